@@ -1,0 +1,144 @@
+package model
+
+import (
+	"slices"
+	"time"
+)
+
+// Claimant is the worker that wants a task, and the id its new executions get.
+type Claimant struct {
+	WorkerID string
+	ExecID   string
+}
+
+// Refusal says why a worker may not claim a task now; "" means that it may.
+type Refusal string
+
+// The refusals, from the ones that concern the task to those that concern the worker.
+const (
+	RefusedStatus    Refusal = "its status does not allow it"
+	RefusedCancelled Refusal = "it is being cancelled"
+	RefusedSpent     Refusal = "its budget of errors or lapses is spent"
+	RefusedNotDue    Refusal = "it is not due yet"
+	RefusedNoSlot    Refusal = "as many workers as it wants hold it or have done it"
+	RefusedFilter    Refusal = "only other workers may run it"
+	RefusedTwice     Refusal = "this worker holds it or has done it"
+	RefusedErrors    Refusal = "this worker had too many errors with it"
+	RefusedOwnRetry  Refusal = "this worker's retry is not due yet"
+)
+
+// Stale says whether a worker that found the task by its derived fields and was
+// refused has found a document to repair: the fields promise what no worker gets.
+func (r Refusal) Stale() bool {
+	switch r {
+	case RefusedStatus, RefusedCancelled, RefusedSpent, RefusedNoSlot, RefusedFilter:
+		return true
+	default:
+		return false
+	}
+}
+
+// Claimable decides whether the worker may become an execution of the task now.
+// Lapsed executions must have been ended before (see [Expire]): they still count.
+func Claimable(t *Task, workerID string, eff Effective, now time.Time) Refusal {
+	switch {
+	case !claimable(t.Status):
+		return RefusedStatus
+	case !t.CancelRequestedAt.IsZero():
+		return RefusedCancelled
+	case spent(t, eff):
+		return RefusedSpent
+	case t.OpenExecutions()+t.Successes() >= t.Wanted():
+		return RefusedNoSlot
+	case t.MustStop(workerID):
+		return RefusedFilter
+	case t.holdsOrDone(workerID):
+		return RefusedTwice
+	case dueAt(t, now).After(now):
+		return RefusedNotDue
+	case eff.MaxErrorsPerWorker > 0 && t.errorsOf(workerID) >= eff.MaxErrorsPerWorker:
+		return RefusedErrors
+	case t.waitsForRetry(workerID, now):
+		return RefusedOwnRetry
+	default:
+		return ""
+	}
+}
+
+// MustStop says whether the worker filter excludes the worker: it may not claim the
+// task, and must end an execution it has.
+func (t *Task) MustStop(workerID string) bool {
+	ids := t.Options.SpecificWorkerIDs
+	return len(ids) > 0 && !slices.Contains(ids, workerID)
+}
+
+func (t *Task) errorsOf(workerID string) int {
+	n := 0
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; w.WorkerID == workerID && w.FailKind.Costs() {
+			n++
+		}
+	}
+	return n
+}
+
+func (t *Task) waitsForRetry(workerID string, now time.Time) bool {
+	return slices.ContainsFunc(t.WorkerStates, func(w WorkerState) bool {
+		return w.WorkerID == workerID && w.RetryAt.After(now)
+	})
+}
+
+// Claim makes the claimant an execution of the task. Everything it sets is the same
+// for all fresh tasks with equal options, so that a batch is one update.
+func Claim(t *Task, by Claimant, eff Effective, now time.Time) (*Task, Refusal) {
+	if no := Claimable(t, by.WorkerID, eff, now); no != "" {
+		return nil, no
+	}
+	c := t.next(now)
+	c.Attempt = t.ErrorCount + t.LapseCount + 1
+	w := WorkerState{
+		ExecID: by.ExecID, WorkerID: by.WorkerID,
+		ClaimedAt: now, PingExpireTime: now.Add(eff.Lease), Attempt: c.Attempt,
+	}
+	if eff.ExecutionTimeout > 0 {
+		w.Deadline = now.Add(eff.ExecutionTimeout)
+		w.PingExpireTime = Lease(&w, eff.Lease, now)
+	}
+	if i := c.evictable(); i >= 0 {
+		c.WorkerStates[i] = w
+	} else {
+		c.WorkerStates = append(c.WorkerStates, w)
+	}
+	settle(c, eff, now)
+	return c, ""
+}
+
+// Lease is the ping_expire_time that a ping sent at now earns: never past the
+// deadline, so that one field says when an execution is void.
+func Lease(w *WorkerState, lease time.Duration, now time.Time) time.Time {
+	until := now.Add(lease)
+	if !w.Deadline.IsZero() && until.After(w.Deadline) {
+		return w.Deadline
+	}
+	return until
+}
+
+// evictable is the index of the oldest bad execution once they reach their cap; -1
+// before that.
+func (t *Task) evictable() int {
+	bad, oldest := 0, -1
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		if w.FailTime.IsZero() {
+			continue
+		}
+		bad++
+		if oldest < 0 || w.FailTime.Before(t.WorkerStates[oldest].FailTime) {
+			oldest = i
+		}
+	}
+	if bad < MaxBadStates {
+		return -1
+	}
+	return oldest
+}

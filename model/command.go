@@ -1,0 +1,157 @@
+package model
+
+import (
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Cancel asks for the end of a task. One that nobody runs is Cancelled at once; where
+// executions are open nobody claims it any more, their handlers are told, and the
+// return of the last one ends it. A parked execution has no handler and ends at once.
+// A second request changes nothing and is no error.
+func Cancel(t *Task, remark string, eff Effective, now time.Time) (*Task, error) {
+	switch {
+	case t.Status == StatusCancelled || !t.Status.Ended() && !t.CancelRequestedAt.IsZero():
+		return t, nil
+	case t.Status.Ended():
+		return nil, refuse(t, "only a task that has not ended can be cancelled")
+	case !t.Status.Known():
+		return nil, refuse(t, "this release does not know that status")
+	}
+	c := t.next(now)
+	c.CancelRequestedAt = now
+	c.Remark = clip(remark, maxTextBytes)
+	for i := range c.WorkerStates {
+		if w := &c.WorkerStates[i]; w.Open() && w.Parked {
+			fail(c, w, Failed(FailCancelled, "cancelled"), eff, now, 0)
+		}
+	}
+	if c.Status == StatusWait {
+		c.Status = StatusNew // so that settle may end it
+	}
+	settle(c, eff, now)
+	return c, nil
+}
+
+// RetryNow makes a task run again by a person's word. One that waits for its retry
+// becomes due now, in the same life; one that ended without success begins a new life
+// with a fresh budget, and what its successful workers did stays done.
+func RetryNow(t *Task, remark string, eff Effective, now time.Time) (*Task, error) {
+	switch t.Status {
+	case StatusError:
+		c := t.next(now)
+		c.Remark = clip(remark, maxTextBytes)
+		for i := range c.WorkerStates {
+			c.WorkerStates[i].RetryAt = time.Time{}
+		}
+		c.WakeAt = now
+		settle(c, eff, now)
+		return c, nil
+	case StatusFailure, StatusPending, StatusCancelled:
+		c := newLife(t, true, now)
+		c.StartTime = now
+		c.Remark = clip(remark, maxTextBytes)
+		settle(c, eff, now)
+		return c, nil
+	default:
+		return nil, refuse(t, "only Error, Failure, Pending and Cancelled can be retried")
+	}
+}
+
+// Resolve ends a Pending task by a person's word; the remark says what was done.
+func Resolve(t *Task, remark string, eff Effective, now time.Time) (*Task, error) {
+	if t.Status != StatusPending {
+		return nil, refuse(t, "only Pending can be resolved")
+	}
+	c := t.next(now)
+	c.Remark = clip(remark, maxTextBytes)
+	end(c, StatusManuallyProcessed, eff, now)
+	return c, nil
+}
+
+// Release lets a held task run. Releasing one that is no longer held changes nothing.
+func Release(t *Task, eff Effective, now time.Time) (*Task, error) {
+	if t.Status != StatusWait {
+		if t.Status.Ended() {
+			return nil, refuse(t, "only Wait can be released")
+		}
+		return t, nil
+	}
+	c := t.next(now)
+	c.Status = StatusNew
+	c.WakeAt = now
+	settle(c, eff, now)
+	return c, nil
+}
+
+// Patch is a change of a task that has not ended. A nil field stays as it is.
+type Patch struct {
+	Args     *bson.RawValue
+	Start    *time.Time
+	Priority *int
+	Creator  *string
+	Category *string
+	Options  *Options // replaces all options
+}
+
+// Update changes a task. A running execution goes on with what it was claimed with;
+// only a worker that the new filter excludes must stop (see [Task.MustStop]).
+func Update(t *Task, p Patch, eff Effective, now time.Time) (*Task, error) {
+	if t.Status.Ended() || !t.Status.Known() {
+		return nil, refuse(t, "only a task that has not ended can be changed")
+	}
+	c := t.next(now)
+	if p.Args != nil {
+		c.Args = *p.Args
+		c.UndecodableSince = time.Time{}
+	}
+	if p.Start != nil {
+		c.StartTime = Millis(*p.Start)
+	}
+	if p.Priority != nil {
+		c.Priority = *p.Priority
+	}
+	if p.Creator != nil {
+		c.Creator = *p.Creator
+	}
+	if p.Category != nil {
+		c.Category = *p.Category
+	}
+	if p.Options != nil {
+		c.Options = *p.Options
+	}
+	settle(c, eff, now)
+	c.Audience = audience(c)
+	if sooner(t, c) {
+		c.WakeAt = now
+	}
+	return c, nil
+}
+
+// sooner says whether somebody may claim c who could not, or only later, claim t.
+func sooner(t, c *Task) bool {
+	if c.DueAt.IsZero() {
+		return false
+	}
+	return t.DueAt.IsZero() || c.DueAt.Before(t.DueAt) || !slices.Equal(t.Audience, c.Audience)
+}
+
+// newLife begins a new life of the same key: counters, times and results are gone,
+// the generation rises. The rev goes on rising too, so that a guard on {_id, rev} can
+// never meet another life. What ended must be copied to the history before.
+func newLife(t *Task, keepSuccesses bool, now time.Time) *Task {
+	c := t.next(now)
+	c.Generation = max(now.UnixMilli(), t.Generation+1)
+	c.Status = StatusNew
+	c.CreatedAt, c.WakeAt = now, now
+	c.FinishedAt, c.ArchiveAt, c.CancelRequestedAt, c.UndecodableSince = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	c.ErrorCount, c.LapseCount, c.Attempt = 0, 0, 0
+	c.ErrorInfo, c.Remark = "", ""
+	c.Result, c.Checkpoint, c.Progress = bson.RawValue{}, bson.RawValue{}, nil
+	c.WorkerStates = slices.DeleteFunc(c.WorkerStates, func(w WorkerState) bool {
+		return !keepSuccesses || w.SuccessTime.IsZero()
+	})
+	return c
+}

@@ -1,0 +1,78 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrInvalid is what every error about bad input is (errors.Is). The error itself is
+// an *[InvalidError], which names the field.
+var ErrInvalid = errors.New("invalid input")
+
+// InvalidError says which field of the caller's input is wrong, and why. Nothing was
+// written when it is returned.
+type InvalidError struct {
+	Field  string // as the caller knows it: "key", "retry.max_errors", "args.items[3].price"
+	Reason string // completes the sentence "field ..."
+}
+
+func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
+
+// Is makes errors.Is(err, ErrInvalid) true.
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
+
+// Invalid makes an *[InvalidError].
+func Invalid(field, format string, args ...any) error {
+	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// RefusedError says why the state of a task forbids what was asked of it.
+type RefusedError struct {
+	ID     string
+	Status Status
+	Reason string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("task %s is %s: %s", e.ID, e.Status, e.Reason)
+}
+
+func refuse(t *Task, format string, args ...any) error {
+	return &RefusedError{ID: t.ID, Status: t.Status, Reason: fmt.Sprintf(format, args...)}
+}
+
+// ErrFenced is returned for an execution that no longer holds its task: its lease
+// lapsed and the task was taken over or ended, or a new life of the key began.
+var ErrFenced = errors.New("the execution no longer holds the task")
+
+// TaskError is what Await returns for a task that ended without success.
+type TaskError struct {
+	ID     string
+	Status Status
+	Info   string // the last error's text, or the remark of who resolved or cancelled it
+}
+
+func (e *TaskError) Error() string {
+	if e.Info == "" {
+		return fmt.Sprintf("task %s ended as %s", e.ID, e.Status)
+	}
+	return fmt.Sprintf("task %s ended as %s: %s", e.ID, e.Status, e.Info)
+}
+
+// clip shortens s to at most n bytes at a rune boundary and says what it left out.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	cut := n
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s… (%d bytes more)", s[:cut], len(s)-cut)
+}
+
+func validText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
+}

@@ -1,0 +1,164 @@
+package model
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Outcome is how an execution ended, as its worker or an outside completion says.
+type Outcome struct {
+	Kind   FailKind      // "" = success
+	Result bson.RawValue // of a success; the zero value is none
+	Reason string        // of a bad end
+	// Delay before the next try. nil: for an error the retry strategy's, else none.
+	Delay *time.Duration
+	// CancelTask is set when the handler asks for the task to be cancelled.
+	CancelTask bool
+}
+
+// Success is the outcome of a handler that returned a result and no error.
+func Success(result bson.RawValue) Outcome { return Outcome{Result: result} }
+
+// Failed is a bad end of the given kind.
+func Failed(kind FailKind, reason string) Outcome { return Outcome{Kind: kind, Reason: reason} }
+
+// After sets the delay before the next try.
+func (o Outcome) After(d time.Duration) Outcome {
+	o.Delay = &d
+	return o
+}
+
+// Undecodable is the outcome for a worker that cannot decode the arguments: not the
+// task's fault while a rolling deploy may be under way, so it costs nothing and backs
+// off; final once it has lasted for the grace.
+func Undecodable(t *Task, reason string, grace time.Duration, now time.Time) Outcome {
+	if !t.UndecodableSince.IsZero() && now.Sub(t.UndecodableSince) >= grace {
+		return Failed(FailFatal, "no worker could decode the arguments for "+grace.String()+": "+reason)
+	}
+	backOff := time.Second
+	if !t.UndecodableSince.IsZero() {
+		backOff = max(backOff, min(now.Sub(t.UndecodableSince), time.Minute))
+	}
+	return Failed(FailUndecodable, reason).After(backOff)
+}
+
+// Finish ends an open execution. It returns [ErrFenced] when the execution no longer
+// holds the task. A lease that passed without a takeover is no obstacle: the work was
+// done and nobody else began it. random in [0,1) is for the retry's jitter.
+func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, random float64) (*Task, error) {
+	i, w := t.Execution(execID)
+	if w == nil || !w.Open() || t.Status.Ended() {
+		return nil, ErrFenced
+	}
+	c := t.next(now)
+	w = &c.WorkerStates[i]
+	if out.Kind == "" {
+		succeed(c, w, out, now)
+	} else {
+		fail(c, w, out, eff, now, random)
+	}
+	settle(c, eff, now)
+	return c, nil
+}
+
+func succeed(t *Task, w *WorkerState, out Outcome, now time.Time) {
+	w.SuccessTime = now
+	w.Parked = false
+	t.UndecodableSince = time.Time{}
+	if t.Wanted() > 1 {
+		w.Returns = out.Result
+	}
+	if t.Successes() >= t.Wanted() {
+		t.Result = out.Result
+	}
+}
+
+func fail(t *Task, w *WorkerState, out Outcome, eff Effective, now time.Time, random float64) {
+	if out.CancelTask && t.CancelRequestedAt.IsZero() {
+		t.CancelRequestedAt = now
+		t.Remark = clip(out.Reason, maxTextBytes)
+	}
+	if !t.CancelRequestedAt.IsZero() {
+		out.Kind = FailCancelled
+	}
+	w.FailTime = now
+	w.FailKind = out.Kind
+	w.FailReason = clip(out.Reason, maxReasonBytes)
+	w.Parked = false
+	var delay time.Duration
+	switch {
+	case out.Kind == FailLapsed:
+		t.LapseCount++
+		t.ErrorInfo = w.FailReason
+	case out.Kind.Costs():
+		t.ErrorCount++
+		t.ErrorInfo = w.FailReason
+		delay = eff.Retry.Delay(t.ErrorCount, random)
+	case out.Kind == FailUndecodable && t.UndecodableSince.IsZero():
+		t.UndecodableSince = now
+		t.ErrorInfo = w.FailReason
+	}
+	if out.Delay != nil {
+		delay = *out.Delay
+	}
+	if delay > 0 {
+		w.RetryAt = Millis(now.Add(delay))
+	}
+}
+
+// Expire ends every execution whose lease has passed. It returns nil when there is
+// none and the derived lapse_at is right, so that a caller has nothing to write. An
+// execution that ran to its deadline, or waited parked to its end, timed out and
+// counts as an error; any other lapsed, which has a budget of its own.
+func Expire(t *Task, eff Effective, now time.Time, random float64) *Task {
+	if t.Status.Ended() {
+		return nil
+	}
+	c := t.next(now)
+	ended := 0
+	for i := range c.WorkerStates {
+		w := &c.WorkerStates[i]
+		if !w.Lapsed(now) {
+			continue
+		}
+		ended++
+		fail(c, w, lapseOutcome(w), eff, now, random)
+	}
+	if ended == 0 && lapseAt(t).Equal(t.LapseAt) {
+		return nil
+	}
+	settle(c, eff, now)
+	return c
+}
+
+func lapseOutcome(w *WorkerState) Outcome {
+	at := w.PingExpireTime.UTC().Format(TimeFormat)
+	switch {
+	case w.Parked:
+		return Failed(FailTimeout, "no completion from outside came until "+at)
+	case !w.Deadline.IsZero() && !w.PingExpireTime.Before(w.Deadline):
+		return Failed(FailTimeout, "worker "+w.WorkerID+" was not done by the deadline "+at)
+	default:
+		return Failed(FailLapsed, "worker "+w.WorkerID+" did not ping until "+at)
+	}
+}
+
+// Park keeps the execution open for a completion from outside, until the given time.
+// ErrFenced when the execution has ended meanwhile: a completion that came first wins.
+func Park(t *Task, execID string, until, now time.Time, eff Effective) (*Task, error) {
+	i, w := t.Execution(execID)
+	if w == nil || !w.Open() || t.Status.Ended() {
+		return nil, ErrFenced
+	}
+	c := t.next(now)
+	w = &c.WorkerStates[i]
+	if !t.CancelRequestedAt.IsZero() {
+		fail(c, w, Failed(FailCancelled, "cancelled"), eff, now, 0)
+	} else {
+		w.Parked = true
+		w.PingExpireTime = Millis(until)
+	}
+	settle(c, eff, now)
+	return c, nil
+}

@@ -1,0 +1,295 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+)
+
+// Bounds and defaults of the options. A default is what applies when neither the task,
+// nor its type, nor the handler says anything.
+const (
+	MaxWorkers           = 64
+	MaxSpecificWorkers   = 64
+	DefaultPriority      = 5
+	MaxPriority          = 9
+	DefaultPingInterval  = 10 * time.Second
+	DefaultWorkerTimeout = 30 * time.Second
+	MinWorkerTimeout     = time.Second
+	DefaultMaxErrors     = 10
+	DefaultMaxLapses     = 3
+	DefaultRetryInterval = time.Second
+	DefaultRetryFactor   = 2
+	DefaultRetryMax      = time.Hour
+	DefaultRetryJitter   = 0.1
+	DefaultRetention     = 7 * 24 * time.Hour
+	// MaxDuration bounds every duration an option takes: ten years.
+	MaxDuration = 10 * 365 * 24 * time.Hour
+)
+
+// RetryStrategy says how the delay before a retry grows.
+type RetryStrategy string
+
+// The retry strategies; none, fixed and sequence are those of seed 000.
+const (
+	RetryNone        RetryStrategy = "none"        // the first error ends the task
+	RetryFixed       RetryStrategy = "fixed"       // Interval each time
+	RetrySequence    RetryStrategy = "sequence"    // Sequence[i] after error i+1, past its end the last
+	RetryExponential RetryStrategy = "exponential" // Interval · Factor^(errors-1), at most MaxInterval
+)
+
+// Retry says what follows an error. Every zero field means "not said here": the next
+// layer decides (the task, its type, the handler, the defaults).
+type Retry struct {
+	Strategy    RetryStrategy   `bson:"strategy,omitempty"`        // default exponential
+	Interval    time.Duration   `bson:"interval_ms,omitempty"`     // fixed, exponential; default 1 s
+	Sequence    []time.Duration `bson:"sequence_ms,omitempty"`     // sequence
+	Factor      float64         `bson:"factor,omitempty"`          // exponential; default 2
+	MaxInterval time.Duration   `bson:"max_interval_ms,omitempty"` // exponential; default 1 h
+	Jitter      float64         `bson:"jitter,omitempty"`          // exponential; share of the delay, default 0.1; negative = none
+	MaxErrors   *int            `bson:"max_errors,omitempty"`      // retries: the task ends when error_count > MaxErrors; default 10
+	Local       *LocalRetry     `bson:"local,omitempty"`           // retries inside an execution; default none
+}
+
+// LocalRetry are retries inside one execution, under its lease (seed 004): they cost
+// no error and no other worker sees them. Count 0 = none.
+type LocalRetry struct {
+	Count    int           `bson:"count,omitempty"`
+	Interval time.Duration `bson:"interval_ms,omitempty"`
+}
+
+// Options of a task, as its document holds them: only what was set. The zero value
+// says nothing.
+type Options struct {
+	ConcurrentWorkerCount int           `bson:"concurrent_worker_count,omitempty"` // workers that must each succeed; default 1, at most 64
+	PingInterval          time.Duration `bson:"ping_interval_ms,omitempty"`        // default 10 s
+	WorkerTimeout         time.Duration `bson:"worker_timeout_ms,omitempty"`       // the lease; default 30 s, at least 1 s
+	ExecutionTimeout      time.Duration `bson:"execution_timeout_ms,omitempty"`    // from the claim; default none
+	SpecificWorkerIDs     []string      `bson:"specific_worker_ids,omitempty"`     // only these may claim; default everybody
+	Retry                 *Retry        `bson:"retry,omitempty"`
+	MaxLapses             *int          `bson:"max_lapses,omitempty"`            // the task ends when lapse_count > MaxLapses; default 3
+	MaxErrorsPerWorker    int           `bson:"max_errors_per_worker,omitempty"` // a worker with so many stays away; default no limit, at most 10
+	NeedManual            *bool         `bson:"need_manual,omitempty"`           // budget spent: Pending instead of Failure
+	Retention             time.Duration `bson:"retention_ms,omitempty"`          // how long the ended task stays and its key deduplicates; default 7 days
+}
+
+// Effective are the options that apply to a claim, with nothing left open.
+type Effective struct {
+	PingInterval       time.Duration
+	Lease              time.Duration
+	ExecutionTimeout   time.Duration // 0 = none
+	Retry              Retry         // every field set; MaxErrors and Local never nil
+	MaxLapses          int
+	MaxErrorsPerWorker int // 0 = no limit
+	NeedManual         bool
+	Retention          time.Duration
+}
+
+// ResolveOptions lays options over each other, the first that says something wins: the
+// task's, its type's, the handler's; then the defaults.
+func ResolveOptions(layers ...Options) Effective {
+	e := Effective{}
+	r := &e.Retry
+	var maxErrors, maxLapses *int
+	var manual *bool
+	for i := range layers {
+		l := &layers[i]
+		first(&e.PingInterval, l.PingInterval)
+		first(&e.Lease, l.WorkerTimeout)
+		first(&e.ExecutionTimeout, l.ExecutionTimeout)
+		first(&e.MaxErrorsPerWorker, l.MaxErrorsPerWorker)
+		first(&e.Retention, l.Retention)
+		first(&maxLapses, l.MaxLapses)
+		first(&manual, l.NeedManual)
+		if l.Retry == nil {
+			continue
+		}
+		first(&r.Strategy, l.Retry.Strategy)
+		first(&r.Interval, l.Retry.Interval)
+		if r.Sequence == nil {
+			r.Sequence = l.Retry.Sequence
+		}
+		first(&r.Factor, l.Retry.Factor)
+		first(&r.MaxInterval, l.Retry.MaxInterval)
+		first(&r.Jitter, l.Retry.Jitter)
+		first(&maxErrors, l.Retry.MaxErrors)
+		first(&r.Local, l.Retry.Local)
+	}
+	e.leaseDefaults()
+	first(&e.Retention, DefaultRetention)
+	first(&r.Strategy, RetryExponential)
+	first(&r.Interval, DefaultRetryInterval)
+	first(&r.Factor, DefaultRetryFactor)
+	first(&r.MaxInterval, DefaultRetryMax)
+	first(&r.Jitter, DefaultRetryJitter)
+	first(&r.Local, &LocalRetry{})
+	if r.Strategy == RetryNone {
+		maxErrors = new(0)
+	}
+	first(&maxErrors, new(DefaultMaxErrors))
+	first(&maxLapses, new(DefaultMaxLapses))
+	r.MaxErrors, e.MaxLapses = maxErrors, *maxLapses
+	e.NeedManual = manual != nil && *manual
+	return e
+}
+
+// leaseDefaults fills ping interval and lease. When only one of them was said, or the
+// layers disagree, the ping interval yields: three pings fit a lease.
+func (e *Effective) leaseDefaults() {
+	first(&e.Lease, max(DefaultWorkerTimeout, 3*e.PingInterval))
+	if e.PingInterval == 0 || e.PingInterval > e.Lease/2 {
+		e.PingInterval = e.Lease / 3
+	}
+}
+
+func first[T comparable](dst *T, v T) {
+	var zero T
+	if *dst == zero {
+		*dst = v
+	}
+}
+
+// Delay is how long after the errors-th error (from 1) a retry is due. random in
+// [0,1) spreads it by the jitter, so that what failed together does not come back
+// together.
+func (r Retry) Delay(errors int, random float64) time.Duration {
+	errors = max(errors, 1)
+	switch r.Strategy {
+	case RetryNone:
+		return 0
+	case RetryFixed:
+		return r.Interval
+	case RetrySequence:
+		if len(r.Sequence) == 0 {
+			return r.Interval
+		}
+		return r.Sequence[min(errors, len(r.Sequence))-1]
+	default:
+		d := float64(r.Interval) * math.Pow(r.Factor, float64(errors-1))
+		d = min(d, float64(r.MaxInterval))
+		if r.Jitter > 0 {
+			d *= 1 + r.Jitter*(2*random-1)
+		}
+		return time.Duration(min(d, float64(MaxDuration))).Round(time.Millisecond)
+	}
+}
+
+// Validate finds everything that is wrong with the options, not only the first; nil
+// means they are fine.
+func (o *Options) Validate() error {
+	v := validator{}
+	v.within("concurrent_workers", o.ConcurrentWorkerCount, 0, MaxWorkers)
+	v.duration("ping_interval", o.PingInterval)
+	v.duration("worker_timeout", o.WorkerTimeout)
+	if o.WorkerTimeout > 0 && o.WorkerTimeout < MinWorkerTimeout {
+		v.add("worker_timeout", "is %v; a lease shorter than %v cannot be kept", o.WorkerTimeout, MinWorkerTimeout)
+	}
+	if o.WorkerTimeout > 0 && o.PingInterval > o.WorkerTimeout/2 {
+		v.add("ping_interval", "is %v; at most half of worker_timeout (%v) keeps the lease when one ping is lost", o.PingInterval, o.WorkerTimeout)
+	}
+	v.duration("execution_timeout", o.ExecutionTimeout)
+	v.duration("retention", o.Retention)
+	if len(o.SpecificWorkerIDs) > MaxSpecificWorkers {
+		v.add("workers", "has %d ids; at most %d are allowed", len(o.SpecificWorkerIDs), MaxSpecificWorkers)
+	}
+	for i, id := range o.SpecificWorkerIDs {
+		if err := ValidWorkerID(fmt.Sprintf("workers[%d]", i), id); err != nil {
+			v.errs = append(v.errs, err)
+		}
+	}
+	if n := len(o.SpecificWorkerIDs); n > 0 && o.ConcurrentWorkerCount > n {
+		v.add("concurrent_workers", "is %d, but only %d workers may run the task", o.ConcurrentWorkerCount, n)
+	}
+	if o.MaxLapses != nil {
+		v.within("max_lapses", *o.MaxLapses, 0, 1_000_000)
+	}
+	v.within("max_errors_per_worker", o.MaxErrorsPerWorker, 0, MaxBadStates)
+	if o.Retry != nil {
+		v.retry(o.Retry)
+	}
+	return errors.Join(v.errs...)
+}
+
+type validator struct{ errs []error }
+
+func (v *validator) add(field, format string, args ...any) {
+	v.errs = append(v.errs, Invalid(field, format, args...))
+}
+
+func (v *validator) within(field string, n, low, high int) {
+	if n < low || n > high {
+		v.add(field, "is %d; want %d to %d", n, low, high)
+	}
+}
+
+func (v *validator) duration(field string, d time.Duration) {
+	switch {
+	case d < 0:
+		v.add(field, "is %v; it cannot be negative", d)
+	case d > MaxDuration:
+		v.add(field, "is %v; at most ten years are allowed", d)
+	case d > 0 && d < time.Millisecond:
+		v.add(field, "is %v; the unit of the database is a millisecond", d)
+	}
+}
+
+func (v *validator) retry(r *Retry) {
+	switch r.Strategy {
+	case "", RetryNone, RetryFixed, RetryExponential:
+		if len(r.Sequence) > 0 && r.Strategy != "" {
+			v.add("retry.sequence", "is given, but the strategy is %s", r.Strategy)
+		}
+	case RetrySequence:
+		if len(r.Sequence) == 0 {
+			v.add("retry.sequence", "is empty, but the strategy is sequence")
+		}
+	default:
+		v.add("retry.strategy", "is %q; want none, fixed, sequence or exponential", clip(string(r.Strategy), 40))
+	}
+	v.duration("retry.interval", r.Interval)
+	v.duration("retry.max_interval", r.MaxInterval)
+	if len(r.Sequence) > 100 {
+		v.add("retry.sequence", "has %d entries; at most 100 are allowed", len(r.Sequence))
+	}
+	for i, d := range r.Sequence {
+		v.duration(fmt.Sprintf("retry.sequence[%d]", i), d)
+	}
+	if r.Factor != 0 && (r.Factor < 1 || r.Factor > 100 || math.IsNaN(r.Factor)) {
+		v.add("retry.factor", "is %v; want 1 to 100", r.Factor)
+	}
+	if r.Jitter > 1 || math.IsNaN(r.Jitter) {
+		v.add("retry.jitter", "is %v; want at most 1, negative for none", r.Jitter)
+	}
+	if r.MaxErrors != nil {
+		v.within("retry.max_errors", *r.MaxErrors, 0, 1_000_000)
+		if r.Strategy == RetryNone && *r.MaxErrors > 0 {
+			v.add("retry.max_errors", "is %d, but the strategy is none", *r.MaxErrors)
+		}
+	}
+	if r.Local != nil {
+		v.within("retry.local.count", r.Local.Count, 0, 1000)
+		v.duration("retry.local.interval", r.Local.Interval)
+	}
+}
+
+// ValidWorkerID checks a worker's id: 1 to 200 bytes of text, not starting with one of
+// the characters that audiences use for something else.
+func ValidWorkerID(field, id string) error {
+	switch {
+	case id == "":
+		return Invalid(field, "is empty")
+	case len(id) > 200:
+		return Invalid(field, "has %d bytes; at most 200 are allowed", len(id))
+	case id[0] == '*' || id[0] == '#':
+		return Invalid(field, "is %q; it must not start with * or #", id)
+	case !validText(id):
+		return Invalid(field, "must be valid UTF-8 without a NUL byte")
+	default:
+		return nil
+	}
+}
+
+// IsZero says whether nothing is set; the driver leaves such options out.
+func (o Options) IsZero() bool { return reflect.ValueOf(o).IsZero() }

@@ -1,0 +1,151 @@
+package model
+
+import (
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Draft is what a sender hands over: a task that has not been stored yet.
+type Draft struct {
+	Tenant   string // "" = none
+	Type     string
+	Key      string
+	Category string
+	Creator  string
+	Args     bson.RawValue // zero = none
+	Start    time.Time     // zero = now
+	Priority *int          // nil = 5
+	Held     bool          // Wait until it is released
+	Options  Options
+}
+
+var latestTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// Validate finds everything that is wrong with the draft; nothing may be written
+// before it returned nil.
+func (d *Draft) Validate() error {
+	errs := []error{ValidName("type", d.Type), ValidKey(d.Key)}
+	if d.Tenant != "" {
+		errs = append(errs, ValidName("tenant", d.Tenant))
+	}
+	errs = append(errs, ValidLabel("creator", d.Creator), ValidLabel("category", d.Category), d.Options.Validate())
+	errs = append(errs, ValidPriority(d.Priority), ValidStart(d.Start))
+	return errors.Join(errs...)
+}
+
+// ValidPriority checks a priority; nil is the default.
+func ValidPriority(p *int) error {
+	if p != nil && (*p < 0 || *p > MaxPriority) {
+		return Invalid("priority", "is %d; want 0 to %d, %d runs first", *p, MaxPriority, MaxPriority)
+	}
+	return nil
+}
+
+// ValidStart checks a start time; zero means now.
+func ValidStart(at time.Time) error {
+	if !at.IsZero() && (at.Year() < 1970 || at.After(latestTime)) {
+		return Invalid("start_time", "is %v; want a time between 1970 and 9999", at)
+	}
+	return nil
+}
+
+// ValidLabel checks a short text that tasks are filtered by: at most 200 bytes.
+func ValidLabel(field, s string) error {
+	switch {
+	case len(s) > 200:
+		return Invalid(field, "has %d bytes; at most 200 are allowed", len(s))
+	case !validText(s):
+		return Invalid(field, "must be valid UTF-8 without a NUL byte")
+	default:
+		return nil
+	}
+}
+
+// NewTask makes the document of a valid draft, in its first life.
+func NewTask(d Draft, now time.Time) *Task {
+	t := &Task{
+		ID: TaskID(d.Tenant, d.Type, d.Key), Type: d.Type, Key: d.Key, Tenant: d.Tenant,
+		Rev: 1, Generation: now.UnixMilli(), CreatedAt: now, UpdatedAt: now,
+	}
+	d.fill(t, now)
+	return t
+}
+
+// fill sets what a draft says, on a task without executions or with successful ones.
+func (d *Draft) fill(t *Task, now time.Time) {
+	t.Category, t.Creator, t.Args, t.Options = d.Category, d.Creator, d.Args, d.Options
+	t.Priority = DefaultPriority
+	if d.Priority != nil {
+		t.Priority = *d.Priority
+	}
+	t.StartTime = now
+	if !d.Start.IsZero() {
+		t.StartTime = Millis(d.Start)
+	}
+	t.Status = StatusNew
+	if d.Held {
+		t.Status = StatusWait
+	}
+	settle(t, ResolveOptions(t.Options), now)
+	t.Audience = audience(t)
+}
+
+// Existing says what a send does to a key that exists; the zero value leaves it alone.
+// The values are flags.
+type Existing uint8
+
+// What to do with a key that exists.
+const (
+	// UpdateArgs gives a task that has not ended the new arguments, start time and
+	// options; an execution that runs goes on with the old ones.
+	UpdateArgs Existing = 1 << iota
+	// UpdateIdle is UpdateArgs, but not while an execution is open.
+	UpdateIdle
+	// RestartFailed begins a new life when the task ended without success or waits for
+	// a retry (seed 004, clean_failed). What successful workers did stays done.
+	RestartFailed
+	// RestartSucceeded begins a new life when the task succeeded (seed 004, clean_success).
+	RestartSucceeded
+)
+
+// SendAgain decides what a draft makes of the task that has its key. It returns t
+// itself when nothing changes.
+func SendAgain(t *Task, d Draft, policy Existing, now time.Time) *Task {
+	has := func(f Existing) bool { return policy&f != 0 }
+	switch t.Status {
+	case StatusFailure, StatusPending, StatusCancelled, StatusError:
+		if has(RestartFailed) {
+			return restart(t, d, true, now)
+		}
+	case StatusSuccess, StatusCompleted, StatusManuallyProcessed:
+		if has(RestartSucceeded) {
+			return restart(t, d, false, now)
+		}
+	}
+	if t.Status.Ended() || !t.Status.Known() {
+		return t
+	}
+	if !has(UpdateArgs) && (!has(UpdateIdle) || t.OpenExecutions() > 0) {
+		return t
+	}
+	patch := Patch{Args: &d.Args, Priority: d.Priority}
+	if !d.Options.IsZero() {
+		patch.Options = &d.Options
+	}
+	if !d.Start.IsZero() {
+		patch.Start = &d.Start
+	}
+	c, err := Update(t, patch, ResolveOptions(t.Options), now)
+	if err != nil {
+		return t // excluded above: only an ended or unknown status is refused
+	}
+	return c
+}
+
+func restart(t *Task, d Draft, keepSuccesses bool, now time.Time) *Task {
+	c := newLife(t, keepSuccesses, now)
+	d.fill(c, now)
+	return c
+}

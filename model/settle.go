@@ -1,0 +1,155 @@
+package model
+
+import (
+	"slices"
+	"time"
+)
+
+// Audiences that are not a worker's id.
+const (
+	AudienceAll  = "*"  // anybody may claim
+	AudienceMany = "*n" // anybody who neither holds it nor has done it; n > 1
+)
+
+// settle makes the status and the derived fields say what the executions, the
+// counters and the cancel request mean. Every rule that changes one of those ends
+// here, so that there is one place where a task's state is decided.
+func settle(t *Task, eff Effective, now time.Time) {
+	if !t.Status.Known() {
+		return // of a later release, which knows what it means
+	}
+	open, done := t.OpenExecutions(), t.Successes()
+	switch {
+	case t.Status == StatusWait && open == 0:
+		// Held until somebody releases it.
+	case done >= t.Wanted():
+		end(t, StatusSuccess, eff, now)
+	case open == 0 && !t.CancelRequestedAt.IsZero():
+		end(t, StatusCancelled, eff, now)
+	case open == 0 && spent(t, eff) && eff.NeedManual:
+		end(t, StatusPending, eff, now)
+	case open == 0 && spent(t, eff):
+		end(t, StatusFailure, eff, now)
+	case open > 0:
+		t.Status = StatusExecuting
+	case t.ErrorCount+t.LapseCount > 0:
+		t.Status = StatusError
+	default:
+		t.Status = StatusNew
+	}
+	t.LapseAt = lapseAt(t)
+	t.DueAt = time.Time{}
+	if claimable(t.Status) && t.CancelRequestedAt.IsZero() && !spent(t, eff) {
+		t.DueAt = dueAt(t, now)
+	}
+	if t.Wanted() > 1 {
+		// With one wanted worker nobody's claim changes who may claim next, and the
+		// hot path leaves the field alone.
+		t.Audience = audience(t)
+	}
+}
+
+func end(t *Task, s Status, eff Effective, now time.Time) {
+	t.Status = s
+	t.FinishedAt = now
+	t.ArchiveAt = time.Time{}
+	if s.Archivable() {
+		t.ArchiveAt = now.Add(max(eff.Retention, minRetention))
+	}
+}
+
+// minRetention keeps an ended task in place long enough for everybody who still has
+// to read its end.
+const minRetention = time.Minute
+
+func claimable(s Status) bool {
+	return s == StatusNew || s == StatusError || s == StatusExecuting
+}
+
+// spent says whether no further execution may begin: too many errors or lapses, or a
+// handler that said a retry is useless.
+func spent(t *Task, eff Effective) bool {
+	if t.ErrorCount > *eff.Retry.MaxErrors || t.LapseCount > eff.MaxLapses {
+		return true
+	}
+	return slices.ContainsFunc(t.WorkerStates, func(w WorkerState) bool { return w.FailKind == FailFatal })
+}
+
+// lapseAt is the earliest lease among the open executions.
+func lapseAt(t *Task) time.Time {
+	var earliest time.Time
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		if w.Open() && (earliest.IsZero() || w.PingExpireTime.Before(earliest)) {
+			earliest = w.PingExpireTime
+		}
+	}
+	return earliest
+}
+
+// dueAt is when a slot is free: the start time, or, where every free slot waits for a
+// retry, the first of those. Zero while no slot is free.
+func dueAt(t *Task, now time.Time) time.Time {
+	free := t.Wanted() - t.OpenExecutions() - t.Successes()
+	if free <= 0 {
+		return time.Time{}
+	}
+	var waiting []time.Time
+	for i := range t.WorkerStates {
+		if r := t.WorkerStates[i].RetryAt; r.After(now) {
+			waiting = append(waiting, r)
+		}
+	}
+	if free > len(waiting) {
+		return t.StartTime
+	}
+	slices.SortFunc(waiting, time.Time.Compare)
+	return later(t.StartTime, waiting[len(waiting)-free])
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// audience says who may claim. A worker that is named and holds the task, or has done
+// it, is not in it.
+func audience(t *Task) []string {
+	ids := t.Options.SpecificWorkerIDs
+	switch {
+	case len(ids) == 0 && t.Wanted() == 1:
+		return []string{AudienceAll}
+	case len(ids) == 0:
+		return []string{AudienceMany}
+	case t.Wanted() == 1:
+		return slices.Clone(ids)
+	}
+	return slices.DeleteFunc(slices.Clone(ids), t.holdsOrDone)
+}
+
+// holdsOrDone says whether the worker has an open or a successful execution.
+func (t *Task) holdsOrDone(workerID string) bool {
+	return slices.ContainsFunc(t.WorkerStates, func(w WorkerState) bool {
+		return w.WorkerID == workerID && w.FailTime.IsZero()
+	})
+}
+
+// Repair derives status and fields again, for a document whose derived fields do not
+// say what its executions do: written by hand, by a tool, by a bug. nil when nothing
+// is wrong.
+func Repair(t *Task, eff Effective, now time.Time) *Task {
+	c := t.next(now)
+	if t.Status.Ended() || !t.Status.Known() {
+		c.DueAt, c.LapseAt = time.Time{}, time.Time{}
+	} else {
+		settle(c, eff, now)
+		c.Audience = audience(c)
+	}
+	same := c.Status == t.Status && c.DueAt.Equal(t.DueAt) && c.LapseAt.Equal(t.LapseAt) && slices.Equal(c.Audience, t.Audience)
+	if same {
+		return nil
+	}
+	return c
+}

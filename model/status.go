@@ -1,0 +1,79 @@
+package model
+
+// Status is the state of a task as a whole. The ten values are those of seed 000
+// plus Wait, which a held task (a flow node that is not ready) has.
+type Status string
+
+// The statuses of a task. A document may carry a status of a later release; code
+// must treat an unknown one as "not mine to touch".
+const (
+	StatusWait              Status = "Wait"              // held: nobody may claim it until it is released
+	StatusNew               Status = "New"               // to be claimed from its start time on
+	StatusExecuting         Status = "Executing"         // at least one execution is open
+	StatusError             Status = "Error"             // the last execution went wrong; it will be retried
+	StatusSuccess           Status = "Success"           // every wanted worker succeeded
+	StatusCompleted         Status = "Completed"         // succeeded, and the callback is not delivered yet
+	StatusFailure           Status = "Failure"           // the budget is spent, nobody is to look at it
+	StatusPending           Status = "Pending"           // the budget is spent, a person must decide
+	StatusManuallyProcessed Status = "ManuallyProcessed" // a person resolved it
+	StatusCancelled         Status = "Cancelled"         // somebody cancelled it
+)
+
+// Statuses lists all statuses in the order of a task's life.
+var Statuses = []Status{
+	StatusWait, StatusNew, StatusExecuting, StatusError, StatusSuccess,
+	StatusCompleted, StatusFailure, StatusPending, StatusManuallyProcessed, StatusCancelled,
+}
+
+// Ended says whether nothing more will run by itself: whoever awaits the task goes on.
+// Pending counts, although a person may still bring it back.
+func (s Status) Ended() bool {
+	switch s {
+	case StatusSuccess, StatusCompleted, StatusFailure, StatusPending, StatusManuallyProcessed, StatusCancelled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Succeeded says whether the task's work was done by its handlers.
+func (s Status) Succeeded() bool { return s == StatusSuccess || s == StatusCompleted }
+
+// Archivable says whether the task moves to the history once its retention is over.
+func (s Status) Archivable() bool { return s.Ended() && s != StatusPending }
+
+// Known says whether this release knows the status.
+func (s Status) Known() bool {
+	for _, k := range Statuses {
+		if s == k {
+			return true
+		}
+	}
+	return false
+}
+
+// FailKind says in which way an execution ended badly.
+type FailKind string
+
+// The kinds of a bad end. Only those that [FailKind.Costs] use up a budget.
+const (
+	FailError       FailKind = "error"       // the handler returned an error
+	FailFatal       FailKind = "fatal"       // the handler said that a retry is useless
+	FailPanic       FailKind = "panic"       // the handler panicked
+	FailTimeout     FailKind = "timeout"     // the execution ran past its deadline
+	FailLapsed      FailKind = "lapsed"      // the lease passed without a ping
+	FailReleased    FailKind = "released"    // given back: shutdown, margin, snooze, worker filter
+	FailUndecodable FailKind = "undecodable" // the worker does not understand the arguments (yet)
+	FailCancelled   FailKind = "cancelled"   // ended because the task was cancelled
+)
+
+// Costs says whether an end of this kind counts in error_count. A lapse has a
+// counter and a budget of its own, so that lost machines do not eat the retries.
+func (k FailKind) Costs() bool {
+	switch k {
+	case FailError, FailFatal, FailPanic, FailTimeout:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,151 @@
+package model
+
+import (
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Bounds of what a task document may gather.
+const (
+	MaxBadStates   = 10      // executions that ended badly and are still listed
+	maxReasonBytes = 4 << 10 // of a fail_reason or error_info
+	maxTextBytes   = 4 << 10 // of a remark, a progress message
+)
+
+// Task is one document of the collection tasks. A zero field is absent from the
+// document: it holds only what was set and what the indexes need. Times have the
+// database's millisecond precision and are in the store's clock.
+type Task struct {
+	ID         string `bson:"_id"` // tenant/type/key, see [TaskID]
+	Type       string `bson:"type"`
+	Key        string `bson:"key"`
+	Tenant     string `bson:"tenant,omitempty"`
+	Category   string `bson:"category,omitempty"`
+	Creator    string `bson:"creator,omitempty"`
+	Generation int64  `bson:"generation"` // one life of the key; rises
+	Rev        int64  `bson:"rev"`        // rises on every deciding write, through all lives
+
+	Priority  int       `bson:"priority"` // 0 to 9, 9 first
+	Status    Status    `bson:"status"`
+	StartTime time.Time `bson:"start_time"`
+
+	// Derived by [settle]; present only while they say something.
+	DueAt    time.Time `bson:"due_at,omitempty"`   // a slot is free from then on
+	LapseAt  time.Time `bson:"lapse_at,omitempty"` // an execution is open: its earliest ping_expire_time, or earlier
+	Audience []string  `bson:"audience,omitempty"` // who may claim
+
+	Args    bson.RawValue `bson:"args,omitempty"`
+	Options Options       `bson:"options,omitempty"`
+
+	WorkerStates []WorkerState `bson:"worker_states,omitempty"`
+	Attempt      int           `bson:"attempt,omitempty"`     // of the newest execution; released ones do not count
+	ErrorCount   int           `bson:"error_count,omitempty"` // over all workers together
+	LapseCount   int           `bson:"lapse_count,omitempty"`
+	ErrorInfo    string        `bson:"error_info,omitempty"` // of the last error
+	Result       bson.RawValue `bson:"result,omitempty"`     // of the execution that completed the task
+
+	CancelRequestedAt time.Time     `bson:"cancel_requested_at,omitempty"`
+	UndecodableSince  time.Time     `bson:"undecodable_since,omitempty"` // the first worker that did not understand the arguments
+	Progress          *Progress     `bson:"progress,omitempty"`
+	Checkpoint        bson.RawValue `bson:"checkpoint,omitempty"` // with n > 1 kept in the worker's state
+	Remark            string        `bson:"remark,omitempty"`
+
+	ArchiveAt  time.Time `bson:"archive_at,omitempty"` // ended: moves to the history then
+	WakeAt     time.Time `bson:"wake_at,omitempty"`    // the last write that made the task due sooner; streams watch it
+	CreatedAt  time.Time `bson:"created_at"`
+	UpdatedAt  time.Time `bson:"updated_at"`
+	FinishedAt time.Time `bson:"finished_at,omitempty"`
+}
+
+// WorkerState is one execution: one worker's hold on the task. It is open while it has
+// neither success nor fail time.
+type WorkerState struct {
+	ExecID         string    `bson:"exec_id"` // shared by the tasks claimed in one batch
+	WorkerID       string    `bson:"worker_id"`
+	ClaimedAt      time.Time `bson:"claimed_at"`
+	PingExpireTime time.Time `bson:"ping_expire_time"`   // the lease; never past Deadline
+	Deadline       time.Time `bson:"deadline,omitempty"` // claimed_at + execution_timeout
+	Attempt        int       `bson:"attempt"`
+
+	SuccessTime time.Time     `bson:"success_time,omitempty"`
+	FailTime    time.Time     `bson:"fail_time,omitempty"`
+	FailKind    FailKind      `bson:"fail_kind,omitempty"`
+	FailReason  string        `bson:"fail_reason,omitempty"`
+	RetryAt     time.Time     `bson:"retry_at,omitempty"` // ended badly: its slot stays taken until then
+	Returns     bson.RawValue `bson:"returns,omitempty"`  // n > 1: this worker's own result
+	Parked      bool          `bson:"parked,omitempty"`   // the handler ended, an outside completion is awaited
+	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
+}
+
+// Progress is what a handler last said of itself.
+type Progress struct {
+	Percent float64   `bson:"percent"`
+	Message string    `bson:"message,omitempty"`
+	At      time.Time `bson:"at"`
+}
+
+// Open says whether the execution still holds its task.
+func (w *WorkerState) Open() bool { return w.SuccessTime.IsZero() && w.FailTime.IsZero() }
+
+// Lapsed says whether the execution is open although its lease has passed.
+func (w *WorkerState) Lapsed(now time.Time) bool { return w.Open() && !w.PingExpireTime.After(now) }
+
+// Wanted is the number of different workers that must succeed.
+func (t *Task) Wanted() int { return max(t.Options.ConcurrentWorkerCount, 1) }
+
+// Execution finds the state with that exec id; index -1 when there is none.
+func (t *Task) Execution(execID string) (int, *WorkerState) {
+	for i := range t.WorkerStates {
+		if t.WorkerStates[i].ExecID == execID {
+			return i, &t.WorkerStates[i]
+		}
+	}
+	return -1, nil
+}
+
+// OpenExecutions counts the executions that hold the task.
+func (t *Task) OpenExecutions() int {
+	n := 0
+	for i := range t.WorkerStates {
+		if t.WorkerStates[i].Open() {
+			n++
+		}
+	}
+	return n
+}
+
+// Successes counts the workers that succeeded.
+func (t *Task) Successes() int {
+	n := 0
+	for i := range t.WorkerStates {
+		if !t.WorkerStates[i].SuccessTime.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// HandleOf names an execution to the outside.
+func (t *Task) HandleOf(execID string) Handle {
+	return Handle{TaskID: t.ID, Generation: t.Generation, ExecID: execID}
+}
+
+// next is a copy that a rule may change: states are copied, values shared. The rev
+// goes up by one, as it does on every deciding write.
+func (t *Task) next(now time.Time) *Task {
+	c := *t
+	c.WorkerStates = slices.Clone(t.WorkerStates)
+	c.Rev++
+	c.UpdatedAt = now
+	return &c
+}
+
+// Millis cuts a time to what the database stores.
+func Millis(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}

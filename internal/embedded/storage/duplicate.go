@@ -1,0 +1,57 @@
+package storage
+
+import (
+	"bytes"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/embedded/value"
+)
+
+// duplicate is the answer to a write of doc that would store a second key in a
+// unique index.
+func duplicate(c *Collection, x *Index, key []byte, doc bson.Raw) error {
+	values := bson.D{}
+	for _, f := range x.Spec.Fields {
+		var shown any
+		for _, v := range valuesAt(value.Document(doc), f.Path) {
+			// Of an array, the element that clashed: the one the key begins with.
+			if part := value.AppendKey(nil, v, f.Descending); bytes.HasPrefix(key, part) {
+				shown, key = v, key[len(part):]
+				break
+			}
+		}
+		values = append(values, bson.E{Key: f.Path, Value: shown})
+	}
+	text, err := bson.MarshalExtJSON(values, false, false)
+	if err != nil {
+		text = []byte(x.Spec.Key.String())
+	}
+	return mongoerr.New(mongoerr.DuplicateKey, "E11000 duplicate key error collection: %s index: %s dup key: %s",
+		c.Namespace, x.Spec.Name, text)
+}
+
+// valuesAt returns what path leads to in v, through arrays.
+func valuesAt(v bson.RawValue, path string) (found []bson.RawValue) {
+	if v.Type == bson.TypeArray {
+		for it := value.NewIter(v.Value); it.Next(); {
+			if path == "" {
+				found = append(found, it.Value)
+			} else if it.Value.Type == bson.TypeEmbeddedDocument {
+				found = append(found, valuesAt(it.Value, path)...)
+			}
+		}
+	}
+	if path == "" {
+		return append(found, v)
+	}
+	head, rest, _ := strings.Cut(path, ".")
+	if value.IsObject(v) {
+		if sub, ok := value.Lookup(v.Value, head); ok {
+			found = append(found, valuesAt(sub, rest)...)
+		}
+	}
+	return found
+}

@@ -1,0 +1,260 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// formatVersion is written to new files; files of a newer one are refused.
+const formatVersion = 1
+
+// The buckets of the file. docs holds a bucket for each collection.
+var (
+	bucketMeta     = []byte("meta")     // "format", "last" and "floor" of the log
+	bucketCatalog  = []byte("catalog")  // collection id -> catalogEntry
+	bucketDocs     = []byte("docs")     // collection id -> record id -> document
+	bucketLog      = []byte("log")      // time -> logEntry
+	bucketSessions = []byte("sessions") // session -> Retry
+
+	keyFormat = []byte("format")
+	keyLast   = []byte("last")
+	keyFloor  = []byte("floor")
+)
+
+// lockTimeout is how long Open waits for another process to close the file.
+const lockTimeout = time.Second
+
+// file is the bbolt file behind a store: everything the store needs to begin
+// again, but no indexes; those are rebuilt when it is opened.
+type file struct {
+	db      *bolt.DB
+	mu      sync.Mutex
+	floor   uint64 // log entries up to here may be deleted
+	trimmed uint64 // and up to here are
+}
+
+// fileOp is one change of the file.
+type fileOp struct {
+	kind       opKind
+	collection uint64
+	record     uint64
+	name       string
+	value      []byte
+}
+
+type opKind uint8
+
+const (
+	opPut opKind = iota
+	opDelete
+	opCatalog
+	opDrop
+	opSession
+)
+
+func putDocument(collection uint64, r Record) fileOp {
+	return fileOp{kind: opPut, collection: collection, record: r.ID, value: r.Doc}
+}
+
+func deleteDocument(collection, record uint64) fileOp {
+	return fileOp{kind: opDelete, collection: collection, record: record}
+}
+
+func dropCollection(collection uint64) fileOp { return fileOp{kind: opDrop, collection: collection} }
+
+func putSession(name string, r *Retry) fileOp {
+	op := fileOp{kind: opSession, name: name}
+	if r != nil {
+		op.value = mustRaw(r)
+	}
+	return op
+}
+
+type catalogEntry struct {
+	Namespace string      `bson:"ns"`
+	UUID      bson.Binary `bson:"uuid"`
+	Indexes   []bson.Raw  `bson:"indexes"` // without that of _id
+}
+
+func putCatalog(c *Collection) fileOp {
+	e := catalogEntry{Namespace: c.Namespace, UUID: c.uuid}
+	for _, x := range c.Indexes[1:] {
+		e.Indexes = append(e.Indexes, x.Spec.Raw())
+	}
+	return fileOp{kind: opCatalog, collection: c.id, value: mustRaw(e)}
+}
+
+type logEntry struct {
+	Kind        Kind          `bson:"k"`
+	Namespace   string        `bson:"ns"`
+	UUID        bson.Binary   `bson:"uuid"`
+	Key         bson.Raw      `bson:"id,omitempty"`
+	Doc         bson.Raw      `bson:"o,omitempty"`
+	Description bson.Raw      `bson:"d,omitempty"`
+	Wall        bson.DateTime `bson:"w"`
+	Session     bson.Raw      `bson:"s,omitempty"`
+	TxnNumber   int64         `bson:"n,omitempty"`
+}
+
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// openBolt opens or makes the file, with an error a user can act on.
+func openBolt(path string) (*bolt.DB, error) {
+	if st, err := os.Stat(path); err == nil && st.Size() > 0 {
+		if err := checkSize(path, st.Size()); err != nil {
+			return nil, err
+		}
+	}
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, NoFreelistSync: true})
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		meta, err := tx.CreateBucketIfNotExists(bucketMeta)
+		if err != nil {
+			return err
+		}
+		if v := meta.Get(keyFormat); v != nil && binary.BigEndian.Uint64(v) > formatVersion {
+			return fmt.Errorf("file %s has format %d, this program knows up to %d: use a newer one", path, binary.BigEndian.Uint64(v), formatVersion)
+		}
+		for _, name := range [][]byte{bucketCatalog, bucketDocs, bucketLog, bucketSessions} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		return meta.Put(keyFormat, number(formatVersion))
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// checkSize refuses a file that was cut off: touching the missing pages through
+// its memory map would kill the process.
+func checkSize(path string, size int64) error {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, ReadOnly: true})
+	if err != nil {
+		return openError(path, err)
+	}
+	var want int64
+	err = db.View(func(tx *bolt.Tx) error { want = tx.Size(); return nil })
+	if err = errors.Join(err, db.Close()); err != nil {
+		return openError(path, err)
+	}
+	if size < want {
+		return fmt.Errorf("file %s is cut off: %d bytes of %d are there; restore it from a copy", path, size, want)
+	}
+	return nil
+}
+
+func openError(path string, err error) error {
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return fmt.Errorf("file %s is in use by another process", path)
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
+		return fmt.Errorf("file %s is not a database of the embedded server, or is damaged: %w", path, err)
+	}
+	return fmt.Errorf("open %s: %w", path, err)
+}
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// write makes a batch durable: all of it or nothing.
+func (f *file) write(b *batch) error {
+	f.mu.Lock()
+	floor := f.floor
+	f.mu.Unlock()
+	err := f.db.Update(func(tx *bolt.Tx) error {
+		docs := tx.Bucket(bucketDocs)
+		collections := map[uint64]*bolt.Bucket{}
+		for _, op := range b.ops {
+			if err := writeOp(tx, docs, collections, op); err != nil {
+				return err
+			}
+		}
+		return writeLog(tx, b.events, f.trimmed, floor)
+	})
+	if err == nil {
+		f.trimmed = max(f.trimmed, floor)
+	}
+	return err
+}
+
+func writeOp(tx *bolt.Tx, docs *bolt.Bucket, collections map[uint64]*bolt.Bucket, op fileOp) error {
+	switch op.kind {
+	case opSession:
+		if op.value == nil {
+			return tx.Bucket(bucketSessions).Delete([]byte(op.name))
+		}
+		return tx.Bucket(bucketSessions).Put([]byte(op.name), op.value)
+	case opCatalog:
+		if _, err := docs.CreateBucketIfNotExists(number(op.collection)); err != nil {
+			return err
+		}
+		return tx.Bucket(bucketCatalog).Put(number(op.collection), op.value)
+	case opDrop:
+		delete(collections, op.collection)
+		return errors.Join(docs.DeleteBucket(number(op.collection)), tx.Bucket(bucketCatalog).Delete(number(op.collection)))
+	}
+	c := collections[op.collection]
+	if c == nil {
+		if c = docs.Bucket(number(op.collection)); c == nil {
+			return fmt.Errorf("collection %d is not in the file", op.collection)
+		}
+		collections[op.collection] = c
+	}
+	if op.kind == opDelete {
+		return c.Delete(number(op.record))
+	}
+	return c.Put(number(op.record), op.value)
+}
+
+func writeLog(tx *bolt.Tx, events []*Event, trimmed, floor uint64) error {
+	log, meta := tx.Bucket(bucketLog), tx.Bucket(bucketMeta)
+	log.FillPercent = 0.95 // it grows at its end only
+	for _, e := range events {
+		entry := mustRaw(logEntry{
+			Kind: e.Kind, Namespace: e.Namespace, UUID: e.UUID, Key: e.Key, Doc: e.Doc,
+			Description: e.Description(), Wall: e.Wall, Session: e.Session, TxnNumber: e.TxnNumber,
+		})
+		if err := log.Put(number(e.TS), entry); err != nil {
+			return err
+		}
+	}
+	if len(events) > 0 {
+		if err := meta.Put(keyLast, number(events[len(events)-1].TS)); err != nil {
+			return err
+		}
+	}
+	if floor <= trimmed {
+		return nil
+	}
+	c := log.Cursor()
+	for k, _ := c.First(); k != nil && binary.BigEndian.Uint64(k) <= floor; k, _ = c.First() {
+		if err := c.Delete(); err != nil {
+			return err
+		}
+	}
+	return meta.Put(keyFloor, number(floor))
+}
+
+// trim allows the next write to delete log entries up to floor.
+func (f *file) trim(floor uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.floor = floor
+}
+
+func (f *file) close() error { return f.db.Close() }

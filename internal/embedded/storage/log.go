@@ -1,0 +1,198 @@
+package storage
+
+import (
+	"sort"
+	"strings"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/embedded/query"
+	"github.com/mscheduler/mscheduler/internal/embedded/value"
+)
+
+// Kind is what an event says happened.
+type Kind string
+
+// The kinds of events, named as in change streams.
+const (
+	Inserted        Kind = "insert"
+	Updated         Kind = "update"
+	Replaced        Kind = "replace"
+	Deleted         Kind = "delete"
+	Dropped         Kind = "drop"
+	DatabaseDropped Kind = "dropDatabase"
+)
+
+// Event is one entry of the change log. It does not change once it is visible.
+type Event struct {
+	TS        uint64 // cluster time: seconds above, a counter in the lower 32 bits; rises with every event
+	Kind      Kind
+	Namespace string      // database.collection; only the database for DatabaseDropped
+	UUID      bson.Binary // of the collection
+	Key       bson.Raw    // {_id: …}; nil for drops
+	Doc       bson.Raw    // the new document: of inserts and replacements
+	Wall      bson.DateTime
+	Session   bson.Raw // lsid, when it was part of a transaction
+	TxnNumber int64
+
+	before, after bson.Raw // of an update, until described
+	once          sync.Once
+	description   bson.Raw
+}
+
+// Description is the updateDescription of an update. It is worked out when it is
+// first asked for: most updates nobody watches.
+func (e *Event) Description() bson.Raw {
+	e.once.Do(func() {
+		if e.description != nil || e.before == nil {
+			return
+		}
+		d := query.Describe(e.before, e.after)
+		removed := bson.A{}
+		for _, f := range d.Removed {
+			removed = append(removed, f)
+		}
+		truncated := bson.A{}
+		for _, t := range d.Truncated {
+			truncated = append(truncated, bson.D{{Key: "field", Value: t.Field}, {Key: "newSize", Value: t.NewSize}})
+		}
+		updated := d.Updated
+		if updated == nil {
+			updated = emptyDoc
+		}
+		e.description = mustRaw(bson.D{
+			{Key: "updatedFields", Value: updated},
+			{Key: "removedFields", Value: removed},
+			{Key: "truncatedArrays", Value: truncated},
+		})
+	})
+	return e.description
+}
+
+var emptyDoc = bson.Raw{5, 0, 0, 0, 0}
+
+// size is the memory an event is charged with. Documents it shares with the
+// collection are counted all the same: they may be gone from there.
+func (e *Event) size() int {
+	return 256 + len(e.Key) + len(e.Doc) + len(e.before) + len(e.after) + len(e.description)
+}
+
+func documentKey(doc bson.Raw) bson.Raw {
+	id, _ := value.Lookup(doc, "_id")
+	at, key := value.Begin(make([]byte, 0, len(id.Value)+10))
+	return value.End(value.AppendElement(key, "_id", id), at)
+}
+
+// Log is the change log: what has happened, visible to change streams, as far
+// back as its size allows.
+type Log struct {
+	mu      sync.Mutex
+	events  []*Event // by TS
+	bytes   int
+	limit   int
+	floor   uint64 // events up to here are gone
+	last    uint64 // TS of the newest visible event
+	waiters map[*Waiter]struct{}
+}
+
+// Waiter is told when an event of its namespace appears. C has room for one
+// signal; more are merged.
+type Waiter struct {
+	C      chan struct{}
+	prefix string // what the namespace must start with
+	exact  bool
+}
+
+// matches reports whether an event concerns the watched namespace. A dropped
+// database concerns its collections.
+func (w *Waiter) matches(ns string) bool {
+	if w.exact {
+		return ns == w.prefix || strings.HasPrefix(w.prefix, ns+".")
+	}
+	return strings.HasPrefix(ns, w.prefix) || ns+"." == w.prefix
+}
+
+// Watch registers interest in a collection ("db.c"), a database ("db.") or, with
+// "", everything. Call Unwatch when done.
+func (l *Log) Watch(namespace string) *Waiter {
+	exact := namespace != "" && !strings.HasSuffix(namespace, ".")
+	w := &Waiter{C: make(chan struct{}, 1), prefix: namespace, exact: exact}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiters[w] = struct{}{}
+	return w
+}
+
+// Unwatch ends what Watch began.
+func (l *Log) Unwatch(w *Waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiters, w)
+}
+
+// Last returns the time of the newest event.
+func (l *Log) Last() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// After returns up to limit events later than ts that w watches, and the time up
+// to which the log was searched. When events later than ts are already gone, it
+// fails with ChangeStreamHistoryLost.
+func (l *Log) After(ts uint64, w *Waiter, limit int) (events []*Event, upTo uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ts < l.floor {
+		return nil, 0, mongoerr.New(mongoerr.ChangeStreamHistoryLost,
+			"Resume of change stream was not possible, as the resume point may no longer be in the oplog.")
+	}
+	i := sort.Search(len(l.events), func(i int) bool { return l.events[i].TS > ts })
+	for ; i < len(l.events); i++ {
+		e := l.events[i]
+		if !w.matches(e.Namespace) {
+			continue
+		}
+		if len(events) == limit {
+			return events, events[limit-1].TS, nil
+		}
+		events = append(events, e)
+	}
+	return events, max(l.last, ts), nil
+}
+
+// append makes events visible and returns how far it cut the log off.
+func (l *Log) append(events []*Event) (floor uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(events) == 0 {
+		return l.floor
+	}
+	l.events = append(l.events, events...)
+	for _, e := range events {
+		l.bytes += e.size()
+	}
+	l.last = events[len(events)-1].TS
+	cut := 0
+	for l.bytes > l.limit && cut < len(l.events) {
+		l.bytes -= l.events[cut].size()
+		l.floor = l.events[cut].TS
+		l.events[cut] = nil
+		cut++
+	}
+	l.events = l.events[cut:]
+	for w := range l.waiters {
+		for _, e := range events {
+			if w.matches(e.Namespace) {
+				select {
+				case w.C <- struct{}{}:
+				default:
+				}
+				break
+			}
+		}
+	}
+	return l.floor
+}

@@ -1,0 +1,76 @@
+package storage
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Retry is what the last numbered command of a session did, so that a client
+// which did not get the answer can ask again. It is stored with the writes.
+type Retry struct {
+	TxnNumber int64       `bson:"n"`
+	Committed bool        `bson:"c,omitempty"` // it was a transaction, and is committed
+	Done      []Statement `bson:"s,omitempty"` // statements that took effect
+	Reply     bson.Raw    `bson:"r,omitempty"` // of findAndModify: the fields of the answer
+}
+
+// Statement is one statement of a command that took effect.
+type Statement struct {
+	ID       int32         `bson:"i"`
+	N        int32         `bson:"n"`
+	Modified int32         `bson:"m"`
+	Upserted bson.RawValue `bson:"u,omitempty"`
+}
+
+// Find returns the statement of that id.
+func (r *Retry) Find(id int32) (Statement, bool) {
+	for _, s := range r.Done {
+		if s.ID == id {
+			return s, true
+		}
+	}
+	return Statement{}, false
+}
+
+// Retry returns what is remembered of a session, nil for nothing.
+func (s *Store) Retry(session string) *Retry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.retries[session]
+}
+
+// Forget drops what is remembered of sessions that ended.
+func (s *Store) Forget(sessions []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range sessions {
+		if s.retries[name] == nil {
+			continue
+		}
+		delete(s.retries, name)
+		if s.file != nil && !s.closed {
+			// It rides with the next write: nobody waits for it.
+			b := s.openBatch()
+			b.ops = append(b.ops, putSession(name, nil))
+		}
+	}
+}
+
+// remember notes r with the writes of the open batch. The store is locked.
+func (w *Writer) remember(session string, r *Retry) {
+	s := w.s
+	old := s.retries[session]
+	s.retries[session] = r
+	b := s.openBatch()
+	w.batch = b
+	if s.file == nil {
+		return
+	}
+	b.ops = append(b.ops, putSession(session, r))
+	b.undo = append(b.undo, func() {
+		if old == nil {
+			delete(s.retries, session)
+		} else {
+			s.retries[session] = old
+		}
+	})
+}

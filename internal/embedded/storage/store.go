@@ -1,0 +1,246 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/tidwall/btree"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+)
+
+// Options configure a store.
+type Options struct {
+	Path     string           // the file; "" keeps everything in memory
+	Now      func() time.Time // required
+	LogBytes int              // bound of the change log. Defaults to 64 MB.
+	Logger   zerolog.Logger
+}
+
+// Store holds all collections. Its methods may be called concurrently.
+type Store struct {
+	now func() time.Time
+	log *Log
+	zl  zerolog.Logger
+
+	published atomic.Pointer[Snapshot] // what readers see
+
+	mu       sync.Mutex // the writer's lock, for all below
+	live     map[string]*Collection
+	changed  map[string]struct{} // namespaces whose live collection is ahead of root
+	root     *btree.Map[string, *Collection]
+	intents  map[intent]*Txn
+	retries  map[string]*Retry // by session
+	pending  *batch
+	nextRID  uint64
+	nextColl uint64
+	lastTS   uint64
+	closed   bool
+
+	file    *file // nil in memory
+	kick    chan struct{}
+	flusher sync.WaitGroup
+}
+
+// Snapshot is all collections at one moment.
+type Snapshot struct {
+	root *btree.Map[string, *Collection]
+}
+
+// Collection returns a collection, nil when it does not exist.
+func (s *Snapshot) Collection(ns string) *Collection {
+	c, _ := s.root.Get(ns)
+	return c
+}
+
+// Each calls fn for every collection by name, until it returns false.
+func (s *Snapshot) Each(fn func(*Collection) bool) {
+	s.root.Scan(func(_ string, c *Collection) bool { return fn(c) })
+}
+
+// batch is writes that become visible together; on file, by one fsync.
+type batch struct {
+	ops    []fileOp
+	events []*Event
+	undo   []func() // what a failed fsync takes back beside the collections
+	done   chan struct{}
+	err    error // set before done is closed
+}
+
+// Open opens the file, or a new store in memory.
+func Open(opt Options) (*Store, error) {
+	if opt.LogBytes <= 0 {
+		opt.LogBytes = 64 << 20
+	}
+	s := &Store{
+		now: opt.Now, zl: opt.Logger,
+		log:     &Log{limit: opt.LogBytes, waiters: map[*Waiter]struct{}{}},
+		live:    map[string]*Collection{},
+		changed: map[string]struct{}{},
+		root:    new(btree.Map[string, *Collection]),
+		intents: map[intent]*Txn{},
+		retries: map[string]*Retry{},
+		kick:    make(chan struct{}, 1),
+	}
+	if opt.Path != "" {
+		if err := s.openFile(opt.Path); err != nil {
+			return nil, err
+		}
+	}
+	// Tokens of an earlier life in memory must not look as if they were followed.
+	if s.log.last == 0 {
+		s.log.last = s.tick()
+		s.log.floor = s.log.last
+	}
+	s.mu.Lock()
+	s.publish(s.freezeAll())
+	s.mu.Unlock()
+	if s.file != nil {
+		s.flusher.Add(1)
+		go s.flushLoop()
+	}
+	return s, nil
+}
+
+// Close makes what was accepted durable and closes the file. Later writes fail.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	if s.file == nil {
+		return nil
+	}
+	close(s.kick)
+	s.flusher.Wait()
+	return s.file.close()
+}
+
+// Snapshot returns what is committed and durable now.
+func (s *Store) Snapshot() *Snapshot { return s.published.Load() }
+
+// Log returns the change log.
+func (s *Store) Log() *Log { return s.log }
+
+// ClusterTime is the time to report to clients: not before any visible event
+// and before any later one.
+func (s *Store) ClusterTime() bson.Timestamp {
+	ts := max(s.log.Last(), uint64(s.now().Unix())<<32)
+	return Timestamp(ts)
+}
+
+// Timestamp converts a cluster time to its BSON form.
+func Timestamp(ts uint64) bson.Timestamp { return bson.Timestamp{T: uint32(ts >> 32), I: uint32(ts)} }
+
+// tick returns the next cluster time.
+func (s *Store) tick() uint64 {
+	s.lastTS = max(s.lastTS+1, uint64(s.now().Unix())<<32|1)
+	return s.lastTS
+}
+
+// errClosed answers who comes too late.
+func errClosed() error {
+	return mongoerr.New(mongoerr.InterruptedAtShutdown, "the server is shutting down")
+}
+
+// freezeAll brings root up to date and returns it for publishing.
+func (s *Store) freezeAll() *Snapshot {
+	for ns := range s.changed {
+		if c := s.live[ns]; c != nil {
+			s.root.Set(ns, c.freeze())
+		} else {
+			s.root.Delete(ns)
+		}
+	}
+	clear(s.changed)
+	return &Snapshot{root: s.root.Copy()}
+}
+
+func (s *Store) publish(snap *Snapshot) { s.published.Store(snap) }
+
+// flushLoop writes batch after batch: while one is being synced, the next
+// gathers whatever writers bring.
+func (s *Store) flushLoop() {
+	defer s.flusher.Done()
+	for range s.kick {
+		s.flush()
+	}
+	s.flush()
+}
+
+func (s *Store) flush() {
+	s.mu.Lock()
+	b := s.pending
+	if b == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.pending = nil
+	snap := s.freezeAll()
+	s.mu.Unlock()
+
+	if err := s.file.write(b); err != nil {
+		s.fail(b, err)
+		return
+	}
+	s.publish(snap)
+	s.file.trim(s.log.append(b.events))
+	close(b.done)
+}
+
+// fail takes back everything that is not durable: the batch and what was built
+// upon it since.
+func (s *Store) fail(b *batch, err error) {
+	s.zl.Error().Err(err).Msg("embedded server: write to file")
+	code := mongoerr.InternalError
+	if isDiskFull(err) {
+		code = mongoerr.OutOfDiskSpace
+	}
+	answer := mongoerr.New(code, "not written: %v", err)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failed := []*batch{b}
+	if s.pending != nil {
+		failed = append(failed, s.pending)
+		s.pending = nil
+	}
+	for i := len(failed) - 1; i >= 0; i-- {
+		for j := len(failed[i].undo) - 1; j >= 0; j-- {
+			failed[i].undo[j]()
+		}
+	}
+	snap := s.published.Load()
+	s.root = snap.root.Copy()
+	clear(s.changed)
+	old := s.live
+	s.live = make(map[string]*Collection, len(old))
+	snap.Each(func(c *Collection) bool {
+		if l := old[c.Namespace]; l != nil && !l.dirty && l.frozen == c {
+			s.live[c.Namespace] = l
+		} else {
+			s.live[c.Namespace] = c.thaw()
+		}
+		return true
+	})
+	for _, b := range failed {
+		b.err = answer
+		close(b.done)
+	}
+}
+
+// contextError turns the end of a command's context into MongoDB's answer.
+func contextError(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return mongoerr.New(mongoerr.MaxTimeMSExpired, "operation exceeded time limit")
+	}
+	return mongoerr.New(mongoerr.Interrupted, "operation was interrupted")
+}

@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+)
+
+// Clock estimates the database's time from readings of it and this machine's
+// monotonic clock. The estimate never runs ahead of the database (apart from clock
+// rates, which differ by less than a millisecond in the half minute between readings):
+// a reading is taken as the time at which its answer arrived, although the server
+// looked at its clock before that. So nothing starts early and no lease is taken early;
+// the price is that leases are shorter by at most a round trip, which the lease margin
+// covers.
+type Clock struct {
+	local clock.Clock
+
+	mu      sync.Mutex
+	read    bool
+	at      clock.Instant // when the last answer arrived
+	server  time.Time     // what it said
+	err     time.Duration // its round trip
+	jump    time.Duration // the greatest surprise since TakeJump
+	skipped time.Duration
+}
+
+func newClock(local clock.Clock) *Clock { return &Clock{local: local} }
+
+// Now is the database's time, cut to its milliseconds; zero before the first reading.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.read {
+		return time.Time{}
+	}
+	return c.now().Truncate(time.Millisecond)
+}
+
+func (c *Clock) now() time.Time {
+	return c.server.Add(c.at.SinceMonotonic(c.local) + c.skipped)
+}
+
+// Known says whether there was a reading.
+func (c *Clock) Known() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read
+}
+
+// Error is by how much the estimate may lag: the round trip of the last reading.
+func (c *Clock) Error() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Age is how long ago the last reading was, by the clock that says more; a reading
+// that a sleep of the machine or a jump of its wall clock has made doubtful is old.
+func (c *Clock) Age() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.read {
+		return time.Hour
+	}
+	return max(c.at.Since(c.local), -c.at.Drift(c.local))
+}
+
+// observe takes a reading: what the server said, and when it was asked.
+func (c *Clock) observe(server time.Time, asked clock.Instant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read {
+		surprise := server.Sub(c.server.Add(c.at.SinceMonotonic(c.local)))
+		c.jump = max(c.jump, surprise.Abs())
+	}
+	c.read, c.server, c.at = true, server, clock.Read(c.local)
+	c.err = asked.SinceMonotonic(c.local)
+}
+
+// TakeJump returns by how much readings contradicted the estimate since the last call:
+// a new primary with another clock, or a machine that slept.
+func (c *Clock) TakeJump() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := c.jump
+	c.jump = 0
+	return j
+}
+
+// Skip moves the estimate forward for good: test databases only.
+func (c *Clock) Skip(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skipped += d
+}
+
+// ReadClock reads the database's clock for a process that has no workers document. It
+// goes by a write, because what counts is the clock of the server that takes writes,
+// not a router's. Index: _id.
+func (s *Store) ReadClock(ctx context.Context) error {
+	ctx, cancel := outside(ctx)
+	defer cancel()
+	asked := clock.Read(s.local)
+	var doc struct {
+		At time.Time `bson:"at"`
+	}
+	err := s.control.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: "clock"}},
+		bson.D{{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}}},
+		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&doc)
+	if IsDuplicate(err) { // two first readers at once: the other one made the document
+		return s.ReadClock(ctx)
+	}
+	if err != nil {
+		return explain(err, "reading the database's clock")
+	}
+	s.Clock.observe(doc.At, asked)
+	return nil
+}
+
+// FreshClock makes sure that the clock was read within the last minute.
+func (s *Store) FreshClock(ctx context.Context) error {
+	if s.Clock.Age() < time.Minute {
+		return nil
+	}
+	return s.ReadClock(ctx)
+}

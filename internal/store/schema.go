@@ -1,0 +1,200 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// SchemaVersion is the version this release writes; it can work on any database whose
+// min_reader is at most that.
+const (
+	SchemaVersion = 1
+	minReader     = 1
+)
+
+// Index names: every query of the package names the one that serves it.
+const (
+	IndexDue     = "due"     // {type, audience, priority: -1, due_at} where due_at exists
+	IndexLapse   = "lapse"   // {type, lapse_at} where lapse_at exists
+	IndexArchive = "archive" // {archive_at} where it exists
+)
+
+type indexSpec struct {
+	coll string // without prefix
+	name string
+	keys bson.D
+	// only: the field whose existence makes a document part of the index.
+	only string
+	ttl  time.Duration
+}
+
+func asc(keys ...string) bson.D {
+	d := bson.D{}
+	for _, k := range keys {
+		d = append(d, bson.E{Key: k, Value: 1})
+	}
+	return d
+}
+
+// indexes are all of them. Waiting and executing tasks lie in different ones on
+// purpose: one index over both makes every fetch walk the deleted keys of the last
+// leases (measured, see docs/architecture.md).
+var indexes = []indexSpec{
+	{coll: "tasks", name: IndexDue, keys: bson.D{
+		{Key: "type", Value: 1}, {Key: "audience", Value: 1}, {Key: "priority", Value: -1}, {Key: "due_at", Value: 1},
+	}, only: "due_at"},
+	{coll: "tasks", name: IndexLapse, keys: asc("type", "lapse_at"), only: "lapse_at"},
+	{coll: "tasks", name: IndexArchive, keys: asc("archive_at"), only: "archive_at"},
+	{coll: "task_history", name: "task", keys: asc("task_id", "generation")},
+	{coll: "workers", name: "heartbeat", keys: asc("heartbeat_at"), ttl: 24 * time.Hour},
+	{coll: "signals", name: "at", keys: asc("at"), ttl: 10 * time.Minute},
+}
+
+type schemaDoc struct {
+	ID        string    `bson:"_id"`
+	Version   int       `bson:"version"`
+	MinReader int       `bson:"min_reader"`
+	UpdatedAt time.Time `bson:"updated_at"`
+}
+
+// SchemaStatus says how far a database is from this release.
+type SchemaStatus struct {
+	Version   int      // 0 = not set up
+	MinReader int      // releases with a lower schema version must not touch the database
+	Wanted    int      // of this release
+	Missing   []string // indexes, as collection.name
+	Foreign   bool     // there is a tasks collection that mscheduler did not make
+}
+
+// Schema reads the state of the schema.
+func (s *Store) Schema(ctx context.Context) (SchemaStatus, error) {
+	st := SchemaStatus{Wanted: SchemaVersion}
+	var doc schemaDoc
+	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: "schema"}}).Decode(&doc)
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		n, err := s.tasks.EstimatedDocumentCount(ctx)
+		if err != nil {
+			return st, explain(err, "looking for tasks")
+		}
+		st.Foreign = n > 0
+	case err != nil:
+		return st, explain(err, "reading the schema version")
+	}
+	st.Version, st.MinReader = doc.Version, doc.MinReader
+	have := map[string]bool{}
+	for _, coll := range []string{"tasks", "task_history", "workers", "signals"} {
+		specs, err := s.db.Collection(s.prefix + coll).Indexes().ListSpecifications(ctx)
+		if err != nil {
+			return st, explain(err, "listing the indexes of "+coll)
+		}
+		for _, spec := range specs {
+			have[coll+"."+spec.Name] = true
+		}
+	}
+	for _, ix := range indexes {
+		if !have[ix.coll+"."+ix.name] {
+			st.Missing = append(st.Missing, ix.coll+"."+ix.name)
+		}
+	}
+	return st, nil
+}
+
+// Migrate brings the schema to this release's version. It may run any number of times
+// and in several processes at once; a newer schema is left alone.
+func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
+	if _, err := s.Topology(ctx); err != nil {
+		return SchemaStatus{}, err
+	}
+	st, err := s.Schema(ctx)
+	if err != nil {
+		return st, err
+	}
+	switch {
+	case st.Foreign:
+		return st, s.foreign()
+	case st.Version > SchemaVersion:
+		return st, s.compatible(st)
+	}
+	for _, ix := range indexes {
+		o := options.Index().SetName(ix.name)
+		if ix.only != "" {
+			o.SetPartialFilterExpression(bson.D{{Key: ix.only, Value: bson.D{{Key: "$exists", Value: true}}}})
+		}
+		if ix.ttl > 0 {
+			o.SetExpireAfterSeconds(int32(ix.ttl.Seconds()))
+		}
+		if _, err := s.db.Collection(s.prefix+ix.coll).Indexes().CreateOne(ctx, mongo.IndexModel{Keys: ix.keys, Options: o}); err != nil {
+			return st, explain(err, "making the index "+ix.coll+"."+ix.name)
+		}
+	}
+	// Last: who sees the version may rely on the indexes. $max, so that a release that
+	// migrates further at the same moment wins.
+	_, err = s.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: "schema"}}, bson.D{
+		{Key: "$max", Value: bson.D{{Key: "version", Value: SchemaVersion}, {Key: "min_reader", Value: minReader}}},
+		{Key: "$currentDate", Value: bson.D{{Key: "updated_at", Value: true}}},
+	}, options.UpdateOne().SetUpsert(true))
+	if err != nil && !IsDuplicate(err) {
+		return st, explain(err, "writing the schema version")
+	}
+	return s.Schema(ctx)
+}
+
+func (s *Store) foreign() error {
+	return &FatalError{Reason: fmt.Sprintf("the collection %s.%s has documents that mscheduler did not write; use another database or a prefix",
+		s.db.Name(), s.tasks.Name())}
+}
+
+// compatible says whether this release may work on the database.
+func (s *Store) compatible(st SchemaStatus) error {
+	switch {
+	case st.MinReader > SchemaVersion:
+		return &FatalError{Reason: fmt.Sprintf("the schema of database %s is too new: it has version %d and wants releases of version %d or later, this one has %d; use a newer mscheduler",
+			s.db.Name(), st.Version, st.MinReader, SchemaVersion)}
+	case st.Version < SchemaVersion:
+		return &FatalError{Reason: fmt.Sprintf("the schema of database %s is version %d, this release wants %d; run: mscheduler db migrate",
+			s.db.Name(), st.Version, SchemaVersion)}
+	default:
+		return nil
+	}
+}
+
+// Ready checks once that the server and the schema fit this release. An empty database
+// is set up; an older schema is refused with the command that migrates it.
+func (s *Store) Ready(ctx context.Context) error {
+	s.mu.Lock()
+	ready := s.ready
+	s.mu.Unlock()
+	if ready {
+		return nil
+	}
+	ctx, cancel := outside(ctx)
+	defer cancel()
+	if _, err := s.Topology(ctx); err != nil {
+		return err
+	}
+	var doc schemaDoc
+	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: "schema"}}).Decode(&doc)
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		if _, err := s.Migrate(ctx); err != nil {
+			return err
+		}
+	case err != nil:
+		return explain(err, "reading the schema version")
+	default:
+		if err := s.compatible(SchemaStatus{Version: doc.Version, MinReader: doc.MinReader}); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.ready = true
+	s.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Store is mscheduler's view of one database. It is safe for concurrent use.
+type Store struct {
+	db     *mongo.Database
+	prefix string
+	local  clock.Clock
+	log    zerolog.Logger
+
+	tasks, history, workers, control, signals, permits, meta *mongo.Collection
+
+	Clock *Clock
+
+	mu       sync.Mutex
+	topology *Topology
+	ready    bool // the schema was checked
+}
+
+// Config of a store.
+type Config struct {
+	Database *mongo.Database // the caller's; concerns, preference and codecs of ours are laid over it
+	Prefix   string          // of the collections' names
+	Clock    clock.Clock     // nil = the machine's
+	Logger   zerolog.Logger
+}
+
+// Open makes a store. It does no I/O.
+func Open(c Config) (*Store, error) {
+	if c.Database == nil {
+		return nil, model.Invalid("database", "is nil")
+	}
+	if err := validPrefix(c.Prefix); err != nil {
+		return nil, err
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	db := c.Database.Client().Database(c.Database.Name(), options.Database().
+		SetRegistry(model.Registry()).
+		SetBSONOptions(&options.BSONOptions{}).
+		SetReadPreference(readpref.Primary()).
+		SetReadConcern(readconcern.Local()).
+		SetWriteConcern(writeconcern.Majority()))
+	s := &Store{db: db, prefix: c.Prefix, local: c.Clock, log: c.Logger, Clock: newClock(c.Clock)}
+	s.tasks = db.Collection(c.Prefix + "tasks")
+	s.history = db.Collection(c.Prefix + "task_history")
+	s.workers = db.Collection(c.Prefix + "workers")
+	s.control = db.Collection(c.Prefix + "control")
+	s.signals = db.Collection(c.Prefix + "signals")
+	s.permits = db.Collection(c.Prefix + "permits")
+	s.meta = db.Collection(c.Prefix + "meta")
+	return s, nil
+}
+
+func validPrefix(p string) error {
+	if len(p) > 40 {
+		return model.Invalid("prefix", "has %d bytes; at most 40 are allowed", len(p))
+	}
+	for _, r := range p {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-' {
+			return model.Invalid("prefix", "is %q; want only a-z A-Z 0-9 . _ -", p)
+		}
+	}
+	return nil
+}
+
+// Local is the clock the store was opened with: this machine's, not the database's.
+func (s *Store) Local() clock.Clock { return s.local }
+
+// InTransaction says whether the context carries the caller's session, so that what is
+// done with it is part of the caller's transaction.
+func InTransaction(ctx context.Context) bool { return mongo.SessionFromContext(ctx) != nil }
+
+// outside returns a context that ends with ctx but carries no session: for what must
+// not be part of the caller's transaction, such as reading the clock.
+func outside(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !InTransaction(ctx) {
+		return ctx, func() {}
+	}
+	out, cancel := context.WithCancelCause(context.Background())
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return out, func() { stop(); cancel(nil) }
+}
+
+// Topology is what kind of deployment answers, as far as the product cares.
+type Topology struct {
+	Sharded     bool
+	ReplicaSet  bool
+	Primary     string // address of the primary; of the router when sharded
+	WireVersion int
+	Version     string // "7.0.1"; "" when buildInfo is not allowed
+	Embedded    bool   // our own embedded server
+}
+
+// Streams says whether change streams are to be had. Behind a router they are not
+// used: there every stream costs every shard.
+func (t Topology) Streams() bool { return t.ReplicaSet }
+
+// minWireVersion is MongoDB 4.4.
+const minWireVersion = 9
+
+// Topology asks the server what it is; the answer is remembered until [Store.Forget].
+func (s *Store) Topology(ctx context.Context) (Topology, error) {
+	s.mu.Lock()
+	known := s.topology
+	s.mu.Unlock()
+	if known != nil {
+		return *known, nil
+	}
+	ctx, cancel := outside(ctx)
+	defer cancel()
+	var hello struct {
+		SetName        string `bson:"setName"`
+		Msg            string `bson:"msg"`
+		Primary        string `bson:"primary"`
+		Me             string `bson:"me"`
+		MaxWireVersion int    `bson:"maxWireVersion"`
+	}
+	if err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		return Topology{}, explain(err, "asking the server what it is")
+	}
+	t := Topology{
+		Sharded: hello.Msg == "isdbgrid", ReplicaSet: hello.SetName != "",
+		Primary: hello.Primary, WireVersion: hello.MaxWireVersion,
+	}
+	var build struct {
+		Version  string `bson:"version"`
+		Embedded bool   `bson:"mschedulerEmbedded"`
+	}
+	if err := s.db.RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Decode(&build); err == nil {
+		t.Version, t.Embedded = build.Version, build.Embedded
+	}
+	if t.WireVersion < minWireVersion {
+		return t, &FatalError{Reason: "the server is too old: MongoDB 4.4 or later is needed, this is " + orUnknown(t.Version)}
+	}
+	s.mu.Lock()
+	s.topology = &t
+	s.mu.Unlock()
+	return t, nil
+}
+
+// Forget drops what was learned about the deployment: after an outage it may have a
+// new primary, or be another one.
+func (s *Store) Forget() {
+	s.mu.Lock()
+	s.topology = nil
+	s.mu.Unlock()
+}
+
+func orUnknown(v string) string {
+	if v == "" {
+		return "of an unknown version"
+	}
+	return v
+}
+
+// ms is a duration in whole milliseconds, at least one, as maxTimeMS wants it.
+func ms(d time.Duration) int64 { return max(d.Milliseconds(), 1) }

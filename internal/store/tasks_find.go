@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// maxRanges is how many index ranges MongoDB merges in order; beyond that it would
+// silently sort in memory, so the store refuses to ask.
+const maxRanges = 200
+
+// MaxTypes is how many types one due query may name: each is a range for everybody
+// and one for the worker itself.
+const MaxTypes = maxRanges / 2
+
+// DueQuery asks for tasks that a worker may claim.
+type DueQuery struct {
+	Types    []string // at most [MaxTypes]
+	WorkerID string
+	Limit    int
+	Skip     int
+	Exclude  []string // ids that this worker knows it is not given now; at most a few dozen
+}
+
+func d(key string, v any) bson.E { return bson.E{Key: key, Value: v} }
+
+func in[T any](values []T) bson.D { return bson.D{d("$in", values)} }
+
+func byDue(types, audience []string, now time.Time) bson.D {
+	return bson.D{d("type", in(types)), d("audience", in(audience)), d("due_at", bson.D{d("$lte", now)})}
+}
+
+// Due finds claimable tasks, the greatest priority first, then the longest due.
+// Index: due, one range for each type and audience, merged without a sort.
+func (s *Store) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
+	if len(q.Types) > MaxTypes {
+		return nil, fmt.Errorf("a query over %d types would be sorted in memory; at most %d", len(q.Types), MaxTypes)
+	}
+	filter := byDue(q.Types, []string{model.AudienceAll, q.WorkerID}, s.Clock.Now())
+	return s.due(ctx, filter, q)
+}
+
+// DueMany is [Store.Due] for the tasks that want several workers, any of them: those
+// this worker neither holds nor has done. Index: due; the array is looked at in the
+// documents.
+func (s *Store) DueMany(ctx context.Context, q DueQuery) ([]*model.Task, error) {
+	filter := byDue(q.Types, []string{model.AudienceMany}, s.Clock.Now())
+	filter = append(filter, d("worker_states", bson.D{d("$not", bson.D{d("$elemMatch", bson.D{
+		d("worker_id", q.WorkerID), d("fail_time", nil),
+	})})}))
+	return s.due(ctx, filter, q)
+}
+
+func (s *Store) due(ctx context.Context, filter bson.D, q DueQuery) ([]*model.Task, error) {
+	if len(q.Exclude) > 0 {
+		filter = append(filter, d("_id", bson.D{d("$nin", q.Exclude)}))
+	}
+	return s.find(ctx, "finding due tasks", filter, options.Find().
+		SetSort(bson.D{d("priority", -1), d("due_at", 1)}).SetHint(IndexDue).
+		SetLimit(int64(q.Limit)).SetSkip(int64(q.Skip)).SetBatchSize(int32(q.Limit)))
+}
+
+func (s *Store) find(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
+	cur, err := s.tasks.Find(ctx, filter, o)
+	if err != nil {
+		return nil, explain(err, doing)
+	}
+	var out []*model.Task
+	if err := cur.All(ctx, &out); err != nil {
+		return nil, explain(err, doing)
+	}
+	return out, nil
+}
+
+// typesPerNext keeps the ranges of NextDue within bounds: type × audience × priority.
+const typesPerNext = maxRanges / (3 * (model.MaxPriority + 1))
+
+// NextDue is the earliest due_at after now and not after until; zero when there is
+// none. Index: due, with the priorities as points, since without them it gives no
+// order by time.
+func (s *Store) NextDue(ctx context.Context, types []string, workerID string, until time.Time) (time.Time, error) {
+	priorities := make([]int, 0, model.MaxPriority+1)
+	for p := range model.MaxPriority + 1 {
+		priorities = append(priorities, p)
+	}
+	var earliest time.Time
+	for len(types) > 0 {
+		n := min(len(types), typesPerNext)
+		filter := bson.D{
+			d("type", in(types[:n])), d("audience", in([]string{model.AudienceAll, model.AudienceMany, workerID})),
+			d("priority", in(priorities)), d("due_at", bson.D{d("$gt", s.Clock.Now()), d("$lte", until)}),
+		}
+		types = types[n:]
+		var doc struct {
+			DueAt time.Time `bson:"due_at"`
+		}
+		err := s.tasks.FindOne(ctx, filter, options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
+			SetProjection(bson.D{d("_id", 0), d("due_at", 1)})).Decode(&doc)
+		switch {
+		case errors.Is(err, mongo.ErrNoDocuments):
+		case err != nil:
+			return time.Time{}, explain(err, "finding the next due task")
+		case earliest.IsZero() || doc.DueAt.Before(earliest):
+			earliest, until = doc.DueAt, doc.DueAt
+		}
+	}
+	return earliest, nil
+}
+
+// ClaimableTypes are those among the given that have a task due at some time: a loose
+// scan, one index seek for each. For workers of more types than one query may name.
+// Index: due.
+func (s *Store) ClaimableTypes(ctx context.Context, types []string) ([]string, error) {
+	wanted := map[string]bool{}
+	for _, t := range types {
+		wanted[t] = true
+	}
+	var out []string
+	for after := ""; ; {
+		var doc struct {
+			Type string `bson:"type"`
+		}
+		err := s.tasks.FindOne(ctx, bson.D{d("type", bson.D{d("$gt", after)}), d("due_at", bson.D{d("$exists", true)})},
+			options.FindOne().SetSort(bson.D{d("type", 1)}).SetHint(IndexDue).
+				SetProjection(bson.D{d("_id", 0), d("type", 1)})).Decode(&doc)
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, explain(err, "finding the types that have tasks")
+		}
+		if wanted[doc.Type] {
+			out = append(out, doc.Type)
+		}
+		after = doc.Type
+	}
+}
+
+// Lapsed finds tasks over a lapsed lease, the longest lapsed first for each type.
+// Index: lapse.
+func (s *Store) Lapsed(ctx context.Context, types []string, limit int) ([]*model.Task, error) {
+	filter := bson.D{d("type", in(types)), d("lapse_at", bson.D{d("$lte", s.Clock.Now())})}
+	return s.find(ctx, "finding lapsed leases", filter,
+		options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
+}
+
+// NextLapse is the earliest lapse_at of any task of the types; zero while nothing is
+// executing anywhere. Index: lapse.
+func (s *Store) NextLapse(ctx context.Context, types []string) (time.Time, error) {
+	var doc struct {
+		LapseAt time.Time `bson:"lapse_at"`
+	}
+	err := s.tasks.FindOne(ctx, bson.D{d("type", in(types)), d("lapse_at", bson.D{d("$exists", true)})},
+		options.FindOne().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).
+			SetProjection(bson.D{d("_id", 0), d("lapse_at", 1)})).Decode(&doc)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return time.Time{}, nil
+	}
+	return doc.LapseAt, explain(err, "finding the next lapse")
+}
+
+// ByIDs reads tasks by their ids, in no order; ids that do not exist are left out.
+// Index: _id.
+func (s *Store) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	out := make(map[string]*model.Task, len(ids))
+	if len(ids) == 0 {
+		return out, nil
+	}
+	tasks, err := s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find())
+	for _, t := range tasks {
+		out[t.ID] = t
+	}
+	return out, err
+}
+
+// ErrNotFound is returned for a task id that does not exist.
+var ErrNotFound = errors.New("no such task")
+
+// Get reads one task, or returns [ErrNotFound]. Index: _id.
+func (s *Store) Get(ctx context.Context, id string) (*model.Task, error) {
+	var t model.Task
+	err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Decode(&t)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	if err != nil {
+		return nil, explain(err, "reading task "+id)
+	}
+	return &t, nil
+}
+
+// GetRaw is [Store.Get] for the document as it is stored, unknown fields and all.
+func (s *Store) GetRaw(ctx context.Context, id string) (bson.Raw, error) {
+	raw, err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Raw()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return raw, explain(err, "reading task "+id)
+}

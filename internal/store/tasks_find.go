@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -119,10 +120,10 @@ func (s *Store) NextDue(ctx context.Context, types []string, workerID string, un
 // scan, one index seek for each. For workers of more types than one query may name.
 // Index: due.
 func (s *Store) ClaimableTypes(ctx context.Context, types []string) ([]string, error) {
-	wanted := map[string]bool{}
-	for _, t := range types {
-		wanted[t] = true
-	}
+	return s.looseTypes(ctx, func(typ string) bool { return slices.Contains(types, typ) })
+}
+
+func (s *Store) looseTypes(ctx context.Context, wanted func(string) bool) ([]string, error) {
 	var out []string
 	for after := ""; ; {
 		var doc struct {
@@ -137,7 +138,7 @@ func (s *Store) ClaimableTypes(ctx context.Context, types []string) ([]string, e
 		if err != nil {
 			return nil, explain(err, "finding the types that have tasks")
 		}
-		if wanted[doc.Type] {
+		if wanted(doc.Type) {
 			out = append(out, doc.Type)
 		}
 		after = doc.Type

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Control is the one small document that every process reads every second while it
+// works: what must act everywhere within two seconds shows there.
+type Control struct {
+	Signal      int64    `bson:"signal"`       // rises with every signal
+	PausedTypes []string `bson:"paused_types"` // nobody claims tasks of these
+	PausedAll   bool     `bson:"paused_all"`   // nobody claims anything
+}
+
+// Paused says whether tasks of the type may not be claimed.
+func (c *Control) Paused(typ string) bool {
+	return c.PausedAll || slices.Contains(c.PausedTypes, typ)
+}
+
+var controlID = bson.D{d("_id", "control")}
+
+// Control reads the control document; the zero Control where there is none. Index: _id.
+func (s *Store) Control(ctx context.Context) (Control, error) {
+	var c Control
+	err := s.control.FindOne(ctx, controlID).Decode(&c)
+	if isNone(err) {
+		return c, nil
+	}
+	return c, explain(err, "reading the control document")
+}
+
+// Pause stops the claiming of the given types, or of everything; what runs goes on.
+// Index: _id.
+func (s *Store) Pause(ctx context.Context, all bool, types []string) error {
+	update := bson.D{d("$addToSet", bson.D{d("paused_types", bson.D{d("$each", types)})})}
+	if all {
+		update = bson.D{d("$set", bson.D{d("paused_all", true)})}
+	}
+	return s.updateControl(ctx, "pausing", update)
+}
+
+// Resume undoes [Store.Pause] and wakes the workers: one due task of each type gets
+// the field that the streams watch. Index: _id; due.
+func (s *Store) Resume(ctx context.Context, all bool, types []string) error {
+	update := bson.D{d("$pull", bson.D{d("paused_types", in(types))})}
+	if all {
+		update = bson.D{d("$unset", bson.D{d("paused_all", "")})}
+	}
+	if err := s.updateControl(ctx, "resuming", update); err != nil {
+		return err
+	}
+	if all {
+		var err error
+		if types, err = s.dueTypes(ctx); err != nil {
+			return err
+		}
+	}
+	for _, typ := range types {
+		_, err := s.tasks.UpdateOne(ctx, bson.D{d("type", typ), d("due_at", bson.D{d("$exists", true)})},
+			bson.D{d("$currentDate", bson.D{d("wake_at", true)})}, options.UpdateOne().SetHint(IndexDue))
+		if err != nil {
+			return explain(err, "waking the workers of type "+typ)
+		}
+	}
+	return nil
+}
+
+func (s *Store) updateControl(ctx context.Context, doing string, update bson.D) error {
+	_, err := s.control.UpdateOne(ctx, controlID, update, options.UpdateOne().SetUpsert(true))
+	if IsDuplicate(err) { // two first writers at once
+		_, err = s.control.UpdateOne(ctx, controlID, update)
+	}
+	return explain(err, doing)
+}
+
+// Signal tells the workers that the state of a task that may be running has changed:
+// it was cancelled, or another filter or other options apply. It is written after the
+// task, so who sees it sees the change. A caller that dies in between has no answer and
+// repeats its command, which repeats the signal. Indexes: _id.
+func (s *Store) Signal(ctx context.Context, taskIDs ...string) error {
+	if len(taskIDs) == 0 {
+		return nil
+	}
+	_, err := s.signals.UpdateOne(ctx, bson.D{d("_id", bson.NewObjectID())}, bson.D{
+		d("$set", bson.D{d("task_ids", taskIDs)}), d("$currentDate", bson.D{d("at", true)}),
+	}, options.UpdateOne().SetUpsert(true))
+	if err != nil {
+		return explain(err, "writing a signal")
+	}
+	return s.updateControl(ctx, "writing a signal", bson.D{d("$inc", bson.D{d("signal", 1)})})
+}
+
+// signalOverlap is for signals whose time lies a little before one that was seen
+// first: two writers, or a new primary with another clock.
+const signalOverlap = 10 * time.Second
+
+// Signals reads the ids of tasks that signals since the given time name. Index: at.
+func (s *Store) Signals(ctx context.Context, since time.Time) ([]string, error) {
+	cur, err := s.signals.Find(ctx, bson.D{d("at", bson.D{d("$gte", since.Add(-signalOverlap))})})
+	if err != nil {
+		return nil, explain(err, "reading signals")
+	}
+	var docs []struct {
+		TaskIDs []string `bson:"task_ids"`
+	}
+	if err := cur.All(ctx, &docs); err != nil {
+		return nil, explain(err, "reading signals")
+	}
+	var ids []string
+	for _, doc := range docs {
+		ids = append(ids, doc.TaskIDs...)
+	}
+	return ids, nil
+}
+
+// dueTypes are all types that have tasks due at some time, by a loose scan. Index: due.
+func (s *Store) dueTypes(ctx context.Context) ([]string, error) {
+	return s.looseTypes(ctx, func(string) bool { return true })
+}

@@ -1,0 +1,18 @@
+// Package store holds every MongoDB query of the project. It carries out what the pure
+// rules of package model decided, each decision as one guarded update, and knows
+// nothing of why.
+//
+//	tasks_find.go    what is due, lapsed, next           (indexes due and lapse)
+//	tasks_write.go   batches of guarded writes, takeovers, pings     (index _id)
+//	statements.go    how such a batch becomes update commands
+//	tasks_change.go  inserts, single changes, lives, listing
+//	workers.go       heartbeats: who lives, and what time it is
+//	control.go       the control document, pauses, signals
+//	permits.go, stream.go   change streams, and the right to hold one
+//	clock.go         the database's time, estimated
+//	schema.go        indexes and the schema's version
+//	errors.go        what a caller can do about an error
+//
+// Every query names the index that serves it in its comment; a test of package
+// integration asks the server to explain the hot ones.
+package store

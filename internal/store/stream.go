@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Stream watches for tasks that became due sooner than anybody knew: inserts, and
+// writes of wake_at. Claims, pings and ends wake nobody. It is a hint: losing every
+// event costs latency, never work.
+type Stream struct{ cs *mongo.ChangeStream }
+
+// Woken is one event: the task as it was inserted, or only the id of one that changed.
+type Woken struct {
+	ID   string
+	Task *model.Task // nil for a change: read it
+}
+
+// Watch opens a stream over inserts of the given types and over wake-ups of any; those
+// of other types the caller tells by the id. The caller holds a permit.
+func (s *Store) Watch(ctx context.Context, types []string) (*Stream, error) {
+	match := bson.D{d("$match", bson.D{d("$or", bson.A{
+		bson.D{d("operationType", "insert"), d("fullDocument.type", in(types))},
+		bson.D{d("operationType", "update"), d("updateDescription.updatedFields.wake_at", bson.D{d("$exists", true)})},
+	})})}
+	cs, err := s.tasks.Watch(ctx, mongo.Pipeline{match}, options.ChangeStream().SetMaxAwaitTime(streamAwait))
+	if err != nil {
+		return nil, explain(err, "opening a change stream")
+	}
+	return &Stream{cs: cs}, nil
+}
+
+// streamAwait is how long the server waits for an event before it answers empty.
+const streamAwait = 10 * time.Second
+
+// ErrStreamEnded is returned by [Stream.Next] when the server ended the stream, as it
+// does when the collection is dropped.
+var ErrStreamEnded = errors.New("the change stream ended")
+
+// Next waits for an event and returns it with all others that have arrived, at most max.
+func (st *Stream) Next(ctx context.Context, limit int) ([]Woken, error) {
+	if !st.cs.Next(ctx) {
+		if err := st.cs.Err(); err != nil {
+			return nil, explain(err, "waiting for the change stream")
+		}
+		return nil, ErrStreamEnded
+	}
+	var out []Woken
+	for {
+		w, err := st.decode()
+		if err != nil {
+			return nil, err
+		}
+		if w.ID != "" {
+			out = append(out, w)
+		}
+		if len(out) >= limit || st.cs.RemainingBatchLength() == 0 || !st.cs.Next(ctx) {
+			return out, nil
+		}
+	}
+}
+
+func (st *Stream) decode() (Woken, error) {
+	var event struct {
+		Key struct {
+			ID string `bson:"_id"`
+		} `bson:"documentKey"`
+		Document *model.Task `bson:"fullDocument"`
+	}
+	if err := st.cs.Decode(&event); err != nil {
+		return Woken{}, explain(err, "reading a change event")
+	}
+	return Woken{ID: event.Key.ID, Task: event.Document}, nil
+}
+
+// Close ends the stream.
+func (st *Stream) Close(ctx context.Context) error { return st.cs.Close(ctx) }

@@ -1,0 +1,268 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func returnAfter() *options.FindOneAndUpdateOptionsBuilder {
+	return options.FindOneAndUpdate().SetReturnDocument(options.After)
+}
+
+func isNone(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }
+
+// Insert stores new tasks in one unordered insert and says which of them exist
+// already: exists[i] is true and nothing of task i was written. In the caller's
+// transaction, where a refused insert would abort everything, upserts that change
+// nothing do the same. Index: _id, the only unique one.
+func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
+	exists = make([]bool, len(tasks))
+	if len(tasks) == 0 {
+		return exists, nil
+	}
+	if InTransaction(ctx) {
+		return exists, s.upsertNew(ctx, tasks, exists)
+	}
+	_, err = s.tasks.InsertMany(ctx, tasks, options.InsertMany().SetOrdered(false))
+	var bulk mongo.BulkWriteException
+	if errors.As(err, &bulk) && bulk.WriteConcernError == nil {
+		for _, e := range bulk.WriteErrors {
+			if e.Code != 11000 {
+				return nil, explain(err, "storing tasks")
+			}
+			exists[e.Index] = true
+		}
+		return exists, nil
+	}
+	return exists, explain(err, "storing tasks")
+}
+
+func (s *Store) upsertNew(ctx context.Context, tasks []*model.Task, exists []bool) error {
+	models := make([]mongo.WriteModel, len(tasks))
+	for i, t := range tasks {
+		models[i] = mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", t.ID)}).
+			SetUpdate(bson.D{d("$setOnInsert", t)}).SetUpsert(true)
+	}
+	res, err := s.tasks.BulkWrite(ctx, models)
+	if err != nil {
+		return explain(err, "storing tasks")
+	}
+	for i := range tasks {
+		_, created := res.UpsertedIDs[int64(i)]
+		exists[i] = !created
+	}
+	return nil
+}
+
+// Change reads a task, lets decide say what becomes of it and writes that, again until
+// nobody interferes. decide returns its argument when nothing is to change. An ended
+// life is copied to the history before a new one begins. It is safe in the caller's
+// transaction. Index: _id.
+func (s *Store) Change(ctx context.Context, id string, decide func(*model.Task) (*model.Task, error)) (before, after *model.Task, err error) {
+	for tries := 0; ; tries++ {
+		before, err = s.Get(ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		after, err = decide(before)
+		if err != nil || after == before {
+			return before, after, err
+		}
+		if after.Generation != before.Generation && before.Status.Ended() {
+			if err := s.keepLife(ctx, before); err != nil {
+				return nil, nil, err
+			}
+		}
+		res, err := s.tasks.UpdateOne(ctx, s.guardOf(Write{Before: before}), model.Diff(before, after))
+		if err != nil {
+			return nil, nil, explain(err, "changing task "+id)
+		}
+		if res.MatchedCount > 0 {
+			return before, after, nil
+		}
+		if tries >= 50 {
+			return nil, nil, fmt.Errorf("changing task %s: somebody else changed it %d times in between", id, tries)
+		}
+		// Somebody was quicker; they made progress, so this loop does too.
+	}
+}
+
+// keepLife copies an ended life to the history. The copy's id names the life, so a
+// second copy changes nothing.
+func (s *Store) keepLife(ctx context.Context, t *model.Task) error {
+	raw, err := s.GetRaw(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	if raw.Lookup("generation").AsInt64() != t.Generation {
+		return nil // a new life began: whoever began it kept this one
+	}
+	var doc bson.D
+	if err := bson.Unmarshal(raw, &doc); err != nil {
+		return fmt.Errorf("reading task %s: %w", t.ID, err)
+	}
+	copied := bson.D{d("task_id", t.ID)}
+	for _, e := range doc {
+		if e.Key != "_id" && e.Key != "archive_at" {
+			copied = append(copied, e)
+		}
+	}
+	id := lifeID(t.ID, t.Generation)
+	_, err = s.history.UpdateOne(ctx, bson.D{d("_id", id)}, bson.D{d("$setOnInsert", copied)}, options.UpdateOne().SetUpsert(true))
+	if err != nil && !IsDuplicate(err) {
+		return explain(err, "copying task "+t.ID+" to the history")
+	}
+	return nil
+}
+
+func lifeID(id string, generation int64) string { return id + "@" + strconv.FormatInt(generation, 10) }
+
+// Life reads one life of a task, where it is now: among the tasks or in the history.
+// [ErrNotFound] when it is in neither. Indexes: _id of both.
+func (s *Store) Life(ctx context.Context, id string, generation int64) (*model.Task, error) {
+	t, err := s.Get(ctx, id)
+	if err == nil && t.Generation == generation {
+		return t, nil
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	var old model.Task
+	err = s.history.FindOne(ctx, bson.D{d("_id", lifeID(id, generation))}).Decode(&old)
+	if isNone(err) {
+		return nil, fmt.Errorf("%w: %s (generation %d)", ErrNotFound, id, generation)
+	}
+	if err != nil {
+		return nil, explain(err, "reading the history of task "+id)
+	}
+	old.ID = id
+	return &old, nil
+}
+
+// Lives reads only status and generation of tasks, for those who wait. Index: _id.
+func (s *Store) Lives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	tasks, err := s.find(ctx, "looking at awaited tasks", bson.D{d("_id", in(ids))},
+		options.Find().SetProjection(bson.D{d("status", 1), d("generation", 1)}))
+	out := make(map[string]*model.Task, len(tasks))
+	for _, t := range tasks {
+		out[t.ID] = t
+	}
+	return out, err
+}
+
+// Filter selects tasks. Zero fields select everything.
+type Filter struct {
+	Tenant   string // [model.NoTenant] = those without one
+	Type     string
+	Statuses []model.Status
+	Category string
+	Creator  string
+	WorkerID string // has an execution by that worker
+	Before   time.Time
+	After    time.Time // created in [After, Before)
+	AfterID  string    // paging: only ids greater than this one
+}
+
+// query: ids begin with tenant and type, so those two make a range of the primary key;
+// the rest is looked at in the documents. Operators' queries get no index of their own:
+// it would cost every task's writes.
+func (f Filter) query() bson.D {
+	q := bson.D{}
+	if f.Tenant != "" {
+		prefix := f.Tenant + "/"
+		if f.Type != "" {
+			prefix += f.Type + "/"
+		}
+		q = append(q, d("_id", bson.D{d("$gte", max(prefix, f.AfterID)), d("$lt", prefix[:len(prefix)-1]+"0")})) // '0' follows '/'
+	}
+	if f.AfterID != "" {
+		q = append(q, d("$and", bson.A{bson.D{d("_id", bson.D{d("$gt", f.AfterID)})}}))
+	}
+	if f.Type != "" {
+		q = append(q, d("type", f.Type))
+	}
+	if len(f.Statuses) > 0 {
+		q = append(q, d("status", in(f.Statuses)))
+	}
+	if f.Category != "" {
+		q = append(q, d("category", f.Category))
+	}
+	if f.Creator != "" {
+		q = append(q, d("creator", f.Creator))
+	}
+	if f.WorkerID != "" {
+		q = append(q, d("worker_states.worker_id", f.WorkerID))
+	}
+	if created := timeRange(f.After, f.Before); created != nil {
+		q = append(q, d("created_at", created))
+	}
+	return q
+}
+
+func timeRange(from, to time.Time) bson.D {
+	var r bson.D
+	if !from.IsZero() {
+		r = append(r, d("$gte", from))
+	}
+	if !to.IsZero() {
+		r = append(r, d("$lt", to))
+	}
+	return r
+}
+
+// List reads the documents of one page as they are stored, by id, which is stable
+// while tasks come and go. Index: _id.
+func (s *Store) List(ctx context.Context, f Filter, limit int) ([]bson.Raw, error) {
+	cur, err := s.tasks.Find(ctx, f.query(), options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
+	if err != nil {
+		return nil, explain(err, "listing tasks")
+	}
+	var out []bson.Raw
+	if err := cur.All(ctx, &out); err != nil {
+		return nil, explain(err, "listing tasks")
+	}
+	return out, nil
+}
+
+// Count counts what the filter selects.
+func (s *Store) Count(ctx context.Context, f Filter) (int64, error) {
+	n, err := s.tasks.CountDocuments(ctx, f.query())
+	return n, explain(err, "counting tasks")
+}
+
+// StatusCounts counts the tasks of each type and status.
+func (s *Store) StatusCounts(ctx context.Context) (map[string]map[model.Status]int64, error) {
+	cur, err := s.tasks.Aggregate(ctx, mongo.Pipeline{{d("$group", bson.D{
+		d("_id", bson.D{d("type", "$type"), d("status", "$status")}), d("n", bson.D{d("$sum", 1)}),
+	})}})
+	if err != nil {
+		return nil, explain(err, "counting tasks")
+	}
+	var rows []struct {
+		ID struct {
+			Type   string       `bson:"type"`
+			Status model.Status `bson:"status"`
+		} `bson:"_id"`
+		N int64 `bson:"n"`
+	}
+	if err := cur.All(ctx, &rows); err != nil {
+		return nil, explain(err, "counting tasks")
+	}
+	out := map[string]map[model.Status]int64{}
+	for _, r := range rows {
+		if out[r.ID.Type] == nil {
+			out[r.ID.Type] = map[model.Status]int64{}
+		}
+		out[r.ID.Type][r.ID.Status] = r.N
+	}
+	return out, nil
+}

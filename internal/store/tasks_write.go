@@ -1,0 +1,355 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Write is one decision: the task as it was read, and as it shall be. It is carried
+// out if the task's generation and rev are still those that were read.
+type Write struct {
+	Before, After *model.Task
+	// Lapsed names the execution over whose lapsed lease the task is taken: it must be
+	// open and lapsed at the time At. Taking work from somebody is worth its own check.
+	Lapsed string
+	At     time.Time
+}
+
+// Written is what became of a [Write].
+type Written struct {
+	Applied bool
+	// Current is the task as it was read after a write that was not applied, for a new
+	// decision; nil when it is gone, and not set when Applied.
+	Current *model.Task
+}
+
+// Writes carries out a batch in one update command and, only where that did not match
+// everything, one read. An error means that nothing is known of any of them: with
+// class Ambiguous some may be done. maxTime bounds the command, so that one task that
+// is held by an open transaction does not cost the others their leases; 0 = unbounded.
+func (s *Store) Writes(ctx context.Context, writes []Write, maxTime time.Duration) ([]Written, error) {
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	statements, err := group(writes)
+	if err != nil {
+		return nil, err
+	}
+	clean, err := s.execute(ctx, statements, maxTime)
+	if err != nil {
+		return nil, err
+	}
+	if clean {
+		out := make([]Written, len(writes))
+		for i := range out {
+			out[i].Applied = true
+		}
+		return out, nil
+	}
+	return s.look(ctx, writes)
+}
+
+// look reads what became of the writes. Index: _id.
+func (s *Store) look(ctx context.Context, writes []Write) ([]Written, error) {
+	ids := make([]string, len(writes))
+	for i, w := range writes {
+		ids[i] = w.After.ID
+	}
+	current, err := s.ByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Written, len(writes))
+	for i, w := range writes {
+		cur := current[w.After.ID]
+		if cur != nil && w.seenIn(cur) {
+			out[i].Applied = true
+		} else {
+			out[i].Current = cur
+		}
+	}
+	return out, nil
+}
+
+// seenIn says whether the current document shows that the write was applied: the
+// executions it began or ended are there, as it left them. Exec ids are unique, and
+// nobody else ends an execution with our time and kind.
+func (w *Write) seenIn(cur *model.Task) bool {
+	if cur.Generation != w.After.Generation {
+		return false
+	}
+	changed := false
+	for i := range w.After.WorkerStates {
+		a := &w.After.WorkerStates[i]
+		if _, b := w.Before.Execution(a.ExecID); b != nil && b.Open() == a.Open() && b.Parked == a.Parked {
+			continue
+		}
+		changed = true
+		_, c := cur.Execution(a.ExecID)
+		if c == nil || !c.SuccessTime.Equal(a.SuccessTime) || !c.FailTime.Equal(a.FailTime) || c.FailKind != a.FailKind || c.Parked != a.Parked {
+			return false
+		}
+	}
+	return changed || cur.Rev >= w.After.Rev
+}
+
+// group makes one statement of all writes with equal rev, equal guard and equal
+// update. generation is bounded by the newest of the group; rev rises through all
+// lives of a key, so the two together cannot meet another life.
+func group(writes []Write) ([]statement, error) {
+	type members struct {
+		statement
+		newest int64
+	}
+	index := map[string]int{}
+	var groups []*members
+	var key bytes.Buffer
+	for i := range writes {
+		w := &writes[i]
+		key.Reset()
+		fmt.Fprintf(&key, "%d %s %d ", w.Before.Rev, w.Lapsed, w.At.UnixMilli())
+		head := key.Len()
+		if err := encode(&key, model.Diff(w.Before, w.After)); err != nil {
+			return nil, fmt.Errorf("encoding the update of task %s: %w", w.After.ID, err)
+		}
+		at, ok := index[key.String()]
+		if !ok {
+			at = len(groups)
+			index[key.String()] = at
+			g := &members{}
+			g.update = bytes.Clone(key.Bytes()[head:])
+			rev, lapsed, now := w.Before.Rev, w.Lapsed, w.At
+			g.guard = func(dst []byte) []byte {
+				dst = bsoncore.AppendInt64Element(dst, "rev", rev)
+				dst = appendAtMost(dst, "generation", g.newest)
+				if lapsed != "" {
+					dst = bsoncore.AppendDocumentElement(dst, "worker_states", lapsedGuard(lapsed, now))
+				}
+				return dst
+			}
+			groups = append(groups, g)
+		}
+		groups[at].ids = append(groups[at].ids, w.After.ID)
+		groups[at].newest = max(groups[at].newest, w.Before.Generation)
+	}
+	out := make([]statement, len(groups))
+	for i, g := range groups {
+		out[i] = g.statement
+	}
+	return out, nil
+}
+
+func appendAtMost(dst []byte, key string, n int64) []byte {
+	start, dst := bsoncore.AppendDocumentElementStart(dst, key)
+	dst = bsoncore.AppendInt64Element(dst, "$lte", n)
+	dst, _ = bsoncore.AppendDocumentEnd(dst, start)
+	return dst
+}
+
+// lapsedGuard matches a task of which that execution is open and lapsed.
+func lapsedGuard(execID string, now time.Time) bsoncore.Document {
+	doc, _ := bson.Marshal(bson.D{d("$elemMatch", bson.D{
+		d("exec_id", execID), d("ping_expire_time", bson.D{d("$lte", now)}),
+		d("success_time", nil), d("fail_time", nil),
+	})}) // strings, a date and nils always encode
+	return doc
+}
+
+var registry = model.Registry()
+
+func encode(buf *bytes.Buffer, v any) error {
+	enc := bson.NewEncoder(bson.NewDocumentWriter(buf))
+	enc.SetRegistry(registry)
+	return enc.Encode(v)
+}
+
+// SettleClaim finds out which of the claims whose answer was lost were won. First the
+// fence: whatever the lost command has not reached gets another rev, so it never will.
+// Then a ping by exec id, a majority write that a failover cannot undo. Then a look.
+// The caller repeats it until it is answered.
+func (s *Store) SettleClaim(ctx context.Context, writes []Write, execID string, lease time.Duration) ([]Written, error) {
+	fences := make([]Write, len(writes))
+	pings := make([]Ping, 0, len(writes))
+	for i, w := range writes {
+		fenced := *w.Before
+		fenced.Rev++
+		fences[i] = Write{Before: w.Before, After: &fenced}
+		if j, st := w.After.Execution(execID); st != nil {
+			pings = append(pings, Ping{ID: w.After.ID, ExecID: execID, Index: j, Many: w.After.Wanted() > 1,
+				Until: model.Lease(st, lease, s.Clock.Now())})
+		}
+	}
+	statements, err := group(fences)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.execute(ctx, statements, 0); err != nil {
+		return nil, err
+	}
+	if _, err := s.Pings(ctx, pings, 0); err != nil {
+		return nil, err
+	}
+	return s.look(ctx, writes)
+}
+
+// TakeOver claims one task over a lapsed lease. It returns the task as it is after,
+// or nil when somebody was quicker or a ping came. Index: _id.
+func (s *Store) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
+	filter := append(s.guardOf(w), d("worker_states", bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: lapsedGuard(w.Lapsed, w.At)}))
+	var after model.Task
+	err := s.tasks.FindOneAndUpdate(ctx, filter, model.Diff(w.Before, w.After), returnAfter()).Decode(&after)
+	if isNone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, explain(err, "taking over task "+w.After.ID)
+	}
+	return &after, nil
+}
+
+// guardOf is the filter of a single guarded write. Index: _id.
+func (s *Store) guardOf(w Write) bson.D {
+	return bson.D{d("_id", w.Before.ID), d("generation", w.Before.Generation), d("rev", w.Before.Rev)}
+}
+
+// Ping extends one execution's lease.
+type Ping struct {
+	ID     string
+	ExecID string
+	Index  int  // of the execution in worker_states
+	Many   bool // the task wants several workers
+	Until  time.Time
+}
+
+// Pings extends leases, one statement for all executions with the same new lease, and
+// returns those that are lost: their execution has ended or is gone. A lease is never
+// shortened. With several workers lapse_at stays: another's lease may end before ours,
+// and who finds lapse_at early repairs it. Index: _id.
+func (s *Store) Pings(ctx context.Context, pings []Ping, maxTime time.Duration) (lost []Ping, err error) {
+	if len(pings) == 0 {
+		return nil, nil
+	}
+	type key struct {
+		index int
+		many  bool
+		until int64
+	}
+	groups := map[key][]Ping{}
+	for _, p := range pings {
+		k := key{p.Index, p.Many, p.Until.UnixMilli()}
+		groups[k] = append(groups[k], p)
+	}
+	var statements []statement
+	for _, g := range groups {
+		statements = append(statements, pingStatement(g))
+	}
+	clean, err := s.execute(ctx, statements, maxTime)
+	if err != nil || clean {
+		return nil, err
+	}
+	return s.lostAmong(ctx, pings)
+}
+
+// pingStatement is the statement of pings with the same index and lease.
+func pingStatement(pings []Ping) statement {
+	path := "worker_states." + strconv.Itoa(pings[0].Index)
+	until := pings[0].Until.UnixMilli()
+	var st statement
+	start, u := bsoncore.AppendDocumentStart(nil)
+	set, u := bsoncore.AppendDocumentElementStart(u, "$max")
+	u = bsoncore.AppendDateTimeElement(u, path+".ping_expire_time", until)
+	if !pings[0].Many {
+		u = bsoncore.AppendDateTimeElement(u, "lapse_at", until)
+	}
+	u, _ = bsoncore.AppendDocumentEnd(u, set)
+	st.update, _ = bsoncore.AppendDocumentEnd(u, start)
+	seen := map[string]bool{}
+	var execs []string
+	for _, p := range pings {
+		st.ids = append(st.ids, p.ID)
+		if !seen[p.ExecID] {
+			seen[p.ExecID] = true
+			execs = append(execs, p.ExecID)
+		}
+	}
+	st.guard = func(dst []byte) []byte { return appendOpen(dst, path, execs) }
+	return st
+}
+
+// appendOpen adds the condition that the execution at the path is one of ours and open.
+func appendOpen(dst []byte, path string, execs []string) []byte {
+	start, dst := bsoncore.AppendDocumentElementStart(dst, path+".exec_id")
+	arr, dst := bsoncore.AppendArrayElementStart(dst, "$in")
+	for i, e := range execs {
+		dst = bsoncore.AppendStringElement(dst, strconv.Itoa(i), e)
+	}
+	dst, _ = bsoncore.AppendArrayEnd(dst, arr)
+	dst, _ = bsoncore.AppendDocumentEnd(dst, start)
+	dst = bsoncore.AppendNullElement(dst, path+".success_time")
+	return bsoncore.AppendNullElement(dst, path+".fail_time")
+}
+
+// lostAmong reads which of the pinged executions no longer hold their tasks. A task
+// whose write was merely delayed is not lost: only an ended or absent execution is.
+func (s *Store) lostAmong(ctx context.Context, pings []Ping) ([]Ping, error) {
+	ids := make([]string, len(pings))
+	for i, p := range pings {
+		ids[i] = p.ID
+	}
+	tasks, err := s.ByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var lost []Ping
+	for _, p := range pings {
+		t := tasks[p.ID]
+		if t == nil {
+			lost = append(lost, p)
+			continue
+		}
+		if _, st := t.Execution(p.ExecID); st == nil || !st.Open() {
+			lost = append(lost, p)
+		}
+	}
+	return lost, nil
+}
+
+// openGuard is the filter of a write by an open execution that decides nothing.
+func openGuard(id string, index int, execID string) bson.D {
+	path := "worker_states." + strconv.Itoa(index)
+	return bson.D{d("_id", id), d(path+".exec_id", execID), d(path+".success_time", nil), d(path+".fail_time", nil)}
+}
+
+// SaveCheckpoint keeps a value for whoever runs the task next; with several workers,
+// for the same worker. [model.ErrFenced] when the execution is no longer open.
+func (s *Store) SaveCheckpoint(ctx context.Context, id string, index int, execID string, many bool, v bson.RawValue) error {
+	path := "checkpoint"
+	if many {
+		path = "worker_states." + strconv.Itoa(index) + ".checkpoint"
+	}
+	return s.byExecution(ctx, "saving the checkpoint of task "+id, openGuard(id, index, execID), bson.D{d("$set", bson.D{d(path, v)})})
+}
+
+// SaveProgress stores what a handler says of itself, as [Store.SaveCheckpoint] does.
+func (s *Store) SaveProgress(ctx context.Context, id string, index int, execID string, p model.Progress) error {
+	return s.byExecution(ctx, "saving the progress of task "+id, openGuard(id, index, execID), bson.D{d("$set", bson.D{d("progress", p)})})
+}
+
+func (s *Store) byExecution(ctx context.Context, doing string, filter, update bson.D) error {
+	res, err := s.tasks.UpdateOne(ctx, filter, update)
+	if err != nil {
+		return explain(err, doing)
+	}
+	if res.MatchedCount == 0 {
+		return fmt.Errorf("%s: %w", doing, model.ErrFenced)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+)
+
+// HeartbeatInterval is how often a process writes its workers document.
+const HeartbeatInterval = 30 * time.Second
+
+// Worker is what a process says of itself in the collection workers.
+type Worker struct {
+	ID          string    `bson:"_id"`
+	Host        string    `bson:"host"`
+	PID         int       `bson:"pid"`
+	Version     string    `bson:"version"`
+	Types       []string  `bson:"types"`
+	Concurrency int       `bson:"concurrency"`
+	Running     int       `bson:"running"`
+	Stream      string    `bson:"stream"` // off, watching, polling
+	StartedAt   time.Time `bson:"started_at"`
+	HeartbeatAt time.Time `bson:"heartbeat_at,omitempty"` // the database's clock
+}
+
+// Alive says whether the worker was heard of lately: within three heartbeats.
+func (w *Worker) Alive(now time.Time) bool {
+	return now.Sub(w.HeartbeatAt) < 3*HeartbeatInterval
+}
+
+// Heartbeat writes the worker's document and reads the database's clock, in one round
+// trip and from the one server that owns the document. Index: _id.
+func (s *Store) Heartbeat(ctx context.Context, w Worker) error {
+	asked := clock.Read(s.local)
+	set := bson.D{d("host", w.Host), d("pid", w.PID), d("version", w.Version), d("types", w.Types),
+		d("concurrency", w.Concurrency), d("running", w.Running), d("stream", w.Stream)}
+	var doc Worker
+	err := s.workers.FindOneAndUpdate(ctx, bson.D{d("_id", w.ID)}, bson.D{
+		d("$set", set),
+		d("$currentDate", bson.D{d("heartbeat_at", true)}),
+	}, returnAfter().SetUpsert(true)).Decode(&doc)
+	if err != nil {
+		return explain(err, "writing the worker's heartbeat")
+	}
+	s.Clock.observe(doc.HeartbeatAt, asked)
+	if doc.StartedAt.IsZero() {
+		_, err = s.workers.UpdateOne(ctx, bson.D{d("_id", w.ID)}, bson.D{d("$set", bson.D{d("started_at", doc.HeartbeatAt)})})
+	}
+	return explain(err, "writing the worker's heartbeat")
+}
+
+// RemoveWorker takes the worker's document away at its graceful stop. Index: _id.
+func (s *Store) RemoveWorker(ctx context.Context, id string) error {
+	_, err := s.workers.DeleteOne(ctx, bson.D{d("_id", id)})
+	return explain(err, "removing the worker's document")
+}
+
+// Workers lists all workers that were heard of in the last day, by id.
+func (s *Store) Workers(ctx context.Context) ([]Worker, error) {
+	cur, err := s.workers.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{d("_id", 1)}))
+	if err != nil {
+		return nil, explain(err, "listing workers")
+	}
+	var out []Worker
+	if err := cur.All(ctx, &out); err != nil {
+		return nil, explain(err, "listing workers")
+	}
+	return out, nil
+}
+
+// AliveWorkers counts the workers that were heard of lately and serve one of the
+// types. Index: heartbeat.
+func (s *Store) AliveWorkers(ctx context.Context, types []string) (int, error) {
+	n, err := s.workers.CountDocuments(ctx, bson.D{
+		d("heartbeat_at", bson.D{d("$gte", s.Clock.Now().Add(-3*HeartbeatInterval))}), d("types", in(types)),
+	})
+	return int(n), explain(err, "counting workers")
+}

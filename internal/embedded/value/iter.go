@@ -18,7 +18,12 @@ type Iter struct {
 	Key   []byte        // the field name, or the index in an array; part of the document's memory
 	Value bson.RawValue // points into the document's memory
 	rest  []byte
+	elem  []byte
 }
+
+// Element returns the current element as it stands in the document: type,
+// name and value.
+func (it *Iter) Element() []byte { return it.elem }
 
 // NewIter starts before the first element of doc.
 func NewIter(doc []byte) Iter {
@@ -48,6 +53,7 @@ func (it *Iter) Next() bool {
 		return false
 	}
 	it.Value = bson.RawValue{Type: t, Value: it.rest[end+1 : end+1+n : end+1+n]}
+	it.elem = it.rest[:end+1+n]
 	it.rest = it.rest[end+1+n:]
 	return true
 }

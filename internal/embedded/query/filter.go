@@ -1,0 +1,112 @@
+package query
+
+import (
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Op is what a Node tests.
+type Op uint8
+
+// The nodes of a filter, in the order MongoDB sorts the conditions of an $and:
+// the last condition that went through an array decides what the positional
+// operator stands for.
+const (
+	OpAnd       Op = iota // all Children
+	OpOr                  // at least one of Children
+	OpElemMatch           // an array at Path has an element that matches; Children[0] has paths relative to the element
+	OpElemValue           // an array at Path has an element that matches all Children, whose Path is empty
+	OpSize                // Path is an array of a length
+	OpEq                  // Path = Value
+	OpLte                 // Path <= Value
+	OpLt                  // Path < Value
+	OpGt                  // Path > Value
+	OpGte                 // Path >= Value
+	OpRegex               // Path matches Regexes[0]
+	OpMod                 // Path is a number with a remainder
+	OpExists              // Path exists ($exists: false is OpNot of it)
+	OpIn                  // Path is one of Values (sorted, distinct) or matches one of Regexes
+	OpNot                 // not Children[0]; $ne is OpNot of OpEq, $nin is OpNot of OpIn
+	OpNor                 // none of Children
+	OpType                // Path has one of a set of types
+	OpFalse               // nothing ($all: [])
+)
+
+// Node is a node of a compiled filter, not to be changed. $all becomes
+// conditions of the OpAnd it stands in; an $in of one value is an OpEq, an $or
+// of one condition that condition.
+//
+// Only what lies below OpAnd and OpOr alone (not below OpNor, OpNot,
+// OpElemMatch, OpElemValue) says of the whole document what it tests.
+type Node struct {
+	Op       Op
+	Path     string          // dotted; empty for OpAnd, OpOr, OpNor, OpNot
+	Value    bson.RawValue   // of comparisons
+	Values   []bson.RawValue // of OpIn
+	Regexes  []Regex         // of OpIn and OpRegex
+	Children []*Node
+
+	parts     []part // Path, cut
+	types     uint32 // of OpType: bit typeBit(t)
+	length    int64  // of OpSize
+	divisor   int64  // of OpMod
+	remainder int64
+}
+
+// part is one component of a dotted path.
+type part struct {
+	name  string
+	index bool // all digits: may mean an element of an array
+}
+
+func cut(path string) []part {
+	names := strings.Split(path, ".")
+	parts := make([]part, len(names))
+	for i, n := range names {
+		parts[i] = part{n, isIndex(n)}
+	}
+	return parts
+}
+
+func isIndex(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Filter is a compiled filter.
+type Filter struct {
+	root *Node
+}
+
+// CompileFilter checks and compiles a filter. It keeps parts of filter, which
+// must not change afterwards. A nil or empty filter matches everything.
+func CompileFilter(filter bson.Raw) (*Filter, error) {
+	root, err := parseAnd(filter)
+	if err != nil {
+		return nil, err
+	}
+	root = simplify(root)
+	if root.Op != OpAnd {
+		root = &Node{Op: OpAnd, Children: []*Node{root}}
+	}
+	return &Filter{root}, nil
+}
+
+// Root is the filter's tree, with an OpAnd at the top.
+func (f *Filter) Root() *Node { return f.root }
+
+// Match reports whether doc matches.
+func (f *Filter) Match(doc bson.Raw) bool { return f.root.match(doc, nil) }
+
+// MatchPositional is Match, and the array index that the positional operator
+// `$` stands for: -1 if the filter went through no array.
+func (f *Filter) MatchPositional(doc bson.Raw) (matched bool, pos int) {
+	pos = -1
+	matched = f.root.match(doc, &pos)
+	return matched, pos
+}

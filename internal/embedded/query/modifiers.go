@@ -182,6 +182,9 @@ func parseRename(from string, v bson.RawValue) (modifier, error) {
 	case to == from:
 		return nil, badValue("The source and target field for $rename must differ: %s: %q", from, to)
 	}
+	if strings.HasPrefix(from, to+".") || strings.HasPrefix(to, from+".") {
+		return nil, badValue("The source and target field for $rename must not be on the same path: %s: %q", from, to)
+	}
 	for _, p := range []string{from, to} {
 		for _, name := range strings.Split(p, ".") {
 			if name == "$" || isFilterName(name) {

@@ -89,7 +89,13 @@ func (p *Pipeline) Source() (f *Filter, s *Sort, limit int64, rest *Pipeline) {
 
 // Run passes docs through the stages.
 func (p *Pipeline) Run(docs Docs) Docs {
-	for _, s := range p.stages {
+	for i, s := range p.stages {
+		if o, ok := s.(sortStage); ok && i+1 < len(p.stages) {
+			if limit, ok := p.stages[i+1].(limitStage); ok {
+				o.limit = int(limit)
+				s = o
+			}
+		}
 		docs = s.run(docs)
 	}
 	return docs

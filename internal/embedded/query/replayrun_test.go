@@ -375,16 +375,18 @@ func (col *collection) updates(updates []bson.Raw, ordered bool, o *outcome) err
 			if !spec.Multi && len(docs) > 1 {
 				docs = docs[:1]
 			}
+			did := int32(0)
 			for _, d := range docs {
 				_, changed, err := col.change(d, filter, u)
 				if err != nil {
-					return err
+					return err // what was changed stays changed, but is not counted
 				}
-				n++
 				if changed {
-					modified++
+					did++
 				}
 			}
+			n += int32(len(docs))
+			modified += did
 			if len(docs) > 0 || !spec.Upsert {
 				return nil
 			}
@@ -414,6 +416,13 @@ func (col *collection) updates(updates []bson.Raw, ordered bool, o *outcome) err
 }
 
 func (col *collection) findAndModify(c *replayCase, f *Filter, s *Sort, p *Projection, remove bool, update bson.Raw, arrayFilters []bson.Raw, fresh, upsert bool, o *outcome) error {
+	var u *Update
+	if !remove {
+		var err error
+		if u, err = CompileUpdate(update, arrayFilters); err != nil {
+			return err
+		}
+	}
 	docs := col.find(f)
 	if s != nil {
 		if err := s.Sort(docs); err != nil {
@@ -428,10 +437,6 @@ func (col *collection) findAndModify(c *replayCase, f *Filter, s *Sort, p *Proje
 		col.docs = slices.DeleteFunc(col.docs, func(e bson.Raw) bool { return &e[0] == &result[0] })
 	case remove:
 	default:
-		u, err := CompileUpdate(update, arrayFilters)
-		if err != nil {
-			return err
-		}
 		switch {
 		case len(docs) > 0:
 			out, _, err := col.change(docs[0], f, u)

@@ -74,10 +74,6 @@ func (s *Sort) Key(doc bson.Raw) ([]byte, error) {
 
 // Sort sorts docs in place, stably.
 func (s *Sort) Sort(docs []bson.Raw) error {
-	type keyed struct {
-		key []byte
-		doc bson.Raw
-	}
 	ks := make([]keyed, len(docs))
 	for i, d := range docs {
 		key, err := s.Key(d)

@@ -69,7 +69,11 @@ func (s projectStage) run(docs Docs) Docs {
 	})
 }
 
-type sortStage struct{ sort *Sort }
+// sortStage is $sort, with the $limit that follows it.
+type sortStage struct {
+	sort  *Sort
+	limit int // 0: none
+}
 
 func parseSortStage(v bson.RawValue) (stage, error) {
 	if v.Type != bson.TypeEmbeddedDocument {
@@ -82,20 +86,17 @@ func parseSortStage(v bson.RawValue) (stage, error) {
 	if err == nil && s.Natural != 0 {
 		err = mongoerr.New(15976, "$natural is not a sort key of $sort")
 	}
-	return sortStage{s}, err
+	return sortStage{sort: s}, err
 }
 
 func (s sortStage) run(docs Docs) Docs {
 	return func(yield func(bson.Raw, error) bool) {
-		var all []bson.Raw
-		for doc, err := range docs {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			all = append(all, doc)
+		n := s.limit
+		if n == 0 {
+			n = math.MaxInt
 		}
-		if err := s.sort.Sort(all); err != nil {
+		all, err := s.sort.Top(docs, n)
+		if err != nil {
 			yield(nil, err)
 			return
 		}

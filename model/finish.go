@@ -59,6 +59,9 @@ func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, r
 		fail(c, w, out, eff, now, random)
 	}
 	settle(c, eff, now)
+	if out.Kind == FailReleased {
+		c.wake(now)
+	}
 	return c, nil
 }
 
@@ -105,6 +108,21 @@ func fail(t *Task, w *WorkerState, out Outcome, eff Effective, now time.Time, ra
 	if delay > 0 {
 		w.RetryAt = Millis(now.Add(delay))
 	}
+}
+
+// wake marks a task that is due now, and that nobody is about to claim, for the streams.
+func (t *Task) wake(now time.Time) {
+	if !t.DueAt.IsZero() && !t.DueAt.After(now) {
+		t.WakeAt = now
+	}
+}
+
+// Leave is what the finder of a lapsed task writes when it does not take the task
+// itself: the result of [Expire], marked so that somebody else hears of it.
+func Leave(expired *Task, now time.Time) *Task {
+	c := *expired
+	c.wake(now)
+	return &c
 }
 
 // Expire ends every execution whose lease has passed. It returns nil when there is

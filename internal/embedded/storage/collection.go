@@ -20,8 +20,8 @@ type Record struct {
 	Doc bson.Raw
 }
 
-// same tells whether two records are the same version, without comparing bytes.
-func (r Record) same(o Record) bool {
+// Same tells whether two records are the same version, without comparing bytes.
+func (r Record) Same(o Record) bool {
 	return r.ID == o.ID && len(r.Doc) == len(o.Doc) && (len(r.Doc) == 0 || &r.Doc[0] == &o.Doc[0])
 }
 
@@ -188,4 +188,13 @@ func (c *Collection) apply(ch change) {
 	for _, e := range ch.edits {
 		c.Indexes[e.index].apply(id, e)
 	}
+}
+
+// Bytes returns the size of all documents.
+func (c *Collection) Bytes() (n int64) {
+	c.docs.Scan(func(r Record) bool {
+		n += int64(len(r.Doc))
+		return true
+	})
+	return n
 }

@@ -95,7 +95,7 @@ func Open(opt Options) (*Store, error) {
 	// Tokens of an earlier life in memory must not look as if they were followed.
 	if s.log.last == 0 {
 		s.log.last = s.tick()
-		s.log.floor = s.log.last
+		s.log.floor = s.log.last - 1
 	}
 	s.mu.Lock()
 	s.publish(s.freezeAll())
@@ -237,9 +237,9 @@ func (s *Store) fail(b *batch, err error) {
 	}
 }
 
-// contextError turns the end of a command's context into MongoDB's answer.
-func contextError(ctx context.Context) error {
-	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+// ContextError turns the end of a command's context into MongoDB's answer.
+func ContextError(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return mongoerr.New(mongoerr.MaxTimeMSExpired, "operation exceeded time limit")
 	}
 	return mongoerr.New(mongoerr.Interrupted, "operation was interrupted")

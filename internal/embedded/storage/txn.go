@@ -97,7 +97,7 @@ func (t *Txn) hold(c *Collection, ch change) error {
 	}
 	doc := intent{collection: c.id, record: id}
 	if ch.before.Doc != nil && !wrote[id] {
-		if now, ok := live.Get(id); !ok || !now.same(ch.before) {
+		if now, ok := live.Get(id); !ok || !now.Same(ch.before) {
 			return conflict()
 		}
 	}

@@ -207,7 +207,7 @@ func (w *Writer) Insert(ns string, doc bson.Raw) error {
 func (w *Writer) target(ns string) (*Collection, error) {
 	w.Pause()
 	if err := w.ctx.Err(); err != nil {
-		return nil, contextError(w.ctx)
+		return nil, ContextError(w.ctx)
 	}
 	w.lock()
 	if w.s.closed {
@@ -318,6 +318,6 @@ func (w *Writer) wait(t *Txn) error {
 	case <-t.done:
 		return nil
 	case <-w.ctx.Done():
-		return contextError(w.ctx)
+		return ContextError(w.ctx)
 	}
 }

@@ -1,0 +1,3 @@
+package embedded
+
+func runAsChild() bool { return false }

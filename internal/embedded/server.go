@@ -1,0 +1,252 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/embedded/storage"
+)
+
+// Options configure a server. The zero value is a server in memory on a free
+// port of the loopback interface.
+type Options struct {
+	// Addr is "host:port", or the path of a unix socket (it contains a slash).
+	// Port 0 is any free one. Defaults to "127.0.0.1:0".
+	Addr string
+	// AllowRemote permits an Addr that other machines can reach. There is no
+	// authentication.
+	AllowRemote bool
+	// Path is the file that keeps the data. Empty: nothing outlives the server.
+	Path string
+	// LogBytes bounds the change log, and so how far back a change stream may
+	// resume. Defaults to 64 MB.
+	LogBytes int
+	// TransactionLifetime ends transactions that stay open for longer. Defaults
+	// to 60 s.
+	TransactionLifetime time.Duration
+	// SessionTimeout forgets sessions unused for longer, and what was remembered
+	// for retries. Defaults to 30 minutes.
+	SessionTimeout time.Duration
+	// CursorTimeout closes cursors unused for longer. Defaults to 10 minutes.
+	CursorTimeout time.Duration
+	// TTLInterval is the pause between looking for documents that TTL indexes
+	// let expire. Defaults to 60 s; negative never looks.
+	TTLInterval time.Duration
+	// Now is the clock of everything stored and reported. Defaults to the
+	// system's.
+	Now func() time.Time
+	// Logger gets what an operator should know. Defaults to none.
+	Logger *zerolog.Logger
+}
+
+// Server is a running server. Its methods may be called concurrently.
+type Server struct {
+	opt      Options
+	zl       zerolog.Logger
+	store    *storage.Store
+	listener net.Listener
+	process  bson.ObjectID
+	sessions *sessions
+	cursors  *cursors
+	counts   map[string]*atomic.Int64 // by command; not changed after Start
+	nextConn atomic.Int32
+
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+	work      sync.WaitGroup
+	mu        sync.Mutex
+	conns     map[*conn]struct{}
+}
+
+// Start opens the file, if any, and serves until Close.
+func Start(opt Options) (*Server, error) {
+	opt = opt.withDefaults()
+	listener, err := listen(opt)
+	if err != nil {
+		return nil, err
+	}
+	store, err := storage.Open(storage.Options{Path: opt.Path, Now: opt.Now, LogBytes: opt.LogBytes, Logger: *opt.Logger})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("embedded server: %w", err), listener.Close())
+	}
+	s := &Server{
+		opt: opt, zl: *opt.Logger, store: store, listener: listener, process: bson.NewObjectID(),
+		closing: make(chan struct{}), conns: map[*conn]struct{}{}, counts: map[string]*atomic.Int64{},
+	}
+	s.sessions = newSessions(s)
+	s.cursors = newCursors(opt.Now)
+	for name := range commands {
+		s.counts[name] = new(atomic.Int64)
+	}
+	s.work.Go(s.accept)
+	s.work.Go(s.sweep)
+	if opt.TTLInterval > 0 {
+		s.work.Go(s.expireLoop)
+	}
+	return s, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	if o.TransactionLifetime == 0 {
+		o.TransactionLifetime = time.Minute
+	}
+	if o.SessionTimeout == 0 {
+		o.SessionTimeout = 30 * time.Minute
+	}
+	if o.CursorTimeout == 0 {
+		o.CursorTimeout = 10 * time.Minute
+	}
+	if o.TTLInterval == 0 {
+		o.TTLInterval = time.Minute
+	}
+	if o.Now == nil {
+		o.Now = clock.System().Now
+	}
+	if o.Logger == nil {
+		nop := zerolog.Nop()
+		o.Logger = &nop
+	}
+	return o
+}
+
+func listen(opt Options) (net.Listener, error) {
+	if strings.Contains(opt.Addr, "/") {
+		if err := removeStaleSocket(opt.Addr); err != nil {
+			return nil, fmt.Errorf("embedded server: %w", err)
+		}
+		l, err := net.Listen("unix", opt.Addr)
+		if err != nil {
+			return nil, fmt.Errorf("embedded server: %w", err)
+		}
+		return l, nil
+	}
+	addr, err := net.ResolveTCPAddr("tcp", opt.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("embedded server: address %q: %w", opt.Addr, err)
+	}
+	if !addr.IP.IsLoopback() {
+		if !opt.AllowRemote {
+			return nil, fmt.Errorf("embedded server: %s can be reached from other machines, and there is no authentication: use 127.0.0.1 or allow it", opt.Addr)
+		}
+		opt.Logger.Warn().Str("addr", opt.Addr).Msg("embedded server: other machines can reach it, without authentication")
+	}
+	l, err := net.ListenTCP("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("embedded server: %w", err)
+	}
+	return l, nil
+}
+
+// removeStaleSocket removes what a killed server left, if nobody listens.
+func removeStaleSocket(path string) error {
+	st, err := os.Lstat(path)
+	if err != nil || st.Mode()&os.ModeSocket == 0 {
+		return nil // nothing there, or not ours: Listen will say
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		return errors.Join(fmt.Errorf("socket %s is in use", path), c.Close())
+	}
+	return os.Remove(path)
+}
+
+// Addr is where the server listens: "host:port" or a socket's path.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// URI is what a driver connects with. The connection is direct: it works through
+// proxies, which the address in the answer to hello does not know.
+func (s *Server) URI() string {
+	addr := s.Addr()
+	if strings.Contains(addr, "/") {
+		addr = url.QueryEscape(addr)
+	}
+	return "mongodb://" + addr + "/?directConnection=true"
+}
+
+// Close ends all connections, waits for the commands under way and closes the
+// file. Further calls return the same.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		s.closeErr = s.listener.Close()
+		s.mu.Lock()
+		for c := range s.conns {
+			c.hangUp()
+		}
+		s.mu.Unlock()
+		s.sessions.abortAll()
+		s.work.Wait()
+		s.cursors.closeAll()
+		s.closeErr = errors.Join(s.closeErr, s.store.Close())
+	})
+	return s.closeErr
+}
+
+func (s *Server) accept() {
+	for {
+		nc, err := s.listener.Accept()
+		if err != nil {
+			select {
+			case <-s.closing:
+				return
+			default:
+			}
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			s.zl.Error().Err(err).Msg("embedded server: accept")
+			select {
+			case <-s.closing:
+				return
+			case <-time.After(50 * time.Millisecond): // out of file descriptors, most likely
+			}
+			continue
+		}
+		c := newConn(s, nc)
+		s.mu.Lock()
+		select {
+		case <-s.closing:
+			s.mu.Unlock()
+			c.hangUp()
+			continue
+		default:
+		}
+		s.conns[c] = struct{}{}
+		s.mu.Unlock()
+		s.work.Go(func() {
+			c.serve()
+			s.mu.Lock()
+			delete(s.conns, c)
+			s.mu.Unlock()
+		})
+	}
+}
+
+// sweep ends what was left behind: transactions, sessions, cursors.
+func (s *Server) sweep() {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.closing:
+			return
+		case <-t.C:
+			s.sessions.sweep()
+			s.cursors.sweep(s.opt.CursorTimeout)
+		}
+	}
+}

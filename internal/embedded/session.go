@@ -1,0 +1,286 @@
+package embedded
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/embedded/storage"
+	"github.com/mscheduler/mscheduler/internal/embedded/value"
+)
+
+// session is a logical session of a driver: it owns at most one transaction, and
+// its numbered commands run one at a time.
+type session struct {
+	key  string   // of the id
+	lsid bson.Raw // {id: …}
+	s    *Server
+	turn chan struct{} // holds a token while a command runs
+
+	mu      sync.Mutex
+	used    time.Time
+	number  int64 // the latest txnNumber seen
+	txn     *storage.Txn
+	started time.Time // of txn
+	conn    *conn     // which the transaction was last used from
+}
+
+// sessions is all sessions of a server.
+type sessions struct {
+	s  *Server
+	mu sync.Mutex
+	m  map[string]*session
+}
+
+func newSessions(s *Server) *sessions { return &sessions{s: s, m: map[string]*session{}} }
+
+// get returns the session of that id, making it if needed.
+func (l *sessions) get(id bson.RawValue, lsid bson.Raw) *session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.m[string(id.Value)]
+	if e == nil {
+		e = &session{key: string(id.Value), lsid: slices.Clone(lsid), s: l.s, turn: make(chan struct{}, 1), number: -1}
+		l.m[e.key] = e
+	}
+	e.mu.Lock()
+	e.used = l.s.opt.Now()
+	e.mu.Unlock()
+	return e
+}
+
+func (e *session) acquire(ctx context.Context) error {
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case e.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return storage.ContextError(ctx)
+	}
+}
+
+func (e *session) release() { <-e.turn }
+
+// checkNumber begins a retryable write: an older number is refused, a newer one
+// ends the transaction that is open.
+func (e *session) checkNumber(n int64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	last := e.number
+	if r := e.s.store.Retry(e.key); r != nil {
+		last = max(last, r.TxnNumber)
+	}
+	if n < last {
+		return mongoerr.New(mongoerr.TransactionTooOld, "Retryable write with txnNumber %d is prohibited because a newer one with txnNumber %d has already started on this session.", n, last)
+	}
+	if n > e.number {
+		e.abort()
+	}
+	e.number = n
+	return nil
+}
+
+// abort ends the open transaction, if any. e.mu is held.
+func (e *session) abort() {
+	if e.txn != nil {
+		e.txn.Abort()
+		e.txn = nil
+	}
+}
+
+// end aborts what the session has open.
+func (e *session) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.abort()
+}
+
+// disconnected aborts transactions that were last used from a connection that
+// is gone: nobody can end them.
+func (l *sessions) disconnected(c *conn) {
+	for _, e := range l.all() {
+		e.mu.Lock()
+		if e.conn == c {
+			e.abort()
+			e.conn = nil
+		}
+		e.mu.Unlock()
+	}
+}
+
+func (l *sessions) all() []*session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := make([]*session, 0, len(l.m))
+	for _, e := range l.m {
+		list = append(list, e)
+	}
+	return list
+}
+
+func (l *sessions) abortAll() {
+	for _, e := range l.all() {
+		e.end()
+	}
+}
+
+// remove ends sessions by id, with their cursors and what was remembered.
+func (l *sessions) remove(keys []string) {
+	for _, key := range keys {
+		l.mu.Lock()
+		e := l.m[key]
+		delete(l.m, key)
+		l.mu.Unlock()
+		if e != nil {
+			e.end()
+		}
+	}
+	l.s.cursors.killSessions(keys)
+	l.s.store.Forget(keys)
+}
+
+// sweep aborts transactions that are open for too long and removes sessions
+// that are unused for too long.
+func (l *sessions) sweep() {
+	now := l.s.opt.Now()
+	var old []string
+	for _, e := range l.all() {
+		e.mu.Lock()
+		if e.txn != nil && now.Sub(e.started) > l.s.opt.TransactionLifetime {
+			e.abort()
+		}
+		if now.Sub(e.used) > l.s.opt.SessionTimeout {
+			old = append(old, e.key)
+		}
+		e.mu.Unlock()
+	}
+	if len(old) > 0 {
+		l.remove(old)
+	}
+}
+
+// runInTxn runs a command inside the session's transaction, which it may begin.
+// Any failure aborts it, as in MongoDB.
+func (r *request) runInTxn() ([]byte, error) {
+	if !r.cmd.inTxn {
+		return nil, mongoerr.New(mongoerr.OperationNotSupportedInTxn, "Cannot run '%s' in a multi-document transaction.", r.name)
+	}
+	if r.name == "commitTransaction" || r.name == "abortTransaction" {
+		d, err := r.cmd.run(r)
+		if err != nil {
+			return nil, err
+		}
+		return r.s.finish(d, true), nil
+	}
+	if err := r.enterTxn(); err != nil {
+		return nil, err
+	}
+	d, err := r.cmd.run(r)
+	if err != nil || r.failedWrite {
+		r.session.end()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.s.finish(d, true), nil
+}
+
+func (r *request) enterTxn() error {
+	if r.startsTxn {
+		if err := r.session.checkNumber(r.txnNumber); err != nil {
+			return err
+		}
+		if v := r.s.store.Retry(r.session.key); v != nil && v.TxnNumber == r.txnNumber {
+			return mongoerr.New(mongoerr.TransactionCommitted, "Transaction %d has been committed.", r.txnNumber)
+		}
+	}
+	e := r.session
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.startsTxn {
+		e.abort() // the same number again: the driver starts over
+		e.txn = r.s.store.Begin(e.lsid, r.txnNumber)
+		e.started = r.s.opt.Now()
+	}
+	if e.txn == nil || e.number != r.txnNumber {
+		return noSuchTransaction(r.txnNumber)
+	}
+	e.conn = r.c
+	r.txn = e.txn
+	return nil
+}
+
+func noSuchTransaction(number int64) error {
+	err := mongoerr.New(mongoerr.NoSuchTransaction, "Given transaction number %d does not match any in-progress transactions.", number)
+	err.Labels = []string{"TransientTransactionError"}
+	return err
+}
+
+func runCommitTransaction(r *request) (*docBuilder, error) {
+	if !r.inTxn {
+		return nil, mongoerr.New(mongoerr.InvalidOptions, "commitTransaction must be run within a transaction")
+	}
+	e := r.session
+	if v := r.s.store.Retry(e.key); v != nil && v.Committed && v.TxnNumber == r.txnNumber {
+		return newDoc(), nil // the client did not get the first answer
+	}
+	e.mu.Lock()
+	txn := e.txn
+	if txn == nil || e.number != r.txnNumber {
+		e.mu.Unlock()
+		return nil, noSuchTransaction(r.txnNumber)
+	}
+	e.txn = nil
+	e.mu.Unlock()
+	return newDoc(), r.s.store.Writer(r.ctx, nil).Commit(txn, e.key)
+}
+
+func runAbortTransaction(r *request) (*docBuilder, error) {
+	if !r.inTxn {
+		return nil, mongoerr.New(mongoerr.InvalidOptions, "abortTransaction must be run within a transaction")
+	}
+	e := r.session
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.txn == nil || e.number != r.txnNumber {
+		return nil, noSuchTransaction(r.txnNumber)
+	}
+	e.abort()
+	return newDoc(), nil
+}
+
+func runStartSession(r *request) (*docBuilder, error) {
+	id := bson.NewObjectID() // unique, and padded to the size of a UUID
+	d := newDoc().openDoc("id")
+	d.any("id", bson.Binary{Subtype: bson.TypeBinaryUUID, Data: append(id[:], 0, 0, 0, 0)})
+	return d.close().int32("timeoutMinutes", int(r.s.opt.SessionTimeout/time.Minute)), nil
+}
+
+// runEndSessions serves endSessions and killSessions.
+func runEndSessions(r *request) (*docBuilder, error) {
+	list, err := r.listOf(r.name, r.args[0].value)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, lsid := range list {
+		if id, ok := value.Lookup(lsid, "id"); ok {
+			keys = append(keys, string(id.Value))
+		}
+	}
+	if r.name == "killSessions" && len(keys) == 0 {
+		for _, e := range r.s.sessions.all() {
+			keys = append(keys, e.key)
+		}
+	}
+	r.s.sessions.remove(keys)
+	return newDoc(), nil
+}

@@ -31,8 +31,24 @@ func (d *Draft) Validate() error {
 		errs = append(errs, ValidName("tenant", d.Tenant))
 	}
 	errs = append(errs, ValidLabel("creator", d.Creator), ValidLabel("category", d.Category), d.Options.Validate())
-	errs = append(errs, ValidPriority(d.Priority), ValidStart(d.Start))
+	errs = append(errs, ValidPriority(d.Priority), ValidStart(d.Start), ValidArgs(d.Args))
 	return errors.Join(errs...)
+}
+
+// ValidArgs checks encoded arguments: a well-formed BSON value of at most
+// [MaxArgsBytes]. [EncodeValue] makes such a value; this is for those that came
+// another way.
+func ValidArgs(v bson.RawValue) error {
+	switch {
+	case v.Type == 0 && len(v.Value) == 0:
+		return nil
+	case len(v.Value) > MaxArgsBytes:
+		return Invalid("args", "has %d bytes as BSON; at most %d are allowed", len(v.Value), MaxArgsBytes)
+	case v.Validate() != nil:
+		return Invalid("args", "is not a well-formed BSON value: %v", v.Validate())
+	default:
+		return nil
+	}
 }
 
 // ValidPriority checks a priority; nil is the default.
@@ -65,6 +81,9 @@ func ValidLabel(field, s string) error {
 
 // NewTask makes the document of a valid draft, in its first life.
 func NewTask(d Draft, now time.Time) *Task {
+	if d.Tenant == NoTenant {
+		d.Tenant = "" // the same id, so the same task
+	}
 	t := &Task{
 		ID: TaskID(d.Tenant, d.Type, d.Key), Type: d.Type, Key: d.Key, Tenant: d.Tenant,
 		Rev: 1, Generation: now.UnixMilli(), CreatedAt: now, UpdatedAt: now,

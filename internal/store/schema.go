@@ -174,8 +174,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	if ready {
 		return nil
 	}
-	ctx, cancel := outside(ctx)
-	defer cancel()
+	ctx = Outside(ctx)
 	if _, err := s.Topology(ctx); err != nil {
 		return err
 	}

@@ -88,15 +88,13 @@ func (s *Store) Local() clock.Clock { return s.local }
 // done with it is part of the caller's transaction.
 func InTransaction(ctx context.Context) bool { return mongo.SessionFromContext(ctx) != nil }
 
-// outside returns a context that ends with ctx but carries no session: for what must
-// not be part of the caller's transaction, such as reading the clock.
-func outside(ctx context.Context) (context.Context, context.CancelFunc) {
+// Outside returns ctx without the session it may carry: for what must not be part of
+// the caller's transaction, such as reading the clock.
+func Outside(ctx context.Context) context.Context {
 	if !InTransaction(ctx) {
-		return ctx, func() {}
+		return ctx
 	}
-	out, cancel := context.WithCancelCause(context.Background())
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	return out, func() { stop(); cancel(nil) }
+	return mongo.NewSessionContext(ctx, nil)
 }
 
 // Topology is what kind of deployment answers, as far as the product cares.
@@ -124,8 +122,7 @@ func (s *Store) Topology(ctx context.Context) (Topology, error) {
 	if known != nil {
 		return *known, nil
 	}
-	ctx, cancel := outside(ctx)
-	defer cancel()
+	ctx = Outside(ctx)
 	var hello struct {
 		SetName        string `bson:"setName"`
 		Msg            string `bson:"msg"`

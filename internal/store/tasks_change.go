@@ -21,9 +21,11 @@ func returnAfter() *options.FindOneAndUpdateOptionsBuilder {
 func isNone(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }
 
 // Insert stores new tasks in one unordered insert and says which of them exist
-// already: exists[i] is true and nothing of task i was written. In the caller's
-// transaction, where a refused insert would abort everything, upserts that change
-// nothing do the same. Index: _id, the only unique one.
+// already: exists[i] is true and nothing of task i was written. An *[InsertError] names
+// single tasks that the server refused, with exists valid for all others; any other
+// error means that nothing is known of any of them. In the caller's transaction, where
+// a refused insert would abort everything, upserts that change nothing do the same.
+// Index: _id, the only unique one.
 func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
 	exists = make([]bool, len(tasks))
 	if len(tasks) == 0 {
@@ -35,15 +37,31 @@ func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool,
 	_, err = s.tasks.InsertMany(ctx, tasks, options.InsertMany().SetOrdered(false))
 	var bulk mongo.BulkWriteException
 	if errors.As(err, &bulk) && bulk.WriteConcernError == nil {
+		refused := map[int]error{}
 		for _, e := range bulk.WriteErrors {
-			if e.Code != 11000 {
-				return nil, explain(err, "storing tasks")
+			if e.Code == 11000 {
+				exists[e.Index] = true
+				continue
 			}
-			exists[e.Index] = true
+			refused[e.Index] = &FatalError{Reason: "storing task " + tasks[e.Index].ID, Err: e}
+		}
+		if len(refused) > 0 {
+			return exists, &InsertError{Refused: refused}
 		}
 		return exists, nil
 	}
 	return exists, explain(err, "storing tasks")
+}
+
+// InsertError says which tasks of an insert the server refused, by index, although it
+// carried out the command: a validator of the database's owner, for example.
+type InsertError struct{ Refused map[int]error }
+
+func (e *InsertError) Error() string {
+	for i, err := range e.Refused {
+		return fmt.Sprintf("%d tasks were refused, among them number %d: %v", len(e.Refused), i, err)
+	}
+	return "no task was refused"
 }
 
 func (s *Store) upsertNew(ctx context.Context, tasks []*model.Task, exists []bool) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
@@ -44,4 +45,8 @@ func connect(t testing.TB, s *Server) *mongo.Client {
 func newDB(t testing.TB, opt Options) *mongo.Database {
 	t.Helper()
 	return connect(t, start(t, opt)).Database("test")
+}
+
+func findByID() *options.FindOptionsBuilder {
+	return options.Find().SetSort(bson.D{{Key: "_id", Value: 1}})
 }

@@ -40,7 +40,8 @@ type writeError struct {
 	err   *mongoerr.Error
 }
 
-// result is what one statement did.
+// result is what one statement did. One that failed half way does not say how
+// far it came.
 type result struct {
 	n, modified int
 	upserted    bson.RawValue // type 0: nothing
@@ -80,9 +81,9 @@ func (b *batch) run(n int, statement func(i int) (result, error)) error {
 		}
 		b.w.Pause()
 		res, err := statement(i)
-		b.n += res.n
-		b.modified += res.modified
 		if err == nil {
+			b.n += res.n
+			b.modified += res.modified
 			if res.upserted.Type != 0 {
 				b.upserted = append(b.upserted, upsertedID{i, res.upserted})
 			}

@@ -101,19 +101,21 @@ func (e *env) document(n *node, doc []byte, at place) (result, error) {
 		return result{}, nil
 	}
 	start, dst := value.Begin(make([]byte, 0, size))
+	copied, pos := 4, 4 // doc[4:pos] is read, doc[4:copied] written
 	for it := value.NewIter(doc); it.Next(); {
+		start := pos
+		pos += len(it.Element())
 		i := slices.IndexFunc(kids, func(k child) bool { return k.name == string(it.Key) })
-		if i < 0 {
-			dst = append(dst, it.Element()...)
+		if i < 0 || results[i].act == keep {
 			continue
 		}
-		switch results[i].act {
-		case keep:
-			dst = append(dst, it.Element()...)
-		case set:
+		dst = append(dst, doc[copied:start]...)
+		copied = pos
+		if results[i].act == set {
 			dst = value.AppendElement(dst, kids[i].name, results[i].v)
 		}
 	}
+	dst = append(dst, doc[copied:pos]...)
 	for i, r := range results {
 		if r.act == set && r.fresh {
 			dst = value.AppendElement(dst, kids[i].name, r.v)

@@ -53,6 +53,7 @@ func spread(v bson.RawValue, parts []part, add func(bson.RawValue)) {
 			if next, ok := value.Lookup(v.Value, parts[0].name); ok {
 				spread(next, parts[1:], add)
 			}
+			return
 		}
 		for it := value.NewIter(v.Value); it.Next(); {
 			if it.Value.Type == bson.TypeEmbeddedDocument {

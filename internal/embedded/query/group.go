@@ -127,7 +127,7 @@ func (s *sum) add(v bson.RawValue) error {
 		if t := s.ints + n; (n > 0) == (t > s.ints) || n == 0 {
 			s.ints = t
 		} else {
-			s.addFloat(float64(s.ints))
+			s.addInt(s.ints)
 			s.ints, s.floats = n, true
 		}
 	case bson.TypeDouble:
@@ -150,11 +150,15 @@ func (s *sum) addFloat(x float64) {
 	s.special += x
 }
 
+// addInt adds n in halves, each of which is a double exactly.
+func (s *sum) addInt(n int64) {
+	s.addFloat(float64(n >> 32 << 32))
+	s.addFloat(float64(n & math.MaxUint32))
+}
+
 func (s *sum) float() float64 {
 	t := *s
-	// In halves, each of which is a double exactly.
-	t.addFloat(float64(t.ints >> 32 << 32))
-	t.addFloat(float64(t.ints & math.MaxUint32))
+	t.addInt(t.ints)
 	if f := t.total + t.carry; f == f {
 		return f
 	}

@@ -133,8 +133,8 @@ func parseOperators(path string, ops []byte) ([]*Node, error) {
 	var nodes []*Node
 	for it := value.NewIter(ops); it.Next(); {
 		key := string(it.Key)
-		if key == "$options" || key == "$comment" {
-			if _, ok := value.Lookup(ops, "$regex"); !ok && key == "$options" {
+		if key == "$options" {
+			if _, ok := value.Lookup(ops, "$regex"); !ok {
 				return nil, badValue("$options needs a $regex")
 			}
 			continue

@@ -59,7 +59,7 @@ func (c *projectionParser) parse(spec bson.Raw) (*Projection, error) {
 		return nil, err
 	}
 	mode := c.mode
-	if mode == 0 && len(c.p.elemMatch) > 0 {
+	if mode == 0 && len(c.p.elemMatch) > 0 && len(c.p.root.fields) == 0 { // no $slice
 		mode = 1
 	}
 	if mode == 0 {
@@ -73,7 +73,10 @@ func (c *projectionParser) parse(spec bson.Raw) (*Projection, error) {
 		c.p.root.fields = append(c.p.root.fields, shapeField{name: "_id"})
 	}
 	if c.p.exclude && len(c.p.elemMatch) > 0 {
-		return nil, mongoerr.New(31255, "Cannot use $elemMatch in exclusion projection")
+		return nil, mongoerr.NotImplemented("$elemMatch in a projection that excludes")
+	}
+	if c.p.positional != nil && len(c.p.elemMatch) > 0 {
+		return nil, mongoerr.New(31255, "Cannot specify positional operator and $elemMatch.")
 	}
 	return &c.p, nil
 }
@@ -127,9 +130,21 @@ func (c *projectionParser) flag(path string, include bool) error {
 			return mongoerr.NotImplemented("a positional projection without a filter")
 		}
 		c.p.positional = cut(array)
+		if !names(c.p.filter.root, c.p.positional[0].name) {
+			return mongoerr.New(31277, "Positional projection '%s' does not match the query document.", path)
+		}
 		path = array
 	}
 	return c.put(path, shapeField{})
+}
+
+// names reports whether a condition of the filter is on a path that begins
+// with name.
+func names(n *Node, name string) bool {
+	if n.parts != nil {
+		return n.parts[0].name == name
+	}
+	return slices.ContainsFunc(n.Children, func(c *Node) bool { return names(c, name) })
 }
 
 func (c *projectionParser) object(path string, v bson.RawValue) error {
@@ -148,16 +163,14 @@ func (c *projectionParser) object(path string, v bson.RawValue) error {
 		if strings.Contains(path, ".") {
 			return mongoerr.New(31275, "Cannot use $elemMatch projection on a nested field: %s", path)
 		}
-		if c.mode < 0 {
-			return mongoerr.New(31255, "Cannot use $elemMatch in exclusion projection")
-		}
 		nodes, err := parseElemMatch(path, first.Value, nil)
 		if err != nil {
 			return err
 		}
-		nodes[0].Children[0] = simplify(nodes[0].Children[0])
-		c.mode = 1
-		c.p.elemMatch = append(c.p.elemMatch, nodes[0])
+		if c.p.root.has(path) {
+			return mongoerr.New(31250, "Path collision at %s", path)
+		}
+		c.p.elemMatch = append(c.p.elemMatch, simplify(nodes[0]))
 		return nil
 	case strings.HasPrefix(op, "$"):
 		return mongoerr.NotImplemented(op + " in a projection")
@@ -166,29 +179,26 @@ func (c *projectionParser) object(path string, v bson.RawValue) error {
 }
 
 func parseSlice(v bson.RawValue) (*arraySlice, error) {
+	if value.ClassOf(v.Type) == value.ClassNumber {
+		n, ok := value.AsInteger(v)
+		switch {
+		case !ok:
+			return nil, mongoerr.NotImplemented("$slice with such a number")
+		case n < 0:
+			return &arraySlice{n, -1}, nil
+		}
+		return &arraySlice{0, n}, nil
+	}
 	if v.Type == bson.TypeArray {
-		args := values(v.Value)
-		if len(args) != 2 {
-			return nil, mongoerr.New(28667, "Expression $slice takes exactly 2 arguments in a find projection, got %d", len(args))
+		if args := values(v.Value); len(args) == 2 {
+			skip, ok := value.AsInteger(args[0])
+			limit, ok2 := value.AsInteger(args[1])
+			if ok && ok2 && limit > 0 {
+				return &arraySlice{skip, limit}, nil
+			}
 		}
-		skip, ok := value.AsInteger(args[0])
-		limit, ok2 := value.AsInteger(args[1])
-		if !ok || !ok2 {
-			return nil, mongoerr.New(28667, "First and second argument to $slice must be numbers, got %s", v)
-		}
-		if limit <= 0 {
-			return nil, mongoerr.New(28724, "Second argument to $slice must be a positive number")
-		}
-		return &arraySlice{skip, limit}, nil
 	}
-	n, ok := value.AsInteger(v)
-	switch {
-	case !ok:
-		return nil, mongoerr.New(28667, "Invalid $slice syntax. The given syntax { $slice: %s } did not match the find() syntax", v)
-	case n < 0:
-		return &arraySlice{n, -1}, nil
-	}
-	return &arraySlice{0, n}, nil
+	return nil, mongoerr.NotImplemented("the expression $slice, or $slice of other than a number or [skip, limit],")
 }
 
 func (s *arraySlice) apply(v bson.RawValue) bson.RawValue {

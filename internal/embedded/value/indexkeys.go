@@ -25,6 +25,12 @@ type Field struct {
 // With sparse, a document that has none of the fields has no keys. Two
 // different arrays in one document are refused with CannotIndexParallelArrays.
 func IndexKeys(doc bson.Raw, fields []Field, sparse bool) (keys [][]byte, multikey bool, err error) {
+	if key, ok := plainKey(doc, fields, sparse); ok {
+		if key != nil {
+			keys = [][]byte{key}
+		}
+		return keys, false, nil
+	}
 	e := extraction{fields: fields, sparse: sparse}
 	paths := make([]string, len(fields))
 	for i, f := range fields {
@@ -38,6 +44,28 @@ func IndexKeys(doc bson.Raw, fields []Field, sparse bool) (keys [][]byte, multik
 		e.keys = slices.CompactFunc(e.keys, bytes.Equal)
 	}
 	return e.keys, e.multikey, nil
+}
+
+// plainKey is IndexKeys for a document without arrays on the way; ok is false
+// when there is one. The key is nil when a sparse index has none.
+func plainKey(doc bson.Raw, fields []Field, sparse bool) (key []byte, ok bool) {
+	key = make([]byte, 0, 24*len(fields))
+	missing := 0
+	for _, f := range fields {
+		v, _ := along(doc, f.Path)
+		switch v.Type {
+		case bson.TypeArray:
+			return nil, false
+		case 0:
+			missing++
+			v = Null
+		}
+		key = AppendKey(key, v, f.Descending)
+	}
+	if sparse && missing == len(fields) {
+		return nil, true
+	}
+	return key, true
 }
 
 type extraction struct {

@@ -1,6 +1,7 @@
 package value
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strconv"
 
@@ -35,75 +36,87 @@ func NewIter(doc []byte) Iter {
 
 // Next moves to the next element and reports whether there was one.
 func (it *Iter) Next() bool {
-	if len(it.rest) < 2 {
-		return false
-	}
-	t := bson.Type(it.rest[0])
-	end := 1
-	for end < len(it.rest) && it.rest[end] != 0 {
-		end++
-	}
-	if end == len(it.rest) {
-		return false
-	}
-	it.Key = it.rest[1:end]
-	n, ok := size(t, it.rest[end+1:])
+	name, end, ok := bounds(it.rest)
 	if !ok {
 		it.rest = nil
 		return false
 	}
-	it.Value = bson.RawValue{Type: t, Value: it.rest[end+1 : end+1+n : end+1+n]}
-	it.elem = it.rest[:end+1+n]
-	it.rest = it.rest[end+1+n:]
+	it.Key = it.rest[1:name]
+	it.Value = bson.RawValue{Type: bson.Type(it.rest[0]), Value: it.rest[name+1 : end : end]}
+	it.elem = it.rest[:end]
+	it.rest = it.rest[end:]
 	return true
 }
 
-// size is the length in bytes of the value of type t at the head of b.
+// fixed are the sizes of values by type: -1 for those that begin with their
+// length, and 0 also for what is no type of a fixed size.
+var fixed = [256]int8{
+	bson.TypeDouble: 8, bson.TypeDateTime: 8, bson.TypeTimestamp: 8, bson.TypeInt64: 8,
+	bson.TypeInt32: 4, bson.TypeBoolean: 1, bson.TypeObjectID: 12, bson.TypeDecimal128: 16,
+	bson.TypeString: -1, bson.TypeEmbeddedDocument: -1, bson.TypeArray: -1, bson.TypeBinary: -1,
+	bson.TypeJavaScript: -1, bson.TypeSymbol: -1, bson.TypeCodeWithScope: -1,
+}
+
+// bounds finds in the element at the head of b the end of its name and its
+// own end.
+func bounds(b []byte) (name, end int, ok bool) {
+	if len(b) < 2 {
+		return 0, 0, false
+	}
+	name = bytes.IndexByte(b, 0)
+	if name < 1 {
+		return 0, 0, false
+	}
+	n := int(fixed[b[0]])
+	if n <= 0 {
+		if n, ok = size(bson.Type(b[0]), b[name+1:]); !ok {
+			return 0, 0, false
+		}
+	}
+	end = name + 1 + n
+	return name, end, end <= len(b)
+}
+
+// size is the length in bytes of the value at the head of b, of a type t that
+// has no fixed one.
 func size(t bson.Type, b []byte) (int, bool) {
-	n := 0
 	switch t {
-	case bson.TypeDouble, bson.TypeDateTime, bson.TypeTimestamp, bson.TypeInt64:
-		n = 8
-	case bson.TypeInt32:
-		n = 4
-	case bson.TypeBoolean:
-		n = 1
-	case bson.TypeObjectID:
-		n = 12
-	case bson.TypeDecimal128:
-		n = 16
 	case bson.TypeNull, bson.TypeUndefined, bson.TypeMinKey, bson.TypeMaxKey:
-	case bson.TypeString, bson.TypeEmbeddedDocument, bson.TypeArray, bson.TypeBinary,
-		bson.TypeJavaScript, bson.TypeSymbol, bson.TypeCodeWithScope:
-		if len(b) < 4 {
-			return 0, false
-		}
-		n = int(int32(binary.LittleEndian.Uint32(b)))
-		switch t {
-		case bson.TypeString, bson.TypeJavaScript, bson.TypeSymbol:
-			n += 4
-		case bson.TypeBinary:
-			n += 5
-		}
-		if n < 4 {
-			return 0, false
-		}
-	default: // regex and dbPointer are rare; the driver knows them
+		return 0, true
+	case bson.TypeRegex, bson.TypeDBPointer: // rare; the driver knows them
 		v, _, ok := bsoncore.ReadValue(b, bsoncore.Type(t))
 		return len(v.Data), ok
 	}
-	return n, n <= len(b)
+	if fixed[t] == 0 || len(b) < 4 {
+		return 0, false
+	}
+	n := int(int32(binary.LittleEndian.Uint32(b)))
+	if n < 0 {
+		return 0, false
+	}
+	switch t {
+	case bson.TypeString, bson.TypeJavaScript, bson.TypeSymbol:
+		n += 4
+	case bson.TypeBinary:
+		n += 5
+	}
+	return n, n >= 4
 }
 
 // Lookup returns the value of doc's own field key (no dots), and whether doc
 // has it.
 func Lookup(doc []byte, key string) (bson.RawValue, bool) {
-	for it := NewIter(doc); it.Next(); {
-		if string(it.Key) == key {
-			return it.Value, true
+	b := NewIter(doc).rest
+	for {
+		name, end, ok := bounds(b)
+		if !ok {
+			return bson.RawValue{}, false
 		}
+		if name == len(key)+1 && string(b[1:name]) == key {
+			return bson.RawValue{Type: bson.Type(b[0]), Value: b[name+1 : end : end]}, true
+		}
+		b = b[end:]
 	}
-	return bson.RawValue{}, false
 }
 
 // IsObject reports whether v holds elements: a document or an array.

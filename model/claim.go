@@ -98,13 +98,13 @@ func Claim(t *Task, by Claimant, eff Effective, now time.Time) (*Task, Refusal) 
 	c.Attempt = t.ErrorCount + t.LapseCount + 1
 	w := WorkerState{
 		ExecID: by.ExecID, WorkerID: by.WorkerID,
-		ClaimedAt: now, PingExpireTime: now.Add(eff.Lease), Attempt: c.Attempt,
+		ClaimedAt: now, Attempt: c.Attempt,
 	}
 	if eff.ExecutionTimeout > 0 {
-		w.Deadline = now.Add(eff.ExecutionTimeout)
-		w.PingExpireTime = Lease(&w, eff.Lease, now)
+		w.Deadline = Millis(now.Add(eff.ExecutionTimeout))
 	}
-	if i := c.evictable(); i >= 0 {
+	w.PingExpireTime = Lease(&w, eff.Lease, now)
+	if i := c.evictable(now); i >= 0 {
 		c.WorkerStates[i] = w
 	} else {
 		c.WorkerStates = append(c.WorkerStates, w)
@@ -116,7 +116,7 @@ func Claim(t *Task, by Claimant, eff Effective, now time.Time) (*Task, Refusal) 
 // Lease is the ping_expire_time that a ping sent at now earns: never past the
 // deadline, so that one field says when an execution is void.
 func Lease(w *WorkerState, lease time.Duration, now time.Time) time.Time {
-	until := now.Add(lease)
+	until := Millis(now.Add(lease))
 	if !w.Deadline.IsZero() && until.After(w.Deadline) {
 		return w.Deadline
 	}
@@ -124,8 +124,9 @@ func Lease(w *WorkerState, lease time.Duration, now time.Time) time.Time {
 }
 
 // evictable is the index of the oldest bad execution once they reach their cap; -1
-// before that.
-func (t *Task) evictable() int {
+// before that. One that waits for its retry stays: it keeps its slot taken and its
+// worker away. With a free slot there are fewer of those than wanted workers.
+func (t *Task) evictable(now time.Time) int {
 	bad, oldest := 0, -1
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
@@ -133,6 +134,9 @@ func (t *Task) evictable() int {
 			continue
 		}
 		bad++
+		if w.RetryAt.After(now) {
+			continue
+		}
 		if oldest < 0 || w.FailTime.Before(t.WorkerStates[oldest].FailTime) {
 			oldest = i
 		}

@@ -21,18 +21,45 @@ func Cancel(t *Task, remark string, eff Effective, now time.Time) (*Task, error)
 		return nil, refuse(t, "this release does not know that status")
 	}
 	c := t.next(now)
-	c.CancelRequestedAt = now
-	c.Remark = clip(remark, maxTextBytes)
-	for i := range c.WorkerStates {
-		if w := &c.WorkerStates[i]; w.Open() && w.Parked {
-			fail(c, w, Failed(FailCancelled, "cancelled"), eff, now, 0)
-		}
-	}
+	requestCancel(c, remark, eff, now)
 	if c.Status == StatusWait {
 		c.Status = StatusNew // so that settle may end it
 	}
 	settle(c, eff, now)
 	return c, nil
+}
+
+// requestCancel marks the task and ends what has no handler that could end it.
+func requestCancel(t *Task, remark string, eff Effective, now time.Time) {
+	t.CancelRequestedAt = now
+	t.Remark = clip(remark, maxTextBytes)
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; w.Open() && w.Parked {
+			fail(t, w, Failed(FailCancelled, "cancelled"), eff, now, 0)
+		}
+	}
+}
+
+// ownBudget is the budget for the rules that carry out a person's word. The process
+// that does may not know the options of the type and of the handler: what the task
+// does not say itself is left to the workers, who do know, and whatever they let live
+// goes on living.
+func (t *Task) ownBudget(eff Effective) Effective {
+	own, said := ResolveOptions(t.Options), t.Options.Retry
+	if said != nil && (said.MaxErrors != nil || said.Strategy == RetryNone) {
+		eff.Retry.MaxErrors = own.Retry.MaxErrors
+	} else {
+		eff.Retry.MaxErrors = new(max(*eff.Retry.MaxErrors, t.ErrorCount))
+	}
+	if t.Options.MaxLapses != nil {
+		eff.MaxLapses = own.MaxLapses
+	} else {
+		eff.MaxLapses = max(eff.MaxLapses, t.LapseCount)
+	}
+	if t.Options.NeedManual != nil {
+		eff.NeedManual = own.NeedManual
+	}
+	return eff
 }
 
 // RetryNow makes a task run again by a person's word. One that waits for its retry
@@ -46,8 +73,11 @@ func RetryNow(t *Task, remark string, eff Effective, now time.Time) (*Task, erro
 		for i := range c.WorkerStates {
 			c.WorkerStates[i].RetryAt = time.Time{}
 		}
+		if c.StartTime.After(now) {
+			c.StartTime = now
+		}
 		c.WakeAt = now
-		settle(c, eff, now)
+		settle(c, c.ownBudget(eff), now)
 		return c, nil
 	case StatusFailure, StatusPending, StatusCancelled:
 		c := newLife(t, true, now)
@@ -89,7 +119,7 @@ func Release(t *Task, eff Effective, now time.Time) (*Task, error) {
 // Patch is a change of a task that has not ended. A nil field stays as it is.
 type Patch struct {
 	Args     *bson.RawValue
-	Start    *time.Time
+	Start    *time.Time // zero = now
 	Priority *int
 	Creator  *string
 	Category *string
@@ -108,7 +138,10 @@ func Update(t *Task, p Patch, eff Effective, now time.Time) (*Task, error) {
 		c.UndecodableSince = time.Time{}
 	}
 	if p.Start != nil {
-		c.StartTime = Millis(*p.Start)
+		c.StartTime = now
+		if !p.Start.IsZero() {
+			c.StartTime = Millis(*p.Start)
+		}
 	}
 	if p.Priority != nil {
 		c.Priority = *p.Priority
@@ -122,7 +155,7 @@ func Update(t *Task, p Patch, eff Effective, now time.Time) (*Task, error) {
 	if p.Options != nil {
 		c.Options = *p.Options
 	}
-	settle(c, eff, now)
+	settle(c, c.ownBudget(eff), now)
 	c.Audience = audience(c)
 	if sooner(t, c) {
 		c.WakeAt = now

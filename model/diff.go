@@ -40,7 +40,11 @@ func Diff(before, after *Task) bson.D {
 	d.time("undecodable_since", before.UndecodableSince, after.UndecodableSince)
 	d.text("remark", before.Remark, after.Remark)
 	d.time("wake_at", before.WakeAt, after.WakeAt)
-	if !slices.Equal(before.Audience, after.Audience) {
+	switch {
+	case slices.Equal(before.Audience, after.Audience):
+	case len(after.Audience) == 0:
+		d.drop("audience")
+	default:
 		d.put("audience", after.Audience)
 	}
 	d.rare(before, after)

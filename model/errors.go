@@ -61,8 +61,10 @@ func (e *TaskError) Error() string {
 	return fmt.Sprintf("task %s ended as %s: %s", e.ID, e.Status, e.Info)
 }
 
-// clip shortens s to at most n bytes at a rune boundary and says what it left out.
+// clip shortens s to at most n bytes at a rune boundary and says what it left out. What
+// is not UTF-8, which BSON's strings are, is replaced.
 func clip(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= n {
 		return s
 	}

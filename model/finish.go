@@ -53,7 +53,7 @@ func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, r
 	}
 	c := t.next(now)
 	w = &c.WorkerStates[i]
-	if out.Kind == "" {
+	if out.Kind == "" && !out.CancelTask {
 		succeed(c, w, out, now)
 	} else {
 		fail(c, w, out, eff, now, random)
@@ -79,11 +79,11 @@ func succeed(t *Task, w *WorkerState, out Outcome, now time.Time) {
 
 func fail(t *Task, w *WorkerState, out Outcome, eff Effective, now time.Time, random float64) {
 	if out.CancelTask && t.CancelRequestedAt.IsZero() {
-		t.CancelRequestedAt = now
-		t.Remark = clip(out.Reason, maxTextBytes)
+		w.FailTime = now // so that it is not among those that the request ends
+		requestCancel(t, out.Reason, eff, now)
 	}
 	if !t.CancelRequestedAt.IsZero() {
-		out.Kind = FailCancelled
+		out.Kind, out.Delay = FailCancelled, nil
 	}
 	w.FailTime = now
 	w.FailKind = out.Kind
@@ -98,6 +98,9 @@ func fail(t *Task, w *WorkerState, out Outcome, eff Effective, now time.Time, ra
 		t.ErrorCount++
 		t.ErrorInfo = w.FailReason
 		delay = eff.Retry.Delay(t.ErrorCount, random)
+		if out.Kind == FailError || out.Kind == FailPanic {
+			t.UndecodableSince = time.Time{} // a handler ran, so a worker did decode them
+		}
 	case out.Kind == FailUndecodable && t.UndecodableSince.IsZero():
 		t.UndecodableSince = now
 		t.ErrorInfo = w.FailReason
@@ -105,7 +108,7 @@ func fail(t *Task, w *WorkerState, out Outcome, eff Effective, now time.Time, ra
 	if out.Delay != nil {
 		delay = *out.Delay
 	}
-	if delay > 0 {
+	if delay > 0 && !spent(t, eff) {
 		w.RetryAt = Millis(now.Add(delay))
 	}
 }
@@ -126,11 +129,12 @@ func Leave(expired *Task, now time.Time) *Task {
 }
 
 // Expire ends every execution whose lease has passed. It returns nil when there is
-// none and the derived lapse_at is right, so that a caller has nothing to write. An
+// none and the derived lapse_at is right, so that a caller has nothing to write, and
+// for a status of a later release. An
 // execution that ran to its deadline, or waited parked to its end, timed out and
 // counts as an error; any other lapsed, which has a budget of its own.
 func Expire(t *Task, eff Effective, now time.Time, random float64) *Task {
-	if t.Status.Ended() {
+	if t.Status.Ended() || !t.Status.Known() {
 		return nil
 	}
 	c := t.next(now)

@@ -113,7 +113,11 @@ func ParseHandle(s string) (Handle, error) {
 	if _, _, _, err := ParseTaskID(id); err != nil {
 		return Handle{}, Invalid("handle", "is not an execution handle")
 	}
-	return Handle{TaskID: id, Generation: generation, ExecID: exec}, nil
+	h := Handle{TaskID: id, Generation: generation, ExecID: exec}
+	if h.String() != s { // base64 and numbers have several spellings; a handle has one
+		return Handle{}, Invalid("handle", "is not an execution handle")
+	}
+	return h, nil
 }
 
 // Token is a fencing token for outside systems: of two executions of one task the

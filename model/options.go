@@ -199,7 +199,7 @@ func (o *Options) Validate() error {
 			v.errs = append(v.errs, err)
 		}
 	}
-	if n := len(o.SpecificWorkerIDs); n > 0 && o.ConcurrentWorkerCount > n {
+	if n := distinct(o.SpecificWorkerIDs); n > 0 && o.ConcurrentWorkerCount > n {
 		v.add("concurrent_workers", "is %d, but only %d workers may run the task", o.ConcurrentWorkerCount, n)
 	}
 	if o.MaxLapses != nil {
@@ -210,6 +210,14 @@ func (o *Options) Validate() error {
 		v.retry(o.Retry)
 	}
 	return errors.Join(v.errs...)
+}
+
+func distinct(ids []string) int {
+	seen := make(map[string]struct{}, len(ids))
+	for _, id := range ids {
+		seen[id] = struct{}{}
+	}
+	return len(seen)
 }
 
 type validator struct{ errs []error }

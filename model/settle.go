@@ -3,6 +3,8 @@ package model
 import (
 	"slices"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // Audiences that are not a worker's id.
@@ -15,6 +17,7 @@ const (
 // counters and the cancel request mean. Every rule that changes one of those ends
 // here, so that there is one place where a task's state is decided.
 func settle(t *Task, eff Effective, now time.Time) {
+	t.LapseAt = lapseAt(t)
 	if !t.Status.Known() {
 		return // of a later release, which knows what it means
 	}
@@ -22,22 +25,26 @@ func settle(t *Task, eff Effective, now time.Time) {
 	switch {
 	case t.Status == StatusWait && open == 0:
 		// Held until somebody releases it.
+	case open > 0:
+		// Also where enough have succeeded already, because fewer are wanted now: an
+		// ended task is one that nobody runs.
+		t.Status = StatusExecuting
 	case done >= t.Wanted():
 		end(t, StatusSuccess, eff, now)
-	case open == 0 && !t.CancelRequestedAt.IsZero():
+		if t.Result.Type == 0 {
+			t.Result = t.newestReturns()
+		}
+	case !t.CancelRequestedAt.IsZero():
 		end(t, StatusCancelled, eff, now)
-	case open == 0 && spent(t, eff) && eff.NeedManual:
+	case spent(t, eff) && eff.NeedManual:
 		end(t, StatusPending, eff, now)
-	case open == 0 && spent(t, eff):
+	case spent(t, eff):
 		end(t, StatusFailure, eff, now)
-	case open > 0:
-		t.Status = StatusExecuting
 	case t.ErrorCount+t.LapseCount > 0:
 		t.Status = StatusError
 	default:
 		t.Status = StatusNew
 	}
-	t.LapseAt = lapseAt(t)
 	t.DueAt = time.Time{}
 	if claimable(t.Status) && t.CancelRequestedAt.IsZero() && !spent(t, eff) {
 		t.DueAt = dueAt(t, now)
@@ -54,8 +61,20 @@ func end(t *Task, s Status, eff Effective, now time.Time) {
 	t.FinishedAt = now
 	t.ArchiveAt = time.Time{}
 	if s.Archivable() {
-		t.ArchiveAt = now.Add(max(eff.Retention, minRetention))
+		t.ArchiveAt = Millis(now.Add(max(eff.Retention, minRetention)))
 	}
+}
+
+// newestReturns is the result of a task whose last success came before it was enough:
+// the wanted number was lowered afterwards.
+func (t *Task) newestReturns() bson.RawValue {
+	var newest WorkerState
+	for _, w := range t.WorkerStates {
+		if w.SuccessTime.After(newest.SuccessTime) {
+			newest = w
+		}
+	}
+	return newest.Returns
 }
 
 // minRetention keeps an ended task in place long enough for everybody who still has
@@ -138,10 +157,13 @@ func (t *Task) holdsOrDone(workerID string) bool {
 
 // Repair derives status and fields again, for a document whose derived fields do not
 // say what its executions do: written by hand, by a tool, by a bug. nil when nothing
-// is wrong.
+// is wrong, and for a status of a later release, which alone knows what is right.
 func Repair(t *Task, eff Effective, now time.Time) *Task {
+	if !t.Status.Known() {
+		return nil
+	}
 	c := t.next(now)
-	if t.Status.Ended() || !t.Status.Known() {
+	if t.Status.Ended() {
 		c.DueAt, c.LapseAt = time.Time{}, time.Time{}
 	} else {
 		settle(c, eff, now)

@@ -149,3 +149,22 @@ func Millis(t time.Time) time.Time {
 	}
 	return t.UTC().Truncate(time.Millisecond)
 }
+
+// CheckpointOf is what the previous execution saved for the next one; with several
+// workers each has its own.
+func (t *Task) CheckpointOf(workerID string) bson.RawValue {
+	if t.Wanted() == 1 {
+		return t.Checkpoint
+	}
+	var newest *WorkerState
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		if w.WorkerID == workerID && w.Checkpoint.Type != 0 && (newest == nil || w.ClaimedAt.After(newest.ClaimedAt)) {
+			newest = w
+		}
+	}
+	if newest == nil {
+		return bson.RawValue{}
+	}
+	return newest.Checkpoint
+}

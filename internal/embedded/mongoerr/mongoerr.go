@@ -13,15 +13,10 @@ import (
 const (
 	InternalError              int32 = 1
 	BadValue                   int32 = 2
-	NoSuchKey                  int32 = 4
-	GraphContainsCycle         int32 = 5
 	FailedToParse              int32 = 9
 	Unauthorized               int32 = 13
 	TypeMismatch               int32 = 14
-	Overflow                   int32 = 15
 	InvalidLength              int32 = 16
-	ProtocolError              int32 = 17
-	InvalidBSON                int32 = 22
 	NamespaceNotFound          int32 = 26
 	IndexNotFound              int32 = 27
 	PathNotViable              int32 = 28
@@ -33,7 +28,6 @@ const (
 	InvalidIDField             int32 = 53
 	NotSingleValueField        int32 = 54
 	EmptyFieldName             int32 = 56
-	DottedFieldName            int32 = 57
 	CommandNotFound            int32 = 59
 	ImmutableField             int32 = 66
 	CannotCreateIndex          int32 = 67
@@ -43,7 +37,6 @@ const (
 	IndexKeySpecsConflict      int32 = 86
 	OperationFailed            int32 = 96
 	WriteConflict              int32 = 112
-	CappedPositionLost         int32 = 136
 	CannotIndexParallelArrays  int32 = 171
 	TransactionTooOld          int32 = 225
 	NotImplementedCode         int32 = 238
@@ -62,23 +55,23 @@ const (
 )
 
 var names = map[int32]string{
-	InternalError: "InternalError", BadValue: "BadValue", NoSuchKey: "NoSuchKey",
-	GraphContainsCycle: "GraphContainsCycle", FailedToParse: "FailedToParse",
-	Unauthorized: "Unauthorized", TypeMismatch: "TypeMismatch", Overflow: "Overflow",
-	InvalidLength: "InvalidLength", ProtocolError: "ProtocolError", InvalidBSON: "InvalidBSON",
+	InternalError: "InternalError", BadValue: "BadValue",
+	FailedToParse: "FailedToParse",
+	Unauthorized:  "Unauthorized", TypeMismatch: "TypeMismatch",
+	InvalidLength:     "InvalidLength",
 	NamespaceNotFound: "NamespaceNotFound", IndexNotFound: "IndexNotFound",
 	PathNotViable: "PathNotViable", ConflictingUpdateOperators: "ConflictingUpdateOperators",
 	CursorNotFound: "CursorNotFound", NamespaceExists: "NamespaceExists",
 	MaxTimeMSExpired:        "MaxTimeMSExpired",
 	DollarPrefixedFieldName: "DollarPrefixedFieldName", InvalidIDField: "InvalidIdField",
 	NotSingleValueField: "NotSingleValueField", EmptyFieldName: "EmptyFieldName",
-	DottedFieldName: "DottedFieldName", CommandNotFound: "CommandNotFound",
-	ImmutableField: "ImmutableField", CannotCreateIndex: "CannotCreateIndex",
+	CommandNotFound: "CommandNotFound",
+	ImmutableField:  "ImmutableField", CannotCreateIndex: "CannotCreateIndex",
 	InvalidOptions: "InvalidOptions", InvalidNamespace: "InvalidNamespace",
 	IndexOptionsConflict: "IndexOptionsConflict", IndexKeySpecsConflict: "IndexKeySpecsConflict",
 	OperationFailed: "OperationFailed", WriteConflict: "WriteConflict",
-	CappedPositionLost: "CappedPositionLost", CannotIndexParallelArrays: "CannotIndexParallelArrays",
-	TransactionTooOld: "TransactionTooOld", NotImplementedCode: "NotImplemented",
+	CannotIndexParallelArrays: "CannotIndexParallelArrays",
+	TransactionTooOld:         "TransactionTooOld", NotImplementedCode: "NotImplemented",
 	NoSuchTransaction: "NoSuchTransaction", TransactionCommitted: "TransactionCommitted",
 	TransactionTooLarge: "TransactionTooLarge", OperationNotSupportedInTxn: "OperationNotSupportedInTransaction",
 	InvalidResumeToken: "InvalidResumeToken", ChangeStreamFatalError: "ChangeStreamFatalError",

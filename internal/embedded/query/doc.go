@@ -12,6 +12,17 @@
 // from any number of goroutines. Documents are read in place (bson.Raw), never
 // decoded.
 //
+// Refused with code 238, as everything else MongoDB has:
+//
+//	filters      $expr $where $text $jsonSchema $geo... $near... $bits... $sampleRate; regular
+//	             expressions Go cannot run (lookaround, backreferences, option x, a `$` before the end)
+//	updates      $bit, pipelines, arithmetic on Decimal128, field names with a leading `$` in values
+//	projections  computed fields, $meta, $elemMatch beside exclusions
+//	sort         $meta
+//	aggregation  stages beyond $match $project $group $sort $limit $skip $count $unwind; expressions
+//	             beyond literals, field paths, $$ROOT and documents of these; accumulators beyond
+//	             $sum $avg $min $max $first $last $push $addToSet; includeArrayIndex
+//
 // The rule of this package: answer as MongoDB 5.0 does, or refuse. What
 // MongoDB has and this package lacks is refused with mongoerr.NotImplemented
 // naming it; what MongoDB itself refuses gets MongoDB's own code. Storage,

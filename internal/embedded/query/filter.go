@@ -1,6 +1,8 @@
 package query
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -109,4 +111,33 @@ func (f *Filter) MatchPositional(doc bson.Raw) (matched bool, pos int) {
 	pos = -1
 	matched = f.root.match(doc, &pos)
 	return matched, pos
+}
+
+// simplify brings a tree to the shape Node promises: no $and within an $and,
+// none and no $or of a single condition, the conditions of an $and in order.
+func simplify(n *Node) *Node {
+	for i, c := range n.Children {
+		n.Children[i] = simplify(c)
+	}
+	switch n.Op {
+	case OpAnd:
+		var flat []*Node
+		for _, c := range n.Children {
+			if c.Op == OpAnd {
+				flat = append(flat, c.Children...)
+			} else {
+				flat = append(flat, c)
+			}
+		}
+		slices.SortStableFunc(flat, func(a, b *Node) int {
+			return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Path, b.Path))
+		})
+		n.Children = flat
+		fallthrough
+	case OpOr:
+		if len(n.Children) == 1 {
+			return n.Children[0]
+		}
+	}
+	return n
 }

@@ -84,14 +84,6 @@ func TestTheTreeOfAFilterIsFlatAndSimple(t *testing.T) {
 	require.Equal(t, OpEq, root.Children[4].Children[0].Op)
 }
 
-func TestPrefixOfARegexBoundsItsMatches(t *testing.T) {
-	for pattern, want := range map[string]string{`^ab`: "ab", `^ab*`: "a", `^é?`: "", `^a.b`: "a", `ab`: "", `^a|b`: "", `^a{0}b`: "", `^ab+`: "ab", `^a\.b`: "a"} {
-		re, err := compileRegex(pattern, "")
-		require.NoError(t, err)
-		require.Equal(t, want, re.Prefix(), pattern)
-	}
-}
-
 func TestWhatIsNotSupportedIsRefusedAndWhatIsWrongHasMongoDBsCode(t *testing.T) {
 	const refused = mongoerr.NotImplementedCode
 	filter := func(json string) error { _, err := CompileFilter(raw(t, json)); return err }

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -380,33 +379,4 @@ func truthy(v bson.RawValue) bool {
 		return !value.Equal(v, value.Int32(0))
 	}
 	return true
-}
-
-// simplify brings a tree to the shape Node promises: no $and within an $and,
-// none and no $or of a single condition, the conditions of an $and in order.
-func simplify(n *Node) *Node {
-	for i, c := range n.Children {
-		n.Children[i] = simplify(c)
-	}
-	switch n.Op {
-	case OpAnd:
-		var flat []*Node
-		for _, c := range n.Children {
-			if c.Op == OpAnd {
-				flat = append(flat, c.Children...)
-			} else {
-				flat = append(flat, c)
-			}
-		}
-		slices.SortStableFunc(flat, func(a, b *Node) int {
-			return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Path, b.Path))
-		})
-		n.Children = flat
-		fallthrough
-	case OpOr:
-		if len(n.Children) == 1 {
-			return n.Children[0]
-		}
-	}
-	return n
 }

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strings"
-	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -20,14 +19,13 @@ type Regex struct {
 }
 
 func compileRegex(pattern, options string) (Regex, error) {
-	flags := syntax.Perl &^ syntax.OneLine
-	flags |= syntax.OneLine // `^` and `$` at the ends of the text only, unless option m says otherwise
+	flags := syntax.Perl
 	for _, o := range options {
 		switch o {
 		case 'i':
 			flags |= syntax.FoldCase
 		case 'm':
-			flags &^= syntax.OneLine
+			flags &^= syntax.OneLine // `^` and `$` also at line ends
 		case 's':
 			flags |= syntax.DotNL
 		case 'x':
@@ -96,23 +94,4 @@ func (r Regex) match(v bson.RawValue) bool {
 		return p == r.Pattern && o == r.Options
 	}
 	return false
-}
-
-// Prefix returns the literal text that every match starts with, for a range
-// of an index; "" when the expression is not anchored at the start.
-func (r Regex) Prefix() string {
-	rest, anchored := strings.CutPrefix(r.Pattern, "^")
-	if !anchored || r.Options != "" || strings.ContainsAny(rest, "|") {
-		return ""
-	}
-	end := strings.IndexAny(rest, `\.+*?()[]{}^$`)
-	if end < 0 {
-		return rest
-	}
-	if strings.IndexByte("*?{", rest[end]) >= 0 {
-		// The character before may be absent. (Cut a whole character.)
-		_, size := utf8.DecodeLastRuneInString(rest[:end])
-		end -= size
-	}
-	return rest[:max(end, 0)]
 }

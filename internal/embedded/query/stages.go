@@ -196,8 +196,7 @@ func intOrLong(n int64) bson.RawValue {
 
 type unwindStage struct {
 	path     []string
-	preserve bool   // keep documents with nothing to unwind
-	index    string // field for the element's index, "" for none
+	preserve bool // keep documents with nothing to unwind
 }
 
 func parseUnwindStage(v bson.RawValue) (stage, error) {
@@ -217,15 +216,7 @@ func parseUnwindStage(v bson.RawValue) (stage, error) {
 				}
 				s.preserve = it.Value.Boolean()
 			case "includeArrayIndex":
-				s.index, _ = it.Value.StringValueOK()
-				switch {
-				case s.index == "":
-					return nil, mongoerr.New(28810, "expected a non-empty string for the includeArrayIndex option to $unwind stage")
-				case s.index[0] == '$':
-					return nil, mongoerr.New(28822, "includeArrayIndex option to $unwind stage should not be prefixed with a '$': %s", s.index)
-				case strings.Contains(s.index, "."):
-					return nil, mongoerr.NotImplemented("a dotted includeArrayIndex of $unwind")
-				}
+				return nil, mongoerr.NotImplemented("includeArrayIndex of $unwind")
 			default:
 				return nil, mongoerr.New(28811, "unrecognized option to $unwind stage: %s", it.Key)
 			}
@@ -256,33 +247,21 @@ func (s unwindStage) run(docs Docs) Docs {
 		switch v.Type {
 		case bson.TypeArray:
 		case 0, bson.TypeNull, bson.TypeUndefined:
-			return !s.preserve || emit(s.indexed(doc, value.Null)), nil
+			return !s.preserve || emit(doc), nil
 		default:
-			return emit(s.indexed(doc, value.Null)), nil
+			return emit(doc), nil
 		}
 		elems := values(v.Value)
 		if len(elems) == 0 {
-			return !s.preserve || emit(s.indexed(replaceAt(doc, s.path, missing), value.Null)), nil
+			return !s.preserve || emit(replaceAt(doc, s.path, missing)), nil
 		}
-		for i, elem := range elems {
-			if !emit(s.indexed(replaceAt(doc, s.path, elem), value.Int64(int64(i)))) {
+		for _, elem := range elems {
+			if !emit(replaceAt(doc, s.path, elem)) {
 				return false, nil
 			}
 		}
 		return true, nil
 	})
-}
-
-func (s unwindStage) indexed(doc bson.Raw, i bson.RawValue) bson.Raw {
-	if s.index == "" {
-		return doc
-	}
-	if _, ok := value.Lookup(doc, s.index); ok {
-		return replaceAt(doc, []string{s.index}, i)
-	}
-	at, dst := value.Begin(nil)
-	dst = append(dst, doc[4:len(doc)-1]...)
-	return value.End(value.AppendElement(dst, s.index, i), at)
 }
 
 // replaceAt puts v in the place of what is at path; a zero v removes it.

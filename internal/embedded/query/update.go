@@ -71,19 +71,6 @@ func (u *Update) IsReplacement() bool { return u.root == nil }
 // that Apply wants ApplyContext.Positional.
 func (u *Update) NeedsPositional() bool { return u.positional }
 
-// TopFields are the top-level fields the update may touch: an index over none
-// of them keeps its keys. nil for a replacement, which may touch all.
-func (u *Update) TopFields() []string {
-	if u.root == nil {
-		return nil
-	}
-	names := make([]string, len(u.root.children))
-	for i, c := range u.root.children {
-		names[i] = c.name
-	}
-	return names
-}
-
 // Apply returns doc changed. When modified is false nothing changed, and the
 // result is doc itself; a change may also leave the same bytes (a $push with
 // $sort of what is sorted), and counts as MongoDB counts it.

@@ -111,12 +111,6 @@ func TestUpsertsStartFromWhatTheFilterRequires(t *testing.T) {
 	}
 }
 
-func TestTopFieldsNameWhatAnUpdateMayTouch(t *testing.T) {
-	u, err := CompileUpdate(raw(t, `{"$set": {"a.b": 1}, "$rename": {"c": "d.e"}, "$setOnInsert": {"f": 1}}`), nil)
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "c", "d", "f"}, u.TopFields())
-}
-
 func TestDescribeNamesTheSmallestChanges(t *testing.T) {
 	d := Describe(raw(t, `{"_id": 1, "a": {"x": 1, "y": 2}, "b": [1, {"k": 1}, 3], "c": 1, "d": [1], "e": 5}`),
 		raw(t, `{"_id": 1, "a": {"x": 2}, "b": [1, {"k": 2}], "d": [1, 2], "e": {"f": 1}}`))

@@ -132,12 +132,19 @@ func findHint(c *storage.Collection, hint bson.RawValue) (x *storage.Index, natu
 		if len(hint.Value) <= 5 {
 			return nil, 0, nil // MongoDB takes an empty hint for none
 		}
-		for _, x := range c.Indexes {
-			if sameKey(x.Spec, hint.Value) {
-				return x, 0, nil
+		for _, candidate := range c.Indexes {
+			if !sameKey(candidate.Spec, hint.Value) {
+				continue
 			}
+			if x != nil {
+				return nil, 0, mongoerr.New(mongoerr.IndexNotFound, "error processing query: planner returned error :: caused by :: Hint matched multiple indexes, must hint by index name. Matched: %s and %s", x.Spec.Name, candidate.Spec.Name)
+			}
+			x = candidate
 		}
-		return nil, 0, missing
+		if x == nil {
+			return nil, 0, missing
+		}
+		return x, 0, nil
 	}
 	return nil, 0, mongoerr.New(mongoerr.FailedToParse, "hint must be specified as a string or an object")
 }
@@ -238,6 +245,9 @@ func boundsOf(x *storage.Index, conditions []*query.Node) (bounds [][]interval, 
 			present = present || here
 			switch {
 			case isAll(sub):
+			case x.Spec.Sparse && !here:
+				// A sparse index has no key for an element without the field, though
+				// the document is in it for another element's sake.
 			case !multikey:
 				list = intersect(list, sub)
 			case isAll(list) || isPoints(sub) && (!isPoints(list) || len(sub) < len(list)):
@@ -298,7 +308,8 @@ func arraysAllow(x *storage.Index, bounds [][]interval, want []value.Field) bool
 		}
 		restricted = restricted || !isAll(bounds[i])
 	}
-	return sorting == 0 || sorting == 1 && !restricted
+	// A sparse index lacks the elements without the field, which count as null.
+	return sorting == 0 || sorting == 1 && !restricted && !x.Spec.Sparse
 }
 
 // delivers reports whether the fields of x from skip on give the wanted order,

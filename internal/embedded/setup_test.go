@@ -2,6 +2,9 @@ package embedded
 
 import (
 	"context"
+	"maps"
+	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -49,4 +54,46 @@ func newDB(t testing.TB, opt Options) *mongo.Database {
 
 func findByID() *options.FindOptionsBuilder {
 	return options.Find().SetSort(bson.D{{Key: "_id", Value: 1}})
+}
+
+// liveConns is the connections there are now.
+func (s *Server) liveConns() map[*conn]struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.conns)
+}
+
+// heldBy reports whether a transaction was last used from c.
+func (l *sessions) heldBy(c *conn) bool {
+	for _, e := range l.all() {
+		e.mu.Lock()
+		held := e.conn == c && e.txn != nil
+		e.mu.Unlock()
+		if held {
+			return true
+		}
+	}
+	return false
+}
+
+// command sends a command as it is, on a connection of its own, and returns the
+// whole answer.
+func (s *Server) command(t testing.TB, db string, cmd bson.D) bson.Raw {
+	t.Helper()
+	nc, err := net.Dial("tcp", s.Addr())
+	require.NoError(t, err)
+	defer nc.Close()
+	return roundTrip(t, nc, append(slices.Clone(cmd), bson.E{Key: "$db", Value: db}))
+}
+
+// roundTrip sends cmd as OP_MSG and reads the answer.
+func roundTrip(t testing.TB, nc net.Conn, cmd bson.D) bson.Raw {
+	t.Helper()
+	body, err := bson.Marshal(cmd)
+	require.NoError(t, err)
+	_, err = nc.Write(wire.AppendReply(nil, &wire.Message{}, 1, body))
+	require.NoError(t, err)
+	m, err := wire.Read(nc)
+	require.NoError(t, err)
+	return m.Body
 }

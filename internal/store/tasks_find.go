@@ -145,27 +145,44 @@ func (s *Store) looseTypes(ctx context.Context, wanted func(string) bool) ([]str
 	}
 }
 
-// Lapsed finds tasks over a lapsed lease, the longest lapsed first for each type.
-// Index: lapse.
+// Lapsed finds tasks over a lapsed lease, the longest lapsed first. Index: lapse, one
+// range for each type.
 func (s *Store) Lapsed(ctx context.Context, types []string, limit int) ([]*model.Task, error) {
-	filter := bson.D{d("type", in(types)), d("lapse_at", bson.D{d("$lte", s.Clock.Now())})}
-	return s.find(ctx, "finding lapsed leases", filter,
-		options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
+	var out []*model.Task
+	for some := range slices.Chunk(types, maxRanges) {
+		filter := bson.D{d("type", in(some)), d("lapse_at", bson.D{d("$lte", s.Clock.Now())})}
+		found, err := s.find(ctx, "finding lapsed leases", filter,
+			options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
 }
 
 // NextLapse is the earliest lapse_at of any task of the types; zero while nothing is
-// executing anywhere. Index: lapse.
+// executing anywhere. Index: lapse, one range for each type.
 func (s *Store) NextLapse(ctx context.Context, types []string) (time.Time, error) {
-	var doc struct {
-		LapseAt time.Time `bson:"lapse_at"`
+	var earliest time.Time
+	for some := range slices.Chunk(types, maxRanges) {
+		var doc struct {
+			LapseAt time.Time `bson:"lapse_at"`
+		}
+		err := s.tasks.FindOne(ctx, bson.D{d("type", in(some)), d("lapse_at", bson.D{d("$exists", true)})},
+			options.FindOne().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).
+				SetProjection(bson.D{d("_id", 0), d("lapse_at", 1)})).Decode(&doc)
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			continue
+		}
+		if err != nil {
+			return time.Time{}, explain(err, "finding the next lapse")
+		}
+		if earliest.IsZero() || doc.LapseAt.Before(earliest) {
+			earliest = doc.LapseAt
+		}
 	}
-	err := s.tasks.FindOne(ctx, bson.D{d("type", in(types)), d("lapse_at", bson.D{d("$exists", true)})},
-		options.FindOne().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).
-			SetProjection(bson.D{d("_id", 0), d("lapse_at", 1)})).Decode(&doc)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return time.Time{}, nil
-	}
-	return doc.LapseAt, explain(err, "finding the next lapse")
+	return earliest, nil
 }
 
 // ByIDs reads tasks by their ids, in no order; ids that do not exist are left out.

@@ -1,0 +1,151 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// claim decides which candidates this worker takes, writes that as one batch and
+// starts what was won. The caller holds claiming. lost counts candidates that somebody
+// else changed first.
+func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost int, err error) {
+	now := c.store.Clock.Now()
+	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID()}
+	room := map[string]int{}
+	var claims, repairs []store.Write
+	for _, t := range found {
+		h := c.handlerOf(t.Type)
+		if h == nil {
+			continue
+		}
+		if _, known := room[t.Type]; !known {
+			room[t.Type] = c.held.room(t.Type, h.limit)
+		}
+		if room[t.Type] <= 0 {
+			continue
+		}
+		eff := model.ResolveOptions(t.Options, h.defaults)
+		after, no := model.Claim(t, by, eff, now)
+		if no == "" {
+			claims = append(claims, store.Write{Before: t, After: after})
+			room[t.Type]--
+			continue
+		}
+		if fixed := model.Repair(t, eff, now); no.Stale() && fixed != nil {
+			repairs = append(repairs, store.Write{Before: t, After: fixed})
+		} else {
+			c.refused.add(t.ID, now)
+		}
+	}
+	if len(repairs) > 0 {
+		c.log.Warn().Int("tasks", len(repairs)).Str("task_id", repairs[0].Before.ID).Msg("repairing derived fields that contradict the task")
+		if _, err := c.store.Writes(ctx, repairs, rpcTimeout); err != nil {
+			return 0, 0, err
+		}
+	}
+	if len(claims) == 0 {
+		return 0, 0, nil
+	}
+	sent := clock.Read(c.cfg.Clock)
+	written, err := c.writeClaims(ctx, claims, by.ExecID)
+	if err != nil {
+		return 0, 0, err
+	}
+	var won []wonTask
+	for i, w := range written {
+		if w.Applied {
+			won = append(won, wonTask{task: claims[i].After, due: claims[i].Before.DueAt})
+		}
+	}
+	c.stats.attempted.Add(int64(len(claims)))
+	c.stats.won.Add(int64(len(won)))
+	c.hold(won, by.ExecID, sent)
+	return len(won), len(claims) - len(won), nil
+}
+
+// writeClaims sends a batch of claims. Where the answer is lost it asks, until the
+// server answers, which of them were won: giving up would leave tasks that nobody
+// knows to be held until their leases lapse.
+func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID string) ([]store.Written, error) {
+	lease := c.effOf(claims[0].After).Lease
+	call, cancel := context.WithTimeout(ctx, rpcTimeout)
+	written, err := c.store.Writes(call, claims, claimTime(claims, c))
+	cancel()
+	if store.Classify(err) != store.Ambiguous {
+		return written, err
+	}
+	c.health.report(c, err)
+	for wait := newBackOff(); c.service.Err() == nil; wait.sleep(c.service) {
+		call, cancel := context.WithTimeout(c.service, rpcTimeout)
+		written, err = c.store.SettleClaim(call, claims, execID, lease)
+		cancel()
+		c.health.report(c, err)
+		if err == nil || store.Classify(err) == store.Fatal {
+			return written, err
+		}
+	}
+	return nil, err
+}
+
+// claimTime bounds the command: a quarter of the shortest ping interval.
+func claimTime(claims []store.Write, c *Consumer) time.Duration {
+	shortest := time.Hour
+	for _, w := range claims {
+		shortest = min(shortest, c.effOf(w.After).PingInterval)
+	}
+	return shortest / 4
+}
+
+func (c *Consumer) effOf(t *model.Task) model.Effective {
+	return model.ResolveOptions(t.Options, c.handlerOf(t.Type).defaults)
+}
+
+// wonTask is a task as it is after this worker's claim.
+type wonTask struct {
+	task     *model.Task
+	due      time.Time // when it became claimable
+	previous string    // the worker whose lease lapsed, for a takeover
+}
+
+// hold takes won tasks in and starts what fits the slots. sent is when the claim was
+// sent: the lease is trusted from then.
+func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
+	if len(won) == 0 {
+		return
+	}
+	xs := make([]*execution, 0, len(won))
+	for _, t := range won {
+		i, w := t.task.Execution(execID)
+		x := &execution{
+			task: t.task, execID: execID, index: i, attempt: w.Attempt, many: t.task.Wanted() > 1,
+			h: c.handlerOf(t.task.Type), eff: c.effOf(t.task), dueAt: t.due,
+			proven: sent, pinged: sent, lease: w.PingExpireTime.Sub(w.ClaimedAt),
+		}
+		xs = append(xs, x)
+		kind := EventClaimed
+		if t.previous != "" {
+			kind = EventTakenOver
+		}
+		c.emitFor(x, Event{Kind: kind, Previous: t.previous})
+	}
+	c.held.add(xs, c.cfg.Clock.Monotonic())
+	// Its ping interval and its margin may be shorter than the loops sleep.
+	token(c.pingNow)
+	token(c.guardNow)
+	c.startReady()
+}
+
+// startReady starts handlers while there are free slots and something waits.
+func (c *Consumer) startReady() {
+	for !c.isStopping() {
+		x := c.held.next(c.cfg.Concurrency, c.cfg.Clock.Monotonic())
+		if x == nil {
+			return
+		}
+		c.handlersWG.Go(func() { c.run(x) })
+	}
+}

@@ -1,0 +1,132 @@
+package consumer
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Clock is the machine's time as the consumer sees it; tests replace it.
+type Clock = clock.Clock
+
+// Config of a consumer. Only Database is needed.
+type Config struct {
+	// Database is the caller's and is never closed here. Its read and write concerns,
+	// read preference and codecs do not matter: ours are laid over them.
+	Database *mongo.Database
+
+	// Prefix of the collections' names. Defaults to "".
+	Prefix string
+
+	// WorkerID names this process in task documents and worker filters. Two processes
+	// must not have the same one at the same time; a restarted process may have its old
+	// one. At most 200 bytes. Defaults to host name, process id and random letters.
+	WorkerID string
+
+	// Concurrency is how many handlers run at once in this process. Defaults to 100.
+	Concurrency int
+
+	// ShutdownTimeout is how long handlers may go on after a stop began; then their
+	// contexts end with [ErrShutdown]. Negative means not at all. Defaults to 30 s.
+	ShutdownTimeout time.Duration
+
+	// Middleware is called around every handler; the first is outermost. Defaults to none.
+	Middleware []Middleware
+
+	// DecodeGrace is for how long a task is given back because no worker understands
+	// its arguments, before it fails. Defaults to 1 h.
+	DecodeGrace time.Duration
+
+	// PollInterval is how often a worker that watches the change stream looks for work
+	// all the same. One that cannot watch polls more often, see the package comment.
+	// At least 100 ms. Defaults to 30 s.
+	PollInterval time.Duration
+
+	// NoStream makes the worker poll only. Defaults to false.
+	NoStream bool
+
+	// OnEvent hears what happens. It is called on the goroutine to which it happens, by
+	// several at once, and must be quick. Defaults to nobody.
+	OnEvent func(Event)
+
+	// Clock is for tests. Defaults to the machine's.
+	Clock Clock
+
+	// Version is shown in the list of workers. Defaults to "".
+	Version string
+
+	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
+	Logger zerolog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	if c.WorkerID == "" {
+		c.WorkerID = automaticWorkerID()
+	} else if err := model.ValidWorkerID("worker_id", c.WorkerID); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Concurrency < 0 || c.Concurrency > 1_000_000 {
+		errs = append(errs, model.Invalid("concurrency", "is %d; want 1 to 1000000", c.Concurrency))
+	}
+	if c.DecodeGrace < 0 {
+		errs = append(errs, model.Invalid("decode_grace", "is %v; it cannot be negative", c.DecodeGrace))
+	}
+	if c.PollInterval != 0 && c.PollInterval < 100*time.Millisecond {
+		errs = append(errs, model.Invalid("poll_interval", "is %v; want at least 100ms", c.PollInterval))
+	}
+	byDefault(&c.Concurrency, 100)
+	byDefault(&c.ShutdownTimeout, 30*time.Second)
+	byDefault(&c.DecodeGrace, time.Hour)
+	byDefault(&c.PollInterval, 30*time.Second)
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	return c, errors.Join(errs...)
+}
+
+func byDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func automaticWorkerID() string {
+	host := hostName()
+	if len(host) > 100 {
+		host = host[:100]
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), randomHex(4))
+}
+
+func hostName() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		return "host"
+	}
+	return host
+}
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails, by its contract
+	return hex.EncodeToString(b)
+}
+
+// newExecID makes a random UUID (version 4).
+func newExecID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,250 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Consumer is a worker: it finds, claims, runs, pings and finishes tasks of the types
+// it has handlers for. Make one with [New]; it runs once.
+type Consumer struct {
+	cfg   Config
+	store *store.Store
+	log   zerolog.Logger
+
+	mu       sync.Mutex
+	handlers map[string]*handler
+	started  bool
+
+	held              *holdings
+	ends              *groupcommit.Queue[*ended]
+	late              sync.WaitGroup // ends that wait for another try
+	wake              waker
+	pingNow, guardNow chan struct{} // something new is held
+	health            health
+	control           control
+	stats             counters
+	tap               atomic.Pointer[func(Event)] // a second listener, while draining
+
+	claiming sync.Mutex // one claim at a time, so that slots are not promised twice
+	spread   spread
+	rate     rate
+	random   *rand.Rand
+	refused  refusals
+	many     manyTasks
+	fleet    atomic.Int64 // live workers that serve one of our types
+
+	handlerCtx context.Context // of all handlers: ends at no stop, only each by its cause
+	service    context.Context // of what must go on until the last handler has returned
+	endService context.CancelFunc
+	handlersWG sync.WaitGroup
+	stopOnce   sync.Once
+	stopping   chan struct{} // closed: no more claims and starts
+	hurry      context.Context
+	hurryUp    context.CancelFunc
+	done       chan struct{} // closed when Run has returned
+	watching   atomic.Bool
+}
+
+// New makes a consumer and checks its configuration. It does no I/O.
+func New(cfg Config) (*Consumer, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	st, err := store.Open(store.Config{Database: cfg.Database, Prefix: cfg.Prefix, Clock: cfg.Clock, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
+	c := &Consumer{
+		cfg: cfg, store: st, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
+		handlers: map[string]*handler{}, held: newHoldings(), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1),
+		stopping: make(chan struct{}), done: make(chan struct{}),
+		random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+	}
+	c.control.init()
+	c.ends = groupcommit.New(endQueue, c.flushEnds)
+	c.newService()
+	c.hurry, c.hurryUp = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// WorkerID is the id under which this consumer claims tasks.
+func (c *Consumer) WorkerID() string { return c.cfg.WorkerID }
+
+// ErrStarted is returned when a consumer is run a second time.
+var ErrStarted = errors.New("the consumer has been started before")
+
+// LeftError says which handlers had not returned when Run had to. They are pinged on
+// until they return or the process ends, so nobody else runs their tasks meanwhile.
+type LeftError struct{ Executions []string }
+
+func (e *LeftError) Error() string {
+	return fmt.Sprintf("%d handlers ignored the end of their context and still run: %s", len(e.Executions), strings.Join(e.Executions, ", "))
+}
+
+// Run works until ctx ends or [Consumer.Stop] is called, then stops gracefully and
+// returns nil; a [*LeftError] when handlers did not return. A server that is down is
+// waited for. It returns an error at once for what no waiting mends: no permission, a
+// server too old, a schema of another release.
+func (c *Consumer) Run(ctx context.Context) error {
+	if err := c.start(ctx); err != nil {
+		return err
+	}
+	defer close(c.done)
+	if err := c.prepare(ctx); err != nil {
+		c.endService()
+		if ctx.Err() != nil || c.isStopping() {
+			return nil
+		}
+		return err
+	}
+	life, endLife := context.WithCancel(ctx)
+	defer endLife()
+	var seekers, keepers sync.WaitGroup
+	c.keep(&keepers)
+	for _, loop := range []func(context.Context){c.fetchLoop, c.preemptLoop, c.watchLoop} {
+		seekers.Go(func() { loop(life) })
+	}
+	select {
+	case <-ctx.Done():
+	case <-c.stopping:
+	}
+	c.requestStop()
+	endLife()
+	seekers.Wait()
+	return c.shutdown(&keepers)
+}
+
+// start marks the consumer as used; handlers' contexts keep the values of ctx.
+func (c *Consumer) start(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started {
+		return ErrStarted
+	}
+	if len(c.handlers) == 0 {
+		return model.Invalid("handlers", "are missing: register a type with Handle before Run")
+	}
+	c.started = true
+	c.handlerCtx = context.WithoutCancel(ctx)
+	return nil
+}
+
+func (c *Consumer) newService() {
+	c.service, c.endService = context.WithCancel(context.Background())
+}
+
+// keep starts the loops that go on while handlers run, also during a stop.
+func (c *Consumer) keep(wg *sync.WaitGroup) {
+	for _, loop := range []func(context.Context){c.pingLoop, c.guardLoop, c.housekeepingLoop} {
+		wg.Go(func() { loop(c.service) })
+	}
+}
+
+// prepare waits until the database can be worked on: schema and clock.
+func (c *Consumer) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-c.stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for wait := newBackOff(); ; wait.sleep(ctx) {
+		err := c.store.Ready(ctx)
+		if err == nil {
+			err = c.beat(ctx)
+		}
+		if err == nil || ctx.Err() != nil || store.Classify(err) == store.Fatal {
+			return errors.Join(err, ctx.Err())
+		}
+		c.health.report(c, err)
+	}
+}
+
+// Stop ends the work gracefully and waits for Run to return. The end of its ctx cuts
+// that short: handlers are cancelled at once and not waited for.
+func (c *Consumer) Stop(ctx context.Context) error {
+	c.requestStop()
+	c.mu.Lock()
+	started := c.started
+	c.mu.Unlock()
+	if !started {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, c.hurryUp)
+	defer stop()
+	<-c.done
+	return nil
+}
+
+func (c *Consumer) requestStop() { c.stopOnce.Do(func() { close(c.stopping) }) }
+
+func (c *Consumer) isStopping() bool {
+	select {
+	case <-c.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// types are the registered names, sorted.
+func (c *Consumer) types() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := make([]string, 0, len(c.handlers))
+	for n := range c.handlers {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c *Consumer) handlerOf(typ string) *handler {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.handlers[typ]
+}
+
+// beat writes the workers document and reads the clock.
+func (c *Consumer) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	stream := "polling"
+	if c.watching.Load() {
+		stream = "watching"
+	}
+	types := c.types()
+	err := c.store.Heartbeat(ctx, store.Worker{
+		ID: c.cfg.WorkerID, Host: hostName(), PID: os.Getpid(), Version: c.cfg.Version,
+		Types: types, Concurrency: c.cfg.Concurrency, Running: c.held.count().running, Stream: stream,
+	})
+	if err != nil {
+		return err
+	}
+	n, err := c.store.AliveWorkers(ctx, types)
+	c.fleet.Store(int64(max(n, 1)))
+	return err
+}
+
+// rpcTimeout bounds every call to the database that is not bounded otherwise: a server
+// that accepts and never answers must not stop a loop for ever.
+const rpcTimeout = 20 * time.Second

@@ -1,0 +1,175 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// controlAge is how old the copy of the control document may be for a claim, and how
+// often it is read while something is held.
+const controlAge = time.Second
+
+// control is this process's copy of the control document.
+type control struct {
+	mu      sync.Mutex
+	doc     store.Control
+	read    bool
+	at      clock.Instant
+	signals time.Time // the store's: signals were read up to here
+	signal  int64     // of the document when they were
+}
+
+func (k *control) init() { k.signal = -1 }
+
+func (k *control) paused(typ string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.doc.Paused(typ)
+}
+
+func (k *control) age(c Clock) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.read {
+		return time.Hour
+	}
+	return k.at.Since(c)
+}
+
+// fresh reads the document again if the copy is too old to claim by.
+func (k *control) fresh(ctx context.Context, c *Consumer) error {
+	if k.age(c.cfg.Clock) < controlAge {
+		return nil
+	}
+	return c.readControl(ctx)
+}
+
+// readControl reads the control document and, when there are new signals, acts on them.
+func (c *Consumer) readControl(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	asked, now := clock.Read(c.cfg.Clock), c.store.Clock.Now()
+	doc, err := c.store.Control(ctx)
+	if err != nil {
+		return err
+	}
+	k := &c.control
+	k.mu.Lock()
+	resumed := k.read && k.doc.PausedAll && !doc.PausedAll || len(doc.PausedTypes) < len(k.doc.PausedTypes)
+	k.doc, k.read, k.at = doc, true, asked
+	first, signalled, since := k.signal < 0, doc.Signal != k.signal, k.signals
+	k.mu.Unlock()
+	if resumed {
+		c.wake.now()
+	}
+	if signalled && !first {
+		if err := c.heed(ctx, since); err != nil {
+			return err // they are read again next time
+		}
+	}
+	if signalled {
+		k.mu.Lock()
+		k.signal, k.signals = doc.Signal, now
+		k.mu.Unlock()
+	}
+	return nil
+}
+
+// heed looks at those of our tasks that signals name: cancelled, or not for us any more.
+func (c *Consumer) heed(ctx context.Context, since time.Time) error {
+	ids, err := c.store.Signals(ctx, since)
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	for _, id := range ids {
+		named[id] = true
+	}
+	var mine []*execution
+	var read []string
+	for _, x := range c.held.each() {
+		if named[x.task.ID] && !x.is(returned) && !x.is(abandoned) {
+			mine, read = append(mine, x), append(read, x.task.ID)
+		}
+	}
+	tasks, err := c.store.ByIDs(ctx, read)
+	if err != nil {
+		return err
+	}
+	for _, x := range mine {
+		c.heedTask(x, tasks[x.task.ID])
+	}
+	return nil
+}
+
+func (c *Consumer) heedTask(x *execution, t *model.Task) {
+	if t == nil {
+		c.loseLease(x)
+		return
+	}
+	_, w := t.Execution(x.execID)
+	switch {
+	case w == nil || !w.Open():
+		c.loseLease(x)
+	case !t.CancelRequestedAt.IsZero(), t.MustStop(c.cfg.WorkerID):
+		why := "the task was cancelled"
+		if t.CancelRequestedAt.IsZero() {
+			why = "the worker filter no longer names this worker"
+		}
+		if x.cancel(ErrCancelled) {
+			c.emitFor(x, Event{Kind: EventCancelled, Reason: why})
+		}
+	}
+}
+
+// tellOthers signals that a task was cancelled by one of its handlers while others run.
+func (c *Consumer) tellOthers(t *model.Task) {
+	c.late.Go(func() {
+		for wait := newBackOff(); c.service.Err() == nil; wait.sleep(c.service) {
+			ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
+			err := c.store.Signal(ctx, t.ID)
+			cancel()
+			if store.Classify(err) == store.OK || store.Classify(err) == store.Fatal {
+				return
+			}
+		}
+	})
+}
+
+// housekeepingLoop does what is due every second or every half minute.
+func (c *Consumer) housekeepingLoop(ctx context.Context) {
+	lastBeat := clock.Read(c.cfg.Clock)
+	for ctx.Err() == nil {
+		if c.held.count().all > 0 && c.control.age(c.cfg.Clock) >= controlAge*9/10 {
+			c.health.report(c, c.readControl(ctx))
+		}
+		if !c.isStopping() && (lastBeat.Since(c.cfg.Clock) >= store.HeartbeatInterval || c.store.Clock.Age() >= store.HeartbeatInterval || c.health.needsClock()) {
+			err := c.beat(ctx)
+			c.health.report(c, err)
+			if err == nil {
+				lastBeat = clock.Read(c.cfg.Clock)
+				c.health.clockRead()
+			}
+		}
+		if c.held.stalled(c.cfg.Clock.Monotonic(), stallTime) {
+			c.giveBack("nothing has started for a while")
+		}
+		sleep(ctx, controlAge/2)
+	}
+}
+
+// stallTime is how long claimed work waits for a slot without anything starting before
+// it is given back for others.
+const stallTime = 2 * time.Second
+
+// giveBack releases everything that was claimed but not started.
+func (c *Consumer) giveBack(why string) {
+	for _, x := range c.held.takeBuffer() {
+		c.end(x, model.Failed(model.FailReleased, why))
+	}
+}

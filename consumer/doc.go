@@ -1,0 +1,33 @@
+// Package consumer is a worker: it finds due tasks, claims them, runs their handlers,
+// keeps their leases and writes how they ended. Any number of processes embed one; the
+// database is the only thing they share.
+//
+//	c, err := consumer.New(consumer.Config{Database: db})
+//	err = consumer.Handle(c, Welcome, func(ctx context.Context, t *consumer.Task[WelcomeArgs]) (model.None, error) {
+//		return model.None{}, mail(ctx, t.Args.User, t.ID)
+//	})
+//	err = c.Run(ctx) // until ctx ends, then stops gracefully
+//
+// What a handler may rely on: its context ends (context.Cause) when the worker stops
+// ([ErrShutdown]), when its lease cannot be kept ([ErrLeaseLost]), when the task is
+// cancelled ([ErrCancelled]) and at the execution's deadline ([ErrTimeout]); a handler
+// is never run twice at once by workers that are well; a result that comes after
+// somebody else took the task over is refused.
+//
+// Inside, each loop is a file:
+//
+//	find     fetch.go    looks for due tasks: woken, at a known time, by poll
+//	         watch.go    change stream events wake it, or name tasks to claim at once
+//	         preempt.go  looks for lapsed leases
+//	claim    claim.go    decides and writes a batch of claims; spread.go adapts sizes
+//	run      run.go      calls handlers in free slots; holdings.go counts them
+//	keep     ping.go     extends leases, and cancels who cannot keep its own
+//	end      end.go      group commit of ends; fencing
+//	control  control.go  pauses, cancels, heartbeats
+//	health   health.go   outages, and how long nobody is pre-empted after one
+//	stop     shutdown.go
+//
+// Everything that decides is a pure rule of package model; every query is in
+// internal/store. A worker without a change stream polls every second, or, in a large
+// fleet, so often that the whole fleet polls twenty times a second.
+package consumer

@@ -1,0 +1,139 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Drained is what a [Consumer.Drain] did. Tasks are counted once, when they end.
+type Drained struct {
+	Executions int // handlers that were called
+	Succeeded  int // tasks that ended as Success
+	Failed     int // tasks that ended as Failure or Pending
+	Cancelled  int // tasks that ended as Cancelled
+	Errors     int // executions that ended with an error, a panic or a timeout
+	Released   int // executions that were given back without cost
+	Parked     int
+	Fenced     int // ends that came too late
+	Skipped    time.Duration
+}
+
+func (d *Drained) count(e Event) {
+	switch e.Kind {
+	case EventStarted:
+		d.Executions++
+	case EventParked:
+		d.Parked++
+	case EventFenced:
+		d.Fenced++
+	case EventFinished:
+		switch {
+		case e.Outcome.Costs():
+			d.Errors++
+		case e.Outcome == model.FailReleased || e.Outcome == model.FailUndecodable:
+			d.Released++
+		}
+		switch e.Status {
+		case model.StatusSuccess, model.StatusCompleted:
+			d.Succeeded++
+		case model.StatusFailure, model.StatusPending:
+			d.Failed++
+		case model.StatusCancelled:
+			d.Cancelled++
+		}
+	}
+}
+
+// Drain works until nothing is due and nothing runs, then returns: for tests and for
+// batch jobs. With skipTime it then moves its idea of the database's time to the next
+// due_at and goes on, so that delays and retries take no time; that is for test
+// databases only. It may be called again, but not beside Run.
+func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
+	if err := c.start(ctx); err != nil {
+		return Drained{}, err
+	}
+	defer func() {
+		c.mu.Lock()
+		c.started = false
+		c.mu.Unlock()
+	}()
+	if err := c.prepare(ctx); err != nil {
+		return Drained{}, err
+	}
+	var mu sync.Mutex
+	var done Drained
+	tap := func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		done.count(e)
+	}
+	c.tap.Store(&tap)
+	defer c.tap.Store(nil)
+	c.newService()
+	var keepers sync.WaitGroup
+	c.keep(&keepers)
+	skipped, err := c.drain(ctx, skipTime)
+	if err != nil {
+		for _, x := range c.held.each() {
+			x.cancel(ErrShutdown)
+		}
+	}
+	c.giveBack("the worker is stopping")
+	c.handlersWG.Wait()
+	c.writeLast()
+	c.goodbye()
+	c.endService()
+	keepers.Wait()
+	c.late.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	done.Skipped = skipped
+	return done, err
+}
+
+func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Duration, err error) {
+	for {
+		before := c.held.count().started
+		c.many.some = true // ask for every kind of task, each time
+		if _, err := c.scan(ctx); err != nil {
+			return skipped, err
+		}
+		if _, err := c.fetch(ctx); err != nil {
+			return skipped, err
+		}
+		if err := c.awaitEmpty(ctx); err != nil {
+			return skipped, err
+		}
+		if c.held.count().started != before {
+			continue
+		}
+		next, err := c.store.NextDue(ctx, c.types(), c.cfg.WorkerID, endOfTime)
+		if err != nil || next.IsZero() || !skipTime {
+			return skipped, err
+		}
+		wait := max(next.Sub(c.store.Clock.Now()), time.Millisecond)
+		c.store.Clock.Skip(wait)
+		skipped += wait
+	}
+}
+
+// endOfTime is later than any start time.
+var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// awaitEmpty waits until nothing is held.
+func (c *Consumer) awaitEmpty(ctx context.Context) error {
+	for {
+		change := c.held.change()
+		if c.held.count().all == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-change:
+		}
+	}
+}

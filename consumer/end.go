@@ -1,0 +1,198 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// endQueue is how many ends may wait to be written before handlers are held back.
+const endQueue = 2 * maxBatch
+
+// ended is an execution whose handler has returned, and how it ended; or that wants to
+// be parked.
+type ended struct {
+	x         *execution
+	task      *model.Task // what the end is decided on: as claimed, or as read since
+	out       model.Outcome
+	parkUntil time.Time // not zero: park instead of ending
+	late      int       // tries after the first
+}
+
+// end hands over how an execution ended. Ends are a group commit: what gathers while
+// one batch is written is the next one. An end is repeated until the server answers,
+// also past the lease: nobody took the task over meanwhile, so the work counts.
+func (c *Consumer) end(x *execution, out model.Outcome) {
+	if !x.advance(returned) {
+		c.fenced(x, out, "the lease was lost before") // known from a ping
+		return
+	}
+	c.put(&ended{x: x, task: x.task, out: out})
+}
+
+func (c *Consumer) put(e *ended) {
+	if err := c.ends.Put(c.service, e); err != nil {
+		// Only when the process could not wait for the server any longer: the lease
+		// will lapse.
+		c.log.Error().Str("task_id", e.x.task.ID).Str("exec_id", e.x.execID).Msg("the end of an execution could not be written")
+		c.held.remove(e.x)
+	}
+}
+
+// flushEnds writes a batch of ends. Those that somebody's change crossed are decided
+// again on what the task is now; those of executions that no longer hold their task
+// are reported and never applied.
+func (c *Consumer) flushEnds(batch []*ended) {
+	for len(batch) > 0 && c.service.Err() == nil {
+		now := c.store.Clock.Now()
+		writes := make([]store.Write, 0, len(batch))
+		deciding := batch[:0:0]
+		for _, e := range batch {
+			after, err := c.decideEnd(e, now)
+			if err != nil {
+				c.settleEnd(e, nil, err)
+				continue
+			}
+			writes = append(writes, store.Write{Before: e.task, After: after})
+			deciding = append(deciding, e)
+		}
+		written, err := c.writeEnds(deciding, writes)
+		if err != nil {
+			return
+		}
+		batch = c.settleEnds(deciding, writes, written)
+	}
+}
+
+func (c *Consumer) decideEnd(e *ended, now time.Time) (*model.Task, error) {
+	if !e.parkUntil.IsZero() {
+		return model.Park(e.task, e.x.execID, e.parkUntil, now, e.x.eff)
+	}
+	return model.Finish(e.task, e.x.execID, e.out, e.x.eff, now, rand.Float64())
+}
+
+// writeEnds repeats the batch until the server answers. It returns an error only when
+// the process stops waiting.
+func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Written, error) {
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	shortest := batch[0].x.eff.PingInterval
+	for _, e := range batch {
+		shortest = min(shortest, e.x.eff.PingInterval)
+	}
+	for wait := newBackOff(); ; wait.sleep(c.service) {
+		ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
+		written, err := c.store.Writes(ctx, writes, shortest/4)
+		cancel()
+		c.health.report(c, err)
+		switch {
+		case err == nil:
+			return written, nil
+		case c.service.Err() != nil:
+			for _, e := range batch {
+				c.log.Error().Err(err).Str("task_id", e.x.task.ID).Str("exec_id", e.x.execID).Msg("the end of an execution could not be written")
+				c.held.remove(e.x)
+			}
+			return nil, err
+		case store.Classify(err) == store.Fatal && len(writes) > 1:
+			return c.writeSingly(batch, writes)
+		case store.Classify(err) == store.Fatal && batch[0].out.Kind == "" && batch[0].parkUntil.IsZero():
+			// The server will never take this result: too large together with the rest of
+			// the document, say. The task ends all the same, and says so.
+			batch[0].out = model.Failed(model.FailFatal, "the result cannot be stored: "+err.Error())
+			return []store.Written{{Current: batch[0].task}}, nil
+		case store.Classify(err) == store.Fatal:
+			c.log.Error().Err(err).Str("task_id", batch[0].x.task.ID).Msg("the end of an execution was refused by the database; trying again")
+		}
+	}
+}
+
+// writeSingly finds the one in a batch that the server refuses.
+func (c *Consumer) writeSingly(batch []*ended, writes []store.Write) ([]store.Written, error) {
+	out := make([]store.Written, 0, len(writes))
+	for i := range writes {
+		w, err := c.writeEnds(batch[i:i+1], writes[i:i+1])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, w...)
+	}
+	return out, nil
+}
+
+// settleEnds reports what was written and returns what must be decided again.
+func (c *Consumer) settleEnds(batch []*ended, writes []store.Write, written []store.Written) (again []*ended) {
+	for i, w := range written {
+		e := batch[i]
+		switch {
+		case w.Applied:
+			c.settleEnd(e, writes[i].After, nil)
+		case w.Current == nil:
+			c.settleEnd(e, nil, model.ErrFenced)
+		case w.Current.Rev == writes[i].Before.Rev && w.Current.Generation == writes[i].Before.Generation && e.late < 1000 && !e.refusedResult(writes[i].After):
+			// Nothing crossed it: something holds the document, such as a transaction.
+			// The others of the batch must not wait.
+			e.late++
+			c.later(e)
+		default:
+			e.task = w.Current
+			again = append(again, e)
+		}
+	}
+	return again
+}
+
+// refusedResult says whether the outcome was replaced because the server refused it.
+func (e *ended) refusedResult(tried *model.Task) bool {
+	_, w := tried.Execution(e.x.execID)
+	return e.parkUntil.IsZero() && w != nil && !w.SuccessTime.IsZero() && e.out.Kind != ""
+}
+
+// later puts an end back into the queue after a moment.
+func (c *Consumer) later(e *ended) {
+	c.late.Go(func() {
+		sleep(c.service, min(time.Duration(e.late)*20*time.Millisecond, time.Second))
+		c.put(e)
+	})
+}
+
+// settleEnd is the last word on an execution of this process.
+func (c *Consumer) settleEnd(e *ended, after *model.Task, err error) {
+	x := e.x
+	switch {
+	case err != nil && !e.parkUntil.IsZero():
+		c.held.remove(x) // completed from outside before it could be parked
+	case errors.Is(err, model.ErrFenced):
+		c.fenced(x, e.out, "somebody took the task over, or ended it")
+	case err != nil:
+		c.log.Error().Err(err).Str("task_id", x.task.ID).Msg("deciding the end of an execution")
+		c.held.remove(x)
+	case !e.parkUntil.IsZero():
+		c.held.remove(x)
+		c.emitFor(x, Event{Kind: EventParked, Ran: x.ran})
+	default:
+		c.stats.finished.Add(1)
+		_, w := after.Execution(x.execID)
+		c.held.remove(x)
+		c.emitFor(x, Event{Kind: EventFinished, Outcome: w.FailKind, Status: after.Status, Reason: w.FailReason, Ran: x.ran})
+		if !after.DueAt.IsZero() {
+			c.wake.at(after.DueAt)
+		}
+		if !after.CancelRequestedAt.IsZero() && after.OpenExecutions() > 0 {
+			c.tellOthers(after)
+		}
+	}
+}
+
+// fenced reports a result that came too late: it is refused and never applied.
+func (c *Consumer) fenced(x *execution, out model.Outcome, why string) {
+	c.stats.fenced.Add(1)
+	c.held.remove(x)
+	c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Str("outcome", string(out.Kind)).Msg("a late result was refused: " + why)
+	c.emitFor(x, Event{Kind: EventFenced, Outcome: out.Kind, Reason: why, Ran: x.ran})
+}

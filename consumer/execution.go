@@ -1,0 +1,184 @@
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Execution is one worker's hold on one task, as its handler sees it.
+type Execution struct {
+	TaskID   string // tenant/type/key
+	Key      string
+	Type     string
+	Tenant   string // "" = none
+	Creator  string
+	Category string
+	// ID is unique to this execution for ever: task id, generation and exec id. Hand it
+	// on to outside systems as an idempotency key of this try.
+	ID string
+	// Token is ordered: of two executions of a task the later has the greater one. An
+	// outside system that remembers the greatest can refuse a late writer.
+	Token model.Token
+	// Handle lets somebody else end or ping this execution, see [Park].
+	Handle string
+	// Attempt counts from 1; what was given back without cost does not count.
+	Attempt int
+	// Errors of all workers so far, and LastError's text.
+	Errors    int
+	LastError string
+	// Deadline of the store's clock; zero = none. The context ends then, too.
+	Deadline time.Time
+	// DueAt is when the task became claimable, by the store's clock.
+	DueAt time.Time
+
+	args       bson.RawValue
+	checkpoint bson.RawValue
+	hold       *execution
+	consumer   *Consumer
+}
+
+// RawArgs are the arguments as JSON; "null" when there are none.
+func (e *Execution) RawArgs() json.RawMessage { return model.ValueJSON(e.args) }
+
+// Checkpoint saves v, at most 1 MiB as JSON, before it returns; whoever runs the task
+// next, after an error, a lapse or a restart, reads it with [Execution.Restore]. It
+// returns [model.ErrFenced] when this execution no longer holds the task.
+func (e *Execution) Checkpoint(ctx context.Context, v any) error {
+	raw, err := model.EncodeValue("checkpoint", v, model.MaxCheckpointBytes)
+	if err != nil {
+		return err
+	}
+	if raw.Type == 0 {
+		raw.Type = bson.TypeNull
+	}
+	return e.consumer.store.SaveCheckpoint(ctx, e.TaskID, e.hold.index, e.hold.execID, e.hold.task.Wanted() > 1, raw)
+}
+
+// Restore reads the checkpoint of the previous execution into dst; false when there is
+// none. Several workers on one task each have their own.
+func (e *Execution) Restore(dst any) (bool, error) {
+	if e.checkpoint.Type == 0 || e.checkpoint.Type == bson.TypeNull {
+		return false, nil
+	}
+	return true, model.DecodeValue(e.checkpoint, dst)
+}
+
+// Progress says how far the handler is: percent from 0 to 100, and a message of at most
+// 4 KiB. It is for people; nothing depends on it.
+func (e *Execution) Progress(ctx context.Context, percent float64, message string) error {
+	if math.IsNaN(percent) || percent < 0 || percent > 100 {
+		return model.Invalid("percent", "is %v; want 0 to 100", percent)
+	}
+	if len(message) > 4<<10 {
+		return model.Invalid("message", "has %d bytes; at most %d are allowed", len(message), 4<<10)
+	}
+	return e.consumer.store.SaveProgress(ctx, e.TaskID, e.hold.index, e.hold.execID,
+		model.Progress{Percent: percent, Message: message, At: e.consumer.store.Clock.Now()})
+}
+
+// state is where an execution is in this process.
+type state int
+
+const (
+	buffered  state = iota // claimed, waits for a slot
+	running                // its handler runs
+	returned               // its end is being written
+	abandoned              // somebody else has the task: nothing of it is written any more
+)
+
+// execution is the process's side of a hold. Its fields below mu are shared between
+// the goroutine that runs it and those that ping, guard and stop.
+type execution struct {
+	task    *model.Task // as it was after the claim
+	execID  string
+	index   int // in worker_states
+	attempt int
+	eff     model.Effective
+	h       *handler
+	dueAt   time.Time
+	many    bool
+	ran     time.Duration // how long the handler ran; written by its goroutine before the end is queued
+
+	mu         sync.Mutex
+	state      state
+	proven     clock.Instant // before the last claim or ping that reached the store was sent
+	lease      time.Duration // what that earned
+	pinged     clock.Instant // when the last ping that was answered was sent
+	toDeadline bool          // the lease reaches to the deadline: no ping extends it further
+	stop       context.CancelCauseFunc
+	stopped    error // the cause, for one that had not started
+}
+
+// cancel ends the handler's context; the first cause stays.
+func (x *execution) cancel(cause error) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.stopped != nil {
+		return false
+	}
+	x.stopped = cause
+	if x.stop != nil {
+		x.stop(cause)
+	}
+	return true
+}
+
+func (x *execution) is(s state) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state == s
+}
+
+// advance moves the execution to a later state; false when it is there or beyond.
+func (x *execution) advance(to state) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.state >= to {
+		return false
+	}
+	x.state = to
+	return true
+}
+
+// trusted is how much longer the lease may be relied on: it counts from before the
+// last successful ping was sent, by the clock that says more has passed, and ends a
+// tenth of the lease early, so that a partitioned worker stops before anyone takes
+// over. A lease that ends at the deadline needs no margin: the handler's own timer ends
+// it then, and this is for a machine that slept.
+func (x *execution) trusted(c Clock) time.Duration {
+	margin := x.eff.Lease / marginShare
+	if x.bounded() {
+		margin = 0
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.lease - margin - x.proven.Since(c)
+}
+
+// marginShare: the lease margin is a tenth of the lease.
+const marginShare = 10
+
+// pingDue is how long until the next ping is to be sent.
+func (x *execution) pingDue(c Clock) time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.eff.PingInterval - x.pinged.Since(c)
+}
+
+// prove notes that a ping which was sent at the instant earned the lease.
+func (x *execution) prove(sent clock.Instant, lease time.Duration, toDeadline bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.proven, x.pinged, x.lease, x.toDeadline = sent, sent, lease, toDeadline
+}
+
+// entry is the element of worker_states that this execution is.
+func (x *execution) entry() *model.WorkerState { return &x.task.WorkerStates[x.index] }

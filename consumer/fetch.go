@@ -1,0 +1,249 @@
+package consumer
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// fetchLoop looks for due tasks: at start, when woken, when a slot frees while more
+// work is known, at a start time it knows of, and with every poll.
+func (c *Consumer) fetchLoop(ctx context.Context) {
+	for wait := newBackOff(); ctx.Err() == nil; {
+		full, err := c.fetch(ctx)
+		c.health.report(c, err)
+		if err != nil {
+			if ctx.Err() == nil && !store.Unreachable(err) {
+				c.log.Error().Err(err).Msg("looking for work")
+			}
+			wait.sleep(ctx)
+			continue
+		}
+		wait = newBackOff()
+		if full {
+			c.awaitRoom(ctx)
+			continue
+		}
+		until, err := c.nextLook(ctx)
+		if err != nil {
+			c.health.report(c, err)
+			wait.sleep(ctx)
+			continue
+		}
+		c.awaitWork(ctx, until)
+	}
+}
+
+// awaitRoom waits until it is worth while to fetch again: more work is known.
+func (c *Consumer) awaitRoom(ctx context.Context) {
+	for {
+		change := c.held.change()
+		if c.room(c.held.count()) > 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-change:
+		}
+	}
+}
+
+// room is how many tasks to fetch now.
+func (c *Consumer) room(n counts) int {
+	perSecond := c.rate.observe(c.cfg.Clock.Monotonic(), n.started)
+	return toFetch(c.cfg.Concurrency-n.running, n.buffered, perSecond)
+}
+
+// awaitWork sleeps until the time, which is the store's, or until woken.
+func (c *Consumer) awaitWork(ctx context.Context, until time.Time) {
+	for {
+		now := c.store.Clock.Now()
+		due, come := c.wake.next(now)
+		if come || !now.Before(until) {
+			return
+		}
+		if !due.IsZero() && due.Before(until) {
+			until = due
+		}
+		t := time.NewTimer(until.Sub(now) + time.Millisecond)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-c.wake.look:
+			t.Stop()
+			return
+		case <-c.wake.rearm:
+			t.Stop()
+		case <-t.C:
+		}
+	}
+}
+
+// nextLook is when to look next without being woken: at the next due_at that lies
+// before the next poll, else at the poll.
+func (c *Consumer) nextLook(ctx context.Context) (time.Time, error) {
+	poll := c.store.Clock.Now().Add(c.pollDelay())
+	types, err := c.claimableTypes(ctx)
+	if err != nil || len(types) == 0 {
+		return poll, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	next, err := c.store.NextDue(ctx, types, c.cfg.WorkerID, poll)
+	if err != nil || next.IsZero() {
+		return poll, err
+	}
+	return next, nil
+}
+
+// pollDelay is the pause between polls. Who watches a stream polls rarely. The others
+// share the load: the fleet polls about twenty times a second, however large it is.
+func (c *Consumer) pollDelay() time.Duration {
+	d := c.cfg.PollInterval
+	if !c.watching.Load() {
+		d = min(d, max(time.Second, time.Duration(c.fleet.Load())*time.Second/20))
+	}
+	return d*3/4 + rand.N(d/2)
+}
+
+// claimableTypes are the types to ask for now: registered, not paused, with room below
+// their limit, and few enough for one query.
+func (c *Consumer) claimableTypes(ctx context.Context) ([]string, error) {
+	types := slices.DeleteFunc(c.types(), func(typ string) bool {
+		return c.control.paused(typ) || c.held.room(typ, c.handlerOf(typ).limit) <= 0
+	})
+	if len(types) <= store.MaxTypes {
+		return types, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	types, err := c.store.ClaimableTypes(ctx, types)
+	if len(types) > store.MaxTypes {
+		// More types have work than one query may name: a random choice is fair.
+		c.random.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
+		types = types[:store.MaxTypes]
+	}
+	return types, err
+}
+
+// fetch finds and claims one batch. full says that there is likely more.
+func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
+	c.claiming.Lock()
+	defer c.claiming.Unlock()
+	n := c.room(c.held.count())
+	if n <= 0 {
+		return true, nil // whether there is work is not known: look when there is room
+	}
+	if err := c.control.fresh(ctx, c); err != nil {
+		return false, err
+	}
+	types, err := c.claimableTypes(ctx)
+	if err != nil || len(types) == 0 {
+		return false, err
+	}
+	skip := c.spread.offset(c.random) * n
+	found, err := c.find(ctx, types, n, skip)
+	if err == nil && skip > 0 && len(found) < n {
+		// The window reached past the end: that says nothing about the head.
+		found, err = c.find(ctx, types, n, 0)
+	}
+	if err != nil {
+		return false, err
+	}
+	c.stats.fetches.Add(1)
+	took, lost, err := c.claim(ctx, found)
+	if err != nil {
+		return false, err
+	}
+	c.spread.learn(lost)
+	return len(found) >= n || lost > 0 || took < len(found) && took > 0, nil
+}
+
+// find reads candidates, best first; among equals those that name this worker.
+func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*model.Task, error) {
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	q := store.DueQuery{Types: types, WorkerID: c.cfg.WorkerID, Limit: n, Skip: skip,
+		Exclude: c.refused.ids(c.store.Clock.Now())}
+	found, err := c.store.Due(ctx, q)
+	if err != nil || !c.many.ask(c.cfg.Clock.Monotonic()) {
+		return found, err
+	}
+	several, err := c.store.DueMany(ctx, q)
+	c.many.learn(len(several))
+	if err != nil || len(several) == 0 {
+		return found, err
+	}
+	found = append(found, several...)
+	slices.SortStableFunc(found, func(a, b *model.Task) int {
+		if a.Priority != b.Priority {
+			return b.Priority - a.Priority
+		}
+		if d := a.DueAt.Compare(b.DueAt); d != 0 {
+			return d
+		}
+		return len(b.Options.SpecificWorkerIDs) - len(a.Options.SpecificWorkerIDs)
+	})
+	return found[:min(len(found), n)], nil
+}
+
+// manyTasks decides when to ask for tasks that want several workers, which takes a
+// query of its own: always while there are some, else once a second.
+type manyTasks struct {
+	asked time.Duration
+	some  bool
+}
+
+func (m *manyTasks) ask(now time.Duration) bool {
+	if m.some || m.asked == 0 || now-m.asked >= time.Second {
+		m.asked = max(now, 1)
+		return true
+	}
+	return false
+}
+
+func (m *manyTasks) learn(found int) { m.some = found > 0 }
+
+// refusals remembers tasks that are due but not for this worker now, such as one with
+// which it had too many errors, so that they do not stand at the head of every fetch.
+type refusals struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+const (
+	refusedFor  = 10 * time.Second
+	maxRefusals = 200
+)
+
+func (r *refusals) add(id string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.until == nil {
+		r.until = map[string]time.Time{}
+	}
+	if len(r.until) < maxRefusals {
+		r.until[id] = now.Add(refusedFor)
+	}
+}
+
+func (r *refusals) ids(now time.Time) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []string
+	for id, until := range r.until {
+		if now.After(until) {
+			delete(r.until, id)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}

@@ -1,0 +1,132 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Handler runs one execution. The result must be a JSON value of at most 1 MiB; a nil
+// error makes the execution a success. What an error does to the task, see [Fatal],
+// [RetryAfter], [Snooze], [Release], [Cancel] and [Park]; any other error is retried
+// by the task's strategy.
+type Handler func(ctx context.Context, e *Execution) (result any, err error)
+
+// Middleware wraps a handler: tracing, metrics, logging. It sees every execution of
+// every type, before the arguments are decoded.
+type Middleware func(Handler) Handler
+
+// Task is what a typed handler gets: its execution and the decoded arguments.
+type Task[A any] struct {
+	*Execution
+	Args A
+}
+
+// handler is a registered type.
+type handler struct {
+	typ      string
+	run      Handler
+	limit    int // executions at once in this process; 0 = as many as the process runs
+	defaults model.Options
+}
+
+// HandleOption changes how a type is run in this process.
+type HandleOption func(*handler) error
+
+// MaxConcurrency limits the executions of the type in this process. Defaults to the
+// consumer's Concurrency.
+func MaxConcurrency(n int) HandleOption {
+	return func(h *handler) error {
+		if n < 1 {
+			return model.Invalid("max_concurrency", "is %d; want at least 1", n)
+		}
+		h.limit = n
+		return nil
+	}
+}
+
+// Defaults are the options that apply where neither the task nor its type says
+// anything. Worker filter and number of workers belong to tasks and are refused here.
+func Defaults(o model.Options) HandleOption {
+	return func(h *handler) error {
+		if len(o.SpecificWorkerIDs) > 0 || o.ConcurrentWorkerCount > 0 {
+			return model.Invalid("defaults", "cannot set workers or concurrent_workers: they belong to a task")
+		}
+		if err := o.Validate(); err != nil {
+			return err
+		}
+		h.defaults = o
+		return nil
+	}
+}
+
+// Handle registers the handler of a type. All types are registered before [Consumer.Run].
+// A task whose arguments cannot be decoded into A is given back without cost, since in
+// a rolling deploy new arguments reach old workers; unknown fields are ignored.
+func Handle[A, R any](c *Consumer, t model.Type[A, R], h func(context.Context, *Task[A]) (R, error), opts ...HandleOption) error {
+	if h == nil {
+		return model.Invalid("handler", "of type %s is nil", t.Name())
+	}
+	return c.handle(t.Name(), func(ctx context.Context, e *Execution) (any, error) {
+		task := Task[A]{Execution: e}
+		if err := model.DecodeValue(e.args, &task.Args); err != nil {
+			return nil, &undecodableError{err}
+		}
+		return h(ctx, &task)
+	}, opts...)
+}
+
+func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
+	if err := model.ValidName("type", typ); err != nil {
+		return err
+	}
+	h := &handler{typ: typ}
+	for _, o := range opts {
+		if err := o(h); err != nil {
+			return fmt.Errorf("handling type %s: %w", typ, err)
+		}
+	}
+	h.run = recovered(run)
+	for _, m := range slices.Backward(c.cfg.Middleware) {
+		h.run = m(h.run)
+	}
+	h.run = recovered(h.run) // a middleware may panic, too
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started {
+		return fmt.Errorf("handling type %s: the consumer has been started", typ)
+	}
+	if c.handlers[typ] != nil {
+		return model.Invalid("type", "%s has a handler already", typ)
+	}
+	c.handlers[typ] = h
+	return nil
+}
+
+// recovered turns a panic into an error with its stack: it frees the slot and is never
+// the end of the worker.
+func recovered(h Handler) Handler {
+	return func(ctx context.Context, e *Execution) (result any, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				result, err = nil, &panicError{value: p, stack: string(debug.Stack())}
+			}
+		}()
+		return h(ctx, e)
+	}
+}
+
+// encodeResult makes a handler's result a stored value. One that cannot be stored does
+// not become storable by running the task again.
+func encodeResult(v any) (bson.RawValue, error) {
+	r, err := model.EncodeValue("result", v, model.MaxResultBytes)
+	if err != nil {
+		return r, Fatal(err)
+	}
+	return r, nil
+}

@@ -1,0 +1,140 @@
+package consumer
+
+import (
+	"sync"
+	"time"
+)
+
+// holdings are all executions of this process: those that wait for a slot, those that
+// run and those whose end is being written. Slots and limits are counted here.
+type holdings struct {
+	mu       sync.Mutex
+	all      map[*execution]struct{}
+	buffer   []*execution   // in the order in which they shall start
+	running  int            // handlers that have not returned
+	byType   map[string]int // buffered and running
+	changed  chan struct{}  // closed when something was started or left; nil while nobody waits
+	started  uint64         // handlers ever started
+	lastMove time.Duration  // monotonic: when one was last started or the buffer was filled
+}
+
+func newHoldings() *holdings {
+	return &holdings{all: map[*execution]struct{}{}, byType: map[string]int{}}
+}
+
+// add takes claimed executions in, to start in this order.
+func (h *holdings) add(xs []*execution, now time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, x := range xs {
+		h.all[x] = struct{}{}
+		h.byType[x.h.typ]++
+	}
+	if len(h.buffer) == 0 {
+		h.lastMove = now
+	}
+	h.buffer = append(h.buffer, xs...)
+}
+
+// next takes the first waiting execution if fewer than slots run; nil otherwise.
+func (h *holdings) next(slots int, now time.Duration) *execution {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running >= slots || len(h.buffer) == 0 {
+		return nil
+	}
+	x := h.buffer[0]
+	h.buffer[0] = nil
+	h.buffer = h.buffer[1:]
+	h.running++
+	h.started++
+	h.lastMove = now
+	h.signal()
+	return x
+}
+
+// takeBuffer takes everything that has not started, to be given back.
+func (h *holdings) takeBuffer() []*execution {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	xs := h.buffer
+	h.buffer = nil
+	for _, x := range xs {
+		h.byType[x.h.typ]--
+	}
+	return xs
+}
+
+// stalled says whether something waits for a slot and nothing has started for so long.
+func (h *holdings) stalled(now, after time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.buffer) > 0 && now-h.lastMove > after
+}
+
+// handlerReturned frees the slot: never before the handler has returned.
+func (h *holdings) handlerReturned(x *execution) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running--
+	h.byType[x.h.typ]--
+	h.signal()
+}
+
+// remove forgets an execution whose end is written, or refused.
+func (h *holdings) remove(x *execution) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.all, x)
+	h.signal()
+}
+
+func (h *holdings) signal() {
+	if h.changed != nil {
+		close(h.changed)
+		h.changed = nil
+	}
+}
+
+// change is closed when the next execution is started or leaves.
+func (h *holdings) change() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.changed == nil {
+		h.changed = make(chan struct{})
+	}
+	return h.changed
+}
+
+// each is a snapshot of all executions.
+func (h *holdings) each() []*execution {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	xs := make([]*execution, 0, len(h.all))
+	for x := range h.all {
+		xs = append(xs, x)
+	}
+	return xs
+}
+
+// counts of what is held.
+type counts struct {
+	buffered, running, all int
+	started                uint64
+}
+
+func (h *holdings) count() counts {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return counts{len(h.buffer), h.running, len(h.all), h.started}
+}
+
+// room is how many more executions of a type may be claimed; limit 0 = no limit.
+func (h *holdings) room(typ string, limit int) int {
+	if limit == 0 {
+		return maxBatch
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return limit - h.byType[typ]
+}

@@ -1,0 +1,228 @@
+package consumer
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const (
+	scanLimit = maxBatch
+	// scansPerSecond is how often the whole fleet looks for lapsed leases.
+	scansPerSecond = 4
+	// singly is how many takeovers are written one by one; more go out as a batch.
+	singly = 3
+)
+
+// preemptLoop looks for lapsed leases: at start, with every poll, and while executions
+// are open anywhere so often that the fleet scans about four times a second.
+func (c *Consumer) preemptLoop(ctx context.Context) {
+	for wait := newBackOff(); ctx.Err() == nil; {
+		pause, err := c.scan(ctx)
+		c.health.report(c, err)
+		if err != nil {
+			if ctx.Err() == nil && !store.Unreachable(err) {
+				c.log.Error().Err(err).Msg("looking for lapsed leases")
+			}
+			wait.sleep(ctx)
+			continue
+		}
+		wait = newBackOff()
+		sleep(ctx, pause)
+	}
+}
+
+// scan takes over what has lapsed, and says when to look again.
+func (c *Consumer) scan(ctx context.Context) (time.Duration, error) {
+	types := c.types()
+	for {
+		call, cancel := context.WithTimeout(ctx, rpcTimeout)
+		next, err := c.store.NextLapse(call, types)
+		cancel()
+		if err != nil || next.IsZero() {
+			return c.pollDelay(), err // nothing is executing anywhere
+		}
+		if next.After(c.store.Clock.Now()) {
+			return c.scanPause(), nil
+		}
+		call, cancel = context.WithTimeout(ctx, rpcTimeout)
+		found, err := c.store.Lapsed(call, types, scanLimit)
+		cancel()
+		if err != nil {
+			return 0, err
+		}
+		if progress, err := c.preempt(ctx, found); err != nil || progress == 0 {
+			return c.scanPause(), err
+		}
+	}
+}
+
+// scanPause is this worker's share of the fleet's scans while something is executing.
+func (c *Consumer) scanPause() time.Duration {
+	share := time.Duration(c.fleet.Load()) * time.Second / scansPerSecond
+	return min(share*3/4+rand.N(share/2+1), c.cfg.PollInterval)
+}
+
+// trustworthy says whether taking a task over is justified now: not while the database
+// cannot be reached, nor within a ping interval after it came back or after a change of
+// primary, when nobody could ping; nor while our idea of the database's time may be off
+// by more than the margin of the lease.
+func (c *Consumer) trustworthy(eff model.Effective) bool {
+	if c.store.Clock.TakeJump() > eff.Lease/marginShare {
+		c.health.disturb(c, true)
+		c.log.Warn().Msg("the database's clock and this machine's disagree about the time passed; nobody is pre-empted for a while")
+	}
+	wait := eff.PingInterval
+	if c.store.Clock.Error() > eff.Lease/marginShare {
+		wait = eff.Lease
+	}
+	return c.store.Clock.Age() < 2*store.HeartbeatInterval && c.health.quiet(c, wait, eff.Lease)
+}
+
+// preempt decides what becomes of tasks over lapsed leases and writes it: taken over by
+// this worker where it may and has a slot, else given back or ended, so that a scan
+// leaves nothing behind. It returns how many it changed.
+func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error) {
+	if err := c.checkPrimary(ctx); err != nil {
+		return 0, err
+	}
+	if err := c.control.fresh(ctx, c); err != nil {
+		return 0, err
+	}
+	c.claiming.Lock()
+	defer c.claiming.Unlock()
+	now := c.store.Clock.Now()
+	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID()}
+	n := c.held.count()
+	slots := c.cfg.Concurrency - n.running - n.buffered
+	room := map[string]int{}
+	var takeovers, leaves []store.Write
+	for _, t := range found {
+		h := c.handlerOf(t.Type)
+		eff := model.ResolveOptions(t.Options, h.defaults)
+		if !c.trustworthy(eff) {
+			continue
+		}
+		expired := model.Expire(t, eff, now, rand.Float64())
+		if expired == nil {
+			continue
+		}
+		if _, known := room[t.Type]; !known {
+			room[t.Type] = c.held.room(t.Type, h.limit)
+		}
+		lapsed, previous := lapsedIn(t, expired)
+		if slots > len(takeovers) && room[t.Type] > 0 && !c.control.paused(t.Type) && previous != "" {
+			if taken, no := model.Claim(expired, by, eff, now); no == "" {
+				taken.Rev = t.Rev + 1 // one write, one rev
+				takeovers = append(takeovers, store.Write{Before: t, After: taken, Lapsed: lapsed, At: now})
+				room[t.Type]--
+				continue
+			}
+		}
+		leaves = append(leaves, store.Write{Before: t, After: model.Leave(expired, now), Lapsed: lapsed, At: now})
+	}
+	if err := c.leave(ctx, leaves); err != nil {
+		return 0, err
+	}
+	return len(takeovers) + len(leaves), c.takeOver(ctx, takeovers, by.ExecID)
+}
+
+// lapsedIn is the execution that the rule ended, and its worker; "" when it only
+// repaired an early lapse_at.
+func lapsedIn(before, after *model.Task) (execID, worker string) {
+	for i := range before.WorkerStates {
+		w := &before.WorkerStates[i]
+		if _, a := after.Execution(w.ExecID); w.Open() && a != nil && !a.Open() {
+			return w.ExecID, w.WorkerID
+		}
+	}
+	return "", ""
+}
+
+// checkPrimary asks who the primary is: another one than before means that the workers
+// may just not have been able to ping.
+func (c *Consumer) checkPrimary(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	c.store.Forget()
+	t, err := c.store.Topology(ctx)
+	if err == nil {
+		c.health.samePrimary(c, t.Primary)
+	}
+	return err
+}
+
+// leave writes what the finder does not take itself.
+func (c *Consumer) leave(ctx context.Context, leaves []store.Write) error {
+	if len(leaves) == 0 {
+		return nil
+	}
+	call, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	written, err := c.store.Writes(call, leaves, rpcTimeout)
+	for i, w := range written {
+		t := leaves[i].After
+		if _, previous := lapsedIn(leaves[i].Before, t); w.Applied && previous != "" {
+			c.emit(Event{Kind: EventLapsed, TaskID: t.ID, Type: t.Type, ExecID: leaves[i].Lapsed, Previous: previous, Status: t.Status})
+			if !t.DueAt.IsZero() {
+				c.wake.at(t.DueAt)
+			}
+		}
+	}
+	return err
+}
+
+// takeOver writes the takeovers and starts what was won: a few one by one with
+// findOneAndUpdate, many as one batch whose documents are read back.
+func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID string) error {
+	var won []wonTask
+	add := func(t *model.Task, w store.Write) {
+		_, previous := lapsedIn(w.Before, w.After)
+		won = append(won, wonTask{task: t, due: w.Before.LapseAt, previous: previous})
+	}
+	sent := clock.Read(c.cfg.Clock)
+	if len(writes) <= singly {
+		for _, w := range writes {
+			call, cancel := context.WithTimeout(ctx, rpcTimeout)
+			t, err := c.store.TakeOver(call, w)
+			cancel()
+			if err != nil {
+				// Won or not: a lease that nobody pings lapses again.
+				c.hold(won, execID, sent)
+				return err
+			}
+			if t != nil {
+				add(t, w)
+			}
+		}
+	} else {
+		written, err := c.writeClaims(ctx, writes, execID)
+		if err != nil {
+			return err
+		}
+		ids := make([]string, len(writes))
+		for i, w := range writes {
+			ids[i] = w.After.ID
+		}
+		current, err := c.store.ByIDs(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for i, w := range writes {
+			t := current[w.After.ID]
+			if !written[i].Applied || t == nil {
+				continue
+			}
+			if _, st := t.Execution(execID); st != nil && st.Open() {
+				add(t, w)
+			}
+		}
+	}
+	c.stats.takeovers.Add(int64(len(won)))
+	c.hold(won, execID, sent)
+	return nil
+}

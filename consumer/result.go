@@ -1,0 +1,139 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Causes of the end of a handler's context (context.Cause). An error that a handler
+// returns while one of them is set is judged by the cause; a nil error is a success.
+var (
+	ErrShutdown  = errors.New("the worker is stopping")
+	ErrLeaseLost = errors.New("the lease is lost or could not be kept")
+	ErrCancelled = errors.New("the task was cancelled")
+	ErrTimeout   = errors.New("the execution ran past its deadline")
+)
+
+// verdict is an error by which a handler says what shall become of its task.
+type verdict struct {
+	err   error
+	say   string
+	apply func(e *verdict) model.Outcome
+	delay time.Duration
+	until time.Time // Park
+}
+
+func (v *verdict) Error() string {
+	if v.err == nil {
+		return v.say
+	}
+	return v.say + ": " + v.err.Error()
+}
+
+func (v *verdict) Unwrap() error { return v.err }
+
+func (v *verdict) text() string {
+	if v.err != nil {
+		return v.err.Error()
+	}
+	return v.say
+}
+
+// Fatal is the error of a task that no retry mends: it ends as Failure, or as Pending
+// where people are to look at it.
+func Fatal(err error) error {
+	return &verdict{err: err, say: "fatal", apply: func(v *verdict) model.Outcome {
+		return model.Failed(model.FailFatal, v.text())
+	}}
+}
+
+// RetryAfter is an error that is retried after d instead of the strategy's delay. It
+// counts as an error. A negative d is none.
+func RetryAfter(d time.Duration, err error) error {
+	return &verdict{err: err, delay: d, say: fmt.Sprintf("retry after %v", d), apply: func(v *verdict) model.Outcome {
+		return model.Failed(model.FailError, v.text()).After(max(v.delay, 0))
+	}}
+}
+
+// Snooze gives the task back until d has passed. It costs neither error nor attempt.
+func Snooze(d time.Duration) error {
+	return &verdict{delay: d, say: fmt.Sprintf("snoozed for %v", d), apply: func(v *verdict) model.Outcome {
+		return model.Failed(model.FailReleased, v.say).After(max(v.delay, 0))
+	}}
+}
+
+// Release gives the task back at once, for any worker. It costs neither error nor attempt.
+func Release() error {
+	return &verdict{say: "released by the handler", apply: func(v *verdict) model.Outcome {
+		return model.Failed(model.FailReleased, v.say)
+	}}
+}
+
+// Cancel ends the task as Cancelled; other executions of it are told to stop.
+func Cancel(reason string) error {
+	return &verdict{say: reason, apply: func(v *verdict) model.Outcome {
+		return model.Outcome{Kind: model.FailCancelled, Reason: v.say, CancelTask: true}
+	}}
+}
+
+// Park ends the handler but keeps the execution open for a completion from outside
+// (producer.Complete, producer.Fail) by its handle, until the given time of the store's
+// clock; then it counts as a timeout. The slot is free. A completion that came before
+// the park wins.
+func Park(until time.Time) error {
+	return &verdict{until: until, say: "parked until " + until.UTC().Format(model.TimeFormat)}
+}
+
+// panicError is a handler's panic with the stack it came from.
+type panicError struct {
+	value any
+	stack string
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
+
+// undecodableError says that the arguments are not what this handler knows.
+type undecodableError struct{ err error }
+
+func (e *undecodableError) Error() string { return "decoding the arguments: " + e.err.Error() }
+func (e *undecodableError) Unwrap() error { return e.err }
+
+// parkedUntil says whether the handler asked to be parked.
+func parkedUntil(err error) (time.Time, bool) {
+	var v *verdict
+	if errors.As(err, &v) && !v.until.IsZero() {
+		return v.until, true
+	}
+	return time.Time{}, false
+}
+
+// judge turns what a handler returned into the outcome of its execution. cause is why
+// its context had ended by then, if it had: whoever returns an error then most likely
+// returns it because of that. (A success is a success: the work was done.)
+func judge(t *model.Task, result bson.RawValue, err, cause error, grace time.Duration, now time.Time) model.Outcome {
+	var v *verdict
+	var p *panicError
+	var u *undecodableError
+	switch {
+	case err == nil:
+		return model.Success(result)
+	case errors.Is(cause, ErrTimeout):
+		return model.Failed(model.FailTimeout, ErrTimeout.Error()+": "+err.Error())
+	case errors.Is(cause, ErrShutdown), errors.Is(cause, ErrLeaseLost), errors.Is(cause, ErrCancelled):
+		// Cancelled becomes so in the rule, which knows whether the task was.
+		return model.Failed(model.FailReleased, cause.Error())
+	case errors.As(err, &p):
+		return model.Failed(model.FailPanic, p.Error())
+	case errors.As(err, &u):
+		return model.Undecodable(t, u.Error(), grace, now)
+	case errors.As(err, &v) && v.apply != nil:
+		return v.apply(v)
+	default:
+		return model.Failed(model.FailError, err.Error())
+	}
+}

@@ -1,0 +1,105 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// run calls the handler of one execution and hands its end over. The slot is free when
+// the handler has returned, and not before; a long queue of ends holds it a little
+// longer, which is the back-pressure.
+func (c *Consumer) run(x *execution) {
+	result, err, cause := c.call(x)
+	if until, parked := parkedUntil(err); parked {
+		c.park(x, until) // also when the worker is stopping: the work goes on elsewhere
+	} else {
+		c.end(x, judge(x.task, result, err, cause, c.cfg.DecodeGrace, c.store.Clock.Now()))
+	}
+	c.held.handlerReturned(x)
+	c.startReady()
+}
+
+// call runs the handler, with its local retries, and says what it returned and why its
+// context had ended by then.
+func (c *Consumer) call(x *execution) (result bson.RawValue, err, cause error) {
+	ctx, cancel := context.WithCancelCause(c.handlerCtx)
+	defer cancel(nil)
+	if d := x.entry().Deadline; !d.IsZero() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, d.Sub(c.store.Clock.Now()), ErrTimeout)
+		defer stop()
+	}
+	if err := x.begin(cancel); err != nil {
+		return result, err, err // it was cancelled while it waited for its slot
+	}
+	began := clock.Read(c.cfg.Clock)
+	c.emitFor(x, Event{Kind: EventStarted, Late: c.store.Clock.Now().Sub(x.dueAt)})
+	e := c.executionFor(x)
+	for try := 0; ; try++ {
+		var value any
+		value, err = x.h.run(ctx, e)
+		if err == nil {
+			result, err = encodeResult(value)
+			break
+		}
+		if try >= x.eff.Retry.Local.Count || ctx.Err() != nil || !retryableHere(err) {
+			break
+		}
+		sleep(ctx, x.eff.Retry.Local.Interval)
+	}
+	x.ran = began.SinceMonotonic(c.cfg.Clock)
+	if ctx.Err() != nil {
+		cause = context.Cause(ctx)
+	}
+	return result, err, cause
+}
+
+// retryableHere says whether an error may be retried inside the execution: a plain one.
+// A handler that said what shall become of the task is believed.
+func retryableHere(err error) bool {
+	var v *verdict
+	var u *undecodableError
+	return !errors.As(err, &v) && !errors.As(err, &u)
+}
+
+// begin marks the execution as running, or returns why it must not.
+func (x *execution) begin(cancel context.CancelCauseFunc) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.stopped != nil {
+		return x.stopped
+	}
+	x.stop = cancel
+	if x.state == buffered {
+		x.state = running
+	}
+	return nil
+}
+
+func (c *Consumer) executionFor(x *execution) *Execution {
+	t := x.task
+	handle := t.HandleOf(x.execID)
+	return &Execution{
+		TaskID: t.ID, Key: t.Key, Type: t.Type, Tenant: t.Tenant, Creator: t.Creator, Category: t.Category,
+		ID: handle.ExecutionID(), Handle: handle.String(), Token: model.Token{Generation: t.Generation, Rev: t.Rev},
+		Attempt: x.attempt, Errors: t.ErrorCount, LastError: t.ErrorInfo,
+		Deadline: x.entry().Deadline, DueAt: x.dueAt,
+		args: t.Args, checkpoint: t.CheckpointOf(c.cfg.WorkerID), hold: x, consumer: c,
+	}
+}
+
+// park keeps the execution open for somebody outside. A completion that came before it
+// wins, and the park does nothing.
+func (c *Consumer) park(x *execution, until time.Time) {
+	if x.advance(returned) {
+		c.put(&ended{x: x, task: x.task, parkUntil: until})
+	} else {
+		c.held.remove(x) // the lease was lost before
+	}
+}

@@ -1,0 +1,101 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// returnGrace is how long handlers get to return once their context has ended.
+const returnGrace = 5 * time.Second
+
+// shutdown ends the work: what waits for a slot is given back, handlers run on for the
+// ShutdownTimeout, then their contexts end, and each execution is given back at once,
+// without cost, when its handler has returned.
+func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
+	c.giveBack("the worker is stopping")
+	returned := make(chan struct{})
+	go func() {
+		c.handlersWG.Wait()
+		close(returned)
+	}()
+	if !c.await(returned, c.cfg.ShutdownTimeout) {
+		for _, x := range c.held.each() {
+			x.cancel(ErrShutdown)
+		}
+		c.await(returned, returnGrace)
+	}
+	c.writeLast()
+	if left := c.stillRunning(); len(left) > 0 {
+		// They hold their tasks: pinged on until they return or the process ends.
+		go func() {
+			<-returned
+			c.writeLast()
+			c.endService()
+		}()
+		c.log.Error().Strs("executions", left).Msg("handlers ignored the end of their context and still run")
+		return &LeftError{Executions: left}
+	}
+	c.goodbye()
+	c.endService()
+	keepers.Wait()
+	c.late.Wait()
+	return nil
+}
+
+// await waits for ch, at most d and not beyond the end of a Stop's context.
+func (c *Consumer) await(ch <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-ch:
+		return true
+	case <-t.C:
+	case <-c.hurry.Done():
+	}
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// writeLast waits until the last ends are written. A database that is away must not
+// keep the process for ever: after the shutdown timeout the leases are left to lapse.
+func (c *Consumer) writeLast() {
+	ctx, cancel := context.WithTimeout(c.hurry, max(c.cfg.ShutdownTimeout, returnGrace))
+	defer cancel()
+	for c.ends.Wait(ctx) == nil && c.waitingEnds() && ctx.Err() == nil {
+		sleep(ctx, 5*time.Millisecond)
+	}
+}
+
+// waitingEnds says whether an end is still on its way: written again after a moment.
+func (c *Consumer) waitingEnds() bool {
+	for _, x := range c.held.each() {
+		if x.is(returned) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Consumer) stillRunning() []string {
+	var left []string
+	for _, x := range c.held.each() {
+		if x.is(running) || x.is(abandoned) {
+			left = append(left, x.task.HandleOf(x.execID).ExecutionID())
+		}
+	}
+	return left
+}
+
+// goodbye takes the workers document away. If that does not succeed it ages out.
+func (c *Consumer) goodbye() {
+	ctx, cancel := context.WithTimeout(c.service, 2*time.Second)
+	defer cancel()
+	if err := c.store.RemoveWorker(ctx, c.cfg.WorkerID); err != nil {
+		c.log.Debug().Err(err).Msg("removing the worker's document")
+	}
+}

@@ -1,0 +1,31 @@
+package consumer
+
+import "sync/atomic"
+
+type counters struct {
+	attempted, won, fetches, takeovers, finished, fenced, leasesLost, pings atomic.Int64
+}
+
+// Stats counts what this consumer did since it was made.
+type Stats struct {
+	ClaimsAttempted int64 // tasks it tried to claim; over ClaimsWon that is the cost of contention
+	ClaimsWon       int64
+	Fetches         int64 // queries for due tasks
+	Takeovers       int64 // claims over a lapsed lease
+	Finished        int64 // ends written
+	Fenced          int64 // ends refused because the execution no longer held its task
+	LeasesLost      int64 // handlers told to stop because of their lease
+	Pings           int64 // batches of pings answered
+	Held            int   // executions now: waiting for a slot, running, being finished
+	Running         int   // handlers now
+}
+
+// Stats returns the counters as they are now.
+func (c *Consumer) Stats() Stats {
+	s, n := &c.stats, c.held.count()
+	return Stats{
+		ClaimsAttempted: s.attempted.Load(), ClaimsWon: s.won.Load(), Fetches: s.fetches.Load(),
+		Takeovers: s.takeovers.Load(), Finished: s.finished.Load(), Fenced: s.fenced.Load(),
+		LeasesLost: s.leasesLost.Load(), Pings: s.pings.Load(), Held: n.all, Running: n.running,
+	}
+}

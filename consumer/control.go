@@ -121,7 +121,7 @@ func (c *Consumer) heedTask(x *execution, t *model.Task) {
 		if t.CancelRequestedAt.IsZero() {
 			why = "the worker filter no longer names this worker"
 		}
-		if x.cancel(ErrCancelled) {
+		if c.stop(x, ErrCancelled) {
 			c.emitFor(x, Event{Kind: EventCancelled, Reason: why})
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -32,6 +34,18 @@ func (c *Consumer) end(x *execution, out model.Outcome) {
 		return
 	}
 	c.put(&ended{x: x, task: x.task, out: out})
+}
+
+// stop tells an execution why it must end; false when it was told before. One that
+// waits for a slot ends at once: its handler never runs.
+func (c *Consumer) stop(x *execution, cause error) bool {
+	if !x.cancel(cause) {
+		return false
+	}
+	if c.held.unbuffer(x) {
+		c.end(x, judge(x.task, bson.RawValue{}, cause, cause, c.cfg.DecodeGrace, c.store.Clock.Now()))
+	}
+	return true
 }
 
 func (c *Consumer) put(e *ended) {

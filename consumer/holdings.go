@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,6 +64,19 @@ func (h *holdings) takeBuffer() []*execution {
 		h.byType[x.h.typ]--
 	}
 	return xs
+}
+
+// unbuffer takes one that has not started; false when it has.
+func (h *holdings) unbuffer(x *execution) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.Index(h.buffer, x)
+	if i < 0 {
+		return false
+	}
+	h.buffer = slices.Delete(h.buffer, i, i+1)
+	h.byType[x.h.typ]--
+	return true
 }
 
 // stalled says whether something waits for a slot and nothing has started for so long.

@@ -104,7 +104,7 @@ func (c *Consumer) loseLease(x *execution) {
 	}
 	x.state = abandoned
 	x.mu.Unlock()
-	if x.cancel(ErrLeaseLost) {
+	if c.stop(x, ErrLeaseLost) {
 		c.stats.leasesLost.Add(1)
 		c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the lease was lost: the task was taken over or ended by somebody else")
 		c.emitFor(x, Event{Kind: EventLeaseLost, Reason: "taken over or ended by somebody else"})
@@ -142,7 +142,7 @@ func (c *Consumer) distrust(x *execution) {
 	if x.bounded() {
 		cause, why = ErrTimeout, "the deadline has passed"
 	}
-	if !x.cancel(cause) {
+	if !c.stop(x, cause) {
 		return
 	}
 	if errors.Is(cause, ErrLeaseLost) {

@@ -123,7 +123,10 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 				continue
 			}
 		}
-		leaves = append(leaves, store.Write{Before: t, After: model.Leave(expired, now), Lapsed: lapsed, At: now})
+		if previous != "" {
+			expired = model.Leave(expired, now)
+		}
+		leaves = append(leaves, store.Write{Before: t, After: expired, Lapsed: lapsed, At: now})
 	}
 	if err := c.leave(ctx, leaves); err != nil {
 		return 0, err

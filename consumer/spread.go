@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -56,6 +57,7 @@ func (s *spread) learn(lost int) {
 
 // rate measures starts a second, smoothed over about a second.
 type rate struct {
+	mu        sync.Mutex
 	at        time.Duration
 	started   uint64
 	perSecond float64
@@ -63,6 +65,8 @@ type rate struct {
 
 // observe takes the count of starts at a monotonic time.
 func (r *rate) observe(now time.Duration, started uint64) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.at == 0 {
 		r.at, r.started = now, started
 		return 0

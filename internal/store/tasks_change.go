@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -249,6 +250,18 @@ func (s *Store) List(ctx context.Context, f Filter, limit int) ([]bson.Raw, erro
 		return nil, explain(err, "listing tasks")
 	}
 	return out, nil
+}
+
+// Decode reads a document of the tasks or the history as a task. Fields that this
+// release does not know are left out.
+func Decode(raw bson.Raw) (*model.Task, error) {
+	var t model.Task
+	dec := bson.NewDecoder(bson.NewDocumentReader(bytes.NewReader(raw)))
+	dec.SetRegistry(registry)
+	if err := dec.Decode(&t); err != nil {
+		return nil, fmt.Errorf("decoding a task: %w", err)
+	}
+	return &t, nil
 }
 
 // Count counts what the filter selects.

@@ -1,0 +1,116 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// parallelChanges is how many tasks a SendMany changes at once. Each is a decision of
+// its own, with a read and a guarded write.
+const parallelChanges = 8
+
+// lookUp fills in what is known of tasks that exist and marks those that OnExisting
+// changes. It returns those that are gone again.
+func (p *Producer) lookUp(ctx context.Context, existing []*outgoing) (gone []*outgoing) {
+	var alone, policy []*outgoing
+	for _, o := range existing {
+		if o.draft.OnExisting == 0 {
+			alone = append(alone, o)
+		} else {
+			policy = append(policy, o)
+		}
+	}
+	// What is left alone needs two fields read; a decision needs the whole document.
+	gone = p.lookWith(ctx, alone, p.store.Lives)
+	return append(gone, p.lookWith(ctx, policy, p.store.ByIDs)...)
+}
+
+type readTasks func(ctx context.Context, ids []string) (map[string]*model.Task, error)
+
+func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTasks) (gone []*outgoing) {
+	if len(outs) == 0 {
+		return nil
+	}
+	ids := make([]string, len(outs))
+	for i, o := range outs {
+		ids[i] = o.task.ID
+	}
+	tasks, err := read(ctx, ids)
+	now := p.store.Clock.Now()
+	for _, o := range outs {
+		t := tasks[o.task.ID]
+		switch {
+		case err != nil:
+			o.err = err
+		case t == nil:
+			gone = append(gone, o)
+		default:
+			o.sent = Sent{ID: t.ID, Generation: t.Generation, Status: t.Status}
+			o.again = o.draft.OnExisting != 0 && model.SendAgain(t, o.draft.Draft, o.draft.OnExisting, now) != t
+		}
+	}
+	return gone
+}
+
+// sendAgain does to the task that has the key what OnExisting says.
+func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
+	for range maxReappearing {
+		o.again = false
+		before, after, err := p.store.Change(ctx, o.task.ID, func(t *model.Task) (*model.Task, error) {
+			return model.SendAgain(t, o.draft.Draft, o.draft.OnExisting, p.store.Clock.Now()), nil
+		})
+		if errors.Is(err, store.ErrNotFound) { // gone meanwhile: the key is free
+			p.insert(ctx, []*outgoing{o})
+			if o.err == nil && o.again {
+				continue
+			}
+			return
+		}
+		if err == nil {
+			err = p.tellRunning(ctx, after, o.draft.Options.PingInterval != 0)
+		}
+		if err != nil {
+			o.err = err
+			return
+		}
+		o.sent = Sent{ID: after.ID, Generation: after.Generation, Created: after.Generation != before.Generation, Status: after.Status}
+		return
+	}
+	o.err = reappeared(o)
+}
+
+// sendAllAgain does it for many, a few at a time.
+func (p *Producer) sendAllAgain(ctx context.Context, outs []*outgoing) {
+	todo := slices.DeleteFunc(slices.Clone(outs), func(o *outgoing) bool { return o.err != nil || !o.again })
+	next := make(chan *outgoing)
+	var workers sync.WaitGroup
+	for range min(parallelChanges, len(todo)) {
+		workers.Go(func() {
+			for o := range next {
+				p.sendAgain(ctx, o)
+			}
+		})
+	}
+	for _, o := range todo {
+		next <- o
+	}
+	close(next)
+	workers.Wait()
+}
+
+// tellRunning writes a signal when a worker runs the task that may no longer, or, with
+// pings, that is to ping at another interval: it must look at the task now. The signal
+// is written after the task, and again when the command is repeated.
+func (p *Producer) tellRunning(ctx context.Context, t *model.Task, pings bool) error {
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; w.Open() && (pings || t.MustStop(w.WorkerID)) {
+			return p.store.Signal(ctx, t.ID)
+		}
+	}
+	return nil
+}

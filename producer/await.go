@@ -1,0 +1,128 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Await waits until the life of the task that a send began or found has ended, and
+// returns its result. A task that ended without success, Pending included, is a
+// *model.TaskError. It works as well when that life has moved to the history; once it
+// has left that too, or was started again before it ended, the error is [ErrNotFound].
+//
+// A database that is away is waited for. ctx bounds the waiting; [Producer.Close] ends
+// it with [ErrClosed]. All awaits of a process share one query.
+func Await[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], s Sent) (R, error) {
+	var result R
+	if _, typ, _, err := model.ParseTaskID(s.ID); err != nil {
+		return result, fmt.Errorf("awaiting a task of type %s: %w", t.Name(), err)
+	} else if typ != t.Name() {
+		return result, fmt.Errorf("awaiting task %s: %w", s.ID, model.Invalid("type", "is %s, but the task is of type %s", t.Name(), typ))
+	}
+	task, err := p.AwaitTask(ctx, s)
+	if err != nil {
+		return result, err
+	}
+	if err := ended(task); err != nil {
+		return result, err
+	}
+	if err := model.DecodeValue(task.Result, &result); err != nil {
+		return result, fmt.Errorf("decoding the result of task %s: %w", s.ID, err)
+	}
+	return result, nil
+}
+
+// ended is nil for a task that succeeded.
+func ended(t *model.Task) error {
+	switch {
+	case t.Status.Succeeded():
+		return nil
+	case t.Status == model.StatusCancelled, t.Status == model.StatusManuallyProcessed:
+		return &model.TaskError{ID: t.ID, Status: t.Status, Info: t.Remark}
+	default:
+		return &model.TaskError{ID: t.ID, Status: t.Status, Info: t.ErrorInfo}
+	}
+}
+
+// AwaitTask is [Await] for any type: it returns the ended task, however it ended. A
+// Generation of 0 stands for the life that is there at the first look.
+func (p *Producer) AwaitTask(ctx context.Context, s Sent) (*model.Task, error) {
+	if _, _, _, err := model.ParseTaskID(s.ID); err != nil {
+		return nil, fmt.Errorf("awaiting a task: %w", err)
+	}
+	w := &wait{id: s.ID, generation: s.Generation, fresh: s.Created, done: make(chan struct{})}
+	if err := p.await.join(w); err != nil {
+		return nil, fmt.Errorf("awaiting task %s: %w", s.ID, err)
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		p.await.leave(w)
+		return nil, fmt.Errorf("awaiting task %s: %w", s.ID, context.Cause(ctx))
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("awaiting task %s: %w", s.ID, w.err)
+	}
+	return w.task, nil
+}
+
+// look finds out which of the waits are over. Two queries at most for those whose tasks
+// are where they were; one more for each that has moved.
+func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err error) {
+	lives, err := a.store.Lives(ctx, idsOf(waits))
+	if err != nil {
+		return nil, err
+	}
+	var finished []*wait
+	for _, w := range waits {
+		t := lives[w.id]
+		if t != nil && w.generation == 0 {
+			w.generation = t.Generation
+		}
+		if t == nil || t.Generation != w.generation || t.Status.Ended() {
+			finished = append(finished, w)
+		}
+	}
+	if len(finished) == 0 {
+		return nil, nil
+	}
+	tasks, err := a.store.ByIDs(ctx, idsOf(finished))
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range finished {
+		t := tasks[w.id]
+		if t == nil || t.Generation != w.generation {
+			t, err = a.store.Life(ctx, w.id, w.generation)
+			if errors.Is(err, store.ErrNotFound) {
+				w.err = err
+				over = append(over, w)
+				continue
+			}
+			if err != nil {
+				return over, err
+			}
+		}
+		if t.Status.Ended() { // not when it was made to run on between the two queries
+			w.task = t
+			over = append(over, w)
+		}
+	}
+	return over, nil
+}
+
+func idsOf(waits []*wait) []string {
+	seen := make(map[string]struct{}, len(waits))
+	ids := make([]string, 0, len(waits))
+	for _, w := range waits {
+		if _, twice := seen[w.id]; !twice {
+			seen[w.id] = struct{}{}
+			ids = append(ids, w.id)
+		}
+	}
+	return ids
+}

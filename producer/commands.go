@@ -1,0 +1,88 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// The commands of this file return the task as it is afterwards. A task that does not
+// exist is [ErrNotFound], a state that forbids the command a *model.RefusedError. With a
+// session in ctx they are part of the caller's transaction. After an error of the
+// database a command may be repeated: it then does what is left to do, or says that
+// the task is in another state by now.
+
+// Cancel asks for the end of a task. One that nobody runs is Cancelled at once; where
+// workers run it, they are told within two seconds, and it ends when the last has
+// returned. Cancelling twice is no error. remark says why; it may be empty.
+func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, error) {
+	t, err := p.command(ctx, "cancelling", id, remark, model.Cancel)
+	if err != nil {
+		return nil, err
+	}
+	if t.OpenExecutions() > 0 {
+		// Also when nothing was written: the request is there, but whoever wrote it may
+		// have died before the signal.
+		if err := p.store.Signal(ctx, t.ID); err != nil {
+			return t, fmt.Errorf("cancelling task %s: it is written, but the workers may learn of it late: %w", id, err)
+		}
+	}
+	return t, nil
+}
+
+// Retry makes a task run again now. One that waits for a retry is due at once, in the
+// same life; one that ended without success begins a new life with a fresh budget.
+// remark says why; it may be empty.
+func (p *Producer) Retry(ctx context.Context, id, remark string) (*model.Task, error) {
+	return p.command(ctx, "retrying", id, remark, model.RetryNow)
+}
+
+// Resolve ends a Pending task as ManuallyProcessed; remark says what was done.
+func (p *Producer) Resolve(ctx context.Context, id, remark string) (*model.Task, error) {
+	return p.command(ctx, "resolving", id, remark, model.Resolve)
+}
+
+// Release lets a task run that was sent with [Held]. Releasing it twice is no error.
+func (p *Producer) Release(ctx context.Context, id string) (*model.Task, error) {
+	return p.change(ctx, "releasing", id, func(t *model.Task) (*model.Task, error) {
+		return model.Release(t, model.ResolveOptions(t.Options), p.store.Clock.Now())
+	})
+}
+
+type commandRule func(t *model.Task, remark string, eff model.Effective, now time.Time) (*model.Task, error)
+
+func (p *Producer) command(ctx context.Context, doing, id, remark string, rule commandRule) (*model.Task, error) {
+	if err := validText("remark", remark); err != nil {
+		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
+	}
+	return p.change(ctx, doing, id, func(t *model.Task) (*model.Task, error) {
+		return rule(t, remark, model.ResolveOptions(t.Options), p.store.Clock.Now())
+	})
+}
+
+// change carries a rule out on one task.
+func (p *Producer) change(ctx context.Context, doing, id string, rule func(*model.Task) (*model.Task, error)) (*model.Task, error) {
+	if _, _, _, err := model.ParseTaskID(id); err != nil {
+		return nil, fmt.Errorf("%s a task: %w", doing, err)
+	}
+	if err := p.prepare(ctx); err != nil {
+		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
+	}
+	_, after, err := p.store.Change(ctx, id, rule)
+	if err != nil {
+		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
+	}
+	return after, nil
+}
+
+// validText checks a remark or reason; what is too long is cut, not refused.
+func validText(field, s string) error {
+	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+		return model.Invalid(field, "must be valid UTF-8 without a NUL byte")
+	}
+	return nil
+}

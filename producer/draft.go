@@ -1,0 +1,62 @@
+package producer
+
+import (
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// draftOf turns the input of one task into a checked draft.
+func (p *Producer) draftOf(typ string, args any, opts []Option) (d *Draft, outside bool, err error) {
+	s := gather(model.Draft{Tenant: p.tenant, Type: typ}, opts)
+	if s.has("Args") {
+		s.complain("args", "is given by the send itself; the option Args is for Update")
+	}
+	var badArgs error
+	s.draft.Args, badArgs = model.EncodeValue("args", args, model.MaxArgsBytes)
+	err = errors.Join(append(s.complaints, badArgs, s.draft.validate())...)
+	return &s.draft, s.outside, err
+}
+
+// validate finds everything that is wrong with the draft.
+func (d *Draft) validate() error {
+	m := d.Draft
+	if m.Key == "" {
+		m.Key = "made up later"
+	}
+	return errors.Join(m.Validate(), validIn(d.In), validExisting(d.OnExisting))
+}
+
+func validIn(d time.Duration) error {
+	switch {
+	case d < 0:
+		return model.Invalid("in", "is %v; it cannot be negative", d)
+	case d > model.MaxDuration:
+		return model.Invalid("in", "is %v; at most ten years are allowed", d)
+	default:
+		return nil
+	}
+}
+
+func validExisting(e model.Existing) error {
+	if e&^knownFlags != 0 {
+		return model.Invalid("on_existing", "is %s, which has unknown flags", existingText(e))
+	}
+	return nil
+}
+
+// task makes the document of the draft, in its first life. It fixes what the draft left
+// to the moment of the write: a key and a start time.
+func (d *Draft) task(now time.Time) *model.Task {
+	if d.Key == "" {
+		var random [10]byte
+		_, _ = rand.Read(random[:]) // never fails: it ends the program instead
+		d.Key = model.NewKey(now, random)
+	}
+	if d.In > 0 {
+		d.Start = now.Add(d.In)
+	}
+	return model.NewTask(d.Draft, now)
+}

@@ -1,0 +1,261 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const (
+	// maxChunk and maxChunkBytes bound one insert of a SendMany: a few of them for tens
+	// of thousands, none of which the driver has to split.
+	maxChunk      = 5_000
+	maxChunkBytes = 16 << 20
+	// taskBytes is about what a task's document needs beside its arguments.
+	taskBytes = 512
+	// maxReappearing bounds how often a key may be found and be gone again.
+	maxReappearing = 5
+)
+
+// outgoing is one draft between its task and its Sent.
+type outgoing struct {
+	draft *Draft
+	task  *model.Task
+	sent  Sent
+	err   error
+	again bool // the key exists, and what OnExisting says is still to be done
+}
+
+// carryOut is the innermost SendFunc: it stores the drafts.
+func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error) {
+	bad := ManyError{Total: len(drafts)}
+	for i, d := range drafts { // again: middleware may have changed them
+		if err := d.validate(); err != nil {
+			bad.add(i, err)
+		}
+	}
+	if err := bad.orNil(); err != nil {
+		return nil, err
+	}
+	if err := p.prepare(ctx); err != nil {
+		return nil, err
+	}
+	now := p.store.Clock.Now()
+	outs := make([]*outgoing, len(drafts))
+	for i, d := range drafts {
+		o := &outgoing{draft: d, task: d.task(now)}
+		o.sent.ID = o.task.ID
+		outs[i] = o
+	}
+	switch {
+	case store.InTransaction(ctx):
+		p.insertInTransaction(ctx, outs)
+	case len(outs) == 1:
+		outs[0] = p.gather(ctx, outs[0])
+	default:
+		p.insertChunks(ctx, outs)
+	}
+	sent := make([]Sent, len(outs))
+	for i, o := range outs {
+		sent[i] = o.sent
+		if o.err != nil {
+			bad.add(i, o.err)
+		}
+	}
+	return sent, bad.orNil()
+}
+
+// orNil is the error of a SendFunc.
+func (e *ManyError) orNil() error {
+	switch {
+	case len(e.Items) == 0:
+		return nil
+	case e.Total == 1:
+		return e.Items[0].Err
+	default:
+		return e
+	}
+}
+
+// gathered is a single send that shares an insert with others.
+type gathered struct {
+	ctx  context.Context
+	out  *outgoing
+	done chan struct{}
+}
+
+// gather stores one task together with whatever else is sent at the moment.
+func (p *Producer) gather(ctx context.Context, o *outgoing) *outgoing {
+	g := &gathered{ctx: ctx, out: o, done: make(chan struct{})}
+	if err := p.single.Put(ctx, g); err != nil {
+		o.err = fmt.Errorf("waiting to store task %s: %w", o.task.ID, err)
+		return o
+	}
+	select {
+	case <-g.done:
+	case <-ctx.Done():
+		// The insert may still be under way and use o: leave it alone.
+		return &outgoing{sent: Sent{ID: o.task.ID}, err: fmt.Errorf("storing task %s, which may be done: %w", o.task.ID, context.Cause(ctx))}
+	}
+	if o.again { // by the sender itself: it must not hold up what gathers
+		p.sendAgain(ctx, o)
+	}
+	return o
+}
+
+// insertGathered is the flush of the group-commit queue.
+func (p *Producer) insertGathered(batch []*gathered) {
+	ctx, cancel := whileAnyWaits(batch)
+	defer cancel()
+	outs := make([]*outgoing, len(batch))
+	for i, g := range batch {
+		outs[i] = g.out
+	}
+	p.insert(ctx, outs)
+	for _, g := range batch {
+		close(g.done)
+	}
+}
+
+// whileAnyWaits ends when the contexts of all senders have ended: one that gives up
+// must not take the others' insert with it, and when nobody waits any more nobody
+// should go on.
+func whileAnyWaits(batch []*gathered) (context.Context, context.CancelFunc) {
+	if len(batch) == 1 {
+		return batch[0].ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	var waiting atomic.Int64
+	waiting.Store(int64(len(batch)))
+	stops := make([]func() bool, len(batch))
+	for i, g := range batch {
+		stops[i] = context.AfterFunc(g.ctx, func() {
+			if waiting.Add(-1) == 0 {
+				cancel(context.Cause(g.ctx))
+			}
+		})
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
+}
+
+// insertInTransaction does everything one after the other, as a session wants it, and
+// stops at the first error, which has ended the transaction.
+func (p *Producer) insertInTransaction(ctx context.Context, outs []*outgoing) {
+	var failed error
+	for chunk := range chunks(outs) {
+		if failed == nil {
+			p.insert(ctx, chunk)
+		}
+		for _, o := range chunk {
+			if failed == nil && o.err == nil && o.again {
+				p.sendAgain(ctx, o)
+			}
+			if failed == nil {
+				failed = o.err
+			} else if o.err == nil {
+				o.err = fmt.Errorf("not stored, since the transaction failed: %w", failed)
+			}
+		}
+	}
+}
+
+func (p *Producer) insertChunks(ctx context.Context, outs []*outgoing) {
+	var down error
+	for chunk := range chunks(outs) {
+		if down != nil { // each further chunk would only wait for the server again
+			for _, o := range chunk {
+				o.err = fmt.Errorf("not tried after an error: %w", down)
+			}
+			continue
+		}
+		p.insert(ctx, chunk)
+		p.sendAllAgain(ctx, chunk)
+		down = outage(ctx, chunk)
+	}
+}
+
+// outage is the error for which no further chunk is worth trying.
+func outage(ctx context.Context, chunk []*outgoing) error {
+	for _, o := range chunk {
+		if o.err != nil && (ctx.Err() != nil || store.Unreachable(o.err)) {
+			return o.err
+		}
+	}
+	return nil
+}
+
+// chunks splits what one insert cannot hold.
+func chunks(outs []*outgoing) func(yield func([]*outgoing) bool) {
+	return func(yield func([]*outgoing) bool) {
+		start, size := 0, 0
+		for i, o := range outs {
+			n := len(o.task.Args.Value) + taskBytes
+			if i > start && (i-start >= maxChunk || size+n > maxChunkBytes) {
+				if !yield(outs[start:i]) {
+					return
+				}
+				start, size = i, 0
+			}
+			size += n
+		}
+		if start < len(outs) {
+			yield(outs[start:])
+		}
+	}
+}
+
+// insert stores the tasks whose keys are new and looks up those that exist.
+func (p *Producer) insert(ctx context.Context, outs []*outgoing) {
+	for range maxReappearing {
+		existing := p.insertNew(ctx, outs)
+		outs = p.lookUp(ctx, existing)
+		if len(outs) == 0 {
+			return
+		}
+		// Between the insert and the look those were deleted; their keys are free.
+	}
+	for _, o := range outs {
+		o.err = reappeared(o)
+	}
+}
+
+func reappeared(o *outgoing) error {
+	return fmt.Errorf("storing task %s: it was found and was gone again %d times", o.task.ID, maxReappearing)
+}
+
+// insertNew returns those whose key exists.
+func (p *Producer) insertNew(ctx context.Context, outs []*outgoing) (existing []*outgoing) {
+	tasks := make([]*model.Task, len(outs))
+	for i, o := range outs {
+		tasks[i] = o.task
+	}
+	exists, err := p.store.Insert(ctx, tasks)
+	var single *store.InsertError
+	if errors.As(err, &single) {
+		err = nil
+	} else {
+		single = &store.InsertError{}
+	}
+	for i, o := range outs {
+		switch {
+		case err != nil:
+			o.err = err
+		case single.Refused[i] != nil:
+			o.err = single.Refused[i]
+		case exists[i]:
+			existing = append(existing, o)
+		default:
+			o.sent = Sent{ID: o.task.ID, Generation: o.task.Generation, Created: true, Status: o.task.Status}
+		}
+	}
+	return existing
+}

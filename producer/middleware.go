@@ -1,0 +1,37 @@
+package producer
+
+import (
+	"context"
+	"time"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Draft is one task on its way to the database, as middleware sees it. It may change
+// every field; what it makes of it is checked again.
+type Draft struct {
+	// Draft is what will be stored. An empty Key stands for one that is made up.
+	model.Draft
+	// In, when not 0, is the start time from the moment of the write on, by the
+	// database's clock; Start is then ignored.
+	In time.Duration
+	// OnExisting says what happens to a key that exists; 0 leaves it alone.
+	OnExisting model.Existing
+}
+
+// SendFunc stores drafts and returns one Sent for each, in their order. Its error is
+// that of the only draft, or a *[ManyError] when single ones of several failed, or
+// another error when all did.
+type SendFunc func(ctx context.Context, drafts []*Draft) ([]Sent, error)
+
+// Middleware wraps every send: Send, SendJSON, SendMany, SendManyJSON. It calls next once, with the
+// same number of drafts, and returns what next returned; or it refuses by an error.
+// ctx is the caller's, with the session if it carries one.
+//
+//	func count(next producer.SendFunc) producer.SendFunc {
+//		return func(ctx context.Context, drafts []*producer.Draft) ([]producer.Sent, error) {
+//			sends.Add(len(drafts))
+//			return next(ctx, drafts)
+//		}
+//	}
+type Middleware func(next SendFunc) SendFunc

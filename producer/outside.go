@@ -1,0 +1,181 @@
+package producer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// An execution can be ended and kept alive from outside of its worker by who has its
+// handle: an HTTP service that answers later, a person. A handler gives the handle out
+// and returns consumer.Park; the completion may come before that.
+//
+// model.ErrFenced (errors.Is) says that the execution no longer holds the task: it
+// ended otherwise, its lease passed and the task went on, or a new life began.
+
+// Complete ends the execution as a success with that result: any JSON value of at most
+// 1 MiB, nil for none. A repetition with the same result is no error and changes nothing.
+func (p *Producer) Complete(ctx context.Context, handle string, result any) (*model.Task, error) {
+	h, err := model.ParseHandle(handle)
+	if err != nil {
+		return nil, fmt.Errorf("completing an execution: %w", err)
+	}
+	value, err := model.EncodeValue("result", result, model.MaxResultBytes)
+	if err != nil {
+		return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, err)
+	}
+	return p.finish(ctx, "completing", h, model.Success(value))
+}
+
+// Failure says more about how an execution failed. The zero value is an error that the
+// task's retry strategy judges.
+type Failure struct {
+	// Fatal ends the task: a retry is useless.
+	Fatal bool
+	// RetryAfter is the delay before the next try; 0 leaves it to the retry strategy.
+	RetryAfter time.Duration
+}
+
+// Fail ends the execution as an error, as if its handler had returned it. A repetition
+// is no error and changes nothing.
+func (p *Producer) Fail(ctx context.Context, handle, reason string, f Failure) (*model.Task, error) {
+	h, err := model.ParseHandle(handle)
+	if err != nil {
+		return nil, fmt.Errorf("failing an execution: %w", err)
+	}
+	err = validText("reason", reason)
+	if err == nil && (f.RetryAfter < 0 || f.RetryAfter > model.MaxDuration) {
+		err = model.Invalid("retry_after", "is %v; want 0 to ten years", f.RetryAfter)
+	}
+	if err == nil && f.Fatal && f.RetryAfter > 0 {
+		err = model.Invalid("retry_after", "is %v, but a fatal failure is not retried", f.RetryAfter)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failing an execution of task %s: %w", h.TaskID, err)
+	}
+	out := model.Failed(model.FailError, reason)
+	if f.Fatal {
+		out.Kind = model.FailFatal
+	}
+	if f.RetryAfter > 0 {
+		out = out.After(f.RetryAfter)
+	}
+	return p.finish(ctx, "failing", h, out)
+}
+
+func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out model.Outcome) (*model.Task, error) {
+	parked := true
+	t, err := p.change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
+		_, w := t.Execution(h.ExecID)
+		if w == nil || t.Generation != h.Generation {
+			return nil, model.ErrFenced
+		}
+		parked = w.Parked
+		if repeats(t, w, out) {
+			return t, nil
+		}
+		now := p.store.Clock.Now()
+		after, err := model.Finish(t, h.ExecID, out, model.ResolveOptions(t.Options), now, rand.Float64()) //nolint:gosec // jitter, not a secret
+		if err != nil {
+			return nil, err
+		}
+		if !after.DueAt.IsZero() && t.DueAt.IsZero() {
+			// Its worker would remember when to look again; here nobody does.
+			after.WakeAt = now
+		}
+		return after, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !parked {
+		// The handler still runs, for nothing. Its worker would find out at its next ping.
+		if err := p.store.Signal(ctx, t.ID); err != nil {
+			return t, fmt.Errorf("%s an execution of task %s: it is written, but its worker may learn of it late: %w", doing, h.TaskID, err)
+		}
+	}
+	return t, nil
+}
+
+// repeats says whether the execution has ended just like that: the caller repeats a
+// completion whose answer was lost.
+func repeats(t *model.Task, w *model.WorkerState, out model.Outcome) bool {
+	switch {
+	case w.Open():
+		return false
+	case out.Kind == "" && !w.SuccessTime.IsZero():
+		stored := w.Returns
+		if t.Wanted() == 1 {
+			stored = t.Result
+		}
+		return equalValues(stored, out.Result)
+	default:
+		return out.Kind != "" && w.FailKind == out.Kind && w.FailReason == out.Reason
+	}
+}
+
+func equalValues(a, b bson.RawValue) bool { return a.Type == b.Type && bytes.Equal(a.Value, b.Value) }
+
+// Pinged is the answer to a [Producer.Ping].
+type Pinged struct {
+	// Until is the end of the lease, in the database's time: ping again well before.
+	Until time.Time
+	// CancelRequested says that the task is being cancelled: stop the work and end the
+	// execution by Complete or Fail.
+	CancelRequested bool
+}
+
+// Ping extends the execution's lease from now on by the task's worker timeout, never
+// past its deadline and never shorter than it is. A parked execution waits for its
+// completion until a fixed time, so its ping changes nothing and tells that time. Pings
+// are never part of a transaction.
+func (p *Producer) Ping(ctx context.Context, handle string) (Pinged, error) {
+	h, err := model.ParseHandle(handle)
+	if err != nil {
+		return Pinged{}, fmt.Errorf("pinging an execution: %w", err)
+	}
+	ctx = store.Outside(ctx)
+	pinged, err := p.ping(ctx, h)
+	if err != nil {
+		return Pinged{}, fmt.Errorf("pinging an execution of task %s: %w", h.TaskID, err)
+	}
+	return pinged, nil
+}
+
+func (p *Producer) ping(ctx context.Context, h model.Handle) (Pinged, error) {
+	if err := p.prepare(ctx); err != nil {
+		return Pinged{}, err
+	}
+	t, err := p.store.Get(ctx, h.TaskID)
+	if err != nil {
+		return Pinged{}, err
+	}
+	i, w := t.Execution(h.ExecID)
+	if w == nil || !w.Open() || t.Generation != h.Generation {
+		return Pinged{}, model.ErrFenced
+	}
+	out := Pinged{Until: w.PingExpireTime, CancelRequested: !t.CancelRequestedAt.IsZero()}
+	if w.Parked {
+		return out, nil
+	}
+	until := model.Lease(w, model.ResolveOptions(t.Options).Lease, p.store.Clock.Now())
+	if !until.After(w.PingExpireTime) {
+		return out, nil
+	}
+	lost, err := p.store.Pings(ctx, []store.Ping{{ID: t.ID, ExecID: h.ExecID, Index: i, Many: t.Wanted() > 1, Until: until}}, 0)
+	if err != nil {
+		return Pinged{}, err
+	}
+	if len(lost) > 0 {
+		return Pinged{}, model.ErrFenced
+	}
+	out.Until = until
+	return out, nil
+}

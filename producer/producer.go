@@ -1,0 +1,152 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// ErrClosed is returned by sends and awaits after [Producer.Close].
+var ErrClosed = errors.New("the producer is closed")
+
+// ErrNotFound is what the error of a command on a task that does not exist is.
+var ErrNotFound = store.ErrNotFound
+
+// maxGathered is how many single sends one insert holds at most, and how many more
+// wait for it before Send blocks.
+const maxGathered = 1000
+
+// Clock is this machine's time, which tests replace; the start times and stamps of
+// tasks are the database's.
+type Clock = clock.Clock
+
+// Config of a producer. Only Database must be set.
+type Config struct {
+	// Database is the caller's and is never closed here. Its concerns, its read
+	// preference and its codecs do not matter: the producer uses its own.
+	Database *mongo.Database
+	// Prefix of the collections' names: at most 40 of a-z A-Z 0-9 . _ -.
+	// Defaults to "".
+	Prefix string
+	// Tenant of tasks that are sent without the option [Tenant]. Defaults to none.
+	Tenant string
+	// Middleware around every send; the first is outermost. Defaults to none.
+	Middleware []Middleware
+	// Logger gets what an operator should know. Defaults to none.
+	Logger zerolog.Logger
+	// Clock that waits are measured by. Defaults to the machine's.
+	Clock Clock
+}
+
+// Producer sends tasks. It is safe for concurrent use; a process needs one for each
+// database and prefix.
+type Producer struct {
+	store  *store.Store
+	tenant string
+	log    zerolog.Logger
+
+	send   SendFunc // the middleware, around Producer.carryOut
+	single *groupcommit.Queue[*gathered]
+	await  *awaiter
+
+	preparing chan struct{} // held by who checks schema and clock for all
+
+	mu     sync.Mutex
+	closed bool
+	active int           // sends under way
+	idle   chan struct{} // closed when closed and no send is under way
+}
+
+// New checks the Config and makes a producer. It does no I/O: the first send checks
+// the schema, and sets an empty database up. Errors are model.ErrInvalid.
+func New(c Config) (*Producer, error) {
+	if c.Tenant != "" {
+		if err := model.ValidName("tenant", c.Tenant); err != nil {
+			return nil, err
+		}
+	}
+	for i, m := range c.Middleware {
+		if m == nil {
+			return nil, model.Invalid("middleware", "has a nil at index %d", i)
+		}
+	}
+	s, err := store.Open(store.Config{Database: c.Database, Prefix: c.Prefix, Clock: c.Clock, Logger: c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	p := &Producer{
+		store: s, tenant: c.Tenant, log: c.Logger,
+		preparing: make(chan struct{}, 1), idle: make(chan struct{}),
+	}
+	p.send = p.carryOut
+	for i := len(c.Middleware) - 1; i >= 0; i-- {
+		p.send = c.Middleware[i](p.send)
+	}
+	p.single = groupcommit.New(maxGathered, p.insertGathered)
+	p.await = newAwaiter(s, c.Logger)
+	return p, nil
+}
+
+// Close refuses new sends and waits for those under way; awaits end with [ErrClosed].
+// It returns the cause of ctx when that ends first; it may then be called again.
+func (p *Producer) Close(ctx context.Context) error {
+	p.mu.Lock()
+	if !p.closed {
+		p.closed = true
+		if p.active == 0 {
+			close(p.idle)
+		}
+	}
+	p.mu.Unlock()
+	p.await.close()
+	select {
+	case <-p.idle:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	// A sender whose context ended has left, but what it sent may still be on its way.
+	return p.single.Close(ctx)
+}
+
+// begin counts a send; done must be called at its end.
+func (p *Producer) begin() (done func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	p.active++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.active--
+		if p.closed && p.active == 0 {
+			close(p.idle)
+		}
+	}, nil
+}
+
+// prepare makes sure, outside of any transaction, that the schema fits and that the
+// database's clock is known. When a thousand senders find the clock too old, one reads
+// it for all.
+func (p *Producer) prepare(ctx context.Context) error {
+	select {
+	case p.preparing <- struct{}{}:
+		defer func() { <-p.preparing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx = store.Outside(ctx)
+	if err := p.store.Ready(ctx); err != nil {
+		return err
+	}
+	return p.store.FreshClock(ctx)
+}

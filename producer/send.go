@@ -1,0 +1,157 @@
+package producer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Sent says what became of a send.
+type Sent struct {
+	// ID of the task: tenant/type/key. It is set even when the send's error leaves open
+	// whether the task was stored.
+	ID string
+	// Generation is the life of the key that the send began or found.
+	Generation int64
+	// Created says that this send began that life: the key was new, or [OnExisting] let
+	// it run again. Otherwise a task with that key was there.
+	Created bool
+	// Status of the task after the send.
+	Status model.Status
+}
+
+// Send stores a task for some worker to run. args is stored as the equal of its JSON
+// form, at most 256 KiB. Concurrent sends of a process share inserts, so a send costs
+// little; it returns when the task is stored on a majority of the servers.
+//
+// With a session in ctx the task becomes part of the caller's transaction: it exists
+// when that commits. See the package comment for the errors.
+func Send[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], args A, opts ...Option) (Sent, error) {
+	return p.sendOne(ctx, t.Name(), args, opts)
+}
+
+// SendJSON is [Send] for arguments that are JSON already and a type known by its name
+// only. Empty args mean no arguments.
+func (p *Producer) SendJSON(ctx context.Context, typ string, args json.RawMessage, opts ...Option) (Sent, error) {
+	return p.sendOne(ctx, typ, args, opts)
+}
+
+func (p *Producer) sendOne(ctx context.Context, typ string, args any, opts []Option) (Sent, error) {
+	d, outside, err := p.draftOf(typ, args, opts)
+	if err != nil {
+		return Sent{}, sending(typ, err)
+	}
+	sent, err := p.through(ctx, []*Draft{d}, outside)
+	if err != nil {
+		var known Sent
+		if len(sent) == 1 {
+			known = sent[0]
+		}
+		return known, sending(typ, err)
+	}
+	return sent[0], nil
+}
+
+func sending(typ string, err error) error {
+	if typ == "" {
+		return fmt.Errorf("sending a task: %w", err)
+	}
+	return fmt.Errorf("sending a task of type %s: %w", typ, err)
+}
+
+// through sends drafts through the middleware.
+func (p *Producer) through(ctx context.Context, drafts []*Draft, outside bool) ([]Sent, error) {
+	done, err := p.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if outside {
+		ctx = store.Outside(ctx)
+	}
+	sent, err := p.send(ctx, drafts)
+	if err == nil && len(sent) != len(drafts) {
+		return nil, fmt.Errorf("a middleware returned %d results for %d tasks", len(sent), len(drafts))
+	}
+	return sent, err
+}
+
+// Item is one task of a [SendMany].
+type Item[A any] struct {
+	Args    A
+	Options []Option
+}
+
+// SendMany stores many tasks of a type, thousands in each round trip, and returns what
+// became of each, in the order of the items. All items are checked before any is
+// written. When single items fail the error is a *[ManyError] that names them; all
+// others are stored. With a session in ctx all or none are, by the caller's transaction.
+func SendMany[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], items []Item[A]) ([]Sent, error) {
+	many := p.newMany(len(items))
+	for _, it := range items {
+		many.add(t.Name(), it.Args, it.Options)
+	}
+	return many.send(ctx)
+}
+
+// JSONItem is one task of a [Producer.SendManyJSON].
+type JSONItem struct {
+	Type    string
+	Args    json.RawMessage // empty = no arguments
+	Options []Option
+}
+
+// SendManyJSON is [SendMany] for tasks whose types, which may differ, are known by
+// their names only.
+func (p *Producer) SendManyJSON(ctx context.Context, items []JSONItem) ([]Sent, error) {
+	many := p.newMany(len(items))
+	for _, it := range items {
+		many.add(it.Type, it.Args, it.Options)
+	}
+	return many.send(ctx)
+}
+
+type many struct {
+	p       *Producer
+	drafts  []*Draft
+	outside bool
+	bad     ManyError
+}
+
+func (p *Producer) newMany(n int) *many {
+	return &many{p: p, drafts: make([]*Draft, 0, n), bad: ManyError{Total: n}}
+}
+
+func (m *many) add(typ string, args any, opts []Option) {
+	i := len(m.drafts)
+	d, outside, err := m.p.draftOf(typ, args, opts)
+	if i == 0 {
+		m.outside = outside
+	} else if outside != m.outside {
+		err = errors.Join(err, model.Invalid("outside_transaction", "differs from that of item 0; give it to all items or to none"))
+	}
+	if err != nil {
+		m.bad.add(i, err)
+	}
+	m.drafts = append(m.drafts, d)
+}
+
+func (m *many) send(ctx context.Context) ([]Sent, error) {
+	if len(m.bad.Items) > 0 {
+		return nil, &m.bad
+	}
+	if len(m.drafts) == 0 {
+		return nil, nil
+	}
+	sent, err := m.p.through(ctx, m.drafts, m.outside)
+	var named *ManyError
+	if err != nil && len(m.drafts) == 1 && !errors.As(err, &named) {
+		m.bad.add(0, err)
+		err = &m.bad
+	}
+	return sent, err
+}

@@ -1,0 +1,97 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Update changes a task that has not ended. What the options do not name stays as it
+// is; an execution that runs goes on with what it was claimed with, unless the new
+// [Workers] exclude its worker, which then gives the task back within two seconds.
+//
+// Of the options of a send those that concern the key and the send itself are refused:
+// Key, Tenant, Held, OnExisting, OutsideTransaction. [Args] gives new arguments.
+func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*model.Task, error) {
+	if err := validUpdate(opts); err != nil {
+		return nil, fmt.Errorf("updating task %s: %w", id, err)
+	}
+	t, err := p.change(ctx, "updating", id, func(t *model.Task) (*model.Task, error) {
+		now := p.store.Clock.Now()
+		patch, err := patchOf(t, opts, now)
+		if err != nil {
+			return nil, err
+		}
+		return model.Update(t, patch, model.ResolveOptions(t.Options), now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.tellRunning(ctx, t, gather(model.Draft{}, opts).has("Lease")); err != nil {
+		return t, fmt.Errorf("updating task %s: it is written, but the workers may learn of it late: %w", id, err)
+	}
+	return t, nil
+}
+
+// fixed are the options that a change cannot have, with the reason.
+var fixed = []struct{ option, field, reason string }{
+	{"Key", "key", "cannot be changed: it is part of the task's id"},
+	{"Tenant", "tenant", "cannot be changed: it is part of the task's id"},
+	{"Held", "held", "cannot be changed: a task is held when it is sent, and let go by Release"},
+	{"OnExisting", "on_existing", "is for sends"},
+	{"OutsideTransaction", "outside_transaction", "is for sends"},
+}
+
+// validUpdate finds what is wrong with the options whatever task they are for.
+func validUpdate(opts []Option) error {
+	s := gather(model.Draft{}, opts)
+	errs := s.complaints
+	for _, f := range fixed {
+		if s.has(f.option) {
+			errs = append(errs, model.Invalid(f.field, "%s", f.reason))
+		}
+	}
+	if len(s.given) == 0 && len(errs) == 0 {
+		errs = append(errs, model.Invalid("options", "are empty; there is nothing to change"))
+	}
+	_, badArgs := model.EncodeValue("args", s.args, model.MaxArgsBytes)
+	d := &s.draft
+	d.Type, d.Key, d.Tenant = "any", "any", ""
+	return errors.Join(append(errs, badArgs, d.validate())...)
+}
+
+// patchOf lays the options over what the task says.
+func patchOf(t *model.Task, opts []Option, now time.Time) (model.Patch, error) {
+	s := gather(model.Draft{Options: t.Options}, opts)
+	d := &s.draft
+	if err := d.Options.Validate(); err != nil { // together with what stays as it was
+		return model.Patch{}, err
+	}
+	patch := model.Patch{Priority: d.Priority, Options: &d.Options}
+	if s.has("Args") {
+		args, err := model.EncodeValue("args", s.args, model.MaxArgsBytes)
+		if err != nil {
+			return model.Patch{}, err
+		}
+		patch.Args = &args
+	}
+	if s.has("At") || s.has("In") {
+		if d.In > 0 {
+			d.Start = now.Add(d.In)
+		}
+		if d.Start.IsZero() {
+			d.Start = now
+		}
+		patch.Start = &d.Start
+	}
+	if s.has("Creator") {
+		patch.Creator = &d.Creator
+	}
+	if s.has("Category") {
+		patch.Category = &d.Category
+	}
+	return patch, nil
+}

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -30,7 +31,9 @@ func (s *Store) Watch(ctx context.Context, types []string) (*Stream, error) {
 		bson.D{d("operationType", "insert"), d("fullDocument.type", in(types))},
 		bson.D{d("operationType", "update"), d("updateDescription.updatedFields.wake_at", bson.D{d("$exists", true)})},
 	})})}
-	cs, err := s.tasks.Watch(ctx, mongo.Pipeline{match}, options.ChangeStream().SetMaxAwaitTime(streamAwait))
+	// Streams are majority reads by nature; any other concern is refused.
+	tasks := s.db.Collection(s.tasks.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
+	cs, err := tasks.Watch(ctx, mongo.Pipeline{match}, options.ChangeStream().SetMaxAwaitTime(streamAwait))
 	if err != nil {
 		return nil, explain(err, "opening a change stream")
 	}

@@ -123,7 +123,7 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 		x := &execution{
 			task: t.task, execID: execID, index: i, attempt: w.Attempt, many: t.task.Wanted() > 1,
 			h: c.handlerOf(t.task.Type), eff: c.effOf(t.task), dueAt: t.due,
-			proven: sent, pinged: sent, lease: w.PingExpireTime.Sub(w.ClaimedAt),
+			proven: sent, pinged: sent, every: c.effOf(t.task).PingInterval, lease: w.PingExpireTime.Sub(w.ClaimedAt),
 		}
 		xs = append(xs, x)
 		kind := EventClaimed

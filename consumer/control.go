@@ -124,6 +124,9 @@ func (c *Consumer) heedTask(x *execution, t *model.Task) {
 		if c.stop(x, ErrCancelled) {
 			c.emitFor(x, Event{Kind: EventCancelled, Reason: why})
 		}
+	default:
+		x.setInterval(min(c.effOf(t).PingInterval, x.eff.Lease/2))
+		token(c.pingNow)
 	}
 }
 

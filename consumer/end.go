@@ -95,9 +95,9 @@ func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Writ
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	shortest := batch[0].x.eff.PingInterval
+	shortest := batch[0].x.interval()
 	for _, e := range batch {
-		shortest = min(shortest, e.x.eff.PingInterval)
+		shortest = min(shortest, e.x.interval())
 	}
 	for wait := newBackOff(); ; wait.sleep(c.service) {
 		ctx, cancel := context.WithTimeout(c.service, rpcTimeout)

@@ -111,6 +111,7 @@ type execution struct {
 	state      state
 	proven     clock.Instant // before the last claim or ping that reached the store was sent
 	lease      time.Duration // what that earned
+	every   time.Duration // the ping interval: a change of it counts from the next ping
 	pinged     clock.Instant // when the last ping that was answered was sent
 	toDeadline bool          // the lease reaches to the deadline: no ping extends it further
 	stop       context.CancelCauseFunc
@@ -170,7 +171,21 @@ const marginShare = 10
 func (x *execution) pingDue(c Clock) time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.eff.PingInterval - x.pinged.Since(c)
+	return x.every - x.pinged.Since(c)
+}
+
+// interval is how often the execution is pinged.
+func (x *execution) interval() time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.every
+}
+
+// setInterval makes another ping interval count from the next ping on.
+func (x *execution) setInterval(d time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.every = d
 }
 
 // prove notes that a ping which was sent at the instant earned the lease.

@@ -39,9 +39,9 @@ func (c *Consumer) pingAll(ctx context.Context) time.Duration {
 			continue
 		}
 		due := x.pingDue(c.cfg.Clock)
-		if due <= x.eff.PingInterval/4 {
+		if due <= x.interval()/4 {
 			batch = append(batch, x)
-			due = x.eff.PingInterval / 8 // of a next try, if this one is not answered
+			due = x.interval() / 8 // of a next try, if this one is not answered
 		}
 		next = min(next, due)
 	}
@@ -64,12 +64,12 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) {
 	now := c.store.Clock.Now()
 	pings := make([]store.Ping, len(batch))
 	byPing := make(map[[2]string]*execution, len(batch))
-	interval := batch[0].eff.PingInterval
+	interval := batch[0].interval()
 	for i, x := range batch {
 		until := model.Lease(x.entry(), x.eff.Lease, now)
 		pings[i] = store.Ping{ID: x.task.ID, ExecID: x.execID, Index: x.index, Many: x.many, Until: until}
 		byPing[[2]string{x.task.ID, x.execID}] = x
-		interval = min(interval, x.eff.PingInterval)
+		interval = min(interval, x.interval())
 	}
 	call, cancel := context.WithTimeout(ctx, max(interval, time.Second))
 	defer cancel()

@@ -1,0 +1,51 @@
+// Command mscheduler is the binary: a worker, a development server, and the tools of an
+// operator. The commands are in internal/cli; here is only what belongs to the process:
+// its arguments, environment, streams and signals.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/kelseyhightower/envconfig"
+	"golang.org/x/term"
+
+	"github.com/mscheduler/mscheduler/internal/cli"
+)
+
+func main() {
+	p := cli.Process{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		StdinTerminal: isTerminal(os.Stdin), StdoutTerminal: isTerminal(os.Stdout), StderrTerminal: isTerminal(os.Stderr),
+		Environ: os.Environ(),
+	}
+	if err := envconfig.Process("MSCHEDULER", &p.Env); err != nil {
+		fmt.Fprintln(os.Stderr, "mscheduler:", err)
+		os.Exit(cli.ExitUsage)
+	}
+	p.Executable, _ = os.Executable() // only the demo needs it, and says so when it is missing
+	ctx, stop := interruptible()
+	code := cli.Run(ctx, p)
+	stop()
+	os.Exit(code)
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// interruptible returns a context that the first signal ends, which is the wish to
+// stop. The second ends the process on the spot: whoever asks twice means it.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(cli.ExitInterrupted)
+	}()
+	return ctx, func() { signal.Stop(signals); cancel() }
+}

@@ -1,0 +1,85 @@
+package builtin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Known says whether the package has a type of that name.
+func Known(typ string) bool { return typ == HTTP.Name() || typ == Exec.Name() }
+
+// CheckArgs finds everything that is wrong with the arguments of a built-in type; nil
+// for any other type. It is stricter than the worker: a field that it does not know is
+// a mistake here, while a worker must bear with those of a later release.
+func CheckArgs(typ string, args json.RawMessage) error {
+	switch typ {
+	case HTTP.Name():
+		return check(args, &HTTPArgs{})
+	case Exec.Name():
+		return check(args, &ExecArgs{})
+	default:
+		return nil
+	}
+}
+
+type validated interface{ validate() error }
+
+func check(args json.RawMessage, into validated) error {
+	return decode(args, into, true)
+}
+
+// decode reads and validates arguments. The type's handler does it itself, since for a
+// built-in type arguments of the wrong shape are the sender's mistake and final, not
+// the sign of a rolling deploy that the consumer takes them for.
+func decode(args json.RawMessage, into validated, strict bool) error {
+	if len(bytes.TrimSpace(args)) == 0 || bytes.Equal(bytes.TrimSpace(args), []byte("null")) {
+		return into.validate()
+	}
+	dec := json.NewDecoder(bytes.NewReader(args))
+	if strict {
+		dec.DisallowUnknownFields()
+	}
+	if err := dec.Decode(into); err != nil {
+		return argsError(err)
+	}
+	return into.validate()
+}
+
+func argsError(err error) error {
+	var typeError *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, model.ErrInvalid):
+		return err
+	case errors.As(err, &typeError):
+		field := "args"
+		if typeError.Field != "" {
+			field += "." + typeError.Field
+		}
+		return model.Invalid(field, "is a JSON %s; want %s", typeError.Value, goKind(typeError.Type.String()))
+	default:
+		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return model.Invalid("args."+strings.Trim(name, `"`), "is not an argument of this type")
+		}
+		return model.Invalid("args", "is not JSON: %v", err)
+	}
+}
+
+// goKind says a Go type in JSON's words.
+func goKind(t string) string {
+	switch {
+	case strings.HasPrefix(t, "[]"):
+		return "an array"
+	case strings.HasPrefix(t, "map") || strings.Contains(t, "Args"):
+		return "an object"
+	case t == "string":
+		return "a string"
+	case strings.HasPrefix(t, "int"):
+		return "a whole number"
+	default:
+		return "a " + t
+	}
+}

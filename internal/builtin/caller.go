@@ -1,0 +1,61 @@
+package builtin
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/consumer"
+)
+
+// caller says who calls, so that a target can recognise a repeated call and refuse a
+// late one.
+type caller struct {
+	taskID      string
+	executionID string
+	token       string
+	lifeID      string // one for all executions of a life of the task
+	attempt     int
+}
+
+func callerOf(e *consumer.Execution) caller {
+	return caller{
+		taskID: e.TaskID, executionID: e.ID, token: e.Token.String(),
+		lifeID: e.TaskID + "@" + strconv.FormatInt(e.Token.Generation, 10), attempt: e.Attempt,
+	}
+}
+
+// mark sets the headers of a request. Every execution of one life of a task has the
+// same Idempotency-Key, and the later of two has the greater Mscheduler-Fencing-Token,
+// compared as text.
+func (c caller) mark(h http.Header) {
+	h.Set("Mscheduler-Task-Id", headerText(c.taskID))
+	h.Set("Mscheduler-Execution-Id", headerText(c.executionID))
+	h.Set("Mscheduler-Fencing-Token", c.token)
+	h.Set("Mscheduler-Attempt", strconv.Itoa(c.attempt))
+	h.Set("Idempotency-Key", headerText(c.lifeID))
+}
+
+// environ is the same for a program.
+func (c caller) environ() []string {
+	return []string{
+		"MSCHEDULER_TASK_ID=" + c.taskID,
+		"MSCHEDULER_EXECUTION_ID=" + c.executionID,
+		"MSCHEDULER_FENCING_TOKEN=" + c.token,
+		"MSCHEDULER_ATTEMPT=" + strconv.Itoa(c.attempt),
+	}
+}
+
+// headerText percent-encodes what a header cannot carry: a task's key may be any text.
+func headerText(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c > ' ' && c < 0x7f && c != '%' {
+			b.WriteByte(c)
+		} else {
+			b.WriteString("%" + string(hex[c>>4]) + string(hex[c&15]))
+		}
+	}
+	return b.String()
+}

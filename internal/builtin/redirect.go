@@ -1,0 +1,33 @@
+package builtin
+
+import (
+	"net/http"
+)
+
+// Redirects. At most HTTPArgs.MaxRedirects are followed, and of those only the ones
+// that repeat the request as it was: all of them for GET and HEAD, 307 and 308 for
+// every other method (301 to 303 would turn a POST into a GET without its body, and
+// the task would look done). One that leads from https to http is never followed.
+//
+// A redirect that is not followed is the answer. Its status is then an error unless the
+// task expects it, which says more than to stop with "too many redirects".
+//
+// The caller's headers stay behind when the host changes: they may be credentials. The
+// worker's own go along, since the new host needs them to recognise a repeated call.
+func redirectPolicy(a *HTTPArgs) func(*http.Request, []*http.Request) error {
+	return func(next *http.Request, via []*http.Request) error {
+		first, last := via[0], via[len(via)-1]
+		switch {
+		case len(via) > a.redirects(),
+			next.Method != first.Method,
+			last.URL.Scheme == "https" && next.URL.Scheme == "http":
+			return http.ErrUseLastResponse
+		}
+		if next.URL.Host != first.URL.Host {
+			for name := range a.Headers {
+				next.Header.Del(name)
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,67 @@
+package builtin
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Options say what the built-in types may do in this process.
+type Options struct {
+	HTTP HTTPOptions
+	// Exec allows exec tasks; nil, and the type is not registered: its tasks wait for
+	// a worker that runs them.
+	Exec *ExecOptions
+}
+
+// HTTPOptions of the type http.
+type HTTPOptions struct {
+	// BodyLimit is how many bytes of an answer its result keeps. Defaults to 64 KiB.
+	BodyLimit int
+	// AllowLinkLocal lets tasks call link-local and cloud metadata addresses.
+	AllowLinkLocal bool
+	// Proxy for a request, as in [http.Transport]. nil = none.
+	Proxy func(*http.Request) (*url.URL, error)
+}
+
+const defaultLimit = 64 << 10
+
+func (o HTTPOptions) bodyLimit() int {
+	if o.BodyLimit <= 0 {
+		return defaultLimit
+	}
+	return o.BodyLimit
+}
+
+// ExecOptions of the type exec.
+type ExecOptions struct {
+	// OutputLimit is how many bytes of a program's output its result keeps, from the
+	// end. Defaults to 64 KiB.
+	OutputLimit int
+	// Env is the environment of programs, as KEY=value. nil = an empty one.
+	Env []string
+}
+
+// Register adds the built-in types to a consumer.
+func Register(c *consumer.Consumer, o Options) error {
+	h := newHTTPHandler(o.HTTP)
+	if err := consumer.Handle(c, raw[HTTPResult](HTTP.Name()), h.handle); err != nil {
+		return err
+	}
+	if o.Exec == nil {
+		return nil
+	}
+	e := &execHandler{limit: o.Exec.OutputLimit, env: o.Exec.Env}
+	if e.limit <= 0 {
+		e.limit = defaultLimit
+	}
+	return consumer.Handle(c, raw[ExecResult](Exec.Name()), e.handle)
+}
+
+// raw is the type as its handler sees it, which decodes the arguments itself.
+func raw[R any](name string) model.Type[json.RawMessage, R] {
+	return model.NewType[json.RawMessage, R](name)
+}

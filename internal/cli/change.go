@@ -1,0 +1,307 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// change is a command that changes tasks, by id or by filter.
+type change struct {
+	name, done string // "cancel", "cancelled"
+	short      string
+	long       string
+	from       []model.Status // the statuses it is possible in
+	byDefault  []model.Status // those a filter without --status means
+	remark     bool
+	apply      func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error)
+}
+
+func (a *app) taskCancel() *cobra.Command {
+	open := []model.Status{model.StatusWait, model.StatusNew, model.StatusExecuting, model.StatusError}
+	return a.changeCommand(change{
+		name: "cancel", done: "cancelled", short: "Cancel tasks", from: open, byDefault: open, remark: true,
+		long: "Cancel tasks. One that nobody runs ends at once. One that runs is told within two seconds, and\nends when its handler returns.",
+		apply: func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error) {
+			return p.Cancel(ctx, id, remark)
+		},
+	})
+}
+
+func (a *app) taskRetry() *cobra.Command {
+	return a.changeCommand(change{
+		name: "retry", done: "retried", short: "Run tasks again", remark: true,
+		from:      []model.Status{model.StatusError, model.StatusFailure, model.StatusPending, model.StatusCancelled},
+		byDefault: []model.Status{model.StatusError, model.StatusFailure, model.StatusPending},
+		long:      "Run tasks again. One that waits for a retry (Error) is due at once; one that has ended without\nsuccess begins a new life with a fresh budget. By filter, Cancelled tasks are retried only\nwith --status Cancelled.",
+		apply: func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error) {
+			return p.Retry(ctx, id, remark)
+		},
+	})
+}
+
+func (a *app) taskResolve() *cobra.Command {
+	pending := []model.Status{model.StatusPending}
+	return a.changeCommand(change{
+		name: "resolve", done: "resolved", short: "End Pending tasks that were done by hand", from: pending, byDefault: pending, remark: true,
+		long: "End Pending tasks that were done by hand, or need not be done: they become ManuallyProcessed.\n--remark says what was done.",
+		apply: func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error) {
+			return p.Resolve(ctx, id, remark)
+		},
+	})
+}
+
+func (a *app) taskRelease() *cobra.Command {
+	held := []model.Status{model.StatusWait}
+	return a.changeCommand(change{
+		name: "release", done: "released", short: "Let held tasks run", from: held, byDefault: held,
+		long: "Let tasks run that were sent with --held.",
+		apply: func(ctx context.Context, p *producer.Producer, id, _ string) (*model.Task, error) {
+			return p.Release(ctx, id)
+		},
+	})
+}
+
+func (a *app) changeCommand(ch change) *cobra.Command {
+	var f filterFlags
+	var yes bool
+	var remark string
+	cmd := &cobra.Command{
+		Use: ch.name + " [ID...]", Short: ch.short,
+		Long: ch.long + `
+
+Give ids, or a filter: then the number of tasks is printed and you are asked. Where nobody
+can be asked, --yes is needed.`,
+		Example: fmt.Sprintf("  mscheduler task %[1]s '-/http/order-17'\n  mscheduler task %[1]s --type http --created-before -1d", ch.name),
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch filtered := f.given(cmd.Flags()); {
+			case len(args) == 0 && !filtered:
+				return usage("task %s wants the ids of tasks, or a filter (such as --type); see: mscheduler task %s --help", ch.name, ch.name)
+			case len(args) > 0 && filtered:
+				return usage("task %s wants ids or a filter, not both", ch.name)
+			}
+			return taskIDs(args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			filter, err := a.changeFilter(&f, &ch)
+			if err != nil {
+				return err
+			}
+			c, err := a.connectReady(cmd.Context())
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
+			if err != nil {
+				return err
+			}
+			run := &changing{app: a, change: ch, c: c, p: p, remarkText: remark}
+			if len(args) > 0 {
+				return run.byID(cmd.Context(), args)
+			}
+			return run.byFilter(cmd.Context(), filter, yes)
+		},
+	}
+	f.register(cmd.Flags())
+	f.completions(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "with a filter: do not ask")
+	if ch.remark {
+		cmd.Flags().StringVar(&remark, "remark", "", "why, or what was done; it is kept with the task")
+	}
+	return cmd
+}
+
+func (a *app) changeFilter(f *filterFlags, ch *change) (store.Filter, error) {
+	filter, err := a.filter(f)
+	if err != nil {
+		return filter, err
+	}
+	if len(filter.Statuses) == 0 {
+		filter.Statuses = ch.byDefault
+	}
+	for _, s := range filter.Statuses {
+		if !slices.Contains(ch.from, s) {
+			return filter, usage("--status %s: only %s can be %s", s, joinStatuses(ch.from), ch.done)
+		}
+	}
+	return filter, nil
+}
+
+func joinStatuses(all []model.Status) string {
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ", ")
+}
+
+// changing is one run of a change.
+type changing struct {
+	*app
+	change
+	c          *connection
+	p          *producer.Producer
+	remarkText string
+}
+
+// changedView is a changed task as JSON.
+type changedView struct {
+	ID         string       `json:"id"`
+	Status     model.Status `json:"status"`
+	Generation int64        `json:"generation"`
+}
+
+// byID changes named tasks; what one of them forbids does not stop the others.
+func (r *changing) byID(ctx context.Context, ids []string) error {
+	var changed []changedView
+	var first error
+	for _, id := range ids {
+		t, err := r.apply(ctx, r.p, id, r.remarkText)
+		if err != nil {
+			if ctx.Err() != nil || isDatabaseError(err) {
+				return err
+			}
+			if first == nil {
+				first = err
+			}
+			r.say("mscheduler: %s", errorText(err))
+			continue
+		}
+		changed = append(changed, changedView{t.ID, t.Status, t.Generation})
+		if !r.asJSON() {
+			if err := r.print(t.ID + "  " + changedText(t) + "\n"); err != nil {
+				return err
+			}
+		}
+	}
+	if r.asJSON() {
+		if changed == nil {
+			changed = []changedView{}
+		}
+		if err := r.printJSON(map[string]any{"tasks": changed}); err != nil {
+			return err
+		}
+	}
+	if first != nil {
+		return quiet(exitCode(ctx, first))
+	}
+	return nil
+}
+
+func changedText(t *model.Task) string {
+	if !t.CancelRequestedAt.IsZero() && !t.Status.Ended() {
+		return string(t.Status) + ", its handler is told to stop"
+	}
+	return string(t.Status)
+}
+
+// changeCounts is the result of a change by filter as JSON.
+type changeCounts struct {
+	Matched int64 `json:"matched"`
+	Changed int64 `json:"changed"`
+	Skipped int64 `json:"skipped"` // their state had changed meanwhile
+}
+
+func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error {
+	now, err := r.c.now(ctx)
+	if err != nil {
+		return err
+	}
+	if f.Before.IsZero() {
+		f.Before = now // what comes while we are at it was not counted
+	}
+	n, err := r.c.store.Count(ctx, f)
+	if err != nil {
+		return err
+	}
+	counts := changeCounts{Matched: n}
+	if n > 0 {
+		if err := r.confirm(yes, fmt.Sprintf("%s %s (%s)?", capital(r.name), plural(n, "task", "tasks"), joinStatuses(f.Statuses))); err != nil {
+			return err
+		}
+		if err := r.all(ctx, f, &counts); err != nil {
+			r.say("%d of %d were %s before this happened:", counts.Changed, n, r.done)
+			return err
+		}
+	}
+	if r.asJSON() {
+		return r.printJSON(counts)
+	}
+	text := fmt.Sprintf("%s %s", plural(counts.Changed, "task", "tasks"), r.done)
+	if counts.Skipped > 0 {
+		text += fmt.Sprintf(", %d left alone: their state had changed meanwhile", counts.Skipped)
+	}
+	return r.print(text + "\n")
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+const (
+	changePage    = 500
+	changeWorkers = 16
+)
+
+// all changes every task of the filter, page by page.
+func (r *changing) all(ctx context.Context, f store.Filter, counts *changeCounts) error {
+	for {
+		docs, err := r.c.store.List(ctx, f, changePage)
+		if err != nil || len(docs) == 0 {
+			return err
+		}
+		ids := make([]string, len(docs))
+		for i, doc := range docs {
+			ids[i] = doc.Lookup("_id").StringValue()
+		}
+		if err := r.page(ctx, ids, counts); err != nil {
+			return err
+		}
+		f.AfterID = ids[len(ids)-1]
+	}
+}
+
+// page changes tasks side by side.
+func (r *changing) page(ctx context.Context, ids []string, counts *changeCounts) error {
+	work := make(chan string)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	for range changeWorkers {
+		wg.Go(func() {
+			for id := range work {
+				_, err := r.apply(ctx, r.p, id, r.remarkText)
+				var refused *model.RefusedError
+				mu.Lock()
+				switch {
+				case err == nil:
+					counts.Changed++
+				case errors.As(err, &refused), errors.Is(err, store.ErrNotFound):
+					counts.Skipped++
+				case first == nil:
+					first = err
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, id := range ids {
+		mu.Lock()
+		stop := first != nil
+		mu.Unlock()
+		if stop {
+			break
+		}
+		work <- id
+	}
+	close(work)
+	wg.Wait()
+	return first
+}

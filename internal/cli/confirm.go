@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+)
+
+// confirm asks before something happens to many. Without a person to ask it is
+// refused, unless --yes was given.
+func (a *app) confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !a.StdinTerminal {
+		return usage("%s Nobody is there to ask: say --yes to do it", question)
+	}
+	_, _ = fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
+	if s := strings.ToLower(strings.TrimSpace(answer)); s == "y" || s == "yes" {
+		return nil
+	}
+	if err != nil {
+		a.say("")
+	}
+	return coded(ExitFailed, "nothing was changed")
+}

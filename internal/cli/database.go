@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+const (
+	defaultDatabase = "mscheduler"
+	// selectionTimeout is how long a command waits for a server that takes writes.
+	selectionTimeout = 5 * time.Second
+)
+
+// target is the database a command works on.
+type target struct {
+	uri      string
+	database string
+	prefix   string
+	hosts    string // for messages: the addresses, never the credentials
+}
+
+func (t target) String() string { return t.database + " on " + t.hosts }
+
+// target says which database is meant: the flag, the variable, or the dev server whose
+// address file lies in the current directory. Nothing is ever guessed beyond that.
+func (a *app) target(ctx context.Context) (target, error) {
+	uri, from := a.flags.uri, "--uri"
+	if uri == "" {
+		uri, from = a.Env.URI, "MSCHEDULER_MONGODB_URI"
+	}
+	if uri != "" {
+		return a.targetOf(uri, from)
+	}
+	f, err := readDevFile(a.Dir)
+	if err != nil {
+		return target{}, err
+	}
+	both := "name one with --uri or MSCHEDULER_MONGODB_URI, or start `mscheduler dev` in this directory"
+	switch {
+	case f == nil:
+		return target{}, usage("no database: %s", both)
+	case !f.alive(ctx):
+		return target{}, usage("no database: the dev server of %s (pid %d) is no longer running; %s", devFileName, f.PID, both)
+	}
+	t, err := a.targetOf(f.URI, devFileName)
+	if err == nil && a.flags.database == "" && a.Env.Database == "" {
+		t.database = f.Database
+	}
+	if err == nil && !a.saidDev {
+		a.saidDev = true
+		a.say("using the dev server of this directory (pid %d, %s)", f.PID, t.hosts)
+	}
+	return t, err
+}
+
+func (a *app) targetOf(uri, from string) (target, error) {
+	cs, err := connstring.ParseAndValidate(uri)
+	if err != nil {
+		return target{}, usage("%s is not a MongoDB URI: %s", from, withoutSecrets(err.Error(), uri))
+	}
+	t := target{uri: uri, database: cs.Database, prefix: a.flags.prefix, hosts: strings.Join(cs.Hosts, ",")}
+	if t.prefix == "" {
+		t.prefix = a.Env.Prefix
+	}
+	for _, name := range []string{a.flags.database, a.Env.Database} {
+		if name != "" {
+			t.database = name
+			break
+		}
+	}
+	if t.database == "" {
+		t.database = defaultDatabase
+	}
+	if err := validDatabase(t.database); err != nil {
+		return target{}, err
+	}
+	return t, nil
+}
+
+func validDatabase(name string) error {
+	if len(name) > 63 || strings.ContainsAny(name, "/\\. \"$*<>:|?\x00") {
+		return usage("--database is %q; want at most 63 bytes without / \\ . space \" $ * < > : | ?", name)
+	}
+	return nil
+}
+
+var credentials = regexp.MustCompile(`//[^/@\s]*@`)
+
+// withoutSecrets takes user name and password out of an error about a URI.
+func withoutSecrets(text, uri string) string {
+	text = strings.ReplaceAll(text, uri, "it")
+	return credentials.ReplaceAllString(text, "//***@")
+}
+
+// connection is an open connection to a target.
+type connection struct {
+	target
+	client *mongo.Client
+	db     *mongo.Database
+	store  *store.Store
+}
+
+// connect opens the database that is meant and makes sure that it answers. The
+// connection is closed when the command ends.
+func (a *app) connect(ctx context.Context) (*connection, error) {
+	t, err := a.target(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.open(ctx, t)
+}
+
+func (a *app) open(ctx context.Context, t target) (*connection, error) {
+	c, err := dial(t, a.logger())
+	if err != nil {
+		return nil, err
+	}
+	a.onClose(func(ctx context.Context) { _ = c.client.Disconnect(ctx) })
+	if _, err := c.store.Topology(ctx); err != nil {
+		var fatal *store.FatalError
+		if errors.As(err, &fatal) {
+			return nil, err
+		}
+		return nil, unreachable(t, err)
+	}
+	return c, nil
+}
+
+func dial(t target, log zerolog.Logger) (*connection, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(t.uri).SetAppName("mscheduler").SetServerSelectionTimeout(selectionTimeout))
+	if err != nil {
+		return nil, usage("--uri: %s", withoutSecrets(err.Error(), t.uri))
+	}
+	c := &connection{target: t, client: client, db: client.Database(t.database)}
+	c.store, err = store.Open(store.Config{Database: c.db, Prefix: t.prefix, Logger: log})
+	if err != nil {
+		return nil, errors.Join(err, client.Disconnect(context.Background()))
+	}
+	return c, nil
+}
+
+func unreachable(t target, err error) error {
+	return &codedError{ExitUnreachable, fmt.Errorf("the database does not answer: %s: %w", t.hosts, err)}
+}
+
+// connectReady is connect for commands that read or change what is there: a database
+// that mscheduler never set up is not an empty one.
+func (a *app) connectReady(ctx context.Context) (*connection, error) {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st, err := c.store.Schema(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Foreign:
+		return nil, coded(ExitRefused, "database %s has a collection %stasks that mscheduler did not make; name another with --database or --prefix", c.target, c.prefix)
+	case st.Version == 0:
+		return nil, coded(ExitRefused, "database %s is not set up: nothing was ever sent to it and no worker ran on it. Is it the right one? (`mscheduler db migrate` sets it up)", c.target)
+	}
+	return c, c.store.Ready(ctx)
+}
+
+// now is the database's time, read without writing.
+func (c *connection) now(ctx context.Context) (time.Time, error) {
+	var hello struct {
+		LocalTime time.Time `bson:"localTime"`
+	}
+	if err := c.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		return time.Time{}, fmt.Errorf("reading the database's time: %w", err)
+	}
+	if hello.LocalTime.IsZero() {
+		return c.store.Local().Now(), nil
+	}
+	return hello.LocalTime, nil
+}
+
+func isDatabaseError(err error) bool {
+	var server mongo.ServerError
+	return isSelectionError(err) || errors.As(err, &server) || mongo.IsNetworkError(err) || mongo.IsTimeout(err)
+}
+
+func isSelectionError(err error) bool {
+	var sel topology.ServerSelectionError
+	return errors.As(err, &sel)
+}
+
+// firstSentence cuts the driver's description of the whole topology from its error and
+// keeps the reason for which no server could be had.
+func firstSentence(text string) string {
+	head, rest, found := strings.Cut(text, ": server selection error")
+	if !found {
+		return text
+	}
+	if _, last, ok := strings.Cut(rest, "Last error: "); ok {
+		reason, _, _ := strings.Cut(last, " }")
+		return head + ": " + reason
+	}
+	return head + ": no server was found within " + selectionTimeout.String()
+}

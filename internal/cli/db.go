@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+func (a *app) dbCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "db", Short: "Look at the schema and change it", Args: noArgs, RunE: group}
+	cmd.AddCommand(a.dbStatus(), a.dbMigrate())
+	return cmd
+}
+
+func (a *app) dbStatus() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Say how far the database is from this release", Args: noArgs,
+		Long: "Say how far the database is from this release. Ends with 0 when the release can work on it,\nelse with 5.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			st, err := c.store.Schema(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.printSchema(c, st)
+		},
+	}
+}
+
+func (a *app) dbMigrate() *cobra.Command {
+	return &cobra.Command{
+		Use: "migrate", Short: "Bring the schema to this release", Args: noArgs,
+		Long: "Bring the schema to this release: make what is missing, then write the version. It may run\nany number of times, from several places at once, and while workers work.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			before, err := c.store.Schema(cmd.Context())
+			if err != nil {
+				return err
+			}
+			st, err := c.store.Migrate(cmd.Context())
+			if err != nil {
+				return err
+			}
+			switch {
+			case before.Version == st.Version && len(before.Missing) == 0:
+				a.say("nothing to do")
+			case before.Version == st.Version:
+				a.say("made %s", strings.Join(before.Missing, ", "))
+			default:
+				a.say("migrated from version %d to %d", before.Version, st.Version)
+			}
+			return a.printSchema(c, st)
+		},
+	}
+}
+
+type schemaView struct {
+	Database  string   `json:"database"`
+	Version   int      `json:"version"`
+	Wanted    int      `json:"wanted"`
+	MinReader int      `json:"min_reader"`
+	Missing   []string `json:"missing_indexes"`
+	Ready     bool     `json:"ready"`
+	State     string   `json:"state"`
+}
+
+// schemaState says in words what a schema is good for, and whether this release can work.
+func schemaState(st store.SchemaStatus) (state string, ready bool) {
+	switch {
+	case st.Foreign:
+		return "the tasks in it are not mscheduler's: use another database or a prefix", false
+	case st.Version == 0:
+		return "not set up; the first send or worker does it, or: mscheduler db migrate", false
+	case st.MinReader > st.Wanted:
+		return fmt.Sprintf("too new: it wants releases of version %d or later", st.MinReader), false
+	case st.Version < st.Wanted:
+		return "older than this release; run: mscheduler db migrate", false
+	case len(st.Missing) > 0:
+		return "indexes are missing; run: mscheduler db migrate", false
+	case st.Version > st.Wanted:
+		return "newer than this release, which can still work on it", true
+	default:
+		return "up to date", true
+	}
+}
+
+func (a *app) printSchema(c *connection, st store.SchemaStatus) error {
+	state, ready := schemaState(st)
+	var err error
+	if a.asJSON() {
+		missing := st.Missing
+		if missing == nil {
+			missing = []string{}
+		}
+		err = a.printJSON(schemaView{
+			Database: c.database, Version: st.Version, Wanted: st.Wanted, MinReader: st.MinReader, Missing: missing, Ready: ready, State: state,
+		})
+	} else {
+		var f fields
+		f.add("database", c.String())
+		if c.prefix != "" {
+			f.add("prefix", c.prefix)
+		}
+		f.add("schema", fmt.Sprintf("version %d; this release wants %d", st.Version, st.Wanted))
+		if st.Version > 0 {
+			f.add("missing", strings.Join(st.Missing, ", "))
+		}
+		f.add("state", state)
+		err = a.print(f.String())
+	}
+	if err == nil && !ready {
+		return quiet(ExitRefused)
+	}
+	return err
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/embedded"
+)
+
+const devHelp = `Run the embedded server and a worker for the built-in types, in the foreground: all that is
+needed to try mscheduler out.
+
+While it runs, every other mscheduler command in the same directory uses its database by
+itself: the file ` + devFileName + ` says where it is. Without --path the tasks are gone when it
+ends. It is for development; in production workers share a MongoDB deployment.`
+
+func (a *app) devCommand() *cobra.Command {
+	var w workFlags
+	var addr, path string
+	cmd := &cobra.Command{
+		Use: "dev", Short: "Run a server and a worker in this directory, for trying out", Long: devHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.flags.uri != "" {
+				return usage("dev starts a server of its own; for a worker on a database use: mscheduler work --uri ...")
+			}
+			return a.dev(cmd.Context(), &w, addr, path)
+		},
+	}
+	w.register(cmd.Flags())
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "address to listen on; port 0 is any free one")
+	cmd.Flags().StringVar(&path, "path", "", "file that keeps the tasks; defaults to none, in memory")
+	return cmd
+}
+
+func (a *app) dev(ctx context.Context, w *workFlags, addr, path string) error {
+	cfg, err := a.workConfig(w)
+	if err != nil {
+		return err
+	}
+	if err := a.freeDevFile(ctx); err != nil {
+		return err
+	}
+	server, err := a.startEmbedded(addr, path)
+	if err != nil {
+		return err
+	}
+	return closing(server, a.devOn(ctx, server, path, func(conn *connection) error {
+		return a.runWorker(ctx, conn, w, cfg)
+	}))
+}
+
+// freeDevFile makes sure that no dev server runs in this directory.
+func (a *app) freeDevFile(ctx context.Context) error {
+	old, err := readDevFile(a.Dir)
+	if err != nil || old == nil {
+		return err
+	}
+	if old.alive(ctx) {
+		return coded(ExitRefused, "a dev server runs in this directory already (pid %d, %s)", old.PID, old.URI)
+	}
+	a.say("the dev server of %s (pid %d) is gone; its file is replaced", devFileName, old.PID)
+	return nil
+}
+
+// devOn leaves the address file while work runs on the server.
+func (a *app) devOn(ctx context.Context, server *embedded.Server, path string, work func(*connection) error) error {
+	t, err := a.targetOf(server.URI(), "the embedded server")
+	if err != nil {
+		return err
+	}
+	conn, err := dial(t, a.logger())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.client.Disconnect(context.WithoutCancel(ctx)) }()
+	f := &devFile{
+		URI: server.URI(), Database: t.database, PID: os.Getpid(), Server: rand.Text(), Path: path, Started: a.clock().Now().UTC(),
+	}
+	if err := setServerID(ctx, conn.client, f.Server); err != nil {
+		return unreachable(t, err)
+	}
+	if err := conn.store.Ready(ctx); err != nil {
+		return err
+	}
+	if err := f.write(a.Dir); err != nil {
+		return err
+	}
+	if err := a.devHello(server.URI(), path); err != nil {
+		return errors.Join(err, f.remove(a.Dir))
+	}
+	return errors.Join(work(conn), f.remove(a.Dir))
+}
+
+func (a *app) devHello(uri, path string) error {
+	if a.asJSON() {
+		return a.printJSON(map[string]string{"uri": uri})
+	}
+	keeps := "in memory: the tasks are gone when it ends; --path keeps them"
+	if path != "" {
+		keeps = "in the file " + path
+	}
+	a.say("dev server at %s (%s)", uri, keeps)
+	a.say("it is for development, tests and one small machine")
+	a.say("try, in this directory:  mscheduler send http --args '{\"url\": \"https://example.org\"}' --wait")
+	return nil
+}

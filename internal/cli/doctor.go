@@ -1,0 +1,330 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+const doctorHelp = `Check whether all is well: the connection, the server, what the user may do, the schema, the
+clocks, the workers, and whether tasks wait longer than they should.
+
+Each line is ok, warn or fail, and says what to do. It ends with 1 when a line is fail,
+and with 4 when the database does not answer. To see what the user may do it makes a small
+collection, <prefix>doctor_probe, and drops it again.`
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check whether all is well, and say what to do", Long: doctorHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := a.target(cmd.Context())
+			if err != nil {
+				return err
+			}
+			c, err := dial(t, a.logger())
+			if err != nil {
+				return err
+			}
+			a.onClose(func(ctx context.Context) { _ = c.client.Disconnect(ctx) })
+			d := &doctor{connection: c, database: t.String()}
+			d.examine(cmd.Context())
+			return a.printDoctor(d)
+		},
+	}
+}
+
+// finding is one line of the doctor.
+type finding struct {
+	Check  string `json:"check"`
+	State  string `json:"state"` // ok, warn, fail
+	Detail string `json:"detail"`
+	Advice string `json:"advice,omitempty"`
+}
+
+type doctor struct {
+	*connection
+	database    string
+	findings    []finding
+	now         time.Time
+	unreachable bool
+}
+
+func (d *doctor) ok(check, format string, args ...any) {
+	d.findings = append(d.findings, finding{check, "ok", fmt.Sprintf(format, args...), ""})
+}
+
+func (d *doctor) warn(check, detail, advice string) {
+	d.findings = append(d.findings, finding{check, "warn", detail, advice})
+}
+
+func (d *doctor) fail(check string, err error, advice string) {
+	d.findings = append(d.findings, finding{check, "fail", oneLine(errorText(err), 300), advice})
+}
+
+// examine goes through all checks; one that makes the others senseless ends it.
+func (d *doctor) examine(ctx context.Context) {
+	top, ok := d.reach(ctx)
+	if !ok {
+		return
+	}
+	d.server(top)
+	d.clocks(ctx)
+	d.permissions(ctx, top)
+	if d.schema(ctx) {
+		d.pauses(ctx)
+		d.workers(ctx)
+		d.lapses(ctx)
+	}
+}
+
+func (d *doctor) reach(ctx context.Context) (store.Topology, bool) {
+	began := d.store.Local().Monotonic()
+	top, err := d.store.Topology(ctx)
+	var fatal *store.FatalError
+	switch {
+	case errors.As(err, &fatal) && top.WireVersion > 0:
+		d.fail("server", err, "use MongoDB 4.4 or later")
+		return top, false
+	case errors.As(err, &fatal):
+		d.fail("connection", err, "check user, password and authSource in the URI")
+		return top, false
+	case err != nil:
+		d.unreachable = true
+		d.fail("connection", err, "check the addresses in the URI, the network, and that a primary is elected")
+		return top, false
+	}
+	d.ok("connection", "%s answers (first answer after %s)", d.hosts, rough(d.store.Local().Monotonic()-began))
+	return top, true
+}
+
+func (d *doctor) server(top store.Topology) {
+	version := top.Version
+	if version == "" {
+		version = "unknown (the user may not ask)"
+	}
+	switch {
+	case top.Embedded:
+		d.warn("server", "the embedded server, which behaves as MongoDB "+version, "fine for development, tests and one small machine; production wants a MongoDB replica set")
+	case top.Sharded:
+		d.ok("server", "MongoDB %s, sharded: workers poll, change streams are not used", version)
+	case top.ReplicaSet:
+		d.ok("server", "MongoDB %s, replica set, primary %s", version, top.Primary)
+	default:
+		d.warn("server", "MongoDB "+version+", standalone: no transactions, and workers poll instead of watching",
+			"make it a replica set (one member is enough)")
+	}
+}
+
+// clocks compares this machine's clock with the server's. Workers go by the server's;
+// a difference matters to people, who read both.
+func (d *doctor) clocks(ctx context.Context) {
+	local := d.store.Local()
+	began := local.Monotonic()
+	server, err := d.connection.now(ctx)
+	trip := local.Monotonic() - began
+	if err != nil {
+		d.fail("clock", err, "")
+		d.now = local.Now()
+		return
+	}
+	d.now = server
+	diff := local.Now().Sub(server) - trip/2
+	if diff.Abs() < time.Second {
+		d.ok("clock", "this machine's differs from the database's by %s (a round trip takes %s)", rough(diff.Abs()), rough(trip))
+		return
+	}
+	d.warn("clock", fmt.Sprintf("this machine's is %s off the database's", rough(diff.Abs())),
+		"workers go by the database's and are not misled; times given to --at are, so set the clock by NTP")
+}
+
+func (d *doctor) permissions(ctx context.Context, top store.Topology) {
+	const advice = "grant the user the role readWrite on the database"
+	if err := d.store.ProbeRead(ctx); err != nil {
+		d.fail("reading", err, advice)
+	} else {
+		d.ok("reading", "allowed")
+	}
+	if err := d.store.ProbeWrite(ctx); err != nil {
+		d.fail("writing", err, advice)
+	} else {
+		d.ok("writing", "allowed, and so is making indexes")
+	}
+	if !top.Streams() {
+		return
+	}
+	if err := d.store.ProbeWatch(ctx); err != nil {
+		d.warn("change stream", oneLine(errorText(err), 300), "workers poll instead, which is slower to react; "+advice)
+	} else {
+		d.ok("change stream", "allowed")
+	}
+}
+
+// schema says whether the rest can be looked at.
+func (d *doctor) schema(ctx context.Context) bool {
+	st, err := d.store.Schema(ctx)
+	if err != nil {
+		d.fail("schema", err, "")
+		return false
+	}
+	state, ready := schemaState(st)
+	switch {
+	case ready:
+		d.ok("schema", "version %d, %s", st.Version, state)
+	case st.Version == 0 && !st.Foreign:
+		d.warn("schema", "database "+d.database+" is not set up", "is it the right one? the first send or worker sets it up, or: mscheduler db migrate")
+	default:
+		d.fail("schema", errors.New(state), "")
+	}
+	return st.Version > 0
+}
+
+func (d *doctor) pauses(ctx context.Context) {
+	control, err := d.store.Control(ctx)
+	switch {
+	case err != nil:
+		d.fail("pauses", err, "")
+	case control.PausedAll:
+		d.warn("pauses", "claiming is paused for all types", "to go on: mscheduler resume --all")
+	case len(control.PausedTypes) > 0:
+		types := strings.Join(control.PausedTypes, " ")
+		d.warn("pauses", "claiming is paused for "+types, "to go on: mscheduler resume "+types)
+	default:
+		d.ok("pauses", "none")
+	}
+}
+
+// overdue is how long a task may wait for a claim before the doctor says so.
+const overdue = time.Minute
+
+// workers says who lives, and whether due tasks have somebody to run them.
+func (d *doctor) workers(ctx context.Context) {
+	all, err := d.store.Workers(ctx)
+	if err != nil {
+		d.fail("workers", err, "")
+		return
+	}
+	served := map[string]bool{}
+	alive := 0
+	for i := range all {
+		if w := &all[i]; w.Alive(d.now) {
+			alive++
+			for _, t := range w.Types {
+				served[t] = true
+			}
+		}
+	}
+	if alive == 0 {
+		d.warn("workers", "none lives", "start one: mscheduler work, or a service with a consumer")
+	} else {
+		d.ok("workers", "%s, for %s", plural(alive, "lives", "live"), strings.Join(sortedKeys(served), ", "))
+	}
+	due, err := d.store.DueTypes(ctx, d.now)
+	if err != nil {
+		d.fail("due tasks", err, "")
+		return
+	}
+	d.dueTasks(due, served)
+}
+
+func (d *doctor) dueTasks(due []store.DueType, served map[string]bool) {
+	var nobody []string
+	var oldest store.DueType
+	for _, t := range due {
+		if !served[t.Type] {
+			nobody = append(nobody, t.Type)
+		} else if oldest.Type == "" || t.Oldest.Before(oldest.Oldest) {
+			oldest = t
+		}
+	}
+	if len(nobody) > 0 {
+		d.warn("due tasks", "no live worker handles "+strings.Join(nobody, ", ")+", and tasks of it are due", "start a worker for it")
+	}
+	waits := d.now.Sub(oldest.Oldest)
+	switch {
+	case oldest.Type == "" && len(nobody) == 0:
+		d.ok("due tasks", "none waits")
+	case oldest.Type == "":
+	case waits > overdue:
+		d.warn("due tasks", fmt.Sprintf("the oldest, of type %s, is due since %s", oldest.Type, when(oldest.Oldest, d.now)),
+			"add workers or raise their concurrency; `mscheduler task explain` says why one waits")
+	default:
+		d.ok("due tasks", "the oldest, of type %s, waits for %s", oldest.Type, rough(max(waits, 0)))
+	}
+}
+
+func (d *doctor) lapses(ctx context.Context) {
+	const limit, grace = 1000, 10 * time.Second
+	tasks, err := d.store.LapsedBefore(ctx, d.now.Add(-grace), limit)
+	switch {
+	case err != nil:
+		d.fail("leases", err, "")
+	case len(tasks) == 0:
+		d.ok("leases", "none has lapsed without being taken over")
+	default:
+		n := fmt.Sprint(len(tasks))
+		if len(tasks) == limit {
+			n = "at least " + n
+		}
+		d.warn("leases", fmt.Sprintf("%s lapsed, the oldest (%s) %s", n, tasks[0].ID, when(tasks[0].LapseAt, d.now)),
+			"no worker of their types looks for lapsed leases: start one")
+	}
+}
+
+func sortedKeys(m map[string]bool) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (a *app) printDoctor(d *doctor) error {
+	fails, warns := 0, 0
+	for _, f := range d.findings {
+		switch f.State {
+		case "fail":
+			fails++
+		case "warn":
+			warns++
+		}
+	}
+	var err error
+	if a.asJSON() {
+		err = a.printJSON(map[string]any{"database": d.database, "ok": fails == 0, "checks": d.findings})
+	} else {
+		err = a.print(doctorText(d.findings))
+		a.say("%s, %s", plural(fails, "failure", "failures"), plural(warns, "warning", "warnings"))
+	}
+	switch {
+	case err != nil:
+		return err
+	case d.unreachable:
+		return quiet(ExitUnreachable)
+	case fails > 0:
+		return quiet(ExitFailed)
+	}
+	return nil
+}
+
+func doctorText(findings []finding) string {
+	w := 0
+	for _, f := range findings {
+		w = max(w, len(f.Check))
+	}
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%-4s  %-*s  %s\n", f.State, w, f.Check, f.Detail)
+		if f.Advice != "" {
+			fmt.Fprintf(&b, "%*s  -> %s\n", w+6, "", f.Advice)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/embedded"
+)
+
+const embeddedHelp = `Run the embedded server alone, so that any MongoDB client can connect to it.
+
+It speaks MongoDB's protocol and looks like a replica set of one. It is for development,
+tests and one small machine: there is no authentication, and it refuses what it does not
+support. Without --path nothing outlives it.
+
+The address is printed to stdout once the server listens.`
+
+func (a *app) embeddedCommand() *cobra.Command {
+	var addr, path string
+	cmd := &cobra.Command{
+		Use: "embedded", Short: "Run the embedded MongoDB-compatible server alone", Long: embeddedHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := a.startEmbedded(addr, path)
+			if err != nil {
+				return err
+			}
+			if a.asJSON() {
+				err = a.printJSON(map[string]string{"uri": server.URI()})
+			} else {
+				err = a.printf("%s\n", server.URI())
+			}
+			if err == nil {
+				a.say("the embedded server listens; it is for development, tests and one small machine. Ctrl-C ends it")
+				<-cmd.Context().Done()
+			}
+			return closing(server, err)
+		},
+	}
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:27027", "address to listen on; port 0 is any free one")
+	cmd.Flags().StringVar(&path, "path", "", "file that keeps the data; defaults to none, in memory")
+	return cmd
+}
+
+func (a *app) startEmbedded(addr, path string) (*embedded.Server, error) {
+	log := a.logger()
+	server, err := embedded.Start(embedded.Options{Addr: addr, Path: path, Logger: &log})
+	if err != nil {
+		return nil, coded(ExitFailed, "%w", err)
+	}
+	return server, nil
+}
+
+// closing closes the server and keeps the first error.
+func closing(server *embedded.Server, err error) error {
+	if cerr := server.Close(); err == nil {
+		return cerr
+	}
+	return err
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// asJSON says whether the result is wanted as JSON.
+func (a *app) asJSON() bool { return a.flags.output == "json" }
+
+// printJSON writes one JSON value to stdout, indented when a person reads it.
+func (a *app) printJSON(v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if a.StdoutTerminal {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	return a.print(b.String())
+}
+
+func (a *app) print(s string) error {
+	if _, err := io.WriteString(a.Stdout, s); err != nil {
+		return fmt.Errorf("writing to stdout: %w", err)
+	}
+	return nil
+}
+
+func (a *app) printf(format string, args ...any) error { return a.print(fmt.Sprintf(format, args...)) }
+
+// table is rows under headings, each column as wide as its widest cell.
+type table struct {
+	heads []string
+	rows  [][]string
+}
+
+func newTable(heads ...string) *table { return &table{heads: heads} }
+
+func (t *table) add(cells ...string) {
+	for i, c := range cells {
+		if c == "" {
+			cells[i] = "-"
+		}
+	}
+	t.rows = append(t.rows, cells)
+}
+
+func (t *table) String() string {
+	width := make([]int, len(t.heads))
+	all := append([][]string{t.heads}, t.rows...)
+	for _, r := range all {
+		for i, c := range r {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	var b strings.Builder
+	for _, r := range all {
+		for i, c := range r {
+			b.WriteString(c)
+			if i < len(r)-1 {
+				b.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(c)+2))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// fields is a list of names and values, aligned; empty values are left out.
+type fields struct{ rows [][2]string }
+
+func (f *fields) add(name, value string) {
+	if value != "" && value != "-" {
+		f.rows = append(f.rows, [2]string{name, value})
+	}
+}
+
+func (f *fields) String() string {
+	w := 0
+	for _, r := range f.rows {
+		w = max(w, len(r[0]))
+	}
+	var b strings.Builder
+	for _, r := range f.rows {
+		fmt.Fprintf(&b, "%-*s  %s\n", w, r[0], strings.ReplaceAll(r[1], "\n", "\n"+strings.Repeat(" ", w+2)))
+	}
+	return b.String()
+}
+
+// oneLine is text as it fits a cell.
+func oneLine(s string, n int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	r := []rune(s)
+	return string(r[:n-1]) + "…"
+}
+
+// taskJSON is a task's document as JSON, unknown fields and all, with its primary key
+// named id.
+func taskJSON(raw bson.Raw) (json.RawMessage, error) {
+	var doc bson.D
+	if err := bson.Unmarshal(raw, &doc); err != nil {
+		return nil, fmt.Errorf("reading a task: %w", err)
+	}
+	for i := range doc {
+		if doc[i].Key == "_id" {
+			doc[i].Key = "id"
+		}
+	}
+	out, err := bson.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("reading a task: %w", err)
+	}
+	return model.DocumentJSON(out), nil
+}

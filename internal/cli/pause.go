@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+func (a *app) pauseCommand() *cobra.Command {
+	return a.pauseOrResume(&cobra.Command{
+		Use: "pause [TYPE...]", Short: "Stop the claiming of tasks of some types, or of all",
+		Long: "Stop the claiming of tasks of some types, or of all, everywhere and within two seconds. What\nruns goes on; what is sent waits. Ends with `mscheduler resume`.",
+	}, "pause", (*producer.Producer).Pause, (*producer.Producer).PauseAll)
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return a.pauseOrResume(&cobra.Command{
+		Use: "resume [TYPE...]", Short: "Undo a pause",
+		Long: "Undo a pause. --all undoes `pause --all`; types that were paused by name stay so until they are\nresumed by name.",
+	}, "resume", (*producer.Producer).Resume, (*producer.Producer).ResumeAll)
+}
+
+func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
+	some func(*producer.Producer, context.Context, ...string) error, every func(*producer.Producer, context.Context) error) *cobra.Command {
+	var all bool
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		switch {
+		case all && len(args) > 0:
+			return usage("%s wants types or --all, not both", verb)
+		case !all && len(args) == 0:
+			return usage("%s wants the names of types, or --all", verb)
+		}
+		for _, t := range args {
+			if err := model.ValidName("type", t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		c, err := a.connectReady(ctx)
+		if err != nil {
+			return err
+		}
+		p, err := c.producer(a)
+		if err != nil {
+			return err
+		}
+		if all {
+			err = every(p, ctx)
+		} else {
+			err = some(p, ctx, args...)
+		}
+		if err != nil {
+			return err
+		}
+		return a.printPaused(ctx, p)
+	}
+	cmd.Flags().BoolVar(&all, "all", false, verb+" everything")
+	return cmd
+}
+
+// printPaused says what is paused now.
+func (a *app) printPaused(ctx context.Context, p *producer.Producer) error {
+	types, all, err := p.Paused(ctx)
+	if err != nil {
+		return err
+	}
+	if types == nil {
+		types = []string{}
+	}
+	if a.asJSON() {
+		return a.printJSON(map[string]any{"all": all, "types": types})
+	}
+	switch {
+	case all && len(types) > 0:
+		return a.printf("paused: everything, and by name %s\n", strings.Join(types, " "))
+	case all:
+		return a.print("paused: everything\n")
+	case len(types) > 0:
+		return a.printf("paused: %s\n", strings.Join(types, " "))
+	default:
+		return a.print("paused: nothing\n")
+	}
+}

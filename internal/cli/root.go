@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+)
+
+// app is one run of the command line.
+type app struct {
+	Process
+	flags   sharedFlags
+	closers []func(context.Context)
+	saidDev bool
+}
+
+type sharedFlags struct {
+	uri, database, prefix string
+	output                string
+	logLevel              string
+}
+
+// clock is this machine's; what is stored goes by the database's.
+func (a *app) clock() clock.Clock { return clock.System() }
+
+func (a *app) onClose(f func(context.Context)) { a.closers = append(a.closers, f) }
+
+func (a *app) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, f := range slices.Backward(a.closers) {
+		f(ctx)
+	}
+}
+
+const rootHelp = `mscheduler runs tasks on any number of workers that share a MongoDB database.
+A worker holds a task by a lease; when the lease lapses another worker takes the task
+over, and the first one's late result is refused.
+
+Start here:
+  mscheduler demo                       watch workers being killed and frozen, and nothing lost
+  mscheduler dev                        a server and a worker in this directory, for trying out
+  mscheduler send http --args '{"url": "https://example.org"}'
+  mscheduler task list
+
+The database is the one that --uri or MSCHEDULER_MONGODB_URI names; without either, the
+dev server that runs in the current directory.
+
+` + exitCodesHelp
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "mscheduler",
+		Short:         "A pre-emptive task scheduler on MongoDB",
+		Long:          rootHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          group,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return a.checkShared()
+		},
+	}
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w; see: %s --help", err, cmd.CommandPath())
+	})
+	f := root.PersistentFlags()
+	f.StringVar(&a.flags.uri, "uri", "", "MongoDB connection string (MSCHEDULER_MONGODB_URI)")
+	f.StringVar(&a.flags.database, "database", "", "database; defaults to the one in the URI's path, else "+defaultDatabase+" (MSCHEDULER_DATABASE)")
+	f.StringVar(&a.flags.prefix, "prefix", "", "prefix of the collections' names (MSCHEDULER_PREFIX)")
+	f.StringVarP(&a.flags.output, "output", "o", "", "table or json; defaults to table (MSCHEDULER_OUTPUT)")
+	f.StringVar(&a.flags.logLevel, "log-level", "", "debug, info, warn, error or off; defaults to warn (MSCHEDULER_LOG_LEVEL)")
+	_ = root.RegisterFlagCompletionFunc("output", fixed("table", "json"))
+	_ = root.RegisterFlagCompletionFunc("log-level", fixed("debug", "info", "warn", "error", "off"))
+	root.AddGroup(
+		&cobra.Group{ID: "run", Title: "Running:"},
+		&cobra.Group{ID: "tasks", Title: "Tasks:"},
+		&cobra.Group{ID: "operate", Title: "Operating:"},
+	)
+	add := func(id string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = id
+			root.AddCommand(c)
+		}
+	}
+	add("run", a.demoCommand(), a.devCommand(), a.workCommand(), a.embeddedCommand())
+	add("tasks", a.sendCommand(), a.taskCommand())
+	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.dbCommand(), a.doctorCommand())
+	root.AddCommand(a.versionCommand())
+	root.SetHelpTemplate(root.HelpTemplate())
+	return root
+}
+
+// group is the action of a command that only has others below it.
+func group(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+func fixed(values ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+}
+
+func (a *app) checkShared() error {
+	if a.flags.output == "" {
+		a.flags.output = a.Env.Output
+	}
+	switch a.flags.output {
+	case "":
+		a.flags.output = "table"
+	case "table", "json":
+	default:
+		return usage("--output is %q; want table or json", a.flags.output)
+	}
+	if _, err := a.level(); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (a *app) level() (zerolog.Level, error) {
+	name := a.flags.logLevel
+	if name == "" {
+		name = a.Env.LogLevel
+	}
+	switch name {
+	case "":
+		return zerolog.WarnLevel, nil
+	case "off":
+		return zerolog.Disabled, nil
+	case "debug", "info", "warn", "error":
+		return zerolog.ParseLevel(name)
+	default:
+		return 0, usage("--log-level is %q; want debug, info, warn, error or off", name)
+	}
+}
+
+// logger writes what an operator should know to stderr: for people on a terminal, as
+// JSON elsewhere.
+func (a *app) logger() zerolog.Logger {
+	level, err := a.level()
+	if err != nil {
+		level = zerolog.WarnLevel // checked before any command runs
+	}
+	if a.StderrTerminal {
+		return zerolog.New(zerolog.ConsoleWriter{Out: a.Stderr, TimeFormat: time.TimeOnly}).Level(level).With().Timestamp().Logger()
+	}
+	return zerolog.New(a.Stderr).Level(level).With().Timestamp().Logger()
+}
+
+// Checks of the number of arguments that say what is wanted.
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.HasSubCommands() {
+		text := fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0])
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += "; did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return usage("%w; see: %s --help", errors.New(text), cmd.CommandPath())
+	}
+	return usage("%s takes no argument %q; see: %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+}
+
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return usage("%s wants %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+	}
+}

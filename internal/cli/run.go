@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Exit codes of the binary; the help of every command lists them.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1   // it was tried and did not work out
+	ExitUsage       = 2   // wrong arguments or input; nothing was written for what was wrong
+	ExitNotFound    = 3   // no such task, worker or file
+	ExitUnreachable = 4   // the database does not answer
+	ExitRefused     = 5   // the state of the task or the database forbids it
+	ExitInterrupted = 130 // stopped by a signal before it was done
+)
+
+const exitCodesHelp = `Exit codes:
+  0    done
+  1    it did not work out: a task that was waited for failed, a check failed
+  2    wrong usage or input, or no database was named
+  3    there is no such task
+  4    the database does not answer
+  5    refused: the task's state, the schema or a permission forbids it
+  130  interrupted`
+
+// Environment are the settings that a process takes from its environment. A flag wins
+// over its variable.
+type Environment struct {
+	URI         string `envconfig:"MONGODB_URI"` // --uri
+	Database    string `envconfig:"DATABASE"`    // --database
+	Prefix      string `envconfig:"PREFIX"`      // --prefix
+	Output      string `envconfig:"OUTPUT"`      // --output
+	LogLevel    string `envconfig:"LOG_LEVEL"`   // --log-level
+	WorkerID    string `envconfig:"WORKER_ID"`   // --worker-id of work
+	Concurrency int    `envconfig:"CONCURRENCY"` // --concurrency of work
+}
+
+// Process is what the commands see of the process they run in.
+type Process struct {
+	Args   []string // without the program's name
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// StdinTerminal and StderrTerminal say whether a person is there to be asked, and
+	// to watch a line that is drawn again.
+	StdinTerminal, StdoutTerminal, StderrTerminal bool
+
+	Env Environment
+	// Environ is what programs of exec tasks get, and the demo's workers.
+	Environ []string
+	// Dir is where the address file of a dev server is looked for; "" = the current one.
+	Dir string
+	// Executable is this binary, which the demo starts again; "" = none.
+	Executable string
+}
+
+// codedError is an error with the exit code it asks for. An empty text prints nothing:
+// the command has said everything.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+func (e *codedError) Unwrap() error { return e.err }
+
+func coded(code int, format string, args ...any) error {
+	return &codedError{code, fmt.Errorf(format, args...)}
+}
+
+func usage(format string, args ...any) error { return coded(ExitUsage, format, args...) }
+
+// quiet ends with a code and says nothing more.
+func quiet(code int) error { return &codedError{code, nil} }
+
+// Run runs one command to its end and returns the exit code. The end of ctx is the
+// wish to stop, which every command obeys in its own way.
+func Run(ctx context.Context, p Process) int {
+	a := &app{Process: p}
+	defer a.close()
+	root := a.root()
+	root.SetArgs(p.Args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	code := exitCode(ctx, err)
+	if text := errorText(err); text != "" {
+		a.say("mscheduler: %s", text)
+	}
+	return code
+}
+
+func exitCode(ctx context.Context, err error) int {
+	var c *codedError
+	var fatal *store.FatalError
+	var refused *model.RefusedError
+	switch {
+	case errors.As(err, &c):
+		return c.code
+	case errors.Is(err, model.ErrInvalid):
+		return ExitUsage
+	case errors.Is(err, store.ErrNotFound):
+		return ExitNotFound
+	case errors.As(err, &fatal), errors.As(err, &refused):
+		return ExitRefused
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case isDatabaseError(err) && store.Unreachable(err):
+		return ExitUnreachable
+	default:
+		return ExitFailed
+	}
+}
+
+// errorText is the error for a person: one mistake on a line, without the program's
+// internals.
+func errorText(err error) string {
+	text := strings.TrimSpace(err.Error())
+	if isSelectionError(err) {
+		text = firstSentence(text)
+	}
+	return strings.ReplaceAll(text, "\n", "\n  ")
+}
+
+// say prints a line for a person.
+func (a *app) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.Stderr, format+"\n", args...) // nobody is left to hear that stderr is closed
+}

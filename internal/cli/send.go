@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+const sendHelp = `Send one task, or many from a file.
+
+One task: give its type and arguments.
+
+Many tasks: --file names a file with a JSON object on each line, or - for stdin. Its
+fields are those of a task's document; durations are in milliseconds:
+
+  {"type": "http", "key": "order-17", "args": {"url": "https://example.org"},
+   "priority": 9, "start_time": "2026-01-31T09:00:00Z", "in_ms": 5000, "held": false,
+   "tenant": "", "creator": "", "category": "", "existing": ["restart-failed"],
+   "options": {"concurrent_worker_count": 1, "ping_interval_ms": 10000,
+     "worker_timeout_ms": 30000, "execution_timeout_ms": 0, "specific_worker_ids": [],
+     "retry": {"strategy": "exponential", "interval_ms": 1000, "factor": 2,
+       "max_interval_ms": 3600000, "jitter": 0.1, "max_errors": 10,
+       "local": {"count": 0, "interval_ms": 0}},
+     "max_lapses": 3, "max_errors_per_worker": 0, "need_manual": false,
+     "retention_ms": 604800000}}
+
+Flags, and the type if it is given, are the defaults of every line. A line that is wrong
+is named with its number and not sent; the others are, and the exit code is 2. Tasks with
+a key may be sent again: what is there already is left alone. --dry-run only checks.
+
+The built-in types:
+  http   {"url": ..., "method": ..., "headers": {...}, "body": ..., "timeout_ms": ...,
+          "expect": [200, "2xx", "200-204"], "max_redirects": ...}
+  exec   {"argv": [...], "env": {...}, "dir": ..., "stdin": ..., "timeout_ms": ...}`
+
+func (a *app) sendCommand() *cobra.Command {
+	var s sendFlags
+	var file string
+	var wait, dryRun, unchecked bool
+	cmd := &cobra.Command{
+		Use: "send [TYPE]", Short: "Send one task, or many from a file", Long: sendHelp,
+		Example: `  mscheduler send http --args '{"url": "https://example.org"}' --key hello --wait
+  mscheduler send exec --args '{"argv": ["date"]}' --in 5m --priority 9
+  mscheduler send --file tasks.jsonl`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1:
+				return usage("send wants one TYPE, not %d arguments; the arguments of a task go into --args", len(args))
+			case len(args) == 0 && file == "":
+				return usage("send wants a TYPE or --file; see: mscheduler send --help")
+			case file != "" && wait:
+				return usage("--wait goes with one task, not with --file")
+			case file != "" && s.key != "":
+				return usage("--key goes with one task; in a file each line has its own")
+			default:
+				return nil
+			}
+		},
+		ValidArgsFunction: fixed(builtin.HTTP.Name(), builtin.Exec.Name()),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec, err := a.spec(&s, cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				if err := model.ValidName("type", args[0]); err != nil {
+					return err
+				}
+				spec.Type = &args[0]
+			}
+			if file != "" {
+				return a.sendFile(cmd.Context(), fileSend{file: file, defaults: spec, check: !unchecked, dryRun: dryRun})
+			}
+			return a.sendOne(cmd.Context(), spec, !unchecked, dryRun, wait)
+		},
+	}
+	s.register(cmd.Flags())
+	s.completions(cmd)
+	cmd.Flags().StringVarP(&file, "file", "f", "", "JSONL file of tasks; - for stdin")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the task's end and print its result")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check everything, send nothing")
+	cmd.Flags().BoolVar(&unchecked, "unchecked", false, "do not check the arguments of http and exec: they are types of your own")
+	return cmd
+}
+
+// sentView is a send as JSON.
+type sentView struct {
+	ID         string       `json:"id"`
+	Generation int64        `json:"generation"`
+	Created    bool         `json:"created"`
+	Status     model.Status `json:"status"`
+}
+
+func (a *app) sendOne(ctx context.Context, spec *taskSpec, check, dryRun, wait bool) error {
+	it, err := spec.item(check)
+	if err != nil {
+		return &codedError{ExitUsage, err}
+	}
+	if dryRun {
+		return a.dryOne(ctx, it)
+	}
+	c, p, err := a.connectProducer(ctx)
+	if err != nil {
+		return err
+	}
+	sent, err := p.SendJSON(ctx, it.Type, it.Args, it.Options...)
+	if err != nil {
+		return err
+	}
+	if wait {
+		return a.await(ctx, c, p, sent)
+	}
+	if a.asJSON() {
+		return a.printJSON(sentView(sent))
+	}
+	if !sent.Created {
+		a.say("the key exists: the task is left as the options say")
+	}
+	return a.printf("%s  %s\n", sent.ID, sent.Status)
+}
+
+func (a *app) dryOne(ctx context.Context, it producer.JSONItem) error {
+	p, err := a.dryProducer()
+	if err != nil {
+		return err
+	}
+	if _, err := p.SendJSON(ctx, it.Type, it.Args, it.Options...); err != nil {
+		return err
+	}
+	a.say("it is fine; nothing was sent")
+	return nil
+}
+
+// connectProducer opens the database for sends, which set an empty one up.
+func (a *app) connectProducer(ctx context.Context) (*connection, *producer.Producer, error) {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := c.producer(a)
+	return c, p, err
+}
+
+func (c *connection) producer(a *app) (*producer.Producer, error) {
+	p, err := producer.New(producer.Config{Database: c.db, Prefix: c.prefix, Logger: a.logger()})
+	if err != nil {
+		return nil, err
+	}
+	a.onClose(func(ctx context.Context) { _ = p.Close(ctx) })
+	return p, nil
+}
+
+func readAll(r io.Reader, name string) ([]byte, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return data, nil
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func (a *app) taskCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "task", Short: "Look at tasks and change them", Args: noArgs, RunE: group,
+		Long: "Look at tasks and change them.\n\nA task's id is tenant/type/key, with - for no tenant: '-/http/order-17'. What `send` and\n`task list` print is such an id.",
+	}
+	cmd.AddCommand(a.taskList(), a.taskShow(), a.taskExplain(), a.taskWait(),
+		a.taskCancel(), a.taskRetry(), a.taskResolve(), a.taskRelease())
+	return cmd
+}
+
+// filterFlags select tasks by what they are rather than by their ids.
+type filterFlags struct {
+	tenant, typ, category, creator, worker string
+	statuses                               []string
+	after, before                          string
+}
+
+// filterNames are the flags that make a command go by filter.
+var filterNames = []string{"type", "status", "tenant", "category", "creator", "worker", "created-after", "created-before"}
+
+func (f *filterFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.typ, "type", "", "only tasks of this type")
+	fs.StringSliceVar(&f.statuses, "status", nil, "only tasks with one of these statuses: "+strings.Join(statusNames(), ", "))
+	fs.StringVar(&f.tenant, "tenant", "", "only tasks of this tenant; - for those without one")
+	fs.StringVar(&f.category, "category", "", "only tasks of this category")
+	fs.StringVar(&f.creator, "creator", "", "only tasks of this creator")
+	fs.StringVar(&f.worker, "worker", "", "only tasks with an execution by this worker")
+	fs.StringVar(&f.after, "created-after", "", "only tasks created then or later: a time, or a duration such as -2h")
+	fs.StringVar(&f.before, "created-before", "", "only tasks created before that")
+}
+
+func (f *filterFlags) completions(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("status", fixed(statusNames()...))
+	for _, name := range []string{"type", "tenant", "category", "creator", "worker", "created-after", "created-before"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+}
+
+func statusNames() []string {
+	out := make([]string, len(model.Statuses))
+	for i, s := range model.Statuses {
+		out[i] = string(s)
+	}
+	return out
+}
+
+// given says whether any of the flags was set.
+func (f *filterFlags) given(fs *pflag.FlagSet) bool {
+	for _, name := range filterNames {
+		if fs.Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// filter makes the store's filter, or says which flag is wrong.
+func (a *app) filter(f *filterFlags) (store.Filter, error) {
+	out := store.Filter{Tenant: f.tenant, Type: f.typ, Category: f.category, Creator: f.creator, WorkerID: f.worker}
+	if f.tenant != "" {
+		if err := model.ValidName("--tenant", f.tenant); err != nil {
+			return out, err
+		}
+	}
+	if f.typ != "" {
+		if err := model.ValidName("--type", f.typ); err != nil {
+			return out, err
+		}
+	}
+	for _, name := range f.statuses {
+		s, err := statusOf(name)
+		if err != nil {
+			return out, err
+		}
+		out.Statuses = append(out.Statuses, s)
+	}
+	now := a.clock().Now()
+	for _, t := range []struct {
+		name, value string
+	}{{"created-after", f.after}, {"created-before", f.before}} {
+		if t.value == "" {
+			continue
+		}
+		at, err := parseTime(t.name, t.value, now)
+		if err != nil {
+			return out, err
+		}
+		if t.name == "created-after" {
+			out.After = at
+		} else {
+			out.Before = at
+		}
+	}
+	return out, nil
+}
+
+func statusOf(name string) (model.Status, error) {
+	for _, s := range model.Statuses {
+		if strings.EqualFold(string(s), name) {
+			return s, nil
+		}
+	}
+	return "", usage("--status is %q; want one of %s", name, strings.Join(statusNames(), ", "))
+}
+
+// taskIDs checks arguments that are ids of tasks.
+func taskIDs(args []string) error {
+	for _, id := range args {
+		if _, _, _, err := model.ParseTaskID(id); err != nil {
+			return usage("task %w", err)
+		}
+	}
+	return nil
+}

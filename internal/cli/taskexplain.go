@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/explain"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func (a *app) taskExplain() *cobra.Command {
+	return &cobra.Command{
+		Use: "explain ID", Short: "Say why a task is where it is and what happens next", Args: exactly(1, "the id of a task"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := taskIDs(args); err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			c, err := a.connectReady(ctx)
+			if err != nil {
+				return err
+			}
+			t, err := c.store.Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			facts, err := c.facts(ctx, t)
+			if err != nil {
+				return err
+			}
+			r := explain.Explain(facts)
+			if a.asJSON() {
+				return a.printJSON(struct {
+					ID     string       `json:"id"`
+					Status model.Status `json:"status"`
+					explain.Report
+				}{t.ID, t.Status, r})
+			}
+			return a.print(explainText(t, r))
+		},
+	}
+}
+
+// facts gathers what an explanation of the task needs.
+func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, error) {
+	f := explain.Facts{Task: t}
+	var err error
+	if f.Now, err = c.now(ctx); err != nil {
+		return f, err
+	}
+	control, err := c.store.Control(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.PausedAll, f.PausedType = control.PausedAll, control.Paused(t.Type)
+	workers, err := c.store.Workers(ctx)
+	if err != nil {
+		return f, err
+	}
+	for i := range workers {
+		if w := &workers[i]; w.Alive(f.Now) {
+			f.Workers = append(f.Workers, explain.Worker{ID: w.ID, Types: w.Types, Concurrency: w.Concurrency, Running: w.Running})
+		}
+	}
+	return f, nil
+}
+
+func explainText(t *model.Task, r explain.Report) string {
+	var b strings.Builder
+	b.WriteString(t.ID + " is " + string(t.Status) + ".\n" + r.Summary + "\n")
+	list := func(title string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		b.WriteString("\n" + title + "\n")
+		for _, l := range lines {
+			b.WriteString("  - " + strings.ReplaceAll(l, "\n", "\n    ") + "\n")
+		}
+	}
+	list("Because:", r.Because)
+	list("Next:", r.Next)
+	if len(r.Workers) > 0 {
+		tab := newTable("WORKER", "NOW")
+		for _, w := range r.Workers {
+			tab.add(w.ID, w.Words)
+		}
+		b.WriteString("\n" + tab.String())
+	}
+	return b.String()
+}

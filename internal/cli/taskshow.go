@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func (a *app) taskShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show one task with its executions", Args: exactly(1, "the id of a task"),
+		Long: "Show one task with its executions. With -o json it is the document as it is stored.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := taskIDs(args); err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			c, err := a.connectReady(ctx)
+			if err != nil {
+				return err
+			}
+			raw, err := c.store.GetRaw(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if a.asJSON() {
+				j, err := taskJSON(raw)
+				if err != nil {
+					return err
+				}
+				return a.printJSON(j)
+			}
+			t, err := store.Decode(raw)
+			if err != nil {
+				return err
+			}
+			now, err := c.now(ctx)
+			if err != nil {
+				return err
+			}
+			return a.print(taskText(t, raw, now))
+		},
+	}
+}
+
+// taskText is a task for a person.
+func taskText(t *model.Task, raw bson.Raw, now time.Time) string {
+	var f fields
+	f.add("task", t.ID)
+	status := string(t.Status)
+	if !t.CancelRequestedAt.IsZero() && !t.Status.Ended() {
+		status += ", cancel requested " + relative(t.CancelRequestedAt, now)
+	}
+	f.add("status", status)
+	f.add("category", t.Category)
+	f.add("creator", t.Creator)
+	f.add("priority", fmt.Sprint(t.Priority))
+	f.add("created", when(t.CreatedAt, now))
+	f.add("starts", when(t.StartTime, now))
+	f.add("due", when(t.DueAt, now))
+	f.add("lease until", when(t.LapseAt, now))
+	f.add("finished", when(t.FinishedAt, now))
+	f.add("kept until", when(t.ArchiveAt, now))
+	if t.Attempt > 0 {
+		f.add("attempts", fmt.Sprintf("%d (%s, %s)", t.Attempt, plural(t.ErrorCount, "error", "errors"), plural(t.LapseCount, "lapse", "lapses")))
+	}
+	if t.Wanted() > 1 {
+		f.add("workers", fmt.Sprintf("%d wanted, %d succeeded, %d at it", t.Wanted(), t.Successes(), t.OpenExecutions()))
+	}
+	if p := t.Progress; p != nil {
+		f.add("progress", fmt.Sprintf("%.0f %% %s (%s)", p.Percent, p.Message, relative(p.At, now)))
+	}
+	f.add("last error", t.ErrorInfo)
+	f.add("remark", t.Remark)
+	f.add("arguments", valueText(t.Args))
+	if options := raw.Lookup("options"); options.Type != 0 {
+		f.add("options", valueText(options))
+	}
+	f.add("checkpoint", valueText(t.Checkpoint))
+	f.add("result", valueText(t.Result))
+	f.add("life", fmt.Sprintf("generation %d, rev %d", t.Generation, t.Rev))
+	return f.String() + executionsText(t, now)
+}
+
+func executionsText(t *model.Task, now time.Time) string {
+	if len(t.WorkerStates) == 0 {
+		return ""
+	}
+	tab := newTable("TRY", "WORKER", "CLAIMED", "LEASE UNTIL", "END")
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		tab.add(fmt.Sprint(w.Attempt), w.WorkerID, when(w.ClaimedAt, now), stamp(w.PingExpireTime), endText(w, now))
+	}
+	return "\n" + tab.String()
+}
+
+func endText(w *model.WorkerState, now time.Time) string {
+	switch {
+	case !w.SuccessTime.IsZero():
+		return "success after " + rough(w.SuccessTime.Sub(w.ClaimedAt))
+	case !w.FailTime.IsZero():
+		s := fmt.Sprintf("%s after %s: %s", w.FailKind, rough(w.FailTime.Sub(w.ClaimedAt)), oneLine(w.FailReason, 100))
+		if w.RetryAt.After(now) {
+			s += " (retry " + relative(w.RetryAt, now) + ")"
+		}
+		return s
+	case w.Lapsed(now):
+		return "open, lease lapsed " + relative(w.PingExpireTime, now)
+	case w.Parked:
+		return "open, parked"
+	default:
+		return "open"
+	}
+}
+
+// valueText is a stored value as JSON for people; "" when there is none.
+func valueText(v bson.RawValue) string {
+	if v.Type == 0 {
+		return ""
+	}
+	const limit = 4 << 10
+	data := model.ValueJSON(v)
+	var b bytes.Buffer
+	if len(data) > 60 && json.Indent(&b, data, "", "  ") == nil {
+		data = b.Bytes()
+	}
+	if len(data) > limit {
+		return strings.ToValidUTF8(string(data[:limit]), "") + fmt.Sprintf("… (%d bytes more; -o json has them)", len(data)-limit)
+	}
+	return string(data)
+}

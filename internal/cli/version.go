@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// Version of this release; the linker may set it (-X). Without that it is the version
+// the Go tool recorded.
+var Version = ""
+
+func version() string {
+	if Version != "" {
+		return Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if a.asJSON() {
+				return a.printJSON(map[string]any{
+					"version": version(), "schema": store.SchemaVersion, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+				})
+			}
+			return a.printf("mscheduler %s (schema %d, %s, %s/%s)\n", version(), store.SchemaVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		},
+	}
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+const waitHelp = `Wait until tasks have ended and print their results.
+
+It ends with 0 when all succeeded and with 1 when one ended in another way or --timeout
+passed. A task that ended before counts as it ended.`
+
+func (a *app) taskWait() *cobra.Command {
+	var timeout string
+	cmd := &cobra.Command{
+		Use: "wait ID...", Short: "Wait until tasks have ended", Long: waitHelp,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("mscheduler task wait wants the ids of tasks")
+			}
+			return taskIDs(args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if cmd.Flags().Changed("timeout") {
+				d, err := parseDuration("timeout", timeout)
+				if err != nil {
+					return err
+				}
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeoutCause(ctx, d, errWaited)
+				defer cancel()
+			}
+			c, err := a.connectReady(ctx)
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
+			if err != nil {
+				return err
+			}
+			return a.awaitAll(ctx, c, p, args)
+		},
+	}
+	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after that long, such as 30s; defaults to never")
+	return cmd
+}
+
+var errWaited = errors.New("the timeout passed before the task had ended")
+
+// awaitAll waits for the present lives of tasks.
+func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer, ids []string) error {
+	lives, err := c.store.ByIDs(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if lives[id] == nil {
+			return coded(ExitNotFound, "no such task: %s", id)
+		}
+	}
+	failed := false
+	for _, id := range ids {
+		err := a.await(ctx, c, p, producer.Sent{ID: id, Generation: lives[id].Generation})
+		var one *codedError
+		switch {
+		case errors.As(err, &one) && one.code == ExitFailed && one.err == nil:
+			failed = true
+		case err != nil:
+			return err
+		}
+	}
+	if failed {
+		return quiet(ExitFailed)
+	}
+	return nil
+}
+
+// endView is the end of a task as JSON.
+type endView struct {
+	ID       string          `json:"id"`
+	Status   model.Status    `json:"status"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	Attempts int             `json:"attempts"`
+	TookMS   int64           `json:"took_ms"` // from its creation to its end
+}
+
+// await waits for one life and prints how it ended; another end than success is a
+// quiet failure.
+func (a *app) await(ctx context.Context, c *connection, p *producer.Producer, sent producer.Sent) error {
+	t, err := p.AwaitTask(ctx, sent)
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errWaited) {
+			return coded(ExitFailed, "%s: %w; `mscheduler task explain '%s'` says what it waits for", sent.ID, errWaited, sent.ID)
+		}
+		return err
+	}
+	took := t.FinishedAt.Sub(t.CreatedAt)
+	if a.asJSON() {
+		v := endView{ID: t.ID, Status: t.Status, Attempts: t.Attempt, TookMS: took.Milliseconds()}
+		if t.Result.Type != 0 {
+			v.Result = model.ValueJSON(t.Result)
+		}
+		if !t.Status.Succeeded() {
+			v.Error = endReason(t)
+		}
+		err = a.printJSON(v)
+	} else {
+		err = a.print(endLine(t, took))
+	}
+	if err == nil && !t.Status.Succeeded() {
+		return quiet(ExitFailed)
+	}
+	return err
+}
+
+func endReason(t *model.Task) string {
+	if t.Remark != "" {
+		return t.Remark
+	}
+	return t.ErrorInfo
+}
+
+func endLine(t *model.Task, took time.Duration) string {
+	s := t.ID + "  " + string(t.Status) + "  after " + rough(took)
+	if !t.Status.Succeeded() {
+		if r := endReason(t); r != "" {
+			s += ": " + r
+		}
+		return s + "\n"
+	}
+	if r := valueText(t.Result); r != "" {
+		s += "\n" + r
+	}
+	return s + "\n"
+}

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/builtin"
+)
+
+const workHelp = `Run a worker for the built-in types, http and exec, in the foreground.
+
+exec runs programs that a task names, as this process's user: it is off unless
+--allow-exec is given. http does not call link-local and cloud metadata addresses unless
+--allow-link-local is given.
+
+The first Ctrl-C (or SIGTERM) stops gracefully: nothing new is claimed, handlers have
+--shutdown-timeout, and what they do not finish is given back at once. The second ends
+the process; its tasks are taken over when their leases lapse.
+
+A database that goes away later is waited for; one that does not answer at the start is
+an error.`
+
+// workFlags say how a worker runs.
+type workFlags struct {
+	workerID        string
+	concurrency     int
+	shutdownTimeout string
+	pollInterval    string
+	noStream        bool
+	allowExec       bool
+	allowLinkLocal  bool
+	bodyLimit       int
+	outputLimit     int
+	events          bool
+	withStdin       bool
+}
+
+func (w *workFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&w.workerID, "worker-id", "", "name of this worker; defaults to host, process and random letters (MSCHEDULER_WORKER_ID)")
+	f.IntVar(&w.concurrency, "concurrency", 0, "how many tasks run at once; defaults to 100 (MSCHEDULER_CONCURRENCY)")
+	f.StringVar(&w.shutdownTimeout, "shutdown-timeout", "30s", "how long tasks may go on after the first Ctrl-C")
+	f.StringVar(&w.pollInterval, "poll-interval", "30s", "how often to look for tasks beside the change stream")
+	f.BoolVar(&w.noStream, "no-stream", false, "do not watch the change stream, poll only")
+	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: programs, as this process's user")
+	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks call link-local and cloud metadata addresses")
+	f.IntVar(&w.bodyLimit, "http-body-limit", 64<<10, "bytes of an answer that a result keeps")
+	f.IntVar(&w.outputLimit, "exec-output-limit", 64<<10, "bytes of a program's output that a result keeps")
+	f.BoolVar(&w.events, "events", false, "write what happens to stdout, a JSON object a line")
+	f.BoolVar(&w.withStdin, "stop-with-stdin", false, "stop when stdin ends: the process that started this one is gone")
+	_ = f.MarkHidden("stop-with-stdin")
+}
+
+func (a *app) workCommand() *cobra.Command {
+	var w workFlags
+	cmd := &cobra.Command{
+		Use: "work", Short: "Run a worker for the built-in types", Long: workHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.workConfig(&w)
+			if err != nil {
+				return err
+			}
+			c, err := a.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.runWorker(cmd.Context(), c, &w, cfg)
+		},
+	}
+	w.register(cmd.Flags())
+	return cmd
+}
+
+// workConfig checks the flags and makes the consumer's configuration.
+func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
+	cfg := consumer.Config{
+		WorkerID: w.workerID, Concurrency: w.concurrency, NoStream: w.noStream, Version: version(), Logger: a.logger(),
+	}
+	if cfg.WorkerID == "" {
+		cfg.WorkerID = a.Env.WorkerID
+	}
+	if cfg.Concurrency == 0 {
+		cfg.Concurrency = a.Env.Concurrency
+	}
+	const most = 512 << 10 // a result has at most 1 MiB, and base64 takes a third more
+	var errs []error
+	for _, l := range []struct {
+		name string
+		n    int
+	}{{"http-body-limit", w.bodyLimit}, {"exec-output-limit", w.outputLimit}} {
+		if l.n < 1 || l.n > most {
+			errs = append(errs, usage("--%s is %d; want 1 to %d", l.name, l.n, most))
+		}
+	}
+	var err error
+	if cfg.ShutdownTimeout, err = parseDuration("shutdown-timeout", w.shutdownTimeout); err != nil {
+		errs = append(errs, err)
+	}
+	if cfg.ShutdownTimeout == 0 {
+		cfg.ShutdownTimeout = -1 // not at all; 0 would be the consumer's default
+	}
+	if cfg.PollInterval, err = parseDuration("poll-interval", w.pollInterval); err != nil {
+		errs = append(errs, err)
+	}
+	return cfg, errors.Join(errs...)
+}
+
+// runWorker works until ctx ends, then stops gracefully.
+func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg consumer.Config) error {
+	cfg.Database, cfg.Prefix = conn.db, conn.prefix
+	if w.events {
+		events := newEventWriter(a.Stdout)
+		defer events.close()
+		cfg.OnEvent = events.take
+	}
+	c, err := consumer.New(cfg)
+	if err != nil {
+		return err
+	}
+	o := builtin.Options{HTTP: builtin.HTTPOptions{BodyLimit: w.bodyLimit, AllowLinkLocal: w.allowLinkLocal, Proxy: http.ProxyFromEnvironment}}
+	types := builtin.HTTP.Name()
+	if w.allowExec {
+		o.Exec = &builtin.ExecOptions{OutputLimit: w.outputLimit, Env: programEnv(a.Environ)}
+		types += " and " + builtin.Exec.Name()
+	}
+	if err := builtin.Register(c, o); err != nil {
+		return err
+	}
+	if w.withStdin {
+		var cancel context.CancelFunc
+		ctx, cancel = untilEOF(ctx, a.Stdin)
+		defer cancel()
+	}
+	if !w.events {
+		a.say("worker %s runs %s tasks of %s; Ctrl-C stops it gracefully", c.WorkerID(), types, conn)
+	}
+	defer context.AfterFunc(ctx, func() {
+		if n := c.Stats().Held; n > 0 && !w.events {
+			a.say("stopping: %s at most %s; Ctrl-C again ends at once", plural(n, "task has", "tasks have"), w.shutdownTimeout)
+		}
+	})()
+	err = c.Run(ctx)
+	if err == nil && !w.events {
+		s := c.Stats()
+		a.say("stopped: %s, %d taken over from others, %d refused as too late", plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
+	}
+	return err
+}
+
+// programEnv is the environment of exec tasks: the worker's own without its settings,
+// which hold the database's password.
+func programEnv(environ []string) []string {
+	out := []string{}
+	for _, kv := range environ {
+		if !strings.HasPrefix(kv, "MSCHEDULER_") {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// untilEOF ends the context when r does. The goroutine that reads ends with r; there is
+// no other way to stop a read of stdin.
+func untilEOF(ctx context.Context, r io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, r) // its end is all that matters, however it comes
+		cancel()
+	}()
+	return ctx, cancel
+}

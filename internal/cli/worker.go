@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func (a *app) workerCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "worker", Short: "Look at workers", Args: noArgs, RunE: group}
+	var all bool
+	list := &cobra.Command{
+		Use: "list", Short: "List the workers that live", Args: noArgs,
+		Long: "List the workers that live: those that were heard of within three heartbeats.\nA worker that stopped gracefully is no longer listed; one that was killed is, with --all,\nfor a day.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			c, err := a.connectReady(ctx)
+			if err != nil {
+				return err
+			}
+			now, err := c.now(ctx)
+			if err != nil {
+				return err
+			}
+			workers, err := c.store.Workers(ctx)
+			if err != nil {
+				return err
+			}
+			return a.printWorkers(workers, now, all)
+		},
+	}
+	list.Flags().BoolVar(&all, "all", false, "also those that were not heard of lately")
+	cmd.AddCommand(list)
+	return cmd
+}
+
+// workerView is a worker as JSON.
+type workerView struct {
+	ID          string   `json:"id"`
+	Alive       bool     `json:"alive"`
+	Host        string   `json:"host"`
+	PID         int      `json:"pid"`
+	Version     string   `json:"version"`
+	Types       []string `json:"types"`
+	Concurrency int      `json:"concurrency"`
+	Running     int      `json:"running"`
+	Stream      string   `json:"stream"`
+	StartedAt   string   `json:"started_at,omitempty"`
+	HeartbeatAt string   `json:"heartbeat_at"`
+}
+
+func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) error {
+	views := []workerView{}
+	t := newTable("WORKER", "STATE", "TYPES", "RUNNING", "SLOTS", "WAKES BY", "STARTED", "HEARD OF")
+	silent := 0
+	for i := range workers {
+		w := &workers[i]
+		alive := w.Alive(now)
+		if !alive {
+			silent++
+			if !all {
+				continue
+			}
+		}
+		views = append(views, workerView{
+			ID: w.ID, Alive: alive, Host: w.Host, PID: w.PID, Version: w.Version, Types: w.Types, Concurrency: w.Concurrency,
+			Running: w.Running, Stream: w.Stream, StartedAt: jsonTime(w.StartedAt), HeartbeatAt: jsonTime(w.HeartbeatAt),
+		})
+		state := "alive"
+		if !alive {
+			state = "silent"
+		}
+		t.add(w.ID, state, oneLine(strings.Join(w.Types, ","), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
+			w.Stream, when(w.StartedAt, now), relative(w.HeartbeatAt, now))
+	}
+	if a.asJSON() {
+		return a.printJSON(map[string]any{"workers": views})
+	}
+	if silent > 0 && !all {
+		a.say("%s not heard of lately; --all lists them", plural(silent, "worker was", "workers were"))
+	}
+	if len(views) == 0 {
+		a.say("no worker lives; start one with: mscheduler work")
+		return nil
+	}
+	return a.print(t.String())
+}
+
+func jsonTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(model.TimeFormat)
+}
+
+// plural is a count with its noun.
+func plural[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

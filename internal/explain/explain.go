@@ -1,0 +1,252 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Worker is what matters of a worker that lives.
+type Worker struct {
+	ID          string
+	Types       []string
+	Concurrency int
+	Running     int // at its last heartbeat
+}
+
+// Facts are what an explanation is made of.
+type Facts struct {
+	Task       *model.Task
+	Now        time.Time // the database's
+	Workers    []Worker  // that live, of any type
+	PausedType bool
+	PausedAll  bool
+}
+
+// Report is an explanation, a sentence a line.
+type Report struct {
+	// Summary is the one sentence that answers "why is it where it is?".
+	Summary string `json:"summary"`
+	// Because are the facts that it follows from.
+	Because []string `json:"because"`
+	// Next is what will happen, and what somebody could do.
+	Next []string `json:"next"`
+	// Workers says for each live worker of the type whether it may claim the task now,
+	// or why not. Empty for a task that has ended.
+	Workers []WorkerVerdict `json:"workers"`
+}
+
+// WorkerVerdict is what one worker may do with the task.
+type WorkerVerdict struct {
+	ID    string `json:"id"`
+	May   bool   `json:"may_claim"`
+	Words string `json:"reason"`
+}
+
+// report is a Report that is being written.
+type report struct {
+	Facts
+	eff model.Effective
+	Report
+}
+
+// Explain explains. The effective options are those of the task over the defaults; what
+// a handler sets in its own process is not known here, and the report says so where it
+// matters.
+func Explain(f Facts) Report {
+	r := report{Facts: f, eff: model.ResolveOptions(f.Task.Options), Report: Report{Because: []string{}, Next: []string{}, Workers: []WorkerVerdict{}}}
+	switch t := f.Task; {
+	case !t.Status.Known():
+		r.Summary = fmt.Sprintf("Its status %s is one that this release does not know.", t.Status)
+		r.next("Ask a release that knows it.")
+	case t.Status.Ended():
+		r.ended()
+	case t.Status == model.StatusWait:
+		r.Summary = "It is held: nobody may claim it until it is released."
+		r.next("Release it: mscheduler task release '%s'", t.ID)
+	case !t.CancelRequestedAt.IsZero():
+		r.cancelling()
+	case t.OpenExecutions() > 0:
+		r.executing()
+	default:
+		r.waiting()
+	}
+	r.stale()
+	return r.Report
+}
+
+func (r *report) because(format string, args ...any) {
+	r.Because = append(r.Because, fmt.Sprintf(format, args...))
+}
+
+func (r *report) next(format string, args ...any) {
+	r.Next = append(r.Next, fmt.Sprintf(format, args...))
+}
+
+// waiting explains a task that nobody holds.
+func (r *report) waiting() {
+	t := r.Task
+	r.lastEnd()
+	due := t.DueAt
+	switch {
+	case due.IsZero():
+		r.Summary = "Nobody may claim it, although its status is " + string(t.Status) + "."
+	case due.After(r.Now) && t.Status == model.StatusError:
+		r.Summary = fmt.Sprintf("It waits for its retry, due %s.", at(due, r.Now))
+	case due.After(r.Now):
+		r.Summary = fmt.Sprintf("It waits for its start time, %s.", at(due, r.Now))
+	default:
+		r.Summary = fmt.Sprintf("It is due since %s and waits for a worker.", at(due, r.Now))
+	}
+	r.whoCould()
+	r.budget()
+}
+
+// whoCould says who would claim the task once it is due.
+func (r *report) whoCould() {
+	t := r.Task
+	serving := r.serving()
+	named := t.Options.SpecificWorkerIDs
+	switch {
+	case r.PausedAll:
+		r.because("Claiming is paused for all types.")
+		r.next("Nobody claims it until: mscheduler resume --all")
+		return
+	case r.PausedType:
+		r.because("Claiming is paused for the type %s.", t.Type)
+		r.next("Nobody claims it until: mscheduler resume %s", t.Type)
+		return
+	case len(serving) == 0:
+		r.because("No live worker handles the type %s%s.", t.Type, r.othersHandle())
+		r.next("Start a worker for %s; it finds the task by itself.", t.Type)
+		return
+	}
+	if len(named) > 0 {
+		r.because("Only %s may run it.", names(named))
+	}
+	able, first := 0, time.Time{}
+	busy := 0
+	for _, w := range serving {
+		v := r.verdict(w)
+		r.Report.Workers = append(r.Report.Workers, v)
+		if v.May {
+			able++
+			if w.Running >= w.Concurrency {
+				busy++
+			}
+		}
+	}
+	if t.DueAt.After(r.Now) {
+		first = t.DueAt
+	}
+	switch {
+	case !first.IsZero():
+		r.next("From %s on it may be claimed by %s.", at(first, r.Now), r.eligible(serving))
+	case able == 0:
+		r.because("None of the %d live workers of its type may claim it now.", len(serving))
+		r.next("It waits until a worker that may run it is there, or its options change.")
+	case busy == able:
+		r.because("All workers that may claim it were busy at their last heartbeat.")
+		r.next("The first of them with a free slot claims it, after what has a greater priority or is due longer.")
+	default:
+		r.next("It should be claimed any moment by %s.", r.eligible(serving))
+	}
+}
+
+// eligible names those of the workers that the filter lets in.
+func (r *report) eligible(serving []Worker) string {
+	var ids []string
+	for _, w := range serving {
+		if !r.Task.MustStop(w.ID) {
+			ids = append(ids, w.ID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return "nobody who lives"
+	case 1:
+		return "the worker " + ids[0]
+	default:
+		return fmt.Sprintf("any of %d live workers", len(ids))
+	}
+}
+
+// verdict asks the rule that the worker itself asks.
+func (r *report) verdict(w Worker) WorkerVerdict {
+	t := r.Task
+	if e := model.Expire(t, r.eff, r.Now, 0.5); e != nil {
+		t = e // as the worker would, before it claims
+	}
+	no := model.Claimable(t, w.ID, r.eff, r.Now)
+	if no == "" {
+		words := fmt.Sprintf("may claim it (%d of %d slots busy)", w.Running, w.Concurrency)
+		return WorkerVerdict{ID: w.ID, May: true, Words: words}
+	}
+	return WorkerVerdict{ID: w.ID, Words: "not now: " + string(no)}
+}
+
+func (r *report) serving() []Worker {
+	var out []Worker
+	for _, w := range r.Facts.Workers {
+		if slices.Contains(w.Types, r.Task.Type) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (r *report) othersHandle() string {
+	seen := map[string]bool{}
+	for _, w := range r.Facts.Workers {
+		for _, t := range w.Types {
+			seen[t] = true
+		}
+	}
+	if len(seen) == 0 {
+		return " (no worker lives at all)"
+	}
+	types := make([]string, 0, len(seen))
+	for t := range seen {
+		types = append(types, t)
+	}
+	slices.Sort(types)
+	if len(types) > 10 {
+		types = append(types[:10], "…")
+	}
+	return fmt.Sprintf(" (those that live handle %s)", strings.Join(types, ", "))
+}
+
+// stale says when the document contradicts itself.
+func (r *report) stale() {
+	if model.Repair(r.Task, r.eff, r.Now) == nil {
+		return
+	}
+	r.because("Its derived fields do not say what its executions do: something else than mscheduler wrote it, or a lapse is being settled.")
+	if !r.Task.Status.Ended() {
+		r.next("The worker that finds it repairs it.")
+	}
+}
+
+// at is a time for people, absolute and relative.
+func at(t, now time.Time) string {
+	abs := t.UTC().Format("2006-01-02 15:04:05Z")
+	d := t.Sub(now).Round(time.Second)
+	switch {
+	case d > 0:
+		return abs + " (in " + d.String() + ")"
+	case d < 0:
+		return abs + " (" + (-d).String() + " ago)"
+	default:
+		return abs + " (now)"
+	}
+}
+
+func names(ids []string) string {
+	if len(ids) == 1 {
+		return "the worker " + ids[0]
+	}
+	return "the workers " + strings.Join(ids, ", ")
+}

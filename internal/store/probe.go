@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Queries of an operator who looks whether all is well (mscheduler doctor).
+
+// ProbeWrite tries what a worker needs to be allowed: to make a collection with an
+// index, write, read and drop. It does so on a collection of its own, prefix
+// "doctor_probe", which it leaves behind only when the drop is refused.
+func (s *Store) ProbeWrite(ctx context.Context) error {
+	coll := s.db.Collection(s.prefix + "doctor_probe")
+	id := bson.D{d("_id", bson.NewObjectID())}
+	if _, err := coll.InsertOne(ctx, id); err != nil {
+		return explain(err, "writing a document")
+	}
+	if _, err := coll.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: asc("at")}); err != nil {
+		return errors.Join(explain(err, "making an index"), coll.Drop(ctx))
+	}
+	if err := coll.FindOne(ctx, id).Err(); err != nil {
+		return errors.Join(explain(err, "reading what was written"), coll.Drop(ctx))
+	}
+	return explain(coll.Drop(ctx), "dropping a collection")
+}
+
+// ProbeRead tries to read tasks. Index: _id.
+func (s *Store) ProbeRead(ctx context.Context) error {
+	_, err := s.List(ctx, Filter{}, 1)
+	return err
+}
+
+// ProbeWatch tries to open a change stream over the tasks.
+func (s *Store) ProbeWatch(ctx context.Context) error {
+	st, err := s.Watch(ctx, []string{"doctor"})
+	if err != nil {
+		return err
+	}
+	return explain(st.Close(ctx), "closing a change stream")
+}
+
+// DueType is a type that has tasks which may be claimed now.
+type DueType struct {
+	Type   string
+	Oldest time.Time // the due_at that lies furthest back, of tasks that name no worker
+}
+
+// DueTypes lists the types with tasks due at the given time, by a loose scan. Index:
+// due, with audience and priority as points, so that each type costs a few keys.
+func (s *Store) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) {
+	types, err := s.dueTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	priorities := make([]int, 0, model.MaxPriority+1)
+	for p := range model.MaxPriority + 1 {
+		priorities = append(priorities, p)
+	}
+	var out []DueType
+	for _, typ := range types {
+		var doc struct {
+			DueAt time.Time `bson:"due_at"`
+		}
+		err := s.tasks.FindOne(ctx, bson.D{
+			d("type", typ), d("audience", in([]string{model.AudienceAll, model.AudienceMany})),
+			d("priority", in(priorities)), d("due_at", bson.D{d("$lte", now)}),
+		}, options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
+			SetProjection(bson.D{d("_id", 0), d("due_at", 1)})).Decode(&doc)
+		switch {
+		case isNone(err):
+		case err != nil:
+			return nil, explain(err, "finding the oldest due task of type "+typ)
+		default:
+			out = append(out, DueType{Type: typ, Oldest: doc.DueAt})
+		}
+	}
+	return out, nil
+}
+
+// LapsedBefore finds some tasks whose lease lapsed before the given time, the longest
+// lapsed first. Index: lapse, of which it reads all keys: one for each open execution.
+func (s *Store) LapsedBefore(ctx context.Context, at time.Time, limit int) ([]*model.Task, error) {
+	return s.find(ctx, fmt.Sprintf("finding leases that lapsed before %s", at.UTC().Format(model.TimeFormat)),
+		bson.D{d("lapse_at", bson.D{d("$lte", at)})},
+		options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
+}

@@ -1,0 +1,97 @@
+package house
+
+import (
+	"go/parser"
+	"go/token"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// plant is a small tree of one package with the given imports beside those it needs.
+func plant(rel string, imports ...string) tree {
+	packages := map[string]pkg{}
+	for place := range mayImport { // so that no line of the table is called stale
+		p, _ := cutSubtree(place)
+		packages[module+"/"+p] = pkg{ImportPath: module + "/" + p, Doc: "Package x."}
+	}
+	packages[module+"/"+rel] = pkg{ImportPath: module + "/" + rel, Doc: "Package x.", Imports: imports}
+	return tree{packages: packages}
+}
+
+func cutSubtree(place string) (string, bool) {
+	if n := len(place) - len("/..."); n > 0 && place[n:] == "/..." {
+		return place[:n], true
+	}
+	return place, false
+}
+
+func TestAPlantedImportIsFound(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		check func(tree) []string
+		tree  tree
+		says  string
+	}{
+		{"model imports the store", directions, plant("model", module+"/internal/store"), "model imports internal/store"},
+		{"the store imports a consumer", directions, plant("internal/store", module+"/consumer"), "internal/store imports consumer"},
+		{"a producer imports the command line", directions, plant("producer", module+"/internal/cli"), "producer imports internal/cli"},
+		{"the embedded server imports the model", directions, plant("internal/embedded/plan", module+"/model"), "internal/embedded/plan imports model"},
+		{"a package without a place", directions, plant("internal/attic"), "internal/attic has no place"},
+		{"somebody imports the binary", importedByNobody, plant("internal/cli", module+"/cmd/mscheduler"), "nothing imports that"},
+		{"somebody imports the scenarios", importedByNobody, plant("consumer", module+"/integration/chaos"), "nothing imports that"},
+		{"a library takes a new dependency", foreign, plant("consumer", "github.com/google/uuid"), "consumer imports github.com/google/uuid"},
+		{"a library carries the command line", reaching, plant("producer", "github.com/spf13/cobra"), "must not carry"},
+		{"the binary carries testing", reaching, plant("cmd/mscheduler", "testing"), "must not carry a test kit"},
+		{"testcontainers outside its room", confined, plant("internal/testdb", "github.com/testcontainers/testcontainers-go"), "one room"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			breaches := c.check(c.tree)
+			require.Len(t, breaches, 1)
+			require.Contains(t, breaches[0], c.says)
+		})
+	}
+}
+
+func TestAPlantedChainOfImportsIsFound(t *testing.T) {
+	tr := plant("consumer", module+"/internal/store")
+	tr.packages[module+"/internal/store"] = pkg{Imports: []string{"go.etcd.io/bbolt"}}
+	require.Equal(t, []string{"consumer imports internal/store imports go.etcd.io/bbolt: a service that embeds mscheduler must not carry it"}, reaching(tr))
+	require.Len(t, foreign(tr), 1)
+}
+
+func TestAPackageWithoutACommentIsFound(t *testing.T) {
+	tr := plant("model")
+	require.Empty(t, undocumented(tr))
+	tr.packages[module+"/model"] = pkg{ImportPath: module + "/model"}
+	require.Equal(t, []string{"model has no package comment: say in doc.go what lives there and what does not"}, undocumented(tr))
+}
+
+func TestAPlantedUseIsFound(t *testing.T) {
+	file := func(p, text string) tree {
+		set := token.NewFileSet()
+		syntax, err := parser.ParseFile(set, p, text, 0)
+		require.NoError(t, err)
+		return tree{files: []source{{path: p, syntax: syntax, set: set}}}
+	}
+	for _, c := range []struct{ name, path, text, says string }{
+		{"the clock", "consumer/x.go", "package x\nimport \"time\"\nvar now = time.Now", "consumer/x.go:3 uses time.Now"},
+		{"the clock by another name", "model/x.go", "package x\nimport t \"time\"\nvar d = t.Since(t0)", "model/x.go:3 uses time.Since"},
+		{"the clock by a dot import", "model/x.go", "package x\nimport . \"time\"\nvar d = Until(t0)", "model/x.go:2 uses time."},
+		{"the environment", "producer/x.go", "package x\nimport \"os\"\nvar e = os.Getenv(\"A\")", "producer/x.go:3 uses os.Getenv"},
+		{"signals", "consumer/x.go", "package x\nimport \"os/signal\"\nvar s = signal.Notify", "consumer/x.go:2 uses os/signal"},
+		{"a global log", "internal/cli/x.go", "package x\nimport \"github.com/rs/zerolog/log\"\nvar l = log.Info", "uses github.com/rs/zerolog/log"},
+		{"the end of the process", "consumer/x.go", "package x\nimport \"os\"\nfunc f() { os.Exit(1) }", "uses os.Exit"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			breaches := misplaced(file(c.path, c.text))
+			require.NotEmpty(t, breaches)
+			require.Contains(t, breaches[0], c.says)
+		})
+	}
+	t.Run("in its place it is not", func(t *testing.T) {
+		require.Empty(t, misplaced(file("internal/clock/x.go", "package x\nimport \"time\"\nvar now = time.Now")))
+		require.Empty(t, misplaced(file("internal/cli/x.go", "package x\nimport \"os\"\nvar e = os.Getenv(\"A\")")))
+		require.Empty(t, misplaced(file("model/x.go", "package x\nimport \"time\"\nvar d = time.Duration(0)")))
+	})
+}

@@ -1,0 +1,110 @@
+package house
+
+// Module is what the paths below are relative to.
+const module = "github.com/mscheduler/mscheduler"
+
+// mayImport says, for each package of ours, which others of ours it may import. A path
+// that ends in "/..." stands for everything below it too. Test files are free, but for
+// what neverImported and onlyBelow say.
+var mayImport = map[string][]string{
+	"model":                 {},
+	"internal/clock":        {},
+	"internal/groupcommit":  {},
+	"internal/explain":      {"model"},
+	"internal/store":        {"model", "internal/clock"},
+	"producer":              {"model", "internal/store", "internal/clock", "internal/groupcommit"},
+	"consumer":              {"model", "internal/store", "internal/clock", "internal/groupcommit"},
+	"migrate":               {"model", "internal/store", "internal/clock"},
+	"internal/builtin":      {"model", "consumer", "internal/clock"},
+	"internal/embedded/...": {"internal/embedded/...", "internal/clock"},
+	"internal/cli": {
+		"model", "producer", "consumer", "migrate", "internal/store", "internal/clock",
+		"internal/builtin", "internal/embedded", "internal/explain",
+	},
+	"cmd/mscheduler":  {"internal/cli"},
+	"internal/engine": {"internal/embedded", "internal/clock"},
+	"internal/testdb": {"internal/engine", "internal/embedded"},
+	"internal/house":  {},
+}
+
+// neverImported are packages that nothing imports, tests included.
+var neverImported = []string{"cmd/...", "server/...", "integration/..."}
+
+// thirdParties are the only modules that what a service links in may use: the packages
+// of libraries and everything of ours that they reach.
+var thirdParties = []string{
+	"go.mongodb.org/mongo-driver/v2",
+	"github.com/robfig/cron/v3",
+	"github.com/rs/zerolog",
+}
+
+var libraries = []string{"model", "producer", "consumer", "migrate"}
+
+// unreachable are packages that must not be linked into others, however long the chain
+// of imports between them.
+var unreachable = []struct {
+	from, to []string
+	why      string
+}{
+	{
+		from: libraries,
+		to: []string{
+			"github.com/testcontainers/...", "github.com/moby/...", "github.com/spf13/...",
+			"go.etcd.io/bbolt/...", "github.com/tidwall/...", "github.com/stretchr/...",
+			"testing/...", module + "/internal/embedded/...",
+		},
+		why: "a service that embeds mscheduler must not carry it",
+	},
+	{
+		from: []string{"cmd/mscheduler"},
+		to:   []string{"github.com/testcontainers/...", "github.com/moby/...", "github.com/stretchr/...", "testing/..."},
+		why:  "the binary must not carry a test kit",
+	},
+}
+
+// onlyBelow are packages that only the named places import, tests included.
+var onlyBelow = []struct {
+	imported string
+	places   []string
+	why      string
+}{
+	{"github.com/testcontainers/...", []string{"mstest/..."}, "testcontainers has one room, below mstest"},
+	{"go.etcd.io/bbolt/...", []string{"internal/embedded/..."}, "bbolt is the embedded server's file"},
+	{"github.com/spf13/...", []string{"internal/cli", "cmd/..."}, "the command line belongs to cmd and internal/cli"},
+}
+
+// testKits are packages that only tests import: they may read the machine's clock and
+// the environment.
+var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/engine", "internal/house"}
+
+// reserved are calls and imports that belong to few places of the product. A name
+// without a dot is an import path, "path.Name" something in a package.
+var reserved = []struct {
+	names  []string
+	places []string
+	why    string
+}{
+	{
+		names:  []string{"time.Now", "time.Since", "time.Until"},
+		places: []string{"internal/clock"},
+		why:    "time comes from a clock that is passed in (internal/clock)",
+	},
+	{
+		names: []string{
+			"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "os.Setenv",
+			"os/signal", "flag", "github.com/kelseyhightower/envconfig",
+		},
+		places: []string{"cmd/...", "internal/cli"},
+		why:    "signals, flags and the environment belong to cmd and internal/cli; libraries take a Config",
+	},
+	{
+		names:  []string{"os.Exit", "os.Stdout", "os.Stderr", "os.Stdin", "fmt.Print", "fmt.Printf", "fmt.Println"},
+		places: []string{"cmd/..."},
+		why:    "only the binary ends the process and owns its streams",
+	},
+	{
+		names:  []string{"log", "log/slog", "github.com/rs/zerolog/log"},
+		places: nil,
+		why:    "nothing logs by a global: a zerolog.Logger is passed in",
+	},
+}

@@ -89,11 +89,17 @@ func (s *Server) command(t testing.TB, db string, cmd bson.D) bson.Raw {
 // roundTrip sends cmd as OP_MSG and reads the answer.
 func roundTrip(t testing.TB, nc net.Conn, cmd bson.D) bson.Raw {
 	t.Helper()
+	send(t, nc, cmd)
+	m, err := wire.Read(nc)
+	require.NoError(t, err)
+	return m.Body
+}
+
+// send sends cmd as OP_MSG.
+func send(t testing.TB, nc net.Conn, cmd bson.D) {
+	t.Helper()
 	body, err := bson.Marshal(cmd)
 	require.NoError(t, err)
 	_, err = nc.Write(wire.AppendReply(nil, &wire.Message{}, 1, body))
 	require.NoError(t, err)
-	m, err := wire.Read(nc)
-	require.NoError(t, err)
-	return m.Body
 }

@@ -196,3 +196,10 @@ func (l *Log) append(events []*Event) (floor uint64) {
 	}
 	return l.floor
 }
+
+// Bytes returns the size the events are charged with.
+func (l *Log) Bytes() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes
+}

@@ -1,0 +1,16 @@
+// Package integration holds the scenarios of the product across its packages. Each runs
+// on every engine that is at hand (engines_test.go); their names are the promises.
+//
+//	existing_test.go     a key that exists
+//	finding_test.go      how work is found, and when
+//	several_test.go      tasks that want several workers; the worker filter
+//	errors_test.go       errors, retries, panics
+//	control_test.go      cancel, pause, stop
+//	outside_test.go      park, complete, fail, ping; checkpoints, progress, await
+//	sharing_test.go      priorities, limits, tenants, middleware, transactions
+//	chaos_*_test.go      outages, lapses, clocks, contention
+//
+// A scenario is written with the helpers of world_test.go. None sleeps: it waits for an
+// event of a worker, or for what the database holds, with a deadline that only a broken
+// product reaches.
+package integration

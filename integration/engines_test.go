@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.uber.org/goleak"
+
+	"github.com/mscheduler/mscheduler/internal/embedded"
+	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/mstest/container"
+)
+
+// enginesVariable limits the suite to some engines: "embedded,secantusd".
+const enginesVariable = "MSCHEDULER_TEST_ENGINES"
+
+// kinds are all engines, the quickest first.
+func kinds() []engine.Engine {
+	return []engine.Engine{
+		engine.Embedded(embedded.Options{}), engine.URI(), engine.Mongod(), container.Engine(), engine.Secantusd(),
+	}
+}
+
+// Engine is a deployment that the scenarios share, each in a database of its own.
+type Engine struct {
+	engine.Engine
+	*engine.Deployment
+	Transactions bool
+	Streams      bool
+
+	client *mongo.Client
+	absent error // why it is not at hand
+}
+
+// DB is a fresh database, dropped after the test.
+func (e Engine) DB(t testing.TB) *mongo.Database { return engine.Fresh(t, e.client) }
+
+// Own starts a deployment of this kind that the test has for itself, to be restarted,
+// cut off or filled. It skips where the kind cannot be started twice.
+func (e Engine) Own(t testing.TB) *engine.Deployment {
+	t.Helper()
+	if e.Name == "uri" {
+		t.Skip("the deployment that the environment names is not ours to disturb")
+	}
+	d, err := e.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("closing the deployment: %v", err)
+		}
+	})
+	return d
+}
+
+// Of is a number of tasks: the first for this engine, or the second where it is slow.
+func (e Engine) Of(fast, slow int) int {
+	if e.Slow {
+		return slow
+	}
+	return fast
+}
+
+var engines []Engine
+
+// onEngines runs a scenario on every engine, beside other scenarios.
+func onEngines(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	t.Parallel()
+	for _, e := range engines {
+		t.Run(e.Name, func(t *testing.T) {
+			if e.absent != nil {
+				t.Skip(engine.Reason(e.Name, e.absent))
+			}
+			t.Parallel()
+			scenario(t, e)
+		})
+	}
+}
+
+// onEnginesAlone runs a scenario that needs the machine for itself, or whose time counts.
+func onEnginesAlone(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	for _, e := range engines {
+		t.Run(e.Name, func(t *testing.T) {
+			if e.absent != nil {
+				t.Skip(engine.Reason(e.Name, e.absent))
+			}
+			scenario(t, e)
+		})
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+
+type suite struct{ m *testing.M }
+
+// parallel scenarios mostly wait for leases and clocks, so more of them than there are
+// processors run at once.
+const parallel = "8"
+
+// Run starts the engines, says which are there, and runs the scenarios.
+func (s suite) Run() int {
+	flag.Parse()
+	if given := flag.Lookup("test.parallel"); given != nil && given.Value.String() == given.DefValue {
+		_ = flag.Set("test.parallel", parallel) // a number, so it cannot be refused
+	}
+	if err := startEngines(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := s.m.Run()
+	if err := stopEngines(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func startEngines(ctx context.Context) error {
+	only := strings.FieldsFunc(os.Getenv(enginesVariable), func(r rune) bool { return r == ',' })
+	for _, kind := range kinds() {
+		e := Engine{Engine: kind}
+		if len(only) > 0 && !slices.Contains(only, kind.Name) {
+			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "not among " + enginesVariable}
+		} else if err := e.open(ctx); err != nil {
+			var missing *engine.MissingError
+			if kind.Name != "container" && !errors.As(err, &missing) {
+				return errors.Join(err, stopEngines())
+			}
+			e.absent = err // Docker without a network cannot fetch an image
+		}
+		if e.absent != nil {
+			fmt.Fprintln(os.Stderr, "SKIPPED engine", engine.Reason(e.Name, e.absent))
+		} else {
+			fmt.Fprintf(os.Stderr, "engine %s (transactions %v, streams %v)\n", e.Name, e.Transactions, e.Streams)
+		}
+		engines = append(engines, e)
+	}
+	return nil
+}
+
+func (e *Engine) open(ctx context.Context) (err error) {
+	if e.Deployment, err = e.Start(ctx); err != nil {
+		return err
+	}
+	if e.client, err = engine.Client(e.URI); err != nil {
+		return errors.Join(err, e.Close())
+	}
+	var hello struct {
+		SetName string `bson:"setName"`
+		Msg     string `bson:"msg"`
+	}
+	err = e.client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	e.Streams = hello.SetName != ""
+	e.Transactions = e.Streams || hello.Msg == "isdbgrid"
+	return err
+}
+
+func stopEngines() error {
+	var errs []error
+	for _, e := range engines {
+		if e.client != nil {
+			errs = append(errs, e.client.Disconnect(context.Background()), e.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// Shared is a deployment that the tests of a process share. It starts when the first
+// test asks for it.
+type Shared struct {
+	// Engines are tried in their order; the first that is at hand is taken.
+	Engines []Engine
+	// Announce gets one line: what is used, and why nothing better. nil prints it to
+	// standard error.
+	Announce io.Writer
+
+	mu         sync.Mutex
+	deployment *Deployment
+	client     *mongo.Client
+	err        error
+	tried      bool
+}
+
+// Deployment is the shared one, started if need be.
+func (s *Shared) Deployment(t testing.TB) *Deployment {
+	t.Helper()
+	d, _ := s.start(t)
+	return d
+}
+
+// DB is a fresh database, dropped after the test. All of a process share one client.
+func (s *Shared) DB(t testing.TB) *mongo.Database {
+	t.Helper()
+	_, client := s.start(t)
+	return Fresh(t, client)
+}
+
+// Fresh is a database with a name of its own, dropped after the test.
+func Fresh(t testing.TB, client *mongo.Client) *mongo.Database {
+	t.Helper()
+	db := client.Database("test_" + rand.Text()[:16])
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // the test's own has ended
+		defer cancel()
+		if err := db.Drop(ctx); err != nil {
+			t.Errorf("dropping the test's database: %v", err)
+		}
+	})
+	return db
+}
+
+// Connect is a client that is disconnected after the test.
+func Connect(t testing.TB, uri string) *mongo.Client {
+	t.Helper()
+	client, err := Client(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Disconnect(context.Background()); err != nil {
+			t.Errorf("disconnecting: %v", err)
+		}
+	})
+	return client
+}
+
+// Client is a client with the time limits of tests. The caller disconnects it.
+func Client(uri string) (*mongo.Client, error) {
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", uri, err)
+	}
+	return client, nil
+}
+
+// start returns the deployment and its client. A failure is remembered: the tests that
+// follow fail at once, with the same words.
+func (s *Shared) start(t testing.TB) (*Deployment, *mongo.Client) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.tried {
+		s.tried = true
+		s.deployment, s.err = s.choose(context.Background()) // it outlives the test that is the first to ask
+		if s.err == nil {
+			s.client, s.err = Client(s.deployment.URI)
+		}
+	}
+	if s.err != nil {
+		t.Fatalf("a database to test on: %v", s.err)
+	}
+	return s.deployment, s.client
+}
+
+// choose starts the first engine that is at hand. One that is there and does not start
+// is passed over as well, and said; only a deployment that was asked for by name must
+// work.
+func (s *Shared) choose(ctx context.Context) (*Deployment, error) {
+	var passed []string
+	for _, e := range s.Engines {
+		d, err := e.Start(ctx)
+		if err == nil {
+			s.announce(d.Engine, passed)
+			return d, nil
+		}
+		var gone *MissingError
+		if e.Name == "uri" && !errors.As(err, &gone) {
+			return nil, err
+		}
+		passed = append(passed, Reason(e.Name, err))
+	}
+	return nil, errors.New("no engine is at hand: " + strings.Join(passed, "; "))
+}
+
+// Reason is one line that says why an engine is not used.
+func Reason(engine string, err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	if strings.HasPrefix(text, engine+":") {
+		return text
+	}
+	return engine + ": " + text
+}
+
+func (s *Shared) announce(engine string, passed []string) {
+	to := s.Announce
+	if to == nil {
+		to = os.Stderr
+	}
+	line := "testing on " + engine
+	if len(passed) > 0 {
+		line += " (" + strings.Join(passed, "; ") + ")"
+	}
+	_, _ = fmt.Fprintln(to, line) // nobody to tell
+}
+
+// Close ends what was started. A later test would start it again.
+func (s *Shared) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	if s.client != nil {
+		errs = append(errs, s.client.Disconnect(context.Background()))
+	}
+	if s.deployment != nil {
+		errs = append(errs, s.deployment.Close())
+	}
+	s.client, s.deployment, s.err, s.tried = nil, nil, nil, false
+	return errors.Join(errs...)
+}

@@ -1,0 +1,3 @@
+// Package container starts MongoDB in a container. It is a package of its own, so that
+// only tests that want a container carry testcontainers-go; package mstest does.
+package container

@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// Proxy passes connections on to one server. It is safe for concurrent use.
+type Proxy struct {
+	listener net.Listener
+	server   string
+	work     sync.WaitGroup
+	closing  chan struct{}
+
+	mu      sync.Mutex
+	conns   map[*link]struct{}
+	cut     bool
+	delay   time.Duration
+	traps   []*Trap
+	rewrite func(command string, answer bson.Raw) bson.Raw
+}
+
+// Start makes a proxy for the server of a connection string with one host.
+func Start(uri string) (*Proxy, error) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Host == "" {
+		return nil, fmt.Errorf("the proxy needs a connection string with one host, not %q: %w", uri, err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("starting the proxy: %w", err)
+	}
+	p := &Proxy{listener: l, server: u.Host, closing: make(chan struct{}), conns: map[*link]struct{}{}}
+	p.work.Go(p.accept)
+	return p, nil
+}
+
+// URI is how clients connect through the proxy.
+func (p *Proxy) URI() string {
+	return "mongodb://" + p.listener.Addr().String() + "/?directConnection=true"
+}
+
+// Close ends the proxy and all its connections.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	select {
+	case <-p.closing:
+	default:
+		close(p.closing)
+	}
+	p.mu.Unlock()
+	_ = p.listener.Close() // it is not needed any more
+	p.Cut()
+	p.work.Wait()
+}
+
+// Cut breaks all connections and refuses new ones until [Proxy.Mend].
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	p.cut = true
+	p.mu.Unlock()
+	p.Drop()
+}
+
+// Mend lets connections through again.
+func (p *Proxy) Mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+}
+
+// Drop breaks all connections; new ones get through.
+func (p *Proxy) Drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.conns {
+		l.close()
+	}
+}
+
+// Delay makes every command wait before it is passed on.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Rewrite lets a function change the answers of the server: nil changes nothing.
+func (p *Proxy) Rewrite(f func(command string, answer bson.Raw) bson.Raw) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rewrite = f
+}
+
+// Set sets a trap. Of several that want a command the first one set gets it.
+func (p *Proxy) Set(r Rule) *Trap {
+	t := &Trap{rule: r, proxy: p, hit: make(chan struct{}), release: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.traps = append(p.traps, t)
+	return t
+}
+
+// Clear releases and removes all traps.
+func (p *Proxy) Clear() {
+	p.mu.Lock()
+	traps := p.traps
+	p.traps = nil
+	p.mu.Unlock()
+	for _, t := range traps {
+		t.Release()
+	}
+}
+
+// trapped is the trap for a command, nil for none.
+func (p *Proxy) trapped(m message, name, collection string) *Trap {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.traps {
+		if t.wants(m, name, collection) {
+			return t
+		}
+	}
+	return nil
+}
+
+func (p *Proxy) accept() {
+	for {
+		c, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		p.mu.Lock()
+		cut := p.cut
+		p.mu.Unlock()
+		if cut {
+			_ = c.Close() // refused
+			continue
+		}
+		server, err := net.Dial("tcp", p.server)
+		if err != nil {
+			_ = c.Close() // as refused
+			continue
+		}
+		l := &link{proxy: p, client: c, server: server, ended: make(chan struct{})}
+		p.mu.Lock()
+		if p.cut {
+			l.close()
+		}
+		p.conns[l] = struct{}{}
+		p.mu.Unlock()
+		p.work.Go(l.run)
+	}
+}

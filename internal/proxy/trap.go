@@ -1,0 +1,78 @@
+package proxy
+
+import "bytes"
+
+// Action is what a trap does to a command.
+type Action int
+
+// The actions.
+const (
+	Pass       Action = iota // nothing: the trap only counts
+	CutBefore                // the connection breaks before the server sees the command
+	CutAfter                 // the server carries it out; its answer is lost with the connection
+	HoldBefore               // the command waits before the server until the trap is released
+	HoldAfter                // the server carries it out; its answer waits until the trap is released
+)
+
+// Rule says which commands a trap is for.
+type Rule struct {
+	Command    string // its name; "" = every
+	Collection string // "" = every
+	Contains   string // somewhere in its bytes, such as a field's name; "" = anything
+	Skip       int    // so many of them pass before
+	Times      int    // how many are trapped then; 0 = 1, negative = all
+	Do         Action
+}
+
+// Trap is a rule that was set.
+type Trap struct {
+	rule    Rule
+	proxy   *Proxy
+	seen    int
+	sprung  int
+	hit     chan struct{}
+	release chan struct{}
+}
+
+// Hit is closed when the trap has sprung for the first time: for the actions after the
+// server, when the server has answered.
+func (t *Trap) Hit() <-chan struct{} { return t.hit }
+
+// Sprung is how many commands were trapped.
+func (t *Trap) Sprung() int {
+	t.proxy.mu.Lock()
+	defer t.proxy.mu.Unlock()
+	return t.sprung
+}
+
+// Release lets go what the trap holds and ends it. It may be called again.
+func (t *Trap) Release() {
+	t.proxy.mu.Lock()
+	defer t.proxy.mu.Unlock()
+	t.rule.Times, t.seen = 0, t.rule.Skip+1 // no more
+	select {
+	case <-t.release:
+	default:
+		close(t.release)
+	}
+}
+
+// wants says whether the command is one for the trap. The caller holds the proxy's mu.
+func (t *Trap) wants(m message, name, collection string) bool {
+	r := &t.rule
+	if r.Command != "" && r.Command != name || r.Collection != "" && r.Collection != collection ||
+		r.Contains != "" && !bytes.Contains(m, []byte(r.Contains)) {
+		return false
+	}
+	t.seen++
+	return t.seen > r.Skip && (r.Times < 0 || t.seen <= r.Skip+max(r.Times, 1))
+}
+
+func (t *Trap) spring() {
+	t.proxy.mu.Lock()
+	defer t.proxy.mu.Unlock()
+	t.sprung++
+	if t.sprung == 1 {
+		close(t.hit)
+	}
+}

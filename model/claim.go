@@ -54,7 +54,7 @@ func Claimable(t *Task, workerID string, eff Effective, now time.Time) Refusal {
 		return RefusedFilter
 	case t.holdsOrDone(workerID):
 		return RefusedTwice
-	case dueAt(t, now).After(now):
+	case dueAt(t).After(now):
 		return RefusedNotDue
 	case eff.MaxErrorsPerWorker > 0 && t.errorsOf(workerID) >= eff.MaxErrorsPerWorker:
 		return RefusedErrors

@@ -155,12 +155,30 @@ func Update(t *Task, p Patch, eff Effective, now time.Time) (*Task, error) {
 	if p.Options != nil {
 		c.Options = *p.Options
 	}
+	if p.Options != nil {
+		c.adoptResult()
+	}
 	settle(c, c.ownBudget(eff), now)
 	c.Audience = audience(c)
 	if sooner(t, c) {
 		c.WakeAt = now
 	}
 	return c, nil
+}
+
+// adoptResult takes the newest success's own result where the options now want no more
+// successes than there are: that execution turns out to have completed the task.
+func (t *Task) adoptResult() {
+	if t.Successes() < t.Wanted() {
+		return
+	}
+	var newest WorkerState
+	for _, w := range t.WorkerStates {
+		if w.SuccessTime.After(newest.SuccessTime) {
+			newest = w
+		}
+	}
+	t.Result = newest.Returns
 }
 
 // sooner says whether somebody may claim c who could not, or only later, claim t.

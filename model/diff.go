@@ -48,7 +48,9 @@ func Diff(before, after *Task) bson.D {
 		d.put("audience", after.Audience)
 	}
 	d.rare(before, after)
-	d.time("updated_at", before.UpdatedAt, after.UpdatedAt)
+	if before.Rev != after.Rev { // also at the same time, so that equal decisions have equal updates
+		d.put("updated_at", bson.NewDateTimeFromTime(after.UpdatedAt))
+	}
 	return d.update()
 }
 

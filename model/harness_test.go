@@ -312,7 +312,8 @@ func ruleFault(before, after *Task) error {
 	return diffFault(before, after)
 }
 
-// ping does to a task what the store's ping does to its document.
+// ping does to a task what the store's ping does to its document. Only the ping of the
+// one execution moves lapse_at: it may be early, never late.
 func ping(t *Task, execID string, lease time.Duration, now time.Time) (*Task, error) {
 	i, w := t.Execution(execID)
 	if w == nil || !w.Open() {
@@ -322,7 +323,7 @@ func ping(t *Task, execID string, lease time.Duration, now time.Time) (*Task, er
 	c.WorkerStates = slices.Clone(t.WorkerStates)
 	until := Lease(w, lease, now)
 	c.WorkerStates[i].PingExpireTime = later(w.PingExpireTime, until)
-	if t.Wanted() == 1 {
+	if t.Wanted() == 1 && t.OpenExecutions() == 1 {
 		c.LapseAt = later(c.LapseAt, until)
 	}
 	return &c, nil

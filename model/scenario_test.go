@@ -235,11 +235,12 @@ func span(at time.Time) string {
 func showUpdate(u bson.D) string {
 	var b strings.Builder
 	for _, op := range u {
+		fields := slices.DeleteFunc(slices.Clone(op.Value.(bson.D)), func(e bson.E) bool { return e.Key == "updated_at" }) // always there
+		if len(fields) == 0 {
+			continue
+		}
 		fmt.Fprintf(&b, "  %-6s", op.Key)
-		for _, e := range op.Value.(bson.D) {
-			if e.Key == "updated_at" { // always
-				continue
-			}
+		for _, e := range fields {
 			if op.Key == "$unset" {
 				fmt.Fprintf(&b, " %s", e.Key)
 				continue

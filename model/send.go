@@ -107,6 +107,7 @@ func (d *Draft) fill(t *Task, now time.Time) {
 	if d.Held {
 		t.Status = StatusWait
 	}
+	t.adoptResult()
 	settle(t, ResolveOptions(t.Options), now)
 	t.Audience = audience(t)
 }

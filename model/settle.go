@@ -3,8 +3,6 @@ package model
 import (
 	"slices"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // Audiences that are not a worker's id.
@@ -31,9 +29,6 @@ func settle(t *Task, eff Effective, now time.Time) {
 		t.Status = StatusExecuting
 	case done >= t.Wanted():
 		end(t, StatusSuccess, eff, now)
-		if t.Result.Type == 0 {
-			t.Result = t.newestReturns()
-		}
 	case !t.CancelRequestedAt.IsZero():
 		end(t, StatusCancelled, eff, now)
 	case spent(t, eff) && eff.NeedManual:
@@ -47,7 +42,7 @@ func settle(t *Task, eff Effective, now time.Time) {
 	}
 	t.DueAt = time.Time{}
 	if claimable(t.Status) && t.CancelRequestedAt.IsZero() && !spent(t, eff) {
-		t.DueAt = dueAt(t, now)
+		t.DueAt = dueAt(t)
 	}
 	if t.Wanted() > 1 {
 		// With one wanted worker nobody's claim changes who may claim next, and the
@@ -63,18 +58,6 @@ func end(t *Task, s Status, eff Effective, now time.Time) {
 	if s.Archivable() {
 		t.ArchiveAt = Millis(now.Add(max(eff.Retention, minRetention)))
 	}
-}
-
-// newestReturns is the result of a task whose last success came before it was enough:
-// the wanted number was lowered afterwards.
-func (t *Task) newestReturns() bson.RawValue {
-	var newest WorkerState
-	for _, w := range t.WorkerStates {
-		if w.SuccessTime.After(newest.SuccessTime) {
-			newest = w
-		}
-	}
-	return newest.Returns
 }
 
 // minRetention keeps an ended task in place long enough for everybody who still has
@@ -107,15 +90,16 @@ func lapseAt(t *Task) time.Time {
 }
 
 // dueAt is when a slot is free: the start time, or, where every free slot waits for a
-// retry, the first of those. Zero while no slot is free.
-func dueAt(t *Task, now time.Time) time.Time {
+// retry, the first of those. Zero while no slot is free. Retries that were due long
+// ago count too, so that the answer does not depend on when it is asked.
+func dueAt(t *Task) time.Time {
 	free := t.Wanted() - t.OpenExecutions() - t.Successes()
 	if free <= 0 {
 		return time.Time{}
 	}
 	var waiting []time.Time
 	for i := range t.WorkerStates {
-		if r := t.WorkerStates[i].RetryAt; r.After(now) {
+		if r := t.WorkerStates[i].RetryAt; !r.IsZero() {
 			waiting = append(waiting, r)
 		}
 	}

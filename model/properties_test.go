@@ -1,0 +1,387 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"pgregory.net/rapid"
+)
+
+// life is one task under random rules by several workers with a moving clock. Every
+// step checks what holds for every rule: the input is not changed, rev and generation
+// rise, the diff says exactly what happened, the state is consistent.
+type life struct {
+	*rapid.T
+	task    *Task
+	now     time.Time
+	claims  int
+	fenced  []string // exec ids that ended: nothing they say may count again
+	widest  int      // the most workers this life ever wanted
+	budget  int      // and the greatest max_errors
+	trail   []string
+	options Options
+}
+
+var lifeWorkers = []string{"w1", "w2", "w3", "w4"}
+
+func (l *life) eff() Effective { return ResolveOptions(l.task.Options) }
+
+func (l *life) worker() string { return rapid.SampledFrom(lifeWorkers).Draw(l.T, "worker") }
+
+func (l *life) ok(err error) {
+	if err != nil {
+		l.Fatalf("%v\nafter %v", err, l.trail)
+	}
+}
+
+// did takes over what a rule made of the task.
+func (l *life) did(rule string, snapshot, after *Task) {
+	before := l.task
+	l.trail = append(l.trail, rule)
+	require.Equal(l, snapshot, before, "%s changed its input", rule)
+	if after == nil || after == before {
+		return
+	}
+	l.ok(ruleFault(before, after))
+	for i := range before.WorkerStates {
+		if w := &before.WorkerStates[i]; w.Open() {
+			if _, now := after.Execution(w.ExecID); now == nil || !now.Open() {
+				l.fenced = append(l.fenced, w.ExecID)
+			}
+		}
+	}
+	l.task = after
+	l.ok(stateFault(l.task, l.eff(), l.now))
+	l.budgets(before)
+}
+
+// budgets checks that counters only rise inside a life, each by what ended, and that
+// at most one error of each wanted worker is over the budget.
+func (l *life) budgets(before *Task) {
+	t, eff := l.task, l.eff()
+	if t.Generation != before.Generation {
+		require.Zero(l, t.ErrorCount+t.LapseCount, "a new life has a fresh budget")
+		l.widest, l.budget = 0, 0
+		return
+	}
+	ended := before.OpenExecutions() - t.OpenExecutions()
+	errs, lapses := t.ErrorCount-before.ErrorCount, t.LapseCount-before.LapseCount
+	if errs < 0 || lapses < 0 || errs+lapses > max(ended, 0) {
+		l.Fatalf("%d ended, and %d errors and %d lapses were counted after %v", ended, errs, lapses, l.trail)
+	}
+	if t.OpenExecutions() > before.OpenExecutions() { // claimed
+		if before.ErrorCount > *eff.Retry.MaxErrors || before.LapseCount > eff.MaxLapses {
+			l.Fatalf("claimed beyond its budget after %v", l.trail)
+		}
+	}
+	l.widest, l.budget = max(l.widest, t.Wanted()), max(l.budget, *eff.Retry.MaxErrors)
+	if t.ErrorCount > l.budget+l.widest {
+		l.Fatalf("%d errors with a budget of %d and %d workers", t.ErrorCount, l.budget, l.widest)
+	}
+}
+
+func drawOptions(t *rapid.T) Options {
+	o := Options{
+		ConcurrentWorkerCount: rapid.IntRange(0, 3).Draw(t, "n"),
+		WorkerTimeout:         time.Duration(rapid.IntRange(1000, 60_000).Draw(t, "lease")) * time.Millisecond,
+		MaxLapses:             new(rapid.IntRange(0, 4).Draw(t, "max lapses")),
+		MaxErrorsPerWorker:    rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "per worker"),
+		Retry: &Retry{
+			Strategy:  rapid.SampledFrom([]RetryStrategy{"", RetryFixed, RetryExponential}).Draw(t, "strategy"),
+			Interval:  rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute}).Draw(t, "interval"),
+			MaxErrors: new(rapid.IntRange(0, 12).Draw(t, "max errors")),
+		},
+	}
+	if rapid.Bool().Draw(t, "manual?") {
+		o.NeedManual = new(rapid.Bool().Draw(t, "manual"))
+	}
+	if rapid.IntRange(0, 2).Draw(t, "deadline?") == 0 {
+		o.ExecutionTimeout = time.Duration(rapid.IntRange(1, 100_000).Draw(t, "deadline")) * time.Millisecond
+	}
+	if rapid.IntRange(0, 3).Draw(t, "filter?") == 0 {
+		o.SpecificWorkerIDs = rapid.SliceOfNDistinct(rapid.SampledFrom(lifeWorkers), max(o.ConcurrentWorkerCount, 1), 4, rapid.ID).Draw(t, "workers")
+	}
+	return o
+}
+
+func drawValue(t *rapid.T) bson.RawValue {
+	v, err := EncodeJSON("v", []byte(rapid.SampledFrom([]string{"", "1", `"x"`, `{"a":[1,{"b":null}]}`}).Draw(t, "value")), MaxArgsBytes)
+	require.NoError(t, err)
+	return v
+}
+
+func drawDraft(l *life) Draft {
+	d := Draft{Type: "t", Key: "k", Options: l.options, Args: drawValue(l.T), Held: rapid.IntRange(0, 4).Draw(l.T, "held") == 0}
+	if rapid.Bool().Draw(l.T, "start?") {
+		d.Start = l.now.Add(time.Duration(rapid.IntRange(-60_000, 60_000).Draw(l.T, "start")) * time.Millisecond)
+	}
+	if rapid.Bool().Draw(l.T, "options?") {
+		d.Options = drawOptions(l.T)
+	}
+	require.NoError(l, d.Validate())
+	return d
+}
+
+func (l *life) outcome() Outcome {
+	switch k := rapid.IntRange(0, 9).Draw(l.T, "outcome"); k {
+	case 0, 1, 2:
+		return Success(drawValue(l.T))
+	case 3:
+		return Failed(FailReleased, "r")
+	case 4:
+		return Failed(FailReleased, "s").After(time.Duration(rapid.IntRange(-5, 90_000).Draw(l.T, "snooze")) * time.Millisecond)
+	case 5:
+		if rapid.IntRange(0, 3).Draw(l.T, "really") > 0 {
+			return Failed(FailError, "e")
+		}
+		return Outcome{Kind: FailCancelled, CancelTask: true, Reason: "c"}
+	case 6:
+		if rapid.IntRange(0, 3).Draw(l.T, "really") > 0 {
+			return Failed(FailPanic, "p")
+		}
+		return Failed(FailFatal, "f")
+	case 7:
+		return Undecodable(l.task, "u", time.Hour, l.now)
+	default:
+		return Failed(FailError, "e")
+	}
+}
+
+func (l *life) random() float64 { return rapid.Float64Range(0, 0.999).Draw(l.T, "random") }
+
+func (l *life) openExec(t *Task, w string) string {
+	for i := range t.WorkerStates {
+		if st := &t.WorkerStates[i]; st.WorkerID == w && st.Open() {
+			return st.ExecID
+		}
+	}
+	return ""
+}
+
+func (l *life) claim() {
+	w, snapshot := l.worker(), deepCopy(l.task)
+	l.claims++
+	no := Claimable(l.task, w, l.eff(), l.now)
+	after, refused := Claim(l.task, Claimant{WorkerID: w, ExecID: fmt.Sprintf("%s.%d", w, l.claims)}, l.eff(), l.now)
+	require.Equal(l, no, refused)
+	require.Equal(l, no == "", after != nil, "claimable exactly when the claim succeeds")
+	before := l.task
+	l.did("claim "+w, snapshot, after)
+	if after == nil {
+		return
+	}
+	_, st := after.Execution(fmt.Sprintf("%s.%d", w, l.claims))
+	require.NotNil(l, st)
+	require.True(l, st.Open())
+	require.True(l, Token{after.Generation, after.Rev}.Compare(Token{before.Generation, before.Rev}) > 0)
+	require.False(l, before.StartTime.After(l.now), "started before its time")
+	for i := range before.WorkerStates {
+		if o := &before.WorkerStates[i]; o.WorkerID == w {
+			require.False(l, o.RetryAt.After(l.now), "claimed before its retry was due")
+		}
+	}
+}
+
+func (l *life) finish() {
+	w, snapshot := l.worker(), deepCopy(l.task)
+	exec := l.openExec(l.task, w)
+	if exec == "" {
+		return
+	}
+	out := l.outcome()
+	after, err := Finish(l.task, exec, out, l.eff(), l.now, l.random())
+	l.ok(err)
+	_, st := after.Execution(exec)
+	require.False(l, st.Open())
+	require.Equal(l, out.Kind == "", !st.SuccessTime.IsZero())
+	if out.Kind == "" && after.Status == StatusSuccess {
+		require.Equal(l, out.Result, after.Result, "the result of the execution that completed it")
+	}
+	l.did(fmt.Sprintf("finish %s %q", w, out.Kind), snapshot, after)
+}
+
+// late is what a frozen worker does when it comes back.
+func (l *life) late() {
+	if len(l.fenced) == 0 {
+		return
+	}
+	exec, snapshot := rapid.SampledFrom(l.fenced).Draw(l.T, "late"), deepCopy(l.task)
+	after, err := Finish(l.task, exec, l.outcome(), l.eff(), l.now, 0)
+	require.ErrorIs(l, err, ErrFenced)
+	require.Nil(l, after)
+	after, err = Park(l.task, exec, l.now.Add(time.Hour), l.now, l.eff())
+	require.ErrorIs(l, err, ErrFenced)
+	l.did("late", snapshot, after)
+}
+
+func (l *life) actions() map[string]func(*rapid.T) {
+	rule := func(name string, f func() (*Task, error)) func(*rapid.T) {
+		return func(*rapid.T) {
+			snapshot := deepCopy(l.task)
+			after, err := f()
+			if err != nil {
+				require.ErrorAs(l, err, new(*RefusedError))
+				require.Nil(l, after)
+			}
+			l.did(name, snapshot, after)
+		}
+	}
+	return map[string]func(*rapid.T){
+		"advance": func(*rapid.T) {
+			l.now = l.now.Add(time.Duration(rapid.SampledFrom([]int{1, 500, 5_000, 31_000, 100_000, 4_000_000}).Draw(l.T, "ms")) * time.Millisecond)
+			l.trail = append(l.trail, "at "+l.now.Sub(epoch).String())
+		},
+		"claim": func(*rapid.T) { l.claim() }, "claim again": func(*rapid.T) { l.claim() }, "claim more": func(*rapid.T) { l.claim() },
+		"finish": func(*rapid.T) { l.finish() }, "finish again": func(*rapid.T) { l.finish() },
+		"late": func(*rapid.T) { l.late() },
+		"ping": func(*rapid.T) {
+			w := l.worker()
+			if exec := l.openExec(l.task, w); exec != "" {
+				after, err := ping(l.task, exec, l.eff().Lease, l.now)
+				l.ok(err)
+				l.task = after // no rule: rev stays, and with several workers lapse_at may be early
+				l.trail = append(l.trail, "ping "+w)
+			}
+		},
+		"park": func(*rapid.T) {
+			if exec := l.openExec(l.task, l.worker()); exec != "" {
+				until := l.now.Add(time.Duration(rapid.IntRange(1, 200_000).Draw(l.T, "park")) * time.Millisecond)
+				rule("park", func() (*Task, error) { return Park(l.task, exec, until, l.now, l.eff()) })(l.T)
+			}
+		},
+		"expire": rule("expire", func() (*Task, error) { return Expire(l.task, l.eff(), l.now, l.random()), nil }),
+		"cancel": func(*rapid.T) {
+			if rapid.IntRange(0, 3).Draw(l.T, "really") == 0 {
+				rule("cancel", func() (*Task, error) { return Cancel(l.task, "no", l.eff(), l.now) })(l.T)
+			}
+		},
+		"retry":   rule("retry", func() (*Task, error) { return RetryNow(l.task, "go", l.eff(), l.now) }),
+		"resolve": rule("resolve", func() (*Task, error) { return Resolve(l.task, "did it", l.eff(), l.now) }),
+		"release": rule("release", func() (*Task, error) { return Release(l.task, l.eff(), l.now) }),
+		"update": rule("update", func() (*Task, error) {
+			d := drawDraft(l)
+			p := Patch{Args: &d.Args, Priority: new(rapid.IntRange(0, 9).Draw(l.T, "priority"))}
+			if !d.Start.IsZero() {
+				p.Start = &d.Start
+			}
+			if rapid.Bool().Draw(l.T, "new options?") {
+				p.Options = &d.Options
+			}
+			return Update(l.task, p, l.eff(), l.now)
+		}),
+		"send again": rule("send again", func() (*Task, error) {
+			return SendAgain(l.task, drawDraft(l), Existing(rapid.Uint8Range(0, 15).Draw(l.T, "policy")), l.now), nil
+		}),
+		"repair": func(*rapid.T) {
+			c := Repair(l.task, l.eff(), l.now)
+			if c != nil && c.LapseAt.After(l.task.LapseAt) { // early by a ping
+				l.did("repair lapse_at", deepCopy(l.task), c)
+				c = Repair(c, l.eff(), l.now)
+			}
+			require.Nil(l, c, "what a rule left needs no repair, after %v", l.trail)
+		},
+	}
+}
+
+func TestRandomLivesKeepEveryPromise(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		l := &life{T: r, now: epoch}
+		l.options = drawOptions(r)
+		l.task = NewTask(drawDraft(l), l.now)
+		l.ok(stateFault(l.task, l.eff(), l.now))
+		r.Repeat(l.actions())
+	})
+}
+
+// Whatever happened to a task, workers that go on claiming and failing come to an end.
+func TestEveryTaskEnds(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		l := &life{T: r, now: epoch}
+		l.options = drawOptions(r)
+		l.options.MaxErrorsPerWorker = 0 // a small fleet may run out of workers
+		l.task = NewTask(Draft{Type: "t", Key: "k", Options: l.options}, l.now)
+		eff := l.eff()
+		most := (*eff.Retry.MaxErrors + 1 + eff.MaxLapses + 1 + 3) * 3
+		executions := 0
+		for i := 0; !l.task.Status.Ended(); i++ {
+			if i > 10_000 {
+				r.Fatalf("not ended: %v", l.trail)
+			}
+			if c := Expire(l.task, eff, l.now, 0.5); c != nil {
+				l.did("expire", deepCopy(l.task), c)
+				continue
+			}
+			before := l.task.OpenExecutions()
+			l.claim()
+			if l.task.OpenExecutions() > before {
+				if executions++; executions > most {
+					r.Fatalf("%d executions of a task with room for %d: %v", executions, most, l.trail)
+				}
+				continue
+			}
+			if w := l.worker(); rapid.Bool().Draw(r, "finish?") && l.openExec(l.task, w) != "" {
+				kind := rapid.SampledFrom([]FailKind{FailError, FailPanic, FailTimeout, ""}).Draw(r, "kind")
+				after, err := Finish(l.task, l.openExec(l.task, w), Outcome{Kind: kind}, eff, l.now, 0.5)
+				l.ok(err)
+				l.did("finish", deepCopy(l.task), after)
+				continue
+			}
+			// Nothing to do now: to the next moment that the document names.
+			next := l.task.LapseAt
+			if !l.task.DueAt.IsZero() && (next.IsZero() || l.task.DueAt.Before(next)) {
+				next = l.task.DueAt
+			}
+			require.False(r, next.IsZero(), "a task that has not ended names its next moment: %v", l.trail)
+			l.now = later(l.now.Add(time.Millisecond), next)
+		}
+	})
+}
+
+// What makes a batch one statement: fresh tasks with equal options differ in nothing
+// that a claim writes.
+func TestClaimsOfFreshTasksAreOneStatement(t *testing.T) {
+	o := Options{WorkerTimeout: 5 * time.Second}
+	var first []byte
+	for i, d := range []Draft{
+		{Type: "t", Key: "a", Options: o},
+		{Type: "t", Key: "b", Options: o, Tenant: "x", Start: epoch.Add(-time.Hour)},
+		{Type: "u", Key: "c", Options: o, Priority: new(0), Args: bson.RawValue{Type: bson.TypeBoolean, Value: []byte{1}}},
+	} {
+		task := NewTask(d, epoch.Add(-time.Duration(i)*time.Second))
+		after, no := Claim(task, Claimant{"w", "e"}, ResolveOptions(o), epoch)
+		require.Empty(t, no)
+		raw, err := marshal(Diff(task, after))
+		require.NoError(t, err)
+		if first == nil {
+			first = raw
+		}
+		require.Equal(t, bson.Raw(first).String(), bson.Raw(raw).String())
+	}
+}
+
+func TestDiffOfNothingIsEmpty(t *testing.T) {
+	task := NewTask(Draft{Type: "t", Key: "k"}, epoch)
+	require.Empty(t, Diff(task, deepCopy(task)))
+}
+
+func TestRevisionsAndGenerationsRiseThroughAllLives(t *testing.T) {
+	task := NewTask(Draft{Type: "t", Key: "k"}, epoch)
+	rev := task.Rev
+	var generations []int64
+	for range 5 { // all within one millisecond
+		var err error
+		task, err = Cancel(task, "", ResolveOptions(), epoch)
+		require.NoError(t, err)
+		task, err = RetryNow(task, "", ResolveOptions(), epoch)
+		require.NoError(t, err)
+		generations = append(generations, task.Generation)
+		require.Equal(t, rev+2, task.Rev)
+		rev = task.Rev
+	}
+	require.True(t, slices.IsSorted(generations))
+	require.Len(t, slices.Compact(generations), 5)
+}

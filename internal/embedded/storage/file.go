@@ -40,6 +40,9 @@ type file struct {
 	mu      sync.Mutex
 	floor   uint64 // log entries up to here may be deleted
 	trimmed uint64 // and up to here are
+
+	commits int          // batches written
+	inject  func() error // tests make writes fail with it
 }
 
 // fileOp is one change of the file.
@@ -184,9 +187,15 @@ func (f *file) write(b *batch) error {
 				return err
 			}
 		}
+		if f.inject != nil {
+			if err := f.inject(); err != nil {
+				return err
+			}
+		}
 		return writeLog(tx, b.events, f.trimmed, floor)
 	})
 	if err == nil {
+		f.commits++
 		f.trimmed = max(f.trimmed, floor)
 	}
 	return err

@@ -1,0 +1,153 @@
+package storage
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.uber.org/goleak"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(Options{Path: path, Now: func() time.Time { return time.Unix(1_700_000_000, 0) }})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func doc(id any, more ...bson.E) bson.Raw {
+	return mustRaw(append(bson.D{{Key: "_id", Value: id}}, more...))
+}
+
+func insert(t *testing.T, s *Store, docs ...bson.Raw) error {
+	t.Helper()
+	w := s.Writer(t.Context(), nil)
+	for _, d := range docs {
+		if err := w.Insert("t.c", d); err != nil {
+			_ = w.Finish()
+			return err
+		}
+	}
+	return w.Finish()
+}
+
+func TestFileKeepsEverything(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s := open(t, path)
+	spec, err := ParseIndexSpec(mustRaw(bson.D{{Key: "key", Value: bson.D{{Key: "a", Value: 1}}}, {Key: "name", Value: "a_1"},
+		{Key: "unique", Value: true}, {Key: "partialFilterExpression", Value: bson.D{{Key: "a", Value: bson.D{{Key: "$exists", Value: true}}}}}}))
+	require.NoError(t, err)
+	w := s.Writer(t.Context(), nil)
+	_, _, created, err := w.CreateIndexes("t.c", []*IndexSpec{spec})
+	require.NoError(t, err)
+	require.True(t, created)
+	require.NoError(t, w.Finish())
+	require.NoError(t, insert(t, s, doc(1, bson.E{Key: "a", Value: 1}), doc(2), doc(3)))
+	w = s.Writer(t.Context(), nil)
+	rec, ok := w.FindID("t.c", doc(3).Lookup("_id"))
+	require.True(t, ok)
+	_, err = w.Modify("t.c", rec.ID, func(Record) (bson.Raw, Verdict, error) { return nil, Remove, nil })
+	require.NoError(t, err)
+	require.NoError(t, w.Finish())
+	require.NoError(t, s.Close())
+
+	s = open(t, path)
+	c := s.Snapshot().Collection("t.c")
+	require.Equal(t, 2, c.Len())
+	require.Equal(t, 1, c.Index("a_1").Len())
+	err = insert(t, s, doc(9, bson.E{Key: "a", Value: 1}))
+	require.Equal(t, mongoerr.DuplicateKey, mongoerr.Code(err))
+	require.ErrorContains(t, err, `collection: t.c index: a_1 dup key: {"a":1}`)
+}
+
+func TestConcurrentWritersShareATransactionOfTheFile(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	require.NoError(t, insert(t, s, doc("first")))
+	// While somebody holds the file, whoever writes must gather.
+	hold, err := s.file.db.Begin(true)
+	require.NoError(t, err)
+	const writers = 50
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			if err := insert(t, s, doc(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.live["t.c"].Len() == writers+1
+	}, 10*time.Second, time.Millisecond)
+	require.Equal(t, 1, s.Snapshot().Collection("t.c").Len(), "nothing is seen before it is durable")
+	require.NoError(t, hold.Rollback())
+	wg.Wait()
+	require.Equal(t, writers+1, s.Snapshot().Collection("t.c").Len())
+	require.LessOrEqual(t, s.file.commits, 4, "the first, perhaps one more, and all others together")
+}
+
+func TestFailedWriteLeavesWhatWasThere(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	require.NoError(t, insert(t, s, doc(1)))
+	events, _, err := s.Log().After(s.Log().Last(), s.Log().Watch(""), 10)
+	require.NoError(t, err)
+	require.Empty(t, events)
+	at := s.Log().Last()
+
+	s.file.inject = func() error { return os.ErrPermission }
+	require.ErrorContains(t, insert(t, s, doc(2)), "not written")
+	s.file.inject = nil
+	require.Equal(t, 1, s.Snapshot().Collection("t.c").Len())
+	require.NoError(t, insert(t, s, doc(2)), "it is not there")
+	require.NoError(t, insert(t, s, doc(3)))
+	require.Equal(t, 3, s.Snapshot().Collection("t.c").Len())
+	events, _, err = s.Log().After(at, s.Log().Watch(""), 10)
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "db")
+	now := func() time.Time { return time.Unix(1, 0) }
+	s := open(t, path)
+	var docs []bson.Raw
+	for i := range 2000 {
+		docs = append(docs, doc(i, bson.E{Key: "text", Value: fmt.Sprintf("%0200d", i)}))
+	}
+	require.NoError(t, insert(t, s, docs...))
+	_, err := Open(Options{Path: path, Now: now})
+	require.ErrorContains(t, err, "in use by another process")
+	require.NoError(t, s.Close())
+
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	cut := filepath.Join(dir, "cut")
+	require.NoError(t, os.WriteFile(cut, whole[:len(whole)/8], 0o600))
+	_, err = Open(Options{Path: cut, Now: now})
+	require.ErrorContains(t, err, "cut off")
+
+	text := filepath.Join(dir, "text")
+	require.NoError(t, os.WriteFile(text, []byte("this is no database, whoever may think so"), 0o600))
+	_, err = Open(Options{Path: text, Now: now})
+	require.ErrorContains(t, err, "not a database")
+
+	db, err := bolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyFormat, number(99)) }))
+	require.NoError(t, db.Close())
+	_, err = Open(Options{Path: path, Now: now})
+	require.ErrorContains(t, err, "use a newer one")
+}

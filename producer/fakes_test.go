@@ -59,3 +59,13 @@ func ownClient(t *testing.T, uri string, o *options.ClientOptions) *mongo.Client
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	return client
 }
+
+func (c *commandCounter) total() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, count := range c.counts {
+		n += count
+	}
+	return n
+}

@@ -1,0 +1,110 @@
+package producer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestADuplicateLeavesTheTaskAlone(t *testing.T) {
+	b := setup(t)
+	first := b.send(mail{To: "ann"}, Key("k"))
+	stored := b.get(first.ID)
+	second := b.send(mail{To: "bob"}, Key("k"), Priority(9), In(time.Hour))
+	require.False(t, second.Created)
+	require.Equal(t, first.Generation, second.Generation)
+	require.Equal(t, stored, b.get(first.ID))
+}
+
+func TestADuplicateUpdatesArgumentsStartAndOptionsWithTheFlag(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{To: "ann"}, Key("k"))
+	at := time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+	again := b.send(mail{To: "bob"}, Key("k"), At(at), MaxLapses(1), OnExisting(model.UpdateArgs))
+	require.False(t, again.Created)
+	require.Equal(t, s.Generation, again.Generation)
+	doc := b.get(s.ID)
+	require.JSONEq(t, `{"to":"bob"}`, string(model.ValueJSON(doc.Args)))
+	require.Equal(t, at, doc.StartTime)
+	require.Equal(t, at, doc.DueAt)
+	require.Equal(t, 1, *doc.Options.MaxLapses)
+}
+
+func TestUpdateIdleLeavesARunningTaskAlone(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{To: "ann"}, Key("k"))
+	b.send(mail{To: "bob"}, Key("k"), OnExisting(model.UpdateIdle))
+	b.claim(s.ID, "w")
+	again := b.send(mail{To: "eve"}, Key("k"), OnExisting(model.UpdateIdle))
+	require.Equal(t, model.StatusExecuting, again.Status)
+	require.JSONEq(t, `{"to":"bob"}`, string(model.ValueJSON(b.get(s.ID).Args)))
+	b.send(mail{To: "eve"}, Key("k"), OnExisting(model.UpdateArgs))
+	require.JSONEq(t, `{"to":"eve"}`, string(model.ValueJSON(b.get(s.ID).Args)))
+}
+
+func TestAFailedTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{To: "ann"}, Key("k"))
+	failed := b.run(s.ID, model.Failed(model.FailFatal, "no such user"))
+	require.Equal(t, model.StatusFailure, failed.Status)
+
+	untouched := b.send(mail{}, Key("k"), OnExisting(model.RestartSucceeded))
+	require.Equal(t, model.StatusFailure, untouched.Status)
+
+	again := b.send(mail{To: "bob"}, Key("k"), OnExisting(model.RestartFailed))
+	require.True(t, again.Created)
+	require.Greater(t, again.Generation, s.Generation)
+	require.Equal(t, model.StatusNew, again.Status)
+	doc := b.get(s.ID)
+	require.Zero(t, doc.ErrorCount)
+	require.Empty(t, doc.WorkerStates)
+	require.JSONEq(t, `{"to":"bob"}`, string(model.ValueJSON(doc.Args)))
+
+	old, err := b.p.Life(t.Context(), s.ID, s.Generation)
+	require.NoError(t, err, "the ended life is in the history")
+	require.Equal(t, model.StatusFailure, old.Status)
+	require.Equal(t, "no such user", old.ErrorInfo)
+}
+
+func TestASucceededTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Key("k"))
+	b.run(s.ID, model.Success(value(t, receipt{Bytes: 7})))
+	require.False(t, b.send(mail{}, Key("k"), OnExisting(model.RestartFailed)).Created)
+	again := b.send(mail{}, Key("k"), OnExisting(model.RestartSucceeded))
+	require.True(t, again.Created)
+	require.Zero(t, b.get(s.ID).Result)
+	old, err := b.p.Life(t.Context(), s.ID, s.Generation)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"bytes":7}`, string(model.ValueJSON(old.Result)))
+}
+
+func TestAnUpdateThatExcludesARunningWorkerTellsIt(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Key("k"))
+	b.claim(s.ID, "w1")
+	b.send(mail{}, Key("k"), Workers("w1", "w2"), OnExisting(model.UpdateArgs))
+	require.Zero(t, b.signalled(s.ID), "w1 may go on")
+	for i := range 2 { // who repeats it tells it again
+		b.send(mail{}, Key("k"), Workers("w2"), OnExisting(model.UpdateArgs))
+		require.Equal(t, i+1, b.signalled(s.ID))
+	}
+}
+
+func TestAKeyWhoseTaskWasDeletedIsFreeAgain(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Key("k"))
+	_, err := b.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: s.ID}})
+	require.NoError(t, err)
+	// As a sender finds it whose insert saw the task and whose decision did not.
+	o := &outgoing{draft: &Draft{Draft: model.Draft{Type: "mail", Key: "k"}, OnExisting: model.UpdateArgs}, again: true}
+	o.task = o.draft.task(b.now())
+	b.p.sendAgain(t.Context(), o)
+	require.NoError(t, o.err)
+	require.True(t, o.sent.Created)
+	require.Equal(t, s.ID, b.get(s.ID).ID)
+}

@@ -1,0 +1,161 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// transaction runs f in a transaction of the bundle's client.
+func (b *bundle) transaction(f func(context.Context) error) error {
+	b.t.Helper()
+	session, err := b.db.Client().StartSession()
+	require.NoError(b.t, err)
+	defer session.EndSession(context.Background())
+	_, err = session.WithTransaction(b.t.Context(), func(ctx context.Context) (any, error) { return nil, f(ctx) })
+	return err
+}
+
+var errRollBack = errors.New("roll back")
+
+func TestASendIsPartOfTheCallersTransaction(t *testing.T) {
+	b := setup(t)
+	users := b.db.Collection("users")
+	require.NoError(t, b.db.CreateCollection(t.Context(), "users"))
+	sendIn := func(key string, end error) (sent Sent, err error) {
+		err = b.transaction(func(ctx context.Context) (err error) {
+			if _, err = users.InsertOne(ctx, bson.D{{Key: "_id", Value: key}}); err != nil {
+				return err
+			}
+			if sent, err = Send(ctx, b.p, mailType, mail{}, Key(key)); err != nil {
+				return err
+			}
+			_, missing := b.p.Get(t.Context(), sent.ID)
+			require.ErrorIs(t, missing, ErrNotFound, "nobody sees it before the commit")
+			return end
+		})
+		return sent, err
+	}
+	sent, err := sendIn("a", nil) // also the very first send: the schema is set up outside
+	require.NoError(t, err)
+	require.True(t, sent.Created)
+	require.Equal(t, sent.Generation, b.get(sent.ID).Generation)
+
+	sent, err = sendIn("b", errRollBack)
+	require.ErrorIs(t, err, errRollBack)
+	_, err = b.p.Get(t.Context(), sent.ID)
+	require.ErrorIs(t, err, ErrNotFound)
+	n, err := users.CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+}
+
+func TestASendManyInATransactionIsAllOrNothing(t *testing.T) {
+	b := setup(t)
+	old := b.send(mail{To: "old"}, Key("1"))
+	err := b.transaction(func(ctx context.Context) error {
+		sent, err := SendMany(ctx, b.p, mailType, items(5))
+		require.NoError(t, err)
+		require.True(t, sent[0].Created)
+		require.False(t, sent[1].Created, "a key that exists does not end the transaction")
+		require.Equal(t, old.Generation, sent[1].Generation)
+		return errRollBack
+	})
+	require.ErrorIs(t, err, errRollBack)
+	require.EqualValues(t, 1, b.tasks())
+	require.NoError(t, b.transaction(func(ctx context.Context) error {
+		_, err := SendMany(ctx, b.p, mailType, items(5))
+		return err
+	}))
+	require.EqualValues(t, 5, b.tasks())
+}
+
+func TestOutsideTransactionSendsAtOnceAndSurvivesARollBack(t *testing.T) {
+	b := setup(t)
+	require.ErrorIs(t, b.transaction(func(ctx context.Context) error {
+		s, err := Send(ctx, b.p, mailType, mail{}, OutsideTransaction())
+		require.NoError(t, err)
+		require.Equal(t, s.ID, b.get(s.ID).ID, "there before the end of the transaction")
+		return errRollBack
+	}), errRollBack)
+	require.EqualValues(t, 1, b.tasks())
+}
+
+func TestItemsInsideAndOutsideATransactionAreNotMixed(t *testing.T) {
+	b := setup(t)
+	_, err := SendMany(t.Context(), b.p, mailType, []Item[mail]{{}, {Options: []Option{OutsideTransaction()}}})
+	var invalid *model.InvalidError
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, "outside_transaction", invalid.Field)
+	require.ErrorContains(t, err, "item 1")
+}
+
+func TestAKeyRestartedInATransactionIsRolledBackWithIt(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Key("k"))
+	b.run(s.ID, model.Success(bson.RawValue{}))
+	again := func(end error) error {
+		return b.transaction(func(ctx context.Context) error {
+			sent, err := Send(ctx, b.p, mailType, mail{}, Key("k"), OnExisting(model.RestartSucceeded))
+			require.NoError(t, err)
+			require.True(t, sent.Created)
+			return end
+		})
+	}
+	require.ErrorIs(t, again(errRollBack), errRollBack)
+	require.Equal(t, model.StatusSuccess, b.get(s.ID).Status)
+	require.NoError(t, again(nil))
+	require.Equal(t, model.StatusNew, b.get(s.ID).Status)
+	_, err := b.p.Life(t.Context(), s.ID, s.Generation)
+	require.NoError(t, err)
+}
+
+func TestACommandIsPartOfTheCallersTransactionAndSoIsItsSignal(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Key("k"))
+	b.claim(s.ID, "w")
+	cancelIn := func(end error) error {
+		return b.transaction(func(ctx context.Context) error {
+			if _, err := b.p.Cancel(ctx, s.ID, "changed my mind"); err != nil {
+				return err
+			}
+			return end
+		})
+	}
+	require.ErrorIs(t, cancelIn(errRollBack), errRollBack)
+	require.Zero(t, b.get(s.ID).CancelRequestedAt)
+	require.Zero(t, b.signalled(s.ID))
+	require.NoError(t, cancelIn(nil))
+	require.NotZero(t, b.get(s.ID).CancelRequestedAt)
+	require.Equal(t, 1, b.signalled(s.ID))
+}
+
+func TestATransactionThatMetAnotherIsRetriedByTheDriver(t *testing.T) {
+	b := setup(t)
+	b.send(mail{})
+	tries := 0
+	require.NoError(t, b.transaction(func(ctx context.Context) error {
+		if tries++; tries == 1 {
+			// Look, so that the snapshot is taken, then let somebody else store the key.
+			_, err := b.db.Collection("tasks").CountDocuments(ctx, bson.D{})
+			require.NoError(t, err)
+			b.send(mail{To: "first"}, Key("k"))
+		}
+		sent, err := Send(ctx, b.p, mailType, mail{To: "second"}, Key("k"))
+		if tries == 1 {
+			var labelled mongo.LabeledError
+			require.ErrorAs(t, err, &labelled, "the wrapped error keeps its label")
+			require.True(t, labelled.HasErrorLabel("TransientTransactionError"))
+		} else {
+			require.False(t, sent.Created)
+		}
+		return err
+	}))
+	require.Equal(t, 2, tries)
+}

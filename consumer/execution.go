@@ -111,7 +111,7 @@ type execution struct {
 	state      state
 	proven     clock.Instant // before the last claim or ping that reached the store was sent
 	lease      time.Duration // what that earned
-	every   time.Duration // the ping interval: a change of it counts from the next ping
+	every      time.Duration // the ping interval: a change of it counts from the next ping
 	pinged     clock.Instant // when the last ping that was answered was sent
 	toDeadline bool          // the lease reaches to the deadline: no ping extends it further
 	stop       context.CancelCauseFunc

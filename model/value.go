@@ -105,7 +105,7 @@ func (e *valueEncoder) value(dst []byte, depth int) (bsoncore.Type, []byte, erro
 }
 
 func (e *valueEncoder) number(dst []byte, s string) (bsoncore.Type, []byte, error) {
-	if !strings.ContainsAny(s, ".eE") {
+	if !strings.ContainsAny(s, ".eE") && s != "-0" { // which is a float's
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
 			return 0, nil, e.fail("is the integer %s, which does not fit 64 bits; send it as a string", clip(s, 40))

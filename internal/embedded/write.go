@@ -88,7 +88,7 @@ func (b *batch) run(n int, statement func(i int) (result, error)) error {
 				b.upserted = append(b.upserted, upsertedID{i, res.upserted})
 			}
 			if b.w.Remember != nil && res.n > 0 {
-				b.done = append(b.done, storage.Statement{ID: int32(i), N: int32(res.n), Modified: int32(res.modified), Upserted: orNull(res.upserted)})
+				b.done = append(b.done, storage.Statement{ID: int32(i), N: int32(res.n), Modified: int32(res.modified), Upserted: res.upserted})
 			}
 			continue
 		}
@@ -127,17 +127,10 @@ func (b *batch) replay(i int) bool {
 	}
 	b.n += int(s.N)
 	b.modified += int(s.Modified)
-	if s.Upserted.Type != bson.TypeNull {
+	if s.Upserted.Type != 0 {
 		b.upserted = append(b.upserted, upsertedID{i, s.Upserted})
 	}
 	return true
-}
-
-func orNull(v bson.RawValue) bson.RawValue {
-	if v.Type == 0 {
-		return value.Null
-	}
-	return v
 }
 
 func (b *batch) reply(modified bool) *docBuilder {

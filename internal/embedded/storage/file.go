@@ -12,6 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
 // formatVersion is written to new files; files of a newer one are refused.
@@ -77,7 +78,7 @@ func dropCollection(collection uint64) fileOp { return fileOp{kind: opDrop, coll
 func putSession(name string, r *Retry) fileOp {
 	op := fileOp{kind: opSession, name: name}
 	if r != nil {
-		op.value = mustRaw(r)
+		op.value = r.encode()
 	}
 	return op
 }
@@ -96,16 +97,41 @@ func putCatalog(c *Collection) fileOp {
 	return fileOp{kind: opCatalog, collection: c.id, value: mustRaw(e)}
 }
 
+// logEntry is an event in the file.
 type logEntry struct {
 	Kind        Kind          `bson:"k"`
 	Namespace   string        `bson:"ns"`
 	UUID        bson.Binary   `bson:"uuid"`
-	Key         bson.Raw      `bson:"id,omitempty"`
-	Doc         bson.Raw      `bson:"o,omitempty"`
-	Description bson.Raw      `bson:"d,omitempty"`
 	Wall        bson.DateTime `bson:"w"`
-	Session     bson.Raw      `bson:"s,omitempty"`
-	TxnNumber   int64         `bson:"n,omitempty"`
+	Key         bson.Raw      `bson:"id"`
+	Doc         bson.Raw      `bson:"o"`
+	Description bson.Raw      `bson:"d"`
+	Session     bson.Raw      `bson:"s"`
+	TxnNumber   int64         `bson:"n"`
+}
+
+// encode writes a logEntry by hand: there is one for every write.
+func (e *Event) encode() []byte {
+	description := e.Description()
+	b := make([]byte, 0, 128+len(e.Namespace)+len(e.Key)+len(e.Doc)+len(description))
+	at, b := bsoncore.AppendDocumentStart(b)
+	b = bsoncore.AppendStringElement(b, "k", string(e.Kind))
+	b = bsoncore.AppendStringElement(b, "ns", e.Namespace)
+	b = bsoncore.AppendBinaryElement(b, "uuid", e.UUID.Subtype, e.UUID.Data)
+	b = bsoncore.AppendDateTimeElement(b, "w", int64(e.Wall))
+	for _, f := range []struct {
+		key string
+		doc bson.Raw
+	}{{"id", e.Key}, {"o", e.Doc}, {"d", description}, {"s", e.Session}} {
+		if f.doc != nil {
+			b = bsoncore.AppendDocumentElement(b, f.key, f.doc)
+		}
+	}
+	if e.Session != nil {
+		b = bsoncore.AppendInt64Element(b, "n", e.TxnNumber)
+	}
+	b, _ = bsoncore.AppendDocumentEnd(b, at) // at is where it started
+	return b
 }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
@@ -234,11 +260,7 @@ func writeLog(tx *bolt.Tx, events []*Event, trimmed, floor uint64) error {
 	log, meta := tx.Bucket(bucketLog), tx.Bucket(bucketMeta)
 	log.FillPercent = 0.95 // it grows at its end only
 	for _, e := range events {
-		entry := mustRaw(logEntry{
-			Kind: e.Kind, Namespace: e.Namespace, UUID: e.UUID, Key: e.Key, Doc: e.Doc,
-			Description: e.Description(), Wall: e.Wall, Session: e.Session, TxnNumber: e.TxnNumber,
-		})
-		if err := log.Put(number(e.TS), entry); err != nil {
+		if err := log.Put(number(e.TS), e.encode()); err != nil {
 			return err
 		}
 	}

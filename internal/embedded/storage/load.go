@@ -76,8 +76,8 @@ func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) 
 }
 
 func (s *Store) loadSession(k, v []byte) error {
-	r := new(Retry)
-	if err := bson.Unmarshal(slices.Clone(v), r); err != nil {
+	r, err := decodeRetry(slices.Clone(v))
+	if err != nil {
 		return fmt.Errorf("session %x: %w", k, err)
 	}
 	s.retries[string(k)] = r
@@ -105,7 +105,7 @@ func (s *Store) loadLog(tx *bolt.Tx) error {
 			description: entry.Description,
 		}
 		s.log.events = append(s.log.events, e)
-		s.log.bytes += e.size()
+		s.log.charge(e)
 		return nil
 	})
 }

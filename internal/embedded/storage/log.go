@@ -40,6 +40,7 @@ type Event struct {
 	before, after bson.Raw // of an update, until described
 	once          sync.Once
 	description   bson.Raw
+	charged       int // of the log's bound
 }
 
 // Description is the updateDescription of an update. It is worked out when it is
@@ -73,10 +74,16 @@ func (e *Event) Description() bson.Raw {
 
 var emptyDoc = bson.Raw{5, 0, 0, 0, 0}
 
-// size is the memory an event is charged with. Documents it shares with the
-// collection are counted all the same: they may be gone from there.
+// size is the memory an event takes. Documents it shares with the collection are
+// counted all the same: they may be gone from there.
 func (e *Event) size() int {
 	return 256 + len(e.Key) + len(e.Doc) + len(e.before) + len(e.after) + len(e.description)
+}
+
+// charge adds an event to what the log holds, before anybody else sees it.
+func (l *Log) charge(e *Event) {
+	e.charged = e.size()
+	l.bytes += e.charged
 }
 
 func documentKey(doc bson.Raw) bson.Raw {
@@ -172,12 +179,12 @@ func (l *Log) append(events []*Event) (floor uint64) {
 	}
 	l.events = append(l.events, events...)
 	for _, e := range events {
-		l.bytes += e.size()
+		l.charge(e)
 	}
 	l.last = events[len(events)-1].TS
 	cut := 0
 	for l.bytes > l.limit && cut < len(l.events) {
-		l.bytes -= l.events[cut].size()
+		l.bytes -= l.events[cut].charged
 		l.floor = l.events[cut].TS
 		l.events[cut] = nil
 		cut++

@@ -21,10 +21,13 @@ var mayImport = map[string][]string{
 		"model", "producer", "consumer", "migrate", "internal/store", "internal/clock",
 		"internal/builtin", "internal/embedded", "internal/explain",
 	},
-	"cmd/mscheduler":  {"internal/cli"},
-	"internal/engine": {"internal/embedded", "internal/clock"},
-	"internal/testdb": {"internal/engine", "internal/embedded"},
-	"internal/house":  {},
+	"cmd/mscheduler":   {"internal/cli"},
+	"internal/engine":  {"internal/embedded", "internal/clock"},
+	"internal/testdb":  {"internal/engine", "internal/embedded"},
+	"mstest":           {"model", "producer", "consumer", "internal/engine", "internal/embedded", "mstest/container"},
+	"mstest/container": {"internal/engine"},
+	"integration":      {},
+	"internal/house":   {},
 }
 
 // neverImported are packages that nothing imports, tests included.

@@ -1,0 +1,21 @@
+// Package mstest is for the tests of services that use mscheduler: a database for each
+// test, and ways to look at what was sent and to run it at once.
+//
+//	func TestWelcome(t *testing.T) {
+//		db := mstest.DB(t)                                // fresh, dropped after the test
+//		p, err := producer.New(producer.Config{Database: db})
+//		c, err := consumer.New(consumer.Config{Database: db})
+//		err = consumer.Handle(c, Welcome, welcome)
+//		_, err = producer.Send(t.Context(), p, Welcome, WelcomeArgs{User: "ann"})
+//		mstest.Sent(t, db, Welcome)                       // what was sent
+//		mstest.Drain(t, c, mstest.SkipTime()).Succeeded   // retries and delays take no time
+//	}
+//
+// # Which database
+//
+// [DB] takes the best that is at hand and prints once which it is: the deployment that
+// MSCHEDULER_MONGODB_URI names; mongod on PATH, started as a replica set of one member; a
+// container, if Docker answers (mongo:8, or the image that MSCHEDULER_TEST_IMAGE names);
+// else mscheduler's own embedded server, which needs nothing. One is started for all
+// tests of a process and ends with it, or with [Close].
+package mstest

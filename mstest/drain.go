@@ -1,0 +1,51 @@
+package mstest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mscheduler/mscheduler/consumer"
+)
+
+// Report is what a [Drain] did; consumer.Drained says what each number counts.
+type Report = consumer.Drained
+
+// DrainOption changes how [Drain] works.
+type DrainOption func(*drain)
+
+type drain struct {
+	skipTime bool
+	within   time.Duration
+}
+
+// SkipTime makes delays take no time: whenever nothing is due, the consumer's idea of
+// the time jumps to the next start time or retry, until nothing is left to do. The tasks
+// then carry times that lie in the future.
+func SkipTime() DrainOption { return func(d *drain) { d.skipTime = true } }
+
+// Within is how long the drain may take by the machine's clock; then handlers are told
+// to stop and the test fails. Defaults to a minute.
+func Within(limit time.Duration) DrainOption { return func(d *drain) { d.within = limit } }
+
+const defaultWithin = time.Minute
+
+// Drain runs the consumer until nothing is due and no handler runs. It may be called
+// again, after more was sent, but not beside the consumer's Run. It ends the test when
+// the database fails or the time is up; what handlers return is in the report, and
+// decides nothing by itself.
+func Drain(t testing.TB, c *consumer.Consumer, opts ...DrainOption) Report {
+	t.Helper()
+	d := drain{within: defaultWithin}
+	for _, o := range opts {
+		o(&d)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), d.within, fmt.Errorf("it is not done after %v", d.within))
+	defer cancel()
+	report, err := c.Drain(ctx, d.skipTime)
+	if err != nil {
+		t.Fatalf("draining the tasks: %v (so far: %+v)", err, report)
+	}
+	return report
+}

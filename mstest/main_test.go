@@ -1,0 +1,23 @@
+package mstest_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/mscheduler/mscheduler/mstest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(closing{m},
+		// The connection that tells testcontainers' reaper that this process lives.
+		goleak.IgnoreAnyFunction("github.com/testcontainers/testcontainers-go.(*Reaper).connect.func1"))
+}
+
+type closing struct{ m *testing.M }
+
+func (c closing) Run() int {
+	code := c.m.Run()
+	_ = mstest.Close() // goleak tells what it left
+	return code
+}

@@ -11,6 +11,7 @@ import (
 // caller says who calls, so that a target can recognise a repeated call and refuse a
 // late one.
 type caller struct {
+	workerID    string
 	taskID      string
 	executionID string
 	token       string
@@ -18,9 +19,9 @@ type caller struct {
 	attempt     int
 }
 
-func callerOf(e *consumer.Execution) caller {
+func callerOf(workerID string, e *consumer.Execution) caller {
 	return caller{
-		taskID: e.TaskID, executionID: e.ID, token: e.Token.String(),
+		workerID: workerID, taskID: e.TaskID, executionID: e.ID, token: e.Token.String(),
 		lifeID: e.TaskID + "@" + strconv.FormatInt(e.Token.Generation, 10), attempt: e.Attempt,
 	}
 }
@@ -32,6 +33,7 @@ func (c caller) mark(h http.Header) {
 	h.Set("Mscheduler-Task-Id", headerText(c.taskID))
 	h.Set("Mscheduler-Execution-Id", headerText(c.executionID))
 	h.Set("Mscheduler-Fencing-Token", c.token)
+	h.Set("Mscheduler-Worker-Id", headerText(c.workerID))
 	h.Set("Mscheduler-Attempt", strconv.Itoa(c.attempt))
 	h.Set("Idempotency-Key", headerText(c.lifeID))
 }
@@ -42,6 +44,7 @@ func (c caller) environ() []string {
 		"MSCHEDULER_TASK_ID=" + c.taskID,
 		"MSCHEDULER_EXECUTION_ID=" + c.executionID,
 		"MSCHEDULER_FENCING_TOKEN=" + c.token,
+		"MSCHEDULER_WORKER_ID=" + c.workerID,
 		"MSCHEDULER_ATTEMPT=" + strconv.Itoa(c.attempt),
 	}
 }

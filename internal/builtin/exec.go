@@ -25,8 +25,9 @@ const (
 )
 
 type execHandler struct {
-	limit int
-	env   []string
+	workerID string
+	limit    int
+	env      []string
 }
 
 func (h *execHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessage]) (ExecResult, error) {
@@ -34,7 +35,7 @@ func (h *execHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessa
 	if err := decode(t.Args, &args, false); err != nil {
 		return ExecResult{}, consumer.Fatal(err)
 	}
-	return h.run(ctx, &args, callerOf(t.Execution))
+	return h.run(ctx, &args, callerOf(h.workerID, t.Execution))
 }
 
 var errRunTimeout = errors.New("the program's timeout")

@@ -32,10 +32,11 @@ const (
 var keptHeaders = []string{"Content-Type", "Content-Encoding", "Content-Language", "Location", "Etag", "Last-Modified"}
 
 type httpHandler struct {
-	client  *http.Client
-	limit   int
-	clock   clock.Clock
-	forbids bool
+	workerID string
+	client   *http.Client
+	limit    int
+	clock    clock.Clock
+	forbids  bool
 }
 
 func newHTTPHandler(o HTTPOptions) *httpHandler {
@@ -49,7 +50,7 @@ func (h *httpHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessa
 	if err := decode(t.Args, &args, false); err != nil {
 		return HTTPResult{}, consumer.Fatal(err)
 	}
-	return h.call(ctx, &args, callerOf(t.Execution))
+	return h.call(ctx, &args, callerOf(h.workerID, t.Execution))
 }
 
 // call does one request. An error is worth a retry unless it is a [consumer.Fatal]: a

@@ -48,13 +48,14 @@ type ExecOptions struct {
 // Register adds the built-in types to a consumer.
 func Register(c *consumer.Consumer, o Options) error {
 	h := newHTTPHandler(o.HTTP)
+	h.workerID = c.WorkerID()
 	if err := consumer.Handle(c, raw[HTTPResult](HTTP.Name()), h.handle); err != nil {
 		return err
 	}
 	if o.Exec == nil {
 		return nil
 	}
-	e := &execHandler{limit: o.Exec.OutputLimit, env: o.Exec.Env}
+	e := &execHandler{workerID: c.WorkerID(), limit: o.Exec.OutputLimit, env: o.Exec.Env}
 	if e.limit <= 0 {
 		e.limit = defaultLimit
 	}

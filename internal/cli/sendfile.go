@@ -113,7 +113,7 @@ func (s *sender) stream(ctx context.Context, in io.Reader) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		line, read, err := readLine(r)
+		line, long, read, err := readLine(r)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return errors.Join(fmt.Errorf("reading %s: %w", s.file, err), s.flush(ctx))
 		}
@@ -121,7 +121,7 @@ func (s *sender) stream(ctx context.Context, in io.Reader) error {
 		if s.bar != nil {
 			_ = s.bar.Add(read) // what it draws is not the result
 		}
-		s.take(n, line, read)
+		s.take(n, line, long, read)
 		if end || len(s.items) >= batchLines || s.bytes >= batchBytes {
 			if err := s.flush(ctx); err != nil {
 				return err
@@ -134,9 +134,8 @@ func (s *sender) stream(ctx context.Context, in io.Reader) error {
 }
 
 // readLine reads a line without its end. One that is too long is read to its end and
-// comes as nil.
-func readLine(r *bufio.Reader) (line []byte, read int, err error) {
-	long := false
+// comes without its text.
+func readLine(r *bufio.Reader) (line []byte, long bool, read int, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		read += len(part)
@@ -147,19 +146,19 @@ func readLine(r *bufio.Reader) (line []byte, read int, err error) {
 			continue
 		}
 		if long {
-			return nil, read, err
+			line = nil
 		}
-		return bytes.TrimSpace(line), read, err
+		return bytes.TrimSpace(line), long, read, err
 	}
 }
 
 // take adds the task of a line to the batch, or refuses it.
-func (s *sender) take(n int, line []byte, read int) {
-	if line != nil && len(line) == 0 {
+func (s *sender) take(n int, line []byte, long bool, read int) {
+	if len(line) == 0 && !long {
 		return // an empty line says nothing
 	}
 	s.Lines++
-	if line == nil {
+	if long {
 		s.refuse(n, fmt.Errorf("has more than %d bytes", maxLineBytes))
 		return
 	}

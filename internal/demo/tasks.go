@@ -1,0 +1,60 @@
+package demo
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// The tasks' leases are short, so that nobody has to wait long for a takeover.
+const (
+	pingInterval = 500 * time.Millisecond
+	lease        = 2 * time.Second
+	// perSecond is how many tasks become due in a second, at least: about a third of
+	// what three workers can do, so that one that is left keeps up.
+	perSecond = 200
+	// longestSpread bounds the time over which the tasks become due.
+	longestSpread = 30 * time.Second
+	// lead is before the first task is due, so that what is measured is not the send.
+	lead = time.Second
+)
+
+func taskKey(i int) string { return fmt.Sprintf("demo-%06d", i) }
+
+// spread is the time over which n tasks become due.
+func spread(n int) time.Duration {
+	return min(time.Duration(n)*time.Second/perSecond, longestSpread)
+}
+
+// writeTasks writes the JSONL file: n tasks that call the target, due evenly spread.
+func writeTasks(path string, n int, url func(task string) string) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("writing the tasks: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriter(f)
+	enc := json.NewEncoder(w)
+	over := spread(n)
+	for i := range n {
+		due := lead + over*time.Duration(i)/time.Duration(n)
+		line := map[string]any{
+			"type": "http", "key": taskKey(i), "in_ms": due.Milliseconds(),
+			"args": map[string]any{"method": "POST", "url": url(taskKey(i)), "body": map[string]any{"task": i}},
+			"options": map[string]any{
+				"ping_interval_ms": pingInterval.Milliseconds(), "worker_timeout_ms": lease.Milliseconds(),
+				"retry": map[string]any{"strategy": "fixed", "interval_ms": 500},
+			},
+		}
+		if err := enc.Encode(line); err != nil {
+			return fmt.Errorf("writing the tasks: %w", err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("writing the tasks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+# The commands of this repository. `make` alone lists them.
+#
+# Nothing but Go is needed: what else a target uses it installs into bin/, in the version
+# that is named here.
+
+GO       ?= go
+MODULE   := github.com/mscheduler/mscheduler
+BIN      := $(CURDIR)/bin
+PACKAGES ?= ./...
+
+GOLANGCI_VERSION := v2.6.0
+GOLANGCI         := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)
+
+# The longest a package's tests may take, and a fuzzer of `make fuzz`.
+TEST_TIMEOUT ?= 15m
+FUZZ_TIME    ?= 10s
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## 2,000 tasks, three workers, one killed, one frozen: nothing is lost
+	$(GO) run ./cmd/mscheduler demo $(ARGS)
+
+.PHONY: check
+check: fmt-check vet lint test ## format, vet, lint, import directions and every test with -race
+
+.PHONY: test
+test: ## every test with -race, on every engine that is at hand
+	$(GO) test -race -timeout $(TEST_TIMEOUT) $(PACKAGES)
+
+.PHONY: build
+build: ## bin/mscheduler, a static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/internal/cli.Version=$(VERSION)' -o $(BIN)/mscheduler ./cmd/mscheduler
+
+.PHONY: fmt
+fmt: $(GOLANGCI) ## format the code
+	$(GOLANGCI) fmt
+
+.PHONY: fmt-check
+fmt-check: $(GOLANGCI)
+	@$(GOLANGCI) fmt --diff || { echo 'the code is not formatted: run make fmt' >&2; exit 1; }
+
+.PHONY: vet
+vet:
+	$(GO) vet $(PACKAGES)
+
+.PHONY: lint
+lint: $(GOLANGCI) ## golangci-lint with .golangci.yml
+	$(GOLANGCI) run $(PACKAGES)
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZ_TIME (10s)
+	@set -e; for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$pkg; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## the benchmarks of the rules and of the embedded server
+	$(GO) test -run '^$$' -bench . -benchmem $(PACKAGES)
+
+.PHONY: clean
+clean: ## remove bin/
+	rm -rf $(BIN)
+
+$(GOLANGCI):
+	@mkdir -p $(BIN)
+	GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@mv $(BIN)/golangci-lint $@

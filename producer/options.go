@@ -86,7 +86,7 @@ func In(d time.Duration) Option {
 
 // Priority is 0 to 9; tasks of 9 run first. Defaults to 5.
 func Priority(n int) Option {
-	return newOption("Priority", func(s *settings) { s.draft.Priority = &n }, n)
+	return newOption("Priority", func(s *settings) { s.draft.Priority = new(n) }, n)
 }
 
 // Tenant owns the task: 1 to 100 of a-z A-Z 0-9 . _ -, or "" for no tenant. Keys of
@@ -121,7 +121,7 @@ func ConcurrentWorkers(n int) Option {
 func Workers(ids ...string) Option {
 	ids = slices.Clone(ids)
 	return newOption("Workers", func(s *settings) {
-		s.draft.Options.SpecificWorkerIDs = ids
+		s.draft.Options.SpecificWorkerIDs = slices.Clone(ids)
 		if len(ids) == 0 { // an empty list by accident must not open the task to everybody
 			s.complain("workers", "is empty; AnyWorker() lets everybody run the task")
 		}
@@ -152,12 +152,12 @@ func Timeout(d time.Duration) Option {
 // Retry says what follows an error; a zero field is left to the type, the handler or
 // the default. Defaults to 10 retries with delays that double from 1 s to 1 h.
 func Retry(r model.Retry) Option {
-	return newOption("Retry", func(s *settings) { s.draft.Options.Retry = &r }, r)
+	return newOption("Retry", func(s *settings) { s.draft.Options.Retry = new(r) }, r)
 }
 
 // MaxLapses is how many lapsed leases the task survives. Defaults to 3.
 func MaxLapses(n int) Option {
-	return newOption("MaxLapses", func(s *settings) { s.draft.Options.MaxLapses = &n }, n)
+	return newOption("MaxLapses", func(s *settings) { s.draft.Options.MaxLapses = new(n) }, n)
 }
 
 // MaxErrorsPerWorker keeps a worker away from the task after so many errors of its own,
@@ -169,7 +169,7 @@ func MaxErrorsPerWorker(n int) Option {
 // NeedManual makes a task whose budget is spent Pending, for a person to decide,
 // instead of Failure. Defaults to false.
 func NeedManual(yes bool) Option {
-	return newOption("NeedManual", func(s *settings) { s.draft.Options.NeedManual = &yes }, yes)
+	return newOption("NeedManual", func(s *settings) { s.draft.Options.NeedManual = new(yes) }, yes)
 }
 
 // Retention is how long the ended task stays where it is and its key deduplicates; then

@@ -138,6 +138,9 @@ func (p *Producer) begin() (done func(), err error) {
 // database's clock is known. When a thousand senders find the clock too old, one reads
 // it for all.
 func (p *Producer) prepare(ctx context.Context) error {
+	if ctx.Err() != nil { // else select would choose by chance
+		return context.Cause(ctx)
+	}
 	select {
 	case p.preparing <- struct{}{}:
 		defer func() { <-p.preparing }()

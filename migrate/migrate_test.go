@@ -1,0 +1,120 @@
+package migrate
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+func TestUpSetsAnEmptyDatabaseUpAndMayBeRepeated(t *testing.T) {
+	db := testdb.New(t)
+	before, err := Status(t.Context(), db)
+	require.NoError(t, err)
+	require.False(t, before.Current())
+	require.Zero(t, before.Version)
+	require.Contains(t, before.Missing, "tasks.due")
+	names, err := db.ListCollectionNames(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.Empty(t, names, "Status changes nothing")
+
+	for range 2 {
+		after, err := Up(t.Context(), db)
+		require.NoError(t, err)
+		require.True(t, after.Current())
+		require.Equal(t, after.Wanted, after.Version)
+		require.Empty(t, after.Missing)
+		now, err := Status(t.Context(), db)
+		require.NoError(t, err)
+		require.Equal(t, after, now)
+	}
+}
+
+func TestUpMakesAnIndexThatIsMissing(t *testing.T) {
+	db := testdb.New(t)
+	_, err := Up(t.Context(), db)
+	require.NoError(t, err)
+	require.NoError(t, db.Collection("tasks").Indexes().DropOne(t.Context(), "lapse"))
+	st, err := Status(t.Context(), db)
+	require.NoError(t, err)
+	require.Equal(t, []string{"tasks.lapse"}, st.Missing)
+	require.False(t, st.Current())
+	st, err = Up(t.Context(), db)
+	require.NoError(t, err)
+	require.True(t, st.Current())
+}
+
+func TestUpMayRunInSeveralProcessesAtOnce(t *testing.T) {
+	db := testdb.New(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := Up(t.Context(), db); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	st, err := Status(t.Context(), db)
+	require.NoError(t, err)
+	require.True(t, st.Current())
+}
+
+func TestAPrefixHasASchemaOfItsOwn(t *testing.T) {
+	db := testdb.New(t)
+	_, err := Up(t.Context(), db, Prefix("a_"))
+	require.NoError(t, err)
+	plain, err := Status(t.Context(), db)
+	require.NoError(t, err)
+	require.False(t, plain.Current())
+	prefixed, err := Status(t.Context(), db, Prefix("a_"))
+	require.NoError(t, err)
+	require.True(t, prefixed.Current())
+}
+
+func TestUpRefusesACollectionThatIsNotOurs(t *testing.T) {
+	db := testdb.New(t)
+	_, err := db.Collection("tasks").InsertOne(t.Context(), bson.D{{Key: "title", Value: "buy milk"}})
+	require.NoError(t, err)
+	st, err := Status(t.Context(), db)
+	require.NoError(t, err)
+	require.True(t, st.Foreign)
+	_, err = Up(t.Context(), db)
+	require.ErrorContains(t, err, "did not write")
+	st, err = Status(t.Context(), db)
+	require.NoError(t, err)
+	require.Zero(t, st.Version, "nothing was made")
+	_, err = Up(t.Context(), db, Prefix("ms_"))
+	require.NoError(t, err, "a prefix helps")
+}
+
+func TestUpLeavesANewerSchemaAlone(t *testing.T) {
+	db := testdb.New(t)
+	newer := bson.D{{Key: "_id", Value: "schema"}, {Key: "version", Value: int32(99)}, {Key: "min_reader", Value: int32(1)}}
+	_, err := db.Collection("meta").InsertOne(t.Context(), newer)
+	require.NoError(t, err)
+	st, err := Up(t.Context(), db)
+	require.NoError(t, err, "this release can still read it")
+	require.Equal(t, 99, st.Version)
+	var doc bson.D
+	require.NoError(t, db.Collection("meta").FindOne(t.Context(), bson.D{}).Decode(&doc))
+	require.Equal(t, newer, doc)
+
+	_, err = db.Collection("meta").UpdateOne(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "min_reader", Value: 99}}}})
+	require.NoError(t, err)
+	_, err = Up(t.Context(), db)
+	require.ErrorContains(t, err, "too new")
+}
+
+func TestBadInputIsRefused(t *testing.T) {
+	_, err := Up(t.Context(), nil)
+	require.ErrorIs(t, err, model.ErrInvalid)
+	_, err = Status(t.Context(), testdb.New(t), Prefix("a$"))
+	require.ErrorIs(t, err, model.ErrInvalid)
+}

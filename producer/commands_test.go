@@ -1,0 +1,155 @@
+package producer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestCancellingATaskThatNobodyRunsEndsItAtOnce(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	for range 2 {
+		task, err := b.p.Cancel(t.Context(), s.ID, "not needed")
+		require.NoError(t, err)
+		require.Equal(t, model.StatusCancelled, task.Status)
+		require.Equal(t, "not needed", b.get(s.ID).Remark)
+	}
+	require.Zero(t, b.signalled(s.ID), "there is nobody to tell")
+}
+
+func TestCancellingARunningTaskTellsItsWorkerEachTime(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	b.claim(s.ID, "w")
+	for i := range 2 {
+		task, err := b.p.Cancel(t.Context(), s.ID, "")
+		require.NoError(t, err)
+		require.Equal(t, model.StatusExecuting, task.Status)
+		require.NotZero(t, task.CancelRequestedAt)
+		require.Equal(t, i+1, b.signalled(s.ID), "who repeats a cancel repeats its signal")
+	}
+	require.Equal(t, model.StatusCancelled, b.end(s.ID, "w", model.Failed(model.FailError, "cancelled")).Status)
+}
+
+func TestRetryMakesATaskDueNow(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))
+	waiting := b.run(s.ID, model.Failed(model.FailError, "try later"))
+	require.Equal(t, model.StatusError, waiting.Status)
+	require.True(t, waiting.DueAt.After(b.now()))
+	task, err := b.p.Retry(t.Context(), s.ID, "mended")
+	require.NoError(t, err)
+	require.False(t, task.DueAt.After(b.now()))
+	require.Equal(t, s.Generation, task.Generation)
+	require.NotZero(t, task.WakeAt)
+}
+
+func TestRetryOfAFailedTaskBeginsANewLife(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	b.run(s.ID, model.Failed(model.FailFatal, "no"))
+	task, err := b.p.Retry(t.Context(), s.ID, "mended")
+	require.NoError(t, err)
+	require.Greater(t, task.Generation, s.Generation)
+	require.Equal(t, model.StatusNew, task.Status)
+	old, err := b.p.Life(t.Context(), s.ID, s.Generation)
+	require.NoError(t, err)
+	require.Equal(t, model.StatusFailure, old.Status)
+}
+
+func TestResolveEndsAPendingTask(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, NeedManual(true))
+	b.run(s.ID, model.Failed(model.FailFatal, "no"))
+	task, err := b.p.Resolve(t.Context(), s.ID, "did it by hand")
+	require.NoError(t, err)
+	require.Equal(t, model.StatusManuallyProcessed, task.Status)
+	require.Equal(t, "did it by hand", b.get(s.ID).Remark)
+}
+
+func TestACommandThatTheStateForbidsIsRefusedAndChangesNothing(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	b.run(s.ID, model.Success(bson.RawValue{}))
+	before := b.get(s.ID)
+	for name, command := range map[string]func() error{
+		"cancel":  func() error { _, err := b.p.Cancel(t.Context(), s.ID, ""); return err },
+		"retry":   func() error { _, err := b.p.Retry(t.Context(), s.ID, ""); return err },
+		"resolve": func() error { _, err := b.p.Resolve(t.Context(), s.ID, ""); return err },
+		"release": func() error { _, err := b.p.Release(t.Context(), s.ID); return err },
+		"update":  func() error { _, err := b.p.Update(t.Context(), s.ID, Priority(1)); return err },
+	} {
+		var refused *model.RefusedError
+		require.ErrorAs(t, command(), &refused, name)
+		require.Equal(t, model.StatusSuccess, refused.Status)
+	}
+	require.Equal(t, before, b.get(s.ID))
+}
+
+func TestACommandOnWhatIsNotThereIsNotFoundOrInvalid(t *testing.T) {
+	b := setup(t)
+	for name, command := range map[string]func(ctx context.Context, id string) error{
+		"cancel":   func(ctx context.Context, id string) error { _, err := b.p.Cancel(ctx, id, ""); return err },
+		"retry":    func(ctx context.Context, id string) error { _, err := b.p.Retry(ctx, id, ""); return err },
+		"resolve":  func(ctx context.Context, id string) error { _, err := b.p.Resolve(ctx, id, ""); return err },
+		"release":  func(ctx context.Context, id string) error { _, err := b.p.Release(ctx, id); return err },
+		"update":   func(ctx context.Context, id string) error { _, err := b.p.Update(ctx, id, Priority(1)); return err },
+		"get":      func(ctx context.Context, id string) error { _, err := b.p.Get(ctx, id); return err },
+		"document": func(ctx context.Context, id string) error { _, err := b.p.Document(ctx, id); return err },
+		"life":     func(ctx context.Context, id string) error { _, err := b.p.Life(ctx, id, 1); return err },
+	} {
+		require.ErrorIs(t, command(t.Context(), "-/mail/none"), ErrNotFound, name)
+		require.ErrorIs(t, command(t.Context(), "none"), model.ErrInvalid, name)
+	}
+	_, err := b.p.Cancel(t.Context(), "-/mail/none", "\xff")
+	require.ErrorIs(t, err, model.ErrInvalid)
+}
+
+func TestDocumentShowsFieldsOfALaterRelease(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	_, err := b.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: s.ID}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "novelty", Value: 1}}}})
+	require.NoError(t, err)
+	doc, err := b.p.Document(t.Context(), s.ID)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, doc.Lookup("novelty").AsInt64())
+
+	_, err = b.p.Cancel(t.Context(), s.ID, "")
+	require.NoError(t, err)
+	doc, err = b.p.Document(t.Context(), s.ID)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, doc.Lookup("novelty").AsInt64(), "it survives our writes")
+}
+
+func TestPauseAndResumeTypesAndEverything(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	require.NoError(t, b.p.Pause(t.Context(), "mail", "sms"))
+	require.NoError(t, b.p.Pause(t.Context(), "mail"))
+	require.NoError(t, b.p.PauseAll(t.Context()))
+	types, all, err := b.p.Paused(t.Context())
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"mail", "sms"}, types)
+	require.True(t, all)
+	require.NoError(t, b.p.ResumeAll(t.Context()))
+	types, all, err = b.p.Paused(t.Context())
+	require.NoError(t, err)
+	require.False(t, all)
+	require.Len(t, types, 2, "paused by name")
+	require.NoError(t, b.p.Resume(t.Context(), "mail", "sms"))
+	types, _, err = b.p.Paused(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, types)
+	require.NotZero(t, b.get(s.ID).WakeAt, "resuming wakes the workers")
+
+	require.ErrorIs(t, b.p.Pause(t.Context()), model.ErrInvalid)
+	require.ErrorIs(t, b.p.Resume(t.Context()), model.ErrInvalid)
+	require.ErrorIs(t, b.p.Pause(t.Context(), "a/b"), model.ErrInvalid)
+}

@@ -1,0 +1,166 @@
+package producer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// behindProxy is a bundle whose producer's connection a test may break.
+func behindProxy(t *testing.T, retryWrites bool) (*bundle, *testdb.Proxy) {
+	t.Helper()
+	proxy := testdb.NewProxy(t)
+	b := setup(t, func(c *Config) {
+		o := options.Client().SetRetryWrites(retryWrites).SetServerSelectionTimeout(5 * time.Second)
+		c.Database = ownClient(t, proxy.URI(), o).Database(c.Database.Name())
+	})
+	b.send(mail{}) // schema and clock
+	return b, proxy
+}
+
+// lose loses the next n commands of that name.
+func lose(proxy *testdb.Proxy, name string, v testdb.Verdict, n int) {
+	proxy.Judge(func(command string) testdb.Verdict {
+		if command != name || n == 0 {
+			return testdb.Pass
+		}
+		n--
+		return v
+	})
+}
+
+func TestASendThatMayHaveHappenedIsSafeToRepeatWithItsKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		verdict testdb.Verdict
+		stored  bool
+	}{
+		"the request was lost": {testdb.LoseRequest, false},
+		"the answer was lost":  {testdb.LoseReply, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, proxy := behindProxy(t, false)
+			lose(proxy, "insert", c.verdict, 1)
+			sent, err := Send(t.Context(), b.p, mailType, mail{}, Key("k"))
+			require.True(t, mongo.IsNetworkError(err), "the driver's error is found through the wrapping: %v", err)
+			require.Equal(t, store.Ambiguous, store.Classify(err))
+			require.Equal(t, Sent{ID: "-/mail/k"}, sent)
+
+			again := b.send(mail{}, Key("k"))
+			require.Equal(t, !c.stored, again.Created)
+			require.EqualValues(t, 2, b.tasks(), "the first one and one for the key")
+		})
+	}
+}
+
+func TestASendWithoutKeyNamesTheOneItMadeUpWhenItFails(t *testing.T) {
+	b, proxy := behindProxy(t, false)
+	lose(proxy, "insert", testdb.LoseReply, 1)
+	sent, err := Send(t.Context(), b.p, mailType, mail{})
+	require.Error(t, err)
+	_, _, key, err := model.ParseTaskID(sent.ID)
+	require.NoError(t, err)
+	require.False(t, b.send(mail{}, Key(key)).Created, "it was stored, and a repetition finds it")
+}
+
+func TestOneLostAnswerIsSettledByTheDriver(t *testing.T) {
+	b, proxy := behindProxy(t, true)
+	lose(proxy, "insert", testdb.LoseReply, 1)
+	require.True(t, b.send(mail{}, Key("k")).Created)
+	lose(proxy, "insert", testdb.LoseReply, 1)
+	sent, err := SendMany(t.Context(), b.p, mailType, items(10))
+	require.NoError(t, err)
+	for _, s := range sent {
+		require.True(t, s.Created)
+	}
+	require.EqualValues(t, 12, b.tasks())
+}
+
+func TestASendManyThatWasCutOffNamesItsItemsAndMayBeRepeated(t *testing.T) {
+	b, proxy := behindProxy(t, false)
+	const n = maxChunk + 10 // two inserts, of which the first arrives
+	lose(proxy, "insert", testdb.LoseReply, 1)
+	sent, err := SendMany(t.Context(), b.p, mailType, items(n))
+	var many *ManyError
+	require.ErrorAs(t, err, &many)
+	require.Len(t, many.Items, n)
+	require.True(t, mongo.IsNetworkError(many.Failed(0)))
+	require.ErrorContains(t, many.Failed(n-1), "not tried after an error")
+	require.Equal(t, "-/mail/0", sent[0].ID)
+	require.EqualValues(t, 1+maxChunk, b.tasks())
+
+	sent, err = SendMany(t.Context(), b.p, mailType, items(n))
+	require.NoError(t, err)
+	require.False(t, sent[0].Created)
+	require.True(t, sent[n-1].Created)
+	require.EqualValues(t, 1+n, b.tasks())
+}
+
+func TestATaskThatTheDatabaseRefusesFailsAlone(t *testing.T) {
+	b := setup(t)
+	b.send(mail{})
+	err := b.db.RunCommand(t.Context(), bson.D{{Key: "collMod", Value: "tasks"}, {Key: "validator", Value: bson.D{
+		{Key: "creator", Value: bson.D{{Key: "$ne", Value: "eve"}}},
+	}}}).Err()
+	var command mongo.CommandError
+	if err != nil {
+		require.ErrorAs(t, err, &command)
+		require.True(t, command.HasErrorCode(238), "%v", err)
+		t.Skip("this server has no validators: ", err)
+	}
+	many := items(3)
+	many[1].Options = append(many[1].Options, Creator("eve"))
+	sent, err := SendMany(t.Context(), b.p, mailType, many)
+	var failed *ManyError
+	require.ErrorAs(t, err, &failed)
+	require.Len(t, failed.Items, 1)
+	require.Equal(t, store.Fatal, store.Classify(failed.Failed(1)))
+	require.True(t, sent[0].Created)
+	require.True(t, sent[2].Created)
+}
+
+func TestACommandWhoseAnswerWasLostMayBeRepeated(t *testing.T) {
+	b, proxy := behindProxy(t, false)
+	s := b.send(mail{}, Key("k"))
+	b.claim(s.ID, "w")
+	lose(proxy, "update", testdb.LoseReply, 1) // of the task: the signal is not written
+	_, err := b.p.Cancel(t.Context(), s.ID, "stop")
+	require.True(t, mongo.IsNetworkError(err), "%v", err)
+	require.NotZero(t, b.get(s.ID).CancelRequestedAt)
+	require.Zero(t, b.signalled(s.ID))
+
+	_, err = b.p.Cancel(t.Context(), s.ID, "stop")
+	require.NoError(t, err)
+	require.Equal(t, 1, b.signalled(s.ID), "the repetition does what was left to do")
+}
+
+func TestWhileTheDatabaseIsAwayASendEndsWithItsContext(t *testing.T) {
+	b, proxy := behindProxy(t, true)
+	proxy.SetDown(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := Send(ctx, b.p, mailType, mail{}, Key("k"))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	proxy.SetDown(false)
+	b.send(mail{}, Key("k"))
+	require.EqualValues(t, 2, b.tasks())
+}
+
+func TestASchemaOfALaterReleaseIsRefusedByNameOfTheRemedy(t *testing.T) {
+	b := setup(t)
+	_, err := b.db.Collection("meta").InsertOne(t.Context(), bson.D{
+		{Key: "_id", Value: "schema"}, {Key: "version", Value: 99}, {Key: "min_reader", Value: 99}})
+	require.NoError(t, err)
+	_, err = Send(t.Context(), b.p, mailType, mail{})
+	require.ErrorContains(t, err, "too new")
+	require.ErrorContains(t, err, "use a newer mscheduler")
+	require.Zero(t, b.tasks())
+}

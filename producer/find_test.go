@@ -1,0 +1,165 @@
+package producer
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestFindSelectsByEachFieldOfTheFilter(t *testing.T) {
+	b := setup(t)
+	plain := b.send(mail{}, Key("plain"))
+	acme := b.send(mail{}, Key("acme"), Tenant("acme"), Creator("web"), Category("bulk"))
+	done := b.send(mail{}, Key("done"))
+	b.claim(done.ID, "w7")
+	b.end(done.ID, "w7", model.Success(bson.RawValue{}))
+	sms, err := b.p.SendJSON(t.Context(), "sms", nil, Key("sms"))
+	require.NoError(t, err)
+	_, err = b.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: sms.ID}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "created_at", Value: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)}}}})
+	require.NoError(t, err)
+	y2021 := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
+
+	for name, c := range map[string]struct {
+		filter Filter
+		want   []Sent
+	}{
+		"everything":     {Filter{}, []Sent{plain, acme, done, sms}},
+		"type":           {Filter{Type: "sms"}, []Sent{sms}},
+		"tenant":         {Filter{Tenant: "acme"}, []Sent{acme}},
+		"no tenant":      {Filter{Tenant: model.NoTenant, Type: "mail"}, []Sent{plain, done}},
+		"status":         {Filter{Statuses: []model.Status{model.StatusSuccess}}, []Sent{done}},
+		"statuses":       {Filter{Type: "mail", Statuses: []model.Status{model.StatusSuccess, model.StatusNew}}, []Sent{plain, acme, done}},
+		"creator":        {Filter{Creator: "web"}, []Sent{acme}},
+		"category":       {Filter{Category: "bulk"}, []Sent{acme}},
+		"worker":         {Filter{WorkerID: "w7"}, []Sent{done}},
+		"created before": {Filter{Before: y2021}, []Sent{sms}},
+		"created after":  {Filter{After: y2021}, []Sent{plain, acme, done}},
+		"nothing":        {Filter{Type: "fax"}, nil},
+	} {
+		page, err := b.p.Find(t.Context(), c.filter, 0, "")
+		require.NoError(t, err, name)
+		var got, want []string
+		for i, task := range page.Tasks {
+			got = append(got, task.ID)
+			require.Equal(t, task.ID, page.Documents[i].Lookup("_id").StringValue())
+		}
+		for _, s := range c.want {
+			want = append(want, s.ID)
+		}
+		slices.Sort(want)
+		require.Equal(t, want, got, name)
+		require.Empty(t, page.Next)
+		n, err := b.p.Count(t.Context(), c.filter)
+		require.NoError(t, err)
+		require.EqualValues(t, len(want), n, name)
+	}
+	counts, err := b.p.Counts(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]map[model.Status]int64{
+		"mail": {model.StatusNew: 2, model.StatusSuccess: 1}, "sms": {model.StatusNew: 1},
+	}, counts)
+}
+
+func TestPagingShowsEachTaskOnceWhateverComesAndGoes(t *testing.T) {
+	for name, filter := range map[string]Filter{
+		"all": {}, "by type": {Type: "mail"}, "by tenant and type": {Tenant: model.NoTenant, Type: "mail"},
+	} {
+		b := setup(t)
+		const n = 23
+		_, err := SendMany(t.Context(), b.p, mailType, items(n))
+		require.NoError(t, err)
+		seen := map[string]int{}
+		token := ""
+		for pages := 0; ; pages++ {
+			page, err := b.p.Find(t.Context(), filter, 5, token)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(page.Tasks), 5)
+			for _, task := range page.Tasks {
+				seen[task.ID]++
+			}
+			last := page.Tasks[len(page.Tasks)-1].ID
+			b.send(mail{}, Key(fmt.Sprintf("!new %d", pages))) // sorts before everything
+			_, err = b.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: last}})
+			require.NoError(t, err) // what the token names goes
+			if token = page.Next; token == "" {
+				break
+			}
+		}
+		for i := range n {
+			require.Equal(t, 1, seen[model.TaskID("", "mail", fmt.Sprint(i))], "%s: task %d", name, i)
+		}
+	}
+}
+
+func TestABadQueryIsRefusedByField(t *testing.T) {
+	b := setup(t)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for field, f := range map[string]Filter{
+		"tenant":    {Tenant: "a/b"},
+		"type":      {Type: "a/b"},
+		"status":    {Statuses: []model.Status{"Odd"}},
+		"category":  {Category: "\xff"},
+		"creator":   {Creator: "\x00"},
+		"worker_id": {WorkerID: "*"},
+		"after":     {After: now, Before: now},
+	} {
+		var invalid *model.InvalidError
+		_, err := b.p.Find(t.Context(), f, 0, "")
+		require.ErrorAs(t, err, &invalid, field)
+		require.Equal(t, field, invalid.Field)
+		_, err = b.p.Count(t.Context(), f)
+		require.ErrorIs(t, err, model.ErrInvalid)
+	}
+	for _, size := range []int{-1, MaxPageSize + 1} {
+		_, err := b.p.Find(t.Context(), Filter{}, size, "")
+		require.ErrorContains(t, err, "page_size")
+	}
+}
+
+func TestATokenThatNoPageOfTheFilterHadIsRefused(t *testing.T) {
+	f := Filter{Type: "mail"}
+	good := f.token("-/mail/k")
+	after, err := f.after(good)
+	require.NoError(t, err)
+	require.Equal(t, "-/mail/k", after)
+	raw, err := base64.RawURLEncoding.DecodeString(good)
+	require.NoError(t, err)
+	other := Filter{Type: "sms"}
+	for name, bad := range map[string]string{
+		"garbage":        "garbage",
+		"not base64":     "!!!",
+		"cut off":        good[:len(good)-2],
+		"longer":         good + "AA",
+		"other version":  base64.RawURLEncoding.EncodeToString(append([]byte{9}, raw[1:]...)),
+		"another id":     base64.RawURLEncoding.EncodeToString(append(raw[:len(raw)-1:len(raw)-1], 'x')),
+		"another filter": other.token("-/mail/k"),
+		"only a sum":     base64.RawURLEncoding.EncodeToString(raw[:9]),
+	} {
+		_, err := f.after(bad)
+		var invalid *model.InvalidError
+		require.ErrorAs(t, err, &invalid, name)
+		require.Equal(t, "page_token", invalid.Field)
+	}
+}
+
+// FuzzPageToken: of all strings only those that token made are accepted.
+func FuzzPageToken(f *testing.F) {
+	filter := Filter{Type: "mail", Tenant: "acme"}
+	f.Add(filter.token("acme/mail/k"))
+	f.Add("")
+	f.Add("AQAAAAAAAAAAeA")
+	f.Fuzz(func(t *testing.T, token string) {
+		id, err := filter.after(token)
+		if err == nil && token != "" && filter.token(id) != token {
+			t.Fatalf("%q was accepted as %q, whose token is %q", token, id, filter.token(id))
+		}
+	})
+}

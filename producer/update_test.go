@@ -1,0 +1,94 @@
+package producer
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestUpdateChangesWhatItNamesAndNothingElse(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{To: "ann"}, Key("k"), Priority(3), Creator("web"), MaxLapses(7), Timeout(time.Minute))
+	before := b.get(s.ID)
+	at := time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, err := b.p.Update(t.Context(), s.ID, Args(mail{To: "bob"}), At(at), Category("bulk"), Timeout(0))
+	require.NoError(t, err)
+	want := *before
+	want.Args = value(t, mail{To: "bob"})
+	want.StartTime, want.DueAt, want.Category, want.Options.ExecutionTimeout = at, at, "bulk", 0
+	after := b.get(s.ID)
+	want.Rev, want.UpdatedAt, want.WakeAt = before.Rev+1, after.UpdatedAt, after.WakeAt
+	require.Equal(t, want, *after)
+
+	_, err = b.p.Update(t.Context(), s.ID, In(time.Hour), Priority(0), Creator(""))
+	require.NoError(t, err)
+	after = b.get(s.ID)
+	require.WithinDuration(t, b.now().Add(time.Hour), after.StartTime, 10*time.Second)
+	require.Zero(t, after.Priority)
+	require.Empty(t, after.Creator)
+
+	_, err = b.p.Update(t.Context(), s.ID, At(time.Time{}))
+	require.NoError(t, err)
+	require.WithinDuration(t, b.now(), b.get(s.ID).StartTime, 10*time.Second, "the zero time means now")
+}
+
+func TestANewFilterEndsTheExecutionsItExcludes(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	b.claim(s.ID, "w1")
+	_, err := b.p.Update(t.Context(), s.ID, Priority(9))
+	require.NoError(t, err)
+	_, err = b.p.Update(t.Context(), s.ID, Workers("w1"))
+	require.NoError(t, err)
+	require.Zero(t, b.signalled(s.ID), "w1 may go on")
+	for i := range 2 {
+		_, err = b.p.Update(t.Context(), s.ID, Workers("w2"))
+		require.NoError(t, err)
+		require.Equal(t, i+1, b.signalled(s.ID), "who repeats an update repeats its signal")
+	}
+	require.Equal(t, []string{"w2"}, b.get(s.ID).Audience)
+	_, err = b.p.Update(t.Context(), s.ID, AnyWorker())
+	require.NoError(t, err)
+	require.Equal(t, []string{model.AudienceAll}, b.get(s.ID).Audience)
+}
+
+func TestANewPingIntervalIsToldToWhoPings(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{})
+	b.claim(s.ID, "w")
+	_, err := b.p.Update(t.Context(), s.ID, Lease(time.Second, 5*time.Second))
+	require.NoError(t, err)
+	require.Equal(t, 1, b.signalled(s.ID))
+}
+
+func TestABadUpdateIsRefusedByField(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Workers("w1", "w2"))
+	before := b.get(s.ID)
+	for field, opt := range map[string]Option{
+		"key":                   Key("other"),
+		"tenant":                Tenant("other"),
+		"held":                  Held(),
+		"on_existing":           OnExisting(model.UpdateArgs),
+		"outside_transaction":   OutsideTransaction(),
+		"priority":              Priority(10),
+		"in":                    In(-1),
+		"workers":               Workers(),
+		"args":                  Args(strings.Repeat("x", model.MaxArgsBytes)),
+		"concurrent_workers":    ConcurrentWorkers(3), // more than the two that may
+		"max_errors_per_worker": MaxErrorsPerWorker(-1),
+		"options[0]":            nil,
+	} {
+		_, err := b.p.Update(t.Context(), s.ID, opt)
+		var invalid *model.InvalidError
+		require.ErrorAs(t, err, &invalid, field)
+		require.Equal(t, field, invalid.Field)
+	}
+	_, err := b.p.Update(t.Context(), s.ID)
+	require.ErrorIs(t, err, model.ErrInvalid, "nothing to change")
+	require.Equal(t, before, b.get(s.ID))
+}

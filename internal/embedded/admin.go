@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
 	"github.com/mscheduler/mscheduler/internal/embedded/wire"
 )
@@ -126,4 +127,21 @@ func runDBStats(r *request) (*docBuilder, error) {
 	})
 	return newDoc().string("db", r.db).int32("collections", collections).int32("objects", objects).
 		double("dataSize", float64(size)).int32("indexes", indexes), nil
+}
+
+func runValidate(r *request) (*docBuilder, error) {
+	ns, err := r.namespace()
+	if err != nil {
+		return nil, err
+	}
+	c := r.collection(ns)
+	if c == nil {
+		return nil, mongoerr.New(mongoerr.NamespaceNotFound, "Collection '%s' does not exist to validate.", ns)
+	}
+	problems, err := c.Validate(r.ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newDoc().string("ns", ns).int32("nrecords", c.Len()).int32("nIndexes", len(c.Indexes)).
+		bool("valid", len(problems) == 0).any("errors", append([]string{}, problems...)), nil
 }

@@ -50,6 +50,7 @@ func init() {
 		"replSetGetStatus": {run: runReplSetGetStatus, fields: "*", admin: true},
 		"serverStatus":     {run: runServerStatus, fields: "*"},
 		"collStats":        {run: runCollStats, fields: "scale"},
+		"validate":         {run: runValidate, fields: "full repair metadata"},
 		"dbStats":          {run: runDBStats, fields: "scale freeStorage"},
 	} {
 		commands[name] = &c
@@ -81,7 +82,7 @@ var refusedCommands = func() map[string]struct{} {
 		resetError revokePrivilegesFromRole revokeRolesFromRole revokeRolesFromUser rolesInfo rotateCertificates
 		saslContinue saslStart setDefaultRWConcern setFeatureCompatibilityVersion setFreeMonitoring
 		setIndexCommitQuorum setParameter setShardVersion shardCollection shutdown split splitVector top
-		unsetSharding updateRole updateUser usersInfo validate validateDBMetadata voteCommitIndexBuild
+		unsetSharding updateRole updateUser usersInfo validateDBMetadata voteCommitIndexBuild
 		waitForFailPoint whatsmyuri listClusterCatalog`) {
 		m[name] = struct{}{}
 	}

@@ -138,6 +138,8 @@ func checkKilled(t *testing.T, path string, set map[int]int, pairs map[string]bo
 		require.NoError(t, c.FindOne(t.Context(), bson.D{{Key: "n", Value: bson.D{{Key: "$gte", Value: n}}}, {Key: "_id", Value: w}},
 			options.FindOne().SetHint("n_1")).Err(), "the index has it")
 	}
+	report := s.command(t, "test", bson.D{{Key: "validate", Value: "c"}})
+	require.True(t, report.Lookup("valid").Boolean(), "%v", report)
 	cur, err := c.Find(t.Context(), bson.D{{Key: "pair", Value: bson.D{{Key: "$exists", Value: true}}}})
 	require.NoError(t, err)
 	var docs []struct{ Pair string }

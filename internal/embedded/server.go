@@ -250,3 +250,7 @@ func (s *Server) sweep() {
 		}
 	}
 }
+
+// Compact rewrites the file of a server that is not running without the space
+// that deleted documents left, and returns its sizes.
+func Compact(path string) (before, after int64, err error) { return storage.Compact(path) }

@@ -151,3 +151,51 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	_, err = Open(Options{Path: path, Now: now})
 	require.ErrorContains(t, err, "use a newer one")
 }
+
+func TestCompactKeepsEverythingButTheHoles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s := open(t, path)
+	var docs []bson.Raw
+	for i := range 5000 {
+		docs = append(docs, doc(i, bson.E{Key: "text", Value: fmt.Sprintf("%0200d", i)}))
+	}
+	require.NoError(t, insert(t, s, docs...))
+	w := s.Writer(t.Context(), nil)
+	for it := w.View("t.c").Scan(); it.Next(); {
+		if id := it.Item().ID; id%100 != 0 {
+			_, err := w.Modify("t.c", id, func(Record) (bson.Raw, Verdict, error) { return nil, Remove, nil })
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, w.Finish())
+	_, _, err := Compact(path)
+	require.ErrorContains(t, err, "in use")
+	require.NoError(t, s.Close())
+	before, after, err := Compact(path)
+	require.NoError(t, err)
+	require.Less(t, after, before)
+	s = open(t, path)
+	c := s.Snapshot().Collection("t.c")
+	require.Equal(t, 50, c.Len())
+	problems, err := c.Validate(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+func TestValidateFindsWhatDoesNotFit(t *testing.T) {
+	s := open(t, "")
+	require.NoError(t, insert(t, s, doc(1), doc(2)))
+	c := s.Snapshot().Collection("t.c").thaw()
+	c.Indexes[0].tree.Delete(Entry{Key: string(idSpecKey(t, doc(1))), RID: 1})
+	c.Indexes[0].tree.Set(Entry{Key: "x", RID: 2})
+	problems, err := c.Validate(t.Context())
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"index _id_ lacks a key of record 1", "index _id_ has a key of record 2 too many"}, problems)
+}
+
+func idSpecKey(t *testing.T, d bson.Raw) []byte {
+	t.Helper()
+	keys, _, err := idSpec.Keys(d)
+	require.NoError(t, err)
+	return keys[0]
+}

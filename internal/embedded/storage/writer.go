@@ -98,23 +98,14 @@ func (s *Store) openBatch() *batch {
 }
 
 // View returns a collection as the next write will find it, to look for
-// documents in; nil when there is none.
+// documents in; nil when there is none. It ends the section: others write while
+// the caller looks.
 func (w *Writer) View(ns string) *Collection {
-	if w.txn != nil {
-		if w.txn.own[ns] == nil {
-			return w.txn.Collection(ns)
-		}
-	}
-	locked := w.locked
-	w.lock()
-	defer func() {
-		if !locked {
-			w.unlock()
-		}
-	}()
 	if w.txn != nil {
 		return w.txn.Collection(ns)
 	}
+	w.lock()
+	defer w.unlock()
 	if c := w.s.live[ns]; c != nil {
 		return c.freeze()
 	}

@@ -44,7 +44,7 @@ func (a *app) dev(ctx context.Context, w *workFlags, addr, path string) error {
 	if err := a.freeDevFile(ctx); err != nil {
 		return err
 	}
-	server, err := a.startEmbedded(addr, path)
+	server, err := a.startEmbedded(embedded.Options{Addr: addr, Path: path})
 	if err != nil {
 		return err
 	}

@@ -16,10 +16,11 @@ The address is printed to stdout once the server listens.`
 
 func (a *app) embeddedCommand() *cobra.Command {
 	var addr, path string
+	var remote bool
 	cmd := &cobra.Command{
 		Use: "embedded", Short: "Run the embedded MongoDB-compatible server alone", Long: embeddedHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			server, err := a.startEmbedded(addr, path)
+			server, err := a.startEmbedded(embedded.Options{Addr: addr, Path: path, AllowRemote: remote})
 			if err != nil {
 				return err
 			}
@@ -37,12 +38,14 @@ func (a *app) embeddedCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:27027", "address to listen on; port 0 is any free one")
 	cmd.Flags().StringVar(&path, "path", "", "file that keeps the data; defaults to none, in memory")
+	cmd.Flags().BoolVar(&remote, "allow-remote", false, "allow an address that other machines can reach: in a container, or a network of your own")
 	return cmd
 }
 
-func (a *app) startEmbedded(addr, path string) (*embedded.Server, error) {
+func (a *app) startEmbedded(opt embedded.Options) (*embedded.Server, error) {
 	log := a.logger()
-	server, err := embedded.Start(embedded.Options{Addr: addr, Path: path, Logger: &log})
+	opt.Logger = &log
+	server, err := embedded.Start(opt)
 	if err != nil {
 		return nil, coded(ExitFailed, "%w", err)
 	}

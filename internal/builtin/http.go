@@ -21,7 +21,7 @@ import (
 
 const (
 	// excerptBytes of an unexpected answer go into the error.
-	excerptBytes = 500
+	excerptBytes = 300
 	// drainBytes are read past the limit so that the connection can be used again.
 	drainBytes = 256 << 10
 	// maxRetryAfter bounds what a target may ask for: a wrong header must not park a task.
@@ -155,7 +155,7 @@ func (h *httpHandler) unexpected(what string, res *http.Response, out HTTPResult
 	if loc := res.Header.Get("Location"); loc != "" && res.StatusCode/100 == 3 {
 		text += ", to " + loc + ", which is not followed"
 	}
-	if body := strings.TrimSpace(out.Body); body != "" && out.Encoding == "" {
+	if body := strings.Join(strings.Fields(out.Body), " "); body != "" && out.Encoding == "" {
 		if len(body) > excerptBytes {
 			body = strings.ToValidUTF8(body[:excerptBytes], "") + "…"
 		}

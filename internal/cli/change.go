@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -225,7 +226,7 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 	}
 	counts := changeCounts{Matched: n}
 	if n > 0 {
-		if err := r.confirm(yes, fmt.Sprintf("%s %s (%s)?", capital(r.name), plural(n, "task", "tasks"), joinStatuses(f.Statuses))); err != nil {
+		if err := r.confirm(yes, fmt.Sprintf("%s %s (%s)?", capital(r.name), human.Plural(n, "task", "tasks"), joinStatuses(f.Statuses))); err != nil {
 			return err
 		}
 		if err := r.all(ctx, f, &counts); err != nil {
@@ -236,7 +237,7 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 	if r.asJSON() {
 		return r.printJSON(counts)
 	}
-	text := fmt.Sprintf("%s %s", plural(counts.Changed, "task", "tasks"), r.done)
+	text := fmt.Sprintf("%s %s", human.Plural(counts.Changed, "task", "tasks"), r.done)
 	if counts.Skipped > 0 {
 		text += fmt.Sprintf(", %d left alone: their state had changed meanwhile", counts.Skipped)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -65,7 +66,7 @@ func (d *doctor) warn(check, detail, advice string) {
 }
 
 func (d *doctor) fail(check string, err error, advice string) {
-	d.findings = append(d.findings, finding{check, "fail", oneLine(errorText(err), 300), advice})
+	d.findings = append(d.findings, finding{check, "fail", human.OneLine(errorText(err), 300), advice})
 }
 
 // examine goes through all checks; one that makes the others senseless ends it.
@@ -100,7 +101,7 @@ func (d *doctor) reach(ctx context.Context) (store.Topology, bool) {
 		d.fail("connection", err, "check the addresses in the URI, the network, and that a primary is elected")
 		return top, false
 	}
-	d.ok("connection", "%s answers (first answer after %s)", d.hosts, rough(d.store.Local().Monotonic()-began))
+	d.ok("connection", "%s answers (first answer after %s)", d.hosts, human.Rough(d.store.Local().Monotonic()-began))
 	return top, true
 }
 
@@ -137,10 +138,10 @@ func (d *doctor) clocks(ctx context.Context) {
 	d.now = server
 	diff := local.Now().Sub(server) - trip/2
 	if diff.Abs() < time.Second {
-		d.ok("clock", "this machine's differs from the database's by %s (a round trip takes %s)", rough(diff.Abs()), rough(trip))
+		d.ok("clock", "this machine's differs from the database's by %s (a round trip takes %s)", human.Rough(diff.Abs()), human.Rough(trip))
 		return
 	}
-	d.warn("clock", fmt.Sprintf("this machine's is %s off the database's", rough(diff.Abs())),
+	d.warn("clock", fmt.Sprintf("this machine's is %s off the database's", human.Rough(diff.Abs())),
 		"workers go by the database's and are not misled; times given to --at are, so set the clock by NTP")
 }
 
@@ -160,7 +161,7 @@ func (d *doctor) permissions(ctx context.Context, top store.Topology) {
 		return
 	}
 	if err := d.store.ProbeWatch(ctx); err != nil {
-		d.warn("change stream", oneLine(errorText(err), 300), "workers poll instead, which is slower to react; "+advice)
+		d.warn("change stream", human.OneLine(errorText(err), 300), "workers poll instead, which is slower to react; "+advice)
 	} else {
 		d.ok("change stream", "allowed")
 	}
@@ -223,7 +224,7 @@ func (d *doctor) workers(ctx context.Context) {
 	if alive == 0 {
 		d.warn("workers", "none lives", "start one: mscheduler work, or a service with a consumer")
 	} else {
-		d.ok("workers", "%s, for %s", plural(alive, "lives", "live"), strings.Join(sortedKeys(served), ", "))
+		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(sortedKeys(served), ", "))
 	}
 	due, err := d.store.DueTypes(ctx, d.now)
 	if err != nil {
@@ -252,10 +253,10 @@ func (d *doctor) dueTasks(due []store.DueType, served map[string]bool) {
 		d.ok("due tasks", "none waits")
 	case oldest.Type == "":
 	case waits > overdue:
-		d.warn("due tasks", fmt.Sprintf("the oldest, of type %s, is due since %s", oldest.Type, when(oldest.Oldest, d.now)),
+		d.warn("due tasks", fmt.Sprintf("the oldest, of type %s, is due since %s", oldest.Type, human.When(oldest.Oldest, d.now)),
 			"add workers or raise their concurrency; `mscheduler task explain` says why one waits")
 	default:
-		d.ok("due tasks", "the oldest, of type %s, waits for %s", oldest.Type, rough(max(waits, 0)))
+		d.ok("due tasks", "the oldest, of type %s, waits for %s", oldest.Type, human.Rough(max(waits, 0)))
 	}
 }
 
@@ -272,7 +273,7 @@ func (d *doctor) lapses(ctx context.Context) {
 		if len(tasks) == limit {
 			n = "at least " + n
 		}
-		d.warn("leases", fmt.Sprintf("%s lapsed, the oldest (%s) %s", n, tasks[0].ID, when(tasks[0].LapseAt, d.now)),
+		d.warn("leases", fmt.Sprintf("%s lapsed, the oldest (%s) %s", n, tasks[0].ID, human.When(tasks[0].LapseAt, d.now)),
 			"no worker of their types looks for lapsed leases: start one")
 	}
 }
@@ -301,7 +302,7 @@ func (a *app) printDoctor(d *doctor) error {
 		err = a.printJSON(map[string]any{"database": d.database, "ok": fails == 0, "checks": d.findings})
 	} else {
 		err = a.print(doctorText(d.findings))
-		a.say("%s, %s", plural(fails, "failure", "failures"), plural(warns, "warning", "warnings"))
+		a.say("%s, %s", human.Plural(fails, "failure", "failures"), human.Plural(warns, "warning", "warnings"))
 	}
 	switch {
 	case err != nil:

@@ -98,16 +98,6 @@ func (f *fields) String() string {
 	return b.String()
 }
 
-// oneLine is text as it fits a cell.
-func oneLine(s string, n int) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	r := []rune(s)
-	return string(r[:n-1]) + "…"
-}
-
 // taskJSON is a task's document as JSON, unknown fields and all, with its primary key
 // named id.
 func taskJSON(raw bson.Raw) (json.RawMessage, error) {

@@ -65,7 +65,11 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 		Args:          noArgs,
 		RunE:          group,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			unmask(args)
+			if err := unmaskFlags(cmd); err != nil {
+				return err
+			}
 			return a.checkShared()
 		},
 	}
@@ -159,6 +163,7 @@ func (a *app) logger() zerolog.Logger {
 // Checks of the number of arguments that say what is wanted.
 
 func noArgs(cmd *cobra.Command, args []string) error {
+	unmask(args)
 	if len(args) == 0 {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -260,10 +261,10 @@ func (s *sender) report(err error) error {
 	case s.asJSON():
 		perr = s.printJSON(s.fileResult)
 	case s.dryRun:
-		perr = s.printf("%s: %d right, %d wrong; nothing was sent\n", plural(s.Lines, "task", "tasks"), right, s.Refused)
+		perr = s.printf("%s: %d right, %d wrong; nothing was sent\n", human.Plural(s.Lines, "task", "tasks"), right, s.Refused)
 	default:
 		perr = s.printf("%s sent: %d new, %d with a key that existed; %s refused\n",
-			plural(s.Created+s.Existed, "task", "tasks"), s.Created, s.Existed, plural(s.Refused, "line", "lines"))
+			human.Plural(s.Created+s.Existed, "task", "tasks"), s.Created, s.Existed, human.Plural(s.Refused, "line", "lines"))
 	}
 	switch {
 	case err != nil:

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/mscheduler/mscheduler/internal/human"
 )
 
 // sendFlags are the options of a task as flags. A flag that was not given says nothing.
@@ -83,7 +85,7 @@ func (a *app) spec(s *sendFlags, f *pflag.FlagSet) (*taskSpec, error) {
 			errs = append(errs, err)
 		}
 		if err == nil && !json.Valid(data) {
-			errs = append(errs, usage("--args is not JSON: %s", oneLine(string(data), 80)))
+			errs = append(errs, usage("--args is not JSON: %s", human.OneLine(string(data), 80)))
 		}
 		out.Args = data
 	}

@@ -114,13 +114,3 @@ func statusOf(name string) (model.Status, error) {
 	}
 	return "", usage("--status is %q; want one of %s", name, strings.Join(statusNames(), ", "))
 }
-
-// taskIDs checks arguments that are ids of tasks.
-func taskIDs(args []string) error {
-	for _, id := range args {
-		if _, _, _, err := model.ParseTaskID(id); err != nil {
-			return usage("task %w", err)
-		}
-	}
-	return nil
-}

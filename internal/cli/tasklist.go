@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -93,7 +94,7 @@ func (a *app) listTable(docs []bson.Raw, more bool, now time.Time) error {
 			return err
 		}
 		last = task.ID
-		t.add(task.ID, string(task.Status), fmt.Sprint(task.Priority), fmt.Sprint(task.Attempt), when(task.CreatedAt, now), whatOf(task, now))
+		t.add(task.ID, string(task.Status), fmt.Sprint(task.Priority), fmt.Sprint(task.Attempt), human.When(task.CreatedAt, now), whatOf(task, now))
 	}
 	if err := a.print(t.String()); err != nil {
 		return err
@@ -111,27 +112,27 @@ func whatOf(t *model.Task, now time.Time) string {
 	case t.Status == model.StatusWait:
 		return "held"
 	case !t.CancelRequestedAt.IsZero() && !t.Status.Ended():
-		return "cancel requested " + relative(t.CancelRequestedAt, now)
+		return "cancel requested " + human.Relative(t.CancelRequestedAt, now)
 	case t.Status == model.StatusNew && t.DueAt.After(now):
-		return "starts " + relative(t.DueAt, now)
+		return "starts " + human.Relative(t.DueAt, now)
 	case t.Status == model.StatusNew:
-		return "due " + relative(t.DueAt, now)
+		return "due " + human.Relative(t.DueAt, now)
 	case t.Status == model.StatusError:
-		return oneLine(fmt.Sprintf("retry %s: %s", relative(t.DueAt, now), t.ErrorInfo), width)
+		return human.OneLine(fmt.Sprintf("retry %s: %s", human.Relative(t.DueAt, now), t.ErrorInfo), width)
 	case t.Status == model.StatusExecuting:
 		for i := range t.WorkerStates {
 			if w := &t.WorkerStates[i]; w.Open() && w.Lapsed(now) {
-				return oneLine("lease lapsed "+relative(w.PingExpireTime, now)+" on "+w.WorkerID, width)
+				return human.OneLine("lease lapsed "+human.Relative(w.PingExpireTime, now)+" on "+w.WorkerID, width)
 			} else if w.Open() {
-				return oneLine("on "+w.WorkerID+" since "+rough(now.Sub(w.ClaimedAt)), width)
+				return human.OneLine("on "+w.WorkerID+" since "+human.Rough(now.Sub(w.ClaimedAt)), width)
 			}
 		}
 		return ""
 	case t.Status.Succeeded():
-		return "done " + relative(t.FinishedAt, now)
+		return "done " + human.Relative(t.FinishedAt, now)
 	case t.Remark != "":
-		return oneLine(t.Remark, width)
+		return human.OneLine(t.Remark, width)
 	default:
-		return oneLine(t.ErrorInfo, width)
+		return human.OneLine(t.ErrorInfo, width)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -57,26 +58,26 @@ func taskText(t *model.Task, raw bson.Raw, now time.Time) string {
 	f.add("task", t.ID)
 	status := string(t.Status)
 	if !t.CancelRequestedAt.IsZero() && !t.Status.Ended() {
-		status += ", cancel requested " + relative(t.CancelRequestedAt, now)
+		status += ", cancel requested " + human.Relative(t.CancelRequestedAt, now)
 	}
 	f.add("status", status)
 	f.add("category", t.Category)
 	f.add("creator", t.Creator)
 	f.add("priority", fmt.Sprint(t.Priority))
-	f.add("created", when(t.CreatedAt, now))
-	f.add("starts", when(t.StartTime, now))
-	f.add("due", when(t.DueAt, now))
-	f.add("lease until", when(t.LapseAt, now))
-	f.add("finished", when(t.FinishedAt, now))
-	f.add("kept until", when(t.ArchiveAt, now))
+	f.add("created", human.When(t.CreatedAt, now))
+	f.add("starts", human.When(t.StartTime, now))
+	f.add("due", human.When(t.DueAt, now))
+	f.add("lease until", human.When(t.LapseAt, now))
+	f.add("finished", human.When(t.FinishedAt, now))
+	f.add("kept until", human.When(t.ArchiveAt, now))
 	if t.Attempt > 0 {
-		f.add("attempts", fmt.Sprintf("%d (%s, %s)", t.Attempt, plural(t.ErrorCount, "error", "errors"), plural(t.LapseCount, "lapse", "lapses")))
+		f.add("attempts", fmt.Sprintf("%d (%s, %s)", t.Attempt, human.Plural(t.ErrorCount, "error", "errors"), human.Plural(t.LapseCount, "lapse", "lapses")))
 	}
 	if t.Wanted() > 1 {
 		f.add("workers", fmt.Sprintf("%d wanted, %d succeeded, %d at it", t.Wanted(), t.Successes(), t.OpenExecutions()))
 	}
 	if p := t.Progress; p != nil {
-		f.add("progress", fmt.Sprintf("%.0f %% %s (%s)", p.Percent, p.Message, relative(p.At, now)))
+		f.add("progress", fmt.Sprintf("%.0f %% %s (%s)", p.Percent, p.Message, human.Relative(p.At, now)))
 	}
 	f.add("last error", t.ErrorInfo)
 	f.add("remark", t.Remark)
@@ -97,7 +98,7 @@ func executionsText(t *model.Task, now time.Time) string {
 	tab := newTable("TRY", "WORKER", "CLAIMED", "LEASE UNTIL", "END")
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
-		tab.add(fmt.Sprint(w.Attempt), w.WorkerID, when(w.ClaimedAt, now), stamp(w.PingExpireTime), endText(w, now))
+		tab.add(fmt.Sprint(w.Attempt), w.WorkerID, human.When(w.ClaimedAt, now), human.Stamp(w.PingExpireTime), endText(w, now))
 	}
 	return "\n" + tab.String()
 }
@@ -105,15 +106,15 @@ func executionsText(t *model.Task, now time.Time) string {
 func endText(w *model.WorkerState, now time.Time) string {
 	switch {
 	case !w.SuccessTime.IsZero():
-		return "success after " + rough(w.SuccessTime.Sub(w.ClaimedAt))
+		return "success after " + human.Rough(w.SuccessTime.Sub(w.ClaimedAt))
 	case !w.FailTime.IsZero():
-		s := fmt.Sprintf("%s after %s: %s", w.FailKind, rough(w.FailTime.Sub(w.ClaimedAt)), oneLine(w.FailReason, 100))
+		s := fmt.Sprintf("%s after %s: %s", w.FailKind, human.Rough(w.FailTime.Sub(w.ClaimedAt)), human.OneLine(w.FailReason, 100))
 		if w.RetryAt.After(now) {
-			s += " (retry " + relative(w.RetryAt, now) + ")"
+			s += " (retry " + human.Relative(w.RetryAt, now) + ")"
 		}
 		return s
 	case w.Lapsed(now):
-		return "open, lease lapsed " + relative(w.PingExpireTime, now)
+		return "open, lease lapsed " + human.Relative(w.PingExpireTime, now)
 	case w.Parked:
 		return "open, parked"
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -130,7 +131,7 @@ func endReason(t *model.Task) string {
 }
 
 func endLine(t *model.Task, took time.Duration) string {
-	s := t.ID + "  " + string(t.Status) + "  after " + rough(took)
+	s := t.ID + "  " + string(t.Status) + "  after " + human.Rough(took)
 	if !t.Status.Succeeded() {
 		if r := endReason(t); r != "" {
 			s += ": " + r

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/human"
 )
 
 const workHelp = `Run a worker for the built-in types, http and exec, in the foreground.
@@ -142,13 +143,13 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	}
 	defer context.AfterFunc(ctx, func() {
 		if n := c.Stats().Held; n > 0 && !w.events {
-			a.say("stopping: %s at most %s; Ctrl-C again ends at once", plural(n, "task has", "tasks have"), w.shutdownTimeout)
+			a.say("stopping: %s at most %s; Ctrl-C again ends at once", human.Plural(n, "task has", "tasks have"), w.shutdownTimeout)
 		}
 	})()
 	err = c.Run(ctx)
 	if err == nil && !w.events {
 		s := c.Stats()
-		a.say("stopped: %s, %d taken over from others, %d refused as too late", plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
+		a.say("stopped: %s, %d taken over from others, %d refused as too late", human.Plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
 	}
 	return err
 }

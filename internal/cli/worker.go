@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -75,14 +76,14 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 		if !alive {
 			state = "silent"
 		}
-		t.add(w.ID, state, oneLine(strings.Join(w.Types, ","), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
-			w.Stream, when(w.StartedAt, now), relative(w.HeartbeatAt, now))
+		t.add(w.ID, state, human.OneLine(strings.Join(w.Types, ","), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
+			w.Stream, human.When(w.StartedAt, now), human.Relative(w.HeartbeatAt, now))
 	}
 	if a.asJSON() {
 		return a.printJSON(map[string]any{"workers": views})
 	}
 	if silent > 0 && !all {
-		a.say("%s not heard of lately; --all lists them", plural(silent, "worker was", "workers were"))
+		a.say("%s not heard of lately; --all lists them", human.Plural(silent, "worker was", "workers were"))
 	}
 	if len(views) == 0 {
 		a.say("no worker lives; start one with: mscheduler work")
@@ -96,12 +97,4 @@ func jsonTime(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(model.TimeFormat)
-}
-
-// plural is a count with its noun.
-func plural[N int | int64](n N, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -10,6 +10,8 @@ import (
 const (
 	// enough calls in flight make it plain that a worker holds tasks.
 	enough = 8
+	// patience is for how long so many are waited for; after that one will do.
+	patience = 3 * time.Second
 	// actTime bounds each wait of an act. It is far more than any of them takes: a
 	// demo that hangs says what it waited for.
 	actTime = 45 * time.Second
@@ -41,9 +43,10 @@ func (d *demo) pick(ctx context.Context) (*worker, []string, error) {
 	}
 	d.target.hold(w.id)
 	var held []string
+	began := d.clock.Monotonic()
 	err = d.until(ctx, "calls of "+w.id+" to be in flight", func() bool {
 		held = d.target.held(w.id)
-		return len(held) >= enough
+		return len(held) >= enough || len(held) > 0 && d.clock.Monotonic()-began > patience
 	})
 	return w, d.taskIDs(held), err
 }

@@ -183,7 +183,7 @@ func (d *demo) play(ctx context.Context) (s Summary, err error) {
 	if err := d.fleet.stop(stop); err != nil {
 		return s, err
 	}
-	s.WallSeconds = (d.clock.Monotonic() - began).Seconds()
+	s.WallSeconds = (d.clock.Monotonic() - began).Round(time.Millisecond).Seconds()
 	d.view.note("every task has ended; now looking whether that is true")
 	d.view.close()
 	return s, d.verify(ctx, &s)

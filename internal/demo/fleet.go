@@ -79,7 +79,10 @@ func (f *fleet) start(c Config, dir, id, uri, database string) error {
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", id, err)
 	}
-	cmd := exec.Command(c.Executable, "work", "--worker-id", id, "--concurrency", fmt.Sprint(c.Concurrency), "--events", "--stop-with-stdin", "--log-level", "info")
+	// A worker that is idle looks for lapsed leases with its polls: with leases this
+	// short the usual 30 s would be a long time to watch.
+	cmd := exec.Command(c.Executable, "work", "--worker-id", id, "--concurrency", fmt.Sprint(c.Concurrency), "--poll-interval", "1s",
+		"--events", "--stop-with-stdin", "--log-level", "info")
 	cmd.Env = append(withoutSettings(c.Environ), "MSCHEDULER_MONGODB_URI="+uri, "MSCHEDULER_DATABASE="+database)
 	cmd.Stderr = log
 	ownGroup(cmd)

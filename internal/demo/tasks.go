@@ -16,8 +16,10 @@ const (
 	// perSecond is how many tasks become due in a second, at least: about a third of
 	// what three workers can do, so that one that is left keeps up.
 	perSecond = 200
-	// longestSpread bounds the time over which the tasks become due.
-	longestSpread = 30 * time.Second
+	// the time over which the tasks become due is bounded on both sides: long enough for
+	// the kill and the freeze to happen while there is work, short enough to watch.
+	shortestSpread = 6 * time.Second
+	longestSpread  = 30 * time.Second
 	// lead is before the first task is due, so that what is measured is not the send.
 	lead = time.Second
 )
@@ -26,7 +28,7 @@ func taskKey(i int) string { return fmt.Sprintf("demo-%06d", i) }
 
 // spread is the time over which n tasks become due.
 func spread(n int) time.Duration {
-	return min(time.Duration(n)*time.Second/perSecond, longestSpread)
+	return min(max(time.Duration(n)*time.Second/perSecond, shortestSpread), longestSpread)
 }
 
 // writeTasks writes the JSONL file: n tasks that call the target, due evenly spread.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -95,11 +96,11 @@ func (r *report) waiting() {
 	case due.IsZero():
 		r.Summary = "Nobody may claim it, although its status is " + string(t.Status) + "."
 	case due.After(r.Now) && t.Status == model.StatusError:
-		r.Summary = fmt.Sprintf("It waits for its retry, due %s.", at(due, r.Now))
+		r.Summary = fmt.Sprintf("It waits for its retry, due %s.", human.When(due, r.Now))
 	case due.After(r.Now):
-		r.Summary = fmt.Sprintf("It waits for its start time, %s.", at(due, r.Now))
+		r.Summary = fmt.Sprintf("It waits for its start time, %s.", human.When(due, r.Now))
 	default:
-		r.Summary = fmt.Sprintf("It is due since %s and waits for a worker.", at(due, r.Now))
+		r.Summary = fmt.Sprintf("It is due since %s and waits for a worker.", human.When(due, r.Now))
 	}
 	r.whoCould()
 	r.budget()
@@ -144,7 +145,7 @@ func (r *report) whoCould() {
 	}
 	switch {
 	case !first.IsZero():
-		r.next("From %s on it may be claimed by %s.", at(first, r.Now), r.eligible(serving))
+		r.next("From %s on it may be claimed by %s.", human.When(first, r.Now), r.eligible(serving))
 	case able == 0:
 		r.because("None of the %d live workers of its type may claim it now.", len(serving))
 		r.next("It waits until a worker that may run it is there, or its options change.")
@@ -227,20 +228,6 @@ func (r *report) stale() {
 	r.because("Its derived fields do not say what its executions do: something else than mscheduler wrote it, or a lapse is being settled.")
 	if !r.Task.Status.Ended() {
 		r.next("The worker that finds it repairs it.")
-	}
-}
-
-// at is a time for people, absolute and relative.
-func at(t, now time.Time) string {
-	abs := t.UTC().Format("2006-01-02 15:04:05Z")
-	d := t.Sub(now).Round(time.Second)
-	switch {
-	case d > 0:
-		return abs + " (in " + d.String() + ")"
-	case d < 0:
-		return abs + " (" + (-d).String() + " ago)"
-	default:
-		return abs + " (now)"
 	}
 }
 

@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/model"
 )
+
+// maxReason is how much of an error's text an explanation quotes.
+const maxReason = 300
 
 // executing explains a task that somebody holds.
 func (r *report) executing() {
@@ -28,15 +32,15 @@ func (r *report) executing() {
 	default:
 		w := r.current()
 		if w.Parked {
-			r.Summary = fmt.Sprintf("Its handler has returned; a completion from outside is awaited until %s.", at(w.PingExpireTime, r.Now))
+			r.Summary = fmt.Sprintf("Its handler has returned; a completion from outside is awaited until %s.", human.When(w.PingExpireTime, r.Now))
 			r.next("Without one it counts as a timeout then.")
 			break
 		}
-		r.Summary = fmt.Sprintf("The worker %s runs it since %s.", w.WorkerID, at(w.ClaimedAt, r.Now))
+		r.Summary = fmt.Sprintf("The worker %s runs it since %s.", w.WorkerID, human.When(w.ClaimedAt, r.Now))
 		r.next("The worker extends its lease every %v; if it stops, another one takes the task over once the lease has lapsed.", r.eff.PingInterval)
 	}
 	if p := t.Progress; p != nil {
-		r.because("It said at %s: %.0f %% %s", at(p.At, r.Now), p.Percent, p.Message)
+		r.because("It said at %s: %.0f %% %s", human.When(p.At, r.Now), p.Percent, p.Message)
 	}
 	r.budget()
 }
@@ -48,19 +52,19 @@ func (r *report) holds() (lapsed int) {
 		if !w.Open() {
 			continue
 		}
-		state := "its lease runs until " + at(w.PingExpireTime, r.Now)
+		state := "its lease runs until " + human.When(w.PingExpireTime, r.Now)
 		if w.Lapsed(r.Now) {
 			lapsed++
-			state = "its lease lapsed " + at(w.PingExpireTime, r.Now)
+			state = "its lease lapsed " + human.When(w.PingExpireTime, r.Now)
 		}
 		if !w.Deadline.IsZero() {
-			state += ", its deadline is " + at(w.Deadline, r.Now)
+			state += ", its deadline is " + human.When(w.Deadline, r.Now)
 		}
 		live := ""
 		if !r.lives(w.WorkerID) {
 			live = " (not heard of lately)"
 		}
-		r.because("%s%s holds it since %s, attempt %d; %s.", w.WorkerID, live, at(w.ClaimedAt, r.Now), w.Attempt, state)
+		r.because("%s%s holds it since %s, attempt %d; %s.", w.WorkerID, live, human.When(w.ClaimedAt, r.Now), w.Attempt, state)
 	}
 	return lapsed
 }
@@ -106,7 +110,7 @@ func (r *report) takeover() {
 // cancelling explains a task that somebody asked to cancel.
 func (r *report) cancelling() {
 	t := r.Task
-	r.Summary = fmt.Sprintf("It is being cancelled since %s.", at(t.CancelRequestedAt, r.Now))
+	r.Summary = fmt.Sprintf("It is being cancelled since %s.", human.When(t.CancelRequestedAt, r.Now))
 	r.remark()
 	lapsed := r.holds()
 	if lapsed > 0 {
@@ -120,7 +124,7 @@ func (r *report) cancelling() {
 // ended explains a task on which nothing will run by itself.
 func (r *report) ended() {
 	t := r.Task
-	ran := at(t.FinishedAt, r.Now)
+	ran := human.When(t.FinishedAt, r.Now)
 	switch t.Status {
 	case model.StatusSuccess, model.StatusCompleted:
 		r.Summary = fmt.Sprintf("It succeeded at %s.", ran)
@@ -151,7 +155,7 @@ func (r *report) ended() {
 		r.next("To run it after all: mscheduler task retry '%s'", t.ID)
 	}
 	if !t.ArchiveAt.IsZero() {
-		r.next("It stays here, and its key is taken, until %s.", at(t.ArchiveAt, r.Now))
+		r.next("It stays here, and its key is taken, until %s.", human.When(t.ArchiveAt, r.Now))
 	}
 }
 
@@ -170,9 +174,9 @@ func (r *report) lastEnd() {
 		}
 	}
 	if last != nil {
-		r.because("Attempt %d on %s ended at %s: %s: %s", last.Attempt, last.WorkerID, at(last.FailTime, r.Now), last.FailKind, last.FailReason)
+		r.because("Attempt %d on %s ended at %s: %s: %s", last.Attempt, last.WorkerID, human.When(last.FailTime, r.Now), last.FailKind, human.OneLine(last.FailReason, maxReason))
 	} else if r.Task.ErrorInfo != "" {
-		r.because("The last error was: %s", r.Task.ErrorInfo)
+		r.because("The last error was: %s", human.OneLine(r.Task.ErrorInfo, maxReason))
 	}
 }
 

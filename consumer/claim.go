@@ -75,12 +75,13 @@ func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	written, err := c.store.Writes(call, claims, claimTime(claims, c))
 	cancel()
-	if store.Classify(err) != store.Ambiguous {
+	if err == nil || store.Classify(err) == store.Fatal {
 		return written, err
 	}
+	// Also where the last command never reached the server: one before it may have.
 	c.health.report(c, err)
-	for wait := newBackOff(); c.service.Err() == nil; wait.sleep(c.service) {
-		call, cancel := context.WithTimeout(c.service, rpcTimeout)
+	for wait := newBackOff(); c.unsure.Err() == nil; wait.sleep(c.unsure) {
+		call, cancel := context.WithTimeout(c.unsure, rpcTimeout)
 		written, err = c.store.SettleClaim(call, claims, execID, lease)
 		cancel()
 		c.health.report(c, err)
@@ -133,6 +134,7 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 		c.emitFor(x, Event{Kind: kind, Previous: t.previous})
 	}
 	c.held.add(xs, c.cfg.Clock.Monotonic())
+	c.control.lookFrom(xs[0].entry().ClaimedAt) // a signal may have named them before they were held
 	// Its ping interval and its margin may be shorter than the loops sleep.
 	token(c.pingNow)
 	token(c.guardNow)

@@ -44,13 +44,17 @@ type Consumer struct {
 	spread   spread
 	rate     rate
 	random   *rand.Rand
+	lookedAt time.Time // the store's: what was due until then was found
 	refused  refusals
+	barred   barred
 	many     manyTasks
 	fleet    atomic.Int64 // live workers that serve one of our types
 
 	handlerCtx context.Context // of all handlers: ends at no stop, only each by its cause
 	service    context.Context // of what must go on until the last handler has returned
 	endService context.CancelFunc
+	unsure     context.Context // of asking which claims were won: ends soon after a stop began
+	giveUp     context.CancelFunc
 	handlersWG sync.WaitGroup
 	stopOnce   sync.Once
 	stopping   chan struct{} // closed: no more claims and starts
@@ -126,7 +130,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	c.requestStop()
 	endLife()
-	seekers.Wait()
+	c.awaitSeekers(&seekers)
 	return c.shutdown(&keepers)
 }
 
@@ -147,6 +151,7 @@ func (c *Consumer) start(ctx context.Context) error {
 
 func (c *Consumer) newService() {
 	c.service, c.endService = context.WithCancel(context.Background())
+	c.unsure, c.giveUp = context.WithCancel(c.service)
 }
 
 // keep starts the loops that go on while handlers run, also during a stop.

@@ -22,6 +22,7 @@ type control struct {
 	at      clock.Instant
 	signals time.Time // the store's: signals were read up to here
 	signal  int64     // of the document when they were
+	again   bool      // look at the signals again, although there is no new one
 }
 
 func (k *control) init() { k.signal = -1 }
@@ -62,22 +63,31 @@ func (c *Consumer) readControl(ctx context.Context) error {
 	k.mu.Lock()
 	resumed := k.read && k.doc.PausedAll && !doc.PausedAll || len(doc.PausedTypes) < len(k.doc.PausedTypes)
 	k.doc, k.read, k.at = doc, true, asked
-	first, signalled, since := k.signal < 0, doc.Signal != k.signal, k.signals
+	first, signalled, since := k.signal < 0, doc.Signal != k.signal || k.again, k.signals
+	if signalled { // before they are looked at, see lookFrom
+		k.signal, k.signals, k.again = doc.Signal, now, false
+	}
 	k.mu.Unlock()
 	if resumed {
 		c.wake.now()
 	}
 	if signalled && !first {
 		if err := c.heed(ctx, since); err != nil {
-			return err // they are read again next time
+			k.lookFrom(since) // they are read again next time
+			return err
 		}
 	}
-	if signalled {
-		k.mu.Lock()
-		k.signal, k.signals = doc.Signal, now
-		k.mu.Unlock()
-	}
 	return nil
+}
+
+// lookFrom makes the next reading look at the signals since the time once more, if they
+// have been looked at: what they named then was not held yet.
+func (k *control) lookFrom(since time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.signals.After(since) {
+		k.signals, k.again = since, true
+	}
 }
 
 // heed looks at those of our tasks that signals name: cancelled, or not for us any more.

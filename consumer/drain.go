@@ -73,6 +73,7 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 	c.tap.Store(&tap)
 	defer c.tap.Store(nil)
 	c.newService()
+	defer context.AfterFunc(ctx, c.giveUp)()
 	var keepers sync.WaitGroup
 	c.keep(&keepers)
 	skipped, err := c.drain(ctx, skipTime)
@@ -97,6 +98,7 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Duration, err error) {
 	for {
 		before := c.held.count().started
+		looked := c.store.Clock.Now()
 		c.many.some = true // ask for every kind of task, each time
 		if _, err := c.scan(ctx); err != nil {
 			return skipped, err
@@ -110,7 +112,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		if c.held.count().started != before {
 			continue
 		}
-		next, err := c.store.NextDue(ctx, c.types(), c.cfg.WorkerID, endOfTime)
+		next, err := c.store.NextDue(ctx, c.types(), c.cfg.WorkerID, looked, endOfTime)
 		if err != nil || next.IsZero() || !skipTime {
 			return skipped, err
 		}

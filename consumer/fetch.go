@@ -96,7 +96,7 @@ func (c *Consumer) nextLook(ctx context.Context) (time.Time, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	next, err := c.store.NextDue(ctx, types, c.cfg.WorkerID, poll)
+	next, err := c.store.NextDue(ctx, types, c.cfg.WorkerID, c.lookedAt, poll)
 	if err != nil || next.IsZero() {
 		return poll, err
 	}
@@ -148,11 +148,13 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 	if err != nil || len(types) == 0 {
 		return false, err
 	}
+	c.lookedAt = c.store.Clock.Now()
+	past := c.barred.offset(c.cfg.Clock.Monotonic())
 	skip := c.spread.offset(c.random) * n
-	found, err := c.find(ctx, types, n, skip)
+	found, err := c.find(ctx, types, n, past+skip)
 	if err == nil && skip > 0 && len(found) < n {
 		// The window reached past the end: that says nothing about the head.
-		found, err = c.find(ctx, types, n, 0)
+		found, err = c.find(ctx, types, n, past)
 	}
 	if err != nil {
 		return false, err
@@ -163,6 +165,10 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 		return false, err
 	}
 	c.spread.learn(lost)
+	none := took == 0 && lost == 0 && c.refused.full()
+	if !c.barred.learn(c.cfg.Clock.Monotonic(), n, len(found) < n, none) {
+		return false, nil
+	}
 	return len(found) >= n || lost > 0 || took < len(found) && took > 0, nil
 }
 
@@ -232,6 +238,12 @@ func (r *refusals) add(id string, now time.Time) {
 	if len(r.until) < maxRefusals {
 		r.until[id] = now.Add(refusedFor)
 	}
+}
+
+func (r *refusals) full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.until) >= maxRefusals
 }
 
 func (r *refusals) ids(now time.Time) []string {

@@ -86,13 +86,16 @@ func (h *holdings) stalled(now, after time.Duration) bool {
 	return len(h.buffer) > 0 && now-h.lastMove > after
 }
 
-// handlerReturned frees the slot: never before the handler has returned.
-func (h *holdings) handlerReturned(x *execution) {
+// handlerReturned frees the slot: never before the handler has returned. reopened says
+// that its type was at its limit, so that nobody looked for tasks of it.
+func (h *holdings) handlerReturned(x *execution) (reopened bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	reopened = x.h.limit > 0 && h.byType[x.h.typ] >= x.h.limit
 	h.running--
 	h.byType[x.h.typ]--
 	h.signal()
+	return reopened
 }
 
 // remove forgets an execution whose end is written, or refused.

@@ -211,7 +211,7 @@ func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID st
 		for i, w := range writes {
 			ids[i] = w.After.ID
 		}
-		current, err := c.store.ByIDs(ctx, ids)
+		current, err := c.readBack(ids)
 		if err != nil {
 			return err
 		}
@@ -228,4 +228,18 @@ func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID st
 	c.stats.takeovers.Add(int64(len(won)))
 	c.hold(won, execID, sent)
 	return nil
+}
+
+// readBack reads what was taken over, again until the server answers: giving up would
+// leave tasks that nobody knows to be held until their leases lapse once more.
+func (c *Consumer) readBack(ids []string) (current map[string]*model.Task, err error) {
+	for wait := newBackOff(); ; wait.sleep(c.unsure) {
+		call, cancel := context.WithTimeout(c.unsure, rpcTimeout)
+		current, err = c.store.ByIDs(call, ids)
+		cancel()
+		c.health.report(c, err)
+		if err == nil || c.unsure.Err() != nil || store.Classify(err) == store.Fatal {
+			return current, err
+		}
+	}
 }

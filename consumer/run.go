@@ -21,7 +21,9 @@ func (c *Consumer) run(x *execution) {
 	} else {
 		c.end(x, judge(x.task, result, err, cause, c.cfg.DecodeGrace, c.store.Clock.Now()))
 	}
-	c.held.handlerReturned(x)
+	if c.held.handlerReturned(x) {
+		c.wake.now()
+	}
 	c.startReady()
 }
 

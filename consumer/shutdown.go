@@ -43,6 +43,17 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 	return nil
 }
 
+// awaitSeekers waits for the loops that claim. One of them may not know whether its last
+// claim was won: a database that is away must not keep the process for ever, so after a
+// grace those leases are left to lapse.
+func (c *Consumer) awaitSeekers(seekers *sync.WaitGroup) {
+	t := time.AfterFunc(returnGrace, c.giveUp)
+	defer t.Stop()
+	stop := context.AfterFunc(c.hurry, c.giveUp)
+	defer stop()
+	seekers.Wait()
+}
+
 // await waits for ch, at most d and not beyond the end of a Stop's context.
 func (c *Consumer) await(ch <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(max(d, 0))

@@ -90,7 +90,10 @@ func (c *Consumer) watch(ctx context.Context, types []string, permit *store.Stre
 	}
 	defer stream.Close(context.WithoutCancel(ctx))
 	c.watching.Store(true)
-	defer c.watching.Store(false)
+	defer func() {
+		c.watching.Store(false)
+		c.wake.now() // what came since is not known, and from now on it polls
+	}()
 	c.emit(Event{Kind: EventStream, Reason: "watching"})
 	c.wake.now() // what came before the stream was open
 	go c.renew(ctx, cancel, permit, holder)
@@ -100,7 +103,6 @@ func (c *Consumer) watch(ctx context.Context, types []string, permit *store.Stre
 			return nil
 		}
 		if err != nil {
-			c.wake.now() // what came since is not known
 			return err
 		}
 		if err := c.follow(ctx, woken, permit.Rank); err != nil {

@@ -84,10 +84,10 @@ func (s *Store) find(ctx context.Context, doing string, filter bson.D, o *option
 // typesPerNext keeps the ranges of NextDue within bounds: type × audience × priority.
 const typesPerNext = maxRanges / (3 * (model.MaxPriority + 1))
 
-// NextDue is the earliest due_at after now and not after until; zero when there is
-// none. Index: due, with the priorities as points, since without them it gives no
+// NextDue is the earliest due_at after the given time, which is that of the caller's last
+// look at what is due, and not after until; zero when there is none. Index: due, with the priorities as points, since without them it gives no
 // order by time.
-func (s *Store) NextDue(ctx context.Context, types []string, workerID string, until time.Time) (time.Time, error) {
+func (s *Store) NextDue(ctx context.Context, types []string, workerID string, after, until time.Time) (time.Time, error) {
 	priorities := make([]int, 0, model.MaxPriority+1)
 	for p := range model.MaxPriority + 1 {
 		priorities = append(priorities, p)
@@ -97,7 +97,7 @@ func (s *Store) NextDue(ctx context.Context, types []string, workerID string, un
 		n := min(len(types), typesPerNext)
 		filter := bson.D{
 			d("type", in(types[:n])), d("audience", in([]string{model.AudienceAll, model.AudienceMany, workerID})),
-			d("priority", in(priorities)), d("due_at", bson.D{d("$gt", s.Clock.Now()), d("$lte", until)}),
+			d("priority", in(priorities)), d("due_at", bson.D{d("$gt", after), d("$lte", until)}),
 		}
 		types = types[n:]
 		var doc struct {

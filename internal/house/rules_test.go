@@ -7,22 +7,30 @@ const module = "github.com/mscheduler/mscheduler"
 // that ends in "/..." stands for everything below it too. Test files are free, but for
 // what neverImported and onlyBelow say.
 var mayImport = map[string][]string{
-	"model":                 {},
-	"internal/clock":        {},
-	"internal/groupcommit":  {},
-	"internal/explain":      {"model"},
-	"internal/store":        {"model", "internal/clock"},
-	"producer":              {"model", "internal/store", "internal/clock", "internal/groupcommit"},
-	"consumer":              {"model", "internal/store", "internal/clock", "internal/groupcommit"},
-	"migrate":               {"model", "internal/store", "internal/clock"},
-	"internal/builtin":      {"model", "consumer", "internal/clock"},
+	// The core, the store and what services embed.
+	"model":                {},
+	"internal/clock":       {},
+	"internal/groupcommit": {},
+	"internal/store":       {"model", "internal/clock"},
+	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit"},
+	"consumer":             {"model", "internal/store", "internal/clock", "internal/groupcommit"},
+	"migrate":              {"model", "internal/store", "internal/clock"},
+
+	// The binary.
 	"internal/embedded/...": {"internal/embedded/...", "internal/clock"},
+	"internal/builtin":      {"model", "consumer", "internal/clock"},
+	"internal/human":        {},
+	"internal/explain":      {"model", "internal/human"},
+	"internal/demo":         {"model", "internal/store", "internal/clock", "internal/embedded", "internal/human"},
 	"internal/cli": {
 		"model", "producer", "consumer", "migrate", "internal/store", "internal/clock",
-		"internal/builtin", "internal/embedded", "internal/explain",
+		"internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/human",
 	},
-	"cmd/mscheduler":   {"internal/cli"},
+	"cmd/mscheduler": {"internal/cli"},
+
+	// Tests.
 	"internal/engine":  {"internal/embedded", "internal/clock"},
+	"internal/proxy":   {},
 	"internal/testdb":  {"internal/engine", "internal/embedded"},
 	"mstest":           {"model", "producer", "consumer", "internal/engine", "internal/embedded", "mstest/container"},
 	"mstest/container": {"internal/engine"},
@@ -78,7 +86,7 @@ var onlyBelow = []struct {
 
 // testKits are packages that only tests import: they may read the machine's clock and
 // the environment.
-var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/engine", "internal/house"}
+var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/engine", "internal/proxy", "internal/house"}
 
 // reserved are calls and imports that belong to few places of the product. A name
 // without a dot is an import path, "path.Name" something in a package.

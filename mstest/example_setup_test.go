@@ -2,6 +2,7 @@ package mstest_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -9,13 +10,26 @@ import (
 	"github.com/mscheduler/mscheduler/mstest"
 )
 
-// exampleDatabase is a database for an example, which has no testing.T. It stays until
-// the engine is closed, or is left behind where the engine is somebody else's.
-func exampleDatabase() *mongo.Database { return mstest.DB(noTest{}) }
+// exampleDatabase is a database for an example, which has no testing.T. It is dropped
+// after the last test.
+func exampleDatabase() *mongo.Database { return mstest.DB(&examples) }
 
-type noTest struct{ testing.TB }
+// examples stands in for the test that an example is not.
+var examples noTest
 
-func (noTest) Helper()                        {}
-func (noTest) Context() context.Context       { return context.Background() }
-func (noTest) Fatalf(format string, _ ...any) { panic(format) }
-func (noTest) Cleanup(func())                 {}
+type noTest struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (*noTest) Helper()                           {}
+func (*noTest) Context() context.Context          { return context.Background() }
+func (*noTest) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (*noTest) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (n *noTest) Cleanup(f func())                { n.cleanups = append(n.cleanups, f) }
+
+func (n *noTest) cleanUp() {
+	for _, f := range n.cleanups {
+		f()
+	}
+}

@@ -18,6 +18,7 @@ type closing struct{ m *testing.M }
 
 func (c closing) Run() int {
 	code := c.m.Run()
+	examples.cleanUp()
 	_ = mstest.Close() // goleak tells what it left
 	return code
 }

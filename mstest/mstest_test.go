@@ -3,6 +3,7 @@ package mstest_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func TestSentHoldsWhatWasSentOfThatTypeWhateverBecameOfIt(t *testing.T) {
 		return 0, nil
 	})
 	for n := range 3 {
-		_, err := producer.Send(t.Context(), p, number, n)
+		_, err := producer.Send(t.Context(), p, number, n, producer.Key(strconv.Itoa(n))) // order within a millisecond
 		require.NoError(t, err)
 	}
 	_, err := producer.Send(t.Context(), p, model.NewType[int, int]("other"), 99)

@@ -29,7 +29,14 @@ func Mongod() Engine {
 
 // initiate makes the server a replica set of its own, unless it is one already.
 func initiate(ctx context.Context, admin *mongo.Database, addr string) error {
-	err := admin.RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
+	var hello struct {
+		SetName string `bson:"setName"`
+	}
+	err := admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	if err != nil || hello.SetName != "" {
+		return err
+	}
+	err = admin.RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
 		{Key: "_id", Value: "rs0"},
 		{Key: "members", Value: bson.A{bson.D{{Key: "_id", Value: 0}, {Key: "host", Value: addr}}}},
 	}}}).Err()

@@ -50,14 +50,18 @@ func retry(ctx context.Context, doing string, f func(context.Context) error) err
 	defer cancel()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	var last error
 	for {
 		err := f(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil { // what the end of ctx cut off says nothing
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w: %w", doing, context.Cause(ctx), err)
+			return fmt.Errorf("%s: %w: %w", doing, context.Cause(ctx), last)
 		case <-tick.C:
 		}
 	}

@@ -36,9 +36,11 @@ type process struct {
 // startTries: between finding a free port and its use somebody else may take it.
 const startTries = 3
 
+var errEnded = errors.New("the process has ended")
+
 func startProcess(ctx context.Context, prog program) (d *Deployment, err error) {
 	for range startTries {
-		if d, err = tryProcess(ctx, prog); err == nil || ctx.Err() != nil {
+		if d, err = tryProcess(ctx, prog); !errors.Is(err, errEnded) {
 			return d, err
 		}
 	}
@@ -112,10 +114,11 @@ func (p *process) start(ctx context.Context) error {
 func (p *process) await(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	died := p.died
 	go func() {
 		select {
-		case <-p.died:
-			cancel(errors.New("the process has ended"))
+		case <-died:
+			cancel(errEnded)
 		case <-ctx.Done():
 		}
 	}()

@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// A worker in a process of its own: this test binary, started again with these
+// variables. What its handlers do they note in the collection marks.
+const (
+	childURI  = "MSCHEDULER_CHAOS_URI"
+	childDB   = "MSCHEDULER_CHAOS_DB"
+	childRole = "MSCHEDULER_CHAOS_ROLE"
+	childName = "MSCHEDULER_CHAOS_NAME"
+)
+
+// TestChaosChild is no test: it is what a child process runs.
+func TestChaosChild(t *testing.T) {
+	role := os.Getenv(childRole)
+	if role == "" {
+		t.Skip("only in a child process")
+	}
+	client, err := engine.Client(os.Getenv(childURI))
+	require.NoError(t, err)
+	db := client.Database(os.Getenv(childDB))
+	mark := func(ctx context.Context, kind, task string) {
+		_, err := db.Collection("marks").InsertOne(ctx, bson.D{{Key: "kind", Value: kind}, {Key: "task", Value: task}, {Key: "worker", Value: os.Getenv(childName)}})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "marking:", err)
+		}
+	}
+	c, err := consumer.New(consumer.Config{Database: db, WorkerID: os.Getenv(childName), Concurrency: 5, OnEvent: func(e consumer.Event) {
+		if e.Kind == consumer.EventFenced || e.Kind == consumer.EventLeaseLost {
+			mark(context.Background(), string(e.Kind), e.TaskID)
+		}
+	}})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, chaosWork, func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+		mark(ctx, "started", task.TaskID)
+		switch role {
+		case "poison":
+			os.Exit(3)
+		case "hang":
+			<-ctx.Done()
+			return 0, ctx.Err()
+		case "freeze":
+			// Frozen in here for longer than its lease, it does not look at its context.
+			var gate struct{ Open bool }
+			for !gate.Open {
+				_ = db.Collection("gate").FindOne(context.Background(), bson.D{}).Decode(&gate)
+				time.Sleep(10 * time.Millisecond)
+			}
+			return 1, nil
+		}
+		return 2, nil
+	}))
+	require.NoError(t, c.Run(t.Context()))
+}
+
+// child starts a worker process. It is killed at the end of the test.
+func (a *arena) child(name, role string) *exec.Cmd {
+	a.t.Helper()
+	self, err := os.Executable()
+	require.NoError(a.t, err)
+	cmd := exec.Command(self, "-test.run", "^TestChaosChild$", "-test.timeout", "5m")
+	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+a.e.URI, childDB+"="+a.db.Name(), childRole+"="+role, childName+"="+name)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(a.t, cmd.Start())
+	a.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // as above
+		if a.t.Failed() {
+			a.t.Logf("output of %s:\n%s", name, out.String())
+		}
+	})
+	return cmd
+}
+
+// marks counts what children noted.
+func (a *arena) marks(kind, worker string) int {
+	a.t.Helper()
+	n, err := a.db.Collection("marks").CountDocuments(a.t.Context(), bson.D{{Key: "kind", Value: kind}, {Key: "worker", Value: worker}})
+	require.NoError(a.t, err)
+	return int(n)
+}
+
+func (a *arena) awaitMarks(kind, worker string, n int) {
+	a.t.Helper()
+	awaitTrue(a.t, func() string {
+		if got := a.marks(kind, worker); got < n {
+			return fmt.Sprintf("%d of %d %s by %s", got, n, kind, worker)
+		}
+		return ""
+	})
+}
+
+func TestAKilledProcessCostsItsTasksOneLeaseAndNoError(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		ids := a.send(5, seconds(2))
+		victim := a.child("victim", "hang")
+		a.awaitMarks("started", "victim", 5)
+		require.NoError(t, victim.Process.Kill())
+		_ = victim.Wait() // it was killed: that is its error
+		done := newEffects()
+		h := a.hire("heir", done.handle)
+		a.awaitSuccess(ids)
+		done.requireOnce(t, ids)
+		require.EqualValues(t, 5, h.Stats().Takeovers)
+		for _, id := range ids {
+			task := a.get(id)
+			require.Equal(t, 1, task.LapseCount)
+			require.Zero(t, task.ErrorCount)
+			late := task.WorkerStates[1].ClaimedAt.Sub(task.WorkerStates[0].PingExpireTime)
+			require.GreaterOrEqual(t, late, time.Duration(0), "taken before the lease ended")
+		}
+	})
+}
+
+func TestATaskThatKillsItsProcessTooOftenEndsAsFailure(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		ids := a.send(1, seconds(1), producer.MaxLapses(1))
+		for n := 1; n <= 2; n++ {
+			name := fmt.Sprintf("poisoned-%d", n)
+			victim := a.child(name, "poison")
+			a.awaitMarks("started", name, 1)
+			_ = victim.Wait() // it exits in its handler
+		}
+		done := newEffects()
+		a.hire("survivor", done.handle)
+		a.awaitEach(ids, "Failure", func(task *model.Task) bool { return task.Status == model.StatusFailure })
+		require.Zero(t, done.count(ids[0]), "a third process would have died")
+		task := a.get(ids[0])
+		require.Equal(t, 2, task.LapseCount)
+		require.Contains(t, task.ErrorInfo, "did not ping")
+	})
+}
+
+func TestAProcessFrozenPastItsLeaseIsRefusedWhenItWakes(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		ids := a.send(3, seconds(2))
+		frozen := a.child("frozen", "freeze")
+		a.awaitMarks("started", "frozen", 3)
+		require.NoError(t, frozen.Process.Signal(syscall.SIGSTOP))
+		h := a.hire("heir", func(context.Context, *consumer.Task[int]) (int, error) { return 2, nil })
+		a.awaitSuccess(ids)
+		require.EqualValues(t, 3, h.Stats().Takeovers)
+		_, err := a.db.Collection("gate").InsertOne(t.Context(), bson.D{{Key: "open", Value: true}})
+		require.NoError(t, err)
+		require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
+		a.awaitMarks(string(consumer.EventFenced), "frozen", 3)
+		for _, id := range ids {
+			task := a.get(id)
+			require.EqualValues(t, 2, task.Result.AsInt64(), "the late result was applied")
+			require.Equal(t, 1, task.LapseCount)
+		}
+	})
+}

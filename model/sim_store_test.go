@@ -212,7 +212,8 @@ func (s *sim) ended(life *simLife, t *Task, open, end *WorkerState) {
 	}
 	// Whoever ends another's execution must be sure that its handler was told to stop:
 	// only a frozen process may still run it, and its result is refused.
-	if lapsed := end.FailKind == FailLapsed; lapsed && h != nil && h.running && !w.frozen() {
+	justBack := s.now.Before(w.frozenTo.Add(200 * time.Millisecond))
+	if end.FailKind == FailLapsed && h != nil && h.running && !justBack {
 		s.fail("%s: %s still runs %s, whose lease is taken from it", t.ID, w.id, open.ExecID)
 	}
 }

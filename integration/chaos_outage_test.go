@@ -1,0 +1,163 @@
+package integration
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/embedded"
+	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Handlers that return while nobody reaches the database have done their work: it is
+// finished afterwards, by the execution that did it.
+func TestWhatFinishedDuringAnOutageLongerThanTheLeaseIsFinishedAfterwards(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		px, away := a.behind()
+		done := newEffects()
+		goOn := make(chan struct{})
+		work := func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+			done.begin(task.TaskID)
+			defer done.end(task.TaskID)
+			<-goOn // it ignores its context: the work cannot be interrupted
+			return 7, nil
+		}
+		hands := []*hand{a.hire("one", work, through(away)), a.hire("two", work, through(away))}
+		ids := a.send(20, seconds(1))
+		awaitTrue(t, func() string {
+			if len(hands[0].events.all(consumer.EventStarted))+len(hands[1].events.all(consumer.EventStarted)) < 20 {
+				return "twenty handlers"
+			}
+			return ""
+		})
+		px.Cut()
+		outage := time.Now()
+		for _, h := range hands {
+			if len(h.events.all(consumer.EventStarted)) > 0 {
+				h.events.await(t, consumer.EventLeaseLost, len(h.events.all(consumer.EventStarted)))
+			}
+		}
+		close(goOn)
+		a.awaitEach(ids, "over their lease for long", func(task *model.Task) bool {
+			return a.store.Clock.Now().Sub(task.WorkerStates[0].PingExpireTime) > 2*time.Second
+		})
+		px.Mend()
+		a.awaitSuccess(ids)
+		t.Logf("away for %v", time.Since(outage))
+		done.requireOnce(t, ids)
+		for _, id := range ids {
+			task := a.get(id)
+			require.Zero(t, task.ErrorCount+task.LapseCount, "the outage cost %s something", id)
+			require.Len(t, task.WorkerStates, 1)
+			require.EqualValues(t, 7, task.Result.AsInt64())
+		}
+		for _, h := range hands {
+			require.Zero(t, h.Stats().Fenced)
+		}
+	})
+}
+
+// Handlers that heed their context give their tasks back when the database is there
+// again, and the tasks run once more: nothing was counted against them.
+func TestHandlersStoppedByAnOutageGiveTheirTasksBackWithoutCost(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		px, away := a.behind()
+		var outage atomic.Bool
+		outage.Store(true)
+		done := newEffects()
+		h := a.hire("one", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+			if outage.Load() {
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+			return done.handle(ctx, task)
+		}, through(away))
+		ids := a.send(10, seconds(1))
+		h.events.await(t, consumer.EventStarted, 10)
+		px.Cut()
+		h.events.await(t, consumer.EventLeaseLost, 10)
+		outage.Store(false)
+		px.Mend()
+		a.awaitSuccess(ids)
+		done.requireOnce(t, ids)
+		for _, id := range ids {
+			task := a.get(id)
+			require.Zero(t, task.ErrorCount+task.LapseCount)
+			require.Equal(t, model.FailReleased, task.WorkerStates[0].FailKind)
+			require.Equal(t, 1, task.Attempt, "what was given back does not count")
+		}
+	})
+}
+
+// The server itself is gone and comes back at the same address with its file.
+func TestWorkGoesOnAfterTheServerRestarts(t *testing.T) {
+	t.Parallel()
+	kinds := []engine.Engine{
+		engine.Embedded(embedded.Options{Path: filepath.Join(t.TempDir(), "tasks.db")}),
+		engine.Secantusd(),
+	}
+	for _, kind := range kinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			var e Engine
+			for _, known := range engines {
+				if known.Name == kind.Name {
+					e = known
+				}
+			}
+			if e.absent != nil {
+				t.Skip(engine.Reason(kind.Name, e.absent))
+			}
+			d, err := kind.Start(t.Context())
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, d.Close()) })
+			e.Deployment = d
+			a := arenaOn(t, e, engine.Connect(t, d.URI).Database("chaos"))
+			done := newEffects()
+			var slow atomic.Int64
+			work := func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+				done.begin(task.TaskID)
+				defer done.end(task.TaskID)
+				time.Sleep(time.Duration(slow.Load())) // the work
+				return 1, nil
+			}
+			slow.Store(int64(50 * time.Millisecond))
+			for _, name := range []string{"one", "two", "three"} {
+				_, away := behindProxy(t, d.URI, "chaos")
+				a.hire(name, work, through(away), func(c *handConfig) { c.Concurrency = 5 })
+			}
+			ids := a.send(e.Of(600, 300), seconds(30))
+			for range 2 {
+				before := countSuccess(t, a, ids)
+				awaitTrue(t, func() string {
+					if countSuccess(t, a, ids) < min(before+50, len(ids)) {
+						return "some more successes"
+					}
+					return ""
+				})
+				require.NoError(t, d.Restart(t.Context()))
+			}
+			a.awaitSuccess(ids)
+			done.requireOnce(t, ids)
+			for _, id := range ids {
+				task := a.get(id)
+				require.Zero(t, task.ErrorCount+task.LapseCount, "the restart cost %s something", id)
+			}
+		})
+	}
+}
+
+func countSuccess(t *testing.T, a *arena, ids []string) int {
+	t.Helper()
+	n, err := a.store.Count(t.Context(), store.Filter{Statuses: []model.Status{model.StatusSuccess}})
+	require.NoError(t, err)
+	return int(n)
+}

@@ -168,6 +168,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if cmd.HasSubCommands() {
+		cmd.SuggestionsMinimumDistance = 2 // typing errors as far off as that
 		text := fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0])
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			text += "; did you mean " + strings.Join(near, " or ") + "?"

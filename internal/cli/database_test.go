@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+func TestWithoutADatabaseBothWaysAreNamed(t *testing.T) {
+	s := newSession(t)
+	s.uri = ""
+	for _, args := range [][]string{{"task", "list"}, {"send", "t"}, {"work"}, {"doctor"}, {"db", "status"}} {
+		s.fails(ExitUsage, []string{"no database", "--uri", "MSCHEDULER_MONGODB_URI", "mscheduler dev"}, args...)
+	}
+}
+
+func TestStaleAddressFileIsNotUsed(t *testing.T) {
+	s := newSession(t)
+	f := devFile{URI: s.uri, Database: s.database, PID: 1, Server: "another run", Started: time.Now()}
+	require.NoError(t, f.write(s.dir))
+	s.uri = ""
+	s.fails(ExitUsage, []string{"no database", "is no longer running", "pid 1"}, "task", "list")
+
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, devFileName), []byte("{"), 0o600))
+	s.fails(ExitUsage, []string{"is not an address file"}, "task", "list")
+}
+
+// closedPort is an address at which nobody listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+func TestDatabaseThatDoesNotAnswerIsExit4(t *testing.T) {
+	s := newSession(t)
+	addr := closedPort(t)
+	uri := "mongodb://user:hidden@" + addr + "/?serverSelectionTimeoutMS=200"
+	r := s.fails(ExitUnreachable, []string{"the database does not answer: " + addr, "connection refused"}, "task", "list", "--uri", uri)
+	require.NotContains(t, r.stderr, "hidden")
+	require.Equal(t, 1, strings.Count(r.stderr, "\n"), "one line: %s", r.stderr)
+
+	var d struct {
+		OK     bool
+		Checks []finding
+	}
+	r = s.run("doctor", "-o", "json", "--uri", uri)
+	require.Equal(t, ExitUnreachable, r.code)
+	r.json(&d)
+	require.False(t, d.OK)
+	require.Equal(t, "fail", d.Checks[0].State)
+	require.NotContains(t, r.stdout, "hidden")
+}
+
+func TestDatabaseNameComesFromTheFlagThenTheURI(t *testing.T) {
+	a := &app{}
+	target, err := a.targetOf("mongodb://u:p@h1,h2:27018/orders?authSource=admin&replicaSet=rs", "--uri")
+	require.NoError(t, err)
+	require.Equal(t, "orders on h1,h2:27018", target.String())
+	a.flags.database = "other"
+	target, err = a.targetOf("mongodb://h1/orders", "--uri")
+	require.NoError(t, err)
+	require.Equal(t, "other", target.database)
+	a.flags.database = ""
+	target, err = a.targetOf("mongodb://h1", "--uri")
+	require.NoError(t, err)
+	require.Equal(t, "mscheduler", target.database)
+}
+
+func TestPasswordInABadURIIsNotRepeated(t *testing.T) {
+	s := newSession(t)
+	for _, uri := range []string{"mongodb://u:hidden@", "mongodb://u:hidden@h:port", "mongodb://u:hid/den@h", "u:hidden@h"} {
+		r := s.fails(ExitUsage, []string{"--uri is not a MongoDB URI"}, "task", "list", "--uri", uri)
+		require.NotContains(t, r.stderr, "hidden", uri)
+	}
+}
+
+// A database that mscheduler never set up is not an empty one.
+func TestCommandsThatReadRefuseADatabaseThatIsNotSetUp(t *testing.T) {
+	s := newSession(t)
+	for _, args := range [][]string{
+		{"task", "list"}, {"task", "show", "-/t/k"}, {"task", "explain", "-/t/k"}, {"task", "wait", "-/t/k"},
+		{"task", "cancel", "-/t/k"}, {"task", "retry", "--type", "t", "--yes"}, {"worker", "list"}, {"pause", "--all"}, {"resume", "t"},
+	} {
+		s.fails(ExitRefused, []string{s.database, "is not set up", "db migrate"}, args...)
+	}
+	r := s.run("db", "status")
+	require.Equal(t, ExitRefused, r.code)
+	require.Contains(t, r.stdout, "not set up")
+	require.Empty(t, collections(t, s), "nothing was written by any of them")
+}
+
+func TestMigrateSetsUpAndSaysWhatItDid(t *testing.T) {
+	s := newSession(t)
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 0 to 1")
+	require.Contains(t, s.ok("db", "migrate").stderr, "nothing to do")
+	require.Contains(t, s.ok("db", "status").stdout, "up to date")
+	var st schemaView
+	s.ok("db", "status", "-o", "json").json(&st)
+	require.Equal(t, schemaView{Database: s.database, Version: 1, Wanted: 1, MinReader: 1, Missing: []string{}, Ready: true, State: "up to date"}, st)
+	s.ok("task", "list")
+}
+
+func TestForeignAndNewerDatabasesAreRefused(t *testing.T) {
+	s := newSession(t)
+	db := database(t, s)
+	_, err := db.Collection("tasks").InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
+	require.NoError(t, err)
+	s.fails(ExitRefused, []string{"that mscheduler did not make"}, "task", "list")
+	s.fails(ExitRefused, []string{"did not write"}, "send", "t")
+	s.ok("send", "t", "--prefix", "ms_") // beside it is room
+
+	s2 := newSession(t)
+	s2.ok("db", "migrate")
+	_, err = database(t, s2).Collection("meta").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "schema"}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: 9}, {Key: "min_reader", Value: 9}}}})
+	require.NoError(t, err)
+	s2.fails(ExitRefused, []string{"too new"}, "task", "list")
+	s2.fails(ExitRefused, []string{"too new"}, "send", "t")
+	s2.fails(ExitRefused, []string{"too new"}, "work")
+}
+
+func database(t *testing.T, s *session) *mongo.Database {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(s.uri))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) }) // the test's own has ended
+	return client.Database(s.database)
+}
+
+func collections(t *testing.T, s *session) []string {
+	t.Helper()
+	names, err := database(t, s).ListCollectionNames(t.Context(), bson.D{})
+	require.NoError(t, err)
+	return names
+}
+
+func TestErrorsThatSayNothingNewAreShort(t *testing.T) {
+	require.Equal(t, "a: b", firstSentence("a: b"))
+	require.NotContains(t, errorText(errors.New("one\ntwo")), "\ntwo")
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What is wrong with a command is said with the field's name, exit code 2, and nothing
+// is written.
+func TestBadUsageNamesWhatIsWrong(t *testing.T) {
+	s := newSession(t)
+	file := filepath.Join(s.dir, "dir")
+	require.NoError(t, os.Mkdir(file, 0o700))
+	for _, c := range []struct {
+		args []string
+		say  string
+	}{
+		{[]string{"bogus"}, `no command "bogus"`},
+		{[]string{"tsk"}, "did you mean task?"},
+		{[]string{"task", "lst"}, `no command "lst"`},
+		{[]string{"version", "x"}, `takes no argument "x"`},
+		{[]string{"version", "--bogus"}, "unknown flag: --bogus"},
+		{[]string{"version", "-o", "yaml"}, `--output is "yaml"; want table or json`},
+		{[]string{"version", "--log-level", "loud"}, `--log-level is "loud"`},
+		{[]string{"db", "status", "--uri", "http://x"}, "--uri is not a MongoDB URI"},
+		{[]string{"db", "status", "--uri", ""}, ""},
+		{[]string{"db", "status", "--database", "a b"}, `--database is "a b"`},
+		{[]string{"db", "status", "--prefix", "a/b"}, "prefix"},
+		{[]string{"send"}, "wants a TYPE or --file"},
+		{[]string{"send", ""}, "type is empty"},
+		{[]string{"send", "a/b"}, `type is "a/b"`},
+		{[]string{"send", "a", "b"}, "wants one TYPE"},
+		{[]string{"send", "http"}, "args.url is empty"},
+		{[]string{"send", "http", "--args", "{"}, "--args is not JSON"},
+		{[]string{"send", "http", "--args", "@/no/such"}, "there is no file /no/such"},
+		{[]string{"send", "http", "--args", `{"url":5}`}, "args.url is a JSON number"},
+		{[]string{"send", "t", "--args", `{"$a":1}`}, "args.$a"},
+		{[]string{"send", "t", "--args", `123456789012345678901`}, "does not fit 64 bits"},
+		{[]string{"send", "t", "--key", ""}, "key is empty"},
+		{[]string{"send", "t", "--tenant", "a/b"}, `tenant is "a/b"`},
+		{[]string{"send", "t", "--priority", "10"}, "priority is 10"},
+		{[]string{"send", "t", "--priority", "x"}, "--priority"},
+		{[]string{"send", "t", "--at", "tomorrow"}, `--at is "tomorrow"`},
+		{[]string{"send", "t", "--in", "soon"}, `--in is "soon"`},
+		{[]string{"send", "t", "--in", "-5s"}, "in is -5s"},
+		{[]string{"send", "t", "--in", "5s", "--at", "2030-01-01"}, "--in and --at are both given"},
+		{[]string{"send", "t", "--worker-timeout", "10ms"}, "worker_timeout is 10ms"},
+		{[]string{"send", "t", "--ping-interval", "1m", "--worker-timeout", "1m"}, "ping_interval"},
+		{[]string{"send", "t", "--concurrent-workers", "65"}, "concurrent_workers is 65"},
+		{[]string{"send", "t", "--concurrent-workers", "0"}, "concurrent_workers is 0"},
+		{[]string{"send", "t", "--workers", "*"}, "workers[0]"},
+		{[]string{"send", "t", "--retry-strategy", "hope"}, `retry.strategy is "hope"`},
+		{[]string{"send", "t", "--retry-strategy", "sequence"}, "retry.sequence is empty"},
+		{[]string{"send", "t", "--retry-sequence", "1s,x"}, `--retry-sequence is "x"`},
+		{[]string{"send", "t", "--retry-factor", "0.5"}, "retry.factor"},
+		{[]string{"send", "t", "--max-errors", "-1"}, "retry.max_errors is -1"},
+		{[]string{"send", "t", "--local-retries", "1001"}, "retry.local.count"},
+		{[]string{"send", "t", "--max-lapses", "-1"}, "max_lapses is -1"},
+		{[]string{"send", "t", "--max-errors-per-worker", "11"}, "max_errors_per_worker is 11"},
+		{[]string{"send", "t", "--timeout", "-1s"}, "execution_timeout is -1s"},
+		{[]string{"send", "t", "--retention", "99999d"}, "retention"},
+		{[]string{"send", "t", "--existing", "destroy"}, `existing has "destroy"`},
+		{[]string{"send", "--file", "x", "--key", "k"}, "--key goes with one task"},
+		{[]string{"send", "--file", "x", "--wait"}, "--wait goes with one task"},
+		{[]string{"send", "--file", "/no/such"}, "there is no file /no/such"},
+		{[]string{"send", "--file", file}, "is a directory"},
+		{[]string{"task", "show"}, "wants the id of a task"},
+		{[]string{"task", "show", "17"}, `id is "17"; want tenant/type/key`},
+		{[]string{"task", "explain", "a/b"}, `id is "a/b"`},
+		{[]string{"task", "wait"}, "wants the ids of tasks"},
+		{[]string{"task", "wait", "-/t/k", "--timeout", "x"}, `--timeout is "x"`},
+		{[]string{"task", "list", "--status", "Done"}, `--status is "Done"; want one of Wait, New`},
+		{[]string{"task", "list", "--type", "a/b"}, `--type is "a/b"`},
+		{[]string{"task", "list", "--tenant", "a/b"}, `--tenant is "a/b"`},
+		{[]string{"task", "list", "--limit", "0"}, "--limit is 0"},
+		{[]string{"task", "list", "--created-after", "then"}, `--created-after is "then"`},
+		{[]string{"task", "cancel"}, "wants the ids of tasks, or a filter"},
+		{[]string{"task", "cancel", "-/t/k", "--type", "t"}, "ids or a filter, not both"},
+		{[]string{"task", "cancel", "--status", "Success"}, "only Wait, New, Executing, Error can be cancelled"},
+		{[]string{"task", "retry", "--status", "New"}, "can be retried"},
+		{[]string{"task", "resolve", "--status", "Failure"}, "only Pending can be resolved"},
+		{[]string{"task", "release", "--status", "New"}, "only Wait can be released"},
+		{[]string{"pause"}, "wants the names of types, or --all"},
+		{[]string{"pause", "t", "--all"}, "types or --all, not both"},
+		{[]string{"resume", "a/b"}, `type is "a/b"`},
+		{[]string{"work", "--worker-id", "*"}, `worker_id is "*"`},
+		{[]string{"work", "--concurrency", "-1"}, "concurrency is -1"},
+		{[]string{"work", "--shutdown-timeout", "x"}, `--shutdown-timeout is "x"`},
+		{[]string{"work", "--poll-interval", "1ms"}, "poll_interval is 1ms"},
+		{[]string{"work", "--http-body-limit", "0"}, "--http-body-limit is 0"},
+		{[]string{"dev", "--uri", "mongodb://x"}, "dev starts a server of its own"},
+		{[]string{"demo", "--tasks", "1"}, "--tasks is 1"},
+		{[]string{"demo", "--workers", "2"}, "--workers is 2"},
+	} {
+		if c.say == "" {
+			continue
+		}
+		r := s.fails(ExitUsage, []string{c.say}, c.args...)
+		require.Empty(t, r.stdout, "%v", c.args)
+	}
+	s.fails(ExitRefused, []string{"is not set up"}, "task", "list")
+}
+
+func TestEverythingWrongIsSaidAtOnce(t *testing.T) {
+	s := newSession(t)
+	s.fails(ExitUsage, []string{"priority is 10", "max_lapses is -1", "worker_timeout is 10ms"},
+		"send", "t", "--priority", "10", "--max-lapses", "-1", "--worker-timeout", "10ms")
+}
+
+func TestHelpTellsExitCodesAndEveryCommandHasHelp(t *testing.T) {
+	s := newSession(t)
+	r := s.ok("--help")
+	for _, want := range []string{"Exit codes:", "130  interrupted", "MSCHEDULER_MONGODB_URI", "doctor", "demo", "completion"} {
+		require.Contains(t, r.stdout, want)
+	}
+	a := &app{Process: s.process(nil, &lockedBuffer{}, &lockedBuffer{})}
+	for _, c := range a.root().Commands() {
+		require.NotEmpty(t, c.Short, c.Name())
+		for _, sub := range c.Commands() {
+			require.NotEmpty(t, sub.Short, sub.CommandPath())
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	s := newSession(t)
+	require.Contains(t, s.ok("version").stdout, "mscheduler ")
+	var v struct {
+		Version string
+		Schema  int
+	}
+	s.ok("version", "-o", "json").json(&v)
+	require.NotEmpty(t, v.Version)
+	require.Equal(t, 1, v.Schema)
+}
+
+func TestCompletionForTheUsualShells(t *testing.T) {
+	s := newSession(t)
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		require.Contains(t, s.ok("completion", shell).stdout, "mscheduler", shell)
+	}
+	require.Contains(t, s.ok("__complete", "task", "list", "--status", "").stdout, "ManuallyProcessed")
+}

@@ -164,3 +164,48 @@ func TestASchemaOfALaterReleaseIsRefusedByNameOfTheRemedy(t *testing.T) {
 	require.ErrorContains(t, err, "use a newer mscheduler")
 	require.Zero(t, b.tasks())
 }
+
+func TestManySendersLearnTogetherThatTheDatabaseIsAway(t *testing.T) {
+	proxy := testdb.NewProxy(t)
+	b := setup(t, func(c *Config) {
+		o := options.Client().SetServerSelectionTimeout(200 * time.Millisecond)
+		c.Database = ownClient(t, proxy.URI(), o).Database(c.Database.Name())
+	})
+	proxy.SetDown(true)
+	const n = 100 // one after the other they would take 20 s
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	errs := make(chan error, n)
+	for range n {
+		go func() {
+			_, err := Send(ctx, b.p, mailType, mail{})
+			errs <- err
+		}()
+	}
+	for range n {
+		err := <-errs
+		require.Error(t, err)
+		require.NoError(t, ctx.Err(), "%v", err)
+	}
+	proxy.SetDown(false)
+	require.Eventually(t, func() bool { // the driver tries to connect twice a second
+		_, err := Send(t.Context(), b.p, mailType, mail{})
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestACheckThatItsSenderAbandonedIsMadeAgain(t *testing.T) {
+	b := setup(t)
+	c := &check{done: make(chan struct{}), err: context.Canceled, abandoned: true}
+	b.p.check = c
+	sent := make(chan error, 1)
+	go func() {
+		_, err := Send(context.Background(), b.p, mailType, mail{})
+		sent <- err
+	}()
+	b.p.mu.Lock()
+	b.p.check = nil
+	b.p.mu.Unlock()
+	close(c.done)
+	require.NoError(t, <-sent)
+}

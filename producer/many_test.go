@@ -36,9 +36,10 @@ func TestTensOfThousandsAreSentInFewRoundTrips(t *testing.T) {
 	}
 
 	counter.reset()
-	again, err := SendMany(t.Context(), b.p, mailType, items(n))
+	const old = 6_000
+	again, err := SendMany(t.Context(), b.p, mailType, items(old))
 	require.NoError(t, err)
-	require.LessOrEqual(t, counter.total(), 16, "commands for %d tasks that exist", n)
+	require.LessOrEqual(t, counter.total(), 10, "commands for %d tasks that exist", old)
 	for i, s := range again {
 		require.False(t, s.Created)
 		require.Equal(t, sent[i].Generation, s.Generation)

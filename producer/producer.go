@@ -57,9 +57,8 @@ type Producer struct {
 	single *groupcommit.Queue[*gathered]
 	await  *awaiter
 
-	preparing chan struct{} // held by who checks schema and clock for all
-
 	mu     sync.Mutex
+	check  *check // of schema and clock, under way
 	closed bool
 	active int           // sends under way
 	idle   chan struct{} // closed when closed and no send is under way
@@ -82,10 +81,7 @@ func New(c Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{
-		store: s, tenant: c.Tenant, log: c.Logger,
-		preparing: make(chan struct{}, 1), idle: make(chan struct{}),
-	}
+	p := &Producer{store: s, tenant: c.Tenant, log: c.Logger, idle: make(chan struct{})}
 	p.send = p.carryOut
 	for i := len(c.Middleware) - 1; i >= 0; i-- {
 		p.send = c.Middleware[i](p.send)
@@ -132,24 +128,4 @@ func (p *Producer) begin() (done func(), err error) {
 			close(p.idle)
 		}
 	}, nil
-}
-
-// prepare makes sure, outside of any transaction, that the schema fits and that the
-// database's clock is known. When a thousand senders find the clock too old, one reads
-// it for all.
-func (p *Producer) prepare(ctx context.Context) error {
-	if ctx.Err() != nil { // else select would choose by chance
-		return context.Cause(ctx)
-	}
-	select {
-	case p.preparing <- struct{}{}:
-		defer func() { <-p.preparing }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	ctx = store.Outside(ctx)
-	if err := p.store.Ready(ctx); err != nil {
-		return err
-	}
-	return p.store.FreshClock(ctx)
 }

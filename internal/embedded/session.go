@@ -36,7 +36,21 @@ type sessions struct {
 	m  map[string]*session
 }
 
-func newSessions(s *Server) *sessions { return &sessions{s: s, m: map[string]*session{}} }
+// newSessions knows the sessions that the file remembers writes of, so that these
+// expire like all others.
+func newSessions(s *Server) *sessions {
+	l := &sessions{s: s, m: map[string]*session{}}
+	for _, key := range s.store.Remembered() {
+		l.add(key)
+	}
+	return l
+}
+
+func (l *sessions) add(key string) *session {
+	e := &session{key: key, s: l.s, turn: make(chan struct{}, 1), number: -1, used: l.s.opt.Now()}
+	l.m[key] = e
+	return e
+}
 
 // get returns the session of that id, making it if needed.
 func (l *sessions) get(id bson.RawValue, lsid bson.Raw) *session {
@@ -44,10 +58,12 @@ func (l *sessions) get(id bson.RawValue, lsid bson.Raw) *session {
 	defer l.mu.Unlock()
 	e := l.m[string(id.Value)]
 	if e == nil {
-		e = &session{key: string(id.Value), lsid: slices.Clone(lsid), s: l.s, turn: make(chan struct{}, 1), number: -1}
-		l.m[e.key] = e
+		e = l.add(string(id.Value))
 	}
 	e.mu.Lock()
+	if e.lsid == nil {
+		e.lsid = slices.Clone(lsid)
+	}
 	e.used = l.s.opt.Now()
 	e.mu.Unlock()
 	return e

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,4 +103,22 @@ func send(t testing.TB, nc net.Conn, cmd bson.D) {
 	require.NoError(t, err)
 	_, err = nc.Write(wire.AppendReply(nil, &wire.Message{}, 1, body))
 	require.NoError(t, err)
+}
+
+// testClock is a clock that stands still until it is set forward.
+type testClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *testClock) Add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
 }

@@ -201,13 +201,8 @@ func TestTransactionEndsWithItsClient(t *testing.T) {
 }
 
 func TestTransactionEndsAfterItsLifetime(t *testing.T) {
-	var mu sync.Mutex
-	now := time.Unix(1_700_000_000, 0)
-	s := start(t, Options{Now: func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		return now
-	}})
+	clock := &testClock{now: time.Unix(1_700_000_000, 0)}
+	s := start(t, Options{Now: clock.Now})
 	client := connect(t, s)
 	c := client.Database("test").Collection("c")
 	_, err := c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}, {Key: "n", Value: 0}})
@@ -215,9 +210,7 @@ func TestTransactionEndsAfterItsLifetime(t *testing.T) {
 	txn := begin(t, client)
 	_, err = c.UpdateOne(txn, byID(1), inc)
 	require.NoError(t, err)
-	mu.Lock()
-	now = now.Add(61 * time.Second)
-	mu.Unlock()
+	clock.Add(61 * time.Second)
 	s.sessions.sweep()
 	_, err = c.UpdateOne(t.Context(), byID(1), inc)
 	require.NoError(t, err)
@@ -274,4 +267,22 @@ func withoutTime(reply bson.Raw) string {
 		}
 	}
 	return s
+}
+
+func TestWhatWasRememberedOfDeadClientsExpires(t *testing.T) {
+	path := t.TempDir() + "/db"
+	s := start(t, Options{Path: path})
+	write := bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{byID(1)}},
+		{Key: "lsid", Value: bson.D{{Key: "id", Value: bson.Binary{Subtype: 4, Data: make([]byte, 16)}}}}, {Key: "txnNumber", Value: int64(1)}}
+	require.EqualValues(t, 1, s.command(t, "test", write).Lookup("n").Int32())
+	require.NoError(t, s.Close())
+
+	clock := &testClock{now: time.Unix(4_000_000_000, 0)}
+	s = start(t, Options{Path: path, Now: clock.Now})
+	require.Len(t, s.store.Remembered(), 1)
+	s.sessions.sweep()
+	require.Len(t, s.store.Remembered(), 1, "it may still come again")
+	clock.Add(31 * time.Minute)
+	s.sessions.sweep()
+	require.Empty(t, s.store.Remembered())
 }

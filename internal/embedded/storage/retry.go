@@ -3,6 +3,8 @@ package storage
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -90,6 +92,13 @@ func (s *Store) Retry(session string) *Retry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.retries[session]
+}
+
+// Remembered returns the sessions of which something is remembered.
+func (s *Store) Remembered() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.retries))
 }
 
 // Forget drops what is remembered of sessions that ended.

@@ -86,7 +86,7 @@ func newRequest(c *conn, m *wire.Message, ctx *opContext) (*request, error) {
 		}
 		r.docs[seq.Name] = seq.Docs
 	}
-	if err := r.parseGeneral(m); err != nil {
+	if err := r.parseGeneral(); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -138,7 +138,7 @@ func checkCollation(v bson.RawValue) error {
 	return mongoerr.NotImplemented("collation")
 }
 
-func (r *request) parseGeneral(m *wire.Message) error {
+func (r *request) parseGeneral() error {
 	if db := r.get("$db"); db.Type == bson.TypeString {
 		r.db = db.StringValue()
 	}

@@ -154,9 +154,8 @@ func listen(opt Options) (net.Listener, error) {
 
 // removeStaleSocket removes what a killed server left, if nobody listens.
 func removeStaleSocket(path string) error {
-	st, err := os.Lstat(path)
-	if err != nil || st.Mode()&os.ModeSocket == 0 {
-		return nil // nothing there, or not ours: Listen will say
+	if st, err := os.Lstat(path); err != nil || st.Mode()&os.ModeSocket == 0 {
+		return nil //nolint:nilerr // nothing there, or not ours: Listen will say
 	}
 	if c, err := net.Dial("unix", path); err == nil {
 		return errors.Join(fmt.Errorf("socket %s is in use", path), c.Close())

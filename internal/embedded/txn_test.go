@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -216,7 +215,7 @@ func TestTransactionEndsAfterItsLifetime(t *testing.T) {
 	require.NoError(t, err)
 	err = mongo.SessionFromContext(txn).CommitTransaction(txn)
 	var command mongo.CommandError
-	require.True(t, errors.As(err, &command), "%v", err)
+	require.ErrorAs(t, err, &command)
 	require.Equal(t, mongoerr.NoSuchTransaction, command.Code)
 	require.Equal(t, 1, number(t, c, t.Context(), 1))
 }

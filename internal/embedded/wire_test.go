@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -47,14 +48,10 @@ func TestNonsenseIsRefusedAndOthersGoOn(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, nc.(*net.TCPConn).CloseWrite())
 		_, err = wire.Read(nc) // an answer, or the end; not a time out
-		var timeout net.Error
-		if e, ok := err.(net.Error); ok {
-			timeout = e
-			require.False(t, timeout.Timeout(), "%x", msg)
-		}
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "%x", msg)
 		require.NoError(t, nc.Close())
 	}
-	require.EqualValues(t, 1, s.command(t, "admin", bson.D{{Key: "ping", Value: 1}}).Lookup("ok").Double())
+	require.InDelta(t, 1, s.command(t, "admin", bson.D{{Key: "ping", Value: 1}}).Lookup("ok").Double(), 0)
 }
 
 func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {

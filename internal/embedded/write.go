@@ -16,11 +16,10 @@ import (
 // batch runs the statements of an insert, update or delete one after the other
 // and gathers what they did.
 type batch struct {
-	r         *request
-	w         *storage.Writer
-	ns        string
-	ordered   bool
-	firstStmt int32
+	r       *request
+	w       *storage.Writer
+	ns      string
+	ordered bool
 
 	retry    *storage.Retry // what an earlier attempt did; nil for none
 	done     []storage.Statement

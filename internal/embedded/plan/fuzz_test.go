@@ -1,13 +1,13 @@
 package plan_test
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -286,7 +286,7 @@ func compare(t *testing.T, g gen, c *storage.Collection) int {
 	if !equalAnswers(got, want, q) {
 		t.Errorf("filter %v\nsort %v limit %d\nplan %s\n got %v\nwant %v", spec, order, q.Limit, explained, got, want)
 	}
-	if bytes.Contains([]byte(explained), []byte("IXSCAN")) {
+	if strings.Contains(explained, "IXSCAN") {
 		return 1
 	}
 	return 0
@@ -318,7 +318,7 @@ func byScan(c *storage.Collection, q plan.Query) (list []answer, err error) {
 		}
 		list = append(list, a)
 	}
-	slices.SortStableFunc(list, func(a, b answer) int { return bytes.Compare([]byte(a.key), []byte(b.key)) })
+	slices.SortStableFunc(list, func(a, b answer) int { return strings.Compare(a.key, b.key) })
 	return list, nil
 }
 

@@ -160,7 +160,7 @@ func (c *Collection) prepare(before, after Record) (change, error) {
 
 // taken returns the first unique key that ch adds and another record holds.
 // Records for which mine is true do not count; mine may be nil.
-func (c *Collection) taken(ch change, mine func(id uint64) bool) (x *Index, key []byte, holder uint64) {
+func (c *Collection) taken(ch change, mine func(id uint64) bool) (x *Index, key []byte) {
 	for _, e := range ch.edits {
 		x := c.Indexes[e.index]
 		if !x.Spec.Unique {
@@ -168,11 +168,11 @@ func (c *Collection) taken(ch change, mine func(id uint64) bool) (x *Index, key 
 		}
 		for _, key := range e.add {
 			if found, ok := x.first(string(key)); ok && found.RID != ch.after.ID && (mine == nil || !mine(found.RID)) {
-				return x, key, found.RID
+				return x, key
 			}
 		}
 	}
-	return nil, nil, 0
+	return nil, nil
 }
 
 // apply carries out a prepared change.

@@ -105,7 +105,7 @@ func (t *Txn) hold(c *Collection, ch change) error {
 		return conflict()
 	}
 	// A key that appeared since the snapshot is as much a conflict as a document.
-	if x, _, _ := live.taken(ch, func(id uint64) bool { return wrote[id] }); x != nil {
+	if x, _ := live.taken(ch, func(id uint64) bool { return wrote[id] }); x != nil {
 		return conflict()
 	}
 	wanted := append(uniqueIntents(c, ch), doc)

@@ -228,7 +228,7 @@ func (w *Writer) put(c *Collection, before, after Record, verdict Verdict) (wait
 			return true, w.wait(t)
 		}
 	}
-	if x, key, _ := c.taken(ch, nil); x != nil {
+	if x, key := c.taken(ch, nil); x != nil {
 		return false, duplicate(c, x, key, after.Doc)
 	}
 	event := &Event{Namespace: c.Namespace, UUID: c.uuid, Wall: bson.NewDateTimeFromTime(w.s.now())}

@@ -119,3 +119,7 @@ var reserved = []struct {
 		why:    "nothing logs by a global: a zerolog.Logger is passed in",
 	},
 }
+
+// told are the packages whose log lines docs/operations.md explains: what an operator of
+// a worker, a producer or an embedded server may see.
+var told = []string{"model", "producer", "consumer", "migrate", "internal/..."}

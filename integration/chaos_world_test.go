@@ -147,6 +147,8 @@ type handConfig struct {
 	consumer.Config
 	handle  func(context.Context, *consumer.Task[int]) (int, error)
 	options []consumer.HandleOption
+	// register says what the worker handles, instead of chaosWork by handle.
+	register func(*consumer.Consumer) error
 }
 
 // hire starts a worker. It is stopped at the end of the test, if not before.
@@ -161,7 +163,10 @@ func (a *arena) hire(id string, handle func(context.Context, *consumer.Task[int]
 	}
 	c, err := consumer.New(cfg.Config)
 	require.NoError(a.t, err)
-	require.NoError(a.t, consumer.Handle(c, chaosWork, cfg.handle, cfg.options...))
+	if cfg.register == nil {
+		cfg.register = func(c *consumer.Consumer) error { return consumer.Handle(c, chaosWork, cfg.handle, cfg.options...) }
+	}
+	require.NoError(a.t, cfg.register(c))
 	h.Consumer = c
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -295,7 +300,7 @@ func behindProxy(t *testing.T, uri, name string) (*proxy.Proxy, *mongo.Database)
 	p, err := proxy.Start(uri)
 	require.NoError(t, err)
 	client, err := mongo.Connect(options.Client().ApplyURI(p.URI()).
-		SetServerSelectionTimeout(500 * time.Millisecond).SetHeartbeatInterval(500 * time.Millisecond))
+		SetServerSelectionTimeout(5 * time.Second).SetHeartbeatInterval(500 * time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		p.Clear()

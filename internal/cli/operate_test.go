@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+func TestPauseHoldsTasksBackUntilResume(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	require.Equal(t, "paused: exec\n", s.ok("pause", "exec").stdout)
+	s.worker() // after it: one that lives learns of a pause within two seconds, not at once
+	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`)
+	explained := s.ok("task", "explain", "-/exec/k").stdout
+	require.Contains(t, explained, "Claiming is paused for the type exec")
+	require.Contains(t, explained, "mscheduler resume exec")
+	require.Contains(t, s.ok("doctor").stdout, "claiming is paused for exec")
+	s.fails(ExitFailed, nil, "task", "wait", "-/exec/k", "--timeout", "300ms")
+	require.Equal(t, "paused: nothing\n", s.ok("resume", "exec").stdout)
+	s.ok("task", "wait", "-/exec/k")
+
+	var paused struct {
+		All   bool
+		Types []string
+	}
+	s.ok("pause", "--all", "-o", "json").json(&paused)
+	require.True(t, paused.All)
+	require.Equal(t, []string{}, paused.Types)
+	s.ok("pause", "t")
+	require.Equal(t, "paused: t\n", s.ok("resume", "--all").stdout, "what was paused by name stays")
+}
+
+func TestWorkerListShowsWhoLives(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	require.Contains(t, s.ok("worker", "list").stderr, "no worker lives")
+	_, _, stop := s.worker()
+	r := s.ok("worker", "list")
+	require.Contains(t, r.stdout, "w1")
+	require.Contains(t, r.stdout, "exec,http")
+	var list struct{ Workers []workerView }
+	s.ok("worker", "list", "-o", "json").json(&list)
+	require.Len(t, list.Workers, 1)
+	require.Equal(t, []string{"exec", "http"}, list.Workers[0].Types)
+	require.Equal(t, 100, list.Workers[0].Concurrency)
+	require.Equal(t, os.Getpid(), list.Workers[0].PID)
+
+	// One that was killed stays for a while, and only --all shows it.
+	_, err := database(t, s).Collection("workers").InsertOne(t.Context(), bson.D{
+		{Key: "_id", Value: "old"}, {Key: "types", Value: bson.A{"x"}}, {Key: "heartbeat_at", Value: time.Now().Add(-10 * time.Minute)},
+	})
+	require.NoError(t, err)
+	r = s.ok("worker", "list")
+	require.NotContains(t, r.stdout, "old")
+	require.Contains(t, r.stderr, "1 worker was not heard of lately")
+	require.Contains(t, s.ok("worker", "list", "--all").stdout, "silent")
+
+	stopped := stop()
+	require.Equal(t, ExitOK, stopped.code, stopped.stderr)
+	require.Contains(t, stopped.stderr, "stopped: 0 executions finished")
+	require.NotContains(t, s.ok("worker", "list", "--all").stdout, "w1", "a graceful stop leaves nothing behind")
+}
+
+func TestWorkerStopsGracefully(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sleep","600"]}`)
+	_, errs, stop := s.worker("--shutdown-timeout", "0s")
+	s.eventually("the task to run", func() bool { return strings.Contains(s.ok("task", "show", "-/exec/k").stdout, "Executing") })
+	r := stop()
+	require.Equal(t, ExitOK, r.code, r.stderr)
+	require.Contains(t, errs.String(), "stopping: 1 task has at most 0s")
+	show := s.ok("task", "show", "-/exec/k").stdout
+	require.Regexp(t, `(?m)^status +New$`, show, "given back at once, without cost")
+	require.Contains(t, show, "released after")
+}
+
+func TestEventsAreJSONLines(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`)
+	out, _, stop := s.worker("--events")
+	s.ok("task", "wait", "-/exec/k")
+	require.Equal(t, ExitOK, stop().code)
+	var kinds []string
+	for line := range strings.Lines(out.String()) {
+		var e struct {
+			Kind     string
+			WorkerID string    `json:"worker_id"`
+			TaskID   string    `json:"task_id"`
+			At       time.Time `json:"at"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &e), line)
+		require.Equal(t, "w1", e.WorkerID)
+		require.False(t, e.At.IsZero())
+		if e.TaskID != "" {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	require.Equal(t, []string{"claimed", "started", "finished"}, kinds)
+}
+
+func TestProgramsDoNotSeeTheDatabasesPassword(t *testing.T) {
+	s := newSession(t)
+	s.worker()
+	r := s.ok("send", "exec", "--args", `{"argv":["env"]}`, "--wait")
+	require.Contains(t, r.stdout, "PATH=/usr/bin:/bin")
+	require.Contains(t, r.stdout, "MSCHEDULER_TASK_ID=-/exec/")
+	require.NotContains(t, r.stdout, "MSCHEDULER_MONGODB_URI")
+}
+
+func checks(t *testing.T, r result) map[string]finding {
+	t.Helper()
+	var d struct {
+		OK     bool
+		Checks []finding
+	}
+	r.json(&d)
+	out := map[string]finding{}
+	for _, f := range d.Checks {
+		out[f.Check] = f
+	}
+	return out
+}
+
+func TestDoctorFindsWhatIsWrongAndSaysWhatToDo(t *testing.T) {
+	s := newSession(t)
+	fresh := checks(t, s.ok("doctor", "-o", "json"))
+	require.Equal(t, "warn", fresh["schema"].State)
+	require.Contains(t, fresh["schema"].Advice, "is it the right one?")
+	for _, name := range []string{"connection", "clock", "reading", "writing"} {
+		require.Equal(t, "ok", fresh[name].State, "%s: %+v", name, fresh[name])
+	}
+	require.Empty(t, collections(t, s), "it leaves nothing behind")
+
+	s.ok("send", "lonely", "--key", "k")
+	got := checks(t, s.ok("doctor", "-o", "json"))
+	require.Equal(t, "warn", got["workers"].State)
+	require.Contains(t, got["due tasks"].Detail, "no live worker handles lonely")
+	require.Equal(t, "ok", got["leases"].State)
+
+	s.worker()
+	require.Equal(t, "ok", checks(t, s.ok("doctor", "-o", "json"))["workers"].State)
+
+	// A lease that nobody looks after, and a task that waits too long.
+	tasks := database(t, s).Collection("tasks")
+	_, err := tasks.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "-/lonely/k"}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "lapse_at", Value: time.Now().Add(-time.Hour)}}}})
+	require.NoError(t, err)
+	s.ok("pause", "http")
+	s.ok("send", "http", "--args", `{"url":"http://127.0.0.1:1"}`, "--at", "-1h")
+	got = checks(t, s.ok("doctor", "-o", "json"))
+	require.Equal(t, "warn", got["leases"].State)
+	require.Contains(t, got["leases"].Detail, "-/lonely/k")
+	require.Contains(t, s.ok("doctor").stdout, "->")
+
+	err = database(t, s).Collection("tasks").Indexes().DropAll(t.Context())
+	require.NoError(t, err)
+	r := s.run("doctor")
+	require.Equal(t, ExitFailed, r.code)
+	require.Contains(t, r.stdout, "indexes are missing; run: mscheduler db migrate")
+}
+
+func TestExplainSaysWhyATaskWaits(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "t", "--key", "nobody")
+	require.Contains(t, s.ok("task", "explain", "-/t/nobody").stdout, "No live worker handles the type t (no worker lives at all).")
+	s.ok("send", "t", "--key", "held", "--held")
+	require.Contains(t, s.ok("task", "explain", "-/t/held").stdout, "It is held")
+	s.worker()
+	require.Contains(t, s.ok("task", "explain", "-/t/nobody").stdout, "those that live handle exec, http")
+	s.ok("send", "http", "--key", "later", "--in", "1h", "--args", `{"url":"http://127.0.0.1:1"}`)
+	later := s.ok("task", "explain", "-/http/later").stdout
+	require.Contains(t, later, "It waits for its start time")
+	require.Contains(t, later, "may be claimed by the worker w1")
+	s.ok("send", "http", "--key", "named", "--workers", "w2", "--args", `{"url":"http://127.0.0.1:1"}`)
+	named := s.ok("task", "explain", "-/http/named").stdout
+	require.Contains(t, named, "Only the worker w2 may run it.")
+	require.Contains(t, named, "not now: only other workers may run it")
+}
+
+func TestDevServesTheDirectoryItRunsIn(t *testing.T) {
+	s := newSession(t)
+	uri := s.uri
+	s.uri = ""
+	dev := func() (errs *lockedBuffer, stop func() result) {
+		_, errs, stop = s.start("dev", "--worker-id", "w1", "--allow-exec", "--path", filepath.Join(s.dir, "tasks.db"))
+		s.eventually("the dev worker", func() bool { return strings.Contains(s.run("worker", "list").stdout, "w1") })
+		return errs, stop
+	}
+	errs, stop := dev()
+	require.Contains(t, errs.String(), "dev server at mongodb://127.0.0.1:")
+	r := s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`, "--wait")
+	require.Equal(t, 1, strings.Count(r.stderr, "using the dev server of this directory"), "said once")
+	s.fails(ExitRefused, []string{"a dev server runs in this directory already"}, "dev")
+	require.Contains(t, s.ok("doctor").stdout, "the embedded server")
+	s.uri = uri
+	s.fails(ExitRefused, []string{"is not set up"}, "task", "list") // a URI wins over the dev server
+	s.uri = ""
+
+	require.Equal(t, ExitOK, stop().code)
+	require.NoFileExists(t, filepath.Join(s.dir, devFileName))
+	s.fails(ExitUsage, []string{"no database"}, "task", "list")
+
+	// A file that a killed server left is replaced, and the tasks are still there.
+	old := devFile{URI: "mongodb://" + closedPort(t) + "/?directConnection=true", PID: 1, Server: "x"}
+	require.NoError(t, old.write(s.dir))
+	errs, _ = dev()
+	require.Contains(t, errs.String(), "is gone; its file is replaced")
+	require.Contains(t, s.ok("task", "show", "-/exec/k").stdout, "Success")
+}
+
+func TestEmbeddedServesAnyClient(t *testing.T) {
+	s := newSession(t)
+	out, errs, stop := s.start("embedded", "--addr", "127.0.0.1:0")
+	s.eventually("the address", func() bool { return strings.HasSuffix(out.String(), "\n") })
+	require.Contains(t, errs.String(), "development")
+	s.ok("send", "t", "--uri", strings.TrimSpace(out.String()))
+	require.Equal(t, ExitOK, stop().code)
+
+	s.fails(ExitFailed, []string{"no authentication"}, "embedded", "--addr", "0.0.0.0:0")
+}

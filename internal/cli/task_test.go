@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestListIsFilteredAndPaged(t *testing.T) {
+	s := newSession(t)
+	for i := range 5 {
+		s.ok("send", "a", "--key", fmt.Sprint("k", i), "--tenant", "acme", "--category", "c")
+	}
+	s.ok("send", "b", "--key", "held", "--held")
+	ids := func(args ...string) []string {
+		var list struct {
+			Tasks []struct{ ID string }
+			Next  string
+		}
+		s.ok(append([]string{"task", "list", "-o", "json"}, args...)...).json(&list)
+		var out []string
+		for _, task := range list.Tasks {
+			out = append(out, task.ID)
+		}
+		if list.Next != "" {
+			out = append(out, "next "+list.Next)
+		}
+		return out
+	}
+	require.Len(t, ids(), 6)
+	require.Equal(t, []string{"-/b/held"}, ids("--status", "wait"))
+	require.Equal(t, []string{"-/b/held"}, ids("--tenant", "-"))
+	require.Len(t, ids("--category", "c", "--type", "a"), 5)
+	require.Empty(t, ids("--creator", "nobody"))
+	require.Empty(t, ids("--created-before", "-1h"))
+	require.Len(t, ids("--created-after", "-1h"), 6)
+	require.Equal(t, []string{"-/b/held", "acme/a/k0", "next acme/a/k0"}, ids("--limit", "2"))
+	require.Equal(t, []string{"acme/a/k0", "acme/a/k1", "next acme/a/k1"}, ids("--limit", "2", "--after", "-/b/held"))
+	require.Equal(t, []string{"acme/a/k4"}, ids("--limit", "2", "--after", "acme/a/k3"))
+
+	r := s.ok("task", "list", "--limit", "2")
+	require.Contains(t, r.stderr, "the next page: --after 'acme/a/k0'")
+	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	require.Len(t, lines, 3)
+	require.True(t, strings.HasPrefix(lines[0], "TASK "))
+	require.Contains(t, lines[1], "held")
+	require.Equal(t, strings.Index(lines[0], "STATUS"), strings.Index(lines[1], "Wait"), "columns are aligned")
+	require.Contains(t, s.ok("task", "list", "--type", "none").stderr, "no task")
+}
+
+func TestTaskThatDoesNotExistIsExit3(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	for _, args := range [][]string{
+		{"task", "show", "-/t/k"}, {"task", "explain", "-/t/k"}, {"task", "wait", "-/t/k"}, {"task", "cancel", "-/t/k"},
+		{"task", "retry", "-/t/k"}, {"task", "resolve", "-/t/k"}, {"task", "release", "-/t/k"},
+	} {
+		s.fails(ExitNotFound, []string{"no such task", "-/t/k"}, args...)
+	}
+}
+
+func TestCommandsChangeTasksById(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "t", "--key", "a", "--held")
+	s.ok("send", "t", "--key", "b")
+	require.Equal(t, "-/t/a  New\n", s.ok("task", "release", "-/t/a").stdout)
+	require.Equal(t, "-/t/a  Cancelled\n-/t/b  Cancelled\n", s.ok("task", "cancel", "-/t/a", "-/t/b", "--remark", "not needed").stdout)
+	require.Regexp(t, `(?m)^remark +not needed$`, s.ok("task", "show", "-/t/a").stdout)
+	r := s.fails(ExitRefused, []string{"only Pending can be resolved"}, "task", "resolve", "-/t/a")
+	require.Empty(t, r.stdout)
+
+	// What one forbids does not stop the others, and the first decides the code.
+	r = s.fails(ExitNotFound, []string{"no such task: -/t/none"}, "task", "retry", "-/t/none", "-/t/b")
+	require.Equal(t, "-/t/b  New\n", r.stdout)
+
+	var changed struct{ Tasks []changedView }
+	s.ok("task", "cancel", "-/t/b", "-o", "json").json(&changed)
+	require.Len(t, changed.Tasks, 1)
+	require.EqualValues(t, "Cancelled", changed.Tasks[0].Status)
+}
+
+func TestCommandsByFilterAskFirst(t *testing.T) {
+	s := newSession(t)
+	for i := range 3 {
+		s.ok("send", "t", "--key", fmt.Sprint("k", i))
+	}
+	s.ok("send", "other", "--key", "k")
+
+	s.fails(ExitUsage, []string{"Cancel 3 tasks (Wait, New, Executing, Error)?", "--yes"}, "task", "cancel", "--type", "t")
+	s.terminal = true
+	for _, answer := range []string{"n\n", "\n", ""} {
+		s.stdin = answer
+		s.fails(ExitFailed, []string{"Cancel 3 tasks", "[y/N]", "nothing was changed"}, "task", "cancel", "--type", "t")
+	}
+	s.stdin = "y\n"
+	require.Equal(t, "3 tasks cancelled\n", s.ok("task", "cancel", "--type", "t").stdout)
+	s.terminal = false
+
+	require.Equal(t, "0 tasks cancelled\n", s.ok("task", "cancel", "--type", "t").stdout, "nothing is left, and nothing to ask")
+	require.Equal(t, "0 tasks retried\n", s.ok("task", "retry", "--type", "t", "--yes").stdout, "Cancelled only when it is said")
+	var counts changeCounts
+	s.ok("task", "retry", "--type", "t", "--status", "Cancelled", "--yes", "-o", "json").json(&counts)
+	require.Equal(t, changeCounts{Matched: 3, Changed: 3}, counts)
+	require.Regexp(t, `(?m)^status +New$`, s.ok("task", "show", "-/other/k").stdout)
+}
+
+func TestFilterCoversManyPages(t *testing.T) {
+	s := newSession(t)
+	const n = 2*changePage + 3
+	s.stdin = strings.Repeat("{\"held\":true}\n", n)
+	s.ok("send", "t", "-f", "-")
+	require.Equal(t, fmt.Sprintf("%d tasks released\n", n), s.ok("task", "release", "--type", "t", "--yes").stdout)
+	var list struct{ Tasks []struct{ Status string } }
+	s.ok("task", "list", "-o", "json", "--limit", "5000", "--status", "New").json(&list)
+	require.Len(t, list.Tasks, n)
+}
+
+func TestPendingTaskIsResolvedOrRetried(t *testing.T) {
+	s := newSession(t)
+	for _, key := range []string{"a", "b"} {
+		s.ok("send", "exec", "--key", key, "--args", `{"argv":["false"]}`, "--need-manual", "--max-errors", "0")
+	}
+	s.worker()
+	r := s.run("task", "wait", "-/exec/a", "-/exec/b")
+	require.Equal(t, ExitFailed, r.code)
+	require.Contains(t, r.stdout, "-/exec/a  Pending")
+	require.Contains(t, r.stdout, "-/exec/b  Pending")
+	explained := s.ok("task", "explain", "-/exec/a").stdout
+	require.Contains(t, explained, "a person must decide")
+	require.Contains(t, explained, "mscheduler task resolve '-/exec/a'")
+	require.Equal(t, "-/exec/a  ManuallyProcessed\n", s.ok("task", "resolve", "-/exec/a", "--remark", "done by hand").stdout)
+	require.Equal(t, "1 task retried\n", s.ok("task", "retry", "--type", "exec", "--yes").stdout)
+	require.Equal(t, ExitFailed, s.run("task", "wait", "-/exec/b").code)
+}
+
+func TestWaitHasATimeout(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "t", "--key", "k")
+	s.fails(ExitFailed, []string{"-/t/k", "the timeout passed", "task explain '-/t/k'"}, "task", "wait", "-/t/k", "--timeout", "50ms")
+}
+
+func TestCancelReachesARunningTask(t *testing.T) {
+	s := newSession(t)
+	s.worker()
+	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sleep","600"]}`)
+	s.eventually("the task to run", func() bool { return strings.Contains(s.ok("task", "show", "-/exec/k").stdout, "Executing") })
+	explained := s.ok("task", "explain", "-/exec/k").stdout
+	require.Contains(t, explained, "The worker w1 runs it since")
+	require.Contains(t, explained, "its lease runs until")
+	require.Contains(t, s.ok("task", "cancel", "-/exec/k").stdout, "its handler is told to stop")
+	began := time.Now()
+	r := s.run("task", "wait", "-/exec/k")
+	require.Equal(t, ExitFailed, r.code)
+	require.Contains(t, r.stdout, "-/exec/k  Cancelled")
+	require.Less(t, time.Since(began), 10*time.Second)
+}
+
+func TestShowTellsTheWholeStory(t *testing.T) {
+	s := newSession(t)
+	s.worker()
+	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sh","-c","exit 3"]}`, "--retry-strategy", "fixed", "--retry-interval", "10ms", "--max-errors", "1")
+	s.run("task", "wait", "-/exec/k")
+	r := s.ok("task", "show", "-/exec/k").stdout
+	for _, want := range []string{"status      Failure", "attempts    2 (2 errors, 0 lapses)", "last error  sh: exit status 3", "TRY  WORKER", "w1", "just now"} {
+		require.Contains(t, r, want)
+	}
+	explained := s.ok("task", "explain", "-/exec/k").stdout
+	require.Contains(t, explained, "It failed for good at")
+	require.Contains(t, explained, "It had 2 errors and 0 lapses.")
+	var report struct {
+		ID, Status, Summary    string
+		Because, Next, Workers []any
+	}
+	s.ok("task", "explain", "-/exec/k", "-o", "json").json(&report)
+	require.Equal(t, "Failure", report.Status)
+	require.NotEmpty(t, report.Next)
+}

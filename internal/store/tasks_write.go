@@ -285,6 +285,8 @@ func pingStatement(pings []Ping) statement {
 }
 
 // appendOpen adds the condition that the execution at the path is one of ours and open.
+// Not by comparing with null: worker_states.0.fail_time is also the field "0" of every
+// element, which is missing and so equal to null, whatever element 0 says.
 func appendOpen(dst []byte, path string, execs []string) []byte {
 	start, dst := bsoncore.AppendDocumentElementStart(dst, path+".exec_id")
 	arr, dst := bsoncore.AppendArrayElementStart(dst, "$in")
@@ -293,8 +295,12 @@ func appendOpen(dst []byte, path string, execs []string) []byte {
 	}
 	dst, _ = bsoncore.AppendArrayEnd(dst, arr)
 	dst, _ = bsoncore.AppendDocumentEnd(dst, start)
-	dst = bsoncore.AppendNullElement(dst, path+".success_time")
-	return bsoncore.AppendNullElement(dst, path+".fail_time")
+	for _, end := range []string{".success_time", ".fail_time"} {
+		start, dst = bsoncore.AppendDocumentElementStart(dst, path+end)
+		dst = bsoncore.AppendBooleanElement(dst, "$exists", false)
+		dst, _ = bsoncore.AppendDocumentEnd(dst, start)
+	}
+	return dst
 }
 
 // lostAmong reads which of the pinged executions no longer hold their tasks. A task
@@ -325,7 +331,8 @@ func (s *Store) lostAmong(ctx context.Context, pings []Ping) ([]Ping, error) {
 // openGuard is the filter of a write by an open execution that decides nothing.
 func openGuard(id string, index int, execID string) bson.D {
 	path := "worker_states." + strconv.Itoa(index)
-	return bson.D{d("_id", id), d(path+".exec_id", execID), d(path+".success_time", nil), d(path+".fail_time", nil)}
+	missing := bson.D{d("$exists", false)} // see appendOpen
+	return bson.D{d("_id", id), d(path+".exec_id", execID), d(path+".success_time", missing), d(path+".fail_time", missing)}
 }
 
 // SaveCheckpoint keeps a value for whoever runs the task next; with several workers,

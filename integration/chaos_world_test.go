@@ -88,7 +88,7 @@ func (a *arena) awaitEach(ids []string, what string, ok func(*model.Task) bool) 
 		if len(left) == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%d of %d tasks are not yet %s, among them %+v", len(left), len(ids), what, tasks[left[0]])
+		return fmt.Sprintf("%d of %d tasks are not yet %s, among them %s", len(left), len(ids), what, inWords(tasks[left[0]]))
 	})
 }
 
@@ -109,6 +109,15 @@ func awaitTrue(t *testing.T, missing func() string) {
 		require.True(t, time.Now().Before(deadline), "waited in vain: %s", what)
 		time.Sleep(20 * time.Millisecond) // between two looks, not instead of one
 	}
+}
+
+// inWords is what matters of a task.
+func inWords(t *model.Task) string {
+	if t == nil {
+		return "one that does not exist"
+	}
+	return fmt.Sprintf("%s %s, rev %d, errors %d (%s), lapses %d, due %v, lapse %v, executions %+v",
+		t.ID, t.Status, t.Rev, t.ErrorCount, t.ErrorInfo, t.LapseCount, t.DueAt, t.LapseAt, t.WorkerStates)
 }
 
 // abandon claims tasks for a worker that never pings: what a machine that died leaves.

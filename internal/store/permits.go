@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
@@ -84,8 +85,14 @@ func (s *Store) takePermit(ctx context.Context, name, holder string) (bool, erro
 	return err == nil, explain(err, "taking the permit "+name)
 }
 
+// freePermits deletes them one by one: unlike one delete of many, that is retried when
+// the answer is lost.
 func (s *Store) freePermits(ctx context.Context, holder string, names []string) error {
-	_, err := s.permits.DeleteMany(ctx, bson.D{d("_id", in(names)), d("holder", holder)})
+	models := make([]mongo.WriteModel, len(names))
+	for i, name := range names {
+		models[i] = mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", name), d("holder", holder)})
+	}
+	_, err := s.permits.BulkWrite(ctx, models)
 	return explain(err, "giving permits back")
 }
 

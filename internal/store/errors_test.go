@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestAnErrorsClassSaysWhatACallerCanDo(t *testing.T) {
+	command := func(code int32) error { return mongo.CommandError{Code: code, Message: "no"} }
+	for _, c := range []struct {
+		name        string
+		err         error
+		class       Class
+		unreachable bool
+	}{
+		{"nil", nil, OK, false},
+		{"no server", topology.ServerSelectionError{Wrapped: context.DeadlineExceeded}, Retry, true},
+		{"no connection free", topology.WaitQueueTimeoutError{Wrapped: context.DeadlineExceeded}, Retry, true},
+		{"no server, explained", explain(topology.ServerSelectionError{}, "trying"), Retry, true},
+		{"connection lost", errors.New("EOF"), Ambiguous, true},
+		{"out of time", context.DeadlineExceeded, Ambiguous, true},
+		{"cancelled", fmt.Errorf("writing: %w", context.Canceled), Ambiguous, false},
+		{"not primary", command(10107), Retry, true},
+		{"stepped down in between", command(189), Ambiguous, true},
+		{"interrupted", command(11600), Ambiguous, true},
+		{"unauthorized", command(13), Fatal, false},
+		{"unauthorized, explained", explain(command(13), "trying"), Fatal, false},
+		{"unknown command", command(59), Fatal, false},
+		{"not implemented", command(238), Fatal, false},
+		{"too large", command(10334), Fatal, false},
+		{"write concern", mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 64}}, Ambiguous, true},
+		{"refused document", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 121}}}, Fatal, false},
+		{"duplicate", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 11000}}}, Duplicate, false},
+		{"client closed", mongo.ErrClientDisconnected, Fatal, false},
+		{"ours", &FatalError{Reason: "the schema is too new"}, Fatal, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.class, Classify(c.err), "%v", Classify(c.err))
+			require.Equal(t, c.unreachable, Unreachable(c.err))
+		})
+	}
+}
+
+func TestAnErrorThatAPersonCanMendSaysHow(t *testing.T) {
+	err := explain(mongo.CommandError{Code: 13, Message: "not authorized on x"}, "finding due tasks")
+	require.ErrorContains(t, err, "finding due tasks: the database user has no permission")
+	require.ErrorContains(t, err, "not authorized on x")
+	require.NotErrorIs(t, err, model.ErrInvalid)
+	require.NoError(t, explain(nil, "anything"))
+}

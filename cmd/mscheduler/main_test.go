@@ -152,7 +152,7 @@ func busyDev(t *testing.T, args ...string) (dev *process, dir string) {
 	dev = start(t, binary(t, dir, append([]string{"dev", "--allow-exec"}, args...)...))
 	dev.says("Ctrl-C stops it gracefully")
 	started := filepath.Join(dir, "started")
-	code, _, stderr := run(t, binary(t, dir, "send", "exec", "--key", "k", "--args", `{"argv":["sh","-c","touch `+started+`; sleep 600"]}`))
+	code, _, stderr := run(t, binary(t, dir, "send", "exec", "--key", "k", "--args", `{"argv":["sh","-c","touch `+started+`; exec sleep 600"]}`))
 	require.Equal(t, 0, code, stderr)
 	require.Eventually(t, func() bool { _, err := os.Stat(started); return err == nil }, 20*time.Second, 10*time.Millisecond)
 	return dev, dir

@@ -15,6 +15,7 @@ type processGroup struct{ cmd *exec.Cmd }
 // ownGroup makes the program the head of a group of its own. Call it before Start.
 func ownGroup(cmd *exec.Cmd) processGroup {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(cmd.SysProcAttr)
 	return processGroup{cmd}
 }
 

@@ -99,6 +99,19 @@ func TestPagingShowsEachTaskOnceWhateverComesAndGoes(t *testing.T) {
 	}
 }
 
+func TestTheLastPageSaysSoAlsoWhenItIsFull(t *testing.T) {
+	b := setup(t)
+	_, err := SendMany(t.Context(), b.p, mailType, items(4))
+	require.NoError(t, err)
+	first, err := b.p.Find(t.Context(), Filter{}, 2, "")
+	require.NoError(t, err)
+	require.NotEmpty(t, first.Next)
+	second, err := b.p.Find(t.Context(), Filter{}, 2, first.Next)
+	require.NoError(t, err)
+	require.Len(t, second.Tasks, 2)
+	require.Empty(t, second.Next)
+}
+
 func TestABadQueryIsRefusedByField(t *testing.T) {
 	b := setup(t)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

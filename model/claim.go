@@ -58,7 +58,7 @@ func Claimable(t *Task, workerID string, eff Effective, now time.Time) Refusal {
 		return RefusedNotDue
 	case eff.MaxErrorsPerWorker > 0 && t.errorsOf(workerID) >= eff.MaxErrorsPerWorker:
 		return RefusedErrors
-	case t.waitsForRetry(workerID, now):
+	case t.RetryOf(workerID).After(now):
 		return RefusedOwnRetry
 	default:
 		return ""
@@ -82,10 +82,14 @@ func (t *Task) errorsOf(workerID string) int {
 	return n
 }
 
-func (t *Task) waitsForRetry(workerID string, now time.Time) bool {
-	return slices.ContainsFunc(t.WorkerStates, func(w WorkerState) bool {
-		return w.WorkerID == workerID && w.RetryAt.After(now)
-	})
+// RetryOf is when the worker's own last retry is due; zero when it has none.
+func (t *Task) RetryOf(workerID string) (last time.Time) {
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; w.WorkerID == workerID && w.RetryAt.After(last) {
+			last = w.RetryAt
+		}
+	}
+	return last
 }
 
 // Claim makes the claimant an execution of the task. Everything it sets is the same

@@ -96,6 +96,9 @@ func drawOptions(t *rapid.T) Options {
 			MaxErrors: new(rapid.IntRange(0, 12).Draw(t, "max errors")),
 		},
 	}
+	if rapid.Bool().Draw(t, "retention?") {
+		o.Retention = time.Duration(rapid.IntRange(1, 100_000).Draw(t, "retention")) * time.Millisecond
+	}
 	if rapid.Bool().Draw(t, "manual?") {
 		o.NeedManual = new(rapid.Bool().Draw(t, "manual"))
 	}
@@ -251,6 +254,19 @@ func (l *life) actions() map[string]func(*rapid.T) {
 			if exec := l.openExec(l.task, l.worker()); exec != "" {
 				until := l.now.Add(time.Duration(rapid.IntRange(1, 200_000).Draw(l.T, "park")) * time.Millisecond)
 				rule("park", func() (*Task, error) { return Park(l.task, exec, until, l.now, l.eff()) })(l.T)
+			}
+		},
+		"checkpoint": func(*rapid.T) {
+			w := l.worker()
+			if exec := l.openExec(l.task, w); exec != "" { // what the store writes without a rule
+				c := deepCopy(l.task)
+				c.Progress = &Progress{Percent: 50, At: l.now}
+				if _, st := c.Execution(exec); c.Wanted() > 1 {
+					st.Checkpoint = drawValue(l.T)
+				} else {
+					c.Checkpoint = drawValue(l.T)
+				}
+				l.task = c
 			}
 		},
 		"expire": rule("expire", func() (*Task, error) { return Expire(l.task, l.eff(), l.now, l.random()), nil }),

@@ -57,6 +57,9 @@ func TestSimulation(t *testing.T) {
 	close(seeds)
 	wg.Wait()
 	t.Logf("%d schedules: %+v", n, total)
+	if n < 2000 {
+		return // too few to contain everything
+	}
 	v := reflect.ValueOf(total)
 	for i := range v.NumField() {
 		if v.Field(i).Int() < int64(max(n/500, 1)) {

@@ -1,0 +1,78 @@
+package model
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+var saved = bson.RawValue{Type: bson.TypeBoolean, Value: []byte{1}}
+
+// A producer does not know that the handler allows a hundred errors: its command must
+// not end what the workers let live.
+func TestACommandDoesNotJudgeABudgetOnlyWorkersKnow(t *testing.T) {
+	task := NewTask(Draft{Type: "t", Key: "k"}, epoch)
+	worker := ResolveOptions(task.Options, Options{MaxLapses: new(100), Retry: &Retry{Strategy: RetryFixed, Interval: time.Hour, MaxErrors: new(100)}})
+	task, _ = Claim(task, Claimant{"w", "e"}, worker, epoch)
+	task, err := Finish(task, "e", Failed(FailError, "e"), worker, epoch, 0)
+	require.NoError(t, err)
+	stricter := ResolveOptions(Options{MaxLapses: new(0), Retry: &Retry{MaxErrors: new(0)}})
+
+	retried, err := RetryNow(task, "", stricter, epoch)
+	require.NoError(t, err)
+	require.Equal(t, StatusError, retried.Status)
+	require.Equal(t, epoch, retried.DueAt)
+	changed, err := Update(task, Patch{Priority: new(9)}, stricter, epoch)
+	require.NoError(t, err)
+	require.Equal(t, StatusError, changed.Status)
+	require.Equal(t, task.DueAt, changed.DueAt)
+}
+
+func TestUpdateWithAZeroStartMeansNow(t *testing.T) {
+	task := NewTask(Draft{Type: "t", Key: "k", Start: epoch.Add(time.Hour)}, epoch)
+	c, err := Update(task, Patch{Start: &time.Time{}, Creator: new("ann"), Category: new("mail")}, ResolveOptions(), epoch.Add(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, epoch.Add(time.Minute), c.DueAt)
+	require.Equal(t, []string{"ann", "mail"}, []string{c.Creator, c.Category})
+	require.NoError(t, diffFault(task, c))
+}
+
+func TestANewLifeForgetsCheckpointAndProgress(t *testing.T) {
+	task := NewTask(Draft{Type: "t", Key: "k"}, epoch)
+	task.Checkpoint, task.Progress = saved, &Progress{Percent: 10, At: epoch}
+	ended, err := Cancel(task, "", ResolveOptions(), epoch)
+	require.NoError(t, err)
+	require.Equal(t, saved, ended.Checkpoint, "the end keeps them")
+	c, err := RetryNow(ended, "", ResolveOptions(), epoch)
+	require.NoError(t, err)
+	require.Zero(t, c.Checkpoint)
+	require.Nil(t, c.Progress)
+	require.NoError(t, diffFault(ended, c))
+}
+
+func TestCheckpointsAreKeptByWorkerWhereSeveralAreWanted(t *testing.T) {
+	one := NewTask(Draft{Type: "t", Key: "k"}, epoch)
+	one.Checkpoint = saved
+	require.Equal(t, saved, one.CheckpointOf("anybody"))
+
+	many := NewTask(Draft{Type: "t", Key: "k", Options: Options{ConcurrentWorkerCount: 2}}, epoch)
+	newer := bson.RawValue{Type: bson.TypeBoolean, Value: []byte{0}}
+	many.WorkerStates = []WorkerState{
+		{ExecID: "2", WorkerID: "a", ClaimedAt: epoch.Add(time.Second), Checkpoint: newer},
+		{ExecID: "1", WorkerID: "a", ClaimedAt: epoch, Checkpoint: saved},
+		{ExecID: "3", WorkerID: "b", ClaimedAt: epoch.Add(time.Hour), Checkpoint: saved},
+		{ExecID: "4", WorkerID: "a", ClaimedAt: epoch.Add(time.Hour)},
+	}
+	require.Equal(t, newer, many.CheckpointOf("a"), "the newest that saved one")
+	require.Zero(t, many.CheckpointOf("c"))
+}
+
+func TestAnOutcomeThatCancelsIsNoSuccess(t *testing.T) {
+	task, _ := Claim(NewTask(Draft{Type: "t", Key: "k"}, epoch), Claimant{"w", "e"}, ResolveOptions(), epoch)
+	c, err := Finish(task, "e", Outcome{CancelTask: true, Reason: "enough"}, ResolveOptions(), epoch, 0)
+	require.NoError(t, err)
+	require.Equal(t, StatusCancelled, c.Status)
+	require.Equal(t, "enough", c.Remark)
+}

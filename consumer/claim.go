@@ -38,7 +38,11 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		if fixed := model.Repair(t, eff, now); no.Stale() && fixed != nil {
 			repairs = append(repairs, store.Write{Before: t, After: fixed})
 		} else {
-			c.refused.add(t.ID, now)
+			var retry time.Time
+			if no == model.RefusedOwnRetry {
+				retry = t.RetryOf(c.cfg.WorkerID)
+			}
+			c.refused.add(t.ID, now, retry)
 		}
 	}
 	if len(repairs) > 0 {

@@ -86,10 +86,16 @@ func (c *Consumer) awaitWork(ctx context.Context, until time.Time) {
 	}
 }
 
-// nextLook is when to look next without being woken: at the next due_at that lies
-// before the next poll, else at the poll.
+// nextLook is when to look next without being woken: at the next due_at or retry that
+// lies before the next poll, else at the poll.
 func (c *Consumer) nextLook(ctx context.Context) (time.Time, error) {
 	poll := c.store.Clock.Now().Add(c.pollDelay())
+	if retry := c.refused.next(); !retry.IsZero() && retry.Before(poll) {
+		poll = retry
+	}
+	if c.many.skipped && c.store.Clock.Now().Add(manyPause).Before(poll) {
+		poll = c.store.Clock.Now().Add(manyPause) // what was not asked for may be due
+	}
 	types, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {
 		return poll, err
@@ -203,16 +209,19 @@ func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*mo
 // manyTasks decides when to ask for tasks that want several workers, which takes a
 // query of its own: always while there are some, else once a second.
 type manyTasks struct {
-	asked time.Duration
-	some  bool
+	asked   time.Duration
+	some    bool
+	skipped bool // the last fetch did not ask
 }
 
+const manyPause = time.Second
+
 func (m *manyTasks) ask(now time.Duration) bool {
-	if m.some || m.asked == 0 || now-m.asked >= time.Second {
+	m.skipped = !m.some && m.asked != 0 && now-m.asked < manyPause
+	if !m.skipped {
 		m.asked = max(now, 1)
-		return true
 	}
-	return false
+	return !m.skipped
 }
 
 func (m *manyTasks) learn(found int) { m.some = found > 0 }
@@ -222,6 +231,7 @@ func (m *manyTasks) learn(found int) { m.some = found > 0 }
 type refusals struct {
 	mu    sync.Mutex
 	until map[string]time.Time
+	retry map[string]time.Time // of those, the ones that are for this worker from then on
 }
 
 const (
@@ -229,15 +239,38 @@ const (
 	maxRefusals = 200
 )
 
-func (r *refusals) add(id string, now time.Time) {
+// add notes a refusal. retry is when the task is for this worker: its own retry of a
+// task that others may claim before; zero where that is not known.
+func (r *refusals) add(id string, now, retry time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.until == nil {
-		r.until = map[string]time.Time{}
+		r.until, r.retry = map[string]time.Time{}, map[string]time.Time{}
 	}
-	if len(r.until) < maxRefusals {
-		r.until[id] = now.Add(refusedFor)
+	if len(r.until) >= maxRefusals {
+		return
 	}
+	r.until[id] = now.Add(refusedFor)
+	if retry.IsZero() || len(r.retry) >= maxRefusals {
+		return
+	}
+	r.retry[id] = retry
+	if retry.Before(r.until[id]) {
+		r.until[id] = retry
+	}
+}
+
+// next is the earliest retry among the refused; zero when there is none. Nothing else
+// tells of it: the task's due_at has come.
+func (r *refusals) next() (earliest time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, at := range r.retry {
+		if earliest.IsZero() || at.Before(earliest) {
+			earliest = at
+		}
+	}
+	return earliest
 }
 
 func (r *refusals) full() bool {
@@ -249,9 +282,14 @@ func (r *refusals) full() bool {
 func (r *refusals) ids(now time.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for id, at := range r.retry {
+		if !now.Before(at) {
+			delete(r.retry, id)
+		}
+	}
 	var ids []string
 	for id, until := range r.until {
-		if now.After(until) {
+		if !now.Before(until) {
 			delete(r.until, id)
 			continue
 		}

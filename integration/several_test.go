@@ -120,6 +120,7 @@ func TestOneWorkerDiesWhileTheOtherWaitsForItsRetry(t *testing.T) {
 			}
 		}
 		require.GreaterOrEqual(t, succeeded.Sub(failed), delay, "its own retry was not early, although a slot was free")
+		require.Less(t, succeeded.Sub(failed), 5*delay, "nor did it wait for a poll")
 	})
 }
 
@@ -208,5 +209,24 @@ func TestAWorkerWithTooManyErrorsStaysAwayAndOthersGoOn(t *testing.T) {
 		require.Equal(t, []string{"well"}, successesOf(task))
 		require.Equal(t, 2, task.ErrorCount)
 		require.Len(t, broken.events.all(consumer.EventStarted), 2)
+	})
+}
+
+// The worker looks for tasks that want several workers by a query of its own, and not
+// each time.
+func TestAStartTimeOfATaskForSeveralIsMetByAWorkerThatIsWokenOften(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		var ids []string
+		for i := range 10 { // each wakes the worker shortly before the other
+			ids = append(ids, a.send(1, producer.In(1500*time.Millisecond+time.Duration(i)*100*time.Millisecond))...)
+		}
+		ids = append(ids, a.send(1, producer.In(1850*time.Millisecond), producer.ConcurrentWorkers(2))...)
+		one, two := a.hire("one", double, rarely), a.hire("two", double, rarely)
+		if e.Streams {
+			awaitWatching(t, one, 1)
+			awaitWatching(t, two, 1)
+		}
+		a.awaitSuccess(ids)
 	})
 }

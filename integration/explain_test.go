@@ -1,0 +1,290 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// No query on the hot path scans or sorts. The commands that the store really sends are
+// caught on their way, and the server explains each, with tens of thousands of tasks
+// around that it must not look at.
+func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		x := newExplaining(t, e)
+		x.crowd(e.Of(10_000, 3_000))
+		const batch = 50
+		ctx, st, now := t.Context(), x.store, x.store.Clock.Now()
+		mine := x.insert(batch, "hot", nil)
+		due := x.explain("find", func() {
+			found, err := st.Due(ctx, store.DueQuery{Types: []string{"hot", "hot.too", "cold"}, WorkerID: "me", Limit: batch})
+			require.NoError(t, err)
+			require.Len(t, found, batch)
+		})
+		due.within(t, batch+20, batch) // six ranges are entered
+		x.insert(20, "hot", func(task *model.Task) { task.Options.ConcurrentWorkerCount, task.Audience = 2, []string{model.AudienceMany} })
+		x.explain("find", func() {
+			_, err := st.DueMany(ctx, store.DueQuery{Types: []string{"hot"}, WorkerID: "me", Limit: batch})
+			require.NoError(t, err)
+		}).within(t, 25, 20)
+		x.explain("find", func() {
+			_, err := st.NextDue(ctx, []string{"hot", "hot.too"}, "me", now, now.Add(time.Minute))
+			require.NoError(t, err)
+		}).within(t, 2*3*10*2+5, 1)
+		x.explain("find", func() {
+			_, err := st.NextLapse(ctx, []string{"hot", "hot.too"})
+			require.NoError(t, err)
+		}).within(t, 8, 2)
+
+		claims, executing := x.claim(mine)
+		x.explain("update", func() { x.write(claims) }).within(t, 2*batch, batch)
+		x.explain("find", func() {
+			_, err := st.Lapsed(ctx, []string{"hot", "hot.too"}, batch)
+			require.NoError(t, err)
+		}).within(t, 8, 1)
+		pings := make([]store.Ping, len(executing))
+		for i, task := range executing {
+			pings[i] = store.Ping{ID: task.ID, ExecID: "mine", Until: now.Add(time.Hour)}
+		}
+		x.explain("update", func() {
+			lost, err := st.Pings(ctx, pings, 0)
+			require.NoError(t, err)
+			require.Empty(t, lost)
+		}).within(t, 2*batch, batch)
+		x.explain("find", func() {
+			_, err := st.ByIDs(ctx, ids(executing))
+			require.NoError(t, err)
+		}).within(t, 2*batch, batch)
+		x.explain("update", func() { x.write(finish(t, executing)) }).within(t, 2*batch, batch)
+		x.explain("findAndModify", func() { x.takeOver() }).within(t, 2, 1)
+	})
+}
+
+func ids(tasks []*model.Task) []string {
+	var out []string
+	for _, t := range tasks {
+		out = append(out, t.ID)
+	}
+	return out
+}
+
+func finish(t *testing.T, executing []*model.Task) []store.Write {
+	t.Helper()
+	var out []store.Write
+	for _, task := range executing {
+		after, err := model.Finish(task, "mine", model.Success(bson.RawValue{}), model.ResolveOptions(task.Options), task.DueAt, 0)
+		require.NoError(t, err)
+		out = append(out, store.Write{Before: task, After: after})
+	}
+	return out
+}
+
+// explaining is a store whose commands are caught.
+type explaining struct {
+	*arena
+	mu     sync.Mutex
+	caught []bson.Raw
+}
+
+func newExplaining(t *testing.T, e Engine) *explaining {
+	t.Helper()
+	x := &explaining{}
+	client, err := mongo.Connect(options.Client().ApplyURI(e.URI).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, ev *event.CommandStartedEvent) {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.caught = append(x.caught, slices.Clone(ev.Command))
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	x.arena = arenaOn(t, e, client.Database(e.DB(t).Name()))
+	return x
+}
+
+// explained is what the server said of the parts of a command together.
+type explained struct {
+	command    string
+	keys, docs int
+	plans      []string
+}
+
+func (x explained) within(t *testing.T, keys, docs int) {
+	t.Helper()
+	t.Logf("%-13s %4d keys, %4d documents: %s", x.command, x.keys, x.docs, strings.Join(slices.Compact(x.plans), "; "))
+	require.LessOrEqual(t, x.keys, keys, "keys examined by %+v", x)
+	require.LessOrEqual(t, x.docs, docs, "documents examined by %+v", x)
+	for _, p := range x.plans {
+		require.NotContains(t, p, "COLLSCAN")
+		require.NotRegexp(t, `\bSORT\b`, p) // SORT_MERGE is none
+	}
+}
+
+// explain catches the commands of that name which do sends, and lets the server explain
+// them. A write is explained after it was done: its documents are looked at all the same.
+func (x *explaining) explain(name string, do func()) explained {
+	t := x.t
+	t.Helper()
+	x.mu.Lock()
+	x.caught = nil
+	x.mu.Unlock()
+	do()
+	x.mu.Lock()
+	caught := x.caught
+	x.mu.Unlock()
+	out := explained{command: name}
+	for _, cmd := range caught {
+		if first, _ := cmd.IndexErr(0); first.Key() != name {
+			continue
+		}
+		for _, part := range parts(t, cmd) {
+			var answer bson.Raw
+			require.NoError(t, x.db.RunCommand(t.Context(), bson.D{{Key: "explain", Value: part}, {Key: "verbosity", Value: "executionStats"}}).Decode(&answer))
+			stats := answer.Lookup("executionStats")
+			require.Equal(t, bson.TypeEmbeddedDocument, stats.Type, "no statistics in %v", answer)
+			out.keys += int(stats.Document().Lookup("totalKeysExamined").AsInt64())
+			out.docs += int(stats.Document().Lookup("totalDocsExamined").AsInt64())
+			out.plans = append(out.plans, stages(answer.Lookup("queryPlanner", "winningPlan").Document()))
+		}
+	}
+	require.NotEmpty(t, out.plans, "no %s was sent", name)
+	return out
+}
+
+// parts are the commands to explain: an explained update has one statement.
+func parts(t *testing.T, cmd bson.Raw) []bson.D {
+	t.Helper()
+	var doc, plain bson.D
+	require.NoError(t, bson.Unmarshal(cmd, &doc))
+	var statements bson.A
+	for _, e := range doc {
+		switch {
+		case e.Key == "lsid", e.Key == "txnNumber", e.Key == "writeConcern", e.Key == "readConcern", e.Key == "maxTimeMS", strings.HasPrefix(e.Key, "$"):
+		case e.Key == "updates":
+			statements = e.Value.(bson.A) //nolint:forcetypeassert // of the test's own command
+		default:
+			plain = append(plain, e)
+		}
+	}
+	if statements == nil {
+		return []bson.D{plain}
+	}
+	var out []bson.D
+	for _, st := range statements {
+		out = append(out, append(slices.Clone(plain), bson.E{Key: "updates", Value: bson.A{st}}))
+	}
+	return out
+}
+
+// stages are the names in a plan, outermost first, and the indexes it uses.
+func stages(plan bson.Raw) string {
+	var out []string
+	var walk func(v bson.RawValue, key string)
+	walk = func(v bson.RawValue, key string) {
+		switch v.Type {
+		case bson.TypeEmbeddedDocument, bson.TypeArray:
+			elements, err := bson.Raw(v.Value).Elements()
+			if err != nil {
+				return
+			}
+			for _, e := range elements {
+				walk(e.Value(), e.Key())
+			}
+		case bson.TypeString:
+			switch {
+			case key == "stage":
+				out = append(out, v.StringValue())
+			case key == "indexName" && len(out) > 0:
+				out[len(out)-1] += "(" + v.StringValue() + ")"
+			}
+		}
+	}
+	walk(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: plan}, "")
+	return strings.Join(slices.Compact(out), " ")
+}
+
+// insert stores due tasks of a type.
+func (x *explaining) insert(n int, typ string, change func(*model.Task)) []*model.Task {
+	x.t.Helper()
+	now := x.store.Clock.Now().Add(-time.Second)
+	out := make([]*model.Task, n)
+	for i := range out {
+		out[i] = model.NewTask(model.Draft{Type: typ, Key: fmt.Sprintf("%d-%d", time.Now().UnixNano(), i)}, now)
+		if change != nil {
+			change(out[i])
+		}
+	}
+	for some := range slices.Chunk(out, 2000) {
+		_, err := x.store.Insert(x.t.Context(), some)
+		require.NoError(x.t, err)
+	}
+	return out
+}
+
+// crowd is everything that the hot queries must not look at.
+func (x *explaining) crowd(n int) {
+	x.t.Helper()
+	later := x.store.Clock.Now().Add(time.Hour)
+	x.insert(n, "hot", func(task *model.Task) { task.StartTime, task.DueAt = later, later })
+	x.insert(n, "hot", func(task *model.Task) { task.Audience = []string{"somebody-else"} })
+	x.insert(n, "other", nil)
+	x.insert(n, "hot", func(task *model.Task) { // runs elsewhere
+		task.Status, task.DueAt, task.LapseAt = model.StatusExecuting, time.Time{}, later
+		task.WorkerStates = []model.WorkerState{{ExecID: "theirs", WorkerID: "else", ClaimedAt: later, PingExpireTime: later, Attempt: 1}}
+	})
+	x.insert(n, "hot", func(task *model.Task) { task.Status, task.DueAt = model.StatusSuccess, time.Time{} })
+}
+
+func (x *explaining) claim(tasks []*model.Task) (writes []store.Write, executing []*model.Task) {
+	x.t.Helper()
+	for _, task := range tasks {
+		after, no := model.Claim(task, model.Claimant{WorkerID: "me", ExecID: "mine"}, model.ResolveOptions(task.Options), task.DueAt)
+		require.Empty(x.t, no)
+		after.WorkerStates[0].PingExpireTime = x.store.Clock.Now().Add(time.Minute)
+		after.LapseAt = after.WorkerStates[0].PingExpireTime
+		writes, executing = append(writes, store.Write{Before: task, After: after}), append(executing, after)
+	}
+	return writes, executing
+}
+
+func (x *explaining) write(writes []store.Write) {
+	x.t.Helper()
+	written, err := x.store.Writes(x.t.Context(), writes, 0)
+	require.NoError(x.t, err)
+	for _, w := range written {
+		require.True(x.t, w.Applied)
+	}
+}
+
+func (x *explaining) takeOver() {
+	x.t.Helper()
+	task := x.insert(1, "hot", nil)[0]
+	now := task.DueAt
+	eff := model.ResolveOptions(task.Options)
+	eff.Lease = time.Millisecond
+	held, no := model.Claim(task, model.Claimant{WorkerID: "dead", ExecID: "dead's"}, eff, now)
+	require.Empty(x.t, no)
+	x.write([]store.Write{{Before: task, After: held}})
+	now = now.Add(time.Second)
+	expired := model.Expire(held, eff, now, 0)
+	require.NotNil(x.t, expired)
+	after, no := model.Claim(expired, model.Claimant{WorkerID: "me", ExecID: "mine"}, eff, now)
+	require.Empty(x.t, no)
+	after.Rev = held.Rev + 1
+	got, err := x.store.TakeOver(x.t.Context(), store.Write{Before: held, After: after, Lapsed: "dead's", At: now})
+	require.NoError(x.t, err)
+	require.NotNil(x.t, got)
+}

@@ -123,6 +123,9 @@ func (r *request) openTail(spec bson.RawValue, stages []bson.Raw, batchSize int)
 	if r.inTxn {
 		return nil, mongoerr.New(mongoerr.OperationNotSupportedInTxn, "$changeStream is not allowed in a multi-document transaction")
 	}
+	if level := r.readConcernLevel(); level != "" && level != "majority" {
+		return nil, mongoerr.New(mongoerr.InvalidOptions, "$changeStream cannot run with a readConcern other than 'majority', or in a multi-document transaction. Current readConcern: %s", level)
+	}
 	if spec.Type != bson.TypeEmbeddedDocument {
 		return nil, mongoerr.New(50808, "$changeStream stage expects a document as argument")
 	}

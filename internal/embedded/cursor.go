@@ -208,6 +208,10 @@ func runGetMore(r *request) (*docBuilder, error) {
 		r.s.cursors.put(c, false)
 		return nil, mongoerr.New(mongoerr.Unauthorized, "Requested getMore on namespace '%s.%s', but cursor belongs to a different namespace %s", r.db, name, c.ns)
 	}
+	if c.tail == nil && r.get("maxTimeMS").Type != 0 {
+		r.s.cursors.put(c, false)
+		return nil, mongoerr.New(mongoerr.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
+	}
 	d := newDoc().openDoc("cursor").openArray("nextBatch")
 	var more bool
 	if c.tail != nil {

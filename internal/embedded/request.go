@@ -171,10 +171,8 @@ func (r *request) parseGeneral() error {
 	if r.startsTxn && !r.inTxn {
 		return mongoerr.New(mongoerr.InvalidOptions, "startTransaction requires autocommit: false")
 	}
-	if v := r.get("readConcern"); v.Type == bson.TypeEmbeddedDocument {
-		if _, ok := value.Lookup(v.Value, "atClusterTime"); ok {
-			return mongoerr.NotImplemented("atClusterTime")
-		}
+	if err := r.checkConcerns(); err != nil {
+		return err
 	}
 	if v := r.get("lsid"); v.Type != 0 {
 		id, ok := value.Lookup(v.Value, "id")
@@ -186,6 +184,38 @@ func (r *request) parseGeneral() error {
 		return mongoerr.New(mongoerr.InvalidOptions, "a txnNumber requires an lsid")
 	}
 	return nil
+}
+
+// checkConcerns refuses what MongoDB refuses. What is accepted asks for no more
+// than is so anyway.
+func (r *request) checkConcerns() error {
+	if r.inTxn && r.get("writeConcern").Type != 0 && r.name != "commitTransaction" && r.name != "abortTransaction" {
+		return mongoerr.New(mongoerr.InvalidOptions, "writeConcern is not allowed within a multi-statement transaction")
+	}
+	concern, err := r.document("readConcern")
+	if err != nil || len(concern) <= 5 {
+		return err
+	}
+	if _, ok := value.Lookup(concern, "atClusterTime"); ok {
+		return mongoerr.NotImplemented("atClusterTime")
+	}
+	switch level := r.readConcernLevel(); {
+	case r.inTxn && !r.startsTxn:
+		return mongoerr.New(mongoerr.InvalidOptions, "Only the first command in a transaction may specify a readConcern")
+	case r.inTxn && !listed(" local majority snapshot", level):
+		return mongoerr.New(mongoerr.InvalidOptions, "The readConcern level must be either 'local' (default), 'majority' or 'snapshot' in order to run in a transaction")
+	case !listed(" local majority snapshot available linearizable", level):
+		return mongoerr.New(mongoerr.FailedToParse, "Unrecognized read concern level '%s'", level)
+	}
+	return nil
+}
+
+// readConcernLevel is "" when none is given.
+func (r *request) readConcernLevel() string {
+	concern, _ := r.document("readConcern")
+	level, _ := value.Lookup(concern, "level")
+	s, _ := level.StringValueOK()
+	return s
 }
 
 // get returns a field of the command, with type 0 when it is not there.

@@ -142,6 +142,16 @@ func (r *request) parseDelete(statement bson.Raw) (*deletion, error) {
 	return d, err
 }
 
+// flag is true or false; numbers, which commands take for their own flags, are
+// refused in statements.
+func (r *request) flag(name string, v bson.RawValue) (bool, error) {
+	on, ok := v.BooleanOK()
+	if !ok {
+		return false, r.wrongType(name, "bool", v)
+	}
+	return on, nil
+}
+
 func (r *request) statementFilter(v bson.RawValue) (*query.Filter, error) {
 	if v.Type != bson.TypeEmbeddedDocument {
 		return nil, r.wrongType("q", "object", v)
@@ -183,9 +193,9 @@ func (r *request) parseUpdate(statement bson.Raw) (*updating, error) {
 		case "u":
 			update = v
 		case "multi":
-			u.multi = v.Type == bson.TypeBoolean && v.Boolean()
+			u.multi, err = r.flag("updates.multi", v)
 		case "upsert":
-			u.upsert = v.Type == bson.TypeBoolean && v.Boolean()
+			u.upsert, err = r.flag("updates.upsert", v)
 		case "arrayFilters":
 			arrayFilters, err = r.listOf("arrayFilters", v)
 		case "hint":

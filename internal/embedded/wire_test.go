@@ -69,9 +69,16 @@ func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {
 		{bson.D{{Key: "aggregate", Value: "c"}, {Key: "pipeline", Value: bson.A{bson.D{{Key: "$lookup", Value: bson.D{}}}}}, {Key: "cursor", Value: bson.D{}}}, mongoerr.NotImplementedCode, "$lookup"},
 		{bson.D{{Key: "create", Value: "c"}, {Key: "capped", Value: true}}, mongoerr.NotImplementedCode, "capped"},
 		{bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{}}}, mongoerr.InvalidLength, "batch sizes"},
+		{bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{bson.D{{Key: "$a", Value: 1}}}}}, mongoerr.NotImplementedCode, "$a"},
+		{bson.D{{Key: "find", Value: "c"}, {Key: "readConcern", Value: bson.D{{Key: "level", Value: "nonsense"}}}}, mongoerr.FailedToParse, "nonsense"},
+		{bson.D{{Key: "aggregate", Value: "c"}, {Key: "pipeline", Value: bson.A{bson.D{{Key: "$changeStream", Value: bson.D{}}}}}, {Key: "cursor", Value: bson.D{}}, {Key: "readConcern", Value: bson.D{{Key: "level", Value: "local"}}}}, mongoerr.InvalidOptions, "majority"},
+		{bson.D{{Key: "update", Value: "c"}, {Key: "updates", Value: bson.A{bson.D{{Key: "q", Value: bson.D{}}, {Key: "u", Value: bson.D{}}, {Key: "multi", Value: 1}}}}}, mongoerr.TypeMismatch, "multi"},
 		{bson.D{{Key: "insert", Value: "a$b"}, {Key: "documents", Value: bson.A{bson.D{}}}}, mongoerr.InvalidNamespace, "a$b"},
 	} {
 		reply := s.command(t, "test", c.cmd)
+		if _, err := reply.LookupErr("writeErrors"); err == nil {
+			reply = reply.Lookup("writeErrors").Array().Index(0).Document()
+		}
 		require.Equal(t, c.code, reply.Lookup("code").Int32(), "%v: %v", c.cmd, reply)
 		require.Contains(t, reply.Lookup("errmsg").StringValue(), c.says)
 	}

@@ -200,6 +200,8 @@ func (s *Server) prepareInsert(doc bson.Raw) (bson.Raw, error) {
 	for it := value.NewIter(doc); it.Next(); {
 		switch {
 		case string(it.Key) == "_id":
+		case len(it.Key) > 0 && it.Key[0] == '$': // an error before MongoDB 5.0
+			return nil, mongoerr.NotImplemented("a field name starting with $ (" + string(it.Key) + ") in a document")
 		case it.Value.Type == bson.TypeTimestamp && binary.LittleEndian.Uint64(it.Value.Value) == 0:
 			now := s.store.ClusterTime()
 			dst = bsoncore.AppendTimestampElement(dst, string(it.Key), now.T, now.I)
@@ -223,6 +225,9 @@ func runDelete(r *request) (*docBuilder, error) {
 		d, err := r.parseDelete(statements[i])
 		if err != nil {
 			return result{}, err
+		}
+		if d.multi && b.w.Remember != nil {
+			return result{}, mongoerr.New(mongoerr.InvalidOptions, "Cannot use retryable writes with limit=0")
 		}
 		n, err := d.run(b.w, b.ns, r.ctx)
 		return result{n: n}, err

@@ -32,7 +32,7 @@ const (
 	OpNot                 // not Children[0]; $ne is OpNot of OpEq, $nin is OpNot of OpIn
 	OpNor                 // none of Children
 	OpType                // Path has one of a set of types
-	OpFalse               // nothing ($all: [])
+	OpFalse               // nothing ($all: [], $in: [])
 )
 
 // Node is a node of a compiled filter, not to be changed. $all becomes

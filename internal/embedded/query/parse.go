@@ -240,7 +240,7 @@ func parseIn(path, name string, v bson.RawValue) (*Node, error) {
 	case len(n.Values) == 1 && len(n.Regexes) == 0:
 		return leaf(OpEq, path, n.Values[0]), nil
 	case len(n.Values)+len(n.Regexes) == 0:
-		return &Node{Op: OpFalse}, nil
+		n.Op = OpFalse
 	}
 	return n, nil
 }

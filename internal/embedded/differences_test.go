@@ -1,0 +1,115 @@
+package embedded_test
+
+import (
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// difference is a kind of command that secantusd and this server answer
+// differently, and why this server is right, by MongoDB's manual or the recorded
+// answers of MongoDB itself (testdata/cases.jsonl.gz).
+type difference struct {
+	name string
+	why  string
+	is   func(c compared) bool
+}
+
+// compared is what explains a difference. The text is of the command.
+type compared struct {
+	text         string
+	ours, theirs reply
+}
+
+func (c compared) has(parts ...string) bool {
+	for _, p := range parts {
+		if strings.Contains(c.text, p) {
+			return true
+		}
+	}
+	return false
+}
+
+var differences = []difference{
+	{
+		"conflict found early", "an update is checked before documents are looked for: paths of which one is another's beginning, and a $rename onto its own path, fail even when nothing matches",
+		func(c compared) bool {
+			return c.ours.code == 40 || c.ours.code == 2 && strings.Contains(c.ours.message, "for $rename")
+		},
+	},
+	{
+		"parallel arrays", "manual, Multikey Indexes: in a compound multikey index each document can have at most one indexed field whose value is an array; secantusd stores it",
+		func(c compared) bool { return strings.Contains(c.ours.message, "parallel arrays") },
+	},
+	{
+		"null keys of arrays", "manual, Unique Indexes: an element or document without the indexed field has the key null, which is unique like all others; secantusd leaves it out for arrays of other things",
+		func(c compared) bool {
+			return c.ours.code == 11000 && strings.Contains(c.ours.message, ":null") && !strings.Contains(c.ours.message, "_id_")
+		},
+	},
+	{
+		"path collision", "manual, $project: {a: 1, 'a.b': 1} fails with a path collision (31250) since MongoDB 4.4",
+		func(c compared) bool { return c.ours.code == 31250 },
+	},
+	{
+		"paths of expressions", "manual, Aggregation Expressions: \"$a.b\" on an array is the array of what its documents have at b; a number is the name of a field there, and what no element has leaves an empty array",
+		func(c compared) bool { return c.has(`"$group"`) && c.has(`"$a.`, `"$b.`, `"$c.`) },
+	},
+	{
+		"not viable", "$pop, $pull and $pullAll at a path that leads through a value that is no document fail with PathNotViable (28), also when another operator would fail too: paths are taken in their order",
+		func(c compared) bool {
+			return c.ours.code == 28 && (c.has(`"$pop"`, `"$pull"`, `"$pullAll"`))
+		},
+	},
+	{
+		"replacement takes only _id", "manual, Upsert with Replacement: of the filter only _id goes into the document, so what else it says cannot clash",
+		func(c compared) bool { return c.theirs.code == 54 && c.ours.code != 54 },
+	},
+	{
+		"$setOnInsert through arrays", "recorded: a path with $[] or $ needs an array there, under $setOnInsert too",
+		func(c compared) bool { return c.has(`"$setOnInsert"`) && c.ours.code == 2 && c.has("$[", `.$"`) },
+	},
+	{
+		"$all of null or arrays", "manual, $all: {a: {$all: [v]}} is {$and: [{a: v}]}, which a missing field matches when v is null, and an array that is v or has v",
+		func(c compared) bool { return c.has(`"$all":[null`, `null]`, `"$all":[[`) },
+	},
+	{
+		"$all of nothing in an array filter", "it is no condition on the element, so the filter has no identifier (9)",
+		func(c compared) bool { return c.ours.code == 9 && c.has(`"$all":[]`) },
+	},
+	{
+		"$ without an element", "manual, $: the condition must be on an element of the array; {a: {$type: 'array'}} is on the array",
+		func(c compared) bool { return c.ours.code == 2 && c.has(`.$"`) && c.has(`"array"`) },
+	},
+	{
+		"an array at a place", "recorded: 'a.0' is that element, and if it is an array, not what is in it",
+		func(c compared) bool { return c.has(`"a.0":{"$mod"`, `"a.0":{"$gt`, `"a.0":{"$lt`) },
+	},
+	{
+		"$elemMatch on arrays of arrays", "recorded: an element that is an array is a document with the fields 0, 1, ... to $elemMatch, so it lacks x and y",
+		func(c compared) bool { return c.has(`"$elemMatch":{"x"`, `"$elemMatch":{"y"`) },
+	},
+	{
+		"a place that an array lacks", "recorded: {'a.1.x': null} does not match {a: [5]}, where nothing is at 1",
+		func(c compared) bool { return c.has(`"a.1.x":{"$eq":null`, `"a.1.x":null`) },
+	},
+	{
+		"keys left behind", "secantusd finds a unique key of a document that is gone; that this server stores no key twice is what validate checks after each world",
+		func(c compared) bool { return c.theirs.code == 11000 && c.ours.code == 0 },
+	},
+	{
+		"refused by secantusd", "it says so",
+		func(c compared) bool { return strings.Contains(c.theirs.message, "does not support") },
+	},
+}
+
+// explain returns the name of the difference, "" when none explains it.
+func explain(cmd bson.D, ours, theirs reply) string {
+	c := compared{extJSON(cmd), ours, theirs}
+	for _, d := range differences {
+		if d.is(c) {
+			return d.name
+		}
+	}
+	return ""
+}

@@ -39,8 +39,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("task %s is %s: %s", e.ID, e.Status, e.Reason)
 }
 
-func refuse(t *Task, format string, args ...any) error {
-	return &RefusedError{ID: t.ID, Status: t.Status, Reason: fmt.Sprintf(format, args...)}
+func refuse(t *Task, reason string) error {
+	return &RefusedError{ID: t.ID, Status: t.Status, Reason: reason}
 }
 
 // ErrFenced is returned for an execution that no longer holds its task: its lease

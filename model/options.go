@@ -180,7 +180,7 @@ func (r Retry) Delay(errors int, random float64) time.Duration {
 // means they are fine.
 func (o *Options) Validate() error {
 	v := validator{}
-	v.within("concurrent_workers", o.ConcurrentWorkerCount, 0, MaxWorkers)
+	v.within("concurrent_workers", o.ConcurrentWorkerCount, MaxWorkers)
 	v.duration("ping_interval", o.PingInterval)
 	v.duration("worker_timeout", o.WorkerTimeout)
 	if o.WorkerTimeout > 0 && o.WorkerTimeout < MinWorkerTimeout {
@@ -203,9 +203,9 @@ func (o *Options) Validate() error {
 		v.add("concurrent_workers", "is %d, but only %d workers may run the task", o.ConcurrentWorkerCount, n)
 	}
 	if o.MaxLapses != nil {
-		v.within("max_lapses", *o.MaxLapses, 0, 1_000_000)
+		v.within("max_lapses", *o.MaxLapses, 1_000_000)
 	}
-	v.within("max_errors_per_worker", o.MaxErrorsPerWorker, 0, MaxBadStates)
+	v.within("max_errors_per_worker", o.MaxErrorsPerWorker, MaxBadStates)
 	if o.Retry != nil {
 		v.retry(o.Retry)
 	}
@@ -226,9 +226,9 @@ func (v *validator) add(field, format string, args ...any) {
 	v.errs = append(v.errs, Invalid(field, format, args...))
 }
 
-func (v *validator) within(field string, n, low, high int) {
-	if n < low || n > high {
-		v.add(field, "is %d; want %d to %d", n, low, high)
+func (v *validator) within(field string, n, high int) {
+	if n < 0 || n > high {
+		v.add(field, "is %d; want 0 to %d", n, high)
 	}
 }
 
@@ -271,13 +271,13 @@ func (v *validator) retry(r *Retry) {
 		v.add("retry.jitter", "is %v; want at most 1, negative for none", r.Jitter)
 	}
 	if r.MaxErrors != nil {
-		v.within("retry.max_errors", *r.MaxErrors, 0, 1_000_000)
+		v.within("retry.max_errors", *r.MaxErrors, 1_000_000)
 		if r.Strategy == RetryNone && *r.MaxErrors > 0 {
 			v.add("retry.max_errors", "is %d, but the strategy is none", *r.MaxErrors)
 		}
 	}
 	if r.Local != nil {
-		v.within("retry.local.count", r.Local.Count, 0, 1000)
+		v.within("retry.local.count", r.Local.Count, 1000)
 		v.duration("retry.local.interval", r.Local.Interval)
 	}
 }

@@ -180,7 +180,7 @@ func (l *life) claim() {
 	_, st := after.Execution(fmt.Sprintf("%s.%d", w, l.claims))
 	require.NotNil(l, st)
 	require.True(l, st.Open())
-	require.True(l, Token{after.Generation, after.Rev}.Compare(Token{before.Generation, before.Rev}) > 0)
+	require.Positive(l, Token{after.Generation, after.Rev}.Compare(Token{before.Generation, before.Rev}))
 	require.False(l, before.StartTime.After(l.now), "started before its time")
 	for i := range before.WorkerStates {
 		if o := &before.WorkerStates[i]; o.WorkerID == w {
@@ -375,7 +375,7 @@ func TestClaimsOfFreshTasksAreOneStatement(t *testing.T) {
 		if first == nil {
 			first = raw
 		}
-		require.Equal(t, bson.Raw(first).String(), bson.Raw(raw).String())
+		require.Equal(t, bson.Raw(first).String(), raw.String())
 	}
 }
 

@@ -106,8 +106,6 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 
 func knowsMore(o Options) bool { return !o.IsZero() }
 
-var errNoExecution = errors.New("no such execution")
-
 func (s *scenario) rule(a scenarioArgs) (*Task, error) {
 	t, eff, now := s.task, s.eff(), s.now
 	switch a.d.Cmd {

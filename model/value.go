@@ -264,7 +264,7 @@ func appendJSONElements(dst []byte, doc []byte, open, end byte) []byte {
 
 func appendJSONString(dst []byte, s string) []byte {
 	plain := true
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
 			plain = false
 			break

@@ -35,7 +35,9 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 			require.Len(t, found, batch)
 		})
 		due.within(t, batch+20, batch) // six ranges are entered
-		x.insert(20, "hot", func(task *model.Task) { task.Options.ConcurrentWorkerCount, task.Audience = 2, []string{model.AudienceMany} })
+		x.insert(20, "hot", func(task *model.Task) {
+			task.Options.ConcurrentWorkerCount, task.Audience = 2, []string{model.AudienceMany}
+		})
 		x.explain("find", func() {
 			_, err := st.DueMany(ctx, store.DueQuery{Types: []string{"hot"}, WorkerID: "me", Limit: batch})
 			require.NoError(t, err)

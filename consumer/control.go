@@ -135,7 +135,7 @@ func (c *Consumer) heedTask(x *execution, t *model.Task) {
 			c.emitFor(x, Event{Kind: EventCancelled, Reason: why})
 		}
 	default:
-		x.setInterval(min(c.effOf(t).PingInterval, x.eff.Lease/2))
+		x.adapt(min(c.effOf(t).PingInterval, x.eff.Lease/2), t.Wanted() > 1)
 		token(c.pingNow)
 	}
 }

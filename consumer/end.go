@@ -86,7 +86,11 @@ func (c *Consumer) decideEnd(e *ended, now time.Time) (*model.Task, error) {
 	if !e.parkUntil.IsZero() {
 		return model.Park(e.task, e.x.execID, e.parkUntil, now, e.x.eff)
 	}
-	return model.Finish(e.task, e.x.execID, e.out, e.x.eff, now, rand.Float64())
+	eff := e.x.eff
+	if e.task != e.x.task { // it was changed meanwhile, its budget perhaps
+		eff = model.ResolveOptions(e.task.Options, e.x.h.defaults)
+	}
+	return model.Finish(e.task, e.x.execID, e.out, eff, now, rand.Float64())
 }
 
 // writeEnds repeats the batch until the server answers. It returns an error only when

@@ -181,11 +181,18 @@ func (x *execution) interval() time.Duration {
 	return x.every
 }
 
-// setInterval makes another ping interval count from the next ping on.
-func (x *execution) setInterval(d time.Duration) {
+// adapt makes changed options of the task count: another ping interval from the next
+// ping on; and once several workers are wanted, our pings no longer speak for them all.
+func (x *execution) adapt(interval time.Duration, many bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.every = d
+	x.every, x.many = interval, many
+}
+
+func (x *execution) isMany() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.many
 }
 
 // prove notes that a ping which was sent at the instant earned the lease.

@@ -67,7 +67,7 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) {
 	interval := batch[0].interval()
 	for i, x := range batch {
 		until := model.Lease(x.entry(), x.eff.Lease, now)
-		pings[i] = store.Ping{ID: x.task.ID, ExecID: x.execID, Index: x.index, Many: x.many, Until: until}
+		pings[i] = store.Ping{ID: x.task.ID, ExecID: x.execID, Index: x.index, Many: x.isMany(), Until: until}
 		byPing[[2]string{x.task.ID, x.execID}] = x
 		interval = min(interval, x.interval())
 	}

@@ -62,12 +62,12 @@ func (t *Task) ownBudget(eff Effective) Effective {
 	return eff
 }
 
-// RetryNow makes a task run again by a person's word. One that waits for its retry
-// becomes due now, in the same life; one that ended without success begins a new life
+// RetryNow makes a task run again by a person's word. One that waits for its retry, or
+// was snoozed, becomes due now, in the same life; one that ended without success begins a new life
 // with a fresh budget, and what its successful workers did stays done.
 func RetryNow(t *Task, remark string, eff Effective, now time.Time) (*Task, error) {
-	switch t.Status {
-	case StatusError:
+	switch {
+	case t.Status == StatusError || claimable(t.Status) && t.waits(now):
 		c := t.next(now)
 		c.Remark = clip(remark, maxTextBytes)
 		for i := range c.WorkerStates {
@@ -79,15 +79,20 @@ func RetryNow(t *Task, remark string, eff Effective, now time.Time) (*Task, erro
 		c.WakeAt = now
 		settle(c, c.ownBudget(eff), now)
 		return c, nil
-	case StatusFailure, StatusPending, StatusCancelled:
+	case t.Status == StatusFailure || t.Status == StatusPending || t.Status == StatusCancelled:
 		c := newLife(t, true, now)
 		c.StartTime = now
 		c.Remark = clip(remark, maxTextBytes)
 		settle(c, eff, now)
 		return c, nil
 	default:
-		return nil, refuse(t, "only Error, Failure, Pending and Cancelled can be retried")
+		return nil, refuse(t, "only Error, Failure, Pending, Cancelled and what waits for a retry can be retried")
 	}
+}
+
+// waits says whether a slot waits for its retry.
+func (t *Task) waits(now time.Time) bool {
+	return slices.ContainsFunc(t.WorkerStates, func(w WorkerState) bool { return w.RetryAt.After(now) })
 }
 
 // Resolve ends a Pending task by a person's word; the remark says what was done.

@@ -292,6 +292,8 @@ func ValidWorkerID(field, id string) error {
 		return Invalid(field, "has %d bytes; at most 200 are allowed", len(id))
 	case id[0] == '*' || id[0] == '#':
 		return Invalid(field, "is %q; it must not start with * or #", id)
+	case len(id) > 1 && id[1] == ':':
+		return Invalid(field, "is %q; its second character must not be a colon, which marks other audiences", id)
 	case !validText(id):
 		return Invalid(field, "must be valid UTF-8 without a NUL byte")
 	default:

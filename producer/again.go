@@ -72,7 +72,7 @@ func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 			return
 		}
 		if err == nil {
-			err = p.tellRunning(ctx, after, o.draft.Options.PingInterval != 0)
+			err = p.tellRunning(ctx, after, o.draft.Options.PingInterval != 0 || o.draft.Options.ConcurrentWorkerCount != 0)
 		}
 		if err != nil {
 			o.err = err
@@ -104,11 +104,11 @@ func (p *Producer) sendAllAgain(ctx context.Context, outs []*outgoing) {
 }
 
 // tellRunning writes a signal when a worker runs the task that may no longer, or, with
-// pings, that is to ping at another interval: it must look at the task now. The signal
+// options, whose way of pinging may have changed: it must look at the task now. The signal
 // is written after the task, and again when the command is repeated.
-func (p *Producer) tellRunning(ctx context.Context, t *model.Task, pings bool) error {
+func (p *Producer) tellRunning(ctx context.Context, t *model.Task, options bool) error {
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.Open() && (pings || t.MustStop(w.WorkerID)) {
+		if w := &t.WorkerStates[i]; w.Open() && (options || t.MustStop(w.WorkerID)) {
 			return p.store.Signal(ctx, t.ID)
 		}
 	}

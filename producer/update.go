@@ -30,10 +30,16 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 	if err != nil {
 		return nil, err
 	}
-	if err := p.tellRunning(ctx, t, gather(model.Draft{}, opts).has("Lease")); err != nil {
+	if err := p.tellRunning(ctx, t, changesRunning(opts)); err != nil {
 		return t, fmt.Errorf("updating task %s: it is written, but the workers may learn of it late: %w", id, err)
 	}
 	return t, nil
+}
+
+// changesRunning says whether the options matter to executions that run already.
+func changesRunning(opts []Option) bool {
+	s := gather(model.Draft{}, opts)
+	return s.has("Lease") || s.has("ConcurrentWorkers")
 }
 
 // fixed are the options that a change cannot have, with the reason.

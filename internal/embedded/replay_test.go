@@ -1,13 +1,9 @@
 package embedded
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -39,22 +35,9 @@ type recordedCase struct {
 // TestRecordedAnswersOfMongoDB replays the record through the driver: the same
 // answer, the same documents afterwards, the same events; or a refusal.
 func TestRecordedAnswersOfMongoDB(t *testing.T) {
-	f, err := os.Open("testdata/cases.jsonl.gz")
-	require.NoError(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	lines := bufio.NewReader(z)
 	client := connect(t, start(t, Options{}))
 	same, total, refused := 0, 0, map[string]int{}
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err)
-		var c recordedCase
-		require.NoError(t, bson.UnmarshalExtJSON(line, true, &c))
+	for _, c := range recordedCases(t) {
 		c.Watch = c.Watch && !c.Mask // the record has no events of masked cases
 		total++
 		got, refusal := c.replay(t, client)

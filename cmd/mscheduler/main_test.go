@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,8 +46,8 @@ func run(t *testing.T, cmd *exec.Cmd) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if _, failed := err.(*exec.ExitError); err != nil && !failed {
+	var failed *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &failed) {
 		require.NoError(t, err)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
@@ -102,7 +103,8 @@ func (p *process) says(text string) {
 // end waits for the end of the process.
 func (p *process) end() int {
 	p.t.Helper()
-	for range p.lines { // to the end, as Wait wants it
+	for more := true; more; { // to the end, as Wait wants it
+		_, more = <-p.lines
 	}
 	_ = p.Wait() // the exit code says the same
 	return p.ProcessState.ExitCode()

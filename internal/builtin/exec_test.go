@@ -23,7 +23,7 @@ func runArgs(t *testing.T, args map[string]any) (ExecResult, error) {
 	return runWith(t, t.Context(), args)
 }
 
-func runWith(t *testing.T, ctx context.Context, args map[string]any) (ExecResult, error) { //nolint:revive // t first, as in testify
+func runWith(t *testing.T, ctx context.Context, args map[string]any) (ExecResult, error) {
 	t.Helper()
 	raw, err := json.Marshal(args)
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestWhatTheWorkerLacksIsWorthARetryElsewhere(t *testing.T) {
 
 // running starts a program that starts another, and returns when both run: their
 // process ids are in the file.
-func running(t *testing.T, ctx context.Context, script string) (pids []int, done chan error) { //nolint:revive // t first, as in testify
+func running(t *testing.T, ctx context.Context, script string) (pids []int, done chan error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pids")
 	done = make(chan error, 1)

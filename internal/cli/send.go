@@ -105,7 +105,7 @@ func (a *app) sendOne(ctx context.Context, spec *taskSpec, check, dryRun, wait b
 	if dryRun {
 		return a.dryOne(ctx, it)
 	}
-	c, p, err := a.connectProducer(ctx)
+	p, err := a.connectProducer(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (a *app) sendOne(ctx context.Context, spec *taskSpec, check, dryRun, wait b
 		return err
 	}
 	if wait {
-		return a.await(ctx, c, p, sent)
+		return a.await(ctx, p, sent)
 	}
 	if a.asJSON() {
 		return a.printJSON(sentView(sent))
@@ -138,13 +138,12 @@ func (a *app) dryOne(ctx context.Context, it producer.JSONItem) error {
 }
 
 // connectProducer opens the database for sends, which set an empty one up.
-func (a *app) connectProducer(ctx context.Context) (*connection, *producer.Producer, error) {
+func (a *app) connectProducer(ctx context.Context) (*producer.Producer, error) {
 	c, err := a.connect(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p, err := c.producer(a)
-	return c, p, err
+	return c.producer(a)
 }
 
 func (c *connection) producer(a *app) (*producer.Producer, error) {

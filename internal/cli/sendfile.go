@@ -67,7 +67,7 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 	if f.dryRun {
 		s.p, err = a.dryProducer()
 	} else {
-		_, s.p, err = a.connectProducer(ctx)
+		s.p, err = a.connectProducer(ctx)
 	}
 	if err != nil {
 		return err
@@ -114,11 +114,11 @@ func (s *sender) stream(ctx context.Context, in io.Reader) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		line, long, read, err := readLine(r)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return errors.Join(fmt.Errorf("reading %s: %w", s.file, err), s.flush(ctx))
+		line, long, read, rerr := readLine(r)
+		end := errors.Is(rerr, io.EOF)
+		if rerr != nil && !end {
+			return errors.Join(fmt.Errorf("reading %s: %w", s.file, rerr), s.flush(ctx))
 		}
-		end := err != nil
 		if s.bar != nil {
 			_ = s.bar.Add(read) // what it draws is not the result
 		}

@@ -160,7 +160,8 @@ func (d *durations) set(name string, dst **millis, text string) {
 		d.errs = append(d.errs, err)
 		return
 	}
-	*dst = new(millis(v))
+	ms := millis(v)
+	*dst = &ms
 }
 
 // argument is a flag's value, or the content of the file it names with an @.

@@ -69,7 +69,7 @@ func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer,
 	}
 	failed := false
 	for _, id := range ids {
-		err := a.await(ctx, c, p, producer.Sent{ID: id, Generation: lives[id].Generation})
+		err := a.await(ctx, p, producer.Sent{ID: id, Generation: lives[id].Generation})
 		var one *codedError
 		switch {
 		case errors.As(err, &one) && one.code == ExitFailed && one.err == nil:
@@ -96,7 +96,7 @@ type endView struct {
 
 // await waits for one life and prints how it ended; another end than success is a
 // quiet failure.
-func (a *app) await(ctx context.Context, c *connection, p *producer.Producer, sent producer.Sent) error {
+func (a *app) await(ctx context.Context, p *producer.Producer, sent producer.Sent) error {
 	t, err := p.AwaitTask(ctx, sent)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errWaited) {

@@ -64,11 +64,7 @@ func (d *demo) killOne(ctx context.Context) (act, error) {
 		return act{}, fmt.Errorf("killing %s: %w", w.id, err)
 	}
 	began := d.clock.Monotonic()
-	d.target.release(w.id)
-	err = d.until(ctx, "the tasks of "+w.id+" to be taken over", func() bool {
-		_, all := d.fleet.takenFrom(w.id, tasks)
-		return all
-	})
+	err = d.until(ctx, "the tasks of "+w.id+" to be taken over", func() bool { return d.fleet.tookOver(w.id, tasks) })
 	if err != nil {
 		return act{}, err
 	}
@@ -90,10 +86,7 @@ func (d *demo) freezeOne(ctx context.Context) (act, error) {
 		return act{}, fmt.Errorf("freezing %s: %w", w.id, err)
 	}
 	began := d.clock.Monotonic()
-	err = d.until(ctx, "the tasks of "+w.id+" to be taken over", func() bool {
-		_, all := d.fleet.takenFrom(w.id, tasks)
-		return all
-	})
+	err = d.until(ctx, "the tasks of "+w.id+" to be taken over", func() bool { return d.fleet.tookOver(w.id, tasks) })
 	took := d.clock.Monotonic() - began
 	if err == nil {
 		err = d.until(ctx, "the calls of those who took over", func() bool { return d.target.superseded(w.id) })

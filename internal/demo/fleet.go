@@ -188,18 +188,16 @@ func (f *fleet) stateOf(w *worker) state {
 
 func (f *fleet) become(w *worker, s state) { f.set(func() { w.state = s }) }
 
-// takenFrom is how many tasks others took over from the worker, and whether all of the
-// given ones are among them.
-func (f *fleet) takenFrom(id string, tasks []string) (n int, all bool) {
+// tookOver says whether others took all of these tasks over from the worker.
+func (f *fleet) tookOver(id string, tasks []string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all = true
 	for _, t := range tasks {
 		if _, ok := f.taken[id][t]; !ok {
-			all = false
+			return false
 		}
 	}
-	return len(f.taken[id]), all
+	return true
 }
 
 func (f *fleet) fencedOf(w *worker) int {
@@ -234,7 +232,10 @@ func (f *fleet) broken() error {
 		select {
 		case <-w.ended:
 			if f.stateOf(w) != killed {
-				return fmt.Errorf("%s ended by itself (%v); its log: %s", w.id, w.err, w.log.Name())
+				if w.err == nil {
+					return fmt.Errorf("%s ended by itself; its log: %s", w.id, w.log.Name())
+				}
+				return fmt.Errorf("%s ended by itself (%w); its log: %s", w.id, w.err, w.log.Name())
 			}
 		default:
 		}

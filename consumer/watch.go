@@ -17,6 +17,7 @@ const (
 	busyPause    = time.Second
 	rankDelay    = 5 * time.Millisecond
 	renewPermits = store.PermitLease / 3
+	closeTimeout = 2 * time.Second // a server that never answers must not hold up a stop
 )
 
 // watchLoop keeps a change stream open while this worker is idle and has a permit.
@@ -74,7 +75,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 		return nil
 	}
 	defer func() {
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = c.store.ReleaseStream(call, permit, holder) // else it lapses
 	}()
@@ -88,7 +89,11 @@ func (c *Consumer) watch(ctx context.Context, types []string, permit *store.Stre
 	if err != nil {
 		return err
 	}
-	defer stream.Close(context.WithoutCancel(ctx))
+	defer func() {
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		_ = stream.Close(call) // else the server forgets it in time
+	}()
 	c.watching.Store(true)
 	defer func() {
 		c.watching.Store(false)

@@ -90,8 +90,21 @@ var differences = []difference{
 		func(c compared) bool { return c.has(`"$elemMatch":{"x"`, `"$elemMatch":{"y"`) },
 	},
 	{
-		"a place that an array lacks", "recorded: {'a.1.x': null} does not match {a: [5]}, where nothing is at 1",
-		func(c compared) bool { return c.has(`"a.1.x":{"$eq":null`, `"a.1.x":null`) },
+		"a place that an array lacks", "recorded: {'a.0': null} and {'a.1.x': null} match no array in which nothing is at that place",
+		func(c compared) bool { return c.has(`"a.0"`, `"a.1.x"`) && c.has("null") },
+	},
+	{
+		"first of equal numbers", "$min and $max keep the first of values that are equal, of whatever type",
+		func(c compared) bool {
+			same := strings.NewReplacer("numberInt", "", "numberLong", "", "numberDouble", "", ".0", "")
+			return c.has(`"$group"`) && same.Replace(c.ours.text) == same.Replace(c.theirs.text)
+		},
+	},
+	{
+		"two reasons to fail", "both fail and nothing is written; of several paths that cannot be written, this server names the first by name, as the recorded answers do",
+		func(c compared) bool {
+			return c.ours.code != 0 && c.theirs.code != 0 && c.ours.after == c.theirs.after && c.has(`"u":`, `"update":`)
+		},
 	},
 	{
 		"keys left behind", "secantusd finds a unique key of a document that is gone; that this server stores no key twice is what validate checks after each world",

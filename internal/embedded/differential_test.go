@@ -37,7 +37,7 @@ func TestAnIndependentEngineAnswersTheSame(t *testing.T) {
 	defer func() { require.NoError(t, ours.Close()) }()
 	a, b := engine.Connect(t, ours.URI), engine.Connect(t, other.URI)
 
-	commands := envInt("MSCHEDULER_FUZZ_COMMANDS", 1500)
+	commands := envInt("MSCHEDULER_FUZZ_COMMANDS", 500)
 	seed := uint64(envInt("MSCHEDULER_FUZZ_SEED", int(clock.System().Now().UnixNano()&0xffffff)))
 	t.Logf("seed %d, %d commands", seed, commands)
 	same, explained := 0, map[string]int{}

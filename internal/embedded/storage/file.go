@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -43,6 +45,7 @@ type file struct {
 	trimmed uint64 // and up to here are
 
 	commits int          // batches written
+	doubt   error        // a failed write may be in the file all the same: nothing more is written
 	inject  func() error // tests make writes fail with it
 }
 
@@ -196,15 +199,22 @@ func openError(path string, err error) error {
 	return fmt.Errorf("open %s: %w", path, err)
 }
 
+// isDiskFull looks at the text too: bbolt does not wrap all errors.
 func isDiskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(full error) bool {
+		return errors.Is(err, full) || strings.HasSuffix(err.Error(), full.Error())
+	})
 }
 
 // write makes a batch durable: all of it or nothing.
 func (f *file) write(b *batch) error {
+	if f.doubt != nil {
+		return f.doubt
+	}
 	f.mu.Lock()
 	floor := f.floor
 	f.mu.Unlock()
+	before := f.lastTx()
 	err := f.db.Update(func(tx *bolt.Tx) error {
 		docs := tx.Bucket(bucketDocs)
 		collections := map[uint64]*bolt.Bucket{}
@@ -220,11 +230,20 @@ func (f *file) write(b *batch) error {
 		}
 		return writeLog(tx, b.events, f.trimmed, floor)
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		f.commits++
 		f.trimmed = max(f.trimmed, floor)
+	case f.lastTx() != before:
+		f.doubt = fmt.Errorf("the file is in doubt since a write failed at its very end; restart the server: %w", err)
 	}
 	return err
+}
+
+// lastTx is the number of the transaction that the file shows.
+func (f *file) lastTx() (id int) {
+	_ = f.db.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil }) // fails only when closed
+	return id
 }
 
 func writeOp(tx *bolt.Tx, docs *bolt.Bucket, collections map[uint64]*bolt.Bucket, op fileOp) error {

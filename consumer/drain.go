@@ -113,6 +113,9 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 			continue
 		}
 		next, err := c.store.NextDue(ctx, c.types(), c.cfg.WorkerID, looked, endOfTime)
+		if retry := c.refused.next(); !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
+			next = retry
+		}
 		if err != nil || next.IsZero() || !skipTime {
 			return skipped, err
 		}

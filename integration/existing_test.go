@@ -91,7 +91,7 @@ func TestAnEarlierStartTimeIsHeardByAWorkerThatWaits(t *testing.T) {
 		a.awaitSuccess(a.send(1)) // it works, and knows of the other
 		a.sendKey("k", 1, producer.At(time.Time{}), producer.In(time.Millisecond), producer.OnExisting(model.UpdateArgs))
 		a.awaitStatus(sent.ID, model.StatusSuccess)
-		require.Len(t, h.events.all(consumer.EventFinished), 2)
+		h.events.await(t, consumer.EventFinished, 2)
 	})
 }
 

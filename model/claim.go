@@ -82,11 +82,21 @@ func (t *Task) errorsOf(workerID string) int {
 	return n
 }
 
-// RetryOf is when the worker's own last retry is due; zero when it has none.
+// RetryOf is when the worker's own last retry is due; zero when it has none. One that
+// did not understand the arguments stays away for twice as long as the others, so that
+// one that does comes first.
 func (t *Task) RetryOf(workerID string) (last time.Time) {
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.WorkerID == workerID && w.RetryAt.After(last) {
-			last = w.RetryAt
+		w := &t.WorkerStates[i]
+		if w.WorkerID != workerID {
+			continue
+		}
+		at := w.RetryAt
+		if w.FailKind == FailUndecodable && !at.IsZero() {
+			at = at.Add(at.Sub(w.FailTime))
+		}
+		if at.After(last) {
+			last = at
 		}
 	}
 	return last

@@ -59,8 +59,11 @@ func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, r
 		fail(c, w, out, eff, now, random)
 	}
 	settle(c, eff, now)
-	if out.Kind == FailReleased {
+	switch {
+	case out.Kind == FailReleased:
 		c.wake(now)
+	case out.Kind == FailUndecodable && !c.DueAt.IsZero():
+		c.WakeAt = now // for a worker that does understand: it hears when to come
 	}
 	return c, nil
 }

@@ -25,12 +25,13 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 		}
 		c.await(returned, returnGrace)
 	}
-	c.writeLast()
+	c.writeLast(c.hurry)
 	if left := c.stillRunning(); len(left) > 0 {
-		// They hold their tasks: pinged on until they return or the process ends.
+		// They hold their tasks: pinged on until they return or the process ends. Nobody
+		// waits for them, so there is no hurry any more.
 		go func() {
 			<-returned
-			c.writeLast()
+			c.writeLast(context.Background())
 			c.endService()
 		}()
 		c.log.Error().Strs("executions", left).Msg("handlers ignored the end of their context and still run")
@@ -74,8 +75,8 @@ func (c *Consumer) await(ch <-chan struct{}, d time.Duration) bool {
 
 // writeLast waits until the last ends are written. A database that is away must not
 // keep the process for ever: after the shutdown timeout the leases are left to lapse.
-func (c *Consumer) writeLast() {
-	ctx, cancel := context.WithTimeout(c.hurry, max(c.cfg.ShutdownTimeout, returnGrace))
+func (c *Consumer) writeLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.ShutdownTimeout, returnGrace))
 	defer cancel()
 	for c.ends.Wait(ctx) == nil && c.waitingEnds() && ctx.Err() == nil {
 		sleep(ctx, 5*time.Millisecond)

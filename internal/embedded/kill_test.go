@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-const childFile = "MSCHEDULER_TEST_EMBEDDED_CHILD"
+// The environment of the process that is killed: its file, how many documents are
+// in it and the number of the round.
+const (
+	childFile  = "MSCHEDULER_TEST_EMBEDDED_CHILD"
+	childDocs  = "MSCHEDULER_TEST_EMBEDDED_DOCS"
+	childRound = "MSCHEDULER_TEST_EMBEDDED_ROUND"
+)
+
+func envInt(name string, missing int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return missing
+}
 
 // runAsChild makes this test binary the process that is killed: it writes as fast
 // as it can to the file named by the environment and prints each acknowledged
@@ -28,7 +42,7 @@ func runAsChild() bool {
 	if path == "" {
 		return false
 	}
-	if err := writeForever(path); err != nil {
+	if err := writeForever(path, envInt(childDocs, 0), envInt(childRound, 0)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -37,7 +51,7 @@ func runAsChild() bool {
 
 const childWriters = 8
 
-func writeForever(path string) error {
+func writeForever(path string, docs, round int) error {
 	s, err := Start(Options{Path: path})
 	if err != nil {
 		return err
@@ -48,9 +62,6 @@ func writeForever(path string) error {
 	}
 	ctx := context.Background()
 	c := client.Database("test").Collection("c")
-	if _, err := c.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: bson.D{{Key: "n", Value: 1}}}); err != nil {
-		return err
-	}
 	var mu sync.Mutex
 	say := func(format string, args ...any) {
 		mu.Lock()
@@ -60,13 +71,13 @@ func writeForever(path string) error {
 	var wg sync.WaitGroup
 	for w := range childWriters {
 		wg.Go(func() {
-			for n := 1; ; n++ {
-				_, err := c.UpdateOne(ctx, byID(w), bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}}, options.UpdateOne().SetUpsert(true))
-				if err != nil {
+			for n := round*1_000_000 + 1; ; n++ {
+				doc := rand.IntN(docs/childWriters)*childWriters + w // nobody else writes it
+				if _, err := c.UpdateOne(ctx, byID(doc), bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}}); err != nil {
 					return
 				}
-				say("set %d %d", w, n)
-				id := fmt.Sprintf("%d-%d-%d", os.Getpid(), w, n)
+				say("set %d %d", doc, n)
+				id := fmt.Sprintf("%d-%d", w, n)
 				// Two documents that are both there or not.
 				session, err := client.StartSession()
 				if err != nil {
@@ -90,68 +101,86 @@ func writeForever(path string) error {
 	return nil
 }
 
-// TestKillLosesNoAcknowledgedWrite kills a process at a random moment, some
-// times over; MSCHEDULER_KILL_ROUNDS asks for more.
+// acknowledged is what clients were told.
+type acknowledged struct {
+	set   map[int]int // by document
+	pairs map[string]bool
+}
+
+// TestKillLosesNoAcknowledgedWrite kills a process at a random moment, some times
+// over; MSCHEDULER_KILL_ROUNDS and MSCHEDULER_KILL_DOCS ask for more.
 func TestKillLosesNoAcknowledgedWrite(t *testing.T) {
-	rounds := 3
-	if n, err := strconv.Atoi(os.Getenv("MSCHEDULER_KILL_ROUNDS")); err == nil {
-		rounds = n
-	}
+	rounds, docs := envInt("MSCHEDULER_KILL_ROUNDS", 3), envInt("MSCHEDULER_KILL_DOCS", 2000)
 	path := filepath.Join(t.TempDir(), "db")
-	pairs := map[string]bool{}
+	s, err := Start(Options{Path: path})
+	require.NoError(t, err)
+	c := connect(t, s).Database("test").Collection("c")
+	_, err = c.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: "n", Value: 1}}})
+	require.NoError(t, err)
+	for at := 0; at < docs; at += 1000 {
+		var batch []any
+		for i := at; i < min(at+1000, docs); i++ {
+			batch = append(batch, bson.D{{Key: "_id", Value: i}, {Key: "n", Value: 0}})
+		}
+		_, err := c.InsertMany(t.Context(), batch)
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Close())
+	told := acknowledged{map[int]int{}, map[string]bool{}}
+	writes := 0
 	for round := range rounds {
-		set := map[int]int{}
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childFile+"="+path)
+		cmd.Env = append(os.Environ(), childFile+"="+path, fmt.Sprintf("%s=%d", childDocs, docs), fmt.Sprintf("%s=%d", childRound, round))
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		lines := bufio.NewScanner(out)
-		for n := 0; lines.Scan(); n++ {
-			if n == 200+37*round {
+		end := 50 + rand.IntN(1500)
+		for lines := bufio.NewScanner(out); lines.Scan(); writes++ {
+			if end--; end == 0 {
 				require.NoError(t, cmd.Process.Kill())
 			}
 			// What was printed before the kill counts, also what is still in the pipe.
 			f := strings.Fields(lines.Text())
 			switch {
 			case len(f) == 3 && f[0] == "set":
-				w, _ := strconv.Atoi(f[1])
-				set[w], _ = strconv.Atoi(f[2])
+				doc, _ := strconv.Atoi(f[1])
+				told.set[doc], _ = strconv.Atoi(f[2])
 			case len(f) == 2 && f[0] == "pair":
-				pairs[f[1]] = true
+				told.pairs[f[1]] = true
 			}
 		}
 		_ = cmd.Wait() // killed
-		checkKilled(t, path, set, pairs)
+		told.check(t, path, docs)
 	}
-	t.Logf("%d rounds, %d transactions acknowledged", rounds, len(pairs))
+	t.Logf("%d rounds over %d documents: %d writes acknowledged, %d of them transactions", rounds, docs, writes, len(told.pairs))
 }
 
-func checkKilled(t *testing.T, path string, set map[int]int, pairs map[string]bool) {
+func (a acknowledged) check(t *testing.T, path string, docs int) {
 	s, err := Start(Options{Path: path})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	c := connect(t, s).Database("test").Collection("c")
-	for w, n := range set {
-		require.GreaterOrEqual(t, number(t, c, t.Context(), w), n, "writer %d", w)
-		require.NoError(t, c.FindOne(t.Context(), bson.D{{Key: "n", Value: bson.D{{Key: "$gte", Value: n}}}, {Key: "_id", Value: w}},
-			options.FindOne().SetHint("n_1")).Err(), "the index has it")
-	}
 	report := s.command(t, "test", bson.D{{Key: "validate", Value: "c"}})
 	require.True(t, report.Lookup("valid").Boolean(), "%v", report)
-	cur, err := c.Find(t.Context(), bson.D{{Key: "pair", Value: bson.D{{Key: "$exists", Value: true}}}})
+	cur, err := connect(t, s).Database("test").Collection("c").Find(t.Context(), bson.D{})
 	require.NoError(t, err)
-	var docs []struct{ Pair string }
-	require.NoError(t, cur.All(t.Context(), &docs))
-	found := map[string]int{}
-	for _, d := range docs {
-		found[d.Pair]++
+	pairs, set := map[string]int{}, map[int]int{}
+	for cur.Next(t.Context()) {
+		if pair, ok := cur.Current.Lookup("pair").StringValueOK(); ok {
+			pairs[pair]++
+			continue
+		}
+		set[int(cur.Current.Lookup("_id").AsInt64())] = int(cur.Current.Lookup("n").AsInt64())
 	}
-	for pair, n := range found {
+	require.NoError(t, cur.Err())
+	require.Len(t, set, docs)
+	for doc, n := range a.set {
+		require.GreaterOrEqual(t, set[doc], n, "document %d", doc)
+	}
+	for pair, n := range pairs {
 		require.Equal(t, 2, n, "half of pair %s", pair)
 	}
-	for pair := range pairs {
-		require.Equal(t, 2, found[pair], "acknowledged pair %s", pair)
+	for pair := range a.pairs {
+		require.Equal(t, 2, pairs[pair], "acknowledged pair %s", pair)
 	}
 }

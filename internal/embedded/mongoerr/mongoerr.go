@@ -47,6 +47,7 @@ const (
 	InvalidResumeToken         int32 = 260
 	ChangeStreamFatalError     int32 = 280
 	ChangeStreamHistoryLost    int32 = 286
+	QueryExceededMemoryLimit   int32 = 292
 	DuplicateKey               int32 = 11000
 	InterruptedAtShutdown      int32 = 11600
 	Interrupted                int32 = 11601
@@ -76,7 +77,8 @@ var names = map[int32]string{
 	TransactionTooLarge: "TransactionTooLarge", OperationNotSupportedInTxn: "OperationNotSupportedInTransaction",
 	InvalidResumeToken: "InvalidResumeToken", ChangeStreamFatalError: "ChangeStreamFatalError",
 	ChangeStreamHistoryLost: "ChangeStreamHistoryLost", DuplicateKey: "DuplicateKey",
-	InterruptedAtShutdown: "InterruptedAtShutdown", Interrupted: "Interrupted",
+	QueryExceededMemoryLimit: "QueryExceededMemoryLimitNoDiskUseAllowed",
+	InterruptedAtShutdown:    "InterruptedAtShutdown", Interrupted: "Interrupted",
 	BSONObjectTooLarge: "BSONObjectTooLarge", OutOfDiskSpace: "OutOfDiskSpace",
 }
 

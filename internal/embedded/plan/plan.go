@@ -65,21 +65,11 @@ func Choose(c *storage.Collection, q Query) (*Plan, error) {
 		return p, nil
 	}
 	conditions := conjuncts(q.Filter.Root())
-	hinted, scan, err := findHint(c, q.Hint)
+	hinted, err := findHint(c, q.Hint)
 	if err != nil {
 		return nil, err
 	}
-	natural := q.Sort != nil && q.Sort.Natural != 0
-	switch {
-	case natural || scan != 0:
-		direction := scan
-		if natural {
-			direction = q.Sort.Natural
-		}
-		p.access.reverse = direction < 0
-		p.blocking = q.Sort != nil && !natural
-		return p, nil
-	case slices.ContainsFunc(conditions, func(n *query.Node) bool { return n.Op == query.OpFalse }):
+	if slices.ContainsFunc(conditions, func(n *query.Node) bool { return n.Op == query.OpFalse }) {
 		p.access.none = true
 		return p, nil
 	}
@@ -110,42 +100,33 @@ func Choose(c *storage.Collection, q Query) (*Plan, error) {
 	return p, nil
 }
 
-// findHint returns the index a hint names, or the direction of $natural.
-func findHint(c *storage.Collection, hint bson.RawValue) (x *storage.Index, natural int, err error) {
-	missing := mongoerr.New(mongoerr.BadValue, "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index")
-	switch hint.Type {
-	case 0:
-		return nil, 0, nil
-	case bson.TypeString:
-		if x := c.Index(hint.StringValue()); x != nil {
-			return x, 0, nil
-		}
-		return nil, 0, missing
-	case bson.TypeEmbeddedDocument:
-		if v, ok := value.Lookup(hint.Value, "$natural"); ok {
-			if value.AsDouble(v) < 0 {
-				return nil, -1, nil
-			}
-			return nil, 1, nil
-		}
-		if len(hint.Value) <= 5 {
-			return nil, 0, nil // MongoDB takes an empty hint for none
+// findHint returns the index a hint names.
+func findHint(c *storage.Collection, hint bson.RawValue) (x *storage.Index, err error) {
+	switch {
+	case hint.Type == 0 || hint.Type == bson.TypeEmbeddedDocument && len(hint.Value) <= 5: // MongoDB takes an empty hint for none
+		return nil, nil
+	case hint.Type == bson.TypeString:
+		x = c.Index(hint.StringValue())
+	case hint.Type == bson.TypeEmbeddedDocument:
+		if _, ok := value.Lookup(hint.Value, "$natural"); ok {
+			return nil, mongoerr.NotImplemented("$natural")
 		}
 		for _, candidate := range c.Indexes {
 			if !sameKey(candidate.Spec, hint.Value) {
 				continue
 			}
 			if x != nil {
-				return nil, 0, mongoerr.New(mongoerr.IndexNotFound, "error processing query: planner returned error :: caused by :: Hint matched multiple indexes, must hint by index name. Matched: %s and %s", x.Spec.Name, candidate.Spec.Name)
+				return nil, mongoerr.New(mongoerr.IndexNotFound, "error processing query: planner returned error :: caused by :: Hint matched multiple indexes, must hint by index name. Matched: %s and %s", x.Spec.Name, candidate.Spec.Name)
 			}
 			x = candidate
 		}
-		if x == nil {
-			return nil, 0, missing
-		}
-		return x, 0, nil
+	default:
+		return nil, mongoerr.New(mongoerr.FailedToParse, "hint must be specified as a string or an object")
 	}
-	return nil, 0, mongoerr.New(mongoerr.FailedToParse, "hint must be specified as a string or an object")
+	if x == nil {
+		err = mongoerr.New(mongoerr.BadValue, "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index")
+	}
+	return x, err
 }
 
 func sameKey(s *storage.IndexSpec, key bson.Raw) bool {

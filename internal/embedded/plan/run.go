@@ -1,11 +1,11 @@
 package plan
 
 import (
-	"bytes"
-	"container/heap"
 	"context"
-	"slices"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/query"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
 )
 
@@ -80,18 +80,8 @@ func (r *Rows) open(a access) func() (storage.Record, bool) {
 		return r.openUnion(a.any)
 	case a.index == nil:
 		it := r.plan.c.Scan()
-		started := false
 		return func() (storage.Record, bool) {
-			ok := false
-			switch {
-			case a.reverse && !started:
-				ok = it.Last()
-			case a.reverse:
-				ok = it.Prev()
-			default:
-				ok = it.Next()
-			}
-			started = true
+			ok := it.Next()
 			return it.Item(), ok
 		}
 	}
@@ -147,65 +137,18 @@ func (r *Rows) openUnion(list []access) func() (storage.Record, bool) {
 	}
 }
 
-// sort reads everything and keeps the first Limit in order, equal ones in the
-// order they were found.
-func (r *Rows) sort() error {
-	top := &topHeap{}
-	limit := r.plan.q.Limit
-	for {
-		rec, ok := r.match()
-		if !ok {
-			break
-		}
-		key, err := r.plan.q.Sort.Key(rec.Doc)
-		if err != nil {
-			return err
-		}
-		item := sortItem{key: key, at: r.Stats.Docs, rec: rec}
-		switch {
-		case limit == 0 || len(*top) < limit:
-			*top = append(*top, item)
-			if limit > 0 {
-				heap.Fix(top, len(*top)-1)
+// sort reads everything and keeps the first Limit in order.
+func (r *Rows) sort() (err error) {
+	r.sorted, err = query.Top(r.plan.q.Sort, func(yield func(storage.Record, error) bool) {
+		for {
+			rec, ok := r.match()
+			if !ok || !yield(rec, nil) {
+				break
 			}
-		case item.less((*top)[0]):
-			(*top)[0] = item
-			heap.Fix(top, 0)
 		}
-	}
-	if r.err != nil {
-		return r.err
-	}
-	slices.SortFunc(*top, func(a, b sortItem) int {
-		if a.less(b) {
-			return -1
+		if r.err != nil {
+			yield(storage.Record{}, r.err)
 		}
-		return 1
-	})
-	for _, item := range *top {
-		r.sorted = append(r.sorted, item.rec)
-	}
-	return nil
+	}, func(rec storage.Record) bson.Raw { return rec.Doc }, r.plan.q.Limit)
+	return err
 }
-
-type sortItem struct {
-	key []byte
-	at  int
-	rec storage.Record
-}
-
-func (a sortItem) less(b sortItem) bool {
-	if c := bytes.Compare(a.key, b.key); c != 0 {
-		return c < 0
-	}
-	return a.at < b.at
-}
-
-// topHeap has the last item of the order at its root.
-type topHeap []sortItem
-
-func (h topHeap) Len() int           { return len(h) }
-func (h topHeap) Less(i, j int) bool { return h[j].less(h[i]) }
-func (h topHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *topHeap) Push(x any)        { *h = append(*h, x.(sortItem)) }
-func (h *topHeap) Pop() any          { panic("the root is replaced, never removed") }

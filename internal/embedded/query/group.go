@@ -220,6 +220,7 @@ func (e *end) result() bson.RawValue { return orNull(e.v) }
 
 type gather struct {
 	set    bool
+	size   *int // of all groups
 	seen   map[string]bool
 	values []bson.RawValue
 }
@@ -239,6 +240,9 @@ func (g *gather) add(v bson.RawValue) error {
 		g.seen[k] = true
 	}
 	g.values = append(g.values, v)
+	if *g.size += len(v.Value) + 32; *g.size > MaxMemory {
+		return exceeded("$group")
+	}
 	return nil
 }
 
@@ -336,6 +340,7 @@ func (s groupStage) gather(docs Docs) ([]*group, error) {
 	byKey := map[string]*group{}
 	var groups []*group
 	var key []byte
+	size := 0
 	for doc, err := range docs {
 		if err != nil {
 			return nil, err
@@ -346,7 +351,14 @@ func (s groupStage) gather(docs Docs) ([]*group, error) {
 		if g == nil {
 			g = &group{id: id}
 			for _, f := range s.fields {
-				g.accs = append(g.accs, f.make())
+				acc := f.make()
+				if list, ok := acc.(*gather); ok {
+					list.size = &size
+				}
+				g.accs = append(g.accs, acc)
+			}
+			if size += 2*len(key) + 64*(1+len(s.fields)); size > MaxMemory {
+				return nil, exceeded("$group")
 			}
 			byKey[string(key)] = g
 			groups = append(groups, g)

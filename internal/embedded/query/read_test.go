@@ -3,6 +3,7 @@ package query
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,11 +55,40 @@ func TestTopIsTheHeadOfTheSorted(t *testing.T) {
 		s, err := CompileSort(mustRaw(bson.D{{Key: "a", Value: -1}, {Key: "_id", Value: 1}}))
 		require.NoError(rt, err)
 		n := rapid.IntRange(1, 12).Draw(rt, "n")
-		top, err := s.Top(stream(docs), n)
+		self := func(doc bson.Raw) bson.Raw { return doc }
+		top, err := Top(s, stream(docs), self, n)
 		require.NoError(rt, err)
-		require.NoError(rt, s.Sort(docs))
-		require.True(rt, slices.EqualFunc(top, docs[:min(n, len(docs))], func(a, b bson.Raw) bool { return bytes.Equal(a, b) }))
+		all, err := Top(s, stream(docs), self, 0)
+		require.NoError(rt, err)
+		require.Len(rt, all, len(docs))
+		require.True(rt, slices.EqualFunc(top, all[:min(n, len(docs))], func(a, b bson.Raw) bool { return bytes.Equal(a, b) }))
 	})
+}
+
+func TestSortAndGroupHoldSoMuchAndNoMore(t *testing.T) {
+	large := mustRaw(bson.D{{Key: "a", Value: 1}, {Key: "text", Value: strings.Repeat("x", 1<<20)}})
+	docs := stream(slices.Repeat([]bson.Raw{large}, 101))
+	s, err := CompileSort(raw(t, `{"a": 1}`))
+	require.NoError(t, err)
+	self := func(doc bson.Raw) bson.Raw { return doc }
+	_, err = Top(s, docs, self, 0)
+	require.Equal(t, mongoerr.QueryExceededMemoryLimit, mongoerr.Code(err))
+	top, err := Top(s, docs, self, 10)
+	require.NoError(t, err)
+	require.Len(t, top, 10)
+	for group, code := range map[string]int32{
+		`{"$group": {"_id": null, "all": {"$push": "$text"}}}`:     mongoerr.QueryExceededMemoryLimit,
+		`{"$group": {"_id": null, "all": {"$addToSet": "$text"}}}`: 0,
+		`{"$group": {"_id": "$a", "last": {"$last": "$text"}}}`:    0,
+	} {
+		p, err := CompilePipeline([]bson.Raw{raw(t, group)})
+		require.NoError(t, err)
+		err = nil
+		for _, e := range p.Run(docs) {
+			err = e
+		}
+		require.Equal(t, code, mongoerr.Code(err), group)
+	}
 }
 
 func stream(docs []bson.Raw) Docs {

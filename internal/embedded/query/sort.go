@@ -1,7 +1,6 @@
 package query
 
 import (
-	"bytes"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -12,8 +11,7 @@ import (
 
 // Sort is a compiled sort order.
 type Sort struct {
-	Fields  []value.Field
-	Natural int // 1 or -1 for {$natural: ...}; then Fields is empty
+	Fields []value.Field
 }
 
 // CompileSort checks and compiles a sort order. It is nil for an empty one.
@@ -34,8 +32,7 @@ func CompileSort(spec bson.Raw) (*Sort, error) {
 			return nil, mongoerr.New(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
 		}
 		if path == "$natural" {
-			s.Natural = sign
-			continue
+			return nil, mongoerr.NotImplemented("$natural")
 		}
 		for _, p := range cut(path) {
 			switch {
@@ -49,11 +46,8 @@ func CompileSort(spec bson.Raw) (*Sort, error) {
 			s.Fields = append(s.Fields, value.Field{Path: path, Descending: sign < 0})
 		}
 	}
-	switch {
-	case s.Natural == 0 && s.Fields == nil:
+	if s.Fields == nil {
 		return nil, nil
-	case s.Natural != 0 && s.Fields != nil:
-		return nil, badValue("Cannot include '$natural' in compound sort")
 	}
 	return &s, nil
 }
@@ -70,21 +64,4 @@ func (s *Sort) Key(doc bson.Raw) ([]byte, error) {
 		return nil, err
 	}
 	return keys[0], nil
-}
-
-// Sort sorts docs in place, stably.
-func (s *Sort) Sort(docs []bson.Raw) error {
-	ks := make([]keyed, len(docs))
-	for i, d := range docs {
-		key, err := s.Key(d)
-		if err != nil {
-			return err
-		}
-		ks[i] = keyed{key, d}
-	}
-	slices.SortStableFunc(ks, func(a, b keyed) int { return bytes.Compare(a.key, b.key) })
-	for i := range ks {
-		docs[i] = ks[i].doc
-	}
-	return nil
 }

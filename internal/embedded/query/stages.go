@@ -83,19 +83,12 @@ func parseSortStage(v bson.RawValue) (stage, error) {
 	if err == nil && s == nil {
 		err = mongoerr.New(15976, "$sort stage must have at least one sort key")
 	}
-	if err == nil && s.Natural != 0 {
-		err = mongoerr.New(15976, "$natural is not a sort key of $sort")
-	}
 	return sortStage{sort: s}, err
 }
 
 func (s sortStage) run(docs Docs) Docs {
 	return func(yield func(bson.Raw, error) bool) {
-		n := s.limit
-		if n == 0 {
-			n = math.MaxInt
-		}
-		all, err := s.sort.Top(docs, n)
+		all, err := Top(s.sort, docs, func(doc bson.Raw) bson.Raw { return doc }, s.limit)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -2,69 +2,89 @@ package query
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 )
 
-// Top returns the first n of docs in the order of s, keeping no more than n at
-// a time. It is a heap whose root is the last of the n; documents with equal
-// keys come out in the order MongoDB's heap (that of libstdc++) leaves them
-// in, which nobody promises but the recorded answers show.
-func (s *Sort) Top(docs Docs, n int) ([]bson.Raw, error) {
-	var h heap
-	for doc, err := range docs {
+// MaxMemory bounds what a sort or a group may hold, as in MongoDB, which would go
+// on on disk.
+const MaxMemory = 100 << 20
+
+func exceeded(what string) error {
+	return mongoerr.New(mongoerr.QueryExceededMemoryLimit,
+		"%s exceeded its memory limit of %d bytes, and this server does not use the disk for it", what, MaxMemory)
+}
+
+// Top returns the first n (0: all) of items by the sort keys of their documents,
+// keeping no more than n at a time. It is a heap whose root is the last of the n;
+// documents with equal keys come out in the order MongoDB's heap (that of
+// libstdc++) leaves them in, which nobody promises but the recorded answers show.
+func Top[T any](s *Sort, items iter.Seq2[T, error], doc func(T) bson.Raw, n int) ([]T, error) {
+	var h heap[T]
+	size := 0
+	for item, err := range items {
 		if err != nil {
 			return nil, err
 		}
-		key, err := s.Key(doc)
+		key, err := s.Key(doc(item))
 		if err != nil {
 			return nil, err
 		}
-		e := keyed{key, doc}
+		e := keyed[T]{key, len(key) + len(doc(item)), item}
 		switch {
-		case len(h) < n:
+		case n == 0 || len(h) < n:
 			h = append(h, e)
 			if len(h) == n {
 				h.init()
 			}
-		case n > 0 && less(e, h[0]):
+		case less(e, h[0]):
+			size -= h[0].size
 			h.pop()
 			h.up(n-1, 0, e)
+		default:
+			continue
+		}
+		if size += e.size; size > MaxMemory {
+			return nil, exceeded("Sort")
 		}
 	}
-	if len(h) < n {
-		slices.SortStableFunc(h, func(a, b keyed) int { return bytes.Compare(a.key, b.key) })
+	if n == 0 || len(h) < n {
+		slices.SortStableFunc(h, func(a, b keyed[T]) int { return bytes.Compare(a.key, b.key) })
 	} else {
 		for end := len(h); end > 1; end-- {
 			h[:end].pop()
 		}
 	}
-	out := make([]bson.Raw, len(h))
+	out := make([]T, len(h))
 	for i, e := range h {
-		out[i] = e.doc
+		out[i] = e.item
 	}
 	return out, nil
 }
 
-// keyed is a document with its sort key.
-type keyed struct {
-	key []byte
-	doc bson.Raw
+// keyed is an item with its sort key.
+type keyed[T any] struct {
+	key  []byte
+	size int
+	item T
 }
 
-func less(a, b keyed) bool { return bytes.Compare(a.key, b.key) < 0 }
+func less[T any](a, b keyed[T]) bool { return bytes.Compare(a.key, b.key) < 0 }
 
-type heap []keyed
+type heap[T any] []keyed[T]
 
-func (h heap) init() {
+func (h heap[T]) init() {
 	for parent := (len(h) - 2) / 2; parent >= 0 && len(h) > 1; parent-- {
 		h.down(parent, h[parent])
 	}
 }
 
 // pop moves the root to the end and makes a heap of the others.
-func (h heap) pop() {
+func (h heap[T]) pop() {
 	last := len(h) - 1
 	if last < 1 {
 		return
@@ -75,7 +95,7 @@ func (h heap) pop() {
 }
 
 // down fills the hole from below, then lets e rise from where that ended.
-func (h heap) down(hole int, e keyed) {
+func (h heap[T]) down(hole int, e keyed[T]) {
 	top, child := hole, hole
 	for child < (len(h)-1)/2 {
 		child = 2 * (child + 1)
@@ -93,7 +113,7 @@ func (h heap) down(hole int, e keyed) {
 	h.up(hole, top, e)
 }
 
-func (h heap) up(hole, top int, e keyed) {
+func (h heap[T]) up(hole, top int, e keyed[T]) {
 	for hole > top && less(h[(hole-1)/2], e) {
 		h[hole] = h[(hole-1)/2]
 		hole = (hole - 1) / 2

@@ -156,26 +156,32 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 	}
 	c.lookedAt = c.store.Clock.Now()
 	past := c.barred.offset(c.cfg.Clock.Monotonic())
-	skip := c.spread.offset(c.random) * n
-	found, err := c.find(ctx, types, n, past+skip)
-	if err == nil && skip > 0 && len(found) < n {
-		// The window reached past the end: that says nothing about the head.
-		found, err = c.find(ctx, types, n, past)
+	workers := int(c.fleet.Load())
+	if c.stats.fetches.Load() == 0 {
+		c.spread.crowd(workers)
+	}
+	skip, take := c.spread.look(n, c.random)
+	found, err := c.find(ctx, types, take, past+skip)
+	for err == nil && len(found) == 0 && skip > 0 {
+		// It looked past the end, which says nothing about the head: nearer now.
+		c.spread.saw(skip, take, 0)
+		skip, take = c.spread.look(n, c.random)
+		found, err = c.find(ctx, types, take, past+skip)
 	}
 	if err != nil {
 		return false, err
 	}
-	c.stats.fetches.Add(1)
+	c.spread.saw(skip, take, len(found))
 	took, lost, err := c.claim(ctx, found)
 	if err != nil {
 		return false, err
 	}
-	c.spread.learn(lost)
+	c.spread.learn(lost, workers)
 	none := took == 0 && lost == 0 && c.refused.full()
-	if !c.barred.learn(c.cfg.Clock.Monotonic(), n, len(found) < n, none) {
+	if !c.barred.learn(c.cfg.Clock.Monotonic(), take, len(found) < take, none) {
 		return false, nil
 	}
-	return len(found) >= n || lost > 0 || took < len(found) && took > 0, nil
+	return len(found) >= take || skip > 0 || lost > 0 || took < len(found) && took > 0, nil
 }
 
 // find reads candidates, best first; among equals those that name this worker.
@@ -184,11 +190,16 @@ func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*mo
 	defer cancel()
 	q := store.DueQuery{Types: types, WorkerID: c.cfg.WorkerID, Limit: n, Skip: skip,
 		Exclude: c.refused.ids(c.store.Clock.Now())}
+	c.stats.fetches.Add(1)
 	found, err := c.store.Due(ctx, q)
 	if err != nil || !c.many.ask(c.cfg.Clock.Monotonic()) {
 		return found, err
 	}
 	several, err := c.store.DueMany(ctx, q)
+	if q.Skip > 0 && err == nil && len(several) == 0 {
+		q.Skip = 0 // of these there may be few where there are many of the others
+		several, err = c.store.DueMany(ctx, q)
+	}
 	c.many.learn(len(several))
 	if err != nil || len(several) == 0 {
 		return found, err

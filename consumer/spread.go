@@ -10,8 +10,7 @@ import (
 // queue. They are pure; tests and the simulation in spread_test.go call them.
 
 const (
-	maxBatch  = 1000
-	maxSpread = 64
+	maxBatch = 1000
 	// aheadTime is for how long a batch shall last at the measured rate. A fetch has a
 	// fixed cost, so the quicker the tasks the larger the batches.
 	aheadTime = 500 * time.Millisecond
@@ -33,25 +32,66 @@ func toFetch(freeSlots, waiting int, perSecond float64) int {
 	return wanted - waiting
 }
 
-// spread is how far a worker looks past the head of the queue. Workers that fetch at
-// once see the same head; one that lost a candidate looks in a window twice as wide, a
-// clean fetch makes it narrower by one batch. An uncontended worker keeps exact order.
-type spread struct{ window int }
-
-// offset is how many batches to skip.
-func (s *spread) offset(r *rand.Rand) int {
-	if s.window <= 1 {
-		return 0
-	}
-	return r.IntN(s.window)
+// spread is where in the queue a worker looks. Workers that fetch at once see the same
+// head; one that lost a candidate chooses its batch at random among several for each
+// worker of the fleet, and among twice as many after the next loss; a clean fetch narrows
+// that. An uncontended worker keeps exact order. Where the queue is not deep enough for so
+// many batches, the batches get smaller: at the end of a backlog everybody takes a few.
+type spread struct {
+	window int // how many batches it chooses among; 0 and 1: only the head
+	depth  int // where the queue ended when that was seen; 0 = not known
 }
 
-// learn adapts the window to how a fetch went.
-func (s *spread) learn(lost int) {
-	if lost > 0 {
-		s.window = min(max(s.window, 1)*2, maxSpread)
-	} else if s.window > 1 {
-		s.window--
+const (
+	maxSpread = 128
+	// perWorker is how many batches each worker of the fleet adds to the window: of 16
+	// that choose among 64, one in nine meets another.
+	perWorker = 4
+	// maxSkip bounds how many tasks a fetch passes over: each is an index key to walk.
+	maxSkip    = 16_000
+	leastShare = 2
+)
+
+// crowd expects so many workers to fetch at once, as when a fleet starts on a backlog.
+func (s *spread) crowd(workers int) {
+	if workers > 1 {
+		s.window = min(max(s.window, perWorker*workers), maxSpread)
+	}
+}
+
+// look is how many tasks to skip and how many to read, where n are wanted.
+func (s *spread) look(n int, r *rand.Rand) (skip, take int) {
+	switch {
+	case s.window <= 1:
+		return 0, n
+	case s.depth == 0:
+		take = min(n, maxSkip/s.window)
+		return r.IntN(s.window) * take, take
+	default:
+		take = min(n, max(leastShare, s.depth/s.window))
+		return r.IntN(max(1, s.depth-take+1)), take
+	}
+}
+
+// saw notes what was read there: fewer than asked for are the end of the queue.
+func (s *spread) saw(skip, take, found int) {
+	switch {
+	case found == 0 && skip == 0:
+		*s = spread{} // nothing to do, so nobody to fight with
+	case found < take:
+		s.depth = max(1, skip+found)
+	case skip+take >= s.depth:
+		s.depth = 0 // it goes on beyond
+	}
+}
+
+// learn adapts the window to how a claim went, in a fleet of so many workers.
+func (s *spread) learn(lost, workers int) {
+	switch {
+	case lost > 0:
+		s.window = min(max(2*max(s.window, 1), perWorker*workers), maxSpread)
+	case s.window > 1:
+		s.window = max(1, s.window-1-s.window/16)
 	}
 }
 

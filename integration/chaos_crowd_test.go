@@ -1,0 +1,82 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/consumer"
+)
+
+// Many workers that all see the same head of the queue: each task is done once, and
+// they spread out instead of claiming the same.
+func TestACrowdOfWorkersDoesEachTaskOnceAndDoesNotFightOverThem(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		n := e.Of(20_000, 2_000)
+		ids := make([]string, 0, n)
+		for len(ids) < n {
+			ids = append(ids, a.send(min(5_000, n-len(ids)))...)
+		}
+		var mu sync.Mutex
+		runs := make(map[string]int, n)
+		var done atomic.Int64
+		all := make(chan struct{})
+		work := func(_ context.Context, task *consumer.Task[int]) (int, error) {
+			mu.Lock()
+			runs[task.TaskID]++
+			mu.Unlock()
+			return task.Args, nil
+		}
+		began := time.Now()
+		var hands []*hand
+		for i := range 16 {
+			hands = append(hands, a.hire(fmt.Sprintf("one-of-many-%d", i), work, func(c *handConfig) {
+				c.Concurrency = 100
+				c.OnEvent = func(ev consumer.Event) {
+					if ev.Kind == consumer.EventFinished && done.Add(1) == int64(n) {
+						close(all)
+					}
+				}
+			}))
+		}
+		select {
+		case <-all:
+		case <-time.After(5 * time.Minute):
+			require.Fail(t, "stalled", "%d of %d done", done.Load(), n)
+		}
+		took := time.Since(began)
+		for _, h := range hands {
+			require.NoError(t, h.stop())
+		}
+		var sum consumer.Stats
+		for _, h := range hands {
+			s := h.Stats()
+			sum.ClaimsAttempted += s.ClaimsAttempted
+			sum.ClaimsWon += s.ClaimsWon
+			sum.Fetches += s.Fetches
+			sum.Fenced += s.Fenced
+			sum.Finished += s.Finished
+			sum.Takeovers += s.Takeovers
+		}
+		ratio := float64(sum.ClaimsAttempted) / float64(sum.ClaimsWon)
+		t.Logf("%d tasks, 16 workers: %.2f claims attempted per claim won, %d fetches, %v, %.0f tasks/s",
+			n, ratio, sum.Fetches, took.Round(time.Millisecond), float64(n)/took.Seconds())
+		for _, id := range ids {
+			require.Equal(t, 1, runs[id], id)
+		}
+		require.EqualValues(t, n, sum.ClaimsWon+sum.Takeovers)
+		require.EqualValues(t, n, sum.Finished)
+		require.Zero(t, sum.Fenced)
+		limit := 1.2
+		if e.Slow {
+			limit = 1.8 // little more than one batch for each: the first and the last weigh more
+		}
+		require.LessOrEqual(t, ratio, limit, "claims attempted per claim won")
+	})
+}

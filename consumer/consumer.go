@@ -35,6 +35,7 @@ type Consumer struct {
 	late              sync.WaitGroup // ends that wait for another try
 	wake              waker
 	pingNow, guardNow chan struct{} // something new is held
+	stirred           chan struct{} // a task was found or inserted: it may be executing by now
 	health            health
 	control           control
 	stats             counters
@@ -76,7 +77,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, store: st, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
-		handlers: map[string]*handler{}, held: newHoldings(), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1),
+		handlers: map[string]*handler{}, held: newHoldings(), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), stirred: make(chan struct{}, 1),
 		stopping: make(chan struct{}), done: make(chan struct{}),
 		random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}

@@ -32,7 +32,24 @@ func (c *Consumer) preemptLoop(ctx context.Context) {
 			continue
 		}
 		wait = newBackOff()
-		sleep(ctx, pause)
+		c.pause(ctx, pause)
+	}
+}
+
+// pause waits for the next scan. Something that stirs, a task found or an event, means
+// that an execution may be open by now: then the fleet's pace counts.
+func (c *Consumer) pause(ctx context.Context, d time.Duration) {
+	pace := c.scanPause()
+	sleep(ctx, min(d, pace))
+	if d <= pace {
+		return
+	}
+	t := time.NewTimer(d - pace)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-c.stirred:
+	case <-t.C:
 	}
 }
 
@@ -42,6 +59,7 @@ func (c *Consumer) scan(ctx context.Context) (time.Duration, error) {
 	for {
 		call, cancel := context.WithTimeout(ctx, rpcTimeout)
 		next, err := c.store.NextLapse(call, types)
+		c.stats.scans.Add(1)
 		cancel()
 		if err != nil || next.IsZero() {
 			return c.pollDelay(), err // nothing is executing anywhere

@@ -151,6 +151,7 @@ func (c *Consumer) renew(ctx context.Context, end context.CancelFunc, permit *st
 // event one writes first: each task has a rank for each of them, and the later look
 // before they write.
 func (c *Consumer) follow(ctx context.Context, woken []store.Woken, rank int) error {
+	token(c.stirred)
 	now := c.store.Clock.Now()
 	var mine []*model.Task
 	var read []string

@@ -172,6 +172,9 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 		return false, err
 	}
 	c.spread.saw(skip, take, len(found))
+	if len(found) > 0 {
+		token(c.stirred)
+	}
 	took, lost, err := c.claim(ctx, found)
 	if err != nil {
 		return false, err

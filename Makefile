@@ -32,7 +32,8 @@ check: fmt-check vet lint test ## format, vet, lint, import directions and every
 
 .PHONY: test
 test: ## every test with -race, on every engine that is at hand
-	$(GO) test -race -timeout $(TEST_TIMEOUT) $(PACKAGES)
+	@echo '$(GO) test -race -timeout $(TEST_TIMEOUT) $(PACKAGES)'
+	@$(GO) test -json -race -timeout $(TEST_TIMEOUT) $(PACKAGES) | $(GO) run ./internal/house/report
 
 .PHONY: build
 build: ## bin/mscheduler, a static binary

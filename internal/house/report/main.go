@@ -1,0 +1,145 @@
+// Command report makes the output of `go test -json` short without hiding anything:
+//
+//	go test -json ./... | go run ./internal/house/report
+//
+// Of a test that fails it prints everything; of one that passes only what it logged, such
+// as how many answers were compared; of skipped ones each reason with its count, so that
+// no engine is left out silently; and the closing line of each package. It ends with 1
+// when something failed, or when nothing ran at all.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func main() {
+	if !report(os.Stdin, os.Stdout) {
+		os.Exit(1)
+	}
+}
+
+// event is a line of `go test -json`; see `go doc test2json`.
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Output  string
+}
+
+type reporter struct {
+	out                     io.Writer
+	lines                   map[[2]string][]string // by package and test, while it runs
+	skips                   map[string]int         // by reason
+	passed, failed, skipped int
+	packages                int
+	bad                     bool
+}
+
+// report reads events and writes what a person wants to see; false when something failed.
+func report(in io.Reader, out io.Writer) bool {
+	r := &reporter{out: out, lines: map[[2]string][]string{}, skips: map[string]int{}}
+	scan := bufio.NewScanner(in)
+	scan.Buffer(nil, 16<<20)
+	for scan.Scan() {
+		var e event
+		if err := json.Unmarshal(scan.Bytes(), &e); err != nil || e.Action == "" {
+			r.print(scan.Text()) // of the go command itself
+			continue
+		}
+		r.take(e)
+	}
+	if err := scan.Err(); err != nil {
+		r.print("reading the events: " + err.Error())
+		r.bad = true
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.skips)) {
+		r.print(fmt.Sprintf("SKIPPED %d: %s", r.skips[reason], reason))
+	}
+	r.print(fmt.Sprintf("%d passed, %d failed, %d skipped", r.passed, r.failed, r.skipped))
+	return !r.bad && r.packages > 0
+}
+
+func (r *reporter) print(line string) {
+	_, _ = fmt.Fprintln(r.out, line) // a pipe that is gone ends the process by itself
+}
+
+func (r *reporter) take(e event) {
+	key := [2]string{e.Package, e.Test}
+	line := strings.TrimSuffix(e.Output, "\n")
+	switch {
+	case e.Action == "build-output":
+		r.print(line)
+	case e.Action == "build-fail":
+		r.bad = true
+	case e.Action == "output" && e.Test == "":
+		if line != "PASS" && line != "" && !strings.HasSuffix(line, "[no test files]") {
+			r.print(line)
+		}
+	case e.Action == "output":
+		if !progress.MatchString(line) {
+			r.lines[key] = append(r.lines[key], line)
+		}
+	case e.Test == "" && (e.Action == "pass" || e.Action == "fail" || e.Action == "skip"):
+		r.endPackage(e)
+	case e.Action == "pass":
+		r.passed++
+		for _, text := range logged(r.lines[key]) {
+			r.print("  " + e.Test + ": " + text)
+		}
+		delete(r.lines, key)
+	case e.Action == "skip":
+		r.skipped++
+		r.skips[strings.Join(logged(r.lines[key]), "; ")]++
+		delete(r.lines, key)
+	case e.Action == "fail":
+		r.failed++
+		r.bad = true
+		r.dump(key)
+	}
+}
+
+// endPackage also tells what tests said that never ended: a panic, a time limit.
+func (r *reporter) endPackage(e event) {
+	r.packages++
+	if e.Action != "fail" {
+		return
+	}
+	r.bad = true
+	for _, key := range slices.SortedFunc(maps.Keys(r.lines), func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
+		if key[0] == e.Package {
+			r.dump(key)
+		}
+	}
+}
+
+func (r *reporter) dump(key [2]string) {
+	for _, line := range r.lines[key] {
+		r.print(line)
+	}
+	delete(r.lines, key)
+}
+
+var (
+	progress = regexp.MustCompile(`^\s*=== (RUN|PAUSE|CONT|NAME) `)
+	logLine  = regexp.MustCompile(`^\s+\S+\.go:\d+: (.+)$`)
+	// What rapid and datadriven log of every run that went well says nothing.
+	routine = regexp.MustCompile(`^(\[rapid\] OK, |$)`)
+)
+
+// logged are the texts that a test logged, of each its first line.
+func logged(lines []string) (texts []string) {
+	for _, line := range lines {
+		if m := logLine.FindStringSubmatch(line); m != nil && !routine.MatchString(strings.TrimSpace(m[1])) {
+			texts = append(texts, strings.TrimSpace(m[1]))
+		}
+	}
+	return texts
+}

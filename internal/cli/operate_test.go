@@ -225,3 +225,24 @@ func TestEmbeddedServesAnyClient(t *testing.T) {
 
 	s.fails(ExitFailed, []string{"no authentication"}, "embedded", "--addr", "0.0.0.0:0")
 }
+
+func TestAFileIsCompactedAndValidatedWhenNobodyHasIt(t *testing.T) {
+	s := newSession(t)
+	file := filepath.Join(s.dir, "db")
+	out, _, stop := s.start("embedded", "--addr", "127.0.0.1:0", "--path", file)
+	s.eventually("the address", func() bool { return strings.HasSuffix(out.String(), "\n") })
+	s.ok("send", "t", "--uri", strings.TrimSpace(out.String()))
+	s.fails(ExitFailed, []string{"in use by another process"}, "embedded", "compact", file)
+	require.Equal(t, ExitOK, stop().code)
+
+	require.Contains(t, s.ok("embedded", "compact", file).stdout, "bytes, before")
+	var report struct {
+		Documents int      `json:"documents"`
+		Problems  []string `json:"problems"`
+	}
+	s.ok("embedded", "validate", file, "-o", "json").json(&report)
+	require.Positive(t, report.Documents)
+	require.Empty(t, report.Problems)
+	s.fails(ExitFailed, []string{"no such file"}, "embedded", "validate", file+"x")
+	s.fails(ExitUsage, []string{"wants the file"}, "embedded", "compact")
+}

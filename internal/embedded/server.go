@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -253,3 +254,9 @@ func (s *Server) sweep() {
 // Compact rewrites the file of a server that is not running without the space
 // that deleted documents left, and returns its sizes.
 func Compact(path string) (before, after int64, err error) { return storage.Compact(path) }
+
+// Validate opens the file of a server that is not running; it returns how many
+// documents there are and what is wrong with them or their indexes.
+func Validate(ctx context.Context, path string) (documents int, problems []string, err error) {
+	return storage.ValidateFile(ctx, path)
+}

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // Validate compares the indexes of a frozen collection with its documents and
@@ -54,6 +56,27 @@ func (c *Collection) Validate(ctx context.Context) (problems []string, err error
 		problems = append(problems, fmt.Sprintf("index %s lacks a key of record %d", c.Indexes[e.index].Spec.Name, e.RID))
 	}
 	return problems, nil
+}
+
+// ValidateFile validates all collections of a file that nobody has open.
+func ValidateFile(ctx context.Context, path string) (documents int, problems []string, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return 0, nil, err
+	}
+	s, err := Open(Options{Path: path, Now: clock.System().Now})
+	if err != nil {
+		return 0, nil, err
+	}
+	s.Snapshot().Each(func(c *Collection) bool {
+		var found []string
+		found, err = c.Validate(ctx)
+		documents += c.Len()
+		for _, p := range found {
+			problems = append(problems, c.Namespace+": "+p)
+		}
+		return err == nil
+	})
+	return documents, problems, errors.Join(err, s.Close())
 }
 
 // Compact rewrites the file at path without the space that deleted documents

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/embedded"
+)
+
+func (a *app) embeddedCompact() *cobra.Command {
+	return &cobra.Command{
+		Use: "compact FILE", Short: "Give back the space that deleted documents left in a file", Args: exactly(1, "the file of an embedded server"),
+		Long: "Give back the space that deleted documents left in the file of an embedded server. The server\nmust not be running; the old file stays until the new one is whole.",
+		RunE: func(_ *cobra.Command, args []string) error {
+			before, after, err := embedded.Compact(args[0])
+			if err != nil {
+				return coded(ExitFailed, "%w", err)
+			}
+			if a.asJSON() {
+				return a.printJSON(map[string]int64{"bytes_before": before, "bytes_after": after})
+			}
+			return a.printf("%d bytes, before %d\n", after, before)
+		},
+	}
+}
+
+func (a *app) embeddedValidate() *cobra.Command {
+	return &cobra.Command{
+		Use: "validate FILE", Short: "Check the documents of a file, and that its indexes fit them", Args: exactly(1, "the file of an embedded server"),
+		Long: "Check the documents of an embedded server's file, and that its indexes fit them. The server must\nnot be running. Ends with 1 when something is wrong.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			documents, problems, err := embedded.Validate(cmd.Context(), args[0])
+			if err == nil && a.asJSON() {
+				err = a.printJSON(map[string]any{"documents": documents, "problems": append([]string{}, problems...)})
+			} else if err == nil {
+				err = a.printf("%d documents\n", documents)
+			}
+			if err == nil && len(problems) == 0 {
+				return nil
+			}
+			if err == nil {
+				return coded(ExitFailed, "%s is damaged:\n%s", args[0], strings.Join(problems, "\n"))
+			}
+			return coded(ExitFailed, "%w", err)
+		},
+	}
+}

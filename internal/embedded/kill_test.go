@@ -114,7 +114,8 @@ func TestKillLosesNoAcknowledgedWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s, err := Start(Options{Path: path})
 	require.NoError(t, err)
-	c := connect(t, s).Database("test").Collection("c")
+	client := connect(t, s)
+	c := client.Database("test").Collection("c")
 	_, err = c.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: "n", Value: 1}}})
 	require.NoError(t, err)
 	for at := 0; at < docs; at += 1000 {
@@ -125,6 +126,7 @@ func TestKillLosesNoAcknowledgedWrite(t *testing.T) {
 		_, err := c.InsertMany(t.Context(), batch)
 		require.NoError(t, err)
 	}
+	require.NoError(t, client.Disconnect(t.Context()))
 	require.NoError(t, s.Close())
 	told := acknowledged{map[int]int{}, map[string]bool{}}
 	writes := 0
@@ -162,7 +164,9 @@ func (a acknowledged) check(t *testing.T, path string, docs int) {
 	defer func() { require.NoError(t, s.Close()) }()
 	report := s.command(t, "test", bson.D{{Key: "validate", Value: "c"}})
 	require.True(t, report.Lookup("valid").Boolean(), "%v", report)
-	cur, err := connect(t, s).Database("test").Collection("c").Find(t.Context(), bson.D{})
+	client := connect(t, s)
+	defer func() { require.NoError(t, client.Disconnect(t.Context())) }() // before the server goes: it would wait
+	cur, err := client.Database("test").Collection("c").Find(t.Context(), bson.D{})
 	require.NoError(t, err)
 	pairs, set := map[string]int{}, map[int]int{}
 	for cur.Next(t.Context()) {

@@ -68,7 +68,6 @@ type batch struct {
 	ops    []fileOp
 	events []*Event
 	undo   []func() // what a failed fsync takes back beside the collections
-	waits  int      // how many writers wait for it
 	done   chan struct{}
 	err    error // set before done is closed
 }
@@ -168,55 +167,21 @@ func (s *Store) freezeAll() *Snapshot {
 func (s *Store) publish(snap *Snapshot) { s.published.Store(snap) }
 
 // flushLoop writes batch after batch: while one is being synced, the next
-// gathers whatever writers bring. Those whom a batch released mostly come back at
-// once: the next waits for them, for less time than a sync of their own takes.
+// gathers whatever writers bring.
 func (s *Store) flushLoop() {
 	defer s.flusher.Done()
-	released, took := 0, time.Duration(0)
 	for range s.kick {
-		s.gather(released, min(took/2, maxGather))
-		began := s.now()
-		released = s.flush()
-		took = s.now().Sub(began)
+		s.flush()
 	}
 	s.flush()
 }
 
-const maxGather = 5 * time.Millisecond
-
-// gather waits until as many writers more as were released have come, or the time
-// is up. Close ends it.
-func (s *Store) gather(released int, limit time.Duration) {
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	for want := s.waiting() + released - 1; s.waiting() < want; {
-		select {
-		case _, open := <-s.kick:
-			if !open {
-				return
-			}
-		case <-timeout.C:
-			return
-		}
-	}
-}
-
-func (s *Store) waiting() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pending == nil {
-		return 0
-	}
-	return s.pending.waits
-}
-
-// flush writes the batch that has gathered and returns how many waited for it.
-func (s *Store) flush() int {
+func (s *Store) flush() {
 	s.mu.Lock()
 	b := s.pending
 	if b == nil {
 		s.mu.Unlock()
-		return 0
+		return
 	}
 	s.pending = nil
 	snap := s.freezeAll()
@@ -224,12 +189,11 @@ func (s *Store) flush() int {
 
 	if err := s.file.write(b); err != nil {
 		s.fail(b, err)
-		return b.waits
+		return
 	}
 	s.publish(snap)
 	s.file.trim(s.log.append(b.events))
 	close(b.done)
-	return b.waits
 }
 
 // fail takes back everything that is not durable: the batch and what was built

@@ -63,7 +63,6 @@ func (w *Writer) unlock() {
 		s.log.append(b.events)
 		close(b.done)
 	} else if s.pending != nil && !s.closed {
-		s.pending.waits++
 		select {
 		case s.kick <- struct{}{}:
 		default: // it was kicked and has not looked yet

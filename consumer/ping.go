@@ -88,7 +88,7 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) {
 		c.loseLease(x)
 	}
 	for i, x := range batch {
-		if byPing[[2]string{x.task.ID, x.execID}] != nil {
+		if byPing[[2]string{x.task.ID, x.execID}] != nil && !pings[i].Missed {
 			x.prove(sent, pings[i].Until.Sub(now), pings[i].Until.Equal(x.entry().Deadline))
 		}
 	}

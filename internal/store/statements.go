@@ -21,8 +21,11 @@ const (
 	maxCommandBytes    = 12 << 20 // a command is one document of at most 16 MB; room for the frame
 	maxStatementIDs    = 5_000
 	maxStatementsShard = 1_000
-	// halvedTime bounds the parts of a group that somebody's open transaction blocks.
-	halvedTime = 200 * time.Millisecond
+	// The parts of a group that somebody's open transaction blocks get a quarter of the
+	// group's time within these bounds: ten halvings of a thousand ids take less than the
+	// ping interval, of which the group's time is a quarter.
+	shortestHalf = 20 * time.Millisecond
+	longestHalf  = 200 * time.Millisecond
 )
 
 // statement is one element of an update command's updates.
@@ -109,7 +112,18 @@ func commands(statements []statement, size int) []command {
 	return out
 }
 
+// send carries out one command; see execute for clean. Where a document is held, by
+// somebody's open transaction say, the others must not wait for it: halves isolate it,
+// and it is simply not written. What was written before is not matched again.
 func (s *Store) send(ctx context.Context, c command, maxTime time.Duration) (clean bool, err error) {
+	clean, err = s.sendOnce(ctx, c, maxTime)
+	if isTimeLimit(err) && ctx.Err() == nil {
+		return false, s.sendHalves(ctx, c, min(max(maxTime/4, shortestHalf), longestHalf))
+	}
+	return clean, err
+}
+
+func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration) (clean bool, err error) {
 	arr, updates := bsoncore.AppendArrayStart(nil)
 	for i, enc := range c.encoded {
 		updates = bsoncore.AppendDocumentElement(updates, strconv.Itoa(i), enc)
@@ -129,26 +143,26 @@ func (s *Store) send(ctx context.Context, c command, maxTime time.Duration) (cle
 	if err == nil {
 		return reply.N == c.ids, nil
 	}
-	if halves := c.halve(); isTimeLimit(err) && ctx.Err() == nil && halves != nil {
-		// One document is held, by somebody's open transaction say. The others must not
-		// wait for it: halves isolate it. What was written before is not matched again.
-		var worst error
-		for _, h := range halves {
-			if _, err := s.send(ctx, h, min(maxTime, halvedTime)); err != nil {
-				worst = err
-			}
-		}
-		if isTimeLimit(worst) {
-			worst = nil // the one that is held is simply not written
-		}
-		return false, worst
-	}
 	var we mongo.WriteException
 	if errors.As(err, &we) && we.WriteConcernError == nil && len(we.WriteErrors) > 0 {
 		// The command was carried out; single statements were refused.
 		return false, s.refused(we)
 	}
 	return false, explain(err, "writing tasks")
+}
+
+func (s *Store) sendHalves(ctx context.Context, c command, maxTime time.Duration) error {
+	var worst error
+	for _, h := range c.halve() {
+		_, err := s.sendOnce(ctx, h, maxTime)
+		if isTimeLimit(err) && ctx.Err() == nil {
+			err = s.sendHalves(ctx, h, maxTime)
+		}
+		if err != nil {
+			worst = err
+		}
+	}
+	return worst
 }
 
 // halve splits the command's ids in two; nil when there is only one.

@@ -227,6 +227,9 @@ type Ping struct {
 	Index  int  // of the execution in worker_states
 	Many   bool // the task wants several workers
 	Until  time.Time
+	// Missed is set by [Store.Pings]: the execution holds its task, but its lease was
+	// not extended, because something held the document for too long.
+	Missed bool
 }
 
 // Pings extends leases, one statement for all executions with the same new lease, and
@@ -303,8 +306,9 @@ func appendOpen(dst []byte, path string, execs []string) []byte {
 	return dst
 }
 
-// lostAmong reads which of the pinged executions no longer hold their tasks. A task
-// whose write was merely delayed is not lost: only an ended or absent execution is.
+// lostAmong reads which of the pinged executions no longer hold their tasks, and marks
+// those that were missed. A task whose write was merely delayed is not lost: only an
+// ended or absent execution is.
 func (s *Store) lostAmong(ctx context.Context, pings []Ping) ([]Ping, error) {
 	ids := make([]string, len(pings))
 	for i, p := range pings {
@@ -315,14 +319,18 @@ func (s *Store) lostAmong(ctx context.Context, pings []Ping) ([]Ping, error) {
 		return nil, err
 	}
 	var lost []Ping
-	for _, p := range pings {
+	for i, p := range pings {
 		t := tasks[p.ID]
 		if t == nil {
 			lost = append(lost, p)
 			continue
 		}
-		if _, st := t.Execution(p.ExecID); st == nil || !st.Open() {
+		_, st := t.Execution(p.ExecID)
+		switch {
+		case st == nil || !st.Open():
 			lost = append(lost, p)
+		case st.PingExpireTime.Before(model.Millis(p.Until)):
+			pings[i].Missed = true
 		}
 	}
 	return lost, nil

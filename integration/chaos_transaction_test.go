@@ -1,0 +1,63 @@
+package integration
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Somebody changes one task in a transaction of his own and takes his time. The pings
+// and ends of its batch must not wait for him.
+func TestAnOpenTransactionOnOneTaskCostsTheOthersNothing(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		if !e.Transactions {
+			t.Skip("this engine has no transactions")
+		}
+		a := newArena(t, e)
+		goOn := make(chan struct{})
+		done := newEffects()
+		h := a.hire("holder", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+			done.begin(task.TaskID)
+			defer done.end(task.TaskID)
+			select {
+			case <-goOn:
+				return 1, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}, func(c *handConfig) { c.Concurrency = 60 })
+		ids := a.send(50, seconds(4))
+		h.events.await(t, consumer.EventStarted, 50)
+		blocked, others := ids[25], append(append([]string{}, ids[:25]...), ids[26:]...)
+
+		session, err := a.db.Client().StartSession()
+		require.NoError(t, err)
+		defer session.EndSession(context.Background())
+		require.NoError(t, session.StartTransaction())
+		_, err = a.db.Collection("tasks").UpdateOne(mongo.NewSessionContext(t.Context(), session),
+			bson.D{{Key: "_id", Value: blocked}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine for now"}}}})
+		require.NoError(t, err)
+		first := a.get(others[0]).WorkerStates[0].PingExpireTime
+		a.awaitEach(others, "pinged past their lease", func(task *model.Task) bool {
+			return task.WorkerStates[0].PingExpireTime.Sub(first) > 5*time.Second
+		})
+		close(goOn)
+		a.awaitSuccess(others)
+		require.Equal(t, model.StatusExecuting, a.get(blocked).Status, "its transaction is still open")
+		require.NoError(t, session.CommitTransaction(t.Context()))
+		a.awaitEach([]string{blocked}, "ended", func(task *model.Task) bool { return task.Status == model.StatusSuccess })
+		for _, id := range others {
+			task := a.get(id)
+			require.Len(t, task.WorkerStates, 1, inWords(task))
+			require.Zero(t, task.LapseCount+task.ErrorCount)
+		}
+		require.Equal(t, "mine for now", a.get(blocked).Remark)
+	})
+}

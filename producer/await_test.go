@@ -179,19 +179,19 @@ func TestPausesBetweenLooksGrowToASecond(t *testing.T) {
 }
 
 func TestAwaitOutlastsADatabaseThatIsAway(t *testing.T) {
-	proxy := testdb.NewProxy(t)
+	px := testdb.Behind(t)
 	b := setup(t, func(c *Config) {
 		o := options.Client().SetServerSelectionTimeout(50 * time.Millisecond)
-		c.Database = ownClient(t, proxy.URI(), o).Database(c.Database.Name())
+		c.Database = ownClient(t, px.URI(), o).Database(c.Database.Name())
 	})
 	s := b.send(mail{})
 	// The worker works past the proxy.
 	direct := setup(t, func(c *Config) { c.Database = testdb.New(t).Client().Database(b.db.Name()) })
-	proxy.SetDown(true)
+	px.Cut()
 	got := b.awaiting(s)
 	direct.run(s.ID, model.Success(value(t, receipt{Bytes: 3})))
 	_, err := b.p.Get(t.Context(), s.ID)
 	require.Error(t, err, "the database is away")
-	proxy.SetDown(false)
+	px.Mend()
 	require.Equal(t, awaited{receipt{Bytes: 3}, nil}, <-got)
 }

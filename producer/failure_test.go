@@ -10,45 +10,40 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // behindProxy is a bundle whose producer's connection a test may break.
-func behindProxy(t *testing.T, retryWrites bool) (*bundle, *testdb.Proxy) {
+func behindProxy(t *testing.T, retryWrites bool) (*bundle, *proxy.Proxy) {
 	t.Helper()
-	proxy := testdb.NewProxy(t)
+	px := testdb.Behind(t)
 	b := setup(t, func(c *Config) {
 		o := options.Client().SetRetryWrites(retryWrites).SetServerSelectionTimeout(5 * time.Second)
-		c.Database = ownClient(t, proxy.URI(), o).Database(c.Database.Name())
+		c.Database = ownClient(t, px.URI(), o).Database(c.Database.Name())
 	})
 	b.send(mail{}) // schema and clock
-	return b, proxy
+	return b, px
 }
 
-// lose loses the next n commands of that name.
-func lose(proxy *testdb.Proxy, name string, v testdb.Verdict, n int) {
-	proxy.Judge(func(command string) testdb.Verdict {
-		if command != name || n == 0 {
-			return testdb.Pass
-		}
-		n--
-		return v
-	})
+// lose loses the next n commands of that name, or their answers.
+func lose(px *proxy.Proxy, name string, how proxy.Action, n int) {
+	px.Set(proxy.Rule{Command: name, Do: how, Times: n})
 }
 
 func TestASendThatMayHaveHappenedIsSafeToRepeatWithItsKey(t *testing.T) {
 	for name, c := range map[string]struct {
-		verdict testdb.Verdict
-		stored  bool
+		action proxy.Action
+		stored bool
 	}{
-		"the request was lost": {testdb.LoseRequest, false},
-		"the answer was lost":  {testdb.LoseReply, true},
+		"the request was lost": {proxy.CutBefore, false},
+		"the answer was lost":  {proxy.CutAfter, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, proxy := behindProxy(t, false)
-			lose(proxy, "insert", c.verdict, 1)
+			b, px := behindProxy(t, false)
+			lose(px, "insert", c.action, 1)
 			sent, err := Send(t.Context(), b.p, mailType, mail{}, Key("k"))
 			require.True(t, mongo.IsNetworkError(err), "the driver's error is found through the wrapping: %v", err)
 			require.Equal(t, store.Ambiguous, store.Classify(err))
@@ -62,8 +57,8 @@ func TestASendThatMayHaveHappenedIsSafeToRepeatWithItsKey(t *testing.T) {
 }
 
 func TestASendWithoutKeyNamesTheOneItMadeUpWhenItFails(t *testing.T) {
-	b, proxy := behindProxy(t, false)
-	lose(proxy, "insert", testdb.LoseReply, 1)
+	b, px := behindProxy(t, false)
+	lose(px, "insert", proxy.CutAfter, 1)
 	sent, err := Send(t.Context(), b.p, mailType, mail{})
 	require.Error(t, err)
 	_, _, key, err := model.ParseTaskID(sent.ID)
@@ -72,10 +67,10 @@ func TestASendWithoutKeyNamesTheOneItMadeUpWhenItFails(t *testing.T) {
 }
 
 func TestOneLostAnswerIsSettledByTheDriver(t *testing.T) {
-	b, proxy := behindProxy(t, true)
-	lose(proxy, "insert", testdb.LoseReply, 1)
+	b, px := behindProxy(t, true)
+	lose(px, "insert", proxy.CutAfter, 1)
 	require.True(t, b.send(mail{}, Key("k")).Created)
-	lose(proxy, "insert", testdb.LoseReply, 1)
+	lose(px, "insert", proxy.CutAfter, 1)
 	sent, err := SendMany(t.Context(), b.p, mailType, items(10))
 	require.NoError(t, err)
 	for _, s := range sent {
@@ -85,9 +80,9 @@ func TestOneLostAnswerIsSettledByTheDriver(t *testing.T) {
 }
 
 func TestASendManyThatWasCutOffNamesItsItemsAndMayBeRepeated(t *testing.T) {
-	b, proxy := behindProxy(t, false)
+	b, px := behindProxy(t, false)
 	const n = maxChunk + 10 // two inserts, of which the first arrives
-	lose(proxy, "insert", testdb.LoseReply, 1)
+	lose(px, "insert", proxy.CutAfter, 1)
 	sent, err := SendMany(t.Context(), b.p, mailType, items(n))
 	var many *ManyError
 	require.ErrorAs(t, err, &many)
@@ -128,10 +123,10 @@ func TestATaskThatTheDatabaseRefusesFailsAlone(t *testing.T) {
 }
 
 func TestACommandWhoseAnswerWasLostMayBeRepeated(t *testing.T) {
-	b, proxy := behindProxy(t, false)
+	b, px := behindProxy(t, false)
 	s := b.send(mail{}, Key("k"))
 	b.claim(s.ID, "w")
-	lose(proxy, "update", testdb.LoseReply, 1) // of the task: the signal is not written
+	lose(px, "update", proxy.CutAfter, 1) // of the task: the signal is not written
 	_, err := b.p.Cancel(t.Context(), s.ID, "stop")
 	require.True(t, mongo.IsNetworkError(err), "%v", err)
 	require.NotZero(t, b.get(s.ID).CancelRequestedAt)
@@ -143,13 +138,13 @@ func TestACommandWhoseAnswerWasLostMayBeRepeated(t *testing.T) {
 }
 
 func TestWhileTheDatabaseIsAwayASendEndsWithItsContext(t *testing.T) {
-	b, proxy := behindProxy(t, true)
-	proxy.SetDown(true)
+	b, px := behindProxy(t, true)
+	px.Cut()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := Send(ctx, b.p, mailType, mail{}, Key("k"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	proxy.SetDown(false)
+	px.Mend()
 	b.send(mail{}, Key("k"))
 	require.EqualValues(t, 2, b.tasks())
 }
@@ -166,12 +161,12 @@ func TestASchemaOfALaterReleaseIsRefusedByNameOfTheRemedy(t *testing.T) {
 }
 
 func TestManySendersLearnTogetherThatTheDatabaseIsAway(t *testing.T) {
-	proxy := testdb.NewProxy(t)
+	px := testdb.Behind(t)
 	b := setup(t, func(c *Config) {
 		o := options.Client().SetServerSelectionTimeout(200 * time.Millisecond)
-		c.Database = ownClient(t, proxy.URI(), o).Database(c.Database.Name())
+		c.Database = ownClient(t, px.URI(), o).Database(c.Database.Name())
 	})
-	proxy.SetDown(true)
+	px.Cut()
 	const n = 100 // one after the other they would take 20 s
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -187,7 +182,7 @@ func TestManySendersLearnTogetherThatTheDatabaseIsAway(t *testing.T) {
 		require.Error(t, err)
 		require.NoError(t, ctx.Err(), "%v", err)
 	}
-	proxy.SetDown(false)
+	px.Mend()
 	require.Eventually(t, func() bool { // the driver tries to connect twice a second
 		_, err := Send(t.Context(), b.p, mailType, mail{})
 		return err == nil

@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	// Tests.
 	"internal/engine":    {"internal/embedded", "internal/clock"},
 	"internal/proxy":     {},
-	"internal/testdb":    {"internal/engine", "internal/embedded"},
+	"internal/testdb":    {"internal/engine", "internal/embedded", "internal/proxy"},
 	"mstest":             {"model", "producer", "consumer", "internal/engine", "internal/embedded", "mstest/container"},
 	"mstest/container":   {"internal/engine"},
 	"integration":        {},

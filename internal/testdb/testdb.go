@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/embedded"
 	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 )
 
 var process = engine.Shared{
@@ -29,6 +30,18 @@ func URI(t testing.TB) string {
 func New(t testing.TB) *mongo.Database {
 	t.Helper()
 	return process.DB(t)
+}
+
+// Behind starts a proxy before the deployment of [URI]. It ends with the test;
+// disconnect its clients before.
+func Behind(t testing.TB) *proxy.Proxy {
+	t.Helper()
+	p, err := proxy.Start(URI(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
 }
 
 // Main runs a package's tests, stops what this package started and fails when any

@@ -88,19 +88,6 @@ func TestAHundredThousandPreloadedTasksDrainWithoutAStall(t *testing.T) {
 	})
 }
 
-// awaitCount waits until so many tasks have the status.
-func (a *arena) awaitCount(s model.Status, n int64) {
-	a.t.Helper()
-	awaitTrue(a.t, func() string {
-		counts, err := a.p.Counts(a.t.Context())
-		require.NoError(a.t, err)
-		if counts[chaosWork.Name()][s] == n {
-			return ""
-		}
-		return string(s)
-	})
-}
-
 func TestTenLongTasksAtTheHeadDoNotBlockTheRest(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)

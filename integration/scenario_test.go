@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -41,6 +42,24 @@ func (a *arena) await(id, what string, ok func(*model.Task) bool) (found *model.
 func (a *arena) awaitStatus(id string, s model.Status) *model.Task {
 	a.t.Helper()
 	return a.await(id, string(s), func(task *model.Task) bool { return task.Status == s })
+}
+
+// awaitCount waits until so many tasks have the status.
+func (a *arena) awaitCount(s model.Status, n int64) {
+	a.t.Helper()
+	a.awaitCountOf(chaosWork.Name(), s, n)
+}
+
+func (a *arena) awaitCountOf(typ string, s model.Status, n int64) {
+	a.t.Helper()
+	awaitTrue(a.t, func() string {
+		counts, err := a.p.Counts(a.t.Context())
+		require.NoError(a.t, err)
+		if got := counts[typ][s]; got != n {
+			return fmt.Sprintf("%d tasks of type %s in status %s; there are %d", n, typ, s, got)
+		}
+		return ""
+	})
 }
 
 // drain runs a worker until nothing is left to do, delays included, and reports.

@@ -2,10 +2,11 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -55,10 +56,7 @@ func benchDoc(i int) bson.D {
 // BenchmarkServer goes through the driver. MSCHEDULER_BENCH_DOCS sets how many
 // documents are there.
 func BenchmarkServer(b *testing.B) {
-	docs := 10_000
-	if _, err := fmt.Sscan(os.Getenv("MSCHEDULER_BENCH_DOCS"), &docs); err != nil {
-		docs = 10_000
-	}
+	docs := envInt("MSCHEDULER_BENCH_DOCS", 10_000)
 	for _, kind := range []string{"memory", "file"} {
 		opt := Options{}
 		if kind == "file" {
@@ -183,25 +181,45 @@ func benchEvent(b *testing.B, c *mongo.Collection) {
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-us")
 }
 
-// TestManyDocumentsOpenQuickly reports; MSCHEDULER_BENCH_DOCS says how many.
-func TestManyDocumentsOpenQuickly(t *testing.T) {
-	var docs int
-	if _, err := fmt.Sscan(os.Getenv("MSCHEDULER_BENCH_DOCS"), &docs); err != nil {
-		docs = 2000
-	}
-	opt := Options{Path: filepath.Join(t.TempDir(), "db")}
-	s, err := Start(opt)
-	require.NoError(t, err)
-	fill(t, connect(t, s).Database("test").Collection("tasks"), docs)
-	require.NoError(t, s.Close())
-	runtime.GC()
+const childOpens = "MSCHEDULER_TEST_EMBEDDED_OPENS"
+
+// openAsChild opens a file in a process of its own and says how long it took and
+// what memory the process has then.
+func openAsChild(path string) error {
 	clk := clock.System()
 	at := clk.Monotonic()
-	s = start(t, opt)
+	s, err := Start(Options{Path: path})
+	if err != nil {
+		return err
+	}
 	took := clk.Monotonic() - at
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	t.Logf("%d documents opened in %v, heap %d MB", docs, took, m.HeapAlloc>>20)
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	_, rss, _ := strings.Cut(string(status), "VmRSS:")
+	rss, _, _ = strings.Cut(rss, "\n")
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	peak, _, _ = strings.Cut(peak, "\n")
+	fmt.Printf("opened in %v, RSS %s, at most %s\n", took, strings.TrimSpace(rss), strings.TrimSpace(peak))
+	return s.Close()
+}
+
+// TestManyDocumentsOpenQuickly reports; MSCHEDULER_BENCH_DOCS says how many.
+func TestManyDocumentsOpenQuickly(t *testing.T) {
+	docs := envInt("MSCHEDULER_BENCH_DOCS", 2000)
+	path := filepath.Join(t.TempDir(), "db")
+	s, err := Start(Options{Path: path})
+	require.NoError(t, err)
+	client := connect(t, s)
+	fill(t, client.Database("test").Collection("tasks"), docs)
+	require.NoError(t, client.Disconnect(t.Context()))
+	require.NoError(t, s.Close())
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childOpens+"="+path)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("%d documents: %s", docs, out)
+	s = start(t, Options{Path: path})
 	require.Equal(t, docs, s.store.Snapshot().Collection("test.tasks").Len())
 }

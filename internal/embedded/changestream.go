@@ -48,7 +48,7 @@ func decodeToken(v bson.RawValue) (ts uint64, kind tokenKind, err error) {
 // tail is an open change stream.
 type tail struct {
 	s        *Server
-	watched  string // "db.collection", "db." or ""
+	watched  string // "db.collection" or "db."
 	waiter   *storage.Waiter
 	pipeline *query.Pipeline
 	lookup   bool
@@ -67,7 +67,6 @@ type tailOptions struct {
 	given  bool   // the client said where to start
 	kind   tokenKind
 	lookup bool
-	all    bool
 }
 
 func parseTailOptions(spec bson.Raw) (o tailOptions, err error) {
@@ -101,11 +100,9 @@ func parseTailOptions(spec bson.Raw) (o tailOptions, err error) {
 			if mode, _ := it.Value.StringValueOK(); mode != "off" {
 				return o, mongoerr.NotImplemented("fullDocumentBeforeChange: " + mode)
 			}
-		case "allChangesForCluster":
-			o.all = it.Value.Type == bson.TypeBoolean && it.Value.Boolean()
-		case "showExpandedEvents":
+		case "allChangesForCluster", "showExpandedEvents":
 			if !isOff(it.Value) {
-				return o, mongoerr.NotImplemented("showExpandedEvents")
+				return o, mongoerr.NotImplemented(name)
 			}
 		default:
 			return o, mongoerr.New(40415, "BSON field '$changeStream.%s' is an unknown field.", name)
@@ -141,17 +138,12 @@ func (r *request) openTail(spec bson.RawValue, stages []bson.Raw, batchSize int)
 		return nil, mongoerr.NotImplemented("a stage other than $match and $project behind $changeStream")
 	}
 	ns := r.db + ".$cmd.aggregate"
-	switch name, isName := r.args[0].value.StringValueOK(); {
-	case isName:
+	if name, ok := r.args[0].value.StringValueOK(); ok {
 		if ns, err = r.namespace(); err != nil {
 			return nil, err
 		}
 		t.watched = r.db + "." + name
-	case o.all:
-		if r.db != "admin" {
-			return nil, mongoerr.New(mongoerr.InvalidOptions, "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' database")
-		}
-	default:
+	} else {
 		t.watched = r.db + "."
 	}
 	t.waiter = r.s.store.Log().Watch(t.watched)

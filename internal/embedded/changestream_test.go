@@ -48,10 +48,10 @@ func TestStreamTellsWhatHappened(t *testing.T) {
 	whole, err := db.Watch(ctx, mongo.Pipeline{})
 	require.NoError(t, err)
 	defer whole.Close(ctx)
-	cluster, err := db.Client().Watch(ctx, mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "operationType", Value: "delete"}}}},
+	some, err := db.Watch(ctx, mongo.Pipeline{{{Key: "$match", Value: bson.D{{Key: "operationType", Value: "delete"}}}},
 		{{Key: "$project", Value: bson.D{{Key: "documentKey", Value: 1}, {Key: "operationType", Value: 1}}}}})
 	require.NoError(t, err)
-	defer cluster.Close(ctx)
+	defer some.Close(ctx)
 
 	insertIDs(t, c, 1)
 	insertIDs(t, db.Collection("d"), 2)
@@ -78,8 +78,8 @@ func TestStreamTellsWhatHappened(t *testing.T) {
 	for _, want := range []string{"insert 1", "insert 2", "update 1", "replace 1", "delete 1", "drop"} {
 		require.Equal(t, want, nextEvent(t, whole))
 	}
-	require.Equal(t, "delete 1", nextEvent(t, cluster))
-	_, err = cluster.Current.LookupErr("ns")
+	require.Equal(t, "delete 1", nextEvent(t, some))
+	_, err = some.Current.LookupErr("ns")
 	require.Error(t, err, "projected away")
 }
 

@@ -37,27 +37,19 @@ func init() {
 
 		"commitTransaction": {run: runCommitTransaction, fields: "recoveryToken", inTxn: true, admin: true},
 		"abortTransaction":  {run: runAbortTransaction, fields: "recoveryToken", inTxn: true, admin: true},
-		"startSession":      {run: runStartSession},
 		"endSessions":       {run: runEndSessions},
-		"killSessions":      {run: runEndSessions},
-		"refreshSessions":   {run: runPing},
 
-		"hello":            {run: runHello, fields: "*"},
-		"ping":             {run: runPing},
-		"buildInfo":        {run: runBuildInfo},
-		"getParameter":     {run: runGetParameter, fields: "*", admin: true},
-		"connectionStatus": {run: runConnectionStatus, fields: "showPrivileges"},
-		"replSetGetStatus": {run: runReplSetGetStatus, fields: "*", admin: true},
-		"serverStatus":     {run: runServerStatus, fields: "*"},
-		"collStats":        {run: runCollStats, fields: "scale"},
-		"validate":         {run: runValidate, fields: "full repair metadata"},
-		"dbStats":          {run: runDBStats, fields: "scale freeStorage"},
+		"hello":        {run: runHello, fields: "*"},
+		"ping":         {run: runPing},
+		"buildInfo":    {run: runBuildInfo},
+		"serverStatus": {run: runServerStatus, fields: "*"},
+		"validate":     {run: runValidate, fields: "full repair metadata"},
 	} {
 		commands[name] = &c
 	}
 	for alias, name := range map[string]string{
 		"isMaster": "hello", "ismaster": "hello", "buildinfo": "buildInfo", "findandmodify": "findAndModify",
-		"deleteIndexes": "dropIndexes", "dbstats": "dbStats", "collstats": "collStats",
+		"deleteIndexes": "dropIndexes",
 	} {
 		commands[alias] = commands[name]
 	}
@@ -68,20 +60,20 @@ var refusedCommands = func() map[string]struct{} {
 	m := map[string]struct{}{}
 	for name := range strings.FieldsSeq(`
 		abortReshardCollection addShard applyOps appendOplogNote authenticate autoCompact balancerStart
-		balancerStatus balancerStop bulkWrite captrunc checkShardingIndex cleanupOrphaned cloneCollectionAsCapped
+		balancerStatus balancerStop bulkWrite captrunc collStats connectionStatus checkShardingIndex cleanupOrphaned cloneCollectionAsCapped
 		collMod compact configureFailPoint convertToCapped coordinateCommitTransaction createRole createUser
-		currentOp dataSize dbHash dropAllRolesFromDatabase dropAllUsersFromDatabase dropConnections
+		currentOp dataSize dbHash dbStats dropAllRolesFromDatabase dropAllUsersFromDatabase dropConnections
 		dropRole dropUser enableSharding endBackup eval features filemd5 flushRouterConfig forceerror fsync
-		fsyncUnlock geoSearch getCmdLineOpts getDefaultRWConcern getLastError getLog getShardMap getnonce
+		fsyncUnlock geoSearch getCmdLineOpts getDefaultRWConcern getLastError getLog getShardMap getParameter getnonce
 		grantPrivilegesToRole grantRolesToRole grantRolesToUser hostInfo invalidateUserCache isdbgrid
-		killAllSessions killAllSessionsByPattern killOp listCommands listShards lockInfo logRotate logout
+		killAllSessions killSessions killAllSessionsByPattern killOp listCommands listShards lockInfo logRotate logout
 		mapReduce mergeChunks moveChunk movePrimary netstat planCacheClear planCacheClearFilters
-		planCacheListFilters planCacheSetFilter prepareTransaction profile reIndex refineCollectionShardKey
-		removeShard renameCollection replSetAbortPrimaryCatchUp replSetFreeze replSetGetConfig replSetInitiate
+		planCacheListFilters planCacheSetFilter prepareTransaction profile reIndex refreshSessions refineCollectionShardKey
+		removeShard renameCollection replSetAbortPrimaryCatchUp replSetFreeze replSetGetConfig replSetGetStatus replSetInitiate
 		replSetMaintenance replSetReconfig replSetResizeOplog replSetStepDown replSetSyncFrom reshardCollection
 		resetError revokePrivilegesFromRole revokeRolesFromRole revokeRolesFromUser rolesInfo rotateCertificates
 		saslContinue saslStart setDefaultRWConcern setFeatureCompatibilityVersion setFreeMonitoring
-		setIndexCommitQuorum setParameter setShardVersion shardCollection shutdown split splitVector top
+		setIndexCommitQuorum setParameter setShardVersion shardCollection shutdown split splitVector startSession top
 		unsetSharding updateRole updateUser usersInfo validateDBMetadata voteCommitIndexBuild
 		waitForFailPoint whatsmyuri listClusterCatalog`) {
 		m[name] = struct{}{}

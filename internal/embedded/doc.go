@@ -28,14 +28,14 @@
 //
 //	commands      insert update delete findAndModify find getMore killCursors count distinct
 //	              aggregate explain create drop dropDatabase createIndexes dropIndexes
-//	              listIndexes listCollections listDatabases validate collStats dbStats
-//	              commitTransaction abortTransaction startSession endSessions killSessions
-//	              hello ping buildInfo getParameter serverStatus connectionStatus replSetGetStatus
-//	queries       as package query says; hint by name, key or $natural
+//	              listIndexes listCollections listDatabases validate serverStatus
+//	              commitTransaction abortTransaction endSessions
+//	              hello ping buildInfo
+//	queries       as package query says; hint by name or key
 //	indexes       single, compound, multikey, unique, sparse, partial, TTL
 //	sessions      transactions over collections that exist or not; retryable writes, remembered
 //	              across restarts; causal consistency, since all is read at the newest state
-//	streams       of a collection, a database, everything; $match and $project behind; updateLookup;
+//	streams       of a collection or a database; $match and $project behind; updateLookup;
 //	              resumeAfter, startAfter, startAtOperationTime; 286 when the log was cut
 //	limits        16 MB a document, 48 MB a message, 100,000 statements, 64 indexes, 10,000 cursors
 //
@@ -45,12 +45,12 @@
 // not; what MongoDB does not know either gets MongoDB's own code.
 //
 //	commands      every other one (refusedCommands); fields of commands marked refused
-//	queries       $expr, $where, $text, geo, $jsonSchema; Decimal128 arithmetic; collation
+//	queries       $expr, $where, $text, geo, $jsonSchema, $natural, positional projection; Decimal128 arithmetic; collation
 //	updates       pipelines
 //	stages        $lookup and all others that package query does not name
 //	collections   capped, views, validators, time series, system.*
 //	indexes       text, geo, hashed, wildcard, hidden, collation
-//	streams       fullDocumentBeforeChange, expanded events, other stages behind $changeStream
+//	streams       of everything, fullDocumentBeforeChange, expanded events, other stages behind $changeStream
 //	reads         atClusterTime outside a transaction
 //
 // Read and write concerns and read preferences are accepted and ask for no more

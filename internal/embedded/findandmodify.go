@@ -74,10 +74,8 @@ func (r *request) parseFindAndModify() (*findAndModify, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(fields) > 5 {
-		if f.projection, err = query.CompileProjection(fields, f.filter); err != nil {
-			return nil, err
-		}
+	if f.projection, err = query.CompileProjection(fields); err != nil {
+		return nil, err
 	}
 	update := r.get("update")
 	switch {
@@ -115,10 +113,10 @@ func (f *findAndModify) run(w *storage.Writer, ns string, r *request) (bson.Raw,
 			if f.after {
 				shown = got.after
 			}
-			return f.reply(n, bson.RawValue{}, shown)
+			return f.reply(n, bson.RawValue{}, shown), nil
 		}
 		if !f.upsert {
-			return f.reply(0, bson.RawValue{}, nil)
+			return f.reply(0, bson.RawValue{}, nil), nil
 		}
 		doc, err := f.insert(w, ns, r)
 		if err == nil {
@@ -126,7 +124,7 @@ func (f *findAndModify) run(w *storage.Writer, ns string, r *request) (bson.Raw,
 			if !f.after {
 				doc = nil
 			}
-			return f.reply(1, id, doc)
+			return f.reply(1, id, doc), nil
 		}
 		if mongoerr.Code(err) != mongoerr.DuplicateKey || r.txn != nil || attempt == attempts {
 			return nil, err
@@ -151,10 +149,10 @@ func (f *findAndModify) runRemove(w *storage.Writer, ns string, r *request) (bso
 	if n == 0 {
 		removed = nil
 	}
-	return f.reply(n, bson.RawValue{}, removed)
+	return f.reply(n, bson.RawValue{}, removed), nil
 }
 
-func (f *findAndModify) reply(n int, upserted bson.RawValue, doc bson.Raw) (bson.Raw, error) {
+func (f *findAndModify) reply(n int, upserted bson.RawValue, doc bson.Raw) bson.Raw {
 	d := newDoc().openDoc("lastErrorObject").int32("n", n)
 	if !f.remove {
 		d.bool("updatedExisting", n > 0 && upserted.Type == 0)
@@ -164,13 +162,7 @@ func (f *findAndModify) reply(n int, upserted bson.RawValue, doc bson.Raw) (bson
 	}
 	d.close()
 	if doc == nil {
-		return d.null("value").end(), nil
+		return d.null("value").end()
 	}
-	if f.projection != nil {
-		var err error
-		if doc, err = f.projection.Apply(doc); err != nil {
-			return nil, err
-		}
-	}
-	return d.doc("value", doc).end(), nil
+	return d.doc("value", f.projection.Apply(doc)).end()
 }

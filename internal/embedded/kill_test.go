@@ -38,11 +38,15 @@ func envInt(name string, missing int) int {
 // as it can to the file named by the environment and prints each acknowledged
 // write.
 func runAsChild() bool {
-	path := os.Getenv(childFile)
-	if path == "" {
+	var err error
+	if path := os.Getenv(childFile); path != "" {
+		err = writeForever(path, envInt(childDocs, 0), envInt(childRound, 0))
+	} else if path := os.Getenv(childOpens); path != "" {
+		err = openAsChild(path)
+	} else {
 		return false
 	}
-	if err := writeForever(path, envInt(childDocs, 0), envInt(childRound, 0)); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -38,11 +38,7 @@ func (s *rowsSource) next() (bson.Raw, bool, error) {
 	if s.limit > 0 {
 		s.limit--
 	}
-	if s.projection == nil {
-		return rec.Doc, true, nil
-	}
-	doc, err := s.projection.Apply(rec.Doc)
-	return doc, err == nil, err
+	return s.projection.Apply(rec.Doc), true, nil
 }
 
 func (s *rowsSource) close() {}
@@ -65,10 +61,8 @@ func (r *request) parseFind() (f findArgs, err error) {
 	if err != nil {
 		return f, err
 	}
-	if len(spec) > 5 {
-		if f.projection, err = query.CompileProjection(spec, f.query.Filter); err != nil {
-			return f, err
-		}
+	if f.projection, err = query.CompileProjection(spec); err != nil {
+		return f, err
 	}
 	if f.skip, err = r.count("skip"); err != nil {
 		return f, err

@@ -273,14 +273,6 @@ func runAbortTransaction(r *request) (*docBuilder, error) {
 	return newDoc(), nil
 }
 
-func runStartSession(r *request) (*docBuilder, error) {
-	id := bson.NewObjectID() // unique, and padded to the size of a UUID
-	d := newDoc().openDoc("id")
-	d.any("id", bson.Binary{Subtype: bson.TypeBinaryUUID, Data: append(id[:], 0, 0, 0, 0)})
-	return d.close().int32("timeoutMinutes", int(r.s.opt.SessionTimeout/time.Minute)), nil
-}
-
-// runEndSessions serves endSessions and killSessions.
 func runEndSessions(r *request) (*docBuilder, error) {
 	list, err := r.listOf(r.name, r.args[0].value)
 	if err != nil {
@@ -290,11 +282,6 @@ func runEndSessions(r *request) (*docBuilder, error) {
 	for _, lsid := range list {
 		if id, ok := value.Lookup(lsid, "id"); ok {
 			keys = append(keys, string(id.Value))
-		}
-	}
-	if r.name == "killSessions" && len(keys) == 0 {
-		for _, e := range r.s.sessions.all() {
-			keys = append(keys, e.key)
 		}
 	}
 	r.s.sessions.remove(keys)

@@ -191,12 +191,6 @@ func TestTransactionEndsWithItsClient(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, number(t, c, t.Context(), 1))
 	require.NoError(t, client.Disconnect(context.Background()))
-
-	client = hold()
-	require.NoError(t, client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "killSessions", Value: bson.A{}}}).Err())
-	_, err = c.UpdateOne(t.Context(), byID(1), inc)
-	require.NoError(t, err)
-	require.NoError(t, client.Disconnect(context.Background()))
 }
 
 func TestTransactionEndsAfterItsLifetime(t *testing.T) {

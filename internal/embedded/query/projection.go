@@ -12,11 +12,9 @@ import (
 
 // Projection is a compiled projection. A nil Projection keeps everything.
 type Projection struct {
-	exclude    bool // listed fields go, the others stay
-	root       shape
-	elemMatch  []*Node // OpElemMatch or OpElemValue at a top-level field
-	positional []part  // path of `.$`, without the `$`
-	filter     *Filter // that gives the position
+	exclude   bool // listed fields go, the others stay
+	root      shape
+	elemMatch []*Node // OpElemMatch or OpElemValue at a top-level field
 }
 
 // shape is one level of the fields a projection lists.
@@ -37,14 +35,12 @@ type arraySlice struct {
 }
 
 // CompileProjection checks and compiles a projection of find or findAndModify;
-// it is nil for an empty one. filter is the query's, wanted by the positional
-// `.$`; it may be nil without. Computed fields are refused.
-func CompileProjection(spec bson.Raw, filter *Filter) (*Projection, error) {
+// it is nil for an empty one. Computed fields and the positional `.$` are refused.
+func CompileProjection(spec bson.Raw) (*Projection, error) {
 	if first := value.NewIter(spec); !first.Next() {
 		return nil, nil
 	}
-	p := projectionParser{find: true, p: Projection{filter: filter}}
-	return p.parse(spec)
+	return (&projectionParser{find: true}).parse(spec)
 }
 
 type projectionParser struct {
@@ -74,9 +70,6 @@ func (c *projectionParser) parse(spec bson.Raw) (*Projection, error) {
 	}
 	if c.p.exclude && len(c.p.elemMatch) > 0 {
 		return nil, mongoerr.NotImplemented("$elemMatch in a projection that excludes")
-	}
-	if c.p.positional != nil && len(c.p.elemMatch) > 0 {
-		return nil, mongoerr.New(31255, "Cannot specify positional operator and $elemMatch.")
 	}
 	return &c.p, nil
 }
@@ -120,31 +113,10 @@ func (c *projectionParser) flag(path string, include bool) error {
 		return mongoerr.New(31254, "Cannot do exclusion on field %s in inclusion projection", path)
 	}
 	c.mode = mode
-	if array, ok := strings.CutSuffix(path, ".$"); ok && c.find {
-		switch {
-		case !include:
-			return mongoerr.New(31395, "positional projection cannot be used with exclusion")
-		case c.p.positional != nil:
-			return mongoerr.New(31276, "Cannot specify more than one positional projection per query.")
-		case c.p.filter == nil:
-			return mongoerr.NotImplemented("a positional projection without a filter")
-		}
-		c.p.positional = cut(array)
-		if !names(c.p.filter.root, c.p.positional[0].name) {
-			return mongoerr.New(31277, "Positional projection '%s' does not match the query document.", path)
-		}
-		path = array
+	if strings.HasSuffix(path, ".$") && c.find {
+		return mongoerr.NotImplemented("the positional projection (" + path + ")")
 	}
 	return c.put(path, shapeField{})
-}
-
-// names reports whether a condition of the filter is on a path that begins
-// with name.
-func names(n *Node, name string) bool {
-	if n.parts != nil {
-		return n.parts[0].name == name
-	}
-	return slices.ContainsFunc(n.Children, func(c *Node) bool { return names(c, name) })
 }
 
 func (c *projectionParser) object(path string, v bson.RawValue) error {
@@ -248,11 +220,10 @@ func (c *projectionParser) put(path string, leaf shapeField) error {
 	return nil
 }
 
-// Apply returns what the projection keeps of doc. Only a positional `.$` whose
-// filter went through no array fails.
-func (p *Projection) Apply(doc bson.Raw) (bson.Raw, error) {
+// Apply returns what the projection keeps of doc.
+func (p *Projection) Apply(doc bson.Raw) bson.Raw {
 	if p == nil {
-		return doc, nil
+		return doc
 	}
 	at, dst := value.Begin(make([]byte, 0, len(doc)))
 	dst = p.document(dst, &p.root, doc)
@@ -263,42 +234,7 @@ func (p *Projection) Apply(doc bson.Raw) (bson.Raw, error) {
 			dst = value.AppendElement(dst, n.Path, value.Array(values(v.Value)[pos:pos+1]))
 		}
 	}
-	dst = value.End(dst, at)
-	if p.positional == nil {
-		return dst, nil
-	}
-	_, pos := p.filter.MatchPositional(doc)
-	if pos < 0 {
-		return nil, mongoerr.New(51246, "Executor error during find command :: caused by :: positional operator '.$' couldn't find a matching element in the array")
-	}
-	v, err := onlyElement(value.Document(dst), p.positional, pos)
-	return v.Value, err
-}
-
-// onlyElement reduces the first array on the path to its element pos.
-func onlyElement(v bson.RawValue, parts []part, pos int) (bson.RawValue, error) {
-	switch {
-	case v.Type == bson.TypeArray:
-		elems := values(v.Value)
-		if pos >= len(elems) {
-			return v, mongoerr.New(51247, "Executor error during find command :: caused by :: positional operator '.$' element mismatch")
-		}
-		return value.Array(elems[pos : pos+1]), nil
-	case v.Type != bson.TypeEmbeddedDocument || len(parts) == 0:
-		return v, nil
-	}
-	at, dst := value.Begin(make([]byte, 0, len(v.Value)))
-	for it := value.NewIter(v.Value); it.Next(); {
-		w := it.Value
-		if string(it.Key) == parts[0].name {
-			var err error
-			if w, err = onlyElement(w, parts[1:], pos); err != nil {
-				return v, err
-			}
-		}
-		dst = value.AppendElement(dst, string(it.Key), w)
-	}
-	return value.Document(value.End(dst, at)), nil
+	return value.End(dst, at)
 }
 
 func (p *Projection) document(dst []byte, s *shape, doc []byte) []byte {

@@ -64,8 +64,7 @@ func parseProjectStage(v bson.RawValue) (stage, error) {
 
 func (s projectStage) run(docs Docs) Docs {
 	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) (bool, error) {
-		out, err := s.projection.Apply(doc)
-		return err == nil && emit(out), err
+		return emit(s.projection.Apply(doc)), nil
 	})
 }
 

@@ -3,7 +3,9 @@ package storage
 import (
 	"encoding/binary"
 	"fmt"
+	"runtime/debug"
 	"slices"
+	"sync"
 
 	bolt "go.etcd.io/bbolt"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -31,6 +33,11 @@ func (s *Store) openFile(path string) error {
 	if err != nil {
 		_ = db.Close() // the first error says more
 		return fmt.Errorf("read %s: %w", path, err)
+	}
+	const large = 100_000
+	if s.nextRID > large {
+		forgetPages(db)
+		debug.FreeOSMemory() // what reading took
 	}
 	return nil
 }
@@ -64,9 +71,15 @@ func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) 
 		}
 		c.Indexes = append(c.Indexes, newIndex(spec))
 	}
-	for _, x := range c.Indexes {
-		if err := c.build(x); err != nil {
-			return fmt.Errorf("index %s of %s: %w", x.Spec.Name, entry.Namespace, err)
+	var build sync.WaitGroup
+	failed := make([]error, len(c.Indexes))
+	for i, x := range c.Indexes {
+		build.Go(func() { failed[i] = c.build(x) })
+	}
+	build.Wait()
+	for i, x := range c.Indexes {
+		if failed[i] != nil {
+			return fmt.Errorf("index %s of %s: %w", x.Spec.Name, entry.Namespace, failed[i])
 		}
 	}
 	s.nextColl = max(s.nextColl, id)

@@ -121,8 +121,7 @@ func (w *Waiter) matches(ns string) bool {
 	return strings.HasPrefix(ns, w.prefix) || ns+"." == w.prefix
 }
 
-// Watch registers interest in a collection ("db.c"), a database ("db.") or, with
-// "", everything. Call Unwatch when done.
+// Watch registers interest in a collection ("db.c") or a database ("db."). Call Unwatch when done.
 func (l *Log) Watch(namespace string) *Waiter {
 	exact := namespace != "" && !strings.HasSuffix(namespace, ".")
 	w := &Waiter{C: make(chan struct{}, 1), prefix: namespace, exact: exact}

@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 func TestAPingThatCrossesAnEndChangesNothing(t *testing.T) {
@@ -106,5 +108,63 @@ func TestAnExecutionThatWasTakenOverWritesNothingMore(t *testing.T) {
 		task := a.get(ids[0])
 		require.True(t, task.LapseAt.Equal(mine.Until), inWords(task))
 		require.Equal(t, "mine", task.Progress.Message)
+	})
+}
+
+// Two leases of a task for two workers lapsed, and one of them was pinged after the
+// finder had looked: neither is ended, since the finder must look again.
+func TestAPingedExecutionIsNotEndedWithAnotherThatLapsed(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		for _, single := range []bool{true, false} {
+			a := newArena(t, e)
+			ids := a.send(1, producer.ConcurrentWorkers(2))
+			a.abandon(ids, "dead", time.Second)
+			a.abandon(ids, "slow", time.Second)
+			seen := a.get(ids[0])
+			eff := model.ResolveOptions(seen.Options)
+			now := seen.WorkerStates[1].PingExpireTime
+			expired := model.Expire(seen, eff, now, 0)
+			require.Equal(t, 2, expired.LapseCount)
+			lost, err := a.store.Pings(t.Context(), []store.Ping{{ID: ids[0], ExecID: "abandoned-by-slow", Index: 1, Many: true, Until: now.Add(time.Hour)}}, 0)
+			require.NoError(t, err)
+			require.Empty(t, lost)
+			write := store.Write{Before: seen, After: expired, Lapsed: "abandoned-by-dead", At: now}
+			if single {
+				after, err := a.store.TakeOver(t.Context(), write)
+				require.NoError(t, err)
+				require.Nil(t, after)
+			} else {
+				written, err := a.store.Writes(t.Context(), []store.Write{write}, 0)
+				require.NoError(t, err)
+				require.False(t, written[0].Applied)
+			}
+			again := model.Expire(a.get(ids[0]), eff, now, 0)
+			require.Equal(t, 1, again.LapseCount, "only the dead one")
+			written, err := a.store.Writes(t.Context(), []store.Write{{Before: seen, After: again, Lapsed: "abandoned-by-dead", At: now}}, 0)
+			require.NoError(t, err)
+			require.True(t, written[0].Applied)
+			require.Equal(t, 1, a.get(ids[0]).OpenExecutions())
+		}
+	})
+}
+
+// The answers of a batch of takeovers, and of the look at what became of it, are lost.
+func TestABatchOfTakeoversIsHeldAlthoughItsAnswersAreLost(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		px, away := a.behind()
+		ids := a.send(10)
+		a.abandon(ids, "dead", time.Second)
+		written := px.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "claimed_at", Do: proxy.CutAfter})
+		read := px.Set(proxy.Rule{Command: "find", Collection: "tasks", Contains: ids[3], Skip: 1, Do: proxy.CutAfter})
+		done := newEffects()
+		a.hire("heir", done.handle, through(away))
+		a.awaitSuccess(ids)
+		done.requireOnce(t, ids)
+		require.Equal(t, 1, written.Sprung())
+		require.Equal(t, 1, read.Sprung())
+		for _, id := range ids {
+			require.Equal(t, 1, a.get(id).LapseCount, "a second lease was lost")
+		}
 	})
 }

@@ -20,6 +20,9 @@ func TestAnOpenTransactionOnOneTaskCostsTheOthersNothing(t *testing.T) {
 		if !e.Transactions {
 			t.Skip("this engine has no transactions")
 		}
+		if e.Name == "secantusd" {
+			t.Skip("secantusd lets every write of the server wait for an open transaction, and knows no maxTimeMS")
+		}
 		a := newArena(t, e)
 		goOn := make(chan struct{})
 		done := newEffects()

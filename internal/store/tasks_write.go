@@ -115,7 +115,8 @@ func group(writes []Write) ([]statement, error) {
 	for i := range writes {
 		w := &writes[i]
 		key.Reset()
-		fmt.Fprintf(&key, "%d %s %d ", w.Before.Rev, w.Lapsed, w.At.UnixMilli())
+		others := w.othersLapsed()
+		fmt.Fprintf(&key, "%d %s %d %v ", w.Before.Rev, w.Lapsed, w.At.UnixMilli(), others)
 		head := key.Len()
 		if err := encode(&key, model.Diff(w.Before, w.After)); err != nil {
 			return nil, fmt.Errorf("encoding the update of task %s: %w", w.After.ID, err)
@@ -133,6 +134,9 @@ func group(writes []Write) ([]statement, error) {
 				if lapsed != "" {
 					dst = bsoncore.AppendDocumentElement(dst, "worker_states", lapsedGuard(lapsed, now))
 				}
+				for _, e := range others {
+					dst = bsoncore.AppendDocumentElement(dst, e.Key, e.Value.(bsoncore.Document)) //nolint:forcetypeassert // made so
+				}
 				return dst
 			}
 			groups = append(groups, g)
@@ -145,6 +149,24 @@ func group(writes []Write) ([]statement, error) {
 		out[i] = g.statement
 	}
 	return out, nil
+}
+
+// othersLapsed is the condition for a task that several worked on and of which more than
+// one execution is ended as lapsed: that none of them was pinged in between. A ping does
+// not change the rev, so the rev alone does not tell.
+func (w *Write) othersLapsed() (filter bson.D) {
+	if w.Lapsed == "" {
+		return nil
+	}
+	for i := range w.Before.WorkerStates {
+		b := &w.Before.WorkerStates[i]
+		_, a := w.After.Execution(b.ExecID)
+		if b.Open() && b.ExecID != w.Lapsed && (a == nil || !a.Open()) {
+			until := bsoncore.BuildDocument(nil, bsoncore.AppendDateTimeElement(nil, "$lte", w.At.UnixMilli()))
+			filter = append(filter, d("worker_states."+strconv.Itoa(i)+".ping_expire_time", bsoncore.Document(until)))
+		}
+	}
+	return filter
 }
 
 func appendAtMost(dst []byte, key string, n int64) []byte {
@@ -204,6 +226,9 @@ func (s *Store) SettleClaim(ctx context.Context, writes []Write, execID string, 
 // or nil when somebody was quicker or a ping came. Index: _id.
 func (s *Store) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 	filter := append(s.guardOf(w), d("worker_states", bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: lapsedGuard(w.Lapsed, w.At)}))
+	for _, e := range w.othersLapsed() {
+		filter = append(filter, d(e.Key, bson.Raw(e.Value.(bsoncore.Document)))) //nolint:forcetypeassert // made so
+	}
 	var after model.Task
 	err := s.tasks.FindOneAndUpdate(ctx, filter, model.Diff(w.Before, w.After), returnAfter()).Decode(&after)
 	if isNone(err) {

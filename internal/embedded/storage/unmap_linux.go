@@ -3,7 +3,6 @@ package storage
 import (
 	"os"
 	"syscall"
-	"unsafe"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -11,10 +10,7 @@ import (
 // forgetPages tells the kernel that what was read of the file through its memory
 // map is not needed: it would count as this process's memory for good.
 func forgetPages(db *bolt.DB) {
-	st, err := os.Stat(db.Path())
-	if err != nil || st.Size() == 0 {
-		return
+	if st, err := os.Stat(db.Path()); err == nil {
+		_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, db.Info().Data, uintptr(st.Size()), syscall.MADV_DONTNEED) // only advice
 	}
-	mapped := unsafe.Slice((*byte)(unsafe.Pointer(db.Info().Data)), st.Size()) //nolint:gosec,govet // the map covers the file, which only grows
-	_ = syscall.Madvise(mapped, syscall.MADV_DONTNEED)                         // only advice
 }

@@ -62,9 +62,10 @@ func (e Engine) Own(t testing.TB) *engine.Deployment {
 	return d
 }
 
-// Of is a number of tasks: the first for this engine, or the second where it is slow.
+// Of is a number of tasks: the first for this engine, or the second where it is slow, or
+// everything is.
 func (e Engine) Of(fast, slow int) int {
-	if e.Slow {
+	if e.Slow || raceDetector {
 		return slow
 	}
 	return fast

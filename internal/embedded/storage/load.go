@@ -34,13 +34,15 @@ func (s *Store) openFile(path string) error {
 		_ = db.Close() // the first error says more
 		return fmt.Errorf("read %s: %w", path, err)
 	}
-	const large = 100_000
-	if s.nextRID > large {
+	if s.nextRID > largeFile {
 		forgetPages(db)
 		debug.FreeOSMemory() // what reading took
 	}
 	return nil
 }
+
+// largeFile is from how many documents on memory is given back.
+const largeFile = 100_000
 
 func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) error {
 	var entry catalogEntry
@@ -57,6 +59,9 @@ func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) 
 			return fmt.Errorf("document %x of %s: %w", k, entry.Namespace, err)
 		}
 		rid := binary.BigEndian.Uint64(k)
+		if c.docs.Len()%largeFile == largeFile-1 {
+			forgetPages(s.file.db)
+		}
 		s.nextRID = max(s.nextRID, rid)
 		c.docs.Load(Record{ID: rid, Doc: doc})
 		return nil

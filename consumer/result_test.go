@@ -1,0 +1,92 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestWhatAHandlerReturnedDecidesTheOutcome(t *testing.T) {
+	plain := errors.New("it broke")
+	fifteen := 15 * time.Second
+	zero := time.Duration(0)
+	for _, c := range []struct {
+		name  string
+		err   error
+		cause error
+		want  model.Outcome
+	}{
+		{"success", nil, nil, model.Outcome{}},
+		{"a success is one although the context had ended", nil, ErrLeaseLost, model.Outcome{}},
+		{"an error", plain, nil, model.Outcome{Kind: model.FailError, Reason: "it broke"}},
+		{"fatal, found through wrapping", fmt.Errorf("mail: %w", Fatal(plain)), nil, model.Outcome{Kind: model.FailFatal, Reason: "it broke"}},
+		{"retry after", RetryAfter(fifteen, plain), nil, model.Outcome{Kind: model.FailError, Reason: "it broke", Delay: &fifteen}},
+		{"retry after a negative time", RetryAfter(-fifteen, plain), nil, model.Outcome{Kind: model.FailError, Reason: "it broke", Delay: &zero}},
+		{"snooze", Snooze(fifteen), nil, model.Outcome{Kind: model.FailReleased, Reason: "snoozed for 15s", Delay: &fifteen}},
+		{"release", Release(), nil, model.Outcome{Kind: model.FailReleased, Reason: "released by the handler"}},
+		{"cancel", Cancel("no longer needed"), nil, model.Outcome{Kind: model.FailCancelled, Reason: "no longer needed", CancelTask: true}},
+		{"panic", &panicError{value: "oops", stack: "here"}, nil, model.Outcome{Kind: model.FailPanic, Reason: "panic: oops\nhere"}},
+		{"shutdown", context.Canceled, ErrShutdown, model.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
+		{"the margin", plain, ErrLeaseLost, model.Outcome{Kind: model.FailReleased, Reason: ErrLeaseLost.Error()}},
+		{"cancelled", plain, ErrCancelled, model.Outcome{Kind: model.FailReleased, Reason: ErrCancelled.Error()}},
+		{"the deadline", plain, ErrTimeout, model.Outcome{Kind: model.FailTimeout, Reason: ErrTimeout.Error() + ": it broke"}},
+		{"the cause weighs more than the verdict", Fatal(plain), ErrShutdown, model.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := judge(&model.Task{}, bson.RawValue{}, c.err, c.cause, time.Hour, time.Now())
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
+func TestArgumentsThatNobodyUnderstandsAreGivenBackForTheGrace(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	err := fmt.Errorf("handler: %w", &undecodableError{errors.New("no such field")})
+	for _, c := range []struct {
+		since time.Duration
+		kind  model.FailKind
+		delay time.Duration
+	}{
+		{-1, model.FailUndecodable, time.Second},
+		{20 * time.Second, model.FailUndecodable, 20 * time.Second},
+		{59 * time.Minute, model.FailUndecodable, time.Minute},
+		{time.Hour, model.FailFatal, 0},
+	} {
+		task := &model.Task{}
+		if c.since >= 0 {
+			task.UndecodableSince = now.Add(-c.since)
+		}
+		got := judge(task, bson.RawValue{}, err, nil, time.Hour, now)
+		require.Equal(t, c.kind, got.Kind, c.since)
+		if c.delay > 0 {
+			require.Equal(t, c.delay, *got.Delay)
+		}
+	}
+}
+
+func TestOnlyAPlainErrorIsRetriedInsideTheExecution(t *testing.T) {
+	plain := errors.New("it broke")
+	require.True(t, retryableHere(plain))
+	require.True(t, retryableHere(&panicError{}))
+	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), &undecodableError{plain}} {
+		require.False(t, retryableHere(fmt.Errorf("wrapped: %w", err)), "%v", err)
+	}
+}
+
+func TestParkIsNoOutcome(t *testing.T) {
+	at := time.Now().Add(time.Hour)
+	until, parked := parkedUntil(fmt.Errorf("waiting for the bank: %w", Park(at)))
+	require.True(t, parked)
+	require.Equal(t, at, until)
+	_, parked = parkedUntil(Snooze(time.Hour))
+	require.False(t, parked)
+	_, parked = parkedUntil(nil)
+	require.False(t, parked)
+}

@@ -22,9 +22,10 @@ var mayImport = map[string][]string{
 	"internal/human":        {},
 	"internal/explain":      {"model", "internal/human"},
 	"internal/demo":         {"model", "internal/store", "internal/clock", "internal/embedded", "internal/human"},
+	"internal/bench":        {"model", "producer", "consumer", "internal/store", "internal/clock", "internal/embedded"},
 	"internal/cli": {
 		"model", "producer", "consumer", "migrate", "internal/store", "internal/clock",
-		"internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/human",
+		"internal/bench", "internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/human",
 	},
 	"cmd/mscheduler": {"internal/cli"},
 

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Config of a bench. A zero number is the default of each scenario.
+type Config struct {
+	// Scenarios to run, in this order. Defaults to all.
+	Scenarios []string
+	// URI of a MongoDB deployment; "" = an embedded server of the bench's own.
+	URI string
+	// Path of the embedded server's file, which must not exist; "" = in memory.
+	Path string
+	// Database that is made and dropped; one that exists is refused.
+	Database string
+
+	Tasks       int
+	Processes   int           // of the scenarios that have several
+	Concurrency int           // of each process; in send, senders at once. Defaults to 100.
+	Duration    time.Duration // of paced, steady and idle
+	Rate        float64       // of paced, in tasks a second. Defaults to 100.
+	ArgsBytes   int           // padding in each task's arguments
+	// Later and Others are how many tasks that are not due, or meant for other workers,
+	// delayed puts beside its own.
+	Later, Others int
+	// Small makes the defaults a tenth or less: all scenarios take about two minutes.
+	Small bool
+
+	// Executable is this binary, which is started again as workers; "" = scenarios that
+	// need real processes fail.
+	Executable string
+	// WorkerArgs make Executable a worker (see [Work]); WorkerEnv is its environment.
+	WorkerArgs, WorkerEnv []string
+
+	// OnProgress hears how far a step is; total 0 = not known. Defaults to nobody.
+	OnProgress func(scenario, step string, done, total int)
+	Clock      clock.Clock // nil = the machine's
+}
+
+// Bounds of what can be asked for.
+const (
+	maxTasks     = 10_000_000
+	maxProcesses = 64
+	maxArgs      = 100_000
+)
+
+// Validate says everything that is wrong with the Config.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, s := range c.Scenarios {
+		if !slices.Contains(Names(), s) {
+			errs = append(errs, model.Invalid("scenario", "is %q; want some of %s", s, strings.Join(Names(), ", ")))
+		}
+	}
+	for _, f := range []struct {
+		name    string
+		n, most int
+	}{
+		{"--tasks", c.Tasks, maxTasks},
+		{"--processes", c.Processes, maxProcesses}, {"--concurrency", c.Concurrency, 100_000}, {"--args-bytes", c.ArgsBytes, maxArgs},
+		{"--later", c.Later, maxTasks},
+		{"--others", c.Others, maxTasks},
+	} {
+		if f.n < 0 || f.n > f.most {
+			errs = append(errs, model.Invalid(f.name, "is %d; want 1 to %d", f.n, f.most))
+		}
+	}
+	if c.Duration < 0 || c.Duration > 24*time.Hour {
+		errs = append(errs, model.Invalid("--duration", "is %v; want up to 24h", c.Duration))
+	}
+	if c.Rate < 0 || c.Rate > 100_000 {
+		errs = append(errs, model.Invalid("--rate", "is %v; want up to 100000 a second", c.Rate))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	if len(c.Scenarios) == 0 {
+		c.Scenarios = Names()
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	if c.OnProgress == nil {
+		c.OnProgress = func(string, string, int, int) {}
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 100
+	}
+	if c.Rate == 0 {
+		c.Rate = 100
+	}
+	if c.ArgsBytes == 0 {
+		c.ArgsBytes = 100
+	}
+	c.Later = c.or(c.Later, 1_000_000, 50_000)
+	c.Others = c.or(c.Others, 100_000, 10_000)
+	return c
+}
+
+// or is what was asked for, else the default of a full or of a small run.
+func (c *Config) or(asked, full, small int) int {
+	switch {
+	case asked != 0:
+		return asked
+	case c.Small:
+		return small
+	default:
+		return full
+	}
+}
+
+func (c *Config) lasting(full, small time.Duration) time.Duration {
+	return time.Duration(c.or(int(c.Duration), int(full), int(small)))
+}

@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// rawPrefix names the yardstick's collections, which have the product's indexes.
+const rawPrefix = "raw_"
+
+// fullBatch is the most the product claims at once, and so the batch of the yardstick.
+const fullBatch = 1000
+
+// yardstick says which writes are measured.
+type yardstick struct {
+	tasks, writers, batch int
+	insert, update        bool // which of them are timed; inserted they are in any case
+}
+
+// rawTask is a document of the yardstick before and after its two updates.
+type rawTask struct {
+	id  string
+	doc bson.Raw
+}
+
+// raw measures how many tasks a second the server takes without the product: documents
+// that are as the product's are inserted in batches, then claimed and finished in batches
+// by multi-document updates that are as the product's are, guards included. What is left
+// out is everything else: finding, deciding, running, pinging.
+func raw(ctx context.Context, a *arena, y yardstick, argsBytes int, progress func(done, total int)) (*float64, error) {
+	st, err := store.Open(store.Config{Database: a.db, Prefix: rawPrefix})
+	if err != nil {
+		return nil, err
+	}
+	if err := st.Ready(ctx); err != nil {
+		return nil, fmt.Errorf("setting the raw measurement up: %w", err)
+	}
+	y.tasks, y.writers, y.batch = max(y.tasks, 1), max(y.writers, 1), max(y.batch, 1)
+	w, err := newRawWriter(a.db, time.UnixMilli(st.Local().Now().UnixMilli()))
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := w.tasks(y.tasks, argsBytes)
+	if err != nil {
+		return nil, err
+	}
+	batches := slices.Collect(slices.Chunk(tasks, min(y.batch, (y.tasks+y.writers-1)/y.writers)))
+	var took time.Duration
+	for i, step := range []struct {
+		timed bool
+		do    func(context.Context, []rawTask) error
+	}{{y.insert, w.insert}, {y.update, w.claimAndFinish}} {
+		if i == 1 && !step.timed {
+			break
+		}
+		began := st.Local().Monotonic()
+		if err := inTurn(ctx, batches, y.writers, step.do); err != nil {
+			return nil, fmt.Errorf("the raw measurement: %w", err)
+		}
+		if step.timed {
+			took += st.Local().Monotonic() - began
+		}
+		progress(i+1, 2)
+	}
+	for _, coll := range []string{"tasks", "task_history", "workers", "signals", "control", "permits", "meta"} {
+		if err := a.db.Collection(rawPrefix + coll).Drop(ctx); err != nil {
+			return nil, fmt.Errorf("cleaning up after the raw measurement: %w", err)
+		}
+	}
+	return perSecond(y.tasks, took), nil
+}
+
+// inTurn gives each writer the next batch when it has done one. The first error ends it.
+func inTurn(ctx context.Context, batches [][]rawTask, writers int, do func(context.Context, []rawTask) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(batches) {
+					return
+				}
+				if err := do(ctx, batches[i]); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// rawWriter knows the updates, which are the same for every task: they are taken from the
+// product's rules, so that they cannot grow apart.
+type rawWriter struct {
+	db            *mongo.Database
+	now           time.Time
+	claim, finish bson.Raw
+}
+
+func newRawWriter(db *mongo.Database, now time.Time) (*rawWriter, error) {
+	w := &rawWriter{db: db, now: now}
+	task := model.NewTask(model.Draft{Type: noop.Name(), Key: "k"}, now)
+	eff := model.ResolveOptions(task.Options, model.Options{})
+	by := model.Claimant{WorkerID: "raw-1-00000000", ExecID: "00000000-0000-4000-8000-000000000000"}
+	claimed, no := model.Claim(task, by, eff, now)
+	if no != "" {
+		return nil, fmt.Errorf("the raw measurement: a fresh task is not claimable: %s", no)
+	}
+	finished, err := model.Finish(claimed, by.ExecID, model.Success(bson.RawValue{}), eff, now, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the raw measurement: %w", err)
+	}
+	if w.claim, err = encoded(model.Diff(task, claimed)); err != nil {
+		return nil, err
+	}
+	w.finish, err = encoded(model.Diff(claimed, finished))
+	return w, err
+}
+
+// tasks makes documents as the product's are.
+func (w *rawWriter) tasks(n, argsBytes int) ([]rawTask, error) {
+	a, err := model.EncodeValue("args", args{Pad: strings.Repeat("x", argsBytes)}, model.MaxArgsBytes)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]rawTask, n)
+	for i := range out {
+		t := model.NewTask(model.Draft{Type: noop.Name(), Key: fmt.Sprintf("raw-%018d", i), Args: a}, w.now)
+		doc, err := encoded(t)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = rawTask{t.ID, doc}
+	}
+	return out, nil
+}
+
+func encoded(v any) (bson.Raw, error) {
+	var b bytes.Buffer
+	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
+	enc.SetRegistry(model.Registry())
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encoding for the raw measurement: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+var majority = bson.D{{Key: "w", Value: "majority"}}
+
+func (w *rawWriter) insert(ctx context.Context, batch []rawTask) error {
+	docs := make(bson.A, len(batch))
+	for i, t := range batch {
+		docs[i] = t.doc
+	}
+	return w.run(ctx, len(batch), bson.D{
+		{Key: "insert", Value: rawPrefix + "tasks"}, {Key: "documents", Value: docs}, {Key: "ordered", Value: false},
+		{Key: "writeConcern", Value: majority},
+	})
+}
+
+func (w *rawWriter) claimAndFinish(ctx context.Context, batch []rawTask) error {
+	if err := w.update(ctx, batch, 1, w.claim); err != nil {
+		return err
+	}
+	return w.update(ctx, batch, 2, w.finish)
+}
+
+// update is one statement for the batch. Index: _id.
+func (w *rawWriter) update(ctx context.Context, batch []rawTask, rev int64, u bson.Raw) error {
+	at, ids := bsoncore.AppendArrayStart(nil)
+	for i, t := range batch {
+		ids = bsoncore.AppendStringElement(ids, strconv.Itoa(i), t.id)
+	}
+	ids, _ = bsoncore.AppendArrayEnd(ids, at)
+	return w.run(ctx, len(batch), bson.D{
+		{Key: "update", Value: rawPrefix + "tasks"},
+		{Key: "updates", Value: bson.A{bson.D{
+			{Key: "q", Value: bson.D{
+				{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.RawValue{Type: bson.TypeArray, Value: ids}}}},
+				{Key: "rev", Value: rev}, {Key: "generation", Value: bson.D{{Key: "$lte", Value: w.now.UnixMilli()}}},
+			}},
+			{Key: "u", Value: u}, {Key: "multi", Value: true},
+		}}},
+		{Key: "ordered", Value: false}, {Key: "writeConcern", Value: majority},
+	})
+}
+
+func (w *rawWriter) run(ctx context.Context, n int, cmd bson.D) error {
+	var reply struct {
+		N int `bson:"n"`
+	}
+	if err := w.db.RunCommand(ctx, cmd).Decode(&reply); err != nil {
+		return err
+	}
+	if reply.N != n {
+		return fmt.Errorf("%s of %d tasks wrote %d", cmd[0].Key, n, reply.N)
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// Result is what one scenario, or one part of it ("paced/8"), measured. What a scenario
+// does not measure is null in JSON.
+type Result struct {
+	Scenario    string `json:"scenario"`
+	Engine      string `json:"engine"` // "embedded memory", "embedded file", "MongoDB 8.0.1"
+	Tasks       int    `json:"tasks"`  // that ended; in send, that were stored
+	Processes   int    `json:"processes"`
+	Concurrency int    `json:"concurrency"`
+
+	TasksPerSecond *float64 `json:"tasks_per_second"`
+	RawPerSecond   *float64 `json:"raw_per_second"` // the same writes without the product
+	Ratio          *float64 `json:"ratio"`          // of the two
+
+	RoundTripsPerTask     *float64 `json:"round_trips_per_task"`
+	ClaimsAttemptedPerWon *float64 `json:"claims_attempted_per_won"`
+	Latency               *Latency `json:"latency_ms"`
+	// Commands are those that the measured clients sent, by name.
+	Commands map[string]int64 `json:"commands"`
+
+	BytesPerTask *float64 `json:"-"` // on the wire, both directions
+	Notes        []string `json:"-"` // what the fields cannot say
+	Partial      bool     `json:"-"` // ended before its end
+}
+
+// Latency is percentiles in milliseconds.
+type Latency struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// MarshalJSON writes commands as an object also when there were none.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type plain Result
+	if r.Commands == nil {
+		r.Commands = map[string]int64{}
+	}
+	return json.Marshal(plain(r))
+}
+
+// measured sets the rate of so many tasks in that time, and the ratio when there is a
+// yardstick.
+func (r *Result) measured(tasks int, took time.Duration) {
+	r.Tasks = tasks
+	r.TasksPerSecond = perSecond(tasks, took)
+	r.compare()
+}
+
+func (r *Result) yardstick(perSecond *float64) {
+	r.RawPerSecond = perSecond
+	r.compare()
+}
+
+func (r *Result) compare() {
+	r.Ratio = quotient(r.TasksPerSecond, r.RawPerSecond)
+}
+
+// counted sets what was sent to the server for the tasks; measured comes first.
+func (r *Result) counted(t totals) {
+	r.Commands = maps.Clone(t.Commands)
+	var trips int64
+	for _, n := range t.Commands {
+		trips += n
+	}
+	tasks := float64(r.Tasks)
+	r.RoundTripsPerTask = quotient(ptr(float64(trips)), &tasks)
+	r.BytesPerTask = quotient(ptr(float64(t.Read+t.Written)), &tasks)
+	r.ClaimsAttemptedPerWon = quotient(ptr(float64(t.Attempted)), ptr(float64(t.Won)))
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// quotient is nil where it says nothing.
+func quotient(a, b *float64) *float64 {
+	if a == nil || b == nil || *b == 0 {
+		return nil
+	}
+	return ptr(round(*a / *b))
+}
+
+func perSecond(n int, took time.Duration) *float64 {
+	if n == 0 || took <= 0 {
+		return nil
+	}
+	return ptr(round(float64(n) / took.Seconds()))
+}
+
+// round keeps four digits of what is below one, and thousandths of what is above.
+func round(v float64) float64 {
+	if math.Abs(v) < 1 {
+		return math.Round(v*1e4) / 1e4
+	}
+	return math.Round(v*1e3) / 1e3
+}
+
+// percentiles of the values, in their unit: the smallest that at least that share of them
+// does not exceed. nil when there is none.
+func percentiles(values []float64) *Latency {
+	if len(values) == 0 {
+		return nil
+	}
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	at := func(share float64) float64 {
+		return round(sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)])
+	}
+	return &Latency{P50: at(0.50), P95: at(0.95), P99: at(0.99), Max: at(1)}
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,196 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// args of a no-op task. Sent is when Send was called, in Unix nanoseconds; 0 = nobody
+// asks.
+type args struct {
+	Sent int64  `json:"sent,omitempty"`
+	Pad  string `json:"pad,omitempty"`
+}
+
+var noop = model.NewType[args, model.None]("bench.noop")
+
+const (
+	lookEvery   = 5 * time.Millisecond // how exactly the last end is known
+	reportEvery = 4                    // looks
+	reportIdle  = 50                   // looks, when nothing moves
+)
+
+// Work is a worker of a bench: it reads from in what to do and reports to out, until in
+// ends. The bench runs it in a process of its own, or in a goroutine.
+func Work(ctx context.Context, in io.Reader, out io.Writer) error {
+	w := &worker{clock: clock.System(), out: json.NewEncoder(out), start: make(chan struct{})}
+	w.meter = &meter{now: w.clock.Now}
+	err := w.work(ctx, bufio.NewReader(in))
+	if err != nil && !errors.Is(err, context.Canceled) {
+		_ = w.out.Encode(report{Failed: err.Error()}) // the error is returned as well
+	}
+	return err
+}
+
+type worker struct {
+	spec
+	clock    clock.Clock
+	meter    *meter
+	consumer *consumer.Consumer
+	out      *json.Encoder
+	start    chan struct{} // closed when the bench says go
+	watching atomic.Bool
+
+	mu     sync.Mutex
+	news   report // lists that were not reported yet
+	last   int64  // when something last finished
+	before int64  // how much had finished then
+}
+
+func (w *worker) work(ctx context.Context, in *bufio.Reader) error {
+	first, err := in.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("reading what to do: %w", err)
+	}
+	if err := json.Unmarshal(first, &w.spec); err != nil {
+		return fmt.Errorf("reading what to do: %w", err)
+	}
+	w.meter.fetches = w.Fetches
+	client, err := w.meter.connect(w.URI)
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = client.Disconnect(ctx) // it is over
+	}()
+	if err := client.Ping(ctx, nil); err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	cfg := consumer.Config{
+		Database: client.Database(w.Database), WorkerID: w.WorkerID, Concurrency: w.Concurrency, ShutdownTimeout: -1,
+	}
+	if w.Latencies || w.Starts || w.Hold {
+		cfg.OnEvent = w.event // it costs a little, so only where it is wanted
+	}
+	if w.consumer, err = consumer.New(cfg); err != nil {
+		return err
+	}
+	if err := consumer.Handle(w.consumer, noop, w.handle); err != nil {
+		return err
+	}
+	return w.run(ctx, in)
+}
+
+// run waits for the word, works until the bench closes the pipe, and reports meanwhile.
+func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with in
+		defer cancel()
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if line == "go\n" {
+				close(w.start)
+			}
+		}
+	}()
+	if err := w.out.Encode(report{Ready: true}); err != nil {
+		return err
+	}
+	select {
+	case <-w.start:
+	case <-ctx.Done():
+		return nil
+	}
+	w.meter.reset()
+	ended := make(chan error, 1)
+	go func() { ended <- w.consumer.Run(ctx) }()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for looks, said := 1, int64(0); ; looks++ {
+		select {
+		case err := <-ended:
+			return errors.Join(err, w.out.Encode(w.report()))
+		case <-tick.C:
+		}
+		n := w.look()
+		if n != said && looks%reportEvery == 0 || looks%reportIdle == 0 {
+			said = n
+			if err := w.out.Encode(w.report()); err != nil {
+				cancel() // the bench is gone
+			}
+		}
+	}
+}
+
+// look notes when the last task finished.
+func (w *worker) look() int64 {
+	n := w.consumer.Stats().Finished
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n != w.before {
+		w.before, w.last = n, w.clock.Now().UnixNano()
+	}
+	return n
+}
+
+func (w *worker) report() report {
+	w.look()
+	s := w.consumer.Stats()
+	w.mu.Lock()
+	r := w.news
+	w.news = report{}
+	r.Finished, r.LastFinish = w.before, w.last
+	w.mu.Unlock()
+	r.Attempted, r.Won, r.Running, r.Watching = s.ClaimsAttempted, s.ClaimsWon, s.Running, w.watching.Load()
+	w.meter.counts(&r.totals)
+	r.Fetches = w.meter.takeFetches()
+	return r
+}
+
+func (w *worker) event(e consumer.Event) {
+	switch e.Kind {
+	case consumer.EventStream:
+		w.watching.Store(e.Reason == "watching")
+	case consumer.EventStarted:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.Latencies {
+			w.news.Late = append(w.news.Late, round(millis(e.Late)))
+		}
+		if w.Starts {
+			w.news.Starts = append(w.news.Starts, start{e.TaskID, e.At.UnixNano()})
+		}
+	}
+}
+
+// handle is the no-op.
+func (w *worker) handle(ctx context.Context, t *consumer.Task[args]) (model.None, error) {
+	if w.Hold {
+		<-ctx.Done()
+		return model.None{}, context.Cause(ctx)
+	}
+	if w.Latencies && t.Args.Sent != 0 {
+		took := time.Duration(w.clock.Now().UnixNano() - t.Args.Sent)
+		w.mu.Lock()
+		w.news.Sent = append(w.news.Sent, round(millis(took)))
+		w.mu.Unlock()
+	}
+	return model.None{}, nil
+}

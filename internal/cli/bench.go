@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/mscheduler/mscheduler/internal/bench"
+)
+
+const benchHelp = `Measure how fast this is on a server, beside what the server itself can do.
+
+Each scenario first measures the raw cost of the same writes on the same server (bulk
+insert, then two batches of guarded updates a document, in the cheapest form known), and
+RATIO is its rate over that. Without arguments all scenarios run:
+
+%s
+It runs on an embedded server in memory, on a file with --path, or on the deployment that
+--uri or MSCHEDULER_MONGODB_URI names. Each part makes a database of its own, refuses one
+that exists, and drops it afterwards, also after Ctrl-C. Nothing else on the server is
+touched, but the load is real: do not run it beside production.
+
+With -o json there is one object a line for each scenario or part of one. What ended early
+says what it measured until then.`
+
+type benchFlags struct {
+	bench.Config
+	duration, cpuProfile string
+}
+
+func (b *benchFlags) register(f *pflag.FlagSet) {
+	f.IntVar(&b.Tasks, "tasks", 0, "how many tasks; defaults to what suits the scenario")
+	f.IntVar(&b.Processes, "processes", 0, "worker processes where there are several; defaults to 4 for fleet, 8 for paced, 10 for idle")
+	f.IntVar(&b.Concurrency, "concurrency", 0, "executions at once in each process; in send, senders at once; defaults to 100")
+	f.StringVar(&b.duration, "duration", "", "how long paced, steady and idle take; defaults to 30s, 5m and 3m")
+	f.Float64Var(&b.Rate, "rate", 0, "tasks a second of paced; defaults to 100")
+	f.IntVar(&b.ArgsBytes, "args-bytes", 0, "size of each task's arguments; defaults to 100")
+	f.IntVar(&b.Later, "later", 0, "tasks that are not due beside those of delayed; defaults to 1000000")
+	f.IntVar(&b.Others, "others", 0, "tasks for another worker beside those of delayed; defaults to 100000")
+	f.StringVar(&b.Path, "path", "", "file of the embedded server, made and removed; defaults to none, in memory")
+	f.BoolVar(&b.Small, "small", false, "smaller defaults: all scenarios in a few minutes")
+	f.StringVar(&b.cpuProfile, "cpuprofile", "", "write a CPU profile of this process, which is also the embedded server")
+}
+
+func (a *app) benchCommand() *cobra.Command {
+	var b benchFlags
+	cmd := &cobra.Command{
+		Use: "bench [SCENARIO...]", Short: "Measure the speed beside what the server itself can do",
+		Long: fmt.Sprintf(benchHelp, bench.Help()), ValidArgs: bench.Names(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b.Scenarios = args
+			if err := a.benchConfig(&b); err != nil {
+				return err
+			}
+			return a.bench(cmd.Context(), &b)
+		},
+	}
+	b.register(cmd.Flags())
+	cmd.AddCommand(&cobra.Command{
+		Use: "worker", Hidden: true, Args: noArgs, Short: "What bench starts as its workers",
+		RunE: func(cmd *cobra.Command, _ []string) error { return bench.Work(cmd.Context(), a.Stdin, a.Stdout) },
+	})
+	return cmd
+}
+
+// benchConfig completes the configuration by the shared flags and the process's own.
+func (a *app) benchConfig(b *benchFlags) error {
+	if b.duration != "" {
+		d, err := parseDuration("duration", b.duration)
+		if err != nil {
+			return err
+		}
+		b.Duration = d
+	}
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case b.Path != "" && a.flags.uri != "":
+		return usage("--path is for the embedded server, --uri for a deployment: give one of them")
+	case a.flags.uri != "":
+		t, err := a.targetOf(a.flags.uri, "--uri")
+		if err != nil {
+			return err
+		}
+		b.URI = t.uri
+	case b.Path == "" && a.Env.URI != "":
+		t, err := a.targetOf(a.Env.URI, "MSCHEDULER_MONGODB_URI")
+		if err != nil {
+			return err
+		}
+		b.URI = t.uri
+	}
+	b.Database = a.flags.database // never the environment's, nor the URI's: those are somebody's
+	if b.Database == "" {
+		b.Database = "mscheduler_bench_" + strings.ToLower(rand.Text()[:10])
+	}
+	b.Executable, b.WorkerArgs = a.Executable, []string{"bench", "worker"}
+	for _, kv := range a.Environ { // not the settings of the user's own database
+		if !strings.HasPrefix(kv, "MSCHEDULER_") || strings.HasPrefix(kv, "MSCHEDULER_TEST_") {
+			b.WorkerEnv = append(b.WorkerEnv, kv)
+		}
+	}
+	return validDatabase(b.Database)
+}
+
+func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
+	if b.cpuProfile != "" {
+		f, err := os.Create(b.cpuProfile)
+		if err != nil {
+			return usage("--cpuprofile: %w", err)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return coded(ExitFailed, "starting the profile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
+	}
+	if b.URI != "" {
+		a.say("the bench makes the database %s and drops it afterwards", b.Database)
+	}
+	watch := a.watchBench()
+	b.OnProgress = watch.step
+	t := newTable(bench.Headings...)
+	began := a.clock().Monotonic()
+	err = bench.Run(ctx, b.Config, func(r bench.Result) error {
+		watch.end()
+		t.add(r.Row()...)
+		for _, n := range r.Notes {
+			a.say("%s: %s", r.Scenario, n)
+		}
+		if a.asJSON() {
+			return a.printJSON(r)
+		}
+		if a.StderrTerminal {
+			a.say("%s: done after %s", r.Scenario, (a.clock().Monotonic() - began).Round(time.Second))
+		}
+		return nil
+	})
+	watch.end()
+	if !a.asJSON() && len(t.rows) > 0 {
+		err = errors.Join(err, a.print(t.String()))
+	}
+	if errors.Is(err, bench.ErrRefused) {
+		return coded(ExitRefused, "%w", err)
+	}
+	return err
+}
+
+// benchWatch draws how far a step is, on a terminal.
+type benchWatch struct {
+	app  *app
+	bar  *progressbar.ProgressBar // nil: nothing is drawn
+	what string
+}
+
+func (a *app) watchBench() *benchWatch { return &benchWatch{app: a} }
+
+// step is called by several goroutines, but never by two at once for a new step.
+func (w *benchWatch) step(scenario, step string, done, total int) {
+	if !w.app.StderrTerminal {
+		return
+	}
+	if what := scenario + " " + step; what != w.what || w.bar == nil {
+		w.end()
+		w.what = what
+		w.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(w.app.Stderr), progressbar.OptionSetDescription(what),
+			progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(barThrottle))
+	}
+	_ = w.bar.Set(min(done, total)) // what it draws is not the result
+}
+
+// end takes the bar away.
+func (w *benchWatch) end() {
+	if w.bar != nil {
+		_ = w.bar.Finish() // what it draws is not the result
+		w.bar = nil
+	}
+}

@@ -56,13 +56,19 @@ lint: $(GOLANGCI) ## golangci-lint with .golangci.yml
 	$(GOLANGCI) run $(PACKAGES)
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZ_TIME (10s)
+fuzz: ## every fuzz target for FUZZ_TIME (10s); the embedded server against itself and others
+	MSCHEDULER_FUZZ_QUERIES=100000 MSCHEDULER_FUZZ_COMMANDS=10000 $(GO) test -v -count=1 -timeout 30m \
+		-run 'TestIndexAnswersAsScanDoes|TestAnIndependentEngineAnswersTheSame' ./internal/embedded ./internal/embedded/plan
 	@set -e; for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			echo "$$pkg $$target"; \
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ_TIME) $$pkg; \
 		done; \
 	done
+
+.PHONY: kill
+kill: ## kill -9 the embedded server, 50 times over 100,000 documents: nothing is lost
+	MSCHEDULER_KILL_ROUNDS=50 MSCHEDULER_KILL_DOCS=100000 $(GO) test -v -count=1 -timeout 30m -run TestKillLosesNoAcknowledgedWrite ./internal/embedded
 
 .PHONY: bench
 bench: ## the benchmarks of the rules and of the embedded server

@@ -32,9 +32,8 @@ func (d *docBuilder) int64(key string, n int64) *docBuilder {
 	return d
 }
 
-func (d *docBuilder) double(key string, f float64) *docBuilder {
+func (d *docBuilder) double(key string, f float64) {
 	d.b = bsoncore.AppendDoubleElement(d.b, key, f)
-	return d
 }
 
 func (d *docBuilder) string(key, s string) *docBuilder {
@@ -47,9 +46,8 @@ func (d *docBuilder) bool(key string, v bool) *docBuilder {
 	return d
 }
 
-func (d *docBuilder) date(key string, t bson.DateTime) *docBuilder {
+func (d *docBuilder) date(key string, t bson.DateTime) {
 	d.b = bsoncore.AppendDateTimeElement(d.b, key, int64(t))
-	return d
 }
 
 func (d *docBuilder) timestamp(key string, ts bson.Timestamp) *docBuilder {

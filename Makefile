@@ -21,19 +21,28 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## 2,000 tasks, three workers, one killed, one frozen: nothing is lost
 	$(GO) run ./cmd/mscheduler demo $(ARGS)
 
 .PHONY: check
-check: fmt-check vet lint test ## format, vet, lint, import directions and every test with -race
+check: fmt-check vet lint test scenarios ## format, vet, lint, import directions, every test with -race
 
 .PHONY: test
 test: ## every test with -race, on every engine that is at hand
 	@echo '$(GO) test -race -timeout $(TEST_TIMEOUT) $(PACKAGES)'
 	@$(GO) test -json -race -timeout $(TEST_TIMEOUT) $(PACKAGES) | $(GO) run ./internal/house/report
+
+# The race detector makes everything many times slower, so `make test` gives the scenarios
+# that count tasks fewer of them. Here they are at full size.
+FULL_SIZE := Crowd|HundredThousand|AThousandLapsed|NoQueryOnTheHotPath
+
+.PHONY: scenarios
+scenarios: ## the scenarios whose size matters, at full size, on the embedded server
+	@echo "go test -run '$(FULL_SIZE)' ./integration"
+	@MSCHEDULER_TEST_ENGINES=embedded $(GO) test -json -timeout $(TEST_TIMEOUT) -run '$(FULL_SIZE)' ./integration | $(GO) run ./internal/house/report
 
 .PHONY: build
 build: ## bin/mscheduler, a static binary

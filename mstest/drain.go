@@ -2,6 +2,7 @@ package mstest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -45,6 +46,9 @@ func Drain(t testing.TB, c *consumer.Consumer, opts ...DrainOption) Report {
 	defer cancel()
 	report, err := c.Drain(ctx, d.skipTime)
 	if err != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err) // the time was up before it had begun
+		}
 		t.Fatalf("draining the tasks: %v (so far: %+v)", err, report)
 	}
 	return report

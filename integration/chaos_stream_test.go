@@ -38,6 +38,17 @@ func awaitWatching(t *testing.T, h *hand, n int) {
 	})
 }
 
+// awaitAlive waits until the stream asks for its next events.
+func awaitAlive(t *testing.T, px *proxy.Proxy) {
+	t.Helper()
+	alive := px.Set(proxy.Rule{Command: "getMore", Do: proxy.Pass})
+	select {
+	case <-alive.Hit():
+	case <-time.After(chaosPatience):
+		require.Fail(t, "the stream was not opened again")
+	}
+}
+
 // The polls of these workers are an hour apart while they watch.
 func rarely(c *handConfig) { c.PollInterval = time.Hour }
 
@@ -56,7 +67,7 @@ func TestADeadStreamIsOpenedAgainAndWhatCameMeanwhileIsFound(t *testing.T) {
 		missed := a.send(3) // the stream never tells of these
 		px.Mend()
 		a.awaitSuccess(missed)
-		awaitWatching(t, h, 2)
+		awaitAlive(t, px) // reopened, or resumed by the driver
 		ids = append(append(ids, missed...), a.send(3)...)
 		a.awaitSuccess(ids)
 		done.requireOnce(t, ids)
@@ -95,12 +106,7 @@ func TestALostResumeTokenCostsNoWork(t *testing.T) {
 		ids = append(ids, a.send(2)...)
 		a.awaitSuccess(ids) // by polls
 		px.Rewrite(nil)
-		alive := px.Set(proxy.Rule{Command: "getMore", Do: proxy.Pass})
-		select {
-		case <-alive.Hit():
-		case <-time.After(chaosPatience):
-			require.Fail(t, "the stream was not opened again")
-		}
+		awaitAlive(t, px)
 		ids = append(ids, a.send(2)...)
 		a.awaitSuccess(ids)
 		done.requireOnce(t, ids)
@@ -161,7 +167,7 @@ func TestAStartTimeIsMetWithoutAnyEvent(t *testing.T) {
 		a.awaitSuccess(ids)
 		for _, started := range h.events.all(consumer.EventStarted) {
 			require.GreaterOrEqual(t, started.Late, time.Duration(0), "started early")
-			require.Less(t, started.Late, time.Second, "started late")
+			require.Less(t, started.Late, 10*time.Second, "found by a poll, if at all") // polls are an hour apart
 		}
 	})
 }

@@ -73,13 +73,22 @@ func (s *Store) execute(ctx context.Context, statements []statement, maxTime tim
 	}
 	clean = !t.Sharded
 	var worst error
-	for _, part := range commands(statements, size) {
-		ok, err := s.send(ctx, part, maxTime)
-		clean = clean && ok && err == nil
-		if err != nil && (worst == nil || Classify(err) > Classify(worst)) {
-			worst = err
+	send := func(statements []statement, maxTime time.Duration) {
+		for _, part := range commands(statements, size) {
+			ok, err := s.send(ctx, part, maxTime)
+			clean = clean && ok && err == nil
+			if err != nil && (worst == nil || Classify(err) > Classify(worst)) {
+				worst = err
+			}
 		}
 	}
+	if maxTime == 0 {
+		send(statements, 0)
+		return clean, worst
+	}
+	free, apart := s.held.apart(statements, s.local)
+	send(free, maxTime)
+	send(apart, min(maxTime, longestHalf))
 	return clean, worst
 }
 
@@ -152,6 +161,10 @@ func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration) 
 }
 
 func (s *Store) sendHalves(ctx context.Context, c command, maxTime time.Duration) error {
+	if c.ids == 1 {
+		s.held.note(c.parts[0].ids[0], s.local)
+		return nil
+	}
 	var worst error
 	for _, h := range c.halve() {
 		_, err := s.sendOnce(ctx, h, maxTime)

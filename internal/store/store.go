@@ -27,6 +27,7 @@ type Store struct {
 	tasks, history, workers, control, signals, permits, meta *mongo.Collection
 
 	Clock *Clock
+	held  held
 
 	mu       sync.Mutex
 	topology *Topology

@@ -71,6 +71,7 @@ func (c *crew) hire(s spec) (*member, error) {
 	if c.cfg.Executable == "" {
 		return nil, errors.New("this scenario starts the binary again as workers, and the system does not say where it is")
 	}
+	s.Own = true
 	cmd := exec.Command(c.cfg.Executable, c.cfg.WorkerArgs...)
 	cmd.Env = c.cfg.WorkerEnv
 	var stderr tail

@@ -90,6 +90,7 @@ func drain(ctx context.Context, r *run, processes bool) error {
 			return err
 		}
 	}
+	cpu := cpuTime()
 	began, err := c.begin(ctx)
 	if err != nil {
 		return err
@@ -103,6 +104,7 @@ func drain(ctx context.Context, r *run, processes bool) error {
 	t := c.totals()
 	r.res.measured(int(t.Finished), time.Unix(0, t.LastFinish).Sub(began))
 	r.res.counted(t)
+	r.cpu = (&spent{tasks: int(t.Finished), cpu: cpuTime() - cpu + time.Duration(t.CPU)}).cpuEach()
 	if err == nil && t.Finished > int64(n) {
 		return fmt.Errorf("%d tasks had %d ends", n, t.Finished)
 	}

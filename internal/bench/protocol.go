@@ -12,6 +12,8 @@ type spec struct {
 	Database    string `json:"database"`
 	WorkerID    string `json:"worker_id"`
 	Concurrency int    `json:"concurrency"`
+	// Own says that it has a process of its own, whose processor time it reports.
+	Own bool `json:"own,omitempty"`
 	// Hold makes handlers wait until the worker is killed or stopped.
 	Hold bool `json:"hold,omitempty"`
 	// Latencies makes it report how late each handler started.
@@ -50,6 +52,7 @@ type totals struct {
 	Won        int64 `json:"won"`
 	Read       int64 `json:"read"` // bytes
 	Written    int64 `json:"written"`
+	CPU        int64 `json:"cpu,omitempty"` // nanoseconds of processor time of a process of its own
 
 	Commands map[string]int64 `json:"commands"`
 }
@@ -61,6 +64,7 @@ func (t *totals) add(o totals) {
 	t.Won += o.Won
 	t.Read += o.Read
 	t.Written += o.Written
+	t.CPU += o.CPU
 	if t.Commands == nil {
 		t.Commands = map[string]int64{}
 	}
@@ -76,6 +80,7 @@ func (t totals) since(o totals) totals {
 	t.Won -= o.Won
 	t.Read -= o.Read
 	t.Written -= o.Written
+	t.CPU -= o.CPU
 	t.Commands = maps.Clone(t.Commands)
 	for name, n := range o.Commands {
 		if t.Commands[name] -= n; t.Commands[name] == 0 {

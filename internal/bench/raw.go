@@ -31,6 +31,26 @@ type yardstick struct {
 	insert, update        bool // which of them are timed; inserted they are in any case
 }
 
+// spent is what a number of tasks cost.
+type spent struct {
+	tasks     int
+	took, cpu time.Duration // cpu: of this process
+}
+
+func (s *spent) add(o spent) {
+	s.tasks += o.tasks
+	s.took += o.took
+	s.cpu += o.cpu
+}
+
+// cpuEach is the processor time of a task in microseconds; nil where it is not known.
+func (s *spent) cpuEach() *float64 {
+	if s.tasks == 0 || s.cpu <= 0 {
+		return nil
+	}
+	return ptr(float64(s.cpu.Microseconds()) / float64(s.tasks))
+}
+
 // rawTask is a document of the yardstick before and after its two updates.
 type rawTask struct {
 	id  string
@@ -41,25 +61,25 @@ type rawTask struct {
 // that are as the product's are inserted in batches, then claimed and finished in batches
 // by multi-document updates that are as the product's are, guards included. What is left
 // out is everything else: finding, deciding, running, pinging.
-func raw(ctx context.Context, a *arena, y yardstick, argsBytes int, progress func(done, total int)) (*float64, error) {
+func raw(ctx context.Context, a *arena, y yardstick, argsBytes int, progress func(done, total int)) (spent, error) {
 	st, err := store.Open(store.Config{Database: a.db, Prefix: rawPrefix})
 	if err != nil {
-		return nil, err
+		return spent{}, err
 	}
 	if err := st.Ready(ctx); err != nil {
-		return nil, fmt.Errorf("setting the raw measurement up: %w", err)
+		return spent{}, fmt.Errorf("setting the raw measurement up: %w", err)
 	}
 	y.tasks, y.writers, y.batch = max(y.tasks, 1), max(y.writers, 1), max(y.batch, 1)
 	w, err := newRawWriter(a.db, time.UnixMilli(st.Local().Now().UnixMilli()))
 	if err != nil {
-		return nil, err
+		return spent{}, err
 	}
 	tasks, err := w.tasks(y.tasks, argsBytes)
 	if err != nil {
-		return nil, err
+		return spent{}, err
 	}
 	batches := slices.Collect(slices.Chunk(tasks, min(y.batch, (y.tasks+y.writers-1)/y.writers)))
-	var took time.Duration
+	out := spent{tasks: y.tasks}
 	for i, step := range []struct {
 		timed bool
 		do    func(context.Context, []rawTask) error
@@ -67,21 +87,22 @@ func raw(ctx context.Context, a *arena, y yardstick, argsBytes int, progress fun
 		if i == 1 && !step.timed {
 			break
 		}
-		began := st.Local().Monotonic()
+		began, cpu := st.Local().Monotonic(), cpuTime()
 		if err := inTurn(ctx, batches, y.writers, step.do); err != nil {
-			return nil, fmt.Errorf("the raw measurement: %w", err)
+			return spent{}, fmt.Errorf("the raw measurement: %w", err)
 		}
 		if step.timed {
-			took += st.Local().Monotonic() - began
+			out.took += st.Local().Monotonic() - began
+			out.cpu += cpuTime() - cpu
 		}
 		progress(i+1, 2)
 	}
 	for _, coll := range []string{"tasks", "task_history", "workers", "signals", "control", "permits", "meta"} {
 		if err := a.db.Collection(rawPrefix + coll).Drop(ctx); err != nil {
-			return nil, fmt.Errorf("cleaning up after the raw measurement: %w", err)
+			return spent{}, fmt.Errorf("cleaning up after the raw measurement: %w", err)
 		}
 	}
-	return perSecond(y.tasks, took), nil
+	return out, nil
 }
 
 // inTurn gives each writer the next batch when it has done one. The first error ends it.
@@ -153,10 +174,12 @@ func (w *rawWriter) tasks(n, argsBytes int) ([]rawTask, error) {
 	return out, nil
 }
 
+var registry = model.Registry()
+
 func encoded(v any) (bson.Raw, error) {
 	var b bytes.Buffer
 	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
-	enc.SetRegistry(model.Registry())
+	enc.SetRegistry(registry)
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("encoding for the raw measurement: %w", err)
 	}

@@ -91,6 +91,10 @@ type run struct {
 	earlier *results
 	extra   []Result // beside its own
 	name    string
+
+	yard yardstick // tasks 0 = none
+	raw  spent     // by the yardstick, before and after
+	cpu  *float64  // microseconds of processor time a task
 }
 
 func runPart(ctx context.Context, c *Config, p part, all *results, result func(Result) error) (err error) {
@@ -100,7 +104,9 @@ func runPart(ctx context.Context, c *Config, p part, all *results, result func(R
 		return err
 	}
 	r.res.Engine = r.arena.engine
-	err = p.run(ctx, r)
+	if err = p.run(ctx, r); err == nil {
+		err = r.measureAgain(ctx)
+	}
 	err = errors.Join(err, r.arena.close(ctx))
 	r.res.Partial = err != nil
 	if err != nil && r.res.Tasks == 0 && r.res.RawPerSecond == nil && len(r.res.Commands) == 0 {
@@ -121,13 +127,37 @@ func (r *run) note(format string, values ...any) {
 	r.res.Notes = append(r.res.Notes, fmt.Sprintf(format, values...))
 }
 
-// measureRaw comes first in every part that has a yardstick.
+// measureRaw comes first in every part that has a yardstick. It is repeated at the end,
+// and the mean counts: on a machine that does other things, too, the two differ.
 func (r *run) measureRaw(ctx context.Context, y yardstick) error {
-	rate, err := raw(ctx, r.arena, y, r.cfg.ArgsBytes, r.progress("raw writes"))
+	r.yard = y
+	return r.measureYard(ctx)
+}
+
+func (r *run) measureYard(ctx context.Context) error {
+	s, err := raw(ctx, r.arena, r.yard, r.cfg.ArgsBytes, r.progress("raw writes"))
 	if err != nil {
 		return err
 	}
-	r.res.yardstick(rate)
+	r.raw.add(s)
+	r.res.yardstick(perSecond(r.raw.tasks, r.raw.took))
+	return nil
+}
+
+// measureAgain repeats the yardstick after the scenario.
+func (r *run) measureAgain(ctx context.Context) error {
+	if r.yard.tasks == 0 {
+		return nil
+	}
+	if err := r.measureYard(ctx); err != nil {
+		return err
+	}
+	for i := range r.extra {
+		r.extra[i].yardstick(r.res.RawPerSecond)
+	}
+	if each := r.raw.cpuEach(); each != nil && r.cpu != nil && r.arena.server != nil {
+		r.note("processor time a task, server included: raw %.0f µs, here %.0f µs, %.2f", *each, *r.cpu, *each / *r.cpu)
+	}
 	return nil
 }
 
@@ -139,8 +169,10 @@ func (r *run) crew() (*crew, func()) {
 
 // spec is what worker number i is told, if it is nothing special.
 func (r *run) spec(i int) spec {
-	return spec{URI: r.arena.uri, Database: r.arena.name, WorkerID: fmt.Sprintf("bench-%d", i+1), Concurrency: r.cfg.Concurrency}
+	return spec{URI: r.arena.uri, Database: r.arena.name, WorkerID: workerID(i), Concurrency: r.cfg.Concurrency}
 }
+
+func workerID(i int) string { return fmt.Sprintf("bench-%d", i+1) }
 
 // producer makes one on the arena's database; the caller closes it.
 func (r *run) producer() (*producer.Producer, error) {

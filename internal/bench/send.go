@@ -63,7 +63,7 @@ func sending(ctx context.Context, r *run, s sends) error {
 			show(int(stored.Add(int64(n))), s.tasks)
 		}
 	}
-	began := r.cfg.Clock.Monotonic()
+	began, cpu := r.cfg.Clock.Monotonic(), cpuTime()
 	var wg sync.WaitGroup
 	for range s.senders {
 		wg.Go(func() {
@@ -79,6 +79,7 @@ func sending(ctx context.Context, r *run, s sends) error {
 	}
 	wg.Wait()
 	lasted := r.cfg.Clock.Monotonic() - began
+	r.cpu = (&spent{tasks: int(stored.Load()), cpu: cpuTime() - cpu}).cpuEach()
 	var t totals
 	r.arena.meter.counts(&t)
 	r.res.measured(int(stored.Load()), lasted)

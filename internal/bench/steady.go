@@ -28,6 +28,7 @@ func keepGoing(ctx context.Context, r *run) error {
 	}
 	c, dismiss := r.crew()
 	defer dismiss()
+	cpu := cpuTime()
 	s := r.spec(0)
 	s.Fetches = true
 	if _, err := c.hireHere(s); err != nil {
@@ -51,6 +52,7 @@ func keepGoing(ctx context.Context, r *run) error {
 	t := c.totals()
 	r.res.measured(int(t.Finished), r.cfg.Clock.Now().Sub(began))
 	r.res.counted(t)
+	r.cpu = (&spent{tasks: int(t.Finished), cpu: cpuTime() - cpu}).cpuEach()
 	r.compareWindows(windows)
 	return err
 }
@@ -134,7 +136,8 @@ func (r *run) compareWindows(windows []span) {
 	if len(windows) < 2 {
 		return
 	}
-	for name, w := range map[string]span{"steady/first": windows[0], "steady/last": windows[len(windows)-1]} {
+	for i, name := range []string{"steady/first", "steady/last"} {
+		w := windows[i*(len(windows)-1)]
 		x := Result{Scenario: name, Engine: r.res.Engine, Processes: r.res.Processes, Concurrency: r.res.Concurrency, RawPerSecond: r.res.RawPerSecond}
 		x.measured(int(w.finished), w.took)
 		r.extra = append(r.extra, x)

@@ -51,6 +51,7 @@ type worker struct {
 	out      *json.Encoder
 	start    chan struct{} // closed when the bench says go
 	watching atomic.Bool
+	cpu      time.Duration // used before the start
 
 	mu     sync.Mutex
 	news   report // lists that were not reported yet
@@ -119,6 +120,7 @@ func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
 		return nil
 	}
 	w.meter.reset()
+	w.cpu = cpuTime()
 	ended := make(chan error, 1)
 	go func() { ended <- w.consumer.Run(ctx) }()
 	tick := time.NewTicker(lookEvery)
@@ -159,6 +161,9 @@ func (w *worker) report() report {
 	r.Finished, r.LastFinish = w.before, w.last
 	w.mu.Unlock()
 	r.Attempted, r.Won, r.Running, r.Watching = s.ClaimsAttempted, s.ClaimsWon, s.Running, w.watching.Load()
+	if w.Own {
+		r.CPU = int64(cpuTime() - w.cpu)
+	}
 	w.meter.counts(&r.totals)
 	r.Fetches = w.meter.takeFetches()
 	return r

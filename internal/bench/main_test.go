@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// The test binary is a worker when this is set, so that the tests run real processes.
+const asWorker = "MSCHEDULER_TEST_AS_BENCH_WORKER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asWorker) != "" {
+		if err := Work(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// config is a bench of a few tasks.
+func config(t *testing.T, scenarios ...string) Config {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		Scenarios: scenarios, Database: "bench_test", Tasks: 60, Processes: 2, Concurrency: 5,
+		Executable: self, WorkerEnv: append(os.Environ(), asWorker+"=1"),
+	}
+}
+
+// all runs a bench to its end.
+func all(t *testing.T, c Config) map[string]Result {
+	t.Helper()
+	out := map[string]Result{}
+	err := Run(t.Context(), c, func(r Result) error {
+		out[r.Scenario] = r
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -37,6 +37,7 @@ type Store struct {
 	intents  map[intent]*Txn
 	retries  map[string]*Retry // by session
 	pending  *batch
+	flushing *batch // on its way to the file, or the last that was
 	nextRID  uint64
 	nextColl uint64
 	lastTS   uint64
@@ -183,7 +184,7 @@ func (s *Store) flush() {
 		s.mu.Unlock()
 		return
 	}
-	s.pending = nil
+	s.pending, s.flushing = nil, b
 	snap := s.freezeAll()
 	s.mu.Unlock()
 
@@ -208,6 +209,7 @@ func (s *Store) fail(b *batch, err error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.flushing = nil
 	failed := []*batch{b}
 	if s.pending != nil {
 		failed = append(failed, s.pending)

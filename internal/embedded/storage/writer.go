@@ -18,8 +18,9 @@ type Writer struct {
 	txn    *Txn
 	locked bool
 	dirty  bool
-	writes int // in this section
-	batch  *batch
+	writes int    // in this section
+	batch  *batch // that has its last write
+	seen   *batch // the newest that what it looked at may be part of
 	// Remember is called at the end of a section that wrote something, with the
 	// lock held; it returns what a retry of the command must find, or nil.
 	Remember func() (session string, r *Retry)
@@ -38,9 +39,15 @@ func (s *Store) Writer(ctx context.Context, txn *Txn) *Writer {
 }
 
 func (w *Writer) lock() {
-	if !w.locked {
-		w.s.mu.Lock()
-		w.locked, w.writes = true, 0
+	if w.locked {
+		return
+	}
+	w.s.mu.Lock()
+	w.locked, w.writes = true, 0
+	if w.s.pending != nil {
+		w.seen = w.s.pending
+	} else {
+		w.seen = w.s.flushing
 	}
 }
 
@@ -79,14 +86,20 @@ func (w *Writer) Pause() {
 	}
 }
 
-// Finish ends the last section and waits until everything written is durable.
+// Finish ends the last section and waits until everything written is durable, and
+// everything it looked at: "nothing matched" must not come before the write that
+// made it so can be read.
 func (w *Writer) Finish() error {
 	w.unlock()
-	if w.batch == nil {
-		return nil
+	for _, b := range []*batch{w.batch, w.seen} {
+		if b == nil {
+			continue
+		}
+		if <-b.done; b.err != nil {
+			return b.err
+		}
 	}
-	<-w.batch.done
-	return w.batch.err
+	return nil
 }
 
 // openBatch returns the batch that gathers writes now.

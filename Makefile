@@ -80,7 +80,11 @@ kill: ## kill -9 the embedded server, 50 times over 100,000 documents: nothing i
 	MSCHEDULER_KILL_ROUNDS=50 MSCHEDULER_KILL_DOCS=100000 $(GO) test -v -count=1 -timeout 30m -run TestKillLosesNoAcknowledgedWrite ./internal/embedded
 
 .PHONY: bench
-bench: ## the benchmarks of the rules and of the embedded server
+bench: ## every scenario of mscheduler bench, small, as a table (ARGS="--uri ..." for MongoDB)
+	$(GO) run ./cmd/mscheduler bench --small $(ARGS)
+
+.PHONY: bench-go
+bench-go: ## the Go benchmarks of the rules and of the embedded server
 	$(GO) test -run '^$$' -bench . -benchmem $(PACKAGES)
 
 .PHONY: clean

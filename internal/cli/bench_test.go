@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// databasesOf lists what is on the session's server.
+func (s *session) databasesOf() []string {
+	s.t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(s.uri))
+	require.NoError(s.t, err)
+	defer func() { require.NoError(s.t, client.Disconnect(context.Background())) }()
+	names, err := client.ListDatabaseNames(s.t.Context(), bson.D{})
+	require.NoError(s.t, err)
+	return names
+}
+
+func TestBenchPrintsOneObjectForEachPart(t *testing.T) {
+	s := newSession(t)
+	r := s.ok("bench", "preloaded", "send", "--tasks", "50", "-o", "json")
+	var names []string
+	for line := range strings.Lines(r.stdout) {
+		var fields map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(line), &fields), line)
+		require.Len(t, fields, 12, line)
+		for _, f := range []string{
+			"scenario", "engine", "tasks", "processes", "concurrency", "tasks_per_second", "raw_per_second", "ratio",
+			"round_trips_per_task", "claims_attempted_per_won", "latency_ms", "commands",
+		} {
+			require.Contains(t, fields, f)
+		}
+		var name string
+		require.NoError(t, json.Unmarshal(fields["scenario"], &name))
+		names = append(names, name)
+	}
+	require.Equal(t, []string{"preloaded", "send/one", "send/concurrent", "send/batched"}, names)
+	require.NotContains(t, s.databasesOf(), s.database, "the environment's database is somebody's")
+	for _, name := range s.databasesOf() {
+		require.NotContains(t, name, "mscheduler_bench_", "it is dropped afterwards")
+	}
+}
+
+func TestBenchPrintsATableAndAProfile(t *testing.T) {
+	s := newSession(t)
+	profile := filepath.Join(s.dir, "cpu")
+	r := s.ok("bench", "preloaded", "--tasks", "50", "--cpuprofile", profile)
+	require.Contains(t, r.stdout, "SCENARIO")
+	require.Contains(t, r.stdout, "preloaded")
+	st, err := os.Stat(profile)
+	require.NoError(t, err)
+	require.Positive(t, st.Size())
+}
+
+func TestBenchOnAFileRemovesIt(t *testing.T) {
+	s := newSession(t)
+	file := filepath.Join(s.dir, "bench.db")
+	r := s.ok("bench", "preloaded", "--tasks", "50", "--path", file, "-o", "json")
+	require.Contains(t, r.stdout, `"engine":"embedded file"`)
+	require.NoFileExists(t, file)
+}
+
+func TestBenchRefusesADatabaseThatExists(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	s.fails(ExitRefused, []string{"exists already; a bench only touches what it made itself"},
+		"bench", "preloaded", "--tasks", "50", "--database", s.database)
+	require.Contains(t, s.databasesOf(), s.database)
+	file := filepath.Join(s.dir, "mine")
+	require.NoError(t, os.WriteFile(file, []byte("mine"), 0o600))
+	s.fails(ExitRefused, []string{"mine exists already"}, "bench", "preloaded", "--tasks", "50", "--path", file)
+	require.FileExists(t, file)
+}
+
+func TestInterruptedBenchSaysWhatItMeasured(t *testing.T) {
+	s := newSession(t)
+	out, _, stop := s.start("bench", "steady", "--tasks", "50", "--duration", "10m", "-o", "json")
+	s.eventually("the scenario's database", func() bool {
+		return strings.Contains(strings.Join(s.databasesOf(), " "), "mscheduler_bench_") && s.benchRuns()
+	})
+	r := stop()
+	require.Equal(t, ExitInterrupted, r.code, r.stderr)
+	require.Contains(t, out.String(), `"scenario":"steady"`)
+	require.NotContains(t, strings.Join(s.databasesOf(), " "), "mscheduler_bench_")
+}
+
+// benchRuns says whether a bench has got as far as to have ended tasks.
+func (s *session) benchRuns() bool {
+	s.t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(s.uri))
+	require.NoError(s.t, err)
+	defer func() { require.NoError(s.t, client.Disconnect(context.Background())) }()
+	for _, name := range s.databasesOf() {
+		if strings.HasPrefix(name, "mscheduler_bench_") {
+			n, err := client.Database(name).Collection("tasks").CountDocuments(s.t.Context(), bson.D{{Key: "status", Value: "Success"}})
+			require.NoError(s.t, err)
+			return n > 0
+		}
+	}
+	return false
+}
+
+func TestBenchNeedsItsBinaryOnlyForProcesses(t *testing.T) {
+	s := newSession(t)
+	s.fails(ExitFailed, []string{"fleet: ", "starts the binary again"}, "bench", "fleet", "--tasks", "50")
+}
+
+func TestBenchNamesWhatIsWrong(t *testing.T) {
+	s := newSession(t)
+	for _, c := range []struct {
+		args []string
+		say  string
+	}{
+		{[]string{"bogus"}, `scenario is "bogus"; want some of preloaded, fleet`},
+		{[]string{"--tasks", "-1"}, "--tasks is -1"},
+		{[]string{"--duration", "soon"}, `--duration is "soon"`},
+		{[]string{"--database", "a b"}, `--database is "a b"`},
+		{[]string{"--uri", "http://x"}, "--uri is not a MongoDB URI"},
+		{[]string{"--uri", s.uri, "--path", "x"}, "give one of them"},
+		{[]string{"--cpuprofile", filepath.Join(s.dir, "no", "such")}, "--cpuprofile"},
+	} {
+		s.fails(ExitUsage, []string{c.say}, append([]string{"bench"}, c.args...)...)
+	}
+}

@@ -60,7 +60,7 @@ func TestRowLeavesOutWhatWasNotMeasured(t *testing.T) {
 	row := Result{Scenario: "idle/1", Partial: true}.Row()
 	require.Len(t, row, len(Headings))
 	require.Equal(t, "idle/1 (partial)", row[0])
-	require.Equal(t, "", row[4])
+	require.Empty(t, row[4])
 	row = Result{Ratio: ptr(0.616), Latency: &Latency{P50: 1.04}}.Row()
 	require.Len(t, row, len(Headings))
 	require.Equal(t, "0.62", row[4])

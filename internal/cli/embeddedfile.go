@@ -10,7 +10,7 @@ import (
 
 func (a *app) embeddedCompact() *cobra.Command {
 	return &cobra.Command{
-		Use: "compact FILE", Short: "Give back the space that deleted documents left in a file", Args: exactly(1, "the file of an embedded server"),
+		Use: "compact FILE", Short: "Give back the space that deleted documents left in a file", Args: one("the file of an embedded server"),
 		Long: "Give back the space that deleted documents left in the file of an embedded server. The server\nmust not be running; the old file stays until the new one is whole.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			before, after, err := embedded.Compact(args[0])
@@ -27,7 +27,7 @@ func (a *app) embeddedCompact() *cobra.Command {
 
 func (a *app) embeddedValidate() *cobra.Command {
 	return &cobra.Command{
-		Use: "validate FILE", Short: "Check the documents of a file, and that its indexes fit them", Args: exactly(1, "the file of an embedded server"),
+		Use: "validate FILE", Short: "Check the documents of a file, and that its indexes fit them", Args: one("the file of an embedded server"),
 		Long: "Check the documents of an embedded server's file, and that its indexes fit them. The server must\nnot be running. Ends with 1 when something is wrong.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			documents, problems, err := embedded.Validate(cmd.Context(), args[0])

@@ -12,7 +12,7 @@ import (
 
 func (a *app) taskExplain() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain ID", Short: "Say why a task is where it is and what happens next", Args: exactly(1, "the id of a task"),
+		Use: "explain ID", Short: "Say why a task is where it is and what happens next", Args: one("the id of a task"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := taskIDs(args); err != nil {
 				return err

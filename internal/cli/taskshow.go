@@ -17,7 +17,7 @@ import (
 
 func (a *app) taskShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show one task with its executions", Args: exactly(1, "the id of a task"),
+		Use: "show ID", Short: "Show one task with its executions", Args: one("the id of a task"),
 		Long: "Show one task with its executions. With -o json it is the document as it is stored.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := taskIDs(args); err != nil {

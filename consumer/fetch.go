@@ -110,10 +110,12 @@ func (c *Consumer) nextLook(ctx context.Context) (time.Time, error) {
 }
 
 // pollDelay is the pause between polls. Who watches a stream polls rarely. The others
-// share the load: the fleet polls about twenty times a second, however large it is.
+// share the load: the fleet polls about twenty times a second, however large it is. So
+// do those that wait for a type to be resumed: the event that tells of it may come while
+// the copy of the control document still says that it is paused.
 func (c *Consumer) pollDelay() time.Duration {
 	d := c.cfg.PollInterval
-	if !c.watching.Load() {
+	if !c.watching.Load() || slices.ContainsFunc(c.types(), c.control.paused) {
 		d = min(d, max(time.Second, time.Duration(c.fleet.Load())*time.Second/20))
 	}
 	return d*3/4 + rand.N(d/2)
@@ -152,6 +154,7 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 	}
 	types, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {
+		c.many.skipped = false // nor anything else
 		return false, err
 	}
 	c.lookedAt = c.store.Clock.Now()

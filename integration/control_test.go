@@ -3,11 +3,15 @@ package integration
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/model"
@@ -146,6 +150,35 @@ func TestAPauseOfOneTypeLeavesTheOthersAlone(t *testing.T) {
 	})
 }
 
+// A worker may claim by what it read of pauses within the last second. A resume that
+// comes meanwhile must not wait for the next poll.
+func TestAResumeRightAfterAWorkerSawThePauseIsNotMissed(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		needStreams(t, e)
+		a := newArena(t, e)
+		var looks atomic.Int64
+		client, err := mongo.Connect(options.Client().ApplyURI(e.URI).SetMonitor(&event.CommandMonitor{
+			Succeeded: func(_ context.Context, c *event.CommandSucceededEvent) {
+				if c.CommandName == "find" && strings.HasSuffix(c.Reply.Lookup("cursor", "ns").StringValue(), ".control") {
+					looks.Add(1)
+				}
+			},
+		}))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+		h := a.hire("idle", double, rarely, through(client.Database(a.db.Name())))
+		awaitWatching(t, h, 1)
+		require.NoError(t, a.p.Pause(t.Context(), chaosWork.Name()))
+		var ids []string
+		for before := looks.Load(); looks.Load() == before; { // until it has seen the pause
+			ids = append(ids, a.send(1)...)
+		}
+		ids = append(ids, a.send(1)...) // this one it must not claim yet
+		require.NoError(t, a.p.Resume(t.Context(), chaosWork.Name()))
+		a.awaitSuccess(ids)
+	})
+}
+
 // One handler returns when it is told to stop, another goes on, and a third task was
 // claimed ahead. The first and the third run elsewhere while the second still runs here.
 func TestAGracefulStopGivesBackAtOnceWhatHasReturned(t *testing.T) {
@@ -190,7 +223,7 @@ func TestAStopWaitsForHandlersAndGivesBackWhatHasNotStarted(t *testing.T) {
 				return 0, nil
 			}
 			return 1, g.enter(ctx, task)
-		}, narrow(2))
+		}, narrow(2), func(c *handConfig) { c.ShutdownTimeout = chaosPatience })
 		running := g.awaitInside(t, 2)
 		t.Logf("%d claimed ahead", first.Stats().Held-2)
 		stopped := make(chan error, 1)
@@ -226,7 +259,7 @@ func TestAHandlerThatIgnoresItsContextIsNotRunTwice(t *testing.T) {
 			return 1, g.enter(context.WithoutCancel(ctx), task)
 		}
 		first := a.hire("first", handle)
-		id := a.send(1, seconds(1))[0]
+		id := a.send(1, seconds(3))[0]
 		g.awaitInside(t, 1)
 		cut, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -240,8 +273,8 @@ func TestAHandlerThatIgnoresItsContextIsNotRunTwice(t *testing.T) {
 
 		second := a.hire("second", handle)
 		claimed := a.get(id).WorkerStates[0].ClaimedAt
-		task := a.await(id, "pinged for three leases", func(task *model.Task) bool {
-			return task.WorkerStates[0].PingExpireTime.Sub(claimed) > 4*time.Second
+		task := a.await(id, "pinged until long after its first lease", func(task *model.Task) bool {
+			return task.WorkerStates[0].PingExpireTime.Sub(claimed) > 8*time.Second
 		})
 		require.Equal(t, 1, len(task.WorkerStates))
 		close(g.open)

@@ -68,7 +68,7 @@ func (a *arena) drain(handle handleWork, opts ...mstest.DrainOption) mstest.Repo
 	c, err := consumer.New(consumer.Config{Database: a.db, WorkerID: "drainer"})
 	require.NoError(a.t, err)
 	require.NoError(a.t, consumer.Handle(c, chaosWork, handle))
-	return mstest.Drain(a.t, c, opts...)
+	return mstest.Drain(a.t, c, append(opts, mstest.Within(3*chaosPatience))...)
 }
 
 // argsOf are the arguments a task is stored with.

@@ -41,7 +41,10 @@ type Config struct {
 
 	// OnProgress hears how far a step is; total 0 = not known. Defaults to nobody.
 	OnProgress func(scenario, step string, done, total int)
-	Clock      clock.Clock // nil = the machine's
+	// OnMeasure is called when a part begins to measure, after its raw writes and its
+	// preparations, and what it returns when it ends: for a profile. Defaults to nothing.
+	OnMeasure func(part string) (end func())
+	Clock     clock.Clock // nil = the machine's
 }
 
 // Bounds of what can be asked for.
@@ -90,6 +93,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnProgress == nil {
 		c.OnProgress = func(string, string, int, int) {}
+	}
+	if c.OnMeasure == nil {
+		c.OnMeasure = func(string) func() { return func() {} }
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = 100

@@ -90,6 +90,7 @@ func drain(ctx context.Context, r *run, processes bool) error {
 			return err
 		}
 	}
+	defer r.cfg.OnMeasure(r.name)()
 	cpu := cpuTime()
 	began, err := c.begin(ctx)
 	if err != nil {

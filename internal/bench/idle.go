@@ -41,6 +41,7 @@ func rest(ctx context.Context, r *run) error {
 	if err := pause(ctx, 3*time.Second); err != nil { // what begins has ended
 		return err
 	}
+	defer r.cfg.OnMeasure(r.name)()
 	before, began := c.totals(), r.cfg.Clock.Monotonic()
 	lasts := r.cfg.lasting(3*time.Minute, 20*time.Second)
 	show := r.progress("resting")

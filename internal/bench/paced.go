@@ -48,6 +48,7 @@ func pace(ctx context.Context, r *run) error {
 	if err := r.awaitWatch(ctx, c); err != nil {
 		return err
 	}
+	defer r.cfg.OnMeasure(r.name)()
 	before := c.totals()
 	began := r.cfg.Clock.Now()
 	err := r.sendPaced(ctx, n, every)

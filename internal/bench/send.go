@@ -63,6 +63,7 @@ func sending(ctx context.Context, r *run, s sends) error {
 			show(int(stored.Add(int64(n))), s.tasks)
 		}
 	}
+	defer r.cfg.OnMeasure(r.name)()
 	began, cpu := r.cfg.Clock.Monotonic(), cpuTime()
 	var wg sync.WaitGroup
 	for range s.senders {

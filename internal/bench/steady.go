@@ -28,6 +28,7 @@ func keepGoing(ctx context.Context, r *run) error {
 	}
 	c, dismiss := r.crew()
 	defer dismiss()
+	defer r.cfg.OnMeasure(r.name)()
 	cpu := cpuTime()
 	s := r.spec(0)
 	s.Fetches = true

@@ -51,6 +51,7 @@ func takeOver(ctx context.Context, r *run) error {
 	if err := r.awaitHeir(ctx, c); err != nil {
 		return err
 	}
+	defer r.cfg.OnMeasure(r.name)()
 	c.murder(first)
 	leases, err := r.leases(ctx, victim.WorkerID)
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
-	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -48,7 +46,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&b.Others, "others", 0, "tasks for another worker beside those of delayed; defaults to 100000")
 	f.StringVar(&b.Path, "path", "", "file of the embedded server, made and removed; defaults to none, in memory")
 	f.BoolVar(&b.Small, "small", false, "smaller defaults: all scenarios in a few minutes")
-	f.StringVar(&b.cpuProfile, "cpuprofile", "", "write a CPU profile of this process, which is also the embedded server")
+	f.StringVar(&b.cpuProfile, "cpuprofile", "", "write a CPU profile of what is measured; this process is also the embedded server. Each further part has a file of its own, its name appended")
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -115,15 +113,16 @@ func (a *app) benchConfig(b *benchFlags) error {
 
 func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
 	if b.cpuProfile != "" {
-		f, err := os.Create(b.cpuProfile)
+		p, err := newBenchProfile(b.cpuProfile)
 		if err != nil {
-			return usage("--cpuprofile: %w", err)
+			return err
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return coded(ExitFailed, "starting the profile: %w", err)
-		}
-		defer pprof.StopCPUProfile()
+		b.OnMeasure = p.measure
+		defer func() {
+			if p.failed != nil {
+				a.say("writing the profile: %v", p.failed)
+			}
+		}()
 	}
 	if b.URI != "" {
 		a.say("the bench makes the database %s and drops it afterwards", b.Database)

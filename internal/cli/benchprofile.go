@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"runtime/pprof"
+	"strings"
+)
+
+// benchProfile writes a CPU profile of each part of a bench while it measures: the first
+// to the file that was named, further ones beside it.
+type benchProfile struct {
+	file   *os.File // of the first, made before anything is measured
+	name   string
+	failed error
+}
+
+func newBenchProfile(name string) (*benchProfile, error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, usage("--cpuprofile: %w", err)
+	}
+	return &benchProfile{file: f, name: name}, nil
+}
+
+// measure starts the profile of a part; the returned function ends it.
+func (p *benchProfile) measure(part string) func() {
+	f := p.file
+	p.file = nil
+	if f == nil {
+		var err error
+		if f, err = os.Create(p.name + "." + strings.ReplaceAll(part, "/", "-")); err != nil {
+			p.failed = errors.Join(p.failed, err)
+			return func() {}
+		}
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		p.failed = errors.Join(p.failed, err, f.Close())
+		return func() {}
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		p.failed = errors.Join(p.failed, f.Close())
+	}
+}

@@ -43,7 +43,7 @@ func rest(ctx context.Context, r *run) error {
 	}
 	defer r.cfg.OnMeasure(r.name)()
 	before, began := c.totals(), r.cfg.Clock.Monotonic()
-	lasts := r.cfg.lasting(3*time.Minute, 20*time.Second)
+	lasts := r.cfg.lasting(3*time.Minute, time.Minute)
 	show := r.progress("resting")
 	var err error
 	for passed := time.Duration(0); passed < lasts && err == nil; passed = r.cfg.Clock.Monotonic() - began {

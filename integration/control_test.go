@@ -276,7 +276,7 @@ func TestAHandlerThatIgnoresItsContextIsNotRunTwice(t *testing.T) {
 		task := a.await(id, "pinged until long after its first lease", func(task *model.Task) bool {
 			return task.WorkerStates[0].PingExpireTime.Sub(claimed) > 8*time.Second
 		})
-		require.Equal(t, 1, len(task.WorkerStates))
+		require.Len(t, task.WorkerStates, 1)
 		close(g.open)
 		a.awaitStatus(id, model.StatusSuccess)
 		done.requireOnce(t, []string{id})

@@ -31,7 +31,7 @@ func TestWhatFinishedDuringAnOutageLongerThanTheLeaseIsFinishedAfterwards(t *tes
 			return 7, nil
 		}
 		hands := []*hand{a.hire("one", work, through(away)), a.hire("two", work, through(away))}
-		ids := a.send(20, seconds(1))
+		ids := a.send(20, seconds(4))
 		awaitTrue(t, func() string {
 			if len(hands[0].events.all(consumer.EventStarted))+len(hands[1].events.all(consumer.EventStarted)) < 20 {
 				return "twenty handlers"
@@ -81,7 +81,7 @@ func TestHandlersStoppedByAnOutageGiveTheirTasksBackWithoutCost(t *testing.T) {
 			}
 			return done.handle(ctx, task)
 		}, through(away))
-		ids := a.send(10, seconds(1))
+		ids := a.send(10, seconds(3))
 		h.events.await(t, consumer.EventStarted, 10)
 		px.Cut()
 		h.events.await(t, consumer.EventLeaseLost, 10)

@@ -383,13 +383,27 @@ func (s *Store) SaveProgress(ctx context.Context, id string, index int, execID s
 	return s.byExecution(ctx, "saving the progress of task "+id, openGuard(id, index, execID), bson.D{d("$set", bson.D{d("progress", p)})})
 }
 
+// executionPatience is how long a handler's own write is tried again while the database
+// does not answer. The handler's context, which ends with its lease, may cut it short.
+const executionPatience = 10 * time.Second
+
+// byExecution sets what the execution says of itself. To say it twice does no harm.
 func (s *Store) byExecution(ctx context.Context, doing string, filter, update bson.D) error {
-	res, err := s.tasks.UpdateOne(ctx, filter, update)
-	if err != nil {
-		return explain(err, doing)
+	began := s.local.Monotonic()
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		res, err := s.tasks.UpdateOne(ctx, filter, update)
+		switch {
+		case err == nil && res.MatchedCount == 0:
+			return fmt.Errorf("%s: %w", doing, model.ErrFenced)
+		case err == nil:
+			return nil
+		case !Unreachable(err) || ctx.Err() != nil || InTransaction(ctx) || s.local.Monotonic()-began > executionPatience:
+			return explain(err, doing)
+		}
+		select {
+		case <-ctx.Done():
+			return explain(err, doing)
+		case <-time.After(pause):
+		}
 	}
-	if res.MatchedCount == 0 {
-		return fmt.Errorf("%s: %w", doing, model.ErrFenced)
-	}
-	return nil
 }

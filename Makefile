@@ -62,7 +62,7 @@ vet:
 
 .PHONY: lint
 lint: $(GOLANGCI) ## golangci-lint with .golangci.yml
-	$(GOLANGCI) run $(PACKAGES)
+	$(GOLANGCI) run --allow-parallel-runners $(PACKAGES)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZ_TIME (10s); the embedded server against itself and others

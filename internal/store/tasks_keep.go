@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// What an open execution writes that decides nothing: pings, checkpoints, progress.
+
+// Ping extends one execution's lease.
+type Ping struct {
+	ID     string
+	ExecID string
+	Index  int  // of the execution in worker_states
+	Many   bool // the task wants several workers
+	Until  time.Time
+	// Missed is set by [Store.Pings]: the execution holds its task, but its lease was
+	// not extended, because something held the document for too long.
+	Missed bool
+}
+
+// Pings extends leases, one statement for all executions with the same new lease, and
+// returns those that are lost: their execution has ended or is gone. A lease is never
+// shortened. With several workers lapse_at stays: another's lease may end before ours,
+// and who finds lapse_at early repairs it. Index: _id.
+func (s *Store) Pings(ctx context.Context, pings []Ping, maxTime time.Duration) (lost []Ping, err error) {
+	if len(pings) == 0 {
+		return nil, nil
+	}
+	type key struct {
+		index int
+		many  bool
+		until int64
+	}
+	groups := map[key][]Ping{}
+	for _, p := range pings {
+		k := key{p.Index, p.Many, p.Until.UnixMilli()}
+		groups[k] = append(groups[k], p)
+	}
+	var statements []statement
+	for _, g := range groups {
+		statements = append(statements, pingStatement(g))
+	}
+	clean, err := s.execute(ctx, statements, maxTime)
+	if err != nil || clean {
+		return nil, err
+	}
+	return s.lostAmong(ctx, pings)
+}
+
+// pingStatement is the statement of pings with the same index and lease.
+func pingStatement(pings []Ping) statement {
+	path := "worker_states." + strconv.Itoa(pings[0].Index)
+	until := pings[0].Until.UnixMilli()
+	var st statement
+	start, u := bsoncore.AppendDocumentStart(nil)
+	set, u := bsoncore.AppendDocumentElementStart(u, "$max")
+	u = bsoncore.AppendDateTimeElement(u, path+".ping_expire_time", until)
+	if !pings[0].Many {
+		u = bsoncore.AppendDateTimeElement(u, "lapse_at", until)
+	}
+	u, _ = bsoncore.AppendDocumentEnd(u, set)
+	st.update, _ = bsoncore.AppendDocumentEnd(u, start)
+	seen := map[string]bool{}
+	var execs []string
+	for _, p := range pings {
+		st.ids = append(st.ids, p.ID)
+		if !seen[p.ExecID] {
+			seen[p.ExecID] = true
+			execs = append(execs, p.ExecID)
+		}
+	}
+	st.guard = func(dst []byte) []byte { return appendOpen(dst, path, execs) }
+	return st
+}
+
+// appendOpen adds the condition that the execution at the path is one of ours and open.
+// Not by comparing with null: worker_states.0.fail_time is also the field "0" of every
+// element, which is missing and so equal to null, whatever element 0 says.
+func appendOpen(dst []byte, path string, execs []string) []byte {
+	start, dst := bsoncore.AppendDocumentElementStart(dst, path+".exec_id")
+	arr, dst := bsoncore.AppendArrayElementStart(dst, "$in")
+	for i, e := range execs {
+		dst = bsoncore.AppendStringElement(dst, strconv.Itoa(i), e)
+	}
+	dst, _ = bsoncore.AppendArrayEnd(dst, arr)
+	dst, _ = bsoncore.AppendDocumentEnd(dst, start)
+	for _, end := range []string{".success_time", ".fail_time"} {
+		start, dst = bsoncore.AppendDocumentElementStart(dst, path+end)
+		dst = bsoncore.AppendBooleanElement(dst, "$exists", false)
+		dst, _ = bsoncore.AppendDocumentEnd(dst, start)
+	}
+	return dst
+}
+
+// lostAmong reads which of the pinged executions no longer hold their tasks, and marks
+// those that were missed. A task whose write was merely delayed is not lost: only an
+// ended or absent execution is.
+func (s *Store) lostAmong(ctx context.Context, pings []Ping) ([]Ping, error) {
+	ids := make([]string, len(pings))
+	for i, p := range pings {
+		ids[i] = p.ID
+	}
+	tasks, err := s.ByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var lost []Ping
+	for i, p := range pings {
+		t := tasks[p.ID]
+		if t == nil {
+			lost = append(lost, p)
+			continue
+		}
+		_, st := t.Execution(p.ExecID)
+		switch {
+		case st == nil || !st.Open():
+			lost = append(lost, p)
+		case st.PingExpireTime.Before(model.Millis(p.Until)):
+			pings[i].Missed = true
+		}
+	}
+	return lost, nil
+}
+
+// openGuard is the filter of a write by an open execution that decides nothing.
+func openGuard(id string, index int, execID string) bson.D {
+	path := "worker_states." + strconv.Itoa(index)
+	missing := bson.D{d("$exists", false)} // see appendOpen
+	return bson.D{d("_id", id), d(path+".exec_id", execID), d(path+".success_time", missing), d(path+".fail_time", missing)}
+}
+
+// SaveCheckpoint keeps a value for whoever runs the task next; with several workers,
+// for the same worker. [model.ErrFenced] when the execution is no longer open.
+func (s *Store) SaveCheckpoint(ctx context.Context, id string, index int, execID string, many bool, v bson.RawValue) error {
+	path := "checkpoint"
+	if many {
+		path = "worker_states." + strconv.Itoa(index) + ".checkpoint"
+	}
+	return s.byExecution(ctx, "saving the checkpoint of task "+id, openGuard(id, index, execID), bson.D{d("$set", bson.D{d(path, v)})})
+}
+
+// SaveProgress stores what a handler says of itself, as [Store.SaveCheckpoint] does.
+func (s *Store) SaveProgress(ctx context.Context, id string, index int, execID string, p model.Progress) error {
+	return s.byExecution(ctx, "saving the progress of task "+id, openGuard(id, index, execID), bson.D{d("$set", bson.D{d("progress", p)})})
+}
+
+// executionPatience is how long a handler's own write is tried again while the database
+// does not answer. The handler's context, which ends with its lease, may cut it short.
+const executionPatience = 10 * time.Second
+
+// byExecution sets what the execution says of itself. To say it twice does no harm.
+func (s *Store) byExecution(ctx context.Context, doing string, filter, update bson.D) error {
+	began := s.local.Monotonic()
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		res, err := s.tasks.UpdateOne(ctx, filter, update)
+		switch {
+		case err == nil && res.MatchedCount == 0:
+			return fmt.Errorf("%s: %w", doing, model.ErrFenced)
+		case err == nil:
+			return nil
+		case !Unreachable(err) || ctx.Err() != nil || InTransaction(ctx) || s.local.Monotonic()-began > executionPatience:
+			return explain(err, doing)
+		}
+		select {
+		case <-ctx.Done():
+			return explain(err, doing)
+		case <-time.After(pause):
+		}
+	}
+}

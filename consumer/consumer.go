@@ -174,7 +174,9 @@ func (c *Consumer) prepare(ctx context.Context) error {
 		}
 	}()
 	for wait := newBackOff(); ; wait.sleep(ctx) {
-		err := c.store.Ready(ctx)
+		call, done := context.WithTimeout(ctx, rpcTimeout) // a server may accept and never answer
+		err := c.store.Ready(call)
+		done()
 		if err == nil {
 			err = c.beat(ctx)
 		}

@@ -63,6 +63,7 @@ type Consumer struct {
 	hurryUp    context.CancelFunc
 	done       chan struct{} // closed when Run has returned
 	watching   atomic.Bool
+	backlog    atomic.Bool // the last fetch left more to find
 }
 
 // New makes a consumer and checks its configuration. It does no I/O.

@@ -25,6 +25,7 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 			continue
 		}
 		wait = newBackOff()
+		c.backlog.Store(full)
 		if full {
 			c.awaitRoom(ctx)
 			continue

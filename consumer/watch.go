@@ -44,10 +44,11 @@ func (c *Consumer) watchLoop(ctx context.Context) {
 	}
 }
 
-// idle says whether this worker has a slot and nothing claimed that waits for one.
+// idle says whether this worker waits for work: it knows of none, and has a slot. While
+// it drains a backlog every event would only tell it what its next fetch finds.
 func (c *Consumer) idle() bool {
 	n := c.held.count()
-	return n.running < c.cfg.Concurrency && n.buffered == 0
+	return !c.backlog.Load() && n.running < c.cfg.Concurrency && n.buffered == 0
 }
 
 // watchOnce takes a permit, watches until the turn is over or the worker gets busy, and

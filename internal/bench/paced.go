@@ -107,11 +107,10 @@ func (r *run) sendPaced(ctx context.Context, n int, every time.Duration) error {
 	show := r.progress("sending at the pace")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	var failed error
+	var failed, cut error
 	began := r.cfg.Clock.Monotonic()
 	for i := range n {
-		if err := pause(ctx, began+time.Duration(i)*every-r.cfg.Clock.Monotonic()); err != nil {
-			failed = err
+		if cut = pause(ctx, began+time.Duration(i)*every-r.cfg.Clock.Monotonic()); cut != nil {
 			break
 		}
 		wg.Go(func() {
@@ -123,5 +122,5 @@ func (r *run) sendPaced(ctx context.Context, n int, every time.Duration) error {
 		show(i+1, n)
 	}
 	wg.Wait()
-	return errors.Join(failed, p.Close(ctx))
+	return errors.Join(cut, failed, p.Close(ctx))
 }

@@ -41,14 +41,17 @@ func keepGoing(ctx context.Context, r *run) error {
 	}
 	feeding, stop := context.WithCancel(ctx)
 	defer stop()
-	fed := make(chan error, 1)
-	go func() { fed <- r.feed(feeding, c) }()
+	fed := make(chan struct{})
+	var ferr error
+	go func() {
+		defer close(fed)
+		ferr = r.feed(feeding, c)
+	}()
 	windows, err := r.windows(ctx, c, began, lasts, window, fed)
 	stop()
-	if err == nil {
-		if ferr := <-fed; !errors.Is(ferr, context.Canceled) {
-			err = ferr
-		}
+	<-fed
+	if ferr != nil {
+		err = errors.Join(err, fmt.Errorf("sending: %w", ferr))
 	}
 	t := c.totals()
 	r.res.measured(int(t.Finished), r.cfg.Clock.Now().Sub(began))
@@ -58,7 +61,7 @@ func keepGoing(ctx context.Context, r *run) error {
 	return err
 }
 
-// feed keeps the number of tasks under way.
+// feed keeps the number of tasks under way until it is stopped.
 func (r *run) feed(ctx context.Context, c *crew) error {
 	p, err := r.producer()
 	if err != nil {
@@ -81,7 +84,7 @@ func (r *run) feed(ctx context.Context, c *crew) error {
 		sent += int64(len(items))
 	}
 	if ctx.Err() != nil {
-		err = context.Canceled // it was stopped; sends that it cut off do not matter
+		err = nil // it was stopped; sends that it cut off do not matter
 	}
 	return errors.Join(err, p.Close(context.WithoutCancel(ctx)))
 }
@@ -94,7 +97,7 @@ type span struct {
 }
 
 // windows measures until the time is over. The end of feeding ends it, too.
-func (r *run) windows(ctx context.Context, c *crew, began time.Time, lasts, window time.Duration, fed <-chan error) ([]span, error) {
+func (r *run) windows(ctx context.Context, c *crew, began time.Time, lasts, window time.Duration, fed <-chan struct{}) ([]span, error) {
 	var out []span
 	show := r.progress("steady")
 	from, last := began, int64(0)
@@ -105,8 +108,8 @@ func (r *run) windows(ctx context.Context, c *crew, began time.Time, lasts, wind
 				return out, err
 			}
 			select {
-			case err := <-fed:
-				return out, fmt.Errorf("sending: %w", err)
+			case <-fed:
+				return out, nil
 			default:
 			}
 		}

@@ -92,13 +92,17 @@ const (
 	dayIsCancelled
 )
 
+// dayLease is long, so that a slow engine on a busy machine keeps it, and pinged often, so
+// that there are pings.
+var dayLease = producer.Lease(2*time.Second, 20*time.Second)
+
 func (d *aDay) one(kind int, opts ...producer.Option) string {
 	d.t.Helper()
 	var sent producer.Sent
 	d.sent++
 	key := producer.Key(fmt.Sprint(d.sent))
 	d.repeat(func() (err error) {
-		sent, err = producer.Send(d.t.Context(), d.sender, chaosWork, kind, append([]producer.Option{seconds(6), key}, opts...)...)
+		sent, err = producer.Send(d.t.Context(), d.sender, chaosWork, kind, append([]producer.Option{dayLease, key}, opts...)...)
 		return err
 	})
 	return sent.ID
@@ -110,7 +114,7 @@ func (d *aDay) one(kind int, opts ...producer.Option) string {
 func (d *aDay) repeat(command func() error) {
 	d.t.Helper()
 	err := command()
-	for range 2 {
+	for range 10 {
 		if err != nil && store.Unreachable(err) {
 			err = command()
 		}

@@ -90,7 +90,7 @@ func (d *doctor) reach(ctx context.Context) (store.Topology, bool) {
 	top, err := d.store.Topology(ctx)
 	var fatal *store.FatalError
 	switch {
-	case errors.As(err, &fatal) && top.WireVersion > 0:
+	case err != nil && store.TooOld(err):
 		d.fail("server", err, "use MongoDB 4.4 or later")
 		return top, false
 	case errors.As(err, &fatal):

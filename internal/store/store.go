@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,20 +101,16 @@ func Outside(ctx context.Context) context.Context {
 
 // Topology is what kind of deployment answers, as far as the product cares.
 type Topology struct {
-	Sharded     bool
-	ReplicaSet  bool
-	Primary     string // address of the primary; of the router when sharded
-	WireVersion int
-	Version     string // "7.0.1"; "" when buildInfo is not allowed
-	Embedded    bool   // our own embedded server
+	Sharded    bool
+	ReplicaSet bool
+	Primary    string // address of the primary; of the router when sharded
+	Version    string // "7.0.1"; "" when buildInfo is not allowed
+	Embedded   bool   // our own embedded server
 }
 
 // Streams says whether change streams are to be had. Behind a router they are not
 // used: there every stream costs every shard.
 func (t Topology) Streams() bool { return t.ReplicaSet }
-
-// minWireVersion is MongoDB 4.4.
-const minWireVersion = 9
 
 // Topology asks the server what it is; the answer is remembered until [Store.Forget].
 func (s *Store) Topology(ctx context.Context) (Topology, error) {
@@ -125,18 +122,20 @@ func (s *Store) Topology(ctx context.Context) (Topology, error) {
 	}
 	ctx = Outside(ctx)
 	var hello struct {
-		SetName        string `bson:"setName"`
-		Msg            string `bson:"msg"`
-		Primary        string `bson:"primary"`
-		Me             string `bson:"me"`
-		MaxWireVersion int    `bson:"maxWireVersion"`
+		SetName string `bson:"setName"`
+		Msg     string `bson:"msg"`
+		Primary string `bson:"primary"`
+		Me      string `bson:"me"`
 	}
 	if err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+		if TooOld(err) {
+			return Topology{}, &FatalError{Reason: "the server is too old: MongoDB 4.4 or later is needed", Err: err}
+		}
 		return Topology{}, explain(err, "asking the server what it is")
 	}
 	t := Topology{
 		Sharded: hello.Msg == "isdbgrid", ReplicaSet: hello.SetName != "",
-		Primary: hello.Primary, WireVersion: hello.MaxWireVersion,
+		Primary: hello.Primary,
 	}
 	var build struct {
 		Version  string `bson:"version"`
@@ -144,9 +143,6 @@ func (s *Store) Topology(ctx context.Context) (Topology, error) {
 	}
 	if err := s.db.RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Decode(&build); err == nil {
 		t.Version, t.Embedded = build.Version, build.Embedded
-	}
-	if t.WireVersion < minWireVersion {
-		return t, &FatalError{Reason: "the server is too old: MongoDB 4.4 or later is needed, this is " + orUnknown(t.Version)}
 	}
 	s.mu.Lock()
 	s.topology = &t
@@ -162,12 +158,9 @@ func (s *Store) Forget() {
 	s.mu.Unlock()
 }
 
-func orUnknown(v string) string {
-	if v == "" {
-		return "of an unknown version"
-	}
-	return v
-}
+// TooOld says whether the error is the driver's refusal of a server older than MongoDB
+// 4.4. It has no type for that, so its words have to do.
+func TooOld(err error) bool { return strings.Contains(err.Error(), "reports wire version") }
 
 // ms is a duration in whole milliseconds, at least one, as maxTimeMS wants it.
 func ms(d time.Duration) int64 { return max(d.Milliseconds(), 1) }

@@ -146,10 +146,12 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 		}
 		leaves = append(leaves, store.Write{Before: t, After: expired, Lapsed: lapsed, At: now})
 	}
-	if err := c.leave(ctx, leaves); err != nil {
+	// First what this worker runs itself: what it leaves wakes others, who would look at
+	// the same lapsed tasks.
+	if err := c.takeOver(ctx, takeovers, by.ExecID); err != nil {
 		return 0, err
 	}
-	return len(takeovers) + len(leaves), c.takeOver(ctx, takeovers, by.ExecID)
+	return len(takeovers) + len(leaves), c.leave(ctx, leaves)
 }
 
 // lapsedIn is the execution that the rule ended, and its worker; "" when it only

@@ -72,6 +72,9 @@ func newRequest(c *conn, m *wire.Message, ctx *opContext) (*request, error) {
 	r.args = append(make([]arg, 0, 16), arg{r.name, it.Value})
 	for it.Next() {
 		a := arg{string(it.Key), it.Value}
+		if r.get(a.name).Type != 0 {
+			return nil, mongoerr.New(40413, "BSON field '%s.%s' is a duplicate field", r.name, a.name)
+		}
 		if err := r.checkField(a); err != nil {
 			return nil, err
 		}

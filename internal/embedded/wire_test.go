@@ -64,6 +64,7 @@ func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {
 		{bson.D{{Key: "nonsense", Value: 1}}, mongoerr.CommandNotFound, "nonsense"},
 		{bson.D{{Key: "mapReduce", Value: "c"}}, mongoerr.NotImplementedCode, "mapReduce"},
 		{bson.D{{Key: "find", Value: "c"}, {Key: "nonsense", Value: 1}}, 40415, "find.nonsense"},
+		{bson.D{{Key: "find", Value: "c"}, {Key: "maxTimeMS", Value: 5}, {Key: "maxTimeMS", Value: 9}}, 40413, "find.maxTimeMS"},
 		{bson.D{{Key: "find", Value: "c"}, {Key: "collation", Value: bson.D{{Key: "locale", Value: "de"}}}}, mongoerr.NotImplementedCode, "collation"},
 		{bson.D{{Key: "find", Value: "c"}, {Key: "let", Value: bson.D{{Key: "a", Value: 1}}}}, mongoerr.NotImplementedCode, "let"},
 		{bson.D{{Key: "aggregate", Value: "c"}, {Key: "pipeline", Value: bson.A{bson.D{{Key: "$lookup", Value: bson.D{}}}}}, {Key: "cursor", Value: bson.D{}}}, mongoerr.NotImplementedCode, "$lookup"},

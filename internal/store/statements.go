@@ -144,6 +144,7 @@ func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration) 
 	}
 	if maxTime > 0 {
 		cmd = append(cmd, d("maxTimeMS", ms(maxTime)))
+		ctx = ownTimeLimit{ctx}
 	}
 	var reply struct {
 		N int `bson:"n"`
@@ -159,6 +160,18 @@ func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration) 
 	}
 	return false, explain(err, "writing tasks")
 }
+
+// ownTimeLimit is the context of a command that says its maxTimeMS itself. The driver
+// writes a second one wherever the context has a deadline, or the caller's client a
+// timeout, and MongoDB refuses a field that is there twice (40413). It leaves it out for
+// a deadline beyond what maxTimeMS can say; the context still ends when it ends.
+type ownTimeLimit struct{ context.Context }
+
+// Far beyond 25 days, near enough for the driver to subtract from.
+var beyondMaxTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Deadline implements [context.Context].
+func (ownTimeLimit) Deadline() (time.Time, bool) { return beyondMaxTime, true }
 
 func (s *Store) sendHalves(ctx context.Context, c command, maxTime time.Duration) error {
 	if c.ids == 1 {

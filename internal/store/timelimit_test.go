@@ -1,0 +1,79 @@
+package store_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// MongoDB refuses a command in which a field is there twice, and the driver adds a
+// maxTimeMS of its own to commands of contexts with a deadline and clients with a timeout.
+func TestABoundedWriteSaysItsTimeLimitOnce(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"plain client": 0, "client with a timeout": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var limits []int64
+			o := options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+				Started: func(_ context.Context, e *event.CommandStartedEvent) {
+					if e.CommandName != "update" {
+						return
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					elements, _ := e.Command.Elements()
+					for _, el := range elements {
+						if el.Key() == "maxTimeMS" {
+							limits = append(limits, el.Value().AsInt64())
+						}
+					}
+				},
+			})
+			if timeout > 0 {
+				o.SetTimeout(timeout)
+			}
+			client, err := mongo.Connect(o)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+			s, err := store.Open(store.Config{Database: client.Database(testdb.New(t).Name())})
+			require.NoError(t, err)
+			require.NoError(t, s.Ready(t.Context()))
+			require.NoError(t, s.ReadClock(t.Context()))
+			now := s.Clock.Now()
+			before := model.NewTask(model.Draft{Type: "t", Key: "k"}, now)
+			_, err = s.Insert(t.Context(), []*model.Task{before})
+			require.NoError(t, err)
+			after, no := model.Claim(before, model.Claimant{WorkerID: "w", ExecID: "e"}, model.ResolveOptions(), now)
+			require.Empty(t, no)
+			mu.Lock()
+			limits = nil
+			mu.Unlock()
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			written, err := s.Writes(ctx, []store.Write{{Before: before, After: after}}, 2500*time.Millisecond)
+			require.NoError(t, err)
+			require.True(t, written[0].Applied)
+			_, err = s.Pings(ctx, []store.Ping{{ID: before.ID, ExecID: "e", Until: now.Add(time.Minute)}}, 2500*time.Millisecond)
+			require.NoError(t, err)
+			mu.Lock()
+			said := slices.Clone(limits)
+			mu.Unlock()
+			require.Equal(t, []int64{2500, 2500}, said)
+
+			ended, end := context.WithCancel(t.Context())
+			end()
+			_, err = s.Writes(ended, []store.Write{{Before: before, After: after}}, 2500*time.Millisecond)
+			require.ErrorIs(t, err, context.Canceled, "the context still ends the command")
+		})
+	}
+}

@@ -14,7 +14,7 @@ func BenchmarkClaim(b *testing.B) {
 	t, eff := benchTask()
 	b.ReportAllocs()
 	for b.Loop() {
-		if c, _ := Claim(t, Claimant{"w", "e"}, eff, epoch); c == nil {
+		if c, _ := Claim(t, Claimant{WorkerID: "w", ExecID: "e"}, eff, epoch); c == nil {
 			b.Fatal("refused")
 		}
 	}
@@ -22,7 +22,7 @@ func BenchmarkClaim(b *testing.B) {
 
 func BenchmarkFinish(b *testing.B) {
 	t, eff := benchTask()
-	t, _ = Claim(t, Claimant{"w", "e"}, eff, epoch)
+	t, _ = Claim(t, Claimant{WorkerID: "w", ExecID: "e"}, eff, epoch)
 	now := epoch.Add(time.Second)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -34,7 +34,7 @@ func BenchmarkFinish(b *testing.B) {
 
 func BenchmarkDiffOfAClaim(b *testing.B) {
 	t, eff := benchTask()
-	c, _ := Claim(t, Claimant{"w", "e"}, eff, epoch)
+	c, _ := Claim(t, Claimant{WorkerID: "w", ExecID: "e"}, eff, epoch)
 	b.ReportAllocs()
 	for b.Loop() {
 		Diff(t, c)
@@ -43,7 +43,7 @@ func BenchmarkDiffOfAClaim(b *testing.B) {
 
 func BenchmarkDiffOfAFinish(b *testing.B) {
 	t, eff := benchTask()
-	t, _ = Claim(t, Claimant{"w", "e"}, eff, epoch)
+	t, _ = Claim(t, Claimant{WorkerID: "w", ExecID: "e"}, eff, epoch)
 	c, _ := Finish(t, "e", Outcome{}, eff, epoch.Add(time.Second), 0.5)
 	b.ReportAllocs()
 	for b.Loop() {

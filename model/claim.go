@@ -9,6 +9,10 @@ import (
 type Claimant struct {
 	WorkerID string
 	ExecID   string
+	// Applied is what the type and the handler say to their tasks, below the task's own
+	// options; nil = nothing. It is kept in the task, so that whoever ends the execution
+	// from outside judges by the same options, and people see what applied.
+	Applied *Options
 }
 
 // Refusal says why a worker may not claim a task now; "" means that it may.
@@ -18,6 +22,7 @@ type Refusal string
 const (
 	RefusedStatus    Refusal = "its status does not allow it"
 	RefusedCancelled Refusal = "it is being cancelled"
+	RefusedExpired   Refusal = "it expired before anybody started it"
 	RefusedSpent     Refusal = "its budget of errors or lapses is spent"
 	RefusedNotDue    Refusal = "it is not due yet"
 	RefusedNoSlot    Refusal = "as many workers as it wants hold it or have done it"
@@ -31,7 +36,7 @@ const (
 // refused has found a document to repair: the fields promise what no worker gets.
 func (r Refusal) Stale() bool {
 	switch r {
-	case RefusedStatus, RefusedCancelled, RefusedSpent, RefusedNoSlot, RefusedFilter:
+	case RefusedStatus, RefusedCancelled, RefusedExpired, RefusedSpent, RefusedNoSlot, RefusedFilter:
 		return true
 	default:
 		return false
@@ -46,6 +51,8 @@ func Claimable(t *Task, workerID string, eff Effective, now time.Time) Refusal {
 		return RefusedStatus
 	case !t.CancelRequestedAt.IsZero():
 		return RefusedCancelled
+	case t.expired(now):
+		return RefusedExpired
 	case spent(t, eff):
 		return RefusedSpent
 	case t.OpenExecutions()+t.Successes() >= t.Wanted():
@@ -110,6 +117,7 @@ func Claim(t *Task, by Claimant, eff Effective, now time.Time) (*Task, Refusal) 
 	}
 	c := t.next(now)
 	c.Attempt = t.ErrorCount + t.LapseCount + 1
+	c.Applied = by.Applied
 	w := WorkerState{
 		ExecID: by.ExecID, WorkerID: by.WorkerID,
 		ClaimedAt: now, Attempt: c.Attempt,

@@ -206,6 +206,8 @@ func newLife(t *Task, keepSuccesses bool, now time.Time) *Task {
 	c.ErrorCount, c.LapseCount, c.Attempt = 0, 0, 0
 	c.ErrorInfo, c.Remark = "", ""
 	c.Result, c.Checkpoint, c.Progress = bson.RawValue{}, bson.RawValue{}, nil
+	// What must still follow the end of the old life goes with it to the history.
+	c.Outbox, c.OutboxAt, c.Applied = nil, time.Time{}, nil
 	c.WorkerStates = slices.DeleteFunc(c.WorkerStates, func(w WorkerState) bool {
 		return !keepSuccesses || w.SuccessTime.IsZero()
 	})

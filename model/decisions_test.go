@@ -15,7 +15,7 @@ var saved = bson.RawValue{Type: bson.TypeBoolean, Value: []byte{1}}
 func TestACommandDoesNotJudgeABudgetOnlyWorkersKnow(t *testing.T) {
 	task := NewTask(Draft{Type: "t", Key: "k"}, epoch)
 	worker := ResolveOptions(task.Options, Options{MaxLapses: new(100), Retry: &Retry{Strategy: RetryFixed, Interval: time.Hour, MaxErrors: new(100)}})
-	task, _ = Claim(task, Claimant{"w", "e"}, worker, epoch)
+	task, _ = Claim(task, Claimant{WorkerID: "w", ExecID: "e"}, worker, epoch)
 	task, err := Finish(task, "e", Failed(FailError, "e"), worker, epoch, 0)
 	require.NoError(t, err)
 	stricter := ResolveOptions(Options{MaxLapses: new(0), Retry: &Retry{MaxErrors: new(0)}})
@@ -70,7 +70,7 @@ func TestCheckpointsAreKeptByWorkerWhereSeveralAreWanted(t *testing.T) {
 }
 
 func TestAnOutcomeThatCancelsIsNoSuccess(t *testing.T) {
-	task, _ := Claim(NewTask(Draft{Type: "t", Key: "k"}, epoch), Claimant{"w", "e"}, ResolveOptions(), epoch)
+	task, _ := Claim(NewTask(Draft{Type: "t", Key: "k"}, epoch), Claimant{WorkerID: "w", ExecID: "e"}, ResolveOptions(), epoch)
 	c, err := Finish(task, "e", Outcome{CancelTask: true, Reason: "enough"}, ResolveOptions(), epoch, 0)
 	require.NoError(t, err)
 	require.Equal(t, StatusCancelled, c.Status)

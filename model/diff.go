@@ -28,6 +28,7 @@ func Diff(before, after *Task) bson.D {
 	d.text("status", string(before.Status), string(after.Status))
 	d.time("due_at", before.DueAt, after.DueAt)
 	d.time("lapse_at", before.LapseAt, after.LapseAt)
+	d.time("expire_at", before.ExpireAt, after.ExpireAt)
 	d.states(before.WorkerStates, after.WorkerStates)
 	d.number("attempt", before.Attempt, after.Attempt)
 	d.number("error_count", before.ErrorCount, after.ErrorCount)
@@ -36,6 +37,11 @@ func Diff(before, after *Task) bson.D {
 	d.value("result", before.Result, after.Result)
 	d.time("finished_at", before.FinishedAt, after.FinishedAt)
 	d.time("archive_at", before.ArchiveAt, after.ArchiveAt)
+	d.time("outbox_at", before.OutboxAt, after.OutboxAt)
+	d.outbox(before.Outbox, after.Outbox)
+	if before.Applied != after.Applied {
+		d.options("applied", before.Applied, after.Applied)
+	}
 	d.time("cancel_requested_at", before.CancelRequestedAt, after.CancelRequestedAt)
 	d.time("undecodable_since", before.UndecodableSince, after.UndecodableSince)
 	d.text("remark", before.Remark, after.Remark)
@@ -68,16 +74,36 @@ func (d *differ) rare(before, after *Task) {
 	if before.Progress != nil && after.Progress == nil {
 		d.drop("progress")
 	}
-	if !reflect.DeepEqual(before.Options, after.Options) {
-		if after.Options.IsZero() {
-			d.drop("options")
-		} else {
-			d.put("options", after.Options)
-		}
+	d.options("options", &before.Options, &after.Options)
+	if after.Origin != nil && !reflect.DeepEqual(before.Origin, after.Origin) {
+		d.put("origin", after.Origin)
+	} else if before.Origin != nil && after.Origin == nil {
+		d.drop("origin")
 	}
 }
 
-type differ struct{ set, unset, inc bson.D }
+func (d *differ) options(key string, before, after *Options) {
+	switch {
+	case reflect.DeepEqual(before, after):
+	case after == nil || after.IsZero():
+		d.drop(key)
+	default:
+		d.put(key, after)
+	}
+}
+
+// outbox pushes what is new: entries are removed, one by one, by writes that do not raise
+// the rev, and must not come back.
+func (d *differ) outbox(before, after []OutboxEntry) {
+	switch {
+	case len(after) > len(before):
+		d.push = append(d.push, bson.E{Key: "outbox", Value: bson.D{{Key: "$each", Value: after[len(before):]}}})
+	case len(after) == 0 && len(before) > 0:
+		d.drop("outbox")
+	}
+}
+
+type differ struct{ set, unset, inc, push bson.D }
 
 func (d *differ) put(key string, v any) { d.set = append(d.set, bson.E{Key: key, Value: v}) }
 func (d *differ) drop(key string)       { d.unset = append(d.unset, bson.E{Key: key, Value: ""}) }
@@ -169,6 +195,9 @@ func (d *differ) update() bson.D {
 	}
 	if len(d.inc) > 0 {
 		u = append(u, bson.E{Key: "$inc", Value: d.inc})
+	}
+	if len(d.push) > 0 {
+		u = append(u, bson.E{Key: "$push", Value: d.push})
 	}
 	return u
 }

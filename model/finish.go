@@ -15,6 +15,9 @@ type Outcome struct {
 	Delay *time.Duration
 	// CancelTask is set when the handler asks for the task to be cancelled.
 	CancelTask bool
+	// NoCallback is set by a success that wants nobody told, whatever is configured: the
+	// task is Success at once.
+	NoCallback bool
 }
 
 // Success is the outcome of a handler that returned a result and no error.
@@ -55,6 +58,9 @@ func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, r
 	w = &c.WorkerStates[i]
 	if out.Kind == "" && !out.CancelTask {
 		succeed(c, w, out, now)
+		if out.NoCallback {
+			eff.Callback = nil
+		}
 	} else {
 		fail(c, w, out, eff, now, random)
 	}

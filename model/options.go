@@ -73,6 +73,12 @@ type Options struct {
 	MaxErrorsPerWorker    int           `bson:"max_errors_per_worker,omitempty"` // a worker with so many stays away; default no limit, at most 10
 	NeedManual            *bool         `bson:"need_manual,omitempty"`           // budget spent: Pending instead of Failure
 	Retention             time.Duration `bson:"retention_ms,omitempty"`          // how long the ended task stays and its key deduplicates; default 7 days
+	Callback              *Callback     `bson:"callback,omitempty"`              // who is told of its end; default nobody
+
+	// What belongs to one task and has no layers.
+	ExpiresAt time.Time `bson:"expires_at,omitempty"` // not started by then: Cancelled; default never
+	LimitKey  string    `bson:"limit_key,omitempty"`  // limits hold for the tasks with this key together, see [KeyLimit]
+	ClaimBy   ClaimBy   `bson:"claim_by,omitempty"`   // as its type said when it was sent
 }
 
 // Effective are the options that apply to a claim, with nothing left open.
@@ -85,37 +91,19 @@ type Effective struct {
 	MaxErrorsPerWorker int // 0 = no limit
 	NeedManual         bool
 	Retention          time.Duration
+	Callback           *Callback // nil = nobody is told
 }
 
 // ResolveOptions lays options over each other, the first that says something wins: the
 // task's, its type's, the handler's; then the defaults.
 func ResolveOptions(layers ...Options) Effective {
-	e := Effective{}
-	r := &e.Retry
-	var maxErrors, maxLapses *int
-	var manual *bool
-	for i := range layers {
-		l := &layers[i]
-		first(&e.PingInterval, l.PingInterval)
-		first(&e.Lease, l.WorkerTimeout)
-		first(&e.ExecutionTimeout, l.ExecutionTimeout)
-		first(&e.MaxErrorsPerWorker, l.MaxErrorsPerWorker)
-		first(&e.Retention, l.Retention)
-		first(&maxLapses, l.MaxLapses)
-		first(&manual, l.NeedManual)
-		if l.Retry == nil {
-			continue
-		}
-		first(&r.Strategy, l.Retry.Strategy)
-		first(&r.Interval, l.Retry.Interval)
-		if r.Sequence == nil {
-			r.Sequence = l.Retry.Sequence
-		}
-		first(&r.Factor, l.Retry.Factor)
-		first(&r.MaxInterval, l.Retry.MaxInterval)
-		first(&r.Jitter, l.Retry.Jitter)
-		first(&maxErrors, l.Retry.MaxErrors)
-		first(&r.Local, l.Retry.Local)
+	var o Options
+	var r Retry
+	overlay(&o, &r, layers)
+	e := Effective{
+		PingInterval: o.PingInterval, Lease: o.WorkerTimeout, ExecutionTimeout: o.ExecutionTimeout,
+		MaxErrorsPerWorker: o.MaxErrorsPerWorker, NeedManual: o.NeedManual != nil && *o.NeedManual,
+		Retention: o.Retention, Callback: o.Callback,
 	}
 	e.leaseDefaults()
 	first(&e.Retention, DefaultRetention)
@@ -124,15 +112,59 @@ func ResolveOptions(layers ...Options) Effective {
 	first(&r.Factor, DefaultRetryFactor)
 	first(&r.MaxInterval, DefaultRetryMax)
 	first(&r.Jitter, DefaultRetryJitter)
-	first(&r.Local, &LocalRetry{})
+	first(&r.Local, &noLocalRetry)
 	if r.Strategy == RetryNone {
-		maxErrors = new(0)
+		r.MaxErrors = &noErrors
 	}
-	first(&maxErrors, new(DefaultMaxErrors))
-	first(&maxLapses, new(DefaultMaxLapses))
-	r.MaxErrors, e.MaxLapses = maxErrors, *maxLapses
-	e.NeedManual = manual != nil && *manual
+	first(&r.MaxErrors, &defaultMaxErrors)
+	first(&o.MaxLapses, &defaultMaxLapses)
+	e.Retry, e.MaxLapses = r, *o.MaxLapses
 	return e
+}
+
+// What nobody changes: shared, so that resolving options costs no memory.
+var (
+	noLocalRetry     LocalRetry
+	noErrors         = 0
+	defaultMaxErrors = DefaultMaxErrors
+	defaultMaxLapses = DefaultMaxLapses
+)
+
+// Overlay lays options over each other, the first that says something wins, and leaves
+// open what none says: what a type and a handler together say to their tasks.
+func Overlay(layers ...Options) Options {
+	var o Options
+	overlay(&o, &Retry{}, layers)
+	return o
+}
+
+// overlay fills o; r becomes its Retry where a layer has one.
+func overlay(o *Options, r *Retry, layers []Options) {
+	for i := range layers {
+		l := &layers[i]
+		first(&o.PingInterval, l.PingInterval)
+		first(&o.WorkerTimeout, l.WorkerTimeout)
+		first(&o.ExecutionTimeout, l.ExecutionTimeout)
+		first(&o.MaxErrorsPerWorker, l.MaxErrorsPerWorker)
+		first(&o.Retention, l.Retention)
+		first(&o.MaxLapses, l.MaxLapses)
+		first(&o.NeedManual, l.NeedManual)
+		first(&o.Callback, l.Callback)
+		if l.Retry == nil {
+			continue
+		}
+		o.Retry = r
+		first(&r.Strategy, l.Retry.Strategy)
+		first(&r.Interval, l.Retry.Interval)
+		if r.Sequence == nil {
+			r.Sequence = l.Retry.Sequence
+		}
+		first(&r.Factor, l.Retry.Factor)
+		first(&r.MaxInterval, l.Retry.MaxInterval)
+		first(&r.Jitter, l.Retry.Jitter)
+		first(&r.MaxErrors, l.Retry.MaxErrors)
+		first(&r.Local, l.Retry.Local)
+	}
 }
 
 // leaseDefaults fills ping interval and lease. When only one of them was said, or the
@@ -208,6 +240,15 @@ func (o *Options) Validate() error {
 	v.within("max_errors_per_worker", o.MaxErrorsPerWorker, MaxBadStates)
 	if o.Retry != nil {
 		v.retry(o.Retry)
+	}
+	if o.Callback != nil {
+		v.errs = append(v.errs, o.Callback.Validate())
+	}
+	if !o.ExpiresAt.IsZero() && (o.ExpiresAt.Year() < 1970 || o.ExpiresAt.After(latestTime)) {
+		v.add("expires_at", "is %v; want a time between 1970 and 9999", o.ExpiresAt)
+	}
+	if err := ValidLabel("limit_key", o.LimitKey); err != nil {
+		v.errs = append(v.errs, err)
 	}
 	return errors.Join(v.errs...)
 }

@@ -368,7 +368,7 @@ func TestClaimsOfFreshTasksAreOneStatement(t *testing.T) {
 		{Type: "u", Key: "c", Options: o, Priority: new(0), Args: bson.RawValue{Type: bson.TypeBoolean, Value: []byte{1}}},
 	} {
 		task := NewTask(d, epoch.Add(-time.Duration(i)*time.Second))
-		after, no := Claim(task, Claimant{"w", "e"}, ResolveOptions(o), epoch)
+		after, no := Claim(task, Claimant{WorkerID: "w", ExecID: "e"}, ResolveOptions(o), epoch)
 		require.Empty(t, no)
 		raw, err := marshal(Diff(task, after))
 		require.NoError(t, err)

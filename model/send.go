@@ -18,6 +18,7 @@ type Draft struct {
 	Start    time.Time     // zero = now
 	Priority *int          // nil = 5
 	Held     bool          // Wait until it is released
+	Origin   *Origin       // what made it and learns of its end; nil = nobody
 	Options  Options
 }
 
@@ -94,7 +95,8 @@ func NewTask(d Draft, now time.Time) *Task {
 
 // fill sets what a draft says, on a task without executions or with successful ones.
 func (d *Draft) fill(t *Task, now time.Time) {
-	t.Category, t.Creator, t.Args, t.Options = d.Category, d.Creator, d.Args, d.Options
+	t.Category, t.Creator, t.Args, t.Options, t.Origin = d.Category, d.Creator, d.Args, d.Options, d.Origin
+	t.Options.ExpiresAt = Millis(t.Options.ExpiresAt)
 	t.Priority = DefaultPriority
 	if d.Priority != nil {
 		t.Priority = *d.Priority

@@ -15,12 +15,15 @@ const (
 // counters and the cancel request mean. Every rule that changes one of those ends
 // here, so that there is one place where a task's state is decided.
 func settle(t *Task, eff Effective, now time.Time) {
-	t.LapseAt = lapseAt(t)
+	t.LapseAt, t.ExpireAt = lapseAt(t), time.Time{}
 	if !t.Status.Known() {
 		return // of a later release, which knows what it means
 	}
 	open, done := t.OpenExecutions(), t.Successes()
 	switch {
+	case open == 0 && t.expired(now):
+		t.Remark = "expired at " + t.Options.ExpiresAt.UTC().Format(TimeFormat) + ": nobody had started it"
+		end(t, StatusCancelled, eff, now)
 	case t.Status == StatusWait && open == 0:
 		// Held until somebody releases it.
 	case open > 0:
@@ -40,6 +43,9 @@ func settle(t *Task, eff Effective, now time.Time) {
 	default:
 		t.Status = StatusNew
 	}
+	if !t.Status.Ended() && t.Attempt == 0 {
+		t.ExpireAt = t.Options.ExpiresAt
+	}
 	t.DueAt = time.Time{}
 	if claimable(t.Status) && t.CancelRequestedAt.IsZero() && !spent(t, eff) {
 		t.DueAt = dueAt(t)
@@ -51,13 +57,28 @@ func settle(t *Task, eff Effective, now time.Time) {
 	}
 }
 
+// end ends the task: its last status, when it moves to the history, and what follows.
 func end(t *Task, s Status, eff Effective, now time.Time) {
+	if s == StatusSuccess && eff.callbackFor(s) != nil {
+		s = StatusCompleted // until the callback is delivered
+	}
 	t.Status = s
 	t.FinishedAt = now
 	t.ArchiveAt = time.Time{}
-	if s.Archivable() {
-		t.ArchiveAt = Millis(now.Add(max(eff.Retention, minRetention)))
+	if s.Archivable() && s != StatusCompleted {
+		t.ArchiveAt = archiveAt(now, eff)
 	}
+	follow(t, eff, now)
+}
+
+// expired says whether the time by which somebody had to start the task has passed.
+func (t *Task) expired(now time.Time) bool {
+	return t.Attempt == 0 && !t.Options.ExpiresAt.IsZero() && !t.Options.ExpiresAt.After(now)
+}
+
+// archiveAt is when a task that ended at the time moves to the history.
+func archiveAt(ended time.Time, eff Effective) time.Time {
+	return Millis(ended.Add(max(eff.Retention, minRetention)))
 }
 
 // minRetention keeps an ended task in place long enough for everybody who still has
@@ -118,18 +139,42 @@ func later(a, b time.Time) time.Time {
 }
 
 // audience says who may claim. A worker that is named and holds the task, or has done
-// it, is not in it.
+// it, is not in it. Where the type is claimed by a label, workers restricted to that label
+// find the task by it.
 func audience(t *Task) []string {
 	ids := t.Options.SpecificWorkerIDs
+	var everybody []string
 	switch {
 	case len(ids) == 0 && t.Wanted() == 1:
-		return []string{AudienceAll}
+		everybody = []string{AudienceAll}
 	case len(ids) == 0:
-		return []string{AudienceMany}
+		everybody = []string{AudienceMany}
 	case t.Wanted() == 1:
 		return slices.Clone(ids)
+	default:
+		return slices.DeleteFunc(slices.Clone(ids), t.holdsOrDone)
 	}
-	return slices.DeleteFunc(slices.Clone(ids), t.holdsOrDone)
+	if t.Options.ClaimBy != "" && t.Wanted() == 1 {
+		return append(everybody, t.Options.ClaimBy.Audience(t.label(t.Options.ClaimBy)))
+	}
+	return everybody
+}
+
+// Audience is where a worker that is restricted to that label finds the tasks of types
+// that are claimed by it.
+func (by ClaimBy) Audience(label string) string {
+	return map[ClaimBy]string{ClaimByTenant: "t:", ClaimByCreator: "c:", ClaimByCategory: "g:"}[by] + label
+}
+
+func (t *Task) label(by ClaimBy) string {
+	switch by {
+	case ClaimByCreator:
+		return t.Creator
+	case ClaimByCategory:
+		return t.Category
+	default:
+		return t.Tenant
+	}
 }
 
 // holdsOrDone says whether the worker has an open or a successful execution.
@@ -148,12 +193,12 @@ func Repair(t *Task, eff Effective, now time.Time) *Task {
 	}
 	c := t.next(now)
 	if t.Status.Ended() {
-		c.DueAt, c.LapseAt = time.Time{}, time.Time{}
+		c.DueAt, c.LapseAt, c.ExpireAt = time.Time{}, time.Time{}, time.Time{}
 	} else {
 		settle(c, eff, now)
 		c.Audience = audience(c)
 	}
-	same := c.Status == t.Status && c.DueAt.Equal(t.DueAt) && c.LapseAt.Equal(t.LapseAt) && slices.Equal(c.Audience, t.Audience)
+	same := c.Status == t.Status && c.DueAt.Equal(t.DueAt) && c.ExpireAt.Equal(t.ExpireAt) && c.LapseAt.Equal(t.LapseAt) && slices.Equal(c.Audience, t.Audience)
 	if same {
 		return nil
 	}

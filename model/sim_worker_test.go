@@ -166,7 +166,7 @@ func (w *simWorker) decide(t *Task, free bool) bool {
 	exec := fmt.Sprintf("%s.%d", w.id, w.execs)
 	claimed, no := (*Task)(nil), Refusal("no slot is free")
 	if free {
-		claimed, no = Claim(base, Claimant{w.id, exec}, eff, now)
+		claimed, no = Claim(base, Claimant{WorkerID: w.id, ExecID: exec}, eff, now)
 	}
 	if claimed == nil {
 		left := base

@@ -32,12 +32,15 @@ type Task struct {
 	StartTime time.Time `bson:"start_time"`
 
 	// Derived by [settle]; present only while they say something.
-	DueAt    time.Time `bson:"due_at,omitempty"`   // a slot is free from then on
-	LapseAt  time.Time `bson:"lapse_at,omitempty"` // an execution is open: its earliest ping_expire_time, or earlier
-	Audience []string  `bson:"audience,omitempty"` // who may claim
+	DueAt    time.Time `bson:"due_at,omitempty"`    // a slot is free from then on
+	LapseAt  time.Time `bson:"lapse_at,omitempty"`  // an execution is open: its earliest ping_expire_time, or earlier
+	Audience []string  `bson:"audience,omitempty"`  // who may claim
+	ExpireAt time.Time `bson:"expire_at,omitempty"` // nobody started it yet: it is cancelled then
 
 	Args    bson.RawValue `bson:"args,omitempty"`
 	Options Options       `bson:"options,omitempty"`
+	Applied *Options      `bson:"applied,omitempty"` // what type and handler said to the newest execution
+	Origin  *Origin       `bson:"origin,omitempty"`  // what made the task and learns of its end
 
 	WorkerStates []WorkerState `bson:"worker_states,omitempty"`
 	Attempt      int           `bson:"attempt,omitempty"`     // of the newest execution; released ones do not count
@@ -51,6 +54,9 @@ type Task struct {
 	Progress          *Progress     `bson:"progress,omitempty"`
 	Checkpoint        bson.RawValue `bson:"checkpoint,omitempty"` // with n > 1 kept in the worker's state
 	Remark            string        `bson:"remark,omitempty"`
+
+	Outbox   []OutboxEntry `bson:"outbox,omitempty"`    // what must follow its end and has not yet
+	OutboxAt time.Time     `bson:"outbox_at,omitempty"` // there is such; since then
 
 	ArchiveAt  time.Time `bson:"archive_at,omitempty"` // ended: moves to the history then
 	WakeAt     time.Time `bson:"wake_at,omitempty"`    // the last write that made the task due sooner; streams watch it

@@ -437,7 +437,7 @@ func TestLongTextsAreCutAtARune(t *testing.T) {
 	require.Equal(t, "a… (3 bytes more)", clip("aéz", 2))
 	require.Equal(t, "a\uFFFD", clip("a\xff", 10), "BSON strings are UTF-8")
 	task := NewTask(Draft{Type: "t", Key: "k"}, epoch)
-	task, _ = Claim(task, Claimant{"w", "e"}, ResolveOptions(), epoch)
+	task, _ = Claim(task, Claimant{WorkerID: "w", ExecID: "e"}, ResolveOptions(), epoch)
 	task, err := Finish(task, "e", Failed(FailError, strings.Repeat("x", 1<<20)), ResolveOptions(), epoch, 0)
 	require.NoError(t, err)
 	require.Less(t, len(task.ErrorInfo)+len(task.WorkerStates[0].FailReason), 2*maxReasonBytes+100)

@@ -1,0 +1,216 @@
+package model
+
+import (
+	"math"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+)
+
+// Every send, claim and end of a task writes one of these documents, thousands a second.
+// The driver's codecs walk the types by reflection for each of them, which cost a third of
+// a worker's processor time; so they are written out here. What comes out is what the
+// driver makes of the struct tags with [Registry], and a test compares the two.
+
+// AppendTask appends the task's document to dst: what is stored of it, and nothing that
+// was not set.
+func AppendTask(dst []byte, t *Task) []byte {
+	start, dst := bsoncore.AppendDocumentStart(dst)
+	dst = bsoncore.AppendStringElement(dst, "_id", t.ID)
+	dst = bsoncore.AppendStringElement(dst, "type", t.Type)
+	dst = bsoncore.AppendStringElement(dst, "key", t.Key)
+	dst = appendText(dst, "tenant", t.Tenant)
+	dst = appendText(dst, "category", t.Category)
+	dst = appendText(dst, "creator", t.Creator)
+	dst = bsoncore.AppendInt64Element(dst, "generation", t.Generation)
+	dst = bsoncore.AppendInt64Element(dst, "rev", t.Rev)
+	dst = appendInt(dst, "priority", t.Priority)
+	dst = bsoncore.AppendStringElement(dst, "status", string(t.Status))
+	dst = appendDate(dst, "start_time", t.StartTime)
+	dst = appendTime(dst, "due_at", t.DueAt)
+	dst = appendTime(dst, "lapse_at", t.LapseAt)
+	dst = appendTexts(dst, "audience", t.Audience)
+	dst = appendValue(dst, "args", t.Args)
+	if !t.Options.IsZero() {
+		dst = appendOptions(dst, "options", &t.Options)
+	}
+	if len(t.WorkerStates) > 0 {
+		dst = appendStates(dst, "worker_states", t.WorkerStates)
+	}
+	dst = appendCount(dst, "attempt", t.Attempt)
+	dst = appendCount(dst, "error_count", t.ErrorCount)
+	dst = appendCount(dst, "lapse_count", t.LapseCount)
+	dst = appendText(dst, "error_info", t.ErrorInfo)
+	dst = appendValue(dst, "result", t.Result)
+	dst = appendTime(dst, "cancel_requested_at", t.CancelRequestedAt)
+	dst = appendTime(dst, "undecodable_since", t.UndecodableSince)
+	if t.Progress != nil {
+		dst = appendProgress(dst, "progress", t.Progress)
+	}
+	dst = appendValue(dst, "checkpoint", t.Checkpoint)
+	dst = appendText(dst, "remark", t.Remark)
+	dst = appendTime(dst, "archive_at", t.ArchiveAt)
+	dst = appendTime(dst, "wake_at", t.WakeAt)
+	dst = appendDate(dst, "created_at", t.CreatedAt)
+	dst = appendDate(dst, "updated_at", t.UpdatedAt)
+	dst = appendTime(dst, "finished_at", t.FinishedAt)
+	return closed(dst, start)
+}
+
+func appendStates(dst []byte, key string, states []WorkerState) []byte {
+	start, dst := bsoncore.AppendArrayElementStart(dst, key)
+	for i := range states {
+		dst = appendState(dst, Index(i), &states[i])
+	}
+	return closed(dst, start)
+}
+
+func appendState(dst []byte, key string, w *WorkerState) []byte {
+	start, dst := bsoncore.AppendDocumentElementStart(dst, key)
+	dst = bsoncore.AppendStringElement(dst, "exec_id", w.ExecID)
+	dst = bsoncore.AppendStringElement(dst, "worker_id", w.WorkerID)
+	dst = appendDate(dst, "claimed_at", w.ClaimedAt)
+	dst = appendDate(dst, "ping_expire_time", w.PingExpireTime)
+	dst = appendTime(dst, "deadline", w.Deadline)
+	dst = appendInt(dst, "attempt", w.Attempt)
+	dst = appendTime(dst, "success_time", w.SuccessTime)
+	dst = appendTime(dst, "fail_time", w.FailTime)
+	dst = appendText(dst, "fail_kind", string(w.FailKind))
+	dst = appendText(dst, "fail_reason", w.FailReason)
+	dst = appendTime(dst, "retry_at", w.RetryAt)
+	dst = appendValue(dst, "returns", w.Returns)
+	if w.Parked {
+		dst = bsoncore.AppendBooleanElement(dst, "parked", true)
+	}
+	dst = appendValue(dst, "checkpoint", w.Checkpoint)
+	return closed(dst, start)
+}
+
+func appendProgress(dst []byte, key string, p *Progress) []byte {
+	start, dst := bsoncore.AppendDocumentElementStart(dst, key)
+	dst = bsoncore.AppendDoubleElement(dst, "percent", p.Percent)
+	dst = appendText(dst, "message", p.Message)
+	dst = appendDate(dst, "at", p.At)
+	return closed(dst, start)
+}
+
+func appendOptions(dst []byte, key string, o *Options) []byte {
+	start, dst := bsoncore.AppendDocumentElementStart(dst, key)
+	dst = appendCount(dst, "concurrent_worker_count", o.ConcurrentWorkerCount)
+	dst = appendDuration(dst, "ping_interval_ms", o.PingInterval)
+	dst = appendDuration(dst, "worker_timeout_ms", o.WorkerTimeout)
+	dst = appendDuration(dst, "execution_timeout_ms", o.ExecutionTimeout)
+	dst = appendTexts(dst, "specific_worker_ids", o.SpecificWorkerIDs)
+	if o.Retry != nil {
+		dst = appendRetry(dst, "retry", o.Retry)
+	}
+	if o.MaxLapses != nil {
+		dst = appendInt(dst, "max_lapses", *o.MaxLapses)
+	}
+	dst = appendCount(dst, "max_errors_per_worker", o.MaxErrorsPerWorker)
+	if o.NeedManual != nil {
+		dst = bsoncore.AppendBooleanElement(dst, "need_manual", *o.NeedManual)
+	}
+	dst = appendDuration(dst, "retention_ms", o.Retention)
+	return closed(dst, start)
+}
+
+func appendRetry(dst []byte, key string, r *Retry) []byte {
+	start, dst := bsoncore.AppendDocumentElementStart(dst, key)
+	dst = appendText(dst, "strategy", string(r.Strategy))
+	dst = appendDuration(dst, "interval_ms", r.Interval)
+	if len(r.Sequence) > 0 {
+		var at int32
+		at, dst = bsoncore.AppendArrayElementStart(dst, "sequence_ms")
+		for i, d := range r.Sequence {
+			dst = bsoncore.AppendInt64Element(dst, Index(i), d.Milliseconds())
+		}
+		dst = closed(dst, at)
+	}
+	if r.Factor != 0 {
+		dst = bsoncore.AppendDoubleElement(dst, "factor", r.Factor)
+	}
+	dst = appendDuration(dst, "max_interval_ms", r.MaxInterval)
+	if r.Jitter != 0 {
+		dst = bsoncore.AppendDoubleElement(dst, "jitter", r.Jitter)
+	}
+	if r.MaxErrors != nil {
+		dst = appendInt(dst, "max_errors", *r.MaxErrors)
+	}
+	if r.Local != nil {
+		var at int32
+		at, dst = bsoncore.AppendDocumentElementStart(dst, "local")
+		dst = appendCount(dst, "count", r.Local.Count)
+		dst = appendDuration(dst, "interval_ms", r.Local.Interval)
+		dst = closed(dst, at)
+	}
+	return closed(dst, start)
+}
+
+// closed ends the document or array that began at start. It cannot fail: start is where
+// one began.
+func closed(dst []byte, start int32) []byte {
+	dst, _ = bsoncore.AppendDocumentEnd(dst, start)
+	return dst
+}
+
+func appendText(dst []byte, key, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	return bsoncore.AppendStringElement(dst, key, s)
+}
+
+func appendTexts(dst []byte, key string, list []string) []byte {
+	if len(list) == 0 {
+		return dst
+	}
+	start, dst := bsoncore.AppendArrayElementStart(dst, key)
+	for i, s := range list {
+		dst = bsoncore.AppendStringElement(dst, Index(i), s)
+	}
+	return closed(dst, start)
+}
+
+// appendDate is for times that are always there, appendTime for those that are left out
+// while they say nothing.
+func appendDate(dst []byte, key string, t time.Time) []byte {
+	return bsoncore.AppendDateTimeElement(dst, key, t.UnixMilli())
+}
+
+func appendTime(dst []byte, key string, t time.Time) []byte {
+	if t.IsZero() {
+		return dst
+	}
+	return appendDate(dst, key, t)
+}
+
+// appendInt is as short as the driver makes an int.
+func appendInt(dst []byte, key string, n int) []byte {
+	if n >= math.MinInt32 && n <= math.MaxInt32 {
+		return bsoncore.AppendInt32Element(dst, key, int32(n))
+	}
+	return bsoncore.AppendInt64Element(dst, key, int64(n))
+}
+
+func appendCount(dst []byte, key string, n int) []byte {
+	if n == 0 {
+		return dst
+	}
+	return appendInt(dst, key, n)
+}
+
+func appendDuration(dst []byte, key string, d time.Duration) []byte {
+	if d == 0 {
+		return dst
+	}
+	return bsoncore.AppendInt64Element(dst, key, d.Milliseconds())
+}
+
+func appendValue(dst []byte, key string, v bson.RawValue) []byte {
+	if v.Type == 0 {
+		return dst
+	}
+	return bsoncore.AppendValueElement(dst, key, bsoncore.Value{Type: bsoncore.Type(v.Type), Data: v.Value})
+}

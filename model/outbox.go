@@ -1,0 +1,88 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+)
+
+// OutboxEntry is something that must follow the end of a task: a callback, a step of a
+// flow. It is written by the very update that ends the task, so that no crash can come
+// between the two, and removed when it has been carried out.
+type OutboxEntry struct {
+	Kind string `bson:"kind"` // who carries it out
+	Rev  int64  `bson:"rev"`  // of the update that ended the task: it rises through all lives
+}
+
+// The kinds of outbox entries. The kind of an [Origin] is one, too.
+const (
+	OutcomeCallback = "callback" // tell the receiver that the task has ended
+	OutcomeDelivery = "delivery" // a delivery ended: its task is Success, or may be archived
+)
+
+// EntryID names an entry of one life of one task for ever, in 32 characters that fit a
+// key: carrying it out is made idempotent by it.
+func EntryID(taskID string, generation int64, e OutboxEntry) string {
+	sum := sha256.Sum256([]byte(taskID + "@" + strconv.FormatInt(generation, 10) + "@" + strconv.FormatInt(e.Rev, 10) + "@" + e.Kind))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Origin says what made the task and must learn of its end. A zero field says nothing.
+type Origin struct {
+	Kind       string `bson:"kind"`                 // of the outbox entry that the end writes
+	ID         string `bson:"id"`                   // of the rule, flow, plan or task behind it
+	Generation int64  `bson:"generation,omitempty"` // of the task behind it
+}
+
+// follow writes down what must follow the end of the task.
+func follow(t *Task, eff Effective, now time.Time) {
+	var kinds []string
+	if eff.callbackFor(t.Status) != nil {
+		kinds = append(kinds, OutcomeCallback)
+	}
+	if t.Origin != nil {
+		kinds = append(kinds, t.Origin.Kind)
+	}
+	if len(kinds) == 0 {
+		return
+	}
+	entries := make([]OutboxEntry, 0, len(t.Outbox)+len(kinds))
+	entries = append(entries, t.Outbox...)
+	for _, k := range kinds {
+		entries = append(entries, OutboxEntry{Kind: k, Rev: t.Rev})
+	}
+	t.Outbox = entries
+	if t.OutboxAt.IsZero() {
+		t.OutboxAt = now
+	}
+}
+
+// callbackFor is who is told of an end with that status; nil = nobody.
+func (e *Effective) callbackFor(s Status) *CallbackTarget {
+	switch {
+	case e.Callback == nil:
+		return nil
+	case s.Succeeded():
+		return e.Callback.Success
+	case s == StatusFailure:
+		return e.Callback.Error
+	default:
+		return nil
+	}
+}
+
+// Delivered is what the end of its callback's delivery makes of a task: with success
+// Completed becomes Success; either way nothing keeps it from the history any longer.
+// It returns t itself when that is so already.
+func Delivered(t *Task, ok bool, eff Effective, now time.Time) *Task {
+	if t.Status != StatusCompleted || !ok && !t.ArchiveAt.IsZero() {
+		return t
+	}
+	c := t.next(now)
+	if ok {
+		c.Status = StatusSuccess
+	}
+	c.ArchiveAt = archiveAt(t.FinishedAt, eff)
+	return c
+}

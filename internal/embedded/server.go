@@ -29,6 +29,8 @@ type Options struct {
 	// authentication.
 	AllowRemote bool
 	// Path is the file that keeps the data. Empty: nothing outlives the server.
+	// While one of 64 MB or more is open, the process collects its garbage at
+	// 40 % (debug.SetGCPercent), unless it did so earlier still.
 	Path string
 	// LogBytes bounds the change log, and so how far back a change stream may
 	// resume. Defaults to 64 MB.

@@ -157,7 +157,7 @@ func TestCompactKeepsEverythingButTheHoles(t *testing.T) {
 	s := open(t, path)
 	var docs []bson.Raw
 	for i := range 5000 {
-		docs = append(docs, doc(i, bson.E{Key: "text", Value: fmt.Sprintf("%0200d", i)}))
+		docs = append(docs, doc(i, bson.E{Key: "text", Value: fmt.Sprintf("%02000d", i)}))
 	}
 	require.NoError(t, insert(t, s, docs...))
 	w := s.Writer(t.Context(), nil)

@@ -3,9 +3,9 @@ package storage
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"slices"
-	"sync"
 
 	bolt "go.etcd.io/bbolt"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -18,6 +18,13 @@ func (s *Store) openFile(path string) error {
 		return err
 	}
 	s.file = &file{db: db}
+	forgetPages(db) // all of them, if bbolt had to look for the free ones
+	if large(path) {
+		s.file.percent = debug.SetGCPercent(largeFilePercent)
+		if 0 <= s.file.percent && s.file.percent < largeFilePercent {
+			debug.SetGCPercent(s.file.percent) // somebody wants even less
+		}
+	}
 	err = db.View(func(tx *bolt.Tx) error {
 		err := tx.Bucket(bucketCatalog).ForEach(func(k, v []byte) error {
 			return s.loadCollection(binary.BigEndian.Uint64(k), v, tx.Bucket(bucketDocs).Bucket(k))
@@ -31,18 +38,32 @@ func (s *Store) openFile(path string) error {
 		return s.loadLog(tx)
 	})
 	if err != nil {
-		_ = db.Close() // the first error says more
+		_ = s.file.close() // the first error says more
 		return fmt.Errorf("read %s: %w", path, err)
 	}
-	if s.nextRID > largeFile {
+	if s.file.percent != 0 {
 		forgetPages(db)
 		debug.FreeOSMemory() // what reading took
 	}
 	return nil
 }
 
-// largeFile is from how many documents on memory is given back.
-const largeFile = 100_000
+// Of a file from largeFile bytes on, what is read is kept tight: the garbage of
+// this process may then be this percentage of what it holds, for as long as the
+// file is open. A tenth more processor time is the price of half a gigabyte.
+const (
+	largeFile        = 64 << 20
+	largeFilePercent = 40
+)
+
+// pagesEvery is after how many documents the pages they were read from are
+// forgotten.
+const pagesEvery = 10_000
+
+func large(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Size() >= largeFile
+}
 
 func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) error {
 	var entry catalogEntry
@@ -59,7 +80,7 @@ func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) 
 			return fmt.Errorf("document %x of %s: %w", k, entry.Namespace, err)
 		}
 		rid := binary.BigEndian.Uint64(k)
-		if c.docs.Len()%largeFile == largeFile-1 {
+		if c.docs.Len()%pagesEvery == pagesEvery-1 {
 			forgetPages(s.file.db)
 		}
 		s.nextRID = max(s.nextRID, rid)
@@ -76,15 +97,9 @@ func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) 
 		}
 		c.Indexes = append(c.Indexes, newIndex(spec))
 	}
-	var build sync.WaitGroup
-	failed := make([]error, len(c.Indexes))
-	for i, x := range c.Indexes {
-		build.Go(func() { failed[i] = c.build(x) })
-	}
-	build.Wait()
-	for i, x := range c.Indexes {
-		if failed[i] != nil {
-			return fmt.Errorf("index %s of %s: %w", x.Spec.Name, entry.Namespace, failed[i])
+	for _, x := range c.Indexes {
+		if err := c.build(x); err != nil {
+			return fmt.Errorf("index %s of %s: %w", x.Spec.Name, entry.Namespace, err)
 		}
 	}
 	s.nextColl = max(s.nextColl, id)

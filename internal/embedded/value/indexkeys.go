@@ -25,11 +25,11 @@ type Field struct {
 // With sparse, a document that has none of the fields has no keys. Two
 // different arrays in one document are refused with CannotIndexParallelArrays.
 func IndexKeys(doc bson.Raw, fields []Field, sparse bool) (keys [][]byte, multikey bool, err error) {
-	if key, ok := plainKey(doc, fields, sparse); ok {
+	if key, multikey, ok := plainKey(doc, fields, sparse); ok {
 		if key != nil {
 			keys = [][]byte{key}
 		}
-		return keys, false, nil
+		return keys, multikey, nil
 	}
 	e := extraction{fields: fields, sparse: sparse}
 	paths := make([]string, len(fields))
@@ -46,16 +46,24 @@ func IndexKeys(doc bson.Raw, fields []Field, sparse bool) (keys [][]byte, multik
 	return e.keys, e.multikey, nil
 }
 
-// plainKey is IndexKeys for a document without arrays on the way; ok is false
-// when there is one. The key is nil when a sparse index has none.
-func plainKey(doc bson.Raw, fields []Field, sparse bool) (key []byte, ok bool) {
+// plainKey is IndexKeys for a document with one key: without arrays on the way,
+// or with a single array of one element at the end of a path; ok is false for all
+// others. The key is nil when a sparse index has none.
+func plainKey(doc bson.Raw, fields []Field, sparse bool) (key []byte, multikey, ok bool) {
 	key = make([]byte, 0, 24*len(fields))
 	missing := 0
 	for _, f := range fields {
-		v, _ := along(doc, f.Path)
+		v, rest := along(doc, f.Path)
 		switch v.Type {
 		case bson.TypeArray:
-			return nil, false
+			it := NewIter(v.Value)
+			if multikey || rest != "" || !it.Next() {
+				return nil, false, false
+			}
+			multikey, v = true, it.Value
+			if it.Next() {
+				return nil, false, false
+			}
 		case 0:
 			missing++
 			v = Null
@@ -63,9 +71,9 @@ func plainKey(doc bson.Raw, fields []Field, sparse bool) (key []byte, ok bool) {
 		key = AppendKey(key, v, f.Descending)
 	}
 	if sparse && missing == len(fields) {
-		return nil, true
+		return nil, multikey, true
 	}
-	return key, true
+	return key, multikey, true
 }
 
 type extraction struct {

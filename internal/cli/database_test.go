@@ -109,7 +109,7 @@ func TestMigrateSetsUpAndSaysWhatItDid(t *testing.T) {
 	require.Contains(t, s.ok("db", "status").stdout, "up to date")
 	var st schemaView
 	s.ok("db", "status", "-o", "json").json(&st)
-	require.Equal(t, schemaView{Database: s.database, Version: 1, Wanted: 1, MinReader: 1, Missing: []string{}, Ready: true, State: "up to date"}, st)
+	require.Equal(t, schemaView{Database: s.database, Version: 2, Wanted: 2, MinReader: 2, Missing: []string{}, Ready: true, State: "up to date"}, st)
 	s.ok("task", "list")
 }
 

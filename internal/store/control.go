@@ -13,6 +13,7 @@ import (
 // works: what must act everywhere within two seconds shows there.
 type Control struct {
 	Signal      int64    `bson:"signal"`       // rises with every signal
+	Types       int64    `bson:"types"`        // rises with every change of a type's document
 	PausedTypes []string `bson:"paused_types"` // nobody claims tasks of these
 	PausedAll   bool     `bson:"paused_all"`   // nobody claims anything
 }

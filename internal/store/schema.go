@@ -14,8 +14,8 @@ import (
 // SchemaVersion is the version this release writes; it can work on any database whose
 // min_reader is at most that.
 const (
-	SchemaVersion = 1
-	minReader     = 1
+	SchemaVersion = 2
+	minReader     = 2 // an older release would end tasks without what must follow
 )
 
 // Index names: every query of the package names the one that serves it.
@@ -23,6 +23,8 @@ const (
 	IndexDue     = "due"     // {type, audience, priority: -1, due_at} where due_at exists
 	IndexLapse   = "lapse"   // {type, lapse_at} where lapse_at exists
 	IndexArchive = "archive" // {archive_at} where it exists
+	IndexOutbox  = "outbox"  // {outbox_at} where it exists; of the history, too
+	IndexExpire  = "expire"  // {expire_at} where it exists
 )
 
 type indexSpec struct {
@@ -31,7 +33,8 @@ type indexSpec struct {
 	keys bson.D
 	// only: the field whose existence makes a document part of the index.
 	only string
-	ttl  time.Duration
+	ttl  time.Duration // documents go that long after the time of the key
+	gone bool          // documents go at the time of the key
 }
 
 func asc(keys ...string) bson.D {
@@ -51,7 +54,11 @@ var indexes = []indexSpec{
 	}, only: "due_at"},
 	{coll: "tasks", name: IndexLapse, keys: asc("type", "lapse_at"), only: "lapse_at"},
 	{coll: "tasks", name: IndexArchive, keys: asc("archive_at"), only: "archive_at"},
+	{coll: "tasks", name: IndexOutbox, keys: asc("outbox_at"), only: "outbox_at"},
+	{coll: "tasks", name: IndexExpire, keys: asc("expire_at"), only: "expire_at"},
 	{coll: "task_history", name: "task", keys: asc("task_id", "generation")},
+	{coll: "task_history", name: IndexOutbox, keys: asc("outbox_at"), only: "outbox_at"},
+	{coll: "task_history", name: "delete", keys: asc("delete_at"), gone: true},
 	{coll: "workers", name: "heartbeat", keys: asc("heartbeat_at"), ttl: 24 * time.Hour},
 	{coll: "signals", name: "at", keys: asc("at"), ttl: 10 * time.Minute},
 }
@@ -127,7 +134,7 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 		if ix.only != "" {
 			o.SetPartialFilterExpression(bson.D{{Key: ix.only, Value: bson.D{{Key: "$exists", Value: true}}}})
 		}
-		if ix.ttl > 0 {
+		if ix.ttl > 0 || ix.gone {
 			o.SetExpireAfterSeconds(int32(ix.ttl.Seconds()))
 		}
 		if _, err := s.db.Collection(s.prefix+ix.coll).Indexes().CreateOne(ctx, mongo.IndexModel{Keys: ix.keys, Options: o}); err != nil {

@@ -25,7 +25,7 @@ type Store struct {
 	local  clock.Clock
 	log    zerolog.Logger
 
-	tasks, history, workers, control, signals, permits, meta *mongo.Collection
+	tasks, history, types, workers, control, signals, permits, meta *mongo.Collection
 
 	Clock *Clock
 	held  held
@@ -63,6 +63,7 @@ func Open(c Config) (*Store, error) {
 	s := &Store{db: db, prefix: c.Prefix, local: c.Clock, log: c.Logger, Clock: newClock(c.Clock)}
 	s.tasks = db.Collection(c.Prefix + "tasks")
 	s.history = db.Collection(c.Prefix + "task_history")
+	s.types = db.Collection(c.Prefix + "task_types")
 	s.workers = db.Collection(c.Prefix + "workers")
 	s.control = db.Collection(c.Prefix + "control")
 	s.signals = db.Collection(c.Prefix + "signals")

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// OutboxLife is one life of a task of which something must follow: it lies among the
+// tasks, or, when a new life began before, in the history.
+type OutboxLife struct {
+	*model.Task
+	InHistory bool
+}
+
+// Outboxes finds lives whose outbox is older than the given time and has an entry of one
+// of the kinds, the oldest first. Indexes: outbox of both collections; the kinds are
+// looked at in the documents.
+func (s *Store) Outboxes(ctx context.Context, kinds []string, before time.Time, limit int) ([]OutboxLife, error) {
+	filter := bson.D{d("outbox_at", bson.D{d("$lte", before)}), d("outbox.kind", in(kinds))}
+	return s.outboxes(ctx, filter, limit)
+}
+
+// EmptyOutboxes finds those of which nothing is left but the mark: a process died between
+// its last removal and the mark's, which are one write unless two removed at once.
+// Indexes: outbox of both collections.
+func (s *Store) EmptyOutboxes(ctx context.Context, before time.Time, limit int) ([]OutboxLife, error) {
+	filter := bson.D{d("outbox_at", bson.D{d("$lte", before)}), d("outbox.0", bson.D{d("$exists", false)})}
+	return s.outboxes(ctx, filter, limit)
+}
+
+func (s *Store) outboxes(ctx context.Context, filter bson.D, limit int) ([]OutboxLife, error) {
+	var out []OutboxLife
+	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit))
+	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
+		cur, err := coll.Find(ctx, filter, o)
+		if err != nil {
+			return nil, explain(err, "looking for outcomes")
+		}
+		for cur.Next(ctx) {
+			life, err := decodeLife(cur.Current, coll == s.history)
+			if err != nil {
+				_ = cur.Close(ctx)
+				return nil, err
+			}
+			out = append(out, OutboxLife{Task: life, InHistory: coll == s.history})
+		}
+		if err := cur.Err(); err != nil {
+			return nil, explain(err, "looking for outcomes")
+		}
+	}
+	return out, nil
+}
+
+// Carried is an outbox entry that has been carried out.
+type Carried struct {
+	Life  OutboxLife
+	Entry model.OutboxEntry
+}
+
+// RemoveOutbox removes entries that were carried out; the last one of a life takes the
+// mark with it. To remove what is gone does no harm. Neither raises the rev: nothing
+// depends on them but the archiver, which looks for the mark. Index: _id.
+func (s *Store) RemoveOutbox(ctx context.Context, carried []Carried) error {
+	tasks, history := removals(carried, false), removals(carried, true)
+	for coll, models := range map[*mongo.Collection][]mongo.WriteModel{s.tasks: tasks, s.history: history} {
+		if len(models) == 0 {
+			continue
+		}
+		// In order: an entry is pulled only where it was not the last.
+		if _, err := coll.BulkWrite(ctx, models); err != nil {
+			return explain(err, "removing outcomes that were carried out")
+		}
+	}
+	return nil
+}
+
+func removals(carried []Carried, history bool) (models []mongo.WriteModel) {
+	for _, c := range carried {
+		if c.Life.InHistory != history {
+			continue
+		}
+		id := bson.D{d("_id", c.Life.storedID())}
+		last := append(id[:1:1], d("outbox", bson.D{d("$size", 1)}), d("outbox.0.kind", c.Entry.Kind), d("outbox.0.rev", c.Entry.Rev))
+		match := bson.D{d("kind", c.Entry.Kind), d("rev", c.Entry.Rev)}
+		models = append(models,
+			mongo.NewUpdateOneModel().SetFilter(last).SetUpdate(bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})}),
+			mongo.NewUpdateOneModel().SetFilter(id).SetUpdate(bson.D{d("$pull", bson.D{d("outbox", match)})}))
+	}
+	return models
+}
+
+// RepairOutboxes removes the mark of empty outboxes. Index: _id.
+func (s *Store) RepairOutboxes(ctx context.Context, lives []OutboxLife) error {
+	for _, l := range lives {
+		coll := s.tasks
+		if l.InHistory {
+			coll = s.history
+		}
+		filter := bson.D{d("_id", l.storedID()), d("outbox.0", bson.D{d("$exists", false)})}
+		_, err := coll.UpdateOne(ctx, filter, bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})})
+		if err != nil {
+			return explain(err, "repairing an empty outbox")
+		}
+	}
+	return nil
+}
+
+func (l *OutboxLife) storedID() string {
+	if l.InHistory {
+		return lifeID(l.ID, l.Generation)
+	}
+	return l.ID
+}
+
+// decodeLife reads a task's document, or a life's, which has the task's id in task_id.
+func decodeLife(raw bson.Raw, history bool) (*model.Task, error) {
+	t, err := Decode(raw)
+	if err == nil && history {
+		t.ID = raw.Lookup("task_id").StringValue()
+	}
+	return t, err
+}

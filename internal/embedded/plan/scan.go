@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
+	"github.com/mscheduler/mscheduler/internal/embedded/value"
 )
 
 // Stats counts what reading cost.
@@ -99,7 +100,7 @@ func (s *scan) check(key string) (to string, inside, more bool) {
 	at := len(s.prefix)
 	for i := range s.fields {
 		f := &s.fields[i]
-		end := at + keyLen(key[at:], f.inv)
+		end := at + value.KeyLen(key[at:], f.inv != 0)
 		if f.all {
 			at = end
 			continue

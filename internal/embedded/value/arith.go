@@ -2,7 +2,6 @@ package value
 
 import (
 	"math"
-	"math/bits"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -14,48 +13,39 @@ import (
 // is refused with BadValue. Both must be numbers; Decimal128 is refused as not
 // implemented.
 func Add(a, b bson.RawValue) (bson.RawValue, error) {
-	return arithmetic(a, b, func(x, y int64) (int64, bool) {
-		sum := x + y
-		return sum, (x < 0) == (y < 0) && (sum < 0) != (x < 0)
-	}, func(x, y float64) float64 { return x + y })
+	x, y := AsDouble(a), AsDouble(b)
+	i, j := wholes(a, b)
+	return arithmetic(a, b, i+j, (i < 0) == (j < 0) && (i+j < 0) != (i < 0), x+y)
 }
 
 // Mul returns a*b as $mul has it, with the types of Add.
 func Mul(a, b bson.RawValue) (bson.RawValue, error) {
-	return arithmetic(a, b, func(x, y int64) (int64, bool) {
-		hi, lo := bits.Mul64(magnitude(x), magnitude(y))
-		limit := uint64(math.MaxInt64)
-		if (x < 0) != (y < 0) {
-			limit++
-		}
-		return x * y, hi != 0 || lo > limit
-	}, func(x, y float64) float64 { return x * y })
+	x, y := AsDouble(a), AsDouble(b)
+	i, j := wholes(a, b)
+	overflow := i != 0 && ((i*j)/i != j || i == -1 && j == math.MinInt64)
+	return arithmetic(a, b, i*j, overflow, x*y)
 }
 
-func magnitude(n int64) uint64 {
-	if n < 0 {
-		return -uint64(n)
-	}
-	return uint64(n)
+func wholes(a, b bson.RawValue) (i, j int64) {
+	i, _ = integer(a)
+	j, _ = integer(b)
+	return i, j
 }
 
-func arithmetic(a, b bson.RawValue, ints func(x, y int64) (n int64, overflow bool), floats func(x, y float64) float64) (bson.RawValue, error) {
-	if a.Type == bson.TypeDecimal128 || b.Type == bson.TypeDecimal128 {
-		return bson.RawValue{}, mongoerr.NotImplemented("Decimal128 arithmetic")
-	}
-	x, xInt := integer(a)
-	y, yInt := integer(b)
-	if !xInt || !yInt {
-		return Double(floats(AsDouble(a), AsDouble(b))), nil
-	}
-	n, overflow := ints(x, y)
+// arithmetic gives the result of an operation on a and b its type: whole is the
+// result of int64s, unless that overflows, double that of doubles.
+func arithmetic(a, b bson.RawValue, whole int64, overflow bool, double float64) (bson.RawValue, error) {
 	switch {
+	case a.Type == bson.TypeDecimal128 || b.Type == bson.TypeDecimal128:
+		return bson.RawValue{}, mongoerr.NotImplemented("Decimal128 arithmetic")
+	case a.Type == bson.TypeDouble || b.Type == bson.TypeDouble:
+		return Double(double), nil
 	case overflow:
 		return bson.RawValue{}, mongoerr.New(mongoerr.BadValue, "integer overflow")
-	case a.Type == bson.TypeInt32 && b.Type == bson.TypeInt32 && n == int64(int32(n)):
-		return Int32(int32(n)), nil
+	case a.Type == bson.TypeInt32 && b.Type == bson.TypeInt32 && whole == int64(int32(whole)):
+		return Int32(int32(whole)), nil
 	}
-	return Int64(n), nil
+	return Int64(whole), nil
 }
 
 // AsDouble returns an int32, int64 or double as a double, other values as 0.

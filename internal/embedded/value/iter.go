@@ -38,7 +38,6 @@ func NewIter(doc []byte) Iter {
 func (it *Iter) Next() bool {
 	name, end, ok := bounds(it.rest)
 	if !ok {
-		it.rest = nil
 		return false
 	}
 	it.Key = it.rest[1:name]
@@ -48,59 +47,51 @@ func (it *Iter) Next() bool {
 	return true
 }
 
-// fixed are the sizes of values by type: -1 for those that begin with their
-// length, and 0 also for what is no type of a fixed size.
-var fixed = [256]int8{
+// Complete reports, once Next is false, whether that was the end of the
+// document: otherwise an element in it is broken.
+func (it *Iter) Complete() bool { return len(it.rest) == 0 }
+
+// sizes are the lengths of values by type: of a fixed one, or one of the below.
+// 0 is what is no type.
+var sizes = [256]int8{
 	bson.TypeDouble: 8, bson.TypeDateTime: 8, bson.TypeTimestamp: 8, bson.TypeInt64: 8,
 	bson.TypeInt32: 4, bson.TypeBoolean: 1, bson.TypeObjectID: 12, bson.TypeDecimal128: 16,
-	bson.TypeString: -1, bson.TypeEmbeddedDocument: -1, bson.TypeArray: -1, bson.TypeBinary: -1,
-	bson.TypeJavaScript: -1, bson.TypeSymbol: -1, bson.TypeCodeWithScope: -1,
+	bson.TypeNull: empty, bson.TypeUndefined: empty, bson.TypeMinKey: empty, bson.TypeMaxKey: empty,
+	bson.TypeEmbeddedDocument: prefixed, bson.TypeArray: prefixed, bson.TypeCodeWithScope: prefixed,
+	bson.TypeString: prefixed + 4, bson.TypeJavaScript: prefixed + 4, bson.TypeSymbol: prefixed + 4,
+	bson.TypeBinary: prefixed + 5, bson.TypeRegex: rare, bson.TypeDBPointer: rare,
 }
+
+const (
+	empty    = -1
+	rare     = -2  // the driver knows
+	prefixed = -10 // begins with its length; above, that many bytes are not counted in it
+)
 
 // bounds finds in the element at the head of b the end of its name and its
 // own end.
 func bounds(b []byte) (name, end int, ok bool) {
-	if len(b) < 2 {
+	if name = bytes.IndexByte(b, 0); name < 1 {
 		return 0, 0, false
 	}
-	name = bytes.IndexByte(b, 0)
-	if name < 1 {
+	at := name + 1
+	switch n := int(sizes[b[0]]); {
+	case n > 0:
+		end = at + n
+	case n == empty:
+		end = at
+	case n == rare:
+		v, _, ok := bsoncore.ReadValue(b[at:], bsoncore.Type(b[0]))
+		return name, at + len(v.Data), ok
+	case n == 0 || len(b) < at+4:
 		return 0, 0, false
-	}
-	n := int(fixed[b[0]])
-	if n <= 0 {
-		if n, ok = size(bson.Type(b[0]), b[name+1:]); !ok {
+	default:
+		length := int(int32(binary.LittleEndian.Uint32(b[at:])))
+		if end = at + length + n - prefixed; length < 0 || end < at+4 {
 			return 0, 0, false
 		}
 	}
-	end = name + 1 + n
 	return name, end, end <= len(b)
-}
-
-// size is the length in bytes of the value at the head of b, of a type t that
-// has no fixed one.
-func size(t bson.Type, b []byte) (int, bool) {
-	switch t {
-	case bson.TypeNull, bson.TypeUndefined, bson.TypeMinKey, bson.TypeMaxKey:
-		return 0, true
-	case bson.TypeRegex, bson.TypeDBPointer: // rare; the driver knows them
-		v, _, ok := bsoncore.ReadValue(b, bsoncore.Type(t))
-		return len(v.Data), ok
-	}
-	if fixed[t] == 0 || len(b) < 4 {
-		return 0, false
-	}
-	n := int(int32(binary.LittleEndian.Uint32(b)))
-	if n < 0 {
-		return 0, false
-	}
-	switch t {
-	case bson.TypeString, bson.TypeJavaScript, bson.TypeSymbol:
-		n += 4
-	case bson.TypeBinary:
-		n += 5
-	}
-	return n, n >= 4
 }
 
 // Lookup returns the value of doc's own field key (no dots), and whether doc
@@ -132,18 +123,24 @@ func AppendElement(dst []byte, key string, v bson.RawValue) []byte {
 	return append(dst, v.Value...)
 }
 
+// Elements are the values in a document or array.
+func Elements(doc []byte) []bson.RawValue {
+	vs := make([]bson.RawValue, 0, 8)
+	for it := NewIter(doc); it.Next(); {
+		vs = append(vs, it.Value)
+	}
+	return vs
+}
+
 // Array builds an array value of vs.
 func Array(vs []bson.RawValue) bson.RawValue {
 	n := 5
 	for _, v := range vs {
 		n += len(v.Value) + 6
 	}
-	at, dst := bsoncore.AppendArrayStart(make([]byte, 0, n))
+	at, dst := Begin(make([]byte, 0, n))
 	for i, v := range vs {
-		dst = append(dst, byte(v.Type))
-		dst = strconv.AppendInt(dst, int64(i), 10)
-		dst = append(dst, 0)
-		dst = append(dst, v.Value...)
+		dst = AppendElement(dst, strconv.Itoa(i), v)
 	}
 	return bson.RawValue{Type: bson.TypeArray, Value: End(dst, at)}
 }
@@ -183,10 +180,8 @@ func String(s string) bson.RawValue {
 }
 
 // Null and Undefined are the values of a missing field and of an empty array
-// in an index; MinKey and MaxKey bound every other value.
+// in an index.
 var (
 	Null      = bson.RawValue{Type: bson.TypeNull}
 	Undefined = bson.RawValue{Type: bson.TypeUndefined}
-	MinKey    = bson.RawValue{Type: bson.TypeMinKey}
-	MaxKey    = bson.RawValue{Type: bson.TypeMaxKey}
 )

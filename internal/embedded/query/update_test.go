@@ -114,7 +114,8 @@ func TestUpsertsStartFromWhatTheFilterRequires(t *testing.T) {
 func TestDescribeNamesTheSmallestChanges(t *testing.T) {
 	d := Describe(raw(t, `{"_id": 1, "a": {"x": 1, "y": 2}, "b": [1, {"k": 1}, 3], "c": 1, "d": [1], "e": 5}`),
 		raw(t, `{"_id": 1, "a": {"x": 2}, "b": [1, {"k": 2}], "d": [1, 2], "e": {"f": 1}}`))
-	require.Equal(t, raw(t, `{"a.x": 2, "b.1.k": 2, "d.1": 2, "e": {"f": 1}}`), d.Updated)
-	require.Equal(t, []string{"c", "a.y"}, d.Removed)
-	require.Equal(t, []Truncated{{"b", 2}}, d.Truncated)
+	require.Equal(t, raw(t, `{"updatedFields": {"a.x": 2, "b.1.k": 2, "d.1": 2, "e": {"f": 1}},
+		"removedFields": ["c", "a.y"], "truncatedArrays": [{"field": "b", "newSize": 2}]}`), d)
+	d = Describe(raw(t, `{"a": 1, "b": 2, "c": 3}`), raw(t, `{"c": 3, "n": 1, "a": 5}`))
+	require.Equal(t, raw(t, `{"updatedFields": {"n": 1, "a": 5}, "removedFields": ["b"], "truncatedArrays": []}`), d)
 }

@@ -47,32 +47,29 @@ type Event struct {
 // first asked for: most updates nobody watches.
 func (e *Event) Description() bson.Raw {
 	e.once.Do(func() {
-		if e.description != nil || e.before == nil {
-			return
+		if e.description == nil && e.before != nil {
+			e.description = query.Describe(e.before, e.after)
 		}
-		d := query.Describe(e.before, e.after)
-		removed := bson.A{}
-		for _, f := range d.Removed {
-			removed = append(removed, f)
-		}
-		truncated := bson.A{}
-		for _, t := range d.Truncated {
-			truncated = append(truncated, bson.D{{Key: "field", Value: t.Field}, {Key: "newSize", Value: t.NewSize}})
-		}
-		updated := d.Updated
-		if updated == nil {
-			updated = emptyDoc
-		}
-		e.description = mustRaw(bson.D{
-			{Key: "updatedFields", Value: updated},
-			{Key: "removedFields", Value: removed},
-			{Key: "truncatedArrays", Value: truncated},
-		})
 	})
 	return e.description
 }
 
-var emptyDoc = bson.Raw{5, 0, 0, 0, 0}
+// Updates reports whether the update description has the top-level field among
+// its updatedFields, or fields below it, without working it out.
+func (e *Event) Updates(field string) bool {
+	if e.before == nil { // read from the file
+		fields, _ := value.Lookup(e.description, "updatedFields")
+		for it := value.NewIter(fields.Value); it.Next(); {
+			if rest, ok := strings.CutPrefix(string(it.Key), field); ok && (rest == "" || rest[0] == '.') {
+				return true
+			}
+		}
+		return false
+	}
+	was, _ := value.Lookup(e.before, field)
+	is, ok := value.Lookup(e.after, field)
+	return ok && !value.Identical(was, is)
+}
 
 // size is the memory an event takes. Documents it shares with the collection are
 // counted all the same: they may be gone from there.

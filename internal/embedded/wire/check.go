@@ -1,143 +1,77 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/value"
 )
 
 // maxDepth bounds nesting, as MongoDB does: what walks a document recursively
 // cannot run out of stack.
 const maxDepth = 200
 
-var errCut = errors.New("BSON is cut off")
-
-// Check says whether doc is one well-formed document and nothing behind it.
-// It is for documents that come from somewhere else than a message: a file.
-func Check(doc bson.Raw) error {
-	n, err := checkDocument(doc, 0)
-	if err == nil && n != len(doc) {
-		err = fmt.Errorf("%d bytes behind the document", len(doc)-n)
-	}
-	return err
-}
-
 // checkDocument walks the document at the start of b and returns its length.
 func checkDocument(b []byte, depth int) (int, error) {
 	if depth > maxDepth {
 		return 0, fmt.Errorf("BSON is nested deeper than %d", maxDepth)
 	}
-	if len(b) < 5 {
-		return 0, errCut
+	n := lengthOf(b)
+	if n < 5 || n > len(b) || b[n-1] != 0 {
+		return 0, fmt.Errorf("BSON document of %d bytes in %d, or without its end", n, len(b))
 	}
-	length := int(int32(binary.LittleEndian.Uint32(b)))
-	if length < 5 || length > len(b) {
-		return 0, fmt.Errorf("BSON document of %d bytes in %d", length, len(b))
-	}
-	if b[length-1] != 0 {
-		return 0, errors.New("BSON document without its end")
-	}
-	rest := b[4 : length-1]
-	for len(rest) > 0 {
-		kind := bson.Type(rest[0])
-		end := bytes.IndexByte(rest[1:], 0)
-		if end < 0 {
-			return 0, errCut
-		}
-		rest = rest[end+2:]
-		n, err := valueLength(kind, rest, depth)
-		if err != nil {
+	it := value.NewIter(b[:n])
+	for it.Next() {
+		if err := checkValue(it.Value, depth); err != nil {
 			return 0, err
 		}
-		if n < 0 || n > len(rest) {
-			return 0, errCut
-		}
-		rest = rest[n:]
 	}
-	return length, nil
+	if !it.Complete() {
+		return 0, fmt.Errorf("BSON is cut off, or of an unknown type, behind field %q", it.Key)
+	}
+	return n, nil
 }
 
-// valueLength returns the length of the value at the start of b. It may be
-// longer than b: the caller compares.
-func valueLength(kind bson.Type, b []byte, depth int) (int, error) {
-	switch kind {
-	case bson.TypeDouble, bson.TypeDateTime, bson.TypeInt64, bson.TypeTimestamp:
-		return 8, nil
-	case bson.TypeInt32:
-		return 4, nil
-	case bson.TypeDecimal128:
-		return 16, nil
-	case bson.TypeObjectID:
-		return 12, nil
-	case bson.TypeNull, bson.TypeUndefined, bson.TypeMinKey, bson.TypeMaxKey:
-		return 0, nil
-	case bson.TypeBoolean:
-		if len(b) > 0 && b[0] > 1 {
-			return 0, fmt.Errorf("BSON boolean of %d", b[0])
-		}
-		return 1, nil
-	case bson.TypeString, bson.TypeJavaScript, bson.TypeSymbol:
-		return stringLength(b)
-	case bson.TypeDBPointer:
-		n, err := stringLength(b)
-		return n + 12, err
+// checkValue looks into a value whose length is known to fit.
+func checkValue(v bson.RawValue, depth int) error {
+	ok := true
+	switch v.Type {
 	case bson.TypeEmbeddedDocument, bson.TypeArray:
-		return checkDocument(b, depth+1)
+		n, err := checkDocument(v.Value, depth+1)
+		if err != nil {
+			return err
+		}
+		ok = n == len(v.Value)
+	case bson.TypeString, bson.TypeJavaScript, bson.TypeSymbol:
+		ok = isString(v.Value)
+	case bson.TypeDBPointer:
+		ok = isString(v.Value[:len(v.Value)-12])
+	case bson.TypeBoolean:
+		ok = v.Value[0] <= 1
 	case bson.TypeBinary:
-		if len(b) < 5 {
-			return 0, errCut
-		}
-		n := int(int32(binary.LittleEndian.Uint32(b)))
-		if n < 0 || (b[4] == bson.TypeBinaryBinaryOld && n < 4) {
-			return 0, fmt.Errorf("BSON binary of %d bytes", n)
-		}
-		return n + 5, nil
-	case bson.TypeRegex:
-		first := bytes.IndexByte(b, 0)
-		if first < 0 {
-			return 0, errCut
-		}
-		second := bytes.IndexByte(b[first+1:], 0)
-		if second < 0 {
-			return 0, errCut
-		}
-		return first + second + 2, nil
+		ok = v.Value[4] != bson.TypeBinaryBinaryOld || lengthOf(v.Value) >= 4
 	case bson.TypeCodeWithScope:
-		return codeWithScopeLength(b, depth)
-	default:
-		return 0, fmt.Errorf("unknown BSON type %#x", byte(kind))
+		code := v.Value[4:]
+		n := lengthOf(code) + 4
+		if ok = n >= 4 && n <= len(code) && isString(code[:n]); ok {
+			return checkValue(bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: code[n:]}, depth)
+		}
 	}
+	if !ok {
+		return fmt.Errorf("BSON value of type %s is malformed", v.Type)
+	}
+	return nil
 }
 
-func stringLength(b []byte) (int, error) {
-	if len(b) < 5 {
-		return 0, errCut
-	}
-	n := int(int32(binary.LittleEndian.Uint32(b)))
-	if n < 1 || n+4 > len(b) || b[n+3] != 0 {
-		return 0, fmt.Errorf("BSON string of %d bytes", n)
-	}
-	return n + 4, nil
-}
+// isString says whether b is a string, code or symbol to its end.
+func isString(b []byte) bool { return len(b) > 4 && lengthOf(b) == len(b)-4 && b[len(b)-1] == 0 }
 
-func codeWithScopeLength(b []byte, depth int) (int, error) {
+// lengthOf reads the length at the start of b, -1 when b is too short for one.
+func lengthOf(b []byte) int {
 	if len(b) < 4 {
-		return 0, errCut
+		return -1
 	}
-	total := int(int32(binary.LittleEndian.Uint32(b)))
-	if total < 4 || total > len(b) {
-		return 0, errCut
-	}
-	n, err := stringLength(b[4:total])
-	if err != nil {
-		return 0, err
-	}
-	m, err := checkDocument(b[4+n:total], depth+1)
-	if err == nil && 4+n+m != total {
-		err = errCut
-	}
-	return total, err
+	return int(int32(binary.LittleEndian.Uint32(b)))
 }

@@ -7,10 +7,12 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -33,6 +35,8 @@ const (
 	opMsg        = 2013
 
 	headerSize = 16
+
+	awaitCapable = 8 // flag of OP_REPLY
 
 	flagChecksum   = 1 << 0
 	flagMoreToCome = 1 << 1
@@ -95,23 +99,16 @@ func Read(r io.Reader) (*Message, error) {
 // readBody reads n bytes. Memory grows with what has arrived, not with what a
 // header promised.
 func readBody(r io.Reader, n int) ([]byte, error) {
-	const step = 1 << 20
-	buf := make([]byte, 0, min(n, step))
-	for len(buf) < n {
-		next := min(n-len(buf), max(step, len(buf)))
-		have := len(buf)
-		buf = append(buf, make([]byte, next)...)
-		if _, err := io.ReadFull(r, buf[have:]); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return nil, err
-		}
+	var buf bytes.Buffer
+	buf.Grow(min(n, 1<<20) + bytes.MinRead)
+	_, err := io.CopyN(&buf, r, int64(n))
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
 	}
-	return buf, nil
+	return buf.Bytes(), err
 }
 
-func (m *Message) parseMsg(b []byte) error {
+func (m *Message) parseMsg(b []byte) (err error) {
 	if len(b) < 4 {
 		return errors.New("no flags")
 	}
@@ -128,48 +125,34 @@ func (m *Message) parseMsg(b []byte) error {
 		}
 		b = b[:len(b)-4]
 	}
-	for len(b) > 0 {
-		kind := b[0]
-		b = b[1:]
-		var err error
-		switch kind {
-		case 0:
-			if m.Body != nil {
-				return errors.New("two bodies")
-			}
-			m.Body, b, err = takeDocument(b, maxCommand)
-		case 1:
-			b, err = m.parseSequence(b)
+	for len(b) > 0 && err == nil {
+		switch kind := b[0]; {
+		case kind == 0 && m.Body == nil:
+			m.Body, b, err = takeDocument(b[1:], maxCommand)
+		case kind == 1:
+			b, err = m.parseSequence(b[1:])
 		default:
-			err = fmt.Errorf("unknown section kind %d", kind)
-		}
-		if err != nil {
-			return err
+			return fmt.Errorf("section of unknown kind %d, or a second body", kind)
 		}
 	}
-	if m.Body == nil {
+	if err == nil && m.Body == nil {
 		return errors.New("no body")
 	}
-	return nil
+	return err
 }
 
-func (m *Message) parseSequence(b []byte) ([]byte, error) {
-	if len(b) < 4 {
-		return nil, errors.New("sequence without a size")
-	}
-	size := int(int32(binary.LittleEndian.Uint32(b)))
+func (m *Message) parseSequence(b []byte) (rest []byte, err error) {
+	size := lengthOf(b)
 	if size < 4 || size > len(b) {
 		return nil, fmt.Errorf("sequence of %d bytes in %d", size, len(b))
 	}
-	section, rest := b[4:size], b[size:]
-	name, section, ok := takeCString(section)
+	name, section, ok := bytes.Cut(b[4:size], []byte{0})
 	if !ok {
 		return nil, errors.New("sequence without a name")
 	}
-	seq := Sequence{Name: name}
+	seq := Sequence{Name: string(name)}
 	for len(section) > 0 {
 		var doc bson.Raw
-		var err error
 		// The limit of stored documents is the command's to check, with its own code.
 		if doc, section, err = takeDocument(section, MaxMessage); err != nil {
 			return nil, err
@@ -177,43 +160,33 @@ func (m *Message) parseSequence(b []byte) ([]byte, error) {
 		seq.Docs = append(seq.Docs, doc)
 	}
 	m.Sequences = append(m.Sequences, seq)
-	return rest, nil
+	return b[size:], nil
 }
 
-func (m *Message) parseQuery(b []byte) error {
+func (m *Message) parseQuery(b []byte) (err error) {
 	if len(b) < 4 {
 		return errors.New("no flags")
 	}
-	name, rest, ok := takeCString(b[4:])
-	if !ok || len(rest) < 8 {
+	name, rest, _ := bytes.Cut(b[4:], []byte{0})
+	if len(rest) < 8 {
 		return errors.New("cut off after the collection's name")
 	}
-	const suffix = ".$cmd"
-	if len(name) <= len(suffix) || name[len(name)-len(suffix):] != suffix {
+	database, ok := strings.CutSuffix(string(name), ".$cmd")
+	if !ok || database == "" {
 		return fmt.Errorf("legacy query on %q", name)
 	}
-	m.Legacy, m.Database = true, name[:len(name)-len(suffix)]
-	var err error
+	m.Legacy, m.Database = true, database
 	m.Body, _, err = takeDocument(rest[8:], maxCommand)
 	return err
 }
 
-func takeCString(b []byte) (string, []byte, bool) {
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i]), b[i+1:], true
-		}
-	}
-	return "", nil, false
-}
-
 func takeDocument(b []byte, limit int) (bson.Raw, []byte, error) {
 	n, err := checkDocument(b, 0)
+	if err == nil && n > limit {
+		err = fmt.Errorf("document of %d bytes, at most %d", n, limit)
+	}
 	if err != nil {
 		return nil, nil, err
-	}
-	if n > limit {
-		return nil, nil, fmt.Errorf("document of %d bytes, at most %d", n, limit)
 	}
 	return bson.Raw(b[:n:n]), b[n:], nil
 }
@@ -221,22 +194,16 @@ func takeDocument(b []byte, limit int) (bson.Raw, []byte, error) {
 // AppendReply appends the answer doc to the request m. A legacy request gets
 // OP_REPLY, every other OP_MSG.
 func AppendReply(dst []byte, m *Message, id int32, doc []byte) []byte {
-	start := len(dst)
-	dst = binary.LittleEndian.AppendUint32(dst, 0)
+	op := uint32(opMsg)
+	between := make([]byte, 5) // no flags; section 0: body
+	if m.Legacy {
+		op = opReply
+		between = make([]byte, 20) // flags, cursor (none), start, number of documents
+		between[0], between[16] = awaitCapable, 1
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(headerSize+len(between)+len(doc)))
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(id))
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(m.ID))
-	if m.Legacy {
-		dst = binary.LittleEndian.AppendUint32(dst, opReply)
-		dst = binary.LittleEndian.AppendUint32(dst, 8) // awaitCapable
-		dst = binary.LittleEndian.AppendUint64(dst, 0) // no cursor
-		dst = binary.LittleEndian.AppendUint32(dst, 0) // from the start
-		dst = binary.LittleEndian.AppendUint32(dst, 1) // one document
-	} else {
-		dst = binary.LittleEndian.AppendUint32(dst, opMsg)
-		dst = binary.LittleEndian.AppendUint32(dst, 0) // no flags
-		dst = append(dst, 0)                           // section: body
-	}
-	dst = append(dst, doc...)
-	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start))
-	return dst
+	dst = binary.LittleEndian.AppendUint32(dst, op)
+	return append(append(dst, between...), doc...)
 }

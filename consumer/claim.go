@@ -28,7 +28,8 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		if room[t.Type] <= 0 {
 			continue
 		}
-		eff := model.ResolveOptions(t.Options, h.defaults)
+		eff := h.effective(t)
+		by.Applied = h.said.Load()
 		after, no := model.Claim(t, by, eff, now)
 		if no == "" {
 			claims = append(claims, store.Write{Before: t, After: after})
@@ -106,7 +107,7 @@ func claimTime(claims []store.Write, c *Consumer) time.Duration {
 }
 
 func (c *Consumer) effOf(t *model.Task) model.Effective {
-	return model.ResolveOptions(t.Options, c.handlerOf(t.Type).defaults)
+	return c.handlerOf(t.Type).effective(t)
 }
 
 // wonTask is a task as it is after this worker's claim.

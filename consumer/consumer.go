@@ -15,7 +15,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -38,6 +41,8 @@ type Consumer struct {
 	stirred           chan struct{} // a task was found or inserted: it may be executing by now
 	health            health
 	control           control
+	taskTypes         *tasktypes.Cache
+	outcomes          *outcome.Runner
 	stats             counters
 	tap               atomic.Pointer[func(Event)] // a second listener, while draining
 
@@ -83,6 +88,7 @@ func New(cfg Config) (*Consumer, error) {
 		random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
 	c.control.init()
+	c.taskTypes = tasktypes.New(st)
 	c.ends = groupcommit.New(endQueue, c.flushEnds)
 	c.newService()
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())
@@ -113,6 +119,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	defer close(c.done)
 	if err := c.prepare(ctx); err != nil {
+		c.outcomes.Close()
 		c.endService()
 		if ctx.Err() != nil || c.isStopping() {
 			return nil
@@ -123,7 +130,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer endLife()
 	var seekers, keepers sync.WaitGroup
 	c.keep(&keepers)
-	for _, loop := range []func(context.Context){c.fetchLoop, c.preemptLoop, c.watchLoop} {
+	for _, loop := range []func(context.Context){c.fetchLoop, c.preemptLoop, c.watchLoop, c.upkeep().Loop} {
 		seekers.Go(func() { loop(life) })
 	}
 	select {
@@ -153,6 +160,7 @@ func (c *Consumer) start(ctx context.Context) error {
 
 func (c *Consumer) newService() {
 	c.service, c.endService = context.WithCancel(context.Background())
+	c.outcomes = outcome.New(c.store, c.log)
 	c.unsure, c.giveUp = context.WithCancel(c.service)
 }
 
@@ -161,6 +169,19 @@ func (c *Consumer) keep(wg *sync.WaitGroup) {
 	for _, loop := range []func(context.Context){c.pingLoop, c.guardLoop, c.housekeepingLoop} {
 		wg.Go(func() { loop(c.service) })
 	}
+}
+
+// upkeep is this process's share of the fleet's housekeeping.
+func (c *Consumer) upkeep() *upkeep.Keeper {
+	ended := int64(0)
+	busy := func() bool {
+		before := ended
+		ended = c.stats.finished.Load()
+		return ended != before
+	}
+	return upkeep.New(c.store, c.cfg.WorkerID+"/"+randomHex(8), c.log, busy,
+		upkeep.Outcomes{Runner: c.outcomes},
+		upkeep.Expiry{Store: c.store, Types: c.taskTypes, Ended: c.outcomes.Ended})
 }
 
 // prepare waits until the database can be worked on: schema and clock.

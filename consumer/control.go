@@ -59,6 +59,9 @@ func (c *Consumer) readControl(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.learnTypes(ctx, doc.Types); err != nil {
+		return err
+	}
 	k := &c.control
 	k.mu.Lock()
 	resumed := k.read && k.doc.PausedAll && !doc.PausedAll || len(doc.PausedTypes) < len(k.doc.PausedTypes)
@@ -76,6 +79,19 @@ func (c *Consumer) readControl(ctx context.Context) error {
 			k.lookFrom(since) // they are read again next time
 			return err
 		}
+	}
+	return nil
+}
+
+// learnTypes reads the documents of the types where they have changed: what they say
+// counts from the next claim on.
+func (c *Consumer) learnTypes(ctx context.Context, version int64) error {
+	changed, err := c.taskTypes.Refresh(ctx, version)
+	if !changed {
+		return err
+	}
+	for _, typ := range c.types() {
+		c.handlerOf(typ).learn(c.taskTypes.Options(typ))
 	}
 	return nil
 }

@@ -85,6 +85,7 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 	c.giveBack("the worker is stopping")
 	c.handlersWG.Wait()
 	c.writeLast(c.hurry)
+	c.writeOutcomes(c.hurry)
 	c.goodbye()
 	c.endService()
 	keepers.Wait()

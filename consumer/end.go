@@ -88,7 +88,7 @@ func (c *Consumer) decideEnd(e *ended, now time.Time) (*model.Task, error) {
 	}
 	eff := e.x.eff
 	if e.task != e.x.task { // it was changed meanwhile, its budget perhaps
-		eff = model.ResolveOptions(e.task.Options, e.x.h.defaults)
+		eff = e.x.h.effective(e.task)
 	}
 	return model.Finish(e.task, e.x.execID, e.out, eff, now, rand.Float64())
 }
@@ -197,6 +197,7 @@ func (c *Consumer) settleEnd(e *ended, after *model.Task, err error) {
 		c.stats.finished.Add(1)
 		_, w := after.Execution(x.execID)
 		c.held.remove(x)
+		c.outcomes.Ended(after)
 		c.emitFor(x, Event{Kind: EventFinished, Outcome: w.FailKind, Status: after.Status, Reason: w.FailReason, Ran: x.ran})
 		if !after.DueAt.IsZero() {
 			c.wake.at(after.DueAt)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -33,6 +34,27 @@ type handler struct {
 	run      Handler
 	limit    int // executions at once in this process; 0 = as many as the process runs
 	defaults model.Options
+	// said is what type and handler together say to their tasks; nil = nothing. It changes
+	// with the type's document.
+	said atomic.Pointer[model.Options]
+}
+
+// learn lays the options of the type's document over the handler's defaults.
+func (h *handler) learn(typ model.Options) {
+	said := model.Overlay(typ, h.defaults)
+	if said.IsZero() {
+		h.said.Store(nil)
+	} else {
+		h.said.Store(&said)
+	}
+}
+
+// effective are the options that apply to a task that this handler is to run.
+func (h *handler) effective(t *model.Task) model.Effective {
+	if said := h.said.Load(); said != nil {
+		return model.ResolveOptions(t.Options, *said)
+	}
+	return model.ResolveOptions(t.Options)
 }
 
 // HandleOption changes how a type is run in this process.
@@ -54,10 +76,7 @@ func MaxConcurrency(n int) HandleOption {
 // anything. Worker filter and number of workers belong to tasks and are refused here.
 func Defaults(o model.Options) HandleOption {
 	return func(h *handler) error {
-		if len(o.SpecificWorkerIDs) > 0 || o.ConcurrentWorkerCount > 0 {
-			return model.Invalid("defaults", "cannot set workers or concurrent_workers: they belong to a task")
-		}
-		if err := o.Validate(); err != nil {
+		if err := o.ValidateShared("defaults"); err != nil {
 			return err
 		}
 		h.defaults = o
@@ -92,6 +111,7 @@ func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
 		}
 	}
 	h.run = recovered(run)
+	h.learn(model.Options{})
 	for _, m := range slices.Backward(c.cfg.Middleware) {
 		h.run = m(h.run)
 	}

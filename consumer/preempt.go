@@ -121,7 +121,8 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 	var takeovers, leaves []store.Write
 	for _, t := range found {
 		h := c.handlerOf(t.Type)
-		eff := model.ResolveOptions(t.Options, h.defaults)
+		eff := h.effective(t)
+		by.Applied = h.said.Load()
 		if !c.trustworthy(eff) {
 			continue
 		}
@@ -190,6 +191,7 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) error {
 	for i, w := range written {
 		t := leaves[i].After
 		if _, previous := lapsedIn(leaves[i].Before, t); w.Applied && previous != "" {
+			c.outcomes.Ended(t)
 			c.emit(Event{Kind: EventLapsed, TaskID: t.ID, Type: t.Type, ExecID: leaves[i].Lapsed, Previous: previous, Status: t.Status})
 			if !t.DueAt.IsZero() {
 				c.wake.at(t.DueAt)

@@ -32,11 +32,13 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 		go func() {
 			<-returned
 			c.writeLast(context.Background())
+			c.writeOutcomes(context.Background())
 			c.endService()
 		}()
 		c.log.Error().Strs("executions", left).Msg("handlers ignored the end of their context and still run")
 		return &LeftError{Executions: left}
 	}
+	c.writeOutcomes(c.hurry)
 	c.goodbye()
 	c.endService()
 	keepers.Wait()
@@ -81,6 +83,16 @@ func (c *Consumer) writeLast(ctx context.Context) {
 	for c.ends.Wait(ctx) == nil && c.waitingEnds() && ctx.Err() == nil {
 		sleep(ctx, 5*time.Millisecond)
 	}
+}
+
+// writeOutcomes gives what follows the last ends a moment; the rest is another process's.
+func (c *Consumer) writeOutcomes(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, returnGrace)
+	defer cancel()
+	if err := c.outcomes.Wait(ctx); err != nil {
+		c.log.Info().Msg("what follows the last ends is left to other processes")
+	}
+	c.outcomes.Close()
 }
 
 // waitingEnds says whether an end is still on its way: written again after a moment.

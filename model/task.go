@@ -133,6 +133,16 @@ func (t *Task) Successes() int {
 	return n
 }
 
+// Effective are the options that apply to the task as people and outside completions see
+// it: its own, and below them what applied to its newest execution, or, as long as it has
+// had none, what its type says.
+func (t *Task) Effective(typ Options) Effective {
+	if t.Applied != nil {
+		typ = *t.Applied
+	}
+	return ResolveOptions(t.Options, typ)
+}
+
 // HandleOf names an execution to the outside.
 func (t *Task) HandleOf(execID string) Handle {
 	return Handle{TaskID: t.ID, Generation: t.Generation, ExecID: execID}

@@ -72,11 +72,7 @@ func (t *TaskType) Validate() error {
 	if len(t.Description) > maxTextBytes || !validText(t.Description) {
 		v.add("description", "must be at most %d bytes of valid UTF-8 without a NUL byte", maxTextBytes)
 	}
-	v.errs = append(v.errs, t.Options.Validate())
-	o := &t.Options
-	if o.ConcurrentWorkerCount != 0 || len(o.SpecificWorkerIDs) > 0 || o.LimitKey != "" || !o.ExpiresAt.IsZero() || o.ClaimBy != "" {
-		v.add("options", "cannot set workers, concurrent_workers, limit_key, expires_at or claim_by: they belong to a task")
-	}
+	v.errs = append(v.errs, t.Options.ValidateShared("options"))
 	switch t.ClaimBy {
 	case "", ClaimByTenant, ClaimByCreator, ClaimByCategory:
 	default:
@@ -89,6 +85,15 @@ func (t *TaskType) Validate() error {
 		v.rate("key_limit.rate_limit", t.KeyLimit.RateLimit)
 	}
 	return errors.Join(v.errs...)
+}
+
+// ValidateShared is [Options.Validate] for options that a type or a handler says to all its
+// tasks: it refuses those that belong to one task.
+func (o *Options) ValidateShared(field string) error {
+	if o.ConcurrentWorkerCount != 0 || len(o.SpecificWorkerIDs) > 0 || o.LimitKey != "" || !o.ExpiresAt.IsZero() || o.ClaimBy != "" {
+		return Invalid(field, "cannot set workers, concurrent_workers, limit_key, expires_at or claim_by: they belong to a task")
+	}
+	return o.Validate()
 }
 
 func (v *validator) rate(field string, r *RateLimit) {

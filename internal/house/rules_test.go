@@ -12,8 +12,11 @@ var mayImport = map[string][]string{
 	"internal/clock":       {},
 	"internal/groupcommit": {},
 	"internal/store":       {"model", "internal/clock"},
-	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit"},
-	"consumer":             {"model", "internal/store", "internal/clock", "internal/groupcommit"},
+	"internal/tasktypes":   {"model", "internal/store"},
+	"internal/outcome":     {"model", "internal/store", "internal/groupcommit"},
+	"internal/upkeep":      {"model", "internal/store", "internal/tasktypes", "internal/outcome"},
+	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes"},
+	"consumer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/outcome", "internal/upkeep"},
 	"migrate":              {"model", "internal/store", "internal/clock"},
 
 	// The binary.

@@ -1,0 +1,152 @@
+package outcome
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Entry is one thing that must follow the end of one life of a task.
+type Entry struct {
+	ID    string           // unique for ever: carrying it out twice is the same as once
+	Life  store.OutboxLife // the life that ended, as it was read
+	Entry model.OutboxEntry
+}
+
+// Kind carries out the entries of one kind.
+type Kind interface {
+	// Name is the kind of the entries.
+	Name() string
+	// Carry carries entries out and says for each whether it is done: errs[i] == nil.
+	// One that is not is tried again by the sweeper. A nil errs means that all are done.
+	Carry(ctx context.Context, entries []Entry) (errs []error)
+}
+
+const (
+	queued    = 1000             // entries that wait to be carried out at once; more are left to the sweeper
+	perSweep  = 500              // lives that the sweeper reads at a time
+	patience  = 20 * time.Second // for carrying one batch out
+	Overdue   = 5 * time.Second  // an older entry is the sweeper's: whoever ended the task has died, or failed
+	emptyMark = time.Minute      // a mark without entries that is older is repaired
+)
+
+// Runner carries entries out: those of tasks that this process ended at once, and those
+// that others left over when it is asked to sweep.
+type Runner struct {
+	store *store.Store
+	log   zerolog.Logger
+	kinds map[string]Kind
+	queue *groupcommit.Queue[Entry]
+	ctx   context.Context
+	end   context.CancelFunc
+}
+
+// New makes a runner for the given kinds.
+func New(st *store.Store, log zerolog.Logger, kinds ...Kind) *Runner {
+	r := &Runner{store: st, log: log, kinds: map[string]Kind{}}
+	for _, k := range kinds {
+		r.kinds[k.Name()] = k
+	}
+	r.ctx, r.end = context.WithCancel(context.Background())
+	r.queue = groupcommit.New(queued, r.flush)
+	return r
+}
+
+// Ended takes what must follow the end of a task that this process has just written. It
+// does not block: what finds no room is left to the sweeper.
+func (r *Runner) Ended(t *model.Task) {
+	for _, e := range t.Outbox {
+		if r.kinds[e.Kind] == nil || r.queue.Len() >= queued {
+			continue
+		}
+		// An error is the queue's end: the process stops, and the sweeper of another goes on.
+		_ = r.queue.Put(r.ctx, r.entry(store.OutboxLife{Task: t}, e))
+	}
+}
+
+func (r *Runner) entry(l store.OutboxLife, e model.OutboxEntry) Entry {
+	return Entry{ID: model.EntryID(l.ID, l.Generation, e), Life: l, Entry: e}
+}
+
+func (r *Runner) flush(batch []Entry) {
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	if err := r.carry(ctx, batch); err != nil && r.ctx.Err() == nil {
+		r.log.Warn().Err(err).Msg("what follows a task's end is left to the sweeper")
+	}
+}
+
+// carry carries entries out, kind by kind, and removes those that are done. It returns one
+// of the errors.
+func (r *Runner) carry(ctx context.Context, entries []Entry) (failed error) {
+	var done []store.Carried
+	for name, kind := range r.kinds {
+		mine := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Entry.Kind != name })
+		if len(mine) == 0 {
+			continue
+		}
+		errs := kind.Carry(ctx, mine)
+		for i, e := range mine {
+			if i < len(errs) && errs[i] != nil {
+				failed = errs[i]
+				continue
+			}
+			done = append(done, store.Carried{Life: e.Life, Entry: e.Entry})
+		}
+	}
+	if err := r.store.RemoveOutbox(ctx, done); err != nil {
+		return err // carried out, and again by the sweeper: that is what idempotent is for
+	}
+	return failed
+}
+
+// Sweep carries out what is older than the given age, for all kinds of this process. It
+// returns how many entries it found.
+func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err error) {
+	names := make([]string, 0, len(r.kinds))
+	for name := range r.kinds {
+		names = append(names, name)
+	}
+	for {
+		lives, err := r.store.Outboxes(ctx, names, r.store.Clock.Now().Add(-age), perSweep)
+		if err != nil {
+			return found, err
+		}
+		var entries []Entry
+		for _, l := range lives {
+			for _, e := range l.Outbox {
+				if r.kinds[e.Kind] != nil {
+					entries = append(entries, r.entry(l, e))
+				}
+			}
+		}
+		found += len(entries)
+		if err := r.carry(ctx, entries); err != nil || len(lives) < perSweep {
+			return found, err
+		}
+	}
+}
+
+// Repair removes the marks of outboxes that are empty.
+func (r *Runner) Repair(ctx context.Context) error {
+	lives, err := r.store.EmptyOutboxes(ctx, r.store.Clock.Now().Add(-emptyMark), perSweep)
+	if err != nil {
+		return err
+	}
+	return r.store.RepairOutboxes(ctx, lives)
+}
+
+// Wait returns when everything that was handed over has been tried, or when ctx ends.
+func (r *Runner) Wait(ctx context.Context) error { return r.queue.Wait(ctx) }
+
+// Close ends the runner; what is under way is cut short and left to the sweeper.
+func (r *Runner) Close() {
+	r.end()
+	_ = r.queue.Close(r.ctx) // ends at once: its context has
+}

@@ -1,0 +1,73 @@
+// Package tasktypes is a process's copy of the documents of task_types.
+package tasktypes
+
+import (
+	"context"
+	"sync"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Cache is the copy. It is safe for concurrent use; what it returns is not to be changed.
+type Cache struct {
+	store *store.Store
+
+	mu      sync.RWMutex
+	read    bool
+	version int64 // of the control document when it was read
+	types   map[string]*model.TaskType
+}
+
+// New makes an empty copy.
+func New(st *store.Store) *Cache { return &Cache{store: st} }
+
+// Refresh reads the types again where the copy is not of that version of the control
+// document. changed says whether it did.
+func (c *Cache) Refresh(ctx context.Context, version int64) (changed bool, err error) {
+	c.mu.RLock()
+	current := c.read && c.version == version
+	c.mu.RUnlock()
+	if current {
+		return false, nil
+	}
+	all, err := c.store.TaskTypes(ctx)
+	if err != nil {
+		return false, err
+	}
+	types := make(map[string]*model.TaskType, len(all))
+	for _, t := range all {
+		types[t.Code] = t
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read, c.version, c.types = true, version, types
+	return true, nil
+}
+
+// Get is the document of a type; nil when it has none.
+func (c *Cache) Get(code string) *model.TaskType {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.types[code]
+}
+
+// Options are what the type's document says to its tasks.
+func (c *Cache) Options(code string) model.Options {
+	if t := c.Get(code); t != nil {
+		return t.Options
+	}
+	return model.Options{}
+}
+
+// Of are the types of a category, in no order.
+func (c *Cache) Of(category string) (codes []string) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for code, t := range c.types {
+		if t.Category == category {
+			codes = append(codes, code)
+		}
+	}
+	return codes
+}

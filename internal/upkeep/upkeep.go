@@ -1,0 +1,116 @@
+// Package upkeep is the housekeeping that any one process does for the whole fleet: it
+// carries out what crashed processes left over, ends what has expired, moves what is old
+// to the history. A permit decides whose turn it is. Every job is right with any number of
+// doers at once; the permit only saves the work.
+//
+// An idle fleet pays for it with two commands a minute from the one that has the permit,
+// and one from each of the others: the permit, and one look at whether there is anything
+// to do.
+package upkeep
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// Job is one kind of upkeep.
+type Job interface {
+	// Name is for people.
+	Name() string
+	// Wanted says whether the look found something for it.
+	Wanted(store.Chores) bool
+	// Run does all there is to do now.
+	Run(ctx context.Context) error
+}
+
+// How often a process looks: one that works soon, an idle one rarely.
+const (
+	BusyPause = 5 * time.Second
+	IdlePause = time.Minute
+
+	permit     = "upkeep"
+	jobTimeout = 5 * time.Minute
+)
+
+// Keeper does the jobs while it has the permit.
+type Keeper struct {
+	store  *store.Store
+	holder string // unique to the process
+	log    zerolog.Logger
+	jobs   []Job
+	busy   func() bool // has this process worked since the last time?
+}
+
+// New makes a keeper. busy says whether the process works: then it looks more often.
+func New(st *store.Store, holder string, log zerolog.Logger, busy func() bool, jobs ...Job) *Keeper {
+	return &Keeper{store: st, holder: holder, log: log, busy: busy, jobs: jobs}
+}
+
+// Loop keeps until ctx ends, then gives the permit back.
+func (k *Keeper) Loop(ctx context.Context) {
+	had := false
+	for {
+		pause := IdlePause
+		if k.busy() {
+			pause = BusyPause
+		}
+		// At different times, so that many processes do not ask together.
+		if !sleep(ctx, pause*3/4+rand.N(pause/2)) {
+			break
+		}
+		mine, err := k.store.TakeJob(ctx, permit, k.holder, 2*pause+10*time.Second)
+		had = had || mine
+		if err == nil && mine {
+			err = k.Round(ctx)
+		}
+		if err != nil && ctx.Err() == nil && !store.Unreachable(err) {
+			k.log.Error().Err(err).Msg("upkeep")
+		}
+	}
+	if had {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if err := k.store.LeaveJob(ctx, permit, k.holder); err != nil {
+			k.log.Debug().Err(err).Msg("giving the permit for upkeep back")
+		}
+	}
+}
+
+// Round looks once and does what is to be done, permit or not.
+func (k *Keeper) Round(ctx context.Context) error {
+	chores, err := k.store.Chores(ctx)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, j := range k.jobs {
+		if !j.Wanted(chores) {
+			continue
+		}
+		call, cancel := context.WithTimeout(ctx, jobTimeout)
+		if err := j.Run(call); err != nil {
+			failed = err // one that cannot must not keep the others from theirs
+			if !store.Unreachable(err) && ctx.Err() == nil {
+				k.log.Error().Err(err).Str("job", j.Name()).Msg("upkeep of one kind")
+			}
+		}
+		cancel()
+	}
+	return failed
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

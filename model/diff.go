@@ -2,28 +2,62 @@ package model
 
 import (
 	"bytes"
-	"reflect"
 	"slices"
-	"strconv"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
 // Diff is the smallest MongoDB update that turns the document before into after: what
 // a rule decided, as one guarded write. Fields it does not know are never touched,
 // executions are addressed by their index, and the array of executions is set whole
-// only where none is open. It is empty when the rule changed nothing.
+// only where none is open. It is nil when the rule changed nothing.
 //
 // Two tasks to which a rule did the same have equal diffs, and that is what makes a
 // batch one statement.
-func Diff(before, after *Task) bson.D {
-	d := differ{}
+func Diff(before, after *Task) bson.Raw { return AppendDiff(nil, before, after) }
+
+// AppendDiff appends [Diff] to dst, and nothing when the rule changed nothing.
+func AppendDiff(dst []byte, before, after *Task) []byte {
+	d := differs.Get().(*differ) //nolint:forcetypeassert // made so
+	defer differs.Put(d)
+	d.set, d.unset, d.inc, d.push, d.prefix = d.set[:0], d.unset[:0], d.inc[:0], d.push[:0], ""
+	d.compare(before, after)
+	if len(d.set)+len(d.unset)+len(d.inc)+len(d.push) == 0 {
+		return dst
+	}
+	start, dst := bsoncore.AppendDocumentStart(dst)
+	for _, part := range []struct {
+		operator string
+		fields   []byte
+	}{{"$set", d.set}, {"$unset", d.unset}, {"$inc", d.inc}, {"$push", d.push}} {
+		if len(part.fields) == 0 {
+			continue
+		}
+		var at int32
+		at, dst = bsoncore.AppendDocumentElementStart(dst, part.operator)
+		dst = closed(append(dst, part.fields...), at)
+	}
+	return closed(dst, start)
+}
+
+// differ gathers the fields of an update, encoded. It is used again and again: a batch
+// makes a thousand updates only to find that they are equal.
+type differ struct {
+	set, unset, inc, push []byte
+	prefix                string // of the keys, within an execution
+}
+
+var differs = sync.Pool{New: func() any { return &differ{} }}
+
+func (d *differ) compare(before, after *Task) {
 	if before.Rev != after.Rev {
-		d.inc = append(d.inc, bson.E{Key: "rev", Value: after.Rev - before.Rev})
+		d.inc = bsoncore.AppendInt64Element(d.inc, "rev", after.Rev-before.Rev)
 	}
 	if before.Generation != after.Generation {
-		d.put("generation", after.Generation)
+		d.set = bsoncore.AppendInt64Element(d.set, "generation", after.Generation)
 	}
 	d.text("status", string(before.Status), string(after.Status))
 	d.time("due_at", before.DueAt, after.DueAt)
@@ -39,9 +73,7 @@ func Diff(before, after *Task) bson.D {
 	d.time("archive_at", before.ArchiveAt, after.ArchiveAt)
 	d.time("outbox_at", before.OutboxAt, after.OutboxAt)
 	d.outbox(before.Outbox, after.Outbox)
-	if before.Applied != after.Applied {
-		d.options("applied", before.Applied, after.Applied)
-	}
+	d.options("applied", before.Applied, after.Applied)
 	d.time("cancel_requested_at", before.CancelRequestedAt, after.CancelRequestedAt)
 	d.time("undecodable_since", before.UndecodableSince, after.UndecodableSince)
 	d.text("remark", before.Remark, after.Remark)
@@ -51,13 +83,12 @@ func Diff(before, after *Task) bson.D {
 	case len(after.Audience) == 0:
 		d.drop("audience")
 	default:
-		d.put("audience", after.Audience)
+		d.set = appendTexts(d.set, "audience", after.Audience)
 	}
 	d.rare(before, after)
 	if before.Rev != after.Rev { // also at the same time, so that equal decisions have equal updates
-		d.put("updated_at", bson.NewDateTimeFromTime(after.UpdatedAt))
+		d.set = appendDate(d.set, "updated_at", after.UpdatedAt)
 	}
-	return d.update()
 }
 
 // rare are the fields that only a person, a new send or a new life changes.
@@ -65,7 +96,7 @@ func (d *differ) rare(before, after *Task) {
 	d.time("created_at", before.CreatedAt, after.CreatedAt)
 	d.time("start_time", before.StartTime, after.StartTime)
 	if before.Priority != after.Priority {
-		d.put("priority", after.Priority) // 0 is a priority, not an absence
+		d.set = appendInt(d.set, "priority", after.Priority) // 0 is a priority, not an absence
 	}
 	d.text("creator", before.Creator, after.Creator)
 	d.text("category", before.Category, after.Category)
@@ -75,20 +106,23 @@ func (d *differ) rare(before, after *Task) {
 		d.drop("progress")
 	}
 	d.options("options", &before.Options, &after.Options)
-	if after.Origin != nil && !reflect.DeepEqual(before.Origin, after.Origin) {
-		d.put("origin", after.Origin)
-	} else if before.Origin != nil && after.Origin == nil {
+	switch {
+	case before.Origin == after.Origin || before.Origin != nil && after.Origin != nil && *before.Origin == *after.Origin:
+	case after.Origin == nil:
 		d.drop("origin")
+	default:
+		d.set = appendByDriver(d.set, "origin", after.Origin)
 	}
 }
 
+// options are nil where a task has none.
 func (d *differ) options(key string, before, after *Options) {
 	switch {
-	case reflect.DeepEqual(before, after):
+	case before == after || before != nil && after != nil && before.same(after):
 	case after == nil || after.IsZero():
 		d.drop(key)
 	default:
-		d.put(key, after)
+		d.set = appendOptions(d.set, key, after)
 	}
 }
 
@@ -97,16 +131,27 @@ func (d *differ) options(key string, before, after *Options) {
 func (d *differ) outbox(before, after []OutboxEntry) {
 	switch {
 	case len(after) > len(before):
-		d.push = append(d.push, bson.E{Key: "outbox", Value: bson.D{{Key: "$each", Value: after[len(before):]}}})
+		var doc, list int32
+		doc, d.push = bsoncore.AppendDocumentElementStart(d.push, "outbox")
+		list, d.push = bsoncore.AppendArrayElementStart(d.push, "$each")
+		for i := range after[len(before):] {
+			d.push = appendByDriver(d.push, Index(i), &after[len(before)+i])
+		}
+		d.push = closed(closed(d.push, list), doc)
 	case len(after) == 0 && len(before) > 0:
 		d.drop("outbox")
 	}
 }
 
-type differ struct{ set, unset, inc, push bson.D }
+// head begins an element of $set.
+func (d *differ) head(t bsoncore.Type, key string) {
+	d.set = append(append(append(append(d.set, byte(t)), d.prefix...), key...), 0)
+}
 
-func (d *differ) put(key string, v any) { d.set = append(d.set, bson.E{Key: key, Value: v}) }
-func (d *differ) drop(key string)       { d.unset = append(d.unset, bson.E{Key: key, Value: ""}) }
+func (d *differ) drop(key string) {
+	d.unset = append(append(append(append(d.unset, byte(bsoncore.TypeString)), d.prefix...), key...), 0)
+	d.unset = bsoncore.AppendString(d.unset, "")
+}
 
 func (d *differ) time(key string, before, after time.Time) {
 	switch {
@@ -114,7 +159,8 @@ func (d *differ) time(key string, before, after time.Time) {
 	case after.IsZero():
 		d.drop(key)
 	default:
-		d.put(key, bson.NewDateTimeFromTime(after))
+		d.head(bsoncore.TypeDateTime, key)
+		d.set = bsoncore.AppendDateTime(d.set, after.UnixMilli())
 	}
 }
 
@@ -124,17 +170,19 @@ func (d *differ) text(key, before, after string) {
 	case after == "":
 		d.drop(key)
 	default:
-		d.put(key, after)
+		d.head(bsoncore.TypeString, key)
+		d.set = bsoncore.AppendString(d.set, after)
 	}
 }
 
+// number is for the task's own counters.
 func (d *differ) number(key string, before, after int) {
 	switch {
 	case before == after:
 	case after == 0:
 		d.drop(key)
 	default:
-		d.put(key, after)
+		d.set = appendInt(d.set, key, after)
 	}
 }
 
@@ -144,60 +192,62 @@ func (d *differ) value(key string, before, after bson.RawValue) {
 	case after.Type == 0:
 		d.drop(key)
 	default:
-		d.put(key, after)
+		d.head(bsoncore.Type(after.Type), key)
+		d.set = append(d.set, after.Value...)
 	}
 }
 
 func (d *differ) states(before, after []WorkerState) {
 	switch {
 	case len(before) == 0 && len(after) > 0, len(after) < len(before) && len(after) > 0:
-		d.put("worker_states", after)
+		d.set = appendStates(d.set, "worker_states", after)
 		return
 	case len(before) > 0 && len(after) == 0:
 		d.drop("worker_states")
 		return
 	}
 	for i := range after {
-		path := "worker_states." + strconv.Itoa(i)
+		path := statePath(i)
 		if i >= len(before) || before[i].ExecID != after[i].ExecID {
-			d.put(path, after[i])
+			d.set = appendState(d.set, path[:len(path)-1], &after[i])
 			continue
 		}
-		d.state(path+".", &before[i], &after[i])
+		d.prefix = path
+		d.state(&before[i], &after[i])
+		d.prefix = ""
 	}
 }
 
 // state covers what may change while an execution stays the same one.
-func (d *differ) state(path string, before, after *WorkerState) {
-	d.time(path+"ping_expire_time", before.PingExpireTime, after.PingExpireTime)
-	d.time(path+"success_time", before.SuccessTime, after.SuccessTime)
-	d.time(path+"fail_time", before.FailTime, after.FailTime)
-	d.text(path+"fail_kind", string(before.FailKind), string(after.FailKind))
-	d.text(path+"fail_reason", before.FailReason, after.FailReason)
-	d.time(path+"retry_at", before.RetryAt, after.RetryAt)
-	d.value(path+"returns", before.Returns, after.Returns)
+func (d *differ) state(before, after *WorkerState) {
+	d.time("ping_expire_time", before.PingExpireTime, after.PingExpireTime)
+	d.time("success_time", before.SuccessTime, after.SuccessTime)
+	d.time("fail_time", before.FailTime, after.FailTime)
+	d.text("fail_kind", string(before.FailKind), string(after.FailKind))
+	d.text("fail_reason", before.FailReason, after.FailReason)
+	d.time("retry_at", before.RetryAt, after.RetryAt)
+	d.value("returns", before.Returns, after.Returns)
 	switch {
 	case before.Parked == after.Parked:
 	case after.Parked:
-		d.put(path+"parked", true)
+		d.head(bsoncore.TypeBoolean, "parked")
+		d.set = bsoncore.AppendBoolean(d.set, true)
 	default:
-		d.drop(path + "parked")
+		d.drop("parked")
 	}
 }
 
-func (d *differ) update() bson.D {
-	var u bson.D
-	if len(d.set) > 0 {
-		u = append(u, bson.E{Key: "$set", Value: d.set})
+// statePaths are the paths of the first executions, which is nearly always all of them.
+var statePaths = func() (out [MaxWorkers + MaxBadStates]string) {
+	for i := range out {
+		out[i] = "worker_states." + Index(i) + "."
 	}
-	if len(d.unset) > 0 {
-		u = append(u, bson.E{Key: "$unset", Value: d.unset})
+	return out
+}()
+
+func statePath(i int) string {
+	if i < len(statePaths) {
+		return statePaths[i]
 	}
-	if len(d.inc) > 0 {
-		u = append(u, bson.E{Key: "$inc", Value: d.inc})
-	}
-	if len(d.push) > 0 {
-		u = append(u, bson.E{Key: "$push", Value: d.push})
-	}
-	return u
+	return "worker_states." + Index(i) + "."
 }

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"bytes"
+	"fmt"
 	"math"
 	"time"
 
@@ -31,9 +33,16 @@ func AppendTask(dst []byte, t *Task) []byte {
 	dst = appendTime(dst, "due_at", t.DueAt)
 	dst = appendTime(dst, "lapse_at", t.LapseAt)
 	dst = appendTexts(dst, "audience", t.Audience)
+	dst = appendTime(dst, "expire_at", t.ExpireAt)
 	dst = appendValue(dst, "args", t.Args)
 	if !t.Options.IsZero() {
 		dst = appendOptions(dst, "options", &t.Options)
+	}
+	if t.Applied != nil && !t.Applied.IsZero() {
+		dst = appendOptions(dst, "applied", t.Applied)
+	}
+	if t.Origin != nil {
+		dst = appendByDriver(dst, "origin", t.Origin)
 	}
 	if len(t.WorkerStates) > 0 {
 		dst = appendStates(dst, "worker_states", t.WorkerStates)
@@ -46,10 +55,19 @@ func AppendTask(dst []byte, t *Task) []byte {
 	dst = appendTime(dst, "cancel_requested_at", t.CancelRequestedAt)
 	dst = appendTime(dst, "undecodable_since", t.UndecodableSince)
 	if t.Progress != nil {
-		dst = appendProgress(dst, "progress", t.Progress)
+		dst = appendByDriver(dst, "progress", t.Progress)
 	}
 	dst = appendValue(dst, "checkpoint", t.Checkpoint)
 	dst = appendText(dst, "remark", t.Remark)
+	if len(t.Outbox) > 0 {
+		var at int32
+		at, dst = bsoncore.AppendArrayElementStart(dst, "outbox")
+		for i := range t.Outbox {
+			dst = appendByDriver(dst, Index(i), &t.Outbox[i])
+		}
+		dst = closed(dst, at)
+	}
+	dst = appendTime(dst, "outbox_at", t.OutboxAt)
 	dst = appendTime(dst, "archive_at", t.ArchiveAt)
 	dst = appendTime(dst, "wake_at", t.WakeAt)
 	dst = appendDate(dst, "created_at", t.CreatedAt)
@@ -87,14 +105,6 @@ func appendState(dst []byte, key string, w *WorkerState) []byte {
 	return closed(dst, start)
 }
 
-func appendProgress(dst []byte, key string, p *Progress) []byte {
-	start, dst := bsoncore.AppendDocumentElementStart(dst, key)
-	dst = bsoncore.AppendDoubleElement(dst, "percent", p.Percent)
-	dst = appendText(dst, "message", p.Message)
-	dst = appendDate(dst, "at", p.At)
-	return closed(dst, start)
-}
-
 func appendOptions(dst []byte, key string, o *Options) []byte {
 	start, dst := bsoncore.AppendDocumentElementStart(dst, key)
 	dst = appendCount(dst, "concurrent_worker_count", o.ConcurrentWorkerCount)
@@ -113,6 +123,12 @@ func appendOptions(dst []byte, key string, o *Options) []byte {
 		dst = bsoncore.AppendBooleanElement(dst, "need_manual", *o.NeedManual)
 	}
 	dst = appendDuration(dst, "retention_ms", o.Retention)
+	if o.Callback != nil {
+		dst = appendByDriver(dst, "callback", o.Callback)
+	}
+	dst = appendTime(dst, "expires_at", o.ExpiresAt)
+	dst = appendText(dst, "limit_key", o.LimitKey)
+	dst = appendText(dst, "claim_by", string(o.ClaimBy))
 	return closed(dst, start)
 }
 
@@ -146,6 +162,17 @@ func appendRetry(dst []byte, key string, r *Retry) []byte {
 		dst = closed(dst, at)
 	}
 	return closed(dst, start)
+}
+
+// appendByDriver is for what few tasks have.
+func appendByDriver(dst []byte, key string, v any) []byte {
+	var buf bytes.Buffer
+	enc := bson.NewEncoder(bson.NewDocumentWriter(&buf))
+	enc.SetRegistry(registry)
+	if err := enc.Encode(v); err != nil {
+		panic(fmt.Sprintf("encoding %s: %v", key, err)) // plain structs of texts, numbers and times always encode
+	}
+	return bsoncore.AppendDocumentElement(dst, key, buf.Bytes())
 }
 
 // closed ends the document or array that began at start. It cannot fail: start is where

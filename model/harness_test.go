@@ -137,10 +137,22 @@ func assign(at any, path []string, change func(any) (any, bool)) (any, error) {
 	}
 }
 
+// diffOf is [Diff], decoded.
+func diffOf(before, after *Task) (update bson.D) {
+	raw := Diff(before, after)
+	if raw == nil {
+		return nil
+	}
+	if err := bson.Unmarshal(raw, &update); err != nil {
+		panic(err) // it is not BSON
+	}
+	return update
+}
+
 // diffFault says in what Diff(before, after), applied to before, is not after; nil
 // when it is sound.
 func diffFault(before, after *Task) error {
-	update := Diff(before, after)
+	update := diffOf(before, after)
 	got, err := document(before)
 	if err != nil {
 		return err

@@ -1,10 +1,11 @@
 package model
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
+	"slices"
 	"time"
 )
 
@@ -343,4 +344,20 @@ func ValidWorkerID(field, id string) error {
 }
 
 // IsZero says whether nothing is set; the driver leaves such options out.
-func (o Options) IsZero() bool { return reflect.ValueOf(o).IsZero() }
+func (o Options) IsZero() bool {
+	return o.ConcurrentWorkerCount == 0 && o.PingInterval == 0 && o.WorkerTimeout == 0 && o.ExecutionTimeout == 0 &&
+		o.SpecificWorkerIDs == nil && o.Retry == nil && o.MaxLapses == nil && o.MaxErrorsPerWorker == 0 &&
+		o.NeedManual == nil && o.Retention == 0 && o.Callback == nil && o.ExpiresAt.IsZero() && o.LimitKey == "" && o.ClaimBy == ""
+}
+
+// same says whether both are stored the same. A rule hands options on as they are, so
+// mostly they even share what they point to.
+func (o *Options) same(p *Options) bool {
+	shared := o.ConcurrentWorkerCount == p.ConcurrentWorkerCount && o.PingInterval == p.PingInterval &&
+		o.WorkerTimeout == p.WorkerTimeout && o.ExecutionTimeout == p.ExecutionTimeout &&
+		slices.Equal(o.SpecificWorkerIDs, p.SpecificWorkerIDs) &&
+		o.Retry == p.Retry && o.MaxLapses == p.MaxLapses && o.MaxErrorsPerWorker == p.MaxErrorsPerWorker &&
+		o.NeedManual == p.NeedManual && o.Retention == p.Retention && o.Callback == p.Callback &&
+		o.ExpiresAt.Equal(p.ExpiresAt) && o.LimitKey == p.LimitKey && o.ClaimBy == p.ClaimBy
+	return shared || bytes.Equal(appendOptions(nil, "", o), appendOptions(nil, "", p))
+}

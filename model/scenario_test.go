@@ -99,7 +99,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		if s.task.Status != "" && before.Options.ConcurrentWorkerCount == after.Options.ConcurrentWorkerCount && !knowsMore(s.handler) {
 			require.NoError(t, stateFault(s.task, s.eff(), s.now))
 		}
-		return s.show() + showUpdate(Diff(before, after))
+		return s.show() + showUpdate(diffOf(before, after))
 	}
 	return s.show()
 }
@@ -257,21 +257,30 @@ func showValue(key string, v any) string {
 	if key == "generation" {
 		return span(time.UnixMilli(v.(int64)))
 	}
-	if w, ok := v.(WorkerState); ok {
-		return "{" + w.ExecID + "}"
+	if id := execOf(v); id != "" {
+		return "{" + id + "}"
+	}
+	if ws, ok := v.(bson.A); ok && execOf(ws[0]) != "" {
+		var ids []string
+		for _, w := range ws {
+			ids = append(ids, "{"+execOf(w)+"}")
+		}
+		return "[" + strings.Join(ids, " ") + "]"
 	}
 	raw, err := marshal(bson.D{{Key: "v", Value: v}})
 	if err != nil {
 		return err.Error()
 	}
-	if ws, ok := v.([]WorkerState); ok {
-		var ids []string
-		for _, w := range ws {
-			ids = append(ids, "{"+w.ExecID+"}")
-		}
-		return "[" + strings.Join(ids, " ") + "]"
-	}
 	return string(ValueJSON(raw.Lookup("v")))
+}
+
+// execOf is the exec id of what is an element of worker_states, else "".
+func execOf(v any) string {
+	d, _ := v.(bson.D)
+	if len(d) == 0 || d[0].Key != "exec_id" {
+		return ""
+	}
+	return fmt.Sprint(d[0].Value)
 }
 
 // scenarioArgs reads a command's words (without =) and named values.

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -149,11 +148,8 @@ func newRawWriter(db *mongo.Database, now time.Time) (*rawWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the raw measurement: %w", err)
 	}
-	if w.claim, err = encoded(model.Diff(task, claimed)); err != nil {
-		return nil, err
-	}
-	w.finish, err = encoded(model.Diff(claimed, finished))
-	return w, err
+	w.claim, w.finish = model.Diff(task, claimed), model.Diff(claimed, finished)
+	return w, nil
 }
 
 // tasks makes documents as the product's are.
@@ -165,25 +161,9 @@ func (w *rawWriter) tasks(n, argsBytes int) ([]rawTask, error) {
 	out := make([]rawTask, n)
 	for i := range out {
 		t := model.NewTask(model.Draft{Type: noop.Name(), Key: fmt.Sprintf("raw-%018d", i), Args: a}, w.now)
-		doc, err := encoded(t)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = rawTask{t.ID, doc}
+		out[i] = rawTask{t.ID, model.AppendTask(nil, t)}
 	}
 	return out, nil
-}
-
-var registry = model.Registry()
-
-func encoded(v any) (bson.Raw, error) {
-	var b bytes.Buffer
-	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
-	enc.SetRegistry(registry)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("encoding for the raw measurement: %w", err)
-	}
-	return b.Bytes(), nil
 }
 
 var majority = bson.D{{Key: "w", Value: "majority"}}

@@ -42,8 +42,7 @@ func filterOf(t *testing.T, st statement) bson.D {
 
 func TestFreshTasksAreClaimedByOneStatement(t *testing.T) {
 	writes := claims(t, 500, nil)
-	got, err := group(writes)
-	require.NoError(t, err)
+	got := group(writes)
 	require.Len(t, got, 1)
 	require.Len(t, got[0].ids, 500)
 	q := filterOf(t, got[0])
@@ -63,8 +62,7 @@ func TestWhatDiffersIsAnotherStatement(t *testing.T) {
 		}
 	})
 	writes[4].Lapsed, writes[4].At = "somebody's", time.UnixMilli(1)
-	got, err := group(writes)
-	require.NoError(t, err)
+	got := group(writes)
 	var ids [][]string
 	for _, st := range got {
 		ids = append(ids, st.ids)
@@ -97,8 +95,7 @@ func TestCommandsStayBelowTheLimitsOfTheServer(t *testing.T) {
 	require.Equal(t, 10, total)
 
 	writes := claims(t, 12_000, nil)
-	one, err := group(writes)
-	require.NoError(t, err)
+	one := group(writes)
 	parts = commands(one, maxStatementIDs)
 	require.Len(t, parts, 1)
 	require.Len(t, parts[0].encoded, 3)
@@ -117,8 +114,7 @@ func TestHalvingKeepsEachIDOnce(t *testing.T) {
 			task.Rev = 4
 		}
 	})
-	statements, err := group(writes)
-	require.NoError(t, err)
+	statements := group(writes)
 	queue := commands(statements, maxStatementIDs)
 	require.Len(t, queue, 1)
 	seen := map[string]int{}

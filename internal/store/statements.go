@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // How guarded writes of the hot path go out: as update commands through RunCommand,
@@ -45,7 +46,7 @@ func (st *statement) encode(dst []byte, ids []string) []byte {
 		inDoc, dst = bsoncore.AppendDocumentElementStart(dst, "_id")
 		arr, dst = bsoncore.AppendArrayElementStart(dst, "$in")
 		for i, id := range ids {
-			dst = bsoncore.AppendStringElement(dst, strconv.Itoa(i), id)
+			dst = bsoncore.AppendStringElement(dst, model.Index(i), id)
 		}
 		dst, _ = bsoncore.AppendArrayEnd(dst, arr)
 		dst, _ = bsoncore.AppendDocumentEnd(dst, inDoc)
@@ -135,7 +136,7 @@ func (s *Store) send(ctx context.Context, c command, maxTime time.Duration) (cle
 func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration) (clean bool, err error) {
 	arr, updates := bsoncore.AppendArrayStart(nil)
 	for i, enc := range c.encoded {
-		updates = bsoncore.AppendDocumentElement(updates, strconv.Itoa(i), enc)
+		updates = bsoncore.AppendDocumentElement(updates, model.Index(i), enc)
 	}
 	updates, _ = bsoncore.AppendArrayEnd(updates, arr)
 	cmd := bson.D{

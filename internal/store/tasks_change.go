@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/model"
 )
+
+// documentBytes is about what a new task needs beside its arguments.
+const documentBytes = 384
 
 func returnAfter() *options.FindOneAndUpdateOptionsBuilder {
 	return options.FindOneAndUpdate().SetReturnDocument(options.After)
@@ -35,7 +37,11 @@ func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool,
 	if InTransaction(ctx) {
 		return exists, s.upsertNew(ctx, tasks, exists)
 	}
-	_, err = s.tasks.InsertMany(ctx, tasks, options.InsertMany().SetOrdered(false))
+	docs := make([]bson.Raw, len(tasks))
+	for i, t := range tasks {
+		docs[i] = model.AppendTask(make([]byte, 0, len(t.Args.Value)+documentBytes), t)
+	}
+	_, err = s.tasks.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
 	var bulk mongo.BulkWriteException
 	if errors.As(err, &bulk) && bulk.WriteConcernError == nil {
 		refused := map[int]error{}
@@ -255,13 +261,12 @@ func (s *Store) List(ctx context.Context, f Filter, limit int) ([]bson.Raw, erro
 // Decode reads a document of the tasks or the history as a task. Fields that this
 // release does not know are left out.
 func Decode(raw bson.Raw) (*model.Task, error) {
-	var t model.Task
-	dec := bson.NewDecoder(bson.NewDocumentReader(bytes.NewReader(raw)))
-	dec.SetRegistry(registry)
-	if err := dec.Decode(&t); err != nil {
+	var read model.TaskReader
+	t, err := read.Read(raw)
+	if err != nil {
 		return nil, fmt.Errorf("decoding a task: %w", err)
 	}
-	return &t, nil
+	return t, nil
 }
 
 // Count counts what the filter selects.

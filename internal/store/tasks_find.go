@@ -74,8 +74,17 @@ func (s *Store) find(ctx context.Context, doing string, filter bson.D, o *option
 	if err != nil {
 		return nil, explain(err, doing)
 	}
-	var out []*model.Task
-	if err := cur.All(ctx, &out); err != nil {
+	defer func() { _ = cur.Close(ctx) }() // of one that is read to its end: never fails
+	var read model.TaskReader
+	out := make([]*model.Task, 0, cur.RemainingBatchLength())
+	for cur.Next(ctx) {
+		t, err := read.Read(cur.Current)
+		if err != nil {
+			return nil, explain(err, doing)
+		}
+		out = append(out, t)
+	}
+	if err := cur.Err(); err != nil {
 		return nil, explain(err, doing)
 	}
 	return out, nil

@@ -39,11 +39,7 @@ func (s *Store) Writes(ctx context.Context, writes []Write, maxTime time.Duratio
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	statements, err := group(writes)
-	if err != nil {
-		return nil, err
-	}
-	clean, err := s.execute(ctx, statements, maxTime)
+	clean, err := s.execute(ctx, group(writes), maxTime)
 	if err != nil {
 		return nil, err
 	}
@@ -104,51 +100,59 @@ func (w *Write) seenIn(cur *model.Task) bool {
 // group makes one statement of all writes with equal rev, equal guard and equal
 // update. generation is bounded by the newest of the group; rev rises through all
 // lives of a key, so the two together cannot meet another life.
-func group(writes []Write) ([]statement, error) {
+func group(writes []Write) []statement {
 	type members struct {
 		statement
 		newest int64
 	}
 	index := map[string]int{}
 	var groups []*members
-	var key bytes.Buffer
+	var key, last []byte // what tells the groups apart: the guard and the update
+	at := 0
 	for i := range writes {
 		w := &writes[i]
-		key.Reset()
 		others := w.othersLapsed()
-		fmt.Fprintf(&key, "%d %s %d %v ", w.Before.Rev, w.Lapsed, w.At.UnixMilli(), others)
-		head := key.Len()
-		if err := encode(&key, model.Diff(w.Before, w.After)); err != nil {
-			return nil, fmt.Errorf("encoding the update of task %s: %w", w.After.ID, err)
+		key = strconv.AppendInt(key[:0], w.Before.Rev, 10)
+		if w.Lapsed != "" {
+			key = fmt.Appendf(key, " %s %d %v", w.Lapsed, w.At.UnixMilli(), others)
 		}
-		at, ok := index[key.String()]
-		if !ok {
-			at = len(groups)
-			index[key.String()] = at
-			g := &members{}
-			g.update = bytes.Clone(key.Bytes()[head:])
-			rev, lapsed, now := w.Before.Rev, w.Lapsed, w.At
-			g.guard = func(dst []byte) []byte {
-				dst = bsoncore.AppendInt64Element(dst, "rev", rev)
-				dst = appendAtMost(dst, "generation", g.newest)
-				if lapsed != "" {
-					dst = bsoncore.AppendDocumentElement(dst, "worker_states", lapsedGuard(lapsed, now))
+		head := len(key)
+		key = model.AppendDiff(key, w.Before, w.After)
+		if i == 0 || !bytes.Equal(key, last) { // mostly it is the same again
+			var known bool
+			if at, known = index[string(key)]; !known {
+				at = len(groups)
+				index[string(key)] = at
+				g := &members{}
+				g.update = bytes.Clone(key[head:])
+				rev, lapsed, now := w.Before.Rev, w.Lapsed, w.At
+				g.guard = func(dst []byte) []byte {
+					dst = bsoncore.AppendInt64Element(dst, "rev", rev)
+					dst = appendAtMost(dst, "generation", g.newest)
+					if lapsed != "" {
+						dst = bsoncore.AppendDocumentElement(dst, "worker_states", lapsedGuard(lapsed, now))
+					}
+					for _, e := range others {
+						dst = bsoncore.AppendDocumentElement(dst, e.Key, e.Value.(bsoncore.Document)) //nolint:forcetypeassert // made so
+					}
+					return dst
 				}
-				for _, e := range others {
-					dst = bsoncore.AppendDocumentElement(dst, e.Key, e.Value.(bsoncore.Document)) //nolint:forcetypeassert // made so
-				}
-				return dst
+				groups = append(groups, g)
 			}
-			groups = append(groups, g)
+			key, last = last, key
 		}
-		groups[at].ids = append(groups[at].ids, w.After.ID)
-		groups[at].newest = max(groups[at].newest, w.Before.Generation)
+		g := groups[at]
+		if g.ids == nil && len(groups) == 1 {
+			g.ids = make([]string, 0, len(writes)-i)
+		}
+		g.ids = append(g.ids, w.After.ID)
+		g.newest = max(g.newest, w.Before.Generation)
 	}
 	out := make([]statement, len(groups))
 	for i, g := range groups {
 		out[i] = g.statement
 	}
-	return out, nil
+	return out
 }
 
 // othersLapsed is the condition for a task that several worked on and of which more than
@@ -185,14 +189,6 @@ func lapsedGuard(execID string, now time.Time) bsoncore.Document {
 	return doc
 }
 
-var registry = model.Registry()
-
-func encode(buf *bytes.Buffer, v any) error {
-	enc := bson.NewEncoder(bson.NewDocumentWriter(buf))
-	enc.SetRegistry(registry)
-	return enc.Encode(v)
-}
-
 // SettleClaim finds out which of the claims whose answer was lost were won. First the
 // fence: whatever the lost command has not reached gets another rev, so it never will.
 // Then a ping by exec id, a majority write that a failover cannot undo. Then a look.
@@ -209,11 +205,7 @@ func (s *Store) SettleClaim(ctx context.Context, writes []Write, execID string, 
 				Until: model.Lease(st, lease, s.Clock.Now())})
 		}
 	}
-	statements, err := group(fences)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := s.execute(ctx, statements, 0); err != nil {
+	if _, err := s.execute(ctx, group(fences), 0); err != nil {
 		return nil, err
 	}
 	if _, err := s.Pings(ctx, pings, 0); err != nil {

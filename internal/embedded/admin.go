@@ -5,7 +5,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/wire"
 )
 
@@ -17,7 +16,7 @@ const (
 
 func runHello(r *request) (*docBuilder, error) {
 	d := newDoc()
-	if r.name == "hello" {
+	if r.of == "hello" {
 		d.bool("isWritablePrimary", true)
 	} else {
 		d.bool("helloOk", true).bool("ismaster", true)
@@ -60,18 +59,11 @@ func runServerStatus(r *request) (*docBuilder, error) {
 }
 
 func runValidate(r *request) (*docBuilder, error) {
-	ns, err := r.namespace()
-	if err != nil {
-		return nil, err
-	}
-	c := r.collection(ns)
-	if c == nil {
-		return nil, mongoerr.New(mongoerr.NamespaceNotFound, "Collection '%s' does not exist to validate.", ns)
+	ns, c := r.existing()
+	if r.err != nil {
+		return nil, r.err
 	}
 	problems, err := c.Validate(r.ctx)
-	if err != nil {
-		return nil, err
-	}
 	return newDoc().string("ns", ns).int32("nrecords", c.Len()).int32("nIndexes", len(c.Indexes)).
-		bool("valid", len(problems) == 0).any("errors", append([]string{}, problems...)), nil
+		bool("valid", len(problems) == 0).any("errors", append([]string{}, problems...)), err
 }

@@ -2,31 +2,51 @@ package embedded
 
 import "strings"
 
+// command is how a command is run and which fields it knows.
+type command struct {
+	run       func(*request) (*docBuilder, error)
+	fields    string // known ones beside the general, separated by spaces; "*" for any
+	refused   string // fields that are MongoDB's, but not this server's
+	inTxn     bool   // allowed in a transaction
+	admin     bool   // only on the database admin
+	retryable bool   // remembered when it has a txnNumber
+
+	known known
+}
+
+// generalFields may come with every command. Those not looked at ask for what
+// is so anyway: every read sees what is durable, every write is.
+const generalFields = " $db lsid txnNumber startTransaction autocommit readConcern writeConcern $clusterTime " +
+	"$readPreference maxTimeMS comment apiVersion apiStrict apiDeprecationErrors databaseVersion shardVersion"
+
 // commands is what the server does, by the name of the command.
 var commands = map[string]*command{}
 
 // init and not a literal, since runServerStatus and the like refer to it.
 func init() {
-	for name, c := range map[string]command{
-		"insert": {run: runInsert, fields: "documents ordered bypassDocumentValidation", inTxn: true, retryable: true},
-		"update": {run: runUpdate, fields: "updates ordered bypassDocumentValidation", refused: "let", inTxn: true, retryable: true},
-		"delete": {run: runDelete, fields: "deletes ordered", refused: "let", inTxn: true, retryable: true},
+	for name, c := range map[string]*command{
+		"insert": {run: runInsert, inTxn: true, retryable: true, fields: "documents ordered bypassDocumentValidation"},
+		"update": {run: runUpdate, inTxn: true, retryable: true, fields: "updates ordered bypassDocumentValidation",
+			refused: "let"},
+		"delete": {run: runDelete, inTxn: true, retryable: true, fields: "deletes ordered", refused: "let"},
 		"findAndModify": {run: runFindAndModify, inTxn: true, retryable: true, refused: "let",
 			fields: "query sort remove update new fields upsert arrayFilters hint bypassDocumentValidation"},
 
-		"find": {run: runFind, inTxn: true,
-			fields:  "filter sort projection hint skip limit batchSize singleBatch noCursorTimeout allowPartialResults allowDiskUse awaitData oplogReplay",
-			refused: "min max returnKey showRecordId tailable let"},
-		"getMore":     {run: runGetMore, fields: "collection batchSize term", inTxn: true},
-		"killCursors": {run: runKillCursors, fields: "cursors", inTxn: true},
+		"find": {run: runFind, inTxn: true, refused: "min max returnKey showRecordId tailable let",
+			fields: "filter sort projection hint skip limit batchSize singleBatch noCursorTimeout allowPartialResults " +
+				"allowDiskUse awaitData oplogReplay"},
+		"getMore":     {run: runGetMore, inTxn: true, fields: "collection batchSize term"},
+		"killCursors": {run: runKillCursors, inTxn: true, fields: "cursors"},
 		"count":       {run: runCount, fields: "query limit skip hint fields"},
-		"distinct":    {run: runDistinct, fields: "key query hint", inTxn: true},
-		"aggregate": {run: runAggregate, inTxn: true, refused: "let",
-			fields: "pipeline cursor hint allowDiskUse explain bypassDocumentValidation"},
+		"distinct":    {run: runDistinct, inTxn: true, fields: "key query hint"},
+		"aggregate": {run: runAggregate, inTxn: true, refused: "let explain",
+			fields: "pipeline cursor hint allowDiskUse bypassDocumentValidation"},
 		"explain": {run: runExplain, fields: "verbosity"},
 
 		"create": {run: runCreate, inTxn: true, fields: "autoIndexId",
-			refused: "capped size max validator validationLevel validationAction viewOn pipeline timeseries expireAfterSeconds clusteredIndex changeStreamPreAndPostImages storageEngine indexOptionDefaults encryptedFields"},
+			refused: "capped size max validator validationLevel validationAction viewOn pipeline timeseries " +
+				"expireAfterSeconds clusteredIndex changeStreamPreAndPostImages storageEngine indexOptionDefaults " +
+				"encryptedFields"},
 		"drop":            {run: runDrop},
 		"dropDatabase":    {run: runDropDatabase},
 		"createIndexes":   {run: runCreateIndexes, fields: "indexes commitQuorum"},
@@ -35,9 +55,9 @@ func init() {
 		"listCollections": {run: runListCollections, fields: "filter nameOnly authorizedCollections cursor"},
 		"listDatabases":   {run: runListDatabases, fields: "filter nameOnly authorizedDatabases", admin: true},
 
-		"commitTransaction": {run: runCommitTransaction, fields: "recoveryToken", inTxn: true, admin: true},
-		"abortTransaction":  {run: runAbortTransaction, fields: "recoveryToken", inTxn: true, admin: true},
-		"endSessions":       {run: runEndSessions},
+		"commitTransaction": {run: runCommitTransaction, inTxn: true, admin: true, fields: "recoveryToken"},
+		"abortTransaction":  {run: runAbortTransaction, inTxn: true, admin: true, fields: "recoveryToken"},
+		"endSessions":       {run: runEndSessions, fields: "*"},
 
 		"hello":        {run: runHello, fields: "*"},
 		"ping":         {run: runPing},
@@ -45,7 +65,10 @@ func init() {
 		"serverStatus": {run: runServerStatus, fields: "*"},
 		"validate":     {run: runValidate, fields: "full repair metadata"},
 	} {
-		commands[name] = &c
+		if c.fields != "*" {
+			c.known = knownFields(c.fields+generalFields, c.refused)
+		}
+		commands[name] = c
 	}
 	for alias, name := range map[string]string{
 		"isMaster": "hello", "ismaster": "hello", "buildinfo": "buildInfo", "findandmodify": "findAndModify",

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/embedded/plan"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
 )
 
@@ -19,41 +20,102 @@ const maxCursors = 10_000
 // batchBytes is how large a batch of documents may become.
 const batchBytes = 16 << 20
 
-// source delivers the documents of a cursor.
-type source interface {
-	// next returns the next document; false at the end, or when there is none
-	// now, in a source that goes on.
-	next() (bson.Raw, bool, error)
-	close()
-}
-
-// cursor is a result a client reads in batches.
+// cursor is a result a client reads in batches. What costs memory while it is
+// left half read is bounded: documents it holds by their bytes, over all cursors;
+// a snapshot that it reads by what was overwritten since.
 type cursor struct {
 	id      int64
 	ns      string
 	session string
-	src     source
-	pending bson.Raw // read, but too large for the last batch
-	tail    *tail    // of a change stream, else nil
+	// next delivers the next document; false at the end, or when there is none
+	// now, in a change stream.
+	next  func() (bson.Raw, bool, error)
+	stop  func()     // ends next; nil when there is nothing to end
+	holds bool       // next has the result in memory: it is taken from it if the cursor stays
+	rows  *plan.Rows // that next reads; nil when it reads no snapshot
+	since uint64     // bytes overwritten before the snapshot
+	tail  *tail      // of a change stream, else nil
 
-	gone   chan struct{} // closed when killed
-	busy   bool
-	killed bool
-	used   time.Time
+	list  []bson.Raw // taken from next, not sent yet
+	bytes int        // of list
+
+	gone    chan struct{} // closed when killed
+	busy    bool
+	killed  bool
+	used    time.Time
+	charged int // of the bound of all cursors
+}
+
+// pull returns the next document.
+func (c *cursor) pull() (bson.Raw, bool, error) {
+	if len(c.list) == 0 {
+		return c.next()
+	}
+	doc := c.list[0]
+	c.list[0], c.list = nil, c.list[1:]
+	c.bytes -= len(doc)
+	return doc, true, nil
+}
+
+// keep puts a document back that was taken too early, or ahead of its turn.
+func (c *cursor) keep(doc bson.Raw, at int) {
+	c.list = slices.Insert(c.list, at, doc)
+	c.bytes += len(doc)
+}
+
+// drain takes from next what it holds, as long as that is within most bytes.
+func (c *cursor) drain(most int) error {
+	for c.bytes <= most {
+		doc, ok, err := c.next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			c.end()
+			c.next, c.rows = func() (bson.Raw, bool, error) { return nil, false, nil }, nil
+			break
+		}
+		c.keep(doc, len(c.list))
+	}
+	return nil
+}
+
+// end lets go of what next reads.
+func (c *cursor) end() {
+	if c.stop != nil {
+		c.stop()
+		c.stop = nil
+	}
+}
+
+// held is what the cursor costs while nobody reads it.
+func (c *cursor) held() int {
+	n := c.bytes
+	if c.rows != nil {
+		const entry = 48 // of the map of records seen
+		n += entry * c.rows.Seen()
+	}
+	return n
 }
 
 // cursors is all cursors of a server.
 type cursors struct {
-	now  func() time.Time
-	mu   sync.Mutex
-	m    map[int64]*cursor
-	last int64
+	now         func() time.Time
+	overwritten func() uint64
+	limit       int // bytes
+
+	mu    sync.Mutex
+	m     map[int64]*cursor
+	last  int64
+	bytes int
 }
 
-func newCursors(now func() time.Time) *cursors {
-	return &cursors{now: now, m: map[int64]*cursor{}, last: now().UnixNano() & (1<<62 - 1)}
+func newCursors(s *Server) *cursors {
+	return &cursors{now: s.opt.Now, overwritten: s.store.Overwritten, limit: s.opt.CursorBytes,
+		m: map[int64]*cursor{}, last: s.opt.Now().UnixNano() & (1<<62 - 1)}
 }
 
+// add keeps a cursor that was opened.
 func (l *cursors) add(c *cursor) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,9 +123,9 @@ func (l *cursors) add(c *cursor) error {
 		return mongoerr.New(mongoerr.OperationFailed, "%d cursors are open", maxCursors)
 	}
 	l.last++
-	c.id, c.gone, c.used = l.last, make(chan struct{}), l.now()
+	c.id, c.gone = l.last, make(chan struct{})
 	l.m[c.id] = c
-	return nil
+	return l.release(c, false)
 }
 
 // take returns a cursor for one command alone.
@@ -81,136 +143,182 @@ func (l *cursors) take(id int64) (*cursor, error) {
 	return c, nil
 }
 
-// put gives a cursor back; done removes it.
-func (l *cursors) put(c *cursor, done bool) {
+// put gives a cursor back; done removes it. It fails when the cursors hold too
+// much with it.
+func (l *cursors) put(c *cursor, done bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.busy, c.used = false, l.now()
-	if done || c.killed {
-		delete(l.m, c.id)
-		c.src.close()
-	}
+	return l.release(c, done)
 }
 
+func (l *cursors) release(c *cursor, done bool) error {
+	c.busy, c.used = false, l.now()
+	if done || c.killed {
+		l.remove(c)
+		return nil
+	}
+	held := c.held()
+	l.bytes += held - c.charged
+	c.charged = held
+	if l.bytes <= l.limit {
+		return nil
+	}
+	l.remove(c)
+	return mongoerr.New(mongoerr.QueryExceededMemoryLimit, "the results that open cursors hold would exceed the limit of "+
+		"%d bytes (Options.CursorBytes): read cursors to their end or close them, or ask for less at a time", l.limit)
+}
+
+// remove forgets a cursor that is not busy.
+func (l *cursors) remove(c *cursor) {
+	delete(l.m, c.id)
+	l.bytes -= c.charged
+	c.charged = 0
+	c.end()
+}
+
+// killIf kills cursors; a busy one is removed when it is put back.
 func (l *cursors) killIf(match func(*cursor) bool) (ids []int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, c := range l.m {
-		if !match(c) {
+		if c.killed || !match(c) {
 			continue
 		}
 		ids = append(ids, id)
-		delete(l.m, id)
 		c.killed = true
 		close(c.gone)
-		if !c.busy {
-			c.src.close()
+		if c.busy {
+			delete(l.m, id)
+		} else {
+			l.remove(c)
 		}
 	}
 	return ids
 }
 
-func (l *cursors) kill(ids []int64) []int64 {
-	return l.killIf(func(c *cursor) bool { return slices.Contains(ids, c.id) })
-}
-
-func (l *cursors) killSessions(keys []string) {
-	l.killIf(func(c *cursor) bool { return c.session != "" && slices.Contains(keys, c.session) })
-}
-
-func (l *cursors) closeAll() { l.killIf(func(*cursor) bool { return true }) }
-
+// sweep closes cursors that nobody used for long, and lets go of snapshots that
+// keep too much alive: the next getMore says why.
 func (l *cursors) sweep(timeout time.Duration) {
-	now := l.now()
+	now, overwritten := l.now(), l.overwritten()
 	l.killIf(func(c *cursor) bool { return !c.busy && now.Sub(c.used) > timeout })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.m {
+		if c.busy || c.rows == nil || overwritten-c.since <= uint64(l.limit) {
+			continue
+		}
+		c.end()
+		c.rows, c.list, c.bytes = nil, nil, 0
+		l.bytes -= c.charged
+		c.charged = 0
+		c.next = func() (bson.Raw, bool, error) {
+			return nil, false, &mongoerr.Error{Code: 239, Name: "SnapshotTooOld", Message: "more than " + strconv.Itoa(l.limit) +
+				" bytes (Options.CursorBytes) were overwritten since the cursor was opened: read it faster, or in parts"}
+		}
+	}
 }
 
 // fill appends up to n documents (0: as many as fit) to the array that is open
-// in d. more tells that the source may have further ones.
+// in d. more tells that there may be further ones.
 func (c *cursor) fill(ctx context.Context, d *docBuilder, n int) (count int, more bool, err error) {
 	start := len(d.b)
-	for n == 0 || count < n {
-		if count%256 == 255 {
-			if ctx.Err() != nil {
-				return count, false, storage.ContextError(ctx)
-			}
+	for ; n == 0 || count < n; count++ {
+		if count%256 == 255 && ctx.Err() != nil {
+			return count, false, storage.ContextError(ctx)
 		}
-		doc := c.pending
-		c.pending = nil
-		if doc == nil {
-			var ok bool
-			if doc, ok, err = c.src.next(); err != nil || !ok {
-				return count, false, err
-			}
+		doc, ok, err := c.pull()
+		if err != nil || !ok {
+			return count, false, err
 		}
 		if count > 0 && len(d.b)-start+len(doc) > batchBytes {
-			c.pending = doc
-			return count, true, nil
+			if c.tail != nil {
+				c.tail.unread() // the token must not be that of an event which was not sent
+			} else {
+				c.keep(doc, 0)
+			}
+			break
 		}
 		d.doc(arrayKey(count), doc)
-		count++
 	}
 	return count, true, nil
 }
 
-// reply writes the first batch and keeps the cursor if there is more.
+// cursorBatch returns the size of the first batch that the option cursor asks for.
+func (r *request) cursorBatch(required bool) int {
+	doc, ok := r.get("cursor").DocumentOK()
+	if !ok && required {
+		r.fail(mongoerr.New(mongoerr.FailedToParse,
+			"The 'cursor' option is required, except for aggregate with the explain argument"))
+	}
+	f := fields{of: r.of + ".cursor"}
+	f.read(doc, nil, 0)
+	n := f.count("batchSize", defaultBatch)
+	r.fail(f.err)
+	return n
+}
+
+// firstBatch answers with it, and keeps the cursor if there is more.
 func (r *request) firstBatch(c *cursor, batchSize int, single bool) (*docBuilder, error) {
 	if r.session != nil {
 		c.session = r.session.key
+	}
+	if c.rows != nil {
+		c.since = r.s.store.Overwritten()
 	}
 	d := newDoc().openDoc("cursor").openArray("firstBatch")
 	more := true
 	var err error
 	if batchSize > 0 {
-		_, more, err = c.fill(r.ctx, d, batchSize)
-	}
-	if err == nil && more && c.pending == nil && !single && c.tail == nil && batchSize > 0 {
-		// Look one ahead, so that a result that just fits needs no second round.
-		var doc bson.Raw
-		if doc, more, err = c.src.next(); more {
-			c.pending = doc
+		if _, more, err = c.fill(r.ctx, d, batchSize); err == nil && more && c.tail == nil && !single {
+			// Look one ahead, so that a result that just fits needs no second round.
+			var doc bson.Raw
+			if doc, more, err = c.pull(); more {
+				c.keep(doc, 0)
+			}
 		}
-	}
-	if err != nil {
-		c.src.close()
-		return nil, err
 	}
 	d.close()
 	if c.tail != nil {
 		d.doc("postBatchResumeToken", c.tail.token())
 		more = !c.tail.ended
 	}
-	if !more || single {
-		c.src.close()
-		return d.int64("id", 0).string("ns", c.ns).close(), nil
+	more = more && !single
+	if err == nil && more && c.holds {
+		err = c.drain(r.s.opt.CursorBytes)
 	}
-	if err := r.s.cursors.add(c); err != nil {
-		c.src.close()
-		return nil, err
+	if err == nil && more {
+		err = r.s.cursors.add(c)
 	}
-	return d.int64("id", c.id).string("ns", c.ns).close(), nil
+	if err != nil || !more {
+		c.end()
+	}
+	return d.int64("id", c.id).string("ns", c.ns).close(), err
 }
 
 func runGetMore(r *request) (*docBuilder, error) {
-	id := r.args[0].value
-	if id.Type != bson.TypeInt64 {
-		return nil, r.wrongType("getMore", "long", id)
+	id, ok := r.subject().Int64OK()
+	if !ok {
+		r.wrongType("getMore", "long", r.subject())
 	}
-	batchSize, err := r.count("batchSize")
+	batchSize := r.count("batchSize", 0)
+	if r.err != nil {
+		return nil, r.err
+	}
+	c, err := r.s.cursors.take(id)
 	if err != nil {
 		return nil, err
 	}
-	c, err := r.s.cursors.take(id.Int64())
+	name, _ := r.get("collection").StringValueOK()
+	switch {
+	case r.db+"."+name != c.ns:
+		err = mongoerr.New(mongoerr.Unauthorized,
+			"Requested getMore on namespace '%s.%s', but cursor belongs to a different namespace %s", r.db, name, c.ns)
+	case c.tail == nil && r.get("maxTimeMS").Type != 0:
+		err = mongoerr.New(mongoerr.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
+	}
 	if err != nil {
+		_ = r.s.cursors.put(c, false) // it is as it was
 		return nil, err
-	}
-	if name, _ := r.get("collection").StringValueOK(); r.db+"."+name != c.ns {
-		r.s.cursors.put(c, false)
-		return nil, mongoerr.New(mongoerr.Unauthorized, "Requested getMore on namespace '%s.%s', but cursor belongs to a different namespace %s", r.db, name, c.ns)
-	}
-	if c.tail == nil && r.get("maxTimeMS").Type != 0 {
-		r.s.cursors.put(c, false)
-		return nil, mongoerr.New(mongoerr.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
 	}
 	d := newDoc().openDoc("cursor").openArray("nextBatch")
 	var more bool
@@ -220,37 +328,37 @@ func runGetMore(r *request) (*docBuilder, error) {
 		_, more, err = c.fill(r.ctx, d, batchSize)
 	}
 	d.close()
-	if err == nil && c.tail != nil {
+	if c.tail != nil {
 		d.doc("postBatchResumeToken", c.tail.token())
 	}
-	r.s.cursors.put(c, err != nil || !more)
-	if err != nil {
-		return nil, err
+	if e := r.s.cursors.put(c, err != nil || !more); err == nil {
+		err = e
 	}
-	reply := int64(0)
-	if more {
-		reply = c.id
+	if !more {
+		id = 0
 	}
-	return d.int64("id", reply).string("ns", c.ns).close(), nil
+	return d.int64("id", id).string("ns", c.ns).close(), err
 }
 
 func runKillCursors(r *request) (*docBuilder, error) {
 	v := r.get("cursors")
-	if v.Type != bson.TypeArray {
-		return nil, r.wrongType("cursors", "array", v)
+	list, ok := v.ArrayOK()
+	if !ok {
+		r.wrongType("cursors", "array", v)
+		return nil, r.err
 	}
-	values, err := bson.Raw(v.Value).Values()
+	values, err := list.Values()
 	if err != nil {
 		return nil, mongoerr.New(mongoerr.BadValue, "cursors: %v", err)
 	}
-	var ids []int64
+	missing := []int64{}
 	for _, v := range values {
 		if id, ok := v.AsInt64OK(); ok {
-			ids = append(ids, id)
+			missing = append(missing, id)
 		}
 	}
-	killed := r.s.cursors.kill(ids)
-	missing := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(killed, id) })
+	killed := r.s.cursors.killIf(func(c *cursor) bool { return slices.Contains(missing, c.id) })
+	missing = slices.DeleteFunc(missing, func(id int64) bool { return slices.Contains(killed, id) })
 	return newDoc().any("cursorsKilled", killed).any("cursorsNotFound", missing).
 		any("cursorsAlive", bson.A{}).any("cursorsUnknown", bson.A{}), nil
 }

@@ -10,170 +10,134 @@ import (
 	"github.com/mscheduler/mscheduler/internal/embedded/value"
 )
 
-func runCreate(r *request) (*docBuilder, error) {
-	ns, err := r.namespace()
-	if err != nil {
-		return nil, err
+// change runs a command that changes what collections and indexes there are.
+func (r *request) change(do func(w *storage.Writer) error) error {
+	if r.err != nil {
+		return r.err
 	}
 	w := r.s.store.Writer(r.ctx, r.txn)
-	created, err := w.Create(ns)
+	err := do(w)
 	if e := w.Finish(); err == nil {
 		err = e
 	}
-	if err == nil && !created {
-		err = mongoerr.New(mongoerr.NamespaceExists, "Collection already exists. NS: %s", ns)
-	}
-	return newDoc(), err
+	return err
+}
+
+func runCreate(r *request) (*docBuilder, error) {
+	ns := r.namespace()
+	return newDoc(), r.change(func(w *storage.Writer) error {
+		created, err := w.Create(ns)
+		if err == nil && !created {
+			err = mongoerr.New(mongoerr.NamespaceExists, "Collection already exists. NS: %s", ns)
+		}
+		return err
+	})
 }
 
 func runDrop(r *request) (*docBuilder, error) {
-	ns, err := r.namespace()
-	if err != nil {
-		return nil, err
-	}
-	w := r.s.store.Writer(r.ctx, nil)
-	n, dropped, err := w.Drop(ns)
-	if e := w.Finish(); err == nil {
-		err = e
-	}
-	if err == nil && !dropped {
-		err = mongoerr.New(mongoerr.NamespaceNotFound, "ns not found")
-	}
-	return newDoc().int32("nIndexesWas", n).string("ns", ns), err
+	ns := r.namespace()
+	d := newDoc()
+	return d, r.change(func(w *storage.Writer) error {
+		indexes, dropped, err := w.Drop(ns)
+		if err == nil && !dropped {
+			err = mongoerr.New(mongoerr.NamespaceNotFound, "ns not found")
+		}
+		d.int32("nIndexesWas", indexes).string("ns", ns)
+		return err
+	})
 }
 
 func runDropDatabase(r *request) (*docBuilder, error) {
-	w := r.s.store.Writer(r.ctx, nil)
-	err := w.DropDatabase(r.db)
-	if e := w.Finish(); err == nil {
-		err = e
-	}
-	return newDoc().string("dropped", r.db), err
+	return newDoc().string("dropped", r.db), r.change(func(w *storage.Writer) error { return w.DropDatabase(r.db) })
 }
 
 func runCreateIndexes(r *request) (*docBuilder, error) {
-	ns, err := r.namespace()
-	if err != nil {
-		return nil, err
+	ns, list := r.namespace(), r.list("indexes")
+	if r.err == nil && len(list) == 0 {
+		r.fail(mongoerr.New(mongoerr.BadValue, "Must specify at least one index to create"))
 	}
-	list, err := r.list("indexes")
-	if err != nil {
-		return nil, err
+	specs := make([]*storage.IndexSpec, len(list))
+	for i, raw := range list {
+		var err error
+		specs[i], err = storage.ParseIndexSpec(raw)
+		r.fail(err)
 	}
-	if len(list) == 0 {
-		return nil, mongoerr.New(mongoerr.BadValue, "Must specify at least one index to create")
-	}
-	var specs []*storage.IndexSpec
-	for _, raw := range list {
-		spec, err := storage.ParseIndexSpec(raw)
-		if err != nil {
-			return nil, err
+	d := newDoc()
+	return d, r.change(func(w *storage.Writer) error {
+		before, after, created, err := w.CreateIndexes(ns, specs)
+		d.int32("numIndexesBefore", before).int32("numIndexesAfter", after).bool("createdCollectionAutomatically", created)
+		if before == after && !created {
+			d.string("note", "all indexes already exist")
 		}
-		specs = append(specs, spec)
-	}
-	w := r.s.store.Writer(r.ctx, nil)
-	before, after, created, err := w.CreateIndexes(ns, specs)
-	if e := w.Finish(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return nil, err
-	}
-	d := newDoc().int32("numIndexesBefore", before).int32("numIndexesAfter", after).bool("createdCollectionAutomatically", created)
-	if before == after && !created {
-		d.string("note", "all indexes already exist")
-	}
-	return d, nil
+		return err
+	})
 }
 
+// runDropIndexes drops indexes by name, by a list of names, by key, or all ("*").
 func runDropIndexes(r *request) (*docBuilder, error) {
-	ns, err := r.namespace()
-	if err != nil {
-		return nil, err
-	}
-	c := r.collection(ns)
-	if c == nil {
-		return nil, mongoerr.New(mongoerr.NamespaceNotFound, "ns not found %s", ns)
-	}
+	ns, c := r.existing()
 	which := r.get("index")
-	names := map[string]bool{}
-	add := func(match func(*storage.IndexSpec) bool, what string) error {
-		for _, x := range c.Indexes {
-			if match(x.Spec) {
-				if x.Spec.Name == "_id_" {
-					return mongoerr.New(mongoerr.InvalidOptions, "cannot drop _id index")
+	names, byName := []string{which.String()}, true
+	switch which.Type {
+	case bson.TypeString:
+		names[0] = which.StringValue()
+	case bson.TypeArray:
+		names = nil
+		for it := value.NewIter(which.Value); it.Next(); {
+			name, _ := it.Value.StringValueOK()
+			names = append(names, name)
+		}
+	case bson.TypeEmbeddedDocument:
+		byName = false
+	default:
+		r.wrongType("index", "string, object or array", which)
+	}
+	drop := map[*storage.IndexSpec]bool{}
+	if r.err == nil {
+		for _, name := range names {
+			found := name == "*" && which.Type == bson.TypeString
+			for _, x := range c.Indexes {
+				switch {
+				case found && name == "*":
+					drop[x.Spec] = true // but for _id, which stays
+				case byName && x.Spec.Name != name, !byName && string(x.Spec.Key) != string(which.Value):
+				case x.Spec.Name == "_id_":
+					r.fail(mongoerr.New(mongoerr.InvalidOptions, "cannot drop _id index"))
+				default:
+					found, drop[x.Spec] = true, true
 				}
-				names[x.Spec.Name] = true
-				return nil
+			}
+			if !found {
+				r.fail(mongoerr.New(mongoerr.IndexNotFound, "index not found with name [%s]", name))
 			}
 		}
-		return mongoerr.New(mongoerr.IndexNotFound, "index not found with name [%s]", what)
 	}
-	byName := func(name string) error {
-		return add(func(s *storage.IndexSpec) bool { return s.Name == name }, name)
-	}
-	switch {
-	case which.Type == bson.TypeString && which.StringValue() == "*":
-		for _, x := range c.Indexes[1:] {
-			names[x.Spec.Name] = true
-		}
-	case which.Type == bson.TypeString:
-		err = byName(which.StringValue())
-	case which.Type == bson.TypeArray:
-		for it := value.NewIter(which.Value); it.Next() && err == nil; {
-			name, _ := it.Value.StringValueOK()
-			err = byName(name)
-		}
-	case which.Type == bson.TypeEmbeddedDocument:
-		err = add(func(s *storage.IndexSpec) bool { return string(s.Key) == string(which.Value) }, which.String())
-	default:
-		err = r.wrongType("index", "string, object or array", which)
-	}
-	if err != nil {
-		return nil, err
-	}
-	w := r.s.store.Writer(r.ctx, nil)
-	before, err := w.DropIndexes(ns, func(s *storage.IndexSpec) bool { return names[s.Name] })
-	if e := w.Finish(); err == nil {
-		err = e
-	}
-	return newDoc().int32("nIndexesWas", before), err
+	d := newDoc()
+	return d, r.change(func(w *storage.Writer) error {
+		before, err := w.DropIndexes(ns, func(s *storage.IndexSpec) bool { return drop[s] })
+		d.int32("nIndexesWas", before)
+		return err
+	})
 }
 
-// listSource delivers documents made beforehand.
-type listSource struct{ docs []bson.Raw }
-
-func (s *listSource) next() (bson.Raw, bool, error) {
-	if len(s.docs) == 0 {
-		return nil, false, nil
-	}
-	doc := s.docs[0]
-	s.docs = s.docs[1:]
-	return doc, true, nil
-}
-
-func (s *listSource) close() {}
-
+// listReply answers with a cursor over documents made beforehand.
 func (r *request) listReply(ns string, docs []bson.Raw) (*docBuilder, error) {
-	size := defaultBatch
-	if v := r.get("cursor"); v.Type == bson.TypeEmbeddedDocument {
-		batch, _ := bson.Raw(v.Value).LookupErr("batchSize")
-		var err error
-		if size, err = r.batchSize(batch); err != nil {
-			return nil, err
-		}
+	size := r.cursorBatch(false)
+	if r.err != nil {
+		return nil, r.err
 	}
-	return r.firstBatch(&cursor{ns: ns, src: &listSource{docs}}, size, false)
+	return r.firstBatch(&cursor{ns: ns, holds: true, next: func() (doc bson.Raw, ok bool, err error) {
+		if ok = len(docs) > 0; ok {
+			doc, docs = docs[0], docs[1:]
+		}
+		return doc, ok, nil
+	}}, size, false)
 }
 
 func runListIndexes(r *request) (*docBuilder, error) {
-	ns, err := r.namespace()
-	if err != nil {
-		return nil, err
-	}
-	c := r.collection(ns)
-	if c == nil {
-		return nil, mongoerr.New(mongoerr.NamespaceNotFound, "ns does not exist: %s", ns)
+	ns, c := r.existing()
+	if r.err != nil {
+		return nil, r.err
 	}
 	var docs []bson.Raw
 	for _, x := range c.Indexes {
@@ -183,21 +147,18 @@ func runListIndexes(r *request) (*docBuilder, error) {
 }
 
 func runListCollections(r *request) (*docBuilder, error) {
-	filter, err := r.filter("filter")
-	if err != nil {
-		return nil, err
+	filter := r.filter("filter")
+	if r.err != nil {
+		return nil, r.err
 	}
 	var docs []bson.Raw
 	r.s.store.Snapshot().Each(func(c *storage.Collection) bool {
-		name, ok := strings.CutPrefix(c.Namespace, r.db+".")
-		if !ok {
-			return true
-		}
-		d := newDoc().string("name", name).string("type", "collection").openDoc("options").close()
-		d.openDoc("info").bool("readOnly", false).any("uuid", c.UUID()).close()
-		d.doc("idIndex", c.Indexes[0].Spec.Raw())
-		if doc := d.end(); filter.Match(doc) {
-			docs = append(docs, doc)
+		if name, ok := strings.CutPrefix(c.Namespace, r.db+"."); ok {
+			d := newDoc().string("name", name).string("type", "collection").openDoc("options").close()
+			d.openDoc("info").bool("readOnly", false).any("uuid", c.UUID()).close()
+			if doc := d.doc("idIndex", c.Indexes[0].Spec.Raw()).end(); filter.Match(doc) {
+				docs = append(docs, doc)
+			}
 		}
 		return true
 	})
@@ -205,28 +166,21 @@ func runListCollections(r *request) (*docBuilder, error) {
 }
 
 func runListDatabases(r *request) (*docBuilder, error) {
-	filter, err := r.filter("filter")
-	if err != nil {
-		return nil, err
+	filter := r.filter("filter")
+	if r.err != nil {
+		return nil, r.err
 	}
-	sizes := map[string]int{}
-	var names []string
-	r.s.store.Snapshot().Each(func(c *storage.Collection) bool {
+	list, last := newDoc(), ""
+	r.s.store.Snapshot().Each(func(c *storage.Collection) bool { // by name
 		db, _, _ := strings.Cut(c.Namespace, ".")
-		if _, ok := sizes[db]; !ok {
-			names = append(names, db)
+		entry := newDoc().string("name", db).int64("sizeOnDisk", 0).bool("empty", false).end()
+		if db != last && filter.Match(entry) {
+			list.doc(arrayKey(list.n), entry)
+			list.n++
 		}
-		sizes[db] += c.Len()
+		last = db
 		return true
 	})
 	d := newDoc().openArray("databases")
-	n := 0
-	for _, name := range names {
-		entry := newDoc().string("name", name).int64("sizeOnDisk", 0).bool("empty", sizes[name] == 0).end()
-		if filter.Match(entry) {
-			d.doc(arrayKey(n), entry)
-			n++
-		}
-	}
-	return d.close().int64("totalSize", 0), nil
+	return d.elements(list.end()).close().int64("totalSize", 0), nil
 }

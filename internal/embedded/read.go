@@ -13,212 +13,112 @@ import (
 // defaultBatch is how many documents a first batch has unless the client says.
 const defaultBatch = 101
 
-// rowsSource delivers what a plan reads, as find wants it.
-type rowsSource struct {
-	rows       *plan.Rows
-	projection *query.Projection
-	skip       int
-	limit      int // left; -1: no limit
-}
-
-func (s *rowsSource) next() (bson.Raw, bool, error) {
-	if s.limit == 0 {
-		return nil, false, nil
-	}
-	for ; s.skip > 0; s.skip-- {
-		if _, ok := s.rows.Next(); !ok {
-			s.skip = 0
-			return nil, false, nil
-		}
-	}
-	rec, ok := s.rows.Next()
-	if !ok {
-		return nil, false, nil
-	}
-	if s.limit > 0 {
-		s.limit--
-	}
-	return s.projection.Apply(rec.Doc), true, nil
-}
-
-func (s *rowsSource) close() {}
-
-// findArgs is what a find, or a part of another command like it, asks for.
-type findArgs struct {
-	query       plan.Query
-	projection  *query.Projection
-	skip, limit int
-}
-
-func (r *request) parseFind() (f findArgs, err error) {
-	if f.query.Filter, err = r.filter("filter"); err != nil {
-		return f, err
-	}
-	if f.query.Sort, err = r.sort("sort"); err != nil {
-		return f, err
-	}
-	spec, err := r.document("projection")
-	if err != nil {
-		return f, err
-	}
-	if f.projection, err = query.CompileProjection(spec); err != nil {
-		return f, err
-	}
-	if f.skip, err = r.count("skip"); err != nil {
-		return f, err
-	}
-	if f.limit, err = r.count("limit"); err != nil {
-		return f, err
-	}
-	f.query.Hint = r.get("hint")
-	if f.limit > 0 {
-		f.query.Limit = f.skip + f.limit
-	}
-	return f, nil
-}
-
-func (r *request) filter(name string) (*query.Filter, error) {
-	doc, err := r.document(name)
-	if err != nil {
-		return nil, err
-	}
-	return query.CompileFilter(orEmpty(doc))
-}
-
-func (r *request) sort(name string) (*query.Sort, error) {
-	doc, err := r.document(name)
-	if err != nil || len(doc) <= 5 {
-		return nil, err
-	}
-	return query.CompileSort(doc)
-}
-
 var emptyDoc = bson.Raw{5, 0, 0, 0, 0}
 
-func orEmpty(doc bson.Raw) bson.Raw {
-	if doc == nil {
-		return emptyDoc
-	}
-	return doc
+// reading is the part of a command that a plan answers.
+type reading struct {
+	plan.Query
+	skip, limit int // limit 0: none
 }
 
-// batchSize returns the client's batch size, or the default.
-func (r *request) batchSize(v bson.RawValue) (int, error) {
-	n, err := r.integerOf("batchSize", v, defaultBatch)
-	if err == nil && n < 0 {
-		err = mongoerr.New(51024, "BSON field 'batchSize' value must be >= 0, actual value '%d'", n)
+// rows plans a query and begins it.
+func (r *request) rows(ns string, q plan.Query) (*plan.Plan, *plan.Rows, error) {
+	p, err := plan.Choose(r.collection(ns), q)
+	if err != nil {
+		return nil, nil, err
 	}
-	return int(n), err
+	rows, err := p.Run(r.ctx)
+	return p, rows, err
+}
+
+// each calls fn with the documents asked for, until it returns false.
+func (q reading) each(rows *plan.Rows, fn func(bson.Raw) bool) error {
+	for n := 0; q.limit == 0 || n < q.skip+q.limit; n++ {
+		rec, ok := rows.Next()
+		if !ok || n >= q.skip && !fn(rec.Doc) {
+			break
+		}
+	}
+	return rows.Err()
+}
+
+func (r *request) findReading() reading {
+	q := reading{skip: r.count("skip", 0), limit: r.count("limit", 0)}
+	q.Query = plan.Query{Filter: r.filter("filter"), Sort: r.sort("sort"), Hint: r.get("hint")}
+	if q.limit > 0 {
+		q.Limit = q.skip + q.limit
+	}
+	return q
+}
+
+func (r *request) queryReading() reading {
+	return reading{Query: plan.Query{Filter: r.filter("query"), Hint: r.get("hint")}}
 }
 
 func runFind(r *request) (*docBuilder, error) {
-	ns, err := r.namespace()
-	if err != nil {
-		return nil, err
+	ns, q, projection := r.namespace(), r.findReading(), r.projection("projection")
+	batchSize, single := r.count("batchSize", defaultBatch), r.boolean("singleBatch")
+	if r.err != nil {
+		return nil, r.err
 	}
-	f, err := r.parseFind()
-	if err != nil {
-		return nil, err
-	}
-	batchSize, err := r.batchSize(r.get("batchSize"))
-	if err != nil {
-		return nil, err
-	}
-	single, err := r.boolean("singleBatch")
-	if err != nil {
-		return nil, err
-	}
-	rows, err := r.read(ns, f.query)
-	if err != nil {
-		return nil, err
-	}
-	src := &rowsSource{rows: rows, projection: f.projection, skip: f.skip, limit: f.limit}
-	if f.limit == 0 {
-		src.limit = -1
-	}
-	return r.firstBatch(&cursor{ns: ns, src: src}, batchSize, single)
-}
-
-// read plans a query and begins it.
-func (r *request) read(ns string, q plan.Query) (*plan.Rows, error) {
-	p, err := plan.Choose(r.collection(ns), q)
-	if err != nil {
-		return nil, err
-	}
-	return p.Run(r.ctx)
-}
-
-func runCount(r *request) (*docBuilder, error) {
-	ns, err := r.namespace()
-	if err != nil {
-		return nil, err
-	}
-	filter, err := r.filter("query")
-	if err != nil {
-		return nil, err
-	}
-	limit, err := r.integer("limit", 0)
-	if err != nil {
-		return nil, err
-	}
-	limit = max(limit, -limit)
-	skip, err := r.count("skip")
+	p, rows, err := r.rows(ns, q.Query)
 	if err != nil {
 		return nil, err
 	}
 	n := 0
-	if doc, _ := r.document("query"); len(doc) <= 5 && r.get("hint").Type == 0 {
-		if c := r.collection(ns); c != nil {
-			n = c.Len()
-		}
-	} else {
-		rows, err := r.read(ns, plan.Query{Filter: filter, Hint: r.get("hint")})
-		if err != nil {
-			return nil, err
-		}
-		for limit == 0 || n < skip+int(limit) {
-			if _, ok := rows.Next(); !ok {
+	return r.firstBatch(&cursor{ns: ns, holds: p.Sorts(), rows: rows, next: func() (bson.Raw, bool, error) {
+		for ; q.limit == 0 || n < q.skip+q.limit; n++ {
+			rec, ok := rows.Next()
+			if !ok {
 				break
 			}
-			n++
+			if n >= q.skip {
+				n++
+				return projection.Apply(rec.Doc), true, nil
+			}
 		}
-		if err := rows.Err(); err != nil {
-			return nil, err
+		return nil, false, rows.Err()
+	}}, batchSize, single)
+}
+
+func runCount(r *request) (*docBuilder, error) {
+	ns, q := r.namespace(), r.queryReading()
+	limit := int(r.integer("limit", 0))
+	q.skip, q.limit = r.count("skip", 0), max(limit, -limit)
+	if r.err != nil {
+		return nil, r.err
+	}
+	if c := r.collection(ns); c != nil && len(r.document("query")) <= len(emptyDoc) && q.Hint.Type == 0 {
+		n := max(0, c.Len()-q.skip)
+		if q.limit > 0 {
+			n = min(n, q.limit)
 		}
+		return newDoc().int32("n", n), nil
 	}
-	n = max(0, n-skip)
-	if limit > 0 {
-		n = min(n, int(limit))
+	_, rows, err := r.rows(ns, q.Query)
+	if err != nil {
+		return nil, err
 	}
-	return newDoc().int32("n", n), nil
+	n := 0
+	err = q.each(rows, func(bson.Raw) bool { n++; return true })
+	return newDoc().int32("n", n), err
 }
 
 func runDistinct(r *request) (*docBuilder, error) {
-	ns, err := r.namespace()
+	ns, q := r.namespace(), r.queryReading()
+	key, ok := r.get("key").StringValueOK()
+	if !ok {
+		r.wrongType("key", "string", r.get("key"))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	_, rows, err := r.rows(ns, q.Query)
 	if err != nil {
 		return nil, err
 	}
-	key := r.get("key")
-	if key.Type != bson.TypeString {
-		return nil, r.wrongType("key", "string", key)
-	}
-	filter, err := r.filter("query")
+	values := query.Distinct(func(yield func(bson.Raw) bool) { err = q.each(rows, yield) }, key)
 	if err != nil {
-		return nil, err
-	}
-	rows, err := r.read(ns, plan.Query{Filter: filter, Hint: r.get("hint")})
-	if err != nil {
-		return nil, err
-	}
-	values := query.Distinct(func(yield func(bson.Raw) bool) {
-		for {
-			rec, ok := rows.Next()
-			if !ok || !yield(rec.Doc) {
-				return
-			}
-		}
-	}, key.StringValue())
-	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	d := newDoc().openArray("values")
@@ -230,82 +130,50 @@ func runDistinct(r *request) (*docBuilder, error) {
 	return d.close(), nil
 }
 
-// pipelineSource delivers the result of an aggregation.
-type pipelineSource struct {
-	pull func() (bson.Raw, error, bool)
-	stop func()
+// aggregateReading splits off what of a pipeline a plan can do.
+func (r *request) aggregateReading(stages []bson.Raw) (q reading, rest *query.Pipeline) {
+	p, err := query.CompilePipeline(stages)
+	if r.fail(err); err != nil {
+		return q, nil
+	}
+	q.Hint = r.get("hint")
+	var limit int64
+	q.Filter, q.Sort, limit, rest = p.Source()
+	q.Limit, q.limit = int(limit), int(limit)
+	return q, rest
 }
-
-func (s *pipelineSource) next() (bson.Raw, bool, error) {
-	doc, err, ok := s.pull()
-	return doc, ok && err == nil, err
-}
-
-func (s *pipelineSource) close() { s.stop() }
 
 func runAggregate(r *request) (*docBuilder, error) {
-	stages, err := r.list("pipeline")
-	if err != nil {
-		return nil, err
-	}
-	if explain, err := r.boolean("explain"); err != nil || explain {
-		if err == nil {
-			err = mongoerr.NotImplemented("the field explain of aggregate (use the command explain)")
-		}
-		return nil, err
-	}
-	options := r.get("cursor")
-	if options.Type != bson.TypeEmbeddedDocument {
-		return nil, mongoerr.New(mongoerr.FailedToParse, "The 'cursor' option is required, except for aggregate with the explain argument")
-	}
-	batch, _ := bson.Raw(options.Value).LookupErr("batchSize")
-	batchSize, err := r.batchSize(batch)
-	if err != nil {
-		return nil, err
+	stages, batchSize := r.list("pipeline"), r.cursorBatch(true)
+	if r.err != nil {
+		return nil, r.err
 	}
 	if len(stages) > 0 {
 		if spec, err := stages[0].LookupErr("$changeStream"); err == nil {
 			return r.openTail(spec, stages[1:], batchSize)
 		}
 	}
-	if r.args[0].value.Type != bson.TypeString {
-		return nil, mongoerr.New(mongoerr.InvalidNamespace, "{aggregate: 1} is not valid for this pipeline: its first stage must be one that needs no collection")
+	if r.subject().Type != bson.TypeString {
+		return nil, mongoerr.New(mongoerr.InvalidNamespace,
+			"{aggregate: 1} is not valid for this pipeline: its first stage must be one that needs no collection")
 	}
-	ns, err := r.namespace()
+	ns := r.namespace()
+	q, rest := r.aggregateReading(stages)
+	if r.err != nil {
+		return nil, r.err
+	}
+	p, rows, err := r.rows(ns, q.Query)
 	if err != nil {
 		return nil, err
 	}
-	pipeline, err := query.CompilePipeline(stages)
-	if err != nil {
-		return nil, err
-	}
-	q, rest := sourceOf(pipeline)
-	q.Hint = r.get("hint")
-	rows, err := r.read(ns, q)
-	if err != nil {
-		return nil, err
-	}
-	docs := func(yield func(bson.Raw, error) bool) {
-		for n := 0; q.Limit == 0 || n < q.Limit; n++ {
-			rec, ok := rows.Next()
-			if !ok || !yield(rec.Doc, nil) {
-				break
-			}
-		}
-		if err := rows.Err(); err != nil {
+	next, stop := iter.Pull2(rest.Run(func(yield func(bson.Raw, error) bool) {
+		if err := q.each(rows, func(doc bson.Raw) bool { return yield(doc, nil) }); err != nil {
 			yield(nil, err)
 		}
-	}
-	src := &pipelineSource{}
-	src.pull, src.stop = iter.Pull2(rest.Run(docs))
-	return r.firstBatch(&cursor{ns: ns, src: src}, batchSize, false)
-}
-
-// sourceOf splits off what of a pipeline a plan can do.
-func sourceOf(p *query.Pipeline) (q plan.Query, rest *query.Pipeline) {
-	filter, sort, limit, rest := p.Source()
-	if filter == nil {
-		filter, _ = query.CompileFilter(emptyDoc) // an empty filter is valid
-	}
-	return plan.Query{Filter: filter, Sort: sort, Limit: int(limit)}, rest
+	}))
+	return r.firstBatch(&cursor{ns: ns, holds: p.Sorts() || rest.Holds(), rows: rows, stop: stop,
+		next: func() (bson.Raw, bool, error) {
+			doc, err, ok := next()
+			return doc, ok && err == nil, err
+		}}, batchSize, false)
 }

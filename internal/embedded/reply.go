@@ -14,13 +14,17 @@ type docBuilder struct {
 	b   []byte
 	at  int32
 	sub []int32 // starts of the documents and arrays that are open
+	n   int     // elements, for who counts them
 }
 
 func newDoc() *docBuilder {
 	d := &docBuilder{b: make([]byte, 0, 256)}
-	d.at, d.b = bsoncore.AppendDocumentStart(d.b)
+	d.reset()
 	return d
 }
+
+// reset begins anew in the same memory.
+func (d *docBuilder) reset() { d.at, d.b = bsoncore.AppendDocumentStart(d.b[:0]) }
 
 func (d *docBuilder) int32(key string, n int) *docBuilder {
 	d.b = bsoncore.AppendInt32Element(d.b, key, int32(n))
@@ -60,9 +64,8 @@ func (d *docBuilder) doc(key string, doc []byte) *docBuilder {
 	return d
 }
 
-func (d *docBuilder) null(key string) *docBuilder {
+func (d *docBuilder) null(key string) {
 	d.b = bsoncore.AppendNullElement(d.b, key)
-	return d
 }
 
 func (d *docBuilder) value(key string, v bson.RawValue) *docBuilder {
@@ -100,6 +103,20 @@ func (d *docBuilder) close() *docBuilder {
 	d.sub = d.sub[:len(d.sub)-1]
 	d.b = append(d.b, 0)
 	d.b = bsoncore.UpdateLength(d.b, at, int32(len(d.b))-at)
+	return d
+}
+
+// arrayOf appends the elements of list as an array, if there are any.
+func (d *docBuilder) arrayOf(key string, list *docBuilder) *docBuilder {
+	if list.n > 0 {
+		d.b = bsoncore.AppendArrayElement(d.b, key, bsoncore.Document(list.end()))
+	}
+	return d
+}
+
+// elements appends all elements of a document.
+func (d *docBuilder) elements(doc bson.Raw) *docBuilder {
+	d.b = append(d.b, doc[4:len(doc)-1]...)
 	return d
 }
 

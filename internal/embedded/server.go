@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,10 @@ type Options struct {
 	// LogBytes bounds the change log, and so how far back a change stream may
 	// resume. Defaults to 64 MB.
 	LogBytes int
+	// CursorBytes bounds the results that all open cursors hold in memory, and what
+	// may be overwritten of a snapshot that one reads: a cursor that costs more
+	// ends with an error. Defaults to 256 MB.
+	CursorBytes int
 	// TransactionLifetime ends transactions that stay open for longer. Defaults
 	// to 60 s.
 	TransactionLifetime time.Duration
@@ -89,7 +94,7 @@ func Start(opt Options) (*Server, error) {
 		closing: make(chan struct{}), conns: map[*conn]struct{}{}, counts: map[string]*atomic.Int64{},
 	}
 	s.sessions = newSessions(s)
-	s.cursors = newCursors(opt.Now)
+	s.cursors = newCursors(s)
 	for name := range commands {
 		s.counts[name] = new(atomic.Int64)
 	}
@@ -102,21 +107,12 @@ func Start(opt Options) (*Server, error) {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Addr == "" {
-		o.Addr = "127.0.0.1:0"
-	}
-	if o.TransactionLifetime == 0 {
-		o.TransactionLifetime = time.Minute
-	}
-	if o.SessionTimeout == 0 {
-		o.SessionTimeout = 30 * time.Minute
-	}
-	if o.CursorTimeout == 0 {
-		o.CursorTimeout = 10 * time.Minute
-	}
-	if o.TTLInterval == 0 {
-		o.TTLInterval = time.Minute
-	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.CursorBytes = cmp.Or(o.CursorBytes, 256<<20)
+	o.TransactionLifetime = cmp.Or(o.TransactionLifetime, time.Minute)
+	o.SessionTimeout = cmp.Or(o.SessionTimeout, 30*time.Minute)
+	o.CursorTimeout = cmp.Or(o.CursorTimeout, 10*time.Minute)
+	o.TTLInterval = cmp.Or(o.TTLInterval, time.Minute)
 	if o.Now == nil {
 		o.Now = clock.System().Now
 	}
@@ -192,7 +188,7 @@ func (s *Server) Close() error {
 		s.mu.Unlock()
 		s.sessions.abortAll()
 		s.work.Wait()
-		s.cursors.closeAll()
+		s.cursors.killIf(func(*cursor) bool { return true })
 		s.closeErr = errors.Join(s.closeErr, s.store.Close())
 	})
 	return s.closeErr

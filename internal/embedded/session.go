@@ -159,7 +159,7 @@ func (l *sessions) remove(keys []string) {
 			e.end()
 		}
 	}
-	l.s.cursors.killSessions(keys)
+	l.s.cursors.killIf(func(c *cursor) bool { return c.session != "" && slices.Contains(keys, c.session) })
 	l.s.store.Forget(keys)
 }
 
@@ -185,16 +185,12 @@ func (l *sessions) sweep() {
 
 // runInTxn runs a command inside the session's transaction, which it may begin.
 // Any failure aborts it, as in MongoDB.
-func (r *request) runInTxn() ([]byte, error) {
+func runInTxn(r *request) (*docBuilder, error) {
 	if !r.cmd.inTxn {
-		return nil, mongoerr.New(mongoerr.OperationNotSupportedInTxn, "Cannot run '%s' in a multi-document transaction.", r.name)
+		return nil, mongoerr.New(mongoerr.OperationNotSupportedInTxn, "Cannot run '%s' in a multi-document transaction.", r.of)
 	}
-	if r.name == "commitTransaction" || r.name == "abortTransaction" {
-		d, err := r.cmd.run(r)
-		if err != nil {
-			return nil, err
-		}
-		return r.s.finish(d, true), nil
+	if r.of == "commitTransaction" || r.of == "abortTransaction" {
+		return r.cmd.run(r)
 	}
 	if err := r.enterTxn(); err != nil {
 		return nil, err
@@ -203,10 +199,7 @@ func (r *request) runInTxn() ([]byte, error) {
 	if err != nil || r.failedWrite {
 		r.session.end()
 	}
-	if err != nil {
-		return nil, err
-	}
-	return r.s.finish(d, true), nil
+	return d, err
 }
 
 func (r *request) enterTxn() error {
@@ -274,16 +267,14 @@ func runAbortTransaction(r *request) (*docBuilder, error) {
 }
 
 func runEndSessions(r *request) (*docBuilder, error) {
-	list, err := r.listOf(r.name, r.args[0].value)
-	if err != nil {
-		return nil, err
-	}
 	var keys []string
-	for _, lsid := range list {
+	for _, lsid := range r.documents(r.of, true) {
 		if id, ok := value.Lookup(lsid, "id"); ok {
 			keys = append(keys, string(id.Value))
 		}
 	}
-	r.s.sessions.remove(keys)
-	return newDoc(), nil
+	if r.err == nil {
+		r.s.sessions.remove(keys)
+	}
+	return newDoc(), r.err
 }

@@ -37,44 +37,35 @@ func (s *Server) expireLoop() {
 
 // expire deletes the documents that are past their time and returns how many.
 func (s *Server) expire(ctx context.Context) (n int, err error) {
-	var found []func() (int, error)
 	s.store.Snapshot().Each(func(c *storage.Collection) bool {
 		for _, x := range c.Indexes {
-			if x.Spec.ExpireAfter >= 0 {
-				found = append(found, func() (int, error) { return s.expireIndex(ctx, c.Namespace, x.Spec) })
+			if x.Spec.ExpireAfter >= 0 && err == nil {
+				var out outcome
+				out, err = s.expireIndex(ctx, c.Namespace, x.Spec)
+				n += out.n
 			}
 		}
-		return true
+		return err == nil
 	})
-	for _, expire := range found {
-		got, err := expire()
-		n += got
-		if err != nil {
-			return n, err
-		}
-	}
-	return n, nil
+	return n, err
 }
 
-func (s *Server) expireIndex(ctx context.Context, ns string, spec *storage.IndexSpec) (int, error) {
+func (s *Server) expireIndex(ctx context.Context, ns string, spec *storage.IndexSpec) (outcome, error) {
 	limit := s.opt.Now().Add(-time.Duration(spec.ExpireAfter) * time.Second)
-	conditions := bson.A{bson.D{{Key: spec.Fields[0].Path, Value: bson.D{{Key: "$lt", Value: bson.NewDateTimeFromTime(limit)}}}}}
+	past := newDoc().openDoc(spec.Fields[0].Path)
+	past.date("$lt", bson.NewDateTimeFromTime(limit))
+	both := newDoc().openArray("$and").doc("0", past.close().end())
 	if spec.Partial != nil {
-		conditions = append(conditions, spec.PartialRaw)
+		both.doc("1", spec.PartialRaw)
 	}
-	raw, err := bson.Marshal(bson.D{{Key: "$and", Value: conditions}})
+	filter, err := query.CompileFilter(both.close().end())
 	if err != nil {
-		return 0, err
+		return outcome{}, err
 	}
-	filter, err := query.CompileFilter(raw)
-	if err != nil {
-		return 0, err
-	}
-	w := s.store.Writer(ctx, nil)
-	d := deletion{selection{filter: filter, multi: true}}
-	n, err := d.run(w, ns, ctx)
-	if e := w.Finish(); err == nil {
+	t := &target{Writer: s.store.Writer(ctx, nil), s: s, ctx: ctx, ns: ns}
+	out, err := (&statement{filter: filter, multi: true}).run(t)
+	if e := t.Finish(); err == nil {
 		err = e
 	}
-	return n, err
+	return out, err
 }

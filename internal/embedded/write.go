@@ -13,100 +13,88 @@ import (
 	"github.com/mscheduler/mscheduler/internal/embedded/wire"
 )
 
+// target is where the command writes. Of a retryable command it returns what an
+// earlier attempt did, nil for none; and what it did itself, as result tells at
+// the end of each section that wrote something, is remembered with the writes.
+func (r *request) target(ns string, result func() *storage.Retry) (*target, *storage.Retry) {
+	t := &target{Writer: r.s.store.Writer(r.ctx, r.txn), s: r.s, ctx: r.ctx, ns: ns, inTxn: r.txn != nil}
+	if r.txnNumber < 0 || r.inTxn {
+		return t, nil
+	}
+	t.Remember = func() (string, *storage.Retry) {
+		v := result()
+		v.TxnNumber = r.txnNumber
+		return r.session.key, v
+	}
+	if v := r.s.store.Retry(r.session.key); v != nil && v.TxnNumber == r.txnNumber {
+		return t, v
+	}
+	return t, nil
+}
+
 // batch runs the statements of an insert, update or delete one after the other
-// and gathers what they did.
-type batch struct {
-	r       *request
-	w       *storage.Writer
-	ns      string
-	ordered bool
-
-	retry    *storage.Retry // what an earlier attempt did; nil for none
-	done     []storage.Statement
-	n        int
-	modified int
-	upserted []upsertedID
-	errors   []writeError
-}
-
-type upsertedID struct {
-	index int
-	id    bson.RawValue
-}
-
-type writeError struct {
-	index int
-	err   *mongoerr.Error
-}
-
-// result is what one statement did. One that failed half way does not say how
-// far it came.
-type result struct {
-	n, modified int
-	upserted    bson.RawValue // type 0: nothing
-}
-
-func (r *request) newBatch() (*batch, error) {
-	ns, err := r.namespace()
-	if err != nil {
+// and answers what they did.
+func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome, error)) (*docBuilder, error) {
+	ns, docs := r.namespace(), r.list(array)
+	ordered := r.given("ordered").Type == 0 || r.boolean("ordered")
+	if r.err == nil && (len(docs) == 0 || len(docs) > wire.MaxBatch) {
+		r.fail(mongoerr.New(mongoerr.InvalidLength, "Write batch sizes must be between 1 and %d. Got %d operations.",
+			wire.MaxBatch, len(docs)))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	var done []storage.Statement
+	t, earlier := r.target(ns, func() *storage.Retry { return &storage.Retry{Done: done} })
+	if earlier != nil {
+		done = slices.Clip(earlier.Done)
+	}
+	n, modified := 0, 0
+	upserted, failed := newDoc(), newDoc() // elements of arrays
+	for i, doc := range docs {
+		did, again := earlier.Find(int32(i))
+		if !again {
+			t.Pause()
+			out, err := statement(t, doc)
+			if err != nil {
+				e := asMongo(err)
+				if endsCommand(e) {
+					_ = t.Finish() // the first error says more
+					return nil, e
+				}
+				failed.openDoc(arrayKey(failed.n)).int32("index", i).int32("code", int(e.Code)).string("errmsg", e.Message).close()
+				failed.n++
+				if ordered {
+					break
+				}
+				continue
+			}
+			did = storage.Statement{ID: int32(i), N: int32(out.n), Modified: int32(out.modified), Upserted: out.upserted}
+			if t.Remember != nil && out.n > 0 {
+				done = append(done, did)
+			}
+		}
+		n += int(did.N)
+		modified += int(did.Modified)
+		if did.Upserted.Type != 0 {
+			upserted.openDoc(arrayKey(upserted.n)).int32("index", i).value("_id", did.Upserted).close()
+			upserted.n++
+		}
+	}
+	r.failedWrite = failed.n > 0
+	if err := t.Finish(); err != nil {
 		return nil, err
 	}
-	b := &batch{r: r, ns: ns, ordered: true, w: r.s.store.Writer(r.ctx, r.txn)}
-	if r.get("ordered").Type != 0 {
-		if b.ordered, err = r.boolean("ordered"); err != nil {
-			return nil, err
-		}
+	d := newDoc().int32("n", n)
+	if r.of == "update" {
+		d.int32("nModified", modified)
 	}
-	if r.txnNumber >= 0 && !r.inTxn {
-		if v := r.s.store.Retry(r.session.key); v != nil && v.TxnNumber == r.txnNumber {
-			b.retry = v
-			b.done = slices.Clip(v.Done)
-		}
-		b.w.Remember = func() (string, *storage.Retry) {
-			return r.session.key, &storage.Retry{TxnNumber: r.txnNumber, Done: b.done}
-		}
-	}
-	return b, nil
+	return d.arrayOf("upserted", upserted).arrayOf("writeErrors", failed), nil
 }
 
-// run runs a batch of n statements.
-func (b *batch) run(n int, statement func(i int) (result, error)) error {
-	if n == 0 || n > wire.MaxBatch {
-		return mongoerr.New(mongoerr.InvalidLength, "Write batch sizes must be between 1 and %d. Got %d operations.", wire.MaxBatch, n)
-	}
-	for i := range n {
-		if b.replay(i) {
-			continue
-		}
-		b.w.Pause()
-		res, err := statement(i)
-		if err == nil {
-			b.n += res.n
-			b.modified += res.modified
-			if res.upserted.Type != 0 {
-				b.upserted = append(b.upserted, upsertedID{i, res.upserted})
-			}
-			if b.w.Remember != nil && res.n > 0 {
-				b.done = append(b.done, storage.Statement{ID: int32(i), N: int32(res.n), Modified: int32(res.modified), Upserted: res.upserted})
-			}
-			continue
-		}
-		e := asMongo(err)
-		if fatal(e) {
-			_ = b.w.Finish() // the first error says more
-			return e
-		}
-		b.errors = append(b.errors, writeError{i, e})
-		if b.ordered {
-			break
-		}
-	}
-	b.r.failedWrite = len(b.errors) > 0
-	return b.w.Finish()
-}
-
-// fatal reports whether an error ends the command and is no single statement's.
-func fatal(e *mongoerr.Error) bool {
+// endsCommand reports whether an error ends the command and is no single
+// statement's.
+func endsCommand(e *mongoerr.Error) bool {
 	switch e.Code {
 	case mongoerr.MaxTimeMSExpired, mongoerr.Interrupted, mongoerr.InterruptedAtShutdown, mongoerr.WriteConflict,
 		mongoerr.NoSuchTransaction, mongoerr.TransactionTooLarge, mongoerr.InternalError, mongoerr.OutOfDiskSpace:
@@ -115,75 +103,39 @@ func fatal(e *mongoerr.Error) bool {
 	return false
 }
 
-// replay counts a statement that an earlier attempt of the command carried out.
-func (b *batch) replay(i int) bool {
-	if b.retry == nil {
-		return false
-	}
-	s, ok := b.retry.Find(int32(i))
-	if !ok {
-		return false
-	}
-	b.n += int(s.N)
-	b.modified += int(s.Modified)
-	if s.Upserted.Type != 0 {
-		b.upserted = append(b.upserted, upsertedID{i, s.Upserted})
-	}
-	return true
-}
-
-func (b *batch) reply(modified bool) *docBuilder {
-	d := newDoc().int32("n", b.n)
-	if modified {
-		d.int32("nModified", b.modified)
-	}
-	if len(b.upserted) > 0 {
-		d.openArray("upserted")
-		for i, u := range b.upserted {
-			d.openDoc(arrayKey(i)).int32("index", u.index).value("_id", u.id).close()
-		}
-		d.close()
-	}
-	if len(b.errors) > 0 {
-		d.openArray("writeErrors")
-		for i, e := range b.errors {
-			d.openDoc(arrayKey(i)).int32("index", e.index).int32("code", int(e.err.Code)).string("errmsg", e.err.Message).close()
-		}
-		d.close()
-	}
-	return d
-}
-
 func runInsert(r *request) (*docBuilder, error) {
-	docs, err := r.list("documents")
-	if err != nil {
-		return nil, err
-	}
-	b, err := r.newBatch()
-	if err != nil {
-		return nil, err
-	}
-	err = b.run(len(docs), func(i int) (result, error) {
-		doc, err := r.s.prepareInsert(docs[i])
+	return r.batch("documents", func(t *target, doc bson.Raw) (outcome, error) {
+		doc, err := t.s.prepareInsert(doc)
 		if err != nil {
-			return result{}, err
+			return outcome{}, err
 		}
-		if err := b.w.Insert(b.ns, doc); err != nil {
-			return result{}, err
-		}
-		return result{n: 1}, nil
+		return outcome{n: 1}, t.Insert(t.ns, doc)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return b.reply(false), nil
+}
+
+func runUpdate(r *request) (*docBuilder, error) { return r.statements("updates", parseUpdate) }
+
+func runDelete(r *request) (*docBuilder, error) { return r.statements("deletes", parseDelete) }
+
+func (r *request) statements(array string, parse func(bson.Raw) (*statement, error)) (*docBuilder, error) {
+	return r.batch(array, func(t *target, doc bson.Raw) (outcome, error) {
+		st, err := parse(doc)
+		if err == nil && st.multi && t.Remember != nil {
+			err = mongoerr.New(mongoerr.InvalidOptions, "Cannot use retryable writes with multi=true or limit=0")
+		}
+		if err != nil {
+			return outcome{}, err
+		}
+		return st.run(t)
+	})
 }
 
 // prepareInsert returns a copy of a document to be stored: with an _id, as its
 // first field, and with the server's time for empty timestamps.
 func (s *Server) prepareInsert(doc bson.Raw) (bson.Raw, error) {
 	if len(doc) > wire.MaxDocument {
-		return nil, mongoerr.New(mongoerr.BSONObjectTooLarge, "object to insert too large. size in bytes: %d, max size: %d", len(doc), wire.MaxDocument)
+		return nil, mongoerr.New(mongoerr.BSONObjectTooLarge,
+			"object to insert too large. size in bytes: %d, max size: %d", len(doc), wire.MaxDocument)
 	}
 	id, ok := value.Lookup(doc, "_id")
 	if !ok {
@@ -212,53 +164,58 @@ func (s *Server) prepareInsert(doc bson.Raw) (bson.Raw, error) {
 	return value.End(dst, at), nil
 }
 
-func runDelete(r *request) (*docBuilder, error) {
-	statements, err := r.list("deletes")
-	if err != nil {
-		return nil, err
-	}
-	b, err := r.newBatch()
-	if err != nil {
-		return nil, err
-	}
-	err = b.run(len(statements), func(i int) (result, error) {
-		d, err := r.parseDelete(statements[i])
-		if err != nil {
-			return result{}, err
-		}
-		if d.multi && b.w.Remember != nil {
-			return result{}, mongoerr.New(mongoerr.InvalidOptions, "Cannot use retryable writes with limit=0")
-		}
-		n, err := d.run(b.w, b.ns, r.ctx)
-		return result{n: n}, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return b.reply(false), nil
+// findAndModify is a statement about one document whose answer shows it.
+type findAndModify struct {
+	statement
+	remove, after bool
 }
 
-func runUpdate(r *request) (*docBuilder, error) {
-	statements, err := r.list("updates")
-	if err != nil {
-		return nil, err
+func (r *request) findAndModify() (f findAndModify) {
+	f.statement = statement{filter: r.filter("query"), sort: r.sort("sort"), hint: r.get("hint"), upsert: r.boolean("upsert")}
+	f.remove, f.after = r.boolean("remove"), r.boolean("new")
+	updates := r.get("update").Type != 0
+	switch {
+	case f.remove && (updates || f.upsert || f.after):
+		r.fail(mongoerr.New(mongoerr.FailedToParse, "Cannot specify both an update, upsert or new=true and remove=true"))
+	case !f.remove && !updates:
+		r.fail(mongoerr.New(mongoerr.FailedToParse, "Either an update or remove=true must be specified"))
+	case !f.remove:
+		f.update = r.update("update")
 	}
-	b, err := r.newBatch()
-	if err != nil {
-		return nil, err
+	return f
+}
+
+func runFindAndModify(r *request) (*docBuilder, error) {
+	ns, f, projection := r.namespace(), r.findAndModify(), r.projection("fields")
+	if r.err != nil {
+		return nil, r.err
 	}
-	err = b.run(len(statements), func(i int) (result, error) {
-		u, err := r.parseUpdate(statements[i])
-		if err != nil {
-			return result{}, err
+	// The answer is made before the section ends that wrote: it is remembered with it.
+	var reply bson.Raw
+	t, earlier := r.target(ns, func() *storage.Retry { return &storage.Retry{Reply: reply} })
+	if earlier != nil && earlier.Reply != nil {
+		return newDoc().elements(earlier.Reply), nil
+	}
+	out, err := f.run(t)
+	shown := out.before
+	if f.after {
+		shown = out.after
+	}
+	d := newDoc().openDoc("lastErrorObject").int32("n", out.n)
+	if !f.remove {
+		d.bool("updatedExisting", out.n > 0 && out.upserted.Type == 0)
+		if out.upserted.Type != 0 {
+			d.value("upserted", out.upserted)
 		}
-		if u.multi && b.w.Remember != nil {
-			return result{}, mongoerr.New(mongoerr.InvalidOptions, "Cannot use retryable writes with multi=true")
-		}
-		return u.run(b.w, b.ns, r)
-	})
-	if err != nil {
-		return nil, err
 	}
-	return b.reply(true), nil
+	if d.close(); shown == nil {
+		d.null("value")
+	} else {
+		d.doc("value", projection.Apply(shown))
+	}
+	reply = d.end()
+	if e := t.Finish(); err == nil {
+		err = e
+	}
+	return newDoc().elements(reply), err
 }

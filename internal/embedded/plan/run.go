@@ -47,6 +47,12 @@ func (r *Rows) Next() (storage.Record, bool) {
 	return r.match()
 }
 
+// Sorts reports whether the rows are sorted in memory, all before the first.
+func (p *Plan) Sorts() bool { return p.blocking }
+
+// Seen is how many records the rows remember, so as to deliver each once.
+func (r *Rows) Seen() int { return len(r.seen) }
+
 // Err returns what ended the rows early, nil if they are complete.
 func (r *Rows) Err() error { return r.err }
 

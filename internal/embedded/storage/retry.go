@@ -77,8 +77,11 @@ func decodeRetry(b []byte) (*Retry, error) {
 	return r, nil
 }
 
-// Find returns the statement of that id.
+// Find returns the statement of that id; a nil Retry has none.
 func (r *Retry) Find(id int32) (Statement, bool) {
+	if r == nil {
+		return Statement{}, false
+	}
 	for _, s := range r.Done {
 		if s.ID == id {
 			return s, true

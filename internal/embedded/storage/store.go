@@ -28,7 +28,8 @@ type Store struct {
 	log *Log
 	zl  zerolog.Logger
 
-	published atomic.Pointer[Snapshot] // what readers see
+	published   atomic.Pointer[Snapshot] // what readers see
+	overwritten atomic.Uint64            // bytes, ever
 
 	mu       sync.Mutex // the writer's lock, for all below
 	live     map[string]*Collection
@@ -127,6 +128,10 @@ func (s *Store) Close() error {
 
 // Snapshot returns what is committed and durable now.
 func (s *Store) Snapshot() *Snapshot { return s.published.Load() }
+
+// Overwritten is how many bytes of documents were replaced or deleted since the
+// start: what of them is younger than a snapshot, that snapshot may keep alive.
+func (s *Store) Overwritten() uint64 { return s.overwritten.Load() }
 
 // Log returns the change log.
 func (s *Store) Log() *Log { return s.log }

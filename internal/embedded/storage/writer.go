@@ -156,21 +156,22 @@ const (
 	Remove                // delete it
 )
 
-// Modify shows the newest version of a record to decide and does what it says.
-// It returns false when the record is gone or decide skipped it. When an open
-// transaction holds the document, Modify waits for its end and asks again.
+// Modify shows the newest version of a record to decide (one without a document
+// when it is gone) and does what it says. It returns false when nothing was
+// written. When an open transaction holds the document, Modify waits for its end
+// and asks again.
 func (w *Writer) Modify(ns string, id uint64, decide func(now Record) (bson.Raw, Verdict, error)) (bool, error) {
 	for {
 		c, err := w.target(ns)
-		if err != nil || c == nil {
+		if err != nil {
 			return false, err
 		}
-		now, ok := c.Get(id)
-		if !ok {
-			return false, nil
+		var now Record
+		if c != nil {
+			now, _ = c.Get(id)
 		}
 		doc, verdict, err := decide(now)
-		if err != nil || verdict == Skip {
+		if err != nil || verdict == Skip || now.Doc == nil {
 			return false, err
 		}
 		after := Record{ID: id, Doc: doc}
@@ -286,6 +287,10 @@ func (w *Writer) putTxn(c *Collection, ch change, e *Event) error {
 // apply changes a live collection and notes it for the file.
 func (w *Writer) apply(c *Collection, ch change) {
 	c.apply(ch)
+	if ch.before.Doc != nil {
+		const more = 256 // its keys, and the nodes of trees that lead to it
+		w.s.overwritten.Add(uint64(len(ch.before.Doc) + more))
+	}
 	w.s.changed[c.Namespace] = struct{}{}
 	w.dirty = true
 	w.writes++

@@ -15,28 +15,33 @@ import (
 func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost int, err error) {
 	now := c.store.Clock.Now()
 	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID()}
-	room := map[string]int{}
-	var claims, repairs []store.Write
+	room := map[*handler]int{}
+	var h *handler // of the last one, and so mostly of the next
+	claims, repairs := make([]store.Write, 0, len(found)), []store.Write(nil)
 	for _, t := range found {
-		h := c.handlerOf(t.Type)
+		if h == nil || h.typ != t.Type {
+			h = c.handlerOf(t.Type)
+		}
 		if h == nil {
 			continue
 		}
-		if _, known := room[t.Type]; !known {
-			room[t.Type] = c.held.room(t.Type, h.limit)
+		free, known := room[h]
+		if !known {
+			free = c.held.room(t.Type, h.limit)
 		}
-		if room[t.Type] <= 0 {
+		room[h] = free - 1
+		if free <= 0 {
 			continue
 		}
 		eff := h.effective(t)
 		by.Applied = h.said.Load()
-		after, no := model.Claim(t, by, eff, now)
+		after, no := model.Claim(t, by, *eff, now)
 		if no == "" {
 			claims = append(claims, store.Write{Before: t, After: after})
-			room[t.Type]--
 			continue
 		}
-		if fixed := model.Repair(t, eff, now); no.Stale() && fixed != nil {
+		room[h] = free
+		if fixed := model.Repair(t, *eff, now); no.Stale() && fixed != nil {
 			repairs = append(repairs, store.Write{Before: t, After: fixed})
 		} else {
 			var retry time.Time
@@ -60,7 +65,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 	if err != nil {
 		return 0, 0, err
 	}
-	var won []wonTask
+	won := make([]wonTask, 0, len(claims))
 	for i, w := range written {
 		if w.Applied {
 			won = append(won, wonTask{task: claims[i].After, due: claims[i].Before.DueAt})
@@ -100,13 +105,17 @@ func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID
 // claimTime bounds the command: a quarter of the shortest ping interval.
 func claimTime(claims []store.Write, c *Consumer) time.Duration {
 	shortest := time.Hour
+	var h *handler
 	for _, w := range claims {
-		shortest = min(shortest, c.effOf(w.After).PingInterval)
+		if h == nil || h.typ != w.After.Type {
+			h = c.handlerOf(w.After.Type)
+		}
+		shortest = min(shortest, h.effective(w.After).PingInterval)
 	}
 	return shortest / 4
 }
 
-func (c *Consumer) effOf(t *model.Task) model.Effective {
+func (c *Consumer) effOf(t *model.Task) *model.Effective {
 	return c.handlerOf(t.Type).effective(t)
 }
 
@@ -124,12 +133,17 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 		return
 	}
 	xs := make([]*execution, 0, len(won))
+	var h *handler
 	for _, t := range won {
+		if h == nil || h.typ != t.task.Type {
+			h = c.handlerOf(t.task.Type)
+		}
 		i, w := t.task.Execution(execID)
+		eff := h.effective(t.task)
 		x := &execution{
 			task: t.task, execID: execID, index: i, attempt: w.Attempt, many: t.task.Wanted() > 1,
-			h: c.handlerOf(t.task.Type), eff: c.effOf(t.task), dueAt: t.due,
-			proven: sent, pinged: sent, every: c.effOf(t.task).PingInterval, lease: w.PingExpireTime.Sub(w.ClaimedAt),
+			h: h, eff: eff, dueAt: t.due,
+			proven: sent, pinged: sent, every: eff.PingInterval, lease: w.PingExpireTime.Sub(w.ClaimedAt),
 		}
 		xs = append(xs, x)
 		kind := EventClaimed
@@ -146,13 +160,22 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 	c.startReady()
 }
 
-// startReady starts handlers while there are free slots and something waits.
+// startReady starts handlers while there are free slots and something waits. Each goes on
+// with what waits by then, in the same goroutine: its stack has grown already.
 func (c *Consumer) startReady() {
-	for !c.isStopping() {
-		x := c.held.next(c.cfg.Concurrency, c.cfg.Clock.Monotonic())
-		if x == nil {
-			return
-		}
-		c.handlersWG.Go(func() { c.run(x) })
+	for x := c.ready(); x != nil; x = c.ready() {
+		c.handlersWG.Go(func() {
+			for next := x; next != nil; next = c.ready() {
+				c.run(next)
+			}
+		})
 	}
+}
+
+// ready takes the next execution that may start; nil when there is none.
+func (c *Consumer) ready() *execution {
+	if c.isStopping() {
+		return nil
+	}
+	return c.held.next(c.cfg.Concurrency, c.cfg.Clock.Monotonic())
 }

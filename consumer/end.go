@@ -84,13 +84,13 @@ func (c *Consumer) flushEnds(batch []*ended) {
 
 func (c *Consumer) decideEnd(e *ended, now time.Time) (*model.Task, error) {
 	if !e.parkUntil.IsZero() {
-		return model.Park(e.task, e.x.execID, e.parkUntil, now, e.x.eff)
+		return model.Park(e.task, e.x.execID, e.parkUntil, now, *e.x.eff)
 	}
 	eff := e.x.eff
 	if e.task != e.x.task { // it was changed meanwhile, its budget perhaps
 		eff = e.x.h.effective(e.task)
 	}
-	return model.Finish(e.task, e.x.execID, e.out, eff, now, rand.Float64())
+	return model.Finish(e.task, e.x.execID, e.out, *eff, now, rand.Float64())
 }
 
 // writeEnds repeats the batch until the server answers. It returns an error only when

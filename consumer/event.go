@@ -55,6 +55,10 @@ func (e Event) MarshalJSON() ([]byte, error) {
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
+// heard says whether anybody listens. Events of single executions are not even made
+// otherwise.
+func (c *Consumer) heard() bool { return c.cfg.OnEvent != nil || c.tap.Load() != nil }
+
 func (c *Consumer) emit(e Event) {
 	tap := c.tap.Load()
 	if c.cfg.OnEvent == nil && tap == nil {
@@ -70,6 +74,9 @@ func (c *Consumer) emit(e Event) {
 }
 
 func (c *Consumer) emitFor(x *execution, e Event) {
+	if !c.heard() {
+		return
+	}
 	e.TaskID, e.Type, e.ExecID, e.Attempt = x.task.ID, x.task.Type, x.execID, x.attempt
 	c.emit(e)
 }

@@ -101,7 +101,7 @@ type execution struct {
 	execID  string
 	index   int // in worker_states
 	attempt int
-	eff     model.Effective
+	eff     *model.Effective
 	h       *handler
 	dueAt   time.Time
 	many    bool

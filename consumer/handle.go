@@ -37,24 +37,35 @@ type handler struct {
 	// said is what type and handler together say to their tasks; nil = nothing. It changes
 	// with the type's document.
 	said atomic.Pointer[model.Options]
+	// plain are the options that apply to a task that says nothing itself, as most do.
+	plain atomic.Pointer[model.Effective]
 }
 
 // learn lays the options of the type's document over the handler's defaults.
 func (h *handler) learn(typ model.Options) {
 	said := model.Overlay(typ, h.defaults)
+	plain := model.ResolveOptions(said)
 	if said.IsZero() {
 		h.said.Store(nil)
 	} else {
 		h.said.Store(&said)
 	}
+	h.plain.Store(&plain)
 }
 
-// effective are the options that apply to a task that this handler is to run.
-func (h *handler) effective(t *model.Task) model.Effective {
-	if said := h.said.Load(); said != nil {
-		return model.ResolveOptions(t.Options, *said)
+// effective are the options that apply to a task that this handler is to run. They are
+// shared: nobody changes them.
+func (h *handler) effective(t *model.Task) *model.Effective {
+	if t.Options.IsZero() {
+		return h.plain.Load()
 	}
-	return model.ResolveOptions(t.Options)
+	var layers [2]model.Options
+	layers[0] = t.Options
+	if said := h.said.Load(); said != nil {
+		layers[1] = *said
+	}
+	eff := model.ResolveOptions(layers[:]...)
+	return &eff
 }
 
 // HandleOption changes how a type is run in this process.

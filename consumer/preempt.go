@@ -121,7 +121,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 	var takeovers, leaves []store.Write
 	for _, t := range found {
 		h := c.handlerOf(t.Type)
-		eff := h.effective(t)
+		eff := *h.effective(t)
 		by.Applied = h.said.Load()
 		if !c.trustworthy(eff) {
 			continue

@@ -24,7 +24,6 @@ func (c *Consumer) run(x *execution) {
 	if c.held.handlerReturned(x) {
 		c.wake.now()
 	}
-	c.startReady()
 }
 
 // call runs the handler, with its local retries, and says what it returned and why its
@@ -41,7 +40,9 @@ func (c *Consumer) call(x *execution) (result bson.RawValue, err, cause error) {
 		return result, err, err // it was cancelled while it waited for its slot
 	}
 	began := clock.Read(c.cfg.Clock)
-	c.emitFor(x, Event{Kind: EventStarted, Late: c.store.Clock.Now().Sub(x.dueAt)})
+	if c.heard() {
+		c.emitFor(x, Event{Kind: EventStarted, Late: c.store.Clock.Now().Sub(x.dueAt)})
+	}
 	e := c.executionFor(x)
 	for try := 0; ; try++ {
 		var value any

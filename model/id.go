@@ -89,12 +89,20 @@ type Handle struct {
 
 // String encodes the handle so that it fits an URL.
 func (h Handle) String() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(h.ExecutionID()))
+	var plain, encoded [256]byte // mostly enough, and then on the stack
+	return string(base64.RawURLEncoding.AppendEncode(encoded[:0], h.appendID(plain[:0])))
 }
 
 // ExecutionID names the execution uniquely for ever: task id, generation and exec id.
 func (h Handle) ExecutionID() string {
-	return h.TaskID + "@" + strconv.FormatInt(h.Generation, 10) + "@" + h.ExecID
+	var id [256]byte
+	return string(h.appendID(id[:0]))
+}
+
+func (h Handle) appendID(dst []byte) []byte {
+	dst = append(append(dst, h.TaskID...), '@')
+	dst = append(strconv.AppendInt(dst, h.Generation, 10), '@')
+	return append(dst, h.ExecID...)
 }
 
 // ParseHandle reads what [Handle.String] wrote.

@@ -202,7 +202,7 @@ func DecodeValue(v bson.RawValue, dst any) error {
 // milliseconds, binary as base64, ids as hex, doubles that JSON lacks as strings. The
 // absent value is null.
 func ValueJSON(v bson.RawValue) []byte {
-	return appendJSON(nil, bsoncore.Value{Type: bsoncore.Type(v.Type), Data: v.Value})
+	return appendJSON(make([]byte, 0, len(v.Value)+16), bsoncore.Value{Type: bsoncore.Type(v.Type), Data: v.Value})
 }
 
 // DocumentJSON renders a whole document as [ValueJSON] does.
@@ -217,7 +217,7 @@ func appendJSON(dst []byte, v bsoncore.Value) []byte {
 	case bsoncore.TypeArray:
 		return appendJSONElements(dst, v.Data, '[', ']')
 	case bsoncore.TypeString:
-		return appendJSONString(dst, v.StringValue())
+		return appendJSONString(dst, textOf(v.Data))
 	case bsoncore.TypeInt32:
 		return strconv.AppendInt(dst, int64(v.Int32()), 10)
 	case bsoncore.TypeInt64:
@@ -249,20 +249,28 @@ const TimeFormat = "2006-01-02T15:04:05.000Z07:00"
 
 func appendJSONElements(dst []byte, doc []byte, open, end byte) []byte {
 	dst = append(dst, open)
-	elements, _ := bsoncore.Document(doc).Elements()
-	for i, el := range elements {
-		if i > 0 {
+	first := len(dst)
+	_ = fields(doc, func(f field) { // what is damaged ends where it is
+		if len(dst) > first {
 			dst = append(dst, ',')
 		}
 		if open == '{' {
-			dst = append(appendJSONString(dst, el.Key()), ':')
+			dst = append(appendJSONString(dst, f.key), ':')
 		}
-		dst = appendJSON(dst, el.Value())
-	}
+		dst = appendJSON(dst, bsoncore.Value{Type: f.kind, Data: f.data})
+	})
 	return append(dst, end)
 }
 
-func appendJSONString(dst []byte, s string) []byte {
+// textOf is the text of a string's value.
+func textOf(data []byte) []byte {
+	if len(data) < 5 {
+		return nil
+	}
+	return data[4 : len(data)-1]
+}
+
+func appendJSONString[T string | []byte](dst []byte, s T) []byte {
 	plain := true
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
@@ -276,6 +284,6 @@ func appendJSONString(dst []byte, s string) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string always encodes, and a Buffer always takes it
+	_ = enc.Encode(string(s)) // a string always encodes, and a Buffer always takes it
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }

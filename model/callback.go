@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -45,6 +46,33 @@ type CallbackKey struct {
 	AccessKey string `bson:"ak" json:"ak"`
 	// Secret is sealed (AES-GCM) in documents, and never shown.
 	Secret string `bson:"sk" json:"sk"`
+}
+
+// HiddenSecret stands where a secret would be shown.
+const HiddenSecret = "***"
+
+// String is the key without its secret, so that it can be printed.
+func (k CallbackKey) String() string { return k.AccessKey + ":" + HiddenSecret }
+
+// GoString is [CallbackKey.String], for %#v.
+func (k CallbackKey) GoString() string { return "model.CallbackKey(" + k.String() + ")" }
+
+// MarshalJSON writes the key without its secret: JSON is for people and other systems,
+// documents keep secrets sealed. So a callback that was read back must be given its
+// secrets anew.
+func (k CallbackKey) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]string{"ak": k.AccessKey, "sk": HiddenSecret})
+}
+
+// String is the callback for people, without secrets.
+func (c Callback) String() string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(c); err != nil {
+		return "a callback"
+	}
+	return strings.TrimSpace(b.String())
 }
 
 // MaxCallbackKeys is how many keys a callback may be signed with at once.

@@ -3,9 +3,9 @@ package builtin
 import (
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 )
 
 // caller says who calls, so that a target can recognise a repeated call and refuse a
@@ -30,12 +30,12 @@ func callerOf(workerID string, e *consumer.Execution) caller {
 // same Idempotency-Key, and the later of two has the greater Mscheduler-Fencing-Token,
 // compared as text.
 func (c caller) mark(h http.Header) {
-	h.Set("Mscheduler-Task-Id", headerText(c.taskID))
-	h.Set("Mscheduler-Execution-Id", headerText(c.executionID))
+	h.Set("Mscheduler-Task-Id", httpcall.Escape(c.taskID))
+	h.Set("Mscheduler-Execution-Id", httpcall.Escape(c.executionID))
 	h.Set("Mscheduler-Fencing-Token", c.token)
-	h.Set("Mscheduler-Worker-Id", headerText(c.workerID))
+	h.Set("Mscheduler-Worker-Id", httpcall.Escape(c.workerID))
 	h.Set("Mscheduler-Attempt", strconv.Itoa(c.attempt))
-	h.Set("Idempotency-Key", headerText(c.lifeID))
+	h.Set("Idempotency-Key", httpcall.Escape(c.lifeID))
 }
 
 // environ is the same for a program.
@@ -47,18 +47,4 @@ func (c caller) environ() []string {
 		"MSCHEDULER_WORKER_ID=" + c.workerID,
 		"MSCHEDULER_ATTEMPT=" + strconv.Itoa(c.attempt),
 	}
-}
-
-// headerText percent-encodes what a header cannot carry: a task's key may be any text.
-func headerText(s string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; c > ' ' && c < 0x7f && c != '%' {
-			b.WriteByte(c)
-		} else {
-			b.WriteString("%" + string(hex[c>>4]) + string(hex[c&15]))
-		}
-	}
-	return b.String()
 }

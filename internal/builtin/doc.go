@@ -5,9 +5,10 @@
 //	httpargs.go    what an http task may say, and what is wrong with it
 //	http.go        the call, its result, which answers are errors
 //	redirect.go    which redirects are followed, and with what
-//	dial.go        addresses that no task may reach
 //	execargs.go    what an exec task may say
 //	exec.go        the program, its output, its end
+//
+// The addresses that no task may reach are in internal/httpcall.
 //
 // Arguments that can never work are [consumer.Fatal] errors that name the field: a
 // retry would fail in the same way. [CheckArgs] finds the same before a task is sent.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 )
 
 const (
@@ -87,7 +88,7 @@ func (h *execHandler) result(ctx context.Context, a *ExecArgs, cmd *exec.Cmd, ou
 		return ExecResult{}, fmt.Errorf("%s: %w%s", a.Argv[0], err, out.excerpt())
 	}
 	res := ExecResult{ExitCode: cmd.ProcessState.ExitCode(), Truncated: out.cut}
-	res.Output, res.Encoding = asText(out.bytes(), false)
+	res.Output, res.Encoding = httpcall.AsText(out.bytes(), false)
 	return res, nil
 }
 

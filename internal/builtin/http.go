@@ -3,29 +3,16 @@ package builtin
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
-	"time"
-	"unicode/utf8"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
-)
-
-const (
-	// excerptBytes of an unexpected answer go into the error.
-	excerptBytes = 300
-	// drainBytes are read past the limit so that the connection can be used again.
-	drainBytes = 256 << 10
-	// maxRetryAfter bounds what a target may ask for: a wrong header must not park a task.
-	maxRetryAfter = 24 * time.Hour
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 )
 
 // keptHeaders are the headers of an answer that its result keeps.
@@ -36,13 +23,12 @@ type httpHandler struct {
 	client   *http.Client
 	limit    int
 	clock    clock.Clock
-	forbids  bool
+	reach    httpcall.Reach
 }
 
 func newHTTPHandler(o HTTPOptions) *httpHandler {
-	return &httpHandler{
-		client: &http.Client{Transport: transport(o)}, limit: o.bodyLimit(), clock: clock.System(), forbids: !o.AllowLinkLocal,
-	}
+	reach := httpcall.Reach{AllowLinkLocal: o.AllowLinkLocal, Proxy: o.Proxy}
+	return &httpHandler{client: &http.Client{Transport: reach.Transport()}, limit: o.bodyLimit(), clock: clock.System(), reach: reach}
 }
 
 func (h *httpHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessage]) (HTTPResult, error) {
@@ -63,9 +49,9 @@ func (h *httpHandler) call(ctx context.Context, a *HTTPArgs, by caller) (HTTPRes
 	if err != nil {
 		return HTTPResult{}, consumer.Fatal(err)
 	}
-	what := a.method() + " " + shown(req.URL)
-	if h.forbids && forbiddenHost(req.URL) {
-		return HTTPResult{}, consumer.Fatal(fmt.Errorf("args.url: %s %w", req.URL.Hostname(), errForbiddenAddress))
+	what := a.method() + " " + httpcall.Shown(req.URL)
+	if err := h.reach.Check(req.URL); err != nil {
+		return HTTPResult{}, consumer.Fatal(fmt.Errorf("args.url: %w", err))
 	}
 	client := *h.client
 	client.CheckRedirect = redirectPolicy(a)
@@ -112,15 +98,11 @@ func newRequest(ctx context.Context, a *HTTPArgs, by caller) (*http.Request, err
 // read takes the answer, its body cut to the limit.
 func (h *httpHandler) read(res *http.Response) (HTTPResult, error) {
 	out := HTTPResult{Status: res.StatusCode}
-	body, err := io.ReadAll(io.LimitReader(res.Body, int64(h.limit)+1))
+	body, err := httpcall.ReadBody(res, h.limit)
 	if err != nil {
 		return out, err
 	}
-	if out.Truncated = len(body) > h.limit; out.Truncated {
-		body = body[:h.limit]
-		_, _ = io.CopyN(io.Discard, res.Body, drainBytes) // only so that the connection can be used again
-	}
-	out.Body, out.Encoding = asText(body, out.Truncated)
+	out.Body, out.Encoding, out.Truncated = body.Text, body.Encoding, body.Truncated
 	for _, name := range keptHeaders {
 		if v := res.Header.Get(name); v != "" {
 			if out.Headers == nil {
@@ -132,77 +114,23 @@ func (h *httpHandler) read(res *http.Response) (HTTPResult, error) {
 	return out, nil
 }
 
-// asText gives bytes as text, or as base64 where they are none. A rune that the cut
-// went through is left out.
-func asText(b []byte, cut bool) (text, encoding string) {
-	if cut {
-		for i := 0; i < utf8.UTFMax && len(b) > 0; i++ {
-			if r, size := utf8.DecodeLastRune(b); r != utf8.RuneError || size != 1 {
-				break
-			}
-			b = b[:len(b)-1]
-		}
-	}
-	if utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 {
-		return string(b), ""
-	}
-	return base64.StdEncoding.EncodeToString(b), "base64"
-}
-
 // unexpected is the error for an answer that is no success.
 func (h *httpHandler) unexpected(what string, res *http.Response, out HTTPResult) error {
-	text := fmt.Sprintf("%s: answered %d %s", what, res.StatusCode, http.StatusText(res.StatusCode))
-	if loc := res.Header.Get("Location"); loc != "" && res.StatusCode/100 == 3 {
-		text += ", to " + loc + ", which is not followed"
-	}
-	if body := strings.Join(strings.Fields(out.Body), " "); body != "" && out.Encoding == "" {
-		if len(body) > excerptBytes {
-			body = strings.ToValidUTF8(body[:excerptBytes], "") + "…"
-		}
-		text += ": " + body
-	}
-	err := errors.New(text)
-	if !busy(res.StatusCode) {
-		return err
-	}
-	if d, ok := retryAfter(res.Header.Get("Retry-After"), h.clock.Now()); ok {
+	err := httpcall.Unexpected(what, res, httpcall.Body{Text: out.Body, Encoding: out.Encoding})
+	if d, ok := httpcall.RetryAfter(res, h.clock.Now()); ok {
 		return consumer.RetryAfter(d, err)
 	}
 	return err
-}
-
-// busy says whether the status means "not now": its Retry-After is honoured.
-func busy(status int) bool {
-	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
-}
-
-// retryAfter reads the header of that name: seconds, or a date.
-func retryAfter(v string, now time.Time) (time.Duration, bool) {
-	if v == "" {
-		return 0, false
-	}
-	var d time.Duration
-	if n, err := strconv.Atoi(v); err == nil {
-		d = time.Duration(min(max(n, 0), int(maxRetryAfter.Seconds()))) * time.Second
-	} else if at, err := http.ParseTime(v); err == nil {
-		d = at.Sub(now)
-	} else {
-		return 0, false
-	}
-	return min(max(d, 0), maxRetryAfter), true
 }
 
 var errCallTimeout = errors.New("the call's timeout")
 
 // callError says why there was no answer.
 func callError(ctx context.Context, what string, a *HTTPArgs, err error) error {
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		err = ue.Err // its text has the whole URL, password and all
-	}
+	err = httpcall.Cause(err)
 	switch cause := context.Cause(ctx); {
-	case errors.Is(err, errForbiddenAddress):
-		return consumer.Fatal(fmt.Errorf("%s: %w", what, errForbiddenAddress))
+	case errors.Is(err, httpcall.ErrForbiddenAddress):
+		return consumer.Fatal(fmt.Errorf("%s: %w", what, httpcall.ErrForbiddenAddress))
 	case errors.Is(cause, errCallTimeout):
 		return fmt.Errorf("%s: no answer within timeout_ms (%v)", what, a.timeout())
 	case cause != nil:
@@ -210,11 +138,4 @@ func callError(ctx context.Context, what string, a *HTTPArgs, err error) error {
 	default:
 		return fmt.Errorf("%s: %w", what, err)
 	}
-}
-
-// shown is the URL as errors name it: without password and query, which may be secret.
-func shown(u *url.URL) string {
-	c := *u
-	c.RawQuery, c.Fragment = "", ""
-	return c.Redacted()
 }

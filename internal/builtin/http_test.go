@@ -9,11 +9,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 )
 
 var testCaller = caller{
@@ -150,22 +150,6 @@ func TestExpectedStatuses(t *testing.T) {
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for header, want := range map[string]time.Duration{
-		"7":                             7 * time.Second,
-		"0":                             0,
-		"-5":                            0,
-		"99999999":                      maxRetryAfter,
-		"Thu, 01 Jan 2026 00:01:00 GMT": time.Minute,
-		"Wed, 31 Dec 2025 00:00:00 GMT": 0,
-	} {
-		d, ok := retryAfter(header, now)
-		require.True(t, ok, header)
-		require.Equal(t, want, d, header)
-	}
-	_, ok := retryAfter("soon", now)
-	require.False(t, ok)
-
 	var status int
 	url := target(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "7")
@@ -255,5 +239,5 @@ func TestLinkLocalAddressesAreRefused(t *testing.T) {
 	})
 	_, err := callArgs(t, `{"url":"`+url+`"}`)
 	require.True(t, isFatal(err), "a redirect is no way around: %v", err)
-	require.ErrorIs(t, err, errForbiddenAddress)
+	require.ErrorIs(t, err, httpcall.ErrForbiddenAddress)
 }

@@ -1,4 +1,4 @@
-package builtin
+package httpcall
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// errForbiddenAddress is what a connection to an address that no task may reach ends
+// ErrForbiddenAddress is what a connection to an address that no call may reach ends
 // with. It is checked after the name was resolved, for redirects too.
-var errForbiddenAddress = errors.New("is a link-local or cloud metadata address, which this worker does not call (an operator can allow it)")
+var ErrForbiddenAddress = errors.New("is a link-local or cloud metadata address, which this worker does not call (an operator can allow it)")
 
 // metadata addresses of clouds that are not link-local.
 var metadataAddrs = map[netip.Addr]bool{
@@ -27,19 +27,27 @@ func forbiddenAddr(a netip.Addr) bool {
 	return a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast() || metadataAddrs[a]
 }
 
-// transport makes the connections of all http tasks of a process.
-func transport(o HTTPOptions) *http.Transport {
+// Reach says where calls may go.
+type Reach struct {
+	// AllowLinkLocal lets calls reach link-local and cloud metadata addresses.
+	AllowLinkLocal bool
+	// Proxy for a request, as in [http.Transport]. nil = none.
+	Proxy func(*http.Request) (*url.URL, error)
+}
+
+// Transport makes the connections of all calls of one kind in a process.
+func (r Reach) Transport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
-	if !o.AllowLinkLocal {
+	if !r.AllowLinkLocal {
 		dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			if ap, err := netip.ParseAddrPort(address); err == nil && forbiddenAddr(ap.Addr()) {
-				return fmt.Errorf("%s %w", ap.Addr(), errForbiddenAddress)
+				return fmt.Errorf("%s %w", ap.Addr(), ErrForbiddenAddress)
 			}
 			return nil
 		}
 	}
 	return &http.Transport{
-		Proxy:                 o.Proxy,
+		Proxy:                 r.Proxy,
 		DialContext:           dialer.DialContext,
 		ForceAttemptHTTP2:     true,
 		MaxIdleConns:          512,
@@ -50,9 +58,12 @@ func transport(o HTTPOptions) *http.Transport {
 	}
 }
 
-// forbiddenHost finds a forbidden address written out in the URL: behind a proxy the
-// dialer sees only the proxy.
-func forbiddenHost(u *url.URL) bool {
+// Check finds a forbidden address that is written out in the URL: behind a proxy the
+// dialer sees only the proxy. The error wraps [ErrForbiddenAddress].
+func (r Reach) Check(u *url.URL) error {
 	a, err := netip.ParseAddr(u.Hostname())
-	return err == nil && forbiddenAddr(a)
+	if !r.AllowLinkLocal && err == nil && forbiddenAddr(a) {
+		return fmt.Errorf("%s %w", u.Hostname(), ErrForbiddenAddress)
+	}
+	return nil
 }

@@ -1,0 +1,116 @@
+package secret
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Why a secret cannot be had.
+var (
+	ErrNoKey      = errors.New("no secret key is set (SecretKey of the Config, MSCHEDULER_SECRET_KEY of the binary)")
+	ErrUnknownKey = errors.New("the secret was sealed with a key that this process does not have")
+	ErrBroken     = errors.New("the sealed secret is damaged, or belongs to another access key")
+)
+
+// version begins every sealed text.
+const version = "mss1."
+
+const keyBytes = 32
+
+// Box seals and opens secrets. nil is a box without a key, which does neither.
+type Box struct{ keys []sealKey } // the first seals, all open
+
+type sealKey struct {
+	id   string
+	aead cipher.AEAD
+}
+
+// Parse makes a box of keys: each 32 bytes as hex or base64, several separated by commas.
+// The first seals, all open. "" is no box: nil. field names the text in errors, which
+// never repeat it.
+func Parse(field, text string) (*Box, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	b := &Box{}
+	for i, one := range strings.Split(text, ",") {
+		raw := decodeKey(strings.TrimSpace(one))
+		if len(raw) != keyBytes {
+			return nil, model.Invalid(field, "has no key of %d bytes, in hex or base64, at place %d", keyBytes, i+1)
+		}
+		block, err := aes.NewCipher(raw)
+		if err != nil {
+			return nil, fmt.Errorf("making a cipher: %w", err)
+		}
+		aead, err := cipher.NewGCM(block)
+		if err != nil {
+			return nil, fmt.Errorf("making a cipher: %w", err)
+		}
+		sum := sha256.Sum256(append([]byte("mscheduler secret key "), raw...))
+		b.keys = append(b.keys, sealKey{id: hex.EncodeToString(sum[:4]), aead: aead})
+	}
+	return b, nil
+}
+
+func decodeKey(text string) []byte {
+	if raw, err := hex.DecodeString(text); err == nil && len(raw) == keyBytes {
+		return raw
+	}
+	text = strings.TrimRight(text, "=")
+	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		if raw, err := enc.DecodeString(text); err == nil && len(raw) == keyBytes {
+			return raw
+		}
+	}
+	return nil
+}
+
+// Sealed says whether the text looks like one that [Box.Seal] made.
+func Sealed(text string) bool { return strings.HasPrefix(text, version) }
+
+// Seal makes a secret unreadable, bound to what it belongs to. [ErrNoKey] without a key.
+func (b *Box) Seal(plain, bound string) (string, error) {
+	if b == nil {
+		return "", ErrNoKey
+	}
+	k := b.keys[0]
+	nonce := make([]byte, k.aead.NonceSize())
+	_, _ = rand.Read(nonce) // never fails, by its contract
+	sealed := k.aead.Seal(nonce, nonce, []byte(plain), []byte(bound))
+	return version + k.id + "." + base64.RawURLEncoding.EncodeToString(sealed), nil
+}
+
+// Open gives the secret back: [ErrNoKey], [ErrUnknownKey] or [ErrBroken] when it cannot.
+func (b *Box) Open(sealed, bound string) (string, error) {
+	if b == nil {
+		return "", ErrNoKey
+	}
+	id, text, ok := strings.Cut(strings.TrimPrefix(sealed, version), ".")
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if !Sealed(sealed) || !ok || err != nil {
+		return "", ErrBroken
+	}
+	for _, k := range b.keys {
+		if k.id != id {
+			continue
+		}
+		if len(raw) < k.aead.NonceSize() {
+			return "", ErrBroken
+		}
+		plain, err := k.aead.Open(nil, raw[:k.aead.NonceSize()], raw[k.aead.NonceSize():], []byte(bound))
+		if err != nil {
+			return "", ErrBroken
+		}
+		return string(plain), nil
+	}
+	return "", fmt.Errorf("%w: its id is %s", ErrUnknownKey, id)
+}

@@ -1,0 +1,112 @@
+package secret
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// MaxBytes of a callback's secret before it is sealed.
+const MaxBytes = 500
+
+// SealCallback is the callback with its secrets sealed, to be stored; c is left as it is.
+// One that is sealed already, by a key of the box and for its access key, stays so. field
+// names the callback in errors, which are model.ErrInvalid: a secret that cannot be sealed
+// because no key is set is one of them. nil stays nil.
+func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, error) {
+	if c == nil || c.Security == nil || len(c.Security.Keys) == 0 {
+		return c, nil
+	}
+	out, security := *c, *c.Security
+	out.Security, security.Keys = &security, slices.Clone(security.Keys)
+	var errs []error
+	for i := range security.Keys {
+		k := &security.Keys[i]
+		sealed, err := b.sealKey(*k)
+		if err != nil {
+			errs = append(errs, model.Invalid(fmt.Sprintf("%s.security.keys[%d].sk", field, i), "%v", err))
+		}
+		k.Secret = sealed
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+func (b *Box) sealKey(k model.CallbackKey) (string, error) {
+	switch {
+	case k.Secret == model.HiddenSecret:
+		return "", errors.New("is " + model.HiddenSecret + ", which stands for a secret that is not shown; give the secret itself")
+	case b == nil:
+		return "", fmt.Errorf("cannot be kept: %w", ErrNoKey)
+	case Sealed(k.Secret):
+		if _, err := b.Open(k.Secret, k.AccessKey); err != nil {
+			return "", err
+		}
+		return k.Secret, nil
+	case len(k.Secret) > MaxBytes:
+		return "", fmt.Errorf("has %d bytes; at most %d are allowed", len(k.Secret), MaxBytes)
+	}
+	if err := callback.CheckSecret(k.Secret); err != nil {
+		return "", fmt.Errorf("cannot be used: %w", err)
+	}
+	return b.Seal(k.Secret, k.AccessKey)
+}
+
+// CallbackKeys opens the keys that a callback is signed with; none where it is not.
+func (b *Box) CallbackKeys(s *model.CallbackSecurity) ([]callback.Key, error) {
+	if s == nil || s.Type != model.SecurityAKSK {
+		return nil, nil
+	}
+	keys := make([]callback.Key, 0, len(s.Keys))
+	for _, k := range s.Keys {
+		plain, err := b.Open(k.Secret, k.AccessKey)
+		if err != nil {
+			return nil, fmt.Errorf("opening the secret of the access key %s: %w", k.AccessKey, err)
+		}
+		keys = append(keys, callback.Key{AccessKey: k.AccessKey, Secret: plain})
+	}
+	return keys, nil
+}
+
+// Hide replaces the secrets in a stored document, a task's or a type's, by
+// [model.HiddenSecret]. The document is changed in place.
+func Hide(doc bson.D) {
+	for i := range doc {
+		if options, ok := doc[i].Value.(bson.D); ok && (doc[i].Key == "options" || doc[i].Key == "applied") {
+			hideKeys(at(options, "callback", "security"))
+		}
+	}
+}
+
+// at follows the path of embedded documents; nil where it ends early.
+func at(doc bson.D, path ...string) bson.D {
+	for _, name := range path {
+		i := slices.IndexFunc(doc, func(e bson.E) bool { return e.Key == name })
+		if i < 0 {
+			return nil
+		}
+		doc, _ = doc[i].Value.(bson.D)
+	}
+	return doc
+}
+
+func hideKeys(security bson.D) {
+	for _, e := range security {
+		keys, _ := e.Value.(bson.A)
+		for _, k := range keys {
+			key, _ := k.(bson.D)
+			for i := range key {
+				if key[i].Key == "sk" {
+					key[i].Value = model.HiddenSecret
+				}
+			}
+		}
+	}
+}

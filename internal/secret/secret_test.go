@@ -1,0 +1,174 @@
+package secret
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+var (
+	firstKey  = strings.Repeat("a1", keyBytes)
+	secondKey = base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
+)
+
+func box(t *testing.T, text string) *Box {
+	t.Helper()
+	b, err := Parse("secret_key", text)
+	require.NoError(t, err)
+	return b
+}
+
+func TestASealedSecretOpensAndIsNotToBeRead(t *testing.T) {
+	b := box(t, firstKey)
+	sealed, err := b.Seal("hunter2", "ak")
+	require.NoError(t, err)
+	require.True(t, Sealed(sealed))
+	require.NotContains(t, sealed, "hunter2")
+	plain, err := b.Open(sealed, "ak")
+	require.NoError(t, err)
+	require.Equal(t, "hunter2", plain)
+	again, err := b.Seal("hunter2", "ak")
+	require.NoError(t, err)
+	require.NotEqual(t, sealed, again, "equal secrets must not be seen to be equal")
+}
+
+func TestASecretBelongsToItsAccessKey(t *testing.T) {
+	sealed, err := box(t, firstKey).Seal("hunter2", "ak")
+	require.NoError(t, err)
+	_, err = box(t, firstKey).Open(sealed, "another")
+	require.ErrorIs(t, err, ErrBroken)
+}
+
+func TestKeysRotate(t *testing.T) {
+	old := box(t, firstKey)
+	sealed, err := old.Seal("hunter2", "ak")
+	require.NoError(t, err)
+	both := box(t, secondKey+", "+firstKey)
+	plain, err := both.Open(sealed, "ak")
+	require.NoError(t, err)
+	require.Equal(t, "hunter2", plain)
+	resealed, err := both.Seal(plain, "ak")
+	require.NoError(t, err)
+	_, err = old.Open(resealed, "ak")
+	require.ErrorIs(t, err, ErrUnknownKey, "the first key seals")
+	_, err = box(t, secondKey).Open(resealed, "ak")
+	require.NoError(t, err)
+}
+
+func TestKeysAreReadInEverySpelling(t *testing.T) {
+	raw := []byte("\xff\xfe-a key of thirty-two bytes!!!!!")[:keyBytes]
+	sealed, err := box(t, hex.EncodeToString(raw)).Seal("s", "")
+	require.NoError(t, err)
+	for _, text := range []string{
+		strings.ToUpper(hex.EncodeToString(raw)), base64.StdEncoding.EncodeToString(raw),
+		base64.RawURLEncoding.EncodeToString(raw), " " + base64.URLEncoding.EncodeToString(raw) + "\n",
+	} {
+		_, err := box(t, text).Open(sealed, "")
+		require.NoError(t, err)
+	}
+	require.Nil(t, box(t, " "))
+}
+
+func TestABadKeyIsNamedAndNotRepeated(t *testing.T) {
+	for _, text := range []string{"letmein", firstKey + "00", firstKey + ",", "," + firstKey, firstKey + ",letmein"} {
+		_, err := Parse("secret_key", text)
+		require.ErrorIs(t, err, model.ErrInvalid, text)
+		require.ErrorContains(t, err, "secret_key")
+		require.NotContains(t, err.Error(), "letmein")
+	}
+}
+
+func TestDamagedTextsDoNotOpen(t *testing.T) {
+	b := box(t, firstKey)
+	sealed, err := b.Seal("hunter2", "ak")
+	require.NoError(t, err)
+	for i := len(sealed) - 1; i >= 0; i -= 3 {
+		_, err := b.Open(sealed[:i], "ak")
+		require.Error(t, err, sealed[:i])
+	}
+	_, err = b.Open("hunter2", "ak")
+	require.ErrorIs(t, err, ErrBroken)
+	var none *Box
+	_, err = none.Open(sealed, "ak")
+	require.ErrorIs(t, err, ErrNoKey)
+}
+
+func signedCallback(keys ...model.CallbackKey) *model.Callback {
+	return &model.Callback{
+		Success:  &model.CallbackTarget{URL: "https://example.org/"},
+		Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: keys},
+	}
+}
+
+func TestACallbackIsSealedBeforeItIsStored(t *testing.T) {
+	b := box(t, firstKey)
+	c := signedCallback(model.CallbackKey{AccessKey: "new", Secret: "one"}, model.CallbackKey{AccessKey: "old", Secret: "two"})
+	sealed, err := b.SealCallback("callback", c)
+	require.NoError(t, err)
+	require.Equal(t, "one", c.Security.Keys[0].Secret, "the caller's own is left alone")
+	require.NoError(t, sealed.Validate())
+	again, err := b.SealCallback("callback", sealed)
+	require.NoError(t, err)
+	require.Equal(t, sealed, again, "what is sealed stays so")
+	keys, err := b.CallbackKeys(sealed.Security)
+	require.NoError(t, err)
+	require.Equal(t, []callback.Key{{AccessKey: "new", Secret: "one"}, {AccessKey: "old", Secret: "two"}}, keys)
+}
+
+func TestTheLongestSecretFitsSealed(t *testing.T) {
+	b := box(t, firstKey)
+	sealed, err := b.SealCallback("callback", signedCallback(model.CallbackKey{AccessKey: "ak", Secret: strings.Repeat("s", MaxBytes)}))
+	require.NoError(t, err)
+	require.NoError(t, sealed.Validate())
+}
+
+func TestSecretsThatCannotBeKeptAreRefusedByTheirField(t *testing.T) {
+	var none *Box
+	foreign, err := box(t, secondKey).Seal("s", "ak")
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		box    *Box
+		secret string
+		says   string
+	}{
+		"no key":          {none, "hunter2", "no secret key is set"},
+		"not shown":       {box(t, firstKey), "***", "give the secret itself"},
+		"another's":       {box(t, firstKey), foreign, "does not have"},
+		"too long":        {box(t, firstKey), strings.Repeat("s", MaxBytes+1), "at most 500"},
+		"promises base64": {box(t, firstKey), "whsec_!", "not base64"},
+	} {
+		_, err := c.box.SealCallback("options.callback", signedCallback(model.CallbackKey{AccessKey: "ak", Secret: c.secret}))
+		require.ErrorIs(t, err, model.ErrInvalid, name)
+		require.ErrorContains(t, err, "options.callback.security.keys[0].sk", name)
+		require.ErrorContains(t, err, c.says, name)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+	unsigned, err := none.SealCallback("callback", &model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/"}})
+	require.NoError(t, err, "without secrets no key is needed")
+	require.NotNil(t, unsigned)
+}
+
+func TestNothingShowsASecret(t *testing.T) {
+	c := signedCallback(model.CallbackKey{AccessKey: "ak", Secret: "hunter2"})
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v", c, *c, c.Security.Keys), fmt.Sprint(c.Security), c.String()} {
+		require.NotContains(t, text, "hunter2")
+	}
+	data, err := bson.Marshal(bson.D{{Key: "options", Value: bson.D{{Key: "callback", Value: c}}}, {Key: "applied", Value: bson.D{{Key: "callback", Value: c}}}, {Key: "args", Value: "untouched"}})
+	require.NoError(t, err)
+	var doc bson.D
+	require.NoError(t, bson.Unmarshal(data, &doc))
+	Hide(doc)
+	text := fmt.Sprint(doc)
+	require.NotContains(t, text, "hunter2")
+	require.Contains(t, text, "ak")
+	require.Equal(t, 2, strings.Count(text, "***"))
+	require.Contains(t, text, "untouched")
+}

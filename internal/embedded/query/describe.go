@@ -95,3 +95,18 @@ func (d *description) value(prefix string, key []byte, old, new bson.RawValue) {
 		d.updated = value.AppendElement(d.updated, path, new)
 	}
 }
+
+// Changed returns the top-level fields that differ between two documents.
+func Changed(old, new bson.Raw) (fields [][]byte) {
+	for it, at := value.NewIter(old), value.NewIter(new); it.Next(); {
+		if is, ok := seek(&at, new, it.Key); !ok || !value.Identical(it.Value, is) {
+			fields = append(fields, it.Key)
+		}
+	}
+	for it, at := value.NewIter(new), value.NewIter(old); it.Next(); {
+		if _, ok := seek(&at, old, it.Key); !ok {
+			fields = append(fields, it.Key)
+		}
+	}
+	return fields
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/mscheduler/mscheduler/internal/embedded/query"
 	"github.com/mscheduler/mscheduler/internal/embedded/value"
 )
 
@@ -131,7 +132,7 @@ func (c *Collection) prepare(before, after Record) (change, error) {
 	update := before.Doc != nil && after.Doc != nil
 	var touched [][]byte
 	if update {
-		touched = changedFields(before.Doc, after.Doc)
+		touched = query.Changed(before.Doc, after.Doc)
 	}
 	for i, x := range c.Indexes {
 		if update && !x.Spec.touchedBy(touched) {

@@ -294,27 +294,3 @@ func appendFilterTops(tops [][]byte, n *query.Node) [][]byte {
 	}
 	return tops
 }
-
-// changedFields returns the top-level fields that differ between two documents.
-func changedFields(before, after bson.Raw) (changed [][]byte) {
-	a, b := value.NewIter(before), value.NewIter(after)
-	moreA, moreB := a.Next(), b.Next()
-	for moreA && moreB && bytes.Equal(a.Key, b.Key) {
-		if !value.Identical(a.Value, b.Value) {
-			changed = append(changed, a.Key)
-		}
-		moreA, moreB = a.Next(), b.Next()
-	}
-	// From here the documents are laid out differently.
-	for ; moreA; moreA = a.Next() {
-		if v, ok := value.Lookup(after, string(a.Key)); !ok || !value.Identical(v, a.Value) {
-			changed = append(changed, a.Key)
-		}
-	}
-	for ; moreB; moreB = b.Next() {
-		if v, ok := value.Lookup(before, string(b.Key)); !ok || !value.Identical(v, b.Value) {
-			changed = append(changed, b.Key)
-		}
-	}
-	return changed
-}

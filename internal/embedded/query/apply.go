@@ -2,7 +2,6 @@ package query
 
 import (
 	"slices"
-	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -15,11 +14,10 @@ import (
 // below it changed. Children are asked in MongoDB's order, so that the first
 // error is MongoDB's.
 
-// result is what becomes of a value.
-type result struct {
-	act   action
-	v     bson.RawValue // of set
-	fresh bool          // there was no value
+// change is what becomes of a value.
+type change struct {
+	act action
+	v   bson.RawValue // of set
 }
 
 type action uint8
@@ -29,6 +27,9 @@ const (
 	set
 	remove
 )
+
+// put says that v takes the place.
+func put(v bson.RawValue) change { return change{set, v} }
 
 // place is what a leaf must know of where it stands.
 type place struct {
@@ -42,173 +43,112 @@ type env struct {
 	doc bson.Raw // before the update
 }
 
+var emptyDoc = bson.Raw{5, 0, 0, 0, 0}
+
 // maxPadding is how far behind its end an array may be written to.
 const maxPadding = 1_500_000
 
-func (e *env) apply(n *node, old bson.RawValue, at place) (result, error) {
+func (e *env) apply(n *node, old bson.RawValue, at place) change {
 	switch {
 	case n.mod != nil:
 		if n.insertOnly && !e.ctx.Insert {
-			return result{}, nil
+			return change{}
 		}
-		return n.mod.apply(e, n, old, at)
+		return n.mod(e, n, old, at)
 	case n.array:
 		return e.elements(n, old)
 	case old.Type == bson.TypeEmbeddedDocument:
-		return e.document(n, old.Value, at)
+		return e.document(n, old.Value, place{viable: true, inArray: at.inArray})
 	case old.Type == bson.TypeArray:
 		return e.array(n, old)
 	}
-	return e.create(n, place{viable: at.viable && old.Type == 0, inArray: at.inArray})
+	return e.document(n, emptyDoc, place{viable: at.viable && old.Type == 0, inArray: at.inArray})
 }
 
-// kids are n's children with the one for `$` at the place it stands for.
-func (e *env) kids(n *node) ([]child, error) {
-	if n.positional == nil {
-		return n.children, nil
-	}
-	if e.ctx.Positional < 0 {
-		return nil, badValue("The positional operator did not find the match needed from the query.")
-	}
-	m := &node{children: slices.Clone(n.children)}
-	err := m.mergeChild(strconv.Itoa(e.ctx.Positional), n.positional)
-	return m.children, err
+// kids are the children to apply. A `$` among them was not replaced: nothing is
+// known that it stands for.
+func (n *node) kids() []child {
+	need(n.child("$") == nil, "The positional operator did not find the match needed from the query.")
+	return n.children
 }
 
-func (e *env) document(n *node, doc []byte, at place) (result, error) {
-	kids, err := e.kids(n)
-	if err != nil {
-		return result{}, err
-	}
-	var buf [8]result
-	results := buf[:0]
+// document updates fields; at is the place of each.
+func (e *env) document(n *node, doc []byte, at place) change {
+	kids := n.kids()
+	var buf [8]change
+	changes := buf[:0]
 	size, changed := len(doc), false
 	for _, k := range kids {
 		old, _ := value.Lookup(doc, k.name)
-		r, err := e.apply(k.node, old, place{viable: true, inArray: at.inArray})
-		if err != nil {
-			return result{}, err
+		c := e.apply(k.node, old, at)
+		if n.path == "" && k.name == "_id" && old.Type != 0 && (c.act == remove || c.act == set && !value.Equal(c.v, old)) {
+			fail(mongoerr.ImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
 		}
-		if n.path == "" && k.name == "_id" && old.Type != 0 && (r.act == remove || r.act == set && !value.Equal(r.v, old)) {
-			return result{}, mongoerr.New(mongoerr.ImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
-		}
-		changed = changed || r.act != keep
-		r.fresh = old.Type == 0
-		size += len(k.name) + 2 + len(r.v.Value)
-		results = append(results, r)
+		changed = changed || c.act != keep
+		size += len(k.name) + 2 + len(c.v.Value)
+		changes = append(changes, c)
 	}
 	if !changed {
-		return result{}, nil
+		return change{}
 	}
 	start, dst := value.Begin(make([]byte, 0, size))
-	copied, pos := 4, 4 // doc[4:pos] is read, doc[4:copied] written
 	for it := value.NewIter(doc); it.Next(); {
-		start := pos
-		pos += len(it.Element())
 		i := slices.IndexFunc(kids, func(k child) bool { return k.name == string(it.Key) })
-		if i < 0 || results[i].act == keep {
+		if i < 0 || changes[i].act == keep {
+			dst = append(dst, it.Element()...)
 			continue
 		}
-		dst = append(dst, doc[copied:start]...)
-		copied = pos
-		if results[i].act == set {
-			dst = value.AppendElement(dst, kids[i].name, results[i].v)
+		if changes[i].act == set {
+			dst = value.AppendElement(dst, kids[i].name, changes[i].v)
+		}
+		changes[i].act = keep // done
+	}
+	for i, c := range changes {
+		if c.act == set {
+			dst = value.AppendElement(dst, kids[i].name, c.v)
 		}
 	}
-	dst = append(dst, doc[copied:pos]...)
-	for i, r := range results {
-		if r.act == set && r.fresh {
-			dst = value.AppendElement(dst, kids[i].name, r.v)
-		}
-	}
-	return result{act: set, v: value.Document(value.End(dst, start))}, nil
+	return put(value.Document(value.End(dst, start)))
 }
 
 // array updates single elements, named by their index.
-func (e *env) array(n *node, old bson.RawValue) (result, error) {
-	kids, err := e.kids(n)
-	if err != nil {
-		return result{}, err
-	}
-	elems := values(old.Value)
+func (e *env) array(n *node, old bson.RawValue) change {
+	elems := value.Elements(old.Value)
 	changed := false
-	for _, k := range kids {
+	for _, k := range n.kids() {
 		i, ok := index(k.name)
 		at := place{viable: ok && i <= len(elems)+maxPadding, inArray: true}
-		if !ok || i >= len(elems) {
-			r, err := e.apply(k.node, missing, at)
-			if err != nil {
-				return result{}, err
-			}
-			if r.act == set {
-				for len(elems) < i {
-					elems = append(elems, value.Null)
-				}
-				elems, changed = append(elems, r.v), true
-			}
+		if ok && i < len(elems) {
+			changed = e.element(k.node, elems, i, at) || changed
 			continue
 		}
-		r, err := e.apply(k.node, elems[i], at)
-		if err != nil {
-			return result{}, err
+		if c := e.apply(k.node, missing, at); c.act == set {
+			for len(elems) < i {
+				elems = append(elems, value.Null)
+			}
+			elems, changed = append(elems, c.v), true
 		}
-		changed = r.put(elems, i) || changed
 	}
-	if !changed {
-		return result{}, nil
-	}
-	return result{act: set, v: value.Array(elems)}, nil
+	return arrayIf(changed, elems)
 }
 
-// put stores r as an element of an array, where removing leaves null.
-func (r result) put(elems []bson.RawValue, i int) bool {
-	switch r.act {
-	case keep:
-		return false
+// element updates one element of an array, where removing leaves null.
+func (e *env) element(n *node, elems []bson.RawValue, i int, at place) (changed bool) {
+	c := e.apply(n, elems[i], at)
+	switch c.act {
 	case set:
-		elems[i] = r.v
+		elems[i] = c.v
 	case remove:
 		elems[i] = value.Null
 	}
-	return true
-}
-
-// create makes the document that n needs where there is none.
-func (e *env) create(n *node, at place) (result, error) {
-	kids, err := e.kids(n)
-	if err != nil {
-		return result{}, err
-	}
-	var dst []byte
-	var start int32
-	for _, k := range kids {
-		r, err := e.apply(k.node, missing, at)
-		if err != nil {
-			return result{}, err
-		}
-		if r.act != set {
-			continue
-		}
-		if dst == nil {
-			start, dst = value.Begin(nil)
-		}
-		dst = value.AppendElement(dst, k.name, r.v)
-	}
-	if dst == nil {
-		return result{}, nil
-	}
-	return result{act: set, v: value.Document(value.End(dst, start))}, nil
+	return c.act != keep
 }
 
 // elements updates the elements of an array that the array filters choose.
-func (e *env) elements(n *node, old bson.RawValue) (result, error) {
-	if old.Type == 0 {
-		return result{}, badValue("The path '%s' must exist in the document in order to apply array updates.", n.path)
-	}
-	if old.Type != bson.TypeArray {
-		return result{}, badValue("Cannot apply array updates to non-array element %s: %s", n.path, old)
-	}
-	elems := values(old.Value)
+func (e *env) elements(n *node, old bson.RawValue) change {
+	need(old.Type != 0, "The path '%s' must exist in the document in order to apply array updates.", n.path)
+	need(old.Type == bson.TypeArray, "Cannot apply array updates to non-array element %s: %s", n.path, old)
+	elems := value.Elements(old.Value)
 	changed := false
 	for i, elem := range elems {
 		var chosen *node
@@ -218,33 +158,21 @@ func (e *env) elements(n *node, old bson.RawValue) (result, error) {
 			}
 			if chosen == nil {
 				chosen = c.node
-				continue
-			}
-			var err error
-			if chosen, err = merge(chosen, c.node); err != nil {
-				return result{}, err
+			} else {
+				chosen = merge(chosen, c.node)
 			}
 		}
-		if chosen == nil {
-			continue
+		if chosen != nil {
+			changed = e.element(chosen, elems, i, place{viable: true, inArray: true}) || changed
 		}
-		r, err := e.apply(chosen, elem, place{viable: true, inArray: true})
-		if err != nil {
-			return result{}, err
-		}
-		changed = r.put(elems, i) || changed
 	}
-	if !changed {
-		return result{}, nil
-	}
-	return result{act: set, v: value.Array(elems)}, nil
+	return arrayIf(changed, elems)
 }
 
-// values are the elements of an array.
-func values(array []byte) []bson.RawValue {
-	vs := make([]bson.RawValue, 0, 8)
-	for it := value.NewIter(array); it.Next(); {
-		vs = append(vs, it.Value)
+// arrayIf makes elems the array, if they changed.
+func arrayIf(changed bool, elems []bson.RawValue) change {
+	if !changed {
+		return change{}
 	}
-	return vs
+	return put(value.Array(elems))
 }

@@ -3,6 +3,7 @@ package query
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -13,52 +14,54 @@ import (
 // in their order. An array gives its elements, and arrays on the way those of
 // each of their documents.
 func Distinct(docs iter.Seq[bson.Raw], key string) []bson.RawValue {
-	parts := cut(key)
-	seen := map[string]bool{}
-	var found []bson.RawValue
-	var k []byte
-	add := func(v bson.RawValue) {
-		k = value.AppendKey(k[:0], v, false)
-		if !seen[string(k)] {
-			seen[string(k)] = true
-			found = append(found, v)
-		}
-	}
+	names := strings.Split(key, ".")
+	found := valueSet{}
 	for doc := range docs {
-		spread(value.Document(doc), parts, add)
+		spread(value.Document(doc), names, func(v bson.RawValue) { found.add(v) })
 	}
-	slices.SortFunc(found, value.Compare)
-	return found
+	slices.SortFunc(found.list, value.Compare)
+	return found.list
 }
 
-// spread calls add for each value at parts below v.
-func spread(v bson.RawValue, parts []part, add func(bson.RawValue)) {
-	if len(parts) == 0 {
-		if v.Type != bson.TypeArray {
-			add(v)
-			return
-		}
-		for it := value.NewIter(v.Value); it.Next(); {
-			add(it.Value)
-		}
-		return
+// valueSet is values of which no two are equal.
+type valueSet struct {
+	seen map[string]bool
+	key  []byte
+	list []bson.RawValue
+}
+
+// add reports whether v was not there yet.
+func (s *valueSet) add(v bson.RawValue) bool {
+	s.key = value.AppendKey(s.key[:0], v, false)
+	if s.seen[string(s.key)] {
+		return false
 	}
-	switch v.Type {
-	case bson.TypeEmbeddedDocument:
-		if next, ok := value.Lookup(v.Value, parts[0].name); ok {
-			spread(next, parts[1:], add)
+	if s.seen == nil {
+		s.seen = map[string]bool{}
+	}
+	s.seen[string(s.key)] = true
+	s.list = append(s.list, v)
+	return true
+}
+
+// spread calls add for each value at the path of names below v.
+func spread(v bson.RawValue, names []string, add func(bson.RawValue)) {
+	array := v.Type == bson.TypeArray
+	switch {
+	case len(names) == 0 && !array:
+		if v.Type != 0 {
+			add(v)
 		}
-	case bson.TypeArray:
-		if parts[0].index {
-			if next, ok := value.Lookup(v.Value, parts[0].name); ok {
-				spread(next, parts[1:], add)
-			}
-			return
-		}
+	case array && (len(names) == 0 || !isIndex(names[0])):
 		for it := value.NewIter(v.Value); it.Next(); {
-			if it.Value.Type == bson.TypeEmbeddedDocument {
-				spread(it.Value, parts, add)
+			if len(names) == 0 {
+				add(it.Value)
+			} else if it.Value.Type == bson.TypeEmbeddedDocument {
+				spread(it.Value, names, add)
 			}
 		}
+	case value.IsObject(v):
+		next, _ := value.Lookup(v.Value, names[0])
+		spread(next, names[1:], add)
 	}
 }

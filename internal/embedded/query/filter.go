@@ -25,7 +25,7 @@ const (
 	OpLt                  // Path < Value
 	OpGt                  // Path > Value
 	OpGte                 // Path >= Value
-	OpRegex               // Path matches Regexes[0]
+	OpRegex               // Path matches a regular expression
 	OpMod                 // Path is a number with a remainder
 	OpExists              // Path exists ($exists: false is OpNot of it)
 	OpIn                  // Path is one of Values (sorted, distinct) or matches one of Regexes
@@ -46,38 +46,21 @@ type Node struct {
 	Path     string          // dotted; empty for OpAnd, OpOr, OpNor, OpNot
 	Value    bson.RawValue   // of comparisons
 	Values   []bson.RawValue // of OpIn
-	Regexes  []Regex         // of OpIn and OpRegex
+	Regexes  []Regex         // of OpIn
 	Children []*Node
 
-	parts     []part // Path, cut
-	types     uint32 // of OpType: bit typeBit(t)
-	length    int64  // of OpSize
-	divisor   int64  // of OpMod
-	remainder int64
+	parts []string                   // Path, cut
+	is    func(v bson.RawValue) bool // of OpSize, OpRegex, OpMod, OpExists, OpType: tests a value, zero for missing
 }
 
-// part is one component of a dotted path.
-type part struct {
-	name  string
-	index bool // all digits: may mean an element of an array
+func leaf(op Op, path string, v bson.RawValue) *Node {
+	return &Node{Op: op, Path: path, parts: strings.Split(path, "."), Value: v}
 }
 
-func cut(path string) []part {
-	names := strings.Split(path, ".")
-	parts := make([]part, len(names))
-	for i, n := range names {
-		parts[i] = part{n, isIndex(n)}
-	}
-	return parts
-}
-
-func isIndex(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
+func test(op Op, path string, is func(v bson.RawValue) bool) []*Node {
+	n := leaf(op, path, missing)
+	n.is = is
+	return []*Node{n}
 }
 
 // Filter is a compiled filter.
@@ -87,16 +70,17 @@ type Filter struct {
 
 // CompileFilter checks and compiles a filter. It keeps parts of filter, which
 // must not change afterwards. A nil or empty filter matches everything.
-func CompileFilter(filter bson.Raw) (*Filter, error) {
-	root, err := parseAnd(filter)
-	if err != nil {
-		return nil, err
-	}
-	root = simplify(root)
+func CompileFilter(filter bson.Raw) (f *Filter, err error) {
+	defer catch(&err)
+	return compileFilter(filter), nil
+}
+
+func compileFilter(filter []byte) *Filter {
+	root := simplify(parseAnd(filter))
 	if root.Op != OpAnd {
 		root = &Node{Op: OpAnd, Children: []*Node{root}}
 	}
-	return &Filter{root}, nil
+	return &Filter{root}
 }
 
 // Root is the filter's tree, with an OpAnd at the top.
@@ -119,8 +103,7 @@ func simplify(n *Node) *Node {
 	for i, c := range n.Children {
 		n.Children[i] = simplify(c)
 	}
-	switch n.Op {
-	case OpAnd:
+	if n.Op == OpAnd {
 		var flat []*Node
 		for _, c := range n.Children {
 			if c.Op == OpAnd {
@@ -133,11 +116,9 @@ func simplify(n *Node) *Node {
 			return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Path, b.Path))
 		})
 		n.Children = flat
-		fallthrough
-	case OpOr:
-		if len(n.Children) == 1 {
-			return n.Children[0]
-		}
+	}
+	if n.Op <= OpOr && len(n.Children) == 1 {
+		return n.Children[0]
 	}
 	return n
 }

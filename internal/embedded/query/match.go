@@ -18,99 +18,66 @@ func (n *Node) match(doc []byte, pos *int) bool {
 	case OpAnd:
 		for _, c := range n.Children {
 			if !c.match(doc, pos) {
-				if pos != nil {
-					*pos = -1
-				}
+				record(pos, -1)
 				return false
 			}
 		}
 		return true
-	case OpOr:
+	case OpOr, OpNor:
 		for _, c := range n.Children {
 			if c.match(doc, nil) {
-				return true
+				return n.Op == OpOr
 			}
 		}
-		return false
-	case OpNor:
-		for _, c := range n.Children {
-			if c.match(doc, nil) {
-				return false
-			}
-		}
-		return true
+		return n.Op == OpNor
 	case OpNot:
 		return !n.Children[0].match(doc, nil)
 	case OpFalse:
 		return false
 	}
-	return n.along(doc, n.parts, pos)
+	return n.reach(value.Document(doc), n.parts, pos)
 }
 
-// along follows parts through documents to the value the condition is about,
-// or to the first array.
-func (n *Node) along(doc []byte, parts []part, pos *int) bool {
-	for i := range parts {
-		v, ok := value.Lookup(doc, parts[i].name)
-		if !ok {
+// reach follows parts from v to the values that the condition is about, and
+// tests them until one passes.
+func (n *Node) reach(v bson.RawValue, parts []string, pos *int) bool {
+	for ; len(parts) > 0; parts = parts[1:] {
+		switch v.Type {
+		case bson.TypeEmbeddedDocument:
+			v, _ = value.Lookup(v.Value, parts[0])
+		case bson.TypeArray:
+			return n.through(v.Value, parts, pos)
+		default:
 			return n.test(missing, pos)
 		}
-		last := i == len(parts)-1
-		switch {
-		case v.Type == bson.TypeArray && last:
-			return n.array(v, pos)
-		case v.Type == bson.TypeArray:
-			return n.through(v.Value, parts[i+1:], pos)
-		case last:
-			return n.test(v, pos)
-		case v.Type != bson.TypeEmbeddedDocument:
-			return n.test(missing, pos)
-		}
-		doc = v.Value
 	}
-	return false
-}
-
-// array tests an array at the end of the path: its elements and itself.
-func (n *Node) array(v bson.RawValue, pos *int) bool {
-	switch n.Op {
-	case OpSize, OpElemMatch, OpElemValue:
-		return n.test(v, pos)
-	}
-	i := 0
-	for it := value.NewIter(v.Value); it.Next(); i++ {
-		if n.test(it.Value, pos) {
-			record(pos, i)
-			return true
+	if v.Type == bson.TypeArray && n.Op > OpSize { // all but those that are about the array
+		i := 0
+		for it := value.NewIter(v.Value); it.Next(); i++ {
+			if n.test(it.Value, pos) {
+				record(pos, i)
+				return true
+			}
 		}
 	}
 	return n.test(v, pos)
 }
 
 // through follows parts into the elements of an array on the way: into each
-// document, and into the element that a numeric part names. Elements of other
-// kinds give nothing, not even a missing value.
-func (n *Node) through(array []byte, parts []part, pos *int) bool {
-	i := -1
-	for it := value.NewIter(array); it.Next(); {
-		i++
-		if it.Value.Type == bson.TypeEmbeddedDocument && n.along(it.Value.Value, parts, pos) {
+// document, and into the element that a part names by its index. Elements of
+// other kinds give nothing, not even a missing value.
+func (n *Node) through(array []byte, parts []string, pos *int) bool {
+	i := 0
+	for it := value.NewIter(array); it.Next(); i++ {
+		if it.Value.Type == bson.TypeEmbeddedDocument && n.reach(it.Value, parts, pos) {
 			record(pos, i)
 			return true
 		}
-		if !parts[0].index || string(it.Key) != parts[0].name {
+		if string(it.Key) != parts[0] {
 			continue
 		}
-		matched := false
-		switch {
-		case len(parts) == 1:
-			matched = n.test(it.Value, pos)
-		case it.Value.Type == bson.TypeEmbeddedDocument:
-			matched = n.along(it.Value.Value, parts[1:], pos)
-		case it.Value.Type == bson.TypeArray:
-			matched = n.through(it.Value.Value, parts[1:], pos)
-		}
-		if matched {
+		if len(parts) == 1 && n.test(it.Value, pos) ||
+			len(parts) > 1 && value.IsObject(it.Value) && n.reach(it.Value, parts[1:], pos) {
 			return true
 		}
 	}
@@ -131,65 +98,47 @@ func (n *Node) test(v bson.RawValue, pos *int) bool {
 	case OpEq, OpLt, OpLte, OpGt, OpGte:
 		return n.compare(v)
 	case OpIn:
+		want := v
 		if v.Type == 0 {
-			return n.hasNull()
+			want = value.Null
 		}
-		if _, found := slices.BinarySearchFunc(n.Values, v, value.Compare); found {
-			return true
-		}
-		fallthrough
-	case OpRegex:
-		return slices.ContainsFunc(n.Regexes, func(r Regex) bool { return r.match(v) })
-	case OpExists:
-		return v.Type != 0
-	case OpType:
-		return v.Type != 0 && n.types&typeBit(v.Type) != 0
-	case OpMod:
-		i, ok := value.AsInteger(v)
-		return ok && i%n.divisor == n.remainder
-	case OpSize:
-		return v.Type == bson.TypeArray && arrayLen(v.Value) == n.length
+		_, found := slices.BinarySearchFunc(n.Values, want, value.Compare)
+		return found || slices.ContainsFunc(n.Regexes, func(r Regex) bool { return r.match(v) })
 	case OpElemMatch, OpElemValue:
-		return n.elements(v, pos)
-	case OpAnd:
-		for _, c := range n.Children {
-			if !c.test(v, nil) {
-				return false
+		if v.Type != bson.TypeArray {
+			return false
+		}
+		i := 0
+		for it := value.NewIter(v.Value); it.Next(); i++ {
+			if n.element(it.Value) {
+				record(pos, i)
+				return true
 			}
 		}
-		return true
+		return false
+	case OpAnd:
+		return n.testAll(v)
 	case OpNot:
 		return !n.Children[0].test(v, nil)
 	}
-	return false
+	return n.is != nil && n.is(v)
 }
 
-func (n *Node) hasNull() bool {
-	_, found := slices.BinarySearchFunc(n.Values, value.Null, value.Compare)
-	return found
+func (n *Node) testAll(v bson.RawValue) bool {
+	for _, c := range n.Children {
+		if !c.test(v, nil) {
+			return false
+		}
+	}
+	return true
 }
 
-// elements is $elemMatch.
-func (n *Node) elements(v bson.RawValue, pos *int) bool {
-	if v.Type != bson.TypeArray {
-		return false
+// element is $elemMatch of one element.
+func (n *Node) element(v bson.RawValue) bool {
+	if n.Op == OpElemMatch {
+		return value.IsObject(v) && n.Children[0].match(v.Value, nil)
 	}
-	i := 0
-	for it := value.NewIter(v.Value); it.Next(); i++ {
-		matched := true
-		if n.Op == OpElemMatch {
-			matched = value.IsObject(it.Value) && n.Children[0].match(it.Value.Value, nil)
-		} else {
-			for _, c := range n.Children {
-				matched = matched && c.test(it.Value, nil)
-			}
-		}
-		if matched {
-			record(pos, i)
-			return true
-		}
-	}
-	return false
+	return n.testAll(v)
 }
 
 // compare is $eq, $lt, $lte, $gt, $gte. Values of other classes do not match,
@@ -208,21 +157,15 @@ func (n *Node) compare(v bson.RawValue) bool {
 		}
 		return false
 	}
-	if n.Op != OpEq && class == value.ClassNumber {
-		if nan := isNaN(v); nan || isNaN(n.Value) {
-			return equal && nan && isNaN(n.Value)
-		}
-	}
 	c := value.Compare(v, n.Value)
+	if c != 0 && (isNaN(v) || isNaN(n.Value)) {
+		return false // NaN is neither less nor greater
+	}
 	switch n.Op {
-	case OpLt:
-		return c < 0
-	case OpGt:
-		return c > 0
-	case OpLte:
-		return c <= 0
-	case OpGte:
-		return c >= 0
+	case OpLt, OpLte:
+		return c < 0 || equal && c == 0
+	case OpGt, OpGte:
+		return c > 0 || equal && c == 0
 	}
 	return c == 0
 }
@@ -236,11 +179,4 @@ func isNaN(v bson.RawValue) bool {
 		return v.Decimal128().IsNaN()
 	}
 	return false
-}
-
-func arrayLen(array []byte) (n int64) {
-	for it := value.NewIter(array); it.Next(); {
-		n++
-	}
-	return n
 }

@@ -10,25 +10,23 @@ import (
 	"github.com/mscheduler/mscheduler/internal/embedded/value"
 )
 
-// modifier is one operator at one path. apply gets the old value, zero if
-// there is none.
-type modifier interface {
-	apply(e *env, n *node, old bson.RawValue, at place) (result, error)
-}
+// modifier is one operator at the path of the leaf n. It gets the old value,
+// zero if there is none.
+type modifier func(e *env, n *node, old bson.RawValue, at place) change
 
-// modifiers parse the argument an operator has for one path.
-var modifiers = map[string]func(path string, v bson.RawValue) (modifier, error){
+// modifiers parse the argument an operator has for the path of a leaf.
+var modifiers = map[string]func(n *node, v bson.RawValue) modifier{
 	"$set":         parseSet,
 	"$setOnInsert": parseSet,
-	"$unset":       func(string, bson.RawValue) (modifier, error) { return unset{}, nil },
-	"$inc": func(path string, v bson.RawValue) (modifier, error) {
-		return parseArithmetic("$inc", "increment", value.Add, path, v)
+	"$unset":       func(*node, bson.RawValue) modifier { return unset },
+	"$inc": func(n *node, v bson.RawValue) modifier {
+		return parseArithmetic("$inc", value.Add, n, v, v)
 	},
-	"$mul": func(path string, v bson.RawValue) (modifier, error) {
-		return parseArithmetic("$mul", "multiply", value.Mul, path, v)
+	"$mul": func(n *node, v bson.RawValue) modifier {
+		return parseArithmetic("$mul", value.Mul, n, v, value.Int32(0))
 	},
-	"$min":         func(_ string, v bson.RawValue) (modifier, error) { return bound{v, -1}, checkNames(v) },
-	"$max":         func(_ string, v bson.RawValue) (modifier, error) { return bound{v, 1}, checkNames(v) },
+	"$min":         func(_ *node, v bson.RawValue) modifier { return bound(v, -1) },
+	"$max":         func(_ *node, v bson.RawValue) modifier { return bound(v, 1) },
 	"$currentDate": parseCurrentDate,
 	"$rename":      parseRename,
 	"$push":        parsePush,
@@ -38,189 +36,141 @@ var modifiers = map[string]func(path string, v bson.RawValue) (modifier, error){
 	"$pullAll":     parsePullAll,
 }
 
-// created is the result of a modifier that creates what is missing.
-func created(n *node, at place, v bson.RawValue) (result, error) {
+// reachable fails where nothing is and nothing can be created.
+func reachable(n *node, at place) {
 	if !at.viable {
-		return result{}, mongoerr.New(mongoerr.PathNotViable, "Cannot create field in the path '%s': an element on the way is no document", n.path)
+		fail(mongoerr.PathNotViable, "Cannot use or create the path '%s': an element on the way is no document", n.path)
 	}
-	return result{act: set, v: v}, nil
 }
 
-// absent is the result of a modifier that does nothing where nothing is, but
-// insists on a path that could be.
-func absent(n *node, at place) (result, error) {
-	if !at.viable {
-		return result{}, mongoerr.New(mongoerr.PathNotViable, "Cannot use the path '%s' to traverse the document: an element on the way is no document", n.path)
-	}
-	return result{}, nil
+func created(n *node, at place, v bson.RawValue) change {
+	reachable(n, at)
+	return put(v)
 }
 
-type setTo struct{ v bson.RawValue }
-
-func parseSet(_ string, v bson.RawValue) (modifier, error) { return setTo{v}, checkNames(v) }
-
-func (m setTo) apply(_ *env, n *node, old bson.RawValue, at place) (result, error) {
-	if old.Type == 0 {
-		return created(n, at, m.v)
-	}
-	if value.Identical(old, m.v) {
-		return result{}, nil
-	}
-	return result{act: set, v: m.v}, nil
+func parseSet(_ *node, v bson.RawValue) modifier {
+	checkNames(v)
+	return setTo(v)
 }
 
-type unset struct{}
-
-func (unset) apply(_ *env, _ *node, old bson.RawValue, _ place) (result, error) {
-	if old.Type == 0 {
-		return result{}, nil
-	}
-	return result{act: remove}, nil
-}
-
-type arithmetic struct {
-	name string
-	do   func(a, b bson.RawValue) (bson.RawValue, error)
-	v    bson.RawValue
-}
-
-func parseArithmetic(name, verb string, do func(a, b bson.RawValue) (bson.RawValue, error), path string, v bson.RawValue) (modifier, error) {
-	if value.ClassOf(v.Type) != value.ClassNumber {
-		return nil, mongoerr.New(mongoerr.TypeMismatch, "Cannot %s with non-numeric argument: {%s: %s}", verb, path, v)
-	}
-	return arithmetic{name, do, v}, nil
-}
-
-func (m arithmetic) apply(_ *env, n *node, old bson.RawValue, at place) (result, error) {
-	if old.Type == 0 {
-		v := m.v
-		if m.name == "$mul" {
-			var err error
-			if v, err = m.do(m.v, value.Int32(0)); err != nil {
-				return result{}, err
-			}
+func setTo(v bson.RawValue) modifier {
+	return func(_ *env, n *node, old bson.RawValue, at place) change {
+		switch {
+		case old.Type == 0:
+			return created(n, at, v)
+		case value.Identical(old, v):
+			return change{}
 		}
-		return created(n, at, v)
+		return put(v)
 	}
-	if value.ClassOf(old.Type) != value.ClassNumber {
-		return result{}, mongoerr.New(mongoerr.TypeMismatch, "Cannot apply %s to a value of non-numeric type. The field '%s' has non-numeric type %s", m.name, n.path, typeName(old.Type))
+}
+
+func unset(_ *env, _ *node, old bson.RawValue, _ place) change {
+	if old.Type == 0 {
+		return change{}
 	}
-	v, err := m.do(old, m.v)
-	switch {
-	case mongoerr.Code(err) == mongoerr.BadValue:
-		return result{}, badValue("Failed to apply %s operations to current value (%s) of '%s': integer overflow", m.name, old, n.path)
-	case err != nil:
-		return result{}, err
-	case v.Type == old.Type && !isNaN(v) && value.Equal(v, old):
-		return result{}, nil
+	return change{act: remove}
+}
+
+// parseArithmetic is $inc and $mul; a missing value becomes the argument v, but
+// of $mul zero of the type that v has.
+func parseArithmetic(name string, do func(a, b bson.RawValue) (bson.RawValue, error), n *node, v, start bson.RawValue) modifier {
+	check(value.ClassOf(v.Type) == value.ClassNumber, mongoerr.TypeMismatch,
+		"Cannot apply %s with non-numeric argument: {%s: %s}", name, n.path, v)
+	return func(_ *env, n *node, old bson.RawValue, at place) change {
+		fresh := old.Type == 0
+		switch {
+		case fresh && name == "$inc":
+			return created(n, at, v)
+		case fresh:
+			old = start
+		case value.ClassOf(old.Type) != value.ClassNumber:
+			fail(mongoerr.TypeMismatch, "Cannot apply %s to a value of non-numeric type. The field '%s' has type %s",
+				name, n.path, typeName(old.Type))
+		}
+		sum, err := do(old, v)
+		switch code := mongoerr.Code(err); {
+		case code == mongoerr.BadValue:
+			fail(code, "Failed to apply %s operations to current value (%s) of '%s': integer overflow", name, old, n.path)
+		case err != nil:
+			refuse("Decimal128 arithmetic")
+		case fresh:
+			return created(n, at, sum)
+		case sum.Type == old.Type && !isNaN(sum) && value.Equal(sum, old):
+			return change{}
+		}
+		return put(sum)
 	}
-	return result{act: set, v: v}, nil
 }
 
 // bound is $min (sign -1) and $max (1).
-type bound struct {
-	v    bson.RawValue
-	sign int
-}
-
-func (m bound) apply(_ *env, n *node, old bson.RawValue, at place) (result, error) {
-	if old.Type == 0 {
-		return created(n, at, m.v)
-	}
-	if value.Compare(m.v, old)*m.sign <= 0 {
-		return result{}, nil
-	}
-	return result{act: set, v: m.v}, nil
-}
-
-type currentDate struct{ timestamp bool }
-
-func parseCurrentDate(path string, v bson.RawValue) (modifier, error) {
-	if v.Type == bson.TypeBoolean {
-		return currentDate{}, nil
-	}
-	if v.Type != bson.TypeEmbeddedDocument {
-		return nil, badValue("%s is not valid type for $currentDate. Please use a boolean ('true') or a $type expression ({$type: 'timestamp/date'}).", typeName(v.Type))
-	}
-	var m currentDate
-	typed := false
-	for it := value.NewIter(v.Value); it.Next(); {
-		if string(it.Key) != "$type" {
-			return nil, badValue("Unrecognized $currentDate option: %s", it.Key)
+func bound(v bson.RawValue, sign int) modifier {
+	checkNames(v)
+	return func(_ *env, n *node, old bson.RawValue, at place) change {
+		switch {
+		case old.Type == 0:
+			return created(n, at, v)
+		case value.Compare(v, old)*sign <= 0:
+			return change{}
 		}
-		name, _ := it.Value.StringValueOK()
-		if name != "date" && name != "timestamp" {
-			return nil, badValue("The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {%s: {$type: 'date'}}}", path)
-		}
-		m.timestamp, typed = name == "timestamp", true
+		return put(v)
 	}
-	if !typed {
-		return nil, badValue("The '$type' string field is required to be 'date' or 'timestamp': {$currentDate: {%s: {$type: 'date'}}}", path)
-	}
-	return m, nil
 }
 
-func (m currentDate) apply(e *env, n *node, _ bson.RawValue, at place) (result, error) {
-	if m.timestamp {
-		return created(n, at, timestamp(e.ctx.Timestamp))
+func parseCurrentDate(n *node, v bson.RawValue) modifier {
+	kind := "date"
+	if v.Type != bson.TypeBoolean {
+		need(v.Type == bson.TypeEmbeddedDocument, "%s is not valid type for $currentDate. Please use a boolean ('true') "+
+			"or a $type expression ({$type: 'timestamp/date'}).", typeName(v.Type))
+		kind = ""
+		for it := value.NewIter(v.Value); it.Next(); {
+			need(string(it.Key) == "$type", "Unrecognized $currentDate option: %s", it.Key)
+			kind, _ = it.Value.StringValueOK()
+		}
+		need(kind == "date" || kind == "timestamp", "The '$type' string field is required to be 'date' or 'timestamp': "+
+			"{$currentDate: {%s: {$type: 'date'}}}", n.path)
 	}
-	return created(n, at, bson.RawValue{Type: bson.TypeDateTime, Value: binary.LittleEndian.AppendUint64(nil, uint64(e.ctx.Now))})
+	return func(e *env, n *node, _ bson.RawValue, at place) change {
+		now := timestamp(e.ctx.Timestamp)
+		if kind == "date" {
+			b := binary.LittleEndian.AppendUint64(nil, uint64(e.ctx.Now))
+			now = bson.RawValue{Type: bson.TypeDateTime, Value: b}
+		}
+		return created(n, at, now)
+	}
 }
 
 func timestamp(ts bson.Timestamp) bson.RawValue {
-	return bson.RawValue{Type: bson.TypeTimestamp, Value: binary.LittleEndian.AppendUint64(nil, uint64(ts.T)<<32|uint64(ts.I))}
+	b := binary.LittleEndian.AppendUint64(nil, uint64(ts.T)<<32|uint64(ts.I))
+	return bson.RawValue{Type: bson.TypeTimestamp, Value: b}
 }
 
-// rename stands at the new name; the old one is removed by an unset of its own.
-type rename struct{ from []string }
-
-func parseRename(from string, v bson.RawValue) (modifier, error) {
-	to, _ := v.StringValueOK()
-	switch {
-	case strings.IndexByte(to, 0) >= 0:
-		return nil, badValue("The 'to' field for $rename cannot contain an embedded null byte")
-	case to == from:
-		return nil, badValue("The source and target field for $rename must differ: %s: %q", from, to)
+// parseRename makes the leaf at the new name, of which v is the old one, removed
+// by an unset of its own.
+func parseRename(n *node, v bson.RawValue) modifier {
+	to, from := n.path, v.StringValue()
+	need(strings.IndexByte(to, 0) < 0, "The 'to' field for $rename cannot contain an embedded null byte")
+	need(to != from && !strings.HasPrefix(from, to+".") && !strings.HasPrefix(to, from+"."),
+		"The source and target field for $rename must differ, and not be on the same path: %s: %q", from, to)
+	path := strings.Split(from, ".")
+	for _, name := range append(strings.Split(to, "."), path...) {
+		need(name != "$" && !isFilterName(name), "The source and target field for $rename may not be dynamic: %s", name)
 	}
-	if strings.HasPrefix(from, to+".") || strings.HasPrefix(to, from+".") {
-		return nil, badValue("The source and target field for $rename must not be on the same path: %s: %q", from, to)
-	}
-	for _, p := range []string{from, to} {
-		for _, name := range strings.Split(p, ".") {
-			if name == "$" || isFilterName(name) {
-				return nil, badValue("The source and target field for $rename may not be dynamic: %s", p)
+	return func(e *env, n *node, _ bson.RawValue, at place) change {
+		v, inArray := value.Document(e.doc), false
+		for _, name := range path {
+			if v.Type == bson.TypeArray {
+				_, ok := index(name)
+				reachable(n, place{viable: ok})
+				inArray = true
+			}
+			reachable(n, place{viable: value.IsObject(v)})
+			if v, _ = value.Lookup(v.Value, name); v.Type == 0 {
+				return change{}
 			}
 		}
+		need(!inArray, "The source field cannot be an array element, '%s' in doc has an array", from)
+		need(!at.inArray, "The destination field cannot be an array element, '%s' in doc has an array", n.path)
+		return created(n, at, v)
 	}
-	return rename{strings.Split(from, ".")}, nil
-}
-
-func (m rename) apply(e *env, n *node, _ bson.RawValue, at place) (result, error) {
-	v := value.Document(e.doc)
-	inArray := false
-	for _, name := range m.from {
-		ok := false
-		switch v.Type {
-		case bson.TypeEmbeddedDocument:
-			v, ok = value.Lookup(v.Value, name)
-		case bson.TypeArray:
-			if _, numeric := index(name); !numeric {
-				return absent(n, place{})
-			}
-			inArray = true
-			v, ok = value.Lookup(v.Value, name)
-		default:
-			return absent(n, place{})
-		}
-		if !ok {
-			return result{}, nil
-		}
-	}
-	if inArray {
-		return result{}, badValue("The source field cannot be an array element, '%s' in doc has an array", strings.Join(m.from, "."))
-	}
-	if at.inArray {
-		return result{}, badValue("The destination field cannot be an array element, '%s' in doc has an array", n.path)
-	}
-	return created(n, at, v)
 }

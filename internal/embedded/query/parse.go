@@ -3,6 +3,7 @@ package query
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -13,370 +14,301 @@ import (
 // What MongoDB knows and this package refuses: at the top of a filter, and
 // under a field.
 var (
-	unsupportedTop = []string{"$expr", "$where", "$text", "$jsonSchema", "$sampleRate",
-		"$alwaysTrue", "$alwaysFalse"}
-	unsupportedField = []string{"$geoWithin", "$geoIntersects", "$near", "$nearSphere", "$geoNear",
-		"$within", "$maxDistance", "$minDistance", "$bitsAllSet", "$bitsAllClear", "$bitsAnySet",
-		"$bitsAnyClear", "$expr", "$where", "$text", "$jsonSchema"}
+	lackingTop   = strings.Fields("$expr $where $text $jsonSchema $sampleRate $alwaysTrue $alwaysFalse")
+	lackingField = strings.Fields(`$geoWithin $geoIntersects $near $nearSphere $geoNear $within $maxDistance
+		$minDistance $bitsAllSet $bitsAllClear $bitsAnySet $bitsAnyClear $expr $where $text $jsonSchema`)
 )
 
-func badValue(format string, args ...any) error {
-	return mongoerr.New(mongoerr.BadValue, format, args...)
-}
-
 // parseAnd parses a whole filter.
-func parseAnd(filter []byte) (*Node, error) {
+func parseAnd(filter []byte) *Node {
 	and := &Node{Op: OpAnd}
 	for it := value.NewIter(filter); it.Next(); {
-		key := string(it.Key)
-		var nodes []*Node
-		var err error
-		if key != "" && key[0] == '$' {
-			nodes, err = parseTop(key, it.Value)
-		} else {
-			nodes, err = parseField(key, it.Value)
+		switch key := string(it.Key); {
+		case key == "$comment":
+		case strings.HasPrefix(key, "$"):
+			and.Children = append(and.Children, parseTop(key, it.Value))
+		default:
+			and.Children = append(and.Children, parseField(key, it.Value)...)
 		}
-		if err != nil {
-			return nil, err
-		}
-		and.Children = append(and.Children, nodes...)
 	}
-	return and, nil
+	return and
 }
 
-func parseTop(key string, v bson.RawValue) ([]*Node, error) {
-	node := &Node{}
-	switch key {
-	case "$and":
-		node.Op = OpAnd
-	case "$or":
-		node.Op = OpOr
-	case "$nor":
-		node.Op = OpNor
-	case "$comment":
-		return nil, nil
-	default:
-		if slices.Contains(unsupportedTop, key) {
-			return nil, mongoerr.NotImplemented(key)
-		}
-		return nil, badValue("unknown top level operator: %s. If you have a field name that starts with a '$' symbol, consider using $getField or $setField.", key)
-	}
-	if v.Type != bson.TypeArray {
-		return nil, badValue("%s must be an array", key)
-	}
+func parseTop(key string, v bson.RawValue) *Node {
+	ops := map[string]Op{"$and": OpAnd, "$or": OpOr, "$nor": OpNor}
+	node := &Node{Op: entry(ops, key, lackingTop, "", func() {
+		need(false, "unknown top level operator: %s. If you have a field name that starts with a '$' symbol, "+
+			"consider using $getField or $setField.", key)
+	})}
+	need(v.Type == bson.TypeArray, "%s must be an array", key)
 	for it := value.NewIter(v.Value); it.Next(); {
-		if it.Value.Type != bson.TypeEmbeddedDocument {
-			return nil, badValue("$or/$and/$nor entries need to be full objects")
-		}
-		child, err := parseAnd(it.Value.Value)
-		if err != nil {
-			return nil, err
-		}
-		node.Children = append(node.Children, child)
+		need(it.Value.Type == bson.TypeEmbeddedDocument, "$or/$and/$nor entries need to be full objects")
+		node.Children = append(node.Children, parseAnd(it.Value.Value))
 	}
-	if len(node.Children) == 0 {
-		return nil, badValue("$and/$or/$nor must be a nonempty array")
-	}
-	return []*Node{node}, nil
+	need(node.Children != nil, "$and/$or/$nor must be a nonempty array")
+	return node
 }
 
 // parseField parses what a filter says of one field: operators, a regular
 // expression or a value to equal.
-func parseField(path string, v bson.RawValue) ([]*Node, error) {
-	if isOperators(v) {
+func parseField(path string, v bson.RawValue) []*Node {
+	switch {
+	case isOperators(v):
 		return parseOperators(path, v.Value)
+	case v.Type == bson.TypeRegex:
+		return regexNode(path, compileRegex(v.Regex()))
 	}
-	node, err := parseEqual(path, v)
-	return []*Node{node}, err
+	return comparison(OpEq)(path, v, nil)
 }
 
-func parseEqual(path string, v bson.RawValue) (*Node, error) {
-	if v.Type == bson.TypeRegex {
-		return regexNode(path, v)
+func regexNode(path string, r Regex) []*Node { return test(OpRegex, path, r.match) }
+
+// firstKey is the name of the first field of a document, "" in all else.
+func firstKey(v bson.RawValue) string {
+	if v.Type != bson.TypeEmbeddedDocument {
+		return ""
 	}
-	return compareNode(OpEq, path, v)
-}
-
-func compareNode(op Op, path string, v bson.RawValue) (*Node, error) {
-	if v.Type == bson.TypeUndefined {
-		return nil, badValue("cannot compare to undefined")
-	}
-	return leaf(op, path, v), nil
-}
-
-func leaf(op Op, path string, v bson.RawValue) *Node {
-	return &Node{Op: op, Path: path, parts: cut(path), Value: v}
-}
-
-func regexNode(path string, v bson.RawValue) (*Node, error) {
-	re, err := compileRegex(v.Regex())
-	n := leaf(OpRegex, path, missing)
-	n.Regexes = []Regex{re}
-	return n, err
+	it := value.NewIter(v.Value)
+	it.Next()
+	return string(it.Key)
 }
 
 // isOperators reports whether v is a document of operators rather than a value.
 func isOperators(v bson.RawValue) bool {
-	if v.Type != bson.TypeEmbeddedDocument {
-		return false
-	}
-	it := value.NewIter(v.Value)
-	return it.Next() && len(it.Key) > 0 && it.Key[0] == '$' && !isDBRef(it.Key)
+	key := firstKey(v)
+	return strings.HasPrefix(key, "$") && !isDBRef(key)
 }
 
-func isDBRef(key []byte) bool {
-	return string(key) == "$ref" || string(key) == "$id" || string(key) == "$db"
+func isDBRef(key string) bool { return key == "$ref" || key == "$id" || key == "$db" }
+
+// hasOperator reports whether v begins with an operator of a field.
+func hasOperator(v bson.RawValue) bool {
+	_, known := operators[firstKey(v)]
+	return known || slices.Contains(lackingField, firstKey(v))
 }
 
-func parseOperators(path string, ops []byte) ([]*Node, error) {
-	var nodes []*Node
+func parseOperators(path string, ops []byte) (nodes []*Node) {
 	for it := value.NewIter(ops); it.Next(); {
 		key := string(it.Key)
-		if key == "$options" {
-			if _, ok := value.Lookup(ops, "$regex"); !ok {
-				return nil, badValue("$options needs a $regex")
-			}
+		if key == "$options" { // $regex takes it
+			_, ok := value.Lookup(ops, "$regex")
+			need(ok, "$options needs a $regex")
 			continue
 		}
-		parse, ok := operators[key]
-		switch {
-		case slices.Contains(unsupportedField, key):
-			return nil, mongoerr.NotImplemented(key)
-		case !ok:
-			return nil, badValue("unknown operator: %s", key)
-		}
-		more, err := parse(path, it.Value, ops)
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, more...)
+		parse := entry(operators, key, lackingField, "", func() { need(false, "unknown operator: %s", key) })
+		nodes = append(nodes, parse(path, it.Value, ops)...)
 	}
-	return nodes, nil
+	return nodes
 }
 
 // operators parse what follows an operator under a field; all is the document
 // the operator stands in.
-var operators map[string]func(path string, v bson.RawValue, all []byte) ([]*Node, error)
+var operators map[string]func(path string, v bson.RawValue, all []byte) []*Node
 
 func init() { // not a literal: the parsers refer to the table
-	comparison := func(op Op) func(string, bson.RawValue, []byte) ([]*Node, error) {
-		return func(path string, v bson.RawValue, _ []byte) ([]*Node, error) {
-			if v.Type == bson.TypeRegex && op != OpEq {
-				return nil, badValue("Can't have RegEx as arg to predicate over field '%s'.", path)
-			}
-			return one(compareNode(op, path, v))
-		}
-	}
-	operators = map[string]func(string, bson.RawValue, []byte) ([]*Node, error){
+	operators = map[string]func(string, bson.RawValue, []byte) []*Node{
 		"$eq": comparison(OpEq), "$lt": comparison(OpLt), "$lte": comparison(OpLte),
 		"$gt": comparison(OpGt), "$gte": comparison(OpGte),
-		"$ne": func(path string, v bson.RawValue, _ []byte) ([]*Node, error) {
-			if v.Type == bson.TypeRegex {
-				return nil, badValue("Can't have regex as arg to $ne.")
-			}
-			return not(one(compareNode(OpEq, path, v)))
+		"$ne": func(path string, v bson.RawValue, _ []byte) []*Node {
+			need(v.Type != bson.TypeRegex, "Can't have regex as arg to $ne.")
+			return not(comparison(OpEq)(path, v, nil))
 		},
-		"$in": func(path string, v bson.RawValue, _ []byte) ([]*Node, error) { return one(parseIn(path, "$in", v)) },
-		"$nin": func(path string, v bson.RawValue, _ []byte) ([]*Node, error) {
-			return not(one(parseIn(path, "$nin", v)))
-		},
+		"$in":  func(path string, v bson.RawValue, _ []byte) []*Node { return parseIn(path, "$in", v) },
+		"$nin": func(path string, v bson.RawValue, _ []byte) []*Node { return not(parseIn(path, "$nin", v)) },
 		"$not": parseNot, "$all": parseAll, "$elemMatch": parseElemMatch, "$regex": parseRegex,
-		"$exists": func(path string, v bson.RawValue, _ []byte) ([]*Node, error) {
-			nodes := []*Node{leaf(OpExists, path, missing)}
+		"$exists": func(path string, v bson.RawValue, _ []byte) []*Node {
+			exists := test(OpExists, path, func(v bson.RawValue) bool { return v.Type != 0 })
 			if !truthy(v) {
-				return not(nodes, nil)
+				return not(exists)
 			}
-			return nodes, nil
+			return exists
 		},
 		"$type": parseType, "$size": parseSize, "$mod": parseMod,
 	}
 }
 
-func one(n *Node, err error) ([]*Node, error) { return []*Node{n}, err }
-
-func not(nodes []*Node, err error) ([]*Node, error) {
-	child := &Node{Op: OpAnd, Children: nodes}
-	return []*Node{{Op: OpNot, Children: []*Node{child}}}, err
+func comparison(op Op) func(string, bson.RawValue, []byte) []*Node {
+	return func(path string, v bson.RawValue, _ []byte) []*Node {
+		need(v.Type != bson.TypeUndefined, "cannot compare to undefined")
+		if v.Type == bson.TypeRegex {
+			need(op == OpEq, "Can't have RegEx as arg to predicate over field '%s'.", path)
+		}
+		return []*Node{leaf(op, path, v)}
+	}
 }
 
-func parseNot(path string, v bson.RawValue, _ []byte) ([]*Node, error) {
+func not(nodes []*Node) []*Node {
+	return []*Node{{Op: OpNot, Children: []*Node{{Op: OpAnd, Children: nodes}}}}
+}
+
+func parseNot(path string, v bson.RawValue, _ []byte) []*Node {
 	if v.Type == bson.TypeRegex {
-		return not(one(regexNode(path, v)))
+		return not(parseField(path, v))
 	}
-	if v.Type != bson.TypeEmbeddedDocument {
-		return nil, badValue("$not needs a regex or a document")
-	}
-	nodes, err := parseOperators(path, v.Value)
-	if err == nil && len(nodes) == 0 {
-		return nil, badValue("$not cannot be empty")
-	}
-	return not(nodes, err)
+	need(v.Type == bson.TypeEmbeddedDocument, "$not needs a regex or a document")
+	nodes := parseOperators(path, v.Value)
+	need(nodes != nil, "$not cannot be empty")
+	return not(nodes)
 }
 
-func parseIn(path, name string, v bson.RawValue) (*Node, error) {
-	if v.Type != bson.TypeArray {
-		return nil, badValue("%s needs an array", name)
-	}
+func parseIn(path, name string, v bson.RawValue) []*Node {
+	need(v.Type == bson.TypeArray, "%s needs an array", name)
 	n := leaf(OpIn, path, missing)
 	for it := value.NewIter(v.Value); it.Next(); {
-		switch {
-		case isOperators(it.Value):
-			return nil, badValue("cannot nest $ under %s", name)
-		case it.Value.Type == bson.TypeUndefined:
-			return nil, badValue("InMatchExpression equality cannot be undefined")
-		case it.Value.Type == bson.TypeRegex:
-			re, err := compileRegex(it.Value.Regex())
-			if err != nil {
-				return nil, err
-			}
-			n.Regexes = append(n.Regexes, re)
-		default:
+		need(!isOperators(it.Value), "cannot nest $ under %s", name)
+		need(it.Value.Type != bson.TypeUndefined, "InMatchExpression equality cannot be undefined")
+		if it.Value.Type == bson.TypeRegex {
+			n.Regexes = append(n.Regexes, compileRegex(it.Value.Regex()))
+		} else {
 			n.Values = append(n.Values, it.Value)
 		}
 	}
 	slices.SortStableFunc(n.Values, value.Compare)
 	n.Values = slices.CompactFunc(n.Values, value.Equal)
 	switch {
-	case len(n.Values) == 1 && len(n.Regexes) == 0:
-		return leaf(OpEq, path, n.Values[0]), nil
-	case len(n.Values)+len(n.Regexes) == 0:
+	case len(n.Values) == 1 && n.Regexes == nil:
+		return []*Node{leaf(OpEq, path, n.Values[0])}
+	case len(n.Values) == 0 && n.Regexes == nil:
 		n.Op = OpFalse
 	}
-	return n, nil
+	return []*Node{n}
 }
 
-func parseAll(path string, v bson.RawValue, _ []byte) ([]*Node, error) {
-	if v.Type != bson.TypeArray {
-		return nil, badValue("$all needs an array")
-	}
-	var nodes []*Node
+func parseAll(path string, v bson.RawValue, _ []byte) (nodes []*Node) {
+	need(v.Type == bson.TypeArray, "$all needs an array")
 	elem := false
 	for it := value.NewIter(v.Value); it.Next(); {
-		isElem := false
-		if isOperators(it.Value) {
-			first := value.NewIter(it.Value.Value)
-			first.Next()
-			isElem = string(first.Key) == "$elemMatch"
-			if !isElem {
-				return nil, badValue("no $ expressions in $all")
-			}
-			if arrayLen(it.Value.Value) > 1 {
-				return nil, badValue("$all/$elemMatch has to be consistent")
-			}
+		isElem := isOperators(it.Value)
+		if isElem {
+			need(firstKey(it.Value) == "$elemMatch", "no $ expressions in $all")
+			need(len(value.Elements(it.Value.Value)) == 1, "$all/$elemMatch has to be consistent")
 		}
-		if nodes != nil && isElem != elem {
-			return nil, badValue("$all/$elemMatch has to be consistent")
-		}
+		need(nodes == nil || isElem == elem, "$all/$elemMatch has to be consistent")
 		elem = isElem
-		more, err := parseField(path, it.Value)
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, more...)
+		nodes = append(nodes, parseField(path, it.Value)...)
 	}
 	if nodes == nil {
-		return []*Node{{Op: OpFalse}}, nil
+		return []*Node{{Op: OpFalse}}
 	}
-	return nodes, nil
+	return nodes
 }
 
-func parseElemMatch(path string, v bson.RawValue, _ []byte) ([]*Node, error) {
-	if v.Type != bson.TypeEmbeddedDocument {
-		return nil, badValue("$elemMatch needs an Object")
+func parseElemMatch(path string, v bson.RawValue, _ []byte) []*Node {
+	need(v.Type == bson.TypeEmbeddedDocument, "$elemMatch needs an Object")
+	n := leaf(OpElemMatch, path, missing)
+	if hasOperator(v) {
+		n.Op = OpElemValue
+		n.Children = parseOperators("", v.Value)
+	} else {
+		n.Children = []*Node{parseAnd(v.Value)}
 	}
-	first := value.NewIter(v.Value)
-	first.Next()
-	n := leaf(OpElemValue, path, missing)
-	var err error
-	_, operator := operators[string(first.Key)]
-	if operator || slices.Contains(unsupportedField, string(first.Key)) {
-		n.Children, err = parseOperators("", v.Value)
-		return []*Node{n}, err
-	}
-	n.Op = OpElemMatch
-	child, err := parseAnd(v.Value)
-	n.Children = []*Node{child}
-	return []*Node{n}, err
+	return []*Node{n}
 }
 
-func parseRegex(path string, v bson.RawValue, all []byte) ([]*Node, error) {
+func parseRegex(path string, v bson.RawValue, all []byte) []*Node {
 	pattern, options, ok := v.RegexOK()
 	if !ok {
-		if pattern, ok = v.StringValueOK(); !ok {
-			return nil, badValue("$regex has to be a string")
-		}
+		pattern, ok = v.StringValueOK()
+		need(ok, "$regex has to be a string")
 	}
 	if o, ok := value.Lookup(all, "$options"); ok {
 		given, isString := o.StringValueOK()
-		switch {
-		case !isString:
-			return nil, badValue("$options has to be a string")
-		case options != "":
-			return nil, mongoerr.New(51075, "options set in both $regex and $options")
-		}
+		need(isString, "$options has to be a string")
+		check(options == "", 51075, "options set in both $regex and $options")
 		options = given
 	}
-	re, err := compileRegex(pattern, options)
-	n := leaf(OpRegex, path, missing)
-	n.Regexes = []Regex{re}
-	return []*Node{n}, err
+	return regexNode(path, compileRegex(pattern, options))
 }
 
-func parseSize(path string, v bson.RawValue, _ []byte) ([]*Node, error) {
-	n := leaf(OpSize, path, missing)
-	var ok bool
-	if n.length, ok = wholeNumber(v); !ok {
-		return nil, badValue("Failed to parse $size. Expected an integer: %s", v)
-	}
-	if n.length < 0 {
-		return nil, badValue("Failed to parse $size. Expected a non-negative number in: %s", v)
-	}
-	return []*Node{n}, nil
+func parseSize(path string, v bson.RawValue, _ []byte) []*Node {
+	length, ok := wholeNumber(v)
+	need(ok && length >= 0, "Failed to parse $size. Expected a non-negative integer: %s", v)
+	return test(OpSize, path, func(v bson.RawValue) bool {
+		return v.Type == bson.TypeArray && int64(len(value.Elements(v.Value))) == length
+	})
 }
 
-func parseMod(path string, v bson.RawValue, _ []byte) ([]*Node, error) {
-	if v.Type != bson.TypeArray {
-		return nil, badValue("malformed mod, needs to be an array")
-	}
+func parseMod(path string, v bson.RawValue, _ []byte) []*Node {
+	need(v.Type == bson.TypeArray, "malformed mod, needs to be an array")
 	var nums []int64
 	for it := value.NewIter(v.Value); it.Next(); {
 		i, ok := value.AsInteger(it.Value)
-		if !ok {
-			return nil, badValue("malformed mod, not a number: %s", it.Value)
-		}
+		need(ok, "malformed mod, not a number: %s", it.Value)
 		nums = append(nums, i)
 	}
-	switch {
-	case len(nums) < 2:
-		return nil, badValue("malformed mod, not enough elements")
-	case len(nums) > 2:
-		return nil, badValue("malformed mod, too many elements")
-	case nums[0] == 0:
-		return nil, badValue("divisor cannot be 0")
-	}
-	n := leaf(OpMod, path, missing)
-	n.divisor, n.remainder = nums[0], nums[1]
-	return []*Node{n}, nil
+	need(len(nums) == 2, "malformed mod, not enough or too many elements")
+	need(nums[0] != 0, "divisor cannot be 0")
+	return test(OpMod, path, func(v bson.RawValue) bool {
+		i, ok := value.AsInteger(v)
+		return ok && i%nums[0] == nums[1]
+	})
 }
 
 // wholeNumber returns a number that has no fraction.
 func wholeNumber(v bson.RawValue) (int64, bool) {
 	i, ok := value.AsInteger(v)
-	if v.Type == bson.TypeDouble && v.Double() != math.Trunc(v.Double()) {
-		return 0, false
-	}
 	return i, ok && value.Equal(value.Int64(i), v)
 }
 
 // truthy is how MongoDB reads a value where it wants a boolean.
 func truthy(v bson.RawValue) bool {
-	switch v.Type {
-	case bson.TypeBoolean:
+	switch value.ClassOf(v.Type) {
+	case value.ClassBoolean:
 		return v.Boolean()
-	case bson.TypeNull, bson.TypeUndefined, 0:
+	case value.ClassNull, value.ClassUndefined:
 		return false
-	case bson.TypeInt32, bson.TypeInt64, bson.TypeDouble, bson.TypeDecimal128:
+	case value.ClassNumber:
 		return !value.Equal(v, value.Int32(0))
 	}
 	return true
+}
+
+// typeNames are the names $type and error messages know.
+var typeNames = map[string]bson.Type{
+	"double": bson.TypeDouble, "string": bson.TypeString, "object": bson.TypeEmbeddedDocument,
+	"array": bson.TypeArray, "binData": bson.TypeBinary, "undefined": bson.TypeUndefined,
+	"objectId": bson.TypeObjectID, "bool": bson.TypeBoolean, "date": bson.TypeDateTime,
+	"null": bson.TypeNull, "regex": bson.TypeRegex, "dbPointer": bson.TypeDBPointer,
+	"javascript": bson.TypeJavaScript, "symbol": bson.TypeSymbol,
+	"javascriptWithScope": bson.TypeCodeWithScope, "int": bson.TypeInt32,
+	"timestamp": bson.TypeTimestamp, "long": bson.TypeInt64, "decimal": bson.TypeDecimal128,
+	"minKey": bson.TypeMinKey, "maxKey": bson.TypeMaxKey,
+}
+
+func typeName(t bson.Type) string {
+	for name, u := range typeNames {
+		if t == u {
+			return name
+		}
+	}
+	return "missing"
+}
+
+func parseType(path string, v bson.RawValue, _ []byte) []*Node {
+	var types []bson.Type
+	names := []bson.RawValue{v}
+	if v.Type == bson.TypeArray {
+		names = value.Elements(v.Value)
+	}
+	for _, name := range names {
+		types = append(types, parseTypeName(name)...)
+	}
+	check(types != nil, mongoerr.FailedToParse, "%s must match at least one type", path)
+	return test(OpType, path, func(v bson.RawValue) bool { return slices.Contains(types, v.Type) })
+}
+
+func parseTypeName(v bson.RawValue) []bson.Type {
+	if name, ok := v.StringValueOK(); ok {
+		if name == "number" {
+			return []bson.Type{bson.TypeDouble, bson.TypeInt32, bson.TypeInt64, bson.TypeDecimal128}
+		}
+		t, ok := typeNames[name]
+		need(ok, "Unknown type name alias: %s", name)
+		return []bson.Type{t}
+	}
+	check(value.ClassOf(v.Type) == value.ClassNumber, mongoerr.TypeMismatch,
+		"type must be represented as a number or a string")
+	code, ok := wholeNumber(v)
+	need(ok && (code >= -1 && code <= 19 && code != 0 || code == math.MaxInt8), "Invalid numerical type code: %s", v)
+	return []bson.Type{bson.Type(code)}
 }

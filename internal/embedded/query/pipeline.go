@@ -7,7 +7,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/value"
 )
 
@@ -24,40 +23,31 @@ type stage interface {
 	run(Docs) Docs
 }
 
-var stages = map[string]func(bson.RawValue) (stage, error){
+var stages = map[string]func(bson.RawValue) stage{
 	"$match": parseMatchStage, "$project": parseProjectStage, "$sort": parseSortStage,
 	"$limit": parseLimitStage, "$skip": parseSkipStage, "$count": parseCountStage,
 	"$unwind": parseUnwindStage, "$group": parseGroupStage,
 }
 
-// unsupportedStages are those of MongoDB 5.0 that are refused.
-var unsupportedStages = strings.Fields(`$addFields $bucket $bucketAuto $changeStream $collStats
+// lackingStages are those of MongoDB 5.0 that are refused.
+var lackingStages = strings.Fields(`$addFields $bucket $bucketAuto $changeStream $collStats
 	$currentOp $densify $documents $facet $fill $geoNear $graphLookup $indexStats
 	$listLocalSessions $listSessions $lookup $merge $out $planCacheStats $redact $replaceRoot
 	$replaceWith $sample $search $searchMeta $set $setWindowFields $sortByCount $unionWith $unset`)
 
 // CompilePipeline checks and compiles the stages of a pipeline. It keeps parts
 // of them, which must not change afterwards. ($changeStream is the caller's.)
-func CompilePipeline(specs []bson.Raw) (*Pipeline, error) {
-	p := &Pipeline{}
+func CompilePipeline(specs []bson.Raw) (p *Pipeline, err error) {
+	defer catch(&err)
+	p = &Pipeline{}
 	for _, spec := range specs {
-		it := value.NewIter(spec)
-		if !it.Next() || arrayLen(spec) != 1 {
-			return nil, mongoerr.New(40323, "A pipeline stage specification object must contain exactly one field.")
-		}
-		name := string(it.Key)
-		parse, ok := stages[name]
-		switch {
-		case slices.Contains(unsupportedStages, name):
-			return nil, mongoerr.NotImplemented("the stage " + name)
-		case !ok:
-			return nil, mongoerr.New(40324, "Unrecognized pipeline stage name: '%s'", name)
-		}
-		s, err := parse(it.Value)
-		if err != nil {
-			return nil, err
-		}
-		p.stages = append(p.stages, s)
+		args := value.Elements(spec)
+		check(len(args) == 1, 40323, "A pipeline stage specification object must contain exactly one field.")
+		name := firstKey(value.Document(spec))
+		parse := entry(stages, name, lackingStages, "the stage ", func() {
+			fail(40324, "Unrecognized pipeline stage name: '%s'", name)
+		})
+		p.stages = append(p.stages, parse(args[0]))
 	}
 	return p, nil
 }
@@ -68,33 +58,33 @@ func CompilePipeline(specs []bson.Raw) (*Pipeline, error) {
 // over the result.
 func (p *Pipeline) Source() (f *Filter, s *Sort, limit int64, rest *Pipeline) {
 	left := p.stages
-	f = &Filter{&Node{Op: OpAnd}}
-	if len(left) > 0 {
-		if m, ok := left[0].(matchStage); ok {
-			f, left = m.filter, left[1:]
+	m, _ := take[matchStage](&left)
+	if f = m.filter; f == nil {
+		f = compileFilter(nil)
+	}
+	o, _ := take[sortStage](&left)
+	l, _ := take[limitStage](&left)
+	return f, o.sort, int64(l), &Pipeline{left}
+}
+
+// take removes the first stage if it is an S.
+func take[S stage](stages *[]stage) (s S, ok bool) {
+	if len(*stages) > 0 {
+		if s, ok = (*stages)[0].(S); ok {
+			*stages = (*stages)[1:]
 		}
 	}
-	if len(left) > 0 {
-		if o, ok := left[0].(sortStage); ok {
-			s, left = o.sort, left[1:]
-		}
-	}
-	if len(left) > 0 {
-		if l, ok := left[0].(limitStage); ok {
-			limit, left = int64(l), left[1:]
-		}
-	}
-	return f, s, limit, &Pipeline{left}
+	return s, ok
 }
 
 // Run passes docs through the stages.
 func (p *Pipeline) Run(docs Docs) Docs {
 	for i, s := range p.stages {
-		if o, ok := s.(sortStage); ok && i+1 < len(p.stages) {
-			if limit, ok := p.stages[i+1].(limitStage); ok {
-				o.limit = int(limit)
-				s = o
-			}
+		if o, ok := s.(sortStage); ok {
+			rest := p.stages[i+1:]
+			limit, _ := take[limitStage](&rest)
+			o.limit = int(limit)
+			s = o
 		}
 		docs = s.run(docs)
 	}

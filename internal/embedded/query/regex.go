@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 )
 
 // Regex is a regular expression of a filter. MongoDB runs PCRE, this package
@@ -18,7 +16,7 @@ type Regex struct {
 	re               *regexp.Regexp
 }
 
-func compileRegex(pattern, options string) (Regex, error) {
+func compileRegex(pattern, options string) Regex {
 	flags := syntax.Perl
 	for _, o := range options {
 		switch o {
@@ -29,39 +27,32 @@ func compileRegex(pattern, options string) (Regex, error) {
 		case 's':
 			flags |= syntax.DotNL
 		case 'x':
-			return Regex{}, mongoerr.NotImplemented("option x of $regex")
+			refuse("option x of $regex")
 		default:
-			return Regex{}, mongoerr.New(51108, "invalid flag in regex options: %c", o)
+			fail(51108, "invalid flag in regex options: %c", o)
 		}
 	}
-	if strings.IndexByte(pattern, 0) >= 0 {
-		return Regex{}, mongoerr.New(mongoerr.BadValue, "Regular expression cannot contain an embedded null byte")
-	}
+	need(strings.IndexByte(pattern, 0) < 0, "Regular expression cannot contain an embedded null byte")
 	tree, err := syntax.Parse(pattern, flags)
-	if err != nil {
-		return Regex{}, regexError(pattern, err)
+	if err == nil {
+		if !dollars(tree, true) {
+			refuse("a regular expression with `$` before its end")
+		}
+		var re *regexp.Regexp
+		if re, err = regexp.Compile(tree.String()); err == nil {
+			return Regex{pattern, options, re}
+		}
 	}
-	if !dollars(tree, true) {
-		return Regex{}, mongoerr.NotImplemented("a regular expression with `$` before its end")
-	}
-	re, err := regexp.Compile(tree.String())
-	if err != nil {
-		return Regex{}, regexError(pattern, err)
-	}
-	return Regex{pattern, options, re}, nil
-}
-
-// regexError tells what is wrong in PCRE too from what only Go lacks.
-func regexError(pattern string, err error) error {
 	var e *syntax.Error
 	if errors.As(err, &e) {
 		switch e.Code {
 		case syntax.ErrMissingBracket, syntax.ErrMissingParen, syntax.ErrUnexpectedParen,
 			syntax.ErrTrailingBackslash, syntax.ErrInvalidCharRange, syntax.ErrMissingRepeatArgument:
-			return mongoerr.New(51091, "Regular expression is invalid: %s", e.Code)
+			fail(51091, "Regular expression is invalid: %s", e.Code) // in PCRE too
 		}
 	}
-	return mongoerr.NotImplemented("the regular expression " + pattern)
+	refuse("the regular expression " + pattern)
+	return Regex{}
 }
 
 // dollars gives `$` its PCRE meaning, the end of the text or before a newline

@@ -2,6 +2,7 @@ package query
 
 import (
 	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -15,41 +16,42 @@ type Sort struct {
 }
 
 // CompileSort checks and compiles a sort order. It is nil for an empty one.
-func CompileSort(spec bson.Raw) (*Sort, error) {
+func CompileSort(spec bson.Raw) (s *Sort, err error) {
+	defer catch(&err)
+	return compileSort(spec), nil
+}
+
+func compileSort(spec []byte) *Sort {
 	var s Sort
 	for it := value.NewIter(spec); it.Next(); {
 		path := string(it.Key)
-		if it.Value.Type == bson.TypeEmbeddedDocument {
-			if _, ok := value.Lookup(it.Value.Value, "$meta"); ok {
-				return nil, mongoerr.NotImplemented("$meta in a sort")
-			}
+		if firstKey(it.Value) == "$meta" {
+			refuse("$meta in a sort")
 		}
-		if value.ClassOf(it.Value.Type) != value.ClassNumber {
-			return nil, mongoerr.New(15974, "Illegal key in $sort specification: %s: %s", path, it.Value)
-		}
+		check(value.ClassOf(it.Value.Type) == value.ClassNumber, 15974,
+			"Illegal key in $sort specification: %s: %s", path, it.Value)
 		sign, ok := direction(it.Value)
-		if !ok {
-			return nil, mongoerr.New(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
-		}
+		check(ok, 15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
 		if path == "$natural" {
-			return nil, mongoerr.NotImplemented("$natural")
+			refuse(path)
 		}
-		for _, p := range cut(path) {
-			switch {
-			case p.name == "":
-				return nil, mongoerr.New(40353, "FieldPath must not end with a '.' or have an empty part: %s", path)
-			case p.name[0] == '$':
-				return nil, mongoerr.New(16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField.")
-			}
+		for _, name := range strings.Split(path, ".") {
+			checkFieldName(name, path)
 		}
 		if !slices.ContainsFunc(s.Fields, func(f value.Field) bool { return f.Path == path }) {
 			s.Fields = append(s.Fields, value.Field{Path: path, Descending: sign < 0})
 		}
 	}
 	if s.Fields == nil {
-		return nil, nil
+		return nil
 	}
-	return &s, nil
+	return &s
+}
+
+// checkFieldName checks a name in a path of a sort order or projection.
+func checkFieldName(name, path string) {
+	check(name != "", 40353, "FieldPath must not end with a '.' or have an empty part: %s", path)
+	check(name[0] != '$', 16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField.")
 }
 
 // Key returns doc's sort key: bytes.Compare of two keys orders their
@@ -57,10 +59,11 @@ func CompileSort(spec bson.Raw) (*Sort, error) {
 // sort. Two arrays that are not one within the other are refused (BadValue).
 func (s *Sort) Key(doc bson.Raw) ([]byte, error) {
 	keys, _, err := value.IndexKeys(doc, s.Fields, false)
-	if mongoerr.Code(err) == mongoerr.CannotIndexParallelArrays {
-		return nil, badValue("Executor error during find command: cannot sort with keys that are parallel arrays")
-	}
-	if err != nil {
+	switch {
+	case mongoerr.Code(err) == mongoerr.CannotIndexParallelArrays:
+		return nil, mongoerr.New(mongoerr.BadValue,
+			"Executor error during find command: cannot sort with keys that are parallel arrays")
+	case err != nil:
 		return nil, err
 	}
 	return keys[0], nil

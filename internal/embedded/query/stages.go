@@ -6,26 +6,19 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/value"
 )
 
-// each makes a stage of a function that turns one document into any number.
-// stop ends the stream.
-func each(docs Docs, do func(doc bson.Raw, emit func(bson.Raw) bool) (more bool, err error)) Docs {
+// each makes a stage of a function that turns one document into any number, and
+// says whether it wants more.
+func each(docs Docs, do func(doc bson.Raw, emit func(bson.Raw) bool) (more bool)) Docs {
 	return func(yield func(bson.Raw, error) bool) {
-		emit := func(d bson.Raw) bool { return yield(d, nil) }
 		for doc, err := range docs {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			more, err := do(doc, emit)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if !more {
+			if !do(doc, func(d bson.Raw) bool { return yield(d, nil) }) {
 				return
 			}
 		}
@@ -34,37 +27,29 @@ func each(docs Docs, do func(doc bson.Raw, emit func(bson.Raw) bool) (more bool,
 
 type matchStage struct{ filter *Filter }
 
-func parseMatchStage(v bson.RawValue) (stage, error) {
-	if v.Type != bson.TypeEmbeddedDocument {
-		return nil, mongoerr.New(15959, "the match filter must be an expression in an object")
-	}
-	f, err := CompileFilter(v.Value)
-	return matchStage{f}, err
+func parseMatchStage(v bson.RawValue) stage {
+	check(v.Type == bson.TypeEmbeddedDocument, 15959, "the match filter must be an expression in an object")
+	return matchStage{compileFilter(v.Value)}
 }
 
 func (s matchStage) run(docs Docs) Docs {
-	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) (bool, error) {
-		return !s.filter.Match(doc) || emit(doc), nil
+	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
+		return !s.filter.Match(doc) || emit(doc)
 	})
 }
 
 type projectStage struct{ projection *Projection }
 
-func parseProjectStage(v bson.RawValue) (stage, error) {
-	if v.Type != bson.TypeEmbeddedDocument {
-		return nil, mongoerr.New(15969, "$project specification must be an object")
-	}
-	if first := value.NewIter(v.Value); !first.Next() {
-		return nil, mongoerr.New(51272, "Invalid $project :: caused by :: projection specification must have at least one field")
-	}
-	var c projectionParser
-	p, err := c.parse(v.Value)
-	return projectStage{p}, err
+func parseProjectStage(v bson.RawValue) stage {
+	check(v.Type == bson.TypeEmbeddedDocument, 15969, "$project specification must be an object")
+	check(len(v.Value) > 5, 51272,
+		"Invalid $project :: caused by :: projection specification must have at least one field")
+	return projectStage{compileProjection(v.Value, false)}
 }
 
 func (s projectStage) run(docs Docs) Docs {
-	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) (bool, error) {
-		return emit(s.projection.Apply(doc)), nil
+	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
+		return emit(s.projection.Apply(doc))
 	})
 }
 
@@ -74,15 +59,11 @@ type sortStage struct {
 	limit int // 0: none
 }
 
-func parseSortStage(v bson.RawValue) (stage, error) {
-	if v.Type != bson.TypeEmbeddedDocument {
-		return nil, mongoerr.New(15973, "the $sort key specification must be an object")
-	}
-	s, err := CompileSort(v.Value)
-	if err == nil && s == nil {
-		err = mongoerr.New(15976, "$sort stage must have at least one sort key")
-	}
-	return sortStage{sort: s}, err
+func parseSortStage(v bson.RawValue) stage {
+	check(v.Type == bson.TypeEmbeddedDocument, 15973, "the $sort key specification must be an object")
+	s := compileSort(v.Value)
+	check(s != nil, 15976, "$sort stage must have at least one sort key")
+	return sortStage{sort: s}
 }
 
 func (s sortStage) run(docs Docs) Docs {
@@ -90,7 +71,6 @@ func (s sortStage) run(docs Docs) Docs {
 		all, err := Top(s.sort, docs, func(doc bson.Raw) bson.Raw { return doc }, s.limit)
 		if err != nil {
 			yield(nil, err)
-			return
 		}
 		for _, doc := range all {
 			if !yield(doc, nil) {
@@ -102,64 +82,51 @@ func (s sortStage) run(docs Docs) Docs {
 
 type limitStage int64
 
-func parseLimitStage(v bson.RawValue) (stage, error) {
+func parseLimitStage(v bson.RawValue) stage {
 	n, ok := wholeNumber(v)
-	switch {
-	case !ok || n < 0:
-		return nil, mongoerr.New(5107201, "invalid argument to $limit stage: Expected a non-negative number in: $limit: %s", v)
-	case n == 0:
-		return nil, mongoerr.New(15958, "the limit must be positive")
-	}
-	return limitStage(n), nil
+	check(ok && n >= 0, 5107201, "invalid argument to $limit stage: Expected a non-negative number in: $limit: %s", v)
+	check(n > 0, 15958, "the limit must be positive")
+	return limitStage(n)
 }
 
 func (s limitStage) run(docs Docs) Docs {
 	return func(yield func(bson.Raw, error) bool) {
-		n := int64(0)
-		each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) (bool, error) {
+		n := limitStage(0)
+		each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
 			n++
-			return emit(doc) && n < int64(s), nil
+			return emit(doc) && n < s
 		})(yield)
 	}
 }
 
 type skipStage int64
 
-func parseSkipStage(v bson.RawValue) (stage, error) {
+func parseSkipStage(v bson.RawValue) stage {
 	n, ok := wholeNumber(v)
-	if !ok || n < 0 {
-		return nil, mongoerr.New(5107200, "invalid argument to $skip stage: Expected a non-negative number in: $skip: %s", v)
-	}
-	return skipStage(n), nil
+	check(ok && n >= 0, 5107200, "invalid argument to $skip stage: Expected a non-negative number in: $skip: %s", v)
+	return skipStage(n)
 }
 
 func (s skipStage) run(docs Docs) Docs {
 	return func(yield func(bson.Raw, error) bool) {
-		n := int64(0)
-		each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) (bool, error) {
+		n := skipStage(0)
+		each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
 			n++
-			return n <= int64(s) || emit(doc), nil
+			return n <= s || emit(doc)
 		})(yield)
 	}
 }
 
 type countStage string
 
-func parseCountStage(v bson.RawValue) (stage, error) {
+func parseCountStage(v bson.RawValue) stage {
 	name, ok := v.StringValueOK()
-	switch {
-	case !ok:
-		return nil, mongoerr.New(40156, "the count field must be a non-empty string")
-	case name == "":
-		return nil, mongoerr.New(40157, "the count field must be a non-empty string")
-	case name[0] == '$':
-		return nil, mongoerr.New(40158, "the count field cannot be a $-prefixed path")
-	case strings.IndexByte(name, 0) >= 0:
-		return nil, mongoerr.New(40159, "the count field cannot contain a null byte")
-	case strings.IndexByte(name, '.') >= 0:
-		return nil, mongoerr.New(40160, "the count field cannot contain '.'")
-	}
-	return countStage(name), nil
+	check(ok, 40156, "the count field must be a non-empty string")
+	check(name != "", 40157, "the count field must be a non-empty string")
+	check(name[0] != '$', 40158, "the count field cannot be a $-prefixed path")
+	check(!strings.Contains(name, "\x00"), 40159, "the count field cannot contain a null byte")
+	check(!strings.Contains(name, "."), 40160, "the count field cannot contain '.'")
+	return countStage(name)
 }
 
 func (s countStage) run(docs Docs) Docs {
@@ -191,68 +158,54 @@ type unwindStage struct {
 	preserve bool // keep documents with nothing to unwind
 }
 
-func parseUnwindStage(v bson.RawValue) (stage, error) {
+func parseUnwindStage(v bson.RawValue) stage {
 	var s unwindStage
 	path, ok := v.StringValueOK()
-	if v.Type == bson.TypeEmbeddedDocument {
-		for it := value.NewIter(v.Value); it.Next(); {
-			switch string(it.Key) {
-			case "path":
-				path, ok = it.Value.StringValueOK()
-				if !ok {
-					return nil, mongoerr.New(28808, "expected a string as the path for $unwind stage, got %s", typeName(it.Value.Type))
-				}
-			case "preserveNullAndEmptyArrays":
-				if it.Value.Type != bson.TypeBoolean {
-					return nil, mongoerr.New(28809, "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got %s", typeName(it.Value.Type))
-				}
-				s.preserve = it.Value.Boolean()
-			case "includeArrayIndex":
-				return nil, mongoerr.NotImplemented("includeArrayIndex of $unwind")
-			default:
-				return nil, mongoerr.New(28811, "unrecognized option to $unwind stage: %s", it.Key)
-			}
+	check(ok || v.Type == bson.TypeEmbeddedDocument, 15981,
+		"expected either a string or an object as specification for $unwind stage, got %s", typeName(v.Type))
+	for it := value.NewIter(document(v)); it.Next(); {
+		switch got := typeName(it.Value.Type); string(it.Key) {
+		case "path":
+			path, ok = it.Value.StringValueOK()
+			check(ok, 28808, "expected a string as the path for $unwind stage, got %s", got)
+		case "preserveNullAndEmptyArrays":
+			s.preserve, ok = it.Value.BooleanOK()
+			check(ok, 28809, "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got %s", got)
+		case "includeArrayIndex":
+			refuse("includeArrayIndex of $unwind")
+		default:
+			fail(28811, "unrecognized option to $unwind stage: %s", it.Key)
 		}
-	} else if !ok {
-		return nil, mongoerr.New(15981, "expected either a string or an object as specification for $unwind stage, got %s", typeName(v.Type))
 	}
-	switch {
-	case path == "":
-		return nil, mongoerr.New(28812, "no path specified to $unwind stage")
-	case path[0] != '$':
-		return nil, mongoerr.New(28818, "path option to $unwind stage should be prefixed with a '$': %s", path)
-	}
+	check(path != "", 28812, "no path specified to $unwind stage")
+	check(path[0] == '$', 28818, "path option to $unwind stage should be prefixed with a '$': %s", path)
 	s.path = strings.Split(path[1:], ".")
-	return s, nil
+	return s
 }
 
 func (s unwindStage) run(docs Docs) Docs {
-	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) (bool, error) {
+	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
 		v := value.Document(doc)
 		for _, name := range s.path {
-			if v.Type != bson.TypeEmbeddedDocument {
-				v = missing
-				break
-			}
-			v, _ = value.Lookup(v.Value, name)
+			v, _ = value.Lookup(document(v), name)
 		}
 		switch v.Type {
-		case bson.TypeArray:
 		case 0, bson.TypeNull, bson.TypeUndefined:
-			return !s.preserve || emit(doc), nil
+			return !s.preserve || emit(doc)
+		case bson.TypeArray:
 		default:
-			return emit(doc), nil
+			return emit(doc)
 		}
-		elems := values(v.Value)
+		elems := value.Elements(v.Value)
 		if len(elems) == 0 {
-			return !s.preserve || emit(replaceAt(doc, s.path, missing)), nil
+			return !s.preserve || emit(replaceAt(doc, s.path, missing))
 		}
 		for _, elem := range elems {
 			if !emit(replaceAt(doc, s.path, elem)) {
-				return false, nil
+				return false
 			}
 		}
-		return true, nil
+		return true
 	})
 }
 

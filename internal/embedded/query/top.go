@@ -14,8 +14,8 @@ import (
 // on on disk.
 const MaxMemory = 100 << 20
 
-func exceeded(what string) error {
-	return mongoerr.New(mongoerr.QueryExceededMemoryLimit,
+func checkMemory(what string, size int) {
+	check(size <= MaxMemory, mongoerr.QueryExceededMemoryLimit,
 		"%s exceeded its memory limit of %d bytes, and this server does not use the disk for it", what, MaxMemory)
 }
 
@@ -23,7 +23,8 @@ func exceeded(what string) error {
 // keeping no more than n at a time. It is a heap whose root is the last of the n;
 // documents with equal keys come out in the order MongoDB's heap (that of
 // libstdc++) leaves them in, which nobody promises but the recorded answers show.
-func Top[T any](s *Sort, items iter.Seq2[T, error], doc func(T) bson.Raw, n int) ([]T, error) {
+func Top[T any](s *Sort, items iter.Seq2[T, error], doc func(T) bson.Raw, n int) (top []T, err error) {
+	defer catch(&err)
 	var h heap[T]
 	size := 0
 	for item, err := range items {
@@ -48,9 +49,8 @@ func Top[T any](s *Sort, items iter.Seq2[T, error], doc func(T) bson.Raw, n int)
 		default:
 			continue
 		}
-		if size += e.size; size > MaxMemory {
-			return nil, exceeded("Sort")
-		}
+		size += e.size
+		checkMemory("Sort", size)
 	}
 	if n == 0 || len(h) < n {
 		slices.SortStableFunc(h, func(a, b keyed[T]) int { return bytes.Compare(a.key, b.key) })
@@ -59,11 +59,10 @@ func Top[T any](s *Sort, items iter.Seq2[T, error], doc func(T) bson.Raw, n int)
 			h[:end].pop()
 		}
 	}
-	out := make([]T, len(h))
-	for i, e := range h {
-		out[i] = e.item
+	for _, e := range h {
+		top = append(top, e.item)
 	}
-	return out, nil
+	return top, nil
 }
 
 // keyed is an item with its sort key.

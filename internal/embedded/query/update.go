@@ -1,6 +1,9 @@
 package query
 
 import (
+	"strconv"
+	"strings"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
@@ -18,79 +21,75 @@ type ApplyContext struct {
 // Update is a compiled update. It may be applied to any number of documents,
 // concurrently.
 type Update struct {
-	root        *node
-	replacement bson.Raw // instead of root
-	positional  bool
+	tree        *tree
+	replacement bson.Raw // instead of tree
 }
 
 // CompileUpdate checks and compiles an update: a document of operators, or a
 // replacement (no field starts with `$`). It keeps parts of both arguments,
 // which must not change afterwards. A pipeline is the caller's to refuse.
-func CompileUpdate(update bson.Raw, arrayFilters []bson.Raw) (*Update, error) {
-	first := value.NewIter(update)
-	if !first.Next() || len(first.Key) == 0 || first.Key[0] != '$' {
-		return compileReplacement(update, arrayFilters)
+func CompileUpdate(update bson.Raw, arrayFilters []bson.Raw) (u *Update, err error) {
+	defer catch(&err)
+	if !strings.HasPrefix(firstKey(value.Document(update)), "$") {
+		check(len(arrayFilters) == 0, mongoerr.FailedToParse,
+			"arrayFilters may not be specified for replacement-style updates")
+		for it := value.NewIter(update); it.Next(); {
+			check(!strings.HasPrefix(string(it.Key), "$"), mongoerr.DollarPrefixedFieldName,
+				"The dollar ($) prefixed field '%s' is not allowed in an update's replacement document.", it.Key)
+			checkNames(it.Value)
+		}
+		return &Update{replacement: update}, nil
 	}
-	filters, err := parseArrayFilters(arrayFilters)
-	if err != nil {
-		return nil, err
-	}
-	p := updateParser{root: &node{}, filters: filters}
+	t := &tree{root: &node{}, filters: parseArrayFilters(arrayFilters)}
 	for it := value.NewIter(update); it.Next(); {
-		if err := p.modifier(string(it.Key), it.Value); err != nil {
-			return nil, err
-		}
+		t.addOperator(string(it.Key), it.Value)
 	}
-	for _, f := range filters {
-		if !f.used {
-			return nil, mongoerr.New(mongoerr.FailedToParse, "The array filter for identifier '%s' was not used in the update %s", f.id, update)
-		}
+	for id, f := range t.filters {
+		check(f.used, mongoerr.FailedToParse,
+			"The array filter for identifier '%s' was not used in the update %s", id, update)
 	}
-	return &Update{root: p.root, positional: p.positional}, nil
-}
-
-func compileReplacement(update bson.Raw, arrayFilters []bson.Raw) (*Update, error) {
-	if len(arrayFilters) > 0 {
-		return nil, mongoerr.New(mongoerr.FailedToParse, "arrayFilters may not be specified for replacement-style updates")
-	}
-	for it := value.NewIter(update); it.Next(); {
-		if len(it.Key) > 0 && it.Key[0] == '$' {
-			return nil, mongoerr.New(mongoerr.DollarPrefixedFieldName, "The dollar ($) prefixed field '%s' is not allowed in the context of an update's replacement document. Consider using an aggregation pipeline with $replaceWith.", it.Key)
-		}
-		if err := checkNames(it.Value); err != nil {
-			return nil, err
-		}
-	}
-	return &Update{replacement: update}, nil
+	return &Update{tree: t}, nil
 }
 
 // IsReplacement reports whether the update replaces the whole document.
-func (u *Update) IsReplacement() bool { return u.root == nil }
+func (u *Update) IsReplacement() bool { return u.tree == nil }
 
 // NeedsPositional reports whether a path has the positional operator `$`, so
 // that Apply wants ApplyContext.Positional.
-func (u *Update) NeedsPositional() bool { return u.positional }
+func (u *Update) NeedsPositional() bool { return u.tree != nil && u.tree.positional }
 
 // Apply returns doc changed. When modified is false nothing changed, and the
 // result is doc itself; a change may also leave the same bytes (a $push with
 // $sort of what is sorted), and counts as MongoDB counts it.
 func (u *Update) Apply(doc bson.Raw, ctx ApplyContext) (newDoc bson.Raw, modified bool, err error) {
-	if u.root == nil {
-		return u.replace(doc, ctx)
+	defer catch(&err)
+	if u.tree == nil {
+		newDoc = u.replace(doc, ctx)
+		return newDoc, string(newDoc) != string(doc), nil
 	}
-	e := &env{ctx: ctx, doc: doc}
-	r, err := e.document(u.root, doc, place{viable: true})
-	if err != nil || r.act == keep {
-		return doc, false, err
+	root := u.tree.root
+	if u.tree.positional && ctx.Positional >= 0 {
+		root = u.tree.at(strconv.Itoa(ctx.Positional))
 	}
-	return r.v.Value, true, nil
+	newDoc, modified = apply(root, doc, ctx)
+	return newDoc, modified, nil
 }
 
-func (u *Update) replace(doc bson.Raw, ctx ApplyContext) (bson.Raw, bool, error) {
+func apply(root *node, doc bson.Raw, ctx ApplyContext) (newDoc bson.Raw, modified bool) {
+	e := &env{ctx: ctx, doc: doc}
+	c := e.document(root, doc, place{viable: true})
+	if c.act == keep {
+		return doc, false
+	}
+	return c.v.Value, true
+}
+
+func (u *Update) replace(doc bson.Raw, ctx ApplyContext) bson.Raw {
 	id, had := value.Lookup(doc, "_id")
 	newID, has := value.Lookup(u.replacement, "_id")
 	if had && has && !value.Equal(id, newID) {
-		return nil, false, mongoerr.New(mongoerr.ImmutableField, "After applying the update, the (immutable) field '_id' was found to have been altered to _id: %s", newID)
+		fail(mongoerr.ImmutableField,
+			"After applying the update, the (immutable) field '_id' was found to have been altered to _id: %s", newID)
 	}
 	if has {
 		id = newID
@@ -108,74 +107,25 @@ func (u *Update) replace(doc bson.Raw, ctx ApplyContext) (bson.Raw, bool, error)
 			dst = append(dst, it.Element()...)
 		}
 	}
-	dst = value.End(dst, at)
-	if string(dst) == string(doc) {
-		return doc, false, nil
-	}
-	return dst, true, nil
+	return value.End(dst, at)
 }
 
 // Upsert returns the document that an upsert inserts when nothing matches f:
 // what f requires to be equal, then the update. It has an _id (as its first
 // field) only if filter or update give one; otherwise the caller adds it.
 // ctx.Insert is implied.
-func (u *Update) Upsert(f *Filter, ctx ApplyContext) (bson.Raw, error) {
+func (u *Update) Upsert(f *Filter, ctx ApplyContext) (doc bson.Raw, err error) {
+	defer catch(&err)
 	base := &node{}
-	if err := u.equalities(f.root, base); err != nil {
-		return nil, err
-	}
-	empty := bson.Raw{5, 0, 0, 0, 0}
+	u.equalities(f.root, base)
 	ctx.Insert = true
-	doc := empty
-	r, err := (&env{ctx: ctx, doc: empty}).document(base, empty, place{viable: true})
-	if err != nil {
-		return nil, err
-	}
-	if r.act == set {
-		doc = r.v.Value
-	}
+	doc, _ = apply(base, emptyDoc, ctx)
 	if doc, _, err = u.Apply(doc, ctx); err != nil {
 		return nil, err
 	}
-	return idFirst(doc), nil
-}
-
-// equalities puts into base what n requires to be equal; only _id is wanted
-// under a replacement.
-func (u *Update) equalities(n *Node, base *node) error {
-	if n.Op == OpAnd {
-		for _, c := range n.Children {
-			if err := u.equalities(c, base); err != nil {
-				return err
-			}
-		}
-	}
-	if n.Op != OpEq || u.IsReplacement() && n.Path != "_id" {
-		return nil
-	}
-	at := base
-	for i, p := range n.parts {
-		child := at.child(p.name)
-		last := i == len(n.parts)-1
-		if child != nil && (last || child.mod != nil) {
-			return mongoerr.New(mongoerr.NotSingleValueField, "cannot infer query fields to set, path '%s' is matched twice", n.Path)
-		}
-		if child == nil {
-			child = &node{path: n.Path}
-			if last {
-				child.mod = setTo{n.Value}
-			}
-			at.put(p.name, child)
-		}
-		at = child
-	}
-	return nil
-}
-
-func idFirst(doc bson.Raw) bson.Raw {
 	id, ok := value.Lookup(doc, "_id")
-	if first := value.NewIter(doc); !ok || first.Next() && string(first.Key) == "_id" {
-		return doc
+	if !ok || firstKey(value.Document(doc)) == "_id" {
+		return doc, nil
 	}
 	at, dst := value.Begin(make([]byte, 0, len(doc)))
 	dst = value.AppendElement(dst, "_id", id)
@@ -184,22 +134,46 @@ func idFirst(doc bson.Raw) bson.Raw {
 			dst = append(dst, it.Element()...)
 		}
 	}
-	return value.End(dst, at)
+	return value.End(dst, at), nil
+}
+
+// equalities puts into base what n requires to be equal; only _id is wanted
+// under a replacement.
+func (u *Update) equalities(n *Node, base *node) {
+	if n.Op == OpAnd {
+		for _, c := range n.Children {
+			u.equalities(c, base)
+		}
+	}
+	if n.Op != OpEq || u.IsReplacement() && n.Path != "_id" {
+		return
+	}
+	for i, name := range n.parts {
+		child := base.child(name)
+		last := i == len(n.parts)-1
+		check(child == nil || !last && child.mod == nil, mongoerr.NotSingleValueField,
+			"cannot infer query fields to set, path '%s' is matched twice", n.Path)
+		if child == nil {
+			child = &node{path: n.Path}
+			if last {
+				child.mod = setTo(n.Value)
+			}
+			base.put(name, child)
+		}
+		base = child
+	}
 }
 
 // checkNames refuses field names with a leading `$` inside a value to be
 // stored: MongoDB 5.0 allows them in some places and not in others.
-func checkNames(v bson.RawValue) error {
+func checkNames(v bson.RawValue) {
 	if !value.IsObject(v) {
-		return nil
+		return
 	}
 	for it := value.NewIter(v.Value); it.Next(); {
-		if len(it.Key) > 0 && it.Key[0] == '$' && !isDBRef(it.Key) {
-			return mongoerr.NotImplemented("a field name starting with $ (" + string(it.Key) + ") in an update")
+		if key := string(it.Key); strings.HasPrefix(key, "$") && !isDBRef(key) {
+			refuse("a field name starting with $ (" + key + ") in an update")
 		}
-		if err := checkNames(it.Value); err != nil {
-			return err
-		}
+		checkNames(it.Value)
 	}
-	return nil
 }

@@ -43,7 +43,10 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 // awaitRoom waits until it is worth while to fetch again: more work is known.
 func (c *Consumer) awaitRoom(ctx context.Context) {
 	for {
-		change := c.held.change()
+		n := c.held.count()
+		// Told only when so few wait that a fetch may be worth while: not by each of the
+		// thousands that start a second.
+		change := c.held.below(enough(c.cfg.Concurrency-n.running, c.perSecond(n)))
 		if c.room(c.held.count()) > 0 {
 			return
 		}
@@ -57,8 +60,12 @@ func (c *Consumer) awaitRoom(ctx context.Context) {
 
 // room is how many tasks to fetch now.
 func (c *Consumer) room(n counts) int {
-	perSecond := c.rate.observe(c.cfg.Clock.Monotonic(), n.started)
-	return toFetch(c.cfg.Concurrency-n.running, n.buffered, perSecond)
+	return toFetch(c.cfg.Concurrency-n.running, n.buffered, c.perSecond(n))
+}
+
+// perSecond is how many handlers start.
+func (c *Consumer) perSecond(n counts) float64 {
+	return c.rate.observe(c.cfg.Clock.Monotonic(), n.started)
 }
 
 // awaitWork sleeps until the time, which is the store's, or until woken.

@@ -15,6 +15,8 @@ type holdings struct {
 	running  int            // handlers that have not returned
 	byType   map[string]int // buffered and running
 	changed  chan struct{}  // closed when something was started or left; nil while nobody waits
+	low      chan struct{}  // the same, once no more than lowAt wait for a slot
+	lowAt    int
 	started  uint64         // handlers ever started
 	lastMove time.Duration  // monotonic: when one was last started or the buffer was filled
 }
@@ -111,6 +113,10 @@ func (h *holdings) signal() {
 		close(h.changed)
 		h.changed = nil
 	}
+	if h.low != nil && len(h.buffer) <= h.lowAt {
+		close(h.low)
+		h.low = nil
+	}
 }
 
 // change is closed when the next execution is started or leaves.
@@ -121,6 +127,18 @@ func (h *holdings) change() <-chan struct{} {
 		h.changed = make(chan struct{})
 	}
 	return h.changed
+}
+
+// below is closed when the next execution is started or leaves while no more than n wait
+// for a slot. It is for one waiter: the next call's n counts from then on.
+func (h *holdings) below(n int) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lowAt = n
+	if h.low == nil {
+		h.low = make(chan struct{})
+	}
+	return h.low
 }
 
 // each is a snapshot of all executions.

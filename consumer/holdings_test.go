@@ -67,6 +67,21 @@ func TestAStallIsWhenSomethingWaitsAndNothingStarts(t *testing.T) {
 	require.True(t, h.stalled(14*time.Second, time.Second))
 }
 
+func TestWhoWaitsForRoomIsToldOnceFewWait(t *testing.T) {
+	h, typ := newHoldings(), &handler{typ: "a"}
+	h.add(held(typ, typ, typ, typ), 0)
+	ch := h.below(2)
+	h.next(4, 0)
+	require.False(t, woken(ch), "three wait")
+	h.next(4, 0)
+	require.True(t, woken(ch), "two wait")
+
+	ch = h.below(5)
+	require.False(t, woken(ch), "nothing has changed since")
+	h.next(4, 0)
+	require.True(t, woken(ch))
+}
+
 func TestWhoWaitsForAChangeHearsOfIt(t *testing.T) {
 	h, typ := newHoldings(), &handler{typ: "a"}
 	xs := held(typ)

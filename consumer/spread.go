@@ -23,14 +23,23 @@ func batchWanted(freeSlots int, perSecond float64) int {
 }
 
 // toFetch is how many tasks to look for now. While more than half of what is wanted
-// waits already, none: many small fetches cost more than few large ones.
+// waits already, none: many small fetches cost more than few large ones. For the same
+// reason quick tasks are fetched a whole batch at a time, beside the rest that keeps the
+// handlers busy meanwhile.
 func toFetch(freeSlots, waiting int, perSecond float64) int {
 	wanted := batchWanted(freeSlots, perSecond)
-	if waiting*2 > wanted {
+	switch {
+	case waiting > enough(freeSlots, perSecond):
 		return 0
+	case wanted > freeSlots:
+		return wanted
+	default:
+		return wanted - waiting
 	}
-	return wanted - waiting
 }
+
+// enough is how many tasks may wait for a slot when more are looked for.
+func enough(freeSlots int, perSecond float64) int { return batchWanted(freeSlots, perSecond) / 2 }
 
 // spread is where in the queue a worker looks. Workers that fetch at once see the same
 // head; one that lost a candidate chooses its batch at random among several for each

@@ -20,7 +20,8 @@ func TestABatchIsWhatStartsWithinHalfASecond(t *testing.T) {
 		{100, 0, 100, 100},         // slow tasks: no more than the slots
 		{100, 0, 1000, 500},        // quick ones: what half a second takes
 		{100, 0, 100_000, 1000},    // never more than a batch
-		{100, 240, 1000, 260},      // what waits already counts
+		{100, 240, 1000, 500},      // a whole batch beside the rest of the last
+		{100, 40, 0, 60},           // for the slots: what waits already counts
 		{100, 260, 1000, 0},        // more than half waits: no small fetches
 		{0, 0, 10, 5},              // all slots taken, but they turn over
 		{0, 0, 0, 0},               // all slots taken by long ones

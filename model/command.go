@@ -40,28 +40,6 @@ func requestCancel(t *Task, remark string, eff Effective, now time.Time) {
 	}
 }
 
-// ownBudget is the budget for the rules that carry out a person's word. The process
-// that does may not know the options of the type and of the handler: what the task
-// does not say itself is left to the workers, who do know, and whatever they let live
-// goes on living.
-func (t *Task) ownBudget(eff Effective) Effective {
-	own, said := ResolveOptions(t.Options), t.Options.Retry
-	if said != nil && (said.MaxErrors != nil || said.Strategy == RetryNone) {
-		eff.Retry.MaxErrors = own.Retry.MaxErrors
-	} else {
-		eff.Retry.MaxErrors = new(max(*eff.Retry.MaxErrors, t.ErrorCount))
-	}
-	if t.Options.MaxLapses != nil {
-		eff.MaxLapses = own.MaxLapses
-	} else {
-		eff.MaxLapses = max(eff.MaxLapses, t.LapseCount)
-	}
-	if t.Options.NeedManual != nil {
-		eff.NeedManual = own.NeedManual
-	}
-	return eff
-}
-
 // RetryNow makes a task run again by a person's word. One that waits for its retry, or
 // was snoozed, becomes due now, in the same life; one that ended without success begins a new life
 // with a fresh budget, and what its successful workers did stays done.
@@ -77,11 +55,14 @@ func RetryNow(t *Task, remark string, eff Effective, now time.Time) (*Task, erro
 			c.StartTime = now
 		}
 		c.WakeAt = now
-		settle(c, c.ownBudget(eff), now)
+		settle(c, eff, now)
 		return c, nil
 	case t.Status == StatusFailure || t.Status == StatusPending || t.Status == StatusCancelled:
 		c := newLife(t, true, now)
 		c.StartTime = now
+		if c.expired(now) { // this person wants it to run all the same
+			c.Options.ExpiresAt = time.Time{}
+		}
 		c.Remark = clip(remark, maxTextBytes)
 		settle(c, eff, now)
 		return c, nil
@@ -132,8 +113,9 @@ type Patch struct {
 }
 
 // Update changes a task. A running execution goes on with what it was claimed with;
-// only a worker that the new filter excludes must stop (see [Task.MustStop]).
-func Update(t *Task, p Patch, eff Effective, now time.Time) (*Task, error) {
+// only a worker that the new filter excludes must stop (see [Task.MustStop]). typ is what
+// the task's type says, see [Task.Effective].
+func Update(t *Task, p Patch, typ Options, now time.Time) (*Task, error) {
 	if t.Status.Ended() || !t.Status.Known() {
 		return nil, refuse(t, "only a task that has not ended can be changed")
 	}
@@ -163,7 +145,7 @@ func Update(t *Task, p Patch, eff Effective, now time.Time) (*Task, error) {
 	if p.Options != nil {
 		c.adoptResult()
 	}
-	settle(c, c.ownBudget(eff), now)
+	settle(c, c.Effective(typ), now)
 	c.Audience = audience(c)
 	if sooner(t, c) {
 		c.WakeAt = now

@@ -10,17 +10,18 @@ import (
 
 var saved = bson.RawValue{Type: bson.TypeBoolean, Value: []byte{1}}
 
-// A producer does not know that the handler allows a hundred errors: its command must
-// not end what the workers let live.
-func TestACommandDoesNotJudgeABudgetOnlyWorkersKnow(t *testing.T) {
+// A producer does not know that the handler allows a hundred errors, but the execution left
+// it in the task: its command must not end what the workers let live.
+func TestACommandJudgesByWhatAppliedToTheNewestExecution(t *testing.T) {
 	task := NewTask(Draft{Type: "t", Key: "k"}, epoch)
-	worker := ResolveOptions(task.Options, Options{MaxLapses: new(100), Retry: &Retry{Strategy: RetryFixed, Interval: time.Hour, MaxErrors: new(100)}})
-	task, _ = Claim(task, Claimant{WorkerID: "w", ExecID: "e"}, worker, epoch)
+	said := Options{MaxLapses: new(100), Retry: &Retry{Strategy: RetryFixed, Interval: time.Hour, MaxErrors: new(100)}}
+	worker := ResolveOptions(task.Options, said)
+	task, _ = Claim(task, Claimant{WorkerID: "w", ExecID: "e", Applied: &said}, worker, epoch)
 	task, err := Finish(task, "e", Failed(FailError, "e"), worker, epoch, 0)
 	require.NoError(t, err)
-	stricter := ResolveOptions(Options{MaxLapses: new(0), Retry: &Retry{MaxErrors: new(0)}})
+	stricter := Options{MaxLapses: new(0), Retry: &Retry{MaxErrors: new(0)}}
 
-	retried, err := RetryNow(task, "", stricter, epoch)
+	retried, err := RetryNow(task, "", task.Effective(stricter), epoch)
 	require.NoError(t, err)
 	require.Equal(t, StatusError, retried.Status)
 	require.Equal(t, epoch, retried.DueAt)
@@ -28,11 +29,14 @@ func TestACommandDoesNotJudgeABudgetOnlyWorkersKnow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, StatusError, changed.Status)
 	require.Equal(t, task.DueAt, changed.DueAt)
+	changed, err = Update(task, Patch{Options: &stricter}, Options{}, epoch)
+	require.NoError(t, err)
+	require.Equal(t, StatusFailure, changed.Status, "its own options win")
 }
 
 func TestUpdateWithAZeroStartMeansNow(t *testing.T) {
 	task := NewTask(Draft{Type: "t", Key: "k", Start: epoch.Add(time.Hour)}, epoch)
-	c, err := Update(task, Patch{Start: &time.Time{}, Creator: new("ann"), Category: new("mail")}, ResolveOptions(), epoch.Add(time.Minute))
+	c, err := Update(task, Patch{Start: &time.Time{}, Creator: new("ann"), Category: new("mail")}, Options{}, epoch.Add(time.Minute))
 	require.NoError(t, err)
 	require.Equal(t, epoch.Add(time.Minute), c.DueAt)
 	require.Equal(t, []string{"ann", "mail"}, []string{c.Creator, c.Category})

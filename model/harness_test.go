@@ -61,7 +61,7 @@ func document(v any) (map[string]any, error) {
 	return plain(d).(map[string]any), nil
 }
 
-// apply does to an encoded document what MongoDB does: $set, $unset and $inc by
+// apply does to an encoded document what MongoDB does: $set, $unset, $inc and $push by
 // dotted paths, where a number addresses the element of an array that exists.
 func apply(doc map[string]any, update bson.D) error {
 	u, err := document(update)
@@ -80,6 +80,11 @@ func apply(doc map[string]any, update bson.D) error {
 				_, err = assign(doc, strings.Split(path, "."), func(old any) (any, bool) {
 					n, _ := old.(int64)
 					return n + v.(int64), true
+				})
+			case "$push":
+				_, err = assign(doc, strings.Split(path, "."), func(old any) (any, bool) {
+					list, _ := old.([]any)
+					return append(slices.Clone(list), v.(map[string]any)["$each"].([]any)...), true
 				})
 			default:
 				err = errors.New("unexpected operator " + op)
@@ -267,10 +272,16 @@ func stateFault(t *Task, eff Effective, now time.Time) error {
 		return fmt.Errorf("it is %s and due", t.Status)
 	case ended == t.FinishedAt.IsZero():
 		return fmt.Errorf("it is %s with finished_at %v", t.Status, t.FinishedAt)
-	case t.Status.Archivable() == t.ArchiveAt.IsZero():
+	case t.Status != StatusCompleted && t.Status.Archivable() == t.ArchiveAt.IsZero():
 		return fmt.Errorf("it is %s with archive_at %v", t.Status, t.ArchiveAt)
-	case t.Status.Archivable() && t.ArchiveAt.Before(t.FinishedAt.Add(time.Minute)):
+	case !t.ArchiveAt.IsZero() && t.ArchiveAt.Before(t.FinishedAt.Add(time.Minute)):
 		return fmt.Errorf("it is archived at %v, too soon after %v", t.ArchiveAt, t.FinishedAt)
+	case len(t.Outbox) > 0 != !t.OutboxAt.IsZero():
+		return fmt.Errorf("its outbox is %v with outbox_at %v", t.Outbox, t.OutboxAt)
+	case len(t.Outbox) > 0 && !ended:
+		return fmt.Errorf("it is %s, and %v is to follow", t.Status, t.Outbox)
+	case !t.ExpireAt.IsZero() && (ended || t.Attempt > 0):
+		return fmt.Errorf("it is %s after %d attempts, and expires at %v", t.Status, t.Attempt, t.ExpireAt)
 	case (t.Status == StatusExecuting) != (open > 0):
 		return fmt.Errorf("it is %s with %d open executions", t.Status, open)
 	case t.Status == StatusSuccess && t.Successes() < t.Wanted():
@@ -284,6 +295,9 @@ func stateFault(t *Task, eff Effective, now time.Time) error {
 func dueFault(t *Task, eff Effective, now time.Time) error {
 	c := deepCopy(t)
 	c.Options.SpecificWorkerIDs = nil
+	if c.Options.ExpiresAt.After(now) { // in a thousand years nobody may start it
+		c.Options.ExpiresAt = time.Time{}
+	}
 	const stranger = "a worker that never saw it"
 	ever := epoch.AddDate(1000, 0, 0)
 	no := Claimable(c, stranger, eff, ever)

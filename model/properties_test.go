@@ -287,7 +287,7 @@ func (l *life) actions() map[string]func(*rapid.T) {
 			if rapid.Bool().Draw(l.T, "new options?") {
 				p.Options = &d.Options
 			}
-			return Update(l.task, p, l.eff(), l.now)
+			return Update(l.task, p, Options{}, l.now)
 		}),
 		"send again": rule("send again", func() (*Task, error) {
 			return SendAgain(l.task, drawDraft(l), Existing(rapid.Uint8Range(0, 15).Draw(l.T, "policy")), l.now), nil

@@ -21,10 +21,13 @@ import (
 //
 //	new [key=] [n=] [start=] [held] [retry=none|fixed:10s|seq:1s,5s|exp] [max-errors=] [max-lapses=]
 //	    [per-worker=] [manual] [timeout=] [lease=] [workers=(a,b)] [args=] [priority=] [retention=]
-//	handler …        the same options, said by the handlers: only workers know them
+//	    [tenant=] [creator=] [category=] [claim-by=] [callback=success|error|both] [expires=] [origin=]
+//	type …           the same options, said by the type's document: everybody knows them
+//	handler …        and by the handlers: only workers know them, and what they left in the task
 //	claim w          w becomes an execution; take w: ends what lapsed and claims, in one write
 //	ping w           extends the lease of w's execution
-//	finish w ok [result=] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | release | cancel | undecodable
+//	finish w ok [result=] [quiet] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | release | cancel | undecodable
+//	deliver ok|failed   the callback's delivery has ended; carried-out: the outbox is empty
 //	park w 1h        expire, leave, cancel, retry, resolve, release, repair
 //	update …, send-again [update-args] [update-idle] [restart-failed] [restart-succeeded] …
 //	advance 10s      moves the clock
@@ -47,14 +50,23 @@ func TestScenarios(t *testing.T) {
 type scenario struct {
 	task    *Task
 	handler Options
+	typ     Options
 	now     time.Time
 	claims  map[string]int
 }
 
-// eff are the options as a worker sees them; a person's process knows only the task's.
-func (s *scenario) eff() Effective { return ResolveOptions(s.task.Options, s.handler) }
+// said is what type and handler together say to their tasks, as a worker puts it.
+func (s *scenario) said() *Options {
+	if said := Overlay(s.typ, s.handler); !said.IsZero() {
+		return &said
+	}
+	return nil
+}
 
-func (s *scenario) person() Effective { return ResolveOptions(s.task.Options) }
+// eff are the options as a worker sees them; a person's process does not know the handlers.
+func (s *scenario) eff() Effective { return ResolveOptions(s.task.Options, s.typ, s.handler) }
+
+func (s *scenario) person() Effective { return s.task.Effective(s.typ) }
 
 func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	a := scenarioArgs{t: t, d: d}
@@ -65,6 +77,9 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return "t=" + span(s.now)
 	case "handler":
 		s.handler = a.options(Options{})
+		return "ok"
+	case "type":
+		s.typ = a.options(Options{})
 		return "ok"
 	case "can":
 		if no := Claimable(s.task, a.word(0), s.eff(), s.now); no != "" {
@@ -80,6 +95,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	case "new":
 		draft := a.draft(s.now)
 		require.NoError(t, draft.Validate())
+		draft.TypeOptions = s.typ
 		s.task = NewTask(draft, s.now)
 		require.NoError(t, stateFault(s.task, s.eff(), s.now))
 		return s.show()
@@ -94,17 +110,15 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return "unchanged"
 	}
 	s.task = after
-	if d.Cmd != "ping" && d.Cmd != "hand-edit" {
+	if d.Cmd != "ping" && d.Cmd != "hand-edit" && d.Cmd != "carried-out" {
 		require.NoError(t, diffFault(before, after))
-		if s.task.Status != "" && before.Options.ConcurrentWorkerCount == after.Options.ConcurrentWorkerCount && !knowsMore(s.handler) {
+		if s.task.Status != "" && before.Options.ConcurrentWorkerCount == after.Options.ConcurrentWorkerCount && s.handler.IsZero() {
 			require.NoError(t, stateFault(s.task, s.eff(), s.now))
 		}
 		return s.show() + showUpdate(diffOf(before, after))
 	}
 	return s.show()
 }
-
-func knowsMore(o Options) bool { return !o.IsZero() }
 
 func (s *scenario) rule(a scenarioArgs) (*Task, error) {
 	t, eff, now := s.task, s.eff(), s.now
@@ -135,13 +149,20 @@ func (s *scenario) rule(a scenarioArgs) (*Task, error) {
 	case "release":
 		return Release(t, s.person(), now)
 	case "update":
-		return Update(t, a.patch(t.Options, now), s.person(), now)
+		return Update(t, a.patch(t.Options, now), s.typ, now)
 	case "send-again":
 		draft := a.draft(now)
 		if !a.hasOptions() {
 			draft.Options = Options{}
 		}
+		draft.TypeOptions = s.typ
 		return SendAgain(t, draft, a.policy(), now), nil
+	case "deliver":
+		return Delivered(t, a.word(0) == "ok", s.person(), now), nil
+	case "carried-out": // what the store does entry by entry, without a rev
+		c := *t
+		c.Outbox, c.OutboxAt = nil, time.Time{}
+		return &c, nil
 	case "hand-edit": // somebody's tool wrote the document
 		c := *t
 		c.DueAt, c.LapseAt = time.Time{}, time.Time{}
@@ -164,7 +185,7 @@ func (s *scenario) claim(a scenarioArgs, t *Task, eff Effective) (*Task, error) 
 			t = c
 		}
 	}
-	c, no := Claim(t, Claimant{WorkerID: w, ExecID: fmt.Sprintf("%s.%d", w, s.claims[w]+1)}, eff, s.now)
+	c, no := Claim(t, Claimant{WorkerID: w, ExecID: fmt.Sprintf("%s.%d", w, s.claims[w]+1), Applied: s.said()}, eff, s.now)
 	if no != "" {
 		return nil, errors.New("refused: " + string(no))
 	}
@@ -196,6 +217,8 @@ func (s *scenario) show() string {
 	field("lapses", t.LapseCount > 0, t.LapseCount)
 	field("cancel", !t.CancelRequestedAt.IsZero(), span(t.CancelRequestedAt))
 	field("undecodable", !t.UndecodableSince.IsZero(), span(t.UndecodableSince))
+	field("expires", !t.ExpireAt.IsZero(), span(t.ExpireAt))
+	field("outbox", len(t.Outbox) > 0, kinds(t.Outbox))
 	field("result", t.Result.Type != 0, string(ValueJSON(t.Result)))
 	field("generation", true, span(time.UnixMilli(t.Generation)))
 	b.WriteByte('\n')
@@ -220,6 +243,14 @@ func (s *scenario) show() string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+func kinds(entries []OutboxEntry) string {
+	var out []string
+	for _, e := range entries {
+		out = append(out, fmt.Sprintf("%s@%d", e.Kind, e.Rev))
+	}
+	return strings.Join(out, ",")
 }
 
 func span(at time.Time) string {
@@ -337,7 +368,7 @@ func (a scenarioArgs) json(key string) bson.RawValue {
 	return v
 }
 
-var optionWords = []string{"n", "retry", "max-errors", "max-lapses", "per-worker", "manual", "timeout", "lease", "workers", "retention"}
+var optionWords = []string{"n", "retry", "max-errors", "max-lapses", "per-worker", "manual", "timeout", "lease", "workers", "retention", "claim-by", "callback", "expires"}
 
 func (a scenarioArgs) hasOptions() bool { return slices.ContainsFunc(optionWords, a.has) }
 
@@ -374,9 +405,26 @@ func (a scenarioArgs) options(o Options) Options {
 			o.SpecificWorkerIDs = a.values(word)
 		case "retention":
 			o.Retention = a.duration(a.value(word))
+		case "claim-by":
+			o.ClaimBy = ClaimBy(a.value(word))
+		case "callback":
+			o.Callback = a.callback()
+		case "expires": // counted from the start of the file
+			o.ExpiresAt = epoch.Add(a.duration(a.value(word)))
 		}
 	}
 	return o
+}
+
+func (a scenarioArgs) callback() *Callback {
+	c, which := &Callback{}, a.value("callback")
+	if which == "success" || which == "both" {
+		c.Success = &CallbackTarget{URL: "http://receiver/success"}
+	}
+	if which == "error" || which == "both" {
+		c.Error = &CallbackTarget{URL: "http://receiver/error"}
+	}
+	return c // "none" is one that tells nobody
 }
 
 func (a scenarioArgs) retry(r Retry) *Retry {
@@ -402,6 +450,10 @@ func (a scenarioArgs) draft(now time.Time) Draft {
 	if a.has("key") {
 		d.Key = a.value("key")
 	}
+	d.Tenant, d.Creator, d.Category = a.value("tenant"), a.value("creator"), a.value("category")
+	if a.has("origin") {
+		d.Origin = &Origin{Kind: a.value("origin"), ID: "rule"}
+	}
 	if a.has("args") {
 		d.Args = a.json("args")
 	}
@@ -417,6 +469,12 @@ func (a scenarioArgs) draft(now time.Time) Draft {
 func (a scenarioArgs) patch(o Options, now time.Time) Patch {
 	d := a.draft(now)
 	p := Patch{Priority: d.Priority}
+	if a.has("category") {
+		p.Category = &d.Category
+	}
+	if a.has("creator") {
+		p.Creator = &d.Creator
+	}
 	if a.has("args") {
 		p.Args = &d.Args
 	}
@@ -443,7 +501,9 @@ func (a scenarioArgs) outcome(t *Task, now time.Time) Outcome {
 	kind := a.word(1)
 	switch kind {
 	case "ok":
-		return Success(a.json("result"))
+		out := Success(a.json("result"))
+		out.NoCallback = a.has("quiet")
+		return out
 	case "error", "fatal", "panic", "timeout":
 		return Failed(FailKind(kind), kind)
 	case "snooze":

@@ -20,6 +20,9 @@ type Draft struct {
 	Held     bool          // Wait until it is released
 	Origin   *Origin       // what made it and learns of its end; nil = nobody
 	Options  Options
+	// TypeOptions is what the task's type says to its tasks, as far as the sender knows. It
+	// is not stored: workers know it better.
+	TypeOptions Options
 }
 
 var latestTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
@@ -110,7 +113,7 @@ func (d *Draft) fill(t *Task, now time.Time) {
 		t.Status = StatusWait
 	}
 	t.adoptResult()
-	settle(t, ResolveOptions(t.Options), now)
+	settle(t, t.Effective(d.TypeOptions), now)
 	t.Audience = audience(t)
 }
 
@@ -153,17 +156,23 @@ func SendAgain(t *Task, d Draft, policy Existing, now time.Time) *Task {
 		return t
 	}
 	patch := Patch{Args: &d.Args, Priority: d.Priority}
-	if !d.Options.IsZero() {
+	if d.Options.saidBySender() {
 		patch.Options = &d.Options
 	}
 	if !d.Start.IsZero() {
 		patch.Start = &d.Start
 	}
-	c, err := Update(t, patch, ResolveOptions(t.Options), now)
+	c, err := Update(t, patch, d.TypeOptions, now)
 	if err != nil {
 		return t // excluded above: only an ended or unknown status is refused
 	}
 	return c
+}
+
+// saidBySender says whether the sender set anything: ClaimBy is filled in from the type.
+func (o Options) saidBySender() bool {
+	o.ClaimBy = ""
+	return !o.IsZero()
 }
 
 func restart(t *Task, d Draft, keepSuccesses bool, now time.Time) *Task {

@@ -188,7 +188,7 @@ func (s *sim) people() {
 		case 4:
 			c, err = Release(t, eff, s.now)
 		case 5:
-			c, err = Update(t, Patch{Options: new(s.options())}, eff, s.now)
+			c, err = Update(t, Patch{Options: new(s.options())}, Options{}, s.now)
 		default:
 			c = SendAgain(t, s.draft(t.Key), Existing(s.rng.IntN(16)), s.now)
 		}

@@ -49,7 +49,7 @@ func (p *Producer) Resolve(ctx context.Context, id, remark string) (*model.Task,
 // Release lets a task run that was sent with [Held]. Releasing it twice is no error.
 func (p *Producer) Release(ctx context.Context, id string) (*model.Task, error) {
 	return p.change(ctx, "releasing", id, func(t *model.Task) (*model.Task, error) {
-		return model.Release(t, model.ResolveOptions(t.Options), p.store.Clock.Now())
+		return model.Release(t, p.effective(t), p.store.Clock.Now())
 	})
 }
 
@@ -60,7 +60,7 @@ func (p *Producer) command(ctx context.Context, doing, id, remark string, rule c
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
 	return p.change(ctx, doing, id, func(t *model.Task) (*model.Task, error) {
-		return rule(t, remark, model.ResolveOptions(t.Options), p.store.Clock.Now())
+		return rule(t, remark, p.effective(t), p.store.Clock.Now())
 	})
 }
 

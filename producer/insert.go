@@ -47,6 +47,7 @@ func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error
 	now := p.store.Clock.Now()
 	outs := make([]*outgoing, len(drafts))
 	for i, d := range drafts {
+		p.typed(d)
 		o := &outgoing{draft: d, task: d.task(now)}
 		o.sent.ID = o.task.ID
 		outs[i] = o

@@ -82,7 +82,7 @@ func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out
 			return t, nil
 		}
 		now := p.store.Clock.Now()
-		after, err := model.Finish(t, h.ExecID, out, model.ResolveOptions(t.Options), now, rand.Float64()) //nolint:gosec // jitter, not a secret
+		after, err := model.Finish(t, h.ExecID, out, p.effective(t), now, rand.Float64()) //nolint:gosec // jitter, not a secret
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +165,7 @@ func (p *Producer) ping(ctx context.Context, h model.Handle) (Pinged, error) {
 	if w.Parked {
 		return out, nil
 	}
-	until := model.Lease(w, model.ResolveOptions(t.Options).Lease, p.store.Clock.Now())
+	until := model.Lease(w, p.effective(t).Lease, p.store.Clock.Now())
 	if !until.After(w.PingExpireTime) {
 		return out, nil
 	}

@@ -6,15 +6,15 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// check is one look at schema and clock, which all who want one at the moment share.
+// check is one look at schema, clock and types, which all who want one at the moment share.
 type check struct {
 	done      chan struct{}
 	err       error
 	abandoned bool // the context of who made it ended, which says nothing to the others
 }
 
-// prepare makes sure, outside of any transaction, that the schema fits and that the
-// database's clock is known; mostly it is, and this costs nothing. When a thousand
+// prepare makes sure, outside of any transaction, that the schema fits, and that the
+// database's clock and the types are known; mostly they are, and this costs nothing. When a thousand
 // senders find the clock too old, one reads it for all; when the database is away, they
 // all learn it at the same time and not one after the other.
 func (p *Producer) prepare(ctx context.Context) error {
@@ -52,6 +52,9 @@ func (p *Producer) carryOutCheck(ctx context.Context, c *check) {
 	outside := store.Outside(ctx)
 	if c.err = p.store.Ready(outside); c.err == nil {
 		c.err = p.store.FreshClock(outside)
+	}
+	if c.err == nil {
+		c.err = p.types.Fresh(outside, typesAge)
 	}
 	c.abandoned = c.err != nil && ctx.Err() != nil
 }

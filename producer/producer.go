@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -50,6 +51,7 @@ type Config struct {
 // database and prefix.
 type Producer struct {
 	store  *store.Store
+	types  *tasktypes.Cache
 	tenant string
 	log    zerolog.Logger
 
@@ -81,7 +83,7 @@ func New(c Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{store: s, tenant: c.Tenant, log: c.Logger, idle: make(chan struct{})}
+	p := &Producer{store: s, types: tasktypes.New(s), tenant: c.Tenant, log: c.Logger, idle: make(chan struct{})}
 	p.send = p.carryOut
 	for i := len(c.Middleware) - 1; i >= 0; i-- {
 		p.send = c.Middleware[i](p.send)

@@ -25,7 +25,7 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 		if err != nil {
 			return nil, err
 		}
-		return model.Update(t, patch, model.ResolveOptions(t.Options), now)
+		return model.Update(t, patch, p.types.Options(t.Type), now)
 	})
 	if err != nil {
 		return nil, err

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/explain"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -55,6 +57,11 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 		return f, err
 	}
 	f.PausedAll, f.PausedType = control.PausedAll, control.Paused(t.Type)
+	if typ, err := c.store.TaskType(ctx, t.Type); err == nil {
+		f.Type = typ.Options
+	} else if !errors.Is(err, store.ErrNoType) {
+		return f, err
+	}
 	workers, err := c.store.Workers(ctx)
 	if err != nil {
 		return f, err

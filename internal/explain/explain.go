@@ -21,8 +21,9 @@ type Worker struct {
 // Facts are what an explanation is made of.
 type Facts struct {
 	Task       *model.Task
-	Now        time.Time // the database's
-	Workers    []Worker  // that live, of any type
+	Now        time.Time     // the database's
+	Workers    []Worker      // that live, of any type
+	Type       model.Options // what the task's type says
 	PausedType bool
 	PausedAll  bool
 }
@@ -54,11 +55,11 @@ type report struct {
 	Report
 }
 
-// Explain explains. The effective options are those of the task over the defaults; what
-// a handler sets in its own process is not known here, and the report says so where it
-// matters.
+// Explain explains. The effective options are those of the task over what applied to its
+// newest execution, or, as long as it has had none, over what its type says; what a handler
+// sets in its own process is not known then.
 func Explain(f Facts) Report {
-	r := report{Facts: f, eff: model.ResolveOptions(f.Task.Options), Report: Report{Because: []string{}, Next: []string{}, Workers: []WorkerVerdict{}}}
+	r := report{Facts: f, eff: f.Task.Effective(f.Type), Report: Report{Because: []string{}, Next: []string{}, Workers: []WorkerVerdict{}}}
 	switch t := f.Task; {
 	case !t.Status.Known():
 		r.Summary = fmt.Sprintf("Its status %s is one that this release does not know.", t.Status)

@@ -75,7 +75,7 @@ func TestExplanations(t *testing.T) {
 		"lapsed while paused":        {begin(t, ago(time.Hour), model.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}, PausedAll: true}, []string{"the task waits for the resume"}},
 		"waits for its retry": {begin(t, ago(time.Hour), model.Draft{Options: model.Options{Retry: &model.Retry{Strategy: model.RetryFixed, Interval: time.Minute}}}).
 			claim("w1", ago(time.Minute)).finish("w1", ago(time.Minute), model.Failed(model.FailError, "it broke"), ago(20*time.Second)), Facts{Workers: []Worker{w1}},
-			[]string{"waits for its retry, due 2026-01-31 09:00:40Z (in 40s)", "error: it broke", "1 of 10 retries", "unless its handler sets another number"}},
+			[]string{"waits for its retry, due 2026-01-31 09:00:40Z (in 40s)", "error: it broke", "1 of 10 retries"}},
 		"being cancelled":      {begin(t, ago(time.Minute), model.Draft{}).claim("w1", ago(5*time.Second)).cancel(ago(time.Second)), Facts{Workers: []Worker{w1}}, []string{"It is being cancelled since", "The remark says: no longer needed", "Its handler has been told"}},
 		"cancelled":            {begin(t, ago(time.Minute), model.Draft{}).cancel(ago(time.Second)), Facts{}, []string{"It was cancelled at", "To run it after all"}},
 		"succeeded":            {begin(t, ago(time.Minute), model.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), model.Outcome{}, ago(3*time.Second)), Facts{}, []string{"It succeeded at", "w1 did it, attempt 1, in 2s", "its key is taken, until"}},

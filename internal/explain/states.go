@@ -199,11 +199,7 @@ func (r *report) budget() {
 }
 
 func (r *report) errorsLeft() string {
-	s := fmt.Sprintf("%d of %d retries that it may have are used up", r.Task.ErrorCount, *r.eff.Retry.MaxErrors)
-	if o := r.Task.Options.Retry; o == nil || o.MaxErrors == nil {
-		s += ", unless its handler sets another number"
-	}
-	return s + "."
+	return fmt.Sprintf("%d of %d retries that it may have are used up.", r.Task.ErrorCount, *r.eff.Retry.MaxErrors)
 }
 
 func (r *report) spentBudget() {

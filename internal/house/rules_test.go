@@ -12,7 +12,7 @@ var mayImport = map[string][]string{
 	"internal/clock":       {},
 	"internal/groupcommit": {},
 	"internal/store":       {"model", "internal/clock"},
-	"internal/tasktypes":   {"model", "internal/store"},
+	"internal/tasktypes":   {"model", "internal/store", "internal/clock"},
 	"internal/outcome":     {"model", "internal/store", "internal/groupcommit"},
 	"internal/upkeep":      {"model", "internal/store", "internal/tasktypes", "internal/outcome"},
 	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes"},

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -40,41 +42,98 @@ func (s *Store) TaskType(ctx context.Context, code string) (*model.TaskType, err
 
 // PutTaskType stores a type: a new one where t.Version is 0, else the next version of the
 // stored one, which must have that version ([ErrTypeChanged]). It sets t's version and
-// times, and tells the workers. Index: _id.
+// times, and tells the workers. What a later release keeps in the document stays. Repeating
+// a call whose answer was lost is no error. Index: _id.
 func (s *Store) PutTaskType(ctx context.Context, t *model.TaskType) error {
-	now, seen := s.Clock.Now(), t.Version
-	t.Version, t.UpdatedAt = seen+1, now
+	seen := *t
+	t.Version, t.UpdatedAt = seen.Version+1, s.Clock.Now()
 	var err error
-	if seen == 0 {
-		t.CreatedAt = now
+	if seen.Version == 0 {
+		t.CreatedAt = t.UpdatedAt
 		_, err = s.types.InsertOne(ctx, t)
-		if IsDuplicate(err) {
-			t.Version = seen
-			return fmt.Errorf("%w: %s exists", ErrTypeChanged, t.Code)
-		}
 	} else {
-		// A whole document: nobody else writes to it in between, the version says so.
-		res, err2 := s.types.ReplaceOne(ctx, bson.D{d("_id", t.Code), d("version", seen)}, t)
-		if err = err2; err == nil && res.MatchedCount == 0 {
-			t.Version = seen
-			return fmt.Errorf("%w: %s is not at version %d any more", ErrTypeChanged, t.Code, seen)
-		}
+		err = s.changeTaskType(ctx, t, seen.Version)
+	}
+	if IsDuplicate(err) || isNone(err) {
+		err = s.settleTaskType(ctx, t, seen.Version)
 	}
 	if err != nil {
+		*t = seen
 		return explain(err, "storing the task type "+t.Code)
 	}
 	return s.typesChanged(ctx)
 }
 
-// DeleteTaskType deletes a type's document: its tasks have the defaults again. Deleting
-// one that is not there is [ErrNoType]. Index: _id.
-func (s *Store) DeleteTaskType(ctx context.Context, code string) error {
-	res, err := s.types.DeleteOne(ctx, bson.D{d("_id", code)})
+// typeFields are what a change of a type writes, or takes away where nothing is said.
+var typeFields = []string{"name", "category", "description", "options", "claim_by", "max_running", "rate_limit", "key_limit", "version", "updated_at"}
+
+var typeRegistry = model.Registry()
+
+func (s *Store) changeTaskType(ctx context.Context, t *model.TaskType, seen int64) error {
+	var buf bytes.Buffer
+	enc := bson.NewEncoder(bson.NewDocumentWriter(&buf))
+	enc.SetRegistry(typeRegistry)
+	if err := enc.Encode(t); err != nil {
+		return fmt.Errorf("encoding it: %w", err)
+	}
+	doc := bson.Raw(buf.Bytes())
+	var set, unset bson.D
+	for _, field := range typeFields {
+		if v := doc.Lookup(field); v.Type != 0 {
+			set = append(set, d(field, v))
+		} else {
+			unset = append(unset, d(field, ""))
+		}
+	}
+	update := bson.D{d("$set", set)}
+	if len(unset) > 0 {
+		update = append(update, d("$unset", unset))
+	}
+	var stored model.TaskType
+	err := s.types.FindOneAndUpdate(ctx, bson.D{d("_id", t.Code), d("version", seen)}, update, returnAfter()).Decode(&stored)
+	t.CreatedAt = stored.CreatedAt
+	return err //nolint:wrapcheck // the caller does
+}
+
+// settleTaskType says what it means that the type was not at the version that was seen: it
+// was changed by somebody else, or by this very call, tried before.
+func (s *Store) settleTaskType(ctx context.Context, t *model.TaskType, seen int64) error {
+	stored, err := s.TaskType(ctx, t.Code)
+	switch {
+	case errors.Is(err, ErrNoType):
+		return fmt.Errorf("%w: %s is not there any more", ErrTypeChanged, t.Code)
+	case err != nil:
+		return err
+	}
+	want := *t
+	want.CreatedAt, want.UpdatedAt = stored.CreatedAt, stored.UpdatedAt
+	if reflect.DeepEqual(&want, stored) {
+		*t = *stored
+		return nil
+	}
+	if seen == 0 {
+		return fmt.Errorf("%w: %s exists, at version %d", ErrTypeChanged, t.Code, stored.Version)
+	}
+	return fmt.Errorf("%w: %s is at version %d, not %d", ErrTypeChanged, t.Code, stored.Version, seen)
+}
+
+// DeleteTaskType deletes a type's document of that version (0 = whichever): its tasks have
+// the defaults again. Deleting one that is not there is [ErrNoType]. Index: _id.
+func (s *Store) DeleteTaskType(ctx context.Context, code string, version int64) error {
+	filter := bson.D{d("_id", code)}
+	if version != 0 {
+		filter = append(filter, d("version", version))
+	}
+	res, err := s.types.DeleteOne(ctx, filter)
 	if err != nil {
 		return explain(err, "deleting the task type "+code)
 	}
 	if res.DeletedCount == 0 {
-		return fmt.Errorf("%w: %s", ErrNoType, code)
+		stored, err := s.TaskType(ctx, code)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s is at version %d, not %d", ErrTypeChanged, code, stored.Version, version)
 	}
 	return s.typesChanged(ctx)
 }

@@ -4,7 +4,9 @@ package tasktypes
 import (
 	"context"
 	"sync"
+	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -15,7 +17,8 @@ type Cache struct {
 
 	mu      sync.RWMutex
 	read    bool
-	version int64 // of the control document when it was read
+	version int64         // of the control document when it was read
+	checked clock.Instant // when the control document was last looked at by [Cache.Fresh]
 	types   map[string]*model.TaskType
 }
 
@@ -43,6 +46,36 @@ func (c *Cache) Refresh(ctx context.Context, version int64) (changed bool, err e
 	defer c.mu.Unlock()
 	c.read, c.version, c.types = true, version, types
 	return true, nil
+}
+
+// Fresh makes sure that the copy was compared with the control document within maxAge: for
+// processes that do not read that document anyway.
+func (c *Cache) Fresh(ctx context.Context, maxAge time.Duration) error {
+	c.mu.RLock()
+	fresh := c.read && c.checked.Since(c.store.Local()) < maxAge
+	c.mu.RUnlock()
+	if fresh {
+		return nil
+	}
+	asked := clock.Read(c.store.Local())
+	control, err := c.store.Control(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Refresh(ctx, control.Types); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked = asked
+	return nil
+}
+
+// Expire makes the next [Cache.Fresh] look: this process has just changed a type.
+func (c *Cache) Expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked = clock.Instant{}
 }
 
 // Get is the document of a type; nil when it has none.

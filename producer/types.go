@@ -1,0 +1,114 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// What holds for all tasks of a type is kept in the database, for every process that sends
+// or runs them: its options, its category, its limits. It acts everywhere within two
+// seconds: on sends, and on executions from their claim on. A task's own options win over
+// its type's, those over what a handler says, and that over the defaults.
+
+// ErrNoType is what the error for a type without a document is.
+var ErrNoType = store.ErrNoType
+
+// ErrTypeChanged is what the error of a change is that names another version of the type
+// than the stored one: somebody else changed it since it was read.
+var ErrTypeChanged = store.ErrTypeChanged
+
+// PutType stores a type and returns it with its new version. Version 0 makes a new one;
+// any other is that of the type as it was read, and the stored one must still have it
+// ([ErrTypeChanged]). The times are set here. Errors about its fields are model.ErrInvalid
+// and name them all. It is never part of a transaction.
+func (p *Producer) PutType(ctx context.Context, t model.TaskType) (*model.TaskType, error) {
+	if err := validType(&t); err != nil {
+		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
+	}
+	ctx = store.Outside(ctx)
+	if err := p.prepare(ctx); err != nil {
+		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
+	}
+	if err := p.store.PutTaskType(ctx, &t); err != nil {
+		return nil, err
+	}
+	p.types.Expire()
+	return &t, nil
+}
+
+// validType checks a type as far as this release can serve it.
+func validType(t *model.TaskType) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	if t.Version < 0 {
+		return model.Invalid("version", "is %d; want 0 for a new type, or the version that was read", t.Version)
+	}
+	if c := t.Options.Callback; c != nil && c.Security != nil && c.Security.Type == model.SecurityAKSK {
+		return model.Invalid("callback.security.type", "is aksk: this release cannot keep secrets yet")
+	}
+	return nil
+}
+
+// Type reads a type, or returns [ErrNoType].
+func (p *Producer) Type(ctx context.Context, code string) (*model.TaskType, error) {
+	if err := model.ValidName("type", code); err != nil {
+		return nil, fmt.Errorf("reading a task type: %w", err)
+	}
+	return p.store.TaskType(ctx, code)
+}
+
+// Types reads all types that were stored, by code. Tasks may be of others.
+func (p *Producer) Types(ctx context.Context) ([]*model.TaskType, error) {
+	return p.store.TaskTypes(ctx)
+}
+
+// DeleteType deletes what was stored for a type. version is that of the type as it was
+// read; 0 deletes any. Tasks of the type stay as they are: from their next claim on they
+// have the options of their handler and the defaults, and a worker that serves the type by
+// its category alone does so no longer. A paused type stays paused.
+func (p *Producer) DeleteType(ctx context.Context, code string, version int64) error {
+	err := model.ValidName("type", code)
+	if err == nil && version < 0 {
+		err = model.Invalid("version", "is %d; want 0 for any, or the version that was read", version)
+	}
+	if err != nil {
+		return fmt.Errorf("deleting a task type: %w", err)
+	}
+	ctx = store.Outside(ctx)
+	if err := p.prepare(ctx); err != nil {
+		return fmt.Errorf("deleting task type %s: %w", code, err)
+	}
+	if err := p.store.DeleteTaskType(ctx, code, version); err != nil {
+		return err
+	}
+	p.types.Expire()
+	return nil
+}
+
+// typesAge is how old the copy of the types may be by which sends are filled in and
+// commands judge.
+const typesAge = 2 * time.Second
+
+// effective are the options by which a person's command and a completion from outside
+// judge the task.
+func (p *Producer) effective(t *model.Task) model.Effective {
+	return t.Effective(p.types.Options(t.Type))
+}
+
+// typed fills in what the draft leaves to its type.
+func (p *Producer) typed(d *Draft) {
+	t := p.types.Get(d.Type)
+	if t == nil {
+		d.Options.ClaimBy, d.TypeOptions = "", model.Options{}
+		return
+	}
+	if d.Category == "" {
+		d.Category = t.Category
+	}
+	d.Options.ClaimBy, d.TypeOptions = t.ClaimBy, t.Options
+}

@@ -1,0 +1,148 @@
+package producer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func (b *bundle) put(t model.TaskType) *model.TaskType {
+	b.t.Helper()
+	stored, err := b.p.PutType(b.t.Context(), t)
+	require.NoError(b.t, err)
+	return stored
+}
+
+func TestATypeIsStoredChangedAndDeletedByItsVersion(t *testing.T) {
+	b := setup(t)
+	ctx := t.Context()
+	_, err := b.p.Type(ctx, "mail")
+	require.ErrorIs(t, err, ErrNoType)
+
+	first := b.put(model.TaskType{
+		Code: "mail", Name: "Mails", Category: "post", ClaimBy: model.ClaimByTenant, MaxRunning: 5,
+		RateLimit: &model.RateLimit{Count: 100, Per: time.Second}, KeyLimit: &model.KeyLimit{MaxRunning: 2},
+		Options: model.Options{
+			Retry: &model.Retry{Strategy: model.RetrySequence, Sequence: []time.Duration{time.Second, time.Minute}, MaxErrors: new(3)}, ExecutionTimeout: 5 * time.Minute,
+			NeedManual: new(true), Callback: &model.Callback{Success: &model.CallbackTarget{URL: "http://example.org"}},
+		},
+	})
+	require.EqualValues(t, 1, first.Version)
+	require.NotZero(t, first.CreatedAt)
+	read, err := b.p.Type(ctx, "mail")
+	require.NoError(t, err)
+	require.Equal(t, first, read)
+
+	_, err = b.p.PutType(ctx, model.TaskType{Code: "mail"})
+	require.ErrorIs(t, err, ErrTypeChanged, "it exists")
+
+	_, err = b.db.Collection("task_types").UpdateByID(ctx, "mail", bson.D{{Key: "$set", Value: bson.D{{Key: "novelty", Value: 1}}}})
+	require.NoError(t, err)
+	changed := *read
+	changed.Name, changed.Options.NeedManual, changed.RateLimit = "", nil, nil
+	second := b.put(changed)
+	require.EqualValues(t, 2, second.Version)
+	require.Equal(t, first.CreatedAt, second.CreatedAt)
+	read, err = b.p.Type(ctx, "mail")
+	require.NoError(t, err)
+	require.Equal(t, second, read)
+	raw, err := b.db.Collection("task_types").FindOne(ctx, bson.D{{Key: "_id", Value: "mail"}}).Raw()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, raw.Lookup("novelty").AsInt64(), "what a later release keeps there stays")
+	require.Zero(t, raw.Lookup("name"), "what is not said is not there")
+
+	other := *first
+	other.Name = "of somebody who read it before"
+	_, err = b.p.PutType(ctx, other)
+	require.ErrorIs(t, err, ErrTypeChanged)
+	again := changed
+	require.Equal(t, second, b.put(again), "a repetition of a change whose answer was lost is no error")
+
+	require.ErrorIs(t, b.p.DeleteType(ctx, "mail", 1), ErrTypeChanged)
+	require.NoError(t, b.p.DeleteType(ctx, "mail", 2))
+	require.ErrorIs(t, b.p.DeleteType(ctx, "mail", 0), ErrNoType)
+	_, err = b.p.PutType(ctx, changed)
+	require.ErrorIs(t, err, ErrTypeChanged, "it is gone")
+	b.put(model.TaskType{Code: "a"})
+	b.put(model.TaskType{Code: "b"})
+	all, err := b.p.Types(ctx)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, "a", all[0].Code)
+}
+
+func TestABadTypeIsRefusedWithAllItsFieldsNamed(t *testing.T) {
+	b := setup(t)
+	_, err := b.p.PutType(t.Context(), model.TaskType{
+		Code: "a/b", ClaimBy: "colour", MaxRunning: -1, RateLimit: &model.RateLimit{},
+		Options: model.Options{LimitKey: "k"},
+	})
+	require.ErrorIs(t, err, model.ErrInvalid)
+	for _, field := range []string{"type", "claim_by", "max_running", "rate_limit.count", "rate_limit.per", "options"} {
+		require.Contains(t, err.Error(), field)
+	}
+	secret := model.TaskType{Code: "t", Options: model.Options{Callback: &model.Callback{
+		Success: &model.CallbackTarget{URL: "http://x"}, Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "a", Secret: "s"}}},
+	}}}
+	_, err = b.p.PutType(t.Context(), secret)
+	require.ErrorIs(t, err, model.ErrInvalid, "there is no place for secrets")
+	_, err = b.p.PutType(t.Context(), model.TaskType{Code: "t", Version: -1})
+	require.ErrorIs(t, err, model.ErrInvalid)
+	require.ErrorIs(t, b.p.DeleteType(t.Context(), "t", -1), model.ErrInvalid)
+	all, err := b.p.Types(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, all)
+}
+
+func TestASendTakesFromItsTypeWhatItDoesNotSay(t *testing.T) {
+	b := setup(t)
+	b.put(model.TaskType{Code: "mail", Category: "post", ClaimBy: model.ClaimByTenant})
+	task := b.get(b.send(mail{}, Tenant("acme")).ID)
+	require.Equal(t, "post", task.Category)
+	require.Equal(t, []string{model.AudienceAll, "t:acme"}, task.Audience)
+	task = b.get(b.send(mail{}, Category("own")).ID)
+	require.Equal(t, "own", task.Category)
+
+	// Sent again with arguments alone: what the sender set before stays.
+	b.send(mail{}, Key("k"), MaxLapses(7))
+	b.send(mail{To: "x"}, Key("k"), OnExisting(model.UpdateArgs))
+	task = b.get("-/mail/k")
+	require.Equal(t, 7, *task.Options.MaxLapses)
+	require.Equal(t, model.ClaimByTenant, task.Options.ClaimBy)
+}
+
+func TestCommandsJudgeByWhatTheTypeSays(t *testing.T) {
+	b := setup(t)
+	b.put(model.TaskType{Code: "mail", Options: model.Options{
+		Retention: time.Hour, WorkerTimeout: 10 * time.Minute,
+		Callback: &model.Callback{Success: &model.CallbackTarget{URL: "http://example.org"}},
+	}})
+	s := b.send(mail{})
+	ended, err := b.p.Cancel(t.Context(), s.ID, "")
+	require.NoError(t, err)
+	require.Equal(t, ended.FinishedAt.Add(time.Hour), ended.ArchiveAt)
+
+	s = b.send(mail{})
+	handle := b.claim(s.ID, "w") // by a worker that knows no type
+	pinged, err := b.p.Ping(t.Context(), handle)
+	require.NoError(t, err)
+	require.WithinDuration(t, b.now().Add(10*time.Minute), pinged.Until, time.Minute)
+	task, err := b.p.Complete(t.Context(), handle, receipt{})
+	require.NoError(t, err)
+	require.Equal(t, model.StatusCompleted, task.Status, "the callback is still to be delivered")
+	require.Len(t, task.Outbox, 1)
+}
+
+// A process that only sends learns of a change of a type that another one made.
+func TestAProducerNoticesAChangeOfATypeBySomebodyElse(t *testing.T) {
+	b := setup(t)
+	require.Empty(t, b.get(b.send(mail{}).ID).Category)
+	typ := &model.TaskType{Code: "mail", Category: "post"}
+	b.now()
+	require.NoError(t, b.w.PutTaskType(t.Context(), typ))
+	require.Eventually(t, func() bool { return b.get(b.send(mail{}).ID).Category == "post" }, 30*time.Second, 50*time.Millisecond)
+}

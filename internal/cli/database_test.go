@@ -104,7 +104,7 @@ func TestCommandsThatReadRefuseADatabaseThatIsNotSetUp(t *testing.T) {
 
 func TestMigrateSetsUpAndSaysWhatItDid(t *testing.T) {
 	s := newSession(t)
-	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 0 to 1")
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 0 to 2")
 	require.Contains(t, s.ok("db", "migrate").stderr, "nothing to do")
 	require.Contains(t, s.ok("db", "status").stdout, "up to date")
 	var st schemaView

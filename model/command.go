@@ -48,13 +48,7 @@ func RetryNow(t *Task, remark string, eff Effective, now time.Time) (*Task, erro
 	case t.Status == StatusError || claimable(t.Status) && t.waits(now):
 		c := t.next(now)
 		c.Remark = clip(remark, maxTextBytes)
-		for i := range c.WorkerStates {
-			c.WorkerStates[i].RetryAt = time.Time{}
-		}
-		if c.StartTime.After(now) {
-			c.StartTime = now
-		}
-		c.WakeAt = now
+		c.runNow(now)
 		settle(c, eff, now)
 		return c, nil
 	case t.Status == StatusFailure || t.Status == StatusPending || t.Status == StatusCancelled:
@@ -69,6 +63,17 @@ func RetryNow(t *Task, remark string, eff Effective, now time.Time) (*Task, erro
 	default:
 		return nil, refuse(t, "only Error, Failure, Pending, Cancelled and what waits for a retry can be retried")
 	}
+}
+
+// runNow makes a task due that waits for its start or for a retry. settle must follow.
+func (t *Task) runNow(now time.Time) {
+	for i := range t.WorkerStates {
+		t.WorkerStates[i].RetryAt = time.Time{}
+	}
+	if t.StartTime.After(now) {
+		t.StartTime = now
+	}
+	t.WakeAt = now
 }
 
 // waits says whether a slot waits for its retry.
@@ -187,7 +192,7 @@ func newLife(t *Task, keepSuccesses bool, now time.Time) *Task {
 	c.FinishedAt, c.ArchiveAt, c.CancelRequestedAt, c.UndecodableSince = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	c.ErrorCount, c.LapseCount, c.Attempt = 0, 0, 0
 	c.ErrorInfo, c.Remark = "", ""
-	c.Result, c.Checkpoint, c.Progress = bson.RawValue{}, bson.RawValue{}, nil
+	c.Result, c.Checkpoint, c.Steps, c.Progress = bson.RawValue{}, bson.RawValue{}, nil, nil
 	// What must still follow the end of the old life goes with it to the history.
 	c.Outbox, c.OutboxAt, c.Applied = nil, time.Time{}, nil
 	c.WorkerStates = slices.DeleteFunc(c.WorkerStates, func(w WorkerState) bool {

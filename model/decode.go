@@ -129,6 +129,8 @@ func (r *TaskReader) rest(t *Task, f field) {
 		f.byDriver(t.Progress)
 	case "checkpoint":
 		t.Checkpoint = r.value(f)
+	case "steps":
+		t.Steps = r.steps(f)
 	case "remark":
 		t.Remark = f.text()
 	case "outbox":
@@ -190,6 +192,29 @@ func (r *TaskReader) state(w *WorkerState, f field) {
 	case "checkpoint":
 		w.Checkpoint = r.value(f)
 	}
+}
+
+func (r *TaskReader) steps(f field) []Step {
+	out := []Step{}
+	f.elements(func(e field) {
+		var s Step
+		e.document(func(f field) {
+			switch string(f.key) {
+			case "name":
+				s.Name = r.name(f)
+			case "worker_id":
+				s.WorkerID = r.name(f)
+			case "value":
+				s.Value = r.value(f)
+			case "at":
+				s.At = f.time()
+			case "attempt":
+				s.Attempt = f.int()
+			}
+		})
+		out = append(out, s)
+	})
+	return out
 }
 
 func (r *TaskReader) options(o *Options, f field) {

@@ -102,6 +102,7 @@ func (d *differ) rare(before, after *Task) {
 	d.text("category", before.Category, after.Category)
 	d.value("args", before.Args, after.Args)
 	d.value("checkpoint", before.Checkpoint, after.Checkpoint)
+	d.steps(before.Steps, after.Steps)
 	if before.Progress != nil && after.Progress == nil {
 		d.drop("progress")
 	}
@@ -140,6 +141,18 @@ func (d *differ) outbox(before, after []OutboxEntry) {
 		d.push = closed(closed(d.push, list), doc)
 	case len(after) == 0 && len(before) > 0:
 		d.drop("outbox")
+	}
+}
+
+// steps are only ever dropped by a rule, and only while no execution is open that could
+// save another.
+func (d *differ) steps(before, after []Step) {
+	switch {
+	case len(before) == len(after):
+	case len(after) == 0:
+		d.drop("steps")
+	default:
+		d.set = appendSteps(d.set, "steps", after)
 	}
 }
 

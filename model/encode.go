@@ -58,6 +58,9 @@ func AppendTask(dst []byte, t *Task) []byte {
 		dst = appendByDriver(dst, "progress", t.Progress)
 	}
 	dst = appendValue(dst, "checkpoint", t.Checkpoint)
+	if len(t.Steps) > 0 {
+		dst = appendSteps(dst, "steps", t.Steps)
+	}
 	dst = appendText(dst, "remark", t.Remark)
 	if len(t.Outbox) > 0 {
 		var at int32
@@ -103,6 +106,30 @@ func appendState(dst []byte, key string, w *WorkerState) []byte {
 	}
 	dst = appendValue(dst, "checkpoint", w.Checkpoint)
 	return closed(dst, start)
+}
+
+func appendSteps(dst []byte, key string, steps []Step) []byte {
+	start, dst := bsoncore.AppendArrayElementStart(dst, key)
+	for i := range steps {
+		var at int32
+		at, dst = bsoncore.AppendDocumentElementStart(dst, Index(i))
+		dst = closed(steps[i].appendFields(dst), at)
+	}
+	return closed(dst, start)
+}
+
+// AppendStep appends the document of a step to dst.
+func AppendStep(dst []byte, s *Step) []byte {
+	start, dst := bsoncore.AppendDocumentStart(dst)
+	return closed(s.appendFields(dst), start)
+}
+
+func (s *Step) appendFields(dst []byte) []byte {
+	dst = bsoncore.AppendStringElement(dst, "name", s.Name)
+	dst = bsoncore.AppendStringElement(dst, "worker_id", s.WorkerID)
+	dst = appendValue(dst, "value", s.Value)
+	dst = appendDate(dst, "at", s.At)
+	return appendInt(dst, "attempt", s.Attempt)
 }
 
 func appendOptions(dst []byte, key string, o *Options) []byte {

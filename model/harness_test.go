@@ -192,6 +192,7 @@ func deepCopy(t *Task) *Task {
 		w := &c.WorkerStates[i]
 		w.Returns.Value, w.Checkpoint.Value = bytes.Clone(w.Returns.Value), bytes.Clone(w.Checkpoint.Value)
 	}
+	c.Steps = slices.Clone(t.Steps)
 	c.Audience = slices.Clone(t.Audience)
 	c.Args.Value, c.Result.Value, c.Checkpoint.Value = bytes.Clone(t.Args.Value), bytes.Clone(t.Result.Value), bytes.Clone(t.Checkpoint.Value)
 	o := &c.Options
@@ -352,5 +353,16 @@ func ping(t *Task, execID string, lease time.Duration, now time.Time) (*Task, er
 	if t.Wanted() == 1 && t.OpenExecutions() == 1 {
 		c.LapseAt = later(c.LapseAt, until)
 	}
+	return &c, nil
+}
+
+// saveStep does to a task what the store's saving of a step does to its document.
+func saveStep(t *Task, execID, name string, now time.Time) (*Task, error) {
+	_, w := t.Execution(execID)
+	if w == nil || !w.Open() {
+		return nil, ErrFenced
+	}
+	c := *t
+	c.Steps = append(slices.Clone(t.Steps), Step{Name: name, WorkerID: w.WorkerID, At: now, Attempt: w.Attempt})
 	return &c, nil
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,8 @@ type life struct {
 	trail   []string
 	options Options
 }
+
+var lifeSteps = []string{"a", "b", "c"}
 
 var lifeWorkers = []string{"w1", "w2", "w3", "w4"}
 
@@ -57,7 +60,12 @@ func (l *life) did(rule string, snapshot, after *Task) {
 	l.task = after
 	l.ok(stateFault(l.task, l.eff(), l.now))
 	l.budgets(before)
+	if after.Generation == before.Generation && !slices.EqualFunc(before.Steps, after.Steps, sameStep) {
+		require.True(l, strings.HasPrefix(rule, "retry from"), "%s changed the steps of a life", rule)
+	}
 }
+
+func sameStep(a, b Step) bool { return a.Name == b.Name && a.WorkerID == b.WorkerID }
 
 // budgets checks that counters only rise inside a life, each by what ended, and that
 // at most one error of each wanted worker is over the budget.
@@ -267,6 +275,27 @@ func (l *life) actions() map[string]func(*rapid.T) {
 					c.Checkpoint = drawValue(l.T)
 				}
 				l.task = c
+			}
+		},
+		"step": func(*rapid.T) {
+			if exec := l.openExec(l.task, l.worker()); exec != "" {
+				after, err := saveStep(l.task, exec, rapid.SampledFrom(lifeSteps).Draw(l.T, "step"), l.now)
+				l.ok(err)
+				l.task = after
+			}
+		},
+		"retry from": func(*rapid.T) {
+			name, before := rapid.SampledFrom(lifeSteps).Draw(l.T, "from"), l.task
+			rule("retry from "+name, func() (*Task, error) { return RetryFrom(l.task, name, "go", l.eff(), l.now) })(l.T)
+			if l.task == before {
+				return
+			}
+			require.Less(l, len(l.task.Steps), len(before.Steps))
+			for _, w := range lifeWorkers {
+				for i, s := range l.task.StepsOf(w) {
+					require.NotEqual(l, name, s.Name)
+					require.True(l, sameStep(s, before.StepsOf(w)[i]), "what stays is the beginning")
+				}
 			}
 		},
 		"expire": rule("expire", func() (*Task, error) { return Expire(l.task, l.eff(), l.now, l.random()), nil }),

@@ -29,6 +29,8 @@ import (
 //	finish w ok [result=] [quiet] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | release | cancel | undecodable
 //	deliver ok|failed   the callback's delivery has ended; carried-out: the outbox is empty
 //	park w 1h        expire, leave, cancel, retry, resolve, release, repair
+//	step w name      w's execution saves a step, as the store does; retry-from name
+//	steps w          the names of the steps that w need not do again
 //	update …, send-again [update-args] [update-idle] [restart-failed] [restart-succeeded] …
 //	advance 10s      moves the clock
 //	can w            what w would be told; must-stop w
@@ -90,6 +92,12 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 			return "no: " + string(no) + stale
 		}
 		return "yes"
+	case "steps":
+		var names []string
+		for _, step := range s.task.StepsOf(a.word(0)) {
+			names = append(names, step.Name)
+		}
+		return strings.Join(names, " ")
 	case "must-stop":
 		return strconv.FormatBool(s.task.MustStop(a.word(0)))
 	case "new":
@@ -110,7 +118,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return "unchanged"
 	}
 	s.task = after
-	if d.Cmd != "ping" && d.Cmd != "hand-edit" && d.Cmd != "carried-out" {
+	if d.Cmd != "ping" && d.Cmd != "step" && d.Cmd != "hand-edit" && d.Cmd != "carried-out" {
 		require.NoError(t, diffFault(before, after))
 		if s.task.Status != "" && before.Options.ConcurrentWorkerCount == after.Options.ConcurrentWorkerCount && s.handler.IsZero() {
 			require.NoError(t, stateFault(s.task, s.eff(), s.now))
@@ -127,6 +135,10 @@ func (s *scenario) rule(a scenarioArgs) (*Task, error) {
 		return s.claim(a, t, eff)
 	case "ping":
 		return ping(t, s.exec(a), eff.Lease, now)
+	case "step":
+		return saveStep(t, s.exec(a), a.word(1), now)
+	case "retry-from":
+		return RetryFrom(t, a.word(0), a.value("remark"), s.person(), now)
 	case "finish":
 		return Finish(t, s.exec(a), a.outcome(t, now), eff, now, 0.5)
 	case "park":
@@ -221,6 +233,9 @@ func (s *scenario) show() string {
 	field("outbox", len(t.Outbox) > 0, kinds(t.Outbox))
 	field("result", t.Result.Type != 0, string(ValueJSON(t.Result)))
 	field("generation", true, span(time.UnixMilli(t.Generation)))
+	for i := range t.Steps {
+		field("step", true, t.Steps[i].Name+"/"+t.Steps[i].WorkerID)
+	}
 	b.WriteByte('\n')
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
@@ -290,6 +305,9 @@ func showValue(key string, v any) string {
 	}
 	if id := execOf(v); id != "" {
 		return "{" + id + "}"
+	}
+	if steps, ok := v.(bson.A); ok && key == "steps" {
+		return fmt.Sprintf("(%d steps)", len(steps))
 	}
 	if ws, ok := v.(bson.A); ok && execOf(ws[0]) != "" {
 		var ids []string

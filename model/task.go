@@ -53,6 +53,7 @@ type Task struct {
 	UndecodableSince  time.Time     `bson:"undecodable_since,omitempty"` // the first worker that did not understand the arguments
 	Progress          *Progress     `bson:"progress,omitempty"`
 	Checkpoint        bson.RawValue `bson:"checkpoint,omitempty"` // with n > 1 kept in the worker's state
+	Steps             []Step        `bson:"steps,omitempty"`      // see [Task.StepsOf]; written by open executions, without a new rev
 	Remark            string        `bson:"remark,omitempty"`
 
 	Outbox   []OutboxEntry `bson:"outbox,omitempty"`    // what must follow its end and has not yet

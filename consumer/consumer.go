@@ -35,6 +35,7 @@ type Consumer struct {
 
 	held              *holdings
 	ends              *groupcommit.Queue[*ended]
+	steps             *groupcommit.Queue[*stepItem]
 	late              sync.WaitGroup // ends that wait for another try
 	wake              waker
 	pingNow, guardNow chan struct{} // something new is held
@@ -90,6 +91,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.control.init()
 	c.taskTypes = tasktypes.New(st)
 	c.ends = groupcommit.New(endQueue, c.flushEnds)
+	c.steps = groupcommit.New(endQueue, c.flushSteps)
 	c.newService()
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())
 	return c, nil

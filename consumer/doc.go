@@ -22,6 +22,7 @@
 //	claim    claim.go    decides and writes a batch of claims; spread.go adapts sizes
 //	run      run.go      calls handlers in free slots; holdings.go counts them
 //	keep     ping.go     extends leases, and cancels who cannot keep its own
+//	save     step.go     a handler's steps; stepsave.go writes them, a group commit
 //	end      end.go      group commit of ends; fencing
 //	control  control.go  pauses, cancels, heartbeats
 //	health   health.go   outages, and how long nobody is pre-empted after one

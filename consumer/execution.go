@@ -43,6 +43,7 @@ type Execution struct {
 	checkpoint bson.RawValue
 	hold       *execution
 	consumer   *Consumer
+	steps      stepBook
 }
 
 // RawArgs are the arguments as JSON; "null" when there are none.

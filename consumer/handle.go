@@ -105,7 +105,7 @@ func Handle[A, R any](c *Consumer, t model.Type[A, R], h func(context.Context, *
 	return c.handle(t.Name(), func(ctx context.Context, e *Execution) (any, error) {
 		task := Task[A]{Execution: e}
 		if err := model.DecodeValue(e.args, &task.Args); err != nil {
-			return nil, &undecodableError{err}
+			return nil, &undecodableError{what: "the arguments", err: err}
 		}
 		return h(ctx, &task)
 	}, opts...)

@@ -97,10 +97,14 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
 
-// undecodableError says that the arguments are not what this handler knows.
-type undecodableError struct{ err error }
+// undecodableError says that the arguments, or the value of a step, are not what this
+// handler knows.
+type undecodableError struct {
+	what string
+	err  error
+}
 
-func (e *undecodableError) Error() string { return "decoding the arguments: " + e.err.Error() }
+func (e *undecodableError) Error() string { return "decoding " + e.what + ": " + e.err.Error() }
 func (e *undecodableError) Unwrap() error { return e.err }
 
 // parkedUntil says whether the handler asked to be parked.

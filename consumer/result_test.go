@@ -48,7 +48,7 @@ func TestWhatAHandlerReturnedDecidesTheOutcome(t *testing.T) {
 
 func TestArgumentsThatNobodyUnderstandsAreGivenBackForTheGrace(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	err := fmt.Errorf("handler: %w", &undecodableError{errors.New("no such field")})
+	err := fmt.Errorf("handler: %w", &undecodableError{what: "the arguments", err: errors.New("no such field")})
 	for _, c := range []struct {
 		since time.Duration
 		kind  model.FailKind
@@ -75,7 +75,7 @@ func TestOnlyAPlainErrorIsRetriedInsideTheExecution(t *testing.T) {
 	plain := errors.New("it broke")
 	require.True(t, retryableHere(plain))
 	require.True(t, retryableHere(&panicError{}))
-	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), &undecodableError{plain}} {
+	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), &undecodableError{what: "x", err: plain}} {
 		require.False(t, retryableHere(fmt.Errorf("wrapped: %w", err)), "%v", err)
 	}
 }

@@ -44,8 +44,10 @@ func (c *Consumer) call(x *execution) (result bson.RawValue, err, cause error) {
 		c.emitFor(x, Event{Kind: EventStarted, Late: c.store.Clock.Now().Sub(x.dueAt)})
 	}
 	e := c.executionFor(x)
+	ctx = context.WithValue(ctx, executionKey{}, e)
 	for try := 0; ; try++ {
 		var value any
+		e.steps.forget()
 		value, err = x.h.run(ctx, e)
 		if err == nil {
 			result, err = encodeResult(value)

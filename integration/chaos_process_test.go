@@ -57,6 +57,13 @@ func TestChaosChild(t *testing.T) {
 		case "hang":
 			<-ctx.Done()
 			return 0, ctx.Err()
+		case "steps":
+			if _, err := consumer.Step(ctx, "who", func(context.Context) (string, error) { return os.Getenv(childName), nil }); err != nil {
+				return 0, err
+			}
+			mark(ctx, "stepped", task.TaskID)
+			<-ctx.Done()
+			return 0, ctx.Err()
 		case "freeze":
 			// Frozen in here for longer than its lease, it does not look at its context.
 			var gate struct{ Open bool }

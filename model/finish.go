@@ -37,7 +37,7 @@ func (o Outcome) After(d time.Duration) Outcome {
 // off; final once it has lasted for the grace.
 func Undecodable(t *Task, reason string, grace time.Duration, now time.Time) Outcome {
 	if !t.UndecodableSince.IsZero() && now.Sub(t.UndecodableSince) >= grace {
-		return Failed(FailFatal, "no worker could decode the arguments for "+grace.String()+": "+reason)
+		return Failed(FailFatal, "no worker understood it for "+grace.String()+": "+reason)
 	}
 	backOff := time.Second
 	if !t.UndecodableSince.IsZero() {

@@ -41,6 +41,18 @@ func (p *Producer) Retry(ctx context.Context, id, remark string) (*model.Task, e
 	return p.command(ctx, "retrying", id, remark, model.RetryNow)
 }
 
+// RetryFrom makes a task run again now, as [Producer.Retry] does, from a named step on: the
+// steps before it stay done, it and what follows are done again. Nobody may run the task.
+// remark says why; it may be empty.
+func (p *Producer) RetryFrom(ctx context.Context, id, step, remark string) (*model.Task, error) {
+	if err := model.ValidStepName("step", step); err != nil {
+		return nil, fmt.Errorf("retrying task %s: %w", id, err)
+	}
+	return p.command(ctx, "retrying", id, remark, func(t *model.Task, remark string, eff model.Effective, now time.Time) (*model.Task, error) {
+		return model.RetryFrom(t, step, remark, eff, now)
+	})
+}
+
 // Resolve ends a Pending task as ManuallyProcessed; remark says what was done.
 func (p *Producer) Resolve(ctx context.Context, id, remark string) (*model.Task, error) {
 	return p.command(ctx, "resolving", id, remark, model.Resolve)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -24,6 +25,7 @@ type change struct {
 	from       []model.Status // the statuses it is possible in
 	byDefault  []model.Status // those a filter without --status means
 	remark     bool
+	flags      func(*pflag.FlagSet) // of its own; nil = none
 	apply      func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error)
 }
 
@@ -39,12 +41,19 @@ func (a *app) taskCancel() *cobra.Command {
 }
 
 func (a *app) taskRetry() *cobra.Command {
+	var step string
 	return a.changeCommand(change{
 		name: "retry", done: "retried", short: "Run tasks again", remark: true,
 		from:      []model.Status{model.StatusError, model.StatusFailure, model.StatusPending, model.StatusCancelled},
 		byDefault: []model.Status{model.StatusError, model.StatusFailure, model.StatusPending},
-		long:      "Run tasks again. One that waits for a retry (Error) is due at once; one that has ended without\nsuccess begins a new life with a fresh budget. By filter, Cancelled tasks are retried only\nwith --status Cancelled.",
+		long:      "Run tasks again. One that waits for a retry (Error) is due at once; one that has ended without\nsuccess begins a new life with a fresh budget. By filter, Cancelled tasks are retried only\nwith --status Cancelled. With --from-step the steps of the handler before that one stay done;\nwithout it, a task that has ended begins from the start.",
+		flags: func(fs *pflag.FlagSet) {
+			fs.StringVar(&step, "from-step", "", "do this step of the handler again, and what follows it")
+		},
 		apply: func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error) {
+			if step != "" {
+				return p.RetryFrom(ctx, id, step, remark)
+			}
 			return p.Retry(ctx, id, remark)
 		},
 	})
@@ -115,6 +124,9 @@ can be asked, --yes is needed.`,
 	f.register(cmd.Flags())
 	f.completions(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "with a filter: do not ask")
+	if ch.flags != nil {
+		ch.flags(cmd.Flags())
+	}
 	if ch.remark {
 		cmd.Flags().StringVar(&remark, "remark", "", "why, or what was done; it is kept with the task")
 	}

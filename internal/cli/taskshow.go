@@ -88,7 +88,25 @@ func taskText(t *model.Task, raw bson.Raw, now time.Time) string {
 	f.add("checkpoint", valueText(t.Checkpoint))
 	f.add("result", valueText(t.Result))
 	f.add("life", fmt.Sprintf("generation %d, rev %d", t.Generation, t.Rev))
-	return f.String() + executionsText(t, now)
+	return f.String() + executionsText(t, now) + stepsText(t, now)
+}
+
+// stepsText has a line for each step of the handler that is done: its value, or how large
+// it is.
+func stepsText(t *model.Task, now time.Time) string {
+	if len(t.Steps) == 0 {
+		return ""
+	}
+	tab := newTable("STEP", "TRY", "WORKER", "DONE", "VALUE")
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		value := string(model.ValueJSON(s.Value))
+		if len(value) > 60 {
+			value = fmt.Sprintf("%d bytes", len(value))
+		}
+		tab.add(s.Name, fmt.Sprint(s.Attempt), s.WorkerID, human.When(s.At, now), value)
+	}
+	return "\n" + tab.String()
 }
 
 func executionsText(t *model.Task, now time.Time) string {

@@ -5,6 +5,7 @@
 //	tasks_find.go    what is due, lapsed, next           (indexes due and lapse)
 //	tasks_write.go   batches of guarded writes, takeovers            (index _id)
 //	tasks_keep.go    pings, checkpoints, progress                    (index _id)
+//	steps.go         steps of handlers, in batches                   (index _id)
 //	held.go          documents that somebody's open transaction holds
 //	statements.go    how such a batch becomes update commands
 //	tasks_change.go  inserts, single changes, lives, listing

@@ -1,0 +1,186 @@
+package consumer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Step runs a part of a handler once for the task: what fn returns is saved before Step
+// returns, fenced by the open execution, and whoever runs the task next, after an error, a
+// lapse or a restart, gets that value, and fn is not called. So a handler that consists of
+// steps goes on where the last one stopped. Several workers on one task each do their own.
+//
+// ctx is the handler's, or comes from it. name, 1 to 100 of [a-zA-Z0-9._-], is unique in
+// the handler: one that has been taken already in this call of it is an error. A step
+// whose fn returned an error is not saved, and may be tried again. The value is a JSON
+// value of at most 1 MiB; a task has at most 1,000 steps of 4 MiB together. The value is
+// returned as it will be read the next time, so that it does not matter which time it is.
+//
+// fn may still run twice, when the process dies after its effect and before the value is
+// saved: hand an id on to outside systems that is made of the task's id and the name.
+//
+// The error is fn's own; or [model.ErrFenced] when the execution no longer holds the task;
+// or the cause of the end of ctx; or one that no retry mends (see [Fatal]) for a value
+// that cannot be saved. A saved value that does not decode into T gives the task back
+// without cost, as arguments do that a worker does not understand. In a transaction, which
+// may be undone while the step stays, Step is refused: call it outside, and run the
+// transaction in fn.
+func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
+	var out T
+	e, err := stepper(ctx, name)
+	if err != nil {
+		return out, err
+	}
+	raw, err := e.step(ctx, name, func() (bson.RawValue, error) {
+		v, err := fn(ctx)
+		if err != nil {
+			return bson.RawValue{}, err
+		}
+		return encodeStep[T](name, v)
+	})
+	if err != nil {
+		return out, err
+	}
+	if err := model.DecodeValue(raw, &out); err != nil {
+		var zero T
+		return zero, &undecodableError{what: "the value of step " + name, err: err}
+	}
+	return out, nil
+}
+
+// stepper is the execution whose handler has the context.
+func stepper(ctx context.Context, name string) (*Execution, error) {
+	if err := model.ValidStepName("step", name); err != nil {
+		return nil, err
+	}
+	e, _ := ctx.Value(executionKey{}).(*Execution)
+	switch {
+	case e == nil:
+		return nil, model.Invalid("ctx", "of step %s is not that of a handler: hand on what the handler was called with", name)
+	case store.InTransaction(ctx):
+		return nil, model.Invalid("ctx", "of step %s carries a transaction, which may be undone while the step stays: call Step outside, and run the transaction in its function", name)
+	default:
+		return e, nil
+	}
+}
+
+// executionKey is under what a handler's context has its *Execution.
+type executionKey struct{}
+
+// encodeStep makes a step's value a stored one, and makes sure that it can be read again.
+func encodeStep[T any](name string, v T) (bson.RawValue, error) {
+	raw, err := model.EncodeValue("step "+name, v, model.MaxStepBytes)
+	if err != nil {
+		return raw, Fatal(err)
+	}
+	var again T
+	if err := model.DecodeValue(raw, &again); err != nil {
+		return raw, Fatal(model.Invalid("step "+name, "cannot be read again: %v", err))
+	}
+	return raw, nil
+}
+
+// stepBook is what an execution knows of the steps of its task.
+type stepBook struct {
+	mu    sync.Mutex
+	known bool
+	done  []model.Step // saved, or being saved
+	taken map[string]struct{}
+}
+
+// step takes the saved value, or makes one and saves it.
+func (e *Execution) step(ctx context.Context, name string, fn func() (bson.RawValue, error)) (value bson.RawValue, err error) {
+	saved, err := e.takeStep(name)
+	if err != nil {
+		return value, err
+	}
+	if saved != nil {
+		return saved.Value, nil
+	}
+	kept := false
+	defer func() {
+		if !kept { // also by a panic
+			e.dropStep(name)
+		}
+	}()
+	if ctx.Err() != nil {
+		return value, fmt.Errorf("step %s was not begun: %w", name, context.Cause(ctx))
+	}
+	value, err = fn()
+	if err != nil {
+		return value, err
+	}
+	s := model.Step{
+		Name: name, WorkerID: e.consumer.cfg.WorkerID, Value: value,
+		At: model.Millis(e.consumer.store.Clock.Now()), Attempt: e.Attempt,
+	}
+	if err := e.enterStep(s); err != nil {
+		return value, err
+	}
+	there, err := e.consumer.saveStep(ctx, e.hold, s)
+	if err != nil {
+		return value, fmt.Errorf("saving step %s of task %s: %w", name, e.TaskID, err)
+	}
+	kept = true
+	return there.Value, nil
+}
+
+// takeStep finds the saved step, nil when there is none, and notes that the name is taken.
+func (e *Execution) takeStep(name string) (*model.Step, error) {
+	b := &e.steps
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.known {
+		b.done, b.known = slices.Clone(e.hold.task.StepsOf(e.consumer.cfg.WorkerID)), true
+	}
+	if _, twice := b.taken[name]; twice {
+		return nil, model.Invalid("step", "%s is there twice in this handler: names of steps are unique", name)
+	}
+	if b.taken == nil {
+		b.taken = map[string]struct{}{}
+	}
+	i := slices.IndexFunc(b.done, func(s model.Step) bool { return s.Name == name })
+	if i < 0 && len(b.done) >= model.MaxSteps {
+		return nil, Fatal(model.StepRoom(b.done, model.Step{Name: name}, 1))
+	}
+	b.taken[name] = struct{}{}
+	if i < 0 {
+		return nil, nil
+	}
+	return new(b.done[i]), nil
+}
+
+// enterStep makes sure that there is room for a step that is about to be saved.
+func (e *Execution) enterStep(s model.Step) error {
+	b := &e.steps
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := model.StepRoom(b.done, s, e.hold.task.Wanted()); err != nil {
+		return Fatal(err)
+	}
+	b.done = append(b.done, s)
+	return nil
+}
+
+// dropStep forgets a step that was not saved: it may be tried again.
+func (e *Execution) dropStep(name string) {
+	b := &e.steps
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.taken, name)
+	b.done = slices.DeleteFunc(b.done, func(s model.Step) bool { return s.Name == name })
+}
+
+// forget lets another call of the handler, in the same execution, take the steps again.
+func (b *stepBook) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken = nil
+}

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// StepWrite is a step that an open execution wants to save.
+type StepWrite struct {
+	ID     string
+	ExecID string
+	Index  int  // of the execution in worker_states
+	Many   bool // the task wants several workers: each saves its own steps
+	Step   model.Step
+}
+
+// SavedStep is what became of a [StepWrite].
+type SavedStep struct {
+	// Fenced: the execution no longer holds its task, and the step is not there.
+	Fenced bool
+	// Missed: the execution holds its task, but the step was not written, because
+	// something held the document for too long. The same again is safe.
+	Missed bool
+	// Step is what the task has under that name, which is not what was to be written where
+	// an earlier execution's step came first.
+	Step model.Step
+}
+
+// SaveSteps saves steps of any number of executions in one update command and, only where
+// that did not match everything, one read. A step is written once, however often it is
+// repeated: only where there is none of its name. An error means that nothing is known
+// of any of them; then the same again is safe. Index: _id.
+func (s *Store) SaveSteps(ctx context.Context, writes []StepWrite, maxTime time.Duration) ([]SavedStep, error) {
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	statements := make([]statement, len(writes))
+	for i := range writes {
+		statements[i] = stepStatement(&writes[i])
+	}
+	clean, err := s.execute(ctx, statements, maxTime)
+	if err != nil {
+		return nil, err
+	}
+	if clean {
+		out := make([]SavedStep, len(writes))
+		for i := range writes {
+			out[i].Step = writes[i].Step
+		}
+		return out, nil
+	}
+	return s.lookAtSteps(ctx, writes)
+}
+
+func stepStatement(w *StepWrite) statement {
+	start, u := bsoncore.AppendDocumentStart(nil)
+	push, u := bsoncore.AppendDocumentElementStart(u, "$push")
+	u = bsoncore.AppendDocumentElement(u, "steps", model.AppendStep(nil, &w.Step))
+	u, _ = bsoncore.AppendDocumentEnd(u, push)
+	u, _ = bsoncore.AppendDocumentEnd(u, start)
+	path, execs, name := "worker_states."+strconv.Itoa(w.Index), []string{w.ExecID}, w.Step.Name
+	byWorker := ""
+	if w.Many {
+		byWorker = w.Step.WorkerID
+	}
+	return statement{ids: []string{w.ID}, update: u, guard: func(dst []byte) []byte {
+		return appendNoStep(appendOpen(dst, path, execs), name, byWorker)
+	}}
+}
+
+// appendNoStep adds the condition that there is no step of the name: by that worker, or
+// by anybody where none is given.
+func appendNoStep(dst []byte, name, workerID string) []byte {
+	if workerID == "" {
+		start, dst := bsoncore.AppendDocumentElementStart(dst, "steps.name")
+		dst = bsoncore.AppendStringElement(dst, "$ne", name)
+		dst, _ = bsoncore.AppendDocumentEnd(dst, start)
+		return dst
+	}
+	steps, dst := bsoncore.AppendDocumentElementStart(dst, "steps")
+	not, dst := bsoncore.AppendDocumentElementStart(dst, "$not")
+	match, dst := bsoncore.AppendDocumentElementStart(dst, "$elemMatch")
+	dst = bsoncore.AppendStringElement(dst, "name", name)
+	dst = bsoncore.AppendStringElement(dst, "worker_id", workerID)
+	for _, start := range []int32{match, not, steps} {
+		dst, _ = bsoncore.AppendDocumentEnd(dst, start)
+	}
+	return dst
+}
+
+// lookAtSteps reads what became of the writes. The values, which may be large, are read
+// only of tasks that have somebody else's. Index: _id.
+func (s *Store) lookAtSteps(ctx context.Context, writes []StepWrite) ([]SavedStep, error) {
+	ids := make([]string, len(writes))
+	for i := range writes {
+		ids[i] = writes[i].ID
+	}
+	found, err := s.find(ctx, "looking at saved steps", bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{
+		d("worker_states", 1), d("options", 1), d("steps.name", 1), d("steps.worker_id", 1), d("steps.at", 1), d("steps.attempt", 1),
+	}))
+	if err != nil {
+		return nil, err
+	}
+	tasks := make(map[string]*model.Task, len(found))
+	for _, t := range found {
+		tasks[t.ID] = t
+	}
+	out := make([]SavedStep, len(writes))
+	for i := range writes {
+		w, t := &writes[i], tasks[writes[i].ID]
+		var there *model.Step
+		var open bool
+		if t != nil {
+			_, st := t.Execution(w.ExecID)
+			open, there = st != nil && st.Open(), w.in(t)
+		}
+		switch {
+		case there != nil && there.WorkerID == w.Step.WorkerID && there.At.Equal(w.Step.At) && there.Attempt == w.Step.Attempt:
+			out[i].Step = w.Step // by this write, or by the one it repeats
+		case !open:
+			out[i].Fenced = true
+		case there == nil:
+			out[i].Missed = true
+		default:
+			whole, err := s.Get(ctx, w.ID)
+			if err != nil {
+				return nil, err
+			}
+			if there = w.in(whole); there == nil { // gone since: the same again says what is now
+				out[i].Missed = true
+				continue
+			}
+			out[i].Step = *there
+		}
+	}
+	return out, nil
+}
+
+// in finds the step that the task has under the name.
+func (w *StepWrite) in(t *model.Task) *model.Step {
+	for i := range t.Steps {
+		if st := &t.Steps[i]; st.Name == w.Step.Name && (!w.Many || st.WorkerID == w.Step.WorkerID) {
+			return st
+		}
+	}
+	return nil
+}

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -11,10 +10,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
 	"github.com/mscheduler/mscheduler/internal/embedded/value"
 )
-
-// maxBranches is how many scans are merged for a sort order at most, as in
-// MongoDB; beyond, the result is sorted.
-const maxBranches = 200
 
 // Query is what to read.
 type Query struct {
@@ -26,23 +21,27 @@ type Query struct {
 
 // Plan is the way chosen to read a collection for a query.
 type Plan struct {
+	access
 	c        *storage.Collection
 	q        Query
-	access   access
 	blocking bool // the result must be sorted
 }
 
-// access is one way to reach documents.
+// access is one way to reach documents: an index, the whole collection when
+// there is none, or the union of others.
 type access struct {
-	index    *storage.Index // nil: the whole collection, or the union of any
-	fields   []fieldSpans
-	bounds   [][]interval // by field of the index, for explain
-	prefixes []string     // of the scans to merge; nil: one scan, no prefix
-	skip     int          // fields in each prefix
+	index    *storage.Index
+	bounds   [][]span // by field of the index
+	prefixes []string // of the scans to merge
+	skip     int      // fields in each prefix
+	end      int      // the fields from here on have no bounds
 	reverse  bool
 	any      []access // union, for $or
 	none     bool     // nothing can match
 	point    bool     // {_id: value} and no more
+	bound    int      // leading fields that are restricted
+	sorted   bool
+	score    int
 }
 
 // PointID returns the _id a filter asks for, when it asks for just one: such a
@@ -61,7 +60,7 @@ func PointID(f *query.Filter) (bson.RawValue, bool) {
 func Choose(c *storage.Collection, q Query) (*Plan, error) {
 	p := &Plan{c: c, q: q}
 	if c == nil {
-		p.access.none = true
+		p.none = true
 		return p, nil
 	}
 	conditions := conjuncts(q.Filter.Root())
@@ -70,88 +69,75 @@ func Choose(c *storage.Collection, q Query) (*Plan, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(conditions, func(n *query.Node) bool { return n.Op == query.OpFalse }) {
-		p.access.none = true
+		p.none = true
 		return p, nil
 	}
-	var best *candidate
-	for _, x := range c.Indexes {
-		if hinted != nil && x != hinted {
-			continue
-		}
-		k := p.consider(x, conditions, hinted != nil)
-		if k != nil && (best == nil || k.score > best.score) {
-			best = k
-		}
+	best := choose(c.Indexes, hinted, conditions, q.Sort)
+	if best == nil && hinted != nil {
+		return nil, mongoerr.New(mongoerr.BadValue, "error processing query: planner returned error :: caused by :: "+
+			"the hinted index %s is partial and does not hold all documents the query asks for", hinted.Spec.Name)
 	}
-	if hinted != nil && best == nil {
-		return nil, mongoerr.New(mongoerr.BadValue, "error processing query: planner returned error :: caused by :: the hinted index %s is partial and does not hold all documents the query asks for", hinted.Spec.Name)
-	}
-	if best == nil || best.bound == 0 {
-		if any := p.considerOr(conditions); any != nil && hinted == nil {
-			best = &candidate{access: access{any: any}}
+	if hinted == nil && (best == nil || best.bound == 0) {
+		if any := considerOr(c, conditions); any != nil {
+			best = &access{any: any}
 		}
 	}
-	if best == nil {
-		p.blocking = q.Sort != nil
-		return p, nil
+	if best != nil {
+		p.access = *best
 	}
-	p.access = best.access
-	p.blocking = q.Sort != nil && !best.sorted
+	p.blocking = q.Sort != nil && !p.sorted
 	return p, nil
 }
 
 // findHint returns the index a hint names.
-func findHint(c *storage.Collection, hint bson.RawValue) (x *storage.Index, err error) {
+func findHint(c *storage.Collection, hint bson.RawValue) (*storage.Index, error) {
+	const prefix = "error processing query: planner returned error :: caused by :: "
+	var found []*storage.Index
 	switch {
-	case hint.Type == 0 || hint.Type == bson.TypeEmbeddedDocument && len(hint.Value) <= 5: // MongoDB takes an empty hint for none
-		return nil, nil
+	case hint.Type == 0 || hint.Type == bson.TypeEmbeddedDocument && len(hint.Value) <= 5:
+		return nil, nil // MongoDB takes an empty hint for none
 	case hint.Type == bson.TypeString:
-		x = c.Index(hint.StringValue())
+		if x := c.Index(hint.StringValue()); x != nil {
+			found = append(found, x)
+		}
 	case hint.Type == bson.TypeEmbeddedDocument:
 		if _, ok := value.Lookup(hint.Value, "$natural"); ok {
 			return nil, mongoerr.NotImplemented("$natural")
 		}
-		for _, candidate := range c.Indexes {
-			if !sameKey(candidate.Spec, hint.Value) {
-				continue
+		for _, x := range c.Indexes {
+			if value.Equal(value.Document(x.Spec.Key), hint) {
+				found = append(found, x)
 			}
-			if x != nil {
-				return nil, mongoerr.New(mongoerr.IndexNotFound, "error processing query: planner returned error :: caused by :: Hint matched multiple indexes, must hint by index name. Matched: %s and %s", x.Spec.Name, candidate.Spec.Name)
-			}
-			x = candidate
 		}
 	default:
 		return nil, mongoerr.New(mongoerr.FailedToParse, "hint must be specified as a string or an object")
 	}
-	if x == nil {
-		err = mongoerr.New(mongoerr.BadValue, "error processing query: planner returned error :: caused by :: hint provided does not correspond to an existing index")
+	switch len(found) {
+	case 0:
+		return nil, mongoerr.New(mongoerr.BadValue, prefix+"hint provided does not correspond to an existing index")
+	case 1:
+		return found[0], nil
 	}
-	return x, err
+	return nil, mongoerr.New(mongoerr.IndexNotFound, prefix+"Hint matched multiple indexes, must hint by index name. "+
+		"Matched: %s and %s", found[0].Spec.Name, found[1].Spec.Name)
 }
 
-func sameKey(s *storage.IndexSpec, key bson.Raw) bool {
-	a, b := value.NewIter(s.Key), value.NewIter(key)
-	for {
-		moreA, moreB := a.Next(), b.Next()
-		if !moreA || !moreB {
-			return moreA == moreB
+// choose returns the best use of an index, the hinted one if there is a hint;
+// nil: none is of use.
+func choose(indexes []*storage.Index, hinted *storage.Index, conditions []*query.Node, order *query.Sort) (best *access) {
+	for _, x := range indexes {
+		if hinted != nil && x != hinted {
+			continue
 		}
-		if !bytes.Equal(a.Key, b.Key) || !value.Equal(a.Value, b.Value) {
-			return false
+		if a := consider(x, conditions, order, hinted != nil); a != nil && (best == nil || a.score > best.score) {
+			best = a
 		}
 	}
-}
-
-// candidate is an access that was considered.
-type candidate struct {
-	access
-	bound  int // leading fields that are restricted
-	sorted bool
-	score  int
+	return best
 }
 
 // consider works out what index x can do for the query; nil: nothing.
-func (p *Plan) consider(x *storage.Index, conditions []*query.Node, hinted bool) *candidate {
+func consider(x *storage.Index, conditions []*query.Node, order *query.Sort, hinted bool) *access {
 	spec := x.Spec
 	if spec.Partial != nil && !implied(spec.Partial, conditions) {
 		return nil
@@ -160,64 +146,49 @@ func (p *Plan) consider(x *storage.Index, conditions []*query.Node, hinted bool)
 	if spec.Sparse && !present && !hinted {
 		return nil // it may lack documents; only who asks for it by name gets it
 	}
-	k := &candidate{access: access{index: x, bounds: bounds}}
-	for _, b := range bounds {
-		if len(b) == 0 {
-			k.none = true
-			k.sorted = true
-			k.bound, k.score = 1, 1000
-			return k
-		}
+	a := &access{index: x, bounds: bounds, prefixes: []string{""}}
+	if slices.ContainsFunc(bounds, func(b []span) bool { return len(b) == 0 }) {
+		return &access{none: true, sorted: true, bound: 1, score: 1000}
 	}
-	for k.bound < len(bounds) && !isAll(bounds[k.bound]) {
-		k.score += 10
-		if !isPoints(bounds[k.bound]) {
-			k.score -= 5
-			k.bound++
+	for a.bound < len(bounds) && !isAll(bounds[a.bound]) {
+		a.bound++
+		if !isPoints(bounds[a.bound-1]) {
+			a.score += 5
 			break
 		}
-		k.bound++
+		a.score += 10
 	}
-	if p.q.Sort != nil {
-		k.sorted = k.orderBy(x, p.q.Sort.Fields)
+	if order != nil && a.orderBy(order.Fields) {
+		a.sorted = true
+		a.score += 4
 	}
-	if k.sorted {
-		k.score += 4
-	}
-	if k.bound == 0 && !k.sorted && !hinted {
+	if a.bound == 0 && !a.sorted && !hinted {
 		return nil
 	}
-	if spec.Unique && k.bound == len(spec.Fields) && singles(bounds) {
-		k.score += 100
+	single := !slices.ContainsFunc(bounds, func(b []span) bool { return !isPoint(b) })
+	if spec.Unique && single {
+		a.score += 100
 	}
-	k.point = spec.Name == "_id_" && len(conditions) == 1 && singles(bounds)
-	k.restrict(x)
-	return k
+	a.point = spec.Name == "_id_" && len(conditions) == 1 && single
+	for a.end = len(bounds); a.end > a.skip && isAll(bounds[a.end-1]); {
+		a.end--
+	}
+	return a
 }
 
 // considerOr finds an index for each branch of an $or.
-func (p *Plan) considerOr(conditions []*query.Node) []access {
+func considerOr(c *storage.Collection, conditions []*query.Node) []access {
 	for _, n := range conditions {
 		if n.Op != query.OpOr {
 			continue
 		}
 		var list []access
 		for _, branch := range n.Children {
-			sub := &Plan{c: p.c}
-			narrowed := append(conjuncts(branch), conditions...)
-			var best *candidate
-			for _, x := range p.c.Indexes {
-				if k := sub.consider(x, narrowed, false); k != nil && (best == nil || k.score > best.score) {
-					best = k
-				}
+			if best := choose(c.Indexes, nil, append(conjuncts(branch), conditions...), nil); best != nil {
+				list = append(list, *best)
 			}
-			if best == nil {
-				list = nil
-				break
-			}
-			list = append(list, best.access)
 		}
-		if list != nil {
+		if len(list) == len(n.Children) {
 			return list
 		}
 	}

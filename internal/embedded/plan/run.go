@@ -14,20 +14,23 @@ type Rows struct {
 	Stats Stats
 
 	plan   *Plan
-	next   func() (storage.Record, bool)
+	next   source
 	seen   map[uint64]struct{} // records delivered, when they may come again
 	sorted []storage.Record
 	ctx    context.Context
 	err    error
 }
 
+// source delivers the records of an access, each once.
+type source func() (storage.Record, bool)
+
 // Run begins to read. The rows end early, with an error, when ctx does.
 func (p *Plan) Run(ctx context.Context) (*Rows, error) {
 	r := &Rows{plan: p, ctx: ctx}
-	if p.access.mayRepeat() {
+	if len(p.any) > 0 || p.index != nil && p.index.AnyMultikey() {
 		r.seen = map[uint64]struct{}{}
 	}
-	r.next = r.open(p.access)
+	r.next = r.open(&p.access)
 	if !p.blocking {
 		return r, nil
 	}
@@ -35,16 +38,14 @@ func (p *Plan) Run(ctx context.Context) (*Rows, error) {
 }
 
 // Next returns the next document that matches, in the wanted order.
-func (r *Rows) Next() (storage.Record, bool) {
-	if r.plan.blocking {
-		if len(r.sorted) == 0 {
-			return storage.Record{}, false
-		}
-		rec := r.sorted[0]
-		r.sorted = r.sorted[1:]
-		return rec, true
+func (r *Rows) Next() (rec storage.Record, ok bool) {
+	if !r.plan.blocking {
+		return r.match()
 	}
-	return r.match()
+	if len(r.sorted) > 0 {
+		rec, r.sorted, ok = r.sorted[0], r.sorted[1:], true
+	}
+	return rec, ok
 }
 
 // Sorts reports whether the rows are sorted in memory, all before the first.
@@ -73,15 +74,10 @@ func (r *Rows) match() (storage.Record, bool) {
 	}
 }
 
-func (a *access) mayRepeat() bool {
-	return len(a.any) > 0 || a.index != nil && a.index.AnyMultikey()
-}
-
-// open returns a function that delivers the records of an access, each once.
-func (r *Rows) open(a access) func() (storage.Record, bool) {
+func (r *Rows) open(a *access) source {
 	switch {
 	case a.none:
-		return func() (storage.Record, bool) { return storage.Record{}, false }
+		return func() (rec storage.Record, ok bool) { return rec, false }
 	case len(a.any) > 0:
 		return r.openUnion(a.any)
 	case a.index == nil:
@@ -109,36 +105,28 @@ func (r *Rows) open(a access) func() (storage.Record, bool) {
 	}
 }
 
-func (r *Rows) entries(a access) func() (storage.Entry, bool) {
-	newScan := func(prefix string) *scan {
-		return &scan{it: a.index.Scan(), prefix: prefix, fields: a.fields, reverse: a.reverse, stats: &r.Stats}
-	}
-	switch len(a.prefixes) {
-	case 0:
-		return newScan("").next
-	case 1:
-		return newScan(a.prefixes[0]).next
-	}
-	m := &merge{reverse: a.reverse}
+func (r *Rows) entries(a *access) func() (storage.Entry, bool) {
+	var scans []*scan
 	for _, prefix := range a.prefixes {
-		m.scans = append(m.scans, newScan(prefix))
+		scans = append(scans, &scan{
+			it: a.index.Scan(), prefix: prefix, fields: a.index.Spec.Fields[a.skip:a.end],
+			bounds: a.bounds[a.skip:a.end], reverse: a.reverse, stats: &r.Stats,
+		})
 	}
-	return m.next
+	if len(scans) > 1 {
+		return newMerge(scans, a.reverse).next
+	}
+	return scans[0].next
 }
 
-func (r *Rows) openUnion(list []access) func() (storage.Record, bool) {
-	next := r.open(list[0])
-	list = list[1:]
+func (r *Rows) openUnion(list []access) source {
+	next := r.open(&access{none: true})
 	return func() (storage.Record, bool) {
 		for {
-			if rec, ok := next(); ok {
-				return rec, true
+			if rec, ok := next(); ok || len(list) == 0 {
+				return rec, ok
 			}
-			if len(list) == 0 {
-				return storage.Record{}, false
-			}
-			next = r.open(list[0])
-			list = list[1:]
+			next, list = r.open(&list[0]), list[1:]
 		}
 	}
 }
@@ -146,11 +134,9 @@ func (r *Rows) openUnion(list []access) func() (storage.Record, bool) {
 // sort reads everything and keeps the first Limit in order.
 func (r *Rows) sort() (err error) {
 	r.sorted, err = query.Top(r.plan.q.Sort, func(yield func(storage.Record, error) bool) {
-		for {
+		for more := true; more; {
 			rec, ok := r.match()
-			if !ok || !yield(rec, nil) {
-				break
-			}
+			more = ok && yield(rec, nil)
 		}
 		if r.err != nil {
 			yield(storage.Record{}, r.err)

@@ -55,7 +55,8 @@ type Consumer struct {
 	refused  refusals
 	barred   barred
 	many     manyTasks
-	fleet    atomic.Int64 // live workers that serve one of our types
+	fleet    atomic.Int64  // live workers that serve one of our types
+	counted  time.Duration // monotonic: when they were counted; of the housekeeping alone
 
 	handlerCtx context.Context // of all handlers: ends at no stop, only each by its cause
 	service    context.Context // of what must go on until the last handler has returned
@@ -67,9 +68,13 @@ type Consumer struct {
 	stopping   chan struct{} // closed: no more claims and starts
 	hurry      context.Context
 	hurryUp    context.CancelFunc
-	done       chan struct{} // closed when Run has returned
-	watching   atomic.Bool
-	backlog    atomic.Bool // the last fetch left more to find
+	done       chan struct{}            // closed when Run has returned
+	follower   atomic.Pointer[follower] // while a change stream is open
+	rested     chan struct{}            // the fetch loop has found nothing more to do
+	looked     atomic.Bool              // it has so once
+	backlog    atomic.Bool              // the last fetch left more to find
+	recent     recently
+	leases     leaseWatch
 }
 
 // New makes a consumer and checks its configuration. It does no I/O.
@@ -84,7 +89,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, store: st, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
-		handlers: map[string]*handler{}, held: newHoldings(), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), stirred: make(chan struct{}, 1),
+		handlers: map[string]*handler{}, held: newHoldings(), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), stirred: make(chan struct{}, 1), rested: make(chan struct{}, 1),
 		stopping: make(chan struct{}), done: make(chan struct{}),
 		random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
@@ -261,7 +266,7 @@ func (c *Consumer) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	stream := "polling"
-	if c.watching.Load() {
+	if c.watching() {
 		stream = "watching"
 	}
 	types := c.types()
@@ -272,8 +277,31 @@ func (c *Consumer) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return c.countFleet(ctx, types)
+}
+
+// How often a worker that has nothing to do counts the others: by their number go its
+// polls, while it does not watch.
+const (
+	countPolling  = 2 * time.Minute
+	countWatching = 10 * time.Minute
+)
+
+// countFleet counts the live workers: with every heartbeat while there is something to
+// do, else rarely.
+func (c *Consumer) countFleet(ctx context.Context, types []string) error {
+	now, every := c.cfg.Clock.Monotonic(), countPolling
+	if c.watching() {
+		every = countWatching
+	}
+	if c.counted != 0 && now-c.counted < every && c.held.count().all == 0 && !c.backlog.Load() {
+		return nil
+	}
 	n, err := c.store.AliveWorkers(ctx, types)
-	c.fleet.Store(int64(max(n, 1)))
+	if err == nil {
+		c.fleet.Store(int64(max(n, 1)))
+		c.counted = max(now, 1)
+	}
 	return err
 }
 

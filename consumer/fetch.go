@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -12,10 +11,15 @@ import (
 )
 
 // fetchLoop looks for due tasks: at start, when woken, when a slot frees while more
-// work is known, at a start time it knows of, and with every poll.
+// work is known, at a start time it knows of, and with every poll that saw something.
 func (c *Consumer) fetchLoop(ctx context.Context) {
 	for wait := newBackOff(); ctx.Err() == nil; {
 		full, err := c.fetch(ctx)
+		if err == nil && !full {
+			c.looked.Store(true)
+			token(c.rested)
+			err = c.rest(ctx)
+		}
 		c.health.report(c, err)
 		if err != nil {
 			if ctx.Err() == nil && !store.Unreachable(err) {
@@ -25,18 +29,9 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 			continue
 		}
 		wait = newBackOff()
-		c.backlog.Store(full)
 		if full {
 			c.awaitRoom(ctx)
-			continue
 		}
-		until, err := c.nextLook(ctx)
-		if err != nil {
-			c.health.report(c, err)
-			wait.sleep(ctx)
-			continue
-		}
-		c.awaitWork(ctx, until)
 	}
 }
 
@@ -68,67 +63,6 @@ func (c *Consumer) perSecond(n counts) float64 {
 	return c.rate.observe(c.cfg.Clock.Monotonic(), n.started)
 }
 
-// awaitWork sleeps until the time, which is the store's, or until woken.
-func (c *Consumer) awaitWork(ctx context.Context, until time.Time) {
-	for {
-		now := c.store.Clock.Now()
-		due, come := c.wake.next(now)
-		if come || !now.Before(until) {
-			return
-		}
-		if !due.IsZero() && due.Before(until) {
-			until = due
-		}
-		t := time.NewTimer(until.Sub(now) + time.Millisecond)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return
-		case <-c.wake.look:
-			t.Stop()
-			return
-		case <-c.wake.rearm:
-			t.Stop()
-		case <-t.C:
-		}
-	}
-}
-
-// nextLook is when to look next without being woken: at the next due_at or retry that
-// lies before the next poll, else at the poll.
-func (c *Consumer) nextLook(ctx context.Context) (time.Time, error) {
-	poll := c.store.Clock.Now().Add(c.pollDelay())
-	if retry := c.refused.next(); !retry.IsZero() && retry.Before(poll) {
-		poll = retry
-	}
-	if c.many.skipped && c.store.Clock.Now().Add(manyPause).Before(poll) {
-		poll = c.store.Clock.Now().Add(manyPause) // what was not asked for may be due
-	}
-	types, err := c.claimableTypes(ctx)
-	if err != nil || len(types) == 0 {
-		return poll, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
-	defer cancel()
-	next, err := c.store.NextDue(ctx, types, c.cfg.WorkerID, c.lookedAt, poll)
-	if err != nil || next.IsZero() {
-		return poll, err
-	}
-	return next, nil
-}
-
-// pollDelay is the pause between polls. Who watches a stream polls rarely. The others
-// share the load: the fleet polls about twenty times a second, however large it is. So
-// do those that wait for a type to be resumed: the event that tells of it may come while
-// the copy of the control document still says that it is paused.
-func (c *Consumer) pollDelay() time.Duration {
-	d := c.cfg.PollInterval
-	if !c.watching.Load() || slices.ContainsFunc(c.types(), c.control.paused) {
-		d = min(d, max(time.Second, time.Duration(c.fleet.Load())*time.Second/20))
-	}
-	return d*3/4 + rand.N(d/2)
-}
-
 // claimableTypes are the types to ask for now: registered, not paused, with room below
 // their limit, and few enough for one query.
 func (c *Consumer) claimableTypes(ctx context.Context) ([]string, error) {
@@ -151,19 +85,28 @@ func (c *Consumer) claimableTypes(ctx context.Context) ([]string, error) {
 
 // fetch finds and claims one batch. full says that there is likely more.
 func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
+	full, asked, err := c.fetchOnce(ctx)
+	if asked && err == nil {
+		c.backlog.Store(full)
+	}
+	return full, err
+}
+
+// fetchOnce is [Consumer.fetch]. asked says whether it had a slot to look for.
+func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) {
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
 	n := c.room(c.held.count())
 	if n <= 0 {
-		return true, nil // whether there is work is not known: look when there is room
+		return true, false, nil // whether there is work is not known: look when there is room
 	}
 	if err := c.control.fresh(ctx, c); err != nil {
-		return false, err
+		return false, true, err
 	}
 	types, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {
 		c.many.skipped = false // nor anything else
-		return false, err
+		return false, true, err
 	}
 	c.lookedAt = c.store.Clock.Now()
 	past := c.barred.offset(c.cfg.Clock.Monotonic())
@@ -180,7 +123,7 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 		found, err = c.find(ctx, types, take, past+skip)
 	}
 	if err != nil {
-		return false, err
+		return false, true, err
 	}
 	c.spread.saw(skip, take, len(found))
 	if len(found) > 0 {
@@ -188,14 +131,17 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 	}
 	took, lost, err := c.claim(ctx, found)
 	if err != nil {
-		return false, err
+		return false, true, err
+	}
+	if c.watching() && took+lost == len(found) {
+		c.recent.add(found, c.cfg.Clock.Monotonic())
 	}
 	c.spread.learn(lost, workers)
 	none := took == 0 && lost == 0 && c.refused.full()
 	if !c.barred.learn(c.cfg.Clock.Monotonic(), take, len(found) < take, none) {
-		return false, nil
+		return false, true, nil
 	}
-	return len(found) >= take || skip > 0 || lost > 0 || took < len(found) && took > 0, nil
+	return len(found) >= take || skip > 0 || lost > 0 || took < len(found) && took > 0, true, nil
 }
 
 // find reads candidates, best first; among equals those that name this worker.

@@ -49,6 +49,7 @@ func (h *health) up(c *Consumer) {
 		c.log.Info().Msg("the database is back")
 		c.emit(Event{Kind: EventRestored})
 		c.wake.now()
+		token(c.stirred)
 	}
 }
 

@@ -3,7 +3,7 @@ package consumer
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testdb.Main(m) }

@@ -18,11 +18,12 @@ const (
 	singly = 3
 )
 
-// preemptLoop looks for lapsed leases: at start, with every poll, and while executions
-// are open anywhere so often that the fleet scans about four times a second.
+// preemptLoop looks for lapsed leases: at start, and while executions are open anywhere
+// so often that the fleet scans about four times a second. While nothing is executing,
+// each poll asks whether that has changed, see rest.go.
 func (c *Consumer) preemptLoop(ctx context.Context) {
 	for wait := newBackOff(); ctx.Err() == nil; {
-		pause, err := c.scan(ctx)
+		err := c.scan(ctx)
 		c.health.report(c, err)
 		if err != nil {
 			if ctx.Err() == nil && !store.Unreachable(err) {
@@ -32,49 +33,58 @@ func (c *Consumer) preemptLoop(ctx context.Context) {
 			continue
 		}
 		wait = newBackOff()
-		c.pause(ctx, pause)
+		sleep(ctx, c.scanPause())
+		for !c.leases.watched() && ctx.Err() == nil {
+			if c.awaitStir(ctx) {
+				break
+			}
+		}
 	}
 }
 
-// pause waits for the next scan. Something that stirs, a task found or an event, means
-// that an execution may be open by now: then the fleet's pace counts.
-func (c *Consumer) pause(ctx context.Context, d time.Duration) {
-	pace := c.scanPause()
-	sleep(ctx, min(d, pace))
-	if d <= pace {
-		return
+// awaitStir waits, while nothing is executing, until something stirs: a poll that saw a
+// lease, a task that was found or an event, which mean that an execution may be open by
+// now. Or until the polls have not asked for long.
+func (c *Consumer) awaitStir(ctx context.Context) (scan bool) {
+	left := c.leases.left(c.cfg.Clock.Monotonic(), c.cfg.PollInterval*3/2)
+	if left <= 0 {
+		return true
 	}
-	t := time.NewTimer(d - pace)
+	t := time.NewTimer(left)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 	case <-c.stirred:
+		return true
 	case <-t.C:
 	}
+	return false
 }
 
-// scan takes over what has lapsed, and says when to look again.
-func (c *Consumer) scan(ctx context.Context) (time.Duration, error) {
+// scan takes over what has lapsed.
+func (c *Consumer) scan(ctx context.Context) error {
 	types := c.types()
 	for {
 		call, cancel := context.WithTimeout(ctx, rpcTimeout)
 		next, err := c.store.NextLapse(call, types)
 		c.stats.scans.Add(1)
 		cancel()
-		if err != nil || next.IsZero() {
-			return c.pollDelay(), err // nothing is executing anywhere
+		if err != nil {
+			return err
 		}
-		if next.After(c.store.Clock.Now()) {
-			return c.scanPause(), nil
+		c.leases.asked(c.cfg.Clock.Monotonic())
+		c.leases.see(!next.IsZero())
+		if next.IsZero() || next.After(c.store.Clock.Now()) {
+			return nil
 		}
 		call, cancel = context.WithTimeout(ctx, rpcTimeout)
 		found, err := c.store.Lapsed(call, types, scanLimit)
 		cancel()
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if progress, err := c.preempt(ctx, found); err != nil || progress == 0 {
-			return c.scanPause(), err
+			return err
 		}
 	}
 }

@@ -3,7 +3,7 @@ package consumer
 import "sync/atomic"
 
 type counters struct {
-	attempted, won, fetches, scans, takeovers, finished, fenced, leasesLost, pings atomic.Int64
+	attempted, won, fetches, polls, scans, takeovers, finished, fenced, leasesLost, pings atomic.Int64
 }
 
 // Stats counts what this consumer did since it was made.
@@ -11,6 +11,7 @@ type Stats struct {
 	ClaimsAttempted int64 // tasks it tried to claim; over ClaimsWon that is the cost of contention
 	ClaimsWon       int64
 	Fetches         int64 // queries for due tasks
+	Polls           int64 // queries of an idle worker whether there is anything for it
 	Scans           int64 // looks for lapsed leases
 	Takeovers       int64 // claims over a lapsed lease
 	Finished        int64 // ends written
@@ -25,7 +26,7 @@ type Stats struct {
 func (c *Consumer) Stats() Stats {
 	s, n := &c.stats, c.held.count()
 	return Stats{
-		ClaimsAttempted: s.attempted.Load(), ClaimsWon: s.won.Load(), Fetches: s.fetches.Load(), Scans: s.scans.Load(),
+		ClaimsAttempted: s.attempted.Load(), ClaimsWon: s.won.Load(), Fetches: s.fetches.Load(), Polls: s.polls.Load(), Scans: s.scans.Load(),
 		Takeovers: s.takeovers.Load(), Finished: s.finished.Load(), Fenced: s.fenced.Load(),
 		LeasesLost: s.leasesLost.Load(), Pings: s.pings.Load(), Held: n.all, Running: n.running,
 	}

@@ -2,21 +2,28 @@ package consumer
 
 import (
 	"context"
-	"hash/fnv"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 const (
-	// permitRetry is how often an idle worker without a permit asks for one, and how
-	// long a stream is kept before another worker gets its turn.
-	permitRetry  = 30 * time.Second
+	// permitRetry is how often an idle worker without a permit asks for one.
+	permitRetry = 30 * time.Second
+	// permitKeep is how long a stream is kept while others may want its permit, and
+	// longestWatch how long where nobody does.
 	permitKeep   = 10 * time.Minute
+	longestWatch = time.Hour
 	busyPause    = time.Second
-	rankDelay    = 5 * time.Millisecond
-	renewPermits = store.PermitLease / 3
+	// drainTicks and busyTicks are for how long a watcher keeps its stream although it
+	// drains a backlog, or has no free slot, in pauses of busyPause.
+	drainTicks   = 2
+	busyTicks    = 10
+	renewPermits = store.PermitLease * 2 / 3
+	askPermits   = 2 * renewPermits
+	doubtPause   = 5 * time.Second // between two looks at the permits because of a lost claim
 	closeTimeout = 2 * time.Second // a server that never answers must not hold up a stop
 )
 
@@ -29,7 +36,7 @@ func (c *Consumer) watchLoop(ctx context.Context) {
 	holder := c.cfg.WorkerID + "/" + randomHex(4)
 	for wait := newBackOff(); ctx.Err() == nil; {
 		if !c.idle() {
-			sleep(ctx, busyPause)
+			c.awaitRest(ctx, busyPause)
 			continue
 		}
 		err := c.watchOnce(ctx, holder)
@@ -44,11 +51,23 @@ func (c *Consumer) watchLoop(ctx context.Context) {
 	}
 }
 
-// idle says whether this worker waits for work: it knows of none, and has a slot. While
-// it drains a backlog every event would only tell it what its next fetch finds.
+// awaitRest waits for d, or until the fetch loop has found nothing more to do.
+func (c *Consumer) awaitRest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-c.rested:
+	case <-t.C:
+	}
+}
+
+// idle says whether this worker waits for work: it has looked, knows of none, and has a
+// slot. While it drains a backlog every event would only tell it what its next fetch
+// finds, and cost the server what the event costs.
 func (c *Consumer) idle() bool {
 	n := c.held.count()
-	return !c.backlog.Load() && n.running < c.cfg.Concurrency && n.buffered == 0
+	return c.looked.Load() && !c.backlog.Load() && n.running < c.cfg.Concurrency && n.buffered == 0
 }
 
 // watchOnce takes a permit, watches until the turn is over or the worker gets busy, and
@@ -72,169 +91,138 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 		return err
 	}
 	if permit == nil {
-		sleep(ctx, permitRetry)
+		sleep(ctx, permitRetry*3/4+rand.N(permitRetry/2))
 		return nil
 	}
-	defer func() {
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		_ = c.store.ReleaseStream(call, permit, holder) // else it lapses
-	}()
-	return c.watch(ctx, types, permit, holder)
+	passOn, err := c.watch(ctx, types, permit, holder)
+	call, cancel = context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = c.store.ReleaseStream(call, permit, holder) // else it lapses
+	if passOn {
+		sleep(ctx, permitRetry*5/4) // all who wait for a permit ask in this time
+	}
+	return err
 }
 
-func (c *Consumer) watch(ctx context.Context, types []string, permit *store.StreamPermit, holder string) error {
-	ctx, cancel := context.WithTimeout(ctx, permitKeep)
+// watch follows the stream. passOn says that its turn is over, for others to watch.
+func (c *Consumer) watch(ctx context.Context, types []string, permit *store.StreamPermit, holder string) (passOn bool, err error) {
+	// A deadline, though nothing ends by it: without one, the driver would lay the
+	// client's own timeout, which is for calls, over each wait for an event.
+	ctx, cancel := context.WithTimeout(ctx, 2*longestWatch)
 	defer cancel()
 	stream, err := c.store.Watch(ctx, types)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = stream.Close(call) // else the server forgets it in time
 	}()
-	c.watching.Store(true)
+	f := newFollower(c)
+	c.follower.Store(f)
 	defer func() {
-		c.watching.Store(false)
+		c.follower.Store(nil)
 		c.wake.now() // what came since is not known, and from now on it polls
 	}()
 	c.emit(Event{Kind: EventStream, Reason: "watching"})
 	c.wake.now() // what came before the stream was open
-	go c.renew(ctx, cancel, permit, holder)
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		defer cancel()
+		passOn = c.keepPermit(ctx, f, permit, holder)
+	})
+	beside.Go(func() { f.followLate(ctx) })
+	err = c.followAll(ctx, stream, f)
+	cancel()
+	beside.Wait()
+	return passOn, err
+}
+
+// followAll takes events until ctx ends.
+func (c *Consumer) followAll(ctx context.Context, stream *store.Stream, f *follower) error {
 	for {
 		woken, err := stream.Next(ctx, c.cfg.Concurrency)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := c.follow(ctx, woken, permit.Rank); err != nil {
-			return err
-		}
-	}
-}
-
-// renew keeps the permit while the stream is open, and ends the stream when it is lost
-// or the worker has been busy for a while.
-func (c *Consumer) renew(ctx context.Context, end context.CancelFunc, permit *store.StreamPermit, holder string) {
-	last := c.cfg.Clock.Monotonic()
-	lastIdle := last
-	for ctx.Err() == nil {
-		sleep(ctx, busyPause)
-		now := c.cfg.Clock.Monotonic()
-		if c.idle() {
-			lastIdle = now
-		}
-		if now-lastIdle > 10*busyPause {
-			end()
-			return
-		}
-		if now-last < renewPermits {
-			continue
-		}
-		call, cancel := context.WithTimeout(ctx, rpcTimeout)
-		ok, err := c.store.RenewStream(call, permit, holder)
-		cancel()
-		if err == nil && !ok {
-			end()
-			return
-		}
 		if err == nil {
-			last = now
+			err = f.follow(ctx, woken)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it shall end
+		case err != nil:
+			return err
 		}
 	}
 }
 
-// follow claims what events named, without a search. Of the workers that see the same
-// event one writes first: each task has a rank for each of them, and the later look
-// before they write.
-func (c *Consumer) follow(ctx context.Context, woken []store.Woken, rank int) error {
-	token(c.stirred)
-	now := c.store.Clock.Now()
-	var mine []*model.Task
-	var read []string
-	for _, w := range woken {
-		switch {
-		case w.Task == nil || w.Task.DueAt.IsZero() || c.handlerOf(w.Task.Type) == nil:
-			if _, typ, _, err := model.ParseTaskID(w.ID); err == nil && c.handlerOf(typ) != nil && w.Task == nil {
-				read = append(read, w.ID)
+// watching says whether a change stream tells this worker of new work.
+func (c *Consumer) watching() bool { return c.follower.Load() != nil }
+
+// keepPermit keeps the permit while the stream is open, and returns when it is lost, the
+// worker has been busy for a while, or the turn is over: then others shall watch.
+func (c *Consumer) keepPermit(ctx context.Context, f *follower, permit *store.StreamPermit, holder string) (passOn bool) {
+	began := c.cfg.Clock.Monotonic()
+	renewed, asked := began, time.Duration(-1)
+	var others store.Watching
+	keep := permitKeep*3/4 + rand.N(permitKeep/2) // not all at once, or nobody would watch for a while
+	var busy busyness
+	for ctx.Err() == nil {
+		now := c.cfg.Clock.Monotonic()
+		if now-renewed >= renewPermits {
+			call, cancel := context.WithTimeout(ctx, rpcTimeout)
+			ok, err := c.store.RenewStream(call, permit, holder)
+			cancel()
+			switch {
+			case err == nil && !ok:
+				return false
+			case err == nil:
+				renewed = now
 			}
-		case w.Task.DueAt.After(now):
-			c.wake.at(w.Task.DueAt)
-		case rankOf(w.ID, rank) == 0:
-			mine = append(mine, w.Task)
-		default:
-			read = append(read, w.ID)
 		}
-	}
-	if err := c.claimNamed(ctx, mine); err != nil {
-		return err
-	}
-	if len(read) == 0 {
-		return nil
-	}
-	sleep(ctx, rankDelay)
-	call, cancel := context.WithTimeout(ctx, rpcTimeout)
-	defer cancel()
-	tasks, err := c.store.ByIDs(call, read)
-	if err != nil {
-		return err
-	}
-	mine = mine[:0]
-	now = c.store.Clock.Now()
-	for _, t := range tasks {
-		switch {
-		case t.DueAt.IsZero(): // somebody has it
-		case t.DueAt.After(now):
-			c.wake.at(t.DueAt)
-		default:
-			mine = append(mine, t)
+		if asked < 0 || now-asked >= askPermits || len(f.doubt) > 0 && now-asked >= doubtPause {
+			call, cancel := context.WithTimeout(ctx, rpcTimeout)
+			w, err := c.store.Watching(call, permit)
+			cancel()
+			if err == nil {
+				others, asked = w, now
+				f.learn(w)
+				empty(f.doubt)
+			}
 		}
-	}
-	return c.claimNamed(ctx, mine)
-}
-
-// rankOf is 0 for the watcher that may write at once, 1 for the one that looks first.
-func rankOf(id string, rank int) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(id))
-	return (int(h.Sum32()&1) + rank) % store.StreamsPerTypes
-}
-
-// claimNamed claims tasks that are known, as far as there is room; the rest is left to
-// a fetch.
-func (c *Consumer) claimNamed(ctx context.Context, tasks []*model.Task) error {
-	if len(tasks) == 0 {
-		return nil
-	}
-	c.claiming.Lock()
-	defer c.claiming.Unlock()
-	if err := c.control.fresh(ctx, c); err != nil {
-		return err
-	}
-	room := c.room(c.held.count())
-	var now []*model.Task
-	for _, t := range tasks {
-		if len(now) < room && !c.control.paused(t.Type) && mayBeFor(t, c.cfg.WorkerID) {
-			now = append(now, t)
-		}
-	}
-	if len(now) < len(tasks) {
-		c.wake.now()
-	}
-	_, _, err := c.claim(ctx, now)
-	return err
-}
-
-// mayBeFor looks at the audience, as a query would.
-func mayBeFor(t *model.Task, workerID string) bool {
-	for _, a := range t.Audience {
-		if a == workerID || a == model.AudienceAll || a == model.AudienceMany {
+		if turn := now - began; turn > longestWatch || turn > keep && c.wanted(others) {
 			return true
 		}
+		if busy.tick(c.backlog.Load(), c.idle()) {
+			return false
+		}
+		sleep(ctx, busyPause)
 	}
 	return false
+}
+
+// wanted says whether somebody may be waiting for this worker's permit.
+func (c *Consumer) wanted(w store.Watching) bool {
+	return w.Full || w.Watchers >= store.StreamsPerTypes && int(c.fleet.Load()) > w.Watchers
+}
+
+func empty(ch chan struct{}) {
+	select {
+	case <-ch:
+	default:
+	}
+}
+
+// busyness says when a watcher has so much to do that its stream is of no use. It is
+// asked once in a busyPause.
+type busyness struct{ draining, busy int }
+
+func (b *busyness) tick(backlog, idle bool) (giveUp bool) {
+	b.draining, b.busy = b.draining+1, b.busy+1
+	if !backlog {
+		b.draining = 0
+	}
+	if idle {
+		b.busy = 0
+	}
+	return b.draining >= drainTicks || b.busy >= busyTicks
 }

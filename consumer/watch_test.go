@@ -1,30 +1,45 @@
 package consumer
 
 import (
-	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
-func TestOfTheWatchersOfAnEventExactlyOneWritesAtOnce(t *testing.T) {
-	first := map[int]int{}
-	for i := range 1000 {
-		id, writers := fmt.Sprintf("-/t/%d", i), 0
-		for rank := range store.StreamsPerTypes {
-			if rankOf(id, rank) == 0 {
-				writers++
-				first[rank]++
-			}
-		}
-		require.Equal(t, 1, writers, id)
+func TestAStreamIsGivenUpWhileABacklogIsDrained(t *testing.T) {
+	var b busyness
+	for range 100 {
+		require.False(t, b.tick(false, true), "it waits for work")
 	}
-	for rank := range store.StreamsPerTypes {
-		require.InDelta(t, 1000/store.StreamsPerTypes, first[rank], 100, "the tasks are shared evenly")
+	require.False(t, b.tick(true, false), "one full fetch is no backlog yet")
+	require.False(t, b.tick(false, true))
+	require.False(t, b.tick(true, false))
+	require.True(t, b.tick(true, false))
+	b = busyness{}
+	for range busyTicks - 1 {
+		require.False(t, b.tick(false, false), "no slot is free for a moment")
 	}
+	require.True(t, b.tick(false, false))
+}
+
+func TestAnEventOfWhatWasTriedAMomentAgoIsNoNews(t *testing.T) {
+	var r recently
+	seen := &model.Task{ID: "-/t/1", Generation: 5, Rev: 3}
+	require.False(t, r.has(seen))
+	r.add([]*model.Task{seen}, time.Second)
+	require.True(t, r.has(seen), "the event that comes after the fetch")
+	require.False(t, r.has(&model.Task{ID: "-/t/1", Generation: 5, Rev: 4}), "it has changed since")
+	require.False(t, r.has(&model.Task{ID: "-/t/1", Generation: 6, Rev: 1}), "a life that began since")
+	require.True(t, r.has(&model.Task{ID: "-/t/1", Generation: 4, Rev: 9}), "a life that has ended since")
+	other := []*model.Task{{ID: "-/t/2", Rev: 1}}
+	r.add(other, time.Second+recentSpan+1)
+	require.True(t, r.has(seen), "less than two spans ago")
+	r.add(other, time.Second+2*recentSpan+2)
+	require.False(t, r.has(seen), "it forgets")
+	require.True(t, r.has(other[0]))
 }
 
 func TestAnEventsTaskIsForItsAudience(t *testing.T) {

@@ -28,7 +28,18 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 		x.crowd(e.Of(10_000, 3_000))
 		const batch = 50
 		ctx, st, now := t.Context(), x.store, x.store.Clock.Now()
+		// A poll when there is nothing: a seek or two for each audience and priority.
+		x.explain("find", func() {
+			seen, err := st.Peek(ctx, store.Peek{Due: []string{"hot", "hot.too"}, Executing: []string{"hot.too", "cold"}, WorkerID: "me", Until: now.Add(time.Minute)})
+			require.NoError(t, err)
+			require.Zero(t, seen)
+		}).within(t, 25, 0)
 		mine := x.insert(batch, "hot", nil)
+		x.explain("find", func() {
+			seen, err := st.Peek(ctx, store.Peek{Due: []string{"hot"}, Executing: []string{"hot"}, WorkerID: "me", Until: now.Add(time.Minute)})
+			require.NoError(t, err)
+			require.NotZero(t, seen)
+		}).within(t, 10, 2)
 		due := x.explain("find", func() {
 			found, err := st.Due(ctx, store.DueQuery{Types: []string{"hot", "hot.too", "cold"}, WorkerID: "me", Limit: batch})
 			require.NoError(t, err)

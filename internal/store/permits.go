@@ -19,70 +19,151 @@ import (
 const (
 	StreamsPerTypes = 2
 	StreamsInAll    = 8
-	PermitLease     = 90 * time.Second // renewed with every heartbeat
+	PermitLease     = 90 * time.Second // renewed at two thirds of it
 )
 
-// StreamPermit is the right to hold one change stream open.
+// StreamPermit is the right to hold one change stream open: one permit of the set of
+// types, and one of those that all share.
 type StreamPermit struct {
-	Rank  int // among those of the same types: 0 or 1
-	names []string
+	set    string
+	own    int // among those of the same types
+	shared int
 }
 
-// AcquireStream takes a free stream permit for a set of types; nil when there is none.
-// holder must be unique to the process. Index: _id.
+func ownPermit(set string, i int) string { return fmt.Sprintf("stream/%s#%d", set, i) }
+func sharedPermit(i int) string          { return fmt.Sprintf("stream#%d", i) }
+
+func (p *StreamPermit) names() []string {
+	return []string{ownPermit(p.set, p.own), sharedPermit(p.shared)}
+}
+
+// Watching is who else holds stream permits.
+type Watching struct {
+	Watchers int  // of the same types, the holder of the permit included: 1 to [StreamsPerTypes]
+	Rank     int  // of the holder among them: 0 to Watchers-1
+	Full     bool // no permit of those that all types share is free
+}
+
+// AcquireStream takes a free stream permit for a set of types; nil when there is none,
+// which costs one read. holder must be unique to the process. Index: _id.
 func (s *Store) AcquireStream(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
 	set := typeSet(types)
-	for rank := range StreamsPerTypes {
-		own := fmt.Sprintf("stream/%s#%d", set, rank)
-		ok, err := s.takePermit(ctx, own, holder)
-		if err != nil || !ok {
+	taken, err := s.livePermits(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	free := func(name string) bool { return taken[name] == "" || taken[name] == holder }
+	for own := range StreamsPerTypes {
+		name := ownPermit(set, own)
+		if !free(name) {
+			continue
+		}
+		if ok, err := s.takePermits(ctx, holder, name); err != nil || !ok {
 			if err != nil {
 				return nil, err
 			}
 			continue
 		}
-		for i := range StreamsInAll {
-			shared := fmt.Sprintf("stream#%d", i)
-			ok, err := s.takePermit(ctx, shared, holder)
+		for shared := range StreamsInAll {
+			if !free(sharedPermit(shared)) {
+				continue
+			}
+			ok, err := s.takePermits(ctx, holder, sharedPermit(shared))
 			if err != nil {
 				return nil, err
 			}
 			if ok {
-				return &StreamPermit{Rank: rank, names: []string{own, shared}}, nil
+				return &StreamPermit{set: set, own: own, shared: shared}, nil
 			}
 		}
-		return nil, s.freePermits(ctx, holder, []string{own})
+		return nil, s.freePermits(ctx, holder, []string{name})
 	}
 	return nil, nil
 }
 
-// RenewStream extends a permit; false when it was lost.
+// RenewStream extends a permit, in one command; false when it was lost. Index: _id.
 func (s *Store) RenewStream(ctx context.Context, p *StreamPermit, holder string) (bool, error) {
-	for _, name := range p.names {
-		if ok, err := s.takePermit(ctx, name, holder); err != nil || !ok {
-			return false, err
+	return s.takePermits(ctx, holder, p.names()...)
+}
+
+// ReleaseStream gives a permit back, so that somebody else may watch. Index: _id.
+func (s *Store) ReleaseStream(ctx context.Context, p *StreamPermit, holder string) error {
+	return s.freePermits(ctx, holder, p.names())
+}
+
+// Watching reads who else watches the types of a permit. Index: _id.
+func (s *Store) Watching(ctx context.Context, p *StreamPermit) (Watching, error) {
+	taken, err := s.livePermits(ctx, p.set)
+	if err != nil {
+		return Watching{}, err
+	}
+	w := Watching{Watchers: 1}
+	for i := range StreamsPerTypes {
+		if i == p.own || taken[ownPermit(p.set, i)] == "" {
+			continue
+		}
+		w.Watchers++
+		if i < p.own {
+			w.Rank++
 		}
 	}
-	return true, nil
+	shared := 0
+	for i := range StreamsInAll {
+		if taken[sharedPermit(i)] != "" {
+			shared++
+		}
+	}
+	w.Full = shared == StreamsInAll
+	return w, nil
 }
 
-// ReleaseStream gives a permit back, so that somebody else may watch.
-func (s *Store) ReleaseStream(ctx context.Context, p *StreamPermit, holder string) error {
-	return s.freePermits(ctx, holder, p.names)
+// livePermits are the holders of the permits that a set of types may have, by name;
+// without those that are free or have lapsed. Index: _id.
+func (s *Store) livePermits(ctx context.Context, set string) (map[string]string, error) {
+	var names []string
+	for i := range StreamsPerTypes {
+		names = append(names, ownPermit(set, i))
+	}
+	for i := range StreamsInAll {
+		names = append(names, sharedPermit(i))
+	}
+	cur, err := s.permits.Find(ctx, bson.D{d("_id", in(names))})
+	if err != nil {
+		return nil, explain(err, "reading the permits of streams")
+	}
+	var docs []struct {
+		Name      string    `bson:"_id"`
+		Holder    string    `bson:"holder"`
+		ExpiresAt time.Time `bson:"expires_at"`
+	}
+	if err := cur.All(ctx, &docs); err != nil {
+		return nil, explain(err, "reading the permits of streams")
+	}
+	taken, now := map[string]string{}, s.Clock.Now()
+	for _, doc := range docs {
+		if !doc.ExpiresAt.Before(now) {
+			taken[doc.Name] = doc.Holder
+		}
+	}
+	return taken, nil
 }
 
-// takePermit takes or extends a permit that is free, lapsed or ours already. The
-// upsert of one that somebody else holds collides with its _id, which is the refusal.
-func (s *Store) takePermit(ctx context.Context, name, holder string) (bool, error) {
+// takePermits takes or extends permits that are free, lapsed or ours already, in one
+// command; false when somebody else holds one of them, whose upsert collides with its
+// _id. Those before it in the list are ours then.
+func (s *Store) takePermits(ctx context.Context, holder string, names ...string) (bool, error) {
 	now := s.Clock.Now()
-	_, err := s.permits.UpdateOne(ctx,
-		bson.D{d("_id", name), d("$or", bson.A{bson.D{d("holder", holder)}, bson.D{d("expires_at", bson.D{d("$lt", now)})}})},
-		bson.D{d("$set", bson.D{d("holder", holder), d("expires_at", now.Add(PermitLease))})},
-		options.UpdateOne().SetUpsert(true))
+	models := make([]mongo.WriteModel, len(names))
+	for i, name := range names {
+		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).
+			SetFilter(bson.D{d("_id", name), d("$or", bson.A{bson.D{d("holder", holder)}, bson.D{d("expires_at", bson.D{d("$lt", now)})}})}).
+			SetUpdate(bson.D{d("$set", bson.D{d("holder", holder), d("expires_at", now.Add(PermitLease))})})
+	}
+	_, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(true))
 	if IsDuplicate(err) {
 		return false, nil
 	}
-	return err == nil, explain(err, "taking the permit "+name)
+	return err == nil, explain(err, "taking the permit "+strings.Join(names, " and "))
 }
 
 // freePermits deletes them one by one: unlike one delete of many, that is retried when

@@ -32,7 +32,8 @@ type Store struct {
 
 	mu       sync.Mutex
 	topology *Topology
-	ready    bool // the schema was checked
+	ready    bool  // the schema was checked
+	peeks    *bool // whether a [Store.Peek] is one query; nil = not asked yet
 }
 
 // Config of a store.

@@ -33,15 +33,16 @@ func (s *Store) Watch(ctx context.Context, types []string) (*Stream, error) {
 	})})}
 	// Streams are majority reads by nature; any other concern is refused.
 	tasks := s.db.Collection(s.tasks.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
-	cs, err := tasks.Watch(ctx, mongo.Pipeline{match}, options.ChangeStream().SetMaxAwaitTime(streamAwait))
+	cs, err := tasks.Watch(ctx, mongo.Pipeline{match}, options.ChangeStream().SetMaxAwaitTime(StreamAwait))
 	if err != nil {
 		return nil, explain(err, "opening a change stream")
 	}
 	return &Stream{cs: cs}, nil
 }
 
-// streamAwait is how long the server waits for an event before it answers empty.
-const streamAwait = 10 * time.Second
+// StreamAwait is how long the server waits for an event before it answers empty. Each
+// answer is a command of an idle worker; events do not wait for it.
+const StreamAwait = time.Minute
 
 // ErrStreamEnded is returned by [Stream.Next] when the server ended the stream, as it
 // does when the collection is dropped.

@@ -1,0 +1,284 @@
+package consumer
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/upkeep"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// told counts what a consumer sends: "find tasks", "update permits".
+type told struct {
+	mu   sync.Mutex
+	sent map[string]int
+}
+
+func (o *told) started(_ context.Context, e *event.CommandStartedEvent) {
+	collection, _ := e.Command.Lookup(e.CommandName).StringValueOK()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sent[strings.TrimSpace(e.CommandName+" "+collection)]++
+}
+
+func (o *told) count() map[string]int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.sent)
+}
+
+// of returns what was sent while do ran.
+func (o *told) of(t *testing.T, do func() error) map[string]int {
+	t.Helper()
+	before := o.count()
+	require.NoError(t, do())
+	after := o.count()
+	for what, n := range before {
+		if after[what] -= n; after[what] == 0 {
+			delete(after, what)
+		}
+	}
+	return after
+}
+
+const quietType = "quiet"
+
+// newQuiet makes a consumer on a database of its own, and what it sends is counted.
+func newQuiet(t *testing.T, db *mongo.Database, cfg Config) (*Consumer, *told) {
+	t.Helper()
+	o := &told{sent: map[string]int{}}
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{Started: o.started}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	cfg.Database = client.Database(db.Name())
+	c, err := New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, Handle(c, model.NewType[int, int](quietType), func(context.Context, *Task[int]) (int, error) { return 0, nil }))
+	return c, o
+}
+
+// prepared is one whose loops do not run: the test calls what they call.
+func prepared(t *testing.T, db *mongo.Database) (*Consumer, *told) {
+	t.Helper()
+	c, o := newQuiet(t, db, Config{})
+	require.NoError(t, c.start(t.Context()))
+	require.NoError(t, c.prepare(t.Context()))
+	t.Cleanup(func() {
+		c.handlersWG.Wait()
+		c.writeLast(context.Background())
+		c.writeOutcomes(context.Background())
+		c.endService()
+		c.late.Wait()
+	})
+	c.looked.Store(true) // as after a first fetch that found nothing
+	return c, o
+}
+
+// put stores a task.
+func put(t *testing.T, c *Consumer, key string, change func(*model.Task)) *model.Task {
+	t.Helper()
+	args, err := model.EncodeValue("args", 1, model.MaxArgsBytes)
+	require.NoError(t, err)
+	task := model.NewTask(model.Draft{Type: quietType, Key: key, Args: args}, c.store.Clock.Now())
+	if change != nil {
+		change(task)
+	}
+	_, err = c.store.Insert(t.Context(), []*model.Task{task})
+	require.NoError(t, err)
+	return task
+}
+
+func at(when time.Time) func(*model.Task) {
+	return func(t *model.Task) { t.StartTime, t.DueAt = when, when }
+}
+
+func TestAPollThatSeesNothingIsOneCommand(t *testing.T) {
+	c, o := prepared(t, testdb.New(t))
+	poll := func() error {
+		next, err := c.poll(t.Context())
+		require.True(t, next.poll)
+		return err
+	}
+	require.NoError(t, poll())
+	require.Equal(t, map[string]int{"find tasks": 1}, o.of(t, poll))
+	require.Equal(t, map[string]int{"find tasks": 1}, o.of(t, poll))
+	outdate(c)
+	require.Equal(t, map[string]int{"find tasks": 1, "find control": 1}, o.of(t, poll), "once in a while, the control document, too")
+}
+
+// outdate makes the copy of the control document as old as can be.
+func outdate(c *Consumer) {
+	c.control.mu.Lock()
+	defer c.control.mu.Unlock()
+	c.control.read = false
+}
+
+func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
+	c, _ := prepared(t, testdb.New(t))
+	poll := func() look {
+		next, err := c.poll(t.Context())
+		require.NoError(t, err)
+		return next
+	}
+	c.follower.Store(newFollower(c)) // so that its polls are half a minute apart
+	put(t, c, "later", at(c.store.Clock.Now().Add(time.Hour)))
+	put(t, c, "others", func(task *model.Task) { task.Audience = []string{"somebody-else"} })
+	require.True(t, poll().poll, "neither is for this worker before it polls again")
+	require.False(t, c.leases.watched())
+
+	now := c.store.Clock.Now()
+	put(t, c, "executing", func(task *model.Task) { task.DueAt, task.LapseAt = time.Time{}, now.Add(time.Hour) })
+	require.True(t, poll().poll, "nothing to claim")
+	require.True(t, c.leases.watched(), "but from now on the scans look at leases")
+	require.True(t, woken(c.stirred))
+
+	soon := put(t, c, "soon", at(now.Add(10*time.Second)))
+	require.False(t, poll().poll, "due before the next poll")
+	c.lookedAt = now
+	next, err := c.nextLook(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, soon.DueAt, next.at, "a timer is set for it")
+
+	c.leases.see(false)
+	require.False(t, poll().poll)
+	require.True(t, c.leases.watched() || woken(c.stirred), "whichever of the two the server named, the leases are looked at")
+}
+
+// Idle, watching, with the upkeep of the fleet: what each thing sends, times how often it
+// happens.
+func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
+	c, o := prepared(t, testdb.New(t))
+	ctx := t.Context()
+	c.follower.Store(newFollower(c))
+	require.NoError(t, c.beat(ctx)) // the first ones make what is not there
+	permit, err := c.store.AcquireStream(ctx, c.types(), "me")
+	require.NoError(t, err)
+	keeper := c.upkeep()
+	minute := 0.0
+	cost := func(what string, every time.Duration, do func() error) {
+		n := 0
+		for _, m := range o.of(t, do) {
+			n += m
+		}
+		require.Positive(t, n, what)
+		t.Logf("%-28s %d every %v", what, n, every)
+		minute += float64(n) * float64(time.Minute) / float64(every)
+	}
+	cost("heartbeat", store.HeartbeatInterval, func() error { return c.beat(ctx) })
+	cost("count of the workers", countWatching, func() error {
+		_, err := c.store.AliveWorkers(ctx, c.types())
+		return err
+	})
+	_, err = c.poll(ctx)
+	require.NoError(t, err)
+	cost("poll with the control document", c.cfg.PollInterval, func() error {
+		outdate(c)
+		_, err := c.poll(ctx)
+		return err
+	})
+	cost("renewal of the permit", renewPermits, func() error {
+		_, err := c.store.RenewStream(ctx, permit, "me")
+		return err
+	})
+	cost("look at who else watches", askPermits, func() error {
+		_, err := c.store.Watching(ctx, permit)
+		return err
+	})
+	cost("upkeep", upkeep.IdlePause, func() error {
+		_, err := c.store.TakeJob(ctx, "upkeep", "me", time.Minute)
+		require.NoError(t, err)
+		return keeper.Round(ctx)
+	})
+	minute += float64(time.Minute) / float64(store.StreamAwait) // the stream's own
+	require.LessOrEqual(t, minute, 12.0)
+}
+
+func TestAWorkerWithoutAPermitSendsNothingButItsPolls(t *testing.T) {
+	c, o := newQuiet(t, testdb.New(t), Config{NoStream: true, PollInterval: 100 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	polls := func(n int64) {
+		require.Eventually(t, func() bool { return c.Stats().Polls >= n }, time.Minute, 5*time.Millisecond)
+	}
+	polls(3)
+	before, sent := c.Stats(), o.count()
+	polls(before.Polls + 10)
+	after, now := c.Stats(), o.count()
+	cancel()
+	require.NoError(t, <-ended)
+	asked := int(after.Polls - before.Polls)
+	require.InDelta(t, asked, now["find tasks"]-sent["find tasks"], 1+float64(after.Scans-before.Scans), "one query a poll")
+	require.Equal(t, before.Fetches, after.Fetches)
+	for what, n := range now {
+		switch what {
+		case "find tasks", "find control", "findAndModify workers", "update permits", "aggregate workers": // by the half minute and rarer; control once a second at most
+		default:
+			require.Zero(t, n-sent[what], what)
+		}
+	}
+}
+
+// What another watcher may claim first waits elsewhere, not on the goroutine that reads
+// the stream: what comes behind it is claimed at once.
+func TestWaitingForItsTurnDoesNotHoldUpTheStream(t *testing.T) {
+	c, _ := prepared(t, testdb.New(t))
+	f := newFollower(c)
+	f.learn(store.Watching{Watchers: 2, Rank: 1})
+	var woken []store.Woken
+	mine, others := 0, 0
+	for i := 0; mine == 0 || others == 0; i++ {
+		task := put(t, c, string(rune('a'+i)), nil)
+		if f.ranks.delay(task.ID) == 0 {
+			mine++
+		} else {
+			others++
+		}
+		woken = append(woken, store.Woken{ID: task.ID, Task: task})
+	}
+	require.NoError(t, f.follow(t.Context(), woken)) // nobody takes the late ones from the queue
+	require.EqualValues(t, mine, c.Stats().ClaimsWon)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	late := make(chan struct{})
+	go func() { defer close(late); f.followLate(ctx) }()
+	require.Eventually(t, func() bool { return c.Stats().ClaimsWon == int64(mine+others) }, time.Minute, time.Millisecond)
+	cancel()
+	<-late
+	require.EqualValues(t, mine+others, c.Stats().ClaimsAttempted)
+}
+
+// The event of a task comes after the fetch that found it.
+func TestAnEventDoesNotMakeAWorkerClaimATaskTwice(t *testing.T) {
+	c, _ := prepared(t, testdb.New(t))
+	f := newFollower(c)
+	c.follower.Store(f)
+	task := put(t, c, "k", nil)
+	_, err := c.fetch(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, c.Stats().ClaimsWon)
+	require.NoError(t, f.claim(t.Context(), []*model.Task{task}))
+	require.EqualValues(t, 1, c.Stats().ClaimsAttempted)
+}
+
+// A start time that one event told of is met by a timer, not by a poll.
+func TestAStartTimeThatAnEventToldOfIsKept(t *testing.T) {
+	c, _ := prepared(t, testdb.New(t))
+	f := newFollower(c)
+	due := c.store.Clock.Now().Add(50 * time.Millisecond)
+	task := put(t, c, "k", at(due))
+	require.NoError(t, f.follow(t.Context(), []store.Woken{{ID: task.ID, Task: task}}))
+	require.True(t, c.awaitWork(t.Context(), due.Add(time.Hour)), "woken long before the poll")
+	require.False(t, c.store.Clock.Now().Before(due))
+}

@@ -1,0 +1,186 @@
+package consumer
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// look is when to look next without being woken.
+type look struct {
+	at   time.Time // the store's
+	poll bool      // nothing is known to be due then
+}
+
+// rest waits until a fetch may find something. It follows a fetch that found all there
+// was. A poll that sees nothing costs one query, and no fetch.
+func (c *Consumer) rest(ctx context.Context) error {
+	next, err := c.nextLook(ctx)
+	for err == nil && !c.awaitWork(ctx, next.at) && next.poll && ctx.Err() == nil {
+		next, err = c.poll(ctx)
+		c.health.report(c, err)
+	}
+	return err
+}
+
+// awaitWork sleeps until the time, which is the store's, or until woken.
+func (c *Consumer) awaitWork(ctx context.Context, until time.Time) (woken bool) {
+	for {
+		now := c.store.Clock.Now()
+		due, _ := c.wake.next(time.Time{})
+		wake := until
+		if !due.IsZero() {
+			if at := due.Add(c.turn(due)); at.Before(wake) {
+				wake = at
+			}
+		}
+		if !now.Before(wake) {
+			_, woken = c.wake.next(now)
+			return woken
+		}
+		t := time.NewTimer(wake.Sub(now) + time.Millisecond)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return false
+		case <-c.wake.look:
+			t.Stop()
+			return true
+		case <-c.wake.rearm:
+			t.Stop()
+		case <-t.C:
+		}
+	}
+}
+
+// turn is how long after a start time this worker looks for what is due then: others
+// know of it, too.
+func (c *Consumer) turn(due time.Time) time.Duration {
+	workers := int(c.fleet.Load())
+	if f := c.follower.Load(); f != nil {
+		return f.turn(due, workers)
+	}
+	var alone ranks
+	return alone.turn(due, false, workers, share(c.cfg.WorkerID+due.String()))
+}
+
+// nextLook is when to look next without being woken, after a fetch: at the next due_at
+// or retry that lies before the next poll, else at the poll.
+func (c *Consumer) nextLook(ctx context.Context) (look, error) {
+	now := c.store.Clock.Now()
+	next := look{at: now.Add(c.pollDelay()), poll: true}
+	if retry := c.refused.next(); !retry.IsZero() && retry.Before(next.at) {
+		next = look{at: retry}
+	}
+	if c.many.skipped && now.Add(manyPause).Before(next.at) {
+		next = look{at: now.Add(manyPause)} // what was not asked for may be due
+	}
+	types, err := c.claimableTypes(ctx)
+	if err != nil || len(types) == 0 {
+		return next, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	due, err := c.store.NextDue(ctx, types, c.cfg.WorkerID, c.lookedAt, next.at)
+	if err != nil || due.IsZero() {
+		return next, err
+	}
+	return look{at: due.Add(c.turn(due))}, nil
+}
+
+// poll asks whether there is anything at all, and when to look next: at once if there
+// is.
+func (c *Consumer) poll(ctx context.Context) (look, error) {
+	if err := c.pollControl(ctx); err != nil {
+		return look{}, err
+	}
+	now := c.store.Clock.Now()
+	next := look{at: now.Add(c.pollDelay()), poll: true}
+	types, err := c.claimableTypes(ctx)
+	if err != nil {
+		return look{}, err
+	}
+	ask := store.Peek{Due: types, WorkerID: c.cfg.WorkerID, Until: next.at, Exclude: c.refused.ids(now)}
+	if !c.leases.watched() {
+		ask.Executing = c.types()
+	}
+	found, err := c.peek(ctx, ask)
+	if err == nil && found.Executing {
+		c.leases.see(true)
+		token(c.stirred) // somebody has a lease: it may lapse
+		if !found.Due {
+			ask.Executing = nil
+			found, err = c.peek(ctx, ask)
+		}
+	}
+	if err != nil {
+		return look{}, err
+	}
+	if retry := c.refused.next(); found.Due {
+		next = look{at: now}
+		token(c.stirred) // the one answer says nothing of leases
+	} else if !retry.IsZero() && retry.Before(next.at) {
+		next = look{at: retry}
+	}
+	return next, nil
+}
+
+func (c *Consumer) peek(ctx context.Context, p store.Peek) (store.Peeked, error) {
+	call, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	c.stats.polls.Add(1)
+	found, err := c.store.Peek(call, p)
+	if err == nil && p.Executing != nil {
+		c.leases.asked(c.cfg.Clock.Monotonic())
+	}
+	return found, err
+}
+
+// pollControl reads the control document with the poll: as often as a worker that
+// watches polls, and with every poll while a type is paused, so that its resume is seen.
+// No claim relies on it, each has its own reading.
+func (c *Consumer) pollControl(ctx context.Context) error {
+	least := max(controlAge, min(c.cfg.PollInterval, restControl)*3/4) // polls are jittered by a quarter
+	if slices.ContainsFunc(c.types(), c.control.paused) {
+		least = controlAge * 3 / 4
+	}
+	if c.control.age(c.cfg.Clock) < least {
+		return nil
+	}
+	return c.readControl(ctx)
+}
+
+// restControl is how often a worker that has nothing to do reads the control document.
+const restControl = 30 * time.Second
+
+// pollDelay is the pause between polls. Who watches a stream polls rarely. The others
+// share the load: the fleet polls about twenty times a second, however large it is. So
+// do those that wait for a type to be resumed: the event that tells of it may come while
+// the copy of the control document still says that it is paused.
+func (c *Consumer) pollDelay() time.Duration {
+	d := c.cfg.PollInterval
+	if !c.watching() || slices.ContainsFunc(c.types(), c.control.paused) {
+		d = min(d, max(time.Second, time.Duration(c.fleet.Load())*time.Second/20))
+	}
+	return d*3/4 + rand.N(d/2)
+}
+
+// leaseWatch is what this worker knows of open executions, its own and others'. While
+// there are none, polls ask for them; while there are, the scans of preempt.go do.
+type leaseWatch struct {
+	executing atomic.Bool  // somebody executed something when it was last asked
+	at        atomic.Int64 // monotonic: when that was
+}
+
+func (l *leaseWatch) watched() bool           { return l.executing.Load() }
+func (l *leaseWatch) see(executing bool)      { l.executing.Store(executing) }
+func (l *leaseWatch) asked(now time.Duration) { l.at.Store(int64(now)) }
+
+// left is how long the last answer still counts, where one counts for d.
+func (l *leaseWatch) left(now, d time.Duration) time.Duration {
+	return d - (now - time.Duration(l.at.Load()))
+}

@@ -57,7 +57,7 @@ func benchDoc(i int) bson.D {
 // BenchmarkServer goes through the driver. MSCHEDULER_BENCH_DOCS sets how many
 // documents are there.
 func BenchmarkServer(b *testing.B) {
-	docs := envInt("MSCHEDULER_BENCH_DOCS", 10_000)
+	docs := EnvInt("MSCHEDULER_BENCH_DOCS", 10_000)
 	for _, kind := range []string{"memory", "file"} {
 		opt := Options{}
 		if kind == "file" {
@@ -208,7 +208,7 @@ func openAsChild(path string) error {
 
 // TestManyDocumentsOpenQuickly reports; MSCHEDULER_BENCH_DOCS says how many.
 func TestManyDocumentsOpenQuickly(t *testing.T) {
-	docs := envInt("MSCHEDULER_BENCH_DOCS", 2000)
+	docs := EnvInt("MSCHEDULER_BENCH_DOCS", 2000)
 	path := filepath.Join(t.TempDir(), "db")
 	s, err := Start(Options{Path: path})
 	require.NoError(t, err)

@@ -177,7 +177,8 @@ func (l *cursors) remove(c *cursor) {
 }
 
 // killIf kills cursors; a busy one is removed when it is put back.
-func (l *cursors) killIf(match func(*cursor) bool) (ids []int64) {
+func (l *cursors) killIf(match func(*cursor) bool) []int64 {
+	ids := []int64{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, c := range l.m {

@@ -1,11 +1,8 @@
 package embedded
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"net"
-	"os"
 	"testing"
 	"time"
 
@@ -33,7 +30,7 @@ func FuzzCommand(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-	for i, c := range recordedCases(f) {
+	for i, c := range RecordedCases(f) {
 		if i%50 == 0 {
 			f.Add([]byte(c.Command.String()))
 		}
@@ -77,22 +74,4 @@ func messageOf(b []byte) *wire.Message {
 	}
 	m.Database = "test"
 	return m
-}
-
-// recordedCases reads testdata/cases.jsonl.gz.
-func recordedCases(t testing.TB) (list []recordedCase) {
-	f, err := os.Open("testdata/cases.jsonl.gz")
-	require.NoError(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var c recordedCase
-		require.NoError(t, bson.UnmarshalExtJSON(lines.Bytes(), true, &c))
-		list = append(list, c)
-	}
-	require.NoError(t, lines.Err())
-	return list
 }

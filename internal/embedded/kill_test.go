@@ -27,20 +27,13 @@ const (
 	childRound = "MSCHEDULER_TEST_EMBEDDED_ROUND"
 )
 
-func envInt(name string, missing int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-		return n
-	}
-	return missing
-}
-
 // runAsChild makes this test binary the process that is killed: it writes as fast
 // as it can to the file named by the environment and prints each acknowledged
 // write.
 func runAsChild() bool {
 	var err error
 	if path := os.Getenv(childFile); path != "" {
-		err = writeForever(path, envInt(childDocs, 0), envInt(childRound, 0))
+		err = writeForever(path, EnvInt(childDocs, 0), EnvInt(childRound, 0))
 	} else if path := os.Getenv(childOpens); path != "" {
 		err = openAsChild(path)
 	} else {
@@ -114,7 +107,7 @@ type acknowledged struct {
 // TestKillLosesNoAcknowledgedWrite kills a process at a random moment, some times
 // over; MSCHEDULER_KILL_ROUNDS and MSCHEDULER_KILL_DOCS ask for more.
 func TestKillLosesNoAcknowledgedWrite(t *testing.T) {
-	rounds, docs := envInt("MSCHEDULER_KILL_ROUNDS", 3), envInt("MSCHEDULER_KILL_DOCS", 2000)
+	rounds, docs := EnvInt("MSCHEDULER_KILL_ROUNDS", 3), EnvInt("MSCHEDULER_KILL_DOCS", 2000)
 	path := filepath.Join(t.TempDir(), "db")
 	s, err := Start(Options{Path: path})
 	require.NoError(t, err)

@@ -64,19 +64,6 @@ func (s *Server) liveConns() map[*conn]struct{} {
 	return maps.Clone(s.conns)
 }
 
-// heldBy reports whether a transaction was last used from c.
-func (l *sessions) heldBy(c *conn) bool {
-	for _, e := range l.all() {
-		e.mu.Lock()
-		held := e.conn == c && e.txn != nil
-		e.mu.Unlock()
-		if held {
-			return true
-		}
-	}
-	return false
-}
-
 // command sends a command as it is, on a connection of its own, and returns the
 // whole answer.
 func (s *Server) command(t testing.TB, db string, cmd bson.D) bson.Raw {

@@ -12,7 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/wire"
 )
 
@@ -52,37 +51,6 @@ func TestNonsenseIsRefusedAndOthersGoOn(t *testing.T) {
 		require.NoError(t, nc.Close())
 	}
 	require.InDelta(t, 1, s.command(t, "admin", bson.D{{Key: "ping", Value: 1}}).Lookup("ok").Double(), 0)
-}
-
-func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {
-	s := start(t, Options{})
-	for _, c := range []struct {
-		cmd  bson.D
-		code int32
-		says string
-	}{
-		{bson.D{{Key: "nonsense", Value: 1}}, mongoerr.CommandNotFound, "nonsense"},
-		{bson.D{{Key: "mapReduce", Value: "c"}}, mongoerr.NotImplementedCode, "mapReduce"},
-		{bson.D{{Key: "find", Value: "c"}, {Key: "nonsense", Value: 1}}, 40415, "find.nonsense"},
-		{bson.D{{Key: "find", Value: "c"}, {Key: "maxTimeMS", Value: 5}, {Key: "maxTimeMS", Value: 9}}, 40413, "find.maxTimeMS"},
-		{bson.D{{Key: "find", Value: "c"}, {Key: "collation", Value: bson.D{{Key: "locale", Value: "de"}}}}, mongoerr.NotImplementedCode, "collation"},
-		{bson.D{{Key: "find", Value: "c"}, {Key: "let", Value: bson.D{{Key: "a", Value: 1}}}}, mongoerr.NotImplementedCode, "let"},
-		{bson.D{{Key: "aggregate", Value: "c"}, {Key: "pipeline", Value: bson.A{bson.D{{Key: "$lookup", Value: bson.D{}}}}}, {Key: "cursor", Value: bson.D{}}}, mongoerr.NotImplementedCode, "$lookup"},
-		{bson.D{{Key: "create", Value: "c"}, {Key: "capped", Value: true}}, mongoerr.NotImplementedCode, "capped"},
-		{bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{}}}, mongoerr.InvalidLength, "batch sizes"},
-		{bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{bson.D{{Key: "$a", Value: 1}}}}}, mongoerr.NotImplementedCode, "$a"},
-		{bson.D{{Key: "find", Value: "c"}, {Key: "readConcern", Value: bson.D{{Key: "level", Value: "nonsense"}}}}, mongoerr.FailedToParse, "nonsense"},
-		{bson.D{{Key: "aggregate", Value: "c"}, {Key: "pipeline", Value: bson.A{bson.D{{Key: "$changeStream", Value: bson.D{}}}}}, {Key: "cursor", Value: bson.D{}}, {Key: "readConcern", Value: bson.D{{Key: "level", Value: "local"}}}}, mongoerr.InvalidOptions, "majority"},
-		{bson.D{{Key: "update", Value: "c"}, {Key: "updates", Value: bson.A{bson.D{{Key: "q", Value: bson.D{}}, {Key: "u", Value: bson.D{}}, {Key: "multi", Value: 1}}}}}, mongoerr.TypeMismatch, "multi"},
-		{bson.D{{Key: "insert", Value: "a$b"}, {Key: "documents", Value: bson.A{bson.D{}}}}, mongoerr.InvalidNamespace, "a$b"},
-	} {
-		reply := s.command(t, "test", c.cmd)
-		if _, err := reply.LookupErr("writeErrors"); err == nil {
-			reply = reply.Lookup("writeErrors").Array().Index(0).Document()
-		}
-		require.Equal(t, c.code, reply.Lookup("code").Int32(), "%v: %v", c.cmd, reply)
-		require.Contains(t, reply.Lookup("errmsg").StringValue(), c.says)
-	}
 }
 
 func TestRemoteAddressesNeedPermission(t *testing.T) {

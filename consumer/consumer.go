@@ -188,7 +188,8 @@ func (c *Consumer) upkeep() *upkeep.Keeper {
 	}
 	return upkeep.New(c.store, c.cfg.WorkerID+"/"+randomHex(8), c.log, busy,
 		upkeep.Outcomes{Runner: c.outcomes},
-		upkeep.Expiry{Store: c.store, Types: c.taskTypes, Ended: c.outcomes.Ended})
+		upkeep.Expiry{Store: c.store, Types: c.taskTypes, Ended: c.outcomes.Ended},
+		upkeep.Archive{Store: c.store})
 }
 
 // prepare waits until the database can be worked on: schema and clock.

@@ -148,6 +148,8 @@ func (r *TaskReader) rest(t *Task, f field) {
 		t.WakeAt = f.time()
 	case "finished_at":
 		t.FinishedAt = f.time()
+	case "archived_at":
+		t.ArchivedAt = f.time()
 	}
 }
 

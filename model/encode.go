@@ -76,6 +76,7 @@ func AppendTask(dst []byte, t *Task) []byte {
 	dst = appendDate(dst, "created_at", t.CreatedAt)
 	dst = appendDate(dst, "updated_at", t.UpdatedAt)
 	dst = appendTime(dst, "finished_at", t.FinishedAt)
+	dst = appendTime(dst, "archived_at", t.ArchivedAt)
 	return closed(dst, start)
 }
 

@@ -78,12 +78,12 @@ func (t *Task) expired(now time.Time) bool {
 
 // archiveAt is when a task that ended at the time moves to the history.
 func archiveAt(ended time.Time, eff Effective) time.Time {
-	return Millis(ended.Add(max(eff.Retention, minRetention)))
+	return Millis(ended.Add(max(eff.Retention, MinRetention)))
 }
 
-// minRetention keeps an ended task in place long enough for everybody who still has
-// to read its end.
-const minRetention = time.Minute
+// MinRetention is the least time that an ended task stays among the tasks, whatever its
+// retention says: long enough for everybody who still has to read its end.
+const MinRetention = time.Minute
 
 func claimable(s Status) bool {
 	return s == StatusNew || s == StatusError || s == StatusExecuting

@@ -64,6 +64,9 @@ type Task struct {
 	CreatedAt  time.Time `bson:"created_at"`
 	UpdatedAt  time.Time `bson:"updated_at"`
 	FinishedAt time.Time `bson:"finished_at,omitempty"`
+
+	// ArchivedAt is when this life was copied to the history; zero among the tasks.
+	ArchivedAt time.Time `bson:"archived_at,omitempty"`
 }
 
 // WorkerState is one execution: one worker's hold on the task. It is open while it has

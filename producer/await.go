@@ -49,7 +49,8 @@ func ended(t *model.Task) error {
 }
 
 // AwaitTask is [Await] for any type: it returns the ended task, however it ended. A
-// Generation of 0 stands for the life that is there at the first look.
+// Generation of 0 stands for the life that is there at the first look, or, where the task
+// has moved to the history, for its last one.
 func (p *Producer) AwaitTask(ctx context.Context, s Sent) (*model.Task, error) {
 	if _, _, _, err := model.ParseTaskID(s.ID); err != nil {
 		return nil, fmt.Errorf("awaiting a task: %w", err)

@@ -22,6 +22,29 @@ type Filter struct {
 	WorkerID string         // has or had an execution that the task still lists
 	After    time.Time      // created then or later
 	Before   time.Time      // created earlier than that
+	History  History        // also lives that moved to the history, or only those
+}
+
+// History says whether a query looks into the history, where lives go when their retention
+// is over and when their key lives again.
+type History uint8
+
+// The values of [Filter.History].
+const (
+	WithoutHistory History = iota // present lives only, one for each task
+	WithHistory                   // present lives and past ones
+	HistoryOnly                   // past ones only
+)
+
+func (h History) validate() error {
+	if h > HistoryOnly {
+		return model.Invalid("history", "is %d; want WithoutHistory, WithHistory or HistoryOnly", h)
+	}
+	return nil
+}
+
+func (h History) where() store.Where {
+	return [...]store.Where{WithoutHistory: store.Tasks, WithHistory: store.Both, HistoryOnly: store.History}[h]
 }
 
 func (f *Filter) validate() error {
@@ -54,14 +77,18 @@ func (f *Filter) validate() error {
 	if !f.After.IsZero() && !f.Before.IsZero() && !f.After.Before(f.Before) {
 		return model.Invalid("after", "is %v, which is not before %v", f.After, f.Before)
 	}
-	return nil
+	return f.History.validate()
 }
 
-func (f *Filter) query(afterID string) store.Filter {
-	return store.Filter{
+func (f *Filter) query(after store.Place) store.Filter {
+	q := store.Filter{
 		Tenant: f.Tenant, Type: f.Type, Statuses: f.Statuses, Category: f.Category, Creator: f.Creator,
-		WorkerID: f.WorkerID, Before: f.Before, After: f.After, AfterID: afterID,
+		WorkerID: f.WorkerID, Before: f.Before, After: f.After, AfterID: after.ID,
 	}
+	if f.History != WithoutHistory {
+		q.AfterGeneration = after.Generation
+	}
+	return q
 }
 
 // Bounds of a page.
@@ -70,20 +97,24 @@ const (
 	MaxPageSize     = 1000
 )
 
-// Page is a part of what a [Filter] selects, ordered by task id.
+// Page is a part of what a [Filter] selects, ordered by task id and, with the history, by
+// generation.
 type Page struct {
+	// Tasks are present lives, and past ones, which have an ArchivedAt.
 	Tasks []*model.Task
-	// Documents are the same tasks as they are stored, with fields that this release may
-	// not know.
+	// Documents are the same as they are stored, with fields that this release may not
+	// know; those of the history have the task's id as _id like the others.
 	Documents []bson.Raw
 	// Next is the token of the following page; "" when this is the last.
 	Next string
 }
 
-// Find reads one page of the tasks that the filter selects: at most size, from 1 to
-// 1,000, 0 for 100. token is "" for the first page and the Next of the page before for
-// the others; one that Find did not make for an equal filter is model.ErrInvalid. Paging
-// is stable: a task that is there all the while appears once, whatever comes and goes.
+// Find reads one page of what the filter selects: at most size, from 1 to 1,000, 0 for
+// 100. token is "" for the first page and the Next of the page before for the others; one
+// that Find did not make for an equal filter is model.ErrInvalid. Paging is stable: a task
+// that is there all the while appears once, whatever comes and goes, and so does a life
+// that moves to the history meanwhile, when the filter has it. A page may have fewer than
+// size and yet a Next.
 func (p *Producer) Find(ctx context.Context, f Filter, size int, token string) (Page, error) {
 	if size == 0 {
 		size = DefaultPageSize
@@ -98,11 +129,11 @@ func (p *Producer) Find(ctx context.Context, f Filter, size int, token string) (
 	if err != nil {
 		return Page{}, fmt.Errorf("finding tasks: %w", err)
 	}
-	docs, err := p.store.List(ctx, f.query(after), size+1) // one more tells whether a page follows
+	found, err := p.store.FindLives(ctx, f.query(after), f.History.where(), size)
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Documents: docs[:min(len(docs), size)]}
+	page := Page{Documents: found.Docs}
 	for _, doc := range page.Documents {
 		t, err := store.Decode(doc)
 		if err != nil {
@@ -110,21 +141,31 @@ func (p *Producer) Find(ctx context.Context, f Filter, size int, token string) (
 		}
 		page.Tasks = append(page.Tasks, t)
 	}
-	if len(docs) > size {
-		page.Next = f.token(page.Tasks[size-1].ID)
+	if found.Next != nil {
+		page.Next = f.token(*found.Next)
 	}
 	return page, nil
 }
 
-// Count counts the tasks that the filter selects.
+// Count counts what the filter selects. With the history, what moves there while both are
+// counted may be counted twice.
 func (p *Producer) Count(ctx context.Context, f Filter) (int64, error) {
 	if err := f.validate(); err != nil {
 		return 0, fmt.Errorf("counting tasks: %w", err)
 	}
-	return p.store.Count(ctx, f.query(""))
+	return p.store.CountLives(ctx, f.query(store.Place{}), f.History.where())
 }
 
 // Counts counts the tasks of each type and status.
 func (p *Producer) Counts(ctx context.Context) (map[string]map[model.Status]int64, error) {
-	return p.store.StatusCounts(ctx)
+	return p.CountsIn(ctx, WithoutHistory)
+}
+
+// CountsIn is [Producer.Counts] also for past lives, or only for those; see
+// [Producer.Count].
+func (p *Producer) CountsIn(ctx context.Context, h History) (map[string]map[model.Status]int64, error) {
+	if err := h.validate(); err != nil {
+		return nil, fmt.Errorf("counting tasks: %w", err)
+	}
+	return p.store.StatusCounts(ctx, h.where())
 }

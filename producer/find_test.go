@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -123,6 +124,7 @@ func TestABadQueryIsRefusedByField(t *testing.T) {
 		"creator":   {Creator: "\x00"},
 		"worker_id": {WorkerID: "*"},
 		"after":     {After: now, Before: now},
+		"history":   {History: 3},
 	} {
 		var invalid *model.InvalidError
 		_, err := b.p.Find(t.Context(), f, 0, "")
@@ -139,13 +141,14 @@ func TestABadQueryIsRefusedByField(t *testing.T) {
 
 func TestATokenThatNoPageOfTheFilterHadIsRefused(t *testing.T) {
 	f := Filter{Type: "mail"}
-	good := f.token("-/mail/k")
+	k := store.Place{ID: "-/mail/k@7", Generation: 42}
+	good := f.token(k)
 	after, err := f.after(good)
 	require.NoError(t, err)
-	require.Equal(t, "-/mail/k", after)
+	require.Equal(t, k, after)
 	raw, err := base64.RawURLEncoding.DecodeString(good)
 	require.NoError(t, err)
-	other := Filter{Type: "sms"}
+	other, past := Filter{Type: "sms"}, Filter{Type: "mail", History: HistoryOnly}
 	for name, bad := range map[string]string{
 		"garbage":        "garbage",
 		"not base64":     "!!!",
@@ -153,7 +156,8 @@ func TestATokenThatNoPageOfTheFilterHadIsRefused(t *testing.T) {
 		"longer":         good + "AA",
 		"other version":  base64.RawURLEncoding.EncodeToString(append([]byte{9}, raw[1:]...)),
 		"another id":     base64.RawURLEncoding.EncodeToString(append(raw[:len(raw)-1:len(raw)-1], 'x')),
-		"another filter": other.token("-/mail/k"),
+		"another filter": other.token(k),
+		"other places":   past.token(k),
 		"only a sum":     base64.RawURLEncoding.EncodeToString(raw[:9]),
 	} {
 		_, err := f.after(bad)
@@ -166,13 +170,13 @@ func TestATokenThatNoPageOfTheFilterHadIsRefused(t *testing.T) {
 // FuzzPageToken: of all strings only those that token made are accepted.
 func FuzzPageToken(f *testing.F) {
 	filter := Filter{Type: "mail", Tenant: "acme"}
-	f.Add(filter.token("acme/mail/k"))
+	f.Add(filter.token(store.Place{ID: "acme/mail/k", Generation: 1}))
 	f.Add("")
 	f.Add("AQAAAAAAAAAAeA")
 	f.Fuzz(func(t *testing.T, token string) {
 		id, err := filter.after(token)
 		if err == nil && token != "" && filter.token(id) != token {
-			t.Fatalf("%q was accepted as %q, whose token is %q", token, id, filter.token(id))
+			t.Fatalf("%q was accepted as %v, whose token is %q", token, id, filter.token(id))
 		}
 	})
 }

@@ -5,43 +5,49 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strconv"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// A page token is the last id of a page behind a check sum over it and the filter: for
-// another filter, cut off or made up, it is refused instead of skipping tasks silently.
-// It is no secret and protects nothing.
+// A page token is the place of the last life of a page behind a check sum over it and the
+// filter: for another filter, cut off or made up, it is refused instead of skipping tasks
+// silently. It is no secret and protects nothing.
 
 const (
-	tokenVersion  = 1
+	tokenVersion  = 2
 	tokenSumBytes = 8
 )
 
-func (f *Filter) token(lastID string) string {
-	raw := append([]byte{tokenVersion}, f.tokenSum(lastID)...)
-	return base64.RawURLEncoding.EncodeToString(append(raw, lastID...))
+func (f *Filter) token(last store.Place) string {
+	raw := append([]byte{tokenVersion}, f.tokenSum(last)...)
+	raw = append(strconv.AppendInt(raw, last.Generation, 10), '@')
+	return base64.RawURLEncoding.EncodeToString(append(raw, last.ID...))
 }
 
-// after is the id behind which the page begins.
-func (f *Filter) after(token string) (string, error) {
+// after is the place behind which the page begins.
+func (f *Filter) after(token string) (store.Place, error) {
+	var at store.Place
 	if token == "" {
-		return "", nil
+		return at, nil
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) <= 1+tokenSumBytes || raw[0] != tokenVersion {
-		return "", model.Invalid("page_token", "is not one that a page had")
+		return at, model.Invalid("page_token", "is not one that a page had")
 	}
-	sum, id := raw[1:1+tokenSumBytes], string(raw[1+tokenSumBytes:])
-	if !bytes.Equal(sum, f.tokenSum(id)) {
-		return "", model.Invalid("page_token", "is not one that a page of this filter had")
+	generation, id, _ := bytes.Cut(raw[1+tokenSumBytes:], []byte("@"))
+	at.ID = string(id)
+	at.Generation, err = strconv.ParseInt(string(generation), 10, 64)
+	if err != nil || f.token(at) != token { // by the check sum, and numbers have several spellings
+		return store.Place{}, model.Invalid("page_token", "is not one that a page of this filter had")
 	}
-	return id, nil
+	return at, nil
 }
 
-func (f *Filter) tokenSum(lastID string) []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %d %d %q",
+func (f *Filter) tokenSum(last store.Place) []byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %d %d %d %d %q",
 		f.Tenant, f.Type, f.Statuses, f.Category, f.Creator, f.WorkerID,
-		f.After.UnixMilli(), f.Before.UnixMilli(), lastID))
+		f.After.UnixMilli(), f.Before.UnixMilli(), f.History, last.Generation, last.ID))
 	return sum[:tokenSumBytes]
 }

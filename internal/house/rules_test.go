@@ -14,7 +14,7 @@ var mayImport = map[string][]string{
 	"internal/store":       {"model", "internal/clock"},
 	"internal/tasktypes":   {"model", "internal/store", "internal/clock"},
 	"internal/outcome":     {"model", "internal/store", "internal/groupcommit"},
-	"internal/upkeep":      {"model", "internal/store", "internal/tasktypes", "internal/outcome"},
+	"internal/upkeep":      {"model", "internal/store", "internal/clock", "internal/tasktypes", "internal/outcome"},
 	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes"},
 	"consumer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/outcome", "internal/upkeep"},
 	"migrate":              {"model", "internal/store", "internal/clock"},

@@ -9,6 +9,9 @@
 //	held.go          documents that somebody's open transaction holds
 //	statements.go    how such a batch becomes update commands
 //	tasks_change.go  inserts, single changes, lives, listing
+//	history.go       lives that are over, and for how long they are kept
+//	history_archive.go  how ended tasks move there
+//	history_find.go  pages over tasks and history
 //	workers.go       heartbeats: who lives, and what time it is
 //	control.go       the control document, pauses, signals
 //	permits.go, stream.go   change streams, and the right to hold one

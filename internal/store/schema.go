@@ -25,6 +25,7 @@ const (
 	IndexArchive = "archive" // {archive_at} where it exists
 	IndexOutbox  = "outbox"  // {outbox_at} where it exists; of the history, too
 	IndexExpire  = "expire"  // {expire_at} where it exists
+	IndexTask    = "task"    // {task_id, generation} of the history
 )
 
 type indexSpec struct {
@@ -56,7 +57,7 @@ var indexes = []indexSpec{
 	{coll: "tasks", name: IndexArchive, keys: asc("archive_at"), only: "archive_at"},
 	{coll: "tasks", name: IndexOutbox, keys: asc("outbox_at"), only: "outbox_at"},
 	{coll: "tasks", name: IndexExpire, keys: asc("expire_at"), only: "expire_at"},
-	{coll: "task_history", name: "task", keys: asc("task_id", "generation")},
+	{coll: "task_history", name: IndexTask, keys: asc("task_id", "generation")},
 	{coll: "task_history", name: IndexOutbox, keys: asc("outbox_at"), only: "outbox_at"},
 	{coll: "task_history", name: "delete", keys: asc("delete_at"), gone: true},
 	{coll: "workers", name: "heartbeat", keys: asc("heartbeat_at"), ttl: 24 * time.Hour},

@@ -34,6 +34,7 @@ type Store struct {
 	topology *Topology
 	ready    bool  // the schema was checked
 	peeks    *bool // whether a [Store.Peek] is one query; nil = not asked yet
+	kept     keptFor
 }
 
 // Config of a store.

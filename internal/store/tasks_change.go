@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -121,58 +120,6 @@ func (s *Store) Change(ctx context.Context, id string, decide func(*model.Task) 
 	}
 }
 
-// keepLife copies an ended life to the history. The copy's id names the life, so a
-// second copy changes nothing.
-func (s *Store) keepLife(ctx context.Context, t *model.Task) error {
-	raw, err := s.GetRaw(ctx, t.ID)
-	if err != nil {
-		return err
-	}
-	if raw.Lookup("generation").AsInt64() != t.Generation {
-		return nil // a new life began: whoever began it kept this one
-	}
-	var doc bson.D
-	if err := bson.Unmarshal(raw, &doc); err != nil {
-		return fmt.Errorf("reading task %s: %w", t.ID, err)
-	}
-	copied := bson.D{d("task_id", t.ID)}
-	for _, e := range doc {
-		if e.Key != "_id" && e.Key != "archive_at" {
-			copied = append(copied, e)
-		}
-	}
-	id := lifeID(t.ID, t.Generation)
-	_, err = s.history.UpdateOne(ctx, bson.D{d("_id", id)}, bson.D{d("$setOnInsert", copied)}, options.UpdateOne().SetUpsert(true))
-	if err != nil && !IsDuplicate(err) {
-		return explain(err, "copying task "+t.ID+" to the history")
-	}
-	return nil
-}
-
-func lifeID(id string, generation int64) string { return id + "@" + strconv.FormatInt(generation, 10) }
-
-// Life reads one life of a task, where it is now: among the tasks or in the history.
-// [ErrNotFound] when it is in neither. Indexes: _id of both.
-func (s *Store) Life(ctx context.Context, id string, generation int64) (*model.Task, error) {
-	t, err := s.Get(ctx, id)
-	if err == nil && t.Generation == generation {
-		return t, nil
-	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return nil, err
-	}
-	var old model.Task
-	err = s.history.FindOne(ctx, bson.D{d("_id", lifeID(id, generation))}).Decode(&old)
-	if isNone(err) {
-		return nil, fmt.Errorf("%w: %s (generation %d)", ErrNotFound, id, generation)
-	}
-	if err != nil {
-		return nil, explain(err, "reading the history of task "+id)
-	}
-	old.ID = id
-	return &old, nil
-}
-
 // Lives reads only status and generation of tasks, for those who wait. Index: _id.
 func (s *Store) Lives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	tasks, err := s.find(ctx, "looking at awaited tasks", bson.D{d("_id", in(ids))},
@@ -195,22 +142,32 @@ type Filter struct {
 	Before   time.Time
 	After    time.Time // created in [After, Before)
 	AfterID  string    // paging: only ids greater than this one
+	// AfterGeneration makes paging go by life: later lives of AfterID come, too.
+	AfterGeneration int64
 }
 
 // query: ids begin with tenant and type, so those two make a range of the primary key;
 // the rest is looked at in the documents. Operators' queries get no index of their own:
 // it would cost every task's writes.
-func (f Filter) query() bson.D {
+func (f Filter) query() bson.D { return f.queryBy("_id") }
+
+// queryBy is the query for a collection that has the task's id in that field.
+func (f Filter) queryBy(id string) bson.D {
 	q := bson.D{}
 	if f.Tenant != "" {
 		prefix := f.Tenant + "/"
 		if f.Type != "" {
 			prefix += f.Type + "/"
 		}
-		q = append(q, d("_id", bson.D{d("$gte", max(prefix, f.AfterID)), d("$lt", prefix[:len(prefix)-1]+"0")})) // '0' follows '/'
+		q = append(q, d(id, bson.D{d("$gte", max(prefix, f.AfterID)), d("$lt", prefix[:len(prefix)-1]+"0")})) // '0' follows '/'
 	}
-	if f.AfterID != "" {
-		q = append(q, d("$and", bson.A{bson.D{d("_id", bson.D{d("$gt", f.AfterID)})}}))
+	switch {
+	case f.AfterGeneration != 0: // the first condition is the range of the index
+		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d("$gte", f.AfterID)})}}), d("$or", bson.A{
+			bson.D{d(id, bson.D{d("$gt", f.AfterID)})}, bson.D{d("generation", bson.D{d("$gt", f.AfterGeneration)})},
+		}))
+	case f.AfterID != "":
+		q = append(q, d("$and", bson.A{bson.D{d(id, bson.D{d("$gt", f.AfterID)})}}))
 	}
 	if f.Type != "" {
 		q = append(q, d("type", f.Type))
@@ -267,38 +224,4 @@ func Decode(raw bson.Raw) (*model.Task, error) {
 		return nil, fmt.Errorf("decoding a task: %w", err)
 	}
 	return t, nil
-}
-
-// Count counts what the filter selects.
-func (s *Store) Count(ctx context.Context, f Filter) (int64, error) {
-	n, err := s.tasks.CountDocuments(ctx, f.query())
-	return n, explain(err, "counting tasks")
-}
-
-// StatusCounts counts the tasks of each type and status.
-func (s *Store) StatusCounts(ctx context.Context) (map[string]map[model.Status]int64, error) {
-	cur, err := s.tasks.Aggregate(ctx, mongo.Pipeline{{d("$group", bson.D{
-		d("_id", bson.D{d("type", "$type"), d("status", "$status")}), d("n", bson.D{d("$sum", 1)}),
-	})}})
-	if err != nil {
-		return nil, explain(err, "counting tasks")
-	}
-	var rows []struct {
-		ID struct {
-			Type   string       `bson:"type"`
-			Status model.Status `bson:"status"`
-		} `bson:"_id"`
-		N int64 `bson:"n"`
-	}
-	if err := cur.All(ctx, &rows); err != nil {
-		return nil, explain(err, "counting tasks")
-	}
-	out := map[string]map[model.Status]int64{}
-	for _, r := range rows {
-		if out[r.ID.Type] == nil {
-			out[r.ID.Type] = map[model.Status]int64{}
-		}
-		out[r.ID.Type][r.ID.Status] = r.N
-	}
-	return out, nil
 }

@@ -10,6 +10,7 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -24,9 +25,13 @@ type Job interface {
 	Name() string
 	// Wanted says whether the look found something for it.
 	Wanted(store.Chores) bool
-	// Run does all there is to do now.
+	// Run does all there is to do now, or some of it and returns [ErrMore].
 	Run(ctx context.Context) error
 }
+
+// ErrMore is what a job returns that stops before all is done, so that the others have
+// their turn: the next round follows at once.
+var ErrMore = errors.New("there is more to do")
 
 // How often a process looks: one that works soon, an idle one rarely.
 const (
@@ -53,20 +58,20 @@ func New(st *store.Store, holder string, log zerolog.Logger, busy func() bool, j
 
 // Loop keeps until ctx ends, then gives the permit back.
 func (k *Keeper) Loop(ctx context.Context) {
-	had := false
+	had, more := false, false
 	for {
 		pause := IdlePause
 		if k.busy() {
 			pause = BusyPause
 		}
 		// At different times, so that many processes do not ask together.
-		if !sleep(ctx, pause*3/4+rand.N(pause/2)) {
+		if !more && !sleep(ctx, pause*3/4+rand.N(pause/2)) || ctx.Err() != nil {
 			break
 		}
 		mine, err := k.store.TakeJob(ctx, permit, k.holder, 2*pause+10*time.Second)
-		had = had || mine
+		had, more = had || mine, false
 		if err == nil && mine {
-			err = k.Round(ctx)
+			more, err = k.round(ctx)
 		}
 		if err != nil && ctx.Err() == nil && !store.Unreachable(err) {
 			k.log.Error().Err(err).Msg("upkeep")
@@ -83,17 +88,23 @@ func (k *Keeper) Loop(ctx context.Context) {
 
 // Round looks once and does what is to be done, permit or not.
 func (k *Keeper) Round(ctx context.Context) error {
+	_, err := k.round(ctx)
+	return err
+}
+
+func (k *Keeper) round(ctx context.Context) (more bool, failed error) {
 	chores, err := k.store.Chores(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	var failed error
 	for _, j := range k.jobs {
 		if !j.Wanted(chores) {
 			continue
 		}
 		call, cancel := context.WithTimeout(ctx, jobTimeout)
-		if err := j.Run(call); err != nil {
+		if err := j.Run(call); errors.Is(err, ErrMore) {
+			more = true
+		} else if err != nil {
 			failed = err // one that cannot must not keep the others from theirs
 			if !store.Unreachable(err) && ctx.Err() == nil {
 				k.log.Error().Err(err).Str("job", j.Name()).Msg("upkeep of one kind")
@@ -101,7 +112,7 @@ func (k *Keeper) Round(ctx context.Context) error {
 		}
 		cancel()
 	}
-	return failed
+	return more && failed == nil, failed
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

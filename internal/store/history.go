@@ -1,0 +1,328 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// The history holds lives that are over: a copy of the task's document as it was then,
+// unknown fields and all, under the id of the life, with the task's id in task_id, the
+// time of the copy in archived_at and, unless the history is kept for ever, the time at
+// which the TTL index removes it in delete_at.
+//
+// A copy is made before what it was made of is changed or deleted, so a life is at every
+// moment in at least one of the two collections. Where it is in both, because somebody
+// died between the two writes or is just about to make the second, the task counts.
+
+// DefaultHistory is for how long a life stays in the history unless somebody said
+// otherwise.
+const DefaultHistory = 90 * 24 * time.Hour
+
+// unfinishedHistory is the least time for a life of which something must still follow.
+const unfinishedHistory = 7 * 24 * time.Hour
+
+func lifeID(id string, generation int64) string { return id + "@" + strconv.FormatInt(generation, 10) }
+
+// life is a task's document that is to be copied to the history.
+type life struct {
+	taskID          string
+	generation, rev int64
+	copied          bson.Raw // as the history has it
+}
+
+func (l *life) id() string { return lifeID(l.taskID, l.generation) }
+
+// newLife makes the copy of a document of tasks. keep is how long it stays; 0 = for ever.
+func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
+	elements, err := raw.Elements()
+	if err != nil {
+		return nil, fmt.Errorf("reading a task for the history: %w", err)
+	}
+	var l life
+	var rest []byte
+	for _, e := range elements {
+		v := e.Value()
+		switch e.Key() {
+		case "_id":
+			l.taskID, _ = v.StringValueOK()
+			continue
+		case "archive_at", "archived_at", "delete_at":
+			continue
+		case "generation":
+			l.generation, _ = v.AsInt64OK()
+		case "rev":
+			l.rev, _ = v.AsInt64OK()
+		case "outbox_at":
+			if keep > 0 {
+				keep = max(keep, unfinishedHistory)
+			}
+		}
+		rest = append(rest, e...)
+	}
+	if l.taskID == "" || l.generation == 0 {
+		return nil, fmt.Errorf("reading a task for the history: the document has no id or no generation: %s", raw)
+	}
+	start, doc := bsoncore.AppendDocumentStart(make([]byte, 0, len(raw)+200))
+	doc = bsoncore.AppendStringElement(doc, "_id", l.id())
+	doc = bsoncore.AppendStringElement(doc, "task_id", l.taskID)
+	doc = append(doc, rest...)
+	doc = bsoncore.AppendDateTimeElement(doc, "archived_at", now.UnixMilli())
+	if keep > 0 {
+		doc = bsoncore.AppendDateTimeElement(doc, "delete_at", now.Add(keep).UnixMilli())
+	}
+	doc, err = bsoncore.AppendDocumentEnd(doc, start)
+	l.copied = bson.Raw(doc)
+	return &l, err
+}
+
+// keepLife copies an ended life to the history before a new one begins. A copy that is
+// there already changes only when it was made of an earlier state of the same life (see
+// history_archive.go). It may be part of the caller's transaction, in which a duplicate
+// key would be the end, so it does not provoke one. Index: _id.
+func (s *Store) keepLife(ctx context.Context, t *model.Task) error {
+	raw, err := s.GetRaw(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	if raw.Lookup("generation").AsInt64() != t.Generation {
+		return nil // a new life began: whoever began it kept this one
+	}
+	l, err := newLife(raw, s.Clock.Now(), s.keptFor(ctx))
+	if err != nil {
+		return err
+	}
+	elements, err := l.copied.Elements()
+	if err != nil {
+		return fmt.Errorf("copying task %s to the history: %w", t.ID, err)
+	}
+	var fields []byte // without the id, which the filter gives
+	for _, e := range elements[1:] {
+		fields = append(fields, e...)
+	}
+	onInsert := bson.Raw(bsoncore.BuildDocument(nil, fields))
+	res, err := s.history.UpdateOne(ctx, bson.D{d("_id", l.id())}, bson.D{d("$setOnInsert", onInsert)}, options.UpdateOne().SetUpsert(true))
+	switch {
+	case IsDuplicate(err): // two made it at once
+	case err != nil:
+		return explain(err, "copying task "+t.ID+" to the history")
+	case res.UpsertedCount > 0:
+		return nil
+	}
+	_, err = s.history.ReplaceOne(ctx, olderCopy(l), l.copied)
+	return explain(err, "copying task "+t.ID+" to the history")
+}
+
+// olderCopy matches a copy of the life that was made before its last change.
+func olderCopy(l *life) bson.D {
+	return bson.D{d("_id", l.id()), d("rev", bson.D{d("$lt", l.rev)})}
+}
+
+// Life reads one life of a task, where it is now: among the tasks or in the history; of
+// generation 0 the newest. [ErrNotFound] when it is in neither. Indexes: _id of both, task.
+func (s *Store) Life(ctx context.Context, id string, generation int64) (*model.Task, error) {
+	raw, err := s.LifeRaw(ctx, id, generation)
+	if err != nil {
+		return nil, err
+	}
+	return Decode(raw)
+}
+
+// LifeRaw is [Store.Life] for the document as it is stored, but for the task's id as _id.
+func (s *Store) LifeRaw(ctx context.Context, id string, generation int64) (bson.Raw, error) {
+	// The tasks first: a life moves one way only, so what is not there any more is in the
+	// history by then.
+	raw, err := s.GetRaw(ctx, id)
+	if err == nil {
+		if is, _ := raw.Lookup("generation").AsInt64OK(); generation == 0 || is == generation {
+			return raw, nil
+		}
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	filter, o := bson.D{d("_id", lifeID(id, generation))}, options.FindOne()
+	if generation == 0 {
+		filter = bson.D{d("task_id", id)}
+		o.SetSort(bson.D{d("generation", -1)}).SetHint(IndexTask)
+	}
+	raw, err = s.history.FindOne(ctx, filter, o).Raw()
+	switch {
+	case isNone(err) && generation == 0:
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	case isNone(err):
+		return nil, fmt.Errorf("%w: %s (generation %d)", ErrNotFound, id, generation)
+	case err != nil:
+		return nil, explain(err, "reading the history of task "+id)
+	}
+	return asTask(raw)
+}
+
+// AllLives reads the documents of all lives of a task, the newest first, those of the
+// history as [Store.LifeRaw] does; none when there never was such a task, or its history
+// is over. Indexes: _id of tasks, task of the history.
+func (s *Store) AllLives(ctx context.Context, id string) ([]bson.Raw, error) {
+	var out []bson.Raw
+	present, err := s.GetRaw(ctx, id)
+	switch {
+	case err == nil:
+		out = append(out, present)
+	case !errors.Is(err, ErrNotFound):
+		return nil, err
+	}
+	cur, err := s.history.Find(ctx, bson.D{d("task_id", id)}, options.Find().SetSort(bson.D{d("generation", -1)}).SetHint(IndexTask))
+	if err != nil {
+		return nil, explain(err, "reading the history of task "+id)
+	}
+	var old []bson.Raw
+	if err := cur.All(ctx, &old); err != nil {
+		return nil, explain(err, "reading the history of task "+id)
+	}
+	for _, raw := range old {
+		if present != nil && keyOf(raw).generation == keyOf(present).generation {
+			continue // in both: the task counts
+		}
+		if raw, err = asTask(raw); err != nil {
+			return nil, err
+		}
+		out = append(out, raw)
+	}
+	return out, nil
+}
+
+// asTask gives a document of the history the task's id, so that it reads as a task.
+func asTask(raw bson.Raw) (bson.Raw, error) {
+	elements, err := raw.Elements()
+	if err != nil {
+		return nil, fmt.Errorf("reading the history: %w", err)
+	}
+	id, _ := raw.Lookup("task_id").StringValueOK()
+	start, doc := bsoncore.AppendDocumentStart(make([]byte, 0, len(raw)+40))
+	doc = bsoncore.AppendStringElement(doc, "_id", id)
+	for _, e := range elements {
+		if k := e.Key(); k != "_id" && k != "task_id" {
+			doc = append(doc, e...)
+		}
+	}
+	// Copies of the first release do not say when they were made.
+	if at, old := raw.Lookup("updated_at").DateTimeOK(); old && raw.Lookup("archived_at").Type == 0 {
+		doc = bsoncore.AppendDateTimeElement(doc, "archived_at", at)
+	}
+	doc, err = bsoncore.AppendDocumentEnd(doc, start)
+	return bson.Raw(doc), err
+}
+
+// How long the history is kept is a property of the database and not of a process: who
+// archives changes from minute to minute, and producers that begin new lives copy, too,
+// so settings of single processes would contradict each other. The document is apart
+// from the control document, which is read every second.
+var historyID = bson.D{d("_id", "history")}
+
+// HistoryRetention is how long lives stay in the history; 0 = for ever. Index: _id.
+func (s *Store) HistoryRetention(ctx context.Context) (time.Duration, error) {
+	var doc struct {
+		KeepMS *int64 `bson:"keep_ms"`
+	}
+	err := s.control.FindOne(ctx, historyID).Decode(&doc)
+	if err != nil && !isNone(err) {
+		return 0, explain(err, "reading how long the history is kept")
+	}
+	if doc.KeepMS == nil {
+		return DefaultHistory, nil
+	}
+	return time.Duration(*doc.KeepMS) * time.Millisecond, nil
+}
+
+// SetHistoryRetention says how long what moves to the history from now on stays there;
+// 0 = for ever. Other processes learn of it within a minute. Index: _id.
+func (s *Store) SetHistoryRetention(ctx context.Context, keep time.Duration) error {
+	set := bson.D{d("$set", bson.D{d("keep_ms", keep.Milliseconds())})}
+	_, err := s.control.UpdateOne(ctx, historyID, set, options.UpdateOne().SetUpsert(true))
+	if IsDuplicate(err) { // two first writers at once
+		_, err = s.control.UpdateOne(ctx, historyID, set)
+	}
+	if err == nil {
+		s.mu.Lock()
+		s.kept = keptFor{keep: keep, at: s.local.Monotonic(), known: true}
+		s.mu.Unlock()
+	}
+	return explain(err, "setting how long the history is kept")
+}
+
+// keptFor is what a process remembers of the retention.
+type keptFor struct {
+	keep  time.Duration
+	at    time.Duration // by the monotonic clock
+	known bool
+}
+
+// keptFor is the retention as it was at most a minute ago. While nobody can say it is the
+// last that was known: no copy waits for it.
+func (s *Store) keptFor(ctx context.Context) time.Duration {
+	s.mu.Lock()
+	k := s.kept
+	s.mu.Unlock()
+	now := s.local.Monotonic()
+	if k.known && now-k.at < time.Minute {
+		return k.keep
+	}
+	keep, err := s.HistoryRetention(Outside(ctx))
+	if err != nil {
+		if !k.known {
+			return DefaultHistory
+		}
+		return k.keep
+	}
+	s.mu.Lock()
+	s.kept = keptFor{keep: keep, at: now, known: true}
+	s.mu.Unlock()
+	return keep
+}
+
+// lifeKey orders lives: by task, then by generation.
+type lifeKey struct {
+	id         string
+	generation int64
+}
+
+// keyOf reads the key of a document of either collection.
+func keyOf(raw bson.Raw) lifeKey {
+	id, ok := raw.Lookup("task_id").StringValueOK()
+	if !ok {
+		id, _ = raw.Lookup("_id").StringValueOK()
+	}
+	generation, _ := raw.Lookup("generation").AsInt64OK()
+	return lifeKey{id, generation}
+}
+
+// stillTasks are the generations of those of the given lives' tasks that exist. Index: _id.
+func (s *Store) stillTasks(ctx context.Context, ids []string, also ...string) (map[string]bson.Raw, error) {
+	projection := bson.D{d("generation", 1)}
+	for _, field := range also {
+		projection = append(projection, d(field, 1))
+	}
+	out := map[string]bson.Raw{}
+	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), maxStatementIDs) {
+		cur, err := s.tasks.Find(ctx, bson.D{d("_id", in(some))}, options.Find().SetProjection(projection))
+		if err != nil {
+			return nil, explain(err, "looking which lives are still tasks")
+		}
+		for cur.Next(ctx) {
+			raw := slices.Clone(cur.Current)
+			out[keyOf(raw).id] = raw
+		}
+		if err := cur.Err(); err != nil {
+			return nil, explain(err, "looking which lives are still tasks")
+		}
+	}
+	return out, nil
+}

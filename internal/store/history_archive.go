@@ -1,0 +1,265 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// The archiver moves a batch of ended tasks in three steps: it reads, it copies, it
+// deletes what is still as it was read (id, generation, rev, ended, nothing to follow).
+// Any number of archivers may do so at once, and die anywhere. What can come in between:
+//
+//   - A new life begins (sent again, retried). Whoever begins it makes the same copy first,
+//     finds ours, or replaces it where the life had changed since we read it; our delete
+//     matches nothing. The copy is right: that life is over.
+//   - The life changes although it has ended: its callback was delivered after all
+//     ([model.Delivered]), or is to be delivered again. That raises the rev, so our delete
+//     matches nothing, and our copy is premature: it says Completed of a task that is
+//     Success. We take it back (tidy), by its rev, because by then somebody may have made
+//     the right one. Where we die before that, the next copy of the life replaces it: a
+//     copy of a higher rev always does, one of a lower or an equal never. Until then nobody
+//     sees it: where a life is among the tasks, readers drop its copy.
+//   - An outbox entry is removed. That does not raise the rev and concerns neither us, who
+//     leave tasks with an outbox alone, nor the copy of a new life's beginner, whose
+//     entries are the history's own from then on: an entry that was removed among the
+//     tasks only is carried out again, which its id makes harmless.
+//   - Another archiver moves the same task, and its key is sent again: that life has a later
+//     generation than any we read, so our delete cannot meet it, although its rev starts
+//     at 1 again. (A task stays for a minute after its end at least, so what we read is a
+//     minute older than anything that may replace it.)
+//   - The server that we read from fails over and has never heard of the end. So we read
+//     what a majority has.
+//
+// To take a premature copy back is safe: it is deleted by its rev, once the life was seen
+// among the tasks with a higher one, and a copy of that rev is then nobody's to rely on.
+// Whoever made it, or found it made, deletes by the same rev and matches nothing either.
+
+// The size of a batch. A larger one saves round trips, which cost little, and holds up
+// the writes of others for longer.
+const (
+	perArchive      = 500
+	archiveMaxBytes = 8 << 20 // the copies are one command
+	// putOff is when a task is looked at again that is due to move and may not.
+	putOff = time.Hour
+)
+
+// Archived is what became of a batch of tasks that were due to move to the history.
+type Archived struct {
+	Moved  int       // to the history
+	PutOff int       // looked at again in an hour: something must still follow their end
+	More   bool      // there are more
+	First  time.Time // when the first of them was due to move; zero when there was none
+	Last   time.Time // the last; the next batch begins there
+}
+
+// Archive moves one batch of the tasks whose time has come since the given one (zero =
+// ever) to the history. The caller repeats it with Last while there are More: so the next
+// batch does not walk over the deleted keys of this one. Indexes: archive; _id of both.
+func (s *Store) Archive(ctx context.Context, since time.Time) (Archived, error) {
+	var a Archived
+	keep, err := s.HistoryRetention(ctx) // what somebody has just set applies at once
+	if err != nil {
+		return a, err
+	}
+	now := s.Clock.Now()
+	docs, more, err := s.archivable(ctx, since, now)
+	if err != nil || len(docs) == 0 {
+		return a, err
+	}
+	a.More, a.First, a.Last = more, archiveTime(docs[0]), archiveTime(docs[len(docs)-1])
+	var move []*life
+	var stay []string
+	for _, raw := range docs {
+		if !mayMove(raw, now) {
+			stay = append(stay, keyOf(raw).id)
+			continue
+		}
+		l, err := newLife(raw, now, keep)
+		if err != nil {
+			return a, err
+		}
+		move = append(move, l)
+	}
+	if err := s.putOff(ctx, stay, now); err != nil {
+		return a, err
+	}
+	a.PutOff = len(stay)
+	if err := s.copyLives(ctx, move); err != nil {
+		return a, err
+	}
+	a.Moved, err = s.deleteMoved(ctx, move)
+	return a, err
+}
+
+func archiveTime(raw bson.Raw) time.Time {
+	at, _ := raw.Lookup("archive_at").TimeOK()
+	return at.UTC()
+}
+
+// archivable reads what is due to move, the longest due first. Index: archive.
+func (s *Store) archivable(ctx context.Context, since, now time.Time) (docs []bson.Raw, more bool, err error) {
+	due := bson.D{d("$lte", now)}
+	if !since.IsZero() {
+		due = append(due, d("$gte", since))
+	}
+	durable := s.db.Collection(s.tasks.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
+	cur, err := durable.Find(ctx, bson.D{d("archive_at", due)}, options.Find().
+		SetSort(bson.D{d("archive_at", 1)}).SetHint(IndexArchive).SetLimit(perArchive).SetBatchSize(perArchive))
+	if err != nil {
+		return nil, false, explain(err, "looking for tasks to archive")
+	}
+	defer func() { _ = cur.Close(ctx) }() // its end is no loss
+	size := 0
+	for cur.Next(ctx) {
+		if size += len(cur.Current) + 200; size > archiveMaxBytes && len(docs) > 0 {
+			return docs, true, nil
+		}
+		docs = append(docs, append(bson.Raw(nil), cur.Current...))
+	}
+	return docs, len(docs) == perArchive, explain(cur.Err(), "looking for tasks to archive")
+}
+
+// mayMove says whether the document is what archive_at promises. What is not was written
+// by somebody else, by a later release, or waits for what must follow.
+func mayMove(raw bson.Raw, now time.Time) bool {
+	status, _ := raw.Lookup("status").StringValueOK()
+	finished, ok := raw.Lookup("finished_at").TimeOK()
+	return model.Status(status).Archivable() && ok && !finished.Add(model.MinRetention).After(now) &&
+		raw.Lookup("outbox_at").Type == 0
+}
+
+// putOff makes room in the index for what can move. It decides nothing, so it does not
+// raise the rev. Index: _id.
+func (s *Store) putOff(ctx context.Context, ids []string, now time.Time) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := s.tasks.UpdateMany(ctx, bson.D{d("_id", in(ids)), d("archive_at", bson.D{d("$lte", now)})},
+		bson.D{d("$set", bson.D{d("archive_at", now.Add(putOff))})})
+	return explain(err, "putting off what cannot be archived yet")
+}
+
+// copyLives copies lives to the history. A copy that is there stays unless it was made of
+// an earlier rev. Index: _id of the history.
+func (s *Store) copyLives(ctx context.Context, lives []*life) error {
+	if len(lives) == 0 {
+		return nil
+	}
+	docs := make(bson.A, len(lives))
+	for i, l := range lives {
+		docs[i] = l.copied
+	}
+	err := s.db.RunCommand(ctx, bson.D{
+		d("insert", s.history.Name()), d("documents", docs), d("ordered", false),
+		d("writeConcern", bson.D{d("w", "majority")}),
+	}).Err()
+	var we mongo.WriteException
+	if !errors.As(err, &we) || we.WriteConcernError != nil {
+		return explain(err, "copying tasks to the history")
+	}
+	var replace bson.A
+	for _, e := range we.WriteErrors {
+		if e.Code != 11000 {
+			return explain(err, "copying tasks to the history")
+		}
+		l := lives[e.Index]
+		replace = append(replace, bson.D{d("q", olderCopy(l)), d("u", l.copied)})
+	}
+	err = s.db.RunCommand(ctx, bson.D{
+		d("update", s.history.Name()), d("updates", replace), d("ordered", false),
+		d("writeConcern", bson.D{d("w", "majority")}),
+	}).Err()
+	return explain(err, "copying tasks to the history")
+}
+
+// deleteMoved deletes what has been copied and is as it was. Index: _id.
+func (s *Store) deleteMoved(ctx context.Context, lives []*life) (deleted int, err error) {
+	if len(lives) == 0 {
+		return 0, nil
+	}
+	t, err := s.Topology(ctx)
+	if err != nil {
+		return 0, err
+	}
+	// Of equal rev are one statement; behind a router each is its own, sent to one shard.
+	var groups [][]*life
+	at := map[int64]int{}
+	for _, l := range lives {
+		i, ok := at[l.rev]
+		if !ok || t.Sharded {
+			i = len(groups)
+			at[l.rev] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], l)
+	}
+	archivable := make([]model.Status, 0, len(model.Statuses))
+	for _, st := range model.Statuses {
+		if st.Archivable() {
+			archivable = append(archivable, st)
+		}
+	}
+	deletes := make(bson.A, len(groups))
+	for i, g := range groups {
+		ids, newest := make([]string, len(g)), int64(0)
+		for j, l := range g {
+			ids[j], newest = l.taskID, max(newest, l.generation)
+		}
+		// The bound on the generation is exact for the whole group: see above.
+		q := bson.D{d("_id", in(ids)), d("rev", g[0].rev), d("generation", bson.D{d("$lte", newest)}),
+			d("status", in(archivable)), d("outbox_at", bson.D{d("$exists", false)})}
+		if len(g) == 1 {
+			q[0].Value = ids[0]
+		}
+		deletes[i] = bson.D{d("q", q), d("limit", 0)}
+	}
+	var reply struct {
+		N int `bson:"n"`
+	}
+	err = s.db.RunCommand(ctx, bson.D{
+		d("delete", s.tasks.Name()), d("deletes", deletes), d("ordered", false),
+		d("writeConcern", bson.D{d("w", "majority")}),
+	}).Decode(&reply)
+	if err != nil {
+		return 0, explain(err, "deleting tasks that are in the history now")
+	}
+	if reply.N == len(lives) {
+		return reply.N, nil
+	}
+	return reply.N, s.tidy(ctx, lives)
+}
+
+// tidy takes back the copies of lives that went on. Indexes: _id of both.
+func (s *Store) tidy(ctx context.Context, lives []*life) error {
+	ids := make([]string, len(lives))
+	for i, l := range lives {
+		ids[i] = l.taskID
+	}
+	tasks, err := s.stillTasks(ctx, ids, "rev")
+	if err != nil {
+		return err
+	}
+	var premature []mongo.WriteModel
+	for _, l := range lives {
+		now, there := tasks[l.taskID]
+		if !there || keyOf(now).generation != l.generation {
+			continue
+		}
+		if rev, _ := now.Lookup("rev").AsInt64OK(); rev > l.rev {
+			premature = append(premature, mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", l.id()), d("rev", l.rev)}))
+		}
+	}
+	if len(premature) == 0 {
+		return nil
+	}
+	_, err = s.history.BulkWrite(ctx, premature, options.BulkWrite().SetOrdered(false))
+	return explain(err, "taking back copies of tasks that went on")
+}

@@ -1,0 +1,75 @@
+package upkeep
+
+import (
+	"context"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// Archive moves ended tasks whose retention is over to the history.
+type Archive struct {
+	Store *store.Store
+	// Unpaced leaves the pauses out, and the end after a while: for people who wait for it.
+	Unpaced bool
+	// Moved hears of each batch. nil = nobody.
+	Moved func(store.Archived)
+}
+
+// The archiver has one batch in flight and rests between two, so that it takes a fifth of
+// one connection's share of the server, however slow the server is at the moment: workers
+// come first. Only where it has fallen behind by days does it rest no longer than it
+// works: what ends for weeks on end must be moved at the same rate some time.
+const (
+	restFactor   = 4
+	behind       = 2 * 24 * time.Hour
+	behindFactor = 1
+	// The others have their turn after that.
+	archiveSlice = 10 * time.Second
+)
+
+// Name implements [Job].
+func (Archive) Name() string { return "archive" }
+
+// Wanted implements [Job].
+func (Archive) Wanted(c store.Chores) bool { return c.Archive }
+
+// Run implements [Job]. Where there is much to do it stops after a while with [ErrMore].
+func (j Archive) Run(ctx context.Context) error {
+	local := j.Store.Local()
+	began := clock.Read(local)
+	var since time.Time
+	for {
+		start := clock.Read(local)
+		batch, err := j.Store.Archive(ctx, since)
+		if err != nil {
+			return err
+		}
+		if j.Moved != nil && batch.Moved+batch.PutOff > 0 {
+			j.Moved(batch)
+		}
+		if !batch.More {
+			return nil
+		}
+		since = batch.Last
+		if j.Unpaced {
+			continue
+		}
+		took := start.SinceMonotonic(local)
+		if !sleep(ctx, took*rest(j.Store.Clock.Now().Sub(batch.First))) {
+			return nil // the process stops
+		}
+		if began.SinceMonotonic(local) > archiveSlice {
+			return ErrMore
+		}
+	}
+}
+
+// rest is how long to pause after a batch, in times of what it took.
+func rest(late time.Duration) time.Duration {
+	if late > behind {
+		return behindFactor
+	}
+	return restFactor
+}

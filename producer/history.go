@@ -1,0 +1,62 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// DefaultHistoryRetention is for how long past lives stay in the history of a database for
+// which nobody set anything else.
+const DefaultHistoryRetention = store.DefaultHistory
+
+// Bounds of the retention: less than a minute would not let anybody look, and dates end.
+const (
+	minHistory = time.Minute
+	maxHistory = 100 * 365 * 24 * time.Hour
+)
+
+// Lives reads all lives of a task, the newest first: the present one, if there is one, and
+// those in the history, which have an ArchivedAt. [ErrNotFound] when there is none.
+func (p *Producer) Lives(ctx context.Context, id string) ([]*model.Task, error) {
+	if _, _, _, err := model.ParseTaskID(id); err != nil {
+		return nil, fmt.Errorf("reading the lives of a task: %w", err)
+	}
+	docs, err := p.store.AllLives(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(docs) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	lives := make([]*model.Task, len(docs))
+	for i, doc := range docs {
+		if lives[i], err = store.Decode(doc); err != nil {
+			return nil, fmt.Errorf("reading the lives of task %s: %w", id, err)
+		}
+	}
+	return lives, nil
+}
+
+// HistoryRetention is for how long lives stay in the history of this database; 0 = for
+// ever.
+func (p *Producer) HistoryRetention(ctx context.Context) (time.Duration, error) {
+	return p.store.HistoryRetention(ctx)
+}
+
+// SetHistoryRetention says for how long what moves to the history from now on stays there,
+// for all processes of this database: a minute to 100 years, or 0 = for ever. All know it
+// within a minute. What is in the history already keeps the time it was given.
+func (p *Producer) SetHistoryRetention(ctx context.Context, keep time.Duration) error {
+	if keep != 0 && (keep < minHistory || keep > maxHistory) {
+		return fmt.Errorf("setting how long the history is kept: %w",
+			model.Invalid("retention", "is %v; want %v to %v, or 0 for ever", keep, minHistory, maxHistory))
+	}
+	if err := p.prepare(ctx); err != nil {
+		return fmt.Errorf("setting how long the history is kept: %w", err)
+	}
+	return p.store.SetHistoryRetention(ctx, keep)
+}

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"iter"
 	"math/big"
 	"strings"
 
@@ -18,15 +19,22 @@ type accumulator interface {
 }
 
 var accumulators = map[string]func() accumulator{
-	"$sum": func() accumulator { return &sum{} }, "$avg": func() accumulator { return &sum{avg: true} },
+	"$sum": func() accumulator { return &sum{} },
+	"$avg": func() accumulator { return &sum{avg: true} },
 	"$min": func() accumulator {
-		return &choice{better: func(v, than bson.RawValue) bool { return value.Compare(v, than) < 0 }}
+		return &kept{takes: func(v, have bson.RawValue, n int) bool { return n == 0 || value.Compare(v, have) < 0 }}
 	},
 	"$max": func() accumulator {
-		return &choice{better: func(v, than bson.RawValue) bool { return value.Compare(v, than) > 0 }}
+		return &kept{takes: func(v, have bson.RawValue, n int) bool { return n == 0 || value.Compare(v, have) > 0 }}
 	},
-	"$first": func() accumulator { return &end{first: true} }, "$last": func() accumulator { return &end{} },
-	"$push": func() accumulator { return &gather{} }, "$addToSet": func() accumulator { return &gather{set: true} },
+	"$first": func() accumulator {
+		return &kept{nulls: true, takes: func(_, _ bson.RawValue, n int) bool { return n == 0 }}
+	},
+	"$last": func() accumulator {
+		return &kept{nulls: true, takes: func(_, _ bson.RawValue, _ int) bool { return true }}
+	},
+	"$push":     func() accumulator { return &gather{} },
+	"$addToSet": func() accumulator { return &gather{set: true} },
 }
 
 var lackingAccumulators = strings.Fields("$accumulator $count $mergeObjects $stdDevPop $stdDevSamp")
@@ -91,24 +99,26 @@ func (s *sum) result() bson.RawValue {
 	return intOrLong(s.ints.Int64())
 }
 
-// choice is $min and $max.
-type choice struct {
-	better func(v, than bson.RawValue) bool
-	v      bson.RawValue
+// kept is what keeps one of the values.
+type kept struct {
+	takes func(v, have bson.RawValue, n int) bool // v, after n values, instead of what it has
+	nulls bool                                    // null and nothing are values, too
+	n     int
+	v     bson.RawValue
 }
 
-func (c *choice) add(v bson.RawValue) int {
-	switch v.Type {
-	case 0, bson.TypeNull, bson.TypeUndefined:
-	default:
-		if c.v.Type == 0 || c.better(v, c.v) {
-			c.v = v
-		}
+func (k *kept) add(v bson.RawValue) int {
+	if class := value.ClassOf(v.Type); !k.nulls && (class == value.ClassNull || class == value.ClassUndefined) {
+		return 0
 	}
+	if k.takes(v, k.v, k.n) {
+		k.v = v
+	}
+	k.n++
 	return 0
 }
 
-func (c *choice) result() bson.RawValue { return orNull(c.v) }
+func (k *kept) result() bson.RawValue { return orNull(k.v) }
 
 func orNull(v bson.RawValue) bson.RawValue {
 	if v.Type == 0 {
@@ -116,21 +126,6 @@ func orNull(v bson.RawValue) bson.RawValue {
 	}
 	return v
 }
-
-// end is $first and $last.
-type end struct {
-	first, done bool
-	v           bson.RawValue
-}
-
-func (e *end) add(v bson.RawValue) int {
-	if !e.first || !e.done {
-		e.v, e.done = v, true
-	}
-	return 0
-}
-
-func (e *end) result() bson.RawValue { return orNull(e.v) }
 
 // gather is $push and $addToSet.
 type gather struct {
@@ -150,7 +145,8 @@ func (g *gather) add(v bson.RawValue) int {
 
 func (g *gather) result() bson.RawValue { return value.Array(g.all.list) }
 
-type groupStage struct {
+// grouping is a $group.
+type grouping struct {
 	id     expression
 	fields []groupField
 }
@@ -161,19 +157,24 @@ type groupField struct {
 	arg  expression
 }
 
-func parseGroupStage(v bson.RawValue) stage {
+type group struct {
+	id   bson.RawValue
+	accs []accumulator
+}
+
+func parseGroup(v bson.RawValue) stage {
 	check(v.Type == bson.TypeEmbeddedDocument, 15947, "a group's fields must be specified in an object")
-	var s groupStage
+	var g grouping
 	for it := value.NewIter(v.Value); it.Next(); {
 		if string(it.Key) == "_id" {
-			check(s.id == nil, 15948, "a group's _id may only be specified once")
-			s.id = parseExpression(it.Value)
+			check(g.id == nil, 15948, "a group's _id may only be specified once")
+			g.id = parseExpression(it.Value)
 		} else {
-			s.fields = append(s.fields, parseGroupField(string(it.Key), it.Value))
+			g.fields = append(g.fields, parseGroupField(string(it.Key), it.Value))
 		}
 	}
-	check(s.id != nil, 15955, "a group specification must include an _id")
-	return s
+	check(g.id != nil, 15955, "a group specification must include an _id")
+	return stage{holds: true, run: all(g.run)}
 }
 
 func parseGroupField(name string, v bson.RawValue) groupField {
@@ -190,56 +191,43 @@ func parseGroupField(name string, v bson.RawValue) groupField {
 	return groupField{name, make, parseExpression(args[0])}
 }
 
-func (s groupStage) run(docs Docs) Docs {
-	return func(yield func(bson.Raw, error) bool) {
-		groups, err := s.gather(docs)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for _, g := range groups {
-			at, dst := value.Begin(nil)
-			dst = value.AppendElement(dst, "_id", g.id)
-			for i, f := range s.fields {
-				dst = value.AppendElement(dst, f.name, g.accs[i].result())
-			}
-			if !yield(value.End(dst, at), nil) {
-				return
-			}
-		}
-	}
-}
-
-type group struct {
-	id   bson.RawValue
-	accs []accumulator
-}
-
-func (s groupStage) gather(docs Docs) (groups []*group, err error) {
+func (g grouping) run(docs Docs) (out iter.Seq[bson.Raw], err error) {
 	defer catch(&err)
 	byKey := map[string]*group{}
+	var groups []*group // in the order they were met
 	var key []byte
 	size := 0
 	for doc, err := range docs {
 		if err != nil {
 			return nil, err
 		}
-		id := orNull(s.id(doc))
+		id := orNull(g.id(doc))
 		key = value.AppendKey(key[:0], id, false)
-		g := byKey[string(key)]
-		if g == nil {
-			g = &group{id: id}
-			for _, f := range s.fields {
-				g.accs = append(g.accs, f.make())
+		own := byKey[string(key)]
+		if own == nil {
+			own = &group{id: id}
+			for _, f := range g.fields {
+				own.accs = append(own.accs, f.make())
 			}
-			size += 2*len(key) + 64*(1+len(s.fields))
-			byKey[string(key)] = g
-			groups = append(groups, g)
+			size += 2*len(key) + 64*(1+len(g.fields))
+			byKey[string(key)] = own
+			groups = append(groups, own)
 		}
-		for i, f := range s.fields {
-			size += g.accs[i].add(f.arg(doc))
+		for i, f := range g.fields {
+			size += own.accs[i].add(f.arg(doc))
 		}
 		checkMemory("$group", size)
 	}
-	return groups, nil
+	return func(yield func(bson.Raw) bool) {
+		for _, own := range groups {
+			at, dst := value.Begin(nil)
+			dst = value.AppendElement(dst, "_id", own.id)
+			for i, f := range g.fields {
+				dst = value.AppendElement(dst, f.name, own.accs[i].result())
+			}
+			if !yield(value.End(dst, at)) {
+				return
+			}
+		}
+	}, nil
 }

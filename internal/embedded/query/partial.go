@@ -8,11 +8,10 @@ import "go.mongodb.org/mongo-driver/v2/bson"
 // certain; true says to make the whole document and look again.
 func (p *Pipeline) MayPass(known bson.Raw, unknown func(path string) bool) bool {
 	for _, s := range p.stages {
-		m, ok := s.(matchStage)
-		if !ok {
+		if s.filter == nil {
 			return true
 		}
-		if yes, _ := m.filter.root.may(known, unknown); !yes {
+		if yes, _ := s.filter.root.may(known, unknown); !yes {
 			return false
 		}
 	}
@@ -49,15 +48,4 @@ func (n *Node) may(known bson.Raw, unknown func(string) bool) (yes, no bool) {
 	}
 	yes = n.match(known, nil)
 	return yes, !yes
-}
-
-// Holds reports whether a stage keeps documents until it has seen all of them.
-func (p *Pipeline) Holds() bool {
-	for _, s := range p.stages {
-		switch s.(type) {
-		case sortStage, groupStage:
-			return true
-		}
-	}
-	return false
 }

@@ -19,14 +19,14 @@ type Pipeline struct {
 }
 
 // stage turns a stream into another.
-type stage interface {
-	run(Docs) Docs
-}
+type stage struct {
+	name  string
+	run   func(Docs) Docs
+	holds bool // it keeps documents until it has seen all
 
-var stages = map[string]func(bson.RawValue) stage{
-	"$match": parseMatchStage, "$project": parseProjectStage, "$sort": parseSortStage,
-	"$limit": parseLimitStage, "$skip": parseSkipStage, "$count": parseCountStage,
-	"$unwind": parseUnwindStage, "$group": parseGroupStage,
+	filter *Filter // of $match, else nil
+	sort   *Sort   // of $sort, else nil
+	limit  int64   // of $limit, else 0
 }
 
 // lackingStages are those of MongoDB 5.0 that are refused.
@@ -47,7 +47,9 @@ func CompilePipeline(specs []bson.Raw) (p *Pipeline, err error) {
 		parse := entry(stages, name, lackingStages, "the stage ", func() {
 			fail(40324, "Unrecognized pipeline stage name: '%s'", name)
 		})
-		p.stages = append(p.stages, parse(args[0]))
+		st := parse(args[0])
+		st.name = name
+		p.stages = append(p.stages, st)
 	}
 	return p, nil
 }
@@ -57,34 +59,29 @@ func CompilePipeline(specs []bson.Raw) (p *Pipeline, err error) {
 // then, unless nil, a sort order, then, unless 0, a limit. rest is to be run
 // over the result.
 func (p *Pipeline) Source() (f *Filter, s *Sort, limit int64, rest *Pipeline) {
-	left := p.stages
-	m, _ := take[matchStage](&left)
-	if f = m.filter; f == nil {
+	rest = &Pipeline{p.stages}
+	if f = rest.take("$match").filter; f == nil {
 		f = compileFilter(nil)
 	}
-	o, _ := take[sortStage](&left)
-	l, _ := take[limitStage](&left)
-	return f, o.sort, int64(l), &Pipeline{left}
+	s = rest.take("$sort").sort
+	limit = rest.take("$limit").limit
+	return f, s, limit, rest
 }
 
-// take removes the first stage if it is an S.
-func take[S stage](stages *[]stage) (s S, ok bool) {
-	if len(*stages) > 0 {
-		if s, ok = (*stages)[0].(S); ok {
-			*stages = (*stages)[1:]
-		}
+// take removes the first stage if it has that name.
+func (p *Pipeline) take(name string) (first stage) {
+	if len(p.stages) > 0 && p.stages[0].name == name {
+		first, p.stages = p.stages[0], p.stages[1:]
 	}
-	return s, ok
+	return first
 }
 
 // Run passes docs through the stages.
 func (p *Pipeline) Run(docs Docs) Docs {
 	for i, s := range p.stages {
-		if o, ok := s.(sortStage); ok {
-			rest := p.stages[i+1:]
-			limit, _ := take[limitStage](&rest)
-			o.limit = int(limit)
-			s = o
+		if s.sort != nil { // with the $limit that follows, it keeps no more
+			next := Pipeline{p.stages[i+1:]}
+			s.run = s.sort.first(int(next.take("$limit").limit))
 		}
 		docs = s.run(docs)
 	}
@@ -103,17 +100,10 @@ func (p *Pipeline) Each(doc bson.Raw) (out bson.Raw, keep bool, err error) {
 // Only reports whether the pipeline consists of the named stages ("$match");
 // what stands behind $changeStream is restricted so.
 func (p *Pipeline) Only(names ...string) bool {
-	for _, s := range p.stages {
-		name := ""
-		switch s.(type) {
-		case matchStage:
-			name = "$match"
-		case projectStage:
-			name = "$project"
-		}
-		if !slices.Contains(names, name) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.stages, func(s stage) bool { return !slices.Contains(names, s.name) })
+}
+
+// Holds reports whether a stage keeps documents until it has seen all of them.
+func (p *Pipeline) Holds() bool {
+	return slices.ContainsFunc(p.stages, func(s stage) bool { return s.holds })
 }

@@ -1,7 +1,9 @@
 package query
 
 import (
+	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -9,141 +11,123 @@ import (
 	"github.com/mscheduler/mscheduler/internal/embedded/value"
 )
 
-// each makes a stage of a function that turns one document into any number, and
-// says whether it wants more.
-func each(docs Docs, do func(doc bson.Raw, emit func(bson.Raw) bool) (more bool)) Docs {
-	return func(yield func(bson.Raw, error) bool) {
-		for doc, err := range docs {
+// stages parse the argument of a stage.
+var stages = map[string]func(v bson.RawValue) stage{
+	"$match": parseMatch, "$project": parseProject, "$sort": parseSort, "$limit": parseLimit, "$skip": parseSkip,
+	"$count": parseCount, "$unwind": parseUnwind, "$group": parseGroup,
+}
+
+// emit hands a document on and reports whether more are wanted.
+type emit func(doc bson.Raw) (more bool)
+
+// each makes a stage's run of a function that turns one document into any
+// number, and says whether it wants more.
+func each(do func(doc bson.Raw, emit emit) (more bool)) func(Docs) Docs {
+	return func(docs Docs) Docs {
+		return func(yield func(bson.Raw, error) bool) {
+			for doc, err := range docs {
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				if !do(doc, func(d bson.Raw) bool { return yield(d, nil) }) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// all makes a stage's run of a function that needs all documents at once.
+func all(do func(docs Docs) (iter.Seq[bson.Raw], error)) func(Docs) Docs {
+	return func(docs Docs) Docs {
+		return func(yield func(bson.Raw, error) bool) {
+			out, err := do(docs)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if !do(doc, func(d bson.Raw) bool { return yield(d, nil) }) {
-				return
+			for doc := range out {
+				if !yield(doc, nil) {
+					return
+				}
 			}
 		}
 	}
 }
 
-type matchStage struct{ filter *Filter }
-
-func parseMatchStage(v bson.RawValue) stage {
+func parseMatch(v bson.RawValue) stage {
 	check(v.Type == bson.TypeEmbeddedDocument, 15959, "the match filter must be an expression in an object")
-	return matchStage{compileFilter(v.Value)}
+	f := compileFilter(v.Value)
+	return stage{filter: f, run: each(func(doc bson.Raw, emit emit) bool { return !f.Match(doc) || emit(doc) })}
 }
 
-func (s matchStage) run(docs Docs) Docs {
-	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
-		return !s.filter.Match(doc) || emit(doc)
-	})
-}
-
-type projectStage struct{ projection *Projection }
-
-func parseProjectStage(v bson.RawValue) stage {
+func parseProject(v bson.RawValue) stage {
 	check(v.Type == bson.TypeEmbeddedDocument, 15969, "$project specification must be an object")
-	check(len(v.Value) > 5, 51272,
-		"Invalid $project :: caused by :: projection specification must have at least one field")
-	return projectStage{compileProjection(v.Value, false)}
+	check(len(v.Value) > 5, 51272, "$project must have at least one field")
+	p := compileProjection(v.Value, false)
+	return stage{run: each(func(doc bson.Raw, emit emit) bool { return emit(p.Apply(doc)) })}
 }
 
-func (s projectStage) run(docs Docs) Docs {
-	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
-		return emit(s.projection.Apply(doc))
-	})
-}
-
-// sortStage is $sort, with the $limit that follows it.
-type sortStage struct {
-	sort  *Sort
-	limit int // 0: none
-}
-
-func parseSortStage(v bson.RawValue) stage {
+func parseSort(v bson.RawValue) stage {
 	check(v.Type == bson.TypeEmbeddedDocument, 15973, "the $sort key specification must be an object")
 	s := compileSort(v.Value)
 	check(s != nil, 15976, "$sort stage must have at least one sort key")
-	return sortStage{sort: s}
+	return stage{sort: s, holds: true, run: s.first(0)}
 }
 
-func (s sortStage) run(docs Docs) Docs {
-	return func(yield func(bson.Raw, error) bool) {
-		all, err := Top(s.sort, docs, func(doc bson.Raw) bson.Raw { return doc }, s.limit)
-		if err != nil {
-			yield(nil, err)
-		}
-		for _, doc := range all {
-			if !yield(doc, nil) {
-				return
-			}
-		}
-	}
+// first runs a $sort of which only n documents are taken, 0 for all.
+func (s *Sort) first(n int) func(Docs) Docs {
+	return all(func(docs Docs) (iter.Seq[bson.Raw], error) {
+		top, err := Top(s, docs, func(doc bson.Raw) bson.Raw { return doc }, n)
+		return slices.Values(top), err
+	})
 }
 
-type limitStage int64
-
-func parseLimitStage(v bson.RawValue) stage {
-	n, ok := wholeNumber(v)
-	check(ok && n >= 0, 5107201, "invalid argument to $limit stage: Expected a non-negative number in: $limit: %s", v)
-	check(n > 0, 15958, "the limit must be positive")
-	return limitStage(n)
-}
-
-func (s limitStage) run(docs Docs) Docs {
-	return func(yield func(bson.Raw, error) bool) {
-		n := limitStage(0)
-		each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
+func parseLimit(v bson.RawValue) stage {
+	limit, ok := wholeNumber(v)
+	check(ok && limit >= 0, 5107201, "invalid argument to $limit stage: Expected a non-negative number in: %s", v)
+	check(limit > 0, 15958, "the limit must be positive")
+	return stage{limit: limit, run: func(docs Docs) Docs {
+		n := int64(0)
+		return each(func(doc bson.Raw, emit emit) bool {
 			n++
-			return emit(doc) && n < s
-		})(yield)
-	}
+			return emit(doc) && n < limit
+		})(docs)
+	}}
 }
 
-type skipStage int64
-
-func parseSkipStage(v bson.RawValue) stage {
-	n, ok := wholeNumber(v)
-	check(ok && n >= 0, 5107200, "invalid argument to $skip stage: Expected a non-negative number in: $skip: %s", v)
-	return skipStage(n)
-}
-
-func (s skipStage) run(docs Docs) Docs {
-	return func(yield func(bson.Raw, error) bool) {
-		n := skipStage(0)
-		each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
+func parseSkip(v bson.RawValue) stage {
+	skip, ok := wholeNumber(v)
+	check(ok && skip >= 0, 5107200, "invalid argument to $skip stage: Expected a non-negative number in: %s", v)
+	return stage{run: func(docs Docs) Docs {
+		n := int64(0)
+		return each(func(doc bson.Raw, emit emit) bool {
 			n++
-			return n <= s || emit(doc)
-		})(yield)
-	}
+			return n <= skip || emit(doc)
+		})(docs)
+	}}
 }
 
-type countStage string
-
-func parseCountStage(v bson.RawValue) stage {
+func parseCount(v bson.RawValue) stage {
 	name, ok := v.StringValueOK()
 	check(ok, 40156, "the count field must be a non-empty string")
 	check(name != "", 40157, "the count field must be a non-empty string")
 	check(name[0] != '$', 40158, "the count field cannot be a $-prefixed path")
 	check(!strings.Contains(name, "\x00"), 40159, "the count field cannot contain a null byte")
 	check(!strings.Contains(name, "."), 40160, "the count field cannot contain '.'")
-	return countStage(name)
-}
-
-func (s countStage) run(docs Docs) Docs {
-	return func(yield func(bson.Raw, error) bool) {
+	return stage{run: all(func(docs Docs) (iter.Seq[bson.Raw], error) {
 		n := int64(0)
 		for _, err := range docs {
 			if err != nil {
-				yield(nil, err)
-				return
+				return nil, err
 			}
 			n++
 		}
-		if n > 0 {
-			at, dst := value.Begin(nil)
-			yield(value.End(value.AppendElement(dst, string(s), intOrLong(n)), at), nil)
-		}
-	}
+		at, dst := value.Begin(nil)
+		out := []bson.Raw{value.End(value.AppendElement(dst, name, intOrLong(n)), at)}
+		return slices.Values(out[:min(n, 1)]), nil
+	})}
 }
 
 func intOrLong(n int64) bson.RawValue {
@@ -153,13 +137,8 @@ func intOrLong(n int64) bson.RawValue {
 	return value.Int64(n)
 }
 
-type unwindStage struct {
-	path     []string
-	preserve bool // keep documents with nothing to unwind
-}
-
-func parseUnwindStage(v bson.RawValue) stage {
-	var s unwindStage
+func parseUnwind(v bson.RawValue) stage {
+	preserve := false // keep documents with nothing to unwind
 	path, ok := v.StringValueOK()
 	check(ok || v.Type == bson.TypeEmbeddedDocument, 15981,
 		"expected either a string or an object as specification for $unwind stage, got %s", typeName(v.Type))
@@ -169,8 +148,8 @@ func parseUnwindStage(v bson.RawValue) stage {
 			path, ok = it.Value.StringValueOK()
 			check(ok, 28808, "expected a string as the path for $unwind stage, got %s", got)
 		case "preserveNullAndEmptyArrays":
-			s.preserve, ok = it.Value.BooleanOK()
-			check(ok, 28809, "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got %s", got)
+			preserve, ok = it.Value.BooleanOK()
+			check(ok, 28809, "expected a boolean for preserveNullAndEmptyArrays of $unwind, got %s", got)
 		case "includeArrayIndex":
 			refuse("includeArrayIndex of $unwind")
 		default:
@@ -179,34 +158,30 @@ func parseUnwindStage(v bson.RawValue) stage {
 	}
 	check(path != "", 28812, "no path specified to $unwind stage")
 	check(path[0] == '$', 28818, "path option to $unwind stage should be prefixed with a '$': %s", path)
-	s.path = strings.Split(path[1:], ".")
-	return s
-}
-
-func (s unwindStage) run(docs Docs) Docs {
-	return each(docs, func(doc bson.Raw, emit func(bson.Raw) bool) bool {
+	names := strings.Split(path[1:], ".")
+	return stage{run: each(func(doc bson.Raw, emit emit) bool {
 		v := value.Document(doc)
-		for _, name := range s.path {
+		for _, name := range names {
 			v, _ = value.Lookup(document(v), name)
 		}
 		switch v.Type {
 		case 0, bson.TypeNull, bson.TypeUndefined:
-			return !s.preserve || emit(doc)
+			return !preserve || emit(doc)
 		case bson.TypeArray:
 		default:
 			return emit(doc)
 		}
 		elems := value.Elements(v.Value)
-		if len(elems) == 0 {
-			return !s.preserve || emit(replaceAt(doc, s.path, missing))
+		if len(elems) == 0 && preserve {
+			return emit(replaceAt(doc, names, missing))
 		}
 		for _, elem := range elems {
-			if !emit(replaceAt(doc, s.path, elem)) {
+			if !emit(replaceAt(doc, names, elem)) {
 				return false
 			}
 		}
 		return true
-	})
+	})}
 }
 
 // replaceAt puts v in the place of what is at path; a zero v removes it.

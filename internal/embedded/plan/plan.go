@@ -124,8 +124,8 @@ func findHint(c *storage.Collection, hint bson.RawValue) (*storage.Index, error)
 
 // choose returns the best use of an index, the hinted one if there is a hint;
 // nil: none is of use.
-func choose(indexes []*storage.Index, hinted *storage.Index, conditions []*query.Node, order *query.Sort) (best *access) {
-	for _, x := range indexes {
+func choose(all []*storage.Index, hinted *storage.Index, conditions []*query.Node, order *query.Sort) (best *access) {
+	for _, x := range all {
 		if hinted != nil && x != hinted {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/btree"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 )
 
@@ -67,11 +68,12 @@ func (s *Snapshot) Each(fn func(*Collection) bool) {
 
 // batch is writes that become visible together; on file, by one fsync.
 type batch struct {
-	ops    []fileOp
-	events []*Event
-	undo   []func() // what a failed fsync takes back beside the collections
-	done   chan struct{}
-	err    error // set before done is closed
+	writers int // sections
+	ops     []fileOp
+	events  []*Event
+	undo    []func() // what a failed fsync takes back beside the collections
+	done    chan struct{}
+	err     error // set before done is closed
 }
 
 // Open opens the file, or a new store in memory.
@@ -173,21 +175,55 @@ func (s *Store) freezeAll() *Snapshot {
 func (s *Store) publish(snap *Snapshot) { s.published.Store(snap) }
 
 // flushLoop writes batch after batch: while one is being synced, the next
-// gathers whatever writers bring.
+// gathers whatever writers bring. Those who were answered together come back
+// together, a little later than the first of them, so it waits for as many, but
+// not for long.
 func (s *Store) flushLoop() {
 	defer s.flusher.Done()
+	clk := clock.System()
+	writers, took := 0, time.Duration(0)
 	for range s.kick {
-		s.flush()
+		s.gather(writers, took/8)
+		at := clk.Monotonic()
+		writers = s.flush()
+		took = clk.Monotonic() - at
 	}
 	s.flush()
 }
 
-func (s *Store) flush() {
+// gather waits until the pending batch has that many writers, or the patience ends.
+func (s *Store) gather(writers int, patience time.Duration) {
+	if writers < 2 {
+		return
+	}
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		s.mu.Lock()
+		enough := s.pending == nil || s.pending.writers >= writers
+		s.mu.Unlock()
+		if enough {
+			return
+		}
+		select {
+		case _, more := <-s.kick:
+			if !more {
+				return
+			}
+		case <-timeout.C:
+			return
+		}
+	}
+}
+
+// flush writes the pending batch and returns how many writers it answered, with
+// those that came meanwhile.
+func (s *Store) flush() (writers int) {
 	s.mu.Lock()
 	b := s.pending
 	if b == nil {
 		s.mu.Unlock()
-		return
+		return 0
 	}
 	s.pending, s.flushing = nil, b
 	snap := s.freezeAll()
@@ -195,11 +231,17 @@ func (s *Store) flush() {
 
 	if err := s.file.write(b); err != nil {
 		s.fail(b, err)
-		return
+		return b.writers
 	}
 	s.publish(snap)
 	s.file.trim(s.log.append(b.events))
 	close(b.done)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending != nil {
+		return b.writers + s.pending.writers
+	}
+	return b.writers
 }
 
 // fail takes back everything that is not durable: the batch and what was built

@@ -70,6 +70,9 @@ func (w *Writer) unlock() {
 		s.log.append(b.events)
 		close(b.done)
 	} else if s.pending != nil && !s.closed {
+		if w.dirty {
+			s.pending.writers++
+		}
 		select {
 		case s.kick <- struct{}{}:
 		default: // it was kicked and has not looked yet

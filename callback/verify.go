@@ -27,7 +27,7 @@ var (
 // Defaults of a [Verifier].
 const (
 	DefaultWindow    = 5 * time.Minute
-	DefaultBodyLimit = 4 << 20 // arguments and a result, the largest there are, as JSON
+	DefaultBodyLimit = 8 << 20 // the largest arguments and result, as JSON with every character escaped
 )
 
 // maxSignatures bounds the work that a forged header can cause.
@@ -56,7 +56,7 @@ type Verifier struct {
 	// Window is how far the time of signing may be from now, in both directions.
 	// Defaults to 5 minutes.
 	Window time.Duration
-	// BodyLimit is how many bytes a body may have. Defaults to 4 MiB.
+	// BodyLimit is how many bytes a body may have. Defaults to 8 MiB.
 	BodyLimit int64
 	// Now is the receiver's time. Defaults to the machine's clock.
 	Now func() time.Time

@@ -58,6 +58,10 @@ type Config struct {
 	// several at once, and must be quick. Defaults to nobody.
 	OnEvent func(Event)
 
+	// Callbacks lets this process deliver callbacks; nil = it delivers none. At least one
+	// process must, where tasks have callbacks. Defaults to nil.
+	Callbacks *CallbackConfig
+
 	// Clock is for tests. Defaults to the machine's.
 	Clock Clock
 
@@ -84,6 +88,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.PollInterval != 0 && c.PollInterval < 100*time.Millisecond {
 		errs = append(errs, model.Invalid("poll_interval", "is %v; want at least 100ms", c.PollInterval))
 	}
+	errs = append(errs, c.Callbacks.validate()...)
 	byDefault(&c.Concurrency, 100)
 	byDefault(&c.ShutdownTimeout, 30*time.Second)
 	byDefault(&c.DecodeGrace, time.Hour)

@@ -14,8 +14,10 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/outcome"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
@@ -44,6 +46,8 @@ type Consumer struct {
 	control           control
 	taskTypes         *tasktypes.Cache
 	outcomes          *outcome.Runner
+	secrets           *secret.Box         // nil = none
+	deliverer         *callback.Deliverer // nil = this process delivers no callbacks
 	stats             counters
 	tap               atomic.Pointer[func(Event)] // a second listener, while draining
 
@@ -83,12 +87,16 @@ func New(cfg Config) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
+	secrets, err := cfg.Callbacks.secrets()
+	if err != nil {
+		return nil, err
+	}
 	st, err := store.Open(store.Config{Database: cfg.Database, Prefix: cfg.Prefix, Clock: cfg.Clock, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
 	c := &Consumer{
-		cfg: cfg, store: st, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
+		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
 		handlers: map[string]*handler{}, held: newHoldings(), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), stirred: make(chan struct{}, 1), rested: make(chan struct{}, 1),
 		stopping: make(chan struct{}), done: make(chan struct{}),
 		random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
@@ -99,6 +107,9 @@ func New(cfg Config) (*Consumer, error) {
 	c.steps = groupcommit.New(endQueue, c.flushSteps)
 	c.newService()
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())
+	if cfg.Callbacks != nil {
+		return c, c.deliverCallbacks()
+	}
 	return c, nil
 }
 
@@ -167,7 +178,7 @@ func (c *Consumer) start(ctx context.Context) error {
 
 func (c *Consumer) newService() {
 	c.service, c.endService = context.WithCancel(context.Background())
-	c.outcomes = outcome.New(c.store, c.log)
+	c.outcomes = outcome.New(c.store, c.log, c.followers()...)
 	c.unsure, c.giveUp = context.WithCancel(c.service)
 }
 

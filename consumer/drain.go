@@ -110,6 +110,9 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		if err := c.awaitEmpty(ctx); err != nil {
 			return skipped, err
 		}
+		if err := c.outcomes.Wait(ctx); err != nil { // what follows may be tasks
+			return skipped, context.Cause(ctx)
+		}
 		if c.held.count().started != before {
 			continue
 		}

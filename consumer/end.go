@@ -196,8 +196,8 @@ func (c *Consumer) settleEnd(e *ended, after *model.Task, err error) {
 	default:
 		c.stats.finished.Add(1)
 		_, w := after.Execution(x.execID)
+		c.outcomes.Ended(after) // before nothing is held any more: a drain waits for both
 		c.held.remove(x)
-		c.outcomes.Ended(after)
 		c.emitFor(x, Event{Kind: EventFinished, Outcome: w.FailKind, Status: after.Status, Reason: w.FailReason, Ran: x.ran})
 		if !after.DueAt.IsZero() {
 			c.wake.at(after.DueAt)

@@ -121,6 +121,10 @@ func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
 			return fmt.Errorf("handling type %s: %w", typ, err)
 		}
 	}
+	var err error
+	if h.defaults.Callback, err = c.secrets.SealCallback("defaults.callback", h.defaults.Callback); err != nil {
+		return fmt.Errorf("handling type %s: %w", typ, err)
+	}
 	h.run = recovered(run)
 	h.learn(model.Options{})
 	for _, m := range slices.Backward(c.cfg.Middleware) {

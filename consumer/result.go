@@ -97,11 +97,13 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
 
-// undecodableError says that the arguments, or the value of a step, are not what this
-// handler knows.
+// undecodableError says that this worker does not understand the task, and that another
+// may: the arguments, or the value of a step, are not what this handler knows, or it lacks
+// the key to a secret.
 type undecodableError struct {
-	what string
-	err  error
+	what  string
+	err   error
+	grace time.Duration // for how long another is waited for; 0 = the consumer's DecodeGrace
 }
 
 func (e *undecodableError) Error() string { return "decoding " + e.what + ": " + e.err.Error() }
@@ -134,6 +136,9 @@ func judge(t *model.Task, result bson.RawValue, err, cause error, grace time.Dur
 	case errors.As(err, &p):
 		return model.Failed(model.FailPanic, p.Error())
 	case errors.As(err, &u):
+		if u.grace > 0 {
+			grace = u.grace
+		}
 		return model.Undecodable(t, u.Error(), grace, now)
 	case errors.As(err, &v) && v.apply != nil:
 		return v.apply(v)

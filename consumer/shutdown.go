@@ -93,6 +93,9 @@ func (c *Consumer) writeOutcomes(ctx context.Context) {
 		c.log.Info().Msg("what follows the last ends is left to other processes")
 	}
 	c.outcomes.Close()
+	if c.deliverer != nil {
+		c.deliverer.Close()
+	}
 }
 
 // waitingEnds says whether an end is still on its way: written again after a moment.

@@ -103,7 +103,7 @@ func (c *Callback) Validate() error {
 		if len(t.URL) > 2000 {
 			v.add(t.field+".url", "has %d bytes; at most 2000 are allowed", len(t.URL))
 		}
-		if t.Method != "" && t.Method != "POST" && t.Method != "PUT" {
+		if t.Method != "" && t.Method != "POST" && t.Method != "PUT" { //nolint:usestdlibvars // two words are no reason to link net/http
 			v.add(t.field+".method", "is %q; want POST or PUT", clip(t.Method, 40))
 		}
 	}

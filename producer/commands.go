@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -84,9 +85,15 @@ func (p *Producer) change(ctx context.Context, doing, id string, rule func(*mode
 	if err := p.prepare(ctx); err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
-	_, after, err := p.store.Change(ctx, id, rule)
+	before, after, err := p.store.Change(ctx, id, rule)
 	if err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
+	}
+	if after != before && after.Status.Ended() && !store.InTransaction(ctx) {
+		// At once rather than by the sweeper, if the caller stays for it; an error has been
+		// logged, and is the sweeper's.
+		p.follow.Ended(after)
+		_ = p.follow.Wait(ctx)
 	}
 	return after, nil
 }

@@ -16,8 +16,16 @@ func (p *Producer) draftOf(typ string, args any, opts []Option) (d *Draft, outsi
 	}
 	var badArgs error
 	s.draft.Args, badArgs = model.EncodeValue("args", args, model.MaxArgsBytes)
-	err = errors.Join(append(s.complaints, badArgs, s.draft.validate())...)
+	if err = errors.Join(append(s.complaints, badArgs, s.draft.validate())...); err == nil {
+		err = p.seal(&s.draft)
+	}
 	return &s.draft, s.outside, err
+}
+
+// seal makes the secrets of the draft's callback unreadable; what is sealed stays so.
+func (p *Producer) seal(d *Draft) (err error) {
+	d.Options.Callback, err = p.secrets.SealCallback("callback", d.Options.Callback)
+	return err
 }
 
 // validate finds everything that is wrong with the draft.

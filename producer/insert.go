@@ -34,7 +34,7 @@ type outgoing struct {
 func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error) {
 	bad := ManyError{Total: len(drafts)}
 	for i, d := range drafts { // again: middleware may have changed them
-		if err := d.validate(); err != nil {
+		if err := errors.Join(d.validate(), p.seal(d)); err != nil {
 			bad.add(i, err)
 		}
 	}

@@ -179,6 +179,20 @@ func Retention(d time.Duration) Option {
 	return newOption("Retention", func(s *settings) { s.draft.Options.Retention = d }, d)
 }
 
+// Callback says who is told over HTTP when the task has succeeded, or failed for good;
+// see package callback for what the receiver gets. Secrets are sealed with the Config's
+// SecretKey before anything is written, and the option is refused without one where it has
+// any. Defaults to what the task's type says.
+func Callback(c model.Callback) Option {
+	return newOption("Callback", func(s *settings) { s.draft.Options.Callback = &c }, c)
+}
+
+// NoCallback says that nobody is told, whatever the task's type says: the task is Success
+// at once.
+func NoCallback() Option {
+	return newOption("NoCallback", func(s *settings) { s.draft.Options.Callback = &model.Callback{} })
+}
+
 // OnExisting says what the send does when the key exists. Defaults to leaving the task
 // alone.
 func OnExisting(flags ...model.Existing) Option {

@@ -8,8 +8,11 @@ import (
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/outcome"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/model"
@@ -39,6 +42,11 @@ type Config struct {
 	Prefix string
 	// Tenant of tasks that are sent without the option [Tenant]. Defaults to none.
 	Tenant string
+	// SecretKey seals the secrets of callbacks before they are stored: 32 bytes as hex or
+	// base64; several, separated by commas, while the key is changed: the first seals, all
+	// open. The workers that deliver need the same. Defaults to none: tasks whose callbacks
+	// have secrets are refused.
+	SecretKey string
 	// Middleware around every send; the first is outermost. Defaults to none.
 	Middleware []Middleware
 	// Logger gets what an operator should know. Defaults to none.
@@ -50,10 +58,12 @@ type Config struct {
 // Producer sends tasks. It is safe for concurrent use; a process needs one for each
 // database and prefix.
 type Producer struct {
-	store  *store.Store
-	types  *tasktypes.Cache
-	tenant string
-	log    zerolog.Logger
+	store   *store.Store
+	types   *tasktypes.Cache
+	tenant  string
+	secrets *secret.Box // nil = none
+	log     zerolog.Logger
+	follow  *outcome.Runner // what must follow the ends of tasks
 
 	send   SendFunc // the middleware, around Producer.carryOut
 	single *groupcommit.Queue[*gathered]
@@ -79,11 +89,16 @@ func New(c Config) (*Producer, error) {
 			return nil, model.Invalid("middleware", "has a nil at index %d", i)
 		}
 	}
+	secrets, err := secret.Parse("secret_key", c.SecretKey)
+	if err != nil {
+		return nil, err
+	}
 	s, err := store.Open(store.Config{Database: c.Database, Prefix: c.Prefix, Clock: c.Clock, Logger: c.Logger})
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{store: s, types: tasktypes.New(s), tenant: c.Tenant, log: c.Logger, idle: make(chan struct{})}
+	p := &Producer{store: s, types: tasktypes.New(s), tenant: c.Tenant, secrets: secrets, log: c.Logger, idle: make(chan struct{})}
+	p.follow = outcome.New(s, c.Logger, callback.Handover{Store: s})
 	p.send = p.carryOut
 	for i := len(c.Middleware) - 1; i >= 0; i-- {
 		p.send = c.Middleware[i](p.send)
@@ -111,7 +126,9 @@ func (p *Producer) Close(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	// A sender whose context ended has left, but what it sent may still be on its way.
-	return p.single.Close(ctx)
+	err := p.single.Close(ctx)
+	p.follow.Close()
+	return err
 }
 
 // begin counts a send; done must be called at its end.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -24,13 +25,18 @@ var ErrTypeChanged = store.ErrTypeChanged
 // PutType stores a type and returns it with its new version. Version 0 makes a new one;
 // any other is that of the type as it was read, and the stored one must still have it
 // ([ErrTypeChanged]). The times are set here. Errors about its fields are model.ErrInvalid
-// and name them all. It is never part of a transaction.
+// and name them all. Secrets of its callback are sealed with the Config's SecretKey; one
+// that is "***" stays what it is. It is never part of a transaction.
 func (p *Producer) PutType(ctx context.Context, t model.TaskType) (*model.TaskType, error) {
 	if err := validType(&t); err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
 	}
 	ctx = store.Outside(ctx)
-	if err := p.prepare(ctx); err != nil {
+	err := p.prepare(ctx)
+	if err == nil {
+		t.Options.Callback, err = p.sealType(ctx, &t)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
 	}
 	if err := p.store.PutTaskType(ctx, &t); err != nil {
@@ -48,10 +54,21 @@ func validType(t *model.TaskType) error {
 	if t.Version < 0 {
 		return model.Invalid("version", "is %d; want 0 for a new type, or the version that was read", t.Version)
 	}
-	if c := t.Options.Callback; c != nil && c.Security != nil && c.Security.Type == model.SecurityAKSK {
-		return model.Invalid("callback.security.type", "is aksk: this release cannot keep secrets yet")
-	}
 	return nil
+}
+
+// sealType seals the secrets of a type's callback. A secret that is not shown
+// ([model.HiddenSecret]) stays what it is: whoever changes a type need not know it.
+func (p *Producer) sealType(ctx context.Context, t *model.TaskType) (*model.Callback, error) {
+	c := t.Options.Callback
+	if t.Version > 0 && secret.Hidden(c) {
+		stored, err := p.store.TaskType(ctx, t.Code)
+		if err != nil {
+			return nil, err
+		}
+		c = secret.Keep(c, stored.Options.Callback)
+	}
+	return p.secrets.SealCallback("callback", c)
 }
 
 // Type reads a type, or returns [ErrNoType].

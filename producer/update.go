@@ -16,12 +16,12 @@ import (
 // Of the options of a send those that concern the key and the send itself are refused:
 // Key, Tenant, Held, OnExisting, OutsideTransaction. [Args] gives new arguments.
 func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*model.Task, error) {
-	if err := validUpdate(opts); err != nil {
+	if err := p.validUpdate(opts); err != nil {
 		return nil, fmt.Errorf("updating task %s: %w", id, err)
 	}
 	t, err := p.change(ctx, "updating", id, func(t *model.Task) (*model.Task, error) {
 		now := p.store.Clock.Now()
-		patch, err := patchOf(t, opts, now)
+		patch, err := p.patchOf(t, opts, now)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ var fixed = []struct{ option, field, reason string }{
 }
 
 // validUpdate finds what is wrong with the options whatever task they are for.
-func validUpdate(opts []Option) error {
+func (p *Producer) validUpdate(opts []Option) error {
 	s := gather(model.Draft{}, opts)
 	errs := s.complaints
 	for _, f := range fixed {
@@ -66,15 +66,20 @@ func validUpdate(opts []Option) error {
 	_, badArgs := model.EncodeValue("args", s.args, model.MaxArgsBytes)
 	d := &s.draft
 	d.Type, d.Key, d.Tenant = "any", "any", ""
-	return errors.Join(append(errs, badArgs, d.validate())...)
+	return errors.Join(append(errs, badArgs, d.validate(), p.seal(d))...)
 }
 
 // patchOf lays the options over what the task says.
-func patchOf(t *model.Task, opts []Option, now time.Time) (model.Patch, error) {
+func (p *Producer) patchOf(t *model.Task, opts []Option, now time.Time) (model.Patch, error) {
 	s := gather(model.Draft{Options: t.Options}, opts)
 	d := &s.draft
 	if err := d.Options.Validate(); err != nil { // together with what stays as it was
 		return model.Patch{}, err
+	}
+	if s.has("Callback") {
+		if err := p.seal(d); err != nil {
+			return model.Patch{}, err
+		}
 	}
 	patch := model.Patch{Priority: d.Priority, Options: &d.Options}
 	if s.has("Args") {

@@ -15,12 +15,13 @@ var mayImport = map[string][]string{
 	"internal/tasktypes":   {"model", "internal/store", "internal/clock"},
 	"internal/outcome":     {"model", "internal/store", "internal/groupcommit"},
 	"internal/upkeep":      {"model", "internal/store", "internal/clock", "internal/tasktypes", "internal/outcome"},
-	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes"},
-	"consumer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/outcome", "internal/upkeep"},
+	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/outcome", "internal/callback", "internal/secret"},
+	"consumer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/outcome", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
 	"migrate":              {"model", "internal/store", "internal/clock"},
 	"callback":             {"internal/clock"},
 	"internal/secret":      {"model", "callback"},
 	"internal/httpcall":    {},
+	"internal/callback":    {"model", "callback", "internal/store", "internal/outcome", "internal/secret", "internal/httpcall"},
 
 	// The binary.
 	"internal/embedded/...": {"internal/embedded/...", "internal/clock"},

@@ -59,6 +59,31 @@ func (b *Box) sealKey(k model.CallbackKey) (string, error) {
 	return b.Seal(k.Secret, k.AccessKey)
 }
 
+// Hidden says whether a secret of the callback is [model.HiddenSecret].
+func Hidden(c *model.Callback) bool {
+	return c != nil && c.Security != nil && slices.ContainsFunc(c.Security.Keys, hidden)
+}
+
+func hidden(k model.CallbackKey) bool { return k.Secret == model.HiddenSecret }
+
+// Keep is the callback with the secrets that are [model.HiddenSecret] as the stored one
+// has them for the same access keys; c is left as it is.
+func Keep(c, stored *model.Callback) *model.Callback {
+	if !Hidden(c) || stored == nil || stored.Security == nil {
+		return c
+	}
+	out, security := *c, *c.Security
+	out.Security, security.Keys = &security, slices.Clone(security.Keys)
+	for i, k := range security.Keys {
+		for _, s := range stored.Security.Keys {
+			if hidden(k) && s.AccessKey == k.AccessKey {
+				security.Keys[i] = s
+			}
+		}
+	}
+	return &out
+}
+
 // CallbackKeys opens the keys that a callback is signed with; none where it is not.
 func (b *Box) CallbackKeys(s *model.CallbackSecurity) ([]callback.Key, error) {
 	if s == nil || s.Type != model.SecurityAKSK {
@@ -68,7 +93,7 @@ func (b *Box) CallbackKeys(s *model.CallbackSecurity) ([]callback.Key, error) {
 	for _, k := range s.Keys {
 		plain, err := b.Open(k.Secret, k.AccessKey)
 		if err != nil {
-			return nil, fmt.Errorf("opening the secret of the access key %s: %w", k.AccessKey, err)
+			return nil, fmt.Errorf("that of the access key %s: %w", k.AccessKey, err)
 		}
 		keys = append(keys, callback.Key{AccessKey: k.AccessKey, Secret: plain})
 	}

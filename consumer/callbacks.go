@@ -1,0 +1,121 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/callback"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/internal/outcome"
+	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// CallbackConfig lets a worker deliver callbacks. The zero value delivers those that are
+// not signed.
+type CallbackConfig struct {
+	// SecretKey opens the secrets that callbacks are signed with: 32 bytes as hex or base64;
+	// several, separated by commas, while the key is changed: the first seals, all open. A
+	// delivery whose secret it does not open is left to other workers. Defaults to none.
+	SecretKey string
+
+	// Concurrency is how many callbacks this process delivers at once, beside which the
+	// consumer's own Concurrency holds. Defaults to 20.
+	Concurrency int
+
+	// Timeout is how long a receiver has to answer. Defaults to 15 s.
+	Timeout time.Duration
+
+	// AllowLinkLocal lets callbacks reach link-local and cloud metadata addresses.
+	// Defaults to false.
+	AllowLinkLocal bool
+
+	// Proxy for a request, as in [http.Transport]. Defaults to none.
+	Proxy func(*http.Request) (*url.URL, error)
+}
+
+func (c *CallbackConfig) validate() (errs []error) {
+	if c == nil {
+		return nil
+	}
+	if c.Concurrency < 0 {
+		errs = append(errs, model.Invalid("callbacks.concurrency", "is %d; it cannot be negative", c.Concurrency))
+	}
+	if c.Timeout < 0 || c.Timeout > time.Hour {
+		errs = append(errs, model.Invalid("callbacks.timeout", "is %v; want at most an hour", c.Timeout))
+	}
+	return errs
+}
+
+// secrets are what this process can seal and open; nil = none.
+func (c *CallbackConfig) secrets() (*secret.Box, error) {
+	if c == nil {
+		return nil, nil
+	}
+	return secret.Parse("callbacks.secret_key", c.SecretKey)
+}
+
+// deliveryDefaults are the options of deliveries, which the document of their type may
+// change. Retries in the steps of Standard Webhooks, which take three days in all: long
+// enough for a receiver that is away over a weekend. Lost workers are not the receiver's
+// fault, so they hardly count.
+var deliveryDefaults = model.Options{
+	Retry: &model.Retry{Strategy: model.RetrySequence, MaxErrors: new(10), Sequence: []time.Duration{
+		5 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute,
+		2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
+	}},
+	MaxLapses: new(100),
+}
+
+// decodeGraceOfSecrets is for how long a delivery waits for a worker that has the key to
+// its secret.
+const decodeGraceOfSecrets = 3 * 24 * time.Hour
+
+// deliverCallbacks registers the handler of deliveries.
+func (c *Consumer) deliverCallbacks() error {
+	cfg := c.cfg.Callbacks
+	d := callback.NewDeliverer(c.store, c.taskTypes, c.secrets, httpcall.Reach{AllowLinkLocal: cfg.AllowLinkLocal, Proxy: cfg.Proxy}, cfg.Timeout)
+	limit := cfg.Concurrency
+	byDefault(&limit, 20)
+	c.deliverer = d
+	typ := model.NewType[model.DeliveryArgs, callback.Result](model.CallbackType)
+	return Handle(c, typ, func(ctx context.Context, t *Task[model.DeliveryArgs]) (callback.Result, error) {
+		result, err := d.Deliver(ctx, t.Args)
+		return result, deliveryError(err)
+	}, MaxConcurrency(limit), Defaults(deliveryDefaults))
+}
+
+// deliveryError turns what a delivery says of its error into what handlers say.
+func deliveryError(err error) error {
+	var v *callback.Verdict
+	switch {
+	case !errors.As(err, &v):
+		return err
+	case v.NotHere:
+		return &undecodableError{what: "a secret", err: v.Err, grace: decodeGraceOfSecrets}
+	case v.Fatal:
+		return Fatal(v.Err)
+	case v.Later:
+		return RetryAfter(v.RetryAfter, v.Err)
+	default:
+		return v.Err
+	}
+}
+
+// followers are the kinds of outcomes that every consumer carries out.
+func (c *Consumer) followers() []outcome.Kind {
+	return []outcome.Kind{
+		callback.Handover{Store: c.store, Made: c.deliveriesMade},
+		callback.Settlement{Store: c.store, Types: c.taskTypes},
+	}
+}
+
+// deliveriesMade wakes this process, if it delivers: its own inserts need no stream.
+func (c *Consumer) deliveriesMade() {
+	if c.cfg.Callbacks != nil {
+		c.wake.now()
+	}
+}

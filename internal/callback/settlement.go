@@ -1,0 +1,103 @@
+package callback
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mscheduler/mscheduler/internal/outcome"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Types is what the documents of types say now.
+type Types interface {
+	Options(typ string) model.Options
+}
+
+// Settlement is the outcome kind [model.OutcomeDelivery]: the end of a delivery is told to
+// the life whose callback it was. A life that has moved to the history stays as it is:
+// nothing waits for it any more.
+type Settlement struct {
+	Store *store.Store
+	Types Types
+}
+
+// Name implements [outcome.Kind].
+func (Settlement) Name() string { return model.OutcomeDelivery }
+
+// rounds is how often a settlement that somebody crossed is decided again at once.
+const rounds = 5
+
+// Carry implements [outcome.Kind].
+func (s Settlement) Carry(ctx context.Context, entries []outcome.Entry) []error {
+	errs := make([]error, len(entries))
+	left := make([]int, 0, len(entries))
+	for i, e := range entries {
+		if e.Life.Origin != nil { // what has none was made by hand, and nobody learns of it
+			left = append(left, i)
+		}
+	}
+	for range rounds {
+		if left = s.settle(ctx, entries, left, errs); len(left) == 0 {
+			return errs
+		}
+	}
+	for _, i := range left {
+		errs[i] = errors.New("telling task " + entries[i].Life.Origin.ID + " of its delivery: somebody changed it each time")
+	}
+	return errs
+}
+
+// settle reads, decides and writes once, all in one batch, and returns what was crossed.
+func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which []int, errs []error) (crossed []int) {
+	fail := func(err error) []int {
+		for _, i := range which {
+			errs[i] = err
+		}
+		return nil
+	}
+	if len(which) == 0 {
+		return nil
+	}
+	ids := make([]string, 0, len(which))
+	for _, i := range which {
+		ids = append(ids, entries[i].Life.Origin.ID)
+	}
+	tasks, err := s.Store.ByIDs(ctx, ids)
+	if err != nil {
+		return fail(err)
+	}
+	now := s.Store.Clock.Now()
+	var writes []store.Write
+	var of []int
+	taken := map[string]bool{}
+	for _, i := range which {
+		e := entries[i].Life
+		t := tasks[e.Origin.ID]
+		if t == nil || t.Generation != e.Origin.Generation {
+			continue // in the history, or deleted
+		}
+		if taken[t.ID] { // two ends of one delivery: one after the other
+			crossed = append(crossed, i)
+			continue
+		}
+		after := model.Delivered(t, model.Delivers(e.Status), t.Effective(s.Types.Options(t.Type)), now)
+		if after != t {
+			taken[t.ID] = true
+			writes, of = append(writes, store.Write{Before: t, After: after}), append(of, i)
+		}
+	}
+	if len(writes) == 0 {
+		return crossed
+	}
+	written, err := s.Store.Writes(ctx, writes, 0)
+	if err != nil {
+		return fail(err)
+	}
+	for n, w := range written {
+		if !w.Applied {
+			crossed = append(crossed, of[n])
+		}
+	}
+	return crossed
+}

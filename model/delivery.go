@@ -1,0 +1,98 @@
+package model
+
+import (
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+)
+
+// CallbackType is the type of the tasks that deliver callbacks. They are tasks like any
+// other: seen, retried, paused, with a type document of their own if somebody wants one.
+const CallbackType = "mscheduler.callback"
+
+// DeliveryArgs are the arguments of a delivery: the life of a task whose end is told. What
+// is told, to whom, and signed with what is read when it is delivered.
+type DeliveryArgs struct {
+	TaskID     string `json:"task_id"`
+	Generation int64  `json:"generation"`
+}
+
+// DeliveryKey is the key of the task that delivers the callback of one life of a task, and
+// the id by which receivers know it: a life ends once with a callback, so there is one.
+func DeliveryKey(taskID string, generation int64) string {
+	return EntryID(taskID, generation, OutboxEntry{Kind: OutcomeCallback})
+}
+
+// DeliveryID is the id of the task that delivers the callback of the task's present life.
+func DeliveryID(t *Task) string {
+	return TaskID(t.Tenant, CallbackType, DeliveryKey(t.ID, t.Generation))
+}
+
+// Delivery is the draft of the task that delivers the callback of the task's present life.
+// Its end is told to the task by an outbox entry of its own.
+func Delivery(t *Task) Draft {
+	return Draft{
+		Tenant: t.Tenant, Type: CallbackType, Key: DeliveryKey(t.ID, t.Generation),
+		Args:   deliveryArgs(t.ID, t.Generation),
+		Origin: &Origin{Kind: OutcomeDelivery, ID: t.ID, Generation: t.Generation},
+	}
+}
+
+func deliveryArgs(taskID string, generation int64) bson.RawValue {
+	start, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendStringElement(doc, "task_id", taskID)
+	doc = bsoncore.AppendInt64Element(doc, "generation", generation)
+	doc, _ = bsoncore.AppendDocumentEnd(doc, start)
+	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: doc}
+}
+
+// Delivers says whether the end of a delivery with that status means that the receiver
+// has the callback: its answer said so, or a person did.
+func Delivers(s Status) bool { return s.Succeeded() || s == StatusManuallyProcessed }
+
+// CallbackOf is who is told of the task's end, and how it is signed; nil = nobody. typ is
+// what the task's type says now: an address that was mended, or a key that was changed,
+// also holds for what is still to be delivered. Below it is what applied when the task ran.
+func CallbackOf(t *Task, typ Options) (*CallbackTarget, *CallbackSecurity) {
+	layers := []Options{t.Options, typ}
+	if t.Applied != nil {
+		layers = append(layers, *t.Applied)
+	}
+	eff := ResolveOptions(layers...)
+	target := eff.callbackFor(t.Status)
+	if target == nil {
+		return nil, nil
+	}
+	return target, eff.Callback.Security
+}
+
+// Redeliver is the draft by which the callback of an ended task is delivered once more.
+// It is refused for a task that has not ended, or of whose end nobody is to be told.
+func Redeliver(t *Task, typ Options) (Draft, error) {
+	target, _ := CallbackOf(t, typ)
+	switch {
+	case !t.Status.Ended():
+		return Draft{}, refuse(t, "only an ended task has a callback to deliver")
+	case target == nil:
+		return Draft{}, refuse(t, "nobody is to be told of such an end: no callback is configured for it")
+	}
+	return Delivery(t), nil
+}
+
+// CallbackBody is what the receiver is sent, as seed 000 says: of a success the arguments
+// and the result, of a failure the task's id, the last error and the arguments. It is the
+// same whenever it is made.
+func CallbackBody(t *Task) []byte {
+	b := []byte(`{`)
+	if !t.Status.Succeeded() {
+		b = appendJSONString(append(b, `"task_id":`...), t.ID)
+		b = appendJSONString(append(b, `,"error_info":`...), t.ErrorInfo)
+		b = append(b, ',')
+	}
+	b = append(b, `"ext":`...)
+	b = append(b, ValueJSON(t.Args)...)
+	if t.Status.Succeeded() {
+		b = append(b, `,"result":`...)
+		b = append(b, ValueJSON(t.Result)...)
+	}
+	return append(b, '}')
+}

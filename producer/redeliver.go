@@ -1,0 +1,55 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Redeliver has the callback of an ended task delivered once more: one whose delivery
+// failed, or one whose receiver lost what it had. The receiver gets it by the same id, so
+// that it can drop what it knows. A delivery that waits for its retry is tried at once; one
+// that is under way is left alone. A task that is history is found there.
+//
+// It returns the delivery's task. The error is a *model.RefusedError for a task that has
+// not ended, or of whose end nobody is to be told.
+func (p *Producer) Redeliver(ctx context.Context, id string) (Sent, error) {
+	if _, _, _, err := model.ParseTaskID(id); err != nil {
+		return Sent{}, fmt.Errorf("redelivering the callback of a task: %w", err)
+	}
+	sent, err := p.redeliver(ctx, id)
+	if err != nil {
+		return sent, fmt.Errorf("redelivering the callback of task %s: %w", id, err)
+	}
+	return sent, nil
+}
+
+func (p *Producer) redeliver(ctx context.Context, id string) (Sent, error) {
+	if err := p.prepare(ctx); err != nil {
+		return Sent{}, err
+	}
+	t, err := p.store.Get(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		t, err = p.store.LastLife(ctx, id)
+	}
+	if err != nil {
+		return Sent{}, err
+	}
+	d, err := model.Redeliver(t, p.types.Options(t.Type))
+	if err != nil {
+		return Sent{}, err
+	}
+	done, err := p.begin()
+	if err != nil {
+		return Sent{}, err
+	}
+	defer done()
+	again := model.RestartFailed | model.RestartSucceeded
+	sent, err := p.carryOut(ctx, []*Draft{{Draft: d, OnExisting: again}}) // no send of the caller's: past the middleware
+	if len(sent) != 1 {
+		return Sent{}, err
+	}
+	return sent[0], err
+}

@@ -244,6 +244,6 @@ func TestArgumentsThatNobodyDecodesFailTheTaskAfterTheGrace(t *testing.T) {
 		require.Zero(t, report.Succeeded)
 		require.GreaterOrEqual(t, report.Skipped, time.Hour, "the default grace")
 		require.Less(t, report.Skipped, 2*time.Hour)
-		require.Contains(t, a.get(sent.ID).ErrorInfo, "decode")
+		require.Contains(t, a.get(sent.ID).ErrorInfo, "decoding the arguments")
 	})
 }

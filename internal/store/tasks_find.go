@@ -201,7 +201,7 @@ func (s *Store) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task
 	if len(ids) == 0 {
 		return out, nil
 	}
-	tasks, err := s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find())
+	tasks, err := s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetBatchSize(int32(len(ids))))
 	for _, t := range tasks {
 		out[t.ID] = t
 	}

@@ -17,7 +17,9 @@
 // Inside, each loop is a file:
 //
 //	find     fetch.go    looks for due tasks: woken, at a known time, by poll
-//	         watch.go    change stream events wake it, or name tasks to claim at once
+//	         rest.go     while there are none: timers, and polls of one query
+//	         watch.go    keeps a change stream open while idle; follow.go claims what its
+//	                     events name; rank.go says which of the watchers goes first
 //	         preempt.go  looks for lapsed leases
 //	claim    claim.go    decides and writes a batch of claims; spread.go adapts sizes
 //	run      run.go      calls handlers in free slots; holdings.go counts them

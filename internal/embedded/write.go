@@ -44,10 +44,10 @@ func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome
 	if r.err != nil {
 		return nil, r.err
 	}
-	var done []storage.Statement
-	t, earlier := r.target(ns, func() *storage.Retry { return &storage.Retry{Done: done} })
+	var done storage.Retry
+	t, earlier := r.target(ns, func() *storage.Retry { return &storage.Retry{Done: slices.Clone(done.Done)} })
 	if earlier != nil {
-		done = slices.Clip(earlier.Done)
+		done.Done = slices.Clone(earlier.Done)
 	}
 	n, modified := 0, 0
 	upserted, failed := newDoc(), newDoc() // elements of arrays
@@ -69,9 +69,9 @@ func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome
 				}
 				continue
 			}
-			did = storage.Statement{ID: int32(i), N: int32(out.n), Modified: int32(out.modified), Upserted: out.upserted}
+			did = storage.Statement{N: int32(out.n), Modified: int32(out.modified), Upserted: out.upserted}
 			if t.Remember != nil && out.n > 0 {
-				done = append(done, did)
+				done.Add(int32(i), did)
 			}
 		}
 		n += int(did.N)

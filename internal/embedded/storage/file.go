@@ -84,7 +84,7 @@ func dropCollection(collection uint64) fileOp { return fileOp{kind: opDrop, coll
 func putSession(name string, r *Retry) fileOp {
 	op := fileOp{kind: opSession, name: name}
 	if r != nil {
-		op.value = r.encode()
+		op.value = mustRaw(r)
 	}
 	return op
 }

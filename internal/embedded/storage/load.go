@@ -109,11 +109,10 @@ func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) 
 }
 
 func (s *Store) loadSession(k, v []byte) error {
-	r, err := decodeRetry(slices.Clone(v))
-	if err != nil {
+	s.retries[string(k)] = &Retry{}
+	if err := bson.Unmarshal(slices.Clone(v), s.retries[string(k)]); err != nil {
 		return fmt.Errorf("session %x: %w", k, err)
 	}
-	s.retries[string(k)] = r
 	return nil
 }
 

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"encoding/binary"
-	"errors"
 	"maps"
 	"slices"
 
@@ -12,69 +10,32 @@ import (
 // Retry is what the last numbered command of a session did, so that a client
 // which did not get the answer can ask again. It is stored with the writes.
 type Retry struct {
-	TxnNumber int64
-	Committed bool        // it was a transaction, and is committed
-	Done      []Statement // statements that took effect
-	Reply     bson.Raw    // of findAndModify: the fields of the answer
+	TxnNumber int64       `bson:"n"`
+	Committed bool        `bson:"c,omitempty"` // it was a transaction, and is committed
+	Done      []Statement `bson:"d,omitempty"` // statements that took effect
+	Reply     bson.Raw    `bson:"r,omitempty"` // of findAndModify: the fields of the answer
 }
 
-// Statement is one statement of a command that took effect.
+// Statement is a statement of a command that took effect, or a run of them of
+// which each did the same: a command may have a hundred thousand.
 type Statement struct {
-	ID       int32
-	N        int32
-	Modified int32
-	Upserted bson.RawValue // type 0: nothing
+	ID       int32         `bson:"i"`
+	Last     int32         `bson:"l"` // ID of the last of the run
+	N        int32         `bson:"n"`
+	Modified int32         `bson:"m"`
+	Upserted bson.RawValue `bson:"u,omitempty"` // type 0: nothing
 }
 
-// storedRetry is a Retry in the file. A command may have a hundred thousand
-// statements, so these are packed.
-type storedRetry struct {
-	TxnNumber int64    `bson:"n"`
-	Committed bool     `bson:"c,omitempty"`
-	Done      []byte   `bson:"s,omitempty"`
-	Reply     bson.Raw `bson:"r,omitempty"`
-}
-
-func (r *Retry) encode() []byte {
-	var done []byte
-	for _, s := range r.Done {
-		done = binary.AppendUvarint(done, uint64(s.ID))
-		done = binary.AppendUvarint(done, uint64(s.N))
-		done = binary.AppendUvarint(done, uint64(s.Modified))
-		done = append(done, byte(s.Upserted.Type))
-		done = binary.AppendUvarint(done, uint64(len(s.Upserted.Value)))
-		done = append(done, s.Upserted.Value...)
-	}
-	return mustRaw(storedRetry{r.TxnNumber, r.Committed, done, r.Reply})
-}
-
-func decodeRetry(b []byte) (*Retry, error) {
-	var s storedRetry
-	if err := bson.Unmarshal(b, &s); err != nil {
-		return nil, err
-	}
-	r := &Retry{TxnNumber: s.TxnNumber, Committed: s.Committed, Reply: s.Reply}
-	rest := s.Done
-	next := func() (n uint64) {
-		n, used := binary.Uvarint(rest)
-		rest = rest[max(used, 0):]
-		return n
-	}
-	for len(rest) > 0 {
-		st := Statement{ID: int32(next()), N: int32(next()), Modified: int32(next())}
-		if len(rest) == 0 {
-			return nil, errors.New("statement is cut off")
+// Add adds statement id to those that took effect.
+func (r *Retry) Add(id int32, st Statement) {
+	st.ID, st.Last = id, id
+	if n := len(r.Done) - 1; n >= 0 && st.Upserted.Type == 0 {
+		if run := &r.Done[n]; run.Upserted.Type == 0 && run.Last == id-1 && run.N == st.N && run.Modified == st.Modified {
+			run.Last = id
+			return
 		}
-		st.Upserted.Type = bson.Type(rest[0])
-		rest = rest[1:]
-		n := next()
-		if n > uint64(len(rest)) {
-			return nil, errors.New("statement is cut off")
-		}
-		st.Upserted.Value, rest = rest[:n:n], rest[n:]
-		r.Done = append(r.Done, st)
 	}
-	return r, nil
+	r.Done = append(r.Done, st)
 }
 
 // Find returns the statement of that id; a nil Retry has none.
@@ -83,7 +44,7 @@ func (r *Retry) Find(id int32) (Statement, bool) {
 		return Statement{}, false
 	}
 	for _, s := range r.Done {
-		if s.ID == id {
+		if s.ID <= id && id <= s.Last {
 			return s, true
 		}
 	}

@@ -10,71 +10,57 @@ import (
 
 // The MongoDB error codes the embedded server uses. Codes that MongoDB itself
 // leaves unnamed ("Location40415") are written as plain numbers at their use.
-const (
-	InternalError              int32 = 1
-	BadValue                   int32 = 2
-	FailedToParse              int32 = 9
-	Unauthorized               int32 = 13
-	TypeMismatch               int32 = 14
-	InvalidLength              int32 = 16
-	NamespaceNotFound          int32 = 26
-	IndexNotFound              int32 = 27
-	PathNotViable              int32 = 28
-	ConflictingUpdateOperators int32 = 40
-	CursorNotFound             int32 = 43
-	NamespaceExists            int32 = 48
-	MaxTimeMSExpired           int32 = 50
-	DollarPrefixedFieldName    int32 = 52
-	InvalidIDField             int32 = 53
-	NotSingleValueField        int32 = 54
-	EmptyFieldName             int32 = 56
-	CommandNotFound            int32 = 59
-	ImmutableField             int32 = 66
-	CannotCreateIndex          int32 = 67
-	InvalidOptions             int32 = 72
-	InvalidNamespace           int32 = 73
-	IndexOptionsConflict       int32 = 85
-	IndexKeySpecsConflict      int32 = 86
-	OperationFailed            int32 = 96
-	WriteConflict              int32 = 112
-	CannotIndexParallelArrays  int32 = 171
-	TransactionTooOld          int32 = 225
-	NotImplementedCode         int32 = 238
-	NoSuchTransaction          int32 = 251
-	TransactionCommitted       int32 = 256
-	TransactionTooLarge        int32 = 257
-	OperationNotSupportedInTxn int32 = 263
-	InvalidResumeToken         int32 = 260
-	ChangeStreamFatalError     int32 = 280
-	ChangeStreamHistoryLost    int32 = 286
-	QueryExceededMemoryLimit   int32 = 292
-	DuplicateKey               int32 = 11000
-	InterruptedAtShutdown      int32 = 11600
-	Interrupted                int32 = 11601
-	BSONObjectTooLarge         int32 = 10334
-	OutOfDiskSpace             int32 = 14031
+var (
+	InternalError              = named(1, "InternalError")
+	BadValue                   = named(2, "BadValue")
+	FailedToParse              = named(9, "FailedToParse")
+	Unauthorized               = named(13, "Unauthorized")
+	TypeMismatch               = named(14, "TypeMismatch")
+	InvalidLength              = named(16, "InvalidLength")
+	NamespaceNotFound          = named(26, "NamespaceNotFound")
+	IndexNotFound              = named(27, "IndexNotFound")
+	PathNotViable              = named(28, "PathNotViable")
+	ConflictingUpdateOperators = named(40, "ConflictingUpdateOperators")
+	CursorNotFound             = named(43, "CursorNotFound")
+	NamespaceExists            = named(48, "NamespaceExists")
+	MaxTimeMSExpired           = named(50, "MaxTimeMSExpired")
+	DollarPrefixedFieldName    = named(52, "DollarPrefixedFieldName")
+	InvalidIDField             = named(53, "InvalidIdField")
+	NotSingleValueField        = named(54, "NotSingleValueField")
+	EmptyFieldName             = named(56, "EmptyFieldName")
+	CommandNotFound            = named(59, "CommandNotFound")
+	ImmutableField             = named(66, "ImmutableField")
+	CannotCreateIndex          = named(67, "CannotCreateIndex")
+	InvalidOptions             = named(72, "InvalidOptions")
+	InvalidNamespace           = named(73, "InvalidNamespace")
+	IndexOptionsConflict       = named(85, "IndexOptionsConflict")
+	IndexKeySpecsConflict      = named(86, "IndexKeySpecsConflict")
+	OperationFailed            = named(96, "OperationFailed")
+	WriteConflict              = named(112, "WriteConflict")
+	CannotIndexParallelArrays  = named(171, "CannotIndexParallelArrays")
+	TransactionTooOld          = named(225, "TransactionTooOld")
+	NotImplementedCode         = named(238, "NotImplemented")
+	NoSuchTransaction          = named(251, "NoSuchTransaction")
+	TransactionCommitted       = named(256, "TransactionCommitted")
+	TransactionTooLarge        = named(257, "TransactionTooLarge")
+	OperationNotSupportedInTxn = named(263, "OperationNotSupportedInTransaction")
+	InvalidResumeToken         = named(260, "InvalidResumeToken")
+	ChangeStreamFatalError     = named(280, "ChangeStreamFatalError")
+	ChangeStreamHistoryLost    = named(286, "ChangeStreamHistoryLost")
+	QueryExceededMemoryLimit   = named(292, "QueryExceededMemoryLimitNoDiskUseAllowed")
+	DuplicateKey               = named(11000, "DuplicateKey")
+	InterruptedAtShutdown      = named(11600, "InterruptedAtShutdown")
+	Interrupted                = named(11601, "Interrupted")
+	BSONObjectTooLarge         = named(10334, "BSONObjectTooLarge")
+	OutOfDiskSpace             = named(14031, "OutOfDiskSpace")
 )
 
-var names = map[int32]string{
-	InternalError: "InternalError", BadValue: "BadValue", FailedToParse: "FailedToParse",
-	Unauthorized: "Unauthorized", TypeMismatch: "TypeMismatch", InvalidLength: "InvalidLength",
-	NamespaceNotFound: "NamespaceNotFound", IndexNotFound: "IndexNotFound", PathNotViable: "PathNotViable",
-	ConflictingUpdateOperators: "ConflictingUpdateOperators", CursorNotFound: "CursorNotFound",
-	NamespaceExists: "NamespaceExists", MaxTimeMSExpired: "MaxTimeMSExpired",
-	DollarPrefixedFieldName: "DollarPrefixedFieldName", InvalidIDField: "InvalidIdField",
-	NotSingleValueField: "NotSingleValueField", EmptyFieldName: "EmptyFieldName",
-	CommandNotFound: "CommandNotFound", ImmutableField: "ImmutableField", CannotCreateIndex: "CannotCreateIndex",
-	InvalidOptions: "InvalidOptions", InvalidNamespace: "InvalidNamespace",
-	IndexOptionsConflict: "IndexOptionsConflict", IndexKeySpecsConflict: "IndexKeySpecsConflict",
-	OperationFailed: "OperationFailed", WriteConflict: "WriteConflict",
-	CannotIndexParallelArrays: "CannotIndexParallelArrays", TransactionTooOld: "TransactionTooOld",
-	NotImplementedCode: "NotImplemented", NoSuchTransaction: "NoSuchTransaction",
-	TransactionCommitted: "TransactionCommitted", TransactionTooLarge: "TransactionTooLarge",
-	OperationNotSupportedInTxn: "OperationNotSupportedInTransaction", InvalidResumeToken: "InvalidResumeToken",
-	ChangeStreamFatalError: "ChangeStreamFatalError", ChangeStreamHistoryLost: "ChangeStreamHistoryLost",
-	DuplicateKey: "DuplicateKey", QueryExceededMemoryLimit: "QueryExceededMemoryLimitNoDiskUseAllowed",
-	InterruptedAtShutdown: "InterruptedAtShutdown", Interrupted: "Interrupted",
-	BSONObjectTooLarge: "BSONObjectTooLarge", OutOfDiskSpace: "OutOfDiskSpace",
+var names = map[int32]string{}
+
+// named is a code with MongoDB's name of it.
+func named(code int32, name string) int32 {
+	names[code] = name
+	return code
 }
 
 // Name returns MongoDB's name of a code; codes MongoDB leaves unnamed are

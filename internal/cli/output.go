@@ -9,15 +9,20 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// asJSON says whether the result is wanted as JSON.
-func (a *app) asJSON() bool { return a.flags.output == "json" }
+// asJSON says whether the result is wanted as JSON, or as YAML, which printJSON makes of it.
+func (a *app) asJSON() bool { return a.flags.output != "table" }
 
-// printJSON writes one JSON value to stdout, indented when a person reads it.
+// printJSON writes one JSON value to stdout, indented when a person reads it; where YAML is
+// wanted, one document of that.
 func (a *app) printJSON(v any) error {
+	if a.flags.output == "yaml" {
+		return a.printYAML(v)
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -28,6 +33,39 @@ func (a *app) printJSON(v any) error {
 		return fmt.Errorf("writing JSON: %w", err)
 	}
 	return a.print(b.String())
+}
+
+// printYAML writes what the value is as JSON, which is YAML too, in the form people know.
+func (a *app) printYAML(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	var n yaml.Node
+	if err := yaml.Unmarshal(data, &n); err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	unfold(&n)
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(&n); err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	return a.print("---\n" + b.String())
+}
+
+// unfold takes JSON's style off the node: braces and quotes are left where YAML needs them.
+func unfold(n *yaml.Node) {
+	if len(n.Content) > 0 {
+		n.Style &^= yaml.FlowStyle
+	}
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+		n.Style = 0
+	}
+	for _, c := range n.Content {
+		unfold(c)
+	}
 }
 
 func (a *app) print(s string) error {

@@ -83,9 +83,9 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.flags.uri, "uri", "", "MongoDB connection string (MSCHEDULER_MONGODB_URI)")
 	f.StringVar(&a.flags.database, "database", "", "database; defaults to the one in the URI's path, else "+defaultDatabase+" (MSCHEDULER_DATABASE)")
 	f.StringVar(&a.flags.prefix, "prefix", "", "prefix of the collections' names (MSCHEDULER_PREFIX)")
-	f.StringVarP(&a.flags.output, "output", "o", "", "table or json; defaults to table (MSCHEDULER_OUTPUT)")
+	f.StringVarP(&a.flags.output, "output", "o", "", "table, json or yaml; defaults to table (MSCHEDULER_OUTPUT)")
 	f.StringVar(&a.flags.logLevel, "log-level", "", "debug, info, warn, error or off; defaults to warn (MSCHEDULER_LOG_LEVEL)")
-	_ = root.RegisterFlagCompletionFunc("output", fixed("table", "json"))
+	_ = root.RegisterFlagCompletionFunc("output", fixed("table", "json", "yaml"))
 	_ = root.RegisterFlagCompletionFunc("log-level", fixed("debug", "info", "warn", "error", "off"))
 	root.AddGroup(
 		&cobra.Group{ID: "run", Title: "Running:"},
@@ -99,7 +99,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	add("run", a.demoCommand(), a.devCommand(), a.workCommand(), a.embeddedCommand())
-	add("tasks", a.sendCommand(), a.taskCommand())
+	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand())
 	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	root.SetHelpTemplate(root.HelpTemplate())
@@ -120,9 +120,9 @@ func (a *app) checkShared() error {
 	switch a.flags.output {
 	case "":
 		a.flags.output = "table"
-	case "table", "json":
+	case "table", "json", "yaml":
 	default:
-		return usage("--output is %q; want table or json", a.flags.output)
+		return usage("--output is %q; want table, json or yaml", a.flags.output)
 	}
 	if _, err := a.level(); err != nil {
 		return err

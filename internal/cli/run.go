@@ -26,7 +26,7 @@ const exitCodesHelp = `Exit codes:
   0    done
   1    it did not work out: a task that was waited for failed, a check failed
   2    wrong usage or input, or no database was named
-  3    there is no such task
+  3    there is no such task or type
   4    the database does not answer
   5    refused: the task's state, the schema or a permission forbids it
   130  interrupted`

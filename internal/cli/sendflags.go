@@ -170,15 +170,24 @@ func (a *app) argument(v string) ([]byte, error) {
 	if !isFile {
 		return []byte(v), nil
 	}
+	data, err := a.readFile(name)
+	if err != nil {
+		return nil, usage("--args: %w", err)
+	}
+	return data, nil
+}
+
+// readFile is the content of a file; - is stdin.
+func (a *app) readFile(name string) ([]byte, error) {
 	if name == "-" {
 		return readAll(a.Stdin, "stdin")
 	}
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usage("--args: there is no file %s", name)
+		return nil, usage("there is no file %s", name)
 	}
 	if err != nil {
-		return nil, usage("--args: %w", err)
+		return nil, usage("%w", err)
 	}
 	return data, nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -177,4 +178,18 @@ func TestShowTellsTheWholeStory(t *testing.T) {
 	s.ok("task", "explain", "-/exec/k", "-o", "json").json(&report)
 	require.Equal(t, "Failure", report.Status)
 	require.NotEmpty(t, report.Next)
+}
+
+// What applies to a task, and who said so.
+func TestShowSaysWhichOptionsApplyAndWhoSaidSo(t *testing.T) {
+	s := newSession(t)
+	s.ok("type", "apply", "-f", s.file("{code: t, timeout: 5, need_manual: true, retry: {strategy: fixed, interval: 7s, max_errors: 2}}"))
+	s.ok("send", "t", "--key", "k", "--max-errors", "4", "--max-lapses", "1")
+	out := s.ok("task", "show", "-/t/k").stdout
+	for _, line := range []string{
+		"retries every 7s (type)", "at most 4 errors (task)", "and 1 lapses (task)", "lease 30s (default)", "ping every 10s (default)",
+		"timeout 5m (type)", "budget spent: Pending (type)", "stays for 7d (default)", "callback none (default)",
+	} {
+		require.Regexp(t, `(?m)^(in effect)? +`+regexp.QuoteMeta(line)+`$`, out)
+	}
 }

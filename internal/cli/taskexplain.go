@@ -57,9 +57,7 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 		return f, err
 	}
 	f.PausedAll, f.PausedType = control.PausedAll, control.Paused(t.Type)
-	if typ, err := c.store.TaskType(ctx, t.Type); err == nil {
-		f.Type = typ.Options
-	} else if !errors.Is(err, store.ErrNoType) {
+	if f.Type, err = c.typeOptions(ctx, t.Type); err != nil {
 		return f, err
 	}
 	workers, err := c.store.Workers(ctx)
@@ -72,6 +70,18 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 		}
 	}
 	return f, nil
+}
+
+// typeOptions are what the type says to its tasks.
+func (c *connection) typeOptions(ctx context.Context, code string) (model.Options, error) {
+	typ, err := c.store.TaskType(ctx, code)
+	if errors.Is(err, store.ErrNoType) {
+		return model.Options{}, nil
+	}
+	if err != nil {
+		return model.Options{}, err
+	}
+	return typ.Options, nil
 }
 
 func explainText(t *model.Task, r explain.Report) string {

@@ -47,13 +47,17 @@ func (a *app) taskShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(taskText(t, raw, now))
+			typ, err := c.typeOptions(ctx, t.Type)
+			if err != nil {
+				return err
+			}
+			return a.print(taskText(t, raw, typ, now))
 		},
 	}
 }
 
 // taskText is a task for a person.
-func taskText(t *model.Task, raw bson.Raw, now time.Time) string {
+func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time) string {
 	var f fields
 	f.add("task", t.ID)
 	status := string(t.Status)
@@ -66,6 +70,7 @@ func taskText(t *model.Task, raw bson.Raw, now time.Time) string {
 	f.add("priority", fmt.Sprint(t.Priority))
 	f.add("created", human.When(t.CreatedAt, now))
 	f.add("starts", human.When(t.StartTime, now))
+	f.add("expires", human.When(t.ExpireAt, now))
 	f.add("due", human.When(t.DueAt, now))
 	f.add("lease until", human.When(t.LapseAt, now))
 	f.add("finished", human.When(t.FinishedAt, now))
@@ -84,6 +89,9 @@ func taskText(t *model.Task, raw bson.Raw, now time.Time) string {
 	f.add("arguments", valueText(t.Args))
 	if options := raw.Lookup("options"); options.Type != 0 {
 		f.add("options", valueText(options))
+	}
+	if !t.Status.Ended() {
+		f.add("in effect", optionsText(t, typ))
 	}
 	f.add("checkpoint", valueText(t.Checkpoint))
 	f.add("result", valueText(t.Result))

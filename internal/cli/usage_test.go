@@ -23,7 +23,7 @@ func TestBadUsageNamesWhatIsWrong(t *testing.T) {
 		{[]string{"task", "lst"}, `no command "lst"`},
 		{[]string{"version", "x"}, `takes no argument "x"`},
 		{[]string{"version", "--bogus"}, "unknown flag: --bogus"},
-		{[]string{"version", "-o", "yaml"}, `--output is "yaml"; want table or json`},
+		{[]string{"version", "-o", "xml"}, `--output is "xml"; want table, json or yaml`},
 		{[]string{"version", "--log-level", "loud"}, `--log-level is "loud"`},
 		{[]string{"db", "status", "--uri", "http://x"}, "--uri is not a MongoDB URI"},
 		{[]string{"db", "status", "--uri", ""}, ""},

@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+const typeHelp = `Say what holds for all tasks of a type: retries, timeouts, callback, limits.
+
+A task's own option wins over its type's, that over what the handler says, and that over
+the defaults. A change acts on sends and on claims within two seconds; what runs goes on
+with what it was claimed with.`
+
+func (a *app) typeCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "type", Short: "Say what holds for all tasks of a type", Long: typeHelp, Args: noArgs, RunE: group}
+	cmd.AddCommand(a.typeApply(), a.typeList(), a.typeShow(), a.pauseCommand(), a.resumeCommand(), a.typeDelete())
+	return cmd
+}
+
+// typesOf is a producer, and which types are paused.
+func (a *app) typesOf(ctx context.Context) (c *connection, p *producer.Producer, paused []string, err error) {
+	if c, err = a.connectReady(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	if p, err = c.producer(a); err != nil {
+		return nil, nil, nil, err
+	}
+	paused, _, err = p.Paused(ctx)
+	return c, p, paused, err
+}
+
+func (a *app) typeList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the types of which something is stored", Args: noArgs,
+		Long: "List the types of which something is stored. Tasks and workers may have others: those have the\ndefaults. With -o yaml it is a file for `type apply`.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, p, paused, err := a.typesOf(cmd.Context())
+			if err != nil {
+				return err
+			}
+			types, err := p.Types(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.printTypes(types, paused)
+		},
+	}
+}
+
+func (a *app) printTypes(types []*model.TaskType, paused []string) error {
+	switch a.flags.output {
+	case "yaml":
+		specs := make([]*typeSpec, len(types))
+		for i, t := range types {
+			specs[i] = specOf(t, paused)
+			specs[i].Version = 0 // so that it can be applied anywhere, any number of times
+		}
+		text, err := asYAML(specs...)
+		if err != nil {
+			return err
+		}
+		return a.print(text)
+	case "json":
+		docs := make([]json.RawMessage, len(types))
+		for i, t := range types {
+			doc, err := typeJSON(t, paused)
+			if err != nil {
+				return err
+			}
+			docs[i] = doc
+		}
+		return a.printJSON(map[string]any{"types": docs})
+	}
+	if len(types) == 0 {
+		a.say("no type is stored; see: mscheduler type apply --help")
+		return nil
+	}
+	tab := newTable("TYPE", "CATEGORY", "RETRIES", "TIMEOUT", "LIMITS", "CALLBACK", "PAUSED", "VERSION", "NAME")
+	for _, t := range types {
+		tab.add(t.Code, t.Category, retriesText(t.Options.Retry), spanOrNone(t), limitsText(t), callbackText(t.Options.Callback),
+			yesText(slices.Contains(paused, t.Code)), fmt.Sprint(t.Version), human.OneLine(t.Name, 40))
+	}
+	return a.print(tab.String())
+}
+
+func yesText(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return ""
+}
+
+func spanOrNone(t *model.TaskType) string {
+	if t.Options.ExecutionTimeout == 0 {
+		return ""
+	}
+	return span(t.Options.ExecutionTimeout)
+}
+
+func retriesText(r *model.Retry) string {
+	if r == nil {
+		return ""
+	}
+	var parts []string
+	if r.Strategy != "" {
+		parts = append(parts, string(r.Strategy))
+	}
+	if r.MaxErrors != nil {
+		parts = append(parts, fmt.Sprintf("at most %d", *r.MaxErrors))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func limitsText(t *model.TaskType) string {
+	var parts []string
+	if t.MaxRunning > 0 {
+		parts = append(parts, fmt.Sprintf("%d at once", t.MaxRunning))
+	}
+	if r := t.RateLimit; r != nil {
+		parts = append(parts, fmt.Sprintf("%d per %s", r.Count, span(r.Per)))
+	}
+	if t.KeyLimit != nil {
+		parts = append(parts, "by key")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func callbackText(c *model.Callback) string {
+	switch {
+	case c == nil || c.Success == nil && c.Error == nil:
+		return ""
+	case c.Success == nil:
+		return "failures"
+	case c.Error == nil:
+		return "successes"
+	default:
+		return "both"
+	}
+}
+
+func (a *app) typeShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show TYPE", Short: "Show what holds for the tasks of a type", Args: one("the name of a type"),
+		Long: "Show what holds for the tasks of a type. With -o yaml it is a file for `type apply`. Secrets are\nnot shown.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, p, paused, err := a.typesOf(cmd.Context())
+			if err != nil {
+				return err
+			}
+			t, err := p.Type(cmd.Context(), args[0])
+			if err != nil {
+				return noType(err)
+			}
+			switch a.flags.output {
+			case "yaml":
+				return a.printTypes([]*model.TaskType{t}, paused)
+			case "json":
+				doc, err := typeJSON(t, paused)
+				if err != nil {
+					return err
+				}
+				return a.printJSON(doc)
+			}
+			said, err := flat(specOf(t, paused))
+			if err != nil {
+				return err
+			}
+			var f fields
+			for _, s := range said {
+				f.add(s.path, s.value)
+			}
+			f.add("version", fmt.Sprintf("%d, of %s", t.Version, human.Stamp(t.UpdatedAt)))
+			return a.print(f.String())
+		},
+	}
+}
+
+// noType gives the error its exit code.
+func noType(err error) error {
+	switch {
+	case errors.Is(err, producer.ErrNoType):
+		return &codedError{ExitNotFound, err}
+	case errors.Is(err, producer.ErrTypeChanged):
+		return &codedError{ExitRefused, err}
+	default:
+		return err
+	}
+}
+
+// typeJSON is the stored document, with the type's name as code and no secrets.
+func typeJSON(t *model.TaskType, paused []string) (json.RawMessage, error) {
+	c := *t
+	if cb := c.Options.Callback; cb != nil && cb.Security != nil {
+		hidden, security := *cb, *cb.Security
+		security.Keys = slices.Clone(security.Keys)
+		for i := range security.Keys {
+			security.Keys[i].Secret = model.HiddenSecret
+		}
+		hidden.Security = &security
+		c.Options.Callback = &hidden
+	}
+	var b bytes.Buffer
+	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
+	enc.SetRegistry(model.Registry())
+	if err := enc.Encode(&c); err != nil {
+		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
+	}
+	var doc bson.D
+	if err := bson.Unmarshal(b.Bytes(), &doc); err != nil {
+		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
+	}
+	doc[0].Key = "code" // _id
+	doc = append(doc, bson.E{Key: "paused", Value: slices.Contains(paused, t.Code)})
+	raw, err := bson.Marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
+	}
+	return model.DocumentJSON(raw), nil
+}
+
+func (a *app) typeDelete() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete TYPE", Short: "Forget what was said of a type", Args: one("the name of a type"),
+		Long: "Forget what was said of a type. Its tasks stay: from their next claim on they have the options of\ntheir handler and the defaults. A worker that serves the type by its category alone stops doing so.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, code := cmd.Context(), args[0]
+			c, p, _, err := a.typesOf(ctx)
+			if err != nil {
+				return err
+			}
+			t, err := p.Type(ctx, code)
+			if err != nil {
+				return noType(err)
+			}
+			open, err := c.store.Count(ctx, store.Filter{Type: code, Statuses: openStatuses})
+			if err != nil {
+				return err
+			}
+			if open > 0 {
+				if err := a.confirm(yes, fmt.Sprintf("Delete type %s, of which %s not ended?", code, human.Plural(open, "task has", "tasks have"))); err != nil {
+					return err
+				}
+			}
+			if err := p.DeleteType(ctx, code, t.Version); err != nil {
+				return noType(err)
+			}
+			if a.asJSON() {
+				return a.printJSON(map[string]any{"code": code, "result": "deleted", "open_tasks": open})
+			}
+			return a.print(code + "  deleted\n")
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask when there are tasks that have not ended")
+	return cmd
+}
+
+// openStatuses are those of tasks that have not ended.
+var openStatuses = []model.Status{model.StatusWait, model.StatusNew, model.StatusExecuting, model.StatusError}

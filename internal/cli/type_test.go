@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const typesFile = `code: email.send
+name: E-mails
+category: mail
+timeout: 5            # minutes
+need_manual: true
+retry:
+  strategy: fixed_period
+  interval: 10        # seconds
+  max_errors: 3
+claim_by: tenant
+rate_limit: {count: 100, per: 1s}
+callback:
+  success: {url: "https://example.org/done", method: PUT}
+---
+- code: report
+  retry: {strategy: sequence, sequence: [10s, 1m, 1h30m]}
+  retention: 30d
+- code: backup
+  timeout: 2h
+  retry: {strategy: none}
+  key_limit: {max_running: 2}
+  paused: true
+`
+
+func (s *session) file(content string) string {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "types.yaml")
+	require.NoError(s.t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+func TestTypesAreAppliedShownAndDeleted(t *testing.T) {
+	s := newSession(t)
+	path := s.file(typesFile)
+	r := s.ok("type", "apply", "-f", path, "--dry-run")
+	require.Contains(t, r.stdout, "email.send  would be created")
+	require.Contains(t, s.run("type", "list").stderr, "is not set up", "nothing was written")
+
+	r = s.ok("type", "apply", "-f", path)
+	require.Contains(t, r.stdout, "email.send  created (version 1)\n")
+	require.Contains(t, r.stdout, "  + retry.strategy: fixed\n")
+	require.Contains(t, r.stdout, "  + timeout: 5m\n")
+	require.Equal(t, "email.send  unchanged (version 1)\nreport  unchanged (version 1)\nbackup  unchanged (version 1)\n", s.ok("type", "apply", "-f", path).stdout)
+
+	var shown struct {
+		Code, Category string
+		Options        map[string]any
+		Paused         bool
+	}
+	s.ok("type", "show", "email.send", "-o", "json").json(&shown)
+	require.Equal(t, "email.send mail", shown.Code+" "+shown.Category)
+	require.EqualValues(t, 300_000, shown.Options["execution_timeout_ms"])
+	require.Equal(t, map[string]any{"strategy": "fixed", "interval_ms": 10_000., "max_errors": 3.}, shown.Options["retry"])
+	require.False(t, shown.Paused)
+	s.ok("type", "show", "backup", "-o", "json").json(&shown)
+	require.True(t, shown.Paused)
+	require.Regexp(t, `(?m)^retry.sequence +\[10s, 1m, 1h30m\]$`, s.ok("type", "show", "report").stdout)
+	require.Regexp(t, `(?m)^email.send +mail +fixed, at most 3 +5m +100 per 1s +successes +- +1 +E-mails$`, s.ok("type", "list").stdout)
+
+	// What list writes can be applied, and changes nothing.
+	again := s.file(s.ok("type", "list", "-o", "yaml").stdout)
+	require.NotContains(t, s.ok("type", "apply", "-f", again).stdout, "  changed (")
+
+	changed := s.file("code: report\nretry: {strategy: sequence, sequence: [10s]}\n")
+	require.Equal(t, "report  would be changed (version 1)\n  - retry.sequence: [10s, 1m, 1h30m]\n  + retry.sequence: [10s]\n  - retention: 30d\n",
+		s.ok("type", "apply", "-f", changed, "--dry-run").stdout)
+	require.Contains(t, s.ok("type", "apply", "-f", changed).stdout, "report  changed (version 2)\n")
+	s.fails(ExitRefused, []string{"version 2", "is for 1"}, "type", "apply", "-f", s.file("{code: report, version: 1}"))
+
+	require.Contains(t, s.ok("type", "pause", "report").stdout, "report")
+	require.NotContains(t, s.ok("type", "resume", "report").stdout, "report")
+
+	s.ok("send", "report", "--key", "k")
+	s.fails(ExitUsage, []string{"1 task has not ended", "--yes"}, "type", "delete", "report")
+	require.Equal(t, "report  deleted\n", s.ok("type", "delete", "report", "--yes").stdout)
+	s.fails(ExitNotFound, []string{"no such task type: report"}, "type", "show", "report")
+	s.fails(ExitNotFound, []string{"no such task type"}, "type", "delete", "report")
+	require.Contains(t, s.ok("task", "list", "--type", "report").stdout, "-/report/k", "its tasks stay")
+}
+
+func TestAFileOfTypesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	for content, said := range map[string][]string{
+		"code: t\nname: x\ncolour: red\n":                                  {"types.yaml: line 3: field colour is not a field of a task type"},
+		"code: t\nretry:\n  max_error: 3\n":                                {"line 3: field max_error is not a field there"},
+		"code: good\n---\ncode: t\ntimeout: soon\n":                        {"line 4", `"soon" is no duration`},
+		"code: good\n---\ncode: t\nretention: 7\n":                         {"line 4", `"7" is no duration`},
+		"code: good\n---\n- code: other\n- code: a/b\n  max_running: -1\n": {"types.yaml:4: type a/b: type is", "types.yaml:4: type a/b: max_running is -1"},
+		"code: t\n---\ncode: t\n":                                          {"types.yaml:3: type t is there before", "types.yaml:1"},
+		"code: t\nretry: {strategy: sequence}\n":                           {"retry.sequence is empty"},
+		"code: t\ncode: u\n":                                               {"already defined at line 1"},
+		"code: [\n":                                                        {"types.yaml: line"},
+		"":                                                                 {"has no task types"},
+		"code: t\nrate_limit: {count: 0, per: 1s}\nkey_limit: {x: 1}\n": {"line 3"},
+		"code: t\ncallback: {success: {url: ftp://x}}\n":                {"callback.success.url"},
+		"code: t\nretry: {strategy: sometimes}\n":                       {"want none, fixed, sequence or exponential"},
+		"code: t\nmax_running: many\n":                                  {"line 2"},
+	} {
+		s.fails(ExitUsage, said, "type", "apply", "-f", s.file(content))
+	}
+	r := s.ok("type", "list")
+	require.Empty(t, r.stdout, "nothing was written by any of them")
+	require.Contains(t, r.stderr, "no type is stored")
+	s.fails(ExitUsage, []string{"wants -f FILE"}, "type", "apply")
+	s.fails(ExitUsage, []string{"there is no file"}, "type", "apply", "-f", "none.yaml")
+	s.stdin = "code: t"
+	require.Contains(t, s.ok("type", "apply", "-f", "-").stdout, "t  created")
+}
+
+func TestAnythingCanBeHadAsYAML(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "t", "--key", "k", "--args", `{"b": 1, "a": ["x", "1"]}`)
+	out := s.ok("task", "show", "-/t/k", "-o", "yaml").stdout
+	require.Contains(t, out, "id: -/t/k\n")
+	require.Contains(t, out, "args:\n  b: 1\n  a:\n    - x\n    - \"1\"\n")
+}

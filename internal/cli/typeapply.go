@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+const typeApplyHelp = `Store task types as a YAML file says them.
+
+The file has one type a document, or lists of types. It says all that holds for a type:
+what it leaves out is taken away, but for paused. Types that are not in it stay. All of
+it is checked before anything is written.
+
+  code: email.send            # the name that tasks and handlers have
+  name: E-mails
+  category: mail              # of tasks that say none; a worker may serve a category
+  timeout: 5m                 # of one execution; a number is minutes
+  need_manual: true           # budget spent: Pending for a person, instead of Failure
+  retention: 7d
+  retry:
+    strategy: sequence        # none, fixed (or fixed_period), sequence, exponential
+    sequence: [10s, 1m, 10m]  # then the last; interval is for fixed and exponential
+    max_errors: 5
+  claim_by: tenant            # or creator, category: for workers that take only some
+  max_running: 20             # over all workers
+  rate_limit: {count: 100, per: 1s}
+  key_limit: {max_running: 1} # for the tasks of each limit_key
+  callback:
+    success: {url: "https://example.org/done", method: POST}
+    error: {url: "https://example.org/failed"}
+    security: {type: none}
+
+Also: description, max_lapses, max_errors_per_worker, ping_interval, worker_timeout,
+retry.factor, retry.max_interval, retry.jitter, retry.local {count, interval}, paused,
+and version: the file is refused when the stored type has another one.`
+
+func (a *app) typeApply() *cobra.Command {
+	var file string
+	var dry bool
+	cmd := &cobra.Command{
+		Use: "apply -f FILE", Short: "Store task types as a file says them", Args: noArgs, Long: typeApplyHelp,
+		Example: "  mscheduler type apply -f types.yaml --dry-run\n  mscheduler type list -o yaml > types.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usage("type apply wants -f FILE, or -f - for stdin; see: mscheduler type apply --help")
+			}
+			data, err := a.readFile(file)
+			if err != nil {
+				return err
+			}
+			specs, err := readTypes(file, data)
+			if err == nil {
+				err = checkTypes(specs)
+			}
+			if err != nil {
+				return err
+			}
+			c, err := a.connect(cmd.Context()) // the first write sets an empty database up
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
+			if err != nil {
+				return err
+			}
+			paused, _, err := p.Paused(cmd.Context())
+			if err != nil {
+				return err
+			}
+			run := &applying{app: a, p: p, paused: paused, dry: dry}
+			return run.all(cmd.Context(), specs)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file; - is stdin")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what it would change, and write nothing")
+	return cmd
+}
+
+// checkTypes finds everything that is wrong with the types themselves.
+func checkTypes(specs []namedSpec) error {
+	var errs []error
+	seen := map[string]string{}
+	for _, s := range specs {
+		t := s.taskType()
+		if err := t.Validate(); err != nil {
+			errs = append(errs, usage("%s: type %s: %s", s.where, s.Code, strings.ReplaceAll(err.Error(), "\n", "\n"+s.where+": type "+s.Code+": ")))
+		}
+		if before, twice := seen[s.Code]; twice {
+			errs = append(errs, usage("%s: type %s is there before, at %s", s.where, s.Code, before))
+		}
+		seen[s.Code] = s.where
+	}
+	return errors.Join(errs...)
+}
+
+// applying is one run of apply.
+type applying struct {
+	*app
+	p      *producer.Producer
+	paused []string
+	dry    bool
+}
+
+// appliedView is what became of one type as JSON.
+type appliedView struct {
+	Code    string   `json:"code"`
+	Result  string   `json:"result"` // created, changed, unchanged
+	Version int64    `json:"version"`
+	Changes []string `json:"changes"`
+}
+
+func (r *applying) all(ctx context.Context, specs []namedSpec) error {
+	views := []appliedView{}
+	for _, s := range specs {
+		v, err := r.one(ctx, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.where, noType(err))
+		}
+		if !r.asJSON() {
+			if err := r.print(v.text(r.dry)); err != nil {
+				return err
+			}
+		}
+		views = append(views, v)
+	}
+	if r.asJSON() {
+		return r.printJSON(map[string]any{"types": views, "dry_run": r.dry})
+	}
+	return nil
+}
+
+func (v appliedView) text(dry bool) string {
+	result := v.Result
+	if dry && result != "unchanged" {
+		result = "would be " + result
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s (version %d)\n", v.Code, result, v.Version)
+	for _, c := range v.Changes {
+		b.WriteString("  " + c + "\n")
+	}
+	return b.String()
+}
+
+// one applies one type. Somebody who changes it at the same time makes it look again, unless
+// the file names the version it is for.
+func (r *applying) one(ctx context.Context, s namedSpec) (appliedView, error) {
+	for tries := 0; ; tries++ {
+		v, err := r.try(ctx, s)
+		if s.Version == 0 && tries < 5 && errors.Is(err, producer.ErrTypeChanged) {
+			continue
+		}
+		return v, err
+	}
+}
+
+func (r *applying) try(ctx context.Context, s namedSpec) (appliedView, error) {
+	stored, err := r.p.Type(ctx, s.Code)
+	if errors.Is(err, producer.ErrNoType) {
+		stored, err = nil, nil
+	}
+	if err != nil {
+		return appliedView{}, err
+	}
+	t := s.taskType()
+	v := appliedView{Code: s.Code, Result: "created", Changes: []string{}}
+	var before *typeSpec
+	if stored != nil {
+		v.Result, v.Version, before = "changed", stored.Version, specOf(stored, r.paused)
+		keepSecrets(&t, stored)
+	}
+	if s.Version != 0 && s.Version != v.Version {
+		return v, fmt.Errorf("%w: %s is at version %d, and the file is for %d", producer.ErrTypeChanged, s.Code, v.Version, s.Version)
+	}
+	after := specOf(&t, r.paused)
+	if s.Paused != nil {
+		after.Paused = nil
+		if *s.Paused {
+			after.Paused = s.Paused
+		}
+	}
+	diff, err := difference(before, after)
+	if err != nil {
+		return v, err
+	}
+	v.Changes = append(diff, newSecrets(&t, stored)...)
+	if len(v.Changes) == 0 && stored != nil {
+		v.Result, v.Changes = "unchanged", []string{}
+		return v, nil
+	}
+	if r.dry {
+		return v, nil
+	}
+	t.Version = v.Version
+	put, err := r.p.PutType(ctx, t)
+	if err != nil {
+		return v, err
+	}
+	v.Version = put.Version
+	return v, r.pause(ctx, s)
+}
+
+// pause pauses or resumes the type where the file says so and it is otherwise.
+func (r *applying) pause(ctx context.Context, s namedSpec) error {
+	switch now := slices.Contains(r.paused, s.Code); {
+	case s.Paused == nil || *s.Paused == now:
+		return nil
+	case now:
+		return r.p.Resume(ctx, s.Code)
+	default:
+		return r.p.Pause(ctx, s.Code)
+	}
+}
+
+func keysOf(t *model.TaskType) []model.CallbackKey {
+	if c := t.Options.Callback; c != nil && c.Security != nil {
+		return c.Security.Keys
+	}
+	return nil
+}
+
+// keepSecrets puts the stored secret where the file has only the sign for one, as what
+// `type show` writes does.
+func keepSecrets(t, stored *model.TaskType) {
+	keys := keysOf(t)
+	for i := range keys {
+		for _, k := range keysOf(stored) {
+			if keys[i].Secret == model.HiddenSecret && keys[i].AccessKey == k.AccessKey {
+				keys[i].Secret = k.Secret
+				break
+			}
+		}
+	}
+}
+
+// newSecrets says which secrets the file sets: they cannot be compared with sealed ones.
+func newSecrets(t, stored *model.TaskType) (changes []string) {
+	var kept []model.CallbackKey
+	if stored != nil {
+		kept = keysOf(stored)
+	}
+	for _, k := range keysOf(t) {
+		if !slices.Contains(kept, k) {
+			changes = append(changes, "+ callback.security: the secret of "+k.AccessKey)
+		}
+	}
+	return changes
+}

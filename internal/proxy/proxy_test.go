@@ -62,8 +62,8 @@ func TestCutAfterMeansTheServerDidIt(t *testing.T) {
 
 func TestATrapTakesTheCommandsItsRuleNames(t *testing.T) {
 	p, c, direct := setup(t)
-	trap := p.Set(proxy.Rule{Command: "insert", Collection: "c", Contains: "wanted", Skip: 1, Do: proxy.CutBefore})
-	for i, text := range []string{"other", "wanted", "other", "wanted", "wanted"} {
+	trap := p.Set(proxy.Rule{Command: "insert", Collection: "c", Contains: "wanted", Lacks: "not", Skip: 1, Do: proxy.CutBefore})
+	for i, text := range []string{"other", "wanted", "not wanted", "wanted", "wanted"} {
 		_, err := c.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}, {Key: "text", Value: text}})
 		require.Equal(t, i == 3, err != nil, "insert %d: %v", i, err)
 	}

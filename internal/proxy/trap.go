@@ -19,6 +19,7 @@ type Rule struct {
 	Command    string // its name; "" = every
 	Collection string // "" = every
 	Contains   string // somewhere in its bytes, such as a field's name; "" = anything
+	Lacks      string // nowhere in its bytes; "" = anything
 	Skip       int    // so many of them pass before
 	Times      int    // how many are trapped then; 0 = 1, negative = all
 	Do         Action
@@ -61,7 +62,7 @@ func (t *Trap) Release() {
 func (t *Trap) wants(m message, name, collection string) bool {
 	r := &t.rule
 	if r.Command != "" && r.Command != name || r.Collection != "" && r.Collection != collection ||
-		r.Contains != "" && !bytes.Contains(m, []byte(r.Contains)) {
+		r.Contains != "" && !bytes.Contains(m, []byte(r.Contains)) || r.Lacks != "" && bytes.Contains(m, []byte(r.Lacks)) {
 		return false
 	}
 	t.seen++

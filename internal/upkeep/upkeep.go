@@ -33,11 +33,7 @@ type Job interface {
 // their turn: the next round follows at once.
 var ErrMore = errors.New("there is more to do")
 
-// How often a process looks: one that works soon, an idle one rarely.
 const (
-	BusyPause = 5 * time.Second
-	IdlePause = time.Minute
-
 	permit     = "upkeep"
 	jobTimeout = 5 * time.Minute
 )
@@ -49,26 +45,27 @@ type Keeper struct {
 	log    zerolog.Logger
 	jobs   []Job
 	busy   func() bool // has this process worked since the last time?
+	pace   Pace
 }
 
 // New makes a keeper. busy says whether the process works: then it looks more often.
 func New(st *store.Store, holder string, log zerolog.Logger, busy func() bool, jobs ...Job) *Keeper {
-	return &Keeper{store: st, holder: holder, log: log, busy: busy, jobs: jobs}
+	return &Keeper{store: st, holder: holder, log: log, busy: busy, jobs: jobs, pace: pace()}
 }
 
 // Loop keeps until ctx ends, then gives the permit back.
 func (k *Keeper) Loop(ctx context.Context) {
 	had, more := false, false
 	for {
-		pause := IdlePause
+		pause := k.pace.Idle
 		if k.busy() {
-			pause = BusyPause
+			pause = k.pace.Busy
 		}
 		// At different times, so that many processes do not ask together.
 		if !more && !sleep(ctx, pause*3/4+rand.N(pause/2)) || ctx.Err() != nil {
 			break
 		}
-		mine, err := k.store.TakeJob(ctx, permit, k.holder, 2*pause+10*time.Second)
+		mine, err := k.store.TakeJob(ctx, permit, k.holder, 2*pause+k.pace.Grace)
 		had, more = had || mine, false
 		if err == nil && mine {
 			more, err = k.round(ctx)

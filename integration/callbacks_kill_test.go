@@ -1,0 +1,221 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/upkeep"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// From the end of a task to its callback there are seven writes and a call. A process is
+// killed before and after each of them, and another one goes on.
+
+const taken = "taken-by-the-receiver" // the answer, by which the end of a delivery is known
+
+var callbackWrites = []struct {
+	name string
+	rule proxy.Rule
+}{
+	{"the end of a task", proxy.Rule{Contains: "finished_at", Lacks: taken}},
+	{"the making of its delivery", proxy.Rule{Command: "insert"}},
+	{"the removal of its entry", proxy.Rule{Contains: "outbox.0.rev", Lacks: model.OutcomeDelivery}},
+	{"the claim of the delivery", proxy.Rule{Contains: model.CallbackType, Lacks: "outbox"}},
+	{"the end of the delivery", proxy.Rule{Contains: taken}},
+	{"the success of the task", proxy.Rule{Contains: string(model.StatusSuccess), Lacks: taken}},
+	{"the removal of the delivery's entry", proxy.Rule{Contains: model.OutcomeDelivery, Lacks: taken}},
+}
+
+// TestCallbackChild is no test: it is what a child process runs, a worker that delivers.
+func TestCallbackChild(t *testing.T) {
+	if os.Getenv(childRole) != "callbacks" {
+		t.Skip("only in a child process")
+	}
+	// What a dead process leaves is otherwise looked for after a minute or two.
+	upkeep.Hurry(upkeep.Pace{Busy: 200 * time.Millisecond, Idle: 200 * time.Millisecond, Grace: 500 * time.Millisecond})
+	client, err := engine.Client(os.Getenv(childURI))
+	require.NoError(t, err)
+	c, err := consumer.New(consumer.Config{
+		Database: client.Database(os.Getenv(childDB)), WorkerID: os.Getenv(childName), Concurrency: 5,
+		Callbacks: &consumer.CallbackConfig{SecretKey: secretKey},
+	})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, chaosWork, func(_ context.Context, task *consumer.Task[int]) (int, error) {
+		if task.Args%2 == 1 {
+			return 0, consumer.Fatal(errors.New("odd"))
+		}
+		return 2 * task.Args, nil
+	}))
+	require.NoError(t, c.Run(t.Context()))
+}
+
+// callbackChild starts such a process. It is killed at the end of the test, if not before.
+func (a *arena) callbackChild(name, uri string) (kill func()) {
+	a.t.Helper()
+	self, err := os.Executable()
+	require.NoError(a.t, err)
+	cmd := exec.Command(self, "-test.run", "^TestCallbackChild$", "-test.timeout", "5m")
+	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+uri, childDB+"="+a.db.Name(), childRole+"=callbacks", childName+"="+name)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(a.t, cmd.Start())
+	killed := false
+	kill = func() {
+		if !killed {
+			killed = true
+			_ = cmd.Process.Kill() // it may have ended, which the scenario would notice
+			_ = cmd.Wait()         // it was killed: that is its error
+		}
+	}
+	a.t.Cleanup(func() {
+		kill()
+		if a.t.Failed() {
+			a.t.Logf("output of %s:\n%s", name, out.String())
+		}
+	})
+	return kill
+}
+
+func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		for _, w := range callbackWrites {
+			for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
+				t.Run(when+" "+w.name, func(t *testing.T) {
+					t.Parallel()
+					k := newKilling(t, e)
+					rule := w.rule
+					rule.Collection, rule.Do = "tasks", action
+					if rule.Command == "" {
+						rule.Command = "update"
+					}
+					trap := k.px.Set(rule)
+					k.run(trap.Hit())
+				})
+			}
+		}
+		t.Run("while the receiver answers", func(t *testing.T) {
+			t.Parallel()
+			k := newKilling(t, e)
+			asked, dead := make(chan struct{}), make(chan struct{})
+			k.dead = dead
+			k.answers(func(n int, _ heard, w http.ResponseWriter) {
+				if n == 1 {
+					close(asked)
+					<-dead
+				}
+				_, _ = w.Write([]byte(taken))
+			})
+			k.run(asked)
+		})
+	})
+}
+
+// killing is the scenario: two tasks that succeed and one that fails, a victim, an heir.
+type killing struct {
+	*arena
+	*receiver
+	px    *proxy.Proxy
+	tasks map[string]int
+	dead  chan struct{} // closed when the victim is; nil = nobody waits for it
+}
+
+func newKilling(t *testing.T, e Engine) *killing {
+	k := &killing{arena: secretive(t, e), receiver: newReceiver(t), tasks: map[string]int{}}
+	k.px, _ = k.behind()
+	k.answers(func(_ int, _ heard, w http.ResponseWriter) { _, _ = w.Write([]byte(taken)) })
+	// The leases of a dead process's deliveries end soon.
+	_, err := k.p.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{WorkerTimeout: 3 * time.Second}})
+	require.NoError(t, err)
+	for _, n := range []int{1, 2, 4} {
+		k.tasks[k.sendKey(fmt.Sprint(n), n, producer.Callback(k.to()), seconds(3), producer.MaxLapses(100)).ID] = n
+	}
+	return k
+}
+
+func (k *killing) run(reached <-chan struct{}) {
+	t := k.arena.t
+	kill := k.callbackChild("victim", k.px.URI())
+	select {
+	case <-reached:
+	case <-time.After(chaosPatience):
+		require.Fail(t, "the victim never came there")
+	}
+	kill()
+	k.px.Drop() // what was held is lost with its sender
+	if k.dead != nil {
+		close(k.dead)
+	}
+	k.callbackChild("heir", k.e.URI)
+	k.awaitSettled()
+	k.judge()
+}
+
+// awaitSettled waits until every task has its last status and nothing is left to follow.
+func (k *killing) awaitSettled() {
+	t := k.arena.t
+	awaitTrue(t, func() string {
+		for id, n := range k.tasks {
+			want := model.StatusSuccess
+			if n%2 == 1 {
+				want = model.StatusFailure
+			}
+			task := k.get(id)
+			if task.Status != want {
+				return inWords(task)
+			}
+			delivery, err := k.store.Get(t.Context(), model.DeliveryID(task))
+			if err != nil {
+				return err.Error()
+			}
+			if delivery.Status != model.StatusSuccess {
+				return inWords(delivery)
+			}
+		}
+		left, err := k.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "$or", Value: bson.A{
+			bson.D{{Key: "outbox", Value: bson.D{{Key: "$exists", Value: true}}}},
+			bson.D{{Key: "outbox_at", Value: bson.D{{Key: "$exists", Value: true}}}},
+		}}})
+		require.NoError(t, err)
+		if left > 0 {
+			return fmt.Sprintf("%d outboxes are left", left)
+		}
+		return ""
+	})
+}
+
+func (k *killing) judge() {
+	t := k.arena.t
+	told := map[string]int{}
+	for _, h := range k.all() {
+		require.NoError(t, h.signed)
+		n, ours := k.tasks[h.task]
+		require.True(t, ours, h.task)
+		told[h.task]++
+		require.Equal(t, k.get(model.DeliveryID(k.get(h.task))).Key, h.id, "the id is the same each time, so that repeats can be dropped")
+		want := fmt.Sprintf(`{"ext": %d, "result": %d}`, n, 2*n)
+		if n%2 == 1 {
+			want = fmt.Sprintf(`{"task_id": %q, "error_info": "odd", "ext": %d}`, h.task, n)
+		}
+		require.JSONEq(t, want, h.body)
+	}
+	for id, n := range k.tasks {
+		require.GreaterOrEqual(t, told[id], 1, "nobody was told of %s", id)
+		task := k.get(id)
+		require.Equal(t, n%2, task.ErrorCount, "a kill costs no error: %s", inWords(task))
+		require.False(t, task.ArchiveAt.IsZero())
+	}
+}

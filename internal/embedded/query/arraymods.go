@@ -182,7 +182,7 @@ func contains(vs []bson.RawValue, v bson.RawValue) bool {
 
 func parsePop(_ *node, v bson.RawValue) modifier {
 	sign, ok := direction(v)
-	check(ok, mongoerr.FailedToParse, "$pop expects 1 or -1, found: %s", v)
+	parses(ok, "$pop expects 1 or -1, found: %s", v)
 	return func(_ *env, n *node, old bson.RawValue, at place) change {
 		elems := arrayAt("$pop", mongoerr.TypeMismatch, n, old, at)
 		switch {

@@ -26,6 +26,9 @@ func check(ok bool, code int32, format string, args ...any) {
 // need is check with the code BadValue.
 func need(ok bool, format string, args ...any) { check(ok, mongoerr.BadValue, format, args...) }
 
+// parses is check with the code FailedToParse.
+func parses(ok bool, format string, args ...any) { check(ok, mongoerr.FailedToParse, format, args...) }
+
 // entry finds what stands for name in a table of operators or the like. Names in
 // lacking are MongoDB's, but refused; unknown is called for all others.
 func entry[T any](table map[string]T, name string, lacking []string, what string, unknown func()) T {

@@ -39,33 +39,33 @@ var accumulators = map[string]func() accumulator{
 
 var lackingAccumulators = strings.Fields("$accumulator $count $mergeObjects $stdDevPop $stdDevSamp")
 
-// sum is $sum and $avg. Whole numbers are added exactly; doubles with the
-// error of each addition carried along, as MongoDB does.
+// sum is $sum and $avg. It is exact, and rounded at the end.
 type sum struct {
 	avg     bool
 	count   int64
-	ints    big.Int
 	wide    bool // not all were int32
 	floats  bool // a double was among them
-	total   float64
-	carry   float64
-	special float64 // the plain sum, for infinities and NaN
+	total   big.Float
+	special float64 // the sum of infinities and NaN, or 0
 }
 
 func (s *sum) add(v bson.RawValue) int {
+	if s.total.Prec() == 0 {
+		s.total.SetPrec(2200) // from the least to the greatest bit of doubles
+	}
+	var term big.Float
 	switch v.Type {
 	case bson.TypeInt32, bson.TypeInt64:
 		n, _ := value.AsInteger(v)
 		s.wide = s.wide || v.Type == bson.TypeInt64
-		s.ints.Add(&s.ints, big.NewInt(n))
+		s.total.Add(&s.total, term.SetInt64(n))
 	case bson.TypeDouble:
-		x := v.Double()
-		t := s.total + x
-		b := t - s.total
-		s.carry += (s.total - (t - b)) + (x - b)
-		s.total = t
-		s.special += x
 		s.floats = true
+		if x := v.Double(); x-x != 0 {
+			s.special += x
+		} else {
+			s.total.Add(&s.total, term.SetFloat64(x))
+		}
 	case bson.TypeDecimal128:
 		refuse("Decimal128 arithmetic")
 	default:
@@ -75,28 +75,20 @@ func (s *sum) add(v bson.RawValue) int {
 	return 0
 }
 
-func (s *sum) float() float64 {
-	if f := s.total + s.carry; f-f != 0 { // no number, or infinite
-		return s.special
-	}
-	exact := new(big.Float).SetPrec(2200).SetInt(&s.ints) // as wide as doubles reach
-	exact.Add(exact, big.NewFloat(s.total))
-	f, _ := exact.Add(exact, big.NewFloat(s.carry)).Float64()
-	return f
-}
-
 func (s *sum) result() bson.RawValue {
+	f, _ := s.total.Float64()
+	n, accuracy := s.total.Int64()
 	switch {
 	case s.avg && s.count == 0:
 		return value.Null
 	case s.avg:
-		return value.Double(s.float() / float64(s.count))
-	case s.floats || !s.ints.IsInt64():
-		return value.Double(s.float())
+		return value.Double((f + s.special) / float64(s.count))
+	case s.floats || accuracy != big.Exact:
+		return value.Double(f + s.special)
 	case s.wide:
-		return value.Int64(s.ints.Int64())
+		return value.Int64(n)
 	}
-	return intOrLong(s.ints.Int64())
+	return intOrLong(n)
 }
 
 // kept is what keeps one of the values.

@@ -85,8 +85,7 @@ func parseArithmetic(name string, do func(a, b bson.RawValue) (bson.RawValue, er
 		case fresh:
 			old = start
 		case value.ClassOf(old.Type) != value.ClassNumber:
-			fail(mongoerr.TypeMismatch, "Cannot apply %s to a value of non-numeric type. The field '%s' has type %s",
-				name, n.path, typeName(old.Type))
+			fail(mongoerr.TypeMismatch, "Cannot apply %s to '%s' of type %s", name, n.path, typeName(old.Type))
 		}
 		sum, err := do(old, v)
 		switch code := mongoerr.Code(err); {
@@ -120,15 +119,13 @@ func bound(v bson.RawValue, sign int) modifier {
 func parseCurrentDate(n *node, v bson.RawValue) modifier {
 	kind := "date"
 	if v.Type != bson.TypeBoolean {
-		need(v.Type == bson.TypeEmbeddedDocument, "%s is not valid type for $currentDate. Please use a boolean ('true') "+
-			"or a $type expression ({$type: 'timestamp/date'}).", typeName(v.Type))
+		need(v.Type == bson.TypeEmbeddedDocument, "%s is not valid type for $currentDate", typeName(v.Type))
 		kind = ""
 		for it := value.NewIter(v.Value); it.Next(); {
 			need(string(it.Key) == "$type", "Unrecognized $currentDate option: %s", it.Key)
 			kind, _ = it.Value.StringValueOK()
 		}
-		need(kind == "date" || kind == "timestamp", "The '$type' string field is required to be 'date' or 'timestamp': "+
-			"{$currentDate: {%s: {$type: 'date'}}}", n.path)
+		need(kind == "date" || kind == "timestamp", "$type of $currentDate must be 'date' or 'timestamp' for %s", n.path)
 	}
 	return func(e *env, n *node, _ bson.RawValue, at place) change {
 		now := timestamp(e.ctx.Timestamp)

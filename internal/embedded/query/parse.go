@@ -36,10 +36,8 @@ func parseAnd(filter []byte) *Node {
 
 func parseTop(key string, v bson.RawValue) *Node {
 	ops := map[string]Op{"$and": OpAnd, "$or": OpOr, "$nor": OpNor}
-	node := &Node{Op: entry(ops, key, lackingTop, "", func() {
-		need(false, "unknown top level operator: %s. If you have a field name that starts with a '$' symbol, "+
-			"consider using $getField or $setField.", key)
-	})}
+	op := entry(ops, key, lackingTop, "", func() { need(false, "unknown top level operator: %s", key) })
+	node := &Node{Op: op}
 	need(v.Type == bson.TypeArray, "%s must be an array", key)
 	for it := value.NewIter(v.Value); it.Next(); {
 		need(it.Value.Type == bson.TypeEmbeddedDocument, "$or/$and/$nor entries need to be full objects")
@@ -293,7 +291,7 @@ func parseType(path string, v bson.RawValue, _ []byte) []*Node {
 	for _, name := range names {
 		types = append(types, parseTypeName(name)...)
 	}
-	check(types != nil, mongoerr.FailedToParse, "%s must match at least one type", path)
+	parses(types != nil, "%s must match at least one type", path)
 	return test(OpType, path, func(v bson.RawValue) bool { return slices.Contains(types, v.Type) })
 }
 
@@ -306,8 +304,8 @@ func parseTypeName(v bson.RawValue) []bson.Type {
 		need(ok, "Unknown type name alias: %s", name)
 		return []bson.Type{t}
 	}
-	check(value.ClassOf(v.Type) == value.ClassNumber, mongoerr.TypeMismatch,
-		"type must be represented as a number or a string")
+	number := value.ClassOf(v.Type) == value.ClassNumber
+	check(number, mongoerr.TypeMismatch, "type must be represented as a number or a string")
 	code, ok := wholeNumber(v)
 	need(ok && (code >= -1 && code <= 19 && code != 0 || code == math.MaxInt8), "Invalid numerical type code: %s", v)
 	return []bson.Type{bson.Type(code)}

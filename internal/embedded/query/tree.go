@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,9 +63,13 @@ func (n *node) child(name string) *node {
 	return nil
 }
 
+// put sets the child called name.
 func (n *node) put(name string, c *node) {
-	i, _ := n.find(name)
-	n.children = slices.Insert(n.children, i, child{name, c})
+	i, ok := n.find(name)
+	if !ok {
+		n.children = slices.Insert(n.children, i, child{name: name})
+	}
+	n.children[i].node = c
 }
 
 // merge joins what two nodes do to the same element; leaves cannot be joined.
@@ -74,11 +79,10 @@ func merge(a, b *node) *node {
 	}
 	m := &node{path: a.path, array: a.array, filters: a.filters, children: slices.Clone(a.children)}
 	for _, c := range b.children {
-		if i, ok := m.find(c.name); ok {
-			m.children[i].node = merge(m.children[i].node, c.node)
-		} else {
-			m.put(c.name, c.node)
+		if own := m.child(c.name); own != nil {
+			c.node = merge(own, c.node)
 		}
+		m.put(c.name, c.node)
 	}
 	return m
 }
@@ -86,12 +90,9 @@ func merge(a, b *node) *node {
 // addOperator adds one operator ({$set: {...}}).
 func (t *tree) addOperator(name string, v bson.RawValue) {
 	parse := entry(modifiers, name, []string{"$bit"}, "", func() {
-		fail(mongoerr.FailedToParse, "Unknown modifier: %s. Expected a valid update modifier or pipeline-style "+
-			"update specified as an array", name)
+		parses(false, "Unknown modifier: %s. Expected a valid update modifier", name)
 	})
-	check(v.Type == bson.TypeEmbeddedDocument, mongoerr.FailedToParse,
-		"Modifiers operate on fields but we found type %s instead. For example: {$mod: {<field>: ...}} not {%s: %s}",
-		typeName(v.Type), name, v)
+	parses(v.Type == bson.TypeEmbeddedDocument, "Modifiers operate on fields but %s has a %s", name, typeName(v.Type))
 	for it := value.NewIter(v.Value); it.Next(); {
 		leaf := &node{path: string(it.Key), insertOnly: name == "$setOnInsert"}
 		if name == "$rename" {
@@ -111,21 +112,18 @@ func (t *tree) addOperator(name string, v bson.RawValue) {
 func (t *tree) add(leaf *node, finish func()) {
 	names := strings.Split(leaf.path, ".")
 	for i, name := range names {
-		check(name != "", mongoerr.EmptyFieldName,
-			"The update path '%s' contains an empty field name, which is not allowed.", leaf.path)
+		check(name != "", mongoerr.EmptyFieldName, "The update path '%s' contains an empty field name.", leaf.path)
 		switch {
 		case name == "$":
-			need(i > 0, "Cannot have positional (i.e. '$') element in the first position in path '%s'", leaf.path)
-			need(slices.Index(names, "$") == i, "Too many positional (i.e. '$') elements found in path '%s'", leaf.path)
+			ok := i > 0 && slices.Index(names, "$") == i
+			need(ok, "Too many positional (i.e. '$') elements in path '%s', or one in the first position", leaf.path)
 			t.positional = true
 		case name[0] == '$' && !isFilterName(name) && !isDBRef(name):
-			fail(mongoerr.DollarPrefixedFieldName,
-				"The dollar ($) prefixed field '%s' in '%s' is not valid for storage.", name, leaf.path)
+			fail(mongoerr.DollarPrefixedFieldName, "The field '%s' in '%s' is not valid for storage.", name, leaf.path)
 		}
 	}
 	finish()
-	need(!isFilterName(names[0]),
-		"Cannot have array filter identifier (i.e. '$[<id>]') element in the first position in path '%s'", leaf.path)
+	need(!isFilterName(names[0]), "Cannot have array filter identifier in the first position in path '%s'", leaf.path)
 	t.leaves = append(t.leaves, leaf)
 	t.insert(leaf, names)
 }
@@ -184,19 +182,17 @@ type arrayFilter struct {
 	used   bool // written to only while the update is compiled
 }
 
+var identifier = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
+
 func parseArrayFilters(filters []bson.Raw) map[string]*arrayFilter {
 	byID := make(map[string]*arrayFilter, len(filters))
 	for _, raw := range filters {
 		f := compileFilter(raw)
 		id := firstName(f.root, "")
-		check(id != "", mongoerr.FailedToParse,
-			"Cannot use an expression without a top-level field name in arrayFilters")
-		need(id[0] >= 'a' && id[0] <= 'z' && !strings.ContainsFunc(id, func(r rune) bool {
-			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
-		}), "Error parsing array filter :: caused by :: The top-level field name must be an alphanumeric string "+
+		parses(id != "", "Cannot use an expression without a top-level field name in arrayFilters")
+		need(identifier.MatchString(id), "The top-level field name of an array filter must be an alphanumeric string "+
 			"beginning with a lowercase letter, found '%s'", id)
-		check(byID[id] == nil, mongoerr.FailedToParse,
-			"Found multiple array filters with the same top-level field name %s", id)
+		parses(byID[id] == nil, "Found multiple array filters with the same top-level field name %s", id)
 		byID[id] = &arrayFilter{id: id, filter: f}
 	}
 	return byID
@@ -205,8 +201,8 @@ func parseArrayFilters(filters []bson.Raw) map[string]*arrayFilter {
 // firstName is the first path component that all conditions of a filter share.
 func firstName(n *Node, found string) string {
 	if n.parts != nil {
-		check(found == "" || n.parts[0] == found, mongoerr.FailedToParse, "Error parsing array filter :: caused by :: "+
-			"Expected a single top-level field name, found '%s' and '%s'", found, n.parts[0])
+		parses(found == "" || n.parts[0] == found,
+			"An array filter has a single top-level field name, found '%s' and '%s'", found, n.parts[0])
 		return n.parts[0]
 	}
 	for _, c := range n.Children {

@@ -31,11 +31,10 @@ type Update struct {
 func CompileUpdate(update bson.Raw, arrayFilters []bson.Raw) (u *Update, err error) {
 	defer catch(&err)
 	if !strings.HasPrefix(firstKey(value.Document(update)), "$") {
-		check(len(arrayFilters) == 0, mongoerr.FailedToParse,
-			"arrayFilters may not be specified for replacement-style updates")
+		parses(len(arrayFilters) == 0, "arrayFilters may not be specified for replacement-style updates")
 		for it := value.NewIter(update); it.Next(); {
-			check(!strings.HasPrefix(string(it.Key), "$"), mongoerr.DollarPrefixedFieldName,
-				"The dollar ($) prefixed field '%s' is not allowed in an update's replacement document.", it.Key)
+			dollar := strings.HasPrefix(string(it.Key), "$")
+			check(!dollar, mongoerr.DollarPrefixedFieldName, "The field '%s' is not allowed in a replacement", it.Key)
 			checkNames(it.Value)
 		}
 		return &Update{replacement: update}, nil
@@ -45,8 +44,7 @@ func CompileUpdate(update bson.Raw, arrayFilters []bson.Raw) (u *Update, err err
 		t.addOperator(string(it.Key), it.Value)
 	}
 	for id, f := range t.filters {
-		check(f.used, mongoerr.FailedToParse,
-			"The array filter for identifier '%s' was not used in the update %s", id, update)
+		parses(f.used, "The array filter for identifier '%s' was not used in the update %s", id, update)
 	}
 	return &Update{tree: t}, nil
 }
@@ -88,21 +86,26 @@ func (u *Update) replace(doc bson.Raw, ctx ApplyContext) bson.Raw {
 	id, had := value.Lookup(doc, "_id")
 	newID, has := value.Lookup(u.replacement, "_id")
 	if had && has && !value.Equal(id, newID) {
-		fail(mongoerr.ImmutableField,
-			"After applying the update, the (immutable) field '_id' was found to have been altered to _id: %s", newID)
+		fail(mongoerr.ImmutableField, "The (immutable) field '_id' was found to have been altered to _id: %s", newID)
 	}
 	if has {
 		id = newID
 	}
-	at, dst := value.Begin(make([]byte, 0, len(u.replacement)+len(id.Value)+5))
-	if had || has {
+	return idFirst(id, u.replacement, ctx.Timestamp)
+}
+
+// idFirst is doc beginning with id, if there is one; an empty timestamp at its top
+// becomes now.
+func idFirst(id bson.RawValue, doc bson.Raw, now bson.Timestamp) bson.Raw {
+	at, dst := value.Begin(make([]byte, 0, len(doc)+len(id.Value)+5))
+	if id.Type != 0 {
 		dst = value.AppendElement(dst, "_id", id)
 	}
-	for it := value.NewIter(u.replacement); it.Next(); {
+	for it := value.NewIter(doc); it.Next(); {
 		switch {
 		case string(it.Key) == "_id":
-		case it.Value.Type == bson.TypeTimestamp && value.Equal(it.Value, timestamp(bson.Timestamp{})):
-			dst = value.AppendElement(dst, string(it.Key), timestamp(ctx.Timestamp))
+		case value.Identical(it.Value, timestamp(bson.Timestamp{})):
+			dst = value.AppendElement(dst, string(it.Key), timestamp(now))
 		default:
 			dst = append(dst, it.Element()...)
 		}
@@ -123,18 +126,10 @@ func (u *Update) Upsert(f *Filter, ctx ApplyContext) (doc bson.Raw, err error) {
 	if doc, _, err = u.Apply(doc, ctx); err != nil {
 		return nil, err
 	}
-	id, ok := value.Lookup(doc, "_id")
-	if !ok || firstKey(value.Document(doc)) == "_id" {
-		return doc, nil
+	if id, ok := value.Lookup(doc, "_id"); ok && firstKey(value.Document(doc)) != "_id" {
+		doc = idFirst(id, doc, bson.Timestamp{})
 	}
-	at, dst := value.Begin(make([]byte, 0, len(doc)))
-	dst = value.AppendElement(dst, "_id", id)
-	for it := value.NewIter(doc); it.Next(); {
-		if string(it.Key) != "_id" {
-			dst = append(dst, it.Element()...)
-		}
-	}
-	return value.End(dst, at), nil
+	return doc, nil
 }
 
 // equalities puts into base what n requires to be equal; only _id is wanted

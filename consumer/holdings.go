@@ -17,8 +17,8 @@ type holdings struct {
 	changed  chan struct{}  // closed when something was started or left; nil while nobody waits
 	low      chan struct{}  // the same, once no more than lowAt wait for a slot
 	lowAt    int
-	started  uint64         // handlers ever started
-	lastMove time.Duration  // monotonic: when one was last started or the buffer was filled
+	started  uint64        // handlers ever started
+	lastMove time.Duration // monotonic: when one was last started or the buffer was filled
 }
 
 func newHoldings() *holdings {

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -18,12 +17,22 @@ const NoTenant = "-"
 // MaxKeyBytes is the longest key a caller may give.
 const MaxKeyBytes = 400
 
-var namePattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
+const maxNameBytes = 100
+
+// isName says whether s is 1 to 100 of [a-zA-Z0-9._-].
+func isName(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxNameBytes
+}
 
 // ValidName checks the name of a type or a tenant: 1 to 100 of [a-zA-Z0-9._-]. The
 // missing slash is what keeps task ids unambiguous. field names the input in the error.
 func ValidName(field, name string) error {
-	if namePattern.MatchString(name) {
+	if isName(name) {
 		return nil
 	}
 	if name == "" {

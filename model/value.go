@@ -39,7 +39,7 @@ func EncodeValue(field string, v any, limit int) (bson.RawValue, error) {
 	if err != nil {
 		return bson.RawValue{}, Invalid(field, "cannot be written as JSON: %v", err)
 	}
-	return EncodeJSON(field, data, limit)
+	return encodeValid(field, data, limit)
 }
 
 // EncodeJSON is [EncodeValue] for a value that is JSON already.
@@ -47,6 +47,27 @@ func EncodeJSON(field string, data []byte, limit int) (bson.RawValue, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return bson.RawValue{}, nil
 	}
+	if !json.Valid(data) {
+		return encodeTokens(field, data, limit) // it says what is wrong
+	}
+	return encodeValid(field, data, limit)
+}
+
+// encodeValid is [EncodeJSON] for what is JSON.
+func encodeValid(field string, data []byte, limit int) (bson.RawValue, error) {
+	q := quickJSON{text: data}
+	t, out, ok := q.value(make([]byte, 0, len(data)+len(data)/4+32), 0)
+	if !ok || len(out) > limit {
+		return encodeTokens(field, data, limit)
+	}
+	if t == bsoncore.TypeNull {
+		return bson.RawValue{}, nil
+	}
+	return bson.RawValue{Type: bson.Type(t), Value: out}, nil
+}
+
+// encodeTokens is [EncodeJSON] for all that there is, and for what is refused.
+func encodeTokens(field string, data []byte, limit int) (bson.RawValue, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	e := valueEncoder{dec: dec, path: []string{field}}

@@ -33,8 +33,12 @@ type outgoing struct {
 // carryOut is the innermost SendFunc: it stores the drafts.
 func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error) {
 	bad := ManyError{Total: len(drafts)}
-	for i, d := range drafts { // again: middleware may have changed them
-		if err := errors.Join(d.validate(), p.seal(d)); err != nil {
+	for i, d := range drafts {
+		var err error
+		if p.wrapped { // middleware may have changed what was checked
+			err = d.validate()
+		}
+		if err = errors.Join(err, p.seal(d)); err != nil {
 			bad.add(i, err)
 		}
 	}

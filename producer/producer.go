@@ -65,9 +65,10 @@ type Producer struct {
 	log     zerolog.Logger
 	follow  *outcome.Runner // what must follow the ends of tasks
 
-	send   SendFunc // the middleware, around Producer.carryOut
-	single *groupcommit.Queue[*gathered]
-	await  *awaiter
+	send    SendFunc // the middleware, around Producer.carryOut
+	wrapped bool     // there is some
+	single  *groupcommit.Queue[*gathered]
+	await   *awaiter
 
 	mu     sync.Mutex
 	check  *check // of schema and clock, under way
@@ -97,7 +98,10 @@ func New(c Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{store: s, types: tasktypes.New(s), tenant: c.Tenant, secrets: secrets, log: c.Logger, idle: make(chan struct{})}
+	p := &Producer{
+		store: s, types: tasktypes.New(s), tenant: c.Tenant, secrets: secrets, log: c.Logger,
+		wrapped: len(c.Middleware) > 0, idle: make(chan struct{}),
+	}
 	p.follow = outcome.New(s, c.Logger, callback.Handover{Store: s})
 	p.send = p.carryOut
 	for i := len(c.Middleware) - 1; i >= 0; i-- {

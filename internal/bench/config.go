@@ -44,7 +44,10 @@ type Config struct {
 	// OnMeasure is called when a part begins to measure, after its raw writes and its
 	// preparations, and what it returns when it ends: for a profile. Defaults to nothing.
 	OnMeasure func(part string) (end func())
-	Clock     clock.Clock // nil = the machine's
+	// WorkerProfile names the file for the CPU profile of a worker process; "" = none.
+	// Defaults to none for any.
+	WorkerProfile func(part, worker string) string
+	Clock         clock.Clock // nil = the machine's
 }
 
 // Bounds of what can be asked for.
@@ -96,6 +99,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnMeasure == nil {
 		c.OnMeasure = func(string) func() { return func() {} }
+	}
+	if c.WorkerProfile == nil {
+		c.WorkerProfile = func(string, string) string { return "" }
 	}
 	if c.Concurrency == 0 {
 		c.Concurrency = 100

@@ -86,7 +86,11 @@ func drain(ctx context.Context, r *run, processes bool) error {
 		if processes {
 			hire = c.hire
 		}
-		if _, err := hire(r.spec(i)); err != nil {
+		s := r.spec(i)
+		if processes {
+			s.Profile = r.cfg.WorkerProfile(r.name, s.WorkerID)
+		}
+		if _, err := hire(s); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,8 @@ type spec struct {
 	Concurrency int    `json:"concurrency"`
 	// Own says that it has a process of its own, whose processor time it reports.
 	Own bool `json:"own,omitempty"`
+	// Profile is the file that its CPU profile goes to; only with Own.
+	Profile string `json:"profile,omitempty"`
 	// Hold makes handlers wait until the worker is killed or stopped.
 	Hold bool `json:"hold,omitempty"`
 	// Latencies makes it report how late each handler started.

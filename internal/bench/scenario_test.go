@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,6 +48,19 @@ func TestFleetSharesTheBacklogAmongProcesses(t *testing.T) {
 	r := all(t, config(t, "fleet"))["fleet"]
 	drained(t, r, 60)
 	require.Equal(t, 2, r.Processes)
+}
+
+func TestEachProcessOfAFleetWritesAProfileOfItsOwn(t *testing.T) {
+	t.Parallel()
+	c := config(t, "fleet")
+	dir := t.TempDir()
+	c.WorkerProfile = func(part, worker string) string { return filepath.Join(dir, part+"-"+worker) }
+	all(t, c)
+	for _, name := range []string{"fleet-bench-1", "fleet-bench-2"} {
+		st, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Positive(t, st.Size())
+	}
 }
 
 func TestDelayedComparesWithTheBacklogAlone(t *testing.T) {

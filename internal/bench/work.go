@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,6 +121,11 @@ func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
 	case <-ctx.Done():
 		return nil
 	}
+	stop, err := w.profile()
+	if err != nil {
+		return err
+	}
+	defer stop()
 	w.meter.reset()
 	w.cpu = cpuTime()
 	ended := make(chan error, 1)
@@ -139,6 +146,24 @@ func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
 			}
 		}
 	}
+}
+
+// profile starts this process's CPU profile, if one is wanted.
+func (w *worker) profile() (stop func(), err error) {
+	if !w.Own || w.Profile == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(w.Profile)
+	if err == nil {
+		err = pprof.StartCPUProfile(f)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("profiling: %w", err)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = f.Close() // what is missing shows when it is read
+	}, nil
 }
 
 // look notes when the last task finished.

@@ -46,7 +46,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&b.Others, "others", 0, "tasks for another worker beside those of delayed; defaults to 100000")
 	f.StringVar(&b.Path, "path", "", "file of the embedded server, made and removed; defaults to none, in memory")
 	f.BoolVar(&b.Small, "small", false, "smaller defaults: all scenarios in a few minutes")
-	f.StringVar(&b.cpuProfile, "cpuprofile", "", "write a CPU profile of what is measured; this process is also the embedded server. Each further part has a file of its own, its name appended")
+	f.StringVar(&b.cpuProfile, "cpuprofile", "", "write a CPU profile of what is measured; this process is also the embedded server. Each further part and each worker process of fleet has a file of its own, its name appended")
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -117,7 +117,7 @@ func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
 		if err != nil {
 			return err
 		}
-		b.OnMeasure = p.measure
+		b.OnMeasure, b.WorkerProfile = p.measure, p.worker
 		defer func() {
 			if p.failed != nil {
 				a.say("writing the profile: %v", p.failed)

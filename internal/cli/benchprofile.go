@@ -23,13 +23,20 @@ func newBenchProfile(name string) (*benchProfile, error) {
 	return &benchProfile{file: f, name: name}, nil
 }
 
+// worker names the profile of a worker process, beside that of its part.
+func (p *benchProfile) worker(part, id string) string { return p.beside(part + "-" + id) }
+
+func (p *benchProfile) beside(what string) string {
+	return p.name + "." + strings.ReplaceAll(what, "/", "-")
+}
+
 // measure starts the profile of a part; the returned function ends it.
 func (p *benchProfile) measure(part string) func() {
 	f := p.file
 	p.file = nil
 	if f == nil {
 		var err error
-		if f, err = os.Create(p.name + "." + strings.ReplaceAll(part, "/", "-")); err != nil {
+		if f, err = os.Create(p.beside(part)); err != nil {
 			p.failed = errors.Join(p.failed, err)
 			return func() {}
 		}

@@ -44,20 +44,6 @@ func runBuildInfo(*request) (*docBuilder, error) {
 		any("storageEngines", []string{"mscheduler"}), nil
 }
 
-func runServerStatus(r *request) (*docBuilder, error) {
-	d := newDoc().string("host", r.s.Addr()).string("version", version).string("process", "mscheduler embedded")
-	d.date("localTime", bson.NewDateTimeFromTime(r.s.opt.Now()))
-	d.openDoc("storageEngine").string("name", "mscheduler").bool("persistent", r.s.opt.Path != "").close()
-	r.s.mu.Lock()
-	d.openDoc("connections").int32("current", len(r.s.conns)).close()
-	r.s.mu.Unlock()
-	d.openDoc("metrics").openDoc("commands")
-	for name, n := range r.s.counts {
-		d.openDoc(name).int64("total", n.Load()).close()
-	}
-	return d.close().close(), nil
-}
-
 func runValidate(r *request) (*docBuilder, error) {
 	ns, c := r.existing()
 	if r.err != nil {

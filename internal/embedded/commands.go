@@ -22,7 +22,7 @@ const generalFields = " $db lsid txnNumber startTransaction autocommit readConce
 // commands is what the server does, by the name of the command.
 var commands = map[string]*command{}
 
-// init and not a literal, since runServerStatus and the like refer to it.
+// init and not a literal, since runExplain refers to it.
 func init() {
 	for name, c := range map[string]*command{
 		"insert": {run: runInsert, inTxn: true, retryable: true, fields: "documents ordered bypassDocumentValidation"},
@@ -59,11 +59,10 @@ func init() {
 		"abortTransaction":  {run: runAbortTransaction, inTxn: true, admin: true, fields: "recoveryToken"},
 		"endSessions":       {run: runEndSessions, fields: "*"},
 
-		"hello":        {run: runHello, fields: "*"},
-		"ping":         {run: runPing},
-		"buildInfo":    {run: runBuildInfo},
-		"serverStatus": {run: runServerStatus, fields: "*"},
-		"validate":     {run: runValidate, fields: "full repair metadata"},
+		"hello":     {run: runHello, fields: "*"},
+		"ping":      {run: runPing},
+		"buildInfo": {run: runBuildInfo},
+		"validate":  {run: runValidate, fields: "full repair metadata"},
 	} {
 		if c.fields != "*" {
 			c.known = knownFields(c.fields+generalFields, c.refused)
@@ -95,7 +94,7 @@ var refusedCommands = func() map[string]struct{} {
 		removeShard renameCollection replSetAbortPrimaryCatchUp replSetFreeze replSetGetConfig replSetGetStatus replSetInitiate
 		replSetMaintenance replSetReconfig replSetResizeOplog replSetStepDown replSetSyncFrom reshardCollection
 		resetError revokePrivilegesFromRole revokeRolesFromRole revokeRolesFromUser rolesInfo rotateCertificates
-		saslContinue saslStart setDefaultRWConcern setFeatureCompatibilityVersion setFreeMonitoring
+		saslContinue saslStart serverStatus setDefaultRWConcern setFeatureCompatibilityVersion setFreeMonitoring
 		setIndexCommitQuorum setParameter setShardVersion shardCollection shutdown split splitVector startSession top
 		unsetSharding updateRole updateUser usersInfo validateDBMetadata voteCommitIndexBuild
 		waitForFailPoint whatsmyuri listClusterCatalog`) {

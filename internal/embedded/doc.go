@@ -28,7 +28,7 @@
 //
 //	commands      insert update delete findAndModify find getMore killCursors count distinct
 //	              aggregate explain create drop dropDatabase createIndexes dropIndexes
-//	              listIndexes listCollections listDatabases validate serverStatus
+//	              listIndexes listCollections listDatabases validate
 //	              commitTransaction abortTransaction endSessions
 //	              hello ping buildInfo
 //	queries       as package query says; hint by name or key
@@ -37,7 +37,8 @@
 //	              across restarts; causal consistency, since all is read at the newest state
 //	streams       of a collection or a database; $match and $project behind; updateLookup;
 //	              resumeAfter, startAfter, startAtOperationTime; 286 when the log was cut
-//	limits        16 MB a document, 48 MB a message, 100,000 statements, 64 indexes, 10,000 cursors,
+//	limits        16 MB a document, 48 MB a message, 100,000 statements, 64 indexes,
+//	              10,000 cursors that hold 256 MB of results (Options.CursorBytes),
 //	              100 MB a sort or group (292: none goes on on disk), 64 MB of change log
 //
 // # What is refused

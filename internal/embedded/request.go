@@ -34,7 +34,6 @@ func newRequest(c *conn, m *wire.Message, ctx *opContext) (*request, error) {
 	if err := r.name(m.Body, "no such command: '%s'"); err != nil {
 		return nil, err
 	}
-	r.s.counts[r.of].Add(1)
 	r.read(m.Body, r.cmd.known, 1)
 	for _, seq := range m.Sequences {
 		if r.docs == nil {

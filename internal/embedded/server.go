@@ -67,7 +67,6 @@ type Server struct {
 	process  bson.ObjectID
 	sessions *sessions
 	cursors  *cursors
-	counts   map[string]*atomic.Int64 // by command; not changed after Start
 	nextConn atomic.Int32
 
 	closing   chan struct{}
@@ -91,13 +90,10 @@ func Start(opt Options) (*Server, error) {
 	}
 	s := &Server{
 		opt: opt, zl: *opt.Logger, store: store, listener: listener, process: bson.NewObjectID(),
-		closing: make(chan struct{}), conns: map[*conn]struct{}{}, counts: map[string]*atomic.Int64{},
+		closing: make(chan struct{}), conns: map[*conn]struct{}{},
 	}
 	s.sessions = newSessions(s)
 	s.cursors = newCursors(s)
-	for name := range commands {
-		s.counts[name] = new(atomic.Int64)
-	}
 	s.work.Go(s.accept)
 	s.work.Go(s.sweep)
 	if opt.TTLInterval > 0 {

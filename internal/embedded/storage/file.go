@@ -53,40 +53,55 @@ type file struct {
 }
 
 // fileOp is one change of the file.
-type fileOp struct {
-	kind       opKind
-	collection uint64
-	record     uint64
-	name       string
-	value      []byte
+type fileOp func(*fileTx) error
+
+// fileTx is a transaction of the file, with the buckets of documents it met.
+type fileTx struct {
+	*bolt.Tx
+	docs map[uint64]*bolt.Bucket
 }
 
-type opKind uint8
-
-const (
-	opPut opKind = iota
-	opDelete
-	opCatalog
-	opDrop
-	opSession
-)
-
-func putDocument(collection uint64, r Record) fileOp {
-	return fileOp{kind: opPut, collection: collection, record: r.ID, value: r.Doc}
-}
-
-func deleteDocument(collection, record uint64) fileOp {
-	return fileOp{kind: opDelete, collection: collection, record: record}
-}
-
-func dropCollection(collection uint64) fileOp { return fileOp{kind: opDrop, collection: collection} }
-
-func putSession(name string, r *Retry) fileOp {
-	op := fileOp{kind: opSession, name: name}
-	if r != nil {
-		op.value = mustRaw(r)
+func (tx *fileTx) documents(collection uint64) (*bolt.Bucket, error) {
+	if c := tx.docs[collection]; c != nil {
+		return c, nil
 	}
-	return op
+	c := tx.Bucket(bucketDocs).Bucket(number(collection))
+	if c == nil {
+		return nil, fmt.Errorf("collection %d is not in the file", collection)
+	}
+	c.FillPercent = 0.9 // records come in order; half full pages would double the file
+	tx.docs[collection] = c
+	return c, nil
+}
+
+// putDocument stores a record, or deletes it if it has no document.
+func putDocument(collection uint64, r Record) fileOp {
+	return func(tx *fileTx) error {
+		c, err := tx.documents(collection)
+		switch {
+		case err != nil:
+			return err
+		case r.Doc == nil:
+			return c.Delete(number(r.ID))
+		}
+		return c.Put(number(r.ID), r.Doc)
+	}
+}
+
+func dropCollection(collection uint64) fileOp {
+	return func(tx *fileTx) error {
+		delete(tx.docs, collection)
+		return errors.Join(tx.Bucket(bucketDocs).DeleteBucket(number(collection)), tx.Bucket(bucketCatalog).Delete(number(collection)))
+	}
+}
+
+// putSession stores what is remembered of a session; nil deletes it.
+func putSession(name string, r *Retry) fileOp {
+	if r == nil {
+		return func(tx *fileTx) error { return tx.Bucket(bucketSessions).Delete([]byte(name)) }
+	}
+	encoded := mustRaw(r)
+	return func(tx *fileTx) error { return tx.Bucket(bucketSessions).Put([]byte(name), encoded) }
 }
 
 type catalogEntry struct {
@@ -100,7 +115,11 @@ func putCatalog(c *Collection) fileOp {
 	for _, x := range c.Indexes[1:] {
 		e.Indexes = append(e.Indexes, x.Spec.Raw())
 	}
-	return fileOp{kind: opCatalog, collection: c.id, value: mustRaw(e)}
+	id, encoded := number(c.id), mustRaw(e)
+	return func(tx *fileTx) error {
+		_, err := tx.Bucket(bucketDocs).CreateBucketIfNotExists(id)
+		return errors.Join(err, tx.Bucket(bucketCatalog).Put(id, encoded))
+	}
 }
 
 // logEntry is an event in the file.
@@ -219,10 +238,9 @@ func (f *file) write(b *batch) error {
 	f.mu.Unlock()
 	before := f.lastTx()
 	err := f.db.Update(func(tx *bolt.Tx) error {
-		docs := tx.Bucket(bucketDocs)
-		collections := map[uint64]*bolt.Bucket{}
+		ft := &fileTx{Tx: tx, docs: map[uint64]*bolt.Bucket{}}
 		for _, op := range b.ops {
-			if err := writeOp(tx, docs, collections, op); err != nil {
+			if err := op(ft); err != nil {
 				return err
 			}
 		}
@@ -247,36 +265,6 @@ func (f *file) write(b *batch) error {
 func (f *file) lastTx() (id int) {
 	_ = f.db.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil }) // fails only when closed
 	return id
-}
-
-func writeOp(tx *bolt.Tx, docs *bolt.Bucket, collections map[uint64]*bolt.Bucket, op fileOp) error {
-	switch op.kind {
-	case opSession:
-		if op.value == nil {
-			return tx.Bucket(bucketSessions).Delete([]byte(op.name))
-		}
-		return tx.Bucket(bucketSessions).Put([]byte(op.name), op.value)
-	case opCatalog:
-		if _, err := docs.CreateBucketIfNotExists(number(op.collection)); err != nil {
-			return err
-		}
-		return tx.Bucket(bucketCatalog).Put(number(op.collection), op.value)
-	case opDrop:
-		delete(collections, op.collection)
-		return errors.Join(docs.DeleteBucket(number(op.collection)), tx.Bucket(bucketCatalog).Delete(number(op.collection)))
-	}
-	c := collections[op.collection]
-	if c == nil {
-		if c = docs.Bucket(number(op.collection)); c == nil {
-			return fmt.Errorf("collection %d is not in the file", op.collection)
-		}
-		c.FillPercent = 0.9 // records come in order; half full pages would double the file
-		collections[op.collection] = c
-	}
-	if op.kind == opDelete {
-		return c.Delete(number(op.record))
-	}
-	return c.Put(number(op.record), op.value)
 }
 
 func writeLog(tx *bolt.Tx, events []*Event, trimmed, floor uint64) error {

@@ -297,14 +297,9 @@ func (w *Writer) apply(c *Collection, ch change) {
 	w.s.changed[c.Namespace] = struct{}{}
 	w.dirty = true
 	w.writes++
-	if w.s.file == nil {
-		return
-	}
-	b := w.s.openBatch()
-	if ch.after.Doc == nil {
-		b.ops = append(b.ops, deleteDocument(c.id, ch.before.ID))
-	} else {
-		b.ops = append(b.ops, putDocument(c.id, ch.after))
+	if w.s.file != nil {
+		b := w.s.openBatch()
+		b.ops = append(b.ops, putDocument(c.id, Record{ID: max(ch.before.ID, ch.after.ID), Doc: ch.after.Doc}))
 	}
 }
 

@@ -29,10 +29,9 @@ const (
 )
 
 const (
-	opReply      = 1
-	opQuery      = 2004
-	opCompressed = 2012
-	opMsg        = 2013
+	opReply = 1
+	opQuery = 2004
+	opMsg   = 2013
 
 	headerSize = 16
 
@@ -80,18 +79,17 @@ func Read(r io.Reader) (*Message, error) {
 		return nil, err
 	}
 	m := &Message{ID: int32(binary.LittleEndian.Uint32(header[4:]))}
+	in := &reader{b: body}
 	switch op := binary.LittleEndian.Uint32(header[12:]); op {
 	case opMsg:
-		err = m.parseMsg(body)
+		m.parseMsg(in)
 	case opQuery:
-		err = m.parseQuery(body)
-	case opCompressed:
-		err = errors.New("compressed, which was not offered")
+		m.parseQuery(in)
 	default:
-		err = fmt.Errorf("operation %d is not supported", op)
+		in.check(false, "operation %d is not supported", op)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	if in.err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, in.err)
 	}
 	return m, nil
 }
@@ -108,87 +106,84 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-func (m *Message) parseMsg(b []byte) (err error) {
-	if len(b) < 4 {
-		return errors.New("no flags")
+// reader takes a message apart. Its first error stays, and it gives zeros from then on.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) check(ok bool, format string, args ...any) {
+	if !ok && r.err == nil {
+		r.b, r.err = nil, fmt.Errorf(format, args...)
 	}
-	flags := binary.LittleEndian.Uint32(b)
-	if unknown := flags & 0xffff &^ knownRequired; unknown != 0 {
-		return fmt.Errorf("unknown required flags %#x", unknown)
+}
+
+func (r *reader) take(n int) []byte {
+	if r.check(n >= 0 && n <= len(r.b), "%d bytes wanted, %d left", n, len(r.b)); r.err != nil {
+		return nil
 	}
+	taken := r.b[:n:n]
+	r.b = r.b[n:]
+	return taken
+}
+
+func (r *reader) uint32() (n uint32) {
+	if b := r.take(4); b != nil {
+		n = binary.LittleEndian.Uint32(b)
+	}
+	return n
+}
+
+func (r *reader) cstring() string {
+	s, rest, ok := bytes.Cut(r.b, []byte{0})
+	r.b = rest
+	r.check(ok, "a name without its end")
+	return string(s)
+}
+
+func (r *reader) document(limit int) bson.Raw {
+	n, err := checkDocument(r.b, 0)
+	r.check(err == nil, "%w", err)
+	r.check(n <= limit, "document of %d bytes, at most %d", n, limit)
+	return r.take(n)
+}
+
+func (m *Message) parseMsg(r *reader) {
+	flags := r.uint32()
+	r.check(flags&0xffff&^knownRequired == 0, "unknown required flags in %#x", flags)
 	m.NoReply = flags&flagMoreToCome != 0
-	b = b[4:]
 	if flags&flagChecksum != 0 {
 		// Read over a local, reliable connection: the sum is accepted unchecked.
-		if len(b) < 4 {
-			return errors.New("no checksum")
-		}
-		b = b[:len(b)-4]
+		r.b = r.take(len(r.b) - 4)
 	}
-	for len(b) > 0 && err == nil {
-		switch kind := b[0]; {
+	for len(r.b) > 0 {
+		switch kind := r.take(1)[0]; {
 		case kind == 0 && m.Body == nil:
-			m.Body, b, err = takeDocument(b[1:], maxCommand)
+			m.Body = r.document(maxCommand)
 		case kind == 1:
-			b, err = m.parseSequence(b[1:])
+			section := &reader{b: r.take(int(int32(r.uint32())) - 4), err: r.err}
+			seq := Sequence{Name: section.cstring()}
+			for len(section.b) > 0 {
+				// The limit of stored documents is the command's to check, with its own code.
+				seq.Docs = append(seq.Docs, section.document(MaxMessage))
+			}
+			r.check(section.err == nil, "sequence: %w", section.err)
+			m.Sequences = append(m.Sequences, seq)
 		default:
-			return fmt.Errorf("section of unknown kind %d, or a second body", kind)
+			r.check(false, "section of unknown kind %d, or a second body", kind)
 		}
 	}
-	if err == nil && m.Body == nil {
-		return errors.New("no body")
-	}
-	return err
+	r.check(m.Body != nil, "no body")
 }
 
-func (m *Message) parseSequence(b []byte) (rest []byte, err error) {
-	size := lengthOf(b)
-	if size < 4 || size > len(b) {
-		return nil, fmt.Errorf("sequence of %d bytes in %d", size, len(b))
-	}
-	name, section, ok := bytes.Cut(b[4:size], []byte{0})
-	if !ok {
-		return nil, errors.New("sequence without a name")
-	}
-	seq := Sequence{Name: string(name)}
-	for len(section) > 0 {
-		var doc bson.Raw
-		// The limit of stored documents is the command's to check, with its own code.
-		if doc, section, err = takeDocument(section, MaxMessage); err != nil {
-			return nil, err
-		}
-		seq.Docs = append(seq.Docs, doc)
-	}
-	m.Sequences = append(m.Sequences, seq)
-	return b[size:], nil
-}
-
-func (m *Message) parseQuery(b []byte) (err error) {
-	if len(b) < 4 {
-		return errors.New("no flags")
-	}
-	name, rest, _ := bytes.Cut(b[4:], []byte{0})
-	if len(rest) < 8 {
-		return errors.New("cut off after the collection's name")
-	}
-	database, ok := strings.CutSuffix(string(name), ".$cmd")
-	if !ok || database == "" {
-		return fmt.Errorf("legacy query on %q", name)
-	}
+func (m *Message) parseQuery(r *reader) {
+	r.uint32() // flags
+	name := r.cstring()
+	r.take(8) // what to skip and to return
+	database, ok := strings.CutSuffix(name, ".$cmd")
+	r.check(ok && database != "", "legacy query on %q", name)
 	m.Legacy, m.Database = true, database
-	m.Body, _, err = takeDocument(rest[8:], maxCommand)
-	return err
-}
-
-func takeDocument(b []byte, limit int) (bson.Raw, []byte, error) {
-	n, err := checkDocument(b, 0)
-	if err == nil && n > limit {
-		err = fmt.Errorf("document of %d bytes, at most %d", n, limit)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return bson.Raw(b[:n:n]), b[n:], nil
+	m.Body = r.document(maxCommand)
 }
 
 // AppendReply appends the answer doc to the request m. A legacy request gets

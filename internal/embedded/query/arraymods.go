@@ -29,7 +29,7 @@ func parsePush(_ *node, v bson.RawValue) modifier {
 		checkNames(v)
 		return push([]bson.RawValue{v}, nil, nil, nil)
 	}
-	need(each.Type == bson.TypeArray, "The argument to $each in $push must be an array but it was of type: %s", typeName(each.Type))
+	need(each.Type == bson.TypeArray, "The argument to $each in $push must be an array, not a %s", typeName(each.Type))
 	checkNames(each)
 	var position, slice *int64
 	var order func(a, b bson.RawValue) int
@@ -104,8 +104,7 @@ func parsePushSort(v bson.RawValue) func(a, b bson.RawValue) int {
 		sign := pushDirection(v)
 		return func(a, b bson.RawValue) int { return sign * value.Compare(a, b) }
 	}
-	need(v.Type == bson.TypeEmbeddedDocument,
-		"The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields")
+	need(v.Type == bson.TypeEmbeddedDocument, "The $sort of $push is invalid: use 1/-1, or {field: 1/-1}")
 	type field struct {
 		names []string
 		sign  int
@@ -158,8 +157,7 @@ func parseAddToSet(_ *node, v bson.RawValue) modifier {
 	add := []bson.RawValue{v}
 	if firstKey(v) == "$each" {
 		each, _ := value.Lookup(v.Value, "$each")
-		check(each.Type == bson.TypeArray, mongoerr.TypeMismatch,
-			"The argument to $each in $addToSet must be an array but it was of type %s", typeName(each.Type))
+		check(each.Type == bson.TypeArray, mongoerr.TypeMismatch, "The argument to $each in $addToSet must be an array")
 		need(len(value.Elements(v.Value)) == 1, "Found unexpected fields after $each in $addToSet: %s", v)
 		v, add = each, value.Elements(each.Value)
 	}

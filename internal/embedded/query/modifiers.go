@@ -72,9 +72,11 @@ func unset(_ *env, _ *node, old bson.RawValue, _ place) change {
 	return change{act: remove}
 }
 
+type operation func(a, b bson.RawValue) (bson.RawValue, error)
+
 // parseArithmetic is $inc and $mul; a missing value becomes the argument v, but
 // of $mul zero of the type that v has.
-func parseArithmetic(name string, do func(a, b bson.RawValue) (bson.RawValue, error), n *node, v, start bson.RawValue) modifier {
+func parseArithmetic(name string, do operation, n *node, v, start bson.RawValue) modifier {
 	check(value.ClassOf(v.Type) == value.ClassNumber, mongoerr.TypeMismatch,
 		"Cannot apply %s with non-numeric argument: {%s: %s}", name, n.path, v)
 	return func(_ *env, n *node, old bson.RawValue, at place) change {

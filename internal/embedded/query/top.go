@@ -40,7 +40,9 @@ func Top[T any](s *Sort, items iter.Seq2[T, error], doc func(T) bson.Raw, n int)
 		case n == 0 || len(h) < n:
 			h = append(h, e)
 			if len(h) == n {
-				h.init()
+				for parent := n/2 - 1; parent >= 0; parent-- {
+					h.down(parent, h[parent])
+				}
 			}
 		case less(e, h[0]):
 			size -= h[0].size
@@ -76,36 +78,22 @@ func less[T any](a, b keyed[T]) bool { return bytes.Compare(a.key, b.key) < 0 }
 
 type heap[T any] []keyed[T]
 
-func (h heap[T]) init() {
-	for parent := (len(h) - 2) / 2; parent >= 0 && len(h) > 1; parent-- {
-		h.down(parent, h[parent])
-	}
-}
-
 // pop moves the root to the end and makes a heap of the others.
 func (h heap[T]) pop() {
-	last := len(h) - 1
-	if last < 1 {
-		return
+	if last := len(h) - 1; last > 0 {
+		e := h[last]
+		h[last] = h[0]
+		h[:last].down(0, e)
 	}
-	e := h[last]
-	h[last] = h[0]
-	h[:last].down(0, e)
 }
 
 // down fills the hole from below, then lets e rise from where that ended.
 func (h heap[T]) down(hole int, e keyed[T]) {
-	top, child := hole, hole
-	for child < (len(h)-1)/2 {
-		child = 2 * (child + 1)
-		if less(h[child], h[child-1]) {
-			child--
+	top := hole
+	for child := 2*hole + 1; child < len(h); child = 2*hole + 1 {
+		if child+1 < len(h) && !less(h[child+1], h[child]) {
+			child++
 		}
-		h[hole] = h[child]
-		hole = child
-	}
-	if len(h)%2 == 0 && child == (len(h)-2)/2 {
-		child = 2*child + 1
 		h[hole] = h[child]
 		hole = child
 	}

@@ -14,7 +14,7 @@ import (
 // A line is a document, an update, what becomes of the document (or "same", or
 // the code of an error), and perhaps array filters. `$` stands for element 1.
 const updates = `
-{"_id": 1, "c": 1} | {"$set": {"b": 2, "10": 1, "9": 1}, "$inc": {"a": 1}} | {"_id": 1, "c": 1, "9": 1, "10": 1, "a": 1, "b": 2}
+{"c": 1} | {"$set": {"b": 2, "10": 1, "9": 1}, "$inc": {"a": 1}} | {"c": 1, "9": 1, "10": 1, "a": 1, "b": 2}
 {"a": {"b": 1}} | {"$set": {"a.c.d": 1, "a.c.e": 2}, "$unset": {"a.b": 1}} | {"a": {"c": {"d": 1, "e": 2}}}
 {"a": [1]} | {"$set": {"a.3": 4}} | {"a": [1, null, null, 4]}
 {"a": [1]} | {"$set": {"a.2000000": 4}} | 28
@@ -47,14 +47,15 @@ const updates = `
 {"a": [1, {"b": 1}]} | {"$set": {"a.$.b": 9, "a.1.b": 8}} | 40
 {"a": [1, {"b": 1}]} | {"$set": {"a.$.b": 9, "a.1.c": 8}} | {"a": [1, {"b": 9, "c": 8}]}
 {"a": [1, 2, 3]} | {"$inc": {"a.$[]": 1}} | {"a": [2, 3, 4]}
-{"a": [{"k": 1, "b": [1, 5]}, {"b": [6]}]} | {"$set": {"a.$[x].b.$[y]": 0}} | {"a": [{"k": 1, "b": [1, 0]}, {"b": [6]}]} | [{"x.k": 1}, {"y": {"$gt": 4}}]
+{"a": [{"k": [1, 5]}, {"k": [6]}]} | {"$set": {"a.$[x].k.$[y]": 0}} | {"a": [{"k": [1, 0]}, {"k": [6]}]} | [{"x.k": 1}, {"y": 5}]
 {"a": [1, 2]} | {"$set": {"a.$[x]": 0, "a.$[y]": 0}} | {"a": [0, 0]} | [{"x": 1}, {"y": 2}]
 {"a": [1, 2]} | {"$set": {"a.$[x]": 0, "a.$[y]": 0}} | 40 | [{"x": 1}, {"y": {"$lt": 5}}]
 {"b": 1} | {"$set": {"a.$[]": 0}} | 2
 {} | {"$set": {"b": 0}} | 9 | [{"x": 1}]
 {} | {"$set": {"b.$[x]": 0}} | 9 | [{"x": 1}, {"x": 2}]
 {} | {"$set": {"b.$[x]": 0}} | 9 | [{"x": 1, "y": 2}]
-{} | {"$currentDate": {"a": true, "b": {"$type": "timestamp"}}} | {"a": {"$date": {"$numberLong": "7"}}, "b": {"$timestamp": {"t": 8, "i": 9}}}
+{} | {"$currentDate": {"a": true}} | {"a": {"$date": {"$numberLong": "7"}}}
+{} | {"$currentDate": {"b": {"$type": "timestamp"}}} | {"b": {"$timestamp": {"t": 8, "i": 9}}}
 {"a": {"$numberDecimal": "1"}} | {"$inc": {"a": 1}} | 238`
 
 func TestUpdatesChangeDocumentsAsMongoDBs(t *testing.T) {

@@ -25,6 +25,8 @@ func of(v any) bson.RawValue {
 	return bson.RawValue{Type: t, Value: b}
 }
 
+func field(name string, v any) bson.D { return bson.D{{Key: name, Value: v}} }
+
 func decimal(s string) bson.Decimal128 {
 	d, err := bson.ParseDecimal128(s)
 	if err != nil {
@@ -38,21 +40,25 @@ var ordered = [][]any{
 	{bson.MinKey{}}, {bson.Undefined{}}, {nil},
 	{math.NaN(), decimal("NaN")}, {math.Inf(-1), decimal("-Infinity")}, {decimal("-1E+400")},
 	{int64(math.MinInt64), -math.Exp2(63)}, {int64(math.MinInt64 + 1)}, {-1, decimal("-1.0")},
-	{0, math.Copysign(0, -1), decimal("-0"), decimal("0E+10")}, {math.SmallestNonzeroFloat64}, {decimal("0.1"), decimal("0.10")}, {0.1},
+	{0, math.Copysign(0, -1), decimal("-0"), decimal("0E+10")}, {math.SmallestNonzeroFloat64},
+	{decimal("0.1"), decimal("0.10")}, {0.1},
 	{2, int64(2), 2.0}, {int64(1 << 53), float64(1 << 53)}, {decimal("9007199254740992.5")}, {int64(1<<53 + 1)},
 	{int64(math.MaxInt64)}, {math.Exp2(63)}, {decimal("1E+400")}, {math.Inf(1)},
 	{""}, {"\x00"}, {"\x00a"}, {"a", bson.Symbol("a")}, {"a\x00"}, {"ab"}, {"\u00ff"},
-	{bson.D{}}, {bson.D{{Key: "", Value: nil}}}, {bson.D{{Key: "b", Value: 1}}}, {bson.D{{Key: "b", Value: 1}, {Key: "a", Value: 1}}},
-	{bson.D{{Key: "a", Value: "\x00"}}}, {bson.D{{Key: "a", Value: bson.D{}}}}, {bson.D{{Key: "a", Value: bson.A{1}}}},
-	{bson.A{}}, {bson.A{nil}}, {bson.A{1}, bson.A{1.0}}, {bson.A{1, bson.MinKey{}}}, {bson.A{2}}, {bson.A{"a"}}, {bson.A{bson.A{}}},
-	{bson.Binary{}}, {bson.Binary{Data: []byte{9}}}, {bson.Binary{Subtype: 5, Data: []byte{0}}}, {bson.Binary{Data: []byte{0, 0}}},
+	{bson.D{}}, {field("", nil)}, {field("b", 1)}, {append(field("b", 1), field("a", 1)...)},
+	{field("a", "\x00")}, {field("a", bson.D{})}, {field("a", bson.A{1})},
+	{bson.A{}}, {bson.A{nil}}, {bson.A{1}, bson.A{1.0}}, {bson.A{1, bson.MinKey{}}}, {bson.A{2}}, {bson.A{"a"}},
+	{bson.A{bson.A{}}},
+	{bson.Binary{}}, {bson.Binary{Data: []byte{9}}}, {bson.Binary{Subtype: 5, Data: []byte{0}}},
+	{bson.Binary{Data: []byte{0, 0}}},
 	{bson.ObjectID{}}, {bson.ObjectID{11: 1}}, {bson.ObjectID{1}}, {false}, {true},
 	{bson.DateTime(math.MinInt64)}, {bson.DateTime(-1)}, {bson.DateTime(0)}, {bson.DateTime(1 << 40)},
 	{bson.Timestamp{I: 9}}, {bson.Timestamp{T: 1}}, {bson.Timestamp{T: math.MaxUint32}},
 	{bson.Regex{}}, {bson.Regex{Pattern: "a"}}, {bson.Regex{Pattern: "a", Options: "i"}}, {bson.Regex{Pattern: "ab"}},
 	{bson.DBPointer{DB: "a", Pointer: bson.ObjectID{1}}}, {bson.DBPointer{DB: "b"}}, {bson.DBPointer{DB: "ab"}},
 	{bson.JavaScript("")}, {bson.JavaScript("\x00")}, {bson.JavaScript("a")},
-	{bson.CodeWithScope{Scope: bson.D{}}}, {bson.CodeWithScope{Scope: bson.D{{Key: "a", Value: 1}}}}, {bson.CodeWithScope{Code: "a", Scope: bson.D{}}},
+	{bson.CodeWithScope{Scope: bson.D{}}}, {bson.CodeWithScope{Scope: field("a", 1)}},
+	{bson.CodeWithScope{Code: "a", Scope: bson.D{}}},
 	{bson.MaxKey{}},
 }
 
@@ -86,7 +92,8 @@ func number(t *rapid.T) any {
 	case 3:
 		return rapid.Float64().Draw(t, "f")
 	}
-	d, _ := bson.ParseDecimal128FromBigInt(big.NewInt(n), rapid.SampledFrom([]int{0, 0, 1, -1, 3, -300, 300, 6000}).Draw(t, "exp"))
+	exp := rapid.SampledFrom([]int{0, 0, 1, -1, 3, -300, 300, 6000}).Draw(t, "exp")
+	d, _ := bson.ParseDecimal128FromBigInt(big.NewInt(n), exp)
 	return d
 }
 
@@ -136,7 +143,8 @@ func TestIndexKeysFollowArrays(t *testing.T) {
 		{doc: `{"a": [2, 1, 2]}`, fields: "a", keys: []bson.A{{1}, {2}}, multikey: true},
 		{doc: `{"a": []}`, fields: "a", keys: []bson.A{{bson.Undefined{}}}, multikey: true},
 		{doc: `{"a": []}`, fields: "a.b", keys: []bson.A{{nil}}, multikey: true},
-		{doc: `{"a": [{"b": 1, "c": 2}, {"b": 3}, 4]}`, fields: "a.b a.c", keys: []bson.A{{nil, nil}, {1, 2}, {3, nil}}, multikey: true},
+		{doc: `{"a": [{"b": 1, "c": 2}, {"b": 3}, 4]}`, fields: "a.b a.c", multikey: true,
+			keys: []bson.A{{nil, nil}, {1, 2}, {3, nil}}},
 		{doc: `{"a": [{"b": [1, 2]}, {"b": 3}]}`, fields: "a.b", keys: []bson.A{{1}, {2}, {3}}, multikey: true},
 		{doc: `{"a": [[1, 2]]}`, fields: "a", keys: []bson.A{{bson.A{1, 2}}}, multikey: true},
 		{doc: `{"a": [[1, 2]]}`, fields: "a.0", keys: []bson.A{{bson.A{1, 2}}}, multikey: true},

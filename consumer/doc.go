@@ -26,6 +26,7 @@
 //	keep     ping.go     extends leases, and cancels who cannot keep its own
 //	save     step.go     a handler's steps; stepsave.go writes them, a group commit
 //	end      end.go      group commit of ends; fencing
+//	         completein.go  ends that handlers write in transactions of their own
 //	control  control.go  pauses, cancels, heartbeats
 //	health   health.go   outages, and how long nobody is pre-empted after one
 //	stop     shutdown.go

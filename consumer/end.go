@@ -23,6 +23,7 @@ type ended struct {
 	out       model.Outcome
 	parkUntil time.Time // not zero: park instead of ending
 	late      int       // tries after the first
+	looked    bool      // whether a transaction has ended it, see settleCompleted
 }
 
 // end hands over how an execution ended. Ends are a group commit: what gathers while
@@ -62,6 +63,7 @@ func (c *Consumer) put(e *ended) {
 // are reported and never applied.
 func (c *Consumer) flushEnds(batch []*ended) {
 	for len(batch) > 0 && c.service.Err() == nil {
+		batch = c.settleCompleted(batch)
 		now := c.store.Clock.Now()
 		writes := make([]store.Write, 0, len(batch))
 		deciding := batch[:0:0]

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -85,6 +86,10 @@ func (e *Execution) Progress(ctx context.Context, percent float64, message strin
 		model.Progress{Percent: percent, Message: message, At: e.consumer.store.Clock.Now()})
 }
 
+// NoCallback says that nobody is to be told of this execution's success, whatever callback
+// the task or its type configures: the task is Success at once. Call it before returning.
+func (e *Execution) NoCallback() { e.hold.quiet.Store(true) }
+
 // state is where an execution is in this process.
 type state int
 
@@ -107,6 +112,9 @@ type execution struct {
 	dueAt   time.Time
 	many    bool
 	ran     time.Duration // how long the handler ran; written by its goroutine before the end is queued
+
+	quiet      atomic.Bool // the handler wants no callback
+	completing atomic.Bool // a transaction may end it: pings stay away from the document
 
 	mu         sync.Mutex
 	state      state

@@ -35,7 +35,7 @@ func (c *Consumer) pingAll(ctx context.Context) time.Duration {
 	var batch []*execution
 	next := longestPause
 	for _, x := range c.held.each() {
-		if x.is(abandoned) || x.bounded() {
+		if x.is(abandoned) || x.bounded() || x.completing.Load() {
 			continue
 		}
 		due := x.pingDue(c.cfg.Clock)
@@ -95,10 +95,11 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) {
 }
 
 // loseLease ends the handler of an execution that somebody else has ended. One whose
-// own end is being written is not lost: that end may be what the ping met.
+// own end is being written is not lost: that end may be what the ping met. Nor is one
+// whose handler may have ended it in a transaction: its end tells.
 func (c *Consumer) loseLease(x *execution) {
 	x.mu.Lock()
-	if x.state >= returned {
+	if x.state >= returned || x.completing.Load() {
 		x.mu.Unlock()
 		return
 	}

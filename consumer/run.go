@@ -19,7 +19,9 @@ func (c *Consumer) run(x *execution) {
 	if until, parked := parkedUntil(err); parked {
 		c.park(x, until) // also when the worker is stopping: the work goes on elsewhere
 	} else {
-		c.end(x, judge(x.task, result, err, cause, c.cfg.DecodeGrace, c.store.Clock.Now()))
+		out := judge(x.task, result, err, cause, c.cfg.DecodeGrace, c.store.Clock.Now())
+		out.NoCallback = x.quiet.Load()
+		c.end(x, out)
 	}
 	if c.held.handlerReturned(x) {
 		c.wake.now()
@@ -48,12 +50,13 @@ func (c *Consumer) call(x *execution) (result bson.RawValue, err, cause error) {
 	for try := 0; ; try++ {
 		var value any
 		e.steps.forget()
+		x.quiet.Store(false)
 		value, err = x.h.run(ctx, e)
 		if err == nil {
 			result, err = encodeResult(value)
 			break
 		}
-		if try >= x.eff.Retry.Local.Count || ctx.Err() != nil || !retryableHere(err) {
+		if try >= x.eff.Retry.Local.Count || ctx.Err() != nil || !retryableHere(err) || x.completing.Load() {
 			break
 		}
 		sleep(ctx, x.eff.Retry.Local.Interval)

@@ -22,7 +22,7 @@ import (
 
 // Complete ends the execution as a success with that result: any JSON value of at most
 // 1 MiB, nil for none. A repetition with the same result is no error and changes nothing.
-func (p *Producer) Complete(ctx context.Context, handle string, result any) (*model.Task, error) {
+func (p *Producer) Complete(ctx context.Context, handle string, result any, opts ...CompleteOption) (*model.Task, error) {
 	h, err := model.ParseHandle(handle)
 	if err != nil {
 		return nil, fmt.Errorf("completing an execution: %w", err)
@@ -31,8 +31,19 @@ func (p *Producer) Complete(ctx context.Context, handle string, result any) (*mo
 	if err != nil {
 		return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, err)
 	}
-	return p.finish(ctx, "completing", h, model.Success(value))
+	out := model.Success(value)
+	for _, o := range opts {
+		o(&out)
+	}
+	return p.finish(ctx, "completing", h, out)
 }
+
+// CompleteOption says more about a success, see [WithoutCallback].
+type CompleteOption func(*model.Outcome)
+
+// WithoutCallback makes the task Success at once, whatever callback it or its type configures:
+// nobody is told.
+func WithoutCallback() CompleteOption { return func(o *model.Outcome) { o.NoCallback = true } }
 
 // Failure says more about how an execution failed. The zero value is an error that the
 // task's retry strategy judges.

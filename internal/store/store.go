@@ -93,6 +93,13 @@ func (s *Store) Local() clock.Clock { return s.local }
 // done with it is part of the caller's transaction.
 func InTransaction(ctx context.Context) bool { return mongo.SessionFromContext(ctx) != nil }
 
+// InRunningTransaction says whether the context carries a session of the store's own
+// client, and a transaction of it runs: what is done with it is done or undone with that.
+func (s *Store) InRunningTransaction(ctx context.Context) bool {
+	session := mongo.SessionFromContext(ctx)
+	return session != nil && session.Client() == s.db.Client() && session.TransactionRunning()
+}
+
 // Outside returns ctx without the session it may carry: for what must not be part of
 // the caller's transaction, such as reading the clock.
 func Outside(ctx context.Context) context.Context {

@@ -1,0 +1,12 @@
+// Package calendar says at which instants a cron rule fires in a time zone. It is pure:
+// no clock, no I/O but the embedded time zones.
+//
+//	"30 2 * * *" ──Parse──▶ field masks ──walk──▶ wall-clock times ──zone──▶ instants
+//
+// The parser is robfig/cron's; the walk is our own, because cron's Next goes wrong where a
+// zone shifts by half an hour (Lord Howe) or shifts at midnight (Cairo). It goes through
+// the spans in which a zone's offset stays the same. Inside one, wall-clock time runs as
+// steadily as time itself, and a matching wall-clock time is an instant. Between two,
+// either some wall-clock times do not exist (a gap) or some come twice (a fold), and the
+// rule's policy says what becomes of those.
+package calendar

@@ -1,0 +1,197 @@
+package calendar
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	_ "time/tzdata" // the same zones on every machine
+
+	"github.com/robfig/cron/v3"
+)
+
+// Gap says what becomes of a wall-clock time that does not exist, because clocks were set
+// forward.
+type Gap string
+
+// The policies for gaps.
+const (
+	GapRunAfter Gap = "run_after" // fires once, when the gap is over; the default
+	GapSkip     Gap = "skip"      // does not fire
+)
+
+// Fold says what becomes of a wall-clock time that comes twice, because clocks were set
+// back.
+type Fold string
+
+// The policies for folds. The default is first; but both where the hour is *, because such
+// a rule means "every so often", not "at that time of the day".
+const (
+	FoldFirst Fold = "first"
+	FoldBoth  Fold = "both"
+)
+
+// Spec is what a rule says about its times.
+type Spec struct {
+	Cron     string    // 6 fields; 5 get second 0; @hourly and the like; @every DURATION
+	Timezone string    // "" = UTC
+	Gap      Gap       // "" = the default
+	Fold     Fold      // "" = the default
+	Start    time.Time // of the rule: @every counts from it, in whole seconds; zero = 1970
+}
+
+// Schedule is a checked Spec. It is immutable.
+type Schedule struct {
+	normal string
+	spec   *cron.SpecSchedule // nil for @every
+	every  time.Duration
+	start  time.Time
+	zone   *time.Location
+	gap    Gap
+	fold   Fold
+}
+
+// FieldError names the part of a [Spec] that is wrong.
+type FieldError struct {
+	Field string // cron, timezone, dst.gap, dst.fold
+	Err   error
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// Parse checks a Spec. Every error in it is a *[FieldError], joined with the others. A
+// rule that can never fire, such as the 30th of February, is refused.
+func Parse(s Spec) (*Schedule, error) {
+	c := &Schedule{gap: s.Gap, fold: s.Fold, start: s.Start.Truncate(time.Second)}
+	if s.Start.IsZero() {
+		c.start = time.Unix(0, 0)
+	}
+	var errs []error
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, &FieldError{Field: field, Err: fmt.Errorf(format, args...)})
+	}
+	var err error
+	if c.zone, err = zone(s.Timezone); err != nil {
+		bad("timezone", "%q is not a zone of the time zone database, such as Europe/Berlin", s.Timezone)
+	}
+	switch s.Gap {
+	case "":
+		c.gap = GapRunAfter
+	case GapRunAfter, GapSkip:
+	default:
+		bad("dst.gap", "is %q; want run_after or skip", s.Gap)
+	}
+	if err := c.parse(s.Cron); err != nil {
+		bad("cron", "%q: %w", s.Cron, err)
+	}
+	switch s.Fold {
+	case "":
+		c.fold = c.defaultFold()
+	case FoldFirst, FoldBoth:
+	default:
+		bad("dst.fold", "is %q; want first or both", s.Fold)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return c, nil
+}
+
+func zone(name string) (*time.Location, error) {
+	if name == "" {
+		return time.UTC, nil
+	}
+	if name == "Local" { // Go's word for whatever this machine has
+		return nil, errors.New("depends on the machine")
+	}
+	return time.LoadLocation(name)
+}
+
+var parser = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+
+// descriptors are cron's names for frequent rules.
+var descriptors = map[string]string{
+	"@yearly": "0 0 0 1 1 *", "@annually": "0 0 0 1 1 *", "@monthly": "0 0 0 1 * *",
+	"@weekly": "0 0 0 * * 0", "@daily": "0 0 0 * * *", "@midnight": "0 0 0 * * *", "@hourly": "0 0 * * * *",
+}
+
+const everyPrefix = "@every "
+
+func (c *Schedule) parse(expr string) error {
+	expr = strings.ToLower(strings.Join(strings.Fields(expr), " "))
+	if d, ok := descriptors[expr]; ok {
+		expr = d
+	}
+	switch {
+	case expr == "":
+		return errors.New("is empty")
+	case len(expr) > 1000:
+		return errors.New("is longer than 1000 bytes")
+	case strings.HasPrefix(expr, everyPrefix):
+		return c.parseEvery(expr)
+	case strings.HasPrefix(expr, "@"):
+		return errors.New("is not a known descriptor: want @yearly, @monthly, @weekly, @daily, @hourly or @every DURATION")
+	case strings.Contains(expr, "="):
+		return errors.New("must not name a zone: the rule has a field for it")
+	}
+	fields := strings.Fields(expr)
+	if len(fields) == 5 {
+		fields = append([]string{"0"}, fields...)
+	}
+	if len(fields) != 6 {
+		return fmt.Errorf("has %d fields; want 6 (second minute hour day month weekday), or 5 without the second", len(fields))
+	}
+	c.normal = strings.Join(fields, " ")
+	fields[5] = sunday.ReplaceAllString(fields[5], "${1}0${2}")
+	fields[5] = toSunday.ReplaceAllString(fields[5], "${1}-6,0")
+	parsed, err := parser.Parse(strings.Join(fields, " "))
+	if err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "cron: "))
+	}
+	spec, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return errors.New("is not a rule of fields")
+	}
+	c.spec = spec
+	if c.nextWall(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		return errors.New("can never fire: no month of its months has such a day")
+	}
+	return nil
+}
+
+// Cron has the 7th day of the week, too: Sunday, as the 0th.
+var (
+	sunday   = regexp.MustCompile(`(^|,)7(,|$)`)
+	toSunday = regexp.MustCompile(`(^|,[0-6a-z]+|^[0-6a-z]+)-7\b`)
+)
+
+func (c *Schedule) parseEvery(expr string) error {
+	d, err := time.ParseDuration(strings.TrimPrefix(expr, everyPrefix))
+	switch {
+	case err != nil:
+		return errors.New("has no duration such as 90s or 1h30m after @every")
+	case d < time.Second || d%time.Second != 0:
+		return fmt.Errorf("is %v; @every goes by whole seconds, at least one", d)
+	case d > 10*366*24*time.Hour:
+		return fmt.Errorf("is %v; at most ten years are allowed", d)
+	}
+	c.every, c.normal = d, everyPrefix+d.String()
+	return nil
+}
+
+// String is the rule as it is stored: six fields, or @every with its duration.
+func (c *Schedule) String() string { return c.normal }
+
+// Zone is the rule's time zone.
+func (c *Schedule) Zone() *time.Location { return c.zone }
+
+const everyHour = 1<<24 - 1
+
+func (c *Schedule) defaultFold() Fold {
+	if c.spec != nil && c.spec.Hour&everyHour != everyHour {
+		return FoldFirst
+	}
+	return FoldBoth
+}

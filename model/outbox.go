@@ -19,6 +19,7 @@ type OutboxEntry struct {
 const (
 	OutcomeCallback = "callback" // tell the receiver that the task has ended
 	OutcomeDelivery = "delivery" // a delivery ended: its task is Success, or may be archived
+	OutcomePeriodic = "periodic" // a run of a periodic rule ended
 )
 
 // EntryID names an entry of one life of one task for ever, in 32 characters that fit a
@@ -33,6 +34,16 @@ type Origin struct {
 	Kind       string `bson:"kind"`                 // of the outbox entry that the end writes
 	ID         string `bson:"id"`                   // of the rule, flow, plan or task behind it
 	Generation int64  `bson:"generation,omitempty"` // of the task behind it
+	Tick       *Tick  `bson:"tick,omitempty"`       // of a periodic rule
+}
+
+// Tick is which run of a periodic rule a task is.
+type Tick struct {
+	Run     string    `bson:"run"`              // id of its record
+	Rule    string    `bson:"rule"`             // the rule's name when it was decided
+	Nominal time.Time `bson:"nominal"`          // the time that the rule names
+	Attempt int       `bson:"attempt"`          // as the failure policy counts
+	Manual  bool      `bson:"manual,omitempty"` // triggered by a person
 }
 
 // follow writes down what must follow the end of the task.

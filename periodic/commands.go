@@ -1,0 +1,162 @@
+package periodic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// The other decisions about a rule. Each returns the rule as it shall be, or nil when
+// nothing changes.
+
+// Ended decides what follows the end of a run: its record, and the start of what waited
+// for it. A run that is not among the active ones, because a person ran its task again,
+// only gets its record.
+func Ended(r *model.Rule, cal *calendar.Schedule, tick model.Tick, taskID string, s model.RunStatus, info string, now time.Time) *model.Rule {
+	d := decide(r, cal, now)
+	ref := model.RunRef{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Manual: tick.Manual}
+	d.Active = slices.DeleteFunc(d.Active, func(a model.RunRef) bool { return a.ID == ref.ID })
+	for i := range d.Queued {
+		d.Queued[i].After = slices.DeleteFunc(slices.Clone(d.Queued[i].After), func(id string) bool { return id == ref.ID })
+	}
+	if d.Last != nil && d.Last.ID == ref.ID {
+		d.Last.Status = s
+	}
+	run := d.run(ref)
+	run.Status, run.Error, run.TaskID, run.EndedAt, run.Late = s, info, taskID, d.now, 0
+	d.keep(run)
+	d.startQueued()
+	return d.Rule
+}
+
+// Trigger decides a run by a person's word: it obeys the concurrency policy, unless forced,
+// and neither overlap nor failure policy. request makes it once.
+func Trigger(r *model.Rule, cal *calendar.Schedule, request string, force bool, now time.Time) *model.Rule {
+	d := decide(r, cal, now)
+	d.manual(model.RunRef{ID: r.ID + "!" + request, Nominal: d.now, Attempt: 1, Manual: true, Force: force})
+	return d.Rule
+}
+
+// Backfill decides runs for ticks of the past, in their order: they start as the
+// concurrency limit lets them, and wait otherwise. request makes them once.
+func Backfill(r *model.Rule, cal *calendar.Schedule, request string, ticks []time.Time, now time.Time) *model.Rule {
+	d := decide(r, cal, now)
+	for _, at := range ticks {
+		ref := model.RunRef{ID: TickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
+		if d.MaxConcurrency > 0 && len(d.Active) >= d.MaxConcurrency {
+			d.enqueue(ref)
+		} else {
+			d.start(ref)
+		}
+	}
+	return d.Rule
+}
+
+// manual admits a person's run; one that is skipped has a record of its own.
+func (d *decision) manual(ref model.RunRef) {
+	span := d.Range
+	d.Range = nil
+	before := d.FailSkips
+	d.admit(ref)
+	if d.Range != nil { // it was skipped, under the id of a tick
+		last := &d.Planned[len(d.Planned)-1]
+		if last.Record != nil {
+			last.Record.ID, last.Record.Manual = ref.ID, true
+		}
+	}
+	d.Range, d.FailSkips = span, before
+}
+
+// CancelRun decides the cancelling of one run: one that waits is cancelled at once, the
+// task of one that runs is asked to end. nil when it has neither.
+func CancelRun(r *model.Rule, cal *calendar.Schedule, id string, now time.Time) *model.Rule {
+	d := decide(r, cal, now)
+	is := func(x model.RunRef) bool { return x.ID == id }
+	if i := slices.IndexFunc(d.Queued, is); i >= 0 {
+		q := d.Queued[i]
+		d.Queued = slices.Delete(d.Queued, i, i+1)
+		if d.Last != nil && d.Last.ID == id {
+			d.Last.Status = model.RunCanceled
+		}
+		d.record(q, model.RunCanceled, "cancelled while it waited")
+		d.startQueued()
+		return d.Rule
+	}
+	if i := slices.IndexFunc(d.Active, is); i >= 0 {
+		d.plan(model.Planned{Cancel: []string{d.taskID(d.Active[i])}})
+		return d.Rule
+	}
+	return nil
+}
+
+// Enable lets the rule fire from now on. What came while it was offline is recorded as
+// skipped (paused), in one record, and not run.
+func Enable(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
+	if r.Status == model.RuleOnline {
+		return nil
+	}
+	d := decide(r, cal, now)
+	if r.Status == model.RuleOffline {
+		for _, at := range d.due() {
+			d.skip(at, model.SkipPaused, 0)
+		}
+	}
+	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = model.RuleOnline, "", time.Time{}, d.now
+	d.schedule()
+	return d.Rule
+}
+
+// Disable stops the rule at once. What runs or waits goes on; what is due and not decided
+// counts as paused.
+func Disable(r *model.Rule, cal *calendar.Schedule, note string, now time.Time) *model.Rule {
+	if r.Status == model.RuleOffline && r.PauseNote == note {
+		return nil
+	}
+	d := decide(r, cal, now)
+	if r.Status == model.RuleNew {
+		d.DecidedTo = d.now // it has missed nothing
+	}
+	d.Status, d.PauseNote, d.PausedAt = model.RuleOffline, note, d.now
+	d.schedule()
+	return d.Rule
+}
+
+// Edit replaces what a person may change. Ticks up to now are decided by the rule as it
+// was; none before the edit is decided by the new one.
+func Edit(r *model.Rule, old, cal *calendar.Schedule, edited *model.Rule, now time.Time) *model.Rule {
+	d := decide(r, old, now)
+	if d.Status == model.RuleOnline {
+		d.ticks()
+	}
+	e := *edited
+	e.ID, e.CreatedAt, e.Status, e.PauseNote, e.PausedAt, e.DeletedAt = r.ID, r.CreatedAt, d.Status, d.PauseNote, d.PausedAt, r.DeletedAt
+	e.Rev, e.UpdatedAt, e.DecidedTo, e.Runs, e.Last, e.FailSkips = d.Rev, d.UpdatedAt, d.now, d.Runs, d.Last, d.FailSkips
+	e.Active, e.Queued, e.Planned, e.PlannedAt = d.Active, d.Queued, d.Planned, d.PlannedAt
+	e.Version = r.Version + 1
+	if d.Status == model.RuleOffline {
+		e.DecidedTo = d.DecidedTo // its paused time goes on
+	}
+	d.Rule, d.cal = &e, cal
+	d.schedule()
+	return d.Rule
+}
+
+// Delete ends the rule logically: it never fires again, what waits is cancelled, its runs
+// stay.
+func Delete(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
+	if !r.DeletedAt.IsZero() {
+		return nil
+	}
+	d := decide(r, cal, now)
+	for _, q := range d.Queued {
+		d.record(q, model.RunCanceled, "the rule was deleted")
+	}
+	d.Queued = nil
+	d.Status, d.PauseNote, d.PausedAt = model.RuleOffline, "deleted", d.now
+	d.DeletedAt, d.Living = d.now, ""
+	d.Version++
+	d.schedule()
+	return d.Rule
+}

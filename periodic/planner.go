@@ -1,0 +1,401 @@
+package periodic
+
+import (
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Bounds of one decision and of what a rule remembers.
+const (
+	maxStarts = 100     // runs that one decision starts or queues; the next decides the rest
+	maxDue    = 100_000 // ticks that one decision looks at
+	maxActive = 1000    // runs at once, whatever the policies say: a rule is one document
+
+	defaultQueueLimit = 100
+	defaultCap        = 100
+	defaultWindow     = 24 * time.Hour
+	defaultRunDays    = 90 * 24 * time.Hour
+	// taskRetention is how long a tick's task stays at least: its key is what keeps the
+	// tick from being sent twice.
+	taskRetention = 24 * time.Hour
+
+	// MissedAfter is how late a tick may be decided and still count as on time (seed 003:
+	// ten polls of a second).
+	MissedAfter = 10 * time.Second
+)
+
+// decision is one decision about a rule in the making: a copy of the rule, changed step by
+// step, that becomes one guarded write.
+type decision struct {
+	*model.Rule
+	cal  *calendar.Schedule
+	now  time.Time
+	n    int // planned so far
+	runs int // started or queued so far
+}
+
+func decide(r *model.Rule, cal *calendar.Schedule, now time.Time) *decision {
+	c := *r
+	c.Active, c.Queued, c.Planned = slices.Clone(r.Active), slices.Clone(r.Queued), slices.Clone(r.Planned)
+	if r.Last != nil {
+		c.Last = new(*r.Last)
+	}
+	if r.Range != nil {
+		c.Range = new(*r.Range)
+	}
+	c.Rev++
+	c.UpdatedAt = model.Millis(now)
+	return &decision{Rule: &c, cal: cal, now: model.Millis(now)}
+}
+
+// Plan decides the ticks of an online rule that are due. It returns the rule as it shall
+// be, with what is to be done in Planned; nil when nothing is due. It decides at most
+// a hundred runs: while NextFireAt is not after now there is more.
+func Plan(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
+	if r.Status != model.RuleOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) {
+		return nil
+	}
+	d := decide(r, cal, now)
+	d.ticks()
+	d.schedule()
+	return d.Rule
+}
+
+// ticks decides what is due, in order.
+func (d *decision) ticks() {
+	due := d.due()
+	runs := d.caughtUp(due)
+	for i, at := range due {
+		if d.runs >= maxStarts || d.finished() {
+			return
+		}
+		if runs[i] {
+			d.tick(at)
+		} else {
+			d.skip(at, model.SkipMissed, 0)
+		}
+		d.DecidedTo = at
+	}
+}
+
+// due are the ticks after the last decided one, up to now.
+func (d *decision) due() (out []time.Time) {
+	for t := range d.cal.Ticks(d.after()) {
+		if t.At.After(d.now) || len(out) >= maxDue || !d.EndAt.IsZero() && !t.At.Before(d.EndAt) {
+			break
+		}
+		if t.Fires {
+			out = append(out, t.At)
+		}
+	}
+	return out
+}
+
+// after is the time after which the next tick lies.
+func (d *decision) after() time.Time {
+	if before := d.StartAt.Add(-time.Second); d.DecidedTo.Before(before) {
+		return before // a tick at the very start counts
+	}
+	return d.DecidedTo
+}
+
+// caughtUp says for each due tick whether it is to run: those in time, and of those that
+// were missed as many as the rule catches up.
+func (d *decision) caughtUp(due []time.Time) []bool {
+	runs := make([]bool, len(due))
+	missed := 0
+	for i, at := range due {
+		if runs[i] = d.now.Sub(at) <= MissedAfter; !runs[i] {
+			missed = i + 1
+		}
+	}
+	allowed := 0
+	switch d.CatchUp.Mode {
+	case model.CatchUpCompact:
+		allowed = 1
+		if missed < len(due) {
+			allowed = 0 // the one in time stands for all
+		}
+	case model.CatchUpFull:
+		allowed = or(d.CatchUp.Cap, defaultCap)
+	}
+	oldest := d.now.Add(-or(d.CatchUp.Window, defaultWindow))
+	for i := missed - 1; i >= 0 && allowed > 0 && !due[i].Before(oldest); i-- {
+		runs[i] = true
+		allowed--
+	}
+	return runs
+}
+
+// tick decides one tick by the policies, in the order of seed 003: overlap, failure,
+// concurrency.
+func (d *decision) tick(at time.Time) {
+	ref := model.RunRef{ID: TickID(d.ID, at), Nominal: at, Attempt: 1}
+	failed := d.Last != nil && d.Last.Status.Failed()
+	if failed {
+		ref.Attempt = d.Last.Attempt + 1
+	}
+	if len(d.Active)+len(d.Queued) > 0 {
+		switch d.Overlap {
+		case model.OverlapSkip:
+			d.skip(at, model.SkipOverlap, ref.Attempt)
+			return
+		case model.OverlapCancelPrev:
+			ref.After = d.cancelPrevious()
+		case model.OverlapParallel:
+			ref.Force = true
+		}
+	}
+	if failed {
+		switch d.OnFailure {
+		case model.FailureSkip:
+			if !d.FailSkips {
+				d.skip(at, model.SkipFailure, ref.Attempt)
+				return
+			}
+			ref.Attempt = d.Last.Attempt + 2
+		case model.FailureRetry:
+		default:
+			ref.Attempt = 1
+		}
+	}
+	d.admit(ref)
+}
+
+// admit starts a run, or lets it wait, or skips it, by the concurrency policy.
+func (d *decision) admit(ref model.RunRef) {
+	switch {
+	case len(ref.After) > 0:
+		d.enqueue(ref)
+	case len(d.Active) >= maxActive:
+		d.skip(ref.Nominal, model.SkipConcurrency, ref.Attempt)
+	case ref.Force || d.MaxConcurrency == 0 || len(d.Active) < d.MaxConcurrency && len(d.Queued) == 0:
+		d.start(ref)
+	case d.Concurrency == model.ConcurrencyParallel:
+		d.start(ref)
+	case d.Concurrency == model.ConcurrencySkip, len(d.Queued) >= or(d.QueueLimit, defaultQueueLimit):
+		d.skip(ref.Nominal, model.SkipConcurrency, ref.Attempt)
+	default:
+		d.enqueue(ref)
+	}
+}
+
+// cancelPrevious asks for the end of every run that has not ended and returns those that
+// must be seen to end. One that only waited is cancelled at once.
+func (d *decision) cancelPrevious() (running []string) {
+	for _, q := range d.Queued {
+		d.record(q, model.RunCanceled, "a later tick took its place")
+		running = append(running, q.After...)
+	}
+	d.Queued = nil
+	var tasks []string
+	for _, a := range d.Active {
+		tasks = append(tasks, d.taskID(a))
+		running = append(running, a.ID)
+	}
+	if len(tasks) > 0 {
+		d.plan(model.Planned{Cancel: tasks})
+	}
+	slices.Sort(running)
+	return slices.Compact(running)
+}
+
+// skip records that a tick does not run. Consecutive skips of one reason share a record.
+func (d *decision) skip(at time.Time, why model.SkipReason, attempt int) {
+	if d.Last != nil && d.Last.Status.Failed() && why != model.SkipMissed && why != model.SkipPaused {
+		d.FailSkips = true // any skip after a failure is the one that the failure costs
+	}
+	if d.Range == nil || d.Range.Reason != why {
+		d.Range = &model.SkipSpan{ID: TickID(d.ID, at), Reason: why, First: at}
+	}
+	d.Range.Last = at
+	d.Range.Count++
+	run := d.run(model.RunRef{ID: d.Range.ID, Nominal: d.Range.First, Attempt: attempt})
+	run.Status, run.Reason, run.Count, run.EndedAt = model.RunSkipped, why, d.Range.Count, d.now
+	if d.Range.Count > 1 {
+		run.Last = d.Range.Last
+	}
+	d.keep(run)
+}
+
+// start sends the run's task.
+func (d *decision) start(ref model.RunRef) {
+	d.began(ref)
+	ref.After, ref.Force = nil, false
+	task := d.task(ref)
+	ref.TaskType = task.Type
+	d.Active = append(d.Active, ref)
+	run := d.run(ref)
+	run.Status, run.TaskID = model.RunScheduled, task.ID
+	d.keepWith(run, task)
+}
+
+// enqueue lets the run wait for its turn.
+func (d *decision) enqueue(ref model.RunRef) {
+	d.began(ref)
+	d.Queued = append(d.Queued, ref)
+	run := d.run(ref)
+	run.Status = model.RunQueued
+	d.keep(run)
+}
+
+// began counts a run when it is first started or queued.
+func (d *decision) began(ref model.RunRef) {
+	if slices.ContainsFunc(d.Queued, func(q model.RunRef) bool { return q.ID == ref.ID }) {
+		return
+	}
+	d.Runs++
+	d.runs++
+	if ref.Manual {
+		return // a person's run is no tick: it neither breaks a span of skips nor counts as the last
+	}
+	d.Range, d.FailSkips = nil, false
+	d.Last = &model.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: model.RunRunning}
+}
+
+// startQueued starts what waits and may start now, in order.
+func (d *decision) startQueued() {
+	for len(d.Queued) > 0 {
+		head := d.Queued[0]
+		if len(head.After) > 0 || !head.Force && d.MaxConcurrency > 0 && len(d.Active) >= d.MaxConcurrency {
+			return
+		}
+		d.start(head)
+		d.Queued = d.Queued[1:]
+	}
+}
+
+// schedule sets when the rule is looked at next.
+func (d *decision) schedule() {
+	d.NextFireAt = time.Time{}
+	if d.Status != model.RuleOnline {
+		return
+	}
+	next := d.cal.Next(d.after())
+	switch {
+	case d.finished():
+		d.rest("max_runs are reached")
+	case next.IsZero() || !d.EndAt.IsZero() && !next.Before(d.EndAt):
+		d.rest("its end is reached")
+	default:
+		d.NextFireAt = next
+	}
+}
+
+func (d *decision) rest(note string) {
+	d.Status, d.PauseNote, d.PausedAt = model.RuleOffline, note, time.Time{}
+}
+
+func (d *decision) finished() bool { return d.MaxRuns > 0 && d.Runs >= d.MaxRuns }
+
+// run is the record of a run, but for what became of it.
+func (d *decision) run(ref model.RunRef) *model.Run {
+	r := &model.Run{
+		ID: ref.ID, RuleID: d.ID, RuleName: d.Name, Tenant: d.Tenant,
+		Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual, Rev: d.Rev, At: d.now,
+		DeleteAt: d.now.Add(or(d.RunRetention, defaultRunDays)),
+	}
+	if !ref.Manual {
+		r.Late = max(d.now.Sub(ref.Nominal), 0).Milliseconds()
+	}
+	return r
+}
+
+// record notes what became of a run that had been started or queued.
+func (d *decision) record(ref model.RunRef, s model.RunStatus, info string) {
+	run := d.run(ref)
+	run.Status, run.Error, run.EndedAt, run.Late = s, info, d.now, 0
+	if ref.TaskType != "" {
+		run.TaskID = d.taskID(ref)
+	}
+	d.keep(run)
+}
+
+func (d *decision) keep(run *model.Run) { d.keepWith(run, nil) }
+
+// keepWith plans a record, as the rule's log wants it, and the task that belongs to it. A
+// record that this decision has planned already is replaced: the span of skips grows.
+func (d *decision) keepWith(run *model.Run, task *model.Task) {
+	run = logged(d.Log, run)
+	if run != nil && task == nil {
+		for i := len(d.Planned) - d.n; i < len(d.Planned); i++ {
+			if p := &d.Planned[i]; p.Record != nil && p.Record.ID == run.ID && p.Task == nil {
+				p.Record = run
+				return
+			}
+		}
+	}
+	if run != nil || task != nil {
+		d.plan(model.Planned{Record: run, Task: task})
+	}
+}
+
+// logged is the record that the rule's log keeps (seed 000); nil for none.
+func logged(l model.RunLog, run *model.Run) *model.Run {
+	switch {
+	case l == model.LogNone:
+		return nil
+	case l == model.LogTrigger && run.Status != model.RunSkipped:
+		if run.Status != model.RunScheduled {
+			return nil // only that it was triggered, which is a success
+		}
+		run.Status, run.EndedAt = model.RunSuccess, run.At
+	}
+	return run
+}
+
+func (d *decision) plan(p model.Planned) {
+	p.ID = strconv.FormatInt(d.Rev, 10) + "." + strconv.Itoa(d.n)
+	d.n++
+	d.Planned = append(d.Planned, p)
+	d.PlannedAt = d.now
+}
+
+// task is the task of a run.
+func (d *decision) task(ref model.RunRef) *model.Task {
+	t := d.Task
+	draft := model.Draft{
+		Tenant: d.Tenant, Type: t.Type, Key: ref.ID, Category: d.Category, Creator: d.Creator,
+		Args: t.Args, Priority: t.Priority, Options: t.Options,
+		Origin: &model.Origin{Kind: model.OutcomePeriodic, ID: d.ID, Tick: &model.Tick{
+			Run: ref.ID, Rule: d.Name, Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual,
+		}},
+	}
+	if d.Jitter > 0 && !ref.Manual {
+		draft.Start = d.now.Add(jitter(ref.ID, d.Jitter))
+	}
+	if r := draft.Options.Retention; r > 0 && r < taskRetention {
+		draft.Options.Retention = taskRetention
+	}
+	return model.NewTask(draft, d.now)
+}
+
+func (d *decision) taskID(ref model.RunRef) string {
+	return model.TaskID(d.Tenant, ref.TaskType, ref.ID)
+}
+
+// jitter is a delay that is always the same for a run.
+func jitter(id string, most time.Duration) time.Duration {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id))
+	return time.Duration(float64(most) * (float64(h.Sum64()>>11) / (1 << 53)))
+}
+
+// TickID names the run of a tick: what is decided twice is the same run. It is made of the
+// rule's id, never of its name.
+func TickID(ruleID string, at time.Time) string {
+	return ruleID + "@" + at.UTC().Format("2006-01-02T15:04:05Z")
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}

@@ -97,7 +97,7 @@ func fail(t *Task, w *WorkerState, out Outcome, eff Effective, now time.Time, ra
 	w.FailTime = now
 	w.FailKind = out.Kind
 	w.FailReason = clip(out.Reason, maxReasonBytes)
-	w.Parked = false
+	w.Parked = w.Parked && out.Kind == FailTimeout // a completion that did not come in time
 	var delay time.Duration
 	switch {
 	case out.Kind == FailLapsed:

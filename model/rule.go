@@ -49,6 +49,7 @@ type Rule struct {
 
 	// What decisions read and write. Rev rises with each of them and guards it.
 	Rev        int64     `bson:"rev"`
+	Decision   string    `bson:"decision,omitempty"`     // the last one's own id, for who lost the answer
 	NextFireAt time.Time `bson:"next_fire_at,omitempty"` // only while online: the next tick to decide
 	DecidedTo  time.Time `bson:"decided_to"`             // every tick up to here is decided
 	Runs       int64     `bson:"runs,omitempty"`         // that were started or queued
@@ -59,6 +60,14 @@ type Rule struct {
 	Range      *SkipSpan `bson:"range,omitempty"`        // the skips right before DecidedTo, of one reason
 	Planned    []Planned `bson:"planned,omitempty"`      // decided and not seen to be carried out
 	PlannedAt  time.Time `bson:"planned_at,omitempty"`   // there is such; since then
+}
+
+// RuleName is what is unique among living rules: tenant and name.
+func RuleName(tenant, name string) string {
+	if tenant == "" {
+		tenant = NoTenant
+	}
+	return tenant + "/" + name
 }
 
 // DST says what becomes of ticks where clocks are set forward or back; "" is the default.

@@ -71,7 +71,7 @@ func (d *decision) ticks() {
 	due := d.due()
 	runs := d.caughtUp(due)
 	for i, at := range due {
-		if d.runs >= maxStarts || d.finished() {
+		if d.runs >= maxStarts || d.finished() || d.heavy() {
 			return
 		}
 		if runs[i] {
@@ -81,6 +81,12 @@ func (d *decision) ticks() {
 		}
 		d.DecidedTo = at
 	}
+}
+
+// heavy says whether as much is planned as one document should carry. It is carried out
+// and removed before more is decided.
+func (d *decision) heavy() bool {
+	return len(d.Planned) > 0 && len(d.Planned)*(len(d.Rule.Task.Args.Value)+1<<10) > 2<<20
 }
 
 // due are the ticks after the last decided one, up to now.

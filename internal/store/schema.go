@@ -36,6 +36,8 @@ type indexSpec struct {
 	only string
 	ttl  time.Duration // documents go that long after the time of the key
 	gone bool          // documents go at the time of the key
+
+	unique bool
 }
 
 func asc(keys ...string) bson.D {
@@ -60,6 +62,11 @@ var indexes = []indexSpec{
 	{coll: "task_history", name: IndexTask, keys: asc("task_id", "generation")},
 	{coll: "task_history", name: IndexOutbox, keys: asc("outbox_at"), only: "outbox_at"},
 	{coll: "task_history", name: "delete", keys: asc("delete_at"), gone: true},
+	{coll: "periodic_rules", name: IndexLiving, keys: asc("living"), only: "living", unique: true},
+	{coll: "periodic_rules", name: IndexFire, keys: asc("next_fire_at"), only: "next_fire_at"},
+	{coll: "periodic_rules", name: IndexPlanned, keys: asc("planned_at"), only: "planned_at"},
+	{coll: "periodic_runs", name: "rule", keys: bson.D{{Key: "rule_id", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
+	{coll: "periodic_runs", name: "delete", keys: asc("delete_at"), gone: true},
 	{coll: "workers", name: "heartbeat", keys: asc("heartbeat_at"), ttl: 24 * time.Hour},
 	{coll: "signals", name: "at", keys: asc("at"), ttl: 10 * time.Minute},
 }
@@ -97,7 +104,11 @@ func (s *Store) Schema(ctx context.Context) (SchemaStatus, error) {
 	}
 	st.Version, st.MinReader = doc.Version, doc.MinReader
 	have := map[string]bool{}
-	for _, coll := range []string{"tasks", "task_history", "workers", "signals"} {
+	colls := map[string]bool{}
+	for _, ix := range indexes {
+		colls[ix.coll] = true
+	}
+	for coll := range colls {
 		specs, err := s.db.Collection(s.prefix + coll).Indexes().ListSpecifications(ctx)
 		if err != nil {
 			return st, explain(err, "listing the indexes of "+coll)
@@ -132,6 +143,9 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 	}
 	for _, ix := range indexes {
 		o := options.Index().SetName(ix.name)
+		if ix.unique {
+			o.SetUnique(true)
+		}
 		if ix.only != "" {
 			o.SetPartialFilterExpression(bson.D{{Key: ix.only, Value: bson.D{{Key: "$exists", Value: true}}}})
 		}

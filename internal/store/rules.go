@@ -1,0 +1,258 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Index names of periodic_rules.
+const (
+	IndexLiving  = "living"  // {living} unique, where it exists
+	IndexFire    = "fire"    // {next_fire_at} where it exists
+	IndexPlanned = "planned" // {planned_at} where it exists
+)
+
+// ErrNoRule is returned for a periodic rule that does not exist, or was deleted.
+var ErrNoRule = errors.New("no such periodic rule")
+
+// ErrRuleExists is returned for a name that a living rule of the tenant has.
+var ErrRuleExists = errors.New("a rule of that name exists")
+
+// InsertRule stores a new rule. Index: living, which makes names unique.
+func (s *Store) InsertRule(ctx context.Context, r *model.Rule) error {
+	_, err := s.rules.InsertOne(ctx, r)
+	if IsDuplicate(err) {
+		return fmt.Errorf("%w: %s", ErrRuleExists, r.Name)
+	}
+	return explain(err, "storing the rule "+r.Name)
+}
+
+// Rule reads a rule by its id, deleted ones too. Index: _id.
+func (s *Store) Rule(ctx context.Context, id string) (*model.Rule, error) {
+	return s.rule(ctx, bson.D{d("_id", id)}, id)
+}
+
+// LivingRule reads a rule by its tenant and name. Index: living.
+func (s *Store) LivingRule(ctx context.Context, tenant, name string) (*model.Rule, error) {
+	return s.rule(ctx, bson.D{d("living", model.RuleName(tenant, name))}, name)
+}
+
+func (s *Store) rule(ctx context.Context, filter bson.D, name string) (*model.Rule, error) {
+	var r model.Rule
+	err := s.rules.FindOne(ctx, filter).Decode(&r)
+	if isNone(err) {
+		return nil, fmt.Errorf("%w: %s", ErrNoRule, name)
+	}
+	return &r, explain(err, "reading the rule "+name)
+}
+
+// Rules reads the living rules of a tenant ("" = of all), ordered by tenant and name, after
+// the given one. Index: living.
+func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) ([]*model.Rule, error) {
+	living := bson.D{d("$gt", after)}
+	if tenant != "" {
+		prefix := model.RuleName(tenant, "")
+		living = bson.D{d("$gt", max(after, prefix)), d("$lt", prefix[:len(prefix)-1]+"0")} // '0' follows '/'
+	}
+	return s.findRules(ctx, "listing rules", bson.D{d("living", living)},
+		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(IndexLiving).SetLimit(int64(limit)))
+}
+
+// DueRules finds online rules whose next tick is due, the longest due first. skip lets
+// several engines share them: each begins elsewhere. Index: fire.
+func (s *Store) DueRules(ctx context.Context, now time.Time, skip, limit int) ([]*model.Rule, error) {
+	return s.findRules(ctx, "finding due rules", bson.D{d("next_fire_at", bson.D{d("$lte", now)})},
+		options.Find().SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetSkip(int64(skip)).SetLimit(int64(limit)))
+}
+
+// NextFire is the earliest next tick of any rule; zero when none is online. Index: fire.
+func (s *Store) NextFire(ctx context.Context) (time.Time, error) {
+	var r struct {
+		At time.Time `bson:"next_fire_at"`
+	}
+	err := s.rules.FindOne(ctx, bson.D{d("next_fire_at", bson.D{d("$exists", true)})}, options.FindOne().
+		SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetProjection(bson.D{d("_id", 0), d("next_fire_at", 1)})).Decode(&r)
+	if isNone(err) {
+		return time.Time{}, nil
+	}
+	return r.At, explain(err, "finding the next tick")
+}
+
+// PlannedRules finds rules with something decided before the given time and not seen to be
+// carried out: whoever decided it has died, or is slow. Index: planned.
+func (s *Store) PlannedRules(ctx context.Context, before time.Time, limit int) ([]*model.Rule, error) {
+	return s.findRules(ctx, "finding planned runs", bson.D{d("planned_at", bson.D{d("$lte", before)})},
+		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(IndexPlanned).SetLimit(int64(limit)))
+}
+
+func (s *Store) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Rule, error) {
+	cur, err := s.rules.Find(ctx, filter, o)
+	if err != nil {
+		return nil, explain(err, doing)
+	}
+	var out []*model.Rule
+	return out, explain(cur.All(ctx, &out), doing)
+}
+
+// RulesByIDs reads rules by their ids. Index: _id.
+func (s *Store) RulesByIDs(ctx context.Context, ids []string) (map[string]*model.Rule, error) {
+	found, err := s.findRules(ctx, "reading rules", bson.D{d("_id", in(ids))}, options.Find())
+	out := make(map[string]*model.Rule, len(found))
+	for _, r := range found {
+		out[r.ID] = r
+	}
+	return out, err
+}
+
+// RuleWrite is one decision about a rule.
+type RuleWrite struct{ Before, After *model.Rule }
+
+// WriteRules carries decisions out, each if the rule still has the rev that was read:
+// applied[i] says so. An error means that nothing is known of any: some may be done.
+// Index: _id.
+func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []bool, err error) {
+	applied = make([]bool, len(writes))
+	if len(writes) == 0 {
+		return applied, nil
+	}
+	models := make([]mongo.WriteModel, len(writes))
+	for i, w := range writes {
+		update, err := changed(w.Before, w.After)
+		if err != nil {
+			return applied, fmt.Errorf("encoding a decision about the rule %s: %w", w.After.Name, err)
+		}
+		models[i] = mongo.NewUpdateOneModel().SetUpdate(update).
+			SetFilter(bson.D{d("_id", w.Before.ID), d("rev", w.Before.Rev)})
+	}
+	res, err := s.rules.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if err != nil {
+		if IsDuplicate(err) && len(writes) == 1 { // an edit of the name
+			return applied, fmt.Errorf("%w: %s", ErrRuleExists, writes[0].After.Name)
+		}
+		return applied, explain(err, "writing decisions about rules")
+	}
+	if int(res.MatchedCount) == len(writes) {
+		for i := range applied {
+			applied[i] = true
+		}
+		return applied, nil
+	}
+	// Some were crossed: those whose rule does not carry our decision.
+	ids := make([]string, len(writes))
+	for i, w := range writes {
+		ids[i] = w.Before.ID
+	}
+	current, err := s.RulesByIDs(ctx, ids)
+	for i, w := range writes {
+		cur := current[w.After.ID]
+		applied[i] = cur != nil && cur.Rev == w.After.Rev && cur.Decision == w.After.Decision
+	}
+	return applied, err
+}
+
+// PutRuns stores records, each unless the stored one is of a later decision. Index: _id.
+func (s *Store) PutRuns(ctx context.Context, runs []*model.Run) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	models := make([]mongo.WriteModel, 0, 2*len(runs))
+	for _, r := range runs {
+		// The upsert makes a record that is not there; where a later decision's is, its
+		// filter misses and the insert collides, which is the refusal.
+		models = append(models, mongo.NewReplaceOneModel().SetUpsert(true).SetReplacement(r).
+			SetFilter(bson.D{d("_id", r.ID), d("rev", bson.D{d("$lte", r.Rev)})}))
+	}
+	_, err := s.runs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if onlyDuplicates(err) {
+		return nil
+	}
+	return explain(err, "storing records of runs")
+}
+
+func onlyDuplicates(err error) bool {
+	var bulk mongo.BulkWriteException
+	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
+		return false
+	}
+	for _, e := range bulk.WriteErrors {
+		if e.Code != 11000 {
+			return false
+		}
+	}
+	return len(bulk.WriteErrors) > 0
+}
+
+// CarriedOut removes what was carried out from the rules; the last removal takes the mark
+// with it. It changes no rev: a decision that crosses it is guarded by the rev alone and
+// may bring entries back, which are then carried out once more, to no effect. Index: _id.
+func (s *Store) CarriedOut(ctx context.Context, done map[string][]string) error {
+	var models []mongo.WriteModel
+	for rule, ids := range done {
+		models = append(models,
+			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", rule)}).
+				SetUpdate(bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(ids))})})}),
+			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", rule), d("planned.0", bson.D{d("$exists", false)})}).
+				SetUpdate(bson.D{d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}))
+	}
+	if len(models) == 0 {
+		return nil
+	}
+	_, err := s.rules.BulkWrite(ctx, models)
+	return explain(err, "removing what was carried out")
+}
+
+// RunFilter selects records. Zero fields select everything.
+type RunFilter struct {
+	RuleID   string
+	Statuses []model.RunStatus
+	From, To time.Time // nominal in [From, To)
+}
+
+// Runs reads records of a rule, the newest nominal time first, after the one with that
+// nominal time and id. Index: rule.
+func (s *Store) Runs(ctx context.Context, f RunFilter, after *model.Run, limit int) ([]*model.Run, error) {
+	q := bson.D{d("rule_id", f.RuleID)}
+	nominal := bson.D{}
+	if !f.From.IsZero() {
+		nominal = append(nominal, d("$gte", f.From))
+	}
+	if !f.To.IsZero() {
+		nominal = append(nominal, d("$lt", f.To))
+	}
+	if len(nominal) > 0 {
+		q = append(q, d("nominal", nominal))
+	}
+	if len(f.Statuses) > 0 {
+		q = append(q, d("status", in(f.Statuses)))
+	}
+	if after != nil {
+		q = append(q, d("$or", bson.A{
+			bson.D{d("nominal", bson.D{d("$lt", after.Nominal)})},
+			bson.D{d("nominal", after.Nominal), d("_id", bson.D{d("$lt", after.ID)})},
+		}))
+	}
+	cur, err := s.runs.Find(ctx, q, options.Find().SetSort(bson.D{d("nominal", -1), d("_id", -1)}).SetLimit(int64(limit)))
+	if err != nil {
+		return nil, explain(err, "reading runs")
+	}
+	var out []*model.Run
+	return out, explain(cur.All(ctx, &out), "reading runs")
+}
+
+// Run reads one record; nil when there is none. Index: _id.
+func (s *Store) Run(ctx context.Context, id string) (*model.Run, error) {
+	var r model.Run
+	err := s.runs.FindOne(ctx, bson.D{d("_id", id)}).Decode(&r)
+	if isNone(err) {
+		return nil, nil
+	}
+	return &r, explain(err, "reading the run "+id)
+}

@@ -1,0 +1,76 @@
+package periodic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// perInsert is how many tasks or records go out in one command.
+const perInsert = 1000
+
+// carryOut does what decisions planned: tasks are sent, records stored, tasks cancelled.
+// Each part is the same when it is done twice, so a process that dies here leaves the rest
+// to another. The tasks come before the records: a record without its task would look like
+// a run that nobody started.
+func (p *Periodic) carryOut(ctx context.Context, rules []*model.Rule) error {
+	var tasks []*model.Task
+	var runs []*model.Run
+	var cancel []string
+	done := map[string][]string{}
+	for _, r := range rules {
+		for _, pl := range r.Planned {
+			if pl.Task != nil {
+				tasks = append(tasks, pl.Task)
+			}
+			if pl.Record != nil {
+				runs = append(runs, pl.Record)
+			}
+			cancel = append(cancel, pl.Cancel...)
+			done[r.ID] = append(done[r.ID], pl.ID)
+		}
+	}
+	for len(tasks) > 0 {
+		n := min(len(tasks), perInsert)
+		// Those that exist were sent before: their keys are the ticks' own.
+		if _, err := p.store.Insert(ctx, tasks[:n]); err != nil {
+			return fmt.Errorf("sending the tasks of ticks: %w", err)
+		}
+		tasks = tasks[n:]
+	}
+	for len(runs) > 0 {
+		n := min(len(runs), perInsert)
+		if err := p.store.PutRuns(ctx, runs[:n]); err != nil {
+			return err
+		}
+		runs = runs[n:]
+	}
+	for _, id := range cancel {
+		if err := p.cancelTask(ctx, id); err != nil {
+			return err
+		}
+	}
+	return p.store.CarriedOut(ctx, done)
+}
+
+// cancelTask asks for the end of a run's task. Its context ends; the run has ended when the
+// handler has returned or its lease has lapsed, and not before.
+func (p *Periodic) cancelTask(ctx context.Context, id string) error {
+	_, after, err := p.store.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
+		return model.Cancel(t, "cancelled by its periodic rule", t.Effective(model.Options{}), p.store.Clock.Now())
+	})
+	var refused *model.RefusedError
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.As(err, &refused):
+		return nil // it has ended, and its outcome tells the rule
+	case err != nil:
+		return fmt.Errorf("cancelling the task %s of an earlier run: %w", id, err)
+	case after.OpenExecutions() > 0:
+		return p.store.Signal(ctx, id)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,122 @@
+package periodic
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mscheduler/mscheduler/internal/outcome"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// ends is the outcome kind that tells a rule of the end of one of its runs.
+type ends struct{ *Periodic }
+
+// Name implements [outcome.Kind].
+func (ends) Name() string { return model.OutcomePeriodic }
+
+// Carry implements [outcome.Kind]. The ends of one rule are one decision; to decide an end
+// twice is the same as once, since its run is then among the active ones no more.
+func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
+	errs := make([]error, len(entries))
+	byRule := map[string][]int{}
+	for i, e := range entries {
+		if e.Life.Origin != nil && e.Life.Origin.Tick != nil {
+			byRule[e.Life.Origin.ID] = append(byRule[e.Life.Origin.ID], i)
+		}
+	}
+	for tries := 0; len(byRule) > 0; tries++ {
+		if err := p.carry(ctx, entries, byRule); err != nil || tries >= maxTries {
+			for _, of := range byRule {
+				for _, i := range of {
+					errs[i] = errors.Join(err, errCrossed)
+				}
+			}
+			return errs
+		}
+	}
+	return errs
+}
+
+var errCrossed = errors.New("the end of a run was not told to its rule yet")
+
+// carry decides once for each rule and takes out of byRule those that are done.
+func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[string][]int) error {
+	ids := make([]string, 0, len(byRule))
+	for id := range byRule {
+		ids = append(ids, id)
+	}
+	rules, err := p.store.RulesByIDs(ctx, ids)
+	if err != nil {
+		return err
+	}
+	now := p.store.Clock.Now()
+	var writes []store.RuleWrite
+	for id, of := range byRule {
+		r := rules[id]
+		if r == nil {
+			delete(byRule, id) // a rule that somebody deleted by hand
+			continue
+		}
+		cal, err := p.calendarOf(r)
+		if err != nil {
+			return err
+		}
+		after := r
+		for _, i := range of {
+			t := entries[i].Life.Task
+			status, info := RunStatusOf(t)
+			after = Ended(after, cal, *t.Origin.Tick, t.ID, status, info, now)
+		}
+		writes = append(writes, store.RuleWrite{Before: r, After: after})
+	}
+	applied, err := p.decideAll(ctx, writes)
+	if err != nil {
+		return err
+	}
+	for i, w := range writes {
+		if applied[i] {
+			delete(byRule, w.Before.ID)
+		}
+	}
+	return nil
+}
+
+// RunStatusOf is what a run's task says of the run.
+func RunStatusOf(t *model.Task) (s model.RunStatus, info string) {
+	switch t.Status {
+	case model.StatusSuccess, model.StatusCompleted, model.StatusManuallyProcessed:
+		return model.RunSuccess, ""
+	case model.StatusCancelled:
+		return model.RunCanceled, t.Remark
+	case model.StatusFailure, model.StatusPending:
+		return failedStatus(t), t.ErrorInfo
+	case model.StatusExecuting:
+		for i := range t.WorkerStates {
+			if w := &t.WorkerStates[i]; w.Open() && w.Parked {
+				return model.RunWaiting, ""
+			}
+		}
+		return model.RunRunning, ""
+	default:
+		return model.RunScheduled, t.ErrorInfo
+	}
+}
+
+// failedStatus tells in which way a failed task's last execution failed.
+func failedStatus(t *model.Task) model.RunStatus {
+	var last *model.WorkerState
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; last == nil || w.FailTime.After(last.FailTime) {
+			last = w
+		}
+	}
+	switch {
+	case last == nil || last.FailKind != model.FailTimeout:
+		return model.RunFailed
+	case last.Parked:
+		return model.RunFailedTimeout
+	default:
+		return model.RunTimeout
+	}
+}

@@ -1,0 +1,114 @@
+package periodic
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Create stores a new rule, which does not fire before it is enabled. [ErrExists] when a
+// living rule of the tenant has its name.
+func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
+	if err := p.ready(ctx); err != nil {
+		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
+	}
+	now := p.store.Clock.Now()
+	r, _, err := s.rule(now)
+	if err != nil {
+		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
+	}
+	r.ID = model.NewKey(now, random())
+	if err := p.store.InsertRule(ctx, r); err != nil {
+		return nil, fmt.Errorf("creating a rule: %w", err)
+	}
+	return r, nil
+}
+
+// Update replaces what the spec says, if the rule still has that version ([ErrChanged]).
+// Ticks up to now are decided by the rule as it was, none of them by the new one.
+func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*model.Rule, error) {
+	return p.change(ctx, "changing", id, func(r *model.Rule, old *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		if r.Version != version {
+			return nil, fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
+		}
+		if s.Tenant != r.Tenant {
+			return nil, model.Invalid("tenant", "is %q; a rule stays with its tenant, %q", s.Tenant, r.Tenant)
+		}
+		edited, _, err := s.rule(now)
+		if err != nil {
+			return nil, err
+		}
+		edited.CreatedAt = r.CreatedAt
+		cal, err := p.calendarOf(edited)
+		if err != nil {
+			return nil, err
+		}
+		return Edit(r, old, cal, edited, now), nil
+	})
+}
+
+// Enable lets the rule fire from now on. What came while it was offline is recorded as
+// skipped, in one record, and not run. Enabling twice is no error.
+func (p *Periodic) Enable(ctx context.Context, id string) (*model.Rule, error) {
+	return p.change(ctx, "enabling", id, pure(Enable))
+}
+
+// Disable stops the rule at once; note says why and may be empty. What runs or waits goes
+// on. Disabling twice is no error.
+func (p *Periodic) Disable(ctx context.Context, id, note string) (*model.Rule, error) {
+	return p.change(ctx, "disabling", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		if len(note) > 4<<10 {
+			return nil, model.Invalid("note", "has %d bytes; at most %d are allowed", len(note), 4<<10)
+		}
+		return Disable(r, cal, note, now), nil
+	})
+}
+
+// Delete ends the rule logically: it never fires again, what waits is cancelled, its
+// records stay, its name is free. version is the one that was seen, 0 for any.
+func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
+	_, err := p.change(ctx, "deleting", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		if version != 0 && r.Version != version {
+			return nil, fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
+		}
+		return Delete(r, cal, now), nil
+	})
+	return err
+}
+
+func pure(rule func(*model.Rule, *calendar.Schedule, time.Time) *model.Rule) func(*model.Rule, *calendar.Schedule, time.Time) (*model.Rule, error) {
+	return func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		return rule(r, cal, now), nil
+	}
+}
+
+// Get reads a living rule by its id.
+func (p *Periodic) Get(ctx context.Context, id string) (*model.Rule, error) {
+	r, err := p.store.Rule(ctx, id)
+	if err == nil && !r.DeletedAt.IsZero() {
+		err = fmt.Errorf("%w: %s was deleted", ErrNotFound, id)
+	}
+	return r, err
+}
+
+// Named reads a living rule by tenant ("" = none) and name.
+func (p *Periodic) Named(ctx context.Context, tenant, name string) (*model.Rule, error) {
+	return p.store.LivingRule(ctx, tenant, name)
+}
+
+// List reads living rules of a tenant ("" = of all), ordered by tenant and name: at most
+// limit, from 1 to 1,000, after the rule whose Living is given ("" = from the first).
+func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([]*model.Rule, error) {
+	if limit < 1 || limit > 1000 {
+		return nil, model.Invalid("limit", "is %d; want 1 to 1000", limit)
+	}
+	return p.store.Rules(ctx, tenant, after, limit)
+}
+
+func random() (b [10]byte) {
+	copy(b[:], randomBytes(len(b)))
+	return b
+}

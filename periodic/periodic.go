@@ -1,0 +1,201 @@
+package periodic
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Errors that callers branch on (errors.Is).
+var (
+	ErrNotFound = store.ErrNoRule     // no living rule of that id
+	ErrExists   = store.ErrRuleExists // a living rule of the tenant has that name
+	// ErrChanged is returned for an edit that names another version than the stored one.
+	ErrChanged = errors.New("the rule was changed meanwhile")
+)
+
+// Config of a Periodic. Only Database is needed.
+type Config struct {
+	// Database is the caller's and is never closed here.
+	Database *mongo.Database
+	// Prefix of the collections' names. Defaults to "".
+	Prefix string
+	// EngineID names this process among the engines. Defaults to an automatic one.
+	EngineID string
+	// Clock is for tests. Defaults to the machine's.
+	Clock clock.Clock
+	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
+	Logger zerolog.Logger
+}
+
+// Periodic manages periodic rules, and is an engine while [Periodic.Run] runs. It is safe
+// for concurrent use.
+type Periodic struct {
+	store *store.Store
+	id    string
+	log   zerolog.Logger
+
+	mu    sync.Mutex
+	calls map[calendarKey]*calendar.Schedule // parsed rules
+	rank  rank
+}
+
+// New makes a Periodic and checks its configuration. It does no I/O.
+func New(cfg Config) (*Periodic, error) {
+	st, err := store.Open(store.Config{Database: cfg.Database, Prefix: cfg.Prefix, Clock: cfg.Clock, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
+	id := cfg.EngineID
+	if id == "" {
+		id = "periodic-" + randomHex(6)
+	} else if err := model.ValidWorkerID("engine_id", id); err != nil {
+		return nil, err
+	}
+	return &Periodic{store: st, id: id, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}, nil
+}
+
+func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails, by its contract
+	return b
+}
+
+// calendarKey is what a parsed rule depends on.
+type calendarKey struct {
+	cron, zone, gap, fold string
+	start                 int64
+}
+
+// calendarOf parses the rule's times, once.
+func (p *Periodic) calendarOf(r *model.Rule) (*calendar.Schedule, error) {
+	start := r.StartAt
+	if start.IsZero() {
+		start = r.CreatedAt
+	}
+	k := calendarKey{cron: r.Cron, zone: r.Timezone, start: start.Unix()}
+	if r.DST != nil {
+		k.gap, k.fold = r.DST.Gap, r.DST.Fold
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.calls[k]; c != nil {
+		return c, nil
+	}
+	c, err := calendar.Parse(calendar.Spec{Cron: k.cron, Timezone: k.zone, Gap: calendar.Gap(k.gap), Fold: calendar.Fold(k.fold), Start: start})
+	if err != nil {
+		return nil, err
+	}
+	if len(p.calls) > 200_000 { // of rules that are long gone
+		clear(p.calls)
+	}
+	p.calls[k] = c
+	return c, nil
+}
+
+// ready makes sure that the schema fits and that the database's clock is known.
+func (p *Periodic) ready(ctx context.Context) error {
+	if err := p.store.Ready(ctx); err != nil {
+		return err
+	}
+	return p.store.FreshClock(ctx)
+}
+
+// maxTries is how often a decision is made anew when somebody else decided in between.
+const maxTries = 50
+
+// change reads a rule, decides and writes that, again until nobody interferes, and carries
+// out what was decided. rule returns nil when nothing is to change.
+func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error)) (*model.Rule, error) {
+	if err := p.ready(ctx); err != nil {
+		return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
+	}
+	for range maxTries {
+		before, err := p.store.Rule(ctx, id)
+		if err == nil && !before.DeletedAt.IsZero() {
+			err = fmt.Errorf("%w: %s was deleted", ErrNotFound, id)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s a rule: %w", doing, err)
+		}
+		cal, err := p.calendarOf(before)
+		if err != nil {
+			return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
+		}
+		after, err := rule(before, cal, p.store.Clock.Now())
+		if err != nil {
+			return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
+		}
+		if after == nil {
+			return before, nil
+		}
+		applied, err := p.decideAll(ctx, []store.RuleWrite{{Before: before, After: after}})
+		if err != nil {
+			return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
+		}
+		if applied[0] {
+			return after, nil
+		}
+	}
+	return nil, fmt.Errorf("%s rule %s: somebody else changed it %d times in between", doing, id, maxTries)
+}
+
+// frozen: a process that stood still for so long between a decision and its carrying out
+// reads the rule again.
+const frozen = time.Minute
+
+func (p *Periodic) reread(ctx context.Context, rules []*model.Rule) (current []*model.Rule, err error) {
+	ids := make([]string, len(rules))
+	for i, r := range rules {
+		ids[i] = r.ID
+	}
+	found, err := p.store.RulesByIDs(ctx, ids)
+	for _, r := range found {
+		current = append(current, r)
+	}
+	return current, err
+}
+
+// decideAll writes decisions and carries out those that were applied. What cannot be
+// carried out now stays planned, for whoever looks next.
+func (p *Periodic) decideAll(ctx context.Context, writes []store.RuleWrite) ([]bool, error) {
+	for _, w := range writes {
+		w.After.Decision = randomHex(8)
+	}
+	began := clock.Read(p.store.Local())
+	applied, err := p.store.WriteRules(ctx, writes)
+	if err != nil {
+		return nil, err
+	}
+	var decided []*model.Rule
+	for i, w := range writes {
+		if applied[i] {
+			decided = append(decided, w.After)
+		}
+	}
+	if began.Since(p.store.Local()) > frozen {
+		// What this process is about to do may have been done, and be over, long ago: only
+		// what is still planned counts.
+		if decided, err = p.reread(ctx, decided); err != nil {
+			return applied, nil //nolint:nilerr // it stays planned, for whoever looks next
+		}
+	}
+	if err := p.carryOut(ctx, decided); err != nil {
+		p.log.Warn().Err(err).Msg("what was decided about rules is carried out later")
+	}
+	return applied, nil
+}

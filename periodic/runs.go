@@ -1,0 +1,161 @@
+package periodic
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// TriggerOptions of a manual run. The zero value is fine.
+type TriggerOptions struct {
+	// Request makes the run once, however often the call is repeated: [a-zA-Z0-9._-]{1,100}.
+	// Defaults to a made-up one.
+	Request string
+	// Force starts it whatever the concurrency limit says.
+	Force bool
+}
+
+// Trigger starts a run by a person's word, of a rule in any status. It obeys the
+// concurrency policy unless forced, and returns the id of the run.
+func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (run string, err error) {
+	if o.Request == "" {
+		o.Request = randomHex(8)
+	} else if err := model.ValidName("request", o.Request); err != nil {
+		return "", fmt.Errorf("triggering rule %s: %w", id, err)
+	}
+	run = id + "!" + o.Request
+	_, err = p.change(ctx, "triggering", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		if done, err := p.decided(ctx, r, run); done || err != nil {
+			return nil, err
+		}
+		return Trigger(r, cal, o.Request, o.Force, now), nil
+	})
+	return run, err
+}
+
+// decided says whether a manual run has been decided before: the call is repeated.
+func (p *Periodic) decided(ctx context.Context, r *model.Rule, run string) (bool, error) {
+	for _, refs := range [][]model.RunRef{r.Active, r.Queued} {
+		for _, x := range refs {
+			if x.ID == run {
+				return true, nil
+			}
+		}
+	}
+	rec, err := p.store.Run(ctx, run)
+	return rec != nil, err
+}
+
+// MaxBackfill is how many ticks one backfill may run.
+const MaxBackfill = 1000
+
+// Backfill runs the rule for its ticks in [from, to), all in the past, in their order; as
+// many at once as the rule's limit allows, the others wait. It returns the number of runs.
+// request makes it once and may be empty. More than a thousand ticks are refused.
+func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
+	if request == "" {
+		request = randomHex(8)
+	} else if err := model.ValidName("request", request); err != nil {
+		return 0, fmt.Errorf("backfilling rule %s: %w", id, err)
+	}
+	_, err = p.change(ctx, "backfilling", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		if !from.Before(to) || to.After(now) {
+			return nil, model.Invalid("to", "is %v; want a time after from and not in the future", to)
+		}
+		var ticks []time.Time
+		for t := range cal.Ticks(from.Add(-time.Second)) {
+			if !t.At.Before(to) {
+				break
+			}
+			if t.Fires && !t.At.Before(from) {
+				ticks = append(ticks, t.At)
+			}
+			if len(ticks) > MaxBackfill {
+				return nil, model.Invalid("to", "is %v: more than %d ticks lie before it", to, MaxBackfill)
+			}
+		}
+		if n = len(ticks); n == 0 {
+			return nil, nil
+		}
+		if size := (len(r.Task.Args.Value) + 1<<10) * n; size > 8<<20 {
+			return nil, model.Invalid("to", "is %v: the %d ticks before it are more than one document holds with these args", to, n)
+		}
+		if len(r.Active)+len(r.Queued)+n > maxActive+maxQueueLimit {
+			return nil, model.Invalid("to", "is %v: %d runs are active or wait already", to, len(r.Active)+len(r.Queued))
+		}
+		if done, err := p.decided(ctx, r, TickID(id, ticks[0])+"!"+request); done || err != nil {
+			return nil, err
+		}
+		return Backfill(r, cal, request, ticks, now), nil
+	})
+	return n, err
+}
+
+// Cancel cancels one run: one that waits at once; the task of one that runs is asked to
+// end, and its run is CANCELED when it has.
+func (p *Periodic) Cancel(ctx context.Context, run string) error {
+	rule, _, ok := strings.Cut(run, "@")
+	if !ok {
+		rule, _, ok = strings.Cut(run, "!")
+	}
+	if !ok {
+		return model.Invalid("run", "is %q; want rule@time or rule!request", run)
+	}
+	found := false
+	_, err := p.change(ctx, "cancelling a run of", rule, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		after := CancelRun(r, cal, run, now)
+		found = after != nil
+		return after, nil
+	})
+	if err == nil && !found {
+		return &NotRunningError{Run: run}
+	}
+	return err
+}
+
+// NotRunningError is returned for a run that neither runs nor waits.
+type NotRunningError struct{ Run string }
+
+func (e *NotRunningError) Error() string {
+	return fmt.Sprintf("run %s neither runs nor waits: there is nothing to cancel", e.Run)
+}
+
+// RunFilter selects runs of a rule. Zero fields select everything.
+type RunFilter struct {
+	Statuses []model.RunStatus // as they are stored: a running one is SCHEDULED there
+	From, To time.Time         // nominal in [From, To)
+}
+
+// Runs reads the records of a rule, the newest nominal time first: at most limit, from 1 to
+// 1,000, after the given one (nil = from the newest). The status of runs that have not
+// ended is read from their tasks.
+func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *model.Run, limit int) ([]*model.Run, error) {
+	if limit < 1 || limit > 1000 {
+		return nil, model.Invalid("limit", "is %d; want 1 to 1000", limit)
+	}
+	runs, err := p.store.Runs(ctx, store.RunFilter{RuleID: ruleID, Statuses: f.Statuses, From: f.From, To: f.To}, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, r := range runs {
+		if r.Status == model.RunScheduled && r.TaskID != "" {
+			ids = append(ids, r.TaskID)
+		}
+	}
+	tasks, err := p.store.ByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range runs {
+		if t := tasks[r.TaskID]; t != nil && r.Status == model.RunScheduled {
+			r.Status, r.Error = RunStatusOf(t)
+		}
+	}
+	return runs, nil
+}

@@ -1,0 +1,201 @@
+package periodic
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Spec is what a person says of a rule. Its JSON and YAML names are the fields' own in
+// snake case; durations are text such as "90s".
+type Spec struct {
+	Name        string // unique among the living rules of the tenant; at most 200 bytes
+	Tenant      string // "" = none
+	Creator     string
+	Category    string
+	Description string
+	Ext         any // the caller's own, any JSON value
+
+	Cron     string // 6 fields, 5 get second 0; @daily and the like; @every 90s
+	Timezone string // of the time zone database; "" = UTC
+	DST      model.DST
+	StartAt  time.Time // no tick before; zero = from now on
+	EndAt    time.Time // no tick at or after; zero = without end
+	MaxRuns  int64     // 0 = without end
+	Jitter   time.Duration
+
+	Type     string // of the task that each tick sends
+	Args     any    // any JSON value
+	Priority *int   // nil = 5
+	Options  model.Options
+
+	Overlap        model.OverlapPolicy     // "" = ALLOW
+	OnFailure      model.FailurePolicy     // "" = RUN_NEW
+	MaxConcurrency int                     // 0 = no limit
+	Concurrency    model.ConcurrencyPolicy // "" = QUEUE
+	QueueLimit     int                     // 0 = 100, at most 1000
+	CatchUp        model.CatchUp
+	Log            model.RunLog  // "" = a record of every tick
+	RunRetention   time.Duration // of the records; 0 = 90 days
+}
+
+// Bounds of a rule.
+const (
+	maxName       = 200
+	maxQueueLimit = 1000
+	maxArgsBytes  = 64 << 10 // a rule's document carries them, and those of the ticks just decided
+	maxCap        = 10_000
+)
+
+// rule checks the spec and makes the document of a rule that was never enabled. The error
+// joins everything that is wrong, each naming its field.
+func (s *Spec) rule(now time.Time) (*model.Rule, *calendar.Schedule, error) {
+	r := &model.Rule{
+		Name: s.Name, Tenant: s.Tenant, Creator: s.Creator, Category: s.Category, Description: s.Description,
+		Timezone: s.Timezone, StartAt: model.Millis(s.StartAt), EndAt: model.Millis(s.EndAt), MaxRuns: s.MaxRuns, Jitter: s.Jitter,
+		Task:    &model.TaskTemplate{Type: s.Type, Priority: s.Priority, Options: s.Options},
+		Overlap: or(s.Overlap, model.OverlapAllow), OnFailure: or(s.OnFailure, model.FailureRunNew),
+		MaxConcurrency: s.MaxConcurrency, Concurrency: or(s.Concurrency, model.ConcurrencyQueue), QueueLimit: s.QueueLimit,
+		CatchUp: s.CatchUp, Log: s.Log, RunRetention: s.RunRetention,
+		Status: model.RuleNew, Version: 1, Rev: 1, CreatedAt: now, UpdatedAt: now, DecidedTo: now,
+	}
+	if r.Tenant == model.NoTenant {
+		r.Tenant = ""
+	}
+	if s.DST != (model.DST{}) {
+		r.DST = &s.DST
+	}
+	r.Living = model.RuleName(r.Tenant, r.Name)
+	errs := s.check()
+	var err error
+	if r.Ext, err = model.EncodeValue("ext", s.Ext, maxArgsBytes); err != nil {
+		errs = append(errs, err)
+	}
+	if r.Task.Args, err = model.EncodeValue("args", s.Args, maxArgsBytes); err != nil {
+		errs = append(errs, err)
+	}
+	cal, err := calendar.Parse(calendar.Spec{
+		Cron: s.Cron, Timezone: s.Timezone, Gap: calendar.Gap(s.DST.Gap), Fold: calendar.Fold(s.DST.Fold), Start: or(r.StartAt, now),
+	})
+	if err != nil {
+		errs = append(errs, fieldErrors(err)...)
+	} else {
+		r.Cron = cal.String()
+		if first := cal.Next(later(now, r.StartAt.Add(-time.Second))); first.IsZero() || !r.EndAt.IsZero() && !first.Before(r.EndAt) {
+			errs = append(errs, model.Invalid("cron", "never fires before end_at"))
+		}
+	}
+	return r, cal, errors.Join(errs...)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// fieldErrors makes the calendar's errors those of every other field.
+func fieldErrors(err error) (out []error) {
+	var f *calendar.FieldError
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			out = append(out, fieldErrors(e)...)
+		}
+		return out
+	}
+	if errors.As(err, &f) {
+		return []error{model.Invalid(f.Field, "%v", f.Err)}
+	}
+	return []error{err}
+}
+
+// check finds what is wrong but for times and values.
+func (s *Spec) check() (errs []error) {
+	bad := func(field, format string, args ...any) { errs = append(errs, model.Invalid(field, format, args...)) }
+	add := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if s.Name == "" || len(s.Name) > maxName {
+		bad("name", "has %d bytes; want 1 to %d", len(s.Name), maxName)
+	}
+	for field, v := range map[string]string{"name": s.Name, "creator": s.Creator, "category": s.Category} {
+		add(model.ValidLabel(field, v))
+	}
+	if len(s.Description) > 4<<10 {
+		bad("description", "has %d bytes; at most %d are allowed", len(s.Description), 4<<10)
+	}
+	if s.Tenant != "" {
+		add(model.ValidName("tenant", s.Tenant))
+	}
+	add(model.ValidName("type", s.Type))
+	add(model.ValidPriority(s.Priority))
+	add(s.Options.Validate())
+	oneOf(bad, "overlap", s.Overlap, "", model.OverlapAllow, model.OverlapSkip, model.OverlapCancelPrev, model.OverlapParallel)
+	oneOf(bad, "on_failure", s.OnFailure, "", model.FailureRunNew, model.FailureSkip, model.FailureRetry)
+	oneOf(bad, "concurrency", s.Concurrency, "", model.ConcurrencyQueue, model.ConcurrencySkip, model.ConcurrencyParallel)
+	oneOf(bad, "catch_up.mode", s.CatchUp.Mode, "", model.CatchUpNone, model.CatchUpCompact, model.CatchUpFull)
+	oneOf(bad, "log", s.Log, "", model.LogNone, model.LogTrigger, model.LogTrans)
+	for field, n := range map[string][2]int64{
+		"max_runs": {s.MaxRuns, 1 << 40}, "max_concurrency": {int64(s.MaxConcurrency), maxActive},
+		"queue_limit": {int64(s.QueueLimit), maxQueueLimit}, "catch_up.cap": {int64(s.CatchUp.Cap), maxCap},
+	} {
+		if n[0] < 0 || n[0] > n[1] {
+			bad(field, "is %d; want 0 to %d", n[0], n[1])
+		}
+	}
+	for field, d := range map[string]time.Duration{"jitter": s.Jitter, "catch_up.window": s.CatchUp.Window, "run_retention": s.RunRetention} {
+		if d < 0 || d > model.MaxDuration {
+			bad(field, "is %v; want 0 to ten years", d)
+		}
+	}
+	add(model.ValidStart(s.StartAt))
+	if !s.EndAt.IsZero() && !s.EndAt.After(s.StartAt) {
+		bad("end_at", "is %v, which is not after start_at", s.EndAt)
+	}
+	return errs
+}
+
+func oneOf[T ~string](bad func(string, string, ...any), field string, v T, allowed ...T) {
+	for _, a := range allowed {
+		if v == a {
+			return
+		}
+	}
+	bad(field, "is %q; want one of %v", v, allowed[1:])
+}
+
+// SpecOf is what a person said of a rule, as it can be edited and given back.
+func SpecOf(r *model.Rule) Spec {
+	s := Spec{
+		Name: r.Name, Tenant: r.Tenant, Creator: r.Creator, Category: r.Category, Description: r.Description,
+		Cron: r.Cron, Timezone: r.Timezone, StartAt: r.StartAt, EndAt: r.EndAt, MaxRuns: r.MaxRuns, Jitter: r.Jitter,
+		Type: r.Task.Type, Priority: r.Task.Priority, Options: r.Task.Options,
+		Overlap: r.Overlap, OnFailure: r.OnFailure, MaxConcurrency: r.MaxConcurrency, Concurrency: r.Concurrency,
+		QueueLimit: r.QueueLimit, CatchUp: r.CatchUp, Log: r.Log, RunRetention: r.RunRetention,
+	}
+	if r.DST != nil {
+		s.DST = *r.DST
+	}
+	s.Ext, s.Args = plain(r.Ext), plain(r.Task.Args)
+	return s
+}
+
+// plain is a stored value as JSON; nil for none.
+func plain(v bson.RawValue) any {
+	if v.Type == 0 {
+		return nil
+	}
+	return json.RawMessage(model.ValueJSON(v))
+}
+
+// String is for people.
+func (s Spec) String() string { return fmt.Sprintf("%s (%s)", s.Name, s.Cron) }

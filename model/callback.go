@@ -75,13 +75,19 @@ func (c Callback) String() string {
 	return strings.TrimSpace(b.String())
 }
 
+// The methods of a callback (seed 000).
+const (
+	methodPost = "POST"
+	methodPut  = "PUT"
+)
+
 // MaxCallbackKeys is how many keys a callback may be signed with at once.
 const MaxCallbackKeys = 4
 
 // EffectiveMethod is the method, POST where none is said.
 func (t *CallbackTarget) EffectiveMethod() string {
 	if t.Method == "" {
-		return "POST"
+		return methodPost
 	}
 	return t.Method
 }
@@ -103,7 +109,7 @@ func (c *Callback) Validate() error {
 		if len(t.URL) > 2000 {
 			v.add(t.field+".url", "has %d bytes; at most 2000 are allowed", len(t.URL))
 		}
-		if t.Method != "" && t.Method != "POST" && t.Method != "PUT" { //nolint:usestdlibvars // two words are no reason to link net/http
+		if t.Method != "" && t.Method != methodPost && t.Method != methodPut {
 			v.add(t.field+".method", "is %q; want POST or PUT", clip(t.Method, 40))
 		}
 	}

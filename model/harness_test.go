@@ -238,7 +238,7 @@ func stateFault(t *Task, eff Effective, now time.Time) error {
 		if w.FailTime.IsZero() != (w.FailKind == "") {
 			return fmt.Errorf("execution %s has fail kind %q and fail time %v", w.ExecID, w.FailKind, w.FailTime)
 		}
-		if w.Parked && !w.Open() {
+		if w.Parked && !w.Open() && w.FailKind != FailTimeout {
 			return fmt.Errorf("execution %s is parked although it ended", w.ExecID)
 		}
 		if w.RetryAt.After(now) {

@@ -85,7 +85,7 @@ type WorkerState struct {
 	FailReason  string        `bson:"fail_reason,omitempty"`
 	RetryAt     time.Time     `bson:"retry_at,omitempty"` // ended badly: its slot stays taken until then
 	Returns     bson.RawValue `bson:"returns,omitempty"`  // n > 1: this worker's own result
-	Parked      bool          `bson:"parked,omitempty"`   // the handler ended, an outside completion is awaited
+	Parked      bool          `bson:"parked,omitempty"`   // the handler ended, an outside completion is awaited; or, timed out, was
 	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
 }
 

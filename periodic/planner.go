@@ -86,7 +86,7 @@ func (d *decision) ticks() {
 // heavy says whether as much is planned as one document should carry. It is carried out
 // and removed before more is decided.
 func (d *decision) heavy() bool {
-	return len(d.Planned) > 0 && len(d.Planned)*(len(d.Rule.Task.Args.Value)+1<<10) > 2<<20
+	return len(d.Planned) > 0 && len(d.Planned)*(len(d.Task.Args.Value)+1<<10) > 2<<20
 }
 
 // due are the ticks after the last decided one, up to now.

@@ -17,6 +17,8 @@ var mayImport = map[string][]string{
 	"internal/upkeep":      {"model", "internal/store", "internal/clock", "internal/tasktypes", "internal/outcome"},
 	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/outcome", "internal/callback", "internal/secret"},
 	"consumer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/outcome", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
+	"internal/calendar":    {},
+	"periodic":             {"model", "internal/store", "internal/clock", "internal/calendar", "internal/outcome"},
 	"migrate":              {"model", "internal/store", "internal/clock"},
 	"callback":             {"internal/clock"},
 	"internal/secret":      {"model", "callback"},
@@ -57,7 +59,7 @@ var thirdParties = []string{
 	"github.com/rs/zerolog",
 }
 
-var libraries = []string{"model", "producer", "consumer", "migrate", "callback"}
+var libraries = []string{"model", "producer", "consumer", "periodic", "migrate", "callback"}
 
 // unreachable are packages that must not be linked into others, however long the chain
 // of imports between them.

@@ -32,9 +32,12 @@ const (
 	queued    = 1000             // entries that wait to be carried out at once; more are left to the sweeper
 	perSweep  = 500              // lives that the sweeper reads at a time
 	patience  = 20 * time.Second // for carrying one batch out
-	Overdue   = 5 * time.Second  // an older entry is the sweeper's: whoever ended the task has died, or failed
 	emptyMark = time.Minute      // a mark without entries that is older is repaired
 )
+
+// Overdue is the age from which an entry is the sweeper's: whoever ended the task has died,
+// or failed to carry it out.
+const Overdue = 5 * time.Second
 
 // Runner carries entries out: those of tasks that this process ended at once, and those
 // that others left over when it is asked to sweep.

@@ -1,8 +1,13 @@
 package model
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 func benchTask() (*Task, Effective) {
@@ -35,9 +40,10 @@ func BenchmarkFinish(b *testing.B) {
 func BenchmarkDiffOfAClaim(b *testing.B) {
 	t, eff := benchTask()
 	c, _ := Claim(t, Claimant{WorkerID: "w", ExecID: "e"}, eff, epoch)
+	var dst []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		Diff(t, c)
+		dst = AppendDiff(dst[:0], t, c)
 	}
 }
 
@@ -45,9 +51,10 @@ func BenchmarkDiffOfAFinish(b *testing.B) {
 	t, eff := benchTask()
 	t, _ = Claim(t, Claimant{WorkerID: "w", ExecID: "e"}, eff, epoch)
 	c, _ := Finish(t, "e", Outcome{}, eff, epoch.Add(time.Second), 0.5)
+	var dst []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		Diff(t, c)
+		dst = AppendDiff(dst[:0], t, c)
 	}
 }
 
@@ -56,5 +63,94 @@ func BenchmarkResolveOptions(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		ResolveOptions(o, Options{}, Options{})
+	}
+}
+
+// benchBatch is what a full batch writes or reads.
+const benchBatch = 1000
+
+func benchBatchOf(b *testing.B, change func(*Task) *Task) []*Task {
+	b.Helper()
+	args, err := EncodeValue("args", map[string]any{"user": "ann", "pad": strings.Repeat("x", 100)}, MaxArgsBytes)
+	require.NoError(b, err)
+	out := make([]*Task, benchBatch)
+	for i := range out {
+		out[i] = change(NewTask(Draft{Type: "email.send", Key: fmt.Sprintf("key-%06d", i), Args: args}, epoch))
+	}
+	return out
+}
+
+func BenchmarkEncodeABatch(b *testing.B) {
+	tasks := benchBatchOf(b, func(t *Task) *Task { return t })
+	var dst []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, t := range tasks {
+			dst = AppendTask(dst[:0], t)
+		}
+	}
+}
+
+func BenchmarkDecodeABatch(b *testing.B) {
+	var docs []bson.Raw
+	benchBatchOf(b, func(t *Task) *Task {
+		docs = append(docs, AppendTask(nil, t))
+		return t
+	})
+	b.ReportAllocs()
+	for b.Loop() {
+		var r TaskReader
+		for _, d := range docs {
+			if _, err := r.Read(d); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// What a worker computes for a full batch between its fetch and its last end.
+func BenchmarkClaimAndFinishABatch(b *testing.B) {
+	tasks := benchBatchOf(b, func(t *Task) *Task { return t })
+	eff := ResolveOptions(Options{})
+	now := epoch.Add(time.Second)
+	var dst []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, t := range tasks {
+			claimed, _ := Claim(t, Claimant{WorkerID: "w", ExecID: "e"}, eff, epoch)
+			finished, err := Finish(claimed, "e", Outcome{}, eff, now, 0.5)
+			if err != nil {
+				b.Fatal(err)
+			}
+			dst = AppendDiff(AppendDiff(dst[:0], t, claimed), claimed, finished)
+		}
+	}
+}
+
+func BenchmarkEncodeArguments(b *testing.B) {
+	args := struct {
+		User string `json:"user"`
+		Pad  string `json:"pad"`
+	}{"ann", strings.Repeat("x", 100)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := EncodeValue("args", args, MaxArgsBytes); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecodeArguments(b *testing.B) {
+	v, err := EncodeValue("args", map[string]any{"user": "ann", "pad": strings.Repeat("x", 100)}, MaxArgsBytes)
+	require.NoError(b, err)
+	var args struct {
+		User string `json:"user"`
+		Pad  string `json:"pad"`
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := DecodeValue(v, &args); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -93,6 +93,7 @@ func (r *run) feed(ctx context.Context, c *crew) error {
 type span struct {
 	finished    int64
 	took        time.Duration
+	cpu         time.Duration // of this process, and so of the server where it is embedded
 	empty, full []float64 // milliseconds of fetches
 }
 
@@ -100,7 +101,7 @@ type span struct {
 func (r *run) windows(ctx context.Context, c *crew, began time.Time, lasts, window time.Duration, fed <-chan struct{}) ([]span, error) {
 	var out []span
 	show := r.progress("steady")
-	from, last := began, int64(0)
+	from, last, cpu := began, int64(0), cpuTime()
 	for from.Sub(began)+window <= lasts+window/10 {
 		for passed := r.cfg.Clock.Now().Sub(from); passed < window; passed = r.cfg.Clock.Now().Sub(from) {
 			show(int(r.cfg.Clock.Now().Sub(began)/time.Second), int(lasts/time.Second))
@@ -127,6 +128,8 @@ func (r *run) windows(ctx context.Context, c *crew, began time.Time, lasts, wind
 		c.fetches = nil
 		last += s.finished
 		c.mu.Unlock()
+		used := cpuTime()
+		s.cpu, cpu = used-cpu, used
 		out, from = append(out, s), now
 	}
 	return out, nil
@@ -135,7 +138,11 @@ func (r *run) windows(ctx context.Context, c *crew, began time.Time, lasts, wind
 // compareWindows adds the first and the last window as results of their own.
 func (r *run) compareWindows(windows []span) {
 	for i, w := range windows {
-		r.note("window %2d: %s/s, empty fetch %s, full fetch %s", i+1, shown(perSecond(int(w.finished), w.took), 0), p50(w.empty), p50(w.full))
+		cost := ""
+		if each := w.cost(); each != nil && r.arena.server != nil {
+			cost = fmt.Sprintf(", %.0f µs of processor time a task", *each)
+		}
+		r.note("window %2d: %s/s%s, empty fetch %s, full fetch %s", i+1, shown(perSecond(int(w.finished), w.took), 0), cost, p50(w.empty), p50(w.full))
 	}
 	if len(windows) < 2 {
 		return
@@ -150,7 +157,13 @@ func (r *run) compareWindows(windows []span) {
 	if q := quotient(perSecond(int(last.finished), last.took), perSecond(int(first.finished), first.took)); q != nil {
 		r.note("last window / first: %.2f", *q)
 	}
+	if q := quotient(first.cost(), last.cost()); q != nil && r.arena.server != nil {
+		r.note("last window / first by processor time: %.2f", *q)
+	}
 }
+
+// cost is the processor time of a task in microseconds; nil where it is not known.
+func (s *span) cost() *float64 { return (&spent{tasks: int(s.finished), cpu: s.cpu}).cpuEach() }
 
 func p50(ms []float64) string {
 	if p := percentiles(ms); p != nil {

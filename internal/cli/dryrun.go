@@ -20,7 +20,7 @@ func (a *app) dryProducer() (*producer.Producer, error) {
 	}
 	a.onClose(func(ctx context.Context) { _ = client.Disconnect(ctx) })
 	return producer.New(producer.Config{
-		Database: client.Database("dry"),
+		Database: client.Database("dry"), SecretKey: a.Env.SecretKey,
 		Middleware: []producer.Middleware{func(producer.SendFunc) producer.SendFunc {
 			return func(_ context.Context, drafts []*producer.Draft) ([]producer.Sent, error) {
 				return make([]producer.Sent, len(drafts)), nil

@@ -27,6 +27,7 @@ type session struct {
 	dir      string
 	stdin    string
 	terminal bool
+	secret   string // MSCHEDULER_SECRET_KEY
 }
 
 // result is what a command left.
@@ -71,7 +72,7 @@ func (b *lockedBuffer) String() string {
 func (s *session) process(args []string, out, errs *lockedBuffer) Process {
 	return Process{
 		Args: args, Stdin: strings.NewReader(s.stdin), Stdout: out, Stderr: errs, StdinTerminal: s.terminal,
-		Env: Environment{URI: s.uri, Database: s.database}, Dir: s.dir,
+		Env: Environment{URI: s.uri, Database: s.database, SecretKey: s.secret}, Dir: s.dir,
 		Environ: []string{"PATH=/usr/bin:/bin", "MSCHEDULER_MONGODB_URI=secret"},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -137,12 +138,13 @@ func (f *fields) String() string {
 }
 
 // taskJSON is a task's document as JSON, unknown fields and all, with its primary key
-// named id.
+// named id and secrets hidden.
 func taskJSON(raw bson.Raw) (json.RawMessage, error) {
 	var doc bson.D
 	if err := bson.Unmarshal(raw, &doc); err != nil {
 		return nil, fmt.Errorf("reading a task: %w", err)
 	}
+	secret.Hide(doc)
 	for i := range doc {
 		if doc[i].Key == "_id" {
 			doc[i].Key = "id"

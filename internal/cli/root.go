@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/secret"
 )
 
 // app is one run of the command line.
@@ -124,10 +125,11 @@ func (a *app) checkShared() error {
 	default:
 		return usage("--output is %q; want table, json or yaml", a.flags.output)
 	}
-	if _, err := a.level(); err != nil {
-		return err
+	if _, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey); err != nil {
+		return &codedError{ExitUsage, err}
 	}
-	return nil
+	_, err := a.level()
+	return err
 }
 
 func (a *app) level() (zerolog.Level, error) {

@@ -41,6 +41,7 @@ type Environment struct {
 	LogLevel    string `envconfig:"LOG_LEVEL"`   // --log-level
 	WorkerID    string `envconfig:"WORKER_ID"`   // --worker-id of work
 	Concurrency int    `envconfig:"CONCURRENCY"` // --concurrency of work
+	SecretKey   string `envconfig:"SECRET_KEY"`  // no flag: a command line is seen by others
 }
 
 // Process is what the commands see of the process they run in.

@@ -28,7 +28,9 @@ fields are those of a task's document; durations are in milliseconds:
        "max_interval_ms": 3600000, "jitter": 0.1, "max_errors": 10,
        "local": {"count": 0, "interval_ms": 0}},
      "max_lapses": 3, "max_errors_per_worker": 0, "need_manual": false,
-     "retention_ms": 604800000}}
+     "retention_ms": 604800000, "callback": {"success": {"url": "https://example.org/done",
+       "method": "POST"}, "error": {"url": ...}, "security": {"type": "aksk",
+       "keys": [{"ak": "...", "sk": "..."}]}}}}
 
 Flags, and the type if it is given, are the defaults of every line. A line that is wrong
 is named with its number and not sent; the others are, and the exit code is 2. Tasks with
@@ -147,7 +149,7 @@ func (a *app) connectProducer(ctx context.Context) (*producer.Producer, error) {
 }
 
 func (c *connection) producer(a *app) (*producer.Producer, error) {
-	p, err := producer.New(producer.Config{Database: c.db, Prefix: c.prefix, Logger: a.logger()})
+	p, err := producer.New(producer.Config{Database: c.db, Prefix: c.prefix, SecretKey: a.Env.SecretKey, Logger: a.logger()})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // sendFlags are the options of a task as flags. A flag that was not given says nothing.
@@ -32,7 +34,7 @@ type sendFlags struct {
 	localInterval                        string
 	maxLapses, maxErrorsPerWorker        int
 	needManual                           bool
-	retention                            string
+	retention, callback                  string
 }
 
 func (s *sendFlags) register(f *pflag.FlagSet) {
@@ -63,6 +65,7 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&s.maxLapses, "max-lapses", 3, "how many lapsed leases the task survives")
 	f.IntVar(&s.maxErrorsPerWorker, "max-errors-per-worker", 0, "a worker with so many errors stays away; 0 = no limit")
 	f.BoolVar(&s.needManual, "need-manual", false, "budget spent: Pending, for a person to decide, instead of Failure")
+	f.StringVar(&s.callback, "callback", "", "who is told of its end, as JSON; @FILE reads it from a file, none means nobody; defaults to what its type says")
 	f.StringVar(&s.retention, "retention", "", "how long the ended task and its key stay; defaults to 7d")
 }
 
@@ -80,7 +83,7 @@ func (a *app) spec(s *sendFlags, f *pflag.FlagSet) (*taskSpec, error) {
 	out := &taskSpec{}
 	var errs []error
 	if f.Changed("args") {
-		data, err := a.argument(s.args)
+		data, err := a.argument("args", s.args)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -88,6 +91,11 @@ func (a *app) spec(s *sendFlags, f *pflag.FlagSet) (*taskSpec, error) {
 			errs = append(errs, usage("--args is not JSON: %s", human.OneLine(string(data), 80)))
 		}
 		out.Args = data
+	}
+	if f.Changed("callback") {
+		c, err := a.callback(s.callback)
+		errs = append(errs, err)
+		out.Options.Callback = c
 	}
 	set(f, "key", &out.Key, s.key)
 	set(f, "tenant", &out.Tenant, s.tenant)
@@ -164,15 +172,33 @@ func (d *durations) set(name string, dst **millis, text string) {
 	*dst = &ms
 }
 
+// callback reads what --callback says.
+func (a *app) callback(v string) (*model.Callback, error) {
+	if v == "none" {
+		return &model.Callback{}, nil
+	}
+	data, err := a.argument("callback", v)
+	if err != nil {
+		return nil, err
+	}
+	c := &model.Callback{}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(c); err != nil {
+		return nil, usage("--callback: %w; want {\"success\": {\"url\": ...}, \"error\": ..., \"security\": ...}, or none", lineError(err))
+	}
+	return c, nil
+}
+
 // argument is a flag's value, or the content of the file it names with an @.
-func (a *app) argument(v string) ([]byte, error) {
+func (a *app) argument(flag, v string) ([]byte, error) {
 	name, isFile := strings.CutPrefix(v, "@")
 	if !isFile {
 		return []byte(v), nil
 	}
 	data, err := a.readFile(name)
 	if err != nil {
-		return nil, usage("--args: %w", err)
+		return nil, usage("--%s: %w", flag, err)
 	}
 	return data, nil
 }

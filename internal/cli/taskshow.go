@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -18,7 +19,7 @@ import (
 func (a *app) taskShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show ID", Short: "Show one task with its executions", Args: one("the id of a task"),
-		Long: "Show one task with its executions. With -o json it is the document as it is stored.",
+		Long: "Show one task with its executions, and how far its callback is. With -o json it is the document\nas it is stored, without secrets.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := taskIDs(args); err != nil {
 				return err
@@ -51,13 +52,17 @@ func (a *app) taskShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(taskText(t, raw, typ, now))
+			told, err := c.callbackState(ctx, t, typ, now)
+			if err != nil {
+				return err
+			}
+			return a.print(taskText(t, raw, typ, now, told))
 		},
 	}
 }
 
 // taskText is a task for a person.
-func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time) string {
+func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, told callbackState) string {
 	var f fields
 	f.add("task", t.ID)
 	status := string(t.Status)
@@ -88,13 +93,15 @@ func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time) str
 	f.add("remark", t.Remark)
 	f.add("arguments", valueText(t.Args))
 	if options := raw.Lookup("options"); options.Type != 0 {
-		f.add("options", valueText(options))
+		f.add("options", valueText(secret.HideOptions(options)))
 	}
 	if !t.Status.Ended() {
 		f.add("in effect", optionsText(t, typ))
 	}
 	f.add("checkpoint", valueText(t.Checkpoint))
 	f.add("result", valueText(t.Result))
+	f.add("callback", told.target)
+	f.add("delivery", told.delivery)
 	f.add("life", fmt.Sprintf("generation %d, rev %d", t.Generation, t.Rev))
 	return f.String() + executionsText(t, now) + stepsText(t, now)
 }

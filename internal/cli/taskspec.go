@@ -42,6 +42,8 @@ type optionsSpec struct {
 	MaxErrorsPerWorker *int      `json:"max_errors_per_worker"`
 	NeedManual         *bool     `json:"need_manual"`
 	Retention          *millis   `json:"retention_ms"`
+
+	Callback *model.Callback `json:"callback"` // {} = nobody is told
 }
 
 type retrySpec struct {
@@ -179,6 +181,9 @@ func (s *taskSpec) options(existing []model.Existing) []producer.Option {
 	add(&out, o.NeedManual, producer.NeedManual)
 	if o.Retention != nil {
 		out = append(out, producer.Retention(o.Retention.duration()))
+	}
+	if o.Callback != nil {
+		out = append(out, producer.Callback(*o.Callback))
 	}
 	return out
 }

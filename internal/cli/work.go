@@ -15,10 +15,11 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 )
 
-const workHelp = `Run a worker for the built-in types, http and exec, in the foreground.
+const workHelp = `Run a worker for the built-in types, http and exec, in the foreground. It delivers the
+callbacks of all tasks, too; MSCHEDULER_SECRET_KEY opens the secrets they are signed with.
 
 exec runs programs that a task names, as this process's user: it is off unless
---allow-exec is given. http does not call link-local and cloud metadata addresses unless
+--allow-exec is given. http and callbacks do not call link-local and cloud metadata addresses unless
 --allow-link-local is given.
 
 The first Ctrl-C (or SIGTERM) stops gracefully: nothing new is claimed, handlers have
@@ -50,7 +51,7 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&w.pollInterval, "poll-interval", "30s", "how often to look for tasks beside the change stream")
 	f.BoolVar(&w.noStream, "no-stream", false, "do not watch the change stream, poll only")
 	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: programs, as this process's user")
-	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks call link-local and cloud metadata addresses")
+	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks and callbacks call link-local and cloud metadata addresses")
 	f.IntVar(&w.bodyLimit, "http-body-limit", 64<<10, "bytes of an answer that a result keeps")
 	f.IntVar(&w.outputLimit, "exec-output-limit", 64<<10, "bytes of a program's output that a result keeps")
 	f.BoolVar(&w.events, "events", false, "write what happens to stdout, a JSON object a line")
@@ -82,6 +83,9 @@ func (a *app) workCommand() *cobra.Command {
 func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	cfg := consumer.Config{
 		WorkerID: w.workerID, Concurrency: w.concurrency, NoStream: w.noStream, Version: version(), Logger: a.logger(),
+	}
+	cfg.Callbacks = &consumer.CallbackConfig{
+		SecretKey: a.Env.SecretKey, AllowLinkLocal: w.allowLinkLocal, Proxy: http.ProxyFromEnvironment,
 	}
 	if cfg.WorkerID == "" {
 		cfg.WorkerID = a.Env.WorkerID

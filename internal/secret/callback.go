@@ -110,6 +110,27 @@ func Hide(doc bson.D) {
 	}
 }
 
+// HideOptions is a stored options document without secrets.
+func HideOptions(v bson.RawValue) bson.RawValue {
+	raw, isDoc := v.DocumentOK()
+	if !isDoc {
+		return v
+	}
+	if _, err := raw.LookupErr("callback", "security", "keys"); err != nil {
+		return v
+	}
+	var doc bson.D
+	if err := bson.Unmarshal(raw, &doc); err != nil {
+		return bson.RawValue{} // damaged: nothing of it is shown
+	}
+	hideKeys(at(doc, "callback", "security"))
+	hidden, err := bson.Marshal(doc)
+	if err != nil {
+		return bson.RawValue{}
+	}
+	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: hidden}
+}
+
 // at follows the path of embedded documents; nil where it ends early.
 func at(doc bson.D, path ...string) bson.D {
 	for _, name := range path {

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+func (a *app) taskRedeliver() *cobra.Command {
+	return a.changeCommand(change{
+		name: "redeliver", done: "redelivered", short: "Deliver the callbacks of ended tasks once more",
+		from:      []model.Status{model.StatusCompleted, model.StatusSuccess, model.StatusFailure},
+		byDefault: []model.Status{model.StatusCompleted},
+		long:      "Deliver the callbacks of ended tasks once more: those that nobody took (Completed, which is what a\nfilter means by itself), or those that a receiver has lost. Receivers see the same id and can drop\nwhat they know. One that waits for its retry is tried at once. What is printed are the tasks that\ndeliver.",
+		apply: func(ctx context.Context, p *producer.Producer, id, _ string) (*model.Task, error) {
+			s, err := p.Redeliver(ctx, id)
+			return &model.Task{ID: s.ID, Status: s.Status, Generation: s.Generation}, err
+		},
+	})
+}
+
+// callbackState is who is told of an ended task, and how far that is, in words; empty
+// where nobody is.
+type callbackState struct{ target, delivery string }
+
+func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model.Options, now time.Time) (callbackState, error) {
+	target, security := model.CallbackOf(t, typ)
+	if target == nil {
+		return callbackState{}, nil
+	}
+	out := callbackState{target: target.EffectiveMethod() + " " + target.URL + ", not signed"}
+	if security != nil && security.Type == model.SecurityAKSK {
+		out.target = fmt.Sprintf("%s %s, signed with %v", target.EffectiveMethod(), target.URL, security.Keys)
+	}
+	d, err := c.store.Get(ctx, model.DeliveryID(t))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		out.delivery = "none: it is not handed over yet, was delivered long ago, or not wanted"
+		return out, nil
+	case err != nil:
+		return out, err
+	}
+	out.delivery = d.ID + "  " + deliveryText(d, now)
+	return out, nil
+}
+
+// deliveryText is how far a delivery is.
+func deliveryText(d *model.Task, now time.Time) string {
+	text := string(d.Status)
+	var answer struct{ Status int }
+	if err := model.DecodeValue(d.Result, &answer); err == nil && answer.Status != 0 {
+		text += fmt.Sprintf(", the receiver answered %d", answer.Status)
+	}
+	if d.ErrorCount > 0 && !d.Status.Succeeded() {
+		text += fmt.Sprintf(", %s, the last: %s", human.Plural(d.ErrorCount, "error", "errors"), human.OneLine(d.ErrorInfo, 200))
+	}
+	if !d.DueAt.IsZero() {
+		text += ", tried next " + human.When(d.DueAt, now)
+	}
+	return text
+}

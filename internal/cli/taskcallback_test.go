@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestCallbacksOnTheCommandLine(t *testing.T) {
+	s := newSession(t)
+	s.secret = strings.Repeat("5c", 32)
+	var mu sync.Mutex
+	var ids []string
+	heard := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return ids
+	}
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, err := callback.Verify(r, callback.Key{AccessKey: "shop", Secret: "hunter2"})
+		if err != nil {
+			w.WriteHeader(callback.Status(err))
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		ids = append(ids, d.ID)
+	}))
+	defer hook.Close()
+	said := `{"success": {"url": "` + hook.URL + `/done"}, "security": {"type": "aksk", "keys": [{"ak": "shop", "sk": "hunter2"}]}}`
+	file := filepath.Join(t.TempDir(), "callback.json")
+	require.NoError(t, os.WriteFile(file, []byte(said), 0o600))
+
+	s.worker()
+	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "k", "--callback", "@"+file)
+	shown := func() string { return s.ok("task", "show", "-/exec/k").stdout }
+	s.eventually("the callback's delivery", func() bool {
+		return strings.Contains(shown(), "Success, the receiver answered 200") && strings.Contains(s.ok("task", "show", "-/exec/k", "-o", "json").stdout, `"status":"Success"`)
+	})
+	text := shown()
+	require.Contains(t, text, "POST "+hook.URL+"/done, signed with [shop:***]")
+	require.Contains(t, text, "-/mscheduler.callback/"+heard()[0])
+	for _, out := range []string{text, s.ok("task", "show", "-/exec/k", "-o", "json").stdout, s.ok("task", "list", "-o", "json").stdout} {
+		require.Contains(t, out, "***")
+		require.NotContains(t, out, "hunter2")
+		require.NotContains(t, out, "mss1.", "not even the sealed one is shown")
+	}
+
+	r := s.ok("task", "redeliver", "-/exec/k")
+	require.Contains(t, r.stdout, "-/mscheduler.callback/"+heard()[0])
+	s.eventually("the second delivery", func() bool { return len(heard()) == 2 })
+	require.Equal(t, heard()[0], heard()[1], "receivers can drop it")
+}
+
+func TestSecretsWithoutAKeyAndBadKeysAreWrongUsage(t *testing.T) {
+	s := newSession(t)
+	said := `{"success": {"url": "http://example.org"}, "security": {"type": "aksk", "keys": [{"ak": "shop", "sk": "hunter2"}]}}`
+	r := s.fails(ExitUsage, []string{"callback.security.keys[0].sk", "MSCHEDULER_SECRET_KEY"}, "send", "t", "--callback", said)
+	require.NotContains(t, r.stderr, "hunter2")
+	require.Empty(t, collections(t, s), "nothing was written")
+	for _, bad := range []string{`{"sucess": {}}`, `{"success": "http://example.org"}`, `nothing`} {
+		s.fails(ExitUsage, []string{"--callback"}, "send", "t", "--callback", bad)
+	}
+	s.fails(ExitUsage, []string{"callback.success.url"}, "send", "t", "--callback", `{"success": {"url": "example.org"}}`)
+	s.secret = "letmein"
+	r = s.fails(ExitUsage, []string{"MSCHEDULER_SECRET_KEY", "32 bytes"}, "task", "list")
+	require.NotContains(t, r.stderr, "letmein")
+}
+
+func TestTheExplanationOfACompletedTaskNamesItsDelivery(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "k", "--callback", `{"success": {"url": "http://169.254.169.254/"}}`)
+	s.worker()
+	s.eventually("the delivery's failure", func() bool {
+		return strings.Contains(s.ok("task", "show", "-/exec/k").stdout, "link-local")
+	})
+	out := s.ok("task", "explain", "-/exec/k").stdout
+	require.Contains(t, out, "callback is not delivered")
+	require.Contains(t, out, "-/"+model.CallbackType+"/")
+	require.Contains(t, out, "task redeliver '-/exec/k'")
+}

@@ -59,7 +59,7 @@ func (c *CallbackConfig) secrets() (*secret.Box, error) {
 }
 
 // deliveryDefaults are the options of deliveries, which the document of their type may
-// change. Retries in the steps of Standard Webhooks, which take three days in all: long
+// change. Retries in about the steps of Standard Webhooks, three days in all: long
 // enough for a receiver that is away over a weekend. Lost workers are not the receiver's
 // fault, so they hardly count.
 var deliveryDefaults = model.Options{

@@ -190,7 +190,7 @@ func (c *Consumer) keepPermit(ctx context.Context, f *follower, permit *store.St
 			}
 		}
 		if turn := now - began; turn > longestWatch || turn > keep && c.wanted(others) {
-			return true
+			return c.wanted(others)
 		}
 		if busy.tick(c.backlog.Load(), c.idle()) {
 			return false

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,23 +11,35 @@ import (
 )
 
 // follower claims what events named, without a search. Of the workers that see the same
-// event one writes first, see [ranks]; the others wait, away from the goroutine that
-// reads the stream, and look before they write.
+// event one writes first, see [ranks]. What has to wait, for that or for its start time,
+// waits away from the goroutine that reads the stream.
 type follower struct {
 	c     *Consumer
-	late  chan []string // tasks that another watcher may claim first
+	late  chan []pending
 	doubt chan struct{} // somebody else claimed what was ours: who watches?
 
 	mu    sync.Mutex
 	ranks ranks
 }
 
-// lateQueue is how many lists of tasks may wait for their turn. One that finds no place
-// is left to the next fetch.
-const lateQueue = 256
+// pending is a task to claim in a moment.
+type pending struct {
+	at   time.Time // the store's
+	id   string
+	task *model.Task // nil: another watcher may claim it before, so look first
+}
+
+const (
+	// lateQueue is how many lists of tasks may wait to be taken in. One that finds no
+	// place is left to a fetch.
+	lateQueue = 256
+	// soon is how far off the start of a task may lie that is kept. The clocks of sender
+	// and worker are estimates: what is due at once may be a few milliseconds off.
+	soon = time.Second
+)
 
 func newFollower(c *Consumer) *follower {
-	return &follower{c: c, late: make(chan []string, lateQueue), doubt: make(chan struct{}, 1)}
+	return &follower{c: c, late: make(chan []pending, lateQueue), doubt: make(chan struct{}, 1)}
 }
 
 func (f *follower) learn(w store.Watching) {
@@ -57,32 +70,13 @@ func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
 		f.c.wake.now() // the next fetch finds it, in one batch with what waits already
 		return nil
 	}
-	now := f.c.store.Clock.Now()
-	var mine []*model.Task
-	var read, late []string
-	f.mu.Lock()
-	for _, w := range woken {
-		first := f.ranks.delay(w.ID) == 0
-		_, typ, _, err := model.ParseTaskID(w.ID)
-		switch {
-		case err != nil || f.c.handlerOf(typ) == nil:
-		case w.Task != nil && w.Task.DueAt.IsZero(): // it is not to be claimed
-		case w.Task != nil && w.Task.DueAt.After(now):
-			f.c.wake.at(w.Task.DueAt)
-		case !first:
-			late = append(late, w.ID)
-		case w.Task != nil:
-			mine = append(mine, w.Task)
-		default:
-			read = append(read, w.ID)
-		}
-	}
-	f.mu.Unlock()
+	mine, read, late := f.sort(woken, f.c.store.Clock.Now())
 	if len(late) > 0 {
 		select {
 		case f.late <- late:
 		default:
 			f.c.wake.now()
+			f.c.wake.at(late[len(late)-1].at)
 		}
 	}
 	known, _, err := f.read(ctx, read)
@@ -92,37 +86,94 @@ func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
 	return f.claim(ctx, append(mine, known...))
 }
 
-// followLate claims, a moment later, what another watcher left. What gathers meanwhile
-// is looked at together.
+// sort says of each event whether its task is to be claimed as it is, to be read, or to
+// wait. What starts later than soon is left to a timer and a fetch.
+func (f *follower) sort(woken []store.Woken, now time.Time) (mine []*model.Task, read []string, late []pending) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range woken {
+		if _, typ, _, err := model.ParseTaskID(w.ID); err != nil || f.c.handlerOf(typ) == nil {
+			continue
+		}
+		delay, due := f.ranks.delay(w.ID), now
+		if w.Task != nil {
+			if w.Task.DueAt.IsZero() {
+				continue // it is not to be claimed
+			}
+			if w.Task.DueAt.After(now) {
+				due = w.Task.DueAt
+			}
+		}
+		switch {
+		case due.Sub(now) > soon:
+			f.c.wake.at(due)
+		case delay > 0:
+			late = append(late, pending{at: due.Add(delay), id: w.ID})
+		case due.After(now):
+			late = append(late, pending{at: due, id: w.ID, task: w.Task})
+		case w.Task != nil:
+			mine = append(mine, w.Task)
+		default:
+			read = append(read, w.ID)
+		}
+	}
+	return mine, read, late
+}
+
+// followLate claims what had to wait, at its time.
 func (f *follower) followLate(ctx context.Context) {
+	var queue []pending // the earliest first
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
-		var ids []string
+		wait := time.Hour
+		if len(queue) > 0 {
+			wait = queue[0].at.Sub(f.c.store.Clock.Now())
+		}
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return
-		case ids = <-f.late:
-		}
-		sleep(ctx, rankDelay*(store.StreamsPerTypes-1))
-		for more := true; more; {
-			select {
-			case next := <-f.late: // it waits a little less, which costs a read at most
-				ids = append(ids, next...)
-			default:
-				more = false
+		case more := <-f.late:
+			queue = append(queue, more...)
+			slices.SortStableFunc(queue, func(a, b pending) int { return a.at.Compare(b.at) })
+		case <-timer.C:
+			now := f.c.store.Clock.Now()
+			n, _ := slices.BinarySearchFunc(queue, now, func(p pending, now time.Time) int {
+				if p.at.After(now) {
+					return 1
+				}
+				return -1
+			})
+			err := f.claimLate(ctx, queue[:n])
+			if err != nil && ctx.Err() == nil {
+				f.c.health.report(f.c, err)
+				f.c.wake.now() // the fetch finds them
 			}
-		}
-		free, taken, err := f.read(ctx, ids)
-		if err == nil {
-			f.mu.Lock()
-			f.ranks.waited(taken, len(free))
-			f.mu.Unlock()
-			err = f.claim(ctx, free)
-		}
-		if err != nil && ctx.Err() == nil {
-			f.c.health.report(f.c, err)
-			f.c.wake.now() // the fetch finds them
+			queue = slices.Delete(queue, 0, n)
 		}
 	}
+}
+
+// claimLate claims what is due of this worker's own, and what the others have left.
+func (f *follower) claimLate(ctx context.Context, items []pending) error {
+	var mine []*model.Task
+	var ids []string
+	for _, p := range items {
+		if p.task != nil {
+			mine = append(mine, p.task)
+		} else {
+			ids = append(ids, p.id)
+		}
+	}
+	free, taken, err := f.read(ctx, ids)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.ranks.waited(taken, len(free))
+	f.mu.Unlock()
+	return f.claim(ctx, append(mine, free...))
 }
 
 // read returns the tasks that are due now, and how many somebody has taken.

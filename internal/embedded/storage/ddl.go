@@ -77,7 +77,7 @@ func (w *Writer) Drop(ns string) (indexes int, dropped bool, err error) {
 	if w.s.file != nil {
 		w.batch.ops = append(w.batch.ops, dropCollection(c.id))
 	}
-	w.event(&Event{Kind: Dropped, Namespace: ns, UUID: c.uuid})
+	w.event(&Event{Kind: Dropped, Namespace: ns})
 	return len(c.Indexes), true, nil
 }
 
@@ -106,7 +106,6 @@ func (w *Writer) DropDatabase(db string) error {
 // event adds to the log something that is not the write of a document. The
 // store is locked.
 func (w *Writer) event(e *Event) {
-	e.Wall = bson.NewDateTimeFromTime(w.s.now())
 	e.TS = w.s.tick()
 	w.batch = w.s.openBatch()
 	w.batch.events = append(w.batch.events, e)

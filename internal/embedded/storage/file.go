@@ -124,26 +124,24 @@ func putCatalog(c *Collection) fileOp {
 
 // logEntry is an event in the file.
 type logEntry struct {
-	Kind        Kind          `bson:"k"`
-	Namespace   string        `bson:"ns"`
-	UUID        bson.Binary   `bson:"uuid"`
-	Wall        bson.DateTime `bson:"w"`
-	Key         bson.Raw      `bson:"id"`
-	Doc         bson.Raw      `bson:"o"`
-	Description bson.Raw      `bson:"d"`
-	Session     bson.Raw      `bson:"s"`
-	TxnNumber   int64         `bson:"n"`
+	Kind        Kind     `bson:"k"`
+	Namespace   string   `bson:"ns"`
+	Key         bson.Raw `bson:"id"`
+	Doc         bson.Raw `bson:"o"`
+	Description bson.Raw `bson:"d"`
+	Session     bson.Raw `bson:"s"`
+	TxnNumber   int64    `bson:"n"`
 }
 
-// encode writes a logEntry by hand: there is one for every write.
+// encode writes a logEntry by hand: there is one for every write. Nobody sees the
+// event yet; from here on its description stands for the documents.
 func (e *Event) encode() []byte {
 	description := e.Description()
+	e.before, e.after = nil, nil
 	b := make([]byte, 0, 128+len(e.Namespace)+len(e.Key)+len(e.Doc)+len(description))
 	at, b := bsoncore.AppendDocumentStart(b)
 	b = bsoncore.AppendStringElement(b, "k", string(e.Kind))
 	b = bsoncore.AppendStringElement(b, "ns", e.Namespace)
-	b = bsoncore.AppendBinaryElement(b, "uuid", e.UUID.Subtype, e.UUID.Data)
-	b = bsoncore.AppendDateTimeElement(b, "w", int64(e.Wall))
 	for _, f := range []struct {
 		key string
 		doc bson.Raw

@@ -132,8 +132,8 @@ func (s *Store) loadLog(tx *bolt.Tx) error {
 			return fmt.Errorf("log entry %x: %w", k, err)
 		}
 		e := &Event{
-			TS: binary.BigEndian.Uint64(k), Kind: entry.Kind, Namespace: entry.Namespace, UUID: entry.UUID,
-			Key: entry.Key, Doc: entry.Doc, Wall: entry.Wall, Session: entry.Session, TxnNumber: entry.TxnNumber,
+			TS: binary.BigEndian.Uint64(k), Kind: entry.Kind, Namespace: entry.Namespace,
+			Key: entry.Key, Doc: entry.Doc, Session: entry.Session, TxnNumber: entry.TxnNumber,
 			description: entry.Description,
 		}
 		s.log.events = append(s.log.events, e)

@@ -29,15 +29,13 @@ const (
 type Event struct {
 	TS        uint64 // cluster time: seconds above, a counter in the lower 32 bits; rises with every event
 	Kind      Kind
-	Namespace string      // database.collection; only the database for DatabaseDropped
-	UUID      bson.Binary // of the collection
-	Key       bson.Raw    // {_id: …}; nil for drops
-	Doc       bson.Raw    // the new document: of inserts and replacements
-	Wall      bson.DateTime
+	Namespace string   // database.collection; only the database for DatabaseDropped
+	Key       bson.Raw // {_id: …}; nil for drops
+	Doc       bson.Raw // the new document: of inserts and replacements
 	Session   bson.Raw // lsid, when it was part of a transaction
 	TxnNumber int64
 
-	before, after bson.Raw // of an update, until described
+	before, after bson.Raw // of an update, until it is in the file
 	once          sync.Once
 	description   bson.Raw
 	charged       int // of the log's bound
@@ -57,7 +55,7 @@ func (e *Event) Description() bson.Raw {
 // Updates reports whether the update description has the top-level field among
 // its updatedFields, or fields below it, without working it out.
 func (e *Event) Updates(field string) bool {
-	if e.before == nil { // read from the file
+	if e.before == nil {
 		fields, _ := value.Lookup(e.description, "updatedFields")
 		for it := value.NewIter(fields.Value); it.Next(); {
 			if rest, ok := strings.CutPrefix(string(it.Key), field); ok && (rest == "" || rest[0] == '.') {

@@ -248,7 +248,7 @@ func (w *Writer) put(c *Collection, before, after Record, verdict Verdict) (wait
 	if x, key := c.taken(ch, nil); x != nil {
 		return false, duplicate(c, x, key, after.Doc)
 	}
-	event := &Event{Namespace: c.Namespace, UUID: c.uuid, Wall: bson.NewDateTimeFromTime(w.s.now())}
+	event := &Event{Namespace: c.Namespace}
 	switch {
 	case before.Doc == nil:
 		event.Kind, event.Key, event.Doc = Inserted, documentKey(after.Doc), after.Doc

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -86,6 +87,12 @@ func (p *Producer) change(ctx context.Context, doing, id string, rule func(*mode
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
 	before, after, err := p.store.Change(ctx, id, rule)
+	if errors.Is(err, ErrNotFound) {
+		if past, err2 := p.store.Life(ctx, id, 0); err2 == nil && !past.ArchivedAt.IsZero() {
+			return nil, fmt.Errorf("%s task %s: %w: it ended as %s and is in the history since %s; sent again, it is a new task",
+				doing, id, ErrNotFound, past.Status, past.ArchivedAt.Format(model.TimeFormat))
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}

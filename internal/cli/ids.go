@@ -1,11 +1,16 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -52,4 +57,33 @@ func taskIDs(args []string) error {
 		}
 	}
 	return nil
+}
+
+// lifeName names one life of a task.
+func lifeName(id string, generation int64) string {
+	return id + "@" + strconv.FormatInt(generation, 10)
+}
+
+// lifeOf reads what lifeName made; generation 0 when it names no life. A key may end like
+// that, too: where a task can be meant, look for that first.
+func lifeOf(name string) (id string, generation int64) {
+	at := strings.LastIndexByte(name, '@')
+	if at < 0 {
+		return name, 0
+	}
+	generation, err := strconv.ParseInt(name[at+1:], 10, 64)
+	if err != nil || generation <= 0 || lifeName(name[:at], generation) != name {
+		return name, 0
+	}
+	return name[:at], generation
+}
+
+// life reads the document of a task, also when it has moved to the history, or of one of
+// its lives, named ID@GENERATION.
+func (c *connection) life(ctx context.Context, name string) (bson.Raw, error) {
+	raw, err := c.store.LifeRaw(ctx, name, 0)
+	if id, generation := lifeOf(name); generation != 0 && errors.Is(err, store.ErrNotFound) {
+		return c.store.LifeRaw(ctx, id, generation)
+	}
+	return raw, err
 }

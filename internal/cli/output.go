@@ -82,6 +82,7 @@ func (a *app) printf(format string, args ...any) error { return a.print(fmt.Spri
 type table struct {
 	heads []string
 	rows  [][]string
+	width []int // of what was flushed
 }
 
 func newTable(heads ...string) *table { return &table{heads: heads} }
@@ -95,16 +96,31 @@ func (t *table) add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
+// flush gives what was added since the last flush, the headings once. Later rows are
+// aligned with the earlier ones as far as they fit.
+func (t *table) flush() string {
+	rows := t.rows
+	if t.width == nil {
+		t.width = make([]int, len(t.heads))
+		rows = append([][]string{t.heads}, rows...)
+	}
+	t.rows = nil
+	return aligned(rows, t.width)
+}
+
 func (t *table) String() string {
-	width := make([]int, len(t.heads))
-	all := append([][]string{t.heads}, t.rows...)
-	for _, r := range all {
+	return aligned(append([][]string{t.heads}, t.rows...), make([]int, len(t.heads)))
+}
+
+// aligned makes lines of rows, and width what they needed.
+func aligned(rows [][]string, width []int) string {
+	for _, r := range rows {
 		for i, c := range r {
 			width[i] = max(width[i], utf8.RuneCountInString(c))
 		}
 	}
 	var b strings.Builder
-	for _, r := range all {
+	for _, r := range rows {
 		for i, c := range r {
 			b.WriteString(c)
 			if i < len(r)-1 {

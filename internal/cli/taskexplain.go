@@ -24,7 +24,7 @@ func (a *app) taskExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t, err := c.store.Get(ctx, args[0])
+			t, err := c.store.Life(ctx, args[0], 0)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -13,94 +15,211 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-const maxListed = 10_000
+const (
+	maxListed = 10_000
+	allPage   = 1_000 // of --all
+)
 
-func (a *app) taskList() *cobra.Command {
-	var f filterFlags
-	var limit int
-	var after string
-	cmd := &cobra.Command{
-		Use: "list", Short: "List tasks, by id", Args: noArgs,
-		Long: `List tasks, by id.
+// listFlags are those of task list beside the filter.
+type listFlags struct {
+	filterFlags
+	limit   int
+	all     bool
+	after   string
+	history string
+}
+
+const listHelp = `List tasks, by id.
 
 One page has --limit tasks. When there are more, stderr says how to get the next page;
-with -o json the field "next" is the id to give to --after.`,
-		Example: "  mscheduler task list --type http --status Failure,Pending\n  mscheduler task list --created-after -1h -o json",
+with -o json the field "next" is what to give to --after. --all lists them all.
+
+Ended tasks move to the history when their retention is over, and when their key lives
+again. --history lists those lives, too, as ID@GENERATION, which ` + "`task show`" + ` understands;
+--history=only lists no others.`
+
+func (a *app) taskList() *cobra.Command {
+	var f listFlags
+	cmd := &cobra.Command{
+		Use: "list", Short: "List tasks, by id", Args: noArgs, Long: listHelp,
+		Example: "  mscheduler task list --type http --status Failure,Pending\n  mscheduler task list --created-after -1h -o json\n  mscheduler task list --history --status Failure --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > maxListed {
-				return usage("--limit is %d; want 1 to %d", limit, maxListed)
+			if f.limit < 1 || f.limit > maxListed {
+				return usage("--limit is %d; want 1 to %d", f.limit, maxListed)
 			}
-			filter, err := a.filter(&f)
+			if f.all && cmd.Flags().Changed("limit") {
+				return usage("--limit and --all are both given")
+			}
+			filter, err := a.filter(&f.filterFlags)
 			if err != nil {
 				return err
 			}
-			filter.AfterID = after
-			ctx := cmd.Context()
-			c, err := a.connectReady(ctx)
+			where, err := f.where()
 			if err != nil {
 				return err
 			}
-			docs, err := c.store.List(ctx, filter, limit+1)
-			if err != nil {
-				return err
+			if filter.AfterID = f.after; where != store.Tasks {
+				filter.AfterID, filter.AfterGeneration = lifeOf(f.after)
 			}
-			now, err := c.now(ctx)
-			if err != nil {
-				return err
-			}
-			more := len(docs) > limit
-			docs = docs[:min(len(docs), limit)]
-			if a.asJSON() {
-				return a.listJSON(docs, more)
-			}
-			return a.listTable(docs, more, now)
+			return a.list(cmd.Context(), filter, where, &f)
 		},
 	}
 	f.register(cmd.Flags())
 	f.completions(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 50, "how many tasks a page has")
-	cmd.Flags().StringVar(&after, "after", "", "begin after this id: the next page")
+	cmd.Flags().IntVar(&f.limit, "limit", 50, "how many tasks a page has")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all of them instead of a page")
+	cmd.Flags().StringVar(&f.after, "after", "", "begin after this one: the next page")
+	cmd.Flags().StringVar(&f.history, "history", "no", "also past lives (no other value needed), or only those: no, also, only")
+	cmd.Flags().Lookup("history").NoOptDefVal = "also"
+	_ = cmd.RegisterFlagCompletionFunc("history", fixed("no", "also", "only"))
 	return cmd
 }
 
-func (a *app) listJSON(docs []bson.Raw, more bool) error {
-	out := struct {
-		Tasks []json.RawMessage `json:"tasks"`
-		Next  string            `json:"next,omitempty"`
-	}{Tasks: []json.RawMessage{}}
+func (f *listFlags) where() (store.Where, error) {
+	switch f.history {
+	case "no":
+		return store.Tasks, nil
+	case "also":
+		return store.Both, nil
+	case "only":
+		return store.History, nil
+	default:
+		return store.Tasks, usage("--history is %q; want --history, --history=only or --history=no", f.history)
+	}
+}
+
+// lister prints pages as they come.
+type lister interface {
+	page(docs []bson.Raw) error
+	// end is told how to get on, "" when nothing is left.
+	end(next string) error
+}
+
+// list prints a page, or all of them.
+func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, f *listFlags) error {
+	c, err := a.connectReady(ctx)
+	if err != nil {
+		return err
+	}
+	now, err := c.now(ctx)
+	if err != nil {
+		return err
+	}
+	size := f.limit
+	var out lister = &tableLister{app: a, now: now, where: where}
+	if f.all {
+		size = allPage
+	}
+	if a.asJSON() {
+		out = &jsonLister{app: a}
+	}
+	for {
+		page, err := c.store.FindLives(ctx, filter, where, size)
+		if err != nil {
+			return err
+		}
+		if err := out.page(page.Docs); err != nil {
+			return err
+		}
+		switch {
+		case page.Next == nil:
+			return out.end("")
+		case !f.all && where == store.Tasks:
+			return out.end(page.Next.ID)
+		case !f.all:
+			return out.end(lifeName(page.Next.ID, page.Next.Generation))
+		}
+		filter.AfterID = page.Next.ID
+		if where != store.Tasks {
+			filter.AfterGeneration = page.Next.Generation
+		}
+	}
+}
+
+// jsonLister writes one object, piece by piece, indented when a person reads it.
+type jsonLister struct {
+	app   *app
+	begun bool
+}
+
+func (l *jsonLister) page(docs []bson.Raw) error {
 	for _, doc := range docs {
 		j, err := taskJSON(doc)
 		if err != nil {
 			return err
 		}
-		out.Tasks = append(out.Tasks, j)
+		separator := ","
+		if !l.begun {
+			l.begun = true
+			separator = `{"tasks":[`
+		}
+		var b bytes.Buffer
+		if l.app.StdoutTerminal && json.Indent(&b, j, "  ", "  ") == nil {
+			j, separator = b.Bytes(), separator+"\n  "
+		}
+		if err := l.app.print(separator + string(j)); err != nil {
+			return err
+		}
 	}
-	if more {
-		out.Next = docs[len(docs)-1].Lookup("_id").StringValue()
-	}
-	return a.printJSON(out)
+	return nil
 }
 
-func (a *app) listTable(docs []bson.Raw, more bool, now time.Time) error {
+func (l *jsonLister) end(next string) error {
+	tail := "]"
+	if !l.begun {
+		tail = `{"tasks":[]`
+	}
+	if next != "" {
+		j, err := json.Marshal(next)
+		if err != nil {
+			return fmt.Errorf("writing JSON: %w", err)
+		}
+		tail += `,"next":` + string(j)
+	}
+	return l.app.print(tail + "}\n")
+}
+
+// tableLister writes a table, whose columns are as wide as the first page wants them.
+type tableLister struct {
+	app   *app
+	now   time.Time
+	where store.Where
+	table *table
+}
+
+func (l *tableLister) page(docs []bson.Raw) error {
 	if len(docs) == 0 {
-		a.say("no task")
 		return nil
 	}
-	t := newTable("TASK", "STATUS", "PRI", "TRIES", "CREATED", "WHAT")
-	last := ""
+	if l.table == nil {
+		l.table = newTable("TASK", "STATUS", "PRI", "TRIES", "CREATED", "WHAT")
+		if l.where != store.Tasks {
+			l.table = newTable("TASK", "STATUS", "PRI", "TRIES", "CREATED", "ARCHIVED", "WHAT")
+		}
+	}
 	for _, doc := range docs {
-		task, err := store.Decode(doc)
+		t, err := store.Decode(doc)
 		if err != nil {
 			return err
 		}
-		last = task.ID
-		t.add(task.ID, string(task.Status), fmt.Sprint(task.Priority), fmt.Sprint(task.Attempt), human.When(task.CreatedAt, now), whatOf(task, now))
+		row := []string{t.ID, string(t.Status), fmt.Sprint(t.Priority), fmt.Sprint(t.Attempt), human.When(t.CreatedAt, l.now)}
+		if l.where != store.Tasks {
+			row = append(row, human.When(t.ArchivedAt, l.now))
+		}
+		if !t.ArchivedAt.IsZero() {
+			row[0] = lifeName(t.ID, t.Generation)
+		}
+		l.table.add(append(row, whatOf(t, l.now))...)
 	}
-	if err := a.print(t.String()); err != nil {
-		return err
+	return l.app.print(l.table.flush())
+}
+
+func (l *tableLister) end(next string) error {
+	if l.table == nil {
+		l.app.say("no task")
 	}
-	if more {
-		a.say("there are more; the next page: --after '%s'", last)
+	if next != "" {
+		l.app.say("there are more; the next page: --after '%s'", next)
 	}
 	return nil
 }

@@ -18,8 +18,12 @@ import (
 
 func (a *app) taskShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show one task with its executions", Args: one("the id of a task"),
-		Long: "Show one task with its executions, and how far its callback is. With -o json it is the document\nas it is stored, without secrets.",
+		Use: "show ID[@GENERATION]", Short: "Show one task, or a past life of it, with its executions", Args: one("the id of a task"),
+		Long: `Show one task with its executions, and how far its callback is. With -o json it is the document
+as it is stored, without secrets.
+
+A task that has moved to the history is shown as it was then. With @GENERATION it is one
+life of the task, as ` + "`task history` and `task list --history`" + ` name it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := taskIDs(args); err != nil {
 				return err
@@ -29,7 +33,7 @@ func (a *app) taskShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			raw, err := c.store.GetRaw(ctx, args[0])
+			raw, err := c.life(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -80,6 +84,12 @@ func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, tol
 	f.add("lease until", human.When(t.LapseAt, now))
 	f.add("finished", human.When(t.FinishedAt, now))
 	f.add("kept until", human.When(t.ArchiveAt, now))
+	if !t.ArchivedAt.IsZero() {
+		f.add("archived", human.When(t.ArchivedAt, now)+": this life is in the history")
+		if at, ok := raw.Lookup("delete_at").TimeOK(); ok {
+			f.add("deleted", human.When(at, now))
+		}
+	}
 	if t.Attempt > 0 {
 		f.add("attempts", fmt.Sprintf("%d (%s, %s)", t.Attempt, human.Plural(t.ErrorCount, "error", "errors"), human.Plural(t.LapseCount, "lapse", "lapses")))
 	}

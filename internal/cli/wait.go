@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -63,8 +64,14 @@ func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer,
 		return err
 	}
 	for _, id := range ids {
-		if lives[id] == nil {
+		if lives[id] != nil {
+			continue
+		}
+		if lives[id], err = c.store.Life(ctx, id, 0); errors.Is(err, store.ErrNotFound) {
 			return coded(ExitNotFound, "no such task: %s", id)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	failed := false

@@ -162,6 +162,10 @@ func (r *report) ended() {
 	if !t.ArchiveAt.IsZero() {
 		r.next("It stays here, and its key is taken, until %s.", human.When(t.ArchiveAt, r.Now))
 	}
+	if !t.ArchivedAt.IsZero() { // no command reaches it any more
+		r.Next = nil
+		r.next("It is in the history since %s. Its key is free: sent again, it is a new task.", human.When(t.ArchivedAt, r.Now))
+	}
 }
 
 func (r *report) remark() {

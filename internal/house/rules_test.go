@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/bench":        {"model", "producer", "consumer", "internal/store", "internal/clock", "internal/embedded"},
 	"internal/cli": {
 		"model", "producer", "consumer", "migrate", "internal/store", "internal/clock",
-		"internal/bench", "internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/human", "internal/secret",
+		"internal/bench", "internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/human", "internal/secret", "internal/upkeep",
 	},
 	"cmd/mscheduler": {"internal/cli"},
 

@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -62,6 +63,15 @@ func (j Archive) Run(ctx context.Context) error {
 		}
 		if began.SinceMonotonic(local) > archiveSlice {
 			return ErrMore
+		}
+	}
+}
+
+// All moves all that is due, in as many runs as it takes; nil when ctx ends first.
+func (j Archive) All(ctx context.Context) error {
+	for {
+		if err := j.Run(ctx); !errors.Is(err, ErrMore) {
+			return err
 		}
 	}
 }

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/upkeep"
+)
+
+const archiveHelp = `Move ended tasks to the history, and say how long it is kept.
+
+An ended task stays for its retention (7 days unless it or its type says otherwise): so
+long its key is not free. Then it moves to the history, where it stays for 90 days unless
+` + "`archive retention`" + ` says otherwise. Workers do that by themselves. Pending tasks wait for a
+person and never move.`
+
+func (a *app) archiveCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "archive", Short: "Move ended tasks to the history; how long it is kept", Long: archiveHelp, Args: noArgs, RunE: group}
+	cmd.AddCommand(a.archiveRun(), a.archiveRetention())
+	return cmd
+}
+
+func (a *app) archiveRun() *cobra.Command {
+	var noPause bool
+	cmd := &cobra.Command{
+		Use: "run", Short: "Move what is due now, whoever else does", Args: noArgs,
+		Long: `Move what is due now to the history, whoever else does. It rests between batches, so that
+workers hardly notice; --no-pause is for a database that nobody uses at the moment.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			c, err := a.connectReady(ctx)
+			if err != nil {
+				return err
+			}
+			if err := c.store.ReadClock(ctx); err != nil {
+				return err
+			}
+			sum, err := a.archive(ctx, c.store, noPause)
+			if err != nil {
+				return err
+			}
+			if a.asJSON() {
+				return a.printJSON(sum)
+			}
+			if sum.PutOff > 0 {
+				a.say("%s due to move and may not yet, because something must still follow their end; looked at again in an hour",
+					human.Plural(sum.PutOff, "task is", "tasks are"))
+			}
+			return a.printf("%s moved to the history\n", human.Plural(sum.Moved, "task", "tasks"))
+		},
+	}
+	cmd.Flags().BoolVar(&noPause, "no-pause", false, "as fast as the database can")
+	return cmd
+}
+
+type archiveSum struct {
+	Moved  int `json:"moved"`
+	PutOff int `json:"put_off"`
+}
+
+// archive moves all that is due, and says on a terminal how far it is.
+func (a *app) archive(ctx context.Context, st *store.Store, noPause bool) (sum archiveSum, err error) {
+	said := a.clock().Monotonic()
+	job := upkeep.Archive{Store: st, Unpaced: noPause, Moved: func(b store.Archived) {
+		sum.Moved += b.Moved
+		sum.PutOff += b.PutOff
+		if now := a.clock().Monotonic(); a.StderrTerminal && now-said > 5*time.Second {
+			said = now
+			a.say("%s so far", human.Plural(sum.Moved, "task", "tasks"))
+		}
+	}}
+	err = job.All(ctx)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return sum, err
+}
+
+func (a *app) archiveRetention() *cobra.Command {
+	return &cobra.Command{
+		Use: "retention [DURATION|forever]", Short: "Show or set how long the history is kept",
+		Long: `Show or set how long the history is kept: a duration such as 30d, or forever. It holds for
+the whole database, for what moves to the history from now on.`,
+		Example: "  mscheduler archive retention\n  mscheduler archive retention 365d",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage("%s wants one duration, or forever", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var keep time.Duration
+			var err error
+			if len(args) == 1 && args[0] != "forever" {
+				if keep, err = parseDuration("retention", args[0]); err != nil {
+					return usage("retention is %q; want a duration such as 30d, or forever", args[0])
+				}
+				if keep <= 0 {
+					return usage("retention is %q; want a duration such as 30d, or forever", args[0])
+				}
+			}
+			ctx := cmd.Context()
+			c, err := a.connectReady(ctx)
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				err = p.SetHistoryRetention(ctx, keep)
+			} else {
+				keep, err = p.HistoryRetention(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			if a.asJSON() {
+				return a.printJSON(struct {
+					RetentionMS int64 `json:"retention_ms"` // 0 = for ever
+				}{keep.Milliseconds()})
+			}
+			if keep == 0 {
+				return a.print("the history is kept for ever\n")
+			}
+			return a.printf("the history is kept for %s\n", human.Rough(keep))
+		},
+	}
+}

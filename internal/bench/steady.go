@@ -94,7 +94,7 @@ type span struct {
 	finished    int64
 	took        time.Duration
 	cpu         time.Duration // of this process, and so of the server where it is embedded
-	empty, full []float64 // milliseconds of fetches
+	empty, full []float64     // milliseconds of fetches
 }
 
 // windows measures until the time is over. The end of feeding ends it, too.

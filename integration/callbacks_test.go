@@ -393,3 +393,42 @@ func TestAnEndFromOutsideIsCalledBackToo(t *testing.T) {
 		require.JSONEq(t, `{"ext": 4, "result": 9}`, r.all()[0].body)
 	})
 }
+
+// A task that is history only can be told of again, too.
+func TestACallbackOfTheHistoryIsRedelivered(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a, r := secretive(t, e), newReceiver(t)
+		id := a.sendKey("k", 3, producer.Callback(r.to())).ID
+		a.drainDelivering(double)
+		first := a.get(id)
+		again := a.sendKey("k", 5, producer.Callback(r.to()), producer.OnExisting(model.RestartSucceeded), producer.Held())
+		require.True(t, again.Created)
+		_, err := a.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: id}})
+		require.NoError(t, err)
+		_, err = a.p.Redeliver(t.Context(), id)
+		require.NoError(t, err)
+		a.drainDelivering(double)
+		got := r.all()
+		require.Len(t, got, 2)
+		require.Equal(t, got[0], got[1])
+		require.Equal(t, model.DeliveryKey(id, first.Generation), got[1].id)
+	})
+}
+
+// A person's end of a delivery is told to its task at once, without a worker.
+func TestADeliveryThatAPersonResolvesMakesItsTaskASuccess(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a, r := secretive(t, e), newReceiver(t)
+		_, err := a.p.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{NeedManual: new(true)}})
+		require.NoError(t, err)
+		r.answers(func(_ int, _ heard, w http.ResponseWriter) { w.WriteHeader(http.StatusGone) })
+		id := a.sendKey("k", 1, producer.Callback(r.to())).ID
+		a.drainDelivering(double)
+		require.Equal(t, model.StatusPending, a.delivery(id).Status, "the document of the type holds for deliveries")
+		require.Equal(t, model.StatusCompleted, a.get(id).Status)
+		_, err = a.p.Resolve(t.Context(), a.delivery(id).ID, "told them by telephone")
+		require.NoError(t, err)
+		require.Equal(t, model.StatusSuccess, a.get(id).Status)
+		require.Empty(t, a.delivery(id).Outbox)
+	})
+}

@@ -64,3 +64,11 @@ func TestAnOptionMayBeUsedForManyTasks(t *testing.T) {
 	second := gather(model.Draft{}, []Option{o})
 	require.Equal(t, []string{"w1"}, second.draft.Options.SpecificWorkerIDs)
 }
+
+func TestSecretsOfAnOptionAreNotPrinted(t *testing.T) {
+	o := Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/"}, Security: &model.CallbackSecurity{
+		Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "shop", Secret: "hunter2"}},
+	}})
+	require.Contains(t, o.String(), "https://example.org/")
+	require.NotContains(t, o.String(), "hunter2")
+}

@@ -102,7 +102,7 @@ func New(c Config) (*Producer, error) {
 		store: s, types: tasktypes.New(s), tenant: c.Tenant, secrets: secrets, log: c.Logger,
 		wrapped: len(c.Middleware) > 0, idle: make(chan struct{}),
 	}
-	p.follow = outcome.New(s, c.Logger, callback.Handover{Store: s})
+	p.follow = outcome.New(s, c.Logger, callback.Handover{Store: s}, callback.Settlement{Store: s, Types: p.types})
 	p.send = p.carryOut
 	for i := len(c.Middleware) - 1; i >= 0; i-- {
 		p.send = c.Middleware[i](p.send)

@@ -1,0 +1,49 @@
+package consumer
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/callback"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestAWorkerWithBadCallbackSettingsIsRefused(t *testing.T) {
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Disconnect(t.Context())) }()
+	for field, cfg := range map[string]CallbackConfig{
+		"callbacks.secret_key": {SecretKey: "letmein"}, "callbacks.concurrency": {Concurrency: -1}, "callbacks.timeout": {Timeout: -1},
+	} {
+		_, err := New(Config{Database: client.Database("x"), Callbacks: &cfg})
+		require.ErrorIs(t, err, model.ErrInvalid, field)
+		require.ErrorContains(t, err, field)
+		require.NotContains(t, err.Error(), "letmein")
+	}
+	c, err := New(Config{Database: client.Database("x"), Callbacks: &CallbackConfig{}})
+	require.NoError(t, err)
+	require.Equal(t, []string{model.CallbackType}, c.types(), "it may deliver and do nothing else")
+	require.NoError(t, deliveryDefaults.ValidateShared("defaults"))
+}
+
+func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
+	now, plain := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), errors.New("no")
+	for _, c := range []struct {
+		err  error
+		kind model.FailKind
+	}{
+		{plain, model.FailError},
+		{&callback.Verdict{Err: plain}, model.FailError},
+		{&callback.Verdict{Err: plain, Fatal: true}, model.FailFatal},
+		{&callback.Verdict{Err: plain, Later: true, RetryAfter: time.Hour}, model.FailError},
+		{&callback.Verdict{Err: plain, NotHere: true}, model.FailUndecodable},
+	} {
+		out := judge(&model.Task{UndecodableSince: now.Add(-2 * time.Hour)}, model.Outcome{}.Result, deliveryError(c.err), nil, time.Hour, now)
+		require.Equal(t, c.kind, out.Kind, "%+v: a delivery waits for its key longer than arguments do", c.err)
+	}
+}

@@ -1,0 +1,252 @@
+package callback
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	wire "github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// types is what the types say, by their names.
+type types map[string]model.Options
+
+func (t types) Options(typ string) model.Options { return t[typ] }
+
+// bench is a store with tasks that have ended.
+type bench struct {
+	t       *testing.T
+	store   *store.Store
+	types   types
+	secrets *secret.Box
+	reach   httpcall.Reach
+	timeout time.Duration
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	st, err := store.Open(store.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	require.NoError(t, st.ReadClock(t.Context()))
+	box, err := secret.Parse("key", strings.Repeat("5c", 32))
+	require.NoError(t, err)
+	return &bench{t: t, store: st, types: types{}, secrets: box}
+}
+
+// ended stores a task and ends it.
+func (b *bench) ended(key string, c *model.Callback, out model.Outcome) *model.Task {
+	b.t.Helper()
+	ctx := b.t.Context()
+	args, err := model.EncodeJSON("args", []byte(`{"order": 17, "<": "&\u0000"}`), model.MaxArgsBytes)
+	require.NoError(b.t, err)
+	task := model.NewTask(model.Draft{Type: "order", Key: key, Args: args, Options: model.Options{Callback: c}}, b.store.Clock.Now())
+	_, err = b.store.Insert(ctx, []*model.Task{task})
+	require.NoError(b.t, err)
+	_, after, err := b.store.Change(ctx, task.ID, func(t *model.Task) (*model.Task, error) {
+		now, eff := b.store.Clock.Now(), model.ResolveOptions(t.Options)
+		claimed, no := model.Claim(t, model.Claimant{WorkerID: "w", ExecID: "x"}, eff, now)
+		require.Empty(b.t, no)
+		return model.Finish(claimed, "x", out, eff, now, 0)
+	})
+	require.NoError(b.t, err)
+	return after
+}
+
+func (b *bench) deliver(ctx context.Context, task *model.Task) (Result, error) {
+	b.t.Helper()
+	d := NewDeliverer(b.store, b.types, b.secrets, b.reach, b.timeout)
+	defer d.Close()
+	return d.Deliver(ctx, model.DeliveryArgs{TaskID: task.ID, Generation: task.Generation})
+}
+
+func hook(url string) *model.Callback {
+	return &model.Callback{Success: &model.CallbackTarget{URL: url}, Error: &model.CallbackTarget{URL: url, Method: "PUT"}}
+}
+
+func receiver(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func verdict(t *testing.T, err error) *Verdict {
+	t.Helper()
+	var v *Verdict
+	require.ErrorAs(t, err, &v)
+	return v
+}
+
+func TestTheRequestIsWhatTheSeedSays(t *testing.T) {
+	b := newBench(t)
+	var got *http.Request
+	var body string
+	url := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		got, body = r, string(data)
+	})
+	result, err := model.EncodeJSON("result", []byte(`[1.5, null]`), model.MaxResultBytes)
+	require.NoError(t, err)
+	done := b.ended("done", hook(url), model.Success(result))
+	_, err = b.deliver(t.Context(), done)
+	require.NoError(t, err)
+	require.Equal(t, "POST", got.Method)
+	require.Equal(t, "application/json", got.Header.Get("Content-Type"))
+	require.JSONEq(t, `{"ext": {"order": 17, "<": "&\u0000"}, "result": [1.5, null]}`, body)
+	require.Equal(t, model.DeliveryKey(done.ID, done.Generation), got.Header.Get(wire.HeaderID))
+	require.Empty(t, got.Header.Get(wire.HeaderSignature), "nobody asked for a signature")
+
+	failed := b.ended("failed", hook(url), model.Failed(model.FailFatal, `no "paper"`))
+	_, err = b.deliver(t.Context(), failed)
+	require.NoError(t, err)
+	require.Equal(t, "PUT", got.Method)
+	require.JSONEq(t, `{"task_id": "-/order/failed", "error_info": "no \"paper\"", "ext": {"order": 17, "<": "&\u0000"}}`, body)
+}
+
+func TestTheAnswerIsKeptToItsLimit(t *testing.T) {
+	b := newBench(t)
+	url := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, strings.Repeat("x", keptBytes)+"too much")
+	})
+	got, err := b.deliver(t.Context(), b.ended("k", hook(url), model.Outcome{}))
+	require.NoError(t, err)
+	require.Equal(t, Result{Status: 202, Body: strings.Repeat("x", keptBytes), Truncated: true}, got)
+}
+
+func TestAnAnswerWhoseBodyBreaksOffDeliversAllTheSame(t *testing.T) {
+	b := newBench(t)
+	url := receiver(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "ten bytes.")
+	})
+	got, err := b.deliver(t.Context(), b.ended("k", hook(url), model.Outcome{}))
+	require.NoError(t, err)
+	require.Equal(t, 200, got.Status)
+}
+
+func TestAnswersDecideWhetherItIsTriedAgain(t *testing.T) {
+	b := newBench(t)
+	var status int
+	var followed bool
+	url := receiver(t, func(w http.ResponseWriter, r *http.Request) {
+		followed = followed || r.URL.Path != "/"
+		w.Header().Set("Retry-After", "7")
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "why")
+	})
+	task := b.ended("k", hook(url+"/?token=hidden"), model.Outcome{})
+	for s, want := range map[int]Verdict{
+		301: {}, 302: {}, 307: {}, 400: {}, 401: {}, 404: {}, 422: {},
+		410: {Fatal: true},
+		408: {Later: true, RetryAfter: 7 * time.Second}, 429: {Later: true, RetryAfter: 7 * time.Second}, 503: {Later: true, RetryAfter: 7 * time.Second},
+	} {
+		status = s
+		_, err := b.deliver(t.Context(), task)
+		require.Error(t, err, s)
+		require.ErrorContains(t, err, "why", s)
+		require.NotContains(t, err.Error(), "hidden")
+		var got Verdict
+		if v := (*Verdict)(nil); errors.As(err, &v) {
+			got = *v
+		}
+		got.Err = nil
+		require.Equal(t, want, got, "%d: %v", s, err)
+	}
+	require.False(t, followed, "a redirect is not followed")
+}
+
+func TestAReceiverThatHangsIsGivenUp(t *testing.T) {
+	b := newBench(t)
+	b.timeout = 20 * time.Millisecond
+	url := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	})
+	_, err := b.deliver(t.Context(), b.ended("k", hook(url), model.Outcome{}))
+	require.ErrorContains(t, err, "no answer within 20ms")
+	require.False(t, errors.As(err, new(*Verdict)), "it is tried again")
+}
+
+func TestTheEndOfTheContextIsTheCause(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("the worker is stopping")
+	url := receiver(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		cancel(stop)
+		<-r.Context().Done()
+	})
+	_, err := b.deliver(ctx, b.ended("k", hook(url), model.Outcome{}))
+	require.ErrorIs(t, err, stop)
+}
+
+func TestMetadataAddressesAreNotCalled(t *testing.T) {
+	b := newBench(t)
+	for _, url := range []string{"http://169.254.169.254/latest", "http://[fd00:ec2::254]/"} {
+		_, err := b.deliver(t.Context(), b.ended(url, hook(url), model.Outcome{}))
+		require.True(t, verdict(t, err).Fatal)
+		require.ErrorIs(t, err, httpcall.ErrForbiddenAddress)
+	}
+}
+
+func TestASignatureIsByTheKeysOfNow(t *testing.T) {
+	b := newBench(t)
+	var verified error
+	fresh := wire.Key{AccessKey: "fresh", Secret: "new"}
+	url := receiver(t, func(_ http.ResponseWriter, r *http.Request) { _, verified = wire.Verify(r, fresh) })
+	task := b.ended("k", nil, model.Outcome{})
+	said := hook(url)
+	said.Security = &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "fresh", Secret: "new"}, {AccessKey: "old", Secret: "old"}}}
+	sealed, err := b.secrets.SealCallback("callback", said)
+	require.NoError(t, err)
+	b.types["order"] = model.Options{Callback: sealed}
+	_, err = b.deliver(t.Context(), task)
+	require.NoError(t, err)
+	require.NoError(t, verified)
+
+	box := b.secrets
+	b.secrets = nil
+	_, err = b.deliver(t.Context(), task)
+	require.True(t, verdict(t, err).NotHere)
+	require.ErrorIs(t, err, secret.ErrNoKey)
+
+	b.secrets = box
+	moved := *sealed.Security
+	moved.Keys = []model.CallbackKey{{AccessKey: "stolen", Secret: moved.Keys[0].Secret}}
+	b.types["order"] = model.Options{Callback: &model.Callback{Success: sealed.Success, Security: &moved}}
+	_, err = b.deliver(t.Context(), task)
+	require.True(t, verdict(t, err).Fatal)
+	require.ErrorIs(t, err, secret.ErrBroken)
+}
+
+func TestNobodyIsToldWhereTheCallbackWasTakenOut(t *testing.T) {
+	b := newBench(t)
+	task := b.ended("k", nil, model.Outcome{})
+	got, err := b.deliver(t.Context(), task)
+	require.NoError(t, err)
+	require.Zero(t, got)
+}
+
+func TestATaskThatIsGoneEndsItsDelivery(t *testing.T) {
+	b := newBench(t)
+	task := b.ended("k", hook("http://127.0.0.1:1/"), model.Outcome{})
+	task.Generation++
+	_, err := b.deliver(t.Context(), task)
+	require.True(t, verdict(t, err).Fatal)
+	require.ErrorIs(t, err, store.ErrNotFound)
+}

@@ -1,0 +1,9 @@
+package callback
+
+import (
+	"testing"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }

@@ -34,15 +34,15 @@ func (d *Draft) validate() error {
 	if m.Key == "" {
 		m.Key = "made up later"
 	}
-	return errors.Join(m.Validate(), validIn(d.In), validExisting(d.OnExisting))
+	return errors.Join(m.Validate(), validIn("in", d.In), validIn("expires_in", d.ExpiresIn), validExisting(d.OnExisting))
 }
 
-func validIn(d time.Duration) error {
+func validIn(field string, d time.Duration) error {
 	switch {
 	case d < 0:
-		return model.Invalid("in", "is %v; it cannot be negative", d)
+		return model.Invalid(field, "is %v; it cannot be negative", d)
 	case d > model.MaxDuration:
-		return model.Invalid("in", "is %v; at most ten years are allowed", d)
+		return model.Invalid(field, "is %v; at most ten years are allowed", d)
 	default:
 		return nil
 	}
@@ -56,7 +56,7 @@ func validExisting(e model.Existing) error {
 }
 
 // task makes the document of the draft, in its first life. It fixes what the draft left
-// to the moment of the write: a key and a start time.
+// to the moment of the write: a key, a start time, an expiry.
 func (d *Draft) task(now time.Time) *model.Task {
 	if d.Key == "" {
 		var random [10]byte
@@ -65,6 +65,9 @@ func (d *Draft) task(now time.Time) *model.Task {
 	}
 	if d.In > 0 {
 		d.Start = now.Add(d.In)
+	}
+	if d.ExpiresIn > 0 {
+		d.Options.ExpiresAt = now.Add(d.ExpiresIn)
 	}
 	return model.NewTask(d.Draft, now)
 }

@@ -15,6 +15,8 @@ type Draft struct {
 	// In, when not 0, is the start time from the moment of the write on, by the
 	// database's clock; Start is then ignored.
 	In time.Duration
+	// ExpiresIn, when not 0, is the same for Options.ExpiresAt.
+	ExpiresIn time.Duration
 	// OnExisting says what happens to a key that exists; 0 leaves it alone.
 	OnExisting model.Existing
 }

@@ -193,6 +193,24 @@ func NoCallback() Option {
 	return newOption("NoCallback", func(s *settings) { s.draft.Options.Callback = &model.Callback{} })
 }
 
+// ExpiresAt is the time by which somebody must have started the task: else it is Cancelled,
+// and its remark says so, also when no worker of its type lives. One that was started in
+// time may take as long as it likes. The zero time means never. Defaults to never.
+func ExpiresAt(at time.Time) Option {
+	return newOption("ExpiresAt", func(s *settings) { s.draft.Options.ExpiresAt, s.draft.ExpiresIn = at, 0 }, at)
+}
+
+// ExpiresIn is [ExpiresAt], counted from the send by the database's clock; at least a
+// millisecond.
+func ExpiresIn(d time.Duration) Option {
+	return newOption("ExpiresIn", func(s *settings) {
+		s.draft.Options.ExpiresAt, s.draft.ExpiresIn = time.Time{}, d
+		if d == 0 { // in a draft that means "not said"
+			s.complain("expires_in", "is 0; nobody could start the task in time")
+		}
+	}, d)
+}
+
 // OnExisting says what the send does when the key exists. Defaults to leaving the task
 // alone.
 func OnExisting(flags ...model.Existing) Option {

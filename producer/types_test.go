@@ -146,3 +146,29 @@ func TestAProducerNoticesAChangeOfATypeBySomebodyElse(t *testing.T) {
 	require.NoError(t, b.w.PutTaskType(t.Context(), typ))
 	require.Eventually(t, func() bool { return b.get(b.send(mail{}).ID).Category == "post" }, 30*time.Second, 50*time.Millisecond)
 }
+
+func TestATaskMayExpire(t *testing.T) {
+	b := setup(t)
+	before := b.now()
+	task := b.get(b.send(mail{}, ExpiresIn(time.Hour)).ID)
+	require.WithinDuration(t, before.Add(time.Hour), task.ExpireAt, time.Minute)
+	at := before.Add(2 * time.Hour)
+	task, err := b.p.Update(t.Context(), task.ID, ExpiresAt(at))
+	require.NoError(t, err)
+	require.Equal(t, at, task.ExpireAt)
+	task, err = b.p.Update(t.Context(), task.ID, ExpiresIn(3*time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, task.ExpireAt, b.get(task.ID).ExpireAt)
+	require.WithinDuration(t, before.Add(3*time.Hour), task.ExpireAt, time.Minute)
+	task, err = b.p.Update(t.Context(), task.ID, ExpiresAt(time.Time{}))
+	require.NoError(t, err)
+	require.Zero(t, task.ExpireAt, "never, after all")
+
+	task = b.get(b.send(mail{}, ExpiresAt(before.Add(-time.Second))).ID)
+	require.Equal(t, model.StatusCancelled, task.Status)
+	require.Contains(t, task.Remark, "expired")
+	for _, bad := range []Option{ExpiresIn(0), ExpiresIn(-1), ExpiresIn(model.MaxDuration + 1), ExpiresAt(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))} {
+		_, err := Send(t.Context(), b.p, mailType, mail{}, bad)
+		require.ErrorIs(t, err, model.ErrInvalid, bad)
+	}
+}

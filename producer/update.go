@@ -81,6 +81,9 @@ func (p *Producer) patchOf(t *model.Task, opts []Option, now time.Time) (model.P
 			return model.Patch{}, err
 		}
 	}
+	if d.ExpiresIn > 0 {
+		d.Options.ExpiresAt = model.Millis(now.Add(d.ExpiresIn))
+	}
 	patch := model.Patch{Priority: d.Priority, Options: &d.Options}
 	if s.has("Args") {
 		args, err := model.EncodeValue("args", s.args, model.MaxArgsBytes)

@@ -19,7 +19,7 @@ import (
 type sendFlags struct {
 	key, tenant, creator, category       string
 	args                                 string
-	at, in                               string
+	at, in, expiresAt, expiresIn         string
 	priority                             int
 	held                                 bool
 	existing                             []string
@@ -42,6 +42,8 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.key, "key", "", "idempotency key: of one key one task is stored; defaults to a fresh one")
 	f.StringVar(&s.at, "at", "", "start time, such as 2026-01-31T09:00:00Z; defaults to now")
 	f.StringVar(&s.in, "in", "", "start that long from now, such as 5m")
+	f.StringVar(&s.expiresAt, "expires-at", "", "cancel it if nobody has started it by then; defaults to never")
+	f.StringVar(&s.expiresIn, "expires-in", "", "the same, that long from now, such as 1h")
 	f.IntVar(&s.priority, "priority", 5, "0 to 9; 9 runs first")
 	f.StringVar(&s.tenant, "tenant", "", "tenant that owns the task")
 	f.StringVar(&s.creator, "creator", "", "label: who caused it")
@@ -111,8 +113,17 @@ func (a *app) spec(s *sendFlags, f *pflag.FlagSet) (*taskSpec, error) {
 		errs = append(errs, err)
 		out.StartTime = &at
 	}
+	if f.Changed("expires-at") {
+		at, err := parseTime("expires-at", s.expiresAt, a.clock().Now())
+		errs = append(errs, err)
+		out.Options.ExpiresAt = &at
+	}
 	d := durations{f: f, errs: errs}
 	d.set("in", &out.In, s.in)
+	d.set("expires-in", &out.ExpiresIn, s.expiresIn)
+	if out.ExpiresIn != nil && out.Options.ExpiresAt != nil {
+		d.errs = append(d.errs, usage("--expires-in and --expires-at are both given; want one"))
+	}
 	if out.In != nil && out.StartTime != nil {
 		d.errs = append(d.errs, usage("--in and --at are both given; want one"))
 	}

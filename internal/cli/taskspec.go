@@ -26,22 +26,24 @@ type taskSpec struct {
 	Priority  *int            `json:"priority"`
 	StartTime *time.Time      `json:"start_time"`
 	In        *millis         `json:"in_ms"`
+	ExpiresIn *millis         `json:"expires_in_ms"`
 	Held      *bool           `json:"held"`
 	Existing  []string        `json:"existing"`
 	Options   optionsSpec     `json:"options"`
 }
 
 type optionsSpec struct {
-	ConcurrentWorkers  *int      `json:"concurrent_worker_count"`
-	PingInterval       *millis   `json:"ping_interval_ms"`
-	WorkerTimeout      *millis   `json:"worker_timeout_ms"`
-	ExecutionTimeout   *millis   `json:"execution_timeout_ms"`
-	Workers            []string  `json:"specific_worker_ids"`
-	Retry              retrySpec `json:"retry"`
-	MaxLapses          *int      `json:"max_lapses"`
-	MaxErrorsPerWorker *int      `json:"max_errors_per_worker"`
-	NeedManual         *bool     `json:"need_manual"`
-	Retention          *millis   `json:"retention_ms"`
+	ConcurrentWorkers  *int       `json:"concurrent_worker_count"`
+	PingInterval       *millis    `json:"ping_interval_ms"`
+	WorkerTimeout      *millis    `json:"worker_timeout_ms"`
+	ExecutionTimeout   *millis    `json:"execution_timeout_ms"`
+	Workers            []string   `json:"specific_worker_ids"`
+	Retry              retrySpec  `json:"retry"`
+	MaxLapses          *int       `json:"max_lapses"`
+	MaxErrorsPerWorker *int       `json:"max_errors_per_worker"`
+	NeedManual         *bool      `json:"need_manual"`
+	Retention          *millis    `json:"retention_ms"`
+	ExpiresAt          *time.Time `json:"expires_at"`
 
 	Callback *model.Callback `json:"callback"` // {} = nobody is told
 }
@@ -139,6 +141,9 @@ func (s *taskSpec) item(checkArgs bool) (producer.JSONItem, error) {
 	if s.StartTime != nil && s.In != nil {
 		errs = append(errs, model.Invalid("in_ms", "and start_time are both given; want one"))
 	}
+	if s.Options.ExpiresAt != nil && s.ExpiresIn != nil {
+		errs = append(errs, model.Invalid("expires_in_ms", "and expires_at are both given; want one"))
+	}
 	existing, err := existingFlags(s.Existing)
 	errs = append(errs, err)
 	it.Options = s.options(existing)
@@ -156,6 +161,10 @@ func (s *taskSpec) options(existing []model.Existing) []producer.Option {
 	if s.In != nil {
 		out = append(out, producer.In(time.Duration(*s.In)))
 	}
+	if s.ExpiresIn != nil {
+		out = append(out, producer.ExpiresIn(time.Duration(*s.ExpiresIn)))
+	}
+	add(&out, s.Options.ExpiresAt, producer.ExpiresAt)
 	if s.Held != nil && *s.Held {
 		out = append(out, producer.Held())
 	}

@@ -56,9 +56,9 @@ func New(st *store.Store, holder string, log zerolog.Logger, busy func() bool, j
 // Loop keeps until ctx ends, then gives the permit back.
 func (k *Keeper) Loop(ctx context.Context) {
 	had, more := false, false
-	for {
+	for first := true; ; first = false {
 		pause := k.pace.Idle
-		if k.busy() {
+		if k.busy() || first { // soon after its start: nobody may have been there before
 			pause = k.pace.Busy
 		}
 		// At different times, so that many processes do not ask together.

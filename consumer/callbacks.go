@@ -90,7 +90,7 @@ func (c *Consumer) deliverCallbacks() error {
 
 // deliveryError turns what a delivery says of its error into what handlers say.
 func deliveryError(err error) error {
-	var v *callback.Verdict
+	var v *callback.VerdictError
 	switch {
 	case !errors.As(err, &v):
 		return err

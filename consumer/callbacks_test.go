@@ -38,10 +38,10 @@ func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
 		kind model.FailKind
 	}{
 		{plain, model.FailError},
-		{&callback.Verdict{Err: plain}, model.FailError},
-		{&callback.Verdict{Err: plain, Fatal: true}, model.FailFatal},
-		{&callback.Verdict{Err: plain, Later: true, RetryAfter: time.Hour}, model.FailError},
-		{&callback.Verdict{Err: plain, NotHere: true}, model.FailUndecodable},
+		{&callback.VerdictError{Err: plain}, model.FailError},
+		{&callback.VerdictError{Err: plain, Fatal: true}, model.FailFatal},
+		{&callback.VerdictError{Err: plain, Later: true, RetryAfter: time.Hour}, model.FailError},
+		{&callback.VerdictError{Err: plain, NotHere: true}, model.FailUndecodable},
 	} {
 		out := judge(&model.Task{UndecodableSince: now.Add(-2 * time.Hour)}, model.Outcome{}.Result, deliveryError(c.err), nil, time.Hour, now)
 		require.Equal(t, c.kind, out.Kind, "%+v: a delivery waits for its key longer than arguments do", c.err)

@@ -29,11 +29,11 @@ func TestWhoIsToldIsWhatTheTaskSaysThenItsTypeNowThenWhatApplied(t *testing.T) {
 	require.Equal(t, "own", at(own, typ, applied, StatusCompleted))
 	require.Equal(t, "type", at(nil, typ, applied, StatusCompleted))
 	require.Equal(t, "applied", at(nil, nil, applied, StatusCompleted))
-	require.Equal(t, "", at(nil, nil, nil, StatusCompleted))
-	require.Equal(t, "", at(&Callback{}, typ, applied, StatusCompleted), "a task that says nobody is told")
+	require.Empty(t, at(nil, nil, nil, StatusCompleted))
+	require.Empty(t, at(&Callback{}, typ, applied, StatusCompleted), "a task that says nobody is told")
 	require.Equal(t, "own/error", at(own, typ, applied, StatusFailure))
 	for _, s := range []Status{StatusCancelled, StatusPending, StatusManuallyProcessed, StatusExecuting, StatusError} {
-		require.Equal(t, "", at(own, typ, applied, s), s)
+		require.Empty(t, at(own, typ, applied, s), s)
 	}
 }
 

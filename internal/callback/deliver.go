@@ -30,8 +30,8 @@ type Result struct {
 	Truncated bool   `json:"truncated,omitempty"`
 }
 
-// Verdict says what an error of a delivery means for its task. Any other error is retried.
-type Verdict struct {
+// VerdictError says what an error of a delivery means for its task. Any other error is retried.
+type VerdictError struct {
 	Err        error
 	Fatal      bool          // no retry mends it
 	RetryAfter time.Duration // with Later: the receiver wants to be asked again then
@@ -39,8 +39,8 @@ type Verdict struct {
 	NotHere    bool // this process lacks the key to the secret; another may have it
 }
 
-func (v *Verdict) Error() string { return v.Err.Error() }
-func (v *Verdict) Unwrap() error { return v.Err }
+func (v *VerdictError) Error() string { return v.Err.Error() }
+func (v *VerdictError) Unwrap() error { return v.Err }
 
 // Deliverer makes the calls of one process.
 type Deliverer struct {
@@ -72,7 +72,7 @@ func NewDeliverer(st *store.Store, types Types, secrets *secret.Box, reach httpc
 func (d *Deliverer) Close() { d.client.CloseIdleConnections() }
 
 // Deliver tells the receiver of the life's end. An error is worth a retry unless it is a
-// [*Verdict] that says otherwise.
+// [*VerdictError] that says otherwise.
 //
 // Every answer that is not 2xx is retried, 4xx too: a receiver that is being deployed
 // answers 401 or 404 for a while, and the senders that people know (Stripe, GitHub, those
@@ -81,7 +81,7 @@ func (d *Deliverer) Close() { d.client.CloseIdleConnections() }
 func (d *Deliverer) Deliver(ctx context.Context, args model.DeliveryArgs) (Result, error) {
 	life, err := d.store.Life(ctx, args.TaskID, args.Generation)
 	if errors.Is(err, store.ErrNotFound) {
-		return Result{}, &Verdict{Err: fmt.Errorf("the task is gone: %w", err), Fatal: true}
+		return Result{}, &VerdictError{Err: fmt.Errorf("the task is gone: %w", err), Fatal: true}
 	}
 	if err != nil {
 		return Result{}, err
@@ -92,11 +92,11 @@ func (d *Deliverer) Deliver(ctx context.Context, args model.DeliveryArgs) (Resul
 	}
 	keys, err := d.secrets.CallbackKeys(security)
 	if err != nil {
-		return Result{}, &Verdict{Err: err, NotHere: !errors.Is(err, secret.ErrBroken), Fatal: errors.Is(err, secret.ErrBroken)}
+		return Result{}, &VerdictError{Err: err, NotHere: !errors.Is(err, secret.ErrBroken), Fatal: errors.Is(err, secret.ErrBroken)}
 	}
 	req, err := d.request(ctx, life, target, keys)
 	if err != nil {
-		return Result{}, &Verdict{Err: err, Fatal: true}
+		return Result{}, &VerdictError{Err: err, Fatal: true}
 	}
 	return d.call(req)
 }
@@ -144,10 +144,10 @@ func (d *Deliverer) call(req *http.Request) (Result, error) {
 	}
 	err = httpcall.Unexpected(what, res, body)
 	if res.StatusCode == http.StatusGone {
-		return Result{}, &Verdict{Err: err, Fatal: true}
+		return Result{}, &VerdictError{Err: err, Fatal: true}
 	}
 	if after, ok := httpcall.RetryAfter(res, d.store.Local().Now()); ok {
-		return Result{}, &Verdict{Err: err, Later: true, RetryAfter: after}
+		return Result{}, &VerdictError{Err: err, Later: true, RetryAfter: after}
 	}
 	return Result{}, err
 }
@@ -157,7 +157,7 @@ func (d *Deliverer) unanswered(ctx context.Context, what string, err error) erro
 	err = httpcall.Cause(err)
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, httpcall.ErrForbiddenAddress):
-		return &Verdict{Err: fmt.Errorf("%s: %w", what, err), Fatal: true}
+		return &VerdictError{Err: fmt.Errorf("%s: %w", what, err), Fatal: true}
 	case errors.Is(cause, errTimeout):
 		return fmt.Errorf("%s: no answer within %v", what, d.timeout)
 	case cause != nil:

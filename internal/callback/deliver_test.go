@@ -83,9 +83,9 @@ func receiver(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-func verdict(t *testing.T, err error) *Verdict {
+func verdict(t *testing.T, err error) *VerdictError {
 	t.Helper()
-	var v *Verdict
+	var v *VerdictError
 	require.ErrorAs(t, err, &v)
 	return v
 }
@@ -150,7 +150,7 @@ func TestAnswersDecideWhetherItIsTriedAgain(t *testing.T) {
 		_, _ = io.WriteString(w, "why")
 	})
 	task := b.ended("k", hook(url+"/?token=hidden"), model.Outcome{})
-	for s, want := range map[int]Verdict{
+	for s, want := range map[int]VerdictError{
 		301: {}, 302: {}, 307: {}, 400: {}, 401: {}, 404: {}, 422: {},
 		410: {Fatal: true},
 		408: {Later: true, RetryAfter: 7 * time.Second}, 429: {Later: true, RetryAfter: 7 * time.Second}, 503: {Later: true, RetryAfter: 7 * time.Second},
@@ -160,8 +160,8 @@ func TestAnswersDecideWhetherItIsTriedAgain(t *testing.T) {
 		require.Error(t, err, s)
 		require.ErrorContains(t, err, "why", s)
 		require.NotContains(t, err.Error(), "hidden")
-		var got Verdict
-		if v := (*Verdict)(nil); errors.As(err, &v) {
+		var got VerdictError
+		if v := (*VerdictError)(nil); errors.As(err, &v) {
 			got = *v
 		}
 		got.Err = nil
@@ -179,7 +179,7 @@ func TestAReceiverThatHangsIsGivenUp(t *testing.T) {
 	})
 	_, err := b.deliver(t.Context(), b.ended("k", hook(url), model.Outcome{}))
 	require.ErrorContains(t, err, "no answer within 20ms")
-	require.False(t, errors.As(err, new(*Verdict)), "it is tried again")
+	require.NotErrorAs(t, err, new(*VerdictError), "it is tried again")
 }
 
 func TestTheEndOfTheContextIsTheCause(t *testing.T) {

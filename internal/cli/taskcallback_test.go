@@ -67,7 +67,7 @@ func TestSecretsWithoutAKeyAndBadKeysAreWrongUsage(t *testing.T) {
 	r := s.fails(ExitUsage, []string{"callback.security.keys[0].sk", "MSCHEDULER_SECRET_KEY"}, "send", "t", "--callback", said)
 	require.NotContains(t, r.stderr, "hunter2")
 	require.Empty(t, collections(t, s), "nothing was written")
-	for _, bad := range []string{`{"sucess": {}}`, `{"success": "http://example.org"}`, `nothing`} {
+	for _, bad := range []string{`{"succeeded": {}}`, `{"success": "http://example.org"}`, `nothing`} {
 		s.fails(ExitUsage, []string{"--callback"}, "send", "t", "--callback", bad)
 	}
 	s.fails(ExitUsage, []string{"callback.success.url"}, "send", "t", "--callback", `{"success": {"url": "example.org"}}`)

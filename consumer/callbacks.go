@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"time"
@@ -23,7 +24,8 @@ type CallbackConfig struct {
 	SecretKey string
 
 	// Concurrency is how many callbacks this process delivers at once, beside which the
-	// consumer's own Concurrency holds. Defaults to 20.
+	// consumer's own Concurrency holds. A receiver that does not answer gets a quarter of
+	// it. Defaults to 50.
 	Concurrency int
 
 	// Timeout is how long a receiver has to answer. Defaults to 15 s.
@@ -74,12 +76,19 @@ var deliveryDefaults = model.Options{
 // its secret.
 const decodeGraceOfSecrets = 3 * 24 * time.Hour
 
+// silentPause is how long a delivery waits, at least, for its turn at a receiver that does
+// not answer.
+const silentPause = 5 * time.Second
+
 // deliverCallbacks registers the handler of deliveries.
 func (c *Consumer) deliverCallbacks() error {
 	cfg := c.cfg.Callbacks
-	d := callback.NewDeliverer(c.store, c.taskTypes, c.secrets, httpcall.Reach{AllowLinkLocal: cfg.AllowLinkLocal, Proxy: cfg.Proxy}, cfg.Timeout)
 	limit := cfg.Concurrency
-	byDefault(&limit, 20)
+	byDefault(&limit, 50)
+	d := callback.NewDeliverer(callback.Config{
+		Store: c.store, Types: c.taskTypes, Secrets: c.secrets, Timeout: cfg.Timeout, Concurrency: limit,
+		Reach: httpcall.Reach{AllowLinkLocal: cfg.AllowLinkLocal, Proxy: cfg.Proxy},
+	})
 	c.deliverer = d
 	typ := model.NewType[model.DeliveryArgs, callback.Result](model.CallbackType)
 	return Handle(c, typ, func(ctx context.Context, t *Task[model.DeliveryArgs]) (callback.Result, error) {
@@ -96,6 +105,8 @@ func deliveryError(err error) error {
 		return err
 	case v.NotHere:
 		return &undecodableError{what: "a secret", err: v.Err, grace: decodeGraceOfSecrets}
+	case v.Busy:
+		return Snooze(silentPause + rand.N(silentPause))
 	case v.Fatal:
 		return Fatal(v.Err)
 	case v.Later:

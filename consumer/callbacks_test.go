@@ -41,6 +41,7 @@ func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
 		{&callback.VerdictError{Err: plain}, model.FailError},
 		{&callback.VerdictError{Err: plain, Fatal: true}, model.FailFatal},
 		{&callback.VerdictError{Err: plain, Later: true, RetryAfter: time.Hour}, model.FailError},
+		{&callback.VerdictError{Err: plain, Busy: true}, model.FailReleased},
 		{&callback.VerdictError{Err: plain, NotHere: true}, model.FailUndecodable},
 	} {
 		out := judge(&model.Task{UndecodableSince: now.Add(-2 * time.Hour)}, model.Outcome{}.Result, deliveryError(c.err), nil, time.Hour, now)

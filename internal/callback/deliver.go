@@ -36,31 +36,39 @@ type VerdictError struct {
 	Fatal      bool          // no retry mends it
 	RetryAfter time.Duration // with Later: the receiver wants to be asked again then
 	Later      bool
+	Busy       bool // the receiver does not answer the calls under way: not now, at no cost
 	NotHere    bool // this process lacks the key to the secret; another may have it
 }
 
 func (v *VerdictError) Error() string { return v.Err.Error() }
 func (v *VerdictError) Unwrap() error { return v.Err }
 
-// Deliverer makes the calls of one process.
-type Deliverer struct {
-	store   *store.Store
-	types   Types
-	secrets *secret.Box
-	reach   httpcall.Reach
-	client  *http.Client
-	timeout time.Duration
+// Config of a [Deliverer].
+type Config struct {
+	Store       *store.Store
+	Types       Types
+	Secrets     *secret.Box    // nil = it signs nothing
+	Reach       httpcall.Reach // where it may call
+	Timeout     time.Duration  // of a call; 0 = [DefaultTimeout]
+	Concurrency int            // calls at once; a quarter of it for a receiver that is silent
 }
 
-// NewDeliverer makes a deliverer. secrets nil = it signs nothing; timeout 0 = [DefaultTimeout].
-func NewDeliverer(st *store.Store, types Types, secrets *secret.Box, reach httpcall.Reach, timeout time.Duration) *Deliverer {
-	if timeout <= 0 {
-		timeout = DefaultTimeout
+// Deliverer makes the calls of one process.
+type Deliverer struct {
+	Config
+	client    *http.Client
+	receivers receivers
+}
+
+// NewDeliverer makes a deliverer.
+func NewDeliverer(c Config) *Deliverer {
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
 	}
 	return &Deliverer{
-		store: st, types: types, secrets: secrets, reach: reach, timeout: timeout,
+		Config: c, receivers: receivers{most: max(c.Concurrency/4, 1)},
 		client: &http.Client{
-			Transport: reach.Transport(),
+			Transport: c.Reach.Transport(),
 			// A redirect would turn a POST into a GET, or send what is meant for one receiver
 			// to another: it is an answer like any other that is not 2xx.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -79,18 +87,18 @@ func (d *Deliverer) Close() { d.client.CloseIdleConnections() }
 // of Standard Webhooks) go on as well. The exception is 410: the receiver says that it is
 // gone for good. What the retries cost is bounded by the delivery's own budget.
 func (d *Deliverer) Deliver(ctx context.Context, args model.DeliveryArgs) (Result, error) {
-	life, err := d.store.Life(ctx, args.TaskID, args.Generation)
+	life, err := d.Store.Life(ctx, args.TaskID, args.Generation)
 	if errors.Is(err, store.ErrNotFound) {
 		return Result{}, &VerdictError{Err: fmt.Errorf("the task is gone: %w", err), Fatal: true}
 	}
 	if err != nil {
 		return Result{}, err
 	}
-	target, security := model.CallbackOf(life, d.types.Options(life.Type))
+	target, security := model.CallbackOf(life, d.Types.Options(life.Type))
 	if target == nil {
 		return Result{}, nil // the callback was taken out of the task's type meanwhile
 	}
-	keys, err := d.secrets.CallbackKeys(security)
+	keys, err := d.Secrets.CallbackKeys(security)
 	if err != nil {
 		return Result{}, &VerdictError{Err: err, NotHere: !errors.Is(err, secret.ErrBroken), Fatal: errors.Is(err, secret.ErrBroken)}
 	}
@@ -106,7 +114,7 @@ func (d *Deliverer) request(ctx context.Context, life *model.Task, target *model
 	if err != nil {
 		return nil, fmt.Errorf("callback.url: %w", httpcall.Cause(err))
 	}
-	if err := d.reach.Check(u); err != nil {
+	if err := d.Reach.Check(u); err != nil {
 		return nil, fmt.Errorf("callback.url: %w", err)
 	}
 	body := model.CallbackBody(life)
@@ -120,16 +128,21 @@ func (d *Deliverer) request(ctx context.Context, life *model.Task, target *model
 	id := model.DeliveryKey(life.ID, life.Generation)
 	// The receiver compares the time of signing with its own clock, so it is this machine's
 	// true time, as near as is known: the database's.
-	return req, wire.Sign(req.Header, id, d.store.Clock.Now(), body, keys...)
+	return req, wire.Sign(req.Header, id, d.Store.Clock.Now(), body, keys...)
 }
 
 var errTimeout = errors.New("the receiver's time is over")
 
 func (d *Deliverer) call(req *http.Request) (Result, error) {
-	ctx, cancel := context.WithTimeoutCause(req.Context(), d.timeout, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(req.Context(), d.Timeout, errTimeout)
 	defer cancel()
 	what := req.Method + " " + httpcall.Shown(req.URL)
+	leave, ok := d.receivers.enter(req.URL.Host)
+	if !ok {
+		return Result{}, &VerdictError{Err: fmt.Errorf("%s: as many calls as a receiver gets that does not answer are under way", what), Busy: true}
+	}
 	res, err := d.client.Do(req.WithContext(ctx))
+	leave(err == nil)
 	if err != nil {
 		return Result{}, d.unanswered(ctx, what, err)
 	}
@@ -146,7 +159,7 @@ func (d *Deliverer) call(req *http.Request) (Result, error) {
 	if res.StatusCode == http.StatusGone {
 		return Result{}, &VerdictError{Err: err, Fatal: true}
 	}
-	if after, ok := httpcall.RetryAfter(res, d.store.Local().Now()); ok {
+	if after, ok := httpcall.RetryAfter(res, d.Store.Local().Now()); ok {
 		return Result{}, &VerdictError{Err: err, Later: true, RetryAfter: after}
 	}
 	return Result{}, err
@@ -159,7 +172,7 @@ func (d *Deliverer) unanswered(ctx context.Context, what string, err error) erro
 	case errors.Is(err, httpcall.ErrForbiddenAddress):
 		return &VerdictError{Err: fmt.Errorf("%s: %w", what, err), Fatal: true}
 	case errors.Is(cause, errTimeout):
-		return fmt.Errorf("%s: no answer within %v", what, d.timeout)
+		return fmt.Errorf("%s: no answer within %v", what, d.Timeout)
 	case cause != nil:
 		return fmt.Errorf("%s: %w", what, cause)
 	default:

@@ -67,7 +67,7 @@ func (b *bench) ended(key string, c *model.Callback, out model.Outcome) *model.T
 
 func (b *bench) deliver(ctx context.Context, task *model.Task) (Result, error) {
 	b.t.Helper()
-	d := NewDeliverer(b.store, b.types, b.secrets, b.reach, b.timeout)
+	d := NewDeliverer(Config{Store: b.store, Types: b.types, Secrets: b.secrets, Reach: b.reach, Timeout: b.timeout})
 	defer d.Close()
 	return d.Deliver(ctx, model.DeliveryArgs{TaskID: task.ID, Generation: task.Generation})
 }

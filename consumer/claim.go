@@ -14,7 +14,7 @@ import (
 // else changed first.
 func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost int, err error) {
 	now := c.store.Clock.Now()
-	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID()}
+	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
 	room := map[*handler]int{}
 	var h *handler // of the last one, and so mostly of the next
 	claims, repairs := make([]store.Write, 0, len(found)), []store.Write(nil)

@@ -51,6 +51,13 @@ type Config struct {
 	// At least 100 ms. Defaults to 30 s.
 	PollInterval time.Duration
 
+	// Tenants, Categories and Creators are what tasks this worker takes, beside their type:
+	// of each list a task must have one. model.NoTenant stands for tasks without a tenant.
+	// Where a type is claimed by one of these (see model.TaskType), a worker with such a
+	// list finds its tasks without reading through everybody else's; else every fetch does.
+	// At most 200 of each. Empty takes any. Defaults to empty.
+	Tenants, Categories, Creators []string
+
 	// NoStream makes the worker poll only. Defaults to false.
 	NoStream bool
 
@@ -89,6 +96,8 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, model.Invalid("poll_interval", "is %v; want at least 100ms", c.PollInterval))
 	}
 	errs = append(errs, c.Callbacks.validate()...)
+	only := model.Conditions{Tenants: c.Tenants, Categories: c.Categories, Creators: c.Creators}
+	errs = append(errs, only.Validate())
 	byDefault(&c.Concurrency, 100)
 	byDefault(&c.ShutdownTimeout, 30*time.Second)
 	byDefault(&c.DecodeGrace, time.Hour)

@@ -29,6 +29,7 @@ import (
 type Consumer struct {
 	cfg   Config
 	store *store.Store
+	only  *model.Conditions // what tasks it takes; nil = all
 	log   zerolog.Logger
 
 	mu       sync.Mutex
@@ -58,6 +59,7 @@ type Consumer struct {
 	lookedAt time.Time // the store's: what was due until then was found
 	refused  refusals
 	barred   barred
+	wide     wideLook
 	many     manyTasks
 	fleet    atomic.Int64  // live workers that serve one of our types
 	counted  time.Duration // monotonic: when they were counted; of the housekeeping alone
@@ -101,6 +103,10 @@ func New(cfg Config) (*Consumer, error) {
 		stopping: make(chan struct{}), done: make(chan struct{}),
 		random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
+	if only := (model.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !only.IsZero() {
+		c.only = &only
+	}
+	c.wide.every = cfg.PollInterval
 	c.control.init()
 	c.taskTypes = tasktypes.New(st)
 	c.ends = groupcommit.New(endQueue, c.flushEnds)

@@ -100,7 +100,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 	for {
 		before := c.held.count().started
 		looked := c.store.Clock.Now()
-		c.many.some = true // ask for every kind of task, each time
+		c.many.some, c.wide.some = true, true // ask for every kind of task, each time
 		if err := c.scan(ctx); err != nil {
 			return skipped, err
 		}
@@ -116,7 +116,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		if c.held.count().started != before {
 			continue
 		}
-		next, err := c.store.NextDue(ctx, c.types(), c.cfg.WorkerID, looked, endOfTime)
+		next, err := c.nextDue(ctx, c.types(), looked, endOfTime)
 		if retry := c.refused.next(); !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
 			next = retry
 		}

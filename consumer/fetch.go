@@ -149,9 +149,9 @@ func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*mo
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	q := store.DueQuery{Types: types, WorkerID: c.cfg.WorkerID, Limit: n, Skip: skip,
-		Exclude: c.refused.ids(c.store.Clock.Now())}
+		Exclude: c.refused.ids(c.store.Clock.Now()), Only: c.only}
 	c.stats.fetches.Add(1)
-	found, err := c.store.Due(ctx, q)
+	found, err := c.dueIn(ctx, q)
 	if err != nil || !c.many.ask(c.cfg.Clock.Monotonic()) {
 		return found, err
 	}
@@ -164,7 +164,11 @@ func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*mo
 	if err != nil || len(several) == 0 {
 		return found, err
 	}
-	found = append(found, several...)
+	return best(append(found, several...), n), nil
+}
+
+// best are the first n, among equals those that name the workers who may run them.
+func best(found []*model.Task, n int) []*model.Task {
 	slices.SortStableFunc(found, func(a, b *model.Task) int {
 		if a.Priority != b.Priority {
 			return b.Priority - a.Priority
@@ -174,7 +178,7 @@ func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*mo
 		}
 		return len(b.Options.SpecificWorkerIDs) - len(a.Options.SpecificWorkerIDs)
 	})
-	return found[:min(len(found), n)], nil
+	return found[:min(len(found), n)]
 }
 
 // manyTasks decides when to ask for tasks that want several workers, which takes a

@@ -218,7 +218,7 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 	left := false
 	for _, t := range tasks {
 		switch {
-		case !mayBeFor(t, c.cfg.WorkerID), c.recent.has(t):
+		case !mayBeFor(t, c.cfg.WorkerID), !c.only.Met(t), c.recent.has(t):
 		case len(now) >= room || c.control.paused(t.Type):
 			left = true
 		default:

@@ -124,7 +124,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
 	now := c.store.Clock.Now()
-	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID()}
+	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
 	n := c.held.count()
 	slots := c.cfg.Concurrency - n.running - n.buffered
 	room := map[string]int{}

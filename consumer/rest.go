@@ -85,7 +85,7 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	due, err := c.store.NextDue(ctx, types, c.cfg.WorkerID, c.lookedAt, next.at)
+	due, err := c.nextDue(ctx, types, c.lookedAt, next.at)
 	if err != nil || due.IsZero() {
 		return next, err
 	}
@@ -104,7 +104,10 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	if err != nil {
 		return look{}, err
 	}
-	ask := store.Peek{Due: types, WorkerID: c.cfg.WorkerID, Until: next.at, Exclude: c.refused.ids(now)}
+	if c.wide.due(c.cfg.Clock.Monotonic()) && c.labelled(types) {
+		return look{at: now}, nil // a fetch looks at everybody's
+	}
+	ask := store.Peek{Due: types, WorkerID: c.cfg.WorkerID, Until: next.at, Exclude: c.refused.ids(now), Only: c.only}
 	if !c.leases.watched() {
 		ask.Executing = c.types()
 	}
@@ -133,7 +136,7 @@ func (c *Consumer) peek(ctx context.Context, p store.Peek) (store.Peeked, error)
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	c.stats.polls.Add(1)
-	found, err := c.store.Peek(call, p)
+	found, err := c.peekScopes(call, p)
 	if err == nil && p.Executing != nil {
 		c.leases.asked(c.cfg.Clock.Monotonic())
 	}

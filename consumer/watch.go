@@ -86,7 +86,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 		return nil
 	}
 	types := c.types()
-	permit, err := c.store.AcquireStream(call, types, holder)
+	permit, err := c.store.AcquireStream(call, c.sameStream(types), holder)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (c *Consumer) watch(ctx context.Context, types []string, permit *store.Stre
 	// client's own timeout, which is for calls, over each wait for an event.
 	ctx, cancel := context.WithTimeout(ctx, 2*longestWatch)
 	defer cancel()
-	stream, err := c.store.Watch(ctx, types)
+	stream, err := c.store.Watch(ctx, types, c.only)
 	if err != nil {
 		return false, err
 	}

@@ -54,7 +54,7 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 			require.NoError(t, err)
 		}).within(t, 25, 20)
 		x.explain("find", func() {
-			_, err := st.NextDue(ctx, []string{"hot", "hot.too"}, "me", now, now.Add(time.Minute))
+			_, err := st.NextDue(ctx, store.NextQuery{Types: []string{"hot", "hot.too"}, WorkerID: "me", After: now, Until: now.Add(time.Minute)})
 			require.NoError(t, err)
 		}).within(t, 2*3*10*2+5, 1)
 		x.explain("find", func() {

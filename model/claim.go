@@ -13,6 +13,8 @@ type Claimant struct {
 	// options; nil = nothing. It is kept in the task, so that whoever ends the execution
 	// from outside judges by the same options, and people see what applied.
 	Applied *Options
+	// Only are the tasks that the worker takes; nil = all.
+	Only *Conditions
 }
 
 // Refusal says why a worker may not claim a task now; "" means that it may.
@@ -30,6 +32,7 @@ const (
 	RefusedTwice     Refusal = "this worker holds it or has done it"
 	RefusedErrors    Refusal = "this worker had too many errors with it"
 	RefusedOwnRetry  Refusal = "this worker's retry is not due yet"
+	RefusedOthers    Refusal = "this worker takes only those of other tenants, categories or creators"
 )
 
 // Stale says whether a worker that found the task by its derived fields and was
@@ -114,6 +117,9 @@ func (t *Task) RetryOf(workerID string) (last time.Time) {
 func Claim(t *Task, by Claimant, eff Effective, now time.Time) (*Task, Refusal) {
 	if no := Claimable(t, by.WorkerID, eff, now); no != "" {
 		return nil, no
+	}
+	if !by.Only.Met(t) {
+		return nil, RefusedOthers
 	}
 	c := t.next(now)
 	c.Attempt = t.ErrorCount + t.LapseCount + 1

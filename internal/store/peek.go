@@ -18,7 +18,9 @@ type Peek struct {
 	Due      []string  // types of which something may be due by Until; at most [MaxTypes]
 	Until    time.Time // the next time somebody asks
 	WorkerID string
-	Exclude  []string // ids that this worker knows it is not given now
+	Exclude  []string          // ids that this worker knows it is not given now
+	Only     *model.Conditions // what the worker takes; nil = everything
+	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
 
 	Executing []string // types of which something may be executing, by whomever; nil = not asked
 }
@@ -37,7 +39,7 @@ type Peeked struct {
 // where ids are left out, for which it might choose the index of _id, there are two
 // commands instead, hinted.
 func (s *Store) Peek(ctx context.Context, p Peek) (Peeked, error) {
-	due := byDue(p.Due, []string{model.AudienceAll, model.AudienceMany, p.WorkerID}, p.Until)
+	due := only(byDue(p.Due, append(audiences(p.Labels, p.WorkerID), model.AudienceMany), p.Until), p.Only)
 	lapse := bson.D{d("type", in(p.Executing)), d("lapse_at", bson.D{d("$exists", true)})}
 	if len(p.Due) > 0 && len(p.Executing) > 0 && len(p.Exclude) == 0 {
 		both := bson.D{d("$or", bson.A{due, lapse})}

@@ -44,7 +44,8 @@ type Watching struct {
 	Full     bool // no permit of those that all types share is free
 }
 
-// AcquireStream takes a free stream permit for a set of types; nil when there is none,
+// AcquireStream takes a free stream permit for a set of types, and of whatever else makes
+// the streams of its holders alike; nil when there is none,
 // which costs one read. holder must be unique to the process. Index: _id.
 func (s *Store) AcquireStream(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
 	set := typeSet(types)

@@ -41,7 +41,7 @@ func (s *Store) ProbeRead(ctx context.Context) error {
 
 // ProbeWatch tries to open a change stream over the tasks.
 func (s *Store) ProbeWatch(ctx context.Context) error {
-	st, err := s.Watch(ctx, []string{"doctor"})
+	st, err := s.Watch(ctx, []string{"doctor"}, nil)
 	if err != nil {
 		return err
 	}

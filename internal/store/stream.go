@@ -24,11 +24,16 @@ type Woken struct {
 	Task *model.Task // nil for a change: read it
 }
 
-// Watch opens a stream over inserts of the given types and over wake-ups of any; those
-// of other types the caller tells by the id. The caller holds a permit.
-func (s *Store) Watch(ctx context.Context, types []string) (*Stream, error) {
+// Watch opens a stream over inserts of the given types that meet the conditions (nil =
+// all), and over wake-ups of any; those of other types the caller tells by the id. The
+// caller holds a permit.
+func (s *Store) Watch(ctx context.Context, types []string, conditions *model.Conditions) (*Stream, error) {
+	inserts := bson.D{d("operationType", "insert"), d("fullDocument.type", in(types))}
+	for _, e := range only(nil, conditions) {
+		inserts = append(inserts, d("fullDocument."+e.Key, e.Value))
+	}
 	match := bson.D{d("$match", bson.D{d("$or", bson.A{
-		bson.D{d("operationType", "insert"), d("fullDocument.type", in(types))},
+		inserts,
 		bson.D{d("operationType", "update"), d("updateDescription.updatedFields.wake_at", bson.D{d("$exists", true)})},
 	})})}
 	// Streams are majority reads by nature; any other concern is refused.

@@ -28,8 +28,44 @@ type DueQuery struct {
 	WorkerID string
 	Limit    int
 	Skip     int
-	Exclude  []string // ids that this worker knows it is not given now; at most a few dozen
+	Exclude  []string          // ids that this worker knows it is not given now; at most a few dozen
+	Only     *model.Conditions // what the worker takes; nil = everything
+	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
 }
+
+// audiences are where a worker looks that is not one of several.
+func audiences(labels []string, workerID string) []string {
+	if len(labels) == 0 {
+		return []string{model.AudienceAll, workerID}
+	}
+	return append(slices.Clone(labels), workerID)
+}
+
+// only adds the worker's conditions, which are looked at in the documents.
+func only(filter bson.D, c *model.Conditions) bson.D {
+	if c == nil {
+		return filter
+	}
+	if len(c.Tenants) > 0 {
+		tenants := make(bson.A, len(c.Tenants))
+		for i, t := range c.Tenants {
+			if tenants[i] = t; t == model.NoTenant {
+				tenants[i] = nil // absent
+			}
+		}
+		filter = append(filter, d("tenant", bson.D{d("$in", tenants)}))
+	}
+	if len(c.Categories) > 0 {
+		filter = append(filter, d("category", in(c.Categories)))
+	}
+	if len(c.Creators) > 0 {
+		filter = append(filter, d("creator", in(c.Creators)))
+	}
+	return filter
+}
+
+// MaxRanges is how many ranges [DueQuery.Types] times audiences may be.
+const MaxRanges = maxRanges
 
 func d(key string, v any) bson.E { return bson.E{Key: key, Value: v} }
 
@@ -45,8 +81,11 @@ func (s *Store) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
 	if len(q.Types) > MaxTypes {
 		return nil, fmt.Errorf("a query over %d types would be sorted in memory; at most %d", len(q.Types), MaxTypes)
 	}
-	filter := byDue(q.Types, []string{model.AudienceAll, q.WorkerID}, s.Clock.Now())
-	return s.due(ctx, filter, q)
+	look := audiences(q.Labels, q.WorkerID)
+	if n := len(q.Types) * len(look); n > maxRanges {
+		return nil, fmt.Errorf("a query over %d types and %d audiences would be sorted in memory; at most %d ranges", len(q.Types), len(look), maxRanges)
+	}
+	return s.due(ctx, byDue(q.Types, look, s.Clock.Now()), q)
 }
 
 // DueMany is [Store.Due] for the tasks that want several workers, any of them: those
@@ -64,6 +103,7 @@ func (s *Store) due(ctx context.Context, filter bson.D, q DueQuery) ([]*model.Ta
 	if len(q.Exclude) > 0 {
 		filter = append(filter, d("_id", bson.D{d("$nin", q.Exclude)}))
 	}
+	filter = only(filter, q.Only)
 	return s.find(ctx, "finding due tasks", filter, options.Find().
 		SetSort(bson.D{d("priority", -1), d("due_at", 1)}).SetHint(IndexDue).
 		SetLimit(int64(q.Limit)).SetSkip(int64(q.Skip)).SetBatchSize(int32(q.Limit)))
@@ -90,24 +130,34 @@ func (s *Store) find(ctx context.Context, doing string, filter bson.D, o *option
 	return out, nil
 }
 
-// typesPerNext keeps the ranges of NextDue within bounds: type × audience × priority.
-const typesPerNext = maxRanges / (3 * (model.MaxPriority + 1))
+// NextQuery asks when something is due.
+type NextQuery struct {
+	Types    []string
+	WorkerID string
+	After    time.Time         // the caller's last look at what is due
+	Until    time.Time         // later ones do not matter
+	Only     *model.Conditions // what the worker takes; nil = everything
+	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
+}
 
-// NextDue is the earliest due_at after the given time, which is that of the caller's last
-// look at what is due, and not after until; zero when there is none. Index: due, with the priorities as points, since without them it gives no
-// order by time.
-func (s *Store) NextDue(ctx context.Context, types []string, workerID string, after, until time.Time) (time.Time, error) {
+// NextDue is the earliest due_at after q.After and not after q.Until; zero when there is
+// none. Index: due, with the priorities as points, since without them it gives no order by
+// time.
+func (s *Store) NextDue(ctx context.Context, q NextQuery) (time.Time, error) {
 	priorities := make([]int, 0, model.MaxPriority+1)
 	for p := range model.MaxPriority + 1 {
 		priorities = append(priorities, p)
 	}
+	look := append(audiences(q.Labels, q.WorkerID), model.AudienceMany)
+	atOnce := max(1, maxRanges/(len(look)*len(priorities))) // types; one of very many labels is sorted, of few documents
+	types, until := q.Types, q.Until
 	var earliest time.Time
 	for len(types) > 0 {
-		n := min(len(types), typesPerNext)
-		filter := bson.D{
-			d("type", in(types[:n])), d("audience", in([]string{model.AudienceAll, model.AudienceMany, workerID})),
-			d("priority", in(priorities)), d("due_at", bson.D{d("$gt", after), d("$lte", until)}),
-		}
+		n := min(len(types), atOnce)
+		filter := only(bson.D{
+			d("type", in(types[:n])), d("audience", in(look)),
+			d("priority", in(priorities)), d("due_at", bson.D{d("$gt", q.After), d("$lte", until)}),
+		}, q.Only)
 		types = types[n:]
 		var doc struct {
 			DueAt time.Time `bson:"due_at"`

@@ -211,7 +211,8 @@ type RunRef struct {
 	// Force starts it whatever the limit.
 	Force bool `bson:"force,omitempty"`
 	// TaskType is that of its task, for who must find it after the rule was edited.
-	TaskType string `bson:"task_type,omitempty"`
+	TaskType string    `bson:"task_type,omitempty"`
+	Started  time.Time `bson:"started,omitempty"` // when its start was decided
 }
 
 // SkipSpan is the record that consecutive skips of one reason share.
@@ -247,9 +248,11 @@ type Run struct {
 	Attempt  int        `bson:"attempt,omitempty"`
 	Manual   bool       `bson:"manual,omitempty"`
 	TaskID   string     `bson:"task_id,omitempty"`
-	Late     int64      `bson:"late_ms,omitempty"` // from the nominal time to the decision
+	Late     int64      `bson:"late_ms,omitempty"` // from the nominal time to the start, or to the decision that it waits or is skipped
 	Rev      int64      `bson:"rev"`               // of the decision: a record never goes back
 	At       time.Time  `bson:"at"`                // of the decision
-	EndedAt  time.Time  `bson:"ended_at,omitempty"`
-	DeleteAt time.Time  `bson:"delete_at,omitempty"`
+
+	StartedAt time.Time `bson:"started_at,omitempty"` // when its task was sent
+	EndedAt   time.Time `bson:"ended_at,omitempty"`
+	DeleteAt  time.Time `bson:"delete_at,omitempty"`
 }

@@ -17,7 +17,13 @@ import (
 func Ended(r *model.Rule, cal *calendar.Schedule, tick model.Tick, taskID string, s model.RunStatus, info string, now time.Time) *model.Rule {
 	d := decide(r, cal, now)
 	ref := model.RunRef{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Manual: tick.Manual}
-	d.Active = slices.DeleteFunc(d.Active, func(a model.RunRef) bool { return a.ID == ref.ID })
+	d.Active = slices.DeleteFunc(d.Active, func(a model.RunRef) bool {
+		if a.ID != ref.ID {
+			return false
+		}
+		ref.Started = a.Started
+		return true
+	})
 	for i := range d.Queued {
 		d.Queued[i].After = slices.DeleteFunc(slices.Clone(d.Queued[i].After), func(id string) bool { return id == ref.ID })
 	}
@@ -25,7 +31,10 @@ func Ended(r *model.Rule, cal *calendar.Schedule, tick model.Tick, taskID string
 		d.Last.Status = s
 	}
 	run := d.run(ref)
-	run.Status, run.Error, run.TaskID, run.EndedAt, run.Late = s, info, taskID, d.now, 0
+	run.Status, run.Error, run.TaskID, run.EndedAt = s, info, taskID, d.now
+	if ref.Started.IsZero() {
+		run.Late = 0 // nobody remembers
+	}
 	d.keep(run)
 	d.startQueued()
 	return d.Rule

@@ -234,7 +234,7 @@ func (d *decision) start(ref model.RunRef) {
 	d.began(ref)
 	ref.After, ref.Force = nil, false
 	task := d.task(ref)
-	ref.TaskType = task.Type
+	ref.TaskType, ref.Started = task.Type, d.now
 	d.Active = append(d.Active, ref)
 	run := d.run(ref)
 	run.Status, run.TaskID = model.RunScheduled, task.ID
@@ -304,10 +304,10 @@ func (d *decision) run(ref model.RunRef) *model.Run {
 	r := &model.Run{
 		ID: ref.ID, RuleID: d.ID, RuleName: d.Name, Tenant: d.Tenant,
 		Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual, Rev: d.Rev, At: d.now,
-		DeleteAt: d.now.Add(or(d.RunRetention, defaultRunDays)),
+		StartedAt: ref.Started, DeleteAt: d.now.Add(or(d.RunRetention, defaultRunDays)),
 	}
 	if !ref.Manual {
-		r.Late = max(d.now.Sub(ref.Nominal), 0).Milliseconds()
+		r.Late = max(or(ref.Started, d.now).Sub(ref.Nominal), 0).Milliseconds()
 	}
 	return r
 }
@@ -315,7 +315,7 @@ func (d *decision) run(ref model.RunRef) *model.Run {
 // record notes what became of a run that had been started or queued.
 func (d *decision) record(ref model.RunRef, s model.RunStatus, info string) {
 	run := d.run(ref)
-	run.Status, run.Error, run.EndedAt, run.Late = s, info, d.now, 0
+	run.Status, run.Error, run.EndedAt = s, info, d.now
 	if ref.TaskType != "" {
 		run.TaskID = d.taskID(ref)
 	}

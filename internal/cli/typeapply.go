@@ -56,7 +56,7 @@ func (a *app) typeApply() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			specs, err := readTypes(file, data)
+			specs, err := typeFile.read(file, data)
 			if err == nil {
 				err = checkTypes(specs)
 			}
@@ -85,18 +85,18 @@ func (a *app) typeApply() *cobra.Command {
 }
 
 // checkTypes finds everything that is wrong with the types themselves.
-func checkTypes(specs []namedSpec) error {
+func checkTypes(specs []namedSpec[typeSpec]) error {
 	var errs []error
 	seen := map[string]string{}
 	for _, s := range specs {
-		t := s.taskType()
+		t := s.spec.taskType()
 		if err := t.Validate(); err != nil {
-			errs = append(errs, usage("%s: type %s: %s", s.where, s.Code, strings.ReplaceAll(err.Error(), "\n", "\n"+s.where+": type "+s.Code+": ")))
+			errs = append(errs, usage("%s: type %s: %s", s.where, s.spec.Code, strings.ReplaceAll(err.Error(), "\n", "\n"+s.where+": type "+s.spec.Code+": ")))
 		}
-		if before, twice := seen[s.Code]; twice {
-			errs = append(errs, usage("%s: type %s is there before, at %s", s.where, s.Code, before))
+		if before, twice := seen[s.spec.Code]; twice {
+			errs = append(errs, usage("%s: type %s is there before, at %s", s.where, s.spec.Code, before))
 		}
-		seen[s.Code] = s.where
+		seen[s.spec.Code] = s.where
 	}
 	return errors.Join(errs...)
 }
@@ -117,7 +117,7 @@ type appliedView struct {
 	Changes []string `json:"changes"`
 }
 
-func (r *applying) all(ctx context.Context, specs []namedSpec) error {
+func (r *applying) all(ctx context.Context, specs []namedSpec[typeSpec]) error {
 	views := []appliedView{}
 	for _, s := range specs {
 		v, err := r.one(ctx, s)
@@ -152,39 +152,39 @@ func (v appliedView) text(dry bool) string {
 
 // one applies one type. Somebody who changes it at the same time makes it look again, unless
 // the file names the version it is for.
-func (r *applying) one(ctx context.Context, s namedSpec) (appliedView, error) {
+func (r *applying) one(ctx context.Context, s namedSpec[typeSpec]) (appliedView, error) {
 	for tries := 0; ; tries++ {
 		v, err := r.try(ctx, s)
-		if s.Version == 0 && tries < 5 && errors.Is(err, producer.ErrTypeChanged) {
+		if s.spec.Version == 0 && tries < 5 && errors.Is(err, producer.ErrTypeChanged) {
 			continue
 		}
 		return v, err
 	}
 }
 
-func (r *applying) try(ctx context.Context, s namedSpec) (appliedView, error) {
-	stored, err := r.p.Type(ctx, s.Code)
+func (r *applying) try(ctx context.Context, s namedSpec[typeSpec]) (appliedView, error) {
+	stored, err := r.p.Type(ctx, s.spec.Code)
 	if errors.Is(err, producer.ErrNoType) {
 		stored, err = nil, nil
 	}
 	if err != nil {
 		return appliedView{}, err
 	}
-	t := s.taskType()
-	v := appliedView{Code: s.Code, Result: "created", Changes: []string{}}
+	t := s.spec.taskType()
+	v := appliedView{Code: s.spec.Code, Result: "created", Changes: []string{}}
 	var before *typeSpec
 	if stored != nil {
 		v.Result, v.Version, before = "changed", stored.Version, specOf(stored, r.paused)
 		keepSecrets(&t, stored)
 	}
-	if s.Version != 0 && s.Version != v.Version {
-		return v, fmt.Errorf("%w: %s is at version %d, and the file is for %d", producer.ErrTypeChanged, s.Code, v.Version, s.Version)
+	if s.spec.Version != 0 && s.spec.Version != v.Version {
+		return v, fmt.Errorf("%w: %s is at version %d, and the file is for %d", producer.ErrTypeChanged, s.spec.Code, v.Version, s.spec.Version)
 	}
 	after := specOf(&t, r.paused)
-	if s.Paused != nil {
+	if s.spec.Paused != nil {
 		after.Paused = nil
-		if *s.Paused {
-			after.Paused = s.Paused
+		if *s.spec.Paused {
+			after.Paused = s.spec.Paused
 		}
 	}
 	diff, err := difference(before, after)
@@ -209,14 +209,14 @@ func (r *applying) try(ctx context.Context, s namedSpec) (appliedView, error) {
 }
 
 // pause pauses or resumes the type where the file says so and it is otherwise.
-func (r *applying) pause(ctx context.Context, s namedSpec) error {
-	switch now := slices.Contains(r.paused, s.Code); {
-	case s.Paused == nil || *s.Paused == now:
+func (r *applying) pause(ctx context.Context, s namedSpec[typeSpec]) error {
+	switch now := slices.Contains(r.paused, s.spec.Code); {
+	case s.spec.Paused == nil || *s.spec.Paused == now:
 		return nil
 	case now:
-		return r.p.Resume(ctx, s.Code)
+		return r.p.Resume(ctx, s.spec.Code)
 	default:
-		return r.p.Pause(ctx, s.Code)
+		return r.p.Pause(ctx, s.spec.Code)
 	}
 }
 

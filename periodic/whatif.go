@@ -1,0 +1,225 @@
+package periodic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// WhatIf asks what a rule would do in a time, if it was online from its beginning to its end
+// and an engine looked all the time. Nothing is read or written: it is the planner itself
+// that decides, with made-up ends of runs.
+type WhatIf struct {
+	Spec      Spec
+	CreatedAt time.Time // of the rule: where @every counts from, without a StartAt
+	Runs      int64     // that MaxRuns counts already
+	From, To  time.Time // nominal times in [From, To), in whole seconds
+	// Run says how long a run takes, and how it ends.
+	Run func(nominal time.Time) (takes time.Duration, ends model.RunStatus)
+	// Most is how many ticks are looked at.
+	Most int
+}
+
+// Fate is what became of one tick in a [WhatIf].
+type Fate struct {
+	Nominal time.Time
+	Status  model.RunStatus  // how the run ended, SKIPPED, or CANCELED
+	Reason  model.SkipReason // of a skip
+	Attempt int
+	Started time.Time // zero for one that never did
+}
+
+// Forecast is the answer to a [WhatIf].
+type Forecast struct {
+	Fates []Fate // in the order of their nominal times
+	// Until is the end of what was looked at: To, or earlier, where the ticks are too many.
+	Until time.Time
+	// AtOnce is the greatest number of runs at the same time.
+	AtOnce int
+}
+
+// supposed is a forecast in the making.
+type supposed struct {
+	*WhatIf
+	Forecast
+	rule *model.Rule
+	at   map[string]int // of a run's id: the index of its fate
+	ends []supposedEnd  // of what runs, the earliest first
+}
+
+type supposedEnd struct {
+	at     time.Time
+	task   *model.Task
+	status model.RunStatus
+}
+
+// Forecast answers. The error names the fields of the spec that are wrong.
+func (w WhatIf) Forecast() (Forecast, error) {
+	r, _, err := w.Spec.rule(time.Unix(0, 0))
+	if err != nil {
+		return Forecast{}, err
+	}
+	start := or(r.StartAt, w.CreatedAt)
+	cal, err := calendar.Parse(calendar.Spec{
+		Cron: r.Cron, Timezone: r.Timezone, Gap: calendar.Gap(w.Spec.DST.Gap), Fold: calendar.Fold(w.Spec.DST.Fold), Start: start,
+	})
+	if err != nil {
+		return Forecast{}, err
+	}
+	// Names as short as can be, and a record of everything, whatever the rule's log keeps.
+	r.ID, r.Log, r.CreatedAt, r.Runs, r.Status = "r", "", w.CreatedAt, w.Runs, model.RuleOnline
+	r.DecidedTo = w.From.Truncate(time.Second).Add(-time.Second)
+	d := decide(r, cal, r.DecidedTo)
+	d.schedule()
+	s := &supposed{WhatIf: &w, Forecast: Forecast{Until: w.To}, rule: d.Rule, at: map[string]int{}}
+	for s.step(cal) {
+	}
+	return s.Forecast, nil
+}
+
+// step decides what comes next, the end of a run before a tick of the same second.
+func (s *supposed) step(cal *calendar.Schedule) bool {
+	next := s.rule.NextFireAt
+	if len(s.Fates) >= s.Most && next.Before(s.Until) && !next.IsZero() {
+		s.Until = next
+	}
+	ticks := !next.IsZero() && next.Before(s.Until)
+	switch {
+	case len(s.ends) > 0 && (!ticks || !s.ends[0].at.After(next)):
+		e := s.ends[0]
+		s.ends = s.ends[1:]
+		tick := *e.task.Origin.Tick
+		s.fate(tick.Run, tick.Nominal).Status = e.status
+		s.carry(Ended(s.rule, cal, tick, e.task.ID, e.status, "", e.at), e.at, tick.Nominal)
+	case ticks:
+		after := Plan(s.rule, cal, next)
+		if after == nil {
+			return false
+		}
+		s.carry(after, next, next)
+	default:
+		return false
+	}
+	return true
+}
+
+// carry carries a decision out, as far as there is anything to carry out here.
+func (s *supposed) carry(after *model.Rule, now, tick time.Time) {
+	for _, p := range after.Planned {
+		if r := p.Record; r != nil {
+			switch r.Status {
+			case model.RunSkipped: // a span's record: the tick is the one just decided
+				f := s.fate(TickID(s.rule.ID, tick), tick)
+				f.Status, f.Reason, f.Attempt = r.Status, r.Reason, r.Attempt
+			case model.RunScheduled, model.RunQueued, model.RunCanceled:
+				f := s.fate(r.ID, r.Nominal)
+				f.Status, f.Attempt = r.Status, r.Attempt
+			}
+		}
+		if p.Task != nil {
+			s.start(p.Task, now)
+		}
+		for i := range s.ends {
+			if slices.Contains(p.Cancel, s.ends[i].task.ID) {
+				s.ends[i].at, s.ends[i].status = now, model.RunCanceled
+			}
+		}
+		if len(p.Cancel) > 0 {
+			slices.SortStableFunc(s.ends, byTime)
+		}
+	}
+	after.Planned, after.PlannedAt = nil, time.Time{}
+	s.rule = after
+	s.AtOnce = max(s.AtOnce, len(after.Active))
+}
+
+func (s *supposed) start(t *model.Task, now time.Time) {
+	tick := t.Origin.Tick
+	takes, status := s.Run(tick.Nominal)
+	begins := t.StartTime // later than now by the rule's jitter
+	if begins.Before(now) {
+		begins = now
+	}
+	s.fate(tick.Run, tick.Nominal).Started = begins
+	e := supposedEnd{at: begins.Add(takes), task: t, status: status}
+	i, _ := slices.BinarySearchFunc(s.ends, e, func(a, b supposedEnd) int {
+		if c := byTime(a, b); c != 0 {
+			return c
+		}
+		return -1 // behind those of the same time
+	})
+	s.ends = slices.Insert(s.ends, i, e)
+}
+
+func byTime(a, b supposedEnd) int { return a.at.Compare(b.at) }
+
+func (s *supposed) fate(id string, nominal time.Time) *Fate {
+	i, there := s.at[id]
+	if !there {
+		i = len(s.Fates)
+		s.at[id] = i
+		s.Fates = append(s.Fates, Fate{Nominal: nominal})
+	}
+	return &s.Fates[i]
+}
+
+// Sum is a forecast in numbers.
+type Sum struct {
+	Ticks    int
+	Runs     int                      // that started
+	Waited   int                      // of them, those that had to wait for another's end
+	LongWait time.Duration            // the longest such wait
+	Ended    map[model.RunStatus]int  // runs by how they ended; those cancelled while they waited, too
+	Skipped  map[model.SkipReason]int // ticks by why they did not run
+}
+
+// Sum adds up. Waiting is more than the rule's jitter.
+func (f *Forecast) Sum(jitter time.Duration) Sum {
+	s := Sum{Ended: map[model.RunStatus]int{}, Skipped: map[model.SkipReason]int{}}
+	for _, x := range f.Fates {
+		s.Ticks++
+		if x.Status == model.RunSkipped {
+			s.Skipped[x.Reason]++
+			continue
+		}
+		s.Ended[x.Status]++
+		if x.Started.IsZero() {
+			continue
+		}
+		s.Runs++
+		if wait := x.Started.Sub(x.Nominal); wait > jitter {
+			s.Waited++
+			s.LongWait = max(s.LongWait, wait)
+		}
+	}
+	return s
+}
+
+// Recorded is how runs went, for a [WhatIf]: one of a recorded tick ends as that did, and
+// every run takes as long as the middle one of those that ran to their end, or otherwise
+// where there are none. n is the number of runs that this rests on.
+func Recorded(runs []*model.Run, otherwise time.Duration) (run func(time.Time) (time.Duration, model.RunStatus), takes time.Duration, n int) {
+	ended := map[int64]model.RunStatus{}
+	var took []time.Duration
+	for _, r := range runs {
+		switch {
+		case r.StartedAt.IsZero() || r.EndedAt.IsZero() || r.Status == model.RunSkipped:
+			continue
+		case r.Status != model.RunCanceled: // its length says nothing, and the planner cancels by itself
+			took = append(took, r.EndedAt.Sub(r.StartedAt))
+			if !r.Manual {
+				ended[r.Nominal.Unix()] = r.Status
+			}
+		}
+	}
+	takes = otherwise
+	if n = len(took); n > 0 {
+		slices.Sort(took)
+		takes = took[n/2]
+	}
+	return func(nominal time.Time) (time.Duration, model.RunStatus) {
+		return takes, or(ended[nominal.Unix()], model.RunSuccess)
+	}, takes, n
+}

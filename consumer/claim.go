@@ -22,7 +22,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		if h == nil || h.typ != t.Type {
 			h = c.handlerOf(t.Type)
 		}
-		if h == nil {
+		if h == nil || h.left.Load() {
 			continue
 		}
 		free, known := room[h]

@@ -32,9 +32,11 @@ type Consumer struct {
 	only  *model.Conditions // what tasks it takes; nil = all
 	log   zerolog.Logger
 
-	mu       sync.Mutex
-	handlers map[string]*handler
-	started  bool
+	mu         sync.Mutex
+	handlers   map[string]*handler
+	categories []*category
+	served     atomic.Int64 // changes with the types of the categories
+	started    bool
 
 	held              *holdings
 	ends              *groupcommit.Queue[*ended]
@@ -174,7 +176,7 @@ func (c *Consumer) start(ctx context.Context) error {
 	if c.started {
 		return ErrStarted
 	}
-	if len(c.handlers) == 0 {
+	if len(c.handlers)+len(c.categories) == 0 {
 		return model.Invalid("handlers", "are missing: register a type with Handle before Run")
 	}
 	c.started = true
@@ -261,13 +263,15 @@ func (c *Consumer) isStopping() bool {
 	}
 }
 
-// types are the registered names, sorted.
+// types are the registered names, and those of the categories now, sorted.
 func (c *Consumer) types() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	names := make([]string, 0, len(c.handlers))
-	for n := range c.handlers {
-		names = append(names, n)
+	for n, h := range c.handlers {
+		if !h.left.Load() {
+			names = append(names, n)
+		}
 	}
 	slices.Sort(names)
 	return names

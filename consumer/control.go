@@ -90,6 +90,9 @@ func (c *Consumer) learnTypes(ctx context.Context, version int64) error {
 	if !changed {
 		return err
 	}
+	if err := c.serveCategories(); err != nil {
+		return err
+	}
 	for _, typ := range c.types() {
 		c.handlerOf(typ).learn(c.taskTypes.Options(typ))
 	}
@@ -172,16 +175,18 @@ func (c *Consumer) tellOthers(t *model.Task) {
 
 // housekeepingLoop does what is due every second or every half minute.
 func (c *Consumer) housekeepingLoop(ctx context.Context) {
-	lastBeat := clock.Read(c.cfg.Clock)
+	lastBeat, served := clock.Read(c.cfg.Clock), c.served.Load()
 	for ctx.Err() == nil {
-		if c.held.count().all > 0 && c.control.age(c.cfg.Clock) >= controlAge*9/10 {
+		// One that serves categories reads it also when idle: their types may change.
+		if (c.held.count().all > 0 || len(c.categories) > 0) && c.control.age(c.cfg.Clock) >= controlAge*9/10 {
 			c.health.report(c, c.readControl(ctx))
 		}
-		if !c.isStopping() && (lastBeat.Since(c.cfg.Clock) >= store.HeartbeatInterval || c.store.Clock.Age() >= store.HeartbeatInterval || c.health.needsClock()) {
+		types := c.served.Load()
+		if !c.isStopping() && (types != served || lastBeat.Since(c.cfg.Clock) >= store.HeartbeatInterval || c.store.Clock.Age() >= store.HeartbeatInterval || c.health.needsClock()) {
 			err := c.beat(ctx)
 			c.health.report(c, err)
 			if err == nil {
-				lastBeat = clock.Read(c.cfg.Clock)
+				lastBeat, served = clock.Read(c.cfg.Clock), types
 				c.health.clockRead()
 			}
 		}

@@ -34,6 +34,8 @@ type handler struct {
 	run      Handler
 	limit    int // executions at once in this process; 0 = as many as the process runs
 	defaults model.Options
+	category string      // that it is served for; "" = the type has a handler of its own
+	left     atomic.Bool // it belongs to that category no longer
 	// said is what type and handler together say to their tasks; nil = nothing. It changes
 	// with the type's document.
 	said atomic.Pointer[model.Options]
@@ -115,22 +117,10 @@ func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
 	if err := model.ValidName("type", typ); err != nil {
 		return err
 	}
-	h := &handler{typ: typ}
-	for _, o := range opts {
-		if err := o(h); err != nil {
-			return fmt.Errorf("handling type %s: %w", typ, err)
-		}
-	}
-	var err error
-	if h.defaults.Callback, err = c.secrets.SealCallback("defaults.callback", h.defaults.Callback); err != nil {
+	h, err := c.newHandler(typ, run, opts...)
+	if err != nil {
 		return fmt.Errorf("handling type %s: %w", typ, err)
 	}
-	h.run = recovered(run)
-	h.learn(model.Options{})
-	for _, m := range slices.Backward(c.cfg.Middleware) {
-		h.run = m(h.run)
-	}
-	h.run = recovered(h.run) // a middleware may panic, too
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.started {
@@ -141,6 +131,27 @@ func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
 	}
 	c.handlers[typ] = h
 	return nil
+}
+
+// newHandler makes a handler of the type, with the consumer's middleware around it.
+func (c *Consumer) newHandler(typ string, run Handler, opts ...HandleOption) (*handler, error) {
+	h := &handler{typ: typ}
+	for _, o := range opts {
+		if err := o(h); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if h.defaults.Callback, err = c.secrets.SealCallback("defaults.callback", h.defaults.Callback); err != nil {
+		return nil, err
+	}
+	h.run = recovered(run)
+	h.learn(model.Options{})
+	for _, m := range slices.Backward(c.cfg.Middleware) {
+		h.run = m(h.run)
+	}
+	h.run = recovered(h.run) // a middleware may panic, too
+	return h, nil
 }
 
 // recovered turns a panic into an error with its stack: it frees the slot and is never

@@ -85,7 +85,11 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 		<-ctx.Done()
 		return nil
 	}
-	types := c.types()
+	served, types := c.served.Load(), c.types()
+	if len(types) == 0 { // of no category yet
+		sleep(ctx, busyPause)
+		return nil
+	}
 	permit, err := c.store.AcquireStream(call, c.sameStream(types), holder)
 	if err != nil {
 		return err
@@ -94,7 +98,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 		sleep(ctx, permitRetry*3/4+rand.N(permitRetry/2))
 		return nil
 	}
-	passOn, err := c.watch(ctx, types, permit, holder)
+	passOn, err := c.watch(ctx, types, served, permit, holder)
 	call, cancel = context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	_ = c.store.ReleaseStream(call, permit, holder) // else it lapses
@@ -105,7 +109,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 }
 
 // watch follows the stream. passOn says that its turn is over, for others to watch.
-func (c *Consumer) watch(ctx context.Context, types []string, permit *store.StreamPermit, holder string) (passOn bool, err error) {
+func (c *Consumer) watch(ctx context.Context, types []string, served int64, permit *store.StreamPermit, holder string) (passOn bool, err error) {
 	// A deadline, though nothing ends by it: without one, the driver would lay the
 	// client's own timeout, which is for calls, over each wait for an event.
 	ctx, cancel := context.WithTimeout(ctx, 2*longestWatch)
@@ -130,7 +134,7 @@ func (c *Consumer) watch(ctx context.Context, types []string, permit *store.Stre
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		defer cancel()
-		passOn = c.keepPermit(ctx, f, permit, holder)
+		passOn = c.keepPermit(ctx, f, served, permit, holder)
 	})
 	beside.Go(func() { f.followLate(ctx) })
 	err = c.followAll(ctx, stream, f)
@@ -159,14 +163,15 @@ func (c *Consumer) followAll(ctx context.Context, stream *store.Stream, f *follo
 func (c *Consumer) watching() bool { return c.follower.Load() != nil }
 
 // keepPermit keeps the permit while the stream is open, and returns when it is lost, the
-// worker has been busy for a while, or the turn is over: then others shall watch.
-func (c *Consumer) keepPermit(ctx context.Context, f *follower, permit *store.StreamPermit, holder string) (passOn bool) {
+// worker has been busy for a while, its types are others now, or the turn is over: then
+// others shall watch.
+func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, permit *store.StreamPermit, holder string) (passOn bool) {
 	began := c.cfg.Clock.Monotonic()
 	renewed, asked := began, time.Duration(-1)
 	var others store.Watching
 	keep := permitKeep*3/4 + rand.N(permitKeep/2) // not all at once, or nobody would watch for a while
 	var busy busyness
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && c.served.Load() == served {
 		now := c.cfg.Clock.Monotonic()
 		if now-renewed >= renewPermits {
 			call, cancel := context.WithTimeout(ctx, rpcTimeout)

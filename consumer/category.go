@@ -1,0 +1,81 @@
+package consumer
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// category is a registered category: its handler runs the types of which the stored type
+// says that category.
+type category struct {
+	name   string
+	handle func(typ string) (*handler, error)
+}
+
+// HandleCategory registers the handler of a category: it runs the tasks of all types whose
+// stored type ([model.TaskType]) says that category. Types that join the category are
+// served within two seconds, those that leave it no longer; what runs goes on. A type that
+// has a handler of its own keeps that. The handler tells them apart by [Execution.Type] and
+// reads the arguments with [Execution.RawArgs]. Options hold for each of the types.
+func HandleCategory(c *Consumer, name string, h Handler, opts ...HandleOption) error {
+	if name == "" {
+		return model.Invalid("category", "is empty")
+	}
+	if err := model.ValidLabel("category", name); err != nil {
+		return err
+	}
+	if h == nil {
+		return model.Invalid("handler", "of category %s is nil", name)
+	}
+	cat := &category{name: name, handle: func(typ string) (*handler, error) {
+		return c.newHandler(typ, h, opts...)
+	}}
+	if _, err := cat.handle("any"); err != nil { // what is wrong with the options is said now
+		return fmt.Errorf("handling category %s: %w", name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started {
+		return fmt.Errorf("handling category %s: the consumer has been started", name)
+	}
+	if slices.ContainsFunc(c.categories, func(other *category) bool { return other.name == name }) {
+		return model.Invalid("category", "%s has a handler already", name)
+	}
+	c.categories = append(c.categories, cat)
+	return nil
+}
+
+// serveCategories makes the types served those that belong to the categories now.
+func (c *Consumer) serveCategories() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed := false
+	for _, cat := range c.categories {
+		codes := c.taskTypes.Of(cat.name)
+		for _, code := range codes {
+			h := c.handlers[code]
+			if h == nil || h.category != "" && h.category != cat.name {
+				made, err := cat.handle(code)
+				if err != nil {
+					return err
+				}
+				made.category = cat.name
+				c.handlers[code], changed = made, true
+			} else if h.left.Swap(false) {
+				changed = true
+			}
+		}
+		for code, h := range c.handlers {
+			if h.category == cat.name && !slices.Contains(codes, code) && !h.left.Swap(true) {
+				changed = true
+			}
+		}
+	}
+	if changed {
+		c.served.Add(1)
+		c.wake.now()
+	}
+	return nil
+}

@@ -27,10 +27,21 @@ import (
 
 const taken = "taken-by-the-receiver" // the answer, by which the end of a delivery is known
 
-var callbackWrites = []struct {
+type callbackWrite struct {
 	name string
-	rule proxy.Rule
-}{
+	rule proxy.Rule // of an update, if it does not say otherwise
+}
+
+func (w callbackWrite) trap(do proxy.Action) proxy.Rule {
+	rule := w.rule
+	rule.Collection, rule.Do = "tasks", do
+	if rule.Command == "" {
+		rule.Command = "update"
+	}
+	return rule
+}
+
+var callbackWrites = []callbackWrite{
 	{"the end of a task", proxy.Rule{Contains: "finished_at", Lacks: taken}},
 	{"the making of its delivery", proxy.Rule{Command: "insert"}},
 	{"the removal of its entry", proxy.Rule{Contains: "outbox.0.rev", Lacks: model.OutcomeDelivery}},
@@ -90,6 +101,26 @@ func (a *arena) callbackChild(name, uri string) (kill func()) {
 	return kill
 }
 
+// The same writes, and a network that breaks: the process that lost its command, or the
+// answer to it, finds out by itself.
+func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		for _, w := range callbackWrites {
+			for when, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
+				t.Run(when+" "+w.name, func(t *testing.T) {
+					t.Parallel()
+					k := newKilling(t, e)
+					trap := k.px.Set(w.trap(action))
+					k.callbackChild("worker", k.px.URI())
+					k.awaitSettled()
+					k.judge()
+					require.Equal(t, 1, trap.Sprung(), "the write never came")
+				})
+			}
+		}
+	})
+}
+
 func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		for _, w := range callbackWrites {
@@ -97,13 +128,7 @@ func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
 				t.Run(when+" "+w.name, func(t *testing.T) {
 					t.Parallel()
 					k := newKilling(t, e)
-					rule := w.rule
-					rule.Collection, rule.Do = "tasks", action
-					if rule.Command == "" {
-						rule.Command = "update"
-					}
-					trap := k.px.Set(rule)
-					k.run(trap.Hit())
+					k.run(k.px.Set(w.trap(action)).Hit())
 				})
 			}
 		}

@@ -91,7 +91,9 @@ var differences = []difference{
 	},
 	{
 		"a place that an array lacks", "recorded: {'a.0': null} and {'a.1.x': null} match no array in which nothing is at that place",
-		func(c compared) bool { return c.has(`"a.0`, `"a.1`, `"b.0`, `"b.1`, `"c.0`, `"c.1`, `"arr.0`, `"arr.1`, `"tags.0`, `"tags.1`) && c.has("null") },
+		func(c compared) bool {
+			return c.has(`"a.0`, `"a.1`, `"b.0`, `"b.1`, `"c.0`, `"c.1`, `"arr.0`, `"arr.1`, `"tags.0`, `"tags.1`) && c.has("null")
+		},
 	},
 	{
 		"first of equal numbers", "$min and $max keep the first of values that are equal, of whatever type",

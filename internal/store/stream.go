@@ -49,12 +49,20 @@ func (s *Store) Watch(ctx context.Context, types []string, conditions *model.Con
 // answer is a command of an idle worker; events do not wait for it.
 const StreamAwait = time.Minute
 
+// noTimeout is longer than any stream lives, and short enough for the driver to take the
+// server's wait from [StreamAwait] and not from it: it counts in int32 milliseconds.
+const noTimeout = 20 * 24 * time.Hour
+
 // ErrStreamEnded is returned by [Stream.Next] when the server ended the stream, as it
 // does when the collection is dropped.
 var ErrStreamEnded = errors.New("the change stream ended")
 
 // Next waits for an event and returns it with all others that have arrived, at most max.
 func (st *Stream) Next(ctx context.Context, limit int) ([]Woken, error) {
+	// A timeout of the caller's client is for operations that end; without a deadline of
+	// its own a stream would die of it whenever nothing happens for so long.
+	ctx, cancel := context.WithTimeout(ctx, noTimeout)
+	defer cancel()
 	if !st.cs.Next(ctx) {
 		if err := st.cs.Err(); err != nil {
 			return nil, explain(err, "waiting for the change stream")

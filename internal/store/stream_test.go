@@ -1,0 +1,54 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// A service's client may have a timeout; a stream on which nothing happens must not die
+// of it, nor ask the server more often than an idle worker may.
+func TestAQuietStreamOutlivesTheTimeoutOfItsClient(t *testing.T) {
+	waits := make(chan int64, 10)
+	o := options.Client().ApplyURI(testdb.URI(t)).SetTimeout(5 * time.Second).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == "getMore" {
+				limit, _ := e.Command.Lookup("maxTimeMS").AsInt64OK()
+				waits <- limit
+			}
+		},
+	})
+	client, err := mongo.Connect(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	s, err := store.Open(store.Config{Database: client.Database(testdb.New(t).Name())})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	stream, err := s.Watch(t.Context(), []string{"t"}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = stream.Close(context.Background()) })
+	type answer struct {
+		woken []store.Woken
+		err   error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		woken, err := stream.Next(t.Context(), 10)
+		got <- answer{woken, err}
+	}()
+	require.Equal(t, store.StreamAwait.Milliseconds(), <-waits, "the server waits for as long as a stream's await, not the client's timeout")
+	_, err = s.Insert(t.Context(), []*model.Task{model.NewTask(model.Draft{Type: "t", Key: "k"}, s.Clock.Now())})
+	require.NoError(t, err)
+	a := <-got
+	require.NoError(t, a.err)
+	require.Equal(t, "-/t/k", a.woken[0].ID)
+}

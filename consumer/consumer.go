@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mscheduler/mscheduler/internal/callback"
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/secret"
@@ -27,10 +28,11 @@ import (
 // Consumer is a worker: it finds, claims, runs, pings and finishes tasks of the types
 // it has handlers for. Make one with [New]; it runs once.
 type Consumer struct {
-	cfg   Config
-	store *store.Store
-	only  *model.Conditions // what tasks it takes; nil = all
-	log   zerolog.Logger
+	cfg    Config
+	store  *store.Store
+	only   *model.Conditions // what tasks it takes; nil = all
+	finder *claim.Finder
+	log    zerolog.Logger
 
 	mu         sync.Mutex
 	handlers   map[string]*handler
@@ -111,6 +113,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.wide.every = cfg.PollInterval
 	c.control.init()
 	c.taskTypes = tasktypes.New(st)
+	c.finder = &claim.Finder{Store: st, Types: c.taskTypes, WorkerID: cfg.WorkerID, Only: c.only}
 	c.ends = groupcommit.New(endQueue, c.flushEnds)
 	c.steps = groupcommit.New(endQueue, c.flushSteps)
 	c.newService()

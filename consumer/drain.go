@@ -116,7 +116,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		if c.held.count().started != before {
 			continue
 		}
-		next, err := c.nextDue(ctx, c.types(), looked, endOfTime)
+		next, err := c.finder.Next(ctx, c.types(), looked, endOfTime)
 		if retry := c.refused.next(); !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
 			next = retry
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -148,37 +149,22 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*model.Task, error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	q := store.DueQuery{Types: types, WorkerID: c.cfg.WorkerID, Limit: n, Skip: skip,
-		Exclude: c.refused.ids(c.store.Clock.Now()), Only: c.only}
+	q := store.DueQuery{Types: types, Limit: n, Skip: skip, Exclude: c.refused.ids(c.store.Clock.Now())}
 	c.stats.fetches.Add(1)
 	found, err := c.dueIn(ctx, q)
 	if err != nil || !c.many.ask(c.cfg.Clock.Monotonic()) {
 		return found, err
 	}
-	several, err := c.store.DueMany(ctx, q)
+	several, err := c.finder.DueMany(ctx, q)
 	if q.Skip > 0 && err == nil && len(several) == 0 {
 		q.Skip = 0 // of these there may be few where there are many of the others
-		several, err = c.store.DueMany(ctx, q)
+		several, err = c.finder.DueMany(ctx, q)
 	}
 	c.many.learn(len(several))
 	if err != nil || len(several) == 0 {
 		return found, err
 	}
-	return best(append(found, several...), n), nil
-}
-
-// best are the first n, among equals those that name the workers who may run them.
-func best(found []*model.Task, n int) []*model.Task {
-	slices.SortStableFunc(found, func(a, b *model.Task) int {
-		if a.Priority != b.Priority {
-			return b.Priority - a.Priority
-		}
-		if d := a.DueAt.Compare(b.DueAt); d != 0 {
-			return d
-		}
-		return len(b.Options.SpecificWorkerIDs) - len(a.Options.SpecificWorkerIDs)
-	})
-	return found[:min(len(found), n)]
+	return claim.Best(append(found, several...), n), nil
 }
 
 // manyTasks decides when to ask for tasks that want several workers, which takes a

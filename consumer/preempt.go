@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -136,26 +137,19 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 		if !c.trustworthy(eff) {
 			continue
 		}
-		expired := model.Expire(t, eff, now, rand.Float64())
-		if expired == nil {
-			continue
-		}
 		if _, known := room[t.Type]; !known {
 			room[t.Type] = c.held.room(t.Type, h.limit)
 		}
-		lapsed, previous := lapsedIn(t, expired)
-		if slots > len(takeovers) && room[t.Type] > 0 && !c.control.paused(t.Type) && previous != "" {
-			if taken, no := model.Claim(expired, by, eff, now); no == "" {
-				taken.Rev = t.Rev + 1 // one write, one rev
-				takeovers = append(takeovers, store.Write{Before: t, After: taken, Lapsed: lapsed, At: now})
-				room[t.Type]--
-				continue
-			}
+		may := slots > len(takeovers) && room[t.Type] > 0 && !c.control.paused(t.Type)
+		found, ok := claim.Lapsed(t, by, may, eff, now, rand.Float64())
+		switch {
+		case !ok:
+		case found.Takeover:
+			takeovers = append(takeovers, found.Write)
+			room[t.Type]--
+		default:
+			leaves = append(leaves, found.Write)
 		}
-		if previous != "" {
-			expired = model.Leave(expired, now)
-		}
-		leaves = append(leaves, store.Write{Before: t, After: expired, Lapsed: lapsed, At: now})
 	}
 	// First what this worker runs itself: what it leaves wakes others, who would look at
 	// the same lapsed tasks.
@@ -163,18 +157,6 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 		return 0, err
 	}
 	return len(takeovers) + len(leaves), c.leave(ctx, leaves)
-}
-
-// lapsedIn is the execution that the rule ended, and its worker; "" when it only
-// repaired an early lapse_at.
-func lapsedIn(before, after *model.Task) (execID, worker string) {
-	for i := range before.WorkerStates {
-		w := &before.WorkerStates[i]
-		if _, a := after.Execution(w.ExecID); w.Open() && a != nil && !a.Open() {
-			return w.ExecID, w.WorkerID
-		}
-	}
-	return "", ""
 }
 
 // checkPrimary asks who the primary is: another one than before means that the workers
@@ -200,7 +182,7 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) error {
 	written, err := c.store.Writes(call, leaves, rpcTimeout)
 	for i, w := range written {
 		t := leaves[i].After
-		if _, previous := lapsedIn(leaves[i].Before, t); w.Applied && previous != "" {
+		if _, previous := claim.Previous(leaves[i].Before, t); w.Applied && previous != "" {
 			c.outcomes.Ended(t)
 			c.emit(Event{Kind: EventLapsed, TaskID: t.ID, Type: t.Type, ExecID: leaves[i].Lapsed, Previous: previous, Status: t.Status})
 			if !t.DueAt.IsZero() {
@@ -216,7 +198,7 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) error {
 func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID string) error {
 	var won []wonTask
 	add := func(t *model.Task, w store.Write) {
-		_, previous := lapsedIn(w.Before, w.After)
+		_, previous := claim.Previous(w.Before, w.After)
 		won = append(won, wonTask{task: t, due: w.Before.LapseAt, previous: previous})
 	}
 	sent := clock.Read(c.cfg.Clock)

@@ -85,7 +85,7 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	due, err := c.nextDue(ctx, types, c.lookedAt, next.at)
+	due, err := c.finder.Next(ctx, types, c.lookedAt, next.at)
 	if err != nil || due.IsZero() {
 		return next, err
 	}
@@ -104,10 +104,10 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	if err != nil {
 		return look{}, err
 	}
-	if c.wide.due(c.cfg.Clock.Monotonic()) && c.labelled(types) {
+	if c.wide.due(c.cfg.Clock.Monotonic()) && c.finder.Labelled(types) {
 		return look{at: now}, nil // a fetch looks at everybody's
 	}
-	ask := store.Peek{Due: types, WorkerID: c.cfg.WorkerID, Until: next.at, Exclude: c.refused.ids(now), Only: c.only}
+	ask := store.Peek{Due: types, Until: next.at, Exclude: c.refused.ids(now)}
 	if !c.leases.watched() {
 		ask.Executing = c.types()
 	}
@@ -136,7 +136,7 @@ func (c *Consumer) peek(ctx context.Context, p store.Peek) (store.Peeked, error)
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	c.stats.polls.Add(1)
-	found, err := c.peekScopes(call, p)
+	found, err := c.finder.Peek(call, p)
 	if err == nil && p.Executing != nil {
 		c.leases.asked(c.cfg.Clock.Monotonic())
 	}

@@ -1,0 +1,164 @@
+package claim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Finder looks for the tasks of one worker. A worker that takes everything has one query.
+// One that takes only some tasks asks for the types that are claimed by such a label at its
+// labels, so that it does not read through everybody else's backlog, and for the others at
+// everybody's audience with a filter.
+type Finder struct {
+	Store    *store.Store
+	Types    *tasktypes.Cache
+	WorkerID string
+	Only     *model.Conditions // what the worker takes; nil = everything
+}
+
+// scope is one query's share: types, and the audiences at which their tasks are found.
+type scope struct {
+	types  []string
+	labels []string // nil = everybody's
+}
+
+// maxScopes is how many queries a worker of many labels makes in the place of one.
+const maxScopes = 5
+
+// scopes divides the types. wide asks for all of them at everybody's audience, too.
+func (f *Finder) scopes(types []string, wide bool) []scope {
+	if f.Only == nil {
+		return []scope{{types: types}}
+	}
+	by := map[model.ClaimBy][]string{}
+	for _, typ := range types {
+		claimed := f.claimedBy(typ)
+		by[claimed] = append(by[claimed], typ)
+	}
+	var out []scope
+	plain := by[""]
+	for _, label := range []model.ClaimBy{model.ClaimByTenant, model.ClaimByCreator, model.ClaimByCategory} {
+		some := by[label]
+		if len(some) == 0 {
+			continue
+		}
+		labels := f.Only.Labels(label)
+		atOnce := max(1, store.MaxRanges/len(some)-1) // beside the worker's own audience
+		if (len(labels)+atOnce-1)/atOnce > maxScopes {
+			plain = append(plain, some...)
+			continue
+		}
+		for chunk := range slices.Chunk(labels, atOnce) {
+			out = append(out, scope{types: some, labels: chunk})
+		}
+		if wide {
+			plain = append(plain, some...)
+		}
+	}
+	if len(plain) > 0 {
+		out = append(out, scope{types: plain})
+	}
+	return out
+}
+
+// claimedBy is the label by which this worker finds the tasks of the type; "" = none.
+func (f *Finder) claimedBy(typ string) model.ClaimBy {
+	if t := f.Types.Get(typ); t != nil && len(f.Only.Labels(t.ClaimBy)) > 0 {
+		return t.ClaimBy
+	}
+	return ""
+}
+
+// Labelled says whether any of the types is looked for at a label.
+func (f *Finder) Labelled(types []string) bool {
+	return f.Only != nil && slices.ContainsFunc(types, func(typ string) bool { return f.claimedBy(typ) != "" })
+}
+
+// Due finds candidates, best first. wide looks at everybody's audience where it looks at
+// labels, too: for tasks that were sent before their type was claimed by the label, or by a
+// process that did not know yet. late is how many such it found. Of q only types, limit,
+// skip and exclusions count.
+func (f *Finder) Due(ctx context.Context, q store.DueQuery, wide bool) (found []*model.Task, late int, err error) {
+	q.WorkerID, q.Only = f.WorkerID, f.Only
+	scopes := f.scopes(q.Types, wide)
+	seen := map[string]bool{}
+	for _, s := range scopes {
+		q.Types, q.Labels = s.types, s.labels
+		some, err := f.Store.Due(ctx, q)
+		if err != nil || len(scopes) == 1 {
+			return some, 0, err
+		}
+		for _, t := range some { // the worker's own audience is in each
+			if seen[t.ID] {
+				continue
+			}
+			seen[t.ID] = true
+			found = append(found, t)
+			if s.labels == nil && f.claimedBy(t.Type) != "" {
+				late++
+			}
+		}
+	}
+	return Best(found, q.Limit), late, nil
+}
+
+// DueMany finds candidates among the tasks that want several workers.
+func (f *Finder) DueMany(ctx context.Context, q store.DueQuery) ([]*model.Task, error) {
+	q.WorkerID, q.Only = f.WorkerID, f.Only
+	return f.Store.DueMany(ctx, q)
+}
+
+// Best are the first n, among equals those that name the workers who may run them.
+func Best(found []*model.Task, n int) []*model.Task {
+	slices.SortStableFunc(found, func(a, b *model.Task) int {
+		if a.Priority != b.Priority {
+			return b.Priority - a.Priority
+		}
+		if d := a.DueAt.Compare(b.DueAt); d != 0 {
+			return d
+		}
+		return len(b.Options.SpecificWorkerIDs) - len(a.Options.SpecificWorkerIDs)
+	})
+	return found[:min(len(found), n)]
+}
+
+// Next is when something of the types is due, after the one time and not after the other;
+// zero when there is nothing.
+func (f *Finder) Next(ctx context.Context, types []string, after, until time.Time) (earliest time.Time, err error) {
+	for _, s := range f.scopes(types, false) {
+		next, err := f.Store.NextDue(ctx, store.NextQuery{
+			Types: s.types, Labels: s.labels, WorkerID: f.WorkerID, After: after, Until: until, Only: f.Only,
+		})
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !next.IsZero() {
+			earliest, until = next, next
+		}
+	}
+	return earliest, nil
+}
+
+// Peek asks in each scope until something is found; for leases it asks once.
+func (f *Finder) Peek(ctx context.Context, p store.Peek) (found store.Peeked, err error) {
+	p.WorkerID, p.Only = f.WorkerID, f.Only
+	scopes := f.scopes(p.Due, false)
+	if len(scopes) == 0 {
+		return f.Store.Peek(ctx, p)
+	}
+	for _, s := range scopes {
+		p.Due, p.Labels = s.types, s.labels
+		seen, err := f.Store.Peek(ctx, p)
+		found.Due, found.Executing = found.Due || seen.Due, found.Executing || seen.Executing
+		if err != nil || found.Due || found.Executing {
+			return found, err
+		}
+		p.Executing = nil
+	}
+	return found, nil
+}

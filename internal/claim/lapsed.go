@@ -1,0 +1,51 @@
+package claim
+
+import (
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Found is what becomes of a task over a lapsed lease.
+type Found struct {
+	Write    store.Write
+	Takeover bool   // the claimant becomes its execution; else the task is left for others, or ended
+	Previous string // the worker whose lease lapsed; "" = only an early lapse_at is put right
+}
+
+// Lapsed decides about a task that was found over a lapsed lease: taken over by the
+// claimant, where it may, else given back or ended, so that nothing is left behind. ok is
+// false where there is nothing to do. random in [0,1) is for the retry's jitter.
+func Lapsed(t *model.Task, by model.Claimant, may bool, eff model.Effective, now time.Time, random float64) (f Found, ok bool) {
+	expired := model.Expire(t, eff, now, random)
+	if expired == nil {
+		return Found{}, false
+	}
+	lapsed, previous := Previous(t, expired)
+	f = Found{Write: store.Write{Before: t, After: expired, Lapsed: lapsed, At: now}, Previous: previous}
+	if previous == "" {
+		return f, true
+	}
+	if may {
+		if taken, no := model.Claim(expired, by, eff, now); no == "" {
+			taken.Rev = t.Rev + 1 // one write, one rev
+			f.Write.After, f.Takeover = taken, true
+			return f, true
+		}
+	}
+	f.Write.After = model.Leave(expired, now)
+	return f, true
+}
+
+// Previous is the execution that the rule ended, and its worker; "" when it only repaired
+// an early lapse_at.
+func Previous(before, after *model.Task) (execID, worker string) {
+	for i := range before.WorkerStates {
+		w := &before.WorkerStates[i]
+		if _, a := after.Execution(w.ExecID); w.Open() && a != nil && !a.Open() {
+			return w.ExecID, w.WorkerID
+		}
+	}
+	return "", ""
+}

@@ -2,7 +2,6 @@ package producer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -30,10 +29,7 @@ func (p *Producer) redeliver(ctx context.Context, id string) (Sent, error) {
 	if err := p.prepare(ctx); err != nil {
 		return Sent{}, err
 	}
-	t, err := p.store.Get(ctx, id)
-	if errors.Is(err, ErrNotFound) {
-		t, err = p.store.LastLife(ctx, id)
-	}
+	t, err := p.store.Life(ctx, id, 0)
 	if err != nil {
 		return Sent{}, err
 	}

@@ -9,6 +9,7 @@
 //	steady.go    sent as fast as they finish, for minutes
 //	idle.go      what workers cost that have nothing to do
 //	takeover.go  a worker killed with executions
+//	archive.go   finished tasks move to the history beside a steady load
 //	send.go      producers only
 //
 //	arena.go     the server and the fresh database; dropped afterwards

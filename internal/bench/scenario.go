@@ -29,6 +29,7 @@ var scenarios = []scenario{
 	{"steady", "tasks are sent as fast as they finish: rate and fetches by the half minute", steady},
 	{"idle", "commands a minute of idle workers, one and ten", idle},
 	{"takeover", "a worker killed with a thousand executions: from each lapse to its new start", takeover},
+	{"archive", "what workers lose while finished tasks move to the history, and whether all arrive", archive},
 	{"send", "producers only: one by one, concurrent, batched", send},
 }
 

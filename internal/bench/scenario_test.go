@@ -256,3 +256,18 @@ func TestBadConfigNamesWhatIsWrong(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 }
+
+func TestArchiveMovesEachFinishedTaskOnceBesideTheLoad(t *testing.T) {
+	t.Parallel()
+	c := config(t, "archive")
+	c.Tasks, c.Duration = 1200, 500*time.Millisecond
+	out := all(t, c)
+	require.Len(t, out, 4)
+	for _, name := range []string{"archive", "archive/before", "archive/during", "archive/after"} {
+		require.Positive(t, out[name].Tasks, name)
+	}
+	notes := strings.Join(out["archive"].Notes, "\n")
+	require.Contains(t, notes, "1200 finished tasks moved to the history within ")
+	require.Contains(t, notes, "all 1200 arrived once")
+	require.Contains(t, notes, "meanwhile / before and after: ")
+}

@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"internal/human":        {},
 	"internal/explain":      {"model", "internal/human"},
 	"internal/demo":         {"model", "internal/store", "internal/clock", "internal/embedded", "internal/human"},
-	"internal/bench":        {"model", "producer", "consumer", "internal/store", "internal/clock", "internal/embedded"},
+	"internal/bench":        {"model", "producer", "consumer", "internal/store", "internal/clock", "internal/embedded", "internal/upkeep"},
 	"internal/cli": {
 		"model", "producer", "consumer", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/human", "internal/secret", "internal/upkeep",

@@ -21,7 +21,7 @@ import (
 //     finds ours, or replaces it where the life had changed since we read it; our delete
 //     matches nothing. The copy is right: that life is over.
 //   - The life changes although it has ended: its callback was delivered after all
-//     ([model.Delivered]), or is to be delivered again. That raises the rev, so our delete
+//     ([model.Delivered]). That raises the rev, so our delete
 //     matches nothing, and our copy is premature: it says Completed of a task that is
 //     Success. We take it back (tidy), by its rev, because by then somebody may have made
 //     the right one. Where we die before that, the next copy of the life replaces it: a

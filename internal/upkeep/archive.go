@@ -18,17 +18,11 @@ type Archive struct {
 	Moved func(store.Archived)
 }
 
-// The archiver has one batch in flight and rests between two, so that it takes a fifth of
-// one connection's share of the server, however slow the server is at the moment: workers
-// come first. Only where it has fallen behind by days does it rest no longer than it
-// works: what ends for weeks on end must be moved at the same rate some time.
-const (
-	restFactor   = 4
-	behind       = 2 * 24 * time.Hour
-	behindFactor = 1
-	// The others have their turn after that.
-	archiveSlice = 10 * time.Second
-)
+// The archiver has one batch in flight and rests for as long as that took before the next:
+// on a server that is slow at the moment it is slow, too, because workers come first.
+//
+// Others have their turn after archiveSlice.
+const archiveSlice = 10 * time.Second
 
 // Name implements [Job].
 func (Archive) Name() string { return "archive" }
@@ -57,8 +51,7 @@ func (j Archive) Run(ctx context.Context) error {
 		if j.Unpaced {
 			continue
 		}
-		took := start.SinceMonotonic(local)
-		if !sleep(ctx, took*rest(j.Store.Clock.Now().Sub(batch.First))) {
+		if !sleep(ctx, start.SinceMonotonic(local)) {
 			return nil // the process stops
 		}
 		if began.SinceMonotonic(local) > archiveSlice {
@@ -74,12 +67,4 @@ func (j Archive) All(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// rest is how long to pause after a batch, in times of what it took.
-func rest(late time.Duration) time.Duration {
-	if late > behind {
-		return behindFactor
-	}
-	return restFactor
 }

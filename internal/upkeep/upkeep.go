@@ -34,7 +34,9 @@ type Job interface {
 var ErrMore = errors.New("there is more to do")
 
 const (
-	permit     = "upkeep"
+	// Permit is the name of the right to do it.
+	Permit = "upkeep"
+
 	jobTimeout = 5 * time.Minute
 )
 
@@ -65,7 +67,7 @@ func (k *Keeper) Loop(ctx context.Context) {
 		if !more && !sleep(ctx, pause*3/4+rand.N(pause/2)) || ctx.Err() != nil {
 			break
 		}
-		mine, err := k.store.TakeJob(ctx, permit, k.holder, 2*pause+k.pace.Grace)
+		mine, err := k.store.TakeJob(ctx, Permit, k.holder, 2*pause+k.pace.Grace)
 		had, more = had || mine, false
 		if err == nil && mine {
 			more, err = k.round(ctx)
@@ -77,7 +79,7 @@ func (k *Keeper) Loop(ctx context.Context) {
 	if had {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		if err := k.store.LeaveJob(ctx, permit, k.holder); err != nil {
+		if err := k.store.LeaveJob(ctx, Permit, k.holder); err != nil {
 			k.log.Debug().Err(err).Msg("giving the permit for upkeep back")
 		}
 	}

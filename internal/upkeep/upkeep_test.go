@@ -1,0 +1,106 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+func open(t *testing.T) *store.Store {
+	t.Helper()
+	st, err := store.Open(store.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	require.NoError(t, st.ReadClock(t.Context()))
+	return st
+}
+
+// job returns what it is told and says when it ran.
+type job struct {
+	returns []error
+	ran     chan int
+	n       int
+}
+
+func (*job) Name() string             { return "job" }
+func (*job) Wanted(store.Chores) bool { return true }
+func (j *job) Run(context.Context) error {
+	err := j.returns[min(j.n, len(j.returns)-1)]
+	j.n++
+	j.ran <- j.n
+	return err
+}
+
+func TestARoundThatLeftMoreToDoIsFollowedAtOnceAndByTheOthersToo(t *testing.T) {
+	much := &job{returns: []error{ErrMore, ErrMore, nil}, ran: make(chan int, 10)}
+	other := &job{returns: []error{nil}, ran: make(chan int, 10)}
+	k := New(open(t), "me", zerolog.Nop(), func() bool { return false }, much, other)
+	k.pace = Pace{Busy: time.Millisecond, Idle: time.Hour, Grace: time.Second} // the first look is soon
+	ctx, cancel := context.WithCancel(t.Context())
+	var loop sync.WaitGroup
+	loop.Go(func() { k.Loop(ctx) })
+	for i := range 3 {
+		for _, j := range []*job{much, other} {
+			select {
+			case n := <-j.ran:
+				require.Equal(t, i+1, n)
+			case <-time.After(30 * time.Second):
+				require.Fail(t, "it waits for the next hour")
+			}
+		}
+	}
+	cancel()
+	loop.Wait()
+	require.Equal(t, 3, much.n)
+}
+
+func TestOneJobThatCannotDoesNotKeepTheOthersFromTheirs(t *testing.T) {
+	broken := errors.New("broken")
+	bad := &job{returns: []error{broken}, ran: make(chan int, 1)}
+	good := &job{returns: []error{ErrMore}, ran: make(chan int, 1)}
+	k := New(open(t), "me", zerolog.Nop(), func() bool { return false }, bad, good)
+	require.ErrorIs(t, k.Round(t.Context()), broken)
+	require.Equal(t, 1, good.n)
+}
+
+func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
+	st := open(t)
+	const n = 1200
+	var tasks []*model.Task
+	for i := range n {
+		at := st.Clock.Now().Add(-8 * 24 * time.Hour)
+		task := model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, at)
+		eff := model.ResolveOptions(task.Options)
+		claimed, no := model.Claim(task, model.Claimant{WorkerID: "w", ExecID: "x"}, eff, at)
+		require.Empty(t, no)
+		done, err := model.Finish(claimed, "x", model.Success(bson.RawValue{}), eff, at, 0)
+		require.NoError(t, err)
+		tasks = append(tasks, done)
+	}
+	_, err := st.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	c, err := st.Chores(t.Context())
+	require.NoError(t, err)
+	require.True(t, Archive{}.Wanted(c))
+
+	var batches []int
+	j := Archive{Store: st, Moved: func(a store.Archived) { batches = append(batches, a.Moved) }}
+	require.NoError(t, j.All(t.Context()))
+	require.Equal(t, []int{500, 500, 200}, batches)
+	c, err = st.Chores(t.Context())
+	require.NoError(t, err)
+	require.False(t, Archive{}.Wanted(c))
+}

@@ -50,6 +50,7 @@ func (l *life) did(rule string, snapshot, after *Task) {
 		return
 	}
 	l.ok(ruleFault(before, after))
+	l.ok(eventFault(before, after))
 	for i := range before.WorkerStates {
 		if w := &before.WorkerStates[i]; w.Open() {
 			if _, now := after.Execution(w.ExecID); now == nil || !now.Open() {

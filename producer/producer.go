@@ -70,6 +70,8 @@ type Producer struct {
 	single  *groupcommit.Queue[*gathered]
 	await   *awaiter
 
+	subscriptions subscriptions
+
 	mu     sync.Mutex
 	check  *check // of schema and clock, under way
 	closed bool
@@ -109,10 +111,12 @@ func New(c Config) (*Producer, error) {
 	}
 	p.single = groupcommit.New(maxGathered, p.insertGathered)
 	p.await = newAwaiter(s, c.Logger)
+	p.subscriptions.renewal = subscriptionRenewal
 	return p, nil
 }
 
-// Close refuses new sends and waits for those under way; awaits end with [ErrClosed].
+// Close refuses new sends and waits for those under way; awaits and subscriptions end with
+// [ErrClosed].
 // It returns the cause of ctx when that ends first; it may then be called again.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
@@ -124,6 +128,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	p.await.close()
+	subscriptions := p.subscriptions.close(ctx)
 	select {
 	case <-p.idle:
 	case <-ctx.Done():
@@ -132,6 +137,9 @@ func (p *Producer) Close(ctx context.Context) error {
 	// A sender whose context ended has left, but what it sent may still be on its way.
 	err := p.single.Close(ctx)
 	p.follow.Close()
+	if err == nil {
+		err = subscriptions
+	}
 	return err
 }
 

@@ -48,7 +48,16 @@ type Watching struct {
 // the streams of its holders alike; nil when there is none,
 // which costs one read. holder must be unique to the process. Index: _id.
 func (s *Store) AcquireStream(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
-	set := typeSet(types)
+	slots := make([]int, StreamsInAll)
+	for i := range slots {
+		slots[i] = i
+	}
+	return s.acquireStream(ctx, typeSet(types), holder, slots)
+}
+
+// acquireStream takes a permit of the set and one of those of the shared that slots names,
+// tried in that order.
+func (s *Store) acquireStream(ctx context.Context, set, holder string, slots []int) (*StreamPermit, error) {
 	taken, err := s.livePermits(ctx, set)
 	if err != nil {
 		return nil, err
@@ -65,7 +74,7 @@ func (s *Store) AcquireStream(ctx context.Context, types []string, holder string
 			}
 			continue
 		}
-		for shared := range StreamsInAll {
+		for _, shared := range slots {
 			if !free(sharedPermit(shared)) {
 				continue
 			}

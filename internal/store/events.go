@@ -1,0 +1,224 @@
+package store
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// EventFilter selects events. A zero field selects everything; the fields are joined by and.
+type EventFilter struct {
+	Tenant string // model.NoTenant for tasks without one
+	Types  []string
+	Key    string
+	Kinds  []model.EventKind
+}
+
+// EventStream tells what happens to tasks, in the order of the writes to each of them.
+type EventStream struct {
+	cs   *mongo.ChangeStream
+	want map[model.EventKind]bool
+}
+
+// Events opens a stream over what happens to tasks, after the place that a token names, or
+// from now on. The caller holds a permit, see [Store.AcquireSubscription].
+//
+// The server picks the tasks, by their ids, and of the writes leaves out pings and whatever
+// else decides nothing. Documents are not looked up: a lookup costs the primary a read for
+// each event, and gives the task as it is by then, not as the write left it.
+func (s *Store) Events(ctx context.Context, f EventFilter, token string) (*EventStream, error) {
+	o := options.ChangeStream().SetMaxAwaitTime(StreamAwait)
+	if token != "" {
+		after, err := decodeToken(token)
+		if err != nil {
+			return nil, err
+		}
+		o.SetResumeAfter(after)
+	}
+	tasks := s.db.Collection(s.tasks.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
+	cs, err := tasks.Watch(ctx, mongo.Pipeline{
+		bson.D{d("$match", f.match())},
+		// What is large and no event tells. The token, _id, must stay.
+		bson.D{d("$project", bson.D{
+			d("fullDocument.args", 0), d("updateDescription.updatedFields.args", 0),
+			d("updateDescription.updatedFields.result", 0), d("updateDescription.updatedFields.steps", 0),
+		})},
+	}, o)
+	if err != nil {
+		return nil, explain(err, "opening a change stream")
+	}
+	st := &EventStream{cs: cs, want: map[model.EventKind]bool{}}
+	for _, k := range f.Kinds {
+		st.want[k] = true
+	}
+	return st, nil
+}
+
+// match selects the writes. Only what a kind that is wanted may be is sent at all.
+func (f *EventFilter) match() bson.D {
+	want := func(kinds ...model.EventKind) bool {
+		return len(f.Kinds) == 0 || slices.ContainsFunc(kinds, func(k model.EventKind) bool { return slices.Contains(f.Kinds, k) })
+	}
+	there := bson.D{d("$exists", true)}
+	var writes bson.A
+	if want(model.EventSent, model.EventEnded) {
+		writes = append(writes, bson.D{d("operationType", "insert")})
+	}
+	if want(model.EventProgress) {
+		writes = append(writes, bson.D{d("operationType", "update"), d("updateDescription.updatedFields.progress", there)})
+	}
+	switch {
+	case want(model.EventClaimed, model.EventTakenOver, model.EventParked, model.EventReleased,
+		model.EventFailed, model.EventSucceeded, model.EventCancelling, model.EventChanged):
+		writes = append(writes, bson.D{d("operationType", "update"), d("updateDescription.updatedFields.rev", there)})
+	default:
+		if want(model.EventSent) {
+			writes = append(writes, bson.D{d("operationType", "update"), d("updateDescription.updatedFields.generation", there)})
+		}
+		if want(model.EventEnded) {
+			writes = append(writes, bson.D{d("operationType", "update"), d("$or", bson.A{
+				bson.D{d("updateDescription.updatedFields.status", in(endedStatuses()))},
+				bson.D{d("updateDescription.updatedFields.finished_at", there)}, // of a life that ended as the last one
+			})})
+		}
+	}
+	match := bson.D{d("$or", writes)}
+	if id := f.ids(); id != nil {
+		match = append(match, d("documentKey._id", id))
+	}
+	return match
+}
+
+func endedStatuses() (out []model.Status) {
+	for _, s := range model.Statuses {
+		if s.Ended() {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// ids is the condition for the ids of tasks, which are tenant/type/key; nil = any.
+func (f *EventFilter) ids() any {
+	if f.Tenant == "" && len(f.Types) == 0 && f.Key == "" {
+		return nil
+	}
+	tenant, typ, key := "[^/]*", "[^/]*", ""
+	if f.Tenant != "" {
+		tenant = regexp.QuoteMeta(f.Tenant)
+	}
+	if len(f.Types) > 0 {
+		names := make([]string, len(f.Types))
+		for i, t := range f.Types {
+			names[i] = regexp.QuoteMeta(t)
+		}
+		typ = "(?:" + strings.Join(names, "|") + ")"
+	}
+	if f.Key != "" {
+		key = regexp.QuoteMeta(f.Key) + `\z`
+	}
+	return bson.Regex{Pattern: "^" + tenant + "/" + typ + "/" + key}
+}
+
+// Next waits for the next event and returns it; ok is false when there was none for
+// [StreamAwait], so that [EventStream.Token] moves on.
+func (st *EventStream) Next(ctx context.Context) (e model.TaskEvent, ok bool, err error) {
+	for st.cs.TryNext(ctx) {
+		if e, ok, err = st.decode(); err != nil || ok {
+			return e, ok, err
+		}
+	}
+	if err := st.cs.Err(); err != nil {
+		return e, false, explain(err, "waiting for the change stream")
+	}
+	if st.cs.ID() == 0 {
+		return e, false, ErrStreamEnded
+	}
+	return e, false, nil
+}
+
+func (st *EventStream) decode() (model.TaskEvent, bool, error) {
+	var doc struct {
+		At  bson.Timestamp `bson:"clusterTime"`
+		Key struct {
+			ID string `bson:"_id"`
+		} `bson:"documentKey"`
+		Document bson.Raw `bson:"fullDocument"`
+		Update   struct {
+			Fields bson.Raw `bson:"updatedFields"`
+		} `bson:"updateDescription"`
+	}
+	if err := st.cs.Decode(&doc); err != nil {
+		return model.TaskEvent{}, false, explain(err, "reading a change event")
+	}
+	e, ok := model.EventOf(model.Change{
+		TaskID: doc.Key.ID, Inserted: doc.Document, Updated: doc.Update.Fields, At: time.Unix(int64(doc.At.T), 0).UTC(),
+	})
+	if !ok || len(st.want) > 0 && !st.want[e.Kind] {
+		return model.TaskEvent{}, false, nil
+	}
+	e.Token = st.Token()
+	return e, true, nil
+}
+
+// Token is the place in the stream up to which everything was returned by Next.
+func (st *EventStream) Token() string {
+	return base64.RawURLEncoding.EncodeToString(st.cs.ResumeToken())
+}
+
+// Close ends the stream.
+func (st *EventStream) Close(ctx context.Context) error { return st.cs.Close(ctx) }
+
+// ValidToken checks the form of a token; "" is none.
+func ValidToken(token string) error {
+	if token == "" {
+		return nil
+	}
+	_, err := decodeToken(token)
+	return err
+}
+
+func decodeToken(token string) (bson.Raw, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || bson.Raw(raw).Validate() != nil {
+		return nil, model.Invalid("token", "is not one that an event came with")
+	}
+	return raw, nil
+}
+
+// EventsLost says whether a stream cannot go on where it was: the server no longer has
+// what happened since, or the collection is gone.
+func EventsLost(err error) bool {
+	var server mongo.ServerError
+	if errors.As(err, &server) {
+		return server.HasErrorCode(286) || // ChangeStreamHistoryLost
+			server.HasErrorCode(280) // ChangeStreamFatalError: the token is not in the oplog
+	}
+	return errors.Is(err, ErrStreamEnded)
+}
+
+// subscriptionsInAll is how many of the permits that all streams share subscriptions may
+// have: the last ones, so that workers always find some.
+const subscriptionsInAll = StreamsInAll / 2
+
+// AcquireSubscription takes a permit for a subscription to these types (none = all); nil
+// when there is none. Of each set of types there are [StreamsPerTypes] beside those of the
+// workers, and subscriptions have at most half of the permits that all share. Index: _id.
+func (s *Store) AcquireSubscription(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
+	slots := make([]int, subscriptionsInAll)
+	for i := range slots {
+		slots[i] = StreamsInAll - 1 - i
+	}
+	return s.acquireStream(ctx, typeSet(append([]string{"/events"}, types...)), holder, slots) // no type has a slash
+}

@@ -1,0 +1,340 @@
+package model
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+)
+
+// changeOf is what a change stream tells of the write that a rule decided.
+func changeOf(before, after *Task) (Change, error) {
+	updated := bson.D{}
+	for _, op := range diffOf(before, after) {
+		for _, e := range op.Value.(bson.D) {
+			switch op.Key {
+			case "$set":
+				if e.Key != "updated_at" || !before.UpdatedAt.Equal(after.UpdatedAt) { // what stays is not told
+					updated = append(updated, e)
+				}
+			case "$inc":
+				updated = append(updated, bson.E{Key: e.Key, Value: after.Rev})
+			}
+		}
+	}
+	raw, err := bson.Marshal(updated)
+	return Change{TaskID: after.ID, Updated: raw, At: epoch.Add(-time.Hour)}, err
+}
+
+// wantedEvent is what happened, by the documents before and after.
+func wantedEvent(before, after *Task) EventKind {
+	var lost, failed, given, succeeded, began, parked bool
+	for i := range before.WorkerStates {
+		b := &before.WorkerStates[i]
+		_, a := after.Execution(b.ExecID)
+		switch {
+		case !b.Open() || a != nil && a.Open():
+			parked = parked || a != nil && a.Open() && a.Parked && !b.Parked
+		case a == nil:
+			lost = true
+		case !a.SuccessTime.IsZero():
+			succeeded = true
+		case a.FailKind == FailReleased || a.FailKind == FailUndecodable:
+			lost, given = true, true
+		default:
+			lost, failed = true, true
+		}
+	}
+	for i := range after.WorkerStates {
+		if _, b := before.Execution(after.WorkerStates[i].ExecID); b == nil {
+			began = true
+		}
+	}
+	life := before.Generation != after.Generation
+	switch {
+	case after.Status.Ended() && (life || before.Status != after.Status):
+		return EventEnded
+	case life:
+		return EventSent
+	case began && lost:
+		return EventTakenOver
+	case began:
+		return EventClaimed
+	case before.CancelRequestedAt.IsZero() && !after.CancelRequestedAt.IsZero():
+		return EventCancelling
+	case given:
+		return EventReleased
+	case failed:
+		return EventFailed
+	case succeeded:
+		return EventSucceeded
+	case parked:
+		return EventParked
+	case before.Status == StatusWait && after.Status == StatusNew:
+		return EventReleased
+	}
+	same := *before
+	same.Rev, same.UpdatedAt, same.LapseAt = after.Rev, after.UpdatedAt, after.LapseAt
+	if update := Diff(&same, after); update != nil {
+		return EventChanged
+	}
+	return ""
+}
+
+// eventFault says in what the event that a stream makes of a rule's write is not what
+// happened.
+func eventFault(before, after *Task) error {
+	c, err := changeOf(before, after)
+	if err != nil {
+		return err
+	}
+	e, ok := EventOf(c)
+	want := wantedEvent(before, after)
+	if want == EventChanged && !ok && len(diffOf(before, after)) > 0 {
+		// Only fields that were dropped: nobody acts on that alone.
+		var set bson.D
+		if err := bson.Unmarshal(c.Updated, &set); err != nil {
+			return err
+		}
+		for _, f := range set {
+			if f.Key != "rev" && f.Key != "updated_at" && f.Key != "lapse_at" {
+				return fmt.Errorf("no event of a write that set %s", f.Key)
+			}
+		}
+		return nil
+	}
+	switch {
+	case ok != (want != "") || e.Kind != want:
+		return fmt.Errorf("the event is %q, and it was %q: %v", e.Kind, want, c.Updated)
+	case !ok:
+		return nil
+	case e.TaskID != after.ID || e.Rev != after.Rev:
+		return fmt.Errorf("the event names %s rev %d, and it was %s rev %d", e.TaskID, e.Rev, after.ID, after.Rev)
+	case e.Status != after.Status && (e.Status != "" || want != EventChanged):
+		return fmt.Errorf("the event %s says %q, and it is %s: %v", want, e.Status, after.Status, c.Updated)
+	case (e.Generation != 0) != (before.Generation != after.Generation):
+		return fmt.Errorf("the event has generation %d, before was %d, after %d", e.Generation, before.Generation, after.Generation)
+	case !after.UpdatedAt.Equal(before.UpdatedAt) && !e.At.Equal(after.UpdatedAt):
+		return fmt.Errorf("the event is of %v, the write of %v", e.At, after.UpdatedAt)
+	}
+	if want == EventClaimed || want == EventTakenOver {
+		_, st := after.Execution(e.ExecID)
+		if st == nil || !st.Open() || st.WorkerID != e.WorkerID || st.Attempt != e.Attempt {
+			return fmt.Errorf("the event names the execution %q of %q", e.ExecID, e.WorkerID)
+		}
+	}
+	return nil
+}
+
+// eventLife is a task and what was told of each write to it.
+type eventLife struct {
+	*testing.T
+	task *Task
+	now  time.Time
+	eff  Effective
+}
+
+func newEventLife(t *testing.T, o Options) *eventLife {
+	return &eventLife{T: t, now: epoch, eff: ResolveOptions(o),
+		task: NewTask(Draft{Tenant: "acme", Type: "t", Key: "k", Options: o}, epoch)}
+}
+
+func (l *eventLife) does(after *Task, err error) TaskEvent {
+	l.Helper()
+	require.NoError(l, err)
+	require.NotNil(l, after)
+	require.NoError(l, eventFault(l.task, after))
+	c, err := changeOf(l.task, after)
+	require.NoError(l, err)
+	e, _ := EventOf(c)
+	l.task = after
+	l.now = l.now.Add(time.Second)
+	return e
+}
+
+func (l *eventLife) claim(worker string) TaskEvent {
+	l.Helper()
+	from := l.task
+	if expired := Expire(from, l.eff, l.now, 0); expired != nil {
+		from = expired
+	}
+	after, no := Claim(from, Claimant{WorkerID: worker, ExecID: worker + "-exec"}, l.eff, l.now)
+	require.Empty(l, no)
+	if from != l.task {
+		after.Rev = l.task.Rev + 1 // one write, as the store makes it
+	}
+	return l.does(after, nil)
+}
+
+func (l *eventLife) finish(worker string, out Outcome) TaskEvent {
+	l.Helper()
+	return l.does(Finish(l.task, worker+"-exec", out, l.eff, l.now, 0))
+}
+
+func TestASentTaskIsToldOfByItsInsert(t *testing.T) {
+	task := NewTask(Draft{Tenant: "acme", Type: "t", Key: "a/b"}, epoch)
+	raw, err := marshal(task)
+	require.NoError(t, err)
+	e, ok := EventOf(Change{TaskID: task.ID, Inserted: raw})
+	require.True(t, ok)
+	require.Equal(t, TaskEvent{
+		Kind: EventSent, TaskID: "acme/t/a/b", Tenant: "acme", Type: "t", Key: "a/b",
+		At: epoch, Rev: 1, Status: StatusNew, Generation: epoch.UnixMilli(),
+	}, e)
+
+	held := NewTask(Draft{Type: "t", Key: "k", Held: true}, epoch)
+	raw, err = marshal(held)
+	require.NoError(t, err)
+	e, _ = EventOf(Change{TaskID: held.ID, Inserted: raw})
+	require.Equal(t, StatusWait, e.Status)
+	require.Empty(t, e.Tenant)
+}
+
+func TestAPlainLifeIsToldStepByStep(t *testing.T) {
+	l := newEventLife(t, Options{})
+	e := l.claim("w1")
+	require.Equal(t, TaskEvent{
+		Kind: EventClaimed, TaskID: "acme/t/k", Tenant: "acme", Type: "t", Key: "k", At: epoch, Rev: 2,
+		Status: StatusExecuting, WorkerID: "w1", ExecID: "w1-exec", Attempt: 1,
+	}, e)
+	e = l.finish("w1", Success(bson.RawValue{}))
+	require.Equal(t, EventEnded, e.Kind)
+	require.Equal(t, StatusSuccess, e.Status)
+	require.Equal(t, epoch.Add(time.Second), e.At)
+	require.Empty(t, e.FailKind)
+}
+
+func TestEachEndOfAnExecutionIsTold(t *testing.T) {
+	none := Options{Retry: &Retry{MaxErrors: new(0)}}
+	manual := Options{Retry: &Retry{MaxErrors: new(0)}, NeedManual: new(true)}
+	for _, c := range []struct {
+		name   string
+		o      Options
+		out    Outcome
+		kind   EventKind
+		status Status
+	}{
+		{"error", Options{}, Failed(FailError, "e"), EventFailed, StatusError},
+		{"panic", Options{}, Failed(FailPanic, "e"), EventFailed, StatusError},
+		{"budget spent", none, Failed(FailError, "e"), EventEnded, StatusFailure},
+		{"a person must decide", manual, Failed(FailError, "e"), EventEnded, StatusPending},
+		{"fatal", Options{}, Failed(FailFatal, "e"), EventEnded, StatusFailure},
+		{"given back", Options{}, Failed(FailReleased, "e"), EventReleased, StatusNew},
+		{"not understood", Options{}, Failed(FailUndecodable, "e"), EventReleased, StatusNew},
+		{"cancelled by its handler", Options{}, Outcome{CancelTask: true, Reason: "e"}, EventEnded, StatusCancelled},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newEventLife(t, c.o)
+			l.claim("w1")
+			e := l.finish("w1", c.out)
+			require.Equal(t, c.kind, e.Kind)
+			require.Equal(t, c.status, e.Status)
+			require.Equal(t, "e", e.Reason)
+			require.NotEmpty(t, e.FailKind)
+		})
+	}
+}
+
+func TestATakeOverIsToldAsOne(t *testing.T) {
+	l := newEventLife(t, Options{})
+	l.claim("w1")
+	l.now = l.now.Add(time.Hour)
+	e := l.claim("w2")
+	require.Equal(t, EventTakenOver, e.Kind)
+	require.Equal(t, "w2", e.WorkerID)
+	require.Equal(t, FailLapsed, e.FailKind)
+	require.Contains(t, e.Reason, "w1 did not ping")
+	require.Equal(t, 2, e.Attempt)
+
+	l.now = l.now.Add(time.Hour)
+	e = l.does(Expire(l.task, l.eff, l.now, 0), nil)
+	require.Equal(t, EventFailed, e.Kind, "lapsed, and nobody took it")
+	require.Equal(t, FailLapsed, e.FailKind)
+}
+
+func TestOfSeveralWorkersEachIsTold(t *testing.T) {
+	l := newEventLife(t, Options{ConcurrentWorkerCount: 2})
+	l.claim("w1")
+	e := l.claim("w2")
+	require.Equal(t, EventClaimed, e.Kind)
+	require.Equal(t, "w2-exec", e.ExecID)
+	e = l.finish("w1", Success(bson.RawValue{}))
+	require.Equal(t, EventSucceeded, e.Kind)
+	require.Equal(t, StatusExecuting, e.Status)
+	require.Equal(t, EventEnded, l.finish("w2", Success(bson.RawValue{})).Kind)
+}
+
+func TestWhatPeopleDoIsTold(t *testing.T) {
+	l := newEventLife(t, Options{Retry: &Retry{MaxErrors: new(0)}, NeedManual: new(true)})
+	l.claim("w1")
+	e := l.does(Cancel(l.task, "not needed", l.eff, l.now))
+	require.Equal(t, EventCancelling, e.Kind)
+	require.Equal(t, "not needed", e.Reason)
+	require.Equal(t, StatusCancelled, l.finish("w1", Failed(FailCancelled, "")).Status)
+	e = l.does(RetryNow(l.task, "again", l.eff, l.now))
+	require.Equal(t, EventSent, e.Kind)
+	require.Equal(t, StatusNew, e.Status)
+	require.Equal(t, l.task.Generation, e.Generation)
+	require.Equal(t, EventChanged, l.does(Update(l.task, Patch{Priority: new(9)}, Options{}, l.now)).Kind)
+	l.claim("w2")
+	e = l.does(Park(l.task, "w2-exec", l.now.Add(time.Hour), l.now, l.eff))
+	require.Equal(t, EventParked, e.Kind)
+	require.Equal(t, StatusPending, l.finish("w2", Failed(FailError, "e")).Status)
+	e = l.does(Resolve(l.task, "by hand", l.eff, l.now))
+	require.Equal(t, EventEnded, e.Kind)
+	require.Equal(t, StatusManuallyProcessed, e.Status)
+	require.Equal(t, "by hand", e.Reason)
+
+	l.task = NewTask(Draft{Type: "t", Key: "k", Held: true}, l.now)
+	e = l.does(Release(l.task, l.eff, l.now))
+	require.Equal(t, EventReleased, e.Kind)
+	require.Equal(t, StatusNew, e.Status)
+}
+
+func TestProgressIsToldWithWhatItSays(t *testing.T) {
+	raw, err := marshal(bson.D{{Key: "progress", Value: Progress{Percent: 40, Message: "two of five", At: epoch}}})
+	require.NoError(t, err)
+	e, ok := EventOf(Change{TaskID: "-/t/k", Updated: raw, At: epoch.Add(time.Hour)})
+	require.True(t, ok)
+	require.Equal(t, TaskEvent{
+		Kind: EventProgress, TaskID: "-/t/k", Type: "t", Key: "k", At: epoch, Status: StatusExecuting,
+		Progress: &Progress{Percent: 40, Message: "two of five", At: epoch},
+	}, e)
+}
+
+func TestWhatDecidesNothingIsNoEvent(t *testing.T) {
+	for name, updated := range map[string]bson.D{
+		"ping":       {{Key: "worker_states.0.ping_expire_time", Value: epoch}, {Key: "lapse_at", Value: epoch}},
+		"checkpoint": {{Key: "checkpoint", Value: 1}},
+		"step":       {{Key: "steps.0", Value: bson.D{{Key: "name", Value: "a"}}}},
+		"outcome":    {},
+		"fence":      {{Key: "rev", Value: int64(7)}},
+		"lapse_at":   {{Key: "rev", Value: int64(7)}, {Key: "updated_at", Value: epoch}, {Key: "lapse_at", Value: epoch}},
+	} {
+		raw, err := bson.Marshal(updated)
+		require.NoError(t, err)
+		e, ok := EventOf(Change{TaskID: "-/t/k", Updated: raw})
+		require.False(t, ok, "%s is %v", name, e)
+	}
+	_, ok := EventOf(Change{TaskID: "somebody else's", Inserted: bson.Raw{5, 0, 0, 0, 0}})
+	require.False(t, ok)
+}
+
+// A server may tell of a whole array where one element was set.
+func TestAWholeArrayOfExecutionsTellsTheNewest(t *testing.T) {
+	l := newEventLife(t, Options{ConcurrentWorkerCount: 2})
+	l.claim("w1")
+	l.claim("w2")
+	raw, err := marshal(struct {
+		Rev    int64         `bson:"rev"`
+		States []WorkerState `bson:"worker_states"`
+	}{l.task.Rev, l.task.WorkerStates})
+	require.NoError(t, err)
+	e, ok := EventOf(Change{TaskID: "-/t/k", Updated: raw})
+	require.True(t, ok)
+	require.Equal(t, EventClaimed, e.Kind)
+	require.Equal(t, "w2", e.WorkerID)
+	require.Equal(t, l.task.UpdatedAt, e.At)
+}

@@ -1,0 +1,201 @@
+package producer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// EventFilter selects events of tasks. A zero field selects everything; the fields are
+// joined by and.
+type EventFilter struct {
+	Tenant string            // model.NoTenant for tasks without one
+	Types  []string          // any of them; at most 100
+	Key    string            // exact
+	Kinds  []model.EventKind // any of them
+}
+
+// maxEventTypes bounds the types of one filter: they are one regular expression.
+const maxEventTypes = 100
+
+func (f *EventFilter) validate() error {
+	if f.Tenant != "" {
+		if err := model.ValidName("tenant", f.Tenant); err != nil {
+			return err
+		}
+	}
+	if len(f.Types) > maxEventTypes {
+		return model.Invalid("types", "are %d; at most %d are allowed", len(f.Types), maxEventTypes)
+	}
+	for _, t := range f.Types {
+		if err := model.ValidName("types", t); err != nil {
+			return err
+		}
+	}
+	if f.Key != "" {
+		if err := model.ValidKey(f.Key); err != nil {
+			return err
+		}
+	}
+	for _, k := range f.Kinds {
+		if !slices.Contains(model.EventKinds, k) {
+			return model.Invalid("kinds", "has %q; want some of %v", k, model.EventKinds)
+		}
+	}
+	return nil
+}
+
+// SubscribeOption changes how a subscription begins.
+type SubscribeOption func(*subscribing)
+
+type subscribing struct{ token string }
+
+// ResumeAfter begins after the event with that token, see model.TaskEvent, or at the place
+// that [Subscription.Token] told; "" is now. The filter may be another one. The server keeps
+// what happened only for some time, hours or days: if it no longer has all of it, the error
+// is a *[MissedError].
+func ResumeAfter(token string) SubscribeOption {
+	return func(s *subscribing) { s.token = token }
+}
+
+// Subscribe tells what happens to tasks anywhere in the fleet, from now on: everything that
+// happens after Subscribe has returned is told, in order, at least once, for as long as
+// the subscription is open. A broken connection is mended, and what happened meanwhile
+// told then.
+//
+// An event is told when a majority of the deployment has it, mostly within milliseconds.
+// It is what the write itself says; whoever needs more of the task reads it, and sees it as
+// it is by then. Pings, checkpoints and steps are no events.
+//
+// Every stream costs the database, so they are few: for each set of types two
+// subscriptions in the whole fleet, four in all. Who serves many listeners subscribes once.
+// The error is a *[NoStreamError] where none is free, or the deployment has none, and a
+// *model.InvalidError for a bad filter or token. A slow reader holds up nobody but itself,
+// and loses nothing unless it is hours behind.
+//
+// The subscription must be closed; [Producer.Close] does it, too. ctx is for the beginning.
+func (p *Producer) Subscribe(ctx context.Context, filter EventFilter, opts ...SubscribeOption) (*Subscription, error) {
+	s, err := p.subscribe(ctx, filter, opts)
+	if err != nil {
+		return nil, fmt.Errorf("subscribing to events: %w", err)
+	}
+	return s, nil
+}
+
+func (p *Producer) subscribe(ctx context.Context, filter EventFilter, opts []SubscribeOption) (*Subscription, error) {
+	if err := filter.validate(); err != nil {
+		return nil, err
+	}
+	var o subscribing
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := store.ValidToken(o.token); err != nil {
+		return nil, err
+	}
+	ctx = store.Outside(ctx)
+	if err := p.prepare(ctx); err != nil {
+		return nil, err
+	}
+	switch topology, err := p.store.Topology(ctx); {
+	case err != nil:
+		return nil, err
+	case topology.Sharded:
+		return nil, &NoStreamError{Reason: "behind mongos every stream would cost every shard"}
+	case !topology.Streams():
+		return nil, &NoStreamError{Reason: "a standalone server has no change streams, a replica set has"}
+	}
+	s := &Subscription{
+		store: p.store, holder: "events/" + rand.Text(), renewal: p.subscriptions.renewal,
+		filter: store.EventFilter{Tenant: filter.Tenant, Types: slices.Compact(slices.Sorted(slices.Values(filter.Types))), Key: filter.Key, Kinds: slices.Clone(filter.Kinds)},
+		events: make(chan model.TaskEvent), done: make(chan struct{}),
+	}
+	running, ended, err := p.subscriptions.begin(s)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := s.open(ctx, o.token)
+	if err != nil {
+		s.err = err
+		s.cancel(err)
+		ended()
+		close(s.done)
+		return nil, err
+	}
+	go s.run(running, stream, ended)
+	return s, nil
+}
+
+// open takes a permit and opens the first stream.
+func (s *Subscription) open(ctx context.Context, token string) (stream *store.EventStream, err error) {
+	if s.permit, err = s.store.AcquireSubscription(ctx, s.filter.Types, s.holder); err != nil {
+		return nil, err
+	}
+	if s.permit == nil {
+		return nil, &NoStreamError{Reason: "other subscriptions have all the permits there are for these types, or for all types together", Later: true}
+	}
+	if stream, err = s.store.Events(ctx, s.filter, token); err == nil {
+		s.seen(stream.Token())
+		return stream, nil
+	}
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitCall)
+	defer cancel()
+	err = errors.Join(err, s.store.ReleaseStream(call, s.permit, s.holder))
+	if store.EventsLost(err) {
+		return nil, &MissedError{Token: token, Err: err}
+	}
+	return nil, err
+}
+
+// subscriptions are those of a producer that are open.
+type subscriptions struct {
+	renewal time.Duration // of permits
+
+	mu     sync.Mutex
+	closed bool
+	open   map[*Subscription]struct{}
+}
+
+// begin makes the context that the subscription runs in; ended must be called at its end.
+func (o *subscriptions) begin(s *Subscription) (running context.Context, ended func(), err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil, nil, ErrClosed
+	}
+	running, s.cancel = context.WithCancelCause(context.Background())
+	if o.open == nil {
+		o.open = map[*Subscription]struct{}{}
+	}
+	o.open[s] = struct{}{}
+	return running, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.open, s)
+	}, nil
+}
+
+// close ends them all and refuses new ones.
+func (o *subscriptions) close(ctx context.Context) error {
+	o.mu.Lock()
+	o.closed = true
+	open := slices.Collect(maps.Keys(o.open))
+	o.mu.Unlock()
+	for _, s := range open {
+		s.cancel(ErrClosed)
+	}
+	for _, s := range open {
+		if err := s.Close(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const (
+	// subscriptionRenewal is how often a subscription's permit is extended.
+	subscriptionRenewal = store.PermitLease * 2 / 3
+	// longestStream is how long one change stream is kept before it is opened again where
+	// it was. The contexts of its calls need a deadline: without one, the driver would lay
+	// the client's own timeout, which is for calls, over each wait for an event.
+	longestStream = 24 * time.Hour
+	// firstReopen and lastReopen bound the pauses between tries to open a stream again.
+	firstReopen = 50 * time.Millisecond
+	lastReopen  = 5 * time.Second
+	// permitCall bounds a call about a permit, and the closing of a stream.
+	permitCall = 5 * time.Second
+)
+
+// Subscription is an open stream of events, made by [Producer.Subscribe]. It holds one of
+// the fleet's few permits until [Subscription.Close]. Its methods may be called
+// concurrently; each event is returned once.
+type Subscription struct {
+	store   *store.Store
+	filter  store.EventFilter
+	holder  string
+	permit  *store.StreamPermit
+	renewal time.Duration
+	cancel  context.CancelCauseFunc
+
+	events chan model.TaskEvent // without room: what was taken from it was returned
+	done   chan struct{}        // closed at the end, after err was set
+	err    error
+
+	mu    sync.Mutex
+	token string
+}
+
+// Next waits for the next event. An error that is not ctx's own is the end of the
+// subscription, and stays the same: *[MissedError], *[NoStreamError] when its permit went to
+// somebody else during an outage, [ErrUnsubscribed] after a Close, [ErrClosed] after the
+// producer's, or the database's refusal.
+// While the database is away it waits.
+func (s *Subscription) Next(ctx context.Context) (model.TaskEvent, error) {
+	if ctx.Err() != nil {
+		return model.TaskEvent{}, fmt.Errorf("waiting for an event: %w", context.Cause(ctx))
+	}
+	select {
+	case e := <-s.events:
+		return e, nil
+	case <-s.done:
+		return model.TaskEvent{}, fmt.Errorf("waiting for an event: %w", s.err)
+	case <-ctx.Done():
+		return model.TaskEvent{}, fmt.Errorf("waiting for an event: %w", context.Cause(ctx))
+	}
+}
+
+// All is [Subscription.Next] for a range loop: it ends after the first error.
+func (s *Subscription) All(ctx context.Context) iter.Seq2[model.TaskEvent, error] {
+	return func(yield func(model.TaskEvent, error) bool) {
+		for {
+			e, err := s.Next(ctx)
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Token is the place up to which all events were returned, for [ResumeAfter]. It moves on
+// with each event, and about once a minute while nothing happens.
+func (s *Subscription) Token() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.token
+}
+
+// Close ends the subscription and gives its permit back. It may be called again. ctx bounds
+// the waiting; the permit then lapses by itself, after a minute and a half at most.
+func (s *Subscription) Close(ctx context.Context) error {
+	s.cancel(ErrUnsubscribed)
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing a subscription: %w", context.Cause(ctx))
+	}
+}
+
+func (s *Subscription) seen(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token = token
+}
+
+// run hands over events until ctx ends or the stream is lost.
+func (s *Subscription) run(ctx context.Context, stream *store.EventStream, ended func()) {
+	var beside sync.WaitGroup
+	beside.Go(func() { s.keepPermit(ctx) })
+	s.err = s.follow(ctx, stream)
+	s.cancel(s.err)
+	beside.Wait()
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitCall)
+	defer cancel()
+	_ = s.store.ReleaseStream(call, s.permit, s.holder) // else it lapses
+	ended()
+	close(s.done)
+}
+
+// follow reads streams, one after the other, until one of them is lost for good.
+func (s *Subscription) follow(ctx context.Context, stream *store.EventStream) error {
+	for pause := firstReopen; ; {
+		began := s.store.Local().Monotonic()
+		token, err := s.read(ctx, stream)
+		if s.store.Local().Monotonic()-began > lastReopen {
+			pause = firstReopen
+		}
+		for stream = nil; stream == nil; {
+			if over := s.over(ctx, token, err); over != nil {
+				return over
+			}
+			if err != nil {
+				rest(ctx, pause/2+rand.N(pause))
+				pause = min(2*pause, lastReopen)
+			}
+			call, cancel := context.WithTimeout(ctx, permitCall)
+			stream, err = s.store.Events(call, s.filter, token)
+			cancel()
+		}
+	}
+}
+
+// over is why there is no going on after an error; nil when there is.
+func (s *Subscription) over(ctx context.Context, token string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case store.EventsLost(err):
+		return &MissedError{Token: token, Err: err}
+	case err != nil && !store.Unreachable(err):
+		return err
+	default:
+		return nil
+	}
+}
+
+// read hands over what one stream tells and closes it. The token is where to go on; the
+// error is nil when it was merely open for long enough.
+func (s *Subscription) read(ctx context.Context, stream *store.EventStream) (token string, err error) {
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, longestStream)
+	defer cancel()
+	defer func() {
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitCall)
+		defer cancel()
+		_ = stream.Close(call) // else the server forgets it in time
+	}()
+	s.seen(stream.Token())
+	for {
+		e, ok, err := stream.Next(ctx)
+		switch {
+		case whole.Err() == nil && ctx.Err() != nil:
+			return stream.Token(), nil
+		case err != nil:
+			return stream.Token(), err
+		case !ok:
+			s.seen(stream.Token())
+			continue
+		}
+		select {
+		case s.events <- e:
+			s.seen(e.Token)
+		case <-whole.Done():
+			return s.Token(), context.Cause(whole)
+		}
+	}
+}
+
+// keepPermit extends the permit, and ends the subscription when it is lost for good.
+func (s *Subscription) keepPermit(ctx context.Context) {
+	ticks := time.NewTicker(s.renewal)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		call, cancel := context.WithTimeout(ctx, permitCall)
+		kept, err := s.store.RenewStream(call, s.permit, s.holder)
+		if err == nil && !kept { // it lapsed, and somebody else was quicker: is there another?
+			var other *store.StreamPermit
+			if other, err = s.store.AcquireSubscription(call, s.filter.Types, s.holder); err == nil && other == nil {
+				cancel()
+				s.cancel(errPermitLost)
+				return
+			}
+			if err == nil {
+				s.permit = other
+			}
+		}
+		cancel()
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+var errPermitLost = &NoStreamError{Reason: "its permit lapsed while the database was away, and others have all of them now", Later: true}
+
+// ErrUnsubscribed is returned by a subscription that was closed.
+var ErrUnsubscribed = errors.New("the subscription is closed")
+
+// NoStreamError is returned where no change stream is to be had: a standalone server, a
+// router of a sharded cluster, or all permits taken. [Producer.AwaitTask] works there: it
+// polls.
+type NoStreamError struct {
+	Reason string
+	Later  bool // it may be had later: somebody else's subscription has the permit now
+}
+
+func (e *NoStreamError) Error() string {
+	return "no stream of events is to be had: " + e.Reason + "; Await works without one, it polls"
+}
+
+// MissedError is returned when events were missed: the server no longer has what happened
+// after the place where the stream was interrupted. Who needs to know reads the tasks, and
+// subscribes again without a token.
+type MissedError struct {
+	Token string // the last place up to which all events were returned
+	Err   error  // what the server said
+}
+
+func (e *MissedError) Error() string {
+	return "events were missed, the server no longer has all that happened: " + e.Err.Error()
+}
+
+// Unwrap returns what the server said.
+func (e *MissedError) Unwrap() error { return e.Err }

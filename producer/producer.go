@@ -59,6 +59,7 @@ type Config struct {
 // database and prefix.
 type Producer struct {
 	store   *store.Store
+	pull    pull
 	types   *tasktypes.Cache
 	tenant  string
 	secrets *secret.Box // nil = none

@@ -57,7 +57,7 @@ func (s *Store) Resume(ctx context.Context, all bool, types []string) error {
 	}
 	if all {
 		var err error
-		if types, err = s.dueTypes(ctx); err != nil {
+		if types, err = s.TypesWithTasks(ctx); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,8 @@ func (s *Store) Signals(ctx context.Context, since time.Time) ([]string, error) 
 	return ids, nil
 }
 
-// dueTypes are all types that have tasks due at some time, by a loose scan. Index: due.
-func (s *Store) dueTypes(ctx context.Context) ([]string, error) {
+// TypesWithTasks are all types that have tasks due at some time, by a loose scan: one seek
+// for each. Index: due.
+func (s *Store) TypesWithTasks(ctx context.Context) ([]string, error) {
 	return s.looseTypes(ctx, func(string) bool { return true })
 }

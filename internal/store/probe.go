@@ -57,7 +57,7 @@ type DueType struct {
 // DueTypes lists the types with tasks due at the given time, by a loose scan. Index:
 // due, with audience and priority as points, so that each type costs a few keys.
 func (s *Store) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) {
-	types, err := s.dueTypes(ctx)
+	types, err := s.TypesWithTasks(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,212 @@
+package integration
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+func (a *arena) fetch(r producer.FetchRequest) []producer.Fetched {
+	a.t.Helper()
+	if r.WorkerID == "" {
+		r.WorkerID = "puller"
+	}
+	if len(r.Types) == 0 && len(r.Categories) == 0 {
+		r.Types = []string{chaosWork.Name()}
+	}
+	got, err := a.p.Fetch(a.t.Context(), r)
+	require.NoError(a.t, err)
+	return got
+}
+
+func keysOf(got []producer.Fetched) (keys []string) {
+	for _, f := range got {
+		keys = append(keys, f.Task.Key)
+	}
+	return keys
+}
+
+func TestAFetchedTaskIsPingedCompletedFailedOrGivenBack(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		ctx := t.Context()
+		require.Empty(t, a.fetch(producer.FetchRequest{}), "nothing is there")
+		for i, key := range []string{"low", "high", "other", "later"} {
+			opts := []producer.Option{producer.Priority(5 + i%2), retries(1, 10*time.Millisecond)}
+			if key == "later" {
+				opts = append(opts, producer.In(time.Hour))
+			}
+			a.sendKey(key, i, opts...)
+		}
+		got := a.fetch(producer.FetchRequest{Max: 10, Lease: time.Minute})
+		require.Equal(t, []string{"high", "low", "other"}, keysOf(got), "the greatest priority first, then the longest due")
+		require.Equal(t, "1", string(got[0].Args))
+		require.Empty(t, a.fetch(producer.FetchRequest{Max: 10}), "all are held")
+		for _, f := range got {
+			require.Equal(t, model.StatusExecuting, a.get(f.Task.ID).Status)
+			require.Equal(t, "puller", f.Task.WorkerStates[0].WorkerID)
+			require.WithinDuration(t, f.Task.WorkerStates[0].ClaimedAt.Add(time.Minute), f.Until, time.Millisecond)
+		}
+		pinged, err := a.p.Ping(ctx, got[0].Handle)
+		require.NoError(t, err)
+		require.False(t, pinged.Until.Before(got[0].Until), "a ping never shortens a lease")
+
+		task, err := a.p.Complete(ctx, got[0].Handle, 42)
+		require.NoError(t, err)
+		require.Equal(t, model.StatusSuccess, task.Status)
+		task, err = a.p.Fail(ctx, got[1].Handle, "it broke", producer.Failure{})
+		require.NoError(t, err)
+		require.Equal(t, model.StatusError, task.Status)
+		for range 2 {
+			task, err = a.p.GiveBack(ctx, got[2].Handle, "the worker stops")
+			require.NoError(t, err)
+			require.Equal(t, model.StatusNew, task.Status)
+			require.Zero(t, task.ErrorCount)
+			require.Equal(t, "the worker stops", task.WorkerStates[0].FailReason)
+		}
+		a.await(got[1].Task.ID, "due", func(task *model.Task) bool {
+			require.NoError(t, a.store.ReadClock(ctx))
+			return !task.DueAt.After(a.store.Clock.Now())
+		})
+		again := a.fetch(producer.FetchRequest{Max: 10})
+		require.ElementsMatch(t, []string{"low", "other"}, keysOf(again), "the retry and what was given back")
+		_, err = a.p.Complete(ctx, got[2].Handle, 1)
+		require.ErrorIs(t, err, model.ErrFenced)
+		_, err = a.p.GiveBack(ctx, got[0].Handle, "too late")
+		require.ErrorIs(t, err, model.ErrFenced)
+	})
+}
+
+func TestAFetchHonoursPausesFiltersConditionsAndTypes(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		put := func(typ model.TaskType) {
+			_, err := a.p.PutType(t.Context(), typ)
+			require.NoError(t, err)
+		}
+		put(model.TaskType{Code: chaosWork.Name(), Category: "mine", ClaimBy: model.ClaimByTenant, Options: model.Options{NeedManual: new(true), Retry: &model.Retry{Strategy: model.RetryNone}}})
+		put(model.TaskType{Code: "limited", MaxRunning: 1})
+		acme := a.sendKey("acme", 1, producer.Tenant("acme"), producer.Creator("ann"))
+		a.sendKey("beta", 1, producer.Tenant("beta"))
+		a.sendKey("named", 1, producer.Workers("somebody"))
+		two := a.sendKey("two", 1, producer.ConcurrentWorkers(2))
+		_, err := a.p.SendJSON(t.Context(), "limited", nil)
+		require.NoError(t, err)
+
+		require.NoError(t, a.p.Pause(t.Context(), chaosWork.Name()))
+		require.Empty(t, a.fetch(producer.FetchRequest{Max: 10}))
+		require.NoError(t, a.p.Resume(t.Context(), chaosWork.Name()))
+		require.Empty(t, a.fetch(producer.FetchRequest{Types: []string{"another", "limited"}, Max: 10}))
+		require.Empty(t, a.fetch(producer.FetchRequest{Categories: []string{"theirs"}, Max: 10}))
+
+		got := a.fetch(producer.FetchRequest{Tenants: []string{"acme"}, Creators: []string{"ann", "bob"}, Max: 10})
+		require.Equal(t, []string{"acme"}, keysOf(got))
+		task, err := a.p.Fail(t.Context(), got[0].Handle, "no", producer.Failure{})
+		require.NoError(t, err)
+		require.Equal(t, model.StatusPending, task.Status, "as its type says")
+		require.Equal(t, acme.ID, task.ID)
+
+		got = a.fetch(producer.FetchRequest{Categories: []string{"mine"}, Max: 10})
+		require.ElementsMatch(t, []string{"beta", "two"}, keysOf(got), "every type that has tasks of the category")
+		require.Empty(t, a.fetch(producer.FetchRequest{Max: 10}), "this worker holds it")
+		require.Equal(t, []string{"two"}, keysOf(a.fetch(producer.FetchRequest{WorkerID: "second", Max: 10})))
+		require.Equal(t, 2, a.get(two.ID).OpenExecutions())
+		require.Equal(t, []string{"named"}, keysOf(a.fetch(producer.FetchRequest{WorkerID: "somebody", Max: 10})))
+	})
+}
+
+func TestNoTwoFetchesGetTheSameTask(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		n := e.Of(1000, 200)
+		a.send(n)
+		var mu sync.Mutex
+		seen := map[string]int{}
+		var workers sync.WaitGroup
+		for w := range 8 {
+			workers.Go(func() {
+				for empty := 0; empty < 3; {
+					got, err := a.p.Fetch(t.Context(), producer.FetchRequest{WorkerID: fmt.Sprint("w", w), Types: []string{chaosWork.Name()}, Max: 20})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if len(got) == 0 {
+						empty++
+					}
+					for _, f := range got {
+						mu.Lock()
+						seen[f.Task.ID]++
+						mu.Unlock()
+						if _, err := a.p.Complete(t.Context(), f.Handle, nil); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		workers.Wait()
+		for _, f := range a.fetch(producer.FetchRequest{Max: 1000}) { // what all eight happened to lose
+			seen[f.Task.ID]++
+		}
+		require.Len(t, seen, n)
+		for id, times := range seen {
+			require.Equal(t, 1, times, id)
+		}
+	})
+}
+
+func TestAFetchTakesOverWhatLapsedAndTheLateResultIsRefused(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		sent := a.sendKey("k", 1, producer.Lease(300*time.Millisecond, time.Second))
+		first := a.fetch(producer.FetchRequest{WorkerID: "first"})
+		require.Len(t, first, 1)
+		var second []producer.Fetched
+		awaitTrue(t, func() string { // as a worker that polls
+			if second = append(second, a.fetch(producer.FetchRequest{WorkerID: "second"})...); len(second) == 0 {
+				return "the takeover"
+			}
+			return ""
+		})
+		require.Equal(t, sent.ID, second[0].Task.ID)
+		require.Equal(t, 1, second[0].Task.LapseCount)
+		require.Positive(t, second[0].Token.Compare(first[0].Token))
+		require.False(t, second[0].Task.WorkerStates[1].ClaimedAt.Before(first[0].Until))
+		_, err := a.p.Complete(t.Context(), first[0].Handle, 1)
+		require.ErrorIs(t, err, model.ErrFenced)
+		_, err = a.p.Ping(t.Context(), first[0].Handle)
+		require.ErrorIs(t, err, model.ErrFenced)
+		_, err = a.p.Complete(t.Context(), second[0].Handle, 2)
+		require.NoError(t, err)
+		require.Equal(t, 2, resultOf(t, a.awaitStatus(sent.ID, model.StatusSuccess)))
+	})
+}
+
+func TestABadFetchIsRefusedWithItsFieldNamed(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		for field, r := range map[string]producer.FetchRequest{
+			"worker_id":   {Types: []string{"t"}},
+			"types":       {WorkerID: "w"},
+			"types[1]":    {WorkerID: "w", Types: []string{"t", "a/b"}},
+			"max":         {WorkerID: "w", Types: []string{"t"}, Max: 1001},
+			"lease":       {WorkerID: "w", Types: []string{"t"}, Lease: time.Millisecond},
+			"tenants[0]":  {WorkerID: "w", Types: []string{"t"}, Tenants: []string{""}},
+			"creators[0]": {WorkerID: "w", Types: []string{"t"}, Creators: []string{""}},
+		} {
+			_, err := a.p.Fetch(t.Context(), r)
+			require.ErrorIs(t, err, model.ErrInvalid, field)
+			require.ErrorContains(t, err, field+" ")
+		}
+		_, err := a.p.GiveBack(t.Context(), "nonsense", "")
+		require.ErrorIs(t, err, model.ErrInvalid)
+	})
+}

@@ -1,0 +1,304 @@
+package producer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Workers that are not written in Go fetch their tasks: [Producer.Fetch] claims a batch, by
+// the same rules and queries as a consumer, and gives out a handle for each execution, by
+// which it is pinged ([Producer.Ping]), completed, failed or given back ([Producer.GiveBack]).
+
+// FetchRequest says who fetches what.
+type FetchRequest struct {
+	// WorkerID names the worker in task documents and worker filters: 1 to 200 bytes. It is
+	// the worker that holds what is fetched, whichever process asks for it.
+	WorkerID string
+	// Types to fetch, at most 100. Empty = all that have tasks, where there are Categories.
+	Types []string
+	// Tenants, Categories and Creators: of each list a task must have one. model.NoTenant
+	// stands for tasks without a tenant. Empty takes any.
+	Tenants, Categories, Creators []string
+	// Max is how many tasks to fetch at most, 1 to 1,000. Defaults to 1.
+	Max int
+	// Lease is how long the worker has until its first ping, a second to a day. Later pings
+	// extend by the task's own worker timeout. Defaults to that.
+	Lease time.Duration
+}
+
+// Fetched is an execution that the worker now holds.
+type Fetched struct {
+	// Handle names the execution in Ping, Complete, Fail and GiveBack.
+	Handle string
+	// Task as it is after the claim; Task.ID, Type, Key, Tenant, Attempt, Checkpoint.
+	Task *model.Task
+	// Args as JSON; nil where there are none.
+	Args json.RawMessage
+	// Checkpoint that an earlier execution saved, as JSON; nil where there is none.
+	Checkpoint json.RawMessage
+	// Until is the end of the lease, in the database's time: ping well before.
+	Until time.Time
+	// PingInterval is how often to ping.
+	PingInterval time.Duration
+	// Deadline is when the execution is void although it is pinged; zero = never.
+	Deadline time.Time
+	// Token is to be handed on to outside systems: of two executions of a task the later
+	// has the greater one.
+	Token model.Token
+}
+
+// maxFetch is how many tasks one fetch claims at most.
+const maxFetch = 1000
+
+func (r *FetchRequest) validate() error {
+	errs := []error{model.ValidWorkerID("worker_id", r.WorkerID)}
+	if len(r.Types) == 0 && len(r.Categories) == 0 {
+		errs = append(errs, model.Invalid("types", "are empty; give types or categories"))
+	}
+	if len(r.Types) > store.MaxTypes {
+		errs = append(errs, model.Invalid("types", "are %d; at most %d are allowed", len(r.Types), store.MaxTypes))
+	}
+	for i, typ := range r.Types {
+		errs = append(errs, model.ValidName(fmt.Sprintf("types[%d]", i), typ))
+	}
+	only := r.conditions()
+	errs = append(errs, only.Validate())
+	if r.Max < 0 || r.Max > maxFetch {
+		errs = append(errs, model.Invalid("max", "is %d; want 1 to %d, or 0 for 1", r.Max, maxFetch))
+	}
+	if r.Lease != 0 && (r.Lease < model.MinWorkerTimeout || r.Lease > 24*time.Hour) {
+		errs = append(errs, model.Invalid("lease", "is %v; want %v to a day, or 0 for the task's own", r.Lease, model.MinWorkerTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *FetchRequest) conditions() *model.Conditions {
+	return &model.Conditions{Tenants: r.Tenants, Categories: r.Categories, Creators: r.Creators}
+}
+
+// Fetch claims tasks for a worker and returns its executions, none when nothing is due for
+// it. It honours pauses, worker filters and conditions, and takes over what has lapsed.
+// Tasks of types with limits over the whole fleet, or with a limit key, are left to
+// consumers. After an error of the database executions may be held that nobody knows of:
+// their leases lapse. It is never part of a transaction.
+func (p *Producer) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
+	if err := r.validate(); err != nil {
+		return nil, fmt.Errorf("fetching tasks: %w", err)
+	}
+	done, err := p.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	f := &fetch{p: p, FetchRequest: r, exec: newExecID(), left: max(r.Max, 1)}
+	if err := f.run(store.Outside(ctx)); err != nil {
+		p.pull.failed()
+		if len(f.out) == 0 {
+			return nil, fmt.Errorf("fetching tasks for worker %s: %w", r.WorkerID, err)
+		}
+	}
+	return f.out, nil // what is held is not lost because there could have been more
+}
+
+// fetch is one call of [Producer.Fetch].
+type fetch struct {
+	p *Producer
+	FetchRequest
+	exec    string
+	types   []string
+	control store.Control
+	finder  claim.Finder
+	left    int // how many may still be claimed
+	out     []Fetched
+}
+
+func (f *fetch) run(ctx context.Context) (err error) {
+	if err := f.p.prepare(ctx); err != nil {
+		return err
+	}
+	if f.control, err = f.p.store.Control(ctx); err != nil {
+		return err
+	}
+	if _, err := f.p.types.Refresh(ctx, f.control.Types); err != nil {
+		return err
+	}
+	f.finder = claim.Finder{Store: f.p.store, Types: f.p.types, WorkerID: f.WorkerID}
+	if only := f.conditions(); !only.IsZero() {
+		f.finder.Only = only
+	}
+	if err := f.chooseTypes(ctx); err != nil || len(f.types) == 0 {
+		return err
+	}
+	if err := f.takeOver(ctx); err != nil {
+		return err
+	}
+	return f.claimDue(ctx)
+}
+
+// chooseTypes are those to ask for: the request's, or those that have tasks at all; less
+// the paused, and those of the scheduler itself.
+func (f *fetch) chooseTypes(ctx context.Context) (err error) {
+	f.types = slices.Clone(f.Types)
+	if len(f.types) == 0 {
+		if f.types, err = f.p.store.TypesWithTasks(ctx); err != nil {
+			return err
+		}
+	}
+	f.types = slices.DeleteFunc(f.types, func(typ string) bool {
+		return f.control.Paused(typ) || strings.HasPrefix(typ, ownTypes) || f.limited(typ)
+	})
+	if len(f.types) > store.MaxTypes { // a random choice is fair
+		rand.Shuffle(len(f.types), func(i, j int) { f.types[i], f.types[j] = f.types[j], f.types[i] })
+		f.types = f.types[:store.MaxTypes]
+	}
+	return nil
+}
+
+// ownTypes begin the names of types that the scheduler itself runs.
+const ownTypes = "mscheduler."
+
+// limited says whether the type has limits over the whole fleet.
+func (f *fetch) limited(typ string) bool {
+	t := f.p.types.Get(typ)
+	return t != nil && (t.MaxRunning > 0 || t.RateLimit != nil || t.KeyLimit != nil)
+}
+
+// terms are what applies to a claim of the task, and the claimant.
+func (f *fetch) terms(t *model.Task) (model.Effective, model.Claimant) {
+	said := f.p.types.Options(t.Type)
+	eff := model.ResolveOptions(t.Options, said)
+	by := model.Claimant{WorkerID: f.WorkerID, ExecID: f.exec, Only: f.finder.Only}
+	if !said.IsZero() {
+		by.Applied = &said
+	}
+	if f.Lease > 0 {
+		eff.Lease = f.Lease
+	}
+	return eff, by
+}
+
+// tries is how often a fetch looks again, further down the queue, when others were quicker.
+const tries = 4
+
+// claimDue claims what is due.
+func (f *fetch) claimDue(ctx context.Context) error {
+	for try := 0; try < tries && f.left > 0; try++ {
+		found, err := f.find(ctx, try)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		now := f.p.store.Clock.Now()
+		var claims, repairs []store.Write
+		for _, t := range found {
+			if t.Options.LimitKey != "" || len(claims) == f.left {
+				continue
+			}
+			eff, by := f.terms(t)
+			after, no := model.Claim(t, by, eff, now)
+			if no == "" {
+				claims = append(claims, store.Write{Before: t, After: after})
+			} else if fixed := model.Repair(t, eff, now); no.Stale() && fixed != nil {
+				repairs = append(repairs, store.Write{Before: t, After: fixed})
+			}
+		}
+		if _, err := f.p.store.Writes(ctx, repairs, 0); err != nil {
+			return err
+		}
+		won, err := f.write(ctx, claims)
+		if err != nil {
+			return err
+		}
+		if won == len(claims) {
+			return nil // all that there is for this worker
+		}
+	}
+	return nil
+}
+
+// find reads candidates: the head of the queue first, later somewhere behind it, where
+// others that fetch at the same time do not look.
+func (f *fetch) find(ctx context.Context, try int) ([]*model.Task, error) {
+	q := store.DueQuery{Types: f.types, Limit: f.left}
+	if try > 0 {
+		q.Skip = rand.IntN(f.left * 4 << try)
+	}
+	wide := f.finder.Labelled(f.types) && f.p.pull.wide(f.p.store.Local().Monotonic(), f.WorkerID)
+	found, _, err := f.finder.Due(ctx, q, wide)
+	if err != nil {
+		return nil, err
+	}
+	q.Skip = 0
+	many, err := f.finder.DueMany(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return claim.Best(append(found, many...), f.left), nil
+}
+
+// write carries the claims out and takes what was won into the result.
+func (f *fetch) write(ctx context.Context, claims []store.Write) (won int, err error) {
+	if len(claims) == 0 {
+		return 0, nil
+	}
+	eff, _ := f.terms(claims[0].After)
+	written, err := f.p.store.Writes(ctx, claims, eff.PingInterval/4)
+	for wait := 50 * time.Millisecond; err != nil && store.Classify(err) != store.Fatal && ctx.Err() == nil; wait = min(2*wait, time.Second) {
+		// The answer was lost: ask, until the server says what was won.
+		if !pause(ctx, wait) {
+			break
+		}
+		written, err = f.p.store.SettleClaim(ctx, claims, f.exec, eff.Lease)
+	}
+	if err != nil {
+		return 0, err
+	}
+	for i, w := range written {
+		if w.Applied {
+			f.take(claims[i].After)
+			won++
+		}
+	}
+	return won, nil
+}
+
+// take puts an execution into the result.
+func (f *fetch) take(t *model.Task) {
+	_, w := t.Execution(f.exec)
+	eff, _ := f.terms(t)
+	x := Fetched{
+		Handle: t.HandleOf(f.exec).String(), Task: t, Until: w.PingExpireTime, Deadline: w.Deadline,
+		PingInterval: min(eff.PingInterval, w.PingExpireTime.Sub(w.ClaimedAt)/2),
+		Token:        model.Token{Generation: t.Generation, Rev: t.Rev},
+	}
+	if t.Args.Type != 0 {
+		x.Args = model.ValueJSON(t.Args)
+	}
+	if c := t.CheckpointOf(f.WorkerID); c.Type != 0 {
+		x.Checkpoint = model.ValueJSON(c)
+	}
+	f.out = append(f.out, x)
+	f.left--
+}
+
+// GiveBack ends an execution without cost, as a worker does that stops: the task is due
+// again at once. reason is kept with the execution. A repetition is no error.
+func (p *Producer) GiveBack(ctx context.Context, handle, reason string) (*model.Task, error) {
+	h, err := model.ParseHandle(handle)
+	if err != nil {
+		return nil, fmt.Errorf("giving an execution back: %w", err)
+	}
+	if err := validText("reason", reason); err != nil {
+		return nil, fmt.Errorf("giving an execution of task %s back: %w", h.TaskID, err)
+	}
+	return p.finish(ctx, "giving back", h, model.Failed(model.FailReleased, reason))
+}

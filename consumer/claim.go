@@ -13,8 +13,14 @@ import (
 // starts what was won. The caller holds claiming. lost counts candidates that somebody
 // else changed first.
 func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost int, err error) {
-	now := c.store.Clock.Now()
 	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
+	grants, found, err := c.admit(ctx, found, by.ExecID)
+	if err != nil {
+		return 0, 0, err
+	}
+	mine := map[*model.Task]bool{} // those whose grant is used
+	defer func() { c.returnGrants(grants, mine) }()
+	now := c.store.Clock.Now() // after the starts were reserved
 	room := map[*handler]int{}
 	var h *handler // of the last one, and so mostly of the next
 	claims, repairs := make([]store.Write, 0, len(found)), []store.Write(nil)
@@ -31,6 +37,9 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		}
 		room[h] = free - 1
 		if free <= 0 {
+			continue
+		}
+		if len(grants) > 0 && late(grants[t], now) {
 			continue
 		}
 		eff := h.effective(t)
@@ -63,12 +72,17 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 	sent := clock.Read(c.cfg.Clock)
 	written, err := c.writeClaims(ctx, claims, by.ExecID)
 	if err != nil {
+		grants = nil // they may have been won: the sweeper finds out
 		return 0, 0, err
 	}
 	won := make([]wonTask, 0, len(claims))
 	for i, w := range written {
 		if w.Applied {
-			won = append(won, wonTask{task: claims[i].After, due: claims[i].Before.DueAt})
+			t := claims[i].Before
+			won = append(won, wonTask{task: claims[i].After, due: t.DueAt, permits: grants[t].Permits})
+			if len(grants) > 0 {
+				mine[t] = true
+			}
 		}
 	}
 	c.stats.attempted.Add(int64(len(claims)))
@@ -124,6 +138,7 @@ type wonTask struct {
 	task     *model.Task
 	due      time.Time // when it became claimable
 	previous string    // the worker whose lease lapsed, for a takeover
+	permits  []model.Permit
 }
 
 // hold takes won tasks in and starts what fits the slots. sent is when the claim was
@@ -142,7 +157,7 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 		eff := h.effective(t.task)
 		x := &execution{
 			task: t.task, execID: execID, index: i, attempt: w.Attempt, many: t.task.Wanted() > 1,
-			h: h, eff: eff, dueAt: t.due,
+			h: h, eff: eff, dueAt: t.due, permits: t.permits,
 			proven: sent, pinged: sent, every: eff.PingInterval, lease: w.PingExpireTime.Sub(w.ClaimedAt),
 		}
 		xs = append(xs, x)

@@ -17,6 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -51,6 +52,8 @@ type Consumer struct {
 	control           control
 	taskTypes         *tasktypes.Cache
 	outcomes          *outcome.Runner
+	gate              *limits.Gate
+	starved           atomic.Bool         // limited types were left out for want of a slot
 	secrets           *secret.Box         // nil = none
 	deliverer         *callback.Deliverer // nil = this process delivers no callbacks
 	stats             counters
@@ -149,6 +152,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer close(c.done)
 	if err := c.prepare(ctx); err != nil {
 		c.outcomes.Close()
+		c.gate.Close()
 		c.endService()
 		if ctx.Err() != nil || c.isStopping() {
 			return nil
@@ -190,6 +194,7 @@ func (c *Consumer) start(ctx context.Context) error {
 func (c *Consumer) newService() {
 	c.service, c.endService = context.WithCancel(context.Background())
 	c.outcomes = outcome.New(c.store, c.log, c.followers()...)
+	c.gate = limits.New(c.store, c.taskTypes, c.log, c.wake.now)
 	c.unsure, c.giveUp = context.WithCancel(c.service)
 }
 
@@ -210,6 +215,7 @@ func (c *Consumer) upkeep() *upkeep.Keeper {
 	}
 	return upkeep.New(c.store, c.cfg.WorkerID+"/"+randomHex(8), c.log, busy,
 		upkeep.Outcomes{Runner: c.outcomes},
+		upkeep.Limits{Gate: c.gate, Used: c.control.limited},
 		upkeep.Expiry{Store: c.store, Types: c.taskTypes, Ended: c.outcomes.Ended},
 		upkeep.Archive{Store: c.store})
 }

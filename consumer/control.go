@@ -33,6 +33,13 @@ func (k *control) paused(typ string) bool {
 	return k.doc.Paused(typ)
 }
 
+// limited says whether anybody has ever used a limit.
+func (k *control) limited() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.doc.Limited
+}
+
 func (k *control) age(c Clock) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -113,6 +113,9 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		if err := c.outcomes.Wait(ctx); err != nil { // what follows may be tasks
 			return skipped, context.Cause(ctx)
 		}
+		if err := c.gate.Wait(ctx); err != nil { // others may have got room
+			return skipped, context.Cause(ctx)
+		}
 		if c.held.count().started != before {
 			continue
 		}
@@ -120,8 +123,27 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		if retry := c.refused.next(); !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
 			next = retry
 		}
-		if err != nil || next.IsZero() || !skipTime {
+		if err != nil {
 			return skipped, err
+		}
+		limited := c.gate.Pending() // due, and waits for its turn
+		if !limited.IsZero() {
+			if err := c.gate.Sweep(ctx); err != nil {
+				return skipped, err
+			}
+			if next.IsZero() || limited.Before(next) {
+				next = limited
+			}
+		}
+		switch {
+		case next.IsZero() || limited.IsZero() && !skipTime:
+			return skipped, nil
+		case !skipTime:
+			sleep(ctx, limited.Sub(c.store.Clock.Now()))
+			if ctx.Err() != nil {
+				return skipped, context.Cause(ctx)
+			}
+			continue
 		}
 		wait := max(next.Sub(c.store.Clock.Now()), time.Millisecond)
 		c.store.Clock.Skip(wait)

@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -197,6 +198,7 @@ func (c *Consumer) settleEnd(e *ended, after *model.Task, err error) {
 		c.emitFor(x, Event{Kind: EventParked, Ran: x.ran})
 	default:
 		c.stats.finished.Add(1)
+		c.gate.Return(limits.Grant{Permits: x.permits})
 		_, w := after.Execution(x.execID)
 		c.outcomes.Ended(after) // before nothing is held any more: a drain waits for both
 		c.held.remove(x)
@@ -213,6 +215,7 @@ func (c *Consumer) settleEnd(e *ended, after *model.Task, err error) {
 // fenced reports a result that came too late: it is refused and never applied.
 func (c *Consumer) fenced(x *execution, out model.Outcome, why string) {
 	c.stats.fenced.Add(1)
+	c.gate.Return(limits.Grant{Permits: x.permits}) // the execution has ended, whoever ended it
 	c.held.remove(x)
 	c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Str("outcome", string(out.Kind)).Msg("a late result was refused: " + why)
 	c.emitFor(x, Event{Kind: EventFenced, Outcome: out.Kind, Reason: why, Ran: x.ran})

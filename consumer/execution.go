@@ -111,7 +111,8 @@ type execution struct {
 	h       *handler
 	dueAt   time.Time
 	many    bool
-	ran     time.Duration // how long the handler ran; written by its goroutine before the end is queued
+	permits []model.Permit // that are to be given back at its end; nil = its type has no limits
+	ran     time.Duration  // how long the handler ran; written by its goroutine before the end is queued
 
 	quiet      atomic.Bool // the handler wants no callback
 	completing atomic.Bool // a transaction may end it: pings stay away from the document

@@ -68,7 +68,7 @@ func (c *Consumer) perSecond(n counts) float64 {
 // their limit, and few enough for one query.
 func (c *Consumer) claimableTypes(ctx context.Context) ([]string, error) {
 	types := slices.DeleteFunc(c.types(), func(typ string) bool {
-		return c.control.paused(typ) || c.held.room(typ, c.handlerOf(typ).limit) <= 0
+		return c.control.paused(typ) || c.noRoomFor(typ) || c.held.room(typ, c.handlerOf(typ).limit) <= 0
 	})
 	if len(types) <= store.MaxTypes {
 		return types, nil
@@ -109,6 +109,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 		c.many.skipped = false // nor anything else
 		return false, true, err
 	}
+	n = c.gate.AtMost(types, n)
 	c.lookedAt = c.store.Clock.Now()
 	past := c.barred.offset(c.cfg.Clock.Monotonic())
 	workers := int(c.fleet.Load())

@@ -140,7 +140,8 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 		if _, known := room[t.Type]; !known {
 			room[t.Type] = c.held.room(t.Type, h.limit)
 		}
-		may := slots > len(takeovers) && room[t.Type] > 0 && !c.control.paused(t.Type)
+		// A limited one is claimed anew, when it has got a permit.
+		may := !c.gate.Limited(t) && slots > len(takeovers) && room[t.Type] > 0 && !c.control.paused(t.Type)
 		found, ok := claim.Lapsed(t, by, may, eff, now, rand.Float64())
 		switch {
 		case !ok:
@@ -184,6 +185,7 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) error {
 		t := leaves[i].After
 		if _, previous := claim.Previous(leaves[i].Before, t); w.Applied && previous != "" {
 			c.outcomes.Ended(t)
+			c.gate.Ended(t, model.EndedExecutions(leaves[i].Before, t))
 			c.emit(Event{Kind: EventLapsed, TaskID: t.ID, Type: t.Type, ExecID: leaves[i].Lapsed, Previous: previous, Status: t.Status})
 			if !t.DueAt.IsZero() {
 				c.wake.at(t.DueAt)

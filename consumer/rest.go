@@ -76,6 +76,9 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	if retry := c.refused.next(); !retry.IsZero() && retry.Before(next.at) {
 		next = look{at: retry}
 	}
+	if at := c.gate.Next(); !at.IsZero() && at.Before(next.at) {
+		next = look{at: at}
+	}
 	if c.many.skipped && now.Add(manyPause).Before(next.at) {
 		next = look{at: now.Add(manyPause)} // what was not asked for may be due
 	}
@@ -128,6 +131,9 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 		token(c.stirred) // the one answer says nothing of leases
 	} else if !retry.IsZero() && retry.Before(next.at) {
 		next = look{at: retry}
+	}
+	if at := c.gate.Next(); !at.IsZero() && at.Before(next.at) {
+		next = look{at: at}
 	}
 	return next, nil
 }

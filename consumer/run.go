@@ -26,6 +26,7 @@ func (c *Consumer) run(x *execution) {
 	if c.held.handlerReturned(x) {
 		c.wake.now()
 	}
+	c.slotFreed()
 }
 
 // call runs the handler, with its local retries, and says what it returned and why its

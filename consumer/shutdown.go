@@ -92,6 +92,8 @@ func (c *Consumer) writeOutcomes(ctx context.Context) {
 	if err := c.outcomes.Wait(ctx); err != nil {
 		c.log.Info().Msg("what follows the last ends is left to other processes")
 	}
+	_ = c.gate.Wait(ctx) // what it cannot give back in time is the sweeper's
+	c.gate.Close()
 	c.outcomes.Close()
 	if c.deliverer != nil {
 		c.deliverer.Close()

@@ -151,7 +151,7 @@ func Update(t *Task, p Patch, typ Options, now time.Time) (*Task, error) {
 		c.adoptResult()
 	}
 	settle(c, c.Effective(typ), now)
-	c.Audience = audience(c)
+	c.Audience = audienceNow(c, now)
 	if sooner(t, c) {
 		c.WakeAt = now
 	}
@@ -198,5 +198,6 @@ func newLife(t *Task, keepSuccesses bool, now time.Time) *Task {
 	c.WorkerStates = slices.DeleteFunc(c.WorkerStates, func(w WorkerState) bool {
 		return !keepSuccesses || w.SuccessTime.IsZero()
 	})
+	c.Audience = audience(c) // it may have been held back when the old life ended
 	return c
 }

@@ -53,7 +53,7 @@ func settle(t *Task, eff Effective, now time.Time) {
 	if t.Wanted() > 1 {
 		// With one wanted worker nobody's claim changes who may claim next, and the
 		// hot path leaves the field alone.
-		t.Audience = audience(t)
+		t.Audience = audienceNow(t, now)
 	}
 }
 
@@ -196,7 +196,7 @@ func Repair(t *Task, eff Effective, now time.Time) *Task {
 		c.DueAt, c.LapseAt, c.ExpireAt = time.Time{}, time.Time{}, time.Time{}
 	} else {
 		settle(c, eff, now)
-		c.Audience = audience(c)
+		c.Audience = audienceNow(c, now)
 	}
 	same := c.Status == t.Status && c.DueAt.Equal(t.DueAt) && c.ExpireAt.Equal(t.ExpireAt) && c.LapseAt.Equal(t.LapseAt) && slices.Equal(c.Audience, t.Audience)
 	if same {

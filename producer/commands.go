@@ -96,6 +96,9 @@ func (p *Producer) change(ctx context.Context, doing, id string, rule func(*mode
 	if err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
+	if after != before && !store.InTransaction(ctx) { // of which nobody knows yet whether it counts
+		p.limits.Ended(after, model.EndedExecutions(before, after))
+	}
 	if after != before && after.Status.Ended() && !store.InTransaction(ctx) {
 		// At once rather than by the sweeper, if the caller stays for it; an error has been
 		// logged, and is the sweeper's.

@@ -193,6 +193,13 @@ func NoCallback() Option {
 	return newOption("NoCallback", func(s *settings) { s.draft.Options.Callback = &model.Callback{} })
 }
 
+// LimitKey names what the task is one of many of, such as its customer: of the tasks of a type
+// with the same key one runs at a time over all workers, or as many as the type's KeyLimit
+// says. The others wait, and do not stand before tasks of other keys. "" = none.
+func LimitKey(key string) Option {
+	return newOption("LimitKey", func(s *settings) { s.draft.Options.LimitKey = key }, key)
+}
+
 // ExpiresAt is the time by which somebody must have started the task: else it is Cancelled,
 // and its remark says so, also when no worker of its type lives. One that was started in
 // time may take as long as it likes. The zero time means never. Defaults to never.

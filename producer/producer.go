@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -65,6 +66,7 @@ type Producer struct {
 	secrets *secret.Box // nil = none
 	log     zerolog.Logger
 	follow  *outcome.Runner // what must follow the ends of tasks
+	limits  *limits.Gate
 
 	send    SendFunc // the middleware, around Producer.carryOut
 	wrapped bool     // there is some
@@ -106,6 +108,7 @@ func New(c Config) (*Producer, error) {
 		wrapped: len(c.Middleware) > 0, idle: make(chan struct{}),
 	}
 	p.follow = outcome.New(s, c.Logger, callback.Handover{Store: s}, callback.Settlement{Store: s, Types: p.types})
+	p.limits = limits.New(s, p.types, c.Logger, func() {})
 	p.send = p.carryOut
 	for i := len(c.Middleware) - 1; i >= 0; i-- {
 		p.send = c.Middleware[i](p.send)
@@ -141,6 +144,8 @@ func (p *Producer) Close(ctx context.Context) error {
 	if err == nil {
 		err = subscriptions
 	}
+	_ = p.limits.Wait(ctx) // what it cannot give back in time is the sweeper's
+	p.limits.Close()
 	return err
 }
 

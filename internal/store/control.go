@@ -16,6 +16,7 @@ type Control struct {
 	Types       int64    `bson:"types"`        // rises with every change of a type's document
 	PausedTypes []string `bson:"paused_types"` // nobody claims tasks of these
 	PausedAll   bool     `bson:"paused_all"`   // nobody claims anything
+	Limited     bool     `bson:"limited"`      // limits have been used: there may be permits to sweep
 }
 
 // Paused says whether tasks of the type may not be claimed.
@@ -69,6 +70,12 @@ func (s *Store) Resume(ctx context.Context, all bool, types []string) error {
 		}
 	}
 	return nil
+}
+
+// MarkLimited notes, for good, that limits are used, so that somebody sweeps their permits.
+// Index: _id.
+func (s *Store) MarkLimited(ctx context.Context) error {
+	return s.updateControl(ctx, "noting that limits are used", bson.D{d("$set", bson.D{d("limited", true)})})
 }
 
 func (s *Store) updateControl(ctx context.Context, doing string, update bson.D) error {

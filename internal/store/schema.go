@@ -67,6 +67,9 @@ var indexes = []indexSpec{
 	{coll: "periodic_rules", name: IndexPlanned, keys: asc("planned_at"), only: "planned_at"},
 	{coll: "periodic_runs", name: "rule", keys: bson.D{{Key: "rule_id", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
 	{coll: "periodic_runs", name: "delete", keys: asc("delete_at"), gone: true},
+	{coll: "slots", name: "of", keys: asc("type", "key"), only: "type"},
+	{coll: "slots", name: "task", keys: asc("task"), only: "task"},
+	{coll: "rates", name: "at", keys: asc("at"), ttl: rateKept},
 	{coll: "workers", name: "heartbeat", keys: asc("heartbeat_at"), ttl: 24 * time.Hour},
 	{coll: "signals", name: "at", keys: asc("at"), ttl: 10 * time.Minute},
 }

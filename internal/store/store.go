@@ -25,7 +25,7 @@ type Store struct {
 	local  clock.Clock
 	log    zerolog.Logger
 
-	tasks, history, types, workers, control, signals, permits, rules, runs, meta *mongo.Collection
+	tasks, history, types, workers, control, signals, permits, slots, rates, rules, runs, meta *mongo.Collection
 
 	Clock *Clock
 	held  held
@@ -70,6 +70,8 @@ func Open(c Config) (*Store, error) {
 	s.control = db.Collection(c.Prefix + "control")
 	s.signals = db.Collection(c.Prefix + "signals")
 	s.permits = db.Collection(c.Prefix + "permits")
+	s.slots = db.Collection(c.Prefix + "slots")
+	s.rates = db.Collection(c.Prefix + "rates")
 	s.rules = db.Collection(c.Prefix + "periodic_rules")
 	s.runs = db.Collection(c.Prefix + "periodic_runs")
 	s.meta = db.Collection(c.Prefix + "meta")

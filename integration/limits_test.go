@@ -1,0 +1,287 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/upkeep"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// Limits that hold over a fleet of processes. What is checked is what the tasks themselves
+// say of their executions.
+
+// limitedWork takes as many milliseconds as its argument says.
+var limitedWork = model.NewType[int, int]("limited.work")
+
+func limitedHandler(ctx context.Context, task *consumer.Task[int]) (int, error) {
+	select {
+	case <-time.After(time.Duration(task.Args) * time.Millisecond): // the work itself
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	return 0, nil
+}
+
+// TestLimitsChild is no test: it is what a child process runs.
+func TestLimitsChild(t *testing.T) {
+	if os.Getenv(childRole) != "limits" {
+		t.Skip("only in a child process")
+	}
+	client, err := engine.Client(os.Getenv(childURI))
+	require.NoError(t, err)
+	upkeep.Hurry(upkeep.Pace{Busy: 500 * time.Millisecond, Idle: time.Second, Grace: time.Second})
+	c, err := consumer.New(consumer.Config{Database: client.Database(os.Getenv(childDB)), WorkerID: os.Getenv(childName), Concurrency: 20})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, limitedWork, limitedHandler))
+	require.NoError(t, c.Run(t.Context()))
+}
+
+// limitedChild starts a worker process, which is killed at the end of the test.
+func (a *arena) limitedChild(name string) *exec.Cmd {
+	a.t.Helper()
+	self, err := os.Executable()
+	require.NoError(a.t, err)
+	cmd := exec.Command(self, "-test.run", "^TestLimitsChild$", "-test.timeout", "5m")
+	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+a.e.URI, childDB+"="+a.db.Name(), childRole+"=limits", childName+"="+name)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(a.t, cmd.Start())
+	a.t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // as above
+		if a.t.Failed() {
+			a.t.Logf("output of %s:\n%s", name, out.String())
+		}
+	})
+	return cmd
+}
+
+func (a *arena) limit(change func(*model.TaskType)) {
+	a.t.Helper()
+	typ := model.TaskType{Code: limitedWork.Name()}
+	change(&typ)
+	_, err := a.p.PutType(a.t.Context(), typ)
+	require.NoError(a.t, err)
+}
+
+// sendLimited stores n tasks of so many milliseconds.
+func (a *arena) sendLimited(n, millis int, options func(i int) []producer.Option) []string {
+	a.t.Helper()
+	items := make([]producer.Item[int], n)
+	for i := range items {
+		items[i] = producer.Item[int]{Args: millis, Options: options(i)}
+	}
+	sent, err := producer.SendMany(a.t.Context(), a.p, limitedWork, items)
+	require.NoError(a.t, err)
+	ids := make([]string, n)
+	for i, s := range sent {
+		ids[i] = s.ID
+	}
+	return ids
+}
+
+func plain(int) []producer.Option { return nil }
+
+// spans are the executions of tasks that have ended, in the order of their claims.
+func (a *arena) spans(ids []string) []model.WorkerState {
+	a.t.Helper()
+	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	require.NoError(a.t, err)
+	var all []model.WorkerState
+	for _, t := range tasks {
+		all = append(all, t.WorkerStates...)
+	}
+	slices.SortFunc(all, func(x, y model.WorkerState) int { return x.ClaimedAt.Compare(y.ClaimedAt) })
+	return all
+}
+
+// mostAtOnce is how many of the executions were open at once. Each process has its own
+// estimate of the database's time: an execution counts from a moment after its claim to a
+// moment before its end, and the work takes longer than those.
+func mostAtOnce(spans []model.WorkerState, moment time.Duration) int {
+	type edge struct {
+		at time.Time
+		by int
+	}
+	var edges []edge
+	for _, w := range spans {
+		end := w.SuccessTime
+		if end.IsZero() {
+			end = w.FailTime
+		}
+		from, to := w.ClaimedAt.Add(moment), end.Add(-moment)
+		if to.After(from) {
+			edges = append(edges, edge{from, 1}, edge{to, -1})
+		}
+	}
+	slices.SortFunc(edges, func(x, y edge) int {
+		if d := x.at.Compare(y.at); d != 0 {
+			return d
+		}
+		return x.by - y.by
+	})
+	most, open := 0, 0
+	for _, e := range edges {
+		open += e.by
+		most = max(most, open)
+	}
+	return most
+}
+
+func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		a.limit(func(typ *model.TaskType) { typ.MaxRunning = 5 })
+		ids := a.sendLimited(120, 150, func(int) []producer.Option { return []producer.Option{seconds(1)} })
+		var victims []*exec.Cmd
+		for i := range 4 {
+			victims = append(victims, a.limitedChild(fmt.Sprint("w", i)))
+		}
+		for i, at := range []int{15, 45, 75} { // kills, each in the midst of the work
+			a.awaitDone(ids, at)
+			require.NoError(t, victims[i].Process.Kill())
+			a.limitedChild(fmt.Sprint("heir", i))
+		}
+		began := time.Now()
+		a.awaitEach(ids, "Success", func(t *model.Task) bool { return t.Status == model.StatusSuccess })
+		spans := a.spans(ids)
+		most := mostAtOnce(spans, 30*time.Millisecond)
+		t.Logf("%d executions, at most %d at once, the last part took %v", len(spans), most, time.Since(began))
+		require.Equal(t, 5, most, "more than allowed, or never as many")
+		require.Greater(t, len(spans), len(ids), "no kill met an execution")
+	})
+}
+
+// awaitDone waits until so many of the tasks have succeeded.
+func (a *arena) awaitDone(ids []string, n int) {
+	a.t.Helper()
+	awaitTrue(a.t, func() string {
+		tasks, err := a.store.ByIDs(a.t.Context(), ids)
+		require.NoError(a.t, err)
+		done := 0
+		for _, t := range tasks {
+			if t.Status == model.StatusSuccess {
+				done++
+			}
+		}
+		if done < n {
+			return fmt.Sprintf("%d of %d", done, n)
+		}
+		return ""
+	})
+}
+
+func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		const perSecond = 100
+		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: perSecond, Per: time.Second} })
+		ids := a.sendLimited(8*perSecond, 1, plain)
+		for i := range 4 {
+			a.limitedChild(fmt.Sprint("w", i))
+		}
+		slow := lateness(t)
+		a.awaitSuccess(ids)
+		late := slow()
+		spans := a.spans(ids)
+		require.Len(t, spans, len(ids))
+		for i := range spans {
+			if j := i + perSecond; j < len(spans) {
+				require.GreaterOrEqual(t, spans[j].ClaimedAt.Sub(spans[i].ClaimedAt), time.Second,
+					"%d executions began within a second, from %v on", perSecond+1, spans[i].ClaimedAt)
+			}
+		}
+		took := spans[len(spans)-1].ClaimedAt.Sub(spans[0].ClaimedAt)
+		rate := float64(len(spans)-1) / took.Seconds()
+		// A start that nobody could take in its twentieth of a second is lost. On a machine
+		// that is too slow for that, this says nothing of the limit.
+		t.Logf("%.1f a second; this process was late by up to %v", rate, late)
+		if !raceDetector && late < 10*time.Millisecond {
+			require.GreaterOrEqual(t, rate, 0.9*perSecond)
+		}
+	})
+}
+
+func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		const customers = 50
+		options := func(i int) []producer.Option {
+			key := i % customers
+			if i >= 3*customers {
+				key = 0 // who has much to do stands before nobody
+			}
+			return []producer.Option{producer.LimitKey(fmt.Sprint("customer ", key))}
+		}
+		ids := a.sendLimited(3*customers+30, 60, options)
+		for i := range 4 {
+			a.limitedChild(fmt.Sprint("w", i))
+		}
+		a.awaitSuccess(ids)
+		byKey := map[string][]string{}
+		tasks, err := a.store.ByIDs(t.Context(), ids)
+		require.NoError(t, err)
+		var others, busy time.Time
+		for id, task := range tasks {
+			key := task.Options.LimitKey
+			byKey[key] = append(byKey[key], id)
+			if key == "customer 0" {
+				busy = latest(busy, task.FinishedAt)
+			} else {
+				others = latest(others, task.FinishedAt)
+			}
+		}
+		require.Len(t, byKey, customers)
+		for key, of := range byKey {
+			require.Equal(t, 1, mostAtOnce(a.spans(of), 10*time.Millisecond), "of %s", key)
+		}
+		require.True(t, others.Before(busy), "customer 0 stood before the others: they were done at %v, it at %v", others, busy)
+		t.Logf("most at once %d", mostAtOnce(a.spans(ids), 5*time.Millisecond))
+	})
+}
+
+// lateness measures by how much a short sleep is too long, in the worst twentieth of cases,
+// until it is asked.
+func lateness(t *testing.T) (ask func() time.Duration) {
+	t.Helper()
+	stop, done := make(chan struct{}), make(chan []time.Duration, 1)
+	go func() {
+		var late []time.Duration
+		for {
+			select {
+			case <-stop:
+				done <- late
+				return
+			default:
+			}
+			began := time.Now()
+			time.Sleep(5 * time.Millisecond) // what is measured
+			late = append(late, time.Since(began)-5*time.Millisecond)
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		late := <-done
+		slices.Sort(late)
+		return late[len(late)*19/20]
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,90 @@
+package limits
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// freeing is what is to be given back: permits that are known, or those of executions.
+type freeing struct {
+	permits []model.Permit
+	taskID  string
+	execIDs []string
+}
+
+// Return gives back what a grant took that no execution is open by, nor ever will be. It
+// does not wait for it.
+func (g *Gate) Return(grant Grant) { g.free(freeing{permits: grant.Permits}) }
+
+// Ended gives the permits of executions back that have ended, as a write that the database
+// has acknowledged says. Those who do not know the permits look them up.
+func (g *Gate) Ended(t *model.Task, execIDs []string) {
+	if len(execIDs) > 0 && g.Limited(t) {
+		g.free(freeing{taskID: t.ID, execIDs: execIDs})
+	}
+}
+
+func (g *Gate) free(f freeing) {
+	if len(f.permits) == 0 && f.taskID == "" {
+		return
+	}
+	// An error is the queue's end: the process stops, and the sweeper of another goes on.
+	_ = g.queue.Put(g.ctx, f)
+}
+
+// flush frees a batch, and then gives the keys that have got room to the next.
+func (g *Gate) flush(batch []freeing) {
+	ctx, cancel := context.WithTimeout(g.ctx, patience)
+	defer cancel()
+	var permits []model.Permit
+	for _, f := range batch {
+		permits = append(permits, f.permits...)
+		if f.taskID == "" {
+			continue
+		}
+		found, err := g.store.SlotsOf(ctx, f.taskID, f.execIDs)
+		if err != nil {
+			g.report(err, "looking up permits")
+			return
+		}
+		permits = append(permits, found...)
+	}
+	g.report(g.freeNow(ctx, permits), "giving permits back")
+}
+
+func (g *Gate) freeNow(ctx context.Context, permits []model.Permit) error {
+	if err := g.store.FreeSlots(ctx, permits); err != nil {
+		return err
+	}
+	keys := map[string][]store.SlotOf{}
+	woken := false
+	for _, p := range permits {
+		of := store.SlotOf{Type: p.Type, Key: p.Key}
+		switch {
+		case p.Key == "":
+			woken = g.roomy(p.Type) || woken
+		case !slices.Contains(keys[p.Type], of):
+			keys[p.Type] = append(keys[p.Type], of)
+		}
+	}
+	if woken {
+		g.wake()
+	}
+	for typ, all := range keys {
+		for some := range slices.Chunk(all, perLook) {
+			if err := g.Look(ctx, typ, some); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Gate) report(err error, doing string) {
+	if err != nil && g.ctx.Err() == nil && !store.Unreachable(err) {
+		g.log.Warn().Err(err).Str("doing", doing).Msg("a limit is left to the sweeper")
+	}
+}

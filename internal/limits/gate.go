@@ -1,0 +1,192 @@
+package limits
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Gate is a process's side of the limits. It is safe for concurrent use; make one with
+// [New], and close it.
+type Gate struct {
+	store *store.Store
+	types *tasktypes.Cache
+	log   zerolog.Logger
+	wake  func() // there is room again: look for work
+
+	queue *groupcommit.Queue[freeing]
+	ctx   context.Context
+	end   context.CancelFunc
+	looks sync.WaitGroup
+
+	marked atomic.Bool // that limits are used is written down
+
+	mu    sync.Mutex
+	waits map[string]wait                // types without room
+	noted map[store.SlotOf]time.Duration // monotonic: when the wait for a key was written down
+	due   map[store.SlotOf]*keyLook      // keys to look at when their next start comes
+}
+
+// keyLook is a look at a key that is to come.
+type keyLook struct {
+	timer *time.Timer
+	at    time.Time // the store's
+}
+
+// wait is a type that leaves the claim queries.
+type wait struct {
+	until time.Time     // the store's
+	pause time.Duration // doubled each time that there was no permit
+}
+
+// Grant is what lets one claim be written.
+type Grant struct {
+	Permits []model.Permit // nil = none are needed
+	Until   time.Time      // of the store: the claim must be written by then; zero = any time
+}
+
+// How long a type without a free permit leaves the queries: who frees one in this process
+// ends that at once, for those of others this is the latency.
+const (
+	firstPause   = 25 * time.Millisecond
+	longestPause = 500 * time.Millisecond
+	patience     = 20 * time.Second // for one batch of writes
+	freed        = 2000             // permits that may wait to be given back
+)
+
+// New makes a gate. wake is called when there is room again that this process knows of; it
+// must not block.
+func New(st *store.Store, types *tasktypes.Cache, log zerolog.Logger, wake func()) *Gate {
+	g := &Gate{store: st, types: types, log: log, wake: wake,
+		waits: map[string]wait{}, noted: map[store.SlotOf]time.Duration{}, due: map[store.SlotOf]*keyLook{}}
+	g.ctx, g.end = context.WithCancel(context.Background())
+	g.queue = groupcommit.New(freed, g.flush)
+	return g
+}
+
+// Limited says whether a claim of the task needs a grant.
+func (g *Gate) Limited(t *model.Task) bool {
+	return t.Options.LimitKey != "" || g.types.Get(t.Type).Limited()
+}
+
+// LimitsType says whether the type limits its tasks as a whole.
+func (g *Gate) LimitsType(typ string) bool { return g.types.Get(typ).Limited() }
+
+// Prompt says whether a claim of the type must only be written for what can start at once:
+// what it is granted is few, or soon lost.
+func (g *Gate) Prompt(typ string) bool {
+	t := g.types.Get(typ)
+	return t.Limited() || t != nil && t.KeyLimit != nil && t.KeyLimit.RateLimit != nil
+}
+
+// Pending is when the next of what waits for room may have it, keys included; zero = nothing
+// waits that this process knows of.
+func (g *Gate) Pending() time.Time {
+	next := g.Next()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, k := range g.due {
+		if next.IsZero() || k.at.Before(next) {
+			next = k.at
+		}
+	}
+	return next
+}
+
+// Waiting says whether the type has no room at the moment, so that nobody needs to look for
+// its tasks.
+func (g *Gate) Waiting(typ string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w, is := g.waits[typ]
+	return is && w.until.After(g.store.Clock.Now())
+}
+
+// Next is when the first of the types that wait may have room; zero = none waits.
+func (g *Gate) Next() (next time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.store.Clock.Now()
+	for _, w := range g.waits {
+		if w.until.After(now) && (next.IsZero() || w.until.Before(next)) {
+			next = w.until
+		}
+	}
+	return next
+}
+
+// AtMost is how many tasks of the types are worth looking for, where n fit: of types with
+// few permits or starts a few more than those, since some will be held back.
+func (g *Gate) AtMost(types []string, n int) int {
+	sum := 0
+	for _, typ := range types {
+		t := g.types.Get(typ)
+		if !t.Limited() {
+			return n
+		}
+		most := n
+		if t.MaxRunning > 0 {
+			most = min(most, t.MaxRunning)
+		}
+		if r := t.RateLimit; r != nil {
+			most = min(most, int(r.Tolerance()/r.Spacing())+1)
+		}
+		sum += most
+	}
+	return min(n, 2*sum+16)
+}
+
+// full takes the type out of the queries until a permit may be free.
+func (g *Gate) full(typ string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.waits[typ]
+	w.pause = min(max(2*w.pause, firstPause), longestPause)
+	w.until = g.store.Clock.Now().Add(w.pause*3/4 + rand.N(w.pause/2))
+	g.waits[typ] = w
+}
+
+// rest takes the type out of the queries until its next start. A little later, and not at
+// the same time in every process: then there are several starts to be had at once.
+func (g *Gate) rest(typ string, next time.Time, r model.RateLimit) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waits[typ] = wait{until: next.Add(rand.N(r.Tolerance()/3) + time.Millisecond)}
+}
+
+// roomy brings the type back; was says whether it waited.
+func (g *Gate) roomy(typ string) (was bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, was = g.waits[typ]
+	delete(g.waits, typ)
+	return was
+}
+
+// Wait returns when all permits that were handed over to be freed are, and what they kept
+// back has been looked at; or when ctx ends.
+func (g *Gate) Wait(ctx context.Context) error { return g.queue.Wait(ctx) }
+
+// Close ends the gate; what it had still to do is left to the sweeper.
+func (g *Gate) Close() {
+	g.end()
+	_ = g.queue.Close(g.ctx) // ends at once: its context has
+	g.mu.Lock()
+	for of, k := range g.due {
+		if k.timer.Stop() {
+			g.looks.Done()
+		}
+		delete(g.due, of)
+	}
+	g.mu.Unlock()
+	g.looks.Wait()
+}

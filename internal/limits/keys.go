@@ -1,0 +1,183 @@
+package limits
+
+import (
+	"context"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// noteAgain is how long a note counts that tasks wait for a key; the sweeper forgets one
+// that is older than [waitKept] and says nothing any more.
+const (
+	noteAgain = time.Minute
+	waitKept  = 10 * time.Minute
+	perLook   = 100 // keys at a time
+)
+
+// holdBack takes tasks whose key is full out of the queries. The note is written before, so
+// that whoever crashes leaves a trace; the look comes after, since the key may have got room
+// between the refusal and the write, when nobody saw the task waiting.
+func (g *Gate) holdBack(ctx context.Context, typ string, tasks []*model.Task) (held int, err error) {
+	if len(tasks) == 0 {
+		return 0, nil
+	}
+	now := g.store.Clock.Now()
+	var keys []store.SlotOf
+	seen := map[string]bool{}
+	var writes []store.Write
+	for _, t := range tasks {
+		after := model.HoldBack(t, now)
+		if after == nil {
+			continue
+		}
+		writes = append(writes, store.Write{Before: t, After: after})
+		if k := t.Options.LimitKey; !seen[k] {
+			seen[k] = true
+			keys = append(keys, store.SlotOf{Type: typ, Key: k})
+		}
+	}
+	if len(writes) == 0 {
+		return 0, nil
+	}
+	if err := g.note(ctx, keys); err != nil {
+		return 0, err
+	}
+	written, err := g.store.Writes(ctx, writes, 0)
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range written {
+		if w.Applied {
+			held++
+		}
+	}
+	return held, g.Look(ctx, typ, keys)
+}
+
+func (g *Gate) note(ctx context.Context, keys []store.SlotOf) error {
+	now := g.store.Local().Monotonic()
+	var unknown []store.SlotOf
+	g.mu.Lock()
+	for _, of := range keys {
+		if at, known := g.noted[of]; !known || now-at > noteAgain {
+			unknown = append(unknown, of)
+		}
+	}
+	g.mu.Unlock()
+	if err := g.store.NoteWaits(ctx, unknown); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.noted) > 10_000 {
+		clear(g.noted)
+	}
+	for _, of := range unknown {
+		g.noted[of] = now
+	}
+	return nil
+}
+
+// Look gives the audience back to as many of the tasks that wait for the keys as those have
+// room for, the best first. Of one with a rate it looks again when the next start comes, as
+// long as tasks wait.
+func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	keyed := g.types.Get(typ).Keyed()
+	room, err := g.roomOf(ctx, typ, keys, keyed)
+	if err != nil {
+		return err
+	}
+	now := g.store.Clock.Now()
+	var writes []store.Write
+	for _, of := range keys {
+		free := room[of.Key]
+		var next time.Time
+		if r := keyed.RateLimit; r != nil && free > 0 {
+			starts, err := g.store.ReserveStarts(ctx, of, *r, 0)
+			if err != nil {
+				return err
+			}
+			// One at a time and start: more would only be held back again.
+			next = later(starts.Next, now).Add(time.Millisecond)
+			if starts.Next.After(now) {
+				free = 0
+			} else {
+				free, next = 1, now.Add(r.Spacing())
+			}
+		}
+		if free == 0 && next.IsZero() {
+			continue // who frees one looks again
+		}
+		waiting, err := g.store.HeldBack(ctx, of, max(free, 1))
+		if err != nil {
+			return err
+		}
+		for _, t := range waiting[:min(free, len(waiting))] {
+			if after := model.Admit(t, now); after != nil {
+				writes = append(writes, store.Write{Before: t, After: after})
+			}
+		}
+		if len(waiting) > 0 && !next.IsZero() {
+			g.lookAt(of, next)
+		}
+	}
+	if len(writes) == 0 {
+		return nil
+	}
+	_, err = g.store.Writes(ctx, writes, 0)
+	g.wake()
+	return err
+}
+
+// roomOf is how many executions of each key may begin now, by the permits.
+func (g *Gate) roomOf(ctx context.Context, typ string, keys []store.SlotOf, keyed model.KeyLimit) (map[string]int, error) {
+	room := make(map[string]int, len(keys))
+	if keyed.MaxRunning == 0 {
+		for _, of := range keys {
+			room[of.Key] = perLook
+		}
+		return room, nil
+	}
+	names := make([]string, len(keys))
+	for i, of := range keys {
+		names[i] = of.Key
+	}
+	taken, err := g.store.KeysTaken(ctx, typ, names)
+	for _, of := range keys {
+		room[of.Key] = min(max(keyed.MaxRunning-taken[of.Key], 0), perLook)
+	}
+	return room, err
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// lookAt looks at a key at that time of the store, once.
+func (g *Gate) lookAt(of store.SlotOf, at time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.due[of] != nil || g.ctx.Err() != nil || len(g.due) > 10_000 {
+		return // the sweeper's, where there are too many
+	}
+	g.looks.Add(1)
+	k := &keyLook{at: at}
+	g.due[of] = k
+	k.timer = time.AfterFunc(at.Sub(g.store.Clock.Now()), func() {
+		defer g.looks.Done()
+		g.mu.Lock()
+		delete(g.due, of)
+		g.mu.Unlock()
+		ctx, cancel := context.WithTimeout(g.ctx, patience)
+		defer cancel()
+		g.report(g.Look(ctx, of.Type, []store.SlotOf{of}), "looking for the next task of a limit_key")
+	})
+}

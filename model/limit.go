@@ -1,0 +1,183 @@
+package model
+
+import "time"
+
+// Limits are what a type says about how many of its tasks run, and how many begin, over
+// the whole fleet (design section 7). The rules are pure; internal/limits carries them out.
+
+// audienceKey is in front of the limit_key of tasks that wait for their key.
+const audienceKey = "#"
+
+// KeyAudience is the audience of the tasks of a limit_key that wait for their turn: nobody
+// looks for it, so a key that is full never stands before the others.
+func KeyAudience(limitKey string) string { return audienceKey + limitKey }
+
+// Keyed is what holds for the tasks of each limit_key: one at a time, unless the type says
+// something else. t may be nil.
+func (t *TaskType) Keyed() KeyLimit {
+	if t == nil || t.KeyLimit == nil {
+		return KeyLimit{MaxRunning: 1}
+	}
+	k := *t.KeyLimit
+	if k.MaxRunning == 0 && k.RateLimit == nil {
+		k.MaxRunning = 1
+	}
+	return k
+}
+
+// Limited says whether the type limits its tasks as a whole. t may be nil.
+func (t *TaskType) Limited() bool { return t != nil && (t.MaxRunning > 0 || t.RateLimit != nil) }
+
+// HeldBack says whether the task waits until its limit_key has room.
+func (t *Task) HeldBack() bool {
+	return t.Options.LimitKey != "" && len(t.Audience) == 1 && t.Audience[0] == KeyAudience(t.Options.LimitKey)
+}
+
+// HoldBack takes a due task out of everybody's sight until [Admit]: its key is full. It
+// returns nil for one that has no key, is held back already or is not to be claimed now.
+func HoldBack(t *Task, now time.Time) *Task {
+	if t.Options.LimitKey == "" || t.HeldBack() || t.DueAt.IsZero() || t.DueAt.After(now) {
+		return nil
+	}
+	c := t.next(now)
+	c.Audience = []string{KeyAudience(t.Options.LimitKey)}
+	return c
+}
+
+// Admit gives a task that was held back its audience again, and wakes the workers. nil
+// when it is not held back.
+func Admit(t *Task, now time.Time) *Task {
+	if !t.HeldBack() {
+		return nil
+	}
+	c := t.next(now)
+	c.Audience = audience(c)
+	c.wake(now)
+	return c
+}
+
+// audienceNow is the audience of a task that may have been held back: it stays so as long
+// as it is due, by the same key. Its turn comes when the key has room.
+func audienceNow(t *Task, now time.Time) []string {
+	if t.HeldBack() && !t.DueAt.IsZero() && !t.DueAt.After(now) {
+		return t.Audience
+	}
+	return audience(t)
+}
+
+// Permit lets one execution be open. It is taken before the claim, and frees when that
+// execution has ended or can never begin.
+type Permit struct {
+	Name       string    `bson:"_id"`
+	Type       string    `bson:"type"`
+	Key        string    `bson:"key"` // "" = one of the type
+	TaskID     string    `bson:"task"`
+	Generation int64     `bson:"generation"` // of the task, as it was when the permit was taken
+	Rev        int64     `bson:"rev"`        // the claim is guarded by it
+	ExecID     string    `bson:"exec_id"`    // of the claim
+	At         time.Time `bson:"at"`         // when it was taken
+}
+
+// PermitState is what a look at the task says of a permit.
+type PermitState int
+
+// The states of a permit.
+const (
+	PermitUsed  PermitState = iota // its execution is open
+	PermitFree                     // its execution has ended, or will never begin
+	PermitAhead                    // its claim may still arrive: raise the task's rev first
+)
+
+// State judges the permit by its task, which was read after the permit; nil = the task is
+// gone. Once free it is free for ever: an execution that ended is never open again, and a
+// claim is guarded by a rev that only rises.
+func (p *Permit) State(t *Task) PermitState {
+	if t == nil {
+		return PermitFree
+	}
+	if _, w := t.Execution(p.ExecID); w != nil {
+		if w.Open() {
+			return PermitUsed
+		}
+		return PermitFree
+	}
+	if t.Generation > p.Generation || t.Rev > p.Rev {
+		return PermitFree
+	}
+	return PermitAhead
+}
+
+// Fence is the task with a rev that no claim by the permit can have seen.
+func (p *Permit) Fence(t *Task, now time.Time) *Task {
+	c := t.next(now)
+	c.Rev = max(t.Rev, p.Rev) + 1
+	return c
+}
+
+// EndedExecutions are the ids of those that were open before and are no longer.
+func EndedExecutions(before, after *Task) (execIDs []string) {
+	for i := range before.WorkerStates {
+		w := &before.WorkerStates[i]
+		if !w.Open() {
+			continue
+		}
+		if _, a := after.Execution(w.ExecID); a == nil || !a.Open() {
+			execIDs = append(execIDs, w.ExecID)
+		}
+	}
+	return execIDs
+}
+
+// Bounds of [RateLimit.Tolerance].
+const (
+	toleranceShare = 20 // of per: at most so much of the rate is given up
+	minTolerance   = 20 * time.Millisecond
+	maxTolerance   = 5 * time.Second
+)
+
+// Tolerance is for how long after its time a start is good; then it is lost.
+func (r RateLimit) Tolerance() time.Duration {
+	return min(max(r.Per/toleranceShare, min(minTolerance, r.Per/4)), maxTolerance)
+}
+
+// Spacing is the time between two starts: a span of per and the tolerance holds count of
+// them, so no span of per holds more than count, however late within the tolerance each is.
+func (r RateLimit) Spacing() time.Duration {
+	span := r.Per + r.Tolerance()
+	n := time.Duration(r.Count)
+	return ((span+n-1)/n + time.Microsecond - 1).Truncate(time.Microsecond)
+}
+
+// Starts are consecutive start times that were reserved.
+type Starts struct {
+	First time.Time
+	Count int
+	Next  time.Time // the first that is not reserved
+}
+
+// Reserve takes up to want of the starts that are good now; next is the first that nobody
+// has reserved, zero = none ever was. With none to be had Count is 0, and Next says when
+// the next comes.
+func (r RateLimit) Reserve(next, now time.Time, want int) Starts {
+	first := now.Add(-r.Tolerance())
+	if next.After(first) {
+		first = next
+	}
+	s := Starts{First: first, Next: first}
+	if first.After(now) {
+		return s
+	}
+	s.Count = min(max(want, 0), int(now.Sub(first)/r.Spacing())+1)
+	s.Next = first.Add(time.Duration(s.Count) * r.Spacing())
+	return s
+}
+
+// Good are how many of the starts are good at the time; the earliest are lost first.
+func (r RateLimit) Good(s Starts, now time.Time) int {
+	late := now.Add(-r.Tolerance()).Sub(s.First) // those before that are lost
+	if late <= 0 {
+		return s.Count
+	}
+	lost := int((late + r.Spacing() - 1) / r.Spacing())
+	return max(s.Count-lost, 0)
+}

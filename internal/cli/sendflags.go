@@ -34,7 +34,7 @@ type sendFlags struct {
 	localInterval                        string
 	maxLapses, maxErrorsPerWorker        int
 	needManual                           bool
-	retention, callback                  string
+	retention, callback, limitKey        string
 }
 
 func (s *sendFlags) register(f *pflag.FlagSet) {
@@ -48,6 +48,7 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.tenant, "tenant", "", "tenant that owns the task")
 	f.StringVar(&s.creator, "creator", "", "label: who caused it")
 	f.StringVar(&s.category, "category", "", "label: what it belongs to")
+	f.StringVar(&s.limitKey, "limit-key", "", "of the tasks of the type with this key one runs at a time, or as many as the type says")
 	f.BoolVar(&s.held, "held", false, "store it as Wait: nobody runs it until `task release`")
 	f.StringSliceVar(&s.existing, "existing", nil, "what to do with a key that exists: keep (default), update-args, update-idle, restart-failed, restart-succeeded")
 	f.IntVar(&s.concurrentWorkers, "concurrent-workers", 1, "how many different workers must each succeed")
@@ -136,6 +137,7 @@ func (a *app) spec(s *sendFlags, f *pflag.FlagSet) (*taskSpec, error) {
 	d.set("worker-timeout", &o.WorkerTimeout, s.workerTimeout)
 	d.set("timeout", &o.ExecutionTimeout, s.timeout)
 	d.set("retention", &o.Retention, s.retention)
+	set(f, "limit-key", &o.LimitKey, s.limitKey)
 	set(f, "max-lapses", &o.MaxLapses, s.maxLapses)
 	set(f, "max-errors-per-worker", &o.MaxErrorsPerWorker, s.maxErrorsPerWorker)
 	set(f, "need-manual", &o.NeedManual, s.needManual)

@@ -44,6 +44,7 @@ type optionsSpec struct {
 	NeedManual         *bool      `json:"need_manual"`
 	Retention          *millis    `json:"retention_ms"`
 	ExpiresAt          *time.Time `json:"expires_at"`
+	LimitKey           *string    `json:"limit_key"`
 
 	Callback *model.Callback `json:"callback"` // {} = nobody is told
 }
@@ -165,6 +166,7 @@ func (s *taskSpec) options(existing []model.Existing) []producer.Option {
 		out = append(out, producer.ExpiresIn(time.Duration(*s.ExpiresIn)))
 	}
 	add(&out, s.Options.ExpiresAt, producer.ExpiresAt)
+	add(&out, s.Options.LimitKey, producer.LimitKey)
 	if s.Held != nil && *s.Held {
 		out = append(out, producer.Held())
 	}

@@ -1,6 +1,8 @@
 package periodic
 
-import "time"
+import (
+	"time"
+)
 
 // Checked is the spec as it would be stored: the cron rule normalised, defaults that are
 // stored filled in. The error joins everything that is wrong, each naming its field. At the
@@ -13,3 +15,7 @@ func (s Spec) Checked(now time.Time) (Spec, error) {
 	}
 	return SpecOf(r), nil
 }
+
+// EngineType is what engines call themselves among the workers: a process that is listed
+// with it decides ticks.
+const EngineType = engineType

@@ -155,6 +155,7 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 	for _, r := range runs {
 		if t := tasks[r.TaskID]; t != nil && r.Status == model.RunScheduled {
 			r.Status, r.Error = RunStatusOf(t)
+			r.EndedAt = t.FinishedAt
 		}
 	}
 	return runs, nil

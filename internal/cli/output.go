@@ -153,12 +153,12 @@ func (f *fields) String() string {
 	return b.String()
 }
 
-// taskJSON is a task's document as JSON, unknown fields and all, with its primary key
+// documentJSON is a stored document as JSON, unknown fields and all, with its primary key
 // named id and secrets hidden.
-func taskJSON(raw bson.Raw) (json.RawMessage, error) {
+func documentJSON(raw bson.Raw) (json.RawMessage, error) {
 	var doc bson.D
 	if err := bson.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("reading a task: %w", err)
+		return nil, fmt.Errorf("reading a document: %w", err)
 	}
 	secret.Hide(doc)
 	for i := range doc {
@@ -168,7 +168,7 @@ func taskJSON(raw bson.Raw) (json.RawMessage, error) {
 	}
 	out, err := bson.Marshal(doc)
 	if err != nil {
-		return nil, fmt.Errorf("reading a task: %w", err)
+		return nil, fmt.Errorf("reading a document: %w", err)
 	}
 	return model.DocumentJSON(out), nil
 }

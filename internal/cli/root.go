@@ -100,7 +100,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	add("run", a.demoCommand(), a.devCommand(), a.workCommand(), a.embeddedCommand())
-	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand())
+	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand(), a.periodicCommand())
 	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.archiveCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	root.SetHelpTemplate(root.HelpTemplate())

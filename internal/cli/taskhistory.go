@@ -43,7 +43,7 @@ shows each of them.`,
 				Lives []json.RawMessage `json:"lives"`
 			}{}
 			for _, doc := range docs {
-				j, err := taskJSON(doc)
+				j, err := documentJSON(doc)
 				if err != nil {
 					return err
 				}

@@ -144,7 +144,7 @@ type jsonLister struct {
 
 func (l *jsonLister) page(docs []bson.Raw) error {
 	for _, doc := range docs {
-		j, err := taskJSON(doc)
+		j, err := documentJSON(doc)
 		if err != nil {
 			return err
 		}

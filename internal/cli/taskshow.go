@@ -38,7 +38,7 @@ life of the task, as ` + "`task history` and `task list --history`" + ` name it.
 				return err
 			}
 			if a.asJSON() {
-				j, err := taskJSON(raw)
+				j, err := documentJSON(raw)
 				if err != nil {
 					return err
 				}

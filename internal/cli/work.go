@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/periodic"
 )
 
 const workHelp = `Run a worker for the built-in types, http and exec, in the foreground. It delivers the
@@ -21,6 +22,9 @@ callbacks of all tasks, too; MSCHEDULER_SECRET_KEY opens the secrets they are si
 exec runs programs that a task names, as this process's user: it is off unless
 --allow-exec is given. http and callbacks do not call link-local and cloud metadata addresses unless
 --allow-link-local is given.
+
+With --periodic it also sends the tasks of periodic rules (mscheduler periodic). Without one
+such process no rule fires; several share the work, and one that dies leaves it to the others.
 
 The first Ctrl-C (or SIGTERM) stops gracefully: nothing new is claimed, handlers have
 --shutdown-timeout, and what they do not finish is given back at once. The second ends
@@ -42,6 +46,7 @@ type workFlags struct {
 	outputLimit     int
 	events          bool
 	withStdin       bool
+	periodic        bool // decide the ticks of periodic rules, too
 }
 
 func (w *workFlags) register(f *pflag.FlagSet) {
@@ -76,6 +81,7 @@ func (a *app) workCommand() *cobra.Command {
 		},
 	}
 	w.register(cmd.Flags())
+	cmd.Flags().BoolVar(&w.periodic, "periodic", false, "decide the ticks of periodic rules, too")
 	return cmd
 }
 
@@ -142,20 +148,45 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 		ctx, cancel = untilEOF(ctx, a.Stdin)
 		defer cancel()
 	}
+	run := c.Run
+	if w.periodic {
+		engine, err := periodic.New(periodic.Config{Database: conn.db, Prefix: conn.prefix, Logger: cfg.Logger})
+		if err != nil {
+			return err
+		}
+		run = func(ctx context.Context) error { return both(ctx, c.Run, engine.Run) }
+		types += " tasks and the periodic rules"
+	} else {
+		types += " tasks"
+	}
 	if !w.events {
-		a.say("worker %s runs %s tasks of %s; Ctrl-C stops it gracefully", c.WorkerID(), types, conn)
+		a.say("worker %s runs %s of %s; Ctrl-C stops it gracefully", c.WorkerID(), types, conn)
 	}
 	defer context.AfterFunc(ctx, func() {
 		if n := c.Stats().Held; n > 0 && !w.events {
 			a.say("stopping: %s at most %s; Ctrl-C again ends at once", human.Plural(n, "task has", "tasks have"), w.shutdownTimeout)
 		}
 	})()
-	err = c.Run(ctx)
+	err = run(ctx)
 	if err == nil && !w.events {
 		s := c.Stats()
 		a.say("stopped: %s, %d taken over from others, %d refused as too late", human.Plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
 	}
 	return err
+}
+
+// both runs two things until ctx ends, or one of them cannot go on.
+func both(ctx context.Context, one, other func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		ended <- other(ctx)
+	}()
+	err := one(ctx)
+	cancel()
+	return errors.Join(err, <-ended)
 }
 
 // programEnv is the environment of exec tasks: the worker's own without its settings,

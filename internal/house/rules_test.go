@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"internal/demo":         {"model", "internal/store", "internal/clock", "internal/embedded", "internal/human"},
 	"internal/bench":        {"model", "producer", "consumer", "internal/store", "internal/clock", "internal/embedded", "internal/upkeep"},
 	"internal/cli": {
-		"model", "producer", "consumer", "migrate", "internal/store", "internal/clock",
+		"model", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/human", "internal/secret", "internal/upkeep",
 	},
 	"cmd/mscheduler": {"internal/cli"},

@@ -1,0 +1,360 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+const periodicHelp = `Periodic rules send a task at the times that a cron rule names, and keep a record of every
+one of those times: what ran, when and how it ended, and what was skipped, and why.
+
+Something must decide the ticks: ` + "`mscheduler work --periodic`" + `, as many as you like, or
+` + "`mscheduler dev`" + `. A rule is named by its name (and --tenant), or by its id.`
+
+func (a *app) periodicCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "periodic", Short: "Send tasks by cron rules", Long: periodicHelp, Args: noArgs, RunE: group}
+	r := &rulesCommand{app: a}
+	cmd.PersistentFlags().StringVar(&r.tenant, "tenant", "", "tenant of the rules; defaults to none, for list to all")
+	cmd.AddCommand(r.apply(), r.list(), r.show(), r.enable(), r.disable(), r.trigger(), r.cancel(), r.preview(), r.runs(), r.backfill(), r.delete())
+	return cmd
+}
+
+// rulesCommand is what the commands about rules share.
+type rulesCommand struct {
+	*app
+	tenant string
+}
+
+// ruleDB is an open connection with what manages rules.
+type ruleDB struct {
+	*connection
+	rules *periodic.Periodic
+	at    time.Time // when the command began, by the database
+}
+
+// open connects; ready wants a database that is set up.
+func (r *rulesCommand) open(ctx context.Context, ready bool) (*ruleDB, error) {
+	connect := r.connect
+	if ready {
+		connect = r.connectReady
+	}
+	c, err := connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &ruleDB{connection: c}
+	if d.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: c.prefix, Logger: r.logger()}); err != nil {
+		return nil, err
+	}
+	d.at, err = c.now(ctx)
+	return d, err
+}
+
+// find reads a living rule by its name, or its id.
+func (r *rulesCommand) find(ctx context.Context, d *ruleDB, name string) (*model.Rule, error) {
+	rule, err := d.rules.Named(ctx, r.tenant, name)
+	if errors.Is(err, periodic.ErrNotFound) {
+		if byID, idErr := d.rules.Get(ctx, name); !errors.Is(idErr, periodic.ErrNotFound) {
+			return byID, idErr
+		}
+		if r.tenant == "" {
+			err = fmt.Errorf("%w (without --tenant it is one of no tenant)", err)
+		}
+	}
+	return rule, noRule(err)
+}
+
+// named opens the database and finds a rule there.
+func (r *rulesCommand) named(ctx context.Context, name string) (*ruleDB, *model.Rule, error) {
+	d, err := r.open(ctx, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	rule, err := r.find(ctx, d, name)
+	return d, rule, err
+}
+
+// noRule gives the error its exit code.
+func noRule(err error) error {
+	var idle *periodic.NotRunningError
+	switch {
+	case errors.Is(err, periodic.ErrNotFound):
+		return &codedError{ExitNotFound, err}
+	case errors.Is(err, periodic.ErrChanged), errors.Is(err, periodic.ErrExists), errors.As(err, &idle):
+		return &codedError{ExitRefused, err}
+	default:
+		return err
+	}
+}
+
+// sayIdle tells when nobody decides ticks.
+func (r *rulesCommand) sayIdle(ctx context.Context, d *ruleDB) error {
+	workers, err := d.store.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range workers {
+		if slices.Contains(workers[i].Types, periodic.EngineType) && workers[i].Alive(d.at) {
+			return nil
+		}
+	}
+	r.say("nobody decides ticks: no rule fires until there is one; start it with: mscheduler work --periodic")
+	return nil
+}
+
+func (r *rulesCommand) list() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the rules", Args: noArgs,
+		Long: "List the rules, by tenant and name. With -o yaml it is a file for `periodic apply`.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			d, err := r.open(ctx, true)
+			if err != nil {
+				return err
+			}
+			var rules []*model.Rule
+			for after, size := "", 1000; ; after = rules[len(rules)-1].Living {
+				page, err := d.rules.List(ctx, r.tenant, after, size)
+				if err != nil {
+					return err
+				}
+				if rules = append(rules, page...); len(page) < size {
+					break
+				}
+			}
+			return r.printRules(ctx, d, rules)
+		},
+	}
+}
+
+func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*model.Rule) error {
+	switch r.flags.output {
+	case "yaml":
+		return r.printRuleFile(rules)
+	case "json":
+		docs := make([]json.RawMessage, len(rules))
+		for i, rule := range rules {
+			doc, err := ruleJSON(rule)
+			if err != nil {
+				return err
+			}
+			docs[i] = doc
+		}
+		return r.printJSON(map[string]any{"rules": docs})
+	}
+	if len(rules) == 0 {
+		r.say("no rule; see: mscheduler periodic apply --help")
+		return nil
+	}
+	t := newTable("RULE", "CRON", "ZONE", "SENDS", "STATE", "NEXT", "LAST RUN", "RUNS NOW", "WAIT")
+	for _, x := range rules {
+		last := ""
+		if x.Last != nil {
+			last = string(x.Last.Status) + " " + human.Relative(x.Last.Nominal, d.at)
+		}
+		t.add(ruleName(x), x.Cron, zoneName(x), x.Task.Type, stateText(x), nextText(x, d.at), last, fmt.Sprint(len(x.Active)), fmt.Sprint(len(x.Queued)))
+	}
+	if err := r.print(t.String()); err != nil {
+		return err
+	}
+	return r.sayIdle(ctx, d)
+}
+
+func (r *rulesCommand) printRuleFile(rules []*model.Rule) error {
+	specs := make([]*ruleSpec, len(rules))
+	for i, rule := range rules {
+		specs[i] = storedSpec(rule)
+		specs[i].Version = 0 // so that it can be applied anywhere, any number of times
+	}
+	text, err := asYAML(specs...)
+	if err != nil {
+		return err
+	}
+	return r.print(text)
+}
+
+func ruleName(r *model.Rule) string {
+	if r.Tenant == "" {
+		return r.Name
+	}
+	return r.Tenant + "/" + r.Name
+}
+
+func zoneName(r *model.Rule) string {
+	if r.Timezone == "" {
+		return "UTC"
+	}
+	return r.Timezone
+}
+
+// stateText says whether the rule fires, in a word, and why it does not.
+func stateText(r *model.Rule) string {
+	switch {
+	case r.Status == model.RuleOnline:
+		return "enabled"
+	case r.Status == model.RuleNew:
+		return "never enabled"
+	case rests(r):
+		return human.OneLine("over: "+r.PauseNote, 40)
+	case r.PauseNote != "":
+		return human.OneLine("disabled: "+r.PauseNote, 40)
+	default:
+		return "disabled"
+	}
+}
+
+func nextText(r *model.Rule, now time.Time) string {
+	if r.NextFireAt.IsZero() {
+		return ""
+	}
+	return inZone(r.NextFireAt, r) + " (" + human.Relative(r.NextFireAt, now) + ")"
+}
+
+// inZone is a time in the rule's zone, with its offset.
+func inZone(t time.Time, r *model.Rule) string {
+	zone, err := time.LoadLocation(r.Timezone)
+	if err != nil {
+		zone = time.UTC
+	}
+	return localStamp(t.In(zone))
+}
+
+func localStamp(t time.Time) string {
+	if t.Location() == time.UTC {
+		return human.Stamp(t)
+	}
+	return t.Format("2006-01-02 15:04:05-07:00")
+}
+
+const nextShown = 3
+
+func (r *rulesCommand) show() *cobra.Command {
+	return &cobra.Command{
+		Use: "show RULE", Short: "Show one rule, and what it does now", Args: one("the name of a rule"),
+		Long: "Show one rule, its next ticks, what runs and what waits. With -o yaml it is a file for\n`periodic apply`; with -o json the document as it is stored.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			d, rule, err := r.named(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			switch r.flags.output {
+			case "yaml":
+				return r.printRuleFile([]*model.Rule{rule})
+			case "json":
+				doc, err := ruleJSON(rule)
+				if err != nil {
+					return err
+				}
+				return r.printJSON(doc)
+			}
+			return r.showRule(ctx, d, rule)
+		},
+	}
+}
+
+func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *model.Rule) error {
+	said, err := flat(storedSpec(rule))
+	if err != nil {
+		return err
+	}
+	var f fields
+	for _, s := range said {
+		if s.path != "enabled" {
+			f.add(s.path, s.value)
+		}
+	}
+	f.add("id", rule.ID)
+	f.add("created", human.When(rule.CreatedAt, d.at))
+	f.add("version", fmt.Sprint(rule.Version))
+	state := stateText(rule)
+	if !rule.PausedAt.IsZero() {
+		state += ", since " + human.When(rule.PausedAt, d.at)
+	}
+	f.add("state", state)
+	if rule.Status == model.RuleOnline {
+		next, err := periodic.Preview(sinceCreated(rule), rule.NextFireAt.Add(-time.Second), nextShown)
+		if err != nil {
+			return err
+		}
+		var lines []string
+		for _, t := range next {
+			lines = append(lines, tickText(t, d.at))
+		}
+		f.add("next", strings.Join(lines, "\n"))
+	}
+	f.add("runs so far", fmt.Sprint(rule.Runs))
+	if l := rule.Last; l != nil {
+		f.add("last run", fmt.Sprintf("%s, of %s, attempt %d", l.Status, inZone(l.Nominal, rule), l.Attempt))
+	}
+	if s := rule.Range; s != nil {
+		f.add("skipped since", fmt.Sprintf("%s (%s)", human.Plural(s.Count, "tick", "ticks"), skipText(s.Reason)))
+	}
+	f.add("runs now", runsText(rule.Active, rule))
+	f.add("wait", runsText(rule.Queued, rule))
+	if err := r.print(f.String()); err != nil {
+		return err
+	}
+	if rule.Status != model.RuleOnline {
+		return nil
+	}
+	return r.sayIdle(ctx, d)
+}
+
+func tickText(t periodic.PreviewTick, now time.Time) string {
+	text := localStamp(t.Local) + " (" + human.Relative(t.UTC, now) + ")"
+	if t.Note != "" {
+		text += "  " + t.Note
+	}
+	return text
+}
+
+const runsShown = 5
+
+func runsText(refs []model.RunRef, rule *model.Rule) string {
+	var lines []string
+	for i, ref := range refs {
+		if i == runsShown {
+			lines = append(lines, fmt.Sprintf("... %d more", len(refs)-i))
+			break
+		}
+		lines = append(lines, ref.ID+"  of "+inZone(ref.Nominal, rule))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ruleJSON is the stored document, its primary key named id, without secrets.
+func ruleJSON(r *model.Rule) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
+	enc.SetRegistry(model.Registry())
+	if err := enc.Encode(r); err != nil {
+		return nil, fmt.Errorf("writing rule %s: %w", r.Name, err)
+	}
+	return documentJSON(b.Bytes())
+}
+
+// evenDeleted reads a rule whose runs are wanted: they stay when it is deleted, under its id.
+func (r *rulesCommand) evenDeleted(ctx context.Context, d *ruleDB, name string) (*model.Rule, error) {
+	rule, err := r.find(ctx, d, name)
+	if errors.Is(err, store.ErrNoRule) {
+		if gone, goneErr := d.store.Rule(ctx, name); goneErr == nil {
+			return gone, nil
+		}
+	}
+	return rule, err
+}

@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+// some wants one or more arguments.
+func some(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usage("%s wants %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// quoted is a name as a shell takes it.
+func quoted(name string) string {
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@!:/") == "" {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}
+
+// each does something to each rule that is named; all of them must be there.
+func (r *rulesCommand) each(ctx context.Context, names []string, do func(*ruleDB, *model.Rule) (*model.Rule, error)) (*ruleDB, error) {
+	d, err := r.open(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	rules := make([]*model.Rule, len(names))
+	for i, name := range names {
+		if rules[i], err = r.find(ctx, d, name); err != nil {
+			return nil, err
+		}
+	}
+	views := []ruleView{}
+	for _, rule := range rules {
+		after, err := do(d, rule)
+		if err != nil {
+			return nil, noRule(err)
+		}
+		views = append(views, viewOf(after))
+		if !r.asJSON() {
+			if err := r.print(ruleName(after) + "  " + stateOrNext(after, d.at) + "\n"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if r.asJSON() {
+		return d, r.printJSON(map[string]any{"rules": views})
+	}
+	return d, nil
+}
+
+// ruleView is a changed rule as JSON.
+type ruleView struct {
+	ID      string           `json:"id"`
+	Name    string           `json:"name"`
+	Tenant  string           `json:"tenant,omitempty"`
+	Status  model.RuleStatus `json:"status"`
+	Version int64            `json:"version"`
+	Next    string           `json:"next_fire_at,omitempty"`
+}
+
+func viewOf(r *model.Rule) ruleView {
+	return ruleView{r.ID, r.Name, r.Tenant, r.Status, r.Version, jsonTime(r.NextFireAt)}
+}
+
+func stateOrNext(r *model.Rule, now time.Time) string {
+	if r.NextFireAt.IsZero() {
+		return stateText(r)
+	}
+	return stateText(r) + ", next " + nextText(r, now)
+}
+
+func (r *rulesCommand) enable() *cobra.Command {
+	return &cobra.Command{
+		Use: "enable RULE...", Short: "Let rules fire from now on", Args: some("the names of rules"),
+		Long: "Let rules fire from now on. The ticks that came while a rule was disabled are recorded as skipped\n(paused), in one record, and do not run; `periodic backfill` runs those that are wanted.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			d, err := r.each(ctx, args, func(d *ruleDB, rule *model.Rule) (*model.Rule, error) { return d.rules.Enable(ctx, rule.ID) })
+			if err != nil {
+				return err
+			}
+			return r.sayIdle(ctx, d)
+		},
+	}
+}
+
+func (r *rulesCommand) disable() *cobra.Command {
+	var note string
+	cmd := &cobra.Command{
+		Use: "disable RULE...", Short: "Stop rules from firing", Args: some("the names of rules"),
+		Long: "Stop rules from firing, at once. What runs or waits goes on; `periodic cancel` ends it.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			_, err := r.each(ctx, args, func(d *ruleDB, rule *model.Rule) (*model.Rule, error) { return d.rules.Disable(ctx, rule.ID, note) })
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&note, "note", "", "why; it is kept with the rule")
+	return cmd
+}
+
+func (r *rulesCommand) delete() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "delete RULE", Short: "End a rule for good", Args: one("the name of a rule"),
+		Long: "End a rule for good: it never fires again, what waits is cancelled, what runs goes on. Its name is\nfree; its records stay until their retention is over, and are found by the rule's id.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			d, rule, err := r.named(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if n := len(rule.Queued); rule.Status == model.RuleOnline || n > 0 {
+				question := fmt.Sprintf("Delete rule %s, which is enabled?", ruleName(rule))
+				if n > 0 {
+					question = fmt.Sprintf("Delete rule %s, of which %s?", ruleName(rule), human.Plural(n, "run waits", "runs wait"))
+				}
+				if err := r.confirm(yes, question); err != nil {
+					return err
+				}
+			}
+			if err := d.rules.Delete(ctx, rule.ID, rule.Version); err != nil {
+				return noRule(err)
+			}
+			if r.asJSON() {
+				return r.printJSON(map[string]any{"id": rule.ID, "name": rule.Name, "result": "deleted"})
+			}
+			return r.printf("%s  deleted; its runs: mscheduler periodic runs %s\n", ruleName(rule), rule.ID)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask when it is enabled, or runs wait")
+	return cmd
+}
+
+func (r *rulesCommand) trigger() *cobra.Command {
+	var o periodic.TriggerOptions
+	cmd := &cobra.Command{
+		Use: "trigger RULE", Short: "Start a run now", Args: one("the name of a rule"),
+		Long: "Start a run now, also of a rule that is disabled. It obeys the rule's concurrency limit: it may wait,\nor be skipped, as `periodic runs` then says; --force starts it anyway. It neither counts as a tick nor\nasks what the last run was.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			d, rule, err := r.named(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			run, err := d.rules.Trigger(ctx, rule.ID, o)
+			if err != nil {
+				return noRule(err)
+			}
+			status, task, err := r.runStatus(ctx, d, rule, run)
+			if err != nil {
+				return err
+			}
+			if r.asJSON() {
+				return r.printJSON(map[string]any{"run": run, "status": status, "task_id": task})
+			}
+			if task != "" {
+				task = "  task " + task
+			}
+			return r.printf("%s  %s%s\n", run, status, task)
+		},
+	}
+	cmd.Flags().StringVar(&o.Request, "request", "", "name of the request: the same one starts only one run, however often it is given")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "start it whatever the concurrency limit says")
+	return cmd
+}
+
+// runStatus is what became of a run that was just decided: from the record, or, where the
+// rule keeps none, from the rule itself.
+func (r *rulesCommand) runStatus(ctx context.Context, d *ruleDB, rule *model.Rule, run string) (status, task string, err error) {
+	rec, err := d.store.Run(ctx, run)
+	if err != nil {
+		return "", "", err
+	}
+	if rec != nil {
+		status = string(rec.Status)
+		if rec.Reason != "" {
+			status += ", " + skipText(rec.Reason)
+		}
+		return status, rec.TaskID, nil
+	}
+	if rule, err = d.store.Rule(ctx, rule.ID); err != nil {
+		return "", "", err
+	}
+	for _, x := range rule.Active {
+		if x.ID == run {
+			return string(model.RunScheduled), model.TaskID(rule.Tenant, x.TaskType, x.ID), nil
+		}
+	}
+	for _, x := range rule.Queued {
+		if x.ID == run {
+			return string(model.RunQueued), "", nil
+		}
+	}
+	return "decided", "", nil
+}
+
+func (r *rulesCommand) cancel() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel RUN...", Short: "Cancel runs", Args: some("the ids of runs"),
+		Long: "Cancel runs, named as `periodic runs` does. One that waits is cancelled at once. The task of one that\nruns is told to stop, and the run is CANCELED when its handler has returned.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			d, err := r.open(ctx, true)
+			if err != nil {
+				return err
+			}
+			for _, run := range args {
+				if err := d.rules.Cancel(ctx, run); err != nil {
+					return noRule(err)
+				}
+				if !r.asJSON() {
+					if err := r.print(run + "  cancel requested\n"); err != nil {
+						return err
+					}
+				}
+			}
+			if r.asJSON() {
+				return r.printJSON(map[string]any{"runs": args})
+			}
+			return nil
+		},
+	}
+}
+
+func (r *rulesCommand) backfill() *cobra.Command {
+	var from, to, request string
+	cmd := &cobra.Command{
+		Use: "backfill RULE --from TIME [--to TIME]", Short: "Run a rule for ticks of the past", Args: one("the name of a rule"),
+		Long:    fmt.Sprintf("Run a rule for its ticks in a time of the past, from --from up to, not including, --to: in their\norder, as many at once as the rule's limit allows. It does not ask which of them ran already. More\nthan %d ticks are refused.", periodic.MaxBackfill),
+		Example: "  mscheduler periodic backfill nightly --from 2026-01-01 --to 2026-01-08 --request january\n  mscheduler periodic backfill nightly --from -12h",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if from == "" {
+				return usage("periodic backfill wants --from; see: mscheduler periodic backfill --help")
+			}
+			ctx := cmd.Context()
+			d, rule, err := r.named(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			begin, err := parseTime("from", from, d.at)
+			if err != nil {
+				return err
+			}
+			end, err := parseTime("to", to, d.at)
+			if err != nil {
+				return err
+			}
+			n, err := d.rules.Backfill(ctx, rule.ID, begin, end, request)
+			if err != nil {
+				return noRule(err)
+			}
+			if r.asJSON() {
+				return r.printJSON(map[string]any{"id": rule.ID, "runs": n, "from": jsonTime(begin), "to": jsonTime(end)})
+			}
+			if n == 0 {
+				return r.printf("%s has no tick from %s to %s\n", ruleName(rule), inZone(begin, rule), inZone(end, rule))
+			}
+			return r.printf("%s  %s from %s to %s; see: mscheduler periodic runs %s\n", ruleName(rule), human.Plural(n, "run", "runs"), inZone(begin, rule), inZone(end, rule), quoted(args[0]))
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the first nominal time: 2026-01-31T09:00:00Z, or -2h")
+	cmd.Flags().StringVar(&to, "to", "0s", "the end, which is not run; defaults to now")
+	cmd.Flags().StringVar(&request, "request", "", "name of the request: the same one runs its ticks only once, however often it is given")
+	return cmd
+}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+func (r *rulesCommand) preview() *cobra.Command {
+	var s periodic.Spec
+	var n int
+	var from string
+	cmd := &cobra.Command{
+		Use: "preview RULE | --cron CRON", Short: "Show the next ticks, and what changes of clocks do to them", Args: cobra.ArbitraryArgs,
+		Long:    "Show the next ticks of a rule, or of a cron rule that is given, in its zone and in UTC, and what\nchanges of clocks do to them. Nothing is written; with --cron no database is needed.",
+		Example: "  mscheduler periodic preview nightly\n  mscheduler periodic preview --cron '0 30 2 * * *' --timezone America/New_York --from 2026-03-07 -n 3",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f := cmd.Flags()
+			given := f.Changed("cron") || f.Changed("timezone") || f.Changed("gap") || f.Changed("fold")
+			if given == (len(args) > 0) || len(args) > 1 || given && s.Cron == "" {
+				return usage("periodic preview wants the name of a rule, or --cron (with --timezone, --gap and --fold); see: mscheduler periodic preview --help")
+			}
+			spec, now := s, r.clock().Now()
+			spec.Name, spec.Type = "preview", "preview"
+			if len(args) == 1 {
+				d, rule, err := r.named(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				spec, now = sinceCreated(rule), d.at
+			}
+			begin, err := parseTime("from", from, now)
+			if err != nil {
+				return err
+			}
+			ticks, err := periodic.Preview(spec, begin, n)
+			if err != nil {
+				return err
+			}
+			return r.printTicks(ticks, begin)
+		},
+	}
+	cmd.Flags().StringVar(&s.Cron, "cron", "", "a cron rule: second minute hour day month weekday; five fields have second 0; @daily; @every 90s")
+	cmd.Flags().StringVar(&s.Timezone, "timezone", "", "its time zone, such as Europe/Berlin; defaults to UTC")
+	cmd.Flags().StringVar(&s.DST.Gap, "gap", "", "for times that do not exist: run_after (default) or skip")
+	cmd.Flags().StringVar(&s.DST.Fold, "fold", "", "for times that come twice: first or both; defaults to first, to both where the hour is *")
+	cmd.Flags().IntVarP(&n, "count", "n", 10, "how many")
+	cmd.Flags().StringVar(&from, "from", "0s", "the time they come after; defaults to now")
+	return cmd
+}
+
+// sinceCreated is the rule with its beginning written out: @every counts from there.
+func sinceCreated(rule *model.Rule) periodic.Spec {
+	s := periodic.SpecOf(rule)
+	if s.StartAt.IsZero() {
+		s.StartAt = rule.CreatedAt
+	}
+	return s
+}
+
+// tickView is a tick as JSON.
+type tickView struct {
+	UTC   string `json:"utc"`
+	Local string `json:"local"`
+	Fires bool   `json:"fires"`
+	Note  string `json:"note,omitempty"`
+}
+
+func (r *rulesCommand) printTicks(ticks []periodic.PreviewTick, from time.Time) error {
+	if r.asJSON() {
+		views := make([]tickView, len(ticks))
+		for i, t := range ticks {
+			views[i] = tickView{jsonTime(t.UTC), t.Local.Format(time.RFC3339), t.Fires, t.Note}
+		}
+		return r.printJSON(map[string]any{"ticks": views})
+	}
+	if len(ticks) == 0 {
+		r.say("no tick")
+		return nil
+	}
+	t := newTable("LOCAL", "", "UTC", "FROM THERE", "FIRES", "CHANGE OF CLOCKS")
+	for _, x := range ticks {
+		fires := "yes"
+		if !x.Fires {
+			fires = "no"
+		}
+		t.add(x.Local.Format("2006-01-02 15:04:05-07:00"), x.Local.Format("Mon"), human.Stamp(x.UTC), human.Relative(x.UTC, from), fires, x.Note)
+	}
+	return r.print(t.String())
+}

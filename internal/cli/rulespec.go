@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+// ruleSpec is a periodic rule as a file of `periodic apply` says it. Its names are those of
+// the stored document. What is absent was not said.
+type ruleSpec struct {
+	Name        string `yaml:"name"`
+	Tenant      string `yaml:"tenant,omitempty"`
+	Creator     string `yaml:"creator,omitempty"`
+	Category    string `yaml:"category,omitempty"`
+	Description string `yaml:"description,omitempty"`
+	Version     int64  `yaml:"version,omitempty"` // of the stored rule; 0 = whichever
+	Enabled     *bool  `yaml:"enabled,omitempty"` // nil = as it is; a new one does not fire
+
+	Cron     string   `yaml:"cron"`
+	Timezone string   `yaml:"timezone,omitempty"`
+	DST      *dstYAML `yaml:"dst,omitempty"`
+	StartAt  moment   `yaml:"start_at,omitempty"`
+	EndAt    moment   `yaml:"end_at,omitempty"`
+	MaxRuns  int64    `yaml:"max_runs,omitempty"`
+	Jitter   duration `yaml:"jitter,omitempty"`
+
+	Type     string       `yaml:"type"`
+	Args     jsonValue    `yaml:"args,omitempty"`
+	Priority *int         `yaml:"priority,omitempty"`
+	Options  *optionsYAML `yaml:"options,omitempty"`
+
+	Overlap        string       `yaml:"overlap,omitempty"`
+	OnFailure      string       `yaml:"on_failure,omitempty"`
+	MaxConcurrency int          `yaml:"max_concurrency,omitempty"`
+	Concurrency    string       `yaml:"concurrency,omitempty"`
+	QueueLimit     int          `yaml:"queue_limit,omitempty"`
+	CatchUp        *catchUpYAML `yaml:"catch_up,omitempty"`
+	Log            string       `yaml:"log,omitempty"`
+	RunRetention   duration     `yaml:"run_retention,omitempty"`
+
+	Ext jsonValue `yaml:"ext,omitempty"`
+}
+
+// ruleFile reads them. The fields of seed 003 and 000 that are called otherwise here are
+// named in the refusal; no field has two names.
+var ruleFile = fileOf[ruleSpec]{thing: "a periodic rule", things: "periodic rules", spec: "ruleSpec", instead: map[string]string{
+	"cron_expr": "cron", "cron_expressions": "cron", "overlap_action": "overlap", "failure_action": "on_failure",
+	"concurrency_policy": "concurrency", "status": "enabled", "tenant_id": "tenant", "catch_up_mode": "catch_up: {mode: ...}",
+	"timeout": "options: {timeout: ...}", "retry": "options: {retry: ...}", "callback": "options: {callback: ...}",
+	"target_url": "args: {url: ...} with type: http", "http_method": "args: {method: ...} with type: http",
+}}
+
+type dstYAML struct {
+	Gap  string `yaml:"gap,omitempty"`  // run_after, skip
+	Fold string `yaml:"fold,omitempty"` // first, both
+}
+
+type catchUpYAML struct {
+	Mode   string   `yaml:"mode,omitempty"` // NONE, COMPACT, FULL
+	Window duration `yaml:"window,omitempty"`
+	Cap    int      `yaml:"cap,omitempty"`
+}
+
+// optionsYAML are options of the tasks that a rule sends, named as in the files of types.
+type optionsYAML struct {
+	Timeout            duration      `yaml:"timeout,omitempty"`
+	Retry              *retryYAML    `yaml:"retry,omitempty"`
+	NeedManual         *bool         `yaml:"need_manual,omitempty"`
+	MaxLapses          *int          `yaml:"max_lapses,omitempty"`
+	MaxErrorsPerWorker int           `yaml:"max_errors_per_worker,omitempty"`
+	PingInterval       duration      `yaml:"ping_interval,omitempty"`
+	WorkerTimeout      duration      `yaml:"worker_timeout,omitempty"`
+	Retention          duration      `yaml:"retention,omitempty"`
+	ConcurrentWorkers  int           `yaml:"concurrent_workers,omitempty"`
+	Workers            []string      `yaml:"workers,omitempty,flow"`
+	LimitKey           string        `yaml:"limit_key,omitempty"`
+	Callback           *callbackYAML `yaml:"callback,omitempty"`
+}
+
+func (o *optionsYAML) options() model.Options {
+	if o == nil {
+		return model.Options{}
+	}
+	return model.Options{
+		ExecutionTimeout: time.Duration(o.Timeout), Retry: o.Retry.retry(), NeedManual: o.NeedManual, MaxLapses: o.MaxLapses,
+		MaxErrorsPerWorker: o.MaxErrorsPerWorker, PingInterval: time.Duration(o.PingInterval), WorkerTimeout: time.Duration(o.WorkerTimeout),
+		Retention: time.Duration(o.Retention), ConcurrentWorkerCount: o.ConcurrentWorkers, SpecificWorkerIDs: o.Workers,
+		LimitKey: o.LimitKey, Callback: o.Callback.callback(),
+	}
+}
+
+func optionsOf(o *model.Options) *optionsYAML {
+	out := optionsYAML{
+		Timeout: duration(o.ExecutionTimeout), Retry: retryOf(o.Retry), NeedManual: o.NeedManual, MaxLapses: o.MaxLapses,
+		MaxErrorsPerWorker: o.MaxErrorsPerWorker, PingInterval: duration(o.PingInterval), WorkerTimeout: duration(o.WorkerTimeout),
+		Retention: duration(o.Retention), ConcurrentWorkers: o.ConcurrentWorkerCount, Workers: o.SpecificWorkerIDs,
+		LimitKey: o.LimitKey, Callback: callbackOf(o.Callback),
+	}
+	var n yaml.Node
+	if err := n.Encode(&out); err == nil && len(n.Content) == 0 {
+		return nil // nothing is said
+	}
+	return &out
+}
+
+// rule is the rule that the spec says, checked and normalised; not whether it still fires,
+// which depends on the time.
+func (s *ruleSpec) rule() (periodic.Spec, error) {
+	out := periodic.Spec{
+		Name: s.Name, Tenant: s.Tenant, Creator: s.Creator, Category: s.Category, Description: s.Description,
+		Cron: s.Cron, Timezone: s.Timezone, MaxRuns: s.MaxRuns, Jitter: time.Duration(s.Jitter),
+		Type: s.Type, Priority: s.Priority, Options: s.Options.options(),
+		Overlap: model.OverlapPolicy(s.Overlap), OnFailure: model.FailurePolicy(s.OnFailure), MaxConcurrency: s.MaxConcurrency,
+		Concurrency: model.ConcurrencyPolicy(s.Concurrency), QueueLimit: s.QueueLimit, Log: model.RunLog(s.Log),
+		RunRetention: time.Duration(s.RunRetention), Ext: s.Ext.value(), Args: s.Args.value(),
+	}
+	if s.DST != nil {
+		out.DST = model.DST{Gap: s.DST.Gap, Fold: s.DST.Fold}
+	}
+	if c := s.CatchUp; c != nil {
+		out.CatchUp = model.CatchUp{Mode: model.CatchUpMode(c.Mode), Window: time.Duration(c.Window), Cap: c.Cap}
+	}
+	var errs []error
+	var err error
+	if out.StartAt, err = s.StartAt.in("start_at", s.Timezone); err != nil {
+		errs = append(errs, err)
+	}
+	if out.EndAt, err = s.EndAt.in("end_at", s.Timezone); err != nil {
+		errs = append(errs, err)
+	}
+	if err := builtin.CheckArgs(s.Type, json.RawMessage(s.Args)); err != nil {
+		errs = append(errs, err)
+	}
+	if c := out.Options.Callback; c != nil && c.Security != nil && len(c.Security.Keys) > 0 {
+		errs = append(errs, model.Invalid("options.callback.security", "has keys; a rule keeps no secrets: say them in the task type (mscheduler type apply)"))
+	}
+	checked, err := out.Checked(time.Unix(0, 0))
+	return checked, errors.Join(append(errs, err)...)
+}
+
+// ruleSpecOf is a rule as a file would say it, without version and whether it is enabled.
+func ruleSpecOf(s periodic.Spec) *ruleSpec {
+	out := &ruleSpec{
+		Name: s.Name, Tenant: s.Tenant, Creator: s.Creator, Category: s.Category, Description: s.Description,
+		Cron: s.Cron, Timezone: s.Timezone, StartAt: momentOf(s.StartAt), EndAt: momentOf(s.EndAt), MaxRuns: s.MaxRuns, Jitter: duration(s.Jitter),
+		Type: s.Type, Args: jsonValueOf(s.Args), Priority: s.Priority, Options: optionsOf(&s.Options),
+		Overlap: string(s.Overlap), OnFailure: string(s.OnFailure), MaxConcurrency: s.MaxConcurrency, Concurrency: string(s.Concurrency),
+		QueueLimit: s.QueueLimit, Log: string(s.Log), RunRetention: duration(s.RunRetention), Ext: jsonValueOf(s.Ext),
+	}
+	if s.DST != (model.DST{}) {
+		out.DST = &dstYAML{Gap: s.DST.Gap, Fold: s.DST.Fold}
+	}
+	if c := s.CatchUp; c != (model.CatchUp{}) {
+		out.CatchUp = &catchUpYAML{Mode: string(c.Mode), Window: duration(c.Window), Cap: c.Cap}
+	}
+	return out
+}
+
+// storedSpec is a stored rule as a file would say it.
+func storedSpec(r *model.Rule) *ruleSpec {
+	s := ruleSpecOf(periodic.SpecOf(r))
+	s.Version, s.Enabled = r.Version, new(enabled(r))
+	return s
+}
+
+// enabled says whether a person wants the rule to fire: it does, or rests because its end is
+// reached.
+func enabled(r *model.Rule) bool { return r.Status == model.RuleOnline || rests(r) }
+
+func rests(r *model.Rule) bool { return r.Status == model.RuleOffline && r.PausedAt.IsZero() }
+
+// moment is a time in a file: RFC 3339, or a date with or without a time, which is then
+// meant in the rule's zone.
+type moment string
+
+// UnmarshalYAML takes the text, also where YAML sees a time in it.
+func (m *moment) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode {
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: want a time such as 2026-01-31T09:00:00Z", n.Line)}}
+	}
+	*m = moment(n.Value)
+	return nil
+}
+
+func momentOf(t time.Time) moment {
+	if t.IsZero() {
+		return ""
+	}
+	return moment(t.UTC().Format(time.RFC3339Nano))
+}
+
+func (m moment) in(field, timezone string) (time.Time, error) {
+	if m == "" {
+		return time.Time{}, nil
+	}
+	zone, err := time.LoadLocation(timezone)
+	if err != nil {
+		zone = time.UTC // the zone is refused by its own name
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, string(m), zone); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, model.Invalid(field, "is %q; want a time such as 2026-01-31T09:00:00Z, or 2026-01-31 09:00 in the rule's zone", string(m))
+}

@@ -39,6 +39,9 @@ type Execution struct {
 	Deadline time.Time
 	// DueAt is when the task became claimable, by the store's clock.
 	DueAt time.Time
+	// Origin is what made the task, such as a tick of a periodic rule; nil = somebody sent
+	// it. It is shared: do not change it.
+	Origin *model.Origin
 
 	args       bson.RawValue
 	checkpoint bson.RawValue

@@ -25,7 +25,9 @@ type verdict struct {
 	say   string
 	apply func(e *verdict) model.Outcome
 	delay time.Duration
-	until time.Time // Park
+	until time.Time     // Park
+	wait  time.Duration // ParkFor
+	local bool          // a plain error otherwise: it may be retried inside the execution
 }
 
 func (v *verdict) Error() string {
@@ -89,6 +91,24 @@ func Park(until time.Time) error {
 	return &verdict{until: until, say: "parked until " + until.UTC().Format(model.TimeFormat)}
 }
 
+// ParkFor is [Park] until d from now by the store's clock. d is at least a millisecond.
+func ParkFor(d time.Duration) error {
+	return &verdict{wait: max(d, time.Millisecond), say: fmt.Sprintf("parked for %v", d)}
+}
+
+// TimedOut is an error because something that the handler waited for took too long. It is
+// retried as any other, and shown as a timeout.
+func TimedOut(err error) error {
+	return &verdict{err: err, say: "timed out", local: true, apply: func(v *verdict) model.Outcome {
+		return model.Failed(model.FailTimeout, v.text())
+	}}
+}
+
+// NotHere gives the task back because this worker lacks what it needs, and another may have
+// it: a setting, a key. It costs nothing, until the consumer's DecodeGrace has passed; then
+// the task ends as Failure with err.
+func NotHere(err error) error { return &undecodableError{err: err} }
+
 // panicError is a handler's panic with the stack it came from.
 type panicError struct {
 	value any
@@ -106,16 +126,25 @@ type undecodableError struct {
 	grace time.Duration // for how long another is waited for; 0 = the consumer's DecodeGrace
 }
 
-func (e *undecodableError) Error() string { return "decoding " + e.what + ": " + e.err.Error() }
+func (e *undecodableError) Error() string {
+	if e.what == "" {
+		return e.err.Error()
+	}
+	return "decoding " + e.what + ": " + e.err.Error()
+}
 func (e *undecodableError) Unwrap() error { return e.err }
 
 // parkedUntil says whether the handler asked to be parked.
-func parkedUntil(err error) (time.Time, bool) {
+func parkedUntil(err error, now time.Time) (time.Time, bool) {
 	var v *verdict
-	if errors.As(err, &v) && !v.until.IsZero() {
-		return v.until, true
+	switch {
+	case !errors.As(err, &v):
+		return time.Time{}, false
+	case v.wait > 0:
+		return now.Add(v.wait), true
+	default:
+		return v.until, !v.until.IsZero()
 	}
-	return time.Time{}, false
 }
 
 // judge turns what a handler returned into the outcome of its execution. cause is why

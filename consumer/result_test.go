@@ -37,6 +37,7 @@ func TestWhatAHandlerReturnedDecidesTheOutcome(t *testing.T) {
 		{"the margin", plain, ErrLeaseLost, model.Outcome{Kind: model.FailReleased, Reason: ErrLeaseLost.Error()}},
 		{"cancelled", plain, ErrCancelled, model.Outcome{Kind: model.FailReleased, Reason: ErrCancelled.Error()}},
 		{"the deadline", plain, ErrTimeout, model.Outcome{Kind: model.FailTimeout, Reason: ErrTimeout.Error() + ": it broke"}},
+		{"timed out", TimedOut(plain), nil, model.Outcome{Kind: model.FailTimeout, Reason: plain.Error()}},
 		{"the cause weighs more than the verdict", Fatal(plain), ErrShutdown, model.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,18 +76,22 @@ func TestOnlyAPlainErrorIsRetriedInsideTheExecution(t *testing.T) {
 	plain := errors.New("it broke")
 	require.True(t, retryableHere(plain))
 	require.True(t, retryableHere(&panicError{}))
-	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), &undecodableError{what: "x", err: plain}} {
+	require.True(t, retryableHere(TimedOut(plain)))
+	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), ParkFor(1), &undecodableError{what: "x", err: plain}} {
 		require.False(t, retryableHere(fmt.Errorf("wrapped: %w", err)), "%v", err)
 	}
 }
 
 func TestParkIsNoOutcome(t *testing.T) {
 	at := time.Now().Add(time.Hour)
-	until, parked := parkedUntil(fmt.Errorf("waiting for the bank: %w", Park(at)))
+	until, parked := parkedUntil(fmt.Errorf("waiting for the bank: %w", Park(at)), at)
 	require.True(t, parked)
 	require.Equal(t, at, until)
-	_, parked = parkedUntil(Snooze(time.Hour))
+	until, parked = parkedUntil(ParkFor(time.Minute), at)
+	require.True(t, parked)
+	require.Equal(t, at.Add(time.Minute), until)
+	_, parked = parkedUntil(Snooze(time.Hour), at)
 	require.False(t, parked)
-	_, parked = parkedUntil(nil)
+	_, parked = parkedUntil(nil, at)
 	require.False(t, parked)
 }

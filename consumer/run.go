@@ -16,7 +16,7 @@ import (
 // longer, which is the back-pressure.
 func (c *Consumer) run(x *execution) {
 	result, err, cause := c.call(x)
-	if until, parked := parkedUntil(err); parked {
+	if until, parked := parkedUntil(err, c.store.Clock.Now()); parked {
 		c.park(x, until) // also when the worker is stopping: the work goes on elsewhere
 	} else {
 		out := judge(x.task, result, err, cause, c.cfg.DecodeGrace, c.store.Clock.Now())
@@ -74,7 +74,7 @@ func (c *Consumer) call(x *execution) (result bson.RawValue, err, cause error) {
 func retryableHere(err error) bool {
 	var v *verdict
 	var u *undecodableError
-	return !errors.As(err, &v) && !errors.As(err, &u)
+	return (!errors.As(err, &v) || v.local) && !errors.As(err, &u)
 }
 
 // begin marks the execution as running, or returns why it must not.
@@ -98,7 +98,7 @@ func (c *Consumer) executionFor(x *execution) *Execution {
 		TaskID: t.ID, Key: t.Key, Type: t.Type, Tenant: t.Tenant, Creator: t.Creator, Category: t.Category,
 		ID: handle.ExecutionID(), Handle: handle.String(), Token: model.Token{Generation: t.Generation, Rev: t.Rev},
 		Attempt: x.attempt, Errors: t.ErrorCount, LastError: t.ErrorInfo,
-		Deadline: x.entry().Deadline, DueAt: x.dueAt,
+		Deadline: x.entry().Deadline, DueAt: x.dueAt, Origin: t.Origin,
 		args: t.Args, checkpoint: t.CheckpointOf(c.cfg.WorkerID), hold: x, consumer: c,
 	}
 }

@@ -16,6 +16,9 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
 	now := p.store.Clock.Now()
+	if err := p.seal(&s); err != nil {
+		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
+	}
 	r, _, err := s.rule(now)
 	if err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
@@ -30,6 +33,9 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
 // Update replaces what the spec says, if the rule still has that version ([ErrChanged]).
 // Ticks up to now are decided by the rule as it was, none of them by the new one.
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*model.Rule, error) {
+	if err := p.seal(&s); err != nil {
+		return nil, fmt.Errorf("changing rule %s: %w", id, err)
+	}
 	return p.change(ctx, "changing", id, func(r *model.Rule, old *calendar.Schedule, now time.Time) (*model.Rule, error) {
 		if r.Version != version {
 			return nil, fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -34,6 +35,9 @@ type Config struct {
 	Prefix string
 	// EngineID names this process among the engines. Defaults to an automatic one.
 	EngineID string
+	// SecretKey seals the keys that the calls of HTTP targets are signed with: 32 bytes as hex
+	// or base64; several, separated by commas: the first seals, all open. Defaults to none.
+	SecretKey string
 	// Clock is for tests. Defaults to the machine's.
 	Clock clock.Clock
 	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
@@ -43,9 +47,10 @@ type Config struct {
 // Periodic manages periodic rules, and is an engine while [Periodic.Run] runs. It is safe
 // for concurrent use.
 type Periodic struct {
-	store *store.Store
-	id    string
-	log   zerolog.Logger
+	store   *store.Store
+	id      string
+	secrets *secret.Box // nil = none
+	log     zerolog.Logger
 
 	mu    sync.Mutex
 	calls map[calendarKey]*calendar.Schedule // parsed rules
@@ -64,7 +69,11 @@ func New(cfg Config) (*Periodic, error) {
 	} else if err := model.ValidWorkerID("engine_id", id); err != nil {
 		return nil, err
 	}
-	return &Periodic{store: st, id: id, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}, nil
+	box, err := secret.Parse("secret_key", cfg.SecretKey)
+	if err != nil {
+		return nil, err
+	}
+	return &Periodic{store: st, id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}, nil
 }
 
 func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }

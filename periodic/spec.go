@@ -30,9 +30,10 @@ type Spec struct {
 	MaxRuns  int64     // 0 = without end
 	Jitter   time.Duration
 
-	Type     string // of the task that each tick sends
-	Args     any    // any JSON value
-	Priority *int   // nil = 5
+	Type     string      // of the task that each tick sends
+	Args     any         // any JSON value
+	HTTP     *HTTPTarget // what each tick calls, instead of Type and Args
+	Priority *int        // nil = 5
 	Options  model.Options
 
 	Overlap        model.OverlapPolicy     // "" = ALLOW
@@ -73,11 +74,14 @@ func (s *Spec) rule(now time.Time) (*model.Rule, *calendar.Schedule, error) {
 	}
 	r.Living = model.RuleName(r.Tenant, r.Name)
 	errs := s.check()
-	var err error
+	args, err := s.target(r.Task)
+	if err != nil {
+		errs = append(errs, err)
+	}
 	if r.Ext, err = model.EncodeValue("ext", s.Ext, maxArgsBytes); err != nil {
 		errs = append(errs, err)
 	}
-	if r.Task.Args, err = model.EncodeValue("args", s.Args, maxArgsBytes); err != nil {
+	if r.Task.Args, err = model.EncodeValue("args", args, maxArgsBytes); err != nil {
 		errs = append(errs, err)
 	}
 	cal, err := calendar.Parse(calendar.Spec{
@@ -136,7 +140,9 @@ func (s *Spec) check() (errs []error) {
 	if s.Tenant != "" {
 		add(model.ValidName("tenant", s.Tenant))
 	}
-	add(model.ValidName("type", s.Type))
+	if s.HTTP == nil {
+		add(model.ValidName("type", s.Type))
+	}
 	add(model.ValidPriority(s.Priority))
 	add(s.Options.Validate())
 	oneOf(bad, "overlap", s.Overlap, "", model.OverlapAllow, model.OverlapSkip, model.OverlapCancelPrev, model.OverlapParallel)
@@ -186,6 +192,9 @@ func SpecOf(r *model.Rule) Spec {
 		s.DST = *r.DST
 	}
 	s.Ext, s.Args = plain(r.Ext), plain(r.Task.Args)
+	if target := targetOf(r.Task); target != nil {
+		s.Type, s.Args, s.HTTP = "", nil, target
+	}
 	return s
 }
 

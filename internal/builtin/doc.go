@@ -5,6 +5,7 @@
 //	httpargs.go    what an http task may say, and what is wrong with it
 //	http.go        the call, its result, which answers are errors
 //	redirect.go    which redirects are followed, and with what
+//	target.go      the calls of periodic rules: filled, signed, answered later
 //	execargs.go    what an exec task may say
 //	exec.go        the program, its output, its end
 //

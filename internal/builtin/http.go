@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -36,7 +37,16 @@ func (h *httpHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessa
 	if err := decode(t.Args, &args, false); err != nil {
 		return HTTPResult{}, consumer.Fatal(err)
 	}
-	return h.call(ctx, &args, callerOf(h.workerID, t.Execution))
+	out, err := h.call(ctx, &args, callerOf(h.workerID, t.Execution))
+	return out, timedOut(err)
+}
+
+// timedOut makes the timeout of a call that of its execution.
+func timedOut(err error) error {
+	if errors.Is(err, errCallTimeout) {
+		return consumer.TimedOut(err)
+	}
+	return err
 }
 
 // call does one request. An error is worth a retry unless it is a [consumer.Fatal]: a
@@ -49,6 +59,11 @@ func (h *httpHandler) call(ctx context.Context, a *HTTPArgs, by caller) (HTTPRes
 	if err != nil {
 		return HTTPResult{}, consumer.Fatal(err)
 	}
+	return h.do(ctx, req, a)
+}
+
+// do makes the call. The context of the request is ctx, which has the call's timeout.
+func (h *httpHandler) do(ctx context.Context, req *http.Request, a *HTTPArgs) (HTTPResult, error) {
 	what := a.method() + " " + httpcall.Shown(req.URL)
 	if err := h.reach.Check(req.URL); err != nil {
 		return HTTPResult{}, consumer.Fatal(fmt.Errorf("args.url: %w", err))
@@ -125,6 +140,17 @@ func (h *httpHandler) unexpected(what string, res *http.Response, out HTTPResult
 
 var errCallTimeout = errors.New("the call's timeout")
 
+// noAnswerError is an [errCallTimeout] that says what was waited for.
+type noAnswerError struct {
+	what  string
+	limit time.Duration
+}
+
+func (e *noAnswerError) Error() string {
+	return fmt.Sprintf("%s: no answer within timeout_ms (%v)", e.what, e.limit)
+}
+func (e *noAnswerError) Unwrap() error { return errCallTimeout }
+
 // callError says why there was no answer.
 func callError(ctx context.Context, what string, a *HTTPArgs, err error) error {
 	err = httpcall.Cause(err)
@@ -132,7 +158,7 @@ func callError(ctx context.Context, what string, a *HTTPArgs, err error) error {
 	case errors.Is(err, httpcall.ErrForbiddenAddress):
 		return consumer.Fatal(fmt.Errorf("%s: %w", what, httpcall.ErrForbiddenAddress))
 	case errors.Is(cause, errCallTimeout):
-		return fmt.Errorf("%s: no answer within timeout_ms (%v)", what, a.timeout())
+		return &noAnswerError{what, a.timeout()}
 	case cause != nil:
 		return fmt.Errorf("%s: %w", what, cause)
 	default:

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
 	"sort"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -61,47 +58,10 @@ type HTTPResult struct {
 }
 
 // StatusRange is a range of HTTP statuses, both ends included.
-type StatusRange struct{ From, To int }
-
-// UnmarshalJSON reads 200, "200", "2xx" or "200-204".
-func (r *StatusRange) UnmarshalJSON(data []byte) error {
-	s := strings.Trim(string(data), `"`)
-	from, to, isRange := strings.Cut(s, "-")
-	if c := s; len(c) == 3 && strings.EqualFold(c[1:], "xx") {
-		from, to, isRange = c[:1]+"00", c[:1]+"99", true
-	}
-	if !isRange {
-		to = from
-	}
-	var err1, err2 error
-	r.From, err1 = strconv.Atoi(from)
-	r.To, err2 = strconv.Atoi(to)
-	if err1 != nil || err2 != nil || r.From < 100 || r.To > 599 || r.From > r.To {
-		return model.Invalid("args.expect", `has %s; want statuses from 100 to 599, such as 200, "2xx" or "200-204"`, data)
-	}
-	return nil
-}
-
-// MarshalJSON writes what UnmarshalJSON reads.
-func (r StatusRange) MarshalJSON() ([]byte, error) {
-	if r.From == r.To {
-		return json.Marshal(r.From)
-	}
-	return json.Marshal(fmt.Sprintf("%d-%d", r.From, r.To))
-}
+type StatusRange = httpcall.StatusRange
 
 // expects says whether the status is a success.
-func (a *HTTPArgs) expects(status int) bool {
-	if len(a.Expect) == 0 {
-		return status >= 200 && status <= 299
-	}
-	for _, r := range a.Expect {
-		if status >= r.From && status <= r.To {
-			return true
-		}
-	}
-	return false
-}
+func (a *HTTPArgs) expects(status int) bool { return httpcall.Expects(a.Expect, status) }
 
 func (a *HTTPArgs) timeout() time.Duration {
 	if a.TimeoutMS == 0 {
@@ -156,17 +116,14 @@ func hasBody(v json.RawMessage) bool {
 
 // validate finds everything that is wrong with the arguments.
 func (a *HTTPArgs) validate() error {
-	errs := []error{validURL(a.URL)}
-	if a.Method != "" && (!isToken(a.Method) || strings.ToUpper(a.Method) != a.Method) {
-		errs = append(errs, model.Invalid("args.method", "is %q; want an HTTP method in capitals, such as POST", a.Method))
-	}
+	errs := []error{httpcall.ValidURL("args.url", a.URL), httpcall.ValidMethod("args.method", a.Method)}
 	names := make([]string, 0, len(a.Headers))
 	for name := range a.Headers {
 		names = append(names, name)
 	}
 	sort.Strings(names)
 	for _, name := range names {
-		errs = append(errs, validHeader(name, a.Headers[name]))
+		errs = append(errs, httpcall.ValidHeader("args.headers", name, a.Headers[name]))
 	}
 	if a.TimeoutMS < 0 || a.timeout() > MaxHTTPTimeout {
 		errs = append(errs, model.Invalid("args.timeout_ms", "is %d; want 1 to %d (an hour), or 0 for the default of %v",
@@ -176,61 +133,4 @@ func (a *HTTPArgs) validate() error {
 		errs = append(errs, model.Invalid("args.max_redirects", "is %d; want 0 to %d", *n, maxRedirects))
 	}
 	return errors.Join(errs...)
-}
-
-func validURL(raw string) error {
-	if raw == "" {
-		return model.Invalid("args.url", "is empty; want an http or https URL")
-	}
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil:
-		return model.Invalid("args.url", "is not a URL: %v", errors.Unwrap(err)) // the URL itself may hold a password
-	case u.Scheme != "http" && u.Scheme != "https":
-		return model.Invalid("args.url", "is %q; want one that begins with http:// or https://", u.Redacted())
-	case u.Hostname() == "":
-		return model.Invalid("args.url", "is %q, which names no host", u.Redacted())
-	default:
-		return nil
-	}
-}
-
-// headerPrefix begins the headers with which the worker says who calls.
-const headerPrefix = "Mscheduler-"
-
-func validHeader(name, value string) error {
-	field := "args.headers." + name
-	switch {
-	case !isToken(name):
-		return model.Invalid(field, "is not a header's name")
-	case strings.HasPrefix(http.CanonicalHeaderKey(name), headerPrefix):
-		return model.Invalid(field, "is set by the worker; choose another name")
-	case !isHeaderValue(value):
-		return model.Invalid(field, "has a character that no header may have (a line break, say)")
-	default:
-		return nil
-	}
-}
-
-// isToken says whether s is a token of RFC 9110: what names of methods and headers are
-// made of.
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// isHeaderValue says whether s holds no control character but the tab.
-func isHeaderValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
 }

@@ -6,12 +6,16 @@ import (
 	"net/url"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // Options say what the built-in types may do in this process.
 type Options struct {
 	HTTP HTTPOptions
+	// Targets are the calls of periodic rules.
+	Targets TargetOptions
 	// Exec allows exec tasks; nil, and the type is not registered: its tasks wait for
 	// a worker that runs them.
 	Exec *ExecOptions
@@ -25,6 +29,17 @@ type HTTPOptions struct {
 	AllowLinkLocal bool
 	// Proxy for a request, as in [http.Transport]. nil = none.
 	Proxy func(*http.Request) (*url.URL, error)
+}
+
+// TargetOptions of the type mscheduler.http. What HTTPOptions say holds for it, too.
+type TargetOptions struct {
+	// CallbackURL is the public URL below which this deployment takes callbacks, such as
+	// https://tasks.example.org/api/v1/callbacks. "" = a target that answers by callback is
+	// left to other workers.
+	CallbackURL string
+	// Secrets open the keys that calls are signed with; nil = a call that is to be signed is
+	// left to other workers.
+	Secrets *secret.Box
 }
 
 const defaultLimit = 64 << 10
@@ -50,6 +65,10 @@ func Register(c *consumer.Consumer, o Options) error {
 	h := newHTTPHandler(o.HTTP)
 	h.workerID = c.WorkerID()
 	if err := consumer.Handle(c, raw[HTTPResult](HTTP.Name()), h.handle); err != nil {
+		return err
+	}
+	targets := &targetHandler{http: h, TargetOptions: o.Targets}
+	if err := consumer.Handle(c, raw[HTTPResult](httptarget.TaskType), targets.handle); err != nil {
 		return err
 	}
 	if o.Exec == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
@@ -25,6 +26,10 @@ exec runs programs that a task names, as this process's user: it is off unless
 
 With --periodic it also sends the tasks of periodic rules (mscheduler periodic). Without one
 such process no rule fires; several share the work, and one that dies leaves it to the others.
+
+With --callback-addr it takes the callbacks of periodic rules, too, whose HTTP target answers
+later: POST /api/v1/callbacks/{token}, for the targets of all workers. --callback-url is what
+targets are told to call.
 
 The first Ctrl-C (or SIGTERM) stops gracefully: nothing new is claimed, handlers have
 --shutdown-timeout, and what they do not finish is given back at once. The second ends
@@ -42,6 +47,8 @@ type workFlags struct {
 	noStream        bool
 	allowExec       bool
 	allowLinkLocal  bool
+	callbackAddr    string
+	callbackURL     string
 	bodyLimit       int
 	outputLimit     int
 	events          bool
@@ -57,6 +64,8 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&w.noStream, "no-stream", false, "do not watch the change stream, poll only")
 	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: programs, as this process's user")
 	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks and callbacks call link-local and cloud metadata addresses")
+	f.StringVar(&w.callbackAddr, "callback-addr", "", "address to take the callbacks of periodic HTTP targets on; defaults to none")
+	f.StringVar(&w.callbackURL, "callback-url", "", "public URL of that address, or of another process that takes callbacks; defaults to http:// and --callback-addr")
 	f.IntVar(&w.bodyLimit, "http-body-limit", 64<<10, "bytes of an answer that a result keeps")
 	f.IntVar(&w.outputLimit, "exec-output-limit", 64<<10, "bytes of a program's output that a result keeps")
 	f.BoolVar(&w.events, "events", false, "write what happens to stdout, a JSON object a line")
@@ -134,7 +143,19 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	if err != nil {
 		return err
 	}
-	o := builtin.Options{HTTP: builtin.HTTPOptions{BodyLimit: w.bodyLimit, AllowLinkLocal: w.allowLinkLocal, Proxy: http.ProxyFromEnvironment}}
+	takes, err := a.takeCallbacks(conn, w)
+	if err != nil {
+		return err
+	}
+	defer takes.stop()
+	box, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey)
+	if err != nil {
+		return err
+	}
+	o := builtin.Options{
+		Targets: builtin.TargetOptions{CallbackURL: takes.url, Secrets: box},
+		HTTP:    builtin.HTTPOptions{BodyLimit: w.bodyLimit, AllowLinkLocal: w.allowLinkLocal, Proxy: http.ProxyFromEnvironment},
+	}
 	types := builtin.HTTP.Name()
 	if w.allowExec {
 		o.Exec = &builtin.ExecOptions{OutputLimit: w.outputLimit, Env: programEnv(a.Environ)}

@@ -27,9 +27,9 @@ func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, er
 	var errs []error
 	for i := range security.Keys {
 		k := &security.Keys[i]
-		sealed, err := b.sealKey(*k)
+		sealed, err := b.SealKey(fmt.Sprintf("%s.security.keys[%d]", field, i), *k)
 		if err != nil {
-			errs = append(errs, model.Invalid(fmt.Sprintf("%s.security.keys[%d].sk", field, i), "%v", err))
+			errs = append(errs, err)
 		}
 		k.Secret = sealed
 	}
@@ -37,6 +37,15 @@ func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, er
 		return nil, err
 	}
 	return &out, nil
+}
+
+// SealKey is the key's secret, sealed as [Box.SealCallback] does; field names the key.
+func (b *Box) SealKey(field string, k model.CallbackKey) (string, error) {
+	sealed, err := b.sealKey(k)
+	if err != nil {
+		return "", model.Invalid(field+".sk", "%v", err)
+	}
+	return sealed, nil
 }
 
 func (b *Box) sealKey(k model.CallbackKey) (string, error) {

@@ -1,0 +1,123 @@
+package builtin
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// callbackHeader tells a target where its answer is to be sent.
+const callbackHeader = "Mscheduler-Callback-Url"
+
+var errNoCallbacks = errors.New("this worker has no public URL for callbacks (--callback-url), which the call of an ASYNC target must name")
+
+// targetHandler makes the calls of periodic rules.
+type targetHandler struct {
+	TargetOptions
+	http *httpHandler
+}
+
+// handle makes the call of one run. Where a callback decides, the token that names this
+// execution goes out with the call, so a callback may come at any time from then on; one
+// that comes before the execution is parked wins.
+func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessage]) (HTTPResult, error) {
+	var target httptarget.Target
+	if err := json.Unmarshal(t.Args, &target); err != nil {
+		return HTTPResult{}, consumer.Fatal(argsError(err))
+	}
+	if err := target.Check("args"); err != nil {
+		return HTTPResult{}, consumer.Fatal(err)
+	}
+	waits := target.Waits()
+	if waits > 0 && h.CallbackURL == "" {
+		return HTTPResult{}, consumer.NotHere(errNoCallbacks)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, target.Limit(), errCallTimeout)
+	defer cancel()
+	a, req, err := h.request(ctx, &target, t.Execution)
+	switch {
+	case errors.Is(err, secret.ErrNoKey), errors.Is(err, secret.ErrUnknownKey):
+		return HTTPResult{}, consumer.NotHere(err)
+	case err != nil:
+		return HTTPResult{}, consumer.Fatal(err)
+	}
+	out, err := h.http.do(ctx, req, a)
+	switch {
+	case err != nil:
+		return HTTPResult{}, timedOut(err)
+	case waits > 0:
+		return HTTPResult{}, consumer.ParkFor(waits)
+	default:
+		return out, nil
+	}
+}
+
+// request fills and signs the request of a run.
+func (h *targetHandler) request(ctx context.Context, target *httptarget.Target, e *consumer.Execution) (*HTTPArgs, *http.Request, error) {
+	v := values(e)
+	if target.Waits() > 0 {
+		v.CallbackURL = strings.TrimSuffix(h.CallbackURL, "/") + "/" + e.Handle
+	}
+	r, err := target.Fill(v)
+	if err != nil {
+		return nil, nil, fmt.Errorf("filling the request: %w", err)
+	}
+	a := &HTTPArgs{URL: r.URL, Method: r.Method, Headers: r.Headers, TimeoutMS: target.Limit().Milliseconds(), Expect: target.Expect}
+	if r.Body != "" {
+		if a.Body, err = json.Marshal(r.Body); err != nil {
+			return nil, nil, fmt.Errorf("filling the body: %w", err)
+		}
+	}
+	req, err := newRequest(ctx, a, callerOf(h.http.workerID, e))
+	if err != nil {
+		return nil, nil, err
+	}
+	if v.CallbackURL != "" {
+		req.Header.Set(callbackHeader, v.CallbackURL)
+	}
+	return a, req, h.sign(req, target.Keys, callID(e), r.Body)
+}
+
+// callID names the call of a run in its signature, the same for every try: as
+// Idempotency-Key does, in letters that a signature may have.
+func callID(e *consumer.Execution) string {
+	sum := sha256.Sum256([]byte(callerOf("", e).lifeID))
+	return "call_" + hex.EncodeToString(sum[:16])
+}
+
+// sign signs the call as callbacks are.
+func (h *targetHandler) sign(req *http.Request, sealed []httptarget.Key, id, body string) error {
+	if len(sealed) == 0 {
+		return nil
+	}
+	security := model.CallbackSecurity{Type: model.SecurityAKSK}
+	for _, k := range sealed {
+		security.Keys = append(security.Keys, model.CallbackKey{AccessKey: k.AccessKey, Secret: k.Secret})
+	}
+	keys, err := h.Secrets.CallbackKeys(&security)
+	if err != nil {
+		return fmt.Errorf("signing the call: %w", err)
+	}
+	return callback.Sign(req.Header, id, h.http.clock.Now(), []byte(body), keys...)
+}
+
+// values are what placeholders stand for. A task that no rule made is its own run.
+func values(e *consumer.Execution) httptarget.Values {
+	v := httptarget.Values{RunID: e.Key, TaskID: e.TaskID, NominalTime: e.DueAt, Attempt: e.Attempt}
+	if e.Origin != nil && e.Origin.Tick != nil {
+		tick := e.Origin.Tick
+		v.RunID, v.Name, v.NominalTime, v.Attempt = tick.Run, tick.Rule, tick.Nominal, tick.Attempt
+	}
+	return v
+}

@@ -1,0 +1,135 @@
+package httpcall
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// StatusRange is a range of HTTP statuses, both ends included.
+type StatusRange struct{ From, To int }
+
+// UnmarshalJSON reads 200, "200", "2xx" or "200-204".
+func (r *StatusRange) UnmarshalJSON(data []byte) error {
+	s := strings.Trim(string(data), `"`)
+	from, to, isRange := strings.Cut(s, "-")
+	if c := s; len(c) == 3 && strings.EqualFold(c[1:], "xx") {
+		from, to, isRange = c[:1]+"00", c[:1]+"99", true
+	}
+	if !isRange {
+		to = from
+	}
+	var err1, err2 error
+	r.From, err1 = strconv.Atoi(from)
+	r.To, err2 = strconv.Atoi(to)
+	if err1 != nil || err2 != nil || !r.valid() {
+		return model.Invalid("args.expect", `has %s; want statuses from 100 to 599, such as 200, "2xx" or "200-204"`, data)
+	}
+	return nil
+}
+
+func (r StatusRange) valid() bool { return r.From >= 100 && r.To <= 599 && r.From <= r.To }
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (r StatusRange) MarshalJSON() ([]byte, error) {
+	if r.From == r.To {
+		return json.Marshal(r.From)
+	}
+	return json.Marshal(fmt.Sprintf("%d-%d", r.From, r.To))
+}
+
+// Expects says whether the status is a success: one of the ranges, 2xx where there is none.
+func Expects(ranges []StatusRange, status int) bool {
+	if len(ranges) == 0 {
+		return status >= 200 && status <= 299
+	}
+	for _, r := range ranges {
+		if status >= r.From && status <= r.To {
+			return true
+		}
+	}
+	return false
+}
+
+// ValidStatuses finds a range that is none.
+func ValidStatuses(field string, ranges []StatusRange) error {
+	for _, r := range ranges {
+		if !r.valid() {
+			return model.Invalid(field, "has %d-%d; want statuses from 100 to 599", r.From, r.To)
+		}
+	}
+	return nil
+}
+
+// ValidMethod checks a method; "" is one, the default.
+func ValidMethod(field, method string) error {
+	if method != "" && (!isToken(method) || strings.ToUpper(method) != method) {
+		return model.Invalid(field, "is %q; want an HTTP method in capitals, such as POST", method)
+	}
+	return nil
+}
+
+// ValidURL checks that a URL is one, and http or https. The error shows no password.
+func ValidURL(field, raw string) error {
+	if raw == "" {
+		return model.Invalid(field, "is empty; want an http or https URL")
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return model.Invalid(field, "is not a URL: %v", errors.Unwrap(err)) // the URL itself may hold a password
+	case u.Scheme != "http" && u.Scheme != "https":
+		return model.Invalid(field, "is %q; want one that begins with http:// or https://", u.Redacted())
+	case u.Hostname() == "":
+		return model.Invalid(field, "is %q, which names no host", u.Redacted())
+	default:
+		return nil
+	}
+}
+
+// headerPrefix begins the headers with which the worker says who calls.
+const headerPrefix = "Mscheduler-"
+
+// ValidHeader checks one header; field names all of them.
+func ValidHeader(field, name, value string) error {
+	field += "." + name
+	switch {
+	case !isToken(name):
+		return model.Invalid(field, "is not a header's name")
+	case strings.HasPrefix(http.CanonicalHeaderKey(name), headerPrefix):
+		return model.Invalid(field, "is set by the worker; choose another name")
+	case !isHeaderValue(value):
+		return model.Invalid(field, "has a character that no header may have (a line break, say)")
+	default:
+		return nil
+	}
+}
+
+// isToken says whether s is a token of RFC 9110: what names of methods and headers are
+// made of.
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isHeaderValue says whether s holds no control character but the tab.
+func isHeaderValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}

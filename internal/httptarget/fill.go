@@ -1,0 +1,143 @@
+package httptarget
+
+import (
+	"encoding/json"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Request is what one run sends.
+type Request struct {
+	URL     string
+	Method  string
+	Headers map[string]string
+	Body    string
+}
+
+// Fill makes the request of a run. The error says what [Target.Check] would have.
+func (t *Target) Fill(v Values) (Request, error) {
+	r := Request{Method: t.Method, Headers: map[string]string{}}
+	if r.Method == "" {
+		r.Method = http.MethodGet
+		if t.Body != "" || t.async() {
+			r.Method = http.MethodPost
+		}
+	}
+	var err error
+	if r.URL, err = filled("url", t.URL, v, inURL); err != nil {
+		return r, err
+	}
+	for name, text := range t.Headers {
+		if r.Headers[name], err = filled("headers."+name, text, v, inHeader); err != nil {
+			return r, err
+		}
+	}
+	isJSON := t.isJSON()
+	escape := plain
+	if isJSON {
+		escape = inJSON
+	}
+	if r.Body, err = filled("body", t.Body, v, escape); err != nil {
+		return r, err
+	}
+	if _, said := t.header("Content-Type"); isJSON && !said {
+		r.Headers["Content-Type"] = "application/json"
+	}
+	return r, nil
+}
+
+func filled(field, text string, v Values, escape func(string) string) (string, error) {
+	tpl, err := parse(text)
+	if err != nil {
+		return "", model.Invalid(field, "%v", err)
+	}
+	return tpl.fill(v, escape), nil
+}
+
+// nasty is what no place may take amiss.
+const nasty = `"\{}/?#@:&%<> ` + "\n\u2028é"
+
+// sample are the values that a template is checked with.
+var sample = Values{RunID: nasty, TaskID: nasty, Name: nasty, NominalTime: time.Unix(0, 0), Attempt: 1, CallbackURL: nasty}
+
+// isJSON says whether the body is JSON: the header says so, or nothing else is said and it
+// becomes JSON whatever the values are.
+func (t *Target) isJSON() bool {
+	if t.Body == "" {
+		return false
+	}
+	if v, said := t.header("Content-Type"); said {
+		kind, _, err := mime.ParseMediaType(v)
+		return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
+	}
+	return t.validJSON()
+}
+
+func (t *Target) validJSON() bool {
+	tpl, err := parse(t.Body)
+	return err == nil && json.Valid([]byte(tpl.fill(sample, inJSON)))
+}
+
+// header finds a header, however its name is written.
+func (t *Target) header(name string) (string, bool) {
+	for n, v := range t.Headers {
+		if http.CanonicalHeaderKey(n) == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+func (t *Target) checkTemplate(field, text string) error {
+	tpl, err := parse(text)
+	switch {
+	case err != nil:
+		return model.Invalid(field, "%v", err)
+	case tpl.uses(callbackURL) && !t.async():
+		return model.Invalid(field, "has the placeholder %q, which only mode %s has", callbackURL, Async)
+	default:
+		return nil
+	}
+}
+
+func (t *Target) checkURL(field string) error {
+	field += ".url"
+	if err := t.checkTemplate(field, t.URL); err != nil {
+		return err
+	}
+	scheme, rest, _ := strings.Cut(t.URL, "://")
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	if strings.Contains(scheme+rest, "{{") {
+		return model.Invalid(field, "has a placeholder before its path; who is called is fixed")
+	}
+	whole, err := filled(field, t.URL, sample, inURL)
+	if err != nil {
+		return err
+	}
+	return httpcall.ValidURL(field, whole)
+}
+
+func (t *Target) checkBody(field string) error {
+	if len(t.Body) > MaxBodyBytes {
+		return model.Invalid(field, "has %d bytes; at most %d are allowed", len(t.Body), MaxBodyBytes)
+	}
+	if err := t.checkTemplate(field, t.Body); err != nil {
+		return err
+	}
+	if t.isJSON() && !t.validJSON() {
+		return model.Invalid(field, "is no JSON once its placeholders are filled, but the header Content-Type says so; "+
+			`each stands within a string: {"run": "{{run_id}}"}`)
+	}
+	return nil
+}
+
+func sortedNames(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

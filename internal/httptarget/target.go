@@ -1,0 +1,169 @@
+package httptarget
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// TaskType is the type of the tasks that call targets.
+const TaskType = "mscheduler.http"
+
+// Bounds and defaults of a target.
+const (
+	DefaultTimeout         = 15 * time.Second
+	MaxTimeout             = time.Hour
+	DefaultCallbackTimeout = time.Hour
+	MaxCallbackTimeout     = 90 * 24 * time.Hour
+	MaxBodyBytes           = 32 << 10
+	maxKeys                = 10
+)
+
+// Mode says what decides whether a run succeeded.
+type Mode string
+
+// The modes; "" is SYNC.
+const (
+	Sync  Mode = "SYNC"  // the answer to the call
+	Async Mode = "ASYNC" // a callback, which the target sends when it is done
+)
+
+// Target is an HTTP call. Only URL is needed.
+//
+// URL, the values of Headers and Body may hold placeholders, which each run fills:
+// {{run_id}}, {{task_id}}, {{name}} (the rule's), {{nominal_time}} (RFC 3339, UTC),
+// {{attempt}} (as the failure policy counts) and, in mode ASYNC, {{callback_url}}. A value is
+// percent-encoded in the URL and in headers, and written as the inside of a JSON string in a
+// body that is JSON; in any other body it stands as it is.
+type Target struct {
+	// URL to call, http or https. Placeholders may stand behind the host only.
+	URL string
+	// Method defaults to POST where there is a body and in mode ASYNC, else to GET.
+	Method string
+	// Headers of the request. Those that begin with Mscheduler- are the worker's.
+	Headers map[string]string
+	// Body is at most 32 KiB. It is JSON when the header Content-Type says so, or when it
+	// is JSON and no header says anything: then it is sent as application/json.
+	Body string
+	// Timeout bounds the call, redirects and reading the answer included. Defaults to 15 s,
+	// at most an hour.
+	Timeout time.Duration
+	// Expect lists the statuses of the answer that are a success (SYNC), or by which the
+	// target accepts (ASYNC). Defaults to 2xx.
+	Expect []httpcall.StatusRange
+	// Mode defaults to SYNC.
+	Mode Mode
+	// CallbackTimeout is how long the callback is waited for, from the answer on. Defaults
+	// to an hour, at most 90 days. Only in mode ASYNC.
+	CallbackTimeout time.Duration
+	// Keys sign the call as callbacks are signed (package callback), the newest first. The
+	// secrets are sealed before they are stored, and come back so.
+	Keys []Key
+}
+
+// Key is an access key with its secret.
+type Key struct {
+	AccessKey string `json:"ak"`
+	Secret    string `json:"sk"`
+}
+
+// String is the key without its secret, so that it can be printed.
+func (k Key) String() string { return k.AccessKey + ":" + model.HiddenSecret }
+
+// GoString is [Key.String], for %#v.
+func (k Key) GoString() string { return "Key(" + k.String() + ")" }
+
+// wire is the JSON of a target: what the arguments of its tasks are.
+type wire struct {
+	URL               string                 `json:"url"`
+	Method            string                 `json:"method,omitempty"`
+	Headers           map[string]string      `json:"headers,omitempty"`
+	Body              string                 `json:"body,omitempty"`
+	TimeoutMS         int64                  `json:"timeout_ms,omitempty"`
+	Expect            []httpcall.StatusRange `json:"expect,omitempty"`
+	Mode              Mode                   `json:"mode,omitempty"`
+	CallbackTimeoutMS int64                  `json:"callback_timeout_ms,omitempty"`
+	Keys              []Key                  `json:"keys,omitempty"`
+}
+
+// MarshalJSON writes the target with its sealed secrets: it is what tasks carry.
+func (t Target) MarshalJSON() ([]byte, error) {
+	return json.Marshal(wire{
+		URL: t.URL, Method: t.Method, Headers: t.Headers, Body: t.Body, TimeoutMS: t.Timeout.Milliseconds(), Expect: t.Expect,
+		Mode: t.Mode, CallbackTimeoutMS: t.CallbackTimeout.Milliseconds(), Keys: t.Keys,
+	})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote, and bears with fields of a later release.
+func (t *Target) UnmarshalJSON(data []byte) error {
+	var w wire
+	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&w); err != nil {
+		return err
+	}
+	*t = Target{
+		URL: w.URL, Method: w.Method, Headers: w.Headers, Body: w.Body, Timeout: time.Duration(w.TimeoutMS) * time.Millisecond, Expect: w.Expect,
+		Mode: w.Mode, CallbackTimeout: time.Duration(w.CallbackTimeoutMS) * time.Millisecond, Keys: w.Keys,
+	}
+	return nil
+}
+
+// async says whether a callback decides.
+func (t *Target) async() bool { return t.Mode == Async }
+
+// Waits is how long a callback is waited for; 0 where the answer decides.
+func (t *Target) Waits() time.Duration {
+	if !t.async() {
+		return 0
+	}
+	return or(t.CallbackTimeout, DefaultCallbackTimeout)
+}
+
+// Limit is how long the call may take.
+func (t *Target) Limit() time.Duration { return or(t.Timeout, DefaultTimeout) }
+
+func or(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// Check finds everything that is wrong with the target; field names it in the errors.
+func (t *Target) Check(field string) error {
+	var errs []error
+	bad := func(name, format string, args ...any) {
+		errs = append(errs, model.Invalid(field+"."+name, format, args...))
+	}
+	errs = append(errs, t.checkURL(field), httpcall.ValidMethod(field+".method", t.Method), httpcall.ValidStatuses(field+".expect", t.Expect))
+	for _, name := range sortedNames(t.Headers) {
+		errs = append(errs, httpcall.ValidHeader(field+".headers", name, t.Headers[name]), t.checkTemplate(field+".headers."+name, t.Headers[name]))
+	}
+	errs = append(errs, t.checkBody(field+".body"))
+	if t.Timeout < 0 || t.Timeout > MaxTimeout || t.Timeout%time.Millisecond != 0 {
+		bad("timeout", "is %v; want whole milliseconds up to %v, or 0 for the default of %v", t.Timeout, MaxTimeout, DefaultTimeout)
+	}
+	if !slices.Contains([]Mode{"", Sync, Async}, t.Mode) {
+		bad("mode", "is %q; want one of %v", t.Mode, []Mode{Sync, Async})
+	}
+	switch {
+	case t.CallbackTimeout != 0 && !t.async():
+		bad("callback_timeout", "is %v, but nobody waits for a callback in mode %s", t.CallbackTimeout, Sync)
+	case t.CallbackTimeout < 0 || t.CallbackTimeout > MaxCallbackTimeout || t.CallbackTimeout%time.Millisecond != 0:
+		bad("callback_timeout", "is %v; want whole milliseconds up to %v, or 0 for the default of %v", t.CallbackTimeout, MaxCallbackTimeout, DefaultCallbackTimeout)
+	}
+	if len(t.Keys) > maxKeys {
+		bad("keys", "has %d; at most %d are allowed", len(t.Keys), maxKeys)
+	}
+	for i, k := range t.Keys {
+		if k.AccessKey == "" || k.Secret == "" {
+			bad(fmt.Sprintf("keys[%d]", i), "wants an access key and a secret")
+		}
+	}
+	return errors.Join(errs...)
+}

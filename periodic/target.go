@@ -1,0 +1,79 @@
+package periodic
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// HTTPTarget is an HTTP call that a rule makes at each tick. A worker of the built-in types
+// makes it (mscheduler work), as a task of type mscheduler.http. Retries within a run are
+// those of the rule's Options.Retry; what follows a run that failed, OnFailure says.
+type HTTPTarget = httptarget.Target
+
+// HTTPMode says what decides whether a run of an [HTTPTarget] succeeded.
+type HTTPMode = httptarget.Mode
+
+// The modes; "" is SYNC.
+const (
+	HTTPSync  = httptarget.Sync  // the answer: RunFailed, or RunTimeout where none came
+	HTTPAsync = httptarget.Async // a callback: RunFailedTimeout where none came
+)
+
+// HTTPKey is an access key with its secret, by which the calls of a target are signed.
+type HTTPKey = httptarget.Key
+
+// StatusRange is a range of HTTP statuses, both ends included.
+type StatusRange = httpcall.StatusRange
+
+// target puts what is called into the task's template, and returns the task's arguments.
+func (s *Spec) target(t *model.TaskTemplate) (args any, err error) {
+	switch {
+	case s.HTTP == nil && s.Type == httptarget.TaskType:
+		return s.Args, model.Invalid("type", "is %s, which is what an HTTP target makes of itself: say http instead", s.Type)
+	case s.HTTP == nil:
+		return s.Args, nil
+	case s.Type != "":
+		return nil, model.Invalid("type", "is %q, but the rule calls a URL: say one of type and http", s.Type)
+	case s.Args != nil:
+		return nil, model.Invalid("args", "are given, but the rule calls a URL: its body says what is sent")
+	}
+	t.Type = httptarget.TaskType
+	if err := s.HTTP.Check("http"); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(s.HTTP)
+	return json.RawMessage(data), err
+}
+
+// targetOf is what the task's template calls; nil for another type.
+func targetOf(t *model.TaskTemplate) *HTTPTarget {
+	var target HTTPTarget
+	if t.Type != httptarget.TaskType || json.Unmarshal(model.ValueJSON(t.Args), &target) != nil {
+		return nil
+	}
+	return &target
+}
+
+// seal makes the secrets of the target unreadable before anything is written.
+func (p *Periodic) seal(s *Spec) error {
+	if s.HTTP == nil || len(s.HTTP.Keys) == 0 {
+		return nil
+	}
+	target := *s.HTTP
+	target.Keys = make([]HTTPKey, len(s.HTTP.Keys))
+	var errs []error
+	for i, k := range s.HTTP.Keys {
+		sealed, err := p.secrets.SealKey(fmt.Sprintf("http.keys[%d]", i), model.CallbackKey{AccessKey: k.AccessKey, Secret: k.Secret})
+		if err != nil {
+			errs = append(errs, err)
+		}
+		target.Keys[i] = HTTPKey{AccessKey: k.AccessKey, Secret: sealed}
+	}
+	s.HTTP = &target
+	return errors.Join(errs...)
+}

@@ -1,0 +1,284 @@
+package periodic_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+const secretKey = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// hooks are an engine, a worker and the endpoint of callbacks, all of one deployment.
+type hooks struct {
+	t    *testing.T
+	p    *periodic.Periodic
+	prod *producer.Producer
+	url  string // of callbacks
+	n    int
+}
+
+func newHooks(t *testing.T) *hooks {
+	db := testdb.New(t)
+	h := &hooks{t: t}
+	var err error
+	h.p, err = periodic.New(periodic.Config{Database: db, SecretKey: secretKey})
+	require.NoError(t, err)
+	h.prod, err = producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.prod.Close(context.Background())) })
+	server := httptest.NewServer(periodic.CallbackHandler(h.prod))
+	t.Cleanup(server.Close)
+	h.url = server.URL + periodic.CallbackPath
+	h.worker(db)
+	engine(t, h.p.Run)
+	return h
+}
+
+func (h *hooks) worker(db *mongo.Database) {
+	c, err := consumer.New(consumer.Config{Database: db, WorkerID: "w"})
+	require.NoError(h.t, err)
+	box, err := secret.Parse("secret_key", secretKey)
+	require.NoError(h.t, err)
+	require.NoError(h.t, builtin.Register(c, builtin.Options{Targets: builtin.TargetOptions{CallbackURL: h.url, Secrets: box}}))
+	engine(h.t, c.Run)
+}
+
+// target is a server that a rule calls.
+func target(t *testing.T, f http.HandlerFunc) string {
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// start makes a rule that fires when it is triggered only, and triggers it.
+func (h *hooks) start(to *periodic.HTTPTarget, change ...func(*periodic.Spec)) *model.Rule {
+	h.n++
+	s := periodic.Spec{Name: fmt.Sprintf("rule %d", h.n), Cron: "0 0 1 1 *", HTTP: to, Options: model.Options{Retry: &model.Retry{Strategy: model.RetryNone}}}
+	for _, f := range change {
+		f(&s)
+	}
+	r, err := h.p.Create(h.t.Context(), s)
+	require.NoError(h.t, err)
+	h.trigger(r)
+	return r
+}
+
+func (h *hooks) trigger(r *model.Rule) {
+	_, err := h.p.Trigger(h.t.Context(), r.ID, periodic.TriggerOptions{})
+	require.NoError(h.t, err)
+}
+
+// ends waits until a run of the rule has the status.
+func (h *hooks) ends(r *model.Rule, want model.RunStatus) (run *model.Run) {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool {
+		runs, err := h.p.Runs(h.t.Context(), r.ID, periodic.RunFilter{}, nil, 10)
+		require.NoError(h.t, err)
+		for _, x := range runs {
+			if x.Status == want {
+				run = x
+				return true
+			}
+		}
+		return false
+	}, 30*time.Second, 20*time.Millisecond)
+	return run
+}
+
+// post sends a callback and returns the answer.
+func post(t *testing.T, url, body string) (int, periodic.CallbackAnswer) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	require.NoError(t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, res.Body.Close()) }()
+	var a periodic.CallbackAnswer
+	require.NoError(t, json.NewDecoder(res.Body).Decode(&a))
+	return res.StatusCode, a
+}
+
+func TestTheAnswerDecidesARunOfASyncTarget(t *testing.T) {
+	h := newHooks(t)
+	var body, run, sig string
+	url := target(t, func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(strings.NewReader(string(data)))
+		if _, err := callback.Verify(r, callback.Key{AccessKey: "ak", Secret: "hunter2"}); err != nil {
+			sig = err.Error()
+		}
+		body, run = string(data), r.URL.Query().Get("run")
+		w.WriteHeader(http.StatusTeapot)
+	})
+	r := h.start(&periodic.HTTPTarget{
+		URL: url + "/{{name}}?run={{run_id}}", Body: `{"name":"{{name}}","attempt":{{attempt}}}`,
+		Expect: []periodic.StatusRange{{From: 418, To: 418}}, Keys: []periodic.HTTPKey{{AccessKey: "ak", Secret: "hunter2"}},
+	}, func(s *periodic.Spec) { s.Name = `a "b"` })
+	got := h.ends(r, model.RunSuccess)
+	require.Equal(t, got.ID, run)
+	require.JSONEq(t, `{"name":"a \"b\"","attempt":1}`, body)
+	require.Empty(t, sig)
+	spec := periodic.SpecOf(r)
+	require.Empty(t, spec.Type)
+	require.Equal(t, url+"/{{name}}?run={{run_id}}", spec.HTTP.URL)
+	require.True(t, secret.Sealed(spec.HTTP.Keys[0].Secret))
+	_, err := h.p.Update(t.Context(), r.ID, r.Version, spec)
+	require.NoError(t, err, "what is sealed may be given back")
+
+	failed := h.start(&periodic.HTTPTarget{URL: url})
+	require.Contains(t, h.ends(failed, model.RunFailed).Error, "answered 418")
+}
+
+func TestARequestThatTakesTooLongIsATimeout(t *testing.T) {
+	h := newHooks(t)
+	url := target(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	r := h.start(&periodic.HTTPTarget{URL: url, Timeout: 50 * time.Millisecond})
+	require.Contains(t, h.ends(r, model.RunTimeout).Error, "no answer within timeout_ms (50ms)")
+}
+
+func TestACallbackDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
+	h := newHooks(t)
+	urls := make(chan string, 10)
+	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
+	to := periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync}
+
+	r := h.start(&to)
+	back := <-urls
+	h.ends(r, model.RunWaiting)
+	status, a := post(t, back, `{"result": 1, "other": 2}`)
+	require.Equal(t, 400, status, a)
+	require.Equal(t, "invalid", a.Reason)
+	status, a = post(t, back, `{"result": {"rows": 7}}`)
+	require.Equal(t, 200, status, a)
+	run := h.ends(r, model.RunSuccess)
+	require.Equal(t, run.TaskID, a.TaskID)
+	task, err := h.prod.Get(t.Context(), run.TaskID)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"rows":7}`, string(model.ValueJSON(task.Result)))
+	for _, again := range []string{`{"result": {"rows": 7}}`, `{"error": "no"}`, ``} {
+		status, a = post(t, back, again)
+		require.Equal(t, 409, status, again)
+		require.Equal(t, "repeated", a.Reason)
+	}
+
+	r = h.start(&to)
+	status, a = post(t, <-urls, `{"error": "no rows"}`) // before the park, or after it
+	require.Equal(t, 200, status, a)
+	require.Equal(t, "no rows", h.ends(r, model.RunFailed).Error)
+}
+
+func TestACallbackBeforeTheAnswerWins(t *testing.T) {
+	h := newHooks(t)
+	answers := make(chan periodic.CallbackAnswer, 1)
+	url := target(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, a := post(t, r.Header.Get("Mscheduler-Callback-Url"), "")
+		answers <- a
+	})
+	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
+	require.Empty(t, (<-answers).Error)
+	h.ends(r, model.RunSuccess)
+}
+
+func TestACallbackThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testing.T) {
+	h := newHooks(t)
+	urls := make(chan string, 10)
+	url := target(t, func(_ http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		urls <- string(data)
+	})
+	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CallbackTimeout: 50 * time.Millisecond, Body: "{{callback_url}}"})
+	back := <-urls
+	require.Contains(t, h.ends(r, model.RunFailedTimeout).Error, "no completion from outside came")
+	status, a := post(t, back, "")
+	require.Equal(t, 410, status)
+	require.Equal(t, "gone", a.Reason)
+	require.Contains(t, a.Error, "no completion from outside came")
+}
+
+func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {
+	h := newHooks(t)
+	began, aborted := make(chan bool, 10), make(chan bool, 10)
+	url := target(t, func(_ http.ResponseWriter, r *http.Request) {
+		began <- true
+		select {
+		case <-r.Context().Done():
+			aborted <- true
+		case <-t.Context().Done():
+		}
+	})
+	r, err := h.p.Create(t.Context(), periodic.Spec{
+		Name: "n", Cron: "* * * * * *", Overlap: model.OverlapCancelPrev, HTTP: &periodic.HTTPTarget{URL: url, Timeout: time.Hour},
+	})
+	require.NoError(t, err)
+	_, err = h.p.Enable(t.Context(), r.ID)
+	require.NoError(t, err)
+	<-began
+	<-aborted
+	<-began // the next run, when the first has ended
+	h.ends(r, model.RunCanceled)
+	_, err = h.p.Disable(t.Context(), r.ID, "")
+	require.NoError(t, err)
+}
+
+func TestACancelledRunDoesNotWaitForItsCallback(t *testing.T) {
+	h := newHooks(t)
+	urls := make(chan string, 10)
+	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
+	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
+	back := <-urls
+	run := h.ends(r, model.RunWaiting)
+	require.NoError(t, h.p.Cancel(t.Context(), run.ID))
+	h.ends(r, model.RunCanceled)
+	status, a := post(t, back, "")
+	require.Equal(t, 410, status)
+	require.Contains(t, a.Error, "cancelled")
+}
+
+func TestTokensOfOtherTasksAreNoCallbacks(t *testing.T) {
+	h := newHooks(t)
+	for _, token := range []string{"x", model.Handle{TaskID: "-/http/k", Generation: 1, ExecID: "e"}.String(), model.Handle{TaskID: "-/mscheduler.http/k", Generation: 1, ExecID: "e"}.String()} {
+		status, a := post(t, h.url+token, "")
+		require.Equal(t, 404, status)
+		require.Equal(t, "unknown", a.Reason)
+	}
+}
+
+func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
+	p, err := periodic.New(periodic.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		says   string
+		change func(*periodic.Spec)
+	}{
+		{`http.url has the placeholder "run"`, func(s *periodic.Spec) { s.HTTP.URL += "{{run}}" }},
+		{`http.body has the placeholder "callback_url", which only mode ASYNC has`, func(s *periodic.Spec) { s.HTTP.Body = "{{callback_url}}" }},
+		{"http.keys[0].sk", func(s *periodic.Spec) { s.HTTP.Keys = []periodic.HTTPKey{{AccessKey: "a", Secret: "s"}} }},
+		{`type is "t", but the rule calls a URL`, func(s *periodic.Spec) { s.Type = "t" }},
+		{"args are given", func(s *periodic.Spec) { s.Args = 1 }},
+		{"say http instead", func(s *periodic.Spec) { s.HTTP, s.Type = nil, "mscheduler.http" }},
+	} {
+		s := periodic.Spec{Name: "n", Cron: "@daily", HTTP: &periodic.HTTPTarget{URL: "http://example.org/"}}
+		c.change(&s)
+		_, err := p.Create(t.Context(), s)
+		require.ErrorIs(t, err, model.ErrInvalid, c.says)
+		require.ErrorContains(t, err, c.says)
+	}
+}

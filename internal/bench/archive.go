@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -45,8 +46,9 @@ func archiving(ctx context.Context, r *run) error {
 	}
 	feeding, stop := context.WithCancel(ctx)
 	defer stop()
-	fed := make(chan error, 1)
+	fed := make(chan error, 2)
 	go func() { fed <- r.feed(feeding, c) }()
+	go func() { fed <- r.clear(feeding) }()
 
 	m := &stretches{run: r, crew: c}
 	if err = pause(ctx, min(alone/4, 5*time.Second)); err == nil { // until it is steady
@@ -67,8 +69,10 @@ func archiving(ctx context.Context, r *run) error {
 		err = m.measure(ctx, "archive/after", func() (bool, error) { return m.passed() >= alone, nil })
 	}
 	stop()
-	if ferr := <-fed; ferr != nil {
-		err = errors.Join(err, fmt.Errorf("sending: %w", ferr))
+	for range 2 {
+		if ferr := <-fed; ferr != nil {
+			err = errors.Join(err, fmt.Errorf("keeping the load up: %w", ferr))
+		}
 	}
 	t := c.totals()
 	r.res.measured(int(t.Finished), r.cfg.Clock.Now().Sub(began))
@@ -78,6 +82,21 @@ func archiving(ctx context.Context, r *run) error {
 	}
 	m.compare(n)
 	return r.allArrived(ctx, n, want)
+}
+
+// clear deletes what the load has finished, a little at a time and all along, so that the
+// memory does not fill with it while a million others move. Index: archive, where those are
+// the only ones with a time to come.
+func (r *run) clear(ctx context.Context) error {
+	for pause(ctx, 100*time.Millisecond) == nil {
+		later := r.arena.store.Clock.Now().Add(24 * time.Hour)
+		_, err := r.arena.db.Collection("tasks").DeleteMany(ctx, bson.D{{Key: "archive_at", Value: bson.D{{Key: "$gt", Value: later}}}},
+			options.DeleteMany().SetHint(store.IndexArchive))
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("deleting what the load has finished: %w", err)
+		}
+	}
+	return nil
 }
 
 // stretches measures the load for a while, several times.

@@ -101,6 +101,9 @@ func TestAllListsWhatNeedsManyPages(t *testing.T) {
 	s.ok("task", "list", "--all", "--type", "none", "-o", "json").json(&list)
 	require.NotNil(t, list.Tasks)
 	require.Empty(t, list.Tasks)
+	require.Equal(t, "---\ntasks: []\n", s.ok("task", "list", "--type", "none", "-o", "yaml").stdout)
+	r = s.ok("task", "list", "--limit", "1", "-o", "yaml")
+	require.Regexp(t, `(?s)^---\ntasks:\n  - id: -/t/.*\nnext: -/t/`, r.stdout)
 	s.fails(ExitUsage, []string{"--limit and --all"}, "task", "list", "--all", "--limit", "5")
 }
 

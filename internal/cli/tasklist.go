@@ -110,7 +110,10 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 	if f.all {
 		size = allPage
 	}
-	if a.asJSON() {
+	switch {
+	case a.flags.output == "yaml":
+		out = &wholeLister{app: a}
+	case a.asJSON():
 		out = &jsonLister{app: a}
 	}
 	for {
@@ -177,6 +180,30 @@ func (l *jsonLister) end(next string) error {
 		tail += `,"next":` + string(j)
 	}
 	return l.app.print(tail + "}\n")
+}
+
+// wholeLister writes one document when it has all: YAML cannot be written piece by piece.
+type wholeLister struct {
+	app   *app
+	tasks []json.RawMessage
+}
+
+func (l *wholeLister) page(docs []bson.Raw) error {
+	for _, doc := range docs {
+		j, err := documentJSON(doc)
+		if err != nil {
+			return err
+		}
+		l.tasks = append(l.tasks, j)
+	}
+	return nil
+}
+
+func (l *wholeLister) end(next string) error {
+	return l.app.printJSON(struct {
+		Tasks []json.RawMessage `json:"tasks"`
+		Next  string            `json:"next,omitempty"`
+	}{append([]json.RawMessage{}, l.tasks...), next})
 }
 
 // tableLister writes a table, whose columns are as wide as the first page wants them.

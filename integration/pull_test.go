@@ -25,6 +25,21 @@ func (a *arena) fetch(r producer.FetchRequest) []producer.Fetched {
 	return got
 }
 
+// fetchOne fetches until there is exactly one.
+func (a *arena) fetchOne(typ string) (one producer.Fetched) {
+	a.t.Helper()
+	awaitTrue(a.t, func() string {
+		got := a.fetch(producer.FetchRequest{Types: []string{typ}, Max: 10})
+		if len(got) == 0 {
+			return "a task of type " + typ
+		}
+		require.Len(a.t, got, 1)
+		one = got[0]
+		return ""
+	})
+	return one
+}
+
 func keysOf(got []producer.Fetched) (keys []string) {
 	for _, f := range got {
 		keys = append(keys, f.Task.Key)
@@ -96,13 +111,25 @@ func TestAFetchHonoursPausesFiltersConditionsAndTypes(t *testing.T) {
 		a.sendKey("beta", 1, producer.Tenant("beta"))
 		a.sendKey("named", 1, producer.Workers("somebody"))
 		two := a.sendKey("two", 1, producer.ConcurrentWorkers(2))
-		_, err := a.p.SendJSON(t.Context(), "limited", nil)
-		require.NoError(t, err)
+		for range 3 {
+			_, err := a.p.SendJSON(t.Context(), "limited", nil)
+			require.NoError(t, err)
+			_, err = a.p.SendJSON(t.Context(), "keyed", nil, producer.LimitKey("k"))
+			require.NoError(t, err)
+		}
 
+		for _, typ := range []string{"limited", "keyed"} { // one at a time, whoever fetches
+			for range 3 {
+				one := a.fetchOne(typ)
+				require.Empty(t, a.fetch(producer.FetchRequest{WorkerID: "second", Types: []string{typ}, Max: 10}))
+				_, err := a.p.Complete(t.Context(), one.Handle, nil)
+				require.NoError(t, err)
+			}
+		}
 		require.NoError(t, a.p.Pause(t.Context(), chaosWork.Name()))
 		require.Empty(t, a.fetch(producer.FetchRequest{Max: 10}))
 		require.NoError(t, a.p.Resume(t.Context(), chaosWork.Name()))
-		require.Empty(t, a.fetch(producer.FetchRequest{Types: []string{"another", "limited"}, Max: 10}))
+		require.Empty(t, a.fetch(producer.FetchRequest{Types: []string{"another"}, Max: 10}))
 		require.Empty(t, a.fetch(producer.FetchRequest{Categories: []string{"theirs"}, Max: 10}))
 
 		got := a.fetch(producer.FetchRequest{Tenants: []string{"acme"}, Creators: []string{"ann", "bob"}, Max: 10})

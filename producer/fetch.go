@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -87,9 +88,8 @@ func (r *FetchRequest) conditions() *model.Conditions {
 }
 
 // Fetch claims tasks for a worker and returns its executions, none when nothing is due for
-// it. It honours pauses, worker filters and conditions, and takes over what has lapsed.
-// Tasks of types with limits over the whole fleet, or with a limit key, are left to
-// consumers. After an error of the database executions may be held that nobody knows of:
+// it. It honours pauses, limits, worker filters and conditions, and takes over what has
+// lapsed. After an error of the database executions may be held that nobody knows of:
 // their leases lapse. It is never part of a transaction.
 func (p *Producer) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
 	if err := r.validate(); err != nil {
@@ -155,7 +155,7 @@ func (f *fetch) chooseTypes(ctx context.Context) (err error) {
 		}
 	}
 	f.types = slices.DeleteFunc(f.types, func(typ string) bool {
-		return f.control.Paused(typ) || strings.HasPrefix(typ, ownTypes) || f.limited(typ)
+		return f.control.Paused(typ) || strings.HasPrefix(typ, ownTypes) || f.p.limits.Waiting(typ)
 	})
 	if len(f.types) > store.MaxTypes { // a random choice is fair
 		rand.Shuffle(len(f.types), func(i, j int) { f.types[i], f.types[j] = f.types[j], f.types[i] })
@@ -166,12 +166,6 @@ func (f *fetch) chooseTypes(ctx context.Context) (err error) {
 
 // ownTypes begin the names of types that the scheduler itself runs.
 const ownTypes = "mscheduler."
-
-// limited says whether the type has limits over the whole fleet.
-func (f *fetch) limited(typ string) bool {
-	t := f.p.types.Get(typ)
-	return t != nil && (t.MaxRunning > 0 || t.RateLimit != nil || t.KeyLimit != nil)
-}
 
 // terms are what applies to a claim of the task, and the claimant.
 func (f *fetch) terms(t *model.Task) (model.Effective, model.Claimant) {
@@ -197,10 +191,14 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		now := f.p.store.Clock.Now()
+		grants, err := f.admit(ctx, found)
+		if err != nil {
+			return err
+		}
+		now := f.p.store.Clock.Now() // after the starts were reserved
 		var claims, repairs []store.Write
 		for _, t := range found {
-			if t.Options.LimitKey != "" || len(claims) == f.left {
+			if f.p.limits.Limited(t) && !grants.usable(t, now) {
 				continue
 			}
 			eff, by := f.terms(t)
@@ -214,9 +212,12 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		if _, err := f.p.store.Writes(ctx, repairs, 0); err != nil {
 			return err
 		}
-		won, err := f.write(ctx, claims)
+		won, err := f.write(ctx, claims, grants)
 		if err != nil {
-			return err
+			return err // what was won of limited tasks the sweeper finds out
+		}
+		for t := range grants {
+			f.p.limits.Return(grants[t])
 		}
 		if won == len(claims) {
 			return nil // all that there is for this worker
@@ -245,8 +246,33 @@ func (f *fetch) find(ctx context.Context, try int) ([]*model.Task, error) {
 	return claim.Best(append(found, many...), f.left), nil
 }
 
+// grants are what limited tasks need for their claims.
+type grants map[*model.Task]limits.Grant
+
+// usable says whether the task has a grant that counts at the time.
+func (g grants) usable(t *model.Task, now time.Time) bool {
+	grant, ok := g[t]
+	return ok && (grant.Until.IsZero() || !now.After(grant.Until))
+}
+
+// admit asks for what the claims of limited tasks need.
+func (f *fetch) admit(ctx context.Context, found []*model.Task) (grants, error) {
+	now := f.p.store.Clock.Now()
+	var ask []*model.Task
+	for _, t := range found {
+		if eff, by := f.terms(t); f.p.limits.Limited(t) && by.Only.Met(t) && model.Claimable(t, f.WorkerID, eff, now) == "" {
+			ask = append(ask, t)
+		}
+	}
+	if len(ask) == 0 {
+		return nil, nil
+	}
+	got, err := f.p.limits.Admit(ctx, ask, f.exec)
+	return got.Granted, err
+}
+
 // write carries the claims out and takes what was won into the result.
-func (f *fetch) write(ctx context.Context, claims []store.Write) (won int, err error) {
+func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) (won int, err error) {
 	if len(claims) == 0 {
 		return 0, nil
 	}
@@ -265,6 +291,7 @@ func (f *fetch) write(ctx context.Context, claims []store.Write) (won int, err e
 	for i, w := range written {
 		if w.Applied {
 			f.take(claims[i].After)
+			delete(grants, claims[i].Before) // it is used
 			won++
 		}
 	}

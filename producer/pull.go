@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // pull is what a process remembers between fetches: since when it knows that workers could
@@ -82,7 +83,7 @@ func (f *fetch) takeOver(ctx context.Context) error {
 		if quiet < eff.PingInterval || f.p.store.Clock.Error() > eff.Lease/10 {
 			continue
 		}
-		may := f.left > 0 && t.Options.LimitKey == ""
+		may := f.left > 0 && !f.p.limits.Limited(t)                     // that needs a grant: it is due again
 		d, ok := claim.Lapsed(t, by, may, eff, now, mathrand.Float64()) //nolint:gosec // jitter, not a secret
 		switch {
 		case !ok:
@@ -100,7 +101,11 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	}
 	written, err := f.p.store.Writes(ctx, leaves, 0)
 	for i, w := range written {
-		if after := leaves[i].After; w.Applied && after.Status.Ended() {
+		after := leaves[i].After
+		if w.Applied {
+			f.p.limits.Ended(after, model.EndedExecutions(leaves[i].Before, after))
+		}
+		if w.Applied && after.Status.Ended() {
 			f.p.follow.Ended(after)
 		}
 	}

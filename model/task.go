@@ -91,9 +91,9 @@ type WorkerState struct {
 
 // Progress is what a handler last said of itself.
 type Progress struct {
-	Percent float64   `bson:"percent"`
-	Message string    `bson:"message,omitempty"`
-	At      time.Time `bson:"at"`
+	Percent float64   `bson:"percent" json:"percent"`
+	Message string    `bson:"message,omitempty" json:"message,omitempty"`
+	At      time.Time `bson:"at" json:"at"`
 }
 
 // Open says whether the execution still holds its task.

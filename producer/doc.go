@@ -23,5 +23,6 @@
 //
 // Where to look: options.go for what a send can say, insert.go for how tasks reach the
 // database, again.go for keys that exist, await.go for waiting, commands.go and
-// outside.go for what is done to a task later, find.go for queries.
+// outside.go for what is done to a task later, find.go for queries, subscribe.go for what
+// happens to tasks anywhere.
 package producer

@@ -254,6 +254,22 @@ func TestNextMayBeGivenUpAndCalledAgain(t *testing.T) {
 	require.Equal(t, "k", b.next(s).Key)
 }
 
+func TestASlowReaderLosesNothing(t *testing.T) {
+	b := setup(t)
+	s := b.subscribe(EventFilter{})
+	const many = 2500 // more than the server sends at a time
+	sent, err := SendMany(t.Context(), b.p, mailType, make([]Item[mail], many))
+	require.NoError(t, err)
+	told := map[string]int{}
+	for range many {
+		told[b.next(s).TaskID]++
+	}
+	require.Len(t, told, many)
+	for _, one := range sent {
+		require.Equal(t, 1, told[one.ID])
+	}
+}
+
 func TestAProducersCloseEndsItsSubscriptions(t *testing.T) {
 	b := setup(t)
 	s := b.subscribe(EventFilter{})

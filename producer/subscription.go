@@ -149,6 +149,8 @@ func (s *Subscription) over(ctx context.Context, token string, err error) error 
 		return &MissedError{Token: token, Err: err}
 	case err != nil && !store.Unreachable(err):
 		return err
+	case token == "":
+		return &MissedError{Err: errNoPlace} // to begin again now would miss events silently
 	default:
 		return nil
 	}
@@ -226,6 +228,8 @@ var errPermitLost = &NoStreamError{Reason: "its permit lapsed while the database
 
 // ErrUnsubscribed is returned by a subscription that was closed.
 var ErrUnsubscribed = errors.New("the subscription is closed")
+
+var errNoPlace = errors.New("it named no place at which the stream could go on")
 
 // NoStreamError is returned where no change stream is to be had: a standalone server, a
 // router of a sharded cluster, or all permits taken. [Producer.AwaitTask] works there: it

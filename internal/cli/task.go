@@ -15,7 +15,7 @@ func (a *app) taskCommand() *cobra.Command {
 		Use: "task", Short: "Look at tasks and change them", Args: noArgs, RunE: group,
 		Long: "Look at tasks and change them.\n\nA task's id is tenant/type/key, with - for no tenant: '-/http/order-17'. What `send` and\n`task list` print is such an id.",
 	}
-	cmd.AddCommand(a.taskList(), a.taskShow(), a.taskHistory(), a.taskExplain(), a.taskWait(),
+	cmd.AddCommand(a.taskList(), a.taskShow(), a.taskHistory(), a.taskExplain(), a.taskWait(), a.taskWatch(),
 		a.taskCancel(), a.taskRetry(), a.taskResolve(), a.taskRelease(), a.taskRedeliver())
 	return cmd
 }

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+const watchHelp = `Watch what happens to tasks anywhere in the fleet, as it happens, until interrupted.
+
+Each line is one event: a task was sent, claimed, taken_over from a worker whose lease
+lapsed, made progress, was parked, released, failed and will be tried again, succeeded on
+one of several workers, is cancelling, changed, or ended. With -o json each line is one JSON
+object; its token is where --after goes on, for as long as the server keeps what happened.
+
+It needs a change stream, of which a fleet has few: four for all who watch, two for those who
+watch the same types. A standalone server and mongos have none; there ` + "`task wait`" + ` works, which
+polls. What a single worker does is told by ` + "`work --events`" + `.`
+
+func (a *app) taskWatch() *cobra.Command {
+	var f producer.EventFilter
+	var kinds []string
+	var after string
+	cmd := &cobra.Command{
+		Use: "watch", Short: "Watch what happens to tasks, as it happens", Long: watchHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, k := range kinds {
+				f.Kinds = append(f.Kinds, model.EventKind(strings.ToLower(k)))
+			}
+			c, err := a.connectReady(cmd.Context())
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
+			if err != nil {
+				return err
+			}
+			s, err := p.Subscribe(cmd.Context(), f, producer.ResumeAfter(after))
+			if err != nil {
+				return watchError(err)
+			}
+			a.say("watching; Ctrl-C ends it")
+			for e, err := range s.All(cmd.Context()) {
+				if err != nil {
+					return a.watched(cmd.Context().Err() != nil, s, err)
+				}
+				if err := a.printEvent(&e); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringSliceVar(&f.Types, "type", nil, "only tasks of these types")
+	fs.StringVar(&f.Key, "key", "", "only tasks with this key")
+	fs.StringVar(&f.Tenant, "tenant", "", "only tasks of this tenant; - for those without one")
+	fs.StringSliceVar(&kinds, "kind", nil, "only events of these kinds: "+strings.Join(kindNames(), ", "))
+	fs.StringVar(&after, "after", "", "begin after the event with this token; defaults to now")
+	_ = cmd.RegisterFlagCompletionFunc("kind", fixed(kindNames()...))
+	for _, name := range []string{"type", "key", "tenant", "after"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+func kindNames() []string {
+	out := make([]string, len(model.EventKinds))
+	for i, k := range model.EventKinds {
+		out[i] = string(k)
+	}
+	return out
+}
+
+// watched is how watching ends: a person who ends it is told where to go on.
+func (a *app) watched(interrupted bool, s *producer.Subscription, err error) error {
+	if !interrupted {
+		return watchError(err)
+	}
+	a.say("go on with: --after %s", s.Token())
+	return nil
+}
+
+func watchError(err error) error {
+	var none *producer.NoStreamError
+	var missed *producer.MissedError
+	switch {
+	case errors.As(err, &none):
+		return coded(ExitRefused, "no stream of events is to be had: %s; `mscheduler task wait` works without one, it polls", none.Reason)
+	case errors.As(err, &missed):
+		return coded(ExitFailed, "%w; without --after it begins now", err)
+	default:
+		return err
+	}
+}
+
+func (a *app) printEvent(e *model.TaskEvent) error {
+	switch {
+	case a.flags.output == "yaml":
+		return a.printJSON(e)
+	case a.asJSON():
+		line, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("writing JSON: %w", err)
+		}
+		return a.print(string(line) + "\n")
+	default:
+		return a.print(eventLine(e) + "\n")
+	}
+}
+
+// eventLine is an event as a person reads it.
+func eventLine(e *model.TaskEvent) string {
+	line := fmt.Sprintf("%s  %-10s  %s", e.At.UTC().Format(model.TimeFormat), e.Kind, e.TaskID)
+	add := func(s string) {
+		if s != "" {
+			line += "  " + human.OneLine(s, 200)
+		}
+	}
+	add(string(e.Status))
+	if e.WorkerID != "" {
+		add(fmt.Sprintf("try %d by %s", e.Attempt, e.WorkerID))
+	}
+	if e.Progress != nil {
+		add(fmt.Sprintf("%g %%", e.Progress.Percent))
+		add(e.Progress.Message)
+	}
+	add(string(e.FailKind))
+	add(e.Reason)
+	return line
+}

@@ -57,6 +57,7 @@ func (s *Subscription) Next(ctx context.Context) (model.TaskEvent, error) {
 	}
 	select {
 	case e := <-s.events:
+		s.seen(e.Token) // before the caller can ask for it
 		return e, nil
 	case <-s.done:
 		return model.TaskEvent{}, fmt.Errorf("waiting for an event: %w", s.err)
@@ -181,7 +182,6 @@ func (s *Subscription) read(ctx context.Context, stream *store.EventStream) (tok
 		}
 		select {
 		case s.events <- e:
-			s.seen(e.Token)
 		case <-whole.Done():
 			return s.Token(), context.Cause(whole)
 		}

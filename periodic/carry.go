@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -20,23 +21,33 @@ func (p *Periodic) carryOut(ctx context.Context, rules []*model.Rule) error {
 	var tasks []*model.Task
 	var runs []*model.Run
 	var cancel []string
-	done := map[string][]string{}
+	of := map[string]string{} // a task's rule
 	for _, r := range rules {
 		for _, pl := range r.Planned {
 			if pl.Task != nil {
 				tasks = append(tasks, pl.Task)
+				of[pl.Task.ID] = r.ID
 			}
 			if pl.Record != nil {
 				runs = append(runs, pl.Record)
 			}
 			cancel = append(cancel, pl.Cancel...)
-			done[r.ID] = append(done[r.ID], pl.ID)
 		}
 	}
+	var refused error
+	stuck := map[string]bool{} // rules with a task that the server refuses
 	for len(tasks) > 0 {
 		n := min(len(tasks), perInsert)
 		// Those that exist were sent before: their keys are the ticks' own.
-		if _, err := p.store.Insert(ctx, tasks[:n]); err != nil {
+		_, err := p.store.Insert(ctx, tasks[:n])
+		var some *store.InsertError
+		switch {
+		case errors.As(err, &some): // the others are sent: no rule stands in another's way
+			refused = err
+			for i := range some.Refused {
+				stuck[of[tasks[i].ID]] = true
+			}
+		case err != nil:
 			return fmt.Errorf("sending the tasks of ticks: %w", err)
 		}
 		tasks = tasks[n:]
@@ -53,7 +64,11 @@ func (p *Periodic) carryOut(ctx context.Context, rules []*model.Rule) error {
 			return err
 		}
 	}
-	return p.store.CarriedOut(ctx, done)
+	done := slices.DeleteFunc(slices.Clone(rules), func(r *model.Rule) bool { return stuck[r.ID] || len(r.Planned) == 0 })
+	if err := p.store.CarriedOut(ctx, done); err != nil || refused == nil {
+		return err
+	}
+	return fmt.Errorf("sending the tasks of ticks: %w", refused)
 }
 
 // cancelTask asks for the end of a run's task. Its context ends; the run has ended when the

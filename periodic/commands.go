@@ -13,9 +13,10 @@ import (
 
 // Ended decides what follows the end of a run: its record, and the start of what waited
 // for it. A run that is not among the active ones, because a person ran its task again,
-// only gets its record.
-func Ended(r *model.Rule, cal *calendar.Schedule, tick model.Tick, taskID string, s model.RunStatus, info string, now time.Time) *model.Rule {
-	d := decide(r, cal, now)
+// only gets its record, and so does one whose end was told before.
+func Ended(r *model.Rule, task *model.Task, s model.RunStatus, info string, now time.Time) *model.Rule {
+	d := decide(r, nil, now) // an end moves no tick
+	tick := task.Origin.Tick
 	ref := model.RunRef{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Manual: tick.Manual}
 	d.Active = slices.DeleteFunc(d.Active, func(a model.RunRef) bool {
 		if a.ID != ref.ID {
@@ -30,11 +31,11 @@ func Ended(r *model.Rule, cal *calendar.Schedule, tick model.Tick, taskID string
 	if d.Last != nil && d.Last.ID == ref.ID {
 		d.Last.Status = s
 	}
-	run := d.run(ref)
-	run.Status, run.Error, run.TaskID, run.EndedAt = s, info, taskID, d.now
 	if ref.Started.IsZero() {
-		run.Late = 0 // nobody remembers
+		ref.Started = task.CreatedAt // it was told before
 	}
+	run := d.run(ref)
+	run.Status, run.Error, run.TaskID, run.EndedAt = s, info, task.ID, or(task.FinishedAt, d.now)
 	d.keep(run)
 	d.startQueued()
 	return d.Rule
@@ -54,7 +55,7 @@ func Backfill(r *model.Rule, cal *calendar.Schedule, request string, ticks []tim
 	d := decide(r, cal, now)
 	for _, at := range ticks {
 		ref := model.RunRef{ID: TickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
-		if d.MaxConcurrency > 0 && len(d.Active) >= d.MaxConcurrency {
+		if d.MaxConcurrency > 0 && (len(d.Active) >= d.MaxConcurrency || len(d.Queued) > 0) {
 			d.enqueue(ref)
 		} else {
 			d.start(ref)
@@ -69,7 +70,7 @@ func (d *decision) manual(ref model.RunRef) {
 	d.Range = nil
 	before := d.FailSkips
 	d.admit(ref)
-	if d.Range != nil { // it was skipped, under the id of a tick
+	if d.Range != nil && d.n > 0 { // it was skipped, under the id of a tick
 		last := &d.Planned[len(d.Planned)-1]
 		if last.Record != nil {
 			last.Record.ID, last.Record.Manual = ref.ID, true
@@ -108,11 +109,9 @@ func Enable(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
 	}
 	d := decide(r, cal, now)
 	if r.Status == model.RuleOffline {
-		for _, at := range d.due() {
-			d.skip(at, model.SkipPaused, 0)
-		}
+		d.cover(model.SkipPaused)
 	}
-	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = model.RuleOnline, "", time.Time{}, d.now
+	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = model.RuleOnline, "", time.Time{}, later(d.DecidedTo, d.now)
 	d.schedule()
 	return d.Rule
 }
@@ -125,7 +124,7 @@ func Disable(r *model.Rule, cal *calendar.Schedule, note string, now time.Time) 
 	}
 	d := decide(r, cal, now)
 	if r.Status == model.RuleNew {
-		d.DecidedTo = d.now // it has missed nothing
+		d.DecidedTo = later(d.DecidedTo, d.now) // it has missed nothing
 	}
 	d.Status, d.PauseNote, d.PausedAt = model.RuleOffline, note, d.now
 	d.schedule()
@@ -133,32 +132,43 @@ func Disable(r *model.Rule, cal *calendar.Schedule, note string, now time.Time) 
 }
 
 // Edit replaces what a person may change. Ticks up to now are decided by the rule as it
-// was; none before the edit is decided by the new one.
+// was, and those that one decision cannot hold are missed; none before the edit is decided
+// by the new one.
 func Edit(r *model.Rule, old, cal *calendar.Schedule, edited *model.Rule, now time.Time) *model.Rule {
 	d := decide(r, old, now)
-	if d.Status == model.RuleOnline {
+	switch d.Status {
+	case model.RuleOnline:
 		d.ticks()
+		if !d.finished() {
+			d.cover(model.SkipMissed)
+		}
+	case model.RuleOffline:
+		d.cover(model.SkipPaused) // its paused time goes on, by the new times
 	}
 	e := *edited
 	e.ID, e.CreatedAt, e.Status, e.PauseNote, e.PausedAt, e.DeletedAt = r.ID, r.CreatedAt, d.Status, d.PauseNote, d.PausedAt, r.DeletedAt
-	e.Rev, e.UpdatedAt, e.DecidedTo, e.Runs, e.Last, e.FailSkips = d.Rev, d.UpdatedAt, d.now, d.Runs, d.Last, d.FailSkips
+	e.Rev, e.UpdatedAt, e.DecidedTo, e.Runs, e.Last, e.FailSkips = d.Rev, d.UpdatedAt, later(d.DecidedTo, d.now), d.Runs, d.Last, d.FailSkips
 	e.Active, e.Queued, e.Planned, e.PlannedAt = d.Active, d.Queued, d.Planned, d.PlannedAt
 	e.Version = r.Version + 1
-	if d.Status == model.RuleOffline {
-		e.DecidedTo = d.DecidedTo // its paused time goes on
-	}
 	d.Rule, d.cal = &e, cal
+	d.startQueued() // the limit may have been raised
 	d.schedule()
 	return d.Rule
 }
 
 // Delete ends the rule logically: it never fires again, what waits is cancelled, its runs
-// stay.
+// stay. What is due and not decided does not run.
 func Delete(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
 	if !r.DeletedAt.IsZero() {
 		return nil
 	}
 	d := decide(r, cal, now)
+	switch r.Status {
+	case model.RuleOnline:
+		d.cover(model.SkipMissed)
+	case model.RuleOffline:
+		d.cover(model.SkipPaused)
+	}
 	for _, q := range d.Queued {
 		d.record(q, model.RunCanceled, "the rule was deleted")
 	}

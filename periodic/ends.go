@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -51,32 +52,39 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 		return err
 	}
 	now := p.store.Clock.Now()
+	began := clock.Read(p.store.Local())
 	var writes []store.RuleWrite
+	var tells []int // of each write: the ends that it tells
 	for id, of := range byRule {
 		r := rules[id]
 		if r == nil {
 			delete(byRule, id) // a rule that somebody deleted by hand
 			continue
 		}
-		cal, err := p.calendarOf(r)
-		if err != nil {
-			return err
-		}
-		after := r
+		after, told := r, 0
 		for _, i := range of {
+			if told > 0 && heavy(after) {
+				break // each end may start what waited; the rest is told when these have gone out
+			}
 			t := entries[i].Life.Task
 			status, info := RunStatusOf(t)
-			after = Ended(after, cal, *t.Origin.Tick, t.ID, status, info, now)
+			after = Ended(after, t, status, info, now)
+			told++
 		}
 		writes = append(writes, store.RuleWrite{Before: r, After: after})
+		tells = append(tells, told)
 	}
-	applied, err := p.decideAll(ctx, writes)
+	applied, err := p.decideAll(ctx, began, writes)
 	if err != nil {
 		return err
 	}
 	for i, w := range writes {
-		if applied[i] {
-			delete(byRule, w.Before.ID)
+		if !applied[i] {
+			continue
+		}
+		id := w.Before.ID
+		if byRule[id] = byRule[id][tells[i]:]; len(byRule[id]) == 0 {
+			delete(byRule, id)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -139,14 +140,18 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	entered := p.store.Local().Monotonic()
 	for {
-		now := p.store.Clock.Now()
+		if p.store.Local().Monotonic()-entered > look {
+			return 0, nil // a backlog: the engine must tell that it lives, too
+		}
+		began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
 		due, err := p.store.DueRules(ctx, now, 0, perLook)
 		if err != nil {
 			return 0, err
 		}
 		var writes []store.RuleWrite
-		others := false
+		others, stays := false, false
 		for _, r := range due {
 			if !p.turn(r, now) {
 				others = true
@@ -155,16 +160,21 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 			cal, err := p.calendarOf(r)
 			if err != nil { // of a later release, or written by hand
 				p.log.Error().Err(err).Str("rule_id", r.ID).Msg("the times of a rule cannot be read")
+				stays = true
 				continue
 			}
 			if after := Plan(r, cal, now); after != nil {
 				writes = append(writes, store.RuleWrite{Before: r, After: after})
+			} else {
+				stays = true
 			}
 		}
-		if _, err := p.decideAll(ctx, writes); err != nil {
+		if _, err := p.decideAll(ctx, began, writes); err != nil {
 			return 0, err
 		}
 		switch {
+		case stays && len(writes) == 0:
+			return look, nil // to look at once would find the same
 		case len(due) == perLook && len(writes) > 0:
 			continue
 		case others:

@@ -134,6 +134,7 @@ func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *mo
 		return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
 	}
 	for range maxTries {
+		began := clock.Read(p.store.Local())
 		before, err := p.store.Rule(ctx, id)
 		if err == nil && !before.DeletedAt.IsZero() {
 			err = fmt.Errorf("%w: %s was deleted", ErrNotFound, id)
@@ -152,7 +153,7 @@ func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *mo
 		if after == nil {
 			return before, nil
 		}
-		applied, err := p.decideAll(ctx, []store.RuleWrite{{Before: before, After: after}})
+		applied, err := p.decideAll(ctx, began, []store.RuleWrite{{Before: before, After: after}})
 		if err != nil {
 			return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
 		}
@@ -163,8 +164,8 @@ func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *mo
 	return nil, fmt.Errorf("%s rule %s: somebody else changed it %d times in between", doing, id, maxTries)
 }
 
-// frozen: a process that stood still for so long between a decision and its carrying out
-// reads the rule again.
+// frozen: a process that stood still for so long between reading a rule and carrying out
+// what it decided reads the rule again.
 const frozen = time.Minute
 
 func (p *Periodic) reread(ctx context.Context, rules []*model.Rule) (current []*model.Rule, err error) {
@@ -180,12 +181,12 @@ func (p *Periodic) reread(ctx context.Context, rules []*model.Rule) (current []*
 }
 
 // decideAll writes decisions and carries out those that were applied. What cannot be
-// carried out now stays planned, for whoever looks next.
-func (p *Periodic) decideAll(ctx context.Context, writes []store.RuleWrite) ([]bool, error) {
+// carried out now stays planned, for whoever looks next. began is when the rules were about
+// to be read.
+func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []store.RuleWrite) ([]bool, error) {
 	for _, w := range writes {
 		w.After.Decision = randomHex(8)
 	}
-	began := clock.Read(p.store.Local())
 	applied, err := p.store.WriteRules(ctx, writes)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package periodic
 import (
 	"hash/fnv"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
@@ -55,9 +54,10 @@ func decide(r *model.Rule, cal *calendar.Schedule, now time.Time) *decision {
 
 // Plan decides the ticks of an online rule that are due. It returns the rule as it shall
 // be, with what is to be done in Planned; nil when nothing is due. It decides at most
-// a hundred runs: while NextFireAt is not after now there is more.
+// a hundred runs: while NextFireAt is not after now there is more. What is planned already
+// may be so much that it must be carried out first: then it returns nil, too.
 func Plan(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
-	if r.Status != model.RuleOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) {
+	if r.Status != model.RuleOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) || heavy(r) {
 		return nil
 	}
 	d := decide(r, cal, now)
@@ -70,6 +70,11 @@ func Plan(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
 func (d *decision) ticks() {
 	due := d.due()
 	runs := d.caughtUp(due)
+	if len(due) >= maxDue {
+		// There are more. So many of the last as any cap allows are left to the next decision,
+		// which sees them with all that are newer; the others are too old to be caught up.
+		due, runs = due[:maxDue-maxCap], make([]bool, maxDue-maxCap)
+	}
 	for i, at := range due {
 		if d.runs >= maxStarts || d.finished() || d.heavy() {
 			return
@@ -83,11 +88,33 @@ func (d *decision) ticks() {
 	}
 }
 
+// cover records ticks up to now that nobody will decide any more as skipped, in one
+// record: none is left out.
+func (d *decision) cover(why model.SkipReason) {
+	var s model.SkipSpan
+	for t := range d.cal.Ticks(d.after()) {
+		if t.At.After(d.now) || !d.EndAt.IsZero() && !t.At.Before(d.EndAt) {
+			break
+		}
+		if !t.Fires {
+			continue
+		}
+		if s.Count++; s.Count == 1 {
+			s.First = t.At
+		}
+		s.Last = t.At
+	}
+	if s.Count > 0 {
+		d.skipSpan(s.First, s.Last, s.Count, why, 0)
+	}
+	d.DecidedTo = later(d.DecidedTo, d.now)
+}
+
 // heavy says whether as much is planned as one document should carry. It is carried out
 // and removed before more is decided.
-func (d *decision) heavy() bool {
-	return len(d.Planned) > 0 && len(d.Planned)*(len(d.Task.Args.Value)+1<<10) > 2<<20
-}
+func (d *decision) heavy() bool { return heavy(d.Rule) }
+
+func heavy(r *model.Rule) bool { return len(r.Planned)*(len(r.Task.Args.Value)+1<<10) > 2<<20 }
 
 // due are the ticks after the last decided one, up to now.
 func (d *decision) due() (out []time.Time) {
@@ -104,11 +131,12 @@ func (d *decision) due() (out []time.Time) {
 
 // after is the time after which the next tick lies.
 func (d *decision) after() time.Time {
-	if before := d.StartAt.Add(-time.Second); d.DecidedTo.Before(before) {
-		return before // a tick at the very start counts
-	}
-	return d.DecidedTo
+	return later(d.DecidedTo, beforeStart(d.StartAt))
 }
+
+// beforeStart is a time after which the first tick is not before the given start; ticks
+// come in whole seconds, and one at the very start counts.
+func beforeStart(start time.Time) time.Time { return start.Add(-1) }
 
 // caughtUp says for each due tick whether it is to run: those in time, and of those that
 // were missed as many as the rule catches up.
@@ -211,16 +239,22 @@ func (d *decision) cancelPrevious() (running []string) {
 	return slices.Compact(running)
 }
 
-// skip records that a tick does not run. Consecutive skips of one reason share a record.
+// skip records that a tick does not run.
 func (d *decision) skip(at time.Time, why model.SkipReason, attempt int) {
+	d.skipSpan(at, at, 1, why, attempt)
+}
+
+// skipSpan records that so many ticks do not run. Consecutive skips of one reason share a
+// record.
+func (d *decision) skipSpan(first, last time.Time, n int64, why model.SkipReason, attempt int) {
 	if d.Last != nil && d.Last.Status.Failed() && why != model.SkipMissed && why != model.SkipPaused {
 		d.FailSkips = true // any skip after a failure is the one that the failure costs
 	}
 	if d.Range == nil || d.Range.Reason != why {
-		d.Range = &model.SkipSpan{ID: TickID(d.ID, at), Reason: why, First: at}
+		d.Range = &model.SkipSpan{ID: TickID(d.ID, first), Reason: why, First: first}
 	}
-	d.Range.Last = at
-	d.Range.Count++
+	d.Range.Last = last
+	d.Range.Count += n
 	run := d.run(model.RunRef{ID: d.Range.ID, Nominal: d.Range.First, Attempt: attempt})
 	run.Status, run.Reason, run.Count, run.EndedAt = model.RunSkipped, why, d.Range.Count, d.now
 	if d.Range.Count > 1 {
@@ -255,18 +289,19 @@ func (d *decision) began(ref model.RunRef) {
 	if slices.ContainsFunc(d.Queued, func(q model.RunRef) bool { return q.ID == ref.ID }) {
 		return
 	}
-	d.Runs++
-	d.runs++
 	if ref.Manual {
 		return // a person's run is no tick: it neither breaks a span of skips nor counts as the last
 	}
+	d.Runs++
+	d.runs++
 	d.Range, d.FailSkips = nil, false
 	d.Last = &model.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: model.RunRunning}
 }
 
-// startQueued starts what waits and may start now, in order.
+// startQueued starts what waits and may start now, in order. It leaves the rest to the end
+// of what it started when that is as much as one document should carry.
 func (d *decision) startQueued() {
-	for len(d.Queued) > 0 {
+	for n := 0; len(d.Queued) > 0 && (n == 0 || !d.heavy()); n++ {
 		head := d.Queued[0]
 		if len(head.After) > 0 || !head.Force && d.MaxConcurrency > 0 && len(d.Active) >= d.MaxConcurrency {
 			return
@@ -298,69 +333,6 @@ func (d *decision) rest(note string) {
 }
 
 func (d *decision) finished() bool { return d.MaxRuns > 0 && d.Runs >= d.MaxRuns }
-
-// run is the record of a run, but for what became of it.
-func (d *decision) run(ref model.RunRef) *model.Run {
-	r := &model.Run{
-		ID: ref.ID, RuleID: d.ID, RuleName: d.Name, Tenant: d.Tenant,
-		Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual, Rev: d.Rev, At: d.now,
-		StartedAt: ref.Started, DeleteAt: d.now.Add(or(d.RunRetention, defaultRunDays)),
-	}
-	if !ref.Manual {
-		r.Late = max(or(ref.Started, d.now).Sub(ref.Nominal), 0).Milliseconds()
-	}
-	return r
-}
-
-// record notes what became of a run that had been started or queued.
-func (d *decision) record(ref model.RunRef, s model.RunStatus, info string) {
-	run := d.run(ref)
-	run.Status, run.Error, run.EndedAt = s, info, d.now
-	if ref.TaskType != "" {
-		run.TaskID = d.taskID(ref)
-	}
-	d.keep(run)
-}
-
-func (d *decision) keep(run *model.Run) { d.keepWith(run, nil) }
-
-// keepWith plans a record, as the rule's log wants it, and the task that belongs to it. A
-// record that this decision has planned already is replaced: the span of skips grows.
-func (d *decision) keepWith(run *model.Run, task *model.Task) {
-	run = logged(d.Log, run)
-	if run != nil && task == nil {
-		for i := len(d.Planned) - d.n; i < len(d.Planned); i++ {
-			if p := &d.Planned[i]; p.Record != nil && p.Record.ID == run.ID && p.Task == nil {
-				p.Record = run
-				return
-			}
-		}
-	}
-	if run != nil || task != nil {
-		d.plan(model.Planned{Record: run, Task: task})
-	}
-}
-
-// logged is the record that the rule's log keeps (seed 000); nil for none.
-func logged(l model.RunLog, run *model.Run) *model.Run {
-	switch {
-	case l == model.LogNone:
-		return nil
-	case l == model.LogTrigger && run.Status != model.RunSkipped:
-		if run.Status != model.RunScheduled {
-			return nil // only that it was triggered, which is a success
-		}
-		run.Status, run.EndedAt = model.RunSuccess, run.At
-	}
-	return run
-}
-
-func (d *decision) plan(p model.Planned) {
-	p.ID = strconv.FormatInt(d.Rev, 10) + "." + strconv.Itoa(d.n)
-	d.n++
-	d.Planned = append(d.Planned, p)
-	d.PlannedAt = d.now
-}
 
 // task is the task of a run.
 func (d *decision) task(ref model.RunRef) *model.Task {

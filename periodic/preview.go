@@ -26,7 +26,7 @@ func Preview(s Spec, after time.Time, n int) ([]PreviewTick, error) {
 		return nil, err
 	}
 	var out []PreviewTick
-	for t := range cal.Ticks(later(after, r.StartAt.Add(-time.Second))) {
+	for t := range cal.Ticks(later(after, beforeStart(r.StartAt))) {
 		if len(out) == n || !r.EndAt.IsZero() && !t.At.Before(r.EndAt) {
 			break
 		}

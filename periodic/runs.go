@@ -3,6 +3,7 @@ package periodic
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,15 +41,23 @@ func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (ru
 
 // decided says whether a manual run has been decided before: the call is repeated.
 func (p *Periodic) decided(ctx context.Context, r *model.Rule, run string) (bool, error) {
-	for _, refs := range [][]model.RunRef{r.Active, r.Queued} {
-		for _, x := range refs {
-			if x.ID == run {
-				return true, nil
-			}
+	is := func(x model.RunRef) bool { return x.ID == run }
+	if slices.ContainsFunc(r.Active, is) || slices.ContainsFunc(r.Queued, is) {
+		return true, nil
+	}
+	for _, x := range r.Planned { // and not carried out yet
+		if x.Record != nil && x.Record.ID == run || x.Task != nil && x.Task.Key == run {
+			return true, nil
 		}
 	}
 	rec, err := p.store.Run(ctx, run)
-	return rec != nil, err
+	if rec != nil || err != nil {
+		return rec != nil, err
+	}
+	// Without a record the task is what is left of it.
+	id := model.TaskID(r.Tenant, r.Task.Type, run)
+	tasks, err := p.store.ByIDs(ctx, []string{id})
+	return tasks[id] != nil, err
 }
 
 // MaxBackfill is how many ticks one backfill may run.

@@ -91,7 +91,7 @@ func (s *Spec) rule(now time.Time) (*model.Rule, *calendar.Schedule, error) {
 		errs = append(errs, fieldErrors(err)...)
 	} else {
 		r.Cron = cal.String()
-		if first := cal.Next(later(now, r.StartAt.Add(-time.Second))); first.IsZero() || !r.EndAt.IsZero() && !first.Before(r.EndAt) {
+		if first := cal.Next(later(now, beforeStart(r.StartAt))); first.IsZero() || !r.EndAt.IsZero() && !first.Before(r.EndAt) {
 			errs = append(errs, model.Invalid("cron", "never fires before end_at"))
 		}
 	}

@@ -92,7 +92,7 @@ func (s *supposed) step(cal *calendar.Schedule) bool {
 		s.ends = s.ends[1:]
 		tick := *e.task.Origin.Tick
 		s.fate(tick.Run, tick.Nominal).Status = e.status
-		s.carry(Ended(s.rule, cal, tick, e.task.ID, e.status, "", e.at), e.at, tick.Nominal)
+		s.carry(Ended(s.rule, e.task, e.status, "", e.at), e.at, tick.Nominal)
 	case ticks:
 		after := Plan(s.rule, cal, next)
 		if after == nil {

@@ -125,7 +125,7 @@ func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []b
 	}
 	models := make([]mongo.WriteModel, len(writes))
 	for i, w := range writes {
-		update, err := changed(w.Before, w.After)
+		update, err := ruleUpdate(w)
 		if err != nil {
 			return applied, fmt.Errorf("encoding a decision about the rule %s: %w", w.After.Name, err)
 		}
@@ -158,54 +158,105 @@ func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []b
 	return applied, err
 }
 
+// ruleUpdate is the update of a decision. What it plans is appended to what is planned, which
+// others take out without a new rev: nothing that is carried out ever comes back.
+func ruleUpdate(w RuleWrite) (bson.D, error) {
+	before, after := *w.Before, *w.After
+	known := map[string]bool{}
+	for _, p := range before.Planned {
+		known[p.ID] = true
+	}
+	var plans []model.Planned
+	for _, p := range after.Planned {
+		if !known[p.ID] {
+			plans = append(plans, p)
+		}
+	}
+	if before.Planned, after.Planned = nil, nil; len(plans) > 0 {
+		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
+	} else {
+		after.PlannedAt = before.PlannedAt
+	}
+	update, err := changed(&before, &after)
+	if err == nil && len(plans) > 0 {
+		update = append(update, d("$push", bson.D{d("planned", bson.D{d("$each", plans)})}))
+	}
+	return update, err
+}
+
 // PutRuns stores records, each unless the stored one is of a later decision. Index: _id.
 func (s *Store) PutRuns(ctx context.Context, runs []*model.Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	models := make([]mongo.WriteModel, 0, 2*len(runs))
-	for _, r := range runs {
-		// The upsert makes a record that is not there; where a later decision's is, its
-		// filter misses and the insert collides, which is the refusal.
-		models = append(models, mongo.NewReplaceOneModel().SetUpsert(true).SetReplacement(r).
-			SetFilter(bson.D{d("_id", r.ID), d("rev", bson.D{d("$lte", r.Rev)})}))
+	put := func(runs []*model.Run, upsert bool) error {
+		models := make([]mongo.WriteModel, len(runs))
+		for i, r := range runs {
+			models[i] = mongo.NewReplaceOneModel().SetUpsert(upsert).SetReplacement(r).
+				SetFilter(bson.D{d("_id", r.ID), d("rev", bson.D{d("$lte", r.Rev)})})
+		}
+		_, err := s.runs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		return err
 	}
-	_, err := s.runs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if onlyDuplicates(err) {
-		return nil
+	// The upsert makes a record that is not there. Where a later decision's is, its filter
+	// misses and the insert collides; but it collides, too, with an earlier decision's that
+	// was stored at the same moment, which must give way. So those are tried once more: now
+	// that there is a record, the filter alone decides.
+	err := put(runs, true)
+	if collided, only := duplicates(err); only {
+		again := make([]*model.Run, len(collided))
+		for i, at := range collided {
+			again[i] = runs[at]
+		}
+		err = put(again, false)
 	}
 	return explain(err, "storing records of runs")
 }
 
-func onlyDuplicates(err error) bool {
+// duplicates are the indices of writes that collided; only says that nothing else went wrong.
+func duplicates(err error) (collided []int, only bool) {
 	var bulk mongo.BulkWriteException
 	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
-		return false
+		return nil, false
 	}
 	for _, e := range bulk.WriteErrors {
 		if e.Code != 11000 {
-			return false
+			return nil, false
 		}
+		collided = append(collided, e.Index)
 	}
-	return len(bulk.WriteErrors) > 0
+	return collided, len(collided) > 0
 }
 
-// CarriedOut removes what was carried out from the rules; the last removal takes the mark
-// with it. It changes no rev: a decision that crosses it is guarded by the rev alone and
-// may bring entries back, which are then carried out once more, to no effect. Index: _id.
-func (s *Store) CarriedOut(ctx context.Context, done map[string][]string) error {
-	var models []mongo.WriteModel
-	for rule, ids := range done {
-		models = append(models,
-			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", rule)}).
-				SetUpdate(bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(ids))})})}),
-			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", rule), d("planned.0", bson.D{d("$exists", false)})}).
-				SetUpdate(bson.D{d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}))
-	}
-	if len(models) == 0 {
+// CarriedOut removes what was carried out, which is all that is planned in the rules as
+// they are given, and the mark when nothing is left. It changes no rev. One write for each
+// rule that nobody has decided since; of the others it takes out what was carried out,
+// entry by entry. Index: _id.
+func (s *Store) CarriedOut(ctx context.Context, rules []*model.Rule) error {
+	if len(rules) == 0 {
 		return nil
 	}
-	_, err := s.rules.BulkWrite(ctx, models)
+	gone := bson.D{d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
+	models := make([]mongo.WriteModel, len(rules))
+	for i, r := range rules {
+		models[i] = mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID), d("rev", r.Rev)}).SetUpdate(gone)
+	}
+	res, err := s.rules.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if err != nil || int(res.MatchedCount) == len(rules) {
+		return explain(err, "removing what was carried out")
+	}
+	models = nil
+	for _, r := range rules {
+		ids := make([]string, len(r.Planned))
+		for i, p := range r.Planned {
+			ids[i] = p.ID
+		}
+		models = append(models,
+			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID)}).
+				SetUpdate(bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(ids))})})}),
+			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID), d("planned.0", bson.D{d("$exists", false)})}).SetUpdate(gone))
+	}
+	_, err = s.rules.BulkWrite(ctx, models) // in order: the mark goes after the last entry
 	return explain(err, "removing what was carried out")
 }
 

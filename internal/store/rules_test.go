@@ -1,0 +1,105 @@
+package store_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func ruleStore(t *testing.T) *store.Store {
+	t.Helper()
+	st, err := store.Open(store.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	return st
+}
+
+func storedRule(t *testing.T, st *store.Store, id string) *model.Rule {
+	t.Helper()
+	r, err := st.Rule(t.Context(), id)
+	require.NoError(t, err)
+	return r
+}
+
+// decision is what some engine decided about the rule as it read it: one plan more.
+func decision(before *model.Rule, plan string) store.RuleWrite {
+	after := *before
+	after.Rev++
+	after.Decision = plan
+	after.Planned = append(before.Planned[:len(before.Planned):len(before.Planned)], model.Planned{ID: plan, Cancel: []string{plan}})
+	if after.PlannedAt.IsZero() {
+		after.PlannedAt = time.UnixMilli(1000)
+	}
+	return store.RuleWrite{Before: before, After: &after}
+}
+
+func planIDs(r *model.Rule) (ids []string) {
+	for _, p := range r.Planned {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
+
+func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
+	st := ruleStore(t)
+	require.NoError(t, st.InsertRule(t.Context(), &model.Rule{ID: "r", Name: "r", Living: "-/r", Rev: 1, Task: &model.TaskTemplate{Type: "t"}}))
+	first := decision(storedRule(t, st, "r"), "first")
+	applied, err := st.WriteRules(t.Context(), []store.RuleWrite{first})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, applied)
+
+	late := storedRule(t, st, "r") // somebody reads what is planned, and stands still
+	require.NoError(t, st.CarriedOut(t.Context(), []*model.Rule{first.After}))
+	require.Empty(t, storedRule(t, st, "r").Planned)
+	require.Zero(t, storedRule(t, st, "r").PlannedAt, "the mark goes with the last entry")
+
+	second := decision(late, "second")
+	applied, err = st.WriteRules(t.Context(), []store.RuleWrite{second})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, applied)
+	require.Equal(t, []string{"second"}, planIDs(storedRule(t, st, "r")))
+	require.NotZero(t, storedRule(t, st, "r").PlannedAt, "somebody looks for it")
+
+	// A decision between reading and removing: only what was carried out goes.
+	third := decision(storedRule(t, st, "r"), "third")
+	applied, err = st.WriteRules(t.Context(), []store.RuleWrite{third})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, applied)
+	require.NoError(t, st.CarriedOut(t.Context(), []*model.Rule{second.After}))
+	require.Equal(t, []string{"third"}, planIDs(storedRule(t, st, "r")))
+	require.NotZero(t, storedRule(t, st, "r").PlannedAt)
+	applied, err = st.WriteRules(t.Context(), []store.RuleWrite{decision(late, "crossed")})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, applied)
+	require.NoError(t, st.CarriedOut(t.Context(), []*model.Rule{third.After}))
+	require.Zero(t, storedRule(t, st, "r").PlannedAt)
+}
+
+func TestOfTwoRecordsStoredAtOnceTheLaterDecisionsStays(t *testing.T) {
+	st := ruleStore(t)
+	for round := range 20 {
+		var byRev [2][]*model.Run
+		for n := range 50 {
+			for i := range byRev {
+				byRev[i] = append(byRev[i], &model.Run{ID: fmt.Sprintf("r@%d.%d", round, n), RuleID: "r", Rev: int64(i + 1)})
+			}
+		}
+		var wg sync.WaitGroup
+		for _, runs := range byRev {
+			wg.Go(func() { require.NoError(t, st.PutRuns(t.Context(), runs)) })
+		}
+		wg.Wait()
+		for _, r := range byRev[0] {
+			got, err := st.Run(t.Context(), r.ID)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, got.Rev, "record %s", r.ID)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package periodic
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func anySpec(t *rapid.T) Spec {
+	return Spec{
+		Name: "n", Type: "t",
+		Cron:           rapid.SampledFrom([]string{"* * * * * *", "*/10 * * * * *", "*/7 * * * * *", "0 * * * * *", "@every 3s"}).Draw(t, "cron"),
+		Overlap:        rapid.SampledFrom([]model.OverlapPolicy{"", model.OverlapSkip, model.OverlapCancelPrev, model.OverlapParallel}).Draw(t, "overlap"),
+		OnFailure:      rapid.SampledFrom([]model.FailurePolicy{"", model.FailureSkip, model.FailureRetry}).Draw(t, "failure"),
+		MaxConcurrency: rapid.IntRange(0, 3).Draw(t, "max"),
+		Concurrency:    rapid.SampledFrom([]model.ConcurrencyPolicy{"", model.ConcurrencySkip, model.ConcurrencyParallel}).Draw(t, "concurrency"),
+		QueueLimit:     rapid.IntRange(0, 3).Draw(t, "queue"),
+		CatchUp: model.CatchUp{
+			Mode:   rapid.SampledFrom([]model.CatchUpMode{"", model.CatchUpCompact, model.CatchUpFull}).Draw(t, "catch up"),
+			Window: time.Duration(rapid.IntRange(0, 100).Draw(t, "window")) * time.Second,
+			Cap:    rapid.IntRange(0, 150).Draw(t, "cap"),
+		},
+	}
+}
+
+// history is a random life of a rule: engines that look late, die between any two steps and
+// carry out again what was done; runs that end in any way, told twice; people who pause,
+// change, trigger, backfill and cancel; a clock that is set back.
+func history(t *rapid.T) {
+	spec := anySpec(t)
+	w := newWorld(t, spec)
+	w.decide(Enable(w.rule, w.cal, w.now))
+	w.from = w.now
+	requests, ended := 0, map[string]model.RunStatus{} // of tasks
+	// carry may crash after any step; what was left is carried out by the next who looks.
+	carry := func() {
+		w.carryOut(rapid.OneOf(rapid.Just(1<<30), rapid.IntRange(0, 5)).Draw(t, "steps"))
+	}
+	for range rapid.IntRange(1, 60).Draw(t, "length") {
+		before := w.rule
+		action := rapid.SampledFrom([]string{"look", "look", "look", "end", "end", "again", "pause", "enable", "edit", "trigger", "backfill", "cancel", "back", "sweep"}).Draw(t, "action")
+		switch action {
+		case "look":
+			w.now = w.now.Add(time.Duration(rapid.OneOf(rapid.IntRange(0, 20_000), rapid.IntRange(0, 400_000)).Draw(t, "ms")) * time.Millisecond)
+			if after := Plan(w.rule, w.cal, w.now); after != nil {
+				w.write(after)
+				carry()
+			}
+		case "end":
+			if running := w.running(); len(running) > 0 {
+				task := rapid.SampledFrom(running).Draw(t, "task")
+				task.FinishedAt = w.now
+				ended[task.ID] = anyEnd(t)
+				w.write(Ended(w.rule, task, ended[task.ID], "", w.now))
+				carry()
+			}
+		case "again":
+			for _, id := range sortedKeys(w.tasks) {
+				if task := w.tasks[id]; !task.FinishedAt.IsZero() {
+					w.write(Ended(w.rule, task, ended[id], "", w.now))
+					carry()
+					break
+				}
+			}
+		case "pause":
+			if after := Disable(w.rule, w.cal, "", w.now); after != nil {
+				w.write(after)
+				carry()
+			}
+		case "enable":
+			if after := Enable(w.rule, w.cal, w.now); after != nil {
+				w.write(after)
+				carry()
+			}
+		case "edit":
+			spec = anySpec(t)
+			w.edit(spec)
+		case "trigger":
+			requests++
+			w.write(Trigger(w.rule, w.cal, fmt.Sprint(requests), false, w.now))
+			carry()
+		case "backfill":
+			requests++
+			w.write(Backfill(w.rule, w.cal, fmt.Sprint(requests), []time.Time{w.now.Add(-time.Hour).Truncate(time.Second), w.now.Add(-time.Minute).Truncate(time.Second)}, w.now))
+			carry()
+		case "cancel":
+			if n := len(w.rule.Queued); n > 0 {
+				w.write(CancelRun(w.rule, w.cal, w.rule.Queued[rapid.IntRange(0, n-1).Draw(t, "which")].ID, w.now))
+				carry()
+			}
+		case "back":
+			w.now = w.now.Add(-time.Duration(rapid.IntRange(1, 60_000).Draw(t, "ms")) * time.Millisecond)
+		case "sweep":
+			w.carryOut(1 << 30)
+		}
+		if action != "cancel" {
+			requireQueueInOrder(t, before, w.rule)
+		}
+		// An edit lets the old rule decide first, which may have had another limit.
+		if added := len(w.rule.Active) > len(before.Active); added && action != "backfill" && action != "edit" && w.rule.MaxConcurrency > 0 &&
+			w.rule.Overlap != model.OverlapParallel && w.rule.Concurrency != model.ConcurrencyParallel && !forced(before) {
+			require.LessOrEqual(t, len(w.rule.Active), w.rule.MaxConcurrency, "runs at once")
+		}
+	}
+	w.carryOut(1 << 30)
+	w.look()
+	w.requireCovered()
+	for _, a := range w.rule.Active {
+		require.NotEmpty(t, w.by[a.ID], "active, and no task was sent: %s", a.ID)
+	}
+	// Everything ends, and nothing is left that waits for what never comes.
+	w.decideIf(Disable(w.rule, w.cal, "the end", w.now))
+	for running := w.running(); len(running) > 0; running = w.running() {
+		running[0].FinishedAt = w.now
+		w.decide(Ended(w.rule, running[0], model.RunSuccess, "", w.now))
+	}
+	require.Empty(t, w.rule.Active)
+	require.Empty(t, w.rule.Queued)
+	for id, r := range w.runs {
+		require.NotContains(t, []model.RunStatus{model.RunScheduled, model.RunQueued}, r.Status, "the record of %s stays behind", id)
+	}
+}
+
+func (w *world) decideIf(after *model.Rule) {
+	if after != nil {
+		w.decide(after)
+	}
+}
+
+func anyEnd(t *rapid.T) model.RunStatus {
+	return rapid.SampledFrom([]model.RunStatus{model.RunSuccess, model.RunFailed, model.RunTimeout, model.RunFailedTimeout, model.RunCanceled}).Draw(t, "end")
+}
+
+func forced(r *model.Rule) bool {
+	return slices.ContainsFunc(r.Queued, func(q model.RunRef) bool { return q.Force })
+}
+
+// requireQueueInOrder demands that those which wait no more are the first: nobody overtakes.
+func requireQueueInOrder(t require.TestingT, before, after *model.Rule) {
+	waits := map[string]bool{}
+	for _, q := range after.Queued {
+		waits[q.ID] = true
+	}
+	stayed := false
+	for _, q := range before.Queued {
+		require.False(t, stayed && !waits[q.ID], "%s overtook another", q.ID)
+		stayed = stayed || waits[q.ID]
+	}
+}
+
+func sortedKeys(m map[string]*model.Task) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

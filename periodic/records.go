@@ -1,0 +1,76 @@
+package periodic
+
+import (
+	"strconv"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// run is the record of a run, but for what became of it.
+func (d *decision) run(ref model.RunRef) *model.Run {
+	r := &model.Run{
+		ID: ref.ID, RuleID: d.ID, RuleName: d.Name, Tenant: d.Tenant,
+		Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual, Rev: d.Rev, At: d.now,
+		StartedAt: ref.Started, DeleteAt: d.now.Add(or(d.RunRetention, defaultRunDays)),
+	}
+	if !ref.Manual {
+		r.Late = max(or(ref.Started, d.now).Sub(ref.Nominal), 0).Milliseconds()
+	}
+	return r
+}
+
+// record notes what became of a run that had been started or queued.
+func (d *decision) record(ref model.RunRef, s model.RunStatus, info string) {
+	run := d.run(ref)
+	run.Status, run.Error, run.EndedAt = s, info, d.now
+	if ref.TaskType != "" {
+		run.TaskID = d.taskID(ref)
+	}
+	d.keep(run)
+}
+
+func (d *decision) keep(run *model.Run) { d.keepWith(run, nil) }
+
+// keepWith plans a record, as the rule's log wants it, and the task that belongs to it. A
+// record that this decision has planned already is replaced: the span of skips grows, a run
+// that was to wait starts after all.
+func (d *decision) keepWith(run *model.Run, task *model.Task) {
+	run = logged(d.Log, run)
+	if run != nil {
+		for i := len(d.Planned) - d.n; i < len(d.Planned); i++ {
+			if p := &d.Planned[i]; p.Record != nil && p.Record.ID == run.ID && p.Task == nil {
+				p.Record, p.Task = run, task
+				return
+			}
+		}
+	}
+	if run != nil || task != nil {
+		d.plan(model.Planned{Record: run, Task: task})
+	}
+}
+
+// logged is the record that the rule's log keeps (seed 000); nil for none.
+func logged(l model.RunLog, run *model.Run) *model.Run {
+	switch {
+	case l == model.LogNone:
+		return nil
+	case l == model.LogTrigger && run.Status != model.RunSkipped:
+		if run.Status == model.RunCanceled && run.TaskID == "" {
+			return run // while it waited: it never was triggered
+		}
+		if run.Status != model.RunScheduled {
+			return nil // only that it was triggered, which is a success
+		}
+		run.Status, run.EndedAt = model.RunSuccess, run.At
+	}
+	return run
+}
+
+func (d *decision) plan(p model.Planned) {
+	p.ID = strconv.FormatInt(d.Rev, 10) + "." + strconv.Itoa(d.n)
+	d.n++
+	d.Planned = append(d.Planned, p)
+	if d.PlannedAt.IsZero() {
+		d.PlannedAt = d.now // what has waited longest is what counts
+	}
+}

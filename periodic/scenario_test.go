@@ -1,0 +1,230 @@
+package periodic
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// TestScenarios runs testdata/*.txt: one rule in virtual time, what people, engines and runs
+// do, and under ---- what was sent, recorded and cancelled, in the order in which it was
+// carried out, and the rule as it is then. Times are minute:second of the first hour.
+// `go test ./periodic -run Scenarios -rewrite` writes the outputs anew: read the diff.
+//
+//	rule [overlap=] [failure=] [max=] [concurrency=] [queue=] [catch-up=] [window=] [cap=]
+//	    [max-runs=] [start=] [end=] [log=]    a rule of each ten seconds, or of the line below; not enabled
+//	enable, disable [NOTE], delete, edit …    as rule, from what it is
+//	until 00:30      an engine looks each second up to then
+//	at 00:30         an engine looks only then; nobody did in between
+//	clock 00:10      the clock says so; nobody looks
+//	end 00:10 ok|failed|timeout|callback|canceled    the run's task ends and the rule learns of it
+//	again 00:10 …    the rule learns of it once more
+//	trigger REQUEST [force], backfill 00:00 00:30 REQUEST, cancel 00:10
+//	plan             an engine decides, writes that and dies
+//	sweep            another carries out what was left
+//	records          all records in their order
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			var w *world
+			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+				if d.Cmd == "rule" {
+					w = newWorld(t, scenarioSpec(t, d, Spec{Name: "n", Type: "t", Cron: "*/10 * * * * *"}))
+					return w.state()
+				}
+				if d.Cmd == "records" {
+					return w.records()
+				}
+				before, _ := json.Marshal(w.rule)
+				input := w.rule
+				w.do(t, d)
+				after, _ := json.Marshal(input)
+				require.JSONEq(t, string(before), string(after), "a decision changed its input")
+				out := append(w.log, w.state())
+				w.log = nil
+				return strings.Join(out, "\n")
+			})
+		})
+	}
+}
+
+func (w *world) do(t *testing.T, d *datadriven.TestData) {
+	word := func(i int) string {
+		require.Greater(t, len(d.CmdArgs), i, d.Pos)
+		return d.CmdArgs[i].Key
+	}
+	switch d.Cmd {
+	case "enable":
+		w.decide(Enable(w.rule, w.cal, w.now))
+	case "disable":
+		note := ""
+		if len(d.CmdArgs) > 0 {
+			note = word(0)
+		}
+		w.decide(Disable(w.rule, w.cal, note, w.now))
+	case "delete":
+		w.decide(Delete(w.rule, w.cal, w.now))
+	case "edit":
+		w.edit(scenarioSpec(t, d, SpecOf(w.rule)))
+	case "until":
+		for end := clockTime(t, word(0)); w.now.Before(end); {
+			w.now = w.now.Add(time.Second)
+			w.look()
+		}
+	case "at":
+		w.now = clockTime(t, word(0))
+		w.look()
+	case "clock":
+		w.now = clockTime(t, word(0))
+	case "end", "again":
+		task := w.task(t, word(0))
+		require.Equal(t, d.Cmd == "again", !task.FinishedAt.IsZero(), d.Pos)
+		if d.Cmd == "end" {
+			task.FinishedAt = w.now
+		}
+		w.decide(Ended(w.rule, task, map[string]model.RunStatus{
+			"ok": model.RunSuccess, "failed": model.RunFailed, "timeout": model.RunTimeout,
+			"callback": model.RunFailedTimeout, "canceled": model.RunCanceled,
+		}[word(1)], "", w.now))
+	case "trigger":
+		w.decide(Trigger(w.rule, w.cal, word(0), d.HasArg("force"), w.now))
+	case "backfill":
+		var ticks []time.Time
+		for x := range w.cal.Ticks(clockTime(t, word(0)).Add(-1)) {
+			if !x.At.Before(clockTime(t, word(1))) {
+				break
+			}
+			ticks = append(ticks, x.At)
+		}
+		w.decide(Backfill(w.rule, w.cal, word(2), ticks, w.now))
+	case "cancel":
+		w.decide(CancelRun(w.rule, w.cal, w.id(t, word(0)), w.now))
+	case "plan":
+		w.write(Plan(w.rule, w.cal, w.now))
+	case "sweep":
+		w.carryOut(1 << 30)
+	default:
+		d.Fatalf(t, "no command %q", d.Cmd)
+	}
+}
+
+func clockTime(t *testing.T, s string) time.Time {
+	at, err := time.Parse("04:05", s)
+	if err != nil {
+		at, err = time.Parse("15:04:05", s)
+	}
+	require.NoError(t, err)
+	return epoch.Add(at.Sub(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)))
+}
+
+func (w *world) id(t *testing.T, name string) string {
+	if strings.HasPrefix(name, "!") {
+		return w.rule.ID + name
+	}
+	at, request, manual := strings.Cut(name, "!")
+	id := TickID(w.rule.ID, clockTime(t, at))
+	if manual {
+		id += "!" + request
+	}
+	return id
+}
+
+func (w *world) task(t *testing.T, name string) *model.Task {
+	id := w.id(t, name)
+	for _, task := range w.tasks {
+		if task.Key == id {
+			return task
+		}
+	}
+	require.Failf(t, "no task", "of the run %s", name)
+	return nil
+}
+
+func (w *world) state() string {
+	r := w.rule
+	s := "= " + string(r.Status)
+	if r.PauseNote != "" {
+		s += " (" + r.PauseNote + ")"
+	}
+	if !r.NextFireAt.IsZero() {
+		s += " next=" + stamp(r.NextFireAt)
+	}
+	for _, a := range r.Active {
+		s += " runs:" + w.name(a.ID)
+	}
+	for _, q := range r.Queued {
+		s += " waits:" + w.name(q.ID)
+	}
+	if len(r.Planned) > 0 {
+		s += fmt.Sprintf(" planned=%d", len(r.Planned))
+	}
+	return s
+}
+
+func (w *world) records() string {
+	var lines []string
+	for _, r := range w.runs {
+		lines = append(lines, w.record(r))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func scenarioSpec(t *testing.T, d *datadriven.TestData, s Spec) Spec {
+	if cron := strings.TrimSpace(d.Input); cron != "" {
+		s.Cron = cron
+	}
+	for _, a := range d.CmdArgs {
+		require.Len(t, a.Vals, 1, d.Pos)
+		v := a.Vals[0]
+		number := func() int {
+			n, err := strconv.Atoi(v)
+			require.NoError(t, err, d.Pos)
+			return n
+		}
+		switch a.Key {
+		case "overlap":
+			s.Overlap = model.OverlapPolicy(v)
+		case "failure":
+			s.OnFailure = model.FailurePolicy(v)
+		case "max":
+			s.MaxConcurrency = number()
+		case "concurrency":
+			s.Concurrency = model.ConcurrencyPolicy(v)
+		case "queue":
+			s.QueueLimit = number()
+		case "catch-up":
+			s.CatchUp.Mode = model.CatchUpMode(v)
+		case "cap":
+			s.CatchUp.Cap = number()
+		case "window":
+			var err error
+			s.CatchUp.Window, err = time.ParseDuration(v)
+			require.NoError(t, err, d.Pos)
+		case "max-runs":
+			s.MaxRuns = int64(number())
+		case "start":
+			s.StartAt = clockTime(t, v)
+		case "end":
+			s.EndAt = clockTime(t, v)
+		case "log":
+			s.Log = model.RunLog(v)
+		default:
+			d.Fatalf(t, "no option %q", a.Key)
+		}
+	}
+	return s
+}

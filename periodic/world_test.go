@@ -1,0 +1,276 @@
+package periodic
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+var epoch = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+
+// world is one rule with its tasks and records in virtual time: what the database would
+// hold, without one.
+type world struct {
+	t     require.TestingT
+	now   time.Time
+	rule  *model.Rule
+	cal   *calendar.Schedule
+	tasks map[string]*model.Task // by id
+	runs  map[string]*model.Run  // by id
+	by    map[string]string      // of a run: the plan that sent its task
+	plans map[string]bool        // ids of all that was ever planned
+	wants []tick                 // that must be covered
+	from  time.Time              // after it the current calendar's ticks are wanted
+	log   []string               // what was carried out since somebody looked
+}
+
+type tick struct{ at time.Time }
+
+func newWorld(t require.TestingT, s Spec) *world {
+	w := &world{t: t, now: epoch, from: epoch, tasks: map[string]*model.Task{}, runs: map[string]*model.Run{}, by: map[string]string{}, plans: map[string]bool{}}
+	var err error
+	w.rule, w.cal, err = s.rule(epoch)
+	require.NoError(t, err)
+	w.rule.ID, w.rule.CreatedAt = "r", epoch
+	return w
+}
+
+// write is what a decision's guarded write does: what it plans is appended.
+func (w *world) write(after *model.Rule) {
+	if after == nil {
+		w.note("nothing")
+		return
+	}
+	require.Greater(w.t, after.Rev, w.rule.Rev, "the rev rises")
+	require.False(w.t, after.DecidedTo.Before(w.rule.DecidedTo), "what is decided stays decided")
+	for _, p := range after.Planned {
+		if slices.ContainsFunc(w.rule.Planned, func(q model.Planned) bool { return q.ID == p.ID }) {
+			continue
+		}
+		require.False(w.t, w.plans[p.ID], "an id for two plans: %s", p.ID)
+		w.plans[p.ID] = true
+	}
+	require.Equal(w.t, len(after.Planned) > 0, !after.PlannedAt.IsZero(), "the mark of what is planned")
+	w.rule = after
+}
+
+// decide writes a decision and carries it out.
+func (w *world) decide(after *model.Rule) {
+	w.write(after)
+	w.carryOut(1 << 30)
+}
+
+// carryOut does what is planned, in the engine's order, but for a crash after so many steps.
+func (w *world) carryOut(steps int) {
+	step := func() bool { steps--; return steps >= 0 }
+	for _, p := range w.rule.Planned {
+		if p.Task == nil {
+			continue
+		}
+		if !step() {
+			return
+		}
+		run := p.Task.Origin.Tick.Run
+		if by := w.by[run]; by != "" {
+			require.Equal(w.t, by, p.ID, "two decisions sent the run %s", run)
+			continue
+		}
+		w.by[run] = p.ID
+		w.tasks[p.Task.ID] = p.Task
+		w.note("send %s", w.name(run))
+	}
+	for _, p := range w.rule.Planned {
+		if p.Record == nil {
+			continue
+		}
+		if !step() {
+			return
+		}
+		if old := w.runs[p.Record.ID]; old == nil || old.Rev <= p.Record.Rev {
+			w.runs[p.Record.ID] = p.Record
+			w.note("%s", w.record(p.Record))
+		}
+	}
+	for _, p := range w.rule.Planned {
+		for _, id := range p.Cancel {
+			if t := w.tasks[id]; t != nil && t.FinishedAt.IsZero() {
+				t.CancelRequestedAt = w.now
+				w.note("cancel %s", w.name(t.Origin.Tick.Run))
+			}
+		}
+	}
+	if !step() {
+		return
+	}
+	c := *w.rule
+	c.Planned, c.PlannedAt = nil, time.Time{}
+	w.rule = &c
+}
+
+// look is what an engine does at the present time.
+func (w *world) look() {
+	for n := 0; ; n++ {
+		require.Less(w.t, n, 1000, "the engine never comes to rest")
+		after := Plan(w.rule, w.cal, w.now)
+		if after == nil {
+			return
+		}
+		w.decide(after)
+	}
+}
+
+// running are the tasks that have not ended, in the order of their runs.
+func (w *world) running() (out []*model.Task) {
+	for _, t := range w.tasks {
+		if t.FinishedAt.IsZero() {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b *model.Task) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// edit changes the rule; what the old times name up to now is wanted still.
+func (w *world) edit(s Spec) {
+	edited, _, err := s.rule(w.now)
+	require.NoError(w.t, err)
+	edited.CreatedAt = w.rule.CreatedAt
+	cal, err := calendar.Parse(calendar.Spec{Cron: edited.Cron, Timezone: edited.Timezone, Start: or(edited.StartAt, edited.CreatedAt)})
+	require.NoError(w.t, err)
+	after := Edit(w.rule, w.cal, cal, edited, w.now)
+	w.want(after.DecidedTo)
+	w.cal = cal
+	w.decide(after)
+}
+
+// want notes the ticks of the present calendar up to a time.
+func (w *world) want(to time.Time) {
+	for t := range w.cal.Ticks(w.from) {
+		if t.At.After(to) || !w.rule.EndAt.IsZero() && !t.At.Before(w.rule.EndAt) {
+			break
+		}
+		if t.Fires {
+			w.wants = append(w.wants, tick{t.At})
+		}
+	}
+	w.from = later(w.from, to)
+}
+
+// requireCovered demands of every tick that is decided exactly one record.
+func (w *world) requireCovered() {
+	w.want(w.rule.DecidedTo)
+	covered := map[int64]int{}
+	var spans int64
+	for _, r := range w.runs {
+		switch {
+		case r.Manual:
+		case r.Count > 1:
+			spans += r.Count
+			for _, x := range w.wants {
+				if !x.at.Before(r.Nominal) && !x.at.After(r.Last) {
+					covered[x.at.Unix()]++
+				}
+			}
+		default:
+			spans++
+			covered[r.Nominal.Unix()]++
+		}
+	}
+	for _, x := range w.wants {
+		require.Equal(w.t, 1, covered[x.at.Unix()], "records of the tick %s", x.at.Format("02 15:04:05"))
+	}
+	require.EqualValues(w.t, len(w.wants), spans, "records of what is no tick")
+}
+
+func (w *world) note(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
+
+// name is a run's id, for people: its minute and second.
+func (w *world) name(id string) string {
+	id = strings.TrimPrefix(id, w.rule.ID)
+	if at, request, _ := strings.Cut(id, "!"); strings.HasPrefix(at, "@") {
+		t, err := time.Parse("@2006-01-02T15:04:05Z", at)
+		require.NoError(w.t, err)
+		name := stamp(t)
+		if request != "" {
+			name += "!" + request
+		}
+		return name
+	}
+	return id
+}
+
+func stamp(t time.Time) string {
+	s := t.Format("04:05")
+	if t.Before(epoch) || t.Sub(epoch) >= time.Hour {
+		s = t.Format("2T15:04:05")
+	}
+	if ms := t.Nanosecond() / 1e6; ms > 0 {
+		s += fmt.Sprintf(".%03d", ms)
+	}
+	return s
+}
+
+func (w *world) record(r *model.Run) string {
+	s := w.name(r.ID) + " " + string(r.Status)
+	if r.Reason != "" {
+		s += " " + string(r.Reason)
+	}
+	if r.Count > 1 {
+		s += fmt.Sprintf(" ×%d to %s", r.Count, stamp(r.Last))
+	}
+	if r.Attempt > 1 {
+		s += fmt.Sprintf(" #%d", r.Attempt)
+	}
+	if r.Error != "" {
+		s += " (" + r.Error + ")"
+	}
+	return s
+}
+
+// TestAYearOfAThousandRulesTakesNoYear decides a year of rules that fire each week, some
+// each day and a few each hour, whose runs end after ten minutes.
+func TestAYearOfAThousandRulesTakesNoYear(t *testing.T) {
+	sent := 0
+	for n := range 1000 {
+		spec := Spec{Name: "n", Type: "t", Cron: fmt.Sprintf("%d %d %d * * %d", n%60, n%59, n%24, n%7), Timezone: "America/New_York", MaxConcurrency: 1}
+		want := 52
+		switch {
+		case n%100 == 0:
+			spec.Cron, spec.Timezone, want = "0 7 * * * *", "", 365*24
+		case n%10 == 0:
+			spec.Cron, want = fmt.Sprintf("0 %d 1-3/2,8 * * *", n%60), 365*3
+		}
+		r, cal, err := spec.rule(epoch)
+		require.NoError(t, err)
+		r.ID = "r"
+		r = Enable(r, cal, epoch)
+		got := 0
+		for end := epoch.AddDate(1, 0, 0); r.NextFireAt.Before(end); {
+			at := r.NextFireAt
+			r = Plan(r, cal, at)
+			for _, p := range r.Planned {
+				if p.Task != nil {
+					got++
+					r = Ended(r, p.Task, model.RunSuccess, "", at.Add(10*time.Minute))
+				}
+			}
+			r.Planned = nil
+		}
+		require.InDelta(t, want, got, 1, "runs of %s", spec.Cron) // the last may come after the year, by the zone
+		require.Empty(t, r.Active)
+		sent += got
+	}
+	require.Greater(t, sent, 200_000)
+}
+
+func TestAnyHistoryCoversEveryTickOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { history(t) })
+}

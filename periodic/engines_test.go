@@ -1,0 +1,77 @@
+package periodic_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+// Three engines share rules that fire each second, and one of them goes in between.
+func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
+	db := testdb.New(t)
+	gone, leave := context.WithCancel(t.Context())
+	defer leave()
+	var p *periodic.Periodic
+	for n := range 3 {
+		var err error
+		p, err = periodic.New(periodic.Config{Database: db})
+		require.NoError(t, err)
+		run := p.Run
+		if n == 0 {
+			first := p
+			run = func(context.Context) error { return first.Run(gone) }
+		}
+		engine(t, run)
+	}
+	const rules = 20
+	var ids []string
+	for n := range rules {
+		r, err := p.Create(t.Context(), periodic.Spec{
+			Name: fmt.Sprint(n), Cron: "* * * * * *", Type: "tick", CatchUp: model.CatchUp{Mode: model.CatchUpFull, Cap: 1000},
+		})
+		require.NoError(t, err)
+		_, err = p.Enable(t.Context(), r.ID)
+		require.NoError(t, err)
+		ids = append(ids, r.ID)
+	}
+	records := func(id string) []*model.Run {
+		runs, err := p.Runs(t.Context(), id, periodic.RunFilter{}, nil, 1000)
+		require.NoError(t, err)
+		return runs
+	}
+	reach := func(n int) {
+		require.Eventually(t, func() bool { return len(records(ids[rules-1])) >= n }, time.Minute, 50*time.Millisecond)
+	}
+	reach(2)
+	leave()
+	reach(5)
+	for _, id := range ids {
+		_, err := p.Disable(t.Context(), id, "")
+		require.NoError(t, err)
+		// What was decided is carried out by whoever decided it, or by who finds it.
+		var r *model.Rule
+		require.Eventually(t, func() bool {
+			r, err = p.Get(t.Context(), id)
+			return err == nil && len(r.Planned) == 0
+		}, time.Minute, 50*time.Millisecond)
+		runs := records(id)
+		require.Len(t, runs, int(r.Runs), "a record of each tick that ran, and none was skipped")
+		for i, run := range runs {
+			require.Equal(t, periodic.TickID(id, run.Nominal), run.ID)
+			if i > 0 {
+				require.Equal(t, time.Second, runs[i-1].Nominal.Sub(run.Nominal), "no tick is missing")
+			}
+		}
+		n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "origin.id", Value: id}})
+		require.NoError(t, err)
+		require.EqualValues(t, r.Runs, n, "tasks")
+	}
+}

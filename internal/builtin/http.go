@@ -28,7 +28,7 @@ type httpHandler struct {
 }
 
 func newHTTPHandler(o HTTPOptions) *httpHandler {
-	reach := httpcall.Reach{AllowLinkLocal: o.AllowLinkLocal, Proxy: o.Proxy}
+	reach := httpcall.Reach{AllowLinkLocal: o.AllowLinkLocal, Allow: o.Allow, Proxy: o.Proxy}
 	return &httpHandler{client: &http.Client{Transport: reach.Transport()}, limit: o.bodyLimit(), clock: clock.System(), reach: reach}
 }
 
@@ -157,6 +157,8 @@ func callError(ctx context.Context, what string, a *HTTPArgs, err error) error {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(err, httpcall.ErrForbiddenAddress):
 		return consumer.Fatal(fmt.Errorf("%s: %w", what, httpcall.ErrForbiddenAddress))
+	case errors.Is(err, httpcall.ErrNotAllowed):
+		return consumer.Fatal(fmt.Errorf("%s: %w", what, err))
 	case errors.Is(cause, errCallTimeout):
 		return &noAnswerError{what, a.timeout()}
 	case cause != nil:

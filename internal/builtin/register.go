@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
@@ -27,6 +28,8 @@ type HTTPOptions struct {
 	BodyLimit int
 	// AllowLinkLocal lets tasks call link-local and cloud metadata addresses.
 	AllowLinkLocal bool
+	// Allow is all that tasks and the targets of rules may call; nil = everything.
+	Allow *httpcall.Allow
 	// Proxy for a request, as in [http.Transport]. nil = none.
 	Proxy func(*http.Request) (*url.URL, error)
 }

@@ -57,7 +57,7 @@ func (r *rulesCommand) open(ctx context.Context, ready bool) (*ruleDB, error) {
 		return nil, err
 	}
 	d := &ruleDB{connection: c}
-	if d.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: c.prefix, Logger: r.logger()}); err != nil {
+	if d.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: c.prefix, SecretKey: r.Env.SecretKey, Logger: r.logger()}); err != nil {
 		return nil, err
 	}
 	d.at, err = c.now(ctx)

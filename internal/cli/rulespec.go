@@ -32,8 +32,9 @@ type ruleSpec struct {
 	MaxRuns  int64    `yaml:"max_runs,omitempty"`
 	Jitter   duration `yaml:"jitter,omitempty"`
 
-	Type     string       `yaml:"type"`
+	Type     string       `yaml:"type,omitempty"`
 	Args     jsonValue    `yaml:"args,omitempty"`
+	HTTP     *httpTargetYAML  `yaml:"http,omitempty"` // what is called, instead of type and args
 	Priority *int         `yaml:"priority,omitempty"`
 	Options  *optionsYAML `yaml:"options,omitempty"`
 
@@ -55,7 +56,8 @@ var ruleFile = fileOf[ruleSpec]{thing: "a periodic rule", things: "periodic rule
 	"cron_expr": "cron", "cron_expressions": "cron", "overlap_action": "overlap", "failure_action": "on_failure",
 	"concurrency_policy": "concurrency", "status": "enabled", "tenant_id": "tenant", "catch_up_mode": "catch_up: {mode: ...}",
 	"timeout": "options: {timeout: ...}", "retry": "options: {retry: ...}", "callback": "options: {callback: ...}",
-	"target_url": "args: {url: ...} with type: http", "http_method": "args: {method: ...} with type: http",
+	"target_url": "http: {url: ...}", "http_method": "http: {method: ...}",
+	"exec_type": "http: {mode: ...}", "body_template": "http: {body: ...}", "headers_json": "http: {headers: ...}",
 }}
 
 type dstYAML struct {
@@ -136,6 +138,9 @@ func (s *ruleSpec) rule() (periodic.Spec, error) {
 	if out.EndAt, err = s.EndAt.in("end_at", s.Timezone); err != nil {
 		errs = append(errs, err)
 	}
+	if out.HTTP, err = s.HTTP.target(); err != nil {
+		errs = append(errs, err)
+	}
 	if err := builtin.CheckArgs(s.Type, json.RawMessage(s.Args)); err != nil {
 		errs = append(errs, err)
 	}
@@ -155,6 +160,7 @@ func ruleSpecOf(s periodic.Spec) *ruleSpec {
 		Overlap: string(s.Overlap), OnFailure: string(s.OnFailure), MaxConcurrency: s.MaxConcurrency, Concurrency: string(s.Concurrency),
 		QueueLimit: s.QueueLimit, Log: string(s.Log), RunRetention: duration(s.RunRetention), Ext: jsonValueOf(s.Ext),
 	}
+	out.HTTP = httpTargetYAMLOf(s.HTTP)
 	if s.DST != (model.DST{}) {
 		out.DST = &dstYAML{Gap: s.DST.Gap, Fold: s.DST.Fold}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -47,6 +48,7 @@ type workFlags struct {
 	noStream        bool
 	allowExec       bool
 	allowLinkLocal  bool
+	allowHosts      []string
 	callbackAddr    string
 	callbackURL     string
 	bodyLimit       int
@@ -64,6 +66,7 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&w.noStream, "no-stream", false, "do not watch the change stream, poll only")
 	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: programs, as this process's user")
 	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks and callbacks call link-local and cloud metadata addresses")
+	f.StringSliceVar(&w.allowHosts, "http-allow", nil, "hosts (example.org, *.example.org) and networks (10.0.0.0/8) that http tasks and periodic rules may call; defaults to all")
 	f.StringVar(&w.callbackAddr, "callback-addr", "", "address to take the callbacks of periodic HTTP targets on; defaults to none")
 	f.StringVar(&w.callbackURL, "callback-url", "", "public URL of that address, or of another process that takes callbacks; defaults to http:// and --callback-addr")
 	f.IntVar(&w.bodyLimit, "http-body-limit", 64<<10, "bytes of an answer that a result keeps")
@@ -152,9 +155,13 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	if err != nil {
 		return err
 	}
+	allow, err := httpcall.ParseAllow("--http-allow", w.allowHosts)
+	if err != nil {
+		return err
+	}
 	o := builtin.Options{
 		Targets: builtin.TargetOptions{CallbackURL: takes.url, Secrets: box},
-		HTTP:    builtin.HTTPOptions{BodyLimit: w.bodyLimit, AllowLinkLocal: w.allowLinkLocal, Proxy: http.ProxyFromEnvironment},
+		HTTP:    builtin.HTTPOptions{BodyLimit: w.bodyLimit, AllowLinkLocal: w.allowLinkLocal, Allow: allow, Proxy: http.ProxyFromEnvironment},
 	}
 	types := builtin.HTTP.Name()
 	if w.allowExec {
@@ -171,7 +178,7 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	}
 	run := c.Run
 	if w.periodic {
-		engine, err := periodic.New(periodic.Config{Database: conn.db, Prefix: conn.prefix, Logger: cfg.Logger})
+		engine, err := periodic.New(periodic.Config{Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, Logger: cfg.Logger})
 		if err != nil {
 			return err
 		}

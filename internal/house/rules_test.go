@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"internal/bench":        {"model", "producer", "consumer", "internal/store", "internal/clock", "internal/embedded", "internal/upkeep"},
 	"internal/cli": {
 		"model", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
-		"internal/bench", "internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/human", "internal/secret", "internal/upkeep",
+		"internal/bench", "internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",
 	},
 	"cmd/mscheduler": {"internal/cli"},
 

@@ -31,6 +31,9 @@ func forbiddenAddr(a netip.Addr) bool {
 type Reach struct {
 	// AllowLinkLocal lets calls reach link-local and cloud metadata addresses.
 	AllowLinkLocal bool
+	// Allow is all that calls may reach; nil = everything else. Link-local addresses are not
+	// allowed by it.
+	Allow *Allow
 	// Proxy for a request, as in [http.Transport]. nil = none.
 	Proxy func(*http.Request) (*url.URL, error)
 }
@@ -46,9 +49,13 @@ func (r Reach) Transport() *http.Transport {
 			return nil
 		}
 	}
+	proxy, dial := r.Proxy, dialer.DialContext
+	if r.Allow != nil {
+		proxy, dial = r.Allow.guard(proxy, dialer)
+	}
 	return &http.Transport{
-		Proxy:                 r.Proxy,
-		DialContext:           dialer.DialContext,
+		Proxy:                 proxy,
+		DialContext:           dial,
 		ForceAttemptHTTP2:     true,
 		MaxIdleConns:          512,
 		MaxIdleConnsPerHost:   128,

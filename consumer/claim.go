@@ -39,7 +39,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		if free <= 0 {
 			continue
 		}
-		if len(grants) > 0 && late(grants[t], now) {
+		if len(grants) > 0 && grants[t].Late(now) {
 			continue
 		}
 		eff := h.effective(t)

@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/model"
@@ -79,9 +78,6 @@ func (c *Consumer) returnGrants(grants map[*model.Task]limits.Grant, won map[*mo
 		}
 	}
 }
-
-// late says whether the start that was granted is lost by now.
-func late(g limits.Grant, now time.Time) bool { return !g.Until.IsZero() && now.After(g.Until) }
 
 // freeSlots is how many handlers could start now.
 func (c *Consumer) freeSlots() int {

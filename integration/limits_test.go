@@ -252,6 +252,56 @@ func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
 	})
 }
 
+func TestWhatIsFetchedIsWithinTheLimits(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		a.limit(func(typ *model.TaskType) { typ.MaxRunning = 2 })
+		a.sendLimited(4, 0, plain)
+		request := producer.FetchRequest{Types: []string{limitedWork.Name()}, Max: 10, WorkerID: "puller"}
+		got := a.fetch(request)
+		require.Len(t, got, 2)
+		require.Empty(t, a.fetch(request), "as many are open as may be")
+		_, err := a.p.Complete(t.Context(), got[0].Handle, 0)
+		require.NoError(t, err)
+		awaitTrue(t, func() string {
+			if len(a.fetch(request)) != 1 {
+				return "the permit of the one that was completed"
+			}
+			return ""
+		})
+		require.Empty(t, a.fetch(request))
+	})
+}
+
+func TestOfALimitKeyOneIsFetchedAtATime(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		ids := a.sendLimited(3, 0, func(int) []producer.Option { return []producer.Option{producer.LimitKey("c")} })
+		request := producer.FetchRequest{Types: []string{limitedWork.Name()}, Max: 10, WorkerID: "puller"}
+		seen := map[string]bool{}
+		for range ids {
+			var got []producer.Fetched
+			awaitTrue(t, func() string {
+				if got = a.fetch(request); len(got) == 0 {
+					return "the next of the key"
+				}
+				return ""
+			})
+			require.Len(t, got, 1)
+			for _, id := range ids {
+				if task := a.get(id); id != got[0].Task.ID && !seen[id] {
+					require.True(t, task.HeldBack(), inWords(task))
+					require.Equal(t, model.StatusNew, task.Status)
+				}
+			}
+			seen[got[0].Task.ID] = true
+			_, err := a.p.Complete(t.Context(), got[0].Handle, 0)
+			require.NoError(t, err)
+		}
+		require.Len(t, seen, 3)
+	})
+}
+
 // lateness measures by how much a short sleep is too long, in the worst twentieth of cases,
 // until it is asked.
 func lateness(t *testing.T) (ask func() time.Duration) {

@@ -191,6 +191,9 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		if err != nil || len(found) == 0 {
 			return err
 		}
+		// A permit names the one try that it is for: what an earlier one gives back, a moment
+		// later perhaps, must not be what this one has taken since.
+		f.exec = newExecID()
 		grants, err := f.admit(ctx, found)
 		if err != nil {
 			return err

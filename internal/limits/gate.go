@@ -54,6 +54,9 @@ type Grant struct {
 	Until   time.Time      // of the store: the claim must be written by then; zero = any time
 }
 
+// Late says whether the start that was granted is lost by now.
+func (g Grant) Late(now time.Time) bool { return !g.Until.IsZero() && now.After(g.Until) }
+
 // How long a type without a free permit leaves the queries: who frees one in this process
 // ends that at once, for those of others this is the latency.
 const (

@@ -25,20 +25,23 @@ func (a *arena) fetch(r producer.FetchRequest) []producer.Fetched {
 	return got
 }
 
-// fetchOne fetches until there is exactly one.
-func (a *arena) fetchOne(typ string) (one producer.Fetched) {
+// fetchUntil fetches until there are so many, as a worker that polls: what was sent a
+// moment ago may be due a millisecond from now.
+func (a *arena) fetchUntil(n int, r producer.FetchRequest) (got []producer.Fetched) {
 	a.t.Helper()
 	awaitTrue(a.t, func() string {
-		got := a.fetch(producer.FetchRequest{Types: []string{typ}, Max: 10})
-		if len(got) == 0 {
-			return "a task of type " + typ
+		got = append(got, a.fetch(r)...)
+		if len(got) < n {
+			return fmt.Sprintf("%d tasks; there are %d", n, len(got))
 		}
-		require.Len(a.t, got, 1)
-		one = got[0]
 		return ""
 	})
-	return one
+	require.Len(a.t, got, n)
+	return got
 }
+
+// before makes a task due since that long.
+func before(d time.Duration) producer.Option { return producer.At(time.Now().Add(-d)) }
 
 func keysOf(got []producer.Fetched) (keys []string) {
 	for _, f := range got {
@@ -53,7 +56,7 @@ func TestAFetchedTaskIsPingedCompletedFailedOrGivenBack(t *testing.T) {
 		ctx := t.Context()
 		require.Empty(t, a.fetch(producer.FetchRequest{}), "nothing is there")
 		for i, key := range []string{"low", "high", "other", "later"} {
-			opts := []producer.Option{producer.Priority(5 + i%2), retries(1, 10*time.Millisecond)}
+			opts := []producer.Option{producer.Priority(5 + i%2), retries(1, 10*time.Millisecond), before(time.Hour - time.Duration(i)*time.Minute)}
 			if key == "later" {
 				opts = append(opts, producer.In(time.Hour))
 			}
@@ -85,11 +88,7 @@ func TestAFetchedTaskIsPingedCompletedFailedOrGivenBack(t *testing.T) {
 			require.Zero(t, task.ErrorCount)
 			require.Equal(t, "the worker stops", task.WorkerStates[0].FailReason)
 		}
-		a.await(got[1].Task.ID, "due", func(task *model.Task) bool {
-			require.NoError(t, a.store.ReadClock(ctx))
-			return !task.DueAt.After(a.store.Clock.Now())
-		})
-		again := a.fetch(producer.FetchRequest{Max: 10})
+		again := a.fetchUntil(2, producer.FetchRequest{Max: 10})
 		require.ElementsMatch(t, []string{"low", "other"}, keysOf(again), "the retry and what was given back")
 		_, err = a.p.Complete(ctx, got[2].Handle, 1)
 		require.ErrorIs(t, err, model.ErrFenced)
@@ -107,10 +106,10 @@ func TestAFetchHonoursPausesFiltersConditionsAndTypes(t *testing.T) {
 		}
 		put(model.TaskType{Code: chaosWork.Name(), Category: "mine", ClaimBy: model.ClaimByTenant, Options: model.Options{NeedManual: new(true), Retry: &model.Retry{Strategy: model.RetryNone}}})
 		put(model.TaskType{Code: "limited", MaxRunning: 1})
-		acme := a.sendKey("acme", 1, producer.Tenant("acme"), producer.Creator("ann"))
-		a.sendKey("beta", 1, producer.Tenant("beta"))
-		a.sendKey("named", 1, producer.Workers("somebody"))
-		two := a.sendKey("two", 1, producer.ConcurrentWorkers(2))
+		acme := a.sendKey("acme", 1, producer.Tenant("acme"), producer.Creator("ann"), before(time.Hour))
+		a.sendKey("beta", 1, producer.Tenant("beta"), before(time.Hour))
+		a.sendKey("named", 1, producer.Workers("somebody"), before(time.Hour))
+		two := a.sendKey("two", 1, producer.ConcurrentWorkers(2), before(time.Hour))
 		for range 3 {
 			_, err := a.p.SendJSON(t.Context(), "limited", nil)
 			require.NoError(t, err)
@@ -120,7 +119,7 @@ func TestAFetchHonoursPausesFiltersConditionsAndTypes(t *testing.T) {
 
 		for _, typ := range []string{"limited", "keyed"} { // one at a time, whoever fetches
 			for range 3 {
-				one := a.fetchOne(typ)
+				one := a.fetchUntil(1, producer.FetchRequest{Types: []string{typ}, Max: 10})[0]
 				require.Empty(t, a.fetch(producer.FetchRequest{WorkerID: "second", Types: []string{typ}, Max: 10}))
 				_, err := a.p.Complete(t.Context(), one.Handle, nil)
 				require.NoError(t, err)
@@ -152,7 +151,7 @@ func TestNoTwoFetchesGetTheSameTask(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(1000, 200)
-		a.send(n)
+		a.send(n, before(time.Hour))
 		var mu sync.Mutex
 		seen := map[string]int{}
 		var workers sync.WaitGroup
@@ -194,15 +193,8 @@ func TestAFetchTakesOverWhatLapsedAndTheLateResultIsRefused(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		sent := a.sendKey("k", 1, producer.Lease(300*time.Millisecond, time.Second))
-		first := a.fetch(producer.FetchRequest{WorkerID: "first"})
-		require.Len(t, first, 1)
-		var second []producer.Fetched
-		awaitTrue(t, func() string { // as a worker that polls
-			if second = append(second, a.fetch(producer.FetchRequest{WorkerID: "second"})...); len(second) == 0 {
-				return "the takeover"
-			}
-			return ""
-		})
+		first := a.fetchUntil(1, producer.FetchRequest{WorkerID: "first"})
+		second := a.fetchUntil(1, producer.FetchRequest{WorkerID: "second"})
 		require.Equal(t, sent.ID, second[0].Task.ID)
 		require.Equal(t, 1, second[0].Task.LapseCount)
 		require.Positive(t, second[0].Token.Compare(first[0].Token))

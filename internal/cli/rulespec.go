@@ -32,11 +32,11 @@ type ruleSpec struct {
 	MaxRuns  int64    `yaml:"max_runs,omitempty"`
 	Jitter   duration `yaml:"jitter,omitempty"`
 
-	Type     string       `yaml:"type,omitempty"`
-	Args     jsonValue    `yaml:"args,omitempty"`
-	HTTP     *httpTargetYAML  `yaml:"http,omitempty"` // what is called, instead of type and args
-	Priority *int         `yaml:"priority,omitempty"`
-	Options  *optionsYAML `yaml:"options,omitempty"`
+	Type     string          `yaml:"type,omitempty"`
+	Args     jsonValue       `yaml:"args,omitempty"`
+	HTTP     *httpTargetYAML `yaml:"http,omitempty"` // what is called, instead of type and args
+	Priority *int            `yaml:"priority,omitempty"`
+	Options  *optionsYAML    `yaml:"options,omitempty"`
 
 	Overlap        string       `yaml:"overlap,omitempty"`
 	OnFailure      string       `yaml:"on_failure,omitempty"`

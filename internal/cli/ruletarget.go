@@ -21,7 +21,7 @@ type httpTargetYAML struct {
 	Expect          jsonValue         `yaml:"expect,omitempty"` // 200, 2xx, 200-204
 	Mode            string            `yaml:"mode,omitempty"`   // SYNC, ASYNC
 	CallbackTimeout duration          `yaml:"callback_timeout,omitempty"`
-	Keys            []httpKeyYAML   `yaml:"keys,omitempty"`
+	Keys            []httpKeyYAML     `yaml:"keys,omitempty"`
 }
 
 // httpKeyYAML signs the call. A file keeps no plain secret: it has them sealed, as show

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -262,4 +264,15 @@ func TestAWorkerWithPeriodicFiresRulesAndOneWithoutDoesNotClaimTo(t *testing.T) 
 	require.Equal(t, ExitOK, stop().code, "both stop gracefully")
 	require.Contains(t, s.ok("periodic", "disable", "n").stdout, "n  disabled\n")
 	require.Contains(t, s.ok("periodic", "list").stderr, "nobody decides ticks", "the engine said that it stopped")
+}
+
+func TestTheRuleOfTheReadmeCanBeApplied(t *testing.T) {
+	s := newSession(t)
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(readme), "```yaml\n")
+	require.True(t, found)
+	rule, _, _ := strings.Cut(after, "```")
+	require.Regexp(t, `^hello  created \(version 1\), next 20`, s.ok("periodic", "apply", "-f", s.file(rule)).stdout)
+	require.Contains(t, s.ok("periodic", "preview", "hello", "-n", "1").stdout, "yes")
 }

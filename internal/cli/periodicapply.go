@@ -25,8 +25,9 @@ is written.
   cron: 0 30 2 * * *            # second minute hour day month weekday; five fields have
                                 # second 0; @daily and the like; @every 90s
   timezone: Europe/Berlin       # defaults to UTC
-  type: http                    # of the task that each tick sends
-  args: {url: "https://example.org/report", method: POST}
+  type: report                  # of the task that each tick sends, and its args;
+  args: {to: ann}               # or instead of both http: {url, method, headers, body, timeout,
+                                # expect, mode, callback_timeout}: a call, which decides the run
   overlap: SKIP                 # when a run has not ended: ALLOW, SKIP, CANCEL_PREV, PARALLEL
   on_failure: RUN_NEW           # after a run that failed: RUN_NEW, SKIP (once), RETRY
   max_concurrency: 1            # runs at once; no limit without it

@@ -45,7 +45,10 @@ func (v jsonValue) value() any {
 }
 
 func jsonValueOf(v any) jsonValue {
-	raw, _ := v.(json.RawMessage) // what is stored is always that
+	if v == nil {
+		return nil
+	}
+	raw, _ := json.Marshal(v) // what is stored is JSON
 	return jsonValue(raw)
 }
 

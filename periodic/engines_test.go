@@ -72,6 +72,6 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 		}
 		n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "origin.id", Value: id}})
 		require.NoError(t, err)
-		require.EqualValues(t, r.Runs, n, "tasks")
+		require.Equal(t, r.Runs, n, "tasks")
 	}
 }

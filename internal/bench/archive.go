@@ -113,15 +113,14 @@ func (m *stretches) passed() time.Duration { return m.cfg.Clock.Now().Sub(m.from
 func (m *stretches) measure(ctx context.Context, name string, over func() (bool, error)) error {
 	m.from = m.cfg.Clock.Now()
 	cpu, before := cpuTime(), m.crew.totals().Finished
-	if err := m.wait(ctx, over); err != nil {
-		return err
-	}
+	err := m.wait(ctx, over) // what was measured until an end is told
 	s := span{finished: m.crew.totals().Finished - before, took: m.passed(), cpu: cpuTime() - cpu}
 	m.list = append(m.list, s)
 	x := Result{Scenario: name, Engine: m.res.Engine, Processes: m.res.Processes, Concurrency: m.res.Concurrency}
 	x.measured(int(s.finished), s.took)
+	x.Partial = err != nil
 	m.extra = append(m.extra, x)
-	return nil
+	return err
 }
 
 // wait looks until met says so; a worker that ends by itself is an error.
@@ -208,6 +207,9 @@ func check(id string, generation, result int64) uint64 {
 // moved says whether so many are in the history.
 func (r *run) moved(ctx context.Context, n int) (bool, error) {
 	have, err := r.arena.db.Collection("task_history").EstimatedDocumentCount(ctx)
+	if store.Unreachable(err) {
+		return false, nil // for a moment, on a machine that is busy; it is asked again
+	}
 	if err != nil {
 		return false, fmt.Errorf("counting the history: %w", err)
 	}

@@ -245,18 +245,18 @@ func (s *Store) CarriedOut(ctx context.Context, rules []*model.Rule) error {
 	if err != nil || int(res.MatchedCount) == len(rules) {
 		return explain(err, "removing what was carried out")
 	}
-	models = nil
+	var pulls []mongo.WriteModel
 	for _, r := range rules {
 		ids := make([]string, len(r.Planned))
 		for i, p := range r.Planned {
 			ids[i] = p.ID
 		}
-		models = append(models,
+		pulls = append(pulls,
 			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID)}).
 				SetUpdate(bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(ids))})})}),
 			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID), d("planned.0", bson.D{d("$exists", false)})}).SetUpdate(gone))
 	}
-	_, err = s.rules.BulkWrite(ctx, models) // in order: the mark goes after the last entry
+	_, err = s.rules.BulkWrite(ctx, pulls) // in order: the mark goes after the last entry
 	return explain(err, "removing what was carried out")
 }
 

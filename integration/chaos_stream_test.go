@@ -38,10 +38,12 @@ func awaitWatching(t *testing.T, h *hand, n int) {
 	})
 }
 
-// awaitAlive waits until the stream asks for its next events.
-func awaitAlive(t *testing.T, px *proxy.Proxy) {
+// awaitAlive waits until the stream asks for its next events. One that waits already does
+// so when the event that stir makes has come.
+func awaitAlive(t *testing.T, px *proxy.Proxy, stir func()) {
 	t.Helper()
 	alive := px.Set(proxy.Rule{Command: "getMore", Do: proxy.Pass})
+	stir()
 	select {
 	case <-alive.Hit():
 	case <-time.After(chaosPatience):
@@ -67,8 +69,8 @@ func TestADeadStreamIsOpenedAgainAndWhatCameMeanwhileIsFound(t *testing.T) {
 		missed := a.send(3) // the stream never tells of these
 		px.Mend()
 		a.awaitSuccess(missed)
-		awaitAlive(t, px) // reopened, or resumed by the driver
-		ids = append(append(ids, missed...), a.send(3)...)
+		ids = append(ids, missed...)
+		awaitAlive(t, px, func() { ids = append(ids, a.send(3)...) }) // reopened, or resumed by the driver
 		a.awaitSuccess(ids)
 		done.requireOnce(t, ids)
 	})
@@ -106,8 +108,7 @@ func TestALostResumeTokenCostsNoWork(t *testing.T) {
 		ids = append(ids, a.send(2)...)
 		a.awaitSuccess(ids) // by polls
 		px.Rewrite(nil)
-		awaitAlive(t, px)
-		ids = append(ids, a.send(2)...)
+		awaitAlive(t, px, func() { ids = append(ids, a.send(2)...) })
 		a.awaitSuccess(ids)
 		done.requireOnce(t, ids)
 	})

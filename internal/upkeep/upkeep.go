@@ -68,7 +68,7 @@ func (k *Keeper) Loop(ctx context.Context) {
 			break
 		}
 		mine, err := k.store.TakeJob(ctx, Permit, k.holder, 2*pause+k.pace.Grace)
-		had, more = had || mine, false
+		had, more = had || mine || err != nil, false // an answer that was lost may have been yes
 		if err == nil && mine {
 			more, err = k.round(ctx)
 		}

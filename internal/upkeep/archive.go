@@ -21,12 +21,25 @@ type Archive struct {
 // The archiver has one batch in flight and rests for three times as long as that took before
 // the next: on a server that is slow at the moment it is slow, too, because workers come
 // first. To move a task costs about as much as half of its life did; with a rest of one time
-// a busy server lost up to a sixth of its rate.
+// a busy server lost up to a sixth of its rate. Where tasks end faster than it moves them for
+// long, tasks that nobody needs would pile up beside those that wait, so then it does not rest.
 const (
 	restFactor = 3
+	// arrears is how late the oldest may be before it matters that more come than go.
+	arrears = time.Hour
 	// Others have their turn after that.
 	archiveSlice = 10 * time.Second
 )
+
+// restAfter is how long to rest after a batch that took so long. late is how long ago it was
+// due; advanced is by how much the batches since the first of this run are later due than
+// that one, in the time that passed.
+func restAfter(took, late, advanced, passed time.Duration) time.Duration {
+	if late > arrears && advanced < passed {
+		return 0
+	}
+	return restFactor * took
+}
 
 // Name implements [Job].
 func (Archive) Name() string { return "archive" }
@@ -38,7 +51,7 @@ func (Archive) Wanted(c store.Chores) bool { return c.Archive }
 func (j Archive) Run(ctx context.Context) error {
 	local := j.Store.Local()
 	began := clock.Read(local)
-	var since time.Time
+	var since, first time.Time
 	for {
 		start := clock.Read(local)
 		batch, err := j.Store.Archive(ctx, since)
@@ -51,11 +64,14 @@ func (j Archive) Run(ctx context.Context) error {
 		if !batch.More {
 			return nil
 		}
-		since = batch.Last
+		if since = batch.Last; first.IsZero() {
+			first = batch.First
+		}
 		if j.Unpaced {
 			continue
 		}
-		if !sleep(ctx, restFactor*start.SinceMonotonic(local)) {
+		late := j.Store.Clock.Now().Sub(batch.Last)
+		if !sleep(ctx, restAfter(start.SinceMonotonic(local), late, batch.Last.Sub(first), began.SinceMonotonic(local))) {
 			return nil // the process stops
 		}
 		if began.SinceMonotonic(local) > archiveSlice {

@@ -13,7 +13,7 @@ func (s Spec) Checked(now time.Time) (Spec, error) {
 	if err != nil {
 		return s, err
 	}
-	return SpecOf(r), nil
+	return specOf(r), nil
 }
 
 // EngineType is what engines call themselves among the workers: a process that is listed

@@ -10,16 +10,17 @@ import (
 )
 
 // Create stores a new rule, which does not fire before it is enabled. [ErrExists] when a
-// living rule of the tenant has its name.
+// living rule of the tenant has its name. Secrets are stored sealed.
 func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
 	now := p.store.Clock.Now()
-	if err := p.seal(&s); err != nil {
+	sealed, err := p.Sealed(s, nil)
+	if err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
-	r, _, err := s.rule(now)
+	r, _, err := sealed.rule(now)
 	if err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
@@ -31,11 +32,9 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
 }
 
 // Update replaces what the spec says, if the rule still has that version ([ErrChanged]).
-// Ticks up to now are decided by the rule as it was, none of them by the new one.
+// Ticks up to now are decided by the rule as it was, none of them by the new one. Secrets
+// that are [model.HiddenSecret] stay what they are.
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*model.Rule, error) {
-	if err := p.seal(&s); err != nil {
-		return nil, fmt.Errorf("changing rule %s: %w", id, err)
-	}
 	return p.change(ctx, "changing", id, func(r *model.Rule, old *calendar.Schedule, now time.Time) (*model.Rule, error) {
 		if r.Version != version {
 			return nil, fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
@@ -43,7 +42,11 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec)
 		if s.Tenant != r.Tenant {
 			return nil, model.Invalid("tenant", "is %q; a rule stays with its tenant, %q", s.Tenant, r.Tenant)
 		}
-		edited, _, err := s.rule(now)
+		sealed, err := p.Sealed(s, r)
+		if err != nil {
+			return nil, err
+		}
+		edited, _, err := sealed.rule(now)
 		if err != nil {
 			return nil, err
 		}

@@ -35,8 +35,9 @@ type Config struct {
 	Prefix string
 	// EngineID names this process among the engines. Defaults to an automatic one.
 	EngineID string
-	// SecretKey seals the keys that the calls of HTTP targets are signed with: 32 bytes as hex
-	// or base64; several, separated by commas: the first seals, all open. Defaults to none.
+	// SecretKey seals the keys that the calls of HTTP targets and the callbacks of rules are
+	// signed with: 32 bytes as hex or base64; several, separated by commas: the first seals,
+	// all open. Defaults to none: a rule with such keys is refused.
 	SecretKey string
 	// Clock is for tests. Defaults to the machine's.
 	Clock clock.Clock

@@ -13,7 +13,8 @@ import (
 )
 
 // Spec is what a person says of a rule. Its JSON and YAML names are the fields' own in
-// snake case; durations are text such as "90s".
+// snake case; durations are text such as "90s". Secrets, those of Options.Callback and of
+// HTTP, are sealed with the Config's SecretKey before anything is written.
 type Spec struct {
 	Name        string // unique among the living rules of the tenant; at most 200 bytes
 	Tenant      string // "" = none
@@ -179,8 +180,16 @@ func oneOf[T ~string](bad func(string, string, ...any), field string, v T, allow
 	bad(field, "is %q; want one of %v", v, allowed[1:])
 }
 
-// SpecOf is what a person said of a rule, as it can be edited and given back.
+// SpecOf is what a person said of a rule, as it can be edited and given back: secrets are
+// [model.HiddenSecret], which stands for the stored ones.
 func SpecOf(r *model.Rule) Spec {
+	s := specOf(r)
+	s.hideSecrets()
+	return s
+}
+
+// specOf is [SpecOf] with the secrets as they are stored.
+func specOf(r *model.Rule) Spec {
 	s := Spec{
 		Name: r.Name, Tenant: r.Tenant, Creator: r.Creator, Category: r.Category, Description: r.Description,
 		Cron: r.Cron, Timezone: r.Timezone, StartAt: r.StartAt, EndAt: r.EndAt, MaxRuns: r.MaxRuns, Jitter: r.Jitter,

@@ -3,10 +3,10 @@ package periodic
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -25,7 +25,7 @@ const (
 )
 
 // HTTPKey is an access key with its secret, by which the calls of a target are signed.
-type HTTPKey = httptarget.Key
+type HTTPKey = model.CallbackKey
 
 // StatusRange is a range of HTTP statuses, both ends included.
 type StatusRange = httpcall.StatusRange
@@ -59,21 +59,34 @@ func targetOf(t *model.TaskTemplate) *HTTPTarget {
 	return &target
 }
 
-// seal makes the secrets of the target unreadable before anything is written.
-func (p *Periodic) seal(s *Spec) error {
-	if s.HTTP == nil || len(s.HTTP.Keys) == 0 {
-		return nil
+// Sealed is the spec with its secrets as [Periodic.Create] stores them, or, where stored is
+// not nil, [Periodic.Update] of that rule: those that are [model.HiddenSecret] are the
+// stored ones, all are sealed. Errors are model.ErrInvalid and name the fields. It is for
+// who wants to know whether that goes well before anything is written.
+func (p *Periodic) Sealed(s Spec, stored *model.Rule) (Spec, error) {
+	var old Spec
+	if stored != nil {
+		old = specOf(stored)
 	}
-	target := *s.HTTP
-	target.Keys = make([]HTTPKey, len(s.HTTP.Keys))
-	var errs []error
-	for i, k := range s.HTTP.Keys {
-		sealed, err := p.secrets.SealKey(fmt.Sprintf("http.keys[%d]", i), model.CallbackKey{AccessKey: k.AccessKey, Secret: k.Secret})
-		if err != nil {
-			errs = append(errs, err)
+	var errs [2]error
+	s.Options.Callback, errs[0] = p.secrets.SealCallback("callback", secret.Keep(s.Options.Callback, old.Options.Callback))
+	if s.HTTP != nil {
+		target := *s.HTTP
+		if old.HTTP != nil {
+			target.Keys = secret.KeepKeys(target.Keys, old.HTTP.Keys)
 		}
-		target.Keys[i] = HTTPKey{AccessKey: k.AccessKey, Secret: sealed}
+		target.Keys, errs[1] = p.secrets.SealKeys("http.keys", target.Keys)
+		s.HTTP = &target
 	}
-	s.HTTP = &target
-	return errors.Join(errs...)
+	return s, errors.Join(errs[:]...)
+}
+
+// hideSecrets puts [model.HiddenSecret] in the place of the spec's secrets.
+func (s *Spec) hideSecrets() {
+	s.Options.Callback = secret.HideCallback(s.Options.Callback)
+	if s.HTTP != nil {
+		target := *s.HTTP
+		target.Keys = secret.HideKeys(target.Keys)
+		s.HTTP = &target
+	}
 }

@@ -53,7 +53,7 @@ func newHooks(t *testing.T) *hooks {
 }
 
 func (h *hooks) worker(db *mongo.Database) {
-	c, err := consumer.New(consumer.Config{Database: db, WorkerID: "w"})
+	c, err := consumer.New(consumer.Config{Database: db, WorkerID: "w", Callbacks: &consumer.CallbackConfig{SecretKey: secretKey}})
 	require.NoError(h.t, err)
 	box, err := secret.Parse("secret_key", secretKey)
 	require.NoError(h.t, err)
@@ -139,9 +139,6 @@ func TestTheAnswerDecidesARunOfASyncTarget(t *testing.T) {
 	spec := periodic.SpecOf(r)
 	require.Empty(t, spec.Type)
 	require.Equal(t, url+"/{{name}}?run={{run_id}}", spec.HTTP.URL)
-	require.True(t, secret.Sealed(spec.HTTP.Keys[0].Secret))
-	_, err := h.p.Update(t.Context(), r.ID, r.Version, spec)
-	require.NoError(t, err, "what is sealed may be given back")
 
 	failed := h.start(&periodic.HTTPTarget{URL: url})
 	require.Contains(t, h.ends(failed, model.RunFailed).Error, "answered 418")
@@ -270,7 +267,8 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 	}{
 		{`http.url has the placeholder "run"`, func(s *periodic.Spec) { s.HTTP.URL += "{{run}}" }},
 		{`http.body has the placeholder "callback_url", which only mode ASYNC has`, func(s *periodic.Spec) { s.HTTP.Body = "{{callback_url}}" }},
-		{"http.keys[0].sk", func(s *periodic.Spec) { s.HTTP.Keys = []periodic.HTTPKey{{AccessKey: "a", Secret: "s"}} }},
+		{"http.keys[0].sk cannot be kept: no secret key is set", func(s *periodic.Spec) { s.HTTP.Keys = []periodic.HTTPKey{{AccessKey: "a", Secret: "s"}} }},
+		{"callback.security.keys[0].sk cannot be kept: no secret key is set", func(s *periodic.Spec) { s.Options.Callback = signed("s") }},
 		{`type is "t", but the rule calls a URL`, func(s *periodic.Spec) { s.Type = "t" }},
 		{"args are given", func(s *periodic.Spec) { s.Args = 1 }},
 		{"say http instead", func(s *periodic.Spec) { s.HTTP, s.Type = nil, "mscheduler.http" }},

@@ -97,15 +97,11 @@ func callID(e *consumer.Execution) string {
 }
 
 // sign signs the call as callbacks are.
-func (h *targetHandler) sign(req *http.Request, sealed []httptarget.Key, id, body string) error {
+func (h *targetHandler) sign(req *http.Request, sealed []model.CallbackKey, id, body string) error {
 	if len(sealed) == 0 {
 		return nil
 	}
-	security := model.CallbackSecurity{Type: model.SecurityAKSK}
-	for _, k := range sealed {
-		security.Keys = append(security.Keys, model.CallbackKey{AccessKey: k.AccessKey, Secret: k.Secret})
-	}
-	keys, err := h.Secrets.CallbackKeys(&security)
+	keys, err := h.Secrets.CallbackKeys(&model.CallbackSecurity{Type: model.SecurityAKSK, Keys: sealed})
 	if err != nil {
 		return fmt.Errorf("signing the call: %w", err)
 	}

@@ -172,3 +172,12 @@ func documentJSON(raw bson.Raw) (json.RawMessage, error) {
 	}
 	return model.DocumentJSON(out), nil
 }
+
+// encoded is a value as the document that is stored of it.
+func encoded(v any) (bson.Raw, error) {
+	var b bytes.Buffer
+	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
+	enc.SetRegistry(model.Registry())
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -339,13 +337,11 @@ func runsText(refs []model.RunRef, rule *model.Rule) string {
 
 // ruleJSON is the stored document, its primary key named id, without secrets.
 func ruleJSON(r *model.Rule) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
-	enc.SetRegistry(model.Registry())
-	if err := enc.Encode(r); err != nil {
+	raw, err := encoded(r)
+	if err != nil {
 		return nil, fmt.Errorf("writing rule %s: %w", r.Name, err)
 	}
-	return documentJSON(b.Bytes())
+	return documentJSON(raw)
 }
 
 // evenDeleted reads a rule whose runs are wanted: they stay when it is deleted, under its id.

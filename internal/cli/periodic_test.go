@@ -116,7 +116,6 @@ func TestAFileOfRulesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 		good + "name: x\ncron: '@daily'\ntype: t\ncatch_up: {mode: SOME, cap: -1}\n":      {"catch_up.mode", "catch_up.cap"},
 		good + "cron: '@daily'\ntype: t\n":                                                {"name has 0 bytes"},
 		"":                                                                                {"has no periodic rules"},
-		good + "name: x\ncron: '@daily'\ntype: t\noptions:\n  callback: {success: {url: 'https://x'}, security: {type: aksk, ak: a, sk: b}}\n": {"options.callback.security", "task type"},
 	} {
 		s.fails(ExitUsage, said, "periodic", "apply", "-f", s.file(content))
 	}

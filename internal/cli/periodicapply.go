@@ -41,6 +41,9 @@ is written.
     timeout: 10m
     retry: {strategy: fixed, interval: 1m, max_errors: 2}
 
+Secrets, in http.keys [{ak, sk}] and options.callback.security, are sealed with
+MSCHEDULER_SECRET_KEY before anything is written; *** is the one that is stored.
+
 Also: tenant, creator, category, description, ext, priority; start_at and end_at (with a zone,
 or in the rule's), max_runs, jitter; dst {gap: run_after | skip, fold: first | both}; log
 (none, trigger_log, trans_log) and run_retention (defaults to 90d); and version: the file is
@@ -147,10 +150,11 @@ func (a *applyingRules) check(specs []namedSpec[ruleSpec]) ([]*wantedRule, error
 // ruleChange is what applying does to one rule.
 type ruleChange struct {
 	*wantedRule
-	stored  *model.Rule // nil = it is created
-	edit    bool        // something else than whether it is enabled changes
-	turn    *bool       // it is enabled or disabled
-	changes []string    // for people
+	stored  *model.Rule   // nil = it is created
+	sealed  periodic.Spec // what is stored, where something but enabled changes
+	edit    bool          // something else than whether it is enabled changes
+	turn    *bool         // it is enabled or disabled
+	changes []string      // for people
 }
 
 // appliedRule is what became of one rule as JSON.
@@ -249,8 +253,15 @@ func (a *applyingRules) compare(ctx context.Context, w *wantedRule) (*ruleChange
 	if c.changes, err = difference(before, ruleSpecOf(w.spec)); err != nil {
 		return nil, err
 	}
+	c.changes = append(c.changes, givenSecrets("options.callback.security", callbackKeys(w.spec.Options.Callback))...)
+	if w.spec.HTTP != nil {
+		c.changes = append(c.changes, givenSecrets("http.keys", w.spec.HTTP.Keys)...)
+	}
 	if c.edit = len(c.changes) > 0; c.edit {
-		if _, err := w.spec.Checked(a.at); err != nil {
+		if c.sealed, err = a.rules.Sealed(w.spec, c.stored); err != nil {
+			return nil, err
+		}
+		if _, err := c.sealed.Checked(a.at); err != nil {
 			return nil, err
 		}
 	}
@@ -308,7 +319,7 @@ func (a *applyingRules) one(ctx context.Context, c *ruleChange) (appliedRule, er
 // write carries a change out: what stops a rule comes first, what starts it last.
 func (a *applyingRules) write(ctx context.Context, c *ruleChange) (rule *model.Rule, err error) {
 	if rule = c.stored; rule == nil {
-		if rule, err = a.rules.Create(ctx, c.spec); err != nil {
+		if rule, err = a.rules.Create(ctx, c.sealed); err != nil {
 			return nil, err
 		}
 		c.stored, c.edit = rule, false // should the rest be repeated
@@ -319,7 +330,7 @@ func (a *applyingRules) write(ctx context.Context, c *ruleChange) (rule *model.R
 		}
 	}
 	if c.edit {
-		if rule, err = a.rules.Update(ctx, rule.ID, c.stored.Version, c.spec); err != nil {
+		if rule, err = a.rules.Update(ctx, rule.ID, c.stored.Version, c.sealed); err != nil {
 			return nil, err
 		}
 	}

@@ -144,9 +144,6 @@ func (s *ruleSpec) rule() (periodic.Spec, error) {
 	if err := builtin.CheckArgs(s.Type, json.RawMessage(s.Args)); err != nil {
 		errs = append(errs, err)
 	}
-	if c := out.Options.Callback; c != nil && c.Security != nil && len(c.Security.Keys) > 0 {
-		errs = append(errs, model.Invalid("options.callback.security", "has keys; a rule keeps no secrets: say them in the task type (mscheduler type apply)"))
-	}
 	checked, err := out.Checked(time.Unix(0, 0))
 	return checked, errors.Join(append(errs, err)...)
 }

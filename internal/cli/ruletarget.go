@@ -2,11 +2,8 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 )
@@ -21,14 +18,7 @@ type httpTargetYAML struct {
 	Expect          jsonValue         `yaml:"expect,omitempty"` // 200, 2xx, 200-204
 	Mode            string            `yaml:"mode,omitempty"`   // SYNC, ASYNC
 	CallbackTimeout duration          `yaml:"callback_timeout,omitempty"`
-	Keys            []httpKeyYAML     `yaml:"keys,omitempty"`
-}
-
-// httpKeyYAML signs the call. A file keeps no plain secret: it has them sealed, as show
-// writes them.
-type httpKeyYAML struct {
-	AK string `yaml:"ak"`
-	SK string `yaml:"sk"`
+	Keys            []keyYAML         `yaml:"keys,omitempty"` // sign the call
 }
 
 func (y *httpTargetYAML) target() (*periodic.HTTPTarget, error) {
@@ -39,19 +29,15 @@ func (y *httpTargetYAML) target() (*periodic.HTTPTarget, error) {
 		URL: y.URL, Method: y.Method, Headers: y.Headers, Body: y.Body, Timeout: time.Duration(y.Timeout),
 		Mode: periodic.HTTPMode(y.Mode), CallbackTimeout: time.Duration(y.CallbackTimeout),
 	}
-	var errs []error
-	if len(y.Expect) > 0 {
-		if err := json.Unmarshal([]byte(y.Expect), &t.Expect); err != nil {
-			errs = append(errs, model.Invalid("http.expect", `wants a list of statuses such as [200, "2xx", "200-204"]: %v`, err))
-		}
-	}
-	for i, k := range y.Keys {
-		if !secret.Sealed(k.SK) {
-			errs = append(errs, model.Invalid(fmt.Sprintf("http.keys[%d].sk", i), "is not sealed, and a file keeps no plain secrets; a rule gets them by periodic.Spec"))
-		}
+	for _, k := range y.Keys {
 		t.Keys = append(t.Keys, periodic.HTTPKey{AccessKey: k.AK, Secret: k.SK})
 	}
-	return t, errors.Join(errs...)
+	if len(y.Expect) > 0 {
+		if err := json.Unmarshal([]byte(y.Expect), &t.Expect); err != nil {
+			return t, model.Invalid("http.expect", `wants a list of statuses such as [200, "2xx", "200-204"]: %v`, err)
+		}
+	}
+	return t, nil
 }
 
 func httpTargetYAMLOf(t *periodic.HTTPTarget) *httpTargetYAML {
@@ -65,8 +51,6 @@ func httpTargetYAMLOf(t *periodic.HTTPTarget) *httpTargetYAML {
 	if len(t.Expect) > 0 {
 		y.Expect = jsonValueOf(t.Expect)
 	}
-	for _, k := range t.Keys {
-		y.Keys = append(y.Keys, httpKeyYAML{AK: k.AccessKey, SK: k.Secret})
-	}
+	y.Keys = hiddenKeys(t.Keys)
 	return y
 }

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 func TestARuleCallsAURLAndItsCallbackEndsTheRun(t *testing.T) {
@@ -41,8 +44,56 @@ http:
 		return len(out.Runs) == 1 && out.Runs[0].Status == "SUCCESS"
 	})
 	require.Equal(t, ExitOK, stop().code)
-	bad := s.file("name: bad\ncron: '@daily'\nhttp: {url: 'http://h/{{tick}}', keys: [{ak: a, sk: plain}]}\n")
-	s.fails(ExitUsage, []string{`http.url has the placeholder "tick"`, "http.keys[0].sk is not sealed"}, "periodic", "apply", "-f", bad)
+	bad := s.file("name: bad\ncron: '@daily'\nhttp: {url: 'http://h/{{tick}}', keys: [{ak: a}]}\n")
+	s.fails(ExitUsage, []string{`http.url has the placeholder "tick"`, "http.keys[0] wants an access key and a secret"}, "periodic", "apply", "-f", bad)
 	s.fails(ExitUsage, []string{"--callback-url"}, "work", "--callback-url", "ftp://x")
 	s.fails(ExitUsage, []string{"--http-allow"}, "work", "--http-allow", "http://x")
+}
+
+func TestSecretsInFilesOfRulesAndTypesAreSealedHiddenAndKept(t *testing.T) {
+	s := newSession(t)
+	const rule = `name: n
+cron: 0 0 1 1 *
+http: {url: "http://127.0.0.1:1/", keys: [{ak: a, sk: %s}]}
+options: {callback: {success: {url: "http://h/"}, security: {type: aksk, ak: shop, sk: %s}}}
+`
+	const good = "name: good\ncron: '@daily'\ntype: t\n---\n"
+	s.ok("db", "migrate")
+	s.fails(ExitUsage, []string{"types.yaml:5: rule n", "callback.security.keys[0].sk", "http.keys[0].sk", "MSCHEDULER_SECRET_KEY"},
+		"periodic", "apply", "-f", s.file(good+fmt.Sprintf(rule, "swordfish", "hunter2")))
+	s.fails(ExitUsage, []string{"types.yaml:3: type t: callback.security.keys[0].sk", "MSCHEDULER_SECRET_KEY"},
+		"type", "apply", "-f", s.file("code: good\n---\ncode: t\ncallback: {success: {url: 'http://h/'}, security: {type: aksk, ak: shop, sk: hunter2}}\n"))
+	require.Empty(t, s.ok("periodic", "list").stdout+s.ok("type", "list").stdout, "nothing was written")
+	s.secret = strings.Repeat("5c", 32)
+	s.fails(ExitUsage, []string{"http.keys[0].sk is ***", "give the secret itself"}, "periodic", "apply", "-f", s.file(good+fmt.Sprintf(rule, "'***'", "hunter2")))
+	require.Empty(t, s.ok("periodic", "list").stdout, "nothing was written")
+
+	plain := s.file(fmt.Sprintf(rule, "swordfish", "hunter2"))
+	require.Contains(t, s.ok("periodic", "apply", "-f", plain, "--dry-run").stdout, "  + options.callback.security: the secret of shop\n  + http.keys: the secret of a\n")
+	require.Contains(t, s.ok("periodic", "apply", "-f", plain).stdout, "n  created")
+	s.ok("periodic", "trigger", "n")
+	sealed := func() string {
+		var doc bson.Raw
+		require.NoError(t, database(t, s).Collection("periodic_rules").FindOne(t.Context(), bson.D{}).Decode(&doc))
+		require.Equal(t, 2, strings.Count(doc.Lookup("task").String(), "mss1."))
+		return doc.Lookup("task").String()
+	}
+	before := sealed()
+	var tasks struct{ Tasks []struct{ ID string } }
+	s.ok("task", "list", "-o", "json").json(&tasks)
+	id := tasks.Tasks[0].ID
+	for _, out := range []string{
+		s.ok("periodic", "show", "n").stdout, s.ok("periodic", "show", "n", "-o", "json").stdout, s.ok("periodic", "list", "-o", "json").stdout,
+		s.ok("periodic", "list", "-o", "yaml").stdout, s.ok("task", "list", "-o", "json").stdout,
+		s.ok("task", "show", id).stdout,
+	} {
+		require.Equal(t, 2, strings.Count(out, "***"), out)
+		for _, hidden := range []string{"mss1.", "hunter2", "swordfish"} {
+			require.NotContains(t, out, hidden)
+		}
+	}
+	again := s.file(s.ok("periodic", "list", "-o", "yaml").stdout)
+	require.Contains(t, s.ok("periodic", "apply", "-f", again).stdout, "n  unchanged")
+	require.Contains(t, s.ok("periodic", "apply", "-f", s.file(fmt.Sprintf(rule, "'***'", "'***'")+"description: d\n")).stdout, "n  changed")
+	require.Equal(t, before, sealed(), "what is not shown is kept")
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -202,30 +202,18 @@ func noType(err error) error {
 
 // typeJSON is the stored document, with the type's name as code and no secrets.
 func typeJSON(t *model.TaskType, paused []string) (json.RawMessage, error) {
-	c := *t
-	if cb := c.Options.Callback; cb != nil && cb.Security != nil {
-		hidden, security := *cb, *cb.Security
-		security.Keys = slices.Clone(security.Keys)
-		for i := range security.Keys {
-			security.Keys[i].Secret = model.HiddenSecret
-		}
-		hidden.Security = &security
-		c.Options.Callback = &hidden
-	}
-	var b bytes.Buffer
-	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
-	enc.SetRegistry(model.Registry())
-	if err := enc.Encode(&c); err != nil {
+	raw, err := encoded(t)
+	if err != nil {
 		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
 	}
 	var doc bson.D
-	if err := bson.Unmarshal(b.Bytes(), &doc); err != nil {
+	if err := bson.Unmarshal(raw, &doc); err != nil {
 		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
 	}
+	secret.Hide(doc)
 	doc[0].Key = "code" // _id
 	doc = append(doc, bson.E{Key: "paused", Value: slices.Contains(paused, t.Code)})
-	raw, err := bson.Marshal(doc)
-	if err != nil {
+	if raw, err = bson.Marshal(doc); err != nil {
 		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
 	}
 	return model.DocumentJSON(raw), nil

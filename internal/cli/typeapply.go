@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -36,7 +37,8 @@ it is checked before anything is written.
   callback:
     success: {url: "https://example.org/done", method: POST}
     error: {url: "https://example.org/failed"}
-    security: {type: none}
+    security: {type: none}    # or {type: aksk, ak: KEY, sk: SECRET}: signed; the secret is
+                              # sealed with MSCHEDULER_SECRET_KEY, *** is the stored one
 
 Also: description, max_lapses, max_errors_per_worker, ping_interval, worker_timeout,
 retry.factor, retry.max_interval, retry.jitter, retry.local {count, interval}, paused,
@@ -58,7 +60,7 @@ func (a *app) typeApply() *cobra.Command {
 			}
 			specs, err := typeFile.read(file, data)
 			if err == nil {
-				err = checkTypes(specs)
+				err = a.checkTypes(specs)
 			}
 			if err != nil {
 				return err
@@ -85,12 +87,21 @@ func (a *app) typeApply() *cobra.Command {
 }
 
 // checkTypes finds everything that is wrong with the types themselves.
-func checkTypes(specs []namedSpec[typeSpec]) error {
+func (a *app) checkTypes(specs []namedSpec[typeSpec]) error {
+	box, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	seen := map[string]string{}
 	for _, s := range specs {
 		t := s.spec.taskType()
-		if err := t.Validate(); err != nil {
+		err := t.Validate()
+		if !secret.Hidden(t.Options.Callback) { // else the stored one is needed, which has its secrets already
+			_, sealing := box.SealCallback("callback", t.Options.Callback)
+			err = errors.Join(err, sealing)
+		}
+		if err != nil {
 			errs = append(errs, usage("%s: type %s: %s", s.where, s.spec.Code, strings.ReplaceAll(err.Error(), "\n", "\n"+s.where+": type "+s.spec.Code+": ")))
 		}
 		if before, twice := seen[s.spec.Code]; twice {
@@ -175,7 +186,6 @@ func (r *applying) try(ctx context.Context, s namedSpec[typeSpec]) (appliedView,
 	var before *typeSpec
 	if stored != nil {
 		v.Result, v.Version, before = "changed", stored.Version, specOf(stored, r.paused)
-		keepSecrets(&t, stored)
 	}
 	if s.spec.Version != 0 && s.spec.Version != v.Version {
 		return v, fmt.Errorf("%w: %s is at version %d, and the file is for %d", producer.ErrTypeChanged, s.spec.Code, v.Version, s.spec.Version)
@@ -191,7 +201,7 @@ func (r *applying) try(ctx context.Context, s namedSpec[typeSpec]) (appliedView,
 	if err != nil {
 		return v, err
 	}
-	v.Changes = append(diff, newSecrets(&t, stored)...)
+	v.Changes = append(diff, givenSecrets("callback.security", callbackKeys(t.Options.Callback))...)
 	if len(v.Changes) == 0 && stored != nil {
 		v.Result, v.Changes = "unchanged", []string{}
 		return v, nil
@@ -220,36 +230,19 @@ func (r *applying) pause(ctx context.Context, s namedSpec[typeSpec]) error {
 	}
 }
 
-func keysOf(t *model.TaskType) []model.CallbackKey {
-	if c := t.Options.Callback; c != nil && c.Security != nil {
-		return c.Security.Keys
+func callbackKeys(c *model.Callback) []model.CallbackKey {
+	if c == nil || c.Security == nil {
+		return nil
 	}
-	return nil
+	return c.Security.Keys
 }
 
-// keepSecrets puts the stored secret where the file has only the sign for one, as what
-// `type show` writes does.
-func keepSecrets(t, stored *model.TaskType) {
-	keys := keysOf(t)
-	for i := range keys {
-		for _, k := range keysOf(stored) {
-			if keys[i].Secret == model.HiddenSecret && keys[i].AccessKey == k.AccessKey {
-				keys[i].Secret = k.Secret
-				break
-			}
-		}
-	}
-}
-
-// newSecrets says which secrets the file sets: they cannot be compared with sealed ones.
-func newSecrets(t, stored *model.TaskType) (changes []string) {
-	var kept []model.CallbackKey
-	if stored != nil {
-		kept = keysOf(stored)
-	}
-	for _, k := range keysOf(t) {
-		if !slices.Contains(kept, k) {
-			changes = append(changes, "+ callback.security: the secret of "+k.AccessKey)
+// givenSecrets says which secrets a file sets: they cannot be compared with sealed ones.
+// What is not shown stays what it is.
+func givenSecrets(path string, keys []model.CallbackKey) (changes []string) {
+	for _, k := range keys {
+		if k.Secret != model.HiddenSecret {
+			changes = append(changes, "+ "+path+": the secret of "+k.AccessKey)
 		}
 	}
 	return changes

@@ -265,10 +265,15 @@ func callbackOf(c *model.Callback) *callbackYAML {
 	}
 	out := &callbackYAML{Success: target(c.Success), Error: target(c.Error)}
 	if c.Security != nil {
-		out.Security = &securityYAML{Type: c.Security.Type}
-		for _, k := range c.Security.Keys {
-			out.Security.Keys = append(out.Security.Keys, keyYAML{AK: k.AccessKey, SK: model.HiddenSecret})
-		}
+		out.Security = &securityYAML{Type: c.Security.Type, Keys: hiddenKeys(c.Security.Keys)}
+	}
+	return out
+}
+
+// hiddenKeys are keys as files show them: their secrets are not.
+func hiddenKeys(keys []model.CallbackKey) (out []keyYAML) {
+	for _, k := range keys {
+		out = append(out, keyYAML{AK: k.AccessKey, SK: model.HiddenSecret})
 	}
 	return out
 }

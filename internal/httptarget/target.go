@@ -63,21 +63,15 @@ type Target struct {
 	// to an hour, at most 90 days. Only in mode ASYNC.
 	CallbackTimeout time.Duration
 	// Keys sign the call as callbacks are signed (package callback), the newest first. The
-	// secrets are sealed before they are stored, and come back so.
-	Keys []Key
+	// secrets are sealed before they are stored, and never shown.
+	Keys []model.CallbackKey
 }
 
-// Key is an access key with its secret.
-type Key struct {
+// wireKey is a key in the JSON, with its secret.
+type wireKey struct {
 	AccessKey string `json:"ak"`
 	Secret    string `json:"sk"`
 }
-
-// String is the key without its secret, so that it can be printed.
-func (k Key) String() string { return k.AccessKey + ":" + model.HiddenSecret }
-
-// GoString is [Key.String], for %#v.
-func (k Key) GoString() string { return "Key(" + k.String() + ")" }
 
 // wire is the JSON of a target: what the arguments of its tasks are.
 type wire struct {
@@ -89,14 +83,18 @@ type wire struct {
 	Expect            []httpcall.StatusRange `json:"expect,omitempty"`
 	Mode              Mode                   `json:"mode,omitempty"`
 	CallbackTimeoutMS int64                  `json:"callback_timeout_ms,omitempty"`
-	Keys              []Key                  `json:"keys,omitempty"`
+	Keys              []wireKey              `json:"keys,omitempty"`
 }
 
 // MarshalJSON writes the target with its sealed secrets: it is what tasks carry.
 func (t Target) MarshalJSON() ([]byte, error) {
+	var keys []wireKey
+	for _, k := range t.Keys {
+		keys = append(keys, wireKey(k))
+	}
 	return json.Marshal(wire{
 		URL: t.URL, Method: t.Method, Headers: t.Headers, Body: t.Body, TimeoutMS: t.Timeout.Milliseconds(), Expect: t.Expect,
-		Mode: t.Mode, CallbackTimeoutMS: t.CallbackTimeout.Milliseconds(), Keys: t.Keys,
+		Mode: t.Mode, CallbackTimeoutMS: t.CallbackTimeout.Milliseconds(), Keys: keys,
 	})
 }
 
@@ -108,7 +106,10 @@ func (t *Target) UnmarshalJSON(data []byte) error {
 	}
 	*t = Target{
 		URL: w.URL, Method: w.Method, Headers: w.Headers, Body: w.Body, Timeout: time.Duration(w.TimeoutMS) * time.Millisecond, Expect: w.Expect,
-		Mode: w.Mode, CallbackTimeout: time.Duration(w.CallbackTimeoutMS) * time.Millisecond, Keys: w.Keys,
+		Mode: w.Mode, CallbackTimeout: time.Duration(w.CallbackTimeoutMS) * time.Millisecond,
+	}
+	for _, k := range w.Keys {
+		t.Keys = append(t.Keys, model.CallbackKey(k))
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		"http.callback_timeout is 2400h0m0s; want":              {URL: "http://h", Mode: Async, CallbackTimeout: 2400 * time.Hour},
 		"http.expect has 9-1":                                   {URL: "http://h", Expect: []httpcall.StatusRange{{From: 9, To: 1}}},
 		"http.method is \"get\"":                                {URL: "http://h", Method: "get"},
-		"http.keys[0] wants an access key and a secret":         {URL: "http://h", Keys: []Key{{AccessKey: "a"}}},
+		"http.keys[0] wants an access key and a secret":         {URL: "http://h", Keys: []model.CallbackKey{{AccessKey: "a"}}},
 	} {
 		err := target.Check("http")
 		require.ErrorIs(t, err, model.ErrInvalid, says)
@@ -79,7 +79,7 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 func TestATargetComesBackFromItsJSON(t *testing.T) {
 	target := Target{
 		URL: "http://h", Method: "PUT", Headers: map[string]string{"A": "b"}, Body: "x", Timeout: time.Second, Mode: Async,
-		Expect: []httpcall.StatusRange{{From: 200, To: 204}}, CallbackTimeout: time.Minute, Keys: []Key{{AccessKey: "a", Secret: "s"}},
+		Expect: []httpcall.StatusRange{{From: 200, To: 204}}, CallbackTimeout: time.Minute, Keys: []model.CallbackKey{{AccessKey: "a", Secret: "s"}},
 	}
 	data, err := json.Marshal(target)
 	require.NoError(t, err)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -15,37 +13,36 @@ import (
 const MaxBytes = 500
 
 // SealCallback is the callback with its secrets sealed, to be stored; c is left as it is.
-// One that is sealed already, by a key of the box and for its access key, stays so. field
-// names the callback in errors, which are model.ErrInvalid: a secret that cannot be sealed
-// because no key is set is one of them. nil stays nil.
+// field names the callback in errors. nil stays nil. See [Box.SealKeys].
 func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, error) {
-	if c == nil || c.Security == nil || len(c.Security.Keys) == 0 {
+	if len(keysOf(c)) == 0 {
 		return c, nil
 	}
-	out, security := *c, *c.Security
-	out.Security, security.Keys = &security, slices.Clone(security.Keys)
+	keys, err := b.SealKeys(field+".security.keys", keysOf(c))
+	if err != nil {
+		return nil, err
+	}
+	return withKeys(c, keys), nil
+}
+
+// SealKeys are the keys with their secrets sealed, to be stored; those given are left as
+// they are. One that is sealed already, by a key of the box and for its access key, stays
+// so. field names the list in errors, which are model.ErrInvalid: a secret that cannot be
+// sealed because no key is set is one of them.
+func (b *Box) SealKeys(field string, keys []model.CallbackKey) ([]model.CallbackKey, error) {
+	out := slices.Clone(keys)
 	var errs []error
-	for i := range security.Keys {
-		k := &security.Keys[i]
-		sealed, err := b.SealKey(fmt.Sprintf("%s.security.keys[%d]", field, i), *k)
+	for i := range out {
+		sealed, err := b.sealKey(out[i])
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, model.Invalid(fmt.Sprintf("%s[%d].sk", field, i), "%v", err))
 		}
-		k.Secret = sealed
+		out[i].Secret = sealed
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &out, nil
-}
-
-// SealKey is the key's secret, sealed as [Box.SealCallback] does; field names the key.
-func (b *Box) SealKey(field string, k model.CallbackKey) (string, error) {
-	sealed, err := b.sealKey(k)
-	if err != nil {
-		return "", model.Invalid(field+".sk", "%v", err)
-	}
-	return sealed, nil
+	return out, nil
 }
 
 func (b *Box) sealKey(k model.CallbackKey) (string, error) {
@@ -69,27 +66,43 @@ func (b *Box) sealKey(k model.CallbackKey) (string, error) {
 }
 
 // Hidden says whether a secret of the callback is [model.HiddenSecret].
-func Hidden(c *model.Callback) bool {
-	return c != nil && c.Security != nil && slices.ContainsFunc(c.Security.Keys, hidden)
-}
+func Hidden(c *model.Callback) bool { return slices.ContainsFunc(keysOf(c), hidden) }
 
 func hidden(k model.CallbackKey) bool { return k.Secret == model.HiddenSecret }
 
 // Keep is the callback with the secrets that are [model.HiddenSecret] as the stored one
 // has them for the same access keys; c is left as it is.
 func Keep(c, stored *model.Callback) *model.Callback {
-	if !Hidden(c) || stored == nil || stored.Security == nil {
+	if !Hidden(c) {
 		return c
 	}
-	out, security := *c, *c.Security
-	out.Security, security.Keys = &security, slices.Clone(security.Keys)
-	for i, k := range security.Keys {
-		for _, s := range stored.Security.Keys {
+	return withKeys(c, KeepKeys(keysOf(c), keysOf(stored)))
+}
+
+// KeepKeys is [Keep] for keys.
+func KeepKeys(keys, stored []model.CallbackKey) []model.CallbackKey {
+	out := slices.Clone(keys)
+	for i, k := range out {
+		for _, s := range stored {
 			if hidden(k) && s.AccessKey == k.AccessKey {
-				security.Keys[i] = s
+				out[i] = s
 			}
 		}
 	}
+	return out
+}
+
+func keysOf(c *model.Callback) []model.CallbackKey {
+	if c == nil || c.Security == nil {
+		return nil
+	}
+	return c.Security.Keys
+}
+
+// withKeys is a callback that has keys with others in their place; c is left as it is.
+func withKeys(c *model.Callback, keys []model.CallbackKey) *model.Callback {
+	out, security := *c, *c.Security
+	out.Security, security.Keys = &security, keys
 	return &out
 }
 
@@ -107,61 +120,4 @@ func (b *Box) CallbackKeys(s *model.CallbackSecurity) ([]callback.Key, error) {
 		keys = append(keys, callback.Key{AccessKey: k.AccessKey, Secret: plain})
 	}
 	return keys, nil
-}
-
-// Hide replaces the secrets in a stored document, a task's or a type's, by
-// [model.HiddenSecret]. The document is changed in place.
-func Hide(doc bson.D) {
-	for i := range doc {
-		if options, ok := doc[i].Value.(bson.D); ok && (doc[i].Key == "options" || doc[i].Key == "applied") {
-			hideKeys(at(options, "callback", "security"))
-		}
-	}
-}
-
-// HideOptions is a stored options document without secrets.
-func HideOptions(v bson.RawValue) bson.RawValue {
-	raw, isDoc := v.DocumentOK()
-	if !isDoc {
-		return v
-	}
-	if _, err := raw.LookupErr("callback", "security", "keys"); err != nil {
-		return v
-	}
-	var doc bson.D
-	if err := bson.Unmarshal(raw, &doc); err != nil {
-		return bson.RawValue{} // damaged: nothing of it is shown
-	}
-	hideKeys(at(doc, "callback", "security"))
-	hidden, err := bson.Marshal(doc)
-	if err != nil {
-		return bson.RawValue{}
-	}
-	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: hidden}
-}
-
-// at follows the path of embedded documents; nil where it ends early.
-func at(doc bson.D, path ...string) bson.D {
-	for _, name := range path {
-		i := slices.IndexFunc(doc, func(e bson.E) bool { return e.Key == name })
-		if i < 0 {
-			return nil
-		}
-		doc, _ = doc[i].Value.(bson.D)
-	}
-	return doc
-}
-
-func hideKeys(security bson.D) {
-	for _, e := range security {
-		keys, _ := e.Value.(bson.A)
-		for _, k := range keys {
-			key, _ := k.(bson.D)
-			for i := range key {
-				if key[i].Key == "sk" {
-					key[i].Value = model.HiddenSecret
-				}
-			}
-		}
-	}
 }

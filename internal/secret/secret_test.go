@@ -172,3 +172,51 @@ func TestNothingShowsASecret(t *testing.T) {
 	require.Equal(t, 2, strings.Count(text, "***"))
 	require.Contains(t, text, "untouched")
 }
+
+func TestNoDocumentOfARuleShowsASecret(t *testing.T) {
+	b := box(t, firstKey)
+	sealed, err := b.Seal("hunter2", "ak")
+	require.NoError(t, err)
+	key := bson.D{{Key: "ak", Value: "ak"}, {Key: "sk", Value: sealed}}
+	task := bson.D{
+		{Key: "type", Value: "mscheduler.http"},
+		{Key: "args", Value: bson.D{{Key: "url", Value: "http://h"}, {Key: "keys", Value: bson.A{key}}}},
+		{Key: "options", Value: bson.D{{Key: "callback", Value: signedCallback(model.CallbackKey{AccessKey: "ak", Secret: "plain"})}}},
+	}
+	data, err := bson.Marshal(bson.D{{Key: "task", Value: task}, {Key: "planned", Value: bson.A{bson.D{{Key: "id", Value: "1.0"}, {Key: "task", Value: task}}}}})
+	require.NoError(t, err)
+	var doc bson.D
+	require.NoError(t, bson.Unmarshal(data, &doc))
+	Hide(doc)
+	text := fmt.Sprint(doc)
+	require.Equal(t, 4, strings.Count(text, "***"), text)
+	require.NotContains(t, text, "mss1.")
+	require.NotContains(t, text, "plain")
+
+	args, err := bson.Marshal(task)
+	require.NoError(t, err)
+	require.NotContains(t, HideArgs(bson.Raw(args).Lookup("args")).String(), "mss1.")
+	require.Contains(t, HideArgs(bson.Raw(args).Lookup("args")).String(), "http://h")
+	own := bson.D{{Key: "keys", Value: bson.A{bson.D{{Key: "sk", Value: "a caller's own"}}}}}
+	data, err = bson.Marshal(own)
+	require.NoError(t, err)
+	raw := bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: data}
+	require.Equal(t, raw, HideArgs(raw), "arguments that only look like it stay what they are")
+}
+
+func TestSecretsThatAreNotShownAreKeptByTheirAccessKey(t *testing.T) {
+	stored := signedCallback(model.CallbackKey{AccessKey: "old", Secret: "mss1.old"}, model.CallbackKey{AccessKey: "gone", Secret: "mss1.gone"})
+	given := signedCallback(model.CallbackKey{AccessKey: "new", Secret: "one"}, model.CallbackKey{AccessKey: "old", Secret: "***"}, model.CallbackKey{AccessKey: "unknown", Secret: "***"})
+	kept := Keep(given, stored)
+	var secrets []string
+	for _, k := range kept.Security.Keys {
+		secrets = append(secrets, k.Secret)
+	}
+	require.Equal(t, []string{"one", "mss1.old", "***"}, secrets)
+	require.Equal(t, "***", given.Security.Keys[1].Secret, "the caller's own is left alone")
+	require.Same(t, stored, Keep(stored, nil))
+	require.Nil(t, Keep(nil, stored))
+	require.True(t, Hidden(HideCallback(stored)))
+	require.Equal(t, "mss1.old", stored.Security.Keys[0].Secret)
+	require.Nil(t, HideCallback(nil))
+}

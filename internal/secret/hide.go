@@ -1,0 +1,112 @@
+package secret
+
+import (
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// HideCallback is the callback with [model.HiddenSecret] for its secrets; c is left as it
+// is.
+func HideCallback(c *model.Callback) *model.Callback {
+	if len(keysOf(c)) == 0 {
+		return c
+	}
+	return withKeys(c, HideKeys(keysOf(c)))
+}
+
+// HideKeys are the keys with [model.HiddenSecret] for their secrets; those given are left
+// as they are.
+func HideKeys(keys []model.CallbackKey) []model.CallbackKey {
+	out := slices.Clone(keys)
+	for i := range out {
+		out[i].Secret = model.HiddenSecret
+	}
+	return out
+}
+
+// Hide replaces the secrets in a stored document, a task's, a type's or a rule's, by
+// [model.HiddenSecret]. The document is changed in place.
+func Hide(doc bson.D) {
+	for i := range doc {
+		switch part, list := parts(doc[i].Value); doc[i].Key {
+		case "options", "applied":
+			hideSecrets(at(part, "callback", "security"), anySecret)
+		case "args": // of a call
+			hideSecrets(part, Sealed)
+		case "task": // of a rule, of what it has planned
+			Hide(part)
+		case "planned":
+			for _, p := range list {
+				planned, _ := p.(bson.D)
+				Hide(planned)
+			}
+		}
+	}
+}
+
+func parts(v any) (bson.D, bson.A) {
+	doc, _ := v.(bson.D)
+	list, _ := v.(bson.A)
+	return doc, list
+}
+
+// HideOptions is a stored options document without secrets.
+func HideOptions(v bson.RawValue) bson.RawValue { return hideIn("options", v) }
+
+// HideArgs are a task's arguments without sealed secrets: those of a call have some.
+func HideArgs(v bson.RawValue) bson.RawValue { return hideIn("args", v) }
+
+// hideIn is [Hide] for one field of a document.
+func hideIn(field string, v bson.RawValue) bson.RawValue {
+	if v.Type != bson.TypeEmbeddedDocument {
+		return v
+	}
+	data, err := bson.Marshal(bson.D{{Key: field, Value: v}})
+	var doc bson.D
+	if err == nil {
+		err = bson.Unmarshal(data, &doc)
+	}
+	if err == nil {
+		Hide(doc)
+		data, err = bson.Marshal(doc)
+	}
+	if err != nil {
+		return bson.RawValue{} // damaged: nothing of it is shown
+	}
+	return bson.Raw(data).Lookup(field)
+}
+
+// at follows the path of embedded documents; nil where it ends early.
+func at(doc bson.D, path ...string) bson.D {
+	for _, name := range path {
+		i := slices.IndexFunc(doc, func(e bson.E) bool { return e.Key == name })
+		if i < 0 {
+			return nil
+		}
+		doc, _ = doc[i].Value.(bson.D)
+	}
+	return doc
+}
+
+func anySecret(string) bool { return true }
+
+// hideSecrets replaces those of the keys in a document that which names.
+func hideSecrets(doc bson.D, which func(secret string) bool) {
+	for _, e := range doc {
+		if e.Key != "keys" {
+			continue
+		}
+		_, keys := parts(e.Value)
+		for _, k := range keys {
+			key, _ := k.(bson.D)
+			for i := range key {
+				if text, ok := key[i].Value.(string); ok && key[i].Key == "sk" && which(text) {
+					key[i].Value = model.HiddenSecret
+				}
+			}
+		}
+	}
+}

@@ -128,8 +128,10 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		}
 		limited := c.gate.Pending() // due, and waits for its turn
 		if !limited.IsZero() {
-			if err := c.gate.Sweep(ctx); err != nil {
-				return skipped, err
+			for more := true; more; {
+				if more, err = c.gate.Sweep(ctx); err != nil {
+					return skipped, err
+				}
 			}
 			if next.IsZero() || limited.Before(next) {
 				next = limited

@@ -76,6 +76,21 @@ type Permit struct {
 	Rev        int64     `bson:"rev"`        // the claim is guarded by it
 	ExecID     string    `bson:"exec_id"`    // of the claim
 	At         time.Time `bson:"at"`         // when it was taken
+	LookAt     time.Time `bson:"look_at"`    // when the sweeper is to look whether it is used
+}
+
+// How long the sweeper leaves a permit alone: at first whoever took it has its claim on the
+// way, and later its execution is long.
+const (
+	soonestLook = 5 * time.Second
+	rarestLook  = time.Minute
+)
+
+// LookAgain is when to look at the permit next, which is taken still: in as long as it has
+// been taken by now, within [soonestLook] and [rarestLook]. So what a crash leaves over is
+// found in about the time that its execution took, and executions of hours cost little.
+func (p *Permit) LookAgain(now time.Time) time.Time {
+	return now.Add(min(max(now.Sub(p.At), soonestLook), rarestLook))
 }
 
 // PermitState is what a look at the task says of a permit.

@@ -122,3 +122,14 @@ func TestAStartIsLostWhenItsTimeHasPassed(t *testing.T) {
 	require.Equal(t, 2, r.Good(s, limitEpoch.Add(51*time.Millisecond)))
 	require.Zero(t, r.Good(s, limitEpoch.Add(time.Second)))
 }
+
+func TestASweeperLooksAtAPermitSoonAndEverMoreRarely(t *testing.T) {
+	p := Permit{At: limitEpoch}
+	at, ages := limitEpoch, []string{}
+	for range 7 {
+		at = p.LookAgain(at)
+		ages = append(ages, at.Sub(limitEpoch).String())
+	}
+	require.Equal(t, []string{"5s", "10s", "20s", "40s", "1m20s", "2m20s", "3m20s"}, ages)
+	require.Equal(t, limitEpoch.Add(-55*time.Second), p.LookAgain(limitEpoch.Add(-time.Minute)), "somebody's clock is behind")
+}

@@ -30,6 +30,9 @@ type Gate struct {
 
 	marked atomic.Bool // that limits are used is written down
 
+	sweeping sync.Mutex
+	looked   string // the note of a key at which the last round stopped; "" = begin with the first
+
 	mu    sync.Mutex
 	waits map[string]wait                // types without room
 	noted map[store.SlotOf]time.Duration // monotonic: when the wait for a key was written down

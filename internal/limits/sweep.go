@@ -2,89 +2,94 @@ package limits
 
 import (
 	"context"
-	"time"
 
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
+// What one round looks at; the next goes on from there.
 const (
-	perSweep = 1000
-	// fresh permits are left to whoever took them: the claim is on its way.
-	fresh = 5 * time.Second
+	permitsPerRound = 1000
+	keysPerRound    = 2 * perLook
 )
 
 // Sweep frees the permits of executions that have ended or will never begin, and gives keys
 // that have room to the next task that waits: what processes that died left over. Any number
-// of processes may do it at once.
-func (g *Gate) Sweep(ctx context.Context) error {
-	for after := ""; ; {
-		permits, err := g.store.OldSlots(ctx, g.store.Clock.Now().Add(-fresh), after, perSweep)
-		if err != nil {
-			return err
-		}
-		if err := g.sweep(ctx, permits); err != nil {
-			return err
-		}
-		if len(permits) < perSweep {
-			break
-		}
-		after = permits[len(permits)-1].Name
+// of processes may do it at once. One round is bounded; more says that there may be permits
+// left at which it is time to look.
+func (g *Gate) Sweep(ctx context.Context) (more bool, err error) {
+	if more, err = g.sweepPermits(ctx); err != nil {
+		return false, err
 	}
-	return g.sweepWaits(ctx)
+	return more, g.sweepWaits(ctx)
 }
 
-func (g *Gate) sweep(ctx context.Context, permits []model.Permit) error {
-	free, ahead, err := g.judge(ctx, permits)
+func (g *Gate) sweepPermits(ctx context.Context) (more bool, err error) {
+	ordered, end, err := g.store.InOrder(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	permits, err := g.store.DueSlots(ordered, permitsPerRound)
+	if err != nil || len(permits) == 0 {
+		return false, err
+	}
+	first, err := g.judge(ordered, permits)
+	if err != nil {
+		return false, err
+	}
+	free, kept := first[model.PermitFree], first[model.PermitUsed]
+	if ahead := first[model.PermitAhead]; len(ahead) > 0 {
+		if err := g.fence(ctx, ahead); err != nil {
+			return false, err
+		}
+		again, err := g.judge(ordered, ahead)
+		if err != nil {
+			return false, err
+		}
+		free = append(free, again[model.PermitFree]...)
+		kept = append(append(kept, again[model.PermitUsed]...), again[model.PermitAhead]...)
+	}
+	if err := g.freeNow(ctx, free); err != nil {
+		return false, err
+	}
+	return len(permits) == permitsPerRound, g.store.SawSlots(ctx, kept)
+}
+
+// judge reads the tasks of the permits and sorts them.
+func (g *Gate) judge(ordered context.Context, permits []model.Permit) (sorted map[model.PermitState][]model.Permit, err error) {
+	tasks, err := g.store.HoldersOf(ordered, idsOf(permits))
+	if err != nil {
+		return nil, err
+	}
+	sorted = map[model.PermitState][]model.Permit{}
+	for _, p := range permits {
+		state := p.State(tasks[p.TaskID])
+		sorted[state] = append(sorted[state], p)
+	}
+	return sorted, nil
+}
+
+// fence raises what a claim that is still on its way would be guarded by: afterwards it can
+// be told whether it arrived.
+func (g *Gate) fence(ctx context.Context, ahead []model.Permit) error {
+	tasks, err := g.store.ByIDs(ctx, idsOf(ahead))
 	if err != nil {
 		return err
 	}
-	if len(ahead) > 0 {
-		// First what a claim that is still on its way would be guarded by; only then can
-		// it be told whether it arrived.
-		tasks, err := g.store.ByIDs(ctx, idsOf(ahead))
-		if err != nil {
-			return err
+	var fences []store.Write
+	fenced := map[string]bool{}
+	now := g.store.Clock.Now()
+	for i := range ahead {
+		t := tasks[ahead[i].TaskID]
+		if t == nil || fenced[t.ID] || ahead[i].State(t) != model.PermitAhead {
+			continue
 		}
-		var fences []store.Write
-		fenced := map[string]bool{}
-		now := g.store.Clock.Now()
-		for i := range ahead {
-			t := tasks[ahead[i].TaskID]
-			if t == nil || fenced[t.ID] || ahead[i].State(t) != model.PermitAhead {
-				continue
-			}
-			fenced[t.ID] = true
-			fences = append(fences, store.Write{Before: t, After: ahead[i].Fence(t, now)})
-		}
-		if _, err := g.store.Writes(ctx, fences, 0); err != nil {
-			return err
-		}
-		more, _, err := g.judge(ctx, ahead)
-		if err != nil {
-			return err
-		}
-		free = append(free, more...)
+		fenced[t.ID] = true
+		fences = append(fences, store.Write{Before: t, After: ahead[i].Fence(t, now)})
 	}
-	return g.freeNow(ctx, free)
-}
-
-// judge reads the tasks of the permits and sorts them; those that are used are left out.
-func (g *Gate) judge(ctx context.Context, permits []model.Permit) (free, ahead []model.Permit, err error) {
-	tasks, err := g.store.HoldersOf(ctx, idsOf(permits))
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, p := range permits {
-		switch p.State(tasks[p.TaskID]) {
-		case model.PermitFree:
-			free = append(free, p)
-		case model.PermitAhead:
-			ahead = append(ahead, p)
-		case model.PermitUsed:
-		}
-	}
-	return free, ahead, nil
+	_, err = g.store.Writes(ctx, fences, 0)
+	return err
 }
 
 func idsOf(permits []model.Permit) []string {
@@ -95,35 +100,50 @@ func idsOf(permits []model.Permit) []string {
 	return ids
 }
 
-// sweepWaits looks at every key that tasks were held back for.
+// sweepWaits looks at the keys that tasks were held back for: at so many each round, from
+// where the last one stopped, and from the first again when all were looked at.
 func (g *Gate) sweepWaits(ctx context.Context) error {
-	for after := ""; ; {
-		waits, err := g.store.Waits(ctx, after, perLook)
-		if err != nil || len(waits) == 0 {
+	g.sweeping.Lock()
+	defer g.sweeping.Unlock()
+	for range keysPerRound / perLook {
+		waits, err := g.store.Waits(ctx, g.looked, perLook)
+		if err != nil {
 			return err
 		}
-		after = waits[len(waits)-1].Name
-		byType := map[string][]store.SlotOf{}
-		for _, w := range waits {
-			of := store.SlotOf{Type: w.Type, Key: w.Key}
-			if w.At.Before(g.store.Clock.Now().Add(-waitKept)) {
-				left, err := g.store.HeldBack(ctx, of, 1)
-				if err != nil {
-					return err
-				}
-				if len(left) == 0 {
-					if err := g.store.ForgetWait(ctx, w); err != nil {
-						return err
-					}
-					continue
-				}
-			}
-			byType[w.Type] = append(byType[w.Type], of)
+		if err := g.lookFor(ctx, waits); err != nil {
+			return err
 		}
-		for typ, keys := range byType {
-			if err := g.Look(ctx, typ, keys); err != nil {
+		if len(waits) < perLook {
+			g.looked = ""
+			return nil
+		}
+		g.looked = waits[len(waits)-1].Name
+	}
+	return nil
+}
+
+func (g *Gate) lookFor(ctx context.Context, waits []store.Wait) error {
+	byType := map[string][]store.SlotOf{}
+	for _, w := range waits {
+		of := store.SlotOf{Type: w.Type, Key: w.Key}
+		if w.At.Before(g.store.Clock.Now().Add(-waitKept)) {
+			left, err := g.store.HeldBack(ctx, of, 1)
+			if err != nil {
 				return err
 			}
+			if len(left) == 0 {
+				if err := g.store.ForgetWait(ctx, w); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		byType[w.Type] = append(byType[w.Type], of)
+	}
+	for typ, keys := range byType {
+		if err := g.Look(ctx, typ, keys); err != nil {
+			return err
 		}
 	}
+	return nil
 }

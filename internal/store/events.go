@@ -12,7 +12,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -46,8 +45,7 @@ func (s *Store) Events(ctx context.Context, f EventFilter, token string) (*Event
 		}
 		o.SetResumeAfter(after)
 	}
-	tasks := s.db.Collection(s.tasks.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
-	cs, err := tasks.Watch(ctx, mongo.Pipeline{
+	cs, err := s.durable(s.tasks).Watch(ctx, mongo.Pipeline{
 		bson.D{d("$match", f.match())},
 		// What is large and no event tells. The token, _id, must stay.
 		bson.D{d("$project", bson.D{

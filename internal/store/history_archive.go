@@ -8,7 +8,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -110,8 +109,7 @@ func (s *Store) archivable(ctx context.Context, since, now time.Time) (docs []bs
 	if !since.IsZero() {
 		due = append(due, d("$gte", since))
 	}
-	durable := s.db.Collection(s.tasks.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
-	cur, err := durable.Find(ctx, bson.D{d("archive_at", due)}, options.Find().
+	cur, err := s.durable(s.tasks).Find(ctx, bson.D{d("archive_at", due)}, options.Find().
 		SetSort(bson.D{d("archive_at", 1)}).SetHint(IndexArchive).SetLimit(perArchive).SetBatchSize(perArchive))
 	if err != nil {
 		return nil, false, explain(err, "looking for tasks to archive")

@@ -26,6 +26,7 @@ const (
 	IndexOutbox  = "outbox"  // {outbox_at} where it exists; of the history, too
 	IndexExpire  = "expire"  // {expire_at} where it exists
 	IndexTask    = "task"    // {task_id, generation} of the history
+	IndexLook    = "look"    // {look_at} of slots
 )
 
 type indexSpec struct {
@@ -68,6 +69,7 @@ var indexes = []indexSpec{
 	{coll: "periodic_runs", name: "rule", keys: bson.D{{Key: "rule_id", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
 	{coll: "periodic_runs", name: "delete", keys: asc("delete_at"), gone: true},
 	{coll: "slots", name: "of", keys: asc("type", "key"), only: "type"},
+	{coll: "slots", name: IndexLook, keys: asc("look_at"), only: "look_at"},
 	{coll: "slots", name: "task", keys: asc("task"), only: "task"},
 	{coll: "rates", name: "at", keys: asc("at"), ttl: rateKept},
 	{coll: "workers", name: "heartbeat", keys: asc("heartbeat_at"), ttl: 24 * time.Hour},

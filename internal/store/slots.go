@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -32,7 +31,7 @@ func (o SlotOf) prefix(kind string) string {
 const probes = 1000
 
 // TakeSlots takes up to len(want) permits of a type or key that has limit of them, and
-// returns those it got; want says for what, and its Name and At are set here. It never
+// returns those it got; want says for what, and its Name and times are set here. It never
 // returns one that somebody else may have. An error leaves some taken perhaps: the sweeper
 // frees them. Indexes: slots.of, _id.
 func (s *Store) TakeSlots(ctx context.Context, of SlotOf, limit int, want []model.Permit) (got []model.Permit, err error) {
@@ -76,7 +75,7 @@ func (s *Store) insertSlots(ctx context.Context, of SlotOf, numbers []int, want 
 	for i, n := range numbers {
 		docs[i] = want[i]
 		docs[i].Name = of.prefix("run/") + "#" + strconv.Itoa(n)
-		docs[i].Type, docs[i].Key, docs[i].At = of.Type, of.Key, s.Clock.Now()
+		docs[i].Type, docs[i].Key = of.Type, of.Key
 	}
 	return s.insertPermits(ctx, docs)
 }
@@ -87,7 +86,7 @@ func (s *Store) TakeKeys(ctx context.Context, want []model.Permit) ([]model.Perm
 	docs := make([]model.Permit, len(want))
 	for i, p := range want {
 		docs[i] = p
-		docs[i].Name, docs[i].At = SlotOf{p.Type, p.Key}.prefix("run/")+"#0", s.Clock.Now()
+		docs[i].Name = SlotOf{p.Type, p.Key}.prefix("run/") + "#0"
 	}
 	return s.insertPermits(ctx, docs)
 }
@@ -95,6 +94,11 @@ func (s *Store) TakeKeys(ctx context.Context, want []model.Permit) ([]model.Perm
 func (s *Store) insertPermits(ctx context.Context, docs []model.Permit) (got []model.Permit, err error) {
 	if len(docs) == 0 {
 		return nil, nil
+	}
+	now := s.Clock.Now()
+	for i := range docs {
+		docs[i].At = now
+		docs[i].LookAt = docs[i].LookAgain(now)
 	}
 	_, err = s.slots.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
 	var bulk mongo.BulkWriteException
@@ -147,15 +151,12 @@ func (s *Store) SlotsOf(ctx context.Context, taskID string, execIDs []string) ([
 	return s.findSlots(ctx, bson.D{d("task", taskID), d("exec_id", in(execIDs))}, options.Find())
 }
 
-// OldSlots are permits that were taken before the time, by name, after the given one.
-// Index: _id.
-func (s *Store) OldSlots(ctx context.Context, before time.Time, after string, limit int) ([]model.Permit, error) {
-	return s.findSlots(ctx, bson.D{d("_id", bson.D{d("$gt", max(after, "run/")), d("$lt", "run0")}), d("at", bson.D{d("$lte", before)})},
-		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
+func (s *Store) findSlots(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) ([]model.Permit, error) {
+	return findPermits(ctx, s.slots, filter, o)
 }
 
-func (s *Store) findSlots(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) ([]model.Permit, error) {
-	cur, err := s.slots.Find(ctx, filter, o)
+func findPermits(ctx context.Context, slots *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) ([]model.Permit, error) {
+	cur, err := slots.Find(ctx, filter, o)
 	if err != nil {
 		return nil, explain(err, "reading permits")
 	}
@@ -171,75 +172,9 @@ func (s *Store) FreeSlots(ctx context.Context, permits []model.Permit) error {
 		return nil
 	}
 	models := make([]mongo.WriteModel, len(permits))
-	for i, p := range permits {
-		models[i] = mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", p.Name), d("task", p.TaskID), d("exec_id", p.ExecID)})
+	for i := range permits {
+		models[i] = mongo.NewDeleteOneModel().SetFilter(ownSlot(&permits[i]))
 	}
 	_, err := s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 	return explain(err, "giving permits back")
-}
-
-// HoldersOf reads of tasks what says whether their executions are open. Index: _id.
-func (s *Store) HoldersOf(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	out := make(map[string]*model.Task, len(ids))
-	if len(ids) == 0 {
-		return out, nil
-	}
-	tasks, err := s.find(ctx, "reading who holds permits", bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{
-		d("generation", 1), d("rev", 1), d("status", 1), d("updated_at", 1),
-		d("worker_states.exec_id", 1), d("worker_states.success_time", 1), d("worker_states.fail_time", 1),
-	}))
-	for _, t := range tasks {
-		out[t.ID] = t
-	}
-	return out, err
-}
-
-// NoteWaits writes down that tasks are held back for those keys, before they are, so that
-// a sweeper finds them. Index: _id.
-func (s *Store) NoteWaits(ctx context.Context, keys []SlotOf) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	models := make([]mongo.WriteModel, len(keys))
-	for i, k := range keys {
-		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", k.prefix("wait/"))}).
-			SetUpdate(bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", s.Clock.Now())})})
-	}
-	_, err := s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if IsDuplicate(err) { // two first writers at once
-		_, err = s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	}
-	return explain(err, "noting for which keys tasks wait")
-}
-
-// Wait is a key that tasks are, or were, held back for.
-type Wait struct {
-	Name string    `bson:"_id"`
-	Type string    `bson:"wait_type"`
-	Key  string    `bson:"wait_key"`
-	At   time.Time `bson:"at"` // since when, or later
-}
-
-// Waits are the keys that tasks are held back for, by name, after the given one. Index: _id.
-func (s *Store) Waits(ctx context.Context, after string, limit int) ([]Wait, error) {
-	cur, err := s.slots.Find(ctx, bson.D{d("_id", bson.D{d("$gt", max(after, "wait/")), d("$lt", "wait0")})},
-		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
-	if err != nil {
-		return nil, explain(err, "reading for which keys tasks wait")
-	}
-	var found []Wait
-	return found, explain(cur.All(ctx, &found), "reading for which keys tasks wait")
-}
-
-// ForgetWait takes a note away, unless it was written again meanwhile. Index: _id.
-func (s *Store) ForgetWait(ctx context.Context, w Wait) error {
-	_, err := s.slots.DeleteOne(ctx, bson.D{d("_id", w.Name), d("at", w.At)})
-	return explain(err, "forgetting a key for which nobody waits")
-}
-
-// HeldBack finds the tasks of a key that wait for it and are due, the greatest priority
-// first, then the longest due. Index: due.
-func (s *Store) HeldBack(ctx context.Context, of SlotOf, limit int) ([]*model.Task, error) {
-	filter := byDue([]string{of.Type}, []string{model.KeyAudience(of.Key)}, s.Clock.Now())
-	return s.due(ctx, filter, DueQuery{Limit: limit})
 }

@@ -78,6 +78,11 @@ func Open(c Config) (*Store, error) {
 	return s, nil
 }
 
+// durable is the collection as reads see it that a failover cannot undo.
+func (s *Store) durable(coll *mongo.Collection) *mongo.Collection {
+	return s.db.Collection(coll.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
+}
+
 func validPrefix(p string) error {
 	if len(p) > 40 {
 		return model.Invalid("prefix", "has %d bytes; at most 40 are allowed", len(p))

@@ -8,7 +8,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -37,8 +36,7 @@ func (s *Store) Watch(ctx context.Context, types []string, conditions *model.Con
 		bson.D{d("operationType", "update"), d("updateDescription.updatedFields.wake_at", bson.D{d("$exists", true)})},
 	})})}
 	// Streams are majority reads by nature; any other concern is refused.
-	tasks := s.db.Collection(s.tasks.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
-	cs, err := tasks.Watch(ctx, mongo.Pipeline{match}, options.ChangeStream().SetMaxAwaitTime(StreamAwait))
+	cs, err := s.durable(s.tasks).Watch(ctx, mongo.Pipeline{match}, options.ChangeStream().SetMaxAwaitTime(StreamAwait))
 	if err != nil {
 		return nil, explain(err, "opening a change stream")
 	}

@@ -110,7 +110,11 @@ func (s *Store) due(ctx context.Context, filter bson.D, q DueQuery) ([]*model.Ta
 }
 
 func (s *Store) find(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
-	cur, err := s.tasks.Find(ctx, filter, o)
+	return find(ctx, s.tasks, doing, filter, o)
+}
+
+func find(ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
+	cur, err := coll.Find(ctx, filter, o)
 	if err != nil {
 		return nil, explain(err, doing)
 	}
@@ -247,11 +251,14 @@ func (s *Store) NextLapse(ctx context.Context, types []string) (time.Time, error
 // ByIDs reads tasks by their ids, in no order; ids that do not exist are left out.
 // Index: _id.
 func (s *Store) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	out := make(map[string]*model.Task, len(ids))
 	if len(ids) == 0 {
-		return out, nil
+		return map[string]*model.Task{}, nil
 	}
-	tasks, err := s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetBatchSize(int32(len(ids))))
+	return byID(s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetBatchSize(int32(len(ids)))))
+}
+
+func byID(tasks []*model.Task, err error) (map[string]*model.Task, error) {
+	out := make(map[string]*model.Task, len(tasks))
 	for _, t := range tasks {
 		out[t.ID] = t
 	}

@@ -20,4 +20,10 @@ func (Limits) Name() string { return "limits" }
 func (j Limits) Wanted(store.Chores) bool { return j.Used() }
 
 // Run implements [Job].
-func (j Limits) Run(ctx context.Context) error { return j.Gate.Sweep(ctx) }
+func (j Limits) Run(ctx context.Context) error {
+	more, err := j.Gate.Sweep(ctx)
+	if err == nil && more {
+		return ErrMore
+	}
+	return err
+}

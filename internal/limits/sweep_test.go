@@ -1,0 +1,202 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+// swept is a gate of which the test sees the commands.
+type swept struct {
+	*Gate
+	t *testing.T
+
+	mu   sync.Mutex
+	sent []bson.Raw
+}
+
+func newSwept(t *testing.T) *swept {
+	t.Helper()
+	s := &swept{t: t}
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.sent = append(s.sent, append(bson.Raw(nil), e.Command...))
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	st, err := store.Open(store.Config{Database: client.Database(testdb.New(t).Name())})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	require.NoError(t, st.ReadClock(t.Context()))
+	s.Gate = New(st, tasktypes.New(st), zerolog.Nop(), func() {})
+	t.Cleanup(s.Close)
+	return s
+}
+
+const sweptType = "swept"
+
+// take stores n tasks and takes a permit for each; open says whether they are claimed, too.
+func (s *swept) take(n int, open bool) {
+	s.t.Helper()
+	now := s.store.Clock.Now()
+	var tasks []*model.Task
+	var want []model.Permit
+	for i := range n {
+		t := model.NewTask(model.Draft{Type: sweptType, Key: fmt.Sprint(i)}, now)
+		exec := fmt.Sprint("e", i)
+		want = append(want, model.Permit{Type: sweptType, TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: exec})
+		if open {
+			claimed, no := model.Claim(t, model.Claimant{WorkerID: "w", ExecID: exec}, model.ResolveOptions(), now)
+			require.Empty(s.t, no)
+			t = claimed
+		}
+		tasks = append(tasks, t)
+	}
+	_, err := s.store.Insert(s.t.Context(), tasks)
+	require.NoError(s.t, err)
+	got, err := s.store.TakeSlots(s.t.Context(), store.SlotOf{Type: sweptType}, n, want)
+	require.NoError(s.t, err)
+	require.Len(s.t, got, n)
+}
+
+// sweep is one round, and the commands that it sent.
+func (s *swept) sweep() (more bool, sent []bson.Raw) {
+	s.t.Helper()
+	s.mu.Lock()
+	s.sent = nil
+	s.mu.Unlock()
+	more, err := s.Sweep(s.t.Context())
+	require.NoError(s.t, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return more, s.sent
+}
+
+func (s *swept) taken() int {
+	s.t.Helper()
+	taken, err := s.store.SlotsTaken(s.t.Context(), store.SlotOf{Type: sweptType})
+	require.NoError(s.t, err)
+	return len(taken)
+}
+
+// of are the commands of a name on a collection, with that field in the filter if one is given.
+func of(sent []bson.Raw, command, collection, field string) (found []bson.Raw) {
+	for _, c := range sent {
+		name, _ := c.Lookup(command).StringValueOK()
+		if name == collection && (field == "" || c.Lookup("filter", field).Type != 0) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// What decides that a permit is free must not be undone by a failover: it is read of a
+// majority, the task no earlier than what the permit depended on.
+func TestASweepBelievesOnlyWhatAFailoverCannotUndo(t *testing.T) {
+	s := newSwept(t)
+	s.take(2, false)
+	s.store.Clock.Skip(6 * time.Second)
+	_, sent := s.sweep()
+	require.Zero(t, s.taken(), "the claims never came")
+	reads := append(of(sent, "find", "slots", "look_at"), of(sent, "find", "tasks", "")...)
+	require.Len(t, reads, 4, "the permits; their tasks, before and after the fence and for it")
+	majority := 0
+	var session bson.RawValue
+	for _, c := range reads {
+		if c.Lookup("readConcern", "level").StringValue() != "majority" {
+			continue
+		}
+		majority++
+		if majority == 1 {
+			session = c.Lookup("lsid")
+			continue
+		}
+		require.Equal(t, session, c.Lookup("lsid"))
+		require.NotZero(t, c.Lookup("readConcern", "afterClusterTime").Type, "it may see an earlier state than the one before: %s", c)
+	}
+	require.Equal(t, 3, majority, "only what the fence is guarded by may be read as it is")
+}
+
+func TestAPermitThatIsUsedIsLookedAtEverMoreRarely(t *testing.T) {
+	s := newSwept(t)
+	s.take(3, true)
+	looks := 0
+	for range 600 { // ten minutes
+		s.store.Clock.Skip(time.Second)
+		_, sent := s.sweep()
+		if len(of(sent, "find", "tasks", "")) > 0 {
+			looks++
+			continue
+		}
+		require.Len(t, sent, 2, "with nothing to look at a round costs a query for the permits and one for the keys")
+	}
+	require.Equal(t, 3, s.taken())
+	// After 5, 10, 20, 40 and 80 s, then each minute.
+	require.InDelta(t, 13, looks, 2)
+}
+
+func TestWhatIsLeftOverOfMoreThanOneRoundIsFreedInSeveral(t *testing.T) {
+	s := newSwept(t)
+	const n = permitsPerRound + permitsPerRound/2
+	s.take(n, false)
+	more, _ := s.sweep()
+	require.False(t, more)
+	require.Equal(t, n, s.taken(), "their claims may be on the way")
+	s.store.Clock.Skip(6 * time.Second)
+	more, _ = s.sweep()
+	require.True(t, more)
+	require.Equal(t, n-permitsPerRound, s.taken())
+	more, _ = s.sweep()
+	require.False(t, more)
+	require.Zero(t, s.taken())
+}
+
+// One round looks at so many of the keys for which tasks wait, and the next at the others.
+func TestEachKeyForWhichTasksWaitHasItsTurn(t *testing.T) {
+	s := newSwept(t)
+	const n = 2*keysPerRound + perLook/2
+	var keys []store.SlotOf
+	var tasks []*model.Task
+	now := s.store.Clock.Now()
+	for i := range n {
+		k := fmt.Sprint("k", i)
+		keys = append(keys, store.SlotOf{Type: sweptType, Key: k})
+		held := model.HoldBack(model.NewTask(model.Draft{Type: sweptType, Key: k, Options: model.Options{LimitKey: k}}, now), now)
+		require.NotNil(t, held)
+		tasks = append(tasks, held)
+	}
+	_, err := s.store.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	require.NoError(t, s.store.NoteWaits(t.Context(), keys))
+	for _, want := range []int{keysPerRound, 2 * keysPerRound, n} {
+		s.sweep()
+		back := 0
+		for _, task := range tasks {
+			got, err := s.store.Get(t.Context(), task.ID)
+			require.NoError(t, err)
+			if !got.HeldBack() {
+				back++
+			}
+		}
+		require.Equal(t, want, back)
+	}
+}

@@ -1,0 +1,68 @@
+package store
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// The sweeper gives permits back by what it reads of tasks. What it believes must never be
+// undone: it reads what a majority of the members has, so that a failover cannot roll it
+// back, and in order, so that a task that is not there has gone, and is not one that this
+// member or shard has yet to hear of.
+
+// InOrder makes a context by which each read sees what those before it saw, and all that
+// this depended on, whichever server answers. Only reads may use it. end is to be called
+// after the last.
+func (s *Store) InOrder(ctx context.Context) (ordered context.Context, end func(), err error) {
+	session, err := s.db.Client().StartSession(options.Session().SetCausalConsistency(true))
+	if err != nil {
+		return nil, nil, explain(err, "starting a session")
+	}
+	return mongo.NewSessionContext(ctx, session), func() { session.EndSession(context.WithoutCancel(ctx)) }, nil
+}
+
+// DueSlots are the permits at which it is time to look, the longest due first. Majority
+// read. Index: slots.look.
+func (s *Store) DueSlots(ctx context.Context, limit int) ([]model.Permit, error) {
+	return findPermits(ctx, s.durable(s.slots), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
+		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(IndexLook).SetLimit(int64(limit)))
+}
+
+// HoldersOf reads of tasks what says whether their executions are open. Majority read.
+// Index: _id.
+func (s *Store) HoldersOf(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	if len(ids) == 0 {
+		return map[string]*model.Task{}, nil
+	}
+	return byID(find(ctx, s.durable(s.tasks), "reading who holds permits", bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{
+		d("generation", 1), d("rev", 1), d("status", 1), d("updated_at", 1),
+		d("worker_states.exec_id", 1), d("worker_states.success_time", 1), d("worker_states.fail_time", 1),
+	})))
+}
+
+// SawSlots notes that the permits stay, and when to look at them again. One that somebody
+// else has by now is left alone. Index: _id.
+func (s *Store) SawSlots(ctx context.Context, permits []model.Permit) error {
+	if len(permits) == 0 {
+		return nil
+	}
+	now := s.Clock.Now()
+	models := make([]mongo.WriteModel, len(permits))
+	for i := range permits {
+		p := &permits[i]
+		models[i] = mongo.NewUpdateOneModel().SetFilter(ownSlot(p)).
+			SetUpdate(bson.D{d("$set", bson.D{d("look_at", p.LookAgain(now))})})
+	}
+	_, err := s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	return explain(err, "noting that permits are used")
+}
+
+// ownSlot is the permit as long as that execution has it.
+func ownSlot(p *model.Permit) bson.D {
+	return bson.D{d("_id", p.Name), d("task", p.TaskID), d("exec_id", p.ExecID)}
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// NoteWaits writes down that tasks are held back for those keys, before they are, so that
+// a sweeper finds them. Index: _id.
+func (s *Store) NoteWaits(ctx context.Context, keys []SlotOf) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	models := make([]mongo.WriteModel, len(keys))
+	for i, k := range keys {
+		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", k.prefix("wait/"))}).
+			SetUpdate(bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", s.Clock.Now())})})
+	}
+	_, err := s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if IsDuplicate(err) { // two first writers at once
+		_, err = s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	}
+	return explain(err, "noting for which keys tasks wait")
+}
+
+// Wait is a key that tasks are, or were, held back for.
+type Wait struct {
+	Name string    `bson:"_id"`
+	Type string    `bson:"wait_type"`
+	Key  string    `bson:"wait_key"`
+	At   time.Time `bson:"at"` // since when, or later
+}
+
+// Waits are the keys that tasks are held back for, by name, after the given one. Index: _id.
+func (s *Store) Waits(ctx context.Context, after string, limit int) ([]Wait, error) {
+	cur, err := s.slots.Find(ctx, bson.D{d("_id", bson.D{d("$gt", max(after, "wait/")), d("$lt", "wait0")})},
+		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
+	if err != nil {
+		return nil, explain(err, "reading for which keys tasks wait")
+	}
+	var found []Wait
+	return found, explain(cur.All(ctx, &found), "reading for which keys tasks wait")
+}
+
+// ForgetWait takes a note away, unless it was written again meanwhile. Index: _id.
+func (s *Store) ForgetWait(ctx context.Context, w Wait) error {
+	_, err := s.slots.DeleteOne(ctx, bson.D{d("_id", w.Name), d("at", w.At)})
+	return explain(err, "forgetting a key for which nobody waits")
+}
+
+// HeldBack finds the tasks of a key that wait for it and are due, the greatest priority
+// first, then the longest due. Index: due.
+func (s *Store) HeldBack(ctx context.Context, of SlotOf, limit int) ([]*model.Task, error) {
+	filter := byDue([]string{of.Type}, []string{model.KeyAudience(of.Key)}, s.Clock.Now())
+	return s.due(ctx, filter, DueQuery{Limit: limit})
+}

@@ -81,10 +81,17 @@ func TestChaosChild(t *testing.T) {
 // child starts a worker process. It is killed at the end of the test.
 func (a *arena) child(name, role string) *exec.Cmd {
 	a.t.Helper()
+	return a.process("TestChaosChild", name, role, a.e.URI)
+}
+
+// process starts this binary again, for one of its tests that is none; what it writes is told
+// when the scenario fails.
+func (a *arena) process(test, name, role, uri string) *exec.Cmd {
+	a.t.Helper()
 	self, err := os.Executable()
 	require.NoError(a.t, err)
-	cmd := exec.Command(self, "-test.run", "^TestChaosChild$", "-test.timeout", "5m")
-	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+a.e.URI, childDB+"="+a.db.Name(), childRole+"="+role, childName+"="+name)
+	cmd := exec.Command(self, "-test.run", "^"+test+"$", "-test.timeout", "5m")
+	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+uri, childDB+"="+a.db.Name(), childRole+"="+role, childName+"="+name)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	require.NoError(a.t, cmd.Start())

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -51,21 +51,7 @@ func TestLimitsChild(t *testing.T) {
 // limitedChild starts a worker process, which is killed at the end of the test.
 func (a *arena) limitedChild(name string) *exec.Cmd {
 	a.t.Helper()
-	self, err := os.Executable()
-	require.NoError(a.t, err)
-	cmd := exec.Command(self, "-test.run", "^TestLimitsChild$", "-test.timeout", "5m")
-	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+a.e.URI, childDB+"="+a.db.Name(), childRole+"=limits", childName+"="+name)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(a.t, cmd.Start())
-	a.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()         // as above
-		if a.t.Failed() {
-			a.t.Logf("output of %s:\n%s", name, out.String())
-		}
-	})
-	return cmd
+	return a.process("TestLimitsChild", name, "limits", a.e.URI)
 }
 
 func (a *arena) limit(change func(*model.TaskType)) {
@@ -192,7 +178,7 @@ func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 		for i := range 4 {
 			a.limitedChild(fmt.Sprint("w", i))
 		}
-		slow := lateness(t)
+		slow := a.lateness()
 		a.awaitSuccess(ids)
 		late := slow()
 		spans := a.spans(ids)
@@ -302,11 +288,11 @@ func TestOfALimitKeyOneIsFetchedAtATime(t *testing.T) {
 	})
 }
 
-// lateness measures by how much a short sleep is too long, in the worst twentieth of cases,
-// until it is asked.
-func lateness(t *testing.T) (ask func() time.Duration) {
-	t.Helper()
+// lateness measures by how much a short sleep and the reservation of a start after it are too
+// long, in the worst twentieth of cases, until it is asked.
+func (a *arena) lateness() (ask func() time.Duration) {
 	stop, done := make(chan struct{}), make(chan []time.Duration, 1)
+	of, rate := store.SlotOf{Type: "nobody's"}, model.RateLimit{Count: 1000, Per: time.Second}
 	go func() {
 		var late []time.Duration
 		for {
@@ -317,7 +303,8 @@ func lateness(t *testing.T) (ask func() time.Duration) {
 			default:
 			}
 			began := time.Now()
-			time.Sleep(5 * time.Millisecond) // what is measured
+			time.Sleep(5 * time.Millisecond)                                // what is measured
+			_, _ = a.store.ReserveStarts(context.Background(), of, rate, 1) // the time counts
 			late = append(late, time.Since(began)-5*time.Millisecond)
 		}
 	}()

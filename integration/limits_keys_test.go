@@ -1,0 +1,84 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// byKey are the ids of tasks by their limit_key.
+func (a *arena) byKey(ids []string) map[string][]string {
+	a.t.Helper()
+	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	require.NoError(a.t, err)
+	of := map[string][]string{}
+	for id, task := range tasks {
+		of[task.Options.LimitKey] = append(of[task.Options.LimitKey], id)
+	}
+	return of
+}
+
+// keyInTurn gives each task one of n keys.
+func keyInTurn(n int) func(int) []producer.Option {
+	return func(i int) []producer.Option { return []producer.Option{producer.LimitKey(fmt.Sprint("customer ", i%n))} }
+}
+
+func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		const keys, perSecond = 4, 10
+		a.limit(func(typ *model.TaskType) {
+			typ.KeyLimit = &model.KeyLimit{RateLimit: &model.RateLimit{Count: perSecond, Per: time.Second}}
+		})
+		ids := a.sendLimited(keys*perSecond*3, 1, keyInTurn(keys))
+		for i := range 4 {
+			a.limitedChild(fmt.Sprint("w", i))
+		}
+		a.awaitSuccess(ids)
+		byKey := a.byKey(ids)
+		require.Len(t, byKey, keys)
+		var began, ended []time.Time
+		for key, of := range byKey {
+			spans := a.spans(of)
+			require.Len(t, spans, len(of))
+			for i := perSecond; i < len(spans); i++ {
+				require.GreaterOrEqual(t, spans[i].ClaimedAt.Sub(spans[i-perSecond].ClaimedAt), time.Second,
+					"%d executions of %s began within a second, from %v on", perSecond+1, key, spans[i-perSecond].ClaimedAt)
+			}
+			began, ended = append(began, spans[0].ClaimedAt), append(ended, spans[len(spans)-1].ClaimedAt)
+		}
+		for _, end := range ended {
+			for _, start := range began {
+				require.True(t, start.Before(end), "a key waited for another: one began at %v, one was through at %v", start, end)
+			}
+		}
+	})
+}
+
+func TestALimitOfTheTypeAndOneOfItsKeysHoldTogetherAndBothAreReached(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		const ofType, ofKey = 3, 2
+		a.limit(func(typ *model.TaskType) {
+			typ.MaxRunning, typ.KeyLimit = ofType, &model.KeyLimit{MaxRunning: ofKey}
+		})
+		ids := a.sendLimited(60, 150, keyInTurn(2))
+		for i := range 4 {
+			a.limitedChild(fmt.Sprint("w", i))
+		}
+		a.awaitSuccess(ids)
+		require.Equal(t, ofType, mostAtOnce(a.spans(ids), 30*time.Millisecond), "of the type")
+		reached := 0
+		for key, of := range a.byKey(ids) {
+			most := mostAtOnce(a.spans(of), 30*time.Millisecond)
+			require.LessOrEqual(t, most, ofKey, "of %s", key)
+			reached = max(reached, most)
+		}
+		require.Equal(t, ofKey, reached, "three of two keys: one of them has two")
+	})
+}

@@ -55,7 +55,8 @@ type Config struct {
 	// of each list a task must have one. model.NoTenant stands for tasks without a tenant.
 	// Where a type is claimed by one of these (see model.TaskType), a worker with such a
 	// list finds its tasks without reading through everybody else's; else every fetch does.
-	// At most 200 of each. Empty takes any. Defaults to empty.
+	// At most 200 of each. Deliveries of callbacks are taken whatever they say. Empty takes
+	// any. Defaults to empty.
 	Tenants, Categories, Creators []string
 
 	// NoStream makes the worker poll only. Defaults to false.

@@ -86,6 +86,39 @@ func TestARestrictedWorkerTakesItsOwnAndLeavesTheLapsedOfOthers(t *testing.T) {
 	})
 }
 
+// No worker takes everything, and yet everybody is called back: those whose tasks the worker
+// takes and those whose tasks it does not, also when somebody has said how deliveries are
+// claimed, by a fetch as by the change stream.
+func TestAFleetOfRestrictedWorkersDeliversAllCallbacks(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a, r := secretive(t, e), newReceiver(t)
+		_, err := a.p.PutType(t.Context(), model.TaskType{Code: model.CallbackType, ClaimBy: model.ClaimByTenant})
+		require.NoError(t, err)
+		a.sendAs("before", "beta", "mail", "bob", producer.Callback(r.to()))
+		of := func(tenants, categories []string, deliver bool) func(*handConfig) {
+			return func(c *handConfig) {
+				c.Tenants, c.Categories = tenants, categories
+				if deliver {
+					delivering(c)
+				}
+			}
+		}
+		a.hire("of beta", double, of([]string{"beta"}, nil, false))
+		a.awaitStatus("beta/chaos.work/before", model.StatusCompleted)
+		a.hire("of acme", double, of([]string{"acme"}, []string{"sms"}, true))
+		a.awaitStatus("beta/chaos.work/before", model.StatusSuccess)
+		a.sendAs("later", "beta", "mail", "bob", producer.Callback(r.to()))
+		a.sendAs("mine", "acme", "sms", "ann", producer.Callback(r.to()))
+		a.awaitStatus("beta/chaos.work/later", model.StatusSuccess)
+		a.awaitStatus("acme/chaos.work/mine", model.StatusSuccess)
+		require.Len(t, r.all(), 3)
+		theirs := a.sendAs("not taken", "acme", "mail", "ann")
+		a.sendAs("a moment", "acme", "sms", "ann")
+		a.awaitStatus("acme/chaos.work/a moment", model.StatusSuccess)
+		require.Equal(t, model.StatusNew, a.get(theirs).Status, "of other tasks it takes its own only")
+	})
+}
+
 // With the label a restricted worker does not read through the backlog of everybody else.
 func TestARestrictedWorkerFindsItsTasksAmongManyOthers(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {

@@ -22,9 +22,19 @@ func (c *Conditions) IsZero() bool {
 	return len(c.Tenants) == 0 && len(c.Categories) == 0 && len(c.Creators) == 0
 }
 
+// For are the conditions that hold for tasks of a type; nil = none. Deliveries of callbacks
+// ([CallbackType]) are taken whatever the conditions say: they are nobody's own work, and
+// where each worker takes only some tasks, those of everybody else must be told, too.
+func (c *Conditions) For(typ string) *Conditions {
+	if typ == CallbackType {
+		return nil
+	}
+	return c
+}
+
 // Met says whether the task is one of those.
 func (c *Conditions) Met(t *Task) bool {
-	if c == nil {
+	if c = c.For(t.Type); c == nil {
 		return true
 	}
 	tenant := t.Tenant

@@ -94,6 +94,6 @@ func Delivered(t *Task, ok bool, eff Effective, now time.Time) *Task {
 	if ok {
 		c.Status = StatusSuccess
 	}
-	c.ArchiveAt = archiveAt(t.FinishedAt, eff)
+	c.ArchiveAt = archiveAt(t, t.FinishedAt, eff)
 	return c
 }

@@ -25,6 +25,28 @@ type Draft struct {
 	TypeOptions Options
 }
 
+// Typed fills in what the draft leaves to its type; nil = nothing is stored of that.
+func (d *Draft) Typed(typ *TaskType) {
+	d.Options.ClaimBy, d.TypeOptions = "", Options{}
+	if typ == nil {
+		return
+	}
+	if d.Category == "" {
+		d.Category = typ.Category
+	}
+	d.Options.ClaimBy, d.TypeOptions = typ.ClaimBy, typ.Options
+}
+
+// Typed is [Draft.Typed] for the task that [NewTask] has made of the draft: it becomes what
+// it had been, if the type had been known.
+func (t *Task) Typed(typ *TaskType, now time.Time) {
+	d := Draft{Category: t.Category, Options: t.Options}
+	d.Typed(typ)
+	t.Category, t.Options = d.Category, d.Options
+	settle(t, t.Effective(d.TypeOptions), now)
+	t.Audience = audience(t)
+}
+
 var latestTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // Validate finds everything that is wrong with the draft; nothing may be written

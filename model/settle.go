@@ -66,7 +66,7 @@ func end(t *Task, s Status, eff Effective, now time.Time) {
 	t.FinishedAt = now
 	t.ArchiveAt = time.Time{}
 	if s.Archivable() && s != StatusCompleted {
-		t.ArchiveAt = archiveAt(now, eff)
+		t.ArchiveAt = archiveAt(t, now, eff)
 	}
 	follow(t, eff, now)
 }
@@ -77,13 +77,23 @@ func (t *Task) expired(now time.Time) bool {
 }
 
 // archiveAt is when a task that ended at the time moves to the history.
-func archiveAt(ended time.Time, eff Effective) time.Time {
-	return Millis(ended.Add(max(eff.Retention, MinRetention)))
+func archiveAt(t *Task, ended time.Time, eff Effective) time.Time {
+	least := MinRetention
+	if t.Origin != nil && t.Origin.Tick != nil {
+		least = MinTickRetention
+	}
+	return Millis(ended.Add(max(eff.Retention, least)))
 }
 
-// MinRetention is the least time that an ended task stays among the tasks, whatever its
-// retention says: long enough for everybody who still has to read its end.
-const MinRetention = time.Minute
+// The least time that an ended task stays among the tasks, whatever its own retention, its
+// type's and its handler's say.
+const (
+	// MinRetention is long enough for everybody who still has to read its end.
+	MinRetention = time.Minute
+	// MinTickRetention holds for the tasks of periodic rules: the key of one is what keeps
+	// its tick from being sent twice.
+	MinTickRetention = 24 * time.Hour
+)
 
 func claimable(s Status) bool {
 	return s == StatusNew || s == StatusError || s == StatusExecuting

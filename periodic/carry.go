@@ -13,6 +13,20 @@ import (
 // perInsert is how many tasks or records go out in one command.
 const perInsert = 1000
 
+// complete gives the tasks that a decision plans what a send of their type gives to its
+// tasks: the planner knows the rule alone.
+func complete(w store.RuleWrite, typeOf func(code string) *model.TaskType) {
+	known := map[string]bool{}
+	for _, p := range w.Before.Planned {
+		known[p.ID] = true
+	}
+	for _, p := range w.After.Planned {
+		if p.Task != nil && !known[p.ID] {
+			p.Task.Typed(typeOf(p.Task.Type), p.Task.CreatedAt)
+		}
+	}
+}
+
 // carryOut does what decisions planned: tasks are sent, records stored, tasks cancelled.
 // Each part is the same when it is done twice, so a process that dies here leaves the rest
 // to another. The tasks come before the records: a record without its task would look like

@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -50,6 +51,7 @@ type Config struct {
 type Periodic struct {
 	store   *store.Store
 	id      string
+	types   *tasktypes.Cache
 	secrets *secret.Box // nil = none
 	log     zerolog.Logger
 
@@ -74,7 +76,7 @@ func New(cfg Config) (*Periodic, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Periodic{store: st, id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}, nil
+	return &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}, nil
 }
 
 func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }
@@ -185,8 +187,15 @@ func (p *Periodic) reread(ctx context.Context, rules []*model.Rule) (current []*
 // carried out now stays planned, for whoever looks next. began is when the rules were about
 // to be read.
 func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []store.RuleWrite) ([]bool, error) {
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	if err := p.types.Fresh(ctx, tasktypes.MaxAge); err != nil {
+		return nil, err
+	}
 	for _, w := range writes {
 		w.After.Decision = randomHex(8)
+		complete(w, p.types.Get)
 	}
 	applied, err := p.store.WriteRules(ctx, writes)
 	if err != nil {

@@ -19,9 +19,6 @@ const (
 	defaultCap        = 100
 	defaultWindow     = 24 * time.Hour
 	defaultRunDays    = 90 * 24 * time.Hour
-	// taskRetention is how long a tick's task stays at least: its key is what keeps the
-	// tick from being sent twice.
-	taskRetention = 24 * time.Hour
 
 	// MissedAfter is how late a tick may be decided and still count as on time (seed 003:
 	// ten polls of a second).
@@ -334,7 +331,7 @@ func (d *decision) rest(note string) {
 
 func (d *decision) finished() bool { return d.MaxRuns > 0 && d.Runs >= d.MaxRuns }
 
-// task is the task of a run.
+// task is the task of a run, but for what it leaves to its type, see [complete].
 func (d *decision) task(ref model.RunRef) *model.Task {
 	t := d.Task
 	draft := model.Draft{
@@ -346,9 +343,6 @@ func (d *decision) task(ref model.RunRef) *model.Task {
 	}
 	if d.Jitter > 0 && !ref.Manual {
 		draft.Start = d.now.Add(jitter(ref.ID, d.Jitter))
-	}
-	if r := draft.Options.Retention; r > 0 && r < taskRetention {
-		draft.Options.Retention = taskRetention
 	}
 	return model.NewTask(draft, d.now)
 }

@@ -51,7 +51,7 @@ func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error
 	now := p.store.Clock.Now()
 	outs := make([]*outgoing, len(drafts))
 	for i, d := range drafts {
-		p.typed(d)
+		d.Typed(p.types.Get(d.Type))
 		o := &outgoing{draft: d, task: d.task(now)}
 		o.sent.ID = o.task.ID
 		outs[i] = o

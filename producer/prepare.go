@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
 )
 
 // check is one look at schema, clock and types, which all who want one at the moment share.
@@ -54,7 +55,7 @@ func (p *Producer) carryOutCheck(ctx context.Context, c *check) {
 		c.err = p.store.FreshClock(outside)
 	}
 	if c.err == nil {
-		c.err = p.types.Fresh(outside, typesAge)
+		c.err = p.types.Fresh(outside, tasktypes.MaxAge)
 	}
 	c.abandoned = c.err != nil && ctx.Err() != nil
 }

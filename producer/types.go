@@ -3,7 +3,6 @@ package producer
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -107,25 +106,8 @@ func (p *Producer) DeleteType(ctx context.Context, code string, version int64) e
 	return nil
 }
 
-// typesAge is how old the copy of the types may be by which sends are filled in and
-// commands judge.
-const typesAge = 2 * time.Second
-
 // effective are the options by which a person's command and a completion from outside
 // judge the task.
 func (p *Producer) effective(t *model.Task) model.Effective {
 	return t.Effective(p.types.Options(t.Type))
-}
-
-// typed fills in what the draft leaves to its type.
-func (p *Producer) typed(d *Draft) {
-	t := p.types.Get(d.Type)
-	if t == nil {
-		d.Options.ClaimBy, d.TypeOptions = "", model.Options{}
-		return
-	}
-	if d.Category == "" {
-		d.Category = t.Category
-	}
-	d.Options.ClaimBy, d.TypeOptions = t.ClaimBy, t.Options
 }

@@ -13,7 +13,7 @@ import (
 // Finder looks for the tasks of one worker. A worker that takes everything has one query.
 // One that takes only some tasks asks for the types that are claimed by such a label at its
 // labels, so that it does not read through everybody else's backlog, and for the others at
-// everybody's audience with a filter.
+// everybody's audience with a filter; for deliveries without one.
 type Finder struct {
 	Store    *store.Store
 	Types    *tasktypes.Cache
@@ -24,7 +24,8 @@ type Finder struct {
 // scope is one query's share: types, and the audiences at which their tasks are found.
 type scope struct {
 	types  []string
-	labels []string // nil = everybody's
+	labels []string          // nil = everybody's
+	only   *model.Conditions // nil = everything
 }
 
 // maxScopes is how many queries a worker of many labels makes in the place of one.
@@ -35,12 +36,16 @@ func (f *Finder) scopes(types []string, wide bool) []scope {
 	if f.Only == nil {
 		return []scope{{types: types}}
 	}
+	var out []scope
 	by := map[model.ClaimBy][]string{}
 	for _, typ := range types {
+		if f.Only.For(typ) == nil {
+			out = append(out, scope{types: []string{typ}})
+			continue
+		}
 		claimed := f.claimedBy(typ)
 		by[claimed] = append(by[claimed], typ)
 	}
-	var out []scope
 	plain := by[""]
 	for _, label := range []model.ClaimBy{model.ClaimByTenant, model.ClaimByCreator, model.ClaimByCategory} {
 		some := by[label]
@@ -54,21 +59,21 @@ func (f *Finder) scopes(types []string, wide bool) []scope {
 			continue
 		}
 		for chunk := range slices.Chunk(labels, atOnce) {
-			out = append(out, scope{types: some, labels: chunk})
+			out = append(out, scope{types: some, labels: chunk, only: f.Only})
 		}
 		if wide {
 			plain = append(plain, some...)
 		}
 	}
 	if len(plain) > 0 {
-		out = append(out, scope{types: plain})
+		out = append(out, scope{types: plain, only: f.Only})
 	}
 	return out
 }
 
 // claimedBy is the label by which this worker finds the tasks of the type; "" = none.
 func (f *Finder) claimedBy(typ string) model.ClaimBy {
-	if t := f.Types.Get(typ); t != nil && len(f.Only.Labels(t.ClaimBy)) > 0 {
+	if t := f.Types.Get(typ); t != nil && f.Only.For(typ) != nil && len(f.Only.Labels(t.ClaimBy)) > 0 {
 		return t.ClaimBy
 	}
 	return ""
@@ -84,11 +89,11 @@ func (f *Finder) Labelled(types []string) bool {
 // process that did not know yet. late is how many such it found. Of q only types, limit,
 // skip and exclusions count.
 func (f *Finder) Due(ctx context.Context, q store.DueQuery, wide bool) (found []*model.Task, late int, err error) {
-	q.WorkerID, q.Only = f.WorkerID, f.Only
+	q.WorkerID = f.WorkerID
 	scopes := f.scopes(q.Types, wide)
 	seen := map[string]bool{}
 	for _, s := range scopes {
-		q.Types, q.Labels = s.types, s.labels
+		q.Types, q.Labels, q.Only = s.types, s.labels, s.only
 		some, err := f.Store.Due(ctx, q)
 		if err != nil || len(scopes) == 1 {
 			return some, 0, err
@@ -107,7 +112,8 @@ func (f *Finder) Due(ctx context.Context, q store.DueQuery, wide bool) (found []
 	return Best(found, q.Limit), late, nil
 }
 
-// DueMany finds candidates among the tasks that want several workers.
+// DueMany finds candidates among the tasks that want several workers, which no delivery
+// does.
 func (f *Finder) DueMany(ctx context.Context, q store.DueQuery) ([]*model.Task, error) {
 	q.WorkerID, q.Only = f.WorkerID, f.Only
 	return f.Store.DueMany(ctx, q)
@@ -132,7 +138,7 @@ func Best(found []*model.Task, n int) []*model.Task {
 func (f *Finder) Next(ctx context.Context, types []string, after, until time.Time) (earliest time.Time, err error) {
 	for _, s := range f.scopes(types, false) {
 		next, err := f.Store.NextDue(ctx, store.NextQuery{
-			Types: s.types, Labels: s.labels, WorkerID: f.WorkerID, After: after, Until: until, Only: f.Only,
+			Types: s.types, Labels: s.labels, WorkerID: f.WorkerID, After: after, Until: until, Only: s.only,
 		})
 		if err != nil {
 			return time.Time{}, err
@@ -146,13 +152,13 @@ func (f *Finder) Next(ctx context.Context, types []string, after, until time.Tim
 
 // Peek asks in each scope until something is found; for leases it asks once.
 func (f *Finder) Peek(ctx context.Context, p store.Peek) (found store.Peeked, err error) {
-	p.WorkerID, p.Only = f.WorkerID, f.Only
+	p.WorkerID = f.WorkerID
 	scopes := f.scopes(p.Due, false)
 	if len(scopes) == 0 {
 		return f.Store.Peek(ctx, p)
 	}
 	for _, s := range scopes {
-		p.Due, p.Labels = s.types, s.labels
+		p.Due, p.Labels, p.Only = s.types, s.labels, s.only
 		seen, err := f.Store.Peek(ctx, p)
 		found.Due, found.Executing = found.Due || seen.Due, found.Executing || seen.Executing
 		if err != nil || found.Due || found.Executing {

@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/outcome", "internal/callback", "internal/secret"},
 	"consumer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/outcome", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
 	"internal/calendar":    {},
-	"periodic":             {"model", "internal/store", "internal/clock", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
+	"periodic":             {"model", "internal/store", "internal/clock", "internal/tasktypes", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
 	"migrate":              {"model", "internal/store", "internal/clock"},
 	"callback":             {"internal/clock"},
 	"internal/secret":      {"model", "callback"},

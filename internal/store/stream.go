@@ -27,14 +27,19 @@ type Woken struct {
 // all), and over wake-ups of any; those of other types the caller tells by the id. The
 // caller holds a permit.
 func (s *Store) Watch(ctx context.Context, types []string, conditions *model.Conditions) (*Stream, error) {
-	inserts := bson.D{d("operationType", "insert"), d("fullDocument.type", in(types))}
-	for _, e := range only(nil, conditions) {
-		inserts = append(inserts, d("fullDocument."+e.Key, e.Value))
+	wanted := bson.A{bson.D{d("operationType", "update"), d("updateDescription.updatedFields.wake_at", bson.D{d("$exists", true)})}}
+	of := map[*model.Conditions][]string{}
+	for _, typ := range types {
+		of[conditions.For(typ)] = append(of[conditions.For(typ)], typ)
 	}
-	match := bson.D{d("$match", bson.D{d("$or", bson.A{
-		inserts,
-		bson.D{d("operationType", "update"), d("updateDescription.updatedFields.wake_at", bson.D{d("$exists", true)})},
-	})})}
+	for conditions, types := range of {
+		inserts := bson.D{d("operationType", "insert"), d("fullDocument.type", in(types))}
+		for _, e := range only(nil, conditions) {
+			inserts = append(inserts, d("fullDocument."+e.Key, e.Value))
+		}
+		wanted = append(wanted, inserts)
+	}
+	match := bson.D{d("$match", bson.D{d("$or", wanted)})}
 	// Streams are majority reads by nature; any other concern is refused.
 	cs, err := s.durable(s.tasks).Watch(ctx, mongo.Pipeline{match}, options.ChangeStream().SetMaxAwaitTime(StreamAwait))
 	if err != nil {

@@ -48,6 +48,9 @@ func (c *Cache) Refresh(ctx context.Context, version int64) (changed bool, err e
 	return true, nil
 }
 
+// MaxAge is how old the copy may be by which sends are filled in and commands judge.
+const MaxAge = 2 * time.Second
+
 // Fresh makes sure that the copy was compared with the control document within maxAge: for
 // processes that do not read that document anyway.
 func (c *Cache) Fresh(ctx context.Context, maxAge time.Duration) error {

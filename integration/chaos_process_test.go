@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -43,6 +44,11 @@ func TestChaosChild(t *testing.T) {
 			fmt.Fprintln(os.Stderr, "marking:", err)
 		}
 	}
+	told := make(chan struct{}) // closed when the parent closes the standard input
+	go func() {
+		defer close(told)
+		_, _ = io.Copy(io.Discard, os.Stdin) // nothing comes; its end is what counts
+	}()
 	c, err := consumer.New(consumer.Config{Database: db, WorkerID: os.Getenv(childName), Concurrency: 5, OnEvent: func(e consumer.Event) {
 		if e.Kind == consumer.EventFenced || e.Kind == consumer.EventLeaseLost {
 			mark(context.Background(), string(e.Kind), e.TaskID)
@@ -66,11 +72,7 @@ func TestChaosChild(t *testing.T) {
 			return 0, ctx.Err()
 		case "freeze":
 			// Frozen in here for longer than its lease, it does not look at its context.
-			var gate struct{ Open bool }
-			for !gate.Open {
-				_ = db.Collection("gate").FindOne(context.Background(), bson.D{}).Decode(&gate)
-				time.Sleep(10 * time.Millisecond)
-			}
+			<-told
 			return 1, nil
 		}
 		return 2, nil
@@ -79,14 +81,14 @@ func TestChaosChild(t *testing.T) {
 }
 
 // child starts a worker process. It is killed at the end of the test.
-func (a *arena) child(name, role string) *exec.Cmd {
+func (a *arena) child(name, role string, change ...func(*exec.Cmd)) *exec.Cmd {
 	a.t.Helper()
-	return a.process("TestChaosChild", name, role, a.e.URI)
+	return a.process("TestChaosChild", name, role, a.e.URI, change...)
 }
 
 // process starts this binary again, for one of its tests that is none; what it writes is told
 // when the scenario fails.
-func (a *arena) process(test, name, role, uri string) *exec.Cmd {
+func (a *arena) process(test, name, role, uri string, change ...func(*exec.Cmd)) *exec.Cmd {
 	a.t.Helper()
 	self, err := os.Executable()
 	require.NoError(a.t, err)
@@ -94,6 +96,9 @@ func (a *arena) process(test, name, role, uri string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+uri, childDB+"="+a.db.Name(), childRole+"="+role, childName+"="+name)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
+	for _, f := range change {
+		f(cmd)
+	}
 	require.NoError(a.t, cmd.Start())
 	a.t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
@@ -170,14 +175,18 @@ func TestAProcessFrozenPastItsLeaseIsRefusedWhenItWakes(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		ids := a.send(3, seconds(2))
-		frozen := a.child("frozen", "freeze")
+		var gate io.Closer
+		frozen := a.child("frozen", "freeze", func(cmd *exec.Cmd) {
+			var err error
+			gate, err = cmd.StdinPipe()
+			require.NoError(t, err)
+		})
 		a.awaitMarks("started", "frozen", 3)
 		require.NoError(t, frozen.Process.Signal(syscall.SIGSTOP))
 		h := a.hire("heir", func(context.Context, *consumer.Task[int]) (int, error) { return 2, nil })
 		a.awaitSuccess(ids)
 		require.EqualValues(t, 3, h.Stats().Takeovers)
-		_, err := a.db.Collection("gate").InsertOne(t.Context(), bson.D{{Key: "open", Value: true}})
-		require.NoError(t, err)
+		require.NoError(t, gate.Close())
 		require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
 		a.awaitMarks(string(consumer.EventFenced), "frozen", 3)
 		for _, id := range ids {

@@ -54,7 +54,7 @@ func TestTasksThatAWorkerMayNotHaveDoNotBlockTheOthers(t *testing.T) {
 		a.awaitSuccess(good)
 		require.EqualValues(t, n, errorsSeen.Load())
 		before := h.Stats().Fetches
-		time.Sleep(2 * time.Second) // the load is what is measured
+		time.Sleep(2 * time.Second) // the span of the measurement: nothing is waited for
 		require.Less(t, h.Stats().Fetches-before, int64(100), "it asks without end for what it may not have")
 	})
 }

@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // A quiet fleet whose watcher has just seen that nothing is executing anywhere: work
@@ -16,18 +18,21 @@ func TestAWatcherHearsThatThereIsSomethingToTakeOver(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		done := newEffects()
-		h := a.hire("watcher", done.handle, func(c *handConfig) { c.PollInterval = time.Hour })
+		px, away := a.behind()
+		h := a.hire("watcher", done.handle, through(away), func(c *handConfig) { c.PollInterval = time.Hour })
 		h.events.await(t, consumer.EventStream, 1)
 		warm := a.send(1)
 		a.awaitSuccess(warm) // it has looked around
-		awaitTrue(t, func() string {
-			before := h.Stats().Scans
-			time.Sleep(2 * time.Second) // several paces of its scans
-			if h.Stats().Scans > before {
-				return "the watcher to know that nothing is executing"
-			}
-			return ""
-		})
+		// The answer to a scan from now on is that nothing is executing. A task that is not due
+		// makes it scan, if it does not do so by itself.
+		scan := px.Set(proxy.Rule{Command: "find", Collection: "tasks", Contains: "lapse_at", Lacks: "due_at", Do: proxy.HoldAfter})
+		a.send(1, producer.In(time.Hour))
+		select {
+		case <-scan.Hit():
+		case <-time.After(chaosPatience):
+			require.Fail(t, "it did not look for leases")
+		}
+		scan.Release()
 		args, err := model.EncodeValue("args", 7, model.MaxArgsBytes)
 		require.NoError(t, err)
 		now := a.store.Clock.Now()

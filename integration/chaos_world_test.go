@@ -100,15 +100,29 @@ func (a *arena) awaitSuccess(ids []string) {
 // awaitTrue polls until missing says nothing.
 func awaitTrue(t *testing.T, missing func() string) {
 	t.Helper()
-	deadline := time.Now().Add(chaosPatience)
-	for {
-		what := missing()
-		if what == "" {
-			return
+	ctx, cancel := context.WithTimeout(t.Context(), chaosPatience)
+	defer cancel()
+	what := ""
+	met := poll(ctx, func() bool {
+		what = missing()
+		return what == ""
+	})
+	require.True(t, met, "waited in vain: %s", what)
+}
+
+// poll looks until what is waited for is there, or ctx ends: whether it is there is what
+// counts, and not how often it looks.
+func poll(ctx context.Context, met func() bool) bool {
+	looks := time.NewTicker(20 * time.Millisecond)
+	defer looks.Stop()
+	for !met() {
+		select {
+		case <-looks.C:
+		case <-ctx.Done():
+			return false
 		}
-		require.True(t, time.Now().Before(deadline), "waited in vain: %s", what)
-		time.Sleep(20 * time.Millisecond) // between two looks, not instead of one
 	}
+	return true
 }
 
 // inWords is what matters of a task.

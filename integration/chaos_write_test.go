@@ -217,9 +217,7 @@ func (d *aDay) handle(ctx context.Context, task *consumer.Task[int]) (int, error
 		}
 	case dayPings:
 		first := d.get(task.TaskID).WorkerStates[0].PingExpireTime
-		for ctx.Err() == nil && !d.get(task.TaskID).WorkerStates[0].PingExpireTime.After(first) {
-			time.Sleep(10 * time.Millisecond) // between two looks
-		}
+		poll(ctx, func() bool { return d.get(task.TaskID).WorkerStates[0].PingExpireTime.After(first) })
 	case dayDies:
 		if len(d.get(task.TaskID).WorkerStates) == 1 && d.get(task.TaskID).Remark == "" {
 			return 0, consumer.Fatal(errors.New("hopeless"))

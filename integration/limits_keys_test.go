@@ -25,7 +25,9 @@ func (a *arena) byKey(ids []string) map[string][]string {
 
 // keyInTurn gives each task one of n keys.
 func keyInTurn(n int) func(int) []producer.Option {
-	return func(i int) []producer.Option { return []producer.Option{producer.LimitKey(fmt.Sprint("customer ", i%n))} }
+	return func(i int) []producer.Option {
+		return []producer.Option{producer.LimitKey(fmt.Sprint("customer ", i%n))}
+	}
 }
 
 func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {

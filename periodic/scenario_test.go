@@ -3,16 +3,14 @@ package periodic
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/scenario"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -34,51 +32,39 @@ import (
 //	sweep            another carries out what was left
 //	records          all records in their order
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			var w *world
-			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
-				if d.Cmd == "rule" {
-					w = newWorld(t, scenarioSpec(t, d, Spec{Name: "n", Type: "t", Cron: "*/10 * * * * *"}))
-					return w.state()
-				}
-				if d.Cmd == "records" {
-					return w.records()
-				}
-				before, _ := json.Marshal(w.rule)
-				input := w.rule
-				w.do(t, d)
-				after, _ := json.Marshal(input)
-				require.JSONEq(t, string(before), string(after), "a decision changed its input")
-				out := append(w.log, w.state())
-				w.log = nil
-				return strings.Join(out, "\n")
-			})
-		})
-	}
+	scenario.Files(t, func() func(scenario.Command) string {
+		var w *world
+		return func(c scenario.Command) string {
+			switch c.Name() {
+			case "rule":
+				w = newWorld(c.T, scenarioSpec(c, Spec{Name: "n", Type: "t", Cron: "*/10 * * * * *"}))
+				return w.state()
+			case "records":
+				return w.records()
+			}
+			before, _ := json.Marshal(w.rule)
+			input := w.rule
+			w.do(c)
+			after, _ := json.Marshal(input)
+			require.JSONEq(c.T, string(before), string(after), "a decision changed its input")
+			out := append(w.log, w.state())
+			w.log = nil
+			return strings.Join(out, "\n")
+		}
+	})
 }
 
-func (w *world) do(t *testing.T, d *datadriven.TestData) {
-	word := func(i int) string {
-		require.Greater(t, len(d.CmdArgs), i, d.Pos)
-		return d.CmdArgs[i].Key
-	}
-	switch d.Cmd {
+func (w *world) do(c scenario.Command) {
+	t, word := c.T, c.Word
+	switch c.Name() {
 	case "enable":
 		w.decide(Enable(w.rule, w.cal, w.now))
 	case "disable":
-		note := ""
-		if len(d.CmdArgs) > 0 {
-			note = word(0)
-		}
-		w.decide(Disable(w.rule, w.cal, note, w.now))
+		w.decide(Disable(w.rule, w.cal, strings.Join(c.Words(), " "), w.now))
 	case "delete":
 		w.decide(Delete(w.rule, w.cal, w.now))
 	case "edit":
-		w.edit(scenarioSpec(t, d, SpecOf(w.rule)))
+		w.edit(scenarioSpec(c, SpecOf(w.rule)))
 	case "until":
 		for end := clockTime(t, word(0)); w.now.Before(end); {
 			w.now = w.now.Add(time.Second)
@@ -91,8 +77,8 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 		w.now = clockTime(t, word(0))
 	case "end", "again":
 		task := w.task(t, word(0))
-		require.Equal(t, d.Cmd == "again", !task.FinishedAt.IsZero(), d.Pos)
-		if d.Cmd == "end" {
+		require.Equal(t, c.Name() == "again", !task.FinishedAt.IsZero(), c.Pos())
+		if c.Name() == "end" {
 			task.FinishedAt = w.now
 		}
 		w.decide(Ended(w.rule, task, map[string]model.RunStatus{
@@ -100,7 +86,7 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 			"callback": model.RunFailedTimeout, "canceled": model.RunCanceled,
 		}[word(1)], "", w.now))
 	case "trigger":
-		w.decide(Trigger(w.rule, w.cal, word(0), d.HasArg("force"), w.now))
+		w.decide(Trigger(w.rule, w.cal, word(0), c.Has("force"), w.now))
 	case "backfill":
 		var ticks []time.Time
 		for x := range w.cal.Ticks(clockTime(t, word(0)).Add(-1)) {
@@ -117,7 +103,7 @@ func (w *world) do(t *testing.T, d *datadriven.TestData) {
 	case "sweep":
 		w.carryOut(1 << 30)
 	default:
-		d.Fatalf(t, "no command %q", d.Cmd)
+		c.Unknown("command " + c.Name())
 	}
 }
 
@@ -183,47 +169,40 @@ func (w *world) records() string {
 	return strings.Join(lines, "\n")
 }
 
-func scenarioSpec(t *testing.T, d *datadriven.TestData, s Spec) Spec {
-	if cron := strings.TrimSpace(d.Input); cron != "" {
+func scenarioSpec(c scenario.Command, s Spec) Spec {
+	if cron := c.Input(); cron != "" {
 		s.Cron = cron
 	}
-	for _, a := range d.CmdArgs {
-		require.Len(t, a.Vals, 1, d.Pos)
-		v := a.Vals[0]
-		number := func() int {
-			n, err := strconv.Atoi(v)
-			require.NoError(t, err, d.Pos)
-			return n
-		}
-		switch a.Key {
+	for _, key := range c.Keys() {
+		v := c.Value(key)
+		require.NotEmpty(c.T, v, c.Pos())
+		switch key {
 		case "overlap":
 			s.Overlap = model.OverlapPolicy(v)
 		case "failure":
 			s.OnFailure = model.FailurePolicy(v)
 		case "max":
-			s.MaxConcurrency = number()
+			s.MaxConcurrency = c.Number(key)
 		case "concurrency":
 			s.Concurrency = model.ConcurrencyPolicy(v)
 		case "queue":
-			s.QueueLimit = number()
+			s.QueueLimit = c.Number(key)
 		case "catch-up":
 			s.CatchUp.Mode = model.CatchUpMode(v)
 		case "cap":
-			s.CatchUp.Cap = number()
+			s.CatchUp.Cap = c.Number(key)
 		case "window":
-			var err error
-			s.CatchUp.Window, err = time.ParseDuration(v)
-			require.NoError(t, err, d.Pos)
+			s.CatchUp.Window = c.Duration(v)
 		case "max-runs":
-			s.MaxRuns = int64(number())
+			s.MaxRuns = int64(c.Number(key))
 		case "start":
-			s.StartAt = clockTime(t, v)
+			s.StartAt = clockTime(c.T, v)
 		case "end":
-			s.EndAt = clockTime(t, v)
+			s.EndAt = clockTime(c.T, v)
 		case "log":
 			s.Log = model.RunLog(v)
 		default:
-			d.Fatalf(t, "no option %q", a.Key)
+			c.Unknown("option " + key)
 		}
 	}
 	return s

@@ -44,6 +44,7 @@ var mayImport = map[string][]string{
 	// Tests.
 	"internal/engine":    {"internal/embedded", "internal/clock"},
 	"internal/proxy":     {},
+	"internal/scenario":  {},
 	"internal/testdb":    {"internal/engine", "internal/embedded", "internal/proxy"},
 	"mstest":             {"model", "producer", "consumer", "internal/engine", "internal/embedded", "mstest/container"},
 	"mstest/container":   {"internal/engine"},
@@ -104,7 +105,7 @@ var onlyBelow = []struct {
 
 // testKits are packages that only tests import: they may read the machine's clock and
 // the environment.
-var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/engine", "internal/proxy", "internal/house/..."}
+var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/engine", "internal/proxy", "internal/scenario", "internal/house/..."}
 
 // reserved are calls and imports that belong to few places of the product. A name
 // without a dot is an import path, "path.Name" something in a package.

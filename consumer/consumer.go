@@ -303,7 +303,7 @@ func (c *Consumer) beat(ctx context.Context) error {
 	types := c.types()
 	err := c.store.Heartbeat(ctx, store.Worker{
 		ID: c.cfg.WorkerID, Host: hostName(), PID: os.Getpid(), Version: c.cfg.Version,
-		Types: types, Concurrency: c.cfg.Concurrency, Running: c.held.count().running, Stream: stream,
+		Types: types, Only: c.only, Concurrency: c.cfg.Concurrency, Running: c.held.count().running, Stream: stream,
 	})
 	if err != nil {
 		return err

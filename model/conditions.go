@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Conditions say which tasks a worker takes (seed 000), beside their type. Each field is
 // a list of which the task must have one; empty = any. The zero value takes everything.
 type Conditions struct {
-	Tenants    []string `bson:"tenants,omitempty"` // [NoTenant] = those without one
-	Categories []string `bson:"categories,omitempty"`
-	Creators   []string `bson:"creators,omitempty"`
+	Tenants    []string `bson:"tenants,omitempty" json:"tenants,omitempty"` // [NoTenant] = those without one
+	Categories []string `bson:"categories,omitempty" json:"categories,omitempty"`
+	Creators   []string `bson:"creators,omitempty" json:"creators,omitempty"`
 }
 
 // MaxConditions is how many values each of the [Conditions] may have.
@@ -45,6 +46,23 @@ func (c *Conditions) Met(t *Task) bool {
 }
 
 func oneOf(wanted []string, v string) bool { return len(wanted) == 0 || slices.Contains(wanted, v) }
+
+// String is the conditions for people; "" where everything is taken.
+func (c *Conditions) String() string {
+	if c == nil {
+		return ""
+	}
+	var parts []string
+	for _, f := range []struct {
+		field  string
+		values []string
+	}{{"tenants", c.Tenants}, {"categories", c.Categories}, {"creators", c.Creators}} {
+		if len(f.values) > 0 {
+			parts = append(parts, f.field+" "+strings.Join(f.values, ", "))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
 
 // Labels are the audiences at which tasks of types claimed by that label are found; nil
 // where the conditions do not restrict it.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 const doctorHelp = `Check whether all is well: the connection, the server, what the user may do, the schema, the
@@ -226,12 +227,49 @@ func (d *doctor) workers(ctx context.Context) {
 	} else {
 		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(sortedKeys(served), ", "))
 	}
+	d.callbacks(ctx, served[model.CallbackType])
 	due, err := d.store.DueTypes(ctx, d.now)
 	if err != nil {
 		d.fail("due tasks", err, "")
 		return
 	}
 	d.dueTasks(due, served)
+}
+
+// callbacks says whether somebody delivers those that types and rules have. Those of single
+// tasks are not looked for: their deliveries count among the due tasks.
+func (d *doctor) callbacks(ctx context.Context, delivered bool) {
+	types, err := d.store.TaskTypes(ctx)
+	const few = 5
+	var rules []string
+	if err == nil {
+		rules, err = d.store.RulesWithCallback(ctx, few)
+	}
+	if err != nil {
+		d.fail("callbacks", err, "")
+		return
+	}
+	var with []string
+	for _, t := range types {
+		if callbackText(t.Options.Callback) != "" {
+			with = append(with, "the type "+t.Code)
+		}
+	}
+	for _, name := range rules {
+		with = append(with, "the rule "+strings.TrimPrefix(name, model.NoTenant+"/"))
+	}
+	switch {
+	case len(with) == 0:
+		d.ok("callbacks", "no type and no rule has one")
+	case delivered:
+		d.ok("callbacks", "a live worker delivers them")
+	default:
+		if len(with) > few {
+			with = append(with[:few], "and more")
+		}
+		d.warn("callbacks", "no live worker delivers those of "+strings.Join(with, ", ")+": their tasks stay Completed",
+			"start one that does: mscheduler work, or a service whose consumer.Config has Callbacks")
+	}
 }
 
 func (d *doctor) dueTasks(due []store.DueType, served map[string]bool) {

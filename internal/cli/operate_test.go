@@ -144,8 +144,16 @@ func TestDoctorFindsWhatIsWrongAndSaysWhatToDo(t *testing.T) {
 	require.Contains(t, got["due tasks"].Detail, "no live worker handles lonely")
 	require.Equal(t, "ok", got["leases"].State)
 
+	require.Equal(t, "ok", got["callbacks"].State)
+	s.ok("type", "apply", "-f", s.file("code: told\ncallback: {success: {url: 'http://h/'}}\n"))
+	s.ok("periodic", "apply", "-f", s.file("name: often\ncron: '@yearly'\ntype: t\noptions: {callback: {error: {url: 'http://h/'}}}\n---\nname: quiet\ncron: '@yearly'\ntype: t\n"))
+	got = checks(t, s.ok("doctor", "-o", "json"))
+	require.Equal(t, "warn", got["callbacks"].State)
+	require.Contains(t, got["callbacks"].Detail, "no live worker delivers those of the type told, the rule often:")
+
 	s.worker()
-	require.Equal(t, "ok", checks(t, s.ok("doctor", "-o", "json"))["workers"].State)
+	got = checks(t, s.ok("doctor", "-o", "json"))
+	require.Equal(t, "ok ok", got["workers"].State+" "+got["callbacks"].State)
 
 	// A lease that nobody looks after, and a task that waits too long.
 	tasks := database(t, s).Collection("tasks")

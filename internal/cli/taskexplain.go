@@ -57,8 +57,19 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 		return f, err
 	}
 	f.PausedAll, f.PausedType = control.PausedAll, control.Paused(t.Type)
-	if f.Type, err = c.typeOptions(ctx, t.Type); err != nil {
+	if f.Type, err = c.typeOf(ctx, t.Type); err != nil {
 		return f, err
+	}
+	const permits = 1000 // more are not named
+	if f.Type != nil && f.Type.MaxRunning > 0 {
+		if f.OfType, err = c.store.SlotHolders(ctx, store.SlotOf{Type: t.Type}, f.Type.MaxRunning); err != nil {
+			return f, err
+		}
+	}
+	if k := t.Options.LimitKey; k != "" {
+		if f.OfKey, err = c.store.SlotHolders(ctx, store.SlotOf{Type: t.Type, Key: k}, permits); err != nil {
+			return f, err
+		}
 	}
 	workers, err := c.store.Workers(ctx)
 	if err != nil {
@@ -66,19 +77,25 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 	}
 	for i := range workers {
 		if w := &workers[i]; w.Alive(f.Now) {
-			f.Workers = append(f.Workers, explain.Worker{ID: w.ID, Types: w.Types, Concurrency: w.Concurrency, Running: w.Running})
+			f.Workers = append(f.Workers, explain.Worker{ID: w.ID, Types: w.Types, Only: w.Only, Concurrency: w.Concurrency, Running: w.Running})
 		}
 	}
 	return f, nil
 }
 
-// typeOptions are what the type says to its tasks.
-func (c *connection) typeOptions(ctx context.Context, code string) (model.Options, error) {
+// typeOf is what is stored of a type; nil = nothing.
+func (c *connection) typeOf(ctx context.Context, code string) (*model.TaskType, error) {
 	typ, err := c.store.TaskType(ctx, code)
 	if errors.Is(err, store.ErrNoType) {
-		return model.Options{}, nil
+		return nil, nil
 	}
-	if err != nil {
+	return typ, err
+}
+
+// typeOptions are what the type says to its tasks.
+func (c *connection) typeOptions(ctx context.Context, code string) (model.Options, error) {
+	typ, err := c.typeOf(ctx, code)
+	if typ == nil {
 		return model.Options{}, err
 	}
 	return typ.Options, nil

@@ -42,22 +42,23 @@ func (a *app) workerCommand() *cobra.Command {
 
 // workerView is a worker as JSON.
 type workerView struct {
-	ID          string   `json:"id"`
-	Alive       bool     `json:"alive"`
-	Host        string   `json:"host"`
-	PID         int      `json:"pid"`
-	Version     string   `json:"version"`
-	Types       []string `json:"types"`
-	Concurrency int      `json:"concurrency"`
-	Running     int      `json:"running"`
-	Stream      string   `json:"stream"`
-	StartedAt   string   `json:"started_at,omitempty"`
-	HeartbeatAt string   `json:"heartbeat_at"`
+	ID          string            `json:"id"`
+	Alive       bool              `json:"alive"`
+	Host        string            `json:"host"`
+	PID         int               `json:"pid"`
+	Version     string            `json:"version"`
+	Types       []string          `json:"types"`
+	Only        *model.Conditions `json:"only,omitempty"`
+	Concurrency int               `json:"concurrency"`
+	Running     int               `json:"running"`
+	Stream      string            `json:"stream"`
+	StartedAt   string            `json:"started_at,omitempty"`
+	HeartbeatAt string            `json:"heartbeat_at"`
 }
 
 func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) error {
 	views := []workerView{}
-	t := newTable("WORKER", "STATE", "TYPES", "RUNNING", "SLOTS", "WAKES BY", "STARTED", "HEARD OF")
+	t := newTable("WORKER", "STATE", "TYPES", "ONLY", "RUNNING", "SLOTS", "WAKES BY", "STARTED", "HEARD OF")
 	silent := 0
 	for i := range workers {
 		w := &workers[i]
@@ -69,14 +70,14 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 			}
 		}
 		views = append(views, workerView{
-			ID: w.ID, Alive: alive, Host: w.Host, PID: w.PID, Version: w.Version, Types: w.Types, Concurrency: w.Concurrency,
+			ID: w.ID, Alive: alive, Host: w.Host, PID: w.PID, Version: w.Version, Types: w.Types, Only: w.Only, Concurrency: w.Concurrency,
 			Running: w.Running, Stream: w.Stream, StartedAt: jsonTime(w.StartedAt), HeartbeatAt: jsonTime(w.HeartbeatAt),
 		})
 		state := "alive"
 		if !alive {
 			state = "silent"
 		}
-		t.add(w.ID, state, human.OneLine(strings.Join(w.Types, ","), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
+		t.add(w.ID, state, human.OneLine(strings.Join(w.Types, ","), 40), human.OneLine(w.Only.String(), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
 			w.Stream, human.When(w.StartedAt, now), human.Relative(w.HeartbeatAt, now))
 	}
 	if a.asJSON() {

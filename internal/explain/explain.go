@@ -14,6 +14,7 @@ import (
 type Worker struct {
 	ID          string
 	Types       []string
+	Only        *model.Conditions // what it takes of them; nil = everything
 	Concurrency int
 	Running     int // at its last heartbeat
 }
@@ -21,9 +22,11 @@ type Worker struct {
 // Facts are what an explanation is made of.
 type Facts struct {
 	Task       *model.Task
-	Now        time.Time     // the database's
-	Workers    []Worker      // that live, of any type
-	Type       model.Options // what the task's type says
+	Now        time.Time       // the database's
+	Workers    []Worker        // that live, of any type
+	Type       *model.TaskType // what is stored of the task's type; nil = nothing
+	OfType     []model.Permit  // that are taken, where the type has a max_running
+	OfKey      []model.Permit  // that are taken of the task's limit_key, if it has one
 	PausedType bool
 	PausedAll  bool
 }
@@ -59,7 +62,7 @@ type report struct {
 // newest execution, or, as long as it has had none, over what its type says; what a handler
 // sets in its own process is not known then.
 func Explain(f Facts) Report {
-	r := report{Facts: f, eff: f.Task.Effective(f.Type), Report: Report{Because: []string{}, Next: []string{}, Workers: []WorkerVerdict{}}}
+	r := report{Facts: f, eff: f.Task.Effective(f.typeOptions()), Report: Report{Because: []string{}, Next: []string{}, Workers: []WorkerVerdict{}}}
 	switch t := f.Task; {
 	case !t.Status.Known():
 		r.Summary = fmt.Sprintf("Its status %s is one that this release does not know.", t.Status)
@@ -78,6 +81,13 @@ func Explain(f Facts) Report {
 	}
 	r.stale()
 	return r.Report
+}
+
+func (f *Facts) typeOptions() model.Options {
+	if f.Type == nil {
+		return model.Options{}
+	}
+	return f.Type.Options
 }
 
 func (r *report) because(format string, args ...any) {
@@ -100,6 +110,8 @@ func (r *report) waiting() {
 		r.Summary = fmt.Sprintf("It waits for its retry, due %s.", human.When(due, r.Now))
 	case due.After(r.Now):
 		r.Summary = fmt.Sprintf("It waits for its start time, %s.", human.When(due, r.Now))
+	case t.HeldBack():
+		r.Summary = fmt.Sprintf("It is due since %s and is held back: it waits for its turn among the tasks of its limit_key, %s.", human.When(due, r.Now), t.Options.LimitKey)
 	default:
 		r.Summary = fmt.Sprintf("It is due since %s and waits for a worker.", human.When(due, r.Now))
 	}
@@ -129,6 +141,7 @@ func (r *report) whoCould() {
 	if len(named) > 0 {
 		r.because("Only %s may run it.", names(named))
 	}
+	takers := r.takers(serving)
 	able, first := 0, time.Time{}
 	busy := 0
 	for _, w := range serving {
@@ -145,11 +158,16 @@ func (r *report) whoCould() {
 		first = t.DueAt
 	}
 	switch {
+	case len(takers) == 0:
+		r.nobodyTakes(serving)
 	case !first.IsZero():
 		r.next("From %s on it may be claimed by %s.", human.When(first, r.Now), r.eligible(serving))
+	case t.HeldBack():
+		r.heldBack()
 	case able == 0:
 		r.because("None of the %d live workers of its type may claim it now.", len(serving))
 		r.next("It waits until a worker that may run it is there, or its options change.")
+	case r.typeFull():
 	case busy == able:
 		r.because("All workers that may claim it were busy at their last heartbeat.")
 		r.next("The first of them with a free slot claims it, after what has a greater priority or is due longer.")
@@ -161,7 +179,7 @@ func (r *report) whoCould() {
 // eligible names those of the workers that the filter lets in.
 func (r *report) eligible(serving []Worker) string {
 	var ids []string
-	for _, w := range serving {
+	for _, w := range r.takers(serving) {
 		if !r.Task.MustStop(w.ID) {
 			ids = append(ids, w.ID)
 		}
@@ -183,11 +201,21 @@ func (r *report) verdict(w Worker) WorkerVerdict {
 		t = e // as the worker would, before it claims
 	}
 	no := model.Claimable(t, w.ID, r.eff, r.Now)
-	if no == "" {
+	switch {
+	case !w.Only.Met(t):
+		return WorkerVerdict{ID: w.ID, Words: "not its: it takes only " + w.Only.String()}
+	case no == "" && t.HeldBack():
+		return WorkerVerdict{ID: w.ID, Words: "not now: it waits for its limit_key"}
+	case no == "":
 		words := fmt.Sprintf("may claim it (%d of %d slots busy)", w.Running, w.Concurrency)
 		return WorkerVerdict{ID: w.ID, May: true, Words: words}
 	}
 	return WorkerVerdict{ID: w.ID, Words: "not now: " + string(no)}
+}
+
+// takers are those whose conditions allow the task.
+func (r *report) takers(serving []Worker) []Worker {
+	return slices.DeleteFunc(slices.Clone(serving), func(w Worker) bool { return !w.Only.Met(r.Task) })
 }
 
 func (r *report) serving() []Worker {

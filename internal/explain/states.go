@@ -99,6 +99,9 @@ func (r *report) takeover() {
 		r.next("The next scan of a live worker ends it as %s: its budget is spent.", after.Status)
 	case r.PausedAll || r.PausedType:
 		r.next("Claiming is paused: the next scan of a live worker ends the lapsed execution, and the task waits for the resume.")
+	case len(r.takers(r.serving())) == 0:
+		r.nobodyTakes(r.serving())
+		r.next("The next scan of a live worker ends the lapsed execution.")
 	default:
 		r.next("The next scan of a live worker takes it over, in a moment; a late result of the old execution is refused then.")
 		for _, w := range r.serving() {

@@ -102,6 +102,20 @@ func (s *Store) findRules(ctx context.Context, doing string, filter bson.D, o *o
 	return out, explain(cur.All(ctx, &out), doing)
 }
 
+// RulesWithCallback are the names of some living rules whose tasks have a callback of their
+// own. Index: living, of which it reads all.
+func (s *Store) RulesWithCallback(ctx context.Context, limit int) (names []string, err error) {
+	exists := bson.D{d("$exists", true)}
+	rules, err := s.findRules(ctx, "finding rules with callbacks", bson.D{
+		d("living", exists),
+		d("$or", bson.A{bson.D{d("task.options.callback.success", exists)}, bson.D{d("task.options.callback.error", exists)}}),
+	}, options.Find().SetHint(IndexLiving).SetLimit(int64(limit)).SetProjection(bson.D{d("living", 1)}))
+	for _, r := range rules {
+		names = append(names, r.Living)
+	}
+	return names, err
+}
+
 // RulesByIDs reads rules by their ids. Index: _id.
 func (s *Store) RulesByIDs(ctx context.Context, ids []string) (map[string]*model.Rule, error) {
 	found, err := s.findRules(ctx, "reading rules", bson.D{d("_id", in(ids))}, options.Find())

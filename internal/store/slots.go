@@ -146,6 +146,13 @@ func (s *Store) KeysTaken(ctx context.Context, typ string, keys []string) (map[s
 	return taken, err
 }
 
+// SlotHolders are permits that are taken of a type or key, at most limit of them, the
+// longest taken first. Index: slots.of.
+func (s *Store) SlotHolders(ctx context.Context, of SlotOf, limit int) ([]model.Permit, error) {
+	return s.findSlots(ctx, bson.D{d("type", of.Type), d("key", of.Key)},
+		options.Find().SetSort(bson.D{d("at", 1)}).SetLimit(int64(limit)))
+}
+
 // SlotsOf are the permits that executions of a task have. Index: slots.task.
 func (s *Store) SlotsOf(ctx context.Context, taskID string, execIDs []string) ([]model.Permit, error) {
 	return s.findSlots(ctx, bson.D{d("task", taskID), d("exec_id", in(execIDs))}, options.Find())

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // HeartbeatInterval is how often a process writes its workers document.
@@ -15,16 +16,17 @@ const HeartbeatInterval = 30 * time.Second
 
 // Worker is what a process says of itself in the collection workers.
 type Worker struct {
-	ID          string    `bson:"_id"`
-	Host        string    `bson:"host"`
-	PID         int       `bson:"pid"`
-	Version     string    `bson:"version"`
-	Types       []string  `bson:"types"`
-	Concurrency int       `bson:"concurrency"`
-	Running     int       `bson:"running"`
-	Stream      string    `bson:"stream"` // off, watching, polling
-	StartedAt   time.Time `bson:"started_at"`
-	HeartbeatAt time.Time `bson:"heartbeat_at,omitempty"` // the database's clock
+	ID          string            `bson:"_id"`
+	Host        string            `bson:"host"`
+	PID         int               `bson:"pid"`
+	Version     string            `bson:"version"`
+	Types       []string          `bson:"types"`
+	Only        *model.Conditions `bson:"only,omitempty"` // what it takes of them; nil = everything
+	Concurrency int               `bson:"concurrency"`
+	Running     int               `bson:"running"`
+	Stream      string            `bson:"stream"` // off, watching, polling
+	StartedAt   time.Time         `bson:"started_at"`
+	HeartbeatAt time.Time         `bson:"heartbeat_at,omitempty"` // the database's clock
 }
 
 // Alive says whether the worker was heard of lately: within three heartbeats.
@@ -38,11 +40,14 @@ func (s *Store) Heartbeat(ctx context.Context, w Worker) error {
 	asked := clock.Read(s.local)
 	set := bson.D{d("host", w.Host), d("pid", w.PID), d("version", w.Version), d("types", w.Types),
 		d("concurrency", w.Concurrency), d("running", w.Running), d("stream", w.Stream)}
+	update := bson.D{d("$currentDate", bson.D{d("heartbeat_at", true)})}
+	if w.Only == nil {
+		update = append(update, d("$set", set), d("$unset", bson.D{d("only", "")}))
+	} else {
+		update = append(update, d("$set", append(set, d("only", w.Only))))
+	}
 	var doc Worker
-	err := s.workers.FindOneAndUpdate(ctx, bson.D{d("_id", w.ID)}, bson.D{
-		d("$set", set),
-		d("$currentDate", bson.D{d("heartbeat_at", true)}),
-	}, returnAfter().SetUpsert(true)).Decode(&doc)
+	err := s.workers.FindOneAndUpdate(ctx, bson.D{d("_id", w.ID)}, update, returnAfter().SetUpsert(true)).Decode(&doc)
 	if err != nil {
 		return explain(err, "writing the worker's heartbeat")
 	}

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestExplainKnowsWhatConditionsAndLimitsKeepBack(t *testing.T) {
+	s := newSession(t)
+	began, end := make(chan bool, 10), make(chan bool)
+	c, err := consumer.New(consumer.Config{Database: database(t, s), WorkerID: "of acme", Tenants: []string{"acme"}})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, model.NewType[any, model.None]("t"), func(context.Context, *consumer.Task[any]) (model.None, error) {
+		began <- true
+		<-end
+		return model.None{}, nil
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- c.Run(ctx) }()
+	defer func() {
+		close(end)
+		cancel()
+		require.NoError(t, <-stopped)
+	}()
+	s.eventually("a worker", func() bool { return strings.Contains(s.run("worker", "list").stdout, "tenants acme") })
+	s.ok("send", "t", "--key", "k")
+	require.Contains(t, s.ok("task", "explain", "-/t/k").stdout, "It is of no tenant, and of the 1 live worker of its type none takes such a task.")
+	s.ok("send", "t", "--key", "first", "--tenant", "acme", "--limit-key", "ann")
+	<-began
+	s.ok("send", "t", "--key", "second", "--tenant", "acme", "--limit-key", "ann")
+	s.eventually("the second to be held back", func() bool {
+		out := s.ok("task", "explain", "acme/t/second").stdout
+		return strings.Contains(out, "held back") && strings.Contains(out, "acme/t/first has a permit since")
+	})
+}

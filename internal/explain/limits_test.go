@@ -1,0 +1,83 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func text(r Report) string {
+	out := r.Summary + "\n" + strings.Join(r.Because, "\n") + "\n" + strings.Join(r.Next, "\n")
+	for _, w := range r.Workers {
+		out += "\n" + w.ID + " " + w.Words
+	}
+	return out
+}
+
+func TestATaskThatWaitsForOthersSaysForWhom(t *testing.T) {
+	keyed := begin(t, now.Add(-time.Minute), model.Draft{Options: model.Options{LimitKey: "ann"}})
+	held := model.HoldBack(keyed.doc, now)
+	plain := begin(t, now.Add(-time.Minute), model.Draft{}).doc
+	w1 := []Worker{{ID: "w1", Types: []string{"t"}, Concurrency: 10}}
+	holders := []model.Permit{{TaskID: "-/t/a", At: now.Add(-time.Hour)}, {TaskID: "-/t/b", At: now}}
+	for name, c := range map[string]struct {
+		facts Facts
+		want  []string
+	}{
+		"its key is full": {Facts{Task: held, Workers: w1, OfKey: holders[:1]}, []string{
+			"is held back: it waits for its turn among the tasks of its limit_key, ann", "with the limit_key ann at most 1 may run at once",
+			"-/t/a has a permit since 2026-01-31 08:00:00Z (1h ago)", "mscheduler task cancel '-/t/a'", "w1 not now: it waits for its limit_key",
+		}},
+		"of two, one is free": {Facts{Task: held, Workers: w1, OfKey: holders[:1], Type: &model.TaskType{KeyLimit: &model.KeyLimit{MaxRunning: 2}}}, []string{
+			"at most 2 may run at once", "There is room again",
+		}},
+		"its key has a rate": {Facts{Task: held, Workers: w1, Type: &model.TaskType{KeyLimit: &model.KeyLimit{RateLimit: &model.RateLimit{Count: 3, Per: time.Minute}}}}, []string{
+			"at most 3 may begin in 1m0s", "When the rate allows the next start",
+		}},
+		"held back and nobody lives": {Facts{Task: held}, []string{"is held back", "No live worker handles the type t"}},
+		"held back and paused":       {Facts{Task: held, Workers: w1, PausedAll: true}, []string{"is held back", "resume --all"}},
+		"its type is full": {Facts{Task: plain, Workers: w1, OfType: holders, Type: &model.TaskType{MaxRunning: 2}}, []string{
+			"at most 2 may run at once, and so many do; -/t/a has its permit since", "When one of them ends, the next is claimed",
+		}},
+		"its type has room": {Facts{Task: plain, Workers: w1, OfType: holders, Type: &model.TaskType{MaxRunning: 3}}, []string{"any moment by the worker w1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.facts.Now = now
+			got := text(Explain(c.facts))
+			for _, want := range c.want {
+				require.Contains(t, got, want)
+			}
+			require.NotContains(t, got, "derived fields")
+			require.Equal(t, name == "its type has room", strings.Contains(got, "any moment"), got)
+		})
+	}
+}
+
+func TestConditionsThatLeaveATaskOutAreNamed(t *testing.T) {
+	acme := Worker{ID: "w1", Types: []string{"t"}, Concurrency: 10, Only: &model.Conditions{Tenants: []string{"acme", "beta"}}}
+	mail := Worker{ID: "w2", Types: []string{"t"}, Concurrency: 10, Only: &model.Conditions{Categories: []string{"mail"}}}
+	open := begin(t, now, model.Draft{Creator: "ann"}).doc
+	got := text(Explain(Facts{Task: open, Now: now, Workers: []Worker{acme, mail}}))
+	require.Contains(t, got, "It is of no tenant, the creator ann, and of the 2 live workers of its type none takes such a task.")
+	require.Contains(t, got, "w1 not its: it takes only tenants acme, beta")
+	require.Contains(t, got, "w2 not its: it takes only categories mail")
+	require.NotContains(t, got, "any moment")
+
+	theirs := begin(t, now, model.Draft{Tenant: "acme"}).doc
+	got = text(Explain(Facts{Task: theirs, Now: now, Workers: []Worker{acme, mail}}))
+	require.Contains(t, got, "any moment by the worker w1.")
+	require.Contains(t, got, "w2 not its")
+
+	lapsed := begin(t, now.Add(-time.Hour), model.Draft{}).claim("w9", now.Add(-time.Minute)).doc
+	got = text(Explain(Facts{Task: lapsed, Now: now, Workers: []Worker{acme}}))
+	require.Contains(t, got, "of the 1 live worker of its type none takes such a task")
+	require.Contains(t, got, "ends the lapsed execution")
+
+	delivery := model.NewTask(model.Delivery(theirs), now)
+	acme.Types = []string{model.CallbackType}
+	require.Contains(t, text(Explain(Facts{Task: delivery, Now: now, Workers: []Worker{acme}})), "any moment by the worker w1")
+}

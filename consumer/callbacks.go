@@ -35,6 +35,11 @@ type CallbackConfig struct {
 	// Defaults to false.
 	AllowLinkLocal bool
 
+	// Allow is all that callbacks may reach: hosts (example.org, *.example.org) by their name,
+	// addresses and networks (10.0.0.0/8). A callback to any other fails for good. It does
+	// not allow link-local addresses. Defaults to everything.
+	Allow []string
+
 	// Proxy for a request, as in [http.Transport]. Defaults to none.
 	Proxy func(*http.Request) (*url.URL, error)
 }
@@ -49,7 +54,16 @@ func (c *CallbackConfig) validate() (errs []error) {
 	if c.Timeout < 0 || c.Timeout > time.Hour {
 		errs = append(errs, model.Invalid("callbacks.timeout", "is %v; want at most an hour", c.Timeout))
 	}
+	if _, err := c.reach(); err != nil {
+		errs = append(errs, err)
+	}
 	return errs
+}
+
+// reach is where callbacks may go.
+func (c *CallbackConfig) reach() (httpcall.Reach, error) {
+	allow, err := httpcall.ParseAllow("callbacks.allow", c.Allow)
+	return httpcall.Reach{AllowLinkLocal: c.AllowLinkLocal, Allow: allow, Proxy: c.Proxy}, err
 }
 
 // secrets are what this process can seal and open; nil = none.
@@ -85,9 +99,13 @@ func (c *Consumer) deliverCallbacks() error {
 	cfg := c.cfg.Callbacks
 	limit := cfg.Concurrency
 	byDefault(&limit, 50)
+	reach, err := cfg.reach()
+	if err != nil {
+		return err
+	}
 	d := callback.NewDeliverer(callback.Config{
 		Store: c.store, Types: c.taskTypes, Secrets: c.secrets, Timeout: cfg.Timeout, Concurrency: limit,
-		Reach: httpcall.Reach{AllowLinkLocal: cfg.AllowLinkLocal, Proxy: cfg.Proxy},
+		Reach: reach,
 	})
 	c.deliverer = d
 	typ := model.NewType[model.DeliveryArgs, callback.Result](model.CallbackType)

@@ -19,6 +19,7 @@ func TestAWorkerWithBadCallbackSettingsIsRefused(t *testing.T) {
 	defer func() { require.NoError(t, client.Disconnect(t.Context())) }()
 	for field, cfg := range map[string]CallbackConfig{
 		"callbacks.secret_key": {SecretKey: "letmein"}, "callbacks.concurrency": {Concurrency: -1}, "callbacks.timeout": {Timeout: -1},
+		"callbacks.allow": {Allow: []string{"http://h"}},
 	} {
 		_, err := New(Config{Database: client.Database("x"), Callbacks: &cfg})
 		require.ErrorIs(t, err, model.ErrInvalid, field)

@@ -28,8 +28,7 @@ type httpHandler struct {
 }
 
 func newHTTPHandler(o HTTPOptions) *httpHandler {
-	reach := httpcall.Reach{AllowLinkLocal: o.AllowLinkLocal, Allow: o.Allow, Proxy: o.Proxy}
-	return &httpHandler{client: &http.Client{Transport: reach.Transport()}, limit: o.bodyLimit(), clock: clock.System(), reach: reach}
+	return &httpHandler{client: &http.Client{Transport: o.Reach.Transport()}, limit: o.bodyLimit(), clock: clock.System(), reach: o.Reach}
 }
 
 func (h *httpHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessage]) (HTTPResult, error) {
@@ -155,9 +154,7 @@ func (e *noAnswerError) Unwrap() error { return errCallTimeout }
 func callError(ctx context.Context, what string, a *HTTPArgs, err error) error {
 	err = httpcall.Cause(err)
 	switch cause := context.Cause(ctx); {
-	case errors.Is(err, httpcall.ErrForbiddenAddress):
-		return consumer.Fatal(fmt.Errorf("%s: %w", what, httpcall.ErrForbiddenAddress))
-	case errors.Is(err, httpcall.ErrNotAllowed):
+	case httpcall.Refused(err):
 		return consumer.Fatal(fmt.Errorf("%s: %w", what, err))
 	case errors.Is(cause, errCallTimeout):
 		return &noAnswerError{what, a.timeout()}

@@ -2,8 +2,6 @@ package builtin
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/url"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
@@ -26,12 +24,8 @@ type Options struct {
 type HTTPOptions struct {
 	// BodyLimit is how many bytes of an answer its result keeps. Defaults to 64 KiB.
 	BodyLimit int
-	// AllowLinkLocal lets tasks call link-local and cloud metadata addresses.
-	AllowLinkLocal bool
-	// Allow is all that tasks and the targets of rules may call; nil = everything.
-	Allow *httpcall.Allow
-	// Proxy for a request, as in [http.Transport]. nil = none.
-	Proxy func(*http.Request) (*url.URL, error)
+	// Reach says where tasks and the targets of rules may call.
+	Reach httpcall.Reach
 }
 
 // TargetOptions of the type mscheduler.http. What HTTPOptions say holds for it, too.

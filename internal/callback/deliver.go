@@ -169,7 +169,7 @@ func (d *Deliverer) call(req *http.Request) (Result, error) {
 func (d *Deliverer) unanswered(ctx context.Context, what string, err error) error {
 	err = httpcall.Cause(err)
 	switch cause := context.Cause(ctx); {
-	case errors.Is(err, httpcall.ErrForbiddenAddress):
+	case httpcall.Refused(err):
 		return &VerdictError{Err: fmt.Errorf("%s: %w", what, err), Fatal: true}
 	case errors.Is(cause, errTimeout):
 		return fmt.Errorf("%s: no answer within %v", what, d.Timeout)

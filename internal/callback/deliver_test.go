@@ -204,6 +204,21 @@ func TestMetadataAddressesAreNotCalled(t *testing.T) {
 	}
 }
 
+func TestOnlyReceiversOnTheListAreCalled(t *testing.T) {
+	b := newBench(t)
+	url := receiver(t, func(http.ResponseWriter, *http.Request) {})
+	var err error
+	b.reach.Allow, err = httpcall.ParseAllow("allow", []string{"example.org"})
+	require.NoError(t, err)
+	_, err = b.deliver(t.Context(), b.ended("no", hook(url), model.Outcome{}))
+	require.True(t, verdict(t, err).Fatal)
+	require.ErrorIs(t, err, httpcall.ErrNotAllowed)
+	b.reach.Allow, err = httpcall.ParseAllow("allow", []string{"127.0.0.0/8"})
+	require.NoError(t, err)
+	_, err = b.deliver(t.Context(), b.ended("yes", hook(url), model.Outcome{}))
+	require.NoError(t, err)
+}
+
 func TestASignatureIsByTheKeysOfNow(t *testing.T) {
 	b := newBench(t)
 	var verified error

@@ -88,3 +88,15 @@ func TestTheExplanationOfACompletedTaskNamesItsDelivery(t *testing.T) {
 	require.Contains(t, out, "-/"+model.CallbackType+"/")
 	require.Contains(t, out, "task redeliver '-/exec/k'")
 }
+
+func TestTheListOfWhatMayBeCalledHoldsForCallbacksAsForCalls(t *testing.T) {
+	s := newSession(t)
+	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "k", "--callback", `{"success": {"url": "http://127.0.0.1:1/"}}`)
+	s.ok("send", "http", "--args", `{"url": "http://127.0.0.1:1/"}`, "--key", "k")
+	s.worker("--http-allow", "example.org")
+	for _, id := range []string{"-/exec/k", "-/http/k"} {
+		s.eventually(id, func() bool {
+			return strings.Contains(s.ok("task", "show", id).stdout, "is not on this worker's list of what may be called (--http-allow")
+		})
+	}
+}

@@ -22,8 +22,8 @@ const workHelp = `Run a worker for the built-in types, http and exec, in the for
 callbacks of all tasks, too; MSCHEDULER_SECRET_KEY opens the secrets they are signed with.
 
 exec runs programs that a task names, as this process's user: it is off unless
---allow-exec is given. http and callbacks do not call link-local and cloud metadata addresses unless
---allow-link-local is given.
+--allow-exec is given. http, periodic rules and callbacks do not call link-local and cloud metadata
+addresses unless --allow-link-local is given, and with --http-allow only what that lists.
 
 With --periodic it also sends the tasks of periodic rules (mscheduler periodic). Without one
 such process no rule fires; several share the work, and one that dies leaves it to the others.
@@ -66,7 +66,7 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&w.noStream, "no-stream", false, "do not watch the change stream, poll only")
 	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: programs, as this process's user")
 	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks and callbacks call link-local and cloud metadata addresses")
-	f.StringSliceVar(&w.allowHosts, "http-allow", nil, "hosts (example.org, *.example.org) and networks (10.0.0.0/8) that http tasks and periodic rules may call; defaults to all")
+	f.StringSliceVar(&w.allowHosts, "http-allow", nil, "hosts (example.org, *.example.org) and networks (10.0.0.0/8) that http tasks, periodic rules and callbacks may call; defaults to all")
 	f.StringVar(&w.callbackAddr, "callback-addr", "", "address to take the callbacks of periodic HTTP targets on; defaults to none")
 	f.StringVar(&w.callbackURL, "callback-url", "", "public URL of that address, or of another process that takes callbacks; defaults to http:// and --callback-addr")
 	f.IntVar(&w.bodyLimit, "http-body-limit", 64<<10, "bytes of an answer that a result keeps")
@@ -97,13 +97,19 @@ func (a *app) workCommand() *cobra.Command {
 	return cmd
 }
 
+// reach is where http tasks and the targets of rules may call; callbacks, too.
+func (w *workFlags) reach() (httpcall.Reach, error) {
+	allow, err := httpcall.ParseAllow("--http-allow", w.allowHosts)
+	return httpcall.Reach{AllowLinkLocal: w.allowLinkLocal, Allow: allow, Proxy: http.ProxyFromEnvironment}, err
+}
+
 // workConfig checks the flags and makes the consumer's configuration.
 func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	cfg := consumer.Config{
 		WorkerID: w.workerID, Concurrency: w.concurrency, NoStream: w.noStream, Version: version(), Logger: a.logger(),
 	}
 	cfg.Callbacks = &consumer.CallbackConfig{
-		SecretKey: a.Env.SecretKey, AllowLinkLocal: w.allowLinkLocal, Proxy: http.ProxyFromEnvironment,
+		SecretKey: a.Env.SecretKey, AllowLinkLocal: w.allowLinkLocal, Allow: w.allowHosts, Proxy: http.ProxyFromEnvironment,
 	}
 	if cfg.WorkerID == "" {
 		cfg.WorkerID = a.Env.WorkerID
@@ -127,6 +133,9 @@ func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	}
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = -1 // not at all; 0 would be the consumer's default
+	}
+	if _, err := w.reach(); err != nil {
+		errs = append(errs, err)
 	}
 	if cfg.PollInterval, err = parseDuration("poll-interval", w.pollInterval); err != nil {
 		errs = append(errs, err)
@@ -155,13 +164,13 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	if err != nil {
 		return err
 	}
-	allow, err := httpcall.ParseAllow("--http-allow", w.allowHosts)
+	reach, err := w.reach()
 	if err != nil {
 		return err
 	}
 	o := builtin.Options{
 		Targets: builtin.TargetOptions{CallbackURL: takes.url, Secrets: box},
-		HTTP:    builtin.HTTPOptions{BodyLimit: w.bodyLimit, AllowLinkLocal: w.allowLinkLocal, Allow: allow, Proxy: http.ProxyFromEnvironment},
+		HTTP:    builtin.HTTPOptions{BodyLimit: w.bodyLimit, Reach: reach},
 	}
 	types := builtin.HTTP.Name()
 	if w.allowExec {

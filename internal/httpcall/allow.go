@@ -17,7 +17,7 @@ import (
 
 // ErrNotAllowed is what a call of a host that is not on the allow list ends with, a redirect
 // to one too.
-var ErrNotAllowed = errors.New("is not on this worker's list of what may be called (--http-allow)")
+var ErrNotAllowed = errors.New("is not on this worker's list of what may be called (--http-allow; Allow of consumer.CallbackConfig)")
 
 // Allow is a list of hosts and networks. A host is allowed by its name, wherever that leads,
 // or by the address that its name resolves to.

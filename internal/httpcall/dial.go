@@ -16,6 +16,12 @@ import (
 // with. It is checked after the name was resolved, for redirects too.
 var ErrForbiddenAddress = errors.New("is a link-local or cloud metadata address, which this worker does not call (an operator can allow it)")
 
+// Refused says whether a call was not made because of where it would have gone: no retry
+// mends that.
+func Refused(err error) bool {
+	return errors.Is(err, ErrForbiddenAddress) || errors.Is(err, ErrNotAllowed)
+}
+
 // metadata addresses of clouds that are not link-local.
 var metadataAddrs = map[netip.Addr]bool{
 	netip.MustParseAddr("fd00:ec2::254"):   true, // AWS, IPv6

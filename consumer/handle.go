@@ -141,7 +141,10 @@ func (c *Consumer) newHandler(typ string, run Handler, opts ...HandleOption) (*h
 			return nil, err
 		}
 	}
-	var err error
+	err := h.defaults.ValidFor(typ)
+	if err != nil {
+		return nil, err
+	}
 	if h.defaults.Callback, err = c.secrets.SealCallback("defaults.callback", h.defaults.Callback); err != nil {
 		return nil, err
 	}

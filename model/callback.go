@@ -92,6 +92,15 @@ func (t *CallbackTarget) EffectiveMethod() string {
 	return t.Method
 }
 
+// ValidFor refuses what tasks of the type cannot have: the end of a delivery is told to
+// nobody, since that would be a delivery, too, and so on for ever.
+func (o *Options) ValidFor(typ string) error {
+	if c := o.Callback; typ == CallbackType && c != nil && (c.Success != nil || c.Error != nil) {
+		return Invalid("callback", "cannot be set for tasks of type %s: telling of a delivery would be a delivery, too, and so on for ever", CallbackType)
+	}
+	return nil
+}
+
 // Validate finds everything that is wrong with the callback.
 func (c *Callback) Validate() error {
 	v := validator{}

@@ -58,7 +58,7 @@ func CallbackOf(t *Task, typ Options) (*CallbackTarget, *CallbackSecurity) {
 		layers = append(layers, *t.Applied)
 	}
 	eff := ResolveOptions(layers...)
-	target := eff.callbackFor(t.Status)
+	target := eff.callbackFor(t.Type, t.Status)
 	if target == nil {
 		return nil, nil
 	}

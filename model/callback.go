@@ -19,6 +19,9 @@ type Callback struct {
 	Error *CallbackTarget `bson:"error,omitempty" json:"error,omitempty"`
 	// Security says how the request proves where it comes from; nil = not at all.
 	Security *CallbackSecurity `bson:"security,omitempty" json:"security,omitempty"`
+	// OfHandler marks what a handler said for its tasks and no document of a type holds:
+	// consumers set it, so that it is not taken for what was taken out of the type.
+	OfHandler bool `bson:"of_handler,omitempty" json:"-"`
 }
 
 // CallbackTarget is where a callback goes.

@@ -13,7 +13,7 @@ func told(url string) *Callback {
 	return &Callback{Success: &CallbackTarget{URL: url}, Error: &CallbackTarget{URL: url + "/error"}}
 }
 
-func TestWhoIsToldIsWhatTheTaskSaysThenItsTypeNowThenWhatApplied(t *testing.T) {
+func TestWhoIsToldIsWhatTheTaskSaysThenItsTypeNowThenItsHandler(t *testing.T) {
 	at := func(own, typ, applied *Callback, s Status) string {
 		task := &Task{Status: s, Options: Options{Callback: own}}
 		if applied != nil {
@@ -25,11 +25,15 @@ func TestWhoIsToldIsWhatTheTaskSaysThenItsTypeNowThenWhatApplied(t *testing.T) {
 		}
 		return target.URL
 	}
-	own, typ, applied := told("own"), told("type"), told("applied")
+	own, typ, applied, before := told("own"), told("type"), told("applied"), told("the type's before")
+	applied.OfHandler = true
 	require.Equal(t, "own", at(own, typ, applied, StatusCompleted))
 	require.Equal(t, "type", at(nil, typ, applied, StatusCompleted))
 	require.Equal(t, "applied", at(nil, nil, applied, StatusCompleted))
 	require.Empty(t, at(nil, nil, nil, StatusCompleted))
+	require.Empty(t, at(nil, nil, before, StatusCompleted), "it was taken out of the type")
+	require.Empty(t, at(nil, nil, before, StatusFailure))
+	require.Empty(t, at(nil, &Callback{}, applied, StatusCompleted), "a type that says nobody is told")
 	require.Empty(t, at(&Callback{}, typ, applied, StatusCompleted), "a task that says nobody is told")
 	require.Equal(t, "own/error", at(own, typ, applied, StatusFailure))
 	for _, s := range []Status{StatusCancelled, StatusPending, StatusManuallyProcessed, StatusExecuting, StatusError} {

@@ -8,7 +8,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -178,7 +177,7 @@ func (e *ended) refusedResult(tried *model.Task) bool {
 // later puts an end back into the queue after a moment.
 func (c *Consumer) later(e *ended) {
 	c.late.Go(func() {
-		clock.Pause(c.service, min(time.Duration(e.late)*20*time.Millisecond, time.Second))
+		sleep(c.service, min(time.Duration(e.late)*20*time.Millisecond, time.Second))
 		c.put(e)
 	})
 }

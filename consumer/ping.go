@@ -13,7 +13,14 @@ import (
 // pingLoop keeps the leases of everything this process holds, one batch an interval.
 func (c *Consumer) pingLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		clock.PauseOr(ctx, c.pingAll(ctx), c.pingNow)
+		next := c.pingAll(ctx)
+		t := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+		case <-c.pingNow:
+		case <-t.C:
+		}
+		t.Stop()
 	}
 }
 
@@ -121,7 +128,13 @@ func (c *Consumer) guardLoop(ctx context.Context) {
 			}
 			c.distrust(x)
 		}
-		clock.PauseOr(ctx, max(next, time.Millisecond), c.guardNow)
+		t := time.NewTimer(max(next, time.Millisecond))
+		select {
+		case <-ctx.Done():
+		case <-c.guardNow:
+		case <-t.C:
+		}
+		t.Stop()
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // returnGrace is how long handlers get to return once their context has ended.
@@ -61,8 +59,13 @@ func (c *Consumer) awaitSeekers(seekers *sync.WaitGroup) {
 
 // await waits for ch, at most d and not beyond the end of a Stop's context.
 func (c *Consumer) await(ch <-chan struct{}, d time.Duration) bool {
-	if clock.PauseOr(c.hurry, d, ch) {
+	t := time.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-ch:
 		return true
+	case <-t.C:
+	case <-c.hurry.Done():
 	}
 	select {
 	case <-ch:
@@ -78,7 +81,7 @@ func (c *Consumer) writeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.ShutdownTimeout, returnGrace))
 	defer cancel()
 	for c.ends.Wait(ctx) == nil && c.waitingEnds() && ctx.Err() == nil {
-		clock.Pause(ctx, 5*time.Millisecond)
+		sleep(ctx, 5*time.Millisecond)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -54,7 +53,13 @@ func (c *Consumer) watchLoop(ctx context.Context) {
 
 // awaitRest waits for d, or until the fetch loop has found nothing more to do.
 func (c *Consumer) awaitRest(ctx context.Context, d time.Duration) {
-	clock.PauseOr(ctx, d, c.rested)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-c.rested:
+	case <-t.C:
+	}
 }
 
 // idle says whether this worker waits for work: it has looked, knows of none, and has a
@@ -82,7 +87,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 	}
 	served, types := c.served.Load(), c.types()
 	if len(types) == 0 { // of no category yet
-		clock.Pause(ctx, busyPause)
+		sleep(ctx, busyPause)
 		return nil
 	}
 	permit, err := c.store.AcquireStream(call, c.sameStream(types), holder)
@@ -90,7 +95,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 		return err
 	}
 	if permit == nil {
-		clock.Pause(ctx, permitRetry*3/4+rand.N(permitRetry/2))
+		sleep(ctx, permitRetry*3/4+rand.N(permitRetry/2))
 		return nil
 	}
 	passOn, err := c.watch(ctx, types, served, permit, holder)
@@ -98,7 +103,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 	defer cancel()
 	_ = c.store.ReleaseStream(call, permit, holder) // else it lapses
 	if passOn {
-		clock.Pause(ctx, permitRetry*5/4) // all who wait for a permit ask in this time
+		sleep(ctx, permitRetry*5/4) // all who wait for a permit ask in this time
 	}
 	return err
 }
@@ -195,7 +200,7 @@ func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, pe
 		if busy.tick(c.backlog.Load(), c.idle()) {
 			return false
 		}
-		clock.Pause(ctx, busyPause)
+		sleep(ctx, busyPause)
 	}
 	return false
 }

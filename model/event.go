@@ -223,7 +223,9 @@ func (w *written) read(f field) {
 	case "error_count", "lapse_count":
 		w.counted = true
 	case "progress":
-		w.progress = decoded[Progress](f)
+		p := &Progress{}
+		f.byDriver(p)
+		w.progress = p
 	}
 	w.other = true
 }
@@ -239,7 +241,9 @@ func (w *written) readState(path string, f field) {
 		return
 	}
 	if !inside {
-		w.state(*decoded[WorkerState](f))
+		var st WorkerState
+		f.byDriver(&st)
+		w.state(st)
 		return
 	}
 	switch name {
@@ -262,7 +266,12 @@ func (w *written) readState(path string, f field) {
 
 // readStates takes from the whole array what is newest in it: that is what the write did.
 func (w *written) readStates(f field) {
-	all := list(f, func(st *WorkerState, f field) { f.byDriver(st) })
+	var all []WorkerState
+	f.elements(func(f field) {
+		var st WorkerState
+		f.byDriver(&st)
+		all = append(all, st)
+	})
 	var newest time.Time
 	for i := range all {
 		newest = later(newest, all[i].changedAt())

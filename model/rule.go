@@ -101,7 +101,7 @@ type OverlapPolicy string
 const (
 	OverlapAllow      OverlapPolicy = "ALLOW"       // runs, within the concurrency limit
 	OverlapSkip       OverlapPolicy = "SKIP"        // is skipped
-	OverlapCancelPrev OverlapPolicy = "CANCEL_PREV" // cancels what runs, and runs when that has ended
+	OverlapCancelPrev OverlapPolicy = "CANCEL_PREV" // cancels what runs but backfills, and runs when that has ended
 	OverlapParallel   OverlapPolicy = "PARALLEL"    // runs, whatever the limit
 )
 
@@ -210,6 +210,8 @@ type RunRef struct {
 	After []string `bson:"after,omitempty"`
 	// Force starts it whatever the limit.
 	Force bool `bson:"force,omitempty"`
+	// Cancelled: its task was asked to end, because a later tick takes its place.
+	Cancelled bool `bson:"cancelled,omitempty"`
 	// TaskType is that of its task, for who must find it after the rule was edited.
 	TaskType string    `bson:"task_type,omitempty"`
 	Started  time.Time `bson:"started,omitempty"` // when its start was decided

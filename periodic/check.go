@@ -2,6 +2,8 @@ package periodic
 
 import (
 	"time"
+
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Checked is the spec as it would be stored: the cron rule normalised, defaults that are
@@ -14,6 +16,25 @@ func (s Spec) Checked(now time.Time) (Spec, error) {
 		return s, err
 	}
 	return specOf(r), nil
+}
+
+// CheckedFor says what is wrong with the spec as an edit of the stored rule, or, where that
+// is nil, as a new one. Nothing is read or written.
+func (s Spec) CheckedFor(stored *model.Rule, now time.Time) error {
+	if stored != nil {
+		now = s.since(now, stored)
+	}
+	_, err := s.Checked(now)
+	return err
+}
+
+// since is the time after which an edited rule must fire: a rule whose end has come and
+// stays what it was can still be edited.
+func (s *Spec) since(now time.Time, stored *model.Rule) time.Time {
+	if model.Millis(s.EndAt).Equal(stored.EndAt) {
+		return stored.CreatedAt
+	}
+	return now
 }
 
 // EngineType is what engines call themselves among the workers: a process that is listed

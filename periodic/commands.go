@@ -55,7 +55,7 @@ func Backfill(r *model.Rule, cal *calendar.Schedule, request string, ticks []tim
 	d := decide(r, cal, now)
 	for _, at := range ticks {
 		ref := model.RunRef{ID: TickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
-		if d.MaxConcurrency > 0 && (len(d.Active) >= d.MaxConcurrency || len(d.Queued) > 0) {
+		if len(d.Active) >= maxActive || d.MaxConcurrency > 0 && (len(d.Active) >= d.MaxConcurrency || len(d.Queued) > 0) {
 			d.enqueue(ref)
 		} else {
 			d.start(ref)
@@ -87,9 +87,6 @@ func CancelRun(r *model.Rule, cal *calendar.Schedule, id string, now time.Time) 
 	if i := slices.IndexFunc(d.Queued, is); i >= 0 {
 		q := d.Queued[i]
 		d.Queued = slices.Delete(d.Queued, i, i+1)
-		if d.Last != nil && d.Last.ID == id {
-			d.Last.Status = model.RunCanceled
-		}
 		d.record(q, model.RunCanceled, "cancelled while it waited")
 		d.startQueued()
 		return d.Rule
@@ -108,7 +105,7 @@ func Enable(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
 		return nil
 	}
 	d := decide(r, cal, now)
-	if r.Status == model.RuleOffline {
+	if r.Status == model.RuleOffline && !d.rests() {
 		d.cover(model.SkipPaused)
 	}
 	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = model.RuleOnline, "", time.Time{}, later(d.DecidedTo, d.now)
@@ -133,7 +130,8 @@ func Disable(r *model.Rule, cal *calendar.Schedule, note string, now time.Time) 
 
 // Edit replaces what a person may change. Ticks up to now are decided by the rule as it
 // was, and those that one decision cannot hold are missed; none before the edit is decided
-// by the new one.
+// by the new one. A rule that was over, by its end or max_runs, goes on if the edit gives it
+// more ticks.
 func Edit(r *model.Rule, old, cal *calendar.Schedule, edited *model.Rule, now time.Time) *model.Rule {
 	d := decide(r, old, now)
 	switch d.Status {
@@ -143,7 +141,11 @@ func Edit(r *model.Rule, old, cal *calendar.Schedule, edited *model.Rule, now ti
 			d.cover(model.SkipMissed)
 		}
 	case model.RuleOffline:
-		d.cover(model.SkipPaused) // its paused time goes on, by the new times
+		if d.rests() {
+			d.Status, d.PauseNote = model.RuleOnline, "" // unless it has no ticks by the new times either
+		} else {
+			d.cover(model.SkipPaused) // its paused time goes on, by the new times
+		}
 	}
 	e := *edited
 	e.ID, e.CreatedAt, e.Status, e.PauseNote, e.PausedAt, e.DeletedAt = r.ID, r.CreatedAt, d.Status, d.PauseNote, d.PausedAt, r.DeletedAt
@@ -167,7 +169,9 @@ func Delete(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
 	case model.RuleOnline:
 		d.cover(model.SkipMissed)
 	case model.RuleOffline:
-		d.cover(model.SkipPaused)
+		if !d.rests() {
+			d.cover(model.SkipPaused)
+		}
 	}
 	for _, q := range d.Queued {
 		d.record(q, model.RunCanceled, "the rule was deleted")

@@ -20,9 +20,16 @@ func (ends) Name() string { return model.OutcomePeriodic }
 // twice is the same as once, since its run is then among the active ones no more.
 func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
 	errs := make([]error, len(entries))
+	again, err := p.runAgain(ctx, entries)
+	if err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
 	byRule := map[string][]int{}
 	for i, e := range entries {
-		if e.Life.Origin != nil && e.Life.Origin.Tick != nil {
+		if e.Life.Origin != nil && e.Life.Origin.Tick != nil && !again[e.Life.ID] {
 			byRule[e.Life.Origin.ID] = append(byRule[e.Life.Origin.ID], i)
 		}
 	}
@@ -37,6 +44,26 @@ func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
 		}
 	}
 	return errs
+}
+
+// runAgain tells which tasks a person has had run again since they ended: a new life has
+// begun, and has not ended. Their runs go on until it does.
+func (p ends) runAgain(ctx context.Context, entries []outcome.Entry) (map[string]bool, error) {
+	var ids []string
+	for _, e := range entries {
+		if e.Life.InHistory {
+			ids = append(ids, e.Life.ID)
+		}
+	}
+	again := map[string]bool{}
+	if len(ids) == 0 {
+		return again, nil
+	}
+	current, err := p.store.ByIDs(ctx, ids)
+	for id, t := range current {
+		again[id] = !t.Status.Ended()
+	}
+	return again, err
 }
 
 var errCrossed = errors.New("the end of a run was not told to its rule yet")

@@ -70,7 +70,7 @@ func (p *Periodic) start(ctx context.Context) error {
 			return err
 		}
 		p.log.Warn().Err(err).Msg("the engine waits for the database")
-		clock.Pause(ctx, wait)
+		sleep(ctx, wait)
 	}
 }
 
@@ -132,7 +132,7 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 			}
 			pause = look
 		}
-		clock.Pause(ctx, pause)
+		sleep(ctx, pause)
 	}
 }
 
@@ -226,7 +226,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 				p.log.Error().Err(err).Msg("telling rules that their runs ended")
 			}
 		}
-		clock.Pause(ctx, pause)
+		sleep(ctx, pause)
 	}
 	if mine {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -234,5 +234,14 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 		if err := p.store.LeaveJob(last, "periodic", p.id); err != nil {
 			p.log.Debug().Err(err).Msg("giving the permit for ended runs back")
 		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
 }

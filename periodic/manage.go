@@ -33,7 +33,8 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
 
 // Update replaces what the spec says, if the rule still has that version ([ErrChanged]).
 // Ticks up to now are decided by the rule as it was, none of them by the new one. Secrets
-// that are [model.HiddenSecret] stay what they are.
+// that are [model.HiddenSecret] stay what they are. A rule that was over, by its end or
+// max_runs, goes on if the edit gives it more ticks.
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*model.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *model.Rule, old *calendar.Schedule, now time.Time) (*model.Rule, error) {
 		if r.Version != version {
@@ -46,7 +47,7 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec)
 		if err != nil {
 			return nil, err
 		}
-		edited, _, err := sealed.rule(now)
+		edited, _, err := sealed.rule(sealed.since(now, r))
 		if err != nil {
 			return nil, err
 		}

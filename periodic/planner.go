@@ -111,7 +111,24 @@ func (d *decision) cover(why model.SkipReason) {
 // and removed before more is decided.
 func (d *decision) heavy() bool { return heavy(d.Rule) }
 
-func heavy(r *model.Rule) bool { return len(r.Planned)*(len(r.Task.Args.Value)+1<<10) > 2<<20 }
+func heavy(r *model.Rule) bool { return heft(r) > 2<<20 }
+
+// heft is about how many bytes it plans.
+func heft(r *model.Rule) (n int) {
+	for i := range r.Planned {
+		n += 1 << 10
+		for _, id := range r.Planned[i].Cancel {
+			n += len(id) + 16
+		}
+		if t := r.Planned[i].Task; t != nil {
+			n += len(t.Args.Value) + 3*len(t.ID)
+			for _, id := range t.Options.SpecificWorkerIDs {
+				n += 2 * len(id)
+			}
+		}
+	}
+	return n
+}
 
 // due are the ticks after the last decided one, up to now.
 func (d *decision) due() (out []time.Time) {
@@ -167,14 +184,10 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 // concurrency.
 func (d *decision) tick(at time.Time) {
 	ref := model.RunRef{ID: TickID(d.ID, at), Nominal: at, Attempt: 1}
-	failed := d.Last != nil && d.Last.Status.Failed()
-	if failed {
-		ref.Attempt = d.Last.Attempt + 1
-	}
-	if len(d.Active)+len(d.Queued) > 0 {
+	if d.overlaps() {
 		switch d.Overlap {
 		case model.OverlapSkip:
-			d.skip(at, model.SkipOverlap, ref.Attempt)
+			d.skip(at, model.SkipOverlap, d.nextAttempt())
 			return
 		case model.OverlapCancelPrev:
 			ref.After = d.cancelPrevious()
@@ -182,58 +195,41 @@ func (d *decision) tick(at time.Time) {
 			ref.Force = true
 		}
 	}
-	if failed {
-		switch d.OnFailure {
-		case model.FailureSkip:
-			if !d.FailSkips {
-				d.skip(at, model.SkipFailure, ref.Attempt)
-				return
-			}
-			ref.Attempt = d.Last.Attempt + 2
-		case model.FailureRetry:
-		default:
-			ref.Attempt = 1
-		}
+	attempt, ok := d.afterFailure()
+	if !ok {
+		d.skip(at, model.SkipFailure, attempt)
+		return
 	}
+	ref.Attempt = attempt
 	d.admit(ref)
 }
 
-// admit starts a run, or lets it wait, or skips it, by the concurrency policy.
-func (d *decision) admit(ref model.RunRef) {
-	switch {
-	case len(ref.After) > 0:
-		d.enqueue(ref)
-	case len(d.Active) >= maxActive:
-		d.skip(ref.Nominal, model.SkipConcurrency, ref.Attempt)
-	case ref.Force || d.MaxConcurrency == 0 || len(d.Active) < d.MaxConcurrency && len(d.Queued) == 0:
-		d.start(ref)
-	case d.Concurrency == model.ConcurrencyParallel:
-		d.start(ref)
-	case d.Concurrency == model.ConcurrencySkip, len(d.Queued) >= or(d.QueueLimit, defaultQueueLimit):
-		d.skip(ref.Nominal, model.SkipConcurrency, ref.Attempt)
-	default:
-		d.enqueue(ref)
+// overlaps says whether an earlier run is in a tick's way: one that runs, or waits. A
+// backfill's is not while it waits.
+func (d *decision) overlaps() bool { return len(d.Active)+d.waiting() > 0 }
+
+// nextAttempt is the number of a run that follows the last one, whatever the policy.
+func (d *decision) nextAttempt() int {
+	if d.Last != nil && d.Last.Status.Failed() {
+		return d.Last.Attempt + 1
 	}
+	return 1
 }
 
-// cancelPrevious asks for the end of every run that has not ended and returns those that
-// must be seen to end. One that only waited is cancelled at once.
-func (d *decision) cancelPrevious() (running []string) {
-	for _, q := range d.Queued {
-		d.record(q, model.RunCanceled, "a later tick took its place")
-		running = append(running, q.After...)
+// afterFailure is the number of a run that starts now, by what the policy says of the last
+// one; not ok: it is skipped.
+func (d *decision) afterFailure() (attempt int, ok bool) {
+	if d.Last == nil || !d.Last.Status.Failed() {
+		return 1, true
 	}
-	d.Queued = nil
-	var tasks []string
-	for _, a := range d.Active {
-		tasks = append(tasks, d.taskID(a))
-		running = append(running, a.ID)
+	switch d.OnFailure {
+	case model.FailureSkip:
+		return d.Last.Attempt + map[bool]int{false: 1, true: 2}[d.FailSkips], d.FailSkips
+	case model.FailureRetry:
+		return d.Last.Attempt + 1, true
+	default:
+		return 1, true
 	}
-	if len(tasks) > 0 {
-		d.plan(model.Planned{Cancel: tasks})
-	}
-	slices.Sort(running)
-	return slices.Compact(running)
 }
 
 // skip records that a tick does not run.
@@ -260,9 +256,19 @@ func (d *decision) skipSpan(first, last time.Time, n int64, why model.SkipReason
 	d.keep(run)
 }
 
-// start sends the run's task.
+// start sends the task of a run that did not wait.
 func (d *decision) start(ref model.RunRef) {
-	d.began(ref)
+	d.counted(ref)
+	d.send(ref)
+}
+
+// send sends the run's task. A tick's run is the last one from now on: what it says of
+// failures counts for those that start after it.
+func (d *decision) send(ref model.RunRef) {
+	if !ref.Manual {
+		d.FailSkips = false
+		d.Last = &model.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: model.RunRunning}
+	}
 	ref.After, ref.Force = nil, false
 	task := d.task(ref)
 	ref.TaskType, ref.Started = task.Type, d.now
@@ -270,42 +276,6 @@ func (d *decision) start(ref model.RunRef) {
 	run := d.run(ref)
 	run.Status, run.TaskID = model.RunScheduled, task.ID
 	d.keepWith(run, task)
-}
-
-// enqueue lets the run wait for its turn.
-func (d *decision) enqueue(ref model.RunRef) {
-	d.began(ref)
-	d.Queued = append(d.Queued, ref)
-	run := d.run(ref)
-	run.Status = model.RunQueued
-	d.keep(run)
-}
-
-// began counts a run when it is first started or queued.
-func (d *decision) began(ref model.RunRef) {
-	if slices.ContainsFunc(d.Queued, func(q model.RunRef) bool { return q.ID == ref.ID }) {
-		return
-	}
-	if ref.Manual {
-		return // a person's run is no tick: it neither breaks a span of skips nor counts as the last
-	}
-	d.Runs++
-	d.runs++
-	d.Range, d.FailSkips = nil, false
-	d.Last = &model.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: model.RunRunning}
-}
-
-// startQueued starts what waits and may start now, in order. It leaves the rest to the end
-// of what it started when that is as much as one document should carry.
-func (d *decision) startQueued() {
-	for n := 0; len(d.Queued) > 0 && (n == 0 || !d.heavy()); n++ {
-		head := d.Queued[0]
-		if len(head.After) > 0 || !head.Force && d.MaxConcurrency > 0 && len(d.Active) >= d.MaxConcurrency {
-			return
-		}
-		d.start(head)
-		d.Queued = d.Queued[1:]
-	}
 }
 
 // schedule sets when the rule is looked at next.
@@ -328,6 +298,10 @@ func (d *decision) schedule() {
 func (d *decision) rest(note string) {
 	d.Status, d.PauseNote, d.PausedAt = model.RuleOffline, note, time.Time{}
 }
+
+// rests says whether the rule is offline by itself, because it has no ticks left: nobody
+// paused it.
+func (d *decision) rests() bool { return d.Status == model.RuleOffline && d.PausedAt.IsZero() }
 
 func (d *decision) finished() bool { return d.MaxRuns > 0 && d.Runs >= d.MaxRuns }
 

@@ -41,31 +41,51 @@ func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (ru
 
 // decided says whether a manual run has been decided before: the call is repeated.
 func (p *Periodic) decided(ctx context.Context, r *model.Rule, run string) (bool, error) {
-	is := func(x model.RunRef) bool { return x.ID == run }
-	if slices.ContainsFunc(r.Active, is) || slices.ContainsFunc(r.Queued, is) {
-		return true, nil
+	known, err := p.known(ctx, r, []string{run})
+	return known[run], err
+}
+
+// known tells which of the manual runs have been decided before.
+func (p *Periodic) known(ctx context.Context, r *model.Rule, runs []string) (map[string]bool, error) {
+	known, err := p.store.HaveRuns(ctx, runs)
+	if err != nil {
+		return nil, err
 	}
-	for _, x := range r.Planned { // and not carried out yet
-		if x.Record != nil && x.Record.ID == run || x.Task != nil && x.Task.Key == run {
-			return true, nil
+	// Without records the tasks are what is left of them.
+	tasks := make([]string, len(runs))
+	for i, run := range runs {
+		tasks[i] = model.TaskID(r.Tenant, r.Task.Type, run)
+	}
+	sent, err := p.store.ByIDs(ctx, tasks)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range sent {
+		known[t.Key] = true
+	}
+	for _, refs := range [][]model.RunRef{r.Active, r.Queued} {
+		for i := range refs {
+			known[refs[i].ID] = true
 		}
 	}
-	rec, err := p.store.Run(ctx, run)
-	if rec != nil || err != nil {
-		return rec != nil, err
+	for _, x := range r.Planned { // and not carried out yet
+		if x.Record != nil {
+			known[x.Record.ID] = true
+		}
+		if x.Task != nil {
+			known[x.Task.Key] = true
+		}
 	}
-	// Without a record the task is what is left of it.
-	id := model.TaskID(r.Tenant, r.Task.Type, run)
-	tasks, err := p.store.ByIDs(ctx, []string{id})
-	return tasks[id] != nil, err
+	return known, nil
 }
 
 // MaxBackfill is how many ticks one backfill may run.
 const MaxBackfill = 1000
 
 // Backfill runs the rule for its ticks in [from, to), all in the past, in their order; as
-// many at once as the rule's limit allows, the others wait. It returns the number of runs.
-// request makes it once and may be empty. More than a thousand ticks are refused.
+// many at once as the rule's limit allows, the others wait, behind what comes now. It returns
+// the number of runs that it decided. request makes each of them once, however often and with
+// whatever times the call is repeated, and may be empty. More than a thousand ticks are refused.
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {
 		request = randomHex(8)
@@ -76,6 +96,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 		if !from.Before(to) || to.After(now) {
 			return nil, model.Invalid("to", "is %v; want a time after from and not in the future", to)
 		}
+		n = 0
 		var ticks []time.Time
 		for t := range cal.Ticks(from.Add(-time.Second)) {
 			if !t.At.Before(to) {
@@ -88,18 +109,25 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 				return nil, model.Invalid("to", "is %v: more than %d ticks lie before it", to, MaxBackfill)
 			}
 		}
-		if n = len(ticks); n == 0 {
-			return nil, nil
+		ids := make([]string, len(ticks))
+		for i, at := range ticks {
+			ids[i] = TickID(id, at) + "!" + request
 		}
-		if size := (len(r.Task.Args.Value) + 1<<10) * n; size > 8<<20 {
-			return nil, model.Invalid("to", "is %v: the %d ticks before it are more than one document holds with these args", to, n)
-		}
-		if len(r.Active)+len(r.Queued)+n > maxActive+maxQueueLimit {
-			return nil, model.Invalid("to", "is %v: %d runs are active or wait already", to, len(r.Active)+len(r.Queued))
-		}
-		if done, err := p.decided(ctx, r, TickID(id, ticks[0])+"!"+request); done || err != nil {
+		known, err := p.known(ctx, r, ids)
+		if err != nil {
 			return nil, err
 		}
+		ticks = slices.DeleteFunc(ticks, func(at time.Time) bool { return known[TickID(id, at)+"!"+request] })
+		if len(ticks) == 0 {
+			return nil, nil
+		}
+		if size := (len(r.Task.Args.Value) + 1<<10) * len(ticks); size > 8<<20 {
+			return nil, model.Invalid("to", "is %v: the %d ticks before it are more than one document holds with these args", to, len(ticks))
+		}
+		if len(r.Active)+len(r.Queued)+len(ticks) > maxActive+maxQueueLimit {
+			return nil, model.Invalid("to", "is %v: %d runs are active or wait already", to, len(r.Active)+len(r.Queued))
+		}
+		n = len(ticks)
 		return Backfill(r, cal, request, ticks, now), nil
 	})
 	return n, err

@@ -110,8 +110,8 @@ func (s *supposed) carry(after *model.Rule, now, tick time.Time) {
 	for _, p := range after.Planned {
 		if r := p.Record; r != nil {
 			switch r.Status {
-			case model.RunSkipped: // a span's record: the tick is the one just decided
-				f := s.fate(TickID(s.rule.ID, tick), tick)
+			case model.RunSkipped:
+				f := s.skipped(r, tick)
 				f.Status, f.Reason, f.Attempt = r.Status, r.Reason, r.Attempt
 			case model.RunScheduled, model.RunQueued, model.RunCanceled:
 				f := s.fate(r.ID, r.Nominal)
@@ -133,6 +133,15 @@ func (s *supposed) carry(after *model.Rule, now, tick time.Time) {
 	after.Planned, after.PlannedAt = nil, time.Time{}
 	s.rule = after
 	s.AtOnce = max(s.AtOnce, len(after.Active))
+}
+
+// skipped is the fate that the record of a skip tells: of one that waited, or of the tick
+// just decided, whose record may be that of a span.
+func (s *supposed) skipped(r *model.Run, tick time.Time) *Fate {
+	if i, known := s.at[r.ID]; known && s.Fates[i].Status == model.RunQueued {
+		return &s.Fates[i]
+	}
+	return s.fate(TickID(s.rule.ID, tick), tick)
 }
 
 func (s *supposed) start(t *model.Task, now time.Time) {

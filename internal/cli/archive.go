@@ -104,7 +104,11 @@ the whole database, for what moves to the history from now on.`,
 				}
 			}
 			ctx := cmd.Context()
-			_, p, err := a.producerReady(ctx)
+			c, err := a.connectReady(ctx)
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
 			if err != nil {
 				return err
 			}

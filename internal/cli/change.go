@@ -106,7 +106,11 @@ can be asked, --yes is needed.`,
 			if err != nil {
 				return err
 			}
-			c, p, err := a.producerReady(cmd.Context())
+			c, err := a.connectReady(cmd.Context())
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,11 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		_, p, err := a.producerReady(ctx)
+		c, err := a.connectReady(ctx)
+		if err != nil {
+			return err
+		}
+		p, err := c.producer(a)
 		if err != nil {
 			return err
 		}

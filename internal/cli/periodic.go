@@ -140,8 +140,19 @@ func (r *rulesCommand) list() *cobra.Command {
 }
 
 func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*model.Rule) error {
-	if done, err := printStored(r.app, "rules", rules, ruleFileSpec, ruleJSON); done {
-		return err
+	switch r.flags.output {
+	case "yaml":
+		return r.printRuleFile(rules)
+	case "json":
+		docs := make([]json.RawMessage, len(rules))
+		for i, rule := range rules {
+			doc, err := ruleJSON(rule)
+			if err != nil {
+				return err
+			}
+			docs[i] = doc
+		}
+		return r.printJSON(map[string]any{"rules": docs})
 	}
 	if len(rules) == 0 {
 		r.say("no rule; see: mscheduler periodic apply --help")
@@ -161,12 +172,17 @@ func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*model
 	return r.sayIdle(ctx, d)
 }
 
-// ruleFileSpec is a stored rule as a file would say it that can be applied anywhere, any
-// number of times.
-func ruleFileSpec(r *model.Rule) *ruleSpec {
-	s := storedSpec(r)
-	s.Version = 0
-	return s
+func (r *rulesCommand) printRuleFile(rules []*model.Rule) error {
+	specs := make([]*ruleSpec, len(rules))
+	for i, rule := range rules {
+		specs[i] = storedSpec(rule)
+		specs[i].Version = 0 // so that it can be applied anywhere, any number of times
+	}
+	text, err := asYAML(specs...)
+	if err != nil {
+		return err
+	}
+	return r.print(text)
 }
 
 func ruleName(r *model.Rule) string {
@@ -236,7 +252,7 @@ func (r *rulesCommand) show() *cobra.Command {
 			}
 			switch r.flags.output {
 			case "yaml":
-				return r.printRules(ctx, d, []*model.Rule{rule})
+				return r.printRuleFile([]*model.Rule{rule})
 			case "json":
 				doc, err := ruleJSON(rule)
 				if err != nil {

@@ -261,7 +261,7 @@ func (a *applyingRules) compare(ctx context.Context, w *wantedRule) (*ruleChange
 		if c.sealed, err = a.rules.Sealed(w.spec, c.stored); err != nil {
 			return nil, err
 		}
-		if _, err := c.sealed.Checked(a.at); err != nil {
+		if err := c.sealed.CheckedFor(c.stored, a.at); err != nil {
 			return nil, err
 		}
 	}

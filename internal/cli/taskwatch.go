@@ -34,7 +34,11 @@ func (a *app) taskWatch() *cobra.Command {
 			for _, k := range kinds {
 				f.Kinds = append(f.Kinds, model.EventKind(strings.ToLower(k)))
 			}
-			_, p, err := a.producerReady(cmd.Context())
+			c, err := a.connectReady(cmd.Context())
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
 			if err != nil {
 				return err
 			}

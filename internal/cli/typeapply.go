@@ -65,7 +65,11 @@ func (a *app) typeApply() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := a.connectProducer(cmd.Context()) // the first write sets an empty database up
+			c, err := a.connect(cmd.Context()) // the first write sets an empty database up
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
 			if err != nil {
 				return err
 			}

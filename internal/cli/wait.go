@@ -40,7 +40,11 @@ func (a *app) taskWait() *cobra.Command {
 				ctx, cancel = context.WithTimeoutCause(ctx, d, errWaited)
 				defer cancel()
 			}
-			c, p, err := a.producerReady(ctx)
+			c, err := a.connectReady(ctx)
+			if err != nil {
+				return err
+			}
+			p, err := c.producer(a)
 			if err != nil {
 				return err
 			}

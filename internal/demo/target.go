@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // How long the target takes for a call: some work, not always the same.
@@ -84,7 +82,11 @@ func (t *target) serve(w http.ResponseWriter, r *http.Request) {
 	token := r.Header.Get("Mscheduler-Fencing-Token")
 	c := t.arrive(worker, execution, task, token)
 	defer t.leave(worker, execution)
-	if !clock.Pause(r.Context(), shortestCall+rand.N(longestCall-shortestCall)) {
+	work := time.NewTimer(shortestCall + rand.N(longestCall-shortestCall))
+	defer work.Stop()
+	select {
+	case <-work.C:
+	case <-r.Context().Done():
 		return // the caller is dead: nothing happened
 	}
 	if gate := t.gate(worker, c); gate != nil {

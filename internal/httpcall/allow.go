@@ -55,7 +55,7 @@ func ParseAllow(field string, entries []string) (*Allow, error) {
 // named says whether the host is allowed by what it is called.
 func (a *Allow) named(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if addr, ok := hostAddr(host); ok {
+	if addr, err := netip.ParseAddr(host); err == nil {
 		return a.at(addr)
 	}
 	if a.names[host] {
@@ -121,14 +121,8 @@ func (a *Allow) guard(proxy proxyFunc, dialer *net.Dialer) (proxyFunc, dialFunc)
 		if u == nil || err != nil {
 			return u, err
 		}
-		hosts, err := askedOf(r)
-		if err != nil {
-			return nil, err
-		}
-		for _, host := range hosts {
-			if !a.named(host) {
-				return nil, fmt.Errorf("%s %w", host, ErrNotAllowed)
-			}
+		if !a.named(r.URL.Hostname()) {
+			return nil, fmt.Errorf("%s %w", r.URL.Hostname(), ErrNotAllowed)
 		}
 		proxies.Store(net.JoinHostPort(u.Hostname(), portOf(u)), true)
 		return u, nil

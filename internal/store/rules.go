@@ -312,6 +312,23 @@ func (s *Store) Runs(ctx context.Context, f RunFilter, after *model.Run, limit i
 	return out, explain(cur.All(ctx, &out), "reading runs")
 }
 
+// HaveRuns tells which of the records exist. Index: _id.
+func (s *Store) HaveRuns(ctx context.Context, ids []string) (map[string]bool, error) {
+	cur, err := s.runs.Find(ctx, bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{d("_id", 1)}))
+	if err != nil {
+		return nil, explain(err, "looking for runs")
+	}
+	var found []struct {
+		ID string `bson:"_id"`
+	}
+	err = cur.All(ctx, &found)
+	have := make(map[string]bool, len(found))
+	for _, f := range found {
+		have[f.ID] = true
+	}
+	return have, explain(err, "looking for runs")
+}
+
 // Run reads one record; nil when there is none. Index: _id.
 func (s *Store) Run(ctx context.Context, id string) (*model.Run, error) {
 	var r model.Run

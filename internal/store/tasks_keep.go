@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -170,8 +169,10 @@ func (s *Store) byExecution(ctx context.Context, doing string, filter, update bs
 		case !Unreachable(err) || ctx.Err() != nil || InTransaction(ctx) || s.local.Monotonic()-began > executionPatience:
 			return explain(err, doing)
 		}
-		if !clock.Pause(ctx, pause) {
+		select {
+		case <-ctx.Done():
 			return explain(err, doing)
+		case <-time.After(pause):
 		}
 	}
 }

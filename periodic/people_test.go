@@ -1,0 +1,123 @@
+package periodic_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// worked is a Periodic whose engine runs, and a worker that ends its tasks as end says.
+func worked(t *testing.T, end func() error) (*mongo.Database, *periodic.Periodic) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	c, err := consumer.New(consumer.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, consumer.Handle(c, tickType, func(context.Context, *consumer.Task[map[string]any]) (model.None, error) {
+		return model.None{}, end()
+	}))
+	engine(t, c.Run)
+	engine(t, p.Run)
+	return db, p
+}
+
+func idle(t *testing.T, p *periodic.Periodic, id string) {
+	require.Eventually(t, func() bool {
+		r, err := p.Get(t.Context(), id)
+		return err == nil && len(r.Active)+len(r.Queued)+len(r.Planned) == 0
+	}, time.Minute, 50*time.Millisecond, "a run goes on for ever")
+}
+
+func TestABackfillRepeatedWithOtherTimesRunsOnlyWhatIsNew(t *testing.T) {
+	db, p := worked(t, func() error { return nil })
+	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "0 * * * * *", Type: "tick", MaxConcurrency: 1, Overlap: model.OverlapSkip})
+	require.NoError(t, err)
+	to := time.Now().Truncate(time.Minute)
+	for _, c := range []struct {
+		from time.Duration
+		want int
+	}{{3 * time.Minute, 3}, {3 * time.Minute, 0}, {5 * time.Minute, 2}, {2 * time.Minute, 0}} {
+		n, err := p.Backfill(t.Context(), r.ID, to.Add(-c.from), to, "may")
+		require.NoError(t, err)
+		require.Equal(t, c.want, n)
+		idle(t, p, r.ID)
+	}
+	n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "status", Value: model.StatusSuccess}})
+	require.NoError(t, err)
+	require.EqualValues(t, 5, n)
+	runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{}, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, runs, 5)
+	for _, run := range runs {
+		require.Equal(t, model.RunSuccess, run.Status)
+	}
+}
+
+// The engine learns of an end by the task's outbox, sometimes late: by then a person may
+// have had the task run again.
+func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	prod, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, prod.Close(context.Background())) }()
+	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
+	require.NoError(t, err)
+	run, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})
+	require.NoError(t, err)
+	id := model.TaskID("", "tick", run)
+
+	_, err = prod.Cancel(t.Context(), id, "not yet")
+	require.NoError(t, err)
+	_, err = prod.Retry(t.Context(), id, "now")
+	require.NoError(t, err)
+	engine(t, p.Run)
+	require.Eventually(t, func() bool {
+		n, err := db.Collection("task_history").CountDocuments(t.Context(), bson.D{{Key: "outbox_at", Value: bson.D{{Key: "$exists", Value: true}}}})
+		return err == nil && n == 0
+	}, time.Minute, 20*time.Millisecond, "the first end is told")
+	r, err = p.Get(t.Context(), r.ID)
+	require.NoError(t, err)
+	require.Len(t, r.Active, 1, "its task waits to run again")
+
+	_, err = prod.Cancel(t.Context(), id, "never")
+	require.NoError(t, err)
+	idle(t, p, r.ID)
+	runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{}, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+	require.Equal(t, model.RunCanceled, runs[0].Status)
+}
+
+func TestARuleThatIsOverCanBeEdited(t *testing.T) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	spec := periodic.Spec{Name: "a", Cron: "* * * * * *", Type: "tick", EndAt: time.Now().Add(time.Hour)}
+	r, err := p.Create(t.Context(), spec)
+	require.NoError(t, err)
+	// An hour later.
+	past := model.Millis(time.Now().Add(-time.Hour))
+	_, err = db.Collection("periodic_rules").UpdateByID(t.Context(), r.ID, bson.D{{Key: "$set", Value: bson.D{
+		{Key: "end_at", Value: past}, {Key: "created_at", Value: past.Add(-time.Hour)},
+	}}})
+	require.NoError(t, err)
+	spec.EndAt, spec.Description = past, "its end stays"
+	r, err = p.Update(t.Context(), r.ID, r.Version, spec)
+	require.NoError(t, err)
+	require.Equal(t, spec.Description, r.Description)
+	spec.EndAt = past.Add(time.Minute)
+	_, err = p.Update(t.Context(), r.ID, r.Version, spec)
+	require.ErrorContains(t, err, "cron never fires before end_at")
+}

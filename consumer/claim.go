@@ -83,12 +83,25 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 			if len(grants) > 0 {
 				mine[t] = true
 			}
+		} else if w.Refused != nil {
+			c.unwritable(claims[i].Before, w.Refused)
 		}
 	}
 	c.stats.attempted.Add(int64(len(claims)))
 	c.stats.won.Add(int64(len(won)))
 	c.hold(won, by.ExecID, sent)
 	return len(won), len(claims) - len(won), nil
+}
+
+// unwritable notes a task that the server does not let anybody claim, because its document
+// has no room left, say: it must not stand at the head of every fetch.
+func (c *Consumer) unwritable(t *model.Task, why error) {
+	now := c.store.Clock.Now()
+	if c.refused.has(t.ID, now) {
+		return // it has been said a moment ago
+	}
+	c.refused.add(t.ID, now, time.Time{})
+	c.log.Error().Err(why).Str("task_id", t.ID).Msg("the database refuses every write of a task; it cannot run")
 }
 
 // writeClaims sends a batch of claims. Where the answer is lost it asks, until the

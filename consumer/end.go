@@ -22,9 +22,11 @@ type ended struct {
 	x         *execution
 	task      *model.Task // what the end is decided on: as claimed, or as read since
 	out       model.Outcome
-	parkUntil time.Time // not zero: park instead of ending
-	late      int       // tries after the first
-	looked    bool      // whether a transaction has ended it, see settleCompleted
+	parkUntil time.Time     // not zero: park instead of ending
+	late      int           // tries after the first
+	looked    bool          // whether a transaction has ended it, see settleCompleted
+	refused   int           // how often the server refused just this end, see shorten
+	denied    time.Duration // monotonic: since when the server refuses it whatever it says; 0 = it does not
 }
 
 // end hands over how an execution ended. Ends are a group commit: what gathers while
@@ -113,38 +115,56 @@ func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Writ
 		c.health.report(c, err)
 		switch {
 		case err == nil:
+			for _, e := range batch {
+				e.denied = 0
+			}
 			return written, nil
 		case c.service.Err() != nil:
 			for _, e := range batch {
-				c.log.Error().Err(err).Str("task_id", e.x.task.ID).Str("exec_id", e.x.execID).Msg("the end of an execution could not be written")
-				c.held.remove(e.x)
+				c.leaveToLapse(e, err)
 			}
 			return nil, err
-		case store.Classify(err) == store.Fatal && len(writes) > 1:
-			return c.writeSingly(batch, writes)
-		case store.Classify(err) == store.Fatal && batch[0].out.Kind == "" && batch[0].parkUntil.IsZero():
-			// The server will never take this result: too large together with the rest of
-			// the document, say. The task ends all the same, and says so.
-			batch[0].out = model.Failed(model.FailFatal, "the result cannot be stored: "+err.Error())
-			return []store.Written{{Current: batch[0].task}}, nil
-		case store.Classify(err) == store.Fatal:
-			c.log.Error().Err(err).Str("task_id", batch[0].x.task.ID).Msg("the end of an execution was refused by the database; trying again")
+		case store.Final(err) && len(writes) > 1 && !store.Denied(err):
+			return c.writeHalves(batch, writes)
+		case store.Final(err):
+			// Not because of what is written, as far as one can tell, so it is tried again,
+			// but for a limited time: the others must not wait behind it for ever.
+			return c.denied(batch, err), nil
 		}
 	}
 }
 
-// writeSingly finds the one in a batch that the server refuses.
-func (c *Consumer) writeSingly(batch []*ended, writes []store.Write) ([]store.Written, error) {
-	out := make([]store.Written, 0, len(writes))
-	for i := range writes {
-		w, err := c.writeEnds(batch[i:i+1], writes[i:i+1])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, w...)
+// writeHalves finds the one in a batch because of which the server refuses all of it.
+func (c *Consumer) writeHalves(batch []*ended, writes []store.Write) ([]store.Written, error) {
+	half := len(writes) / 2
+	first, err := c.writeEnds(batch[:half], writes[:half])
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	second, err := c.writeEnds(batch[half:], writes[half:])
+	return append(first, second...), err
 }
+
+// denied notes that the server refused a whole command.
+func (c *Consumer) denied(batch []*ended, err error) []store.Written {
+	now := c.cfg.Clock.Monotonic()
+	written := make([]store.Written, len(batch))
+	for i, e := range batch {
+		if e.denied == 0 {
+			e.denied = max(now, 1)
+			c.log.Error().Err(err).Str("task_id", e.x.task.ID).Str("exec_id", e.x.execID).Msg("the end of an execution was refused by the database; trying again")
+		}
+		written[i].Current = e.task
+		if now-e.denied > max(e.x.eff.Lease, deniedPatience) {
+			written[i].Refused = err
+		}
+	}
+	return written
+}
+
+// deniedPatience is how long ends are tried again that the server refuses whatever they
+// say, if the lease is not longer.
+const deniedPatience = 30 * time.Second
 
 // settleEnds reports what was written and returns what must be decided again.
 func (c *Consumer) settleEnds(batch []*ended, writes []store.Write, written []store.Written) (again []*ended) {
@@ -155,7 +175,14 @@ func (c *Consumer) settleEnds(batch []*ended, writes []store.Write, written []st
 			c.settleEnd(e, writes[i].After, nil)
 		case w.Current == nil:
 			c.settleEnd(e, nil, model.ErrFenced)
-		case w.Current.Rev == writes[i].Before.Rev && w.Current.Generation == writes[i].Before.Generation && e.late < 1000 && !e.refusedResult(writes[i].After):
+		case w.Refused != nil:
+			if e.denied == 0 && e.shorten(w.Refused) {
+				e.task = w.Current
+				again = append(again, e)
+			} else {
+				c.leaveToLapse(e, w.Refused)
+			}
+		case w.Current.Rev == writes[i].Before.Rev && w.Current.Generation == writes[i].Before.Generation:
 			// Nothing crossed it: something holds the document, such as a transaction.
 			// The others of the batch must not wait.
 			e.late++
@@ -168,10 +195,32 @@ func (c *Consumer) settleEnds(batch []*ended, writes []store.Write, written []st
 	return again
 }
 
-// refusedResult says whether the outcome was replaced because the server refused it.
-func (e *ended) refusedResult(tried *model.Task) bool {
-	_, w := tried.Execution(e.x.execID)
-	return e.parkUntil.IsZero() && w != nil && !w.SuccessTime.IsZero() && e.out.Kind != ""
+// shorten replaces what the server will never take, such as a result that is too large
+// together with the rest of the document: the task ends all the same, as Failure, and says
+// so. A second time it says as little as it can; false when there is nothing less to say.
+func (e *ended) shorten(why error) bool {
+	e.refused++
+	kind := e.out.Kind
+	switch {
+	case kind == model.FailReleased || kind == model.FailUndecodable:
+		return false // a failure would be more than it was
+	case e.refused == 1 && (kind == "" || !e.parkUntil.IsZero()):
+		e.out = model.Failed(model.FailFatal, "the result cannot be stored: "+why.Error())
+	case e.refused <= 2:
+		e.out = model.Failed(model.FailFatal, "its end cannot be stored")
+		e.refused = 2
+	default:
+		return false
+	}
+	e.parkUntil = time.Time{}
+	return true
+}
+
+// leaveToLapse gives up on an end that cannot be written: nobody pings the execution any
+// more.
+func (c *Consumer) leaveToLapse(e *ended, err error) {
+	c.log.Error().Err(err).Str("task_id", e.x.task.ID).Str("exec_id", e.x.execID).Msg("the end of an execution could not be written")
+	c.held.remove(e.x)
 }
 
 // later puts an end back into the queue after a moment.

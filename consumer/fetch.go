@@ -235,6 +235,12 @@ func (r *refusals) next() (earliest time.Time) {
 	return earliest
 }
 
+func (r *refusals) has(id string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Before(r.until[id])
+}
+
 func (r *refusals) full() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

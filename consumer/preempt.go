@@ -154,10 +154,12 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 	}
 	// First what this worker runs itself: what it leaves wakes others, who would look at
 	// the same lapsed tasks.
-	if err := c.takeOver(ctx, takeovers, by.ExecID); err != nil {
+	took, err := c.takeOver(ctx, takeovers, by.ExecID)
+	if err != nil {
 		return 0, err
 	}
-	return len(takeovers) + len(leaves), c.leave(ctx, leaves)
+	left, err := c.leave(ctx, leaves)
+	return took + left, err
 }
 
 // checkPrimary asks who the primary is: another one than before means that the workers
@@ -173,16 +175,22 @@ func (c *Consumer) checkPrimary(ctx context.Context) error {
 	return err
 }
 
-// leave writes what the finder does not take itself.
-func (c *Consumer) leave(ctx context.Context, leaves []store.Write) error {
+// leave writes what the finder does not take itself, and says how much has changed since
+// it was found.
+func (c *Consumer) leave(ctx context.Context, leaves []store.Write) (changed int, err error) {
 	if len(leaves) == 0 {
-		return nil
+		return 0, nil
 	}
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	written, err := c.store.Writes(call, leaves, rpcTimeout)
 	for i, w := range written {
 		t := leaves[i].After
+		if w.Refused != nil {
+			c.unwritable(t, w.Refused)
+			continue
+		}
+		changed++
 		if _, previous := claim.Previous(leaves[i].Before, t); w.Applied && previous != "" {
 			c.outcomes.Ended(t)
 			c.gate.Ended(t, model.EndedExecutions(leaves[i].Before, t))
@@ -192,12 +200,13 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) error {
 			}
 		}
 	}
-	return err
+	return changed, err
 }
 
 // takeOver writes the takeovers and starts what was won: a few one by one with
-// findOneAndUpdate, many as one batch whose documents are read back.
-func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID string) error {
+// findOneAndUpdate, many as one batch whose documents are read back. It says how much has
+// changed since it was found.
+func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID string) (changed int, err error) {
 	var won []wonTask
 	add := func(t *model.Task, w store.Write) {
 		_, previous := claim.Previous(w.Before, w.After)
@@ -209,11 +218,16 @@ func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID st
 			call, cancel := context.WithTimeout(ctx, rpcTimeout)
 			t, err := c.store.TakeOver(call, w)
 			cancel()
+			if store.Final(err) && !store.Denied(err) {
+				c.unwritable(w.After, err) // the others go on
+				continue
+			}
 			if err != nil {
 				// Won or not: a lease that nobody pings lapses again.
 				c.hold(won, execID, sent)
-				return err
+				return changed, err
 			}
+			changed++
 			if t != nil {
 				add(t, w)
 			}
@@ -221,7 +235,7 @@ func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID st
 	} else {
 		written, err := c.writeClaims(ctx, writes, execID)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		ids := make([]string, len(writes))
 		for i, w := range writes {
@@ -229,9 +243,14 @@ func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID st
 		}
 		current, err := c.readBack(ids)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		for i, w := range writes {
+			if written[i].Refused != nil {
+				c.unwritable(w.After, written[i].Refused)
+				continue
+			}
+			changed++
 			t := current[w.After.ID]
 			if !written[i].Applied || t == nil {
 				continue
@@ -243,7 +262,7 @@ func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID st
 	}
 	c.stats.takeovers.Add(int64(len(won)))
 	c.hold(won, execID, sent)
-	return nil
+	return changed, nil
 }
 
 // readBack reads what was taken over, again until the server answers: giving up would

@@ -75,12 +75,12 @@ func (c *Consumer) flushSteps(batch []*stepItem) {
 		case err == nil:
 			c.settleSteps(batch, saved)
 			return
-		case c.service.Err() != nil, store.Classify(err) == store.Fatal && len(batch) == 1:
+		case c.service.Err() != nil, store.Final(err) && (len(batch) == 1 || store.Denied(err)):
 			for _, i := range batch {
 				i.settle(i.step, err)
 			}
 			return
-		case store.Classify(err) == store.Fatal: // by one of them: a document that is too large, say
+		case store.Final(err): // because of one of them
 			for i := range batch {
 				c.flushSteps(batch[i : i+1 : i+1])
 			}
@@ -106,6 +106,8 @@ func (c *Consumer) settleSteps(batch []*stepItem, saved []store.SavedStep) {
 		switch s := saved[n]; {
 		case s.Fenced:
 			i.settle(i.step, model.ErrFenced)
+		case s.Refused != nil:
+			i.settle(i.step, s.Refused)
 		case s.Missed: // the others of the batch must not wait
 			time.AfterFunc(stepPause, func() {
 				if err := c.steps.Put(i.waiting, i); err != nil {

@@ -95,7 +95,10 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 		return fail(err)
 	}
 	for n, w := range written {
-		if !w.Applied {
+		switch {
+		case w.Refused != nil:
+			errs[of[n]] = w.Refused
+		case !w.Applied:
 			crossed = append(crossed, of[n])
 		}
 	}

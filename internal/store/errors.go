@@ -63,6 +63,8 @@ var (
 		238,    // NotImplemented
 		263,    // OperationNotSupportedInTransaction
 		10334,  // BSONObjectTooLarge
+		17419,  // the same for an update, up to MongoDB 6.0
+		17420,  // and for an upsert
 		17280,  // KeyTooLong
 		8000,   // AtlasError
 		85, 86, // IndexOptionsConflict, IndexKeySpecsConflict
@@ -79,6 +81,67 @@ var (
 		246,   // SnapshotUnavailable
 	}
 )
+
+// Codes that say something about the deployment, not about the statement that met them:
+// another statement meets the same. Behind a router each statement of a batch gets the
+// shard's answer, so they come as errors of single statements, too.
+var (
+	transientCodes = []int{
+		6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException
+		24, 46, // LockTimeout, LockBusy
+		50,      // MaxTimeMSExpired
+		63, 150, // StaleShardVersion, StaleEpoch
+		64,      // WriteConcernFailed
+		91, 189, // ShutdownInProgress, PrimarySteppedDown
+		112,           // WriteConflict
+		117,           // ConflictingOperationInProgress
+		133, 134, 202, // no such member, no majority yet, pool full
+		175, 237, 239, 246, // QueryPlanKilled, CursorKilled, SnapshotTooOld, SnapshotUnavailable
+		227, 249, 13388, // stale routing: the collection, the database, StaleConfig
+		262,           // ExceededTimeLimit
+		314, 357, 365, // a shard being refreshed, locked, TemporarilyUnavailable
+		10107, 13435, 13436, // not the primary
+		11600, 11601, 11602, // interrupted
+		14031, // OutOfDiskSpace: a person frees some
+	}
+	deniedCodes = []int{
+		13, 18, 391, // Unauthorized, AuthenticationFailed, ReauthenticationRequired
+		59, 238, // CommandNotFound, NotImplemented
+		8000, // AtlasError
+	}
+)
+
+// ofDeployment says whether an error with that code would meet any other statement, too.
+func ofDeployment(code int) bool {
+	return slices.Contains(transientCodes, code) || slices.Contains(deniedCodes, code)
+}
+
+// Denied says whether the server refuses this client, whatever it writes: a person must
+// mend that.
+func Denied(err error) bool {
+	var server mongo.ServerError
+	return errors.As(err, &server) && slices.ContainsFunc(deniedCodes, server.HasErrorCode)
+}
+
+// Final says whether the server has answered that it does not do it, and why it would
+// answer the same again. An error of a class that is not known counts, if it is an answer.
+func Final(err error) bool {
+	var server mongo.ServerError
+	switch {
+	case Classify(err) == Fatal:
+		return true
+	case !errors.As(err, &server) || slices.ContainsFunc(transientCodes, server.HasErrorCode):
+		return false
+	case server.HasErrorLabel("NetworkError") || server.HasErrorLabel("RetryableWriteError"):
+		return false
+	}
+	var command mongo.CommandError
+	if errors.As(err, &command) {
+		return command.Code != 0
+	}
+	var write mongo.WriteException
+	return errors.As(err, &write) && write.WriteConcernError == nil
+}
 
 // Classify says what can be done about an error of a write.
 func Classify(err error) Class {

@@ -36,6 +36,8 @@ func TestAnErrorsClassSaysWhatACallerCanDo(t *testing.T) {
 		{"unknown command", command(59), Fatal, false},
 		{"not implemented", command(238), Fatal, false},
 		{"too large", command(10334), Fatal, false},
+		{"too large, up to 6.0", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 17419}}}, Fatal, false},
+		{"too large to upsert, up to 6.0", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 17420}}}, Fatal, false},
 		{"write concern", mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 64}}, Ambiguous, true},
 		{"refused document", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 121}}}, Fatal, false},
 		{"duplicate", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 11000}}}, Duplicate, false},
@@ -46,6 +48,20 @@ func TestAnErrorsClassSaysWhatACallerCanDo(t *testing.T) {
 			require.Equal(t, c.class, Classify(c.err), "%v", Classify(c.err))
 			require.Equal(t, c.unreachable, Unreachable(c.err))
 		})
+	}
+}
+
+func TestAnAnswerThatWouldBeTheSameAgainIsFinal(t *testing.T) {
+	require.True(t, Final(mongo.CommandError{Code: 13}))
+	require.True(t, Final(mongo.CommandError{Code: 999_999}), "an answer is an answer")
+	require.True(t, Final(mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 999_999}}}))
+	for _, passing := range []error{
+		nil, errors.New("EOF"), context.DeadlineExceeded, mongo.CommandError{Code: 10107}, mongo.CommandError{Code: 189},
+		mongo.CommandError{Labels: []string{"NetworkError"}}, mongo.CommandError{Code: 999_999, Labels: []string{"RetryableWriteError"}},
+		mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 100}},
+		mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 189}}},
+	} {
+		require.False(t, Final(passing), "%v", passing)
 	}
 }
 

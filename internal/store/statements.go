@@ -59,38 +59,52 @@ func (st *statement) encode(dst []byte, ids []string) []byte {
 	return dst
 }
 
-// execute sends the statements. clean says that every id was matched and nothing went
-// wrong, which is all that an update command's answer can tell; otherwise the caller
-// must look. Behind a router counts are not to be trusted, so nothing is ever clean
-// there, and statements name one id each.
-func (s *Store) execute(ctx context.Context, statements []statement, maxTime time.Duration) (clean bool, err error) {
+// executed is what is known of statements that were sent.
+type executed struct {
+	// clean: every id was matched and nothing went wrong, which is all that an update
+	// command's answer can tell; otherwise the caller must look.
+	clean bool
+	// refused says why the server does not do it, by id: it would not do the same again,
+	// because the document would become too large, say. The others of the command are done.
+	refused map[string]error
+}
+
+func (x *executed) refuse(id string, err error) {
+	if x.refused == nil {
+		x.refused = map[string]error{}
+	}
+	x.refused[id] = err
+}
+
+// execute sends the statements. Behind a router counts are not to be trusted, so nothing
+// is ever clean there, and statements name one id each. An error means that nothing is
+// known of any of them.
+func (s *Store) execute(ctx context.Context, statements []statement, maxTime time.Duration) (x executed, err error) {
 	t, err := s.Topology(ctx)
 	if err != nil {
-		return false, err
+		return executed{}, err
 	}
 	size := maxStatementIDs
 	if t.Sharded {
 		size = 1
 	}
-	clean = !t.Sharded
+	x.clean = !t.Sharded
 	var worst error
 	send := func(statements []statement, maxTime time.Duration) {
 		for _, part := range commands(statements, size) {
-			ok, err := s.send(ctx, part, maxTime)
-			clean = clean && ok && err == nil
-			if err != nil && (worst == nil || Classify(err) > Classify(worst)) {
+			if err := s.send(ctx, part, maxTime, &x); err != nil && (worst == nil || Classify(err) > Classify(worst)) {
 				worst = err
 			}
 		}
 	}
 	if maxTime == 0 {
 		send(statements, 0)
-		return clean, worst
+		return x, worst
 	}
 	free, apart := s.held.apart(statements, s.local)
 	send(free, maxTime)
 	send(apart, min(maxTime, longestHalf))
-	return clean, worst
+	return x, worst
 }
 
 // command is what fits one update command: encoded statements and how many ids they name.
@@ -122,18 +136,19 @@ func commands(statements []statement, size int) []command {
 	return out
 }
 
-// send carries out one command; see execute for clean. Where a document is held, by
-// somebody's open transaction say, the others must not wait for it: halves isolate it,
+// send carries out one command and adds to x what is known then. Where a document is held,
+// by somebody's open transaction say, the others must not wait for it: halves isolate it,
 // and it is simply not written. What was written before is not matched again.
-func (s *Store) send(ctx context.Context, c command, maxTime time.Duration) (clean bool, err error) {
-	clean, err = s.sendOnce(ctx, c, maxTime)
+func (s *Store) send(ctx context.Context, c command, maxTime time.Duration, x *executed) error {
+	err := s.sendOnce(ctx, c, maxTime, x)
 	if isTimeLimit(err) && ctx.Err() == nil {
-		return false, s.sendHalves(ctx, c, min(max(maxTime/4, shortestHalf), longestHalf))
+		x.clean = false
+		return s.sendHalves(ctx, c, min(max(maxTime/4, shortestHalf), longestHalf), x)
 	}
-	return clean, err
+	return err
 }
 
-func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration) (clean bool, err error) {
+func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration, x *executed) error {
 	arr, updates := bsoncore.AppendArrayStart(nil)
 	for i, enc := range c.encoded {
 		updates = bsoncore.AppendDocumentElement(updates, model.Index(i), enc)
@@ -150,16 +165,18 @@ func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration) 
 	var reply struct {
 		N int `bson:"n"`
 	}
-	err = s.db.RunCommand(ctx, cmd).Decode(&reply)
-	if err == nil {
-		return reply.N == c.ids, nil
-	}
+	err := s.db.RunCommand(ctx, cmd).Decode(&reply)
+	x.clean = x.clean && err == nil && reply.N == c.ids
 	var we mongo.WriteException
-	if errors.As(err, &we) && we.WriteConcernError == nil && len(we.WriteErrors) > 0 {
-		// The command was carried out; single statements were refused.
-		return false, s.refused(we)
+	switch {
+	case !errors.As(err, &we) || len(we.WriteErrors) == 0:
+		return explain(err, "writing tasks")
+	case we.WriteConcernError != nil:
+		// Not known to last: to be repeated, and that tells of the statements.
+		return explain(mongo.WriteException{WriteConcernError: we.WriteConcernError, Labels: we.Labels}, "writing tasks")
+	default: // the command was carried out; single statements were not
+		return s.refused(ctx, c, we, maxTime, x)
 	}
-	return false, explain(err, "writing tasks")
 }
 
 // ownTimeLimit is the context of a command that says its maxTimeMS itself. The driver
@@ -174,16 +191,16 @@ var beyondMaxTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 // Deadline implements [context.Context].
 func (ownTimeLimit) Deadline() (time.Time, bool) { return beyondMaxTime, true }
 
-func (s *Store) sendHalves(ctx context.Context, c command, maxTime time.Duration) error {
+func (s *Store) sendHalves(ctx context.Context, c command, maxTime time.Duration, x *executed) error {
 	if c.ids == 1 {
 		s.held.note(c.parts[0].ids[0], s.local)
 		return nil
 	}
 	var worst error
 	for _, h := range c.halve() {
-		_, err := s.sendOnce(ctx, h, maxTime)
+		err := s.sendOnce(ctx, h, maxTime, x)
 		if isTimeLimit(err) && ctx.Err() == nil {
-			err = s.sendHalves(ctx, h, maxTime)
+			err = s.sendHalves(ctx, h, maxTime, x)
 		}
 		if err != nil {
 			worst = err
@@ -228,13 +245,34 @@ func isTimeLimit(err error) bool {
 	return errors.As(err, &server) && server.HasErrorCode(50) // MaxTimeMSExpired
 }
 
-// refused is nil when every refusal of a statement is one that a second look settles.
-func (s *Store) refused(we mongo.WriteException) error {
+// refused takes in that single statements of a command were not carried out. What a second
+// look settles is left to that. What the server would say of any statement is the error.
+// What it says of one document is final for that one: halves of the statement find it, and
+// the others of the statement are written.
+func (s *Store) refused(ctx context.Context, c command, we mongo.WriteException, maxTime time.Duration, x *executed) error {
+	var everybodys mongo.WriteErrors
+	var apart []command
 	for _, e := range we.WriteErrors {
-		if e.Code == 50 || e.Code == 112 { // MaxTimeMSExpired, WriteConflict
-			continue
+		switch {
+		case e.Code == 50 || e.Code == 112: // MaxTimeMSExpired, WriteConflict: looked at again
+		case ofDeployment(e.Code) || e.Index < 0 || e.Index >= len(c.parts):
+			everybodys = append(everybodys, e)
+		default:
+			st := c.parts[e.Index]
+			if len(st.ids) == 1 {
+				x.refuse(st.ids[0], &FatalError{Reason: "writing task " + st.ids[0], Err: e})
+				continue
+			}
+			apart = append(apart, command{parts: []statement{st}, ids: len(st.ids)}.halve()...)
 		}
-		return explain(we, "writing tasks")
+	}
+	if len(everybodys) > 0 {
+		return explain(mongo.WriteException{WriteErrors: everybodys, Labels: we.Labels}, "writing tasks")
+	}
+	for _, half := range apart {
+		if err := s.send(ctx, half, maxTime, x); err != nil {
+			return err
+		}
 	}
 	return nil
 }

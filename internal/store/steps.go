@@ -28,6 +28,9 @@ type SavedStep struct {
 	// Missed: the execution holds its task, but the step was not written, because
 	// something held the document for too long. The same again is safe.
 	Missed bool
+	// Refused is why the server does not save the step: the document would become too
+	// large, say.
+	Refused error
 	// Step is what the task has under that name, which is not what was to be written where
 	// an earlier execution's step came first.
 	Step model.Step
@@ -45,18 +48,24 @@ func (s *Store) SaveSteps(ctx context.Context, writes []StepWrite, maxTime time.
 	for i := range writes {
 		statements[i] = stepStatement(&writes[i])
 	}
-	clean, err := s.execute(ctx, statements, maxTime)
+	x, err := s.execute(ctx, statements, maxTime)
 	if err != nil {
 		return nil, err
 	}
-	if clean {
+	if x.clean {
 		out := make([]SavedStep, len(writes))
 		for i := range writes {
 			out[i].Step = writes[i].Step
 		}
 		return out, nil
 	}
-	return s.lookAtSteps(ctx, writes)
+	saved, err := s.lookAtSteps(ctx, writes)
+	for i := range saved {
+		if why := x.refused[writes[i].ID]; why != nil && saved[i].Missed {
+			saved[i].Missed, saved[i].Refused = false, why
+		}
+	}
+	return saved, err
 }
 
 func stepStatement(w *StepWrite) statement {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -48,8 +49,8 @@ func (s *Store) Pings(ctx context.Context, pings []Ping, maxTime time.Duration) 
 	for _, g := range groups {
 		statements = append(statements, pingStatement(g))
 	}
-	clean, err := s.execute(ctx, statements, maxTime)
-	if err != nil || clean {
+	x, err := s.execute(ctx, statements, maxTime)
+	if err != nil || x.clean {
 		return nil, err
 	}
 	return s.lostAmong(ctx, pings)
@@ -108,9 +109,14 @@ func (s *Store) lostAmong(ctx context.Context, pings []Ping) ([]Ping, error) {
 	for i, p := range pings {
 		ids[i] = p.ID
 	}
-	tasks, err := s.ByIDs(ctx, ids)
+	found, err := s.find(ctx, "looking at pinged executions", bson.D{d("_id", in(ids))},
+		options.Find().SetProjection(bson.D{d("worker_states", 1)}))
 	if err != nil {
 		return nil, err
+	}
+	tasks := make(map[string]*model.Task, len(found))
+	for _, t := range found {
+		tasks[t.ID] = t
 	}
 	var lost []Ping
 	for i, p := range pings {

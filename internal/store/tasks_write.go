@@ -29,6 +29,9 @@ type Written struct {
 	// Current is the task as it was read after a write that was not applied, for a new
 	// decision; nil when it is gone, and not set when Applied.
 	Current *model.Task
+	// Refused is why the server does not carry out this one, and would not the same again:
+	// the document would become too large, say. nil = it was not refused, or was applied.
+	Refused error
 }
 
 // Writes carries out a batch in one update command and, only where that did not match
@@ -39,18 +42,24 @@ func (s *Store) Writes(ctx context.Context, writes []Write, maxTime time.Duratio
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	clean, err := s.execute(ctx, group(writes), maxTime)
+	x, err := s.execute(ctx, group(writes), maxTime)
 	if err != nil {
 		return nil, err
 	}
-	if clean {
+	if x.clean {
 		out := make([]Written, len(writes))
 		for i := range out {
 			out[i].Applied = true
 		}
 		return out, nil
 	}
-	return s.look(ctx, writes)
+	written, err := s.look(ctx, writes)
+	for i := range written {
+		if w := &written[i]; !w.Applied {
+			w.Refused = x.refused[writes[i].After.ID]
+		}
+	}
+	return written, err
 }
 
 // look reads what became of the writes. Index: _id.

@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
@@ -46,10 +47,15 @@ func (j Expiry) Run(ctx context.Context) error {
 		if err != nil {
 			return err // some may be done: the next look finds the rest
 		}
+		none := true
 		for i, w := range written {
+			none = none && w.Refused != nil
 			if w.Applied && writes[i].After.Status.Ended() {
 				j.Ended(writes[i].After)
 			}
+		}
+		if none { // the next look would find the same
+			return fmt.Errorf("ending expired tasks: %w", written[0].Refused)
 		}
 	}
 }

@@ -1,0 +1,117 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// largestDocument is what the server stores of one document.
+const largestDocument = 16 << 20
+
+// tight stores a task whose document has room for so many bytes more once this worker has
+// claimed it.
+func (a *arena) tight(key, workerID string, room int) string {
+	a.t.Helper()
+	args, err := model.EncodeValue("args", 1, model.MaxArgsBytes)
+	require.NoError(a.t, err)
+	task := model.NewTask(model.Draft{Type: chaosWork.Name(), Key: key, Args: args, Options: model.Options{
+		WorkerTimeout: 2 * time.Second, PingInterval: time.Second,
+	}}, a.store.Clock.Now())
+	eff := model.ResolveOptions(task.Options)
+	claimed, no := model.Claim(task, model.Claimant{WorkerID: workerID, ExecID: "00000000-0000-4000-8000-000000000000"}, eff, task.DueAt)
+	require.Empty(a.t, no)
+	const field = len("\x05padding\x00") + 4 + 1
+	padding := make([]byte, largestDocument-len(model.AppendTask(nil, claimed))-field-room)
+	doc := model.AppendTask(nil, task)
+	doc = append(doc[:len(doc)-1], "\x05padding\x00"...)
+	doc = binary.LittleEndian.AppendUint32(doc, uint32(len(padding))) //nolint:gosec // below 16 MB
+	doc = append(append(append(doc, 0), padding...), 0)
+	binary.LittleEndian.PutUint32(doc, uint32(len(doc))) //nolint:gosec // as above
+	_, err = a.db.Collection("tasks").InsertOne(a.t.Context(), bson.Raw(doc))
+	require.NoError(a.t, err)
+	return task.ID
+}
+
+// spoken lets the answers say that a document is too large as MongoDB up to 6.0 says it.
+func spoken(code int32) func(string, bson.Raw) bson.Raw {
+	say := func(code int32) []byte {
+		return binary.LittleEndian.AppendUint32([]byte("\x10code\x00"), uint32(code)) //nolint:gosec // a code of MongoDB
+	}
+	return func(_ string, answer bson.Raw) bson.Raw {
+		return bytes.ReplaceAll(answer, say(10334), say(code))
+	}
+}
+
+func TestAnEndThatTheServerRefusesKeepsNoOtherBack(t *testing.T) {
+	for name, code := range map[string]int32{"since 7.0": 10334, "4.4 to 6.0": 17419, "one of a later release": 999_999} {
+		t.Run(name, func(t *testing.T) {
+			onEnginesAlone(t, func(t *testing.T, e Engine) {
+				a := newArena(t, e)
+				large := a.tight("large", "w", 2000)  // room for the reason why its result is not there
+				full := a.tight("full", "w", 20)      // no room for any end
+				closed := a.tight("closed", "w", -20) // no room for a claim
+				small := a.send(20)
+				p, db := a.behind()
+				p.Rewrite(spoken(code))
+				var all sync.WaitGroup // they end together
+				all.Add(22)
+				h := a.hire("w", nil, through(db), func(c *handConfig) {
+					c.Concurrency, c.ShutdownTimeout = 30, time.Second
+					c.register = func(c *consumer.Consumer) error {
+						return consumer.Handle(c, model.NewType[int, string](chaosWork.Name()), func(_ context.Context, task *consumer.Task[int]) (string, error) {
+							if task.Attempt > 1 || task.Key == "afterwards" {
+								return "", nil
+							}
+							all.Done()
+							all.Wait()
+							if task.TaskID == large {
+								return strings.Repeat("x", 10_000), nil
+							}
+							return "", nil
+						})
+					}
+				})
+				a.awaitSuccess(small)
+				task := a.awaitStatus(large, model.StatusFailure)
+				require.Contains(t, task.ErrorInfo, "the result cannot be stored")
+				require.Equal(t, model.StatusNew, a.get(closed).Status)
+
+				// The one without room lapses, and nobody can say so: others go on all the same.
+				a.await(full, "lapsed", func(task *model.Task) bool { return task.LapseAt.Before(a.store.Clock.Now()) })
+				a.awaitStatus(a.sendKey("afterwards", 1).ID, model.StatusSuccess)
+				require.Equal(t, model.StatusExecuting, a.get(full).Status)
+				for _, outage := range h.events.all(consumer.EventOutage) { // so much may be late, on a slow machine
+					require.NotContains(t, outage.Reason, "too large", "an answer is no outage")
+				}
+				_, err := a.db.Collection("tasks").DeleteMany(t.Context(), bson.D{{Key: "padding", Value: bson.D{{Key: "$exists", Value: true}}}})
+				require.NoError(t, err)
+			})
+		})
+	}
+}
+
+func TestAStepThatTheServerRefusesIsAnErrorOfItsHandler(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		large := a.tight("large", "w", 2000)
+		p, db := a.behind()
+		p.Rewrite(spoken(17419))
+		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+			_, err := consumer.Step(ctx, "much", func(context.Context) (string, error) { return strings.Repeat("x", 10_000), nil })
+			return 0, consumer.Fatal(err)
+		}, through(db))
+		task := a.awaitStatus(large, model.StatusFailure)
+		require.Contains(t, task.ErrorInfo, "size")
+	})
+}

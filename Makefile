@@ -37,12 +37,12 @@ test: ## every test with -race, on every engine that is at hand
 
 # The race detector makes everything many times slower, so `make test` gives the scenarios
 # that count tasks fewer of them. Here they are at full size.
-FULL_SIZE := Crowd|HundredThousand|AThousandLapsed|NoQueryOnTheHotPath
+FULL_SIZE := Crowd|HundredThousand|AThousandLapsed|NoQueryOnTheHotPath|EveryTickHasOneRecord
 
 .PHONY: scenarios
 scenarios: ## the scenarios whose size matters, at full size, on the embedded server
 	@echo "go test -run '$(FULL_SIZE)' ./integration"
-	@MSCHEDULER_TEST_ENGINES=embedded $(GO) test -json -timeout $(TEST_TIMEOUT) -run '$(FULL_SIZE)' ./integration | $(GO) run ./internal/house/report
+	@MSCHEDULER_TEST_ENGINES=embedded MSCHEDULER_TICKS_RULES=300 $(GO) test -json -timeout $(TEST_TIMEOUT) -run '$(FULL_SIZE)' ./integration | $(GO) run ./internal/house/report
 
 .PHONY: build
 build: ## bin/mscheduler, a static binary
@@ -78,6 +78,11 @@ fuzz: ## every fuzz target for FUZZ_TIME (10s); the embedded server against itse
 .PHONY: kill
 kill: ## kill -9 the embedded server, 50 times over 100,000 documents: nothing is lost
 	MSCHEDULER_KILL_ROUNDS=50 MSCHEDULER_KILL_DOCS=100000 $(GO) test -v -count=1 -timeout 30m -run TestKillLosesNoAcknowledgedWrite ./internal/embedded
+
+.PHONY: ticks
+ticks: ## engines killed and frozen under 2,000 rules a second for 5 minutes: no tick is lost or doubled
+	MSCHEDULER_TEST_ENGINES=embedded MSCHEDULER_TICKS_RULES=2000 MSCHEDULER_TICKS_SECONDS=300 \
+		$(GO) test -v -count=1 -timeout 60m -run TestEveryTickHasOneRecord ./integration
 
 .PHONY: bench
 bench: ## every scenario of mscheduler bench, small, as a table (ARGS="--uri ..." for MongoDB)

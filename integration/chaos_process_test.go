@@ -92,7 +92,7 @@ func (a *arena) process(test, name, role, uri string, change ...func(*exec.Cmd))
 	a.t.Helper()
 	self, err := os.Executable()
 	require.NoError(a.t, err)
-	cmd := exec.Command(self, "-test.run", "^"+test+"$", "-test.timeout", "5m")
+	cmd := exec.Command(self, "-test.run", "^"+test+"$", "-test.timeout", "60m")
 	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+uri, childDB+"="+a.db.Name(), childRole+"="+role, childName+"="+name)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -27,11 +27,51 @@ func complete(w store.RuleWrite, typeOf func(code string) *model.TaskType) {
 	}
 }
 
-// carryOut does what decisions planned: tasks are sent, records stored, tasks cancelled.
-// Each part is the same when it is done twice, so a process that dies here leaves the rest
-// to another. The tasks come before the records: a record without its task would look like
-// a run that nobody started.
-func (p *Periodic) carryOut(ctx context.Context, rules []*model.Rule) error {
+// portionBytes is how much is decided, or carried out, at a time: about a thousand small
+// tasks.
+const portionBytes = 2 << 20
+
+// portions cuts a list so that no part plans more than that, or is of one rule. After an
+// outage each rule may have plans for a hundred ticks: all of them at once would take longer
+// than a call may, and the next who tried would begin at the beginning again.
+func portions[T any](all []T, rule func(T) *model.Rule) (out [][]T) {
+	from, bytes := 0, 0
+	for i, x := range all {
+		n := heft(rule(x))
+		if i > from && bytes+n > portionBytes {
+			out = append(out, all[from:i])
+			from, bytes = i, 0
+		}
+		bytes += n
+	}
+	if from < len(all) {
+		out = append(out, all[from:])
+	}
+	return out
+}
+
+// carryOut does what decisions planned, portion by portion, so that what is done stays
+// done: tasks are sent, records stored, tasks cancelled. It returns how many rules keep
+// plans that the server refuses.
+func (p *Periodic) carryOut(ctx context.Context, rules []*model.Rule) (stuck int, err error) {
+	for _, some := range portions(rules, func(r *model.Rule) *model.Rule { return r }) {
+		n, failed := p.carryPortion(ctx, some)
+		if stuck += n; failed != nil {
+			err = failed
+		}
+		if failed != nil && n == 0 {
+			return stuck, err
+		}
+	}
+	return stuck, err
+}
+
+// carryPortion does one portion. Each part is the same when it is done twice, so a process
+// that dies here leaves the rest to another. The tasks come before the records: a record
+// without its task would look like a run that nobody started.
+func (p *Periodic) carryPortion(ctx context.Context, rules []*model.Rule) (refusals int, err error) {
+	ctx, end := context.WithTimeout(ctx, callTimeout)
+	defer end()
 	var tasks []*model.Task
 	var runs []*model.Run
 	var cancel []string
@@ -62,44 +102,60 @@ func (p *Periodic) carryOut(ctx context.Context, rules []*model.Rule) error {
 				stuck[of[tasks[i].ID]] = true
 			}
 		case err != nil:
-			return fmt.Errorf("sending the tasks of ticks: %w", err)
+			return 0, fmt.Errorf("sending the tasks of ticks: %w", err)
 		}
 		tasks = tasks[n:]
 	}
 	for len(runs) > 0 {
 		n := min(len(runs), perInsert)
 		if err := p.store.PutRuns(ctx, runs[:n]); err != nil {
-			return err
+			return 0, err
 		}
 		runs = runs[n:]
 	}
-	for _, id := range cancel {
-		if err := p.cancelTask(ctx, id); err != nil {
-			return err
-		}
+	if err := p.cancelTasks(ctx, cancel); err != nil {
+		return 0, err
 	}
 	done := slices.DeleteFunc(slices.Clone(rules), func(r *model.Rule) bool { return stuck[r.ID] || len(r.Planned) == 0 })
 	if err := p.store.CarriedOut(ctx, done); err != nil || refused == nil {
-		return err
+		return 0, err
 	}
-	return fmt.Errorf("sending the tasks of ticks: %w", refused)
+	return len(stuck), fmt.Errorf("sending the tasks of ticks: %w", refused)
 }
 
-// cancelTask asks for the end of a run's task. Its context ends; the run has ended when the
+// cancelTasks asks for the ends of runs' tasks. Their contexts end; a run has ended when the
 // handler has returned or its lease has lapsed, and not before.
-func (p *Periodic) cancelTask(ctx context.Context, id string) error {
-	_, after, err := p.store.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
-		return model.Cancel(t, "cancelled by its periodic rule", t.Effective(model.Options{}), p.store.Clock.Now())
-	})
-	var refused *model.RefusedError
-	switch {
-	case errors.Is(err, store.ErrNotFound), errors.As(err, &refused):
-		return nil // it has ended, and its outcome tells the rule
-	case err != nil:
-		return fmt.Errorf("cancelling the task %s of an earlier run: %w", id, err)
-	case after.OpenExecutions() > 0:
-		return p.store.Signal(ctx, id)
-	default:
-		return nil
+func (p *Periodic) cancelTasks(ctx context.Context, ids []string) error {
+	for ; len(ids) > perInsert; ids = ids[perInsert:] {
+		if err := p.cancelTasks(ctx, ids[:perInsert]); err != nil {
+			return err
+		}
 	}
+	var running []string
+	for tries := 0; len(ids) > 0; tries++ {
+		if tries == maxTries {
+			return fmt.Errorf("cancelling the tasks of earlier runs, %s among them: somebody else changed them %d times in between", ids[0], tries)
+		}
+		tasks, err := p.store.ByIDs(ctx, ids)
+		if err != nil {
+			return fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
+		}
+		ids = nil // but for those that must be looked at again
+		var writes []store.Write
+		now := p.store.Clock.Now()
+		for _, t := range tasks {
+			after, err := model.Cancel(t, "cancelled by its periodic rule", t.Effective(model.Options{}), now)
+			switch {
+			case err != nil: // it has ended, and its outcome tells the rule
+			case after != t:
+				writes, ids = append(writes, store.Write{Before: t, After: after}), append(ids, t.ID)
+			case t.OpenExecutions() > 0:
+				running = append(running, t.ID)
+			}
+		}
+		if _, err := p.store.Writes(ctx, writes, 0); err != nil {
+			return fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
+		}
+	}
+	return p.store.Signal(ctx, running...)
 }

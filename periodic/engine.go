@@ -17,10 +17,15 @@ const (
 	// look is how often an engine looks for due rules when it knows of none: rules are
 	// enabled by other processes, too.
 	look = time.Second
-	// perLook is how many rules it reads at a time.
-	perLook = 1000
-	// yieldTime is how long the others leave a rule to the engine whose turn it is.
+	// perLook is how many due rules it reads at a time, and perSweep how many with plans that
+	// somebody left, which may be large.
+	perLook, perSweep = 500, 100
+	// yieldTime is how long the others leave a rule to the engine whose turn it is. Then
+	// each has its turn for a while, in a backlog for longer.
 	yieldTime = 400 * time.Millisecond
+	shortTurn = yieldTime / 2
+	longTurn  = 5 * yieldTime
+	backlog   = 10 * yieldTime
 	// slow is after what time a decision that is not seen to be carried out is somebody
 	// else's: its process died, or froze.
 	slow        = 10 * time.Second
@@ -99,15 +104,27 @@ func (p *Periodic) beat(ctx context.Context) error {
 	return nil
 }
 
-// turn says whether it is this engine's turn to decide the rule, or the others have had
-// their time.
-func (p *Periodic) turn(r *model.Rule, now time.Time) bool {
+// turn says whether it is this engine's turn to decide a rule that is so late. The first is
+// always the same; what it has not decided in its time is the next engine's, and so on: also
+// when all are late, no two work on the same rules.
+func (k rank) turn(ruleID string, late time.Duration) bool {
+	n := 0 // of turns that are over
+	switch {
+	case late >= backlog:
+		n = int(late / longTurn)
+	case late >= yieldTime:
+		n = 1 + int((late-yieldTime)/shortTurn)
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(ruleID))
+	return int((uint64(h.Sum32())+uint64(n))%uint64(max(k.of, 1))) == k.place
+}
+
+func (p *Periodic) turn(ruleID string, late time.Duration) bool {
 	p.mu.Lock()
 	k := p.rank
 	p.mu.Unlock()
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(r.ID))
-	return int(h.Sum32()%uint32(max(k.of, 1))) == k.place || now.Sub(r.NextFireAt) > yieldTime
+	return k.turn(ruleID, late)
 }
 
 // ticksLoop decides what is due, at its time.
@@ -138,22 +155,22 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 
 // decideDue decides all that is due and says when to look again.
 func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	entered := p.store.Local().Monotonic()
 	for {
 		if p.store.Local().Monotonic()-entered > look {
 			return 0, nil // a backlog: the engine must tell that it lives, too
 		}
 		began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
-		due, err := p.store.DueRules(ctx, now, 0, perLook)
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		due, err := p.store.DueRules(call, now, perLook)
+		cancel()
 		if err != nil {
 			return 0, err
 		}
 		var writes []store.RuleWrite
 		others, stays := false, false
 		for _, r := range due {
-			if !p.turn(r, now) {
+			if !p.turn(r.ID, now.Sub(r.NextFireAt)) {
 				others = true
 				continue
 			}
@@ -179,10 +196,10 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 			continue
 		case others:
 			return yieldTime / 4, nil
-		case len(writes) > 0: // there may be more of them by now
-			continue
 		}
-		next, err := p.store.NextFire(ctx)
+		call, cancel = context.WithTimeout(ctx, callTimeout)
+		next, err := p.store.NextFire(call)
+		cancel()
 		if err != nil || next.IsZero() {
 			return look, err
 		}
@@ -192,13 +209,51 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 
 // sweepPlanned carries out what was decided and left: its process died, or froze.
 func (p *Periodic) sweepPlanned(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	rules, err := p.store.PlannedRules(ctx, p.store.Clock.Now().Add(-slow), perLook)
-	if err != nil || len(rules) == 0 {
-		return err
+	for skip := 0; ; {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		now := p.store.Clock.Now()
+		rules, err := p.store.PlannedRules(call, now.Add(-slow), skip, perSweep)
+		cancel()
+		if err != nil || len(rules) == 0 {
+			return err
+		}
+		var mine []*model.Rule
+		for _, r := range rules {
+			if late := now.Sub(r.PlannedAt) - slow; late > slow || p.turn(r.ID, 0) {
+				mine = append(mine, r)
+			}
+		}
+		stuck, err := p.carryOut(ctx, mine)
+		if err != nil && stuck == 0 || len(rules) < perSweep {
+			return err
+		}
+		if err != nil {
+			p.log.Error().Err(err).Msg("deciding ticks")
+		}
+		skip += stuck + len(rules) - len(mine)
 	}
-	return p.carryOut(ctx, rules)
+}
+
+// queueMark is how long after a decision that left a run waiting ends are looked for
+// quickly: until then each end may be what a run waits for.
+const queueMark = 30 * time.Second
+
+// queues says whether a run waited when this engine last decided about its rule, a short
+// while ago.
+func (p *Periodic) queues() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queued != 0 && p.store.Local().Monotonic()-p.queued < queueMark
+}
+
+// noteQueues notes that decisions left runs waiting.
+func (p *Periodic) noteQueues(decided []*model.Rule) {
+	if !slices.ContainsFunc(decided, func(r *model.Rule) bool { return len(r.Queued) > 0 }) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queued = p.store.Local().Monotonic()
 }
 
 // endsLoop tells the rules of runs that ended. One engine does it for all, by a permit.
@@ -206,7 +261,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 	runner := outcome.New(p.store, p.log, ends{p})
 	defer runner.Close()
 	const lease = 10 * time.Second
-	mine, asked := false, time.Duration(0)
+	mine, asked, lost := false, time.Duration(0), -lostEvery
 	for ctx.Err() == nil {
 		if now := p.store.Local().Monotonic(); asked == 0 || now-asked > lease/3 {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -219,8 +274,12 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
 			found, err := runner.Sweep(call, 0)
 			cancel()
-			if found > 0 {
+			if found > 0 || p.queues() {
 				pause = look / 10 // more will end
+			}
+			if now := p.store.Local().Monotonic(); err == nil && now-lost >= lostEvery {
+				lost = now
+				err = p.sweepLost(ctx)
 			}
 			if err != nil && ctx.Err() == nil && !store.Unreachable(err) {
 				p.log.Error().Err(err).Msg("telling rules that their runs ended")

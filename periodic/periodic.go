@@ -55,9 +55,10 @@ type Periodic struct {
 	secrets *secret.Box // nil = none
 	log     zerolog.Logger
 
-	mu    sync.Mutex
-	calls map[calendarKey]*calendar.Schedule // parsed rules
-	rank  rank
+	mu     sync.Mutex
+	calls  map[calendarKey]*calendar.Schedule // parsed rules
+	rank   rank
+	queued time.Duration // when a decision last left a run waiting, by the monotonic clock
 }
 
 // New makes a Periodic and checks its configuration. It does no I/O.
@@ -183,13 +184,24 @@ func (p *Periodic) reread(ctx context.Context, rules []*model.Rule) (current []*
 	return current, err
 }
 
-// decideAll writes decisions and carries out those that were applied. What cannot be
-// carried out now stays planned, for whoever looks next. began is when the rules were about
-// to be read.
+// decideAll writes decisions and carries out those that were applied, portion by portion.
+// What cannot be carried out now stays planned, for whoever looks next. began is when the
+// rules were about to be read.
 func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []store.RuleWrite) ([]bool, error) {
-	if len(writes) == 0 {
-		return nil, nil
+	applied := make([]bool, 0, len(writes))
+	for _, some := range portions(writes, func(w store.RuleWrite) *model.Rule { return w.After }) {
+		is, err := p.decidePortion(ctx, began, some)
+		if err != nil {
+			return nil, err
+		}
+		applied = append(applied, is...)
 	}
+	return applied, nil
+}
+
+func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, writes []store.RuleWrite) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	if err := p.types.Fresh(ctx, tasktypes.MaxAge); err != nil {
 		return nil, err
 	}
@@ -207,14 +219,15 @@ func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []
 			decided = append(decided, w.After)
 		}
 	}
+	p.noteQueues(decided)
 	if began.Since(p.store.Local()) > frozen {
 		// What this process is about to do may have been done, and be over, long ago: only
 		// what is still planned counts.
 		if decided, err = p.reread(ctx, decided); err != nil {
-			return applied, nil //nolint:nilerr // it stays planned, for whoever looks next
+			return applied, nil // it stays planned, for whoever looks next
 		}
 	}
-	if err := p.carryOut(ctx, decided); err != nil {
+	if _, err := p.carryOut(ctx, decided); err != nil {
 		p.log.Warn().Err(err).Msg("what was decided about rules is carried out later")
 	}
 	return applied, nil

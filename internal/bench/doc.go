@@ -10,6 +10,7 @@
 //	idle.go      what workers cost that have nothing to do
 //	takeover.go  a worker killed with executions
 //	archive.go   finished tasks move to the history beside a steady load
+//	periodic.go  rules of every second, and many rules that seldom fire
 //	send.go      producers only
 //
 //	arena.go     the server and the fresh database; dropped afterwards

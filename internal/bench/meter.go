@@ -19,7 +19,8 @@ import (
 // bytes as they go over its connections.
 type meter struct {
 	read, written atomic.Int64
-	fetches       bool // note the times of fetches too
+	fetches       bool                  // note the times of fetches too
+	also          *event.CommandMonitor // hears of commands, too; nil = nobody
 	now           func() time.Time
 
 	mu       sync.Mutex
@@ -44,13 +45,16 @@ func (m *meter) connect(uri string) (*mongo.Client, error) {
 	return mongo.Connect(o.SetDialer(&dialer{meter: m}))
 }
 
-func (m *meter) started(_ context.Context, e *event.CommandStartedEvent) {
+func (m *meter) started(ctx context.Context, e *event.CommandStartedEvent) {
 	limit := 0
 	if m.fetches && e.CommandName == "find" {
 		if hint, ok := e.Command.Lookup("hint").StringValueOK(); ok && hint == store.IndexDue {
 			n, _ := e.Command.Lookup("limit").AsInt64OK()
 			limit = int(n)
 		}
+	}
+	if m.also != nil {
+		m.also.Started(ctx, e)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +64,10 @@ func (m *meter) started(_ context.Context, e *event.CommandStartedEvent) {
 	}
 }
 
-func (m *meter) succeeded(_ context.Context, e *event.CommandSucceededEvent) {
+func (m *meter) succeeded(ctx context.Context, e *event.CommandSucceededEvent) {
+	if m.also != nil {
+		m.also.Succeeded(ctx, e)
+	}
 	if !m.fetches || e.CommandName != "find" {
 		return
 	}

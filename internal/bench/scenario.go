@@ -30,6 +30,7 @@ var scenarios = []scenario{
 	{"idle", "commands a minute of idle workers, one and ten", idle},
 	{"takeover", "a worker killed with a thousand executions: from each lapse to its new start", takeover},
 	{"archive", "what workers lose while finished tasks move to the history, and whether all arrive", archive},
+	{"periodic", "500 rules of every second: how late their tasks are stored; and what 100,000 rules cost of which one is due a second", periodics},
 	{"send", "producers only: one by one, concurrent, batched", send},
 }
 

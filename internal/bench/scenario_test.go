@@ -123,6 +123,22 @@ func TestTakeoverMeasuresFromLapseToStart(t *testing.T) {
 	require.Empty(t, r.Notes)
 }
 
+func TestPeriodicMeasuresHowLateTicksAreAndWhatRulesCost(t *testing.T) {
+	t.Parallel()
+	c := config(t, "periodic")
+	c.Duration = 2 * time.Second
+	out := all(t, c)
+	require.Len(t, out, 3)
+	require.Equal(t, 2*60, out["periodic/ticks"].Tasks, "each tick has one task")
+	require.NotNil(t, out["periodic/ticks"].Latency)
+	require.Positive(t, out["periodic/ticks"].Latency.P50, "no task before its time")
+	for _, name := range []string{"periodic/one", "periodic/many"} {
+		require.Positive(t, out[name].Tasks)
+		require.Contains(t, out[name].Notes[0], "commands a minute: ")
+		require.Contains(t, out[name].Notes[1], "documents read a minute: ")
+	}
+}
+
 func TestSendMeasuresProducersOnly(t *testing.T) {
 	t.Parallel()
 	out := all(t, config(t, "send"))

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/human":        {},
 	"internal/explain":      {"model", "internal/human"},
 	"internal/demo":         {"model", "internal/store", "internal/clock", "internal/embedded", "internal/human"},
-	"internal/bench":        {"model", "producer", "consumer", "internal/store", "internal/clock", "internal/embedded", "internal/upkeep"},
+	"internal/bench":        {"model", "producer", "consumer", "periodic", "internal/store", "internal/clock", "internal/embedded", "internal/upkeep"},
 	"internal/cli": {
 		"model", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",

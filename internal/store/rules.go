@@ -66,11 +66,10 @@ func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) ([]*
 		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(IndexLiving).SetLimit(int64(limit)))
 }
 
-// DueRules finds online rules whose next tick is due, the longest due first. skip lets
-// several engines share them: each begins elsewhere. Index: fire.
-func (s *Store) DueRules(ctx context.Context, now time.Time, skip, limit int) ([]*model.Rule, error) {
+// DueRules finds online rules whose next tick is due, the longest due first. Index: fire.
+func (s *Store) DueRules(ctx context.Context, now time.Time, limit int) ([]*model.Rule, error) {
 	return s.findRules(ctx, "finding due rules", bson.D{d("next_fire_at", bson.D{d("$lte", now)})},
-		options.Find().SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetSkip(int64(skip)).SetLimit(int64(limit)))
+		options.Find().SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetLimit(int64(limit)))
 }
 
 // NextFire is the earliest next tick of any rule; zero when none is online. Index: fire.
@@ -87,10 +86,52 @@ func (s *Store) NextFire(ctx context.Context) (time.Time, error) {
 }
 
 // PlannedRules finds rules with something decided before the given time and not seen to be
-// carried out: whoever decided it has died, or is slow. Index: planned.
-func (s *Store) PlannedRules(ctx context.Context, before time.Time, limit int) ([]*model.Rule, error) {
+// carried out: whoever decided it has died, or is slow. The first skip of them are left
+// out. Index: planned.
+func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit int) ([]*model.Rule, error) {
 	return s.findRules(ctx, "finding planned runs", bson.D{d("planned_at", bson.D{d("$lte", before)})},
-		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(IndexPlanned).SetLimit(int64(limit)))
+		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(IndexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
+}
+
+// LongActive finds rules of which a run was started before the given time and is not known
+// to have ended, by their ids, after the given one. It looks at every rule, so it is for
+// now and then. Index: _id.
+func (s *Store) LongActive(ctx context.Context, before time.Time, after string, limit int) ([]*model.Rule, error) {
+	return s.findRules(ctx, "finding runs that take long", bson.D{d("_id", bson.D{d("$gt", after)}), d("active.started", bson.D{d("$lte", before)})},
+		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
+}
+
+// LastLives reads the newest life of each task, from the history where it has moved there.
+// Nothing is left of those that are missing. Indexes: _id; task of the history.
+func (s *Store) LastLives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	out, err := s.ByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var moved []string
+	for _, id := range ids {
+		if out[id] == nil {
+			moved = append(moved, id)
+		}
+	}
+	if len(moved) == 0 {
+		return out, nil
+	}
+	// After the tasks: what moves in between is found here.
+	cur, err := s.history.Find(ctx, bson.D{d("task_id", in(moved))},
+		options.Find().SetSort(bson.D{d("task_id", 1), d("generation", 1)}).SetHint(IndexTask))
+	if err != nil {
+		return nil, explain(err, "reading the history of tasks")
+	}
+	defer func() { _ = cur.Close(ctx) }() // it is at its end, or the error is returned
+	for cur.Next(ctx) {
+		life, err := decodeLife(cur.Current, true)
+		if err != nil {
+			return nil, err
+		}
+		out[life.ID] = life
+	}
+	return out, explain(cur.Err(), "reading the history of tasks")
 }
 
 func (s *Store) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Rule, error) {

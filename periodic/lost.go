@@ -1,0 +1,94 @@
+package periodic
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const (
+	// lostAfter is how long a run is left to the outbox of its task, and lostEvery how often
+	// somebody looks for those of which nothing comes.
+	lostAfter = 5 * time.Minute
+	lostEvery = 5 * time.Minute
+)
+
+// Lost decides the ends of runs that nobody will tell: somebody deleted the task by hand, or
+// parts of the database were restored, so that task and rule do not fit. Otherwise they
+// would count among those that run at once for ever. lives are the newest lives of the tasks
+// of the rule's active runs. nil when there is nothing to decide.
+func Lost(r *model.Rule, lives map[string]*model.Task, now time.Time) *model.Rule {
+	after := r
+	for _, a := range r.Active {
+		if now.Sub(a.Started) < lostAfter || heavy(after) ||
+			slices.ContainsFunc(r.Planned, func(p model.Planned) bool { return p.Task != nil && p.Task.Key == a.ID }) {
+			continue // it may not have been sent yet, or is told soon
+		}
+		ended := &model.Task{
+			ID: model.TaskID(r.Tenant, a.TaskType, a.ID), CreatedAt: a.Started,
+			Origin: &model.Origin{Tick: &model.Tick{Run: a.ID, Nominal: a.Nominal, Attempt: a.Attempt, Manual: a.Manual}},
+		}
+		t := lives[ended.ID]
+		if t == nil {
+			after = Ended(after, ended, model.RunCanceled, "its task is gone", now)
+			continue
+		}
+		told := slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == model.OutcomePeriodic })
+		if told || !t.Status.Ended() {
+			continue
+		}
+		status, info := RunStatusOf(t)
+		ended.FinishedAt = t.FinishedAt
+		after = Ended(after, ended, status, info, now)
+	}
+	if after == r {
+		return nil
+	}
+	return after
+}
+
+// sweepLost looks for runs whose ends nobody will tell.
+func (p *Periodic) sweepLost(ctx context.Context) error {
+	for last := ""; ; {
+		n, err := p.sweepLostAfter(ctx, &last)
+		if err != nil || n < perSweep {
+			return err
+		}
+	}
+}
+
+func (p *Periodic) sweepLostAfter(ctx context.Context, last *string) (found int, err error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
+	rules, err := p.store.LongActive(call, now.Add(-lostAfter), *last, perSweep)
+	if err != nil || len(rules) == 0 {
+		return 0, err
+	}
+	*last = rules[len(rules)-1].ID
+	var ids []string
+	for _, r := range rules {
+		for _, a := range r.Active {
+			if now.Sub(a.Started) >= lostAfter {
+				ids = append(ids, model.TaskID(r.Tenant, a.TaskType, a.ID))
+			}
+		}
+	}
+	lives, err := p.store.LastLives(call, ids)
+	if err != nil {
+		return 0, err
+	}
+	var writes []store.RuleWrite
+	for _, r := range rules {
+		if after := Lost(r, lives, now); after != nil {
+			writes = append(writes, store.RuleWrite{Before: r, After: after})
+		}
+	}
+	// Whoever decided in between has more to say than this: it is looked at again next time.
+	_, err = p.decideAll(ctx, began, writes)
+	return len(rules), err
+}

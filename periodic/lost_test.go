@@ -1,0 +1,89 @@
+package periodic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// lostWorld is a rule with one run that is under way, and one that waits for its end.
+func lostWorld(t *testing.T) (w *world, id string) {
+	w = newWorld(t, Spec{Name: "n", Type: "t", Cron: "0 * * * * *", MaxConcurrency: 1})
+	w.decide(Trigger(w.rule, w.cal, "first", false, w.now))
+	w.decide(Trigger(w.rule, w.cal, "second", false, w.now))
+	require.Len(t, w.rule.Active, 1)
+	require.Len(t, w.rule.Queued, 1)
+	return w, "-/t/r!first"
+}
+
+func TestARunWhoseEndNobodyTellsIsEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		after  time.Duration
+		change func(lives map[string]*model.Task, id string)
+		want   model.RunStatus // SCHEDULED = it goes on
+		info   string
+	}{
+		"its task is gone":             {lostAfter, func(l map[string]*model.Task, id string) { delete(l, id) }, model.RunCanceled, "its task is gone"},
+		"not yet":                      {lostAfter - 1, func(l map[string]*model.Task, id string) { delete(l, id) }, model.RunScheduled, ""},
+		"it takes its time":            {24 * time.Hour, func(map[string]*model.Task, string) {}, model.RunScheduled, ""},
+		"its end was told, and undone": {lostAfter, func(l map[string]*model.Task, id string) { l[id].Status = model.StatusSuccess }, model.RunSuccess, ""},
+		"it failed": {lostAfter, func(l map[string]*model.Task, id string) {
+			l[id].Status, l[id].ErrorInfo = model.StatusFailure, "so it is"
+		}, model.RunFailed, "so it is"},
+		"its end will be told": {lostAfter, func(l map[string]*model.Task, id string) {
+			l[id].Status, l[id].Outbox = model.StatusSuccess, []model.OutboxEntry{{Kind: model.OutcomePeriodic}}
+		}, model.RunScheduled, ""},
+		"only its callback is left": {lostAfter, func(l map[string]*model.Task, id string) {
+			l[id].Status, l[id].Outbox = model.StatusCompleted, []model.OutboxEntry{{Kind: model.OutcomeCallback}}
+		}, model.RunSuccess, ""},
+		"a later release's status": {lostAfter, func(l map[string]*model.Task, id string) { l[id].Status = "Frozen" }, model.RunScheduled, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, id := lostWorld(t)
+			w.now = w.now.Add(c.after)
+			lives := map[string]*model.Task{id: new(*w.tasks[id])}
+			c.change(lives, id)
+			after := Lost(w.rule, lives, w.now)
+			if c.want == model.RunScheduled {
+				require.Nil(t, after)
+				return
+			}
+			w.decide(after)
+			require.Equal(t, c.want, w.runs["r!first"].Status)
+			require.Equal(t, c.info, w.runs["r!first"].Error)
+			require.Len(t, w.rule.Active, 1, "what waited starts")
+			require.Equal(t, "r!second", w.rule.Active[0].ID)
+			require.Empty(t, w.rule.Queued)
+		})
+	}
+}
+
+func TestARunWhoseTaskWasNotSentYetIsNotLost(t *testing.T) {
+	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "0 * * * * *"})
+	w.write(Trigger(w.rule, w.cal, "first", false, w.now)) // and nobody carries it out
+	require.Nil(t, Lost(w.rule, nil, w.now.Add(time.Hour)))
+}
+
+func TestEngineTurnsGoRoundAndNeverMeet(t *testing.T) {
+	for of := 1; of <= 5; of++ {
+		for late := time.Duration(0); late < 20*time.Second; late += 50 * time.Millisecond {
+			mine := 0
+			for place := range of {
+				if (rank{place, of}).turn("rule", late) {
+					mine++
+				}
+			}
+			require.Equal(t, 1, mine, "of %d engines, %v late", of, late)
+		}
+		for place := range of {
+			reached := false
+			for late := time.Duration(0); late < MissedAfter; late += 50 * time.Millisecond {
+				reached = reached || (rank{place, of}).turn("rule", late)
+			}
+			require.True(t, reached, "engine %d of %d takes over before the tick counts as missed", place, of)
+		}
+	}
+}

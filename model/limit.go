@@ -174,9 +174,9 @@ type Starts struct {
 // has reserved, zero = none ever was. With none to be had Count is 0, and Next says when
 // the next comes.
 func (r RateLimit) Reserve(next, now time.Time, want int) Starts {
-	first := now.Add(-r.Tolerance())
-	if next.After(first) {
-		first = next
+	first := next
+	if next.Before(now.Add(-r.Tolerance())) {
+		first = now // those before are lost; one a tolerance old would be before it is reserved
 	}
 	s := Starts{First: first, Next: first}
 	if first.After(now) {

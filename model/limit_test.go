@@ -115,6 +115,17 @@ func TestUnderLoadNineTenthsOfARateAreReached(t *testing.T) {
 	}
 }
 
+// The reservation is a majority write and the claim another: a start that were good for no
+// longer than now would be lost by then, and with it all until the next.
+func TestTheFirstStartAfterIdlenessIsGoodForItsWholeTolerance(t *testing.T) {
+	for _, r := range []RateLimit{{1, time.Hour}, {1, 20 * time.Second}, {100, time.Second}, {1, 100 * time.Millisecond}} {
+		for _, next := range []time.Time{{}, limitEpoch.Add(-r.Per), limitEpoch.Add(-r.Tolerance() - time.Microsecond)} {
+			s := r.Reserve(next, limitEpoch, 1)
+			require.Equal(t, 1, r.Good(s, limitEpoch.Add(r.Tolerance())), "%+v after %v", r, next)
+		}
+	}
+}
+
 func TestAStartIsLostWhenItsTimeHasPassed(t *testing.T) {
 	r := RateLimit{Count: 10, Per: time.Second} // 50 ms good, 105 ms apart
 	s := Starts{First: limitEpoch, Count: 3, Next: limitEpoch.Add(3 * r.Spacing())}

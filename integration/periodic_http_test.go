@@ -1,0 +1,254 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+// callsWorld is a deployment whose rules call URLs: two engines, two workers, and an
+// endpoint that takes callbacks.
+type callsWorld struct {
+	*arena
+	rules *periodic.Periodic
+}
+
+func newCallsWorld(t *testing.T, e Engine) *callsWorld {
+	t.Helper()
+	w := &callsWorld{arena: newArena(t, e)}
+	endpoint := httptest.NewServer(periodic.CallbackHandler(w.p))
+	t.Cleanup(endpoint.Close)
+	for _, id := range []string{"engine 1", "engine 2"} {
+		p, err := periodic.New(periodic.Config{Database: w.db, EngineID: id})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			require.NoError(t, <-ended)
+		})
+		w.rules = p
+	}
+	for _, id := range []string{"worker 1", "worker 2"} {
+		w.hire(id, nil, func(c *handConfig) {
+			c.register = func(c *consumer.Consumer) error {
+				return builtin.Register(c, builtin.Options{Targets: builtin.TargetOptions{CallbackURL: endpoint.URL + periodic.CallbackPath}})
+			}
+		})
+	}
+	return w
+}
+
+// call is what the target of a rule saw of one call.
+type call struct {
+	run     string
+	nominal time.Time
+	back    string // where the callback goes
+	over    <-chan struct{}
+}
+
+// target is a server that rules call. It answers as answer says, which may take its time.
+func (w *callsWorld) target(answer func(c call, out http.ResponseWriter)) (url string, calls <-chan call) {
+	heard := make(chan call, 1000)
+	s := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		c := call{run: r.Header.Get("X-Run"), back: r.URL.Query().Get("back"), over: r.Context().Done()}
+		c.nominal, _ = time.Parse(time.RFC3339, r.Header.Get("X-Nominal"))
+		heard <- c
+		if answer != nil {
+			answer(c, out)
+		}
+	}))
+	w.t.Cleanup(s.Close)
+	return s.URL, heard
+}
+
+// eachSecond enables a rule that fires each second, and disables it at the test's end.
+func (w *callsWorld) eachSecond(to periodic.HTTPTarget, overlap model.OverlapPolicy) *model.Rule {
+	w.t.Helper()
+	to.Headers = map[string]string{"X-Run": "{{run_id}}", "X-Nominal": "{{nominal_time}}"}
+	if to.Mode == periodic.HTTPAsync {
+		to.URL += "/?back={{callback_url}}"
+	}
+	r, err := w.rules.Create(w.t.Context(), periodic.Spec{
+		Name: "each second", Cron: "* * * * * *", HTTP: &to, Overlap: overlap,
+		Options: model.Options{Retry: &model.Retry{Strategy: model.RetryNone}},
+	})
+	require.NoError(w.t, err)
+	_, err = w.rules.Enable(w.t.Context(), r.ID)
+	require.NoError(w.t, err)
+	return r
+}
+
+func (w *callsWorld) disable(r *model.Rule) {
+	w.t.Helper()
+	_, err := w.rules.Disable(w.t.Context(), r.ID, "")
+	require.NoError(w.t, err)
+}
+
+// ended waits until a run has ended and requires how.
+func (w *callsWorld) ended(r *model.Rule, run string, want model.RunStatus) *model.Run {
+	w.t.Helper()
+	var found *model.Run
+	awaitTrue(w.t, func() string {
+		for _, x := range w.records(r) {
+			if x.ID == run && x.Status == want {
+				found = x
+				return ""
+			}
+		}
+		return fmt.Sprintf("the run %s to be %s", run, want)
+	})
+	return found
+}
+
+func (w *callsWorld) records(r *model.Rule) []*model.Run {
+	w.t.Helper()
+	runs, err := w.rules.Runs(w.t.Context(), r.ID, periodic.RunFilter{}, nil, 1000)
+	require.NoError(w.t, err)
+	return runs
+}
+
+// callBack sends a callback and returns the answer.
+func (w *callsWorld) callBack(c call, body string) (int, periodic.CallbackAnswer) {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, c.back, strings.NewReader(body))
+	require.NoError(w.t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(w.t, err)
+	defer func() { _ = res.Body.Close() }()
+	var a periodic.CallbackAnswer
+	require.NoError(w.t, json.NewDecoder(res.Body).Decode(&a))
+	return res.StatusCode, a
+}
+
+func TestEachTickCallsTheTargetOnceAndTheAnswerDecides(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		w := newCallsWorld(t, e)
+		var mu sync.Mutex
+		answers := map[string]model.RunStatus{} // by run
+		url, calls := w.target(func(c call, out http.ResponseWriter) {
+			mu.Lock()
+			defer mu.Unlock()
+			answers[c.run] = model.RunSuccess
+			if len(answers)%2 == 0 {
+				answers[c.run] = model.RunFailed
+				out.WriteHeader(http.StatusTeapot)
+			}
+		})
+		r := w.eachSecond(periodic.HTTPTarget{URL: url}, model.OverlapAllow)
+		const ticks = 4
+		seen := map[string]bool{}
+		for len(seen) < ticks {
+			c := <-calls
+			require.False(t, seen[c.run], "the tick %s was called twice", c.run)
+			require.Equal(t, periodic.TickID(r.ID, c.nominal), c.run)
+			seen[c.run] = true
+		}
+		w.disable(r)
+		for run := range seen {
+			mu.Lock()
+			want := answers[run]
+			mu.Unlock()
+			require.Equal(t, want == model.RunFailed, strings.Contains(w.ended(r, run, want).Error, "answered 418"))
+		}
+		next := map[time.Time]int{}
+		for _, x := range w.records(r) {
+			next[x.Nominal]++
+			require.Equal(t, 1, next[x.Nominal], "records of a tick")
+		}
+	})
+}
+
+func TestACallbackEndsTheRunOfATickOnce(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		w := newCallsWorld(t, e)
+		url, calls := w.target(nil)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync}, model.OverlapSkip)
+		c := <-calls
+		w.ended(r, c.run, model.RunWaiting)
+		status, a := w.callBack(c, `{"result": {"rows": 7}}`)
+		require.Equal(t, http.StatusOK, status, a)
+		task := w.get(w.ended(r, c.run, model.RunSuccess).TaskID)
+		require.JSONEq(t, `{"rows": 7}`, string(model.ValueJSON(task.Result)))
+		for _, again := range []string{`{"result": {"rows": 7}}`, `{"error": "no"}`} {
+			status, a = w.callBack(c, again)
+			require.Equal(t, http.StatusConflict, status)
+			require.Equal(t, "repeated", a.Reason)
+		}
+		c = <-calls // the tick after the end: those in between were skipped
+		status, _ = w.callBack(c, `{"error": "no rows"}`)
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "no rows", w.ended(r, c.run, model.RunFailed).Error)
+		w.disable(r)
+		w.ended(r, task.Origin.Tick.Run, model.RunSuccess) // what came later changed nothing
+	})
+}
+
+func TestACallbackAfterItsTimeIsRefusedAndTheRunIsATimeout(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		w := newCallsWorld(t, e)
+		url, calls := w.target(nil)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CallbackTimeout: 100 * time.Millisecond}, model.OverlapSkip)
+		c := <-calls
+		w.ended(r, c.run, model.RunFailedTimeout)
+		status, a := w.callBack(c, `{"result": 1}`)
+		require.Equal(t, http.StatusGone, status)
+		require.Equal(t, "gone", a.Reason)
+		w.disable(r)
+		w.ended(r, c.run, model.RunFailedTimeout)
+	})
+}
+
+func TestCancelPrevAbortsTheCallInFlightBeforeTheNextTickRuns(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		w := newCallsWorld(t, e)
+		over := make(chan struct{})
+		defer close(over)
+		url, calls := w.target(func(c call, _ http.ResponseWriter) {
+			select {
+			case <-c.over:
+			case <-over:
+			}
+		})
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Timeout: time.Hour}, model.OverlapCancelPrev)
+		first := <-calls
+		<-first.over // aborted: nothing else ends it
+		second := <-calls
+		require.NotEqual(t, first.run, second.run)
+		before := w.get(model.TaskID("", "mscheduler.http", first.run))
+		require.Equal(t, model.StatusCancelled, before.Status, "the next begins when the first has ended")
+		w.ended(r, first.run, model.RunCanceled)
+		w.disable(r)
+	})
+}
+
+func TestCancelPrevDoesNotWaitForACallback(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		w := newCallsWorld(t, e)
+		url, calls := w.target(nil)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CallbackTimeout: time.Hour}, model.OverlapCancelPrev)
+		first := <-calls
+		second := <-calls
+		require.NotEqual(t, first.run, second.run)
+		w.ended(r, first.run, model.RunCanceled)
+		status, a := w.callBack(first, `{"result": 1}`)
+		require.Equal(t, http.StatusGone, status)
+		require.Contains(t, a.Error, "cancelled")
+		w.disable(r)
+		w.ended(r, first.run, model.RunCanceled)
+	})
+}

@@ -71,6 +71,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 	}
 	sent := clock.Read(c.cfg.Clock)
 	written, err := c.writeClaims(ctx, claims, by.ExecID)
+	token(c.stirred) // who looked for leases before the write saw none, and rests
 	if err != nil {
 		grants = nil // they may have been won: the sweeper finds out
 		return 0, 0, err

@@ -155,6 +155,18 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 	require.True(t, c.leases.watched() || woken(c.stirred), "whichever of the two the server named, the leases are looked at")
 }
 
+// A scan that came before the claim's write saw no lease: without a second one that of a
+// parked execution would lapse unseen until a poll, half a minute later.
+func TestAfterAClaimTheLeasesAreLookedAt(t *testing.T) {
+	c, _ := prepared(t, testdb.New(t))
+	task := put(t, c, "k", nil)
+	woken(c.stirred)
+	took, _, err := c.claim(t.Context(), []*model.Task{task})
+	require.NoError(t, err)
+	require.Equal(t, 1, took)
+	require.True(t, woken(c.stirred))
+}
+
 // Idle, watching, with the upkeep of the fleet: what each thing sends, times how often it
 // happens.
 func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {

@@ -32,6 +32,12 @@ func TestAWorkerWithBadCallbackSettingsIsRefused(t *testing.T) {
 	require.NoError(t, deliveryDefaults.ValidateShared("defaults"))
 }
 
+func TestAHandlerOfDeliveriesHasNoCallback(t *testing.T) {
+	_, err := (&Consumer{}).newHandler(model.CallbackType, nil, Defaults(model.Options{Callback: &model.Callback{Error: &model.CallbackTarget{URL: "http://h"}}}))
+	require.ErrorIs(t, err, model.ErrInvalid)
+	require.ErrorContains(t, err, "telling of a delivery")
+}
+
 func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
 	now, plain := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), errors.New("no")
 	for _, c := range []struct {

@@ -200,7 +200,7 @@ func (c *Consumer) housekeepingLoop(ctx context.Context) {
 		if c.held.stalled(c.cfg.Clock.Monotonic(), stallTime) {
 			c.giveBack("nothing has started for a while")
 		}
-		sleep(ctx, controlAge/2)
+		clock.Pause(ctx, controlAge/2)
 	}
 }
 

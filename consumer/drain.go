@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -141,7 +142,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		case next.IsZero() || limited.IsZero() && !skipTime:
 			return skipped, nil
 		case !skipTime:
-			sleep(ctx, limited.Sub(c.store.Clock.Now()))
+			clock.Pause(ctx, limited.Sub(c.store.Clock.Now()))
 			if ctx.Err() != nil {
 				return skipped, context.Cause(ctx)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -226,7 +227,7 @@ func (c *Consumer) leaveToLapse(e *ended, err error) {
 // later puts an end back into the queue after a moment.
 func (c *Consumer) later(e *ended) {
 	c.late.Go(func() {
-		sleep(c.service, min(time.Duration(e.late)*20*time.Millisecond, time.Second))
+		clock.Pause(c.service, min(time.Duration(e.late)*20*time.Millisecond, time.Second))
 		c.put(e)
 	})
 }

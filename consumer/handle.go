@@ -141,9 +141,17 @@ func (c *Consumer) newHandler(typ string, run Handler, opts ...HandleOption) (*h
 			return nil, err
 		}
 	}
-	var err error
+	err := h.defaults.ValidFor(typ)
+	if err != nil {
+		return nil, err
+	}
 	if h.defaults.Callback, err = c.secrets.SealCallback("defaults.callback", h.defaults.Callback); err != nil {
 		return nil, err
+	}
+	if h.defaults.Callback != nil {
+		own := *h.defaults.Callback
+		own.OfHandler = true
+		h.defaults.Callback = &own
 	}
 	h.run = recovered(run)
 	h.learn(model.Options{})

@@ -106,15 +106,5 @@ func newBackOff() *backOff { return &backOff{d: 50 * time.Millisecond} }
 func (b *backOff) sleep(ctx context.Context) {
 	d := b.d/2 + rand.N(b.d)
 	b.d = min(2*b.d, 2*time.Second)
-	sleep(ctx, d)
-}
-
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
+	clock.Pause(ctx, d)
 }

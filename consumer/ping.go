@@ -13,14 +13,7 @@ import (
 // pingLoop keeps the leases of everything this process holds, one batch an interval.
 func (c *Consumer) pingLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		next := c.pingAll(ctx)
-		t := time.NewTimer(next)
-		select {
-		case <-ctx.Done():
-		case <-c.pingNow:
-		case <-t.C:
-		}
-		t.Stop()
+		clock.PauseOr(ctx, c.pingAll(ctx), c.pingNow)
 	}
 }
 
@@ -128,13 +121,7 @@ func (c *Consumer) guardLoop(ctx context.Context) {
 			}
 			c.distrust(x)
 		}
-		t := time.NewTimer(max(next, time.Millisecond))
-		select {
-		case <-ctx.Done():
-		case <-c.guardNow:
-		case <-t.C:
-		}
-		t.Stop()
+		clock.PauseOr(ctx, max(next, time.Millisecond), c.guardNow)
 	}
 }
 

@@ -34,7 +34,7 @@ func (c *Consumer) preemptLoop(ctx context.Context) {
 			continue
 		}
 		wait = newBackOff()
-		sleep(ctx, c.scanPause())
+		clock.Pause(ctx, c.scanPause())
 		for !c.leases.watched() && ctx.Err() == nil {
 			if c.awaitStir(ctx) {
 				break
@@ -51,15 +51,7 @@ func (c *Consumer) awaitStir(ctx context.Context) (scan bool) {
 	if left <= 0 {
 		return true
 	}
-	t := time.NewTimer(left)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-c.stirred:
-		return true
-	case <-t.C:
-	}
-	return false
+	return clock.PauseOr(ctx, left, c.stirred)
 }
 
 // scan takes over what has lapsed.

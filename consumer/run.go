@@ -60,7 +60,7 @@ func (c *Consumer) call(x *execution) (result bson.RawValue, err, cause error) {
 		if try >= x.eff.Retry.Local.Count || ctx.Err() != nil || !retryableHere(err) || x.completing.Load() {
 			break
 		}
-		sleep(ctx, x.eff.Retry.Local.Interval)
+		clock.Pause(ctx, x.eff.Retry.Local.Interval)
 	}
 	x.ran = began.SinceMonotonic(c.cfg.Clock)
 	if ctx.Err() != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // returnGrace is how long handlers get to return once their context has ended.
@@ -59,13 +61,8 @@ func (c *Consumer) awaitSeekers(seekers *sync.WaitGroup) {
 
 // await waits for ch, at most d and not beyond the end of a Stop's context.
 func (c *Consumer) await(ch <-chan struct{}, d time.Duration) bool {
-	t := time.NewTimer(max(d, 0))
-	defer t.Stop()
-	select {
-	case <-ch:
+	if clock.PauseOr(c.hurry, d, ch) {
 		return true
-	case <-t.C:
-	case <-c.hurry.Done():
 	}
 	select {
 	case <-ch:
@@ -81,7 +78,7 @@ func (c *Consumer) writeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.ShutdownTimeout, returnGrace))
 	defer cancel()
 	for c.ends.Wait(ctx) == nil && c.waitingEnds() && ctx.Err() == nil {
-		sleep(ctx, 5*time.Millisecond)
+		clock.Pause(ctx, 5*time.Millisecond)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -53,7 +54,7 @@ func (c *Consumer) saveStep(ctx context.Context, x *execution, s model.Step) (mo
 func lingering(ctx context.Context, grace time.Duration) (context.Context, func()) {
 	out, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		sleep(out, grace)
+		clock.Pause(out, grace)
 		end(context.Cause(ctx))
 	})
 	return out, func() {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -53,13 +54,7 @@ func (c *Consumer) watchLoop(ctx context.Context) {
 
 // awaitRest waits for d, or until the fetch loop has found nothing more to do.
 func (c *Consumer) awaitRest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-c.rested:
-	case <-t.C:
-	}
+	clock.PauseOr(ctx, d, c.rested)
 }
 
 // idle says whether this worker waits for work: it has looked, knows of none, and has a
@@ -87,7 +82,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 	}
 	served, types := c.served.Load(), c.types()
 	if len(types) == 0 { // of no category yet
-		sleep(ctx, busyPause)
+		clock.Pause(ctx, busyPause)
 		return nil
 	}
 	permit, err := c.store.AcquireStream(call, c.sameStream(types), holder)
@@ -95,7 +90,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 		return err
 	}
 	if permit == nil {
-		sleep(ctx, permitRetry*3/4+rand.N(permitRetry/2))
+		clock.Pause(ctx, permitRetry*3/4+rand.N(permitRetry/2))
 		return nil
 	}
 	passOn, err := c.watch(ctx, types, served, permit, holder)
@@ -103,7 +98,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 	defer cancel()
 	_ = c.store.ReleaseStream(call, permit, holder) // else it lapses
 	if passOn {
-		sleep(ctx, permitRetry*5/4) // all who wait for a permit ask in this time
+		clock.Pause(ctx, permitRetry*5/4) // all who wait for a permit ask in this time
 	}
 	return err
 }
@@ -200,7 +195,7 @@ func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, pe
 		if busy.tick(c.backlog.Load(), c.idle()) {
 			return false
 		}
-		sleep(ctx, busyPause)
+		clock.Pause(ctx, busyPause)
 	}
 	return false
 }

@@ -302,6 +302,27 @@ func TestTypesAndHandlersSayWhoIsCalledBackAndATaskMaySayNobody(t *testing.T) {
 	})
 }
 
+// Who finds that an address is wrong can stop what still waits for it.
+func TestACallbackThatWasTakenOutOfItsTypeIsNotCalled(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a, r := secretive(t, e), newReceiver(t)
+		wrong := r.to()
+		typ, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
+		require.NoError(t, err)
+		id := a.sendKey("k", 1).ID
+		a.drain(double)
+		require.Equal(t, model.StatusCompleted, a.get(id).Status)
+		typ.Options.Callback = nil
+		_, err = a.p.PutType(t.Context(), *typ)
+		require.NoError(t, err)
+		a.drainDelivering(double)
+		require.Empty(t, r.all())
+		require.Equal(t, model.StatusSuccess, a.get(id).Status)
+		_, err = a.p.Redeliver(t.Context(), id)
+		require.ErrorContains(t, err, "nobody is to be told")
+	})
+}
+
 func TestSecretsAreSealedWhereverTheyAreStored(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)

@@ -91,12 +91,23 @@ func BenchmarkEncodeABatch(b *testing.B) {
 	}
 }
 
-func BenchmarkDecodeABatch(b *testing.B) {
-	var docs []bson.Raw
-	benchBatchOf(b, func(t *Task) *Task {
-		docs = append(docs, AppendTask(nil, t))
+func BenchmarkDecodeABatch(b *testing.B) { benchDecode(b, func(t *Task) *Task { return t }) }
+
+// What pings, takeovers and lists read.
+func BenchmarkDecodeABatchThatRuns(b *testing.B) {
+	eff := ResolveOptions(Options{})
+	benchDecode(b, func(t *Task) *Task {
+		t, _ = Claim(t, Claimant{WorkerID: "w", ExecID: "e"}, eff, epoch)
 		return t
 	})
+}
+
+func benchDecode(b *testing.B, change func(*Task) *Task) {
+	b.Helper()
+	var docs []bson.Raw
+	for _, t := range benchBatchOf(b, change) {
+		docs = append(docs, AppendTask(nil, t))
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		var r TaskReader

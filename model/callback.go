@@ -19,6 +19,9 @@ type Callback struct {
 	Error *CallbackTarget `bson:"error,omitempty" json:"error,omitempty"`
 	// Security says how the request proves where it comes from; nil = not at all.
 	Security *CallbackSecurity `bson:"security,omitempty" json:"security,omitempty"`
+	// OfHandler marks what a handler said for its tasks and no document of a type holds:
+	// consumers set it, so that it is not taken for what was taken out of the type.
+	OfHandler bool `bson:"of_handler,omitempty" json:"-"`
 }
 
 // CallbackTarget is where a callback goes.
@@ -90,6 +93,15 @@ func (t *CallbackTarget) EffectiveMethod() string {
 		return methodPost
 	}
 	return t.Method
+}
+
+// ValidFor refuses what tasks of the type cannot have: the end of a delivery is told to
+// nobody, since that would be a delivery, too, and so on for ever.
+func (o *Options) ValidFor(typ string) error {
+	if c := o.Callback; typ == CallbackType && c != nil && (c.Success != nil || c.Error != nil) {
+		return Invalid("callback", "cannot be set for tasks of type %s: telling of a delivery would be a delivery, too, and so on for ever", CallbackType)
+	}
+	return nil
 }
 
 // Validate finds everything that is wrong with the callback.

@@ -93,7 +93,7 @@ func (r *TaskReader) task(t *Task, raw []byte) error {
 			t.Applied = &Options{}
 			r.options(t.Applied, f)
 		case "worker_states":
-			t.WorkerStates = r.states(f)
+			t.WorkerStates = list(f, r.state)
 		case "created_at":
 			t.CreatedAt = f.time()
 		case "updated_at":
@@ -108,8 +108,7 @@ func (r *TaskReader) task(t *Task, raw []byte) error {
 func (r *TaskReader) rest(t *Task, f field) {
 	switch string(f.key) {
 	case "origin":
-		t.Origin = &Origin{}
-		f.byDriver(t.Origin)
+		t.Origin = decoded[Origin](f)
 	case "attempt":
 		t.Attempt = f.int()
 	case "error_count":
@@ -125,21 +124,15 @@ func (r *TaskReader) rest(t *Task, f field) {
 	case "undecodable_since":
 		t.UndecodableSince = f.time()
 	case "progress":
-		t.Progress = &Progress{}
-		f.byDriver(t.Progress)
+		t.Progress = decoded[Progress](f)
 	case "checkpoint":
 		t.Checkpoint = r.value(f)
 	case "steps":
-		t.Steps = r.steps(f)
+		t.Steps = list(f, r.step)
 	case "remark":
 		t.Remark = f.text()
 	case "outbox":
-		t.Outbox = []OutboxEntry{}
-		f.elements(func(f field) {
-			var e OutboxEntry
-			f.byDriver(&e)
-			t.Outbox = append(t.Outbox, e)
-		})
+		t.Outbox = list(f, func(e *OutboxEntry, f field) { f.byDriver(e) })
 	case "outbox_at":
 		t.OutboxAt = f.time()
 	case "archive_at":
@@ -153,17 +146,11 @@ func (r *TaskReader) rest(t *Task, f field) {
 	}
 }
 
-func (r *TaskReader) states(f field) []WorkerState {
-	out := []WorkerState{}
-	f.elements(func(e field) {
-		var w WorkerState
-		e.document(func(f field) { r.state(&w, f) })
-		out = append(out, w)
-	})
-	return out
+func (r *TaskReader) state(w *WorkerState, f field) {
+	f.document(func(f field) { r.stateField(w, f) })
 }
 
-func (r *TaskReader) state(w *WorkerState, f field) {
+func (r *TaskReader) stateField(w *WorkerState, f field) {
 	switch string(f.key) {
 	case "exec_id":
 		w.ExecID = r.name(f)
@@ -196,27 +183,21 @@ func (r *TaskReader) state(w *WorkerState, f field) {
 	}
 }
 
-func (r *TaskReader) steps(f field) []Step {
-	out := []Step{}
-	f.elements(func(e field) {
-		var s Step
-		e.document(func(f field) {
-			switch string(f.key) {
-			case "name":
-				s.Name = r.name(f)
-			case "worker_id":
-				s.WorkerID = r.name(f)
-			case "value":
-				s.Value = r.value(f)
-			case "at":
-				s.At = f.time()
-			case "attempt":
-				s.Attempt = f.int()
-			}
-		})
-		out = append(out, s)
+func (r *TaskReader) step(s *Step, f field) {
+	f.document(func(f field) {
+		switch string(f.key) {
+		case "name":
+			s.Name = r.name(f)
+		case "worker_id":
+			s.WorkerID = r.name(f)
+		case "value":
+			s.Value = r.value(f)
+		case "at":
+			s.At = f.time()
+		case "attempt":
+			s.Attempt = f.int()
+		}
 	})
-	return out
 }
 
 func (r *TaskReader) options(o *Options, f field) {
@@ -243,8 +224,7 @@ func (r *TaskReader) options(o *Options, f field) {
 		case "retention_ms":
 			o.Retention = f.duration()
 		case "callback":
-			o.Callback = &Callback{}
-			f.byDriver(o.Callback)
+			o.Callback = decoded[Callback](f)
 		case "expires_at":
 			o.ExpiresAt = f.time()
 		case "limit_key":
@@ -264,8 +244,7 @@ func retry(f field) *Retry {
 		case "interval_ms":
 			r.Interval = f.duration()
 		case "sequence_ms":
-			r.Sequence = []time.Duration{}
-			f.elements(func(f field) { r.Sequence = append(r.Sequence, f.duration()) })
+			r.Sequence = list(f, func(d *time.Duration, f field) { *d = f.duration() })
 		case "factor":
 			r.Factor = f.float()
 		case "max_interval_ms":
@@ -326,9 +305,7 @@ func (r *TaskReader) audience(f field) []string {
 }
 
 func (r *TaskReader) texts(f field) []string {
-	out := []string{}
-	f.elements(func(f field) { out = append(out, r.name(f)) })
-	return out
+	return list(f, func(s *string, f field) { *s = r.name(f) })
 }
 
 // value is a copy of a value.

@@ -50,15 +50,16 @@ func deliveryArgs(taskID string, generation int64) bson.RawValue {
 func Delivers(s Status) bool { return s.Succeeded() || s == StatusManuallyProcessed }
 
 // CallbackOf is who is told of the task's end, and how it is signed; nil = nobody. typ is
-// what the task's type says now: an address that was mended, or a key that was changed,
-// also holds for what is still to be delivered. Below it is what applied when the task ran.
+// what the task's type says now: an address that was mended or taken out, or a key that was
+// changed, also holds for what is still to be delivered. Below it is what the handler said
+// when the task ran, which an empty callback of the type silences.
 func CallbackOf(t *Task, typ Options) (*CallbackTarget, *CallbackSecurity) {
 	layers := []Options{t.Options, typ}
-	if t.Applied != nil {
-		layers = append(layers, *t.Applied)
+	if a := t.Applied; a != nil && a.Callback != nil && a.Callback.OfHandler {
+		layers = append(layers, *a)
 	}
 	eff := ResolveOptions(layers...)
-	target := eff.callbackFor(t.Status)
+	target := eff.callbackFor(t.Type, t.Status)
 	if target == nil {
 		return nil, nil
 	}

@@ -13,7 +13,7 @@ func told(url string) *Callback {
 	return &Callback{Success: &CallbackTarget{URL: url}, Error: &CallbackTarget{URL: url + "/error"}}
 }
 
-func TestWhoIsToldIsWhatTheTaskSaysThenItsTypeNowThenWhatApplied(t *testing.T) {
+func TestWhoIsToldIsWhatTheTaskSaysThenItsTypeNowThenItsHandler(t *testing.T) {
 	at := func(own, typ, applied *Callback, s Status) string {
 		task := &Task{Status: s, Options: Options{Callback: own}}
 		if applied != nil {
@@ -25,11 +25,15 @@ func TestWhoIsToldIsWhatTheTaskSaysThenItsTypeNowThenWhatApplied(t *testing.T) {
 		}
 		return target.URL
 	}
-	own, typ, applied := told("own"), told("type"), told("applied")
+	own, typ, applied, before := told("own"), told("type"), told("applied"), told("the type's before")
+	applied.OfHandler = true
 	require.Equal(t, "own", at(own, typ, applied, StatusCompleted))
 	require.Equal(t, "type", at(nil, typ, applied, StatusCompleted))
 	require.Equal(t, "applied", at(nil, nil, applied, StatusCompleted))
 	require.Empty(t, at(nil, nil, nil, StatusCompleted))
+	require.Empty(t, at(nil, nil, before, StatusCompleted), "it was taken out of the type")
+	require.Empty(t, at(nil, nil, before, StatusFailure))
+	require.Empty(t, at(nil, &Callback{}, applied, StatusCompleted), "a type that says nobody is told")
 	require.Empty(t, at(&Callback{}, typ, applied, StatusCompleted), "a task that says nobody is told")
 	require.Equal(t, "own/error", at(own, typ, applied, StatusFailure))
 	for _, s := range []Status{StatusCancelled, StatusPending, StatusManuallyProcessed, StatusExecuting, StatusError} {
@@ -101,4 +105,36 @@ func TestKeysOfCallbacksArePrintedWithoutTheirSecrets(t *testing.T) {
 		require.Contains(t, text, "ak")
 	}
 	require.Contains(t, c.String(), "?a=1&b=2")
+}
+
+func TestADeliveryTellsNobodyOfItsEnd(t *testing.T) {
+	now := time.UnixMilli(1000)
+	eff := ResolveOptions(Options{Callback: told("http://h")})
+	for _, out := range []Outcome{{}, Failed(FailFatal, "no")} {
+		task := Delivery(&Task{ID: "-/t/k", Generation: 1})
+		claimed, no := Claim(NewTask(task, now), Claimant{WorkerID: "w", ExecID: "x"}, eff, now)
+		require.Empty(t, no)
+		ended, err := Finish(claimed, "x", out, eff, now, 0)
+		require.NoError(t, err)
+		require.NotEqual(t, StatusCompleted, ended.Status)
+		require.Equal(t, []OutboxEntry{{Kind: OutcomeDelivery, Rev: ended.Rev}}, ended.Outbox, "its task learns of it, and nobody else")
+		require.False(t, ended.ArchiveAt.IsZero())
+		_, err = Redeliver(ended, Options{Callback: told("http://h")})
+		require.ErrorContains(t, err, "nobody is to be told")
+	}
+}
+
+func TestACallbackOnDeliveriesIsRefusedWhereverItIsSaid(t *testing.T) {
+	for _, c := range []*Callback{told("http://h"), {Error: &CallbackTarget{URL: "http://h"}}} {
+		o := Options{Callback: c}
+		typ := TaskType{Code: CallbackType, Options: o}
+		draft := Draft{Type: CallbackType, Key: "k", Options: o}
+		for _, err := range []error{typ.Validate(), draft.Validate(), o.ValidFor(CallbackType)} {
+			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorContains(t, err, "callback cannot be set for tasks of type mscheduler.callback")
+		}
+		require.NoError(t, o.ValidFor("t"))
+	}
+	quiet := TaskType{Code: CallbackType, Options: Options{Callback: &Callback{}}}
+	require.NoError(t, quiet.Validate(), "that nobody is told may be said")
 }

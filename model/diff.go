@@ -152,7 +152,7 @@ func (d *differ) steps(before, after []Step) {
 	case len(after) == 0:
 		d.drop("steps")
 	default:
-		d.set = appendSteps(d.set, "steps", after)
+		d.set = appendList(d.set, "steps", after, appendStep)
 	}
 }
 
@@ -213,7 +213,7 @@ func (d *differ) value(key string, before, after bson.RawValue) {
 func (d *differ) states(before, after []WorkerState) {
 	switch {
 	case len(before) == 0 && len(after) > 0, len(after) < len(before) && len(after) > 0:
-		d.set = appendStates(d.set, "worker_states", after)
+		d.set = appendList(d.set, "worker_states", after, appendState)
 		return
 	case len(before) > 0 && len(after) == 0:
 		d.drop("worker_states")

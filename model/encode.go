@@ -44,9 +44,7 @@ func AppendTask(dst []byte, t *Task) []byte {
 	if t.Origin != nil {
 		dst = appendByDriver(dst, "origin", t.Origin)
 	}
-	if len(t.WorkerStates) > 0 {
-		dst = appendStates(dst, "worker_states", t.WorkerStates)
-	}
+	dst = appendList(dst, "worker_states", t.WorkerStates, appendState)
 	dst = appendCount(dst, "attempt", t.Attempt)
 	dst = appendCount(dst, "error_count", t.ErrorCount)
 	dst = appendCount(dst, "lapse_count", t.LapseCount)
@@ -58,18 +56,9 @@ func AppendTask(dst []byte, t *Task) []byte {
 		dst = appendByDriver(dst, "progress", t.Progress)
 	}
 	dst = appendValue(dst, "checkpoint", t.Checkpoint)
-	if len(t.Steps) > 0 {
-		dst = appendSteps(dst, "steps", t.Steps)
-	}
+	dst = appendList(dst, "steps", t.Steps, appendStep)
 	dst = appendText(dst, "remark", t.Remark)
-	if len(t.Outbox) > 0 {
-		var at int32
-		at, dst = bsoncore.AppendArrayElementStart(dst, "outbox")
-		for i := range t.Outbox {
-			dst = appendByDriver(dst, Index(i), &t.Outbox[i])
-		}
-		dst = closed(dst, at)
-	}
+	dst = appendList(dst, "outbox", t.Outbox, appendByDriver)
 	dst = appendTime(dst, "outbox_at", t.OutboxAt)
 	dst = appendTime(dst, "archive_at", t.ArchiveAt)
 	dst = appendTime(dst, "wake_at", t.WakeAt)
@@ -77,14 +66,6 @@ func AppendTask(dst []byte, t *Task) []byte {
 	dst = appendDate(dst, "updated_at", t.UpdatedAt)
 	dst = appendTime(dst, "finished_at", t.FinishedAt)
 	dst = appendTime(dst, "archived_at", t.ArchivedAt)
-	return closed(dst, start)
-}
-
-func appendStates(dst []byte, key string, states []WorkerState) []byte {
-	start, dst := bsoncore.AppendArrayElementStart(dst, key)
-	for i := range states {
-		dst = appendState(dst, Index(i), &states[i])
-	}
 	return closed(dst, start)
 }
 
@@ -109,14 +90,9 @@ func appendState(dst []byte, key string, w *WorkerState) []byte {
 	return closed(dst, start)
 }
 
-func appendSteps(dst []byte, key string, steps []Step) []byte {
-	start, dst := bsoncore.AppendArrayElementStart(dst, key)
-	for i := range steps {
-		var at int32
-		at, dst = bsoncore.AppendDocumentElementStart(dst, Index(i))
-		dst = closed(steps[i].appendFields(dst), at)
-	}
-	return closed(dst, start)
+func appendStep(dst []byte, key string, s *Step) []byte {
+	start, dst := bsoncore.AppendDocumentElementStart(dst, key)
+	return closed(s.appendFields(dst), start)
 }
 
 // AppendStep appends the document of a step to dst.
@@ -164,21 +140,12 @@ func appendRetry(dst []byte, key string, r *Retry) []byte {
 	start, dst := bsoncore.AppendDocumentElementStart(dst, key)
 	dst = appendText(dst, "strategy", string(r.Strategy))
 	dst = appendDuration(dst, "interval_ms", r.Interval)
-	if len(r.Sequence) > 0 {
-		var at int32
-		at, dst = bsoncore.AppendArrayElementStart(dst, "sequence_ms")
-		for i, d := range r.Sequence {
-			dst = bsoncore.AppendInt64Element(dst, Index(i), d.Milliseconds())
-		}
-		dst = closed(dst, at)
-	}
-	if r.Factor != 0 {
-		dst = bsoncore.AppendDoubleElement(dst, "factor", r.Factor)
-	}
+	dst = appendList(dst, "sequence_ms", r.Sequence, func(dst []byte, key string, d *time.Duration) []byte {
+		return bsoncore.AppendInt64Element(dst, key, d.Milliseconds())
+	})
+	dst = appendFloat(dst, "factor", r.Factor)
 	dst = appendDuration(dst, "max_interval_ms", r.MaxInterval)
-	if r.Jitter != 0 {
-		dst = bsoncore.AppendDoubleElement(dst, "jitter", r.Jitter)
-	}
+	dst = appendFloat(dst, "jitter", r.Jitter)
 	if r.MaxErrors != nil {
 		dst = appendInt(dst, "max_errors", *r.MaxErrors)
 	}
@@ -193,7 +160,7 @@ func appendRetry(dst []byte, key string, r *Retry) []byte {
 }
 
 // appendByDriver is for what few tasks have.
-func appendByDriver(dst []byte, key string, v any) []byte {
+func appendByDriver[T any](dst []byte, key string, v *T) []byte {
 	var buf bytes.Buffer
 	enc := bson.NewEncoder(bson.NewDocumentWriter(&buf))
 	enc.SetRegistry(registry)
@@ -218,12 +185,19 @@ func appendText(dst []byte, key, s string) []byte {
 }
 
 func appendTexts(dst []byte, key string, list []string) []byte {
+	return appendList(dst, key, list, func(dst []byte, key string, s *string) []byte {
+		return bsoncore.AppendStringElement(dst, key, *s)
+	})
+}
+
+// appendList is for arrays, which are left out while they are empty.
+func appendList[T any](dst []byte, key string, list []T, element func(dst []byte, key string, e *T) []byte) []byte {
 	if len(list) == 0 {
 		return dst
 	}
 	start, dst := bsoncore.AppendArrayElementStart(dst, key)
-	for i, s := range list {
-		dst = bsoncore.AppendStringElement(dst, Index(i), s)
+	for i := range list {
+		dst = element(dst, Index(i), &list[i])
 	}
 	return closed(dst, start)
 }
@@ -254,6 +228,13 @@ func appendCount(dst []byte, key string, n int) []byte {
 		return dst
 	}
 	return appendInt(dst, key, n)
+}
+
+func appendFloat(dst []byte, key string, x float64) []byte {
+	if x == 0 {
+		return dst
+	}
+	return bsoncore.AppendDoubleElement(dst, key, x)
 }
 
 func appendDuration(dst []byte, key string, d time.Duration) []byte {

@@ -223,9 +223,7 @@ func (w *written) read(f field) {
 	case "error_count", "lapse_count":
 		w.counted = true
 	case "progress":
-		p := &Progress{}
-		f.byDriver(p)
-		w.progress = p
+		w.progress = decoded[Progress](f)
 	}
 	w.other = true
 }
@@ -241,9 +239,7 @@ func (w *written) readState(path string, f field) {
 		return
 	}
 	if !inside {
-		var st WorkerState
-		f.byDriver(&st)
-		w.state(st)
+		w.state(*decoded[WorkerState](f))
 		return
 	}
 	switch name {
@@ -266,12 +262,7 @@ func (w *written) readState(path string, f field) {
 
 // readStates takes from the whole array what is newest in it: that is what the write did.
 func (w *written) readStates(f field) {
-	var all []WorkerState
-	f.elements(func(f field) {
-		var st WorkerState
-		f.byDriver(&st)
-		all = append(all, st)
-	})
+	all := list(f, func(st *WorkerState, f field) { f.byDriver(st) })
 	var newest time.Time
 	for i := range all {
 		newest = later(newest, all[i].changedAt())

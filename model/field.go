@@ -107,6 +107,22 @@ func (f field) byDriver(into any) {
 	}
 }
 
+func decoded[T any](f field) *T {
+	into := new(T)
+	f.byDriver(into)
+	return into
+}
+
+// list is an array; read makes an element of it. It is never nil.
+func list[T any](f field, read func(*T, field)) []T {
+	out := []T{}
+	f.elements(func(e field) {
+		out = append(out, *new(T))
+		read(&out[len(out)-1], e)
+	})
+	return out
+}
+
 func (f field) document(do func(field)) {
 	if f.is(bsoncore.TypeEmbeddedDocument) {
 		f.within(do)

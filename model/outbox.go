@@ -49,7 +49,7 @@ type Tick struct {
 // follow writes down what must follow the end of the task.
 func follow(t *Task, eff Effective, now time.Time) {
 	var kinds []string
-	if eff.callbackFor(t.Status) != nil {
+	if eff.callbackFor(t.Type, t.Status) != nil {
 		kinds = append(kinds, OutcomeCallback)
 	}
 	if t.Origin != nil {
@@ -69,10 +69,11 @@ func follow(t *Task, eff Effective, now time.Time) {
 	}
 }
 
-// callbackFor is who is told of an end with that status; nil = nobody.
-func (e *Effective) callbackFor(s Status) *CallbackTarget {
+// callbackFor is who is told of an end with that status of a task of that type; nil =
+// nobody. Deliveries tell nobody, whatever is stored: each would make the next.
+func (e *Effective) callbackFor(typ string, s Status) *CallbackTarget {
 	switch {
-	case e.Callback == nil:
+	case e.Callback == nil, typ == CallbackType:
 		return nil
 	case s.Succeeded():
 		return e.Callback.Success

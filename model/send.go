@@ -56,7 +56,7 @@ func (d *Draft) Validate() error {
 	if d.Tenant != "" {
 		errs = append(errs, ValidName("tenant", d.Tenant))
 	}
-	errs = append(errs, ValidLabel("creator", d.Creator), ValidLabel("category", d.Category), d.Options.Validate())
+	errs = append(errs, ValidLabel("creator", d.Creator), ValidLabel("category", d.Category), d.Options.Validate(), d.Options.ValidFor(d.Type))
 	errs = append(errs, ValidPriority(d.Priority), ValidStart(d.Start), ValidArgs(d.Args))
 	return errors.Join(errs...)
 }

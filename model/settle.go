@@ -59,7 +59,7 @@ func settle(t *Task, eff Effective, now time.Time) {
 
 // end ends the task: its last status, when it moves to the history, and what follows.
 func end(t *Task, s Status, eff Effective, now time.Time) {
-	if s == StatusSuccess && eff.callbackFor(s) != nil {
+	if s == StatusSuccess && eff.callbackFor(t.Type, s) != nil {
 		s = StatusCompleted // until the callback is delivered
 	}
 	t.Status = s

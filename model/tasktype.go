@@ -72,7 +72,7 @@ func (t *TaskType) Validate() error {
 	if len(t.Description) > maxTextBytes || !validText(t.Description) {
 		v.add("description", "must be at most %d bytes of valid UTF-8 without a NUL byte", maxTextBytes)
 	}
-	v.errs = append(v.errs, t.Options.ValidateShared("options"))
+	v.errs = append(v.errs, t.Options.ValidateShared("options"), t.Options.ValidFor(t.Code))
 	switch t.ClaimBy {
 	case "", ClaimByTenant, ClaimByCreator, ClaimByCategory:
 	default:

@@ -75,7 +75,7 @@ func (p *Periodic) start(ctx context.Context) error {
 			return err
 		}
 		p.log.Warn().Err(err).Msg("the engine waits for the database")
-		sleep(ctx, wait)
+		clock.Pause(ctx, wait)
 	}
 }
 
@@ -149,7 +149,7 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 			}
 			pause = look
 		}
-		sleep(ctx, pause)
+		clock.Pause(ctx, pause)
 	}
 }
 
@@ -285,7 +285,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 				p.log.Error().Err(err).Msg("telling rules that their runs ended")
 			}
 		}
-		sleep(ctx, pause)
+		clock.Pause(ctx, pause)
 	}
 	if mine {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -293,14 +293,5 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 		if err := p.store.LeaveJob(last, "periodic", p.id); err != nil {
 			p.log.Debug().Err(err).Msg("giving the permit for ended runs back")
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }

@@ -146,6 +146,7 @@ func (s *Spec) check() (errs []error) {
 	}
 	add(model.ValidPriority(s.Priority))
 	add(s.Options.Validate())
+	add(s.Options.ValidFor(s.Type))
 	oneOf(bad, "overlap", s.Overlap, "", model.OverlapAllow, model.OverlapSkip, model.OverlapCancelPrev, model.OverlapParallel)
 	oneOf(bad, "on_failure", s.OnFailure, "", model.FailureRunNew, model.FailureSkip, model.FailureRetry)
 	oneOf(bad, "concurrency", s.Concurrency, "", model.ConcurrencyQueue, model.ConcurrencySkip, model.ConcurrencyParallel)

@@ -269,6 +269,9 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 		{`http.body has the placeholder "callback_url", which only mode ASYNC has`, func(s *periodic.Spec) { s.HTTP.Body = "{{callback_url}}" }},
 		{"http.keys[0].sk cannot be kept: no secret key is set", func(s *periodic.Spec) { s.HTTP.Keys = []periodic.HTTPKey{{AccessKey: "a", Secret: "s"}} }},
 		{"callback.security.keys[0].sk cannot be kept: no secret key is set", func(s *periodic.Spec) { s.Options.Callback = signed("s") }},
+		{"callback cannot be set for tasks of type mscheduler.callback", func(s *periodic.Spec) {
+			s.HTTP, s.Type, s.Options.Callback = nil, model.CallbackType, &model.Callback{Success: &model.CallbackTarget{URL: "http://h"}}
+		}},
 		{`type is "t", but the rule calls a URL`, func(s *periodic.Spec) { s.Type = "t" }},
 		{"args are given", func(s *periodic.Spec) { s.Args = 1 }},
 		{"say http instead", func(s *periodic.Spec) { s.HTTP, s.Type = nil, "mscheduler.http" }},

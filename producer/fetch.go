@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -283,7 +284,7 @@ func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) 
 	written, err := f.p.store.Writes(ctx, claims, eff.PingInterval/4)
 	for wait := 50 * time.Millisecond; err != nil && store.Classify(err) != store.Fatal && ctx.Err() == nil; wait = min(2*wait, time.Second) {
 		// The answer was lost: ask, until the server says what was won.
-		if !pause(ctx, wait) {
+		if !clock.Pause(ctx, wait) {
 			break
 		}
 		written, err = f.p.store.SettleClaim(ctx, claims, f.exec, eff.Lease)

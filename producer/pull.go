@@ -112,18 +112,6 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	return err
 }
 
-// pause waits, and says whether it was not cut short.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
 // newExecID makes a random UUID (version 4).
 func newExecID() string {
 	var b [16]byte

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -131,7 +132,7 @@ func (s *Subscription) follow(ctx context.Context, stream *store.EventStream) er
 				return over
 			}
 			if err != nil {
-				rest(ctx, pause/2+rand.N(pause))
+				clock.Pause(ctx, pause/2+rand.N(pause))
 				pause = min(2*pause, lastReopen)
 			}
 			call, cancel := context.WithTimeout(ctx, permitCall)
@@ -212,15 +213,6 @@ func (s *Subscription) keepPermit(ctx context.Context) {
 			}
 		}
 		cancel()
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }
 

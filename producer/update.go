@@ -73,7 +73,7 @@ func (p *Producer) validUpdate(opts []Option) error {
 func (p *Producer) patchOf(t *model.Task, opts []Option, now time.Time) (model.Patch, error) {
 	s := gather(model.Draft{Options: t.Options}, opts)
 	d := &s.draft
-	if err := d.Options.Validate(); err != nil { // together with what stays as it was
+	if err := errors.Join(d.Options.Validate(), d.Options.ValidFor(t.Type)); err != nil { // together with what stays as it was
 		return model.Patch{}, err
 	}
 	if s.has("Callback") {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -88,14 +89,8 @@ func (r *run) awaitWatch(ctx context.Context, c *crew) error {
 }
 
 func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	clock.Pause(ctx, d)
+	return context.Cause(ctx)
 }
 
 func (r *run) sendPaced(ctx context.Context, n int, every time.Duration) error {

@@ -68,7 +68,7 @@ func (h *httpHandler) do(ctx context.Context, req *http.Request, a *HTTPArgs) (H
 		return HTTPResult{}, consumer.Fatal(fmt.Errorf("args.url: %w", err))
 	}
 	client := *h.client
-	client.CheckRedirect = redirectPolicy(a)
+	client.CheckRedirect = redirectPolicy(a, h.reach)
 	res, err := client.Do(req)
 	if err != nil {
 		return HTTPResult{}, callError(ctx, what, a, err)

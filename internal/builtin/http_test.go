@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -240,4 +241,23 @@ func TestLinkLocalAddressesAreRefused(t *testing.T) {
 	_, err := callArgs(t, `{"url":"`+url+`"}`)
 	require.True(t, isFatal(err), "a redirect is no way around: %v", err)
 	require.ErrorIs(t, err, httpcall.ErrForbiddenAddress)
+}
+
+func TestNoProxyFetchesMetadata(t *testing.T) {
+	proxy := target(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Host == "outside.example" {
+			http.Redirect(w, r, "http://2852039166/latest/meta-data", http.StatusFound)
+			return
+		}
+		_, _ = io.WriteString(w, "credentials")
+	})
+	u, err := url.Parse(proxy)
+	require.NoError(t, err)
+	for _, to := range []string{"http://outside.example/", "http://0xa9fea9fe/", "http://169.254.169.254./", "http://[64:ff9b::a9fe:a9fe]/"} {
+		_, err := callWith(t, t.Context(), `{"url":"`+to+`"}`, HTTPOptions{Reach: httpcall.Reach{Proxy: http.ProxyURL(u)}})
+		require.True(t, isFatal(err), "%s: %v", to, err)
+		require.ErrorIs(t, err, httpcall.ErrForbiddenAddress, to)
+	}
+	_, err = callWith(t, t.Context(), `{"url":"http://other.example/","headers":{"Host":"169.254.169.254"}}`, HTTPOptions{Reach: httpcall.Reach{Proxy: http.ProxyURL(u)}})
+	require.True(t, isFatal(err), "what a proxy is asked for is the header Host: %v", err)
 }

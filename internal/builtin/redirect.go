@@ -2,6 +2,8 @@ package builtin
 
 import (
 	"net/http"
+
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 )
 
 // Redirects. At most HTTPArgs.MaxRedirects are followed, and of those only the ones
@@ -14,7 +16,9 @@ import (
 //
 // The caller's headers stay behind when the host changes: they may be credentials. The
 // worker's own go along, since the new host needs them to recognise a repeated call.
-func redirectPolicy(a *HTTPArgs) func(*http.Request, []*http.Request) error {
+//
+// One that leads to an address that no task may reach ends the call.
+func redirectPolicy(a *HTTPArgs, reach httpcall.Reach) func(*http.Request, []*http.Request) error {
 	return func(next *http.Request, via []*http.Request) error {
 		first, last := via[0], via[len(via)-1]
 		switch {
@@ -22,6 +26,9 @@ func redirectPolicy(a *HTTPArgs) func(*http.Request, []*http.Request) error {
 			next.Method != first.Method,
 			last.URL.Scheme == "https" && next.URL.Scheme == "http":
 			return http.ErrUseLastResponse
+		}
+		if err := reach.Check(next.URL); err != nil {
+			return err
 		}
 		if next.URL.Host != first.URL.Host {
 			for name := range a.Headers {

@@ -94,9 +94,9 @@ func (d *Deliverer) Deliver(ctx context.Context, args model.DeliveryArgs) (Resul
 	if err != nil {
 		return Result{}, err
 	}
-	target, security := model.CallbackOf(life, d.Types.Options(life.Type))
+	target, security, err := d.told(ctx, life)
 	if target == nil {
-		return Result{}, nil // the callback was taken out of the task's type meanwhile
+		return Result{}, err
 	}
 	keys, err := d.Secrets.CallbackKeys(security)
 	if err != nil {
@@ -107,6 +107,25 @@ func (d *Deliverer) Deliver(ctx context.Context, args model.DeliveryArgs) (Resul
 		return Result{}, &VerdictError{Err: err, Fatal: true}
 	}
 	return d.call(req)
+}
+
+// told is who is told of the life's end; nil = nobody, since the callback was taken out of
+// the task's type meanwhile. That ends the delivery, so the database says it, and not this
+// process's copy of the types, which may be a moment older than the type.
+func (d *Deliverer) told(ctx context.Context, life *model.Task) (*model.CallbackTarget, *model.CallbackSecurity, error) {
+	target, security := model.CallbackOf(life, d.Types.Options(life.Type))
+	if target != nil {
+		return target, security, nil
+	}
+	typ, err := d.Store.TaskType(ctx, life.Type)
+	if errors.Is(err, store.ErrNoType) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	target, security = model.CallbackOf(life, typ.Options)
+	return target, security, nil
 }
 
 func (d *Deliverer) request(ctx context.Context, life *model.Task, target *model.CallbackTarget, keys []wire.Key) (*http.Request, error) {

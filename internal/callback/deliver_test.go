@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,15 +50,26 @@ func newBench(t *testing.T) *bench {
 // ended stores a task and ends it.
 func (b *bench) ended(key string, c *model.Callback, out model.Outcome) *model.Task {
 	b.t.Helper()
+	return b.endedBy(key, model.Options{Callback: c}, nil, out)
+}
+
+// endedBy stores a task with options of its own and ends it; said is what its type and its
+// handler say.
+func (b *bench) endedBy(key string, own model.Options, said *model.Options, out model.Outcome) *model.Task {
+	b.t.Helper()
 	ctx := b.t.Context()
 	args, err := model.EncodeJSON("args", []byte(`{"order": 17, "<": "&\u0000"}`), model.MaxArgsBytes)
 	require.NoError(b.t, err)
-	task := model.NewTask(model.Draft{Type: "order", Key: key, Args: args, Options: model.Options{Callback: c}}, b.store.Clock.Now())
+	task := model.NewTask(model.Draft{Type: "order", Key: key, Args: args, Options: own}, b.store.Clock.Now())
 	_, err = b.store.Insert(ctx, []*model.Task{task})
 	require.NoError(b.t, err)
 	_, after, err := b.store.Change(ctx, task.ID, func(t *model.Task) (*model.Task, error) {
-		now, eff := b.store.Clock.Now(), model.ResolveOptions(t.Options)
-		claimed, no := model.Claim(t, model.Claimant{WorkerID: "w", ExecID: "x"}, eff, now)
+		now, layers := b.store.Clock.Now(), []model.Options{t.Options}
+		if said != nil {
+			layers = append(layers, *said)
+		}
+		eff := model.ResolveOptions(layers...)
+		claimed, no := model.Claim(t, model.Claimant{WorkerID: "w", ExecID: "x", Applied: said}, eff, now)
 		require.Empty(b.t, no)
 		return model.Finish(claimed, "x", out, eff, now, 0)
 	})
@@ -250,11 +262,43 @@ func TestASignatureIsByTheKeysOfNow(t *testing.T) {
 }
 
 func TestNobodyIsToldWhereTheCallbackWasTakenOut(t *testing.T) {
+	b, calls := newBench(t), 0
+	url := receiver(t, func(http.ResponseWriter, *http.Request) { calls++ })
+	for i, out := range []model.Outcome{{}, model.Failed(model.FailFatal, "no")} {
+		said := &model.Options{Callback: hook(url)}
+		task := b.endedBy("k"+strconv.Itoa(i), model.Options{}, said, out)
+		require.Equal(t, model.OutcomeCallback, task.Outbox[0].Kind, "it was to be told")
+		got, err := b.deliver(t.Context(), task)
+		require.NoError(t, err)
+		require.Zero(t, got)
+	}
+	require.Zero(t, calls)
+}
+
+func TestWhatOnlyAHandlerSaidIsDeliveredByEverybody(t *testing.T) {
 	b := newBench(t)
-	task := b.ended("k", nil, model.Outcome{})
+	said := &model.Options{Callback: hook(receiver(t, func(http.ResponseWriter, *http.Request) {}))}
+	said.Callback.OfHandler = true
+	task := b.endedBy("k", model.Options{}, said, model.Outcome{})
 	got, err := b.deliver(t.Context(), task)
 	require.NoError(t, err)
-	require.Zero(t, got)
+	require.Equal(t, 200, got.Status)
+	b.types["order"] = model.Options{Callback: &model.Callback{}}
+	require.NoError(t, b.store.PutTaskType(t.Context(), &model.TaskType{Code: "order", Options: b.types["order"]}))
+	got, err = b.deliver(t.Context(), task)
+	require.NoError(t, err)
+	require.Zero(t, got, "an empty callback of the type silences it")
+}
+
+// A callback is not lost because the process that delivers has not heard of its type yet.
+func TestNobodyIsToldOnlyWhereTheDatabaseSaysSo(t *testing.T) {
+	b := newBench(t)
+	said := &model.Options{Callback: hook(receiver(t, func(http.ResponseWriter, *http.Request) {}))}
+	require.NoError(t, b.store.PutTaskType(t.Context(), &model.TaskType{Code: "order", Options: *said}))
+	task := b.endedBy("k", model.Options{}, said, model.Outcome{})
+	got, err := b.deliver(t.Context(), task)
+	require.NoError(t, err)
+	require.Equal(t, 200, got.Status)
 }
 
 func TestATaskThatIsGoneEndsItsDelivery(t *testing.T) {

@@ -104,11 +104,7 @@ the whole database, for what moves to the history from now on.`,
 				}
 			}
 			ctx := cmd.Context()
-			c, err := a.connectReady(ctx)
-			if err != nil {
-				return err
-			}
-			p, err := c.producer(a)
+			_, p, err := a.producerReady(ctx)
 			if err != nil {
 				return err
 			}

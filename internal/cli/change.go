@@ -106,11 +106,7 @@ can be asked, --yes is needed.`,
 			if err != nil {
 				return err
 			}
-			c, err := a.connectReady(cmd.Context())
-			if err != nil {
-				return err
-			}
-			p, err := c.producer(a)
+			c, p, err := a.producerReady(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -43,11 +43,7 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		c, err := a.connectReady(ctx)
-		if err != nil {
-			return err
-		}
-		p, err := c.producer(a)
+		_, p, err := a.producerReady(ctx)
 		if err != nil {
 			return err
 		}

@@ -140,19 +140,8 @@ func (r *rulesCommand) list() *cobra.Command {
 }
 
 func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*model.Rule) error {
-	switch r.flags.output {
-	case "yaml":
-		return r.printRuleFile(rules)
-	case "json":
-		docs := make([]json.RawMessage, len(rules))
-		for i, rule := range rules {
-			doc, err := ruleJSON(rule)
-			if err != nil {
-				return err
-			}
-			docs[i] = doc
-		}
-		return r.printJSON(map[string]any{"rules": docs})
+	if done, err := printStored(r.app, "rules", rules, ruleFileSpec, ruleJSON); done {
+		return err
 	}
 	if len(rules) == 0 {
 		r.say("no rule; see: mscheduler periodic apply --help")
@@ -172,17 +161,12 @@ func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*model
 	return r.sayIdle(ctx, d)
 }
 
-func (r *rulesCommand) printRuleFile(rules []*model.Rule) error {
-	specs := make([]*ruleSpec, len(rules))
-	for i, rule := range rules {
-		specs[i] = storedSpec(rule)
-		specs[i].Version = 0 // so that it can be applied anywhere, any number of times
-	}
-	text, err := asYAML(specs...)
-	if err != nil {
-		return err
-	}
-	return r.print(text)
+// ruleFileSpec is a stored rule as a file would say it that can be applied anywhere, any
+// number of times.
+func ruleFileSpec(r *model.Rule) *ruleSpec {
+	s := storedSpec(r)
+	s.Version = 0
+	return s
 }
 
 func ruleName(r *model.Rule) string {
@@ -252,7 +236,7 @@ func (r *rulesCommand) show() *cobra.Command {
 			}
 			switch r.flags.output {
 			case "yaml":
-				return r.printRuleFile([]*model.Rule{rule})
+				return r.printRules(ctx, d, []*model.Rule{rule})
 			case "json":
 				doc, err := ruleJSON(rule)
 				if err != nil {

@@ -73,38 +73,25 @@ type catchUpYAML struct {
 
 // optionsYAML are options of the tasks that a rule sends, named as in the files of types.
 type optionsYAML struct {
-	Timeout            duration      `yaml:"timeout,omitempty"`
-	Retry              *retryYAML    `yaml:"retry,omitempty"`
-	NeedManual         *bool         `yaml:"need_manual,omitempty"`
-	MaxLapses          *int          `yaml:"max_lapses,omitempty"`
-	MaxErrorsPerWorker int           `yaml:"max_errors_per_worker,omitempty"`
-	PingInterval       duration      `yaml:"ping_interval,omitempty"`
-	WorkerTimeout      duration      `yaml:"worker_timeout,omitempty"`
-	Retention          duration      `yaml:"retention,omitempty"`
-	ConcurrentWorkers  int           `yaml:"concurrent_workers,omitempty"`
-	Workers            []string      `yaml:"workers,omitempty,flow"`
-	LimitKey           string        `yaml:"limit_key,omitempty"`
-	Callback           *callbackYAML `yaml:"callback,omitempty"`
+	layeredYAML       `yaml:",inline"`
+	ConcurrentWorkers int      `yaml:"concurrent_workers,omitempty"`
+	Workers           []string `yaml:"workers,omitempty,flow"`
+	LimitKey          string   `yaml:"limit_key,omitempty"`
 }
 
 func (o *optionsYAML) options() model.Options {
 	if o == nil {
 		return model.Options{}
 	}
-	return model.Options{
-		ExecutionTimeout: time.Duration(o.Timeout), Retry: o.Retry.retry(), NeedManual: o.NeedManual, MaxLapses: o.MaxLapses,
-		MaxErrorsPerWorker: o.MaxErrorsPerWorker, PingInterval: time.Duration(o.PingInterval), WorkerTimeout: time.Duration(o.WorkerTimeout),
-		Retention: time.Duration(o.Retention), ConcurrentWorkerCount: o.ConcurrentWorkers, SpecificWorkerIDs: o.Workers,
-		LimitKey: o.LimitKey, Callback: o.Callback.callback(),
-	}
+	out := o.layeredYAML.options()
+	out.ConcurrentWorkerCount, out.SpecificWorkerIDs, out.LimitKey = o.ConcurrentWorkers, o.Workers, o.LimitKey
+	return out
 }
 
 func optionsOf(o *model.Options) *optionsYAML {
 	out := optionsYAML{
-		Timeout: duration(o.ExecutionTimeout), Retry: retryOf(o.Retry), NeedManual: o.NeedManual, MaxLapses: o.MaxLapses,
-		MaxErrorsPerWorker: o.MaxErrorsPerWorker, PingInterval: duration(o.PingInterval), WorkerTimeout: duration(o.WorkerTimeout),
-		Retention: duration(o.Retention), ConcurrentWorkers: o.ConcurrentWorkerCount, Workers: o.SpecificWorkerIDs,
-		LimitKey: o.LimitKey, Callback: callbackOf(o.Callback),
+		layeredYAML:       layeredOf(o),
+		ConcurrentWorkers: o.ConcurrentWorkerCount, Workers: o.SpecificWorkerIDs, LimitKey: o.LimitKey,
 	}
 	var n yaml.Node
 	if err := n.Encode(&out); err == nil && len(n.Content) == 0 {

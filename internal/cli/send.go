@@ -148,6 +148,16 @@ func (a *app) connectProducer(ctx context.Context) (*producer.Producer, error) {
 	return c.producer(a)
 }
 
+// producerReady is a producer on a database that is set up.
+func (a *app) producerReady(ctx context.Context) (*connection, *producer.Producer, error) {
+	c, err := a.connectReady(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := c.producer(a)
+	return c, p, err
+}
+
 func (c *connection) producer(a *app) (*producer.Producer, error) {
 	p, err := producer.New(producer.Config{Database: c.db, Prefix: c.prefix, SecretKey: a.Env.SecretKey, Logger: a.logger()})
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -111,6 +112,33 @@ func asYAML[T any](specs ...*T) (string, error) {
 		return "", fmt.Errorf("writing YAML: %w", err)
 	}
 	return b.String(), nil
+}
+
+// printStored prints stored things for other programs, where that is asked for: as a file
+// that can be applied, with -o yaml, or as their documents, with -o json.
+func printStored[T, S any](a *app, name string, things []T, spec func(T) *S, document func(T) (json.RawMessage, error)) (done bool, err error) {
+	switch a.flags.output {
+	case "yaml":
+		specs := make([]*S, len(things))
+		for i, t := range things {
+			specs[i] = spec(t)
+		}
+		text, err := asYAML(specs...)
+		if err != nil {
+			return true, err
+		}
+		return true, a.print(text)
+	case "json":
+		docs := make([]json.RawMessage, len(things))
+		for i, t := range things {
+			if docs[i], err = document(t); err != nil {
+				return true, err
+			}
+		}
+		return true, a.printJSON(map[string]any{name: docs})
+	default:
+		return false, nil
+	}
 }
 
 // difference is what a change does to a thing, a field a line; nil = nothing. The version

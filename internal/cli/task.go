@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,22 @@ func (a *app) taskCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.taskList(), a.taskShow(), a.taskHistory(), a.taskExplain(), a.taskWait(), a.taskWatch(),
 		a.taskCancel(), a.taskRetry(), a.taskResolve(), a.taskRelease(), a.taskRedeliver())
+	return cmd
+}
+
+// aboutTask makes a command one that says something about a task.
+func (a *app) aboutTask(cmd *cobra.Command, say func(ctx context.Context, c *connection, id string) error) *cobra.Command {
+	cmd.Args = one("the id of a task")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := taskIDs(args); err != nil {
+			return err
+		}
+		c, err := a.connectReady(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return say(cmd.Context(), c, args[0])
+	}
 	return cmd
 }
 

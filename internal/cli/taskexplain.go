@@ -13,36 +13,27 @@ import (
 )
 
 func (a *app) taskExplain() *cobra.Command {
-	return &cobra.Command{
-		Use: "explain ID", Short: "Say why a task is where it is and what happens next", Args: one("the id of a task"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := taskIDs(args); err != nil {
-				return err
-			}
-			ctx := cmd.Context()
-			c, err := a.connectReady(ctx)
-			if err != nil {
-				return err
-			}
-			t, err := c.store.Life(ctx, args[0], 0)
-			if err != nil {
-				return err
-			}
-			facts, err := c.facts(ctx, t)
-			if err != nil {
-				return err
-			}
-			r := explain.Explain(facts)
-			if a.asJSON() {
-				return a.printJSON(struct {
-					ID     string       `json:"id"`
-					Status model.Status `json:"status"`
-					explain.Report
-				}{t.ID, t.Status, r})
-			}
-			return a.print(explainText(t, r))
-		},
-	}
+	return a.aboutTask(&cobra.Command{
+		Use: "explain ID", Short: "Say why a task is where it is and what happens next",
+	}, func(ctx context.Context, c *connection, id string) error {
+		t, err := c.store.Life(ctx, id, 0)
+		if err != nil {
+			return err
+		}
+		facts, err := c.facts(ctx, t)
+		if err != nil {
+			return err
+		}
+		r := explain.Explain(facts)
+		if a.asJSON() {
+			return a.printJSON(struct {
+				ID     string       `json:"id"`
+				Status model.Status `json:"status"`
+				explain.Report
+			}{t.ID, t.Status, r})
+		}
+		return a.print(explainText(t, r))
+	})
 }
 
 // facts gathers what an explanation of the task needs.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -11,54 +12,45 @@ import (
 )
 
 func (a *app) taskHistory() *cobra.Command {
-	return &cobra.Command{
-		Use: "history ID", Short: "List the lives of one task, the newest first", Args: one("the id of a task"),
+	return a.aboutTask(&cobra.Command{
+		Use: "history ID", Short: "List the lives of one task, the newest first",
 		Long: `List the lives of one task, the newest first.
 
 A life ends with the task. Sent again, or retried by a person, its key gets a new one, and
 the ended one goes to the history, as it does when its retention is over. ` + "`task show`" + `
 shows each of them.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := taskIDs(args); err != nil {
-				return err
-			}
-			ctx := cmd.Context()
-			c, err := a.connectReady(ctx)
+	}, func(ctx context.Context, c *connection, id string) error {
+		docs, err := c.store.AllLives(ctx, id)
+		if err != nil {
+			return err
+		}
+		if len(docs) == 0 {
+			return coded(ExitNotFound, "no such task: %s, also in the history", id)
+		}
+		now, err := c.now(ctx)
+		if err != nil {
+			return err
+		}
+		t := newTable("LIFE", "STATUS", "TRIES", "CREATED", "FINISHED", "ARCHIVED", "WHAT")
+		out := struct {
+			Lives []json.RawMessage `json:"lives"`
+		}{}
+		for _, doc := range docs {
+			j, err := documentJSON(doc)
 			if err != nil {
 				return err
 			}
-			docs, err := c.store.AllLives(ctx, args[0])
+			life, err := store.Decode(doc)
 			if err != nil {
 				return err
 			}
-			if len(docs) == 0 {
-				return coded(ExitNotFound, "no such task: %s, also in the history", args[0])
-			}
-			now, err := c.now(ctx)
-			if err != nil {
-				return err
-			}
-			t := newTable("LIFE", "STATUS", "TRIES", "CREATED", "FINISHED", "ARCHIVED", "WHAT")
-			out := struct {
-				Lives []json.RawMessage `json:"lives"`
-			}{}
-			for _, doc := range docs {
-				j, err := documentJSON(doc)
-				if err != nil {
-					return err
-				}
-				life, err := store.Decode(doc)
-				if err != nil {
-					return err
-				}
-				out.Lives = append(out.Lives, j)
-				t.add(lifeName(life.ID, life.Generation), string(life.Status), fmt.Sprint(life.Attempt), human.When(life.CreatedAt, now),
-					human.When(life.FinishedAt, now), human.When(life.ArchivedAt, now), whatOf(life, now))
-			}
-			if a.asJSON() {
-				return a.printJSON(out)
-			}
-			return a.print(t.String())
-		},
-	}
+			out.Lives = append(out.Lives, j)
+			t.add(lifeName(life.ID, life.Generation), string(life.Status), fmt.Sprint(life.Attempt), human.When(life.CreatedAt, now),
+				human.When(life.FinishedAt, now), human.When(life.ArchivedAt, now), whatOf(life, now))
+		}
+		if a.asJSON() {
+			return a.printJSON(out)
+		}
+		return a.print(t.String())
+	})
 }

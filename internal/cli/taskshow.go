@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -17,52 +18,43 @@ import (
 )
 
 func (a *app) taskShow() *cobra.Command {
-	return &cobra.Command{
-		Use: "show ID[@GENERATION]", Short: "Show one task, or a past life of it, with its executions", Args: one("the id of a task"),
+	return a.aboutTask(&cobra.Command{
+		Use: "show ID[@GENERATION]", Short: "Show one task, or a past life of it, with its executions",
 		Long: `Show one task with its executions, and how far its callback is. With -o json it is the document
 as it is stored, without secrets.
 
 A task that has moved to the history is shown as it was then. With @GENERATION it is one
 life of the task, as ` + "`task history` and `task list --history`" + ` name it.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := taskIDs(args); err != nil {
-				return err
-			}
-			ctx := cmd.Context()
-			c, err := a.connectReady(ctx)
+	}, func(ctx context.Context, c *connection, id string) error {
+		raw, err := c.life(ctx, id)
+		if err != nil {
+			return err
+		}
+		if a.asJSON() {
+			j, err := documentJSON(raw)
 			if err != nil {
 				return err
 			}
-			raw, err := c.life(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if a.asJSON() {
-				j, err := documentJSON(raw)
-				if err != nil {
-					return err
-				}
-				return a.printJSON(j)
-			}
-			t, err := store.Decode(raw)
-			if err != nil {
-				return err
-			}
-			now, err := c.now(ctx)
-			if err != nil {
-				return err
-			}
-			typ, err := c.typeOptions(ctx, t.Type)
-			if err != nil {
-				return err
-			}
-			told, err := c.callbackState(ctx, t, typ, now)
-			if err != nil {
-				return err
-			}
-			return a.print(taskText(t, raw, typ, now, told))
-		},
-	}
+			return a.printJSON(j)
+		}
+		t, err := store.Decode(raw)
+		if err != nil {
+			return err
+		}
+		now, err := c.now(ctx)
+		if err != nil {
+			return err
+		}
+		typ, err := c.typeOptions(ctx, t.Type)
+		if err != nil {
+			return err
+		}
+		told, err := c.callbackState(ctx, t, typ, now)
+		if err != nil {
+			return err
+		}
+		return a.print(taskText(t, raw, typ, now, told))
+	})
 }
 
 // taskText is a task for a person.

@@ -34,11 +34,7 @@ func (a *app) taskWatch() *cobra.Command {
 			for _, k := range kinds {
 				f.Kinds = append(f.Kinds, model.EventKind(strings.ToLower(k)))
 			}
-			c, err := a.connectReady(cmd.Context())
-			if err != nil {
-				return err
-			}
-			p, err := c.producer(a)
+			_, p, err := a.producerReady(cmd.Context())
 			if err != nil {
 				return err
 			}

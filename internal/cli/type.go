@@ -32,10 +32,7 @@ func (a *app) typeCommand() *cobra.Command {
 
 // typesOf is a producer, and which types are paused.
 func (a *app) typesOf(ctx context.Context) (c *connection, p *producer.Producer, paused []string, err error) {
-	if c, err = a.connectReady(ctx); err != nil {
-		return nil, nil, nil, err
-	}
-	if p, err = c.producer(a); err != nil {
+	if c, p, err = a.producerReady(ctx); err != nil {
 		return nil, nil, nil, err
 	}
 	paused, _, err = p.Paused(ctx)
@@ -61,28 +58,14 @@ func (a *app) typeList() *cobra.Command {
 }
 
 func (a *app) printTypes(types []*model.TaskType, paused []string) error {
-	switch a.flags.output {
-	case "yaml":
-		specs := make([]*typeSpec, len(types))
-		for i, t := range types {
-			specs[i] = specOf(t, paused)
-			specs[i].Version = 0 // so that it can be applied anywhere, any number of times
-		}
-		text, err := asYAML(specs...)
-		if err != nil {
-			return err
-		}
-		return a.print(text)
-	case "json":
-		docs := make([]json.RawMessage, len(types))
-		for i, t := range types {
-			doc, err := typeJSON(t, paused)
-			if err != nil {
-				return err
-			}
-			docs[i] = doc
-		}
-		return a.printJSON(map[string]any{"types": docs})
+	spec := func(t *model.TaskType) *typeSpec {
+		s := specOf(t, paused)
+		s.Version = 0 // so that it can be applied anywhere, any number of times
+		return s
+	}
+	document := func(t *model.TaskType) (json.RawMessage, error) { return typeJSON(t, paused) }
+	if done, err := printStored(a, "types", types, spec, document); done {
+		return err
 	}
 	if len(types) == 0 {
 		a.say("no type is stored; see: mscheduler type apply --help")

@@ -65,11 +65,7 @@ func (a *app) typeApply() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := a.connect(cmd.Context()) // the first write sets an empty database up
-			if err != nil {
-				return err
-			}
-			p, err := c.producer(a)
+			p, err := a.connectProducer(cmd.Context()) // the first write sets an empty database up
 			if err != nil {
 				return err
 			}

@@ -1,13 +1,8 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -21,60 +16,12 @@ type typeSpec struct {
 	Version     int64  `yaml:"version,omitempty"` // of the stored type; 0 = whichever
 	Paused      *bool  `yaml:"paused,omitempty"`
 
-	Timeout            inMinutes     `yaml:"timeout,omitempty"`
-	Retry              *retryYAML    `yaml:"retry,omitempty"`
-	NeedManual         *bool         `yaml:"need_manual,omitempty"`
-	MaxLapses          *int          `yaml:"max_lapses,omitempty"`
-	MaxErrorsPerWorker int           `yaml:"max_errors_per_worker,omitempty"`
-	PingInterval       inSeconds     `yaml:"ping_interval,omitempty"`
-	WorkerTimeout      inSeconds     `yaml:"worker_timeout,omitempty"`
-	Retention          duration      `yaml:"retention,omitempty"`
-	Callback           *callbackYAML `yaml:"callback,omitempty"`
+	layeredYAML `yaml:",inline"`
 
 	ClaimBy    string     `yaml:"claim_by,omitempty"`
 	MaxRunning int        `yaml:"max_running,omitempty"`
 	RateLimit  *rateYAML  `yaml:"rate_limit,omitempty"`
 	KeyLimit   *limitYAML `yaml:"key_limit,omitempty"`
-}
-
-type retryYAML struct {
-	Strategy    string      `yaml:"strategy,omitempty"` // none, fixed, fixed_period, sequence, exponential
-	Interval    inSeconds   `yaml:"interval,omitempty"`
-	Sequence    []inSeconds `yaml:"sequence,omitempty,flow"`
-	Factor      float64     `yaml:"factor,omitempty"`
-	MaxInterval inSeconds   `yaml:"max_interval,omitempty"`
-	Jitter      float64     `yaml:"jitter,omitempty"`
-	MaxErrors   *int        `yaml:"max_errors,omitempty"`
-	Local       *localYAML  `yaml:"local,omitempty"`
-}
-
-type localYAML struct {
-	Count    int       `yaml:"count,omitempty"`
-	Interval inSeconds `yaml:"interval,omitempty"`
-}
-
-type callbackYAML struct {
-	Success  *targetYAML   `yaml:"success,omitempty"`
-	Error    *targetYAML   `yaml:"error,omitempty"`
-	Security *securityYAML `yaml:"security,omitempty"`
-}
-
-type targetYAML struct {
-	URL    string `yaml:"url"`
-	Method string `yaml:"method,omitempty"`
-}
-
-// securityYAML has one key in ak and sk, as seed 000 has it, or several in keys.
-type securityYAML struct {
-	Type string    `yaml:"type"`
-	AK   string    `yaml:"ak,omitempty"`
-	SK   string    `yaml:"sk,omitempty"`
-	Keys []keyYAML `yaml:"keys,omitempty"`
-}
-
-type keyYAML struct {
-	AK string `yaml:"ak"`
-	SK string `yaml:"sk"`
 }
 
 type rateYAML struct {
@@ -87,71 +34,12 @@ type limitYAML struct {
 	RateLimit  *rateYAML `yaml:"rate_limit,omitempty"`
 }
 
-// Durations are written as 10s, 5m, 2h or 7d. Where seed 000 has numbers they may be
-// written as those too: the timeout in minutes, delays in seconds.
-type (
-	duration  time.Duration
-	inSeconds time.Duration
-	inMinutes time.Duration
-)
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (d *duration) UnmarshalYAML(n *yaml.Node) error { return readDuration(d, n, 0) }
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (d *inSeconds) UnmarshalYAML(n *yaml.Node) error { return readDuration(d, n, time.Second) }
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (d *inMinutes) UnmarshalYAML(n *yaml.Node) error { return readDuration(d, n, time.Minute) }
-
-// MarshalYAML implements yaml.Marshaler.
-func (d duration) MarshalYAML() (any, error) { return span(time.Duration(d)), nil }
-
-// MarshalYAML implements yaml.Marshaler.
-func (d inSeconds) MarshalYAML() (any, error) { return span(time.Duration(d)), nil }
-
-// MarshalYAML implements yaml.Marshaler.
-func (d inMinutes) MarshalYAML() (any, error) { return span(time.Duration(d)), nil }
-
-func readDuration[D ~int64](d *D, n *yaml.Node, unit time.Duration) error {
-	if number, err := strconv.ParseFloat(n.Value, 64); n.Kind == yaml.ScalarNode && err == nil && (unit > 0 || number == 0) {
-		*d = D(number * float64(unit))
-		return nil
-	}
-	v, err := parseDuration("", n.Value)
-	if n.Kind != yaml.ScalarNode || err != nil {
-		return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %q is no duration; want one such as 30s, 5m, 2h or 7d", n.Line, n.Value)}}
-	}
-	*d = D(v)
-	return nil
-}
-
-// span writes a duration without the zeros behind it.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d != 0 && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	}
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-2]
-		}
-	}
-	return s
-}
-
 // taskType is the type that the spec says.
 func (s *typeSpec) taskType() model.TaskType {
 	t := model.TaskType{
 		Code: s.Code, Name: s.Name, Category: s.Category, Description: s.Description, Version: s.Version,
 		ClaimBy: model.ClaimBy(s.ClaimBy), MaxRunning: s.MaxRunning, RateLimit: s.RateLimit.limit(),
-		Options: model.Options{
-			ExecutionTimeout: time.Duration(s.Timeout), Retry: s.Retry.retry(), NeedManual: s.NeedManual,
-			MaxLapses: s.MaxLapses, MaxErrorsPerWorker: s.MaxErrorsPerWorker,
-			PingInterval: time.Duration(s.PingInterval), WorkerTimeout: time.Duration(s.WorkerTimeout),
-			Retention: time.Duration(s.Retention), Callback: s.Callback.callback(),
-		},
+		Options: s.options(),
 	}
 	if s.KeyLimit != nil {
 		t.KeyLimit = &model.KeyLimit{MaxRunning: s.KeyLimit.MaxRunning, RateLimit: s.KeyLimit.RateLimit.limit()}
@@ -166,59 +54,11 @@ func (r *rateYAML) limit() *model.RateLimit {
 	return &model.RateLimit{Count: r.Count, Per: time.Duration(r.Per)}
 }
 
-func (r *retryYAML) retry() *model.Retry {
-	if r == nil {
-		return nil
-	}
-	out := &model.Retry{
-		Strategy: model.RetryStrategy(r.Strategy), Interval: time.Duration(r.Interval), Factor: r.Factor,
-		MaxInterval: time.Duration(r.MaxInterval), Jitter: r.Jitter, MaxErrors: r.MaxErrors,
-	}
-	if r.Strategy == "fixed_period" { // its name in seed 000
-		out.Strategy = model.RetryFixed
-	}
-	for _, d := range r.Sequence {
-		out.Sequence = append(out.Sequence, time.Duration(d))
-	}
-	if r.Local != nil {
-		out.Local = &model.LocalRetry{Count: r.Local.Count, Interval: time.Duration(r.Local.Interval)}
-	}
-	return out
-}
-
-func (c *callbackYAML) callback() *model.Callback {
-	if c == nil {
-		return nil
-	}
-	out := &model.Callback{Success: c.Success.target(), Error: c.Error.target()}
-	if s := c.Security; s != nil {
-		out.Security = &model.CallbackSecurity{Type: s.Type}
-		if s.AK != "" || s.SK != "" {
-			out.Security.Keys = append(out.Security.Keys, model.CallbackKey{AccessKey: s.AK, Secret: s.SK})
-		}
-		for _, k := range s.Keys {
-			out.Security.Keys = append(out.Security.Keys, model.CallbackKey{AccessKey: k.AK, Secret: k.SK})
-		}
-	}
-	return out
-}
-
-func (t *targetYAML) target() *model.CallbackTarget {
-	if t == nil {
-		return nil
-	}
-	return &model.CallbackTarget{URL: t.URL, Method: t.Method}
-}
-
 // specOf is a stored type as a file would say it. Secrets are not shown.
 func specOf(t *model.TaskType, paused []string) *typeSpec {
-	o := &t.Options
 	s := &typeSpec{
 		Code: t.Code, Name: t.Name, Category: t.Category, Description: t.Description, Version: t.Version,
-		Timeout: inMinutes(o.ExecutionTimeout), Retry: retryOf(o.Retry), NeedManual: o.NeedManual, MaxLapses: o.MaxLapses,
-		MaxErrorsPerWorker: o.MaxErrorsPerWorker, PingInterval: inSeconds(o.PingInterval), WorkerTimeout: inSeconds(o.WorkerTimeout),
-		Retention: duration(o.Retention), Callback: callbackOf(o.Callback),
-		ClaimBy: string(t.ClaimBy), MaxRunning: t.MaxRunning, RateLimit: rateOf(t.RateLimit),
+		layeredYAML: layeredOf(&t.Options), ClaimBy: string(t.ClaimBy), MaxRunning: t.MaxRunning, RateLimit: rateOf(t.RateLimit),
 	}
 	if t.KeyLimit != nil {
 		s.KeyLimit = &limitYAML{MaxRunning: t.KeyLimit.MaxRunning, RateLimit: rateOf(t.KeyLimit.RateLimit)}
@@ -234,46 +74,4 @@ func rateOf(r *model.RateLimit) *rateYAML {
 		return nil
 	}
 	return &rateYAML{Count: r.Count, Per: inSeconds(r.Per)}
-}
-
-func retryOf(r *model.Retry) *retryYAML {
-	if r == nil {
-		return nil
-	}
-	out := &retryYAML{
-		Strategy: string(r.Strategy), Interval: inSeconds(r.Interval), Factor: r.Factor,
-		MaxInterval: inSeconds(r.MaxInterval), Jitter: r.Jitter, MaxErrors: r.MaxErrors,
-	}
-	for _, d := range r.Sequence {
-		out.Sequence = append(out.Sequence, inSeconds(d))
-	}
-	if r.Local != nil {
-		out.Local = &localYAML{Count: r.Local.Count, Interval: inSeconds(r.Local.Interval)}
-	}
-	return out
-}
-
-func callbackOf(c *model.Callback) *callbackYAML {
-	if c == nil {
-		return nil
-	}
-	target := func(t *model.CallbackTarget) *targetYAML {
-		if t == nil {
-			return nil
-		}
-		return &targetYAML{URL: t.URL, Method: t.Method}
-	}
-	out := &callbackYAML{Success: target(c.Success), Error: target(c.Error)}
-	if c.Security != nil {
-		out.Security = &securityYAML{Type: c.Security.Type, Keys: hiddenKeys(c.Security.Keys)}
-	}
-	return out
-}
-
-// hiddenKeys are keys as files show them: their secrets are not.
-func hiddenKeys(keys []model.CallbackKey) (out []keyYAML) {
-	for _, k := range keys {
-		out = append(out, keyYAML{AK: k.AccessKey, SK: model.HiddenSecret})
-	}
-	return out
 }

@@ -40,11 +40,7 @@ func (a *app) taskWait() *cobra.Command {
 				ctx, cancel = context.WithTimeoutCause(ctx, d, errWaited)
 				defer cancel()
 			}
-			c, err := a.connectReady(ctx)
-			if err != nil {
-				return err
-			}
-			p, err := c.producer(a)
+			c, p, err := a.producerReady(ctx)
 			if err != nil {
 				return err
 			}

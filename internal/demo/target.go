@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // How long the target takes for a call: some work, not always the same.
@@ -82,11 +84,7 @@ func (t *target) serve(w http.ResponseWriter, r *http.Request) {
 	token := r.Header.Get("Mscheduler-Fencing-Token")
 	c := t.arrive(worker, execution, task, token)
 	defer t.leave(worker, execution)
-	work := time.NewTimer(shortestCall + rand.N(longestCall-shortestCall))
-	defer work.Stop()
-	select {
-	case <-work.C:
-	case <-r.Context().Done():
+	if !clock.Pause(r.Context(), shortestCall+rand.N(longestCall-shortestCall)) {
 		return // the caller is dead: nothing happened
 	}
 	if gate := t.gate(worker, c); gate != nil {

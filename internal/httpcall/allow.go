@@ -55,7 +55,7 @@ func ParseAllow(field string, entries []string) (*Allow, error) {
 // named says whether the host is allowed by what it is called.
 func (a *Allow) named(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if addr, err := netip.ParseAddr(host); err == nil {
+	if addr, ok := hostAddr(host); ok {
 		return a.at(addr)
 	}
 	if a.names[host] {
@@ -121,8 +121,14 @@ func (a *Allow) guard(proxy proxyFunc, dialer *net.Dialer) (proxyFunc, dialFunc)
 		if u == nil || err != nil {
 			return u, err
 		}
-		if !a.named(r.URL.Hostname()) {
-			return nil, fmt.Errorf("%s %w", r.URL.Hostname(), ErrNotAllowed)
+		hosts, err := askedOf(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, host := range hosts {
+			if !a.named(host) {
+				return nil, fmt.Errorf("%s %w", host, ErrNotAllowed)
+			}
 		}
 		proxies.Store(net.JoinHostPort(u.Hostname(), portOf(u)), true)
 		return u, nil

@@ -22,17 +22,6 @@ func Refused(err error) bool {
 	return errors.Is(err, ErrForbiddenAddress) || errors.Is(err, ErrNotAllowed)
 }
 
-// metadata addresses of clouds that are not link-local.
-var metadataAddrs = map[netip.Addr]bool{
-	netip.MustParseAddr("fd00:ec2::254"):   true, // AWS, IPv6
-	netip.MustParseAddr("100.100.100.200"): true, // Alibaba
-}
-
-func forbiddenAddr(a netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	return a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast() || metadataAddrs[a]
-}
-
 // Reach says where calls may go.
 type Reach struct {
 	// AllowLinkLocal lets calls reach link-local and cloud metadata addresses.
@@ -42,6 +31,8 @@ type Reach struct {
 	Allow *Allow
 	// Proxy for a request, as in [http.Transport]. nil = none.
 	Proxy func(*http.Request) (*url.URL, error)
+
+	lookup lookupFunc // nil = the machine's resolver; for tests
 }
 
 // Transport makes the connections of all calls of one kind in a process.
@@ -55,7 +46,7 @@ func (r Reach) Transport() *http.Transport {
 			return nil
 		}
 	}
-	proxy, dial := r.Proxy, dialer.DialContext
+	proxy, dial := r.guardProxy(), dialer.DialContext
 	if r.Allow != nil {
 		proxy, dial = r.Allow.guard(proxy, dialer)
 	}
@@ -71,12 +62,13 @@ func (r Reach) Transport() *http.Transport {
 	}
 }
 
-// Check finds a forbidden address that is written out in the URL: behind a proxy the
-// dialer sees only the proxy. The error wraps [ErrForbiddenAddress].
-func (r Reach) Check(u *url.URL) error {
-	a, err := netip.ParseAddr(u.Hostname())
-	if !r.AllowLinkLocal && err == nil && forbiddenAddr(a) {
-		return fmt.Errorf("%s %w", u.Hostname(), ErrForbiddenAddress)
+// Check finds a forbidden address that is written out in the URL, however it is written.
+// The error wraps [ErrForbiddenAddress].
+func (r Reach) Check(u *url.URL) error { return r.checkHost(u.Hostname()) }
+
+func (r Reach) checkHost(host string) error {
+	if a, ok := hostAddr(host); !r.AllowLinkLocal && ok && forbiddenAddr(a) {
+		return fmt.Errorf("%s %w", host, ErrForbiddenAddress)
 	}
 	return nil
 }

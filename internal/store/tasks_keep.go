@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -175,10 +176,8 @@ func (s *Store) byExecution(ctx context.Context, doing string, filter, update bs
 		case !Unreachable(err) || ctx.Err() != nil || InTransaction(ctx) || s.local.Monotonic()-began > executionPatience:
 			return explain(err, doing)
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Pause(ctx, pause) {
 			return explain(err, doing)
-		case <-time.After(pause):
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (j Archive) Run(ctx context.Context) error {
 			continue
 		}
 		late := j.Store.Clock.Now().Sub(batch.Last)
-		if !sleep(ctx, restAfter(start.SinceMonotonic(local), late, batch.Last.Sub(first), began.SinceMonotonic(local))) {
+		if !clock.Pause(ctx, restAfter(start.SinceMonotonic(local), late, batch.Last.Sub(first), began.SinceMonotonic(local))) {
 			return nil // the process stops
 		}
 		if began.SinceMonotonic(local) > archiveSlice {

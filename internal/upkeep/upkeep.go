@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -64,7 +65,7 @@ func (k *Keeper) Loop(ctx context.Context) {
 			pause = k.pace.Busy
 		}
 		// At different times, so that many processes do not ask together.
-		if !more && !sleep(ctx, pause*3/4+rand.N(pause/2)) || ctx.Err() != nil {
+		if !more && !clock.Pause(ctx, pause*3/4+rand.N(pause/2)) || ctx.Err() != nil {
 			break
 		}
 		mine, err := k.store.TakeJob(ctx, Permit, k.holder, 2*pause+k.pace.Grace)
@@ -112,15 +113,4 @@ func (k *Keeper) round(ctx context.Context) (more bool, failed error) {
 		cancel()
 	}
 	return more && failed == nil, failed
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -46,6 +47,16 @@ func refuse(t *Task, reason string) error {
 // ErrFenced is returned for an execution that no longer holds its task: its lease
 // lapsed and the task was taken over or ended, or a new life of the key began.
 var ErrFenced = errors.New("the execution no longer holds the task")
+
+// LateError is the [ErrFenced] of a parked execution whose completion came too late.
+type LateError struct {
+	Until time.Time // when its time was over, by the database's clock
+}
+
+func (e *LateError) Error() string { return ErrFenced.Error() + ": " + noCompletion(e.Until) }
+
+// Is makes errors.Is(err, ErrFenced) true.
+func (e *LateError) Is(target error) bool { return target == ErrFenced }
 
 // TaskError is what Await returns for a task that ended without success.
 type TaskError struct {

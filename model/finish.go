@@ -48,11 +48,16 @@ func Undecodable(t *Task, reason string, grace time.Duration, now time.Time) Out
 
 // Finish ends an open execution. It returns [ErrFenced] when the execution no longer
 // holds the task. A lease that passed without a takeover is no obstacle: the work was
-// done and nobody else began it. random in [0,1) is for the retry's jitter.
+// done and nobody else began it. But a parked execution was promised until a fixed time: what
+// comes later is refused by a [*LateError], whether or not somebody has seen yet that the time
+// is over. random in [0,1) is for the retry's jitter.
 func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, random float64) (*Task, error) {
 	i, w := t.Execution(execID)
 	if w == nil || !w.Open() || t.Status.Ended() {
 		return nil, ErrFenced
+	}
+	if w.Parked && w.Lapsed(now) {
+		return nil, &LateError{Until: w.PingExpireTime}
 	}
 	c := t.next(now)
 	w = &c.WorkerStates[i]
@@ -167,12 +172,16 @@ func lapseOutcome(w *WorkerState) Outcome {
 	at := w.PingExpireTime.UTC().Format(TimeFormat)
 	switch {
 	case w.Parked:
-		return Failed(FailTimeout, "no completion from outside came until "+at)
+		return Failed(FailTimeout, noCompletion(w.PingExpireTime))
 	case !w.Deadline.IsZero() && !w.PingExpireTime.Before(w.Deadline):
 		return Failed(FailTimeout, "worker "+w.WorkerID+" was not done by the deadline "+at)
 	default:
 		return Failed(FailLapsed, "worker "+w.WorkerID+" did not ping until "+at)
 	}
+}
+
+func noCompletion(until time.Time) string {
+	return "no completion from outside came until " + until.UTC().Format(TimeFormat)
 }
 
 // Park keeps the execution open for a completion from outside, until the given time.

@@ -205,7 +205,16 @@ func (l *life) finish() {
 		return
 	}
 	out := l.outcome()
+	_, open := l.task.Execution(exec)
 	after, err := Finish(l.task, exec, out, l.eff(), l.now, l.random())
+	if open.Parked && !open.PingExpireTime.After(l.now) {
+		var late *LateError
+		require.ErrorAs(l, err, &late)
+		require.ErrorIs(l, err, ErrFenced)
+		require.Nil(l, after)
+		l.did("finish too late "+w, snapshot, after)
+		return
+	}
 	l.ok(err)
 	_, st := after.Execution(exec)
 	require.False(l, st.Open())

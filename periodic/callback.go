@@ -87,9 +87,12 @@ func takeCallback(ctx context.Context, p *producer.Producer, token string, body 
 	} else {
 		_, err = p.Complete(ctx, token, b.Result)
 	}
+	var late *model.LateError
 	switch {
 	case err == nil:
 		return http.StatusOK, CallbackAnswer{TaskID: h.TaskID}
+	case errors.As(err, &late):
+		return refuse(http.StatusGone, "gone", "the callback timeout was over at "+late.Until.UTC().Format(model.TimeFormat))
 	case errors.Is(err, model.ErrFenced):
 		if status, answer := usable(ctx, p, h); status != http.StatusOK {
 			return status, answer

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/callback"
@@ -31,13 +32,14 @@ type hooks struct {
 	t    *testing.T
 	p    *periodic.Periodic
 	prod *producer.Producer
+	db   *mongo.Database
 	url  string // of callbacks
 	n    int
 }
 
 func newHooks(t *testing.T) *hooks {
 	db := testdb.New(t)
-	h := &hooks{t: t}
+	h := &hooks{t: t, db: db}
 	var err error
 	h.p, err = periodic.New(periodic.Config{Database: db, SecretKey: secretKey})
 	require.NoError(t, err)
@@ -208,6 +210,26 @@ func TestACallbackThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testing
 	require.Equal(t, 410, status)
 	require.Equal(t, "gone", a.Reason)
 	require.Contains(t, a.Error, "no completion from outside came")
+}
+
+func TestALateCallbackIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {
+	h := newHooks(t)
+	urls := make(chan string, 10)
+	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
+	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
+	back := <-urls
+	run := h.ends(r, model.RunWaiting)
+	// Its time is over, and its lapse_at, an hour ahead, has no worker look.
+	_, err := h.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: run.TaskID}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "worker_states.0.ping_expire_time", Value: time.Now().Add(-time.Minute)}}}})
+	require.NoError(t, err)
+	status, a := post(t, back, `{"result": 1}`)
+	require.Equal(t, 410, status, a)
+	require.Equal(t, "gone", a.Reason)
+	require.Contains(t, a.Error, "the callback timeout was over at ")
+	h.ends(r, model.RunFailedTimeout)
+	status, a = post(t, back, "")
+	require.Equal(t, 410, status, a)
 }
 
 func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {

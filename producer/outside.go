@@ -3,6 +3,7 @@ package producer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -18,7 +19,9 @@ import (
 // and returns consumer.Park; the completion may come before that.
 //
 // model.ErrFenced (errors.Is) says that the execution no longer holds the task: it
-// ended otherwise, its lease passed and the task went on, or a new life began.
+// ended otherwise, its lease passed and the task went on, or a new life began. A parked
+// execution waits until a fixed time: who comes later is refused by a *model.LateError, which
+// is such an error, and the execution ends there and then as timed out.
 
 // Complete ends the execution as a success with that result: any JSON value of at most
 // 1 MiB, nil for none. A repetition with the same result is no error and changes nothing.
@@ -83,6 +86,7 @@ func (p *Producer) Fail(ctx context.Context, handle, reason string, f Failure) (
 
 func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out model.Outcome) (*model.Task, error) {
 	parked := true
+	var late *model.LateError
 	t, err := p.change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
 		_, w := t.Execution(h.ExecID)
 		if w == nil || t.Generation != h.Generation {
@@ -94,6 +98,9 @@ func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out
 		}
 		now := p.store.Clock.Now()
 		after, err := model.Finish(t, h.ExecID, out, p.effective(t), now, rand.Float64()) //nolint:gosec // jitter, not a secret
+		if late = nil; errors.As(err, &late) {
+			return model.Leave(model.Expire(t, p.effective(t), now, rand.Float64()), now), nil //nolint:gosec // jitter, not a secret
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -103,6 +110,9 @@ func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out
 		}
 		return after, nil
 	})
+	if err == nil && late != nil {
+		err = fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, late)
+	}
 	if err != nil {
 		return nil, err
 	}

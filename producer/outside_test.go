@@ -29,6 +29,29 @@ func TestAParkedExecutionIsCompletedFromOutside(t *testing.T) {
 	require.ErrorIs(t, err, model.ErrFenced)
 }
 
+func TestALateCompletionOfAParkedExecutionIsRefusedAndEndsIt(t *testing.T) {
+	b := setup(t)
+	for _, complete := range []func(handle string) (*model.Task, error){
+		func(handle string) (*model.Task, error) { return b.p.Complete(t.Context(), handle, nil) },
+		func(handle string) (*model.Task, error) {
+			return b.p.Fail(t.Context(), handle, "no", Failure{Fatal: true})
+		},
+	} {
+		s := b.send(mail{}, Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))
+		handle := b.claim(s.ID, "w")
+		b.park(s.ID, "w", -time.Second)
+		for range 2 {
+			_, err := complete(handle)
+			require.ErrorIs(t, err, model.ErrFenced)
+			task, err := b.p.Get(t.Context(), s.ID)
+			require.NoError(t, err)
+			require.Equal(t, model.StatusError, task.Status, "its lapse is seen by who came late")
+			require.Equal(t, model.FailTimeout, task.WorkerStates[0].FailKind)
+			require.Equal(t, 1, task.ErrorCount)
+		}
+	}
+}
+
 func TestACompletionThatComesBeforeTheParkWinsAndTellsTheWorker(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})

@@ -23,7 +23,9 @@ type Spec struct {
 	Description string
 	Ext         any // the caller's own, any JSON value
 
-	Cron     string // 6 fields, 5 get second 0; @daily and the like; @every 90s
+	// Cron has 6 fields (5 get second 0), or is @daily and the like, or @every 90s. Given both
+	// day of month and day of week, either will do; where one begins with *, both must match.
+	Cron     string
 	Timezone string // of the time zone database; "" = UTC
 	DST      model.DST
 	StartAt  time.Time // no tick before; zero = from now on

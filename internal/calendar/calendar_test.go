@@ -1,6 +1,7 @@
 package calendar
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,10 @@ func TestKnownFactsOfZones(t *testing.T) {
 			Spec{Cron: "0 0 29 2 *"}, "2092-03-01T00:00:00Z",
 			[]string{"2096-02-29T00:00:00Z wall 02-29 00:00:00", "2104-02-29T00:00:00Z wall 02-29 00:00:00"},
 		},
+		"the 29th of February on a Sunday, forty years away": {
+			Spec{Cron: "0 0 29 2 */7", Timezone: "America/New_York"}, "2088-03-01T00:00:00Z",
+			[]string{"2128-02-29T05:00:00Z wall 02-29 00:00:00", "2156-02-29T05:00:00Z wall 02-29 00:00:00"},
+		},
 		"every so often, from the start of the rule": {
 			Spec{Cron: "@every 90s", Start: time.Date(2026, 1, 1, 0, 0, 10, 5, time.UTC)}, "2026-01-01T00:01:40Z",
 			[]string{"2026-01-01T00:03:10Z wall 01-01 00:03:10", "2026-01-01T00:04:40Z wall 01-01 00:04:40"},
@@ -103,6 +108,57 @@ func TestKnownFactsOfZones(t *testing.T) {
 	}
 }
 
+// daysOf are the days of the week on which a rule of midnight fires in two weeks.
+func daysOf(t *testing.T, field string) (out []string) {
+	c, err := Parse(Spec{Cron: "0 0 * * " + field})
+	require.NoError(t, err, field)
+	for k := range c.Ticks(at(t, "2026-11-21T12:00:00Z")) { // a Saturday
+		if !k.At.Before(at(t, "2026-12-06T00:00:00Z")) {
+			break
+		}
+		out = append(out, k.At.Format("Mon"))
+	}
+	n := len(out) / 2
+	require.Equal(t, out[:n], out[n:], field)
+	return out[:n]
+}
+
+func TestSundayIsTheSeventhDayToo(t *testing.T) {
+	for field, want := range map[string]string{
+		"1-7/2": "Sun Mon Wed Fri", "0-7/7": "Sun", "1,3-7/2": "Sun Mon Wed Fri", "5-7/2": "Sun Fri",
+		"7-7": "Sun", "7/2": "Sun", "07": "Sun", "5,7,7": "Sun Fri", "fri-sun": "Sun Fri Sat", "mon-sun/3": "Sun Mon Thu",
+		"7": "Sun", "0,7": "Sun", "5-7": "Sun Fri Sat", "0-7": "Sun Mon Tue Wed Thu Fri Sat", "mon-7": "Sun Mon Tue Wed Thu Fri Sat",
+		"sun-tue": "Sun Mon Tue", "sun-sun": "Sun", "3-7/4,5": "Sun Wed Fri", "SAT-Sun": "Sun Sat", "7,1-3/2": "Sun Mon Wed",
+		"3/2": "Wed Fri", "*/3": "Sun Wed Sat", "*/7": "Sun", "2-7/3": "Tue Fri", "sun-7/2": "Sun Tue Thu Sat",
+	} {
+		require.Equal(t, want, strings.Join(daysOf(t, field), " "), field)
+	}
+}
+
+// Cron goes by how the fields begin: one that begins with a star only narrows the other.
+func TestDaysThatBeginWithAStarNarrow(t *testing.T) {
+	for days, want := range map[string]string{
+		"13 * 5":    "11-27 12-04 12-11 12-13 12-18", // either
+		"*/2 * 5":   "11-27 12-11",                   // odd days that are Fridays
+		"13 * */5":  "12-13",                         // a 13th that is a Sunday or a Friday
+		"?/2 * 5":   "11-27 12-11",
+		"*,13 * 5":  "11-27 12-04 12-11 12-18",
+		"1-31 * 5":  "11-22 11-23 11-24 11-25 11-26", // every day, since both are given
+		"5,*/2 * 5": "11-23 11-25 11-27 11-29 12-01",
+	} {
+		c, err := Parse(Spec{Cron: "0 0 " + days})
+		require.NoError(t, err)
+		var got []string
+		for k := range c.Ticks(at(t, "2026-11-21T12:00:00Z")) {
+			if len(got) == 5 || !k.At.Before(at(t, "2026-12-20T00:00:00Z")) {
+				break
+			}
+			got = append(got, k.At.Format("01-02"))
+		}
+		require.Equal(t, want, strings.Join(got, " "), days)
+	}
+}
+
 func TestRulesAreStoredInOneForm(t *testing.T) {
 	for expr, want := range map[string]string{
 		"*/5  * * * *": "0 */5 * * * *", "@hourly": "0 0 * * * *", "@DAILY": "0 0 0 * * *",
@@ -119,10 +175,22 @@ func TestRulesAreStoredInOneForm(t *testing.T) {
 
 func TestWrongRulesAreRefusedByField(t *testing.T) {
 	for expr, says := range map[string]string{
-		"": "is empty", "* * *": "has 3 fields", "60 * * * * *": "above maximum", "0 0 0 30 2 *": "can never fire",
-		"0 0 0 31 2,4,6,9,11 *": "can never fire", "@reboot": "not a known descriptor", "@every 1500ms": "whole seconds",
-		"@every": "not a known descriptor", "@every soon": "no duration", "TZ=UTC * * * * *": "must not name a zone", "a * * * *": "a",
-		"*/0 * * * * *": "step", "5-1 * * * * *": "beyond", "0 0 0 L * *": "l", "@every 100000h": "ten years",
+		"": "is empty", "* * *": "has 3 fields", "0 0 0 30 2 *": "can never fire", "0 0 0 31 2,4,6,9,11 *": "can never fire",
+		"@reboot": "not a known descriptor", "@every 1500ms": "whole seconds", "@every": "not a known descriptor",
+		"@every soon": "no duration", "@every 100000h": "ten years", "TZ=UTC * * * * *": "must not name a zone",
+		"60 * * * * *": "second: end of range (60) above maximum (59)", "5-1 * * * * *": "second: beginning of range (5) beyond",
+		"a * * * *": `minute: "a" is not a number`, "0 0 0 L * *": `day of month: "l" is not a number`,
+		"0 0 0 * foo *": `month: "foo" is neither a number nor a name such as feb`,
+		"0 0 0 * * jan": `day of week: "jan" is neither a number nor a name such as mon`,
+		"*/0 * * * * *": `second: "*/0" has a step of 0`,
+		"*/90 * * * *":  `minute: "*/90" has a step of 90, and there are only 60 values`,
+		"0 */40 * * *":  `hour: "*/40" has a step of 40, and there are only 24 values`,
+		"0 0 5/32 * *":  `day of month: "5/32" has a step of 32`, "0 0 1 1-6/13 *": `month: "1-6/13" has a step of 13`,
+		"0 0 * * 1-7/8": `day of week: "1-7/8" has a step of 8`, "0 0 * * */99999999999999999999": "day of week: ",
+		"0 0 * * 7-2": "day of week: beginning of range (7) beyond", "0 0 * * fri-mon": "day of week: beginning of range (5) beyond",
+		"0 0 * * 8": "day of week: end of range (8) above maximum (6)", "0 0 * * 7-8": "day of week: end of range (8) above",
+		"1,,2 * * * *": `minute: "" is no value`, ", * * * *": `minute: "" is no value`, "*-5 * * * *": `minute: "*-5" is no value`,
+		"+5 * * * *": `minute: "+5" is no value`, "1-2-3 * * * *": `minute: "1-2-3" is no value`, "99 99 * * *": "hour: ",
 	} {
 		_, err := Parse(Spec{Cron: expr})
 		require.ErrorContains(t, err, says, expr)

@@ -3,7 +3,6 @@ package calendar
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 	_ "time/tzdata" // the same zones on every machine
@@ -109,8 +108,6 @@ func zone(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-var parser = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
-
 // descriptors are cron's names for frequent rules.
 var descriptors = map[string]string{
 	"@yearly": "0 0 0 1 1 *", "@annually": "0 0 0 1 1 *", "@monthly": "0 0 0 1 * *",
@@ -143,29 +140,16 @@ func (c *Schedule) parse(expr string) error {
 	if len(fields) != 6 {
 		return fmt.Errorf("has %d fields; want 6 (second minute hour day month weekday), or 5 without the second", len(fields))
 	}
-	c.normal = strings.Join(fields, " ")
-	fields[5] = sunday.ReplaceAllString(fields[5], "${1}0${2}")
-	fields[5] = toSunday.ReplaceAllString(fields[5], "${1}-6,0")
-	parsed, err := parser.Parse(strings.Join(fields, " "))
+	spec, err := masks(fields)
 	if err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "cron: "))
+		return err
 	}
-	spec, ok := parsed.(*cron.SpecSchedule)
-	if !ok {
-		return errors.New("is not a rule of fields")
-	}
-	c.spec = spec
+	c.normal, c.spec = strings.Join(fields, " "), spec
 	if c.nextWall(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 		return errors.New("can never fire: no month of its months has such a day")
 	}
 	return nil
 }
-
-// Cron has the 7th day of the week, too: Sunday, as the 0th.
-var (
-	sunday   = regexp.MustCompile(`(^|,)7(,|$)`)
-	toSunday = regexp.MustCompile(`(^|,[0-6a-z]+|^[0-6a-z]+)-7\b`)
-)
 
 func (c *Schedule) parseEvery(expr string) error {
 	d, err := time.ParseDuration(strings.TrimPrefix(expr, everyPrefix))

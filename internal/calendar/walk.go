@@ -52,22 +52,27 @@ func (c *Schedule) Ticks(after time.Time) iter.Seq[Tick] {
 		s := c.spanAt(after)
 		from := after.Add(time.Second)
 		for {
-			if !c.inside(s, from, yield) || s.end.IsZero() || s.end.Year() > lastYear {
+			w, more := c.inside(s, from, yield)
+			if !more || w.IsZero() {
 				return
+			}
+			if far := w.Add(-2 * day); far.After(s.end) { // nothing of the rule is in between
+				s, from = c.spanAt(far), far
+				continue
 			}
 			next := c.spanAt(s.end)
 			if !c.between(s, next, yield) {
 				return
 			}
 			s, from = next, next.start
-			if c.nextWall(wall(from, s.offset)).IsZero() {
-				return
-			}
 		}
 	}
 }
 
-const lastYear = 9999
+const (
+	lastYear = 9999
+	day      = 24 * time.Hour // more than the offset of any zone
+)
 
 // steady are the ticks of @every.
 func (c *Schedule) steady(after time.Time) iter.Seq[Tick] {
@@ -117,15 +122,16 @@ func wall(t time.Time, offset int) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// inside yields the ticks of one span from an instant on; false when nobody wants more.
-func (c *Schedule) inside(s span, from time.Time, yield func(Tick) bool) bool {
+// inside yields the ticks of one span from an instant on. It returns the first wall-clock
+// time of the rule behind the span, zero for none, and false when nobody wants more.
+func (c *Schedule) inside(s span, from time.Time, yield func(Tick) bool) (time.Time, bool) {
 	for w := c.nextWall(wall(from, s.offset)); !w.IsZero(); w = c.nextWall(w.Add(time.Second)) {
 		at := wall(w, -s.offset)
 		if !s.end.IsZero() && !at.Before(s.end) {
-			return true
+			return w, true
 		}
 		if at.Year() > lastYear {
-			return false
+			return w, false
 		}
 		t := Tick{At: at, Wall: w, Fires: true}
 		switch {
@@ -135,10 +141,10 @@ func (c *Schedule) inside(s span, from time.Time, yield func(Tick) bool) bool {
 			t.Shift = ShiftFirst
 		}
 		if !yield(t) {
-			return false
+			return w, false
 		}
 	}
-	return false
+	return time.Time{}, false
 }
 
 // between yields the tick of the gap between two spans, if there is one. Where the rule
@@ -159,9 +165,9 @@ func (c *Schedule) between(s, next span, yield func(Tick) bool) bool {
 	return yield(Tick{At: next.start, Wall: w, Shift: ShiftGap, Fires: fires})
 }
 
-// horizon is how long the walk looks for a day: the 29th of February is at most eight
-// years away.
-const horizon = 9
+// horizon is how many years the walk looks for a day: a 29th of February of one day of the
+// week is at most forty away, over a century without one.
+const horizon = 40
 
 // nextWall is the first wall-clock time at or after w that the fields match; zero when
 // there is none within the horizon.
@@ -207,9 +213,6 @@ func nextIn(mask uint64, n int) (int, bool) {
 	return bits.TrailingZeros64(rest), true
 }
 
-// starBit is how the parser marks a field that is * or ?.
-const starBit = 1 << 63
-
 func nextDay(f *cron.SpecSchedule, day time.Time, last int) time.Time {
 	for day.Year() <= last {
 		if f.Month&(1<<uint(day.Month())) == 0 {
@@ -225,7 +228,7 @@ func nextDay(f *cron.SpecSchedule, day time.Time, last int) time.Time {
 }
 
 // matchesDay is cron's rule: when both day of month and day of week are given, either will
-// do.
+// do; when one of them begins with *, both must match.
 func matchesDay(f *cron.SpecSchedule, day time.Time) bool {
 	if f.Month&(1<<uint(day.Month())) == 0 {
 		return false

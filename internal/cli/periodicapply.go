@@ -23,7 +23,8 @@ is written.
   name: nightly
   enabled: true                 # else a new rule does not fire, and an old one stays as it is
   cron: 0 30 2 * * *            # second minute hour day month weekday; five fields have
-                                # second 0; @daily and the like; @every 90s
+                                # second 0; @daily and the like; @every 90s. Day or weekday,
+                                # as cron has it: both, where one begins with * (*/2, too)
   timezone: Europe/Berlin       # defaults to UTC
   type: report                  # of the task that each tick sends, and its args;
   args: {to: ann}               # or instead of both http: {url, method, headers, body, timeout,

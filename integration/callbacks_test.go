@@ -173,6 +173,28 @@ func TestAFinalFailureIsCalledBackWithItsError(t *testing.T) {
 	})
 }
 
+// The receiver may be away for longer than the task stays and the history is kept.
+func TestAFailureStaysUntilItsCallbackIsDelivered(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a, r := secretive(t, e), newReceiver(t)
+		require.NoError(t, a.p.SetHistoryRetention(t.Context(), time.Minute))
+		r.answers(func(n int, _ heard, w http.ResponseWriter) {
+			if n <= 3 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		})
+		id := a.sendKey("k", 7, producer.Callback(r.to()), producer.Retention(time.Minute), retries(0, time.Second)).ID
+		a.drainDelivering(func(context.Context, *consumer.Task[int]) (int, error) { return 0, errNo })
+		require.Equal(t, model.StatusFailure, a.get(id).Status)
+		require.Len(t, r.all(), 1)
+		require.True(t, a.get(id).ArchiveAt.IsZero(), "nothing moves it while its delivery goes on")
+		a.drainDelivering(double, mstest.SkipTime())
+		require.Len(t, r.all(), 4)
+		require.Equal(t, model.StatusSuccess, a.delivery(id).Status)
+		require.Equal(t, a.get(id).FinishedAt.Add(time.Minute), a.get(id).ArchiveAt)
+	})
+}
+
 func TestACallbackIsRepeatedUntilItIsTakenByTheSameID(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)

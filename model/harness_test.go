@@ -264,6 +264,7 @@ func stateFault(t *Task, eff Effective, now time.Time) error {
 		return errors.New("due, and nobody may claim it")
 	}
 	ended := t.Status.Ended()
+	told := ended && eff.callbackFor(t.Type, t.Status) != nil // it waits for its delivery
 	switch {
 	case !t.Status.Known():
 		return nil
@@ -273,7 +274,7 @@ func stateFault(t *Task, eff Effective, now time.Time) error {
 		return fmt.Errorf("it is %s and due", t.Status)
 	case ended == t.FinishedAt.IsZero():
 		return fmt.Errorf("it is %s with finished_at %v", t.Status, t.FinishedAt)
-	case t.Status != StatusCompleted && t.Status.Archivable() == t.ArchiveAt.IsZero():
+	case !told && t.Status.Archivable() == t.ArchiveAt.IsZero():
 		return fmt.Errorf("it is %s with archive_at %v", t.Status, t.ArchiveAt)
 	case !t.ArchiveAt.IsZero() && t.ArchiveAt.Before(t.FinishedAt.Add(time.Minute)):
 		return fmt.Errorf("it is archived at %v, too soon after %v", t.ArchiveAt, t.FinishedAt)

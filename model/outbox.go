@@ -88,11 +88,13 @@ func (e *Effective) callbackFor(typ string, s Status) *CallbackTarget {
 // Completed becomes Success; either way nothing keeps it from the history any longer.
 // It returns t itself when that is so already.
 func Delivered(t *Task, ok bool, eff Effective, now time.Time) *Task {
-	if t.Status != StatusCompleted || !ok && !t.ArchiveAt.IsZero() {
+	succeeds := ok && t.Status == StatusCompleted
+	waits := t.ArchiveAt.IsZero() && (t.Status == StatusCompleted || t.Status == StatusFailure)
+	if !succeeds && !waits {
 		return t
 	}
 	c := t.next(now)
-	if ok {
+	if succeeds {
 		c.Status = StatusSuccess
 	}
 	c.ArchiveAt = archiveAt(t, t.FinishedAt, eff)

@@ -65,7 +65,8 @@ func end(t *Task, s Status, eff Effective, now time.Time) {
 	t.Status = s
 	t.FinishedAt = now
 	t.ArchiveAt = time.Time{}
-	if s.Archivable() && s != StatusCompleted {
+	told := eff.callbackFor(t.Type, s) != nil // it waits for the delivery, which reads it
+	if s.Archivable() && !told {
 		t.ArchiveAt = archiveAt(t, now, eff)
 	}
 	follow(t, eff, now)

@@ -67,17 +67,18 @@ func TestHandingOverTwiceMakesOneDelivery(t *testing.T) {
 
 func TestTheEndOfADeliveryIsToldToItsLife(t *testing.T) {
 	for name, c := range map[string]struct {
-		out      model.Outcome
-		want     model.Status
-		archived bool
+		task, out model.Outcome
+		want      model.Status
 	}{
-		"delivered": {model.Outcome{}, model.StatusSuccess, true},
-		"failed":    {model.Failed(model.FailFatal, "410"), model.StatusCompleted, true},
-		"cancelled": {model.Outcome{Kind: model.FailCancelled, CancelTask: true}, model.StatusCompleted, true},
+		"delivered":              {model.Outcome{}, model.Outcome{}, model.StatusSuccess},
+		"failed":                 {model.Outcome{}, model.Failed(model.FailFatal, "410"), model.StatusCompleted},
+		"cancelled":              {model.Outcome{}, model.Outcome{Kind: model.FailCancelled, CancelTask: true}, model.StatusCompleted},
+		"delivered of a failure": {model.Failed(model.FailFatal, "no"), model.Outcome{}, model.StatusFailure},
+		"failed of a failure":    {model.Failed(model.FailFatal, "no"), model.Failed(model.FailFatal, "410"), model.StatusFailure},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			task := b.ended("k", hook("http://x/"), model.Outcome{})
+			task := b.ended("k", hook("http://x/"), c.task)
 			require.True(t, task.ArchiveAt.IsZero(), "it waits for its delivery")
 			noErrors(t, Handover{Store: b.store}.Carry(t.Context(), entries(task)))
 			d := b.end(b.get(model.DeliveryID(task)), c.out)
@@ -85,7 +86,7 @@ func TestTheEndOfADeliveryIsToldToItsLife(t *testing.T) {
 			noErrors(t, s.Carry(t.Context(), entries(d)))
 			got := b.get(task.ID)
 			require.Equal(t, c.want, got.Status)
-			require.Equal(t, c.archived, !got.ArchiveAt.IsZero())
+			require.Equal(t, got.FinishedAt.Add(model.DefaultRetention), got.ArchiveAt)
 			noErrors(t, s.Carry(t.Context(), entries(d)))
 			require.Equal(t, got, b.get(task.ID), "the second time changes nothing")
 		})

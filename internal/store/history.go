@@ -50,6 +50,7 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 	}
 	var l life
 	var rest []byte
+	archived, unfinished := raw.Lookup("archive_at").Type != 0, false
 	for _, e := range elements {
 		v := e.Value()
 		switch e.Key() {
@@ -63,14 +64,20 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 		case "rev":
 			l.rev, _ = v.AsInt64OK()
 		case "outbox_at":
-			if keep > 0 {
-				keep = max(keep, unfinishedHistory)
-			}
+			unfinished = true
+		case "status":
+			// What waits for the delivery of its callback has no archive_at.
+			status, _ := v.StringValueOK()
+			waits := model.Status(status) == model.StatusCompleted || model.Status(status) == model.StatusFailure
+			unfinished = unfinished || waits && !archived
 		}
 		rest = append(rest, e...)
 	}
 	if l.taskID == "" || l.generation == 0 {
 		return nil, fmt.Errorf("reading a task for the history: the document has no id or no generation: %s", raw)
+	}
+	if unfinished && keep > 0 {
+		keep = max(keep, unfinishedHistory)
 	}
 	start, doc := bsoncore.AppendDocumentStart(make([]byte, 0, len(raw)+200))
 	doc = bsoncore.AppendStringElement(doc, "_id", l.id())

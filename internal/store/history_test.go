@@ -344,10 +344,18 @@ func TestTheRetentionOfTheHistoryIsTheDatabases(t *testing.T) {
 	require.NoError(t, p.SetHistoryRetention(t.Context(), time.Hour))
 	told := model.Options{Callback: &model.Callback{Success: &model.CallbackTarget{URL: "http://127.0.0.1/"}}}
 	for name, want := range map[string]struct {
-		opts model.Options
-		keep time.Duration
-	}{"done": {model.Options{}, time.Hour}, "to be followed": {told, unfinishedHistory}} {
+		opts    model.Options
+		carried bool
+		keep    time.Duration
+	}{
+		"done": {model.Options{}, false, time.Hour}, "to be followed": {told, false, unfinishedHistory},
+		"its delivery is under way": {told, true, unfinishedHistory},
+	} {
 		old := p.ended(name, time.Hour, want.opts, success(t, 1))
+		if want.carried {
+			_, err := p.tasks.UpdateOne(t.Context(), bson.D{d("_id", old.ID)}, bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})})
+			require.NoError(t, err)
+		}
 		p.again(name)
 		raw, err := p.LifeRaw(t.Context(), old.ID, old.Generation)
 		require.NoError(t, err)

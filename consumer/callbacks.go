@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"time"
@@ -25,7 +24,7 @@ type CallbackConfig struct {
 
 	// Concurrency is how many callbacks this process delivers at once, beside which the
 	// consumer's own Concurrency holds. A receiver that does not answer gets a quarter of
-	// it. Defaults to 50.
+	// it; what waits for it is tried five times a second. Defaults to 50.
 	Concurrency int
 
 	// Timeout is how long a receiver has to answer. Defaults to 15 s.
@@ -90,10 +89,6 @@ var deliveryDefaults = model.Options{
 // its secret.
 const decodeGraceOfSecrets = 3 * 24 * time.Hour
 
-// silentPause is how long a delivery waits, at least, for its turn at a receiver that does
-// not answer.
-const silentPause = 5 * time.Second
-
 // deliverCallbacks registers the handler of deliveries.
 func (c *Consumer) deliverCallbacks() error {
 	cfg := c.cfg.Callbacks
@@ -124,7 +119,7 @@ func deliveryError(err error) error {
 	case v.NotHere:
 		return &undecodableError{what: "a secret", err: v.Err, grace: decodeGraceOfSecrets}
 	case v.Busy:
-		return Snooze(silentPause + rand.N(silentPause))
+		return snooze(v.RetryAfter, v.Err.Error())
 	case v.Fatal:
 		return Fatal(v.Err)
 	case v.Later:

@@ -48,10 +48,13 @@ func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
 		{&callback.VerdictError{Err: plain}, model.FailError},
 		{&callback.VerdictError{Err: plain, Fatal: true}, model.FailFatal},
 		{&callback.VerdictError{Err: plain, Later: true, RetryAfter: time.Hour}, model.FailError},
-		{&callback.VerdictError{Err: plain, Busy: true}, model.FailReleased},
+		{&callback.VerdictError{Err: plain, Busy: true, RetryAfter: time.Minute}, model.FailReleased},
 		{&callback.VerdictError{Err: plain, NotHere: true}, model.FailUndecodable},
 	} {
 		out := judge(&model.Task{UndecodableSince: now.Add(-2 * time.Hour)}, model.Outcome{}.Result, deliveryError(c.err), nil, time.Hour, now)
 		require.Equal(t, c.kind, out.Kind, "%+v: a delivery waits for its key longer than arguments do", c.err)
+		if c.kind == model.FailReleased {
+			require.Equal(t, model.Failed(model.FailReleased, "no").After(time.Minute), out, "it waits for its turn, and says why")
+		}
 	}
 }

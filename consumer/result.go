@@ -63,8 +63,10 @@ func RetryAfter(d time.Duration, err error) error {
 }
 
 // Snooze gives the task back until d has passed. It costs neither error nor attempt.
-func Snooze(d time.Duration) error {
-	return &verdict{delay: d, say: fmt.Sprintf("snoozed for %v", d), apply: func(v *verdict) model.Outcome {
+func Snooze(d time.Duration) error { return snooze(d, fmt.Sprintf("snoozed for %v", d)) }
+
+func snooze(d time.Duration, why string) error {
+	return &verdict{delay: d, say: why, apply: func(v *verdict) model.Outcome {
 		return model.Failed(model.FailReleased, v.say).After(max(v.delay, 0))
 	}}
 }

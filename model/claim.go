@@ -152,10 +152,18 @@ func Lease(w *WorkerState, lease time.Duration, now time.Time) time.Time {
 }
 
 // evictable is the index of the oldest bad execution once they reach their cap; -1
-// before that. One that waits for its retry stays: it keeps its slot taken and its
-// worker away. With a free slot there are fewer of those than wanted workers.
+// before that. One that was given back goes before any that says what went wrong: a task
+// that is put off again and again would show nothing else. One that waits for its retry
+// stays: it keeps its slot taken and its worker away. With a free slot there are fewer of
+// those than wanted workers.
 func (t *Task) evictable(now time.Time) int {
 	bad, oldest := 0, -1
+	before := func(a, b *WorkerState) bool {
+		if back := a.FailKind == FailReleased; back != (b.FailKind == FailReleased) {
+			return back
+		}
+		return a.FailTime.Before(b.FailTime)
+	}
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
 		if w.FailTime.IsZero() {
@@ -165,7 +173,7 @@ func (t *Task) evictable(now time.Time) int {
 		if w.RetryAt.After(now) {
 			continue
 		}
-		if oldest < 0 || w.FailTime.Before(t.WorkerStates[oldest].FailTime) {
+		if oldest < 0 || before(w, &t.WorkerStates[oldest]) {
 			oldest = i
 		}
 	}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -79,4 +80,34 @@ func TestAnOutcomeThatCancelsIsNoSuccess(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, StatusCancelled, c.Status)
 	require.Equal(t, "enough", c.Remark)
+}
+
+// A task that is put off again and again shows its errors all the same.
+func TestWhatWasGivenBackMakesRoomForWhatWentWrong(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	eff := ResolveOptions(Options{})
+	task := NewTask(Draft{Type: "t", Key: "k"}, now)
+	run := func(i int, out Outcome) {
+		now = now.Add(time.Minute)
+		c, no := Claim(task, Claimant{WorkerID: "w", ExecID: "x" + strconv.Itoa(i)}, eff, now)
+		require.Empty(t, no)
+		var err error
+		task, err = Finish(c, "x"+strconv.Itoa(i), out, eff, now, 0)
+		require.NoError(t, err)
+	}
+	for i := range 100 {
+		if i%20 == 0 {
+			run(i, Failed(FailError, "error "+strconv.Itoa(i)).After(0))
+		} else {
+			run(i, Failed(FailReleased, "its turn comes later"))
+		}
+	}
+	var errs []string
+	for _, w := range task.WorkerStates {
+		if w.FailKind == FailError {
+			errs = append(errs, w.FailReason)
+		}
+	}
+	require.Len(t, task.WorkerStates, MaxBadStates)
+	require.ElementsMatch(t, []string{"error 0", "error 20", "error 40", "error 60", "error 80"}, errs)
 }

@@ -34,7 +34,7 @@ type Result struct {
 type VerdictError struct {
 	Err        error
 	Fatal      bool          // no retry mends it
-	RetryAfter time.Duration // with Later: the receiver wants to be asked again then
+	RetryAfter time.Duration // with Later: the receiver wants to be asked again then; with Busy: its turn
 	Later      bool
 	Busy       bool // the receiver does not answer the calls under way: not now, at no cost
 	NotHere    bool // this process lacks the key to the secret; another may have it
@@ -156,9 +156,9 @@ func (d *Deliverer) call(req *http.Request) (Result, error) {
 	ctx, cancel := context.WithTimeoutCause(req.Context(), d.Timeout, errTimeout)
 	defer cancel()
 	what := req.Method + " " + httpcall.Shown(req.URL)
-	leave, ok := d.receivers.enter(req.URL.Host)
-	if !ok {
-		return Result{}, &VerdictError{Err: fmt.Errorf("%s: as many calls as a receiver gets that does not answer are under way", what), Busy: true}
+	leave, wait := d.receivers.enter(req.URL.Host, d.Store.Local().Monotonic())
+	if leave == nil {
+		return Result{}, &VerdictError{Err: fmt.Errorf("%s: as many calls as a receiver gets that does not answer are under way", what), Busy: true, RetryAfter: wait}
 	}
 	res, err := d.client.Do(req.WithContext(ctx))
 	leave(err == nil)

@@ -1,10 +1,16 @@
 package callback
 
-import "sync"
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
 
 // receivers keeps one that does not answer from taking all the slots of a process: each
 // call of it holds one for the whole timeout, while those of others would take
-// milliseconds. As long as its last call went unanswered, only so many are made at once.
+// milliseconds. As long as its last call went unanswered, only so many are made at once,
+// and the deliveries beyond get turns, one after the other: each costs the database two
+// writes to be put off, so what they cost must not grow with how many there are.
 type receivers struct {
 	most int // calls at once of one that is silent; at least 1
 
@@ -15,13 +21,26 @@ type receivers struct {
 type host struct {
 	calls  int
 	silent bool
+	next   time.Duration // the first turn that nobody has, by the monotonic clock
 }
 
-// remembered bounds the hosts that are known: beyond it all are forgotten, and learned again.
-const remembered = 10_000
+const (
+	// remembered bounds the hosts that are known: beyond it all are forgotten, and learned again.
+	remembered = 10_000
+	// firstTurn is how long a delivery waits, at least, for its turn at a silent receiver.
+	firstTurn = 5 * time.Second
+	// turnEvery is the time between two turns. A silent receiver takes about one call a
+	// second, so most turns find no place; but when it answers again, this is how fast it
+	// gets what has waited.
+	turnEvery = 200 * time.Millisecond
+	// lastTurn is how far off a turn is, at most: after so long even the last of a queue
+	// hears that the receiver answers again.
+	lastTurn = 2 * time.Hour
+)
 
-// enter begins a call; ok is false when the host is silent and has its share. leave ends it.
-func (r *receivers) enter(name string) (leave func(answered bool), ok bool) {
+// enter begins a call; leave ends it. leave is nil when the host is silent and has its
+// share: then wait is how long the delivery waits for its turn.
+func (r *receivers) enter(name string, now time.Duration) (leave func(answered bool), wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := r.hosts[name]
@@ -33,7 +52,7 @@ func (r *receivers) enter(name string) (leave func(answered bool), ok bool) {
 		r.hosts[name] = h
 	}
 	if h.silent && h.calls >= r.most {
-		return nil, false
+		return nil, h.turn(now)
 	}
 	h.calls++
 	return func(answered bool) {
@@ -44,5 +63,16 @@ func (r *receivers) enter(name string) (leave func(answered bool), ok bool) {
 		if h.calls == 0 && answered && r.hosts[name] == h {
 			delete(r.hosts, name)
 		}
-	}, true
+	}, 0
+}
+
+// turn is how long a delivery waits that finds no place now.
+func (h *host) turn(now time.Duration) time.Duration {
+	h.next = max(h.next, now+firstTurn)
+	wait := h.next - now
+	if wait > lastTurn { // all turns are taken
+		return lastTurn - rand.N(lastTurn/2)
+	}
+	h.next += turnEvery
+	return wait
 }

@@ -1,7 +1,9 @@
 package callback
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -10,17 +12,23 @@ func TestASilentReceiverGetsAShareAndTheOthersAreFree(t *testing.T) {
 	r := receivers{most: 2}
 	enter := func(name string) func(bool) {
 		t.Helper()
-		leave, ok := r.enter(name)
-		require.True(t, ok)
+		leave, wait := r.enter(name, 0)
+		require.NotNil(t, leave)
+		require.Zero(t, wait)
 		return leave
+	}
+	refused := func(name, why string) {
+		t.Helper()
+		leave, wait := r.enter(name, 0)
+		require.Nil(t, leave, why)
+		require.Positive(t, wait)
 	}
 	var under []func(bool)
 	for range 5 { // nothing is known of it yet
 		under = append(under, enter("dead"))
 	}
 	under[0](false)
-	_, ok := r.enter("dead")
-	require.False(t, ok, "four are under way already")
+	refused("dead", "four are under way already")
 	for range 10 {
 		enter("alive")(true)
 	}
@@ -28,24 +36,63 @@ func TestASilentReceiverGetsAShareAndTheOthersAreFree(t *testing.T) {
 		leave(false)
 	}
 	last := enter("dead")
-	_, ok = r.enter("dead")
-	require.False(t, ok)
+	refused("dead", "it has its share")
 	last(true)
 	for range 5 {
 		enter("dead") // it answers again
 	}
 }
 
+// What deliveries cost that wait for a silent receiver does not grow with how many wait.
+func TestTheQueueOfASilentReceiverIsTriedAtARateOfItsOwn(t *testing.T) {
+	tries := func(queue int) (n int) {
+		r := receivers{most: 1}
+		leave, _ := r.enter("dead", 0)
+		leave(false)
+		_, _ = r.enter("dead", 0) // a call that takes as long as this test
+		due := make([]time.Duration, queue)
+		for at := time.Duration(0); at < time.Hour; at += time.Second {
+			for i := range due {
+				if due[i] > at {
+					continue
+				}
+				leave, wait := r.enter("dead", at)
+				require.Nil(t, leave)
+				require.GreaterOrEqual(t, wait, firstTurn)
+				require.LessOrEqual(t, wait, lastTurn)
+				due[i] = at + wait
+				n++
+			}
+		}
+		return n - queue // all were tried once before it was known
+	}
+	few, many := tries(1_000), tries(10_000)
+	perHour := int(time.Hour / turnEvery)
+	require.InDelta(t, perHour, few, 0.05*float64(perHour))
+	require.LessOrEqual(t, many, perHour)
+}
+
+func TestTurnsComeOneAfterTheOtherAndNoneIsTooFarOff(t *testing.T) {
+	var h host
+	var waits []time.Duration
+	for range int(lastTurn/turnEvery) + 1000 {
+		waits = append(waits, h.turn(time.Hour))
+	}
+	require.Equal(t, []time.Duration{firstTurn, firstTurn + turnEvery, firstTurn + 2*turnEvery}, waits[:3])
+	require.LessOrEqual(t, slices.Max(waits), lastTurn)
+	require.Equal(t, firstTurn, h.turn(10*time.Hour), "turns that have passed are over")
+}
+
 func TestHostsAreNotRememberedForEver(t *testing.T) {
 	r := receivers{most: 1}
 	for i := range 3 * remembered {
-		leave, ok := r.enter(string(rune('a'+i%26)) + string(rune(i)))
-		require.True(t, ok)
+		leave, _ := r.enter(string(rune('a'+i%26))+string(rune(i)), 0)
+		require.NotNil(t, leave)
 		leave(false)
 	}
 	require.LessOrEqual(t, len(r.hosts), remembered)
-	leave, ok := r.enter("fine")
-	require.True(t, ok)
+	leave, _ := r.enter("fine", 0)
+	require.NotNil(t, leave)
 	leave(true)
 	require.NotContains(t, r.hosts, "fine", "who answers needs no remembering")
 }

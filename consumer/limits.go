@@ -49,6 +49,9 @@ func (c *Consumer) admit(ctx context.Context, found []*model.Task, execID string
 	if err != nil {
 		return nil, nil, err
 	}
+	for t, until := range got.Later {
+		c.refused.add(t.ID, now, until)
+	}
 	left = slices.DeleteFunc(slices.Clone(found), func(t *model.Task) bool {
 		_, granted := got.Granted[t]
 		return !granted && !kept[t]

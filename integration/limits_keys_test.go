@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
 		a.limit(func(typ *model.TaskType) {
 			typ.KeyLimit = &model.KeyLimit{RateLimit: &model.RateLimit{Count: perSecond, Per: time.Second}}
 		})
-		ids := a.sendLimited(keys*perSecond*3, 1, keyInTurn(keys))
+		ids := a.sendLimited(keys*perSecond*2, 1, keyInTurn(keys))
 		for i := range 4 {
 			a.limitedChild(fmt.Sprint("w", i))
 		}
@@ -54,12 +55,26 @@ func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
 			}
 			began, ended = append(began, spans[0].ClaimedAt), append(ended, spans[len(spans)-1].ClaimedAt)
 		}
+		t.Logf("%.1f a second and key, %.1f writes a task", float64(len(ids)-keys)/keys/slices.MaxFunc(ended, time.Time.Compare).Sub(slices.MinFunc(began, time.Time.Compare)).Seconds(), a.writesATask(ids))
 		for _, end := range ended {
 			for _, start := range began {
 				require.True(t, start.Before(end), "a key waited for another: one began at %v, one was through at %v", start, end)
 			}
 		}
 	})
+}
+
+// writesATask is how often a task was changed, in the mean: each time that it is held back, or
+// given its turn, is one.
+func (a *arena) writesATask(ids []string) float64 {
+	a.t.Helper()
+	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	require.NoError(a.t, err)
+	sum := int64(0)
+	for _, task := range tasks {
+		sum += task.Rev
+	}
+	return float64(sum) / float64(len(tasks))
 }
 
 func TestALimitOfTheTypeAndOneOfItsKeysHoldTogetherAndBothAreReached(t *testing.T) {

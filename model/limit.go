@@ -172,18 +172,21 @@ type Starts struct {
 
 // Reserve takes up to want of the starts that are good now; next is the first that nobody
 // has reserved, zero = none ever was. With none to be had Count is 0, and Next says when
-// the next comes.
+// the next comes. Where the time up to now was left unused it takes the latest starts, which
+// are good for longest: the earliest would be lost by the time that they are written down.
 func (r RateLimit) Reserve(next, now time.Time, want int) Starts {
-	first := next
+	want = max(want, 0)
+	s := Starts{First: next, Next: next}
 	if next.Before(now.Add(-r.Tolerance())) {
-		first = now // those before are lost; one a tolerance old would be before it is reserved
+		n := min(want, int(r.Tolerance()/r.Spacing())+1)
+		s.First = now.Add(-time.Duration(max(n-1, 0)) * r.Spacing())
+		s.Next = s.First
 	}
-	s := Starts{First: first, Next: first}
-	if first.After(now) {
+	if s.First.After(now) {
 		return s
 	}
-	s.Count = min(max(want, 0), int(now.Sub(first)/r.Spacing())+1)
-	s.Next = first.Add(time.Duration(s.Count) * r.Spacing())
+	s.Count = min(want, int(now.Sub(s.First)/r.Spacing())+1)
+	s.Next = s.First.Add(time.Duration(s.Count) * r.Spacing())
 	return s
 }
 

@@ -144,3 +144,19 @@ func TestASweeperLooksAtAPermitSoonAndEverMoreRarely(t *testing.T) {
 	require.Equal(t, []string{"5s", "10s", "20s", "40s", "1m20s", "2m20s", "3m20s"}, ages)
 	require.Equal(t, limitEpoch.Add(-55*time.Second), p.LookAgain(limitEpoch.Add(-time.Minute)), "somebody's clock is behind")
 }
+
+func TestAStartAfterARestIsGoodForAllItsTime(t *testing.T) {
+	r := RateLimit{Count: 10, Per: time.Second} // 50 ms good, 105 ms apart
+	for _, next := range []time.Time{{}, limitEpoch.Add(-time.Minute), limitEpoch.Add(-51 * time.Millisecond)} {
+		s := r.Reserve(next, limitEpoch, 3)
+		require.Equal(t, Starts{First: limitEpoch, Count: 1, Next: limitEpoch.Add(r.Spacing())}, s)
+		require.Equal(t, 1, r.Good(s, limitEpoch.Add(50*time.Millisecond)))
+	}
+	s := r.Reserve(limitEpoch.Add(-49*time.Millisecond), limitEpoch, 3)
+	require.Equal(t, limitEpoch.Add(-49*time.Millisecond), s.First, "without a rest its time goes on")
+	fast := RateLimit{Count: 100, Per: time.Second} // 10.5 ms apart
+	s = fast.Reserve(time.Time{}, limitEpoch, 3)
+	require.Equal(t, limitEpoch.Add(-2*fast.Spacing()), s.First)
+	require.Equal(t, 3, s.Count)
+	require.Equal(t, limitEpoch.Add(fast.Spacing()), s.Next)
+}

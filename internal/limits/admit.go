@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,6 +15,9 @@ type Admission struct {
 	Granted map[*model.Task]Grant
 	// HeldBack are how many were taken out of the queries, because their key is full.
 	HeldBack int
+	// Later are tasks whose turn it is, and the start that goes with it is somebody else's,
+	// who is about to claim them: before that time they are not worth asking for again.
+	Later map[*model.Task]time.Time
 }
 
 // Admit asks for what the claim of each task needs by the execution with that id. Tasks
@@ -21,7 +25,7 @@ type Admission struct {
 // now. The best come first, and no more than can start at once. After an error nothing is
 // granted; what was taken until then the sweeper frees.
 func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string) (Admission, error) {
-	a := Admission{Granted: map[*model.Task]Grant{}}
+	a := Admission{Granted: map[*model.Task]Grant{}, Later: map[*model.Task]time.Time{}}
 	if len(tasks) == 0 {
 		return a, nil
 	}
@@ -48,7 +52,7 @@ func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string) (A
 }
 
 func (g *Gate) admitType(ctx context.Context, typ *model.TaskType, name string, tasks []*model.Task, execID string, a *Admission) error {
-	b := &batch{g: g, typ: name, execID: execID, keyed: typ.Keyed(), granted: map[*model.Task]Grant{}}
+	b := &batch{g: g, typ: name, execID: execID, keyed: typ.Keyed(), granted: map[*model.Task]Grant{}, later: map[*model.Task]time.Time{}}
 	tasks, err := b.splitByKey(ctx, tasks)
 	if err != nil {
 		return err
@@ -65,9 +69,8 @@ func (g *Gate) admitType(ctx context.Context, typ *model.TaskType, name string, 
 	if err := b.byKey(ctx, tasks); err != nil {
 		return err
 	}
-	for t, grant := range b.granted {
-		a.Granted[t] = grant
-	}
+	maps.Copy(a.Granted, b.granted)
+	maps.Copy(a.Later, b.later)
 	n, err := g.holdBack(ctx, name, b.blocked)
 	a.HeldBack += n
 	return err
@@ -81,6 +84,7 @@ type batch struct {
 	keyed   model.KeyLimit
 	granted map[*model.Task]Grant
 	blocked []*model.Task
+	later   map[*model.Task]time.Time
 }
 
 func (b *batch) permit(t *model.Task, key string) model.Permit {
@@ -256,7 +260,7 @@ func (b *batch) keyStarts(ctx context.Context, key string, tasks []*model.Task) 
 	until := b.g.good(*b.keyed.RateLimit, starts)
 	for i, t := range tasks {
 		if i >= len(until) {
-			b.block(t)
+			b.miss(t)
 			continue
 		}
 		grant := b.granted[t]
@@ -270,9 +274,26 @@ func (b *batch) keyStarts(ctx context.Context, key string, tasks []*model.Task) 
 
 // block gives back what the task has got: its key is full.
 func (b *batch) block(t *model.Task) {
+	b.giveBack(t)
+	b.blocked = append(b.blocked, t)
+}
+
+// miss is for a task without a start. One that was given its turn just now is left to whoever
+// has the start: to hold it back would only undo that, and refuse their claim.
+func (b *batch) miss(t *model.Task) {
+	now := b.g.store.Clock.Now()
+	if good := t.WakeAt.Add(b.keyed.RateLimit.Tolerance()); good.After(now) {
+		b.giveBack(t)
+		b.later[t] = good
+		b.g.lookAt(store.SlotOf{Type: b.typ, Key: t.Options.LimitKey}, good) // and so it is pending
+		return
+	}
+	b.block(t)
+}
+
+func (b *batch) giveBack(t *model.Task) {
 	b.g.Return(b.granted[t])
 	delete(b.granted, t)
-	b.blocked = append(b.blocked, t)
 }
 
 func byTask(permits []model.Permit) map[string]model.Permit {

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { testdb.Main(m) }
 // swept is a gate of which the test sees the commands.
 type swept struct {
 	*Gate
-	t *testing.T
+	t  *testing.T
+	db *mongo.Database
 
 	mu   sync.Mutex
 	sent []bson.Raw
@@ -43,13 +44,36 @@ func newSwept(t *testing.T) *swept {
 	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-	st, err := store.Open(store.Config{Database: client.Database(testdb.New(t).Name())})
-	require.NoError(t, err)
-	require.NoError(t, st.Ready(t.Context()))
-	require.NoError(t, st.ReadClock(t.Context()))
-	s.Gate = New(st, tasktypes.New(st), zerolog.Nop(), func() {})
-	t.Cleanup(s.Close)
+	s.db = client.Database(testdb.New(t).Name())
+	s.open()
 	return s
+}
+
+// another is a gate of another process.
+func (s *swept) another() *swept {
+	s.t.Helper()
+	o := &swept{t: s.t, db: s.db}
+	o.open()
+	return o
+}
+
+func (s *swept) open() {
+	s.t.Helper()
+	st, err := store.Open(store.Config{Database: s.db})
+	require.NoError(s.t, err)
+	require.NoError(s.t, st.Ready(s.t.Context()))
+	require.NoError(s.t, st.ReadClock(s.t.Context()))
+	types := tasktypes.New(st)
+	require.NoError(s.t, types.Fresh(s.t.Context(), 0))
+	s.Gate = New(st, types, zerolog.Nop(), func() {})
+	s.t.Cleanup(s.Close)
+}
+
+// limit says what holds for each key.
+func (s *swept) limit(k model.KeyLimit) {
+	s.t.Helper()
+	require.NoError(s.t, s.store.PutTaskType(s.t.Context(), &model.TaskType{Code: sweptType, KeyLimit: &k}))
+	require.NoError(s.t, s.types.Fresh(s.t.Context(), 0))
 }
 
 const sweptType = "swept"

@@ -1,0 +1,50 @@
+package limits
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Each process that sees a task that was given its turn asks for the start. Who is late does
+// not undo the turn, by which the claim of who has the start would be refused.
+func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
+	const tolerance = 5 * time.Second
+	first := newSwept(t)
+	first.limit(model.KeyLimit{RateLimit: &model.RateLimit{Count: 1, Per: 100 * time.Second}})
+	second := first.another()
+	now := first.store.Clock.Now()
+	held := model.HoldBack(model.NewTask(model.Draft{Type: sweptType, Key: "k", Options: model.Options{LimitKey: "c"}}, now), now)
+	_, err := first.store.Insert(t.Context(), []*model.Task{held})
+	require.NoError(t, err)
+	require.NoError(t, first.Look(t.Context(), sweptType, []store.SlotOf{{Type: sweptType, Key: "c"}}))
+	turn, err := first.store.Get(t.Context(), held.ID)
+	require.NoError(t, err)
+	require.False(t, turn.HeldBack())
+
+	got, err := first.Admit(t.Context(), []*model.Task{turn}, "e1")
+	require.NoError(t, err)
+	require.Contains(t, got.Granted, turn)
+	late, err := second.Admit(t.Context(), []*model.Task{turn}, "e2")
+	require.NoError(t, err)
+	require.Empty(t, late.Granted)
+	require.Zero(t, late.HeldBack)
+	require.Equal(t, turn.WakeAt.Add(tolerance), late.Later[turn])
+	require.False(t, second.Pending().IsZero(), "it comes back to it")
+	after, no := model.Claim(turn, model.Claimant{WorkerID: "w", ExecID: "e1"}, model.ResolveOptions(turn.Options), now)
+	require.Empty(t, no)
+	written, err := first.store.Writes(t.Context(), []store.Write{{Before: turn, After: after}}, 0)
+	require.NoError(t, err)
+	require.True(t, written[0].Applied)
+
+	// Had they died, the start would be lost, and the task wait for the next.
+	second.store.Clock.Skip(tolerance + time.Millisecond)
+	late, err = second.Admit(t.Context(), []*model.Task{turn}, "e3")
+	require.NoError(t, err)
+	require.Empty(t, late.Granted)
+	require.Empty(t, late.Later)
+}

@@ -19,9 +19,10 @@ const CallbackPath = "/api/v1/callbacks/"
 // maxCallbackBytes of a callback's body: a result of 1 MiB and what is around it.
 const maxCallbackBytes = model.MaxResultBytes + 4<<10
 
-// CallbackHandler takes the callbacks of ASYNC targets: POST /api/v1/callbacks/{token} with
-// {"result": any JSON} or {"error": "why it failed"}, which a retry may mend unless "fatal"
-// is true. No body is a success without result. A token is good for one callback, from the
+// CallbackHandler takes the callbacks of ASYNC targets: POST or PUT
+// /api/v1/callbacks/{token} with {"result": any JSON} or {"error": "why it failed"}, which a
+// retry may mend unless "fatal" is true; null is as good as absent. No body is a success
+// without result. A token is good for one callback, from the
 // moment the target was called until the callback timeout; what is refused is answered with
 // {"error": "...", "reason": "..."}:
 //
@@ -33,12 +34,15 @@ const maxCallbackBytes = model.MaxResultBytes + 4<<10
 //	503 later      the database does not answer: send it again
 func CallbackHandler(p *producer.Producer) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+CallbackPath+"{token}", func(w http.ResponseWriter, r *http.Request) {
+	take := func(w http.ResponseWriter, r *http.Request) {
 		status, answer := takeCallback(r.Context(), p, r.PathValue("token"), http.MaxBytesReader(w, r.Body, int64(maxCallbackBytes)))
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(answer) // whoever called is gone
-	})
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut} {
+		mux.HandleFunc(method+" "+CallbackPath+"{token}", take)
+	}
 	return mux
 }
 
@@ -118,6 +122,9 @@ func readCallback(body io.Reader) (b callbackBody, status int, err error) {
 		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
 			err = errors.New("there is more than one JSON value")
 		}
+	}
+	if string(b.Result) == "null" {
+		b.Result = nil // as good as absent
 	}
 	var large *http.MaxBytesError
 	switch {

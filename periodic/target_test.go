@@ -108,7 +108,12 @@ func (h *hooks) ends(r *model.Rule, want model.RunStatus) (run *model.Run) {
 // post sends a callback and returns the answer.
 func post(t *testing.T, url, body string) (int, periodic.CallbackAnswer) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	return callBack(t, http.MethodPost, url, body)
+}
+
+func callBack(t *testing.T, method, url, body string) (int, periodic.CallbackAnswer) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
@@ -182,6 +187,22 @@ func TestACallbackDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
 	status, a = post(t, <-urls, `{"error": "no rows"}`) // before the park, or after it
 	require.Equal(t, 200, status, a)
 	require.Equal(t, "no rows", h.ends(r, model.RunFailed).Error)
+}
+
+func TestNullInACallbackIsAbsentAndItMayBePut(t *testing.T) {
+	h := newHooks(t)
+	urls := make(chan string, 10)
+	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
+	for body, want := range map[string]model.RunStatus{
+		`{"result": null, "error": "boom"}`:               model.RunFailed,
+		`{"result": 1, "error": null}`:                    model.RunSuccess,
+		`{"result": null, "error": null, "fatal": false}`: model.RunSuccess,
+	} {
+		r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
+		status, a := callBack(t, http.MethodPut, <-urls, body)
+		require.Equal(t, 200, status, "%s: %v", body, a)
+		h.ends(r, want)
+	}
 }
 
 func TestACallbackBeforeTheAnswerWins(t *testing.T) {

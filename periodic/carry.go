@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -22,8 +23,19 @@ func complete(w store.RuleWrite, typeOf func(code string) *model.TaskType) {
 	}
 	for _, p := range w.After.Planned {
 		if p.Task != nil && !known[p.ID] {
-			p.Task.Typed(typeOf(p.Task.Type), p.Task.CreatedAt)
+			typ := typeOf(p.Task.Type)
+			callOnce(p.Task, typ)
+			p.Task.Typed(typ, p.Task.CreatedAt)
 		}
+	}
+}
+
+// callOnce has the call of a target fail with its first error where nobody says how it is
+// retried: what follows a failed run is the rule's to say, and each try of a target that
+// answers by callback may take the whole callback timeout.
+func callOnce(t *model.Task, typ *model.TaskType) {
+	if t.Type == httptarget.TaskType && t.Options.Retry == nil && (typ == nil || typ.Options.Retry == nil) {
+		t.Options.Retry = &model.Retry{Strategy: model.RetryNone}
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 
 // HTTPTarget is an HTTP call that a rule makes at each tick. A worker of the built-in types
 // makes it (mscheduler work), as a task of type mscheduler.http. Retries within a run are
-// those of the rule's Options.Retry; what follows a run that failed, OnFailure says.
+// those of the rule's Options.Retry; without it the first error fails the run, unless a
+// document of that type says otherwise. What follows a run that failed, OnFailure says.
 type HTTPTarget = httptarget.Target
 
 // HTTPMode says what decides whether a run of an [HTTPTarget] succeeded.

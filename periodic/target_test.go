@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ func target(t *testing.T, f http.HandlerFunc) string {
 // start makes a rule that fires when it is triggered only, and triggers it.
 func (h *hooks) start(to *periodic.HTTPTarget, change ...func(*periodic.Spec)) *model.Rule {
 	h.n++
-	s := periodic.Spec{Name: fmt.Sprintf("rule %d", h.n), Cron: "0 0 1 1 *", HTTP: to, Options: model.Options{Retry: &model.Retry{Strategy: model.RetryNone}}}
+	s := periodic.Spec{Name: fmt.Sprintf("rule %d", h.n), Cron: "0 0 1 1 *", HTTP: to}
 	for _, f := range change {
 		f(&s)
 	}
@@ -251,6 +252,21 @@ func TestALateCallbackIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {
 	h.ends(r, model.RunFailedTimeout)
 	status, a = post(t, back, "")
 	require.Equal(t, 410, status, a)
+}
+
+func TestARunIsOneCallUnlessTheRuleSaysMore(t *testing.T) {
+	h := newHooks(t)
+	var calls atomic.Int64
+	url := target(t, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	h.ends(h.start(&periodic.HTTPTarget{URL: url}), model.RunFailed)
+	require.EqualValues(t, 1, calls.Load())
+	retry := model.Retry{Strategy: model.RetryFixed, Interval: time.Millisecond, MaxErrors: new(2)}
+	h.ends(h.start(&periodic.HTTPTarget{URL: url}, func(s *periodic.Spec) { s.Options.Retry = &retry }), model.RunFailed)
+	require.EqualValues(t, 4, calls.Load())
 }
 
 func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {

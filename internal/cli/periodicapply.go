@@ -40,7 +40,7 @@ is written.
     cap: 20                     # FULL: at most so many, the newest; defaults to 100
   options:                      # of the tasks, as in a file of ` + "`type apply`" + `
     timeout: 10m
-    retry: {strategy: fixed, interval: 1m, max_errors: 2}
+    retry: {strategy: fixed, interval: 1m, max_errors: 2}   # within a run; http: none by default
 
 Secrets, in http.keys [{ak, sk}] and options.callback.security, are sealed with
 MSCHEDULER_SECRET_KEY before anything is written; *** is the one that is stored.

@@ -134,32 +134,39 @@ const maxTries = 50
 // change reads a rule, decides and writes that, again until nobody interferes, and carries
 // out what was decided. rule returns nil when nothing is to change.
 func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error)) (*model.Rule, error) {
+	return p.changeAny(ctx, doing, id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		if !r.DeletedAt.IsZero() {
+			return nil, fmt.Errorf("%w: it was deleted", ErrNotFound)
+		}
+		return rule(r, cal, now)
+	})
+}
+
+// changeAny is [Periodic.change] of a rule that may have been deleted.
+func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error)) (*model.Rule, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
 	}
 	for range maxTries {
 		began := clock.Read(p.store.Local())
 		before, err := p.store.Rule(ctx, id)
-		if err == nil && !before.DeletedAt.IsZero() {
-			err = fmt.Errorf("%w: %s was deleted", ErrNotFound, id)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("%s a rule: %w", doing, err)
 		}
 		cal, err := p.calendarOf(before)
 		if err != nil {
-			return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
+			return nil, fmt.Errorf("%s rule %s: %w", doing, before.Name, err)
 		}
 		after, err := rule(before, cal, p.store.Clock.Now())
 		if err != nil {
-			return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
+			return nil, fmt.Errorf("%s rule %s: %w", doing, before.Name, err)
 		}
 		if after == nil {
 			return before, nil
 		}
 		applied, err := p.decideAll(ctx, began, []store.RuleWrite{{Before: before, After: after}})
 		if err != nil {
-			return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
+			return nil, fmt.Errorf("%s rule %s: %w", doing, before.Name, err)
 		}
 		if applied[0] {
 			return after, nil

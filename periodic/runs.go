@@ -27,7 +27,7 @@ func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (ru
 	if o.Request == "" {
 		o.Request = randomHex(8)
 	} else if err := model.ValidName("request", o.Request); err != nil {
-		return "", fmt.Errorf("triggering rule %s: %w", id, err)
+		return "", fmt.Errorf("triggering a rule: %w", err)
 	}
 	run = id + "!" + o.Request
 	_, err = p.change(ctx, "triggering", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
@@ -90,11 +90,14 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 	if request == "" {
 		request = randomHex(8)
 	} else if err := model.ValidName("request", request); err != nil {
-		return 0, fmt.Errorf("backfilling rule %s: %w", id, err)
+		return 0, fmt.Errorf("backfilling a rule: %w", err)
 	}
 	_, err = p.change(ctx, "backfilling", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
-		if !from.Before(to) || to.After(now) {
-			return nil, model.Invalid("to", "is %v; want a time after from and not in the future", to)
+		switch {
+		case to.After(now):
+			return nil, model.Invalid("to", "is %v, which is in the future", to)
+		case !from.Before(to):
+			return nil, model.Invalid("from", "is %v; want a time before %v, the end", from, to)
 		}
 		n = 0
 		var ticks []time.Time
@@ -106,7 +109,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 				ticks = append(ticks, t.At)
 			}
 			if len(ticks) > MaxBackfill {
-				return nil, model.Invalid("to", "is %v: more than %d ticks lie before it", to, MaxBackfill)
+				return nil, model.Invalid("from", "is %v: more than %d ticks lie between it and %v", from, MaxBackfill, to)
 			}
 		}
 		ids := make([]string, len(ticks))
@@ -122,10 +125,10 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 			return nil, nil
 		}
 		if size := (len(r.Task.Args.Value) + 1<<10) * len(ticks); size > 8<<20 {
-			return nil, model.Invalid("to", "is %v: the %d ticks before it are more than one document holds with these args", to, len(ticks))
+			return nil, model.Invalid("from", "is %v: the %d ticks between it and %v are more than one document holds with these args", from, len(ticks), to)
 		}
 		if len(r.Active)+len(r.Queued)+len(ticks) > maxActive+maxQueueLimit {
-			return nil, model.Invalid("to", "is %v: %d runs are active or wait already", to, len(r.Active)+len(r.Queued))
+			return nil, model.Invalid("from", "is %v: %d ticks lie between it and %v, and %d runs are active or wait already", from, len(ticks), to, len(r.Active)+len(r.Queued))
 		}
 		n = len(ticks)
 		return Backfill(r, cal, request, ticks, now), nil
@@ -134,7 +137,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 }
 
 // Cancel cancels one run: one that waits at once; the task of one that runs is asked to
-// end, and its run is CANCELED when it has.
+// end, and its run is CANCELED when it has. The rule may have been deleted since.
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	rule, _, ok := strings.Cut(run, "@")
 	if !ok {
@@ -144,7 +147,7 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 		return model.Invalid("run", "is %q; want rule@time or rule!request", run)
 	}
 	found := false
-	_, err := p.change(ctx, "cancelling a run of", rule, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+	_, err := p.changeAny(ctx, "cancelling a run of", rule, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
 		after := CancelRun(r, cal, run, now)
 		found = after != nil
 		return after, nil

@@ -148,6 +148,9 @@ func (s *Spec) check() (errs []error) {
 	}
 	add(model.ValidPriority(s.Priority))
 	add(s.Options.Validate())
+	if !s.Options.ExpiresAt.IsZero() {
+		bad("expires_at", "is %v, one time for all ticks: those after it would be cancelled; say end_at for the rule's end", s.Options.ExpiresAt)
+	}
 	add(s.Options.ValidFor(s.Type))
 	oneOf(bad, "overlap", s.Overlap, "", model.OverlapAllow, model.OverlapSkip, model.OverlapCancelPrev, model.OverlapParallel)
 	oneOf(bad, "on_failure", s.OnFailure, "", model.FailureRunNew, model.FailureSkip, model.FailureRetry)

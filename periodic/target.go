@@ -39,7 +39,7 @@ func (s *Spec) target(t *model.TaskTemplate) (args any, err error) {
 	case s.HTTP == nil:
 		return s.Args, nil
 	case s.Type != "":
-		return nil, model.Invalid("type", "is %q, but the rule calls a URL: say one of type and http", s.Type)
+		return nil, errors.Join(model.Invalid("type", "is %q, but the rule calls a URL: say one of type and http", s.Type), s.HTTP.Check("http"))
 	case s.Args != nil:
 		return nil, model.Invalid("args", "are given, but the rule calls a URL: its body says what is sent")
 	}

@@ -332,6 +332,8 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 			s.HTTP, s.Type, s.Options.Callback = nil, model.CallbackType, &model.Callback{Success: &model.CallbackTarget{URL: "http://h"}}
 		}},
 		{`type is "t", but the rule calls a URL`, func(s *periodic.Spec) { s.Type = "t" }},
+		{"http.url has a placeholder before its path", func(s *periodic.Spec) { s.Type, s.HTTP.URL = "t", "http://{{name}}/" }},
+		{"expires_at is 2027-01-01 00:00:00 +0000 UTC, one time for all ticks", func(s *periodic.Spec) { s.Options.ExpiresAt = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"args are given", func(s *periodic.Spec) { s.Args = 1 }},
 		{"say http instead", func(s *periodic.Spec) { s.HTTP, s.Type = nil, "mscheduler.http" }},
 	} {

@@ -71,6 +71,16 @@ type catchUpYAML struct {
 	Cap    int      `yaml:"cap,omitempty"`
 }
 
+// UnmarshalYAML takes the mode alone, too. (Of the reader's two kinds of unmarshaler it is the
+// one that goes on refusing fields that it does not know.)
+func (c *catchUpYAML) UnmarshalYAML(unmarshal func(any) error) error {
+	if unmarshal(&c.Mode) == nil {
+		return nil
+	}
+	type fields catchUpYAML
+	return unmarshal((*fields)(c))
+}
+
 // optionsYAML are options of the tasks that a rule sends, named as in the files of types.
 type optionsYAML struct {
 	layeredYAML       `yaml:",inline"`

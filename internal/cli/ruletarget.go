@@ -32,9 +32,12 @@ func (y *httpTargetYAML) target() (*periodic.HTTPTarget, error) {
 	for _, k := range y.Keys {
 		t.Keys = append(t.Keys, periodic.HTTPKey{AccessKey: k.AK, Secret: k.SK})
 	}
-	if len(y.Expect) > 0 {
-		if err := json.Unmarshal([]byte(y.Expect), &t.Expect); err != nil {
-			return t, model.Invalid("http.expect", `wants a list of statuses such as [200, "2xx", "200-204"]: %v`, err)
+	if expect := []byte(y.Expect); len(expect) > 0 {
+		if expect[0] != '[' {
+			expect = append(append([]byte{'['}, expect...), ']') // one of them
+		}
+		if json.Unmarshal(expect, &t.Expect) != nil {
+			return t, model.Invalid("http.expect", `is %s; want statuses from 100 to 599, such as 200, 2xx or [200, "202-204"]`, y.Expect)
 		}
 	}
 	return t, nil

@@ -79,7 +79,11 @@ func (f fileOf[T]) document(dec *yaml.Decoder, node *yaml.Node) ([]*T, error) {
 func (f fileOf[T]) mistake(name string, err error) error {
 	var bad *yaml.TypeError
 	if !errors.As(err, &bad) {
-		return usage("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
+		text := strings.TrimPrefix(err.Error(), "yaml: ")
+		if strings.Contains(text, "did not find expected alphabetic") || strings.Contains(text, "cannot start any token") {
+			text += `; quote a value that begins with * or @, such as cron: "* * * * *"`
+		}
+		return usage("%s: %s", name, text)
 	}
 	lines := make([]string, len(bad.Errors))
 	for i, e := range bad.Errors {
@@ -92,6 +96,9 @@ func (f fileOf[T]) mistake(name string, err error) error {
 			}
 		case unknown:
 			e = field + " is not a field there"
+			if in == "optionsYAML" && strings.HasSuffix(field, " expires_at") {
+				e += ": one time for all ticks would cancel those after it; end_at ends the rule"
+			}
 		}
 		lines[i] = name + ": " + e
 	}

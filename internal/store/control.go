@@ -46,8 +46,8 @@ func (s *Store) Pause(ctx context.Context, all bool, types []string) error {
 	return s.updateControl(ctx, "pausing", update)
 }
 
-// Resume undoes [Store.Pause] and wakes the workers: one due task of each type gets
-// the field that the streams watch. Index: _id; due.
+// Resume undoes [Store.Pause] and wakes the workers. That they are woken only makes it
+// quicker: where it does not succeed they find out by their polls. Index: _id.
 func (s *Store) Resume(ctx context.Context, all bool, types []string) error {
 	update := bson.D{d("$pull", bson.D{d("paused_types", in(types))})}
 	if all {
@@ -57,19 +57,27 @@ func (s *Store) Resume(ctx context.Context, all bool, types []string) error {
 		return err
 	}
 	if all {
-		var err error
-		if types, err = s.TypesWithTasks(ctx); err != nil {
-			return err
-		}
+		types, _ = s.TypesWithTasks(ctx)
 	}
 	for _, typ := range types {
-		_, err := s.tasks.UpdateOne(ctx, bson.D{d("type", typ), d("due_at", bson.D{d("$exists", true)})},
-			bson.D{d("$currentDate", bson.D{d("wake_at", true)})}, options.UpdateOne().SetHint(IndexDue))
-		if err != nil {
-			return explain(err, "waking the workers of type "+typ)
-		}
+		s.wakeOne(ctx, typ)
 	}
 	return nil
+}
+
+// wakeOne gives one due task of the type the field that the streams watch. Indexes: due to
+// find it; _id to write it, without which a router refuses the update up to MongoDB 6.0.
+func (s *Store) wakeOne(ctx context.Context, typ string) {
+	var task struct {
+		ID string `bson:"_id"`
+	}
+	due := d("due_at", bson.D{d("$exists", true)})
+	err := s.tasks.FindOne(ctx, bson.D{d("type", typ), due},
+		options.FindOne().SetHint(IndexDue).SetProjection(bson.D{d("_id", 1)})).Decode(&task)
+	if err != nil {
+		return // there is none, or nobody can be woken: they poll
+	}
+	_, _ = s.tasks.UpdateOne(ctx, bson.D{d("_id", task.ID), due}, bson.D{d("$currentDate", bson.D{d("wake_at", true)})})
 }
 
 // MarkLimited notes, for good, that limits are used, so that somebody sweeps their permits.

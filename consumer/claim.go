@@ -23,7 +23,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 	now := c.store.Clock.Now() // after the starts were reserved
 	room := map[*handler]int{}
 	var h *handler // of the last one, and so mostly of the next
-	claims, repairs := make([]store.Write, 0, len(found)), []store.Write(nil)
+	claims, repairs, wrong := make([]store.Write, 0, len(found)), []store.Write(nil), 0
 	for _, t := range found {
 		if h == nil || h.typ != t.Type {
 			h = c.handlerOf(t.Type)
@@ -52,6 +52,9 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		room[h] = free
 		if fixed := model.Repair(t, *eff, now); no.Stale() && fixed != nil {
 			repairs = append(repairs, store.Write{Before: t, After: fixed})
+			if no != model.RefusedExpired {
+				wrong++
+			}
 		} else {
 			var retry time.Time
 			if no == model.RefusedOwnRetry {
@@ -60,11 +63,8 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 			c.refused.add(t.ID, now, retry)
 		}
 	}
-	if len(repairs) > 0 {
-		c.log.Warn().Int("tasks", len(repairs)).Str("task_id", repairs[0].Before.ID).Msg("repairing derived fields that contradict the task")
-		if _, err := c.store.Writes(ctx, repairs, rpcTimeout); err != nil {
-			return 0, 0, err
-		}
+	if err := c.repair(ctx, repairs, wrong); err != nil {
+		return 0, 0, err
 	}
 	if len(claims) == 0 {
 		return 0, 0, nil
@@ -92,6 +92,24 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 	c.stats.won.Add(int64(len(won)))
 	c.hold(won, by.ExecID, sent)
 	return len(won), len(claims) - len(won), nil
+}
+
+// repair writes what was found to promise what no worker gets, and carries out what follows
+// the end of those that have expired. Of wrong ones their own fields contradicted each other.
+func (c *Consumer) repair(ctx context.Context, repairs []store.Write, wrong int) error {
+	if len(repairs) == 0 {
+		return nil
+	}
+	if wrong > 0 {
+		c.log.Warn().Int("tasks", wrong).Str("task_id", repairs[0].Before.ID).Msg("repairing derived fields that contradict the task")
+	}
+	written, err := c.store.Writes(ctx, repairs, rpcTimeout)
+	for i, w := range written {
+		if w.Applied && repairs[i].After.Status.Ended() {
+			c.outcomes.Ended(repairs[i].After)
+		}
+	}
+	return err
 }
 
 // unwritable notes a task that the server does not let anybody claim, because its document

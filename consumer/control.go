@@ -211,6 +211,6 @@ const stallTime = 2 * time.Second
 // giveBack releases everything that was claimed but not started.
 func (c *Consumer) giveBack(why string) {
 	for _, x := range c.held.takeBuffer() {
-		c.end(x, model.Failed(model.FailReleased, why))
+		c.end(x, model.NotStarted(why))
 	}
 }

@@ -48,7 +48,9 @@ func (c *Consumer) stop(x *execution, cause error) bool {
 		return false
 	}
 	if c.held.unbuffer(x) {
-		c.end(x, judge(x.task, bson.RawValue{}, cause, cause, c.cfg.DecodeGrace, c.store.Clock.Now()))
+		out := judge(x.task, bson.RawValue{}, cause, cause, c.cfg.DecodeGrace, c.store.Clock.Now())
+		out.Unstarted = true
+		c.end(x, out)
 	}
 	return true
 }
@@ -90,7 +92,7 @@ func (c *Consumer) flushEnds(batch []*ended) {
 
 func (c *Consumer) decideEnd(e *ended, now time.Time) (*model.Task, error) {
 	if !e.parkUntil.IsZero() {
-		return model.Park(e.task, e.x.execID, e.parkUntil, now, *e.x.eff)
+		return model.Park(e.task, e.x.execID, e.parkUntil, e.out, *e.x.eff, now)
 	}
 	eff := e.x.eff
 	if e.task != e.x.task { // it was changed meanwhile, its budget perhaps

@@ -90,7 +90,8 @@ func (e *Execution) Progress(ctx context.Context, percent float64, message strin
 }
 
 // NoCallback says that nobody is to be told of this execution's success, whatever callback
-// the task or its type configures: the task is Success at once. Call it before returning.
+// the task or its type configures: the task is Success at once. Call it before returning;
+// before [Park] it holds for what completes the execution after it was parked.
 func (e *Execution) NoCallback() { e.hold.quiet.Store(true) }
 
 // state is where an execution is in this process.

@@ -15,18 +15,28 @@ import (
 // the handler has returned, and not before; a long queue of ends holds it a little
 // longer, which is the back-pressure.
 func (c *Consumer) run(x *execution) {
+	if !x.task.Options.ExpiresAt.IsZero() && x.task.ExpiredFor(x.execID, c.store.Clock.Now()) {
+		c.end(x, model.NotStarted("it expired before its turn came"))
+	} else {
+		c.attempt(x)
+	}
+	if c.held.handlerReturned(x) {
+		c.wake.now()
+	}
+	c.slotFreed()
+}
+
+// attempt calls the handler and hands over what it made of the task.
+func (c *Consumer) attempt(x *execution) {
 	result, err, cause := c.call(x)
 	if until, parked := parkedUntil(err, c.store.Clock.Now()); parked {
 		c.park(x, until) // also when the worker is stopping: the work goes on elsewhere
 	} else {
 		out := judge(x.task, result, err, cause, c.cfg.DecodeGrace, c.store.Clock.Now())
 		out.NoCallback = x.quiet.Load()
+		out.Unstarted = !x.begun()
 		c.end(x, out)
 	}
-	if c.held.handlerReturned(x) {
-		c.wake.now()
-	}
-	c.slotFreed()
 }
 
 // call runs the handler, with its local retries, and says what it returned and why its
@@ -91,6 +101,13 @@ func (x *execution) begin(cancel context.CancelCauseFunc) error {
 	return nil
 }
 
+// begun says whether the handler has been called.
+func (x *execution) begun() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stop != nil
+}
+
 func (c *Consumer) executionFor(x *execution) *Execution {
 	t := x.task
 	handle := t.HandleOf(x.execID)
@@ -107,7 +124,7 @@ func (c *Consumer) executionFor(x *execution) *Execution {
 // wins, and the park does nothing.
 func (c *Consumer) park(x *execution, until time.Time) {
 	if x.advance(returned) {
-		c.put(&ended{x: x, task: x.task, parkUntil: until})
+		c.put(&ended{x: x, task: x.task, parkUntil: until, out: model.Outcome{NoCallback: x.quiet.Load()}})
 	} else {
 		c.held.remove(x) // the lease was lost before
 	}

@@ -151,6 +151,26 @@ func Lease(w *WorkerState, lease time.Duration, now time.Time) time.Time {
 	return until
 }
 
+// lessTelling says which of two bad executions people miss less: one that was given back,
+// first of all before it did anything, else the older. So it stays known, too, that somebody
+// has begun the task.
+func (w *WorkerState) lessTelling(than *WorkerState) bool {
+	rank := func(w *WorkerState) int {
+		switch {
+		case w.Unstarted:
+			return 0
+		case w.FailKind == FailReleased:
+			return 1
+		default:
+			return 2
+		}
+	}
+	if a, b := rank(w), rank(than); a != b {
+		return a < b
+	}
+	return w.FailTime.Before(than.FailTime)
+}
+
 // evictable is the index of the oldest bad execution once they reach their cap; -1
 // before that. One that was given back goes before any that says what went wrong: a task
 // that is put off again and again would show nothing else. One that waits for its retry
@@ -158,12 +178,6 @@ func Lease(w *WorkerState, lease time.Duration, now time.Time) time.Time {
 // those than wanted workers.
 func (t *Task) evictable(now time.Time) int {
 	bad, oldest := 0, -1
-	before := func(a, b *WorkerState) bool {
-		if back := a.FailKind == FailReleased; back != (b.FailKind == FailReleased) {
-			return back
-		}
-		return a.FailTime.Before(b.FailTime)
-	}
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
 		if w.FailTime.IsZero() {
@@ -173,7 +187,7 @@ func (t *Task) evictable(now time.Time) int {
 		if w.RetryAt.After(now) {
 			continue
 		}
-		if oldest < 0 || before(w, &t.WorkerStates[oldest]) {
+		if oldest < 0 || w.lessTelling(&t.WorkerStates[oldest]) {
 			oldest = i
 		}
 	}

@@ -52,17 +52,23 @@ func RetryNow(t *Task, remark string, eff Effective, now time.Time) (*Task, erro
 		settle(c, eff, now)
 		return c, nil
 	case t.Status == StatusFailure || t.Status == StatusPending || t.Status == StatusCancelled:
-		c := newLife(t, true, now)
-		c.StartTime = now
-		if c.expired(now) { // this person wants it to run all the same
-			c.Options.ExpiresAt = time.Time{}
-		}
+		c := retryLife(t, now)
 		c.Remark = clip(remark, maxTextBytes)
 		settle(c, eff, now)
 		return c, nil
 	default:
 		return nil, refuse(t, "only Error, Failure, Pending, Cancelled and what waits for a retry can be retried")
 	}
+}
+
+// retryLife is the new life of a task that ended and that a person wants to run again.
+func retryLife(t *Task, now time.Time) *Task {
+	c := newLife(t, true, now)
+	c.StartTime = now
+	if c.expired(now) { // this person wants it to run all the same
+		c.Options.ExpiresAt = time.Time{}
+	}
+	return c
 }
 
 // runNow makes a task due that waits for its start or for a retry. settle must follow.

@@ -180,6 +180,10 @@ func (r *TaskReader) stateField(w *WorkerState, f field) {
 		w.Parked = f.bool()
 	case "checkpoint":
 		w.Checkpoint = r.value(f)
+	case "no_callback":
+		w.NoCallback = f.bool()
+	case "unstarted":
+		w.Unstarted = f.bool()
 	}
 }
 

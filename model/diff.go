@@ -188,6 +188,17 @@ func (d *differ) text(key, before, after string) {
 	}
 }
 
+func (d *differ) flag(key string, before, after bool) {
+	switch {
+	case before == after:
+	case after:
+		d.head(bsoncore.TypeBoolean, key)
+		d.set = bsoncore.AppendBoolean(d.set, true)
+	default:
+		d.drop(key)
+	}
+}
+
 // number is for the task's own counters.
 func (d *differ) number(key string, before, after int) {
 	switch {
@@ -240,14 +251,9 @@ func (d *differ) state(before, after *WorkerState) {
 	d.text("fail_reason", before.FailReason, after.FailReason)
 	d.time("retry_at", before.RetryAt, after.RetryAt)
 	d.value("returns", before.Returns, after.Returns)
-	switch {
-	case before.Parked == after.Parked:
-	case after.Parked:
-		d.head(bsoncore.TypeBoolean, "parked")
-		d.set = bsoncore.AppendBoolean(d.set, true)
-	default:
-		d.drop("parked")
-	}
+	d.flag("parked", before.Parked, after.Parked)
+	d.flag("no_callback", before.NoCallback, after.NoCallback)
+	d.flag("unstarted", before.Unstarted, after.Unstarted)
 }
 
 // statePaths are the paths of the first executions, which is nearly always all of them.

@@ -87,6 +87,12 @@ func appendState(dst []byte, key string, w *WorkerState) []byte {
 		dst = bsoncore.AppendBooleanElement(dst, "parked", true)
 	}
 	dst = appendValue(dst, "checkpoint", w.Checkpoint)
+	if w.NoCallback {
+		dst = bsoncore.AppendBooleanElement(dst, "no_callback", true)
+	}
+	if w.Unstarted {
+		dst = bsoncore.AppendBooleanElement(dst, "unstarted", true)
+	}
 	return closed(dst, start)
 }
 

@@ -279,7 +279,7 @@ func TestWhatPeopleDoIsTold(t *testing.T) {
 	require.Equal(t, l.task.Generation, e.Generation)
 	require.Equal(t, EventChanged, l.does(Update(l.task, Patch{Priority: new(9)}, Options{}, l.now)).Kind)
 	l.claim("w2")
-	e = l.does(Park(l.task, "w2-exec", l.now.Add(time.Hour), l.now, l.eff))
+	e = l.does(Park(l.task, "w2-exec", l.now.Add(time.Hour), Outcome{}, l.eff, l.now))
 	require.Equal(t, EventParked, e.Kind)
 	require.Equal(t, StatusPending, l.finish("w2", Failed(FailError, "e")).Status)
 	e = l.does(Resolve(l.task, "by hand", l.eff, l.now))

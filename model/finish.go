@@ -1,6 +1,8 @@
 package model
 
 import (
+	"bytes"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -18,6 +20,9 @@ type Outcome struct {
 	// NoCallback is set by a success that wants nobody told, whatever is configured: the
 	// task is Success at once.
 	NoCallback bool
+	// Unstarted is set by who gives an execution back that did nothing yet: whether the
+	// task expires is decided as if it had never been claimed.
+	Unstarted bool
 }
 
 // Success is the outcome of a handler that returned a result and no error.
@@ -25,6 +30,11 @@ func Success(result bson.RawValue) Outcome { return Outcome{Result: result} }
 
 // Failed is a bad end of the given kind.
 func Failed(kind FailKind, reason string) Outcome { return Outcome{Kind: kind, Reason: reason} }
+
+// NotStarted is the outcome of an execution that is given back before it did anything.
+func NotStarted(reason string) Outcome {
+	return Outcome{Kind: FailReleased, Reason: reason, Unstarted: true}
+}
 
 // After sets the delay before the next try.
 func (o Outcome) After(d time.Duration) Outcome {
@@ -63,7 +73,7 @@ func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, r
 	w = &c.WorkerStates[i]
 	if out.Kind == "" && !out.CancelTask {
 		succeed(c, w, out, now)
-		if out.NoCallback {
+		if out.NoCallback || w.NoCallback {
 			eff.Callback = nil
 		}
 	} else {
@@ -102,6 +112,9 @@ func fail(t *Task, w *WorkerState, out Outcome, eff Effective, now time.Time, ra
 	w.FailTime = now
 	w.FailKind = out.Kind
 	w.FailReason = clip(out.Reason, maxReasonBytes)
+	if out.Unstarted && out.Kind == FailReleased && !w.Parked {
+		t.unstart(w)
+	}
 	w.Parked = w.Parked && out.Kind == FailTimeout // a completion that did not come in time
 	var delay time.Duration
 	switch {
@@ -125,6 +138,53 @@ func fail(t *Task, w *WorkerState, out Outcome, eff Effective, now time.Time, ra
 	if delay > 0 && !spent(t, eff) {
 		w.RetryAt = Millis(now.Add(delay))
 	}
+}
+
+// Repeats says whether the execution has ended just as the outcome says: who reports it
+// repeats what was reported before.
+func Repeats(t *Task, w *WorkerState, out Outcome) bool {
+	switch {
+	case w.Open():
+		return false
+	case out.Kind == "" && !w.SuccessTime.IsZero():
+		stored := w.Returns
+		if t.Wanted() == 1 {
+			stored = t.Result
+		}
+		return stored.Type == out.Result.Type && bytes.Equal(stored.Value, out.Result.Value)
+	case out.Kind == "" || w.FailReason != clip(out.Reason, maxReasonBytes):
+		return false
+	default:
+		// Whatever ends badly while the task is being cancelled is cancelled.
+		return w.FailKind == out.Kind || w.FailKind == FailCancelled && !t.CancelRequestedAt.IsZero()
+	}
+}
+
+// unstart marks the execution as one that did nothing. If nobody else began the task, it
+// has not been started. What was saved tells of a beginning, whatever its worker says.
+func (t *Task) unstart(w *WorkerState) {
+	if t.Progress != nil || len(t.Steps) > 0 || t.Checkpoint.Type != 0 || w.Checkpoint.Type != 0 {
+		return
+	}
+	w.Unstarted = true
+	if !t.begunBeside(w.ExecID) {
+		t.Attempt = 0
+	}
+}
+
+// begunBeside says whether the task has been started in this life by another execution than
+// that one; one that is open counts, since nobody but its worker knows.
+func (t *Task) begunBeside(execID string) bool {
+	return t.ErrorCount+t.LapseCount > 0 || slices.ContainsFunc(t.WorkerStates, func(w WorkerState) bool {
+		return w.ExecID != execID && !w.Unstarted && !w.ClaimedAt.Before(t.CreatedAt)
+	})
+}
+
+// ExpiredFor says whether the execution, which has not begun, must not begin any more: the
+// time by which somebody had to start the task has passed, and nobody else has.
+func (t *Task) ExpiredFor(execID string, now time.Time) bool {
+	at := t.Options.ExpiresAt
+	return !at.IsZero() && !at.After(now) && !t.begunBeside(execID)
 }
 
 // wake marks a task that is due now, and that nobody is about to claim, for the streams.
@@ -185,8 +245,9 @@ func noCompletion(until time.Time) string {
 }
 
 // Park keeps the execution open for a completion from outside, until the given time.
-// ErrFenced when the execution has ended meanwhile: a completion that came first wins.
-func Park(t *Task, execID string, until, now time.Time, eff Effective) (*Task, error) {
+// ErrFenced when the execution has ended meanwhile: a completion that came first wins. out
+// says what the handler wants of a later success, see [Outcome.NoCallback].
+func Park(t *Task, execID string, until time.Time, out Outcome, eff Effective, now time.Time) (*Task, error) {
 	i, w := t.Execution(execID)
 	if w == nil || !w.Open() || t.Status.Ended() {
 		return nil, ErrFenced
@@ -196,7 +257,7 @@ func Park(t *Task, execID string, until, now time.Time, eff Effective) (*Task, e
 	if !t.CancelRequestedAt.IsZero() {
 		fail(c, w, Failed(FailCancelled, "cancelled"), eff, now, 0)
 	} else {
-		w.Parked = true
+		w.Parked, w.NoCallback = true, out.NoCallback
 		w.PingExpireTime = Millis(until)
 	}
 	settle(c, eff, now)

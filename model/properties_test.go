@@ -234,7 +234,7 @@ func (l *life) late() {
 	after, err := Finish(l.task, exec, l.outcome(), l.eff(), l.now, 0)
 	require.ErrorIs(l, err, ErrFenced)
 	require.Nil(l, after)
-	after, err = Park(l.task, exec, l.now.Add(time.Hour), l.now, l.eff())
+	after, err = Park(l.task, exec, l.now.Add(time.Hour), Outcome{}, l.eff(), l.now)
 	require.ErrorIs(l, err, ErrFenced)
 	l.did("late", snapshot, after)
 }
@@ -271,7 +271,7 @@ func (l *life) actions() map[string]func(*rapid.T) {
 		"park": func(*rapid.T) {
 			if exec := l.openExec(l.task, l.worker()); exec != "" {
 				until := l.now.Add(time.Duration(rapid.IntRange(1, 200_000).Draw(l.T, "park")) * time.Millisecond)
-				rule("park", func() (*Task, error) { return Park(l.task, exec, until, l.now, l.eff()) })(l.T)
+				rule("park", func() (*Task, error) { return Park(l.task, exec, until, Outcome{NoCallback: true}, l.eff(), l.now) })(l.T)
 			}
 		},
 		"checkpoint": func(*rapid.T) {

@@ -24,9 +24,9 @@ import (
 //	handler …        and by the handlers: only workers know them, and what they left in the task
 //	claim w          w becomes an execution; take w: ends what lapsed and claims, in one write
 //	ping w           extends the lease of w's execution
-//	finish w ok [result=] [quiet] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | release | cancel | undecodable
+//	finish w ok [result=] [quiet] | error | fatal | panic | timeout | snooze 5s | retry-after 5s | release | unstarted | cancel | undecodable
 //	deliver ok|failed   the callback's delivery has ended; carried-out: the outbox is empty
-//	park w 1h        expire, leave, cancel, retry, resolve, release, repair
+//	park w 1h [quiet]        expire, leave, cancel, retry, resolve, release, repair
 //	step w name      w's execution saves a step, as the store does; retry-from name
 //	steps w          the names of the steps that w need not do again
 //	update …, send-again [update-args] [update-idle] [restart-failed] [restart-succeeded] …
@@ -135,7 +135,7 @@ func (s *story) rule(a scenarioCommand) (*Task, error) {
 	case "finish":
 		return Finish(t, s.exec(a), a.outcome(t, now), eff, now, 0.5)
 	case "park":
-		return Park(t, s.exec(a), now.Add(a.Duration(a.Word(1))), now, eff)
+		return Park(t, s.exec(a), now.Add(a.Duration(a.Word(1))), Outcome{NoCallback: a.Has("quiet")}, eff, now)
 	case "expire":
 		return Expire(t, eff, now, 0.5), nil
 	case "leave":

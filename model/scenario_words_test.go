@@ -162,6 +162,8 @@ func (a scenarioCommand) outcome(t *Task, now time.Time) Outcome {
 		return Failed(FailReleased, "snoozed").After(a.Duration(a.Word(2)))
 	case "retry-after":
 		return Failed(FailError, "later").After(a.Duration(a.Word(2)))
+	case "unstarted":
+		return NotStarted("given back")
 	case "release":
 		return Failed(FailReleased, "released")
 	case "cancel":

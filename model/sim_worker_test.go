@@ -299,7 +299,7 @@ func (w *simWorker) finish(h *hold, out string) {
 		var after *Task
 		var err error
 		if out == "park" {
-			after, err = Park(seen, h.exec, now.Add(w.millis(1, 60_000)), now, h.eff)
+			after, err = Park(seen, h.exec, now.Add(w.millis(1, 60_000)), Outcome{}, h.eff, now)
 		} else {
 			after, err = Finish(seen, h.exec, w.outcome(h, out), h.eff, now, w.rng.Float64())
 		}

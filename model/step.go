@@ -76,8 +76,7 @@ func RetryFrom(t *Task, step, remark string, eff Effective, now time.Time) (*Tas
 	}
 	var c *Task
 	if t.Status.Ended() {
-		c = newLife(t, true, now)
-		c.StartTime = now
+		c = retryLife(t, now)
 	} else {
 		c = t.next(now)
 		c.runNow(now)

@@ -43,7 +43,7 @@ type Task struct {
 	Origin  *Origin       `bson:"origin,omitempty"`  // what made the task and learns of its end
 
 	WorkerStates []WorkerState `bson:"worker_states,omitempty"`
-	Attempt      int           `bson:"attempt,omitempty"`     // of the newest execution; released ones do not count
+	Attempt      int           `bson:"attempt,omitempty"`     // of the newest execution; released ones do not count; 0 = nobody has started it
 	ErrorCount   int           `bson:"error_count,omitempty"` // over all workers together
 	LapseCount   int           `bson:"lapse_count,omitempty"`
 	ErrorInfo    string        `bson:"error_info,omitempty"` // of the last error
@@ -87,6 +87,8 @@ type WorkerState struct {
 	Returns     bson.RawValue `bson:"returns,omitempty"`  // n > 1: this worker's own result
 	Parked      bool          `bson:"parked,omitempty"`   // the handler ended, an outside completion is awaited; or, timed out, was
 	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
+	NoCallback  bool          `bson:"no_callback,omitempty"` // parked by a handler that wants nobody told of its success
+	Unstarted   bool          `bson:"unstarted,omitempty"`   // given back before it did anything
 }
 
 // Progress is what a handler last said of itself.

@@ -213,8 +213,14 @@ func (f *fetch) claimDue(ctx context.Context) error {
 				repairs = append(repairs, store.Write{Before: t, After: fixed})
 			}
 		}
-		if _, err := f.p.store.Writes(ctx, repairs, 0); err != nil {
+		repaired, err := f.p.store.Writes(ctx, repairs, 0)
+		if err != nil {
 			return err
+		}
+		for i, w := range repaired {
+			if w.Applied && repairs[i].After.Status.Ended() { // expired
+				f.p.follow.Ended(repairs[i].After)
+			}
 		}
 		won, err := f.write(ctx, claims, grants)
 		if err != nil {
@@ -322,7 +328,9 @@ func (f *fetch) take(t *model.Task) {
 }
 
 // GiveBack ends an execution without cost, as a worker does that stops: the task is due
-// again at once. reason is kept with the execution. A repetition is no error.
+// again at once. reason is kept with the execution. A repetition is no error. Where nobody
+// else has begun the task, and nothing was saved of this execution (progress, a checkpoint, a
+// step), its expires_at holds again: it counts as never started.
 func (p *Producer) GiveBack(ctx context.Context, handle, reason string) (*model.Task, error) {
 	h, err := model.ParseHandle(handle)
 	if err != nil {
@@ -331,5 +339,5 @@ func (p *Producer) GiveBack(ctx context.Context, handle, reason string) (*model.
 	if err := validText("reason", reason); err != nil {
 		return nil, fmt.Errorf("giving an execution of task %s back: %w", h.TaskID, err)
 	}
-	return p.finish(ctx, "giving back", h, model.Failed(model.FailReleased, reason))
+	return p.finish(ctx, "giving back", h, model.NotStarted(reason))
 }

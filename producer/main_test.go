@@ -117,7 +117,7 @@ func (b *bundle) run(id string, out model.Outcome) *model.Task {
 func (b *bundle) park(id, worker string, d time.Duration) {
 	b.t.Helper()
 	b.change(id, func(t *model.Task, now time.Time) (*model.Task, error) {
-		return model.Park(t, "exec-of-"+worker, now.Add(d), now, model.ResolveOptions(t.Options))
+		return model.Park(t, "exec-of-"+worker, now.Add(d), model.Outcome{}, model.ResolveOptions(t.Options), now)
 	})
 }
 

@@ -1,14 +1,11 @@
 package producer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -93,7 +90,7 @@ func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out
 			return nil, model.ErrFenced
 		}
 		parked = w.Parked
-		if repeats(t, w, out) {
+		if model.Repeats(t, w, out) {
 			return t, nil
 		}
 		now := p.store.Clock.Now()
@@ -124,25 +121,6 @@ func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out
 	}
 	return t, nil
 }
-
-// repeats says whether the execution has ended just like that: the caller repeats a
-// completion whose answer was lost.
-func repeats(t *model.Task, w *model.WorkerState, out model.Outcome) bool {
-	switch {
-	case w.Open():
-		return false
-	case out.Kind == "" && !w.SuccessTime.IsZero():
-		stored := w.Returns
-		if t.Wanted() == 1 {
-			stored = t.Result
-		}
-		return equalValues(stored, out.Result)
-	default:
-		return out.Kind != "" && w.FailKind == out.Kind && w.FailReason == out.Reason
-	}
-}
-
-func equalValues(a, b bson.RawValue) bool { return a.Type == b.Type && bytes.Equal(a.Value, b.Value) }
 
 // Pinged is the answer to a [Producer.Ping].
 type Pinged struct {

@@ -102,7 +102,7 @@ func TestExplanations(t *testing.T) {
 
 func TestParkedExecutionIsExplained(t *testing.T) {
 	l := begin(t, now, model.Draft{}).claim("w1", now)
-	parked, err := model.Park(l.doc, "w1"+now.String(), now.Add(time.Hour), now, l.eff())
+	parked, err := model.Park(l.doc, "w1"+now.String(), now.Add(time.Hour), model.Outcome{}, l.eff(), now)
 	require.NoError(t, err)
 	r := Explain(Facts{Task: parked, Now: now})
 	require.Contains(t, r.Summary, "a completion from outside is awaited until 2026-01-31 10:00:00Z")

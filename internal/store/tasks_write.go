@@ -86,7 +86,8 @@ func (s *Store) look(ctx context.Context, writes []Write) ([]Written, error) {
 
 // seenIn says whether the current document shows that the write was applied: the
 // executions it began or ended are there, as it left them. Exec ids are unique, and
-// nobody else ends an execution with our time and kind.
+// nobody else ends an execution with our time and kind. Of a write that ended the task
+// without an execution, such as an expiry, its end must be there: what follows it is done.
 func (w *Write) seenIn(cur *model.Task) bool {
 	if cur.Generation != w.After.Generation {
 		return false
@@ -103,7 +104,14 @@ func (w *Write) seenIn(cur *model.Task) bool {
 			return false
 		}
 	}
-	return changed || cur.Rev >= w.After.Rev
+	switch {
+	case changed:
+		return true
+	case w.After.Status.Ended() && !w.Before.Status.Ended():
+		return cur.Rev >= w.After.Rev && cur.Status == w.After.Status && cur.FinishedAt.Equal(model.Millis(w.After.FinishedAt))
+	default:
+		return cur.Rev >= w.After.Rev
+	}
 }
 
 // group makes one statement of all writes with equal rev, equal guard and equal

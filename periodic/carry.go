@@ -39,9 +39,9 @@ func callOnce(t *model.Task, typ *model.TaskType) {
 	}
 }
 
-// portionBytes is how much is decided, or carried out, at a time: about a thousand small
+// portionBytes is how much is decided, or carried out, at a time: about two hundred small
 // tasks.
-const portionBytes = 2 << 20
+const portionBytes = 256 << 10
 
 // portions cuts a list so that no part plans more than that, or is of one rule. After an
 // outage each rule may have plans for a hundred ticks: all of them at once would take longer

@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -195,16 +197,27 @@ func (p *Periodic) reread(ctx context.Context, rules []*model.Rule) (current []*
 // What cannot be carried out now stays planned, for whoever looks next. began is when the
 // rules were about to be read.
 func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []store.RuleWrite) ([]bool, error) {
-	applied := make([]bool, 0, len(writes))
-	for _, some := range portions(writes, func(w store.RuleWrite) *model.Rule { return w.After }) {
-		is, err := p.decidePortion(ctx, began, some)
-		if err != nil {
-			return nil, err
-		}
-		applied = append(applied, is...)
+	parts := portions(writes, func(w store.RuleWrite) *model.Rule { return w.After })
+	applied := make([][]bool, len(parts))
+	errs := make([]error, len(parts))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(atOnce, len(parts)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(parts); i = int(next.Add(1)) - 1 {
+				if applied[i], errs[i] = p.decidePortion(ctx, began, parts[i]); errs[i] != nil {
+					next.Store(int64(len(parts))) // the others are decided when somebody looks again
+				}
+			}
+		})
 	}
-	return applied, nil
+	wg.Wait()
+	return slices.Concat(applied...), errors.Join(errs...)
 }
+
+// atOnce is how many portions go out at the same time: one is encoded while the server
+// works on another.
+const atOnce = 2
 
 func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, writes []store.RuleWrite) ([]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -22,13 +22,19 @@ func changed(before, after any) (bson.D, error) {
 		return nil, err
 	}
 	var set, unset bson.D
+	stays := make([]bool, len(old))
+	at := 0 // the two are of one type, so their fields come in one order
 	for _, e := range now {
-		if b, ok := lookup(old, e.Key()); !ok || b.Type != e.Value().Type || !bytes.Equal(b.Value, e.Value().Value) {
+		i := lookup(old, nameOf(e), at)
+		if i >= 0 {
+			stays[i], at = true, i+1
+		}
+		if i < 0 || !bytes.Equal(old[i], e) {
 			set = append(set, d(e.Key(), e.Value()))
 		}
 	}
-	for _, e := range old {
-		if _, ok := lookup(now, e.Key()); !ok {
+	for i, e := range old {
+		if !stays[i] {
 			unset = append(unset, d(e.Key(), ""))
 		}
 	}
@@ -52,11 +58,15 @@ func fieldsOf(v any) ([]bson.RawElement, error) {
 	return bson.Raw(buf.Bytes()).Elements()
 }
 
-func lookup(fields []bson.RawElement, key string) (bson.RawValue, bool) {
-	for _, e := range fields {
-		if e.Key() == key {
-			return e.Value(), true
+// nameOf is the element's key: what follows its type, up to a zero.
+func nameOf(e bson.RawElement) []byte { return e[1 : 1+bytes.IndexByte(e[1:], 0)] }
+
+// lookup finds the field of that key, looking from there on first; -1 = there is none.
+func lookup(fields []bson.RawElement, key []byte, from int) int {
+	for n := range fields {
+		if i := (from + n) % len(fields); bytes.Equal(nameOf(fields[i]), key) {
+			return i
 		}
 	}
-	return bson.RawValue{}, false
+	return -1
 }

@@ -227,6 +227,9 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 			plans = append(plans, p)
 		}
 	}
+	if before.Task == after.Task { // mostly, and the greater part of a rule
+		before.Task, after.Task = nil, nil
+	}
 	if before.Planned, after.Planned = nil, nil; len(plans) > 0 {
 		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
 	} else {
@@ -234,9 +237,29 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 	}
 	update, err := changed(&before, &after)
 	if err == nil && len(plans) > 0 {
-		update = append(update, d("$push", bson.D{d("planned", bson.D{d("$each", plans)})}))
+		update = append(update, d("$push", bson.D{d("planned", bson.D{d("$each", planDocs(plans))})}))
 	}
 	return update, err
+}
+
+// planDocs are the documents of plans. Their tasks are not left to the driver, which takes
+// several times as long.
+func planDocs(plans []model.Planned) bson.A {
+	out := make(bson.A, len(plans))
+	for i, p := range plans {
+		fields := bson.D{d("id", p.ID)}
+		if p.Record != nil {
+			fields = append(fields, d("record", p.Record))
+		}
+		if p.Task != nil {
+			fields = append(fields, d("task", bson.Raw(model.AppendTask(make([]byte, 0, len(p.Task.Args.Value)+documentBytes), p.Task))))
+		}
+		if len(p.Cancel) > 0 {
+			fields = append(fields, d("cancel", p.Cancel))
+		}
+		out[i] = fields
+	}
+	return out
 }
 
 // PutRuns stores records, each unless the stored one is of a later decision. Index: _id.

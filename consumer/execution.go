@@ -89,6 +89,10 @@ func (e *Execution) Progress(ctx context.Context, percent float64, message strin
 		model.Progress{Percent: percent, Message: message, At: e.consumer.store.Clock.Now()})
 }
 
+// Now is the database's time, as near as this process knows it; the machine's own clock may be
+// wrong.
+func (e *Execution) Now() time.Time { return e.consumer.store.Clock.Now() }
+
 // NoCallback says that nobody is to be told of this execution's success, whatever callback
 // the task or its type configures: the task is Success at once. Call it before returning;
 // before [Park] it holds for what completes the execution after it was parked.

@@ -69,12 +69,16 @@ func (p *Periodic) Sealed(s Spec, stored *model.Rule) (Spec, error) {
 	if stored != nil {
 		old = specOf(stored)
 	}
-	var errs [2]error
+	var errs [3]error
 	s.Options.Callback, errs[0] = p.secrets.SealCallback("callback", secret.Keep(s.Options.Callback, old.Options.Callback))
 	if s.HTTP != nil {
 		target := *s.HTTP
 		if old.HTTP != nil {
 			target.Keys = secret.KeepKeys(target.Keys, old.HTTP.Keys)
+			target.Headers = secret.KeepHeaders(target.Headers, old.HTTP.Headers)
+		}
+		if errs[2] = target.CheckHeaders("http"); errs[2] == nil { // sealed ones cannot be judged
+			target.Headers, errs[2] = p.secrets.SealHeaders("http.headers", target.Headers)
 		}
 		target.Keys, errs[1] = p.secrets.SealKeys("http.keys", target.Keys)
 		s.HTTP = &target
@@ -87,7 +91,7 @@ func (s *Spec) hideSecrets() {
 	s.Options.Callback = secret.HideCallback(s.Options.Callback)
 	if s.HTTP != nil {
 		target := *s.HTTP
-		target.Keys = secret.HideKeys(target.Keys)
+		target.Keys, target.Headers = secret.HideKeys(target.Keys), secret.HideHeaders(target.Headers)
 		s.HTTP = &target
 	}
 }

@@ -33,8 +33,12 @@ type targetHandler struct {
 // that comes before the execution is parked wins.
 func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessage]) (HTTPResult, error) {
 	var target httptarget.Target
-	if err := json.Unmarshal(t.Args, &target); err != nil {
+	err := json.Unmarshal(t.Args, &target)
+	if err != nil {
 		return HTTPResult{}, consumer.Fatal(argsError(err))
+	}
+	if target.Headers, err = h.Secrets.OpenHeaders(target.Headers); err != nil {
+		return HTTPResult{}, sealedError(err)
 	}
 	if err := target.Check("args"); err != nil {
 		return HTTPResult{}, consumer.Fatal(err)
@@ -46,11 +50,8 @@ func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMes
 	ctx, cancel := context.WithTimeoutCause(ctx, target.Limit(), errCallTimeout)
 	defer cancel()
 	a, req, err := h.request(ctx, &target, t.Execution)
-	switch {
-	case errors.Is(err, secret.ErrNoKey), errors.Is(err, secret.ErrUnknownKey):
-		return HTTPResult{}, consumer.NotHere(err)
-	case err != nil:
-		return HTTPResult{}, consumer.Fatal(err)
+	if err != nil {
+		return HTTPResult{}, sealedError(err)
 	}
 	out, err := h.http.do(ctx, req, a)
 	switch {
@@ -61,6 +62,14 @@ func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMes
 	default:
 		return out, nil
 	}
+}
+
+// sealedError is final, unless another worker may have the key to a secret.
+func sealedError(err error) error {
+	if errors.Is(err, secret.ErrNoKey) || errors.Is(err, secret.ErrUnknownKey) {
+		return consumer.NotHere(err)
+	}
+	return consumer.Fatal(err)
 }
 
 // request fills and signs the request of a run.
@@ -86,7 +95,7 @@ func (h *targetHandler) request(ctx context.Context, target *httptarget.Target, 
 	if v.CallbackURL != "" {
 		req.Header.Set(callbackHeader, v.CallbackURL)
 	}
-	return a, req, h.sign(req, target.Keys, callID(e), r.Body)
+	return a, req, h.sign(req, target.Keys, e, r.Body)
 }
 
 // callID names the call of a run in its signature, the same for every try: as
@@ -96,8 +105,9 @@ func callID(e *consumer.Execution) string {
 	return "call_" + hex.EncodeToString(sum[:16])
 }
 
-// sign signs the call as callbacks are.
-func (h *targetHandler) sign(req *http.Request, sealed []model.CallbackKey, id, body string) error {
+// sign signs the call as callbacks are, at the database's time: the target compares it with
+// its own clock, and that of this machine may be wrong.
+func (h *targetHandler) sign(req *http.Request, sealed []model.CallbackKey, e *consumer.Execution, body string) error {
 	if len(sealed) == 0 {
 		return nil
 	}
@@ -105,7 +115,7 @@ func (h *targetHandler) sign(req *http.Request, sealed []model.CallbackKey, id, 
 	if err != nil {
 		return fmt.Errorf("signing the call: %w", err)
 	}
-	return callback.Sign(req.Header, id, h.http.clock.Now(), []byte(body), keys...)
+	return callback.Sign(req.Header, callID(e), e.Now(), []byte(body), keys...)
 }
 
 // values are what placeholders stand for. A task that no rule made is its own run.

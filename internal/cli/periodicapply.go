@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 )
@@ -43,7 +44,8 @@ is written.
     retry: {strategy: fixed, interval: 1m, max_errors: 2}   # within a run; http: none by default
 
 Secrets, in http.keys [{ak, sk}] and options.callback.security, are sealed with
-MSCHEDULER_SECRET_KEY before anything is written; *** is the one that is stored.
+MSCHEDULER_SECRET_KEY before anything is written; *** is the one that is stored. So are the
+http.headers authorization, proxy-authorization, cookie and x-api-key, where there is that key.
 
 Also: tenant, creator, category, description, ext, priority; start_at and end_at (with a zone,
 or in the rule's), max_runs, jitter; dst {gap: run_after | skip, fold: first | both}; log
@@ -257,6 +259,9 @@ func (a *applyingRules) compare(ctx context.Context, w *wantedRule) (*ruleChange
 	c.changes = append(c.changes, givenSecrets("options.callback.security", callbackKeys(w.spec.Options.Callback))...)
 	if w.spec.HTTP != nil {
 		c.changes = append(c.changes, givenSecrets("http.keys", w.spec.HTTP.Keys)...)
+		for _, name := range secret.GivenHeaders(w.spec.HTTP.Headers) {
+			c.changes = append(c.changes, "+ http.headers: the secret of "+name)
+		}
 	}
 	if c.edit = len(c.changes) > 0; c.edit {
 		if c.sealed, err = a.rules.Sealed(w.spec, c.stored); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,9 @@ func TestMistakesInFilesOfRulesSayWhatIsWanted(t *testing.T) {
 		{rule + "type: t\noptions: {expires_at: 2026-01-01}\n", []string{"field expires_at is not a field there", "end_at ends the rule"}},
 		{rule + "http: {url: 'http://h/', expect: ok}\n", []string{`http.expect is "ok"; want statuses from 100 to 599, such as 200, 2xx or`}},
 		{rule + "http: {url: 'http://h/', expect: [99]}\n", []string{`http.expect is [99]; want statuses`}},
+		{rule + "http: {url: 'http://h/', body: {\"a\": {{run_id}}}}\n", []string{"line 3", "key"}},
+		{rule + "http: {url: 'http://h/', body: '{\"a\": {{run_id}}}'}\n", []string{"http.body looks like JSON and is none", `{"run": "{{run_id}}"}`}},
+		{rule + "http: {url: 'http://u:hidden@h/'}\n", []string{"http.url holds a user or password"}},
 		{rule + "type: t\nhttp: {url: 'http://h/{{tick}}', method: get}\n", []string{"say one of type and http", `http.url has the placeholder "tick"`, "http.method"}},
 	} {
 		s.fails(ExitUsage, c.says, "periodic", "apply", "-f", s.file(c.file))
@@ -29,6 +33,23 @@ func TestMistakesInFilesOfRulesSayWhatIsWanted(t *testing.T) {
 	require.Contains(t, s.ok("periodic", "apply", "-f", one).stdout, "created")
 	list := s.file(rule + "http: {url: 'http://h/', expect: ['200-299']}\ncatch_up: {mode: FULL}\n")
 	require.Contains(t, s.ok("periodic", "apply", "-f", list).stdout, "unchanged")
+}
+
+func TestABodyMayBeWrittenAsYAMLAndCredentialsAreNotShown(t *testing.T) {
+	s := newSession(t)
+	const rule = "name: n\ncron: '@daily'\nhttp: {url: 'http://h/', headers: {authorization: %s}, body: {a: '{{run_id}}', b: [1]}}\n"
+	require.Contains(t, s.ok("periodic", "apply", "-f", s.file(fmt.Sprintf(rule, "swordfish"))).stdout, "+ http.headers: the secret of authorization")
+	shown := s.ok("periodic", "list", "-o", "yaml").stdout
+	require.Contains(t, shown, `body: '{"a":"{{run_id}}","b":[1]}'`)
+	for _, out := range []string{
+		shown, s.ok("periodic", "list", "-o", "json").stdout, s.ok("periodic", "show", "n").stdout, s.ok("periodic", "show", "n", "-o", "json").stdout,
+		s.ok("periodic", "apply", "--dry-run", "-f", s.file(fmt.Sprintf(rule, "marlin"))).stdout,
+	} {
+		require.NotContains(t, out, "swordfish")
+		require.NotContains(t, out, "marlin")
+	}
+	require.Contains(t, s.ok("periodic", "apply", "-f", s.file(shown)).stdout, "unchanged")
+	require.Contains(t, s.ok("periodic", "apply", "-f", s.file(fmt.Sprintf(rule, "'***'"))).stdout, "unchanged")
 }
 
 func TestErrorsAboutARuleNameItAsItWasTyped(t *testing.T) {

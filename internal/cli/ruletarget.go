@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 )
@@ -13,7 +17,7 @@ type httpTargetYAML struct {
 	URL             string            `yaml:"url"`
 	Method          string            `yaml:"method,omitempty"`
 	Headers         map[string]string `yaml:"headers,omitempty"`
-	Body            string            `yaml:"body,omitempty"`
+	Body            bodyText          `yaml:"body,omitempty"`
 	Timeout         duration          `yaml:"timeout,omitempty"`
 	Expect          jsonValue         `yaml:"expect,omitempty"` // 200, 2xx, 200-204
 	Mode            string            `yaml:"mode,omitempty"`   // SYNC, ASYNC
@@ -21,12 +25,26 @@ type httpTargetYAML struct {
 	Keys            []keyYAML         `yaml:"keys,omitempty"` // sign the call
 }
 
+// bodyText is a body: a text, or what is written as YAML and sent as JSON.
+type bodyText string
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (t *bodyText) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		return n.Decode((*string)(t)) //nolint:wrapcheck // it names the line
+	}
+	var b bytes.Buffer
+	err := writeJSON(&b, n, 0)
+	*t = bodyText(b.String())
+	return err
+}
+
 func (y *httpTargetYAML) target() (*periodic.HTTPTarget, error) {
 	if y == nil {
 		return nil, nil
 	}
 	t := &periodic.HTTPTarget{
-		URL: y.URL, Method: y.Method, Headers: y.Headers, Body: y.Body, Timeout: time.Duration(y.Timeout),
+		URL: y.URL, Method: y.Method, Headers: y.Headers, Body: string(y.Body), Timeout: time.Duration(y.Timeout),
 		Mode: periodic.HTTPMode(y.Mode), CallbackTimeout: time.Duration(y.CallbackTimeout),
 	}
 	for _, k := range y.Keys {
@@ -48,7 +66,7 @@ func httpTargetYAMLOf(t *periodic.HTTPTarget) *httpTargetYAML {
 		return nil
 	}
 	y := &httpTargetYAML{
-		URL: t.URL, Method: t.Method, Headers: t.Headers, Body: t.Body, Timeout: duration(t.Timeout),
+		URL: t.URL, Method: t.Method, Headers: secret.HideHeaders(t.Headers), Body: bodyText(t.Body), Timeout: duration(t.Timeout),
 		Mode: string(t.Mode), CallbackTimeout: duration(t.CallbackTimeout),
 	}
 	if len(t.Expect) > 0 {

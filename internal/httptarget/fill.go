@@ -2,9 +2,11 @@ package httptarget
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -107,6 +109,21 @@ func (t *Target) checkTemplate(field, text string) error {
 	}
 }
 
+// CheckHeaders is the part of [Target.Check] that is about headers.
+func (t *Target) CheckHeaders(field string) error {
+	var errs []error
+	before := map[string]string{}
+	for _, name := range sortedNames(t.Headers) {
+		errs = append(errs, httpcall.ValidHeader(field+".headers", name, t.Headers[name]), t.checkTemplate(field+".headers."+name, t.Headers[name]))
+		canonical := http.CanonicalHeaderKey(name)
+		if other, twice := before[canonical]; twice {
+			errs = append(errs, model.Invalid(field+".headers."+name, "is the same header as %s; say one", other))
+		}
+		before[canonical] = name
+	}
+	return errors.Join(errs...)
+}
+
 func (t *Target) checkURL(field string) error {
 	field += ".url"
 	if err := t.checkTemplate(field, t.URL); err != nil {
@@ -123,7 +140,13 @@ func (t *Target) checkURL(field string) error {
 	if err != nil {
 		return err
 	}
-	return httpcall.ValidURL(field, whole)
+	if err := httpcall.ValidURL(field, whole); err != nil {
+		return err
+	}
+	if u, err := url.Parse(whole); err != nil || u.User != nil {
+		return model.Invalid(field, "holds a user or password, which everybody would see; sign the call with keys, or say the header Authorization")
+	}
+	return nil
 }
 
 func (t *Target) checkBody(field string) error {
@@ -137,7 +160,18 @@ func (t *Target) checkBody(field string) error {
 		return model.Invalid(field, "is no JSON once its placeholders are filled, but the header Content-Type says so; "+
 			`each stands within a string: {"run": "{{run_id}}"}`)
 	}
+	if _, said := t.header("Content-Type"); !said && looksJSON(t.Body) && !t.validJSON() {
+		return model.Invalid(field, "looks like JSON and is none once its placeholders are filled; "+
+			`each stands within a string: {"run": "{{run_id}}"}; or say by the header Content-Type what it is`)
+	}
 	return nil
+}
+
+// looksJSON says whether somebody meant a JSON object or array.
+func looksJSON(body string) bool {
+	body = strings.TrimSpace(body)
+	return strings.HasPrefix(body, "{") && !strings.HasPrefix(body, "{{") && strings.HasSuffix(body, "}") ||
+		strings.HasPrefix(body, "[") && strings.HasSuffix(body, "]")
 }
 
 func sortedNames(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

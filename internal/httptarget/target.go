@@ -42,14 +42,18 @@ const (
 // percent-encoded in the URL and in headers, and written as the inside of a JSON string in a
 // body that is JSON; in any other body it stands as it is.
 type Target struct {
-	// URL to call, http or https. Placeholders may stand behind the host only.
+	// URL to call, http or https, without user and password. Placeholders may stand behind
+	// the host only.
 	URL string
 	// Method defaults to POST where there is a body and in mode ASYNC, else to GET.
 	Method string
-	// Headers of the request. Those that begin with Mscheduler- are the worker's.
+	// Headers of the request. Those that begin with Mscheduler- are the worker's. The values
+	// of Authorization, Proxy-Authorization, Cookie and X-Api-Key are never shown, and sealed
+	// where there is a key.
 	Headers map[string]string
 	// Body is at most 32 KiB. It is JSON when the header Content-Type says so, or when it
-	// is JSON and no header says anything: then it is sent as application/json.
+	// is JSON and no header says anything: then it is sent as application/json. One that
+	// only looks like JSON wants a header that says what it is.
 	Body string
 	// Timeout bounds the call, redirects and reading the answer included. Defaults to 15 s,
 	// at most an hour.
@@ -142,10 +146,7 @@ func (t *Target) Check(field string) error {
 		errs = append(errs, model.Invalid(field+"."+name, format, args...))
 	}
 	errs = append(errs, t.checkURL(field), httpcall.ValidMethod(field+".method", t.Method), httpcall.ValidStatuses(field+".expect", t.Expect))
-	for _, name := range sortedNames(t.Headers) {
-		errs = append(errs, httpcall.ValidHeader(field+".headers", name, t.Headers[name]), t.checkTemplate(field+".headers."+name, t.Headers[name]))
-	}
-	errs = append(errs, t.checkBody(field+".body"))
+	errs = append(errs, t.CheckHeaders(field), t.checkBody(field+".body"))
 	if t.Timeout < 0 || t.Timeout > MaxTimeout || t.Timeout%time.Millisecond != 0 {
 		bad("timeout", "is %v; want whole milliseconds up to %v, or 0 for the default of %v", t.Timeout, MaxTimeout, DefaultTimeout)
 	}

@@ -38,8 +38,11 @@ func TestEachPlaceTakesAValueAsItselfOnly(t *testing.T) {
 
 func TestABodyThatIsNoJSONTakesValuesAsTheyAre(t *testing.T) {
 	for name, target := range map[string]Target{
-		"plain text":         {URL: "http://h", Body: "run of {{name}}"},
-		"said to be no JSON": {URL: "http://h", Body: `"{{name}}"`, Headers: map[string]string{"content-type": "text/plain; charset=utf-8"}},
+		"plain text":           {URL: "http://h", Body: "run of {{name}}"},
+		"a text with brackets": {URL: "http://h", Body: "[run] of {{name}}"},
+		"a placeholder":        {URL: "http://h", Body: "{{name}}"},
+		"looks like it":        {URL: "http://h", Body: `{ {{name}} }`, Headers: map[string]string{"content-type": "text/plain"}},
+		"said to be no JSON":   {URL: "http://h", Body: `"{{name}}"`, Headers: map[string]string{"content-type": "text/plain; charset=utf-8"}},
 	} {
 		require.NoError(t, target.Check("http"), name)
 		r, err := target.Fill(run)
@@ -68,6 +71,11 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		"http.callback_timeout is 2400h0m0s; want":              {URL: "http://h", Mode: Async, CallbackTimeout: 2400 * time.Hour},
 		"http.expect has 9-1":                                   {URL: "http://h", Expect: []httpcall.StatusRange{{From: 9, To: 1}}},
 		"http.method is \"get\"":                                {URL: "http://h", Method: "get"},
+		"http.url holds a user or password":                     {URL: "http://u:p@h/"},
+		"http.url holds a user or password, which everybody":    {URL: "http://u@h/"},
+		"http.headers.authorization is the same header as Auth": {URL: "http://h", Headers: map[string]string{"Authorization": "a", "authorization": "b"}},
+		"http.body looks like JSON and is none once":            {URL: "http://h", Body: ` {"a": {{run_id}}} `},
+		"http.body looks like JSON and is none":                 {URL: "http://h", Body: `[{{name}}]`},
 		"http.keys[0] wants an access key and a secret":         {URL: "http://h", Keys: []model.CallbackKey{{AccessKey: "a"}}},
 	} {
 		err := target.Check("http")

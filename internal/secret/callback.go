@@ -12,6 +12,8 @@ import (
 // MaxBytes of a callback's secret before it is sealed.
 const MaxBytes = 500
 
+var errNotShown = errors.New("is " + model.HiddenSecret + ", which stands for a secret that is not shown; give the secret itself")
+
 // SealCallback is the callback with its secrets sealed, to be stored; c is left as it is.
 // field names the callback in errors. nil stays nil. See [Box.SealKeys].
 func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, error) {
@@ -48,7 +50,7 @@ func (b *Box) SealKeys(field string, keys []model.CallbackKey) ([]model.Callback
 func (b *Box) sealKey(k model.CallbackKey) (string, error) {
 	switch {
 	case k.Secret == model.HiddenSecret:
-		return "", errors.New("is " + model.HiddenSecret + ", which stands for a secret that is not shown; give the secret itself")
+		return "", errNotShown
 	case b == nil:
 		return "", fmt.Errorf("cannot be kept: %w", ErrNoKey)
 	case Sealed(k.Secret):

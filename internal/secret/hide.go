@@ -36,6 +36,7 @@ func Hide(doc bson.D) {
 			hideSecrets(at(part, "callback", "security"), anySecret)
 		case "args": // of a call
 			hideSecrets(part, Sealed)
+			hideHeaders(at(part, "headers"))
 		case "task": // of a rule, of what it has planned
 			Hide(part)
 		case "planned":
@@ -56,7 +57,8 @@ func parts(v any) (bson.D, bson.A) {
 // HideOptions is a stored options document without secrets.
 func HideOptions(v bson.RawValue) bson.RawValue { return hideIn("options", v) }
 
-// HideArgs are a task's arguments without sealed secrets: those of a call have some.
+// HideArgs are a task's arguments without sealed secrets and the credentials of headers:
+// those of a call have some.
 func HideArgs(v bson.RawValue) bson.RawValue { return hideIn("args", v) }
 
 // hideIn is [Hide] for one field of a document.
@@ -89,6 +91,14 @@ func at(doc bson.D, path ...string) bson.D {
 		doc, _ = doc[i].Value.(bson.D)
 	}
 	return doc
+}
+
+func hideHeaders(doc bson.D) {
+	for i := range doc {
+		if _, ok := doc[i].Value.(string); ok && secretHeader(doc[i].Key) {
+			doc[i].Value = model.HiddenSecret
+		}
+	}
 }
 
 func anySecret(string) bool { return true }

@@ -39,7 +39,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&b.Tasks, "tasks", 0, "how many tasks; defaults to what suits the scenario")
 	f.IntVar(&b.Processes, "processes", 0, "worker processes where there are several; defaults to 4 for fleet, 8 for paced, 10 for idle")
 	f.IntVar(&b.Concurrency, "concurrency", 0, "executions at once in each process; in send, senders at once; defaults to 100")
-	f.StringVar(&b.duration, "duration", "", "how long paced, steady and idle take, and archive before and after; defaults to 30s, 5m, 3m and 30s")
+	f.StringVar(&b.duration, "duration", "", "how long paced, steady and idle take, archive before and after, and each part of periodic; defaults to 30s, 5m, 3m, 30s, and 30s or 1m")
 	f.Float64Var(&b.Rate, "rate", 0, "tasks a second of paced; defaults to 100")
 	f.IntVar(&b.ArgsBytes, "args-bytes", 0, "size of each task's arguments; defaults to 100")
 	f.IntVar(&b.Later, "later", 0, "tasks that are not due beside those of delayed; defaults to 1000000")

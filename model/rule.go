@@ -72,7 +72,7 @@ func RuleName(tenant, name string) string {
 
 // DST says what becomes of ticks where clocks are set forward or back; "" is the default.
 type DST struct {
-	Gap  string `bson:"gap,omitempty" json:"gap,omitempty"`   // run_after (default), skip
+	Gap  string `bson:"gap,omitempty" json:"gap,omitempty"`   // run_after, skip; default run_after, skip where the hour is *
 	Fold string `bson:"fold,omitempty" json:"fold,omitempty"` // first, both; default first, both where the hour is *
 }
 

@@ -61,6 +61,14 @@ func TestKnownFactsOfZones(t *testing.T) {
 			Spec{Cron: "*/20 2-3 * * *", Timezone: "America/New_York"}, "2026-03-08T06:00:00Z",
 			[]string{"2026-03-08T07:00:00Z wall 03-08 03:00:00", "2026-03-08T07:20:00Z wall 03-08 03:20:00"},
 		},
+		"New York, spring: every hour adds no run for the hour that is not": {
+			Spec{Cron: "7 * * * *", Timezone: "America/New_York"}, "2026-03-08T06:00:00Z",
+			[]string{"2026-03-08T06:07:00Z wall 03-08 01:07:00", "2026-03-08T07:00:00Z wall 03-08 02:07:00 gap left out", "2026-03-08T07:07:00Z wall 03-08 03:07:00"},
+		},
+		"New York, spring: but where that is asked for": {
+			Spec{Cron: "7 * * * *", Timezone: "America/New_York", Gap: GapRunAfter}, "2026-03-08T06:00:00Z",
+			[]string{"2026-03-08T06:07:00Z wall 03-08 01:07:00", "2026-03-08T07:00:00Z wall 03-08 02:07:00 gap", "2026-03-08T07:07:00Z wall 03-08 03:07:00"},
+		},
 		"New York, autumn: half past one comes once": {
 			Spec{Cron: "30 1 * * *", Timezone: "America/New_York"}, "2026-11-01T00:00:00Z",
 			[]string{"2026-11-01T05:30:00Z wall 11-01 01:30:00 first", "2026-11-01T06:30:00Z wall 11-01 01:30:00 second left out", "2026-11-02T06:30:00Z wall 11-02 01:30:00"},

@@ -14,9 +14,11 @@ import (
 // forward.
 type Gap string
 
-// The policies for gaps.
+// The policies for gaps. The default is run_after; but skip where the hour is *, because
+// such a rule means "every so often": the hour that does not exist has no run to make up
+// for, and the next comes by itself.
 const (
-	GapRunAfter Gap = "run_after" // fires once, when the gap is over; the default
+	GapRunAfter Gap = "run_after" // fires once, when the gap is over
 	GapSkip     Gap = "skip"      // does not fire
 )
 
@@ -76,9 +78,7 @@ func Parse(s Spec) (*Schedule, error) {
 		bad("timezone", "%q is not a zone of the time zone database, such as Europe/Berlin", s.Timezone)
 	}
 	switch s.Gap {
-	case "":
-		c.gap = GapRunAfter
-	case GapRunAfter, GapSkip:
+	case "", GapRunAfter, GapSkip:
 	default:
 		bad("dst.gap", "is %q; want run_after or skip", s.Gap)
 	}
@@ -86,15 +86,14 @@ func Parse(s Spec) (*Schedule, error) {
 		bad("cron", "%q: %w", s.Cron, err)
 	}
 	switch s.Fold {
-	case "":
-		c.fold = c.defaultFold()
-	case FoldFirst, FoldBoth:
+	case "", FoldFirst, FoldBoth:
 	default:
 		bad("dst.fold", "is %q; want first or both", s.Fold)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	c.defaults()
 	return c, nil
 }
 
@@ -173,9 +172,15 @@ func (c *Schedule) Zone() *time.Location { return c.zone }
 
 const everyHour = 1<<24 - 1
 
-func (c *Schedule) defaultFold() Fold {
+func (c *Schedule) defaults() {
+	gap, fold := GapSkip, FoldBoth
 	if c.spec != nil && c.spec.Hour&everyHour != everyHour {
-		return FoldFirst
+		gap, fold = GapRunAfter, FoldFirst
 	}
-	return FoldBoth
+	if c.gap == "" {
+		c.gap = gap
+	}
+	if c.fold == "" {
+		c.fold = fold
+	}
 }

@@ -48,9 +48,10 @@ MSCHEDULER_SECRET_KEY before anything is written; *** is the one that is stored.
 http.headers authorization, proxy-authorization, cookie and x-api-key, where there is that key.
 
 Also: tenant, creator, category, description, ext, priority; start_at and end_at (with a zone,
-or in the rule's), max_runs, jitter; dst {gap: run_after | skip, fold: first | both}; log
-(none, trigger_log, trans_log) and run_retention (defaults to 90d); and version: the file is
-refused when the stored rule has another one.
+or in the rule's), max_runs, jitter; log (none, trigger_log, trans_log) and run_retention
+(defaults to 90d); dst {gap: run_after | skip, fold: first | both}, for times that do not exist
+or come twice because clocks are changed: run_after and first without it, but skip and both
+where the hour is *; and version: the file is refused when the stored rule has another one.
 
 --dry-run writes nothing. It shows what would change, and what that means: what the rule as it
 is stored and the changed one do in the last and in the next --days, decided by the planner

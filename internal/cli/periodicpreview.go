@@ -46,7 +46,7 @@ func (r *rulesCommand) preview() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&s.Cron, "cron", "", "a cron rule: second minute hour day month weekday; five fields have second 0; @daily; @every 90s")
 	cmd.Flags().StringVar(&s.Timezone, "timezone", "", "its time zone, such as Europe/Berlin; defaults to UTC")
-	cmd.Flags().StringVar(&s.DST.Gap, "gap", "", "for times that do not exist: run_after (default) or skip")
+	cmd.Flags().StringVar(&s.DST.Gap, "gap", "", "for times that do not exist: run_after or skip; defaults to run_after, to skip where the hour is *")
 	cmd.Flags().StringVar(&s.DST.Fold, "fold", "", "for times that come twice: first or both; defaults to first, to both where the hour is *")
 	cmd.Flags().IntVarP(&n, "count", "n", 10, "how many")
 	cmd.Flags().StringVar(&from, "from", "0s", "the time they come after; defaults to now")

@@ -81,6 +81,10 @@ func TestKnownFactsOfZones(t *testing.T) {
 			Spec{Cron: "*/30 * * * *", Timezone: "America/New_York"}, "2026-11-01T05:00:00Z",
 			[]string{"2026-11-01T05:30:00Z wall 11-01 01:30:00 first", "2026-11-01T06:00:00Z wall 11-01 01:00:00 second", "2026-11-01T06:30:00Z wall 11-01 01:30:00 second"},
 		},
+		"New York, autumn: twice on the first of the month, then not for a month": {
+			Spec{Cron: "30 1 1 * *", Timezone: "America/New_York", Fold: FoldBoth}, "2026-10-20T00:00:00Z",
+			[]string{"2026-11-01T05:30:00Z wall 11-01 01:30:00 first", "2026-11-01T06:30:00Z wall 11-01 01:30:00 second", "2026-12-01T06:30:00Z wall 12-01 01:30:00"},
+		},
 		"Apia: the 30th of December 2011 does not exist": {
 			Spec{Cron: "0 12 * * *", Timezone: "Pacific/Apia"}, "2011-12-29T12:00:00Z",
 			[]string{"2011-12-29T22:00:00Z wall 12-29 12:00:00", "2011-12-30T10:00:00Z wall 12-30 12:00:00 gap", "2011-12-30T22:00:00Z wall 12-31 12:00:00"},

@@ -3,7 +3,6 @@ package calendar
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,187 +10,282 @@ import (
 )
 
 // The oracle knows nothing of masks, spans and walks: it goes through time second by
-// second and asks the zone what its clocks show.
+// second and looks at what the clocks of the zone show.
 
-// fields are a random rule: for each field the set of its values, or nil for *.
-type fields [6]map[int]bool
-
-var fieldBounds = [6][2]int{{0, 59}, {0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
-
-func randomFields(r *rand.Rand) (f fields, expr string) {
-	parts := make([]string, 6)
-	for i, b := range fieldBounds {
-		low, high := b[0], b[1]
-		switch k := r.IntN(6); {
-		case k == 0 || k == 1 && i > 2:
-			parts[i] = "*"
-			continue
-		case k == 1:
-			from, step := low+r.IntN(high-low+1), 2+r.IntN(15)
-			parts[i], f[i] = fmt.Sprintf("%d/%d", from, step), map[int]bool{}
-			for v := from; v <= high; v += step {
-				f[i][v] = true
-			}
-		case k == 2:
-			from := low + r.IntN(high-low+1)
-			to := from + r.IntN(high-from+1)
-			step := 1 + r.IntN(4)
-			parts[i], f[i] = fmt.Sprintf("%d-%d/%d", from, to, step), map[int]bool{}
-			for v := from; v <= to; v += step {
-				f[i][v] = true
-			}
-		default:
-			f[i] = map[int]bool{}
-			var list []string
-			for range 1 + r.IntN(3) {
-				v := low + r.IntN(high-low+1)
-				if i == 2 && r.IntN(2) == 0 {
-					v = r.IntN(4) // where zones shift
-				}
-				f[i][v] = true
-				list = append(list, fmt.Sprint(v))
-			}
-			parts[i] = strings.Join(list, ",")
-		}
-	}
-	return f, strings.Join(parts, " ")
+// clocks are what a zone's clocks show in a time, found by asking minute by minute, and
+// second by second where a minute's two ends differ.
+type clocks struct {
+	zone     *time.Location
+	from, to int64
+	changes  []change // the first at from
 }
 
-func (f fields) match(w time.Time) bool {
-	has := func(i, v int) bool { return f[i] == nil || f[i][v] }
-	if !has(0, w.Second()) || !has(1, w.Minute()) || !has(2, w.Hour()) || !has(4, int(w.Month())) {
+type change struct{ at, offset int64 }
+
+func clocksOf(t *testing.T, zone string, from, to int64) *clocks {
+	location, err := time.LoadLocation(zone)
+	require.NoError(t, err)
+	offset := func(at int64) int64 {
+		_, o := time.Unix(at, 0).In(location).Zone()
+		return int64(o)
+	}
+	c := &clocks{zone: location, from: from, to: to, changes: []change{{from, offset(from)}}}
+	last := offset(from)
+	for at := from; at < to; at += 60 {
+		if offset(at+60) == last {
+			continue
+		}
+		for s := at + 1; s <= at+60; s++ {
+			if o := offset(s); o != last {
+				c.changes, last = append(c.changes, change{s, o}), o
+			}
+		}
+	}
+	return c
+}
+
+// match says whether the clocks' time, as if it were UTC, is one of the rule's.
+func (o *rule) match(now int64) bool {
+	return o.has[0][now%60] && o.minute(now)
+}
+
+func (o *rule) minute(now int64) bool {
+	if !o.has[1][now/60%60] || !o.has[2][now/3600%24] {
 		return false
 	}
-	dom, dow := has(3, w.Day()), has(5, int(w.Weekday()))
-	if f[3] == nil || f[5] == nil {
-		return dom && dow
+	if day := now / 86400; day != o.day {
+		w := time.Unix(now, 0).UTC()
+		dom, dow := o.has[3][w.Day()], o.has[5][w.Weekday()]
+		either := dom || dow
+		if o.star[3] || o.star[5] {
+			either = dom && dow
+		}
+		o.day, o.isDay = day, either && o.has[4][w.Month()]
 	}
-	return dom || dow
+	return o.isDay
 }
 
-// clockAt is what the clocks of the zone show, as if it were UTC.
-func clockAt(t time.Time, zone *time.Location) time.Time {
-	_, offset := t.In(zone).Zone()
-	return t.Add(time.Duration(offset) * time.Second)
-}
+// seen counts what the oracle has decided because of shifts.
+type seen struct{ fired, ranAfter, skipped, leftOut, twice int }
 
-// fires lists the instants in (from, to] at which the rule fires.
-func (f fields) fires(zone *time.Location, gap Gap, fold Fold, from, to time.Time) (out []time.Time) {
-	before := clockAt(from, zone)
-	highest := before // a clock that shows less than it has shown shows it again
-	for t := from.Add(time.Second); !t.After(to); t = t.Add(time.Second) {
-		now := clockAt(t, zone)
-		jumped := now.Sub(before) != time.Second
-		if sec := int(now.Unix() % 60); !jumped && f[0] != nil && !f[0][sec] {
-			if before = now; now.After(highest) { // most seconds of most rules
-				highest = now
-			}
+// fires lists the seconds in (from, to] at which the rule fires. Unless each second is
+// asked for, a whole minute without a shift of which no second can match is passed at once.
+func (o *rule) fires(c *clocks, gap Gap, fold Fold, from, to int64, each bool, saw *seen) (out []int64) {
+	if o.allHours() { // every so often: neither made up for nor left out
+		gap, fold = orElse(gap, GapSkip), orElse(fold, FoldBoth)
+	} else {
+		gap, fold = orElse(gap, GapRunAfter), orElse(fold, FoldFirst)
+	}
+	i := 0
+	upTo := func(t int64) int64 { // what the clocks are ahead by
+		for i+1 < len(c.changes) && c.changes[i+1].at <= t {
+			i++
+		}
+		return c.changes[i].offset
+	}
+	shown := from + upTo(from)
+	highest := shown // a clock that shows less than it has shown shows it again
+	for t := from + 1; t <= to; t++ {
+		now := t + upTo(t)
+		steady := i+1 == len(c.changes) || c.changes[i+1].at > t+59
+		if !each && now == shown+1 && now%60 == 0 && t+59 <= to && steady && !o.minute(now) {
+			t, shown = t+59, now+59
+			highest = max(highest, shown)
 			continue
 		}
-		fire := f.match(now) && (fold == FoldBoth || now.After(highest))
-		if gap == GapRunAfter && !f.match(now) {
-			for missing := before.Add(time.Second); missing.Before(now); missing = missing.Add(time.Second) {
-				fire = fire || f.match(missing)
+		fire := o.match(now)
+		if again := now <= highest; fire && again {
+			if fire = fold == FoldBoth; fire {
+				saw.twice++
+			} else {
+				saw.leftOut++
+			}
+		} else if !fire {
+			missed := false
+			for missing := shown + 1; missing < now && !missed; missing++ {
+				missed = o.match(missing)
+			}
+			if fire = missed && gap == GapRunAfter; fire {
+				saw.ranAfter++
+			} else if missed {
+				saw.skipped++
 			}
 		}
 		if fire {
 			out = append(out, t)
 		}
-		if before = now; now.After(highest) {
-			highest = now
+		shown, highest = now, max(highest, now)
+	}
+	saw.fired += len(out)
+	return out
+}
+
+func orElse[T ~string](v, other T) T {
+	if v == "" {
+		return other
+	}
+	return v
+}
+
+// years are years of zones: those of the design, and others whose clocks do odd things.
+var years = []struct {
+	zone string
+	year int
+}{
+	{"America/New_York", 2026},
+	{"Australia/Lord_Howe", 2026}, // half an hour
+	{"Africa/Cairo", 2026},        // no midnight
+	{"Pacific/Apia", 2011},        // no 30th of December
+	{"Africa/Casablanca", 2026},   // an hour back for Ramadan
+	{"America/Caracas", 2016},     // half an hour forward, for good
+	{"America/Sao_Paulo", 2018},   // midnight, on the southern half
+	{"America/St_Johns", 2007},    // at a minute past midnight
+	{"Antarctica/Troll", 2026},    // two hours
+	{"Asia/Kathmandu", 2026},      // three quarters, and no shift
+	{"Asia/Tehran", 2022},
+	{"Europe/Dublin", 2025}, // its winter is the exception
+	{"Pacific/Kwajalein", 1993},
+	{"UTC", 2024},
+}
+
+var (
+	gaps  = []Gap{"", GapSkip, GapRunAfter}
+	folds = []Fold{"", FoldFirst, FoldBoth}
+)
+
+// walked are the seconds in (from, to] at which the walk says that the rule fires.
+func walked(c *Schedule, from, to int64) (out []int64) {
+	end := time.Unix(to, 0)
+	for k := range c.Ticks(time.Unix(from, 0)) {
+		if k.At.After(end) {
+			break
+		}
+		if k.Fires {
+			out = append(out, k.At.Unix())
 		}
 	}
 	return out
 }
 
-// shifts are spans around changes of offset in the zones of the design, and one far from any.
-var shifts = []struct {
-	zone     string
-	from, to string
-}{
-	{"America/New_York", "2026-03-07T12:00:00Z", "2026-03-09T12:00:00Z"},
-	{"America/New_York", "2026-10-31T12:00:00Z", "2026-11-02T12:00:00Z"},
-	{"Australia/Lord_Howe", "2026-10-03T00:00:00Z", "2026-10-05T00:00:00Z"},
-	{"Australia/Lord_Howe", "2026-04-04T00:00:00Z", "2026-04-06T00:00:00Z"},
-	{"Africa/Cairo", "2026-04-22T12:00:00Z", "2026-04-25T12:00:00Z"},
-	{"Africa/Cairo", "2026-10-29T00:00:00Z", "2026-10-31T00:00:00Z"},
-	{"Pacific/Apia", "2011-12-29T00:00:00Z", "2012-01-01T00:00:00Z"},
-	{"Asia/Kathmandu", "2026-02-27T00:00:00Z", "2026-03-01T06:00:00Z"},
-	{"UTC", "2024-02-28T00:00:00Z", "2024-03-01T12:00:00Z"},
+// tally is what counting should find.
+func tally(fires []int64) (t Tally) {
+	if t.Count = int64(len(fires)); t.Count > 0 {
+		t.First, t.Last = time.Unix(fires[0], 0).UTC(), time.Unix(fires[len(fires)-1], 0).UTC()
+	}
+	return t
 }
 
-func TestTheWalkFiresWhenTheClocksShowIt(t *testing.T) {
+// Two hundred rules of the whole grammar, in every zone: three days around each shift,
+// other days at random, and the whole year where that are few enough ticks.
+func TestTheWalkAndTheCountAreWhatTheClocksShow(t *testing.T) {
 	rules := 200
 	if testing.Short() {
 		rules = 20
 	}
-	seed := uint64(20261121)
+	const seed, day = 20261121, 86400
 	r := rand.New(rand.NewPCG(seed, 1))
-	fired := 0
-	for range rules {
-		f, expr := randomFields(r)
-		s := shifts[r.IntN(len(shifts))]
-		gap := []Gap{GapSkip, GapRunAfter}[r.IntN(2)]
-		fold := []Fold{FoldFirst, FoldBoth}[r.IntN(2)]
-		c, err := Parse(Spec{Cron: expr, Timezone: s.zone, Gap: gap, Fold: fold})
-		if err != nil {
-			require.ErrorContains(t, err, "can never fire", expr)
-			continue
-		}
-		from, to := at(t, s.from), at(t, s.to)
-		want := f.fires(c.Zone(), gap, fold, from, to)
-		var got []time.Time
-		for next := c.Next(from); !next.IsZero() && !next.After(to); next = c.Next(next) {
-			got = append(got, next)
-		}
-		require.Equal(t, want, got, "seed %d: %q in %s, gap %s, fold %s", seed, expr, s.zone, gap, fold)
-		fired += len(got)
+	var zones []*clocks
+	for _, z := range years {
+		from := time.Date(z.year, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+		zones = append(zones, clocksOf(t, z.zone, from, time.Date(z.year+1, 1, 2, 0, 0, 0, 0, time.UTC).Unix()))
 	}
-	require.Greater(t, fired, 1000)
+	var saw seen
+	wholeYears, refused := 0, 0
+	for range rules {
+		o := randomRule(r)
+		for i, z := range zones {
+			gap, fold := gaps[r.IntN(3)], folds[r.IntN(3)]
+			c, err := Parse(Spec{Cron: o.expr, Timezone: years[i].zone, Gap: gap, Fold: fold})
+			if err != nil {
+				require.ErrorContains(t, err, "can never fire", o.expr)
+				refused++
+				break
+			}
+			says := fmt.Sprintf("seed %d: %q in %s, gap %q, fold %q", seed, o.expr, years[i].zone, gap, fold)
+			check := func(from, to int64) {
+				want := o.fires(z, gap, fold, from, to, false, &saw)
+				got := walked(c, from, to)
+				require.Len(t, got, len(want), "%s from %v", says, time.Unix(from, 0).UTC())
+				for k := range want {
+					if want[k] != got[k] { // one by one: to compare all by reflection takes longer than the walk
+						require.Equal(t, time.Unix(want[k], 0).UTC(), time.Unix(got[k], 0).UTC(), says)
+					}
+				}
+				require.Equal(t, tally(want), c.Tally(time.Unix(from, 0), time.Unix(to, 0)), says)
+				if len(want) > 1 { // and of a part, to the second
+					a := r.IntN(len(want) - 1)
+					b := a + 1 + r.IntN(len(want)-a-1)
+					require.Equal(t, tally(want[a+1:b+1]), c.Tally(time.Unix(want[a], 0), time.Unix(want[b], 0)), says)
+				}
+			}
+			for _, shift := range z.changes[1:] {
+				check(shift.at-day-r.Int64N(day), min(shift.at+day+r.Int64N(day), z.to))
+			}
+			from := z.from + r.Int64N(z.to-z.from-day)
+			check(from, from+day)
+			if o.perDay() <= 30 && r.IntN(3) == 0 {
+				check(z.from, z.to)
+				wholeYears++
+			}
+		}
+	}
+	t.Logf("%+v, %d whole years, %d rules can never fire", saw, wholeYears, refused)
+	require.Less(t, refused, rules/4)
+	require.Greater(t, wholeYears, rules)
+	require.Greater(t, saw.fired, 1000*rules)
+	for name, n := range map[string]int{"ran after": saw.ranAfter, "skipped": saw.skipped, "left out": saw.leftOut, "twice": saw.twice} {
+		require.Greater(t, n, rules/4, name)
+	}
 }
 
-// A year each, second by second.
-func TestTheWalkIsRightOverYears(t *testing.T) {
-	for _, c := range []struct {
-		expr, zone string
-		gap        Gap
-		fold       Fold
-	}{
-		{"0 30 2 * * *", "America/New_York", GapRunAfter, FoldFirst},
-		{"0 15 2 * * 0", "Australia/Lord_Howe", GapSkip, FoldBoth},
-	} {
-		t.Run(c.zone, func(t *testing.T) {
-			s, err := Parse(Spec{Cron: c.expr, Timezone: c.zone, Gap: c.gap, Fold: c.fold})
-			require.NoError(t, err)
-			from, to := at(t, "2025-01-01T00:00:00Z"), at(t, "2026-01-01T00:00:00Z")
-			var got []time.Time
-			for next := s.Next(from); !next.After(to); next = s.Next(next) {
-				got = append(got, next)
+// A year of each zone of the design, and no second passed over.
+func TestTheWalkIsRightOverYearsSecondBySecond(t *testing.T) {
+	r := rand.New(rand.NewPCG(20261121, 2))
+	for _, z := range years[:4] {
+		t.Run(z.zone, func(t *testing.T) {
+			from, to := time.Date(z.year, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), time.Date(z.year+1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+			clocks := clocksOf(t, z.zone, from, to)
+			var saw seen
+			o := randomRule(r)
+			for o.perDay() > 5000 || o.perDay() < 100 {
+				o = randomRule(r)
 			}
-			require.NotEmpty(t, got)
-			require.Equal(t, parsed(t, c.expr).fires(s.Zone(), c.gap, c.fold, from, to), got)
+			c, err := Parse(Spec{Cron: o.expr, Timezone: z.zone})
+			require.NoError(t, err)
+			want := o.fires(clocks, "", "", from, to, true, &saw)
+			require.NotEmpty(t, want)
+			require.Equal(t, want, walked(c, from, to), o.expr)
 		})
 	}
 }
 
-// parsed reads the few forms that the test above uses.
-func parsed(t *testing.T, expr string) (f fields) {
-	for i, part := range strings.Fields(expr) {
-		if part == "*" {
-			continue
+func TestEverySoOftenCountsFromTheStart(t *testing.T) {
+	r := rand.New(rand.NewPCG(20261121, 3))
+	now := time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC).Unix()
+	for range 100 {
+		every, start := 1+r.Int64N(20_000), now-50_000+r.Int64N(100_000)
+		c, err := Parse(Spec{Cron: fmt.Sprintf("@every %ds", every), Timezone: "America/New_York", Start: time.Unix(start, 5)})
+		require.NoError(t, err)
+		from, to := now-r.Int64N(40_000), now+r.Int64N(40_000)
+		var want []int64
+		for at := from + 1; at <= to; at++ {
+			if at >= start && (at-start)%every == 0 {
+				want = append(want, at)
+			}
 		}
-		var low, high int
-		f[i] = map[int]bool{}
-		if n, _ := fmt.Sscanf(part, "%d-%d", &low, &high); n == 1 {
-			high = low
-		} else {
-			require.Equal(t, 2, n, part)
-		}
-		for v := low; v <= high; v++ {
-			f[i][v] = true
-		}
+		require.Equal(t, want, walked(c, from, to))
+		require.Equal(t, tally(want), c.Tally(time.Unix(from, 0), time.Unix(to, 0)))
 	}
-	return f
+}
+
+// What enabling a rule of every second after a year's pause needs.
+func BenchmarkTallyOfAYear(b *testing.B) {
+	c, err := Parse(Spec{Cron: "* * * * * *", Timezone: "America/New_York"})
+	require.NoError(b, err)
+	from := time.Date(2025, 1, 1, 12, 0, 0, 0, time.UTC)
+	for b.Loop() {
+		require.Equal(b, int64(365*86400), c.Tally(from, from.AddDate(1, 0, 0)).Count)
+	}
 }
 
 func at(t *testing.T, s string) time.Time {

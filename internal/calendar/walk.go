@@ -56,7 +56,8 @@ func (c *Schedule) Ticks(after time.Time) iter.Seq[Tick] {
 			if !more || w.IsZero() {
 				return
 			}
-			if far := w.Add(-2 * day); far.After(s.end) { // nothing of the rule is in between
+			// Nothing of the rule is between the span and w, but where the clocks go back first.
+			if far := w.Add(-2 * day); s.after >= s.offset && far.After(s.end) {
 				s, from = c.spanAt(far), far
 				continue
 			}

@@ -111,7 +111,7 @@ func (p *Periodic) calendarOf(r *model.Rule) (*calendar.Schedule, error) {
 	if c := p.calls[k]; c != nil {
 		return c, nil
 	}
-	c, err := calendar.Parse(calendar.Spec{Cron: k.cron, Timezone: k.zone, Gap: calendar.Gap(k.gap), Fold: calendar.Fold(k.fold), Start: start})
+	c, err := timesOf(r)
 	if err != nil {
 		return nil, err
 	}

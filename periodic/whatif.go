@@ -61,15 +61,13 @@ func (w WhatIf) Forecast() (Forecast, error) {
 	if err != nil {
 		return Forecast{}, err
 	}
-	start := or(r.StartAt, w.CreatedAt)
-	cal, err := calendar.Parse(calendar.Spec{
-		Cron: r.Cron, Timezone: r.Timezone, Gap: calendar.Gap(w.Spec.DST.Gap), Fold: calendar.Fold(w.Spec.DST.Fold), Start: start,
-	})
+	r.CreatedAt = w.CreatedAt
+	cal, err := timesOf(r)
 	if err != nil {
 		return Forecast{}, err
 	}
 	// Names as short as can be, and a record of everything, whatever the rule's log keeps.
-	r.ID, r.Log, r.CreatedAt, r.Runs, r.Status = "r", "", w.CreatedAt, w.Runs, model.RuleOnline
+	r.ID, r.Log, r.Runs, r.Status = "r", "", w.Runs, model.RuleOnline
 	r.DecidedTo = w.From.Truncate(time.Second).Add(-time.Second)
 	d := decide(r, cal, r.DecidedTo)
 	d.schedule()

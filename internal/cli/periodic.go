@@ -269,7 +269,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *model.Rule
 	}
 	f.add("state", state)
 	if rule.Status == model.RuleOnline {
-		next, err := periodic.Preview(sinceCreated(rule), rule.NextFireAt.Add(-time.Second), nextShown)
+		next, err := periodic.PreviewRule(rule, rule.NextFireAt.Add(-time.Second), nextShown)
 		if err != nil {
 			return err
 		}

@@ -24,20 +24,27 @@ func (r *rulesCommand) preview() *cobra.Command {
 			if given == (len(args) > 0) || len(args) > 1 || given && s.Cron == "" {
 				return usage("periodic preview wants the name of a rule, or --cron (with --timezone, --gap and --fold); see: mscheduler periodic preview --help")
 			}
-			spec, now := s, r.clock().Now()
-			spec.Name, spec.Type = "preview", "preview"
-			if len(args) == 1 {
-				d, rule, err := r.named(cmd.Context(), args[0])
-				if err != nil {
+			now := r.clock().Now()
+			var rule *model.Rule
+			if !given {
+				var d *ruleDB
+				var err error
+				if d, rule, err = r.named(cmd.Context(), args[0]); err != nil {
 					return err
 				}
-				spec, now = sinceCreated(rule), d.at
+				now = d.at
 			}
 			begin, err := parseTime("from", from, now)
 			if err != nil {
 				return err
 			}
-			ticks, err := periodic.Preview(spec, begin, n)
+			var ticks []periodic.PreviewTick
+			if given {
+				s.Name, s.Type = "preview", "preview"
+				ticks, err = periodic.Preview(s, begin, n)
+			} else {
+				ticks, err = periodic.PreviewRule(rule, begin, n)
+			}
 			if err != nil {
 				return err
 			}
@@ -51,15 +58,6 @@ func (r *rulesCommand) preview() *cobra.Command {
 	cmd.Flags().IntVarP(&n, "count", "n", 10, "how many")
 	cmd.Flags().StringVar(&from, "from", "0s", "the time they come after; defaults to now")
 	return cmd
-}
-
-// sinceCreated is the rule with its beginning written out: @every counts from there.
-func sinceCreated(rule *model.Rule) periodic.Spec {
-	s := periodic.SpecOf(rule)
-	if s.StartAt.IsZero() {
-		s.StartAt = rule.CreatedAt
-	}
-	return s
 }
 
 // tickView is a tick as JSON.

@@ -88,20 +88,11 @@ func (d *decision) ticks() {
 // cover records ticks up to now that nobody will decide any more as skipped, in one
 // record: none is left out.
 func (d *decision) cover(why model.SkipReason) {
-	var s model.SkipSpan
-	for t := range d.cal.Ticks(d.after()) {
-		if t.At.After(d.now) || !d.EndAt.IsZero() && !t.At.Before(d.EndAt) {
-			break
-		}
-		if !t.Fires {
-			continue
-		}
-		if s.Count++; s.Count == 1 {
-			s.First = t.At
-		}
-		s.Last = t.At
+	to := d.now
+	if end := d.EndAt.Add(-1); !d.EndAt.IsZero() && end.Before(to) {
+		to = end
 	}
-	if s.Count > 0 {
+	if s := d.cal.Tally(d.after(), to); s.Count > 0 {
 		d.skipSpan(s.First, s.Last, s.Count, why, 0)
 	}
 	d.DecidedTo = later(d.DecidedTo, d.now)

@@ -1,0 +1,29 @@
+package periodic_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+// A rule of every second has 315 million ticks in ten years: they are counted, not walked.
+func TestEnablingAfterYearsRecordsEachPausedTickInOneRecord(t *testing.T) {
+	r := &model.Rule{ID: "r", Name: "n", Cron: "* * * * * *", CreatedAt: monday, DecidedTo: monday, Status: model.RuleOffline, PausedAt: monday, Task: &model.TaskTemplate{Type: "t"}}
+	cal, err := calendar.Parse(calendar.Spec{Cron: r.Cron})
+	require.NoError(t, err)
+	now := monday.AddDate(10, 0, 0)
+	seconds := int64(now.Sub(monday) / time.Second)
+
+	online := periodic.Enable(r, cal, now)
+	require.Equal(t, &model.SkipSpan{ID: online.Range.ID, Reason: model.SkipPaused, First: monday.Add(time.Second), Last: now, Count: seconds}, online.Range)
+
+	r.EndAt = now.Add(-time.Hour)
+	over := periodic.Enable(r, cal, now)
+	require.Equal(t, seconds-3601, over.Range.Count, "none at its end or after")
+	require.Equal(t, r.EndAt.Add(-time.Second), over.Range.Last)
+}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type Callback struct {
 
 // CallbackTarget is where a callback goes.
 type CallbackTarget struct {
-	URL    string `bson:"url" json:"url"`                           // absolute, http or https
+	URL    string `bson:"url" json:"url"`                           // absolute, http or https; without user and password
 	Method string `bson:"method,omitempty" json:"method,omitempty"` // POST or PUT; "" = POST
 }
 
@@ -67,6 +68,21 @@ func (k CallbackKey) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{"ak": k.AccessKey, "sk": HiddenSecret})
 }
 
+// String is the method and the address without what may be secret, see [ShownURL].
+func (t CallbackTarget) String() string { return t.EffectiveMethod() + " " + ShownURL(t.URL) }
+
+// MarshalJSON writes the address without what may be secret, see [ShownURL] and
+// [CallbackKey.MarshalJSON].
+func (t CallbackTarget) MarshalJSON() ([]byte, error) {
+	type plain CallbackTarget
+	t.URL = ShownURL(t.URL)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(plain(t))
+	return b.Bytes(), err
+}
+
 // String is the callback for people, without secrets.
 func (c Callback) String() string {
 	var b strings.Builder
@@ -88,7 +104,7 @@ const (
 const MaxCallbackKeys = 4
 
 // EffectiveMethod is the method, POST where none is said.
-func (t *CallbackTarget) EffectiveMethod() string {
+func (t CallbackTarget) EffectiveMethod() string {
 	if t.Method == "" {
 		return methodPost
 	}
@@ -115,8 +131,11 @@ func (c *Callback) Validate() error {
 			continue
 		}
 		u, err := url.Parse(t.URL)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			v.add(t.field+".url", "is %q; want an absolute http or https address", clip(t.URL, 200))
+		switch {
+		case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+			v.add(t.field+".url", "is %q; want an absolute http or https address", clip(ShownURL(t.URL), 200))
+		case u.User != nil:
+			v.add(t.field+".url", "is %q, with a user or a password, which everybody would see; sign the callback instead (security: aksk)", clip(ShownURL(t.URL), 200))
 		}
 		if len(t.URL) > 2000 {
 			v.add(t.field+".url", "has %d bytes; at most 2000 are allowed", len(t.URL))

@@ -165,7 +165,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 
 func TestNetworkErrorsAreRetriedAndHideSecrets(t *testing.T) {
 	_, err := callArgs(t, `{"url":"http://user:pass@127.0.0.1:1/path?key=secret"}`)
-	require.ErrorContains(t, err, "GET http://user:xxxxx@127.0.0.1:1/path")
+	require.ErrorContains(t, err, "GET http://***@127.0.0.1:1/path")
 	require.NotContains(t, err.Error(), "pass@")
 	require.NotContains(t, err.Error(), "secret")
 	require.False(t, isFatal(err))

@@ -204,7 +204,7 @@ func callbackOf(c *model.Callback) *callbackYAML {
 		if t == nil {
 			return nil
 		}
-		return &targetYAML{URL: t.URL, Method: t.Method}
+		return &targetYAML{URL: model.ShownURL(t.URL), Method: t.Method}
 	}
 	out := &callbackYAML{Success: target(c.Success), Error: target(c.Error)}
 	if c.Security != nil {

@@ -258,6 +258,9 @@ func (a *applyingRules) compare(ctx context.Context, w *wantedRule) (*ruleChange
 		return nil, err
 	}
 	c.changes = append(c.changes, givenSecrets("options.callback.security", callbackKeys(w.spec.Options.Callback))...)
+	if c.stored != nil && c.stored.Task != nil {
+		c.changes = append(c.changes, hiddenURLs("options.callback", c.stored.Task.Options.Callback, w.spec.Options.Callback)...)
+	}
 	if w.spec.HTTP != nil {
 		c.changes = append(c.changes, givenSecrets("http.keys", w.spec.HTTP.Keys)...)
 		for _, name := range secret.GivenHeaders(w.spec.HTTP.Headers) {

@@ -36,9 +36,9 @@ func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model
 	if target == nil {
 		return callbackState{}, nil
 	}
-	out := callbackState{target: target.EffectiveMethod() + " " + target.URL + ", not signed"}
+	out := callbackState{target: target.String() + ", not signed"}
 	if security != nil && security.Type == model.SecurityAKSK {
-		out.target = fmt.Sprintf("%s %s, signed with %v", target.EffectiveMethod(), target.URL, security.Keys)
+		out.target = fmt.Sprintf("%v, signed with %v", target, security.Keys)
 	}
 	d, err := c.store.Get(ctx, model.DeliveryID(t))
 	switch {

@@ -36,7 +36,7 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 		ids = append(ids, d.ID)
 	}))
 	defer hook.Close()
-	said := `{"success": {"url": "` + hook.URL + `/done"}, "security": {"type": "aksk", "keys": [{"ak": "shop", "sk": "hunter2"}]}}`
+	said := `{"success": {"url": "` + hook.URL + `/done?token=hunter2"}, "security": {"type": "aksk", "keys": [{"ak": "shop", "sk": "hunter2"}]}}`
 	file := filepath.Join(t.TempDir(), "callback.json")
 	require.NoError(t, os.WriteFile(file, []byte(said), 0o600))
 
@@ -47,7 +47,7 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 		return strings.Contains(shown(), "Success, the receiver answered 200") && strings.Contains(s.ok("task", "show", "-/exec/k", "-o", "json").stdout, `"status":"Success"`)
 	})
 	text := shown()
-	require.Contains(t, text, "POST "+hook.URL+"/done, signed with [shop:***]")
+	require.Contains(t, text, "POST "+hook.URL+"/done?token=***, signed with [shop:***]")
 	require.Contains(t, text, "-/mscheduler.callback/"+heard()[0])
 	for _, out := range []string{text, s.ok("task", "show", "-/exec/k", "-o", "json").stdout, s.ok("task", "list", "-o", "json").stdout} {
 		require.Contains(t, out, "***")

@@ -125,3 +125,28 @@ func TestAnythingCanBeHadAsYAML(t *testing.T) {
 	require.Contains(t, out, "id: -/t/k\n")
 	require.Contains(t, out, "args:\n  b: 1\n  a:\n    - x\n    - \"1\"\n")
 }
+
+func TestAddressesOfCallbacksAreShownWithoutWhatMayBeSecret(t *testing.T) {
+	s := newSession(t)
+	file := func(token string) string {
+		return s.file("code: t\ncallback: {success: {url: \"https://h/done?token=" + token + "\"}, error: {url: \"https://h/failed\"}}\n")
+	}
+	outputs := []string{s.ok("type", "apply", "-f", file("hunter2")).stdout, s.ok("type", "show", "t").stdout}
+	for _, format := range []string{"yaml", "json"} {
+		outputs = append(outputs, s.ok("type", "show", "t", "-o", format).stdout, s.ok("type", "list", "-o", format).stdout)
+	}
+	for _, out := range outputs {
+		require.Contains(t, out, "https://h/done?token=***")
+		require.Contains(t, out, "https://h/failed")
+		require.NotContains(t, out, "hunter2")
+	}
+	unchanged := "t  unchanged (version 1)\n"
+	require.Equal(t, unchanged, s.ok("type", "apply", "-f", s.file(outputs[len(outputs)-3])).stdout, "what is shown stands for what is stored")
+	require.Equal(t, unchanged, s.ok("type", "apply", "-f", file("hunter2")).stdout)
+	require.Equal(t, "t  changed (version 2)\n  + callback.success.url: what is not shown of it\n", s.ok("type", "apply", "-f", file("hunter3")).stdout)
+	require.Equal(t, "t  unchanged (version 2)\n", s.ok("type", "apply", "-f", file("hunter3")).stdout)
+
+	r := s.fails(ExitUsage, []string{"callback.success.url", "http://***@h/", "sign the callback"}, "type", "apply", "-f", s.file("code: t\ncallback: {success: {url: \"http://bob:hunter2@h/\"}}\n"))
+	require.NotContains(t, r.stderr, "hunter2")
+	s.fails(ExitUsage, []string{"callback.success.url has ***"}, "send", "t", "--callback", `{"success": {"url": "https://h/done?token=***"}}`)
+}

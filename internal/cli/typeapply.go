@@ -198,6 +198,9 @@ func (r *applying) try(ctx context.Context, s namedSpec[typeSpec]) (appliedView,
 		return v, err
 	}
 	v.Changes = append(diff, givenSecrets("callback.security", callbackKeys(t.Options.Callback))...)
+	if stored != nil {
+		v.Changes = append(v.Changes, hiddenURLs("callback", stored.Options.Callback, t.Options.Callback)...)
+	}
 	if len(v.Changes) == 0 && stored != nil {
 		v.Result, v.Changes = "unchanged", []string{}
 		return v, nil
@@ -231,6 +234,22 @@ func callbackKeys(c *model.Callback) []model.CallbackKey {
 		return nil
 	}
 	return c.Security.Keys
+}
+
+// hiddenURLs says which addresses a file changes where it is not to be seen: in what is not
+// shown of them.
+func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
+	now = secret.KeepURLs(now, old)
+	compare := func(name string, old, now *model.CallbackTarget) {
+		if old != nil && now != nil && old.URL != now.URL && model.ShownURL(old.URL) == model.ShownURL(now.URL) {
+			changes = append(changes, "+ "+path+"."+name+".url: what is not shown of it")
+		}
+	}
+	if old != nil && now != nil {
+		compare("success", old.Success, now.Success)
+		compare("error", old.Error, now.Error)
+	}
+	return changes
 }
 
 // givenSecrets says which secrets a file sets: they cannot be compared with sealed ones.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mscheduler/mscheduler/model"
 )
 
 const (
@@ -67,7 +69,7 @@ func AsText(b []byte, cut bool) (text, encoding string) {
 func Unexpected(what string, res *http.Response, b Body) error {
 	text := fmt.Sprintf("%s: answered %d %s", what, res.StatusCode, http.StatusText(res.StatusCode))
 	if loc := res.Header.Get("Location"); loc != "" && res.StatusCode/100 == 3 {
-		text += ", to " + loc + ", which is not followed"
+		text += ", to " + model.ShownURL(loc) + ", which is not followed"
 	}
 	if body := strings.Join(strings.Fields(b.Text), " "); body != "" && b.Encoding == "" {
 		if len(body) > excerptBytes {
@@ -114,9 +116,9 @@ func Cause(err error) error {
 	return err
 }
 
-// Shown is the URL as errors name it: without password and query, which may be secret.
+// Shown is the URL as errors name it: as people may see it, and without its query.
 func Shown(u *url.URL) string {
 	c := *u
-	c.RawQuery, c.Fragment = "", ""
-	return c.Redacted()
+	c.RawQuery, c.ForceQuery, c.Fragment = "", false, ""
+	return model.ShownURL(c.String())
 }

@@ -15,13 +15,17 @@ const MaxBytes = 500
 var errNotShown = errors.New("is " + model.HiddenSecret + ", which stands for a secret that is not shown; give the secret itself")
 
 // SealCallback is the callback with its secrets sealed, to be stored; c is left as it is.
-// field names the callback in errors. nil stays nil. See [Box.SealKeys].
+// An address of which a part is not there ([model.HidesPart]) is refused. field names the
+// callback in errors. nil stays nil. See [Box.SealKeys].
 func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, error) {
-	if len(keysOf(c)) == 0 {
-		return c, nil
+	var errs []error
+	for name, t := range targetsOf(c) {
+		if model.HidesPart(t.URL) {
+			errs = append(errs, model.Invalid(field+"."+name+".url", "has "+model.HiddenSecret+" for a part that is not shown; give the whole address"))
+		}
 	}
 	keys, err := b.SealKeys(field+".security.keys", keysOf(c))
-	if err != nil {
+	if err = errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
 	return withKeys(c, keys), nil
@@ -67,18 +71,38 @@ func (b *Box) sealKey(k model.CallbackKey) (string, error) {
 	return b.Seal(k.Secret, k.AccessKey)
 }
 
-// Hidden says whether a secret of the callback is [model.HiddenSecret].
-func Hidden(c *model.Callback) bool { return slices.ContainsFunc(keysOf(c), hidden) }
+// Hidden says whether a secret of the callback is [model.HiddenSecret], or a part of an
+// address.
+func Hidden(c *model.Callback) bool {
+	for _, t := range targetsOf(c) {
+		if model.HidesPart(t.URL) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(keysOf(c), hidden)
+}
 
 func hidden(k model.CallbackKey) bool { return k.Secret == model.HiddenSecret }
 
 // Keep is the callback with the secrets that are [model.HiddenSecret] as the stored one
-// has them for the same access keys; c is left as it is.
+// has them for the same access keys, and with its addresses where the given ones are what
+// is shown of those; c is left as it is.
 func Keep(c, stored *model.Callback) *model.Callback {
 	if !Hidden(c) {
 		return c
 	}
-	return withKeys(c, KeepKeys(keysOf(c), keysOf(stored)))
+	return withKeys(KeepURLs(c, stored), KeepKeys(keysOf(c), keysOf(stored)))
+}
+
+// KeepURLs is [Keep] for the addresses alone.
+func KeepURLs(c, stored *model.Callback) *model.Callback {
+	was := targetsOf(stored)
+	return withURLs(c, func(name, url string) string {
+		if s := was[name]; s != nil && model.HidesPart(url) && url == model.ShownURL(s.URL) {
+			return s.URL
+		}
+		return url
+	})
 }
 
 // KeepKeys is [Keep] for keys.
@@ -101,8 +125,42 @@ func keysOf(c *model.Callback) []model.CallbackKey {
 	return c.Security.Keys
 }
 
-// withKeys is a callback that has keys with others in their place; c is left as it is.
+// targetsOf are the callback's targets by their names in documents.
+func targetsOf(c *model.Callback) map[string]*model.CallbackTarget {
+	out := map[string]*model.CallbackTarget{}
+	if c != nil && c.Success != nil {
+		out["success"] = c.Success
+	}
+	if c != nil && c.Error != nil {
+		out["error"] = c.Error
+	}
+	return out
+}
+
+// withURLs is a callback with other addresses; c is left as it is.
+func withURLs(c *model.Callback, change func(name, url string) string) *model.Callback {
+	targets := targetsOf(c)
+	if len(targets) == 0 {
+		return c
+	}
+	out := *c
+	for name, t := range targets {
+		changed := *t
+		changed.URL = change(name, t.URL)
+		if name == "success" {
+			out.Success = &changed
+		} else {
+			out.Error = &changed
+		}
+	}
+	return &out
+}
+
+// withKeys is a callback with others in the place of its keys; c is left as it is.
 func withKeys(c *model.Callback, keys []model.CallbackKey) *model.Callback {
+	if len(keysOf(c)) == 0 {
+		return c
+	}
 	out, security := *c, *c.Security
 	out.Security, security.Keys = &security, keys
 	return &out

@@ -8,13 +8,11 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// HideCallback is the callback with [model.HiddenSecret] for its secrets; c is left as it
-// is.
+// HideCallback is the callback with [model.HiddenSecret] for its secrets and with its
+// addresses as they are shown; c is left as it is.
 func HideCallback(c *model.Callback) *model.Callback {
-	if len(keysOf(c)) == 0 {
-		return c
-	}
-	return withKeys(c, HideKeys(keysOf(c)))
+	shown := withURLs(c, func(_, url string) string { return model.ShownURL(url) })
+	return withKeys(shown, HideKeys(keysOf(c)))
 }
 
 // HideKeys are the keys with [model.HiddenSecret] for their secrets; those given are left
@@ -34,6 +32,8 @@ func Hide(doc bson.D) {
 		switch part, list := parts(doc[i].Value); doc[i].Key {
 		case "options", "applied":
 			hideSecrets(at(part, "callback", "security"), anySecret)
+			hideURL(at(part, "callback", "success"))
+			hideURL(at(part, "callback", "error"))
 		case "args": // of a call
 			hideSecrets(part, Sealed)
 			hideHeaders(at(part, "headers"))
@@ -97,6 +97,15 @@ func hideHeaders(doc bson.D) {
 	for i := range doc {
 		if _, ok := doc[i].Value.(string); ok && secretHeader(doc[i].Key) {
 			doc[i].Value = model.HiddenSecret
+		}
+	}
+}
+
+// hideURL replaces the address of a target by what is shown of it.
+func hideURL(target bson.D) {
+	for i := range target {
+		if url, ok := target[i].Value.(string); ok && target[i].Key == "url" {
+			target[i].Value = model.ShownURL(url)
 		}
 	}
 }

@@ -220,3 +220,35 @@ func TestSecretsThatAreNotShownAreKeptByTheirAccessKey(t *testing.T) {
 	require.Equal(t, "mss1.old", stored.Security.Keys[0].Secret)
 	require.Nil(t, HideCallback(nil))
 }
+
+func TestAddressesAreHiddenKeptAndNotStoredWithTheirPartsMissing(t *testing.T) {
+	at := func(success, failure string) *model.Callback {
+		return &model.Callback{Success: &model.CallbackTarget{URL: success, Method: "PUT"}, Error: &model.CallbackTarget{URL: failure}}
+	}
+	stored := at("https://h/done?token=hunter2", "https://h/failed")
+	shown := HideCallback(stored)
+	require.Equal(t, at("https://h/done?token=***", "https://h/failed"), shown)
+	require.True(t, Hidden(shown))
+	require.False(t, Hidden(stored))
+	require.Equal(t, stored, Keep(shown, stored), "who changes it need not know the token")
+	var none *Box
+	for _, c := range []*model.Callback{
+		shown, // nothing is stored that it could be
+		Keep(at("https://evil/?token=***", "https://h"), stored),
+		Keep(at("https://h", "https://h/done?token=***"), stored),
+	} {
+		_, err := none.SealCallback("callback", c)
+		require.ErrorIs(t, err, model.ErrInvalid)
+		require.ErrorContains(t, err, ".url has *** for a part that is not shown")
+	}
+	_, err := none.SealCallback("callback", stored)
+	require.NoError(t, err)
+
+	data, err := bson.Marshal(bson.D{{Key: "options", Value: bson.D{{Key: "callback", Value: stored}}}, {Key: "task", Value: bson.D{{Key: "applied", Value: bson.D{{Key: "callback", Value: stored}}}}}})
+	require.NoError(t, err)
+	var doc bson.D
+	require.NoError(t, bson.Unmarshal(data, &doc))
+	Hide(doc)
+	require.NotContains(t, fmt.Sprint(doc), "hunter2")
+	require.Equal(t, 2, strings.Count(fmt.Sprint(doc), "https://h/done?token=***"))
+}

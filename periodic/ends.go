@@ -34,7 +34,7 @@ func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
 		}
 	}
 	for tries := 0; len(byRule) > 0; tries++ {
-		if err := p.carry(ctx, entries, byRule); err != nil || tries >= maxTries {
+		if err := p.carry(ctx, entries, byRule, errs); err != nil || tries >= maxTries {
 			for _, of := range byRule {
 				for _, i := range of {
 					errs[i] = errors.Join(err, errCrossed)
@@ -68,8 +68,17 @@ func (p ends) runAgain(ctx context.Context, entries []outcome.Entry) (map[string
 
 var errCrossed = errors.New("the end of a run was not told to its rule yet")
 
-// carry decides once for each rule and takes out of byRule those that are done.
-func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[string][]int) error {
+var errUnread = errors.New("the rule of the run that ended cannot be read by this process")
+
+// carry decides once for each rule and takes out of byRule those that are done, and those
+// that cannot be, with the reason in errs.
+func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[string][]int, errs []error) error {
+	cannot := func(id string, why error) {
+		for _, i := range byRule[id] {
+			errs[i] = why
+		}
+		delete(byRule, id)
+	}
 	ids := make([]string, 0, len(byRule))
 	for id := range byRule {
 		ids = append(ids, id)
@@ -83,9 +92,13 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 	var writes []store.RuleWrite
 	var tells []int // of each write: the ends that it tells
 	for id, of := range byRule {
-		r := rules[id]
-		if r == nil {
+		r, there := rules[id]
+		if !there {
 			delete(byRule, id) // a rule that somebody deleted by hand
+			continue
+		}
+		if r == nil {
+			cannot(id, errUnread)
 			continue
 		}
 		after, told := r, 0
@@ -101,15 +114,18 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 		writes = append(writes, store.RuleWrite{Before: r, After: after})
 		tells = append(tells, told)
 	}
-	applied, err := p.decideAll(ctx, began, writes)
+	applied, refused, err := p.decideAll(ctx, began, writes)
 	if err != nil {
 		return err
 	}
 	for i, w := range writes {
+		id := w.Before.ID
+		if why := refused[i]; why != nil {
+			cannot(id, why)
+		}
 		if !applied[i] {
 			continue
 		}
-		id := w.Before.ID
 		if byRule[id] = byRule[id][tells[i]:]; len(byRule[id]) == 0 {
 			delete(byRule, id)
 		}

@@ -2,6 +2,7 @@ package periodic
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
 	"os"
 	"slices"
@@ -133,14 +134,16 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := p.store.Local().Monotonic()
 		pause, err := p.decideDue(ctx)
-		if err == nil && began-lastSweep >= slow/2 {
+		// What is wrong with one thing does not keep the engine from the others; a server
+		// that is away does.
+		if began-lastSweep >= slow/2 && !store.Unreachable(err) {
 			lastSweep = began
-			err = p.sweepPlanned(ctx)
+			err = errors.Join(err, p.sweepPlanned(ctx))
 		}
-		if err == nil && began-lastBeat >= store.HeartbeatInterval {
+		if began-lastBeat >= store.HeartbeatInterval && !store.Unreachable(err) {
 			lastBeat = began
 			call, cancel := context.WithTimeout(ctx, callTimeout)
-			err = p.beat(call)
+			err = errors.Join(err, p.beat(call))
 			cancel()
 		}
 		if err != nil && ctx.Err() == nil {
@@ -156,66 +159,111 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 // decideDue decides all that is due and says when to look again.
 func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 	entered := p.store.Local().Monotonic()
-	for {
+	others, stays := false, false
+	for skip := 0; ; {
 		if p.store.Local().Monotonic()-entered > look {
 			return 0, nil // a backlog: the engine must tell that it lives, too
 		}
 		began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		due, err := p.store.DueRules(call, now, perLook)
+		due, unread, err := p.store.DueRules(call, now, skip, perLook)
 		cancel()
 		if err != nil {
 			return 0, err
 		}
-		var writes []store.RuleWrite
-		others, stays := false, false
-		for _, r := range due {
-			if !p.turn(r.ID, now.Sub(r.NextFireAt)) {
-				others = true
-				continue
-			}
-			cal, err := p.calendarOf(r)
-			if err != nil { // of a later release, or written by hand
-				p.log.Error().Err(err).Str("rule_id", r.ID).Msg("the times of a rule cannot be read")
-				stays = true
-				continue
-			}
-			if after := Plan(r, cal, now); after != nil {
-				writes = append(writes, store.RuleWrite{Before: r, After: after})
-			} else {
-				stays = true
-			}
+		for _, u := range unread {
+			p.complain(u.ID, u.Err)
 		}
-		if _, err := p.decideAll(ctx, began, writes); err != nil {
+		writes, left := p.planAll(due, now)
+		if _, _, err := p.decideAll(ctx, began, writes); err != nil {
 			return 0, err
 		}
-		switch {
-		case stays && len(writes) == 0:
-			return look, nil // to look at once would find the same
-		case len(due) == perLook && len(writes) > 0:
+		others = others || left.others > 0
+		stays = stays || left.stays+len(unread) > 0
+		if len(due)+len(unread) == perLook { // what stays is at the head, and may be much
+			skip += left.others + left.stays + len(unread)
 			continue
-		case others:
-			return yieldTime / 4, nil
+		}
+		if slices.ContainsFunc(writes, func(w store.RuleWrite) bool {
+			return w.After.Status == model.RuleOnline && !w.After.NextFireAt.After(now)
+		}) {
+			return 0, nil // more than one decision holds
 		}
 		call, cancel = context.WithTimeout(ctx, callTimeout)
-		next, err := p.store.NextFire(call)
+		next, err := p.store.NextFire(call, now)
 		cancel()
-		if err != nil || next.IsZero() {
-			return look, err
+		if err != nil {
+			return 0, err
 		}
-		return min(max(next.Sub(p.store.Clock.Now()), time.Millisecond), look), nil
+		pause := look
+		if !next.IsZero() {
+			pause = min(pause, max(next.Sub(p.store.Clock.Now()), time.Millisecond))
+		}
+		if others {
+			pause = min(pause, yieldTime/4)
+		}
+		return pause, nil
 	}
+}
+
+// undecided counts due rules that this engine does not decide now.
+type undecided struct {
+	others int // it is another engine's turn
+	stays  int // nothing can be decided: what is planned must go out first, or it cannot be read
+}
+
+// planAll decides about those of the due rules whose turn it is.
+func (p *Periodic) planAll(due []*model.Rule, now time.Time) (writes []store.RuleWrite, left undecided) {
+	for _, r := range due {
+		if !p.turn(r.ID, now.Sub(r.NextFireAt)) {
+			left.others++
+			continue
+		}
+		cal, err := p.calendarOf(r)
+		if err != nil { // of a later release, or written by hand
+			p.complain(r.ID, err)
+			left.stays++
+			continue
+		}
+		if after := Plan(r, cal, now); after != nil {
+			writes = append(writes, store.RuleWrite{Before: r, After: after})
+		} else {
+			left.stays++
+		}
+	}
+	return writes, left
+}
+
+// complainEvery is how often the log says the same about a rule.
+const complainEvery = time.Minute
+
+// complain tells the operator of a rule that this engine cannot handle, not at every look.
+func (p *Periodic) complain(ruleID string, err error) {
+	now := p.store.Local().Monotonic()
+	p.mu.Lock()
+	last, known := p.complained[ruleID]
+	if quiet := known && now-last < complainEvery; !quiet {
+		p.complained[ruleID] = now
+		defer p.log.Error().Err(err).Str("rule_id", ruleID).Msg("a rule cannot be read, or what was decided about it is refused; the others go on")
+	}
+	if len(p.complained) > 10_000 { // of rules that are long gone
+		clear(p.complained)
+	}
+	p.mu.Unlock()
 }
 
 // sweepPlanned carries out what was decided and left: its process died, or froze.
 func (p *Periodic) sweepPlanned(ctx context.Context) error {
 	for skip := 0; ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		now := p.store.Clock.Now()
-		rules, err := p.store.PlannedRules(call, now.Add(-slow), skip, perSweep)
+		began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
+		rules, unread, err := p.store.PlannedRules(call, now.Add(-slow), skip, perSweep)
 		cancel()
-		if err != nil || len(rules) == 0 {
+		if err != nil || len(rules)+len(unread) == 0 {
 			return err
+		}
+		for _, u := range unread {
+			p.complain(u.ID, u.Err)
 		}
 		var mine []*model.Rule
 		for _, r := range rules {
@@ -223,14 +271,18 @@ func (p *Periodic) sweepPlanned(ctx context.Context) error {
 				mine = append(mine, r)
 			}
 		}
+		others := len(rules) - len(mine)
+		if mine, err = p.unlessFrozen(ctx, began, mine); err != nil {
+			return err
+		}
 		stuck, err := p.carryOut(ctx, mine)
-		if err != nil && stuck == 0 || len(rules) < perSweep {
+		if err != nil && stuck == 0 || len(rules)+len(unread) < perSweep {
 			return err
 		}
 		if err != nil {
 			p.log.Error().Err(err).Msg("deciding ticks")
 		}
-		skip += stuck + len(rules) - len(mine)
+		skip += stuck + others + len(unread)
 	}
 }
 

@@ -65,11 +65,17 @@ func (p *Periodic) sweepLostAfter(ctx context.Context, last *string) (found int,
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
-	rules, err := p.store.LongActive(call, now.Add(-lostAfter), *last, perSweep)
-	if err != nil || len(rules) == 0 {
+	rules, unread, err := p.store.LongActive(call, now.Add(-lostAfter), *last, perSweep)
+	if found = len(rules) + len(unread); err != nil || found == 0 {
 		return 0, err
 	}
-	*last = rules[len(rules)-1].ID
+	for _, r := range rules {
+		*last = max(*last, r.ID)
+	}
+	for _, u := range unread {
+		p.complain(u.ID, u.Err)
+		*last = max(*last, u.ID)
+	}
 	var ids []string
 	for _, r := range rules {
 		for _, a := range r.Active {
@@ -89,6 +95,6 @@ func (p *Periodic) sweepLostAfter(ctx context.Context, last *string) (found int,
 		}
 	}
 	// Whoever decided in between has more to say than this: it is looked at again next time.
-	_, err = p.decideAll(ctx, began, writes)
-	return len(rules), err
+	_, _, err = p.decideAll(ctx, began, writes)
+	return found, err
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,10 +56,11 @@ type Periodic struct {
 	secrets *secret.Box // nil = none
 	log     zerolog.Logger
 
-	mu     sync.Mutex
-	calls  map[calendarKey]*calendar.Schedule // parsed rules
-	rank   rank
-	queued time.Duration // when a decision last left a run waiting, by the monotonic clock
+	mu         sync.Mutex
+	calls      map[calendarKey]*calendar.Schedule // parsed rules
+	complained map[string]time.Duration           // about which rules, and when
+	rank       rank
+	queued     time.Duration // when a decision last left a run waiting, by the monotonic clock
 }
 
 // New makes a Periodic and checks its configuration. It does no I/O.
@@ -79,7 +79,7 @@ func New(cfg Config) (*Periodic, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}, nil
+	return &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}, complained: map[string]time.Duration{}}, nil
 }
 
 func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }
@@ -166,7 +166,10 @@ func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r 
 		if after == nil {
 			return before, nil
 		}
-		applied, err := p.decideAll(ctx, began, []store.RuleWrite{{Before: before, After: after}})
+		applied, refused, err := p.decidePortion(ctx, began, []store.RuleWrite{{Before: before, After: after}})
+		if err == nil {
+			err = refused[0]
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s rule %s: %w", doing, before.Name, err)
 		}
@@ -181,57 +184,77 @@ func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r 
 // what it decided reads the rule again.
 const frozen = time.Minute
 
-func (p *Periodic) reread(ctx context.Context, rules []*model.Rule) (current []*model.Rule, err error) {
+// unlessFrozen returns the rules, or, where this process stood still since they were about to
+// be read, what they are now: what it is about to do may have been done, and be over, long
+// ago, so only what is still planned counts.
+func (p *Periodic) unlessFrozen(ctx context.Context, began clock.Instant, rules []*model.Rule) ([]*model.Rule, error) {
+	if began.Since(p.store.Local()) <= frozen {
+		return rules, nil
+	}
 	ids := make([]string, len(rules))
 	for i, r := range rules {
 		ids[i] = r.ID
 	}
 	found, err := p.store.RulesByIDs(ctx, ids)
+	var current []*model.Rule
 	for _, r := range found {
-		current = append(current, r)
+		if r != nil {
+			current = append(current, r)
+		}
 	}
 	return current, err
 }
 
 // decideAll writes decisions and carries out those that were applied, portion by portion.
-// What cannot be carried out now stays planned, for whoever looks next. began is when the
-// rules were about to be read.
-func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []store.RuleWrite) ([]bool, error) {
+// What cannot be carried out now stays planned, for whoever looks next. One that the server
+// refuses concerns its own rule alone. began is when the rules were about to be read.
+func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []store.RuleWrite) (applied []bool, refused map[int]error, err error) {
 	parts := portions(writes, func(w store.RuleWrite) *model.Rule { return w.After })
-	applied := make([][]bool, len(parts))
+	is := make([][]bool, len(parts))
+	not := make([]map[int]error, len(parts))
 	errs := make([]error, len(parts))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range min(atOnce, len(parts)) {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(parts); i = int(next.Add(1)) - 1 {
-				if applied[i], errs[i] = p.decidePortion(ctx, began, parts[i]); errs[i] != nil {
+				if is[i], not[i], errs[i] = p.decidePortion(ctx, began, parts[i]); errs[i] != nil {
 					next.Store(int64(len(parts))) // the others are decided when somebody looks again
 				}
 			}
 		})
 	}
 	wg.Wait()
-	return slices.Concat(applied...), errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	refused = map[int]error{}
+	for part, whys := range not {
+		for i, why := range whys {
+			refused[len(applied)+i] = why
+			p.complain(parts[part][i].After.ID, why)
+		}
+		applied = append(applied, is[part]...)
+	}
+	return applied, refused, nil
 }
 
 // atOnce is how many portions go out at the same time: one is encoded while the server
 // works on another.
 const atOnce = 2
 
-func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, writes []store.RuleWrite) ([]bool, error) {
+func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, writes []store.RuleWrite) (applied []bool, refused map[int]error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := p.types.Fresh(ctx, tasktypes.MaxAge); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, w := range writes {
 		w.After.Decision = randomHex(8)
 		complete(w, p.types.Get)
 	}
-	applied, err := p.store.WriteRules(ctx, writes)
-	if err != nil {
-		return nil, err
+	if applied, refused, err = p.store.WriteRules(ctx, writes); err != nil {
+		return nil, nil, err
 	}
 	var decided []*model.Rule
 	for i, w := range writes {
@@ -240,15 +263,11 @@ func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, write
 		}
 	}
 	p.noteQueues(decided)
-	if began.Since(p.store.Local()) > frozen {
-		// What this process is about to do may have been done, and be over, long ago: only
-		// what is still planned counts.
-		if decided, err = p.reread(ctx, decided); err != nil {
-			return applied, nil // it stays planned, for whoever looks next
-		}
+	if decided, err = p.unlessFrozen(ctx, began, decided); err != nil {
+		return applied, refused, nil // it stays planned, for whoever looks next
 	}
 	if _, err := p.carryOut(ctx, decided); err != nil {
 		p.log.Warn().Err(err).Msg("what was decided about rules is carried out later")
 	}
-	return applied, nil
+	return applied, refused, nil
 }

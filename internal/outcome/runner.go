@@ -33,6 +33,7 @@ const (
 	perSweep  = 500              // lives that the sweeper reads at a time
 	patience  = 20 * time.Second // for carrying one batch out
 	emptyMark = time.Minute      // a mark without entries that is older is repaired
+	allEvery  = 30 * time.Second // all that is old is looked at
 )
 
 // Overdue is the age from which an entry is the sweeper's: whoever ended the task has died,
@@ -46,8 +47,10 @@ type Runner struct {
 	log   zerolog.Logger
 	kinds map[string]Kind
 	queue *groupcommit.Queue[Entry]
-	ctx   context.Context
-	end   context.CancelFunc
+
+	looked, swept time.Time // when a sweep looked at all, and up to when the last one looked
+	ctx           context.Context
+	end           context.CancelFunc
 }
 
 // New makes a runner for the given kinds.
@@ -110,16 +113,23 @@ func (r *Runner) carry(ctx context.Context, entries []Entry) (failed error) {
 }
 
 // Sweep carries out what is older than the given age, for all kinds of this process. It
-// returns how many entries it found.
+// returns how many entries it found. What cannot be carried out is tried again when all is
+// looked at, which is every half minute; in between only what is new, since entries of
+// kinds that other processes carry out may be many and stay for long. One call at a time.
 func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err error) {
 	names := make([]string, 0, len(r.kinds))
 	for name := range r.kinds {
 		names = append(names, name)
 	}
+	now := r.store.Clock.Now()
+	from, before := r.swept.Add(-allEvery), now.Add(-age)
+	if now.Sub(r.looked) >= allEvery {
+		from, r.looked = time.Time{}, now
+	}
 	for {
-		lives, err := r.store.Outboxes(ctx, names, r.store.Clock.Now().Add(-age), perSweep)
-		if err != nil {
-			return found, err
+		lives, next, lookErr := r.store.Outboxes(ctx, names, from, before, perSweep)
+		if lookErr != nil {
+			return found, lookErr
 		}
 		var entries []Entry
 		for _, l := range lives {
@@ -130,9 +140,15 @@ func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err e
 			}
 		}
 		found += len(entries)
-		if err := r.carry(ctx, entries); err != nil || len(lives) < perSweep {
+		failed := r.carry(ctx, entries)
+		if failed != nil {
+			err = failed
+		}
+		if next.IsZero() || failed != nil && !next.After(from) { // else past those that cannot be carried out
+			r.swept = before
 			return found, err
 		}
+		from = next
 	}
 }
 

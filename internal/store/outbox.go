@@ -18,12 +18,11 @@ type OutboxLife struct {
 	InHistory bool
 }
 
-// Outboxes finds lives whose outbox is older than the given time and has an entry of one
-// of the kinds, the oldest first. Indexes: outbox of both collections; the kinds are
-// looked at in the documents.
-func (s *Store) Outboxes(ctx context.Context, kinds []string, before time.Time, limit int) ([]OutboxLife, error) {
-	filter := bson.D{d("outbox_at", bson.D{d("$lte", before)}), d("outbox.kind", in(kinds))}
-	return s.outboxes(ctx, filter, limit)
+// Outboxes finds lives whose outbox is of a time in [from, before] and has an entry of one
+// of the kinds, the oldest first. Where there may be more, next is the time to go on from.
+// Indexes: outbox of both collections; the kinds are looked at in the documents.
+func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.Time, limit int) (lives []OutboxLife, next time.Time, err error) {
+	return s.outboxes(ctx, bson.D{d("outbox_at", bson.D{d("$gte", from), d("$lte", before)}), d("outbox.kind", in(kinds))}, limit)
 }
 
 // EmptyOutboxes finds those of which nothing is left but the mark: a process died between
@@ -31,30 +30,36 @@ func (s *Store) Outboxes(ctx context.Context, kinds []string, before time.Time, 
 // Indexes: outbox of both collections.
 func (s *Store) EmptyOutboxes(ctx context.Context, before time.Time, limit int) ([]OutboxLife, error) {
 	filter := bson.D{d("outbox_at", bson.D{d("$lte", before)}), d("outbox.0", bson.D{d("$exists", false)})}
-	return s.outboxes(ctx, filter, limit)
+	lives, _, err := s.outboxes(ctx, filter, limit)
+	return lives, err
 }
 
-func (s *Store) outboxes(ctx context.Context, filter bson.D, limit int) ([]OutboxLife, error) {
-	var out []OutboxLife
+func (s *Store) outboxes(ctx context.Context, filter bson.D, limit int) (lives []OutboxLife, next time.Time, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit))
 	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
 		cur, err := coll.Find(ctx, filter, o)
 		if err != nil {
-			return nil, explain(err, "looking for outcomes")
+			return nil, next, explain(err, "looking for outcomes")
 		}
-		for cur.Next(ctx) {
+		n := 0
+		for ; cur.Next(ctx); n++ {
 			life, err := decodeLife(cur.Current, coll == s.history)
 			if err != nil {
 				_ = cur.Close(ctx)
-				return nil, err
+				return nil, next, err
 			}
-			out = append(out, OutboxLife{Task: life, InHistory: coll == s.history})
+			lives = append(lives, OutboxLife{Task: life, InHistory: coll == s.history})
 		}
 		if err := cur.Err(); err != nil {
-			return nil, explain(err, "looking for outcomes")
+			return nil, next, explain(err, "looking for outcomes")
+		}
+		if n == limit {
+			if last := lives[len(lives)-1].OutboxAt; next.IsZero() || last.Before(next) {
+				next = last
+			}
 		}
 	}
-	return out, nil
+	return lives, next, nil
 }
 
 // Carried is an outbox entry that has been carried out.
@@ -67,32 +72,40 @@ type Carried struct {
 // mark with it. To remove what is gone does no harm. Neither raises the rev: nothing
 // depends on them but the archiver, which looks for the mark. Index: _id.
 func (s *Store) RemoveOutbox(ctx context.Context, carried []Carried) error {
-	tasks, history := removals(carried, false), removals(carried, true)
-	for coll, models := range map[*mongo.Collection][]mongo.WriteModel{s.tasks: tasks, s.history: history} {
-		if len(models) == 0 {
+	for coll, history := range map[*mongo.Collection]bool{s.tasks: false, s.history: true} {
+		var last, other []mongo.WriteModel // of each entry: the removal where it is the last, and where it is not
+		for _, c := range carried {
+			if c.Life.InHistory != history {
+				continue
+			}
+			id := bson.D{d("_id", c.Life.storedID())}
+			alone := append(id[:1:1], d("outbox", bson.D{d("$size", 1)}), d("outbox.0.kind", c.Entry.Kind), d("outbox.0.rev", c.Entry.Rev))
+			match := bson.D{d("kind", c.Entry.Kind), d("rev", c.Entry.Rev)}
+			last = append(last, mongo.NewUpdateOneModel().SetFilter(alone).SetUpdate(bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})}))
+			other = append(other, mongo.NewUpdateOneModel().SetFilter(id).SetUpdate(bson.D{d("$pull", bson.D{d("outbox", match)})}))
+		}
+		if len(last) == 0 {
 			continue
 		}
-		// In order: an entry is pulled only where it was not the last.
-		if _, err := coll.BulkWrite(ctx, models); err != nil {
+		res, err := coll.BulkWrite(ctx, last, options.BulkWrite().SetOrdered(false))
+		if err == nil && int(res.MatchedCount) < len(last) {
+			// In order: of two entries of a life the first is pulled, and then the second is the last.
+			_, err = coll.BulkWrite(ctx, interleave(last, other))
+		}
+		if err != nil {
 			return explain(err, "removing outcomes that were carried out")
 		}
 	}
 	return nil
 }
 
-func removals(carried []Carried, history bool) (models []mongo.WriteModel) {
-	for _, c := range carried {
-		if c.Life.InHistory != history {
-			continue
-		}
-		id := bson.D{d("_id", c.Life.storedID())}
-		last := append(id[:1:1], d("outbox", bson.D{d("$size", 1)}), d("outbox.0.kind", c.Entry.Kind), d("outbox.0.rev", c.Entry.Rev))
-		match := bson.D{d("kind", c.Entry.Kind), d("rev", c.Entry.Rev)}
-		models = append(models,
-			mongo.NewUpdateOneModel().SetFilter(last).SetUpdate(bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})}),
-			mongo.NewUpdateOneModel().SetFilter(id).SetUpdate(bson.D{d("$pull", bson.D{d("outbox", match)})}))
+// interleave is the first of both, the second of both, and so on.
+func interleave[T any](a, b []T) []T {
+	out := make([]T, 0, 2*len(a))
+	for i := range a {
+		out = append(out, a[i], b[i])
 	}
-	return models
+	return out
 }
 
 // RepairOutboxes removes the mark of empty outboxes. Index: _id.

@@ -66,18 +66,20 @@ func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) ([]*
 		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(IndexLiving).SetLimit(int64(limit)))
 }
 
-// DueRules finds online rules whose next tick is due, the longest due first. Index: fire.
-func (s *Store) DueRules(ctx context.Context, now time.Time, limit int) ([]*model.Rule, error) {
-	return s.findRules(ctx, "finding due rules", bson.D{d("next_fire_at", bson.D{d("$lte", now)})},
-		options.Find().SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetLimit(int64(limit)))
+// DueRules finds online rules whose next tick is due, the longest due first; the first skip
+// of them are left out. unread are documents that this release cannot read. Index: fire.
+func (s *Store) DueRules(ctx context.Context, now time.Time, skip, limit int) (rules []*model.Rule, unread []UnreadableRule, err error) {
+	return s.readRules(ctx, "finding due rules", bson.D{d("next_fire_at", bson.D{d("$lte", now)})},
+		options.Find().SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
 
-// NextFire is the earliest next tick of any rule; zero when none is online. Index: fire.
-func (s *Store) NextFire(ctx context.Context) (time.Time, error) {
+// NextFire is the earliest next tick of any rule after the given time; zero when there is
+// none. Index: fire.
+func (s *Store) NextFire(ctx context.Context, after time.Time) (time.Time, error) {
 	var r struct {
 		At time.Time `bson:"next_fire_at"`
 	}
-	err := s.rules.FindOne(ctx, bson.D{d("next_fire_at", bson.D{d("$exists", true)})}, options.FindOne().
+	err := s.rules.FindOne(ctx, bson.D{d("next_fire_at", bson.D{d("$gt", after)})}, options.FindOne().
 		SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetProjection(bson.D{d("_id", 0), d("next_fire_at", 1)})).Decode(&r)
 	if isNone(err) {
 		return time.Time{}, nil
@@ -87,17 +89,17 @@ func (s *Store) NextFire(ctx context.Context) (time.Time, error) {
 
 // PlannedRules finds rules with something decided before the given time and not seen to be
 // carried out: whoever decided it has died, or is slow. The first skip of them are left
-// out. Index: planned.
-func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit int) ([]*model.Rule, error) {
-	return s.findRules(ctx, "finding planned runs", bson.D{d("planned_at", bson.D{d("$lte", before)})},
+// out. unread are documents that this release cannot read. Index: planned.
+func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit int) (rules []*model.Rule, unread []UnreadableRule, err error) {
+	return s.readRules(ctx, "finding planned runs", bson.D{d("planned_at", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(IndexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
 
 // LongActive finds rules of which a run was started before the given time and is not known
 // to have ended, by their ids, after the given one. It looks at every rule, so it is for
-// now and then. Index: _id.
-func (s *Store) LongActive(ctx context.Context, before time.Time, after string, limit int) ([]*model.Rule, error) {
-	return s.findRules(ctx, "finding runs that take long", bson.D{d("_id", bson.D{d("$gt", after)}), d("active.started", bson.D{d("$lte", before)})},
+// now and then. unread are documents that this release cannot read. Index: _id.
+func (s *Store) LongActive(ctx context.Context, before time.Time, after string, limit int) (rules []*model.Rule, unread []UnreadableRule, err error) {
+	return s.readRules(ctx, "finding runs that take long", bson.D{d("_id", bson.D{d("$gt", after)}), d("active.started", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 }
 
@@ -134,13 +136,39 @@ func (s *Store) LastLives(ctx context.Context, ids []string) (map[string]*model.
 	return out, explain(cur.Err(), "reading the history of tasks")
 }
 
-func (s *Store) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Rule, error) {
+// UnreadableRule is a rule's document that this release cannot read: a later one wrote it,
+// or a person did by hand. It must not keep the others from their ticks.
+type UnreadableRule struct {
+	ID  string
+	Err error
+}
+
+// readRules reads rules, one by one.
+func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (rules []*model.Rule, unread []UnreadableRule, err error) {
 	cur, err := s.rules.Find(ctx, filter, o)
 	if err != nil {
-		return nil, explain(err, doing)
+		return nil, nil, explain(err, doing)
 	}
-	var out []*model.Rule
-	return out, explain(cur.All(ctx, &out), doing)
+	defer func() { _ = cur.Close(ctx) }() // it is at its end, or the error is returned
+	for cur.Next(ctx) {
+		r := new(model.Rule)
+		if err := cur.Decode(r); err != nil {
+			id, _ := cur.Current.Lookup("_id").StringValueOK()
+			unread = append(unread, UnreadableRule{ID: id, Err: err})
+			continue
+		}
+		rules = append(rules, r)
+	}
+	return rules, unread, explain(cur.Err(), doing)
+}
+
+// findRules reads rules all of which can be read.
+func (s *Store) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Rule, error) {
+	rules, unread, err := s.readRules(ctx, doing, filter, o)
+	if err == nil && len(unread) > 0 {
+		err = fmt.Errorf("%s: the rule %s cannot be read: %w", doing, unread[0].ID, unread[0].Err)
+	}
+	return rules, err
 }
 
 // RulesWithCallback are the names of some living rules whose tasks have a callback of their
@@ -157,12 +185,16 @@ func (s *Store) RulesWithCallback(ctx context.Context, limit int) (names []strin
 	return names, err
 }
 
-// RulesByIDs reads rules by their ids. Index: _id.
+// RulesByIDs reads rules by their ids. One that is there and cannot be read is nil.
+// Index: _id.
 func (s *Store) RulesByIDs(ctx context.Context, ids []string) (map[string]*model.Rule, error) {
-	found, err := s.findRules(ctx, "reading rules", bson.D{d("_id", in(ids))}, options.Find())
+	found, unread, err := s.readRules(ctx, "reading rules", bson.D{d("_id", in(ids))}, options.Find())
 	out := make(map[string]*model.Rule, len(found))
 	for _, r := range found {
 		out[r.ID] = r
+	}
+	for _, u := range unread {
+		out[u.ID] = nil
 	}
 	return out, err
 }
@@ -171,34 +203,37 @@ func (s *Store) RulesByIDs(ctx context.Context, ids []string) (map[string]*model
 type RuleWrite struct{ Before, After *model.Rule }
 
 // WriteRules carries decisions out, each if the rule still has the rev that was read:
-// applied[i] says so. An error means that nothing is known of any: some may be done.
+// applied[i] says so. refused[i] is why the server refuses a decision, whoever asks: it
+// concerns that one alone. An error means that nothing is known of any: some may be done.
 // Index: _id.
-func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []bool, err error) {
+func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []bool, refused map[int]error, err error) {
 	applied = make([]bool, len(writes))
 	if len(writes) == 0 {
-		return applied, nil
+		return applied, nil, nil
 	}
 	models := make([]mongo.WriteModel, len(writes))
 	for i, w := range writes {
 		update, err := ruleUpdate(w)
 		if err != nil {
-			return applied, fmt.Errorf("encoding a decision about the rule %s: %w", w.After.Name, err)
+			return applied, nil, fmt.Errorf("encoding a decision about the rule %s: %w", w.After.Name, err)
 		}
 		models[i] = mongo.NewUpdateOneModel().SetUpdate(update).
 			SetFilter(bson.D{d("_id", w.Before.ID), d("rev", w.Before.Rev)})
 	}
 	res, err := s.rules.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if err != nil {
-		if IsDuplicate(err) && len(writes) == 1 { // an edit of the name
-			return applied, fmt.Errorf("%w: %s", ErrRuleExists, writes[0].After.Name)
-		}
-		return applied, explain(err, "writing decisions about rules")
+	if refused = refusals(err); err != nil && refused == nil {
+		return applied, nil, explain(err, "writing decisions about rules")
 	}
-	if int(res.MatchedCount) == len(writes) {
+	for i, why := range refused {
+		if IsDuplicate(why) { // an edit of the name
+			refused[i] = fmt.Errorf("%w: %s", ErrRuleExists, writes[i].After.Name)
+		}
+	}
+	if refused == nil && int(res.MatchedCount) == len(writes) {
 		for i := range applied {
 			applied[i] = true
 		}
-		return applied, nil
+		return applied, nil, nil
 	}
 	// Some were crossed: those whose rule does not carry our decision.
 	ids := make([]string, len(writes))
@@ -210,7 +245,24 @@ func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []b
 		cur := current[w.After.ID]
 		applied[i] = cur != nil && cur.Rev == w.After.Rev && cur.Decision == w.After.Decision
 	}
-	return applied, err
+	return applied, refused, err
+}
+
+// refusals are the statements that the server refuses for what they are, by their index; nil
+// where anything else went wrong.
+func refusals(err error) map[int]error {
+	var bulk mongo.BulkWriteException
+	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
+		return nil
+	}
+	out := make(map[int]error, len(bulk.WriteErrors))
+	for _, e := range bulk.WriteErrors {
+		if ofDeployment(e.Code) {
+			return nil
+		}
+		out[e.Index] = e
+	}
+	return out
 }
 
 // ruleUpdate is the update of a decision. What it plans is appended to what is planned, which
@@ -262,50 +314,6 @@ func planDocs(plans []model.Planned) bson.A {
 	return out
 }
 
-// PutRuns stores records, each unless the stored one is of a later decision. Index: _id.
-func (s *Store) PutRuns(ctx context.Context, runs []*model.Run) error {
-	if len(runs) == 0 {
-		return nil
-	}
-	put := func(runs []*model.Run, upsert bool) error {
-		models := make([]mongo.WriteModel, len(runs))
-		for i, r := range runs {
-			models[i] = mongo.NewReplaceOneModel().SetUpsert(upsert).SetReplacement(r).
-				SetFilter(bson.D{d("_id", r.ID), d("rev", bson.D{d("$lte", r.Rev)})})
-		}
-		_, err := s.runs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-		return err
-	}
-	// The upsert makes a record that is not there. Where a later decision's is, its filter
-	// misses and the insert collides; but it collides, too, with an earlier decision's that
-	// was stored at the same moment, which must give way. So those are tried once more: now
-	// that there is a record, the filter alone decides.
-	err := put(runs, true)
-	if collided, only := duplicates(err); only {
-		again := make([]*model.Run, len(collided))
-		for i, at := range collided {
-			again[i] = runs[at]
-		}
-		err = put(again, false)
-	}
-	return explain(err, "storing records of runs")
-}
-
-// duplicates are the indices of writes that collided; only says that nothing else went wrong.
-func duplicates(err error) (collided []int, only bool) {
-	var bulk mongo.BulkWriteException
-	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
-		return nil, false
-	}
-	for _, e := range bulk.WriteErrors {
-		if e.Code != 11000 {
-			return nil, false
-		}
-		collided = append(collided, e.Index)
-	}
-	return collided, len(collided) > 0
-}
-
 // CarriedOut removes what was carried out, which is all that is planned in the rules as
 // they are given, and the mark when nothing is left. It changes no rev. One write for each
 // rule that nobody has decided since; of the others it takes out what was carried out,
@@ -336,69 +344,4 @@ func (s *Store) CarriedOut(ctx context.Context, rules []*model.Rule) error {
 	}
 	_, err = s.rules.BulkWrite(ctx, pulls) // in order: the mark goes after the last entry
 	return explain(err, "removing what was carried out")
-}
-
-// RunFilter selects records. Zero fields select everything.
-type RunFilter struct {
-	RuleID   string
-	Statuses []model.RunStatus
-	From, To time.Time // nominal in [From, To)
-}
-
-// Runs reads records of a rule, the newest nominal time first, after the one with that
-// nominal time and id. Index: rule.
-func (s *Store) Runs(ctx context.Context, f RunFilter, after *model.Run, limit int) ([]*model.Run, error) {
-	q := bson.D{d("rule_id", f.RuleID)}
-	nominal := bson.D{}
-	if !f.From.IsZero() {
-		nominal = append(nominal, d("$gte", f.From))
-	}
-	if !f.To.IsZero() {
-		nominal = append(nominal, d("$lt", f.To))
-	}
-	if len(nominal) > 0 {
-		q = append(q, d("nominal", nominal))
-	}
-	if len(f.Statuses) > 0 {
-		q = append(q, d("status", in(f.Statuses)))
-	}
-	if after != nil {
-		q = append(q, d("$or", bson.A{
-			bson.D{d("nominal", bson.D{d("$lt", after.Nominal)})},
-			bson.D{d("nominal", after.Nominal), d("_id", bson.D{d("$lt", after.ID)})},
-		}))
-	}
-	cur, err := s.runs.Find(ctx, q, options.Find().SetSort(bson.D{d("nominal", -1), d("_id", -1)}).SetLimit(int64(limit)))
-	if err != nil {
-		return nil, explain(err, "reading runs")
-	}
-	var out []*model.Run
-	return out, explain(cur.All(ctx, &out), "reading runs")
-}
-
-// HaveRuns tells which of the records exist. Index: _id.
-func (s *Store) HaveRuns(ctx context.Context, ids []string) (map[string]bool, error) {
-	cur, err := s.runs.Find(ctx, bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{d("_id", 1)}))
-	if err != nil {
-		return nil, explain(err, "looking for runs")
-	}
-	var found []struct {
-		ID string `bson:"_id"`
-	}
-	err = cur.All(ctx, &found)
-	have := make(map[string]bool, len(found))
-	for _, f := range found {
-		have[f.ID] = true
-	}
-	return have, explain(err, "looking for runs")
-}
-
-// Run reads one record; nil when there is none. Index: _id.
-func (s *Store) Run(ctx context.Context, id string) (*model.Run, error) {
-	var r model.Run
-	err := s.runs.FindOne(ctx, bson.D{d("_id", id)}).Decode(&r)
-	if isNone(err) {
-		return nil, nil
-	}
-	return &r, explain(err, "reading the run "+id)
 }

@@ -51,7 +51,7 @@ func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 	st := ruleStore(t)
 	require.NoError(t, st.InsertRule(t.Context(), &model.Rule{ID: "r", Name: "r", Living: "-/r", Rev: 1, Task: &model.TaskTemplate{Type: "t"}}))
 	first := decision(storedRule(t, st, "r"), "first")
-	applied, err := st.WriteRules(t.Context(), []store.RuleWrite{first})
+	applied, _, err := st.WriteRules(t.Context(), []store.RuleWrite{first})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, applied)
 
@@ -61,7 +61,7 @@ func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 	require.Zero(t, storedRule(t, st, "r").PlannedAt, "the mark goes with the last entry")
 
 	second := decision(late, "second")
-	applied, err = st.WriteRules(t.Context(), []store.RuleWrite{second})
+	applied, _, err = st.WriteRules(t.Context(), []store.RuleWrite{second})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, applied)
 	require.Equal(t, []string{"second"}, planIDs(storedRule(t, st, "r")))
@@ -69,13 +69,13 @@ func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 
 	// A decision between reading and removing: only what was carried out goes.
 	third := decision(storedRule(t, st, "r"), "third")
-	applied, err = st.WriteRules(t.Context(), []store.RuleWrite{third})
+	applied, _, err = st.WriteRules(t.Context(), []store.RuleWrite{third})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, applied)
 	require.NoError(t, st.CarriedOut(t.Context(), []*model.Rule{second.After}))
 	require.Equal(t, []string{"third"}, planIDs(storedRule(t, st, "r")))
 	require.NotZero(t, storedRule(t, st, "r").PlannedAt)
-	applied, err = st.WriteRules(t.Context(), []store.RuleWrite{decision(late, "crossed")})
+	applied, _, err = st.WriteRules(t.Context(), []store.RuleWrite{decision(late, "crossed")})
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, applied)
 	require.NoError(t, st.CarriedOut(t.Context(), []*model.Rule{third.After}))

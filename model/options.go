@@ -28,6 +28,8 @@ const (
 	DefaultRetention     = 7 * 24 * time.Hour
 	// MaxDuration bounds every duration an option takes: ten years.
 	MaxDuration = 10 * 365 * 24 * time.Hour
+	// NoTimeout as an execution timeout is none, also where a layer below says one.
+	NoTimeout = MaxDuration
 )
 
 // RetryStrategy says how the delay before a retry grows.
@@ -35,14 +37,19 @@ type RetryStrategy string
 
 // The retry strategies; none, fixed and sequence are those of seed 000.
 const (
-	RetryNone        RetryStrategy = "none"        // the first error ends the task
+	RetryNone        RetryStrategy = "none"        // the first error ends the task: max_errors 0, see [Retry]
 	RetryFixed       RetryStrategy = "fixed"       // Interval each time
 	RetrySequence    RetryStrategy = "sequence"    // Sequence[i] after error i+1, past its end the last
-	RetryExponential RetryStrategy = "exponential" // Interval · Factor^(errors-1), at most MaxInterval
+	RetryExponential RetryStrategy = "exponential" // Interval · Factor^(errors-1), at most MaxInterval, jitter included
 )
 
 // Retry says what follows an error. Every zero field means "not said here": the next
 // layer decides (the task, its type, the handler, the defaults).
+//
+// The strategy none says max_errors 0 with it. A layer above undoes both together, by
+// another strategy or by a max_errors above 0; what it does not say of the two then has its
+// default. So a task's max_errors 5 above a type's none is 5 exponential retries, and a task's
+// fixed is 10 retries.
 type Retry struct {
 	Strategy    RetryStrategy   `bson:"strategy,omitempty"`        // default exponential
 	Interval    time.Duration   `bson:"interval_ms,omitempty"`     // fixed, exponential; default 1 s
@@ -67,7 +74,7 @@ type Options struct {
 	ConcurrentWorkerCount int           `bson:"concurrent_worker_count,omitempty"` // workers that must each succeed; default 1, at most 64
 	PingInterval          time.Duration `bson:"ping_interval_ms,omitempty"`        // default 10 s
 	WorkerTimeout         time.Duration `bson:"worker_timeout_ms,omitempty"`       // the lease; default 30 s, at least 1 s
-	ExecutionTimeout      time.Duration `bson:"execution_timeout_ms,omitempty"`    // from the claim; default none
+	ExecutionTimeout      time.Duration `bson:"execution_timeout_ms,omitempty"`    // from the claim; default none; [NoTimeout] undoes what a layer below says
 	SpecificWorkerIDs     []string      `bson:"specific_worker_ids,omitempty"`     // only these may claim; default everybody
 	Retry                 *Retry        `bson:"retry,omitempty"`
 	MaxLapses             *int          `bson:"max_lapses,omitempty"`            // the task ends when lapse_count > MaxLapses; default 3
@@ -106,6 +113,9 @@ func ResolveOptions(layers ...Options) Effective {
 		MaxErrorsPerWorker: o.MaxErrorsPerWorker, NeedManual: o.NeedManual != nil && *o.NeedManual,
 		Retention: o.Retention, Callback: o.Callback,
 	}
+	if e.ExecutionTimeout == NoTimeout {
+		e.ExecutionTimeout = 0
+	}
 	e.leaseDefaults()
 	first(&e.Retention, DefaultRetention)
 	first(&r.Strategy, RetryExponential)
@@ -114,9 +124,6 @@ func ResolveOptions(layers ...Options) Effective {
 	first(&r.MaxInterval, DefaultRetryMax)
 	first(&r.Jitter, DefaultRetryJitter)
 	first(&r.Local, &noLocalRetry)
-	if r.Strategy == RetryNone {
-		r.MaxErrors = &noErrors
-	}
 	first(&r.MaxErrors, &defaultMaxErrors)
 	first(&o.MaxLapses, &defaultMaxLapses)
 	e.Retry, e.MaxLapses = r, *o.MaxLapses
@@ -141,6 +148,7 @@ func Overlay(layers ...Options) Options {
 
 // overlay fills o; r becomes its Retry where a layer has one.
 func overlay(o *Options, r *Retry, layers []Options) {
+	none := false // a layer above says none, which hides what those below say of it
 	for i := range layers {
 		l := &layers[i]
 		first(&o.PingInterval, l.PingInterval)
@@ -155,7 +163,17 @@ func overlay(o *Options, r *Retry, layers []Options) {
 			continue
 		}
 		o.Retry = r
-		first(&r.Strategy, l.Retry.Strategy)
+		switch {
+		case none:
+		case l.Retry.Strategy == RetryNone:
+			none = true
+			if r.Strategy == "" && (r.MaxErrors == nil || *r.MaxErrors == 0) { // else it is undone
+				r.Strategy, r.MaxErrors = RetryNone, &noErrors
+			}
+		default:
+			first(&r.Strategy, l.Retry.Strategy)
+			first(&r.MaxErrors, l.Retry.MaxErrors)
+		}
 		first(&r.Interval, l.Retry.Interval)
 		if r.Sequence == nil {
 			r.Sequence = l.Retry.Sequence
@@ -163,7 +181,6 @@ func overlay(o *Options, r *Retry, layers []Options) {
 		first(&r.Factor, l.Retry.Factor)
 		first(&r.MaxInterval, l.Retry.MaxInterval)
 		first(&r.Jitter, l.Retry.Jitter)
-		first(&r.MaxErrors, l.Retry.MaxErrors)
 		first(&r.Local, l.Retry.Local)
 	}
 }
@@ -204,6 +221,9 @@ func (r Retry) Delay(errors int, random float64) time.Duration {
 		d = min(d, float64(r.MaxInterval))
 		if r.Jitter > 0 {
 			d *= 1 + r.Jitter*(2*random-1)
+		}
+		if longest := float64(r.MaxInterval); d > longest {
+			d = max(2*longest-d, 0) // what would come too late comes as much sooner
 		}
 		return time.Duration(min(d, float64(MaxDuration))).Round(time.Millisecond)
 	}

@@ -139,6 +139,22 @@ func (t *Task) Successes() int {
 	return n
 }
 
+// ExecTime is how long the execution that ended last took, from its claim to its end (seed
+// 000's exec_time); 0 as long as none has ended. One that was given back before it did
+// anything does not count. It is computed, never stored.
+func (t *Task) ExecTime() time.Duration {
+	var took time.Duration
+	var last time.Time
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		ended := later(w.SuccessTime, w.FailTime)
+		if !ended.IsZero() && !w.Unstarted && !ended.Before(last) {
+			last, took = ended, max(ended.Sub(w.ClaimedAt), 0)
+		}
+	}
+	return took
+}
+
 // Effective are the options that apply to the task as people and outside completions see
 // it: its own, and below them what applied to its newest execution, or, as long as it has
 // had none, what its type says.

@@ -322,6 +322,7 @@ func TestRetryDelaysStayInTheirBounds(t *testing.T) {
 			require.LessOrEqual(r, mid, retry.MaxInterval)
 			require.GreaterOrEqual(r, mid, min(retry.Interval, retry.MaxInterval)-time.Millisecond)
 			require.InDelta(r, float64(mid), float64(d), float64(mid)*share+float64(time.Millisecond), "jitter within its share")
+			require.LessOrEqual(r, d, retry.MaxInterval, "at most")
 		}
 	})
 }

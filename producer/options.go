@@ -144,13 +144,15 @@ func Lease(ping, timeout time.Duration) Option {
 }
 
 // Timeout is how long one execution may take, from its claim; then it is void and
-// counts as an error. Defaults to no limit, which is 0.
+// counts as an error. Defaults to what the type says, else to no limit. 0 says nothing;
+// model.NoTimeout is no limit whatever the type says.
 func Timeout(d time.Duration) Option {
 	return newOption("Timeout", func(s *settings) { s.draft.Options.ExecutionTimeout = d }, d)
 }
 
 // Retry says what follows an error; a zero field is left to the type, the handler or
-// the default. Defaults to 10 retries with delays that double from 1 s to 1 h.
+// the default, and the type's strategy none is undone by another strategy or a MaxErrors
+// above 0. Defaults to 10 retries with delays that double from 1 s to 1 h.
 func Retry(r model.Retry) Option {
 	return newOption("Retry", func(s *settings) { s.draft.Options.Retry = new(r) }, r)
 }

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -155,7 +156,22 @@ func (f *fields) String() string {
 
 // documentJSON is a stored document as JSON, unknown fields and all, with its primary key
 // named id and secrets hidden.
-func documentJSON(raw bson.Raw) (json.RawMessage, error) {
+func documentJSON(raw bson.Raw) (json.RawMessage, error) { return documentWith(raw) }
+
+// taskJSON is a task's document as JSON, or a life's, with what is computed when it is read:
+// exec_time_ms, where an execution has ended.
+func taskJSON(raw bson.Raw) (json.RawMessage, error) {
+	t, err := store.Decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	if took := t.ExecTime(); took > 0 {
+		return documentWith(raw, bson.E{Key: "exec_time_ms", Value: took.Milliseconds()})
+	}
+	return documentWith(raw)
+}
+
+func documentWith(raw bson.Raw, computed ...bson.E) (json.RawMessage, error) {
 	var doc bson.D
 	if err := bson.Unmarshal(raw, &doc); err != nil {
 		return nil, fmt.Errorf("reading a document: %w", err)
@@ -166,7 +182,7 @@ func documentJSON(raw bson.Raw) (json.RawMessage, error) {
 			doc[i].Key = "id"
 		}
 	}
-	out, err := bson.Marshal(doc)
+	out, err := bson.Marshal(append(doc, computed...))
 	if err != nil {
 		return nil, fmt.Errorf("reading a document: %w", err)
 	}

@@ -55,7 +55,7 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.workers, "workers", nil, "the only workers that may run it")
 	f.StringVar(&s.pingInterval, "ping-interval", "", "how often the worker extends its lease; defaults to 10s")
 	f.StringVar(&s.workerTimeout, "worker-timeout", "", "the lease: another worker takes over after so long without a ping; defaults to 30s")
-	f.StringVar(&s.timeout, "timeout", "", "how long one execution may take; defaults to no limit")
+	f.StringVar(&s.timeout, "timeout", "", "how long one execution may take; none = no limit, whatever its type says")
 	f.StringVar(&s.retryStrategy, "retry-strategy", "", "none, fixed, sequence or exponential (default)")
 	f.StringVar(&s.retryInterval, "retry-interval", "", "first delay before a retry; defaults to 1s")
 	f.StringSliceVar(&s.retrySequence, "retry-sequence", nil, "the delays of the strategy sequence, such as 1s,10s,1m")
@@ -135,7 +135,11 @@ func (a *app) spec(s *sendFlags, f *pflag.FlagSet) (*taskSpec, error) {
 	}
 	d.set("ping-interval", &o.PingInterval, s.pingInterval)
 	d.set("worker-timeout", &o.WorkerTimeout, s.workerTimeout)
-	d.set("timeout", &o.ExecutionTimeout, s.timeout)
+	if s.timeout == "none" {
+		o.ExecutionTimeout = new(millis(model.NoTimeout))
+	} else {
+		d.set("timeout", &o.ExecutionTimeout, s.timeout)
+	}
 	d.set("retention", &o.Retention, s.retention)
 	set(f, "limit-key", &o.LimitKey, s.limitKey)
 	set(f, "max-lapses", &o.MaxLapses, s.maxLapses)

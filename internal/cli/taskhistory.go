@@ -36,7 +36,7 @@ shows each of them.`,
 			Lives []json.RawMessage `json:"lives"`
 		}{}
 		for _, doc := range docs {
-			j, err := documentJSON(doc)
+			j, err := taskJSON(doc)
 			if err != nil {
 				return err
 			}

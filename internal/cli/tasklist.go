@@ -147,7 +147,7 @@ type jsonLister struct {
 
 func (l *jsonLister) page(docs []bson.Raw) error {
 	for _, doc := range docs {
-		j, err := documentJSON(doc)
+		j, err := taskJSON(doc)
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ type wholeLister struct {
 
 func (l *wholeLister) page(docs []bson.Raw) error {
 	for _, doc := range docs {
-		j, err := documentJSON(doc)
+		j, err := taskJSON(doc)
 		if err != nil {
 			return err
 		}

@@ -35,8 +35,13 @@ func optionsText(t *model.Task, typ model.Options) string {
 		}
 		out = append(out, fmt.Sprintf("%s %s (%s)", name, value, from))
 	}
-	add("retries", retriesInWords(&eff), retry(func(r *model.Retry) bool { return r.Strategy != "" }))
-	add("at most", fmt.Sprintf("%d errors", *eff.Retry.MaxErrors), retry(func(r *model.Retry) bool { return r.MaxErrors != nil || r.Strategy == model.RetryNone }))
+	undone := func(r *model.Retry) bool {
+		return r.Strategy == model.RetryNone && eff.Retry.Strategy != model.RetryNone
+	}
+	add("retries", retriesInWords(&eff), retry(func(r *model.Retry) bool { return r.Strategy != "" && !undone(r) }))
+	add("at most", fmt.Sprintf("%d errors", *eff.Retry.MaxErrors), retry(func(r *model.Retry) bool {
+		return (r.MaxErrors != nil || r.Strategy == model.RetryNone) && !undone(r)
+	}))
 	add("and", fmt.Sprintf("%d lapses", eff.MaxLapses), func(o *model.Options) bool { return o.MaxLapses != nil })
 	if eff.MaxErrorsPerWorker > 0 {
 		add("of each worker", fmt.Sprintf("%d errors", eff.MaxErrorsPerWorker), func(o *model.Options) bool { return o.MaxErrorsPerWorker != 0 })

@@ -31,7 +31,7 @@ life of the task, as ` + "`task history` and `task list --history`" + ` name it.
 			return err
 		}
 		if a.asJSON() {
-			j, err := documentJSON(raw)
+			j, err := taskJSON(raw)
 			if err != nil {
 				return err
 			}
@@ -75,6 +75,9 @@ func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, tol
 	f.add("due", human.When(t.DueAt, now))
 	f.add("lease until", human.When(t.LapseAt, now))
 	f.add("finished", human.When(t.FinishedAt, now))
+	if took := t.ExecTime(); took > 0 {
+		f.add("took", human.Rough(took)+", the execution that ended last")
+	}
 	f.add("kept until", human.When(t.ArchiveAt, now))
 	if !t.ArchivedAt.IsZero() {
 		f.add("archived", human.When(t.ArchivedAt, now)+": this life is in the history")

@@ -63,7 +63,7 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec)
 // Enable lets the rule fire from now on. What came while it was offline is recorded as
 // skipped, in one record, and not run. Enabling twice is no error.
 func (p *Periodic) Enable(ctx context.Context, id string) (*model.Rule, error) {
-	return p.change(ctx, "enabling", id, pure(Enable))
+	return p.change(ctx, "enabling", id, p.withTimes(pure(Enable)))
 }
 
 // Disable stops the rule at once; note says why and may be empty. What runs or waits goes

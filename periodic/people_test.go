@@ -121,3 +121,26 @@ func TestARuleThatIsOverCanBeEdited(t *testing.T) {
 	_, err = p.Update(t.Context(), r.ID, r.Version, spec)
 	require.ErrorContains(t, err, "cron never fires before end_at")
 }
+
+func TestARuleWhoseTimesCannotBeReadCanBeMendedAndEnded(t *testing.T) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	spec := periodic.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"}
+	r, err := p.Create(t.Context(), spec)
+	require.NoError(t, err)
+	_, err = p.Enable(t.Context(), r.ID)
+	require.NoError(t, err)
+	set(t, db, r.ID, bson.D{{Key: "cron", Value: "*/90 * * * * *"}}) // an earlier release took it
+	r, err = p.Disable(t.Context(), r.ID, "not any more")
+	require.NoError(t, err)
+	_, err = p.Enable(t.Context(), r.ID)
+	require.ErrorContains(t, err, "cron")
+	r, err = p.Update(t.Context(), r.ID, r.Version, spec)
+	require.NoError(t, err)
+	r, err = p.Enable(t.Context(), r.ID)
+	require.NoError(t, err)
+	require.False(t, r.NextFireAt.IsZero())
+	set(t, db, r.ID, bson.D{{Key: "cron", Value: "*/90 * * * * *"}})
+	require.NoError(t, p.Delete(t.Context(), r.ID, 0))
+}

@@ -122,6 +122,26 @@ func (p *Periodic) calendarOf(r *model.Rule) (*calendar.Schedule, error) {
 	return c, nil
 }
 
+// never stands for the times of a rule that this release cannot read: there are none.
+var never = func() *calendar.Schedule {
+	c, err := calendar.Parse(calendar.Spec{Cron: "@every 24h", Start: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)})
+	if err != nil {
+		panic(err) // a constant
+	}
+	return c
+}()
+
+// withTimes makes a decision that needs the times of the rule.
+func (p *Periodic) withTimes(rule func(*model.Rule, *calendar.Schedule, time.Time) (*model.Rule, error)) func(*model.Rule, *calendar.Schedule, time.Time) (*model.Rule, error) {
+	return func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		if cal == never {
+			_, err := p.calendarOf(r)
+			return nil, err
+		}
+		return rule(r, cal, now)
+	}
+}
+
 // ready makes sure that the schema fits and that the database's clock is known.
 func (p *Periodic) ready(ctx context.Context) error {
 	if err := p.store.Ready(ctx); err != nil {
@@ -157,7 +177,7 @@ func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r 
 		}
 		cal, err := p.calendarOf(before)
 		if err != nil {
-			return nil, fmt.Errorf("%s rule %s: %w", doing, before.Name, err)
+			cal = never // it can be mended, disabled and deleted all the same
 		}
 		after, err := rule(before, cal, p.store.Clock.Now())
 		if err != nil {

@@ -92,7 +92,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 	} else if err := model.ValidName("request", request); err != nil {
 		return 0, fmt.Errorf("backfilling a rule: %w", err)
 	}
-	_, err = p.change(ctx, "backfilling", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+	_, err = p.change(ctx, "backfilling", id, p.withTimes(func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
 		switch {
 		case to.After(now):
 			return nil, model.Invalid("to", "is %v, which is in the future", to)
@@ -132,7 +132,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 		}
 		n = len(ticks)
 		return Backfill(r, cal, request, ticks, now), nil
-	})
+	}))
 	return n, err
 }
 

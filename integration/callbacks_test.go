@@ -297,7 +297,17 @@ func TestTheCallbackOfALifeThatIsHistoryTellsThatLife(t *testing.T) {
 		old, err := a.p.Life(t.Context(), id, first.Generation)
 		require.NoError(t, err)
 		require.Empty(t, old.Outbox)
-		require.Equal(t, model.StatusCompleted, old.Status, "in the history nothing waits for it")
+		require.Equal(t, model.StatusSuccess, old.Status, "its callback was delivered")
+
+		_, err = a.p.RedeliverLife(t.Context(), id, first.Generation)
+		require.NoError(t, err)
+		a.drainDelivering(double)
+		got := r.all()
+		require.Len(t, got, 3)
+		require.Equal(t, model.DeliveryKey(id, first.Generation), got[2].id, "an older life can be told of again")
+		require.JSONEq(t, `{"ext": 1, "result": 2}`, got[2].body)
+		_, err = a.p.RedeliverLife(t.Context(), id, 1)
+		require.ErrorIs(t, err, producer.ErrNotFound)
 	})
 }
 

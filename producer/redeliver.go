@@ -15,21 +15,28 @@ import (
 // It returns the delivery's task. The error is a *model.RefusedError for a task that has
 // not ended, or of whose end nobody is to be told.
 func (p *Producer) Redeliver(ctx context.Context, id string) (Sent, error) {
+	return p.RedeliverLife(ctx, id, 0)
+}
+
+// RedeliverLife is [Producer.Redeliver] for one life of a task, also one that is over; of
+// generation 0 the newest. The error is [ErrNotFound] for a life that there is not, or not
+// any more.
+func (p *Producer) RedeliverLife(ctx context.Context, id string, generation int64) (Sent, error) {
 	if _, _, _, err := model.ParseTaskID(id); err != nil {
 		return Sent{}, fmt.Errorf("redelivering the callback of a task: %w", err)
 	}
-	sent, err := p.redeliver(ctx, id)
+	sent, err := p.redeliver(ctx, id, generation)
 	if err != nil {
 		return sent, fmt.Errorf("redelivering the callback of task %s: %w", id, err)
 	}
 	return sent, nil
 }
 
-func (p *Producer) redeliver(ctx context.Context, id string) (Sent, error) {
+func (p *Producer) redeliver(ctx context.Context, id string, generation int64) (Sent, error) {
 	if err := p.prepare(ctx); err != nil {
 		return Sent{}, err
 	}
-	t, err := p.store.Life(ctx, id, 0)
+	t, err := p.store.Life(ctx, id, generation)
 	if err != nil {
 		return Sent{}, err
 	}

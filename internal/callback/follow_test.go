@@ -107,7 +107,7 @@ func TestTwoEndsOfADeliveryInOneBatchAreBothTold(t *testing.T) {
 	require.Equal(t, model.StatusSuccess, b.get(task.ID).Status)
 }
 
-func TestALifeThatIsHistoryAndADeliveryByHandAreLeftAlone(t *testing.T) {
+func TestALifeThatIsHistoryIsToldAndADeliveryByHandTellsNobody(t *testing.T) {
 	b := newBench(t)
 	task := b.ended("k", hook("http://x/"), model.Outcome{})
 	noErrors(t, Handover{Store: b.store}.Carry(t.Context(), entries(task)))
@@ -122,5 +122,5 @@ func TestALifeThatIsHistoryAndADeliveryByHandAreLeftAlone(t *testing.T) {
 	require.Equal(t, newLife.Rev, b.get(task.ID).Rev, "the new life is none of its business")
 	old, err := b.store.Life(t.Context(), task.ID, task.Generation)
 	require.NoError(t, err)
-	require.Equal(t, model.StatusCompleted, old.Status)
+	require.Equal(t, model.StatusSuccess, old.Status)
 }

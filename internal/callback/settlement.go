@@ -15,8 +15,7 @@ type Types interface {
 }
 
 // Settlement is the outcome kind [model.OutcomeDelivery]: the end of a delivery is told to
-// the life whose callback it was. A life that has moved to the history stays as it is:
-// nothing waits for it any more.
+// the life whose callback it was, also where that has moved to the history.
 type Settlement struct {
 	Store *store.Store
 	Types Types
@@ -71,11 +70,16 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 	var writes []store.Write
 	var of []int
 	taken := map[string]bool{}
+	var past []store.LifeOf
+	var ofPast []int
 	for _, i := range which {
 		e := entries[i].Life
 		t := tasks[e.Origin.ID]
 		if t == nil || t.Generation != e.Origin.Generation {
-			continue // in the history, or deleted
+			if model.Delivers(e.Status) { // in the history, or deleted
+				past, ofPast = append(past, store.LifeOf{TaskID: e.Origin.ID, Generation: e.Origin.Generation}), append(ofPast, i)
+			}
+			continue
 		}
 		if taken[t.ID] { // two ends of one delivery: one after the other
 			crossed = append(crossed, i)
@@ -85,6 +89,11 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 		if after != t {
 			taken[t.ID] = true
 			writes, of = append(writes, store.Write{Before: t, After: after}), append(of, i)
+		}
+	}
+	if err := s.Store.DeliveredLives(ctx, past); err != nil {
+		for _, i := range ofPast {
+			errs[i] = err
 		}
 	}
 	if len(writes) == 0 {

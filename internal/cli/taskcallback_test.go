@@ -59,6 +59,16 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 	require.Contains(t, r.stdout, "-/mscheduler.callback/"+heard()[0])
 	s.eventually("the second delivery", func() bool { return len(heard()) == 2 })
 	require.Equal(t, heard()[0], heard()[1], "receivers can drop it")
+
+	var life struct{ Generation int64 }
+	s.ok("task", "show", "-/exec/k", "-o", "json").json(&life)
+	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "k", "--existing", "restart-succeeded", "--held")
+	s.fails(ExitRefused, []string{"only an ended task"}, "task", "redeliver", "-/exec/k")
+	r = s.ok("task", "redeliver", lifeName("-/exec/k", life.Generation))
+	require.Contains(t, r.stdout, "-/mscheduler.callback/"+heard()[0], "an older life")
+	s.eventually("the third delivery", func() bool { return len(heard()) == 3 })
+	require.Equal(t, heard()[0], heard()[2])
+	s.fails(ExitNotFound, []string{"no such task"}, "task", "redeliver", lifeName("-/exec/k", 1))
 }
 
 func TestSecretsWithoutAKeyAndBadKeysAreWrongUsage(t *testing.T) {

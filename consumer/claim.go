@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -43,7 +44,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 			continue
 		}
 		eff := h.effective(t)
-		by.Applied = h.said.Load()
+		by.Applied, by.From = h.said.Load(), grants[t].From
 		after, no := model.Claim(t, by, *eff, now)
 		if no == "" {
 			claims = append(claims, store.Write{Before: t, After: after})
@@ -76,11 +77,12 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		grants = nil // they may have been won: the sweeper finds out
 		return 0, 0, err
 	}
+	c.gate.Claimed(grants)
 	won := make([]wonTask, 0, len(claims))
 	for i, w := range written {
 		if w.Applied {
 			t := claims[i].Before
-			won = append(won, wonTask{task: claims[i].After, due: t.DueAt, permits: grants[t].Permits})
+			won = append(won, wonTask{task: claims[i].After, due: t.DueAt, grant: grants[t]})
 			if len(grants) > 0 {
 				mine[t] = true
 			}
@@ -170,7 +172,7 @@ type wonTask struct {
 	task     *model.Task
 	due      time.Time // when it became claimable
 	previous string    // the worker whose lease lapsed, for a takeover
-	permits  []model.Permit
+	grant    limits.Grant
 }
 
 // hold takes won tasks in and starts what fits the slots. sent is when the claim was
@@ -189,7 +191,8 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 		eff := h.effective(t.task)
 		x := &execution{
 			task: t.task, execID: execID, index: i, attempt: w.Attempt, many: t.task.Wanted() > 1,
-			h: h, eff: eff, dueAt: t.due, permits: t.permits,
+			h: h, eff: eff, dueAt: t.due, permits: t.grant.Permits,
+			from: t.grant.From, until: t.grant.Until,
 			proven: sent, pinged: sent, every: eff.PingInterval, lease: w.PingExpireTime.Sub(w.ClaimedAt),
 		}
 		xs = append(xs, x)
@@ -199,8 +202,8 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 		}
 		c.emitFor(x, Event{Kind: kind, Previous: t.previous})
 	}
-	c.held.add(xs, c.cfg.Clock.Monotonic())
-	c.control.lookFrom(xs[0].entry().ClaimedAt) // a signal may have named them before they were held
+	c.held.add(xs, c.cfg.Clock.Monotonic(), c.store.Clock.Now())
+	c.control.lookFrom(xs[0].task.UpdatedAt) // a signal may have named them before they were held
 	// Its ping interval and its margin may be shorter than the loops sleep.
 	token(c.pingNow)
 	token(c.guardNow)
@@ -210,6 +213,7 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 // startReady starts handlers while there are free slots and something waits. Each goes on
 // with what waits by then, in the same goroutine: its stack has grown already.
 func (c *Consumer) startReady() {
+	c.held.ripen(c.store.Clock.Now(), c.cfg.Clock.Monotonic(), c.startReady)
 	for x := c.ready(); x != nil; x = c.ready() {
 		c.handlersWG.Go(func() {
 			for next := x; next != nil; next = c.ready() {

@@ -103,6 +103,9 @@ func (c *Consumer) learnTypes(ctx context.Context, version int64) error {
 	for _, typ := range c.types() {
 		c.handlerOf(typ).learn(c.taskTypes.Options(typ))
 	}
+	if c.gate.Relearned() {
+		c.wake.now()
+	}
 	return nil
 }
 

@@ -119,6 +119,8 @@ type execution struct {
 	h       *handler
 	dueAt   time.Time
 	many    bool
+	from    time.Time      // of the store: not to begin before; zero = at once
+	until   time.Time      // of the store: given back when it has not begun by then; zero = never
 	permits []model.Permit // that are to be given back at its end; nil = its type has no limits
 	ran     time.Duration  // how long the handler ran; written by its goroutine before the end is queued
 

@@ -12,6 +12,9 @@ type holdings struct {
 	mu       sync.Mutex
 	all      map[*execution]struct{}
 	buffer   []*execution   // in the order in which they shall start
+	planned  []*execution   // those whose time to begin is to come, the earliest first
+	alarm    *time.Timer    // for the first of them
+	alarmAt  time.Time      // the store's; zero = none is set
 	running  int            // handlers that have not returned
 	byType   map[string]int // buffered and running
 	changed  chan struct{}  // closed when something was started or left; nil while nobody waits
@@ -25,18 +28,62 @@ func newHoldings() *holdings {
 	return &holdings{all: map[*execution]struct{}{}, byType: map[string]int{}}
 }
 
-// add takes claimed executions in, to start in this order.
-func (h *holdings) add(xs []*execution, now time.Duration) {
+// add takes claimed executions in, to start in this order, those excepted whose time to
+// begin is to come: at is the store's.
+func (h *holdings) add(xs []*execution, now time.Duration, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, x := range xs {
-		h.all[x] = struct{}{}
-		h.byType[x.h.typ]++
-	}
 	if len(h.buffer) == 0 {
 		h.lastMove = now
 	}
-	h.buffer = append(h.buffer, xs...)
+	planned := len(h.planned)
+	for _, x := range xs {
+		h.all[x] = struct{}{}
+		h.byType[x.h.typ]++
+		if x.from.After(at) {
+			h.planned = append(h.planned, x)
+		} else {
+			h.buffer = append(h.buffer, x)
+		}
+	}
+	if len(h.planned) > planned {
+		slices.SortStableFunc(h.planned, func(a, b *execution) int { return a.from.Compare(b.from) })
+	}
+}
+
+// ripen lets those start whose time has come, before all that wait for a slot, since it
+// passes; at is the store's. For the next one it sees to it that again is called then.
+func (h *holdings) ripen(at time.Time, now time.Duration, again func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for n < len(h.planned) && !h.planned[n].from.After(at) {
+		n++
+	}
+	if n > 0 {
+		if len(h.buffer) == 0 {
+			h.lastMove = now
+		}
+		h.buffer = slices.Insert(h.buffer, 0, h.planned[:n]...)
+		h.planned = slices.Delete(h.planned, 0, n)
+	}
+	if len(h.planned) == 0 {
+		return
+	}
+	next := h.planned[0].from
+	if !h.alarmAt.IsZero() && !next.Before(h.alarmAt) {
+		return
+	}
+	if h.alarm != nil {
+		h.alarm.Stop()
+	}
+	h.alarmAt = next
+	h.alarm = time.AfterFunc(next.Sub(at), func() {
+		h.mu.Lock()
+		h.alarmAt = time.Time{}
+		h.mu.Unlock()
+		again()
+	})
 }
 
 // next takes the first waiting execution if fewer than slots run; nil otherwise.
@@ -60,8 +107,8 @@ func (h *holdings) next(slots int, now time.Duration) *execution {
 func (h *holdings) takeBuffer() []*execution {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	xs := h.buffer
-	h.buffer = nil
+	xs := append(h.buffer, h.planned...)
+	h.buffer, h.planned = nil, nil
 	for _, x := range xs {
 		h.byType[x.h.typ]--
 	}
@@ -72,11 +119,13 @@ func (h *holdings) takeBuffer() []*execution {
 func (h *holdings) unbuffer(x *execution) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	i := slices.Index(h.buffer, x)
-	if i < 0 {
+	if i := slices.Index(h.buffer, x); i >= 0 {
+		h.buffer = slices.Delete(h.buffer, i, i+1)
+	} else if i := slices.Index(h.planned, x); i >= 0 {
+		h.planned = slices.Delete(h.planned, i, i+1)
+	} else {
 		return false
 	}
-	h.buffer = slices.Delete(h.buffer, i, i+1)
 	h.byType[x.h.typ]--
 	return true
 }
@@ -155,13 +204,14 @@ func (h *holdings) each() []*execution {
 // counts of what is held.
 type counts struct {
 	buffered, running, all int
+	planned                int // not among the buffered: their time to begin is to come
 	started                uint64
 }
 
 func (h *holdings) count() counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return counts{len(h.buffer), h.running, len(h.all), h.started}
+	return counts{buffered: len(h.buffer), running: h.running, all: len(h.all), planned: len(h.planned), started: h.started}
 }
 
 // room is how many more executions of a type may be claimed; limit 0 = no limit.

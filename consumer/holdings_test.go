@@ -17,7 +17,7 @@ func held(types ...*handler) (xs []*execution) {
 func TestWaitingExecutionsStartInOrderAndNeverMoreThanTheSlots(t *testing.T) {
 	h, typ := newHoldings(), &handler{typ: "a"}
 	xs := held(typ, typ, typ)
-	h.add(xs, 0)
+	h.add(xs, 0, time.Time{})
 	require.Same(t, xs[0], h.next(2, 0))
 	require.Same(t, xs[1], h.next(2, 0))
 	require.Nil(t, h.next(2, 0), "all slots are taken")
@@ -32,7 +32,7 @@ func TestATypesRoomCountsWhatWaitsAndWhatRuns(t *testing.T) {
 	h, typ, other := newHoldings(), &handler{typ: "a", limit: 2}, &handler{typ: "b"}
 	require.Equal(t, maxBatch, h.room("b", 0))
 	xs := held(typ, typ, other)
-	h.add(xs, 0)
+	h.add(xs, 0, time.Time{})
 	require.Zero(t, h.room("a", 2))
 	x := h.next(10, 0)
 	require.Zero(t, h.room("a", 2))
@@ -46,7 +46,7 @@ func TestATypesRoomCountsWhatWaitsAndWhatRuns(t *testing.T) {
 func TestWhatNeverStartedIsTakenBackOnce(t *testing.T) {
 	h, typ := newHoldings(), &handler{typ: "a", limit: 5}
 	xs := held(typ, typ, typ)
-	h.add(xs, 0)
+	h.add(xs, 0, time.Time{})
 	running := h.next(1, 0)
 	require.False(t, h.unbuffer(running), "it runs")
 	require.True(t, h.unbuffer(xs[1]))
@@ -59,7 +59,7 @@ func TestWhatNeverStartedIsTakenBackOnce(t *testing.T) {
 func TestAStallIsWhenSomethingWaitsAndNothingStarts(t *testing.T) {
 	h, typ := newHoldings(), &handler{typ: "a"}
 	require.False(t, h.stalled(time.Hour, time.Second), "nothing waits")
-	h.add(held(typ, typ), 10*time.Second)
+	h.add(held(typ, typ), 10*time.Second, time.Time{})
 	require.False(t, h.stalled(11*time.Second, time.Second))
 	require.True(t, h.stalled(12*time.Second, time.Second))
 	h.next(1, 12*time.Second)
@@ -69,7 +69,7 @@ func TestAStallIsWhenSomethingWaitsAndNothingStarts(t *testing.T) {
 
 func TestWhoWaitsForRoomIsToldOnceFewWait(t *testing.T) {
 	h, typ := newHoldings(), &handler{typ: "a"}
-	h.add(held(typ, typ, typ, typ), 0)
+	h.add(held(typ, typ, typ, typ), 0, time.Time{})
 	ch := h.below(2)
 	h.next(4, 0)
 	require.False(t, woken(ch), "three wait")
@@ -85,7 +85,7 @@ func TestWhoWaitsForRoomIsToldOnceFewWait(t *testing.T) {
 func TestWhoWaitsForAChangeHearsOfIt(t *testing.T) {
 	h, typ := newHoldings(), &handler{typ: "a"}
 	xs := held(typ)
-	h.add(xs, 0)
+	h.add(xs, 0, time.Time{})
 	for _, change := range []func(){
 		func() { h.next(1, 0) },
 		func() { h.handlerReturned(xs[0]) },

@@ -82,10 +82,15 @@ func (c *Consumer) returnGrants(grants map[*model.Task]limits.Grant, won map[*mo
 	}
 }
 
-// freeSlots is how many handlers could start now.
+// freeSlots is how many handlers could start now. Those that are to begin at a time to come
+// count only where slots are short: else each has one by then.
 func (c *Consumer) freeSlots() int {
 	n := c.held.count()
-	return c.cfg.Concurrency - n.running - n.buffered
+	free := c.cfg.Concurrency - n.running - n.buffered
+	if n.running+n.buffered > c.cfg.Concurrency/2 {
+		free -= n.planned
+	}
+	return free
 }
 
 // noRoomFor says whether the type is limited and nothing of it can be claimed now: it has no

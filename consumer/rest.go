@@ -150,11 +150,11 @@ func (c *Consumer) peek(ctx context.Context, p store.Peek) (store.Peeked, error)
 }
 
 // pollControl reads the control document with the poll: as often as a worker that
-// watches polls, and with every poll while a type is paused, so that its resume is seen.
+// watches polls, and with every poll while a type is paused or full, so that its change is seen.
 // No claim relies on it, each has its own reading.
 func (c *Consumer) pollControl(ctx context.Context) error {
 	least := max(controlAge, min(c.cfg.PollInterval, restControl)*3/4) // polls are jittered by a quarter
-	if slices.ContainsFunc(c.types(), c.control.paused) {
+	if c.barredTypes() {
 		least = controlAge * 3 / 4
 	}
 	if c.control.age(c.cfg.Clock) < least {
@@ -172,10 +172,16 @@ const restControl = 30 * time.Second
 // the copy of the control document still says that it is paused.
 func (c *Consumer) pollDelay() time.Duration {
 	d := c.cfg.PollInterval
-	if !c.watching() || slices.ContainsFunc(c.types(), c.control.paused) {
+	if !c.watching() || c.barredTypes() {
 		d = min(d, max(time.Second, time.Duration(c.fleet.Load())*time.Second/20))
 	}
 	return d*3/4 + rand.N(d/2)
+}
+
+// barredTypes says whether tasks may wait for a type's document to change: one that is
+// paused, or has no room by its limits.
+func (c *Consumer) barredTypes() bool {
+	return slices.ContainsFunc(c.types(), c.control.paused) || !c.gate.Next().IsZero()
 }
 
 // leaseWatch is what this worker knows of open executions, its own and others'. While

@@ -15,9 +15,15 @@ import (
 // the handler has returned, and not before; a long queue of ends holds it a little
 // longer, which is the back-pressure.
 func (c *Consumer) run(x *execution) {
-	if !x.task.Options.ExpiresAt.IsZero() && x.task.ExpiredFor(x.execID, c.store.Clock.Now()) {
+	now := c.store.Clock.Now()
+	switch {
+	case !x.task.Options.ExpiresAt.IsZero() && x.task.ExpiredFor(x.execID, now):
 		c.end(x, model.NotStarted("it expired before its turn came"))
-	} else {
+	case !x.until.IsZero() && now.After(x.until):
+		// The claim was held up on its way, or no slot was free: by the rate it must not begin
+		// any more.
+		c.end(x, model.NotStarted("its start by the rate limit had passed"))
+	default:
 		c.attempt(x)
 	}
 	if c.held.handlerReturned(x) {

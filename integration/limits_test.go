@@ -13,7 +13,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
-	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -169,37 +168,6 @@ func (a *arena) awaitDone(ids []string, n int) {
 	})
 }
 
-func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
-		a := newArena(t, e)
-		const perSecond = 100
-		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: perSecond, Per: time.Second} })
-		ids := a.sendLimited(8*perSecond, 1, plain)
-		for i := range 4 {
-			a.limitedChild(fmt.Sprint("w", i))
-		}
-		slow := a.lateness()
-		a.awaitSuccess(ids)
-		late := slow()
-		spans := a.spans(ids)
-		require.Len(t, spans, len(ids))
-		for i := range spans {
-			if j := i + perSecond; j < len(spans) {
-				require.GreaterOrEqual(t, spans[j].ClaimedAt.Sub(spans[i].ClaimedAt), time.Second,
-					"%d executions began within a second, from %v on", perSecond+1, spans[i].ClaimedAt)
-			}
-		}
-		took := spans[len(spans)-1].ClaimedAt.Sub(spans[0].ClaimedAt)
-		rate := float64(len(spans)-1) / took.Seconds()
-		// A start that nobody could take in its twentieth of a second is lost. On a machine
-		// that is too slow for that, this says nothing of the limit.
-		t.Logf("%.1f a second; this process was late by up to %v", rate, late)
-		if !raceDetector && late < 10*time.Millisecond {
-			require.GreaterOrEqual(t, rate, 0.9*perSecond)
-		}
-	})
-}
-
 func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
 	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
@@ -286,34 +254,6 @@ func TestOfALimitKeyOneIsFetchedAtATime(t *testing.T) {
 		}
 		require.Len(t, seen, 3)
 	})
-}
-
-// lateness measures by how much a short sleep and the reservation of a start after it are too
-// long, in the worst twentieth of cases, until it is asked.
-func (a *arena) lateness() (ask func() time.Duration) {
-	stop, done := make(chan struct{}), make(chan []time.Duration, 1)
-	of, rate := store.SlotOf{Type: "nobody's"}, model.RateLimit{Count: 1000, Per: time.Second}
-	go func() {
-		var late []time.Duration
-		for {
-			select {
-			case <-stop:
-				done <- late
-				return
-			default:
-			}
-			began := time.Now()
-			time.Sleep(5 * time.Millisecond)                                // what is measured
-			_, _ = a.store.ReserveStarts(context.Background(), of, rate, 1) // the time counts
-			late = append(late, time.Since(began)-5*time.Millisecond)
-		}
-	}()
-	return func() time.Duration {
-		close(stop)
-		late := <-done
-		slices.Sort(late)
-		return late[len(late)*19/20]
-	}
 }
 
 func latest(a, b time.Time) time.Time {

@@ -15,6 +15,9 @@ type Claimant struct {
 	Applied *Options
 	// Only are the tasks that the worker takes; nil = all.
 	Only *Conditions
+	// From is when the execution is to begin, where that is later than the claim: its type
+	// has a rate. It is the claimed_at.
+	From time.Time
 }
 
 // Refusal says why a worker may not claim a task now; "" means that it may.
@@ -121,17 +124,17 @@ func Claim(t *Task, by Claimant, eff Effective, now time.Time) (*Task, Refusal) 
 	if !by.Only.Met(t) {
 		return nil, RefusedOthers
 	}
-	c := t.next(now)
+	c, begins := t.next(now), Millis(later(now, by.From))
 	c.Attempt = t.ErrorCount + t.LapseCount + 1
 	c.Applied = by.Applied
 	w := WorkerState{
 		ExecID: by.ExecID, WorkerID: by.WorkerID,
-		ClaimedAt: now, Attempt: c.Attempt,
+		ClaimedAt: begins, Attempt: c.Attempt,
 	}
 	if eff.ExecutionTimeout > 0 {
-		w.Deadline = Millis(now.Add(eff.ExecutionTimeout))
+		w.Deadline = Millis(begins.Add(eff.ExecutionTimeout))
 	}
-	w.PingExpireTime = Lease(&w, eff.Lease, now)
+	w.PingExpireTime = Lease(&w, eff.Lease, begins)
 	if i := c.evictable(now); i >= 0 {
 		c.WorkerStates[i] = w
 	} else {

@@ -206,6 +206,7 @@ func (f *fetch) claimDue(ctx context.Context) error {
 				continue
 			}
 			eff, by := f.terms(t)
+			by.From = grants[t].From
 			after, no := model.Claim(t, by, eff, now)
 			if no == "" {
 				claims = append(claims, store.Write{Before: t, After: after})
@@ -298,14 +299,42 @@ func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) 
 	if err != nil {
 		return 0, err
 	}
+	f.p.limits.Claimed(grants)
+	var mine []limits.Grant
+	var tasks []*model.Task
 	for i, w := range written {
 		if w.Applied {
-			f.take(claims[i].After)
+			mine, tasks = append(mine, grants[claims[i].Before]), append(tasks, claims[i].After)
 			delete(grants, claims[i].Before) // it is used
-			won++
 		}
 	}
-	return won, nil
+	return len(tasks), f.begin(ctx, tasks, mine)
+}
+
+// begin takes what was won into the result when it may begin: where the type has a rate, in
+// the time of its start. What came too late for that is given back.
+func (f *fetch) begin(ctx context.Context, tasks []*model.Task, grants []limits.Grant) error {
+	var last time.Time
+	for _, g := range grants {
+		if g.From.After(last) {
+			last = g.From
+		}
+	}
+	now := f.p.store.Clock.Now()
+	if last.After(now) {
+		clock.Pause(ctx, last.Sub(now)) // who does not wait so long gets them all the same
+		now = f.p.store.Clock.Now()
+	}
+	for i, t := range tasks {
+		if !grants[i].Late(now) {
+			f.take(t)
+			continue
+		}
+		if _, err := f.p.finish(ctx, "giving back", t.HandleOf(f.exec), model.NotStarted("its start by the rate limit had passed")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // take puts an execution into the result.

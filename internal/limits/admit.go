@@ -51,25 +51,35 @@ func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string) (A
 	return a, nil
 }
 
+// admitType takes what can wait for nobody first, the looks, and last what is lost when it
+// is not used: the starts, the type's before the key's.
 func (g *Gate) admitType(ctx context.Context, typ *model.TaskType, name string, tasks []*model.Task, execID string, a *Admission) error {
 	b := &batch{g: g, typ: name, execID: execID, keyed: typ.Keyed(), granted: map[*model.Task]Grant{}, later: map[*model.Task]time.Time{}}
-	tasks, err := b.splitByKey(ctx, tasks)
-	if err != nil {
-		return err
+	var rate *model.RateLimit
+	most := 0
+	if typ != nil {
+		rate, most = typ.RateLimit, typ.MaxRunning
 	}
-	if typ.Limited() {
-		if tasks, err = b.byType(ctx, typ, tasks); err != nil {
+	steps := []func([]*model.Task) ([]*model.Task, error){
+		func(tasks []*model.Task) ([]*model.Task, error) { return b.withRate(ctx, rate, most, tasks) },
+		func(tasks []*model.Task) ([]*model.Task, error) { return b.withKeys(ctx, tasks) },
+		func(tasks []*model.Task) ([]*model.Task, error) { return b.permits(ctx, most, tasks) },
+		func(tasks []*model.Task) ([]*model.Task, error) { return b.keyPermits(ctx, tasks) },
+		func(tasks []*model.Task) ([]*model.Task, error) { return b.starts(ctx, rate, tasks) },
+		func(tasks []*model.Task) ([]*model.Task, error) { return b.keyStarts(ctx, tasks) },
+	}
+	for _, step := range steps {
+		left, err := step(tasks)
+		if err != nil {
 			return err
 		}
-	} else {
-		for _, t := range tasks {
-			b.granted[t] = Grant{}
+		if tasks = left; len(tasks) == 0 {
+			break
 		}
 	}
-	if err := b.byKey(ctx, tasks); err != nil {
-		return err
+	for _, t := range tasks {
+		a.Granted[t] = b.granted[t]
 	}
-	maps.Copy(a.Granted, b.granted)
 	maps.Copy(a.Later, b.later)
 	n, err := g.holdBack(ctx, name, b.blocked)
 	a.HeldBack += n
@@ -82,6 +92,8 @@ type batch struct {
 	typ     string
 	execID  string
 	keyed   model.KeyLimit
+	first   time.Time // the type's next start, by a look
+	most    int       // so many starts of the type can be had; 0 = was not looked at
 	granted map[*model.Task]Grant
 	blocked []*model.Task
 	later   map[*model.Task]time.Time
@@ -91,142 +103,175 @@ func (b *batch) permit(t *model.Task, key string) model.Permit {
 	return model.Permit{Type: b.typ, Key: key, TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: b.execID}
 }
 
-// splitByKey leaves out those whose key is full by a look at the permits: they must not take
-// anything from the others. The rest is at most what each key has room for.
-func (b *batch) splitByKey(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
-	var keys []string
-	for _, t := range tasks {
-		if k := t.Options.LimitKey; k != "" && !slices.Contains(keys, k) {
-			keys = append(keys, k)
-		}
-	}
-	if len(keys) == 0 || b.keyed.MaxRunning == 0 {
+// withRate looks whether the type has a start at all, where tasks need more than that.
+func (b *batch) withRate(ctx context.Context, rate *model.RateLimit, most int, tasks []*model.Task) ([]*model.Task, error) {
+	keyed := func(t *model.Task) bool { return t.Options.LimitKey != "" }
+	if rate == nil || most == 0 && !slices.ContainsFunc(tasks, keyed) {
 		return tasks, nil
 	}
-	taken, err := b.g.store.KeysTaken(ctx, b.typ, keys)
+	res, err := b.g.reserve(ctx, store.SlotOf{Type: b.typ}, *rate, time.Time{}, 0)
 	if err != nil {
 		return nil, err
+	}
+	b.first = res.starts.First
+	if b.first.After(b.g.store.Clock.Now().Add(res.pace.Ahead())) {
+		b.g.rest(b.typ, b.first, *rate)
+		return nil, nil
+	}
+	b.most = rate.Most(res.pace)
+	return tasks, nil
+}
+
+// withKeys leaves out those whose key is full by a look at its permits and its rate: they
+// must not take anything from the others. The rest is at most what each key has room for.
+func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
+	var keys []string
+	var of []store.SlotOf
+	for _, t := range tasks {
+		if k := t.Options.LimitKey; k != "" && !slices.Contains(keys, k) {
+			keys, of = append(keys, k), append(of, store.SlotOf{Type: b.typ, Key: k})
+		}
+	}
+	if len(keys) == 0 {
+		return b.few(tasks), nil
+	}
+	taken, next := map[string]int{}, map[store.SlotOf]time.Time{}
+	var err error
+	if b.keyed.MaxRunning > 0 {
+		if taken, err = b.g.store.KeysTaken(ctx, b.typ, keys); err != nil {
+			return nil, err
+		}
+	}
+	var latest time.Time
+	if r := b.keyed.RateLimit; r != nil {
+		if next, err = b.g.store.NextStarts(ctx, of, *r); err != nil {
+			return nil, err
+		}
+		latest = b.g.store.Clock.Now().Add(b.g.pace().Ahead())
+		if !b.first.IsZero() { // it must begin by both
+			latest = b.first.Add(r.Good(b.g.pace()) / 2)
+		}
 	}
 	var free []*model.Task
 	for _, t := range tasks {
 		k := t.Options.LimitKey
-		if k != "" && taken[k] >= b.keyed.MaxRunning {
-			b.blocked = append(b.blocked, t)
+		if k == "" {
+			free = append(free, t)
+			continue
+		}
+		at := store.SlotOf{Type: b.typ, Key: k}
+		if b.keyed.MaxRunning > 0 && taken[k] >= b.keyed.MaxRunning {
+			b.block(t)
+			continue
+		}
+		if b.keyed.RateLimit != nil && next[at].After(latest) {
+			b.miss(t)
 			continue
 		}
 		taken[k]++ // also by the one that goes on
+		if r := b.keyed.RateLimit; r != nil {
+			next[at] = later(next[at], b.g.store.Clock.Now()).Add(r.Spacing())
+		}
 		free = append(free, t)
 	}
-	return free, nil
+	return b.few(free), nil
 }
 
-// byType takes starts and permits of the type.
-func (b *batch) byType(ctx context.Context, typ *model.TaskType, tasks []*model.Task) ([]*model.Task, error) {
-	g, wanted := b.g, len(tasks)
-	if wanted == 0 {
-		return nil, nil
+// few are no more than can have a start of the type.
+func (b *batch) few(tasks []*model.Task) []*model.Task {
+	if b.most > 0 {
+		return tasks[:min(len(tasks), b.most)]
 	}
-	var until []time.Time
-	if r := typ.RateLimit; r != nil {
-		starts, err := g.store.ReserveStarts(ctx, store.SlotOf{Type: b.typ}, *r, wanted)
-		if err != nil {
-			return nil, err
-		}
-		until = g.good(*r, starts)
-		if len(until) < wanted {
-			g.rest(b.typ, starts.Next, *r)
-		}
-		tasks = tasks[:len(until)]
-	}
-	if typ.MaxRunning == 0 {
-		for i, t := range tasks {
-			b.granted[t] = Grant{Until: until[i]}
-		}
+	return tasks
+}
+
+// permits takes permits of the type.
+func (b *batch) permits(ctx context.Context, most int, tasks []*model.Task) ([]*model.Task, error) {
+	if most == 0 {
 		return tasks, nil
 	}
 	want := make([]model.Permit, len(tasks))
 	for i, t := range tasks {
 		want[i] = b.permit(t, "")
 	}
-	got, err := g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ}, typ.MaxRunning, want)
+	got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ}, most, want)
 	if err != nil {
 		return nil, err
 	}
 	if len(got) < len(want) {
-		g.full(b.typ)
-	} else if until == nil && len(want) > 0 {
-		g.roomy(b.typ)
+		b.g.full(b.typ)
+	} else {
+		b.g.roomy(b.typ)
 	}
 	permits := byTask(got)
-	var on []*model.Task
-	for i, t := range tasks {
+	return b.keep(tasks, func(t *model.Task, g *Grant) bool {
 		p, ok := permits[t.ID]
-		if !ok {
-			continue
+		if ok {
+			g.Permits = append(g.Permits, p)
 		}
-		grant := Grant{Permits: []model.Permit{p}}
-		if until != nil {
-			grant.Until = until[i]
-		}
-		b.granted[t] = grant
-		on = append(on, t)
-	}
-	return on, nil
+		return ok
+	}, nil), nil
 }
 
-// byKey takes permits and starts of the keys, for those that have what they need of their
-// type.
-func (b *batch) byKey(ctx context.Context, tasks []*model.Task) error {
-	perKey := map[string][]*model.Task{}
-	var keys []string
+// keep lets those go on to which more could be granted; what the others have got is given
+// back, and refused told.
+func (b *batch) keep(tasks []*model.Task, more func(*model.Task, *Grant) bool, refused func(*model.Task)) (on []*model.Task) {
+	for _, t := range tasks {
+		grant := b.granted[t]
+		if more(t, &grant) {
+			b.granted[t] = grant
+			on = append(on, t)
+			continue
+		}
+		b.g.Return(grant)
+		delete(b.granted, t)
+		if refused != nil {
+			refused(t)
+		}
+	}
+	return on
+}
+
+// byKeys groups tasks that have a key, in their order.
+func byKeys(tasks []*model.Task) (keys []string, of map[string][]*model.Task) {
+	of = map[string][]*model.Task{}
 	for _, t := range tasks {
 		k := t.Options.LimitKey
 		if k == "" {
 			continue
 		}
-		if perKey[k] == nil {
+		if of[k] == nil {
 			keys = append(keys, k)
 		}
-		perKey[k] = append(perKey[k], t)
+		of[k] = append(of[k], t)
 	}
-	if len(keys) == 0 {
-		return nil
-	}
-	if b.keyed.MaxRunning > 0 {
-		permits, err := b.keyPermits(ctx, keys, perKey)
-		if err != nil {
-			return err
-		}
-		for _, k := range keys {
-			perKey[k] = slices.DeleteFunc(perKey[k], func(t *model.Task) bool {
-				p, ok := permits[t.ID]
-				if ok {
-					grant := b.granted[t]
-					grant.Permits = append(grant.Permits, p)
-					b.granted[t] = grant
-				} else {
-					b.block(t)
-				}
-				return !ok
-			})
-		}
-	}
-	if b.keyed.RateLimit == nil {
-		return nil
-	}
-	for _, k := range keys {
-		if err := b.keyStarts(ctx, k, perKey[k]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return keys, of
 }
 
-func (b *batch) keyPermits(ctx context.Context, keys []string, perKey map[string][]*model.Task) (map[string]model.Permit, error) {
+// keyPermits takes permits of the keys.
+func (b *batch) keyPermits(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
+	keys, of := byKeys(tasks)
+	if len(keys) == 0 || b.keyed.MaxRunning == 0 {
+		return tasks, nil
+	}
+	permits, err := b.takeKeys(ctx, keys, of)
+	if err != nil {
+		return nil, err
+	}
+	return b.keep(tasks, func(t *model.Task, g *Grant) bool {
+		p, ok := permits[t.ID]
+		if ok {
+			g.Permits = append(g.Permits, p)
+		}
+		return ok || t.Options.LimitKey == ""
+	}, b.block), nil
+}
+
+func (b *batch) takeKeys(ctx context.Context, keys []string, of map[string][]*model.Task) (map[string]model.Permit, error) {
 	if b.keyed.MaxRunning == 1 {
 		var want []model.Permit
 		for _, k := range keys {
-			want = append(want, b.permit(perKey[k][0], k))
+			want = append(want, b.permit(of[k][0], k))
 		}
 		got, err := b.g.store.TakeKeys(ctx, want)
 		return byTask(got), err
@@ -234,7 +279,7 @@ func (b *batch) keyPermits(ctx context.Context, keys []string, perKey map[string
 	permits := map[string]model.Permit{}
 	for _, k := range keys {
 		var want []model.Permit
-		for _, t := range perKey[k] {
+		for _, t := range of[k] {
 			want = append(want, b.permit(t, k))
 		}
 		got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ, Key: k}, b.keyed.MaxRunning, want)
@@ -248,52 +293,60 @@ func (b *batch) keyPermits(ctx context.Context, keys []string, perKey map[string
 	return permits, nil
 }
 
-func (b *batch) keyStarts(ctx context.Context, key string, tasks []*model.Task) error {
-	if len(tasks) == 0 {
-		return nil
+// starts reserves starts of the type.
+func (b *batch) starts(ctx context.Context, rate *model.RateLimit, tasks []*model.Task) ([]*model.Task, error) {
+	if rate == nil {
+		return tasks, nil
 	}
-	of := store.SlotOf{Type: b.typ, Key: key}
-	starts, err := b.g.store.ReserveStarts(ctx, of, *b.keyed.RateLimit, len(tasks))
+	res, err := b.g.reserve(ctx, store.SlotOf{Type: b.typ}, *rate, time.Time{}, len(tasks))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	until := b.g.good(*b.keyed.RateLimit, starts)
-	for i, t := range tasks {
-		if i >= len(until) {
-			b.miss(t)
-			continue
-		}
-		grant := b.granted[t]
-		if grant.Until.IsZero() || until[i].Before(grant.Until) {
-			grant.Until = until[i]
-		}
-		b.granted[t] = grant
+	if res.starts.Count < len(tasks) {
+		b.g.rest(b.typ, res.starts.Next, *rate)
 	}
-	return nil
+	i := -1
+	return b.keep(tasks, func(_ *model.Task, g *Grant) bool {
+		i++
+		return i < res.starts.Count && res.give(i, g)
+	}, nil), nil
 }
 
-// block gives back what the task has got: its key is full.
-func (b *batch) block(t *model.Task) {
-	b.giveBack(t)
-	b.blocked = append(b.blocked, t)
+// keyStarts reserves starts of the keys, by which those of the type can be kept.
+func (b *batch) keyStarts(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
+	keys, of := byKeys(tasks)
+	if len(keys) == 0 || b.keyed.RateLimit == nil {
+		return tasks, nil
+	}
+	got := map[*model.Task]bool{}
+	for _, k := range keys {
+		from := b.granted[of[k][0]].From
+		res, err := b.g.reserve(ctx, store.SlotOf{Type: b.typ, Key: k}, *b.keyed.RateLimit, from, len(of[k]))
+		if err != nil {
+			return nil, err
+		}
+		for i, t := range of[k][:res.starts.Count] {
+			grant := b.granted[t]
+			got[t] = res.give(i, &grant)
+			b.granted[t] = grant
+		}
+	}
+	return b.keep(tasks, func(t *model.Task, _ *Grant) bool { return got[t] || t.Options.LimitKey == "" }, b.miss), nil
 }
+
+// block holds a task back: its key is full.
+func (b *batch) block(t *model.Task) { b.blocked = append(b.blocked, t) }
 
 // miss is for a task without a start. One that was given its turn just now is left to whoever
 // has the start: to hold it back would only undo that, and refuse their claim.
 func (b *batch) miss(t *model.Task) {
-	now := b.g.store.Clock.Now()
-	if good := t.WakeAt.Add(b.keyed.RateLimit.Tolerance()); good.After(now) {
-		b.giveBack(t)
-		b.later[t] = good
-		b.g.lookAt(store.SlotOf{Type: b.typ, Key: t.Options.LimitKey}, good) // and so it is pending
+	good := t.WakeAt.Add(max(b.keyed.RateLimit.Tolerance(), b.g.pace().Ahead()))
+	if !good.After(b.g.store.Clock.Now()) {
+		b.block(t)
 		return
 	}
-	b.block(t)
-}
-
-func (b *batch) giveBack(t *model.Task) {
-	b.g.Return(b.granted[t])
-	delete(b.granted, t)
+	b.later[t] = good
+	b.g.lookAt(store.SlotOf{Type: b.typ, Key: t.Options.LimitKey}, good) // and so it is pending
 }
 
 func byTask(permits []model.Permit) map[string]model.Permit {
@@ -302,14 +355,4 @@ func byTask(permits []model.Permit) map[string]model.Permit {
 		out[p.TaskID] = p
 	}
 	return out
-}
-
-// good are the times until which the starts that are good now are.
-func (g *Gate) good(r model.RateLimit, s model.Starts) []time.Time {
-	n := r.Good(s, g.store.Clock.Now())
-	until := make([]time.Time, n)
-	for i := range until {
-		until[i] = s.First.Add(time.Duration(s.Count-n+i)*r.Spacing() + r.Tolerance())
-	}
-	return until
 }

@@ -11,13 +11,14 @@ import (
 // freeing is what is to be given back: permits that are known, or those of executions.
 type freeing struct {
 	permits []model.Permit
+	starts  []start
 	taskID  string
 	execIDs []string
 }
 
 // Return gives back what a grant took that no execution is open by, nor ever will be. It
 // does not wait for it.
-func (g *Gate) Return(grant Grant) { g.free(freeing{permits: grant.Permits}) }
+func (g *Gate) Return(grant Grant) { g.free(freeing{permits: grant.Permits, starts: grant.starts}) }
 
 // Ended gives the permits of executions back that have ended, as a write that the database
 // has acknowledged says. Those who do not know the permits look them up.
@@ -28,7 +29,7 @@ func (g *Gate) Ended(t *model.Task, execIDs []string) {
 }
 
 func (g *Gate) free(f freeing) {
-	if len(f.permits) == 0 && f.taskID == "" {
+	if len(f.permits) == 0 && len(f.starts) == 0 && f.taskID == "" {
 		return
 	}
 	// An error is the queue's end: the process stops, and the sweeper of another goes on.
@@ -40,7 +41,9 @@ func (g *Gate) flush(batch []freeing) {
 	ctx, cancel := context.WithTimeout(g.ctx, patience)
 	defer cancel()
 	var permits []model.Permit
+	var starts []start
 	for _, f := range batch {
+		starts = append(starts, f.starts...)
 		permits = append(permits, f.permits...)
 		if f.taskID == "" {
 			continue
@@ -52,6 +55,7 @@ func (g *Gate) flush(batch []freeing) {
 		}
 		permits = append(permits, found...)
 	}
+	g.report(g.returnStarts(ctx, starts), "giving starts back")
 	g.report(g.freeNow(ctx, permits), "giving permits back")
 }
 

@@ -33,6 +33,8 @@ type Gate struct {
 	sweeping sync.Mutex
 	looked   string // the note of a key at which the last round stopped; "" = begin with the first
 
+	paced pacer
+
 	mu    sync.Mutex
 	waits map[string]wait                // types without room
 	noted map[store.SlotOf]time.Duration // monotonic: when the wait for a key was written down
@@ -49,16 +51,24 @@ type keyLook struct {
 type wait struct {
 	until time.Time     // the store's
 	pause time.Duration // doubled each time that there was no permit
+	rule  rule          // by which it has no room
 }
 
-// Grant is what lets one claim be written.
-type Grant struct {
-	Permits []model.Permit // nil = none are needed
-	Until   time.Time      // of the store: the claim must be written by then; zero = any time
+// rule is what a type says of its limits as a whole.
+type rule struct {
+	maxRunning int
+	rate       model.RateLimit
 }
 
-// Late says whether the start that was granted is lost by now.
-func (g Grant) Late(now time.Time) bool { return !g.Until.IsZero() && now.After(g.Until) }
+func ruleOf(t *model.TaskType) (r rule) {
+	if t != nil {
+		r.maxRunning = t.MaxRunning
+		if t.RateLimit != nil {
+			r.rate = *t.RateLimit
+		}
+	}
+	return r
+}
 
 // How long a type without a free permit leaves the queries: who frees one in this process
 // ends that at once, for those of others this is the latency.
@@ -114,7 +124,12 @@ func (g *Gate) Waiting(typ string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w, is := g.waits[typ]
-	return is && w.until.After(g.store.Clock.Now())
+	return is && g.lasts(typ, w, g.store.Clock.Now())
+}
+
+// lasts says whether the wait goes on: one by a rule that was changed does not.
+func (g *Gate) lasts(typ string, w wait, now time.Time) bool {
+	return w.until.After(now) && w.rule == ruleOf(g.types.Get(typ))
 }
 
 // Next is when the first of the types that wait may have room; zero = none waits.
@@ -122,8 +137,8 @@ func (g *Gate) Next() (next time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.store.Clock.Now()
-	for _, w := range g.waits {
-		if w.until.After(now) && (next.IsZero() || w.until.Before(next)) {
+	for typ, w := range g.waits {
+		if g.lasts(typ, w, now) && (next.IsZero() || w.until.Before(next)) {
 			next = w.until
 		}
 	}
@@ -144,7 +159,7 @@ func (g *Gate) AtMost(types []string, n int) int {
 			most = min(most, t.MaxRunning)
 		}
 		if r := t.RateLimit; r != nil {
-			most = min(most, int(r.Tolerance()/r.Spacing())+1)
+			most = min(most, r.Most(g.pace()))
 		}
 		sum += most
 	}
@@ -158,15 +173,31 @@ func (g *Gate) full(typ string) {
 	w := g.waits[typ]
 	w.pause = min(max(2*w.pause, firstPause), longestPause)
 	w.until = g.store.Clock.Now().Add(w.pause*3/4 + rand.N(w.pause/2))
+	w.rule = ruleOf(g.types.Get(typ))
 	g.waits[typ] = w
 }
 
-// rest takes the type out of the queries until its next start. A little later, and not at
-// the same time in every process: then there are several starts to be had at once.
+// rest takes the type out of the queries until this process may reserve its next start. A
+// little later, and not at the same time in every process: then there are several to be had
+// at once.
 func (g *Gate) rest(typ string, next time.Time, r model.RateLimit) {
+	until := next.Add(rand.N(r.Tolerance()/3) + time.Millisecond - g.pace().Ahead())
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waits[typ] = wait{until: next.Add(rand.N(r.Tolerance()/3) + time.Millisecond)}
+	g.waits[typ] = wait{until: until, rule: ruleOf(g.types.Get(typ))}
+}
+
+// Relearned forgets for what types wait by limits that were changed, and says whether any did.
+func (g *Gate) Relearned() (changed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for typ, w := range g.waits {
+		if w.rule != ruleOf(g.types.Get(typ)) {
+			delete(g.waits, typ)
+			changed = true
+		}
+	}
+	return changed
 }
 
 // roomy brings the type back; was says whether it waited.

@@ -92,19 +92,19 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 	if err != nil {
 		return err
 	}
-	now := g.store.Clock.Now()
+	now, starts := g.store.Clock.Now(), map[store.SlotOf]time.Time{}
+	if keyed.RateLimit != nil {
+		if starts, err = g.store.NextStarts(ctx, keys, *keyed.RateLimit); err != nil {
+			return err
+		}
+	}
 	var writes []store.Write
 	for _, of := range keys {
 		free := room[of.Key]
 		var next time.Time
 		if r := keyed.RateLimit; r != nil && free > 0 {
-			starts, err := g.store.ReserveStarts(ctx, of, *r, 0)
-			if err != nil {
-				return err
-			}
 			// One at a time and start: more would only be held back again.
-			next = later(starts.Next, now).Add(time.Millisecond)
-			if starts.Next.After(now) {
+			if next = starts[of].Add(time.Millisecond - g.pace().Ahead()); next.After(now) {
 				free = 0
 			} else {
 				free, next = 1, now.Add(r.Spacing())

@@ -2,27 +2,44 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // The collection rates holds, for each type and limit_key with a rate, the first start
-// that nobody has reserved. One that is two days old says as much as none: no rate's span
-// is longer than a day.
+// that nobody has reserved, and the rate by which that was. One that is two days old says as
+// much as none: no rate's span is longer than a day.
 const rateKept = 48 * time.Hour
 
 type rateDoc struct {
-	Next int64 `bson:"next"` // microseconds since 1970
+	ID    string `bson:"_id"`
+	Next  int64  `bson:"next"` // microseconds since 1970
+	Count int    `bson:"count"`
+	Per   int64  `bson:"per"` // microseconds
 }
 
-// ReserveStarts reserves up to want of the start times that are good now, and says when
-// the next comes; want 0 only looks. Index: _id.
-func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLimit, want int) (model.Starts, error) {
+// next is the first start that is free by the rate.
+func (d *rateDoc) next(rate model.RateLimit) time.Time {
+	old := model.RateLimit{Count: d.Count, Per: time.Duration(d.Per) * time.Microsecond}
+	return rate.Follow(old, time.UnixMicro(d.Next).UTC())
+}
+
+// ReserveStarts reserves up to want starts, none before from (zero = any), and says when the
+// next comes; want 0 only looks. Under load it is one round trip. Index: _id.
+func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLimit, pace model.Pace, from time.Time, want int) (model.Starts, error) {
 	id := of.prefix("")
+	if want > 0 && from.IsZero() {
+		got, ok, err := s.addStarts(ctx, id, rate, pace, want)
+		if ok || err != nil {
+			return got, err
+		}
+	}
 	for {
 		var doc rateDoc
 		err := s.rates.FindOne(ctx, bson.D{d("_id", id)}).Decode(&doc)
@@ -32,13 +49,13 @@ func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLim
 		}
 		var next time.Time
 		if !none {
-			next = time.UnixMicro(doc.Next).UTC()
+			next = doc.next(rate)
 		}
-		got := rate.Reserve(next, s.Clock.Now(), want)
+		got := rate.Reserve(pace, next, s.Clock.Now(), from, want)
 		if got.Count == 0 {
 			return got, nil
 		}
-		fields := bson.D{d("next", got.Next.UnixMicro()), d("at", s.Clock.Now())}
+		fields := bson.D{d("next", got.Next.UnixMicro()), d("count", rate.Count), d("per", rate.Per.Microseconds()), d("at", s.Clock.Now())}
 		first := int64(1)
 		if none {
 			_, err = s.rates.InsertOne(ctx, append(bson.D{d("_id", id)}, fields...))
@@ -58,4 +75,60 @@ func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLim
 		}
 		// Somebody else reserved first: they made progress, so this loop does, too.
 	}
+}
+
+// addStarts reserves starts where the next one is such as this process can use, whichever
+// that is: nobody needs to read it before, and nobody's reservation refuses another's.
+func (s *Store) addStarts(ctx context.Context, id string, rate model.RateLimit, pace model.Pace, want int) (got model.Starts, ok bool, err error) {
+	now := s.Clock.Now()
+	step := rate.Take(pace, time.UnixMicro(0).UTC(), want).Next.UnixMicro()
+	var doc rateDoc
+	err = s.rates.FindOneAndUpdate(ctx, bson.D{d("_id", id), d("count", rate.Count), d("per", rate.Per.Microseconds()),
+		d("next", bson.D{d("$gte", rate.Earliest(pace, now).UnixMicro()), d("$lte", now.Add(pace.Ahead()).UnixMicro())})},
+		bson.D{d("$inc", bson.D{d("next", step)}), d("$set", bson.D{d("at", now)})},
+		options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&doc)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return got, false, nil
+	}
+	if err != nil {
+		return got, false, explain(err, "reserving starts of "+id)
+	}
+	return rate.Take(pace, time.UnixMicro(doc.Next).UTC(), want), true, nil
+}
+
+// NextStarts are the first starts that nobody has reserved, of those that have any reserved.
+// Index: _id.
+func (s *Store) NextStarts(ctx context.Context, of []SlotOf, rate model.RateLimit) (map[SlotOf]time.Time, error) {
+	next := make(map[SlotOf]time.Time, len(of))
+	if len(of) == 0 {
+		return next, nil
+	}
+	ids, named := make([]string, len(of)), make(map[string]SlotOf, len(of))
+	for i, o := range of {
+		ids[i] = o.prefix("")
+		named[ids[i]] = o
+	}
+	cur, err := s.rates.Find(ctx, bson.D{d("_id", in(ids))})
+	if err != nil {
+		return nil, explain(err, "reading rates")
+	}
+	var docs []rateDoc
+	if err := cur.All(ctx, &docs); err != nil {
+		return nil, explain(err, "reading rates")
+	}
+	for i := range docs {
+		next[named[docs[i].ID]] = docs[i].next(rate)
+	}
+	return next, nil
+}
+
+// ReturnStart gives the start at back that nobody will use, where it is the last that was
+// reserved; next is the one after it. Index: _id.
+func (s *Store) ReturnStart(ctx context.Context, of SlotOf, at, next time.Time) (returned bool, err error) {
+	res, err := s.rates.UpdateOne(ctx, bson.D{d("_id", of.prefix("")), d("next", next.UnixMicro())},
+		bson.D{d("$set", bson.D{d("next", at.UnixMicro())})})
+	if err != nil {
+		return false, explain(err, "giving a start back of "+of.prefix(""))
+	}
+	return res.MatchedCount > 0, nil
 }

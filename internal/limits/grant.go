@@ -1,0 +1,121 @@
+package limits
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Grant is what lets one claim be written.
+type Grant struct {
+	Permits []model.Permit // nil = none are needed
+	// From and Until are of the store: between them the work must begin, and is given back
+	// without cost where it has not. Zero = any time.
+	From, Until time.Time
+
+	starts []start
+	asked  time.Duration // monotonic: when its starts were reserved; 0 = it has none
+}
+
+// start is one that was reserved for a task.
+type start struct {
+	of   store.SlotOf
+	at   time.Time
+	next time.Time     // what was free after it
+	step time.Duration // of the rate
+}
+
+// Late says whether the start that was granted is lost by now.
+func (g Grant) Late(now time.Time) bool { return !g.Until.IsZero() && now.After(g.Until) }
+
+// reserved is what one reservation brought.
+type reserved struct {
+	of     store.SlotOf
+	rate   model.RateLimit
+	pace   model.Pace
+	asked  time.Duration
+	starts model.Starts
+}
+
+func (g *Gate) reserve(ctx context.Context, of store.SlotOf, r model.RateLimit, from time.Time, want int) (reserved, error) {
+	res := reserved{of: of, rate: r, pace: g.pace(), asked: g.store.Local().Monotonic()}
+	var err error
+	res.starts, err = g.store.ReserveStarts(ctx, of, r, res.pace, from, want)
+	return res, err
+}
+
+// give adds the i-th start to the grant; false when it cannot begin by all it has.
+func (r *reserved) give(i int, g *Grant) bool {
+	at, step := r.rate.At(r.starts, i), r.rate.Spacing()
+	behind := time.Duration(r.starts.Count-1-i) * step
+	g.starts = append(g.starts, start{of: r.of, at: at, next: r.starts.Next.Add(-behind), step: step})
+	if g.asked == 0 {
+		g.asked = max(r.asked, 1)
+	}
+	g.From = later(g.From, at)
+	if until := at.Add(r.rate.Good(r.pace)); g.Until.IsZero() || until.Before(g.Until) {
+		g.Until = until
+	}
+	return !g.From.After(g.Until)
+}
+
+// Claimed notes that claims by the grants have just been written: how long that took says
+// how far ahead starts are to be reserved.
+func (g *Gate) Claimed(grants map[*model.Task]Grant) {
+	var asked time.Duration
+	for _, grant := range grants {
+		if grant.asked > 0 && (asked == 0 || grant.asked < asked) {
+			asked = grant.asked
+		}
+	}
+	if asked > 0 {
+		g.paced.saw(g.store.Local().Monotonic() - asked)
+	}
+}
+
+// pacer measures how long claims take: the longest lately, slowly forgotten.
+type pacer struct {
+	mu    sync.Mutex
+	claim time.Duration
+}
+
+const slowestPace = 2 * time.Second // what takes longer is an outage
+
+func (p *pacer) saw(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.claim = min(max(took, p.claim-(p.claim-took)/8), slowestPace)
+}
+
+// pace is what this process knows of its way to the database.
+func (g *Gate) pace() model.Pace {
+	late := g.store.Clock.Error() + time.Millisecond // its readings are cut to milliseconds
+	g.paced.mu.Lock()
+	defer g.paced.mu.Unlock()
+	if g.paced.claim == 0 {
+		return model.Pace{Error: late, Claim: min(3*late, slowestPace)} // a guess, until it has claimed
+	}
+	return model.Pace{Error: late, Claim: g.paced.claim}
+}
+
+// returnStarts gives back those that nobody will use, as far as nobody has reserved later
+// ones: of a rate of one an hour each counts. What is left free behind starts stays so.
+func (g *Gate) returnStarts(ctx context.Context, starts []start) error {
+	slices.SortFunc(starts, func(a, b start) int { return b.at.Compare(a.at) })
+	now, over := g.store.Clock.Now(), map[store.SlotOf]bool{}
+	for _, s := range starts {
+		if over[s.of] || s.next.Before(now) {
+			continue
+		}
+		returned, err := g.store.ReturnStart(ctx, s.of, s.next.Add(-s.step), s.next)
+		if err != nil {
+			return err
+		}
+		over[s.of] = !returned
+	}
+	return nil
+}

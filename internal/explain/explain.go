@@ -135,6 +135,10 @@ func (r *report) whoCould() {
 		return
 	case len(serving) == 0:
 		r.because("No live worker handles the type %s%s.", t.Type, r.othersHandle())
+		if t.Category != "" && (r.Type == nil || r.Type.Category != t.Category) {
+			r.because("A handler of the category %s runs the types whose document says that category; the one of %s does not.", t.Category, t.Type)
+			r.next("If such a handler shall run it: store the type with that category, by mscheduler type apply.")
+		}
 		r.next("Start a worker for %s; it finds the task by itself.", t.Type)
 		return
 	}

@@ -31,7 +31,8 @@ type Gate struct {
 	marked atomic.Bool // that limits are used is written down
 
 	sweeping sync.Mutex
-	looked   string // the note of a key at which the last round stopped; "" = begin with the first
+	looked   string        // the note of a key at which the last round stopped; "" = begin with the first
+	passed   time.Duration // monotonic: when all keys had been looked at; 0 = never
 
 	paced pacer
 
@@ -45,6 +46,7 @@ type Gate struct {
 type keyLook struct {
 	timer *time.Timer
 	at    time.Time // the store's
+	limit keyRule   // by which that is
 }
 
 // wait is a type that leaves the claim queries.
@@ -185,6 +187,21 @@ func (g *Gate) rest(typ string, next time.Time, r model.RateLimit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waits[typ] = wait{until: until, rule: ruleOf(g.types.Get(typ))}
+}
+
+// keyRule is what a type says of each of its keys.
+type keyRule struct {
+	maxRunning int
+	rate       model.RateLimit
+}
+
+func limitOf(t *model.TaskType) keyRule {
+	k := t.Keyed()
+	r := keyRule{maxRunning: k.MaxRunning}
+	if k.RateLimit != nil {
+		r.rate = *k.RateLimit
+	}
+	return r
 }
 
 // Relearned forgets for what types wait by limits that were changed, and says whether any did.

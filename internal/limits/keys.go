@@ -165,16 +165,25 @@ func later(a, b time.Time) time.Time {
 func (g *Gate) lookAt(of store.SlotOf, at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.due[of] != nil || g.ctx.Err() != nil || len(g.due) > 10_000 {
+	if g.ctx.Err() != nil || len(g.due) > 100_000 {
 		return // the sweeper's, where there are too many
 	}
+	limit := limitOf(g.types.Get(of.Type))
+	if was := g.due[of]; was != nil {
+		if was.limit == limit || !was.timer.Stop() {
+			return
+		}
+		g.looks.Done() // it was by a limit that has changed
+	}
 	g.looks.Add(1)
-	k := &keyLook{at: at}
+	k := &keyLook{at: at, limit: limit}
 	g.due[of] = k
 	k.timer = time.AfterFunc(at.Sub(g.store.Clock.Now()), func() {
 		defer g.looks.Done()
 		g.mu.Lock()
-		delete(g.due, of)
+		if g.due[of] == k {
+			delete(g.due, of)
+		}
 		g.mu.Unlock()
 		ctx, cancel := context.WithTimeout(g.ctx, patience)
 		defer cancel()

@@ -2,6 +2,8 @@ package limits
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -11,17 +13,19 @@ import (
 const (
 	permitsPerRound = 1000
 	keysPerRound    = 2 * perLook
+	passPause       = time.Minute
 )
 
 // Sweep frees the permits of executions that have ended or will never begin, and gives keys
 // that have room to the next task that waits: what processes that died left over. Any number
-// of processes may do it at once. One round is bounded; more says that there may be permits
-// left at which it is time to look.
+// of processes may do it at once. One round is bounded; more says that there may be permits or
+// keys left at which it is time to look.
 func (g *Gate) Sweep(ctx context.Context) (more bool, err error) {
 	if more, err = g.sweepPermits(ctx); err != nil {
 		return false, err
 	}
-	return more, g.sweepWaits(ctx)
+	left, err := g.sweepWaits(ctx)
+	return more || left, err
 }
 
 func (g *Gate) sweepPermits(ctx context.Context) (more bool, err error) {
@@ -101,25 +105,37 @@ func idsOf(permits []model.Permit) []string {
 }
 
 // sweepWaits looks at the keys that tasks were held back for: at so many each round, from
-// where the last one stopped, and from the first again when all were looked at.
-func (g *Gate) sweepWaits(ctx context.Context) error {
+// where the last one stopped. The first pass over all of them, and one a minute, is made without
+// a pause. Those whose next start this process
+// waits for already it passes over; so whoever sweeps first after a restart knows of all.
+func (g *Gate) sweepWaits(ctx context.Context) (more bool, err error) {
 	g.sweeping.Lock()
 	defer g.sweeping.Unlock()
 	for range keysPerRound / perLook {
 		waits, err := g.store.Waits(ctx, g.looked, perLook)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if err := g.lookFor(ctx, waits); err != nil {
-			return err
+		if err := g.lookFor(ctx, g.unexpected(waits)); err != nil {
+			return false, err
 		}
 		if len(waits) < perLook {
-			g.looked = ""
-			return nil
+			g.looked, g.passed = "", max(g.store.Local().Monotonic(), 1)
+			return false, nil
 		}
 		g.looked = waits[len(waits)-1].Name
 	}
-	return nil
+	return g.passed == 0 || g.store.Local().Monotonic()-g.passed > passPause, nil
+}
+
+// unexpected are those keys that no look of this process is planned for.
+func (g *Gate) unexpected(waits []store.Wait) []store.Wait {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.DeleteFunc(waits, func(w store.Wait) bool {
+		k := g.due[store.SlotOf{Type: w.Type, Key: w.Key}]
+		return k != nil && k.limit == limitOf(g.types.Get(w.Type))
+	})
 }
 
 func (g *Gate) lookFor(ctx context.Context, waits []store.Wait) error {

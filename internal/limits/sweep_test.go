@@ -212,15 +212,61 @@ func TestEachKeyForWhichTasksWaitHasItsTurn(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.store.NoteWaits(t.Context(), keys))
 	for _, want := range []int{keysPerRound, 2 * keysPerRound, n} {
-		s.sweep()
-		back := 0
-		for _, task := range tasks {
-			got, err := s.store.Get(t.Context(), task.ID)
-			require.NoError(t, err)
-			if !got.HeldBack() {
-				back++
-			}
-		}
-		require.Equal(t, want, back)
+		more, _ := s.sweep()
+		require.Equal(t, want < n, more, "the next round comes at once while there are keys left")
+		require.Equal(t, want, s.back(tasks))
 	}
+}
+
+// back is how many of the tasks are not held back any more.
+func (s *swept) back(tasks []*model.Task) (n int) {
+	s.t.Helper()
+	for _, task := range tasks {
+		got, err := s.store.Get(s.t.Context(), task.ID)
+		require.NoError(s.t, err)
+		if !got.HeldBack() {
+			n++
+		}
+	}
+	return n
+}
+
+// Timers live in one process: after its end the next one that sweeps has to know of each key.
+func TestAfterARestartTheFirstSweepKnowsWhenEachKeyHasItsNextStart(t *testing.T) {
+	s := newSwept(t)
+	rate := model.RateLimit{Count: 1, Per: 10 * time.Minute}
+	s.limit(model.KeyLimit{RateLimit: &rate})
+	const n = keysPerRound + perLook/2
+	var keys []store.SlotOf
+	var tasks []*model.Task
+	now := s.store.Clock.Now()
+	for i := range n {
+		of := store.SlotOf{Type: sweptType, Key: fmt.Sprint("k", i)}
+		keys = append(keys, of)
+		tasks = append(tasks, model.HoldBack(model.NewTask(model.Draft{Type: sweptType, Key: of.Key, Options: model.Options{LimitKey: of.Key}}, now), now))
+		_, err := s.store.ReserveStarts(t.Context(), of, rate, s.pace(), time.Time{}, 1)
+		require.NoError(t, err)
+	}
+	_, err := s.store.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	require.NoError(t, s.store.NoteWaits(t.Context(), keys))
+	more, _ := s.sweep()
+	require.True(t, more)
+	more, _ = s.sweep()
+	require.False(t, more)
+	require.Len(t, s.due, n, "so many looks are planned")
+	more, sent := s.sweep()
+	require.False(t, more, "all are known")
+	require.Empty(t, of(sent, "find", "tasks", ""), "what is planned is not looked at again")
+	// A change of the rate makes each be looked at again.
+	typ, err := s.store.TaskType(t.Context(), sweptType)
+	require.NoError(t, err)
+	typ.KeyLimit.RateLimit = &model.RateLimit{Count: 100, Per: time.Second}
+	require.NoError(t, s.store.PutTaskType(t.Context(), typ))
+	require.NoError(t, s.types.Fresh(t.Context(), 0))
+	s.store.Clock.Skip(time.Minute)
+	for range 3 {
+		s.sweep()
+	}
+	require.Equal(t, n, s.back(tasks))
 }

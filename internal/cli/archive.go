@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 const archiveHelp = `Move ended tasks to the history, and say how long it is kept.
@@ -109,7 +111,9 @@ the whole database, for what moves to the history from now on.`,
 				return err
 			}
 			if len(args) == 1 {
-				err = p.SetHistoryRetention(ctx, keep)
+				if err = p.SetHistoryRetention(ctx, keep); errors.Is(err, model.ErrInvalid) {
+					return usage("retention is %q; want a minute to 100 years, such as 30d, or forever", args[0])
+				}
 			} else {
 				keep, err = p.HistoryRetention(ctx)
 			}

@@ -25,7 +25,9 @@ type change struct {
 	from       []model.Status // the statuses it is possible in
 	byDefault  []model.Status // those a filter without --status means
 	remark     bool
-	flags      func(*pflag.FlagSet) // of its own; nil = none
+	text       func(*model.Task) string // what is printed of a changed one; nil = changedText
+	skipped    string                   // why a filter's were left alone; "" = their state had changed meanwhile
+	flags      func(*pflag.FlagSet)     // of its own; nil = none
 	apply      func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error)
 }
 
@@ -187,7 +189,7 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 		}
 		changed = append(changed, changedView{t.ID, t.Status, t.Generation})
 		if !r.asJSON() {
-			if err := r.print(t.ID + "  " + changedText(t) + "\n"); err != nil {
+			if err := r.print(t.ID + "  " + r.textOf(t) + "\n"); err != nil {
 				return err
 			}
 		}
@@ -206,6 +208,13 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 	return nil
 }
 
+func (r *changing) textOf(t *model.Task) string {
+	if r.text != nil {
+		return r.text(t)
+	}
+	return changedText(t)
+}
+
 func changedText(t *model.Task) string {
 	if !t.CancelRequestedAt.IsZero() && !t.Status.Ended() {
 		return string(t.Status) + ", its handler is told to stop"
@@ -217,7 +226,7 @@ func changedText(t *model.Task) string {
 type changeCounts struct {
 	Matched int64 `json:"matched"`
 	Changed int64 `json:"changed"`
-	Skipped int64 `json:"skipped"` // their state had changed meanwhile
+	Skipped int64 `json:"skipped"` // refused: mostly, their state had changed meanwhile
 }
 
 func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error {
@@ -247,7 +256,11 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 	}
 	text := fmt.Sprintf("%s %s", human.Plural(counts.Changed, "task", "tasks"), r.done)
 	if counts.Skipped > 0 {
-		text += fmt.Sprintf(", %d left alone: their state had changed meanwhile", counts.Skipped)
+		why := r.skipped
+		if why == "" {
+			why = "their state had changed meanwhile"
+		}
+		text += fmt.Sprintf(", %d left alone: %s", counts.Skipped, why)
 	}
 	return r.print(text + "\n")
 }

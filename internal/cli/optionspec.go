@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -43,10 +44,10 @@ func layeredOf(o *model.Options) layeredYAML {
 
 type retryYAML struct {
 	Strategy    string      `yaml:"strategy,omitempty"` // none, fixed, fixed_period, sequence, exponential
-	Interval    inSeconds   `yaml:"interval,omitempty"`
+	Interval    aDelay      `yaml:"interval,omitempty"`
 	Sequence    []inSeconds `yaml:"sequence,omitempty,flow"`
 	Factor      float64     `yaml:"factor,omitempty"`
-	MaxInterval inSeconds   `yaml:"max_interval,omitempty"`
+	MaxInterval aDelay      `yaml:"max_interval,omitempty"`
 	Jitter      float64     `yaml:"jitter,omitempty"`
 	MaxErrors   *int        `yaml:"max_errors,omitempty"`
 	Local       *localYAML  `yaml:"local,omitempty"`
@@ -107,8 +108,22 @@ func (d inSeconds) MarshalYAML() (any, error) { return span(time.Duration(d)), n
 // MarshalYAML implements yaml.Marshaler.
 func (d inMinutes) MarshalYAML() (any, error) { return span(time.Duration(d)), nil }
 
+// aDelay is inSeconds that must not be 0, which would silently be the default.
+type aDelay time.Duration
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (d *aDelay) UnmarshalYAML(n *yaml.Node) error {
+	if err := readDuration(d, n, time.Second); err != nil || *d != 0 {
+		return err
+	}
+	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %q is no delay; want at least 1ms, or nothing for the default", n.Line, n.Value)}}
+}
+
+// MarshalYAML implements yaml.Marshaler.
+func (d aDelay) MarshalYAML() (any, error) { return span(time.Duration(d)), nil }
+
 func readDuration[D ~int64](d *D, n *yaml.Node, unit time.Duration) error {
-	if number, err := strconv.ParseFloat(n.Value, 64); n.Kind == yaml.ScalarNode && err == nil && (unit > 0 || number == 0) {
+	if number, err := strconv.ParseFloat(n.Value, 64); n.Kind == yaml.ScalarNode && err == nil && (unit > 0 || number == 0) && math.Abs(number)*float64(unit) < math.MaxInt64 {
 		*d = D(number * float64(unit))
 		return nil
 	}
@@ -184,8 +199,8 @@ func retryOf(r *model.Retry) *retryYAML {
 		return nil
 	}
 	out := &retryYAML{
-		Strategy: string(r.Strategy), Interval: inSeconds(r.Interval), Factor: r.Factor,
-		MaxInterval: inSeconds(r.MaxInterval), Jitter: r.Jitter, MaxErrors: r.MaxErrors,
+		Strategy: string(r.Strategy), Interval: aDelay(r.Interval), Factor: r.Factor,
+		MaxInterval: aDelay(r.MaxInterval), Jitter: r.Jitter, MaxErrors: r.MaxErrors,
 	}
 	for _, d := range r.Sequence {
 		out.Sequence = append(out.Sequence, inSeconds(d))

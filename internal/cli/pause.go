@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -43,7 +45,7 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		_, p, err := a.producerReady(ctx)
+		c, p, err := a.producerReady(ctx)
 		if err != nil {
 			return err
 		}
@@ -55,10 +57,35 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 		if err != nil {
 			return err
 		}
+		if err := a.sayUnknown(ctx, c, p, args); err != nil {
+			return err
+		}
 		return a.printPaused(ctx, p)
 	}
 	cmd.Flags().BoolVar(&all, "all", false, verb+" everything")
 	return cmd
+}
+
+// sayUnknown says of which types nothing is known. They need no document, and may have no
+// tasks yet, so that is no mistake, but it may be a slip.
+func (a *app) sayUnknown(ctx context.Context, c *connection, p *producer.Producer, types []string) error {
+	for _, t := range types {
+		_, err := p.Type(ctx, t)
+		if !errors.Is(err, producer.ErrNoType) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		tasks, err := c.store.List(ctx, store.Filter{Type: t}, 1)
+		if err != nil {
+			return err
+		}
+		if len(tasks) == 0 {
+			a.say("of type %s nothing is stored and there are no tasks: is it written right?", t)
+		}
+	}
+	return nil
 }
 
 // printPaused says what is paused now.

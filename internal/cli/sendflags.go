@@ -49,7 +49,7 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.creator, "creator", "", "label: who caused it")
 	f.StringVar(&s.category, "category", "", "label: what it belongs to")
 	f.StringVar(&s.limitKey, "limit-key", "", "of the tasks of the type with this key one runs at a time, or as many as the type says")
-	f.BoolVar(&s.held, "held", false, "store it as Wait: nobody runs it until `task release`")
+	f.BoolVar(&s.held, "held", false, "store it as Wait: nobody runs it until 'task release'")
 	f.StringSliceVar(&s.existing, "existing", nil, "what to do with a key that exists: keep (default), update-args, update-idle, restart-failed, restart-succeeded")
 	f.IntVar(&s.concurrentWorkers, "concurrent-workers", 1, "how many different workers must each succeed")
 	f.StringSliceVar(&s.workers, "workers", nil, "the only workers that may run it")

@@ -31,6 +31,10 @@ type namedSpec[T any] struct {
 // not know is a mistake; all mistakes are named with their lines.
 func (f fileOf[T]) read(name string, data []byte) ([]namedSpec[T], error) {
 	var out []namedSpec[T]
+	place := "%s:%d"
+	if name == "-" {
+		name, place = "standard input", "%s, line %d"
+	}
 	plain := yaml.NewDecoder(bytes.NewReader(data))
 	strict := yaml.NewDecoder(bytes.NewReader(data))
 	strict.KnownFields(true)
@@ -53,7 +57,7 @@ func (f fileOf[T]) read(name string, data []byte) ([]namedSpec[T], error) {
 			if doc.Content[0].Kind == yaml.SequenceNode {
 				line = doc.Content[0].Content[i].Line
 			}
-			out = append(out, namedSpec[T]{s, fmt.Sprintf("%s:%d", name, line)})
+			out = append(out, namedSpec[T]{s, fmt.Sprintf(place, name, line)})
 		}
 	}
 }

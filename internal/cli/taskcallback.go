@@ -25,8 +25,14 @@ func (a *app) taskRedeliver() *cobra.Command {
 			if life, generation := lifeOf(id); generation != 0 && errors.Is(err, producer.ErrNotFound) {
 				s, err = p.RedeliverLife(ctx, life, generation)
 			}
-			return &model.Task{ID: s.ID, Status: s.Status, Generation: s.Generation}, err
+			t := &model.Task{ID: s.ID, Status: s.Status, Generation: s.Generation}
+			if !s.Created {
+				t.Remark = ", left alone: it is under way already"
+			}
+			return t, err
 		},
+		skipped: "nobody is to be told of their end",
+		text:    func(t *model.Task) string { return string(t.Status) + t.Remark },
 	})
 }
 

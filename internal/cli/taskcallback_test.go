@@ -69,6 +69,14 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 	s.eventually("the third delivery", func() bool { return len(heard()) == 3 })
 	require.Equal(t, heard()[0], heard()[2])
 	s.fails(ExitNotFound, []string{"no such task"}, "task", "redeliver", lifeName("-/exec/k", 1))
+
+	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "quiet")
+	s.eventually("the end of one that tells nobody", func() bool { return strings.Contains(s.ok("task", "show", "-/exec/quiet").stdout, "Success") })
+	require.Contains(t, s.ok("task", "redeliver", "--type", "exec", "--status", "Success", "--yes").stdout, "1 left alone: nobody is to be told of their end")
+	s.ok("pause", model.CallbackType)
+	s.eventually("a delivery that waits", func() bool {
+		return strings.Contains(s.ok("task", "redeliver", lifeName("-/exec/k", life.Generation)).stdout, "New, left alone: it is under way already")
+	})
 }
 
 func TestSecretsWithoutAKeyAndBadKeysAreWrongUsage(t *testing.T) {

@@ -52,12 +52,16 @@ func (a *app) typeList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printTypes(types, paused)
+			_, all, err := p.Paused(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.printTypes(types, paused, all)
 		},
 	}
 }
 
-func (a *app) printTypes(types []*model.TaskType, paused []string) error {
+func (a *app) printTypes(types []*model.TaskType, paused []string, all bool) error {
 	spec := func(t *model.TaskType) *typeSpec {
 		s := specOf(t, paused)
 		s.Version = 0 // so that it can be applied anywhere, any number of times
@@ -74,16 +78,21 @@ func (a *app) printTypes(types []*model.TaskType, paused []string) error {
 	tab := newTable("TYPE", "CATEGORY", "RETRIES", "TIMEOUT", "LIMITS", "CALLBACK", "PAUSED", "VERSION", "NAME")
 	for _, t := range types {
 		tab.add(t.Code, t.Category, retriesText(t.Options.Retry), spanOrNone(t), limitsText(t), callbackText(t.Options.Callback),
-			yesText(slices.Contains(paused, t.Code)), fmt.Sprint(t.Version), human.OneLine(t.Name, 40))
+			pausedText(slices.Contains(paused, t.Code), all), fmt.Sprint(t.Version), human.OneLine(t.Name, 40))
 	}
 	return a.print(tab.String())
 }
 
-func yesText(yes bool) string {
-	if yes {
+// pausedText says whether a type is paused, by itself or with everything.
+func pausedText(itself, all bool) string {
+	switch {
+	case all:
+		return "all are"
+	case itself:
 		return "yes"
+	default:
+		return ""
 	}
-	return ""
 }
 
 func spanOrNone(t *model.TaskType) string {
@@ -149,7 +158,7 @@ func (a *app) typeShow() *cobra.Command {
 			}
 			switch a.flags.output {
 			case "yaml":
-				return a.printTypes([]*model.TaskType{t}, paused)
+				return a.printTypes([]*model.TaskType{t}, paused, false)
 			case "json":
 				doc, err := typeJSON(t, paused)
 				if err != nil {

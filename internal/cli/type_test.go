@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -149,4 +150,41 @@ func TestAddressesOfCallbacksAreShownWithoutWhatMayBeSecret(t *testing.T) {
 	r := s.fails(ExitUsage, []string{"callback.success.url", "http://***@h/", "sign the callback"}, "type", "apply", "-f", s.file("code: t\ncallback: {success: {url: \"http://bob:hunter2@h/\"}}\n"))
 	require.NotContains(t, r.stderr, "hunter2")
 	s.fails(ExitUsage, []string{"callback.success.url has ***"}, "send", "t", "--callback", `{"success": {"url": "https://h/done?token=***"}}`)
+}
+
+func TestFilesAndCommandsOfTypesSayWhatIsWrongInTheirOwnWords(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	for content, said := range map[string][]string{
+		"code: t\ntimeout: -5m\n":                                  {"type t: timeout is -5m"},
+		"code: t\ntimeout: nan\n":                                  {`line 2: "nan" is no duration`},
+		"code: t\ntimeout: inf\n":                                  {`line 2: "inf" is no duration`},
+		"code: t\ntimeout: 1e300\n":                                {`line 2: "1e300" is no duration`},
+		"code: t\nretry: {strategy: fixed, interval: 0}\n":         {`line 2: "0" is no delay`, "nothing for the default"},
+		"code: t\nretry: {max_interval: 0s}\n":                     {`line 2: "0s" is no delay`},
+		"code: t\ncallback: {success: {url: \"http://h/?a=***\"}}": {"callback.success.url has ***"},
+	} {
+		s.fails(ExitUsage, said, "type", "apply", "-f", s.file(content), "--dry-run")
+	}
+	s.fails(ExitNotFound, []string{"no such task type: t", "the file is for version 7"}, "type", "apply", "-f", s.file("{code: t, version: 7}"))
+	s.stdin = "code: t\nmax_running: -1\n"
+	r := s.fails(ExitUsage, []string{"standard input, line 1: type t: max_running"}, "type", "apply", "-f", "-")
+	require.NotContains(t, r.stderr, "-:1")
+	require.Equal(t, "t  would be created\n  + code: t\n", s.ok("type", "apply", "-f", s.file("code: t"), "--dry-run").stdout)
+	s.secret = strings.Repeat("5c", 32)
+	hidden := "code: t\ncallback: {success: {url: http://h}, security: {type: aksk, ak: a, sk: '***'}}\n"
+	s.fails(ExitUsage, []string{"sk is ***"}, "type", "apply", "-f", s.file(hidden), "--dry-run")
+
+	s.ok("type", "apply", "-f", s.file("code: t"))
+	r = s.ok("type", "pause", "t", "typo")
+	require.Contains(t, r.stderr, "of type typo nothing is stored")
+	require.NotContains(t, r.stderr, "of type t nothing")
+	require.Regexp(t, `(?m)^t .* yes +1`, s.ok("type", "list").stdout)
+	s.ok("type", "pause", "--all")
+	require.Regexp(t, `(?m)^t .* all are +1`, s.ok("type", "list").stdout)
+
+	require.Contains(t, s.ok("send", "--help").stdout, "until 'task release'")
+	for _, bad := range []string{"0", "10s", "200y", "900000h"} {
+		s.fails(ExitUsage, []string{"forever"}, "archive", "retention", bad)
+	}
 }

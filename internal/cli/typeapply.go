@@ -73,7 +73,11 @@ func (a *app) typeApply() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			run := &applying{app: a, p: p, paused: paused, dry: dry}
+			box, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey)
+			if err != nil {
+				return err
+			}
+			run := &applying{app: a, p: p, box: box, paused: paused, dry: dry}
 			return run.all(cmd.Context(), specs)
 		},
 	}
@@ -98,7 +102,7 @@ func (a *app) checkTypes(specs []namedSpec[typeSpec]) error {
 			err = errors.Join(err, sealing)
 		}
 		if err != nil {
-			errs = append(errs, usage("%s: type %s: %s", s.where, s.spec.Code, strings.ReplaceAll(err.Error(), "\n", "\n"+s.where+": type "+s.spec.Code+": ")))
+			errs = append(errs, usage("%s: type %s: %s", s.where, s.spec.Code, strings.ReplaceAll(inFile.Replace(err.Error()), "\n", "\n"+s.where+": type "+s.spec.Code+": ")))
 		}
 		if before, twice := seen[s.spec.Code]; twice {
 			errs = append(errs, usage("%s: type %s is there before, at %s", s.where, s.spec.Code, before))
@@ -108,10 +112,14 @@ func (a *app) checkTypes(specs []namedSpec[typeSpec]) error {
 	return errors.Join(errs...)
 }
 
+// inFile calls fields as files do.
+var inFile = strings.NewReplacer("execution_timeout is", "timeout is")
+
 // applying is one run of apply.
 type applying struct {
 	*app
 	p      *producer.Producer
+	box    *secret.Box
 	paused []string
 	dry    bool
 }
@@ -150,7 +158,11 @@ func (v appliedView) text(dry bool) string {
 		result = "would be " + result
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s (version %d)\n", v.Code, result, v.Version)
+	fmt.Fprintf(&b, "%s  %s", v.Code, result)
+	if v.Version != 0 {
+		fmt.Fprintf(&b, " (version %d)", v.Version)
+	}
+	b.WriteByte('\n')
 	for _, c := range v.Changes {
 		b.WriteString("  " + c + "\n")
 	}
@@ -183,6 +195,9 @@ func (r *applying) try(ctx context.Context, s namedSpec[typeSpec]) (appliedView,
 	if stored != nil {
 		v.Result, v.Version, before = "changed", stored.Version, specOf(stored, r.paused)
 	}
+	if s.spec.Version != 0 && stored == nil {
+		return v, fmt.Errorf("%w: %s; the file is for version %d of it", producer.ErrNoType, s.spec.Code, s.spec.Version)
+	}
 	if s.spec.Version != 0 && s.spec.Version != v.Version {
 		return v, fmt.Errorf("%w: %s is at version %d, and the file is for %d", producer.ErrTypeChanged, s.spec.Code, v.Version, s.spec.Version)
 	}
@@ -204,6 +219,13 @@ func (r *applying) try(ctx context.Context, s namedSpec[typeSpec]) (appliedView,
 	if len(v.Changes) == 0 && stored != nil {
 		v.Result, v.Changes = "unchanged", []string{}
 		return v, nil
+	}
+	kept := t.Options.Callback
+	if stored != nil {
+		kept = secret.Keep(kept, stored.Options.Callback)
+	}
+	if _, err := r.box.SealCallback("callback", kept); err != nil {
+		return v, usage("type %s: %w", s.spec.Code, err)
 	}
 	if r.dry {
 		return v, nil

@@ -25,6 +25,7 @@ type change struct {
 	from       []model.Status // the statuses it is possible in
 	byDefault  []model.Status // those a filter without --status means
 	remark     bool
+	lives      bool                     // a filter may go over the history
 	text       func(*model.Task) string // what is printed of a changed one; nil = changedText
 	skipped    string                   // why a filter's were left alone; "" = their state had changed meanwhile
 	flags      func(*pflag.FlagSet)     // of its own; nil = none
@@ -87,6 +88,7 @@ func (a *app) changeCommand(ch change) *cobra.Command {
 	var f filterFlags
 	var yes bool
 	var remark string
+	past := listFlags{history: "no"}
 	cmd := &cobra.Command{
 		Use: ch.name + " [ID...]", Short: ch.short,
 		Long: ch.long + `
@@ -108,11 +110,15 @@ can be asked, --yes is needed.`,
 			if err != nil {
 				return err
 			}
+			where, err := past.where()
+			if err != nil {
+				return err
+			}
 			c, p, err := a.producerReady(cmd.Context())
 			if err != nil {
 				return err
 			}
-			run := &changing{app: a, change: ch, c: c, p: p, remarkText: remark}
+			run := &changing{app: a, change: ch, c: c, p: p, remarkText: remark, where: where}
 			if len(args) > 0 {
 				return run.byID(cmd.Context(), args)
 			}
@@ -124,6 +130,11 @@ can be asked, --yes is needed.`,
 	cmd.Flags().BoolVar(&yes, "yes", false, "with a filter: do not ask")
 	if ch.flags != nil {
 		ch.flags(cmd.Flags())
+	}
+	if ch.lives {
+		cmd.Flags().StringVar(&past.history, "history", "no", "with a filter: also past lives (no other value needed), or only those: no, also, only")
+		cmd.Flags().Lookup("history").NoOptDefVal = "also"
+		_ = cmd.RegisterFlagCompletionFunc("history", fixed("no", "also", "only"))
 	}
 	if ch.remark {
 		cmd.Flags().StringVar(&remark, "remark", "", "why, or what was done; it is kept with the task")
@@ -162,6 +173,7 @@ type changing struct {
 	c          *connection
 	p          *producer.Producer
 	remarkText string
+	where      store.Where // a filter looks
 }
 
 // changedView is a changed task as JSON.
@@ -237,7 +249,7 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 	if f.Before.IsZero() {
 		f.Before = now // what comes while we are at it was not counted
 	}
-	n, err := r.c.store.Count(ctx, f)
+	n, err := r.c.store.CountLives(ctx, f, r.where)
 	if err != nil {
 		return err
 	}
@@ -275,18 +287,24 @@ const (
 // all changes every task of the filter, page by page.
 func (r *changing) all(ctx context.Context, f store.Filter, counts *changeCounts) error {
 	for {
-		docs, err := r.c.store.List(ctx, f, changePage)
-		if err != nil || len(docs) == 0 {
+		page, err := r.c.store.FindLives(ctx, f, r.where, changePage)
+		if err != nil || len(page.Docs) == 0 {
 			return err
 		}
-		ids := make([]string, len(docs))
-		for i, doc := range docs {
-			ids[i] = doc.Lookup("_id").StringValue()
+		names := make([]string, len(page.Docs))
+		for i, doc := range page.Docs {
+			names[i] = doc.Lookup("_id").StringValue()
+			if generation, ok := doc.Lookup("generation").AsInt64OK(); ok && r.where != store.Tasks {
+				names[i] = lifeName(names[i], generation)
+			}
 		}
-		if err := r.page(ctx, ids, counts); err != nil {
+		if err := r.page(ctx, names, counts); err != nil || page.Next == nil {
 			return err
 		}
-		f.AfterID = ids[len(ids)-1]
+		f.AfterID = page.Next.ID
+		if r.where != store.Tasks {
+			f.AfterGeneration = page.Next.Generation
+		}
 	}
 }
 

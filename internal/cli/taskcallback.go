@@ -31,6 +31,7 @@ func (a *app) taskRedeliver() *cobra.Command {
 			}
 			return t, err
 		},
+		lives:   true,
 		skipped: "nobody is to be told of their end",
 		text:    func(t *model.Task) string { return string(t.Status) + t.Remark },
 	})

@@ -70,6 +70,9 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 	require.Equal(t, heard()[0], heard()[2])
 	s.fails(ExitNotFound, []string{"no such task"}, "task", "redeliver", lifeName("-/exec/k", 1))
 
+	require.Contains(t, s.ok("task", "redeliver", "--history", "--type", "exec", "--status", "Success", "--yes").stdout, "1 task redelivered")
+	s.eventually("the delivery by filter", func() bool { return len(heard()) == 4 })
+
 	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "quiet")
 	s.eventually("the end of one that tells nobody", func() bool { return strings.Contains(s.ok("task", "show", "-/exec/quiet").stdout, "Success") })
 	require.Contains(t, s.ok("task", "redeliver", "--type", "exec", "--status", "Success", "--yes").stdout, "1 left alone: nobody is to be told of their end")

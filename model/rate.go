@@ -42,8 +42,8 @@ type Pace struct {
 }
 
 // Good is for how long after its time a start of this process is good, by its own estimate
-// of the database's time: what is left of the tolerance, and half of it at least.
-func (r RateLimit) Good(p Pace) time.Duration { return max(r.Tolerance()-p.Error, r.Tolerance()/2) }
+// of the database's time: what is left of the tolerance, and a third of it at least.
+func (r RateLimit) Good(p Pace) time.Duration { return max(r.Tolerance()-p.Error, r.Tolerance()/3) }
 
 // gap is what a process leaves free behind the starts that it reserves: nothing, unless it
 // knows the time so badly that its starts may be used after the tolerance has passed. So who

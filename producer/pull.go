@@ -89,6 +89,9 @@ func (f *fetch) takeOver(ctx context.Context) error {
 		case !ok:
 		case d.Takeover:
 			after, err := f.p.store.TakeOver(ctx, d.Write)
+			if store.Final(err) && !store.Denied(err) {
+				continue // of this task alone: its document has no room, say
+			}
 			if err != nil {
 				return err // won or not: a lease that nobody pings lapses again
 			}

@@ -41,7 +41,7 @@ func callOnce(t *model.Task, typ *model.TaskType) {
 
 // portionBytes is how much is decided, or carried out, at a time: about two hundred small
 // tasks.
-const portionBytes = 256 << 10
+const portionBytes = 128 << 10
 
 // portions cuts a list so that no part plans more than that, or is of one rule. After an
 // outage each rule may have plans for a hundred ticks: all of them at once would take longer
@@ -79,14 +79,29 @@ func (p *Periodic) carryOut(ctx context.Context, rules []*model.Rule) (stuck int
 }
 
 // carryPortion does one portion. Each part is the same when it is done twice, so a process
-// that dies here leaves the rest to another. The tasks come before the records: a record
-// without its task would look like a run that nobody started.
+// that dies here leaves the rest to another.
 func (p *Periodic) carryPortion(ctx context.Context, rules []*model.Rule) (refusals int, err error) {
+	s, err := p.send(ctx, rules)
+	if err != nil {
+		return 0, err
+	}
+	return p.finish(ctx, s)
+}
+
+// sent is a portion whose tasks are sent.
+type sent struct {
+	rules   []*model.Rule
+	stuck   map[string]bool // rules with a task that the server refuses
+	refused error           // and why
+}
+
+// send sends the tasks of a portion. They come before the records: a record without its task
+// would look like a run that nobody started.
+func (p *Periodic) send(ctx context.Context, rules []*model.Rule) (sent, error) {
 	ctx, end := context.WithTimeout(ctx, callTimeout)
 	defer end()
+	s := sent{rules: rules, stuck: map[string]bool{}}
 	var tasks []*model.Task
-	var runs []*model.Run
-	var cancel []string
 	of := map[string]string{} // a task's rule
 	for _, r := range rules {
 		for _, pl := range r.Planned {
@@ -94,14 +109,8 @@ func (p *Periodic) carryPortion(ctx context.Context, rules []*model.Rule) (refus
 				tasks = append(tasks, pl.Task)
 				of[pl.Task.ID] = r.ID
 			}
-			if pl.Record != nil {
-				runs = append(runs, pl.Record)
-			}
-			cancel = append(cancel, pl.Cancel...)
 		}
 	}
-	var refused error
-	stuck := map[string]bool{} // rules with a task that the server refuses
 	for len(tasks) > 0 {
 		n := min(len(tasks), perInsert)
 		// Those that exist were sent before: their keys are the ticks' own.
@@ -109,14 +118,32 @@ func (p *Periodic) carryPortion(ctx context.Context, rules []*model.Rule) (refus
 		var some *store.InsertError
 		switch {
 		case errors.As(err, &some): // the others are sent: no rule stands in another's way
-			refused = err
+			s.refused = err
 			for i := range some.Refused {
-				stuck[of[tasks[i].ID]] = true
+				s.stuck[of[tasks[i].ID]] = true
 			}
 		case err != nil:
-			return 0, fmt.Errorf("sending the tasks of ticks: %w", err)
+			return s, fmt.Errorf("sending the tasks of ticks: %w", err)
 		}
 		tasks = tasks[n:]
+	}
+	return s, nil
+}
+
+// finish does the rest of what a portion plans, and removes the plans. It returns how many
+// rules keep theirs.
+func (p *Periodic) finish(ctx context.Context, s sent) (refusals int, err error) {
+	ctx, end := context.WithTimeout(ctx, callTimeout)
+	defer end()
+	var runs []*model.Run
+	var cancel []string
+	for _, r := range s.rules {
+		for _, pl := range r.Planned {
+			if pl.Record != nil {
+				runs = append(runs, pl.Record)
+			}
+			cancel = append(cancel, pl.Cancel...)
+		}
 	}
 	for len(runs) > 0 {
 		n := min(len(runs), perInsert)
@@ -128,11 +155,11 @@ func (p *Periodic) carryPortion(ctx context.Context, rules []*model.Rule) (refus
 	if err := p.cancelTasks(ctx, cancel); err != nil {
 		return 0, err
 	}
-	done := slices.DeleteFunc(slices.Clone(rules), func(r *model.Rule) bool { return stuck[r.ID] || len(r.Planned) == 0 })
-	if err := p.store.CarriedOut(ctx, done); err != nil || refused == nil {
+	done := slices.DeleteFunc(slices.Clone(s.rules), func(r *model.Rule) bool { return s.stuck[r.ID] || len(r.Planned) == 0 })
+	if err := p.store.CarriedOut(ctx, done); err != nil || s.refused == nil {
 		return 0, err
 	}
-	return len(stuck), fmt.Errorf("sending the tasks of ticks: %w", refused)
+	return len(s.stuck), fmt.Errorf("sending the tasks of ticks: %w", s.refused)
 }
 
 // cancelTasks asks for the ends of runs' tasks. Their contexts end; a run has ended when the

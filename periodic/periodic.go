@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -186,108 +185,13 @@ func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r 
 		if after == nil {
 			return before, nil
 		}
-		applied, refused, err := p.decidePortion(ctx, began, []store.RuleWrite{{Before: before, After: after}})
-		if err == nil {
-			err = refused[0]
-		}
+		applied, err := p.decideOne(ctx, began, store.RuleWrite{Before: before, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("%s rule %s: %w", doing, before.Name, err)
 		}
-		if applied[0] {
+		if applied {
 			return after, nil
 		}
 	}
 	return nil, fmt.Errorf("%s rule %s: somebody else changed it %d times in between", doing, id, maxTries)
-}
-
-// frozen: a process that stood still for so long between reading a rule and carrying out
-// what it decided reads the rule again.
-const frozen = time.Minute
-
-// unlessFrozen returns the rules, or, where this process stood still since they were about to
-// be read, what they are now: what it is about to do may have been done, and be over, long
-// ago, so only what is still planned counts.
-func (p *Periodic) unlessFrozen(ctx context.Context, began clock.Instant, rules []*model.Rule) ([]*model.Rule, error) {
-	if began.Since(p.store.Local()) <= frozen {
-		return rules, nil
-	}
-	ids := make([]string, len(rules))
-	for i, r := range rules {
-		ids[i] = r.ID
-	}
-	found, err := p.store.RulesByIDs(ctx, ids)
-	var current []*model.Rule
-	for _, r := range found {
-		if r != nil {
-			current = append(current, r)
-		}
-	}
-	return current, err
-}
-
-// decideAll writes decisions and carries out those that were applied, portion by portion.
-// What cannot be carried out now stays planned, for whoever looks next. One that the server
-// refuses concerns its own rule alone. began is when the rules were about to be read.
-func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []store.RuleWrite) (applied []bool, refused map[int]error, err error) {
-	parts := portions(writes, func(w store.RuleWrite) *model.Rule { return w.After })
-	is := make([][]bool, len(parts))
-	not := make([]map[int]error, len(parts))
-	errs := make([]error, len(parts))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(atOnce, len(parts)) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(parts); i = int(next.Add(1)) - 1 {
-				if is[i], not[i], errs[i] = p.decidePortion(ctx, began, parts[i]); errs[i] != nil {
-					next.Store(int64(len(parts))) // the others are decided when somebody looks again
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, err
-	}
-	refused = map[int]error{}
-	for part, whys := range not {
-		for i, why := range whys {
-			refused[len(applied)+i] = why
-			p.complain(parts[part][i].After.ID, why)
-		}
-		applied = append(applied, is[part]...)
-	}
-	return applied, refused, nil
-}
-
-// atOnce is how many portions go out at the same time: one is encoded while the server
-// works on another.
-const atOnce = 2
-
-func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, writes []store.RuleWrite) (applied []bool, refused map[int]error, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if err := p.types.Fresh(ctx, tasktypes.MaxAge); err != nil {
-		return nil, nil, err
-	}
-	for _, w := range writes {
-		w.After.Decision = randomHex(8)
-		complete(w, p.types.Get)
-	}
-	if applied, refused, err = p.store.WriteRules(ctx, writes); err != nil {
-		return nil, nil, err
-	}
-	var decided []*model.Rule
-	for i, w := range writes {
-		if applied[i] {
-			decided = append(decided, w.After)
-		}
-	}
-	p.noteQueues(decided)
-	if decided, err = p.unlessFrozen(ctx, began, decided); err != nil {
-		return applied, refused, nil // it stays planned, for whoever looks next
-	}
-	if _, err := p.carryOut(ctx, decided); err != nil {
-		p.log.Warn().Err(err).Msg("what was decided about rules is carried out later")
-	}
-	return applied, refused, nil
 }

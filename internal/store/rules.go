@@ -279,19 +279,48 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 			plans = append(plans, p)
 		}
 	}
-	if before.Task == after.Task { // mostly, and the greater part of a rule
-		before.Task, after.Task = nil, nil
-	}
 	if before.Planned, after.Planned = nil, nil; len(plans) > 0 {
 		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
 	} else {
 		after.PlannedAt = before.PlannedAt
 	}
-	update, err := changed(&before, &after)
+	var old, now any = &before, &after
+	if before.Version == after.Version { // no person's edit: what a tick changes is a small part
+		old, now = stateOf(&before), stateOf(&after)
+	}
+	update, err := changed(old, now)
 	if err == nil && len(plans) > 0 {
 		update = append(update, d("$push", bson.D{d("planned", bson.D{d("$each", planDocs(plans))})}))
 	}
 	return update, err
+}
+
+// ruleState is the part of a rule that decisions change, all but what they plan. The rest is
+// a person's: an edit of it raises the version.
+type ruleState struct {
+	Status     model.RuleStatus `bson:"status"`
+	PauseNote  string           `bson:"pause_note,omitempty"`
+	PausedAt   time.Time        `bson:"paused_at,omitempty"`
+	UpdatedAt  time.Time        `bson:"updated_at"`
+	Rev        int64            `bson:"rev"`
+	Decision   string           `bson:"decision,omitempty"`
+	NextFireAt time.Time        `bson:"next_fire_at,omitempty"`
+	DecidedTo  time.Time        `bson:"decided_to"`
+	Runs       int64            `bson:"runs,omitempty"`
+	Last       *model.LastRun   `bson:"last,omitempty"`
+	FailSkips  bool             `bson:"fail_skips,omitempty"`
+	Active     []model.RunRef   `bson:"active,omitempty"`
+	Queued     []model.RunRef   `bson:"queued,omitempty"`
+	Range      *model.SkipSpan  `bson:"range,omitempty"`
+	PlannedAt  time.Time        `bson:"planned_at,omitempty"`
+}
+
+func stateOf(r *model.Rule) *ruleState {
+	return &ruleState{
+		Status: r.Status, PauseNote: r.PauseNote, PausedAt: r.PausedAt, UpdatedAt: r.UpdatedAt, Rev: r.Rev, Decision: r.Decision,
+		NextFireAt: r.NextFireAt, DecidedTo: r.DecidedTo, Runs: r.Runs, Last: r.Last, FailSkips: r.FailSkips,
+		Active: r.Active, Queued: r.Queued, Range: r.Range, PlannedAt: r.PlannedAt,
+	}
 }
 
 // planDocs are the documents of plans. Their tasks are not left to the driver, which takes

@@ -1,0 +1,156 @@
+package periodic
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// frozen: a process that stood still for so long between reading a rule and carrying out
+// what it decided reads the rule again.
+const frozen = time.Minute
+
+// unlessFrozen returns the rules, or, where this process stood still since they were about to
+// be read, what they are now: what it is about to do may have been done, and be over, long
+// ago, so only what is still planned counts.
+func (p *Periodic) unlessFrozen(ctx context.Context, began clock.Instant, rules []*model.Rule) ([]*model.Rule, error) {
+	if began.Since(p.store.Local()) <= frozen {
+		return rules, nil
+	}
+	ids := make([]string, len(rules))
+	for i, r := range rules {
+		ids[i] = r.ID
+	}
+	found, err := p.store.RulesByIDs(ctx, ids)
+	var current []*model.Rule
+	for _, r := range found {
+		if r != nil {
+			current = append(current, r)
+		}
+	}
+	return current, err
+}
+
+// verdict is what became of a portion of decisions.
+type verdict struct {
+	applied []bool        // of each: it was written
+	refused map[int]error // by index: why the server refuses it, which concerns its own rule alone
+	sent    sent          // the rules of which something is still to be carried out
+	err     error         // nothing is known of any
+}
+
+// decideAll writes decisions and carries out those that were applied, portion by portion.
+// All tasks are sent before the first record is stored: somebody may wait for them. What
+// cannot be carried out now stays planned, for whoever looks next. began is when the rules
+// were about to be read.
+func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []store.RuleWrite) (applied []bool, refused map[int]error, err error) {
+	parts := portions(writes, func(w store.RuleWrite) *model.Rule { return w.After })
+	verdicts := make([]verdict, len(parts))
+	var failed atomic.Bool
+	eachAtOnce(len(parts), func(i int) {
+		if failed.Load() {
+			return // it is decided when somebody looks again
+		}
+		verdicts[i] = p.decidePortion(ctx, began, parts[i])
+		if verdicts[i].err != nil {
+			failed.Store(true)
+		}
+	})
+	eachAtOnce(len(parts), func(i int) { p.carryRest(ctx, began, verdicts[i].sent) })
+	refused = map[int]error{}
+	for part, v := range verdicts {
+		err = errors.Join(err, v.err)
+		for i, why := range v.refused {
+			refused[len(applied)+i] = why
+			p.complain(parts[part][i].After.ID, why)
+		}
+		applied = append(applied, v.applied...)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return applied, refused, nil
+}
+
+// decideOne is [Periodic.decideAll] of one decision, for a person who wants to know.
+func (p *Periodic) decideOne(ctx context.Context, began clock.Instant, w store.RuleWrite) (applied bool, err error) {
+	v := p.decidePortion(ctx, began, []store.RuleWrite{w})
+	if v.err == nil {
+		v.err = v.refused[0]
+	}
+	if v.err != nil {
+		return false, v.err
+	}
+	p.carryRest(ctx, began, v.sent)
+	return v.applied[0], nil
+}
+
+// atOnce is how many portions go out at the same time: one is encoded while the server
+// works on another.
+const atOnce = 2
+
+func eachAtOnce(n int, do func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(atOnce, n) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// decidePortion writes decisions and sends the tasks of those that were applied.
+func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, writes []store.RuleWrite) (v verdict) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if v.err = p.types.Fresh(call, tasktypes.MaxAge); v.err != nil {
+		return v
+	}
+	for _, w := range writes {
+		w.After.Decision = randomHex(8)
+		complete(w, p.types.Get)
+	}
+	if v.applied, v.refused, v.err = p.store.WriteRules(call, writes); v.err != nil {
+		return v
+	}
+	var decided []*model.Rule
+	for i, w := range writes {
+		if v.applied[i] {
+			decided = append(decided, w.After)
+		}
+	}
+	p.noteQueues(decided)
+	decided, err := p.unlessFrozen(call, began, decided)
+	if err == nil {
+		v.sent, err = p.send(ctx, decided)
+	}
+	if err != nil {
+		v.sent = sent{}
+		p.later(err)
+	}
+	return v
+}
+
+// carryRest does what is left after the tasks. A process that stood still leaves it to others.
+func (p *Periodic) carryRest(ctx context.Context, began clock.Instant, s sent) {
+	if len(s.rules) == 0 || began.Since(p.store.Local()) > frozen {
+		return
+	}
+	if _, err := p.finish(ctx, s); err != nil {
+		p.later(err)
+	}
+}
+
+func (p *Periodic) later(err error) {
+	p.log.Warn().Err(err).Msg("what was decided about rules is carried out later")
+}

@@ -134,6 +134,7 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := p.store.Local().Monotonic()
 		pause, err := p.decideDue(ctx)
+		decided := p.store.Local().Monotonic()
 		// What is wrong with one thing does not keep the engine from the others; a server
 		// that is away does.
 		if began-lastSweep >= slow/2 && !store.Unreachable(err) {
@@ -152,7 +153,8 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 			}
 			pause = look
 		}
-		clock.Pause(ctx, pause)
+		// What was done since then does not make the next tick late.
+		clock.Pause(ctx, max(pause-(p.store.Local().Monotonic()-decided), 0))
 	}
 }
 

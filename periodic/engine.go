@@ -310,6 +310,17 @@ func (p *Periodic) noteQueues(decided []*model.Rule) {
 	p.queued = p.store.Local().Monotonic()
 }
 
+// betweenTicks is how long it is until the middle of a second. Ticks come in whole ones: an
+// end that is told to a rule while its tick is decided makes that decision void, and the
+// tick later by another one.
+func betweenTicks(now time.Time) time.Duration {
+	d := now.Truncate(time.Second).Add(time.Second / 2).Sub(now)
+	if d <= 0 {
+		d += time.Second
+	}
+	return d
+}
+
 // endsLoop tells the rules of runs that ended. One engine does it for all, by a permit.
 func (p *Periodic) endsLoop(ctx context.Context) {
 	runner := outcome.New(p.store, p.log, ends{p})
@@ -323,7 +334,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 			cancel()
 			mine, asked = err == nil && got, now
 		}
-		pause := look
+		pause := betweenTicks(p.store.Clock.Now())
 		if mine {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
 			found, err := runner.Sweep(call, 0)

@@ -87,3 +87,11 @@ func TestEngineTurnsGoRoundAndNeverMeet(t *testing.T) {
 		}
 	}
 }
+
+func TestEndsAreToldBetweenTicks(t *testing.T) {
+	second := time.Date(2026, 3, 1, 0, 0, 7, 0, time.UTC)
+	for ms, want := range map[int]int{0: 500, 499: 1, 500: 1000, 501: 999, 999: 501} {
+		at := second.Add(time.Duration(ms) * time.Millisecond)
+		require.Equal(t, time.Duration(want)*time.Millisecond, betweenTicks(at), ms)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
@@ -136,6 +137,8 @@ func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
 		}
 		for i, at := range []int{15, 45, 75} { // kills, each in the midst of the work
 			a.awaitDone(ids, at)
+			holds := bson.D{{Key: "status", Value: model.StatusExecuting}, {Key: "worker_states.worker_id", Value: fmt.Sprint("w", i)}}
+			require.Eventually(t, func() bool { return a.db.Collection("tasks").FindOne(t.Context(), holds).Err() == nil }, 10*time.Second, time.Millisecond)
 			require.NoError(t, victims[i].Process.Kill())
 			a.limitedChild(fmt.Sprint("heir", i))
 		}

@@ -81,8 +81,6 @@ func (a *arena) rated(name string, b *begun) (behind *proxy.Proxy) {
 	return behind
 }
 
-// That nine tenths are reached is shown in virtual time, in model; here a machine that is
-// busy with other things may have its share of what is lost.
 func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
@@ -92,14 +90,13 @@ func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 		for i := range 4 {
 			a.limitedChild(fmt.Sprint("w", i))
 		}
+		slow := lateness(t)
 		a.awaitSuccess(ids)
+		late := slow()
 		at := claimTimes(a.spans(ids))
 		require.Len(t, at, len(ids))
-		t.Logf("%.1f a second", perSecond(at))
 		require.LessOrEqual(t, mostIn(at, time.Second), rate)
-		if !raceDetector {
-			require.GreaterOrEqual(t, perSecond(at), 0.7*rate)
-		}
+		requireRate(t, 0.9*rate, perSecond(at), late)
 	})
 }
 
@@ -115,15 +112,52 @@ func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
 			a.rated(fmt.Sprint("w", i), &b).Delay(40 * time.Millisecond)
 		}
 		ids := a.sendLimited(8*rate, 1, plain)
+		slow := lateness(t)
 		a.awaitSuccess(ids)
+		late := slow()
 		at := claimTimes(a.spans(ids))
-		t.Logf("%.1f a second", perSecond(at))
 		require.LessOrEqual(t, mostIn(at, time.Second), rate)
 		require.LessOrEqual(t, mostIn(b.times(), time.Second), rate)
-		if !raceDetector {
-			require.GreaterOrEqual(t, perSecond(at), 0.7*rate)
-		}
+		requireRate(t, 0.8*rate, perSecond(at), late)
 	})
+}
+
+// requireRate wants so many starts a second. A start that nobody could take in its twentieth
+// of a second is lost: on a machine that is too slow for that (late is by how much, or the
+// race detector is on) the rate says nothing of the limit, and is only printed. In virtual
+// time model shows nine tenths on any machine.
+func requireRate(t *testing.T, wanted, reached float64, late time.Duration) {
+	t.Helper()
+	t.Logf("%.1f a second; this process was late by up to %v", reached, late)
+	if !raceDetector && late < 10*time.Millisecond {
+		require.GreaterOrEqual(t, reached, wanted)
+	}
+}
+
+// lateness measures by how much a short sleep is too long, in the worst twentieth of cases,
+// until it is asked.
+func lateness(t *testing.T) (ask func() time.Duration) {
+	t.Helper()
+	stop, done := make(chan struct{}), make(chan []time.Duration, 1)
+	go func() {
+		var late []time.Duration
+		for {
+			began := time.Now()
+			select {
+			case <-stop:
+				done <- late
+				return
+			case <-time.After(5 * time.Millisecond): // what is measured
+				late = append(late, time.Since(began)-5*time.Millisecond)
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		late := <-done
+		slices.Sort(late)
+		return late[len(late)*19/20]
+	}
 }
 
 // The primary stalls: claims that are on their way arrive after the time of their starts.

@@ -17,17 +17,18 @@ const (
 	actTime = 45 * time.Second
 )
 
+// tries is how many workers are frozen at most, until one was that held its tasks.
+const tries = 3
+
 // act is what is done to a worker, and what came of it.
 type act struct {
-	worker   string
-	inFlight int           // calls of it that were open when it was done
-	tasks    []string      // those
-	took     time.Duration // until the last of those was taken over
+	worker string
+	took   time.Duration // until the last task that it held was another's
 }
 
 // pick waits until a working worker has calls in flight that the target holds, so that
-// it is certain to hold tasks, and returns it with those tasks.
-func (d *demo) pick(ctx context.Context) (*worker, []string, error) {
+// it holds tasks, and returns it with those.
+func (d *demo) pick(ctx context.Context) (*worker, []holding, error) {
 	var w *worker
 	err := d.until(ctx, "a worker with calls in flight", func() bool {
 		most := 0
@@ -42,52 +43,74 @@ func (d *demo) pick(ctx context.Context) (*worker, []string, error) {
 		return nil, nil, err
 	}
 	d.target.hold(w.id)
-	var held []string
+	var held []holding
 	began := d.clock.Monotonic()
 	err = d.until(ctx, "calls of "+w.id+" to be in flight", func() bool {
 		held = d.target.held(w.id)
 		return len(held) >= enough || len(held) > 0 && d.clock.Monotonic()-began > patience
 	})
-	return w, d.taskIDs(held), err
+	return w, held, err
+}
+
+// moveOn waits until others have all that the worker held. On a machine that is busy with
+// other things a worker may have stalled just before, and then it gave back itself what it
+// held: that has moved on, too, though nothing of it lapsed.
+func (d *demo) moveOn(ctx context.Context, w *worker, held []holding) (took time.Duration, err error) {
+	began := d.clock.Monotonic()
+	err = d.untilNone(ctx, "the tasks of "+w.id+" to be taken over", func() []holding { return d.fleet.heldStill(w, held) })
+	return d.clock.Monotonic() - began, err
 }
 
 // killOne kills a worker while it holds tasks and waits until all of those have been
 // taken over.
 func (d *demo) killOne(ctx context.Context) (act, error) {
-	w, tasks, err := d.pick(ctx)
+	w, held, err := d.pick(ctx)
 	if err != nil {
 		return act{}, err
 	}
-	d.view.note("SIGKILL to %s, which has %d calls in flight", w.id, len(tasks))
+	d.view.note("SIGKILL to %s, which has %d calls in flight", w.id, len(held))
 	d.fleet.become(w, killed)
 	if err := w.kill(); err != nil {
 		return act{}, fmt.Errorf("killing %s: %w", w.id, err)
 	}
-	began := d.clock.Monotonic()
-	err = d.until(ctx, "the tasks of "+w.id+" to be taken over", func() bool { return d.fleet.tookOver(w.id, tasks) })
+	took, err := d.moveOn(ctx, w, held)
 	if err != nil {
 		return act{}, err
 	}
-	took := d.clock.Monotonic() - began
 	d.view.note("all of them were taken over by others within %.1f s (the lease is %v)", took.Seconds(), lease)
-	return act{w.id, len(tasks), tasks, took}, nil
+	return act{w.id, took}, nil
 }
 
 // freezeOne freezes a worker while it holds tasks, until they have been taken over, and
 // then lets it go on: with answers in its hands that came too late.
 func (d *demo) freezeOne(ctx context.Context) (act, error) {
-	w, tasks, err := d.pick(ctx)
-	if err != nil {
-		return act{}, err
+	for try := 1; ; try++ {
+		w, held, err := d.pick(ctx)
+		if err != nil {
+			return act{}, err
+		}
+		took, err := d.freeze(ctx, w, held)
+		if err != nil {
+			return act{}, err
+		}
+		if d.fleet.fencedOf(w) > 0 {
+			d.view.note("its late results were refused: the tasks belong to others now. It goes on with new ones")
+			return act{w.id, took}, nil
+		}
+		d.view.note("it had stalled before, and given all of them back itself")
+		if try == tries {
+			return act{w.id, took}, nil
+		}
 	}
-	d.view.note("SIGSTOP to %s, which has %d calls in flight: it stands still and knows nothing of it", w.id, len(tasks))
+}
+
+func (d *demo) freeze(ctx context.Context, w *worker, held []holding) (took time.Duration, err error) {
+	d.view.note("SIGSTOP to %s, which has %d calls in flight: it stands still and knows nothing of it", w.id, len(held))
 	d.fleet.become(w, frozen)
 	if err := w.freeze(); err != nil {
-		return act{}, fmt.Errorf("freezing %s: %w", w.id, err)
+		return 0, fmt.Errorf("freezing %s: %w", w.id, err)
 	}
-	began := d.clock.Monotonic()
-	err = d.until(ctx, "the tasks of "+w.id+" to be taken over", func() bool { return d.fleet.tookOver(w.id, tasks) })
-	took := d.clock.Monotonic() - began
+	took, err = d.moveOn(ctx, w, held)
 	if err == nil {
 		err = d.until(ctx, "the calls of those who took over", func() bool { return d.target.superseded(w.id) })
 	}
@@ -97,19 +120,23 @@ func (d *demo) freezeOne(ctx context.Context) (act, error) {
 		err = d.until(ctx, "the target to answer the frozen worker", func() bool { return d.target.inFlight(w.id) == 0 })
 	}
 	if err != nil {
-		return act{}, errors.Join(err, w.thaw())
+		return 0, errors.Join(err, w.thaw())
 	}
-	d.view.note("SIGCONT to %s: it wakes with %d answers that nobody waits for any more", w.id, len(tasks))
+	d.view.note("SIGCONT to %s: it wakes with %d answers that nobody waits for any more", w.id, len(held))
 	d.fleet.become(w, working)
 	if err := w.thaw(); err != nil {
-		return act{}, fmt.Errorf("waking %s: %w", w.id, err)
+		return 0, fmt.Errorf("waking %s: %w", w.id, err)
 	}
-	err = d.until(ctx, "the late results of "+w.id+" to be refused", func() bool { return d.fleet.fencedOf(w) >= len(tasks) })
-	if err != nil {
-		return act{}, err
+	return took, d.untilNone(ctx, "the late results of "+w.id+" to be refused", func() []holding { return d.fleet.unreported(w, held) })
+}
+
+// untilNone waits until nothing is left, and says what is when it waited in vain.
+func (d *demo) untilNone(ctx context.Context, what string, left func() []holding) error {
+	err := d.until(ctx, what, func() bool { return len(left()) == 0 })
+	if some := left(); err != nil && len(some) > 0 {
+		err = fmt.Errorf("%w: %d are left, among them %s", err, len(some), some[0])
 	}
-	d.view.note("its late results were refused: the tasks belong to others now. It goes on with new ones")
-	return act{w.id, len(tasks), tasks, took}, nil
+	return err
 }
 
 // until waits for a condition on the target and the fleet; it is looked at whenever

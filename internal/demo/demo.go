@@ -277,11 +277,3 @@ func (d *demo) poll(ctx context.Context, what string, met func() (bool, error)) 
 		}
 	}
 }
-
-func (d *demo) taskIDs(keys []string) []string {
-	ids := make([]string, len(keys))
-	for i, k := range keys {
-		ids[i] = model.TaskID("", "http", k)
-	}
-	return ids
-}

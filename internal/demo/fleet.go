@@ -22,6 +22,7 @@ type event struct {
 	At       time.Time `json:"at"`
 	WorkerID string    `json:"worker_id"`
 	TaskID   string    `json:"task_id"`
+	ExecID   string    `json:"exec_id"`
 	Previous string    `json:"previous"`
 	Outcome  string    `json:"outcome"`
 	Reason   string    `json:"reason"`
@@ -49,9 +50,10 @@ type worker struct {
 
 	// below fleet.mu
 	state    state
-	finished int            // executions it ended itself
-	fenced   int            // of its late results, refused
-	taken    map[string]int // how many it took over, by whose they were
+	finished int             // executions it ended itself
+	fenced   int             // of its late results, refused
+	taken    map[string]int  // how many it took over, by whose they were
+	reports  map[string]bool // the executions of which it said one or the other
 }
 
 // fleet is all worker processes and what they reported.
@@ -60,7 +62,7 @@ type fleet struct {
 
 	mu      sync.Mutex
 	workers []*worker
-	started map[string]time.Time           // by task: when its handler was first called
+	started map[string]*calls              // by task
 	taken   map[string]map[string]struct{} // by previous worker: the tasks that it lost
 	lateOK  int                            // refused results that were successes
 	dropped int                            // events that a worker could not report
@@ -68,8 +70,19 @@ type fleet struct {
 	onEvent func(event)
 }
 
+// calls of a task's handler, as the workers reported them.
+type calls struct {
+	first, last time.Time
+	by          string // whose the last was
+}
+
+// holding is an execution that a worker has.
+type holding struct{ task, exec string }
+
+func (h holding) String() string { return h.task + " by execution " + h.exec }
+
 func newFleet(onEvent func(event)) *fleet {
-	return &fleet{started: map[string]time.Time{}, taken: map[string]map[string]struct{}{}, changed: make(chan struct{}), onEvent: onEvent}
+	return &fleet{started: map[string]*calls{}, taken: map[string]map[string]struct{}{}, changed: make(chan struct{}), onEvent: onEvent}
 }
 
 // start starts one worker process: this binary again, as `work`. The database's
@@ -97,7 +110,7 @@ func (f *fleet) start(c Config, dir, id, uri, database string) error {
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", id, errors.Join(err, log.Close()))
 	}
-	w := &worker{id: id, cmd: cmd, stdin: stdin, log: log, state: starting, taken: map[string]int{}, ended: make(chan struct{})}
+	w := &worker{id: id, cmd: cmd, stdin: stdin, log: log, state: starting, taken: map[string]int{}, reports: map[string]bool{}, ended: make(chan struct{})}
 	f.set(func() { f.workers = append(f.workers, w) })
 	f.exiting.Go(func() {
 		f.read(w, stdout)
@@ -141,13 +154,13 @@ func (f *fleet) take(w *worker, e event) {
 	f.set(func() {
 		switch e.Kind {
 		case "started":
-			if at, seen := f.started[e.TaskID]; !seen || e.At.Before(at) {
-				f.started[e.TaskID] = e.At
-			}
+			f.called(w, e)
 		case "finished":
 			w.finished++
+			w.reports[e.ExecID] = true
 		case "fenced":
 			w.fenced++
+			w.reports[e.ExecID] = true
 			if e.Outcome == "" {
 				f.lateOK++
 			}
@@ -188,16 +201,44 @@ func (f *fleet) stateOf(w *worker) state {
 
 func (f *fleet) become(w *worker, s state) { f.set(func() { w.state = s }) }
 
-// tookOver says whether others took all of these tasks over from the worker.
-func (f *fleet) tookOver(id string, tasks []string) bool {
+func (f *fleet) called(w *worker, e event) {
+	c := f.started[e.TaskID]
+	if c == nil {
+		c = &calls{first: e.At}
+		f.started[e.TaskID] = c
+	}
+	if e.At.Before(c.first) {
+		c.first = e.At
+	}
+	if e.At.After(c.last) {
+		c.last, c.by = e.At, w.id
+	}
+}
+
+// heldStill is what the worker has still of this, as far as anybody reported: others did not
+// find its lease lapsed, nor call the handler after it; and it did not give it back.
+func (f *fleet) heldStill(w *worker, held []holding) (left []holding) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, t := range tasks {
-		if _, ok := f.taken[id][t]; !ok {
-			return false
+	for _, h := range held {
+		_, lapsed := f.taken[w.id][h.task]
+		if c := f.started[h.task]; !lapsed && !w.reports[h.exec] && (c == nil || c.by == w.id) {
+			left = append(left, h)
 		}
 	}
-	return true
+	return left
+}
+
+// unreported is what of this the worker has not said of how it ended.
+func (f *fleet) unreported(w *worker, held []holding) (left []holding) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, h := range held {
+		if !w.reports[h.exec] {
+			left = append(left, h)
+		}
+	}
+	return left
 }
 
 func (f *fleet) fencedOf(w *worker) int {

@@ -172,17 +172,18 @@ func (t *target) letGo(worker string) {
 	}
 }
 
-// held are the tasks whose calls by the worker are held now.
-func (t *target) held(worker string) []string {
+// held are the executions of the worker whose calls are held now.
+func (t *target) held(worker string) []holding {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var tasks []string
-	for _, c := range t.flying[worker] {
+	var all []holding
+	for execution, c := range t.flying[worker] {
 		if c.held {
-			tasks = append(tasks, c.task)
+			_, exec, _ := strings.Cut(strings.TrimPrefix(execution, taskID(c.task)+"@"), "@") // behind the generation
+			all = append(all, holding{taskID(c.task), exec})
 		}
 	}
-	return tasks
+	return all
 }
 
 // superseded says whether every held call of the worker is late by now: a call with a

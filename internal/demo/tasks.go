@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // The tasks' leases are short, so that nobody has to wait long for a takeover.
@@ -25,6 +27,8 @@ const (
 )
 
 func taskKey(i int) string { return fmt.Sprintf("demo-%06d", i) }
+
+func taskID(key string) string { return model.TaskID("", "http", key) }
 
 // spread is the time over which n tasks become due.
 func spread(n int) time.Duration {

@@ -77,8 +77,11 @@ func sum(m map[string]int) int {
 func (d *demo) startedAt(id string) (time.Time, bool) {
 	d.fleet.mu.Lock()
 	defer d.fleet.mu.Unlock()
-	at, ok := d.fleet.started[id]
-	return at, ok
+	c, ok := d.fleet.started[id]
+	if !ok {
+		return time.Time{}, false
+	}
+	return c.first, true
 }
 
 func (d *demo) effectOf(key string) effect {

@@ -56,12 +56,13 @@ func (a *arena) limitedChild(name string) *exec.Cmd {
 	return a.process("TestLimitsChild", name, "limits", a.e.URI)
 }
 
-func (a *arena) limit(change func(*model.TaskType)) {
+func (a *arena) limit(change func(*model.TaskType)) *model.TaskType {
 	a.t.Helper()
 	typ := model.TaskType{Code: limitedWork.Name()}
 	change(&typ)
-	_, err := a.p.PutType(a.t.Context(), typ)
+	stored, err := a.p.PutType(a.t.Context(), typ)
 	require.NoError(a.t, err)
+	return stored
 }
 
 // sendLimited stores n tasks of so many milliseconds.
@@ -152,6 +153,57 @@ func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
 		require.Equal(t, 5, most, "more than allowed, or never as many")
 		require.Greater(t, len(spans), len(ids), "no kill met an execution")
 	})
+}
+
+// A limit that is set while more than it allows are executing, and lowered afterwards, holds
+// from when the processes have heard of it.
+func TestALimitThatChangesWhileTasksRunCountsThem(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		for i := range 4 {
+			a.limitedChild(fmt.Sprint("w", i))
+		}
+		const heard = 3 * time.Second
+		var before []string
+		for i := range 16 { // while they end, one by one, others begin
+			before = append(before, a.sendLimited(1, 3500+100*i, plain)...)
+		}
+		a.awaitEach(before, "Executing", func(t *model.Task) bool { return t.Status == model.StatusExecuting })
+		set := a.limit(func(typ *model.TaskType) { typ.MaxRunning = 4 })
+		ids := a.sendLimited(40, 300, func(int) []producer.Option { return []producer.Option{producer.At(set.UpdatedAt.Add(heard))} })
+		a.awaitDone(ids, 4)
+		lowered := a.limit(func(typ *model.TaskType) { typ.MaxRunning, typ.Version = 2, set.Version })
+		a.awaitSuccess(append(before, ids...))
+
+		spans := a.spans(append(before, ids...))
+		began, open := openAfter(spans, set.UpdatedAt.Add(heard), lowered.UpdatedAt)
+		t.Logf("%d began after the limit was set, with at most %d open", began, open)
+		require.Positive(t, began)
+		require.Equal(t, 4, open)
+		began, open = openAfter(spans, lowered.UpdatedAt.Add(heard), time.Time{})
+		t.Logf("%d began after it was lowered, with at most %d open", began, open)
+		require.Positive(t, began)
+		require.Equal(t, 2, open)
+	})
+}
+
+// openAfter are how many executions began between two times, and how many were open at most
+// at one of those beginnings, the new one included.
+func openAfter(spans []model.WorkerState, from, to time.Time) (began, most int) {
+	for _, w := range spans {
+		if w.ClaimedAt.Before(from) || !to.IsZero() && w.ClaimedAt.After(to) {
+			continue
+		}
+		began++
+		open := 0
+		for _, o := range spans {
+			if !o.ClaimedAt.After(w.ClaimedAt) && latest(o.SuccessTime, o.FailTime).After(w.ClaimedAt.Add(30*time.Millisecond)) {
+				open++
+			}
+		}
+		most = max(most, open)
+	}
+	return began, most
 }
 
 // anyHolder waits until a worker has an open execution, and is that worker's id. Which one

@@ -60,6 +60,12 @@ func (g *Gate) admitType(ctx context.Context, typ *model.TaskType, name string, 
 	if typ != nil {
 		rate, most = typ.RateLimit, typ.MaxRunning
 	}
+	if most > 0 || b.keyed.MaxRunning > 0 {
+		var err error
+		if b.others, b.settled, err = g.othersOf(ctx, name); err != nil {
+			return err
+		}
+	}
 	steps := []func([]*model.Task) ([]*model.Task, error){
 		func(tasks []*model.Task) ([]*model.Task, error) { return b.withRate(ctx, rate, most, tasks) },
 		func(tasks []*model.Task) ([]*model.Task, error) { return b.withKeys(ctx, tasks) },
@@ -94,6 +100,8 @@ type batch struct {
 	keyed   model.KeyLimit
 	first   time.Time // the type's next start, by a look
 	most    int       // so many starts of the type can be had; 0 = was not looked at
+	others  others    // what began without its limits
+	settled bool      // there are no others
 	granted map[*model.Task]Grant
 	blocked []*model.Task
 	later   map[*model.Task]time.Time
@@ -160,7 +168,7 @@ func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Tas
 			continue
 		}
 		at := store.SlotOf{Type: b.typ, Key: k}
-		if b.keyed.MaxRunning > 0 && taken[k] >= b.keyed.MaxRunning {
+		if b.keyed.MaxRunning > 0 && taken[k]+b.others.ofKey[k] >= b.keyed.MaxRunning {
 			b.block(t)
 			continue
 		}
@@ -194,7 +202,7 @@ func (b *batch) permits(ctx context.Context, most int, tasks []*model.Task) ([]*
 	for i, t := range tasks {
 		want[i] = b.permit(t, "")
 	}
-	got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ}, most, want)
+	got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ}, store.SlotLimit{Most: most, Others: b.others.ofType, Settled: b.settled}, want)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +290,8 @@ func (b *batch) takeKeys(ctx context.Context, keys []string, of map[string][]*mo
 		for _, t := range of[k] {
 			want = append(want, b.permit(t, k))
 		}
-		got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ, Key: k}, b.keyed.MaxRunning, want)
+		limit := store.SlotLimit{Most: b.keyed.MaxRunning, Others: b.others.ofKey[k], Settled: b.settled}
+		got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ, Key: k}, limit, want)
 		if err != nil {
 			return nil, err
 		}

@@ -40,6 +40,8 @@ type Gate struct {
 	waits map[string]wait                // types without room
 	noted map[store.SlotOf]time.Duration // monotonic: when the wait for a key was written down
 	due   map[store.SlotOf]*keyLook      // keys to look at when their next start comes
+
+	settles map[string]*settling // by type: what began without its limits
 }
 
 // keyLook is a look at a key that is to come.
@@ -85,7 +87,7 @@ const (
 // must not block.
 func New(st *store.Store, types *tasktypes.Cache, log zerolog.Logger, wake func()) *Gate {
 	g := &Gate{store: st, types: types, log: log, wake: wake,
-		waits: map[string]wait{}, noted: map[store.SlotOf]time.Duration{}, due: map[store.SlotOf]*keyLook{}}
+		waits: map[string]wait{}, noted: map[store.SlotOf]time.Duration{}, due: map[store.SlotOf]*keyLook{}, settles: map[string]*settling{}}
 	g.ctx, g.end = context.WithCancel(context.Background())
 	g.queue = groupcommit.New(freed, g.flush)
 	return g

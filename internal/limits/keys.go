@@ -147,9 +147,13 @@ func (g *Gate) roomOf(ctx context.Context, typ string, keys []store.SlotOf, keye
 	for i, of := range keys {
 		names[i] = of.Key
 	}
+	others, _, err := g.othersOf(ctx, typ)
+	if err != nil {
+		return nil, err
+	}
 	taken, err := g.store.KeysTaken(ctx, typ, names)
 	for _, of := range keys {
-		room[of.Key] = min(max(keyed.MaxRunning-taken[of.Key], 0), perLook)
+		room[of.Key] = min(max(keyed.MaxRunning-taken[of.Key]-others.ofKey[of.Key], 0), perLook)
 	}
 	return room, err
 }

@@ -97,7 +97,7 @@ func (s *swept) take(n int, open bool) {
 	}
 	_, err := s.store.Insert(s.t.Context(), tasks)
 	require.NoError(s.t, err)
-	got, err := s.store.TakeSlots(s.t.Context(), store.SlotOf{Type: sweptType}, n, want)
+	got, err := s.store.TakeSlots(s.t.Context(), store.SlotOf{Type: sweptType}, store.SlotLimit{Most: n}, want)
 	require.NoError(s.t, err)
 	require.Len(s.t, got, n)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -30,19 +31,29 @@ func (o SlotOf) prefix(kind string) string {
 // probes is the size from which permits are first tried at random, without looking.
 const probes = 1000
 
-// TakeSlots takes up to len(want) permits of a type or key that has limit of them, and
-// returns those it got; want says for what, and its Name and times are set here. It never
-// returns one that somebody else may have. An error leaves some taken perhaps: the sweeper
-// frees them. Indexes: slots.of, _id.
-func (s *Store) TakeSlots(ctx context.Context, of SlotOf, limit int, want []model.Permit) (got []model.Permit, err error) {
+// SlotLimit is how many permits of a type or key there are.
+type SlotLimit struct {
+	Most int
+	// Others are executions that are open without a permit: they began before the limit.
+	Others int
+	// Settled says that there are no others, and that no permit beyond Most is taken, as
+	// one may be that was taken before the limit was lowered.
+	Settled bool
+}
+
+// TakeSlots takes up to len(want) permits of a type or key, and returns those it got; want
+// says for what, and its Name and times are set here. It never returns one that somebody
+// else may have. An error leaves some taken perhaps: the sweeper frees them. Indexes:
+// slots.of, _id.
+func (s *Store) TakeSlots(ctx context.Context, of SlotOf, limit SlotLimit, want []model.Permit) (got []model.Permit, err error) {
 	if len(want) == 0 {
 		return nil, nil
 	}
-	if limit > probes {
+	if limit.Settled && limit.Most > probes {
 		numbers := make([]int, 0, len(want))
-		from := rand.IntN(limit)
-		for i := range min(len(want), limit) {
-			numbers = append(numbers, (from+i)%limit)
+		from := rand.IntN(limit.Most)
+		for i := range min(len(want), limit.Most) {
+			numbers = append(numbers, (from+i)%limit.Most)
 		}
 		got, err = s.insertSlots(ctx, of, numbers, want)
 		if err != nil || len(got) > 0 {
@@ -53,19 +64,29 @@ func (s *Store) TakeSlots(ctx context.Context, of SlotOf, limit int, want []mode
 	if err != nil {
 		return nil, err
 	}
-	// Those beyond the limit, which was lowered, count as well.
-	room := min(limit-len(taken), len(want))
-	if room <= 0 {
-		return nil, nil
+	return s.insertSlots(ctx, of, limit.free(taken, len(want)), want)
+}
+
+// free are up to n numbers of permits that can be taken, by those that are. Where some are
+// taken beyond the limit, or something is open without a permit, as many of the greatest
+// numbers that are free are left alone, by everybody: so they stay free whoever takes what
+// after whichever look.
+func (l SlotLimit) free(taken map[int]bool, n int) []int {
+	beyond := l.Others
+	for i := range taken {
+		if i >= l.Most {
+			beyond++
+		}
 	}
 	var free []int
-	for i := range limit {
+	for i := range l.Most {
 		if !taken[i] {
 			free = append(free, i)
 		}
 	}
+	free = free[:max(len(free)-beyond, 0)]
 	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
-	return s.insertSlots(ctx, of, free[:min(room, len(free))], want)
+	return free[:min(n, len(free))]
 }
 
 // insertSlots takes the permits of those numbers, as far as they are free, for the first
@@ -125,11 +146,10 @@ func (s *Store) insertPermits(ctx context.Context, docs []model.Permit) (got []m
 
 // SlotsTaken are the numbers of the permits that are taken. Index: slots.of.
 func (s *Store) SlotsTaken(ctx context.Context, of SlotOf) (map[int]bool, error) {
-	found, err := s.findSlots(ctx, bson.D{d("type", of.Type), d("key", of.Key)}, options.Find().SetProjection(bson.D{d("_id", 1)}))
+	found, err := s.findSlots(ctx, bson.D{d("type", of.Type), d("key", of.Key)}, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
 	taken := make(map[int]bool, len(found))
 	for _, p := range found {
-		n, err := strconv.Atoi(p.Name[len(of.prefix("run/"))+1:])
-		if err == nil {
+		if n := SlotNumber(p); n >= 0 {
 			taken[n] = true
 		}
 	}
@@ -144,6 +164,27 @@ func (s *Store) KeysTaken(ctx context.Context, typ string, keys []string) (map[s
 		taken[p.Key]++
 	}
 	return taken, err
+}
+
+// OpenOf reads of the tasks of a type that have open executions which those are. Index: lapse.
+func (s *Store) OpenOf(ctx context.Context, typ string) ([]*model.Task, error) {
+	return s.find(ctx, "reading what is open of a type", bson.D{d("type", typ), d("lapse_at", bson.D{d("$exists", true)})},
+		options.Find().SetHint(IndexLapse).SetProjection(append(bson.D{d("options.limit_key", 1)}, openness...)))
+}
+
+// PermitsOf are the permits that are taken of a type and its keys. Index: slots.of.
+func (s *Store) PermitsOf(ctx context.Context, typ string) ([]model.Permit, error) {
+	return s.findSlots(ctx, bson.D{d("type", typ)}, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1), d("exec_id", 1)}))
+}
+
+// SlotNumber is the number of a permit of a type or key; -1 = it has none.
+func SlotNumber(p model.Permit) int {
+	name, ok := strings.CutPrefix(p.Name, SlotOf{p.Type, p.Key}.prefix("run/")+"#")
+	n, err := strconv.Atoi(name)
+	if !ok || err != nil {
+		return -1
+	}
+	return n
 }
 
 // SlotHolders are permits that are taken of a type or key, at most limit of them, the

@@ -39,11 +39,12 @@ func (s *Store) HoldersOf(ctx context.Context, ids []string) (map[string]*model.
 	if len(ids) == 0 {
 		return map[string]*model.Task{}, nil
 	}
-	return byID(find(ctx, s.durable(s.tasks), "reading who holds permits", bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{
-		d("generation", 1), d("rev", 1), d("status", 1), d("updated_at", 1),
-		d("worker_states.exec_id", 1), d("worker_states.success_time", 1), d("worker_states.fail_time", 1),
-	})))
+	return byID(find(ctx, s.durable(s.tasks), "reading who holds permits", bson.D{d("_id", in(ids))},
+		options.Find().SetProjection(append(bson.D{d("generation", 1), d("rev", 1), d("status", 1), d("updated_at", 1)}, openness...))))
 }
+
+// openness are the fields that say which executions of a task are open.
+var openness = bson.D{d("worker_states.exec_id", 1), d("worker_states.success_time", 1), d("worker_states.fail_time", 1)}
 
 // SawSlots notes that the permits stay, and when to look at them again. One that somebody
 // else has by now is left alone. Index: _id.

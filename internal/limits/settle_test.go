@@ -1,0 +1,131 @@
+package limits
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// permitless stores n tasks of a key and claims them, as who has not heard of a limit does.
+func (s *swept) permitless(n int, key string) (open []*model.Task) {
+	s.t.Helper()
+	now := s.store.Clock.Now()
+	for i := range n {
+		t := model.NewTask(model.Draft{Type: sweptType, Key: fmt.Sprint("before ", key, i), Options: model.Options{LimitKey: key}}, now)
+		claimed, no := model.Claim(t, model.Claimant{WorkerID: "w", ExecID: fmt.Sprint("before ", key, i)}, model.ResolveOptions(t.Options), now)
+		require.Empty(s.t, no)
+		open = append(open, claimed)
+	}
+	_, err := s.store.Insert(s.t.Context(), open)
+	require.NoError(s.t, err)
+	return open
+}
+
+// end ends the only execution of a task.
+func (s *swept) end(t *model.Task) {
+	s.t.Helper()
+	after, err := model.Finish(t, t.WorkerStates[0].ExecID, model.Outcome{}, model.ResolveOptions(t.Options), s.store.Clock.Now(), 0)
+	require.NoError(s.t, err)
+	written, err := s.store.Writes(s.t.Context(), []store.Write{{Before: t, After: after}}, 0)
+	require.NoError(s.t, err)
+	require.True(s.t, written[0].Applied)
+}
+
+// pass lets time pass for what the gate knows of others.
+func (s *swept) pass(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Gate.mu.Lock()
+	defer s.Gate.mu.Unlock()
+	for _, k := range s.settles {
+		k.since, k.looked = k.since-d, k.looked-d
+	}
+}
+
+// admitted is how many of n more tasks of a key are granted now, by executions of that name.
+func (s *swept) admitted(n int, key, exec string) []*model.Task {
+	s.t.Helper()
+	var tasks []*model.Task
+	for i := range n {
+		tasks = append(tasks, model.NewTask(model.Draft{Type: sweptType, Key: fmt.Sprint(exec, i), Options: model.Options{LimitKey: key}}, s.store.Clock.Now()))
+	}
+	_, err := s.store.Insert(s.t.Context(), tasks)
+	require.NoError(s.t, err)
+	a, err := s.Admit(s.t.Context(), tasks, exec)
+	require.NoError(s.t, err)
+	var granted []*model.Task
+	for _, t := range tasks {
+		if _, ok := a.Granted[t]; ok {
+			granted = append(granted, t)
+		}
+	}
+	return granted
+}
+
+func (s *swept) limitType(typ model.TaskType) {
+	s.t.Helper()
+	typ.Code = sweptType
+	require.NoError(s.t, s.store.PutTaskType(s.t.Context(), &typ))
+	require.NoError(s.t, s.types.Fresh(s.t.Context(), 0))
+}
+
+func TestWhatRanBeforeALimitWasSetCounts(t *testing.T) {
+	s := newSwept(t)
+	before := s.permitless(4, "")
+	s.limitType(model.TaskType{MaxRunning: 5})
+	require.Len(t, s.admitted(3, "", "first"), 1, "four are open")
+	require.Empty(t, s.admitted(3, "", "second"))
+	s.end(before[0])
+	s.end(before[1])
+	require.Empty(t, s.admitted(3, "", "third"), "it has not looked again")
+	s.pass(lookPause)
+	require.Len(t, s.admitted(3, "", "fourth"), 2)
+	s.end(before[2])
+	s.end(before[3])
+	s.pass(settleAfter)
+	require.Len(t, s.admitted(9, "", "fifth"), 2)
+
+	s.mu.Lock()
+	s.sent = nil
+	s.mu.Unlock()
+	s.pass(lookPause)
+	require.Empty(t, s.admitted(1, "", "sixth"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Empty(t, of(s.sent, "find", "tasks", "lapse_at"), "what is settled is not looked at again")
+}
+
+func TestWhoClaimsWithoutALimitForAMomentIsSeen(t *testing.T) {
+	s := newSwept(t)
+	s.limitType(model.TaskType{MaxRunning: 5})
+	require.Len(t, s.admitted(3, "", "first"), 3)
+	s.permitless(1, "") // by a process that has not heard of the limit
+	s.pass(settleAfter - time.Second)
+	require.Empty(t, s.admitted(0, "", "none"))
+	require.Len(t, s.admitted(3, "", "second"), 1)
+}
+
+func TestWhatRanBeforeAKeyWasLimitedCounts(t *testing.T) {
+	s := newSwept(t)
+	before := s.permitless(2, "c")
+	s.permitless(1, "d")
+	s.limit(model.KeyLimit{MaxRunning: 2})
+	require.Empty(t, s.admitted(2, "c", "first"))
+	require.Len(t, s.admitted(2, "d", "other"), 1)
+	require.Len(t, s.admitted(2, "e", "third"), 2)
+	held, err := s.store.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
+	require.NoError(t, err)
+	require.Len(t, held, 2, "they do not stand before others")
+
+	s.end(before[0])
+	s.pass(lookPause)
+	require.NoError(t, s.Look(t.Context(), sweptType, []store.SlotOf{{Type: sweptType, Key: "c"}}))
+	held, err = s.store.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
+	require.NoError(t, err)
+	require.Len(t, held, 1, "one has got its turn")
+}

@@ -174,6 +174,8 @@ func TestFilesAndCommandsOfTypesSayWhatIsWrongInTheirOwnWords(t *testing.T) {
 	s.secret = strings.Repeat("5c", 32)
 	hidden := "code: t\ncallback: {success: {url: http://h}, security: {type: aksk, ak: a, sk: '***'}}\n"
 	s.fails(ExitUsage, []string{"sk is ***"}, "type", "apply", "-f", s.file(hidden), "--dry-run")
+	s.fails(ExitUsage, []string{"sk is ***"}, "type", "apply", "-f", s.file("code: u\n---\n"+hidden))
+	s.fails(ExitNotFound, []string{"no such task type: u"}, "type", "show", "u")
 
 	s.ok("type", "apply", "-f", s.file("code: t"))
 	r = s.ok("type", "pause", "t", "typo")

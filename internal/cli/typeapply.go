@@ -132,7 +132,20 @@ type appliedView struct {
 	Changes []string `json:"changes"`
 }
 
+// all applies the types, when nothing speaks against any of them: not their stored versions,
+// nor secrets of which there is nothing.
 func (r *applying) all(ctx context.Context, specs []namedSpec[typeSpec]) error {
+	look := *r
+	look.dry = true
+	var errs []error
+	for _, s := range specs {
+		if _, err := look.one(ctx, s); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.where, noType(err)))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
 	views := []appliedView{}
 	for _, s := range specs {
 		v, err := r.one(ctx, s)

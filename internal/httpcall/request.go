@@ -75,7 +75,8 @@ func ValidMethod(field, method string) error {
 	return nil
 }
 
-// ValidURL checks that a URL is one, and http or https. The error shows no password.
+// ValidURL checks that a URL is one, and http or https. The error shows it as [model.ShownURL]
+// does, without what may be secret.
 func ValidURL(field, raw string) error {
 	if raw == "" {
 		return model.Invalid(field, "is empty; want an http or https URL")
@@ -85,9 +86,9 @@ func ValidURL(field, raw string) error {
 	case err != nil:
 		return model.Invalid(field, "is not a URL: %v", errors.Unwrap(err)) // the URL itself may hold a password
 	case u.Scheme != "http" && u.Scheme != "https":
-		return model.Invalid(field, "is %q; want one that begins with http:// or https://", u.Redacted())
+		return model.Invalid(field, "is %q; want one that begins with http:// or https://", model.ShownURL(raw))
 	case u.Hostname() == "":
-		return model.Invalid(field, "is %q, which names no host", u.Redacted())
+		return model.Invalid(field, "is %q, which names no host", model.ShownURL(raw))
 	default:
 		return nil
 	}

@@ -84,6 +84,12 @@ ticks: ## engines killed and frozen under 2,000 rules a second for 5 minutes: no
 	MSCHEDULER_TEST_ENGINES=embedded MSCHEDULER_TICKS_RULES=2000 MSCHEDULER_TICKS_SECONDS=300 \
 		$(GO) test -v -count=1 -timeout 60m -run TestEveryTickHasOneRecord ./integration
 
+.PHONY: zones
+zones: ## the time zone database of this Go release becomes that of periodic rules
+	cp "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" internal/calendar/zoneinfo.zip
+	sed -n 's/^DATA=//p' "$$($(GO) env GOROOT)/lib/time/update.bash" > internal/calendar/zoneinfo.version
+	@cat internal/calendar/zoneinfo.version
+
 .PHONY: bench
 bench: ## every scenario of mscheduler bench, small, as a table (ARGS="--uri ..." for MongoDB)
 	$(GO) run ./cmd/mscheduler bench --small $(ARGS)

@@ -1,5 +1,5 @@
 // Package calendar says at which instants a cron rule fires in a time zone. It is pure:
-// no clock, no I/O but the embedded time zones.
+// no clock, no I/O; the time zones are in it (zone.go).
 //
 //	"30 2 * * *" ──Parse──▶ field masks ──walk──▶ wall-clock times ──zone──▶ instants
 //

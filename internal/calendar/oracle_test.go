@@ -23,7 +23,7 @@ type clocks struct {
 type change struct{ at, offset int64 }
 
 func clocksOf(t *testing.T, zone string, from, to int64) *clocks {
-	location, err := time.LoadLocation(zone)
+	location, err := Zone(zone)
 	require.NoError(t, err)
 	offset := func(at int64) int64 {
 		_, o := time.Unix(at, 0).In(location).Zone()

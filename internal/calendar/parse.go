@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // the same zones on every machine
 
 	"github.com/robfig/cron/v3"
 )
@@ -74,7 +73,7 @@ func Parse(s Spec) (*Schedule, error) {
 		errs = append(errs, &FieldError{Field: field, Err: fmt.Errorf(format, args...)})
 	}
 	var err error
-	if c.zone, err = zone(s.Timezone); err != nil {
+	if c.zone, err = Zone(s.Timezone); err != nil {
 		bad("timezone", "%q is not a zone of the time zone database, such as Europe/Berlin", s.Timezone)
 	}
 	switch s.Gap {
@@ -95,16 +94,6 @@ func Parse(s Spec) (*Schedule, error) {
 	}
 	c.defaults()
 	return c, nil
-}
-
-func zone(name string) (*time.Location, error) {
-	if name == "" {
-		return time.UTC, nil
-	}
-	if name == "Local" { // Go's word for whatever this machine has
-		return nil, errors.New("depends on the machine")
-	}
-	return time.LoadLocation(name)
 }
 
 // descriptors are cron's names for frequent rules.

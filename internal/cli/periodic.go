@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -208,7 +209,7 @@ func nextText(r *model.Rule, now time.Time) string {
 
 // inZone is a time in the rule's zone, with its offset.
 func inZone(t time.Time, r *model.Rule) string {
-	zone, err := time.LoadLocation(r.Timezone)
+	zone, err := calendar.Zone(r.Timezone)
 	if err != nil {
 		zone = time.UTC
 	}

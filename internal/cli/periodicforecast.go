@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -65,7 +66,7 @@ type differenceView struct {
 func (a *applyingRules) forecast(ctx context.Context, c *ruleChange) (*forecastView, error) {
 	v := &forecastView{Differences: []differenceView{}, given: a.takes > 0}
 	var err error
-	if v.zone, err = time.LoadLocation(c.spec.Timezone); err != nil {
+	if v.zone, err = calendar.Zone(c.spec.Timezone); err != nil {
 		v.zone = time.UTC
 	}
 	now := a.at.Truncate(time.Second)

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 )
@@ -201,7 +202,7 @@ func (m moment) in(field, timezone string) (time.Time, error) {
 	if m == "" {
 		return time.Time{}, nil
 	}
-	zone, err := time.LoadLocation(timezone)
+	zone, err := calendar.Zone(timezone)
 	if err != nil {
 		zone = time.UTC // the zone is refused by its own name
 	}

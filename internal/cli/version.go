@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -29,10 +30,10 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			if a.asJSON() {
 				return a.printJSON(map[string]any{
-					"version": version(), "schema": store.SchemaVersion, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+					"version": version(), "schema": store.SchemaVersion, "time_zones": calendar.ZonesVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
 				})
 			}
-			return a.printf("mscheduler %s (schema %d, %s, %s/%s)\n", version(), store.SchemaVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return a.printf("mscheduler %s (schema %d, time zones %s, %s, %s/%s)\n", version(), store.SchemaVersion, calendar.ZonesVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	}
 }

@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"internal/bench":        {"model", "producer", "consumer", "periodic", "internal/store", "internal/clock", "internal/embedded", "internal/upkeep"},
 	"internal/cli": {
 		"model", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
-		"internal/bench", "internal/builtin", "internal/demo", "internal/embedded", "internal/explain", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",
+		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",
 	},
 	"cmd/mscheduler": {"internal/cli"},
 
@@ -118,6 +118,11 @@ var reserved = []struct {
 		names:  []string{"time.Now", "time.Since", "time.Until"},
 		places: []string{"internal/clock"},
 		why:    "time comes from a clock that is passed in (internal/clock)",
+	},
+	{
+		names:  []string{"time.LoadLocation", "time/tzdata"},
+		places: nil,
+		why:    "the zones of all machines are those of calendar.Zone; time.LoadLocation prefers the machine's",
 	},
 	{
 		names: []string{

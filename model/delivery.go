@@ -1,6 +1,8 @@
 package model
 
 import (
+	"time"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
@@ -77,6 +79,19 @@ func Redeliver(t *Task, typ Options) (Draft, error) {
 		return Draft{}, refuse(t, "nobody is to be told of such an end: no callback is configured for it")
 	}
 	return Delivery(t), nil
+}
+
+// DeliverNow makes a delivery due that waits for its retry or its turn: in the same life, so
+// that what was tried so far stays to be seen. It returns t itself for one that does not wait.
+func DeliverNow(t *Task, eff Effective, now time.Time) *Task {
+	if t.Status.Ended() {
+		return t
+	}
+	c, err := RetryNow(t, t.Remark, eff, now)
+	if err != nil {
+		return t // nobody is waited for
+	}
+	return c
 }
 
 // CallbackBody is what the receiver is sent, as seed 000 says: of a success the arguments

@@ -108,3 +108,22 @@ func TestAKeyWhoseTaskWasDeletedIsFreeAgain(t *testing.T) {
 	require.True(t, o.sent.Created)
 	require.Equal(t, s.ID, b.get(s.ID).ID)
 }
+
+func TestALifeThatWaitsForItsRetryIsKeptWhenANewOneBegins(t *testing.T) {
+	b := setup(t)
+	first := b.send(mail{To: "ann"}, Key("k"))
+	require.Equal(t, model.StatusError, b.run(first.ID, model.Failed(model.FailError, "no route").After(time.Hour)).Status)
+	over := b.awaiting(first)
+	again := b.send(mail{To: "bob"}, Key("k"), OnExisting(model.RestartFailed))
+	require.True(t, again.Created)
+	old, err := b.p.Life(t.Context(), first.ID, first.Generation)
+	require.NoError(t, err)
+	require.Equal(t, 1, old.ErrorCount)
+	require.Equal(t, "no route", old.ErrorInfo)
+	lives, err := b.p.Lives(t.Context(), first.ID)
+	require.NoError(t, err)
+	require.Len(t, lives, 2)
+	w := <-over
+	require.ErrorIs(t, w.err, ErrNotFound, "that life never ends, so nobody waits for it")
+	require.ErrorContains(t, w.err, "a new life began before that one ended")
+}

@@ -107,6 +107,11 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 			if err != nil {
 				return over, err
 			}
+			if !t.Status.Ended() && !t.ArchivedAt.IsZero() { // it waited for its retry, and never will end
+				w.err = fmt.Errorf("%w: %s (generation %d): a new life began before that one ended", ErrNotFound, w.id, w.generation)
+				over = append(over, w)
+				continue
+			}
 		}
 		if t.Status.Ended() { // not when it was made to run on between the two queries
 			w.task = t

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -9,10 +10,11 @@ import (
 
 // Redeliver has the callback of an ended task delivered once more: one whose delivery
 // failed, or one whose receiver lost what it had. The receiver gets it by the same id, so
-// that it can drop what it knows. A delivery that waits for its retry is tried at once; one
-// that is under way is left alone. A task that is history is found there.
+// that it can drop what it knows. A delivery that waits for its retry is tried at once, in
+// the same life, with the errors that it has had; one that is under way is left alone; one
+// that has ended begins a new life. A task that is history is found there.
 //
-// It returns the delivery's task. The error is a *model.RefusedError for a task that has
+// It returns the delivery's task, Created where a new life of it began. The error is a *model.RefusedError for a task that has
 // not ended, or of whose end nobody is to be told.
 func (p *Producer) Redeliver(ctx context.Context, id string) (Sent, error) {
 	return p.RedeliverLife(ctx, id, 0)
@@ -49,6 +51,16 @@ func (p *Producer) redeliver(ctx context.Context, id string, generation int64) (
 		return Sent{}, err
 	}
 	defer done()
+	before, after, err := p.store.Change(ctx, model.TaskID(d.Tenant, d.Type, d.Key), func(d *model.Task) (*model.Task, error) {
+		return model.DeliverNow(d, p.effective(d), p.store.Clock.Now()), nil
+	})
+	switch {
+	case errors.Is(err, ErrNotFound): // never handed over, or delivered long ago
+	case err != nil:
+		return Sent{}, err
+	case after != before:
+		return Sent{ID: after.ID, Generation: after.Generation, Status: after.Status}, nil
+	}
 	again := model.RestartFailed | model.RestartSucceeded
 	sent, err := p.carryOut(ctx, []*Draft{{Draft: d, OnExisting: again}}) // no send of the caller's: past the middleware
 	if len(sent) != 1 {

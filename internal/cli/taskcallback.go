@@ -26,8 +26,12 @@ func (a *app) taskRedeliver() *cobra.Command {
 				s, err = p.RedeliverLife(ctx, life, generation)
 			}
 			t := &model.Task{ID: s.ID, Status: s.Status, Generation: s.Generation}
-			if !s.Created {
+			switch {
+			case s.Created:
+			case s.Status == model.StatusExecuting:
 				t.Remark = ", left alone: it is under way already"
+			default:
+				t.Remark = ", tried at once"
 			}
 			return t, err
 		},

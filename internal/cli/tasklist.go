@@ -255,6 +255,8 @@ func (l *tableLister) end(next string) error {
 func whatOf(t *model.Task, now time.Time) string {
 	const width = 60
 	switch {
+	case !t.Status.Ended() && !t.ArchivedAt.IsZero():
+		return human.OneLine("begun anew before it ended: "+t.ErrorInfo, width)
 	case t.Status == model.StatusWait:
 		return "held"
 	case !t.CancelRequestedAt.IsZero() && !t.Status.Ended():

@@ -69,6 +69,9 @@ func Explain(f Facts) Report {
 		r.next("Ask a release that knows it.")
 	case t.Status.Ended():
 		r.ended()
+	case !t.ArchivedAt.IsZero():
+		r.Summary = fmt.Sprintf("It waited for its retry when a new life of its key began; this one is in the history since %s.", human.When(t.ArchivedAt, r.Now))
+		r.lastEnd()
 	case t.Status == model.StatusWait:
 		r.Summary = "It is held: nobody may claim it until it is released."
 		r.next("Release it: mscheduler task release '%s'", t.ID)

@@ -92,7 +92,7 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 	return &l, err
 }
 
-// keepLife copies an ended life to the history before a new one begins. A copy that is
+// keepLife copies a life to the history before a new one begins. A copy that is
 // there already changes only when it was made of an earlier state of the same life (see
 // history_archive.go). It may be part of the caller's transaction, in which a duplicate
 // key would be the end, so it does not provoke one. Index: _id.
@@ -101,8 +101,8 @@ func (s *Store) keepLife(ctx context.Context, t *model.Task) error {
 	if err != nil {
 		return err
 	}
-	if raw.Lookup("generation").AsInt64() != t.Generation {
-		return nil // a new life began: whoever began it kept this one
+	if raw.Lookup("generation").AsInt64() != t.Generation || raw.Lookup("rev").AsInt64() != t.Rev {
+		return nil // our new life will not begin: something crossed it, perhaps another, whose beginner kept this one
 	}
 	l, err := newLife(raw, s.Clock.Now(), s.keptFor(ctx))
 	if err != nil {

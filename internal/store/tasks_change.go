@@ -88,9 +88,9 @@ func (s *Store) upsertNew(ctx context.Context, tasks []*model.Task, exists []boo
 }
 
 // Change reads a task, lets decide say what becomes of it and writes that, again until
-// nobody interferes. decide returns its argument when nothing is to change. An ended
-// life is copied to the history before a new one begins. It is safe in the caller's
-// transaction. Index: _id.
+// nobody interferes. decide returns its argument when nothing is to change. Before a new
+// life begins the old one is copied to the history, ended or waiting for its retry. It is
+// safe in the caller's transaction. Index: _id.
 func (s *Store) Change(ctx context.Context, id string, decide func(*model.Task) (*model.Task, error)) (before, after *model.Task, err error) {
 	for tries := 0; ; tries++ {
 		before, err = s.Get(ctx, id)
@@ -101,7 +101,7 @@ func (s *Store) Change(ctx context.Context, id string, decide func(*model.Task) 
 		if err != nil || after == before {
 			return before, after, err
 		}
-		if after.Generation != before.Generation && before.Status.Ended() {
+		if after.Generation != before.Generation {
 			if err := s.keepLife(ctx, before); err != nil {
 				return nil, nil, err
 			}

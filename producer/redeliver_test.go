@@ -1,0 +1,42 @@
+package producer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// redeliver has the callback of the task delivered once more.
+func (b *bundle) redeliver(id string) Sent {
+	b.t.Helper()
+	s, err := b.p.Redeliver(b.t.Context(), id)
+	require.NoError(b.t, err)
+	return s
+}
+
+func TestADeliveryThatWaitsForItsRetryIsTriedAtOnceAndKeepsWhatItHasTried(t *testing.T) {
+	b := setup(t)
+	id := b.send(mail{}, Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
+	require.Equal(t, model.StatusCompleted, b.run(id, model.Success(value(t, receipt{}))).Status)
+	first := b.redeliver(id)
+	require.True(t, first.Created)
+	failed := b.run(first.ID, model.Failed(model.FailError, "it answered 503").After(time.Hour))
+	require.Equal(t, model.StatusError, failed.Status)
+
+	again := b.redeliver(id)
+	require.False(t, again.Created)
+	require.Equal(t, first.Generation, again.Generation, "the same life")
+	d := b.get(first.ID)
+	require.False(t, d.DueAt.After(b.now()), "due now")
+	require.Equal(t, 1, d.ErrorCount)
+	require.Len(t, d.WorkerStates, 1, "what was tried is still to be seen")
+	require.Equal(t, "it answered 503", d.ErrorInfo)
+
+	b.claim(first.ID, "v")
+	require.Equal(t, model.StatusExecuting, b.redeliver(id).Status, "one that is under way is left alone")
+	b.end(first.ID, "v", model.Success(value(t, receipt{})))
+	require.True(t, b.redeliver(id).Created, "one that has ended begins anew")
+}

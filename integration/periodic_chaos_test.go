@@ -155,7 +155,7 @@ func (a *arena) tickRules(n int, lasts time.Duration) (rules map[string]tickRule
 			for i := m; i < n; i += makers {
 				r, err := p.Create(a.t.Context(), tickSpec(i, end))
 				if err == nil {
-					r, err = p.Enable(a.t.Context(), r.ID)
+					r, err = p.Enable(a.t.Context(), r.ID, 0)
 				}
 				if err != nil {
 					a.t.Error(err)

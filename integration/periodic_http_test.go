@@ -88,14 +88,14 @@ func (w *callsWorld) eachSecond(to periodic.HTTPTarget, overlap model.OverlapPol
 		Options: model.Options{Retry: &model.Retry{Strategy: model.RetryNone}},
 	})
 	require.NoError(w.t, err)
-	_, err = w.rules.Enable(w.t.Context(), r.ID)
+	_, err = w.rules.Enable(w.t.Context(), r.ID, 0)
 	require.NoError(w.t, err)
 	return r
 }
 
 func (w *callsWorld) disable(r *model.Rule) {
 	w.t.Helper()
-	_, err := w.rules.Disable(w.t.Context(), r.ID, "")
+	_, err := w.rules.Disable(w.t.Context(), r.ID, 0, "")
 	require.NoError(w.t, err)
 }
 

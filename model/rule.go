@@ -31,7 +31,7 @@ type Rule struct {
 
 	Overlap        OverlapPolicy     `bson:"overlap"`
 	OnFailure      FailurePolicy     `bson:"on_failure"`
-	MaxConcurrency int               `bson:"max_concurrency,omitempty"` // runs at once; 0 = no limit
+	MaxConcurrency int               `bson:"max_concurrency,omitempty"` // runs at once; 0 = no limit but that of all rules, 1000
 	Concurrency    ConcurrencyPolicy `bson:"concurrency"`
 	QueueLimit     int               `bson:"queue_limit,omitempty"` // runs that wait, at most; 0 = 100
 	CatchUp        CatchUp           `bson:"catch_up"`
@@ -190,6 +190,8 @@ const (
 	SkipConcurrency SkipReason = "concurrency" // as many as allowed ran, or waited
 	SkipMissed      SkipReason = "missed"      // nobody decided it in time
 	SkipPaused      SkipReason = "paused"      // the rule was offline
+	SkipEdited      SkipReason = "edited"      // nobody had decided it in time when the rule was edited
+	SkipCapacity    SkipReason = "capacity"    // as many runs as one rule holds were active, whatever its policies
 )
 
 // LastRun is the newest run of a rule that was not skipped.

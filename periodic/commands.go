@@ -128,17 +128,19 @@ func Disable(r *model.Rule, cal *calendar.Schedule, note string, now time.Time) 
 	return d.Rule
 }
 
-// Edit replaces what a person may change. Ticks up to now are decided by the rule as it
-// was, and those that one decision cannot hold are missed; none before the edit is decided
-// by the new one. A rule that was over, by its end or max_runs, goes on if the edit gives it
+// Edit replaces what a person may change. No tick before the edit is decided by the new
+// rule. Those that are still in time are decided by the rule as it was; older ones, which
+// nobody decided, are skipped (edited) in one record, whatever it catches up: somebody who
+// mends a rule after an outage wants no runs of what was wrong with it. A rule that was over, by its end or max_runs, goes on if the edit gives it
 // more ticks.
 func Edit(r *model.Rule, old, cal *calendar.Schedule, edited *model.Rule, now time.Time) *model.Rule {
 	d := decide(r, old, now)
 	switch d.Status {
 	case model.RuleOnline:
+		d.coverTo(d.now.Add(-MissedAfter-1), model.SkipEdited)
 		d.ticks()
 		if !d.finished() {
-			d.cover(model.SkipMissed)
+			d.cover(model.SkipEdited) // more than one decision holds
 		}
 	case model.RuleOffline:
 		if d.rests() {

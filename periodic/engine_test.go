@@ -43,7 +43,7 @@ func TestEveryTickRunsOnceAndHasARecord(t *testing.T) {
 	}))
 	r, err := p.Create(t.Context(), periodic.Spec{Name: "each second", Cron: "* * * * * *", Type: "tick", Args: map[string]any{"a": 1}})
 	require.NoError(t, err)
-	_, err = p.Enable(t.Context(), r.ID)
+	_, err = p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)
 	engine(t, p.Run)
 	engine(t, c.Run)

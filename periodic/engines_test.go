@@ -38,7 +38,7 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 			Name: fmt.Sprint(n), Cron: "* * * * * *", Type: "tick", CatchUp: model.CatchUp{Mode: model.CatchUpFull, Cap: 1000},
 		})
 		require.NoError(t, err)
-		_, err = p.Enable(t.Context(), r.ID)
+		_, err = p.Enable(t.Context(), r.ID, 0)
 		require.NoError(t, err)
 		ids = append(ids, r.ID)
 	}
@@ -54,7 +54,7 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 	leave()
 	reach(5)
 	for _, id := range ids {
-		_, err := p.Disable(t.Context(), id, "")
+		_, err := p.Disable(t.Context(), id, 0, "")
 		require.NoError(t, err)
 		// What was decided is carried out by whoever decided it, or by who finds it.
 		var r *model.Rule

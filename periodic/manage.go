@@ -32,7 +32,8 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
 }
 
 // Update replaces what the spec says, if the rule still has that version ([ErrChanged]).
-// Ticks up to now are decided by the rule as it was, none of them by the new one. Secrets
+// No tick up to now is decided by the new rule: those in time are by the rule as it was,
+// older ones that nobody decided are skipped (edited). Secrets
 // that are [model.HiddenSecret] stay what they are. A rule that was over, by its end or
 // max_runs, goes on if the edit gives it more ticks.
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*model.Rule, error) {
@@ -61,15 +62,25 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec)
 }
 
 // Enable lets the rule fire from now on. What came while it was offline is recorded as
-// skipped, in one record, and not run. Enabling twice is no error.
-func (p *Periodic) Enable(ctx context.Context, id string) (*model.Rule, error) {
-	return p.change(ctx, "enabling", id, p.withTimes(pure(Enable)))
+// skipped, in one record, and not run. Enabling twice is no error. version is the one that
+// was seen, 0 for any: [ErrChanged] where an edit came in between.
+func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*model.Rule, error) {
+	return p.change(ctx, "enabling", id, p.withTimes(func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		if err := hasVersion(r, version); err != nil {
+			return nil, err
+		}
+		return Enable(r, cal, now), nil
+	}))
 }
 
 // Disable stops the rule at once; note says why and may be empty. What runs or waits goes
-// on. Disabling twice is no error.
-func (p *Periodic) Disable(ctx context.Context, id, note string) (*model.Rule, error) {
+// on. Disabling twice is no error. version is the one that was seen, 0 for any: [ErrChanged]
+// where an edit came in between.
+func (p *Periodic) Disable(ctx context.Context, id string, version int64, note string) (*model.Rule, error) {
 	return p.change(ctx, "disabling", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+		if err := hasVersion(r, version); err != nil {
+			return nil, err
+		}
 		if len(note) > 4<<10 {
 			return nil, model.Invalid("note", "has %d bytes; at most %d are allowed", len(note), 4<<10)
 		}
@@ -81,18 +92,21 @@ func (p *Periodic) Disable(ctx context.Context, id, note string) (*model.Rule, e
 // records stay, its name is free. version is the one that was seen, 0 for any.
 func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 	_, err := p.change(ctx, "deleting", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
-		if version != 0 && r.Version != version {
-			return nil, fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
+		if err := hasVersion(r, version); err != nil {
+			return nil, err
 		}
 		return Delete(r, cal, now), nil
 	})
 	return err
 }
 
-func pure(rule func(*model.Rule, *calendar.Schedule, time.Time) *model.Rule) func(*model.Rule, *calendar.Schedule, time.Time) (*model.Rule, error) {
-	return func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
-		return rule(r, cal, now), nil
+// hasVersion says that a rule is not the one that somebody saw, whose version it names (0 =
+// any): it was edited, or deleted, meanwhile.
+func hasVersion(r *model.Rule, version int64) error {
+	if version != 0 && r.Version != version {
+		return fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
 	}
+	return nil
 }
 
 // Get reads a living rule by its id.

@@ -129,18 +129,41 @@ func TestARuleWhoseTimesCannotBeReadCanBeMendedAndEnded(t *testing.T) {
 	spec := periodic.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"}
 	r, err := p.Create(t.Context(), spec)
 	require.NoError(t, err)
-	_, err = p.Enable(t.Context(), r.ID)
+	_, err = p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)
 	set(t, db, r.ID, bson.D{{Key: "cron", Value: "*/90 * * * * *"}}) // an earlier release took it
-	r, err = p.Disable(t.Context(), r.ID, "not any more")
+	r, err = p.Disable(t.Context(), r.ID, 0, "not any more")
 	require.NoError(t, err)
-	_, err = p.Enable(t.Context(), r.ID)
+	_, err = p.Enable(t.Context(), r.ID, 0)
 	require.ErrorContains(t, err, "cron")
 	r, err = p.Update(t.Context(), r.ID, r.Version, spec)
 	require.NoError(t, err)
-	r, err = p.Enable(t.Context(), r.ID)
+	r, err = p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)
 	require.False(t, r.NextFireAt.IsZero())
 	set(t, db, r.ID, bson.D{{Key: "cron", Value: "*/90 * * * * *"}})
 	require.NoError(t, p.Delete(t.Context(), r.ID, 0))
+}
+
+// Who compared a rule and then switches it means the rule that was compared.
+func TestARuleIsSwitchedInTheVersionThatWasSeen(t *testing.T) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	spec := periodic.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"}
+	seen, err := p.Create(t.Context(), spec)
+	require.NoError(t, err)
+	spec.Type = "tock"
+	edited, err := p.Update(t.Context(), seen.ID, seen.Version, spec)
+	require.NoError(t, err)
+	_, err = p.Enable(t.Context(), seen.ID, seen.Version)
+	require.ErrorIs(t, err, periodic.ErrChanged)
+	r, err := p.Enable(t.Context(), seen.ID, edited.Version)
+	require.NoError(t, err)
+	require.Equal(t, model.RuleOnline, r.Status)
+	_, err = p.Disable(t.Context(), seen.ID, seen.Version, "")
+	require.ErrorIs(t, err, periodic.ErrChanged)
+	r, err = p.Disable(t.Context(), seen.ID, edited.Version, "")
+	require.NoError(t, err)
+	require.Equal(t, model.RuleOffline, r.Status)
 }

@@ -13,7 +13,11 @@ import (
 const (
 	maxStarts = 100     // runs that one decision starts or queues; the next decides the rest
 	maxDue    = 100_000 // ticks that one decision looks at
-	maxActive = 1000    // runs at once, whatever the policies say: a rule is one document
+
+	// maxActive is how many runs of a rule are active at once, whatever its policies and
+	// people say: they lie in one document. What comes beyond it is skipped (capacity) or,
+	// where it is a backfill's, waits.
+	maxActive = 1000
 
 	defaultQueueLimit = 100
 	defaultCap        = 100
@@ -87,15 +91,18 @@ func (d *decision) ticks() {
 
 // cover records ticks up to now that nobody will decide any more as skipped, in one
 // record: none is left out.
-func (d *decision) cover(why model.SkipReason) {
-	to := d.now
+func (d *decision) cover(why model.SkipReason) { d.coverTo(d.now, why) }
+
+// coverTo is [decision.cover] of the ticks up to another time.
+func (d *decision) coverTo(to time.Time, why model.SkipReason) {
+	decided := to
 	if end := d.EndAt.Add(-1); !d.EndAt.IsZero() && end.Before(to) {
 		to = end
 	}
 	if s := d.cal.Tally(d.after(), to); s.Count > 0 {
 		d.skipSpan(s.First, s.Last, s.Count, why, 0)
 	}
-	d.DecidedTo = later(d.DecidedTo, d.now)
+	d.DecidedTo = later(d.DecidedTo, decided)
 }
 
 // heavy says whether as much is planned as one document should carry. It is carried out
@@ -231,7 +238,7 @@ func (d *decision) skip(at time.Time, why model.SkipReason, attempt int) {
 // skipSpan records that so many ticks do not run. Consecutive skips of one reason share a
 // record.
 func (d *decision) skipSpan(first, last time.Time, n int64, why model.SkipReason, attempt int) {
-	if d.Last != nil && d.Last.Status.Failed() && why != model.SkipMissed && why != model.SkipPaused {
+	if d.Last != nil && d.Last.Status.Failed() && why != model.SkipMissed && why != model.SkipPaused && why != model.SkipEdited {
 		d.FailSkips = true // any skip after a failure is the one that the failure costs
 	}
 	if d.Range == nil || d.Range.Reason != why {

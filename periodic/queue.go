@@ -16,7 +16,7 @@ func (d *decision) admit(ref model.RunRef) {
 	case len(ref.After) > 0:
 		d.enqueue(ref)
 	case len(d.Active) >= maxActive:
-		d.skip(ref.Nominal, model.SkipConcurrency, ref.Attempt)
+		d.skip(ref.Nominal, model.SkipCapacity, ref.Attempt)
 	case ref.Force || d.MaxConcurrency == 0 || len(d.Active) < d.MaxConcurrency && len(d.Queued) == 0:
 		d.start(ref)
 	case d.Concurrency == model.ConcurrencyParallel:

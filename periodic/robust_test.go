@@ -39,7 +39,7 @@ func TestARuleThatCannotBeHandledDoesNotStopTheOthers(t *testing.T) {
 					CatchUp: model.CatchUp{Mode: model.CatchUpFull},
 				})
 				require.NoError(t, err)
-				_, err = p.Enable(t.Context(), r.ID)
+				_, err = p.Enable(t.Context(), r.ID, 0)
 				require.NoError(t, err)
 				ids = append(ids, r.ID)
 			}

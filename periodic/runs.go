@@ -17,7 +17,8 @@ type TriggerOptions struct {
 	// Request makes the run once, however often the call is repeated: [a-zA-Z0-9._-]{1,100}.
 	// Defaults to a made-up one.
 	Request string
-	// Force starts it whatever the concurrency limit says.
+	// Force starts it whatever the concurrency limit says, but for the 1000 runs that one
+	// rule holds: then it is skipped (capacity).
 	Force bool
 }
 

@@ -39,9 +39,11 @@ type Spec struct {
 	Priority *int        // nil = 5
 	Options  model.Options
 
-	Overlap        model.OverlapPolicy     // "" = ALLOW
-	OnFailure      model.FailurePolicy     // "" = RUN_NEW
-	MaxConcurrency int                     // 0 = no limit
+	Overlap   model.OverlapPolicy // "" = ALLOW
+	OnFailure model.FailurePolicy // "" = RUN_NEW
+	// MaxConcurrency is how many runs go on at once; 0 = as many as one rule holds, 1000:
+	// beyond that a run is skipped (capacity), whatever the policies say, forced ones too.
+	MaxConcurrency int
 	Concurrency    model.ConcurrencyPolicy // "" = QUEUE
 	QueueLimit     int                     // 0 = 100, at most 1000
 	CatchUp        model.CatchUp

@@ -284,13 +284,13 @@ func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {
 		Name: "n", Cron: "* * * * * *", Overlap: model.OverlapCancelPrev, HTTP: &periodic.HTTPTarget{URL: url, Timeout: time.Hour},
 	})
 	require.NoError(t, err)
-	_, err = h.p.Enable(t.Context(), r.ID)
+	_, err = h.p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)
 	<-began
 	<-aborted
 	<-began // the next run, when the first has ended
 	h.ends(r, model.RunCanceled)
-	_, err = h.p.Disable(t.Context(), r.ID, "")
+	_, err = h.p.Disable(t.Context(), r.ID, 0, "")
 	require.NoError(t, err)
 }
 

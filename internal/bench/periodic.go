@@ -158,7 +158,7 @@ func (r *run) tickSpec(name, cron string, from time.Time) periodic.Spec {
 func (r *run) rules(ctx context.Context, p *periodic.Periodic, n int, spec func(i int) periodic.Spec) error {
 	first, err := p.Create(ctx, spec(0))
 	if err == nil {
-		first, err = p.Enable(ctx, first.ID)
+		first, err = p.Enable(ctx, first.ID, 0)
 	}
 	if err != nil {
 		return err

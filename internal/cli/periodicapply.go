@@ -32,7 +32,8 @@ is written.
                                 # expect, mode, callback_timeout}: a call, which decides the run
   overlap: SKIP                 # when a run has not ended: ALLOW, SKIP, CANCEL_PREV, PARALLEL
   on_failure: RUN_NEW           # after a run that failed: RUN_NEW, SKIP (once), RETRY
-  max_concurrency: 1            # runs at once; no limit without it
+  max_concurrency: 1            # runs at once; without it 1000, beyond which ticks are
+                                # skipped (capacity) whatever the policies say
   concurrency: QUEUE            # at that limit: QUEUE, SKIP, PARALLEL
   queue_limit: 10               # runs that wait; defaults to 100
   catch_up:                     # of ticks that nobody decided in time
@@ -335,7 +336,7 @@ func (a *applyingRules) write(ctx context.Context, c *ruleChange) (rule *model.R
 		c.stored, c.edit = rule, false // should the rest be repeated
 	}
 	if c.turn != nil && !*c.turn {
-		if rule, err = a.rules.Disable(ctx, rule.ID, ""); err != nil {
+		if rule, err = a.rules.Disable(ctx, rule.ID, rule.Version, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -345,7 +346,7 @@ func (a *applyingRules) write(ctx context.Context, c *ruleChange) (rule *model.R
 		}
 	}
 	if c.turn != nil && *c.turn {
-		rule, err = a.rules.Enable(ctx, rule.ID)
+		rule, err = a.rules.Enable(ctx, rule.ID, rule.Version)
 	}
 	return rule, err
 }

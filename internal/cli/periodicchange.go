@@ -89,7 +89,7 @@ func (r *rulesCommand) enable() *cobra.Command {
 		Long: "Let rules fire from now on. The ticks that came while a rule was disabled are recorded as skipped\n(paused), in one record, and do not run; `periodic backfill` runs those that are wanted.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			d, err := r.each(ctx, args, func(d *ruleDB, rule *model.Rule) (*model.Rule, error) { return d.rules.Enable(ctx, rule.ID) })
+			d, err := r.each(ctx, args, func(d *ruleDB, rule *model.Rule) (*model.Rule, error) { return d.rules.Enable(ctx, rule.ID, 0) })
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (r *rulesCommand) disable() *cobra.Command {
 		Long: "Stop rules from firing, at once. What runs or waits goes on; `periodic cancel` ends it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			_, err := r.each(ctx, args, func(d *ruleDB, rule *model.Rule) (*model.Rule, error) { return d.rules.Disable(ctx, rule.ID, note) })
+			_, err := r.each(ctx, args, func(d *ruleDB, rule *model.Rule) (*model.Rule, error) { return d.rules.Disable(ctx, rule.ID, 0, note) })
 			return err
 		},
 	}
@@ -175,7 +175,7 @@ func (r *rulesCommand) trigger() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.Request, "request", "", "name of the request: the same one starts only one run, however often it is given")
-	cmd.Flags().BoolVar(&o.Force, "force", false, "start it whatever the concurrency limit says")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "start it whatever the concurrency limit says, up to 1000 runs")
 	return cmd
 }
 

@@ -304,7 +304,7 @@ func (v *forecastView) table() *table {
 	for _, status := range []model.RunStatus{model.RunFailed, model.RunTimeout, model.RunFailedTimeout, model.RunCanceled} {
 		count("  end "+string(status), false, func(s *sumView) int { return s.Ended[status] })
 	}
-	for _, reason := range []model.SkipReason{model.SkipOverlap, model.SkipFailure, model.SkipConcurrency, model.SkipMissed} {
+	for _, reason := range []model.SkipReason{model.SkipOverlap, model.SkipFailure, model.SkipConcurrency, model.SkipCapacity, model.SkipMissed} {
 		count("are skipped, "+string(reason), false, func(s *sumView) int { return s.Skipped[reason] })
 	}
 	return t

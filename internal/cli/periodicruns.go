@@ -262,6 +262,10 @@ func skipText(reason model.SkipReason) string {
 		return "concurrency: as many as allowed ran, or waited"
 	case model.SkipMissed:
 		return "missed: no engine ran then"
+	case model.SkipEdited:
+		return "edited: nobody had decided it in time when the rule was edited"
+	case model.SkipCapacity:
+		return "capacity: as many runs as one rule holds were active"
 	case model.SkipPaused:
 		return "paused: the rule was disabled"
 	default: // of a later release

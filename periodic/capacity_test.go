@@ -1,0 +1,31 @@
+package periodic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// A rule without a limit has one, too: it is one document. What it skips for that says so,
+// and is not taken for what the rule's own policy skips.
+func TestBeyondAThousandRunsARuleSkipsForItsCapacity(t *testing.T) {
+	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "* * * * * *", Overlap: model.OverlapParallel})
+	var ticks []time.Time
+	for i := range maxActive {
+		ticks = append(ticks, epoch.Add(time.Duration(i-maxActive)*time.Second))
+	}
+	w.decide(Enable(w.rule, w.cal, w.now))
+	w.decide(Backfill(w.rule, w.cal, "all", ticks, w.now))
+	require.Len(t, w.rule.Active, maxActive)
+	w.decide(Trigger(w.rule, w.cal, "forced", true, w.now))
+	w.now = w.now.Add(time.Second)
+	w.look()
+	require.Len(t, w.rule.Active, maxActive)
+	for _, id := range []string{"r!forced", TickID("r", w.now)} {
+		require.Equal(t, model.RunSkipped, w.runs[id].Status, id)
+		require.Equal(t, model.SkipCapacity, w.runs[id].Reason, id)
+	}
+}

@@ -24,16 +24,18 @@ import (
 // Limits that hold over a fleet of processes. What is checked is what the tasks themselves
 // say of their executions.
 
-// limitedWork takes as many milliseconds as its argument says.
+// limitedWork takes as many milliseconds as its argument says. Its result is when its handler
+// began, in microseconds since 1970.
 var limitedWork = model.NewType[int, int]("limited.work")
 
 func limitedHandler(ctx context.Context, task *consumer.Task[int]) (int, error) {
+	began := time.Now()
 	select {
 	case <-time.After(time.Duration(task.Args) * time.Millisecond): // the work itself
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	return 0, nil
+	return int(began.UnixMicro()), nil
 }
 
 // TestLimitsChild is no test: it is what a child process runs.

@@ -40,7 +40,7 @@ func (r *report) heldBack() {
 	case limit.RateLimit != nil:
 		r.next("When the rate allows the next start, the next has its turn: %s.", order)
 	default:
-		r.next("There is room again: the next has its turn in a moment, %s.", order)
+		r.next("There is room by the permits: the next has its turn in a moment, %s. What began before the limit was set has no permit, and counts until it has ended.", order)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestATaskThatWaitsForOthersSaysForWhom(t *testing.T) {
 			"-/t/a has a permit since 2026-01-31 08:00:00Z (1h ago)", "mscheduler task cancel '-/t/a'", "w1 not now: it waits for its limit_key",
 		}},
 		"of two, one is free": {Facts{Task: held, Workers: w1, OfKey: holders[:1], Type: &model.TaskType{KeyLimit: &model.KeyLimit{MaxRunning: 2}}}, []string{
-			"at most 2 may run at once", "There is room again",
+			"at most 2 may run at once", "There is room by the permits",
 		}},
 		"its key has a rate": {Facts{Task: held, Workers: w1, Type: &model.TaskType{KeyLimit: &model.KeyLimit{RateLimit: &model.RateLimit{Count: 3, Per: time.Minute}}}}, []string{
 			"at most 3 may begin in 1m0s", "When the rate allows the next start",

@@ -21,11 +21,19 @@ type freeing struct {
 func (g *Gate) Return(grant Grant) { g.free(freeing{permits: grant.Permits, starts: grant.starts}) }
 
 // Ended gives the permits of executions back that have ended, as a write that the database
-// has acknowledged says. Those who do not know the permits look them up.
+// has acknowledged says. Those who do not know the permits look them up, also of a type that
+// had a limit a moment ago.
 func (g *Gate) Ended(t *model.Task, execIDs []string) {
-	if len(execIDs) > 0 && g.Limited(t) {
+	if len(execIDs) > 0 && (g.Limited(t) || g.knows(t.Type)) {
 		g.free(freeing{taskID: t.ID, execIDs: execIDs})
 	}
+}
+
+// knows says whether this process has met limits of the type.
+func (g *Gate) knows(typ string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.settles[typ] != nil
 }
 
 func (g *Gate) free(f freeing) {

@@ -111,7 +111,10 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 			}
 		}
 		if free == 0 && next.IsZero() {
-			continue // who frees one looks again
+			// Who frees a permit looks again; what began without one frees none.
+			if next = g.lookAgain(of); next.IsZero() {
+				continue
+			}
 		}
 		waiting, err := g.store.HeldBack(ctx, of, max(free, 1))
 		if err != nil {

@@ -5,35 +5,37 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // A limit that is set, or lowered, finds executions that began without it: they have no
-// permit, or one beyond it. Until a process has seen that there are none, it counts them. Which
-// limits are new it cannot know, so each that it meets for the first time is one to it.
+// permit, or one beyond it. Until a process has seen that there are none, it counts them.
+// Whether a limit is new it cannot know, so each is that when the process first meets it, and
+// again after any type was changed: this one may have been without a limit meanwhile.
 
 const (
 	// settleAfter is how long a process looks at least: who has not heard of a limit goes on
 	// claiming without it, for as long as a copy of the types may be old, and while those
 	// claims are on their way.
 	settleAfter = 5 * time.Second
-	lookPause   = time.Second // between the looks
+	// Between the looks: an eighth of the time since the first, within these. So the end of a
+	// short execution is seen soon, and one of days costs two reads a minute.
+	soonestLook, rarestLook = time.Second, 30 * time.Second
 )
 
-// most is how many executions of a type, and of each key of it, may be open; 0 = any number.
-type most struct{ ofType, ofKey int }
-
-func mostOf(t *model.TaskType) most {
-	return most{ruleOf(t).maxRunning, t.Keyed().MaxRunning}
-}
-
-// settling is what a process knows of what began without a limit.
+// settling is what a process knows of what began without the limits of a type.
 type settling struct {
-	limit   most
-	since   time.Duration // monotonic: when this process first met it
+	version int64         // of the types when this process met them
+	since   time.Duration // monotonic: when that was
+	until   time.Time     // the store's: whoever claims later has heard of the limits
+	known   bool          // it has looked
 	looked  time.Duration // monotonic
 	settled bool
 	others  others
+}
+
+// pause is how long to wait until the next look.
+func (s *settling) pause() time.Duration {
+	return min(max((s.looked-s.since)/8, soonestLook), rarestLook)
 }
 
 // others counts open executions that have no permit.
@@ -45,38 +47,58 @@ type others struct {
 // othersOf are those that began without the limits of a type; settled says that there are
 // none and will not be.
 func (g *Gate) othersOf(ctx context.Context, typ string) (o others, settled bool, err error) {
-	limit, now := mostOf(g.types.Get(typ)), g.store.Local().Monotonic()
+	version, now := g.types.Version(), g.store.Local().Monotonic()
 	g.mu.Lock()
 	s := g.settles[typ]
-	if s == nil || s.limit != limit {
-		s = &settling{limit: limit, since: now, looked: now - lookPause}
+	if s == nil || s.version != version {
+		s = &settling{version: version, since: now, until: g.store.Clock.Now().Add(settleAfter)}
 		g.settles[typ] = s
 	}
+	look := !s.known || !s.settled && now-s.looked >= s.pause()
 	o, settled = s.others, s.settled
-	look := !settled && now-s.looked >= lookPause
 	g.mu.Unlock()
 	if !look {
 		return o, settled, nil
 	}
-	o, beyond, err := g.lookForOthers(ctx, typ, limit)
+	o, beyond, err := g.lookForOthers(ctx, typ, s.until)
 	if err != nil {
 		return others{}, false, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s.others, s.looked = o, now
+	s.known, s.others, s.looked = true, o, now
 	s.settled = now-s.since >= settleAfter && !beyond && o.ofType == 0 && len(o.ofKey) == 0
 	return o, s.settled, nil
 }
 
+// lookAgain is when the end of what began without a limit can be seen; zero = it has none of
+// the key.
+func (g *Gate) lookAgain(of store.SlotOf) time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.settles[of.Type]
+	if s == nil || s.others.ofKey[of.Key] == 0 {
+		return time.Time{}
+	}
+	return g.store.Clock.Now().Add(max(s.looked+s.pause()-g.store.Local().Monotonic(), 0) + time.Millisecond)
+}
+
 // lookForOthers reads the tasks first: a permit is taken before its execution begins, and freed
 // after it has ended, so an execution is counted that ends meanwhile, and none is forgotten.
-func (g *Gate) lookForOthers(ctx context.Context, typ string, limit most) (o others, beyond bool, err error) {
-	tasks, err := g.store.OpenOf(ctx, typ)
+// beyond says that a permit is taken that is beyond a limit so great that permits are taken
+// without looking.
+func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (o others, beyond bool, err error) {
+	t := g.types.Get(typ)
+	ofType, ofKey := ruleOf(t).maxRunning, t.Keyed().MaxRunning
+	tasks, err := g.store.OpenOf(ctx, typ, until)
 	if err != nil {
 		return o, false, err
 	}
-	permits, err := g.store.PermitsOf(ctx, typ)
+	ids := make([]string, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.ID
+	}
+	permits, err := g.store.PermitsOf(ctx, ids)
 	if err != nil {
 		return o, false, err
 	}
@@ -84,11 +106,6 @@ func (g *Gate) lookForOthers(ctx context.Context, typ string, limit most) (o oth
 	has := make(map[permit]bool, len(permits))
 	for _, p := range permits {
 		has[permit{p.ExecID, p.Key}] = true
-		n := limit.ofType
-		if p.Key != "" {
-			n = limit.ofKey
-		}
-		beyond = beyond || n > 0 && store.SlotNumber(p) >= n
 	}
 	o.ofKey = map[string]int{}
 	for _, t := range tasks {
@@ -98,13 +115,14 @@ func (g *Gate) lookForOthers(ctx context.Context, typ string, limit most) (o oth
 			if !w.Open() {
 				continue
 			}
-			if limit.ofType > 0 && !has[permit{w.ExecID, ""}] {
+			if ofType > 0 && !has[permit{w.ExecID, ""}] {
 				o.ofType++
 			}
-			if limit.ofKey > 0 && key != "" && !has[permit{w.ExecID, key}] {
+			if ofKey > 0 && key != "" && !has[permit{w.ExecID, key}] {
 				o.ofKey[key]++
 			}
 		}
 	}
-	return o, beyond, nil
+	beyond, err = g.store.TakenBeyond(ctx, typ, ofType, ofKey)
+	return o, beyond, err
 }

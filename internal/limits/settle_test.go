@@ -43,7 +43,7 @@ func (s *swept) pass(d time.Duration) {
 	s.Gate.mu.Lock()
 	defer s.Gate.mu.Unlock()
 	for _, k := range s.settles {
-		k.since, k.looked = k.since-d, k.looked-d
+		k.since, k.looked, k.until = k.since-d, k.looked-d, k.until.Add(-d)
 	}
 }
 
@@ -67,11 +67,12 @@ func (s *swept) admitted(n int, key, exec string) []*model.Task {
 	return granted
 }
 
-func (s *swept) limitType(typ model.TaskType) {
+func (s *swept) limitType(typ model.TaskType) model.TaskType {
 	s.t.Helper()
 	typ.Code = sweptType
 	require.NoError(s.t, s.store.PutTaskType(s.t.Context(), &typ))
 	require.NoError(s.t, s.types.Fresh(s.t.Context(), 0))
+	return typ
 }
 
 func TestWhatRanBeforeALimitWasSetCounts(t *testing.T) {
@@ -83,7 +84,7 @@ func TestWhatRanBeforeALimitWasSetCounts(t *testing.T) {
 	s.end(before[0])
 	s.end(before[1])
 	require.Empty(t, s.admitted(3, "", "third"), "it has not looked again")
-	s.pass(lookPause)
+	s.pass(soonestLook)
 	require.Len(t, s.admitted(3, "", "fourth"), 2)
 	s.end(before[2])
 	s.end(before[3])
@@ -93,7 +94,7 @@ func TestWhatRanBeforeALimitWasSetCounts(t *testing.T) {
 	s.mu.Lock()
 	s.sent = nil
 	s.mu.Unlock()
-	s.pass(lookPause)
+	s.pass(soonestLook)
 	require.Empty(t, s.admitted(1, "", "sixth"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,9 +106,49 @@ func TestWhoClaimsWithoutALimitForAMomentIsSeen(t *testing.T) {
 	s.limitType(model.TaskType{MaxRunning: 5})
 	require.Len(t, s.admitted(3, "", "first"), 3)
 	s.permitless(1, "") // by a process that has not heard of the limit
-	s.pass(settleAfter - time.Second)
-	require.Empty(t, s.admitted(0, "", "none"))
+	s.pass(soonestLook)
 	require.Len(t, s.admitted(3, "", "second"), 1)
+}
+
+// The process did not see it happen: to it, nothing but the version of the types tells.
+func TestALimitThatWasTakenAwayAndSetAgainIsNew(t *testing.T) {
+	s := newSwept(t)
+	first := s.limitType(model.TaskType{MaxRunning: 5})
+	require.Len(t, s.admitted(1, "", "first"), 1)
+	s.pass(settleAfter)
+	require.Len(t, s.admitted(1, "", "second"), 1)
+	require.True(t, s.settles[sweptType].settled)
+
+	none := s.limitType(model.TaskType{Version: first.Version})
+	s.permitless(3, "")
+	s.limitType(model.TaskType{Version: none.Version, MaxRunning: 5})
+	require.Empty(t, s.admitted(5, "", "third"), "two have permits, three have none")
+}
+
+// What began without a permit frees none when it ends: the key is looked at again.
+func TestTheNextOfAKeyBeginsWhenWhatHadNoPermitHasEnded(t *testing.T) {
+	s := newSwept(t)
+	before := s.permitless(1, "c")
+	s.limit(model.KeyLimit{MaxRunning: 1})
+	require.Empty(t, s.admitted(1, "c", "first"))
+	held := func() []*model.Task {
+		held, err := s.store.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
+		require.NoError(t, err)
+		return held
+	}
+	require.Len(t, held(), 1)
+	require.False(t, s.Pending().IsZero(), "it comes back to it")
+	s.end(before[0])
+	require.Eventually(t, func() bool { return len(held()) == 0 }, time.Minute, 20*time.Millisecond)
+}
+
+func TestWhatRunsLongWithoutAPermitIsLookedAtLessOften(t *testing.T) {
+	s := &settling{since: time.Second, looked: 2 * time.Second}
+	require.Equal(t, time.Second, s.pause())
+	s.looked = time.Second + 80*time.Second
+	require.Equal(t, 10*time.Second, s.pause())
+	s.looked = 24 * time.Hour
+	require.Equal(t, 30*time.Second, s.pause())
 }
 
 func TestWhatRanBeforeAKeyWasLimitedCounts(t *testing.T) {
@@ -123,7 +164,7 @@ func TestWhatRanBeforeAKeyWasLimitedCounts(t *testing.T) {
 	require.Len(t, held, 2, "they do not stand before others")
 
 	s.end(before[0])
-	s.pass(lookPause)
+	s.pass(soonestLook)
 	require.NoError(t, s.Look(t.Context(), sweptType, []store.SlotOf{{Type: sweptType, Key: "c"}}))
 	held, err = s.store.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
 	require.NoError(t, err)

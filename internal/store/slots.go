@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -149,7 +151,7 @@ func (s *Store) SlotsTaken(ctx context.Context, of SlotOf) (map[int]bool, error)
 	found, err := s.findSlots(ctx, bson.D{d("type", of.Type), d("key", of.Key)}, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
 	taken := make(map[int]bool, len(found))
 	for _, p := range found {
-		if n := SlotNumber(p); n >= 0 {
+		if n := slotNumber(p); n >= 0 {
 			taken[n] = true
 		}
 	}
@@ -166,19 +168,46 @@ func (s *Store) KeysTaken(ctx context.Context, typ string, keys []string) (map[s
 	return taken, err
 }
 
-// OpenOf reads of the tasks of a type that have open executions which those are. Index: lapse.
-func (s *Store) OpenOf(ctx context.Context, typ string) ([]*model.Task, error) {
-	return s.find(ctx, "reading what is open of a type", bson.D{d("type", typ), d("lapse_at", bson.D{d("$exists", true)})},
-		options.Find().SetHint(IndexLapse).SetProjection(append(bson.D{d("options.limit_key", 1)}, openness...)))
+// OpenOf reads of the tasks of a type with open executions, of which at least one was claimed
+// before a time, which executions are open. Index: lapse.
+func (s *Store) OpenOf(ctx context.Context, typ string, claimedBefore time.Time) ([]*model.Task, error) {
+	return s.find(ctx, "reading what is open of a type", bson.D{
+		d("type", typ), d("lapse_at", bson.D{d("$exists", true)}), d("worker_states.claimed_at", bson.D{d("$lt", claimedBefore)}),
+	}, options.Find().SetHint(IndexLapse).SetProjection(append(bson.D{d("options.limit_key", 1)}, openness...)))
 }
 
-// PermitsOf are the permits that are taken of a type and its keys. Index: slots.of.
-func (s *Store) PermitsOf(ctx context.Context, typ string) ([]model.Permit, error) {
-	return s.findSlots(ctx, bson.D{d("type", typ)}, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1), d("exec_id", 1)}))
+const idsAtOnce = 1000
+
+// PermitsOf are the permits that executions of the tasks have. Index: slots.task.
+func (s *Store) PermitsOf(ctx context.Context, taskIDs []string) (found []model.Permit, err error) {
+	for some := range slices.Chunk(taskIDs, idsAtOnce) {
+		of, err := s.findSlots(ctx, bson.D{d("task", in(some))}, options.Find().SetProjection(bson.D{d("key", 1), d("exec_id", 1)}))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, of...)
+	}
+	return found, nil
 }
 
-// SlotNumber is the number of a permit of a type or key; -1 = it has none.
-func SlotNumber(p model.Permit) int {
+// TakenBeyond says whether a permit is taken that is beyond the limit of a type, or of one of its
+// keys, as far as permits of such a limit are taken without looking. Index: slots.of.
+func (s *Store) TakenBeyond(ctx context.Context, typ string, ofType, ofKey int) (bool, error) {
+	if ofType <= probes && ofKey <= probes {
+		return false, nil
+	}
+	found, err := s.findSlots(ctx, bson.D{d("type", typ)}, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
+	return slices.ContainsFunc(found, func(p model.Permit) bool {
+		limit := ofType
+		if p.Key != "" {
+			limit = ofKey
+		}
+		return limit > 0 && slotNumber(p) >= limit
+	}), err
+}
+
+// slotNumber is the number of a permit of a type or key; -1 = it has none.
+func slotNumber(p model.Permit) int {
 	name, ok := strings.CutPrefix(p.Name, SlotOf{p.Type, p.Key}.prefix("run/")+"#")
 	n, err := strconv.Atoi(name)
 	if !ok || err != nil {

@@ -81,6 +81,13 @@ func (c *Cache) Expire() {
 	c.checked = clock.Instant{}
 }
 
+// Version changes with every change of any type that this process has read.
+func (c *Cache) Version() int64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.version
+}
+
 // Get is the document of a type; nil when it has none.
 func (c *Cache) Get(code string) *model.TaskType {
 	c.mu.RLock()

@@ -9,25 +9,28 @@ import (
 
 // metadataAddrs are those of clouds that are not link-local.
 var metadataAddrs = map[netip.Addr]bool{
-	netip.MustParseAddr("fd00:ec2::254"):   true, // AWS, IPv6
 	netip.MustParseAddr("fd20:ce::254"):    true, // Google, IPv6
 	netip.MustParseAddr("100.100.100.200"): true, // Alibaba
 	netip.MustParseAddr("168.63.129.16"):   true, // Azure
 	netip.MustParseAddr("192.0.0.192"):     true, // Oracle
 }
 
+// metadataNet is where AWS answers at IPv6: EC2 at fd00:ec2::254, EKS Pod Identity at ::23.
+var metadataNet = netip.MustParsePrefix("fd00:ec2::/32")
+
 // embedding are the networks whose addresses lead to the IPv4 address that stands in them,
 // and the byte where it begins.
 var embedding = map[netip.Prefix]int{
-	netip.MustParsePrefix("64:ff9b::/96"):   12, // NAT64
-	netip.MustParsePrefix("64:ff9b:1::/48"): 12, // NAT64 of one's own, as nearly everybody lays it out
-	netip.MustParsePrefix("2002::/16"):      2,  // 6to4
-	netip.MustParsePrefix("::/96"):          12, // IPv4-compatible
+	netip.MustParsePrefix("64:ff9b::/96"):    12, // NAT64
+	netip.MustParsePrefix("64:ff9b:1::/48"):  12, // NAT64 of one's own, as nearly everybody lays it out
+	netip.MustParsePrefix("2002::/16"):       2,  // 6to4
+	netip.MustParsePrefix("::/96"):           12, // IPv4-compatible
+	netip.MustParsePrefix("::ffff:0:0:0/96"): 12, // SIIT: IPv4-translated
 }
 
 func forbiddenAddr(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	if a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast() || metadataAddrs[a] {
+	if a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast() || metadataAddrs[a] || metadataNet.Contains(a) {
 		return true
 	}
 	if a.Is4() {

@@ -37,8 +37,8 @@ func TestAForbiddenAddressIsOneHoweverItIsWritten(t *testing.T) {
 	for _, host := range []string{
 		"169.254.169.254", "169.254.169.254.", "2852039166", "0xa9fea9fe", "0XA9FEA9FE", "025177524776", "0251.0376.0251.0376",
 		"169.254.43518", "169.16689662", "0xa9.254.0xa9.254", "[fe80::1]", "[fe80::1%25eth0]", "[::ffff:169.254.169.254]", "[::a9fe:a9fe]",
-		"[64:ff9b::a9fe:a9fe]", "[64:ff9b:1::169.254.169.254]", "[2002:a9fe:a9fe::1]",
-		"[fd00:ec2::254]", "[fd20:ce::254]", "100.100.100.200", "168.63.129.16", "192.0.0.192", "[64:ff9b::100.100.100.200]",
+		"[64:ff9b::a9fe:a9fe]", "[64:ff9b:1::169.254.169.254]", "[2002:a9fe:a9fe::1]", "[::ffff:0:169.254.169.254]",
+		"[fd00:ec2::254]", "[fd00:ec2::23]", "[fd20:ce::254]", "100.100.100.200", "168.63.129.16", "192.0.0.192", "[64:ff9b::100.100.100.200]",
 	} {
 		u, err := url.Parse("http://" + host + "/")
 		require.NoError(t, err, host)
@@ -46,7 +46,7 @@ func TestAForbiddenAddressIsOneHoweverItIsWritten(t *testing.T) {
 		require.NoError(t, Reach{AllowLinkLocal: true}.Check(u), host)
 	}
 	for _, host := range []string{
-		"example.org", "127.0.0.1", "10.0.0.1", "2130706433", "[::1]", "[::]", "[64:ff9b::8.8.8.8]", "169.254.169.254.example.org",
+		"example.org", "127.0.0.1", "10.0.0.1", "2130706433", "[::1]", "[::]", "[64:ff9b::8.8.8.8]", "[::ffff:0:8.8.8.8]", "[fd00:ec3::23]", "169.254.169.254.example.org",
 		"0xa9fea9fe.org", "1.2.3.4.5", "4294967296", "0b1", "1_0", "a9fea9fe",
 	} {
 		u, err := url.Parse("http://" + host + "/")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,6 +48,10 @@ http:
 	bad := s.file("name: bad\ncron: '@daily'\nhttp: {url: 'http://h/{{tick}}', keys: [{ak: a}]}\n")
 	s.fails(ExitUsage, []string{`http.url has the placeholder "tick"`, "http.keys[0] wants an access key and a secret"}, "periodic", "apply", "-f", bad)
 	s.fails(ExitUsage, []string{"--callback-url"}, "work", "--callback-url", "ftp://x")
+	s.fails(ExitUsage, []string{"--callback-url", "no target can call"}, "work", "--callback-url", "http://[::]:8080")
+	for _, every := range []string{":0", "0.0.0.0:0", "[::]:0"} {
+		s.fails(ExitUsage, []string{"--callback-addr is " + strconv.Quote(every), "say by --callback-url"}, "work", "--callback-addr", every)
+	}
 	s.fails(ExitUsage, []string{"--http-allow"}, "work", "--http-allow", "http://x")
 }
 

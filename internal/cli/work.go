@@ -30,7 +30,8 @@ such process no rule fires; several share the work, and one that dies leaves it 
 
 With --callback-addr it takes the callbacks of periodic rules, too, whose HTTP target answers
 later: POST /api/v1/callbacks/{token}, for the targets of all workers. --callback-url is what
-targets are told to call.
+targets are told to call; it must be said where --callback-addr is every address of the
+machine (:8080, 0.0.0.0:8080).
 
 The first Ctrl-C (or SIGTERM) stops gracefully: nothing new is claimed, handlers have
 --shutdown-timeout, and what they do not finish is given back at once. The second ends

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -29,7 +30,25 @@ func (w *workFlags) callbackBase() (string, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" {
 		return "", usage("--callback-url is %q; want an http or https URL without query, such as https://tasks.example.org", w.callbackURL)
 	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil && a.Unmap().IsUnspecified() {
+		return "", usage("--callback-url is %q; no target can call that address: want the name by which this machine is reached", w.callbackURL)
+	}
 	return strings.TrimSuffix(w.callbackURL, "/") + periodic.CallbackPath, nil
+}
+
+// listen listens on --callback-addr. Where that is every address of the machine, it is no
+// address that targets could be told to call.
+func (w *workFlags) listen() (net.Listener, error) {
+	listener, err := net.Listen("tcp", w.callbackAddr) //nolint:noctx // it takes no time
+	if err != nil {
+		return nil, usage("--callback-addr: %v", err)
+	}
+	if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsUnspecified() && w.callbackURL == "" {
+		return nil, errors.Join(
+			usage("--callback-addr is %q, every address of this machine: say by --callback-url which one targets call, such as https://tasks.example.org", w.callbackAddr),
+			listener.Close())
+	}
+	return listener, nil
 }
 
 // takeCallbacks listens on --callback-addr, if there is one, until it is stopped: then what
@@ -39,13 +58,13 @@ func (a *app) takeCallbacks(conn *connection, w *workFlags) (*callbackTaker, err
 	if err != nil || w.callbackAddr == "" {
 		return &callbackTaker{url: base, stop: func() {}}, err
 	}
-	p, err := producer.New(producer.Config{Database: conn.db, Prefix: conn.prefix, Logger: a.logger()})
+	listener, err := w.listen()
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", w.callbackAddr) //nolint:noctx // it takes no time
+	p, err := producer.New(producer.Config{Database: conn.db, Prefix: conn.prefix, Logger: a.logger()})
 	if err != nil {
-		return nil, usage("--callback-addr: %v", err)
+		return nil, errors.Join(err, listener.Close())
 	}
 	if base == "" {
 		base = "http://" + listener.Addr().String() + periodic.CallbackPath

@@ -63,6 +63,34 @@ func TestABackfillRepeatedWithOtherTimesRunsOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
+func TestABackfillKeepsToTheRulesStartAndEnd(t *testing.T) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	day := time.Now().UTC().Truncate(24 * time.Hour)
+	ago := func(days int) time.Time { return day.AddDate(0, 0, -days) }
+	for name, c := range map[string]struct {
+		start, end time.Time
+		want       int
+	}{
+		"neither":  {want: 10},
+		"a start":  {start: ago(4), want: 4},
+		"an end":   {end: ago(4), want: 6},
+		"both":     {start: ago(7), end: ago(4), want: 3},
+		"a future": {start: ago(-1)},
+	} {
+		r, err := p.Create(t.Context(), periodic.Spec{Name: name, Cron: "@daily", Type: "tick", StartAt: c.start})
+		require.NoError(t, err)
+		if !c.end.IsZero() { // it has come since the rule was made
+			_, err := db.Collection("periodic_rules").UpdateByID(t.Context(), r.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "end_at", Value: c.end}}}})
+			require.NoError(t, err)
+		}
+		n, err := p.Backfill(t.Context(), r.ID, ago(10), ago(0), "")
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, n, name)
+	}
+}
+
 // The engine learns of an end by the task's outbox, sometimes late: by then a person may
 // have had the task run again.
 func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {

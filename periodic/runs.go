@@ -84,8 +84,9 @@ func (p *Periodic) known(ctx context.Context, r *model.Rule, runs []string) (map
 const MaxBackfill = 1000
 
 // Backfill runs the rule for its ticks in [from, to), all in the past, in their order; as
-// many at once as the rule's limit allows, the others wait, behind what comes now. It returns
-// the number of runs that it decided. request makes each of them once, however often and with
+// many at once as the rule's limit allows, the others wait, behind what comes now. As ever, none
+// is before StartAt, nor at or after EndAt; without a StartAt those of a cron rule that are older
+// than the rule run, too. It returns the number of runs that it decided. request makes each of them once, however often and with
 // whatever times the call is repeated, and may be empty. More than a thousand ticks are refused.
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {
@@ -102,11 +103,12 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 		}
 		n = 0
 		var ticks []time.Time
-		for t := range cal.Ticks(from.Add(-time.Second)) {
-			if !t.At.Before(to) {
+		begin := later(from, r.StartAt)
+		for t := range cal.Ticks(begin.Add(-time.Second)) {
+			if !t.At.Before(to) || !r.EndAt.IsZero() && !t.At.Before(r.EndAt) {
 				break
 			}
-			if t.Fires && !t.At.Before(from) {
+			if t.Fires && !t.At.Before(begin) {
 				ticks = append(ticks, t.At)
 			}
 			if len(ticks) > MaxBackfill {

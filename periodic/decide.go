@@ -3,6 +3,7 @@ package periodic
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,7 @@ type verdict struct {
 	applied []bool        // of each: it was written
 	refused map[int]error // by index: why the server refuses it, which concerns its own rule alone
 	sent    sent          // the rules of which something is still to be carried out
-	err     error         // nothing is known of any
+	err     error         // nothing is known of those that are not applied
 }
 
 // decideAll writes decisions and carries out those that were applied, portion by portion.
@@ -109,18 +110,50 @@ func eachAtOnce(n int, do func(i int)) {
 	wg.Wait()
 }
 
+// stopPatience is how long a stop waits for what is being decided and carried out: what is
+// left then waits for another engine's sweep, and its tasks are that late.
+const stopPatience = 5 * time.Second
+
+// throughStop is a context for one portion of decisions, from the first write to the last:
+// it lasts for callTimeout, and when ctx ends for stopPatience at most.
+func throughStop(ctx context.Context) (context.Context, context.CancelFunc) {
+	through, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		clock.Pause(through, stopPatience)
+		cancel()
+	})
+	return through, func() {
+		stop()
+		cancel()
+	}
+}
+
 // decidePortion writes decisions and sends the tasks of those that were applied.
 func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, writes []store.RuleWrite) (v verdict) {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if v.err = p.types.Fresh(call, tasktypes.MaxAge); v.err != nil {
+	if v.err = ctx.Err(); v.err != nil {
+		return v // it stops: nothing more is decided
+	}
+	fresh, read := context.WithTimeout(ctx, callTimeout)
+	v.err = p.types.Fresh(fresh, tasktypes.MaxAge)
+	if read(); v.err != nil {
 		return v
 	}
+	ctx, cancel := throughStop(ctx)
+	defer cancel()
 	for _, w := range writes {
 		w.After.Decision = randomHex(8)
 		complete(w, p.types.Get)
 	}
-	if v.applied, v.refused, v.err = p.store.WriteRules(call, writes); v.err != nil {
+	if v.applied, v.refused, v.err = p.store.WriteRules(ctx, writes); store.Classify(v.err) == store.Ambiguous {
+		// What was applied all the same would be nobody's until a sweep finds it.
+		applied, err := p.store.AppliedRules(ctx, writes)
+		if err != nil {
+			return v
+		}
+		if v.applied = applied; !slices.Contains(applied, false) {
+			v.err = nil
+		}
+	} else if v.err != nil {
 		return v
 	}
 	var decided []*model.Rule
@@ -130,7 +163,7 @@ func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, write
 		}
 	}
 	p.noteQueues(decided)
-	decided, err := p.unlessFrozen(call, began, decided)
+	decided, err := p.unlessFrozen(ctx, began, decided)
 	if err == nil {
 		v.sent, err = p.send(ctx, decided)
 	}
@@ -146,6 +179,8 @@ func (p *Periodic) carryRest(ctx context.Context, began clock.Instant, s sent) {
 	if len(s.rules) == 0 || began.Since(p.store.Local()) > frozen {
 		return
 	}
+	ctx, cancel := throughStop(ctx)
+	defer cancel()
 	if _, err := p.finish(ctx, s); err != nil {
 		p.later(err)
 	}

@@ -38,7 +38,8 @@ const (
 // rank is this engine's place among those that are alive.
 type rank struct{ place, of int }
 
-// Run is the engine: it decides ticks until ctx ends, then returns nil. Any number of
+// Run is the engine: it decides ticks until ctx ends, then returns nil; what it has decided by
+// then it carries out before, unless that takes more than five seconds. Any number of
 // processes may run one. A server that is down is waited for; it returns an error for what
 // no waiting mends, such as a schema of another release.
 func (p *Periodic) Run(ctx context.Context) error {
@@ -161,7 +162,7 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 // decideDue decides all that is due and says when to look again.
 func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 	entered := p.store.Local().Monotonic()
-	others, stays := false, false
+	others := false
 	for skip := 0; ; {
 		if p.store.Local().Monotonic()-entered > look {
 			return 0, nil // a backlog: the engine must tell that it lives, too
@@ -177,19 +178,19 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 			p.complain(u.ID, u.Err)
 		}
 		writes, left := p.planAll(due, now)
-		if _, _, err := p.decideAll(ctx, began, writes); err != nil {
+		_, refused, err := p.decideAll(ctx, began, writes)
+		if err != nil {
 			return 0, err
 		}
 		others = others || left.others > 0
-		stays = stays || left.stays+len(unread) > 0
 		if len(due)+len(unread) == perLook { // what stays is at the head, and may be much
-			skip += left.others + left.stays + len(unread)
+			skip += left.others + left.stays + len(unread) + len(refused)
 			continue
 		}
-		if slices.ContainsFunc(writes, func(w store.RuleWrite) bool {
-			return w.After.Status == model.RuleOnline && !w.After.NextFireAt.After(now)
-		}) {
-			return 0, nil // more than one decision holds
+		for i, w := range writes {
+			if refused[i] == nil && w.After.Status == model.RuleOnline && !w.After.NextFireAt.After(now) {
+				return 0, nil // more than one decision holds
+			}
 		}
 		call, cancel = context.WithTimeout(ctx, callTimeout)
 		next, err := p.store.NextFire(call, now)

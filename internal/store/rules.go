@@ -215,7 +215,7 @@ func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []b
 	for i, w := range writes {
 		update, err := ruleUpdate(w)
 		if err != nil {
-			return applied, nil, fmt.Errorf("encoding a decision about the rule %s: %w", w.After.Name, err)
+			return applied, nil, &FatalError{Reason: "encoding a decision about the rule " + w.After.Name, Err: err}
 		}
 		models[i] = mongo.NewUpdateOneModel().SetUpdate(update).
 			SetFilter(bson.D{d("_id", w.Before.ID), d("rev", w.Before.Rev)})
@@ -235,17 +235,24 @@ func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []b
 		}
 		return applied, nil, nil
 	}
-	// Some were crossed: those whose rule does not carry our decision.
+	applied, err = s.AppliedRules(ctx, writes) // some were crossed
+	return applied, refused, err
+}
+
+// AppliedRules looks which decisions were applied, and are the last ones about their rules:
+// for a call of [Store.WriteRules] that crossed others, or whose answer was lost. Index: _id.
+func (s *Store) AppliedRules(ctx context.Context, writes []RuleWrite) (applied []bool, err error) {
 	ids := make([]string, len(writes))
 	for i, w := range writes {
 		ids[i] = w.Before.ID
 	}
 	current, err := s.RulesByIDs(ctx, ids)
+	applied = make([]bool, len(writes))
 	for i, w := range writes {
 		cur := current[w.After.ID]
 		applied[i] = cur != nil && cur.Rev == w.After.Rev && cur.Decision == w.After.Decision
 	}
-	return applied, refused, err
+	return applied, err
 }
 
 // refusals are the statements that the server refuses for what they are, by their index; nil

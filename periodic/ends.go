@@ -20,7 +20,7 @@ func (ends) Name() string { return model.OutcomePeriodic }
 // twice is the same as once, since its run is then among the active ones no more.
 func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
 	errs := make([]error, len(entries))
-	again, err := p.runAgain(ctx, entries)
+	over, err := p.overtaken(ctx, entries)
 	if err != nil {
 		for i := range errs {
 			errs[i] = err
@@ -29,7 +29,7 @@ func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
 	}
 	byRule := map[string][]int{}
 	for i, e := range entries {
-		if e.Life.Origin != nil && e.Life.Origin.Tick != nil && !again[e.Life.ID] {
+		if e.Life.Origin != nil && e.Life.Origin.Tick != nil && e.Life.Generation >= over[e.Life.ID] {
 			byRule[e.Life.Origin.ID] = append(byRule[e.Life.Origin.ID], i)
 		}
 	}
@@ -46,24 +46,23 @@ func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
 	return errs
 }
 
-// runAgain tells which tasks a person has had run again since they ended: a new life has
-// begun, and has not ended. Their runs go on until it does.
-func (p ends) runAgain(ctx context.Context, entries []outcome.Entry) (map[string]bool, error) {
+// overtaken tells of tasks of which a life lies in the history which life is their newest:
+// a person has had them run again. The ends of the earlier ones say nothing any more: the
+// run goes on until the newest ends, and has ended as that did, in whichever order the two
+// ends are found.
+func (p ends) overtaken(ctx context.Context, entries []outcome.Entry) (newest map[string]int64, err error) {
 	var ids []string
 	for _, e := range entries {
 		if e.Life.InHistory {
 			ids = append(ids, e.Life.ID)
 		}
 	}
-	again := map[string]bool{}
-	if len(ids) == 0 {
-		return again, nil
+	newest = map[string]int64{}
+	lives, err := p.store.LastLives(ctx, ids)
+	for id, t := range lives {
+		newest[id] = t.Generation
 	}
-	current, err := p.store.ByIDs(ctx, ids)
-	for id, t := range current {
-		again[id] = !t.Status.Ended()
-	}
-	return again, err
+	return newest, err
 }
 
 var errCrossed = errors.New("the end of a run was not told to its rule yet")
@@ -83,12 +82,12 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 	for id := range byRule {
 		ids = append(ids, id)
 	}
+	began := clock.Read(p.store.Local())
 	rules, err := p.store.RulesByIDs(ctx, ids)
 	if err != nil {
 		return err
 	}
 	now := p.store.Clock.Now()
-	began := clock.Read(p.store.Local())
 	var writes []store.RuleWrite
 	var tells []int // of each write: the ends that it tells
 	for id, of := range byRule {

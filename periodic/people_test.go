@@ -128,6 +128,46 @@ func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
 	require.Equal(t, model.RunCanceled, runs[0].Status)
 }
 
+// Both ends are found at once, the later one first: it lies among the tasks.
+func TestARunHasEndedAsTheNewestLifeOfItsTaskDid(t *testing.T) {
+	db := testdb.New(t)
+	p, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	prod, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, prod.Close(context.Background())) }()
+	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
+	require.NoError(t, err)
+	run, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})
+	require.NoError(t, err)
+	id := model.TaskID("", "tick", run)
+
+	_, err = prod.Cancel(t.Context(), id, "not yet")
+	require.NoError(t, err)
+	_, err = prod.Retry(t.Context(), id, "now")
+	require.NoError(t, err)
+	got, err := prod.Fetch(t.Context(), producer.FetchRequest{WorkerID: "w", Types: []string{"tick"}, Max: 1})
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	_, err = prod.Complete(t.Context(), got[0].Handle, nil)
+	require.NoError(t, err)
+	engine(t, p.Run)
+	require.Eventually(t, func() bool {
+		for _, coll := range []string{"tasks", "task_history"} {
+			n, err := db.Collection(coll).CountDocuments(t.Context(), bson.D{{Key: "outbox_at", Value: bson.D{{Key: "$exists", Value: true}}}})
+			if err != nil || n > 0 {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 20*time.Millisecond, "both ends are told")
+	idle(t, p, r.ID)
+	runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{}, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+	require.Equal(t, model.RunSuccess, runs[0].Status)
+}
+
 func TestARuleThatIsOverCanBeEdited(t *testing.T) {
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})

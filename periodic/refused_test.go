@@ -22,7 +22,7 @@ func TestARefusedDecisionIsNotTriedAgainBeforeTheNextLook(t *testing.T) {
 		Name: "bad", Cron: "* * * * * *", Type: "tick", Args: strings.Repeat("a", 2000), CatchUp: model.CatchUp{Mode: model.CatchUpFull, Cap: 1000},
 	})
 	require.NoError(t, err)
-	_, err = p.Enable(t.Context(), r.ID)
+	_, err = p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)
 	at := time.Now().Add(-10 * time.Minute).Truncate(time.Second)
 	_, err = db.Collection("periodic_rules").UpdateByID(t.Context(), r.ID, bson.D{{Key: "$set", Value: bson.D{

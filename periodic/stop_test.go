@@ -42,7 +42,7 @@ func count(t *testing.T, db *mongo.Database, coll string) int {
 func TestAnEngineThatStopsCarriesOutWhatItHasDecided(t *testing.T) {
 	px, db, p, r := behind(t, nil)
 	set(t, db, r.ID, bson.D{{Key: "cron", Value: "* * * * * *"}})
-	_, err := p.Enable(t.Context(), r.ID)
+	_, err := p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)
 	at := time.Now().Truncate(time.Second)
 	set(t, db, r.ID, bson.D{{Key: "decided_to", Value: at.Add(-time.Second)}, {Key: "next_fire_at", Value: at}})

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -51,6 +52,14 @@ func deliveryArgs(taskID string, generation int64) bson.RawValue {
 // has the callback: its answer said so, or a person did.
 func Delivers(s Status) bool { return s.Succeeded() || s == StatusManuallyProcessed }
 
+// Untold says whether nobody is to be told of the task's success, because the execution that
+// completed it said so, whatever is configured ([Outcome.NoCallback]).
+func (t *Task) Untold() bool {
+	return t.Status == StatusSuccess && slices.ContainsFunc(t.WorkerStates, func(w WorkerState) bool {
+		return w.NoCallback && w.SuccessTime.Equal(t.FinishedAt)
+	})
+}
+
 // CallbackOf is who is told of the task's end, and how it is signed; nil = nobody. typ is
 // what the task's type says now: an address that was mended or taken out, or a key that was
 // changed, also holds for what is still to be delivered. Below it is what the handler said
@@ -62,7 +71,7 @@ func CallbackOf(t *Task, typ Options) (*CallbackTarget, *CallbackSecurity) {
 	}
 	eff := ResolveOptions(layers...)
 	target := eff.callbackFor(t.Type, t.Status)
-	if target == nil {
+	if target == nil || t.Untold() {
 		return nil, nil
 	}
 	return target, eff.Callback.Security
@@ -75,6 +84,8 @@ func Redeliver(t *Task, typ Options) (Draft, error) {
 	switch {
 	case !t.Status.Ended():
 		return Draft{}, refuse(t, "only an ended task has a callback to deliver")
+	case t.Untold():
+		return Draft{}, refuse(t, "nobody is to be told of it: its handler, or who completed it, said so")
 	case target == nil:
 		return Draft{}, refuse(t, "nobody is to be told of such an end: no callback is configured for it")
 	}

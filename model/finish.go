@@ -73,7 +73,7 @@ func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, r
 	w = &c.WorkerStates[i]
 	if out.Kind == "" && !out.CancelTask {
 		succeed(c, w, out, now)
-		if out.NoCallback || w.NoCallback {
+		if w.NoCallback {
 			eff.Callback = nil
 		}
 	} else {
@@ -92,6 +92,7 @@ func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, r
 func succeed(t *Task, w *WorkerState, out Outcome, now time.Time) {
 	w.SuccessTime = now
 	w.Parked = false
+	w.NoCallback = w.NoCallback || out.NoCallback
 	t.UndecodableSince = time.Time{}
 	if t.Wanted() > 1 {
 		w.Returns = out.Result

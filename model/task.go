@@ -87,7 +87,7 @@ type WorkerState struct {
 	Returns     bson.RawValue `bson:"returns,omitempty"`  // n > 1: this worker's own result
 	Parked      bool          `bson:"parked,omitempty"`   // the handler ended, an outside completion is awaited; or, timed out, was
 	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
-	NoCallback  bool          `bson:"no_callback,omitempty"` // parked by a handler that wants nobody told of its success
+	NoCallback  bool          `bson:"no_callback,omitempty"` // nobody is to be told of its success; set when it is parked, or succeeds
 	Unstarted   bool          `bson:"unstarted,omitempty"`   // given back before it did anything
 }
 

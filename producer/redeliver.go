@@ -14,8 +14,9 @@ import (
 // the same life, with the errors that it has had; one that is under way is left alone; one
 // that has ended begins a new life. A task that is history is found there.
 //
-// It returns the delivery's task, Created where a new life of it began. The error is a *model.RefusedError for a task that has
-// not ended, or of whose end nobody is to be told.
+// It returns the delivery's task, Created where a new life of it began. The error is a
+// *model.RefusedError for a task that has not ended, or of whose end nobody is to be told:
+// no callback is configured, or its handler said NoCallback.
 func (p *Producer) Redeliver(ctx context.Context, id string) (Sent, error) {
 	return p.RedeliverLife(ctx, id, 0)
 }

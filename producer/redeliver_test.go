@@ -40,3 +40,33 @@ func TestADeliveryThatWaitsForItsRetryIsTriedAtOnceAndKeepsWhatItHasTried(t *tes
 	b.end(first.ID, "v", model.Success(value(t, receipt{})))
 	require.True(t, b.redeliver(id).Created, "one that has ended begins anew")
 }
+
+func TestWhatAHandlerWantedNobodyToldOfIsNotRedelivered(t *testing.T) {
+	b := setup(t)
+	to := Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})
+	quiet := model.Outcome{NoCallback: true}
+	returned, completed := b.send(mail{}, to).ID, b.send(mail{}, to).ID
+	require.Equal(t, model.StatusSuccess, b.run(returned, quiet).Status)
+	handle := b.claim(completed, "w")
+	_, err := b.p.Complete(t.Context(), handle, receipt{}, WithoutCallback())
+	require.NoError(t, err)
+	for _, id := range []string{returned, completed} {
+		require.True(t, b.get(id).Untold(), "that is stored with the end")
+		_, err := b.p.Redeliver(t.Context(), id)
+		var refused *model.RefusedError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorContains(t, err, "nobody is to be told of it")
+	}
+	require.EqualValues(t, 2, b.tasks(), "no delivery was stored")
+}
+
+// Of several workers the one that completes the task says whether somebody is told.
+func TestOfSeveralWorkersTheLastSaysWhetherACallbackIsWanted(t *testing.T) {
+	b := setup(t)
+	id := b.send(mail{}, ConcurrentWorkers(2), Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
+	b.claim(id, "quiet")
+	b.claim(id, "loud")
+	b.end(id, "quiet", model.Outcome{NoCallback: true})
+	require.Equal(t, model.StatusCompleted, b.end(id, "loud", model.Outcome{}).Status)
+	require.True(t, b.redeliver(id).Created)
+}

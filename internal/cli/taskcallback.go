@@ -47,7 +47,10 @@ type callbackState struct{ target, delivery string }
 
 func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model.Options, now time.Time) (callbackState, error) {
 	target, security := model.CallbackOf(t, typ)
-	if target == nil {
+	switch {
+	case t.Untold():
+		return callbackState{target: "none: its handler, or who completed it, said that nobody is to be told"}, nil
+	case target == nil:
 		return callbackState{}, nil
 	}
 	out := callbackState{target: target.String() + ", not signed"}
@@ -57,7 +60,7 @@ func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model
 	d, err := c.store.Get(ctx, model.DeliveryID(t))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		out.delivery = "none: it is not handed over yet, was delivered long ago, or not wanted"
+		out.delivery = "none: it is not handed over yet, was delivered long ago, or nobody was to be told when the task ended"
 		return out, nil
 	case err != nil:
 		return out, err

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -126,9 +127,15 @@ type Patch struct {
 // Update changes a task. A running execution goes on with what it was claimed with;
 // only a worker that the new filter excludes must stop (see [Task.MustStop]). typ is what
 // the task's type says, see [Task.Effective].
+//
+// The limit_key stays while an execution is open: that counts for the key it was claimed by.
 func Update(t *Task, p Patch, typ Options, now time.Time) (*Task, error) {
 	if t.Status.Ended() || !t.Status.Known() {
 		return nil, refuse(t, "only a task that has not ended can be changed")
+	}
+	if p.Options != nil && p.Options.LimitKey != t.Options.LimitKey && t.OpenExecutions() > 0 {
+		return nil, refuse(t, fmt.Sprintf("its limit_key cannot be changed from %q to %q while an execution is open, which counts for the key it was claimed by",
+			t.Options.LimitKey, p.Options.LimitKey))
 	}
 	c := t.next(now)
 	if p.Args != nil {

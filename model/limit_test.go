@@ -81,3 +81,34 @@ func TestASweeperLooksAtAPermitSoonAndEverMoreRarely(t *testing.T) {
 	require.Equal(t, []string{"5s", "10s", "20s", "40s", "1m20s", "2m20s", "3m20s"}, ages)
 	require.Equal(t, limitEpoch.Add(-55*time.Second), p.LookAgain(limitEpoch.Add(-time.Minute)), "somebody's clock is behind")
 }
+
+// Its permit is of the key it was claimed by: with another key it would count for nobody of
+// that one.
+func TestTheLimitKeyStaysWhileAnExecutionIsOpen(t *testing.T) {
+	later := limitEpoch.Add(time.Second)
+	task := keyedTask(t)
+	eff := ResolveOptions(task.Options)
+	running, no := Claim(task, Claimant{WorkerID: "w", ExecID: "x"}, eff, later)
+	require.Empty(t, no)
+	for _, key := range []string{"c2", ""} {
+		_, err := Update(running, Patch{Options: &Options{LimitKey: key}}, Options{}, later)
+		var refused *RefusedError
+		require.ErrorAs(t, err, &refused)
+		require.Contains(t, refused.Reason, "limit_key")
+		draft := Draft{Type: "mail", Key: "1", Options: Options{LimitKey: key, WorkerTimeout: time.Minute}}
+		_, err = SendAgain(running, draft, UpdateArgs, later)
+		require.ErrorAs(t, err, &refused)
+		left, err := SendAgain(running, draft, UpdateIdle, later)
+		require.NoError(t, err)
+		require.Same(t, running, left)
+	}
+	same, err := Update(running, Patch{Options: &Options{LimitKey: "c1", WorkerTimeout: time.Minute}}, Options{}, later)
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, same.Options.WorkerTimeout)
+
+	back, err := Finish(running, "x", NotStarted("stopping"), eff, later, 0)
+	require.NoError(t, err)
+	moved, err := Update(back, Patch{Options: &Options{LimitKey: "c2"}}, Options{}, later)
+	require.NoError(t, err)
+	require.Equal(t, "c2", moved.Options.LimitKey)
+}

@@ -328,7 +328,7 @@ func (l *life) actions() map[string]func(*rapid.T) {
 			return Update(l.task, p, Options{}, l.now)
 		}),
 		"send again": rule("send again", func() (*Task, error) {
-			return SendAgain(l.task, drawDraft(l), Existing(rapid.Uint8Range(0, 15).Draw(l.T, "policy")), l.now), nil
+			return SendAgain(l.task, drawDraft(l), Existing(rapid.Uint8Range(0, 15).Draw(l.T, "policy")), l.now)
 		}),
 		"repair": func(*rapid.T) {
 			c := Repair(l.task, l.eff(), l.now)

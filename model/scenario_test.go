@@ -161,7 +161,7 @@ func (s *story) rule(a scenarioCommand) (*Task, error) {
 			draft.Options = Options{}
 		}
 		draft.TypeOptions = s.typ
-		return SendAgain(t, draft, a.policy(), now), nil
+		return SendAgain(t, draft, a.policy(), now)
 	case "deliver":
 		return Delivered(t, a.Word(0) == "ok", s.person(), now), nil
 	case "carried-out": // what the store does entry by entry, without a rev

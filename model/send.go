@@ -146,7 +146,8 @@ type Existing uint8
 // What to do with a key that exists.
 const (
 	// UpdateArgs gives a task that has not ended the new arguments, start time and
-	// options; an execution that runs goes on with the old ones.
+	// options; an execution that runs goes on with the old ones. A send whose options
+	// change the limit_key is refused while one is open, see [Update].
 	UpdateArgs Existing = 1 << iota
 	// UpdateIdle is UpdateArgs, but not while an execution is open.
 	UpdateIdle
@@ -158,24 +159,24 @@ const (
 )
 
 // SendAgain decides what a draft makes of the task that has its key. It returns t
-// itself when nothing changes.
-func SendAgain(t *Task, d Draft, policy Existing, now time.Time) *Task {
+// itself when nothing changes, and an error, a *[RefusedError], only where [Update] does.
+func SendAgain(t *Task, d Draft, policy Existing, now time.Time) (*Task, error) {
 	has := func(f Existing) bool { return policy&f != 0 }
 	switch t.Status {
 	case StatusFailure, StatusPending, StatusCancelled, StatusError:
 		if has(RestartFailed) {
-			return restart(t, d, true, now)
+			return restart(t, d, true, now), nil
 		}
 	case StatusSuccess, StatusCompleted, StatusManuallyProcessed:
 		if has(RestartSucceeded) {
-			return restart(t, d, false, now)
+			return restart(t, d, false, now), nil
 		}
 	}
 	if t.Status.Ended() || !t.Status.Known() {
-		return t
+		return t, nil
 	}
 	if !has(UpdateArgs) && (!has(UpdateIdle) || t.OpenExecutions() > 0) {
-		return t
+		return t, nil
 	}
 	patch := Patch{Args: &d.Args, Priority: d.Priority}
 	if d.Options.saidBySender() {
@@ -184,11 +185,7 @@ func SendAgain(t *Task, d Draft, policy Existing, now time.Time) *Task {
 	if !d.Start.IsZero() {
 		patch.Start = &d.Start
 	}
-	c, err := Update(t, patch, d.TypeOptions, now)
-	if err != nil {
-		return t // excluded above: only an ended or unknown status is refused
-	}
-	return c
+	return Update(t, patch, d.TypeOptions, now)
 }
 
 // saidBySender says whether the sender set anything: ClaimBy is filled in from the type.

@@ -51,7 +51,10 @@ func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTask
 			gone = append(gone, o)
 		default:
 			o.sent = Sent{ID: t.ID, Generation: t.Generation, Status: t.Status}
-			o.again = o.draft.OnExisting != 0 && model.SendAgain(t, o.draft.Draft, o.draft.OnExisting, now) != t
+			if o.draft.OnExisting != 0 {
+				after, err := model.SendAgain(t, o.draft.Draft, o.draft.OnExisting, now)
+				o.again = err != nil || after != t // what is refused now may not be when it is carried out
+			}
 		}
 	}
 	return gone
@@ -62,7 +65,7 @@ func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 	for range maxReappearing {
 		o.again = false
 		before, after, err := p.store.Change(ctx, o.task.ID, func(t *model.Task) (*model.Task, error) {
-			return model.SendAgain(t, o.draft.Draft, o.draft.OnExisting, p.store.Clock.Now()), nil
+			return model.SendAgain(t, o.draft.Draft, o.draft.OnExisting, p.store.Clock.Now())
 		})
 		if errors.Is(err, store.ErrNotFound) { // gone meanwhile: the key is free
 			p.insert(ctx, []*outgoing{o})

@@ -164,9 +164,9 @@ func (p *Producer) insertInTransaction(ctx context.Context, outs []*outgoing) {
 			if failed == nil && o.err == nil && o.again {
 				p.sendAgain(ctx, o)
 			}
-			if failed == nil {
-				failed = o.err
-			} else if o.err == nil {
+			if refused := new(model.RefusedError); failed == nil && !errors.As(o.err, &refused) {
+				failed = o.err // a refusal has written nothing, and ended nothing
+			} else if failed != nil && o.err == nil {
 				o.err = fmt.Errorf("not stored, since the transaction failed: %w", failed)
 			}
 		}

@@ -11,7 +11,9 @@ import (
 
 // Update changes a task that has not ended. What the options do not name stays as it
 // is; an execution that runs goes on with what it was claimed with, unless the new
-// [Workers] exclude its worker, which then gives the task back within two seconds.
+// [Workers] exclude its worker, which then gives the task back within two seconds. A new
+// [LimitKey] is refused while an execution is open, with a *[model.RefusedError]: it counts
+// for the key by which it was claimed, until it ends.
 //
 // Of the options of a send those that concern the key and the send itself are refused:
 // Key, Tenant, Held, OnExisting, OutsideTransaction. [Args] gives new arguments.

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -91,4 +92,53 @@ func TestABadUpdateIsRefusedByField(t *testing.T) {
 	_, err := b.p.Update(t.Context(), s.ID)
 	require.ErrorIs(t, err, model.ErrInvalid, "nothing to change")
 	require.Equal(t, before, b.get(s.ID))
+}
+
+// Who runs it has a permit of the old key and none of the new one: two of that would run.
+func TestTheLimitKeyOfARunningTaskIsNotChanged(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Key("k"), LimitKey("ann"))
+	_, err := b.p.Update(t.Context(), s.ID, LimitKey("bob"))
+	require.NoError(t, err)
+	handle := b.claim(s.ID, "w")
+	before := b.get(s.ID)
+	var refused *model.RefusedError
+	_, err = b.p.Update(t.Context(), s.ID, LimitKey("cid"), Priority(9))
+	require.ErrorAs(t, err, &refused)
+	require.ErrorContains(t, err, "limit_key")
+	_, err = Send(t.Context(), b.p, mailType, mail{To: "cid"}, Key("k"), LimitKey("cid"), OnExisting(model.UpdateArgs))
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, before, b.get(s.ID), "nothing was written")
+
+	_, err = b.p.Update(t.Context(), s.ID, LimitKey("bob"), Priority(9))
+	require.NoError(t, err, "the same key is no change")
+	_, err = b.p.GiveBack(t.Context(), handle, "stopping")
+	require.NoError(t, err)
+	_, err = b.p.Update(t.Context(), s.ID, LimitKey("cid"))
+	require.NoError(t, err)
+	require.Equal(t, "cid", b.get(s.ID).Options.LimitKey)
+}
+
+func TestARefusedSendDoesNotEndTheTransactionOfTheOthers(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Key("k"), LimitKey("ann"))
+	b.claim(s.ID, "w")
+	session, err := b.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(t.Context())
+	_, err = session.WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
+		_, err := SendMany(ctx, b.p, mailType, []Item[mail]{
+			{Options: []Option{Key("before")}},
+			{Options: []Option{Key("k"), LimitKey("bob"), OnExisting(model.UpdateArgs)}},
+			{Options: []Option{Key("after")}},
+		})
+		var many *ManyError
+		require.ErrorAs(t, err, &many)
+		require.Len(t, many.Items, 1)
+		return nil, nil
+	})
+	require.NoError(t, err)
+	for _, key := range []string{"before", "after"} {
+		require.Equal(t, model.StatusNew, b.get(model.TaskID("", "mail", key)).Status)
+	}
 }

@@ -113,7 +113,7 @@ func TestALifeThatIsHistoryIsToldAndADeliveryByHandTellsNobody(t *testing.T) {
 	noErrors(t, Handover{Store: b.store}.Carry(t.Context(), entries(task)))
 	d := b.end(b.get(model.DeliveryID(task)), model.Outcome{})
 	_, newLife, err := b.store.Change(t.Context(), task.ID, func(t *model.Task) (*model.Task, error) {
-		return model.SendAgain(t, model.Draft{Type: t.Type, Key: t.Key}, model.RestartSucceeded, b.store.Clock.Now()), nil
+		return model.SendAgain(t, model.Draft{Type: t.Type, Key: t.Key}, model.RestartSucceeded, b.store.Clock.Now())
 	})
 	require.NoError(t, err)
 	byHand := *d

@@ -79,7 +79,9 @@ func (p *past) delivered(id string) *model.Task {
 func (p *past) again(key string) *model.Task {
 	p.t.Helper()
 	return p.change(model.TaskID("", "t", key), func(t *model.Task) *model.Task {
-		return model.SendAgain(t, model.Draft{Type: "t", Key: key}, model.RestartSucceeded|model.RestartFailed, p.Clock.Now())
+		after, err := model.SendAgain(t, model.Draft{Type: "t", Key: key}, model.RestartSucceeded|model.RestartFailed, p.Clock.Now())
+		require.NoError(p.t, err)
+		return after
 	})
 }
 

@@ -46,6 +46,12 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		eff := h.effective(t)
 		by.Applied, by.From = h.said.Load(), grants[t].From
 		after, no := model.Claim(t, by, *eff, now)
+		if _, granted := grants[t]; no == "" && !granted && c.gate.Limited(t) {
+			// When grants were asked for it was not to be claimed, or not limited.
+			room[h] = free
+			c.wake.now() // the next fetch asks for it
+			continue
+		}
 		if no == "" {
 			claims = append(claims, store.Write{Before: t, After: after})
 			continue

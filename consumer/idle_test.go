@@ -23,13 +23,25 @@ import (
 type told struct {
 	mu   sync.Mutex
 	sent map[string]int
+	then func(command string) // is called with each
+}
+
+func (o *told) watch(then func(command string)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.then = then
 }
 
 func (o *told) started(_ context.Context, e *event.CommandStartedEvent) {
 	collection, _ := e.Command.Lookup(e.CommandName).StringValueOK()
+	command := strings.TrimSpace(e.CommandName + " " + collection)
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sent[strings.TrimSpace(e.CommandName+" "+collection)]++
+	o.sent[command]++
+	then := o.then
+	o.mu.Unlock()
+	if then != nil {
+		then(command)
+	}
 }
 
 func (o *told) count() map[string]int {

@@ -1,0 +1,48 @@
+package consumer
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// While the permit of one task is taken, this worker's own retry of another comes due: nobody
+// has asked for a permit of that.
+func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testing.T) {
+	c, o := prepared(t, testdb.New(t))
+	ctx := t.Context()
+	require.NoError(t, c.store.PutTaskType(ctx, &model.TaskType{Code: quietType, MaxRunning: 1}))
+	outdate(c)
+	require.NoError(t, c.control.fresh(ctx, c))
+	require.True(t, c.gate.LimitsType(quietType))
+	again := put(t, c, "again", func(task *model.Task) {
+		now := c.store.Clock.Now()
+		task.Options.ConcurrentWorkerCount = 2
+		eff := model.ResolveOptions(task.Options)
+		claimed, no := model.Claim(task, model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: "earlier"}, eff, now)
+		require.Empty(t, no)
+		failed, err := model.Finish(claimed, "earlier", model.Failed(model.FailError, "boom").After(time.Minute), eff, now, 0)
+		require.NoError(t, err)
+		*task = *failed
+	})
+	other := put(t, c, "other", nil)
+	require.Equal(t, model.RefusedOwnRetry, model.Claimable(again, c.cfg.WorkerID, model.ResolveOptions(again.Options), c.store.Clock.Now()))
+	var once sync.Once
+	o.watch(func(command string) {
+		if command == "insert slots" {
+			once.Do(func() { c.store.Clock.Skip(time.Hour) })
+		}
+	})
+	took, _, err := c.claim(ctx, []*model.Task{again, other})
+	require.NoError(t, err)
+	require.Empty(t, model.Claimable(again, c.cfg.WorkerID, model.ResolveOptions(again.Options), c.store.Clock.Now()), "the time has come")
+	require.Equal(t, 1, took)
+	stored, err := c.store.Get(ctx, again.ID)
+	require.NoError(t, err)
+	require.Equal(t, again.Rev, stored.Rev)
+}

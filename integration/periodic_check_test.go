@@ -17,6 +17,7 @@ type seenRun struct {
 	Last    time.Time `bson:"last"`
 	Count   int64     `bson:"count"`
 	Status  string    `bson:"status"`
+	Reason  string    `bson:"reason"`
 	Task    string    `bson:"task_id"`
 }
 
@@ -49,12 +50,16 @@ func (a *arena) checkTicks(rules map[string]tickRule, end time.Time) {
 		require.Equal(a.t, 1, n, "tasks of the tick %s", tick)
 	}
 	covered, kinds, told := map[string]map[int64]int{}, map[string]int{}, map[string]bool{}
+	var overlaps []seenRun
 	cur, err := a.db.Collection("periodic_runs").Find(a.t.Context(), bson.D{})
 	require.NoError(a.t, err)
 	for cur.Next(a.t.Context()) {
 		var r seenRun
 		require.NoError(a.t, cur.Decode(&r))
 		kinds[r.Status]++
+		if r.Reason == "overlap" {
+			overlaps = append(overlaps, r)
+		}
 		if covered[r.Rule] == nil {
 			covered[r.Rule] = map[int64]int{}
 		}
@@ -100,8 +105,25 @@ func (a *arena) checkTicks(rules map[string]tickRule, end time.Time) {
 	}
 	require.Len(a.t, covered, len(rules), "rules with records")
 	a.checkLimits(rules, tasks)
+	a.checkOverlaps(overlaps, tasks)
 	require.NotZero(a.t, kinds["SUCCESS"])
 	a.t.Logf("%d ticks, records %v, %d tasks", ticks, kinds, len(tasks))
+}
+
+// checkOverlaps proves that no tick was skipped for a run that had long ended. An end is
+// stamped before it is written, and what lies between depends on the machine: so long.
+func (a *arena) checkOverlaps(skipped []seenRun, tasks map[string]seenTask) {
+	a.t.Helper()
+	const written = 5 * time.Second
+	byRule := map[string][]seenTask{}
+	for _, task := range tasks {
+		byRule[task.Origin.Rule] = append(byRule[task.Origin.Rule], task)
+	}
+	for _, r := range skipped {
+		require.True(a.t, slices.ContainsFunc(byRule[r.Rule], func(task seenTask) bool {
+			return task.Origin.Tick.Nominal.Before(r.Nominal) && task.FinishedAt.After(r.Nominal.Add(-written))
+		}), "nothing was in the way of %s", r.ID)
+	}
 }
 
 // checkLimits proves that no more runs of a rule were under way at once than its policies

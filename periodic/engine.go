@@ -177,8 +177,7 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 		for _, u := range unread {
 			p.complain(u.ID, u.Err)
 		}
-		writes, left := p.planAll(due, now)
-		_, refused, err := p.decideAll(ctx, began, writes)
+		writes, refused, left, err := p.decideRules(ctx, began, due, now)
 		if err != nil {
 			return 0, err
 		}
@@ -215,8 +214,25 @@ type undecided struct {
 	stays  int // nothing can be decided: what is planned must go out first, or it cannot be read
 }
 
-// planAll decides about those of the due rules whose turn it is.
-func (p *Periodic) planAll(due []*model.Rule, now time.Time) (writes []store.RuleWrite, left undecided) {
+// decideRules decides about those of the due rules whose turn it is, and carries that out.
+func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*model.Rule, now time.Time) (writes []store.RuleWrite, refused map[int]error, left undecided, err error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	ends, err := p.untold(call, due, now)
+	cancel()
+	if err != nil {
+		return nil, nil, left, err
+	}
+	writes, left = p.planAll(due, ends, now)
+	applied, refused, err := p.decideAll(ctx, began, writes)
+	if err == nil {
+		p.forget(ctx, writes, applied, ends)
+	}
+	return writes, refused, left, err
+}
+
+// planAll plans for those of the due rules whose turn it is: the ends of runs that they were
+// not told, and then their ticks.
+func (p *Periodic) planAll(due []*model.Rule, ends map[string][]store.OutboxLife, now time.Time) (writes []store.RuleWrite, left undecided) {
 	for _, r := range due {
 		if !p.turn(r.ID, now.Sub(r.NextFireAt)) {
 			left.others++
@@ -228,7 +244,11 @@ func (p *Periodic) planAll(due []*model.Rule, now time.Time) (writes []store.Rul
 			left.stays++
 			continue
 		}
-		if after := Plan(r, cal, now); after != nil {
+		after := withEnds(r, ends[r.ID], now)
+		if planned := Plan(after, cal, now); planned != nil {
+			after = planned
+		}
+		if after != r {
 			writes = append(writes, store.RuleWrite{Before: r, After: after})
 		} else {
 			left.stays++

@@ -1,0 +1,93 @@
+package periodic
+
+import (
+	"context"
+	"slices"
+
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Ends before ticks. Rules are told of the ends of their runs between ticks, so a tick would
+// take a run that ended a moment ago for one that is under way. Where that makes a
+// difference, the decision of the tick looks at the tasks itself and decides their ends, too.
+
+// judgesRuns says whether what a tick of the rule becomes depends on which of its runs have
+// ended, and how.
+func judgesRuns(r *model.Rule) bool {
+	if len(r.Active) == 0 {
+		return false
+	}
+	return r.Overlap == model.OverlapSkip || r.Overlap == model.OverlapCancelPrev ||
+		r.OnFailure == model.FailureSkip || r.OnFailure == model.FailureRetry ||
+		r.MaxConcurrency > 0 && r.Concurrency != model.ConcurrencyParallel ||
+		len(r.Queued) > 0 || len(r.Active) >= maxActive
+}
+
+// untold reads the ends of runs that nobody has told to those of the due rules that they make
+// a difference to, by the rules' ids. Where there are none it asks nothing.
+func (p *Periodic) untold(ctx context.Context, due []*model.Rule, now time.Time) (map[string][]store.OutboxLife, error) {
+	var ids []string
+	for _, r := range due {
+		if !judgesRuns(r) || !p.turn(r.ID, now.Sub(r.NextFireAt)) {
+			continue
+		}
+		for _, a := range r.Active {
+			ids = append(ids, model.TaskID(r.Tenant, a.TaskType, a.ID))
+		}
+	}
+	out := map[string][]store.OutboxLife{}
+	for some := range slices.Chunk(ids, perInsert) {
+		lives, err := p.store.OutboxesOf(ctx, some, model.OutcomePeriodic)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range lives {
+			if l.Origin != nil && l.Origin.Tick != nil {
+				out[l.Origin.ID] = append(out[l.Origin.ID], l)
+			}
+		}
+	}
+	return out, nil
+}
+
+// withEnds decides the ends of runs; the rule itself where there are none. What starts by
+// that may be as much as one document should carry: then the rest is left.
+func withEnds(r *model.Rule, lives []store.OutboxLife, now time.Time) *model.Rule {
+	for _, l := range lives {
+		if heavy(r) {
+			break
+		}
+		status, info := RunStatusOf(l.Task)
+		r = Ended(r, l.Task, status, info, now)
+	}
+	return r
+}
+
+// forget takes ends that were decided with ticks from the tasks' outboxes: they are told. One
+// that stays there is told once more, which changes nothing.
+func (p *Periodic) forget(ctx context.Context, writes []store.RuleWrite, applied []bool, ends map[string][]store.OutboxLife) {
+	var told []store.Carried
+	for i, w := range writes {
+		for _, l := range ends[w.Before.ID] {
+			if !applied[i] || slices.ContainsFunc(w.After.Active, func(a model.RunRef) bool { return a.ID == l.Origin.Tick.Run }) {
+				continue
+			}
+			for _, e := range l.Outbox {
+				if e.Kind == model.OutcomePeriodic {
+					told = append(told, store.Carried{Life: l, Entry: e})
+				}
+			}
+		}
+	}
+	if len(told) == 0 {
+		return
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := p.store.RemoveOutbox(call, told); err != nil {
+		p.later(err)
+	}
+}

@@ -1,0 +1,129 @@
+package periodic
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// driven is one rule of every second whose ticks the test decides, each at its time and
+// with nobody else there who tells the rule of anything.
+type driven struct {
+	t    *testing.T
+	p    *Periodic
+	prod *producer.Producer
+	id   string
+	last time.Time // the tick that was decided last
+}
+
+func newDriven(t *testing.T, s Spec) *driven {
+	db := testdb.New(t)
+	p, err := New(Config{Database: db})
+	require.NoError(t, err)
+	prod, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
+	s.Name, s.Cron, s.Type = "a", "* * * * * *", "tick"
+	r, err := p.Create(t.Context(), s)
+	require.NoError(t, err)
+	_, err = p.Enable(t.Context(), r.ID, 0)
+	require.NoError(t, err)
+	return &driven{t: t, p: p, prod: prod, id: r.ID}
+}
+
+// tick decides the next tick and returns its record.
+func (d *driven) tick() *model.Run {
+	d.t.Helper()
+	r, err := d.p.Get(d.t.Context(), d.id)
+	require.NoError(d.t, err)
+	d.last = r.NextFireAt
+	writes, _, _, err := d.p.decideRules(d.t.Context(), clock.Read(d.p.store.Local()), []*model.Rule{r}, d.last)
+	require.NoError(d.t, err)
+	require.Len(d.t, writes, 1)
+	runs, err := d.p.Runs(d.t.Context(), d.id, RunFilter{From: d.last, To: d.last.Add(time.Second)}, nil, 1)
+	require.NoError(d.t, err)
+	require.Len(d.t, runs, 1)
+	return runs[0]
+}
+
+// end ends the run of the last tick, as one that counts as failed.
+func (d *driven) end() {
+	d.t.Helper()
+	_, err := d.prod.Cancel(d.t.Context(), model.TaskID("", "tick", TickID(d.id, d.last)), "over")
+	require.NoError(d.t, err)
+}
+
+// Rules are told of ends between ticks, half a second away: a tick looks for itself.
+func TestARunThatEndedBeforeTheTickIsInNoTicksWay(t *testing.T) {
+	for name, s := range map[string]Spec{
+		"overlap SKIP":        {Overlap: model.OverlapSkip},
+		"overlap CANCEL_PREV": {Overlap: model.OverlapCancelPrev},
+		"concurrency QUEUE":   {MaxConcurrency: 1},
+		"concurrency SKIP":    {MaxConcurrency: 1, Concurrency: model.ConcurrencySkip},
+		"on_failure RETRY":    {OnFailure: model.FailureRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDriven(t, s)
+			var before *model.Run
+			for n := range 4 {
+				run := d.tick()
+				require.Equal(t, model.RunScheduled, run.Status, "tick %d: %s", n, run.Reason)
+				attempt := 1
+				if s.OnFailure == model.FailureRetry {
+					attempt = n + 1
+				}
+				require.Equal(t, attempt, run.Attempt, "tick %d", n)
+				if before != nil {
+					runs, err := d.p.Runs(t.Context(), d.id, RunFilter{Statuses: []model.RunStatus{model.RunCanceled}}, nil, 1)
+					require.NoError(t, err)
+					require.Equal(t, before.ID, runs[0].ID, "its end is recorded with the tick")
+					task, err := d.prod.Get(t.Context(), before.TaskID)
+					require.NoError(t, err)
+					require.Empty(t, task.Outbox, "nobody tells it once more")
+				}
+				before = run
+				d.end()
+			}
+			r, err := d.p.Get(t.Context(), d.id)
+			require.NoError(t, err)
+			require.Len(t, r.Active, 1)
+			require.Empty(t, r.Queued)
+		})
+	}
+}
+
+// What has not ended is in the way, as before.
+func TestARunThatHasNotEndedIsInTheNextTicksWay(t *testing.T) {
+	d := newDriven(t, Spec{Overlap: model.OverlapSkip})
+	require.Equal(t, model.RunScheduled, d.tick().Status)
+	run := d.tick()
+	require.Equal(t, model.RunSkipped, run.Status)
+	require.Equal(t, model.SkipOverlap, run.Reason)
+}
+
+// Only rules whose ticks depend on it have their runs looked at.
+func TestRulesThatAllowEverythingNeedNoLookAtTheirRuns(t *testing.T) {
+	active := []model.RunRef{{ID: "r@1"}}
+	for name, c := range map[string]struct {
+		rule model.Rule
+		want bool
+	}{
+		"allows all":              {model.Rule{Overlap: model.OverlapAllow, OnFailure: model.FailureRunNew, Active: active}, false},
+		"parallel at the limit":   {model.Rule{MaxConcurrency: 1, Concurrency: model.ConcurrencyParallel, Active: active}, false},
+		"nothing runs":            {model.Rule{Overlap: model.OverlapSkip}, false},
+		"overlap":                 {model.Rule{Overlap: model.OverlapSkip, Active: active}, true},
+		"cancels":                 {model.Rule{Overlap: model.OverlapCancelPrev, Active: active}, true},
+		"a limit":                 {model.Rule{MaxConcurrency: 2, Concurrency: model.ConcurrencyQueue, Active: active}, true},
+		"attempts":                {model.Rule{OnFailure: model.FailureRetry, Active: active}, true},
+		"as many as a rule holds": {model.Rule{Active: make([]model.RunRef, maxActive)}, true},
+	} {
+		require.Equal(t, c.want, judgesRuns(&c.rule), name)
+	}
+}

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"time"
+	"unicode"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -103,6 +104,17 @@ func ValidLabel(field, s string) error {
 	default:
 		return nil
 	}
+}
+
+// ValidLine checks a name that people are shown: text in one line, without what a terminal
+// takes for more than that, such as escapes, line breaks and changes of direction.
+func ValidLine(field, s string) error {
+	for _, r := range s {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
+			return Invalid(field, "is %q; it must not have control characters, such as line breaks", s)
+		}
+	}
+	return nil
 }
 
 // NewTask makes the document of a valid draft, in its first life.

@@ -16,7 +16,7 @@ import (
 // snake case; durations are text such as "90s". Secrets, those of Options.Callback and of
 // HTTP, are sealed with the Config's SecretKey before anything is written.
 type Spec struct {
-	Name        string // unique among the living rules of the tenant; at most 200 bytes
+	Name        string // unique among the living rules of the tenant; at most 200 bytes in one line
 	Tenant      string // "" = none
 	Creator     string
 	Category    string
@@ -139,6 +139,7 @@ func (s *Spec) check() (errs []error) {
 	for field, v := range map[string]string{"name": s.Name, "creator": s.Creator, "category": s.Category} {
 		add(model.ValidLabel(field, v))
 	}
+	add(model.ValidLine("name", s.Name))
 	if len(s.Description) > 4<<10 {
 		bad("description", "has %d bytes; at most %d are allowed", len(s.Description), 4<<10)
 	}

@@ -22,7 +22,7 @@ const periodicHelp = `Periodic rules send a task at the times that a cron rule n
 one of those times: what ran, when and how it ended, and what was skipped, and why.
 
 Something must decide the ticks: ` + "`mscheduler work --periodic`" + `, as many as you like, or
-` + "`mscheduler dev`" + `. A rule is named by its name (and --tenant), or by its id.`
+` + "`mscheduler dev`" + `. A rule is named by its name (and --tenant), by tenant/name, or by its id.`
 
 func (a *app) periodicCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "periodic", Short: "Send tasks by cron rules", Long: periodicHelp, Args: noArgs, RunE: group}
@@ -61,20 +61,6 @@ func (r *rulesCommand) open(ctx context.Context, ready bool) (*ruleDB, error) {
 	}
 	d.at, err = c.now(ctx)
 	return d, err
-}
-
-// find reads a living rule by its name, or its id.
-func (r *rulesCommand) find(ctx context.Context, d *ruleDB, name string) (*model.Rule, error) {
-	rule, err := d.rules.Named(ctx, r.tenant, name)
-	if errors.Is(err, periodic.ErrNotFound) {
-		if byID, idErr := d.rules.Get(ctx, name); !errors.Is(idErr, periodic.ErrNotFound) {
-			return byID, idErr
-		}
-		if r.tenant == "" {
-			err = fmt.Errorf("%w (without --tenant it is one of no tenant)", err)
-		}
-	}
-	return rule, noRule(err)
 }
 
 // named opens the database and finds a rule there.
@@ -168,13 +154,6 @@ func ruleFileSpec(r *model.Rule) *ruleSpec {
 	s := storedSpec(r)
 	s.Version = 0
 	return s
-}
-
-func ruleName(r *model.Rule) string {
-	if r.Tenant == "" {
-		return r.Name
-	}
-	return r.Tenant + "/" + r.Name
 }
 
 func zoneName(r *model.Rule) string {

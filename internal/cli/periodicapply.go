@@ -138,7 +138,7 @@ func (a *applyingRules) check(specs []namedSpec[ruleSpec]) ([]*wantedRule, error
 		}
 		spec, err := s.spec.rule()
 		if err != nil {
-			at := s.where + ": rule " + s.spec.Name + ": "
+			at := s.where + ": rule " + onTerminal(s.spec.Name) + ": "
 			errs = append(errs, usage("%s%s", at, strings.ReplaceAll(err.Error(), "\n", "\n"+at)))
 			continue
 		}
@@ -212,19 +212,15 @@ func (a *applyingRules) text(v *appliedRule) string {
 	if a.dry && result != "unchanged" {
 		result = "would be " + result
 	}
-	name := v.Name
-	if v.Tenant != "" {
-		name = v.Tenant + "/" + name
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s", name, result)
+	fmt.Fprintf(&b, "%s  %s", printedName(v.Tenant, v.Name), result)
 	if v.Version > 0 {
 		fmt.Fprintf(&b, " (version %d)", v.Version)
 	}
 	switch {
 	case a.dry:
 	case v.Status == model.RuleNew && v.Result != "unchanged":
-		fmt.Fprintf(&b, "; it does not fire yet: mscheduler periodic enable %s", quoted(v.Name))
+		fmt.Fprintf(&b, "; it does not fire yet: mscheduler periodic enable %s", ruleArgs(v.Tenant, v.Name))
 	case v.Next != "":
 		b.WriteString(", next " + nextText(v.rule, a.at))
 	}

@@ -270,7 +270,7 @@ func (r *rulesCommand) backfill() *cobra.Command {
 			if n == 0 {
 				return r.printf("%s has no tick from %s to %s that the request has not run\n", ruleName(rule), inZone(begin, rule), inZone(end, rule))
 			}
-			return r.printf("%s  %s from %s to %s; see: mscheduler periodic runs %s\n", ruleName(rule), human.Plural(n, "run", "runs"), inZone(begin, rule), inZone(end, rule), quoted(args[0]))
+			return r.printf("%s  %s from %s to %s; see: mscheduler periodic runs %s\n", ruleName(rule), human.Plural(n, "run", "runs"), inZone(begin, rule), inZone(end, rule), ruleArgs(rule.Tenant, rule.Name))
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the first nominal time: 2026-01-31T09:00:00Z, or -2h")

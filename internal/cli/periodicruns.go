@@ -196,7 +196,7 @@ func (r *rulesCommand) printRuns(rule *model.Rule, runs []*model.Run, next strin
 	if len(runs) == 0 {
 		r.say("no run")
 		if rule.Log == model.LogNone {
-			r.say("the rule keeps no records (log: none); its tasks: mscheduler task list --type %s", rule.Task.Type)
+			r.say("the rule keeps no records (log: none); its tasks: mscheduler task list --type %s%s", rule.Task.Type, tenantFlag(rule.Tenant))
 		}
 		return nil
 	}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+// ruleName is a rule's name for people, with its tenant: acme/nightly. Commands take it, too.
+func ruleName(r *model.Rule) string { return printedName(r.Tenant, r.Name) }
+
+func printedName(tenant, name string) string {
+	if tenant != "" {
+		name = tenant + "/" + name
+	}
+	return onTerminal(name)
+}
+
+// onTerminal is a text that somebody else chose as it may go to a terminal: quoted, where it
+// has what a terminal takes for more than text.
+func onTerminal(s string) string {
+	if model.ValidLine("", s) != nil {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// ruleArgs names a rule in a hint, as what follows a command that can be pasted as it is: it
+// is this rule, whatever names those of other tenants have.
+func ruleArgs(tenant, name string) string {
+	if strings.HasPrefix(name, "-") { // a flag, otherwise
+		return strings.TrimPrefix(tenantFlag(tenant)+" -- ", " ") + quoted(name)
+	}
+	return quoted(name) + tenantFlag(tenant)
+}
+
+// tenantFlag is the end of a command for a tenant; none for none.
+func tenantFlag(tenant string) string {
+	if tenant == "" {
+		return ""
+	}
+	return " --tenant " + tenant
+}
+
+// find reads a living rule by its name, by tenant/name, as it is printed, or by its id.
+func (r *rulesCommand) find(ctx context.Context, d *ruleDB, name string) (*model.Rule, error) {
+	rule, err := d.rules.Named(ctx, r.tenant, name)
+	if tenant, rest, ok := strings.Cut(name, "/"); ok && (err == nil || errors.Is(err, periodic.ErrNotFound)) && (r.tenant == "" || r.tenant == tenant) {
+		other, otherErr := d.rules.Named(ctx, tenant, rest)
+		switch {
+		case err == nil && otherErr == nil && rule.ID != other.ID:
+			return nil, usage("%s is the name of two rules: of %s, and of %s of the tenant %s; name it by its id", name, rule.ID, other.ID, tenant)
+		case err != nil && !errors.Is(otherErr, periodic.ErrNotFound):
+			return other, otherErr
+		}
+	}
+	if errors.Is(err, periodic.ErrNotFound) {
+		if byID, idErr := d.rules.Get(ctx, name); !errors.Is(idErr, periodic.ErrNotFound) {
+			return byID, idErr
+		}
+		if r.tenant == "" {
+			err = fmt.Errorf("%w (without --tenant it is one of no tenant, or tenant/name)", err)
+		}
+	}
+	return rule, noRule(err)
+}

@@ -92,6 +92,10 @@ func (r *FetchRequest) conditions() *model.Conditions {
 // it. It honours pauses, limits, worker filters and conditions, and takes over what has
 // lapsed. After an error of the database executions may be held that nobody knows of:
 // their leases lapse. It is never part of a transaction.
+//
+// Where a type has a rate it waits for the starts, mostly some milliseconds. What has not
+// come to its start when ctx ends is given back, and the error is that of ctx where nothing
+// else was fetched.
 func (p *Producer) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
 	if err := r.validate(); err != nil {
 		return nil, fmt.Errorf("fetching tasks: %w", err)
@@ -223,14 +227,17 @@ func (f *fetch) claimDue(ctx context.Context) error {
 				f.p.follow.Ended(repairs[i].After)
 			}
 		}
-		won, err := f.write(ctx, claims, grants)
+		won, used, err := f.write(ctx, claims, grants)
 		if err != nil {
 			return err // what was won of limited tasks the sweeper finds out
 		}
 		for t := range grants {
 			f.p.limits.Return(grants[t])
 		}
-		if won == len(claims) {
+		if err := f.begin(ctx, won, used); err != nil {
+			return err
+		}
+		if len(won) == len(claims) {
 			return nil // all that there is for this worker
 		}
 	}
@@ -282,10 +289,10 @@ func (f *fetch) admit(ctx context.Context, found []*model.Task) (grants, error) 
 	return got.Granted, err
 }
 
-// write carries the claims out and takes what was won into the result.
-func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) (won int, err error) {
+// write carries the claims out. It takes the grants of what was won out of the others.
+func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) (won []*model.Task, used []limits.Grant, err error) {
 	if len(claims) == 0 {
-		return 0, nil
+		return nil, nil, nil
 	}
 	eff, _ := f.terms(claims[0].After)
 	written, err := f.p.store.Writes(ctx, claims, eff.PingInterval/4)
@@ -297,45 +304,62 @@ func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) 
 		written, err = f.p.store.SettleClaim(ctx, claims, f.exec, eff.Lease)
 	}
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	f.p.limits.Claimed(grants)
-	var mine []limits.Grant
-	var tasks []*model.Task
 	for i, w := range written {
 		if w.Applied {
-			mine, tasks = append(mine, grants[claims[i].Before]), append(tasks, claims[i].After)
-			delete(grants, claims[i].Before) // it is used
+			won, used = append(won, claims[i].After), append(used, grants[claims[i].Before])
+			delete(grants, claims[i].Before)
 		}
 	}
-	return len(tasks), f.begin(ctx, tasks, mine)
+	return won, used, nil
 }
 
 // begin takes what was won into the result when it may begin: where the type has a rate, in
-// the time of its start. What came too late for that is given back.
-func (f *fetch) begin(ctx context.Context, tasks []*model.Task, grants []limits.Grant) error {
+// the time of its start. What came too late for that is given back, and what the caller does
+// not wait for, also where that has ended ctx.
+func (f *fetch) begin(ctx context.Context, won []*model.Task, used []limits.Grant) error {
 	var last time.Time
-	for _, g := range grants {
+	for _, g := range used {
 		if g.From.After(last) {
 			last = g.From
 		}
 	}
 	now := f.p.store.Clock.Now()
+	var errs []error
 	if last.After(now) {
-		clock.Pause(ctx, last.Sub(now)) // who does not wait so long gets them all the same
+		if !clock.Pause(ctx, last.Sub(now)+time.Millisecond) { // now is cut to milliseconds
+			errs = append(errs, ctx.Err())
+		}
 		now = f.p.store.Clock.Now()
 	}
-	for i, t := range tasks {
-		if !grants[i].Late(now) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingBack)
+	defer cancel()
+	for i, t := range won {
+		early, reason := used[i].From.After(now), ""
+		switch {
+		case early:
+			reason = "its start by the rate limit was not waited for"
+		case used[i].Late(now):
+			reason = "its start by the rate limit had passed"
+		default:
 			f.take(t)
 			continue
 		}
-		if _, err := f.p.finish(ctx, "giving back", t.HandleOf(f.exec), model.NotStarted("its start by the rate limit had passed")); err != nil {
-			return err
+		_, err := f.p.finish(ctx, "giving back", t.HandleOf(f.exec), model.NotStarted(reason))
+		if err == nil && early { // its permits went with its end
+			used[i].Permits = nil
+			f.p.limits.Return(used[i])
 		}
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }
+
+// givingBack is how long a fetch tries to give back what is not to begin; what it cannot
+// lapses.
+const givingBack = 5 * time.Second
 
 // take puts an execution into the result.
 func (f *fetch) take(t *model.Task) {

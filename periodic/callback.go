@@ -27,7 +27,7 @@ const maxCallbackBytes = model.MaxResultBytes + 4<<10
 // {"error": "...", "reason": "..."}:
 //
 //	400 invalid    the body is not one of these
-//	404 unknown    the token names no run of a target
+//	404 unknown    the token names no run of a target that waits for a callback
 //	409 repeated   a callback came before
 //	410 gone       the run went on without: its time was over, it was cancelled, it ended
 //	413 too_large  the result is larger than 1 MiB
@@ -153,6 +153,8 @@ func usable(ctx context.Context, p *producer.Producer, h model.Handle) (int, Cal
 		return refuse(http.StatusServiceUnavailable, "later", "the database does not answer; send it again")
 	case t.Generation != h.Generation:
 		return refuse(http.StatusGone, "gone", "the task was started anew since this token was handed out")
+	case !waits(t):
+		return refuse(http.StatusNotFound, "unknown", "the run of this token waits for no callback: the answer to its call decides it")
 	}
 	_, w := t.Execution(h.ExecID)
 	switch {
@@ -167,6 +169,13 @@ func usable(ctx context.Context, p *producer.Producer, h model.Handle) (int, Cal
 	default:
 		return refuse(http.StatusGone, "gone", "the run went on without this callback ("+string(w.FailKind)+"): "+w.FailReason)
 	}
+}
+
+// waits says whether a callback decides the run of a target: no other gets a token, but one
+// can be made of an execution's id, which every target is told.
+func waits(t *model.Task) bool {
+	var target HTTPTarget
+	return json.Unmarshal(model.ValueJSON(t.Args), &target) == nil && target.Waits() > 0
 }
 
 func outcomeText(w *model.WorkerState) string {

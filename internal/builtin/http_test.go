@@ -223,9 +223,10 @@ func TestRedirects(t *testing.T) {
 	_, err = callArgs(t, `{"url":"`+url+`/302","body":"b","max_redirects":1}`)
 	require.ErrorContains(t, err, "answered 302", "a POST never becomes a GET without its body")
 
-	_, err = callArgs(t, `{"url":"`+url+`/away","headers":{"X-Api-Key":"secret"}}`)
+	_, err = callArgs(t, `{"url":"`+url+`/away?token=secret","headers":{"X-Api-Key":"secret"}}`)
 	require.NoError(t, err)
 	require.Empty(t, other.Get("X-Api-Key"), "the caller's headers stay behind")
+	require.Empty(t, other.Get("Referer"), "so does what its URL holds")
 	require.NotEmpty(t, other.Get("Mscheduler-Task-Id"))
 }
 

@@ -3,6 +3,7 @@ package builtin
 import (
 	"net/http"
 
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 )
 
@@ -14,8 +15,13 @@ import (
 // A redirect that is not followed is the answer. Its status is then an error unless the
 // task expects it, which says more than to stop with "too many redirects".
 //
-// The caller's headers stay behind when the host changes: they may be credentials. The
+// The caller's headers stay behind when the host changes: they may be credentials. So do
+// the signature, which is for the first host, and the referrer, which may hold a token. The
 // worker's own go along, since the new host needs them to recognise a repeated call.
+//
+// A call that hands out a callback's token stays with its host: whoever else learns of the
+// token, by the callback's URL or from the execution's id, of which it is made, could say
+// how the run ended.
 //
 // One that leads to an address that no task may reach ends the call.
 func redirectPolicy(a *HTTPArgs, reach httpcall.Reach) func(*http.Request, []*http.Request) error {
@@ -24,6 +30,7 @@ func redirectPolicy(a *HTTPArgs, reach httpcall.Reach) func(*http.Request, []*ht
 		switch {
 		case len(via) > a.redirects(),
 			next.Method != first.Method,
+			next.URL.Host != first.URL.Host && first.Header.Get(callbackHeader) != "",
 			last.URL.Scheme == "https" && next.URL.Scheme == "http":
 			return http.ErrUseLastResponse
 		}
@@ -32,6 +39,9 @@ func redirectPolicy(a *HTTPArgs, reach httpcall.Reach) func(*http.Request, []*ht
 		}
 		if next.URL.Host != first.URL.Host {
 			for name := range a.Headers {
+				next.Header.Del(name)
+			}
+			for _, name := range []string{callback.HeaderSignature, callback.HeaderAccessKey, callback.HeaderTimestamp, callback.HeaderID, "Referer"} {
 				next.Header.Del(name)
 			}
 		}

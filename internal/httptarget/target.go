@@ -61,7 +61,8 @@ type Target struct {
 	// Expect lists the statuses of the answer that are a success (SYNC), or by which the
 	// target accepts (ASYNC). Defaults to 2xx.
 	Expect []httpcall.StatusRange
-	// Mode defaults to SYNC.
+	// Mode defaults to SYNC. In mode ASYNC no redirect to another host is followed: it would
+	// learn where the callback goes.
 	Mode Mode
 	// CallbackTimeout is how long the callback is waited for, from the answer on. Defaults
 	// to an hour, at most 90 days. Only in mode ASYNC.

@@ -48,6 +48,9 @@ func (f fileOf[T]) read(name string, data []byte) ([]namedSpec[T], error) {
 		case err != nil:
 			return nil, f.mistake(name, err)
 		}
+		if none := withoutValue(doc.Content[0]); len(none) > 0 {
+			return nil, f.mistake(name, &yaml.TypeError{Errors: none})
+		}
 		specs, err := f.document(strict, doc.Content[0])
 		if err != nil {
 			return nil, f.mistake(name, err)
@@ -77,36 +80,6 @@ func (f fileOf[T]) document(dec *yaml.Decoder, node *yaml.Node) ([]*T, error) {
 	one := new(T)
 	err := dec.Decode(one)
 	return []*T{one}, err //nolint:wrapcheck // mistake does
-}
-
-// mistake says in a user's words what is wrong with the file.
-func (f fileOf[T]) mistake(name string, err error) error {
-	var bad *yaml.TypeError
-	if !errors.As(err, &bad) {
-		text := strings.TrimPrefix(err.Error(), "yaml: ")
-		if strings.Contains(text, "did not find expected alphabetic") || strings.Contains(text, "cannot start any token") {
-			text += `; quote a value that begins with * or @, such as cron: "* * * * *"`
-		}
-		return usage("%s: %s", name, text)
-	}
-	lines := make([]string, len(bad.Errors))
-	for i, e := range bad.Errors {
-		field, in, unknown := strings.Cut(e, " not found in type cli.")
-		switch {
-		case unknown && in == f.spec:
-			e = field + " is not a field of " + f.thing
-			if ours := f.instead[field[strings.LastIndexByte(field, ' ')+1:]]; ours != "" {
-				e += "; here it is called " + ours
-			}
-		case unknown:
-			e = field + " is not a field there"
-			if in == "optionsYAML" && strings.HasSuffix(field, " expires_at") {
-				e += ": one time for all ticks would cancel those after it; end_at ends the rule"
-			}
-		}
-		lines[i] = name + ": " + e
-	}
-	return usage("%s", strings.Join(lines, "\n"))
 }
 
 // asYAML writes the specs as a file that can be applied.

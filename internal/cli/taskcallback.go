@@ -31,7 +31,7 @@ func (a *app) taskRedeliver() *cobra.Command {
 			case s.Status == model.StatusExecuting:
 				t.Remark = ", left alone: it is under way already"
 			default:
-				t.Remark = ", tried at once"
+				t.Remark = ", due now"
 			}
 			return t, err
 		},

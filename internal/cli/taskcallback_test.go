@@ -55,6 +55,7 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 		require.NotContains(t, out, "mss1.", "not even the sealed one is shown")
 	}
 
+	require.Contains(t, s.ok("task", "explain", "-/exec/k").stdout, "Its callback was delivered at")
 	r := s.ok("task", "redeliver", "-/exec/k")
 	require.Contains(t, r.stdout, "-/mscheduler.callback/"+heard()[0])
 	s.eventually("the second delivery", func() bool { return len(heard()) == 2 })
@@ -78,7 +79,7 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 	require.Contains(t, s.ok("task", "redeliver", "--type", "exec", "--status", "Success", "--yes").stdout, "1 left alone: nobody is to be told of their end")
 	s.ok("pause", model.CallbackType)
 	s.eventually("a delivery that waits", func() bool {
-		return strings.Contains(s.ok("task", "redeliver", lifeName("-/exec/k", life.Generation)).stdout, "New, left alone: it is under way already")
+		return strings.Contains(s.ok("task", "redeliver", lifeName("-/exec/k", life.Generation)).stdout, "New, due now")
 	})
 }
 
@@ -105,7 +106,7 @@ func TestTheExplanationOfACompletedTaskNamesItsDelivery(t *testing.T) {
 		return strings.Contains(s.ok("task", "show", "-/exec/k").stdout, "link-local")
 	})
 	out := s.ok("task", "explain", "-/exec/k").stdout
-	require.Contains(t, out, "callback is not delivered")
+	require.Contains(t, out, "Its callback could not be delivered; the delivery is Failure since")
 	require.Contains(t, out, "-/"+model.CallbackType+"/")
 	require.Contains(t, out, "task redeliver '-/exec/k'")
 }

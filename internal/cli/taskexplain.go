@@ -62,6 +62,11 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 			return f, err
 		}
 	}
+	if t.Status.Ended() {
+		if f.Delivery, err = c.store.Life(ctx, model.DeliveryID(t), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return f, err
+		}
+	}
 	workers, err := c.store.Workers(ctx)
 	if err != nil {
 		return f, err

@@ -106,7 +106,14 @@ func TestAFileOfTypesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 		"code: t\nrate_limit: {count: 0, per: 1s}\nkey_limit: {x: 1}\n": {"line 3"},
 		"code: t\ncallback: {success: {url: ftp://x}}\n":                {"callback.success.url"},
 		"code: t\nretry: {strategy: sometimes}\n":                       {"want none, fixed, sequence or exponential"},
-		"code: t\nmax_running: many\n":                                  {"line 2"},
+		"code: t\nmax_running: many\n":                                  {`types.yaml: line 2: "many" is text; want a whole number`},
+		"email.send\n":                                                  {`types.yaml: line 1: "email.send" is text; want the fields of a task type`},
+		"code: t\nretry: often\n":                                       {`line 2: "often" is text; want fields of its own`},
+		"code: t\nretry: {sequence: 1m}\n":                              {`line 2: "1m" is text; want a list`},
+		"code: t\nname: {x: y}\n":                                       {"line 2: there are fields; want text"},
+		"code: t\nrate_limit:\n":                                        {"types.yaml: line 2: rate_limit has no value; give it one, or leave it out"},
+		"code: t\nrate_limit: {count: 5, per: null}\n":                  {"line 2: per has no value"},
+		"- code: t\n  key_limit: ~\n":                                   {"line 2: key_limit has no value"},
 	} {
 		s.fails(ExitUsage, said, "type", "apply", "-f", s.file(content))
 	}

@@ -27,6 +27,7 @@ type Facts struct {
 	Type       *model.TaskType // what is stored of the task's type; nil = nothing
 	OfType     []model.Permit  // that are taken, where the type has a max_running
 	OfKey      []model.Permit  // that are taken of the task's limit_key, if it has one
+	Delivery   *model.Task     // of the callback of a task that has ended; nil = there is none
 	PausedType bool
 	PausedAll  bool
 }

@@ -136,11 +136,6 @@ func (r *report) ended() {
 				r.because("%s did it, attempt %d, in %v.", w.WorkerID, w.Attempt, w.SuccessTime.Sub(w.ClaimedAt).Round(time.Millisecond))
 			}
 		}
-		if t.Status == model.StatusCompleted {
-			r.because("Its callback is not delivered yet, or could not be.")
-			r.next("Its delivery is a task of its own: mscheduler task explain '%s'", model.DeliveryID(t))
-			r.next("To have it delivered once more: mscheduler task redeliver '%s'", t.ID)
-		}
 		r.history()
 		r.next("The same key sent again changes nothing, unless the send says --existing restart-succeeded.")
 	case model.StatusFailure:
@@ -162,6 +157,7 @@ func (r *report) ended() {
 		r.remark()
 		r.next("To run it after all: mscheduler task retry '%s'", t.ID)
 	}
+	r.callback()
 	if !t.ArchiveAt.IsZero() {
 		r.next("It stays here, and its key is taken, until %s.", human.When(t.ArchiveAt, r.Now))
 	}

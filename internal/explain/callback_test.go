@@ -1,0 +1,61 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestTheCallbackOfAnEndedTaskIsExplained(t *testing.T) {
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	told := model.Options{Callback: &model.Callback{Success: &model.CallbackTarget{URL: "https://h/done"}, Error: &model.CallbackTarget{URL: "https://h/failed"}}}
+	claimed := ago(time.Minute)
+	done := func(out model.Outcome) *model.Task {
+		return begin(t, ago(time.Hour), model.Draft{Options: told}).claim("w1", claimed).finish("w1", claimed, out, ago(50*time.Second)).doc
+	}
+	ok, useless := model.Outcome{}, model.Failed(model.FailFatal, "useless")
+	delivery := func() *life { return &life{t, model.NewTask(model.Delivery(done(ok)), ago(40*time.Second))} }
+	answered, err := model.EncodeValue("result", map[string]int{"status": 204}, 100)
+	require.NoError(t, err)
+	tried := func(out model.Outcome) *model.Task {
+		return delivery().claim("w2", ago(39*time.Second)).finish("w2", ago(39*time.Second), out, ago(30*time.Second)).doc
+	}
+	retried := tried(model.Failed(model.FailError, "it answered 503").After(time.Hour))
+	const notKept = "It stays here, and its key is taken, until that delivery has ended"
+	for name, c := range map[string]struct {
+		out      model.Outcome
+		handed   bool
+		delivery *model.Task
+		want     []string
+	}{
+		"not handed over": {ok, false, nil, []string{"not handed over to a delivery yet", notKept}},
+		"a failure's, being tried": {useless, true, retried, []string{
+			"Its callback is being delivered: the delivery is Error, after 1 error, the last: it answered 503, tried next", "task explain '-/mscheduler.callback/", notKept,
+		}},
+		"a success's, under way": {ok, true, delivery().claim("w2", ago(time.Second)).doc, []string{"being delivered: the delivery is Executing.", notKept}},
+		"cancelled":              {ok, true, delivery().cancel(ago(time.Second)).doc, []string{"was cancelled at", "no longer needed", "task redeliver '-/t/k'"}},
+		"a failure's, refused": {useless, true, tried(model.Failed(model.FailFatal, "410 Gone")), []string{
+			"could not be delivered; the delivery is Failure since", "410 Gone", "task redeliver '-/t/k'",
+		}},
+		"delivered":       {useless, true, tried(model.Success(answered)), []string{"Its callback was delivered at", "answered 204"}},
+		"taken out":       {ok, true, tried(ok), []string{"nobody was to be told any more"}},
+		"not kept":        {ok, true, nil, []string{"could not be delivered, and the delivery is not kept"}},
+		"nobody was told": {model.Outcome{NoCallback: true}, true, nil, []string{"Nobody is told of it", "its key is taken, until"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			doc := done(c.out)
+			if c.handed {
+				doc.Outbox, doc.OutboxAt = nil, time.Time{}
+			}
+			r := Explain(Facts{Task: doc, Now: now, Delivery: c.delivery})
+			text := strings.Join(append(r.Because, r.Next...), "\n")
+			for _, want := range c.want {
+				require.Contains(t, text, want)
+			}
+		})
+	}
+}

@@ -57,6 +57,7 @@ type Rule struct {
 	FailSkips  bool      `bson:"fail_skips,omitempty"`   // the tick after Last's failure was skipped already
 	Active     []RunRef  `bson:"active,omitempty"`       // started and not seen to have ended
 	Queued     []RunRef  `bson:"queued,omitempty"`       // wait for their turn, in order
+	QueuedAt   time.Time `bson:"queued_at,omitempty"`    // there are such; since then
 	Range      *SkipSpan `bson:"range,omitempty"`        // the skips right before DecidedTo, of one reason
 	Planned    []Planned `bson:"planned,omitempty"`      // decided and not seen to be carried out
 	PlannedAt  time.Time `bson:"planned_at,omitempty"`   // there is such; since then

@@ -85,9 +85,9 @@ func (p *Periodic) forget(ctx context.Context, writes []store.RuleWrite, applied
 	if len(told) == 0 {
 		return
 	}
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := throughStop(ctx)
 	defer cancel()
-	if err := p.store.RemoveOutbox(call, told); err != nil {
+	if err := p.store.RemoveOutbox(ctx, told); err != nil {
 		p.later(err)
 	}
 }

@@ -142,6 +142,7 @@ func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, write
 	defer cancel()
 	for _, w := range writes {
 		w.After.Decision = randomHex(8)
+		w.After.QueuedAt = queuedSince(w)
 		complete(w, p.types.Get)
 	}
 	if v.applied, v.refused, v.err = p.store.WriteRules(ctx, writes); store.Classify(v.err) == store.Ambiguous {
@@ -162,7 +163,6 @@ func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, write
 			decided = append(decided, w.After)
 		}
 	}
-	p.noteQueues(decided)
 	decided, err := p.unlessFrozen(ctx, began, decided)
 	if err == nil {
 		v.sent, err = p.send(ctx, decided)

@@ -309,28 +309,6 @@ func (p *Periodic) sweepPlanned(ctx context.Context) error {
 	}
 }
 
-// queueMark is how long after a decision that left a run waiting ends are looked for
-// quickly: until then each end may be what a run waits for.
-const queueMark = 30 * time.Second
-
-// queues says whether a run waited when this engine last decided about its rule, a short
-// while ago.
-func (p *Periodic) queues() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.queued != 0 && p.store.Local().Monotonic()-p.queued < queueMark
-}
-
-// noteQueues notes that decisions left runs waiting.
-func (p *Periodic) noteQueues(decided []*model.Rule) {
-	if !slices.ContainsFunc(decided, func(r *model.Rule) bool { return len(r.Queued) > 0 }) {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queued = p.store.Local().Monotonic()
-}
-
 // betweenTicks is how long it is until the middle of a second. Ticks come in whole ones: an
 // end that is told to a rule while its tick is decided makes that decision void, and the
 // tick later by another one.
@@ -348,6 +326,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 	defer runner.Close()
 	const lease = 10 * time.Second
 	mine, asked, lost := false, time.Duration(0), -lostEvery
+	wait, looked := false, -look // whether runs of any rule wait, whoever decided that
 	for ctx.Err() == nil {
 		if now := p.store.Local().Monotonic(); asked == 0 || now-asked > lease/3 {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -360,12 +339,19 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
 			found, err := runner.Sweep(call, 0)
 			cancel()
-			if found > 0 || p.queues() {
-				pause = look / 10 // more will end
-			}
-			if now := p.store.Local().Monotonic(); err == nil && now-lost >= lostEvery {
+			now, reached := p.store.Local().Monotonic(), err == nil
+			if reached && now-lost >= lostEvery {
 				lost = now
 				err = p.sweepLost(ctx)
+			}
+			if reached && now-looked >= look*9/10 { // the loop's seconds are not quite a second
+				looked = now
+				var unknown error
+				wait, unknown = p.runsWait(ctx)
+				err = errors.Join(err, unknown)
+			}
+			if found > 0 || wait {
+				pause = look / 10 // more will end
 			}
 			if err != nil && ctx.Err() == nil && !store.Unreachable(err) {
 				p.log.Error().Err(err).Msg("telling rules that their runs ended")

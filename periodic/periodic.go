@@ -59,7 +59,6 @@ type Periodic struct {
 	calls      map[calendarKey]*calendar.Schedule // parsed rules
 	complained map[string]time.Duration           // about which rules, and when
 	rank       rank
-	queued     time.Duration // when a decision last left a run waiting, by the monotonic clock
 }
 
 // New makes a Periodic and checks its configuration. It does no I/O.

@@ -1,9 +1,12 @@
 package periodic
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -126,4 +129,20 @@ func (d *decision) startWaiting(ref model.RunRef) {
 // isBackfill says whether a run is one of a backfill, rule@nominal!request.
 func isBackfill(ref model.RunRef) bool {
 	return ref.Manual && strings.Contains(ref.ID, "@")
+}
+
+// queuedSince is since when runs of the rule wait, after a decision: the mark by which every
+// engine finds such rules. Zero while none do.
+func queuedSince(w store.RuleWrite) time.Time {
+	if len(w.After.Queued) == 0 {
+		return time.Time{}
+	}
+	return or(w.Before.QueuedAt, w.After.UpdatedAt)
+}
+
+// runsWait says whether a run of any rule waits for another's end.
+func (p *Periodic) runsWait(ctx context.Context) (bool, error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return p.store.RunsWait(call)
 }

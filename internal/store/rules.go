@@ -18,6 +18,7 @@ const (
 	IndexLiving  = "living"  // {living} unique, where it exists
 	IndexFire    = "fire"    // {next_fire_at} where it exists
 	IndexPlanned = "planned" // {planned_at} where it exists
+	IndexQueue   = "queue"   // {queued_at} where it exists
 )
 
 // ErrNoRule is returned for a periodic rule that does not exist, or was deleted.
@@ -318,6 +319,7 @@ type ruleState struct {
 	FailSkips  bool             `bson:"fail_skips,omitempty"`
 	Active     []model.RunRef   `bson:"active,omitempty"`
 	Queued     []model.RunRef   `bson:"queued,omitempty"`
+	QueuedAt   time.Time        `bson:"queued_at,omitempty"`
 	Range      *model.SkipSpan  `bson:"range,omitempty"`
 	PlannedAt  time.Time        `bson:"planned_at,omitempty"`
 }
@@ -326,7 +328,7 @@ func stateOf(r *model.Rule) *ruleState {
 	return &ruleState{
 		Status: r.Status, PauseNote: r.PauseNote, PausedAt: r.PausedAt, UpdatedAt: r.UpdatedAt, Rev: r.Rev, Decision: r.Decision,
 		NextFireAt: r.NextFireAt, DecidedTo: r.DecidedTo, Runs: r.Runs, Last: r.Last, FailSkips: r.FailSkips,
-		Active: r.Active, Queued: r.Queued, Range: r.Range, PlannedAt: r.PlannedAt,
+		Active: r.Active, Queued: r.Queued, QueuedAt: r.QueuedAt, Range: r.Range, PlannedAt: r.PlannedAt,
 	}
 }
 

@@ -66,6 +66,7 @@ var indexes = []indexSpec{
 	{coll: "periodic_rules", name: IndexLiving, keys: asc("living"), only: "living", unique: true},
 	{coll: "periodic_rules", name: IndexFire, keys: asc("next_fire_at"), only: "next_fire_at"},
 	{coll: "periodic_rules", name: IndexPlanned, keys: asc("planned_at"), only: "planned_at"},
+	{coll: "periodic_rules", name: IndexQueue, keys: asc("queued_at"), only: "queued_at"},
 	{coll: "periodic_runs", name: "rule", keys: bson.D{{Key: "rule_id", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
 	{coll: "periodic_runs", name: "delete", keys: asc("delete_at"), gone: true},
 	{coll: "slots", name: "of", keys: asc("type", "key"), only: "type"},

@@ -64,11 +64,17 @@ func (c *Consumer) perSecond(n counts) float64 {
 	return c.rate.observe(c.cfg.Clock.Monotonic(), n.started)
 }
 
+// waits says whether tasks of the type are not to be claimed now, whoever has room: it is
+// paused, or what is stored of it, limits among it, cannot be read.
+func (c *Consumer) waits(typ string) bool {
+	return c.control.paused(typ) || c.taskTypes.Unread(typ) != nil
+}
+
 // claimableTypes are the types to ask for now: registered, not paused, with room below
 // their limit, and few enough for one query.
 func (c *Consumer) claimableTypes(ctx context.Context) ([]string, error) {
 	types := slices.DeleteFunc(c.types(), func(typ string) bool {
-		return c.control.paused(typ) || c.noRoomFor(typ) || c.held.room(typ, c.handlerOf(typ).limit) <= 0
+		return c.waits(typ) || c.noRoomFor(typ) || c.held.room(typ, c.handlerOf(typ).limit) <= 0
 	})
 	if len(types) <= store.MaxTypes {
 		return types, nil

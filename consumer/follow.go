@@ -219,7 +219,7 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 	for _, t := range tasks {
 		switch {
 		case !mayBeFor(t, c.cfg.WorkerID), !c.only.Met(t), c.recent.has(t):
-		case len(now) >= room || c.control.paused(t.Type):
+		case len(now) >= room || c.waits(t.Type):
 			left = true
 		default:
 			now = append(now, t)

@@ -133,7 +133,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 			room[t.Type] = c.held.room(t.Type, h.limit)
 		}
 		// A limited one is claimed anew, when it has got a permit.
-		may := !c.gate.Limited(t) && slots > len(takeovers) && room[t.Type] > 0 && !c.control.paused(t.Type)
+		may := !c.gate.Limited(t) && slots > len(takeovers) && room[t.Type] > 0 && !c.waits(t.Type)
 		found, ok := claim.Lapsed(t, by, may, eff, now, rand.Float64())
 		switch {
 		case !ok:

@@ -30,6 +30,19 @@ func complete(w store.RuleWrite, typeOf func(code string) *model.TaskType) {
 	}
 }
 
+// unreadType is the error for a decision that plans a task of a type that cannot be read.
+func unreadType(w store.RuleWrite, unread func(code string) error) error {
+	for _, p := range w.After.Planned {
+		if p.Task == nil || slices.ContainsFunc(w.Before.Planned, func(b model.Planned) bool { return b.ID == p.ID }) {
+			continue
+		}
+		if err := unread(p.Task.Type); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // callOnce has the call of a target fail with its first error where nobody says how it is
 // retried: what follows a failed run is the rule's to say, and each try of a target that
 // answers by callback may take the whole callback timeout.
@@ -175,7 +188,7 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) error {
 		if tries == maxTries {
 			return fmt.Errorf("cancelling the tasks of earlier runs, %s among them: somebody else changed them %d times in between", ids[0], tries)
 		}
-		tasks, err := p.store.ByIDs(ctx, ids)
+		tasks, err := p.store.ReadableByIDs(ctx, ids)
 		if err != nil {
 			return fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
 		}
@@ -183,6 +196,9 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) error {
 		var writes []store.Write
 		now := p.store.Clock.Now()
 		for _, t := range tasks {
+			if t == nil {
+				continue // it stands in no other's way: a person mends it, and cancels it then
+			}
 			after, err := model.Cancel(t, "cancelled by its periodic rule", t.Effective(model.Options{}), now)
 			switch {
 			case err != nil: // it has ended, and its outcome tells the rule

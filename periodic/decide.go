@@ -145,7 +145,7 @@ func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, write
 		w.After.QueuedAt = queuedSince(w)
 		complete(w, p.types.Get)
 	}
-	if v.applied, v.refused, v.err = p.store.WriteRules(ctx, writes); store.Classify(v.err) == store.Ambiguous {
+	if v.applied, v.refused, v.err = p.writeRules(ctx, writes); store.Classify(v.err) == store.Ambiguous {
 		// What was applied all the same would be nobody's until a sweep finds it.
 		applied, err := p.store.AppliedRules(ctx, writes)
 		if err != nil {
@@ -172,6 +172,32 @@ func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, write
 		p.later(err)
 	}
 	return v
+}
+
+// writeRules writes decisions, but for those whose tasks are of a type that cannot be read.
+func (p *Periodic) writeRules(ctx context.Context, writes []store.RuleWrite) (applied []bool, refused map[int]error, err error) {
+	unread := map[int]error{}
+	var ready []store.RuleWrite
+	var of []int
+	for i, w := range writes {
+		if err := unreadType(w, p.types.Unread); err != nil {
+			unread[i] = err
+			continue
+		}
+		ready, of = append(ready, w), append(of, i)
+	}
+	if len(unread) == 0 {
+		return p.store.WriteRules(ctx, writes)
+	}
+	applied = make([]bool, len(writes))
+	some, refusals, err := p.store.WriteRules(ctx, ready)
+	for i, yes := range some {
+		applied[of[i]] = yes
+	}
+	for i, why := range refusals {
+		unread[of[i]] = why
+	}
+	return applied, unread, err
 }
 
 // carryRest does what is left after the tasks. A process that stood still leaves it to others.

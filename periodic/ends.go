@@ -20,7 +20,7 @@ func (ends) Name() string { return model.OutcomePeriodic }
 // twice is the same as once, since its run is then among the active ones no more.
 func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
 	errs := make([]error, len(entries))
-	over, err := p.overtaken(ctx, entries)
+	newest, err := p.newest(ctx, entries)
 	if err != nil {
 		for i := range errs {
 			errs[i] = err
@@ -29,7 +29,12 @@ func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
 	}
 	byRule := map[string][]int{}
 	for i, e := range entries {
-		if e.Life.Origin != nil && e.Life.Origin.Tick != nil && e.Life.Generation >= over[e.Life.ID] {
+		last, asked := newest[e.Life.ID]
+		switch {
+		case e.Life.Origin == nil || e.Life.Origin.Tick == nil:
+		case asked && last == nil:
+			errs[i] = errUnreadLife
+		case !asked || e.Life.Generation >= last.Generation:
 			byRule[e.Life.Origin.ID] = append(byRule[e.Life.Origin.ID], i)
 		}
 	}
@@ -46,24 +51,20 @@ func (p ends) Carry(ctx context.Context, entries []outcome.Entry) []error {
 	return errs
 }
 
-// overtaken tells of tasks of which a life lies in the history which life is their newest:
-// a person has had them run again. The ends of the earlier ones say nothing any more: the
-// run goes on until the newest ends, and has ended as that did, in whichever order the two
-// ends are found.
-func (p ends) overtaken(ctx context.Context, entries []outcome.Entry) (newest map[string]int64, err error) {
+// newest are the newest lives of tasks of which a life lies in the history: a person has had
+// them run again. The ends of the earlier ones say nothing any more: the run goes on until
+// the newest ends, and has ended as that did, in whichever order the two ends are found.
+func (p ends) newest(ctx context.Context, entries []outcome.Entry) (map[string]*model.Task, error) {
 	var ids []string
 	for _, e := range entries {
 		if e.Life.InHistory {
 			ids = append(ids, e.Life.ID)
 		}
 	}
-	newest = map[string]int64{}
-	lives, err := p.store.LastLives(ctx, ids)
-	for id, t := range lives {
-		newest[id] = t.Generation
-	}
-	return newest, err
+	return p.store.LastLives(ctx, ids)
 }
+
+var errUnreadLife = errors.New("the newest life of the task of the run that ended cannot be read by this process")
 
 var errCrossed = errors.New("the end of a run was not told to its rule yet")
 

@@ -32,7 +32,10 @@ func Lost(r *model.Rule, lives map[string]*model.Task, now time.Time) *model.Rul
 			ID: model.TaskID(r.Tenant, a.TaskType, a.ID), CreatedAt: a.Started,
 			Origin: &model.Origin{Tick: &model.Tick{Run: a.ID, Nominal: a.Nominal, Attempt: a.Attempt, Manual: a.Manual}},
 		}
-		t := lives[ended.ID]
+		t, there := lives[ended.ID]
+		if there && t == nil {
+			continue // it cannot be read by this process
+		}
 		if t == nil {
 			after = Ended(after, ended, model.RunCanceled, "its task is gone", now)
 			continue

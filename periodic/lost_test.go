@@ -39,6 +39,7 @@ func TestARunWhoseEndNobodyTellsIsEnded(t *testing.T) {
 		"only its callback is left": {lostAfter, func(l map[string]*model.Task, id string) {
 			l[id].Status, l[id].Outbox = model.StatusCompleted, []model.OutboxEntry{{Kind: model.OutcomeCallback}}
 		}, model.RunSuccess, ""},
+		"it cannot be read":        {lostAfter, func(l map[string]*model.Task, id string) { l[id] = nil }, model.RunScheduled, ""},
 		"a later release's status": {lostAfter, func(l map[string]*model.Task, id string) { l[id].Status = "Frozen" }, model.RunScheduled, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -191,7 +191,7 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 			ids = append(ids, r.TaskID)
 		}
 	}
-	tasks, err := p.store.ByIDs(ctx, ids)
+	tasks, err := p.store.ReadableByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func (f *fetch) chooseTypes(ctx context.Context) (err error) {
 		}
 	}
 	f.types = slices.DeleteFunc(f.types, func(typ string) bool {
-		return f.control.Paused(typ) || strings.HasPrefix(typ, ownTypes) || f.p.limits.Waiting(typ)
+		return f.control.Paused(typ) || f.p.types.Unread(typ) != nil || strings.HasPrefix(typ, ownTypes) || f.p.limits.Waiting(typ)
 	})
 	if len(f.types) > store.MaxTypes { // a random choice is fair
 		rand.Shuffle(len(f.types), func(i, j int) { f.types[i], f.types[j] = f.types[j], f.types[i] })

@@ -48,6 +48,14 @@ func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
+	for i, d := range drafts {
+		if err := p.types.Unread(d.Type); err != nil {
+			bad.add(i, err)
+		}
+	}
+	if err := bad.orNil(); err != nil {
+		return nil, err
+	}
 	now := p.store.Clock.Now()
 	outs := make([]*outgoing, len(drafts))
 	for i, d := range drafts {

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/mscheduler/mscheduler/internal/secret"
@@ -79,9 +80,15 @@ func (p *Producer) Type(ctx context.Context, code string) (*model.TaskType, erro
 	return p.store.TaskType(ctx, code)
 }
 
-// Types reads all types that were stored, by code. Tasks may be of others.
+// Types reads all types that were stored, by code. Tasks may be of others. Beside those that
+// can be read it returns an error that names those that cannot: a later release stored
+// them, or a person by hand.
 func (p *Producer) Types(ctx context.Context) ([]*model.TaskType, error) {
-	return p.store.TaskTypes(ctx)
+	types, unread, err := p.store.TaskTypes(ctx)
+	for _, u := range unread {
+		err = errors.Join(err, fmt.Errorf("the stored task type %s cannot be read: %w", u.ID, u.Err))
+	}
+	return types, err
 }
 
 // DeleteType deletes what was stored for a type. version is that of the type as it was

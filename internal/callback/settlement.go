@@ -62,7 +62,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 	for _, i := range which {
 		ids = append(ids, entries[i].Life.Origin.ID)
 	}
-	tasks, err := s.Store.ByIDs(ctx, ids)
+	tasks, err := s.Store.ReadableByIDs(ctx, ids)
 	if err != nil {
 		return fail(err)
 	}
@@ -74,7 +74,11 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 	var ofPast []int
 	for _, i := range which {
 		e := entries[i].Life
-		t := tasks[e.Origin.ID]
+		t, there := tasks[e.Origin.ID]
+		if there && t == nil {
+			errs[i] = errors.New("telling task " + e.Origin.ID + " of its delivery: it cannot be read by this process")
+			continue
+		}
 		if t == nil || t.Generation != e.Origin.Generation {
 			if model.Delivers(e.Status) { // in the history, or deleted
 				past, ofPast = append(past, store.LifeOf{TaskID: e.Origin.ID, Generation: e.Origin.Generation}), append(ofPast, i)

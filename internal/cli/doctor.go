@@ -239,7 +239,10 @@ func (d *doctor) workers(ctx context.Context) {
 // callbacks says whether somebody delivers those that types and rules have. Those of single
 // tasks are not looked for: their deliveries count among the due tasks.
 func (d *doctor) callbacks(ctx context.Context, delivered bool) {
-	types, err := d.store.TaskTypes(ctx)
+	types, unread, err := d.store.TaskTypes(ctx)
+	for _, u := range unread {
+		d.fail("task types", fmt.Errorf("the stored type %s cannot be read, so its tasks are neither sent nor claimed: %w", u.ID, u.Err), "")
+	}
 	const few = 5
 	var rules []string
 	if err == nil {

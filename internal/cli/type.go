@@ -48,15 +48,15 @@ func (a *app) typeList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			types, err := p.Types(cmd.Context())
-			if err != nil {
-				return err
+			types, unread := p.Types(cmd.Context())
+			if len(types) == 0 && unread != nil {
+				return unread
 			}
 			_, all, err := p.Paused(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return a.printTypes(types, paused, all)
+			return errors.Join(a.printTypes(types, paused, all), unread)
 		},
 	}
 }

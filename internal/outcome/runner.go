@@ -127,7 +127,7 @@ func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err e
 		from, r.looked = time.Time{}, now
 	}
 	for {
-		lives, next, lookErr := r.store.Outboxes(ctx, names, from, before, perSweep)
+		lives, unread, next, lookErr := r.store.Outboxes(ctx, names, from, before, perSweep)
 		if lookErr != nil {
 			return found, lookErr
 		}
@@ -144,7 +144,8 @@ func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err e
 		if failed != nil {
 			err = failed
 		}
-		if next.IsZero() || failed != nil && !next.After(from) { // else past those that cannot be carried out
+		stays := failed != nil || unread > 0
+		if next.IsZero() || stays && !next.After(from) { // else past those that cannot be carried out
 			r.swept = before
 			return found, err
 		}

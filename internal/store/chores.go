@@ -61,6 +61,6 @@ func (s *Store) Chores(ctx context.Context) (Chores, error) {
 
 // Expired finds tasks that nobody started by their time. Index: expire.
 func (s *Store) Expired(ctx context.Context, limit int) ([]*model.Task, error) {
-	return s.find(ctx, "finding expired tasks", bson.D{d("expire_at", bson.D{d("$lte", s.Clock.Now())})},
+	return s.findReadable(ctx, "finding expired tasks", bson.D{d("expire_at", bson.D{d("$lte", s.Clock.Now())})},
 		options.Find().SetSort(bson.D{d("expire_at", 1)}).SetHint(IndexExpire).SetLimit(int64(limit)))
 }

@@ -184,11 +184,12 @@ func isSelection(err error) bool {
 func IsDuplicate(err error) bool { return mongo.IsDuplicateKeyError(err) }
 
 // Unreachable says whether the error is the deployment's absence rather than its
-// answer: network, timeout, no primary. Work goes on when it is back.
+// answer: network, timeout, no primary. Work goes on when it is back. A document that cannot
+// be read is an answer.
 func Unreachable(err error) bool {
 	switch Classify(err) {
 	case Retry, Ambiguous:
-		return !errors.Is(err, context.Canceled)
+		return !errors.Is(err, context.Canceled) && !isUnreadable(err)
 	default:
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
@@ -15,6 +16,9 @@ import (
 
 func TestAnErrorsClassSaysWhatACallerCanDo(t *testing.T) {
 	command := func(code int32) error { return mongo.CommandError{Code: code, Message: "no"} }
+	doc, err := bson.Marshal(bson.D{{Key: "max_running", Value: "three"}})
+	require.NoError(t, err)
+	unread := bson.Unmarshal(doc, new(model.TaskType))
 	for _, c := range []struct {
 		name        string
 		err         error
@@ -41,6 +45,7 @@ func TestAnErrorsClassSaysWhatACallerCanDo(t *testing.T) {
 		{"write concern", mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 64}}, Ambiguous, true},
 		{"refused document", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 121}}}, Fatal, false},
 		{"duplicate", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 11000}}}, Duplicate, false},
+		{"a document that cannot be read", explain(unread, "reading"), Ambiguous, false},
 		{"client closed", mongo.ErrClientDisconnected, Fatal, false},
 		{"ours", &FatalError{Reason: "the schema is too new"}, Fatal, false},
 	} {

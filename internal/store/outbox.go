@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -20,8 +21,9 @@ type OutboxLife struct {
 
 // Outboxes finds lives whose outbox is of a time in [from, before] and has an entry of one
 // of the kinds, the oldest first. Where there may be more, next is the time to go on from.
+// Lives that this release cannot read are left out, and the log says so; unread is their number.
 // Indexes: outbox of both collections; the kinds are looked at in the documents.
-func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.Time, limit int) (lives []OutboxLife, next time.Time, err error) {
+func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.Time, limit int) (lives []OutboxLife, unread int, next time.Time, err error) {
 	return s.outboxes(ctx, bson.D{d("outbox_at", bson.D{d("$gte", from), d("$lte", before)}), d("outbox.kind", in(kinds))}, limit)
 }
 
@@ -30,36 +32,36 @@ func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.
 // Indexes: outbox of both collections.
 func (s *Store) EmptyOutboxes(ctx context.Context, before time.Time, limit int) ([]OutboxLife, error) {
 	filter := bson.D{d("outbox_at", bson.D{d("$lte", before)}), d("outbox.0", bson.D{d("$exists", false)})}
-	lives, _, err := s.outboxes(ctx, filter, limit)
+	lives, _, _, err := s.outboxes(ctx, filter, limit)
 	return lives, err
 }
 
-func (s *Store) outboxes(ctx context.Context, filter bson.D, limit int) (lives []OutboxLife, next time.Time, err error) {
+func (s *Store) outboxes(ctx context.Context, filter bson.D, limit int) (lives []OutboxLife, unread int, next time.Time, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit))
 	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
 		cur, err := coll.Find(ctx, filter, o)
 		if err != nil {
-			return nil, next, explain(err, "looking for outcomes")
+			return nil, 0, next, explain(err, "looking for outcomes")
 		}
-		n := 0
+		n, last := 0, time.Time{}
 		for ; cur.Next(ctx); n++ {
+			last, _ = cur.Current.Lookup("outbox_at").TimeOK() // which the filter compared with a time
 			life, err := decodeLife(cur.Current, coll == s.history)
 			if err != nil {
-				_ = cur.Close(ctx)
-				return nil, next, err
+				s.complain(coll, cur.Current, err)
+				unread++
+				continue
 			}
 			lives = append(lives, OutboxLife{Task: life, InHistory: coll == s.history})
 		}
 		if err := cur.Err(); err != nil {
-			return nil, next, explain(err, "looking for outcomes")
+			return nil, 0, next, explain(err, "looking for outcomes")
 		}
-		if n == limit {
-			if last := lives[len(lives)-1].OutboxAt; next.IsZero() || last.Before(next) {
-				next = last
-			}
+		if n == limit && (next.IsZero() || last.Before(next)) {
+			next = last
 		}
 	}
-	return lives, next, nil
+	return lives, unread, next, nil
 }
 
 // Carried is an outbox entry that has been carried out.
@@ -135,7 +137,10 @@ func (l *OutboxLife) storedID() string {
 func decodeLife(raw bson.Raw, history bool) (*model.Task, error) {
 	t, err := Decode(raw)
 	if err == nil && history {
-		t.ID = raw.Lookup("task_id").StringValue()
+		var ok bool
+		if t.ID, ok = raw.Lookup("task_id").StringValueOK(); !ok {
+			return nil, fmt.Errorf("decoding a life: its task_id is of the type %v", raw.Lookup("task_id").Type)
+		}
 	}
 	return t, err
 }

@@ -69,7 +69,7 @@ func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) ([]*
 
 // DueRules finds online rules whose next tick is due, the longest due first; the first skip
 // of them are left out. unread are documents that this release cannot read. Index: fire.
-func (s *Store) DueRules(ctx context.Context, now time.Time, skip, limit int) (rules []*model.Rule, unread []UnreadableRule, err error) {
+func (s *Store) DueRules(ctx context.Context, now time.Time, skip, limit int) (rules []*model.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding due rules", bson.D{d("next_fire_at", bson.D{d("$lte", now)})},
 		options.Find().SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
@@ -91,7 +91,7 @@ func (s *Store) NextFire(ctx context.Context, after time.Time) (time.Time, error
 // PlannedRules finds rules with something decided before the given time and not seen to be
 // carried out: whoever decided it has died, or is slow. The first skip of them are left
 // out. unread are documents that this release cannot read. Index: planned.
-func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit int) (rules []*model.Rule, unread []UnreadableRule, err error) {
+func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit int) (rules []*model.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding planned runs", bson.D{d("planned_at", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(IndexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
@@ -99,21 +99,22 @@ func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit 
 // LongActive finds rules of which a run was started before the given time and is not known
 // to have ended, by their ids, after the given one. It looks at every rule, so it is for
 // now and then. unread are documents that this release cannot read. Index: _id.
-func (s *Store) LongActive(ctx context.Context, before time.Time, after string, limit int) (rules []*model.Rule, unread []UnreadableRule, err error) {
+func (s *Store) LongActive(ctx context.Context, before time.Time, after string, limit int) (rules []*model.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding runs that take long", bson.D{d("_id", bson.D{d("$gt", after)}), d("active.started", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 }
 
 // LastLives reads the newest life of each task, from the history where it has moved there.
-// Nothing is left of those that are missing. Indexes: _id; task of the history.
+// Nothing is left of those that are missing; one that is there and cannot be read is nil.
+// Indexes: _id; task of the history.
 func (s *Store) LastLives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	out, err := s.ByIDs(ctx, ids)
+	out, err := s.ReadableByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	var moved []string
 	for _, id := range ids {
-		if out[id] == nil {
+		if _, there := out[id]; !there {
 			moved = append(moved, id)
 		}
 	}
@@ -130,22 +131,19 @@ func (s *Store) LastLives(ctx context.Context, ids []string) (map[string]*model.
 	for cur.Next(ctx) {
 		life, err := decodeLife(cur.Current, true)
 		if err != nil {
-			return nil, err
+			s.complain(s.history, cur.Current, err)
+			if id, ok := cur.Current.Lookup("task_id").StringValueOK(); ok {
+				out[id] = nil
+			}
+			continue
 		}
 		out[life.ID] = life
 	}
 	return out, explain(cur.Err(), "reading the history of tasks")
 }
 
-// UnreadableRule is a rule's document that this release cannot read: a later one wrote it,
-// or a person did by hand. It must not keep the others from their ticks.
-type UnreadableRule struct {
-	ID  string
-	Err error
-}
-
 // readRules reads rules, one by one.
-func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (rules []*model.Rule, unread []UnreadableRule, err error) {
+func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (rules []*model.Rule, unread []Unreadable, err error) {
 	cur, err := s.rules.Find(ctx, filter, o)
 	if err != nil {
 		return nil, nil, explain(err, doing)
@@ -155,7 +153,7 @@ func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *o
 		r := new(model.Rule)
 		if err := cur.Decode(r); err != nil {
 			id, _ := cur.Current.Lookup("_id").StringValueOK()
-			unread = append(unread, UnreadableRule{ID: id, Err: err})
+			unread = append(unread, Unreadable{ID: id, Err: err})
 			continue
 		}
 		rules = append(rules, r)

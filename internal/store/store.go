@@ -35,6 +35,8 @@ type Store struct {
 	ready    bool  // the schema was checked
 	peeks    *bool // whether a [Store.Peek] is one query; nil = not asked yet
 	kept     keptFor
+
+	complained map[string]time.Duration // about which documents, and when
 }
 
 // Config of a store.
@@ -62,7 +64,7 @@ func Open(c Config) (*Store, error) {
 		SetReadPreference(readpref.Primary()).
 		SetReadConcern(readconcern.Local()).
 		SetWriteConcern(writeconcern.Majority()))
-	s := &Store{db: db, prefix: c.Prefix, local: c.Clock, log: c.Logger, Clock: newClock(c.Clock)}
+	s := &Store{db: db, prefix: c.Prefix, local: c.Clock, log: c.Logger, Clock: newClock(c.Clock), complained: map[string]time.Duration{}}
 	s.tasks = db.Collection(c.Prefix + "tasks")
 	s.history = db.Collection(c.Prefix + "task_history")
 	s.types = db.Collection(c.Prefix + "task_types")

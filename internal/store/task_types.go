@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -20,14 +21,28 @@ var ErrTypeChanged = errors.New("the type was changed meanwhile")
 // ErrNoType is returned for a type without a document.
 var ErrNoType = errors.New("no such task type")
 
-// TaskTypes reads all documents of task_types, ordered by code. Index: _id.
-func (s *Store) TaskTypes(ctx context.Context) ([]*model.TaskType, error) {
-	cur, err := s.types.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{d("_id", 1)}))
+// TaskTypes reads all documents of task_types, ordered by code. unread are those that this
+// release cannot read. Index: _id.
+func (s *Store) TaskTypes(ctx context.Context) (types []*model.TaskType, unread []Unreadable, err error) {
+	return readAll[*model.TaskType](ctx, s, s.types, "reading the task types")
+}
+
+// readAll reads a small collection, one by one, in the order of the ids.
+func readAll[T any](ctx context.Context, s *Store, coll *mongo.Collection, doing string) (all []T, unread []Unreadable, err error) {
+	cur, err := coll.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{d("_id", 1)}))
 	if err != nil {
-		return nil, explain(err, "reading the task types")
+		return nil, nil, explain(err, doing)
 	}
-	var out []*model.TaskType
-	return out, explain(cur.All(ctx, &out), "reading the task types")
+	defer func() { _ = cur.Close(ctx) }() // it is at its end, or the error is returned
+	for cur.Next(ctx) {
+		var x T
+		if err := cur.Decode(&x); err != nil {
+			unread = append(unread, s.complain(coll, cur.Current, err))
+			continue
+		}
+		all = append(all, x)
+	}
+	return all, unread, explain(cur.Err(), doing)
 }
 
 // TaskType reads one document of task_types, or returns [ErrNoType]. Index: _id.

@@ -104,7 +104,7 @@ func (s *Store) due(ctx context.Context, filter bson.D, q DueQuery) ([]*model.Ta
 		filter = append(filter, d("_id", bson.D{d("$nin", q.Exclude)}))
 	}
 	filter = only(filter, q.Only)
-	return s.find(ctx, "finding due tasks", filter, options.Find().
+	return s.findReadable(ctx, "finding due tasks", filter, options.Find().
 		SetSort(bson.D{d("priority", -1), d("due_at", 1)}).SetHint(IndexDue).
 		SetLimit(int64(q.Limit)).SetSkip(int64(q.Skip)).SetBatchSize(int32(q.Limit)))
 }
@@ -214,7 +214,7 @@ func (s *Store) Lapsed(ctx context.Context, types []string, limit int) ([]*model
 	var out []*model.Task
 	for some := range slices.Chunk(types, maxRanges) {
 		filter := bson.D{d("type", in(some)), d("lapse_at", bson.D{d("$lte", s.Clock.Now())})}
-		found, err := s.find(ctx, "finding lapsed leases", filter,
+		found, err := s.findReadable(ctx, "finding lapsed leases", filter,
 			options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
 		if err != nil {
 			return nil, err

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/model"
@@ -64,17 +63,11 @@ func (s *Store) RemoveWorker(ctx context.Context, id string) error {
 	return explain(err, "removing the worker's document")
 }
 
-// Workers lists all workers that were heard of in the last day, by id.
+// Workers lists all workers that were heard of in the last day, by id. Those whose document
+// this release cannot read are left out, and the log says so.
 func (s *Store) Workers(ctx context.Context) ([]Worker, error) {
-	cur, err := s.workers.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{d("_id", 1)}))
-	if err != nil {
-		return nil, explain(err, "listing workers")
-	}
-	var out []Worker
-	if err := cur.All(ctx, &out); err != nil {
-		return nil, explain(err, "listing workers")
-	}
-	return out, nil
+	all, _, err := readAll[Worker](ctx, s, s.workers, "listing workers")
+	return all, err
 }
 
 // AliveWorkers counts the workers that were heard of lately and serve one of the

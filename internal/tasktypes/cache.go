@@ -3,6 +3,7 @@ package tasktypes
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -20,21 +21,29 @@ type Cache struct {
 	version int64         // of the control document when it was read
 	checked clock.Instant // when the control document was last looked at by [Cache.Fresh]
 	types   map[string]*model.TaskType
+	unread  map[string]error // documents that cannot be read, and could not before
+	again   *clock.Instant   // of the last read, where a document could not be read; else nil
 }
 
 // New makes an empty copy.
 func New(st *store.Store) *Cache { return &Cache{store: st} }
 
+// rereadUnread is how often the types are read again while one cannot be read: a person mends it
+// as it was spoiled, by hand, and the log says so until then.
+const rereadUnread = time.Minute
+
 // Refresh reads the types again where the copy is not of that version of the control
-// document. changed says whether it did.
+// document. changed says whether it did. A type whose document this release cannot read stays
+// as it was read before; see [Cache.Unread] for where it was not.
 func (c *Cache) Refresh(ctx context.Context, version int64) (changed bool, err error) {
 	c.mu.RLock()
-	current := c.read && c.version == version
+	current := c.read && c.version == version && (c.again == nil || c.again.Since(c.store.Local()) < rereadUnread)
 	c.mu.RUnlock()
 	if current {
 		return false, nil
 	}
-	all, err := c.store.TaskTypes(ctx)
+	asked := clock.Read(c.store.Local())
+	all, unread, err := c.store.TaskTypes(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -44,6 +53,18 @@ func (c *Cache) Refresh(ctx context.Context, version int64) (changed bool, err e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.unread, c.again = nil, nil
+	for _, u := range unread {
+		if before := c.types[u.ID]; before != nil {
+			types[u.ID] = before
+		} else {
+			if c.unread == nil {
+				c.unread = map[string]error{}
+			}
+			c.unread[u.ID] = u.Err
+		}
+		c.again = &asked
+	}
 	c.read, c.version, c.types = true, version, types
 	return true, nil
 }
@@ -93,6 +114,17 @@ func (c *Cache) Get(code string) *model.TaskType {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.types[code]
+}
+
+// Unread is an error for a type whose document is there and cannot be read: what it says,
+// limits among them, is not known, so tasks of the type are neither sent nor claimed.
+func (c *Cache) Unread(code string) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if err := c.unread[code]; err != nil {
+		return fmt.Errorf("the stored task type %s cannot be read: %w", code, err)
+	}
+	return nil
 }
 
 // Options are what the type's document says to its tasks.

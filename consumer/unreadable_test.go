@@ -1,0 +1,77 @@
+package consumer_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// Of a type whose document cannot be read is not known how many of its tasks may run: they
+// wait until somebody mends it, and are not sent. Those of other types are not concerned.
+func TestATypeThatCannotBeReadStopsNoOther(t *testing.T) {
+	db := testdb.New(t)
+	bad, good := model.NewType[int, model.None]("bad"), model.NewType[int, model.None]("good")
+	open := func() *producer.Producer {
+		p, err := producer.New(producer.Config{Database: db})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+		return p
+	}
+	_, err := producer.Send(t.Context(), open(), bad, 1) // before it was spoiled
+	require.NoError(t, err)
+	_, err = db.Collection("task_types").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "bad"}, {Key: "max_running", Value: "three"}})
+	require.NoError(t, err)
+
+	p := open()
+	_, err = producer.Send(t.Context(), p, bad, 2)
+	require.ErrorContains(t, err, "the stored task type bad cannot be read")
+	_, err = producer.Send(t.Context(), p, good, 3)
+	require.NoError(t, err)
+	types, err := p.Types(t.Context())
+	require.ErrorContains(t, err, "the stored task type bad cannot be read")
+	require.Empty(t, types)
+	got, err := p.Fetch(t.Context(), producer.FetchRequest{WorkerID: "w", Types: []string{"bad"}})
+	require.NoError(t, err)
+	require.Empty(t, got)
+
+	c, err := consumer.New(consumer.Config{Database: db, Logger: zerolog.Nop()})
+	require.NoError(t, err)
+	ran := make(chan int, 10)
+	handle := func(_ context.Context, x *consumer.Task[int]) (model.None, error) {
+		ran <- x.Args
+		return model.None{}, nil
+	}
+	require.NoError(t, consumer.Handle(c, bad, handle))
+	require.NoError(t, consumer.Handle(c, good, handle))
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Run(ctx) }()
+	defer func() {
+		stop()
+		require.NoError(t, <-stopped)
+	}()
+	next := func() int {
+		select {
+		case n := <-ran:
+			return n
+		case <-time.After(time.Minute):
+			require.FailNow(t, "nothing ran")
+			return 0
+		}
+	}
+	require.Equal(t, 3, next())
+	_, err = producer.Send(t.Context(), p, good, 4)
+	require.NoError(t, err)
+	require.Equal(t, 4, next(), "it goes on, and the other waits")
+	require.NoError(t, p.DeleteType(t.Context(), "bad", 0))
+	require.Equal(t, 1, next())
+}

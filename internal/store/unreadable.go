@@ -1,0 +1,107 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Unreadable is a document that this release cannot read: a later one wrote it, or a person
+// did by hand. It must not keep anybody from the others.
+type Unreadable struct {
+	ID  string
+	Err error
+}
+
+// isUnreadable says whether the error is about what a document has in a field.
+func isUnreadable(err error) bool {
+	var field *bson.DecodeError
+	return errors.As(err, &field)
+}
+
+// complainEvery is how often the log says the same about a document.
+const complainEvery = time.Minute
+
+// complain tells the operator of a document that cannot be read, not at every look.
+func (s *Store) complain(coll *mongo.Collection, raw bson.Raw, err error) Unreadable {
+	u := Unreadable{Err: err}
+	u.ID, _ = raw.Lookup("_id").StringValueOK()
+	key, now := coll.Name()+" "+u.ID, s.local.Monotonic()
+	s.mu.Lock()
+	last, known := s.complained[key]
+	quiet := known && now-last < complainEvery
+	if !quiet {
+		if len(s.complained) > 10_000 { // of documents that are long gone
+			clear(s.complained)
+		}
+		s.complained[key] = now
+	}
+	s.mu.Unlock()
+	if !quiet {
+		s.log.Error().Err(err).Str("collection", coll.Name()).Str("id", u.ID).Msg("a document cannot be read; the others go on")
+	}
+	return u
+}
+
+// ReadableByIDs is [Store.ByIDs] where one that is there and cannot be read is nil; the log
+// says so. Index: _id.
+func (s *Store) ReadableByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	if len(ids) == 0 {
+		return map[string]*model.Task{}, nil
+	}
+	o := options.Find().SetBatchSize(int32(len(ids)))
+	tasks, unread, err := s.readable(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, o)
+	out, err := byID(tasks, err)
+	for _, u := range unread {
+		out[u.ID] = nil
+	}
+	return out, err
+}
+
+// readable finds tasks as [Store.find] does, but for those that this release cannot read:
+// they stand in nobody's way.
+func (s *Store) readable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (tasks []*model.Task, unread []Unreadable, err error) {
+	cur, err := s.tasks.Find(ctx, filter, o)
+	if err != nil {
+		return nil, nil, explain(err, doing)
+	}
+	defer func() { _ = cur.Close(ctx) }() // of one that is read to its end: never fails
+	var read model.TaskReader
+	tasks = make([]*model.Task, 0, cur.RemainingBatchLength())
+	for cur.Next(ctx) {
+		t, err := read.Read(cur.Current)
+		if err != nil {
+			unread = append(unread, s.complain(s.tasks, cur.Current, err))
+			continue
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, unread, explain(cur.Err(), doing)
+}
+
+// unreadTries is how often [Store.findReadable] asks for others in the place of tasks that
+// it could not read.
+const unreadTries = 3
+
+// findReadable finds tasks as [Store.find] does, and others in the place of those that this
+// release cannot read: a few of them at the head of a queue keep nobody from the rest.
+func (s *Store) findReadable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
+	look := filter
+	var ids bson.A
+	for tries := 0; ; tries++ {
+		tasks, unread, err := s.readable(ctx, doing, look, o)
+		if err != nil || len(unread) == 0 || tries == unreadTries {
+			return tasks, err
+		}
+		for _, u := range unread {
+			ids = append(ids, u.ID)
+		}
+		look = bson.D{d("$and", bson.A{filter, bson.D{d("_id", bson.D{d("$nin", ids)})}})}
+	}
+}

@@ -94,7 +94,8 @@ func (p *Producer) Types(ctx context.Context) ([]*model.TaskType, error) {
 // DeleteType deletes what was stored for a type. version is that of the type as it was
 // read; 0 deletes any. Tasks of the type stay as they are: from their next claim on they
 // have the options of their handler and the defaults, and a worker that serves the type by
-// its category alone does so no longer. A paused type stays paused.
+// its category alone does so no longer. A paused type stays paused. A new type of that name
+// begins at a greater version, so no edit of the deleted one passes on it.
 func (p *Producer) DeleteType(ctx context.Context, code string, version int64) error {
 	err := model.ValidName("type", code)
 	if err == nil && version < 0 {

@@ -17,6 +17,8 @@ type Control struct {
 	PausedTypes []string `bson:"paused_types"` // nobody claims tasks of these
 	PausedAll   bool     `bson:"paused_all"`   // nobody claims anything
 	Limited     bool     `bson:"limited"`      // limits have been used: there may be permits to sweep
+
+	DeletedVersion int64 `bson:"deleted_version"` // the greatest version of the types that were deleted
 }
 
 // Paused says whether tasks of the type may not be claimed.

@@ -55,16 +55,22 @@ func (s *Store) TaskType(ctx context.Context, code string) (*model.TaskType, err
 	return &t, explain(err, "reading the task type "+code)
 }
 
-// PutTaskType stores a type: a new one where t.Version is 0, else the next version of the
-// stored one, which must have that version ([ErrTypeChanged]). It sets t's version and
-// times, and tells the workers. What a later release keeps in the document stays. Repeating
-// a call whose answer was lost is no error. Index: _id.
+// PutTaskType stores a type: a new one where t.Version is 0 (with the version that
+// [Store.DeleteTaskType] tells of), else the next version of the stored one, which must have
+// that version ([ErrTypeChanged]). It sets t's version and times, and tells the workers. What
+// a later release keeps in the document stays. Repeating a call whose answer was lost is no
+// error. Index: _id.
 func (s *Store) PutTaskType(ctx context.Context, t *model.TaskType) error {
 	seen := *t
 	t.Version, t.UpdatedAt = seen.Version+1, s.Clock.Now()
 	var err error
 	if seen.Version == 0 {
-		t.CreatedAt = t.UpdatedAt
+		var c Control
+		if c, err = s.Control(ctx); err != nil {
+			*t = seen
+			return err
+		}
+		t.CreatedAt, t.Version = t.UpdatedAt, c.DeletedVersion+1
 		_, err = s.types.InsertOne(ctx, t)
 	} else {
 		err = s.changeTaskType(ctx, t, seen.Version)
@@ -133,24 +139,40 @@ func (s *Store) settleTaskType(ctx context.Context, t *model.TaskType, seen int6
 }
 
 // DeleteTaskType deletes a type's document of that version (0 = whichever): its tasks have
-// the defaults again. Deleting one that is not there is [ErrNoType]. Index: _id.
+// the defaults again. Deleting one that is not there is [ErrNoType]. The control document
+// keeps the greatest version that was ever deleted, and types that are made later begin
+// above it: an edit of a type that was deleted cannot pass on a new one of its name. Index: _id.
 func (s *Store) DeleteTaskType(ctx context.Context, code string, version int64) error {
-	filter := bson.D{d("_id", code)}
-	if version != 0 {
-		filter = append(filter, d("version", version))
-	}
-	res, err := s.types.DeleteOne(ctx, filter)
-	if err != nil {
-		return explain(err, "deleting the task type "+code)
-	}
-	if res.DeletedCount == 0 {
-		stored, err := s.TaskType(ctx, code)
+	doing := "deleting the task type " + code
+	for {
+		raw, err := s.types.FindOne(ctx, bson.D{d("_id", code)}, options.FindOne().SetProjection(bson.D{d("version", 1)})).Raw()
+		if isNone(err) {
+			return fmt.Errorf("%w: %s", ErrNoType, code)
+		}
 		if err != nil {
+			return explain(err, doing)
+		}
+		stored, _ := raw.Lookup("version").AsInt64OK() // 0 in what a person wrote without one
+		if version != 0 && stored != version {
+			return fmt.Errorf("%w: %s is at version %d, not %d", ErrTypeChanged, code, stored, version)
+		}
+		// Before it is deleted: who dies in between leaves out a few versions and repeats none.
+		if err := s.updateControl(ctx, doing, bson.D{d("$max", bson.D{d("deleted_version", stored)})}); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %s is at version %d, not %d", ErrTypeChanged, code, stored.Version, version)
+		asRead := bson.D{d("_id", code), d("version", bson.D{d("$exists", false)})}
+		if v := raw.Lookup("version"); v.Type != 0 {
+			asRead = bson.D{d("_id", code), d("version", v)}
+		}
+		res, err := s.types.DeleteOne(ctx, asRead)
+		if err != nil {
+			return explain(err, doing)
+		}
+		if res.DeletedCount > 0 {
+			return s.typesChanged(ctx)
+		}
+		// Somebody changed or deleted it in between.
 	}
-	return s.typesChanged(ctx)
 }
 
 // typesChanged makes every process read the types again. A writer that dies before it is

@@ -28,6 +28,9 @@ type Rule struct {
 	Jitter time.Duration `bson:"jitter_ms,omitempty"`
 
 	Task *TaskTemplate `bson:"task"` // what each tick sends
+	// PastTypes are those of the tasks that it sent before an edit, the newest last: where no
+	// records are kept a request that is repeated is known by its task.
+	PastTypes []string `bson:"past_types,omitempty"`
 
 	Overlap        OverlapPolicy     `bson:"overlap"`
 	OnFailure      FailurePolicy     `bson:"on_failure"`

@@ -153,11 +153,24 @@ func Edit(r *model.Rule, old, cal *calendar.Schedule, edited *model.Rule, now ti
 	e.ID, e.CreatedAt, e.Status, e.PauseNote, e.PausedAt, e.DeletedAt = r.ID, r.CreatedAt, d.Status, d.PauseNote, d.PausedAt, r.DeletedAt
 	e.Rev, e.UpdatedAt, e.DecidedTo, e.Runs, e.Last, e.FailSkips = d.Rev, d.UpdatedAt, later(d.DecidedTo, d.now), d.Runs, d.Last, d.FailSkips
 	e.Active, e.Queued, e.Planned, e.PlannedAt = d.Active, d.Queued, d.Planned, d.PlannedAt
-	e.Version = r.Version + 1
+	e.Version, e.PastTypes = r.Version+1, pastTypes(r, edited.Task.Type)
 	d.Rule, d.cal = &e, cal
 	d.startQueued() // the limit may have been raised
 	d.schedule()
 	return d.Rule
+}
+
+// maxPastTypes is how many types a rule remembers that it had.
+const maxPastTypes = 20
+
+// pastTypes are the types that the rule has had when it gets another one.
+func pastTypes(r *model.Rule, next string) []string {
+	if r.Task.Type == next {
+		return r.PastTypes
+	}
+	past := slices.DeleteFunc(slices.Clone(r.PastTypes), func(typ string) bool { return typ == r.Task.Type })
+	past = append(past, r.Task.Type)
+	return past[max(len(past)-maxPastTypes, 0):]
 }
 
 // Delete ends the rule logically: it never fires again, what waits is cancelled, its runs

@@ -235,3 +235,26 @@ func TestARuleIsSwitchedInTheVersionThatWasSeen(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, model.RuleOffline, r.Status)
 }
+
+// Without records a run is known by its task, whose type may have been another then.
+func TestARequestRunsOnceAlthoughTheTypeWasEditedInBetween(t *testing.T) {
+	db, p := worked(t, func() error { return nil })
+	s := periodic.Spec{Name: "n", Cron: "@yearly", Type: "tick", Log: model.LogNone}
+	r, err := p.Create(t.Context(), s)
+	require.NoError(t, err)
+	first, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{Request: "a"})
+	require.NoError(t, err)
+	idle(t, p, r.ID)
+	for _, typ := range []string{"tock", "tack", "tick", "tock"} {
+		s.Type = typ
+		r, err = p.Update(t.Context(), r.ID, r.Version, s)
+		require.NoError(t, err)
+		again, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{Request: "a"})
+		require.NoError(t, err)
+		require.Equal(t, first, again)
+	}
+	require.Equal(t, []string{"tock", "tack", "tick"}, r.PastTypes)
+	n, err := db.Collection("tasks").CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+}

@@ -53,9 +53,11 @@ func (p *Periodic) known(ctx context.Context, r *model.Rule, runs []string) (map
 		return nil, err
 	}
 	// Without records the tasks are what is left of them.
-	tasks := make([]string, len(runs))
-	for i, run := range runs {
-		tasks[i] = model.TaskID(r.Tenant, r.Task.Type, run)
+	var tasks []string
+	for _, typ := range append([]string{r.Task.Type}, r.PastTypes...) {
+		for _, run := range runs {
+			tasks = append(tasks, model.TaskID(r.Tenant, typ, run))
+		}
 	}
 	sent, err := p.store.ByIDs(ctx, tasks)
 	if err != nil {

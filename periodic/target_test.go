@@ -2,7 +2,6 @@ package periodic_test
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -307,71 +306,6 @@ func TestACancelledRunDoesNotWaitForItsCallback(t *testing.T) {
 	status, a := post(t, back, "")
 	require.Equal(t, 410, status)
 	require.Contains(t, a.Error, "cancelled")
-}
-
-// A token is made of an execution's id, which every target is told.
-func TestNoCallbackEndsARunOfASyncTarget(t *testing.T) {
-	h := newHooks(t)
-	type said struct {
-		status int
-		answer periodic.CallbackAnswer
-	}
-	answers := make(chan said, 1)
-	url := target(t, func(w http.ResponseWriter, r *http.Request) {
-		token := base64.RawURLEncoding.EncodeToString([]byte(r.Header.Get("Mscheduler-Execution-Id")))
-		status, a := post(t, h.url+token, `{"result": "said early"}`)
-		answers <- said{status, a}
-		w.WriteHeader(http.StatusInternalServerError)
-	})
-	r := h.start(&periodic.HTTPTarget{URL: url})
-	got := <-answers
-	require.Equal(t, 404, got.status, got.answer)
-	require.Equal(t, "unknown", got.answer.Reason)
-	require.Contains(t, got.answer.Error, "waits for no callback", "the token is right")
-	require.Contains(t, h.ends(r, model.RunFailed).Error, "answered 500")
-}
-
-// Whoever knows the token may end the run.
-func TestARedirectTellsNoOtherHostOfTheCallback(t *testing.T) {
-	h := newHooks(t)
-	elsewhere := make(chan http.Header, 10)
-	other := target(t, func(_ http.ResponseWriter, r *http.Request) { elsewhere <- r.Header.Clone() })
-	own := make(chan http.Header, 10)
-	url := target(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/away":
-			http.Redirect(w, r, other, http.StatusTemporaryRedirect)
-		case "/on":
-			http.Redirect(w, r, "/here", http.StatusTemporaryRedirect)
-		case "/here":
-			own <- r.Header.Clone()
-		}
-	})
-	to := periodic.HTTPTarget{Mode: periodic.HTTPAsync, Method: http.MethodGet, Keys: []periodic.HTTPKey{{AccessKey: "ak", Secret: "hunter2"}}}
-	to.URL = url + "/away?back={{callback_url}}"
-	require.Contains(t, h.ends(h.start(&to), model.RunFailed).Error, "answered 307")
-	require.Empty(t, elsewhere)
-
-	sync := periodic.HTTPTarget{URL: url + "/away", Keys: to.Keys}
-	h.ends(h.start(&sync), model.RunSuccess)
-	got := <-elsewhere
-	require.NotEmpty(t, got.Get("Idempotency-Key"))
-	require.Empty(t, got.Get("Webhook-Signature"), "what is signed for one host is not for another")
-
-	to.URL = url + "/on"
-	r := h.start(&to)
-	status, a := post(t, (<-own).Get("Mscheduler-Callback-Url"), "")
-	require.Equal(t, 200, status, a)
-	h.ends(r, model.RunSuccess)
-}
-
-func TestTokensOfOtherTasksAreNoCallbacks(t *testing.T) {
-	h := newHooks(t)
-	for _, token := range []string{"x", model.Handle{TaskID: "-/http/k", Generation: 1, ExecID: "e"}.String(), model.Handle{TaskID: "-/mscheduler.http/k", Generation: 1, ExecID: "e"}.String()} {
-		status, a := post(t, h.url+token, "")
-		require.Equal(t, 404, status)
-		require.Equal(t, "unknown", a.Reason)
-	}
 }
 
 func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {

@@ -26,8 +26,18 @@ func TestMistakesInFilesOfRulesSayWhatIsWanted(t *testing.T) {
 		{rule + "http: {url: 'http://h/', body: '{\"a\": {{run_id}}}'}\n", []string{"http.body looks like JSON and is none", `{"run": "{{run_id}}"}`}},
 		{rule + "http: {url: 'http://u:hidden@h/'}\n", []string{"http.url holds a user or password"}},
 		{rule + "type: t\nhttp: {url: 'http://h/{{tick}}', method: get}\n", []string{"say one of type and http", `http.url has the placeholder "tick"`, "http.method"}},
+		{rule + "http: http://x\n", []string{"line 3: \"http://x\" is text; want fields of its own: url, method, headers, body, "}},
+		{rule + "http: [url]\n", []string{"line 3: there is a list; want fields of its own: url, method, "}},
+		{rule + "type: t\nmax_concurrency: many\n", []string{"line 4: \"many\" is text; want a whole number"}},
+		{rule + "type: t\nenabled: 7\n", []string{"line 4: \"7\" is a number; want true or false"}},
+		{rule + "type: {a: b}\n", []string{"line 3: there are fields; want text"}},
+		{rule + "type: t\noptions: {retry: {factor: two}, workers: w}\n", []string{"line 4: \"two\" is text; want a number", "line 4: \"w\" is text; want a list"}},
+		{rule + "type: t\ncatch_up: [FULL]\n", []string{"line 4: there is a list; want fields of its own"}},
+		{rule + "http: {url: 'http://h/', headers: x}\n", []string{"line 3: \"x\" is text; want names with their texts"}},
+		{"42\n", []string{"line 1: \"42\" is a number; want the fields of a periodic rule"}},
 	} {
-		s.fails(ExitUsage, c.says, "periodic", "apply", "-f", s.file(c.file))
+		r := s.fails(ExitUsage, c.says, "periodic", "apply", "-f", s.file(c.file))
+		require.NotRegexp(t, `cannot unmarshal|!!|cli\.|\bint\b`, r.stderr, "words of the program")
 	}
 	one := s.file(rule + "http: {url: 'http://h/', expect: 2xx}\ncatch_up: FULL\n")
 	require.Contains(t, s.ok("periodic", "apply", "-f", one).stdout, "created")

@@ -61,6 +61,9 @@ func (f fileOf[T]) unfit(line, tag, value, goType string) string {
 		is = "a value of the kind " + tag
 	}
 	want := "fields of its own"
+	if names := f.fieldsOf(goType); names != "" {
+		want += ": " + names
+	}
 	switch {
 	case goType == "cli."+f.spec:
 		want = "the fields of " + f.thing
@@ -72,6 +75,8 @@ func (f fileOf[T]) unfit(line, tag, value, goType string) string {
 		want = "a whole number"
 	case strings.HasPrefix(goType, "float"):
 		want = "a number"
+	case goType == "map[string]string":
+		want = "names with their texts, as {name: text}"
 	case strings.HasPrefix(goType, "[]"):
 		want = "a list"
 	}

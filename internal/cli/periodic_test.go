@@ -251,6 +251,29 @@ func TestRunsAreTriggeredBackfilledListedAndCancelled(t *testing.T) {
 	s.fails(ExitUsage, []string{"of which 3 runs wait"}, "periodic", "delete", "n")
 }
 
+// Whether the rule keeps records of it or not, who triggers a run learns that it does not come.
+func TestATriggeredRunThatIsSkippedSaysSoAndFails(t *testing.T) {
+	s := newSession(t)
+	for _, log := range []string{"none", "trigger_log", "trans_log"} {
+		s.ok("periodic", "apply", "-f", s.file("name: "+log+"\ncron: '@hourly'\ntype: t\nmax_concurrency: 1\nconcurrency: SKIP\nlog: "+log+"\n"))
+		require.Regexp(t, `^\w{26}!r1  \w+  task -/t/\w{26}!r1\n$`, s.ok("periodic", "trigger", log, "--request", "r1").stdout)
+		r := s.fails(ExitRefused, nil, "periodic", "trigger", log, "--request", "r2")
+		require.Regexp(t, `^\w{26}!r2  SKIPPED, concurrency: as many as allowed ran, or waited\n$`, r.stdout)
+		require.Regexp(t, `^\w{26}!r3  \w+  task `, s.ok("periodic", "trigger", log, "--request", "r3", "--force").stdout)
+		r = s.fails(ExitRefused, nil, "periodic", "trigger", log, "--request", "r4", "-o", "json")
+		var out struct{ Status, Reason string }
+		r.json(&out)
+		require.Equal(t, "SKIPPED concurrency", out.Status+" "+out.Reason)
+	}
+	// One that has ended, of which the rule knows no more.
+	_, _, stop := s.worker("--periodic")
+	s.ok("periodic", "apply", "-f", s.file("name: quick\ncron: '@yearly'\ntype: exec\nargs: {argv: ['true']}\nlog: none\n"))
+	s.ok("periodic", "trigger", "quick", "--request", "r")
+	s.eventually("the run to end", func() bool { return !strings.Contains(s.ok("periodic", "show", "quick").stdout, "runs now") })
+	require.Regexp(t, `!r  SUCCESS  task -/exec/`, s.ok("periodic", "trigger", "quick", "--request", "r").stdout)
+	require.Equal(t, ExitOK, stop().code)
+}
+
 func TestAWorkerWithPeriodicFiresRulesAndOneWithoutDoesNotClaimTo(t *testing.T) {
 	s := newSession(t)
 	_, _, stop := s.worker("--periodic")

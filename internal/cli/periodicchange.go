@@ -146,69 +146,6 @@ func (r *rulesCommand) delete() *cobra.Command {
 	return cmd
 }
 
-func (r *rulesCommand) trigger() *cobra.Command {
-	var o periodic.TriggerOptions
-	cmd := &cobra.Command{
-		Use: "trigger RULE", Short: "Start a run now", Args: one("the name of a rule"),
-		Long: "Start a run now, also of a rule that is disabled. It obeys the rule's concurrency limit: it may wait,\nor be skipped, as `periodic runs` then says; --force starts it anyway. It neither counts as a tick nor\nasks what the last run was.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			d, rule, err := r.named(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			run, err := d.rules.Trigger(ctx, rule.ID, o)
-			if err != nil {
-				return noRule(err)
-			}
-			status, task, err := r.runStatus(ctx, d, rule, run)
-			if err != nil {
-				return err
-			}
-			if r.asJSON() {
-				return r.printJSON(map[string]any{"run": run, "status": status, "task_id": task})
-			}
-			if task != "" {
-				task = "  task " + task
-			}
-			return r.printf("%s  %s%s\n", run, status, task)
-		},
-	}
-	cmd.Flags().StringVar(&o.Request, "request", "", "name of the request: the same one starts only one run, however often it is given")
-	cmd.Flags().BoolVar(&o.Force, "force", false, "start it whatever the concurrency limit says, up to 1000 runs")
-	return cmd
-}
-
-// runStatus is what became of a run that was just decided: from the record, or, where the
-// rule keeps none, from the rule itself.
-func (r *rulesCommand) runStatus(ctx context.Context, d *ruleDB, rule *model.Rule, run string) (status, task string, err error) {
-	rec, err := d.store.Run(ctx, run)
-	if err != nil {
-		return "", "", err
-	}
-	if rec != nil {
-		status = string(rec.Status)
-		if rec.Reason != "" {
-			status += ", " + skipText(rec.Reason)
-		}
-		return status, rec.TaskID, nil
-	}
-	if rule, err = d.store.Rule(ctx, rule.ID); err != nil {
-		return "", "", err
-	}
-	for _, x := range rule.Active {
-		if x.ID == run {
-			return string(model.RunScheduled), model.TaskID(rule.Tenant, x.TaskType, x.ID), nil
-		}
-	}
-	for _, x := range rule.Queued {
-		if x.ID == run {
-			return string(model.RunQueued), "", nil
-		}
-	}
-	return "decided", "", nil
-}
-
 func (r *rulesCommand) cancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel RUN...", Short: "Cancel runs", Args: some("the ids of runs"),

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+func (r *rulesCommand) trigger() *cobra.Command {
+	var o periodic.TriggerOptions
+	cmd := &cobra.Command{
+		Use: "trigger RULE", Short: "Start a run now", Args: one("the name of a rule"),
+		Long: "Start a run now, also of a rule that is disabled. It obeys the rule's concurrency limit: it may wait,\nor be skipped, which exits with code 5; --force starts it anyway. It neither counts as a tick nor asks\nwhat the last run was.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			d, rule, err := r.named(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			run, err := d.rules.Trigger(ctx, rule.ID, o)
+			if err != nil {
+				return noRule(err)
+			}
+			became, err := d.triggered(ctx, rule, run, o.Force)
+			if err != nil {
+				return err
+			}
+			if err := r.printTriggered(became); err != nil {
+				return err
+			}
+			if became.Status == model.RunSkipped {
+				return &codedError{code: ExitRefused} // the line says it all
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&o.Request, "request", "", "name of the request: the same one starts only one run, however often it is given")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "start it whatever the concurrency limit says, up to 1000 runs")
+	return cmd
+}
+
+// triggeredRun is what became of a run that was just decided, as JSON.
+type triggeredRun struct {
+	Run    string           `json:"run"`
+	Status model.RunStatus  `json:"status"`
+	Reason model.SkipReason `json:"reason,omitempty"`
+	TaskID string           `json:"task_id"`
+}
+
+func (r *rulesCommand) printTriggered(t triggeredRun) error {
+	if r.asJSON() {
+		return r.printJSON(t)
+	}
+	line := t.Run + "  " + string(t.Status)
+	if t.Reason != "" {
+		line += ", " + skipText(t.Reason)
+	}
+	if t.TaskID != "" {
+		line += "  task " + t.TaskID
+	}
+	return r.print(line + "\n")
+}
+
+// triggered tells from the run's record what became of it, or, where the rule keeps none, from
+// the rule and the run's task: what has left no trace there was skipped.
+func (d *ruleDB) triggered(ctx context.Context, before *model.Rule, run string, forced bool) (triggeredRun, error) {
+	out := triggeredRun{Run: run}
+	rec, err := d.store.Run(ctx, run)
+	if err != nil {
+		return out, err
+	}
+	if rec != nil {
+		out.Status, out.Reason, out.TaskID = rec.Status, rec.Reason, rec.TaskID
+		return out, nil
+	}
+	rule, err := d.store.Rule(ctx, before.ID)
+	if err != nil {
+		return out, err
+	}
+	for _, x := range rule.Active {
+		if x.ID == run {
+			out.Status, out.TaskID = model.RunScheduled, model.TaskID(rule.Tenant, x.TaskType, x.ID)
+			return out, nil
+		}
+	}
+	for _, x := range rule.Queued {
+		if x.ID == run {
+			out.Status = model.RunQueued
+			return out, nil
+		}
+	}
+	ids := []string{model.TaskID(rule.Tenant, before.Task.Type, run), model.TaskID(rule.Tenant, rule.Task.Type, run)}
+	tasks, err := d.store.LastLives(ctx, ids) // it has ended already
+	if err != nil {
+		return out, err
+	}
+	for _, id := range ids {
+		if t := tasks[id]; t != nil {
+			out.TaskID = id
+			out.Status, _ = periodic.RunStatusOf(t)
+			return out, nil
+		}
+	}
+	out.Status, out.Reason = model.RunSkipped, model.SkipConcurrency
+	if forced || rule.MaxConcurrency == 0 || rule.Concurrency == model.ConcurrencyParallel {
+		out.Reason = model.SkipCapacity // no other limit holds
+	}
+	return out, nil
+}

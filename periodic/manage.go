@@ -3,6 +3,7 @@ package periodic
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
@@ -124,12 +125,40 @@ func (p *Periodic) Named(ctx context.Context, tenant, name string) (*model.Rule,
 }
 
 // List reads living rules of a tenant ("" = of all), ordered by tenant and name: at most
-// limit, from 1 to 1,000, after the rule whose Living is given ("" = from the first).
+// limit, from 1 to 1,000, after the rule whose Living is given ("" = from the first). Rules that
+// this release cannot read come as an [*UnreadableError], with the others.
 func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([]*model.Rule, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, model.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
-	return p.store.Rules(ctx, tenant, after, limit)
+	rules, unread, err := p.store.Rules(ctx, tenant, after, limit)
+	if err == nil && len(unread) > 0 {
+		bad := &UnreadableError{}
+		for _, u := range unread {
+			bad.Rules = append(bad.Rules, UnreadableRule{ID: u.ID, Living: u.Living, Err: u.Err})
+		}
+		err = bad
+	}
+	return rules, err
+}
+
+// UnreadableRule is a rule whose document this release cannot read.
+type UnreadableRule struct {
+	ID     string
+	Living string // tenant and name, as [model.Rule] has it
+	Err    error
+}
+
+// UnreadableError names rules that this release cannot read: a later one wrote them, or a
+// person did by hand. They do not fire until it can; every other rule goes on.
+type UnreadableError struct{ Rules []UnreadableRule }
+
+func (e *UnreadableError) Error() string {
+	lines := make([]string, len(e.Rules))
+	for i, r := range e.Rules {
+		lines[i] = fmt.Sprintf("the rule %s (%q) cannot be read: %v", r.ID, strings.TrimPrefix(r.Living, model.NoTenant+"/"), r.Err)
+	}
+	return strings.Join(lines, "\n")
 }
 
 func random() (b [10]byte) {

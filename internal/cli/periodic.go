@@ -101,53 +101,6 @@ func (r *rulesCommand) sayIdle(ctx context.Context, d *ruleDB) error {
 	return nil
 }
 
-func (r *rulesCommand) list() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the rules", Args: noArgs,
-		Long: "List the rules, by tenant and name. With -o yaml it is a file for `periodic apply`.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			d, err := r.open(ctx, true)
-			if err != nil {
-				return err
-			}
-			var rules []*model.Rule
-			for after, size := "", 1000; ; after = rules[len(rules)-1].Living {
-				page, err := d.rules.List(ctx, r.tenant, after, size)
-				if err != nil {
-					return err
-				}
-				if rules = append(rules, page...); len(page) < size {
-					break
-				}
-			}
-			return r.printRules(ctx, d, rules)
-		},
-	}
-}
-
-func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*model.Rule) error {
-	if done, err := printStored(r.app, "rules", rules, ruleFileSpec, ruleJSON); done {
-		return err
-	}
-	if len(rules) == 0 {
-		r.say("no rule; see: mscheduler periodic apply --help")
-		return nil
-	}
-	t := newTable("RULE", "CRON", "ZONE", "SENDS", "STATE", "NEXT", "LAST RUN", "RUNS NOW", "WAIT")
-	for _, x := range rules {
-		last := ""
-		if x.Last != nil {
-			last = string(x.Last.Status) + " " + human.Relative(x.Last.Nominal, d.at)
-		}
-		t.add(ruleName(x), x.Cron, zoneName(x), x.Task.Type, stateText(x), nextText(x, d.at), last, fmt.Sprint(len(x.Active)), fmt.Sprint(len(x.Queued)))
-	}
-	if err := r.print(t.String()); err != nil {
-		return err
-	}
-	return r.sayIdle(ctx, d)
-}
-
 // ruleFileSpec is a stored rule as a file would say it that can be applied anywhere, any
 // number of times.
 func ruleFileSpec(r *model.Rule) *ruleSpec {
@@ -261,7 +214,11 @@ func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *model.Rule
 	}
 	f.add("runs so far", fmt.Sprint(rule.Runs))
 	if l := rule.Last; l != nil {
-		f.add("last run", fmt.Sprintf("%s, of %s, attempt %d", l.Status, inZone(l.Nominal, rule), l.Attempt))
+		status, err := d.lastStatuses(ctx, []*model.Rule{rule})
+		if err != nil {
+			return err
+		}
+		f.add("last run", fmt.Sprintf("%s, of %s, attempt %d", status[l.ID], inZone(l.Nominal, rule), l.Attempt))
 	}
 	if s := rule.Range; s != nil {
 		f.add("skipped since", fmt.Sprintf("%s (%s)", human.Plural(s.Count, "tick", "ticks"), skipText(s.Reason)))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 const rulesFile = `name: nightly
@@ -271,6 +272,34 @@ func TestATriggeredRunThatIsSkippedSaysSoAndFails(t *testing.T) {
 	s.ok("periodic", "trigger", "quick", "--request", "r")
 	s.eventually("the run to end", func() bool { return !strings.Contains(s.ok("periodic", "show", "quick").stdout, "runs now") })
 	require.Regexp(t, `!r  SUCCESS  task -/exec/`, s.ok("periodic", "trigger", "quick", "--request", "r").stdout)
+	require.Equal(t, ExitOK, stop().code)
+}
+
+func TestARuleThatCannotBeReadIsNamedAndTheOthersAreListed(t *testing.T) {
+	s := newSession(t)
+	for _, name := range []string{"a", "b", "c"} {
+		s.ok("periodic", "apply", "-f", s.file("tenant: acme\nname: "+name+"\ncron: '@hourly'\ntype: t\n"))
+	}
+	s.setRule("b", bson.D{{Key: "max_concurrency", Value: "many"}})
+	said := []string{`("acme/b") cannot be read`, "max_concurrency"}
+	r := s.fails(ExitFailed, said, "periodic", "list")
+	require.Regexp(t, `(?m)^acme/a [^$]*^acme/c `, r.stdout)
+	require.Equal(t, 2, strings.Count(s.fails(ExitFailed, said, "periodic", "list", "-o", "yaml").stdout, "cron:"))
+	require.Contains(t, s.fails(ExitFailed, said, "periodic", "list", "--tenant", "acme").stdout, "acme/c")
+	s.setRule("a", bson.D{{Key: "max_concurrency", Value: "many"}})
+	s.setRule("c", bson.D{{Key: "max_concurrency", Value: "many"}})
+	r = s.fails(ExitFailed, []string{`("acme/a")`, `("acme/b")`, `("acme/c")`}, "periodic", "list")
+	require.NotContains(t, r.stderr, "no rule;")
+}
+
+// The rule itself calls a run RUNNING from its decision on.
+func TestALastRunThatNoWorkerTookIsScheduled(t *testing.T) {
+	s := newSession(t)
+	_, _, stop := s.start("work", "--worker-id", "engine", "--periodic")
+	s.ok("periodic", "apply", "-f", s.file("name: n\nenabled: true\ncron: '* * * * * *'\nmax_runs: 1\ntype: nobody\n"))
+	s.eventually("a run", func() bool { return len(s.runsOf("n").Runs) == 1 })
+	require.Regexp(t, `(?m)^n .* SCHEDULED (just now|.* ago) +1 +0$`, s.ok("periodic", "list").stdout)
+	require.Regexp(t, `(?m)^last run +SCHEDULED, of 20`, s.ok("periodic", "show", "n").stdout)
 	require.Equal(t, ExitOK, stop().code)
 }
 

@@ -56,14 +56,14 @@ func (s *Store) rule(ctx context.Context, filter bson.D, name string) (*model.Ru
 }
 
 // Rules reads the living rules of a tenant ("" = of all), ordered by tenant and name, after
-// the given one. Index: living.
-func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) ([]*model.Rule, error) {
+// the given one. unread are documents that this release cannot read. Index: living.
+func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) (rules []*model.Rule, unread []Unreadable, err error) {
 	living := bson.D{d("$gt", after)}
 	if tenant != "" {
 		prefix := model.RuleName(tenant, "")
 		living = bson.D{d("$gt", max(after, prefix)), d("$lt", prefix[:len(prefix)-1]+"0")} // '0' follows '/'
 	}
-	return s.findRules(ctx, "listing rules", bson.D{d("living", living)},
+	return s.readRules(ctx, "listing rules", bson.D{d("living", living)},
 		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(IndexLiving).SetLimit(int64(limit)))
 }
 
@@ -153,7 +153,8 @@ func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *o
 		r := new(model.Rule)
 		if err := cur.Decode(r); err != nil {
 			id, _ := cur.Current.Lookup("_id").StringValueOK()
-			unread = append(unread, Unreadable{ID: id, Err: err})
+			living, _ := cur.Current.Lookup("living").StringValueOK()
+			unread = append(unread, Unreadable{ID: id, Living: living, Err: err})
 			continue
 		}
 		rules = append(rules, r)

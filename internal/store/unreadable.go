@@ -15,8 +15,9 @@ import (
 // Unreadable is a document that this release cannot read: a later one wrote it, or a person
 // did by hand. It must not keep anybody from the others.
 type Unreadable struct {
-	ID  string
-	Err error
+	ID     string
+	Living string // of a rule: tenant and name; "" = it was deleted
+	Err    error
 }
 
 // isUnreadable says whether the error is about what a document has in a field.

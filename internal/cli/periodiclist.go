@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+)
+
+func (r *rulesCommand) list() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the rules", Args: noArgs,
+		Long: "List the rules, by tenant and name. With -o yaml it is a file for `periodic apply`. Rules that this\nrelease cannot read are named, and then it exits with code 1.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			d, err := r.open(ctx, true)
+			if err != nil {
+				return err
+			}
+			rules, unread, err := d.all(ctx, r.tenant)
+			if err != nil {
+				return err
+			}
+			if len(rules) > 0 || len(unread.Rules) == 0 {
+				if err := r.printRules(ctx, d, rules); err != nil {
+					return err
+				}
+			}
+			if len(unread.Rules) > 0 {
+				return unread // what was listed is not all
+			}
+			return nil
+		},
+	}
+}
+
+// all reads all rules of a tenant ("" = of all), and names those that cannot be read.
+func (d *ruleDB) all(ctx context.Context, tenant string) (rules []*model.Rule, unread *periodic.UnreadableError, err error) {
+	unread = &periodic.UnreadableError{}
+	const size = 1000
+	for after := ""; ; {
+		page, err := d.rules.List(ctx, tenant, after, size)
+		var some *periodic.UnreadableError
+		if err != nil && !errors.As(err, &some) {
+			return nil, nil, err
+		}
+		n := len(page)
+		if rules = append(rules, page...); n > 0 {
+			after = page[n-1].Living
+		}
+		if some != nil {
+			unread.Rules = append(unread.Rules, some.Rules...)
+			n, after = n+len(some.Rules), max(after, some.Rules[len(some.Rules)-1].Living)
+		}
+		if n < size {
+			return rules, unread, nil
+		}
+	}
+}
+
+func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*model.Rule) error {
+	if done, err := printStored(r.app, "rules", rules, ruleFileSpec, ruleJSON); done {
+		return err
+	}
+	if len(rules) == 0 {
+		r.say("no rule; see: mscheduler periodic apply --help")
+		return nil
+	}
+	status, err := d.lastStatuses(ctx, rules)
+	if err != nil {
+		return err
+	}
+	t := newTable("RULE", "CRON", "ZONE", "SENDS", "STATE", "NEXT", "LAST RUN", "RUNS NOW", "WAIT")
+	for _, x := range rules {
+		last := ""
+		if x.Last != nil {
+			last = string(status[x.Last.ID]) + " " + human.Relative(x.Last.Nominal, d.at)
+		}
+		t.add(ruleName(x), x.Cron, zoneName(x), x.Task.Type, stateText(x), nextText(x, d.at), last, fmt.Sprint(len(x.Active)), fmt.Sprint(len(x.Queued)))
+	}
+	if err := r.print(t.String()); err != nil {
+		return err
+	}
+	return r.sayIdle(ctx, d)
+}
+
+// lastStatuses are those of the rules' last runs by the runs' ids. To the rule a run is RUNNING
+// from its decision until its end is told: whether a worker has taken it, and what became of it
+// there, its task says.
+func (d *ruleDB) lastStatuses(ctx context.Context, rules []*model.Rule) (map[string]model.RunStatus, error) {
+	out := map[string]model.RunStatus{}
+	runs := map[string]string{} // by their tasks
+	for _, r := range rules {
+		if r.Last == nil {
+			continue
+		}
+		out[r.Last.ID] = r.Last.Status
+		i := slices.IndexFunc(r.Active, func(x model.RunRef) bool { return x.ID == r.Last.ID })
+		if i >= 0 && r.Last.Status == model.RunRunning {
+			out[r.Last.ID] = model.RunScheduled // unless its task, which may not be sent yet, says more
+			runs[model.TaskID(r.Tenant, r.Active[i].TaskType, r.Last.ID)] = r.Last.ID
+		}
+	}
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(runs)), 1000) {
+		tasks, err := d.store.ByIDs(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for id, t := range tasks {
+			out[runs[id]], _ = periodic.RunStatusOf(t)
+		}
+	}
+	return out, nil
+}

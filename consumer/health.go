@@ -93,6 +93,7 @@ func (h *health) samePrimary(c *Consumer, primary string) {
 	h.primary = primary
 	h.mu.Unlock()
 	if changed {
+		c.store.Clock.Doubt()
 		h.disturb(c, false)
 	}
 }

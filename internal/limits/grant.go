@@ -42,6 +42,11 @@ type reserved struct {
 }
 
 func (g *Gate) reserve(ctx context.Context, of store.SlotOf, r model.RateLimit, from time.Time, want int) (reserved, error) {
+	if g.paced.doubts(g.store.Local().Monotonic(), g.pace().Error > r.Tolerance()) {
+		if err := g.store.ReadClock(ctx); err != nil {
+			return reserved{}, err
+		}
+	}
 	res := reserved{of: of, rate: r, pace: g.pace(), asked: g.store.Local().Monotonic()}
 	var err error
 	res.starts, err = g.store.ReserveStarts(ctx, of, r, res.pace, from, want)
@@ -81,6 +86,33 @@ func (g *Gate) Claimed(grants map[*model.Task]Grant) {
 type pacer struct {
 	mu    sync.Mutex
 	claim time.Duration
+
+	again time.Duration // monotonic: when the clock may be read once more
+	pause time.Duration // before that
+}
+
+// How soon a process reads the database's clock again that knows it worse than a rate
+// tolerates, and so leaves much of the rate free for all: at once, and where its way is so
+// long that this does not help, ever more rarely.
+const (
+	firstReread  = time.Second
+	seldomReread = 30 * time.Second
+)
+
+// doubts says whether the clock is to be read before starts are reserved; bad is that it is
+// known worse than the rate tolerates.
+func (p *pacer) doubts(now time.Duration, bad bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !bad || now < p.again {
+		return false
+	}
+	if now-p.again > seldomReread { // it was good for a while, or nothing was reserved
+		p.pause = 0
+	}
+	p.pause = min(max(2*p.pause, firstReread), seldomReread)
+	p.again = now + p.pause
+	return true
 }
 
 const slowestPace = 2 * time.Second // what takes longer is an outage

@@ -13,19 +13,24 @@ import (
 
 // Clock estimates the database's time from readings of it and this machine's
 // monotonic clock. The estimate never runs ahead of the database (apart from clock
-// rates, which differ by less than a millisecond in the half minute between readings):
+// rates, which differ by a few milliseconds in the half minute between readings):
 // a reading is taken as the time at which its answer arrived, although the server
 // looked at its clock before that. So nothing starts early and no lease is taken early;
 // the price is that leases are shorter by at most a round trip, which the lease margin
 // covers.
+//
+// A reading says that the time is between what the server said and a round trip after that,
+// and so does the estimate. What both allow is the new estimate: one slow answer among quick
+// ones makes it no worse. Where they allow nothing in common, the reading counts.
 type Clock struct {
 	local clock.Clock
 
 	mu      sync.Mutex
 	read    bool
 	at      clock.Instant // when the last answer arrived
-	server  time.Time     // what it said
-	err     time.Duration // its round trip
+	server  time.Time     // the least that it was then at the server
+	err     time.Duration // the most by which it was later
+	doubt   bool          // the next reading counts, whatever was known
 	jump    time.Duration // the greatest surprise since TakeJump
 	skipped time.Duration
 }
@@ -53,7 +58,7 @@ func (c *Clock) Known() bool {
 	return c.read
 }
 
-// Error is by how much the estimate may lag: the round trip of the last reading.
+// Error is by how much the estimate may lag: the round trip of a reading, or less.
 func (c *Clock) Error() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,16 +76,44 @@ func (c *Clock) Age() time.Duration {
 	return max(c.at.Since(c.local), -c.at.Drift(c.local))
 }
 
+const (
+	// clockRates is how fast two machines' clocks go apart: one part in so many.
+	clockRates = 10_000
+	// clockGrain is that of a reading, which is cut to it.
+	clockGrain = time.Millisecond
+)
+
 // observe takes a reading: what the server said, and when it was asked.
 func (c *Clock) observe(server time.Time, asked clock.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	least, most := server, server.Add(asked.SinceMonotonic(c.local))
 	if c.read {
-		surprise := server.Sub(c.server.Add(c.at.SinceMonotonic(c.local)))
-		c.jump = max(c.jump, surprise.Abs())
+		passed := c.at.SinceMonotonic(c.local)
+		expected, apart := c.server.Add(passed), passed/clockRates
+		low, high := expected.Add(-apart), expected.Add(c.err+apart)
+		switch {
+		case least.After(high.Add(clockGrain)) || low.After(most.Add(clockGrain)):
+			c.jump = max(c.jump, server.Sub(expected).Abs())
+		case !c.doubt:
+			if low.After(least) {
+				least = low
+			}
+			if high.Before(most) {
+				most = high
+			}
+		}
 	}
-	c.read, c.server, c.at = true, server, clock.Read(c.local)
-	c.err = asked.SinceMonotonic(c.local)
+	c.read, c.doubt, c.server, c.at = true, false, least, clock.Read(c.local)
+	c.err = max(most.Sub(least), 0)
+}
+
+// Doubt makes the next reading count whatever was known: another server may have another
+// time, by less than what would contradict.
+func (c *Clock) Doubt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubt = true
 }
 
 // TakeJump returns by how much readings contradicted the estimate since the last call:

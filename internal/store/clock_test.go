@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 )
@@ -72,6 +73,84 @@ func TestASurpriseIsToldOnce(t *testing.T) {
 	reading(m, c, noon, 0) // another primary, whose clock is behind
 	require.Equal(t, 90*time.Second, c.TakeJump())
 	require.Equal(t, noon, c.Now())
+}
+
+// readingAt is one that took a round trip, in which the server looked at its clock after the
+// part of it.
+func readingAt(m *machine, c *Clock, began time.Time, trip, part time.Duration) (now time.Time) {
+	asked := clock.Read(m)
+	m.pass(trip)
+	c.observe(began.Add(part).Truncate(time.Millisecond), asked)
+	return began.Add(trip)
+}
+
+func TestASlowReadingAmongQuickOnesMakesTheEstimateNoWorse(t *testing.T) {
+	for name, part := range map[string]time.Duration{"the answer was slow": 0, "the question was slow": time.Second, "both were": time.Second / 2} {
+		t.Run(name, func(t *testing.T) {
+			m := &machine{wall: noon}
+			c := newClock(m)
+			now := readingAt(m, c, noon, 2*time.Millisecond, time.Millisecond)
+			m.pass(30 * time.Second)
+			now = readingAt(m, c, now.Add(30*time.Second), time.Second, part)
+			require.Zero(t, c.TakeJump(), "it contradicts nothing")
+			require.False(t, c.Now().After(now))
+			require.Less(t, now.Sub(c.Now()), 10*time.Millisecond)
+			require.Less(t, c.Error(), 10*time.Millisecond)
+			require.Zero(t, c.Age(), "it is a reading all the same")
+		})
+	}
+}
+
+func TestAQuickReadingMendsWhatASlowOneSaid(t *testing.T) {
+	m := &machine{wall: noon}
+	c := newClock(m)
+	now := readingAt(m, c, noon, time.Second, 0)
+	require.Equal(t, time.Second, c.Error())
+	now = readingAt(m, c, now, 2*time.Millisecond, time.Millisecond)
+	require.LessOrEqual(t, c.Error(), 2*time.Millisecond)
+	require.LessOrEqual(t, now.Sub(c.Now()), 2*time.Millisecond)
+}
+
+func TestInDoubtTheNextReadingCounts(t *testing.T) {
+	m := &machine{wall: noon}
+	c := newClock(m)
+	readingAt(m, c, noon, 0, 0)
+	const behind = 30 * time.Millisecond // of another primary: less than its answer takes
+	trip := 100 * time.Millisecond
+	readingAt(m, c, noon.Add(-behind), trip, trip/2)
+	require.Equal(t, noon.Add(trip).Add(-trip/clockRates).Truncate(time.Millisecond), c.Now(), "it allows what was known")
+	c.Doubt()
+	readingAt(m, c, noon.Add(trip-behind), trip, trip/2)
+	require.Equal(t, noon.Add(trip-behind+trip/2), c.Now())
+	require.Equal(t, trip, c.Error())
+}
+
+// Whatever the ways, and whichever of the two clocks is the faster.
+func TestTheDatabaseIsNeverBehindTheEstimateNorAheadOfItByMoreThanItsError(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		m := &machine{wall: noon}
+		c := newClock(m)
+		now := noon
+		faster := rapid.Int64Range(-90, 90).Draw(r, "faster, in millionths")
+		pass := func(d time.Duration) {
+			m.pass(d)
+			now = now.Add(d + d*time.Duration(faster)/1_000_000)
+		}
+		span := func(most time.Duration, what string) time.Duration {
+			return time.Duration(rapid.Int64Range(0, int64(most)).Draw(r, what))
+		}
+		for range rapid.IntRange(1, 20).Draw(r, "readings") {
+			asked := clock.Read(m)
+			pass(span(time.Second, "way there"))
+			said := now.Truncate(time.Millisecond)
+			pass(span(time.Second, "way back"))
+			c.observe(said, asked)
+			require.Zero(r, c.TakeJump())
+			require.False(r, c.Now().After(now))
+			require.LessOrEqual(r, now.Sub(c.Now()), c.Error()+2*time.Millisecond, "a reading and the estimate are cut")
+			pass(span(time.Hour, "until the next"))
+		}
+	})
 }
 
 func TestASkipIsForGood(t *testing.T) {

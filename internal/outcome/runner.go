@@ -127,7 +127,7 @@ func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err e
 		from, r.looked = time.Time{}, now
 	}
 	for {
-		lives, unread, next, lookErr := r.store.Outboxes(ctx, names, from, before, perSweep)
+		lives, next, lookErr := r.store.Outboxes(ctx, names, from, before, perSweep)
 		if lookErr != nil {
 			return found, lookErr
 		}
@@ -140,16 +140,14 @@ func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err e
 			}
 		}
 		found += len(entries)
-		failed := r.carry(ctx, entries)
-		if failed != nil {
+		if failed := r.carry(ctx, entries); failed != nil {
 			err = failed
 		}
-		stays := failed != nil || unread > 0
-		if next.IsZero() || stays && !next.After(from) { // else past those that cannot be carried out
+		if next.IsZero() {
 			r.swept = before
 			return found, err
 		}
-		from = next
+		from = next // past those that cannot be carried out
 	}
 }
 

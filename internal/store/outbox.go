@@ -20,48 +20,76 @@ type OutboxLife struct {
 }
 
 // Outboxes finds lives whose outbox is of a time in [from, before] and has an entry of one
-// of the kinds, the oldest first. Where there may be more, next is the time to go on from.
-// Lives that this release cannot read are left out, and the log says so; unread is their number.
+// of the kinds, the oldest first: about limit of each collection, or all of one moment where
+// those are more. Where there may be others, next is the time to go on from; it is later than
+// from, so whoever goes on gets past those that stay. Lives that this release cannot read are
+// left out, and the log says so.
 // Indexes: outbox of both collections; the kinds are looked at in the documents.
-func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.Time, limit int) (lives []OutboxLife, unread int, next time.Time, err error) {
-	return s.outboxes(ctx, bson.D{d("outbox_at", bson.D{d("$gte", from), d("$lte", before)}), d("outbox.kind", in(kinds))}, limit)
+func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.Time, limit int) (lives []OutboxLife, next time.Time, err error) {
+	at := bson.D{d("$gte", from), d("$lte", before)}
+	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
+		p, err := s.outboxes(ctx, coll, at, d("outbox.kind", in(kinds)), limit)
+		if err != nil {
+			return nil, next, err
+		}
+		goOn := p.last
+		if p.n == limit && p.first.Equal(p.last) {
+			// A group commit gives many ends one time, so a page may not lead beyond it.
+			if p, err = s.outboxes(ctx, coll, p.last, d("outbox.kind", in(kinds)), 0); err != nil {
+				return nil, next, err
+			}
+			goOn = goOn.Add(time.Millisecond)
+		}
+		lives = append(lives, p.lives...)
+		if p.n >= limit && (next.IsZero() || goOn.Before(next)) {
+			next = goOn
+		}
+	}
+	return lives, next, nil
 }
 
 // EmptyOutboxes finds those of which nothing is left but the mark: a process died between
 // its last removal and the mark's, which are one write unless two removed at once.
 // Indexes: outbox of both collections.
-func (s *Store) EmptyOutboxes(ctx context.Context, before time.Time, limit int) ([]OutboxLife, error) {
-	filter := bson.D{d("outbox_at", bson.D{d("$lte", before)}), d("outbox.0", bson.D{d("$exists", false)})}
-	lives, _, _, err := s.outboxes(ctx, filter, limit)
-	return lives, err
+func (s *Store) EmptyOutboxes(ctx context.Context, before time.Time, limit int) (lives []OutboxLife, err error) {
+	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
+		p, err := s.outboxes(ctx, coll, bson.D{d("$lte", before)}, d("outbox.0", bson.D{d("$exists", false)}), limit)
+		if err != nil {
+			return nil, err
+		}
+		lives = append(lives, p.lives...)
+	}
+	return lives, nil
 }
 
-func (s *Store) outboxes(ctx context.Context, filter bson.D, limit int) (lives []OutboxLife, unread int, next time.Time, err error) {
+// outboxPage is what was found of one collection.
+type outboxPage struct {
+	lives       []OutboxLife // without those that cannot be read
+	n           int          // with them
+	first, last time.Time    // of the marks
+}
+
+// outboxes reads one page by the time of the marks; limit 0 = all. Index: outbox.
+func (s *Store) outboxes(ctx context.Context, coll *mongo.Collection, at any, which bson.E, limit int) (p outboxPage, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit))
-	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
-		cur, err := coll.Find(ctx, filter, o)
-		if err != nil {
-			return nil, 0, next, explain(err, "looking for outcomes")
-		}
-		n, last := 0, time.Time{}
-		for ; cur.Next(ctx); n++ {
-			last, _ = cur.Current.Lookup("outbox_at").TimeOK() // which the filter compared with a time
-			life, err := decodeLife(cur.Current, coll == s.history)
-			if err != nil {
-				s.complain(coll, cur.Current, err)
-				unread++
-				continue
-			}
-			lives = append(lives, OutboxLife{Task: life, InHistory: coll == s.history})
-		}
-		if err := cur.Err(); err != nil {
-			return nil, 0, next, explain(err, "looking for outcomes")
-		}
-		if n == limit && (next.IsZero() || last.Before(next)) {
-			next = last
-		}
+	cur, err := coll.Find(ctx, bson.D{d("outbox_at", at), which}, o)
+	if err != nil {
+		return p, explain(err, "looking for outcomes")
 	}
-	return lives, unread, next, nil
+	defer func() { _ = cur.Close(ctx) }() // its end is no loss
+	for ; cur.Next(ctx); p.n++ {
+		p.last, _ = cur.Current.Lookup("outbox_at").TimeOK() // which the filter compared with a time
+		if p.n == 0 {
+			p.first = p.last
+		}
+		life, err := decodeLife(cur.Current, coll == s.history)
+		if err != nil {
+			s.complain(coll, cur.Current, err)
+			continue
+		}
+		p.lives = append(p.lives, OutboxLife{Task: life, InHistory: coll == s.history})
+	}
+	return p, explain(cur.Err(), "looking for outcomes")
 }
 
 // Carried is an outbox entry that has been carried out.

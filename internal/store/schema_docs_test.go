@@ -2,6 +2,7 @@ package store
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,7 +11,11 @@ import (
 func TestOperatorsAreToldOfEveryIndex(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
+	var untold []string
 	for _, i := range indexes {
-		require.Contains(t, string(text), "`"+i.coll+"."+i.name+"`")
+		if name := i.coll + "." + i.name; !strings.Contains(string(text), "`"+name+"`") {
+			untold = append(untold, name)
+		}
 	}
+	require.Empty(t, untold, "the table of indexes in docs/operations.md lacks them")
 }

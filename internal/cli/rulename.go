@@ -30,6 +30,17 @@ func onTerminal(s string) string {
 	return s
 }
 
+// linesOnTerminal is [onTerminal] of a text that may have several lines, and tabs.
+func linesOnTerminal(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, line := range lines {
+		if model.ValidLine("", strings.ReplaceAll(line, "\t", "")) != nil {
+			lines[i] = strconv.Quote(line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // ruleArgs names a rule in a hint, as what follows a command that can be pasted as it is: it
 // is this rule, whatever names those of other tenants have.
 func ruleArgs(tenant, name string) string {

@@ -123,7 +123,7 @@ func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 				a.limitedChild(fmt.Sprint("w", i))
 			}
 		})
-		requireRate(t, 90, perSecond(claimed), late)
+		requireRate(t, e, 90, perSecond(claimed), late)
 	})
 }
 
@@ -138,18 +138,22 @@ func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
 				a.rated(fmt.Sprint("w", i), &b).Delay(40 * time.Millisecond)
 			}
 		})
-		requireRate(t, 80, perSecond(claimed), late)
+		requireRate(t, e, 80, perSecond(claimed), late)
 	})
 }
 
-// requireRate wants so many starts a second. A start that nobody could take in its twentieth
-// of a second is lost: on a machine that is too slow for that (late is by how much, or the
-// race detector is on) the rate says nothing of the limit, and is only printed. In virtual
-// time model shows nine tenths on any machine.
-func requireRate(t *testing.T, wanted, reached float64, late time.Duration) {
+// requireRate wants so many starts a second of the embedded server where this machine is
+// prompt: late is by how much it was not. A start that nobody could take in its twentieth of a
+// second is lost, so with another engine, which is slower, or on a busy machine, half of that
+// will do, and with the race detector the rate is only printed. In virtual time model shows
+// nine tenths on any machine.
+func requireRate(t *testing.T, e Engine, wanted, reached float64, late time.Duration) {
 	t.Helper()
 	t.Logf("%.1f a second; this process was late by up to %v", reached, late)
-	if !raceDetector && late < 10*time.Millisecond {
+	if e.Name != "embedded" || late > 5*time.Millisecond {
+		wanted /= 2
+	}
+	if !raceDetector {
 		require.GreaterOrEqual(t, reached, wanted)
 	}
 }

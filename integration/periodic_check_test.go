@@ -130,7 +130,7 @@ func (a *arena) checkOverlaps(skipped []seenRun, tasks map[string]seenTask) {
 // allow. Each process knows the database's time to a fraction of a second.
 func (a *arena) checkLimits(rules map[string]tickRule, tasks map[string]seenTask) {
 	a.t.Helper()
-	const known = 200 * time.Millisecond
+	const known = 500 * time.Millisecond
 	type change struct {
 		at time.Time
 		by int

@@ -222,6 +222,9 @@ func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*
 	if err != nil {
 		return nil, nil, left, err
 	}
+	if later := p.store.Clock.Now(); later.After(now) {
+		now = later // what starts because something has ended starts after that
+	}
 	writes, left = p.planAll(due, ends, now)
 	applied, refused, err := p.decideAll(ctx, began, writes)
 	if err == nil {

@@ -18,13 +18,13 @@ type Archive struct {
 	Moved func(store.Archived)
 }
 
-// The archiver has one batch in flight and rests for three times as long as that took before
+// The archiver has one batch in flight and rests for eight times as long as that took before
 // the next: on a server that is slow at the moment it is slow, too, because workers come
-// first. To move a task costs about as much as half of its life did; with a rest of one time
-// a busy server lost up to a sixth of its rate. Where tasks end faster than it moves them for
+// first. While it moves it costs a saturated machine up to all of what that can do, so its
+// share of the time bounds what workers lose: a ninth. Where tasks end faster than it moves them for
 // long, tasks that nobody needs would pile up beside those that wait, so then it does not rest.
 const (
-	restFactor = 3
+	restFactor = 8
 	// arrears is how late the oldest may be before it matters that more come than go.
 	arrears = time.Hour
 	// Others have their turn after that.

@@ -108,9 +108,9 @@ func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
 func TestTheArchiverRestsUnlessMoreEndsThanItMoves(t *testing.T) {
 	const took = 100 * time.Millisecond
 	for name, c := range map[string]struct{ late, advanced, passed, want time.Duration }{
-		"nothing is late":                      {time.Minute, 0, 5 * time.Second, 3 * took},
-		"a burst that is being worked off":     {24 * time.Hour, time.Minute, 5 * time.Second, 3 * took},
-		"a burst of one moment, not late yet":  {50 * time.Minute, 0, 5 * time.Second, 3 * took},
+		"nothing is late":                      {time.Minute, 0, 5 * time.Second, 8 * took},
+		"a burst that is being worked off":     {24 * time.Hour, time.Minute, 5 * time.Second, 8 * took},
+		"a burst of one moment, not late yet":  {50 * time.Minute, 0, 5 * time.Second, 8 * took},
 		"falling behind for more than an hour": {2 * time.Hour, 4 * time.Second, 5 * time.Second, 0},
 	} {
 		require.Equal(t, c.want, restAfter(took, c.late, c.advanced, c.passed), name)

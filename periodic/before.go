@@ -3,7 +3,6 @@ package periodic
 import (
 	"context"
 	"slices"
-
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -51,19 +50,6 @@ func (p *Periodic) untold(ctx context.Context, due []*model.Rule, now time.Time)
 		}
 	}
 	return out, nil
-}
-
-// withEnds decides the ends of runs; the rule itself where there are none. What starts by
-// that may be as much as one document should carry: then the rest is left.
-func withEnds(r *model.Rule, lives []store.OutboxLife, now time.Time) *model.Rule {
-	for _, l := range lives {
-		if heavy(r) {
-			break
-		}
-		status, info := RunStatusOf(l.Task)
-		r = Ended(r, l.Task, status, info, now)
-	}
-	return r
 }
 
 // forget takes ends that were decided with ticks from the tasks' outboxes: they are told. One

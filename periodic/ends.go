@@ -3,6 +3,7 @@ package periodic
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/outcome"
@@ -101,16 +102,11 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 			cannot(id, errUnread)
 			continue
 		}
-		after, told := r, 0
-		for _, i := range of {
-			if told > 0 && heavy(after) {
-				break // each end may start what waited; the rest is told when these have gone out
-			}
-			t := entries[i].Life.Task
-			status, info := RunStatusOf(t)
-			after = Ended(after, t, status, info, now)
-			told++
+		lives := make([]store.OutboxLife, len(of))
+		for k, i := range of {
+			lives[k] = entries[i].Life
 		}
+		after, told := tell(r, lives, now)
 		writes = append(writes, store.RuleWrite{Before: r, After: after})
 		tells = append(tells, told)
 	}
@@ -131,6 +127,21 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 		}
 	}
 	return nil
+}
+
+// tell decides the ends of runs of a rule, and says of how many, from the first on: each may
+// start what waited, and the rest is told when what one document should carry has gone out.
+func tell(r *model.Rule, lives []store.OutboxLife, now time.Time) (after *model.Rule, told int) {
+	after = r
+	for _, l := range lives {
+		if told > 0 && heavy(after) {
+			break
+		}
+		status, info := RunStatusOf(l.Task)
+		after = Ended(after, l.Task, status, info, now)
+		told++
+	}
+	return after, told
 }
 
 // RunStatusOf is what a run's task says of the run.

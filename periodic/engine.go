@@ -247,7 +247,10 @@ func (p *Periodic) planAll(due []*model.Rule, ends map[string][]store.OutboxLife
 			left.stays++
 			continue
 		}
-		after := withEnds(r, ends[r.ID], now)
+		after := r
+		if !heavy(r) { // else what is planned must go out first
+			after, _ = tell(r, ends[r.ID], now)
+		}
 		if planned := Plan(after, cal, now); planned != nil {
 			after = planned
 		}

@@ -91,31 +91,38 @@ func TestABackfillKeepsToTheRulesStartAndEnd(t *testing.T) {
 	}
 }
 
-// The engine learns of an end by the task's outbox, sometimes late: by then a person may
-// have had the task run again.
-func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
-	db := testdb.New(t)
+// runAgain is a rule with a run whose task ended and was made to run again, before any engine
+// could hear of its end.
+func runAgain(t *testing.T) (db *mongo.Database, p *periodic.Periodic, prod *producer.Producer, r *model.Rule, taskID string) {
+	t.Helper()
+	db = testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)
-	prod, err := producer.New(producer.Config{Database: db})
+	prod, err = producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, prod.Close(context.Background())) }()
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
+	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
+	r, err = p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
 	require.NoError(t, err)
 	run, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})
 	require.NoError(t, err)
-	id := model.TaskID("", "tick", run)
+	taskID = model.TaskID("", "tick", run)
+	_, err = prod.Cancel(t.Context(), taskID, "not yet")
+	require.NoError(t, err)
+	_, err = prod.Retry(t.Context(), taskID, "now")
+	require.NoError(t, err)
+	return db, p, prod, r, taskID
+}
 
-	_, err = prod.Cancel(t.Context(), id, "not yet")
-	require.NoError(t, err)
-	_, err = prod.Retry(t.Context(), id, "now")
-	require.NoError(t, err)
+// The engine learns of an end by the task's outbox, sometimes late: by then a person may
+// have had the task run again.
+func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
+	db, p, prod, r, id := runAgain(t)
 	engine(t, p.Run)
 	require.Eventually(t, func() bool {
 		n, err := db.Collection("task_history").CountDocuments(t.Context(), bson.D{{Key: "outbox_at", Value: bson.D{{Key: "$exists", Value: true}}}})
 		return err == nil && n == 0
 	}, time.Minute, 20*time.Millisecond, "the first end is told")
-	r, err = p.Get(t.Context(), r.ID)
+	r, err := p.Get(t.Context(), r.ID)
 	require.NoError(t, err)
 	require.Len(t, r.Active, 1, "its task waits to run again")
 
@@ -130,22 +137,7 @@ func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
 
 // Both ends are found at once, the later one first: it lies among the tasks.
 func TestARunHasEndedAsTheNewestLifeOfItsTaskDid(t *testing.T) {
-	db := testdb.New(t)
-	p, err := periodic.New(periodic.Config{Database: db})
-	require.NoError(t, err)
-	prod, err := producer.New(producer.Config{Database: db})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, prod.Close(context.Background())) }()
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
-	require.NoError(t, err)
-	run, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})
-	require.NoError(t, err)
-	id := model.TaskID("", "tick", run)
-
-	_, err = prod.Cancel(t.Context(), id, "not yet")
-	require.NoError(t, err)
-	_, err = prod.Retry(t.Context(), id, "now")
-	require.NoError(t, err)
+	db, p, prod, r, _ := runAgain(t)
 	got, err := prod.Fetch(t.Context(), producer.FetchRequest{WorkerID: "w", Types: []string{"tick"}, Max: 1})
 	require.NoError(t, err)
 	require.Len(t, got, 1)

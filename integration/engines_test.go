@@ -43,25 +43,6 @@ type Engine struct {
 // DB is a fresh database, dropped after the test.
 func (e Engine) DB(t testing.TB) *mongo.Database { return engine.Fresh(t, e.client) }
 
-// Own starts a deployment of this kind that the test has for itself, to be restarted,
-// cut off or filled. It skips where the kind cannot be started twice.
-func (e Engine) Own(t testing.TB) *engine.Deployment {
-	t.Helper()
-	if e.Name == "uri" {
-		t.Skip("the deployment that the environment names is not ours to disturb")
-	}
-	d, err := e.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Errorf("closing the deployment: %v", err)
-		}
-	})
-	return d
-}
-
 // Of is a number of tasks: the first for this engine, or the second where it is slow, or
 // everything is.
 func (e Engine) Of(fast, slow int) int {

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
@@ -143,7 +141,9 @@ func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
 		}
 		for i, at := range []int{15, 45, 75} { // kills, each in the midst of the work
 			a.awaitDone(ids, at)
-			require.NoError(t, workers[a.anyHolder()].Process.Kill())
+			holder := a.anyHolder(workers)
+			require.NoError(t, workers[holder].Process.Kill())
+			delete(workers, holder)
 			name := fmt.Sprint("heir", i)
 			workers[name] = a.limitedChild(name)
 		}
@@ -208,20 +208,24 @@ func openAfter(spans []model.WorkerState, from, to time.Time) (began, most int) 
 	return began, most
 }
 
-// anyHolder waits until a worker has an open execution, and is that worker's id. Which one
-// it is nobody can say before: who ends a task gets its permit first.
-func (a *arena) anyHolder() string {
+// anyHolder waits until one of the workers, which live, has an open execution, and is its id.
+// Which one it is nobody can say before: who ends a task gets its permit first.
+func (a *arena) anyHolder(workers map[string]*exec.Cmd) (holder string) {
 	a.t.Helper()
-	var holder string
 	awaitTrue(a.t, func() string {
-		var task model.Task
-		err := a.db.Collection("tasks").FindOne(a.t.Context(), bson.D{{Key: "status", Value: model.StatusExecuting}}).Decode(&task)
-		if errors.Is(err, mongo.ErrNoDocuments) {
-			return "no task is executing"
-		}
+		var tasks []*model.Task
+		cur, err := a.db.Collection("tasks").Find(a.t.Context(), bson.D{{Key: "status", Value: model.StatusExecuting}})
 		require.NoError(a.t, err)
-		holder = task.WorkerStates[len(task.WorkerStates)-1].WorkerID
-		return ""
+		require.NoError(a.t, cur.All(a.t.Context(), &tasks))
+		for _, t := range tasks {
+			for _, w := range t.WorkerStates {
+				if w.Open() && workers[w.WorkerID] != nil {
+					holder = w.WorkerID
+					return ""
+				}
+			}
+		}
+		return "no worker that lives has an execution"
 	})
 	return holder
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Known says whether the package has a type of that name.
-func Known(typ string) bool { return typ == HTTP.Name() || typ == Exec.Name() }
-
 // CheckArgs finds everything that is wrong with the arguments of a built-in type; nil
 // for any other type. It is stricter than the worker: a field that it does not know is
 // a mistake here, while a worker must bear with those of a later release.

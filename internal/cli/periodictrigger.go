@@ -32,7 +32,7 @@ func (r *rulesCommand) trigger() *cobra.Command {
 				return err
 			}
 			if became.Status == model.RunSkipped {
-				return &codedError{code: ExitRefused} // the line says it all
+				return quiet(ExitRefused) // the line says it all
 			}
 			return nil
 		},

@@ -25,7 +25,6 @@ type event struct {
 	ExecID   string    `json:"exec_id"`
 	Previous string    `json:"previous"`
 	Outcome  string    `json:"outcome"`
-	Reason   string    `json:"reason"`
 }
 
 // state of a worker process, as it is shown.

@@ -51,13 +51,6 @@ func (c *Clock) now() time.Time {
 	return c.server.Add(c.at.SinceMonotonic(c.local) + c.skipped)
 }
 
-// Known says whether there was a reading.
-func (c *Clock) Known() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.read
-}
-
 // Error is by how much the estimate may lag: the round trip of a reading, or less.
 func (c *Clock) Error() time.Duration {
 	c.mu.Lock()

@@ -21,8 +21,6 @@ const (
 	Retry
 	// Ambiguous: the server may or may not have done it; ask before doing it again.
 	Ambiguous
-	// Lost: the execution no longer holds its task.
-	Lost
 	// Duplicate: a unique key exists.
 	Duplicate
 	// Fatal: the same again fails again: no permission, a server too old, a bad command.
@@ -30,7 +28,7 @@ const (
 )
 
 func (c Class) String() string {
-	return [...]string{"ok", "retry", "ambiguous", "lost", "duplicate", "fatal"}[c]
+	return [...]string{"ok", "retry", "ambiguous", "duplicate", "fatal"}[c]
 }
 
 // FatalError is an error that no retry mends.

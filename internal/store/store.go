@@ -146,7 +146,6 @@ func (s *Store) Topology(ctx context.Context) (Topology, error) {
 		SetName string `bson:"setName"`
 		Msg     string `bson:"msg"`
 		Primary string `bson:"primary"`
-		Me      string `bson:"me"`
 	}
 	if err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
 		if TooOld(err) {

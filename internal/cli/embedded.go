@@ -36,7 +36,7 @@ func (a *app) embeddedCommand() *cobra.Command {
 			return closing(server, err)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:27027", "address to listen on; port 0 is any free one")
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:27027", "address to listen on, port 0 is any free one; or the path of a unix socket, with a slash and .sock at its end")
 	cmd.Flags().StringVar(&path, "path", "", "file that keeps the data; defaults to none, in memory")
 	cmd.Flags().BoolVar(&remote, "allow-remote", false, "allow an address that other machines can reach: in a container, or a network of your own")
 	cmd.AddCommand(a.embeddedCompact(), a.embeddedValidate())

@@ -21,13 +21,13 @@ func runHello(r *request) (*docBuilder, error) {
 	} else {
 		d.bool("helloOk", true).bool("ismaster", true)
 	}
-	me := r.s.Addr()
+	me := r.c.nc.LocalAddr().String() // as the client reached it: the server may listen on all
 	d.any("hosts", []string{me}).string("setName", "rs0").int32("setVersion", 1)
 	d.string("me", me).string("primary", me).bool("secondary", false)
 	d.any("electionId", bson.ObjectID{})
 	d.int32("maxBsonObjectSize", wire.MaxDocument).int32("maxMessageSizeBytes", wire.MaxMessage)
 	d.int32("maxWriteBatchSize", wire.MaxBatch)
-	d.date("localTime", bson.NewDateTimeFromTime(r.s.opt.Now()))
+	d.any("localTime", bson.NewDateTimeFromTime(r.s.opt.Now()))
 	d.int32("logicalSessionTimeoutMinutes", int(r.s.opt.SessionTimeout/time.Minute))
 	d.int32("connectionId", int(r.c.id)).int32("minWireVersion", 0).int32("maxWireVersion", maxWireVersion)
 	d.bool("readOnly", false)

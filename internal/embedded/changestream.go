@@ -8,10 +8,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // defaultAwait is how long a getMore waits for an event unless the client says.
@@ -90,7 +90,7 @@ func (t *tail) parse(spec bson.Raw) (given bool, err error) {
 			if !ok {
 				return false, mongoerr.New(mongoerr.TypeMismatch, "BSON field '$changeStream.startAtOperationTime' is the wrong type")
 			}
-			t.at = position{uint64(sec)<<32 + uint64(i) - 1, tokenMark}
+			t.at = position{max(uint64(sec)<<32+uint64(i), 1) - 1, tokenMark}
 			starts++
 		case "fullDocument":
 			t.lookup = mode == "updateLookup"
@@ -355,7 +355,7 @@ func (r *request) fillTail(c *cursor, d *docBuilder, n int) (more bool, err erro
 		case <-timeout.C:
 			return true, nil
 		case <-c.gone:
-			return false, mongoerr.New(237, "cursor id %d was killed", c.id) // CursorKilled
+			return false, mongoerr.New(mongoerr.CursorKilled, "cursor id %d was killed", c.id)
 		case <-r.ctx.Done():
 			return false, storage.ContextError(r.ctx)
 		}

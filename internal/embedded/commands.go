@@ -10,6 +10,7 @@ type command struct {
 	inTxn     bool   // allowed in a transaction
 	admin     bool   // only on the database admin
 	retryable bool   // remembered when it has a txnNumber
+	unstable  bool   // not in version 1 of the stable API
 
 	known known
 }
@@ -38,7 +39,7 @@ func init() {
 		"getMore":     {run: runGetMore, inTxn: true, fields: "collection batchSize term"},
 		"killCursors": {run: runKillCursors, inTxn: true, fields: "cursors"},
 		"count":       {run: runCount, fields: "query limit skip hint fields"},
-		"distinct":    {run: runDistinct, inTxn: true, fields: "key query hint"},
+		"distinct":    {run: runDistinct, inTxn: true, unstable: true, fields: "key query hint"},
 		"aggregate": {run: runAggregate, inTxn: true, refused: "let explain",
 			fields: "pipeline cursor hint allowDiskUse bypassDocumentValidation"},
 		"explain": {run: runExplain, fields: "verbosity"},
@@ -61,8 +62,8 @@ func init() {
 
 		"hello":     {run: runHello, fields: "*"},
 		"ping":      {run: runPing},
-		"buildInfo": {run: runBuildInfo},
-		"validate":  {run: runValidate, fields: "full repair metadata"},
+		"buildInfo": {run: runBuildInfo, unstable: true},
+		"validate":  {run: runValidate, unstable: true, fields: "full repair metadata"},
 	} {
 		if c.fields != "*" {
 			c.known = knownFields(c.fields+generalFields, c.refused)

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/wire"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 // conn is one client connection: requests are answered one after the other.
@@ -21,7 +21,8 @@ type conn struct {
 	in   *bufio.Reader
 	out  []byte
 	id   int32
-	last int32 // id of the last reply
+	last int32    // id of the last reply
+	txn  *session // whose transaction the last command was of; nil for none
 
 	once sync.Once
 	gone chan struct{} // closed when the connection is
@@ -40,17 +41,22 @@ func (c *conn) hangUp() {
 }
 
 func (c *conn) serve() {
-	defer c.s.sessions.disconnected(c)
+	defer c.disconnected()
 	defer c.hangUp()
 	for {
 		m, err := wire.Read(c.in)
-		if err != nil {
-			if errors.Is(err, wire.ErrMalformed) {
-				c.s.zl.Warn().Err(err).Stringer("client", c.nc.RemoteAddr()).Msg("embedded server: hang up")
-			}
+		if errors.Is(err, wire.ErrMalformed) {
+			c.s.zl.Warn().Err(err).Stringer("client", c.nc.RemoteAddr()).Msg("embedded server: refused a message")
+		}
+		var reply []byte
+		switch {
+		case err == nil:
+			reply = c.answer(m)
+		case m != nil:
+			reply = c.s.errorReply(mongoerr.New(mongoerr.InvalidBSON, "%v", err))
+		default:
 			return
 		}
-		reply := c.answer(m)
 		if m.NoReply {
 			continue
 		}
@@ -70,6 +76,7 @@ func (c *conn) serve() {
 func (c *conn) answer(m *wire.Message) (reply []byte) {
 	ctx := &opContext{c: c}
 	defer ctx.end()
+	c.txn = nil
 	defer func() {
 		if p := recover(); p != nil {
 			c.s.zl.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("embedded server: command")
@@ -81,7 +88,10 @@ func (c *conn) answer(m *wire.Message) (reply []byte) {
 		reply, err = r.run()
 	}
 	if err != nil {
-		return c.s.errorReply(err)
+		reply = c.s.errorReply(err)
+	}
+	if len(reply) > wire.MaxMessage-64 { // less the header
+		return c.s.errorReply(mongoerr.New(mongoerr.BSONObjectTooLarge, "an answer of %d bytes is longer than a message may be", len(reply)))
 	}
 	return reply
 }

@@ -1,12 +1,17 @@
 package embedded
 
 import (
+	"bytes"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 func TestTheDriverReadsWhatItWrote(t *testing.T) {
@@ -56,4 +61,38 @@ func TestTheDriverReadsWhatItWrote(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"c"}, names)
 	require.NoError(t, db.Drop(ctx))
+}
+
+func TestNoStageMakesADocumentThatIsTooLarge(t *testing.T) {
+	db := newDB(t, Options{})
+	c := db.Collection("c")
+	for range 17 {
+		_, err := c.InsertOne(t.Context(), bson.D{{Key: "a", Value: bytes.Repeat([]byte{1}, 1<<20)}})
+		require.NoError(t, err)
+	}
+	all := bson.D{{Key: "_id", Value: nil}, {Key: "all", Value: bson.D{{Key: "$push", Value: "$a"}}}}
+	group := bson.A{bson.D{{Key: "$group", Value: all}}}
+	_, err := c.Aggregate(t.Context(), group)
+	var e mongo.CommandError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, mongoerr.BSONObjectTooLarge, e.Code)
+	_, err = c.Aggregate(t.Context(), append(group, bson.D{{Key: "$unwind", Value: "$all"}}))
+	require.NoError(t, err)
+}
+
+// A cursor is read on by another connection than the one that opened it, and the
+// time between does not count.
+func TestCursorOutlivesTheCommandThatOpenedIt(t *testing.T) {
+	clock := &testClock{now: time.Unix(1_700_000_000, 0)}
+	s := start(t, Options{Now: clock.Now})
+	c := connect(t, s).Database("test").Collection("c")
+	_, err := c.InsertMany(t.Context(), slices.Repeat([]any{bson.D{}}, 600))
+	require.NoError(t, err)
+	reply := s.command(t, "test", bson.D{{Key: "find", Value: "c"}, {Key: "batchSize", Value: 1}, {Key: "maxTimeMS", Value: 1000}})
+	clock.Add(2 * time.Second)
+	reply = s.command(t, "test", bson.D{{Key: "getMore", Value: reply.Lookup("cursor", "id")}, {Key: "collection", Value: "c"}})
+	require.EqualValues(t, 1, reply.Lookup("ok").Double(), "%s", reply)
+	batch, err := reply.Lookup("cursor", "nextBatch").Array().Values()
+	require.NoError(t, err)
+	require.Len(t, batch, 599)
 }

@@ -9,9 +9,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/plan"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // maxCursors bounds how many results may be left half read.
@@ -27,6 +28,7 @@ type cursor struct {
 	id      int64
 	ns      string
 	session string
+	txn     *storage.Txn // in which it was opened; nil for none
 	// next delivers the next document; false at the end, or when there is none
 	// now, in a change stream.
 	next  func() (bson.Raw, bool, error)
@@ -43,7 +45,8 @@ type cursor struct {
 	busy    bool
 	killed  bool
 	used    time.Time
-	charged int // of the bound of all cursors
+	forever bool // noCursorTimeout: it ends with its session
+	charged int  // of the bound of all cursors
 }
 
 // pull returns the next document.
@@ -137,7 +140,7 @@ func (l *cursors) take(id int64) (*cursor, error) {
 		return nil, mongoerr.New(mongoerr.CursorNotFound, "cursor id %d not found", id)
 	}
 	if c.busy {
-		return nil, mongoerr.New(20, "cursor id %d is already in use", id) // IllegalOperation
+		return nil, mongoerr.New(mongoerr.IllegalOperation, "cursor id %d is already in use", id)
 	}
 	c.busy = true
 	return c, nil
@@ -201,7 +204,7 @@ func (l *cursors) killIf(match func(*cursor) bool) []int64 {
 // keep too much alive: the next getMore says why.
 func (l *cursors) sweep(timeout time.Duration) {
 	now, overwritten := l.now(), l.overwritten()
-	l.killIf(func(c *cursor) bool { return !c.busy && now.Sub(c.used) > timeout })
+	l.killIf(func(c *cursor) bool { return !c.busy && !c.forever && now.Sub(c.used) > timeout })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.m {
@@ -244,15 +247,16 @@ func (c *cursor) fill(ctx context.Context, d *docBuilder, n int) (count int, mor
 	return count, true, nil
 }
 
+var cursorFields = knownFields("batchSize", "")
+
 // cursorBatch returns the size of the first batch that the option cursor asks for.
 func (r *request) cursorBatch(required bool) int {
-	doc, ok := r.get("cursor").DocumentOK()
-	if !ok && required {
+	if required && r.given("cursor").Type == 0 {
 		r.fail(mongoerr.New(mongoerr.FailedToParse,
 			"The 'cursor' option is required, except for aggregate with the explain argument"))
 	}
 	f := fields{of: r.of + ".cursor"}
-	f.read(doc, nil, 0)
+	f.read(r.document("cursor"), cursorFields, 0)
 	n := f.count("batchSize", defaultBatch)
 	r.fail(f.err)
 	return n
@@ -263,6 +267,7 @@ func (r *request) firstBatch(c *cursor, batchSize int, single bool) (*docBuilder
 	if r.session != nil {
 		c.session = r.session.key
 	}
+	c.txn = r.txn
 	if c.rows != nil {
 		c.since = r.s.store.Overwritten()
 	}
@@ -278,8 +283,9 @@ func (r *request) firstBatch(c *cursor, batchSize int, single bool) (*docBuilder
 			}
 		}
 	}
-	d.close()
+	r.snapshotTime(d.close())
 	if c.tail != nil {
+		c.tail.forget()
 		d.doc("postBatchResumeToken", c.tail.token())
 		more = !c.tail.ended
 	}
@@ -314,12 +320,17 @@ func runGetMore(r *request) (*docBuilder, error) {
 	case r.db+"."+name != c.ns:
 		err = mongoerr.New(mongoerr.Unauthorized,
 			"Requested getMore on namespace '%s.%s', but cursor belongs to a different namespace %s", r.db, name, c.ns)
+	case c.txn != r.txn:
+		err = mongoerr.New(50740, "Cannot run getMore on cursor %d outside the transaction it was created in, or in another", id)
 	case c.tail == nil && r.get("maxTimeMS").Type != 0:
 		err = mongoerr.New(mongoerr.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
 	}
 	if err != nil {
 		_ = r.s.cursors.put(c, false) // it is as it was
 		return nil, err
+	}
+	if c.rows != nil {
+		c.rows.Within(r.ctx)
 	}
 	d := newDoc().openDoc("cursor").openArray("nextBatch")
 	var more bool
@@ -343,18 +354,13 @@ func runGetMore(r *request) (*docBuilder, error) {
 
 func runKillCursors(r *request) (*docBuilder, error) {
 	v := r.get("cursors")
-	list, ok := v.ArrayOK()
-	if !ok {
+	if v.Type != bson.TypeArray {
 		r.wrongType("cursors", "array", v)
 		return nil, r.err
 	}
-	values, err := list.Values()
-	if err != nil {
-		return nil, mongoerr.New(mongoerr.BadValue, "cursors: %v", err)
-	}
 	missing := []int64{}
-	for _, v := range values {
-		if id, ok := v.AsInt64OK(); ok {
+	for it := value.NewIter(v.Value); it.Next(); {
+		if id, ok := value.AsInteger(it.Value); ok {
 			missing = append(missing, id)
 		}
 	}

@@ -5,22 +5,19 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // change runs a command that changes what collections and indexes there are.
-func (r *request) change(do func(w *storage.Writer) error) error {
+func (r *request) change(do func(w *storage.Writer) error) (err error) {
 	if r.err != nil {
 		return r.err
 	}
 	w := r.s.store.Writer(r.ctx, r.txn)
-	err := do(w)
-	if e := w.Finish(); err == nil {
-		err = e
-	}
-	return err
+	defer w.FinishWith(&err)
+	return do(w)
 }
 
 func runCreate(r *request) (*docBuilder, error) {
@@ -59,7 +56,9 @@ func runCreateIndexes(r *request) (*docBuilder, error) {
 	specs := make([]*storage.IndexSpec, len(list))
 	for i, raw := range list {
 		var err error
-		specs[i], err = storage.ParseIndexSpec(raw)
+		if specs[i], err = storage.ParseIndexSpec(raw); err == nil && specs[i].Name == "*" { // to drop it would be to drop all
+			err = mongoerr.New(mongoerr.BadValue, "The index name '*' is not valid.")
+		}
 		r.fail(err)
 	}
 	d := newDoc()
@@ -95,20 +94,23 @@ func runDropIndexes(r *request) (*docBuilder, error) {
 	drop := map[*storage.IndexSpec]bool{}
 	if r.err == nil {
 		for _, name := range names {
-			found := name == "*" && which.Type == bson.TypeString
+			found := 0
 			for _, x := range c.Indexes {
-				switch {
-				case found && name == "*":
-					drop[x.Spec] = true // but for _id, which stays
-				case byName && x.Spec.Name != name, !byName && string(x.Spec.Key) != string(which.Value):
+				switch all := name == "*" && which.Type == bson.TypeString; {
+				case all: // but for _id, which stays
+				case byName && x.Spec.Name != name, !byName && !value.Equal(value.Document(x.Spec.Key), which):
+					continue
 				case x.Spec.Name == "_id_":
 					r.fail(mongoerr.New(mongoerr.InvalidOptions, "cannot drop _id index"))
-				default:
-					found, drop[x.Spec] = true, true
 				}
+				found++
+				drop[x.Spec] = true
 			}
-			if !found {
+			switch {
+			case found == 0:
 				r.fail(mongoerr.New(mongoerr.IndexNotFound, "index not found with name [%s]", name))
+			case found > 1 && !byName:
+				r.fail(mongoerr.New(mongoerr.AmbiguousIndexKeyPattern, "%d indexes found for key: %s, identify by name instead", found, name))
 			}
 		}
 	}
@@ -147,16 +149,19 @@ func runListIndexes(r *request) (*docBuilder, error) {
 }
 
 func runListCollections(r *request) (*docBuilder, error) {
-	filter := r.filter("filter")
+	filter, nameOnly := r.filter("filter"), r.boolean("nameOnly")
 	if r.err != nil {
 		return nil, r.err
 	}
 	var docs []bson.Raw
 	r.s.store.Snapshot().Each(func(c *storage.Collection) bool {
 		if name, ok := strings.CutPrefix(c.Namespace, r.db+"."); ok {
-			d := newDoc().string("name", name).string("type", "collection").openDoc("options").close()
-			d.openDoc("info").bool("readOnly", false).any("uuid", c.UUID()).close()
-			if doc := d.doc("idIndex", c.Indexes[0].Spec.Raw()).end(); filter.Match(doc) {
+			d := newDoc().string("name", name).string("type", "collection")
+			if !nameOnly {
+				d.openDoc("options").close().openDoc("info").bool("readOnly", false).any("uuid", c.UUID()).close()
+				d.doc("idIndex", c.Indexes[0].Spec.Raw())
+			}
+			if doc := d.end(); filter.Match(doc) {
 				docs = append(docs, doc)
 			}
 		}
@@ -166,21 +171,27 @@ func runListCollections(r *request) (*docBuilder, error) {
 }
 
 func runListDatabases(r *request) (*docBuilder, error) {
-	filter := r.filter("filter")
+	filter, nameOnly := r.filter("filter"), r.boolean("nameOnly")
 	if r.err != nil {
 		return nil, r.err
 	}
 	list, last := newDoc(), ""
 	r.s.store.Snapshot().Each(func(c *storage.Collection) bool { // by name
 		db, _, _ := strings.Cut(c.Namespace, ".")
-		entry := newDoc().string("name", db).int64("sizeOnDisk", 0).bool("empty", false).end()
-		if db != last && filter.Match(entry) {
+		d := newDoc().string("name", db)
+		if !nameOnly {
+			d.int64("sizeOnDisk", 0).bool("empty", false)
+		}
+		if entry := d.end(); db != last && filter.Match(entry) {
 			list.doc(arrayKey(list.n), entry)
 			list.n++
 		}
 		last = db
 		return true
 	})
-	d := newDoc().openArray("databases")
-	return d.elements(list.end()).close().int64("totalSize", 0), nil
+	d := newDoc().openArray("databases").elements(list.end()).close()
+	if !nameOnly {
+		d.int64("totalSize", 0)
+	}
+	return d, nil
 }

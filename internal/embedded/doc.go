@@ -18,11 +18,10 @@
 // Where to look:
 //
 //	wire/     messages and their limits
-//	query/    filters, updates, projections, sorting, aggregation: pure functions
-//	value/    order and keys of BSON values
 //	plan/     which index serves a query, and reading it
 //	storage/  collections, indexes, transactions, change log, file
 //	here      connections, sessions, cursors, one function for each command
+//	mql       the language: values, filters, updates, aggregation; a room of its own
 //
 // # What is supported
 //
@@ -31,12 +30,14 @@
 //	              listIndexes listCollections listDatabases validate
 //	              commitTransaction abortTransaction endSessions
 //	              hello ping buildInfo
-//	queries       as package query says; hint by name or key
+//	queries       as package mql/query says; hint by name or key
 //	indexes       single, compound, multikey, unique, sparse, partial, TTL
 //	sessions      transactions over collections that exist or not; retryable writes, remembered
-//	              across restarts; causal consistency, since all is read at the newest state
+//	              across restarts; causal consistency, since all is read at the newest state;
+//	              a connection that ends takes the transaction along that it served last
 //	streams       of a collection or a database; $match and $project behind; updateLookup;
-//	              resumeAfter, startAfter, startAtOperationTime; 286 when the log was cut
+//	              resumeAfter, startAfter, startAtOperationTime; 286 when the log was cut;
+//	              updateDescription has the paths written to (package mql/query, Describe)
 //	limits        16 MB a document, 48 MB a message, 100,000 statements, 64 indexes,
 //	              10,000 cursors that hold 256 MB of results (Options.CursorBytes),
 //	              100 MB a sort or group (292: none goes on on disk), 64 MB of change log
@@ -49,14 +50,14 @@
 //	commands      every other one (refusedCommands); fields of commands marked refused
 //	queries       $expr, $where, $text, geo, $jsonSchema, $natural, positional projection; Decimal128 arithmetic; collation
 //	updates       pipelines
-//	stages        $lookup and all others that package query does not name
+//	stages        $lookup and all others that package mql/query does not name
 //	collections   capped, views, validators, time series, system.*
 //	indexes       text, geo, hashed, wildcard, hidden, collation
 //	streams       of everything, fullDocumentBeforeChange, expanded events, other stages behind $changeStream
-//	reads         atClusterTime outside a transaction
+//	reads         atClusterTime: a snapshot session has one read, a transaction reads at its beginning
 //
 // Read and write concerns and read preferences are accepted and ask for no more
 // than is so anyway. There is no authentication: the server listens on loopback or
-// a unix socket unless told otherwise. A hint at a partial index that lacks some
+// a unix socket (a path that ends in .sock) unless told otherwise. A hint at a partial index that lacks some
 // of the documents asked for is refused (2), where MongoDB leaves them out.
 package embedded

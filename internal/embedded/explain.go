@@ -1,10 +1,12 @@
 package embedded
 
 import (
+	"slices"
+
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/plan"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 // runExplain plans what is asked for and, unless only the plan is wanted, reads it
@@ -20,7 +22,15 @@ func runExplain(r *request) (*docBuilder, error) {
 		return nil, err
 	}
 	sub.read(inner, sub.cmd.known, 1)
-	ns, q := sub.namespace(), sub.explained()
+	if db, ok := sub.get("$db").StringValueOK(); ok && db != r.db {
+		return nil, mongoerr.New(mongoerr.InvalidNamespace, "Mismatched $db in explain command. Expected %s but got %s", r.db, db)
+	}
+	verbosity, _ := r.get("verbosity").StringValueOK()
+	if known := []string{"queryPlanner", "executionStats", "allPlansExecution"}; r.get("verbosity").Type != 0 && !slices.Contains(known, verbosity) {
+		return nil, mongoerr.New(mongoerr.FailedToParse, "verbosity string must be one of {'queryPlanner', 'executionStats', 'allPlansExecution'}")
+	}
+	q := sub.explained()
+	ns := sub.namespace()
 	if sub.err != nil {
 		return nil, sub.err
 	}
@@ -28,17 +38,25 @@ func runExplain(r *request) (*docBuilder, error) {
 	if err != nil {
 		return nil, err
 	}
+	winning := p.Explain()
+	if sub.countsAll() {
+		winning = bson.D{{Key: "stage", Value: "RECORD_STORE_FAST_COUNT"}}
+	}
 	d := newDoc().string("explainVersion", "1").openDoc("queryPlanner").string("namespace", ns).
-		bool("indexFilterSet", false).any("winningPlan", p.Explain()).any("rejectedPlans", bson.A{}).close()
-	if v, _ := r.get("verbosity").StringValueOK(); v != "queryPlanner" {
+		bool("indexFilterSet", false).any("winningPlan", winning).any("rejectedPlans", bson.A{}).close()
+	if verbosity != "queryPlanner" {
 		n := 0
-		if err := q.each(rows, func(bson.Raw) bool { n++; return true }); err != nil {
-			return nil, err
+		if !sub.countsAll() {
+			for _, err := range q.run(rows, &n) {
+				if err != nil {
+					return nil, err
+				}
+			}
 		}
 		d.openDoc("executionStats").bool("executionSuccess", true).int32("nReturned", n).
 			int32("executionTimeMillis", int(r.s.opt.Now().Sub(r.ctx.start).Milliseconds())).
 			int32("totalKeysExamined", rows.Stats.Keys).int32("totalDocsExamined", rows.Stats.Docs).
-			any("executionStages", p.Explain()).close()
+			any("executionStages", winning).close()
 	}
 	d.openDoc("serverInfo").string("host", r.s.Addr()).string("version", version).close()
 	return d.doc("command", inner), nil
@@ -58,15 +76,19 @@ func (r *request) explained() (q reading) {
 	}
 	switch r.of {
 	case "find":
+		r.projection("projection")
 		return r.findReading()
-	case "count", "distinct":
+	case "count":
+		return r.countReading()
+	case "distinct":
+		r.required("key")
 		return r.queryReading()
-	case "findAndModify":
+	case "findAndModify", "findandmodify":
+		r.projection("fields")
 		f := r.findAndModify()
 		return one(&f.statement, r.err)
 	case "aggregate":
-		q, _ = r.aggregateReading(r.list("pipeline"))
-		return q
+		return r.aggregateReading(r.list("pipeline"))
 	case "update", "delete":
 		list := r.list(r.of + "s")
 		switch {
@@ -78,6 +100,6 @@ func (r *request) explained() (q reading) {
 		}
 		return one(parseDelete(list[0]))
 	}
-	r.fail(mongoerr.NotImplemented("explain of " + r.of))
+	r.fail(mongoerr.New(mongoerr.IllegalOperation, "Cannot explain cmd: %s", r.of))
 	return q
 }

@@ -1,13 +1,14 @@
 package embedded
 
 import (
+	"math"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // fields are those of a command or of one of its statements. Whatever is wrong
@@ -72,14 +73,14 @@ func isOff(v bson.RawValue) bool {
 		v.Type == bson.TypeEmbeddedDocument && len(v.Value) == len(emptyDoc)
 }
 
-// isSimple reports whether a collation is the simple one.
+// isSimple reports whether a collation is the simple one, or none.
 func isSimple(v bson.RawValue) bool {
 	if v.Type != bson.TypeEmbeddedDocument {
 		return false
 	}
-	locale, given := value.Lookup(v.Value, "locale")
+	locale, _ := value.Lookup(v.Value, "locale")
 	name, _ := locale.StringValueOK()
-	return !given || name == "simple"
+	return name == "simple" || len(v.Value) == len(emptyDoc)
 }
 
 // fail keeps the first error.
@@ -111,12 +112,15 @@ func (f *fields) given(name string) bson.RawValue {
 func (f *fields) required(name string) bson.RawValue {
 	v := f.get(name)
 	if v.Type == 0 {
-		f.fail(mongoerr.New(40414, "BSON field '%s.%s' is missing but a required field", f.of, name))
+		f.wrongType(name, "", v)
 	}
 	return v
 }
 
 func (f *fields) wrongType(name, want string, v bson.RawValue) {
+	if v.Type == 0 {
+		f.fail(mongoerr.New(40414, "BSON field '%s.%s' is missing but a required field", f.of, name))
+	}
 	f.fail(mongoerr.New(mongoerr.TypeMismatch, "BSON field '%s.%s' is the wrong type '%s', expected type '%s'",
 		f.of, name, v.Type, want))
 }
@@ -171,13 +175,13 @@ func (f *fields) integer(name string, missing int64) int64 {
 	return missing
 }
 
-// count is an integer that must not be negative.
+// count is an integer that must not be negative, small enough to add two of them.
 func (f *fields) count(name string, missing int64) int {
 	n := f.integer(name, missing)
 	if n < 0 {
 		f.fail(mongoerr.New(51024, "BSON field '%s' value must be >= 0, actual value '%d'", name, n))
 	}
-	return int(n)
+	return int(min(n, math.MaxInt64/2))
 }
 
 // boolean may be given as a number, as commands allow it.

@@ -58,7 +58,7 @@ func FuzzCommand(f *testing.F) {
 			t.Fatalf("no answer: %s", m.Body)
 		}
 		c.hangUp()
-		s.sessions.disconnected(c)
+		c.disconnected()
 	})
 }
 

@@ -2,12 +2,14 @@ package embedded
 
 import (
 	"iter"
+	"math"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/plan"
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
+	"github.com/mscheduler/mscheduler/internal/embedded/wire"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
 )
 
 // defaultBatch is how many documents a first batch has unless the client says.
@@ -18,11 +20,15 @@ var emptyDoc = bson.Raw{5, 0, 0, 0, 0}
 // reading is the part of a command that a plan answers.
 type reading struct {
 	plan.Query
-	skip, limit int // limit 0: none
+	skip, limit int             // limit 0: none
+	rest        *query.Pipeline // what the documents go through then; nil for nothing
 }
 
-// rows plans a query and begins it.
+// rows plans a query and begins it, unless something is wrong with the command.
 func (r *request) rows(ns string, q plan.Query) (*plan.Plan, *plan.Rows, error) {
+	if r.err != nil {
+		return nil, nil, r.err
+	}
 	p, err := plan.Choose(r.collection(ns), q)
 	if err != nil {
 		return nil, nil, err
@@ -42,6 +48,29 @@ func (q reading) each(rows *plan.Rows, fn func(bson.Raw) bool) error {
 	return rows.Err()
 }
 
+// run reads what is asked for and passes it on to the rest, which may want less.
+// n counts what was read.
+func (q reading) run(rows *plan.Rows, n *int) query.Docs {
+	docs := func(yield func(bson.Raw, error) bool) {
+		if err := q.each(rows, func(doc bson.Raw) bool { *n++; return yield(doc, nil) }); err != nil {
+			yield(nil, err)
+		}
+	}
+	if q.rest == nil {
+		return docs
+	}
+	return q.rest.Run(docs)
+}
+
+// snapshotTime tells a session with snapshot reads the time to ask for next, which
+// is refused (atClusterTime): better than to be answered at another.
+func (r *request) snapshotTime(d *docBuilder) *docBuilder {
+	if r.readConcernLevel() == "snapshot" && !r.inTxn {
+		d.timestamp("atClusterTime", r.s.store.ClusterTime())
+	}
+	return d
+}
+
 func (r *request) findReading() reading {
 	q := reading{skip: r.count("skip", 0), limit: r.count("limit", 0)}
 	q.Query = plan.Query{Filter: r.filter("filter"), Sort: r.sort("sort"), Hint: r.get("hint")}
@@ -57,16 +86,13 @@ func (r *request) queryReading() reading {
 
 func runFind(r *request) (*docBuilder, error) {
 	ns, q, projection := r.namespace(), r.findReading(), r.projection("projection")
-	batchSize, single := r.count("batchSize", defaultBatch), r.boolean("singleBatch")
-	if r.err != nil {
-		return nil, r.err
-	}
+	batchSize, single, forever := r.count("batchSize", defaultBatch), r.boolean("singleBatch"), r.boolean("noCursorTimeout")
 	p, rows, err := r.rows(ns, q.Query)
 	if err != nil {
 		return nil, err
 	}
 	n := 0
-	return r.firstBatch(&cursor{ns: ns, holds: p.Sorts(), rows: rows, next: func() (bson.Raw, bool, error) {
+	return r.firstBatch(&cursor{ns: ns, holds: p.Sorts(), rows: rows, forever: forever, next: func() (bson.Raw, bool, error) {
 		for ; q.limit == 0 || n < q.skip+q.limit; n++ {
 			rec, ok := rows.Next()
 			if !ok {
@@ -81,14 +107,27 @@ func runFind(r *request) (*docBuilder, error) {
 	}}, batchSize, single)
 }
 
+func (r *request) countReading() reading {
+	q := r.queryReading()
+	limit := r.integer("limit", 0)
+	if limit == math.MinInt64 {
+		r.fail(mongoerr.New(mongoerr.BadValue, "limit value for count cannot be min long"))
+	}
+	q.skip, q.limit = r.count("skip", 0), int(min(max(limit, -limit), math.MaxInt64/2))
+	return q
+}
+
+// countsAll reports whether a count needs to read nothing.
+func (r *request) countsAll() bool {
+	return r.of == "count" && len(r.document("query")) <= len(emptyDoc) && r.get("hint").Type == 0
+}
+
 func runCount(r *request) (*docBuilder, error) {
-	ns, q := r.namespace(), r.queryReading()
-	limit := int(r.integer("limit", 0))
-	q.skip, q.limit = r.count("skip", 0), max(limit, -limit)
+	ns, q := r.namespace(), r.countReading()
 	if r.err != nil {
 		return nil, r.err
 	}
-	if c := r.collection(ns); c != nil && len(r.document("query")) <= len(emptyDoc) && q.Hint.Type == 0 {
+	if c := r.collection(ns); c != nil && r.countsAll() {
 		n := max(0, c.Len()-q.skip)
 		if q.limit > 0 {
 			n = min(n, q.limit)
@@ -110,9 +149,6 @@ func runDistinct(r *request) (*docBuilder, error) {
 	if !ok {
 		r.wrongType("key", "string", r.get("key"))
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
 	_, rows, err := r.rows(ns, q.Query)
 	if err != nil {
 		return nil, err
@@ -121,7 +157,7 @@ func runDistinct(r *request) (*docBuilder, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := newDoc().openArray("values")
+	d := r.snapshotTime(newDoc()).openArray("values")
 	for i, v := range values {
 		if d.value(arrayKey(i), v); len(d.b) > batchBytes {
 			return nil, mongoerr.New(17217, "distinct too big, 16mb cap")
@@ -131,16 +167,16 @@ func runDistinct(r *request) (*docBuilder, error) {
 }
 
 // aggregateReading splits off what of a pipeline a plan can do.
-func (r *request) aggregateReading(stages []bson.Raw) (q reading, rest *query.Pipeline) {
+func (r *request) aggregateReading(stages []bson.Raw) (q reading) {
 	p, err := query.CompilePipeline(stages)
 	if r.fail(err); err != nil {
-		return q, nil
+		return q
 	}
 	q.Hint = r.get("hint")
 	var limit int64
-	q.Filter, q.Sort, limit, rest = p.Source()
+	q.Filter, q.Sort, limit, q.rest = p.Source()
 	q.Limit, q.limit = int(limit), int(limit)
-	return q, rest
+	return q
 }
 
 func runAggregate(r *request) (*docBuilder, error) {
@@ -158,22 +194,18 @@ func runAggregate(r *request) (*docBuilder, error) {
 			"{aggregate: 1} is not valid for this pipeline: its first stage must be one that needs no collection")
 	}
 	ns := r.namespace()
-	q, rest := r.aggregateReading(stages)
-	if r.err != nil {
-		return nil, r.err
-	}
+	q := r.aggregateReading(stages)
 	p, rows, err := r.rows(ns, q.Query)
 	if err != nil {
 		return nil, err
 	}
-	next, stop := iter.Pull2(rest.Run(func(yield func(bson.Raw, error) bool) {
-		if err := q.each(rows, func(doc bson.Raw) bool { return yield(doc, nil) }); err != nil {
-			yield(nil, err)
-		}
-	}))
-	return r.firstBatch(&cursor{ns: ns, holds: p.Sorts() || rest.Holds(), rows: rows, stop: stop,
+	next, stop := iter.Pull2(q.run(rows, new(int)))
+	return r.firstBatch(&cursor{ns: ns, holds: p.Sorts() || q.rest.Holds(), rows: rows, stop: stop,
 		next: func() (bson.Raw, bool, error) {
 			doc, err, ok := next()
+			if len(doc) > wire.MaxDocument {
+				err = mongoerr.New(mongoerr.BSONObjectTooLarge, "a document of %d bytes in the result, max size: %d", len(doc), wire.MaxDocument)
+			}
 			return doc, ok && err == nil, err
 		}}, batchSize, false)
 }

@@ -18,8 +18,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // RecordedCase is a line of testdata/cases.jsonl.gz: a command and what MongoDB

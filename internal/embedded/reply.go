@@ -6,7 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 // docBuilder writes one document, element by element.
@@ -36,10 +36,6 @@ func (d *docBuilder) int64(key string, n int64) *docBuilder {
 	return d
 }
 
-func (d *docBuilder) double(key string, f float64) {
-	d.b = bsoncore.AppendDoubleElement(d.b, key, f)
-}
-
 func (d *docBuilder) string(key, s string) *docBuilder {
 	d.b = bsoncore.AppendStringElement(d.b, key, s)
 	return d
@@ -48,10 +44,6 @@ func (d *docBuilder) string(key, s string) *docBuilder {
 func (d *docBuilder) bool(key string, v bool) *docBuilder {
 	d.b = bsoncore.AppendBooleanElement(d.b, key, v)
 	return d
-}
-
-func (d *docBuilder) date(key string, t bson.DateTime) {
-	d.b = bsoncore.AppendDateTimeElement(d.b, key, int64(t))
 }
 
 func (d *docBuilder) timestamp(key string, ts bson.Timestamp) *docBuilder {
@@ -114,9 +106,11 @@ func (d *docBuilder) arrayOf(key string, list *docBuilder) *docBuilder {
 	return d
 }
 
-// elements appends all elements of a document.
+// elements appends all elements of a document; nil has none.
 func (d *docBuilder) elements(doc bson.Raw) *docBuilder {
-	d.b = append(d.b, doc[4:len(doc)-1]...)
+	if doc != nil {
+		d.b = append(d.b, doc[4:len(doc)-1]...)
+	}
 	return d
 }
 
@@ -131,12 +125,8 @@ func (d *docBuilder) end() bson.Raw {
 var emptyHash = make([]byte, 20)
 
 // finish adds what every reply ends with.
-func (s *Server) finish(d *docBuilder, ok bool) []byte {
-	if ok {
-		d.double("ok", 1)
-	} else {
-		d.double("ok", 0)
-	}
+func (s *Server) finish(d *docBuilder, ok float64) []byte {
+	d.b = bsoncore.AppendDoubleElement(d.b, "ok", ok)
 	now := s.store.ClusterTime()
 	d.openDoc("$clusterTime").timestamp("clusterTime", now).openDoc("signature")
 	d.b = bsoncore.AppendBinaryElement(d.b, "hash", 0, emptyHash)
@@ -150,7 +140,7 @@ func (s *Server) errorReply(err error) []byte {
 	if len(e.Labels) > 0 {
 		d.any("errorLabels", e.Labels)
 	}
-	return s.finish(d, false)
+	return s.finish(d.elements(e.Details), 0)
 }
 
 func asMongo(err error) *mongoerr.Error {

@@ -1,14 +1,16 @@
 package embedded
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
 	"github.com/mscheduler/mscheduler/internal/embedded/wire"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // request is one command, taken apart.
@@ -39,8 +41,10 @@ func newRequest(c *conn, m *wire.Message, ctx *opContext) (*request, error) {
 		if r.docs == nil {
 			r.docs = map[string][]bson.Raw{}
 		}
-		if r.docs[seq.Name] != nil || r.get(seq.Name).Type != 0 || r.cmd.known[seq.Name] != isKnown {
-			r.fail(mongoerr.New(40415, "BSON field '%s.%s' is a duplicate or unknown field.", r.of, seq.Name))
+		_, twice := r.docs[seq.Name]
+		isList := slices.Contains([]string{"documents", "updates", "deletes"}, seq.Name)
+		if twice || !isList || r.get(seq.Name).Type != 0 || r.cmd.known[seq.Name] != isKnown {
+			r.fail(mongoerr.New(40415, "BSON field '%s.%s' is a duplicate field, or no list of documents", r.of, seq.Name))
 		}
 		r.docs[seq.Name] = seq.Docs
 	}
@@ -70,12 +74,20 @@ func (r *request) parseGeneral() {
 	if r.db == "" {
 		r.fail(mongoerr.New(40571, "OP_MSG requests require a $db argument"))
 	}
+	r.fail(storage.CheckDatabase(r.db))
 	if r.cmd.admin && r.db != "admin" {
 		r.fail(mongoerr.New(mongoerr.Unauthorized, "%s may only be run against the admin database.", r.of))
 	}
-	r.ctx.maxTime, r.ctx.start = time.Duration(r.integer("maxTimeMS", 0))*time.Millisecond, r.s.opt.Now()
-	if r.ctx.maxTime < 0 {
-		r.fail(mongoerr.New(mongoerr.BadValue, "maxTimeMS has invalid value"))
+	ms := r.integer("maxTimeMS", 0)
+	if ms < 0 || ms > math.MaxInt32 {
+		r.fail(mongoerr.New(mongoerr.BadValue, "%d value for maxTimeMS is out of range [0, %d]", ms, math.MaxInt32))
+	}
+	r.ctx.maxTime, r.ctx.start = time.Duration(ms)*time.Millisecond, r.s.opt.Now()
+	if v := r.get("apiVersion"); v.Type != 0 && !value.Equal(v, value.String("1")) {
+		r.fail(mongoerr.New(mongoerr.APIVersionError, "API version must be \"1\""))
+	}
+	if r.boolean("apiStrict") && r.cmd.unstable {
+		r.fail(mongoerr.New(mongoerr.APIStrictError, "Provided apiStrict:true, but the command %s is not in API Version 1", r.of))
 	}
 	if v := r.get("txnNumber"); v.Type != 0 {
 		n, ok := v.Int64OK()
@@ -102,7 +114,7 @@ func (r *request) parseGeneral() {
 		return
 	}
 	id, _ := value.Lookup(lsid.Value, "id")
-	if lsid.Type != bson.TypeEmbeddedDocument || id.Type != bson.TypeBinary {
+	if kind, uuid, _ := id.BinaryOK(); lsid.Type != bson.TypeEmbeddedDocument || kind != bson.TypeBinaryUUID || len(uuid) != 16 {
 		r.fail(mongoerr.New(mongoerr.TypeMismatch, "lsid must be {id: <UUID>}"))
 		return
 	}
@@ -114,7 +126,7 @@ func (r *request) parseGeneral() {
 // checkConcerns refuses what MongoDB refuses. What is accepted asks for no more
 // than is so anyway.
 func (r *request) checkConcerns() {
-	if r.inTxn && r.get("writeConcern").Type != 0 && r.of != "commitTransaction" && r.of != "abortTransaction" {
+	if concern := r.document("writeConcern"); r.inTxn && concern != nil && r.of != "commitTransaction" && r.of != "abortTransaction" {
 		r.fail(mongoerr.New(mongoerr.InvalidOptions, "writeConcern is not allowed within a multi-statement transaction"))
 	}
 	concern := r.document("readConcern")
@@ -122,7 +134,7 @@ func (r *request) checkConcerns() {
 		return
 	}
 	if _, ok := value.Lookup(concern, "atClusterTime"); ok {
-		r.fail(mongoerr.NotImplemented("atClusterTime"))
+		r.fail(mongoerr.NotImplemented("atClusterTime (a second read of a snapshot session)"))
 	}
 	switch level := r.readConcernLevel(); level {
 	case "", "local", "majority", "snapshot":
@@ -143,7 +155,10 @@ func (r *request) checkConcerns() {
 // readConcernLevel is "" when none is given.
 func (r *request) readConcernLevel() string {
 	level, _ := value.Lookup(r.document("readConcern"), "level")
-	s, _ := level.StringValueOK()
+	s, ok := level.StringValueOK()
+	if !ok && level.Type != 0 {
+		r.wrongType("readConcern.level", "string", level)
+	}
 	return s
 }
 
@@ -216,5 +231,5 @@ func (r *request) run() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.s.finish(d, true), nil
+	return r.s.finish(d, 1), nil
 }

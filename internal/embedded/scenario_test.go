@@ -106,7 +106,8 @@ func (st *stage) do(t *testing.T, d *datadriven.TestData) string {
 		st.s.cursors.sweep(st.s.opt.CursorTimeout)
 	case "hangup":
 		require.NoError(t, st.conn(t, d).Close())
-		require.Eventually(t, func() bool { return len(st.s.liveConns()) == len(st.conns)-1 }, 10*time.Second, time.Millisecond)
+		delete(st.conns, arg(d, "conn", "main"))
+		require.Eventually(t, func() bool { return len(st.s.liveConns()) == len(st.conns) }, 10*time.Second, time.Millisecond)
 	case "restart":
 		st.close(t)
 		st.start(t)
@@ -141,7 +142,9 @@ func (st *stage) numbered(t *testing.T, d *datadriven.TestData, cmd bson.D) bson
 	if slices.Contains([]string{"commitTransaction", "abortTransaction", "listDatabases"}, cmd[0].Key) {
 		db = "admin"
 	}
-	cmd = append(cmd, bson.E{Key: "$db", Value: db})
+	if !slices.ContainsFunc(cmd, func(e bson.E) bool { return e.Key == "$db" }) {
+		cmd = append(cmd, bson.E{Key: "$db", Value: db})
+	}
 	if s := arg(d, "session", ""); s != "" {
 		id := bson.Binary{Subtype: 4, Data: []byte(fmt.Sprintf("%-16s", s))}
 		cmd = append(cmd, bson.E{Key: "lsid", Value: bson.D{{Key: "id", Value: id}}})

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,8 +24,8 @@ import (
 // Options configure a server. The zero value is a server in memory on a free
 // port of the loopback interface.
 type Options struct {
-	// Addr is "host:port", or the path of a unix socket (it contains a slash).
-	// Port 0 is any free one. Defaults to "127.0.0.1:0".
+	// Addr is "host:port", or the path of a unix socket: it contains a slash and
+	// ends in ".sock". Port 0 is any free one. Defaults to "127.0.0.1:0".
 	Addr string
 	// AllowRemote permits an Addr that other machines can reach. There is no
 	// authentication.
@@ -69,7 +70,8 @@ type Server struct {
 	cursors  *cursors
 	nextConn atomic.Int32
 
-	closing   chan struct{}
+	ctx       context.Context // ends when the server closes
+	close     context.CancelFunc
 	closeOnce sync.Once
 	closeErr  error
 	work      sync.WaitGroup
@@ -82,16 +84,16 @@ func Start(opt Options) (*Server, error) {
 	opt = opt.withDefaults()
 	listener, err := listen(opt)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("embedded server: %w", err)
 	}
 	store, err := storage.Open(storage.Options{Path: opt.Path, Now: opt.Now, LogBytes: opt.LogBytes, Logger: *opt.Logger})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded server: %w", err), listener.Close())
 	}
 	s := &Server{
-		opt: opt, zl: *opt.Logger, store: store, listener: listener, process: bson.NewObjectID(),
-		closing: make(chan struct{}), conns: map[*conn]struct{}{},
+		opt: opt, zl: *opt.Logger, store: store, listener: listener, process: bson.NewObjectID(), conns: map[*conn]struct{}{},
 	}
+	s.ctx, s.close = context.WithCancel(context.Background())
 	s.sessions = newSessions(s)
 	s.cursors = newCursors(s)
 	s.work.Go(s.accept)
@@ -121,30 +123,29 @@ func (o Options) withDefaults() Options {
 
 func listen(opt Options) (net.Listener, error) {
 	if strings.Contains(opt.Addr, "/") {
-		if err := removeStaleSocket(opt.Addr); err != nil {
-			return nil, fmt.Errorf("embedded server: %w", err)
+		if !strings.HasSuffix(opt.Addr, ".sock") {
+			return nil, fmt.Errorf("socket %s: its name must end in .sock, or drivers take it for a host", opt.Addr)
 		}
-		l, err := net.Listen("unix", opt.Addr)
+		path, err := filepath.Abs(opt.Addr) // clients run elsewhere
+		if err == nil {
+			err = removeStaleSocket(path)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("embedded server: %w", err)
+			return nil, err
 		}
-		return l, nil
+		return net.Listen("unix", path)
 	}
 	addr, err := net.ResolveTCPAddr("tcp", opt.Addr)
 	if err != nil {
-		return nil, fmt.Errorf("embedded server: address %q: %w", opt.Addr, err)
+		return nil, fmt.Errorf("address %q: %w", opt.Addr, err)
 	}
 	if !addr.IP.IsLoopback() {
 		if !opt.AllowRemote {
-			return nil, fmt.Errorf("embedded server: %s can be reached from other machines, and there is no authentication: use 127.0.0.1 or allow it", opt.Addr)
+			return nil, fmt.Errorf("%s can be reached from other machines, and there is no authentication: use 127.0.0.1 or allow it (--allow-remote)", opt.Addr)
 		}
 		opt.Logger.Warn().Str("addr", opt.Addr).Msg("embedded server: other machines can reach it, without authentication")
 	}
-	l, err := net.ListenTCP("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("embedded server: %w", err)
-	}
-	return l, nil
+	return net.ListenTCP("tcp", addr)
 }
 
 // removeStaleSocket removes what a killed server left, if nobody listens.
@@ -175,7 +176,7 @@ func (s *Server) URI() string {
 // file. Further calls return the same.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
-		close(s.closing)
+		s.close()
 		s.closeErr = s.listener.Close()
 		s.mu.Lock()
 		for c := range s.conns {
@@ -194,17 +195,12 @@ func (s *Server) accept() {
 	for {
 		nc, err := s.listener.Accept()
 		if err != nil {
-			select {
-			case <-s.closing:
-				return
-			default:
-			}
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
 			s.zl.Error().Err(err).Msg("embedded server: accept")
 			select {
-			case <-s.closing:
+			case <-s.ctx.Done():
 				return
 			case <-time.After(50 * time.Millisecond): // out of file descriptors, most likely
 			}
@@ -212,12 +208,10 @@ func (s *Server) accept() {
 		}
 		c := newConn(s, nc)
 		s.mu.Lock()
-		select {
-		case <-s.closing:
+		if s.ctx.Err() != nil {
 			s.mu.Unlock()
 			c.hangUp()
 			continue
-		default:
 		}
 		s.conns[c] = struct{}{}
 		s.mu.Unlock()
@@ -230,19 +224,26 @@ func (s *Server) accept() {
 	}
 }
 
-// sweep ends what was left behind: transactions, sessions, cursors.
-func (s *Server) sweep() {
-	t := time.NewTicker(time.Second)
+// every calls do from time to time until the server closes.
+func (s *Server) every(pause time.Duration, do func()) {
+	t := time.NewTicker(pause)
 	defer t.Stop()
 	for {
 		select {
-		case <-s.closing:
+		case <-s.ctx.Done():
 			return
 		case <-t.C:
-			s.sessions.sweep()
-			s.cursors.sweep(s.opt.CursorTimeout)
+			do()
 		}
 	}
+}
+
+// sweep ends what was left behind: transactions, sessions, cursors.
+func (s *Server) sweep() {
+	s.every(time.Second, func() {
+		s.sessions.sweep()
+		s.cursors.sweep(s.opt.CursorTimeout)
+	})
 }
 
 // Compact rewrites the file of a server that is not running without the space

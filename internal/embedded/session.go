@@ -8,9 +8,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // session is a logical session of a driver: it owns at most one transaction, and
@@ -26,7 +26,7 @@ type session struct {
 	number  int64 // the latest txnNumber seen
 	txn     *storage.Txn
 	started time.Time // of txn
-	conn    *conn     // which the transaction was last used from
+	conn    *conn     // which served the transaction last
 }
 
 // sessions is all sessions of a server.
@@ -108,8 +108,16 @@ func (e *session) checkNumber(n int64) error {
 func (e *session) abort() {
 	if e.txn != nil {
 		e.txn.Abort()
-		e.txn = nil
+		e.forget()
 	}
+}
+
+// forget lets go of the transaction, which has ended or is about to, with its
+// cursors. e.mu is held.
+func (e *session) forget() {
+	txn := e.txn
+	e.txn = nil
+	e.s.cursors.killIf(func(c *cursor) bool { return c.txn == txn })
 }
 
 // end aborts what the session has open.
@@ -119,14 +127,14 @@ func (e *session) end() {
 	e.abort()
 }
 
-// disconnected aborts transactions that were last used from a connection that
-// is gone: nobody can end them.
-func (l *sessions) disconnected(c *conn) {
-	for _, e := range l.all() {
+// disconnected aborts the transaction that a connection which is gone served last:
+// most likely its client is gone. Others it served may go on elsewhere, since
+// drivers take any connection for any command; or they end with their time.
+func (c *conn) disconnected() {
+	if e := c.txn; e != nil {
 		e.mu.Lock()
 		if e.conn == c {
 			e.abort()
-			e.conn = nil
 		}
 		e.mu.Unlock()
 	}
@@ -178,14 +186,12 @@ func (l *sessions) sweep() {
 		}
 		e.mu.Unlock()
 	}
-	if len(old) > 0 {
-		l.remove(old)
-	}
+	l.remove(old)
 }
 
 // runInTxn runs a command inside the session's transaction, which it may begin.
 // Any failure aborts it, as in MongoDB.
-func runInTxn(r *request) (*docBuilder, error) {
+func runInTxn(r *request) (d *docBuilder, err error) {
 	if !r.cmd.inTxn {
 		return nil, mongoerr.New(mongoerr.OperationNotSupportedInTxn, "Cannot run '%s' in a multi-document transaction.", r.of)
 	}
@@ -195,10 +201,14 @@ func runInTxn(r *request) (*docBuilder, error) {
 	if err := r.enterTxn(); err != nil {
 		return nil, err
 	}
-	d, err := r.cmd.run(r)
-	if err != nil || r.failedWrite {
-		r.session.end()
-	}
+	failed := true // a panic, too
+	defer func() {
+		if failed {
+			r.session.end()
+		}
+	}()
+	d, err = r.cmd.run(r)
+	failed = err != nil || r.failedWrite
 	return d, err
 }
 
@@ -220,17 +230,11 @@ func (r *request) enterTxn() error {
 		e.started = r.s.opt.Now()
 	}
 	if e.txn == nil || e.number != r.txnNumber {
-		return noSuchTransaction(r.txnNumber)
+		return storage.NoSuchTransaction(r.txnNumber)
 	}
-	e.conn = r.c
+	e.conn, r.c.txn = r.c, e
 	r.txn = e.txn
 	return nil
-}
-
-func noSuchTransaction(number int64) error {
-	err := mongoerr.New(mongoerr.NoSuchTransaction, "Given transaction number %d does not match any in-progress transactions.", number)
-	err.Labels = []string{"TransientTransactionError"}
-	return err
 }
 
 func runCommitTransaction(r *request) (*docBuilder, error) {
@@ -245,9 +249,9 @@ func runCommitTransaction(r *request) (*docBuilder, error) {
 	txn := e.txn
 	if txn == nil || e.number != r.txnNumber {
 		e.mu.Unlock()
-		return nil, noSuchTransaction(r.txnNumber)
+		return nil, storage.NoSuchTransaction(r.txnNumber)
 	}
-	e.txn = nil
+	e.forget()
 	e.mu.Unlock()
 	return newDoc(), r.s.store.Writer(r.ctx, nil).Commit(txn, e.key)
 }
@@ -260,7 +264,7 @@ func runAbortTransaction(r *request) (*docBuilder, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.txn == nil || e.number != r.txnNumber {
-		return nil, noSuchTransaction(r.txnNumber)
+		return nil, storage.NoSuchTransaction(r.txnNumber)
 	}
 	e.abort()
 	return newDoc(), nil

@@ -6,11 +6,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/plan"
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // statement is what one write does to documents that are there: a statement of an
@@ -122,11 +122,15 @@ func (st *statement) run(t *target) (out outcome, err error) {
 // matches when it wrote. When the only one did not, another is looked for.
 func (st *statement) each(t *target, write func(storage.Record) (met bool, err error)) error {
 	if id, ok := plan.PointID(st.filter); ok && st.hint.Type == 0 {
-		if rec, ok := t.FindID(t.ns, id); ok && st.filter.Match(rec.Doc) {
-			_, err := write(rec)
-			return err
+		for {
+			rec, ok := t.FindID(t.ns, id)
+			if !ok || !st.filter.Match(rec.Doc) {
+				return nil
+			}
+			if met, err := write(rec); met || err != nil {
+				return err
+			}
 		}
-		return nil
 	}
 	for {
 		found, err := st.find(t)
@@ -175,6 +179,9 @@ func (st *statement) find(t *target) (found []storage.Record, err error) {
 func (st *statement) write(t *target, found storage.Record, out *outcome) (met bool, err error) {
 	var before, after bson.Raw
 	var modified bool
+	if st.update != nil {
+		t.Paths = st.update.Paths()
+	}
 	_, err = t.Modify(t.ns, found.ID, func(now storage.Record) (bson.Raw, storage.Verdict, error) {
 		before = now.Doc
 		met = before != nil && (found.Same(now) || st.filter.Match(before))

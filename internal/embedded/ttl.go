@@ -6,33 +6,17 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
 )
 
 // expireLoop deletes, from time to time, what TTL indexes let expire.
 func (s *Server) expireLoop() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	s.work.Go(func() {
-		select {
-		case <-s.closing:
-			cancel()
-		case <-ctx.Done():
+	s.every(s.opt.TTLInterval, func() {
+		if _, err := s.expire(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.zl.Warn().Err(err).Msg("embedded server: delete expired documents")
 		}
 	})
-	t := time.NewTicker(s.opt.TTLInterval)
-	defer t.Stop()
-	for {
-		select {
-		case <-s.closing:
-			return
-		case <-t.C:
-			if _, err := s.expire(ctx); err != nil && ctx.Err() == nil {
-				s.zl.Warn().Err(err).Msg("embedded server: delete expired documents")
-			}
-		}
-	}
 }
 
 // expire deletes the documents that are past their time and returns how many.
@@ -50,22 +34,19 @@ func (s *Server) expire(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-func (s *Server) expireIndex(ctx context.Context, ns string, spec *storage.IndexSpec) (outcome, error) {
+func (s *Server) expireIndex(ctx context.Context, ns string, spec *storage.IndexSpec) (out outcome, err error) {
 	limit := s.opt.Now().Add(-time.Duration(spec.ExpireAfter) * time.Second)
 	past := newDoc().openDoc(spec.Fields[0].Path)
-	past.date("$lt", bson.NewDateTimeFromTime(limit))
+	past.any("$lt", bson.NewDateTimeFromTime(limit))
 	both := newDoc().openArray("$and").doc("0", past.close().end())
 	if spec.Partial != nil {
 		both.doc("1", spec.PartialRaw)
 	}
 	filter, err := query.CompileFilter(both.close().end())
 	if err != nil {
-		return outcome{}, err
+		return out, err
 	}
 	t := &target{Writer: s.store.Writer(ctx, nil), s: s, ctx: ctx, ns: ns}
-	out, err := (&statement{filter: filter, multi: true}).run(t)
-	if e := t.Finish(); err == nil {
-		err = e
-	}
-	return out, err
+	defer t.FinishWith(&err)
+	return (&statement{filter: filter, multi: true}).run(t)
 }

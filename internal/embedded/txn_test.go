@@ -2,22 +2,18 @@ package embedded
 
 import (
 	"context"
+	"net"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/embedded/storage"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 func byID(id any) bson.D { return bson.D{{Key: "_id", Value: id}} }
-
-func number(t *testing.T, c *mongo.Collection, ctx context.Context, id any) int {
-	t.Helper()
-	var doc struct{ N int }
-	require.NoError(t, c.FindOne(ctx, byID(id)).Decode(&doc))
-	return doc.N
-}
 
 func TestTransactionsThatCollideAreTriedAgain(t *testing.T) {
 	client := connect(t, start(t, Options{}))
@@ -49,5 +45,30 @@ func TestTransactionsThatCollideAreTriedAgain(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, workers*each, number(t, c, t.Context(), 1))
+	var doc struct{ N int }
+	require.NoError(t, c.FindOne(t.Context(), byID(1)).Decode(&doc))
+	require.Equal(t, workers*each, doc.N)
+}
+
+func TestPanicOfACommandLeavesTheStoreToOthers(t *testing.T) {
+	commands["panic"] = &command{known: knownFields(generalFields, ""), inTxn: true, run: func(r *request) (*docBuilder, error) {
+		return nil, r.change(func(w *storage.Writer) error {
+			w.FindID("test.c", bson.RawValue{Type: bson.TypeNull}) // holds the lock
+			panic("as it happens")
+		})
+	}}
+	defer delete(commands, "panic")
+	s := start(t, Options{})
+	reply := s.command(t, "test", bson.D{{Key: "panic", Value: 1}})
+	require.Contains(t, reply.Lookup("errmsg").StringValue(), "as it happens")
+	reply = s.command(t, "test", bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{bson.D{}}}})
+	require.EqualValues(t, 1, reply.Lookup("n").Int32())
+
+	txn := bson.D{{Key: "lsid", Value: bson.D{{Key: "id", Value: bson.Binary{Subtype: 4, Data: make([]byte, 16)}}}}, {Key: "txnNumber", Value: int64(1)}, {Key: "autocommit", Value: false}}
+	nc, err := net.Dial("tcp", s.Addr())
+	require.NoError(t, err)
+	roundTrip(t, nc, append(bson.D{{Key: "panic", Value: 1}, {Key: "$db", Value: "test"}, {Key: "startTransaction", Value: true}}, txn...))
+	reply = roundTrip(t, nc, append(bson.D{{Key: "commitTransaction", Value: 1}, {Key: "$db", Value: "admin"}}, txn...))
+	require.NoError(t, nc.Close())
+	require.Equal(t, mongoerr.NoSuchTransaction, reply.Lookup("code").Int32(), "%s", reply)
 }

@@ -3,14 +3,16 @@ package embedded
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
 	"github.com/mscheduler/mscheduler/internal/embedded/wire"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // target is where the command writes. Of a retryable command it returns what an
@@ -23,7 +25,9 @@ func (r *request) target(ns string, result func() *storage.Retry) (*target, *sto
 	}
 	t.Remember = func() (string, *storage.Retry) {
 		v := result()
-		v.TxnNumber = r.txnNumber
+		if v != nil {
+			v.TxnNumber = r.txnNumber
+		}
 		return r.session.key, v
 	}
 	if v := r.s.store.Retry(r.session.key); v != nil && v.TxnNumber == r.txnNumber {
@@ -32,9 +36,13 @@ func (r *request) target(ns string, result func() *storage.Retry) (*target, *sto
 	return t, nil
 }
 
+// maxErrorText bounds what the errors of a batch say together: those behind are
+// only their codes, as in MongoDB, so that the answer fits a message.
+const maxErrorText = 1 << 20
+
 // batch runs the statements of an insert, update or delete one after the other
 // and answers what they did.
-func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome, error)) (*docBuilder, error) {
+func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome, error)) (d *docBuilder, err error) {
 	ns, docs := r.namespace(), r.list(array)
 	ordered := r.given("ordered").Type == 0 || r.boolean("ordered")
 	if r.err == nil && (len(docs) == 0 || len(docs) > wire.MaxBatch) {
@@ -45,10 +53,11 @@ func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome
 		return nil, r.err
 	}
 	var done storage.Retry
-	t, earlier := r.target(ns, func() *storage.Retry { return &storage.Retry{Done: slices.Clone(done.Done)} })
+	t, earlier := r.target(ns, func() *storage.Retry { return &done })
 	if earlier != nil {
 		done.Done = slices.Clone(earlier.Done)
 	}
+	defer t.FinishWith(&err)
 	n, modified := 0, 0
 	upserted, failed := newDoc(), newDoc() // elements of arrays
 	for i, doc := range docs {
@@ -59,10 +68,13 @@ func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome
 			if err != nil {
 				e := asMongo(err)
 				if endsCommand(e) {
-					_ = t.Finish() // the first error says more
 					return nil, e
 				}
-				failed.openDoc(arrayKey(failed.n)).int32("index", i).int32("code", int(e.Code)).string("errmsg", e.Message).close()
+				failed.openDoc(arrayKey(failed.n)).int32("index", i).int32("code", int(e.Code))
+				if len(failed.b) > maxErrorText {
+					e = &mongoerr.Error{}
+				}
+				failed.elements(e.Details).string("errmsg", e.Message).close()
 				failed.n++
 				if ordered {
 					break
@@ -82,10 +94,7 @@ func (r *request) batch(array string, statement func(*target, bson.Raw) (outcome
 		}
 	}
 	r.failedWrite = failed.n > 0
-	if err := t.Finish(); err != nil {
-		return nil, err
-	}
-	d := newDoc().int32("n", n)
+	d = newDoc().int32("n", n)
 	if r.of == "update" {
 		d.int32("nModified", modified)
 	}
@@ -145,13 +154,27 @@ func (s *Server) prepareInsert(doc bson.Raw) (bson.Raw, error) {
 	switch id.Type {
 	case bson.TypeArray, bson.TypeRegex, bson.TypeUndefined:
 		return nil, mongoerr.New(mongoerr.InvalidIDField, "The '_id' value cannot be of type %s", id.Type)
+	case bson.TypeEmbeddedDocument:
+		for it := value.NewIter(id.Value); it.Next(); {
+			name := string(it.Key)
+			if strings.HasPrefix(name, "$") && name != "$ref" && name != "$id" && name != "$db" {
+				return nil, mongoerr.New(mongoerr.DollarPrefixedFieldName,
+					"_id fields may not contain '$'-prefixed fields: %s is not valid for storage.", name)
+			}
+		}
 	}
-	dst := make([]byte, 0, len(doc)+len(id.Value)+6)
-	at, dst := value.Begin(dst)
+	if err := query.CheckDepth(doc); err != nil {
+		return nil, err
+	}
+	at, dst := value.Begin(make([]byte, 0, len(doc)+len(id.Value)+6))
 	dst = value.AppendElement(dst, "_id", id)
+	ids := 0
 	for it := value.NewIter(doc); it.Next(); {
 		switch {
 		case string(it.Key) == "_id":
+			if ids++; ids > 1 {
+				return nil, mongoerr.New(mongoerr.BadValue, "can't have multiple _id fields in one document")
+			}
 		case len(it.Key) > 0 && it.Key[0] == '$': // an error before MongoDB 5.0
 			return nil, mongoerr.NotImplemented("a field name starting with $ (" + string(it.Key) + ") in a document")
 		case it.Value.Type == bson.TypeTimestamp && binary.LittleEndian.Uint64(it.Value.Value) == 0:
@@ -175,6 +198,8 @@ func (r *request) findAndModify() (f findAndModify) {
 	f.remove, f.after = r.boolean("remove"), r.boolean("new")
 	updates := r.get("update").Type != 0
 	switch {
+	case f.remove && r.get("arrayFilters").Type != 0:
+		r.fail(mongoerr.New(mongoerr.FailedToParse, "Cannot specify arrayFilters and remove=true"))
 	case f.remove && (updates || f.upsert || f.after):
 		r.fail(mongoerr.New(mongoerr.FailedToParse, "Cannot specify both an update, upsert or new=true and remove=true"))
 	case !f.remove && !updates:
@@ -185,17 +210,18 @@ func (r *request) findAndModify() (f findAndModify) {
 	return f
 }
 
-func runFindAndModify(r *request) (*docBuilder, error) {
+func runFindAndModify(r *request) (_ *docBuilder, err error) {
 	ns, f, projection := r.namespace(), r.findAndModify(), r.projection("fields")
 	if r.err != nil {
 		return nil, r.err
 	}
 	// The answer is made before the section ends that wrote: it is remembered with it.
-	var reply bson.Raw
-	t, earlier := r.target(ns, func() *storage.Retry { return &storage.Retry{Reply: reply} })
+	var done *storage.Retry
+	t, earlier := r.target(ns, func() *storage.Retry { return done })
 	if earlier != nil && earlier.Reply != nil {
 		return newDoc().elements(earlier.Reply), nil
 	}
+	defer t.FinishWith(&err)
 	out, err := f.run(t)
 	shown := out.before
 	if f.after {
@@ -213,9 +239,6 @@ func runFindAndModify(r *request) (*docBuilder, error) {
 	} else {
 		d.doc("value", projection.Apply(shown))
 	}
-	reply = d.end()
-	if e := t.Finish(); err == nil {
-		err = e
-	}
-	return newDoc().elements(reply), err
+	done = &storage.Retry{Reply: d.end()}
+	return newDoc().elements(done.Reply), err
 }

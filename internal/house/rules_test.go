@@ -29,7 +29,8 @@ var mayImport = map[string][]string{
 	"internal/callback":    {"model", "callback", "internal/store", "internal/outcome", "internal/secret", "internal/httpcall"},
 
 	// The binary.
-	"internal/embedded/...": {"internal/embedded/...", "internal/clock"},
+	"internal/mql/...":      {"internal/mql/..."},
+	"internal/embedded/...": {"internal/embedded/...", "internal/mql/...", "internal/clock"},
 	"internal/builtin":      {"model", "callback", "consumer", "internal/clock", "internal/httpcall", "internal/httptarget", "internal/secret"},
 	"internal/human":        {},
 	"internal/explain":      {"model", "internal/human"},
@@ -76,7 +77,7 @@ var unreachable = []struct {
 		to: []string{
 			"github.com/testcontainers/...", "github.com/moby/...", "github.com/spf13/...",
 			"go.etcd.io/bbolt/...", "github.com/tidwall/...", "github.com/stretchr/...",
-			"testing/...", module + "/internal/embedded/...",
+			"testing/...", module + "/internal/embedded/...", module + "/internal/mql/...",
 		},
 		why: "a service that embeds mscheduler must not carry it",
 	},

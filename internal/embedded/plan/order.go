@@ -3,7 +3,7 @@ package plan
 import (
 	"slices"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // maxBranches is how many scans are merged for a sort order at most, as in

@@ -5,10 +5,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // Query is what to read.

@@ -5,8 +5,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
 )
 
 // Rows delivers the documents of a plan. It belongs to one goroutine.
@@ -47,6 +47,9 @@ func (r *Rows) Next() (rec storage.Record, ok bool) {
 	}
 	return rec, ok
 }
+
+// Within lets ctx end the rows from here on: who reads on may not be who began.
+func (r *Rows) Within(ctx context.Context) { r.ctx = ctx }
 
 // Sorts reports whether the rows are sorted in memory, all before the first.
 func (p *Plan) Sorts() bool { return p.blocking }

@@ -9,7 +9,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/mscheduler/mscheduler/internal/embedded/storage"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // Stats counts what reading cost.

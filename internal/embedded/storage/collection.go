@@ -1,12 +1,13 @@
 package storage
 
 import (
-	"go.mongodb.org/mongo-driver/v2/bson"
+	"slices"
 
 	"github.com/tidwall/btree"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // treeDegree keeps nodes small: a write after a snapshot copies one node a
@@ -77,10 +78,8 @@ func (c *Collection) ByID(id bson.RawValue) (Record, bool) {
 
 // Index returns the index of that name, nil when there is none.
 func (c *Collection) Index(name string) *Index {
-	for _, x := range c.Indexes {
-		if x.Spec.Name == name {
-			return x
-		}
+	if i := slices.IndexFunc(c.Indexes, func(x *Index) bool { return x.Spec.Name == name }); i >= 0 {
+		return c.Indexes[i]
 	}
 	return nil
 }
@@ -91,23 +90,23 @@ func (c *Collection) freeze() *Collection {
 	if !c.dirty {
 		return c.frozen
 	}
+	c.frozen, c.dirty = c.copy((*Index).freeze), false
+	return c.frozen
+}
+
+func (c *Collection) copy(index func(*Index) *Index) *Collection {
 	f := &Collection{Namespace: c.Namespace, id: c.id, uuid: c.uuid, docs: c.docs.Copy()}
-	f.Indexes = make([]*Index, len(c.Indexes))
-	for i, x := range c.Indexes {
-		f.Indexes[i] = x.freeze()
+	for _, x := range c.Indexes {
+		f.Indexes = append(f.Indexes, index(x))
 	}
-	c.frozen, c.dirty = f, false
 	return f
 }
 
 // thaw returns a collection to write to that begins as the frozen c. The caller
 // holds the store's lock: copying a tree marks its source.
 func (c *Collection) thaw() *Collection {
-	w := &Collection{Namespace: c.Namespace, id: c.id, uuid: c.uuid, docs: c.docs.Copy(), frozen: c}
-	w.Indexes = make([]*Index, len(c.Indexes))
-	for i, x := range c.Indexes {
-		w.Indexes[i] = x.thaw()
-	}
+	w := c.copy((*Index).thaw)
+	w.frozen = c
 	return w
 }
 
@@ -189,13 +188,4 @@ func (c *Collection) apply(ch change) {
 	for _, e := range ch.edits {
 		c.Indexes[e.index].apply(id, e)
 	}
-}
-
-// Bytes returns the size of all documents.
-func (c *Collection) Bytes() (n int64) {
-	c.docs.Scan(func(r Record) bool {
-		n += int64(len(r.Doc))
-		return true
-	})
-	return n
 }

@@ -7,11 +7,11 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
-// create makes a collection in the live state; for a transaction too, of which
-// others then see an empty collection and no more. The store is locked.
+// create makes a collection in the live state, or in the transaction's own. The
+// store is locked.
 func (w *Writer) create(ns string) (*Collection, error) {
 	if err := CheckNamespace(ns); err != nil {
 		return nil, err
@@ -21,30 +21,43 @@ func (w *Writer) create(ns string) (*Collection, error) {
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	w.s.nextColl++
 	c := newCollection(ns, w.s.nextColl, bson.Binary{Subtype: bson.TypeBinaryUUID, Data: id[:]})
+	if w.txn != nil {
+		return w.txn.adopt(c), nil
+	}
 	w.s.live[ns] = c
 	w.catalog(c)
-	if w.txn != nil {
-		return w.txn.writable(ns)
-	}
 	return c, nil
 }
 
 // catalog notes that a collection's definition changed.
 func (w *Writer) catalog(c *Collection) {
 	w.s.changed[c.Namespace] = struct{}{}
+	w.note(func() fileOp { return putCatalog(c) })
+}
+
+// note adds a change to the open batch; op makes what the file needs of it. The
+// store is locked.
+func (w *Writer) note(op func() fileOp) {
 	w.dirty = true
 	w.batch = w.s.openBatch()
 	if w.s.file != nil {
-		w.batch.ops = append(w.batch.ops, putCatalog(c))
+		w.batch.ops = append(w.batch.ops, op())
 	}
 }
 
-// CheckNamespace refuses names MongoDB refuses.
-func CheckNamespace(ns string) error {
-	db, coll, _ := strings.Cut(ns, ".")
-	switch {
-	case db == "" || len(db) > 63 || strings.ContainsAny(db, "/\\. \"$*<>:|?\x00"):
+// CheckDatabase refuses names of databases that MongoDB refuses.
+func CheckDatabase(db string) error {
+	if db == "" || len(db) > 63 || strings.ContainsAny(db, "/\\. \"$*<>:|?\x00") {
 		return mongoerr.New(mongoerr.InvalidNamespace, "Invalid database name: '%s'", db)
+	}
+	return nil
+}
+
+// CheckNamespace refuses names of collections that MongoDB refuses. That of the
+// database was checked.
+func CheckNamespace(ns string) error {
+	_, coll, _ := strings.Cut(ns, ".")
+	switch {
 	case coll == "" || coll[0] == '.' || strings.ContainsAny(coll, "$\x00") || len(ns) > 255:
 		return mongoerr.New(mongoerr.InvalidNamespace, "Invalid collection name: '%s'", coll)
 	case strings.HasPrefix(coll, "system."):
@@ -72,11 +85,7 @@ func (w *Writer) Drop(ns string) (indexes int, dropped bool, err error) {
 	}
 	delete(w.s.live, ns)
 	w.s.changed[ns] = struct{}{}
-	w.dirty = true
-	w.batch = w.s.openBatch()
-	if w.s.file != nil {
-		w.batch.ops = append(w.batch.ops, dropCollection(c.id))
-	}
+	w.note(func() fileOp { return dropCollection(c.id) })
 	w.event(&Event{Kind: Dropped, Namespace: ns})
 	return len(c.Indexes), true, nil
 }
@@ -103,8 +112,7 @@ func (w *Writer) DropDatabase(db string) error {
 	return nil
 }
 
-// event adds to the log something that is not the write of a document. The
-// store is locked.
+// event adds to the log. The store is locked.
 func (w *Writer) event(e *Event) {
 	e.TS = w.s.tick()
 	w.batch = w.s.openBatch()
@@ -119,11 +127,9 @@ func (w *Writer) CreateIndexes(ns string, specs []*IndexSpec) (before, after int
 	if err != nil {
 		return 0, 0, false, err
 	}
-	var existing []*Index
+	existing := []*Index{newIndex(idSpec)}
 	if c != nil {
 		existing = c.Indexes
-	} else {
-		existing = []*Index{newIndex(idSpec)}
 	}
 	before = len(existing)
 	var build []*Index
@@ -164,9 +170,7 @@ func (w *Writer) CreateIndexes(ns string, specs []*IndexSpec) (before, after int
 func clash(existing []*Index, spec *IndexSpec) (bool, error) {
 	for _, x := range existing {
 		switch o := x.Spec; {
-		case o == spec:
-			return true, nil
-		case o.Name == spec.Name && o.same(spec, true):
+		case o == spec, o.Name == spec.Name && o.same(spec, true):
 			return true, nil
 		case o.Name == spec.Name && o.same(spec, false):
 			return false, mongoerr.New(mongoerr.IndexOptionsConflict,

@@ -6,16 +6,16 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // duplicate is the answer to a write of doc that would store a second key in a
 // unique index.
 func duplicate(c *Collection, x *Index, key []byte, doc bson.Raw) error {
-	values := bson.D{}
+	at, values := value.Begin(nil)
 	for _, f := range x.Spec.Fields {
-		var shown any
+		shown := bson.RawValue{Type: bson.TypeNull}
 		for _, v := range valuesAt(value.Document(doc), f.Path) {
 			// Of an array, the element that clashed: the one the key begins with.
 			if part := value.AppendKey(nil, v, f.Descending); bytes.HasPrefix(key, part) {
@@ -23,14 +23,19 @@ func duplicate(c *Collection, x *Index, key []byte, doc bson.Raw) error {
 				break
 			}
 		}
-		values = append(values, bson.E{Key: f.Path, Value: shown})
+		values = value.AppendElement(values, f.Path, shown)
 	}
-	text, err := bson.MarshalExtJSON(values, false, false)
+	values = value.End(values, at)
+	text, err := bson.MarshalExtJSON(bson.Raw(values), false, false)
 	if err != nil {
 		text = []byte(x.Spec.Key.String())
 	}
-	return mongoerr.New(mongoerr.DuplicateKey, "E11000 duplicate key error collection: %s index: %s dup key: %s",
+	e := mongoerr.New(mongoerr.DuplicateKey, "E11000 duplicate key error collection: %s index: %s dup key: %s",
 		c.Namespace, x.Spec.Name, text)
+	at, details := value.Begin(nil)
+	details = value.AppendElement(details, "keyPattern", value.Document(x.Spec.Key))
+	e.Details = value.End(value.AppendElement(details, "keyValue", value.Document(values)), at)
+	return e
 }
 
 // valuesAt returns what path leads to in v, through arrays.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -100,8 +101,7 @@ func putSession(name string, r *Retry) fileOp {
 	if r == nil {
 		return func(tx *fileTx) error { return tx.Bucket(bucketSessions).Delete([]byte(name)) }
 	}
-	encoded := mustRaw(r)
-	return func(tx *fileTx) error { return tx.Bucket(bucketSessions).Put([]byte(name), encoded) }
+	return func(tx *fileTx) error { return tx.Bucket(bucketSessions).Put([]byte(name), mustRaw(r)) }
 }
 
 type catalogEntry struct {
@@ -137,7 +137,7 @@ type logEntry struct {
 // event yet; from here on its description stands for the documents.
 func (e *Event) encode() []byte {
 	description := e.Description()
-	e.before, e.after = nil, nil
+	e.before, e.after, e.paths = nil, nil, nil
 	b := make([]byte, 0, 128+len(e.Namespace)+len(e.Key)+len(e.Doc)+len(description))
 	at, b := bsoncore.AppendDocumentStart(b)
 	b = bsoncore.AppendStringElement(b, "k", string(e.Kind))
@@ -162,51 +162,88 @@ func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 // openBolt opens or makes the file, with an error a user can act on.
 func openBolt(path string) (*bolt.DB, error) {
 	if st, err := os.Stat(path); err == nil && st.Size() > 0 {
-		if err := checkSize(path, st.Size()); err != nil {
+		if err := checkPages(path, st.Size()); err != nil {
 			return nil, err
 		}
 	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, NoFreelistSync: true})
+	var db *bolt.DB
+	err := guard(path, func() (err error) {
+		db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, NoFreelistSync: true})
+		return err
+	})
 	if err != nil {
 		return nil, openError(path, err)
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		meta, err := tx.CreateBucketIfNotExists(bucketMeta)
-		if err != nil {
-			return err
-		}
-		if v := meta.Get(keyFormat); v != nil && binary.BigEndian.Uint64(v) > formatVersion {
-			return fmt.Errorf("file %s has format %d, this program knows up to %d: use a newer one", path, binary.BigEndian.Uint64(v), formatVersion)
-		}
-		for _, name := range [][]byte{bucketCatalog, bucketDocs, bucketLog, bucketSessions} {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-				return err
-			}
-		}
-		return meta.Put(keyFormat, number(formatVersion))
-	})
+	err = guard(path, func() error { return db.Update(func(tx *bolt.Tx) error { return prepare(path, tx) }) })
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
-// checkSize refuses a file that was cut off: touching the missing pages through
-// its memory map would kill the process.
-func checkSize(path string, size int64) error {
+// prepare makes the buckets of a new file, and refuses one of a newer version, or of
+// another program.
+func prepare(path string, tx *bolt.Tx) error {
+	k, _ := tx.Cursor().First()
+	if own := tx.Bucket(bucketMeta); k != nil && (own == nil || len(own.Get(keyFormat)) != 8) {
+		return fmt.Errorf("file %s is not a database of the embedded server", path)
+	}
+	meta, err := tx.CreateBucketIfNotExists(bucketMeta)
+	if err != nil {
+		return err
+	}
+	if v := meta.Get(keyFormat); v != nil && binary.BigEndian.Uint64(v) > formatVersion {
+		return fmt.Errorf("file %s has format %d, this program knows up to %d: use a newer one", path, binary.BigEndian.Uint64(v), formatVersion)
+	}
+	for _, name := range [][]byte{bucketCatalog, bucketDocs, bucketLog, bucketSessions} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	return meta.Put(keyFormat, number(formatVersion))
+}
+
+// checkPages refuses a file that was cut off, or has a page that is none: touching
+// it in a goroutine of bbolt, where guard is not, would kill the process.
+func checkPages(path string, size int64) error {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, ReadOnly: true})
 	if err != nil {
 		return openError(path, err)
 	}
-	var want int64
-	err = db.View(func(tx *bolt.Tx) error { want = tx.Size(); return nil })
-	if err = errors.Join(err, db.Close()); err != nil {
-		return openError(path, err)
+	var walk func(b *bolt.Bucket) error
+	walk = func(b *bolt.Bucket) error {
+		var last []byte
+		return b.ForEach(func(k, v []byte) error {
+			if last != nil && bytes.Compare(last, k) >= 0 {
+				return fmt.Errorf("file %s is damaged: keys out of order; restore it from a copy", path)
+			}
+			if last = k; v == nil {
+				return walk(b.Bucket(k))
+			}
+			return nil
+		})
 	}
-	if size < want {
-		return fmt.Errorf("file %s is cut off: %d bytes of %d are there; restore it from a copy", path, size, want)
-	}
-	return nil
+	err = guard(path, func() error {
+		return db.View(func(tx *bolt.Tx) error {
+			if want := tx.Size(); size < want {
+				return fmt.Errorf("file %s is cut off: %d bytes of %d are there; restore it from a copy", path, size, want)
+			}
+			return tx.ForEach(func(_ []byte, b *bolt.Bucket) error { return walk(b) })
+		})
+	})
+	return errors.Join(err, db.Close())
+}
+
+// guard makes an error of what bbolt panics with when a page is not what it should
+// be, and of a pointer in it that leads out of the file.
+func guard(path string, read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("file %s is damaged: %v; restore it from a copy", path, p)
+		}
+	}()
+	return read()
 }
 
 func openError(path string, err error) error {
@@ -288,6 +325,15 @@ func writeLog(tx *bolt.Tx, events []*Event, trimmed, floor uint64) error {
 		}
 	}
 	return meta.Put(keyFloor, number(floor))
+}
+
+// begin notes where the log of a new file begins.
+func (f *file) begin(floor, last uint64) error {
+	f.floor, f.trimmed = floor, floor
+	return f.db.Update(func(tx *bolt.Tx) error {
+		meta := tx.Bucket(bucketMeta)
+		return errors.Join(meta.Put(keyFloor, number(floor)), meta.Put(keyLast, number(last)))
+	})
 }
 
 // trim allows the next write to delete log entries up to floor.

@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.uber.org/goleak"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,7 +65,7 @@ func TestFileKeepsEverything(t *testing.T) {
 	s = open(t, path)
 	c := s.Snapshot().Collection("t.c")
 	require.Equal(t, 2, c.Len())
-	require.Equal(t, 1, c.Index("a_1").Len())
+	require.Equal(t, 1, c.Index("a_1").tree.Len())
 	err = insert(t, s, doc(9, bson.E{Key: "a", Value: 1}))
 	require.Equal(t, mongoerr.DuplicateKey, mongoerr.Code(err))
 	require.ErrorContains(t, err, `collection: t.c index: a_1 dup key: {"a":1}`)
@@ -118,6 +118,76 @@ func TestFailedWriteLeavesWhatWasThere(t *testing.T) {
 	require.Len(t, events, 2)
 }
 
+// A command of several sections is not acknowledged when one of them was lost,
+// even if those after it are not.
+func TestLostSectionFailsTheCommand(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	require.NoError(t, insert(t, s, doc("first")))
+	s.file.inject = func() error { return os.ErrPermission }
+	w := s.Writer(t.Context(), nil)
+	for i := range maxSection {
+		require.NoError(t, w.Insert("t.c", doc(i)))
+	}
+	lost := w.batch
+	w.Pause()
+	<-lost.done
+	s.file.inject = nil
+	require.ErrorContains(t, w.Insert("t.c", doc("later")), "not written")
+	require.ErrorContains(t, w.Finish(), "not written")
+	require.NoError(t, insert(t, s, doc("other")))
+	require.Equal(t, 2, s.Snapshot().Collection("t.c").Len())
+}
+
+// What a retry must find grows with every section of a command: it goes to the file
+// once a batch, as it is then, or a hundred thousand upserts would take hours.
+func TestRetryIsStoredOnceABatch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s := open(t, path)
+	require.NoError(t, insert(t, s, doc("first")))
+	hold, err := s.file.db.Begin(true)
+	require.NoError(t, err)
+	done := &Retry{TxnNumber: 1}
+	w := s.Writer(t.Context(), nil)
+	w.Remember = func() (string, *Retry) { return "session", done }
+	const sections = 50
+	flushing := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.pending == nil
+	}
+	require.NoError(t, w.Insert("t.c", doc("second")))
+	w.unlock()
+	require.Eventually(t, flushing, time.Minute, time.Millisecond, "it waits for hold; what follows stays in the next batch")
+	for i := range int32(sections) {
+		require.NoError(t, w.Insert("t.c", doc(i)))
+		done.Add(i, Statement{N: 1, Upserted: doc(i).Lookup("_id")})
+		w.unlock()
+	}
+	s.mu.Lock()
+	ops := len(s.pending.ops)
+	s.mu.Unlock()
+	require.NoError(t, hold.Rollback())
+	require.LessOrEqual(t, ops, sections, "nothing but the documents")
+	require.NoError(t, w.Finish())
+	require.NoError(t, s.Close())
+	s = open(t, path)
+	require.Len(t, s.Retry("session").Done, sections)
+}
+
+func TestNothingFollowsATokenOfAnEarlierLife(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	life := func() *Store {
+		at = at.Add(time.Millisecond)
+		s, err := Open(Options{Now: func() time.Time { return at }})
+		require.NoError(t, err)
+		return s
+	}
+	s := life()
+	require.NoError(t, insert(t, s, doc(1), doc(2), doc(3)))
+	_, _, err := life().Log().After(s.Log().Last(), s.Log().Watch("t.c"), 1)
+	require.Equal(t, mongoerr.ChangeStreamHistoryLost, mongoerr.Code(err), "also within the same second")
+}
+
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "db")
@@ -138,6 +208,21 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	require.NoError(t, os.WriteFile(cut, whole[:len(whole)/8], 0o600))
 	_, err = Open(Options{Path: cut, Now: now})
 	require.ErrorContains(t, err, "cut off")
+
+	hole := filepath.Join(dir, "hole")
+	clear(whole[len(whole)/8 : len(whole)/2])
+	require.NoError(t, os.WriteFile(hole, whole, 0o600))
+	_, err = Open(Options{Path: hole, Now: now})
+	require.ErrorContains(t, err, "is damaged")
+
+	for _, theirs := range []string{"theirs", "meta"} {
+		db, err := bolt.Open(filepath.Join(dir, theirs), 0o600, nil)
+		require.NoError(t, err)
+		require.NoError(t, db.Update(func(tx *bolt.Tx) error { _, err := tx.CreateBucket([]byte(theirs)); return err }))
+		require.NoError(t, db.Close())
+		_, err = Open(Options{Path: filepath.Join(dir, theirs), Now: now})
+		require.ErrorContains(t, err, "not a database")
+	}
 
 	text := filepath.Join(dir, "text")
 	require.NoError(t, os.WriteFile(text, []byte("this is no database, whoever may think so"), 0o600))
@@ -171,9 +256,15 @@ func TestCompactKeepsEverythingButTheHoles(t *testing.T) {
 	_, _, err := Compact(path)
 	require.ErrorContains(t, err, "in use")
 	require.NoError(t, s.Close())
-	before, after, err := Compact(path)
+	require.NoError(t, os.WriteFile(path+".compact", []byte("what a killed one left"), 0o600))
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(path, link))
+	before, after, err := Compact(link)
 	require.NoError(t, err)
 	require.Less(t, after, before)
+	st, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, after, st.Size(), "the file, not the link to it")
 	s = open(t, path)
 	c := s.Snapshot().Collection("t.c")
 	require.Equal(t, 50, c.Len())

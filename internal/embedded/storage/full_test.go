@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 // TestFullDiskLosesNothing fills the file up to a limit of the kernel, which

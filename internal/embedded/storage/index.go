@@ -36,9 +36,6 @@ func newIndex(spec *IndexSpec) *Index {
 		tree: btree.NewBTreeGOptions(entryLess, btree.Options{Degree: treeDegree, NoLocks: true})}
 }
 
-// Len returns the number of keys.
-func (x *Index) Len() int { return x.tree.Len() }
-
 // Multikey reports whether field i of the index ever met an array.
 func (x *Index) Multikey(i int) bool { return x.multikey&(1<<i) != 0 }
 

@@ -19,25 +19,13 @@ func (s *Store) openFile(path string) error {
 	}
 	s.file = &file{db: db}
 	forgetPages(db) // all of them, if bbolt had to look for the free ones
-	if large(path) {
+	if st, err := os.Stat(path); err == nil && st.Size() >= largeFile {
 		s.file.percent = debug.SetGCPercent(largeFilePercent)
 		if 0 <= s.file.percent && s.file.percent < largeFilePercent {
 			debug.SetGCPercent(s.file.percent) // somebody wants even less
 		}
 	}
-	err = db.View(func(tx *bolt.Tx) error {
-		err := tx.Bucket(bucketCatalog).ForEach(func(k, v []byte) error {
-			return s.loadCollection(binary.BigEndian.Uint64(k), v, tx.Bucket(bucketDocs).Bucket(k))
-		})
-		if err != nil {
-			return err
-		}
-		if err := tx.Bucket(bucketSessions).ForEach(s.loadSession); err != nil {
-			return err
-		}
-		return s.loadLog(tx)
-	})
-	if err != nil {
+	if err = guard(path, func() error { return db.View(s.load) }); err != nil {
 		_ = s.file.close() // the first error says more
 		return fmt.Errorf("read %s: %w", path, err)
 	}
@@ -46,6 +34,19 @@ func (s *Store) openFile(path string) error {
 		debug.FreeOSMemory() // what reading took
 	}
 	return nil
+}
+
+func (s *Store) load(tx *bolt.Tx) error {
+	err := tx.Bucket(bucketCatalog).ForEach(func(k, v []byte) error {
+		return s.loadCollection(binary.BigEndian.Uint64(k), v, tx.Bucket(bucketDocs).Bucket(k))
+	})
+	if err != nil {
+		return err
+	}
+	if err := tx.Bucket(bucketSessions).ForEach(s.loadSession); err != nil {
+		return err
+	}
+	return s.loadLog(tx)
 }
 
 // Of a file from largeFile bytes on, what is read is kept tight: the garbage of
@@ -59,11 +60,6 @@ const (
 // pagesEvery is after how many documents the pages they were read from are
 // forgotten.
 const pagesEvery = 10_000
-
-func large(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.Size() >= largeFile
-}
 
 func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) error {
 	var entry catalogEntry

@@ -7,9 +7,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // Kind is what an event says happened.
@@ -27,7 +27,7 @@ const (
 
 // Event is one entry of the change log. It does not change once it is visible.
 type Event struct {
-	TS        uint64 // cluster time: seconds above, a counter in the lower 32 bits; rises with every event
+	TS        uint64 // cluster time: seconds above, below a counter that begins at the nanosecond the store was made; rises with every event
 	Kind      Kind
 	Namespace string   // database.collection; only the database for DatabaseDropped
 	Key       bson.Raw // {_id: …}; nil for drops
@@ -36,6 +36,7 @@ type Event struct {
 	TxnNumber int64
 
 	before, after bson.Raw // of an update, until it is in the file
+	paths         []query.Path
 	once          sync.Once
 	description   bson.Raw
 	charged       int // of the log's bound
@@ -46,7 +47,7 @@ type Event struct {
 func (e *Event) Description() bson.Raw {
 	e.once.Do(func() {
 		if e.description == nil && e.before != nil {
-			e.description = query.Describe(e.before, e.after)
+			e.description = query.Describe(e.before, e.after, e.paths)
 		}
 	})
 	return e.description
@@ -72,7 +73,11 @@ func (e *Event) Updates(field string) bool {
 // size is the memory an event takes. Documents it shares with the collection are
 // counted all the same: they may be gone from there.
 func (e *Event) size() int {
-	return 256 + len(e.Key) + len(e.Doc) + len(e.before) + len(e.after) + len(e.description)
+	n := 256 + len(e.Key) + len(e.Doc) + len(e.before) + len(e.after) + len(e.description)
+	for _, p := range e.paths {
+		n += len(p.Dotted)
+	}
+	return n
 }
 
 // charge adds an event to what the log holds, before anybody else sees it.
@@ -111,7 +116,7 @@ type Waiter struct {
 // database concerns its collections.
 func (w *Waiter) matches(ns string) bool {
 	if w.exact {
-		return ns == w.prefix || strings.HasPrefix(w.prefix, ns+".")
+		return ns == w.prefix || !strings.Contains(ns, ".") && strings.HasPrefix(w.prefix, ns+".")
 	}
 	return strings.HasPrefix(ns, w.prefix) || ns+"." == w.prefix
 }
@@ -196,11 +201,4 @@ func (l *Log) append(events []*Event) (floor uint64) {
 		}
 	}
 	return l.floor
-}
-
-// Bytes returns the size the events are charged with.
-func (l *Log) Bytes() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bytes
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -82,6 +83,11 @@ func ValidateFile(ctx context.Context, path string) (documents int, problems []s
 // Compact rewrites the file at path without the space that deleted documents
 // left. Nobody may have it open. The old file stays until the new one is whole.
 func Compact(path string) (before, after int64, err error) {
+	file, err := filepath.EvalSymlinks(path) // or the link would be replaced, and not what it leads to
+	if err != nil {
+		return 0, 0, fmt.Errorf("compact %s: %w", path, err)
+	}
+	path = file
 	st, err := os.Stat(path)
 	if err != nil {
 		return 0, 0, err
@@ -96,12 +102,14 @@ func Compact(path string) (before, after int64, err error) {
 			err = e
 		}
 	}()
+	_ = os.Remove(temp) // what a killed one left; src is locked, so nobody is at it
 	dst, err := bolt.Open(temp, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, NoFreelistSync: true})
 	if err != nil {
 		return 0, 0, errors.Join(err, src.Close())
 	}
 	const txSize = 16 << 20
-	err = errors.Join(bolt.Compact(dst, src, txSize), dst.Sync(), dst.Close())
+	err = guard(path, func() error { return bolt.Compact(dst, src, txSize) })
+	err = errors.Join(err, dst.Sync(), dst.Close())
 	if err == nil {
 		// The old one is locked until the new one has its place.
 		err = os.Rename(temp, path)

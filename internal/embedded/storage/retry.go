@@ -77,27 +77,43 @@ func (s *Store) Forget(sessions []string) {
 		if s.file != nil && !s.closed {
 			// It rides with the next write: nobody waits for it.
 			b := s.openBatch()
+			delete(b.retries, name)
 			b.ops = append(b.ops, putSession(name, nil))
 		}
 	}
 }
 
-// remember notes r with the writes of the open batch. The store is locked.
+// remember notes r with the writes of the open batch. The store is locked. Its
+// command may add to r later, with the lock held and more writes.
 func (w *Writer) remember(session string, r *Retry) {
 	s := w.s
-	old := s.retries[session]
-	s.retries[session] = r
 	b := s.openBatch()
 	w.batch = b
-	if s.file == nil {
-		return
+	if old := s.retries[session]; s.file != nil && old != r {
+		b.undo = append(b.undo, func() {
+			if old == nil {
+				delete(s.retries, session)
+			} else {
+				s.retries[session] = old
+			}
+		})
 	}
-	b.ops = append(b.ops, putSession(session, r))
-	b.undo = append(b.undo, func() {
-		if old == nil {
-			delete(s.retries, session)
-		} else {
-			s.retries[session] = old
+	s.retries[session] = r
+	if s.file != nil {
+		if b.retries == nil {
+			b.retries = map[string]*Retry{}
 		}
-	})
+		b.retries[session] = r
+	}
+}
+
+// keepRetries adds to a batch that goes to the file what is remembered with it, as
+// it is now. The store is locked.
+func (s *Store) keepRetries(b *batch) {
+	for session, r := range b.retries {
+		kept := *r
+		kept.Done = slices.Clone(r.Done)
+		s.retries[session] = &kept
+		b.ops = append(b.ops, putSession(session, &kept))
+	}
 }

@@ -8,9 +8,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/query"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // maxIndexFields is MongoDB's limit of fields in one index; it also fits the
@@ -75,6 +75,9 @@ func ParseIndexSpec(raw bson.Raw) (*IndexSpec, error) {
 		s.tops = appendFilterTops(s.tops, s.Partial.Root())
 	}
 	if len(s.Fields) == 1 && s.Fields[0] == idSpec.Fields[0] {
+		if s.Unique || s.Sparse || s.Partial != nil {
+			return nil, mongoerr.New(mongoerr.InvalidIndexOption, "'unique', 'sparse' and 'partialFilterExpression' are not valid for an _id index specification")
+		}
 		return idSpec, nil
 	}
 	return s, nil
@@ -116,14 +119,16 @@ func (s *IndexSpec) option(name string, v bson.RawValue) error {
 		}
 	case "background", "ns", "dropDups": // ignored by MongoDB too
 	case "collation":
-		if locale, _ := v.Document().Lookup("locale").StringValueOK(); locale != "simple" {
+		doc, _ := v.DocumentOK()
+		locale, _ := value.Lookup(doc, "locale")
+		if name, _ := locale.StringValueOK(); name != "simple" {
 			return mongoerr.NotImplemented("collation")
 		}
 	case "weights", "default_language", "language_override", "textIndexVersion", "2dsphereIndexVersion",
 		"bits", "min", "max", "bucketSize", "storageEngine", "wildcardProjection":
 		return mongoerr.NotImplemented("the index option " + name)
 	default:
-		return mongoerr.New(197, "The field '%s' is not valid for an index specification", name) // InvalidIndexSpecificationOption
+		return mongoerr.New(mongoerr.InvalidIndexOption, "The field '%s' is not valid for an index specification", name)
 	}
 	return err
 }
@@ -131,6 +136,9 @@ func (s *IndexSpec) option(name string, v bson.RawValue) error {
 func (s *IndexSpec) parseKey(v bson.RawValue) error {
 	if v.Type != bson.TypeEmbeddedDocument {
 		return mongoerr.New(mongoerr.TypeMismatch, "The field 'key' must be an object")
+	}
+	if s.Key != nil {
+		return mongoerr.New(mongoerr.FailedToParse, "The field 'key' appears twice in an index specification")
 	}
 	s.Key = slices.Clone(bson.Raw(v.Value))
 	for it := value.NewIter(s.Key); it.Next(); {

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 // Options configure a store.
@@ -71,7 +71,8 @@ type batch struct {
 	writers int // sections
 	ops     []fileOp
 	events  []*Event
-	undo    []func() // what a failed fsync takes back beside the collections
+	retries map[string]*Retry // by session; their commands may be adding to them
+	undo    []func()          // what a failed fsync takes back beside the collections
 	done    chan struct{}
 	err     error // set before done is closed
 }
@@ -96,10 +97,19 @@ func Open(opt Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	// Tokens of an earlier life in memory must not look as if they were followed.
+	// Tokens of an earlier life in memory, or in another file, must not look as if
+	// they were followed, also if it ended in this second: no life has an event each
+	// nanosecond.
 	if s.log.last == 0 {
+		now := s.now()
+		s.lastTS = uint64(now.Unix())<<32 | uint64(now.Nanosecond())
 		s.log.last = s.tick()
 		s.log.floor = s.log.last - 1
+		if s.file != nil {
+			if err := s.file.begin(s.log.floor, s.log.last); err != nil {
+				return nil, errors.Join(err, s.file.close())
+			}
+		}
 	}
 	s.mu.Lock()
 	s.publish(s.freezeAll())
@@ -226,6 +236,7 @@ func (s *Store) flush() (writers int) {
 		return 0
 	}
 	s.pending, s.flushing = nil, b
+	s.keepRetries(b)
 	snap := s.freezeAll()
 	s.mu.Unlock()
 

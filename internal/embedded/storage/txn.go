@@ -6,7 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 // intent is what an open transaction holds until it ends: a document (index and
@@ -18,7 +18,7 @@ type intent struct {
 }
 
 // Txn is a multi-document transaction: a snapshot, and its own writable copy of
-// each collection it wrote to. One goroutine at a time may use it.
+// each collection it wrote to, or created. One goroutine at a time may use it.
 type Txn struct {
 	Session   bson.Raw // lsid, for events
 	TxnNumber int64
@@ -61,35 +61,47 @@ func conflict() error {
 	return e
 }
 
-// writable returns the transaction's own copy of a collection. The store is
-// locked.
+// writable returns the transaction's own copy of a collection, nil when there is
+// none. The store is locked.
 func (t *Txn) writable(ns string) (*Collection, error) {
-	live := t.s.live[ns]
-	if c := t.own[ns]; c != nil {
-		if live == nil || live.id != c.id {
-			return nil, conflict() // dropped since
-		}
-		return c, nil
-	}
-	base := t.base.Collection(ns)
+	c, base := t.own[ns], t.base.Collection(ns)
 	switch {
-	case base == nil && live == nil:
+	case c != nil:
+	case base != nil:
+		c = t.adopt(base.thaw())
+	case t.s.live[ns] == nil:
 		return nil, nil
-	case base == nil && live.Len() == 0:
-		base = live.freeze() // created since, by this transaction or another
-	case base == nil || live == nil || live.id != base.id:
+	}
+	if c == nil || !t.current(c) {
 		return nil, conflict()
 	}
-	c := base.thaw()
-	t.own[ns] = c
-	t.writes[ns] = map[uint64]bool{}
 	return c, nil
+}
+
+func (t *Txn) adopt(c *Collection) *Collection {
+	t.own[c.Namespace], t.writes[c.Namespace] = c, map[uint64]bool{}
+	return c
+}
+
+// current reports whether the collection that own was made from is still there,
+// with the same indexes; of one that the transaction created, that nobody else
+// created it too. The store is locked.
+func (t *Txn) current(own *Collection) bool {
+	live := t.s.live[own.Namespace]
+	if live == nil || t.base.Collection(own.Namespace) == nil {
+		return live == nil && t.base.Collection(own.Namespace) == nil
+	}
+	return live.id == own.id && slices.EqualFunc(live.Indexes, own.Indexes,
+		func(a, b *Index) bool { return a.Spec == b.Spec })
 }
 
 // hold takes what change ch of collection c needs, or fails with WriteConflict
 // when somebody else has it or wrote it since the snapshot. The store is locked.
 func (t *Txn) hold(c *Collection, ch change) error {
 	live := t.s.live[c.Namespace]
+	if live == nil {
+		return nil // the transaction created it: nobody else sees it
+	}
 	wrote := t.writes[c.Namespace]
 	id := ch.after.ID
 	if ch.after.Doc == nil {
@@ -165,15 +177,22 @@ func (w *Writer) Commit(t *Txn, sessionKey string) error {
 	w.lock()
 	if t.ended {
 		w.unlock()
-		return noSuchTransaction()
+		return NoSuchTransaction(t.TxnNumber)
 	}
-	if err := t.checkCommit(); err != nil {
-		t.end()
-		w.unlock()
-		return err
+	for _, own := range t.own {
+		if !t.current(own) { // created, dropped or with other indexes since
+			t.end()
+			w.unlock()
+			return conflict()
+		}
 	}
 	for _, ns := range slices.Sorted(maps.Keys(t.own)) {
 		own, live := t.own[ns], w.s.live[ns]
+		if live == nil {
+			live = newCollection(ns, own.id, own.uuid)
+			w.s.live[ns] = live
+			w.catalog(live)
+		}
 		for _, id := range slices.Sorted(maps.Keys(t.writes[ns])) {
 			before, _ := live.Get(id)
 			after, _ := own.Get(id)
@@ -189,33 +208,19 @@ func (w *Writer) Commit(t *Txn, sessionKey string) error {
 			w.apply(live, ch)
 		}
 	}
-	b := w.s.openBatch()
 	for _, e := range t.events {
-		e.TS = w.s.tick()
 		e.Session, e.TxnNumber = t.Session, t.TxnNumber
-		b.events = append(b.events, e)
+		w.event(e)
 	}
 	w.remember(sessionKey, &Retry{TxnNumber: t.TxnNumber, Committed: true})
-	w.batch = b
 	t.end()
 	return w.Finish()
 }
 
-// checkCommit finds what makes a commit impossible: a collection dropped or an
-// index built since. The store is locked.
-func (t *Txn) checkCommit() error {
-	for ns, own := range t.own {
-		live := t.s.live[ns]
-		if live == nil || live.id != own.id || !slices.EqualFunc(live.Indexes, own.Indexes,
-			func(a, b *Index) bool { return a.Spec == b.Spec }) {
-			return conflict()
-		}
-	}
-	return nil
-}
-
-func noSuchTransaction() error {
-	e := mongoerr.New(mongoerr.NoSuchTransaction, "Given transaction does not match any in-progress transactions.")
+// NoSuchTransaction is the answer to who goes on with a transaction that has ended, or
+// never began.
+func NoSuchTransaction(number int64) error {
+	e := mongoerr.New(mongoerr.NoSuchTransaction, "Given transaction number %d does not match any in-progress transactions.", number)
 	e.Labels = []string{"TransientTransactionError"}
 	return e
 }

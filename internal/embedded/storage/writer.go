@@ -5,7 +5,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
 )
 
 // Writer carries out the writes of one command. It takes the store's lock when
@@ -18,12 +19,15 @@ type Writer struct {
 	txn    *Txn
 	locked bool
 	dirty  bool
-	writes int    // in this section
+	writes int    // in this section, with the documents looked for by _id
 	batch  *batch // that has its last write
 	seen   *batch // the newest that what it looked at may be part of
+	lost   error  // why what an earlier section wrote, or looked at, was taken back
 	// Remember is called at the end of a section that wrote something, with the
 	// lock held; it returns what a retry of the command must find, or nil.
 	Remember func() (session string, r *Retry)
+	// Paths are what updates write to, for their events.
+	Paths []query.Path
 }
 
 // maxSection bounds how many documents are written without letting others in.
@@ -44,6 +48,11 @@ func (w *Writer) lock() {
 	}
 	w.s.mu.Lock()
 	w.locked, w.writes = true, 0
+	for _, b := range []*batch{w.batch, w.seen} {
+		if b != nil && b.err != nil {
+			w.lost = b.err
+		}
+	}
 	if w.s.pending != nil {
 		w.seen = w.s.pending
 	} else {
@@ -91,7 +100,7 @@ func (w *Writer) Pause() {
 
 // Finish ends the last section and waits until everything written is durable, and
 // everything it looked at: "nothing matched" must not come before the write that
-// made it so can be read.
+// made it so can be read. It may be called again.
 func (w *Writer) Finish() error {
 	w.unlock()
 	for _, b := range []*batch{w.batch, w.seen} {
@@ -102,7 +111,15 @@ func (w *Writer) Finish() error {
 			return b.err
 		}
 	}
-	return nil
+	return w.lost
+}
+
+// FinishWith is Finish for a defer, so that a command that panics lets go of the store
+// too. What went wrong before says more.
+func (w *Writer) FinishWith(err *error) {
+	if e := w.Finish(); *err == nil {
+		*err = e
+	}
 }
 
 // openBatch returns the batch that gathers writes now.
@@ -131,21 +148,18 @@ func (w *Writer) View(ns string) *Collection {
 // FindID returns the document with that _id as the next write will find it. It
 // is View for the most frequent case, without the cost of a snapshot.
 func (w *Writer) FindID(ns string, id bson.RawValue) (Record, bool) {
-	if w.txn != nil {
-		c := w.txn.own[ns]
-		if c == nil {
-			c = w.txn.base.Collection(ns)
-		}
-		if c == nil {
-			return Record{}, false
-		}
-		return c.ByID(id)
+	var c *Collection
+	if w.txn == nil {
+		w.lock()
+		w.writes++
+		c = w.s.live[ns]
+	} else if c = w.txn.own[ns]; c == nil {
+		c = w.txn.base.Collection(ns)
 	}
-	w.lock()
-	if c := w.s.live[ns]; c != nil {
-		return c.ByID(id)
+	if c == nil {
+		return Record{}, false
 	}
-	return Record{}, false
+	return c.ByID(id)
 }
 
 // Verdict is what a write decides about a document it was shown.
@@ -218,12 +232,15 @@ func (w *Writer) target(ns string) (*Collection, error) {
 		return nil, ContextError(w.ctx)
 	}
 	w.lock()
-	if w.s.closed {
+	switch {
+	case w.s.closed:
 		return nil, errClosed()
+	case w.lost != nil:
+		return nil, w.lost
 	}
 	if w.txn != nil {
 		if w.txn.ended {
-			return nil, noSuchTransaction()
+			return nil, NoSuchTransaction(w.txn.TxnNumber)
 		}
 		return w.txn.writable(ns)
 	}
@@ -258,15 +275,12 @@ func (w *Writer) put(c *Collection, before, after Record, verdict Verdict) (wait
 		event.Kind, event.Key, event.Doc = Replaced, documentKey(after.Doc), after.Doc
 	default:
 		event.Kind, event.Key = Updated, documentKey(after.Doc)
-		event.before, event.after = before.Doc, after.Doc
+		event.before, event.after, event.paths = before.Doc, after.Doc, w.Paths
 	}
 	if w.txn != nil {
 		return false, w.putTxn(c, ch, event)
 	}
-	b := w.s.openBatch()
-	event.TS = w.s.tick()
-	b.events = append(b.events, event)
-	w.batch = b
+	w.event(event)
 	w.apply(c, ch)
 	return false, nil
 }
@@ -295,12 +309,8 @@ func (w *Writer) apply(c *Collection, ch change) {
 		w.s.overwritten.Add(uint64(len(ch.before.Doc) + more))
 	}
 	w.s.changed[c.Namespace] = struct{}{}
-	w.dirty = true
 	w.writes++
-	if w.s.file != nil {
-		b := w.s.openBatch()
-		b.ops = append(b.ops, putDocument(c.id, Record{ID: max(ch.before.ID, ch.after.ID), Doc: ch.after.Doc}))
-	}
+	w.note(func() fileOp { return putDocument(c.id, Record{ID: max(ch.before.ID, ch.after.ID), Doc: ch.after.Doc}) })
 }
 
 // holder returns the open transaction that holds something ch needs.

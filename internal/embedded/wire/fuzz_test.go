@@ -29,6 +29,10 @@ func FuzzWire(f *testing.F) {
 		r := bytes.NewReader(b)
 		for {
 			m, err := Read(r)
+			if err != nil && m != nil {
+				require.ErrorIs(t, err, ErrMalformed)
+				continue
+			}
 			if err != nil {
 				require.True(t, errors.Is(err, ErrMalformed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF), "%v", err)
 				return

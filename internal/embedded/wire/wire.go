@@ -2,8 +2,9 @@
 // legacy messages only OP_QUERY, with which a driver says hello before it knows
 // the server. It knows bytes and their limits, no command.
 //
-// Whatever Read returns is well formed: lengths fit, documents end where they
-// say, nesting is bounded. The packages above may walk the BSON without care.
+// Whatever Read returns without an error is well formed: lengths fit, documents
+// end where they say, nesting is bounded. The packages above may walk the BSON
+// without care.
 package wire
 
 import (
@@ -43,7 +44,7 @@ const (
 )
 
 // ErrMalformed is in every error of Read that speaks of the message and not of
-// the connection. The stream cannot be trusted any more: hang up.
+// the connection.
 var ErrMalformed = errors.New("malformed message")
 
 // Message is one request.
@@ -64,7 +65,9 @@ type Sequence struct {
 }
 
 // Read reads the next request. It returns io.EOF when the client left between
-// messages, an error with ErrMalformed when it sent nonsense.
+// messages, an error with ErrMalformed when it sent nonsense: with a message when
+// that was an OP_MSG whose end is known, which can be answered and the next one
+// read; without one, the stream cannot be trusted any more.
 func Read(r io.Reader) (*Message, error) {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -80,7 +83,8 @@ func Read(r io.Reader) (*Message, error) {
 	}
 	m := &Message{ID: int32(binary.LittleEndian.Uint32(header[4:]))}
 	in := &reader{b: body}
-	switch op := binary.LittleEndian.Uint32(header[12:]); op {
+	op := binary.LittleEndian.Uint32(header[12:])
+	switch op {
 	case opMsg:
 		m.parseMsg(in)
 	case opQuery:
@@ -88,17 +92,20 @@ func Read(r io.Reader) (*Message, error) {
 	default:
 		in.check(false, "operation %d is not supported", op)
 	}
-	if in.err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMalformed, in.err)
+	if in.err == nil {
+		return m, nil
 	}
-	return m, nil
+	if op != opMsg {
+		m = nil
+	}
+	return m, fmt.Errorf("%w: %w", ErrMalformed, in.err)
 }
 
 // readBody reads n bytes. Memory grows with what has arrived, not with what a
 // header promised.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	var buf bytes.Buffer
-	buf.Grow(min(n, 1<<20) + bytes.MinRead)
+	buf.Grow(min(n, 64<<10) + bytes.MinRead)
 	_, err := io.CopyN(&buf, r, int64(n))
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // modifier is one operator at the path of the leaf n. It gets the old value,
@@ -169,6 +169,7 @@ func parseRename(n *node, v bson.RawValue) modifier {
 			}
 		}
 		need(!inArray, "The source field cannot be an array element, '%s' in doc has an array", from)
+		checkDepth(n.path, v)
 		need(!at.inArray, "The destination field cannot be an array element, '%s' in doc has an array", n.path)
 		return created(n, at, v)
 	}

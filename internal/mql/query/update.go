@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // ApplyContext is what an update needs to know beside the document.
@@ -22,6 +22,7 @@ type ApplyContext struct {
 // concurrently.
 type Update struct {
 	tree        *tree
+	paths       []Path
 	replacement bson.Raw // instead of tree
 }
 
@@ -37,7 +38,7 @@ func CompileUpdate(update bson.Raw, arrayFilters []bson.Raw) (u *Update, err err
 			check(!dollar, mongoerr.DollarPrefixedFieldName, "The field '%s' is not allowed in a replacement", it.Key)
 			checkNames(it.Value)
 		}
-		return &Update{replacement: update}, nil
+		return &Update{replacement: update}, CheckDepth(update)
 	}
 	t := &tree{root: &node{}, filters: parseArrayFilters(arrayFilters)}
 	for it := value.NewIter(update); it.Next(); {
@@ -46,8 +47,15 @@ func CompileUpdate(update bson.Raw, arrayFilters []bson.Raw) (u *Update, err err
 	for id, f := range t.filters {
 		parses(f.used, "The array filter for identifier '%s' was not used in the update %s", id, update)
 	}
-	return &Update{tree: t}, nil
+	u = &Update{tree: t}
+	for _, leaf := range t.leaves {
+		u.paths = append(u.paths, Path{leaf.path, leaf.pushed})
+	}
+	return u, nil
 }
+
+// Paths are what the update writes to, none of a replacement.
+func (u *Update) Paths() []Path { return u.paths }
 
 // IsReplacement reports whether the update replaces the whole document.
 func (u *Update) IsReplacement() bool { return u.tree == nil }
@@ -121,6 +129,7 @@ func (u *Update) Upsert(f *Filter, ctx ApplyContext) (doc bson.Raw, err error) {
 	defer catch(&err)
 	base := &node{}
 	u.equalities(f.root, base)
+	base.sortByPath()
 	ctx.Insert = true
 	doc, _ = apply(base, emptyDoc, ctx)
 	if doc, _, err = u.Apply(doc, ctx); err != nil {
@@ -140,9 +149,12 @@ func (u *Update) equalities(n *Node, base *node) {
 			u.equalities(c, base)
 		}
 	}
-	if n.Op != OpEq || u.IsReplacement() && n.Path != "_id" {
+	if n.Op != OpEq || u.IsReplacement() && n.parts[0] != "_id" {
 		return
 	}
+	check(len(n.parts) == 1 || !u.IsReplacement(), mongoerr.NotExactValueField,
+		"field at '_id' must be exactly specified, field at sub-path '%s' found", n.Path)
+	checkDepth(n.Path, n.Value)
 	for i, name := range n.parts {
 		child := base.child(name)
 		last := i == len(n.parts)-1

@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // arrayAt returns the elements of the array to modify; there is none (nil) only
@@ -23,10 +23,11 @@ func arrayAt(name string, code int32, n *node, old bson.RawValue, at place) []bs
 	return value.Elements(old.Value)
 }
 
-func parsePush(_ *node, v bson.RawValue) modifier {
+func parsePush(leaf *node, v bson.RawValue) modifier {
 	each, ok := value.Lookup(document(v), "$each")
 	if !ok {
 		checkNames(v)
+		leaf.pushed = 1
 		return push([]bson.RawValue{v}, nil, nil, nil)
 	}
 	need(each.Type == bson.TypeArray, "The argument to $each in $push must be an array, not a %s", typeName(each.Type))
@@ -50,7 +51,11 @@ func parsePush(_ *node, v bson.RawValue) modifier {
 			need(false, "Unrecognized clause in $push: %s", key)
 		}
 	}
-	return push(value.Elements(each.Value), position, slice, order)
+	values := value.Elements(each.Value)
+	if position == nil && order == nil {
+		leaf.pushed = len(values)
+	}
+	return push(values, position, slice, order)
 }
 
 // document is the bytes of a document, nil of other values.

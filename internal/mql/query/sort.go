@@ -6,8 +6,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // Sort is a compiled sort order.
@@ -35,9 +35,7 @@ func compileSort(spec []byte) *Sort {
 		if path == "$natural" {
 			refuse(path)
 		}
-		for _, name := range strings.Split(path, ".") {
-			checkFieldName(name, path)
-		}
+		fieldNames(path)
 		if !slices.ContainsFunc(s.Fields, func(f value.Field) bool { return f.Path == path }) {
 			s.Fields = append(s.Fields, value.Field{Path: path, Descending: sign < 0})
 		}
@@ -48,10 +46,14 @@ func compileSort(spec []byte) *Sort {
 	return &s
 }
 
-// checkFieldName checks a name in a path of a sort order or projection.
-func checkFieldName(name, path string) {
-	check(name != "", 40353, "FieldPath must not end with a '.' or have an empty part: %s", path)
-	check(name[0] != '$', 16410, "FieldPath field names may not start with '$'. Consider using $getField or $setField.")
+// fieldNames cuts and checks a path of a sort order, projection or expression.
+func fieldNames(path string) []string {
+	names := strings.Split(path, ".")
+	for _, name := range names {
+		check(name != "", 40353, "FieldPath must not end with a '.' or have an empty part: %s", path)
+		check(name[0] != '$', 16410, "FieldPath field names may not start with '$' (%s). Consider using $getField or $setField.", path)
+	}
+	return names
 }
 
 // Key returns doc's sort key: bytes.Compare of two keys orders their

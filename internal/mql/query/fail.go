@@ -3,7 +3,7 @@ package query
 import (
 	"slices"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 // Inside this package, what cannot go on panics with the error MongoDB has for

@@ -7,8 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // What MongoDB knows and this package refuses: at the top of a filter, and
@@ -161,8 +161,7 @@ func parseIn(path, name string, v bson.RawValue) []*Node {
 			n.Values = append(n.Values, it.Value)
 		}
 	}
-	slices.SortStableFunc(n.Values, value.Compare)
-	n.Values = slices.CompactFunc(n.Values, value.Equal)
+	n.Values = distinct(n.Values)
 	switch {
 	case len(n.Values) == 1 && n.Regexes == nil:
 		return []*Node{leaf(OpEq, path, n.Values[0])}

@@ -9,8 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"pgregory.net/rapid"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // That these functions answer as MongoDB does is shown by the 5,000 answers in
@@ -59,6 +59,14 @@ func TestFiltersMatchAsMongoDBs(t *testing.T) {
 		{`{"a": {"$regularExpression": {"pattern": "b$", "options": "m"}}}`, `{"a": "ab\nc"}`, true},
 		{`{"a": {"$regex": "^A.B", "$options": "is"}}`, `{"a": "a\nbc"}`, true},
 		{`{"a": {"$regex": "^A.B", "$options": "i"}}`, `{"a": "a\nbc"}`, false},
+		{`{"a": {"$regex": "^b", "$options": "m"}}`, `{"a": "a\nb\n"}`, true},
+		{`{"a": {"$regex": "^x\\sy[^\\S,]z$"}}`, `{"a": "x\u000by\u000bz"}`, true}, // the vertical tab is a space
+		{`{"a": {"$regex": "\\S|[^\\s,]"}}`, `{"a": "\u000b"}`, false},
+		{`{"a": {"$regex": "^[^\\S\\n]$"}}`, `{"a": "\u000b"}`, true},
+		{`{"a": {"$regex": "[\\S\\n]"}}`, `{"a": "\u000b"}`, false},
+		{`{"a": {"$regex": "x[\\t\\f]y"}}`, `{"a": "x\u000by"}`, false},
+		{`{"a": {"$regex": "x[^\\t\\f]y"}}`, `{"a": "x\u000by"}`, true},
+		{`{"a": {"$in": [null, 4]}}`, `{"a": {"$undefined": true}}`, true},
 		{`{"a.0": null}`, `{"a": [{"k": 1}]}`, true}, // the document in the array has no field "0"
 		{`{"a.b": null}`, `{"a": [1, 2]}`, false},
 		{`{"a.b": {"$exists": false}}`, `{"a": []}`, true},
@@ -82,8 +90,9 @@ func TestPositionIsTheOutermostArrayOfTheLastCondition(t *testing.T) {
 	doc := raw(t, `{"a": [1, 2, 3], "b": [{"c": [7, 8]}, {"c": [8]}]}`)
 	for filter, want := range map[string]int{
 		`{"a": 2}`: 1, `{"b.c": 8}`: 0, `{"b": {"$elemMatch": {"c": {"$size": 1}}}}`: 1, `{"a": 3, "b.c": 7}`: 0,
-		`{"b.c": {"$gt": 7}, "a": 3}`: 0, `{"a.1": 2}`: -1, `{}`: -1, `{"$or": [{"a": 2}, {"a": 9}]}`: -1,
-		`{"a": {"$ne": 9}}`: -1,
+		`{"b.c": {"$gt": 7}, "a": 3}`: 0, `{"a.1": 2}`: -1, `{}`: -1, `{"$or": [{"a": 2}, {"b": 9}]}`: -1,
+		`{"$or": [{"a": 2}, {"a": 9}], "b.c": 7}`: 1, // it is an $in, the last condition
+		`{"a": {"$ne": 9}}`:                       -1,
 	} {
 		matched, pos := compile(t, filter).MatchPositional(doc)
 		require.True(t, matched, filter)
@@ -117,7 +126,8 @@ func TestWhatIsNotSupportedIsRefusedAndWhatIsWrongHasMongoDBsCode(t *testing.T) 
 	}{
 		{filter, refused, `[{"$expr": {}}, {"$where": "1"}, {"$text": {}}, {"$jsonSchema": {}}, {"a": {"$near": [1, 2]}},
 			{"a": {"$bitsAllSet": 1}}, {"a": {"$regex": "(?=x)"}}, {"a": {"$regex": "x", "$options": "x"}},
-			{"a": {"$regex": "(a$)b"}}, {"a": {"$not": {"$geoWithin": {}}}}, {"a": {"$elemMatch": {"$near": 1}}}]`},
+			{"a": {"$regex": "(a$)b"}}, {"a": {"$regex": "\\v"}}, {"a": {"$regex": "^\\s*$", "$options": "m"}},
+			{"a": {"$not": {"$geoWithin": {}}}}, {"a": {"$elemMatch": {"$near": 1}}}]`},
 		{filter, 51091, `[{"a": {"$regex": "("}}]`}, {filter, 51108, `[{"a": {"$regex": "x", "$options": "q"}}]`},
 		{filter, 9, `[{"a": {"$type": []}}]`},
 		{filter, 2, `[{"a": {"$foo": 1}}, {"$foo": 1}, {"a": {"$comment": 1}}, {"a": {"$gt": 1, "b": 2}}, {"$or": []},
@@ -137,13 +147,16 @@ func TestWhatIsNotSupportedIsRefusedAndWhatIsWrongHasMongoDBsCode(t *testing.T) 
 		{projection, refused, `[{"a": "$b"}, {"a": {"$add": [1, 2]}}, {"a": {"$meta": "textScore"}}, {"b.$": 1},
 			{"a": {"$elemMatch": {}}, "b": 0}, {"a": {"$slice": ["$a", 1]}}]`},
 		{projection, 31254, `[{"a": 1, "b": 0}]`}, {projection, 31253, `[{"a": 0, "b": 1}]`},
-		{projection, 31250, `[{"a": 1, "a.b": 1}]`},
+		{projection, 31249, `[{"a": 1, "a.b": 1}, {"a": {"$elemMatch": {}}, "a.b": 1}, {"_id": 1, "_id.x": 1}]`},
+		{projection, 31250, `[{"a.b": 1, "a": 1}, {"a": 1, "a": {"$elemMatch": {}}}, {"_id.x": 0, "_id": 0}]`},
+		{projection, 16410, `[{"a": {"$slice": 1, "x": 1}}, {"a": {"$elemMatch": {"x": 1}, "x": 1}}]`},
 		{order, refused, `[{"a": {"$meta": "textScore"}}]`}, {order, 15975, `[{"a": 2}]`}, {order, 15974, `[{"a": "x"}]`},
 		{stage, refused, `[{"$lookup": {}}, {"$out": "x"}, {"$group": {"_id": {"$add": [1]}}}, {"$group": {"_id": "$$NOW"}},
 			{"$project": {"a": "$b"}}, {"$project": {"a": {"$slice": 1}}}]`},
 		{stage, 40324, `[{"$foo": 1}]`}, {stage, 15959, `[{"$match": 1}]`}, {stage, 15958, `[{"$limit": 0}]`},
 		{stage, 15952, `[{"$group": {"_id": 1, "a": {"$foo": 1}}}]`}, {stage, 15955, `[{"$group": {"a": {"$sum": 1}}}]`},
-		{stage, 28818, `[{"$unwind": "a"}]`}, {stage, 40157, `[{"$count": ""}]`},
+		{stage, 28818, `[{"$unwind": "a"}]`}, {stage, 40353, `[{"$unwind": "$"}, {"$unwind": "$a."}]`},
+		{stage, 16410, `[{"$unwind": "$$a"}, {"$group": {"_id": "$a.$b"}}]`}, {stage, 40157, `[{"$count": ""}]`},
 	} {
 		for _, spec := range raws(t, c.specs) {
 			err := c.compile(spec)

@@ -5,7 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // expression is what $group computes from a document; a zero value is missing.
@@ -21,10 +21,7 @@ func parseExpression(v bson.RawValue) expression {
 	case strings.HasPrefix(s, "$$"):
 		refuse("the variable " + s)
 	case strings.HasPrefix(s, "$"):
-		path := strings.Split(s[1:], ".")
-		for _, name := range path {
-			check(name != "", 40353, "FieldPath must not end with a '.' or have an empty part: %s", s)
-		}
+		path := fieldNames(s[1:])
 		return func(doc bson.Raw) bson.RawValue { return fieldPath(doc, path) }
 	case v.Type == bson.TypeEmbeddedDocument:
 		return parseObject(v.Value)

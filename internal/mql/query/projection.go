@@ -6,14 +6,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // Projection is a compiled projection. A nil Projection keeps everything.
 type Projection struct {
-	exclude   bool // listed fields go, the others stay
-	root      shape
-	elemMatch []*Node // OpElemMatch or OpElemValue at a top-level field
+	exclude bool // listed fields go, the others stay
+	root    shape
 }
 
 // shape is one level of the fields a projection lists.
@@ -23,6 +22,7 @@ type shapeField struct {
 	name  string
 	sub   *shape                            // nil at the end of a path
 	slice func(bson.RawValue) bson.RawValue // $slice, else nil
+	elem  *Node                             // OpElemMatch or OpElemValue of $elemMatch, else nil; stands last
 }
 
 func (s shape) find(name string) int {
@@ -45,23 +45,28 @@ type projecting struct {
 	find bool // not the stage $project
 	mode int  // 1 inclusion, -1 exclusion, 0 not known yet
 	id   int  // the same, for _id
+
+	elem, slice bool // there are such
 }
 
 func compileProjection(spec []byte, find bool) *Projection {
 	c := projecting{find: find}
 	c.level("", spec)
 	mode := c.mode
-	if mode == 0 && len(c.p.elemMatch) > 0 && len(c.p.root) == 0 { // no $slice
+	if mode == 0 && c.elem && !c.slice {
 		mode = 1
 	}
 	if mode == 0 {
 		mode = c.id
 	}
 	c.p.exclude = mode != 1
-	if c.p.exclude && c.id < 0 || !c.p.exclude && c.id >= 0 && c.p.root.find("_id") < 0 {
+	i := c.p.root.find("_id")
+	if c.id != 0 && c.p.exclude == (c.id > 0) { // it does as the fields do that are not listed
+		c.p.root = slices.Delete(c.p.root, i, i+1)
+	} else if i < 0 && !c.p.exclude {
 		c.p.root = append(c.p.root, shapeField{name: "_id"})
 	}
-	if c.p.exclude && len(c.p.elemMatch) > 0 {
+	if c.p.exclude && c.elem {
 		refuse("$elemMatch in a projection that excludes")
 	}
 	return &c.p
@@ -82,6 +87,10 @@ func (c *projecting) level(prefix string, spec []byte) {
 }
 
 func (c *projecting) flag(path string, include bool) {
+	if strings.HasSuffix(path, ".$") && c.find {
+		refuse("the positional projection (" + path + ")")
+	}
+	c.put(path, shapeField{})
 	mode := -1
 	if include {
 		mode = 1
@@ -93,23 +102,21 @@ func (c *projecting) flag(path string, include bool) {
 	check(c.mode != -1 || !include, 31253, "Cannot do inclusion on field %s in exclusion projection", path)
 	check(c.mode != 1 || include, 31254, "Cannot do exclusion on field %s in inclusion projection", path)
 	c.mode = mode
-	if strings.HasSuffix(path, ".$") && c.find {
-		refuse("the positional projection (" + path + ")")
-	}
-	c.put(path, shapeField{})
 }
 
 func (c *projecting) object(path string, v bson.RawValue) {
 	check(len(v.Value) > 5, 51270, "An empty sub-projection is not a valid value. Found empty object at path")
-	arg, _ := value.Lookup(v.Value, firstKey(v))
+	args := value.Elements(v.Value)
 	switch op := firstKey(v); {
+	case len(args) > 1:
+		c.level(path+".", v.Value)
 	case op == "$slice" && c.find:
-		c.put(path, shapeField{slice: parseSlice(arg)})
+		c.slice = true
+		c.put(path, shapeField{slice: parseSlice(args[0])})
 	case op == "$elemMatch" && c.find:
 		check(!strings.Contains(path, "."), 31275, "Cannot use $elemMatch projection on a nested field: %s", path)
-		n := parseElemMatch(path, arg, nil)[0]
-		check(c.p.root.find(path) < 0, 31250, "Path collision at %s", path)
-		c.p.elemMatch = append(c.p.elemMatch, simplify(n))
+		c.elem = true
+		c.put(path, shapeField{elem: simplify(parseElemMatch(path, args[0], nil)[0])})
 	case strings.HasPrefix(op, "$"):
 		refuse(op + " in a projection")
 	default:
@@ -147,16 +154,16 @@ func parseSlice(v bson.RawValue) func(bson.RawValue) bson.RawValue {
 // put adds the end of a path.
 func (c *projecting) put(path string, leaf shapeField) {
 	at := &c.p.root
-	names := strings.Split(path, ".")
+	names := fieldNames(path)
 	for i, name := range names {
-		checkFieldName(name, path)
 		last := i == len(names)-1
 		j := at.find(name)
-		check(j < 0 || !last && (*at)[j].sub != nil, 31250, "Path collision at %s", path)
+		check(j < 0 || !last, 31250, "Path collision at %s", path)
+		check(j < 0 || (*at)[j].sub != nil, 31249, "Path collision at %s remaining portion %s", path, strings.Join(names[1:], "."))
 		if j < 0 {
-			f := leaf
-			if !last {
-				f.sub, f.slice = &shape{}, nil
+			f := shapeField{sub: &shape{}}
+			if last {
+				f = leaf
 			}
 			f.name = name
 			j = len(*at)
@@ -173,11 +180,14 @@ func (p *Projection) Apply(doc bson.Raw) bson.Raw {
 	}
 	at, dst := value.Begin(make([]byte, 0, len(doc)))
 	dst = p.document(dst, p.root, doc)
-	for _, n := range p.elemMatch {
-		v, _ := value.Lookup(doc, n.Path)
+	for _, f := range p.root {
+		if f.elem == nil {
+			continue
+		}
+		v, _ := value.Lookup(doc, f.name)
 		pos := -1
-		if n.test(v, &pos) {
-			dst = value.AppendElement(dst, n.Path, value.Array(value.Elements(v.Value)[pos:pos+1]))
+		if f.elem.test(v, &pos) {
+			dst = value.AppendElement(dst, f.name, value.Array(value.Elements(v.Value)[pos:pos+1]))
 		}
 	}
 	return value.End(dst, at)
@@ -191,6 +201,7 @@ func (p *Projection) document(dst []byte, s shape, doc []byte) []byte {
 			if v, ok := p.below(*s[i].sub, it.Value); ok {
 				dst = value.AppendElement(dst, s[i].name, v)
 			}
+		case i >= 0 && s[i].elem != nil:
 		case i >= 0 && s[i].slice != nil:
 			dst = value.AppendElement(dst, s[i].name, s[i].slice(it.Value))
 		case i >= 0 != p.exclude:

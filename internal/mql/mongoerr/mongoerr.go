@@ -6,6 +6,8 @@ package mongoerr
 import (
 	"errors"
 	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // The MongoDB error codes the embedded server uses. Codes that MongoDB itself
@@ -16,10 +18,14 @@ var (
 	FailedToParse              = named(9, "FailedToParse")
 	Unauthorized               = named(13, "Unauthorized")
 	TypeMismatch               = named(14, "TypeMismatch")
+	Overflow                   = named(15, "Overflow")
 	InvalidLength              = named(16, "InvalidLength")
+	IllegalOperation           = named(20, "IllegalOperation")
+	InvalidBSON                = named(22, "InvalidBSON")
 	NamespaceNotFound          = named(26, "NamespaceNotFound")
 	IndexNotFound              = named(27, "IndexNotFound")
 	PathNotViable              = named(28, "PathNotViable")
+	CannotBackfillArray        = named(34, "CannotBackfillArray")
 	ConflictingUpdateOperators = named(40, "ConflictingUpdateOperators")
 	CursorNotFound             = named(43, "CursorNotFound")
 	NamespaceExists            = named(48, "NamespaceExists")
@@ -36,9 +42,13 @@ var (
 	IndexOptionsConflict       = named(85, "IndexOptionsConflict")
 	IndexKeySpecsConflict      = named(86, "IndexKeySpecsConflict")
 	OperationFailed            = named(96, "OperationFailed")
+	NotExactValueField         = named(111, "NotExactValueField")
 	WriteConflict              = named(112, "WriteConflict")
 	CannotIndexParallelArrays  = named(171, "CannotIndexParallelArrays")
+	AmbiguousIndexKeyPattern   = named(181, "AmbiguousIndexKeyPattern")
+	InvalidIndexOption         = named(197, "InvalidIndexSpecificationOption")
 	TransactionTooOld          = named(225, "TransactionTooOld")
+	CursorKilled               = named(237, "CursorKilled")
 	NotImplementedCode         = named(238, "NotImplemented")
 	NoSuchTransaction          = named(251, "NoSuchTransaction")
 	TransactionCommitted       = named(256, "TransactionCommitted")
@@ -48,6 +58,8 @@ var (
 	ChangeStreamFatalError     = named(280, "ChangeStreamFatalError")
 	ChangeStreamHistoryLost    = named(286, "ChangeStreamHistoryLost")
 	QueryExceededMemoryLimit   = named(292, "QueryExceededMemoryLimitNoDiskUseAllowed")
+	APIVersionError            = named(322, "APIVersionError")
+	APIStrictError             = named(323, "APIStrictError")
 	DuplicateKey               = named(11000, "DuplicateKey")
 	InterruptedAtShutdown      = named(11600, "InterruptedAtShutdown")
 	Interrupted                = named(11601, "Interrupted")
@@ -78,6 +90,7 @@ type Error struct {
 	Name    string   // the code's name, as in codeName
 	Message string   // what errmsg says
 	Labels  []string // errorLabels for the driver (TransientTransactionError); nil for none
+	Details bson.Raw // further fields of the answer: keyPattern and keyValue of a duplicate; nil for none
 }
 
 // Error returns the name and the message.

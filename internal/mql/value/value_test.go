@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"pgregory.net/rapid"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 func of(v any) bson.RawValue {

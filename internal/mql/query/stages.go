@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // stages parse the argument of a stage.
@@ -158,7 +158,7 @@ func parseUnwind(v bson.RawValue) stage {
 	}
 	check(path != "", 28812, "no path specified to $unwind stage")
 	check(path[0] == '$', 28818, "path option to $unwind stage should be prefixed with a '$': %s", path)
-	names := strings.Split(path[1:], ".")
+	names := fieldNames(path[1:])
 	return stage{run: each(func(doc bson.Raw, emit emit) bool {
 		v := value.Document(doc)
 		for _, name := range names {

@@ -1,6 +1,5 @@
-// Package query is the query language of the embedded server: filters, updates,
-// projections, sort orders and aggregation stages as pure functions of
-// documents.
+// Package query is what can be asked of documents: filters, updates, projections,
+// sort orders and aggregation stages as pure functions of them.
 //
 //	CompileFilter     -> Filter      Match, MatchPositional, Root (for the planner)
 //	CompileUpdate     -> Update      Apply, Upsert; Describe for change events
@@ -15,7 +14,8 @@
 // Refused with code 238, as everything else MongoDB has:
 //
 //	filters      $expr $where $text $jsonSchema $geo... $near... $bits... $sampleRate; regular
-//	             expressions Go cannot run (lookaround, backreferences, option x, a `$` before the end)
+//	             expressions Go cannot run (lookaround, backreferences, option x, \v, a `$` before the
+//	             end, with option m a `^` behind which nothing needs to be)
 //	updates      $bit, pipelines, arithmetic on Decimal128, field names with a leading `$` in values
 //	projections  computed fields, $meta, $elemMatch beside exclusions
 //	sort         $meta
@@ -26,5 +26,5 @@
 // The rule of this package: answer as MongoDB 5.0 does, or refuse. What
 // MongoDB has and this package lacks is refused with mongoerr.NotImplemented
 // naming it; what MongoDB itself refuses gets MongoDB's own code. Storage,
-// indexes and commands live elsewhere.
+// indexes and commands are package embedded's.
 package query

@@ -10,8 +10,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // tree is the paths of all operators of an update, merged.
@@ -29,6 +29,7 @@ type node struct {
 	path       string // of a leaf, and for messages
 	mod        modifier
 	insertOnly bool    // a leaf of $setOnInsert
+	pushed     int     // of a leaf of $push, see Path
 	children   []child // in the order they are applied
 
 	array   bool // children are named by array filter, "" for all elements
@@ -72,6 +73,20 @@ func (n *node) put(name string, c *node) {
 	n.children[i].node = c
 }
 
+// sortByPath puts children into the order of their paths as texts.
+func (n *node) sortByPath() {
+	text := func(c child) string {
+		if c.node.mod == nil {
+			return c.name + "."
+		}
+		return c.name
+	}
+	slices.SortFunc(n.children, func(a, b child) int { return cmp.Compare(text(a), text(b)) })
+	for _, c := range n.children {
+		c.node.sortByPath()
+	}
+}
+
 // merge joins what two nodes do to the same element; leaves cannot be joined.
 func merge(a, b *node) *node {
 	if a.mod != nil || b.mod != nil || a.array != b.array {
@@ -103,8 +118,37 @@ func (t *tree) addOperator(name string, v bson.RawValue) {
 			need(ok, "The 'to' field for $rename must be a string: %s: %s", leaf.path, it.Value)
 			it.Value, leaf.path = value.String(leaf.path), to
 		}
+		checkDepth(leaf.path, it.Value)
 		t.add(leaf, func() { leaf.mod = parse(leaf, it.Value) })
 	}
+}
+
+// maxDepth is how deep MongoDB lets documents nest that users store.
+const maxDepth = 180
+
+// checkDepth checks how deep a document nests that has v at path.
+func checkDepth(path string, v bson.RawValue) {
+	check(strings.Count(path, ".")+depth(v) < maxDepth, mongoerr.Overflow,
+		"Document exceeds maximum nested object depth %d at path '%.100s'", maxDepth, path)
+}
+
+// CheckDepth refuses a document that nests deeper than MongoDB stores.
+func CheckDepth(doc bson.Raw) error {
+	if depth(value.Document(doc)) > maxDepth {
+		return mongoerr.New(mongoerr.Overflow, "cannot store a document that exceeds %d levels of nesting", maxDepth)
+	}
+	return nil
+}
+
+func depth(v bson.RawValue) int {
+	deepest := 0
+	if !value.IsObject(v) {
+		return deepest
+	}
+	for it := value.NewIter(v.Value); it.Next(); {
+		deepest = max(deepest, depth(it.Value))
+	}
+	return deepest + 1
 }
 
 // add checks the path of a leaf and puts it into the tree; finish completes it
@@ -223,5 +267,8 @@ func isIndex(s string) bool {
 // index reads a path component as an index of an array.
 func index(name string) (int, bool) {
 	i, err := strconv.Atoi(name)
-	return i, isIndex(name) && err == nil && i < math.MaxInt32
+	if err != nil || i > math.MaxInt32 {
+		i = math.MaxInt32 // of none
+	}
+	return i, isIndex(name)
 }

@@ -7,7 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 // MaxMemory bounds what a sort or a group may hold, as in MongoDB, which would go

@@ -5,7 +5,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // missing is what a path finds where there is nothing.
@@ -99,7 +99,7 @@ func (n *Node) test(v bson.RawValue, pos *int) bool {
 		return n.compare(v)
 	case OpIn:
 		want := v
-		if v.Type == 0 {
+		if value.ClassOf(v.Type) == value.ClassUndefined { // as null finds it
 			want = value.Null
 		}
 		_, found := slices.BinarySearchFunc(n.Values, want, value.Compare)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // Op is what a Node tests.
@@ -37,7 +39,7 @@ const (
 
 // Node is a node of a compiled filter, not to be changed. $all becomes
 // conditions of the OpAnd it stands in; an $in of one value is an OpEq, an $or
-// of one condition that condition.
+// of one condition that condition, one of several values of a field an OpIn.
 //
 // Only what lies below OpAnd and OpOr alone (not below OpNor, OpNot,
 // OpElemMatch, OpElemValue) says of the whole document what it tests.
@@ -120,5 +122,24 @@ func simplify(n *Node) *Node {
 	if n.Op <= OpOr && len(n.Children) == 1 {
 		return n.Children[0]
 	}
+	if n.Op == OpOr {
+		in := leaf(OpIn, n.Children[0].Path, missing)
+		for _, c := range n.Children {
+			if c.Op != OpEq || c.Path != in.Path || c.Value.Type == bson.TypeRegex {
+				return n
+			}
+			in.Values = append(in.Values, c.Value)
+		}
+		if in.Values = distinct(in.Values); len(in.Values) == 1 {
+			return leaf(OpEq, in.Path, in.Values[0])
+		}
+		return in
+	}
 	return n
+}
+
+// distinct brings values into the order of OpIn.
+func distinct(values []bson.RawValue) []bson.RawValue {
+	slices.SortStableFunc(values, value.Compare)
+	return slices.CompactFunc(values, value.Equal)
 }

@@ -5,8 +5,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
-	"github.com/mscheduler/mscheduler/internal/embedded/value"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // An update is applied from the top: each node gets the old value at its place
@@ -117,12 +117,13 @@ func (e *env) array(n *node, old bson.RawValue) change {
 	changed := false
 	for _, k := range n.kids() {
 		i, ok := index(k.name)
-		at := place{viable: ok && i <= len(elems)+maxPadding, inArray: true}
+		at := place{viable: ok, inArray: true}
 		if ok && i < len(elems) {
 			changed = e.element(k.node, elems, i, at) || changed
 			continue
 		}
 		if c := e.apply(k.node, missing, at); c.act == set {
+			check(i <= len(elems)+maxPadding, mongoerr.CannotBackfillArray, "can't backfill more than %d elements", maxPadding)
 			for len(elems) < i {
 				elems = append(elems, value.Null)
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/embedded/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 )
 
 // A line is a document, an update, what becomes of the document (or "same", or
@@ -17,7 +17,9 @@ const updates = `
 {"c": 1} | {"$set": {"b": 2, "10": 1, "9": 1}, "$inc": {"a": 1}} | {"c": 1, "9": 1, "10": 1, "a": 1, "b": 2}
 {"a": {"b": 1}} | {"$set": {"a.c.d": 1, "a.c.e": 2}, "$unset": {"a.b": 1}} | {"a": {"c": {"d": 1, "e": 2}}}
 {"a": [1]} | {"$set": {"a.3": 4}} | {"a": [1, null, null, 4]}
-{"a": [1]} | {"$set": {"a.2000000": 4}} | 28
+{"a": [1]} | {"$set": {"a.2000000": 4}} | 34
+{"a": [1]} | {"$set": {"a.20000000000000000000": 4}} | 34
+{"a": [1]} | {"$unset": {"a.20000000000000000000": 4}, "$pull": {"a.2000000": 1}} | same
 {"a": [1, 2]} | {"$unset": {"a.0": 1, "a.7": 1}} | {"a": [null, 2]}
 {"a": 1} | {"$unset": {"a.b": 1}} | same
 {"a": 1} | {"$pop": {"a.b": 1}} | 28
@@ -95,10 +97,14 @@ func TestUpsertsStartFromWhatTheFilterRequires(t *testing.T) {
 			`{"_id": 7, "a": {"x": 2}, "b": 1, "s": 1, "z": 1}`, 0},
 		{`{"$and": [{"a": {"$all": [1]}}, {"b": {"$in": [2]}}], "$or": [{"c": 3}]}`, `{"$inc": {"a": 1}}`,
 			`{"a": 2, "b": 2, "c": 3}`, 0},
+		{`{"a.c": 1, "a-b": 2, "b.9": 3, "b.10": 4}`, `{"$set": {"9": 5, "10": 6}}`,
+			`{"a-b": 2, "a": {"c": 1}, "b": {"10": 4, "9": 3}, "9": 5, "10": 6}`, 0}, // of the filter, by the whole path
 		{`{"$or": [{"c": 3}, {"c": 4}], "d": {"$ne": 1}}`, `{"$set": {"_id": 1}}`, `{"_id": 1}`, 0},
 		{`{"a": 1, "_id": 2}`, `{"b": 1}`, `{"_id": 2, "b": 1}`, 0},
 		{`{"_id": 2}`, `{"$set": {"_id": 3}}`, ``, mongoerr.ImmutableField},
 		{`{"a": {"$all": [1, 2]}}`, `{"$set": {"b": 3}}`, ``, mongoerr.NotSingleValueField},
+		{`{"_id.x": 1, "_id.y": 2}`, `{"$set": {"b": 3}}`, `{"_id": {"x": 1, "y": 2}, "b": 3}`, 0},
+		{`{"_id.x": 1, "_id.y": 2}`, `{"b": 3}`, ``, mongoerr.NotExactValueField},
 		{`{"a": 1, "a.b": 2}`, `{"$set": {"b": 3}}`, ``, mongoerr.NotSingleValueField},
 	} {
 		u, err := CompileUpdate(raw(t, c.update), nil)
@@ -111,11 +117,64 @@ func TestUpsertsStartFromWhatTheFilterRequires(t *testing.T) {
 	}
 }
 
-func TestDescribeNamesTheSmallestChanges(t *testing.T) {
-	d := Describe(raw(t, `{"_id": 1, "a": {"x": 1, "y": 2}, "b": [1, {"k": 1}, 3], "c": 1, "d": [1], "e": 5}`),
-		raw(t, `{"_id": 1, "a": {"x": 2}, "b": [1, {"k": 2}], "d": [1, 2], "e": {"f": 1}}`))
-	require.Equal(t, raw(t, `{"updatedFields": {"a.x": 2, "b.1.k": 2, "d.1": 2, "e": {"f": 1}},
-		"removedFields": ["c", "a.y"], "truncatedArrays": [{"field": "b", "newSize": 2}]}`), d)
-	d = Describe(raw(t, `{"a": 1, "b": 2, "c": 3}`), raw(t, `{"c": 3, "n": 1, "a": 5}`))
-	require.Equal(t, raw(t, `{"updatedFields": {"n": 1, "a": 5}, "removedFields": ["b"], "truncatedArrays": []}`), d)
+func TestUpdatesNestDocumentsNoDeeperThanMongoDB(t *testing.T) {
+	for levels, code := range map[int]int32{180: 0, 181: mongoerr.Overflow} {
+		doc := raw(t, strings.Repeat(`{"a": `, levels)+"1"+strings.Repeat("}", levels))
+		_, err := CompileUpdate(doc, nil)
+		require.Equal(t, code, mongoerr.Code(err), "a replacement of %d levels", levels)
+		require.Equal(t, code, mongoerr.Code(CheckDepth(doc)), "an insert of %d levels", levels)
+	}
+	nested := strings.Repeat(`{"a": `, 90) + "1" + strings.Repeat("}", 90)
+	for parts, code := range map[int]int32{80: 0, 100: mongoerr.Overflow, 5_000_000: mongoerr.Overflow} {
+		path := "b" + strings.Repeat(".a", parts-1)
+		_, err := CompileUpdate(raw(t, `{"$set": {"`+path+`": `+nested+`}}`), nil)
+		require.Equal(t, code, mongoerr.Code(err), "$set at %d parts", parts)
+		u, err := CompileUpdate(raw(t, `{"$set": {"c": 1}}`), nil)
+		require.NoError(t, err)
+		_, err = u.Upsert(compile(t, `{"`+path+`": `+nested+`}`), ApplyContext{Positional: -1})
+		require.Equal(t, code, mongoerr.Code(err), "upsert at %d parts", parts)
+		u, err = CompileUpdate(raw(t, `{"$rename": {"a": "`+path[:min(len(path), 301)]+`"}}`), nil)
+		require.NoError(t, err)
+		_, _, err = u.Apply(raw(t, nested), ApplyContext{Positional: -1})
+		require.Equal(t, code, mongoerr.Code(err), "$rename to %d parts", parts)
+	}
+}
+
+// A line is a document, an update, what a change event names as updated, and what as
+// removed, and perhaps array filters.
+const described = `
+{"a": {"x": 1, "y": 2}, "c": 1} | {"$set": {"a.x": 2}, "$unset": {"c": 1, "a.y": 1}} | {"a.x": 2} | ["c", "a.y"]
+{"a": {"x": 1, "y": 2}} | {"$set": {"a": {"x": 1, "y": 3}}} | {"a": {"x": 1, "y": 3}} | []
+{"a": 1} | {"$set": {"b.c.d": 5, "a": 1}} | {"b": {"c": {"d": 5}}} | []
+{"a": {}} | {"$set": {"a.c.d": 5, "a.c.e": 6}} | {"a.c": {"d": 5, "e": 6}} | []
+{"a": [1, 2, 3]} | {"$set": {"a": [1, 2]}} | {"a": [1, 2]} | []
+{"a": [1, 2, 3]} | {"$pop": {"a": 1}} | {"a": [1, 2]} | []
+{"a": [1, 2, 3]} | {"$pull": {"a": 3}} | {"a": [1, 2]} | []
+{"a": [1]} | {"$addToSet": {"a": 2}} | {"a": [1, 2]} | []
+{"a": [1]} | {"$push": {"a": {"$each": [2, 3]}}} | {"a.1": 2, "a.2": 3} | []
+{"a": []} | {"$push": {"a": 1}} | {"a": [1]} | []
+{"a": [1]} | {"$push": {"a": {"$each": [2, 3], "$slice": 2}}} | {"a": [1, 2]} | []
+{"a": [1]} | {"$push": {"a": {"$each": [2], "$sort": 1}}} | {"a": [1, 2]} | []
+{"a": {"b": [1]}} | {"$push": {"a.b": 2}} | {"a.b.1": 2} | []
+{"a": [1, {"k": 1}, {"k": 5}]} | {"$inc": {"a.1.k": 1}, "$unset": {"a.2.k": 1, "a.0": 1}} | {"a.0": null, "a.1.k": 2} | ["a.2.k"]
+{"a": [1]} | {"$set": {"a.3": 4}} | {"a.3": 4} | []
+{"a": [1, 2]} | {"$set": {"a.01": 4}} | {"a.1": 4} | []
+{"a": [1, {"k": 1}]} | {"$set": {"a.$.k": 2}} | {"a.1.k": 2} | []
+{"a": [{"k": 1}, {"k": 2}]} | {"$set": {"a.$[x].k": 3}} | {"a.1.k": 3} | [] | [{"x.k": 2}]
+{"a": [{"k": 1}, {"k": 2}]} | {"$inc": {"a.$[].k": 1}} | {"a": [{"k": 2}, {"k": 3}]} | []
+{"a": [{"k": 1, "l": 1}, {"k": 2, "l": 1}]} | {"$set": {"a.$[].k": 2}} | {"a.0": {"k": 2, "l": 1}} | []
+{"a": 1, "b": {"c": 2}} | {"$rename": {"a": "b.d"}} | {"b.d": 1} | ["a"]`
+
+func TestChangesAreDescribedAsMongoDBDescribesThem(t *testing.T) {
+	for line := range strings.SplitSeq(strings.TrimSpace(described), "\n") {
+		c := append(strings.Split(line, " | "), "[]")
+		u, err := CompileUpdate(raw(t, c[1]), raws(t, c[4]))
+		require.NoError(t, err, line)
+		doc, _, err := u.Apply(raw(t, c[0]), ApplyContext{Positional: 1})
+		require.NoError(t, err, line)
+		want := raw(t, `{"updatedFields": `+c[2]+`, "removedFields": `+c[3]+`, "truncatedArrays": []}`)
+		require.Equal(t, want, Describe(raw(t, c[0]), doc, u.Paths()), line)
+	}
+	old, new := raw(t, `{"a": 1, "b": 2, "c": 3}`), raw(t, `{"c": 3, "n": 1, "a": 5}`)
+	require.Equal(t, raw(t, `{"updatedFields": {"n": 1, "a": 5}, "removedFields": ["b"], "truncatedArrays": []}`), Describe(old, new, nil))
 }

@@ -27,6 +27,7 @@ type ended struct {
 	late      int           // tries after the first
 	looked    bool          // whether a transaction has ended it, see settleCompleted
 	refused   int           // how often the server refused just this end, see shorten
+	doubted   time.Duration // monotonic: since when it refuses just this end for a reason unknown here; 0 = it does not
 	denied    time.Duration // monotonic: since when the server refuses it whatever it says; 0 = it does not
 }
 
@@ -155,7 +156,7 @@ func (c *Consumer) denied(batch []*ended, err error) []store.Written {
 	for i, e := range batch {
 		if e.denied == 0 {
 			e.denied = max(now, 1)
-			c.log.Error().Err(err).Str("task_id", e.x.task.ID).Str("exec_id", e.x.execID).Msg("the end of an execution was refused by the database; trying again")
+			c.refusedForNow(e, err)
 		}
 		written[i].Current = e.task
 		if now-e.denied > max(e.x.eff.Lease, deniedPatience) {
@@ -178,13 +179,15 @@ func (c *Consumer) settleEnds(batch []*ended, writes []store.Write, written []st
 			c.settleEnd(e, writes[i].After, nil)
 		case w.Current == nil:
 			c.settleEnd(e, nil, model.ErrFenced)
+		case w.Refused != nil && e.denied == 0 && c.mayPass(e, w.Refused):
+			e.task = w.Current
+			e.late++
+			c.later(e) // the others of the batch must not wait
+		case w.Refused != nil && e.denied == 0 && e.shorten(w.Refused):
+			e.task = w.Current
+			again = append(again, e)
 		case w.Refused != nil:
-			if e.denied == 0 && e.shorten(w.Refused) {
-				e.task = w.Current
-				again = append(again, e)
-			} else {
-				c.leaveToLapse(e, w.Refused)
-			}
+			c.leaveToLapse(e, w.Refused)
 		case w.Current.Rev == writes[i].Before.Rev && w.Current.Generation == writes[i].Before.Generation:
 			// Nothing crossed it: something holds the document, such as a transaction.
 			// The others of the batch must not wait.
@@ -196,6 +199,25 @@ func (c *Consumer) settleEnds(batch []*ended, writes []store.Write, written []st
 		}
 	}
 	return again
+}
+
+// mayPass says whether a refusal of just this end is met again before its result is given
+// up: one that is not known to be about the document, but perhaps about a release of the
+// server that is newer than this code, for as long as a lease.
+func (c *Consumer) mayPass(e *ended, why error) bool {
+	if store.OfDocument(why) {
+		return false
+	}
+	now := c.cfg.Clock.Monotonic()
+	if e.doubted == 0 {
+		e.doubted = max(now, 1)
+		c.refusedForNow(e, why)
+	}
+	return now-e.doubted <= e.x.eff.Lease
+}
+
+func (c *Consumer) refusedForNow(e *ended, why error) {
+	c.log.Error().Err(why).Str("task_id", e.x.task.ID).Str("exec_id", e.x.execID).Msg("the end of an execution was refused by the database; trying again")
 }
 
 // shorten replaces what the server will never take, such as a result that is too large

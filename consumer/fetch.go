@@ -23,7 +23,7 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 		}
 		c.health.report(c, err)
 		if err != nil {
-			if ctx.Err() == nil && !store.Unreachable(err) {
+			if ctx.Err() == nil && !store.Outage(err) {
 				c.log.Error().Err(err).Msg("looking for work")
 			}
 			wait.sleep(ctx)

@@ -26,7 +26,7 @@ func (h *health) report(c *Consumer, err error) {
 	switch {
 	case err == nil:
 		h.up(c)
-	case store.Unreachable(err) && !store.Final(err): // an answer is no outage, whatever it says
+	case store.Outage(err):
 		h.mu.Lock()
 		was := h.down
 		h.down = true

@@ -27,7 +27,7 @@ func (c *Consumer) preemptLoop(ctx context.Context) {
 		err := c.scan(ctx)
 		c.health.report(c, err)
 		if err != nil {
-			if ctx.Err() == nil && !store.Unreachable(err) {
+			if ctx.Err() == nil && !store.Outage(err) {
 				c.log.Error().Err(err).Msg("looking for lapsed leases")
 			}
 			wait.sleep(ctx)

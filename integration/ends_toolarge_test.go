@@ -23,10 +23,16 @@ const largestDocument = 16 << 20
 // claimed it.
 func (a *arena) tight(key, workerID string, room int) string {
 	a.t.Helper()
+	return a.tightFor(2*time.Second, key, workerID, room)
+}
+
+// tightFor is tight with that lease.
+func (a *arena) tightFor(lease time.Duration, key, workerID string, room int) string {
+	a.t.Helper()
 	args, err := model.EncodeValue("args", 1, model.MaxArgsBytes)
 	require.NoError(a.t, err)
 	task := model.NewTask(model.Draft{Type: chaosWork.Name(), Key: key, Args: args, Options: model.Options{
-		WorkerTimeout: 2 * time.Second, PingInterval: time.Second,
+		WorkerTimeout: lease, PingInterval: lease / 2,
 	}}, a.store.Clock.Now())
 	eff := model.ResolveOptions(task.Options)
 	claimed, no := model.Claim(task, model.Claimant{WorkerID: workerID, ExecID: "00000000-0000-4000-8000-000000000000"}, eff, task.DueAt)
@@ -146,5 +152,35 @@ func TestAStepThatTheServerRefusesIsAnErrorOfItsHandler(t *testing.T) {
 		}, through(db))
 		task := a.awaitStatus(large, model.StatusFailure)
 		require.Contains(t, task.ErrorInfo, "size")
+	})
+}
+
+// A later release may refuse a write for a moment with a code that nobody here knows.
+func TestAnEndThatIsRefusedForAReasonUnknownHereIsTriedAgain(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		id := a.tightFor(time.Hour, "large", "w", 2000)
+		p, db := a.behind()
+		refused := make(chan struct{})
+		var once sync.Once
+		say := spoken(999_999)
+		p.Rewrite(func(command string, answer bson.Raw) bson.Raw {
+			said := say(command, answer)
+			if !bytes.Equal(said, answer) {
+				once.Do(func() { close(refused) })
+			}
+			return said
+		})
+		a.hire("w", nil, through(db), func(c *handConfig) {
+			c.register = func(c *consumer.Consumer) error {
+				return consumer.Handle(c, model.NewType[int, string](chaosWork.Name()), func(context.Context, *consumer.Task[int]) (string, error) {
+					return strings.Repeat("x", 10_000), nil
+				})
+			}
+		})
+		receive(t, refused, "the refusal")
+		_, err := a.db.Collection("tasks").UpdateByID(t.Context(), id, bson.D{{Key: "$unset", Value: bson.D{{Key: "padding", Value: ""}}}})
+		require.NoError(t, err)
+		require.Len(t, a.awaitStatus(id, model.StatusSuccess).Result.StringValue(), 10_000)
 	})
 }

@@ -138,18 +138,18 @@ func (p *Periodic) ticksLoop(ctx context.Context) {
 		decided := p.store.Local().Monotonic()
 		// What is wrong with one thing does not keep the engine from the others; a server
 		// that is away does.
-		if began-lastSweep >= slow/2 && !store.Unreachable(err) {
+		if began-lastSweep >= slow/2 && !store.Outage(err) {
 			lastSweep = began
 			err = errors.Join(err, p.sweepPlanned(ctx))
 		}
-		if began-lastBeat >= store.HeartbeatInterval && !store.Unreachable(err) {
+		if began-lastBeat >= store.HeartbeatInterval && !store.Outage(err) {
 			lastBeat = began
 			call, cancel := context.WithTimeout(ctx, callTimeout)
 			err = errors.Join(err, p.beat(call))
 			cancel()
 		}
 		if err != nil && ctx.Err() == nil {
-			if !store.Unreachable(err) {
+			if !store.Outage(err) {
 				p.log.Error().Err(err).Msg("deciding ticks")
 			}
 			pause = look
@@ -359,7 +359,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 			if found > 0 || wait {
 				pause = look / 10 // more will end
 			}
-			if err != nil && ctx.Err() == nil && !store.Unreachable(err) {
+			if err != nil && ctx.Err() == nil && !store.Outage(err) {
 				p.log.Error().Err(err).Msg("telling rules that their runs ended")
 			}
 		}

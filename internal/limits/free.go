@@ -96,7 +96,7 @@ func (g *Gate) freeNow(ctx context.Context, permits []model.Permit) error {
 }
 
 func (g *Gate) report(err error, doing string) {
-	if err != nil && g.ctx.Err() == nil && !store.Unreachable(err) {
+	if err != nil && g.ctx.Err() == nil && !store.Outage(err) {
 		g.log.Warn().Err(err).Str("doing", doing).Msg("a limit is left to the sweeper")
 	}
 }

@@ -80,6 +80,13 @@ var (
 	}
 )
 
+// Codes with a meaning of their own here.
+const (
+	maxTimeExpired  = 50
+	commandNotFound = 59
+	writeConflict   = 112
+)
+
 // Codes that say something about the deployment, not about the statement that met them:
 // another statement meets the same. Behind a router each statement of a batch gets the
 // shard's answer, so they come as errors of single statements, too.
@@ -87,25 +94,42 @@ var (
 	transientCodes = []int{
 		6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException
 		24, 46, // LockTimeout, LockBusy
-		50,      // MaxTimeMSExpired
+		maxTimeExpired,
 		63, 150, // StaleShardVersion, StaleEpoch
-		64,      // WriteConcernFailed
-		91, 189, // ShutdownInProgress, PrimarySteppedDown
-		112,           // WriteConflict
-		117,           // ConflictingOperationInProgress
-		133, 134, 202, // no such member, no majority yet, pool full
+		64,             // WriteConcernTimeout
+		70, 82, 83, 94, // ShardNotFound, NoProgressMade, RemoteResultsUnavailable, NotYetInitialized
+		91, 189, 333, // ShutdownInProgress, PrimarySteppedDown, ServiceExecutorInShutdown
+		writeConflict,
+		117, 267, 338, 414, // ConflictingOperationInProgress, and those of transactions, resharding, shards
+		133, 134, 202, 317, 384, 407, // no such member, no majority yet, the router's connections
 		175, 237, 239, 246, // QueryPlanKilled, CursorKilled, SnapshotTooOld, SnapshotUnavailable
-		227, 249, 13388, // stale routing: the collection, the database, StaleConfig
-		262,           // ExceededTimeLimit
-		314, 357, 365, // a shard being refreshed, locked, TemporarilyUnavailable
+		203, 205, 209, 210, 211, // sharding not initialized, cluster time, its keys after a failover
+		215, 216, 264, // DatabaseDropPending, ElectionInProgress, TooManyFilesOpen
+		227, 249, 250, 272, 13388, // stale routing: the collection, the database, its chunks, a migration, StaleConfig
+		262, 290, // ExceededTimeLimit, TransactionExceededLifetimeLimitSeconds
+		319, 342, 343, 406, 412, 453, // what a migration or resharding holds up for a moment
+		355, 365, // InterruptedDueToStorageChange, TemporarilyUnavailable
+		371,                     // UserWritesBlocked: a migration of clusters, a disk that is nearly full
+		402, 433, 449, 450, 462, // ResourceExhausted; overloaded, in four ways
 		10107, 13435, 13436, // not the primary
-		11600, 11601, 11602, // interrupted
+		11600, 11601, 11602, 46841, 91331, // interrupted
+		12586, 12587, // BackgroundOperationInProgress
 		14031, // OutOfDiskSpace: a person frees some
 	}
 	deniedCodes = []int{
 		13, 18, 391, // Unauthorized, AuthenticationFailed, ReauthenticationRequired
 		59, 238, // CommandNotFound, NotImplemented
 		8000, // AtlasError
+	}
+	// documentCodes say something about the one document: what it would become.
+	documentCodes = []int{
+		2, 9, 14, 15, 22, // BadValue, FailedToParse, TypeMismatch, Overflow, InvalidBSON
+		28, 40, 66, // PathNotViable, ConflictingUpdateOperators, ImmutableField
+		52, 53, 55, 56, 57, // names of fields, ids and references
+		116, 121, // DocTooLargeForCapped, DocumentValidationFailure
+		171, 378, // CannotIndexParallelArrays, NonConformantBSON
+		10334, 17419, 17420, // too large: since 7.0, up to 6.0, by an upsert
+		17280, // KeyTooLong
 	}
 )
 
@@ -114,12 +138,23 @@ func ofDeployment(code int) bool {
 	return slices.Contains(transientCodes, code) || slices.Contains(deniedCodes, code)
 }
 
+// OfDocument says whether the error of a single write is known to be about what the document
+// would become. Another refusal of a single write may be a passing one, with a code that
+// this release does not know.
+func OfDocument(err error) bool {
+	var write mongo.WriteError
+	return errors.As(err, &write) && slices.Contains(documentCodes, write.Code)
+}
+
 // Denied says whether the server refuses this client, whatever it writes: a person must
 // mend that.
 func Denied(err error) bool {
 	var server mongo.ServerError
 	return errors.As(err, &server) && slices.ContainsFunc(deniedCodes, server.HasErrorCode)
 }
+
+// passingLabels are the labels of errors that pass, whatever their code.
+var passingLabels = []string{"NetworkError", "RetryableWriteError", "RetryableError", "SystemOverloadedError"}
 
 // Final says whether the server has answered that it does not do it, and why it would
 // answer the same again. An error of a class that is not known counts, if it is an answer.
@@ -130,7 +165,7 @@ func Final(err error) bool {
 		return true
 	case !errors.As(err, &server) || slices.ContainsFunc(transientCodes, server.HasErrorCode):
 		return false
-	case server.HasErrorLabel("NetworkError") || server.HasErrorLabel("RetryableWriteError"):
+	case slices.ContainsFunc(passingLabels, server.HasErrorLabel):
 		return false
 	}
 	var command mongo.CommandError
@@ -150,6 +185,8 @@ func Classify(err error) Class {
 		return OK
 	case errors.As(err, &fatal):
 		return Fatal
+	case isWriteConcern(err): // whatever the single writes met, nothing is known to last
+		return Ambiguous
 	case mongo.IsDuplicateKeyError(err):
 		return Duplicate
 	case errors.As(err, &server):
@@ -171,6 +208,13 @@ func Classify(err error) Class {
 	}
 }
 
+// isWriteConcern says whether the write, as far as it was done, may be undone by a failover.
+func isWriteConcern(err error) bool {
+	var write mongo.WriteException
+	var bulk mongo.BulkWriteException
+	return errors.As(err, &write) && write.WriteConcernError != nil || errors.As(err, &bulk) && bulk.WriteConcernError != nil
+}
+
 // isSelection says whether no server or no connection could be chosen: nothing was sent.
 func isSelection(err error) bool {
 	var selection topology.ServerSelectionError
@@ -181,9 +225,12 @@ func isSelection(err error) bool {
 // IsDuplicate says whether a unique key refused the write.
 func IsDuplicate(err error) bool { return mongo.IsDuplicateKeyError(err) }
 
-// Unreachable says whether the error is the deployment's absence rather than its
-// answer: network, timeout, no primary. Work goes on when it is back. A document that cannot
-// be read is an answer.
+// Outage says whether the error only means that the deployment does not serve at the moment.
+// Everything else is an answer that a person should read.
+func Outage(err error) bool { return Unreachable(err) && !Final(err) }
+
+// Unreachable says whether the same may succeed later: network, timeout, no primary, an
+// answer that is not known to be fatal. A document that cannot be read is an answer.
 func Unreachable(err error) bool {
 	switch Classify(err) {
 	case Retry, Ambiguous:

@@ -43,6 +43,10 @@ func TestAnErrorsClassSaysWhatACallerCanDo(t *testing.T) {
 		{"too large, up to 6.0", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 17419}}}, Fatal, false},
 		{"too large to upsert, up to 6.0", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 17420}}}, Fatal, false},
 		{"write concern", mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 64}}, Ambiguous, true},
+		{"duplicate, not known to last", mongo.BulkWriteException{
+			WriteErrors:       []mongo.BulkWriteError{{WriteError: mongo.WriteError{Code: 11000}}},
+			WriteConcernError: &mongo.WriteConcernError{Code: 64},
+		}, Ambiguous, true},
 		{"refused document", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 121}}}, Fatal, false},
 		{"duplicate", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 11000}}}, Duplicate, false},
 		{"a document that cannot be read", explain(unread, "reading"), Ambiguous, false},
@@ -65,9 +69,23 @@ func TestAnAnswerThatWouldBeTheSameAgainIsFinal(t *testing.T) {
 		mongo.CommandError{Labels: []string{"NetworkError"}}, mongo.CommandError{Code: 999_999, Labels: []string{"RetryableWriteError"}},
 		mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 100}},
 		mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 189}}},
+		mongo.CommandError{Code: 999_999, Labels: []string{"SystemOverloadedError"}},
+		mongo.CommandError{Code: 371},
 	} {
 		require.False(t, Final(passing), "%v", passing)
 	}
+}
+
+func TestAnAnswerIsNoOutageWhateverItSays(t *testing.T) {
+	for _, answer := range []error{
+		mongo.CommandError{Code: 292}, mongo.CommandError{Code: 148}, mongo.CommandError{Code: 1}, mongo.CommandError{Code: 13},
+	} {
+		require.False(t, Outage(answer), "%v", answer)
+	}
+	for _, away := range []error{errors.New("EOF"), context.DeadlineExceeded, topology.ServerSelectionError{}, mongo.CommandError{Code: 10107}} {
+		require.True(t, Outage(away), "%v", away)
+	}
+	require.False(t, Outage(nil))
 }
 
 func TestAnErrorThatAPersonCanMendSaysHow(t *testing.T) {

@@ -37,7 +37,10 @@ type EventStream struct {
 // else decides nothing. Documents are not looked up: a lookup costs the primary a read for
 // each event, and gives the task as it is by then, not as the write left it.
 func (s *Store) Events(ctx context.Context, f EventFilter, token string) (*EventStream, error) {
-	o := options.ChangeStream().SetMaxAwaitTime(StreamAwait)
+	// The server opens a stream of no first batch at once, with a place to go on from
+	// (SERVER-38413). Otherwise it would look through all that was written since the token
+	// before it answers, which may take longer than a caller waits for an answer.
+	o := options.ChangeStream().SetMaxAwaitTime(StreamAwait).SetBatchSize(0)
 	if token != "" {
 		after, err := decodeToken(token)
 		if err != nil {
@@ -201,7 +204,8 @@ func EventsLost(err error) bool {
 	var server mongo.ServerError
 	if errors.As(err, &server) {
 		return server.HasErrorCode(286) || // ChangeStreamHistoryLost
-			server.HasErrorCode(280) // ChangeStreamFatalError: the token is not in the oplog
+			server.HasErrorCode(280) || // ChangeStreamFatalError: the token is not in the oplog
+			server.HasErrorCode(136) // CappedPositionLost: what was being read was cut off
 	}
 	return errors.Is(err, ErrStreamEnded)
 }

@@ -141,7 +141,7 @@ func (s *Store) putOff(ctx context.Context, ids []string, now time.Time) error {
 		return nil
 	}
 	_, err := s.tasks.UpdateMany(ctx, bson.D{d("_id", in(ids)), d("archive_at", bson.D{d("$lte", now)})},
-		bson.D{d("$set", bson.D{d("archive_at", now.Add(putOff))})})
+		bson.D{d("$set", bson.D{d("archive_at", now.Add(putOff))})}, options.UpdateMany().SetHint("_id_"))
 	return explain(err, "putting off what cannot be archived yet")
 }
 

@@ -33,10 +33,17 @@ func (s *Store) ProbeWrite(ctx context.Context) error {
 	return explain(coll.Drop(ctx), "dropping a collection")
 }
 
-// ProbeRead tries to read tasks. Index: _id.
+// ProbeRead tries to read tasks, also as a majority has them, which a server may refuse
+// (enableMajorityReadConcern: false, up to MongoDB 4.4). Index: _id.
 func (s *Store) ProbeRead(ctx context.Context) error {
-	_, err := s.List(ctx, Filter{}, 1)
-	return err
+	if _, err := s.List(ctx, Filter{}, 1); err != nil {
+		return err
+	}
+	err := s.durable(s.tasks).FindOne(ctx, bson.D{}, options.FindOne().SetSort(bson.D{d("_id", 1)})).Err()
+	if isNone(err) {
+		return nil
+	}
+	return explain(err, "reading with read concern majority, which limits and the archiver need")
 }
 
 // ProbeWatch tries to open a change stream over the tasks.

@@ -140,15 +140,15 @@ func commands(statements []statement, size int) []command {
 // by somebody's open transaction say, the others must not wait for it: halves isolate it,
 // and it is simply not written. What was written before is not matched again.
 func (s *Store) send(ctx context.Context, c command, maxTime time.Duration, x *executed) error {
-	err := s.sendOnce(ctx, c, maxTime, x)
-	if isTimeLimit(err) && ctx.Err() == nil {
-		x.clean = false
-		return s.sendHalves(ctx, c, min(max(maxTime/4, shortestHalf), longestHalf), x)
+	late, err := s.sendOnce(ctx, c, maxTime, x)
+	if err != nil || late.ids == 0 {
+		return err
 	}
-	return err
+	return s.sendHalves(ctx, late, min(max(maxTime/4, shortestHalf), longestHalf), x)
 }
 
-func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration, x *executed) error {
+// sendOnce sends the command, and returns what of it ran out of the time it was given.
+func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration, x *executed) (late command, err error) {
 	arr, updates := bsoncore.AppendArrayStart(nil)
 	for i, enc := range c.encoded {
 		updates = bsoncore.AppendDocumentElement(updates, model.Index(i), enc)
@@ -158,24 +158,33 @@ func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration, 
 		d("update", s.tasks.Name()), d("updates", bson.RawValue{Type: bson.TypeArray, Value: updates}), d("ordered", false),
 		d("writeConcern", bson.D{d("w", "majority")}),
 	}
+	call := ctx
 	if maxTime > 0 {
 		cmd = append(cmd, d("maxTimeMS", ms(maxTime)))
-		ctx = ownTimeLimit{ctx}
+		call = ownTimeLimit{ctx}
 	}
 	var reply struct {
 		N int `bson:"n"`
 	}
-	err := s.db.RunCommand(ctx, cmd).Decode(&reply)
+	err = s.db.RunCommand(call, cmd).Decode(&reply)
 	x.clean = x.clean && err == nil && reply.N == c.ids
+	limited := maxTime > 0 && ctx.Err() == nil
 	var we mongo.WriteException
 	switch {
-	case !errors.As(err, &we) || len(we.WriteErrors) == 0:
-		return explain(err, "writing tasks")
-	case we.WriteConcernError != nil:
-		// Not known to last: to be repeated, and that tells of the statements.
-		return explain(mongo.WriteException{WriteConcernError: we.WriteConcernError, Labels: we.Labels}, "writing tasks")
-	default: // the command was carried out; single statements were not
+	case limited && isTimeLimit(err):
+		return c, nil
+	case !errors.As(err, &we) || we.WriteConcernError == nil && len(we.WriteErrors) == 0:
+		return command{}, explain(err, "writing tasks")
+	case we.WriteConcernError == nil: // the command was carried out; single statements were not
 		return s.refused(ctx, c, we, maxTime, x)
+	case limited && we.WriteConcernError.Code == maxTimeExpired && len(we.WriteErrors) == 0:
+		// Nothing held it: the primary has done it, and the time passed while the majority
+		// lagged. The same again matches nothing that is done, and its answer waits for all
+		// of it, as long as the caller does.
+		return s.sendOnce(ctx, c, 0, x)
+	default:
+		// Not known to last: to be repeated, and that tells of the statements.
+		return command{}, explain(mongo.WriteException{WriteConcernError: we.WriteConcernError, Labels: we.Labels}, "writing tasks")
 	}
 }
 
@@ -198,9 +207,9 @@ func (s *Store) sendHalves(ctx context.Context, c command, maxTime time.Duration
 	}
 	var worst error
 	for _, h := range c.halve() {
-		err := s.sendOnce(ctx, h, maxTime, x)
-		if isTimeLimit(err) && ctx.Err() == nil {
-			err = s.sendHalves(ctx, h, maxTime, x)
+		late, err := s.sendOnce(ctx, h, maxTime, x)
+		if err == nil && late.ids > 0 {
+			err = s.sendHalves(ctx, late, maxTime, x)
 		}
 		if err != nil {
 			worst = err
@@ -240,22 +249,28 @@ func (c command) halve() []command {
 // sameStatement compares by identity: parts of one statement share its update's bytes.
 func sameStatement(a, b statement) bool { return &a.update[0] == &b.update[0] }
 
+// isTimeLimit says whether a whole command ran out of its maxTimeMS.
 func isTimeLimit(err error) bool {
-	var server mongo.ServerError
-	return errors.As(err, &server) && server.HasErrorCode(50) // MaxTimeMSExpired
+	var command mongo.CommandError
+	return errors.As(err, &command) && command.Code == maxTimeExpired
 }
 
 // refused takes in that single statements of a command were not carried out. What a second
 // look settles is left to that. What the server would say of any statement is the error.
-// What it says of one document is final for that one: halves of the statement find it, and
-// the others of the statement are written.
-func (s *Store) refused(ctx context.Context, c command, we mongo.WriteException, maxTime time.Duration, x *executed) error {
+// What it says of one document is for that one: halves of the statement find it, and
+// the others of the statement are written. A router says of each statement what its shard
+// says of the whole command, so what ran out of time is returned.
+func (s *Store) refused(ctx context.Context, c command, we mongo.WriteException, maxTime time.Duration, x *executed) (late command, err error) {
 	var everybodys mongo.WriteErrors
 	var apart []command
 	for _, e := range we.WriteErrors {
+		inside := e.Index >= 0 && e.Index < len(c.parts)
 		switch {
-		case e.Code == 50 || e.Code == 112: // MaxTimeMSExpired, WriteConflict: looked at again
-		case ofDeployment(e.Code) || e.Index < 0 || e.Index >= len(c.parts):
+		case inside && maxTime > 0 && e.Code == maxTimeExpired:
+			late.parts = append(late.parts, c.parts[e.Index])
+			late.ids += len(c.parts[e.Index].ids)
+		case inside && maxTime > 0 && e.Code == writeConflict: // looked at again
+		case !inside || ofDeployment(e.Code):
 			everybodys = append(everybodys, e)
 		default:
 			st := c.parts[e.Index]
@@ -267,12 +282,12 @@ func (s *Store) refused(ctx context.Context, c command, we mongo.WriteException,
 		}
 	}
 	if len(everybodys) > 0 {
-		return explain(mongo.WriteException{WriteErrors: everybodys, Labels: we.Labels}, "writing tasks")
+		return command{}, explain(mongo.WriteException{WriteErrors: everybodys, Labels: we.Labels}, "writing tasks")
 	}
 	for _, half := range apart {
 		if err := s.send(ctx, half, maxTime, x); err != nil {
-			return err
+			return command{}, err
 		}
 	}
-	return nil
+	return late, nil
 }

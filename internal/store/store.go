@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -147,7 +148,7 @@ func (s *Store) Topology(ctx context.Context) (Topology, error) {
 		Msg     string `bson:"msg"`
 		Primary string `bson:"primary"`
 	}
-	if err := s.db.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello); err != nil {
+	if err := Hello(ctx, s.db, &hello); err != nil {
 		if TooOld(err) {
 			return Topology{}, &FatalError{Reason: "the server is too old: MongoDB 4.4 or later is needed", Err: err}
 		}
@@ -168,6 +169,23 @@ func (s *Store) Topology(ctx context.Context) (Topology, error) {
 	s.topology = &t
 	s.mu.Unlock()
 	return t, nil
+}
+
+// Hello decodes into answer what the server says of itself. MongoDB 4.4.0 and 4.4.1 do not
+// know the command by that name yet.
+func Hello(ctx context.Context, db *mongo.Database, answer any) error {
+	return hello(func(command string) *mongo.SingleResult {
+		return db.RunCommand(ctx, bson.D{{Key: command, Value: 1}})
+	}, answer)
+}
+
+func hello(run func(command string) *mongo.SingleResult, answer any) error {
+	res := run("hello")
+	var unknown mongo.CommandError
+	if errors.As(res.Err(), &unknown) && unknown.Code == commandNotFound {
+		res = run("isMaster")
+	}
+	return res.Decode(answer)
 }
 
 // Forget drops what was learned about the deployment: after an outage it may have a

@@ -2,10 +2,13 @@ package store_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -51,4 +54,48 @@ func TestAQuietStreamOutlivesTheTimeoutOfItsClient(t *testing.T) {
 	a := <-got
 	require.NoError(t, a.err)
 	require.Equal(t, "-/t/k", a.woken[0].ID)
+}
+
+// To open a stream at an old place must not wait until the server has looked through all
+// that was written since: the first answer has no events.
+func TestAStreamOpensBeforeTheServerHasLookedForEvents(t *testing.T) {
+	var mu sync.Mutex
+	var opened []bson.Raw
+	o := options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.CommandName == "aggregate" {
+				opened = append(opened, append(bson.Raw(nil), e.Reply...))
+			}
+		},
+	})
+	client, err := mongo.Connect(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	s, err := store.Open(store.Config{Database: client.Database(testdb.New(t).Name())})
+	require.NoError(t, err)
+	require.NoError(t, s.Ready(t.Context()))
+	first, err := s.Events(t.Context(), store.EventFilter{}, "")
+	require.NoError(t, err)
+	token := first.Token()
+	require.NotEmpty(t, token)
+	require.NoError(t, first.Close(t.Context()))
+	var tasks []*model.Task
+	for i := range 150 {
+		tasks = append(tasks, model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now()))
+	}
+	_, err = s.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+
+	stream, err := s.Events(t.Context(), store.EventFilter{}, token)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = stream.Close(context.Background()) })
+	mu.Lock()
+	defer mu.Unlock()
+	require.Len(t, opened, 2)
+	none, err := opened[1].Lookup("cursor", "firstBatch").Array().Values()
+	require.NoError(t, err)
+	require.Empty(t, none)
+	require.NotEmpty(t, stream.Token(), "it has its place all the same")
 }

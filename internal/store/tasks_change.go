@@ -45,11 +45,14 @@ func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool,
 	if errors.As(err, &bulk) && bulk.WriteConcernError == nil {
 		refused := map[int]error{}
 		for _, e := range bulk.WriteErrors {
-			if e.Code == 11000 {
+			switch {
+			case e.Code == 11000:
 				exists[e.Index] = true
-				continue
+			case ofDeployment(e.Code): // what else was met the same again will tell
+				return exists, explain(mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{e}, Labels: bulk.Labels}, "storing tasks")
+			default:
+				refused[e.Index] = &FatalError{Reason: "storing task " + tasks[e.Index].ID, Err: e}
 			}
-			refused[e.Index] = &FatalError{Reason: "storing task " + tasks[e.Index].ID, Err: e}
 		}
 		if len(refused) > 0 {
 			return exists, &InsertError{Refused: refused}
@@ -120,10 +123,10 @@ func (s *Store) Change(ctx context.Context, id string, decide func(*model.Task) 
 	}
 }
 
-// Lives reads only status and generation of tasks, for those who wait. Index: _id.
+// Lives reads only status, generation and rev of tasks, for those who wait. Index: _id.
 func (s *Store) Lives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	tasks, err := s.find(ctx, "looking at awaited tasks", bson.D{d("_id", in(ids))},
-		options.Find().SetProjection(bson.D{d("status", 1), d("generation", 1)}))
+		options.Find().SetProjection(bson.D{d("status", 1), d("generation", 1), d("rev", 1)}))
 	out := make(map[string]*model.Task, len(tasks))
 	for _, t := range tasks {
 		out[t.ID] = t

@@ -73,7 +73,7 @@ func (k *Keeper) Loop(ctx context.Context) {
 		if err == nil && mine {
 			more, err = k.round(ctx)
 		}
-		if err != nil && ctx.Err() == nil && !store.Unreachable(err) {
+		if err != nil && ctx.Err() == nil && !store.Outage(err) {
 			k.log.Error().Err(err).Msg("upkeep")
 		}
 	}
@@ -106,7 +106,7 @@ func (k *Keeper) round(ctx context.Context) (more bool, failed error) {
 			more = true
 		} else if err != nil {
 			failed = err // one that cannot must not keep the others from theirs
-			if !store.Unreachable(err) && ctx.Err() == nil {
+			if !store.Outage(err) && ctx.Err() == nil {
 				k.log.Error().Err(err).Str("job", j.Name()).Msg("upkeep of one kind")
 			}
 		}

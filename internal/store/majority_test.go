@@ -1,0 +1,222 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// answered is a store behind a proxy that changes what the server answers to updates of
+// tasks, and how many of those there were.
+type answered struct {
+	*store.Store
+	direct  *mongo.Database // not through the proxy
+	proxy   *proxy.Proxy
+	updates atomic.Int64
+	size    atomic.Int64 // statements of the last one
+}
+
+func newAnswered(t *testing.T) *answered {
+	t.Helper()
+	a := &answered{direct: testdb.New(t)}
+	p, err := proxy.Start(testdb.URI(t))
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	a.proxy = p
+	client, err := mongo.Connect(options.Client().ApplyURI(p.URI()).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName != "update" {
+				return
+			}
+			if list, err := e.Command.Lookup("updates").Array().Values(); err == nil {
+				a.size.Store(int64(len(list)))
+			}
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
+	a.Store, err = store.Open(store.Config{Database: client.Database(a.direct.Name())})
+	require.NoError(t, err)
+	return a
+}
+
+// rewrite changes the answers to updates; others sees the other commands, where it is not nil.
+func (a *answered) rewrite(update, others func(command string, answer bson.D) bson.D) {
+	a.proxy.Rewrite(func(command string, answer bson.Raw) bson.Raw {
+		change := others
+		if command == "update" {
+			a.updates.Add(1)
+			change = update
+		}
+		var doc bson.D
+		if change == nil || bson.Unmarshal(answer, &doc) != nil {
+			return answer
+		}
+		raw, err := bson.Marshal(change(command, doc))
+		if err != nil {
+			return answer
+		}
+		return raw
+	})
+}
+
+// claims inserts that many tasks and returns the claims of them by the execution "e".
+func (a *answered) claims(t *testing.T, n int) (claims []store.Write) {
+	t.Helper()
+	require.NoError(t, a.Ready(t.Context()))
+	require.NoError(t, a.ReadClock(t.Context()))
+	now := a.Clock.Now()
+	tasks := make([]*model.Task, n)
+	for i := range tasks {
+		tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, now)
+		after, no := model.Claim(tasks[i], model.Claimant{WorkerID: "w", ExecID: "e"}, model.ResolveOptions(), now)
+		require.Empty(t, no)
+		claims = append(claims, store.Write{Before: tasks[i], After: after})
+	}
+	_, err := a.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	return claims
+}
+
+func field(key string, value any) bson.E { return bson.E{Key: key, Value: value} }
+
+func number(n int) int32 { return int32(n) } //nolint:gosec // small
+
+// A primary that has done everything, and waited in vain for the majority until maxTimeMS
+// was over, answers so (client-side-operations-timeout.md of the driver specifications,
+// "Error Transformations").
+func majorityLags(_ string, answer bson.D) bson.D {
+	return append(answer, field("writeConcernError", bson.D{
+		field("code", number(50)), field("codeName", "MaxTimeMSExpired"), field("errmsg", "operation exceeded time limit"),
+	}))
+}
+
+func TestWhatTheMajorityHasNotIsNotTakenForDone(t *testing.T) {
+	a := newAnswered(t)
+	claims := a.claims(t, 1000)
+	a.rewrite(majorityLags, nil)
+	_, err := a.Writes(t.Context(), claims, time.Minute)
+	require.Equal(t, store.Ambiguous, store.Classify(err), "%v", err)
+	require.EqualValues(t, 2, a.updates.Load(), "nothing is held: there is nothing to look for")
+}
+
+func TestAMajorityThatOnlyLagsIsWaitedFor(t *testing.T) {
+	a := newAnswered(t)
+	claims := a.claims(t, 10)
+	var first atomic.Bool
+	a.rewrite(func(command string, answer bson.D) bson.D {
+		if first.CompareAndSwap(false, true) {
+			return majorityLags(command, answer)
+		}
+		return answer
+	}, nil)
+	written, err := a.Writes(t.Context(), claims, time.Minute)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, a.updates.Load())
+	for _, w := range written {
+		require.True(t, w.Applied)
+	}
+}
+
+// A router has sent each statement to its shard, in one command, and says of each what the
+// shard says of that: also of those that nothing holds.
+func TestBehindARouterOneHeldDocumentDoesNotCostTheOthersTheirLeases(t *testing.T) {
+	a := newAnswered(t)
+	a.rewrite(func(_ string, answer bson.D) bson.D {
+		var doc struct{ Code int32 }
+		if raw, err := bson.Marshal(answer); err != nil || bson.Unmarshal(raw, &doc) != nil || doc.Code != 50 {
+			return answer
+		}
+		var each bson.A
+		for i := range int(a.size.Load()) {
+			each = append(each, bson.D{field("index", number(i)), field("code", number(50)), field("errmsg", "operation exceeded time limit")})
+		}
+		return bson.D{field("n", number(0)), field("nModified", number(0)), field("writeErrors", each), field("ok", 1.0)}
+	}, func(command string, answer bson.D) bson.D {
+		if command != "hello" {
+			return answer
+		}
+		router := bson.D{field("msg", "isdbgrid")}
+		for _, e := range answer {
+			if e.Key != "setName" && e.Key != "hosts" && e.Key != "primary" && e.Key != "me" {
+				router = append(router, e)
+			}
+		}
+		return router
+	})
+	claims := a.claims(t, 10)
+	topology, err := a.Topology(t.Context())
+	require.NoError(t, err)
+	require.True(t, topology.Sharded)
+	_, err = a.Writes(t.Context(), claims, time.Minute)
+	require.NoError(t, err)
+
+	session, err := a.direct.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = a.direct.Collection("tasks").UpdateOne(mongo.NewSessionContext(t.Context(), session),
+		bson.D{field("_id", claims[3].After.ID)}, bson.D{field("$set", bson.D{field("padding", 1)})})
+	require.NoError(t, err)
+
+	var pings []store.Ping
+	for _, c := range claims {
+		pings = append(pings, store.Ping{ID: c.After.ID, ExecID: "e", Until: a.Clock.Now().Add(time.Hour)})
+	}
+	lost, err := a.Pings(t.Context(), pings, 500*time.Millisecond)
+	require.NoError(t, err)
+	require.Empty(t, lost)
+	for i, p := range pings {
+		require.Equal(t, i == 3, p.Missed, "%d", i)
+	}
+	require.NoError(t, session.AbortTransaction(t.Context()))
+}
+
+func refuseEach(code int) func(string, bson.D) bson.D {
+	return func(string, bson.D) bson.D {
+		return bson.D{field("n", number(0)), field("nModified", number(0)), field("ok", 1.0), field("writeErrors", bson.A{
+			bson.D{field("index", number(0)), field("code", number(code)), field("errmsg", "no")},
+		})}
+	}
+}
+
+func TestWhatAnyStatementWouldMeetIsNoFaultOfItsDocument(t *testing.T) {
+	for name, code := range map[string]int{"NoProgressMade": 82, "UserWritesBlocked": 371, "KeyNotFound": 211, "MigrationConflict": 272} {
+		t.Run(name, func(t *testing.T) {
+			a := newAnswered(t)
+			claims := a.claims(t, 1)
+			a.rewrite(refuseEach(code), nil)
+			_, err := a.Writes(t.Context(), claims, time.Minute)
+			require.Error(t, err)
+			require.False(t, store.Final(err), "%v", err)
+		})
+	}
+}
+
+func TestAnInsertThatTheDeploymentRefusesMayBeRepeated(t *testing.T) {
+	a := newAnswered(t)
+	claims := a.claims(t, 1)
+	a.rewrite(nil, func(command string, answer bson.D) bson.D {
+		if command != "insert" {
+			return answer
+		}
+		return refuseEach(371)(command, answer)
+	})
+	_, err := a.Insert(t.Context(), []*model.Task{claims[0].Before})
+	var refused *store.InsertError
+	require.NotErrorAs(t, err, &refused)
+	require.True(t, store.Outage(err), "%v", err)
+}

@@ -112,7 +112,7 @@ func (p *Producer) sendAllAgain(ctx context.Context, outs []*outgoing) {
 func (p *Producer) tellRunning(ctx context.Context, t *model.Task, options bool) error {
 	for i := range t.WorkerStates {
 		if w := &t.WorkerStates[i]; w.Open() && (options || t.MustStop(w.WorkerID)) {
-			return p.store.Signal(ctx, t.ID)
+			return p.signal(ctx, t)
 		}
 	}
 	return nil

@@ -14,7 +14,8 @@ import (
 
 // The commands of this file return the task as it is afterwards. A task that does not
 // exist is [ErrNotFound], a state that forbids the command a *model.RefusedError. With a
-// session in ctx they are part of the caller's transaction. After an error of the
+// session in ctx they are part of the caller's transaction, and workers hear of them when it
+// has committed. After an error of the
 // database a command may be repeated: it then does what is left to do, or says that
 // the task is in another state by now.
 
@@ -29,8 +30,8 @@ func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, 
 	if t.OpenExecutions() > 0 {
 		// Also when nothing was written: the request is there, but whoever wrote it may
 		// have died before the signal.
-		if err := p.store.Signal(ctx, t.ID); err != nil {
-			return t, fmt.Errorf("cancelling task %s: it is written, but the workers may learn of it late: %w", id, err)
+		if err := p.signal(ctx, t); err != nil {
+			return t, fmt.Errorf("cancelling task %s: %w", id, err)
 		}
 	}
 	return t, nil

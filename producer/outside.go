@@ -115,8 +115,8 @@ func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out
 	}
 	if !parked {
 		// The handler still runs, for nothing. Its worker would find out at its next ping.
-		if err := p.store.Signal(ctx, t.ID); err != nil {
-			return t, fmt.Errorf("%s an execution of task %s: it is written, but its worker may learn of it late: %w", doing, h.TaskID, err)
+		if err := p.signal(ctx, t); err != nil {
+			return t, fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, err)
 		}
 	}
 	return t, nil

@@ -73,6 +73,8 @@ type Producer struct {
 	single  *groupcommit.Queue[*gathered]
 	await   *awaiter
 
+	committed *committed
+
 	subscriptions subscriptions
 
 	mu     sync.Mutex
@@ -115,13 +117,14 @@ func New(c Config) (*Producer, error) {
 	}
 	p.single = groupcommit.New(maxGathered, p.insertGathered)
 	p.await = newAwaiter(s, c.Logger)
+	p.committed = newCommitted(s, c.Logger)
 	p.subscriptions.renewal = subscriptionRenewal
 	return p, nil
 }
 
 // Close refuses new sends and waits for those under way; awaits and subscriptions end with
-// [ErrClosed].
-// It returns the cause of ctx when that ends first; it may then be called again.
+// [ErrClosed]. Workers hear of commands in a transaction that has not committed by then only
+// when they ask themselves. It returns the cause of ctx when that ends first; it may then be called again.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed {
@@ -132,6 +135,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	p.await.close()
+	p.committed.close()
 	subscriptions := p.subscriptions.close(ctx)
 	select {
 	case <-p.idle:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -116,24 +117,50 @@ func TestAKeyRestartedInATransactionIsRolledBackWithIt(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestACommandIsPartOfTheCallersTransactionAndSoIsItsSignal(t *testing.T) {
+func TestACommandIsPartOfTheCallersTransactionAndWorkersHearOfItAfterwards(t *testing.T) {
 	b := setup(t)
-	s := b.send(mail{}, Key("k"))
+	s, other := b.send(mail{}, Key("k")), b.send(mail{}, Key("other"))
 	b.claim(s.ID, "w")
+	b.claim(other.ID, "w")
 	cancelIn := func(end error) error {
 		return b.transaction(func(ctx context.Context) error {
 			if _, err := b.p.Cancel(ctx, s.ID, "changed my mind"); err != nil {
 				return err
 			}
+			outside, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			_, err := b.p.Cancel(outside, other.ID, "nobody waits for a transaction that is open")
+			require.NoError(t, err)
+			require.Zero(t, b.signalled(s.ID))
 			return end
 		})
 	}
 	require.ErrorIs(t, cancelIn(errRollBack), errRollBack)
 	require.Zero(t, b.get(s.ID).CancelRequestedAt)
-	require.Zero(t, b.signalled(s.ID))
 	require.NoError(t, cancelIn(nil))
 	require.NotZero(t, b.get(s.ID).CancelRequestedAt)
+	require.Eventually(t, func() bool { return b.signalled(s.ID) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Equal(t, 2, b.signalled(other.ID))
+}
+
+// A process may end as soon as its transaction has committed.
+func TestACloseTellsWhatHasBeenCommittedAndForgetsTheRest(t *testing.T) {
+	b := setup(t)
+	s, open := b.send(mail{}, Key("k")), b.send(mail{}, Key("open"))
+	b.claim(s.ID, "w")
+	b.claim(open.ID, "w")
+	require.NoError(t, b.transaction(func(ctx context.Context) error {
+		_, err := b.p.Cancel(ctx, s.ID, "")
+		return err
+	}))
+	require.ErrorIs(t, b.transaction(func(ctx context.Context) error {
+		_, err := b.p.Cancel(ctx, open.ID, "")
+		require.NoError(t, err)
+		require.NoError(t, b.p.Close(t.Context()))
+		return errRollBack
+	}), errRollBack)
 	require.Equal(t, 1, b.signalled(s.ID))
+	require.Zero(t, b.signalled(open.ID))
 }
 
 func TestATransactionThatMetAnotherIsRetriedByTheDriver(t *testing.T) {

@@ -33,7 +33,7 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 		return nil, err
 	}
 	if err := p.tellRunning(ctx, t, changesRunning(opts)); err != nil {
-		return t, fmt.Errorf("updating task %s: it is written, but the workers may learn of it late: %w", id, err)
+		return t, fmt.Errorf("updating task %s: %w", id, err)
 	}
 	return t, nil
 }

@@ -90,7 +90,7 @@ func (t *tail) parse(spec bson.Raw) (given bool, err error) {
 			if !ok {
 				return false, mongoerr.New(mongoerr.TypeMismatch, "BSON field '$changeStream.startAtOperationTime' is the wrong type")
 			}
-			t.at = position{max(uint64(sec)<<32+uint64(i), 1) - 1, tokenMark}
+			t.at = position{t.s.store.Log().Since(max(uint64(sec)<<32+uint64(i), 1) - 1), tokenMark}
 			starts++
 		case "fullDocument":
 			t.lookup = mode == "updateLookup"
@@ -353,7 +353,8 @@ func (r *request) fillTail(c *cursor, d *docBuilder, n int) (more bool, err erro
 		select {
 		case <-c.tail.waiter.C:
 		case <-timeout.C:
-			return true, nil
+			_, _, err := c.fill(r.ctx, d, n) // for a token that is up to date
+			return !c.tail.ended, err
 		case <-c.gone:
 			return false, mongoerr.New(mongoerr.CursorKilled, "cursor id %d was killed", c.id)
 		case <-r.ctx.Done():

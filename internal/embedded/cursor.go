@@ -35,7 +35,6 @@ type cursor struct {
 	stop  func()     // ends next; nil when there is nothing to end
 	holds bool       // next has the result in memory: it is taken from it if the cursor stays
 	rows  *plan.Rows // that next reads; nil when it reads no snapshot
-	since uint64     // bytes overwritten before the snapshot
 	tail  *tail      // of a change stream, else nil
 
 	list  []bson.Raw // taken from next, not sent yet
@@ -103,9 +102,9 @@ func (c *cursor) held() int {
 
 // cursors is all cursors of a server.
 type cursors struct {
-	now         func() time.Time
-	overwritten func() uint64
-	limit       int // bytes
+	now     func() time.Time
+	current func(ns string) *storage.Collection
+	limit   int // bytes
 
 	mu    sync.Mutex
 	m     map[int64]*cursor
@@ -114,7 +113,7 @@ type cursors struct {
 }
 
 func newCursors(s *Server) *cursors {
-	return &cursors{now: s.opt.Now, overwritten: s.store.Overwritten, limit: s.opt.CursorBytes,
+	return &cursors{now: s.opt.Now, current: func(ns string) *storage.Collection { return s.store.Snapshot().Collection(ns) }, limit: s.opt.CursorBytes,
 		m: map[int64]*cursor{}, last: s.opt.Now().UnixNano() & (1<<62 - 1)}
 }
 
@@ -203,12 +202,12 @@ func (l *cursors) killIf(match func(*cursor) bool) []int64 {
 // sweep closes cursors that nobody used for long, and lets go of snapshots that
 // keep too much alive: the next getMore says why.
 func (l *cursors) sweep(timeout time.Duration) {
-	now, overwritten := l.now(), l.overwritten()
+	now := l.now()
 	l.killIf(func(c *cursor) bool { return !c.busy && !c.forever && now.Sub(c.used) > timeout })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.m {
-		if c.busy || c.rows == nil || overwritten-c.since <= uint64(l.limit) {
+		if c.busy || c.rows == nil || c.txn != nil || c.rows.KeptAlive(l.current(c.ns)) <= l.limit {
 			continue
 		}
 		c.end()
@@ -217,7 +216,7 @@ func (l *cursors) sweep(timeout time.Duration) {
 		c.charged = 0
 		c.next = func() (bson.Raw, bool, error) {
 			return nil, false, &mongoerr.Error{Code: 239, Name: "SnapshotTooOld", Message: "more than " + strconv.Itoa(l.limit) +
-				" bytes (Options.CursorBytes) were overwritten since the cursor was opened: read it faster, or in parts"}
+				" bytes (Options.CursorBytes) were overwritten of its collection since the cursor was opened: read it faster, or in parts"}
 		}
 	}
 }
@@ -268,9 +267,6 @@ func (r *request) firstBatch(c *cursor, batchSize int, single bool) (*docBuilder
 		c.session = r.session.key
 	}
 	c.txn = r.txn
-	if c.rows != nil {
-		c.since = r.s.store.Overwritten()
-	}
 	d := newDoc().openDoc("cursor").openArray("firstBatch")
 	more := true
 	var err error

@@ -45,6 +45,9 @@ func runDrop(r *request) (*docBuilder, error) {
 }
 
 func runDropDatabase(r *request) (*docBuilder, error) {
+	if n, ok := value.AsInteger(r.subject()); !ok || n != 1 {
+		return nil, mongoerr.New(mongoerr.BadValue, "Have to pass 1 as 'dropDatabase' parameter")
+	}
 	return newDoc().string("dropped", r.db), r.change(func(w *storage.Writer) error { return w.DropDatabase(r.db) })
 }
 

@@ -32,7 +32,7 @@
 //	              hello ping buildInfo
 //	queries       as package mql/query says; hint by name or key
 //	indexes       single, compound, multikey, unique, sparse, partial, TTL
-//	sessions      transactions over collections that exist or not; retryable writes, remembered
+//	sessions      transactions over collections that exist or not, also creating them; retryable writes, remembered
 //	              across restarts; causal consistency, since all is read at the newest state;
 //	              a connection that ends takes the transaction along that it served last
 //	streams       of a collection or a database; $match and $project behind; updateLookup;
@@ -41,6 +41,7 @@
 //	limits        16 MB a document, 48 MB a message, 100,000 statements, 64 indexes,
 //	              10,000 cursors that hold 256 MB of results (Options.CursorBytes),
 //	              100 MB a sort or group (292: none goes on on disk), 64 MB of change log
+//	              before the newest batch of writes
 //
 // # What is refused
 //
@@ -52,7 +53,7 @@
 //	updates       pipelines
 //	stages        $lookup and all others that package mql/query does not name
 //	collections   capped, views, validators, time series, system.*
-//	indexes       text, geo, hashed, wildcard, hidden, collation
+//	indexes       text, geo, hashed, wildcard, hidden, collation; making them in a transaction
 //	streams       of everything, fullDocumentBeforeChange, expanded events, other stages behind $changeStream
 //	reads         atClusterTime: a snapshot session has one read, a transaction reads at its beginning
 //

@@ -34,12 +34,12 @@ type Options struct {
 	// While one of 64 MB or more is open, the process collects its garbage at
 	// 40 % (debug.SetGCPercent), unless it did so earlier still.
 	Path string
-	// LogBytes bounds the change log, and so how far back a change stream may
-	// resume. Defaults to 64 MB.
+	// LogBytes bounds the change log before the newest batch of writes, and so how
+	// far back a change stream may resume. Defaults to 64 MB.
 	LogBytes int
 	// CursorBytes bounds the results that all open cursors hold in memory, and what
-	// may be overwritten of a snapshot that one reads: a cursor that costs more
-	// ends with an error. Defaults to 256 MB.
+	// may be overwritten of the collection that one reads, unless in a transaction:
+	// a cursor that costs more ends with an error. Defaults to 256 MB.
 	CursorBytes int
 	// TransactionLifetime ends transactions that stay open for longer. Defaults
 	// to 60 s.

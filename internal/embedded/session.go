@@ -192,6 +192,9 @@ func (l *sessions) sweep() {
 // runInTxn runs a command inside the session's transaction, which it may begin.
 // Any failure aborts it, as in MongoDB.
 func runInTxn(r *request) (d *docBuilder, err error) {
+	if r.of == "createIndexes" { // of a collection that the transaction made, MongoDB would
+		return nil, mongoerr.NotImplemented("createIndexes in a transaction")
+	}
 	if !r.cmd.inTxn {
 		return nil, mongoerr.New(mongoerr.OperationNotSupportedInTxn, "Cannot run '%s' in a multi-document transaction.", r.of)
 	}

@@ -3,7 +3,6 @@ package embedded
 import (
 	"encoding/binary"
 	"slices"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -142,41 +141,19 @@ func (r *request) statements(array string, parse func(bson.Raw) (*statement, err
 // prepareInsert returns a copy of a document to be stored: with an _id, as its
 // first field, and with the server's time for empty timestamps.
 func (s *Server) prepareInsert(doc bson.Raw) (bson.Raw, error) {
-	if len(doc) > wire.MaxDocument {
-		return nil, mongoerr.New(mongoerr.BSONObjectTooLarge,
-			"object to insert too large. size in bytes: %d, max size: %d", len(doc), wire.MaxDocument)
-	}
 	id, ok := value.Lookup(doc, "_id")
 	if !ok {
 		oid := bson.NewObjectID()
 		id = bson.RawValue{Type: bson.TypeObjectID, Value: oid[:]}
 	}
-	switch id.Type {
-	case bson.TypeArray, bson.TypeRegex, bson.TypeUndefined:
-		return nil, mongoerr.New(mongoerr.InvalidIDField, "The '_id' value cannot be of type %s", id.Type)
-	case bson.TypeEmbeddedDocument:
-		for it := value.NewIter(id.Value); it.Next(); {
-			name := string(it.Key)
-			if strings.HasPrefix(name, "$") && name != "$ref" && name != "$id" && name != "$db" {
-				return nil, mongoerr.New(mongoerr.DollarPrefixedFieldName,
-					"_id fields may not contain '$'-prefixed fields: %s is not valid for storage.", name)
-			}
-		}
-	}
-	if err := query.CheckDepth(doc); err != nil {
+	if err := query.CheckStorable(doc, id); err != nil {
 		return nil, err
 	}
 	at, dst := value.Begin(make([]byte, 0, len(doc)+len(id.Value)+6))
 	dst = value.AppendElement(dst, "_id", id)
-	ids := 0
 	for it := value.NewIter(doc); it.Next(); {
 		switch {
 		case string(it.Key) == "_id":
-			if ids++; ids > 1 {
-				return nil, mongoerr.New(mongoerr.BadValue, "can't have multiple _id fields in one document")
-			}
-		case len(it.Key) > 0 && it.Key[0] == '$': // an error before MongoDB 5.0
-			return nil, mongoerr.NotImplemented("a field name starting with $ (" + string(it.Key) + ") in a document")
 		case it.Value.Type == bson.TypeTimestamp && binary.LittleEndian.Uint64(it.Value.Value) == 0:
 			now := s.store.ClusterTime()
 			dst = bsoncore.AppendTimestampElement(dst, string(it.Key), now.T, now.I)

@@ -54,6 +54,14 @@ func (r *Rows) Within(ctx context.Context) { r.ctx = ctx }
 // Sorts reports whether the rows are sorted in memory, all before the first.
 func (p *Plan) Sorts() bool { return p.blocking }
 
+// KeptAlive is what the rows keep alive of a collection that has changed since.
+func (r *Rows) KeptAlive(now *storage.Collection) int {
+	if r.plan.c == nil {
+		return 0
+	}
+	return r.plan.c.KeptAlive(now)
+}
+
 // Seen is how many records the rows remember, so as to deliver each once.
 func (r *Rows) Seen() int { return len(r.seen) }
 

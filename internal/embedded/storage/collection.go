@@ -27,6 +27,14 @@ func (r Record) Same(o Record) bool {
 	return r.ID == o.ID && len(r.Doc) == len(o.Doc) && (len(r.Doc) == 0 || &r.Doc[0] == &o.Doc[0])
 }
 
+// bytes is about what it takes, with its keys and the nodes of trees that lead to it.
+func (r Record) bytes() int {
+	if r.Doc == nil {
+		return 0
+	}
+	return len(r.Doc) + 256
+}
+
 // Collection is the documents of one namespace and their indexes, at one moment
 // when it was frozen (what readers get), or as the one writer sees it.
 type Collection struct {
@@ -36,6 +44,8 @@ type Collection struct {
 	id     uint64 // names the collection in the file; a dropped one's is not used again
 	uuid   bson.Binary
 	docs   *btree.BTreeG[Record]
+	bytes  int         // of all documents, about
+	gone   int         // bytes of documents that were overwritten or deleted, ever
 	dirty  bool        // changed since frozen
 	frozen *Collection // the last frozen copy, current unless dirty
 }
@@ -55,6 +65,15 @@ func (c *Collection) UUID() bson.Binary { return c.uuid }
 
 // Len returns the number of documents.
 func (c *Collection) Len() int { return c.docs.Len() }
+
+// KeptAlive is how many bytes a frozen collection keeps alive that now has not any
+// more, at most; now is nil when it was dropped.
+func (c *Collection) KeptAlive(now *Collection) int {
+	if now == nil || now.id != c.id {
+		return c.bytes
+	}
+	return min(c.bytes, now.gone-c.gone)
+}
 
 // Get returns the record with the given id.
 func (c *Collection) Get(id uint64) (Record, bool) { return c.docs.Get(Record{ID: id}) }
@@ -95,7 +114,7 @@ func (c *Collection) freeze() *Collection {
 }
 
 func (c *Collection) copy(index func(*Index) *Index) *Collection {
-	f := &Collection{Namespace: c.Namespace, id: c.id, uuid: c.uuid, docs: c.docs.Copy()}
+	f := &Collection{Namespace: c.Namespace, id: c.id, uuid: c.uuid, docs: c.docs.Copy(), bytes: c.bytes, gone: c.gone}
 	for _, x := range c.Indexes {
 		f.Indexes = append(f.Indexes, index(x))
 	}
@@ -178,6 +197,8 @@ func (c *Collection) taken(ch change, mine func(id uint64) bool) (x *Index, key 
 // apply carries out a prepared change.
 func (c *Collection) apply(ch change) {
 	c.dirty = true
+	c.gone += ch.before.bytes()
+	c.bytes += ch.after.bytes() - ch.before.bytes()
 	id := ch.before.ID
 	if ch.after.Doc != nil {
 		id = ch.after.ID

@@ -2,11 +2,12 @@ package storage
 
 import (
 	"bytes"
-	"strings"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
 	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
@@ -16,7 +17,7 @@ func duplicate(c *Collection, x *Index, key []byte, doc bson.Raw) error {
 	at, values := value.Begin(nil)
 	for _, f := range x.Spec.Fields {
 		shown := bson.RawValue{Type: bson.TypeNull}
-		for _, v := range valuesAt(value.Document(doc), f.Path) {
+		for _, v := range query.Distinct(slices.Values([]bson.Raw{doc}), f.Path) {
 			// Of an array, the element that clashed: the one the key begins with.
 			if part := value.AppendKey(nil, v, f.Descending); bytes.HasPrefix(key, part) {
 				shown, key = v, key[len(part):]
@@ -36,27 +37,4 @@ func duplicate(c *Collection, x *Index, key []byte, doc bson.Raw) error {
 	details = value.AppendElement(details, "keyPattern", value.Document(x.Spec.Key))
 	e.Details = value.End(value.AppendElement(details, "keyValue", value.Document(values)), at)
 	return e
-}
-
-// valuesAt returns what path leads to in v, through arrays.
-func valuesAt(v bson.RawValue, path string) (found []bson.RawValue) {
-	if v.Type == bson.TypeArray {
-		for it := value.NewIter(v.Value); it.Next(); {
-			if path == "" {
-				found = append(found, it.Value)
-			} else if it.Value.Type == bson.TypeEmbeddedDocument {
-				found = append(found, valuesAt(it.Value, path)...)
-			}
-		}
-	}
-	if path == "" {
-		return append(found, v)
-	}
-	head, rest, _ := strings.Cut(path, ".")
-	if value.IsObject(v) {
-		if sub, ok := value.Lookup(v.Value, head); ok {
-			found = append(found, valuesAt(sub, rest)...)
-		}
-	}
-	return found
 }

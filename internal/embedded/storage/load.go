@@ -80,7 +80,9 @@ func (s *Store) loadCollection(id uint64, definition []byte, docs *bolt.Bucket) 
 			forgetPages(s.file.db)
 		}
 		s.nextRID = max(s.nextRID, rid)
-		c.docs.Load(Record{ID: rid, Doc: doc})
+		r := Record{ID: rid, Doc: doc}
+		c.docs.Load(r)
+		c.bytes += r.bytes()
 		return nil
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -100,6 +101,7 @@ type Log struct {
 	bytes   int
 	limit   int
 	floor   uint64 // events up to here are gone
+	whole   bool   // nothing has happened before the floor
 	last    uint64 // TS of the newest visible event
 	waiters map[*Waiter]struct{}
 }
@@ -110,6 +112,11 @@ type Waiter struct {
 	C      chan struct{}
 	prefix string // what the namespace must start with
 	exact  bool
+
+	// No event that it watches is in (from, clear]; while it waits, clear rises with
+	// what others write, so that these cannot push it off the log.
+	from, clear uint64
+	waits       bool
 }
 
 // matches reports whether an event concerns the watched namespace. A dropped
@@ -145,12 +152,26 @@ func (l *Log) Last() uint64 {
 	return l.last
 }
 
+// Since is where to begin for events later than ts, which may be before the log began.
+func (l *Log) Since(ts uint64) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.whole {
+		return max(ts, l.floor)
+	}
+	return ts
+}
+
 // After returns up to limit events later than ts that w watches, and the time up
 // to which the log was searched. When events later than ts are already gone, it
 // fails with ChangeStreamHistoryLost.
 func (l *Log) After(ts uint64, w *Waiter, limit int) (events []*Event, upTo uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	from := ts
+	if w.from <= ts && ts < w.clear {
+		ts = w.clear
+	}
 	if ts < l.floor {
 		return nil, 0, mongoerr.New(mongoerr.ChangeStreamHistoryLost,
 			"Resume of change stream was not possible, as the resume point may no longer be in the oplog.")
@@ -166,7 +187,11 @@ func (l *Log) After(ts uint64, w *Waiter, limit int) (events []*Event, upTo uint
 		}
 		events = append(events, e)
 	}
-	return events, max(l.last, ts), nil
+	upTo = max(l.last, ts)
+	if w.waits = len(events) == 0; w.waits {
+		w.from, w.clear = from, upTo
+	}
+	return events, upTo, nil
 }
 
 // append makes events visible and returns how far it cut the log off.
@@ -182,22 +207,23 @@ func (l *Log) append(events []*Event) (floor uint64) {
 	}
 	l.last = events[len(events)-1].TS
 	cut := 0
-	for l.bytes > l.limit && cut < len(l.events) {
+	old := len(l.events) - len(events) // who waits must see what comes, however much that is
+	for l.bytes > l.limit && cut < old {
 		l.bytes -= l.events[cut].charged
-		l.floor = l.events[cut].TS
+		l.floor, l.whole = l.events[cut].TS, false
 		l.events[cut] = nil
 		cut++
 	}
 	l.events = l.events[cut:]
 	for w := range l.waiters {
-		for _, e := range events {
-			if w.matches(e.Namespace) {
-				select {
-				case w.C <- struct{}{}:
-				default:
-				}
-				break
+		if slices.ContainsFunc(events, func(e *Event) bool { return w.matches(e.Namespace) }) {
+			w.waits = false
+			select {
+			case w.C <- struct{}{}:
+			default:
 			}
+		} else if w.waits {
+			w.clear = max(w.clear, l.last)
 		}
 	}
 	return l.floor

@@ -74,7 +74,10 @@ func ParseIndexSpec(raw bson.Raw) (*IndexSpec, error) {
 	if s.Partial != nil {
 		s.tops = appendFilterTops(s.tops, s.Partial.Root())
 	}
-	if len(s.Fields) == 1 && s.Fields[0] == idSpec.Fields[0] {
+	if len(s.Fields) == 1 && s.Fields[0].Path == "_id" {
+		if s.Fields[0] != idSpec.Fields[0] {
+			return nil, mongoerr.New(mongoerr.BadValue, "The field 'key' for an _id index must be {_id: 1}")
+		}
 		if s.Unique || s.Sparse || s.Partial != nil {
 			return nil, mongoerr.New(mongoerr.InvalidIndexOption, "'unique', 'sparse' and 'partialFilterExpression' are not valid for an _id index specification")
 		}
@@ -251,28 +254,11 @@ func (s *IndexSpec) Keys(doc bson.Raw) (keys [][]byte, multikey uint64, err erro
 		return keys, 0, err
 	}
 	for i, f := range s.Fields {
-		if meetsArray(doc, f.Path) {
+		if value.MeetsArray(doc, f.Path) {
 			multikey |= 1 << i
 		}
 	}
 	return keys, multikey, nil
-}
-
-// meetsArray reports whether an array is at path or on the way to it.
-func meetsArray(doc []byte, path string) bool {
-	for {
-		head, rest, more := strings.Cut(path, ".")
-		v, ok := value.Lookup(doc, head)
-		switch {
-		case !ok:
-			return false
-		case v.Type == bson.TypeArray:
-			return true
-		case !more || v.Type != bson.TypeEmbeddedDocument:
-			return false
-		}
-		doc, path = v.Value, rest
-	}
 }
 
 // touchedBy reports whether a change of these top-level fields can change the

@@ -29,8 +29,7 @@ type Store struct {
 	log *Log
 	zl  zerolog.Logger
 
-	published   atomic.Pointer[Snapshot] // what readers see
-	overwritten atomic.Uint64            // bytes, ever
+	published atomic.Pointer[Snapshot] // what readers see
 
 	mu       sync.Mutex // the writer's lock, for all below
 	live     map[string]*Collection
@@ -104,7 +103,7 @@ func Open(opt Options) (*Store, error) {
 		now := s.now()
 		s.lastTS = uint64(now.Unix())<<32 | uint64(now.Nanosecond())
 		s.log.last = s.tick()
-		s.log.floor = s.log.last - 1
+		s.log.floor, s.log.whole = s.log.last-1, true
 		if s.file != nil {
 			if err := s.file.begin(s.log.floor, s.log.last); err != nil {
 				return nil, errors.Join(err, s.file.close())
@@ -140,10 +139,6 @@ func (s *Store) Close() error {
 
 // Snapshot returns what is committed and durable now.
 func (s *Store) Snapshot() *Snapshot { return s.published.Load() }
-
-// Overwritten is how many bytes of documents were replaced or deleted since the
-// start: what of them is younger than a snapshot, that snapshot may keep alive.
-func (s *Store) Overwritten() uint64 { return s.overwritten.Load() }
 
 // Log returns the change log.
 func (s *Store) Log() *Log { return s.log }

@@ -304,10 +304,6 @@ func (w *Writer) putTxn(c *Collection, ch change, e *Event) error {
 // apply changes a live collection and notes it for the file.
 func (w *Writer) apply(c *Collection, ch change) {
 	c.apply(ch)
-	if ch.before.Doc != nil {
-		const more = 256 // its keys, and the nodes of trees that lead to it
-		w.s.overwritten.Add(uint64(len(ch.before.Doc) + more))
-	}
 	w.s.changed[c.Namespace] = struct{}{}
 	w.writes++
 	w.note(func() fileOp { return putDocument(c.id, Record{ID: max(ch.before.ID, ch.after.ID), Doc: ch.after.Doc}) })

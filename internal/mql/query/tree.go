@@ -132,25 +132,6 @@ func checkDepth(path string, v bson.RawValue) {
 		"Document exceeds maximum nested object depth %d at path '%.100s'", maxDepth, path)
 }
 
-// CheckDepth refuses a document that nests deeper than MongoDB stores.
-func CheckDepth(doc bson.Raw) error {
-	if depth(value.Document(doc)) > maxDepth {
-		return mongoerr.New(mongoerr.Overflow, "cannot store a document that exceeds %d levels of nesting", maxDepth)
-	}
-	return nil
-}
-
-func depth(v bson.RawValue) int {
-	deepest := 0
-	if !value.IsObject(v) {
-		return deepest
-	}
-	for it := value.NewIter(v.Value); it.Next(); {
-		deepest = max(deepest, depth(it.Value))
-	}
-	return deepest + 1
-}
-
 // add checks the path of a leaf and puts it into the tree; finish completes it
 // once the path is found to be good (the order of MongoDB's errors).
 func (t *tree) add(leaf *node, finish func()) {

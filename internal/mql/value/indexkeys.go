@@ -170,3 +170,20 @@ func along(obj []byte, path string) (bson.RawValue, string) {
 		obj, path = v.Value, rest
 	}
 }
+
+// MeetsArray reports whether an array is at path or on the way to it.
+func MeetsArray(doc []byte, path string) bool {
+	for {
+		head, rest, more := strings.Cut(path, ".")
+		v, ok := Lookup(doc, head)
+		switch {
+		case !ok:
+			return false
+		case v.Type == bson.TypeArray:
+			return true
+		case !more || v.Type != bson.TypeEmbeddedDocument:
+			return false
+		}
+		doc, path = v.Value, rest
+	}
+}

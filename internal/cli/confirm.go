@@ -15,7 +15,7 @@ func (a *app) confirm(yes bool, question string) error {
 	if !a.StdinTerminal {
 		return usage("%s Nobody is there to ask: say --yes to do it", question)
 	}
-	_, _ = fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
+	_, _ = fmt.Fprintf(a.Stderr, "%s [y/N] ", linesOnTerminal(question))
 	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
 	if s := strings.ToLower(strings.TrimSpace(answer)); s == "y" || s == "yes" {
 		return nil

@@ -71,6 +71,9 @@ func unfold(n *yaml.Node) {
 }
 
 func (a *app) print(s string) error {
+	if !a.asJSON() {
+		s = linesOnTerminal(s)
+	}
 	if _, err := io.WriteString(a.Stdout, s); err != nil {
 		return fmt.Errorf("writing to stdout: %w", err)
 	}
@@ -90,7 +93,7 @@ func newTable(heads ...string) *table { return &table{heads: heads} }
 
 func (t *table) add(cells ...string) {
 	for i, c := range cells {
-		if c == "" {
+		if cells[i] = onTerminal(c); c == "" {
 			cells[i] = "-"
 		}
 	}

@@ -190,7 +190,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *model.Rule
 	var f fields
 	for _, s := range said {
 		if s.path != "enabled" {
-			f.add(s.path, linesOnTerminal(s.value))
+			f.add(s.path, s.value)
 		}
 	}
 	f.add("id", rule.ID)

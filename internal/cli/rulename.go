@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -19,26 +18,6 @@ func printedName(tenant, name string) string {
 		name = tenant + "/" + name
 	}
 	return onTerminal(name)
-}
-
-// onTerminal is a text that somebody else chose as it may go to a terminal: quoted, where it
-// has what a terminal takes for more than text.
-func onTerminal(s string) string {
-	if model.ValidLine("", s) != nil {
-		return strconv.Quote(s)
-	}
-	return s
-}
-
-// linesOnTerminal is [onTerminal] of a text that may have several lines, and tabs.
-func linesOnTerminal(s string) string {
-	lines := strings.Split(s, "\n")
-	for i, line := range lines {
-		if model.ValidLine("", strings.ReplaceAll(line, "\t", "")) != nil {
-			lines[i] = strconv.Quote(line)
-		}
-	}
-	return strings.Join(lines, "\n")
 }
 
 // ruleArgs names a rule in a hint, as what follows a command that can be pasted as it is: it

@@ -63,8 +63,7 @@ func TestARuleNameThatATerminalTakesForMoreIsRefusedAndNeverPrintedRaw(t *testin
 	// One that an earlier release took.
 	s.setRule("old", bson.D{{Key: "name", Value: "\x1b[2Jold"}, {Key: "living", Value: "-/\x1b[2Jold"}})
 	require.Contains(t, s.ok("periodic", "list").stdout, `"\x1b[2Jold"`)
-	require.Regexp(t, `(?m)^name +"\\x1b\[2Jold"$`, s.ok("periodic", "show", "\x1b[2Jold").stdout)
-	require.Equal(t, "a\n\"\\x1b[2J\"\n\tb", linesOnTerminal("a\n\x1b[2J\n\tb"))
+	require.Regexp(t, `(?m)^name +\\x1b\[2Jold$`, s.ok("periodic", "show", "\x1b[2Jold").stdout)
 }
 
 // setRule writes fields of a rule past all checks.

@@ -139,5 +139,5 @@ func errorText(err error) string {
 
 // say prints a line for a person.
 func (a *app) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.Stderr, format+"\n", args...) // nobody is left to hear that stderr is closed
+	_, _ = fmt.Fprintln(a.Stderr, linesOnTerminal(fmt.Sprintf(format, args...))) // nobody is left to hear that stderr is closed
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -137,7 +138,7 @@ func endLine(t *model.Task, took time.Duration) string {
 	s := t.ID + "  " + string(t.Status) + "  after " + human.Rough(took)
 	if !t.Status.Succeeded() {
 		if r := endReason(t); r != "" {
-			s += ": " + r
+			s += ": " + strings.ReplaceAll(r, "\n", "\n  ") // a line of it is no end of another task
 		}
 		return s + "\n"
 	}

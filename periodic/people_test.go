@@ -91,6 +91,24 @@ func TestABackfillKeepsToTheRulesStartAndEnd(t *testing.T) {
 	}
 }
 
+func TestABackfillMayEndAtTheCallersPresentAndNotInTheFuture(t *testing.T) {
+	p, err := periodic.New(periodic.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"})
+	require.NoError(t, err)
+	now := time.Now()
+	n, err := p.Backfill(t.Context(), r.ID, now.Add(-time.Minute), now.Add(900*time.Millisecond), "now")
+	require.NoError(t, err)
+	require.Positive(t, n)
+	runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{From: time.Now()}, nil, 10)
+	require.NoError(t, err)
+	require.Empty(t, runs, "a tick of the future ran")
+	_, err = p.Backfill(t.Context(), r.ID, now, now.Add(time.Hour), "")
+	require.ErrorIs(t, err, model.ErrInvalid)
+	require.ErrorContains(t, err, "to is")
+	require.ErrorContains(t, err, "in the future")
+}
+
 // runAgain is a rule with a run whose task ended and was made to run again, before any engine
 // could hear of its end.
 func runAgain(t *testing.T) (db *mongo.Database, p *periodic.Periodic, prod *producer.Producer, r *model.Rule, taskID string) {

@@ -85,11 +85,17 @@ func (p *Periodic) known(ctx context.Context, r *model.Rule, runs []string) (map
 // MaxBackfill is how many ticks one backfill may run.
 const MaxBackfill = 1000
 
-// Backfill runs the rule for its ticks in [from, to), all in the past, in their order; as
-// many at once as the rule's limit allows, the others wait, behind what comes now. As ever, none
-// is before StartAt, nor at or after EndAt; without a StartAt those of a cron rule that are older
-// than the rule run, too. It returns the number of runs that it decided. request makes each of them once, however often and with
-// whatever times the call is repeated, and may be empty. More than a thousand ticks are refused.
+// backfillSlack is how far in the future a backfill may end: at the present of the caller, whose
+// clock is a little ahead of the database's, or of the least that it can be. What lies ahead is
+// cut off.
+const backfillSlack = time.Second
+
+// Backfill runs the rule for its ticks in [from, to), all in the past, in their order; to may
+// be the present. As many run at once as the rule's limit allows, the others wait, behind what
+// comes now. As ever, none is before StartAt, nor at or after EndAt; without a StartAt those of a
+// cron rule that are older than the rule run, too. It returns the number of runs that it decided.
+// request makes each of them once, however often and with whatever times the call is repeated,
+// and may be empty. More than a thousand ticks are refused.
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {
 		request = randomHex(8)
@@ -97,10 +103,14 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 		return 0, fmt.Errorf("backfilling a rule: %w", err)
 	}
 	_, err = p.change(ctx, "backfilling", id, p.withTimes(func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
-		switch {
-		case to.After(now):
+		if to.After(now.Add(backfillSlack + p.store.Clock.Error())) {
 			return nil, model.Invalid("to", "is %v, which is in the future", to)
-		case !from.Before(to):
+		}
+		to := to
+		if to.After(now) {
+			to = now
+		}
+		if !from.Before(to) {
 			return nil, model.Invalid("from", "is %v; want a time before %v, the end", from, to)
 		}
 		n = 0

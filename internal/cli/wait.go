@@ -31,31 +31,33 @@ func (a *app) taskWait() *cobra.Command {
 			return taskIDs(args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
+			var d time.Duration
 			if cmd.Flags().Changed("timeout") {
-				d, err := parseDuration("timeout", timeout)
-				if err != nil {
+				var err error
+				if d, err = parseDuration("timeout", timeout); err != nil {
 					return err
 				}
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeoutCause(ctx, d, errWaited)
-				defer cancel()
+				if d <= 0 {
+					return usage("--timeout is %q; want more than nothing", timeout)
+				}
 			}
+			ctx := cmd.Context()
 			c, p, err := a.producerReady(ctx)
 			if err != nil {
 				return err
 			}
-			return a.awaitAll(ctx, c, p, args)
+			return a.awaitAll(ctx, c, p, args, d)
 		},
 	}
-	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after that long, such as 30s; defaults to never")
+	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after waiting that long, such as 30s; defaults to never")
 	return cmd
 }
 
 var errWaited = errors.New("the timeout passed before the task had ended")
 
-// awaitAll waits for the present lives of tasks.
-func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer, ids []string) error {
+// awaitAll waits for the present lives of tasks, for at most the timeout; 0 = for ever. It is
+// one of the wait alone: a database that is slow to answer is no task that has not ended.
+func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer, ids []string, timeout time.Duration) error {
 	lives, err := c.store.ByIDs(ctx, ids)
 	if err != nil {
 		return err
@@ -70,6 +72,11 @@ func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer,
 		if err != nil {
 			return err
 		}
+	}
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errWaited)
+		defer cancel()
 	}
 	failed := false
 	for _, id := range ids {

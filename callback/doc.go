@@ -1,6 +1,7 @@
 // Package callback is for those who receive callbacks of mscheduler: it checks that a
 // request comes from who shares a secret with the receiver, and was not changed or sent
-// again by somebody else. It imports nothing but the standard library.
+// again by somebody else. Of others' code it links in the standard library
+// alone.
 //
 //	http.HandleFunc("POST /hooks/tasks", func(w http.ResponseWriter, r *http.Request) {
 //		d, err := callback.Verify(r, callback.Key{AccessKey: "ak", Secret: secret})

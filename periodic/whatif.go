@@ -15,12 +15,15 @@ type WhatIf struct {
 	Spec      Spec
 	CreatedAt time.Time // of the rule: where @every counts from, without a StartAt
 	Runs      int64     // that MaxRuns counts already
-	From, To  time.Time // nominal times in [From, To), in whole seconds
-	// Run says how long a run takes, and how it ends.
+	From, To  time.Time // nominal times in [From, To), in whole seconds; none where To is not after From
+	// Run says how long a run takes, and how it ends. nil = every run succeeds at once.
 	Run func(nominal time.Time) (takes time.Duration, ends model.RunStatus)
-	// Most is how many ticks are looked at.
+	// Most is how many ticks are looked at; 0 = 10,080, each minute of a week.
 	Most int
 }
+
+// defaultMost is how many ticks a [WhatIf] looks at that does not say it.
+const defaultMost = 7 * 24 * 60
 
 // Fate is what became of one tick in a [WhatIf].
 type Fate struct {
@@ -57,6 +60,10 @@ type supposedEnd struct {
 
 // Forecast answers. The error names the fields of the spec that are wrong.
 func (w WhatIf) Forecast() (Forecast, error) {
+	if w.Run == nil {
+		w.Run = func(time.Time) (time.Duration, model.RunStatus) { return 0, model.RunSuccess }
+	}
+	w.Most = or(w.Most, defaultMost)
 	r, _, err := w.Spec.rule(time.Unix(0, 0))
 	if err != nil {
 		return Forecast{}, err

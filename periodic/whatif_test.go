@@ -47,6 +47,19 @@ func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change 
 	return b.String()
 }
 
+func TestAForecastOfWhichNothingIsSaidLooksAtAWeekOfMinutesThatSucceed(t *testing.T) {
+	w := periodic.WhatIf{Spec: periodic.Spec{Name: "n", Type: "t", Cron: "* * * * *"}, From: monday, To: monday.AddDate(0, 1, 0)}
+	f, err := w.Forecast()
+	require.NoError(t, err)
+	require.Len(t, f.Fates, 10_080)
+	require.Equal(t, monday.AddDate(0, 0, 7), f.Until)
+	require.Equal(t, map[model.RunStatus]int{model.RunSuccess: 10_080}, f.Sum(0).Ended)
+	w.From, w.To = w.To, w.From
+	f, err = w.Forecast()
+	require.NoError(t, err)
+	require.Empty(t, f.Fates)
+}
+
 func TestForecastDecidesAsThePlannerDoes(t *testing.T) {
 	const never = -1
 	require.Equal(t, "00 SUCCESS\n01 SUCCESS\n02 SUCCESS\n", forecast(t, 3, time.Second, never, func(*periodic.Spec) {}))

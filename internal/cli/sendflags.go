@@ -69,7 +69,7 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&s.maxErrorsPerWorker, "max-errors-per-worker", 0, "a worker with so many errors stays away; 0 = no limit")
 	f.BoolVar(&s.needManual, "need-manual", false, "budget spent: Pending, for a person to decide, instead of Failure")
 	f.StringVar(&s.callback, "callback", "", "who is told of its end, as JSON; @FILE reads it from a file, none means nobody; defaults to what its type says")
-	f.StringVar(&s.retention, "retention", "", "how long the ended task and its key stay; defaults to 7d")
+	f.StringVar(&s.retention, "retention", "", "how long the ended task and its key stay, a minute at least; defaults to 7d")
 }
 
 func (s *sendFlags) completions(cmd *cobra.Command) {

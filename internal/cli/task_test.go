@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
 )
 
 func TestListIsFilteredAndPaged(t *testing.T) {
@@ -201,4 +203,7 @@ func TestShowSaysWhichOptionsApplyAndWhoSaidSo(t *testing.T) {
 	} {
 		require.Regexp(t, `(?m)^(in effect)? +`+regexp.QuoteMeta(line)+`$`, out)
 	}
+	s.ok("send", "t", "--key", "short", "--retention", "1s")
+	require.Contains(t, s.ok("task", "show", "-/t/short").stdout, "stays for 1m (the least)\n")
+	require.Equal(t, 24*time.Hour, leastRetention(&model.Task{Origin: &model.Origin{Tick: &model.Tick{}}}))
 }

@@ -54,13 +54,25 @@ func optionsText(t *model.Task, typ model.Options) string {
 		end = model.StatusPending
 	}
 	add("budget spent:", string(end), func(o *model.Options) bool { return o.NeedManual != nil })
-	add("stays for", span(eff.Retention), func(o *model.Options) bool { return o.Retention != 0 })
+	if least := leastRetention(t); eff.Retention < least {
+		out = append(out, "stays for "+span(least)+" (the least)")
+	} else {
+		add("stays for", span(eff.Retention), func(o *model.Options) bool { return o.Retention != 0 })
+	}
 	told := callbackText(eff.Callback)
 	if told == "" {
 		told = "none"
 	}
 	add("callback", told, func(o *model.Options) bool { return o.Callback != nil })
 	return strings.Join(out, "\n")
+}
+
+// leastRetention is what no retention of the task goes below.
+func leastRetention(t *model.Task) time.Duration {
+	if t.Origin != nil && t.Origin.Tick != nil {
+		return model.MinTickRetention
+	}
+	return model.MinRetention
 }
 
 func spanOr(d time.Duration, none string) string {

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +29,6 @@ type change struct {
 	remark     bool
 	lives      bool                     // a filter may go over the history
 	text       func(*model.Task) string // what is printed of a changed one; nil = changedText
-	skipped    string                   // why a filter's were left alone; "" = their state had changed meanwhile
 	flags      func(*pflag.FlagSet)     // of its own; nil = none
 	apply      func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error)
 }
@@ -238,7 +239,45 @@ func changedText(t *model.Task) string {
 type changeCounts struct {
 	Matched int64 `json:"matched"`
 	Changed int64 `json:"changed"`
-	Skipped int64 `json:"skipped"` // refused: mostly, their state had changed meanwhile
+	Skipped int64 `json:"skipped"` // refused: their state had changed meanwhile, or it was never possible
+	// Reasons are why, and of how many.
+	Reasons map[string]int64 `json:"reasons,omitempty"`
+}
+
+const (
+	maxReasons   = 5 // a reason may name what the task has, and each another thing
+	otherReasons = "for other reasons"
+)
+
+func (c *changeCounts) skip(err error) {
+	c.Skipped++
+	why := "there is no such task any more"
+	var refused *model.RefusedError
+	if errors.As(err, &refused) {
+		why = refused.Reason
+	}
+	if c.Reasons == nil {
+		c.Reasons = map[string]int64{}
+	}
+	if c.Reasons[why] == 0 && len(c.Reasons) >= maxReasons {
+		why = otherReasons
+	}
+	c.Reasons[why]++
+}
+
+// skippedText says how many were left alone and why, the most frequent reason first.
+func (c *changeCounts) skippedText() string {
+	text := fmt.Sprintf(", %d left alone:", c.Skipped)
+	reasons := slices.SortedFunc(maps.Keys(c.Reasons), func(x, y string) int {
+		return cmp.Or(cmp.Compare(c.Reasons[y], c.Reasons[x]), strings.Compare(x, y))
+	})
+	if len(reasons) == 1 {
+		return text + " " + reasons[0]
+	}
+	for _, r := range reasons {
+		text += fmt.Sprintf("\n  %d: %s", c.Reasons[r], r)
+	}
+	return text
 }
 
 func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error {
@@ -268,11 +307,7 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 	}
 	text := fmt.Sprintf("%s %s", human.Plural(counts.Changed, "task", "tasks"), r.done)
 	if counts.Skipped > 0 {
-		why := r.skipped
-		if why == "" {
-			why = "their state had changed meanwhile"
-		}
-		text += fmt.Sprintf(", %d left alone: %s", counts.Skipped, why)
+		text += counts.skippedText()
 	}
 	return r.print(text + "\n")
 }
@@ -324,7 +359,7 @@ func (r *changing) page(ctx context.Context, ids []string, counts *changeCounts)
 				case err == nil:
 					counts.Changed++
 				case errors.As(err, &refused), errors.Is(err, store.ErrNotFound):
-					counts.Skipped++
+					counts.skip(err)
 				case first == nil:
 					first = err
 				}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 func TestStepsAreShownAndATaskIsRetriedFromOne(t *testing.T) {
@@ -45,9 +47,27 @@ func TestStepsAreShownAndATaskIsRetriedFromOne(t *testing.T) {
 	require.EqualValues(t, 17, raw.Steps[0].Value)
 
 	s.fails(ExitRefused, []string{"it has no step pay; it has reserve, invoice"}, "task", "retry", "-/order/k", "--from-step", "pay")
+	s.ok("send", "other", "--held")
+	s.ok("task", "cancel", "--type", "other", "--yes")
+	out := s.ok("task", "retry", "--status", "Failure,Cancelled", "--from-step", "pay", "--yes").stdout
+	require.Equal(t, "0 tasks retried, 2 left alone:\n  1: it has no step pay; it has none at all\n  1: it has no step pay; it has reserve, invoice\n", out)
+	out = s.ok("task", "retry", "--type", "order", "--from-step", "pay", "--yes").stdout
+	require.Equal(t, "0 tasks retried, 1 left alone: it has no step pay; it has reserve, invoice\n", out)
+	out = s.ok("task", "retry", "--type", "order", "--from-step", "pay", "--yes", "-o", "json").stdout
+	require.JSONEq(t, `{"matched": 1, "changed": 0, "skipped": 1, "reasons": {"it has no step pay; it has reserve, invoice": 1}}`, out)
 	s.fails(ExitUsage, []string{`step is "a/b"`}, "task", "retry", "-/order/k", "--from-step", "a/b")
 	require.Equal(t, "-/order/k  New\n", s.ok("task", "retry", "-/order/k", "--from-step", "invoice").stdout)
 	shown = s.ok("task", "show", "-/order/k").stdout
 	require.Contains(t, shown, "reserve")
 	require.NotContains(t, shown, "invoice")
+}
+
+func TestOfManyReasonsToLeaveTasksAloneTheMostFrequentComeFirst(t *testing.T) {
+	var c changeCounts
+	for i := range 9 {
+		c.skip(&model.RefusedError{Reason: fmt.Sprint("reason ", i)})
+	}
+	c.skip(&model.RefusedError{Reason: "reason 3"})
+	c.skip(producer.ErrNotFound)
+	require.Equal(t, ", 11 left alone:\n  5: for other reasons\n  2: reason 3\n  1: reason 0\n  1: reason 1\n  1: reason 2\n  1: reason 4", c.skippedText())
 }

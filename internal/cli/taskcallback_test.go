@@ -76,7 +76,7 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 
 	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "quiet")
 	s.eventually("the end of one that tells nobody", func() bool { return strings.Contains(s.ok("task", "show", "-/exec/quiet").stdout, "Success") })
-	require.Contains(t, s.ok("task", "redeliver", "--type", "exec", "--status", "Success", "--yes").stdout, "1 left alone: nobody is to be told of their end")
+	require.Contains(t, s.ok("task", "redeliver", "--type", "exec", "--status", "Success", "--yes").stdout, "1 left alone: nobody is to be told of such an end: no callback is configured for it")
 	s.ok("pause", model.CallbackType)
 	s.eventually("a delivery that waits", func() bool {
 		return strings.Contains(s.ok("task", "redeliver", lifeName("-/exec/k", life.Generation)).stdout, "New, due now")

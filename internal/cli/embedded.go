@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"errors"
+	"io/fs"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/embedded"
@@ -48,9 +51,19 @@ func (a *app) startEmbedded(opt embedded.Options) (*embedded.Server, error) {
 	opt.Logger = &log
 	server, err := embedded.Start(opt)
 	if err != nil {
-		return nil, coded(ExitFailed, "%w", err)
+		return nil, embeddedError(err)
 	}
 	return server, nil
+}
+
+// embeddedError gives the error its exit code: an address that is none, and a file or folder
+// that is not there, are wrong input.
+func embeddedError(err error) error {
+	var addr *embedded.AddrError
+	if errors.As(err, &addr) || errors.Is(err, fs.ErrNotExist) {
+		return &codedError{ExitUsage, err}
+	}
+	return &codedError{ExitFailed, err}
 }
 
 // closing closes the server and keeps the first error.

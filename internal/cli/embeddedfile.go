@@ -15,7 +15,7 @@ func (a *app) embeddedCompact() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			before, after, err := embedded.Compact(args[0])
 			if err != nil {
-				return coded(ExitFailed, "%w", err)
+				return embeddedError(err)
 			}
 			if a.asJSON() {
 				return a.printJSON(map[string]int64{"bytes_before": before, "bytes_after": after})
@@ -42,7 +42,7 @@ func (a *app) embeddedValidate() *cobra.Command {
 			if err == nil {
 				return coded(ExitFailed, "%s is damaged:\n%s", args[0], strings.Join(problems, "\n"))
 			}
-			return coded(ExitFailed, "%w", err)
+			return embeddedError(err)
 		},
 	}
 }

@@ -231,7 +231,11 @@ func TestEmbeddedServesAnyClient(t *testing.T) {
 	s.ok("send", "t", "--uri", strings.TrimSpace(out.String()))
 	require.Equal(t, ExitOK, stop().code)
 
-	s.fails(ExitFailed, []string{"no authentication"}, "embedded", "--addr", "0.0.0.0:0")
+	s.fails(ExitUsage, []string{"no authentication"}, "embedded", "--addr", "0.0.0.0:0")
+	s.fails(ExitUsage, []string{`address "foo"`}, "embedded", "--addr", "foo")
+	s.fails(ExitUsage, []string{"must end in .sock"}, "embedded", "--addr", "/tmp/foo")
+	s.fails(ExitUsage, []string{"no such file"}, "embedded", "--addr", filepath.Join(s.dir, "none", "x.sock"))
+	s.fails(ExitUsage, []string{"no such file"}, "embedded", "--addr", "127.0.0.1:0", "--path", filepath.Join(s.dir, "none", "x"))
 }
 
 func TestAFileIsCompactedAndValidatedWhenNobodyHasIt(t *testing.T) {
@@ -251,6 +255,8 @@ func TestAFileIsCompactedAndValidatedWhenNobodyHasIt(t *testing.T) {
 	s.ok("embedded", "validate", file, "-o", "json").json(&report)
 	require.Positive(t, report.Documents)
 	require.Empty(t, report.Problems)
-	s.fails(ExitFailed, []string{"no such file"}, "embedded", "validate", file+"x")
+	for _, verb := range []string{"validate", "compact"} {
+		s.fails(ExitUsage, []string{"no such file"}, "embedded", verb, file+"x")
+	}
 	s.fails(ExitUsage, []string{"wants the file"}, "embedded", "compact")
 }

@@ -104,7 +104,29 @@ func (a *app) root() *cobra.Command {
 	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.archiveCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	root.SetHelpTemplate(root.HelpTemplate())
+	strict(root)
 	return root
+}
+
+// strict makes the two commands that cobra brings refuse what they do not know, as ours do:
+// theirs print their help and succeed.
+func strict(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args, c.RunE = noArgs, group
+		case "help":
+			c.Args = func(_ *cobra.Command, args []string) error {
+				about, rest, err := root.Find(args)
+				if err != nil {
+					return err
+				}
+				return noArgs(about, rest)
+			}
+		}
+	}
 }
 
 // group is the action of a command that only has others below it.

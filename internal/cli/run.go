@@ -16,7 +16,7 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1   // it was tried and did not work out
 	ExitUsage       = 2   // wrong arguments or input; nothing was written for what was wrong
-	ExitNotFound    = 3   // no such task, worker or file
+	ExitNotFound    = 3   // no such task, type, rule or run
 	ExitUnreachable = 4   // the database does not answer
 	ExitRefused     = 5   // the state of the task or the database forbids it
 	ExitInterrupted = 130 // stopped by a signal before it was done

@@ -98,6 +98,9 @@ func TestBadUsageNamesWhatIsWrong(t *testing.T) {
 		{[]string{"dev", "--uri", "mongodb://x"}, "dev starts a server of its own"},
 		{[]string{"demo", "--tasks", "1"}, "--tasks is 1"},
 		{[]string{"demo", "--workers", "2"}, "--workers is 2"},
+		{[]string{"help", "nope"}, `mscheduler has no command "nope"`},
+		{[]string{"help", "task", "lst"}, `mscheduler task has no command "lst"; did you mean list`},
+		{[]string{"completion", "nope"}, `mscheduler completion has no command "nope"`},
 	} {
 		if c.say == "" {
 			continue
@@ -120,6 +123,9 @@ func TestHelpTellsExitCodesAndEveryCommandHasHelp(t *testing.T) {
 	for _, want := range []string{"Exit codes:", "130  interrupted", "MSCHEDULER_MONGODB_URI", "doctor", "demo", "completion"} {
 		require.Contains(t, r.stdout, want)
 	}
+	require.Contains(t, s.ok("help", "task", "list").stdout, "mscheduler task list")
+	require.Equal(t, r.stdout, s.ok("help").stdout)
+	require.Contains(t, s.ok("completion").stdout, "powershell")
 	a := &app{Process: s.process(nil, &lockedBuffer{}, &lockedBuffer{})}
 	for _, c := range a.root().Commands() {
 		require.NotEmpty(t, c.Short, c.Name())

@@ -59,6 +59,15 @@ type Options struct {
 	Logger *zerolog.Logger
 }
 
+// AddrError is an Addr that says nothing to listen on, or one that is not allowed.
+type AddrError struct {
+	Addr string
+	Err  error
+}
+
+func (e *AddrError) Error() string { return fmt.Sprintf("address %q: %v", e.Addr, e.Err) }
+func (e *AddrError) Unwrap() error { return e.Err }
+
 // Server is a running server. Its methods may be called concurrently.
 type Server struct {
 	opt      Options
@@ -124,7 +133,7 @@ func (o Options) withDefaults() Options {
 func listen(opt Options) (net.Listener, error) {
 	if strings.Contains(opt.Addr, "/") {
 		if !strings.HasSuffix(opt.Addr, ".sock") {
-			return nil, fmt.Errorf("socket %s: its name must end in .sock, or drivers take it for a host", opt.Addr)
+			return nil, &AddrError{opt.Addr, errors.New("the name of a socket must end in .sock, or drivers take it for a host")}
 		}
 		path, err := filepath.Abs(opt.Addr) // clients run elsewhere
 		if err == nil {
@@ -137,11 +146,11 @@ func listen(opt Options) (net.Listener, error) {
 	}
 	addr, err := net.ResolveTCPAddr("tcp", opt.Addr)
 	if err != nil {
-		return nil, fmt.Errorf("address %q: %w", opt.Addr, err)
+		return nil, &AddrError{opt.Addr, err}
 	}
 	if !addr.IP.IsLoopback() {
 		if !opt.AllowRemote {
-			return nil, fmt.Errorf("%s can be reached from other machines, and there is no authentication: use 127.0.0.1 or allow it (--allow-remote)", opt.Addr)
+			return nil, &AddrError{opt.Addr, errors.New("it can be reached from other machines, and there is no authentication: use 127.0.0.1 or allow it (--allow-remote)")}
 		}
 		opt.Logger.Warn().Str("addr", opt.Addr).Msg("embedded server: other machines can reach it, without authentication")
 	}

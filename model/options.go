@@ -233,7 +233,9 @@ func (r Retry) Delay(errors int, random float64) time.Duration {
 // means they are fine.
 func (o *Options) Validate() error {
 	v := validator{}
-	v.within("concurrent_workers", o.ConcurrentWorkerCount, MaxWorkers)
+	if n := o.ConcurrentWorkerCount; n < 0 || n > MaxWorkers { // 0, not said, is none of what can be said
+		v.add("concurrent_workers", "is %d; want 1 to %d", n, MaxWorkers)
+	}
 	v.duration("ping_interval", o.PingInterval)
 	v.duration("worker_timeout", o.WorkerTimeout)
 	if o.WorkerTimeout > 0 && o.WorkerTimeout < MinWorkerTimeout {

@@ -81,8 +81,8 @@ func (c *Config) Validate() error {
 	if c.Duration < 0 || c.Duration > 24*time.Hour {
 		errs = append(errs, model.Invalid("--duration", "is %v; want up to 24h", c.Duration))
 	}
-	if c.Rate < 0 || c.Rate > 100_000 {
-		errs = append(errs, model.Invalid("--rate", "is %v; want up to 100000 a second", c.Rate))
+	if !(c.Rate >= 0 && c.Rate <= 100_000) { // nor is NaN a rate
+		errs = append(errs, model.Invalid("--rate", "is %v; want more than 0, up to 100000 a second", c.Rate))
 	}
 	return errors.Join(errs...)
 }

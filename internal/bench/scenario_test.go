@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -266,6 +267,7 @@ func TestProcessThatEndsByItselfIsAnError(t *testing.T) {
 
 func TestBadConfigNamesWhatIsWrong(t *testing.T) {
 	c := Config{Scenarios: []string{"bogus"}, Tasks: -1, Rate: -1, Duration: -1, Processes: 1000}
+	require.ErrorContains(t, (&Config{Rate: math.NaN()}).Validate(), "--rate is NaN")
 	err := c.Validate()
 	require.ErrorIs(t, err, model.ErrInvalid)
 	for _, text := range []string{`"bogus"`, "--tasks", "--rate", "--duration", "--processes"} {

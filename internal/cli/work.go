@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
@@ -42,6 +43,7 @@ an error.`
 
 // workFlags say how a worker runs.
 type workFlags struct {
+	given           *pflag.FlagSet
 	workerID        string
 	concurrency     int
 	shutdownTimeout string
@@ -60,6 +62,7 @@ type workFlags struct {
 }
 
 func (w *workFlags) register(f *pflag.FlagSet) {
+	w.given = f
 	f.StringVar(&w.workerID, "worker-id", "", "name of this worker; defaults to host, process and random letters (MSCHEDULER_WORKER_ID)")
 	f.IntVar(&w.concurrency, "concurrency", 0, "how many tasks run at once; defaults to 100 (MSCHEDULER_CONCURRENCY)")
 	f.StringVar(&w.shutdownTimeout, "shutdown-timeout", "30s", "how long tasks may go on after the first Ctrl-C")
@@ -115,11 +118,14 @@ func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	if cfg.WorkerID == "" {
 		cfg.WorkerID = a.Env.WorkerID
 	}
-	if cfg.Concurrency == 0 {
+	if !w.given.Changed("concurrency") {
 		cfg.Concurrency = a.Env.Concurrency
 	}
 	const most = 512 << 10 // a result has at most 1 MiB, and base64 takes a third more
 	var errs []error
+	if w.concurrency == 0 && w.given.Changed("concurrency") { // the consumer would take it for its default
+		errs = append(errs, model.Invalid("concurrency", "is 0; want 1 to 1000000"))
+	}
 	for _, l := range []struct {
 		name string
 		n    int

@@ -103,17 +103,29 @@ func TestFileIsSentAndWrongLinesAreNamed(t *testing.T) {
 		`{"key": "i"} {"key": "j"}`,
 		`{"key": "k", "args": {"a": {"$b": 1}}}`,
 		`{"key": "l", "args": "` + strings.Repeat("x", maxLineBytes) + `"}`,
+		`{"key": "n", "start_time": "yesterday"}`,
+		`{"key": "n", "in_ms": "5s"}`,
+		`{"key": "n", "options": {"retry": {"local": {"interval_ms": 99999999999999999}}}}`,
+		`{"key": "n", "options": {"expires_at": 17}}`,
+		`{"type": "foo", "type": "bar"}`,
+		`{"key": "n", "options": {"max_lapses": 1, "MAX_LAPSES": 2}}`,
+		`{"key": "n"} ]`,
+		`{"key": "n"`,
 		`{"key": "m", "held": true, "start_time": "2030-01-01T00:00:00Z", "existing": ["keep"]}`, // no line end
 	}
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 	r := s.run("send", "dflt", "--file", path, "--creator", "import", "--priority", "3")
 	require.Equal(t, ExitUsage, r.code)
-	require.Equal(t, "3 tasks sent: 3 new, 0 with a key that existed; 10 lines refused\n", r.stdout)
+	require.Equal(t, "3 tasks sent: 3 new, 0 with a key that existed; 18 lines refused\n", r.stdout)
 	for _, want := range []string{
 		"line 4: is not JSON", "line 5: prio is not a field of a task", "line 6: ", "priority is 10", "max_lapses is -1",
 		"line 7: args.url is empty", "line 8: priority cannot be a JSON string", "line 9: is a JSON array; want an object",
 		"line 10: in_ms and start_time are both given", "line 11: has more than one JSON value", "line 12: ", "args.a.$b",
 		fmt.Sprintf("line 13: has more than %d bytes", maxLineBytes),
+		`line 14: start_time is "yesterday"; want a time such as`, "line 15: in_ms cannot be a JSON string",
+		"line 16: options.retry.local.interval_ms is 99999999999999999: a number of milliseconds is too large", `line 17: options.expires_at is 17; want a time`,
+		"line 18: type is there twice", "line 19: options.MAX_LAPSES is there twice", "line 20: has more than one JSON value",
+		"line 21: is not JSON: it ends too early",
 	} {
 		require.Contains(t, r.stderr, want)
 	}
@@ -129,7 +141,7 @@ func TestFileIsSentAndWrongLinesAreNamed(t *testing.T) {
 	var counts fileResult
 	r = s.run("send", "dflt", "--file", path, "-o", "json")
 	r.json(&counts)
-	require.Equal(t, fileResult{Lines: 13, Created: 0, Existed: 3, Refused: 10}, counts)
+	require.Equal(t, fileResult{Lines: 21, Created: 0, Existed: 3, Refused: 18}, counts)
 }
 
 func TestLargeFileGoesOutInBatches(t *testing.T) {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -199,10 +198,8 @@ func (a *app) callback(v string) (*model.Callback, error) {
 		return nil, err
 	}
 	c := &model.Callback{}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(c); err != nil {
-		return nil, usage("--callback: %w; want {\"success\": {\"url\": ...}, \"error\": ..., \"security\": ...}, or none", lineError(err))
+	if err := strictJSON(data, c, "a callback"); err != nil {
+		return nil, usage("--callback: %w; want {\"success\": {\"url\": ...}, \"error\": ..., \"security\": ...}, or none", err)
 	}
 	return c, nil
 }

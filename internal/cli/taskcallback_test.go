@@ -92,6 +92,12 @@ func TestSecretsWithoutAKeyAndBadKeysAreWrongUsage(t *testing.T) {
 	for _, bad := range []string{`{"succeeded": {}}`, `{"success": "http://example.org"}`, `nothing`} {
 		s.fails(ExitUsage, []string{"--callback"}, "send", "t", "--callback", bad)
 	}
+	for bad, want := range map[string]string{
+		"{": "--callback: is not JSON: it ends too early", "": "is not JSON", `{"x": 1}`: "x is not a field of a callback",
+		`{"error": {"url": "http://h", "url": "http://i"}}`: "error.url is there twice",
+	} {
+		s.fails(ExitUsage, []string{want}, "send", "t", "--callback", bad)
+	}
 	s.fails(ExitUsage, []string{"callback.success.url"}, "send", "t", "--callback", `{"success": {"url": "example.org"}}`)
 	s.secret = "letmein"
 	r = s.fails(ExitUsage, []string{"MSCHEDULER_SECRET_KEY", "32 bytes"}, "task", "list")

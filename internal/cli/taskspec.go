@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
@@ -83,33 +81,11 @@ func (m *millis) UnmarshalJSON(data []byte) error {
 
 // parseSpec reads one line. A field that it does not know is a mistake.
 func parseSpec(line []byte) (*taskSpec, error) {
-	dec := json.NewDecoder(bytes.NewReader(line))
-	dec.DisallowUnknownFields()
 	s := &taskSpec{}
-	if err := dec.Decode(s); err != nil {
-		return nil, lineError(err)
-	}
-	if dec.More() {
-		return nil, errors.New("has more than one JSON value")
+	if err := strictJSON(line, s, "a task"); err != nil {
+		return nil, err
 	}
 	return s, nil
-}
-
-func lineError(err error) error {
-	var typeError *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &typeError) && typeError.Field != "":
-		return model.Invalid(typeError.Field, "cannot be a JSON %s", typeError.Value)
-	case errors.As(err, &typeError):
-		return errors.New("is a JSON " + typeError.Value + "; want an object")
-	case errors.As(err, &syntax):
-		return errors.New("is not JSON: " + syntax.Error())
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return model.Invalid(strings.Trim(name, `"`), "is not a field of a task")
-	}
-	return errors.New("is not a task: " + err.Error())
 }
 
 // or fills what s does not say with what d says.

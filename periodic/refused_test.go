@@ -61,3 +61,21 @@ func TestASweepOfEndsThatCannotBeReadComesToAnEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, found)
 }
+
+func TestATimeOrADurationThatCannotBeStoredIsRefusedByItsName(t *testing.T) {
+	at := func(year int) time.Time { return time.Date(year, 12, 30, 0, 0, 0, 0, time.UTC) }
+	for text, s := range map[string]Spec{
+		"start_at is 12000-12-30 00:00:00 +0000 UTC; want a time between 1970 and 9999": {StartAt: at(12000)},
+		"end_at is 12000-12-30 00:00:00 +0000 UTC; want a time between 1970 and 9999":   {EndAt: at(12000)},
+		"run_retention is 1µs; the unit of the database is a millisecond":               {RunRetention: time.Microsecond},
+		"jitter is 1ns; the unit of the database is a millisecond":                      {Jitter: 1},
+		"catch_up.window is 999µs; the unit of the database is a millisecond":           {CatchUp: model.CatchUp{Window: 999 * time.Microsecond}},
+		"cron never fires before the year 10000":                                        {StartAt: at(9999)},
+		"cron never fires before end_at":                                                {StartAt: at(2025), EndAt: at(2025).Add(time.Hour)},
+	} {
+		s.Name, s.Cron, s.Type = "n", "0 0 1 1 *", "t"
+		_, err := s.Checked(at(2024))
+		require.ErrorIs(t, err, model.ErrInvalid)
+		require.EqualError(t, err, text, "all of it, and nothing else")
+	}
+}

@@ -96,11 +96,21 @@ func (s *Spec) rule(now time.Time) (*model.Rule, *calendar.Schedule, error) {
 		errs = append(errs, fieldErrors(err)...)
 	} else {
 		r.Cron = cal.String()
+		if model.ValidStart(s.StartAt) != nil || model.ValidStart(s.EndAt) != nil {
+			return nil, nil, errors.Join(errs...) // what is wrong is said; nothing is to be said of the ticks
+		}
 		if first := cal.Next(later(now, beforeStart(r.StartAt))); first.IsZero() || !r.EndAt.IsZero() && !first.Before(r.EndAt) {
-			errs = append(errs, model.Invalid("cron", "never fires before end_at"))
+			errs = append(errs, neverFires(r.EndAt))
 		}
 	}
 	return r, cal, errors.Join(errs...)
+}
+
+func neverFires(end time.Time) error {
+	if end.IsZero() {
+		return model.Invalid("cron", "never fires before the year 10000")
+	}
+	return model.Invalid("cron", "never fires before end_at")
 }
 
 func later(a, b time.Time) time.Time {
@@ -171,9 +181,19 @@ func (s *Spec) check() (errs []error) {
 	for field, d := range map[string]time.Duration{"jitter": s.Jitter, "catch_up.window": s.CatchUp.Window, "run_retention": s.RunRetention} {
 		if d < 0 || d > model.MaxDuration {
 			bad(field, "is %v; want 0 to ten years", d)
+		} else if d > 0 && d < time.Millisecond { // it would be stored as 0, which says something else
+			bad(field, "is %v; the unit of the database is a millisecond", d)
 		}
 	}
-	add(model.ValidStart(s.StartAt))
+	for _, t := range []struct {
+		field string
+		at    time.Time
+	}{{"start_at", s.StartAt}, {"end_at", s.EndAt}} {
+		var wrong *model.InvalidError
+		if errors.As(model.ValidStart(t.at), &wrong) { // which calls it start_time
+			bad(t.field, "%s", wrong.Reason)
+		}
+	}
 	if !s.EndAt.IsZero() && !s.EndAt.After(s.StartAt) {
 		bad("end_at", "is %v, which is not after start_at", s.EndAt)
 	}

@@ -189,7 +189,7 @@ func TestWrongRulesAreRefusedByField(t *testing.T) {
 	for expr, says := range map[string]string{
 		"": "is empty", "* * *": "has 3 fields", "0 0 0 30 2 *": "can never fire", "0 0 0 31 2,4,6,9,11 *": "can never fire",
 		"@reboot": "not a known descriptor", "@every 1500ms": "whole seconds", "@every": "not a known descriptor",
-		"@every soon": "no duration", "@every 100000h": "ten years", "TZ=UTC * * * * *": "must not name a zone",
+		"@every soon": "no duration", "@every 100000h": "ten years", "@every 9999999h": "at most ten years", "@every 1h9999999999m": "at most ten years", "TZ=UTC * * * * *": "must not name a zone",
 		"60 * * * * *": "second: end of range (60) above maximum (59)", "5-1 * * * * *": "second: beginning of range (5) beyond",
 		"a * * * *": `minute: "a" is not a number`, "0 0 0 L * *": `day of month: "l" is not a number`,
 		"0 0 0 * foo *": `month: "foo" is neither a number nor a name such as feb`,

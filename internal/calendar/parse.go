@@ -3,6 +3,7 @@ package calendar
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -139,9 +140,14 @@ func (c *Schedule) parse(expr string) error {
 	return nil
 }
 
+// durationForm is that of a duration, also of one that is longer than a time.Duration can be.
+var durationForm = regexp.MustCompile(`^@every (\d+(\.\d*)?(h|m|s|ms|us|µs|ns))+$`)
+
 func (c *Schedule) parseEvery(expr string) error {
 	d, err := time.ParseDuration(strings.TrimPrefix(expr, everyPrefix))
 	switch {
+	case err != nil && durationForm.MatchString(expr):
+		return errors.New("is too long; at most ten years are allowed")
 	case err != nil:
 		return errors.New("has no duration such as 90s or 1h30m after @every")
 	case d < time.Second || d%time.Second != 0:

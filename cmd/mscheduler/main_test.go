@@ -143,7 +143,7 @@ func TestEnvironmentIsReadAndFlagsWin(t *testing.T) {
 	cmd.Env = append(cmd.Env, "MSCHEDULER_CONCURRENCY=many")
 	code, _, stderr = run(t, cmd)
 	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "MSCHEDULER_CONCURRENCY")
+	require.Equal(t, "mscheduler: MSCHEDULER_CONCURRENCY is \"many\"; want a whole number\n", stderr)
 }
 
 // busyDev starts a dev server whose worker runs a program that never ends.

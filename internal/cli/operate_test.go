@@ -260,3 +260,12 @@ func TestAFileIsCompactedAndValidatedWhenNobodyHasIt(t *testing.T) {
 	}
 	s.fails(ExitUsage, []string{"wants the file"}, "embedded", "compact")
 }
+
+func TestAPauseOfATypeThatALiveWorkerRunsIsNoSlip(t *testing.T) {
+	s := newSession(t)
+	s.worker()
+	for _, typ := range []string{"http", "mscheduler.callback"} {
+		require.Empty(t, s.ok("pause", typ).stderr)
+	}
+	require.Contains(t, s.ok("pause", "htpp").stderr, "of type htpp nothing is stored, there are no tasks, and no worker that lives runs it: is it written right?")
+}

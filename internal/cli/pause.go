@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,8 +67,8 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 	return cmd
 }
 
-// sayUnknown says of which types nothing is known. They need no document, and may have no
-// tasks yet, so that is no mistake, but it may be a slip.
+// sayUnknown says of which types nothing is known: no document, no task, no worker that lives.
+// That is no mistake, they may come yet, but it may be a slip.
 func (a *app) sayUnknown(ctx context.Context, c *connection, p *producer.Producer, types []string) error {
 	for _, t := range types {
 		_, err := p.Type(ctx, t)
@@ -81,11 +82,28 @@ func (a *app) sayUnknown(ctx context.Context, c *connection, p *producer.Produce
 		if err != nil {
 			return err
 		}
-		if len(tasks) == 0 {
-			a.say("of type %s nothing is stored and there are no tasks: is it written right?", t)
+		if len(tasks) > 0 {
+			continue
+		}
+		served, err := c.served(ctx, t)
+		if err != nil {
+			return err
+		}
+		if !served {
+			a.say("of type %s nothing is stored, there are no tasks, and no worker that lives runs it: is it written right?", t)
 		}
 	}
 	return nil
+}
+
+// served says whether a worker that lives runs tasks of the type.
+func (c *connection) served(ctx context.Context, typ string) (bool, error) {
+	now, err := c.now(ctx)
+	if err != nil {
+		return false, err
+	}
+	workers, err := c.store.Workers(ctx)
+	return slices.ContainsFunc(workers, func(w store.Worker) bool { return w.Alive(now) && slices.Contains(w.Types, typ) }), err
 }
 
 // printPaused says what is paused now.

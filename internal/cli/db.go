@@ -18,7 +18,7 @@ func (a *app) dbCommand() *cobra.Command {
 func (a *app) dbStatus() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Say how far the database is from this release", Args: noArgs,
-		Long: "Say how far the database is from this release. Ends with 0 when the release can work on it,\nelse with 5.",
+		Long: "Say how far the database is from this release. Ends with 0 when it is set up and the release\ncan work on it, else with 5: also where nobody has sent anything yet, which sets it up.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect(cmd.Context())
 			if err != nil {

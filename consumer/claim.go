@@ -222,9 +222,16 @@ func (c *Consumer) startReady() {
 	c.held.ripen(c.store.Clock.Now(), c.cfg.Clock.Monotonic(), c.startReady)
 	for x := c.ready(); x != nil; x = c.ready() {
 		c.handlersWG.Go(func() {
+			through := false
+			defer func() {
+				if !through { // a handler ended the goroutine: what waits goes on in another
+					c.startReady()
+				}
+			}()
 			for next := x; next != nil; next = c.ready() {
 				c.run(next)
 			}
+			through = true
 		})
 	}
 }

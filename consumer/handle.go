@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 
@@ -15,7 +14,9 @@ import (
 // Handler runs one execution. The result must be a JSON value of at most 1 MiB; a nil
 // error makes the execution a success. What an error does to the task, see [Fatal],
 // [RetryAfter], [Snooze], [Release], [Cancel] and [Park]; any other error is retried
-// by the task's strategy.
+// by the task's strategy, and so is a panic, also of a method of the error or the result. A
+// handler that ends its goroutine, by runtime.Goexit or FailNow of a test, counts as one
+// that panicked, without local retries.
 type Handler func(ctx context.Context, e *Execution) (result any, err error)
 
 // Middleware wraps a handler: tracing, metrics, logging. It sees every execution of
@@ -166,12 +167,11 @@ func (c *Consumer) newHandler(typ string, run Handler, opts ...HandleOption) (*h
 // the end of the worker.
 func recovered(h Handler) Handler {
 	return func(ctx context.Context, e *Execution) (result any, err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				result, err = nil, &panicError{value: p, stack: string(debug.Stack())}
-			}
-		}()
-		return h(ctx, e)
+		err = caught(func() (err error) {
+			result, err = h(ctx, e)
+			return err
+		})
+		return result, err
 	}
 }
 

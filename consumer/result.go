@@ -3,6 +3,7 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -112,12 +113,29 @@ func TimedOut(err error) error {
 func NotHere(err error) error { return &undecodableError{err: err} }
 
 // panicError is a handler's panic with the stack it came from.
-type panicError struct {
-	value any
-	stack string
+type panicError struct{ text, stack string }
+
+func (e *panicError) Error() string { return e.text + "\n" + e.stack }
+
+// caught calls f and turns a panic into an error with its stack.
+func caught(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{text: "panic: " + panicText(p), stack: string(debug.Stack())}
+		}
+	}()
+	return f()
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
+// panicText is a panic's value as text; its methods may panic, too.
+func panicText(p any) (s string) {
+	defer func() {
+		if recover() != nil {
+			s = fmt.Sprintf("a %T whose text cannot be had", p)
+		}
+	}()
+	return fmt.Sprint(p)
+}
 
 // undecodableError says that this worker does not understand the task, and that another
 // may: the arguments, or the value of a step, are not what this handler knows, or it lacks

@@ -32,7 +32,7 @@ func TestWhatAHandlerReturnedDecidesTheOutcome(t *testing.T) {
 		{"snooze", Snooze(fifteen), nil, model.Outcome{Kind: model.FailReleased, Reason: "snoozed for 15s", Delay: &fifteen}},
 		{"release", Release(), nil, model.Outcome{Kind: model.FailReleased, Reason: "released by the handler"}},
 		{"cancel", Cancel("no longer needed"), nil, model.Outcome{Kind: model.FailCancelled, Reason: "no longer needed", CancelTask: true}},
-		{"panic", &panicError{value: "oops", stack: "here"}, nil, model.Outcome{Kind: model.FailPanic, Reason: "panic: oops\nhere"}},
+		{"panic", &panicError{text: "panic: oops", stack: "here"}, nil, model.Outcome{Kind: model.FailPanic, Reason: "panic: oops\nhere"}},
 		{"shutdown", context.Canceled, ErrShutdown, model.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
 		{"the margin", plain, ErrLeaseLost, model.Outcome{Kind: model.FailReleased, Reason: ErrLeaseLost.Error()}},
 		{"cancelled", plain, ErrCancelled, model.Outcome{Kind: model.FailReleased, Reason: ErrCancelled.Error()}},

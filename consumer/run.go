@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -15,6 +16,7 @@ import (
 // the handler has returned, and not before; a long queue of ends holds it a little
 // longer, which is the back-pressure.
 func (c *Consumer) run(x *execution) {
+	defer c.handlerGone(x) // also one that ended its goroutine
 	now := c.store.Clock.Now()
 	switch {
 	case !x.task.Options.ExpiresAt.IsZero() && x.task.ExpiredFor(x.execID, now):
@@ -26,28 +28,68 @@ func (c *Consumer) run(x *execution) {
 	default:
 		c.attempt(x)
 	}
+}
+
+// handlerGone frees the slot.
+func (c *Consumer) handlerGone(x *execution) {
 	if c.held.handlerReturned(x) {
 		c.wake.now()
 	}
 	c.slotFreed()
 }
 
-// attempt calls the handler and hands over what it made of the task.
-func (c *Consumer) attempt(x *execution) {
-	result, err, cause := c.call(x)
-	if until, parked := parkedUntil(err, c.store.Clock.Now()); parked {
-		c.park(x, until) // also when the worker is stopping: the work goes on elsewhere
-	} else {
-		out := judge(x.task, result, err, cause, c.cfg.DecodeGrace, c.store.Clock.Now())
-		out.NoCallback = x.quiet.Load()
-		out.Unstarted = !x.begun()
-		c.end(x, out)
-	}
+// said is what a handler made of its task, and why its context had ended by then.
+type said struct {
+	done       bool // it has returned
+	result     bson.RawValue
+	err, cause error
 }
 
-// call runs the handler, with its local retries, and says what it returned and why its
+// attempt calls the handler and hands over what it made of the task. A handler that ends
+// its goroutine ends this one, of which only what is deferred is left.
+func (c *Consumer) attempt(x *execution) {
+	var s said
+	defer func() {
+		if !s.done {
+			s.err = &panicError{text: errGoexit, stack: string(debug.Stack())}
+		}
+		c.handOver(x, s)
+	}()
+	c.call(x, &s)
+	s.done = true
+}
+
+const errGoexit = "the handler ended its goroutine (runtime.Goexit, or FailNow of a test) and did not return"
+
+// handOver ends the execution by what its handler said, or parks it.
+func (c *Consumer) handOver(x *execution, s said) {
+	now := c.store.Clock.Now()
+	var out model.Outcome
+	var until time.Time
+	var parked bool
+	judged := func(err error) error {
+		return caught(func() error { // reading an error calls methods of the user's
+			if until, parked = parkedUntil(err, now); !parked {
+				out = judge(x.task, s.result, err, s.cause, c.cfg.DecodeGrace, now)
+			}
+			return nil
+		})
+	}
+	if broken := judged(s.err); broken != nil {
+		_ = judged(broken) // a panic is ours to read
+	}
+	if parked {
+		c.park(x, until) // also when the worker is stopping: the work goes on elsewhere
+		return
+	}
+	out.NoCallback = x.quiet.Load()
+	out.Unstarted = !x.begun()
+	c.end(x, out)
+}
+
+// call runs the handler, with its local retries, and notes what it returned and why its
 // context had ended by then.
-func (c *Consumer) call(x *execution) (result bson.RawValue, err, cause error) {
+func (c *Consumer) call(x *execution, s *said) {
 	ctx, cancel := context.WithCancelCause(c.handlerCtx)
 	defer cancel(nil)
 	if d := x.entry().Deadline; !d.IsZero() {
@@ -56,33 +98,39 @@ func (c *Consumer) call(x *execution) (result bson.RawValue, err, cause error) {
 		defer stop()
 	}
 	if err := x.begin(cancel); err != nil {
-		return result, err, err // it was cancelled while it waited for its slot
+		s.err, s.cause = err, err // it was cancelled while it waited for its slot
+		return
 	}
 	began := clock.Read(c.cfg.Clock)
+	defer func() {
+		x.ran = began.SinceMonotonic(c.cfg.Clock)
+		if ctx.Err() != nil {
+			s.cause = context.Cause(ctx)
+		}
+	}()
 	if c.heard() {
 		c.emitFor(x, Event{Kind: EventStarted, Late: c.store.Clock.Now().Sub(x.dueAt)})
 	}
 	e := c.executionFor(x)
 	ctx = context.WithValue(ctx, executionKey{}, e)
 	for try := 0; ; try++ {
-		var value any
 		e.steps.forget()
 		x.quiet.Store(false)
-		value, err = x.h.run(ctx, e)
-		if err == nil {
-			result, err = encodeResult(value)
-			break
-		}
-		if try >= x.eff.Retry.Local.Count || ctx.Err() != nil || !retryableHere(err) || x.completing.Load() {
-			break
+		again := false
+		s.err = caught(func() error { // the methods of a result and of an error are the user's
+			value, err := x.h.run(ctx, e)
+			if err == nil {
+				s.result, err = encodeResult(value)
+				return err
+			}
+			again = retryableHere(err)
+			return err
+		})
+		if !again || try >= x.eff.Retry.Local.Count || ctx.Err() != nil || x.completing.Load() {
+			return
 		}
 		clock.Pause(ctx, x.eff.Retry.Local.Interval)
 	}
-	x.ran = began.SinceMonotonic(c.cfg.Clock)
-	if ctx.Err() != nil {
-		cause = context.Cause(ctx)
-	}
-	return result, err, cause
 }
 
 // retryableHere says whether an error may be retried inside the execution: a plain one.

@@ -81,7 +81,7 @@ type Consumer struct {
 	stopping   chan struct{} // closed: no more claims and starts
 	hurry      context.Context
 	hurryUp    context.CancelFunc
-	done       chan struct{}            // closed when Run has returned
+	done       chan struct{}            // closed when the Run or Drain that was started has returned
 	follower   atomic.Pointer[follower] // while a change stream is open
 	rested     chan struct{}            // the fetch loop has found nothing more to do
 	looked     atomic.Bool              // it has so once
@@ -107,8 +107,8 @@ func New(cfg Config) (*Consumer, error) {
 	c := &Consumer{
 		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
 		handlers: map[string]*handler{}, held: newHoldings(), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), stirred: make(chan struct{}, 1), rested: make(chan struct{}, 1),
-		stopping: make(chan struct{}), done: make(chan struct{}),
-		random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		stopping: make(chan struct{}),
+		random:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
 	if only := (model.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !only.IsZero() {
 		c.only = &only
@@ -186,7 +186,7 @@ func (c *Consumer) start(ctx context.Context) error {
 	if len(c.handlers)+len(c.categories) == 0 {
 		return model.Invalid("handlers", "are missing: register a type with Handle before Run")
 	}
-	c.started = true
+	c.started, c.done = true, make(chan struct{})
 	c.handlerCtx = context.WithoutCancel(ctx)
 	return nil
 }
@@ -245,19 +245,20 @@ func (c *Consumer) prepare(ctx context.Context) error {
 	}
 }
 
-// Stop ends the work gracefully and waits for Run to return. The end of its ctx cuts
-// that short: handlers are cancelled at once and not waited for.
+// Stop ends the work gracefully and waits for Run, or [Consumer.Drain], to return. The end
+// of its ctx cuts that short: handlers are cancelled at once and not waited for. It is for
+// good: a Run that comes later returns at once, a Drain with [ErrShutdown].
 func (c *Consumer) Stop(ctx context.Context) error {
 	c.requestStop()
 	c.mu.Lock()
-	started := c.started
+	started, done := c.started, c.done
 	c.mu.Unlock()
 	if !started {
 		return nil
 	}
 	stop := context.AfterFunc(ctx, c.hurryUp)
 	defer stop()
-	<-c.done
+	<-done
 	return nil
 }
 

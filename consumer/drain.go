@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -51,7 +52,9 @@ func (d *Drained) count(e Event) {
 // Drain works until nothing is due and nothing runs, then returns: for tests and for
 // batch jobs. With skipTime it then moves its idea of the database's time to the next
 // due_at and goes on, so that delays and retries take no time; that is for test
-// databases only. It may be called again, but not beside Run.
+// databases only. It may be called again, but not beside Run. A [Consumer.Stop] ends it as
+// it ends Run: handlers may go on for the ShutdownTimeout. If anything is left to do by then
+// the error is [ErrShutdown]; it is a [*LeftError], too, when handlers did not return.
 func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 	if err := c.start(ctx); err != nil {
 		return Drained{}, err
@@ -59,9 +62,14 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 	defer func() {
 		c.mu.Lock()
 		c.started = false
+		close(c.done)
 		c.mu.Unlock()
 	}()
-	if err := c.prepare(ctx); err != nil {
+	err := c.prepare(ctx)
+	if c.isStopping() {
+		err = ErrShutdown
+	}
+	if err != nil {
 		return Drained{}, err
 	}
 	var mu sync.Mutex
@@ -77,24 +85,54 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 	defer context.AfterFunc(ctx, c.giveUp)()
 	var keepers sync.WaitGroup
 	c.keep(&keepers)
-	skipped, err := c.drain(ctx, skipTime)
-	if err != nil {
+	skipped, err := c.drainUntilStopped(ctx, skipTime)
+	if err != nil && !c.isStopping() {
 		for _, x := range c.held.each() {
 			x.cancel(ErrShutdown)
 		}
+		c.giveBack("the worker is stopping")
+		c.awaitHandlers()
 	}
-	c.giveBack("the worker is stopping")
-	c.handlersWG.Wait()
-	c.writeLast(c.hurry)
-	c.writeOutcomes(c.hurry)
-	c.goodbye()
-	c.endService()
-	keepers.Wait()
-	c.late.Wait()
+	left := c.shutdown(&keepers)
 	mu.Lock()
 	defer mu.Unlock()
 	done.Skipped = skipped
-	return done, err
+	return done, errors.Join(err, left)
+}
+
+// drainUntilStopped drains, until a stop ends that.
+func (c *Consumer) drainUntilStopped(ctx context.Context, skipTime bool) (skipped time.Duration, err error) {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	drained := make(chan struct{})
+	var seeker sync.WaitGroup
+	seeker.Go(func() {
+		defer close(drained)
+		skipped, err = c.drain(ctx, skipTime)
+	})
+	select {
+	case <-drained:
+	case <-c.stopping:
+		end(ErrShutdown)
+		c.awaitSeekers(&seeker)
+		if err != nil {
+			err = ErrShutdown
+		}
+	}
+	return skipped, err
+}
+
+// awaitHandlers waits until all handlers have returned, or a stop begins.
+func (c *Consumer) awaitHandlers() {
+	returned := make(chan struct{})
+	go func() {
+		c.handlersWG.Wait()
+		close(returned)
+	}()
+	select {
+	case <-returned:
+	case <-c.stopping:
+	}
 }
 
 func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Duration, err error) {

@@ -1,0 +1,149 @@
+package consumer
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+var drained = model.NewType[int, model.None]("drained")
+
+// drainOf sends n tasks and drains them, one at a time, beside the test.
+func drainOf(t *testing.T, ctx context.Context, n int, h func(context.Context, *Task[int]) (model.None, error)) (c *Consumer, end func() (Drained, error), status func(key int) model.Status) {
+	t.Helper()
+	db := testdb.New(t)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	for i := range n {
+		_, err := producer.Send(t.Context(), p, drained, i, producer.Key(strconv.Itoa(i)), producer.Priority(9-i))
+		require.NoError(t, err)
+	}
+	c, err = New(Config{Database: db, Concurrency: 1, ShutdownTimeout: time.Hour})
+	require.NoError(t, err)
+	require.NoError(t, Handle(c, drained, h))
+	var got Drained
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		got, err = c.Drain(ctx, false)
+		ended <- err
+	}()
+	status = func(key int) model.Status {
+		task, err := p.Get(t.Context(), "-/drained/"+strconv.Itoa(key))
+		require.NoError(t, err)
+		return task.Status
+	}
+	return c, func() (Drained, error) { t.Helper(); err := inTime(t, ended); return got, err }, status
+}
+
+// inTime is what the channel has by a time that only a fault takes.
+func inTime[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(30 * time.Second):
+		require.FailNow(t, "it hangs")
+		panic("not reached")
+	}
+}
+
+// beside calls Stop in a goroutine of its own.
+func beside(c *Consumer, ctx context.Context) <-chan error {
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Stop(ctx) }()
+	return stopped
+}
+
+func TestAStopEndsADrainGracefully(t *testing.T) {
+	running, goOn := make(chan struct{}, 2), make(chan struct{})
+	c, end, status := drainOf(t, t.Context(), 2, func(ctx context.Context, _ *Task[int]) (model.None, error) {
+		running <- struct{}{}
+		<-goOn
+		return model.None{}, ctx.Err()
+	})
+	inTime(t, running)
+	stopped := beside(c, t.Context())
+	inTime(t, c.stopping)
+	select {
+	case <-stopped:
+		require.Fail(t, "it did not wait for the handler")
+	default:
+	}
+	close(goOn)
+	did, err := end()
+	require.ErrorIs(t, err, ErrShutdown, "not everything is done")
+	require.NoError(t, inTime(t, stopped))
+	require.Equal(t, 1, did.Executions)
+	require.Equal(t, 1, did.Succeeded)
+	require.Equal(t, model.StatusSuccess, status(0))
+	require.Equal(t, model.StatusNew, status(1))
+	require.Empty(t, running, "a handler was called after the stop began")
+}
+
+func TestTheEndOfAStopsContextCutsADrainShort(t *testing.T) {
+	running, goOn := make(chan struct{}, 1), make(chan struct{})
+	cause := make(chan error, 1)
+	c, end, status := drainOf(t, t.Context(), 1, func(ctx context.Context, _ *Task[int]) (model.None, error) {
+		running <- struct{}{}
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		<-goOn // it takes its time
+		return model.None{}, ctx.Err()
+	})
+	inTime(t, running)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, inTime(t, beside(c, ctx)))
+	_, err := end()
+	require.ErrorIs(t, err, ErrShutdown)
+	var left *LeftError
+	require.ErrorAs(t, err, &left)
+	require.Len(t, left.Executions, 1)
+	require.ErrorIs(t, inTime(t, cause), ErrShutdown)
+	require.Equal(t, model.StatusExecuting, status(0))
+	close(goOn)
+	inTime(t, c.service.Done())
+	require.Equal(t, model.StatusNew, status(0), "it was given back when its handler returned")
+}
+
+func TestAStopEndsADrainWhoseOwnContextHasEnded(t *testing.T) {
+	running, goOn := make(chan struct{}, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	c, end, _ := drainOf(t, ctx, 1, func(context.Context, *Task[int]) (model.None, error) {
+		running <- struct{}{}
+		<-goOn
+		return model.None{}, nil
+	})
+	inTime(t, running)
+	cancel()
+	stopping, cut := context.WithCancel(t.Context())
+	cut()
+	require.NoError(t, inTime(t, beside(c, stopping)))
+	_, err := end()
+	var left *LeftError
+	require.ErrorAs(t, err, &left)
+	close(goOn)
+	inTime(t, c.service.Done())
+}
+
+func TestAStopAfterADrainReturnsAtOnceAndIsForGood(t *testing.T) {
+	c, end, _ := drainOf(t, t.Context(), 1, func(context.Context, *Task[int]) (model.None, error) { return model.None{}, nil })
+	did, err := end()
+	require.NoError(t, err)
+	require.Equal(t, 1, did.Succeeded)
+	_, err = c.Drain(t.Context(), false)
+	require.NoError(t, err, "a drain may be repeated")
+	require.NoError(t, inTime(t, beside(c, t.Context())))
+	_, err = c.Drain(t.Context(), false)
+	require.ErrorIs(t, err, ErrShutdown)
+	require.NoError(t, c.Run(t.Context()))
+	require.NoError(t, inTime(t, beside(c, t.Context())))
+}

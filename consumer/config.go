@@ -39,7 +39,8 @@ type Config struct {
 	// contexts end with [ErrShutdown]. Negative means not at all. Defaults to 30 s.
 	ShutdownTimeout time.Duration
 
-	// Middleware is called around every handler; the first is outermost. Defaults to none.
+	// Middleware is called around every handler; the first is outermost, none is nil. Defaults
+	// to none.
 	Middleware []Middleware
 
 	// DecodeGrace is for how long a task is given back because no worker understands
@@ -95,6 +96,11 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.PollInterval != 0 && c.PollInterval < 100*time.Millisecond {
 		errs = append(errs, model.Invalid("poll_interval", "is %v; want at least 100ms", c.PollInterval))
+	}
+	for i, m := range c.Middleware {
+		if m == nil {
+			errs = append(errs, model.Invalid("middleware", "has a nil at index %d", i))
+		}
 	}
 	errs = append(errs, c.Callbacks.validate()...)
 	only := model.Conditions{Tenants: c.Tenants, Categories: c.Categories, Creators: c.Creators}

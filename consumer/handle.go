@@ -137,7 +137,10 @@ func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
 // newHandler makes a handler of the type, with the consumer's middleware around it.
 func (c *Consumer) newHandler(typ string, run Handler, opts ...HandleOption) (*handler, error) {
 	h := &handler{typ: typ}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			return nil, model.Invalid(fmt.Sprintf("options[%d]", i), "is nil")
+		}
 		if err := o(h); err != nil {
 			return nil, err
 		}

@@ -39,7 +39,10 @@ const defaultWithin = time.Minute
 func Drain(t testing.TB, c *consumer.Consumer, opts ...DrainOption) Report {
 	t.Helper()
 	d := drain{within: defaultWithin}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			t.Fatalf("draining the tasks: options[%d] is nil", i)
+		}
 		o(&d)
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), d.within, fmt.Errorf("it is not done after %v", d.within))

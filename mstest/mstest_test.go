@@ -93,6 +93,12 @@ func TestDrainFailsTheTestWhenAHandlerTakesTooLong(t *testing.T) {
 	require.Contains(t, verdict.fatal, "it is not done after 50ms")
 }
 
+func TestDrainFailsTheTestWhenAnOptionIsNil(t *testing.T) {
+	_, _, c := setUp(t, func(context.Context, *consumer.Task[int]) (int, error) { return 0, nil })
+	verdict := recording{TB: t}
+	require.PanicsWithValue(t, "draining the tasks: options[%d] is nil", func() { mstest.Drain(&verdict, c, mstest.SkipTime(), nil) })
+}
+
 // recording is a test that notes that it has failed instead of failing.
 type recording struct {
 	testing.TB

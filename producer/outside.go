@@ -32,7 +32,10 @@ func (p *Producer) Complete(ctx context.Context, handle string, result any, opts
 		return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, err)
 	}
 	out := model.Success(value)
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, model.Invalid(fmt.Sprintf("options[%d]", i), "is nil"))
+		}
 		o(&out)
 	}
 	return p.finish(ctx, "completing", h, out)

@@ -181,6 +181,8 @@ func TestABadCompletionIsRefusedByField(t *testing.T) {
 	}
 	_, err := b.p.Complete(t.Context(), handle, strings.Repeat("x", model.MaxResultBytes))
 	refused("result", err)
+	_, err = b.p.Complete(t.Context(), handle, nil, WithoutCallback(), nil)
+	refused("options[1]", err)
 	_, err = b.p.Fail(t.Context(), handle, "\xff", Failure{})
 	refused("reason", err)
 	_, err = b.p.Fail(t.Context(), handle, "", Failure{RetryAfter: -1})

@@ -78,7 +78,7 @@ func ResumeAfter(token string) SubscribeOption {
 // Every stream costs the database, so they are few: for each set of types two
 // subscriptions in the whole fleet, four in all. Who serves many listeners subscribes once.
 // The error is a *[NoStreamError] where none is free, or the deployment has none, and a
-// *model.InvalidError for a bad filter or token. A slow reader holds up nobody but itself,
+// *model.InvalidError for a bad filter, option or token. A slow reader holds up nobody but itself,
 // and loses nothing unless it is hours behind.
 //
 // The subscription must be closed; [Producer.Close] does it, too. ctx is for the beginning.
@@ -95,7 +95,10 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter, opts []Sub
 		return nil, err
 	}
 	var o subscribing
-	for _, opt := range opts {
+	for i, opt := range opts {
+		if opt == nil {
+			return nil, model.Invalid(fmt.Sprintf("options[%d]", i), "is nil")
+		}
 		opt(&o)
 	}
 	if err := store.ValidToken(o.token); err != nil {

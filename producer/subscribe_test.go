@@ -236,6 +236,9 @@ func TestASubscriptionRefusesBadInput(t *testing.T) {
 	require.ErrorContains(t, err, "types are 101")
 	_, err = b.p.Subscribe(t.Context(), EventFilter{}, ResumeAfter("nonsense"))
 	require.ErrorIs(t, err, model.ErrInvalid)
+	_, err = b.p.Subscribe(t.Context(), EventFilter{}, nil)
+	require.ErrorIs(t, err, model.ErrInvalid)
+	require.ErrorContains(t, err, "options[0] is nil")
 	require.Zero(t, b.permits())
 }
 

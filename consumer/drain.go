@@ -51,8 +51,9 @@ func (d *Drained) count(e Event) {
 
 // Drain works until nothing is due and nothing runs, then returns: for tests and for
 // batch jobs. With skipTime it then moves its idea of the database's time to the next
-// due_at and goes on, so that delays and retries take no time; that is for test
-// databases only. It may be called again, but not beside Run. A [Consumer.Stop] ends it as
+// due_at and goes on, so that delays and retries take no time, but no
+// further than 250 years in all, so that one that always snoozes comes to rest; that is for
+// test databases only. It may be called again, but not beside Run. A [Consumer.Stop] ends it as
 // it ends Run: handlers may go on for the ShutdownTimeout. If anything is left to do by then
 // the error is [ErrShutdown]; it is a [*LeftError], too, when handlers did not return.
 func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
@@ -187,7 +188,9 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 			continue
 		}
 		wait := max(next.Sub(c.store.Clock.Now()), time.Millisecond)
-		c.store.Clock.Skip(wait)
+		if !c.store.Clock.Skip(wait) {
+			return skipped, nil
+		}
 		skipped += wait
 	}
 }

@@ -2,6 +2,8 @@ package consumer
 
 import (
 	"context"
+	"encoding/json"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -132,6 +134,27 @@ func TestAStopEndsADrainWhoseOwnContextHasEnded(t *testing.T) {
 	require.ErrorAs(t, err, &left)
 	close(goOn)
 	inTime(t, c.service.Done())
+}
+
+func TestADrainOfWhatSnoozesForEverComesToRest(t *testing.T) {
+	db := testdb.New(t)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	sent, err := producer.Send(t.Context(), p, drained, 1)
+	require.NoError(t, err)
+	c, err := New(Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, Handle(c, drained, func(context.Context, *Task[int]) (model.None, error) {
+		return model.None{}, Snooze(math.MaxInt64)
+	}))
+	did, err := c.Drain(t.Context(), true)
+	require.NoError(t, err)
+	require.Equal(t, 26, did.Released, "at once, and every ten years")
+	require.InDelta(t, 250*365*24*time.Hour, did.Skipped, float64(time.Hour))
+	task, err := p.Get(t.Context(), sent.ID)
+	require.NoError(t, err)
+	_, err = json.Marshal(task)
+	require.NoError(t, err)
 }
 
 func TestAStopAfterADrainReturnsAtOnceAndIsForGood(t *testing.T) {

@@ -56,21 +56,28 @@ func Fatal(err error) error {
 }
 
 // RetryAfter is an error that is retried after d instead of the strategy's delay. It
-// counts as an error. A negative d is none.
+// counts as an error. A negative d is none, and more than ten years (model.MaxDuration) are
+// ten.
 func RetryAfter(d time.Duration, err error) error {
+	d = bounded(d)
 	return &verdict{err: err, delay: d, say: fmt.Sprintf("retry after %v", d), apply: func(v *verdict) model.Outcome {
-		return model.Failed(model.FailError, v.text()).After(max(v.delay, 0))
+		return model.Failed(model.FailError, v.text()).After(v.delay)
 	}}
 }
 
-// Snooze gives the task back until d has passed. It costs neither error nor attempt.
-func Snooze(d time.Duration) error { return snooze(d, fmt.Sprintf("snoozed for %v", d)) }
+// Snooze gives the task back until d has passed. It costs neither error nor attempt. A
+// negative d is none, and more than ten years (model.MaxDuration) are ten.
+func Snooze(d time.Duration) error { return snooze(d, fmt.Sprintf("snoozed for %v", bounded(d))) }
 
 func snooze(d time.Duration, why string) error {
-	return &verdict{delay: d, say: why, apply: func(v *verdict) model.Outcome {
-		return model.Failed(model.FailReleased, v.say).After(max(v.delay, 0))
+	return &verdict{delay: bounded(d), say: why, apply: func(v *verdict) model.Outcome {
+		return model.Failed(model.FailReleased, v.say).After(v.delay)
 	}}
 }
+
+// bounded keeps a handler's time within what options may say: a later one could not be
+// shown, or not be stored. Refused it would run the task again.
+func bounded(d time.Duration) time.Duration { return min(max(d, 0), model.MaxDuration) }
 
 // Release gives the task back at once, for any worker. It costs neither error nor attempt.
 func Release() error {
@@ -89,14 +96,20 @@ func Cancel(reason string) error {
 // Park ends the handler but keeps the execution open for a completion from outside
 // (producer.Complete, producer.Fail) by its handle, until the given time of the store's
 // clock; then it counts as a timeout. The slot is free. A completion that came before
-// the park wins.
+// the park wins. A time that has passed, the zero one too, is now, and one more than ten
+// years away (model.MaxDuration) is then.
 func Park(until time.Time) error {
+	if until.IsZero() {
+		until = time.Unix(0, 0)
+	}
 	return &verdict{until: until, say: "parked until " + until.UTC().Format(model.TimeFormat)}
 }
 
-// ParkFor is [Park] until d from now by the store's clock. d is at least a millisecond.
+// ParkFor is [Park] until d from now by the store's clock. d is at least a millisecond and
+// at most ten years: what lies outside is the nearer of them.
 func ParkFor(d time.Duration) error {
-	return &verdict{wait: max(d, time.Millisecond), say: fmt.Sprintf("parked for %v", d)}
+	d = max(bounded(d), time.Millisecond)
+	return &verdict{wait: d, say: fmt.Sprintf("parked for %v", d)}
 }
 
 // TimedOut is an error because something that the handler waited for took too long. It is
@@ -162,9 +175,20 @@ func parkedUntil(err error, now time.Time) (time.Time, bool) {
 		return time.Time{}, false
 	case v.wait > 0:
 		return now.Add(v.wait), true
+	case v.until.IsZero():
+		return time.Time{}, false
+	case v.until.Before(now):
+		return now, true
 	default:
-		return v.until, !v.until.IsZero()
+		return earlier(v.until, now.Add(model.MaxDuration)), true
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // judge turns what a handler returned into the outcome of its execution. cause is why

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -80,6 +81,33 @@ func TestOnlyAPlainErrorIsRetriedInsideTheExecution(t *testing.T) {
 	for _, err := range []error{Fatal(plain), RetryAfter(1, plain), Snooze(1), Release(), Cancel(""), Park(time.Now()), ParkFor(1), &undecodableError{what: "x", err: plain}} {
 		require.False(t, retryableHere(fmt.Errorf("wrapped: %w", err)), "%v", err)
 	}
+}
+
+func TestTimesThatHandlersSayLieWithinTenYears(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	last := now.Add(model.MaxDuration)
+	for _, c := range []struct {
+		err  error
+		want time.Time
+	}{
+		{Park(time.Unix(1<<50, 0)), last},
+		{Park(last.Add(1)), last},
+		{Park(last), last},
+		{Park(now), now},
+		{Park(now.Add(-1)), now},
+		{Park(time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC)), now},
+		{Park(time.Time{}), now},
+		{ParkFor(math.MaxInt64), last},
+		{ParkFor(math.MinInt64), now.Add(time.Millisecond)},
+	} {
+		until, parked := parkedUntil(c.err, now)
+		require.True(t, parked, "%v", c.err)
+		require.Equal(t, c.want, until, "%v", c.err)
+	}
+	for _, err := range []error{Snooze(math.MaxInt64), snooze(math.MaxInt64, "busy"), RetryAfter(math.MaxInt64, errors.New("it broke"))} {
+		require.Equal(t, model.MaxDuration, *judge(&model.Task{}, bson.RawValue{}, err, nil, time.Hour, now).Delay, "%v", err)
+	}
+	require.EqualError(t, Snooze(math.MaxInt64), "snoozed for "+model.MaxDuration.String())
 }
 
 func TestParkIsNoOutcome(t *testing.T) {

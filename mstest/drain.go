@@ -22,7 +22,7 @@ type drain struct {
 }
 
 // SkipTime makes delays take no time: whenever nothing is due, the consumer's idea of
-// the time jumps to the next start time or retry, until nothing is left to do. The tasks
+// the time jumps to the next start time or retry, until nothing is left to do in the next 250 years. The tasks
 // then carry times that lie in the future.
 func SkipTime() DrainOption { return func(d *drain) { d.skipTime = true } }
 

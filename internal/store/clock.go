@@ -119,11 +119,20 @@ func (c *Clock) TakeJump() time.Duration {
 	return j
 }
 
-// Skip moves the estimate forward for good: test databases only.
-func (c *Clock) Skip(d time.Duration) {
+// maxSkipped bounds all skips together: with what passes beside them they must fit a
+// time.Duration.
+const maxSkipped = 250 * 365 * 24 * time.Hour
+
+// Skip moves the estimate forward for good: test databases only. It says false, and does
+// nothing, when that would be further than 250 years in all.
+func (c *Clock) Skip(d time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if d > maxSkipped-c.skipped {
+		return false
+	}
 	c.skipped += d
+	return true
 }
 
 // ReadClock reads the database's clock for a process that has no workers document. It

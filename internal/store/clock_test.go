@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -55,6 +56,18 @@ func TestAJumpOfTheWallClockDoesNotMoveTheEstimateButMakesItOld(t *testing.T) {
 		require.Equal(t, noon.Add(time.Second), c.Now())
 		require.GreaterOrEqual(t, c.Age(), 59*time.Minute)
 	}
+}
+
+func TestSkipsAreRefusedBeforeTheyOverflow(t *testing.T) {
+	m := &machine{wall: noon}
+	c := newClock(m)
+	reading(m, c, noon, 0)
+	require.True(t, c.Skip(maxSkipped-time.Hour))
+	require.False(t, c.Skip(math.MaxInt64))
+	require.False(t, c.Skip(time.Hour+1))
+	require.Equal(t, noon.Add(maxSkipped-time.Hour), c.Now())
+	require.True(t, c.Skip(time.Hour))
+	require.Equal(t, noon.Add(maxSkipped), c.Now())
 }
 
 func TestASurpriseIsToldOnce(t *testing.T) {

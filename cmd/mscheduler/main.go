@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/kelseyhightower/envconfig"
 	"golang.org/x/term"
@@ -56,10 +57,26 @@ func interruptible() (context.Context, func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-signals
-		cancel()
-		<-signals
+		awaitSecond(signals, cancel)
 		os.Exit(cli.ExitInterrupted)
 	}()
 	return ctx, func() { signal.Stop(signals); cancel() }
+}
+
+// sameWish is for how long after the first signal others are the same wish: timeout(1) sends
+// one to the process and one to its group.
+const sameWish = 500 * time.Millisecond
+
+// awaitSecond calls stop at the first signal and returns at the second.
+func awaitSecond(signals <-chan os.Signal, stop func()) {
+	<-signals
+	stop()
+	for same := time.After(sameWish); ; {
+		select {
+		case <-signals:
+		case <-same:
+			<-signals
+			return
+		}
+	}
 }

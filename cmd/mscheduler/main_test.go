@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -173,14 +174,51 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	dev, dir := busyDev(t, "--shutdown-timeout", "10m")
 	require.NoError(t, dev.Process.Signal(os.Interrupt))
 	dev.says("stopping: 1 task has at most 10m")
-	require.NoError(t, dev.Process.Signal(os.Interrupt))
+	ended := make(chan struct{})
+	go func() { // those that come too soon are the first one
+		for tick := time.NewTicker(sameWish / 5); ; {
+			select {
+			case <-ended:
+				tick.Stop()
+				return
+			case <-tick.C:
+				_ = dev.Process.Signal(os.Interrupt) // it may have ended
+			}
+		}
+	}()
 	require.Equal(t, 130, dev.end())
+	close(ended)
 
 	// The address file is left behind, and nobody is misled by it.
 	require.FileExists(t, filepath.Join(dir, ".mscheduler-dev.json"))
 	code, _, stderr := run(t, binary(t, dir, "task", "list"))
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "is no longer running")
+}
+
+func TestSignalsWithinAMomentOfTheFirstAreTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal, 2) // as small as the product's: none is kept for later
+		stops, ended := 0, false
+		go func() {
+			awaitSecond(signals, func() { stops++ })
+			ended = true
+		}()
+		for _, after := range []time.Duration{0, 0, 1, sameWish - 2} {
+			time.Sleep(after) // of the bubble
+			signals <- syscall.SIGTERM
+			synctest.Wait()
+			require.Equal(t, 1, stops)
+			require.False(t, ended)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.False(t, ended, "nobody has asked a second time")
+		signals <- syscall.SIGTERM
+		synctest.Wait()
+		require.True(t, ended)
+		require.Equal(t, 1, stops)
+	})
 }
 
 func TestKilledDevServerLosesNothingOnAFile(t *testing.T) {

@@ -35,8 +35,9 @@ targets are told to call; it must be said where --callback-addr is every address
 machine (:8080, 0.0.0.0:8080).
 
 The first Ctrl-C (or SIGTERM) stops gracefully: nothing new is claimed, handlers have
---shutdown-timeout, and what they do not finish is given back at once. The second ends
-the process; its tasks are taken over when their leases lapse.
+--shutdown-timeout, and what they do not finish is given back at once. A second one,
+half a second later or more, ends the process; its tasks are taken over when their leases
+lapse.
 
 A database that goes away later is waited for; one that does not answer at the start is
 an error.`

@@ -16,8 +16,8 @@ const (
 	MaxSpecificWorkers   = 64
 	DefaultPriority      = 5
 	MaxPriority          = 9
-	DefaultPingInterval  = 10 * time.Second
-	DefaultWorkerTimeout = 30 * time.Second
+	DefaultPingInterval  = DefaultWorkerTimeout / 3 // where nobody says a lease, else a third of it
+	DefaultWorkerTimeout = 30 * time.Second         // where nobody says a ping interval, else at least three of it
 	MinWorkerTimeout     = time.Second
 	DefaultMaxErrors     = 10
 	DefaultMaxLapses     = 3
@@ -72,8 +72,8 @@ type LocalRetry struct {
 // says nothing.
 type Options struct {
 	ConcurrentWorkerCount int           `bson:"concurrent_worker_count,omitempty"` // workers that must each succeed; default 1, at most 64
-	PingInterval          time.Duration `bson:"ping_interval_ms,omitempty"`        // default 10 s
-	WorkerTimeout         time.Duration `bson:"worker_timeout_ms,omitempty"`       // the lease; default 30 s, at least 1 s
+	PingInterval          time.Duration `bson:"ping_interval_ms,omitempty"`        // default a third of the lease, as where the layers make it more than half of that: 10 s
+	WorkerTimeout         time.Duration `bson:"worker_timeout_ms,omitempty"`       // the lease; default 30 s, or three ping intervals where that is more; at least 1 s
 	ExecutionTimeout      time.Duration `bson:"execution_timeout_ms,omitempty"`    // from the claim; default none; [NoTimeout] undoes what a layer below says
 	SpecificWorkerIDs     []string      `bson:"specific_worker_ids,omitempty"`     // only these may claim; default everybody
 	Retry                 *Retry        `bson:"retry,omitempty"`

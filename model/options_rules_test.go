@@ -161,6 +161,8 @@ func TestTheFirstLayerThatSaysSomethingWins(t *testing.T) {
 	require.Equal(t, []time.Duration{time.Second, time.Hour}, []time.Duration{d.Retry.Interval, d.Retry.MaxInterval})
 	require.Equal(t, 30*time.Second, ResolveOptions(Options{PingInterval: 10 * time.Second}).Lease)
 	require.Equal(t, time.Minute, ResolveOptions(Options{PingInterval: 20 * time.Second}).Lease, "three pings fit a lease")
+	require.Equal(t, 20*time.Second, ResolveOptions(Options{WorkerTimeout: time.Minute}).PingInterval)
+	require.Equal(t, []time.Duration{DefaultPingInterval, DefaultWorkerTimeout}, []time.Duration{d.PingInterval, d.Lease})
 }
 
 func TestDurationsWrittenByAShellAreRead(t *testing.T) {

@@ -135,8 +135,8 @@ func AnyWorker() Option {
 
 // Lease is how often a worker pings while it runs the task, and after how long without
 // a ping another worker takes the task over. timeout is at least a second, ping at most
-// half of it; 0 leaves one of them to the type, the handler or the default. Defaults to
-// 10 s and 30 s.
+// half of it; 0 leaves one of them to the type, the handler or the default. timeout defaults to
+// 30 s, or three pings where that is more; ping to a third of the timeout, 10 s.
 func Lease(ping, timeout time.Duration) Option {
 	return newOption("Lease", func(s *settings) {
 		s.draft.Options.PingInterval, s.draft.Options.WorkerTimeout = ping, timeout

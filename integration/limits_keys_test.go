@@ -84,18 +84,23 @@ func TestALimitOfTheTypeAndOneOfItsKeysHoldTogetherAndBothAreReached(t *testing.
 		a.limit(func(typ *model.TaskType) {
 			typ.MaxRunning, typ.KeyLimit = ofType, &model.KeyLimit{MaxRunning: ofKey}
 		})
-		ids := a.sendLimited(60, 150, keyInTurn(2))
+		ids := a.sendLimited(60, 150, func(i int) []producer.Option {
+			// The first three reach both limits; later a third of the first key often is the next.
+			return []producer.Option{producer.LimitKey(fmt.Sprint("customer ", i%3/2))}
+		})
 		for i := range 4 {
 			a.limitedChild(fmt.Sprint("w", i))
 		}
 		a.awaitSuccess(ids)
-		require.Equal(t, ofType, mostAtOnce(a.spans(ids), 30*time.Millisecond), "of the type")
+		sure, maybe := openAtOnce(a.runs(ids))
+		require.LessOrEqual(t, sure, ofType, "of the type")
+		require.GreaterOrEqual(t, maybe, ofType, "of the type")
 		reached := 0
 		for key, of := range a.byKey(ids) {
-			most := mostAtOnce(a.spans(of), 30*time.Millisecond)
-			require.LessOrEqual(t, most, ofKey, "of %s", key)
-			reached = max(reached, most)
+			sure, maybe := openAtOnce(a.runs(of))
+			require.LessOrEqual(t, sure, ofKey, "of %s", key)
+			reached = max(reached, maybe)
 		}
-		require.Equal(t, ofKey, reached, "three of two keys: one of them has two")
+		require.GreaterOrEqual(t, reached, ofKey, "three of two keys: one of them has two")
 	})
 }

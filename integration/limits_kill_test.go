@@ -62,7 +62,9 @@ func TestPermitsOfAProcessThatDiesBeforeItsClaimComeBackAndItsClaimsDoNot(t *tes
 					}
 					a.limitedChild("victim") // started again
 					a.awaitSuccess(its)
-					require.Equal(t, l.most, mostAtOnce(a.spans(append(ids, its...)), 30*time.Millisecond))
+					sure, maybe := openAtOnce(a.runs(append(ids, its...)))
+					require.LessOrEqual(t, sure, l.most)
+					require.GreaterOrEqual(t, maybe, l.most)
 					awaitTrue(t, func() string {
 						if left := a.permitted(); len(left) > 0 {
 							return "permits that nobody gives back"

@@ -82,13 +82,17 @@ func (a *arena) rated(name string, b *begun) (behind *proxy.Proxy) {
 	return behind
 }
 
-// runAtRate sends eight seconds' worth of tasks of a type with the rate to the workers that
-// are hired, and returns when they were claimed and by how much this process was late.
+// runAtRate sends eight seconds' worth of tasks of a type with the rate, three with the race
+// detector, which may not come near the rate, to the workers that are hired, and returns when they were claimed and by how much this process was late.
 func (a *arena) runAtRate(rate int, hire func()) (claimed []time.Time, late time.Duration) {
 	a.t.Helper()
 	a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: rate, Per: time.Second} })
 	hire()
-	ids := a.sendLimited(8*rate, 1, plain)
+	worth := 8
+	if raceDetector {
+		worth = 3
+	}
+	ids := a.sendLimited(worth*rate, 1, plain)
 	slow := lateness(a.t)
 	a.awaitSuccess(ids)
 	late = slow()

@@ -31,12 +31,8 @@ type answered struct {
 
 func newAnswered(t *testing.T) *answered {
 	t.Helper()
-	a := &answered{direct: testdb.New(t)}
-	p, err := proxy.Start(testdb.URI(t))
-	require.NoError(t, err)
-	t.Cleanup(p.Close)
-	a.proxy = p
-	client, err := mongo.Connect(options.Client().ApplyURI(p.URI()).SetMonitor(&event.CommandMonitor{
+	a := &answered{proxy: testdb.Behind(t)}
+	a.Store, a.direct = openAs(t, options.Client().ApplyURI(a.proxy.URI()).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if e.CommandName != "update" {
 				return
@@ -46,10 +42,6 @@ func newAnswered(t *testing.T) *answered {
 			}
 		},
 	}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	a.Store, err = store.Open(store.Config{Database: client.Database(a.direct.Name())})
-	require.NoError(t, err)
 	return a
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -30,11 +29,7 @@ func TestAQuietStreamOutlivesTheTimeoutOfItsClient(t *testing.T) {
 			}
 		},
 	})
-	client, err := mongo.Connect(o)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	s, err := store.Open(store.Config{Database: client.Database(testdb.New(t).Name())})
-	require.NoError(t, err)
+	s, _ := openAs(t, o)
 	require.NoError(t, s.Ready(t.Context()))
 	stream, err := s.Watch(t.Context(), []string{"t"}, nil)
 	require.NoError(t, err)
@@ -70,11 +65,7 @@ func TestAStreamOpensBeforeTheServerHasLookedForEvents(t *testing.T) {
 			}
 		},
 	})
-	client, err := mongo.Connect(o)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	s, err := store.Open(store.Config{Database: client.Database(testdb.New(t).Name())})
-	require.NoError(t, err)
+	s, _ := openAs(t, o)
 	require.NoError(t, s.Ready(t.Context()))
 	first, err := s.Events(t.Context(), store.EventFilter{}, "")
 	require.NoError(t, err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -42,16 +41,12 @@ func TestABoundedWriteSaysItsTimeLimitOnce(t *testing.T) {
 			if timeout > 0 {
 				o.SetTimeout(timeout)
 			}
-			client, err := mongo.Connect(o)
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-			s, err := store.Open(store.Config{Database: client.Database(testdb.New(t).Name())})
-			require.NoError(t, err)
+			s, _ := openAs(t, o)
 			require.NoError(t, s.Ready(t.Context()))
 			require.NoError(t, s.ReadClock(t.Context()))
 			now := s.Clock.Now()
 			before := model.NewTask(model.Draft{Type: "t", Key: "k"}, now)
-			_, err = s.Insert(t.Context(), []*model.Task{before})
+			_, err := s.Insert(t.Context(), []*model.Task{before})
 			require.NoError(t, err)
 			after, no := model.Claim(before, model.Claimant{WorkerID: "w", ExecID: "e"}, model.ResolveOptions(), now)
 			require.Empty(t, no)

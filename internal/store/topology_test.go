@@ -1,13 +1,11 @@
 package store_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -19,7 +17,6 @@ func TestMain(m *testing.M) { testdb.Main(m) }
 // MongoDB 4.2 speaks wire version 8.
 func TestAServerThatIsTooOldIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	px := testdb.Behind(t)
-	db := testdb.New(t)
 	px.Rewrite(func(command string, answer bson.Raw) bson.Raw {
 		var doc bson.D
 		if bson.Unmarshal(answer, &doc) != nil {
@@ -39,12 +36,8 @@ func TestAServerThatIsTooOldIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 		}
 		return old
 	})
-	client, err := mongo.Connect(options.Client().ApplyURI(px.URI()))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
-	s, err := store.Open(store.Config{Database: client.Database(db.Name())})
-	require.NoError(t, err)
-	err = s.Ready(t.Context())
+	s, db := openAs(t, options.Client().ApplyURI(px.URI()))
+	err := s.Ready(t.Context())
 	require.ErrorContains(t, err, "the server is too old: MongoDB 4.4 or later is needed")
 	require.Equal(t, store.Fatal, store.Classify(err))
 	names, err := db.ListCollectionNames(t.Context(), bson.D{})

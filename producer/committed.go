@@ -39,46 +39,51 @@ type committed struct {
 	cancel context.CancelFunc
 	end    sync.WaitGroup
 
+	looking  context.Context //nolint:containedctx // that of looks, which a close that is in a hurry ends
+	cutShort context.CancelFunc
+
 	mu      sync.Mutex
-	changes map[string]change // by the task's id
+	changes map[change]time.Duration // until when it is certain that it was aborted, by the monotonic clock
 	running bool
 }
 
-// change is the rev that a transaction gave a task, and the monotonic time at which it is
-// certain that it was aborted.
+// change is the rev that a transaction gave a task. Of one task there may be several: one may
+// have committed where the next is aborted.
 type change struct {
-	rev   int64
-	until time.Duration
+	id  string
+	rev int64
 }
 
 func newCommitted(s *store.Store, log zerolog.Logger) *committed {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &committed{store: s, log: log, ctx: ctx, cancel: cancel, changes: map[string]change{}}
+	looking, cutShort := context.WithCancel(context.Background())
+	return &committed{store: s, log: log, ctx: ctx, cancel: cancel, looking: looking, cutShort: cutShort, changes: map[change]time.Duration{}}
 }
 
 // tell signals the task when its rev can be seen.
 func (c *committed) tell(t *model.Task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changes[t.ID] = change{rev: t.Rev, until: c.store.Local().Monotonic() + openFor}
+	c.changes[change{t.ID, t.Rev}] = c.store.Local().Monotonic() + openFor
 	if !c.running && c.ctx.Err() == nil {
 		c.running = true
 		c.end.Go(c.run)
 	}
 }
 
-// close looks a last time.
-func (c *committed) close() {
+// close looks a last time, for as long as ctx allows.
+func (c *committed) close(ctx context.Context) {
 	c.mu.Lock()
 	c.cancel()
 	c.mu.Unlock()
+	defer context.AfterFunc(ctx, c.cutShort)()
 	c.end.Wait()
 }
 
 func (c *committed) run() {
 	for pause := firstLook; ; pause = min(2*pause, seldomLook) {
 		closing := !clock.Pause(c.ctx, pause)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), farewell)
+		ctx, cancel := context.WithTimeout(c.looking, farewell)
 		err := c.look(ctx)
 		cancel()
 		if c.over(closing, err) {
@@ -92,32 +97,39 @@ func (c *committed) look(ctx context.Context) error {
 	c.mu.Lock()
 	waiting := maps.Clone(c.changes)
 	c.mu.Unlock()
-	for ids := range slices.Chunk(slices.Collect(maps.Keys(waiting)), maxLook) {
+	byID := map[string][]change{}
+	for ch := range waiting {
+		byID[ch.id] = append(byID[ch.id], ch)
+	}
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(byID)), maxLook) {
 		lives, err := c.store.Lives(ctx, ids)
 		if err != nil {
 			return err
 		}
 		var seen []string
+		var told []change
 		for _, id := range ids {
-			if t := lives[id]; t != nil && t.Rev >= waiting[id].rev {
-				seen = append(seen, id)
+			for _, ch := range byID[id] {
+				if t := lives[id]; t != nil && t.Rev >= ch.rev {
+					seen, told = append(seen, id), append(told, ch)
+				}
 			}
 		}
-		if err := c.store.Signal(ctx, seen...); err != nil {
+		if err := c.store.Signal(ctx, slices.Compact(seen)...); err != nil {
 			return err
 		}
-		c.forget(waiting, seen)
+		c.forget(waiting, told)
 	}
 	return nil
 }
 
-// forget takes out what was told, unless another transaction has changed it since.
-func (c *committed) forget(told map[string]change, ids []string) {
+// forget takes out what was told, unless another attempt has told of it since.
+func (c *committed) forget(waiting map[change]time.Duration, told []change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, id := range ids {
-		if c.changes[id] == told[id] {
-			delete(c.changes, id)
+	for _, ch := range told {
+		if c.changes[ch] == waiting[ch] {
+			delete(c.changes, ch)
 		}
 	}
 }
@@ -128,9 +140,9 @@ func (c *committed) over(closing bool, err error) bool {
 	defer c.mu.Unlock()
 	now := c.store.Local().Monotonic()
 	late := 0
-	for id, ch := range c.changes {
-		if closing || now > ch.until {
-			delete(c.changes, id)
+	for ch, until := range c.changes {
+		if closing || now > until {
+			delete(c.changes, ch)
 			late++
 		}
 	}

@@ -135,7 +135,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	p.await.close()
-	p.committed.close()
+	p.committed.close(ctx)
 	subscriptions := p.subscriptions.close(ctx)
 	select {
 	case <-p.idle:

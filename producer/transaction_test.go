@@ -143,6 +143,22 @@ func TestACommandIsPartOfTheCallersTransactionAndWorkersHearOfItAfterwards(t *te
 	require.Equal(t, 2, b.signalled(other.ID))
 }
 
+func TestWhatATransactionCommittedIsToldThoughAnotherIsRolledBack(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Key("k"))
+	b.claim(s.ID, "w")
+	require.NoError(t, b.transaction(func(ctx context.Context) error {
+		_, err := b.p.Cancel(ctx, s.ID, "")
+		return err
+	}))
+	require.ErrorIs(t, b.transaction(func(ctx context.Context) error {
+		_, err := b.p.Update(ctx, s.ID, Workers("nobody"))
+		require.NoError(t, err)
+		return errRollBack
+	}), errRollBack)
+	require.Eventually(t, func() bool { return b.signalled(s.ID) == 1 }, time.Minute, 10*time.Millisecond)
+}
+
 // A process may end as soon as its transaction has committed.
 func TestACloseTellsWhatHasBeenCommittedAndForgetsTheRest(t *testing.T) {
 	b := setup(t)

@@ -1,9 +1,11 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +25,7 @@ const batchBytes = 16 << 20
 
 // cursor is a result a client reads in batches. What costs memory while it is
 // left half read is bounded: documents it holds by their bytes, over all cursors;
-// a snapshot that it reads by what was overwritten since.
+// the snapshots of a collection by what was overwritten since.
 type cursor struct {
 	id      int64
 	ns      string
@@ -206,8 +208,16 @@ func (l *cursors) sweep(timeout time.Duration) {
 	l.killIf(func(c *cursor) bool { return !c.busy && !c.forever && now.Sub(c.used) > timeout })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.m {
-		if c.busy || c.rows == nil || c.txn != nil || c.rows.KeptAlive(l.current(c.ns)) <= l.limit {
+	var ns string
+	var newer *storage.Collection // than the next one, of those that stay
+	kept := 0
+	for _, c := range l.newestFirst() {
+		if c.ns != ns {
+			ns, newer, kept = c.ns, l.current(c.ns), 0
+		}
+		reads := c.rows.Reads()
+		if more := reads.KeptAlive(newer); c.busy || kept+more <= l.limit {
+			newer, kept = reads, kept+more
 			continue
 		}
 		c.end()
@@ -219,6 +229,19 @@ func (l *cursors) sweep(timeout time.Duration) {
 				" bytes (Options.CursorBytes) were overwritten of its collection since the cursor was opened: read it faster, or in parts"}
 		}
 	}
+}
+
+// newestFirst is the cursors that read a snapshot, those of one collection together.
+func (l *cursors) newestFirst() (list []*cursor) {
+	for _, c := range l.m {
+		if c.rows != nil && c.rows.Reads() != nil && c.txn == nil {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b *cursor) int {
+		return cmp.Or(strings.Compare(a.ns, b.ns), b.rows.Reads().Age(a.rows.Reads()))
+	})
+	return list
 }
 
 // fill appends up to n documents (0: as many as fit) to the array that is open

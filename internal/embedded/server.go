@@ -38,8 +38,8 @@ type Options struct {
 	// far back a change stream may resume. Defaults to 64 MB.
 	LogBytes int
 	// CursorBytes bounds the results that all open cursors hold in memory, and what
-	// may be overwritten of the collection that one reads, unless in a transaction:
-	// a cursor that costs more ends with an error. Defaults to 256 MB.
+	// may be overwritten of a collection that they read, unless in a transaction: a
+	// cursor that costs more ends with an error, the oldest first. Defaults to 256 MB.
 	CursorBytes int
 	// TransactionLifetime ends transactions that stay open for longer. Defaults
 	// to 60 s.

@@ -54,13 +54,8 @@ func (r *Rows) Within(ctx context.Context) { r.ctx = ctx }
 // Sorts reports whether the rows are sorted in memory, all before the first.
 func (p *Plan) Sorts() bool { return p.blocking }
 
-// KeptAlive is what the rows keep alive of a collection that has changed since.
-func (r *Rows) KeptAlive(now *storage.Collection) int {
-	if r.plan.c == nil {
-		return 0
-	}
-	return r.plan.c.KeptAlive(now)
-}
+// Reads is the collection, as it was, that the rows are read from; nil for none.
+func (r *Rows) Reads() *storage.Collection { return r.plan.c }
 
 // Seen is how many records the rows remember, so as to deliver each once.
 func (r *Rows) Seen() int { return len(r.seen) }

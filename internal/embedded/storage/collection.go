@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -73,6 +74,11 @@ func (c *Collection) KeptAlive(now *Collection) int {
 		return c.bytes
 	}
 	return min(c.bytes, now.gone-c.gone)
+}
+
+// Age compares when two of one name were frozen: below 0 when c is the older one.
+func (c *Collection) Age(o *Collection) int {
+	return cmp.Or(cmp.Compare(c.id, o.id), cmp.Compare(c.gone, o.gone))
 }
 
 // Get returns the record with the given id.

@@ -216,8 +216,10 @@ func (l *Log) append(events []*Event) (floor uint64) {
 	}
 	l.events = l.events[cut:]
 	for w := range l.waiters {
-		if slices.ContainsFunc(events, func(e *Event) bool { return w.matches(e.Namespace) }) {
-			w.waits = false
+		if i := slices.IndexFunc(events, func(e *Event) bool { return w.matches(e.Namespace) }); i >= 0 {
+			if w.waits {
+				w.waits, w.clear = false, max(w.clear, events[i].TS-1)
+			}
 			select {
 			case w.C <- struct{}{}:
 			default:

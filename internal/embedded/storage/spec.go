@@ -72,7 +72,9 @@ func ParseIndexSpec(raw bson.Raw) (*IndexSpec, error) {
 		s.tops = append(s.tops, []byte(topField(f.Path)))
 	}
 	if s.Partial != nil {
-		s.tops = appendFilterTops(s.tops, s.Partial.Root())
+		for path := range s.Partial.Paths {
+			s.tops = append(s.tops, []byte(topField(path)))
+		}
 	}
 	if len(s.Fields) == 1 && s.Fields[0].Path == "_id" {
 		if s.Fields[0] != idSpec.Fields[0] {
@@ -102,9 +104,7 @@ func (s *IndexSpec) option(name string, v bson.RawValue) error {
 			return mongoerr.New(mongoerr.TypeMismatch, "The field 'partialFilterExpression' must be an object")
 		}
 		s.PartialRaw = slices.Clone(bson.Raw(v.Value))
-		if s.Partial, err = query.CompileFilter(s.PartialRaw); err == nil {
-			err = checkPartial(s.Partial.Root(), true)
-		}
+		s.Partial, err = query.CompileIndexFilter(s.PartialRaw)
 	case "expireAfterSeconds":
 		n, ok := value.AsInteger(v)
 		if !ok || n < 0 || n > math.MaxInt32 {
@@ -192,25 +192,6 @@ func truth(name string, v bson.RawValue) (bool, error) {
 	return false, mongoerr.New(mongoerr.TypeMismatch, "The field '%s' has value of the wrong type, expected a boolean", name)
 }
 
-// checkPartial allows in a partial index's filter what MongoDB allows.
-func checkPartial(n *query.Node, top bool) error {
-	switch n.Op {
-	case query.OpAnd:
-		if !top {
-			return nil
-		}
-		for _, c := range n.Children {
-			if err := checkPartial(c, true); err != nil {
-				return err
-			}
-		}
-		return nil
-	case query.OpEq, query.OpLt, query.OpLte, query.OpGt, query.OpGte, query.OpExists, query.OpType:
-		return nil
-	}
-	return mongoerr.New(mongoerr.CannotCreateIndex, "unsupported expression in partial index: only $and, equality, $exists: true, $gt, $gte, $lt, $lte and $type are")
-}
-
 // Raw is the definition as listIndexes gives it.
 func (s *IndexSpec) Raw() bson.Raw {
 	d := bson.D{{Key: "v", Value: int32(2)}, {Key: "key", Value: s.Key}, {Key: "name", Value: s.Name}}
@@ -277,14 +258,4 @@ func (s *IndexSpec) touchedBy(changed [][]byte) bool {
 func topField(path string) string {
 	head, _, _ := strings.Cut(path, ".")
 	return head
-}
-
-func appendFilterTops(tops [][]byte, n *query.Node) [][]byte {
-	if n.Path != "" {
-		tops = append(tops, []byte(topField(n.Path)))
-	}
-	for _, c := range n.Children {
-		tops = appendFilterTops(tops, c)
-	}
-	return tops
 }

@@ -82,17 +82,13 @@ func (a *arena) rated(name string, b *begun) (behind *proxy.Proxy) {
 	return behind
 }
 
-// runAtRate sends eight seconds' worth of tasks of a type with the rate, three with the race
-// detector, which may not come near the rate, to the workers that are hired, and returns when they were claimed and by how much this process was late.
+// runAtRate sends eight seconds' worth of tasks of a type with the rate to the workers that
+// are hired, and returns when they were claimed and by how much this process was late.
 func (a *arena) runAtRate(rate int, hire func()) (claimed []time.Time, late time.Duration) {
 	a.t.Helper()
 	a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: rate, Per: time.Second} })
 	hire()
-	worth := 8
-	if raceDetector {
-		worth = 3
-	}
-	ids := a.sendLimited(worth*rate, 1, plain)
+	ids := a.sendLimited(8*rate, 1, plain)
 	slow := lateness(a.t)
 	a.awaitSuccess(ids)
 	late = slow()
@@ -127,7 +123,7 @@ func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 				a.limitedChild(fmt.Sprint("w", i))
 			}
 		})
-		requireRate(t, 100, perSecond(claimed), late)
+		requireRate(t, e, 90, perSecond(claimed), late)
 	})
 }
 
@@ -143,20 +139,23 @@ func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
 			}
 		})
 		require.LessOrEqual(t, mostIn(b.times(), time.Second), 100)
-		requireRate(t, 100, perSecond(claimed), late)
+		requireRate(t, e, 80, perSecond(claimed), late)
 	})
 }
 
-// requireRate wants half of a rate where this machine is prompt: late is by how much it was
-// not. What is reached depends on the machine, because a start that nobody could take in its
-// twentieth of a second is lost: here that is 79 to 93 of 100, elsewhere it may be less, and
-// with the race detector it is only printed. That nine tenths are reached model shows in
-// virtual time, over ways of up to 40 ms; less than a half would be a fault between the two.
-func requireRate(t *testing.T, rate, reached float64, late time.Duration) {
+// requireRate wants so many starts a second of the embedded server where this machine is
+// prompt: late is by how much it was not. A start that nobody could take in its twentieth of a
+// second is lost, so with another engine, which is slower, or on a busy machine, half of that
+// will do, and with the race detector the rate is only printed. In virtual time model shows
+// nine tenths on any machine.
+func requireRate(t *testing.T, e Engine, wanted, reached float64, late time.Duration) {
 	t.Helper()
 	t.Logf("%.1f a second; this process was late by up to %v", reached, late)
-	if !raceDetector && late < 10*time.Millisecond {
-		require.GreaterOrEqual(t, reached, rate/2)
+	if e.Name != "embedded" || late > 5*time.Millisecond {
+		wanted /= 2
+	}
+	if !raceDetector {
+		require.GreaterOrEqual(t, reached, wanted)
 	}
 }
 

@@ -97,14 +97,20 @@ func (a *arena) spans(ids []string) []model.WorkerState {
 	return all
 }
 
-// ran is the execution that ended a task.
+// ran is an execution that ended a task, or whose worker was killed.
 type ran struct {
 	model.WorkerState
 	began   time.Time // its handler, by this machine's clock
 	through time.Time // when that had worked for as long as it had to; it returned later
+	ended   time.Time // as the task says
 }
 
-// runs are the successful executions of tasks that have all succeeded.
+// moment is by how much a process may be wrong about the database's time.
+const moment = 200 * time.Millisecond
+
+// runs are the executions of tasks that have all succeeded. One whose worker was killed has
+// left no time by this machine's clock: it was open from a moment after its claim to a moment
+// before somebody took the task over.
 func (a *arena) runs(ids []string) []ran {
 	a.t.Helper()
 	tasks, err := a.store.ByIDs(a.t.Context(), ids)
@@ -117,9 +123,13 @@ func (a *arena) runs(ids []string) []ran {
 		began := time.UnixMicro(micros)
 		i := slices.IndexFunc(t.WorkerStates, func(w model.WorkerState) bool { return !w.SuccessTime.IsZero() })
 		require.GreaterOrEqual(a.t, i, 0, inWords(t))
-		all = append(all, ran{t.WorkerStates[i], began, began.Add(time.Duration(millis) * time.Millisecond)})
+		all = append(all, ran{t.WorkerStates[i], began, began.Add(time.Duration(millis) * time.Millisecond), t.WorkerStates[i].SuccessTime})
+		for _, w := range t.WorkerStates {
+			if w.FailKind == model.FailLapsed {
+				all = append(all, ran{w, w.ClaimedAt.Add(moment), w.FailTime.Add(-moment), w.FailTime})
+			}
+		}
 	}
-	require.Len(a.t, all, len(ids))
 	return all
 }
 
@@ -141,7 +151,7 @@ func openBeside(w ran, runs []ran) (sure, maybe int) {
 		if !o.began.After(w.began) && o.through.After(w.began) {
 			sure++
 		}
-		if !o.ClaimedAt.After(w.ClaimedAt) && o.SuccessTime.After(w.ClaimedAt) {
+		if !o.ClaimedAt.After(w.ClaimedAt) && o.ended.After(w.ClaimedAt) {
 			maybe++
 		}
 	}

@@ -7,6 +7,7 @@
 //	tasks_keep.go    pings, checkpoints, progress                    (index _id)
 //	steps.go         steps of handlers, in batches                   (index _id)
 //	held.go          documents that somebody's open transaction holds
+//	head.go          where a queue began when it was last looked at
 //	statements.go    how such a batch becomes update commands
 //	tasks_change.go  inserts, single changes, lives, listing
 //	history.go       lives that are over, and for how long they are kept

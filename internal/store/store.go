@@ -30,6 +30,7 @@ type Store struct {
 
 	Clock *Clock
 	held  held
+	heads heads
 
 	mu       sync.Mutex
 	topology *Topology

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// head remembers where a queue begins that an index keeps in the order of a time, such as
+// lapse_at. MongoDB keeps deleted keys in its indexes for minutes, and a query walks those
+// in its way, so a loop asks from the head as it was last seen, less a margin.
+//
+// The head is never later than the time of the look that saw it. What is written after a
+// look lies at or after that time: a start, a lease, an expiry begin at the writer's idea
+// of now. The margin covers that idea being late, and the way to the server. What is
+// earlier all the same (a transaction that commits a minute after the send, a restored
+// backup, a frozen process) is a straggler: a look without a bound finds it, and one is due
+// whenever every has passed. Whoever hears of a straggler says so with hear.
+type head struct {
+	every  time.Duration // between looks without a bound
+	margin time.Duration
+
+	mu    sync.Mutex
+	at    time.Time     // no key lies before it, as far as is known; zero = nothing is known
+	whole time.Duration // monotonic: when the last look without a bound began
+	heard int           // how often somebody named a straggler
+}
+
+// look is one look at a queue.
+type look struct {
+	from  time.Time     // the bound; zero = the look has none
+	now   time.Time     // the database's time when it began
+	began time.Duration // by the monotonic clock
+	heard int
+}
+
+// wide says whether the look has no bound.
+func (l look) wide() bool { return l.from.IsZero() }
+
+// begin says where a look that begins now has to start.
+func (h *head) begin(now time.Time, monotonic time.Duration) look {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := look{now: now, began: monotonic, heard: h.heard}
+	// After a failover the database's time may be earlier than the head.
+	if !h.at.IsZero() && !h.at.After(now) && monotonic-h.whole < h.every {
+		l.from = h.at.Add(-h.margin)
+	}
+	return l
+}
+
+// beginWide is begin for a look that must find everything.
+func (h *head) beginWide(now time.Time, monotonic time.Duration) look {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return look{now: now, began: monotonic, heard: h.heard}
+}
+
+// end notes the earliest key that the look found; zero = it found none. A look that failed
+// is not noted.
+func (h *head) end(l look, first time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := l.now
+	if !first.IsZero() && first.Before(at) {
+		at = first
+	}
+	if h.heard != l.heard && h.at.Before(at) {
+		at = h.at // the straggler may have come after the look passed its place
+	}
+	h.at = at
+	if l.wide() {
+		h.whole = l.began
+	}
+}
+
+// hear lowers the head to a key that somebody names.
+func (h *head) hear(at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at.Before(h.at) {
+		h.at = at
+		h.heard++
+	}
+}
+
+// looked is how long ago the last look without a bound began; an hour when there was none.
+func (h *head) looked(monotonic time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.at.IsZero() {
+		return time.Hour
+	}
+	return monotonic - h.whole
+}
+
+const (
+	headMargin = time.Second
+	// wideEvery is how late a straggler may be found by a loop that looks all the time.
+	wideEvery = 5 * time.Second
+	// maxHeads bounds the memory of a process that serves ever new sets of types.
+	maxHeads = 1000
+)
+
+// heads are the heads of the queues that a process looks at: one for each index and set of
+// types, tenants or whatever else makes one query differ from another.
+type heads struct {
+	mu sync.Mutex
+	of map[string]*head
+}
+
+// head returns the head of the queue that the index and these names describe. Unknown ones
+// begin with a look without a bound.
+func (s *Store) head(index string, names ...string) *head {
+	key := index + "\x00" + strings.Join(names, "\x00")
+	s.heads.mu.Lock()
+	defer s.heads.mu.Unlock()
+	h := s.heads.of[key]
+	if h == nil {
+		if s.heads.of == nil || len(s.heads.of) >= maxHeads {
+			s.heads.of = map[string]*head{}
+		}
+		h = &head{every: wideEvery, margin: headMargin}
+		s.heads.of[key] = h
+	}
+	return h
+}

@@ -49,13 +49,17 @@ func (a *arena) tightFor(lease time.Duration, key, workerID string, room int) st
 	return task.ID
 }
 
-// spoken lets the answers say that a document is too large as MongoDB up to 6.0 says it.
+// spoken lets the answers say by another code that a document is too large, whichever
+// release of MongoDB gave them.
 func spoken(code int32) func(string, bson.Raw) bson.Raw {
 	say := func(code int32) []byte {
 		return binary.LittleEndian.AppendUint32([]byte("\x10code\x00"), uint32(code)) //nolint:gosec // a code of MongoDB
 	}
 	return func(_ string, answer bson.Raw) bson.Raw {
-		return bytes.ReplaceAll(answer, say(10334), say(code))
+		for _, known := range []int32{10334, 17419, 17420} {
+			answer = bytes.ReplaceAll(answer, say(known), say(code))
+		}
+		return answer
 	}
 }
 
@@ -151,7 +155,7 @@ func TestAStepThatTheServerRefusesIsAnErrorOfItsHandler(t *testing.T) {
 			return 0, consumer.Fatal(err)
 		}, through(db))
 		task := a.awaitStatus(large, model.StatusFailure)
-		require.Contains(t, task.ErrorInfo, "size")
+		require.Contains(t, task.ErrorInfo, "writing task "+large)
 	})
 }
 

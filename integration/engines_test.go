@@ -34,7 +34,8 @@ type Engine struct {
 	engine.Engine
 	*engine.Deployment
 	Transactions bool
-	Streams      bool
+	Streams      bool // change streams that workers use
+	Sharded      bool
 
 	client *mongo.Client
 	absent error // why it is not at hand
@@ -142,7 +143,8 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	}
 	err = e.client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
 	e.Streams = hello.SetName != ""
-	e.Transactions = e.Streams || hello.Msg == "isdbgrid"
+	e.Sharded = hello.Msg == "isdbgrid"
+	e.Transactions = e.Streams || e.Sharded
 	return err
 }
 

@@ -77,6 +77,9 @@ func ResumeAfter(token string) SubscribeOption {
 //
 // Every stream costs the database, so they are few: for each set of types two
 // subscriptions in the whole fleet, four in all. Who serves many listeners subscribes once.
+// Behind mongos a subscription costs each shard one stream. An event then arrives when
+// every shard has written something after it: up to ten seconds later where a shard is
+// idle (MongoDB's periodicNoopIntervalSecs).
 // The error is a *[NoStreamError] where none is free, or the deployment has none, and a
 // *model.InvalidError for a bad filter, option or token. A slow reader holds up nobody but itself,
 // and loses nothing unless it is hours behind.
@@ -111,10 +114,8 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter, opts []Sub
 	switch topology, err := p.store.Topology(ctx); {
 	case err != nil:
 		return nil, err
-	case topology.Sharded:
-		return nil, &NoStreamError{Reason: "behind mongos every stream would cost every shard"}
-	case !topology.Streams():
-		return nil, &NoStreamError{Reason: "a standalone server has no change streams, a replica set has"}
+	case !topology.Subscriptions():
+		return nil, &NoStreamError{Reason: "this is a standalone server; make it a replica set (one member is enough)"}
 	}
 	s := &Subscription{
 		store: p.store, holder: "events/" + rand.Text(), renewal: p.subscriptions.renewal,

@@ -223,16 +223,15 @@ var ErrUnsubscribed = errors.New("the subscription is closed")
 
 var errNoPlace = errors.New("it named no place at which the stream could go on")
 
-// NoStreamError is returned where no change stream is to be had: a standalone server, a
-// router of a sharded cluster, or all permits taken. [Producer.AwaitTask] works there: it
-// polls.
+// NoStreamError is returned where change streams are not available: on a standalone server,
+// or while other subscriptions hold all permits. [Producer.AwaitTask] works there: it polls.
 type NoStreamError struct {
 	Reason string
 	Later  bool // it may be had later: somebody else's subscription has the permit now
 }
 
 func (e *NoStreamError) Error() string {
-	return "no stream of events is to be had: " + e.Reason + "; Await works without one, it polls"
+	return "change streams are not available: " + e.Reason + "; Await works without one, it polls"
 }
 
 // MissedError is returned when events were missed: the server no longer has what happened

@@ -20,9 +20,10 @@ lapsed, made progress, was parked, released, failed and will be tried again, suc
 one of several workers, is cancelling, changed, or ended. With -o json each line is one JSON
 object; its token is where --after goes on, for as long as the server keeps what happened.
 
-It needs a change stream, of which a fleet has few: four for all who watch, two for those who
-watch the same types. A standalone server and mongos have none; there ` + "`task wait`" + ` works, which
-polls. What a single worker does is told by ` + "`work --events`" + `.`
+It needs a change stream. A fleet has four for all watchers, and two for watchers of the same
+types. Behind mongos an event may arrive up to ten seconds late while a shard is idle. A standalone
+server has no change streams; ` + "`task wait`" + ` polls and works there, too. ` + "`work --events`" + `
+prints what a single worker does.`
 
 func (a *app) taskWatch() *cobra.Command {
 	var f producer.EventFilter
@@ -89,7 +90,7 @@ func watchError(err error) error {
 	var missed *producer.MissedError
 	switch {
 	case errors.As(err, &none):
-		return coded(ExitRefused, "no stream of events is to be had: %s; `mscheduler task wait` works without one, it polls", none.Reason)
+		return coded(ExitRefused, "change streams are not available: %s; `mscheduler task wait` works without one, it polls", none.Reason)
 	case errors.As(err, &missed):
 		return coded(ExitFailed, "%w; without --after it begins now", err)
 	default:

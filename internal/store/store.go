@@ -131,9 +131,13 @@ type Topology struct {
 	Embedded   bool   // our own embedded server
 }
 
-// Streams says whether change streams are to be had. Behind a router they are not
-// used: there every stream costs every shard.
+// Streams says whether workers use change streams here. Behind a router they poll
+// instead: every stream costs every shard, and a fleet holds several.
 func (t Topology) Streams() bool { return t.ReplicaSet }
+
+// Subscriptions says whether the deployment has change streams at all, which a
+// subscription needs. Behind a router each one reads the oplog of every shard.
+func (t Topology) Subscriptions() bool { return t.ReplicaSet || t.Sharded }
 
 // Topology asks the server what it is; the answer is remembered until [Store.Forget].
 func (s *Store) Topology(ctx context.Context) (Topology, error) {

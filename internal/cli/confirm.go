@@ -13,7 +13,7 @@ func (a *app) confirm(yes bool, question string) error {
 		return nil
 	}
 	if !a.StdinTerminal {
-		return usage("%s Nobody is there to ask: say --yes to do it", question)
+		return usage("%s This is not a terminal: pass --yes to confirm", question)
 	}
 	_, _ = fmt.Fprintf(a.Stderr, "%s [y/N] ", linesOnTerminal(question))
 	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')

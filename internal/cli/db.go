@@ -11,7 +11,7 @@ import (
 
 func (a *app) dbCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "db", Short: "Look at the schema and change it", Args: noArgs, RunE: group}
-	cmd.AddCommand(a.dbStatus(), a.dbMigrate())
+	cmd.AddCommand(a.dbStatus(), a.dbMigrate(), a.dbShard())
 	return cmd
 }
 

@@ -80,6 +80,9 @@ func (d *doctor) examine(ctx context.Context) {
 	d.clocks(ctx)
 	d.permissions(ctx, top)
 	if d.schema(ctx) {
+		if top.Sharded {
+			d.sharding(ctx)
+		}
 		d.pauses(ctx)
 		d.workers(ctx)
 		d.lapses(ctx)
@@ -115,7 +118,7 @@ func (d *doctor) server(top store.Topology) {
 	case top.Embedded:
 		d.warn("server", "the embedded server, which behaves as MongoDB "+version, "fine for development, tests and one small machine; production wants a MongoDB replica set")
 	case top.Sharded:
-		d.ok("server", "MongoDB %s, sharded: workers poll, change streams are not used", version)
+		d.ok("server", "MongoDB %s, sharded cluster: workers poll every second", version)
 	case top.ReplicaSet:
 		d.ok("server", "MongoDB %s, replica set, primary %s", version, top.Primary)
 	default:
@@ -158,11 +161,11 @@ func (d *doctor) permissions(ctx context.Context, top store.Topology) {
 	} else {
 		d.ok("writing", "allowed, and so is making indexes")
 	}
-	if !top.Streams() {
+	if !top.Subscriptions() {
 		return
 	}
 	if err := d.store.ProbeWatch(ctx); err != nil {
-		d.warn("change stream", human.OneLine(errorText(err), 300), "workers poll instead, which is slower to react; "+advice)
+		d.warn("change stream", human.OneLine(errorText(err), 300), "workers poll instead, which is slower to react, and nobody can subscribe; "+advice)
 	} else {
 		d.ok("change stream", "allowed")
 	}

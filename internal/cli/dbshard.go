@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+const dbShardHelp = `Distribute the tasks and their history over the shards of a cluster.
+
+Connect to mongos. The command shards the collections tasks and task_history by the key
+{_id: "hashed"}. The other collections are small and stay on the database's primary shard.
+It first prints what it would do, and then asks. It can be repeated, and workers may work
+meanwhile; MongoDB moves existing documents in the background.
+
+The user needs the role clusterManager, or the action enableSharding on the database.
+Sharding cannot be undone before MongoDB 8.0.`
+
+func (a *app) dbShard() *cobra.Command {
+	var yes, dryRun bool
+	cmd := &cobra.Command{
+		Use: "shard", Short: "Distribute the tasks over the shards of a cluster", Long: dbShardHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.connectReady(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.shard(cmd.Context(), c, yes, dryRun)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done, change nothing")
+	return cmd
+}
+
+type shardView struct {
+	Collection string `json:"collection"`
+	Key        string `json:"key,omitempty"` // its shard key; absent = not sharded
+	Ready      bool   `json:"ready"`
+}
+
+func (a *app) shard(ctx context.Context, c *connection, yes, dryRun bool) error {
+	before, err := c.sharding(ctx)
+	if err != nil {
+		return err
+	}
+	var todo []string
+	for _, s := range before {
+		switch {
+		case s.Ready:
+			a.say("%s is sharded already", s.Collection)
+		case s.Key != "":
+			return coded(ExitRefused, "%s is sharded by %s, not by {_id: \"hashed\"}; MongoDB's reshardCollection changes a shard key (5.0 and later)", s.Collection, s.Key)
+		default:
+			todo = append(todo, s.Collection)
+			a.say("shard %s.%s by {_id: \"hashed\"}", c.database, s.Collection)
+		}
+	}
+	switch {
+	case dryRun:
+		a.say("nothing was changed")
+		return a.printSharding(before)
+	case len(todo) == 0:
+		a.say("nothing to do")
+		return a.printSharding(before)
+	}
+	if err := a.confirm(yes, fmt.Sprintf("Shard %s of %s?", human.Plural(len(todo), "collection", "collections"), c)); err != nil {
+		return err
+	}
+	for _, collection := range todo {
+		if err := c.store.Shard(ctx, collection); err != nil {
+			return err
+		}
+	}
+	after, err := c.sharding(ctx)
+	if err != nil {
+		return err
+	}
+	return a.printSharding(after)
+}
+
+// sharding reads how the collections are distributed, and refuses what is not a cluster.
+func (c *connection) sharding(ctx context.Context) ([]store.Sharding, error) {
+	top, err := c.store.Topology(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !top.Sharded {
+		return nil, coded(ExitRefused, "%s is not a sharded cluster; connect to its mongos", c)
+	}
+	return c.store.Sharding(ctx)
+}
+
+func (a *app) printSharding(all []store.Sharding) error {
+	views := make([]shardView, len(all))
+	var f fields
+	for i, s := range all {
+		views[i] = shardView(s)
+		state := "not sharded"
+		if s.Key != "" {
+			state = "sharded by " + s.Key
+		}
+		f.add(s.Collection, state)
+	}
+	if a.asJSON() {
+		return a.printJSON(map[string]any{"collections": views})
+	}
+	return a.print(f.String())
+}
+
+// sharding says whether the tasks are distributed over the shards of a cluster.
+func (d *doctor) sharding(ctx context.Context) {
+	all, err := d.connection.sharding(ctx)
+	if err != nil {
+		d.warn("sharding", "cannot be read: "+human.OneLine(errorText(err), 200), "grant the user the role clusterMonitor to have it checked")
+		return
+	}
+	var missing []string
+	for _, s := range all {
+		if !s.Ready {
+			missing = append(missing, s.Collection)
+		}
+	}
+	if len(missing) > 0 {
+		d.warn("sharding", strings.Join(missing, " and ")+": not sharded by {_id: \"hashed\"}, so one shard has all of it", "run: mscheduler db shard")
+		return
+	}
+	d.ok("sharding", "tasks and history are distributed over the shards")
+}

@@ -137,7 +137,7 @@ func (c *Consumer) unwritable(t *model.Task, why error) {
 func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID string) ([]store.Written, error) {
 	lease := c.effOf(claims[0].After).Lease
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
-	written, err := c.store.Writes(call, claims, claimTime(claims, c))
+	written, err := c.store.Writes(store.For(call, store.Claiming), claims, claimTime(claims, c))
 	cancel()
 	if err == nil || store.Classify(err) == store.Fatal {
 		return written, err

@@ -114,7 +114,7 @@ func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Writ
 	}
 	for wait := newBackOff(); ; wait.sleep(c.service) {
 		ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
-		written, err := c.store.Writes(ctx, writes, shortest/4)
+		written, err := c.store.Writes(store.For(ctx, store.Ending), writes, shortest/4)
 		cancel()
 		c.health.report(c, err)
 		switch {

@@ -30,6 +30,15 @@ type Config struct {
 	// Later and Others are how many tasks that are not due, or meant for other workers,
 	// delayed puts beside its own.
 	Later, Others int
+	// Results makes the handlers of preloaded and fleet return a result each; the yardstick
+	// then finishes each task by a statement of its own.
+	Results bool
+	// RTT repeats preloaded and fleet behind a proxy that adds so much to each round trip.
+	// 0 = they are not repeated.
+	RTT time.Duration
+	// Against repeats preloaded and fleet with workers of another build of this binary.
+	// "" = they are not repeated.
+	Against string
 	// Small makes the defaults a tenth or less: all scenarios take about two minutes.
 	Small bool
 
@@ -55,6 +64,7 @@ const (
 	maxTasks     = 10_000_000
 	maxProcesses = 64
 	maxArgs      = 100_000
+	maxRTT       = time.Second
 )
 
 // Validate says everything that is wrong with the Config.
@@ -80,6 +90,14 @@ func (c *Config) Validate() error {
 	}
 	if c.Duration < 0 || c.Duration > 24*time.Hour {
 		errs = append(errs, model.Invalid("--duration", "is %v; want up to 24h", c.Duration))
+	}
+	if c.RTT < 0 || c.RTT > maxRTT {
+		errs = append(errs, model.Invalid("--rtt", "is %v; want up to %v", c.RTT, maxRTT))
+	}
+	if c.RTT > 0 && c.URI != "" {
+		if _, err := oneHost(c.URI); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if !(c.Rate >= 0 && c.Rate <= 100_000) { // nor is NaN a rate
 		errs = append(errs, model.Invalid("--rate", "is %v; want more than 0, up to 100000 a second", c.Rate))

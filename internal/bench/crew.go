@@ -66,13 +66,16 @@ func (c *crew) hireHere(s spec) (*member, error) {
 	return m, c.brief(m, s)
 }
 
-// hire starts a worker in a process of its own.
-func (c *crew) hire(s spec) (*member, error) {
-	if c.cfg.Executable == "" {
+// hire starts a worker in a process of its own, of another build where one is named.
+func (c *crew) hire(s spec, executable string) (*member, error) {
+	if executable == "" {
+		executable = c.cfg.Executable
+	}
+	if executable == "" {
 		return nil, errors.New("this scenario starts the binary again as workers, and the system does not say where it is")
 	}
 	s.Own = true
-	cmd := exec.Command(c.cfg.Executable, c.cfg.WorkerArgs...)
+	cmd := exec.Command(executable, c.cfg.WorkerArgs...)
 	cmd.Env = c.cfg.WorkerEnv
 	var stderr tail
 	cmd.Stderr = &stderr

@@ -28,7 +28,7 @@ func rest(ctx context.Context, r *run) error {
 	for i := range r.res.Processes {
 		s := r.spec(i)
 		s.Latencies = true // to hear that it watches
-		if _, err := c.hire(s); err != nil {
+		if _, err := c.hire(s, ""); err != nil {
 			return err
 		}
 	}

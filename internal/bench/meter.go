@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -25,6 +24,7 @@ type meter struct {
 
 	mu       sync.Mutex
 	commands map[string]int64
+	calls    map[store.Purpose]calls
 	limits   map[int64]int // of fetches under way, by request
 	fetched  []fetch
 }
@@ -39,9 +39,9 @@ type fetch struct {
 
 // connect makes a client that is counted.
 func (m *meter) connect(uri string) (*mongo.Client, error) {
-	m.commands, m.limits = map[string]int64{}, map[int64]int{}
+	m.commands, m.calls, m.limits = map[string]int64{}, map[store.Purpose]calls{}, map[int64]int{}
 	o := options.Client().ApplyURI(uri).SetAppName("mscheduler bench").SetServerSelectionTimeout(5 * time.Second).
-		SetMonitor(&event.CommandMonitor{Started: m.started, Succeeded: m.succeeded})
+		SetMonitor(&event.CommandMonitor{Started: m.started, Succeeded: m.succeeded, Failed: m.failed})
 	return mongo.Connect(o.SetDialer(&dialer{meter: m}))
 }
 
@@ -68,6 +68,7 @@ func (m *meter) succeeded(ctx context.Context, e *event.CommandSucceededEvent) {
 	if m.also != nil {
 		m.also.Succeeded(ctx, e)
 	}
+	m.answered(ctx, e.CommandName, e.Duration, e.Reply)
 	if !m.fetches || e.CommandName != "find" {
 		return
 	}
@@ -78,11 +79,16 @@ func (m *meter) succeeded(ctx context.Context, e *event.CommandSucceededEvent) {
 	if limit == 0 {
 		return
 	}
-	batch, _ := e.Reply.Lookup("cursor", "firstBatch").ArrayOK()
-	found, _ := bson.Raw(batch).Elements()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fetched = append(m.fetched, fetch{At: m.now().UnixNano(), MS: round(millis(e.Duration)), Found: len(found), Limit: limit})
+	m.fetched = append(m.fetched, fetch{At: m.now().UnixNano(), MS: round(millis(e.Duration)), Found: foundIn(e.Reply), Limit: limit})
+}
+
+func (m *meter) failed(ctx context.Context, e *event.CommandFailedEvent) {
+	m.answered(ctx, e.CommandName, e.Duration, nil)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.limits, e.RequestID)
 }
 
 // reset forgets what was counted so far.
@@ -90,6 +96,7 @@ func (m *meter) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.commands)
+	clear(m.calls)
 	m.fetched = nil
 	m.read.Store(0)
 	m.written.Store(0)
@@ -104,6 +111,12 @@ func (m *meter) counts(t *totals) {
 	}
 	for name, n := range m.commands {
 		t.Commands[name] += n
+	}
+	if t.Calls == nil {
+		t.Calls = map[store.Purpose]calls{}
+	}
+	for p, c := range m.calls {
+		t.Calls[p] = t.Calls[p].plus(c, 1)
 	}
 	t.Read += m.read.Load()
 	t.Written += m.written.Load()

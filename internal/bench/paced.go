@@ -39,7 +39,7 @@ func pace(ctx context.Context, r *run) error {
 	for i := range r.res.Processes {
 		s := r.spec(i)
 		s.Latencies = true
-		if _, err := c.hire(s); err != nil {
+		if _, err := c.hire(s, ""); err != nil {
 			return err
 		}
 	}

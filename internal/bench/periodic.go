@@ -191,7 +191,7 @@ func (r *run) ticking(ctx context.Context) (s *scheduler, c *crew, end func() er
 	}
 	c, dismiss := r.crew()
 	if s, err = r.schedule(); err == nil {
-		if _, err = c.hire(r.spec(0)); err == nil {
+		if _, err = c.hire(r.spec(0), ""); err == nil {
 			_, err = c.begin(ctx)
 		}
 	}

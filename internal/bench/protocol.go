@@ -1,6 +1,10 @@
 package bench
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
 
 // What the bench and a worker say to each other, a line each: the bench writes a spec,
 // then "go", and closes the pipe to end the work; the worker writes reports as JSON.
@@ -22,6 +26,8 @@ type spec struct {
 	Latencies bool `json:"latencies,omitempty"`
 	// Starts makes it report when the handler of each task started.
 	Starts bool `json:"starts,omitempty"`
+	// Results makes each handler return a result of its own.
+	Results bool `json:"results,omitempty"`
 	// Fetches makes it report the time of each fetch.
 	Fetches bool `json:"fetches,omitempty"`
 }
@@ -56,7 +62,8 @@ type totals struct {
 	Written    int64 `json:"written"`
 	CPU        int64 `json:"cpu,omitempty"` // nanoseconds of processor time of a process of its own
 
-	Commands map[string]int64 `json:"commands"`
+	Commands map[string]int64        `json:"commands"`
+	Calls    map[store.Purpose]calls `json:"calls,omitempty"`
 }
 
 func (t *totals) add(o totals) {
@@ -73,6 +80,12 @@ func (t *totals) add(o totals) {
 	for name, n := range o.Commands {
 		t.Commands[name] += n
 	}
+	if t.Calls == nil {
+		t.Calls = map[store.Purpose]calls{}
+	}
+	for p, c := range o.Calls {
+		t.Calls[p] = t.Calls[p].plus(c, 1)
+	}
 }
 
 // since is what was counted after an earlier look.
@@ -88,6 +101,10 @@ func (t totals) since(o totals) totals {
 		if t.Commands[name] -= n; t.Commands[name] == 0 {
 			delete(t.Commands, name)
 		}
+	}
+	t.Calls = maps.Clone(t.Calls)
+	for p, c := range o.Calls {
+		t.Calls[p] = t.Calls[p].plus(c, -1)
 	}
 	return t
 }

@@ -28,6 +28,7 @@ const fullBatch = 1000
 type yardstick struct {
 	tasks, writers, batch int
 	insert, update        bool // which of them are timed; inserted they are in any case
+	each                  bool // each task has a result, and so an end of its own
 }
 
 // spent is what a number of tasks cost.
@@ -69,7 +70,7 @@ func raw(ctx context.Context, a *arena, y yardstick, argsBytes int, progress fun
 		return spent{}, fmt.Errorf("setting the raw measurement up: %w", err)
 	}
 	y.tasks, y.writers, y.batch = max(y.tasks, 1), max(y.writers, 1), max(y.batch, 1)
-	w, err := newRawWriter(a.db, time.UnixMilli(st.Local().Now().UnixMilli()))
+	w, err := newRawWriter(a.db, y.each, time.UnixMilli(st.Local().Now().UnixMilli()))
 	if err != nil {
 		return spent{}, err
 	}
@@ -133,9 +134,10 @@ type rawWriter struct {
 	db            *mongo.Database
 	now           time.Time
 	claim, finish bson.Raw
+	results       *rawResults // nil = finish is the same for every task
 }
 
-func newRawWriter(db *mongo.Database, now time.Time) (*rawWriter, error) {
+func newRawWriter(db *mongo.Database, each bool, now time.Time) (*rawWriter, error) {
 	w := &rawWriter{db: db, now: now}
 	task := model.NewTask(model.Draft{Type: noop.Name(), Key: "k"}, now)
 	eff := model.ResolveOptions(task.Options, model.Options{})
@@ -149,6 +151,9 @@ func newRawWriter(db *mongo.Database, now time.Time) (*rawWriter, error) {
 		return nil, fmt.Errorf("the raw measurement: %w", err)
 	}
 	w.claim, w.finish = model.Diff(task, claimed), model.Diff(claimed, finished)
+	if each {
+		w.results = &rawResults{claimed: claimed, execID: by.ExecID, eff: eff, now: now}
+	}
 	return w, nil
 }
 
@@ -182,6 +187,9 @@ func (w *rawWriter) insert(ctx context.Context, batch []rawTask) error {
 func (w *rawWriter) claimAndFinish(ctx context.Context, batch []rawTask) error {
 	if err := w.update(ctx, batch, 1, w.claim); err != nil {
 		return err
+	}
+	if w.results != nil {
+		return w.finishEach(ctx, batch)
 	}
 	return w.update(ctx, batch, 2, w.finish)
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // Result is what one scenario, or one part of it ("paced/8"), measured. What a scenario
@@ -26,6 +28,17 @@ type Result struct {
 	Latency               *Latency `json:"latency_ms"`
 	// Commands are those that the measured clients sent, by name.
 	Commands map[string]int64 `json:"commands"`
+
+	// Finds, Claims and Ends are the commands that search, claim and finish.
+	Finds  *Calls `json:"finds"`
+	Claims *Calls `json:"claims"`
+	Ends   *Calls `json:"ends"`
+	// ServerCPU and ClientCPU are microseconds of processor time a task.
+	ServerCPU *float64 `json:"server_cpu_us_per_task"`
+	ClientCPU *float64 `json:"client_cpu_us_per_task"`
+	// KeysExamined and DocsExamined are what the server's queries and updates read a task.
+	KeysExamined *float64 `json:"keys_examined_per_task"`
+	DocsExamined *float64 `json:"docs_examined_per_task"`
 
 	BytesPerTask *float64 `json:"-"` // on the wire, both directions
 	Notes        []string `json:"-"` // what the fields cannot say
@@ -75,7 +88,9 @@ func (r *Result) counted(t totals) {
 	}
 	tasks := float64(r.Tasks)
 	r.RoundTripsPerTask = quotient(ptr(float64(trips)), &tasks)
+	r.ClientCPU = (&spent{tasks: r.Tasks, cpu: time.Duration(t.CPU)}).cpuEach()
 	r.BytesPerTask = quotient(ptr(float64(t.Read+t.Written)), &tasks)
+	r.Finds, r.Claims, r.Ends = t.Calls[store.Finding].summary(), t.Calls[store.Claiming].summary(), t.Calls[store.Ending].summary()
 	r.ClaimsAttemptedPerWon = quotient(ptr(float64(t.Attempted)), ptr(float64(t.Won)))
 }
 

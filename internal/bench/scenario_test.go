@@ -154,14 +154,15 @@ func TestSendMeasuresProducersOnly(t *testing.T) {
 	require.Equal(t, int64(1), out["send/batched"].Commands["insert"])
 }
 
-// The fields are those of issue 7, and what is not measured is null.
+// The fields are those of issues 7 and 15, and what is not measured is null.
 func TestJSONHasTheAgreedFields(t *testing.T) {
 	r := Result{Scenario: "idle/1", Engine: "embedded memory", Processes: 1, Concurrency: 100, Notes: []string{"n"}, Partial: true}
 	out, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"scenario":"idle/1","engine":"embedded memory","tasks":0,"processes":1,"concurrency":100,
 		"tasks_per_second":null,"raw_per_second":null,"ratio":null,"round_trips_per_task":null,
-		"claims_attempted_per_won":null,"latency_ms":null,"commands":{}}`, string(out))
+		"claims_attempted_per_won":null,"latency_ms":null,"commands":{},"finds":null,"claims":null,"ends":null,
+		"server_cpu_us_per_task":null,"client_cpu_us_per_task":null,"keys_examined_per_task":null,"docs_examined_per_task":null}`, string(out))
 	r.Latency = percentiles([]float64{1, 2})
 	out, err = json.Marshal(r)
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ func takeOver(ctx context.Context, r *run) error {
 	defer dismiss()
 	victim := r.spec(0)
 	victim.Hold, victim.Concurrency = true, n
-	first, err := c.hire(victim)
+	first, err := c.hire(victim, "")
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func takeOver(ctx context.Context, r *run) error {
 	}
 	heir := r.spec(1)
 	heir.Starts, heir.Concurrency = true, n
-	if _, err := c.hire(heir); err != nil {
+	if _, err := c.hire(heir, ""); err != nil {
 		return err
 	}
 	if _, err := c.begin(ctx); err != nil {

@@ -27,6 +27,9 @@ type args struct {
 
 var noop = model.NewType[args, model.None]("bench.noop")
 
+// counting is the same type for handlers that return a result.
+var counting = model.NewType[args, int64](noop.Name())
+
 const (
 	lookEvery   = 5 * time.Millisecond // how exactly the last end is known
 	reportEvery = 4                    // looks
@@ -54,6 +57,7 @@ type worker struct {
 	start    chan struct{} // closed when the bench says go
 	watching atomic.Bool
 	cpu      time.Duration // used before the start
+	counted  atomic.Int64  // results that were returned
 
 	mu     sync.Mutex
 	news   report // lists that were not reported yet
@@ -91,7 +95,12 @@ func (w *worker) work(ctx context.Context, in *bufio.Reader) error {
 	if w.consumer, err = consumer.New(cfg); err != nil {
 		return err
 	}
-	if err := consumer.Handle(w.consumer, noop, w.handle); err != nil {
+	if w.Results {
+		err = consumer.Handle(w.consumer, counting, w.count)
+	} else {
+		err = consumer.Handle(w.consumer, noop, w.handle)
+	}
+	if err != nil {
 		return err
 	}
 	return w.run(ctx, in)
@@ -223,4 +232,10 @@ func (w *worker) handle(ctx context.Context, t *consumer.Task[args]) (model.None
 		w.mu.Unlock()
 	}
 	return model.None{}, nil
+}
+
+// count is the no-op whose result is another one each time.
+func (w *worker) count(ctx context.Context, t *consumer.Task[args]) (int64, error) {
+	_, err := w.handle(ctx, t)
+	return w.counted.Add(1), err
 }

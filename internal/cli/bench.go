@@ -27,12 +27,15 @@ It runs on an embedded server in memory, on a file with --path, or on the deploy
 that exists, and drops it afterwards, also after Ctrl-C. Nothing else on the server is
 touched, but the load is real: do not run it beside production.
 
+preloaded and fleet also report the number, mean time and mean size of finds, claims and
+ends, the processor time of the workers, and that of a server on the same machine (Linux).
+
 With -o json there is one object a line for each scenario or part of one. What ended early
 says what it measured until then.`
 
 type benchFlags struct {
 	bench.Config
-	duration, cpuProfile string
+	duration, rtt, cpuProfile string
 }
 
 func (b *benchFlags) register(f *pflag.FlagSet) {
@@ -44,6 +47,9 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&b.ArgsBytes, "args-bytes", 0, "size of each task's arguments; defaults to 100")
 	f.IntVar(&b.Later, "later", 0, "tasks that are not due beside those of delayed; defaults to 1000000")
 	f.IntVar(&b.Others, "others", 0, "tasks for another worker beside those of delayed; defaults to 100000")
+	f.BoolVar(&b.Results, "results", false, "preloaded and fleet: each handler returns another result, and the raw writes finish each task by a statement of its own")
+	f.StringVar(&b.rtt, "rtt", "", "preloaded and fleet: measure again behind a proxy that adds this to each round trip, such as 5ms")
+	f.StringVar(&b.Against, "against", "", "preloaded and fleet: measure again with the worker processes of another build of this binary")
 	f.StringVar(&b.Path, "path", "", "file of the embedded server, made and removed; defaults to none, in memory")
 	f.BoolVar(&b.Small, "small", false, "smaller defaults: all scenarios in a few minutes")
 	f.StringVar(&b.cpuProfile, "cpuprofile", "", "write a CPU profile of what is measured; this process is also the embedded server. Each further part and each worker process of fleet has a file of its own, its name appended")
@@ -78,6 +84,13 @@ func (a *app) benchConfig(b *benchFlags) error {
 			return err
 		}
 		b.Duration = d
+	}
+	if b.rtt != "" {
+		d, err := parseDuration("rtt", b.rtt)
+		if err != nil {
+			return err
+		}
+		b.RTT = d
 	}
 	if err := b.Validate(); err != nil {
 		return err

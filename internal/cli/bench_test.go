@@ -32,10 +32,11 @@ func TestBenchPrintsOneObjectForEachPart(t *testing.T) {
 	for line := range strings.Lines(r.stdout) {
 		var fields map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal([]byte(line), &fields), line)
-		require.Len(t, fields, 12, line)
+		require.Len(t, fields, 19, line)
 		for _, f := range []string{
 			"scenario", "engine", "tasks", "processes", "concurrency", "tasks_per_second", "raw_per_second", "ratio",
 			"round_trips_per_task", "claims_attempted_per_won", "latency_ms", "commands",
+			"finds", "claims", "ends", "server_cpu_us_per_task", "client_cpu_us_per_task", "keys_examined_per_task", "docs_examined_per_task",
 		} {
 			require.Contains(t, fields, f)
 		}
@@ -123,6 +124,8 @@ func TestBenchNamesWhatIsWrong(t *testing.T) {
 		{[]string{"bogus"}, `scenario is "bogus"; want some of preloaded, fleet`},
 		{[]string{"--tasks", "-1"}, "--tasks is -1"},
 		{[]string{"--duration", "soon"}, `--duration is "soon"`},
+		{[]string{"--rtt", "near"}, `--rtt is "near"`},
+		{[]string{"--rtt", "2m"}, "--rtt is 2m0s; want up to 1s"},
 		{[]string{"--database", "a b"}, `--database is "a b"`},
 		{[]string{"--uri", "http://x"}, "--uri is not a MongoDB URI"},
 		{[]string{"--uri", s.uri, "--path", "x"}, "give one of them"},

@@ -1,6 +1,6 @@
-// Package proxy is a broken network for tests: it stands between MongoDB clients and a
-// server, understands where a command begins and ends, and does to chosen ones what
-// networks do.
+// Package proxy is a broken network for tests, and a slow one for mscheduler bench. It
+// stands between MongoDB clients and a server, understands where a command begins and
+// ends, and does to chosen ones what networks do.
 //
 //	client ──▶ proxy ──▶ server
 //	            │  Trap: cut before the server saw it, cut when its answer came, hold either

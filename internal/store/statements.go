@@ -158,10 +158,10 @@ func (s *Store) sendOnce(ctx context.Context, c command, maxTime time.Duration, 
 		d("update", s.tasks.Name()), d("updates", bson.RawValue{Type: bson.TypeArray, Value: updates}), d("ordered", false),
 		d("writeConcern", bson.D{d("w", "majority")}),
 	}
-	call := ctx
+	call := naming(ctx, c.ids)
 	if maxTime > 0 {
 		cmd = append(cmd, d("maxTimeMS", ms(maxTime)))
-		call = ownTimeLimit{ctx}
+		call = ownTimeLimit{call}
 	}
 	var reply struct {
 		N int `bson:"n"`

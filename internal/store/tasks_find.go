@@ -104,7 +104,7 @@ func (s *Store) due(ctx context.Context, filter bson.D, q DueQuery) ([]*model.Ta
 		filter = append(filter, d("_id", bson.D{d("$nin", q.Exclude)}))
 	}
 	filter = only(filter, q.Only)
-	return s.findReadable(ctx, "finding due tasks", filter, options.Find().
+	return s.findReadable(For(ctx, Finding), "finding due tasks", filter, options.Find().
 		SetSort(bson.D{d("priority", -1), d("due_at", 1)}).SetHint(IndexDue).
 		SetLimit(int64(q.Limit)).SetSkip(int64(q.Skip)).SetBatchSize(int32(q.Limit)))
 }

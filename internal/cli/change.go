@@ -30,6 +30,8 @@ type change struct {
 	lives      bool                     // a filter may go over the history
 	text       func(*model.Task) string // what is printed of a changed one; nil = changedText
 	flags      func(*pflag.FlagSet)     // of its own; nil = none
+	check      func() error             // of those flags, before the database is asked; nil = none
+	example    string                   // flags without which the examples would do nothing
 	apply      func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error)
 }
 
@@ -96,7 +98,8 @@ func (a *app) changeCommand(ch change) *cobra.Command {
 
 Give ids, or a filter: then the number of tasks is printed and you are asked. Where nobody
 can be asked, --yes is needed.`,
-		Example: fmt.Sprintf("  mscheduler task %[1]s '-/http/order-17'\n  mscheduler task %[1]s --type http --created-before -1d", ch.name),
+		Example: strings.ReplaceAll(fmt.Sprintf("  mscheduler task %[1]s '-/http/order-17' %[2]s\n  mscheduler task %[1]s --type http --created-before -1d %[2]s",
+			ch.name, ch.example), " \n", "\n"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch filtered := f.given(cmd.Flags()); {
 			case len(args) == 0 && !filtered:
@@ -107,6 +110,11 @@ can be asked, --yes is needed.`,
 			return taskIDs(args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if ch.check != nil {
+				if err := ch.check(); err != nil {
+					return err
+				}
+			}
 			filter, err := a.changeFilter(&f, &ch)
 			if err != nil {
 				return err

@@ -267,5 +267,5 @@ func TestAPauseOfATypeThatALiveWorkerRunsIsNoSlip(t *testing.T) {
 	for _, typ := range []string{"http", "mscheduler.callback"} {
 		require.Empty(t, s.ok("pause", typ).stderr)
 	}
-	require.Contains(t, s.ok("pause", "htpp").stderr, "of type htpp nothing is stored, there are no tasks, and no worker that lives runs it: is it written right?")
+	require.Contains(t, s.ok("pause", "htpp").stderr, `unknown type "htpp": no definition, no tasks and no live worker`)
 }

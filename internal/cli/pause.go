@@ -58,7 +58,7 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 		if err != nil {
 			return err
 		}
-		if err := a.sayUnknown(ctx, c, p, args); err != nil {
+		if err := a.warnUnknown(ctx, c, p, args); err != nil {
 			return err
 		}
 		return a.printPaused(ctx, p)
@@ -67,33 +67,44 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 	return cmd
 }
 
-// sayUnknown says of which types nothing is known: no document, no task, no worker that lives.
-// That is no mistake, they may come yet, but it may be a slip.
-func (a *app) sayUnknown(ctx context.Context, c *connection, p *producer.Producer, types []string) error {
+// warnUnknown warns of types that nobody has defined, sent or serves: probably a typing error.
+func (a *app) warnUnknown(ctx context.Context, c *connection, p *producer.Producer, types []string) error {
 	for _, t := range types {
-		_, err := p.Type(ctx, t)
-		if !errors.Is(err, producer.ErrNoType) {
-			if err != nil {
-				return err
-			}
+		known, err := c.knows(ctx, p, t)
+		if err != nil {
+			return err
+		}
+		if known {
 			continue
 		}
 		tasks, err := c.store.List(ctx, store.Filter{Type: t}, 1)
 		if err != nil {
 			return err
 		}
-		if len(tasks) > 0 {
-			continue
-		}
-		served, err := c.served(ctx, t)
-		if err != nil {
-			return err
-		}
-		if !served {
-			a.say("of type %s nothing is stored, there are no tasks, and no worker that lives runs it: is it written right?", t)
+		if len(tasks) == 0 {
+			a.say("unknown type %q: no definition, no tasks and no live worker; check the spelling", t)
 		}
 	}
 	return nil
+}
+
+// warnUnserved warns of types of tasks that were sent and that nobody has defined or serves. The
+// tasks are stored and wait for a worker, so an error of this look is none of the send.
+func (a *app) warnUnserved(ctx context.Context, c *connection, p *producer.Producer, types []string) {
+	for _, t := range types {
+		if known, err := c.knows(ctx, p, t); err == nil && !known {
+			a.say("unknown type %q: no definition and no live worker; the task is stored and waits for one", t)
+		}
+	}
+}
+
+// knows says whether the type has a definition or a live worker.
+func (c *connection) knows(ctx context.Context, p *producer.Producer, typ string) (bool, error) {
+	_, err := p.Type(ctx, typ)
+	if !errors.Is(err, producer.ErrNoType) {
+		return err == nil, err
+	}
+	return c.served(ctx, typ)
 }
 
 // served says whether a worker that lives runs tasks of the type.

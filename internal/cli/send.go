@@ -107,13 +107,16 @@ func (a *app) sendOne(ctx context.Context, spec *taskSpec, check, dryRun, wait b
 	if dryRun {
 		return a.dryOne(ctx, it)
 	}
-	p, err := a.connectProducer(ctx)
+	c, p, err := a.connectProducer(ctx)
 	if err != nil {
 		return err
 	}
 	sent, err := p.SendJSON(ctx, it.Type, it.Args, it.Options...)
 	if err != nil {
 		return err
+	}
+	if sent.Created {
+		a.warnUnserved(ctx, c, p, []string{it.Type})
 	}
 	if wait {
 		return a.await(ctx, p, sent)
@@ -140,12 +143,13 @@ func (a *app) dryOne(ctx context.Context, it producer.JSONItem) error {
 }
 
 // connectProducer opens the database for sends, which set an empty one up.
-func (a *app) connectProducer(ctx context.Context) (*producer.Producer, error) {
+func (a *app) connectProducer(ctx context.Context) (*connection, *producer.Producer, error) {
 	c, err := a.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c.producer(a)
+	p, err := c.producer(a)
+	return c, p, err
 }
 
 // producerReady is a producer on a database that is set up.

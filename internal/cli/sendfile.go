@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -24,6 +26,8 @@ const (
 	maxLineBytes = 4 << 20
 	// shownErrors bounds how many wrong lines are named one by one.
 	shownErrors = 20
+	// maxTypesChecked bounds for how many types of a file is asked whether a worker serves them.
+	maxTypesChecked = 20
 	// barThrottle is how often the progress bar is drawn.
 	barThrottle = 100 * time.Millisecond
 )
@@ -48,13 +52,15 @@ type fileResult struct {
 type sender struct {
 	*app
 	fileSend
+	c   *connection // nil for a dry run
 	p   *producer.Producer
 	bar *progressbar.ProgressBar // nil without a terminal
 	fileResult
 
-	items []producer.JSONItem
-	lines []int // the line of each item
-	bytes int
+	created map[string]bool // the types of tasks that did not exist; at most maxTypesChecked
+	items   []producer.JSONItem
+	lines   []int // the line of each item
+	bytes   int
 }
 
 func (a *app) sendFile(ctx context.Context, f fileSend) error {
@@ -63,11 +69,11 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 		return err
 	}
 	defer func() { _ = in.Close() }() // only read
-	s := &sender{app: a, fileSend: f}
+	s := &sender{app: a, fileSend: f, created: map[string]bool{}}
 	if f.dryRun {
 		s.p, err = a.dryProducer()
 	} else {
-		s.p, err = a.connectProducer(ctx)
+		s.c, s.p, err = a.connectProducer(ctx)
 	}
 	if err != nil {
 		return err
@@ -79,6 +85,9 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 	err = s.stream(ctx, in)
 	if s.bar != nil {
 		_ = s.bar.Finish() // what it draws is not the result
+	}
+	if s.c != nil {
+		a.warnUnserved(ctx, s.c, s.p, slices.Sorted(maps.Keys(s.created)))
 	}
 	return s.report(err)
 }
@@ -244,6 +253,9 @@ func (s *sender) count(sent []producer.Sent) {
 	for _, x := range sent {
 		if x.Created {
 			s.Created++
+			if _, typ, _, err := model.ParseTaskID(x.ID); err == nil && len(s.created) < maxTypesChecked {
+				s.created[typ] = true
+			}
 		} else {
 			s.Existed++
 		}

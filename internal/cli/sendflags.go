@@ -37,21 +37,26 @@ type sendFlags struct {
 }
 
 func (s *sendFlags) register(f *pflag.FlagSet) {
+	s.registerChangeable(f)
+	f.StringVar(&s.key, "key", "", "idempotency key: at most one task per key (default: generated)")
+	f.StringVar(&s.tenant, "tenant", "", "tenant that owns the task")
+	f.StringVar(&s.creator, "creator", "", "label: who caused it")
+	f.StringVar(&s.category, "category", "", "label: what it belongs to")
+	f.BoolVar(&s.held, "held", false, "store it as Wait: nobody runs it until 'task release'")
+	f.StringSliceVar(&s.existing, "existing", nil, "what to do with a key that exists: keep (default), update-args, update-idle, restart-failed, restart-succeeded")
+}
+
+// registerChangeable registers the flags that a task can be given later, too.
+func (s *sendFlags) registerChangeable(f *pflag.FlagSet) {
 	f.StringVar(&s.args, "args", "", "arguments as JSON; @FILE reads them from a file, @- from stdin")
-	f.StringVar(&s.key, "key", "", "idempotency key: of one key one task is stored; defaults to a fresh one")
 	f.StringVar(&s.at, "at", "", "start time, such as 2026-01-31T09:00:00Z; defaults to now")
 	f.StringVar(&s.in, "in", "", "start that long from now, such as 5m")
 	f.StringVar(&s.expiresAt, "expires-at", "", "cancel it if nobody has started it by then; defaults to never")
 	f.StringVar(&s.expiresIn, "expires-in", "", "the same, that long from now, such as 1h")
 	f.IntVar(&s.priority, "priority", 5, "0 to 9; 9 runs first")
-	f.StringVar(&s.tenant, "tenant", "", "tenant that owns the task")
-	f.StringVar(&s.creator, "creator", "", "label: who caused it")
-	f.StringVar(&s.category, "category", "", "label: what it belongs to")
 	f.StringVar(&s.limitKey, "limit-key", "", "of the tasks of the type with this key one runs at a time, or as many as the type says")
-	f.BoolVar(&s.held, "held", false, "store it as Wait: nobody runs it until 'task release'")
-	f.StringSliceVar(&s.existing, "existing", nil, "what to do with a key that exists: keep (default), update-args, update-idle, restart-failed, restart-succeeded")
 	f.IntVar(&s.concurrentWorkers, "concurrent-workers", 1, "how many different workers must each succeed")
-	f.StringSliceVar(&s.workers, "workers", nil, "the only workers that may run it")
+	f.StringSliceVar(&s.workers, "workers", nil, "the only workers that may run it; defaults to every worker")
 	f.StringVar(&s.pingInterval, "ping-interval", "", "how often the worker extends its lease; defaults to a third of --worker-timeout: 10s")
 	f.StringVar(&s.workerTimeout, "worker-timeout", "", "the lease: another worker takes over after so long without a ping; defaults to 30s, or three of --ping-interval where that is more")
 	f.StringVar(&s.timeout, "timeout", "", "how long one execution may take; none = no limit, whatever its type says")

@@ -17,7 +17,7 @@ func (a *app) taskCommand() *cobra.Command {
 		Long: "Look at tasks and change them.\n\nA task's id is tenant/type/key, with - for no tenant: '-/http/order-17'. What `send` and\n`task list` print is such an id.",
 	}
 	cmd.AddCommand(a.taskList(), a.taskShow(), a.taskHistory(), a.taskExplain(), a.taskWait(), a.taskWatch(),
-		a.taskCancel(), a.taskRetry(), a.taskResolve(), a.taskRelease(), a.taskRedeliver())
+		a.taskCancel(), a.taskRetry(), a.taskUpdate(), a.taskResolve(), a.taskRelease(), a.taskRedeliver())
 	return cmd
 }
 

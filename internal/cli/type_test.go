@@ -186,8 +186,8 @@ func TestFilesAndCommandsOfTypesSayWhatIsWrongInTheirOwnWords(t *testing.T) {
 
 	s.ok("type", "apply", "-f", s.file("code: t"))
 	r = s.ok("type", "pause", "t", "typo")
-	require.Contains(t, r.stderr, "of type typo nothing is stored")
-	require.NotContains(t, r.stderr, "of type t nothing")
+	require.Contains(t, r.stderr, `unknown type "typo"`)
+	require.NotContains(t, r.stderr, `unknown type "t"`)
 	require.Regexp(t, `(?m)^t .* yes +1`, s.ok("type", "list").stdout)
 	s.ok("type", "pause", "--all")
 	require.Regexp(t, `(?m)^t .* all are +1`, s.ok("type", "list").stdout)

@@ -65,7 +65,7 @@ func (a *app) typeApply() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := a.connectProducer(cmd.Context()) // the first write sets an empty database up
+			_, p, err := a.connectProducer(cmd.Context()) // the first write sets an empty database up
 			if err != nil {
 				return err
 			}

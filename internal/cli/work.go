@@ -47,6 +47,9 @@ type workFlags struct {
 	given           *pflag.FlagSet
 	workerID        string
 	concurrency     int
+	tenants         []string
+	categories      []string
+	creators        []string
 	shutdownTimeout string
 	pollInterval    string
 	noStream        bool
@@ -66,6 +69,9 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 	w.given = f
 	f.StringVar(&w.workerID, "worker-id", "", "name of this worker; defaults to host, process and random letters (MSCHEDULER_WORKER_ID)")
 	f.IntVar(&w.concurrency, "concurrency", 0, "how many tasks run at once; defaults to 100 (MSCHEDULER_CONCURRENCY)")
+	f.StringSliceVar(&w.tenants, "tenant", nil, "run only tasks of these tenants; - for tasks without one; defaults to all")
+	f.StringSliceVar(&w.categories, "category", nil, "run only tasks of these categories; defaults to all")
+	f.StringSliceVar(&w.creators, "creator", nil, "run only tasks of these creators; defaults to all")
 	f.StringVar(&w.shutdownTimeout, "shutdown-timeout", "30s", "how long tasks may go on after the first Ctrl-C")
 	f.StringVar(&w.pollInterval, "poll-interval", "30s", "how often to look for tasks beside the change stream")
 	f.BoolVar(&w.noStream, "no-stream", false, "do not watch the change stream, poll only")
@@ -112,6 +118,7 @@ func (w *workFlags) reach() (httpcall.Reach, error) {
 func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	cfg := consumer.Config{
 		WorkerID: w.workerID, Concurrency: w.concurrency, NoStream: w.noStream, Version: version(), Logger: a.logger(),
+		Tenants: w.tenants, Categories: w.categories, Creators: w.creators,
 	}
 	cfg.Callbacks = &consumer.CallbackConfig{
 		SecretKey: a.Env.SecretKey, AllowLinkLocal: w.allowLinkLocal, Allow: w.allowHosts, Proxy: http.ProxyFromEnvironment,

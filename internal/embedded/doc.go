@@ -49,6 +49,7 @@
 // not; what MongoDB does not know either gets MongoDB's own code.
 //
 //	commands      every other one (refusedCommands); fields of commands marked refused
+//	distinct      where only MongoDB's planner knows whether a missing field counts as null
 //	queries       $expr, $where, $text, geo, $jsonSchema, $natural, positional projection; Decimal128 arithmetic; collation
 //	updates       pipelines
 //	stages        $lookup and all others that package mql/query does not name

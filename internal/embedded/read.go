@@ -3,13 +3,16 @@ package embedded
 import (
 	"iter"
 	"math"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/embedded/plan"
+	"github.com/mscheduler/mscheduler/internal/embedded/storage"
 	"github.com/mscheduler/mscheduler/internal/embedded/wire"
 	"github.com/mscheduler/mscheduler/internal/mql/mongoerr"
 	"github.com/mscheduler/mscheduler/internal/mql/query"
+	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
 // defaultBatch is how many documents a first batch has unless the client says.
@@ -149,13 +152,27 @@ func runDistinct(r *request) (*docBuilder, error) {
 	if !ok {
 		r.wrongType("key", "string", r.get("key"))
 	}
+	missing, absent := plan.MissingIsNothing, bson.RawValue{}
+	if r.err == nil {
+		var index *storage.Index
+		if missing, index = plan.DistinctMissing(r.collection(ns), q.Query, key); missing == plan.MissingIsNull {
+			absent = value.Null
+		}
+		if index != nil {
+			q.Hint = value.String(index.Spec.Name)
+		}
+	}
 	_, rows, err := r.rows(ns, q.Query)
 	if err != nil {
 		return nil, err
 	}
-	values := query.Distinct(func(yield func(bson.Raw) bool) { err = q.each(rows, yield) }, key)
+	values, lacking := query.Distinct(func(yield func(bson.Raw) bool) { err = q.each(rows, yield) }, key, absent)
 	if err != nil {
 		return nil, err
+	}
+	hasNull := slices.ContainsFunc(values, func(v bson.RawValue) bool { return v.Type == bson.TypeNull })
+	if lacking && (missing == plan.MissingIsEither && !hasNull || missing == plan.MissingHidesNull && hasNull) {
+		return nil, mongoerr.NotImplemented("distinct over an index whose keys make a missing field null")
 	}
 	d := r.snapshotTime(newDoc()).openArray("values")
 	for i, v := range values {

@@ -17,7 +17,8 @@ func duplicate(c *Collection, x *Index, key []byte, doc bson.Raw) error {
 	at, values := value.Begin(nil)
 	for _, f := range x.Spec.Fields {
 		shown := bson.RawValue{Type: bson.TypeNull}
-		for _, v := range query.Distinct(slices.Values([]bson.Raw{doc}), f.Path) {
+		own, _ := query.Distinct(slices.Values([]bson.Raw{doc}), f.Path, bson.RawValue{})
+		for _, v := range own {
 			// Of an array, the element that clashed: the one the key begins with.
 			if part := value.AppendKey(nil, v, f.Descending); bytes.HasPrefix(key, part) {
 				shown, key = v, key[len(part):]

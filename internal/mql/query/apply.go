@@ -81,7 +81,8 @@ func (e *env) document(n *node, doc []byte, at place) change {
 	for _, k := range kids {
 		old, _ := value.Lookup(doc, k.name)
 		c := e.apply(k.node, old, at)
-		if n.path == "" && k.name == "_id" && old.Type != 0 && (c.act == remove || c.act == set && !value.Equal(c.v, old)) {
+		if n.path == "" && k.name == "_id" && old.Type != 0 && c.act != keep {
+			// MongoDB compares no values here: an operator that writes an _id, equal or not, fails.
 			fail(mongoerr.ImmutableField, "Performing an update on the path '_id' would modify the immutable field '_id'")
 		}
 		changed = changed || c.act != keep

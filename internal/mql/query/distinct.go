@@ -12,15 +12,20 @@ import (
 
 // Distinct returns the values that key (a dotted path) has in docs, each once,
 // in their order. An array gives its elements, and arrays on the way those of
-// each of their documents.
-func Distinct(docs iter.Seq[bson.Raw], key string) []bson.RawValue {
+// each of their documents. A document that has no value there adds missing,
+// unless that is the zero value; lacking tells whether there was one.
+func Distinct(docs iter.Seq[bson.Raw], key string, missing bson.RawValue) (values []bson.RawValue, lacking bool) {
 	names := strings.Split(key, ".")
 	found := valueSet{}
 	for doc := range docs {
-		spread(value.Document(doc), names, func(v bson.RawValue) { found.add(v) })
+		none := true
+		spread(value.Document(doc), names, func(v bson.RawValue) { none = false; found.add(v) })
+		if lacking = lacking || none; none && missing.Type != 0 {
+			found.add(missing)
+		}
 	}
 	slices.SortFunc(found.list, value.Compare)
-	return found.list
+	return found.list, lacking
 }
 
 // valueSet is values of which no two are equal.

@@ -90,7 +90,7 @@ func archiving(ctx context.Context, r *run) error {
 func (r *run) clear(ctx context.Context) error {
 	for pause(ctx, 100*time.Millisecond) == nil {
 		later := r.arena.store.Clock.Now().Add(24 * time.Hour)
-		_, err := r.arena.db.Collection("tasks").DeleteMany(ctx, bson.D{{Key: "archive_at", Value: bson.D{{Key: "$gt", Value: later}}}},
+		_, err := r.arena.db.Collection("tasks").DeleteMany(ctx, bson.D{{Key: "archive_at", Value: bson.D{{Key: "$gt", Value: later}, {Key: "$lt", Value: later.AddDate(100, 0, 0)}}}},
 			options.DeleteMany().SetHint(store.IndexArchive))
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("deleting what the load has finished: %w", err)

@@ -104,12 +104,12 @@ func TestCommandsThatReadRefuseADatabaseThatIsNotSetUp(t *testing.T) {
 
 func TestMigrateSetsUpAndSaysWhatItDid(t *testing.T) {
 	s := newSession(t)
-	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 0 to 2")
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 0 to 3")
 	require.Contains(t, s.ok("db", "migrate").stderr, "nothing to do")
 	require.Contains(t, s.ok("db", "status").stdout, "up to date")
 	var st schemaView
 	s.ok("db", "status", "-o", "json").json(&st)
-	require.Equal(t, schemaView{Database: s.database, Version: 2, Wanted: 2, MinReader: 2, Missing: []string{}, Ready: true, State: "up to date"}, st)
+	require.Equal(t, schemaView{Database: s.database, Version: 3, Wanted: 3, MinReader: 2, Missing: []string{}, Ready: true, State: "up to date"}, st)
 	s.ok("task", "list")
 }
 
@@ -150,4 +150,47 @@ func collections(t *testing.T, s *session) []string {
 func TestErrorsThatSayNothingNewAreShort(t *testing.T) {
 	require.Equal(t, "a: b", firstSentence("a: b"))
 	require.NotContains(t, errorText(errors.New("one\ntwo")), "\ntwo")
+}
+
+// The sentinel document of the tasks, which db migrate makes, appears in no command.
+func TestADatabaseWithoutTasksShowsNone(t *testing.T) {
+	s := newSession(t)
+	require.Contains(t, s.ok("db", "migrate").stdout, "up to date")
+	var list listed
+	for _, args := range [][]string{{}, {"--history"}, {"--tenant", "-"}} {
+		list = listed{}
+		s.ok(append([]string{"task", "list", "-o", "json"}, args...)...).json(&list)
+		require.Empty(t, list.Tasks, "%v", args)
+	}
+	require.Equal(t, "0 tasks moved to the history\n", s.ok("archive", "run").stdout)
+	require.NotContains(t, s.ok("doctor").stdout, "~")
+	for _, command := range []string{"show", "explain", "history", "cancel", "retry"} {
+		r := s.run("task", command, "~")
+		require.NotEqual(t, 0, r.code, command)
+	}
+	require.NotEqual(t, 0, s.run("send", "~").code)
+
+	tasks := database(t, s).Collection("tasks")
+	_, err := tasks.DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "~"}})
+	require.NoError(t, err)
+	r := s.run("db", "status")
+	require.Equal(t, ExitRefused, r.code)
+	require.Contains(t, r.stdout, "the sentinel document of the tasks is missing; run: mscheduler db migrate")
+	require.Contains(t, s.ok("db", "migrate").stderr, "made tasks.~")
+	require.NoError(t, tasks.FindOne(t.Context(), bson.D{{Key: "_id", Value: "~"}}).Err())
+}
+
+// A database of the release before this one has no sentinel.
+func TestMigrateBringsVersion2To3(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	db := database(t, s)
+	_, err := db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: "~"}})
+	require.NoError(t, err)
+	_, err = db.Collection("meta").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "schema"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: 2}}}})
+	require.NoError(t, err)
+	require.Contains(t, s.fails(ExitRefused, nil, "send", "t").stderr, "run: mscheduler db migrate")
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 2 to 3")
+	require.NoError(t, db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "_id", Value: "~"}}).Err())
+	s.ok("send", "t")
 }

@@ -84,6 +84,8 @@ func schemaState(st store.SchemaStatus) (state string, ready bool) {
 		return fmt.Sprintf("too new: it wants releases of version %d or later", st.MinReader), false
 	case st.Version < st.Wanted:
 		return "older than this release; run: mscheduler db migrate", false
+	case len(st.Missing) == 1 && st.Missing[0] == store.SentinelName:
+		return "the sentinel document of the tasks is missing; run: mscheduler db migrate", false
 	case len(st.Missing) > 0:
 		return "indexes are missing; run: mscheduler db migrate", false
 	case st.Version > st.Wanted:

@@ -25,7 +25,7 @@ const leftOver = 5 * time.Second
 // outbox. Most of the time both find nothing.
 func (s *Store) Chores(ctx context.Context) (Chores, error) {
 	now := s.Clock.Now()
-	due := func(field string, at time.Time) bson.D { return bson.D{d(field, bson.D{d("$lte", at)})} }
+	due := func(field string, at time.Time) bson.D { return bson.D{d(field, bson.D{d("$lte", at)}), present} }
 	var c Chores
 	cur, err := s.tasks.Find(ctx, bson.D{d("$or", bson.A{
 		due("outbox_at", now.Add(-leftOver)), due("expire_at", now), due("archive_at", now),
@@ -61,6 +61,6 @@ func (s *Store) Chores(ctx context.Context) (Chores, error) {
 
 // Expired finds tasks that nobody started by their time. Index: expire.
 func (s *Store) Expired(ctx context.Context, limit int) ([]*model.Task, error) {
-	return s.findReadable(ctx, "finding expired tasks", bson.D{d("expire_at", bson.D{d("$lte", s.Clock.Now())})},
+	return s.findReadable(ctx, "finding expired tasks", bson.D{d("expire_at", bson.D{d("$lte", s.Clock.Now())}), present},
 		options.Find().SetSort(bson.D{d("expire_at", 1)}).SetHint(IndexExpire).SetLimit(int64(limit)))
 }

@@ -18,6 +18,7 @@
 //	permits.go, stream.go   change streams, and the right to hold one
 //	clock.go         the database's time, estimated
 //	schema.go        indexes and the schema's version
+//	sentinel.go      the live key at the right end of the indexes
 //	errors.go        what a caller can do about an error
 //
 // Every query names the index that serves it in its comment; a test of package

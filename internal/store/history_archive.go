@@ -109,7 +109,7 @@ func (s *Store) archivable(ctx context.Context, since, now time.Time) (docs []bs
 	if !since.IsZero() {
 		due = append(due, d("$gte", since))
 	}
-	cur, err := s.durable(s.tasks).Find(ctx, bson.D{d("archive_at", due)}, options.Find().
+	cur, err := s.durable(s.tasks).Find(ctx, bson.D{d("archive_at", due), present}, options.Find().
 		SetSort(bson.D{d("archive_at", 1)}).SetHint(IndexArchive).SetLimit(perArchive).SetBatchSize(perArchive))
 	if err != nil {
 		return nil, false, explain(err, "looking for tasks to archive")

@@ -222,6 +222,9 @@ func addCounts(ctx context.Context, coll *mongo.Collection, to map[string]map[mo
 		return err
 	}
 	for _, r := range rows {
+		if r.ID.Type == sentinelID { // a $match would cost more
+			continue
+		}
 		if to[r.ID.Type] == nil {
 			to[r.ID.Type] = map[model.Status]int64{}
 		}

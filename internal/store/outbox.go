@@ -72,7 +72,7 @@ type outboxPage struct {
 // outboxes reads one page by the time of the marks; limit 0 = all. Index: outbox.
 func (s *Store) outboxes(ctx context.Context, coll *mongo.Collection, at any, which bson.E, limit int) (p outboxPage, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit))
-	cur, err := coll.Find(ctx, bson.D{d("outbox_at", at), which}, o)
+	cur, err := coll.Find(ctx, bson.D{d("outbox_at", at), which, present}, o)
 	if err != nil {
 		return p, explain(err, "looking for outcomes")
 	}

@@ -97,6 +97,6 @@ func (s *Store) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 // lapsed first. Index: lapse, of which it reads all keys: one for each open execution.
 func (s *Store) LapsedBefore(ctx context.Context, at time.Time, limit int) ([]*model.Task, error) {
 	return s.find(ctx, fmt.Sprintf("finding leases that lapsed before %s", at.UTC().Format(model.TimeFormat)),
-		bson.D{d("lapse_at", bson.D{d("$lte", at)})},
+		bson.D{d("lapse_at", bson.D{d("$lte", at)}), present},
 		options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
 }

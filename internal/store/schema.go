@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -14,7 +15,7 @@ import (
 // SchemaVersion is the version this release writes; it can work on any database whose
 // min_reader is at most that.
 const (
-	SchemaVersion = 2
+	SchemaVersion = 3
 	minReader     = 2 // an older release would end tasks without what must follow
 )
 
@@ -89,7 +90,7 @@ type SchemaStatus struct {
 	Version   int      // 0 = not set up
 	MinReader int      // releases with a lower schema version must not touch the database
 	Wanted    int      // of this release
-	Missing   []string // indexes, as collection.name
+	Missing   []string // indexes, as collection.name; tasks.~ is the sentinel document
 	Foreign   bool     // there is a tasks collection that mscheduler did not make
 }
 
@@ -100,11 +101,11 @@ func (s *Store) Schema(ctx context.Context) (SchemaStatus, error) {
 	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: "schema"}}).Decode(&doc)
 	switch {
 	case errors.Is(err, mongo.ErrNoDocuments):
-		n, err := s.tasks.EstimatedDocumentCount(ctx)
-		if err != nil {
+		err := s.tasks.FindOne(ctx, bson.D{present}, options.FindOne().SetProjection(bson.D{d("_id", 1)})).Err()
+		if err != nil && !isNone(err) {
 			return st, explain(err, "looking for tasks")
 		}
-		st.Foreign = n > 0
+		st.Foreign = err == nil
 	case err != nil:
 		return st, explain(err, "reading the schema version")
 	}
@@ -127,6 +128,11 @@ func (s *Store) Schema(ctx context.Context) (SchemaStatus, error) {
 		if !have[ix.coll+"."+ix.name] {
 			st.Missing = append(st.Missing, ix.coll+"."+ix.name)
 		}
+	}
+	if there, err := s.hasSentinel(ctx); err != nil {
+		return st, err
+	} else if !there {
+		st.Missing = append(st.Missing, SentinelName)
 	}
 	return st, nil
 }
@@ -160,6 +166,11 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 		}
 		if _, err := s.db.Collection(s.prefix+ix.coll).Indexes().CreateOne(ctx, mongo.IndexModel{Keys: ix.keys, Options: o}); err != nil {
 			return st, explain(err, "making the index "+ix.coll+"."+ix.name)
+		}
+	}
+	if slices.Contains(st.Missing, SentinelName) {
+		if err := s.putSentinel(ctx); err != nil {
+			return st, err
 		}
 	}
 	// Last: who sees the version may rely on the indexes. $max, so that a release that

@@ -174,6 +174,8 @@ func (f Filter) queryBy(id string) bson.D {
 	}
 	if f.Type != "" {
 		q = append(q, d("type", f.Type))
+	} else {
+		q = append(q, present)
 	}
 	if len(f.Statuses) > 0 {
 		q = append(q, d("status", in(f.Statuses)))

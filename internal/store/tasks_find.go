@@ -192,7 +192,7 @@ func (s *Store) looseTypes(ctx context.Context, wanted func(string) bool) ([]str
 		var doc struct {
 			Type string `bson:"type"`
 		}
-		err := s.tasks.FindOne(ctx, bson.D{d("type", bson.D{d("$gt", after)}), d("due_at", bson.D{d("$exists", true)})},
+		err := s.tasks.FindOne(ctx, bson.D{d("type", bson.D{d("$gt", after), d("$lt", sentinelID)}), d("due_at", bson.D{d("$exists", true)})},
 			options.FindOne().SetSort(bson.D{d("type", 1)}).SetHint(IndexDue).
 				SetProjection(bson.D{d("_id", 0), d("type", 1)})).Decode(&doc)
 		if errors.Is(err, mongo.ErrNoDocuments) {
@@ -272,7 +272,7 @@ var ErrNotFound = errors.New("no such task")
 func (s *Store) Get(ctx context.Context, id string) (*model.Task, error) {
 	var t model.Task
 	err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Decode(&t)
-	if errors.Is(err, mongo.ErrNoDocuments) {
+	if errors.Is(err, mongo.ErrNoDocuments) || id == sentinelID {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	if err != nil {
@@ -284,7 +284,7 @@ func (s *Store) Get(ctx context.Context, id string) (*model.Task, error) {
 // GetRaw is [Store.Get] for the document as it is stored, unknown fields and all.
 func (s *Store) GetRaw(ctx context.Context, id string) (bson.Raw, error) {
 	raw, err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
+	if errors.Is(err, mongo.ErrNoDocuments) || id == sentinelID {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	return raw, explain(err, "reading task "+id)

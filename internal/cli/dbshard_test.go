@@ -111,6 +111,10 @@ func TestDBShardRefusesAnotherShardKey(t *testing.T) {
 
 func TestDBShardRefusesWhatIsNotACluster(t *testing.T) {
 	s := newSession(t)
+	server, err := engine.Embedded(embedded.Options{}).Start(t.Context()) // MSCHEDULER_MONGODB_URI may name a cluster
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	s.uri = server.URI
 	s.ok("db", "migrate")
 	s.fails(ExitRefused, []string{"not a sharded cluster", "mongos"}, "db", "shard", "--yes")
 }

@@ -75,6 +75,10 @@ fuzz: ## every fuzz target for FUZZ_TIME (10s); the embedded server against itse
 		done; \
 	done
 
+.PHONY: router
+router: ## every scenario on an embedded server that is taken for mongos
+	MSCHEDULER_TEST_ENGINES=router $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./integration
+
 .PHONY: kill
 kill: ## kill -9 the embedded server, 50 times over 100,000 documents: nothing is lost
 	MSCHEDULER_KILL_ROUNDS=50 MSCHEDULER_KILL_DOCS=100000 $(GO) test -v -count=1 -timeout 30m -run TestKillLosesNoAcknowledgedWrite ./internal/embedded

@@ -109,7 +109,11 @@ func (s suite) Run() int {
 
 func startEngines(ctx context.Context) error {
 	only := strings.FieldsFunc(os.Getenv(enginesVariable), func(r rune) bool { return r == ',' })
-	for _, kind := range kinds() {
+	all := kinds()
+	if slices.Contains(only, "router") { // every scenario once more: only where it is asked for
+		all = append(all, routerEngine())
+	}
+	for _, kind := range all {
 		e := Engine{Engine: kind}
 		if len(only) > 0 && !slices.Contains(only, kind.Name) {
 			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "not among " + enginesVariable}

@@ -189,7 +189,7 @@ func TestASubscriptionWorksBehindARouter(t *testing.T) {
 		needSubscriptions(t, e)
 		a := newArena(t, e)
 		px, away := a.behind()
-		px.Rewrite(helloOf(func(doc bson.D) bson.D { return append(doc, bson.E{Key: "msg", Value: "isdbgrid"}) }))
+		px.Rewrite(proxy.AsRouter)
 		streams := px.Set(proxy.Rule{Command: "aggregate", Contains: "$changeStream", Times: -1, Do: proxy.Pass})
 		s := subscribe(t, away, producer.EventFilter{Types: []string{chaosWork.Name()}})
 		id := a.sendKey("k", 1).ID
@@ -199,30 +199,21 @@ func TestASubscriptionWorksBehindARouter(t *testing.T) {
 	})
 }
 
-// helloOf rewrites what a server answers to hello, without the name of its replica set.
-func helloOf(rewrite func(bson.D) bson.D) func(string, bson.Raw) bson.Raw {
-	return func(command string, answer bson.Raw) bson.Raw {
-		var doc bson.D
-		if !strings.EqualFold(command, "hello") && !strings.EqualFold(command, "isMaster") || bson.Unmarshal(answer, &doc) != nil {
-			return answer
-		}
-		doc = slices.DeleteFunc(doc, func(el bson.E) bool { return el.Key == "setName" })
-		out, err := bson.Marshal(rewrite(doc))
-		if err != nil {
-			return answer
-		}
-		return out
-	}
-}
-
 func TestWhereThereAreNoStreamsASubscriptionSaysSo(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		px, away := a.behind()
-		standalone := func(doc bson.D) bson.D {
-			return slices.DeleteFunc(doc, func(el bson.E) bool { return el.Key == "msg" })
-		}
-		px.Rewrite(helloOf(standalone))
+		px.Rewrite(func(command string, answer bson.Raw) bson.Raw {
+			var doc bson.D
+			if !strings.EqualFold(command, "hello") || bson.Unmarshal(answer, &doc) != nil {
+				return answer
+			}
+			out, err := bson.Marshal(slices.DeleteFunc(doc, func(el bson.E) bool { return el.Key == "setName" || el.Key == "msg" }))
+			if err != nil {
+				return answer
+			}
+			return out
+		})
 		p, err := producer.New(producer.Config{Database: away})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, p.Close(context.Background())) }()

@@ -10,7 +10,8 @@
 //			return
 //		}
 //		// d.ID names the end of one life of one task, for ever: drop what you have seen.
-//		// d.Body is {"ext": ..., "result": ...} or {"task_id": ..., "error_info": ..., "ext": ...}.
+//		// d.Body is {"ext": ..., "result": ...} or {"task_id": ..., "error_info": ..., "ext": ...};
+//		// the latter has "status": "Pending" where a person must decide.
 //	})
 //
 // The headers are those of Standard Webhooks (standardwebhooks.com), so that its libraries

@@ -149,24 +149,29 @@ func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
 	})
 }
 
-// killing is the scenario: two tasks that succeed and one that fails, a victim, an heir.
+// killing is the scenario: tasks of even numbers succeed and others fail, a victim, an heir.
 type killing struct {
 	*arena
 	*receiver
-	px    *proxy.Proxy
-	tasks map[string]int
-	dead  chan struct{} // closed when the victim is; nil = nobody waits for it
+	px     *proxy.Proxy
+	tasks  map[string]int
+	manual bool          // what fails is Pending
+	dead   chan struct{} // closed when the victim is; nil = nobody waits for it
 }
 
-func newKilling(t *testing.T, e Engine) *killing {
-	k := &killing{arena: secretive(t, e), receiver: newReceiver(t), tasks: map[string]int{}}
+func newKilling(t *testing.T, e Engine) *killing { return newKillingOf(t, e, []int{1, 2, 4}, false) }
+
+func newKillingOf(t *testing.T, e Engine, numbers []int, manual bool) *killing {
+	k := &killing{arena: secretive(t, e), receiver: newReceiver(t), tasks: map[string]int{}, manual: manual}
 	k.px, _ = k.behind()
 	k.answers(func(_ int, _ heard, w http.ResponseWriter) { _, _ = w.Write([]byte(taken)) })
 	// The leases of a dead process's deliveries end soon.
 	_, err := k.p.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{WorkerTimeout: 3 * time.Second}})
 	require.NoError(t, err)
-	for _, n := range []int{1, 2, 4} {
-		k.tasks[k.sendKey(fmt.Sprint(n), n, producer.Callback(k.to()), seconds(3), producer.MaxLapses(100)).ID] = n
+	hook := k.to()
+	hook.OnPending = manual
+	for _, n := range numbers {
+		k.tasks[k.sendKey(fmt.Sprint(n), n, producer.Callback(hook), producer.NeedManual(manual), seconds(3), producer.MaxLapses(100)).ID] = n
 	}
 	return k
 }
@@ -194,10 +199,7 @@ func (k *killing) awaitSettled() {
 	t := k.arena.t
 	awaitTrue(t, func() string {
 		for id, n := range k.tasks {
-			want := model.StatusSuccess
-			if n%2 == 1 {
-				want = model.StatusFailure
-			}
+			want := k.statusOf(n)
 			task := k.get(id)
 			if task.Status != want {
 				return inWords(task)
@@ -222,6 +224,18 @@ func (k *killing) awaitSettled() {
 	})
 }
 
+// statusOf is the last status of the task with that number.
+func (k *killing) statusOf(n int) model.Status {
+	switch {
+	case n%2 == 0:
+		return model.StatusSuccess
+	case k.manual:
+		return model.StatusPending
+	default:
+		return model.StatusFailure
+	}
+}
+
 func (k *killing) judge() {
 	t := k.arena.t
 	told := map[string]int{}
@@ -235,12 +249,15 @@ func (k *killing) judge() {
 		if n%2 == 1 {
 			want = fmt.Sprintf(`{"task_id": %q, "error_info": "odd", "ext": %d}`, h.task, n)
 		}
+		if k.statusOf(n) == model.StatusPending {
+			want = fmt.Sprintf(`{"task_id": %q, "error_info": "odd", "status": "Pending", "ext": %d}`, h.task, n)
+		}
 		require.JSONEq(t, want, h.body)
 	}
 	for id, n := range k.tasks {
 		require.GreaterOrEqual(t, told[id], 1, "nobody was told of %s", id)
 		task := k.get(id)
 		require.Equal(t, n%2, task.ErrorCount, "a kill costs no error: %s", inWords(task))
-		require.False(t, task.ArchiveAt.IsZero())
+		require.Equal(t, k.statusOf(n) == model.StatusPending, task.ArchiveAt.IsZero(), "what waits for a person stays")
 	}
 }

@@ -18,6 +18,9 @@ type Callback struct {
 	Success *CallbackTarget `bson:"success,omitempty" json:"success,omitempty"`
 	// Error is called when the task has ended as Failure; nil = nobody.
 	Error *CallbackTarget `bson:"error,omitempty" json:"error,omitempty"`
+	// OnPending calls Error also when the task becomes Pending and a person must decide.
+	// The task stays Pending whether the callback is delivered or not.
+	OnPending bool `bson:"on_pending,omitempty" json:"on_pending,omitempty"`
 	// Security says how the request proves where it comes from; nil = not at all.
 	Security *CallbackSecurity `bson:"security,omitempty" json:"security,omitempty"`
 	// OfHandler marks what a handler said for its tasks and no document of a type holds:
@@ -143,6 +146,9 @@ func (c *Callback) Validate() error {
 		if t.Method != "" && t.Method != methodPost && t.Method != methodPut {
 			v.add(t.field+".method", "is %q; want POST or PUT", clip(t.Method, 40))
 		}
+	}
+	if c.OnPending && c.Error == nil {
+		v.add("callback.on_pending", "is set, but callback.error is missing: it is the receiver that is called")
 	}
 	if c.Security != nil {
 		v.security(c.Security)

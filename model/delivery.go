@@ -106,13 +106,17 @@ func DeliverNow(t *Task, eff Effective, now time.Time) *Task {
 }
 
 // CallbackBody is what the receiver is sent, as seed 000 says: of a success the arguments
-// and the result, of a failure the task's id, the last error and the arguments. It is the
-// same whenever it is made.
+// and the result, of a failure the task's id, the last error and the arguments. The body of a
+// Pending task is that of a failure and its status, which tells the two apart. It is the same
+// whenever it is made.
 func CallbackBody(t *Task) []byte {
 	b := []byte(`{`)
 	if !t.Status.Succeeded() {
 		b = appendJSONString(append(b, `"task_id":`...), t.ID)
 		b = appendJSONString(append(b, `,"error_info":`...), t.ErrorInfo)
+		if t.Status == StatusPending {
+			b = append(b, `,"status":"Pending"`...)
+		}
 		b = append(b, ',')
 	}
 	b = append(b, `"ext":`...)

@@ -23,16 +23,16 @@ func Diff(before, after *Task) bson.Raw { return AppendDiff(nil, before, after) 
 func AppendDiff(dst []byte, before, after *Task) []byte {
 	d := differs.Get().(*differ) //nolint:forcetypeassert // made so
 	defer differs.Put(d)
-	d.set, d.unset, d.inc, d.push, d.prefix = d.set[:0], d.unset[:0], d.inc[:0], d.push[:0], ""
+	d.set, d.unset, d.inc, d.push, d.pull, d.prefix = d.set[:0], d.unset[:0], d.inc[:0], d.push[:0], d.pull[:0], ""
 	d.compare(before, after)
-	if len(d.set)+len(d.unset)+len(d.inc)+len(d.push) == 0 {
+	if len(d.set)+len(d.unset)+len(d.inc)+len(d.push)+len(d.pull) == 0 {
 		return dst
 	}
 	start, dst := bsoncore.AppendDocumentStart(dst)
 	for _, part := range []struct {
 		operator string
 		fields   []byte
-	}{{"$set", d.set}, {"$unset", d.unset}, {"$inc", d.inc}, {"$push", d.push}} {
+	}{{"$set", d.set}, {"$unset", d.unset}, {"$inc", d.inc}, {"$push", d.push}, {"$pull", d.pull}} {
 		if len(part.fields) == 0 {
 			continue
 		}
@@ -46,8 +46,8 @@ func AppendDiff(dst []byte, before, after *Task) []byte {
 // differ gathers the fields of an update, encoded. It is used again and again: a batch
 // makes a thousand updates only to find that they are equal.
 type differ struct {
-	set, unset, inc, push []byte
-	prefix                string // of the keys, within an execution
+	set, unset, inc, push, pull []byte
+	prefix                      string // of the keys, within an execution
 }
 
 var differs = sync.Pool{New: func() any { return &differ{} }}
@@ -102,7 +102,7 @@ func (d *differ) rare(before, after *Task) {
 	d.text("category", before.Category, after.Category)
 	d.value("args", before.Args, after.Args)
 	d.value("checkpoint", before.Checkpoint, after.Checkpoint)
-	d.steps(before.Steps, after.Steps)
+	d.steps(before, after)
 	if before.Progress != nil && after.Progress == nil {
 		d.drop("progress")
 	}
@@ -144,15 +144,28 @@ func (d *differ) outbox(before, after []OutboxEntry) {
 	}
 }
 
-// steps are only ever dropped by a rule, and only while no execution is open that could
-// save another.
-func (d *differ) steps(before, after []Step) {
+// steps are only ever dropped by a rule. While an execution is open, which may save another
+// at any time, they are dropped by the workers that did them: each of those has none left.
+func (d *differ) steps(before, after *Task) {
 	switch {
-	case len(before) == len(after):
-	case len(after) == 0:
+	case len(before.Steps) == len(after.Steps):
+	case before.OpenExecutions() > 0:
+		var gone []string
+		for i := range before.Steps {
+			w := before.Steps[i].WorkerID
+			if !slices.Contains(gone, w) && !slices.ContainsFunc(after.Steps, func(s Step) bool { return s.WorkerID == w }) {
+				gone = append(gone, w)
+			}
+		}
+		var steps, worker int32
+		steps, d.pull = bsoncore.AppendDocumentElementStart(d.pull, "steps")
+		worker, d.pull = bsoncore.AppendDocumentElementStart(d.pull, "worker_id")
+		d.pull = appendTexts(d.pull, "$in", gone)
+		d.pull = closed(closed(d.pull, worker), steps)
+	case len(after.Steps) == 0:
 		d.drop("steps")
 	default:
-		d.set = appendList(d.set, "steps", after, appendStep)
+		d.set = appendList(d.set, "steps", after.Steps, appendStep)
 	}
 }
 
@@ -251,6 +264,7 @@ func (d *differ) state(before, after *WorkerState) {
 	d.text("fail_reason", before.FailReason, after.FailReason)
 	d.time("retry_at", before.RetryAt, after.RetryAt)
 	d.value("returns", before.Returns, after.Returns)
+	d.value("checkpoint", before.Checkpoint, after.Checkpoint)
 	d.flag("parked", before.Parked, after.Parked)
 	d.flag("no_callback", before.NoCallback, after.NoCallback)
 	d.flag("unstarted", before.Unstarted, after.Unstarted)

@@ -136,6 +136,8 @@ func (e *TaskEvent) decided(w *written) {
 	case w.cancelling:
 		e.Kind = EventCancelling
 		e.running()
+	case w.failKind == FailCleaned: // nothing ended
+		e.Kind, e.FailKind, e.Reason = EventChanged, "", ""
 	case w.failKind == FailReleased || w.failKind == FailUndecodable:
 		e.Kind = EventReleased
 		e.running()

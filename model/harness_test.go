@@ -86,6 +86,8 @@ func apply(doc map[string]any, update bson.D) error {
 					list, _ := old.([]any)
 					return append(slices.Clone(list), v.(map[string]any)["$each"].([]any)...), true
 				})
+			case "$pull":
+				err = pullSteps(doc, path, v)
 			default:
 				err = errors.New("unexpected operator " + op)
 			}
@@ -93,6 +95,23 @@ func apply(doc map[string]any, update bson.D) error {
 				return fmt.Errorf("%s %s: %w", op, path, err)
 			}
 		}
+	}
+	return nil
+}
+
+// pullSteps drops the steps of the workers that a $pull names, which is the only one there
+// is. An array that it empties stays in a document of MongoDB, and reads as none.
+func pullSteps(doc map[string]any, path string, condition any) error {
+	workers := condition.(map[string]any)["worker_id"].(map[string]any)["$in"].([]any)
+	list, _ := doc[path].([]any)
+	kept := slices.DeleteFunc(slices.Clone(list), func(s any) bool {
+		return slices.Contains(workers, s.(map[string]any)["worker_id"])
+	})
+	if doc[path] = kept; len(kept) == 0 {
+		delete(doc, path)
+	}
+	if path != "steps" || len(kept) == len(list) {
+		return errors.New("nothing to pull")
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (e *Effective) callbackFor(typ string, s Status) *CallbackTarget {
 		return nil
 	case s.Succeeded():
 		return e.Callback.Success
-	case s == StatusFailure:
+	case s == StatusFailure, s == StatusPending && e.Callback.OnPending:
 		return e.Callback.Error
 	default:
 		return nil
@@ -86,7 +86,8 @@ func (e *Effective) callbackFor(typ string, s Status) *CallbackTarget {
 
 // Delivered is what the end of its callback's delivery makes of a task: with success
 // Completed becomes Success; either way nothing keeps it from the history any longer.
-// It returns t itself when that is so already.
+// Pending stays as it is: it waits for a person, not for the delivery. Delivered returns t
+// itself when nothing changes.
 func Delivered(t *Task, ok bool, eff Effective, now time.Time) *Task {
 	succeeds := ok && t.Status == StatusCompleted
 	waits := t.ArchiveAt.IsZero() && (t.Status == StatusCompleted || t.Status == StatusFailure)

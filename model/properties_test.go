@@ -61,7 +61,8 @@ func (l *life) did(rule string, snapshot, after *Task) {
 	l.ok(stateFault(l.task, l.eff(), l.now))
 	l.budgets(before)
 	if after.Generation == before.Generation && !slices.EqualFunc(before.Steps, after.Steps, sameStep) {
-		require.True(l, strings.HasPrefix(rule, "retry from"), "%s changed the steps of a life", rule)
+		cleaned := rule == "send again" && after.Successes() < before.Successes() // with the successes of several workers
+		require.True(l, cleaned || strings.HasPrefix(rule, "retry from"), "%s changed the steps of a life", rule)
 	}
 }
 
@@ -328,7 +329,7 @@ func (l *life) actions() map[string]func(*rapid.T) {
 			return Update(l.task, p, Options{}, l.now)
 		}),
 		"send again": rule("send again", func() (*Task, error) {
-			return SendAgain(l.task, drawDraft(l), Existing(rapid.Uint8Range(0, 15).Draw(l.T, "policy")), l.now)
+			return SendAgain(l.task, drawDraft(l), Existing(rapid.Uint8Range(0, 31).Draw(l.T, "policy")), l.now)
 		}),
 		"repair": func(*rapid.T) {
 			c := Repair(l.task, l.eff(), l.now)

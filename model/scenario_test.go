@@ -19,7 +19,7 @@ import (
 //
 //	new [key=] [n=] [start=] [held] [retry=none|fixed:10s|seq:1s,5s|exp] [max-errors=] [max-lapses=]
 //	    [per-worker=] [manual] [timeout=] [lease=] [workers=(a,b)] [args=] [priority=] [retention=]
-//	    [tenant=] [creator=] [category=] [claim-by=] [callback=success|error|both] [expires=] [origin=]
+//	    [tenant=] [creator=] [category=] [claim-by=] [callback=success|error|both|pending] [expires=] [origin=]
 //	type …           the same options, said by the type's document: everybody knows them
 //	handler …        and by the handlers: only workers know them, and what they left in the task
 //	claim w          w becomes an execution; take w: ends what lapsed and claims, in one write
@@ -29,7 +29,7 @@ import (
 //	park w 1h [quiet]        expire, leave, cancel, retry, resolve, release, repair
 //	step w name      w's execution saves a step, as the store does; retry-from name
 //	steps w          the names of the steps that w need not do again
-//	update …, send-again [update-args] [update-idle] [restart-failed] [restart-succeeded] …
+//	update …, send-again [update-args] [update-idle] [restart-failed] [restart-succeeded] [keep-args] …
 //	advance 10s      moves the clock
 //	can w            what w would be told; must-stop w
 //

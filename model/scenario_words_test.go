@@ -76,6 +76,9 @@ func (a scenarioCommand) callback() *Callback {
 	if which == "error" || which == "both" {
 		c.Error = &CallbackTarget{URL: "http://receiver/error"}
 	}
+	if which == "pending" {
+		c.Error, c.OnPending = &CallbackTarget{URL: "http://receiver/error"}, true
+	}
 	return c // "none" is one that tells nobody
 }
 
@@ -141,7 +144,7 @@ func (a scenarioCommand) patch(o Options, now time.Time) Patch {
 
 func (a scenarioCommand) policy() Existing {
 	var p Existing
-	for word, flag := range map[string]Existing{"update-args": UpdateArgs, "update-idle": UpdateIdle, "restart-failed": RestartFailed, "restart-succeeded": RestartSucceeded} {
+	for word, flag := range map[string]Existing{"update-args": UpdateArgs, "update-idle": UpdateIdle, "restart-failed": RestartFailed, "restart-succeeded": RestartSucceeded, "keep-args": KeepArgs} {
 		if a.Has(word) {
 			p |= flag
 		}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"errors"
+	"slices"
 	"time"
 	"unicode"
 
@@ -164,10 +165,17 @@ const (
 	// UpdateIdle is UpdateArgs, but not while an execution is open.
 	UpdateIdle
 	// RestartFailed begins a new life when the task ended without success or waits for
-	// a retry (seed 004, clean_failed). What successful workers did stays done.
+	// a retry (seed 004, clean_failed). What successful workers did stays done, unless
+	// RestartSucceeded is given, too: then the new life starts from nothing.
 	RestartFailed
 	// RestartSucceeded begins a new life when the task succeeded (seed 004, clean_success).
+	// In a task of several workers that has not ended it takes the successes so far back,
+	// in the same life: those workers must succeed again. Open executions go on.
 	RestartSucceeded
+	// KeepArgs makes a restart run the task with what it has: its arguments, options,
+	// priority, labels and origin. The send decides only when the task starts, and whether
+	// it is held. It needs RestartFailed or RestartSucceeded.
+	KeepArgs
 )
 
 // SendAgain decides what a draft makes of the task that has its key. It returns t
@@ -177,18 +185,22 @@ func SendAgain(t *Task, d Draft, policy Existing, now time.Time) (*Task, error) 
 	switch t.Status {
 	case StatusFailure, StatusPending, StatusCancelled, StatusError:
 		if has(RestartFailed) {
-			return restart(t, d, true, now), nil
+			return restart(t, d, policy, now), nil
 		}
 	case StatusSuccess, StatusCompleted, StatusManuallyProcessed:
 		if has(RestartSucceeded) {
-			return restart(t, d, false, now), nil
+			return restart(t, d, policy, now), nil
 		}
 	}
 	if t.Status.Ended() || !t.Status.Known() {
 		return t, nil
 	}
+	cleaned := t
+	if has(RestartSucceeded) {
+		cleaned = clean(t, t.Effective(d.TypeOptions), now)
+	}
 	if !has(UpdateArgs) && (!has(UpdateIdle) || t.OpenExecutions() > 0) {
-		return t, nil
+		return cleaned, nil
 	}
 	patch := Patch{Args: &d.Args, Priority: d.Priority}
 	if d.Options.saidBySender() {
@@ -197,7 +209,12 @@ func SendAgain(t *Task, d Draft, policy Existing, now time.Time) (*Task, error) 
 	if !d.Start.IsZero() {
 		patch.Start = &d.Start
 	}
-	return Update(t, patch, d.TypeOptions, now)
+	updated, err := Update(cleaned, patch, d.TypeOptions, now)
+	if err != nil {
+		return nil, err
+	}
+	updated.Rev = t.Rev + 1 // one write, one rev
+	return updated, nil
 }
 
 // saidBySender says whether the sender set anything: ClaimBy is filled in from the type.
@@ -206,8 +223,60 @@ func (o Options) saidBySender() bool {
 	return !o.IsZero()
 }
 
-func restart(t *Task, d Draft, keepSuccesses bool, now time.Time) *Task {
-	c := newLife(t, keepSuccesses, now)
+// restart begins a new life with what the draft says, or, with [KeepArgs], with what the
+// task has.
+func restart(t *Task, d Draft, policy Existing, now time.Time) *Task {
+	c := newLife(t, policy&RestartSucceeded == 0, now)
+	if policy&KeepArgs != 0 {
+		d = t.again(d)
+		if at := d.Options.ExpiresAt; !at.IsZero() && !at.After(now) { // the sender wants it to run all the same
+			d.Options.ExpiresAt = time.Time{}
+		}
+	}
 	d.fill(c, now)
+	return c
+}
+
+// again is the draft that sends the task once more with what it has. When it starts, and
+// what its type says now, is as in d.
+func (t *Task) again(d Draft) Draft {
+	o := t.Options
+	o.ClaimBy = d.Options.ClaimBy // the type's, see [Draft.Typed]
+	return Draft{
+		Tenant: t.Tenant, Type: t.Type, Key: t.Key, Category: t.Category, Creator: t.Creator, Origin: t.Origin,
+		Args: t.Args, Priority: new(t.Priority), Options: o,
+		Start: d.Start, Held: d.Held, TypeOptions: d.TypeOptions,
+	}
+}
+
+// clean takes back the successes of single workers in a task that has not ended: they must
+// do it again, their checkpoints and steps included. The entries stay where they are, since
+// open executions are addressed by their place. It returns t itself when there are none.
+func clean(t *Task, eff Effective, now time.Time) *Task {
+	if t.Successes() == 0 {
+		return t
+	}
+	c := t.next(now)
+	cleaned := map[string]bool{}
+	for i := range c.WorkerStates {
+		w := &c.WorkerStates[i]
+		if w.SuccessTime.IsZero() {
+			continue
+		}
+		cleaned[w.WorkerID] = true
+		w.FailTime, w.FailKind = w.SuccessTime, FailCleaned
+		w.FailReason = "its success was taken back at " + now.UTC().Format(TimeFormat) + " by a send"
+		w.SuccessTime, w.NoCallback = time.Time{}, false
+		w.Returns, w.Checkpoint = bson.RawValue{}, bson.RawValue{}
+	}
+	c.Result = bson.RawValue{}
+	if t.Wanted() > 1 { // else the steps are everybody's, also those of who runs it now
+		c.Steps = slices.DeleteFunc(slices.Clone(c.Steps), func(s Step) bool { return cleaned[s.WorkerID] })
+	}
+	settle(c, eff, now)
+	c.Audience = audienceNow(c, now)
+	if sooner(t, c) {
+		c.WakeAt = now
+	}
 	return c
 }

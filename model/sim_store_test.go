@@ -43,6 +43,7 @@ type simLife struct {
 	errors, lapses int
 	budget, widest int
 	told           map[string]bool // exec ids whose workers were told that their success counts
+	cleaned        map[string]bool // exec ids whose success a send took back
 }
 
 type event struct {
@@ -96,7 +97,7 @@ func lifeKey(t *Task) string { return fmt.Sprintf("%s@%d", t.ID, t.Generation) }
 func (s *sim) lifeOf(t *Task) *simLife {
 	l := s.lives[lifeKey(t)]
 	if l == nil {
-		l = &simLife{told: map[string]bool{}}
+		l = &simLife{told: map[string]bool{}, cleaned: map[string]bool{}}
 		s.lives[lifeKey(t)] = l
 	}
 	return l
@@ -147,7 +148,12 @@ func (s *sim) check(before, after *Task, eff Effective, at time.Time) {
 		b := &before.WorkerStates[i]
 		_, a := after.Execution(b.ExecID)
 		if !b.Open() {
-			if a != nil && (!a.SuccessTime.Equal(b.SuccessTime) || !a.FailTime.Equal(b.FailTime) || a.FailKind != b.FailKind) {
+			cleaned := a != nil && a.FailKind == FailCleaned && a.FailTime.Equal(b.SuccessTime) // a send took the success back
+			if cleaned {
+				life.cleaned[b.ExecID] = true
+				delete(life.told, b.ExecID)
+			}
+			if a != nil && !cleaned && (!a.SuccessTime.Equal(b.SuccessTime) || !a.FailTime.Equal(b.FailTime) || a.FailKind != b.FailKind) {
 				s.fail("%s: execution %s had ended and ended again", before.ID, b.ExecID)
 			}
 			continue

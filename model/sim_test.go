@@ -190,7 +190,7 @@ func (s *sim) people() {
 		case 5:
 			c, err = Update(t, Patch{Options: new(s.options())}, Options{}, s.now)
 		default:
-			c, err = SendAgain(t, s.draft(t.Key), Existing(s.rng.IntN(16)), s.now)
+			c, err = SendAgain(t, s.draft(t.Key), Existing(s.rng.IntN(32)), s.now)
 		}
 		if err == nil && c != t {
 			eff = ResolveOptions(c.Options)

@@ -65,6 +65,7 @@ const (
 	FailReleased    FailKind = "released"    // given back: shutdown, margin, snooze, worker filter
 	FailUndecodable FailKind = "undecodable" // the worker does not understand the arguments (yet)
 	FailCancelled   FailKind = "cancelled"   // ended because the task was cancelled
+	FailCleaned     FailKind = "cleaned"     // succeeded, and a send took the success back, see [RestartSucceeded]
 )
 
 // Costs says whether an end of this kind counts in error_count. A lapse has a

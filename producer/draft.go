@@ -52,6 +52,9 @@ func validExisting(e model.Existing) error {
 	if e&^knownFlags != 0 {
 		return model.Invalid("on_existing", "is %s, which has unknown flags", existingText(e))
 	}
+	if e&model.KeepArgs != 0 && e&(model.RestartFailed|model.RestartSucceeded) == 0 {
+		return model.Invalid("on_existing", "is %s; KeepArgs needs RestartFailed or RestartSucceeded", existingText(e))
+	}
 	return nil
 }
 

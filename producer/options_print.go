@@ -38,9 +38,10 @@ var flags = []struct {
 	{model.UpdateIdle, "UpdateIdle"},
 	{model.RestartFailed, "RestartFailed"},
 	{model.RestartSucceeded, "RestartSucceeded"},
+	{model.KeepArgs, "KeepArgs"},
 }
 
-const knownFlags = model.UpdateArgs | model.UpdateIdle | model.RestartFailed | model.RestartSucceeded
+const knownFlags = model.UpdateArgs | model.UpdateIdle | model.RestartFailed | model.RestartSucceeded | model.KeepArgs
 
 func existingText(e model.Existing) string {
 	var names []string

@@ -59,9 +59,10 @@ type localYAML struct {
 }
 
 type callbackYAML struct {
-	Success  *targetYAML   `yaml:"success,omitempty"`
-	Error    *targetYAML   `yaml:"error,omitempty"`
-	Security *securityYAML `yaml:"security,omitempty"`
+	Success   *targetYAML   `yaml:"success,omitempty"`
+	Error     *targetYAML   `yaml:"error,omitempty"`
+	OnPending bool          `yaml:"on_pending,omitempty"`
+	Security  *securityYAML `yaml:"security,omitempty"`
 }
 
 type targetYAML struct {
@@ -174,7 +175,7 @@ func (c *callbackYAML) callback() *model.Callback {
 	if c == nil {
 		return nil
 	}
-	out := &model.Callback{Success: c.Success.target(), Error: c.Error.target()}
+	out := &model.Callback{Success: c.Success.target(), Error: c.Error.target(), OnPending: c.OnPending}
 	if s := c.Security; s != nil {
 		out.Security = &model.CallbackSecurity{Type: s.Type}
 		if s.AK != "" || s.SK != "" {
@@ -221,7 +222,7 @@ func callbackOf(c *model.Callback) *callbackYAML {
 		}
 		return &targetYAML{URL: model.ShownURL(t.URL), Method: t.Method}
 	}
-	out := &callbackYAML{Success: target(c.Success), Error: target(c.Error)}
+	out := &callbackYAML{Success: target(c.Success), Error: target(c.Error), OnPending: c.OnPending}
 	if c.Security != nil {
 		out.Security = &securityYAML{Type: c.Security.Type, Keys: hiddenKeys(c.Security.Keys)}
 	}

@@ -54,6 +54,12 @@ func TestSendOfAKeyThatExists(t *testing.T) {
 	require.Equal(t, "-/t/k", sent.ID)
 	require.False(t, sent.Created)
 	require.Equal(t, "New", sent.Status)
+
+	s.ok("task", "cancel", "-/t/k")
+	s.ok("send", "t", "--key", "k", "--args", "3", "--existing", "restart-failed,keep-args", "-o", "json").json(&sent)
+	require.True(t, sent.Created)
+	require.Contains(t, s.ok("task", "show", "-/t/k").stdout, "arguments  2\n")
+	s.fails(ExitUsage, []string{"KeepArgs needs RestartFailed or RestartSucceeded"}, "send", "t", "--key", "k", "--existing", "keep-args")
 }
 
 func TestSendAndWaitPrintsTheResult(t *testing.T) {

@@ -43,7 +43,7 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.creator, "creator", "", "label: who caused it")
 	f.StringVar(&s.category, "category", "", "label: what it belongs to")
 	f.BoolVar(&s.held, "held", false, "store it as Wait: nobody runs it until 'task release'")
-	f.StringSliceVar(&s.existing, "existing", nil, "what to do with a key that exists: keep (default), update-args, update-idle, restart-failed, restart-succeeded")
+	f.StringSliceVar(&s.existing, "existing", nil, "what to do with a key that exists: keep (default), update-args, update-idle, restart-failed, restart-succeeded; keep-args: restart with the stored arguments and options")
 }
 
 // registerChangeable registers the flags that a task can be given later, too.
@@ -204,7 +204,7 @@ func (a *app) callback(v string) (*model.Callback, error) {
 	}
 	c := &model.Callback{}
 	if err := strictJSON(data, c, "a callback"); err != nil {
-		return nil, usage("--callback: %w; want {\"success\": {\"url\": ...}, \"error\": ..., \"security\": ...}, or none", err)
+		return nil, usage("--callback: %w; want {\"success\": {\"url\": ...}, \"error\": ..., \"on_pending\": true, \"security\": ...}, or none", err)
 	}
 	return c, nil
 }

@@ -17,7 +17,7 @@ import (
 func (a *app) taskRedeliver() *cobra.Command {
 	return a.changeCommand(change{
 		name: "redeliver", done: "redelivered", short: "Deliver the callbacks of ended tasks once more",
-		from:      []model.Status{model.StatusCompleted, model.StatusSuccess, model.StatusFailure},
+		from:      []model.Status{model.StatusCompleted, model.StatusSuccess, model.StatusFailure, model.StatusPending},
 		byDefault: []model.Status{model.StatusCompleted},
 		long:      "Deliver the callbacks of ended tasks once more: those that nobody took (Completed, which is what a\nfilter means by itself), or those that a receiver has lost. Receivers see the same id and can drop\nwhat they know. One that waits for its retry is tried at once. What is printed are the tasks that\ndeliver. ID@GENERATION is one life of a task, as `task history` names it.",
 		apply: func(ctx context.Context, p *producer.Producer, id, _ string) (*model.Task, error) {

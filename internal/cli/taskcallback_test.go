@@ -128,3 +128,19 @@ func TestTheListOfWhatMayBeCalledHoldsForCallbacksAsForCalls(t *testing.T) {
 		})
 	}
 }
+
+func TestACallbackOnPendingInFilesAndFlags(t *testing.T) {
+	s := newSession(t)
+	s.ok("type", "apply", "-f", s.file("code: t\nneed_manual: true\ncallback: {error: {url: 'http://h/'}, on_pending: true}\n"))
+	require.Contains(t, s.ok("type", "show", "t", "-o", "yaml").stdout, "on_pending: true")
+	require.Contains(t, s.ok("type", "list").stdout, "failures and pending")
+	s.ok("type", "apply", "-f", s.file(s.ok("type", "show", "t", "-o", "yaml").stdout))
+	s.ok("send", "t", "--key", "k", "--callback", `{"error": {"url": "http://own/"}, "on_pending": true}`)
+	var task struct {
+		Options struct{ Callback model.Callback }
+	}
+	s.ok("task", "show", "-/t/k", "-o", "json").json(&task)
+	require.True(t, task.Options.Callback.OnPending)
+	s.fails(ExitUsage, []string{"callback.on_pending is set, but callback.error is missing"}, "send", "t", "--callback", `{"on_pending": true}`)
+	s.fails(ExitUsage, []string{"callback.on_pending is set, but callback.error is missing"}, "type", "apply", "-f", s.file("code: u\ncallback: {on_pending: true}\n"))
+}

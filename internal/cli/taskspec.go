@@ -218,6 +218,7 @@ var existingNames = []struct {
 }{
 	{"keep", 0}, {"update-args", model.UpdateArgs}, {"update-idle", model.UpdateIdle},
 	{"restart-failed", model.RestartFailed}, {"restart-succeeded", model.RestartSucceeded},
+	{"keep-args", model.KeepArgs},
 }
 
 func existingFlags(names []string) ([]model.Existing, error) {
@@ -232,7 +233,7 @@ next:
 				continue next
 			}
 		}
-		return nil, model.Invalid("existing", "has %q; want keep, update-args, update-idle, restart-failed, restart-succeeded", name)
+		return nil, model.Invalid("existing", "has %q; want keep, update-args, update-idle, restart-failed, restart-succeeded, keep-args", name)
 	}
 	return out, nil
 }

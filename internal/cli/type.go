@@ -134,10 +134,14 @@ func callbackText(c *model.Callback) string {
 	switch {
 	case c == nil || c.Success == nil && c.Error == nil:
 		return ""
+	case c.Success == nil && c.OnPending:
+		return "failures and pending"
 	case c.Success == nil:
 		return "failures"
 	case c.Error == nil:
 		return "successes"
+	case c.OnPending:
+		return "both and pending"
 	default:
 		return "both"
 	}

@@ -68,7 +68,8 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 		case "status":
 			// What waits for the delivery of its callback has no archive_at.
 			status, _ := v.StringValueOK()
-			waits := model.Status(status) == model.StatusCompleted || model.Status(status) == model.StatusFailure
+			// Pending never has one, and its callback may still be under way, too.
+			waits := slices.Contains([]model.Status{model.StatusCompleted, model.StatusFailure, model.StatusPending}, model.Status(status))
 			unfinished = unfinished || waits && !archived
 		}
 		rest = append(rest, e...)

@@ -135,7 +135,6 @@ func (c *Consumer) unwritable(t *model.Task, why error) {
 // server answers, which of them were won: giving up would leave tasks that nobody
 // knows to be held until their leases lapse.
 func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID string) ([]store.Written, error) {
-	lease := c.effOf(claims[0].After).Lease
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	written, err := c.store.Writes(store.For(call, store.Claiming), claims, claimTime(claims, c))
 	cancel()
@@ -143,8 +142,15 @@ func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID
 		return written, err
 	}
 	// Also where the last command never reached the server: one before it may have.
+	return c.settleClaims(claims, execID, err)
+}
+
+// settleClaims asks, until the server answers, which of the claims were won whose answer
+// was lost with the error.
+func (c *Consumer) settleClaims(claims []store.Write, execID string, err error) (written []store.Written, _ error) {
+	lease := c.effOf(claims[0].After).Lease
 	c.health.report(c, err)
-	for wait := newBackOff(); c.unsure.Err() == nil; wait.sleep(c.unsure) {
+	for wait := c.newBackOff(); c.unsure.Err() == nil; wait.sleep(c.unsure) {
 		call, cancel := context.WithTimeout(c.unsure, rpcTimeout)
 		written, err = c.store.SettleClaim(call, claims, execID, lease)
 		cancel()

@@ -115,6 +115,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c.wide.every = cfg.PollInterval
 	c.control.init()
+	c.health.init(claim.NewTrust(st.Clock, cfg.Clock))
 	c.taskTypes = tasktypes.New(st)
 	c.finder = &claim.Finder{Store: st, Types: c.taskTypes, WorkerID: cfg.WorkerID, Only: c.only}
 	c.ends = groupcommit.New(endQueue, c.flushEnds)
@@ -158,6 +159,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 			return nil
 		}
 		return err
+	}
+	if !c.health.trust.SeesElections() { // nor one a moment ago
+		c.health.trust.Doubt()
 	}
 	life, endLife := context.WithCancel(ctx)
 	defer endLife()
@@ -231,17 +235,20 @@ func (c *Consumer) prepare(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	for wait := newBackOff(); ; wait.sleep(ctx) {
+	for wait := c.newBackOff(); ; wait.sleep(ctx) {
 		call, done := context.WithTimeout(ctx, rpcTimeout) // a server may accept and never answer
 		err := c.store.Ready(call)
 		done()
 		if err == nil {
+			err = c.checkPrimary(ctx) // before the clock is read, which may be another's
+		}
+		if err == nil {
 			err = c.beat(ctx)
 		}
+		c.health.report(c, err)
 		if err == nil || ctx.Err() != nil || store.Classify(err) == store.Fatal {
 			return errors.Join(err, ctx.Err())
 		}
-		c.health.report(c, err)
 	}
 }
 
@@ -301,13 +308,16 @@ func (c *Consumer) beat(ctx context.Context) error {
 	if c.watching() {
 		stream = "watching"
 	}
-	types := c.types()
+	types, began := c.types(), c.cfg.Clock.Monotonic()
 	err := c.store.Heartbeat(ctx, store.Worker{
 		ID: c.cfg.WorkerID, Host: hostName(), PID: os.Getpid(), Version: c.cfg.Version,
 		Types: types, Only: c.only, Concurrency: c.cfg.Concurrency, Running: c.held.count().running, Stream: stream,
 	})
 	if err != nil {
 		return err
+	}
+	if ago, ok := c.store.Clock.Jumped(model.MinWorkerTimeout / marginShare); ok && ago <= c.cfg.Clock.Monotonic()-began {
+		c.log.Warn().Msg("the database's clock and this machine's disagree about the time passed; tasks whose lease margin is smaller are not pre-empted for a while")
 	}
 	return c.countFleet(ctx, types)
 }

@@ -172,7 +172,7 @@ func (c *Consumer) heedTask(x *execution, t *model.Task) {
 // tellOthers signals that a task was cancelled by one of its handlers while others run.
 func (c *Consumer) tellOthers(t *model.Task) {
 	c.late.Go(func() {
-		for wait := newBackOff(); c.service.Err() == nil; wait.sleep(c.service) {
+		for wait := c.newBackOff(); c.service.Err() == nil; wait.sleep(c.service) {
 			ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
 			err := c.store.Signal(ctx, t.ID)
 			cancel()
@@ -192,12 +192,11 @@ func (c *Consumer) housekeepingLoop(ctx context.Context) {
 			c.health.report(c, c.readControl(ctx))
 		}
 		types := c.served.Load()
-		if !c.isStopping() && (types != served || lastBeat.Since(c.cfg.Clock) >= store.HeartbeatInterval || c.store.Clock.Age() >= store.HeartbeatInterval || c.health.needsClock()) {
+		if !c.isStopping() && (types != served || lastBeat.Since(c.cfg.Clock) >= store.HeartbeatInterval || c.store.Clock.Age() >= store.HeartbeatInterval || c.health.trust.WantsClock()) {
 			err := c.beat(ctx)
 			c.health.report(c, err)
 			if err == nil {
 				lastBeat, served = clock.Read(c.cfg.Clock), types
-				c.health.clockRead()
 			}
 		}
 		if c.held.stalled(c.cfg.Clock.Monotonic(), stallTime) {

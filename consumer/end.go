@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -112,8 +111,8 @@ func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Writ
 	for _, e := range batch {
 		shortest = min(shortest, e.x.interval())
 	}
-	for wait := newBackOff(); ; wait.sleep(c.service) {
-		ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
+	for wait := c.newBackOff(); ; wait.sleep(c.service) {
+		ctx, cancel := c.health.call(c.service, rpcTimeout)
 		written, err := c.store.Writes(store.For(ctx, store.Ending), writes, shortest/4)
 		cancel()
 		c.health.report(c, err)

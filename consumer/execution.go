@@ -10,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -134,6 +135,7 @@ type execution struct {
 	every      time.Duration // the ping interval: a change of it counts from the next ping
 	pinged     clock.Instant // when the last ping that was answered was sent
 	toDeadline bool          // the lease reaches to the deadline: no ping extends it further
+	asked      confirmation  // whether the lease holds, since it was last proven
 	stop       context.CancelCauseFunc
 	stopped    error // the cause, for one that had not started
 }
@@ -175,17 +177,65 @@ func (x *execution) advance(to state) bool {
 // over. A lease that ends at the deadline needs no margin: the handler's own timer ends
 // it then, and this is for a machine that slept.
 func (x *execution) trusted(c Clock) time.Duration {
-	margin := x.eff.Lease / marginShare
-	if x.bounded() {
-		margin = 0
-	}
+	margin := x.margin()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.lease - margin - x.proven.Since(c)
 }
 
-// marginShare: the lease margin is a tenth of the lease.
-const marginShare = 10
+func (x *execution) margin() time.Duration {
+	if x.bounded() {
+		return 0
+	}
+	return x.eff.Lease / marginShare
+}
+
+// confirmation is how far the database has been asked whether a lease holds that has ended
+// by the wall clock alone.
+type confirmation int
+
+const (
+	unasked confirmation = iota
+	asking
+	answered // or not, in the time it had
+)
+
+// askFirst says whether the database is to be asked before the handler of a lapsed lease is
+// told to stop: once, where only the wall clock says so. That clock jumps when somebody sets
+// it, but also when the machine has slept.
+func (x *execution) askFirst(c Clock) confirmation {
+	margin := x.margin()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	was := x.asked
+	switch {
+	case was == unasked && x.proven.SinceMonotonic(c) >= x.lease-margin:
+		return answered
+	case was == unasked:
+		x.asked = asking
+	}
+	return was
+}
+
+// confirmed notes that the database had its time to answer.
+func (x *execution) confirmed() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.asked == asking {
+		x.asked = answered
+	}
+}
+
+// mayHaveSlept says whether the wall clock has gone on, since the last proof of the lease,
+// for longer than the monotonic one, by more than the margin.
+func (x *execution) mayHaveSlept(c Clock) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.proven.Drift(c) > x.eff.Lease/marginShare
+}
+
+// marginShare is the share of a lease that is its margin.
+const marginShare = claim.MarginShare
 
 // pingDue is how long until the next ping is to be sent.
 func (x *execution) pingDue(c Clock) time.Duration {
@@ -219,7 +269,7 @@ func (x *execution) isMany() bool {
 func (x *execution) prove(sent clock.Instant, lease time.Duration, toDeadline bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.proven, x.pinged, x.lease, x.toDeadline = sent, sent, lease, toDeadline
+	x.proven, x.pinged, x.lease, x.toDeadline, x.asked = sent, sent, lease, toDeadline, unasked
 }
 
 // entry is the element of worker_states that this execution is.

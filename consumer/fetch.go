@@ -14,7 +14,7 @@ import (
 // fetchLoop looks for due tasks: at start, when woken, when a slot frees while more
 // work is known, at a start time it knows of, and with every poll that saw something.
 func (c *Consumer) fetchLoop(ctx context.Context) {
-	for wait := newBackOff(); ctx.Err() == nil; {
+	for wait := c.newBackOff(); ctx.Err() == nil; {
 		full, err := c.fetch(ctx)
 		if err == nil && !full {
 			c.looked.Store(true)
@@ -29,7 +29,7 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 			wait.sleep(ctx)
 			continue
 		}
-		wait = newBackOff()
+		wait.reset()
 		if full {
 			c.awaitRoom(ctx)
 		}
@@ -101,6 +101,9 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 
 // fetchOnce is [Consumer.fetch]. asked says whether it had a slot to look for.
 func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) {
+	if err := c.ownFirst(ctx); err != nil {
+		return false, true, err
+	}
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
 	n := c.room(c.held.count())
@@ -136,6 +139,9 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	c.spread.saw(skip, take, len(found))
 	if len(found) > 0 {
 		token(c.stirred)
+	}
+	if err := c.ownFirst(ctx); err != nil { // the search may have waited for the database
+		return false, true, err
 	}
 	took, lost, err := c.claim(ctx, found)
 	if err != nil {

@@ -6,19 +6,26 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// health knows whether the database answers, and since when it does again.
+// health knows whether the database answers, and what this process owes it when it does
+// again: its own pings and ends, before it looks for more work.
 type health struct {
-	mu       sync.Mutex
-	down     bool
-	restored clock.Instant
-	ever     bool // there was an outage, or a jump of the clock, or another primary
-	primary  string
-	reread   bool // the clock is to be read again
-	jumped   bool // the last disturbance was a jump of a clock
+	trust *claim.Trust // when a lapsed lease may be taken over
+
+	mu     sync.Mutex
+	down   bool
+	era    context.Context // ends when the database answers again after an outage
+	endEra context.CancelFunc
+	owes   chan struct{} // closed by the first pings after an outage; nil = nothing is owed
+}
+
+func (h *health) init(trust *claim.Trust) {
+	h.trust = trust
+	h.era, h.endEra = context.WithCancel(context.Background())
 }
 
 // report takes the error of a call; nil means that the server answered.
@@ -27,6 +34,7 @@ func (h *health) report(c *Consumer, err error) {
 	case err == nil:
 		h.up(c)
 	case store.Outage(err):
+		h.trust.Failed()
 		h.mu.Lock()
 		was := h.down
 		h.down = true
@@ -39,12 +47,20 @@ func (h *health) report(c *Consumer, err error) {
 }
 
 func (h *health) up(c *Consumer) {
+	h.trust.Answered()
 	h.mu.Lock()
 	was := h.down
 	h.down = false
+	if was {
+		h.endEra()
+		h.era, h.endEra = context.WithCancel(context.Background())
+		if h.owes == nil {
+			h.owes = make(chan struct{})
+		}
+	}
 	h.mu.Unlock()
 	if was {
-		h.disturb(c, false)
+		token(c.pingNow)
 		c.store.Forget()
 		c.log.Info().Msg("the database is back")
 		c.emit(Event{Kind: EventRestored})
@@ -53,59 +69,110 @@ func (h *health) up(c *Consumer) {
 	}
 }
 
-// disturb notes that leases may have lapsed although their workers are well: nobody
-// pre-empts for a while, so that the owners can ping first.
-func (h *health) disturb(c *Consumer, jumped bool) {
+func (h *health) isDown() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ever, h.restored, h.reread, h.jumped = true, clock.Read(c.cfg.Clock), true, jumped
+	return h.down
 }
 
-// needsClock says whether a disturbance asks for a new reading of the clock.
-func (h *health) needsClock() bool {
+// current is the era since the last outage. It ends with the next one's end.
+func (h *health) current() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.reread && !h.down
+	return h.era
 }
 
-func (h *health) clockRead() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.reread = false
-}
-
-// quiet says whether things have been in order for a ping interval; after a jump of a
-// clock, for a whole lease.
-func (h *health) quiet(c *Consumer, interval, lease time.Duration) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	d := interval
-	if h.jumped {
-		d = lease
+// call is the context of a call that is repeated until it is answered. When another call
+// learns that the database is back, this one ends: its connection may be a dead one, on
+// which the answer never comes.
+func (h *health) call(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	call, cancel := context.WithTimeout(ctx, limit)
+	stop := context.AfterFunc(h.current(), cancel)
+	return call, func() {
+		stop()
+		cancel()
 	}
-	return !h.down && (!h.ever || h.restored.SinceMonotonic(c.cfg.Clock) >= d)
 }
 
-// samePrimary notes the primary's address; a change is a disturbance.
-func (h *health) samePrimary(c *Consumer, primary string) {
+// pinged notes that all pings that were due have been answered.
+func (h *health) pinged() {
 	h.mu.Lock()
-	changed := h.primary != "" && h.primary != primary
-	h.primary = primary
-	h.mu.Unlock()
-	if changed {
-		c.store.Clock.Doubt()
-		h.disturb(c, false)
+	defer h.mu.Unlock()
+	if h.owes != nil && !h.down {
+		select {
+		case <-h.owes:
+		default:
+			close(h.owes)
+		}
 	}
+}
+
+func (h *health) owed() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.owes
+}
+
+func (h *health) settled(owed <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.owes == owed {
+		h.owes = nil
+	}
+}
+
+// ownFirst lets what this process holds go first after an outage: the leases of others are
+// as old as its own, and who looks for work before everybody has pinged takes it from
+// healthy workers. It waits for no longer than others wait for us.
+func (c *Consumer) ownFirst(ctx context.Context) error {
+	h := &c.health
+	if h.isDown() { // a question that changes nothing; its answer wakes pings and ends
+		if _, err := c.nextLapse(ctx); err != nil {
+			return err
+		}
+	}
+	owed := h.owed()
+	if owed == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, claim.Notice)
+	defer cancel()
+	select {
+	case <-owed:
+	case <-ctx.Done():
+	}
+	_ = c.ends.Wait(ctx) // what is held up by others must not hold this up
+	h.settled(owed)
+	return nil
 }
 
 // backOff is the waiting between tries against a server that does not answer: from
-// 50 ms, doubling to 2 s, with jitter.
-type backOff struct{ d time.Duration }
+// 50 ms, doubling to 2 s, with jitter. It ends as soon as another call is answered.
+type backOff struct {
+	d   time.Duration
+	h   *health
+	era context.Context // when the last try began
+}
 
-func newBackOff() *backOff { return &backOff{d: 50 * time.Millisecond} }
+func (c *Consumer) newBackOff() *backOff {
+	b := &backOff{h: &c.health}
+	b.reset()
+	return b
+}
+
+// reset begins anew, after a try that was answered.
+func (b *backOff) reset() { b.d, b.era = shortestBackOff, b.h.current() }
+
+const (
+	shortestBackOff = 50 * time.Millisecond
+	longestBackOff  = 2 * time.Second
+)
 
 func (b *backOff) sleep(ctx context.Context) {
 	d := b.d/2 + rand.N(b.d)
-	b.d = min(2*b.d, 2*time.Second)
-	clock.Pause(ctx, d)
+	b.d = min(2*b.d, longestBackOff)
+	if clock.PauseOr(ctx, d, b.era.Done()) {
+		b.d = shortestBackOff
+	}
+	b.era = b.h.current()
 }

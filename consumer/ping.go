@@ -3,8 +3,10 @@ package consumer
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -26,6 +28,7 @@ const (
 // how long until the next.
 func (c *Consumer) pingAll(ctx context.Context) time.Duration {
 	var batch []*execution
+	answered := true
 	next := longestPause
 	for _, x := range c.held.each() {
 		if x.is(abandoned) || x.bounded() || x.completing.Load() {
@@ -39,7 +42,12 @@ func (c *Consumer) pingAll(ctx context.Context) time.Duration {
 		next = min(next, due)
 	}
 	if len(batch) > 0 {
-		c.ping(ctx, batch)
+		answered = c.ping(ctx, batch)
+	}
+	if answered {
+		c.health.pinged()
+	} else { // others believe that a healthy worker tries again so soon
+		next = min(next, claim.RetryPings/2+rand.N(claim.RetryPings/2))
 	}
 	return max(next, shortestPause)
 }
@@ -52,27 +60,41 @@ func (x *execution) bounded() bool {
 	return !w.Deadline.IsZero() && (x.toDeadline || !w.PingExpireTime.Before(w.Deadline))
 }
 
-func (c *Consumer) ping(ctx context.Context, batch []*execution) {
+// ping extends the leases of the batch, and says whether the database answered.
+func (c *Consumer) ping(ctx context.Context, batch []*execution) (answered bool) {
 	sent := clock.Read(c.cfg.Clock)
+	interval, slept := batch[0].interval(), false
+	for _, x := range batch {
+		interval = min(interval, x.interval())
+		slept = slept || x.mayHaveSlept(c.cfg.Clock)
+	}
+	limit := max(interval, time.Second)
+	if c.health.isDown() { // on a connection, perhaps, that will never answer
+		limit = time.Second
+	}
+	call, cancel := c.health.call(ctx, limit)
+	defer cancel()
+	if slept { // a lease that counts from an estimate of before would have lapsed already
+		if err := c.store.ReadClock(call); err != nil {
+			c.health.report(c, err)
+			return false
+		}
+	}
 	now := c.store.Clock.Now()
 	pings := make([]store.Ping, len(batch))
 	byPing := make(map[[2]string]*execution, len(batch))
-	interval := batch[0].interval()
 	for i, x := range batch {
 		until := model.Lease(x.entry(), x.eff.Lease, now)
 		pings[i] = store.Ping{ID: x.task.ID, ExecID: x.execID, Index: x.index, Many: x.isMany(), Until: until}
 		byPing[[2]string{x.task.ID, x.execID}] = x
-		interval = min(interval, x.interval())
 	}
-	call, cancel := context.WithTimeout(ctx, max(interval, time.Second))
-	defer cancel()
 	lost, err := c.store.Pings(call, pings, interval/4)
 	c.health.report(c, err)
 	if err != nil {
 		if ctx.Err() == nil && store.Classify(err) == store.Fatal {
 			c.log.Error().Err(err).Msg("pinging")
 		}
-		return
+		return false
 	}
 	c.stats.pings.Add(1)
 	for _, p := range lost {
@@ -85,6 +107,7 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) {
 			x.prove(sent, pings[i].Until.Sub(now), pings[i].Until.Equal(x.entry().Deadline))
 		}
 	}
+	return true
 }
 
 // loseLease ends the handler of an execution that somebody else has ended. One whose
@@ -110,6 +133,7 @@ func (c *Consumer) loseLease(x *execution) {
 func (c *Consumer) guardLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := longestPause
+		var doubtful []*execution
 		for _, x := range c.held.each() {
 			if x.is(returned) || x.is(abandoned) {
 				continue
@@ -119,9 +143,54 @@ func (c *Consumer) guardLoop(ctx context.Context) {
 				next = min(next, left)
 				continue
 			}
-			c.distrust(x)
+			switch x.askFirst(c.cfg.Clock) {
+			case unasked:
+				doubtful = append(doubtful, x)
+			case answered:
+				c.distrust(x)
+			}
+		}
+		if len(doubtful) > 0 { // beside the others, whose margin ends meanwhile
+			c.late.Go(func() { c.confirm(ctx, doubtful) })
 		}
 		clock.PauseOr(ctx, max(next, time.Millisecond), c.guardNow)
+	}
+}
+
+// confirmTime is how long the database has to confirm leases that only the wall clock says
+// have ended.
+const confirmTime = time.Second
+
+// confirm pings such executions, so that setting a machine's clock does not cost it its
+// work. A lease that ends at the deadline cannot be extended: there the database's clock
+// decides.
+func (c *Consumer) confirm(ctx context.Context, doubtful []*execution) {
+	defer token(c.guardNow)
+	ctx, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	var batch, bounded []*execution
+	for _, x := range doubtful {
+		if x.bounded() {
+			bounded = append(bounded, x)
+		} else {
+			batch = append(batch, x)
+		}
+	}
+	if len(batch) > 0 {
+		c.ping(ctx, batch)
+	}
+	if len(bounded) > 0 {
+		asked := clock.Read(c.cfg.Clock)
+		err := c.store.ReadClock(ctx)
+		c.health.report(c, err)
+		if now := c.store.Clock.Now(); err == nil {
+			for _, x := range bounded {
+				x.prove(asked, x.entry().Deadline.Sub(now), true)
+			}
+		}
+	}
+	for _, x := range doubtful {
+		x.confirmed()
 	}
 }
 

@@ -23,8 +23,11 @@ const (
 // so often that the fleet scans about four times a second. While nothing is executing,
 // each poll asks whether that has changed, see rest.go.
 func (c *Consumer) preemptLoop(ctx context.Context) {
-	for wait := newBackOff(); ctx.Err() == nil; {
-		err := c.scan(ctx)
+	for wait := c.newBackOff(); ctx.Err() == nil; {
+		left, err := c.scan(ctx)
+		if err == nil && left.Wait > 0 {
+			err = c.observe(ctx, left)
+		}
 		c.health.report(c, err)
 		if err != nil {
 			if ctx.Err() == nil && !store.Outage(err) {
@@ -33,8 +36,10 @@ func (c *Consumer) preemptLoop(ctx context.Context) {
 			wait.sleep(ctx)
 			continue
 		}
-		wait = newBackOff()
-		clock.Pause(ctx, c.scanPause())
+		wait.reset()
+		if left.Wait == 0 {
+			clock.Pause(ctx, c.scanPause())
+		}
 		for !c.leases.watched() && ctx.Err() == nil {
 			if c.awaitStir(ctx) {
 				break
@@ -55,28 +60,54 @@ func (c *Consumer) awaitStir(ctx context.Context) (scan bool) {
 }
 
 // scan takes over what has lapsed.
-func (c *Consumer) scan(ctx context.Context) error {
-	types := c.types()
+func (c *Consumer) scan(ctx context.Context) (claim.LeftAlone, error) {
+	if err := c.ownFirst(ctx); err != nil {
+		return claim.LeftAlone{}, err
+	}
 	for {
+		next, err := c.nextLapse(ctx)
+		if err != nil || next.IsZero() || next.After(c.store.Clock.Now()) {
+			return claim.LeftAlone{}, err
+		}
 		call, cancel := context.WithTimeout(ctx, rpcTimeout)
-		next, err := c.store.NextLapse(call, types)
-		c.stats.scans.Add(1)
+		found, err := c.store.Lapsed(call, c.types(), scanLimit)
 		cancel()
 		if err != nil {
-			return err
+			return claim.LeftAlone{}, err
 		}
+		if progress, left, err := c.preempt(ctx, found); err != nil || progress == 0 {
+			return left, err
+		}
+	}
+}
+
+// nextLapse asks when the next lease lapses. That is one key of an index, read from every
+// server that has tasks, so its answer also says that the database is there.
+func (c *Consumer) nextLapse(ctx context.Context) (time.Time, error) {
+	call, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	next, err := c.store.NextLapse(call, c.types())
+	c.stats.scans.Add(1)
+	c.health.report(c, err)
+	if err == nil {
 		c.leases.asked(c.cfg.Clock.Monotonic())
 		c.leases.see(!next.IsZero())
-		if next.IsZero() || next.After(c.store.Clock.Now()) {
+	}
+	return next, err
+}
+
+// observe watches the database until the first of what was left alone may be taken over,
+// or nothing has lapsed any more. A share of the usual pause, added at random, keeps the
+// fleet from looking all at once.
+func (c *Consumer) observe(ctx context.Context, left claim.LeftAlone) error {
+	until := c.cfg.Clock.Monotonic() + left.Wait + rand.N(c.scanPause())
+	for {
+		rest := until - c.cfg.Clock.Monotonic()
+		if rest <= 0 || !clock.Pause(ctx, min(rest, left.Every)) {
 			return nil
 		}
-		call, cancel = context.WithTimeout(ctx, rpcTimeout)
-		found, err := c.store.Lapsed(call, types, scanLimit)
-		cancel()
-		if err != nil {
-			return err
-		}
-		if progress, err := c.preempt(ctx, found); err != nil || progress == 0 {
+		next, err := c.nextLapse(ctx)
+		if err != nil || next.IsZero() || next.After(c.store.Clock.Now()) {
 			return err
 		}
 	}
@@ -88,31 +119,16 @@ func (c *Consumer) scanPause() time.Duration {
 	return min(share*3/4+rand.N(share/2+1), c.cfg.PollInterval)
 }
 
-// trustworthy says whether taking a task over is justified now: not while the database
-// cannot be reached, nor within a ping interval after it came back or after a change of
-// primary, when nobody could ping; nor while our idea of the database's time may be off
-// by more than the margin of the lease.
-func (c *Consumer) trustworthy(eff model.Effective) bool {
-	if c.store.Clock.TakeJump() > eff.Lease/marginShare {
-		c.health.disturb(c, true)
-		c.log.Warn().Msg("the database's clock and this machine's disagree about the time passed; nobody is pre-empted for a while")
-	}
-	wait := eff.PingInterval
-	if c.store.Clock.Error() > eff.Lease/marginShare {
-		wait = eff.Lease
-	}
-	return c.store.Clock.Age() < 2*store.HeartbeatInterval && c.health.quiet(c, wait, eff.Lease)
-}
-
 // preempt decides what becomes of tasks over lapsed leases and writes it: taken over by
 // this worker where it may and has a slot, else given back or ended, so that a scan
-// leaves nothing behind. It returns how many it changed.
-func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error) {
+// leaves nothing behind. It returns how many it changed. Tasks whose owners may be well
+// stay as they are.
+func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed int, left claim.LeftAlone, err error) {
 	if err := c.checkPrimary(ctx); err != nil {
-		return 0, err
+		return 0, left, err
 	}
 	if err := c.control.fresh(ctx, c); err != nil {
-		return 0, err
+		return 0, left, err
 	}
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
@@ -126,7 +142,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 		h := c.handlerOf(t.Type)
 		eff := *h.effective(t)
 		by.Applied = h.said.Load()
-		if !c.trustworthy(eff) {
+		if !c.health.trust.Allows(&eff, &left) {
 			continue
 		}
 		if _, known := room[t.Type]; !known {
@@ -148,10 +164,10 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 	// the same lapsed tasks.
 	took, err := c.takeOver(ctx, takeovers, by.ExecID)
 	if err != nil {
-		return 0, err
+		return 0, left, err
 	}
-	left, err := c.leave(ctx, leaves)
-	return took + left, err
+	ended, err := c.leave(ctx, leaves)
+	return took + ended, left, err
 }
 
 // checkPrimary asks who the primary is: another one than before means that the workers
@@ -159,10 +175,11 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (int, error
 func (c *Consumer) checkPrimary(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	c.store.Forget()
-	t, err := c.store.Topology(ctx)
-	if err == nil {
-		c.health.samePrimary(c, t.Primary)
+	name, err := c.store.Primary(ctx)
+	if err == nil && c.health.trust.SawPrimary(name) {
+		c.log.Warn().Str("primary", name).Msg("the database has another primary; nobody is pre-empted for a while")
+		c.store.Forget()
+		c.store.Clock.Doubt()
 	}
 	return err
 }
@@ -205,62 +222,74 @@ func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID st
 		won = append(won, wonTask{task: t, due: w.Before.LapseAt, previous: previous})
 	}
 	sent := clock.Read(c.cfg.Clock)
+	var written []store.Written
+	var current map[string]*model.Task
 	if len(writes) <= singly {
-		for _, w := range writes {
-			call, cancel := context.WithTimeout(ctx, rpcTimeout)
-			t, err := c.store.TakeOver(call, w)
-			cancel()
-			if store.Final(err) && !store.Denied(err) {
-				c.unwritable(w.After, err) // the others go on
-				continue
-			}
-			if err != nil {
-				// Won or not: a lease that nobody pings lapses again.
-				c.hold(won, execID, sent)
-				return changed, err
-			}
-			changed++
-			if t != nil {
-				add(t, w)
-			}
+		written, current, err = c.takeOverSingly(ctx, writes, execID)
+	} else if written, err = c.writeClaims(ctx, writes, execID); err == nil {
+		current, err = c.readBack(writes)
+	}
+	for i, w := range writes[:len(written)] {
+		if written[i].Refused != nil {
+			c.unwritable(w.After, written[i].Refused)
+			continue
 		}
-	} else {
-		written, err := c.writeClaims(ctx, writes, execID)
-		if err != nil {
-			return 0, err
+		changed++
+		t := current[w.After.ID]
+		if !written[i].Applied || t == nil {
+			continue
 		}
-		ids := make([]string, len(writes))
-		for i, w := range writes {
-			ids[i] = w.After.ID
-		}
-		current, err := c.readBack(ids)
-		if err != nil {
-			return 0, err
-		}
-		for i, w := range writes {
-			if written[i].Refused != nil {
-				c.unwritable(w.After, written[i].Refused)
-				continue
-			}
-			changed++
-			t := current[w.After.ID]
-			if !written[i].Applied || t == nil {
-				continue
-			}
-			if _, st := t.Execution(execID); st != nil && st.Open() {
-				add(t, w)
-			}
+		if _, st := t.Execution(execID); st != nil && st.Open() {
+			add(t, w)
 		}
 	}
 	c.stats.takeovers.Add(int64(len(won)))
 	c.hold(won, execID, sent)
-	return changed, nil
+	return changed, err
+}
+
+// takeOverSingly writes the takeovers one by one, and returns what became of those that it
+// sent, in their order, with the tasks that were won. One whose answer is lost is settled as
+// a batch is, and is the last: the database was away, so the owners of the others may be well.
+func (c *Consumer) takeOverSingly(ctx context.Context, writes []store.Write, execID string) (written []store.Written, current map[string]*model.Task, err error) {
+	current = map[string]*model.Task{}
+	for i, w := range writes {
+		call, cancel := context.WithTimeout(ctx, rpcTimeout)
+		t, err := c.store.TakeOver(call, w)
+		cancel()
+		switch {
+		case err == nil:
+			written = append(written, store.Written{Applied: t != nil})
+			current[w.After.ID] = t
+		case store.Final(err) && !store.Denied(err): // the others go on
+			written = append(written, store.Written{Refused: err})
+		case store.Classify(err) == store.Fatal:
+			return written, current, err
+		default:
+			one := writes[i : i+1]
+			settled, err := c.settleClaims(one, execID, err)
+			if err != nil {
+				return written, current, err
+			}
+			after, err := c.readBack(one)
+			if err != nil {
+				return written, current, err
+			}
+			current[w.After.ID] = after[w.After.ID]
+			return append(written, settled...), current, nil
+		}
+	}
+	return written, current, nil
 }
 
 // readBack reads what was taken over, again until the server answers: giving up would
 // leave tasks that nobody knows to be held until their leases lapse once more.
-func (c *Consumer) readBack(ids []string) (current map[string]*model.Task, err error) {
-	for wait := newBackOff(); ; wait.sleep(c.unsure) {
+func (c *Consumer) readBack(writes []store.Write) (current map[string]*model.Task, err error) {
+	ids := make([]string, len(writes))
+	for i, w := range writes {
+		ids[i] = w.After.ID
+	}
+	for wait := c.newBackOff(); ; wait.sleep(c.unsure) {
 		call, cancel := context.WithTimeout(c.unsure, rpcTimeout)
 		current, err = c.store.ByIDs(call, ids)
 		cancel()

@@ -65,7 +65,7 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, func(
 
 // flushSteps writes a batch of steps.
 func (c *Consumer) flushSteps(batch []*stepItem) {
-	for wait := newBackOff(); ; wait.sleep(c.service) {
+	for wait := c.newBackOff(); ; wait.sleep(c.service) {
 		batch = stillWaiting(batch)
 		if len(batch) == 0 {
 			return

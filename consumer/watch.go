@@ -35,7 +35,7 @@ func (c *Consumer) watchLoop(ctx context.Context) {
 		return
 	}
 	holder := c.cfg.WorkerID + "/" + randomHex(4)
-	for wait := newBackOff(); ctx.Err() == nil; {
+	for wait := c.newBackOff(); ctx.Err() == nil; {
 		if !c.idle() {
 			c.awaitRest(ctx, busyPause)
 			continue
@@ -48,7 +48,7 @@ func (c *Consumer) watchLoop(ctx context.Context) {
 			wait.sleep(ctx)
 			continue
 		}
-		wait = newBackOff()
+		wait.reset()
 	}
 }
 

@@ -107,7 +107,7 @@ func (p *Producer) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error)
 	defer done()
 	f := &fetch{p: p, FetchRequest: r, exec: newExecID(), left: max(r.Max, 1)}
 	if err := f.run(store.Outside(ctx)); err != nil {
-		p.pull.failed()
+		p.pull.failed(err)
 		if len(f.out) == 0 {
 			return nil, fmt.Errorf("fetching tasks for worker %s: %w", r.WorkerID, err)
 		}
@@ -296,12 +296,8 @@ func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) 
 	}
 	eff, _ := f.terms(claims[0].After)
 	written, err := f.p.store.Writes(ctx, claims, eff.PingInterval/4)
-	for wait := 50 * time.Millisecond; err != nil && store.Classify(err) != store.Fatal && ctx.Err() == nil; wait = min(2*wait, time.Second) {
-		// The answer was lost: ask, until the server says what was won.
-		if !clock.Pause(ctx, wait) {
-			break
-		}
-		written, err = f.p.store.SettleClaim(ctx, claims, f.exec, eff.Lease)
+	if err != nil {
+		written, err = f.settle(ctx, claims, eff.Lease, err)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -314,6 +310,19 @@ func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) 
 		}
 	}
 	return won, used, nil
+}
+
+// settle asks, until the server answers, which of the claims were won whose answer was lost
+// with the error.
+func (f *fetch) settle(ctx context.Context, claims []store.Write, lease time.Duration, err error) (written []store.Written, _ error) {
+	for wait := 50 * time.Millisecond; err != nil && store.Classify(err) != store.Fatal && ctx.Err() == nil; wait = min(2*wait, time.Second) {
+		f.p.pull.failed(err)
+		if !clock.Pause(ctx, wait) {
+			break
+		}
+		written, err = f.p.store.SettleClaim(ctx, claims, f.exec, lease)
+	}
+	return written, err
 }
 
 // begin takes what was won into the result when it may begin: where the type has a rate, in

@@ -60,7 +60,8 @@ type Config struct {
 // database and prefix.
 type Producer struct {
 	store   *store.Store
-	pull    pull
+	pull    *pull
+	watch   *observer
 	types   *tasktypes.Cache
 	tenant  string
 	secrets *secret.Box // nil = none
@@ -109,6 +110,8 @@ func New(c Config) (*Producer, error) {
 		store: s, types: tasktypes.New(s), tenant: c.Tenant, secrets: secrets, log: c.Logger,
 		wrapped: len(c.Middleware) > 0, idle: make(chan struct{}),
 	}
+	p.pull = newPull(s)
+	p.watch = newObserver(s, p.pull.trust)
 	p.follow = outcome.New(s, c.Logger, callback.Handover{Store: s}, callback.Settlement{Store: s, Types: p.types})
 	p.limits = limits.New(s, p.types, c.Logger, func() {})
 	p.send = p.carryOut
@@ -135,6 +138,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	p.await.close()
+	p.watch.close()
 	p.committed.close(ctx)
 	subscriptions := p.subscriptions.close(ctx)
 	select {

@@ -13,40 +13,43 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// pull is what a process remembers between fetches: since when it knows that workers could
-// reach the database, and when it looked where.
+// pull is what a process remembers between fetches: what it has seen of the database, and
+// when it looked where.
 type pull struct {
-	mu      sync.Mutex
-	primary string
-	since   time.Duration // monotonic: the database has answered all the time; 0 = it did not
-	last    time.Duration
-	looked  map[string]time.Duration // by worker: when it looked at everybody's audience
+	trust *claim.Trust
+
+	mu     sync.Mutex
+	based  bool                     // the primary has been asked for once
+	looked map[string]time.Duration // by worker: when it looked at everybody's audience
 }
 
-// Nobody pre-empts within a ping interval after an outage or a change of primary: workers
-// may just not have been able to ping. A process that fetches rarely does not know of one.
+// newPull remembers nothing: what was before this process is a reason for doubt, since it
+// may live for one fetch only.
+func newPull(s *store.Store) *pull {
+	p := &pull{trust: claim.NewTrust(s.Clock, s.Local())}
+	p.trust.Doubt()
+	return p
+}
+
 const (
-	pullGap  = 30 * time.Second // between two fetches: what was in between is not known
 	wideGap  = 30 * time.Second
 	pullScan = 200 // lapsed leases that one fetch looks at
 )
 
-// saw notes an answer of the database, and says for how long it has answered.
-func (p *pull) saw(now time.Duration, primary string) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.since == 0 || p.primary != primary || now-p.last > pullGap {
-		p.since = max(now, 1)
+// failed notes that a fetch ended with the error.
+func (p *pull) failed(err error) {
+	if store.Outage(err) {
+		p.trust.Failed()
 	}
-	p.primary, p.last = primary, now
-	return now - p.since
 }
 
-// failed notes that the database did not answer.
-func (p *pull) failed() {
+// unbased says, once, that the primary has not been asked for.
+func (p *pull) unbased() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.since = 0
+	first := !p.based
+	p.based = true
+	return first
 }
 
 // wide says whether the worker should look at everybody's audience now, beside its labels.
@@ -66,21 +69,24 @@ func (p *pull) wide(now time.Duration, workerID string) bool {
 // takeOver takes tasks over lapsed leases, as far as the request goes, and leaves the rest of
 // what it found for others, as a consumer does.
 func (f *fetch) takeOver(ctx context.Context) error {
-	f.p.store.Forget()
-	topology, err := f.p.store.Topology(ctx)
+	trust := f.p.pull.trust
+	found, err := f.p.store.Lapsed(ctx, f.types, pullScan)
 	if err != nil {
 		return err
 	}
-	quiet := f.p.pull.saw(f.p.store.Local().Monotonic(), topology.Primary)
-	found, err := f.p.store.Lapsed(ctx, f.types, pullScan)
-	if err != nil || len(found) == 0 {
-		return err
+	trust.Answered()
+	if len(found) > 0 || f.p.pull.unbased() {
+		if err := f.checkPrimary(ctx); err != nil {
+			return err
+		}
 	}
 	now := f.p.store.Clock.Now()
 	var leaves []store.Write
+	var left claim.LeftAlone
+	defer func() { f.p.watch.observe(f.types, left) }()
 	for _, t := range found {
 		eff, by := f.terms(t)
-		if quiet < eff.PingInterval || f.p.store.Clock.Error() > eff.Lease/10 {
+		if !trust.Allows(&eff, &left) {
 			continue
 		}
 		may := f.left > 0 && !f.p.limits.Limited(t)                     // that needs a grant: it is due again
@@ -93,7 +99,10 @@ func (f *fetch) takeOver(ctx context.Context) error {
 				continue // of this task alone: its document has no room, say
 			}
 			if err != nil {
-				return err // won or not: a lease that nobody pings lapses again
+				after, err = f.settleTakeOver(ctx, d.Write, eff.Lease, err)
+			}
+			if err != nil {
+				return err
 			}
 			if after != nil {
 				f.take(after)
@@ -113,6 +122,43 @@ func (f *fetch) takeOver(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// settleTakeOver finds out about a takeover whose answer was lost with the error: the task
+// when it was won, nil when not.
+func (f *fetch) settleTakeOver(ctx context.Context, w store.Write, lease time.Duration, err error) (*model.Task, error) {
+	written, err := f.settle(ctx, []store.Write{w}, lease, err)
+	if err != nil || !written[0].Applied {
+		return nil, err
+	}
+	current, err := f.p.store.ByIDs(ctx, []string{w.After.ID}) // it may have been pinged
+	if err != nil {
+		return nil, err
+	}
+	t := current[w.After.ID]
+	if t != nil {
+		if _, st := t.Execution(f.exec); st == nil || !st.Open() {
+			return nil, nil
+		}
+	}
+	return t, nil
+}
+
+// checkPrimary asks who the primary is: another one than before means that the workers
+// may just not have been able to ping. A reading of another server's clock is replaced.
+func (f *fetch) checkPrimary(ctx context.Context) error {
+	name, err := f.p.store.Primary(ctx)
+	if err != nil {
+		return err
+	}
+	if f.p.pull.trust.SawPrimary(name) {
+		f.p.store.Forget()
+		f.p.store.Clock.Doubt()
+	}
+	if f.p.pull.trust.WantsClock() {
+		return f.p.store.ReadClock(ctx)
+	}
+	return nil
 }
 
 // newExecID makes a random UUID (version 4).

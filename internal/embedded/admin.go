@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"encoding/binary"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -24,7 +25,7 @@ func runHello(r *request) (*docBuilder, error) {
 	me := r.c.nc.LocalAddr().String() // as the client reached it: the server may listen on all
 	d.any("hosts", []string{me}).string("setName", "rs0").int32("setVersion", 1)
 	d.string("me", me).string("primary", me).bool("secondary", false)
-	d.any("electionId", bson.ObjectID{})
+	d.any("electionId", r.s.election)
 	d.int32("maxBsonObjectSize", wire.MaxDocument).int32("maxMessageSizeBytes", wire.MaxMessage)
 	d.int32("maxWriteBatchSize", wire.MaxBatch)
 	d.any("localTime", bson.NewDateTimeFromTime(r.s.opt.Now()))
@@ -32,6 +33,15 @@ func runHello(r *request) (*docBuilder, error) {
 	d.int32("connectionId", int(r.c.id)).int32("minWireVersion", 0).int32("maxWireVersion", maxWireVersion)
 	d.bool("readOnly", false)
 	return d, nil
+}
+
+// newElection is the electionId of a server that starts at the time. As MongoDB's it begins
+// with 7fffffff and grows, because drivers refuse a primary with a smaller one than they
+// have seen; here each start counts as an election.
+func newElection(now time.Time) (id bson.ObjectID) {
+	binary.BigEndian.PutUint32(id[:], 0x7fffffff)
+	binary.BigEndian.PutUint64(id[4:], uint64(now.UnixNano()))
+	return id
 }
 
 func runPing(*request) (*docBuilder, error) { return newDoc(), nil }

@@ -74,7 +74,7 @@ type Server struct {
 	zl       zerolog.Logger
 	store    *storage.Store
 	listener net.Listener
-	process  bson.ObjectID
+	election bson.ObjectID
 	sessions *sessions
 	cursors  *cursors
 	nextConn atomic.Int32
@@ -100,7 +100,7 @@ func Start(opt Options) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("embedded server: %w", err), listener.Close())
 	}
 	s := &Server{
-		opt: opt, zl: *opt.Logger, store: store, listener: listener, process: bson.NewObjectID(), conns: map[*conn]struct{}{},
+		opt: opt, zl: *opt.Logger, store: store, listener: listener, election: newElection(opt.Now()), conns: map[*conn]struct{}{},
 	}
 	s.ctx, s.close = context.WithCancel(context.Background())
 	s.sessions = newSessions(s)

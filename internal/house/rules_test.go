@@ -13,7 +13,7 @@ var mayImport = map[string][]string{
 	"internal/groupcommit": {},
 	"internal/store":       {"model", "internal/clock"},
 	"internal/tasktypes":   {"model", "internal/store", "internal/clock"},
-	"internal/claim":       {"model", "internal/store", "internal/tasktypes"},
+	"internal/claim":       {"model", "internal/store", "internal/tasktypes", "internal/clock"},
 	"internal/outcome":     {"model", "internal/store", "internal/groupcommit"},
 	"internal/limits":      {"model", "internal/store", "internal/groupcommit", "internal/tasktypes"},
 	"internal/upkeep":      {"model", "internal/store", "internal/clock", "internal/tasktypes", "internal/outcome", "internal/limits"},

@@ -31,7 +31,7 @@ type Clock struct {
 	server  time.Time     // the least that it was then at the server
 	err     time.Duration // the most by which it was later
 	doubt   bool          // the next reading counts, whatever was known
-	jump    time.Duration // the greatest surprise since TakeJump
+	jumps   clock.Marks   // readings that contradicted the estimate, and by how much
 	skipped time.Duration
 }
 
@@ -87,7 +87,7 @@ func (c *Clock) observe(server time.Time, asked clock.Instant) {
 		low, high := expected.Add(-apart), expected.Add(c.err+apart)
 		switch {
 		case least.After(high.Add(clockGrain)) || low.After(most.Add(clockGrain)):
-			c.jump = max(c.jump, server.Sub(expected).Abs())
+			c.jumps.Add(server.Sub(expected).Abs(), clock.Read(c.local))
 		case !c.doubt:
 			if low.After(least) {
 				least = low
@@ -109,14 +109,17 @@ func (c *Clock) Doubt() {
 	c.doubt = true
 }
 
-// TakeJump returns by how much readings contradicted the estimate since the last call:
-// a new primary with another clock, or a machine that slept.
-func (c *Clock) TakeJump() time.Duration {
+// Jumped is how long ago a reading last contradicted the estimate by more than the size,
+// by the monotonic clock; false when none did. A new primary may have another clock, or
+// this machine slept.
+func (c *Clock) Jumped(over time.Duration) (ago time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	j := c.jump
-	c.jump = 0
-	return j
+	at, ok := c.jumps.Last(over)
+	if !ok {
+		return 0, false
+	}
+	return at.SinceMonotonic(c.local), true
 }
 
 // maxSkipped bounds all skips together: with what passes beside them they must fit a
@@ -157,9 +160,13 @@ func (s *Store) ReadClock(ctx context.Context) error {
 	return nil
 }
 
-// FreshClock makes sure that the clock was read within the last minute.
+// MaxClockAge is how old the reading may be by which a process stamps, pings or
+// pre-empts. After a jump of the database's clock every process has noticed it by then.
+const MaxClockAge = 2 * HeartbeatInterval
+
+// FreshClock makes sure that the reading is no older than [MaxClockAge].
 func (s *Store) FreshClock(ctx context.Context) error {
-	if s.Clock.Age() < time.Minute {
+	if s.Clock.Age() < MaxClockAge {
 		return nil
 	}
 	return s.ReadClock(ctx)

@@ -70,21 +70,38 @@ func TestSkipsAreRefusedBeforeTheyOverflow(t *testing.T) {
 	require.Equal(t, noon.Add(maxSkipped), c.Now())
 }
 
-func TestASurpriseIsToldOnce(t *testing.T) {
+func TestTheClockRemembersWhenAJumpOfEachSizeLastHappened(t *testing.T) {
 	m := &machine{wall: noon}
 	c := newClock(m)
+	jumped := func(over, ago time.Duration) {
+		t.Helper()
+		got, ok := c.Jumped(over)
+		require.True(t, ok)
+		require.Equal(t, ago, got)
+	}
 	reading(m, c, noon, 0)
-	require.Zero(t, c.TakeJump(), "the first reading surprises nobody")
+	requireSteady(t, c) // the first reading contradicts nothing
 	m.pass(30 * time.Second)
 	reading(m, c, noon.Add(30*time.Second), 0)
-	require.Zero(t, c.TakeJump())
+	requireSteady(t, c)
 	m.pass(30 * time.Second)
 	reading(m, c, noon.Add(90*time.Second), 0) // this machine slept for half a minute
-	require.Equal(t, 30*time.Second, c.TakeJump())
-	require.Zero(t, c.TakeJump())
-	reading(m, c, noon, 0) // another primary, whose clock is behind
-	require.Equal(t, 90*time.Second, c.TakeJump())
-	require.Equal(t, noon, c.Now())
+	m.pass(10 * time.Second)
+	reading(m, c, noon.Add(90*time.Second), 0) // another primary, whose clock is behind
+	m.pass(5 * time.Second)
+	for range 2 { // nobody's question changes the next answer
+		jumped(29*time.Second, 15*time.Second)
+		jumped(10*time.Second, 15*time.Second)
+		jumped(9*time.Second, 5*time.Second)
+	}
+	_, ok := c.Jumped(30 * time.Second)
+	require.False(t, ok, "none was larger")
+	require.Equal(t, noon.Add(95*time.Second), c.Now())
+}
+
+func requireSteady(t require.TestingT, c *Clock) {
+	_, jumped := c.Jumped(0)
+	require.False(t, jumped)
 }
 
 // readingAt is one that took a round trip, in which the server looked at its clock after the
@@ -104,7 +121,7 @@ func TestASlowReadingAmongQuickOnesMakesTheEstimateNoWorse(t *testing.T) {
 			now := readingAt(m, c, noon, 2*time.Millisecond, time.Millisecond)
 			m.pass(30 * time.Second)
 			now = readingAt(m, c, now.Add(30*time.Second), time.Second, part)
-			require.Zero(t, c.TakeJump(), "it contradicts nothing")
+			requireSteady(t, c)
 			require.False(t, c.Now().After(now))
 			require.Less(t, now.Sub(c.Now()), 10*time.Millisecond)
 			require.Less(t, c.Error(), 10*time.Millisecond)
@@ -157,7 +174,7 @@ func TestTheDatabaseIsNeverBehindTheEstimateNorAheadOfItByMoreThanItsError(t *te
 			said := now.Truncate(time.Millisecond)
 			pass(span(time.Second, "way back"))
 			c.observe(said, asked)
-			require.Zero(r, c.TakeJump())
+			requireSteady(r, c)
 			require.False(r, c.Now().After(now))
 			require.LessOrEqual(r, now.Sub(c.Now()), c.Error()+2*time.Millisecond, "a reading and the estimate are cut")
 			pass(span(time.Hour, "until the next"))
@@ -173,5 +190,5 @@ func TestASkipIsForGood(t *testing.T) {
 	require.Equal(t, noon.Add(time.Hour), c.Now())
 	reading(m, c, noon, 0)
 	require.Equal(t, noon.Add(time.Hour), c.Now())
-	require.Zero(t, c.TakeJump(), "a skip is no surprise")
+	requireSteady(t, c) // a skip is no jump
 }

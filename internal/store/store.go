@@ -126,7 +126,7 @@ func Outside(ctx context.Context) context.Context {
 type Topology struct {
 	Sharded    bool
 	ReplicaSet bool
-	Primary    string // address of the primary; of the router when sharded
+	Primary    string // address of the primary; empty when sharded
 	Version    string // "7.0.1"; "" when buildInfo is not allowed
 	Embedded   bool   // our own embedded server
 }
@@ -159,10 +159,7 @@ func (s *Store) Topology(ctx context.Context) (Topology, error) {
 		}
 		return Topology{}, explain(err, "asking the server what it is")
 	}
-	t := Topology{
-		Sharded: hello.Msg == "isdbgrid", ReplicaSet: hello.SetName != "",
-		Primary: hello.Primary,
-	}
+	t := Topology{Sharded: hello.Msg == router, ReplicaSet: hello.SetName != "", Primary: hello.Primary}
 	var build struct {
 		Version  string `bson:"version"`
 		Embedded bool   `bson:"mschedulerEmbedded"`
@@ -174,6 +171,31 @@ func (s *Store) Topology(ctx context.Context) (Topology, error) {
 	s.topology = &t
 	s.mu.Unlock()
 	return t, nil
+}
+
+// router is what mongos says of itself in the field msg.
+const router = "isdbgrid"
+
+// Primary names the reign of the server that takes writes: another name means another
+// primary, or the same one elected again, or restarted. It asks each time. The name is
+// empty where the server tells nothing of that, as a router, which hides the elections of
+// its shards.
+func (s *Store) Primary(ctx context.Context) (string, error) {
+	var hello struct {
+		Msg      string        `bson:"msg"`
+		Primary  string        `bson:"primary"`
+		Election bson.ObjectID `bson:"electionId"`
+		Topology struct {
+			Process bson.ObjectID `bson:"processId"`
+		} `bson:"topologyVersion"`
+	}
+	if err := Hello(Outside(ctx), s.db, &hello); err != nil {
+		return "", explain(err, "asking which server is the primary")
+	}
+	if hello.Msg == router || hello.Primary == "" && hello.Election.IsZero() && hello.Topology.Process.IsZero() {
+		return "", nil
+	}
+	return hello.Primary + " " + hello.Election.Hex() + " " + hello.Topology.Process.Hex(), nil
 }
 
 // Hello decodes into answer what the server says of itself. MongoDB 4.4.0 and 4.4.1 do not

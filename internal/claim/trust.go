@@ -1,0 +1,191 @@
+package claim
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Trust decides whether a lapsed lease means that its worker is gone. It does not where the
+// worker may be well and could not ping: the database was away, elected another primary, or
+// its clock jumped. Nobody pre-empts then until every healthy worker has had the time to
+// ping. Each process judges by what it has seen of the database itself, and each task by its
+// own lease.
+//
+// What counts as seen is an answer. Between two answers the database may have been away for
+// as long as the gap between them, which harms only leases that are shorter than that. So a
+// process that asks rarely knows little of short leases: it must watch for a while before it
+// pre-empts them.
+//
+// A Trust is safe for concurrent use.
+type Trust struct {
+	local clock.Clock
+	db    Estimate
+
+	mu       sync.Mutex
+	down     bool
+	answered bool
+	last     clock.Instant // of the answers
+	troubles clock.Marks   // how long the database may have been away until then
+	primary  string
+}
+
+// Estimate of the database's time, as far as it matters here; a [store.Clock] is one.
+type Estimate interface {
+	Age() time.Duration
+	Error() time.Duration
+	Jumped(over time.Duration) (ago time.Duration, ok bool)
+}
+
+// Notice is how long a healthy worker may take to ping once the database is back. The
+// driver looks for a lost server twice a second, and its first look may meet one that does
+// not yet take writes. The worker's own loops try again within [RetryPings]. The rest is for
+// new connections, encrypted and authenticated, and for the ping itself.
+const Notice = 2 * time.Second
+
+// RetryPings is the longest pause before a ping that the database did not answer is sent
+// again.
+const RetryPings = 250 * time.Millisecond
+
+// MarginShare is the share of a lease that its worker does not rely on: a tenth. It covers
+// errors of the estimated time.
+const MarginShare = 10
+
+const (
+	// shortestGap between two answers never counts as an outage: a process of a small fleet
+	// looks for lapsed leases about once a second. It may hide an outage that costs a worker
+	// a lease of less than two seconds.
+	shortestGap = 1500 * time.Millisecond
+	// unknown is how long the database may have been away where nothing tells.
+	unknown = math.MaxInt64
+	// soon is when to ask again where the time is not known.
+	soon = 100 * time.Millisecond
+)
+
+// NewTrust makes a Trust of a process that has seen nothing wrong. db is the estimate of the
+// database's time, local this machine's clock.
+func NewTrust(db Estimate, local clock.Clock) *Trust {
+	return &Trust{db: db, local: local}
+}
+
+// Answered notes an answer of the database.
+func (t *Trust) Answered() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if gap := t.gap(); t.answered && gap > shortestGap {
+		t.troubles.Add(gap, clock.Read(t.local))
+	}
+	if t.down {
+		t.troubles.Add(unknown, clock.Read(t.local))
+	}
+	t.down, t.answered, t.last = false, true, clock.Read(t.local)
+}
+
+// gap is how long ago the last answer came, by the clock that says more.
+func (t *Trust) gap() time.Duration { return t.last.Since(t.local) }
+
+// Failed notes that the database cannot be reached, until it answers again.
+func (t *Trust) Failed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.down = true
+}
+
+// Doubt notes that workers may have been unable to ping until now.
+func (t *Trust) Doubt() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.troubles.Add(unknown, clock.Read(t.local))
+}
+
+// SawPrimary notes the name of the primary's reign, see [store.Store.Primary]. Another name
+// than before is a reason for doubt; the first one is what later ones are compared with.
+func (t *Trust) SawPrimary(name string) (changed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changed = t.primary != "" && t.primary != name
+	t.primary = name
+	if changed {
+		t.troubles.Add(unknown, clock.Read(t.local))
+	}
+	return changed
+}
+
+// SeesElections says whether the database names its primary.
+func (t *Trust) SeesElections() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.primary != ""
+}
+
+// WantsClock says whether the database's clock is to be read again, because another server
+// may have answered since the last reading.
+func (t *Trust) WantsClock() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.down && t.wantsClock()
+}
+
+func (t *Trust) wantsClock() bool {
+	at, ok := t.troubles.Last(unknown - 1)
+	return ok && t.db.Age() > at.Since(t.local)
+}
+
+// Wait is how long no task with these terms may be pre-empted; zero or less when it may be
+// now. It is right as long as nothing else happens: ask again then.
+func (t *Trust) Wait(eff *model.Effective) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	quiet := eff.PingInterval + Notice
+	if t.db.Error() > eff.Lease/MarginShare {
+		quiet = max(quiet, eff.Lease)
+	}
+	if t.down || !t.answered || t.gap() > harmless(eff) {
+		return quiet
+	}
+	var left time.Duration
+	if t.wantsClock() || t.db.Age() >= store.MaxClockAge {
+		left = soon
+	}
+	if at, ok := t.troubles.Last(harmless(eff)); ok {
+		left = max(left, quiet-at.SinceMonotonic(t.local))
+	}
+	// A healthy worker pings by its old idea of the time until it reads the clock again.
+	if ago, ok := t.db.Jumped(eff.Lease / MarginShare); ok {
+		left = max(left, max(eff.Lease, store.MaxClockAge+eff.PingInterval+Notice)-ago)
+	}
+	return left
+}
+
+// LeftAlone is what a look at lapsed leases did not touch because the owners may be well.
+type LeftAlone struct {
+	Wait  time.Duration // until the first of it may be pre-empted; 0 = nothing was left alone
+	Every time.Duration // how often the database must answer until then
+}
+
+// Allows says whether a task with these terms may be pre-empted now. If not, it adds the
+// task to what is left alone.
+func (t *Trust) Allows(eff *model.Effective, left *LeftAlone) bool {
+	wait := t.Wait(eff)
+	if wait <= 0 {
+		return true
+	}
+	first, every := left.Wait == 0, harmless(eff)/3
+	if first || wait < left.Wait {
+		left.Wait = wait
+	}
+	if first || every < left.Every {
+		left.Every = every
+	}
+	return false
+}
+
+// harmless is for how long the database may have been away without costing a healthy worker
+// its lease: what is left of it when the next ping is due, less what it takes to notice.
+func harmless(eff *model.Effective) time.Duration {
+	return max(eff.Lease-eff.PingInterval-Notice, shortestGap)
+}

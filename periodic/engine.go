@@ -31,6 +31,9 @@ const (
 	// else's: its process died, or froze.
 	slow        = 10 * time.Second
 	callTimeout = 20 * time.Second
+	// longestPace bounds how much later a rule is decided, or told of an end, where the
+	// database answers slowly. It is shorter than the permit of the ends.
+	longestPace = 3 * time.Second
 	// engineType is what engines call themselves among the workers.
 	engineType = "mscheduler.periodic"
 )
@@ -168,8 +171,13 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 			return 0, nil // a backlog: the engine must tell that it lives, too
 		}
 		began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
+		var due []*model.Rule
+		var unread []store.Unreadable
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		due, unread, err := p.store.DueRules(call, now, skip, perLook)
+		err := p.looks.Do(func() (err error) {
+			due, unread, err = p.store.DueRules(call, now, skip, perLook)
+			return err
+		})
 		cancel()
 		if err != nil {
 			return 0, err
@@ -197,7 +205,7 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		pause := look
+		pause := max(look, p.looks.Left())
 		if !next.IsZero() {
 			pause = min(pause, max(next.Sub(p.store.Clock.Now()), time.Millisecond))
 		}
@@ -331,6 +339,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 	runner := outcome.New(p.store, p.log, ends{p})
 	defer runner.Close()
 	const lease = 10 * time.Second
+	sweeps := clock.NewPacer(p.store.Local(), 0, longestPace)
 	mine, asked, lost := false, time.Duration(0), -lostEvery
 	wait, looked := false, -look // whether runs of any rule wait, whoever decided that
 	for ctx.Err() == nil {
@@ -342,9 +351,16 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 		}
 		pause := betweenTicks(p.store.Clock.Now())
 		if mine {
+			var found int
 			call, cancel := context.WithTimeout(ctx, callTimeout)
-			found, err := runner.Sweep(call, 0)
+			err := sweeps.Do(func() (err error) {
+				found, err = runner.Sweep(call, 0)
+				return err
+			})
 			cancel()
+			if left := sweeps.Left(); left > pause && found == 0 {
+				pause = left + betweenTicks(p.store.Clock.Now().Add(left))
+			}
 			now, reached := p.store.Local().Monotonic(), err == nil
 			if reached && now-lost >= lostEvery {
 				lost = now

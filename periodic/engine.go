@@ -226,6 +226,10 @@ type undecided struct {
 func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*model.Rule, now time.Time) (writes []store.RuleWrite, refused map[int]error, left undecided, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	ends, err := p.untold(call, due, now)
+	var begun map[string]bool
+	if err == nil {
+		begun, err = p.begun(call, p.mine(due, now))
+	}
 	cancel()
 	if err != nil {
 		return nil, nil, left, err
@@ -233,7 +237,7 @@ func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*
 	if later := p.store.Clock.Now(); later.After(now) {
 		now = later // what starts because something has ended starts after that
 	}
-	writes, left = p.planAll(due, ends, now)
+	writes, left = p.planAll(due, ends, begun, now)
 	applied, refused, err := p.decideAll(ctx, began, writes)
 	if err == nil {
 		p.forget(ctx, writes, applied, ends)
@@ -241,9 +245,19 @@ func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*
 	return writes, refused, left, err
 }
 
+// mine are the due rules whose turn it is at this engine.
+func (p *Periodic) mine(due []*model.Rule, now time.Time) (out []*model.Rule) {
+	for _, r := range due {
+		if p.turn(r.ID, now.Sub(r.NextFireAt)) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // planAll plans for those of the due rules whose turn it is: the ends of runs that they were
 // not told, and then their ticks.
-func (p *Periodic) planAll(due []*model.Rule, ends map[string][]store.OutboxLife, now time.Time) (writes []store.RuleWrite, left undecided) {
+func (p *Periodic) planAll(due []*model.Rule, ends map[string][]store.OutboxLife, begun map[string]bool, now time.Time) (writes []store.RuleWrite, left undecided) {
 	for _, r := range due {
 		if !p.turn(r.ID, now.Sub(r.NextFireAt)) {
 			left.others++
@@ -255,14 +269,15 @@ func (p *Periodic) planAll(due []*model.Rule, ends map[string][]store.OutboxLife
 			left.stays++
 			continue
 		}
-		after := r
+		known := Begun(r, begun)
+		after := known
 		if !heavy(r) { // else what is planned must go out first
-			after, _ = tell(r, ends[r.ID], now)
+			after, _ = tell(known, ends[r.ID], now)
 		}
 		if planned := Plan(after, cal, now); planned != nil {
 			after = planned
 		}
-		if after != r {
+		if after != known {
 			writes = append(writes, store.RuleWrite{Before: r, After: after})
 		} else {
 			left.stays++

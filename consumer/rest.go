@@ -168,7 +168,7 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	if at := c.gate.Next(); !at.IsZero() && at.Before(next.at) {
 		next = look{at: at}
 	}
-	if soonest := now.Add(c.pollPace.Left()); next.poll && next.at.Before(soonest) {
+	if soonest := c.store.Clock.Now().Add(c.pollPace.Left()); next.poll && next.at.Before(soonest) {
 		next.at = soonest
 	}
 	return next, nil

@@ -77,7 +77,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		return 0, 0, nil
 	}
 	sent := clock.Read(c.cfg.Clock)
-	written, err := c.writeClaims(ctx, claims, by.ExecID)
+	written, err := c.writeClaims(ctx, claims, by.ExecID, 0)
 	token(c.stirred) // who looked for leases before the write saw none, and rests
 	if err != nil {
 		grants = nil // they may have been won: the sweeper finds out
@@ -85,6 +85,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 	}
 	c.gate.Claimed(grants)
 	won := make([]wonTask, 0, len(claims))
+	var apart []store.Write
 	for i, w := range written {
 		if w.Applied {
 			t := claims[i].Before
@@ -94,12 +95,16 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 			}
 		} else if w.Refused != nil {
 			c.unwritable(claims[i].Before, w.Refused)
+		} else if w.Held {
+			apart = append(apart, claims[i])
+			mine[claims[i].Before] = true
 		}
 	}
-	c.stats.attempted.Add(int64(len(claims)))
+	c.stats.attempted.Add(int64(len(claims) - len(apart)))
 	c.stats.won.Add(int64(len(won)))
 	c.hold(won, by.ExecID, sent)
-	return len(won), len(claims) - len(won), nil
+	c.claimApart(ctx, apart, by.ExecID, sent, grants)
+	return len(won), len(claims) - len(won) - len(apart), nil
 }
 
 // repair writes what was found to promise what no worker gets, and carries out what follows
@@ -111,13 +116,31 @@ func (c *Consumer) repair(ctx context.Context, repairs []store.Write, wrong int)
 	if wrong > 0 {
 		c.log.Warn().Int("tasks", wrong).Str("task_id", repairs[0].Before.ID).Msg("repairing derived fields that contradict the task")
 	}
-	written, err := c.store.Writes(ctx, repairs, rpcTimeout)
+	apart, err := c.writeRepairs(ctx, repairs, 0)
+	if len(apart) > 0 {
+		c.leaveOut(apart)
+		c.apart.Go(func() {
+			_, err := c.writeRepairs(ctx, apart, store.Patience)
+			c.health.report(c, err)
+		})
+	}
+	return err
+}
+
+// writeRepairs returns those that somebody else holds, see [store.Store.Writes].
+func (c *Consumer) writeRepairs(ctx context.Context, repairs []store.Write, search time.Duration) (held []store.Write, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	written, err := c.store.Writes(ctx, repairs, search)
 	for i, w := range written {
-		if w.Applied && repairs[i].After.Status.Ended() {
+		switch {
+		case w.Held:
+			held = append(held, repairs[i])
+		case w.Applied && repairs[i].After.Status.Ended():
 			c.outcomes.Ended(repairs[i].After)
 		}
 	}
-	return err
+	return held, err
 }
 
 // unwritable notes a task that the server does not let anybody claim, because its document
@@ -133,10 +156,10 @@ func (c *Consumer) unwritable(t *model.Task, why error) {
 
 // writeClaims sends a batch of claims. Where the answer is lost it asks, until the
 // server answers, which of them were won: giving up would leave tasks that nobody
-// knows to be held until their leases lapse.
-func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID string) ([]store.Written, error) {
+// knows to be held until their leases lapse. search is that of [store.Store.Writes].
+func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID string, search time.Duration) ([]store.Written, error) {
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
-	written, err := c.store.Writes(store.For(call, store.Claiming), claims, claimTime(claims, c))
+	written, err := c.store.Writes(store.For(call, store.Claiming), claims, search)
 	cancel()
 	if err == nil || store.Classify(err) == store.Fatal {
 		return written, err
@@ -160,19 +183,6 @@ func (c *Consumer) settleClaims(claims []store.Write, execID string, err error) 
 		}
 	}
 	return nil, err
-}
-
-// claimTime bounds the command: a quarter of the shortest ping interval.
-func claimTime(claims []store.Write, c *Consumer) time.Duration {
-	shortest := time.Hour
-	var h *handler
-	for _, w := range claims {
-		if h == nil || h.typ != w.After.Type {
-			h = c.handlerOf(w.After.Type)
-		}
-		shortest = min(shortest, h.effective(w.After).PingInterval)
-	}
-	return shortest / 4
 }
 
 func (c *Consumer) effOf(t *model.Task) *model.Effective {

@@ -147,6 +147,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		if _, err := c.fetch(ctx); err != nil {
 			return skipped, err
 		}
+		c.apart.Wait()
 		if err := c.awaitEmpty(ctx); err != nil {
 			return skipped, err
 		}

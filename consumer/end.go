@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -12,6 +13,10 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
+
+// endSearch bounds how long the ends of a batch, and those behind it, wait while those are
+// found that somebody's open transaction holds.
+const endSearch = 300 * time.Millisecond
 
 // endQueue is how many ends may wait to be written before handlers are held back.
 const endQueue = 2 * maxBatch
@@ -95,8 +100,8 @@ func (c *Consumer) decideEnd(e *ended, now time.Time) (*model.Task, error) {
 		return model.Park(e.task, e.x.execID, e.parkUntil, e.out, *e.x.eff, now)
 	}
 	eff := e.x.eff
-	if e.task != e.x.task { // of several workers the newest claim counts for the task
-		return model.Finish(e.task, e.x.execID, e.out, e.task.Effective(model.Options{}), now, rand.Float64())
+	if e.task != e.x.task { // it was changed meanwhile, its budget perhaps
+		eff = e.x.h.effective(e.task)
 	}
 	return model.Finish(e.task, e.x.execID, e.out, *eff, now, rand.Float64())
 }
@@ -113,7 +118,7 @@ func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Writ
 	}
 	for wait := c.newBackOff(); ; wait.sleep(c.service) {
 		ctx, cancel := c.health.call(c.service, rpcTimeout)
-		written, err := c.store.Writes(store.For(ctx, store.Ending), writes, shortest/4)
+		written, err := c.store.Writes(store.For(ctx, store.Ending), writes, min(shortest/4, endSearch))
 		cancel()
 		c.health.report(c, err)
 		switch {
@@ -187,7 +192,7 @@ func (c *Consumer) settleEnds(batch []*ended, writes []store.Write, written []st
 			again = append(again, e)
 		case w.Refused != nil:
 			c.leaveToLapse(e, w.Refused)
-		case w.Current.Rev == writes[i].Before.Rev && w.Current.Generation == writes[i].Before.Generation:
+		case w.Held, w.Current.Rev == writes[i].Before.Rev && w.Current.Generation == writes[i].Before.Generation:
 			// Nothing crossed it: something holds the document, such as a transaction.
 			// The others of the batch must not wait.
 			e.late++
@@ -247,11 +252,14 @@ func (c *Consumer) leaveToLapse(e *ended, err error) {
 	c.held.remove(e.x)
 }
 
-// later puts an end back into the queue after a moment.
+// later writes an end after a moment, beside the queue: it may have to wait for long.
 func (c *Consumer) later(e *ended) {
 	c.late.Go(func() {
-		clock.Pause(c.service, min(time.Duration(e.late)*20*time.Millisecond, time.Second))
-		c.put(e)
+		if !clock.Pause(c.service, min(time.Duration(e.late)*20*time.Millisecond, time.Second)) {
+			c.leaveToLapse(e, context.Cause(c.service))
+			return
+		}
+		c.flushEnds([]*ended{e})
 	})
 }
 

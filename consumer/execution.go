@@ -127,6 +127,7 @@ type execution struct {
 
 	quiet      atomic.Bool // the handler wants no callback
 	completing atomic.Bool // a transaction may end it: pings stay away from the document
+	alone      atomic.Bool // a ping of its own is on its way
 
 	mu         sync.Mutex
 	state      state

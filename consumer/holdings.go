@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // holdings are all executions of this process: those that wait for a slot, those that
@@ -15,6 +17,7 @@ type holdings struct {
 	planned  []*execution   // those whose time to begin is to come, the earliest first
 	alarm    *time.Timer    // for the first of them
 	alarmAt  time.Time      // the store's; zero = none is set
+	promised int            // slots for what is being claimed apart
 	running  int            // handlers that have not returned
 	byType   map[string]int // buffered and running
 	changed  chan struct{}  // closed when something was started or left; nil while nobody waits
@@ -203,7 +206,7 @@ func (h *holdings) each() []*execution {
 
 // counts of what is held.
 type counts struct {
-	buffered, running, all int
+	buffered, running, all int // buffered includes what is being claimed apart
 	planned                int // not among the buffered: their time to begin is to come
 	started                uint64
 }
@@ -211,7 +214,23 @@ type counts struct {
 func (h *holdings) count() counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return counts{buffered: len(h.buffer), running: h.running, all: len(h.all), planned: len(h.planned), started: h.started}
+	return counts{buffered: len(h.buffer) + h.promised, running: h.running, all: len(h.all), planned: len(h.planned), started: h.started}
+}
+
+// promise keeps slots, and places below the limits of types, for writes that claim apart
+// from the fetches. release gives them back.
+func (h *holdings) promise(writes []store.Write) (release func()) {
+	change := func(by int) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.promised += by * len(writes)
+		for _, w := range writes {
+			h.byType[w.After.Type] += by
+		}
+		h.signal()
+	}
+	change(1)
+	return func() { change(-1) }
 }
 
 // room is how many more executions of a type may be claimed; limit 0 = no limit.

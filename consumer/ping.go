@@ -42,7 +42,7 @@ func (c *Consumer) pingAll(ctx context.Context) time.Duration {
 		next = min(next, due)
 	}
 	if len(batch) > 0 {
-		answered = c.ping(ctx, batch)
+		answered = c.pingBatch(ctx, batch)
 	}
 	if answered {
 		c.health.pinged()
@@ -50,6 +50,25 @@ func (c *Consumer) pingAll(ctx context.Context) time.Duration {
 		next = min(next, claim.RetryPings/2+rand.N(claim.RetryPings/2))
 	}
 	return max(next, shortestPause)
+}
+
+// pingBatch pings what is free in one batch. What somebody's open transaction holds is
+// pinged one by one and beside it, so that it delays nobody, and keeps its lease when the
+// transaction ends in time. answered says whether the database answered the batch.
+func (c *Consumer) pingBatch(ctx context.Context, batch []*execution) (answered bool) {
+	free := make([]*execution, 0, len(batch))
+	for _, x := range batch {
+		switch {
+		case !c.store.Suspected(x.task.ID):
+			free = append(free, x)
+		case x.alone.CompareAndSwap(false, true):
+			c.late.Go(func() {
+				defer x.alone.Store(false)
+				c.ping(ctx, []*execution{x})
+			})
+		}
+	}
+	return len(free) == 0 || c.ping(ctx, free)
 }
 
 // bounded says whether the lease reaches to the deadline already: no ping extends it.
@@ -90,13 +109,12 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) (answered bool)
 	}
 	lost, err := c.store.Pings(call, pings, interval/4)
 	c.health.report(c, err)
-	if err != nil {
-		if ctx.Err() == nil && store.Classify(err) == store.Fatal {
-			c.log.Error().Err(err).Msg("pinging")
-		}
-		return false
+	if err == nil {
+		c.stats.pings.Add(1)
+	} else if ctx.Err() == nil && store.Classify(err) == store.Fatal {
+		c.log.Error().Err(err).Msg("pinging")
 	}
-	c.stats.pings.Add(1)
+	// What was answered counts, whatever became of the rest.
 	for _, p := range lost {
 		x := byPing[[2]string{p.ID, p.ExecID}]
 		delete(byPing, [2]string{p.ID, p.ExecID})
@@ -107,7 +125,7 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) (answered bool)
 			x.prove(sent, pings[i].Until.Sub(now), pings[i].Until.Equal(x.entry().Deadline))
 		}
 	}
-	return true
+	return err == nil
 }
 
 // loseLease ends the handler of an execution that somebody else has ended. One whose

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -38,7 +39,7 @@ func (c *Consumer) preemptLoop(ctx context.Context) {
 		}
 		wait.reset()
 		if left.Wait == 0 {
-			clock.Pause(ctx, max(c.scanPause(), c.scanPace.Left()))
+			clock.Pause(ctx, c.scanPause())
 		}
 		for !c.leases.watched() && ctx.Err() == nil {
 			if c.awaitStir(ctx) {
@@ -83,20 +84,14 @@ func (c *Consumer) scan(ctx context.Context) (claim.LeftAlone, error) {
 
 // nextLapse asks when the next lease lapses. That is one key of an index, read from every
 // server that has tasks, so its answer also says that the database is there.
-func (c *Consumer) nextLapse(ctx context.Context) (next time.Time, err error) {
+func (c *Consumer) nextLapse(ctx context.Context) (time.Time, error) {
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	var sure bool
-	err = c.scanPace.Do(func() (err error) {
-		next, sure, err = c.store.NextLapse(call, c.types())
-		return err
-	})
+	next, err := c.store.NextLapse(call, c.types())
 	c.stats.scans.Add(1)
 	c.health.report(c, err)
 	if err == nil {
 		c.leases.asked(c.cfg.Clock.Monotonic())
-	}
-	if err == nil && sure {
 		c.leases.see(!next.IsZero())
 	}
 	return next, err
@@ -136,15 +131,34 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 	if err := c.control.fresh(ctx, c); err != nil {
 		return 0, left, err
 	}
+	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
+	takeovers, leaves, left, release := c.judge(found, by)
+	defer release()
+	// First what this worker runs itself: what it leaves wakes others, who would look at
+	// the same lapsed tasks.
+	took, err := c.takeOver(ctx, takeovers, by.ExecID)
+	if err != nil {
+		return 0, left, err
+	}
+	ended, err := c.leave(ctx, leaves)
+	return took + ended, left, err
+}
+
+// judge decides what becomes of tasks over lapsed leases, and keeps the slots of those that
+// this worker takes over: the writes may meet documents that somebody else holds, so they
+// go out without the lock under which the worker claims. Those that are known to be held
+// it leaves alone until their next probe.
+func (c *Consumer) judge(found []*model.Task, by model.Claimant) (takeovers, leaves []store.Write, left claim.LeftAlone, release func()) {
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
 	now := c.store.Clock.Now()
-	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
 	n := c.held.count()
 	slots := c.cfg.Concurrency - n.running - n.buffered
 	room := map[string]int{}
-	var takeovers, leaves []store.Write
 	for _, t := range found {
+		if c.store.ProbeLater(t.ID) {
+			continue
+		}
 		h := c.handlerOf(t.Type)
 		eff := *h.effective(t)
 		by.Applied = h.said.Load()
@@ -166,14 +180,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 			leaves = append(leaves, found.Write)
 		}
 	}
-	// First what this worker runs itself: what it leaves wakes others, who would look at
-	// the same lapsed tasks.
-	took, err := c.takeOver(ctx, takeovers, by.ExecID)
-	if err != nil {
-		return 0, left, err
-	}
-	ended, err := c.leave(ctx, leaves)
-	return took + ended, left, err
+	return takeovers, leaves, left, c.held.promise(takeovers)
 }
 
 // checkPrimary asks who the primary is: another one than before means that the workers
@@ -198,11 +205,14 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) (changed int
 	}
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	written, err := c.store.Writes(call, leaves, rpcTimeout)
+	written, err := c.store.Writes(call, leaves, store.Patience)
 	for i, w := range written {
 		t := leaves[i].After
 		if w.Refused != nil {
 			c.unwritable(t, w.Refused)
+			continue
+		}
+		if w.Held {
 			continue
 		}
 		changed++
@@ -232,10 +242,13 @@ func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID st
 	var current map[string]*model.Task
 	if len(writes) <= singly {
 		written, current, err = c.takeOverSingly(ctx, writes, execID)
-	} else if written, err = c.writeClaims(ctx, writes, execID); err == nil {
+	} else if written, err = c.writeClaims(ctx, writes, execID, store.Patience); err == nil {
 		current, err = c.readBack(writes)
 	}
 	for i, w := range writes[:len(written)] {
+		if written[i].Held {
+			continue
+		}
 		if written[i].Refused != nil {
 			c.unwritable(w.After, written[i].Refused)
 			continue
@@ -267,6 +280,8 @@ func (c *Consumer) takeOverSingly(ctx context.Context, writes []store.Write, exe
 		case err == nil:
 			written = append(written, store.Written{Applied: t != nil})
 			current[w.After.ID] = t
+		case errors.Is(err, store.ErrHeld):
+			written = append(written, store.Written{Held: true})
 		case store.Final(err) && !store.Denied(err): // the others go on
 			written = append(written, store.Written{Refused: err})
 		case store.Classify(err) == store.Fatal:

@@ -57,6 +57,7 @@ func (c *Consumer) awaitSeekers(seekers *sync.WaitGroup) {
 	stop := context.AfterFunc(c.hurry, c.giveUp)
 	defer stop()
 	seekers.Wait()
+	c.apart.Wait() // begun by those loops alone
 }
 
 // await waits for ch, at most d and not beyond the end of a Stop's context.

@@ -99,7 +99,7 @@ func (c *Consumer) trySteps(batch []*stepItem) ([]store.SavedStep, error) {
 	}
 	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
 	defer cancel()
-	return c.store.SaveSteps(ctx, writes, shortest/4)
+	return c.store.SaveSteps(ctx, writes, min(shortest/4, endSearch))
 }
 
 func (c *Consumer) settleSteps(batch []*stepItem, saved []store.SavedStep) {
@@ -109,12 +109,8 @@ func (c *Consumer) settleSteps(batch []*stepItem, saved []store.SavedStep) {
 			i.settle(i.step, model.ErrFenced)
 		case s.Refused != nil:
 			i.settle(i.step, s.Refused)
-		case s.Missed: // the others of the batch must not wait
-			time.AfterFunc(stepPause, func() {
-				if err := c.steps.Put(i.waiting, i); err != nil {
-					i.settle(i.step, err)
-				}
-			})
+		case s.Missed: // beside the queue: the others must not wait
+			time.AfterFunc(stepPause, func() { c.flushSteps([]*stepItem{i}) })
 		default:
 			i.settle(s.Step, nil)
 		}

@@ -71,16 +71,15 @@ func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, r
 	}
 	c := t.next(now)
 	w = &c.WorkerStates[i]
-	verdict := c.judged(eff)
 	if out.Kind == "" && !out.CancelTask {
 		succeed(c, w, out, now)
 		if w.NoCallback {
-			verdict.Callback = nil
+			eff.Callback = nil
 		}
 	} else {
-		fail(c, w, out, c.judgedBy(w, eff), now, random)
+		fail(c, w, out, eff, now, random)
 	}
-	settleBy(c, verdict, now)
+	settle(c, eff, now)
 	switch {
 	case out.Kind == FailReleased:
 		c.wake(now)
@@ -221,7 +220,7 @@ func Expire(t *Task, eff Effective, now time.Time, random float64) *Task {
 			continue
 		}
 		ended++
-		fail(c, w, lapseOutcome(w), c.judgedBy(w, eff), now, random)
+		fail(c, w, lapseOutcome(w), eff, now, random)
 	}
 	if ended == 0 && lapseAt(t).Equal(t.LapseAt) {
 		return nil

@@ -184,6 +184,7 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) error {
 		}
 	}
 	var running []string
+	var held error
 	for tries := 0; len(ids) > 0; tries++ {
 		if tries == maxTries {
 			return fmt.Errorf("cancelling the tasks of earlier runs, %s among them: somebody else changed them %d times in between", ids[0], tries)
@@ -208,9 +209,16 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) error {
 				running = append(running, t.ID)
 			}
 		}
-		if _, err := p.store.Writes(ctx, writes, 0); err != nil {
+		written, err := p.store.Writes(ctx, writes, store.Patience)
+		if err != nil {
 			return fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
 		}
+		for i, w := range written {
+			if w.Held { // the sweep tries again
+				held = fmt.Errorf("cancelling task %s of an earlier run: %w", writes[i].After.ID, store.ErrHeld)
+				ids = slices.DeleteFunc(ids, func(id string) bool { return id == writes[i].After.ID })
+			}
+		}
 	}
-	return p.store.Signal(ctx, running...)
+	return errors.Join(held, p.store.Signal(ctx, running...))
 }

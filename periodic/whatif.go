@@ -53,7 +53,6 @@ type supposed struct {
 }
 
 type supposedEnd struct {
-	begins time.Time
 	at     time.Time
 	task   *model.Task
 	status model.RunStatus
@@ -98,9 +97,9 @@ func (s *supposed) step(cal *calendar.Schedule) bool {
 		s.ends = s.ends[1:]
 		tick := *e.task.Origin.Tick
 		s.fate(tick.Run, tick.Nominal).Status = e.status
-		s.carry(Ended(s.begun(e.at), e.task, e.status, "", e.at), e.at, tick.Nominal)
+		s.carry(Ended(s.rule, e.task, e.status, "", e.at), e.at, tick.Nominal)
 	case ticks:
-		after := Plan(s.begun(next), cal, next)
+		after := Plan(s.rule, cal, next)
 		if after == nil {
 			return false
 		}
@@ -109,17 +108,6 @@ func (s *supposed) step(cal *calendar.Schedule) bool {
 		return false
 	}
 	return true
-}
-
-// begun is the rule when it knows which runs a worker has begun by now.
-func (s *supposed) begun(now time.Time) *model.Rule {
-	runs := map[string]bool{}
-	for _, e := range s.ends {
-		if !e.begins.After(now) {
-			runs[e.task.Origin.Tick.Run] = true
-		}
-	}
-	return Begun(s.rule, runs)
 }
 
 // carry carries a decision out, as far as there is anything to carry out here.
@@ -169,7 +157,7 @@ func (s *supposed) start(t *model.Task, now time.Time) {
 		begins = now
 	}
 	s.fate(tick.Run, tick.Nominal).Started = begins
-	e := supposedEnd{begins: begins, at: begins.Add(takes), task: t, status: status}
+	e := supposedEnd{at: begins.Add(takes), task: t, status: status}
 	i, _ := slices.BinarySearchFunc(s.ends, e, func(a, b supposedEnd) int {
 		if c := byTime(a, b); c != 0 {
 			return c

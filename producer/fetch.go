@@ -191,8 +191,9 @@ const tries = 4
 
 // claimDue claims what is due.
 func (f *fetch) claimDue(ctx context.Context) error {
+	crowd := 0 // tries in which others were quicker
 	for try := 0; try < tries && f.left > 0; try++ {
-		found, err := f.find(ctx, try)
+		found, err := f.find(ctx, crowd)
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -218,7 +219,7 @@ func (f *fetch) claimDue(ctx context.Context) error {
 				repairs = append(repairs, store.Write{Before: t, After: fixed})
 			}
 		}
-		repaired, err := f.p.store.Writes(ctx, repairs, 0)
+		repaired, err := f.p.store.Writes(ctx, repairs, store.Patience)
 		if err != nil {
 			return err
 		}
@@ -227,9 +228,12 @@ func (f *fetch) claimDue(ctx context.Context) error {
 				f.p.follow.Ended(repairs[i].After)
 			}
 		}
-		won, used, err := f.write(ctx, claims, grants)
+		won, used, held, err := f.write(ctx, claims, grants)
 		if err != nil {
 			return err // what was won of limited tasks the sweeper finds out
+		}
+		if len(won)+held < len(claims) {
+			crowd++
 		}
 		for t := range grants {
 			f.p.limits.Return(grants[t])
@@ -246,12 +250,13 @@ func (f *fetch) claimDue(ctx context.Context) error {
 
 // find reads candidates: the head of the queue first, later somewhere behind it, where
 // others that fetch at the same time do not look.
-func (f *fetch) find(ctx context.Context, try int) ([]*model.Task, error) {
-	q := store.DueQuery{Types: f.types, Limit: f.left}
-	if try > 0 {
-		q.Skip = rand.IntN(f.left * 4 << try)
+func (f *fetch) find(ctx context.Context, crowd int) ([]*model.Task, error) {
+	now := f.p.store.Local().Monotonic()
+	q := store.DueQuery{Types: f.types, Limit: f.left, Exclude: f.p.pull.leftOut(now)}
+	if crowd > 0 {
+		q.Skip = rand.IntN(f.left * 4 << crowd)
 	}
-	wide := f.finder.Labelled(f.types) && f.p.pull.wide(f.p.store.Local().Monotonic(), f.WorkerID)
+	wide := f.finder.Labelled(f.types) && f.p.pull.wide(now, f.WorkerID)
 	found, _, err := f.finder.Due(ctx, q, wide)
 	if err != nil {
 		return nil, err
@@ -289,27 +294,32 @@ func (f *fetch) admit(ctx context.Context, found []*model.Task) (grants, error) 
 	return got.Granted, err
 }
 
-// write carries the claims out. It takes the grants of what was won out of the others.
-func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) (won []*model.Task, used []limits.Grant, err error) {
+// write carries the claims out. It takes the grants of what was won out of the others. held
+// are those that somebody else holds; the next fetches leave them out.
+func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) (won []*model.Task, used []limits.Grant, held int, err error) {
 	if len(claims) == 0 {
-		return nil, nil, nil
+		return nil, nil, 0, nil
 	}
 	eff, _ := f.terms(claims[0].After)
-	written, err := f.p.store.Writes(ctx, claims, eff.PingInterval/4)
+	written, err := f.p.store.Writes(ctx, claims, store.Patience)
 	if err != nil {
 		written, err = f.settle(ctx, claims, eff.Lease, err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	f.p.limits.Claimed(grants)
 	for i, w := range written {
 		if w.Applied {
 			won, used = append(won, claims[i].After), append(used, grants[claims[i].Before])
 			delete(grants, claims[i].Before)
+		} else if w.Held {
+			held++
+			f.p.pull.leaveOut(f.p.store.Local().Monotonic(), claims[i].Before.ID)
+			delete(grants, claims[i].Before) // the sweeper frees its permits, once it is sure
 		}
 	}
-	return won, used, nil
+	return won, used, held, nil
 }
 
 // settle asks, until the server answers, which of the claims were won whose answer was lost

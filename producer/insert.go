@@ -28,6 +28,7 @@ type outgoing struct {
 	sent  Sent
 	err   error
 	again bool // the key exists, and what OnExisting says is still to be done
+	held  bool // somebody's open transaction holds the key, err says so: to be tried again apart
 }
 
 // carryOut is the innermost SendFunc: it stores the drafts.
@@ -130,7 +131,14 @@ func (p *Producer) insertGathered(batch []*gathered) {
 	}
 	p.insert(ctx, outs)
 	for _, g := range batch {
-		close(g.done)
+		if !g.out.held {
+			close(g.done)
+			continue
+		}
+		go func() { // the others must not wait for it
+			p.insertHeld(g.ctx, []*outgoing{g.out})
+			close(g.done)
+		}()
 	}
 }
 
@@ -183,6 +191,7 @@ func (p *Producer) insertInTransaction(ctx context.Context, outs []*outgoing) {
 
 func (p *Producer) insertChunks(ctx context.Context, outs []*outgoing) {
 	var down error
+	var held []*outgoing
 	for chunk := range chunks(outs) {
 		if down != nil { // each further chunk would only wait for the server again
 			for _, o := range chunk {
@@ -191,8 +200,17 @@ func (p *Producer) insertChunks(ctx context.Context, outs []*outgoing) {
 			continue
 		}
 		p.insert(ctx, chunk)
+		for _, o := range chunk {
+			if o.held {
+				held = append(held, o)
+			}
+		}
 		p.sendAllAgain(ctx, chunk)
 		down = outage(ctx, chunk)
+	}
+	if len(held) > 0 { // when all others are stored
+		p.insertHeld(ctx, held)
+		p.sendAllAgain(ctx, held)
 	}
 }
 
@@ -264,6 +282,7 @@ func (p *Producer) insertNew(ctx context.Context, outs []*outgoing) (existing []
 			o.err = err
 		case single.Refused[i] != nil:
 			o.err = single.Refused[i]
+			o.held = errors.Is(o.err, store.ErrHeld)
 		case exists[i]:
 			existing = append(existing, o)
 		default:

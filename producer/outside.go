@@ -167,16 +167,20 @@ func (p *Producer) ping(ctx context.Context, h model.Handle) (Pinged, error) {
 	if w.Parked {
 		return out, nil
 	}
-	until := model.Lease(w, t.EffectiveFor(w, p.types.Options(t.Type)).Lease, p.store.Clock.Now())
+	until := model.Lease(w, p.effective(t).Lease, p.store.Clock.Now())
 	if !until.After(w.PingExpireTime) {
 		return out, nil
 	}
-	lost, err := p.store.Pings(ctx, []store.Ping{{ID: t.ID, ExecID: h.ExecID, Index: i, Many: t.Wanted() > 1, Until: until}}, 0)
+	pings := []store.Ping{{ID: t.ID, ExecID: h.ExecID, Index: i, Many: t.Wanted() > 1, Until: until}}
+	lost, err := p.store.Pings(ctx, pings, store.Patience)
 	if err != nil {
 		return Pinged{}, err
 	}
 	if len(lost) > 0 {
 		return Pinged{}, model.ErrFenced
+	}
+	if pings[0].Missed {
+		return Pinged{}, store.ErrHeld
 	}
 	out.Until = until
 	return out, nil

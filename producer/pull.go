@@ -3,15 +3,13 @@ package producer
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -24,7 +22,7 @@ type pull struct {
 	mu     sync.Mutex
 	based  bool                     // the primary has been asked for once
 	looked map[string]time.Duration // by worker: when it looked at everybody's audience
-	scans  map[string]*clock.Pacer  // by types: of the search for lapsed leases
+	held   map[string]time.Duration // by task: until when fetches leave it out
 }
 
 // newPull remembers nothing: what was before this process is a reason for doubt, since it
@@ -38,28 +36,7 @@ func newPull(s *store.Store) *pull {
 const (
 	wideGap  = 30 * time.Second
 	pullScan = 200 // lapsed leases that one fetch looks at
-
-	// All fetches of a process together look for lapsed leases as often as one worker does
-	// that is alone: four times a second, and less often where the database answers slowly.
-	scanPause   = time.Second / 4
-	longestPace = 5 * time.Second
 )
-
-// scan says how often to look for lapsed leases of the types.
-func (p *pull) scan(types []string, c clock.Clock) *clock.Pacer {
-	key := strings.Join(slices.Sorted(slices.Values(types)), "\x00")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	pace := p.scans[key]
-	if pace == nil {
-		if p.scans == nil || len(p.scans) > 10_000 {
-			p.scans = map[string]*clock.Pacer{}
-		}
-		pace = clock.NewPacer(c, scanPause, longestPace)
-		p.scans[key] = pace
-	}
-	return pace
-}
 
 // failed notes that a fetch ended with the error.
 func (p *pull) failed(err error) {
@@ -91,16 +68,43 @@ func (p *pull) wide(now time.Duration, workerID string) bool {
 	return true
 }
 
+// Tasks that somebody else holds are left out of the fetches of the next second, the first
+// maxHeld of them.
+const (
+	heldFor = time.Second
+	maxHeld = 200
+)
+
+func (p *pull) leaveOut(now time.Duration, id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = map[string]time.Duration{}
+	}
+	if len(p.held) < maxHeld {
+		p.held[id] = now + heldFor
+	}
+}
+
+func (p *pull) leftOut(now time.Duration) (ids []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, until := range p.held {
+		if now > until {
+			delete(p.held, id)
+		} else {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // takeOver takes tasks over lapsed leases, as far as the request goes, and leaves the rest of
 // what it found for others, as a consumer does.
 func (f *fetch) takeOver(ctx context.Context) error {
 	trust := f.p.pull.trust
-	var found []*model.Task
-	looked, err := f.p.pull.scan(f.types, f.p.store.Local()).Try(func() (err error) {
-		found, err = f.p.store.Lapsed(ctx, f.types, pullScan)
-		return err
-	})
-	if err != nil || !looked {
+	found, err := f.p.store.Lapsed(ctx, f.types, pullScan)
+	if err != nil {
 		return err
 	}
 	trust.Answered()
@@ -124,8 +128,8 @@ func (f *fetch) takeOver(ctx context.Context) error {
 		case !ok:
 		case d.Takeover:
 			after, err := f.p.store.TakeOver(ctx, d.Write)
-			if store.Final(err) && !store.Denied(err) {
-				continue // of this task alone: its document has no room, say
+			if errors.Is(err, store.ErrHeld) || store.Final(err) && !store.Denied(err) {
+				continue // of this task alone: somebody holds it, or its document has no room
 			}
 			if err != nil {
 				after, err = f.settleTakeOver(ctx, d.Write, eff.Lease, err)
@@ -140,7 +144,7 @@ func (f *fetch) takeOver(ctx context.Context) error {
 			leaves = append(leaves, d.Write)
 		}
 	}
-	written, err := f.p.store.Writes(ctx, leaves, 0)
+	written, err := f.p.store.Writes(ctx, leaves, store.Patience)
 	for i, w := range written {
 		after := leaves[i].After
 		if w.Applied {

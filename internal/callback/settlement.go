@@ -3,6 +3,7 @@ package callback
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -103,7 +104,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 	if len(writes) == 0 {
 		return crossed
 	}
-	written, err := s.Store.Writes(ctx, writes, 0)
+	written, err := s.Store.Writes(ctx, writes, store.Patience)
 	if err != nil {
 		return fail(err)
 	}
@@ -111,6 +112,8 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 		switch {
 		case w.Refused != nil:
 			errs[of[n]] = w.Refused
+		case w.Held: // the sweeper tries again
+			errs[of[n]] = fmt.Errorf("telling task %s of its delivery: %w", writes[n].After.ID, store.ErrHeld)
 		case !w.Applied:
 			crossed = append(crossed, of[n])
 		}

@@ -44,7 +44,7 @@ func (g *Gate) holdBack(ctx context.Context, typ string, tasks []*model.Task) (h
 	if err := g.note(ctx, keys); err != nil {
 		return 0, err
 	}
-	written, err := g.store.Writes(ctx, writes, 0)
+	written, err := g.store.Writes(ctx, writes, store.Patience)
 	if err != nil {
 		return 0, err
 	}

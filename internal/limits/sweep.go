@@ -92,7 +92,7 @@ func (g *Gate) fence(ctx context.Context, ahead []model.Permit) error {
 		fenced[t.ID] = true
 		fences = append(fences, store.Write{Before: t, After: ahead[i].Fence(t, now)})
 	}
-	_, err = g.store.Writes(ctx, fences, 0)
+	_, err = g.store.Writes(ctx, fences, store.Patience)
 	return err
 }
 

@@ -79,7 +79,8 @@ func (s *Store) wakeOne(ctx context.Context, typ string) {
 	if err != nil {
 		return // there is none, or nobody can be woken: they poll
 	}
-	_, _ = s.tasks.UpdateOne(ctx, bson.D{d("_id", task.ID), due}, bson.D{d("$currentDate", bson.D{d("wake_at", true)})})
+	wake := encoded(bson.D{d("$currentDate", bson.D{d("wake_at", true)})})
+	_, _ = s.execute(ctx, []statement{{ids: []string{task.ID}, guard: appendFields(bson.D{due}), update: wake}}, 0)
 }
 
 // MarkLimited notes, for good, that limits are used, so that somebody sweeps their permits.

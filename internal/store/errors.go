@@ -85,6 +85,7 @@ const (
 	maxTimeExpired  = 50
 	commandNotFound = 59
 	writeConflict   = 112
+	duplicateKey    = 11000
 )
 
 // Codes that say something about the deployment, not about the statement that met them:
@@ -185,6 +186,8 @@ func Classify(err error) Class {
 		return OK
 	case errors.As(err, &fatal):
 		return Fatal
+	case errors.Is(err, ErrHeld):
+		return Retry
 	case isWriteConcern(err): // whatever the single writes met, nothing is known to last
 		return Ambiguous
 	case mongo.IsDuplicateKeyError(err):
@@ -230,11 +233,12 @@ func IsDuplicate(err error) bool { return mongo.IsDuplicateKeyError(err) }
 func Outage(err error) bool { return Unreachable(err) && !Final(err) }
 
 // Unreachable says whether the same may succeed later: network, timeout, no primary, an
-// answer that is not known to be fatal. A document that cannot be read is an answer.
+// answer that is not known to be fatal. A document that cannot be read is an answer, and so
+// is one that somebody else holds ([ErrHeld]).
 func Unreachable(err error) bool {
 	switch Classify(err) {
 	case Retry, Ambiguous:
-		return !errors.Is(err, context.Canceled) && !isUnreadable(err)
+		return !errors.Is(err, context.Canceled) && !isUnreadable(err) && !errors.Is(err, ErrHeld)
 	default:
 		return false
 	}

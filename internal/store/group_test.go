@@ -108,14 +108,13 @@ func TestCommandsStayBelowTheLimitsOfTheServer(t *testing.T) {
 	}
 }
 
-func TestHalvingKeepsEachIDOnce(t *testing.T) {
+func TestSplittingKeepsEachIDOnce(t *testing.T) {
 	writes := claims(t, 101, func(i int, task *model.Task) {
 		if i%3 == 0 {
 			task.Rev = 4
 		}
 	})
-	statements := group(writes)
-	queue := commands(statements, maxStatementIDs)
+	queue := commands(group(writes), maxStatementIDs)
 	require.Len(t, queue, 1)
 	seen := map[string]int{}
 	for depth := 0; len(queue) > 0; depth++ {
@@ -123,17 +122,20 @@ func TestHalvingKeepsEachIDOnce(t *testing.T) {
 		c := queue[0]
 		queue = queue[1:]
 		require.Len(t, c.encoded, len(c.parts))
-		halves := c.halve()
-		if halves == nil {
-			require.Equal(t, 1, c.ids)
+		if c.ids == 1 {
 			require.Len(t, c.parts, 1)
 			seen[c.parts[0].ids[0]]++
 			continue
 		}
-		require.Len(t, halves, 2)
-		require.Equal(t, c.ids, halves[0].ids+halves[1].ids)
-		require.Positive(t, halves[0].ids*halves[1].ids)
-		queue = append(queue, halves...)
+		parts := c.split(fanout)
+		require.LessOrEqual(t, len(parts), fanout)
+		ids := 0
+		for _, part := range parts {
+			require.Less(t, part.ids, c.ids)
+			ids += part.ids
+		}
+		require.Equal(t, c.ids, ids)
+		queue = append(queue, parts...)
 	}
 	require.Len(t, seen, 101)
 	for id, n := range seen {

@@ -4,57 +4,146 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
-// heldFor is how long a document counts as held after a write of it ran out of time.
-const heldFor = 10 * time.Second
+// A document stays a suspect for this long after the last write of it that ran out of
+// time, and is probed at these intervals: at once, which clears what was only slow, then
+// after an eighth of the time that it has been held.
+const (
+	heldFor       = 30 * time.Second
+	firstProbe    = time.Second
+	seldomProbe   = 30 * time.Second
+	probeFraction = 8
+)
 
-// held remembers the documents that something holds, such as somebody's open transaction.
-// To find out which of a group it is takes time; once it is known, writes of it go out
-// apart from the others, so that they do not pay again with every batch.
+// held remembers the documents that somebody's open transaction holds. To find out which
+// documents of a batch those are takes time. Once they are known they leave the batches:
+// each is probed in a command of its own until it is free.
 type held struct {
-	mu    sync.Mutex
-	until map[string]time.Duration // monotonic
+	mu       sync.Mutex
+	suspects map[suspect]*hold
 }
 
-func (h *held) note(id string, c clock.Clock) {
+// suspect names a document.
+type suspect struct{ collection, id string }
+
+// hold is what is known of a suspect; all times are monotonic.
+type hold struct {
+	since time.Duration
+	last  time.Duration // when a write of it ran out of time last
+	probe time.Duration // when the next write of it may go out beside a batch
+}
+
+// note notes that a write of that document alone ran out of time.
+func (h *held) note(coll *mongo.Collection, id string, c clock.Clock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.until == nil {
-		h.until = map[string]time.Duration{}
+	_, again := h.suspects[suspect{coll.Name(), id}]
+	s := h.of(coll, id, c)
+	if again {
+		s.last = c.Monotonic()
+		s.probe = s.last + min(max((s.last-s.since)/probeFraction, firstProbe), seldomProbe)
 	}
-	h.until[id] = c.Monotonic() + heldFor
 }
 
-// apart takes what is held out of the statements: the others, and those.
-func (h *held) apart(statements []statement, c clock.Clock) (free, apart []statement) {
+// suspect notes that a write of that document and a few others ran out of time.
+func (h *held) suspect(coll *mongo.Collection, id string, c clock.Clock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.of(coll, id, c)
+}
+
+// of is what is known of the document; the first probe is due at once. h.mu is held.
+func (h *held) of(coll *mongo.Collection, id string, c clock.Clock) *hold {
+	key := suspect{coll.Name(), id}
+	s := h.suspects[key]
+	if s == nil {
+		if h.suspects == nil {
+			h.suspects = map[suspect]*hold{}
+		}
+		now := c.Monotonic()
+		s = &hold{since: now, last: now, probe: now}
+		h.suspects[key] = s
+	}
+	return s
+}
+
+// free notes that writes of those documents were answered.
+func (h *held) free(coll *mongo.Collection, c *command) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.suspects) > 0 {
+		c.each(func(id string) { delete(h.suspects, suspect{coll.Name(), id}) })
+	}
+}
+
+// waits says whether the document is a suspect whose next probe is not due.
+func (h *held) waits(coll *mongo.Collection, id string, c clock.Clock) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.suspects[suspect{coll.Name(), id}]
+	return s != nil && c.Monotonic() < s.probe
+}
+
+// apart takes the suspects out of the statements: the others, the suspects whose probe is
+// due, and the ids of those that wait. Where there are no others, all are probed: the
+// caller gave them a command of their own.
+func (h *held) apart(coll *mongo.Collection, statements []statement, c clock.Clock) (others, probes []statement, waiting []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := c.Monotonic()
-	for id, until := range h.until {
-		if now > until {
-			delete(h.until, id)
+	for key, s := range h.suspects {
+		if now-s.last > heldFor && now > s.probe+firstProbe {
+			delete(h.suspects, key)
 		}
 	}
-	if len(h.until) == 0 {
-		return statements, nil
+	if len(h.suspects) == 0 {
+		return statements, nil, nil
 	}
+	var due []bool
 	for _, st := range statements {
-		var ours, theirs []string
+		var ours []string
 		for _, id := range st.ids {
-			if _, is := h.until[id]; is {
-				theirs = append(theirs, id)
-			} else {
+			s := h.suspects[suspect{coll.Name(), id}]
+			if s == nil {
 				ours = append(ours, id)
+				continue
 			}
+			probes = append(probes, st.only(id))
+			due = append(due, now >= s.probe)
 		}
 		if len(ours) > 0 {
-			free = append(free, statement{ids: ours, guard: st.guard, update: st.update})
-		}
-		for _, id := range theirs {
-			apart = append(apart, statement{ids: []string{id}, guard: st.guard, update: st.update})
+			others = append(others, st.only(ours...))
 		}
 	}
-	return free, apart
+	if len(others) == 0 {
+		return nil, probes, nil
+	}
+	all := probes
+	probes = nil
+	for i, st := range all {
+		if due[i] {
+			probes = append(probes, st)
+		} else {
+			waiting = append(waiting, st.ids[0])
+		}
+	}
+	return others, probes, waiting
 }
+
+// Suspected says whether a write of the task ran out of time lately, because somebody else
+// holds it. Such a write is to go out alone.
+func (s *Store) Suspected(id string) bool { return s.held.has(s.tasks, id) }
+
+func (h *held) has(coll *mongo.Collection, id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.suspects[suspect{coll.Name(), id}] != nil
+}
+
+// ProbeLater says whether somebody else holds the task and its next probe is not due:
+// writes that can wait are not worth trying.
+func (s *Store) ProbeLater(id string) bool { return s.held.waits(s.tasks, id, s.local) }

@@ -48,6 +48,8 @@ const (
 	archiveMaxBytes = 8 << 20 // the copies are one command
 	// putOff is when a task is looked at again that is due to move and may not.
 	putOff = time.Hour
+	// copyTime bounds the copying of a batch.
+	copyTime = 5 * time.Second
 )
 
 // Archived is what became of a batch of tasks that were due to move to the history.
@@ -57,12 +59,6 @@ type Archived struct {
 	More   bool      // there are more
 	First  time.Time // when the first of them was due to move; zero when there was none
 	Last   time.Time // the last; the next batch begins there
-}
-
-// ArchiveSince is where a run of the archiver begins that need not find stragglers, which
-// follow some seconds later (see head). Zero = ever.
-func (s *Store) ArchiveSince() time.Time {
-	return s.head(IndexArchive).begin(s.Clock.Now(), s.local.Monotonic()).from
 }
 
 // Archive moves one batch of the tasks whose time has come since the given one (zero =
@@ -111,10 +107,10 @@ func archiveTime(raw bson.Raw) time.Time {
 
 // archivable reads what is due to move, the longest due first. Index: archive.
 func (s *Store) archivable(ctx context.Context, since, now time.Time) (docs []bson.Raw, more bool, err error) {
-	h := s.head(IndexArchive)
-	l := h.beginWide(now, s.local.Monotonic())
-	l.from = since
-	due := l.upTo(now)
+	due := bson.D{d("$lte", now)}
+	if !since.IsZero() {
+		due = append(due, d("$gte", since))
+	}
 	cur, err := s.durable(s.tasks).Find(ctx, bson.D{d("archive_at", due), present}, options.Find().
 		SetSort(bson.D{d("archive_at", 1)}).SetHint(IndexArchive).SetLimit(perArchive).SetBatchSize(perArchive))
 	if err != nil {
@@ -122,22 +118,13 @@ func (s *Store) archivable(ctx context.Context, since, now time.Time) (docs []bs
 	}
 	defer func() { _ = cur.Close(ctx) }() // its end is no loss
 	size := 0
-	for !more && cur.Next(ctx) {
+	for cur.Next(ctx) {
 		if size += len(cur.Current) + 200; size > archiveMaxBytes && len(docs) > 0 {
-			more = true
-		} else {
-			docs = append(docs, append(bson.Raw(nil), cur.Current...))
+			return docs, true, nil
 		}
+		docs = append(docs, append(bson.Raw(nil), cur.Current...))
 	}
-	if err := cur.Err(); err != nil {
-		return nil, false, explain(err, "looking for tasks to archive")
-	}
-	var first time.Time
-	if len(docs) > 0 {
-		first = archiveTime(docs[0])
-	}
-	h.end(l, first)
-	return docs, more || len(docs) == perArchive, nil
+	return docs, len(docs) == perArchive, explain(cur.Err(), "looking for tasks to archive")
 }
 
 // mayMove says whether the document is what archive_at promises. What is not was written
@@ -150,18 +137,25 @@ func mayMove(raw bson.Raw, now time.Time) bool {
 }
 
 // putOff makes room in the index for what can move. It decides nothing, so it does not
-// raise the rev. Index: _id.
+// raise the rev. What somebody else holds is found again. Index: _id.
 func (s *Store) putOff(ctx context.Context, ids []string, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := s.tasks.UpdateMany(ctx, bson.D{d("_id", in(ids)), d("archive_at", bson.D{d("$lte", now)})},
-		bson.D{d("$set", bson.D{d("archive_at", now.Add(putOff))})}, options.UpdateMany().SetHint("_id_"))
+	later := encoded(bson.D{d("$set", bson.D{d("archive_at", now.Add(putOff))})})
+	due := appendFields(bson.D{d("archive_at", bson.D{d("$lte", now)})})
+	statements := make([]statement, len(ids))
+	for i, id := range ids { // a statement each: of several ids the server might prefer another index
+		statements[i] = statement{ids: []string{id}, guard: due, update: later}
+	}
+	_, err := s.send(ctx, s.tasks, "writing task", statements, Patience)
 	return explain(err, "putting off what cannot be archived yet")
 }
 
 // copyLives copies lives to the history. A copy that is there stays unless it was made of
-// an earlier rev. Index: _id of the history.
+// an earlier rev. Where somebody's transaction holds the place of one, which happens only
+// to who begins a new life in a transaction, the batch is tried again later. Index: _id of
+// the history.
 func (s *Store) copyLives(ctx context.Context, lives []*life) error {
 	if len(lives) == 0 {
 		return nil
@@ -170,9 +164,11 @@ func (s *Store) copyLives(ctx context.Context, lives []*life) error {
 	for i, l := range lives {
 		docs[i] = l.copied
 	}
-	err := s.db.RunCommand(ctx, bson.D{
+	call, cancel := context.WithTimeout(ctx, copyTime+answerPatience)
+	defer cancel()
+	err := s.db.RunCommand(ownTimeLimit{call}, bson.D{
 		d("insert", s.history.Name()), d("documents", docs), d("ordered", false),
-		d("writeConcern", bson.D{d("w", "majority")}),
+		d("writeConcern", bson.D{d("w", "majority")}), d("maxTimeMS", ms(copyTime)),
 	}).Err()
 	var we mongo.WriteException
 	if !errors.As(err, &we) || we.WriteConcernError != nil {
@@ -186,28 +182,25 @@ func (s *Store) copyLives(ctx context.Context, lives []*life) error {
 		l := lives[e.Index]
 		replace = append(replace, bson.D{d("q", olderCopy(l)), d("u", l.copied)})
 	}
-	err = s.db.RunCommand(ctx, bson.D{
+	err = s.db.RunCommand(ownTimeLimit{call}, bson.D{
 		d("update", s.history.Name()), d("updates", replace), d("ordered", false),
-		d("writeConcern", bson.D{d("w", "majority")}),
+		d("writeConcern", bson.D{d("w", "majority")}), d("maxTimeMS", ms(copyTime)),
 	}).Err()
 	return explain(err, "copying tasks to the history")
 }
 
-// deleteMoved deletes what has been copied and is as it was. Index: _id.
+// deleteMoved deletes what has been copied and is as it was. What somebody else holds
+// stays, and is found again. Index: _id.
 func (s *Store) deleteMoved(ctx context.Context, lives []*life) (deleted int, err error) {
 	if len(lives) == 0 {
 		return 0, nil
 	}
-	t, err := s.Topology(ctx)
-	if err != nil {
-		return 0, err
-	}
-	// Of equal rev are one statement; behind a router each is its own, sent to one shard.
+	// Of equal rev are one statement; behind a router each id is its own, sent to one shard.
 	var groups [][]*life
 	at := map[int64]int{}
 	for _, l := range lives {
 		i, ok := at[l.rev]
-		if !ok || t.Sharded {
+		if !ok {
 			i = len(groups)
 			at[l.rev] = i
 			groups = append(groups, nil)
@@ -220,34 +213,24 @@ func (s *Store) deleteMoved(ctx context.Context, lives []*life) (deleted int, er
 			archivable = append(archivable, st)
 		}
 	}
-	deletes := make(bson.A, len(groups))
+	deletes := make([]statement, len(groups))
 	for i, g := range groups {
 		ids, newest := make([]string, len(g)), int64(0)
 		for j, l := range g {
 			ids[j], newest = l.taskID, max(newest, l.generation)
 		}
 		// The bound on the generation is exact for the whole group: see above.
-		q := bson.D{d("_id", in(ids)), d("rev", g[0].rev), d("generation", bson.D{d("$lte", newest)}),
-			d("status", in(archivable)), d("outbox_at", bson.D{d("$exists", false)})}
-		if len(g) == 1 {
-			q[0].Value = ids[0]
-		}
-		deletes[i] = bson.D{d("q", q), d("limit", 0)}
+		deletes[i] = statement{ids: ids, guard: appendFields(bson.D{d("rev", g[0].rev), d("generation", bson.D{d("$lte", newest)}),
+			d("status", in(archivable)), d("outbox_at", bson.D{d("$exists", false)})})}
 	}
-	var reply struct {
-		N int `bson:"n"`
-	}
-	err = s.db.RunCommand(ctx, bson.D{
-		d("delete", s.tasks.Name()), d("deletes", deletes), d("ordered", false),
-		d("writeConcern", bson.D{d("w", "majority")}),
-	}).Decode(&reply)
+	x, err := s.send(ctx, s.tasks, "deleting task", deletes, Patience)
 	if err != nil {
 		return 0, explain(err, "deleting tasks that are in the history now")
 	}
-	if reply.N == len(lives) {
-		return reply.N, nil
+	if x.matched == len(lives) {
+		return x.matched, nil
 	}
-	return reply.N, s.tidy(ctx, lives)
+	return x.matched, s.tidy(ctx, lives)
 }
 
 // tidy takes back the copies of lives that went on. Indexes: _id of both.

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -51,17 +52,12 @@ func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.
 // EmptyOutboxes finds those of which nothing is left but the mark: a process died between
 // its last removal and the mark's, which are one write unless two removed at once.
 // Indexes: outbox of both collections.
-// An outbox may become empty long after the time of its mark, so most are stragglers (see
-// head): they are found some seconds later.
 func (s *Store) EmptyOutboxes(ctx context.Context, before time.Time, limit int) (lives []OutboxLife, err error) {
 	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
-		h := s.head(IndexOutbox, "empty", coll.Name())
-		l := h.begin(before, s.local.Monotonic())
-		p, err := s.outboxes(ctx, coll, l.upTo(before), d("outbox.0", bson.D{d("$exists", false)}), limit)
+		p, err := s.outboxes(ctx, coll, bson.D{d("$lte", before)}, d("outbox.0", bson.D{d("$exists", false)}), limit)
 		if err != nil {
 			return nil, err
 		}
-		h.end(l, p.first)
 		lives = append(lives, p.lives...)
 	}
 	return lives, nil
@@ -105,58 +101,95 @@ type Carried struct {
 
 // RemoveOutbox removes entries that were carried out; the last one of a life takes the
 // mark with it. To remove what is gone does no harm. Neither raises the rev: nothing
-// depends on them but the archiver, which looks for the mark. Index: _id.
+// depends on them but the archiver, which looks for the mark. [ErrHeld] when somebody
+// else holds one of the lives; the others are done. Index: _id.
 func (s *Store) RemoveOutbox(ctx context.Context, carried []Carried) error {
 	for coll, history := range map[*mongo.Collection]bool{s.tasks: false, s.history: true} {
-		var last, other []mongo.WriteModel // of each entry: the removal where it is the last, and where it is not
+		var mine []Carried
 		for _, c := range carried {
-			if c.Life.InHistory != history {
-				continue
+			if c.Life.InHistory == history {
+				mine = append(mine, c)
 			}
-			id := bson.D{d("_id", c.Life.storedID())}
-			alone := append(id[:1:1], d("outbox", bson.D{d("$size", 1)}), d("outbox.0.kind", c.Entry.Kind), d("outbox.0.rev", c.Entry.Rev))
-			match := bson.D{d("kind", c.Entry.Kind), d("rev", c.Entry.Rev)}
-			last = append(last, mongo.NewUpdateOneModel().SetFilter(alone).SetUpdate(bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})}))
-			other = append(other, mongo.NewUpdateOneModel().SetFilter(id).SetUpdate(bson.D{d("$pull", bson.D{d("outbox", match)})}))
 		}
-		if len(last) == 0 {
-			continue
-		}
-		res, err := coll.BulkWrite(ctx, last, options.BulkWrite().SetOrdered(false))
-		if err == nil && int(res.MatchedCount) < len(last) {
-			// In order: of two entries of a life the first is pulled, and then the second is the last.
-			_, err = coll.BulkWrite(ctx, interleave(last, other))
-		}
-		if err != nil {
+		if err := s.removeOutbox(ctx, coll, mine); err != nil {
 			return explain(err, "removing outcomes that were carried out")
 		}
 	}
 	return nil
 }
 
-// interleave is the first of both, the second of both, and so on.
-func interleave[T any](a, b []T) []T {
-	out := make([]T, 0, 2*len(a))
-	for i := range a {
-		out = append(out, a[i], b[i])
+// removeOutbox removes each entry with the mark where it is the last one of its life. Of
+// several entries of a life each is pulled, and then the mark goes.
+func (s *Store) removeOutbox(ctx context.Context, coll *mongo.Collection, carried []Carried) error {
+	if len(carried) == 0 {
+		return nil
 	}
-	return out
+	unset := encoded(bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})})
+	last := make([]statement, len(carried))
+	for i, c := range carried {
+		alone := bson.D{d("outbox", bson.D{d("$size", 1)}), d("outbox.0.kind", c.Entry.Kind), d("outbox.0.rev", c.Entry.Rev)}
+		last[i] = statement{ids: []string{c.Life.storedID()}, update: unset, guard: appendFields(alone)}
+	}
+	x, err := s.send(ctx, coll, "writing task", last, Patience)
+	if err != nil || x.clean || x.matched == len(last) {
+		return err
+	}
+	held := x.held
+	var pulls, marks []statement
+	for _, c := range carried {
+		id := c.Life.storedID()
+		if x.done(id) || held[id] {
+			continue
+		}
+		match := bson.D{d("kind", c.Entry.Kind), d("rev", c.Entry.Rev)}
+		pulls = append(pulls, statement{ids: []string{id}, guard: appendFields(nil), update: encoded(bson.D{d("$pull", bson.D{d("outbox", match)})})})
+		marks = append(marks, statement{ids: []string{id}, guard: appendFields(bson.D{d("outbox", bson.D{d("$size", 0)})}), update: unset})
+	}
+	for _, statements := range [][]statement{pulls, marks} {
+		if x, err = s.send(ctx, coll, "writing task", statements, Patience); err != nil {
+			return err
+		}
+		if len(x.held) > 0 {
+			held = x.held
+		}
+	}
+	if len(held) > 0 {
+		return ErrHeld
+	}
+	return nil
 }
 
 // RepairOutboxes removes the mark of empty outboxes. Index: _id.
 func (s *Store) RepairOutboxes(ctx context.Context, lives []OutboxLife) error {
-	for _, l := range lives {
-		coll := s.tasks
-		if l.InHistory {
-			coll = s.history
+	unset := encoded(bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})})
+	empty := appendFields(bson.D{d("outbox.0", bson.D{d("$exists", false)})})
+	for coll, history := range map[*mongo.Collection]bool{s.tasks: false, s.history: true} {
+		var repairs []statement
+		for _, l := range lives {
+			if l.InHistory == history {
+				repairs = append(repairs, statement{ids: []string{l.storedID()}, guard: empty, update: unset})
+			}
 		}
-		filter := bson.D{d("_id", l.storedID()), d("outbox.0", bson.D{d("$exists", false)})}
-		_, err := coll.UpdateOne(ctx, filter, bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})})
-		if err != nil {
-			return explain(err, "repairing an empty outbox")
+		if _, err := s.send(ctx, coll, "writing task", repairs, Patience); err != nil {
+			return explain(err, "repairing empty outboxes")
 		}
 	}
 	return nil
+}
+
+// encoded is a filter's or an update's document; what this package makes always encodes.
+func encoded(doc bson.D) bsoncore.Document {
+	raw, _ := bson.Marshal(doc)
+	return raw
+}
+
+// appendFields is a guard of those fields.
+func appendFields(fields bson.D) func(dst []byte) []byte {
+	if len(fields) == 0 {
+		return func(dst []byte) []byte { return dst }
+	}
+	elements := encoded(fields)
+	return func(dst []byte) []byte { return append(dst, elements[4:len(elements)-1]...) }
 }
 
 func (l *OutboxLife) storedID() string {

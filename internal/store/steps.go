@@ -39,8 +39,8 @@ type SavedStep struct {
 // SaveSteps saves steps of any number of executions in one update command and, only where
 // that did not match everything, one read. A step is written once, however often it is
 // repeated: only where there is none of its name. An error means that nothing is known
-// of any of them; then the same again is safe. Index: _id.
-func (s *Store) SaveSteps(ctx context.Context, writes []StepWrite, maxTime time.Duration) ([]SavedStep, error) {
+// of any of them; then the same again is safe. search is that of [Store.Writes]. Index: _id.
+func (s *Store) SaveSteps(ctx context.Context, writes []StepWrite, search time.Duration) ([]SavedStep, error) {
 	if len(writes) == 0 {
 		return nil, nil
 	}
@@ -48,7 +48,7 @@ func (s *Store) SaveSteps(ctx context.Context, writes []StepWrite, maxTime time.
 	for i := range writes {
 		statements[i] = stepStatement(&writes[i])
 	}
-	x, err := s.execute(ctx, statements, maxTime)
+	x, err := s.execute(ctx, statements, search)
 	if err != nil {
 		return nil, err
 	}

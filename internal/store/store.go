@@ -30,6 +30,7 @@ type Store struct {
 
 	Clock *Clock
 	held  held
+	pace  pace
 	heads heads
 
 	mu       sync.Mutex

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/xoptions"
 
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -24,10 +26,10 @@ func isNone(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }
 
 // Insert stores new tasks in one unordered insert and says which of them exist
 // already: exists[i] is true and nothing of task i was written. An *[InsertError] names
-// single tasks that the server refused, with exists valid for all others; any other
-// error means that nothing is known of any of them. In the caller's transaction, where
-// a refused insert would abort everything, upserts that change nothing do the same.
-// Index: _id, the only unique one.
+// single tasks that the server refused, or whose keys somebody's open transaction holds
+// ([ErrHeld]), with exists valid for all others; any other error means that nothing is
+// known of any of them. In the caller's transaction, where a refused insert would abort
+// everything, upserts that change nothing do the same. Index: _id, the only unique one.
 func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
 	exists = make([]bool, len(tasks))
 	if len(tasks) == 0 {
@@ -36,31 +38,121 @@ func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool,
 	if InTransaction(ctx) {
 		return exists, s.upsertNew(ctx, tasks, exists)
 	}
-	docs := make([]bson.Raw, len(tasks))
+	first := make(map[string]int, len(tasks)) // of several with one id the first is stored
+	statements := make([]statement, 0, len(tasks))
 	for i, t := range tasks {
-		docs[i] = model.AppendTask(make([]byte, 0, len(t.Args.Value)+documentBytes), t)
-	}
-	_, err = s.tasks.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
-	var bulk mongo.BulkWriteException
-	if errors.As(err, &bulk) && bulk.WriteConcernError == nil {
-		refused := map[int]error{}
-		for _, e := range bulk.WriteErrors {
-			switch {
-			case e.Code == 11000:
-				exists[e.Index] = true
-			case ofDeployment(e.Code): // what else was met the same again will tell
-				return exists, explain(mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{e}, Labels: bulk.Labels}, "storing tasks")
-			default:
-				refused[e.Index] = &FatalError{Reason: "storing task " + tasks[e.Index].ID, Err: e}
-			}
+		if _, again := first[t.ID]; !again {
+			first[t.ID] = i
+			statements = append(statements, statement{ids: []string{t.ID},
+				insert: model.AppendTask(make([]byte, 0, len(t.Args.Value)+documentBytes), t)})
 		}
-		if len(refused) > 0 {
-			return exists, &InsertError{Refused: refused}
-		}
-		return exists, nil
 	}
-	return exists, explain(err, "storing tasks")
+	x, err := s.send(ctx, s.tasks, "storing task", statements, Patience)
+	if err != nil {
+		return exists, err
+	}
+	if err := s.lookAtInserts(ctx, tasks, &x); err != nil {
+		return exists, err
+	}
+	failed := map[int]error{}
+	for i, t := range tasks {
+		switch {
+		case x.refused[t.ID] != nil:
+			failed[i] = x.refused[t.ID]
+		case x.held[t.ID]:
+			failed[i] = fmt.Errorf("storing task %s: %w", t.ID, ErrHeld)
+		default:
+			exists[i] = x.exists[t.ID] || first[t.ID] != i
+		}
+	}
+	if len(failed) > 0 {
+		return exists, &InsertError{Refused: failed}
+	}
+	return exists, nil
 }
+
+// lookAtInserts finds out which of the tasks exist because this insert stored them, by a
+// command that ran out of time. A generation is the millisecond in which a life began: only
+// the same task, sent by two processes in the same millisecond, would count for both.
+// Index: _id.
+func (s *Store) lookAtInserts(ctx context.Context, tasks []*model.Task, x *executed) error {
+	var ids []string
+	for id := range x.exists {
+		if x.late[id] {
+			ids = append(ids, id)
+		}
+	}
+	for id := range x.held {
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	current, err := s.ByIDs(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		cur := current[t.ID]
+		if cur == nil {
+			continue
+		}
+		if x.late[t.ID] && cur.Generation == t.Generation && cur.Args.Equal(t.Args) {
+			delete(x.exists, t.ID)
+			delete(x.held, t.ID)
+		}
+	}
+	return nil
+}
+
+// insert carries an insert out, which the driver repeats once where the answer is lost.
+func (b *batch) insert(ctx context.Context, c command, limit time.Duration) (n int, err error) {
+	docs := make([]bson.Raw, len(c.parts))
+	for i := range c.parts {
+		docs[i] = c.parts[i].insert
+	}
+	opts := options.InsertMany().SetOrdered(false)
+	if limit > 0 {
+		if err := xoptions.SetInternalInsertManyOptions(opts, "addCommandFields", timeLimit(limit)); err != nil {
+			return 0, err
+		}
+	}
+	_, err = b.coll.InsertMany(ctx, docs, opts)
+	var bulk mongo.BulkWriteException
+	if errors.As(err, &bulk) {
+		we := mongo.WriteException{WriteConcernError: bulk.WriteConcernError, Labels: bulk.Labels}
+		for _, e := range bulk.WriteErrors {
+			we.WriteErrors = append(we.WriteErrors, e.WriteError)
+		}
+		err = we
+	}
+	return len(docs), err
+}
+
+// insertedLate repeats an insert that the primary has done, and whose time passed while the
+// majority lagged: its answer waits for all of it.
+func (b *batch) insertedLate(ctx context.Context, c command, we mongo.WriteException) error {
+	failed := map[int]bool{}
+	for _, e := range we.WriteErrors {
+		failed[e.Index] = true
+		b.existed(c.parts[e.Index].ids[0])
+	}
+	_, err := b.insert(ctx, c, 0)
+	var again mongo.WriteException
+	if err != nil && (!errors.As(err, &again) || again.WriteConcernError != nil || !onlyDuplicates(again)) {
+		return explain(err, b.doing+"s")
+	}
+	b.inserted(&c, failed)
+	return nil
+}
+
+func onlyDuplicates(we mongo.WriteException) bool {
+	return !slices.ContainsFunc(we.WriteErrors, func(e mongo.WriteError) bool { return e.Code != duplicateKey })
+}
+
+// timeLimit is the field of a command that bounds its time, for options of the driver that
+// have no name for it. The context of such a command is an [ownTimeLimit].
+func timeLimit(d time.Duration) bson.D { return bson.D{{Key: "maxTimeMS", Value: ms(d)}} }
 
 // InsertError says which tasks of an insert the server refused, by index, although it
 // carried out the command: a validator of the database's owner, for example.

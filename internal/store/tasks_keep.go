@@ -23,16 +23,18 @@ type Ping struct {
 	Index  int  // of the execution in worker_states
 	Many   bool // the task wants several workers
 	Until  time.Time
-	// Missed is set by [Store.Pings]: the execution holds its task, but its lease was
-	// not extended, because something held the document for too long.
+	// Missed is set by [Store.Pings]: the lease is not known to be extended, because
+	// somebody else holds the document, or because of the error.
 	Missed bool
 }
 
 // Pings extends leases, one statement for all executions with the same new lease, and
 // returns those that are lost: their execution has ended or is gone. A lease is never
 // shortened. With several workers lapse_at stays: another's lease may end before ours,
-// and who finds lapse_at early repairs it. Index: _id.
-func (s *Store) Pings(ctx context.Context, pings []Ping, maxTime time.Duration) (lost []Ping, err error) {
+// and who finds lapse_at early repairs it. What is answered counts also where an error or
+// the end of ctx came between: the others are missed. search is that of [Store.Writes].
+// Index: _id.
+func (s *Store) Pings(ctx context.Context, pings []Ping, search time.Duration) (lost []Ping, err error) {
 	if len(pings) == 0 {
 		return nil, nil
 	}
@@ -50,11 +52,21 @@ func (s *Store) Pings(ctx context.Context, pings []Ping, maxTime time.Duration) 
 	for _, g := range groups {
 		statements = append(statements, pingStatement(g))
 	}
-	x, err := s.execute(ctx, statements, maxTime)
-	if err != nil || x.clean {
+	x, err := s.execute(ctx, statements, search)
+	if x.clean && err == nil {
+		return nil, nil
+	}
+	nothing := x.unsure == nil
+	var unsure []*Ping
+	for i := range pings {
+		if pings[i].Missed = nothing || x.unsure[pings[i].ID]; pings[i].Missed {
+			unsure = append(unsure, &pings[i])
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
-	return s.lostAmong(ctx, pings)
+	return s.lostAmong(ctx, unsure)
 }
 
 // pingStatement is the statement of pings with the same index and lease.
@@ -102,12 +114,12 @@ func appendOpen(dst []byte, path string, execs []string) []byte {
 	return dst
 }
 
-// lostAmong reads which of the pinged executions no longer hold their tasks, and marks
-// those that were missed. A task whose write was merely delayed is not lost: only an
-// ended or absent execution is.
-func (s *Store) lostAmong(ctx context.Context, pings []Ping) ([]Ping, error) {
-	ids := make([]string, len(pings))
-	for i, p := range pings {
+// lostAmong reads which of the pinged executions no longer hold their tasks, and takes the
+// mark from those whose leases were extended. A task whose write was merely delayed is not
+// lost: only an ended or absent execution is. Index: _id.
+func (s *Store) lostAmong(ctx context.Context, missed []*Ping) ([]Ping, error) {
+	ids := make([]string, len(missed))
+	for i, p := range missed {
 		ids[i] = p.ID
 	}
 	found, err := s.find(ctx, "looking at pinged executions", bson.D{d("_id", in(ids))},
@@ -120,19 +132,17 @@ func (s *Store) lostAmong(ctx context.Context, pings []Ping) ([]Ping, error) {
 		tasks[t.ID] = t
 	}
 	var lost []Ping
-	for i, p := range pings {
-		t := tasks[p.ID]
-		if t == nil {
-			lost = append(lost, p)
+	for _, p := range missed {
+		var st *model.WorkerState
+		if t := tasks[p.ID]; t != nil {
+			_, st = t.Execution(p.ExecID)
+		}
+		if st == nil || !st.Open() {
+			p.Missed = false
+			lost = append(lost, *p)
 			continue
 		}
-		_, st := t.Execution(p.ExecID)
-		switch {
-		case st == nil || !st.Open():
-			lost = append(lost, p)
-		case st.PingExpireTime.Before(model.Millis(p.Until)):
-			pings[i].Missed = true
-		}
+		p.Missed = st.PingExpireTime.Before(model.Millis(p.Until))
 	}
 	return lost, nil
 }

@@ -3,12 +3,14 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/xoptions"
 
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -29,6 +31,9 @@ type Written struct {
 	// Current is the task as it was read after a write that was not applied, for a new
 	// decision; nil when it is gone, and not set when Applied.
 	Current *model.Task
+	// Held: it was not written, as far as is known, because somebody else holds the
+	// document, such as an open transaction. The same again is safe.
+	Held bool
 	// Refused is why the server does not carry out this one, and would not the same again:
 	// the document would become too large, say. nil = it was not refused, or was applied.
 	Refused error
@@ -36,49 +41,45 @@ type Written struct {
 
 // Writes carries out a batch in one update command and, only where that did not match
 // everything, one read. An error means that nothing is known of any of them: with
-// class Ambiguous some may be done. maxTime bounds the command, so that one task that
-// is held by an open transaction does not cost the others their leases; 0 = unbounded.
-func (s *Store) Writes(ctx context.Context, writes []Write, maxTime time.Duration) ([]Written, error) {
+// class Ambiguous some may be done. Tasks that somebody else holds are not written; search
+// bounds how long the others are looked for that shared a command with such a task. 0
+// leaves that to the caller: all of those count as held.
+func (s *Store) Writes(ctx context.Context, writes []Write, search time.Duration) ([]Written, error) {
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	x, err := s.execute(ctx, group(writes), maxTime)
+	x, err := s.execute(ctx, group(writes), search)
 	if err != nil {
 		return nil, err
 	}
-	if x.clean {
-		out := make([]Written, len(writes))
-		for i := range out {
-			out[i].Applied = true
-		}
-		return out, nil
-	}
-	written, err := s.look(ctx, writes)
-	for i := range written {
-		if w := &written[i]; !w.Applied {
-			w.Refused = x.refused[writes[i].After.ID]
-		}
-	}
-	return written, err
+	return s.look(ctx, writes, &x)
 }
 
-// look reads what became of the writes. Index: _id.
-func (s *Store) look(ctx context.Context, writes []Write) ([]Written, error) {
-	ids := make([]string, len(writes))
-	for i, w := range writes {
-		ids[i] = w.After.ID
+// look reads what became of the writes that are not known to be done. Index: _id.
+func (s *Store) look(ctx context.Context, writes []Write, x *executed) ([]Written, error) {
+	out := make([]Written, len(writes))
+	var ids []string
+	for i := range writes {
+		if out[i].Applied = x.done(writes[i].After.ID); !out[i].Applied {
+			ids = append(ids, writes[i].After.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return out, nil
 	}
 	current, err := s.ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Written, len(writes))
-	for i, w := range writes {
-		cur := current[w.After.ID]
-		if cur != nil && w.seenIn(cur) {
-			out[i].Applied = true
+	for i := range writes {
+		w, o := &writes[i], &out[i]
+		if o.Applied {
+			continue
+		}
+		if cur := current[w.After.ID]; cur != nil && w.seenIn(cur) {
+			o.Applied = true
 		} else {
-			out[i].Current = cur
+			o.Current, o.Held, o.Refused = cur, x.held[w.After.ID], x.refused[w.After.ID]
 		}
 	}
 	return out, nil
@@ -209,7 +210,8 @@ func lapsedGuard(execID string, now time.Time) bsoncore.Document {
 // SettleClaim finds out which of the claims whose answer was lost were won. First the
 // fence: whatever the lost command has not reached gets another rev, so it never will.
 // Then a ping by exec id, a majority write that a failover cannot undo. Then a look.
-// The caller repeats it until it is answered.
+// The caller repeats it until it is answered. What somebody holds by now is not won: if
+// the claim is there after all, its lease lapses.
 func (s *Store) SettleClaim(ctx context.Context, writes []Write, execID string, lease time.Duration) ([]Written, error) {
 	fences := make([]Write, len(writes))
 	pings := make([]Ping, 0, len(writes))
@@ -222,28 +224,65 @@ func (s *Store) SettleClaim(ctx context.Context, writes []Write, execID string, 
 				Until: model.Lease(st, lease, s.Clock.Now())})
 		}
 	}
-	if _, err := s.execute(ctx, group(fences), 0); err != nil {
+	if _, err := s.execute(ctx, group(fences), Patience); err != nil {
 		return nil, err
 	}
-	if _, err := s.Pings(ctx, pings, 0); err != nil {
+	if _, err := s.Pings(ctx, pings, Patience); err != nil {
 		return nil, err
 	}
-	return s.look(ctx, writes)
+	missed := map[string]bool{}
+	for _, p := range pings {
+		missed[p.ID] = p.Missed
+	}
+	written, err := s.look(ctx, writes, &executed{unsure: everyID(writes)})
+	for i := range written {
+		// What a ping could not reach may be undone by a failover, or still come.
+		if missed[writes[i].After.ID] {
+			written[i].Applied, written[i].Held = false, true
+		}
+	}
+	return written, err
 }
 
+func everyID(writes []Write) map[string]bool {
+	ids := make(map[string]bool, len(writes))
+	for i := range writes {
+		ids[writes[i].After.ID] = true
+	}
+	return ids
+}
+
+// ErrHeld says that nothing was written because somebody else holds the document, such as
+// an open transaction. The same again is safe.
+var ErrHeld = errors.New("somebody else holds the document, such as an open transaction")
+
 // TakeOver claims one task over a lapsed lease. It returns the task as it is after,
-// or nil when somebody was quicker or a ping came. Index: _id.
+// or nil when somebody was quicker or a ping came. [ErrHeld] when somebody else holds the
+// document, or held it a moment ago. Index: _id.
 func (s *Store) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
+	if s.held.waits(s.tasks, w.After.ID, s.local) {
+		return nil, fmt.Errorf("taking over task %s: %w", w.After.ID, ErrHeld)
+	}
 	filter := append(s.guardOf(w), d("worker_states", bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: lapsedGuard(w.Lapsed, w.At)}))
 	for _, e := range w.othersLapsed() {
 		filter = append(filter, d(e.Key, bson.Raw(e.Value.(bsoncore.Document)))) //nolint:forcetypeassert // made so
 	}
 	var after model.Task
-	err := s.tasks.FindOneAndUpdate(ctx, filter, model.Diff(w.Before, w.After), returnAfter()).Decode(&after)
-	if isNone(err) {
-		return nil, nil
+	limit := s.pace.limit(1)
+	opts := returnAfter()
+	if err := xoptions.SetInternalFindOneAndUpdateOptions(opts, "addCommandFields", timeLimit(limit)); err != nil {
+		return nil, err
 	}
-	if err != nil {
+	call, cancel := context.WithTimeout(ctx, limit+answerPatience)
+	defer cancel()
+	err := s.tasks.FindOneAndUpdate(ownTimeLimit{call}, filter, model.Diff(w.Before, w.After), opts).Decode(&after)
+	switch {
+	case isNone(err):
+		return nil, nil
+	case isTimeLimit(err):
+		s.held.note(s.tasks, w.After.ID, s.local)
+		return nil, fmt.Errorf("taking over task %s: %w", w.After.ID, ErrHeld)
+	case err != nil:
 		return nil, explain(err, "taking over task "+w.After.ID)
 	}
 	return &after, nil

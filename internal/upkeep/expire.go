@@ -43,19 +43,25 @@ func (j Expiry) Run(ctx context.Context) error {
 		if len(writes) == 0 {
 			return nil // of a later release
 		}
-		written, err := j.Store.Writes(ctx, writes, 0)
+		written, err := j.Store.Writes(ctx, writes, store.Patience)
 		if err != nil {
 			return err // some may be done: the next look finds the rest
 		}
-		none := true
+		none, refused := true, error(nil)
 		for i, w := range written {
-			none = none && w.Refused != nil
+			none = none && (w.Refused != nil || w.Held)
+			if w.Refused != nil {
+				refused = w.Refused
+			}
 			if w.Applied && writes[i].After.Status.Ended() {
 				j.Ended(writes[i].After)
 			}
 		}
-		if none { // the next look would find the same
-			return fmt.Errorf("ending expired tasks: %w", written[0].Refused)
+		switch { // the next look would find the same
+		case none && refused != nil:
+			return fmt.Errorf("ending expired tasks: %w", refused)
+		case none: // what somebody holds waits for a later round
+			return nil
 		}
 	}
 }

@@ -1,0 +1,63 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/limits"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Somebody's open transaction on one candidate must not stop the fetches. A claim that ran
+// out of time goes on beside them, without the lock under which they claim: there the store
+// finds out which documents are held, and claims the others.
+
+// heldPause is how long fetches leave a candidate out that somebody else holds.
+const heldPause = time.Second
+
+// claimApart claims what shared a command with a document that somebody else holds. Its
+// slots are kept meanwhile.
+func (c *Consumer) claimApart(ctx context.Context, claims []store.Write, execID string, sent clock.Instant, grants map[*model.Task]limits.Grant) {
+	if len(claims) == 0 {
+		return
+	}
+	c.leaveOut(claims)
+	release := c.held.promise(claims)
+	c.apart.Go(func() {
+		defer release()
+		written, err := c.writeClaims(ctx, claims, execID, store.Patience)
+		if err != nil {
+			return // they may have been won: the sweeper finds out
+		}
+		var won []wonTask
+		var held []store.Write
+		for i, w := range written {
+			before := claims[i].Before
+			switch {
+			case w.Applied:
+				won = append(won, wonTask{task: claims[i].After, due: before.DueAt, grant: grants[before]})
+			case w.Held: // the sweeper frees its permits, once it is sure
+				held = append(held, claims[i])
+			default:
+				if w.Refused != nil {
+					c.unwritable(before, w.Refused)
+				}
+				c.gate.Return(grants[before])
+			}
+		}
+		c.leaveOut(held)
+		c.stats.attempted.Add(int64(len(claims) - len(held)))
+		c.stats.won.Add(int64(len(won)))
+		c.hold(won, execID, sent)
+	})
+}
+
+// leaveOut leaves candidates out of the next fetches.
+func (c *Consumer) leaveOut(writes []store.Write) {
+	now := c.store.Clock.Now()
+	for _, w := range writes {
+		c.refused.add(w.Before.ID, now, now.Add(heldPause))
+	}
+}

@@ -1,0 +1,262 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// A document that somebody's open transaction has touched makes writes of it wait until
+// that transaction ends: a minute or more. So each command carries a short time limit.
+// Where it strikes, the ids are divided and sent again, some parts at a time, until the
+// document stands alone; what is answered in between counts at once. The search itself is
+// bounded, and whoever must not wait for it leaves it out.
+const (
+	// fanout and atOnce bound the parts of a search: a thousand ids are three levels.
+	fanout = 16
+	atOnce = 8
+	// Patience bounds the search where nobody else waits for it.
+	Patience = time.Second
+	// rememberedWhole is the size of a part that is not divided further when the time is
+	// over, and yet known: its ids are probed one by one from then on.
+	rememberedWhole = 100
+)
+
+// batch is one call of [Store.send].
+type batch struct {
+	s       *Store
+	coll    *mongo.Collection
+	doing   string // "writing task"
+	sharded bool
+
+	mu    sync.Mutex
+	x     executed
+	worst error
+}
+
+// execute sends statements about tasks, see [Store.send].
+func (s *Store) execute(ctx context.Context, statements []statement, search time.Duration) (executed, error) {
+	return s.send(ctx, s.tasks, "writing task", statements, search)
+}
+
+// send carries statements out. Documents that others hold are left out, and named in the
+// result; search bounds the time in which those are found that nobody knows yet, and
+// without it all that shared a command with one counts as held. An error is that of the
+// database, for at least one statement; the result says what is known in spite of it.
+//
+// Behind a router counts are not to be trusted, so nothing is ever clean there, and
+// statements name one id each.
+func (s *Store) send(ctx context.Context, coll *mongo.Collection, doing string, statements []statement, search time.Duration) (executed, error) {
+	t, err := s.Topology(ctx)
+	if err != nil {
+		return executed{}, err
+	}
+	b := &batch{s: s, coll: coll, doing: doing, sharded: t.Sharded}
+	size := maxStatementIDs
+	if t.Sharded {
+		size = 1
+	}
+	others, probes, waiting := s.held.apart(coll, statements, s.local)
+	for _, id := range waiting {
+		b.leaveOut(id)
+	}
+	var late []command
+	for _, c := range commands(others, size) {
+		slow, err := b.sendOnce(ctx, c, s.pace.limit(c.ids))
+		switch b.failed(err); slow.ids {
+		case 0:
+		case 1:
+			b.isHeld(&slow)
+		default:
+			late = append(late, slow)
+		}
+	}
+	if search > 0 || len(others) == 0 {
+		b.isolate(ctx, late, commandsOf(probes), s.local.Monotonic()+search)
+	} else {
+		for _, c := range append(late, commandsOf(probes)...) {
+			c.each(b.leaveOut)
+		}
+	}
+	b.x.clean = len(b.x.unsure) == 0
+	return b.x, b.worst
+}
+
+// commandsOf makes each statement a command.
+func commandsOf(statements []statement) []command {
+	out := make([]command, len(statements))
+	for i, st := range statements {
+		out[i] = command{parts: []statement{st}, ids: len(st.ids), encoded: [][]byte{st.encode(nil, st.ids)}}
+	}
+	return out
+}
+
+// isolate sends the parts of commands that ran out of time, then the parts of those parts
+// that did, until each document that is held stands alone or the time is over; and probes
+// suspects, which stand alone already.
+func (b *batch) isolate(ctx context.Context, late, probes []command, until time.Duration) {
+	if len(late)+len(probes) == 0 {
+		return
+	}
+	wave := probes
+	for _, c := range late {
+		wave = append(wave, c.split(fanout)...)
+	}
+	var mu sync.Mutex
+	var next []command
+	found := false
+	one := func(c command, first bool) {
+		if ctx.Err() != nil || b.broken() || !first && b.s.local.Monotonic() > until {
+			b.unresolved(&c)
+			return
+		}
+		slow, err := b.sendOnce(ctx, c, b.s.pace.partLimit(c.ids))
+		b.failed(err)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case slow.ids == 1:
+			b.isHeld(&slow)
+			found = true
+		case slow.ids > 1:
+			next = append(next, slow.split(fanout)...)
+		}
+	}
+	for level := 0; len(wave) > 0; level++ {
+		queue := make(chan command, len(wave))
+		for _, c := range wave {
+			queue <- c
+		}
+		close(queue)
+		var senders sync.WaitGroup
+		for i := range min(atOnce, len(wave)) {
+			senders.Go(func() {
+				first := level == 0 && i == 0 // so that each call gets on
+				for c := range queue {
+					one(c, first)
+					first = false
+				}
+			})
+		}
+		senders.Wait()
+		wave, next = next, nil
+	}
+	if len(late) > 0 && !found {
+		b.s.pace.slow() // nobody holds anything, as far as is known
+	}
+}
+
+// answered takes in the answer of a command: where it is clean, all ids are done.
+func (b *batch) answered(c *command, clean bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if clean {
+		if len(b.x.unsure) > 0 {
+			c.each(func(id string) { delete(b.x.unsure, id) })
+		}
+		return
+	}
+	if b.x.unsure == nil {
+		b.x.unsure = make(map[string]bool, c.ids)
+	}
+	c.each(func(id string) { b.x.unsure[id] = true })
+}
+
+func (b *batch) matched(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.x.matched += n
+}
+
+// inserted takes in which documents of an insert were not refused: those are stored. The
+// count of an update does not say which documents it was for.
+func (b *batch) inserted(c *command, failed map[int]bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, st := range c.parts {
+		if st.insert != nil && !failed[i] {
+			delete(b.x.unsure, st.ids[0])
+		}
+	}
+}
+
+// ranOut notes which documents were in a command of inserts that ran out of time.
+func (b *batch) ranOut(c *command) {
+	if c.ids == 0 || c.parts[0].insert == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.x.late == nil {
+		b.x.late = map[string]bool{}
+	}
+	c.each(func(id string) { b.x.late[id] = true })
+}
+
+// existed notes that the key of an insert exists.
+func (b *batch) existed(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.x.exists == nil {
+		b.x.exists = map[string]bool{}
+	}
+	b.x.exists[id] = true
+	delete(b.x.unsure, id)
+}
+
+func (b *batch) refuse(id string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.x.refused == nil {
+		b.x.refused = map[string]error{}
+	}
+	b.x.refused[id] = err
+}
+
+// leaveOut notes that nothing was written of the id, or nothing that is known.
+func (b *batch) leaveOut(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.x.held == nil {
+		b.x.held = map[string]bool{}
+	}
+	if b.x.unsure == nil {
+		b.x.unsure = map[string]bool{}
+	}
+	b.x.held[id], b.x.unsure[id] = true, true
+}
+
+// isHeld takes in that a command of one document ran out of time.
+func (b *batch) isHeld(c *command) {
+	id := c.parts[0].ids[0]
+	b.s.held.note(b.coll, id, b.s.local)
+	b.leaveOut(id)
+}
+
+// unresolved leaves a part out for which there was no time. Its ids are probed one by one
+// from now on, unless they are many, so that the next call does not begin anew.
+func (b *batch) unresolved(c *command) {
+	c.each(func(id string) {
+		if c.ids <= rememberedWhole && !b.broken() {
+			b.s.held.suspect(b.coll, id, b.s.local)
+		}
+		b.leaveOut(id)
+	})
+}
+
+// failed notes an error; the worst of several is the call's.
+func (b *batch) failed(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil && (b.worst == nil || Classify(err) > Classify(b.worst)) {
+		b.worst = err
+	}
+}
+
+func (b *batch) broken() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.worst != nil
+}

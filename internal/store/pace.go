@@ -1,0 +1,62 @@
+package store
+
+import (
+	"sync"
+	"time"
+)
+
+// The time limits of commands. They are short, since a limit that strikes is how a document
+// that somebody holds is found; and they follow the server, since one that strikes because
+// the server is slow at the moment makes it slower.
+const (
+	leastLimit = 150 * time.Millisecond // of a batch
+	leastPart  = 50 * time.Millisecond  // of a part, or of one document alone
+	limitPerID = 100 * time.Microsecond
+	mostLimit  = 2500 * time.Millisecond
+	mostPart   = 500 * time.Millisecond
+	fewIDs     = 32
+)
+
+// pace knows how long commands take, those of few ids and those of many apart: the longest
+// lately, slowly forgotten.
+type pace struct {
+	mu      sync.Mutex
+	longest [2]time.Duration
+}
+
+func sizeOf(ids int) int {
+	if ids <= fewIDs {
+		return 0
+	}
+	return 1
+}
+
+func (p *pace) saw(ids int, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := &p.longest[sizeOf(ids)]
+	*l = max(took, *l-(*l-took)/8)
+}
+
+// slow notes that commands ran out of time although nothing was held.
+func (p *pace) slow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.longest {
+		p.longest[i] = min(max(2*p.longest[i], leastLimit/2), mostLimit/2)
+	}
+}
+
+// limit is the time limit of a command of so many ids.
+func (p *pace) limit(ids int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return min(max(leastLimit+time.Duration(ids)*limitPerID, 4*p.longest[sizeOf(ids)]), mostLimit)
+}
+
+// partLimit is that of a part of a command that ran out of time, or of a probe.
+func (p *pace) partLimit(ids int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return min(max(leastPart+time.Duration(ids)*limitPerID, 2*p.longest[sizeOf(ids)]), mostPart)
+}

@@ -58,7 +58,7 @@ func (e *Execution) CompleteIn(ctx context.Context, result any) error {
 		if t.Generation != x.task.Generation {
 			return nil, model.ErrFenced
 		}
-		return model.Finish(t, x.execID, out, *x.h.effective(t), c.store.Clock.Now(), rand.Float64())
+		return model.Finish(t, x.execID, out, t.Effective(model.Options{}), c.store.Clock.Now(), rand.Float64())
 	})
 	if err != nil {
 		return fmt.Errorf("completing task %s in a transaction: %w", e.TaskID, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/outcome"
@@ -69,6 +70,10 @@ type Consumer struct {
 	barred   barred
 	wide     wideLook
 	many     manyTasks
+	nextPace *clock.Pacer // of the question when something is due
+	knownDue time.Time    // its last answer; of the fetch loop alone
+	pollPace *clock.Pacer
+	scanPace *clock.Pacer
 	fleet    atomic.Int64  // live workers that serve one of our types
 	counted  time.Duration // monotonic: when they were counted; of the housekeeping alone
 
@@ -115,6 +120,10 @@ func New(cfg Config) (*Consumer, error) {
 		c.only = &only
 	}
 	c.wide.every = cfg.PollInterval
+	c.many.pace = clock.NewPacer(cfg.Clock, manyPause, longestPace)
+	c.nextPace = clock.NewPacer(cfg.Clock, 0, longestPace)
+	c.pollPace = clock.NewPacer(cfg.Clock, 0, longestPace)
+	c.scanPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.control.init()
 	c.health.init(claim.NewTrust(st.Clock, cfg.Clock))
 	c.taskTypes = tasktypes.New(st)
@@ -347,6 +356,10 @@ func (c *Consumer) countFleet(ctx context.Context, types []string) error {
 	}
 	return err
 }
+
+// longestPace bounds how much later work is found, and a lapsed lease taken over, where the
+// database answers slowly.
+const longestPace = 5 * time.Second
 
 // rpcTimeout bounds every call to the database that is not bounded otherwise: a server
 // that accepts and never answers must not stop a loop for ever.

@@ -100,8 +100,8 @@ func (c *Consumer) decideEnd(e *ended, now time.Time) (*model.Task, error) {
 		return model.Park(e.task, e.x.execID, e.parkUntil, e.out, *e.x.eff, now)
 	}
 	eff := e.x.eff
-	if e.task != e.x.task { // it was changed meanwhile, its budget perhaps
-		eff = e.x.h.effective(e.task)
+	if e.task != e.x.task { // of several workers the newest claim counts for the task
+		return model.Finish(e.task, e.x.execID, e.out, e.task.Effective(model.Options{}), now, rand.Float64())
 	}
 	return model.Finish(e.task, e.x.execID, e.out, *eff, now, rand.Float64())
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -165,14 +166,18 @@ func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*mo
 	q := store.DueQuery{Types: types, Limit: n, Skip: skip, Exclude: c.refused.ids(c.store.Clock.Now())}
 	c.stats.fetches.Add(1)
 	found, err := c.dueIn(ctx, q)
-	if err != nil || !c.many.ask(c.cfg.Clock.Monotonic()) {
+	if err != nil || !c.many.ask() {
 		return found, err
 	}
-	several, err := c.finder.DueMany(ctx, q)
-	if q.Skip > 0 && err == nil && len(several) == 0 {
-		q.Skip = 0 // of these there may be few where there are many of the others
+	var several []*model.Task
+	err = c.many.pace.Do(func() (err error) {
 		several, err = c.finder.DueMany(ctx, q)
-	}
+		if q.Skip > 0 && err == nil && len(several) == 0 {
+			q.Skip = 0 // of these there may be few where there are many of the others
+			several, err = c.finder.DueMany(ctx, q)
+		}
+		return err
+	})
 	c.many.learn(len(several))
 	if err != nil || len(several) == 0 {
 		return found, err
@@ -183,18 +188,15 @@ func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*mo
 // manyTasks decides when to ask for tasks that want several workers, which takes a
 // query of its own: always while there are some, else once a second.
 type manyTasks struct {
-	asked   time.Duration
+	pace    *clock.Pacer
 	some    bool
 	skipped bool // the last fetch did not ask
 }
 
 const manyPause = time.Second
 
-func (m *manyTasks) ask(now time.Duration) bool {
-	m.skipped = !m.some && m.asked != 0 && now-m.asked < manyPause
-	if !m.skipped {
-		m.asked = max(now, 1)
-	}
+func (m *manyTasks) ask() bool {
+	m.skipped = !m.some && m.pace.Left() > 0
 	return !m.skipped
 }
 

@@ -39,7 +39,7 @@ func (c *Consumer) preemptLoop(ctx context.Context) {
 		}
 		wait.reset()
 		if left.Wait == 0 {
-			clock.Pause(ctx, c.scanPause())
+			clock.Pause(ctx, max(c.scanPause(), c.scanPace.Left()))
 		}
 		for !c.leases.watched() && ctx.Err() == nil {
 			if c.awaitStir(ctx) {
@@ -84,14 +84,20 @@ func (c *Consumer) scan(ctx context.Context) (claim.LeftAlone, error) {
 
 // nextLapse asks when the next lease lapses. That is one key of an index, read from every
 // server that has tasks, so its answer also says that the database is there.
-func (c *Consumer) nextLapse(ctx context.Context) (time.Time, error) {
+func (c *Consumer) nextLapse(ctx context.Context) (next time.Time, err error) {
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	next, err := c.store.NextLapse(call, c.types())
+	var sure bool
+	err = c.scanPace.Do(func() (err error) {
+		next, sure, err = c.store.NextLapse(call, c.types())
+		return err
+	})
 	c.stats.scans.Add(1)
 	c.health.report(c, err)
 	if err == nil {
 		c.leases.asked(c.cfg.Clock.Monotonic())
+	}
+	if err == nil && sure {
 		c.leases.see(!next.IsZero())
 	}
 	return next, err

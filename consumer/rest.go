@@ -14,14 +14,22 @@ import (
 type look struct {
 	at   time.Time // the store's
 	poll bool      // nothing is known to be due then
+	ask  bool      // the question when something is due may be asked again then, see nextDue
 }
 
 // rest waits until a fetch may find something. It follows a fetch that found all there
 // was. A poll that sees nothing costs one query, and no fetch.
 func (c *Consumer) rest(ctx context.Context) error {
 	next, err := c.nextLook(ctx)
-	for err == nil && !c.awaitWork(ctx, next.at) && next.poll && ctx.Err() == nil {
-		next, err = c.poll(ctx)
+	for err == nil && !c.awaitWork(ctx, next.at) && ctx.Err() == nil {
+		switch {
+		case next.ask:
+			next, err = c.nextLook(ctx)
+		case next.poll:
+			next, err = c.poll(ctx)
+		default:
+			return nil
+		}
 		c.health.report(c, err)
 	}
 	return err
@@ -79,20 +87,45 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	if at := c.gate.Next(); !at.IsZero() && at.Before(next.at) {
 		next = look{at: at}
 	}
-	if c.many.skipped && now.Add(manyPause).Before(next.at) {
-		next = look{at: now.Add(manyPause)} // what was not asked for may be due
+	if again := now.Add(c.many.pace.Left()); c.many.skipped && again.Before(next.at) {
+		next = look{at: again} // what was not asked for may be due
 	}
 	types, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {
 		return next, err
 	}
+	due, again, err := c.nextDue(ctx, types, next.at)
+	switch {
+	case err != nil:
+		return next, err
+	case !due.IsZero():
+		next = look{at: due.Add(c.turn(due))}
+	}
+	if at := now.Add(again); again > 0 && at.Before(next.at) {
+		next = look{at: at, ask: true}
+	}
+	return next, nil
+}
+
+// nextDue is when something is due, by the time; zero when nothing is. The question may cost
+// the server much, and a worker of a limited type would ask it after each task. So where it
+// was asked a moment ago the last answer holds, and again says when to ask anew. What starts
+// sooner and was sent since then is heard of by an event, or found by then.
+func (c *Consumer) nextDue(ctx context.Context, types []string, until time.Time) (due time.Time, again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	due, err := c.finder.Next(ctx, types, c.lookedAt, next.at)
-	if err != nil || due.IsZero() {
-		return next, err
+	asked, err := c.nextPace.Try(func() (err error) {
+		due, err = c.finder.Next(ctx, types, c.lookedAt, until)
+		return err
+	})
+	if asked {
+		c.knownDue = due
+		return due, 0, err
 	}
-	return look{at: due.Add(c.turn(due))}, nil
+	if c.knownDue.After(c.lookedAt) && !c.knownDue.After(until) {
+		due = c.knownDue
+	}
+	return due, max(c.nextPace.Left(), time.Millisecond), nil
 }
 
 // poll asks whether there is anything at all, and when to look next: at once if there
@@ -135,14 +168,20 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	if at := c.gate.Next(); !at.IsZero() && at.Before(next.at) {
 		next = look{at: at}
 	}
+	if soonest := c.store.Clock.Now().Add(c.pollPace.Left()); next.poll && next.at.Before(soonest) {
+		next.at = soonest
+	}
 	return next, nil
 }
 
-func (c *Consumer) peek(ctx context.Context, p store.Peek) (store.Peeked, error) {
+func (c *Consumer) peek(ctx context.Context, p store.Peek) (found store.Peeked, err error) {
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	c.stats.polls.Add(1)
-	found, err := c.finder.Peek(call, p)
+	err = c.pollPace.Do(func() (err error) {
+		found, err = c.finder.Peek(call, p)
+		return err
+	})
 	if err == nil && p.Executing != nil {
 		c.leases.asked(c.cfg.Clock.Monotonic())
 	}

@@ -58,7 +58,7 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 			require.NoError(t, err)
 		}).within(t, 2*3*10*2+5, 1)
 		x.explain("find", func() {
-			_, err := st.NextLapse(ctx, []string{"hot", "hot.too"})
+			_, _, err := st.NextLapse(ctx, []string{"hot", "hot.too"})
 			require.NoError(t, err)
 		}).within(t, 8, 2)
 

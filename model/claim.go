@@ -59,7 +59,7 @@ func Claimable(t *Task, workerID string, eff Effective, now time.Time) Refusal {
 		return RefusedCancelled
 	case t.expired(now):
 		return RefusedExpired
-	case spent(t, eff):
+	case spent(t, t.judged(eff)):
 		return RefusedSpent
 	case t.OpenExecutions()+t.Successes() >= t.Wanted():
 		return RefusedNoSlot
@@ -127,6 +127,11 @@ func Claim(t *Task, by Claimant, eff Effective, now time.Time) (*Task, Refusal) 
 	c, begins := t.next(now), Millis(later(now, by.From))
 	c.Attempt = t.ErrorCount + t.LapseCount + 1
 	c.Applied = by.Applied
+	for i := range c.WorkerStates {
+		if w := &c.WorkerStates[i]; !w.Open() {
+			w.Options = nil // from now on the task's own hold
+		}
+	}
 	w := WorkerState{
 		ExecID: by.ExecID, WorkerID: by.WorkerID,
 		ClaimedAt: begins, Attempt: c.Attempt,

@@ -124,9 +124,10 @@ type Patch struct {
 	Options  *Options // replaces all options
 }
 
-// Update changes a task. A running execution goes on with what it was claimed with;
-// only a worker that the new filter excludes must stop (see [Task.MustStop]). typ is what
-// the task's type says, see [Task.Effective].
+// Update changes a task. A running execution goes on with what it was claimed with, and its
+// end is judged by that, too: changed options hold from the next claim on. Only a worker that
+// the new filter excludes must stop (see [Task.MustStop]). typ is what the task's type says,
+// see [Task.Effective].
 //
 // The limit_key stays while an execution is open: that counts for the key it was claimed by.
 func Update(t *Task, p Patch, typ Options, now time.Time) (*Task, error) {
@@ -158,9 +159,7 @@ func Update(t *Task, p Patch, typ Options, now time.Time) (*Task, error) {
 		c.Category = *p.Category
 	}
 	if p.Options != nil {
-		c.Options = *p.Options
-	}
-	if p.Options != nil {
+		c.changeOptions(*p.Options)
 		c.adoptResult()
 	}
 	settle(c, c.Effective(typ), now)
@@ -211,6 +210,9 @@ func newLife(t *Task, keepSuccesses bool, now time.Time) *Task {
 	c.WorkerStates = slices.DeleteFunc(c.WorkerStates, func(w WorkerState) bool {
 		return !keepSuccesses || w.SuccessTime.IsZero()
 	})
+	for i := range c.WorkerStates {
+		c.WorkerStates[i].Options = nil
+	}
 	c.Audience = audience(c) // it may have been held back when the old life ended
 	return c
 }

@@ -184,6 +184,9 @@ func (r *TaskReader) stateField(w *WorkerState, f field) {
 		w.NoCallback = f.bool()
 	case "unstarted":
 		w.Unstarted = f.bool()
+	case "options":
+		w.Options = &ClaimedOptions{}
+		r.options((*Options)(w.Options), f)
 	}
 }
 

@@ -65,7 +65,8 @@ func (t *Task) Untold() bool {
 // changed, also holds for what is still to be delivered. Below it is what the handler said
 // when the task ran, which an empty callback of the type silences.
 func CallbackOf(t *Task, typ Options) (*CallbackTarget, *CallbackSecurity) {
-	layers := []Options{t.Options, typ}
+	own, _ := t.OptionsAtClaim()
+	layers := []Options{own, typ}
 	if a := t.Applied; a != nil && a.Callback != nil && a.Callback.OfHandler {
 		layers = append(layers, *a)
 	}

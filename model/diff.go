@@ -268,6 +268,13 @@ func (d *differ) state(before, after *WorkerState) {
 	d.flag("parked", before.Parked, after.Parked)
 	d.flag("no_callback", before.NoCallback, after.NoCallback)
 	d.flag("unstarted", before.Unstarted, after.Unstarted)
+	switch {
+	case before.Options.same(after.Options):
+	case after.Options == nil:
+		d.drop("options")
+	default:
+		d.set = appendOptions(d.set, d.prefix+"options", (*Options)(after.Options))
+	}
 }
 
 // statePaths are the paths of the first executions, which is nearly always all of them.

@@ -93,6 +93,9 @@ func appendState(dst []byte, key string, w *WorkerState) []byte {
 	if w.Unstarted {
 		dst = bsoncore.AppendBooleanElement(dst, "unstarted", true)
 	}
+	if w.Options != nil {
+		dst = appendOptions(dst, "options", (*Options)(w.Options))
+	}
 	return closed(dst, start)
 }
 

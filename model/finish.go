@@ -71,15 +71,16 @@ func Finish(t *Task, execID string, out Outcome, eff Effective, now time.Time, r
 	}
 	c := t.next(now)
 	w = &c.WorkerStates[i]
+	verdict := c.judged(eff)
 	if out.Kind == "" && !out.CancelTask {
 		succeed(c, w, out, now)
 		if w.NoCallback {
-			eff.Callback = nil
+			verdict.Callback = nil
 		}
 	} else {
-		fail(c, w, out, eff, now, random)
+		fail(c, w, out, c.judgedBy(w, eff), now, random)
 	}
-	settle(c, eff, now)
+	settleBy(c, verdict, now)
 	switch {
 	case out.Kind == FailReleased:
 		c.wake(now)
@@ -220,7 +221,7 @@ func Expire(t *Task, eff Effective, now time.Time, random float64) *Task {
 			continue
 		}
 		ended++
-		fail(c, w, lapseOutcome(w), eff, now, random)
+		fail(c, w, lapseOutcome(w), c.judgedBy(w, eff), now, random)
 	}
 	if ended == 0 && lapseAt(t).Equal(t.LapseAt) {
 		return nil

@@ -283,6 +283,7 @@ func stateFault(t *Task, eff Effective, now time.Time) error {
 		return errors.New("due, and nobody may claim it")
 	}
 	ended := t.Status.Ended()
+	eff = t.judged(eff)
 	told := ended && eff.callbackFor(t.Type, t.Status) != nil // it waits for its delivery
 	switch {
 	case !t.Status.Known():

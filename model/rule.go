@@ -48,7 +48,7 @@ type Rule struct {
 	Living    string     `bson:"living,omitempty"`     // tenant/name until it is deleted: what is unique
 	Version   int64      `bson:"version"`              // rises with every edit; an edit names the one it saw
 	CreatedAt time.Time  `bson:"created_at"`
-	UpdatedAt time.Time  `bson:"updated_at"`
+	UpdatedAt time.Time  `bson:"updated_at"` // the last change by a person; ticks leave it alone
 
 	// What decisions read and write. Rev rises with each of them and guards it.
 	Rev        int64     `bson:"rev"`
@@ -57,13 +57,17 @@ type Rule struct {
 	DecidedTo  time.Time `bson:"decided_to"`             // every tick up to here is decided
 	Runs       int64     `bson:"runs,omitempty"`         // that were started or queued
 	Last       *LastRun  `bson:"last,omitempty"`         // the newest that was not skipped
-	FailSkips  bool      `bson:"fail_skips,omitempty"`   // the tick after Last's failure was skipped already
-	Active     []RunRef  `bson:"active,omitempty"`       // started and not seen to have ended
-	Queued     []RunRef  `bson:"queued,omitempty"`       // wait for their turn, in order
-	QueuedAt   time.Time `bson:"queued_at,omitempty"`    // there are such; since then
-	Range      *SkipSpan `bson:"range,omitempty"`        // the skips right before DecidedTo, of one reason
-	Planned    []Planned `bson:"planned,omitempty"`      // decided and not seen to be carried out
-	PlannedAt  time.Time `bson:"planned_at,omitempty"`   // there is such; since then
+	// LastEffective is what the failure policy judges while Last is SCHEDULED: the newest
+	// tick's run before it that a worker has begun (seed 003). Nil where there is none, and
+	// once Last has ended.
+	LastEffective *LastRun  `bson:"last_effective,omitempty"`
+	FailSkips     bool      `bson:"fail_skips,omitempty"` // a tick was skipped already for the failure of the judged run
+	Active        []RunRef  `bson:"active,omitempty"`     // started and not seen to have ended
+	Queued        []RunRef  `bson:"queued,omitempty"`     // wait for their turn, in order
+	QueuedAt      time.Time `bson:"queued_at,omitempty"`  // there are such; since then
+	Range         *SkipSpan `bson:"range,omitempty"`      // the skips right before DecidedTo, of one reason
+	Planned       []Planned `bson:"planned,omitempty"`    // decided and not seen to be carried out
+	PlannedAt     time.Time `bson:"planned_at,omitempty"` // there is such; since then
 }
 
 // RuleName is what is unique among living rules: tenant and name.
@@ -116,7 +120,7 @@ type FailurePolicy string
 const (
 	FailureRunNew FailurePolicy = "RUN_NEW" // runs with attempt 1
 	FailureSkip   FailurePolicy = "SKIP"    // is skipped, once; the next runs with attempt + 2
-	FailureRetry  FailurePolicy = "RETRY"   // runs with attempt + 1
+	FailureRetry  FailurePolicy = "RETRY"   // runs with the attempt of the failed run + 1
 )
 
 // ConcurrencyPolicy says what a tick does at the limit (seed 003).

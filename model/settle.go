@@ -14,7 +14,13 @@ const (
 // settle makes the status and the derived fields say what the executions, the
 // counters and the cancel request mean. Every rule that changes one of those ends
 // here, so that there is one place where a task's state is decided.
-func settle(t *Task, eff Effective, now time.Time) {
+//
+// eff are the options that apply to the task as the caller knows it. Where they changed
+// since the newest claim, it is judged by those of that claim.
+func settle(t *Task, eff Effective, now time.Time) { settleBy(t, t.judged(eff), now) }
+
+// settleBy is settle by exactly those options.
+func settleBy(t *Task, eff Effective, now time.Time) {
 	t.LapseAt, t.ExpireAt = lapseAt(t), time.Time{}
 	if !t.Status.Known() {
 		return // of a later release, which knows what it means

@@ -89,6 +89,9 @@ type WorkerState struct {
 	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
 	NoCallback  bool          `bson:"no_callback,omitempty"` // nobody is to be told of its success; set when it is parked, or succeeds
 	Unstarted   bool          `bson:"unstarted,omitempty"`   // given back before it did anything
+	// Options are those of the task at the claim, where they changed while the execution was
+	// open; nil = the task's own hold. See applied.go.
+	Options *ClaimedOptions `bson:"options,omitempty"`
 }
 
 // Progress is what a handler last said of itself.
@@ -153,16 +156,6 @@ func (t *Task) ExecTime() time.Duration {
 		}
 	}
 	return took
-}
-
-// Effective are the options that apply to the task as people and outside completions see
-// it: its own, and below them what applied to its newest execution, or, as long as it has
-// had none, what its type says.
-func (t *Task) Effective(typ Options) Effective {
-	if t.Applied != nil {
-		typ = *t.Applied
-	}
-	return ResolveOptions(t.Options, typ)
 }
 
 // HandleOf names an execution to the outside.

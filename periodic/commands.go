@@ -18,19 +18,18 @@ func Ended(r *model.Rule, task *model.Task, s model.RunStatus, info string, now 
 	d := decide(r, nil, now) // an end moves no tick
 	tick := task.Origin.Tick
 	ref := model.RunRef{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Manual: tick.Manual}
+	active := false
 	d.Active = slices.DeleteFunc(d.Active, func(a model.RunRef) bool {
 		if a.ID != ref.ID {
 			return false
 		}
-		ref.Started = a.Started
+		ref.Started, active = a.Started, true
 		return true
 	})
 	for i := range d.Queued {
 		d.Queued[i].After = slices.DeleteFunc(slices.Clone(d.Queued[i].After), func(id string) bool { return id == ref.ID })
 	}
-	if d.Last != nil && d.Last.ID == ref.ID {
-		d.Last.Status = s
-	}
+	d.judge(ref, s, active)
 	if ref.Started.IsZero() {
 		ref.Started = task.CreatedAt // it was told before
 	}
@@ -109,6 +108,7 @@ func Enable(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
 		d.cover(model.SkipPaused)
 	}
 	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = model.RuleOnline, "", time.Time{}, later(d.DecidedTo, d.now)
+	d.UpdatedAt = d.now
 	d.schedule()
 	return d.Rule
 }
@@ -123,7 +123,7 @@ func Disable(r *model.Rule, cal *calendar.Schedule, note string, now time.Time) 
 	if r.Status == model.RuleNew {
 		d.DecidedTo = later(d.DecidedTo, d.now) // it has missed nothing
 	}
-	d.Status, d.PauseNote, d.PausedAt = model.RuleOffline, note, d.now
+	d.Status, d.PauseNote, d.PausedAt, d.UpdatedAt = model.RuleOffline, note, d.now, d.now
 	d.schedule()
 	return d.Rule
 }
@@ -151,7 +151,8 @@ func Edit(r *model.Rule, old, cal *calendar.Schedule, edited *model.Rule, now ti
 	}
 	e := *edited
 	e.ID, e.CreatedAt, e.Status, e.PauseNote, e.PausedAt, e.DeletedAt = r.ID, r.CreatedAt, d.Status, d.PauseNote, d.PausedAt, r.DeletedAt
-	e.Rev, e.UpdatedAt, e.DecidedTo, e.Runs, e.Last, e.FailSkips = d.Rev, d.UpdatedAt, later(d.DecidedTo, d.now), d.Runs, d.Last, d.FailSkips
+	e.Rev, e.UpdatedAt, e.DecidedTo, e.Runs = d.Rev, d.now, later(d.DecidedTo, d.now), d.Runs
+	e.Last, e.LastEffective, e.FailSkips = d.Last, d.LastEffective, d.FailSkips
 	e.Active, e.Queued, e.Planned, e.PlannedAt = d.Active, d.Queued, d.Planned, d.PlannedAt
 	e.Version, e.PastTypes = r.Version+1, pastTypes(r, edited.Task.Type)
 	d.Rule, d.cal = &e, cal
@@ -193,7 +194,7 @@ func Delete(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
 	}
 	d.Queued = nil
 	d.Status, d.PauseNote, d.PausedAt = model.RuleOffline, "deleted", d.now
-	d.DeletedAt, d.Living = d.now, ""
+	d.DeletedAt, d.UpdatedAt, d.Living = d.now, d.now, ""
 	d.Version++
 	d.schedule()
 	return d.Rule

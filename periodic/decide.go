@@ -140,9 +140,10 @@ func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, write
 	}
 	ctx, cancel := throughStop(ctx)
 	defer cancel()
+	now := p.store.Clock.Now()
 	for _, w := range writes {
 		w.After.Decision = randomHex(8)
-		w.After.QueuedAt = queuedSince(w)
+		w.After.QueuedAt = queuedSince(w, now)
 		complete(w, p.types.Get)
 	}
 	if v.applied, v.refused, v.err = p.writeRules(ctx, writes); store.Classify(v.err) == store.Ambiguous {

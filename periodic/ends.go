@@ -3,6 +3,8 @@ package periodic
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -89,6 +91,10 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 	if err != nil {
 		return err
 	}
+	begun, err := p.begun(ctx, slices.Collect(maps.Values(rules)))
+	if err != nil {
+		return err
+	}
 	now := p.store.Clock.Now()
 	var writes []store.RuleWrite
 	var tells []int // of each write: the ends that it tells
@@ -106,7 +112,7 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 		for k, i := range of {
 			lives[k] = entries[i].Life
 		}
-		after, told := tell(r, lives, now)
+		after, told := tell(Begun(r, begun), lives, now)
 		writes = append(writes, store.RuleWrite{Before: r, After: after})
 		tells = append(tells, told)
 	}

@@ -31,6 +31,9 @@ const (
 	// else's: its process died, or froze.
 	slow        = 10 * time.Second
 	callTimeout = 20 * time.Second
+	// longestPace bounds how much later a rule is decided, or told of an end, where the
+	// database answers slowly. It is shorter than the permit of the ends.
+	longestPace = 3 * time.Second
 	// engineType is what engines call themselves among the workers.
 	engineType = "mscheduler.periodic"
 )
@@ -168,8 +171,13 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 			return 0, nil // a backlog: the engine must tell that it lives, too
 		}
 		began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
+		var due []*model.Rule
+		var unread []store.Unreadable
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		due, unread, err := p.store.DueRules(call, now, skip, perLook)
+		err := p.looks.Do(func() (err error) {
+			due, unread, err = p.store.DueRules(call, now, skip, perLook)
+			return err
+		})
 		cancel()
 		if err != nil {
 			return 0, err
@@ -197,7 +205,7 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		pause := look
+		pause := max(look, p.looks.Left())
 		if !next.IsZero() {
 			pause = min(pause, max(next.Sub(p.store.Clock.Now()), time.Millisecond))
 		}
@@ -218,6 +226,10 @@ type undecided struct {
 func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*model.Rule, now time.Time) (writes []store.RuleWrite, refused map[int]error, left undecided, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	ends, err := p.untold(call, due, now)
+	var begun map[string]bool
+	if err == nil {
+		begun, err = p.begun(call, p.mine(due, now))
+	}
 	cancel()
 	if err != nil {
 		return nil, nil, left, err
@@ -225,7 +237,7 @@ func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*
 	if later := p.store.Clock.Now(); later.After(now) {
 		now = later // what starts because something has ended starts after that
 	}
-	writes, left = p.planAll(due, ends, now)
+	writes, left = p.planAll(due, ends, begun, now)
 	applied, refused, err := p.decideAll(ctx, began, writes)
 	if err == nil {
 		p.forget(ctx, writes, applied, ends)
@@ -233,9 +245,19 @@ func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*
 	return writes, refused, left, err
 }
 
+// mine are the due rules whose turn it is at this engine.
+func (p *Periodic) mine(due []*model.Rule, now time.Time) (out []*model.Rule) {
+	for _, r := range due {
+		if p.turn(r.ID, now.Sub(r.NextFireAt)) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // planAll plans for those of the due rules whose turn it is: the ends of runs that they were
 // not told, and then their ticks.
-func (p *Periodic) planAll(due []*model.Rule, ends map[string][]store.OutboxLife, now time.Time) (writes []store.RuleWrite, left undecided) {
+func (p *Periodic) planAll(due []*model.Rule, ends map[string][]store.OutboxLife, begun map[string]bool, now time.Time) (writes []store.RuleWrite, left undecided) {
 	for _, r := range due {
 		if !p.turn(r.ID, now.Sub(r.NextFireAt)) {
 			left.others++
@@ -247,14 +269,15 @@ func (p *Periodic) planAll(due []*model.Rule, ends map[string][]store.OutboxLife
 			left.stays++
 			continue
 		}
-		after := r
+		known := Begun(r, begun)
+		after := known
 		if !heavy(r) { // else what is planned must go out first
-			after, _ = tell(r, ends[r.ID], now)
+			after, _ = tell(known, ends[r.ID], now)
 		}
 		if planned := Plan(after, cal, now); planned != nil {
 			after = planned
 		}
-		if after != r {
+		if after != known {
 			writes = append(writes, store.RuleWrite{Before: r, After: after})
 		} else {
 			left.stays++
@@ -331,6 +354,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 	runner := outcome.New(p.store, p.log, ends{p})
 	defer runner.Close()
 	const lease = 10 * time.Second
+	sweeps := clock.NewPacer(p.store.Local(), 0, longestPace)
 	mine, asked, lost := false, time.Duration(0), -lostEvery
 	wait, looked := false, -look // whether runs of any rule wait, whoever decided that
 	for ctx.Err() == nil {
@@ -342,9 +366,16 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 		}
 		pause := betweenTicks(p.store.Clock.Now())
 		if mine {
+			var found int
 			call, cancel := context.WithTimeout(ctx, callTimeout)
-			found, err := runner.Sweep(call, 0)
+			err := sweeps.Do(func() (err error) {
+				found, err = runner.Sweep(call, 0)
+				return err
+			})
 			cancel()
+			if left := sweeps.Left(); left > pause && found == 0 {
+				pause = left + betweenTicks(p.store.Clock.Now().Add(left))
+			}
 			now, reached := p.store.Local().Monotonic(), err == nil
 			if reached && now-lost >= lostEvery {
 				lost = now

@@ -54,6 +54,7 @@ type Periodic struct {
 	types   *tasktypes.Cache
 	secrets *secret.Box // nil = none
 	log     zerolog.Logger
+	looks   *clock.Pacer // for due rules
 
 	mu         sync.Mutex
 	calls      map[calendarKey]*calendar.Schedule // parsed rules
@@ -77,7 +78,8 @@ func New(cfg Config) (*Periodic, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}, complained: map[string]time.Duration{}}, nil
+	return &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}, complained: map[string]time.Duration{},
+		looks: clock.NewPacer(st.Local(), 0, longestPace)}, nil
 }
 
 func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }

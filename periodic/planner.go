@@ -45,11 +45,13 @@ func decide(r *model.Rule, cal *calendar.Schedule, now time.Time) *decision {
 	if r.Last != nil {
 		c.Last = new(*r.Last)
 	}
+	if r.LastEffective != nil {
+		c.LastEffective = new(*r.LastEffective)
+	}
 	if r.Range != nil {
 		c.Range = new(*r.Range)
 	}
 	c.Rev++
-	c.UpdatedAt = model.Millis(now)
 	return &decision{Rule: &c, cal: cal, now: model.Millis(now)}
 }
 
@@ -208,8 +210,8 @@ func (d *decision) overlaps() bool { return len(d.Active)+d.waiting() > 0 }
 
 // nextAttempt is the number of a run that follows the last one, whatever the policy.
 func (d *decision) nextAttempt() int {
-	if d.Last != nil && d.Last.Status.Failed() {
-		return d.Last.Attempt + 1
+	if last := effective(d.Rule); last != nil && last.Status.Failed() {
+		return last.Attempt + 1
 	}
 	return 1
 }
@@ -217,14 +219,15 @@ func (d *decision) nextAttempt() int {
 // afterFailure is the number of a run that starts now, by what the policy says of the last
 // one; not ok: it is skipped.
 func (d *decision) afterFailure() (attempt int, ok bool) {
-	if d.Last == nil || !d.Last.Status.Failed() {
+	last := effective(d.Rule)
+	if last == nil || !last.Status.Failed() {
 		return 1, true
 	}
 	switch d.OnFailure {
 	case model.FailureSkip:
-		return d.Last.Attempt + map[bool]int{false: 1, true: 2}[d.FailSkips], d.FailSkips
+		return last.Attempt + map[bool]int{false: 1, true: 2}[d.FailSkips], d.FailSkips
 	case model.FailureRetry:
-		return d.Last.Attempt + 1, true
+		return last.Attempt + 1, true
 	default:
 		return 1, true
 	}
@@ -238,7 +241,7 @@ func (d *decision) skip(at time.Time, why model.SkipReason, attempt int) {
 // skipSpan records that so many ticks do not run. Consecutive skips of one reason share a
 // record.
 func (d *decision) skipSpan(first, last time.Time, n int64, why model.SkipReason, attempt int) {
-	if d.Last != nil && d.Last.Status.Failed() && why != model.SkipMissed && why != model.SkipPaused && why != model.SkipEdited {
+	if last := effective(d.Rule); last != nil && last.Status.Failed() && why != model.SkipMissed && why != model.SkipPaused && why != model.SkipEdited {
 		d.FailSkips = true // any skip after a failure is the one that the failure costs
 	}
 	if d.Range == nil || d.Range.Reason != why {
@@ -260,11 +263,11 @@ func (d *decision) start(ref model.RunRef) {
 	d.send(ref)
 }
 
-// send sends the run's task. A tick's run is the last one from now on: what it says of
-// failures counts for those that start after it.
+// send sends the run's task. A tick's run is the last one from now on. Until a worker has
+// begun it, the run before it goes on being judged.
 func (d *decision) send(ref model.RunRef) {
 	if !ref.Manual {
-		d.FailSkips = false
+		d.supersede()
 		d.Last = &model.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: model.RunRunning}
 	}
 	ref.After, ref.Force = nil, false

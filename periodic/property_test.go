@@ -37,26 +37,35 @@ func history(t *rapid.T) {
 	w.decide(Enable(w.rule, w.cal, w.now))
 	w.from = w.now
 	requests, ended := 0, map[string]model.RunStatus{} // of tasks
+	past := map[string]model.LastRun{}                 // the ticks' runs that have ended
 	// carry may crash after any step; what was left is carried out by the next who looks.
 	carry := func() {
 		w.carryOut(rapid.OneOf(rapid.Just(1<<30), rapid.IntRange(0, 5)).Draw(t, "steps"))
 	}
 	for range rapid.IntRange(1, 60).Draw(t, "length") {
 		before := w.rule
-		action := rapid.SampledFrom([]string{"look", "look", "look", "end", "end", "again", "pause", "enable", "edit", "trigger", "backfill", "cancel", "back", "sweep"}).Draw(t, "action")
+		action := rapid.SampledFrom([]string{"look", "look", "look", "begin", "end", "end", "again", "pause", "enable", "edit", "trigger", "backfill", "cancel", "back", "sweep"}).Draw(t, "action")
 		switch action {
 		case "look":
 			w.now = w.now.Add(time.Duration(rapid.OneOf(rapid.IntRange(0, 20_000), rapid.IntRange(0, 400_000)).Draw(t, "ms")) * time.Millisecond)
-			if after := Plan(w.rule, w.cal, w.now); after != nil {
+			if after := Plan(w.known(), w.cal, w.now); after != nil {
+				w.requireRetries(after, past)
 				w.write(after)
 				carry()
+			}
+		case "begin":
+			if running := w.running(); len(running) > 0 {
+				w.begun[rapid.SampledFrom(running).Draw(t, "task").Key] = true
 			}
 		case "end":
 			if running := w.running(); len(running) > 0 {
 				task := rapid.SampledFrom(running).Draw(t, "task")
 				task.FinishedAt = w.now
 				ended[task.ID] = anyEnd(t)
-				w.write(Ended(w.rule, task, ended[task.ID], "", w.now))
+				if tick := task.Origin.Tick; !tick.Manual {
+					past[tick.Run] = model.LastRun{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Status: ended[task.ID]}
+				}
+				w.write(Ended(w.known(), task, ended[task.ID], "", w.now))
 				carry()
 			}
 		case "again":
@@ -123,6 +132,37 @@ func history(t *rapid.T) {
 	require.Empty(t, w.rule.Queued)
 	for id, r := range w.runs {
 		require.NotContains(t, []model.RunStatus{model.RunScheduled, model.RunQueued}, r.Status, "the record of %s stays behind", id)
+	}
+}
+
+// requireRetries demands of each run that starts now, or waits, the attempt of seed 003: one
+// more than that of the newest run that a worker has begun, where that one has failed.
+func (w *world) requireRetries(after *model.Rule, past map[string]model.LastRun) {
+	if w.rule.OnFailure != model.FailureRetry {
+		return
+	}
+	var last model.LastRun
+	for _, r := range past {
+		if r.Nominal.After(last.Nominal) {
+			last = r
+		}
+	}
+	for _, a := range w.rule.Active {
+		if w.begun[a.ID] && !a.Manual && a.Nominal.After(last.Nominal) {
+			last = model.LastRun{Nominal: a.Nominal, Attempt: a.Attempt, Status: model.RunRunning}
+		}
+	}
+	want := 1
+	if last.Status.Failed() {
+		want = last.Attempt + 1
+	}
+	for _, p := range after.Planned {
+		r := p.Record
+		known := slices.ContainsFunc(w.rule.Planned, func(q model.Planned) bool { return q.ID == p.ID })
+		if r == nil || known || r.Manual || r.Status != model.RunScheduled && r.Status != model.RunQueued {
+			continue
+		}
+		require.Equal(w.t, want, r.Attempt, "the attempt of %s", r.ID)
 	}
 }
 

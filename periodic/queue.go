@@ -133,11 +133,11 @@ func isBackfill(ref model.RunRef) bool {
 
 // queuedSince is since when runs of the rule wait, after a decision: the mark by which every
 // engine finds such rules. Zero while none do.
-func queuedSince(w store.RuleWrite) time.Time {
+func queuedSince(w store.RuleWrite, now time.Time) time.Time {
 	if len(w.After.Queued) == 0 {
 		return time.Time{}
 	}
-	return or(w.Before.QueuedAt, w.After.UpdatedAt)
+	return or(w.Before.QueuedAt, model.Millis(now))
 }
 
 // runsWait says whether a run of any rule waits for another's end.

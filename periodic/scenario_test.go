@@ -25,6 +25,7 @@ import (
 //	until 00:30      an engine looks each second up to then
 //	at 00:30         an engine looks only then; nobody did in between
 //	clock 00:10      the clock says so; nobody looks
+//	begin 00:10      a worker begins the run's task
 //	end 00:10 ok|failed|timeout|callback|canceled    the run's task ends and the rule learns of it
 //	again 00:10 …    the rule learns of it once more
 //	trigger REQUEST [force], backfill 00:00 00:30 REQUEST, cancel 00:10
@@ -75,13 +76,15 @@ func (w *world) do(c scenario.Command) {
 		w.look()
 	case "clock":
 		w.now = clockTime(t, word(0))
+	case "begin":
+		w.begun[w.id(t, word(0))] = true
 	case "end", "again":
 		task := w.task(t, word(0))
 		require.Equal(t, c.Name() == "again", !task.FinishedAt.IsZero(), c.Pos())
 		if c.Name() == "end" {
 			task.FinishedAt = w.now
 		}
-		w.decide(Ended(w.rule, task, map[string]model.RunStatus{
+		w.decide(Ended(w.known(), task, map[string]model.RunStatus{
 			"ok": model.RunSuccess, "failed": model.RunFailed, "timeout": model.RunTimeout,
 			"callback": model.RunFailedTimeout, "canceled": model.RunCanceled,
 		}[word(1)], "", w.now))
@@ -99,7 +102,7 @@ func (w *world) do(c scenario.Command) {
 	case "cancel":
 		w.decide(CancelRun(w.rule, w.cal, w.id(t, word(0)), w.now))
 	case "plan":
-		w.write(Plan(w.rule, w.cal, w.now))
+		w.write(Plan(w.known(), w.cal, w.now))
 	case "sweep":
 		w.carryOut(1 << 30)
 	default:

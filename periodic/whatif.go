@@ -53,6 +53,7 @@ type supposed struct {
 }
 
 type supposedEnd struct {
+	begins time.Time
 	at     time.Time
 	task   *model.Task
 	status model.RunStatus
@@ -97,9 +98,9 @@ func (s *supposed) step(cal *calendar.Schedule) bool {
 		s.ends = s.ends[1:]
 		tick := *e.task.Origin.Tick
 		s.fate(tick.Run, tick.Nominal).Status = e.status
-		s.carry(Ended(s.rule, e.task, e.status, "", e.at), e.at, tick.Nominal)
+		s.carry(Ended(s.begun(e.at), e.task, e.status, "", e.at), e.at, tick.Nominal)
 	case ticks:
-		after := Plan(s.rule, cal, next)
+		after := Plan(s.begun(next), cal, next)
 		if after == nil {
 			return false
 		}
@@ -108,6 +109,17 @@ func (s *supposed) step(cal *calendar.Schedule) bool {
 		return false
 	}
 	return true
+}
+
+// begun is the rule when it knows which runs a worker has begun by now.
+func (s *supposed) begun(now time.Time) *model.Rule {
+	runs := map[string]bool{}
+	for _, e := range s.ends {
+		if !e.begins.After(now) {
+			runs[e.task.Origin.Tick.Run] = true
+		}
+	}
+	return Begun(s.rule, runs)
 }
 
 // carry carries a decision out, as far as there is anything to carry out here.
@@ -157,7 +169,7 @@ func (s *supposed) start(t *model.Task, now time.Time) {
 		begins = now
 	}
 	s.fate(tick.Run, tick.Nominal).Started = begins
-	e := supposedEnd{at: begins.Add(takes), task: t, status: status}
+	e := supposedEnd{begins: begins, at: begins.Add(takes), task: t, status: status}
 	i, _ := slices.BinarySearchFunc(s.ends, e, func(a, b supposedEnd) int {
 		if c := byTime(a, b); c != 0 {
 			return c

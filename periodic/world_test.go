@@ -27,6 +27,7 @@ type world struct {
 	runs  map[string]*model.Run  // by id
 	by    map[string]string      // of a run: the plan that sent its task
 	plans map[string]bool        // ids of all that was ever planned
+	begun map[string]bool        // runs that a worker has begun
 	wants []tick                 // that must be covered
 	from  time.Time              // after it the current calendar's ticks are wanted
 	log   []string               // what was carried out since somebody looked
@@ -35,7 +36,7 @@ type world struct {
 type tick struct{ at time.Time }
 
 func newWorld(t require.TestingT, s Spec) *world {
-	w := &world{t: t, now: epoch, from: epoch, tasks: map[string]*model.Task{}, runs: map[string]*model.Run{}, by: map[string]string{}, plans: map[string]bool{}}
+	w := &world{t: t, now: epoch, from: epoch, tasks: map[string]*model.Task{}, runs: map[string]*model.Run{}, by: map[string]string{}, plans: map[string]bool{}, begun: map[string]bool{}}
 	var err error
 	w.rule, w.cal, err = s.rule(epoch)
 	require.NoError(t, err)
@@ -119,13 +120,17 @@ func (w *world) carryOut(steps int) {
 func (w *world) look() {
 	for n := 0; ; n++ {
 		require.Less(w.t, n, 1000, "the engine never comes to rest")
-		after := Plan(w.rule, w.cal, w.now)
+		after := Plan(w.known(), w.cal, w.now)
 		if after == nil {
 			return
 		}
+		require.Equal(w.t, w.rule.UpdatedAt, after.UpdatedAt, "a tick is no edit")
 		w.decide(after)
 	}
 }
+
+// known is the rule as an engine decides about it, which reads what workers have begun.
+func (w *world) known() *model.Rule { return Begun(w.rule, w.begun) }
 
 // running are the tasks that have not ended, in the order of their runs.
 func (w *world) running() (out []*model.Task) {

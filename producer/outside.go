@@ -167,7 +167,7 @@ func (p *Producer) ping(ctx context.Context, h model.Handle) (Pinged, error) {
 	if w.Parked {
 		return out, nil
 	}
-	until := model.Lease(w, p.effective(t).Lease, p.store.Clock.Now())
+	until := model.Lease(w, t.EffectiveFor(w, p.types.Options(t.Type)).Lease, p.store.Clock.Now())
 	if !until.After(w.PingExpireTime) {
 		return out, nil
 	}

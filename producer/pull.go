@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -22,6 +25,7 @@ type pull struct {
 	mu     sync.Mutex
 	based  bool                     // the primary has been asked for once
 	looked map[string]time.Duration // by worker: when it looked at everybody's audience
+	scans  map[string]*clock.Pacer  // by types: of the search for lapsed leases
 	held   map[string]time.Duration // by task: until when fetches leave it out
 }
 
@@ -36,7 +40,28 @@ func newPull(s *store.Store) *pull {
 const (
 	wideGap  = 30 * time.Second
 	pullScan = 200 // lapsed leases that one fetch looks at
+
+	// All fetches of a process together look for lapsed leases as often as one worker does
+	// that is alone: four times a second, and less often where the database answers slowly.
+	scanPause   = time.Second / 4
+	longestPace = 5 * time.Second
 )
+
+// scan says how often to look for lapsed leases of the types.
+func (p *pull) scan(types []string, c clock.Clock) *clock.Pacer {
+	key := strings.Join(slices.Sorted(slices.Values(types)), "\x00")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pace := p.scans[key]
+	if pace == nil {
+		if p.scans == nil || len(p.scans) > 10_000 {
+			p.scans = map[string]*clock.Pacer{}
+		}
+		pace = clock.NewPacer(c, scanPause, longestPace)
+		p.scans[key] = pace
+	}
+	return pace
+}
 
 // failed notes that a fetch ended with the error.
 func (p *pull) failed(err error) {
@@ -103,8 +128,12 @@ func (p *pull) leftOut(now time.Duration) (ids []string) {
 // what it found for others, as a consumer does.
 func (f *fetch) takeOver(ctx context.Context) error {
 	trust := f.p.pull.trust
-	found, err := f.p.store.Lapsed(ctx, f.types, pullScan)
-	if err != nil {
+	var found []*model.Task
+	looked, err := f.p.pull.scan(f.types, f.p.store.Local()).Try(func() (err error) {
+		found, err = f.p.store.Lapsed(ctx, f.types, pullScan)
+		return err
+	})
+	if err != nil || !looked {
 		return err
 	}
 	trust.Answered()

@@ -16,9 +16,14 @@ type Found struct {
 
 // Lapsed decides about a task that was found over a lapsed lease: taken over by the
 // claimant, where it may, else given back or ended, so that nothing is left behind. ok is
-// false where there is nothing to do. random in [0,1) is for the retry's jitter.
+// false where there is nothing to do. The lapsed execution is judged by the options of its own
+// claim, and eff are those of a new one. random in [0,1) is for the retry's jitter.
 func Lapsed(t *model.Task, by model.Claimant, may bool, eff model.Effective, now time.Time, random float64) (f Found, ok bool) {
-	expired := model.Expire(t, eff, now, random)
+	var said model.Options
+	if by.Applied != nil {
+		said = *by.Applied
+	}
+	expired := model.Expire(t, t.Effective(said), now, random)
 	if expired == nil {
 		return Found{}, false
 	}

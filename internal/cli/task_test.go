@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/explain"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -206,4 +207,20 @@ func TestShowSaysWhichOptionsApplyAndWhoSaidSo(t *testing.T) {
 	s.ok("send", "t", "--key", "short", "--retention", "1s")
 	require.Contains(t, s.ok("task", "show", "-/t/short").stdout, "stays for 1m (the least)\n")
 	require.Equal(t, 24*time.Hour, leastRetention(&model.Task{Origin: &model.Origin{Tick: &model.Tick{}}}))
+}
+
+func TestShowTellsOptionsThatWaitForTheNextClaim(t *testing.T) {
+	now := time.Now().UTC()
+	said := model.Options{NeedManual: new(true)}
+	task := model.NewTask(model.Draft{Type: "t", Key: "k", Options: model.Options{Retention: time.Hour}}, now)
+	task, no := model.Claim(task, model.Claimant{WorkerID: "w", ExecID: "x", Applied: &said}, task.Effective(said), now)
+	require.Empty(t, no)
+	require.Empty(t, nextOptionsText(task, said))
+	task, err := model.Update(task, model.Patch{Options: &model.Options{Retention: 48 * time.Hour}}, said, now)
+	require.NoError(t, err)
+	require.Contains(t, optionsText(task, said), "stays for 1h (task)")
+	require.Contains(t, nextOptionsText(task, said), "stays for 2d (task)")
+	require.Contains(t, nextOptionsText(task, said), "budget spent: Pending (type or handler)")
+	report := explain.Explain(explain.Facts{Task: task, Now: now})
+	require.Contains(t, report.Because, "Its options were changed while it ran. The change holds from its next claim on.")
 }

@@ -17,7 +17,8 @@ type layer struct {
 // optionsText is what applies to a task and who said so: the task, what type and handler
 // said to its newest execution (or, before the first, its type), else the default.
 func optionsText(t *model.Task, typ model.Options) string {
-	layers := []layer{{"task", &t.Options}, {"type", &typ}}
+	own, _ := t.OptionsAtClaim()
+	layers := []layer{{"task", &own}, {"type", &typ}}
 	if t.Applied != nil {
 		layers[1] = layer{"type or handler", t.Applied}
 	}
@@ -65,6 +66,17 @@ func optionsText(t *model.Task, typ model.Options) string {
 	}
 	add("callback", told, func(o *model.Options) bool { return o.Callback != nil })
 	return strings.Join(out, "\n")
+}
+
+// nextOptionsText is what applies from the next claim on, where the task's options were
+// changed while it ran; else "".
+func nextOptionsText(t *model.Task, typ model.Options) string {
+	if _, changed := t.OptionsAtClaim(); !changed {
+		return ""
+	}
+	next := *t
+	next.WorkerStates = nil // which keep what holds until then
+	return optionsText(&next, typ)
 }
 
 // leastRetention is what no retention of the task goes below.

@@ -102,6 +102,7 @@ func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, tol
 	}
 	if !t.Status.Ended() {
 		f.add("in effect", optionsText(t, typ))
+		f.add("next claim", nextOptionsText(t, typ))
 	}
 	f.add("checkpoint", valueText(t.Checkpoint))
 	f.add("result", valueText(t.Result))

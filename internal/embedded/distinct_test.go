@@ -72,7 +72,7 @@ func TestDistinctSeesWhatMongoDBReads(t *testing.T) {
 		raw, failed := RunRaw(ctx, db, bson.D{{Key: "distinct", Value: name}, {Key: "key", Value: c.key}, {Key: "query", Value: filter}})
 		if c.want == "refused" {
 			require.NotNil(t, failed, c.about)
-			require.Equal(t, int32(mongoerr.NotImplementedCode), failed.Code, c.about)
+			require.Equal(t, mongoerr.NotImplementedCode, failed.Code, c.about)
 			continue
 		}
 		require.Nil(t, failed, c.about)

@@ -204,6 +204,9 @@ func (r *report) budget() {
 	if t.LapseCount > 0 {
 		r.because("%d of %d lapses that it may have are used up.", t.LapseCount, r.eff.MaxLapses)
 	}
+	if _, changed := t.OptionsAtClaim(); changed {
+		r.because("Its options were changed while it ran. The change holds from its next claim on.")
+	}
 }
 
 func (r *report) errorsLeft() string {

@@ -39,10 +39,10 @@ func Hide(doc bson.D) {
 			hideHeaders(at(part, "headers"))
 		case "task": // of a rule, of what it has planned
 			Hide(part)
-		case "planned":
+		case "planned", "worker_states": // an execution may have the options of its claim
 			for _, p := range list {
-				planned, _ := p.(bson.D)
-				Hide(planned)
+				part, _ := p.(bson.D)
+				Hide(part)
 			}
 		}
 	}

@@ -161,7 +161,8 @@ func TestNothingShowsASecret(t *testing.T) {
 	for _, text := range []string{fmt.Sprintf("%v %+v %#v", c, *c, c.Security.Keys), fmt.Sprint(c.Security), c.String()} {
 		require.NotContains(t, text, "hunter2")
 	}
-	data, err := bson.Marshal(bson.D{{Key: "options", Value: bson.D{{Key: "callback", Value: c}}}, {Key: "applied", Value: bson.D{{Key: "callback", Value: c}}}, {Key: "args", Value: "untouched"}})
+	data, err := bson.Marshal(bson.D{{Key: "options", Value: bson.D{{Key: "callback", Value: c}}}, {Key: "applied", Value: bson.D{{Key: "callback", Value: c}}}, {Key: "args", Value: "untouched"},
+		{Key: "worker_states", Value: bson.A{bson.D{{Key: "options", Value: bson.D{{Key: "callback", Value: c}}}}}}})
 	require.NoError(t, err)
 	var doc bson.D
 	require.NoError(t, bson.Unmarshal(data, &doc))
@@ -169,7 +170,7 @@ func TestNothingShowsASecret(t *testing.T) {
 	text := fmt.Sprint(doc)
 	require.NotContains(t, text, "hunter2")
 	require.Contains(t, text, "ak")
-	require.Equal(t, 2, strings.Count(text, "***"))
+	require.Equal(t, 3, strings.Count(text, "***"))
 	require.Contains(t, text, "untouched")
 }
 

@@ -23,12 +23,22 @@ const leftOver = 5 * time.Second
 // Chores looks whether upkeep has anything to do, with one query over the three indexes
 // (outbox, expire, archive: each branch of the $or by its own) and one over the history's
 // outbox. Most of the time both find nothing.
+//
+// Each branch has a bound (see head), so stragglers are found some seconds later. Heads move
+// while there is nothing to do; while there is, the jobs walk the same keys.
 func (s *Store) Chores(ctx context.Context) (Chores, error) {
 	now := s.Clock.Now()
-	due := func(field string, at time.Time) bson.D { return bson.D{d(field, bson.D{d("$lte", at)}), present} }
+	looks := map[*head]look{}
+	due := func(h *head, field string, at time.Time) bson.D {
+		l := h.begin(at, s.local.Monotonic())
+		looks[h] = l
+		return bson.D{d(field, l.upTo(at)), present}
+	}
+	nothing := func(h *head) { h.end(looks[h], time.Time{}) }
+	outbox, expire, archive := s.head(IndexOutbox), s.head(IndexExpire), s.head(IndexArchive)
 	var c Chores
 	cur, err := s.tasks.Find(ctx, bson.D{d("$or", bson.A{
-		due("outbox_at", now.Add(-leftOver)), due("expire_at", now), due("archive_at", now),
+		due(outbox, "outbox_at", now.Add(-leftOver)), due(expire, "expire_at", now), due(archive, "archive_at", now),
 	})}, options.Find().SetLimit(20).SetProjection(bson.D{d("_id", 0), d("outbox_at", 1), d("expire_at", 1), d("archive_at", 1)}))
 	if err != nil {
 		return c, explain(err, "looking for upkeep")
@@ -49,18 +59,40 @@ func (s *Store) Chores(ctx context.Context) (Chores, error) {
 	if len(found) == 20 { // there is much to do, and not all kinds need be among the first
 		c = Chores{Outbox: true, Expired: true, Archive: true}
 	}
+	if !c.Expired {
+		nothing(expire)
+	}
+	if !c.Archive {
+		nothing(archive)
+	}
 	if !c.Outbox {
-		n, err := s.history.CountDocuments(ctx, due("outbox_at", now.Add(-leftOver)), options.Count().SetLimit(1).SetHint(IndexOutbox))
+		nothing(outbox)
+		past := s.head(IndexOutbox, "history")
+		n, err := s.history.CountDocuments(ctx, due(past, "outbox_at", now.Add(-leftOver)), options.Count().SetLimit(1).SetHint(IndexOutbox))
 		if err != nil {
 			return c, explain(err, "looking for upkeep")
 		}
-		c.Outbox = n > 0
+		if c.Outbox = n > 0; !c.Outbox {
+			nothing(past)
+		}
 	}
 	return c, nil
 }
 
-// Expired finds tasks that nobody started by their time. Index: expire.
+// Expired finds tasks that nobody started by their time, the longest expired first;
+// stragglers (see head) some seconds late. Index: expire.
 func (s *Store) Expired(ctx context.Context, limit int) ([]*model.Task, error) {
-	return s.findReadable(ctx, "finding expired tasks", bson.D{d("expire_at", bson.D{d("$lte", s.Clock.Now())}), present},
+	h := s.head(IndexExpire)
+	l := h.begin(s.Clock.Now(), s.local.Monotonic())
+	found, err := s.findReadable(ctx, "finding expired tasks", bson.D{d("expire_at", l.upTo(l.until)), present},
 		options.Find().SetSort(bson.D{d("expire_at", 1)}).SetHint(IndexExpire).SetLimit(int64(limit)))
+	if err != nil {
+		return nil, err
+	}
+	var first time.Time
+	if len(found) > 0 {
+		first = found[0].ExpireAt
+	}
+	h.end(l, first)
+	return found, nil
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // head remembers where a queue begins that an index keeps in the order of a time, such as
@@ -29,7 +31,7 @@ type head struct {
 // look is one look at a queue.
 type look struct {
 	from  time.Time     // the bound; zero = the look has none
-	now   time.Time     // the database's time when it began
+	until time.Time     // the look sees everything up to here, or more
 	began time.Duration // by the monotonic clock
 	heard int
 }
@@ -37,23 +39,44 @@ type look struct {
 // wide says whether the look has no bound.
 func (l look) wide() bool { return l.from.IsZero() }
 
-// begin says where a look that begins now has to start.
-func (h *head) begin(now time.Time, monotonic time.Duration) look {
+// onward is the condition on the time of a look at all that is there.
+func (l look) onward() bson.D {
+	if l.wide() {
+		return bson.D{d("$exists", true)}
+	}
+	return bson.D{d("$gte", l.from)}
+}
+
+// upTo is the condition on the time of a look at what is there until then.
+func (l look) upTo(t time.Time) bson.D {
+	if l.wide() {
+		return bson.D{d("$lte", t)}
+	}
+	return bson.D{d("$gte", l.from), d("$lte", t)}
+}
+
+// begin says where a look has to start that sees everything until the given time, which is
+// not later than the database's.
+func (h *head) begin(until time.Time, monotonic time.Duration) look {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := look{now: now, began: monotonic, heard: h.heard}
-	// After a failover the database's time may be earlier than the head.
-	if !h.at.IsZero() && !h.at.After(now) && monotonic-h.whole < h.every {
-		l.from = h.at.Add(-h.margin)
+	l := look{until: until, began: monotonic, heard: h.heard}
+	if h.at.IsZero() || monotonic-h.whole >= h.every {
+		return l
 	}
+	l.from = h.at
+	if until.Before(l.from) { // a failover set the database's time back: what is new may be earlier
+		l.from = until
+	}
+	l.from = l.from.Add(-h.margin)
 	return l
 }
 
 // beginWide is begin for a look that must find everything.
-func (h *head) beginWide(now time.Time, monotonic time.Duration) look {
+func (h *head) beginWide(until time.Time, monotonic time.Duration) look {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return look{now: now, began: monotonic, heard: h.heard}
+	return look{until: until, began: monotonic, heard: h.heard}
 }
 
 // end notes the earliest key that the look found; zero = it found none. A look that failed
@@ -61,7 +84,7 @@ func (h *head) beginWide(now time.Time, monotonic time.Duration) look {
 func (h *head) end(l look, first time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := l.now
+	at := l.until
 	if !first.IsZero() && first.Before(at) {
 		at = first
 	}
@@ -98,6 +121,8 @@ const (
 	headMargin = time.Second
 	// wideEvery is how late a straggler may be found by a loop that looks all the time.
 	wideEvery = 5 * time.Second
+	// upkeepEvery is the same for the upkeep, which looks every few seconds at most.
+	upkeepEvery = 20 * time.Second
 	// maxHeads bounds the memory of a process that serves ever new sets of types.
 	maxHeads = 1000
 )
@@ -121,6 +146,9 @@ func (s *Store) head(index string, names ...string) *head {
 			s.heads.of = map[string]*head{}
 		}
 		h = &head{every: wideEvery, margin: headMargin}
+		if index != IndexDue && index != IndexLapse {
+			h.every = upkeepEvery
+		}
 		s.heads.of[key] = h
 	}
 	return h

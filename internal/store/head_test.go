@@ -53,10 +53,15 @@ func TestALookWithoutABoundIsDueEveryFewSeconds(t *testing.T) {
 	assert.False(t, h.begin(at(5_100), time.Minute+5100*time.Millisecond).wide())
 }
 
-func TestADatabaseWhoseTimeWentBackIsLookedThroughWithoutABound(t *testing.T) {
+// A failover to a server with another clock: leases that it grants may be earlier than the
+// head, but not than its time.
+func TestWhereTheDatabasesTimeWentBackALookStartsThere(t *testing.T) {
 	h := newHead()
 	h.end(h.begin(at(10_000), time.Minute), time.Time{})
-	assert.True(t, h.begin(at(9_999), time.Minute+time.Second).wide())
+	l := h.begin(at(4_000), time.Minute+time.Second)
+	assert.Equal(t, at(3_000), l.from)
+	h.end(l, time.Time{})
+	assert.Equal(t, at(3_000), h.begin(at(4_500), time.Minute+2*time.Second).from)
 }
 
 func TestWhatIsHeardOfLowersTheHead(t *testing.T) {

@@ -61,6 +61,12 @@ type Archived struct {
 	Last   time.Time // the last; the next batch begins there
 }
 
+// ArchiveSince is where a run of the archiver begins that need not find stragglers, which
+// follow some seconds later (see head). Zero = ever.
+func (s *Store) ArchiveSince() time.Time {
+	return s.head(IndexArchive).begin(s.Clock.Now(), s.local.Monotonic()).from
+}
+
 // Archive moves one batch of the tasks whose time has come since the given one (zero =
 // ever) to the history. The caller repeats it with Last while there are More: so the next
 // batch does not walk over the deleted keys of this one. Indexes: archive; _id of both.
@@ -107,10 +113,10 @@ func archiveTime(raw bson.Raw) time.Time {
 
 // archivable reads what is due to move, the longest due first. Index: archive.
 func (s *Store) archivable(ctx context.Context, since, now time.Time) (docs []bson.Raw, more bool, err error) {
-	due := bson.D{d("$lte", now)}
-	if !since.IsZero() {
-		due = append(due, d("$gte", since))
-	}
+	h := s.head(IndexArchive)
+	l := h.beginWide(now, s.local.Monotonic())
+	l.from = since
+	due := l.upTo(now)
 	cur, err := s.durable(s.tasks).Find(ctx, bson.D{d("archive_at", due), present}, options.Find().
 		SetSort(bson.D{d("archive_at", 1)}).SetHint(IndexArchive).SetLimit(perArchive).SetBatchSize(perArchive))
 	if err != nil {
@@ -118,13 +124,22 @@ func (s *Store) archivable(ctx context.Context, since, now time.Time) (docs []bs
 	}
 	defer func() { _ = cur.Close(ctx) }() // its end is no loss
 	size := 0
-	for cur.Next(ctx) {
+	for !more && cur.Next(ctx) {
 		if size += len(cur.Current) + 200; size > archiveMaxBytes && len(docs) > 0 {
-			return docs, true, nil
+			more = true
+		} else {
+			docs = append(docs, append(bson.Raw(nil), cur.Current...))
 		}
-		docs = append(docs, append(bson.Raw(nil), cur.Current...))
 	}
-	return docs, len(docs) == perArchive, explain(cur.Err(), "looking for tasks to archive")
+	if err := cur.Err(); err != nil {
+		return nil, false, explain(err, "looking for tasks to archive")
+	}
+	var first time.Time
+	if len(docs) > 0 {
+		first = archiveTime(docs[0])
+	}
+	h.end(l, first)
+	return docs, more || len(docs) == perArchive, nil
 }
 
 // mayMove says whether the document is what archive_at promises. What is not was written

@@ -52,12 +52,17 @@ func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.
 // EmptyOutboxes finds those of which nothing is left but the mark: a process died between
 // its last removal and the mark's, which are one write unless two removed at once.
 // Indexes: outbox of both collections.
+// An outbox may become empty long after the time of its mark, so most are stragglers (see
+// head): they are found some seconds later.
 func (s *Store) EmptyOutboxes(ctx context.Context, before time.Time, limit int) (lives []OutboxLife, err error) {
 	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
-		p, err := s.outboxes(ctx, coll, bson.D{d("$lte", before)}, d("outbox.0", bson.D{d("$exists", false)}), limit)
+		h := s.head(IndexOutbox, "empty", coll.Name())
+		l := h.begin(before, s.local.Monotonic())
+		p, err := s.outboxes(ctx, coll, l.upTo(before), d("outbox.0", bson.D{d("$exists", false)}), limit)
 		if err != nil {
 			return nil, err
 		}
+		h.end(l, p.first)
 		lives = append(lives, p.lives...)
 	}
 	return lives, nil

@@ -34,3 +34,22 @@ func (s *Store) OutboxesOf(ctx context.Context, ids []string, kind string) (live
 	}
 	return lives, explain(cur.Err(), doing)
 }
+
+// Executing are those of the given tasks that a worker holds; at most a few thousand ids.
+// Index: _id.
+func (s *Store) Executing(ctx context.Context, ids []string) ([]string, error) {
+	const doing = "looking for runs that have begun"
+	cur, err := s.tasks.Find(ctx, bson.D{d("_id", in(ids)), d("status", model.StatusExecuting)}, options.Find().SetProjection(bson.D{d("_id", 1)}))
+	if err != nil {
+		return nil, explain(err, doing)
+	}
+	var found []struct {
+		ID string `bson:"_id"`
+	}
+	err = cur.All(ctx, &found)
+	executing := make([]string, len(found))
+	for i, f := range found {
+		executing[i] = f.ID
+	}
+	return executing, explain(err, doing)
+}

@@ -38,9 +38,20 @@ type Peeked struct {
 // them, so the server is asked once whether it does use both; where it does not, and
 // where ids are left out, for which it might choose the index of _id, there are two
 // commands instead, hinted.
-func (s *Store) Peek(ctx context.Context, p Peek) (Peeked, error) {
+//
+// A bound (see head) leaves stragglers among the leases to a later poll.
+func (s *Store) Peek(ctx context.Context, p Peek) (seen Peeked, err error) {
 	due := only(byDue(p.Due, append(audiences(p.Labels, p.WorkerID), model.AudienceMany), p.Until), p.Only)
-	lapse := bson.D{d("type", in(p.Executing)), d("lapse_at", bson.D{d("$exists", true)})}
+	h := s.head(IndexLapse, p.Executing...)
+	l := h.begin(s.Clock.Now(), s.local.Monotonic())
+	if len(p.Executing) > 0 {
+		defer func() {
+			if err == nil && seen == (Peeked{}) { // else there may be an earlier one than it names
+				h.end(l, time.Time{})
+			}
+		}()
+	}
+	lapse := bson.D{d("type", in(p.Executing)), d("lapse_at", l.onward())}
 	if len(p.Due) > 0 && len(p.Executing) > 0 && len(p.Exclude) == 0 {
 		both := bson.D{d("$or", bson.A{due, lapse})}
 		if s.indexed(ctx, both) {
@@ -50,7 +61,6 @@ func (s *Store) Peek(ctx context.Context, p Peek) (Peeked, error) {
 	if len(p.Exclude) > 0 {
 		due = append(due, d("_id", bson.D{d("$nin", p.Exclude)}))
 	}
-	var seen Peeked
 	for _, one := range []struct {
 		asked  bool
 		filter bson.D

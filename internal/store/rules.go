@@ -315,6 +315,7 @@ type ruleState struct {
 	DecidedTo  time.Time        `bson:"decided_to"`
 	Runs       int64            `bson:"runs,omitempty"`
 	Last       *model.LastRun   `bson:"last,omitempty"`
+	Effective  *model.LastRun   `bson:"last_effective,omitempty"`
 	FailSkips  bool             `bson:"fail_skips,omitempty"`
 	Active     []model.RunRef   `bson:"active,omitempty"`
 	Queued     []model.RunRef   `bson:"queued,omitempty"`
@@ -326,7 +327,7 @@ type ruleState struct {
 func stateOf(r *model.Rule) *ruleState {
 	return &ruleState{
 		Status: r.Status, PauseNote: r.PauseNote, PausedAt: r.PausedAt, UpdatedAt: r.UpdatedAt, Rev: r.Rev, Decision: r.Decision,
-		NextFireAt: r.NextFireAt, DecidedTo: r.DecidedTo, Runs: r.Runs, Last: r.Last, FailSkips: r.FailSkips,
+		NextFireAt: r.NextFireAt, DecidedTo: r.DecidedTo, Runs: r.Runs, Last: r.Last, Effective: r.LastEffective, FailSkips: r.FailSkips,
 		Active: r.Active, Queued: r.Queued, QueuedAt: r.QueuedAt, Range: r.Range, PlannedAt: r.PlannedAt,
 	}
 }

@@ -208,12 +208,14 @@ func (s *Store) looseTypes(ctx context.Context, wanted func(string) bool) ([]str
 	}
 }
 
-// Lapsed finds tasks over a lapsed lease, the longest lapsed first. Index: lapse, one
-// range for each type.
+// Lapsed finds tasks over a lapsed lease, the longest lapsed first; stragglers (see head)
+// some seconds late. Index: lapse, one range for each type.
 func (s *Store) Lapsed(ctx context.Context, types []string, limit int) ([]*model.Task, error) {
 	var out []*model.Task
+	h := s.head(IndexLapse, types...)
+	l := h.begin(s.Clock.Now(), s.local.Monotonic())
 	for some := range slices.Chunk(types, maxRanges) {
-		filter := bson.D{d("type", in(some)), d("lapse_at", bson.D{d("$lte", s.Clock.Now())})}
+		filter := bson.D{d("type", in(some)), d("lapse_at", l.upTo(l.until))}
 		found, err := s.findReadable(ctx, "finding lapsed leases", filter,
 			options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
 		if err != nil {
@@ -221,18 +223,44 @@ func (s *Store) Lapsed(ctx context.Context, types []string, limit int) ([]*model
 		}
 		out = append(out, found...)
 	}
+	var first time.Time
+	for _, t := range out {
+		if first.IsZero() || t.LapseAt.Before(first) {
+			first = t.LapseAt
+		}
+	}
+	h.end(l, first)
 	return out, nil
 }
 
-// NextLapse is the earliest lapse_at of any task of the types; zero while nothing is
-// executing anywhere. Index: lapse, one range for each type.
-func (s *Store) NextLapse(ctx context.Context, types []string) (time.Time, error) {
-	var earliest time.Time
+// certainFor is how long a look without a bound says that no lease is open at all.
+const certainFor = time.Second
+
+// NextLapse is the earliest lapse_at of any task of the types; zero where it found none, and
+// sure says whether it looked for all: then nothing is executing anywhere. Where it is not
+// sure a straggler (see head) may be there, and a look a second later is. Index: lapse, one
+// range for each type.
+func (s *Store) NextLapse(ctx context.Context, types []string) (next time.Time, sure bool, err error) {
+	h := s.head(IndexLapse, types...)
+	l := h.begin(s.Clock.Now(), s.local.Monotonic())
+	for {
+		if next, err = s.nextLapse(ctx, types, l); err != nil {
+			return time.Time{}, false, err
+		}
+		h.end(l, next)
+		if !next.IsZero() || l.wide() || h.looked(l.began) < certainFor {
+			return next, !next.IsZero() || l.wide(), nil
+		}
+		l = h.beginWide(l.until, l.began)
+	}
+}
+
+func (s *Store) nextLapse(ctx context.Context, types []string, l look) (earliest time.Time, err error) {
 	for some := range slices.Chunk(types, maxRanges) {
 		var doc struct {
 			LapseAt time.Time `bson:"lapse_at"`
 		}
-		err := s.tasks.FindOne(ctx, bson.D{d("type", in(some)), d("lapse_at", bson.D{d("$exists", true)})},
+		err := s.tasks.FindOne(ctx, bson.D{d("type", in(some)), d("lapse_at", l.onward())},
 			options.FindOne().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).
 				SetProjection(bson.D{d("_id", 0), d("lapse_at", 1)})).Decode(&doc)
 		if errors.Is(err, mongo.ErrNoDocuments) {
@@ -272,7 +300,7 @@ var ErrNotFound = errors.New("no such task")
 func (s *Store) Get(ctx context.Context, id string) (*model.Task, error) {
 	var t model.Task
 	err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Decode(&t)
-	if errors.Is(err, mongo.ErrNoDocuments) || id == sentinelID {
+	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	if err != nil {
@@ -284,7 +312,7 @@ func (s *Store) Get(ctx context.Context, id string) (*model.Task, error) {
 // GetRaw is [Store.Get] for the document as it is stored, unknown fields and all.
 func (s *Store) GetRaw(ctx context.Context, id string) (bson.Raw, error) {
 	raw, err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) || id == sentinelID {
+	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	return raw, explain(err, "reading task "+id)

@@ -52,6 +52,9 @@ func (j Archive) Run(ctx context.Context) error {
 	local := j.Store.Local()
 	began := clock.Read(local)
 	var since, first time.Time
+	if !j.Unpaced {
+		since = j.Store.ArchiveSince()
+	}
 	for {
 		start := clock.Read(local)
 		batch, err := j.Store.Archive(ctx, since)

@@ -49,11 +49,13 @@ type Keeper struct {
 	jobs   []Job
 	busy   func() bool // has this process worked since the last time?
 	pace   Pace
+	looks  *clock.Pacer
 }
 
 // New makes a keeper. busy says whether the process works: then it looks more often.
 func New(st *store.Store, holder string, log zerolog.Logger, busy func() bool, jobs ...Job) *Keeper {
-	return &Keeper{store: st, holder: holder, log: log, busy: busy, jobs: jobs, pace: pace()}
+	return &Keeper{store: st, holder: holder, log: log, busy: busy, jobs: jobs, pace: pace(),
+		looks: clock.NewPacer(st.Local(), 0, IdlePause)}
 }
 
 // Loop keeps until ctx ends, then gives the permit back.
@@ -64,6 +66,7 @@ func (k *Keeper) Loop(ctx context.Context) {
 		if k.busy() || first { // soon after its start: nobody may have been there before
 			pause = k.pace.Busy
 		}
+		pause = max(pause, k.looks.Left())
 		// At different times, so that many processes do not ask together.
 		if !more && !clock.Pause(ctx, pause*3/4+rand.N(pause/2)) || ctx.Err() != nil {
 			break
@@ -93,7 +96,11 @@ func (k *Keeper) Round(ctx context.Context) error {
 }
 
 func (k *Keeper) round(ctx context.Context) (more bool, failed error) {
-	chores, err := k.store.Chores(ctx)
+	var chores store.Chores
+	err := k.looks.Do(func() (err error) {
+		chores, err = k.store.Chores(ctx)
+		return err
+	})
 	if err != nil {
 		return false, err
 	}

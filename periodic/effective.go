@@ -1,0 +1,111 @@
+package periodic
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// The failure policy judges the last effective run of seed 003: the newest tick's run that
+// was neither skipped nor is still SCHEDULED. A tick that comes while a run waits for a
+// worker is judged by the run before it, and so has the same attempt.
+
+// effective is the run that the failure policy judges; nil for none.
+func effective(r *model.Rule) *model.LastRun {
+	if r.Last == nil || r.Last.Status != model.RunRunning {
+		return r.Last
+	}
+	return r.LastEffective
+}
+
+// supersede keeps the judged run, since another one becomes the last. A run that did not
+// fail is kept only while an earlier one may still end.
+func (d *decision) supersede() {
+	last := effective(d.Rule)
+	if last != nil && !last.Status.Failed() && len(d.Active) == 0 {
+		last = nil
+	}
+	d.LastEffective = last
+}
+
+// judge notes what became of a run, if the failure policy judges it from now on. active says
+// whether the rule knew it as active: what a person runs again later is not judged.
+func (d *decision) judge(ref model.RunRef, s model.RunStatus, active bool) {
+	before, last, known := effective(d.Rule), d.Last, d.LastEffective
+	switch {
+	case last == nil || ref.Manual:
+		return
+	case last.ID == ref.ID && s != model.RunRunning:
+		last.Status, d.LastEffective = s, nil
+	case last.Status != model.RunRunning:
+		return // it has ended, and is newer
+	case known != nil && known.ID == ref.ID:
+		known.Status = s
+	case active && (known == nil || ref.Nominal.After(known.Nominal)):
+		d.LastEffective = &model.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: s}
+	}
+	if after := effective(d.Rule); before == nil || before.ID != after.ID {
+		d.FailSkips = false // it is about another run
+	}
+}
+
+// Begun notes which of the rule's active runs a worker has begun. It returns the rule itself
+// where that changes nothing.
+func Begun(r *model.Rule, runs map[string]bool) *model.Rule {
+	d := decide(r, nil, r.DecidedTo)
+	changed := false
+	for _, a := range d.Active {
+		if runs[a.ID] && judged(d.Rule, a) {
+			d.judge(a, model.RunRunning, true)
+			changed = true
+		}
+	}
+	if !changed {
+		return r
+	}
+	return d.Rule
+}
+
+// judged says whether the failure policy would judge an active run once a worker has begun
+// it, and whether that could make a difference.
+func judged(r *model.Rule, a model.RunRef) bool {
+	if r.OnFailure != model.FailureRetry && r.OnFailure != model.FailureSkip || a.Manual || r.Last == nil || r.Last.Status != model.RunRunning {
+		return false
+	}
+	last := effective(r)
+	if last == nil || !last.Status.Failed() {
+		return len(r.Active) > 1 && (last == nil || a.Nominal.After(last.Nominal)) // an earlier one may fail yet
+	}
+	return a.Nominal.After(last.Nominal)
+}
+
+// begun reads which active runs of the rules a worker has begun, where that makes a
+// difference; a rule that could not be read is nil.
+func (p *Periodic) begun(ctx context.Context, rules []*model.Rule) (map[string]bool, error) {
+	runs := map[string]string{} // by their tasks
+	var ids []string
+	for _, r := range rules {
+		if r == nil {
+			continue
+		}
+		for _, a := range r.Active {
+			if judged(r, a) {
+				id := model.TaskID(r.Tenant, a.TaskType, a.ID)
+				runs[id] = a.ID
+				ids = append(ids, id)
+			}
+		}
+	}
+	begun := map[string]bool{}
+	for some := range slices.Chunk(ids, perInsert) {
+		executing, err := p.store.Executing(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range executing {
+			begun[runs[id]] = true
+		}
+	}
+	return begun, nil
+}

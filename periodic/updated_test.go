@@ -1,0 +1,33 @@
+package periodic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestUpdatedAtIsTheTimeOfTheLastChangeByAPerson(t *testing.T) {
+	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxRuns: 3})
+	changed := func(after *model.Rule) {
+		t.Helper()
+		w.decide(after)
+		require.Equal(t, w.now, w.rule.UpdatedAt)
+		w.now = w.now.Add(time.Minute)
+	}
+	w.now = w.now.Add(time.Minute)
+	changed(Enable(w.rule, w.cal, w.now))
+	enabled := w.rule.UpdatedAt
+	w.look()
+	w.decide(Ended(w.rule, w.running()[0], model.RunSuccess, "", w.now))
+	w.decide(Trigger(w.rule, w.cal, "r", false, w.now))
+	require.Equal(t, model.RuleOffline, w.rule.Status, "its runs are used up")
+	require.Equal(t, enabled, w.rule.UpdatedAt)
+	edited, _, err := (&Spec{Name: "n", Type: "t", Cron: "* * * * * *"}).rule(w.now)
+	require.NoError(t, err)
+	changed(Edit(w.rule, w.cal, w.cal, edited, w.now))
+	changed(Disable(w.rule, w.cal, "", w.now))
+	changed(Delete(w.rule, w.cal, w.now))
+}

@@ -64,6 +64,7 @@ type Consumer struct {
 	claiming sync.Mutex // one claim at a time, so that slots are not promised twice
 	spread   spread
 	rate     rate
+	lead     lead
 	random   *rand.Rand
 	lookedAt time.Time // the store's: what was due until then was found
 	refused  refusals
@@ -129,6 +130,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.taskTypes = tasktypes.New(st)
 	c.finder = &claim.Finder{Store: st, Types: c.taskTypes, WorkerID: cfg.WorkerID, Only: c.only}
 	c.ends = groupcommit.New(endQueue, c.flushEnds)
+	c.ends.Gather(enoughEnds, c.lingerEnds)
 	c.steps = groupcommit.New(endQueue, c.flushSteps)
 	c.newService()
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())

@@ -17,6 +17,7 @@
 // Inside, each loop is a file:
 //
 //	find     fetch.go    looks for due tasks: woken, at a known time, by poll
+//	         lead.go     how early, and for how many, so that handlers do not run dry
 //	         rest.go     while there are none: timers, and polls of one query
 //	         watch.go    keeps a change stream open while idle; follow.go claims what its
 //	                     events name; rank.go says which of the watchers goes first
@@ -25,7 +26,7 @@
 //	run      run.go      calls handlers in free slots; holdings.go counts them
 //	keep     ping.go     extends leases, and cancels who cannot keep its own
 //	save     step.go     a handler's steps; stepsave.go writes them, a group commit
-//	end      end.go      group commit of ends; fencing
+//	end      end.go      group commit of ends; fencing; gather.go how long ends gather
 //	         completein.go  ends that handlers write in transactions of their own
 //	control  control.go  pauses, cancels, heartbeats
 //	health   health.go   outages, and how long nobody is pre-empted after one

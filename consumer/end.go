@@ -36,7 +36,7 @@ type ended struct {
 }
 
 // end hands over how an execution ended. Ends are a group commit: what gathers while
-// one batch is written is the next one. An end is repeated until the server answers,
+// one batch is written is the next one, see [Consumer.lingerEnds]. An end is repeated until the server answers,
 // also past the lease: nobody took the task over meanwhile, so the work counts.
 func (c *Consumer) end(x *execution, out model.Outcome) {
 	if !x.advance(returned) {
@@ -66,6 +66,8 @@ func (c *Consumer) put(e *ended) {
 		// will lapse.
 		c.log.Error().Str("task_id", e.x.task.ID).Str("exec_id", e.x.execID).Msg("the end of an execution could not be written")
 		c.held.remove(e.x)
+	} else if e.urgent() {
+		c.ends.Hurry()
 	}
 }
 

@@ -43,7 +43,7 @@ func (c *Consumer) awaitRoom(ctx context.Context) {
 		n := c.held.count()
 		// Told only when so few wait that a fetch may be worth while: not by each of the
 		// thousands that start a second.
-		change := c.held.below(enough(c.cfg.Concurrency-n.running, c.perSecond(n)))
+		change := c.held.below(c.lead.enough(c.cfg.Concurrency-n.running, c.perSecond(n)))
 		if c.room(c.held.count()) > 0 {
 			return
 		}
@@ -57,7 +57,7 @@ func (c *Consumer) awaitRoom(ctx context.Context) {
 
 // room is how many tasks to fetch now.
 func (c *Consumer) room(n counts) int {
-	return toFetch(c.cfg.Concurrency-n.running, n.buffered, c.perSecond(n))
+	return c.lead.toFetch(c.cfg.Concurrency-n.running, n.buffered, c.perSecond(n), c.fleet.Load() <= 1)
 }
 
 // perSecond is how many handlers start.
@@ -93,8 +93,10 @@ func (c *Consumer) claimableTypes(ctx context.Context) ([]string, error) {
 
 // fetch finds and claims one batch. full says that there is likely more.
 func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
+	before, began, won := c.held.count(), c.cfg.Clock.Monotonic(), c.stats.won.Load()
 	full, asked, err := c.fetchOnce(ctx)
 	if asked && err == nil {
+		c.lead.learn(before, c.held.count(), c.cfg.Clock.Monotonic()-began, int(c.stats.won.Load()-won))
 		c.backlog.Store(full)
 	}
 	return full, err
@@ -171,7 +173,9 @@ func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*mo
 	}
 	var several []*model.Task
 	err = c.many.pace.Do(func() (err error) {
+		began := c.cfg.Clock.Monotonic()
 		several, err = c.finder.DueMany(ctx, q)
+		c.lead.tripped(c.cfg.Clock.Monotonic() - began)
 		if q.Skip > 0 && err == nil && len(several) == 0 {
 			q.Skip = 0 // of these there may be few where there are many of the others
 			several, err = c.finder.DueMany(ctx, q)

@@ -152,6 +152,13 @@ func (h *holdings) handlerReturned(x *execution) (reopened bool) {
 	return reopened
 }
 
+// idle says whether no handler runs or waits for a slot.
+func (h *holdings) idle() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running == 0 && len(h.buffer) == 0
+}
+
 // remove forgets an execution whose end is written, or refused.
 func (h *holdings) remove(x *execution) {
 	h.mu.Lock()
@@ -236,7 +243,7 @@ func (h *holdings) promise(writes []store.Write) (release func()) {
 // room is how many more executions of a type may be claimed; limit 0 = no limit.
 func (h *holdings) room(typ string, limit int) int {
 	if limit == 0 {
-		return maxBatch
+		return largeBatch
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -36,6 +36,9 @@ func (c *Consumer) handlerGone(x *execution) {
 		c.wake.now()
 	}
 	c.slotFreed()
+	if c.held.idle() {
+		c.ends.Hurry() // no more ends are about to come
+	}
 }
 
 // said is what a handler made of its task, and why its context had ended by then.

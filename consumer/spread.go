@@ -130,3 +130,10 @@ func (r *rate) observe(now time.Duration, started uint64) float64 {
 	r.at, r.started = now, started
 	return r.perSecond
 }
+
+// last is the rate as it was last observed.
+func (r *rate) last() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.perSecond
+}

@@ -1,6 +1,7 @@
 // Package groupcommit gathers items while a batch is being written and makes them the
 // next batch. Idle it adds no delay: a lone item is flushed at once. Busy it makes the
-// batches as large as the load is, and when the writing cannot keep up, Put blocks.
+// batches as large as the load is, and when the writing cannot keep up, Put blocks. An
+// owner that prefers few large batches lets them gather longer ([Queue.Gather]).
 //
 //	Put ──▶ gathering (at most max) ──▶ flush, one batch at a time
 //
@@ -12,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // ErrClosed is returned by Put once Close was called.
@@ -20,11 +22,15 @@ var ErrClosed = errors.New("the queue is closed")
 // Queue is a group-commit queue; make one with [New]. It is safe for concurrent use.
 type Queue[T any] struct {
 	flush   func(batch []T)
-	room    chan struct{} // holds one token for each item that gathers
+	enough  int                  // items that make a batch while it gathers
+	linger  func() time.Duration // how long the next batch gathers; nil = not at all
+	hurried chan struct{}        // holds a token when the batch that gathers need not wait
+	room    chan struct{}        // holds one token for each item that gathers
 	closing chan struct{}
 
 	mu       sync.Mutex
 	pending  []T
+	hurry    bool // the pending must not wait for more
 	flushing bool
 	closed   bool
 	put      uint64        // items ever taken in
@@ -42,9 +48,62 @@ func New[T any](max int, flush func(batch []T)) *Queue[T] {
 	}
 	return &Queue[T]{
 		flush:    flush,
+		hurried:  make(chan struct{}, 1),
 		room:     make(chan struct{}, max),
 		closing:  make(chan struct{}),
 		progress: make(chan struct{}),
+	}
+}
+
+// Gather lets each batch wait until it has enough items (at most max), at most as long as
+// linger says when the batch before is done; 0 = not at all. [Queue.Hurry], Wait and Close
+// end the wait. Call it before the first Put.
+func (q *Queue[T]) Gather(enough int, linger func() time.Duration) {
+	q.enough, q.linger = min(enough, cap(q.room)), linger
+}
+
+// Hurry flushes what gathers without waiting for more.
+func (q *Queue[T]) Hurry() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.let()
+}
+
+// let ends the wait of the batch that gathers. The caller holds mu.
+func (q *Queue[T]) let() {
+	if len(q.pending) == 0 {
+		return
+	}
+	q.hurry = true
+	select {
+	case q.hurried <- struct{}{}:
+	default:
+	}
+}
+
+// gather waits until the next batch need not wait any longer.
+func (q *Queue[T]) gather() {
+	if q.linger == nil {
+		return
+	}
+	d := q.linger()
+	if d <= 0 {
+		return
+	}
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	for {
+		q.mu.Lock()
+		ready := q.hurry || len(q.pending) == 0
+		q.mu.Unlock()
+		if ready {
+			return
+		}
+		select {
+		case <-q.hurried: // perhaps meant for an earlier batch
+		case <-limit.C:
+			return
+		}
 	}
 }
 
@@ -70,6 +129,9 @@ func (q *Queue[T]) Put(ctx context.Context, item T) error {
 	}
 	q.pending = append(q.pending, item)
 	q.put++
+	if len(q.pending) == q.enough {
+		q.let()
+	}
 	if !q.flushing {
 		q.flushing = true
 		go q.run()
@@ -87,9 +149,10 @@ func (q *Queue[T]) Len() int {
 // run flushes until nothing is left, then ends: an idle queue costs no goroutine.
 func (q *Queue[T]) run() {
 	for {
+		q.gather()
 		q.mu.Lock()
 		batch := q.pending
-		q.pending = nil
+		q.pending, q.hurry = nil, false
 		if len(batch) == 0 {
 			q.flushing = false
 			q.mu.Unlock()
@@ -117,6 +180,7 @@ func (q *Queue[T]) done(n uint64) {
 func (q *Queue[T]) Wait(ctx context.Context) error {
 	q.mu.Lock()
 	target := q.put
+	q.let()
 	q.mu.Unlock()
 	for {
 		q.mu.Lock()

@@ -159,3 +159,68 @@ func TestEveryItemIsFlushedOnceInBatchesOfAtMostMax(t *testing.T) {
 	require.Len(t, slices.Compact(got), senders*each)
 	require.LessOrEqual(t, largest, most)
 }
+
+// unhurried is a queue whose batches gather without a limit of time until they have three
+// items.
+func unhurried(g *gate) *Queue[int] {
+	q := New(10, g.flush)
+	q.Gather(3, func() time.Duration { return time.Hour })
+	return q
+}
+
+func TestABatchGathersUntilItHasEnough(t *testing.T) {
+	g := newGate()
+	q := unhurried(g)
+	for i := range 4 {
+		require.NoError(t, q.Put(t.Context(), i))
+	}
+	first := g.pass(t)
+	require.Equal(t, []int{0, 1, 2}, first[:3])
+	q.Hurry()
+	if len(first) == 3 { // the fourth came when the first three were on their way
+		require.Equal(t, []int{3}, g.pass(t))
+	}
+	require.NoError(t, q.Wait(t.Context()))
+}
+
+func TestWhatGatheredDuringAFlushIsFlushedOnceThereIsEnough(t *testing.T) {
+	g := newGate()
+	q := unhurried(g)
+	require.NoError(t, q.Put(t.Context(), 0))
+	q.Hurry()
+	require.Equal(t, []int{0}, <-g.batches)
+	for i := 1; i <= 5; i++ {
+		require.NoError(t, q.Put(t.Context(), i))
+	}
+	g.release <- struct{}{}
+	require.Equal(t, []int{1, 2, 3, 4, 5}, g.pass(t))
+	require.NoError(t, q.Wait(t.Context()))
+}
+
+func TestNobodyWaitsForABatchThatGathers(t *testing.T) {
+	for name, end := range map[string]func(*Queue[int]) error{
+		"hurry": func(q *Queue[int]) error { q.Hurry(); return nil },
+		"wait":  func(q *Queue[int]) error { return q.Wait(t.Context()) },
+		"close": func(q *Queue[int]) error { return q.Close(t.Context()) },
+	} {
+		g := newGate()
+		q := unhurried(g)
+		q.Hurry() // of nothing says nothing about what follows
+		require.NoError(t, q.Put(t.Context(), 0))
+		require.NoError(t, q.Put(t.Context(), 1))
+		ended := make(chan error, 1)
+		go func() { ended <- end(q) }()
+		require.Equal(t, []int{0, 1}, g.pass(t), name)
+		require.NoError(t, <-ended, name)
+		require.NoError(t, q.Wait(t.Context()))
+	}
+}
+
+func TestABatchGathersNoLongerThanItLingers(t *testing.T) {
+	g := newGate()
+	q := New(10, g.flush)
+	q.Gather(3, func() time.Duration { return time.Millisecond })
+	require.NoError(t, q.Put(t.Context(), 0))
+	require.Equal(t, []int{0}, g.pass(t))
+	require.NoError(t, q.Wait(t.Context()))
+}

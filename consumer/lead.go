@@ -1,0 +1,71 @@
+package consumer
+
+import (
+	"sync"
+	"time"
+)
+
+// largeBatch is how many quick tasks a worker looks for at most that has a distant server
+// to itself.
+const largeBatch = 2 * maxBatch
+
+// tripShare is how many times longer than its round trips a fetch is to take.
+const tripShare = 4
+
+// lead keeps the handlers of quick tasks busy while the next batch is found and claimed,
+// however far away the server is. Where they ran out of tasks during a fetch, the next one
+// begins earlier. Where round trips take much of its time, it also asks for more, unless
+// other workers want the same tasks.
+type lead struct {
+	mu     sync.Mutex
+	hungry bool          // the handlers ran out of tasks during the last fetch
+	trip   time.Duration // of a query that finds next to nothing; 0 = not known
+	most   int           // what a batch needs to outweigh its round trips
+}
+
+// tripped notes how long a query took that finds next to nothing.
+func (l *lead) tripped(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trip = took
+}
+
+// learn notes what was held when a fetch began and when it was done, how long it took and
+// how many tasks it won.
+func (l *lead) learn(before, after counts, took time.Duration, won int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hungry = after.started-before.started >= uint64(before.buffered)
+	l.most = maxBatch
+	if trips := 2 * l.trip; won > 0 && took > trips {
+		l.most = min(max(maxBatch, int(tripShare*float64(trips)*float64(won)/float64(took-trips))), largeBatch)
+	}
+}
+
+// enough is how many tasks may wait for a slot when a fetch begins.
+func (l *lead) enough(freeSlots int, perSecond float64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if wanted := batchWanted(freeSlots, perSecond); wanted > freeSlots && l.hungry {
+		return wanted
+	}
+	return enough(freeSlots, perSecond)
+}
+
+// toFetch is how many tasks to look for now.
+func (l *lead) toFetch(freeSlots, waiting int, perSecond float64, alone bool) int {
+	if waiting > l.enough(freeSlots, perSecond) {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wanted := batchWanted(freeSlots, perSecond)
+	switch {
+	case wanted <= freeSlots || !l.hungry:
+		return toFetch(freeSlots, waiting, perSecond)
+	case alone:
+		return max(wanted, min(l.most, int(perSecond*aheadTime.Seconds())))
+	default:
+		return wanted
+	}
+}

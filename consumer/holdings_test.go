@@ -30,7 +30,7 @@ func TestWaitingExecutionsStartInOrderAndNeverMoreThanTheSlots(t *testing.T) {
 
 func TestATypesRoomCountsWhatWaitsAndWhatRuns(t *testing.T) {
 	h, typ, other := newHoldings(), &handler{typ: "a", limit: 2}, &handler{typ: "b"}
-	require.Equal(t, maxBatch, h.room("b", 0))
+	require.Equal(t, largeBatch, h.room("b", 0))
 	xs := held(typ, typ, other)
 	h.add(xs, 0, time.Time{})
 	require.Zero(t, h.room("a", 2))

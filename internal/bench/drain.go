@@ -29,11 +29,12 @@ func drains(c *Config, name string, processes int) []part {
 	var parts []part
 	add := func(suffix, than, what string, d draining) {
 		parts = append(parts, part{name + suffix, processes, func(ctx context.Context, r *run) error {
-			if err := drain(ctx, r, d); err != nil {
-				return err
+			err := drain(ctx, r, d)
+			r.res.Notes = append(r.res.Notes, r.res.details()...)
+			if err == nil {
+				r.compareWith(name+than, what)
 			}
-			r.compareWith(name+than, what)
-			return nil
+			return err
 		}})
 	}
 	add("", "", "", draining{})

@@ -111,7 +111,6 @@ func runPart(ctx context.Context, c *Config, p part, all *results, result func(R
 	}
 	err = errors.Join(err, r.arena.close(ctx))
 	r.res.Partial = err != nil
-	r.res.Notes = append(r.res.Notes, r.res.details()...)
 	if err != nil && r.res.Tasks == 0 && r.res.RawPerSecond == nil && len(r.res.Commands) == 0 {
 		return err // nothing was measured
 	}

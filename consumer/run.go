@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -116,7 +117,7 @@ func (c *Consumer) call(x *execution, s *said) {
 	}
 	e := c.executionFor(x)
 	ctx = context.WithValue(ctx, executionKey{}, e)
-	for try := 0; ; try++ {
+	for retries := x.entry().LocalRetries; ; retries++ {
 		e.steps.forget()
 		x.quiet.Store(false)
 		again := false
@@ -129,10 +130,33 @@ func (c *Consumer) call(x *execution, s *said) {
 			again = retryableHere(err)
 			return err
 		})
-		if !again || try >= x.eff.Retry.Local.Count || ctx.Err() != nil || x.completing.Load() {
+		if !again || retries >= x.eff.Retry.Local.Count || ctx.Err() != nil || x.completing.Load() {
 			return
 		}
-		clock.Pause(ctx, x.eff.Retry.Local.Interval)
+		if !c.awaitLocalRetry(ctx, x, retries+1) {
+			return
+		}
+	}
+}
+
+// awaitLocalRetry counts a retry inside the execution and waits for its time. It is counted
+// before it begins, so that a crash does not grant it again. false means that it must not
+// begin, and that the handler's error stands.
+func (c *Consumer) awaitLocalRetry(ctx context.Context, x *execution, n int) bool {
+	began := clock.Read(c.cfg.Clock)
+	for wait := c.newBackOff(); ; wait.sleep(ctx) {
+		err := c.store.SaveLocalRetries(ctx, x.task.ID, x.index, x.execID, n)
+		if err == nil {
+			return clock.Pause(ctx, x.eff.Retry.Local.Interval-began.SinceMonotonic(c.cfg.Clock))
+		}
+		if ctx.Err() != nil || errors.Is(err, model.ErrFenced) {
+			return false
+		}
+		c.health.report(c, err)
+		if store.Final(err) {
+			c.log.Error().Err(err).Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("a local retry was refused by the database; the handler's error counts")
+			return false
+		}
 	}
 }
 

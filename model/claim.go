@@ -140,6 +140,7 @@ func Claim(t *Task, by Claimant, eff Effective, now time.Time) (*Task, Refusal) 
 		w.Deadline = Millis(begins.Add(eff.ExecutionTimeout))
 	}
 	w.PingExpireTime = Lease(&w, eff.Lease, begins)
+	w.LocalRetries = c.takeLocalRetries(by.WorkerID)
 	if i := c.evictable(now); i >= 0 {
 		c.WorkerStates[i] = w
 	} else {
@@ -147,6 +148,43 @@ func Claim(t *Task, by Claimant, eff Effective, now time.Time) (*Task, Refusal) 
 	}
 	settle(c, eff, now)
 	return c, ""
+}
+
+// takeLocalRetries are the local retries of an execution that stopped before its attempt was
+// spent: by a lapse, or given back. Its successor goes on counting from there, so that a crash
+// does not renew them. They move, so that of several workers one takes them: the worker's own
+// first, else the newest.
+func (t *Task) takeLocalRetries(workerID string) int {
+	var from *WorkerState
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		if w.LocalRetries == 0 || !w.passesOn() {
+			continue
+		}
+		own := w.WorkerID == workerID
+		if from == nil || own && from.WorkerID != workerID || own == (from.WorkerID == workerID) && !w.FailTime.Before(from.FailTime) {
+			from = w
+		}
+	}
+	if from == nil {
+		return 0
+	}
+	n := from.LocalRetries
+	from.LocalRetries = 0
+	return n
+}
+
+// passesOn says whether the next execution goes on with the attempt of this one. A snooze is
+// the handler's own end of it.
+func (w *WorkerState) passesOn() bool {
+	switch w.FailKind {
+	case FailLapsed, FailUndecodable:
+		return true
+	case FailReleased:
+		return w.RetryAt.IsZero()
+	default:
+		return false
+	}
 }
 
 // Lease is the ping_expire_time that a ping sent at now earns: never past the

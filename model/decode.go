@@ -184,6 +184,8 @@ func (r *TaskReader) stateField(w *WorkerState, f field) {
 		w.NoCallback = f.bool()
 	case "unstarted":
 		w.Unstarted = f.bool()
+	case "local_retries":
+		w.LocalRetries = f.int()
 	case "options":
 		w.Options = &ClaimedOptions{}
 		r.options((*Options)(w.Options), f)

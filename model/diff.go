@@ -212,14 +212,14 @@ func (d *differ) flag(key string, before, after bool) {
 	}
 }
 
-// number is for the task's own counters.
+// number is for counters.
 func (d *differ) number(key string, before, after int) {
 	switch {
 	case before == after:
 	case after == 0:
 		d.drop(key)
 	default:
-		d.set = appendInt(d.set, key, after)
+		d.set = appendInt(d.set, d.prefix+key, after)
 	}
 }
 
@@ -268,6 +268,7 @@ func (d *differ) state(before, after *WorkerState) {
 	d.flag("parked", before.Parked, after.Parked)
 	d.flag("no_callback", before.NoCallback, after.NoCallback)
 	d.flag("unstarted", before.Unstarted, after.Unstarted)
+	d.number("local_retries", before.LocalRetries, after.LocalRetries)
 	switch {
 	case before.Options.same(after.Options):
 	case after.Options == nil:

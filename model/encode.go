@@ -93,6 +93,7 @@ func appendState(dst []byte, key string, w *WorkerState) []byte {
 	if w.Unstarted {
 		dst = bsoncore.AppendBooleanElement(dst, "unstarted", true)
 	}
+	dst = appendCount(dst, "local_retries", w.LocalRetries)
 	if w.Options != nil {
 		dst = appendOptions(dst, "options", (*Options)(w.Options))
 	}

@@ -61,8 +61,10 @@ type Retry struct {
 	Local       *LocalRetry     `bson:"local,omitempty"`           // retries inside an execution; default none
 }
 
-// LocalRetry are retries inside one execution, under its lease (seed 004): they cost
-// no error and no other worker sees them. Count 0 = none.
+// LocalRetry are retries inside one execution, under its lease (seed 004): they cost no
+// error, and no other worker takes part. Each is counted in the execution before it begins.
+// An execution that takes the task over after a lapse or a release goes on counting; after
+// an error or a snooze the next one starts anew. Count 0 = none.
 type LocalRetry struct {
 	Count    int           `bson:"count,omitempty"`
 	Interval time.Duration `bson:"interval_ms,omitempty"`

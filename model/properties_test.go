@@ -287,6 +287,14 @@ func (l *life) actions() map[string]func(*rapid.T) {
 				l.task = c
 			}
 		},
+		"local retry": func(*rapid.T) {
+			if exec := l.openExec(l.task, l.worker()); exec != "" {
+				c := deepCopy(l.task)
+				_, st := c.Execution(exec)
+				st.LocalRetries++
+				l.task = c
+			}
+		},
 		"step": func(*rapid.T) {
 			if exec := l.openExec(l.task, l.worker()); exec != "" {
 				after, err := saveStep(l.task, exec, rapid.SampledFrom(lifeSteps).Draw(l.T, "step"), l.now)

@@ -50,6 +50,9 @@ func (s *story) show() string {
 				fmt.Fprintf(&b, ": %s", w.FailReason)
 			}
 		}
+		if w.LocalRetries > 0 {
+			fmt.Fprintf(&b, " (%d local retries)", w.LocalRetries)
+		}
 		b.WriteByte('\n')
 	}
 	return b.String()

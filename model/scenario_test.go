@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ import (
 //	deliver ok|failed   the callback's delivery has ended; carried-out: the outbox is empty
 //	park w 1h [quiet]        expire, leave, cancel, retry, resolve, release, repair
 //	step w name      w's execution saves a step, as the store does; retry-from name
+//	local w          a retry inside w's execution begins
 //	steps w          the names of the steps that w need not do again
 //	update …, send-again [update-args] [update-idle] [restart-failed] [restart-succeeded] [keep-args] …
 //	advance 10s      moves the clock
@@ -111,7 +113,7 @@ func (s *story) run(c scenario.Command) string {
 		return "unchanged"
 	}
 	s.task = after
-	if a.Name() != "ping" && a.Name() != "step" && a.Name() != "hand-edit" && a.Name() != "carried-out" {
+	if a.Name() != "ping" && a.Name() != "step" && a.Name() != "local" && a.Name() != "hand-edit" && a.Name() != "carried-out" {
 		require.NoError(t, diffFault(before, after))
 		if s.task.Status != "" && before.Options.ConcurrentWorkerCount == after.Options.ConcurrentWorkerCount && s.handler.IsZero() {
 			require.NoError(t, stateFault(s.task, s.eff(), s.now))
@@ -130,6 +132,15 @@ func (s *story) rule(a scenarioCommand) (*Task, error) {
 		return ping(t, s.exec(a), eff.Lease, now)
 	case "step":
 		return saveStep(t, s.exec(a), a.Word(1), now)
+	case "local": // a retry inside w's execution begins, as the store notes it
+		i, w := t.Execution(s.exec(a))
+		if w == nil || !w.Open() {
+			return nil, ErrFenced
+		}
+		c := *t
+		c.WorkerStates = slices.Clone(t.WorkerStates)
+		c.WorkerStates[i].LocalRetries++
+		return &c, nil
 	case "retry-from":
 		return RetryFrom(t, a.Word(0), a.Value("remark"), s.person(), now)
 	case "finish":

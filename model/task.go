@@ -89,6 +89,9 @@ type WorkerState struct {
 	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
 	NoCallback  bool          `bson:"no_callback,omitempty"` // nobody is to be told of its success; set when it is parked, or succeeds
 	Unstarted   bool          `bson:"unstarted,omitempty"`   // given back before it did anything
+	// LocalRetries is how many retries inside the execution have begun, see [LocalRetry]. It
+	// counts those that it took over from an execution before it.
+	LocalRetries int `bson:"local_retries,omitempty"`
 	// Options are those of the task at the claim, where they changed while the execution was
 	// open; nil = the task's own hold. See applied.go.
 	Options *ClaimedOptions `bson:"options,omitempty"`

@@ -224,3 +224,15 @@ func TestShowTellsOptionsThatWaitForTheNextClaim(t *testing.T) {
 	report := explain.Explain(explain.Facts{Task: task, Now: now})
 	require.Contains(t, report.Because, "Its options were changed while it ran. The change holds from its next claim on.")
 }
+
+func TestShowAndExplainTellLocalRetries(t *testing.T) {
+	now := time.Now().UTC()
+	retry := &model.Retry{Local: &model.LocalRetry{Count: 3}}
+	task := model.NewTask(model.Draft{Type: "t", Key: "k", Options: model.Options{Retry: retry}}, now)
+	task, no := model.Claim(task, model.Claimant{WorkerID: "w", ExecID: "x"}, task.Effective(model.Options{}), now)
+	require.Empty(t, no)
+	task.WorkerStates[0].LocalRetries = 2
+	require.Regexp(t, `(?m)^1 \+ 2 local +w `, executionsText(task, now))
+	report := explain.Explain(explain.Facts{Task: task, Now: now})
+	require.Contains(t, strings.Join(report.Because, "\n"), "attempt 1, local retry 2 of 3; its lease")
+}

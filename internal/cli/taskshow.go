@@ -137,7 +137,11 @@ func executionsText(t *model.Task, now time.Time) string {
 	tab := newTable("TRY", "WORKER", "CLAIMED", "LEASE UNTIL", "END")
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
-		tab.add(fmt.Sprint(w.Attempt), w.WorkerID, human.When(w.ClaimedAt, now), human.Stamp(w.PingExpireTime), endText(w, now))
+		try := fmt.Sprint(w.Attempt)
+		if w.LocalRetries > 0 {
+			try += fmt.Sprintf(" + %d local", w.LocalRetries)
+		}
+		tab.add(try, w.WorkerID, human.When(w.ClaimedAt, now), human.Stamp(w.PingExpireTime), endText(w, now))
 	}
 	return "\n" + tab.String()
 }

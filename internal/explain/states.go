@@ -64,9 +64,18 @@ func (r *report) holds() (lapsed int) {
 		if !r.lives(w.WorkerID) {
 			live = " (not heard of lately)"
 		}
-		r.because("%s%s holds it since %s, attempt %d; %s.", w.WorkerID, live, human.When(w.ClaimedAt, r.Now), w.Attempt, state)
+		r.because("%s%s holds it since %s, attempt %d%s; %s.", w.WorkerID, live, human.When(w.ClaimedAt, r.Now), w.Attempt, r.localRetries(w), state)
 	}
 	return lapsed
+}
+
+// localRetries says how many retries inside the execution have begun; "" where there are none.
+func (r *report) localRetries(w *model.WorkerState) string {
+	if w.LocalRetries == 0 {
+		return ""
+	}
+	most := r.Task.EffectiveFor(w, r.typeOptions()).Retry.Local.Count
+	return fmt.Sprintf(", local retry %d of %d", w.LocalRetries, most)
 }
 
 func (r *report) current() *model.WorkerState {
@@ -182,7 +191,7 @@ func (r *report) lastEnd() {
 		}
 	}
 	if last != nil {
-		r.because("Attempt %d on %s ended at %s: %s: %s", last.Attempt, last.WorkerID, human.When(last.FailTime, r.Now), last.FailKind, human.OneLine(last.FailReason, maxReason))
+		r.because("Attempt %d%s on %s ended at %s: %s: %s", last.Attempt, r.localRetries(last), last.WorkerID, human.When(last.FailTime, r.Now), last.FailKind, human.OneLine(last.FailReason, maxReason))
 	} else if r.Task.ErrorInfo != "" {
 		r.because("The last error was: %s", human.OneLine(r.Task.ErrorInfo, maxReason))
 	}

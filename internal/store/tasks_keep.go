@@ -169,6 +169,13 @@ func (s *Store) SaveProgress(ctx context.Context, id string, index int, execID s
 	return s.byExecution(ctx, "saving the progress of task "+id, openGuard(id, index, execID), bson.D{d("$set", bson.D{d("progress", p)})})
 }
 
+// SaveLocalRetries stores that the n-th retry inside an execution begins, as
+// [Store.SaveCheckpoint] does. The count never falls.
+func (s *Store) SaveLocalRetries(ctx context.Context, id string, index int, execID string, n int) error {
+	path := "worker_states." + strconv.Itoa(index) + ".local_retries"
+	return s.byExecution(ctx, "counting the local retries of task "+id, openGuard(id, index, execID), bson.D{d("$max", bson.D{d(path, n)})})
+}
+
 // executionPatience is how long a handler's own write is tried again while the database
 // does not answer. The handler's context, which ends with its lease, may cut it short.
 const executionPatience = 10 * time.Second

@@ -1,0 +1,157 @@
+package producer
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/embedded"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// sundial is a machine's clock that a test sets by hand; its time is the server's, too.
+type sundial struct {
+	mu     sync.Mutex
+	server time.Time
+	mono   time.Duration
+}
+
+func (s *sundial) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Add(s.mono)
+}
+
+func (s *sundial) Monotonic() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mono
+}
+
+func (s *sundial) serverTime() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server
+}
+
+func (s *sundial) pass(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server, s.mono = s.server.Add(d), s.mono+d
+}
+
+func (s *sundial) jump(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server = s.server.Add(d)
+}
+
+// puller is a process that fetches from a server with the same clock.
+type puller struct {
+	*Producer
+	*sundial
+	t *testing.T
+}
+
+func newPuller(t *testing.T) *puller {
+	t.Helper()
+	s := &sundial{server: time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC), mono: time.Minute}
+	server, err := embedded.Start(embedded.Options{Now: s.serverTime})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	client, err := mongo.Connect(options.Client().ApplyURI(server.URI()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	p, err := New(Config{Database: client.Database("pull"), Clock: s})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	return &puller{p, s, t}
+}
+
+func (p *puller) fetch(worker string) []Fetched {
+	p.t.Helper()
+	got, err := p.Fetch(p.t.Context(), FetchRequest{WorkerID: worker, Types: []string{"t"}, Max: 10})
+	require.NoError(p.t, err)
+	return got
+}
+
+// watch lets time pass as the observer does between two fetches.
+func (p *puller) watch(d time.Duration) {
+	p.t.Helper()
+	for ; d > 0; d -= 500 * time.Millisecond {
+		p.pass(min(d, 500*time.Millisecond))
+		p.pull.trust.Answered()
+		require.NoError(p.t, p.store.FreshClock(p.t.Context()))
+	}
+}
+
+// owned is a task that another worker has fetched. Its lease has two seconds.
+func (p *puller) owned(key string) string {
+	p.t.Helper()
+	_, err := p.SendJSON(p.t.Context(), "t", nil, Key(key), Lease(500*time.Millisecond, 2*time.Second))
+	require.NoError(p.t, err)
+	p.pass(10 * time.Millisecond)
+	got := p.fetch("owner")
+	require.Len(p.t, got, 1)
+	return got[0].Task.ID
+}
+
+const patience = 500*time.Millisecond + claim.Notice
+
+func TestAProcessThatFetchesWatchesBeforeItPreempts(t *testing.T) {
+	p := newPuller(t)
+	id := p.owned("a")
+	p.pass(10 * time.Second)
+	require.Empty(t, p.fetch("heir"), "it knows nothing of the last ten seconds")
+	p.watch(patience)
+	got := p.fetch("heir")
+	require.Len(t, got, 1)
+	require.Equal(t, id, got[0].Task.ID)
+}
+
+func TestAFetchLeavesTheTimeToHearOfAJumpOfTheDatabasesClock(t *testing.T) {
+	p := newPuller(t)
+	p.owned("a")
+	p.watch(time.Second)
+	p.jump(time.Minute)
+	require.NoError(t, p.store.ReadClock(t.Context()))
+	require.Empty(t, p.fetch("heir"))
+	p.watch(store.MaxClockAge + patience - time.Second)
+	require.Empty(t, p.fetch("heir"), "the owner pings until then by the time as it was before")
+	p.watch(time.Second)
+	got := p.fetch("heir")
+	require.Len(t, got, 1)
+	require.Equal(t, 1, got[0].Task.LapseCount)
+	require.Equal(t, model.StatusExecuting, got[0].Task.Status)
+}
+
+// The time is real here: between two fetches nobody but the observer asks the database.
+func TestWhatAFetchLeftAloneIsTakenOverByALaterOneHoweverRarelyItComes(t *testing.T) {
+	b := setup(t)
+	_, err := b.p.SendJSON(t.Context(), "t", nil, Lease(300*time.Millisecond, time.Second))
+	require.NoError(t, err)
+	fetch := func(worker string) []Fetched {
+		got, err := b.p.Fetch(t.Context(), FetchRequest{WorkerID: worker, Types: []string{"t"}})
+		require.NoError(t, err)
+		return got
+	}
+	eventually := func(what string, met func() bool) {
+		t.Helper()
+		require.Eventually(t, met, 30*time.Second, 20*time.Millisecond, what)
+	}
+	var owned []Fetched
+	eventually("the task is due", func() bool { owned = append(owned, fetch("owner")...); return len(owned) > 0 })
+	eventually("its lease has lapsed", func() bool { return b.p.store.Clock.Now().After(owned[0].Until) })
+	b.p.pull.trust.Doubt() // as after a long pause
+	require.Empty(t, fetch("heir"))
+	terms := &model.Effective{PingInterval: 300 * time.Millisecond, Lease: time.Second}
+	eventually("the observer has watched for long enough", func() bool { return b.p.pull.trust.Wait(terms) <= 0 })
+	require.Len(t, fetch("heir"), 1)
+}

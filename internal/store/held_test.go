@@ -1,0 +1,174 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// hold touches documents in a transaction that stays open until release is called.
+func (s *stepping) hold(collection string, ids ...string) (release func()) {
+	s.Helper()
+	session, err := s.db.Client().StartSession()
+	require.NoError(s, err)
+	require.NoError(s, session.StartTransaction())
+	res, err := s.db.Collection(collection).UpdateMany(mongo.NewSessionContext(s.Context(), session),
+		bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(s, err)
+	require.EqualValues(s, len(ids), res.MatchedCount)
+	release = func() {
+		_ = session.AbortTransaction(context.Background())
+		session.EndSession(context.Background())
+	}
+	s.Cleanup(release)
+	return release
+}
+
+// While ten documents are held, a few calls tell which: what was answered counts at once,
+// and no call is an error, which would cost all others their leases.
+func TestPingsCountForAllButTheHeld(t *testing.T) {
+	s := newStepping(t)
+	const n = 400
+	tasks := make([]*model.Task, n)
+	for i := range tasks {
+		tasks[i] = s.held(fmt.Sprint(i), "w")
+	}
+	var ids []string
+	held := map[string]bool{}
+	for i := 7; i < n; i += 40 {
+		ids = append(ids, tasks[i].ID)
+		held[tasks[i].ID] = true
+	}
+	release := s.hold("tasks", ids...)
+	for round := 1; ; round++ {
+		require.Less(t, round, 20, "it goes on being slow")
+		pings := make([]store.Ping, n)
+		for i, task := range tasks {
+			pings[i] = store.Ping{ID: task.ID, ExecID: "w", Until: s.now.Add(time.Duration(round) * time.Minute)}
+		}
+		lost, err := s.Pings(t.Context(), pings, 250*time.Millisecond)
+		require.NoError(t, err)
+		require.Empty(t, lost)
+		missed := 0
+		for _, p := range pings {
+			require.True(t, p.Missed || !held[p.ID])
+			if p.Missed {
+				missed++
+			}
+		}
+		if missed == len(held) {
+			break
+		}
+	}
+	for _, id := range ids {
+		require.True(t, s.Suspected(id))
+	}
+	release()
+	alone := []store.Ping{{ID: ids[0], ExecID: "w", Until: s.now.Add(time.Hour)}}
+	_, err := s.Pings(t.Context(), alone, time.Second)
+	require.NoError(t, err)
+	require.False(t, alone[0].Missed)
+	require.False(t, s.Suspected(ids[0]), "it is free again")
+}
+
+func TestATakeoverOfAHeldTaskIsNoOutage(t *testing.T) {
+	s := newStepping(t)
+	task := s.held("k", "w")
+	later := s.now.Add(time.Hour)
+	eff := model.ResolveOptions(task.Options)
+	expired := model.Expire(task, eff, later, 0)
+	require.NotNil(t, expired)
+	w := store.Write{Before: task, After: expired, Lapsed: "w", At: later}
+	release := s.hold("tasks", task.ID)
+	for range 3 { // the first finds out, the second is its probe, the third is not tried
+		_, err := s.TakeOver(t.Context(), w)
+		require.ErrorIs(t, err, store.ErrHeld)
+		require.False(t, store.Outage(err))
+		require.Equal(t, store.Retry, store.Classify(err))
+	}
+	require.True(t, s.ProbeLater(task.ID))
+	release()
+	written, err := s.Writes(t.Context(), []store.Write{w}, store.Patience)
+	require.NoError(t, err)
+	require.True(t, written[0].Applied, "alone it goes out at once")
+}
+
+// A command that ran out of time has stored some of its tasks. They are told from those
+// that were there.
+func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
+	s := newStepping(t)
+	fresh := func(i int, at time.Time) *model.Task {
+		return model.NewTask(model.Draft{Type: "t", Key: fmt.Sprintf("k%03d", i)}, at)
+	}
+	_, err := s.Insert(t.Context(), []*model.Task{fresh(5, s.now), fresh(55, s.now)})
+	require.NoError(t, err)
+	session, err := s.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = s.Insert(mongo.NewSessionContext(t.Context(), session), []*model.Task{fresh(30, s.now)})
+	require.NoError(t, err)
+
+	var tasks []*model.Task
+	for i := range 60 {
+		tasks = append(tasks, fresh(i, s.now.Add(time.Second)))
+	}
+	tasks = append(tasks, fresh(0, s.now.Add(time.Second))) // the same key again
+	exists, err := s.Insert(t.Context(), tasks)
+	var some *store.InsertError
+	require.ErrorAs(t, err, &some)
+	require.Len(t, some.Refused, 1)
+	require.ErrorIs(t, some.Refused[30], store.ErrHeld)
+	for i := range tasks {
+		require.Equal(t, i == 5 || i == 55 || i == 60, exists[i], "task %d", i)
+	}
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	exists, err = s.Insert(t.Context(), tasks[30:31])
+	require.NoError(t, err)
+	require.False(t, exists[0])
+}
+
+func TestOutcomesAreRemovedBesideAHeldLife(t *testing.T) {
+	s := newStepping(t)
+	var carried []store.Carried
+	var ids []string
+	for i := range 20 {
+		id := model.TaskID("", "t", fmt.Sprint(i))
+		entries := []model.OutboxEntry{{Kind: "a", Rev: 2}, {Kind: "b", Rev: 2}}[:1+i%2]
+		_, err := s.db.Collection("tasks").InsertOne(t.Context(), bson.D{
+			{Key: "_id", Value: id}, {Key: "type", Value: "t"}, {Key: "key", Value: fmt.Sprint(i)}, {Key: "generation", Value: int64(1)}, {Key: "rev", Value: int64(2)},
+			{Key: "status", Value: "Success"}, {Key: "outbox", Value: entries}, {Key: "outbox_at", Value: s.now},
+		})
+		require.NoError(t, err)
+		ids = append(ids, id)
+		for _, e := range entries {
+			carried = append(carried, store.Carried{Life: store.OutboxLife{Task: &model.Task{ID: id, Generation: 1}}, Entry: e})
+		}
+	}
+	marked := func() (left []string) {
+		cur, err := s.db.Collection("tasks").Find(t.Context(), bson.D{{Key: "outbox_at", Value: bson.D{{Key: "$exists", Value: true}}}, {Key: "type", Value: "t"}})
+		require.NoError(t, err)
+		var docs []struct {
+			ID string `bson:"_id"`
+		}
+		require.NoError(t, cur.All(t.Context(), &docs))
+		for _, d := range docs {
+			left = append(left, d.ID)
+		}
+		return left
+	}
+	release := s.hold("tasks", ids[3])
+	require.ErrorIs(t, s.RemoveOutbox(t.Context(), carried), store.ErrHeld)
+	require.Equal(t, []string{ids[3]}, marked())
+	release()
+	require.NoError(t, s.RemoveOutbox(t.Context(), carried[4:6]), "both entries of the one that was held")
+	require.Empty(t, marked())
+}

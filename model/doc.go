@@ -13,7 +13,8 @@
 //
 // Where to look: a task's state is decided in settle.go and nowhere else; who may
 // claim in claim.go; what an end makes of a task in finish.go; what a person's command
-// does in command.go; what a second send of a key does in send.go.
+// does in command.go; what a second send of a key does in send.go; by which options an
+// execution is judged in applied.go.
 //
 // The words are those of docs/architecture.md. An execution is one worker's hold on a
 // task; it is open until it succeeds or fails; its lease is ping_expire_time; a lease

@@ -191,3 +191,15 @@ func TestABadCompletionIsRefusedByField(t *testing.T) {
 	refused("retry_after", err)
 	require.Equal(t, model.StatusExecuting, b.get(s.ID).Status)
 }
+
+// A lease that was changed while the execution runs is that of the next claim.
+func TestAPingExtendsByTheLeaseOfItsOwnClaim(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, Lease(0, 20*time.Second))
+	handle := b.claim(s.ID, "w")
+	_, err := b.p.Update(t.Context(), s.ID, Lease(0, time.Hour))
+	require.NoError(t, err)
+	pinged, err := b.p.Ping(t.Context(), handle)
+	require.NoError(t, err)
+	require.WithinDuration(t, b.now().Add(20*time.Second), pinged.Until, 15*time.Second)
+}

@@ -62,17 +62,7 @@ func (s *Store) send(ctx context.Context, coll *mongo.Collection, doing string, 
 	for _, id := range waiting {
 		b.leaveOut(id)
 	}
-	var late []command
-	for _, c := range commands(others, size) {
-		slow, err := b.sendOnce(ctx, c, s.pace.limit(c.ids))
-		switch b.failed(err); slow.ids {
-		case 0:
-		case 1:
-			b.isHeld(&slow)
-		default:
-			late = append(late, slow)
-		}
-	}
+	late := b.sendAll(ctx, spread(commands(others, size)))
 	if search > 0 || len(others) == 0 {
 		b.isolate(ctx, late, commandsOf(probes), s.local.Monotonic()+search)
 	} else {
@@ -82,6 +72,34 @@ func (s *Store) send(ctx context.Context, coll *mongo.Collection, doing string, 
 	}
 	b.x.clean = len(b.x.unsure) == 0
 	return b.x, b.worst
+}
+
+// sendAll sends commands, those of many statements several at a time, and returns what of
+// them ran out of time. One document that ran out of time alone is held.
+func (b *batch) sendAll(ctx context.Context, all []command) (late []command) {
+	var mu sync.Mutex
+	one := func(c command) {
+		slow, err := b.sendOnce(ctx, c, b.s.pace.limit(c.ids))
+		switch b.failed(err); slow.ids {
+		case 0:
+		case 1:
+			b.isHeld(&slow)
+		default:
+			mu.Lock()
+			defer mu.Unlock()
+			late = append(late, slow)
+		}
+	}
+	for len(all) > 0 {
+		var sent sync.WaitGroup
+		for _, c := range all[1:min(statementsAtOnce, len(all))] {
+			sent.Go(func() { one(c) })
+		}
+		one(all[0])
+		sent.Wait()
+		all = all[min(statementsAtOnce, len(all)):]
+	}
+	return late
 }
 
 // commandsOf makes each statement a command.

@@ -22,6 +22,10 @@ const (
 	maxCommandBytes    = 12 << 20 // a command is one document of at most 16 MB; room for the frame
 	maxStatementIDs    = 5_000
 	maxStatementsShard = 1_000
+	// The server carries the statements of one command out one after the other, on one of
+	// its threads. So many statements are sent as several commands at once.
+	manyStatements   = 250
+	statementsAtOnce = 4
 )
 
 // statement is one element of a command's updates, deletes or documents.
@@ -105,6 +109,28 @@ func commands(statements []statement, size int) []command {
 	}
 	if len(cur.encoded) > 0 {
 		out = append(out, cur)
+	}
+	return out
+}
+
+// spread divides updates of many statements among the server's threads. Inserts have no
+// statement each.
+func spread(all []command) []command {
+	var out []command
+	for _, c := range all {
+		n := max(1, min(len(c.parts)/manyStatements, statementsAtOnce))
+		if c.parts[0].update == nil {
+			n = 1
+		}
+		size := (len(c.parts) + n - 1) / n
+		for from := 0; from < len(c.parts); from += size {
+			to := min(from+size, len(c.parts))
+			part := command{encoded: c.encoded[from:to], parts: c.parts[from:to]}
+			for _, st := range part.parts {
+				part.ids += len(st.ids)
+			}
+			out = append(out, part)
+		}
 	}
 	return out
 }

@@ -14,13 +14,19 @@ import (
 // starts what was won. The caller holds claiming. lost counts candidates that somebody
 // else changed first.
 func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost int, err error) {
+	return c.claimBy(ctx, found, nil)
+}
+
+// claimBy is [Consumer.claim] by what is at hand for the tasks; nil = nothing. With a hand the
+// caller need not hold claiming: the hand has slots of its own.
+func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand) (took, lost int, err error) {
 	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
-	grants, found, err := c.admit(ctx, found, by.ExecID)
+	grants, found, err := c.admit(ctx, found, by.ExecID, with)
 	if err != nil {
 		return 0, 0, err
 	}
 	mine := map[*model.Task]bool{} // those whose grant is used
-	defer func() { c.returnGrants(grants, mine) }()
+	defer func() { c.returnGrants(grants, mine, with) }()
 	now := c.store.Clock.Now() // after the starts were reserved
 	room := map[*handler]int{}
 	var h *handler // of the last one, and so mostly of the next
@@ -34,7 +40,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 		}
 		free, known := room[h]
 		if !known {
-			free = c.held.room(t.Type, h.limit)
+			free = c.held.room(t.Type, h.limit) + with.slots()
 		}
 		room[h] = free - 1
 		if free <= 0 {
@@ -257,5 +263,5 @@ func (c *Consumer) ready() *execution {
 	if c.isStopping() {
 		return nil
 	}
-	return c.held.next(c.cfg.Concurrency, c.cfg.Clock.Monotonic())
+	return c.held.next(c.cfg.Clock.Monotonic())
 }

@@ -55,6 +55,7 @@ type Consumer struct {
 	taskTypes         *tasktypes.Cache
 	outcomes          *outcome.Runner
 	gate              *limits.Gate
+	passes            passes
 	starved           atomic.Bool         // limited types were left out for want of a slot
 	secrets           *secret.Box         // nil = none
 	deliverer         *callback.Deliverer // nil = this process delivers no callbacks
@@ -113,13 +114,14 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
-		handlers: map[string]*handler{}, held: newHoldings(), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), stirred: make(chan struct{}, 1), rested: make(chan struct{}, 1),
+		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), stirred: make(chan struct{}, 1), rested: make(chan struct{}, 1),
 		stopping: make(chan struct{}),
 		random:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
 	if only := (model.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !only.IsZero() {
 		c.only = &only
 	}
+	c.held.released = c.slotsReleased
 	c.wide.every = cfg.PollInterval
 	c.many.pace = clock.NewPacer(cfg.Clock, manyPause, longestPace)
 	c.nextPace = clock.NewPacer(cfg.Clock, 0, longestPace)
@@ -179,7 +181,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer endLife()
 	var seekers, keepers sync.WaitGroup
 	c.keep(&keepers)
-	for _, loop := range []func(context.Context){c.fetchLoop, c.preemptLoop, c.watchLoop, c.upkeep().Loop} {
+	c.openPasses()
+	for _, loop := range []func(context.Context){c.fetchLoop, c.passLoop, c.preemptLoop, c.watchLoop, c.upkeep().Loop} {
 		seekers.Go(func() { loop(life) })
 	}
 	select {

@@ -75,6 +75,7 @@ func (c *Consumer) put(e *ended) {
 // again on what the task is now; those of executions that no longer hold their task
 // are reported and never applied.
 func (c *Consumer) flushEnds(batch []*ended) {
+	defer c.passes.send()
 	for len(batch) > 0 && c.service.Err() == nil {
 		batch = c.settleCompleted(batch)
 		now := c.store.Clock.Now()
@@ -94,6 +95,7 @@ func (c *Consumer) flushEnds(batch []*ended) {
 			return
 		}
 		batch = c.settleEnds(deciding, writes, written)
+		c.passes.send() // those that are decided again do not hold them up
 	}
 }
 
@@ -256,6 +258,7 @@ func (c *Consumer) leaveToLapse(e *ended, err error) {
 
 // later writes an end after a moment, beside the queue: it may have to wait for long.
 func (c *Consumer) later(e *ended) {
+	c.held.keepNoLonger(e.x)
 	c.late.Go(func() {
 		if !clock.Pause(c.service, min(time.Duration(e.late)*20*time.Millisecond, time.Second)) {
 			c.leaveToLapse(e, context.Cause(c.service))
@@ -281,7 +284,7 @@ func (c *Consumer) settleEnd(e *ended, after *model.Task, err error) {
 		c.emitFor(x, Event{Kind: EventParked, Ran: x.ran})
 	default:
 		c.stats.finished.Add(1)
-		c.gate.Return(limits.Grant{Permits: x.permits})
+		c.returnPermits(x)
 		_, w := after.Execution(x.execID)
 		c.outcomes.Ended(after) // before nothing is held any more: a drain waits for both
 		c.held.remove(x)

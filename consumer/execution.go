@@ -123,6 +123,7 @@ type execution struct {
 	from    time.Time      // of the store: not to begin before; zero = at once
 	until   time.Time      // of the store: given back when it has not begun by then; zero = never
 	permits []model.Permit // that are to be given back at its end; nil = its type has no limits
+	slot    slot           // of the process; guarded by the holdings
 	ran     time.Duration  // how long the handler ran; written by its goroutine before the end is queued
 
 	quiet      atomic.Bool // the handler wants no callback
@@ -139,6 +140,16 @@ type execution struct {
 	asked      confirmation  // whether the lease holds, since it was last proven
 	stop       context.CancelCauseFunc
 	stopped    error // the cause, for one that had not started
+}
+
+// ofType is the permit of its type that the execution has; nil = none.
+func (x *execution) ofType() *model.Permit {
+	for i := range x.permits {
+		if x.permits[i].Key == "" {
+			return &x.permits[i]
+		}
+	}
+	return nil
 }
 
 // cancel ends the handler's context; the first cause stays.

@@ -25,10 +25,22 @@ type holdings struct {
 	lowAt    int
 	started  uint64        // handlers ever started
 	lastMove time.Duration // monotonic: when one was last started or the buffer was filled
+	slots    int
+	released func(reopened bool) // is called when slots that were kept are free; as handlerReturned says
 }
 
-func newHoldings() *holdings {
-	return &holdings{all: map[*execution]struct{}{}, byType: map[string]int{}}
+// slot is what an execution has of the process's slots. It is guarded by the mutex of the
+// holdings.
+type slot int
+
+const (
+	noSlot    slot = iota
+	hasSlot        // its handler runs
+	keepsSlot      // its handler has returned; the slot is for whoever gets its permit next
+)
+
+func newHoldings(slots int) *holdings {
+	return &holdings{slots: slots, all: map[*execution]struct{}{}, byType: map[string]int{}, released: func(bool) {}}
 }
 
 // add takes claimed executions in, to start in this order, those excepted whose time to
@@ -39,13 +51,17 @@ func (h *holdings) add(xs []*execution, now time.Duration, at time.Time) {
 	if len(h.buffer) == 0 {
 		h.lastMove = now
 	}
-	planned := len(h.planned)
+	planned, first := len(h.planned), 0
 	for _, x := range xs {
 		h.all[x] = struct{}{}
 		h.byType[x.h.typ]++
-		if x.from.After(at) {
+		switch {
+		case x.from.After(at):
 			h.planned = append(h.planned, x)
-		} else {
+		case x.ofType() != nil: // nobody else can use its permit while it waits
+			h.buffer = slices.Insert(h.buffer, first, x)
+			first++
+		default:
 			h.buffer = append(h.buffer, x)
 		}
 	}
@@ -89,16 +105,17 @@ func (h *holdings) ripen(at time.Time, now time.Duration, again func()) {
 	})
 }
 
-// next takes the first waiting execution if fewer than slots run; nil otherwise.
-func (h *holdings) next(slots int, now time.Duration) *execution {
+// next takes the first waiting execution if there is a slot; nil otherwise.
+func (h *holdings) next(now time.Duration) *execution {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.running >= slots || len(h.buffer) == 0 {
+	if h.running >= h.slots || len(h.buffer) == 0 {
 		return nil
 	}
 	x := h.buffer[0]
 	h.buffer[0] = nil
 	h.buffer = h.buffer[1:]
+	x.slot = hasSlot
 	h.running++
 	h.started++
 	h.lastMove = now
@@ -140,14 +157,44 @@ func (h *holdings) stalled(now, after time.Duration) bool {
 	return len(h.buffer) > 0 && now-h.lastMove > after
 }
 
-// handlerReturned frees the slot: never before the handler has returned. reopened says
-// that its type was at its limit, so that nobody looked for tasks of it.
-func (h *holdings) handlerReturned(x *execution) (reopened bool) {
+// handlerReturned frees the slot: never before the handler has returned. keep leaves it for
+// the next execution by the same permit, unless the end of this one has been written by now.
+// Else next may have it, a type that lacks one; given says that it was reserved for that.
+// reopened says that the execution's type was at its limit, so that nobody looked for tasks of
+// it.
+func (h *holdings) handlerReturned(x *execution, keep bool, next *handler) (reopened, given bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	reopened = x.h.limit > 0 && h.byType[x.h.typ] >= x.h.limit
-	h.running--
-	h.byType[x.h.typ]--
+	if x.slot == noSlot {
+		return false, false // it was handed over
+	}
+	if _, held := h.all[x]; keep && held && h.mayKeep(x) {
+		x.slot = keepsSlot
+		return false, false
+	}
+	x.slot = noSlot
+	reopened = h.free(x.h, 1)
+	if next != nil {
+		n := h.byType[next.typ]
+		if given = (n == 0 || 2*(n+1) <= h.slots) && (next.limit == 0 || n < next.limit); given {
+			h.take(next, 1)
+		}
+	}
+	return reopened, given
+}
+
+// mayKeep says whether the next execution by the same permit may have the slot before those that
+// wait for one: half of the slots are enough for a type, and a greater priority goes first. The
+// caller holds mu.
+func (h *holdings) mayKeep(x *execution) bool {
+	return len(h.buffer) == 0 || 2*h.byType[x.h.typ] <= h.slots && h.buffer[0].task.Priority <= x.task.Priority
+}
+
+// free gives back n slots of executions of the handler's type. The caller holds mu.
+func (h *holdings) free(of *handler, n int) (reopened bool) {
+	reopened = of.limit > 0 && h.byType[of.typ] >= of.limit
+	h.running -= n
+	h.byType[of.typ] -= n
 	h.signal()
 	return reopened
 }
@@ -159,8 +206,83 @@ func (h *holdings) idle() bool {
 	return h.running == 0 && len(h.buffer) == 0
 }
 
+// handOver takes the slot from an execution whose end is written, if it has one, for the next
+// by the same permit. The caller frees it with [holdings.release].
+func (h *holdings) handOver(x *execution) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if x.slot == noSlot || !h.mayKeep(x) {
+		return false
+	}
+	x.slot = noSlot
+	return true
+}
+
+// reserve takes up to n free slots for executions of the handler's type, before they are
+// claimed.
+func (h *holdings) reserve(of *handler, n int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n = min(n, h.slots-h.running-h.promised)
+	if of.limit > 0 {
+		n = min(n, of.limit-h.byType[of.typ])
+	}
+	n = max(n, 0)
+	h.take(of, n)
+	return n
+}
+
+// take reserves slots. The caller holds mu.
+func (h *holdings) take(of *handler, n int) {
+	h.running += n
+	h.byType[of.typ] += n
+}
+
+// best is the priority of what waits for a slot next; -1 = nothing does.
+func (h *holdings) best() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.buffer) == 0 {
+		return -1
+	}
+	return h.buffer[0].task.Priority
+}
+
+// release frees slots that were handed over or reserved.
+func (h *holdings) release(of *handler, n int) {
+	if n == 0 {
+		return
+	}
+	h.mu.Lock()
+	reopened := h.free(of, n)
+	h.mu.Unlock()
+	h.released(reopened)
+}
+
+// keepNoLonger frees the slot of an execution that has returned, if it keeps one.
+func (h *holdings) keepNoLonger(x *execution) {
+	h.mu.Lock()
+	kept, reopened := x.slot == keepsSlot, false
+	if kept {
+		x.slot = noSlot
+		reopened = h.free(x.h, 1)
+	}
+	h.mu.Unlock()
+	if kept {
+		h.released(reopened)
+	}
+}
+
+// ofType says whether executions of the type are claimed.
+func (h *holdings) ofType(typ string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byType[typ] > 0
+}
+
 // remove forgets an execution whose end is written, or refused.
 func (h *holdings) remove(x *execution) {
+	h.keepNoLonger(x)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.all, x)

@@ -13,14 +13,15 @@ import (
 // for a slot is lost to the others.
 
 // admit asks for what the claims of limited tasks need. left are the tasks to go on with: all
-// but those that get nothing now. A type that has no limits costs a look into a map.
-func (c *Consumer) admit(ctx context.Context, found []*model.Task, execID string) (grants map[*model.Task]limits.Grant, left []*model.Task, err error) {
+// but those that get nothing now. by is what is at hand for them; nil = nothing. A type that has
+// no limits costs a look into a map.
+func (c *Consumer) admit(ctx context.Context, found []*model.Task, execID string, by *hand) (grants map[*model.Task]limits.Grant, left []*model.Task, err error) {
 	if !c.anyLimited(found) {
 		return nil, found, nil
 	}
-	now, slots := c.store.Clock.Now(), c.freeSlots()
+	now, slots := c.store.Clock.Now(), by.slotsOr(c.freeSlots)
 	room := map[string]int{}
-	var ask []*model.Task
+	var ask, missed []*model.Task
 	kept := map[*model.Task]bool{}
 	for _, t := range found {
 		h := c.handlerOf(t.Type)
@@ -33,10 +34,14 @@ func (c *Consumer) admit(ctx context.Context, found []*model.Task, execID string
 			continue
 		}
 		if _, known := room[t.Type]; !known {
-			room[t.Type] = c.held.room(t.Type, h.limit)
+			room[t.Type] = c.held.room(t.Type, h.limit) + by.slots()
 		}
 		prompt := c.gate.Prompt(t.Type)
-		if room[t.Type] <= 0 || prompt && (slots <= 0 || c.gate.Waiting(t.Type)) {
+		if room[t.Type] <= 0 || prompt && (slots <= 0 || by == nil && c.gate.Waiting(t.Type)) {
+			missed = append(missed, t)
+			if prompt && slots <= 0 {
+				c.passes.lackSlot(h)
+			}
 			continue
 		}
 		room[t.Type]--
@@ -45,10 +50,16 @@ func (c *Consumer) admit(ctx context.Context, found []*model.Task, execID string
 		}
 		ask = append(ask, t)
 	}
-	got, err := c.gate.Admit(ctx, ask, execID)
+	got, err := c.gate.AdmitBy(ctx, ask, execID, by.permits())
 	if err != nil {
 		return nil, nil, err
 	}
+	for _, t := range ask {
+		if _, granted := got.Granted[t]; !granted && got.Later[t].IsZero() {
+			missed = append(missed, t)
+		}
+	}
+	by.miss(c, missed)
 	for t, until := range got.Later {
 		c.refused.add(t.ID, now, until)
 	}
@@ -72,12 +83,14 @@ func (c *Consumer) anyLimited(found []*model.Task) bool {
 	return false
 }
 
-// returnGrants returns the grants of those that were not won. After an error nobody knows what was:
-// then the sweeper finds out.
-func (c *Consumer) returnGrants(grants map[*model.Task]limits.Grant, won map[*model.Task]bool) {
+// returnGrants returns the grants of those that were not won, as far as they are not at hand
+// for others. After an error nobody knows what was: then the sweeper finds out.
+func (c *Consumer) returnGrants(grants map[*model.Task]limits.Grant, won map[*model.Task]bool, by *hand) {
 	for t, g := range grants {
-		if !won[t] {
-			c.gate.Return(g)
+		if won[t] {
+			by.use(g)
+		} else {
+			c.gate.Return(by.keep(g))
 		}
 	}
 }
@@ -94,18 +107,28 @@ func (c *Consumer) freeSlots() int {
 }
 
 // noRoomFor says whether the type is limited and nothing of it can be claimed now: it has no
-// room, or this process no free slot, which wakes it when one frees.
+// room, or this process no free slot, which wakes it when one frees. Beside a backlog of other
+// types no slot is ever free. So tasks of a type with max_running are looked for until some are
+// known, and the next slot that frees is theirs.
 func (c *Consumer) noRoomFor(typ string) bool {
 	if !c.gate.Prompt(typ) {
 		return false
 	}
-	if c.freeSlots() <= 0 {
-		c.starved.Store(true)
-		if c.freeSlots() <= 0 {
+	if c.gate.Waiting(typ) {
+		return true
+	}
+	if c.freeSlots() > 0 {
+		return false
+	}
+	if c.passes.opened() && c.gate.Passes(typ) {
+		if c.gate.Knows(typ) {
+			c.passes.lackSlot(c.handlerOf(typ))
 			return true
 		}
+		return false
 	}
-	return c.gate.Waiting(typ)
+	c.starved.Store(true)
+	return c.freeSlots() <= 0
 }
 
 // slotFreed wakes the fetch loop where limited types were left out for want of a slot.

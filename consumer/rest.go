@@ -220,7 +220,7 @@ func (c *Consumer) pollDelay() time.Duration {
 // barredTypes says whether tasks may wait for a type's document to change: one that is
 // paused, or has no room by its limits.
 func (c *Consumer) barredTypes() bool {
-	return slices.ContainsFunc(c.types(), c.control.paused) || !c.gate.Next().IsZero()
+	return slices.ContainsFunc(c.types(), c.control.paused) || c.gate.AnyWaits()
 }
 
 // leaseWatch is what this worker knows of open executions, its own and others'. While

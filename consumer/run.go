@@ -31,15 +31,33 @@ func (c *Consumer) run(x *execution) {
 	}
 }
 
-// handlerGone frees the slot.
+// handlerGone frees the slot, unless another task is going to have the permit of this one.
 func (c *Consumer) handlerGone(x *execution) {
-	if c.held.handlerReturned(x) {
+	keep := c.passesOn(x)
+	var next *handler
+	if !keep {
+		next = c.passes.lacking(c)
+	}
+	reopened, given := c.held.handlerReturned(x, keep, next)
+	if given {
+		c.passes.give(c, next)
+	}
+	if reopened {
 		c.wake.now()
 	}
 	c.slotFreed()
 	if c.held.idle() {
 		c.ends.Hurry() // no more ends are about to come
 	}
+}
+
+// slotsReleased lets others have slots that were kept for tasks which did not come.
+func (c *Consumer) slotsReleased(reopened bool) {
+	if reopened {
+		c.wake.now()
+	}
+	c.slotFreed()
+	c.startReady()
 }
 
 // said is what a handler made of its task, and why its context had ended by then.

@@ -93,6 +93,15 @@ func (p *Permit) LookAgain(now time.Time) time.Time {
 	return now.Add(min(max(now.Sub(p.At), soonestLook), rarestLook))
 }
 
+// PassTo is the permit after its execution has ended and before that of another task is
+// claimed: the same name, and everything else as if it had been freed and taken at once.
+func (p Permit) PassTo(t *Task, execID string, now time.Time) Permit {
+	p.TaskID, p.Generation, p.Rev, p.ExecID = t.ID, t.Generation, t.Rev, execID
+	p.At = now
+	p.LookAt = p.LookAgain(now)
+	return p
+}
+
 // PermitState is what a look at the task says of a permit.
 type PermitState int
 

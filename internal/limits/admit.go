@@ -25,6 +25,13 @@ type Admission struct {
 // now. The best come first, and no more than can start at once. After an error nothing is
 // granted; what was taken until then the sweeper frees.
 func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string) (Admission, error) {
+	return g.AdmitBy(ctx, tasks, execID, nil)
+}
+
+// AdmitBy is [Gate.Admit] by permits that the process has at hand, all of the one type of the
+// tasks: their executions have ended, as an acknowledged write says. They pass straight on, and
+// no others are taken. Those that no grant names the caller gives back.
+func (g *Gate) AdmitBy(ctx context.Context, tasks []*model.Task, execID string, hand []model.Permit) (Admission, error) {
 	a := Admission{Granted: map[*model.Task]Grant{}, Later: map[*model.Task]time.Time{}}
 	if len(tasks) == 0 {
 		return a, nil
@@ -44,7 +51,7 @@ func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string) (A
 		of[t.Type] = append(of[t.Type], t)
 	}
 	for _, typ := range types {
-		if err := g.admitType(ctx, g.types.Get(typ), typ, of[typ], execID, &a); err != nil {
+		if err := g.admitType(ctx, typ, of[typ], execID, hand, &a); err != nil {
 			return Admission{}, err
 		}
 	}
@@ -53,8 +60,9 @@ func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string) (A
 
 // admitType takes what can wait for nobody first, the looks, and last what is lost when it
 // is not used: the starts, the type's before the key's.
-func (g *Gate) admitType(ctx context.Context, typ *model.TaskType, name string, tasks []*model.Task, execID string, a *Admission) error {
-	b := &batch{g: g, typ: name, execID: execID, keyed: typ.Keyed(), granted: map[*model.Task]Grant{}, later: map[*model.Task]time.Time{}}
+func (g *Gate) admitType(ctx context.Context, name string, tasks []*model.Task, execID string, hand []model.Permit, a *Admission) error {
+	typ := g.types.Get(name)
+	b := &batch{g: g, typ: name, execID: execID, hand: hand, keyed: typ.Keyed(), granted: map[*model.Task]Grant{}, later: map[*model.Task]time.Time{}}
 	var rate *model.RateLimit
 	most := 0
 	if typ != nil {
@@ -98,10 +106,11 @@ type batch struct {
 	typ     string
 	execID  string
 	keyed   model.KeyLimit
-	first   time.Time // the type's next start, by a look
-	most    int       // so many starts of the type can be had; 0 = was not looked at
-	others  others    // what began without its limits
-	settled bool      // there are no others
+	hand    []model.Permit // that pass on; nil = permits are taken
+	first   time.Time      // the type's next start, by a look
+	most    int            // so many starts of the type can be had; 0 = was not looked at
+	others  others         // what began without its limits
+	settled bool           // there are no others
 	granted map[*model.Task]Grant
 	blocked []*model.Task
 	later   map[*model.Task]time.Time
@@ -198,18 +207,14 @@ func (b *batch) permits(ctx context.Context, most int, tasks []*model.Task) ([]*
 	if most == 0 {
 		return tasks, nil
 	}
-	want := make([]model.Permit, len(tasks))
-	for i, t := range tasks {
-		want[i] = b.permit(t, "")
+	limit := store.SlotLimit{Most: most, Others: b.others.ofType, Settled: b.settled}
+	take := b.take
+	if b.hand != nil {
+		take = b.pass
 	}
-	got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ}, store.SlotLimit{Most: most, Others: b.others.ofType, Settled: b.settled}, want)
+	got, err := take(ctx, limit, tasks)
 	if err != nil {
 		return nil, err
-	}
-	if len(got) < len(want) {
-		b.g.full(b.typ)
-	} else {
-		b.g.roomy(b.typ)
 	}
 	permits := byTask(got)
 	return b.keep(tasks, func(t *model.Task, g *Grant) bool {
@@ -219,6 +224,32 @@ func (b *batch) permits(ctx context.Context, most int, tasks []*model.Task) ([]*
 		}
 		return ok
 	}, nil), nil
+}
+
+func (b *batch) take(ctx context.Context, limit store.SlotLimit, tasks []*model.Task) ([]model.Permit, error) {
+	want := make([]model.Permit, len(tasks))
+	for i, t := range tasks {
+		want[i] = b.permit(t, "")
+	}
+	got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ}, limit, want)
+	if err != nil {
+		return nil, err
+	}
+	if len(got) < len(want) {
+		b.g.full(b.typ)
+	} else {
+		b.g.roomy(b.typ)
+	}
+	return got, nil
+}
+
+func (b *batch) pass(ctx context.Context, limit store.SlotLimit, tasks []*model.Task) ([]model.Permit, error) {
+	now := b.g.store.Clock.Now()
+	passes := make([]store.Pass, min(len(b.hand), len(tasks)))
+	for i := range passes {
+		passes[i] = store.Pass{From: b.hand[i], To: b.hand[i].PassTo(tasks[i], b.execID, now)}
+	}
+	return b.g.store.PassSlots(ctx, b.typ, limit, passes)
 }
 
 // keep lets those go on to which more could be granted; what the others have got is given

@@ -14,6 +14,7 @@ type freeing struct {
 	starts  []start
 	taskID  string
 	execIDs []string
+	yielded []model.Permit // for others: this process does not look at once for what may have them
 }
 
 // Return gives back what a grant took that no execution is open by, nor ever will be. It
@@ -36,8 +37,12 @@ func (g *Gate) knows(typ string) bool {
 	return g.settles[typ] != nil
 }
 
+// ReturnForOthers is [Gate.Return] of permits of a type that another process waits for, see
+// [Gate.Yield].
+func (g *Gate) ReturnForOthers(permits []model.Permit) { g.free(freeing{yielded: permits}) }
+
 func (g *Gate) free(f freeing) {
-	if len(f.permits) == 0 && len(f.starts) == 0 && f.taskID == "" {
+	if len(f.permits) == 0 && len(f.starts) == 0 && len(f.yielded) == 0 && f.taskID == "" {
 		return
 	}
 	// An error is the queue's end: the process stops, and the sweeper of another goes on.
@@ -48,9 +53,10 @@ func (g *Gate) free(f freeing) {
 func (g *Gate) flush(batch []freeing) {
 	ctx, cancel := context.WithTimeout(g.ctx, patience)
 	defer cancel()
-	var permits []model.Permit
+	var permits, yielded []model.Permit
 	var starts []start
 	for _, f := range batch {
+		yielded = append(yielded, f.yielded...)
 		starts = append(starts, f.starts...)
 		permits = append(permits, f.permits...)
 		if f.taskID == "" {
@@ -63,6 +69,7 @@ func (g *Gate) flush(batch []freeing) {
 		}
 		permits = append(permits, found...)
 	}
+	g.report(g.store.FreeSlots(ctx, yielded), "giving permits to others")
 	g.report(g.returnStarts(ctx, starts), "giving starts back")
 	g.report(g.freeNow(ctx, permits), "giving permits back")
 }

@@ -3,6 +3,7 @@ package limits
 import (
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,11 +38,15 @@ type Gate struct {
 	paced pacer
 
 	mu    sync.Mutex
-	waits map[string]wait                // types without room
+	waits map[string]*wait               // types without room
+	known map[string]*candidates         // the next tasks of types with max_running
 	noted map[store.SlotOf]time.Duration // monotonic: when the wait for a key was written down
 	due   map[store.SlotOf]*keyLook      // keys to look at when their next start comes
 
 	settles map[string]*settling // by type: what began without its limits
+
+	id      string   // this process's, in what it writes for others of the gates
+	watcher *Watcher // nil = it does not look for permits that others free
 }
 
 // keyLook is a look at a key that is to come.
@@ -49,13 +54,6 @@ type keyLook struct {
 	timer *time.Timer
 	at    time.Time // the store's
 	limit keyRule   // by which that is
-}
-
-// wait is a type that leaves the claim queries.
-type wait struct {
-	until time.Time     // the store's
-	pause time.Duration // doubled each time that there was no permit
-	rule  rule          // by which it has no room
 }
 
 // rule is what a type says of its limits as a whole.
@@ -74,8 +72,8 @@ func ruleOf(t *model.TaskType) (r rule) {
 	return r
 }
 
-// How long a type without a free permit leaves the queries: who frees one in this process
-// ends that at once, for those of others this is the latency.
+// How long a type without a free permit leaves the queries of a process that does not watch
+// ([Gate.Watch]). A permit that this process frees ends that at once.
 const (
 	firstPause   = 25 * time.Millisecond
 	longestPause = 500 * time.Millisecond
@@ -87,7 +85,7 @@ const (
 // must not block.
 func New(st *store.Store, types *tasktypes.Cache, log zerolog.Logger, wake func()) *Gate {
 	g := &Gate{store: st, types: types, log: log, wake: wake,
-		waits: map[string]wait{}, noted: map[store.SlotOf]time.Duration{}, due: map[store.SlotOf]*keyLook{}, settles: map[string]*settling{}}
+		id: strconv.FormatUint(rand.Uint64(), 36), waits: map[string]*wait{}, known: map[string]*candidates{}, noted: map[store.SlotOf]time.Duration{}, due: map[store.SlotOf]*keyLook{}, settles: map[string]*settling{}}
 	g.ctx, g.end = context.WithCancel(context.Background())
 	g.queue = groupcommit.New(freed, g.flush)
 	return g
@@ -111,9 +109,9 @@ func (g *Gate) Prompt(typ string) bool {
 // Pending is when the next of what waits for room may have it, keys included; zero = nothing
 // waits that this process knows of.
 func (g *Gate) Pending() time.Time {
-	next := g.Next()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	next := g.next(func(*wait) bool { return true })
 	for _, k := range g.due {
 		if next.IsZero() || k.at.Before(next) {
 			next = k.at
@@ -132,17 +130,30 @@ func (g *Gate) Waiting(typ string) bool {
 }
 
 // lasts says whether the wait goes on: one by a rule that was changed does not.
-func (g *Gate) lasts(typ string, w wait, now time.Time) bool {
-	return w.until.After(now) && w.rule == ruleOf(g.types.Get(typ))
+func (g *Gate) lasts(typ string, w *wait, now time.Time) bool {
+	return (w.look != nil || w.until.After(now)) && w.rule == ruleOf(g.types.Get(typ))
 }
 
-// Next is when the first of the types that wait may have room; zero = none waits.
-func (g *Gate) Next() (next time.Time) {
+// Next is when a search may find room for a type that waits; zero = none waits for that. A
+// type for which the gate looks itself is not among them.
+func (g *Gate) Next() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.next(func(w *wait) bool { return w.look == nil })
+}
+
+// AnyWaits says whether any type waits for room.
+func (g *Gate) AnyWaits() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.next(func(*wait) bool { return true }).IsZero()
+}
+
+// next is when the first of the waits that count ends. The caller holds mu.
+func (g *Gate) next(counts func(*wait) bool) (next time.Time) {
 	now := g.store.Clock.Now()
 	for typ, w := range g.waits {
-		if g.lasts(typ, w, now) && (next.IsZero() || w.until.Before(next)) {
+		if counts(w) && g.lasts(typ, w, now) && (next.IsZero() || w.until.Before(next)) {
 			next = w.until
 		}
 	}
@@ -170,17 +181,6 @@ func (g *Gate) AtMost(types []string, n int) int {
 	return min(n, 2*sum+16)
 }
 
-// full takes the type out of the queries until a permit may be free.
-func (g *Gate) full(typ string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	w := g.waits[typ]
-	w.pause = min(max(2*w.pause, firstPause), longestPause)
-	w.until = g.store.Clock.Now().Add(w.pause*3/4 + rand.N(w.pause/2))
-	w.rule = ruleOf(g.types.Get(typ))
-	g.waits[typ] = w
-}
-
 // rest takes the type out of the queries until this process may reserve its next start. A
 // little later, and not at the same time in every process: then there are several to be had
 // at once.
@@ -188,7 +188,8 @@ func (g *Gate) rest(typ string, next time.Time, r model.RateLimit) {
 	until := next.Add(rand.N(r.Tolerance()/3) + time.Millisecond - g.pace().Ahead())
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waits[typ] = wait{until: until, rule: ruleOf(g.types.Get(typ))}
+	g.forget(typ)
+	g.waits[typ] = &wait{until: until, rule: ruleOf(g.types.Get(typ))}
 }
 
 // keyRule is what a type says of each of its keys.
@@ -212,7 +213,7 @@ func (g *Gate) Relearned() (changed bool) {
 	defer g.mu.Unlock()
 	for typ, w := range g.waits {
 		if w.rule != ruleOf(g.types.Get(typ)) {
-			delete(g.waits, typ)
+			g.forget(typ)
 			changed = true
 		}
 	}
@@ -223,9 +224,17 @@ func (g *Gate) Relearned() (changed bool) {
 func (g *Gate) roomy(typ string) (was bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, was = g.waits[typ]
-	delete(g.waits, typ)
-	return was
+	return g.forget(typ)
+}
+
+// forget ends the wait of a type; was says whether it waited. The caller holds mu.
+func (g *Gate) forget(typ string) (was bool) {
+	w := g.waits[typ]
+	if w != nil {
+		g.unplan(w)
+		delete(g.waits, typ)
+	}
+	return w != nil
 }
 
 // Wait returns when all permits that were handed over to be freed are, and what they kept
@@ -242,6 +251,9 @@ func (g *Gate) Close() {
 			g.looks.Done()
 		}
 		delete(g.due, of)
+	}
+	for typ := range g.waits {
+		g.forget(typ)
 	}
 	g.mu.Unlock()
 	g.looks.Wait()

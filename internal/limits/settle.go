@@ -85,8 +85,8 @@ func (g *Gate) lookAgain(of store.SlotOf) time.Time {
 
 // lookForOthers reads the tasks first: a permit is taken before its execution begins, and freed
 // after it has ended, so an execution is counted that ends meanwhile, and none is forgotten.
-// beyond says that a permit is taken that is beyond a limit so great that permits are taken
-// without looking.
+// beyond says that a permit is taken that is beyond the type's limit, or beyond a limit of keys so
+// great that permits are taken without looking.
 func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (o others, beyond bool, err error) {
 	t := g.types.Get(typ)
 	ofType, ofKey := ruleOf(t).maxRunning, t.Keyed().MaxRunning

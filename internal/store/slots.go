@@ -146,6 +146,15 @@ func (s *Store) insertPermits(ctx context.Context, docs []model.Permit) (got []m
 	return got, nil
 }
 
+// SlotsFree is how many permits of a type or key could be taken now. Index: slots.of.
+func (s *Store) SlotsFree(ctx context.Context, of SlotOf, limit SlotLimit) (int, error) {
+	taken, err := s.SlotsTaken(ctx, of)
+	if err != nil {
+		return 0, err
+	}
+	return len(limit.free(taken, limit.Most)), nil
+}
+
 // SlotsTaken are the numbers of the permits that are taken. Index: slots.of.
 func (s *Store) SlotsTaken(ctx context.Context, of SlotOf) (map[int]bool, error) {
 	found, err := s.findSlots(ctx, bson.D{d("type", of.Type), d("key", of.Key)}, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
@@ -191,12 +200,16 @@ func (s *Store) PermitsOf(ctx context.Context, taskIDs []string) (found []model.
 }
 
 // TakenBeyond says whether a permit is taken that is beyond the limit of a type, or of one of its
-// keys, as far as permits of such a limit are taken without looking. Index: slots.of.
+// keys, as far as permits of such a limit pass on, or are taken, without looking. Index: slots.of.
 func (s *Store) TakenBeyond(ctx context.Context, typ string, ofType, ofKey int) (bool, error) {
-	if ofType <= probes && ofKey <= probes {
+	if ofType == 0 && ofKey <= probes {
 		return false, nil
 	}
-	found, err := s.findSlots(ctx, bson.D{d("type", typ)}, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
+	filter := bson.D{d("type", typ)}
+	if ofKey <= probes {
+		filter = append(filter, d("key", ""))
+	}
+	found, err := s.findSlots(ctx, filter, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
 	return slices.ContainsFunc(found, func(p model.Permit) bool {
 		limit := ofType
 		if p.Key != "" {

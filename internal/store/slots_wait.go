@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -60,3 +61,27 @@ func (s *Store) HeldBack(ctx context.Context, of SlotOf, limit int) ([]*model.Ta
 	filter := byDue([]string{of.Type}, []string{model.KeyAudience(of.Key)}, s.Clock.Now())
 	return s.due(ctx, filter, DueQuery{Limit: limit})
 }
+
+// WishSlot notes that a process waits for a permit of a type, for those that pass theirs on.
+// Index: _id.
+func (s *Store) WishSlot(ctx context.Context, typ, process string) error {
+	_, err := s.slots.UpdateOne(ctx, bson.D{d("_id", wishName(typ))},
+		bson.D{d("$set", bson.D{d("wished_by", process), d("at", s.Clock.Now())})}, options.UpdateOne().SetUpsert(true))
+	if IsDuplicate(err) { // another process was the first: its wish is as good
+		return nil
+	}
+	return explain(err, "wishing for a permit")
+}
+
+// HeedWish says whether another process has wished for a permit of a type lately, and takes
+// that wish away: it is heeded once. Index: _id.
+func (s *Store) HeedWish(ctx context.Context, typ, process string, lately time.Duration) (bool, error) {
+	wish := bson.D{d("_id", wishName(typ)), d("wished_by", bson.D{d("$ne", process)}), d("at", bson.D{d("$gt", s.Clock.Now().Add(-lately))})}
+	err := s.slots.FindOneAndDelete(ctx, wish).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return false, nil
+	}
+	return err == nil, explain(err, "looking who waits for a permit")
+}
+
+func wishName(typ string) string { return SlotOf{Type: typ}.prefix("wish/") }

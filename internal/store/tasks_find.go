@@ -31,6 +31,7 @@ type DueQuery struct {
 	Exclude  []string          // ids that this worker knows it is not given now; at most a few dozen
 	Only     *model.Conditions // what the worker takes; nil = everything
 	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
+	Brief    bool              // reads of each task only what it is sorted by
 }
 
 // audiences are where a worker looks that is not one of several.
@@ -104,9 +105,12 @@ func (s *Store) due(ctx context.Context, filter bson.D, q DueQuery) ([]*model.Ta
 		filter = append(filter, d("_id", bson.D{d("$nin", q.Exclude)}))
 	}
 	filter = only(filter, q.Only)
-	return s.findReadable(For(ctx, Finding), "finding due tasks", filter, options.Find().
-		SetSort(bson.D{d("priority", -1), d("due_at", 1)}).SetHint(IndexDue).
-		SetLimit(int64(q.Limit)).SetSkip(int64(q.Skip)).SetBatchSize(int32(q.Limit)))
+	o := options.Find().SetSort(bson.D{d("priority", -1), d("due_at", 1)}).SetHint(IndexDue).
+		SetLimit(int64(q.Limit)).SetSkip(int64(q.Skip)).SetBatchSize(int32(q.Limit))
+	if q.Brief {
+		o.SetProjection(bson.D{d("type", 1), d("priority", 1), d("due_at", 1)})
+	}
+	return s.findReadable(For(ctx, Finding), "finding due tasks", filter, o)
 }
 
 func (s *Store) find(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
@@ -142,6 +146,7 @@ type NextQuery struct {
 	Until    time.Time         // later ones do not matter
 	Only     *model.Conditions // what the worker takes; nil = everything
 	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
+	Brief    bool              // reads of each task only what it is sorted by
 }
 
 // NextDue is the earliest due_at after q.After and not after q.Until; zero when there is

@@ -1,0 +1,393 @@
+package consumer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mscheduler/mscheduler/internal/limits"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// When an execution of a type with max_running has ended, its permit and its slot go straight
+// on to the next task of the type that this process knows. That takes two writes and a read by
+// ids, and no search:
+//
+//	handler returns ─▶ the end is acknowledged ─▶ the permit names the next task ─▶ its claim
+//
+// It happens beside the fetch loop, whose searches may take long.
+
+// passing is what goes on to the next tasks of one type.
+type passing struct {
+	permits []model.Permit // of executions whose end was acknowledged
+	slots   int            // that those had
+	room    int            // so many permits that others have freed can be taken
+}
+
+// passes gathers what goes on.
+type passes struct {
+	wake chan struct{}
+
+	mu      sync.Mutex
+	open    bool
+	under   sync.WaitGroup // what goes on, and searches
+	waiting map[*handler]*passing
+	lack    map[*handler]bool // types of which tasks are known, and perhaps permits free, but no slot
+	lacks   atomic.Bool       // there are some
+}
+
+// openPasses lets permits pass on, until [Consumer.passLoop] ends.
+func (c *Consumer) openPasses() {
+	c.passes.wake = make(chan struct{}, 1)
+	c.passes.open = true
+	c.passes.waiting, c.passes.lack = map[*handler]*passing{}, map[*handler]bool{}
+	c.gate.Watch(limits.Watcher{Room: c.takeRoom, Holds: c.held.ofType})
+}
+
+// passesOn says whether the permit of an execution may pass on, so that its slot is kept.
+func (c *Consumer) passesOn(x *execution) bool {
+	return x.ofType() != nil && c.gate.Passes(x.h.typ) && c.gate.Knows(x.h.typ) && !x.h.left.Load() && !c.waits(x.h.typ) && c.passes.opened()
+}
+
+// returnPermits gives back the permits of an execution whose end was acknowledged, or lets the
+// one of its type pass on.
+func (c *Consumer) returnPermits(x *execution) {
+	permits := x.permits
+	if c.passesOn(x) && c.passes.add(c, x) {
+		permits = slices.DeleteFunc(slices.Clone(permits), func(p model.Permit) bool { return p.Key == "" })
+	}
+	c.gate.Return(limits.Grant{Permits: permits})
+}
+
+func (p *passes) opened() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open
+}
+
+// add takes the permit and the slot of the execution in, until the next send.
+func (p *passes) add(c *Consumer, x *execution) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.open {
+		return false
+	}
+	of := p.of(x.h)
+	of.permits = append(of.permits, *x.ofType())
+	if c.held.handOver(x) {
+		of.slots++
+	}
+	return true
+}
+
+// of is what goes on of a type. The caller holds mu.
+func (p *passes) of(h *handler) *passing {
+	if p.waiting[h] == nil {
+		p.waiting[h] = &passing{}
+	}
+	return p.waiting[h]
+}
+
+// send lets what was gathered go on.
+func (p *passes) send() {
+	p.mu.Lock()
+	some := len(p.waiting) > 0
+	p.mu.Unlock()
+	if some {
+		token(p.wake)
+	}
+}
+
+func (p *passes) take() map[*handler]*passing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.waiting
+	p.waiting = map[*handler]*passing{}
+	return all
+}
+
+// lackSlot notes that tasks of a type are known and this process has no slot for them.
+func (p *passes) lackSlot(h *handler) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open {
+		p.lack[h] = true
+		p.lacks.Store(true)
+	}
+}
+
+// lacking is a type that shall have the next slot, rather than what waits for one; nil = none.
+func (p *passes) lacking(c *Consumer) *handler {
+	if !p.lacks.Load() {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	best := c.held.best()
+	for h := range p.lack {
+		if priority, known := c.gate.Best(h.typ); known && p.open && priority >= best {
+			return h
+		}
+	}
+	return nil
+}
+
+// give lets the type take a permit for a slot that was reserved for it.
+func (p *passes) give(c *Consumer, h *handler) {
+	p.mu.Lock()
+	open := p.open
+	if open {
+		delete(p.lack, h)
+		p.lacks.Store(len(p.lack) > 0)
+		of := p.of(h)
+		of.slots++
+		of.room++
+	}
+	p.mu.Unlock()
+	if !open {
+		c.held.release(h, 1)
+	}
+	p.send()
+}
+
+// takeRoom takes permits of the type that others have freed, for candidates that are known.
+func (c *Consumer) takeRoom(typ string, n int) {
+	h := c.handlerOf(typ)
+	p := &c.passes
+	p.mu.Lock()
+	if p.open && h != nil {
+		of := p.of(h)
+		of.room = max(of.room, n)
+	}
+	p.mu.Unlock()
+	p.send()
+}
+
+// passLoop lets permits go on to the next tasks.
+func (c *Consumer) passLoop(ctx context.Context) {
+	defer c.passes.under.Wait()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-c.passes.wake:
+			for h, p := range c.passes.take() {
+				c.passes.under.Go(func() { c.goOn(ctx, h, p) })
+			}
+		}
+	}
+	c.passes.mu.Lock()
+	c.passes.open = false
+	c.passes.mu.Unlock()
+	for h, p := range c.passes.take() {
+		c.held.release(h, p.slots)
+		c.gate.Return(limits.Grant{Permits: p.permits})
+	}
+}
+
+// hand is what is at hand for claims: slots, and permits whose executions have ended. A nil
+// hand is empty.
+type hand struct {
+	reserved int
+	left     []model.Permit
+	missed   []*model.Task // that got nothing
+}
+
+func (h *hand) slots() int {
+	if h == nil {
+		return 0
+	}
+	return h.reserved
+}
+
+func (h *hand) slotsOr(free func() int) int {
+	if h == nil {
+		return free()
+	}
+	return h.reserved
+}
+
+func (h *hand) permits() []model.Permit {
+	if h == nil || len(h.left) == 0 {
+		return nil
+	}
+	return h.left
+}
+
+// miss is for tasks that were not granted.
+func (h *hand) miss(c *Consumer, tasks []*model.Task) {
+	if h == nil {
+		c.gate.Learn(tasks)
+	} else {
+		h.missed = append(h.missed, tasks...)
+	}
+}
+
+// drop forgets the permits of the grant, by their names.
+func (h *hand) drop(g limits.Grant) {
+	h.left = slices.DeleteFunc(h.left, func(p model.Permit) bool {
+		return slices.ContainsFunc(g.Permits, func(o model.Permit) bool { return o.Name == p.Name })
+	})
+}
+
+// use is for a grant by which a claim was won.
+func (h *hand) use(g limits.Grant) {
+	if h != nil {
+		h.drop(g)
+		h.reserved--
+	}
+}
+
+// keep takes the type's permit of a grant back whose claim was not won, and returns the rest.
+func (h *hand) keep(g limits.Grant) limits.Grant {
+	if h == nil {
+		return g
+	}
+	h.drop(g)
+	var rest []model.Permit
+	for _, p := range g.Permits {
+		if p.Key == "" {
+			h.left = append(h.left, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	g.Permits = rest
+	return g
+}
+
+// passTries is how often a permit goes to another candidate because somebody else was quicker.
+const passTries = 4
+
+// goOn claims the next tasks of a type by permits and slots that have become free.
+func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
+	by := &hand{reserved: p.slots, left: p.permits}
+	slots := p.slots // also those that are used by then
+	defer func() {
+		c.held.release(h, slots)
+		c.gate.Return(limits.Grant{Permits: by.left})
+	}()
+	if h.left.Load() || c.waits(h.typ) || c.control.fresh(ctx, c) != nil {
+		return
+	}
+	more := c.held.reserve(h, len(p.permits)+p.room-slots)
+	slots, by.reserved = slots+more, by.reserved+more
+	if by.reserved < len(p.permits)+p.room {
+		c.passes.lackSlot(h)
+	}
+	if len(by.left) > 0 && c.yield(ctx, h.typ) {
+		c.gate.ReturnForOthers(by.left[:1:1])
+		by.left = by.left[1:]
+	}
+	for range passTries {
+		n := min(by.reserved, len(by.left)+p.room)
+		if len(by.left) > 0 {
+			n = min(n, len(by.left)) // either these are used, or others are taken
+		}
+		if n <= 0 || c.isStopping() {
+			return
+		}
+		tasks, err := c.candidates(ctx, h.typ, n)
+		if err != nil || len(tasks) == 0 {
+			c.reportPass(ctx, err)
+			return
+		}
+		n = min(n, len(tasks))
+		before := by.reserved
+		by.missed = nil
+		took, lost, err := c.claimBy(ctx, tasks[:n], by)
+		used := before - by.reserved
+		c.held.release(h, used) // they wait for a slot, before all others
+		slots -= used
+		c.gate.Chose(h.typ, 0, lost, append(by.missed, tasks[n:]...))
+		if err != nil {
+			c.reportPass(ctx, err)
+			return
+		}
+		if took > 0 && !c.gate.Waiting(h.typ) && c.freeSlots() <= 0 {
+			c.passes.lackSlot(h) // there may be more permits
+		}
+		if len(p.permits) == 0 && len(by.left) == 0 {
+			return // it was worth one try
+		}
+	}
+}
+
+// yield says whether a permit of the type is to be left to another process.
+func (c *Consumer) yield(ctx context.Context, typ string) bool {
+	call, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	yes, err := c.gate.Yield(call, typ)
+	c.reportPass(ctx, err)
+	return yes
+}
+
+func (c *Consumer) reportPass(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	c.health.report(c, err)
+	if !store.Outage(err) {
+		c.log.Error().Err(err).Msg("claiming the next task of a limited type")
+	}
+}
+
+// candidates are the next tasks of the type as they are now: n of them, if that many are
+// known, and perhaps more.
+func (c *Consumer) candidates(ctx context.Context, typ string, n int) (next []*model.Task, err error) {
+	for range passTries {
+		ids := c.gate.Candidates(typ, n)
+		switch search := c.gate.SearchWanted(typ); {
+		case search && len(ids) == 0:
+			if err := c.searchFor(ctx, typ); err != nil {
+				return nil, err
+			}
+			ids = c.gate.Candidates(typ, n)
+		case search:
+			c.passes.under.Go(func() { c.reportPass(ctx, c.searchFor(ctx, typ)) })
+		}
+		if len(ids) == 0 {
+			return nil, nil
+		}
+		if next, err = c.stillDue(ctx, ids); err != nil {
+			return nil, err
+		}
+		c.gate.Chose(typ, len(ids)-len(next), 0, nil)
+		if len(next) > 0 {
+			return next, nil
+		}
+	}
+	return nil, nil
+}
+
+// stillDue are those of the tasks that wait to be claimed, in the same order.
+func (c *Consumer) stillDue(ctx context.Context, ids []string) (due []*model.Task, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	tasks, err := c.store.ByIDs(ctx, ids)
+	now := c.store.Clock.Now()
+	for _, id := range ids {
+		t := tasks[id]
+		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(now) && !t.HeldBack() && !t.MustStop(c.cfg.WorkerID) && !c.refused.has(id, now) {
+			due = append(due, t)
+		}
+	}
+	return due, err
+}
+
+// searchFor finds the next tasks of a type that permits pass on to.
+func (c *Consumer) searchFor(ctx context.Context, typ string) error {
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	q := store.DueQuery{Types: []string{typ}, Limit: limits.MostCandidates, Exclude: c.refused.ids(c.store.Clock.Now()), Brief: true}
+	c.stats.fetches.Add(1)
+	found, _, err := c.finder.Due(ctx, q, false)
+	if err == nil {
+		var several []*model.Task
+		several, err = c.finder.DueMany(ctx, q)
+		found = append(found, several...)
+	}
+	c.gate.Found(typ, found, len(found) >= q.Limit, err)
+	return err
+}

@@ -1,0 +1,123 @@
+package limits
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// candidates are the next tasks of one type, as this process has found them and could not
+// claim them for want of a permit. A permit that frees goes straight on to one of them,
+// without a search. Only ids are kept: a candidate is read again before its claim. The rules
+// are pure.
+type candidates struct {
+	list     []candidate   // best first
+	searched time.Duration // monotonic: when the list was last searched for
+	more     bool          // there may be others
+	window   int           // the process chooses among so many at the head, see [candidates.take]
+	gone     int           // how many of the last that were read had been claimed by others
+
+	searching bool          // a search is under way
+	heeded    time.Duration // monotonic: when this process last looked whether another waits
+}
+
+type candidate struct {
+	id       string
+	priority int
+	due      time.Time
+}
+
+const (
+	// MostCandidates bounds what a process remembers of a type, and what a search reads.
+	MostCandidates = 256
+	// candidatesFresh is how long a list is used without a new search beside.
+	candidatesFresh = time.Second
+	// candidatesKept is how long it is used at all: searches fail, or nobody needed them.
+	candidatesKept = 5 * time.Second
+	// fewCandidates is when a list is searched again before that.
+	fewCandidates = 32
+	// widestChoice bounds the window.
+	widestChoice = 64
+	// spareCandidates bounds how many more are read than can be claimed.
+	spareCandidates = 8
+)
+
+// add notes tasks, the best of all that are known first.
+func (c *candidates) add(tasks []*model.Task) {
+	known := make(map[string]bool, len(c.list))
+	for _, k := range c.list {
+		known[k.id] = true
+	}
+	for _, t := range tasks {
+		if !known[t.ID] {
+			known[t.ID] = true
+			c.list = append(c.list, candidate{t.ID, t.Priority, t.DueAt})
+		}
+	}
+	slices.SortStableFunc(c.list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), a.due.Compare(b.due))
+	})
+	if len(c.list) > MostCandidates {
+		c.list, c.more = c.list[:MostCandidates], true
+	}
+}
+
+// learn takes in tasks that were found beside others.
+func (c *candidates) learn(tasks []*model.Task, now time.Duration) {
+	if !c.usable(now) {
+		c.list, c.more, c.searched = nil, true, now-candidatesFresh // a search is wanted
+	}
+	c.add(tasks)
+}
+
+// replace takes over what a search has just found.
+func (c *candidates) replace(tasks []*model.Task, more bool, now time.Duration) {
+	c.list, c.more, c.searched, c.searching = nil, more, now, false
+	c.add(tasks)
+}
+
+// usable says whether a permit may pass on to one of these, or of what a search finds.
+func (c *candidates) usable(now time.Duration) bool {
+	return (len(c.list) > 0 || c.more) && now-c.searched <= candidatesKept
+}
+
+// wanted says whether a search is worth while now.
+func (c *candidates) wanted(now time.Duration) bool {
+	return !c.searching && c.usable(now) && (now-c.searched >= candidatesFresh || c.more && len(c.list) < fewCandidates)
+}
+
+// take takes candidates for n claims out of the list, and some more where others have been
+// quicker lately. Processes see the same head, so one that others are ahead of begins at random
+// within a window. That never passes over a greater priority.
+func (c *candidates) take(n int, intN func(int) int) (ids []string) {
+	if n <= 0 || len(c.list) == 0 {
+		return nil
+	}
+	same := 1
+	for same < len(c.list) && c.list[same].priority == c.list[0].priority {
+		same++
+	}
+	from := 0
+	if window := min(c.window, same-n+1); window > 1 {
+		from = intN(window)
+	}
+	to := min(len(c.list), from+n+min(c.gone, spareCandidates))
+	for _, k := range c.list[from:to] {
+		ids = append(ids, k.id)
+	}
+	c.list = slices.Delete(c.list, from, to)
+	return ids
+}
+
+// adapt is for how the last choice went: gone were claimed by others before they were read,
+// lost after that.
+func (c *candidates) adapt(gone, lost int) {
+	c.gone = max(gone, c.gone-1)
+	if gone+lost > 0 {
+		c.window = min(2*c.window+2, widestChoice)
+	} else {
+		c.window = max(c.window-1, 0)
+	}
+}

@@ -1,0 +1,261 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// maxRunning says how many of the type may run.
+func (s *swept) maxRunning(n int) {
+	s.t.Helper()
+	typ := model.TaskType{MaxRunning: n}
+	if was := s.types.Get(sweptType); was != nil {
+		typ.Version = was.Version
+	}
+	s.limitType(typ)
+}
+
+var storedTasks int
+
+// stored are n new tasks.
+func (s *swept) stored(n int) (tasks []*model.Task) {
+	s.t.Helper()
+	for range n {
+		storedTasks++
+		tasks = append(tasks, model.NewTask(model.Draft{Type: sweptType, Key: fmt.Sprint("stored ", storedTasks)}, s.store.Clock.Now()))
+	}
+	_, err := s.store.Insert(s.t.Context(), tasks)
+	require.NoError(s.t, err)
+	return tasks
+}
+
+// granted are the permits by which executions of that name may claim the tasks; hand is what
+// passes on.
+func (s *swept) granted(tasks []*model.Task, exec string, hand []model.Permit) (permits []model.Permit) {
+	s.t.Helper()
+	got, err := s.AdmitBy(s.t.Context(), tasks, exec, hand)
+	require.NoError(s.t, err)
+	for _, t := range tasks {
+		permits = append(permits, got.Granted[t].Permits...)
+	}
+	return permits
+}
+
+// commands are what was sent while do ran.
+func (s *swept) commands(do func()) []bson.Raw {
+	s.t.Helper()
+	s.mu.Lock()
+	s.sent = nil
+	s.mu.Unlock()
+	do()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
+}
+
+func (s *swept) holders() []model.Permit {
+	s.t.Helper()
+	holders, err := s.store.SlotHolders(s.t.Context(), store.SlotOf{Type: sweptType}, 100)
+	require.NoError(s.t, err)
+	return holders
+}
+
+func TestAPermitPassesOnByOneUpdate(t *testing.T) {
+	s := newSwept(t)
+	s.maxRunning(2)
+	had := s.granted(s.stored(2), "e1", nil)
+	require.Len(t, had, 2)
+	s.pass(6 * time.Second)
+	require.Empty(t, s.granted(s.stored(1), "settle", nil), "both are taken; and nothing began without one")
+	s.store.Clock.Skip(time.Minute)
+	next := s.stored(2)
+	var got []model.Permit
+	sent := s.commands(func() { got = s.granted(next, "e2", had) })
+	require.Len(t, got, 2)
+	require.Len(t, sent, 1, "%s", sent)
+	require.Equal(t, "slots", sent[0].Lookup("update").StringValue())
+	holders := s.holders()
+	require.ElementsMatch(t, got, holders)
+	for i, p := range got {
+		require.Equal(t, had[i].Name, p.Name)
+		require.Equal(t, model.Permit{
+			Name: had[i].Name, Type: sweptType, TaskID: next[i].ID, Generation: next[i].Generation, Rev: next[i].Rev, ExecID: "e2",
+			At: p.At, LookAt: p.At.Add(5 * time.Second),
+		}, p, "as if it had just been taken")
+		require.True(t, p.At.After(had[i].At))
+	}
+}
+
+func TestAPermitThatASweeperHasFreedPassesNowhere(t *testing.T) {
+	s := newSwept(t)
+	s.maxRunning(2)
+	had := s.granted(s.stored(2), "e1", nil)
+	require.NoError(t, s.store.FreeSlots(t.Context(), had[:1]))
+	other := s.another()
+	theirs := other.granted(s.stored(1), "e2", nil)
+	require.Len(t, theirs, 1)
+	require.Equal(t, had[0].Name, theirs[0].Name)
+	got := s.granted(s.stored(2), "e3", had)
+	require.Len(t, got, 1)
+	require.Equal(t, had[1].Name, got[0].Name)
+	require.ElementsMatch(t, []model.Permit{theirs[0], got[0]}, s.holders())
+}
+
+func TestAPermitBeyondALoweredLimitPassesNowhere(t *testing.T) {
+	s := newSwept(t)
+	s.maxRunning(3)
+	had := s.granted(s.stored(3), "e1", nil)
+	require.Len(t, had, 3)
+	s.maxRunning(2)
+	for range 8 { // also once it has seen that nothing began without a permit
+		s.pass(2 * time.Second)
+		for i := range had {
+			require.Empty(t, s.granted(s.stored(1), "e2", had[i:i+1]), "three are open, two may be")
+		}
+	}
+	require.NoError(t, s.store.FreeSlots(t.Context(), had[:1]))
+	passed := 0
+	for _, p := range had[1:] {
+		switch got := s.granted(s.stored(1), "e3", []model.Permit{p}); len(got) {
+		case 0:
+			require.NoError(t, s.store.FreeSlots(t.Context(), []model.Permit{p}))
+		default:
+			passed++
+		}
+	}
+	require.Positive(t, passed)
+	require.LessOrEqual(t, len(s.holders()), 2)
+}
+
+func TestAPermitPassesOnlyWhileNothingBeganBeyondTheLimit(t *testing.T) {
+	s := newSwept(t)
+	began := s.permitless(1, "")
+	s.maxRunning(2)
+	had := s.granted(s.stored(2), "e1", nil)
+	require.Len(t, had, 1, "one began without a permit")
+	require.Len(t, s.granted(s.stored(1), "e2", had), 1, "it passes on as it was taken")
+	full := model.Permit{Name: "run/" + sweptType + "#1", Type: sweptType, TaskID: "t", ExecID: "e"}
+	require.Empty(t, s.granted(s.stored(1), "e3", []model.Permit{full}), "the place of the other")
+	s.end(began[0])
+}
+
+// watched says when the gate's worker hears that there is room.
+func (s *swept) watched(holds bool) <-chan int {
+	room := make(chan int, 100)
+	s.Watch(Watcher{
+		Room:  func(_ string, n int) { room <- n },
+		Holds: func(string) bool { return holds },
+	})
+	return room
+}
+
+func TestAProcessThatWaitsLearnsOfAFreePermitByALookAtThePermits(t *testing.T) {
+	s := newSwept(t)
+	other := s.another()
+	room := s.watched(true)
+	s.maxRunning(1)
+	require.NoError(t, other.types.Fresh(t.Context(), 0))
+	had := other.granted(s.stored(1), "e1", nil)
+	require.Len(t, had, 1)
+	tasks := s.stored(3)
+	sent := s.commands(func() {
+		require.Empty(t, s.granted(tasks, "e2", nil))
+		s.Learn(tasks)
+		require.True(t, s.Waiting(sweptType))
+		require.Zero(t, s.Next(), "no search is worth while")
+		require.NoError(t, s.store.FreeSlots(t.Context(), had))
+		select {
+		case n := <-room:
+			require.Equal(t, 1, n)
+		case <-time.After(20 * time.Second):
+			t.Fatal("nobody said that the permit is free")
+		}
+	})
+	searches := 0
+	for _, c := range of(sent, "find", "tasks", "") {
+		if c.Lookup("hint").StringValue() != store.IndexLapse { // that asks what began without a permit
+			searches++
+		}
+	}
+	require.Zero(t, searches)
+	require.NotEmpty(t, of(sent, "find", "slots", "type"))
+	require.Len(t, s.granted(tasks, "e3", nil), 1)
+}
+
+func TestAProcessThatWaitsForLongIsHeededOnceByOneThatPassesItsPermitOn(t *testing.T) {
+	s := newSwept(t)
+	waits := s.another()
+	s.maxRunning(1)
+	require.NoError(t, waits.types.Fresh(t.Context(), 0))
+	waits.watched(false)
+	s.watched(true)
+	had := s.granted(s.stored(1), "e1", nil)
+	tasks := s.stored(2)
+	s.Learn(tasks)
+	require.Empty(t, waits.granted(tasks, "e2", nil))
+	waits.Learn(tasks)
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		heeded, err := s.Yield(t.Context(), sweptType)
+		require.NoError(t, err)
+		if heeded {
+			break
+		}
+		require.True(t, time.Now().Before(deadline), "nobody wished for a permit")
+		s.Gate.mu.Lock()
+		s.known[sweptType].heeded = -wishAfter // it may look again
+		s.Gate.mu.Unlock()
+	}
+	require.True(t, s.Waiting(sweptType), "it leaves the permit to the other")
+	s.ReturnForOthers(had)
+	require.NoError(t, s.Wait(t.Context()))
+	require.True(t, s.Waiting(sweptType))
+	require.Empty(t, s.holders())
+}
+
+func TestAProcessHeedsNoWishOfItsOwn(t *testing.T) {
+	s := newSwept(t)
+	ctx := t.Context()
+	require.NoError(t, s.store.WishSlot(ctx, sweptType, "me"))
+	heeded, err := s.store.HeedWish(ctx, sweptType, "me", time.Minute)
+	require.NoError(t, err)
+	require.False(t, heeded)
+	heeded, err = s.store.HeedWish(ctx, sweptType, "other", time.Minute)
+	require.NoError(t, err)
+	require.True(t, heeded)
+	heeded, err = s.store.HeedWish(ctx, sweptType, "other", time.Minute)
+	require.NoError(t, err)
+	require.False(t, heeded, "it was heeded")
+	require.NoError(t, s.store.WishSlot(ctx, sweptType, "me"))
+	s.store.Clock.Skip(time.Hour)
+	heeded, err = s.store.HeedWish(ctx, sweptType, "other", time.Minute)
+	require.NoError(t, err)
+	require.False(t, heeded, "it waits no longer")
+}
+
+// Looks that are planned end with the gate.
+func TestAGateThatWaitsCloses(t *testing.T) {
+	s := newSwept(t)
+	s.watched(true)
+	s.maxRunning(1)
+	require.Len(t, s.granted(s.stored(2), "e1", nil), 1)
+	require.True(t, s.Waiting(sweptType))
+	var wg sync.WaitGroup
+	wg.Go(s.Close)
+	closed, cancel := context.WithCancel(t.Context())
+	go func() { wg.Wait(); cancel() }()
+	select {
+	case <-closed.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not close")
+	}
+}

@@ -1,0 +1,191 @@
+package limits
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// A process that watches its types ([Gate.Watch]) learns of a free permit by looking at the
+// permits, which are few, and not by a search for tasks.
+
+// How a process waits for a permit of a type.
+const (
+	// searchAfter is for how long it only looks at permits. Then it searches once: there may
+	// be no task any more, or a better one.
+	searchAfter = 5 * time.Second
+	longestLook = 250 * time.Millisecond // between two looks
+	// wishAfter is how long a process that has no permit of a type waits before it asks those
+	// that pass theirs on to free one, and how often it asks.
+	wishAfter = time.Second
+	// wishLasts is how long others heed that.
+	wishLasts = 3 * wishAfter
+	// aside is how long who has freed a permit for another leaves it alone.
+	aside = 2 * longestLook
+)
+
+// Watcher is what a gate tells the worker, and asks it, about types that wait for a permit.
+type Watcher struct {
+	// Room is called when n permits of a type that has waited are free and a candidate is
+	// known. It must not block.
+	Room func(typ string, n int)
+	// Holds says whether the worker has executions of the type.
+	Holds func(typ string) bool
+}
+
+// Watch makes the gate look for permits of types that wait for one. Without it a type that
+// waits comes back into the queries after a pause, which is for those that search by request
+// only. It is called before the gate is used.
+func (g *Gate) Watch(w Watcher) { g.watcher = &w }
+
+// wait is a type that leaves the claim queries.
+type wait struct {
+	until time.Time     // the store's
+	pause time.Duration // doubled each time that there was no permit
+	rule  rule          // by which it has no room
+
+	look   *time.Timer   // nil = the type comes back when the time has come
+	since  time.Duration // monotonic: when it began to wait
+	wished time.Duration // monotonic: when a permit was last wished for; 0 = never
+}
+
+// full takes the type out of the queries until a permit may be free.
+func (g *Gate) full(typ string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.waits[typ]
+	if w == nil {
+		w = &wait{since: g.store.Local().Monotonic()}
+		g.waits[typ] = w
+	}
+	longest := longestPause
+	if g.watcher != nil {
+		longest = longestLook
+	}
+	w.pause = min(max(2*w.pause, firstPause), longest)
+	w.rule = ruleOf(g.types.Get(typ))
+	g.waitFor(typ, w, w.pause*3/4+rand.N(w.pause/2))
+}
+
+// stepAside leaves the permits of the type to the others for a moment.
+func (g *Gate) stepAside(typ string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.waits[typ]
+	if w == nil {
+		w = &wait{since: g.store.Local().Monotonic()}
+		g.waits[typ] = w
+	}
+	w.rule = ruleOf(g.types.Get(typ))
+	g.waitFor(typ, w, aside)
+}
+
+// waitFor plans the next look, or the end of the wait. The caller holds mu.
+func (g *Gate) waitFor(typ string, w *wait, d time.Duration) {
+	w.until = g.store.Clock.Now().Add(d)
+	g.unplan(w)
+	if g.watcher == nil || g.ctx.Err() != nil {
+		return
+	}
+	g.looks.Add(1)
+	var look *time.Timer
+	look = time.AfterFunc(d, func() {
+		defer g.looks.Done()
+		g.mu.Lock()
+		mine := w.look == look // else it was planned anew
+		g.mu.Unlock()
+		if mine {
+			g.lookForRoom(typ, w)
+		}
+	})
+	w.look = look
+}
+
+// unplan takes the look back that is planned. The caller holds mu.
+func (g *Gate) unplan(w *wait) {
+	if w.look != nil && w.look.Stop() {
+		g.looks.Done()
+	}
+	w.look = nil
+}
+
+// lookForRoom looks whether the type has a free permit.
+func (g *Gate) lookForRoom(typ string, w *wait) {
+	ctx, cancel := context.WithTimeout(g.ctx, patience)
+	defer cancel()
+	now := g.store.Local().Monotonic()
+	g.mu.Lock()
+	lasts, search := g.waits[typ] == w && w.rule == ruleOf(g.types.Get(typ)), now-w.since >= searchAfter
+	g.mu.Unlock()
+	if !lasts {
+		return
+	}
+	free := 0
+	if !search {
+		var err error
+		if free, err = g.room(ctx, typ); err != nil {
+			g.report(err, "looking for a free permit")
+		}
+	}
+	switch {
+	case g.ctx.Err() != nil:
+	case free > 0 && g.Knows(typ):
+		g.full(typ) // until the worker has tried
+		g.watcher.Room(typ, free)
+	case free > 0 || search:
+		g.roomy(typ)
+		g.wake()
+	default:
+		g.full(typ)
+		g.wish(ctx, typ, w)
+	}
+}
+
+// room is how many permits of the type are free.
+func (g *Gate) room(ctx context.Context, typ string) (int, error) {
+	others, settled, err := g.othersOf(ctx, typ)
+	if err != nil {
+		return 0, err
+	}
+	limit := store.SlotLimit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}
+	return g.store.SlotsFree(ctx, store.SlotOf{Type: typ}, limit)
+}
+
+// wish asks the others to free a permit, after a while without any: those that pass theirs on
+// would keep them as long as they know tasks, also beside tasks that only this worker may run.
+func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
+	now := g.store.Local().Monotonic()
+	g.mu.Lock()
+	patient := now-max(w.since, w.wished) < wishAfter
+	if !patient {
+		w.wished = now
+	}
+	g.mu.Unlock()
+	if patient || g.watcher.Holds(typ) || !g.Knows(typ) {
+		return
+	}
+	g.report(g.store.WishSlot(ctx, typ, g.id), "wishing for a permit")
+}
+
+// Yield says whether the next permit of the type that ends here is to be freed and not passed
+// on: another process has waited for one for a while. It looks once a second.
+func (g *Gate) Yield(ctx context.Context, typ string) (bool, error) {
+	now := g.store.Local().Monotonic()
+	g.mu.Lock()
+	k := g.known[typ]
+	look := k != nil && now-k.heeded >= wishAfter
+	if look {
+		k.heeded = now
+	}
+	g.mu.Unlock()
+	if !look {
+		return false, nil
+	}
+	wished, err := g.store.HeedWish(ctx, typ, g.id, wishLasts)
+	if wished {
+		g.stepAside(typ)
+	}
+	return wished, err
+}

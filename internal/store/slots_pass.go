@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Pass is a permit whose execution has ended, and what it becomes: the permit of the next
+// execution, see [model.Permit.PassTo].
+type Pass struct{ From, To model.Permit }
+
+// PassSlots renames permits of a type, each guarded by the execution that has ended, and
+// returns those that now belong to their next execution. The caller makes sure that the end
+// of each execution was acknowledged. A permit that the limit no longer covers stays as it
+// was, and so does one that somebody has freed. After an error some may be renamed: the
+// sweeper frees them. Indexes: slots.of, _id.
+func (s *Store) PassSlots(ctx context.Context, typ string, limit SlotLimit, passes []Pass) (passed []model.Permit, err error) {
+	if passes, err = s.covered(ctx, typ, limit, passes); err != nil || len(passes) == 0 {
+		return nil, err
+	}
+	models := make([]mongo.WriteModel, len(passes))
+	for i := range passes {
+		to := &passes[i].To
+		models[i] = mongo.NewUpdateOneModel().SetFilter(ownSlot(&passes[i].From)).SetUpdate(bson.D{d("$set", bson.D{
+			d("task", to.TaskID), d("generation", to.Generation), d("rev", to.Rev), d("exec_id", to.ExecID),
+			d("at", to.At), d("look_at", to.LookAt),
+		})})
+	}
+	res, err := s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if err != nil {
+		return nil, explain(err, "passing permits on")
+	}
+	passed = make([]model.Permit, len(passes))
+	for i := range passes {
+		passed[i] = passes[i].To
+	}
+	if res.MatchedCount == int64(len(passes)) {
+		return passed, nil
+	}
+	return s.stillOwn(ctx, passed)
+}
+
+// covered are the passes that the limit allows: as if the permits had just been freed, and
+// were taken like any other, see [SlotLimit.free].
+func (s *Store) covered(ctx context.Context, typ string, limit SlotLimit, passes []Pass) ([]Pass, error) {
+	if limit.Settled {
+		return limit.covers(nil, passes), nil
+	}
+	taken, err := s.SlotsTaken(ctx, SlotOf{Type: typ})
+	if err != nil {
+		return nil, err
+	}
+	return limit.covers(taken, passes), nil
+}
+
+// covers leaves out passes of permits that must not be taken by this look at those that are.
+func (l SlotLimit) covers(taken map[int]bool, passes []Pass) []Pass {
+	free := func(n int) bool { return n >= 0 && n < l.Most }
+	if !l.Settled {
+		taken = maps.Clone(taken)
+		for _, p := range passes {
+			delete(taken, slotNumber(p.From))
+		}
+		left := map[int]bool{}
+		for _, n := range l.free(taken, l.Most) {
+			left[n] = true
+		}
+		free = func(n int) bool { return left[n] }
+	}
+	return slices.DeleteFunc(slices.Clone(passes), func(p Pass) bool { return !free(slotNumber(p.From)) })
+}
+
+// stillOwn are those of the permits that the executions named by them have. Index: _id.
+func (s *Store) stillOwn(ctx context.Context, permits []model.Permit) ([]model.Permit, error) {
+	names := make([]string, len(permits))
+	for i := range permits {
+		names[i] = permits[i].Name
+	}
+	found, err := s.findSlots(ctx, bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("task", 1)}))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(permits, func(p model.Permit) bool {
+		return !slices.ContainsFunc(found, func(f model.Permit) bool {
+			return f.Name == p.Name && f.ExecID == p.ExecID && f.TaskID == p.TaskID
+		})
+	}), nil
+}

@@ -29,7 +29,9 @@ type Sent struct {
 // little; it returns when the task is stored on a majority of the servers.
 //
 // With a session in ctx the task becomes part of the caller's transaction: it exists
-// when that commits. See the package comment for the errors.
+// when that commits. Another send of its key waits until then: without a deadline in its
+// ctx for at most 75 s, after which it fails and has stored nothing. See the package
+// comment for the errors.
 func Send[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], args A, opts ...Option) (Sent, error) {
 	return p.sendOne(ctx, t.Name(), args, opts)
 }
@@ -90,6 +92,8 @@ type Item[A any] struct {
 // became of each, in the order of the items. All items are checked before any is
 // written. When single items fail the error is a *[ManyError] that names them; all
 // others are stored. With a session in ctx all or none are, by the caller's transaction.
+// A key that somebody else's open transaction has sent is waited for as in [Send], when
+// all others are stored.
 func SendMany[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], items []Item[A]) ([]Sent, error) {
 	many := p.newMany(len(items))
 	for _, it := range items {

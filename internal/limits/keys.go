@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -116,25 +117,53 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 				continue
 			}
 		}
-		waiting, err := g.store.HeldBack(ctx, of, max(free, 1))
+		waiting, passed, err := g.waitingFor(ctx, of, max(free, 1))
 		if err != nil {
 			return err
+		}
+		if passed && next.IsZero() {
+			next = now.Add(passedPause)
 		}
 		for _, t := range waiting[:min(free, len(waiting))] {
 			if after := model.Admit(t, now); after != nil {
 				writes = append(writes, store.Write{Before: t, After: after})
 			}
 		}
-		if len(waiting) > 0 && !next.IsZero() {
+		if (len(waiting) > 0 || passed) && !next.IsZero() {
 			g.lookAt(of, next)
 		}
 	}
 	if len(writes) == 0 {
 		return nil
 	}
-	_, err = g.store.Writes(ctx, writes, 0)
+	written, err := g.store.Writes(ctx, writes, store.Patience)
+	for i, w := range written {
+		if w.Held { // the next look passes over it
+			g.lookAt(store.SlotOf{Type: typ, Key: writes[i].Before.Options.LimitKey}, now.Add(passedPause))
+		}
+	}
 	g.wake()
 	return err
+}
+
+const (
+	// passedPause is when a key is looked at again of which an open transaction holds a task.
+	passedPause = time.Second
+	// passedOver is how many such tasks of a key may stand before others.
+	passedOver = 20
+)
+
+// waitingFor finds the tasks that wait for a key, the best first. Those that somebody's open
+// transaction holds do not stand before the others; passed says that there are some.
+func (g *Gate) waitingFor(ctx context.Context, of store.SlotOf, limit int) (waiting []*model.Task, passed bool, err error) {
+	isHeld := func(t *model.Task) bool { return g.store.ProbeLater(t.ID) }
+	waiting, err = g.store.HeldBack(ctx, of, limit)
+	if err != nil || !slices.ContainsFunc(waiting, isHeld) {
+		return waiting, false, err
+	}
+	waiting, err = g.store.HeldBack(ctx, of, limit+passedOver)
+	waiting = slices.DeleteFunc(waiting, isHeld)
+	return waiting[:min(len(waiting), limit)], true, err
 }
 
 // roomOf is how many executions of each key may begin now, by the permits.

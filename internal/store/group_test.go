@@ -35,7 +35,7 @@ func filterOf(t *testing.T, st statement) bson.D {
 		Q     bson.D `bson:"q"`
 		Multi bool   `bson:"multi"`
 	}
-	require.NoError(t, bson.Unmarshal(st.encode(nil, st.ids), &doc))
+	require.NoError(t, bson.Unmarshal(st.encode(st.ids), &doc))
 	require.Equal(t, len(st.ids) > 1, doc.Multi)
 	return doc.Q
 }

@@ -106,7 +106,7 @@ func (b *batch) sendAll(ctx context.Context, all []command) (late []command) {
 func commandsOf(statements []statement) []command {
 	out := make([]command, len(statements))
 	for i, st := range statements {
-		out[i] = command{parts: []statement{st}, ids: len(st.ids), encoded: [][]byte{st.encode(nil, st.ids)}}
+		out[i] = command{parts: []statement{st}, ids: len(st.ids), encoded: [][]byte{st.encode(st.ids)}}
 	}
 	return out
 }

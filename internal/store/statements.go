@@ -41,11 +41,11 @@ func (st *statement) only(ids ...string) statement {
 	return statement{ids: ids, guard: st.guard, update: st.update, insert: st.insert}
 }
 
-func (st *statement) encode(dst []byte, ids []string) []byte {
+func (st *statement) encode(ids []string) []byte {
 	if st.insert != nil {
-		return append(dst, st.insert...)
+		return st.insert
 	}
-	start, dst := bsoncore.AppendDocumentStart(dst)
+	start, dst := bsoncore.AppendDocumentStart(nil)
 	q, dst := bsoncore.AppendDocumentElementStart(dst, "q")
 	if len(ids) == 1 {
 		dst = bsoncore.AppendStringElement(dst, "_id", ids[0])
@@ -97,7 +97,7 @@ func commands(statements []statement, size int) []command {
 			most = maxStatementIDs
 		}
 		for ids := range slices.Chunk(st.ids, size) {
-			enc := st.encode(nil, ids)
+			enc := st.encode(ids)
 			if len(cur.encoded) > 0 && (bytes+len(enc) > maxCommandBytes || len(cur.encoded) >= most) {
 				out, cur, bytes = append(out, cur), command{}, 0
 			}
@@ -155,7 +155,7 @@ func (c command) split(n int) []command {
 	}
 	for i := range out {
 		for j := range out[i].parts {
-			out[i].encoded = append(out[i].encoded, out[i].parts[j].encode(nil, out[i].parts[j].ids))
+			out[i].encoded = append(out[i].encoded, out[i].parts[j].encode(out[i].parts[j].ids))
 		}
 	}
 	return out

@@ -1,0 +1,49 @@
+package limits
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// The best task of a key is held by somebody's open transaction: the key's free place goes
+// to the next one.
+func TestAHeldTaskDoesNotStandBeforeTheOthersOfItsKey(t *testing.T) {
+	s := newSwept(t)
+	s.limit(model.KeyLimit{MaxRunning: 1})
+	var tasks []*model.Task
+	for i, key := range []string{"held", "next"} {
+		task := model.NewTask(model.Draft{Type: sweptType, Key: key, Options: model.Options{LimitKey: "k"}}, s.store.Clock.Now().Add(time.Duration(i-10)*time.Second))
+		tasks = append(tasks, model.HoldBack(task, s.store.Clock.Now()))
+	}
+	_, err := s.store.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	session, err := s.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = s.db.Collection("tasks").UpdateOne(mongo.NewSessionContext(t.Context(), session),
+		bson.D{{Key: "_id", Value: tasks[0].ID}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(t, err)
+
+	of := []store.SlotOf{{Type: sweptType, Key: "k"}}
+	// The first look finds out, the second is the probe of the held one, then the next has
+	// its turn; looks of the gate's own may come in between.
+	patience := time.After(30 * time.Second)
+	for s.back(tasks[1:]) == 0 {
+		require.NoError(t, s.Look(t.Context(), sweptType, of))
+		select {
+		case <-patience:
+			require.Fail(t, "the next task waits for the held one")
+		default:
+		}
+	}
+	require.Zero(t, s.back(tasks[:1]))
+}

@@ -70,7 +70,7 @@ func (s *Store) send(ctx context.Context, coll *mongo.Collection, doing string, 
 			c.each(b.leaveOut)
 		}
 	}
-	b.x.clean = len(b.x.unsure) == 0
+	b.x.clean, b.x.exact = len(b.x.unsure) == 0, !b.sharded
 	return b.x, b.worst
 }
 

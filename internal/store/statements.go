@@ -174,6 +174,8 @@ type executed struct {
 	// matched is how many documents the commands matched or deleted that were carried out
 	// as a whole.
 	matched int
+	// exact: what matched counts was written, which a router does not vouch for.
+	exact bool
 	// unsure are the ids that are not known to be written; nil = all of them.
 	unsure map[string]bool
 	// held are the ids that were not written because somebody else holds the document, or

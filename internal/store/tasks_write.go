@@ -56,33 +56,61 @@ func (s *Store) Writes(ctx context.Context, writes []Write, search time.Duration
 }
 
 // look reads what became of the writes that are not known to be done. Index: _id.
+//
+// Claims that another worker won lie together mostly, where its part of the queue begins or
+// ends. So the first and the last are read first. The server says how many documents it
+// matched: once all others are found, the rest need no look.
 func (s *Store) look(ctx context.Context, writes []Write, x *executed) ([]Written, error) {
 	out := make([]Written, len(writes))
-	var ids []string
+	var unsure []int
 	for i := range writes {
 		if out[i].Applied = x.done(writes[i].After.ID); !out[i].Applied {
-			ids = append(ids, writes[i].After.ID)
+			unsure = append(unsure, i)
 		}
 	}
-	if len(ids) == 0 {
-		return out, nil
+	left := len(unsure) // at most so many were not applied
+	if x.exact {
+		left = min(left, len(writes)-x.matched)
 	}
-	current, err := s.ByIDs(ctx, ids)
-	if err != nil {
-		return nil, err
+	for len(unsure) > 0 && left > 0 {
+		now, later := lookFirst(unsure, left)
+		ids := make([]string, len(now))
+		for i, at := range now {
+			ids[i] = writes[at].After.ID
+		}
+		current, err := s.ByIDs(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, at := range now {
+			w, o := &writes[at], &out[at]
+			if cur := current[w.After.ID]; cur != nil && w.seenIn(cur) {
+				o.Applied = true
+			} else {
+				o.Current, o.Held, o.Refused = cur, x.held[w.After.ID], x.refused[w.After.ID]
+				left--
+			}
+		}
+		unsure = later
 	}
-	for i := range writes {
-		w, o := &writes[i], &out[i]
-		if o.Applied {
-			continue
-		}
-		if cur := current[w.After.ID]; cur != nil && w.seenIn(cur) {
-			o.Applied = true
-		} else {
-			o.Current, o.Held, o.Refused = cur, x.held[w.After.ID], x.refused[w.After.ID]
-		}
+	for _, i := range unsure {
+		out[i].Applied = true
 	}
 	return out, nil
+}
+
+// lookSlack is how many more than the missing ones are looked at, at each end.
+const lookSlack = 16
+
+// lookFirst divides what is to be looked at, of which some are missing: both ends now, and
+// the middle later. It is all looked at now where that saves little.
+func lookFirst(unsure []int, missing int) (now, later []int) {
+	end := missing + lookSlack
+	if 4*end > len(unsure) {
+		return unsure, nil
+	}
+	now = append(append(now, unsure[:end]...), unsure[len(unsure)-end:]...)
+	return now, unsure[end : len(unsure)-end]
 }
 
 // seenIn says whether the current document shows that the write was applied: the

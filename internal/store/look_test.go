@@ -1,0 +1,78 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestAfterLostClaimsFewOfTheBatchAreReadAgain(t *testing.T) {
+	var read atomic.Int64
+	s, direct := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if ids, ok := e.Command.Lookup("filter", "_id", "$in").ArrayOK(); ok && e.CommandName == "find" {
+				values, _ := ids.Values()
+				read.Add(int64(len(values)))
+			}
+		},
+	}))
+	require.NoError(t, s.Ready(t.Context()))
+	require.NoError(t, s.ReadClock(t.Context()))
+	topology, err := s.Topology(t.Context())
+	require.NoError(t, err)
+	const all = 1000
+	for round, c := range []struct {
+		why  string
+		lost func(i int) bool
+		most int64 // to read
+	}{
+		{"none", func(int) bool { return false }, 0},
+		{"at the start", func(i int) bool { return i < 60 }, 2 * (60 + 16)},
+		{"at the end", func(i int) bool { return i >= all-60 }, 2 * (60 + 16)},
+		{"at both", func(i int) bool { return i < 30 || i >= all-30 }, 2 * (60 + 16)},
+		{"in the middle", func(i int) bool { return i/50 == 10 }, all},
+		{"here and there", func(i int) bool { return i%100 == 7 }, all},
+		{"most", func(i int) bool { return i%10 != 0 }, all},
+		{"all", func(int) bool { return true }, all},
+	} {
+		writes := make([]store.Write, all)
+		tasks, taken := make([]*model.Task, all), bson.A{}
+		for i := range writes {
+			tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(round, i)}, s.Clock.Now())
+			if c.lost(i) {
+				taken = append(taken, tasks[i].ID)
+			}
+		}
+		_, err := s.Insert(t.Context(), tasks)
+		require.NoError(t, err)
+		_, err = direct.Collection("tasks").UpdateMany(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: taken}}}},
+			bson.D{{Key: "$inc", Value: bson.D{{Key: "rev", Value: int64(1)}}}})
+		require.NoError(t, err)
+		now := s.Clock.Now()
+		for i := range writes {
+			after, no := model.Claim(tasks[i], model.Claimant{WorkerID: "w", ExecID: fmt.Sprint("e", round)}, model.ResolveOptions(), now)
+			require.Empty(t, no)
+			writes[i] = store.Write{Before: tasks[i], After: after}
+		}
+		read.Store(0)
+		written, err := s.Writes(t.Context(), writes, store.Patience)
+		require.NoError(t, err)
+		for i, w := range written {
+			require.Equal(t, c.lost(i), !w.Applied, "%s: %d", c.why, i)
+			require.Equal(t, c.lost(i), w.Current != nil, "%s: %d", c.why, i)
+		}
+		if !topology.Sharded { // a router's counts do not say enough
+			require.LessOrEqual(t, read.Load(), c.most, c.why)
+		}
+	}
+}

@@ -83,7 +83,8 @@ func (l *life) budgets(before *Task) {
 		l.Fatalf("%d ended, and %d errors and %d lapses were counted after %v", ended, errs, lapses, l.trail)
 	}
 	if t.OpenExecutions() > before.OpenExecutions() { // claimed
-		if before.ErrorCount > *eff.Retry.MaxErrors || before.LapseCount > eff.MaxLapses {
+		until := before.judged(eff) // options that changed while it ran hold from this claim on
+		if before.ErrorCount > *until.Retry.MaxErrors || before.LapseCount > until.MaxLapses {
 			l.Fatalf("claimed beyond its budget after %v", l.trail)
 		}
 	}

@@ -120,8 +120,10 @@ func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Writ
 	for _, e := range batch {
 		shortest = min(shortest, e.x.interval())
 	}
+	begin := c.health.call
 	for wait := c.newBackOff(); ; wait.sleep(c.service) {
-		ctx, cancel := c.health.call(c.service, rpcTimeout)
+		ctx, cancel := begin(c.service, rpcTimeout)
+		begin = context.WithTimeout // cut off once, at most, so that a slow server gets it done
 		written, err := c.store.Writes(store.For(ctx, store.Ending), writes, min(shortest/4, endSearch))
 		cancel()
 		c.health.report(c, err)

@@ -83,16 +83,24 @@ func (h *health) current() context.Context {
 }
 
 // call is the context of a call that is repeated until it is answered. When another call
-// learns that the database is back, this one ends: its connection may be a dead one, on
-// which the answer never comes.
+// learns that the database is back, this one ends as soon as it has waited for staleCall:
+// its connection may be a dead one, on which the answer never comes.
 func (h *health) call(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	call, cancel := context.WithTimeout(ctx, limit)
-	stop := context.AfterFunc(h.current(), cancel)
+	began := clock.System().Monotonic() // as real as the timeout
+	stop := context.AfterFunc(h.current(), func() {
+		clock.Pause(call, staleCall-(clock.System().Monotonic()-began))
+		cancel()
+	})
 	return call, func() {
 		stop()
 		cancel()
 	}
 }
+
+// staleCall is how long a call may wait although others are answered: a server under load
+// answers late, and each call that is cut off and repeated adds to the load.
+const staleCall = time.Second
 
 // pinged notes that all pings that were due have been answered.
 func (h *health) pinged() {

@@ -43,7 +43,7 @@ func TestACallOnAConnectionOfBeforeTheOutageEndsWithIt(t *testing.T) {
 	c.health.report(c, errAway)
 	require.NoError(t, before.Err())
 	c.health.report(c, nil)
-	<-before.Done()
+	<-before.Done() // a second after it was sent
 	after, cancel := c.health.call(t.Context(), time.Hour)
 	defer cancel()
 	require.NoError(t, after.Err())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,7 +144,11 @@ func TestFailingPingsEndTheHandlerWithinTheMargin(t *testing.T) {
 			left  time.Duration
 		}
 		told := make(chan end, 1)
+		var again atomic.Bool
 		first := a.hire("unheard", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+			if again.Swap(true) {
+				return 0, nil // it may get the task back before the test is over
+			}
 			<-ctx.Done()
 			now := a.store.Clock.Now() // before the look, which may take its time
 			until := a.get(task.TaskID).WorkerStates[0].PingExpireTime

@@ -26,6 +26,8 @@ type spec struct {
 	Latencies bool `json:"latencies,omitempty"`
 	// Starts makes it report when the handler of each task started.
 	Starts bool `json:"starts,omitempty"`
+	// Limited makes it serve the type with max_running, too, and report the starts of that.
+	Limited bool `json:"limited,omitempty"`
 	// Results makes each handler return a result of its own.
 	Results bool `json:"results,omitempty"`
 	// Fetches makes it report the time of each fetch.

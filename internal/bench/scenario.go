@@ -27,6 +27,7 @@ var scenarios = []scenario{
 	{"paced", "a fixed rate: how late handlers start, with one and with several idle processes", paced},
 	{"delayed", "preloaded beside a million tasks that are not due, and beside those of other workers", delayed},
 	{"steady", "tasks are sent as fast as they finish: rate and fetches by the half minute", steady},
+	{"limited", "starts a second of a type with max_running: alone, beside and behind a backlog of another type", limited},
 	{"idle", "commands a minute of idle workers, one and ten", idle},
 	{"takeover", "a worker killed with a thousand executions: from each lapse to its new start", takeover},
 	{"archive", "what workers lose while finished tasks move to the history, and whether all arrive", archive},

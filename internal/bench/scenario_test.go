@@ -51,6 +51,20 @@ func TestFleetSharesTheBacklogAmongProcesses(t *testing.T) {
 	require.Equal(t, 2, r.Processes)
 }
 
+func TestLimitedMeasuresStartsASecond(t *testing.T) {
+	t.Parallel()
+	c := config(t, "limited")
+	c.Small = true
+	results := all(t, c)
+	for _, name := range []string{"limited/alone", "limited/beside", "limited/behind"} {
+		r := results[name]
+		require.Equal(t, 99, r.Tasks, "from the first to the last")
+		require.Positive(t, *r.TasksPerSecond)
+		require.LessOrEqual(t, *r.TasksPerSecond, 300.0, "max_running holds")
+		require.Contains(t, strings.Join(r.Notes, " "), "starts a second")
+	}
+}
+
 func TestEachProcessOfAFleetWritesAProfileOfItsOwn(t *testing.T) {
 	t.Parallel()
 	c := config(t, "fleet")

@@ -89,7 +89,7 @@ func (w *worker) work(ctx context.Context, in *bufio.Reader) error {
 	cfg := consumer.Config{
 		Database: client.Database(w.Database), WorkerID: w.WorkerID, Concurrency: w.Concurrency, ShutdownTimeout: -1,
 	}
-	if w.Latencies || w.Starts || w.Hold {
+	if w.Latencies || w.Starts || w.Hold || w.Limited {
 		cfg.OnEvent = w.event // it costs a little, so only where it is wanted
 	}
 	if w.consumer, err = consumer.New(cfg); err != nil {
@@ -102,6 +102,11 @@ func (w *worker) work(ctx context.Context, in *bufio.Reader) error {
 	}
 	if err != nil {
 		return err
+	}
+	if w.Limited {
+		if err := consumer.Handle(w.consumer, limitedType, work); err != nil {
+			return err
+		}
 	}
 	return w.run(ctx, in)
 }
@@ -213,7 +218,7 @@ func (w *worker) event(e consumer.Event) {
 		if w.Latencies {
 			w.news.Late = append(w.news.Late, round(millis(e.Late)))
 		}
-		if w.Starts {
+		if w.Starts || w.Limited && e.Type == limitedType.Name() {
 			w.news.Starts = append(w.news.Starts, start{e.TaskID, e.At.UnixNano()})
 		}
 	}

@@ -329,3 +329,27 @@ func TestADeadlineIsJudgedByTheDatabasesClockWhereTheWallClockJumped(t *testing.
 	w.c.confirm(t.Context(), []*execution{x})
 	require.Negative(t, x.trusted(w.c.cfg.Clock))
 }
+
+// Only the guard runs here: no ping of the loop comes before it.
+func TestTheGuardAsksTheDatabaseBeforeItBelievesAWallClockThatJumped(t *testing.T) {
+	w := newWorld(t, nil)
+	x := w.hold("a", twoSeconds)
+	w.mu.Lock()
+	w.wall = w.wall.Add(time.Hour)
+	w.mu.Unlock()
+	ctx, end := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		w.c.guardLoop(ctx)
+		close(over)
+	}()
+	told := func() error {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.stopped
+	}
+	require.Eventually(t, func() bool { return told() != nil || x.trusted(w.c.cfg.Clock) > 0 }, 30*time.Second, 5*time.Millisecond)
+	require.NoError(t, told())
+	end()
+	<-over
+}

@@ -54,6 +54,15 @@ type Execution struct {
 // RawArgs are the arguments as JSON; "null" when there are none.
 func (e *Execution) RawArgs() json.RawMessage { return model.ValueJSON(e.args) }
 
+// Ext is the ext of the periodic rule that made the task, as it was when the tick was decided,
+// as JSON; "null" when there is none.
+func (e *Execution) Ext() json.RawMessage {
+	if e.Origin == nil || e.Origin.Tick == nil {
+		return model.ValueJSON(bson.RawValue{})
+	}
+	return model.ValueJSON(e.Origin.Tick.Ext)
+}
+
 // Checkpoint saves v, at most 1 MiB as JSON, before it returns; whoever runs the task
 // next, after an error, a lapse or a restart, reads it with [Execution.Restore]. It
 // returns [model.ErrFenced] when this execution no longer holds the task.

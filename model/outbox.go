@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"strconv"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
 // OutboxEntry is something that must follow the end of a task: a callback, a step of a
@@ -39,11 +41,12 @@ type Origin struct {
 
 // Tick is which run of a periodic rule a task is.
 type Tick struct {
-	Run     string    `bson:"run"`              // id of its record
-	Rule    string    `bson:"rule"`             // the rule's name when it was decided
-	Nominal time.Time `bson:"nominal"`          // the time that the rule names
-	Attempt int       `bson:"attempt"`          // as the failure policy counts
-	Manual  bool      `bson:"manual,omitempty"` // triggered by a person
+	Run     string        `bson:"run"`              // id of its record
+	Rule    string        `bson:"rule"`             // the rule's name when it was decided
+	Nominal time.Time     `bson:"nominal"`          // the time that the rule names
+	Attempt int           `bson:"attempt"`          // as the failure policy counts
+	Manual  bool          `bson:"manual,omitempty"` // triggered by a person
+	Ext     bson.RawValue `bson:"ext,omitempty"`    // the rule's when it was decided
 }
 
 // follow writes down what must follow the end of the task.

@@ -15,7 +15,7 @@ type Rule struct {
 	Creator     string        `bson:"creator,omitempty"`
 	Category    string        `bson:"category,omitempty"`
 	Description string        `bson:"description,omitempty"`
-	Ext         bson.RawValue `bson:"ext,omitempty"` // the caller's own
+	Ext         bson.RawValue `bson:"ext,omitempty"` // the caller's own; its tasks carry it
 
 	Cron     string    `bson:"cron"` // six fields or @every,
 	Timezone string    `bson:"timezone,omitempty"`
@@ -265,6 +265,53 @@ type Run struct {
 	At       time.Time  `bson:"at"`                // of the decision
 
 	StartedAt time.Time `bson:"started_at,omitempty"` // when its task was sent
-	EndedAt   time.Time `bson:"ended_at,omitempty"`
-	DeleteAt  time.Time `bson:"delete_at,omitempty"`
+	// ExecutedAt is when a worker began the first execution of its task that is known.
+	ExecutedAt time.Time `bson:"executed_at,omitempty"`
+	EndedAt    time.Time `bson:"ended_at,omitempty"`
+	DeleteAt   time.Time `bson:"delete_at,omitempty"`
+
+	Call *HTTPCall `bson:"call,omitempty"` // the last one that it made, of an HTTP target
+}
+
+// HTTPCall is one call of an HTTP target, without secrets: the values of a URL's query, the
+// credentials among the headers and the callback URL are [HiddenSecret]. Texts are cut.
+type HTTPCall struct {
+	At       time.Time     `bson:"at" json:"at"`
+	Took     int64         `bson:"took_ms" json:"took_ms"`
+	Attempt  int           `bson:"attempt" json:"attempt"` // of the task: retries count
+	Request  HTTPRequest   `bson:"request" json:"request"`
+	Response *HTTPResponse `bson:"response,omitempty" json:"response,omitempty"` // nil: none came, or not yet
+	Error    string        `bson:"error_info,omitempty" json:"error_info,omitempty"`
+}
+
+// HTTPRequest is what an [HTTPCall] sent.
+type HTTPRequest struct {
+	Method    string   `bson:"method" json:"method"`
+	URL       string   `bson:"url" json:"url"`
+	Headers   []string `bson:"headers,omitempty" json:"headers,omitempty"` // the rule's, as "Name: value"
+	Body      string   `bson:"body,omitempty" json:"body,omitempty"`
+	Truncated bool     `bson:"truncated,omitempty" json:"truncated,omitempty"` // a part of it is left out
+}
+
+// HTTPResponse is the answer to an [HTTPCall].
+type HTTPResponse struct {
+	Status    int      `bson:"status" json:"status"`
+	Headers   []string `bson:"headers,omitempty" json:"headers,omitempty"` // those that tell of its content
+	Body      string   `bson:"body,omitempty" json:"body,omitempty"`
+	Encoding  string   `bson:"encoding,omitempty" json:"encoding,omitempty"`   // base64 where the body is no text
+	Truncated bool     `bson:"truncated,omitempty" json:"truncated,omitempty"` // a part of it is left out
+}
+
+// Size is about how many bytes the call takes in a document.
+func (c *HTTPCall) Size() int {
+	n := 256 + len(c.Request.URL) + len(c.Request.Body) + len(c.Error)
+	headers := c.Request.Headers
+	if r := c.Response; r != nil {
+		n += len(r.Body)
+		headers = append(headers[:len(headers):len(headers)], r.Headers...)
+	}
+	for _, h := range headers {
+		n += 8 + len(h)
+	}
+	return n
 }

@@ -27,6 +27,7 @@ const maxCallbackBytes = model.MaxResultBytes + 4<<10
 // {"error": "...", "reason": "..."}:
 //
 //	400 invalid    the body is not one of these
+//	405 method     the target's CallbackMethod is the other one; the header Allow names it
 //	404 unknown    the token names no run of a target that waits for a callback
 //	409 repeated   a callback came before
 //	410 gone       the run went on without: its time was over, it was cancelled, it ended
@@ -35,8 +36,11 @@ const maxCallbackBytes = model.MaxResultBytes + 4<<10
 func CallbackHandler(p *producer.Producer) http.Handler {
 	mux := http.NewServeMux()
 	take := func(w http.ResponseWriter, r *http.Request) {
-		status, answer := takeCallback(r.Context(), p, r.PathValue("token"), http.MaxBytesReader(w, r.Body, int64(maxCallbackBytes)))
+		status, answer := takeCallback(r.Context(), p, r.Method, r.PathValue("token"), http.MaxBytesReader(w, r.Body, int64(maxCallbackBytes)))
 		w.Header().Set("Content-Type", "application/json")
+		if status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", otherMethod[r.Method])
+		}
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(answer) // whoever called is gone
 	}
@@ -45,6 +49,9 @@ func CallbackHandler(p *producer.Producer) http.Handler {
 	}
 	return mux
 }
+
+// otherMethod is the one that a callback by that method should have had.
+var otherMethod = map[string]string{http.MethodPost: http.MethodPut, http.MethodPut: http.MethodPost}
 
 // CallbackAnswer is the answer to a callback.
 type CallbackAnswer struct {
@@ -64,7 +71,7 @@ type callbackBody struct {
 	Fatal  bool            `json:"fatal"`
 }
 
-func takeCallback(ctx context.Context, p *producer.Producer, token string, body io.Reader) (int, CallbackAnswer) {
+func takeCallback(ctx context.Context, p *producer.Producer, method, token string, body io.Reader) (int, CallbackAnswer) {
 	h, err := model.ParseHandle(token)
 	if err == nil {
 		_, typ, _, idErr := model.ParseTaskID(h.TaskID)
@@ -83,7 +90,7 @@ func takeCallback(ctx context.Context, p *producer.Producer, token string, body 
 		}
 		return refuse(status, reason, err.Error())
 	}
-	if status, answer := usable(ctx, p, h); status != http.StatusOK {
+	if status, answer := usable(ctx, p, method, h); status != http.StatusOK {
 		return status, answer
 	}
 	if b.Error != nil {
@@ -98,7 +105,7 @@ func takeCallback(ctx context.Context, p *producer.Producer, token string, body 
 	case errors.As(err, &late):
 		return refuse(http.StatusGone, "gone", "the callback timeout was over at "+late.Until.UTC().Format(model.TimeFormat))
 	case errors.Is(err, model.ErrFenced):
-		if status, answer := usable(ctx, p, h); status != http.StatusOK {
+		if status, answer := usable(ctx, p, method, h); status != http.StatusOK {
 			return status, answer
 		}
 		return refuse(http.StatusGone, "gone", "the run has gone on without this callback")
@@ -144,8 +151,12 @@ func readCallback(body io.Reader) (b callbackBody, status int, err error) {
 }
 
 // usable says why a token is not good any more; 200 when it is.
-func usable(ctx context.Context, p *producer.Producer, h model.Handle) (int, CallbackAnswer) {
+func usable(ctx context.Context, p *producer.Producer, method string, h model.Handle) (int, CallbackAnswer) {
 	t, err := p.Get(ctx, h.TaskID)
+	var target *HTTPTarget
+	if err == nil {
+		target = waitingTarget(t)
+	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return refuse(http.StatusNotFound, "unknown", "the run of this token is not known any more")
@@ -153,8 +164,10 @@ func usable(ctx context.Context, p *producer.Producer, h model.Handle) (int, Cal
 		return refuse(http.StatusServiceUnavailable, "later", "the database does not answer; send it again")
 	case t.Generation != h.Generation:
 		return refuse(http.StatusGone, "gone", "the task was started anew since this token was handed out")
-	case !waits(t):
+	case target == nil:
 		return refuse(http.StatusNotFound, "unknown", "the run of this token waits for no callback: the answer to its call decides it")
+	case target.CallbackMethod != "" && target.CallbackMethod != method:
+		return refuse(http.StatusMethodNotAllowed, "method", "the callback of this run is a "+target.CallbackMethod)
 	}
 	_, w := t.Execution(h.ExecID)
 	switch {
@@ -171,11 +184,14 @@ func usable(ctx context.Context, p *producer.Producer, h model.Handle) (int, Cal
 	}
 }
 
-// waits says whether a callback decides the run of a target: no other gets a token, but one
-// can be made of an execution's id, which every target is told.
-func waits(t *model.Task) bool {
+// waitingTarget is the target of a run that a callback decides, else nil: no other gets a
+// token, but one can be made of an execution's id, which every target is told.
+func waitingTarget(t *model.Task) *HTTPTarget {
 	var target HTTPTarget
-	return json.Unmarshal(model.ValueJSON(t.Args), &target) == nil && target.Waits() > 0
+	if json.Unmarshal(model.ValueJSON(t.Args), &target) != nil || target.Waits() == 0 {
+		return nil
+	}
+	return &target
 }
 
 func outcomeText(w *model.WorkerState) string {

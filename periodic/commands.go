@@ -35,6 +35,7 @@ func Ended(r *model.Rule, task *model.Task, s model.RunStatus, info string, now 
 	}
 	run := d.run(ref)
 	run.Status, run.Error, run.TaskID, run.EndedAt = s, info, task.ID, or(task.FinishedAt, d.now)
+	run.ExecutedAt, run.Call = executedAt(task), callOf(task)
 	d.keep(run)
 	d.startQueued()
 	return d.Rule

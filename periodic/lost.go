@@ -45,7 +45,7 @@ func Lost(r *model.Rule, lives map[string]*model.Task, now time.Time) *model.Rul
 			continue
 		}
 		status, info := RunStatusOf(t)
-		ended.FinishedAt = t.FinishedAt
+		ended.FinishedAt, ended.WorkerStates, ended.Checkpoint = t.FinishedAt, t.WorkerStates, t.Checkpoint
 		after = Ended(after, ended, status, info, now)
 	}
 	if after == r {

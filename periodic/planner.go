@@ -120,8 +120,14 @@ func heft(r *model.Rule) (n int) {
 		for _, id := range r.Planned[i].Cancel {
 			n += len(id) + 16
 		}
+		if p := r.Planned[i].Record; p != nil && p.Call != nil {
+			n += p.Call.Size()
+		}
 		if t := r.Planned[i].Task; t != nil {
 			n += len(t.Args.Value) + 3*len(t.ID)
+			if t.Origin != nil && t.Origin.Tick != nil {
+				n += len(t.Origin.Tick.Ext.Value)
+			}
 			for _, id := range t.Options.SpecificWorkerIDs {
 				n += 2 * len(id)
 			}
@@ -313,7 +319,7 @@ func (d *decision) task(ref model.RunRef) *model.Task {
 		Tenant: d.Tenant, Type: t.Type, Key: ref.ID, Category: d.Category, Creator: d.Creator,
 		Args: t.Args, Priority: t.Priority, Options: t.Options,
 		Origin: &model.Origin{Kind: model.OutcomePeriodic, ID: d.ID, Tick: &model.Tick{
-			Run: ref.ID, Rule: d.Name, Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual,
+			Run: ref.ID, Rule: d.Name, Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual, Ext: d.Ext,
 		}},
 	}
 	if d.Jitter > 0 && !ref.Manual {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
-	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -139,8 +137,8 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 		if len(ticks) == 0 {
 			return nil, nil
 		}
-		if size := (len(r.Task.Args.Value) + 1<<10) * len(ticks); size > 8<<20 {
-			return nil, model.Invalid("from", "is %v: the %d ticks between it and %v are more than one document holds with these args", from, len(ticks), to)
+		if size := (len(r.Task.Args.Value) + len(r.Ext.Value) + 1<<10) * len(ticks); size > 8<<20 {
+			return nil, model.Invalid("from", "is %v: the %d ticks between it and %v are more than one document holds with these args and ext", from, len(ticks), to)
 		}
 		if len(r.Active)+len(r.Queued)+len(ticks) > maxActive+maxQueueLimit {
 			return nil, model.Invalid("from", "is %v: %d ticks lie between it and %v, and %d runs are active or wait already", from, len(ticks), to, len(r.Active)+len(r.Queued))
@@ -154,10 +152,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 // Cancel cancels one run: one that waits at once; the task of one that runs is asked to
 // end, and its run is CANCELED when it has. The rule may have been deleted since.
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
-	rule, _, ok := strings.Cut(run, "@")
-	if !ok {
-		rule, _, ok = strings.Cut(run, "!")
-	}
+	rule, ok := ruleOf(run)
 	if !ok {
 		return model.Invalid("run", "is %q; want rule@time or rule!request", run)
 	}
@@ -178,40 +173,4 @@ type NotRunningError struct{ Run string }
 
 func (e *NotRunningError) Error() string {
 	return fmt.Sprintf("run %s neither runs nor waits: there is nothing to cancel", e.Run)
-}
-
-// RunFilter selects runs of a rule. Zero fields select everything.
-type RunFilter struct {
-	Statuses []model.RunStatus // as they are stored: a running one is SCHEDULED there
-	From, To time.Time         // nominal in [From, To)
-}
-
-// Runs reads the records of a rule, the newest nominal time first: at most limit, from 1 to
-// 1,000, after the given one (nil = from the newest). The status of runs that have not
-// ended is read from their tasks.
-func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *model.Run, limit int) ([]*model.Run, error) {
-	if limit < 1 || limit > 1000 {
-		return nil, model.Invalid("limit", "is %d; want 1 to 1000", limit)
-	}
-	runs, err := p.store.Runs(ctx, store.RunFilter{RuleID: ruleID, Statuses: f.Statuses, From: f.From, To: f.To}, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, r := range runs {
-		if r.Status == model.RunScheduled && r.TaskID != "" {
-			ids = append(ids, r.TaskID)
-		}
-	}
-	tasks, err := p.store.ReadableByIDs(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range runs {
-		if t := tasks[r.TaskID]; t != nil && r.Status == model.RunScheduled {
-			r.Status, r.Error = RunStatusOf(t)
-			r.EndedAt = t.FinishedAt
-		}
-	}
-	return runs, nil
 }

@@ -21,7 +21,9 @@ type Spec struct {
 	Creator     string
 	Category    string
 	Description string
-	Ext         any // the caller's own, any JSON value
+	// Ext is the caller's own, any JSON value. Handlers read it with consumer.Execution.Ext, HTTP
+	// targets with {{ext}}.
+	Ext any
 
 	// Cron has 6 fields (5 get second 0), or is @daily and the like, or @every 90s. Given both
 	// day of month and day of week, either will do; where one begins with *, both must match.

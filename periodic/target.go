@@ -47,6 +47,15 @@ func (s *Spec) target(t *model.TaskTemplate) (args any, err error) {
 	if err := s.HTTP.Check("http"); err != nil {
 		return nil, err
 	}
+	var ext json.RawMessage
+	if s.Ext != nil {
+		if ext, err = json.Marshal(s.Ext); err != nil {
+			return nil, nil // the field itself is refused
+		}
+	}
+	if err := s.HTTP.CheckExt("http", ext); err != nil {
+		return nil, err
+	}
 	data, err := json.Marshal(s.HTTP)
 	return json.RawMessage(data), err
 }

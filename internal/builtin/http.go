@@ -37,7 +37,10 @@ func (h *httpHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessa
 		return HTTPResult{}, consumer.Fatal(err)
 	}
 	out, err := h.call(ctx, &args, callerOf(h.workerID, t.Execution))
-	return out, timedOut(err)
+	if err != nil {
+		return HTTPResult{}, timedOut(err)
+	}
+	return out, nil
 }
 
 // timedOut makes the timeout of a call that of its execution.
@@ -61,7 +64,8 @@ func (h *httpHandler) call(ctx context.Context, a *HTTPArgs, by caller) (HTTPRes
 	return h.do(ctx, req, a)
 }
 
-// do makes the call. The context of the request is ctx, which has the call's timeout.
+// do makes the call. The context of the request is ctx, which has the call's timeout. With an
+// error it returns what there was of an answer; Status 0: nothing.
 func (h *httpHandler) do(ctx context.Context, req *http.Request, a *HTTPArgs) (HTTPResult, error) {
 	what := a.method() + " " + httpcall.Shown(req.URL)
 	if err := h.reach.Check(req.URL); err != nil {
@@ -76,12 +80,12 @@ func (h *httpHandler) do(ctx context.Context, req *http.Request, a *HTTPArgs) (H
 	defer func() { _ = res.Body.Close() }() // read already: nothing can be lost here
 	out, err := h.read(res)
 	if err != nil {
-		return HTTPResult{}, callError(ctx, what, a, err)
+		return out, callError(ctx, what, a, err)
 	}
 	if a.expects(res.StatusCode) {
 		return out, nil
 	}
-	return HTTPResult{}, h.unexpected(what, res, out)
+	return out, h.unexpected(what, res, out)
 }
 
 func newRequest(ctx context.Context, a *HTTPArgs, by caller) (*http.Request, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
@@ -19,6 +20,9 @@ import (
 
 // callbackHeader tells a target where its answer is to be sent.
 const callbackHeader = "Mscheduler-Callback-Url"
+
+// callbackMethodHeader tells it by which method, where the rule names one.
+const callbackMethodHeader = "Mscheduler-Callback-Method"
 
 var errNoCallbacks = errors.New("this worker has no public URL for callbacks (--callback-url), which the call of an ASYNC target must name")
 
@@ -47,13 +51,13 @@ func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMes
 	if waits > 0 && h.CallbackURL == "" {
 		return HTTPResult{}, consumer.NotHere(errNoCallbacks)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, target.Limit(), errCallTimeout)
+	call, cancel := context.WithTimeoutCause(ctx, target.Limit(), errCallTimeout)
 	defer cancel()
-	a, req, err := h.request(ctx, &target, t.Execution)
+	a, req, err := h.request(call, &target, t.Execution)
 	if err != nil {
 		return HTTPResult{}, sealedError(err)
 	}
-	out, err := h.http.do(ctx, req, a)
+	out, err := h.recorded(ctx, &target, t.Execution, func() (HTTPResult, error) { return h.http.do(call, req, a) })
 	switch {
 	case err != nil:
 		return HTTPResult{}, timedOut(err)
@@ -62,6 +66,44 @@ func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMes
 	default:
 		return out, nil
 	}
+}
+
+// recorded makes the call and keeps request and answer in the task, for the run's record. What
+// cannot be kept does not fail the run. A callback may end the execution before the answer is
+// there: so where one is waited for, the request is kept before the call.
+func (h *targetHandler) recorded(ctx context.Context, target *httptarget.Target, e *consumer.Execution, do func() (HTTPResult, error)) (HTTPResult, error) {
+	v := values(e)
+	v.CallbackURL = h.callbackURL(target, e)
+	request, err := target.KeptRequest(v)
+	if err != nil {
+		return HTTPResult{}, fmt.Errorf("filling the request: %w", err)
+	}
+	kept := httptarget.Kept{Call: &model.HTTPCall{At: model.Millis(e.Now()), Attempt: e.Attempt, Request: request}}
+	keep := func() error { return e.Checkpoint(ctx, kept) }
+	if target.Waits() > 0 {
+		if err := keep(); errors.Is(err, model.ErrFenced) {
+			return HTTPResult{}, err // another worker has the task: it makes the call
+		}
+	}
+	began := clock.Read(h.http.clock)
+	out, err := do()
+	kept.Call.Took = began.SinceMonotonic(h.http.clock).Milliseconds()
+	if out.Status != 0 {
+		kept.Call.Response = httptarget.KeptResponse(out.Status, out.Headers, out.Body, out.Encoding, out.Truncated)
+	}
+	if err != nil {
+		kept.Call.Error = httptarget.KeptError(err)
+	}
+	_ = keep() // of an execution that a callback has ended nothing more can be kept
+	return out, err
+}
+
+// callbackURL is where the target sends its answer; "" where nobody waits for one.
+func (h *targetHandler) callbackURL(target *httptarget.Target, e *consumer.Execution) string {
+	if target.Waits() == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(h.CallbackURL, "/") + "/" + e.Handle
 }
 
 // sealedError is final, unless another worker may have the key to a secret.
@@ -75,9 +117,7 @@ func sealedError(err error) error {
 // request fills and signs the request of a run.
 func (h *targetHandler) request(ctx context.Context, target *httptarget.Target, e *consumer.Execution) (*HTTPArgs, *http.Request, error) {
 	v := values(e)
-	if target.Waits() > 0 {
-		v.CallbackURL = strings.TrimSuffix(h.CallbackURL, "/") + "/" + e.Handle
-	}
+	v.CallbackURL = h.callbackURL(target, e)
 	r, err := target.Fill(v)
 	if err != nil {
 		return nil, nil, fmt.Errorf("filling the request: %w", err)
@@ -94,6 +134,9 @@ func (h *targetHandler) request(ctx context.Context, target *httptarget.Target, 
 	}
 	if v.CallbackURL != "" {
 		req.Header.Set(callbackHeader, v.CallbackURL)
+		if target.CallbackMethod != "" {
+			req.Header.Set(callbackMethodHeader, target.CallbackMethod)
+		}
 	}
 	return a, req, h.sign(req, target.Keys, e, r.Body)
 }
@@ -124,6 +167,9 @@ func values(e *consumer.Execution) httptarget.Values {
 	if e.Origin != nil && e.Origin.Tick != nil {
 		tick := e.Origin.Tick
 		v.RunID, v.Name, v.NominalTime, v.Attempt = tick.Run, tick.Rule, tick.Nominal, tick.Attempt
+		if tick.Ext.Type != 0 {
+			v.Ext = e.Ext()
+		}
 	}
 	return v
 }

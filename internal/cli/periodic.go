@@ -28,7 +28,7 @@ func (a *app) periodicCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "periodic", Short: "Send tasks by cron rules", Long: periodicHelp, Args: noArgs, RunE: group}
 	r := &rulesCommand{app: a}
 	cmd.PersistentFlags().StringVar(&r.tenant, "tenant", "", "tenant of the rules; defaults to none, for list to all")
-	cmd.AddCommand(r.apply(), r.list(), r.show(), r.enable(), r.disable(), r.trigger(), r.cancel(), r.preview(), r.runs(), r.backfill(), r.delete())
+	cmd.AddCommand(r.apply(), r.list(), r.show(), r.enable(), r.disable(), r.trigger(), r.cancel(), r.preview(), r.runs(), r.run(), r.backfill(), r.delete())
 	return cmd
 }
 

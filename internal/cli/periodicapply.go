@@ -29,7 +29,8 @@ is written.
   timezone: Europe/Berlin       # defaults to UTC
   type: report                  # of the task that each tick sends, and its args;
   args: {to: ann}               # or instead of both http: {url, method, headers, body, timeout,
-                                # expect, mode, callback_timeout}: a call, which decides the run
+                                # expect, mode, callback_timeout, callback_method}: a call,
+                                # which decides the run
   overlap: SKIP                 # when a run has not ended: ALLOW, SKIP, CANCEL_PREV, PARALLEL
   on_failure: RUN_NEW           # after a run that failed: RUN_NEW, SKIP (once), RETRY
   max_concurrency: 1            # runs at once; without it 1000, beyond which ticks are
@@ -48,7 +49,10 @@ Secrets, in http.keys [{ak, sk}] and options.callback.security, are sealed with
 MSCHEDULER_SECRET_KEY before anything is written; *** is the one that is stored. So are the
 http.headers authorization, proxy-authorization, cookie and x-api-key, where there is that key.
 
-Also: tenant, creator, category, description, ext, priority; start_at and end_at (with a zone,
+ext is any value of your own. Handlers read it, and http with {{ext}} and {{ext.field}}, as it
+reads {{run_id}}, {{task_id}}, {{name}}, {{nominal_time}}, {{attempt}} and {{callback_url}}.
+
+Also: tenant, creator, category, description, priority; start_at and end_at (with a zone,
 or in the rule's), max_runs, jitter; log (none, trigger_log, trans_log) and run_retention
 (defaults to 90d); dst {gap: run_after | skip, fold: first | both}, for times that do not exist
 or come twice because clocks are changed: run_after and first without it, but skip and both

@@ -14,7 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
-const runsHelp = `List what became of a rule's ticks, the newest first.
+const runsHelp = `List what became of the ticks of a rule, or of all rules, the newest first.
 
   SCHEDULED         its task was sent and waits for a worker
   QUEUED            it waits for an earlier run to end
@@ -28,7 +28,8 @@ const runsHelp = `List what became of a rule's ticks, the newest first.
                     reason share a line
 
 LATE is the time from the tick to its start, TOOK from there to its end, ATTEMPT counts up after
-failures where the rule says so.`
+failures where the rule says so. ` + "`mscheduler periodic run ID`" + ` shows one of them, with the request
+and the response of an HTTP target.`
 
 // runStatuses are those that --status takes.
 var runStatuses = []model.RunStatus{
@@ -46,8 +47,8 @@ type runsFlags struct {
 func (r *rulesCommand) runs() *cobra.Command {
 	var f runsFlags
 	cmd := &cobra.Command{
-		Use: "runs RULE", Short: "List what became of a rule's ticks", Args: one("the name of a rule"), Long: runsHelp,
-		Example: "  mscheduler periodic runs nightly --status FAILED,TIMEOUT\n  mscheduler periodic runs nightly --from -1d -o json",
+		Use: "runs [RULE]", Short: "List what became of ticks", Args: oneOrNone("the name of a rule, or nothing for all rules"), Long: runsHelp,
+		Example: "  mscheduler periodic runs nightly --status FAILED,TIMEOUT\n  mscheduler periodic runs --status RUNNING --tenant acme\n  mscheduler periodic runs nightly --from -1d -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted, err := f.statuses()
 			if err != nil {
@@ -61,19 +62,24 @@ func (r *rulesCommand) runs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rule, err := r.evenDeleted(ctx, d, args[0])
-			if err != nil {
-				return err
-			}
 			filter, err := f.filter(wanted, d.at)
 			if err != nil {
 				return err
+			}
+			rule, id := (*model.Rule)(nil), ""
+			if len(args) == 0 {
+				filter.Tenant = r.tenant
+			} else {
+				if rule, err = r.evenDeleted(ctx, d, args[0]); err != nil {
+					return err
+				}
+				id = rule.ID
 			}
 			after, err := d.runAfter(ctx, f.after)
 			if err != nil {
 				return err
 			}
-			runs, next, err := d.runsPage(ctx, rule.ID, filter, wanted, after, f.limit)
+			runs, next, err := d.runsPage(ctx, id, filter, after, f.limit)
 			if err != nil {
 				return err
 			}
@@ -104,15 +110,8 @@ func (f *runsFlags) statuses() (out []model.RunStatus, err error) {
 	return out, nil
 }
 
-// filter is what the database is asked for. There a run is SCHEDULED until its end is told:
-// what became of it meanwhile is read from its task.
 func (f *runsFlags) filter(wanted []model.RunStatus, now time.Time) (out periodic.RunFilter, err error) {
-	for _, s := range wanted {
-		out.Statuses = append(out.Statuses, s)
-		if s != model.RunQueued && s != model.RunSkipped && !slices.Contains(out.Statuses, model.RunScheduled) {
-			out.Statuses = append(out.Statuses, model.RunScheduled)
-		}
-	}
+	out.Statuses = wanted
 	if f.from != "" {
 		if out.From, err = parseTime("from", f.from, now); err != nil {
 			return out, err
@@ -136,56 +135,51 @@ func (d *ruleDB) runAfter(ctx context.Context, id string) (*model.Run, error) {
 	return run, err
 }
 
-// runsPage reads a page of those in the wanted statuses (none = all), and the id of the last
-// if there are more.
-func (d *ruleDB) runsPage(ctx context.Context, rule string, f periodic.RunFilter, wanted []model.RunStatus, after *model.Run, limit int) (out []*model.Run, next string, err error) {
-	for {
-		page, err := d.rules.Runs(ctx, rule, f, after, min(limit+1, 1000))
-		if err != nil {
-			return nil, "", err
-		}
-		for _, run := range page {
-			if len(wanted) > 0 && !slices.Contains(wanted, run.Status) {
-				continue
-			}
-			if len(out) == limit {
-				return out, out[limit-1].ID, nil
-			}
-			out = append(out, run)
-		}
-		if len(page) < min(limit+1, 1000) {
-			return out, "", nil
-		}
-		after = page[len(page)-1]
+// runsPage reads a page of runs, and the id of the last if there are more.
+func (d *ruleDB) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *model.Run, limit int) (runs []*model.Run, next string, err error) {
+	if runs, err = d.rules.Runs(ctx, rule, f, after, limit); err != nil || len(runs) < limit {
+		return runs, "", err
 	}
+	last := runs[limit-1]
+	more, err := d.rules.Runs(ctx, rule, f, last, 1)
+	if len(more) > 0 {
+		next = last.ID
+	}
+	return runs, next, err
 }
 
 // runView is a run as JSON.
 type runView struct {
-	ID      string           `json:"id"`
-	Rule    string           `json:"rule"`
-	Nominal string           `json:"nominal"`
-	Last    string           `json:"last_nominal,omitempty"` // of skipped ticks that share the record
-	Ticks   int64            `json:"ticks"`
-	Status  model.RunStatus  `json:"status"`
-	Reason  model.SkipReason `json:"reason,omitempty"`
-	Error   string           `json:"error_info,omitempty"`
-	Attempt int              `json:"attempt,omitempty"`
-	Manual  bool             `json:"manual,omitempty"`
-	TaskID  string           `json:"task_id,omitempty"`
-	Late    int64            `json:"late_ms"`
-	Started string           `json:"started_at,omitempty"`
-	Ended   string           `json:"ended_at,omitempty"`
+	ID       string           `json:"id"`
+	Rule     string           `json:"rule"`
+	Nominal  string           `json:"nominal"`
+	Last     string           `json:"last_nominal,omitempty"` // of skipped ticks that share the record
+	Ticks    int64            `json:"ticks"`
+	Status   model.RunStatus  `json:"status"`
+	Reason   model.SkipReason `json:"reason,omitempty"`
+	Error    string           `json:"error_info,omitempty"`
+	Attempt  int              `json:"attempt,omitempty"`
+	Manual   bool             `json:"manual,omitempty"`
+	TaskID   string           `json:"task_id,omitempty"`
+	Late     int64            `json:"late_ms"`
+	Started  string           `json:"started_at,omitempty"`
+	Executed string           `json:"executed_at,omitempty"` // when a worker began it
+	Ended    string           `json:"ended_at,omitempty"`
+	Call     *model.HTTPCall  `json:"call,omitempty"`
+}
+
+func runViewOf(x *model.Run) runView {
+	return runView{
+		x.ID, x.RuleName, jsonTime(x.Nominal), jsonTime(x.Last), max(x.Count, 1), x.Status, x.Reason, x.Error, x.Attempt, x.Manual,
+		x.TaskID, x.Late, jsonTime(x.StartedAt), jsonTime(x.ExecutedAt), jsonTime(x.EndedAt), x.Call,
+	}
 }
 
 func (r *rulesCommand) printRuns(rule *model.Rule, runs []*model.Run, next string, now time.Time) error {
 	if r.asJSON() {
 		views := make([]runView, len(runs))
 		for i, x := range runs {
-			views[i] = runView{
-				x.ID, x.RuleName, jsonTime(x.Nominal), jsonTime(x.Last), max(x.Count, 1), x.Status, x.Reason, x.Error, x.Attempt, x.Manual,
-				x.TaskID, x.Late, jsonTime(x.StartedAt), jsonTime(x.EndedAt),
-			}
+			views[i] = runViewOf(x)
 		}
 		out := map[string]any{"runs": views}
 		if next != "" {
@@ -195,12 +189,17 @@ func (r *rulesCommand) printRuns(rule *model.Rule, runs []*model.Run, next strin
 	}
 	if len(runs) == 0 {
 		r.say("no run")
-		if rule.Log == model.LogNone {
+		if rule != nil && rule.Log == model.LogNone {
 			r.say("the rule keeps no records (log: none); its tasks: mscheduler task list --type %s%s", rule.Task.Type, tenantFlag(rule.Tenant))
 		}
 		return nil
 	}
-	t := newTable("TICK", "STATUS", "LATE", "TOOK", "ATTEMPT", "WHY", "RUN")
+	heads := []string{"TICK", "STATUS", "LATE", "TOOK", "ATTEMPT", "WHY", "RUN"}
+	all := rule == nil
+	if all {
+		heads, rule = append([]string{"RULE"}, heads...), &model.Rule{} // times in UTC
+	}
+	t := newTable(heads...)
 	for _, x := range runs {
 		late, attempt := "", ""
 		if !x.Manual && x.Status != model.RunSkipped && (x.Late > 0 || !x.StartedAt.IsZero()) {
@@ -209,7 +208,11 @@ func (r *rulesCommand) printRuns(rule *model.Rule, runs []*model.Run, next strin
 		if x.Status != model.RunSkipped {
 			attempt = fmt.Sprint(x.Attempt)
 		}
-		t.add(inZone(x.Nominal, rule), string(x.Status), late, tookText(x, now), attempt, whyText(x, rule), x.ID)
+		cells := []string{inZone(x.Nominal, rule), string(x.Status), late, tookText(x, now), attempt, whyText(x, rule), x.ID}
+		if all {
+			cells = append([]string{ruleName(&model.Rule{Name: x.RuleName, Tenant: x.Tenant})}, cells...)
+		}
+		t.add(cells...)
 	}
 	if err := r.print(t.String()); err != nil {
 		return err

@@ -202,6 +202,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usage("%s takes no argument %q; see: %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
+// oneOrNone wants at most one argument.
+func oneOrNone(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) <= 1 {
+			return nil
+		}
+		return usage("%s wants %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+	}
+}
+
 // one wants exactly one argument.
 func one(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

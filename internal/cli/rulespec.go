@@ -58,7 +58,8 @@ var ruleFile = fileOf[ruleSpec]{thing: "a periodic rule", things: "periodic rule
 	"concurrency_policy": "concurrency", "status": "enabled", "tenant_id": "tenant", "catch_up_mode": "catch_up: {mode: ...}",
 	"timeout": "options: {timeout: ...}", "retry": "options: {retry: ...}", "callback": "options: {callback: ...}",
 	"target_url": "http: {url: ...}", "http_method": "http: {method: ...}",
-	"exec_type": "http: {mode: ...}", "body_template": "http: {body: ...}", "headers_json": "http: {headers: ...}",
+	"exec_type": "http: {mode: ...}", "callback_method": "http: {callback_method: ...}",
+	"callback_timeout_sec": "http: {callback_timeout: ...}", "timeout_seconds": "http: {timeout: ...}", "body_template": "http: {body: ...}", "headers_json": "http: {headers: ...}",
 }}
 
 type dstYAML struct {

@@ -22,7 +22,8 @@ type httpTargetYAML struct {
 	Expect          jsonValue         `yaml:"expect,omitempty"` // 200, 2xx, 200-204
 	Mode            string            `yaml:"mode,omitempty"`   // SYNC, ASYNC
 	CallbackTimeout duration          `yaml:"callback_timeout,omitempty"`
-	Keys            []keyYAML         `yaml:"keys,omitempty"` // sign the call
+	CallbackMethod  string            `yaml:"callback_method,omitempty"` // POST, PUT
+	Keys            []keyYAML         `yaml:"keys,omitempty"`            // sign the call
 }
 
 // bodyText is a body: a text, or what is written as YAML and sent as JSON.
@@ -46,6 +47,7 @@ func (y *httpTargetYAML) target() (*periodic.HTTPTarget, error) {
 	t := &periodic.HTTPTarget{
 		URL: y.URL, Method: y.Method, Headers: y.Headers, Body: string(y.Body), Timeout: time.Duration(y.Timeout),
 		Mode: periodic.HTTPMode(y.Mode), CallbackTimeout: time.Duration(y.CallbackTimeout),
+		CallbackMethod: y.CallbackMethod,
 	}
 	for _, k := range y.Keys {
 		t.Keys = append(t.Keys, periodic.HTTPKey{AccessKey: k.AK, Secret: k.SK})
@@ -68,6 +70,7 @@ func httpTargetYAMLOf(t *periodic.HTTPTarget) *httpTargetYAML {
 	y := &httpTargetYAML{
 		URL: t.URL, Method: t.Method, Headers: secret.HideHeaders(t.Headers), Body: bodyText(t.Body), Timeout: duration(t.Timeout),
 		Mode: string(t.Mode), CallbackTimeout: duration(t.CallbackTimeout),
+		CallbackMethod: t.CallbackMethod,
 	}
 	if len(t.Expect) > 0 {
 		y.Expect = jsonValueOf(t.Expect)

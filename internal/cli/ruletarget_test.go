@@ -25,6 +25,9 @@ http:
   expect: [200, "202-204"]
   timeout: 5s
   callback_timeout: 1h
+  callback_method: POST
+  headers: {X-Region: "{{ext.region}}"}
+ext: {region: eu}
 `)
 	require.Contains(t, s.ok("periodic", "apply", "-f", file).stdout, "created")
 	require.Contains(t, s.ok("periodic", "apply", "-f", file).stdout, "unchanged")
@@ -44,6 +47,27 @@ http:
 		s.ok("periodic", "runs", "sync stats", "-o", "json").json(&out)
 		return len(out.Runs) == 1 && out.Runs[0].Status == "SUCCESS"
 	})
+	var list struct{ Runs []struct{ ID string } }
+	s.ok("periodic", "runs", "--status", "SUCCESS", "-o", "json").json(&list)
+	require.Len(t, list.Runs, 1, "of all rules")
+	require.Regexp(t, `(?m)^RULE +TICK .*\nsync stats +20`, s.ok("periodic", "runs").stdout)
+	require.Contains(t, s.ok("periodic", "runs", "--tenant", "acme").stderr, "no run")
+	id := list.Runs[0].ID
+	shown := s.ok("periodic", "run", id).stdout
+	for _, want := range []string{
+		`(?m)^rule +sync stats$`, `(?m)^execution began +20`, `(?m)^request +POST http://127.0.0.1:\d+/\?back=\*\*\*$`,
+		`(?m)^ +X-Region: eu$`, `(?m)^response +(200|none yet)`,
+	} {
+		require.Regexp(t, want, shown)
+	}
+	var run struct {
+		Executed string `json:"executed_at"`
+		Call     struct{ Request struct{ Method string } }
+	}
+	s.ok("periodic", "run", id, "-o", "json").json(&run)
+	require.NotEmpty(t, run.Executed)
+	require.Equal(t, "POST", run.Call.Request.Method)
+	s.fails(ExitNotFound, []string{"no such run", "x"}, "periodic", "run", "x")
 	require.Equal(t, ExitOK, stop().code)
 	bad := s.file("name: bad\ncron: '@daily'\nhttp: {url: 'http://h/{{tick}}', keys: [{ak: a}]}\n")
 	s.fails(ExitUsage, []string{`http.url has the placeholder "tick"`, "http.keys[0] wants an access key and a secret"}, "periodic", "apply", "-f", bad)

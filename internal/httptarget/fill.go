@@ -55,19 +55,42 @@ func (t *Target) Fill(v Values) (Request, error) {
 	return r, nil
 }
 
-func filled(field, text string, v Values, escape func(string) string) (string, error) {
+func filled(field, text string, v Values, in place) (string, error) {
 	tpl, err := parse(text)
 	if err != nil {
 		return "", model.Invalid(field, "%v", err)
 	}
-	return tpl.fill(v, escape), nil
+	out, err := tpl.fill(v, in)
+	if err != nil {
+		return "", model.Invalid(field, "%v", err)
+	}
+	return out, nil
+}
+
+// CheckExt finds placeholders for values that the rule's ext has not. field names the target
+// in the errors, ext is JSON or nil.
+func (t *Target) CheckExt(field string, ext json.RawMessage) error {
+	v := sample
+	if v.anyExt = false; string(ext) != "null" {
+		v.Ext = ext
+	}
+	errs := []error{t.fits(field+".url", t.URL, v), t.fits(field+".body", t.Body, v)}
+	for _, name := range sortedNames(t.Headers) {
+		errs = append(errs, t.fits(field+".headers."+name, t.Headers[name], v))
+	}
+	return errors.Join(errs...)
+}
+
+func (t *Target) fits(field, text string, v Values) error {
+	_, err := filled(field, text, v, plain)
+	return err
 }
 
 // nasty is what no place may take amiss.
 const nasty = `"\{}/?#@:&%<> ` + "\n\u2028é"
 
 // sample are the values that a template is checked with.
-var sample = Values{RunID: nasty, TaskID: nasty, Name: nasty, NominalTime: time.Unix(0, 0), Attempt: 1, CallbackURL: nasty}
+var sample = Values{RunID: nasty, TaskID: nasty, Name: nasty, NominalTime: time.Unix(0, 0), Attempt: 1, CallbackURL: nasty, anyExt: true}
 
 // isJSON says whether the body is JSON: the header says so, or nothing else is said and it
 // becomes JSON whatever the values are.
@@ -83,8 +106,8 @@ func (t *Target) isJSON() bool {
 }
 
 func (t *Target) validJSON() bool {
-	tpl, err := parse(t.Body)
-	return err == nil && json.Valid([]byte(tpl.fill(sample, inJSON)))
+	body, err := filled("body", t.Body, sample, inJSON)
+	return err == nil && json.Valid([]byte(body))
 }
 
 // header finds a header, however its name is written.

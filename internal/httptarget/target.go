@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -38,9 +39,11 @@ const (
 //
 // URL, the values of Headers and Body may hold placeholders, which each run fills:
 // {{run_id}}, {{task_id}}, {{name}} (the rule's), {{nominal_time}} (RFC 3339, UTC),
-// {{attempt}} (as the failure policy counts) and, in mode ASYNC, {{callback_url}}. A value is
-// percent-encoded in the URL and in headers, and written as the inside of a JSON string in a
-// body that is JSON; in any other body it stands as it is.
+// {{attempt}} (as the failure policy counts), {{ext}} (the rule's, as JSON), {{ext.FIELD}} (a
+// value in it: {{ext.region.name}}, {{ext.hosts.0}}) and, in mode ASYNC, {{callback_url}}. A value
+// is percent-encoded in the URL and in headers, and written as the inside of a JSON string in a
+// body that is JSON; in any other body it stands as it is. Outside of a string of a JSON body
+// {{ext}} and {{ext.FIELD}} are JSON values: {"region": {{ext.region}}}.
 type Target struct {
 	// URL to call, http or https, without user and password. Placeholders may stand behind
 	// the host only.
@@ -67,6 +70,9 @@ type Target struct {
 	// CallbackTimeout is how long the callback is waited for, from the answer on. Defaults
 	// to an hour, at most 90 days. Only in mode ASYNC.
 	CallbackTimeout time.Duration
+	// CallbackMethod is the method that the callback must have: POST or PUT. Defaults to either.
+	// The call names it in the header Mscheduler-Callback-Method. Only in mode ASYNC.
+	CallbackMethod string
 	// Keys sign the call as callbacks are signed (package callback), the newest first. The
 	// secrets are sealed before they are stored, and never shown.
 	Keys []model.CallbackKey
@@ -88,6 +94,7 @@ type wire struct {
 	Expect            []httpcall.StatusRange `json:"expect,omitempty"`
 	Mode              Mode                   `json:"mode,omitempty"`
 	CallbackTimeoutMS int64                  `json:"callback_timeout_ms,omitempty"`
+	CallbackMethod    string                 `json:"callback_method,omitempty"`
 	Keys              []wireKey              `json:"keys,omitempty"`
 }
 
@@ -99,7 +106,7 @@ func (t Target) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(wire{
 		URL: t.URL, Method: t.Method, Headers: t.Headers, Body: t.Body, TimeoutMS: t.Timeout.Milliseconds(), Expect: t.Expect,
-		Mode: t.Mode, CallbackTimeoutMS: t.CallbackTimeout.Milliseconds(), Keys: keys,
+		Mode: t.Mode, CallbackTimeoutMS: t.CallbackTimeout.Milliseconds(), CallbackMethod: t.CallbackMethod, Keys: keys,
 	})
 }
 
@@ -111,7 +118,7 @@ func (t *Target) UnmarshalJSON(data []byte) error {
 	}
 	*t = Target{
 		URL: w.URL, Method: w.Method, Headers: w.Headers, Body: w.Body, Timeout: time.Duration(w.TimeoutMS) * time.Millisecond, Expect: w.Expect,
-		Mode: w.Mode, CallbackTimeout: time.Duration(w.CallbackTimeoutMS) * time.Millisecond,
+		Mode: w.Mode, CallbackTimeout: time.Duration(w.CallbackTimeoutMS) * time.Millisecond, CallbackMethod: w.CallbackMethod,
 	}
 	for _, k := range w.Keys {
 		t.Keys = append(t.Keys, model.CallbackKey(k))
@@ -159,6 +166,12 @@ func (t *Target) Check(field string) error {
 		bad("callback_timeout", "is %v, but nobody waits for a callback in mode %s", t.CallbackTimeout, Sync)
 	case t.CallbackTimeout < 0 || t.CallbackTimeout > MaxCallbackTimeout || t.CallbackTimeout%time.Millisecond != 0:
 		bad("callback_timeout", "is %v; want whole milliseconds up to %v, or 0 for the default of %v", t.CallbackTimeout, MaxCallbackTimeout, DefaultCallbackTimeout)
+	}
+	switch {
+	case t.CallbackMethod != "" && !t.async():
+		bad("callback_method", "is %q, but mode %s has no callback", t.CallbackMethod, Sync)
+	case !slices.Contains([]string{"", http.MethodPost, http.MethodPut}, t.CallbackMethod):
+		bad("callback_method", "is %q; want %s or %s", t.CallbackMethod, http.MethodPost, http.MethodPut)
 	}
 	if len(t.Keys) > maxKeys {
 		bad("keys", "has %d; at most %d are allowed", len(t.Keys), maxKeys)

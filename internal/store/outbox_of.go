@@ -13,7 +13,9 @@ import (
 var endFields = bson.D{
 	d("generation", 1), d("status", 1), d("created_at", 1), d("finished_at", 1), d("error_info", 1), d("remark", 1),
 	d("origin", 1), d("outbox", 1),
-	d("worker_states.success_time", 1), d("worker_states.fail_time", 1), d("worker_states.fail_kind", 1), d("worker_states.parked", 1),
+	d("worker_states.claimed_at", 1), d("worker_states.success_time", 1), d("worker_states.fail_time", 1), d("worker_states.fail_kind", 1),
+	d("worker_states.parked", 1), d("worker_states.unstarted", 1),
+	d("checkpoint.http_call", 1), d("worker_states.checkpoint.http_call", 1), // of a run's call; of other checkpoints nothing
 }
 
 // OutboxesOf reads, of the given tasks, those of which an entry of the kind is left, with the

@@ -305,29 +305,29 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 // ruleState is the part of a rule that decisions change, all but what they plan. The rest is
 // a person's: an edit of it raises the version.
 type ruleState struct {
-	Status     model.RuleStatus `bson:"status"`
-	PauseNote  string           `bson:"pause_note,omitempty"`
-	PausedAt   time.Time        `bson:"paused_at,omitempty"`
-	UpdatedAt  time.Time        `bson:"updated_at"`
-	Rev        int64            `bson:"rev"`
-	Decision   string           `bson:"decision,omitempty"`
-	NextFireAt time.Time        `bson:"next_fire_at,omitempty"`
-	DecidedTo  time.Time        `bson:"decided_to"`
-	Runs       int64            `bson:"runs,omitempty"`
-	Last       *model.LastRun   `bson:"last,omitempty"`
-	Effective  *model.LastRun   `bson:"last_effective,omitempty"`
-	FailSkips  bool             `bson:"fail_skips,omitempty"`
-	Active     []model.RunRef   `bson:"active,omitempty"`
-	Queued     []model.RunRef   `bson:"queued,omitempty"`
-	QueuedAt   time.Time        `bson:"queued_at,omitempty"`
-	Range      *model.SkipSpan  `bson:"range,omitempty"`
-	PlannedAt  time.Time        `bson:"planned_at,omitempty"`
+	Status        model.RuleStatus `bson:"status"`
+	PauseNote     string           `bson:"pause_note,omitempty"`
+	PausedAt      time.Time        `bson:"paused_at,omitempty"`
+	UpdatedAt     time.Time        `bson:"updated_at"`
+	Rev           int64            `bson:"rev"`
+	Decision      string           `bson:"decision,omitempty"`
+	NextFireAt    time.Time        `bson:"next_fire_at,omitempty"`
+	DecidedTo     time.Time        `bson:"decided_to"`
+	Runs          int64            `bson:"runs,omitempty"`
+	Last          *model.LastRun   `bson:"last,omitempty"`
+	LastEffective *model.LastRun   `bson:"last_effective,omitempty"`
+	FailSkips     bool             `bson:"fail_skips,omitempty"`
+	Active        []model.RunRef   `bson:"active,omitempty"`
+	Queued        []model.RunRef   `bson:"queued,omitempty"`
+	QueuedAt      time.Time        `bson:"queued_at,omitempty"`
+	Range         *model.SkipSpan  `bson:"range,omitempty"`
+	PlannedAt     time.Time        `bson:"planned_at,omitempty"`
 }
 
 func stateOf(r *model.Rule) *ruleState {
 	return &ruleState{
 		Status: r.Status, PauseNote: r.PauseNote, PausedAt: r.PausedAt, UpdatedAt: r.UpdatedAt, Rev: r.Rev, Decision: r.Decision,
-		NextFireAt: r.NextFireAt, DecidedTo: r.DecidedTo, Runs: r.Runs, Last: r.Last, Effective: r.LastEffective, FailSkips: r.FailSkips,
+		NextFireAt: r.NextFireAt, DecidedTo: r.DecidedTo, Runs: r.Runs, Last: r.Last, LastEffective: r.LastEffective, FailSkips: r.FailSkips,
 		Active: r.Active, Queued: r.Queued, QueuedAt: r.QueuedAt, Range: r.Range, PlannedAt: r.PlannedAt,
 	}
 }

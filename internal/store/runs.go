@@ -63,7 +63,7 @@ func runUpdate(r *model.Run) (bson.D, error) {
 			set = append(set, d(e.Key(), e.Value()))
 		}
 	}
-	for _, key := range []string{"last", "count", "reason", "error_info", "attempt", "manual", "task_id", "late_ms", "started_at", "ended_at"} {
+	for _, key := range []string{"last", "count", "reason", "error_info", "attempt", "manual", "task_id", "late_ms", "started_at", "executed_at", "ended_at", "call"} {
 		if bson.Raw(raw).Lookup(key).Type == 0 {
 			unset = append(unset, d(key, ""))
 		}
@@ -89,14 +89,34 @@ func duplicates(err error) (collided []int, only bool) {
 // RunFilter selects records. Zero fields select everything.
 type RunFilter struct {
 	RuleID   string
+	Tenant   string // model.NoTenant = those of rules without one
 	Statuses []model.RunStatus
 	From, To time.Time // nominal in [From, To)
 }
 
-// Runs reads records of a rule, the newest nominal time first, after the one with that
-// nominal time and id. Index: rule.
+// storedRuns are the statuses that records have.
+var storedRuns = []model.RunStatus{
+	model.RunScheduled, model.RunQueued, model.RunSuccess, model.RunFailed, model.RunTimeout, model.RunFailedTimeout, model.RunCanceled, model.RunSkipped,
+}
+
+// Runs reads records, the newest nominal time first, after the one with that nominal time and
+// id. Indexes: rule; status where no rule is named.
 func (s *Store) Runs(ctx context.Context, f RunFilter, after *model.Run, limit int) ([]*model.Run, error) {
-	q := bson.D{d("rule_id", f.RuleID)}
+	q, index := bson.D{d("rule_id", f.RuleID)}, IndexRule
+	if f.RuleID == "" {
+		// The statuses are points, so that the server merges the ranges behind them by time.
+		q, index = bson.D{}, IndexStatus
+		if len(f.Statuses) == 0 {
+			f.Statuses = storedRuns
+		}
+	}
+	switch f.Tenant {
+	case "":
+	case model.NoTenant:
+		q = append(q, d("tenant", nil))
+	default:
+		q = append(q, d("tenant", f.Tenant))
+	}
 	nominal := bson.D{}
 	if !f.From.IsZero() {
 		nominal = append(nominal, d("$gte", f.From))
@@ -117,7 +137,7 @@ func (s *Store) Runs(ctx context.Context, f RunFilter, after *model.Run, limit i
 	if len(nominal) > 0 {
 		q = append(q, d("nominal", nominal))
 	}
-	cur, err := s.runs.Find(ctx, q, options.Find().SetSort(bson.D{d("nominal", -1), d("_id", -1)}).SetLimit(int64(limit)))
+	cur, err := s.runs.Find(ctx, q, options.Find().SetSort(bson.D{d("nominal", -1), d("_id", -1)}).SetHint(index).SetLimit(int64(limit)))
 	if err != nil {
 		return nil, explain(err, "reading runs")
 	}

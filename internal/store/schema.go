@@ -28,6 +28,8 @@ const (
 	IndexExpire  = "expire"  // {expire_at} where it exists
 	IndexTask    = "task"    // {task_id, generation} of the history
 	IndexLook    = "look"    // {look_at} of slots
+	IndexRule    = "rule"    // {rule_id, nominal: -1, _id: -1} of periodic_runs
+	IndexStatus  = "status"  // {status, nominal: -1, _id: -1} of periodic_runs
 )
 
 type indexSpec struct {
@@ -68,7 +70,8 @@ var indexes = []indexSpec{
 	{coll: "periodic_rules", name: IndexFire, keys: asc("next_fire_at"), only: "next_fire_at"},
 	{coll: "periodic_rules", name: IndexPlanned, keys: asc("planned_at"), only: "planned_at"},
 	{coll: "periodic_rules", name: IndexQueue, keys: asc("queued_at"), only: "queued_at"},
-	{coll: "periodic_runs", name: "rule", keys: bson.D{{Key: "rule_id", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
+	{coll: "periodic_runs", name: IndexRule, keys: bson.D{{Key: "rule_id", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
+	{coll: "periodic_runs", name: IndexStatus, keys: bson.D{{Key: "status", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
 	{coll: "periodic_runs", name: "delete", keys: asc("delete_at"), gone: true},
 	{coll: "slots", name: "of", keys: asc("type", "key"), only: "type"},
 	{coll: "slots", name: IndexLook, keys: asc("look_at"), only: "look_at"},

@@ -1,0 +1,77 @@
+package httptarget
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Kept is the checkpoint of a task that calls a target: what its run keeps of the last call.
+type Kept struct {
+	Call *model.HTTPCall `json:"http_call"`
+}
+
+// Bounds of what is kept of a call, in bytes.
+const (
+	keptURL     = 2 << 10
+	keptHeader  = 1 << 10
+	keptHeaders = 4 << 10 // all of them
+	keptBody    = 4 << 10
+)
+
+// KeptRequest is what is kept of a run's request. Secrets are not: a callback URL is one,
+// since whoever has it can end the run.
+func (t *Target) KeptRequest(v Values) (model.HTTPRequest, error) {
+	if v.CallbackURL != "" {
+		v.CallbackURL = model.HiddenSecret
+	}
+	r, err := t.Fill(v)
+	if err != nil {
+		return model.HTTPRequest{}, err
+	}
+	out := model.HTTPRequest{Method: r.Method}
+	// A path takes the placeholder of a secret as it is.
+	out.URL = cut(strings.ReplaceAll(model.ShownURL(r.URL), "%2A%2A%2A", model.HiddenSecret), keptURL, &out.Truncated)
+	out.Headers = headerLines(secret.HideHeaders(r.Headers), &out.Truncated)
+	out.Body = cut(r.Body, keptBody, &out.Truncated)
+	return out, nil
+}
+
+// KeptResponse is what is kept of an answer.
+func KeptResponse(status int, headers map[string]string, body, encoding string, truncated bool) *model.HTTPResponse {
+	out := &model.HTTPResponse{Status: status, Encoding: encoding, Truncated: truncated}
+	out.Headers = headerLines(headers, &out.Truncated)
+	out.Body = cut(body, keptBody, &out.Truncated)
+	return out
+}
+
+// KeptError is what is kept of why a call failed.
+func KeptError(err error) string {
+	var truncated bool
+	return cut(err.Error(), keptHeader, &truncated)
+}
+
+func headerLines(headers map[string]string, truncated *bool) (lines []string) {
+	left := keptHeaders
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		line := cut(name+": "+headers[name], keptHeader, truncated)
+		if left -= len(line); left < 0 {
+			*truncated = true
+			break
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// cut is the head of a text that is too long.
+func cut(s string, most int, truncated *bool) string {
+	if len(s) <= most {
+		return strings.ToValidUTF8(s, "�")
+	}
+	*truncated = true
+	return strings.ToValidUTF8(s[:most], "")
+}

@@ -1,0 +1,200 @@
+package periodic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// ErrNoRun is returned for a run of which neither record nor task is left.
+var ErrNoRun = errors.New("no such run of a periodic rule")
+
+// RunFilter selects runs. Zero fields select everything.
+type RunFilter struct {
+	// Statuses as [Periodic.Runs] returns them: RUNNING and WAITING_CALLBACK are read from the
+	// tasks, like the end of a run that its rule has not been told yet.
+	Statuses []model.RunStatus
+	Tenant   string    // of the rules; model.NoTenant = those without one
+	From, To time.Time // nominal in [From, To)
+}
+
+// Runs reads the records of a rule, or of all rules where ruleID is "", the newest nominal time
+// first: at most limit, from 1 to 1,000, after the given one (nil = from the newest). Fewer than
+// limit are the last. What has not ended is read from its task.
+func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *model.Run, limit int) (out []*model.Run, err error) {
+	if limit < 1 || limit > 1000 {
+		return nil, model.Invalid("limit", "is %d; want 1 to 1000", limit)
+	}
+	q := store.RunFilter{RuleID: ruleID, Tenant: f.Tenant, Statuses: storedAs(f.Statuses), From: f.From, To: f.To}
+	perPage := max(limit, 100) // a task may say that its run is not in the status asked for
+	for {
+		page, err := p.store.Runs(ctx, q, after, perPage)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.asTheyAre(ctx, page); err != nil {
+			return nil, err
+		}
+		for _, r := range page {
+			if len(f.Statuses) > 0 && !slices.Contains(f.Statuses, r.Status) {
+				continue
+			}
+			if out = append(out, r); len(out) == limit {
+				return out, nil
+			}
+		}
+		if len(page) < perPage {
+			return out, nil
+		}
+		after = page[len(page)-1]
+	}
+}
+
+// storedAs are the statuses that the records of such runs have: one that was sent is SCHEDULED
+// until its rule is told of its end.
+func storedAs(statuses []model.RunStatus) (out []model.RunStatus) {
+	for _, s := range statuses {
+		if s != model.RunRunning && s != model.RunWaiting {
+			out = append(out, s)
+		}
+		if s != model.RunQueued && s != model.RunSkipped {
+			out = append(out, model.RunScheduled)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// asTheyAre reads from their tasks what has become of runs that have not ended.
+func (p *Periodic) asTheyAre(ctx context.Context, runs []*model.Run) error {
+	var ids []string
+	for _, r := range runs {
+		if r.Status == model.RunScheduled && r.TaskID != "" {
+			ids = append(ids, r.TaskID)
+		}
+	}
+	tasks, err := p.store.ReadableByIDs(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		if t := tasks[r.TaskID]; t != nil && r.Status == model.RunScheduled {
+			asItIs(r, t)
+		}
+	}
+	return nil
+}
+
+// asItIs is what a task says of its run that has not been recorded.
+func asItIs(r *model.Run, t *model.Task) {
+	if r.Status == model.RunScheduled {
+		r.Status, r.Error = RunStatusOf(t)
+		r.EndedAt = t.FinishedAt
+	}
+	if r.ExecutedAt.IsZero() {
+		r.ExecutedAt = executedAt(t)
+	}
+	if r.Call == nil {
+		r.Call = callOf(t)
+	}
+}
+
+// GetRun reads one run by its id: rule@time, or rule!request. Where the rule keeps no records
+// the run is read from its task. [ErrNoRun] when neither is left.
+func (p *Periodic) GetRun(ctx context.Context, id string) (*model.Run, error) {
+	r, err := p.store.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	tasks := map[string]*model.Task{}
+	if r == nil {
+		if r, tasks, err = p.unrecorded(ctx, id); err != nil {
+			return nil, err
+		}
+	} else if r.TaskID != "" {
+		if tasks, err = p.store.LastLives(ctx, []string{r.TaskID}); err != nil {
+			return nil, err
+		}
+	}
+	if t := tasks[r.TaskID]; t != nil {
+		asItIs(r, t)
+	}
+	return r, nil
+}
+
+// ruleOf is the id of the rule that a run's id begins with.
+func ruleOf(run string) (id string, ok bool) {
+	i := strings.IndexAny(run, "@!")
+	return run[:max(i, 0)], i > 0
+}
+
+// unrecorded makes the run of a rule that keeps no records, from its task.
+func (p *Periodic) unrecorded(ctx context.Context, id string) (*model.Run, map[string]*model.Task, error) {
+	none := fmt.Errorf("%w: %s", ErrNoRun, id)
+	ruleID, ok := ruleOf(id)
+	if !ok {
+		return nil, nil, none
+	}
+	rule, err := p.store.Rule(ctx, ruleID)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil, none
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var ids []string
+	for _, typ := range append([]string{rule.Task.Type}, rule.PastTypes...) {
+		ids = append(ids, model.TaskID(rule.Tenant, typ, id))
+	}
+	tasks, err := p.store.LastLives(ctx, ids)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range tasks {
+		if t != nil && t.Origin != nil && t.Origin.Tick != nil {
+			tick := t.Origin.Tick
+			return &model.Run{
+				ID: id, RuleID: rule.ID, RuleName: tick.Rule, Tenant: rule.Tenant, Nominal: tick.Nominal, Attempt: tick.Attempt,
+				Manual: tick.Manual, TaskID: t.ID, Status: model.RunScheduled, At: t.CreatedAt, StartedAt: t.CreatedAt,
+			}, tasks, nil
+		}
+	}
+	return nil, nil, none
+}
+
+// executedAt is when the first known execution of this life of the task began; zero for none.
+func executedAt(t *model.Task) (at time.Time) {
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		if !w.Unstarted && !w.ClaimedAt.Before(t.CreatedAt) && (at.IsZero() || w.ClaimedAt.Before(at)) {
+			at = w.ClaimedAt
+		}
+	}
+	return at
+}
+
+// callOf is the last call that the task of a target made; nil for none.
+func callOf(t *model.Task) *model.HTTPCall {
+	if _, typ, _, err := model.ParseTaskID(t.ID); err != nil || typ != httptarget.TaskType {
+		return nil
+	}
+	kept := t.Checkpoint
+	var newest time.Time
+	for i := range t.WorkerStates { // each of several workers has its own
+		if w := &t.WorkerStates[i]; w.Checkpoint.Type != 0 && !w.ClaimedAt.Before(newest) {
+			kept, newest = w.Checkpoint, w.ClaimedAt
+		}
+	}
+	var k httptarget.Kept
+	if kept.Type == 0 || model.DecodeValue(kept, &k) != nil {
+		return nil
+	}
+	return k.Call
+}

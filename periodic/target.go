@@ -50,7 +50,7 @@ func (s *Spec) target(t *model.TaskTemplate) (args any, err error) {
 	var ext json.RawMessage
 	if s.Ext != nil {
 		if ext, err = json.Marshal(s.Ext); err != nil {
-			return nil, nil // the field itself is refused
+			return nil, model.Invalid("ext", "cannot be written as JSON: %v", err)
 		}
 	}
 	if err := s.HTTP.CheckExt("http", ext); err != nil {

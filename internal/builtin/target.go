@@ -74,7 +74,7 @@ func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMes
 func (h *targetHandler) recorded(ctx context.Context, target *httptarget.Target, e *consumer.Execution, do func() (HTTPResult, error)) (HTTPResult, error) {
 	v := values(e)
 	v.CallbackURL = h.callbackURL(target, e)
-	request, err := target.KeptRequest(v)
+	request, err := target.KeptRequest(v, secret.HideHeaders)
 	if err != nil {
 		return HTTPResult{}, fmt.Errorf("filling the request: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -22,9 +21,9 @@ const (
 	keptBody    = 4 << 10
 )
 
-// KeptRequest is what is kept of a run's request. Secrets are not: a callback URL is one,
-// since whoever has it can end the run.
-func (t *Target) KeptRequest(v Values) (model.HTTPRequest, error) {
+// KeptRequest is what is kept of a run's request. Secrets are not: hide replaces those among
+// the headers, and a callback URL is one, since whoever has it can end the run.
+func (t *Target) KeptRequest(v Values, hide func(headers map[string]string) map[string]string) (model.HTTPRequest, error) {
 	if v.CallbackURL != "" {
 		v.CallbackURL = model.HiddenSecret
 	}
@@ -35,7 +34,7 @@ func (t *Target) KeptRequest(v Values) (model.HTTPRequest, error) {
 	out := model.HTTPRequest{Method: r.Method}
 	// A path takes the placeholder of a secret as it is.
 	out.URL = cut(strings.ReplaceAll(model.ShownURL(r.URL), "%2A%2A%2A", model.HiddenSecret), keptURL, &out.Truncated)
-	out.Headers = headerLines(secret.HideHeaders(r.Headers), &out.Truncated)
+	out.Headers = headerLines(hide(r.Headers), &out.Truncated)
 	out.Body = cut(r.Body, keptBody, &out.Truncated)
 	return out, nil
 }

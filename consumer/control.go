@@ -121,22 +121,23 @@ func (k *control) lookFrom(since time.Time) {
 
 // heed looks at those of our tasks that signals name: cancelled, or not for us any more.
 func (c *Consumer) heed(ctx context.Context, since time.Time) error {
-	ids, err := c.store.Signals(ctx, since)
+	held := c.held.each()
+	ids := make([]string, len(held))
+	for i, x := range held {
+		ids[i] = x.task.ID
+	}
+	named, err := c.store.Signals(ctx, since, ids)
 	if err != nil {
 		return err
 	}
-	named := map[string]bool{}
-	for _, id := range ids {
-		named[id] = true
-	}
 	var mine []*execution
 	var read []string
-	for _, x := range c.held.each() {
+	for _, x := range held {
 		if named[x.task.ID] && !x.is(returned) && !x.is(abandoned) {
 			mine, read = append(mine, x), append(read, x.task.ID)
 		}
 	}
-	tasks, err := c.store.ByIDs(ctx, read)
+	tasks, err := c.store.States(ctx, read)
 	if err != nil {
 		return err
 	}

@@ -121,7 +121,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 		c.many.skipped = false // nor anything else
 		return false, true, err
 	}
-	n = c.gate.AtMost(types, n)
+	n = c.store.Fit(c.gate.AtMost(types, n))
 	c.lookedAt = c.store.Clock.Now()
 	past := c.barred.offset(c.cfg.Clock.Monotonic())
 	workers := int(c.fleet.Load())
@@ -139,6 +139,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if err != nil {
 		return false, true, err
 	}
+	take = min(take, max(len(found), c.store.Fit(take))) // a read may have been cut off
 	c.spread.saw(skip, take, len(found))
 	if len(found) > 0 {
 		token(c.stirred)

@@ -85,7 +85,7 @@ func (s *Store) Expired(ctx context.Context, limit int) ([]*model.Task, error) {
 	h := s.head(IndexExpire)
 	l := h.begin(s.Clock.Now(), s.local.Monotonic())
 	found, err := s.findReadable(ctx, "finding expired tasks", bson.D{d("expire_at", l.upTo(l.until)), present},
-		options.Find().SetSort(bson.D{d("expire_at", 1)}).SetHint(IndexExpire).SetLimit(int64(limit)))
+		options.Find().SetSort(bson.D{d("expire_at", 1)}).SetHint(IndexExpire).SetLimit(int64(limit)).SetProjection(forRules), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -118,23 +118,33 @@ func (s *Store) Signal(ctx context.Context, taskIDs ...string) error {
 // first: two writers, or a new primary with another clock.
 const signalOverlap = 10 * time.Second
 
-// Signals reads the ids of tasks that signals since the given time name. Index: at.
-func (s *Store) Signals(ctx context.Context, since time.Time) ([]string, error) {
-	cur, err := s.signals.Find(ctx, bson.D{d("at", bson.D{d("$gte", since.Add(-signalOverlap))})})
-	if err != nil {
-		return nil, explain(err, "reading signals")
+// signalIDs is how many ids one look at the signals may name.
+const signalIDs = 1000
+
+// Signals says which of the given tasks signals since the given time name. A fleet may write
+// thousands a second, of which those of one process are few. Index: at; the ids are looked
+// at in the documents.
+func (s *Store) Signals(ctx context.Context, since time.Time, ids []string) (named map[string]bool, err error) {
+	named = map[string]bool{}
+	for some := range slices.Chunk(ids, signalIDs) {
+		cur, err := s.signals.Find(ctx, bson.D{d("at", bson.D{d("$gte", since.Add(-signalOverlap))}), d("task_ids", in(some))},
+			options.Find().SetHint("at").SetProjection(bson.D{d("_id", 0), d("task_ids", 1)}))
+		if err != nil {
+			return nil, explain(err, "reading signals")
+		}
+		var docs []struct {
+			TaskIDs []string `bson:"task_ids"`
+		}
+		if err := cur.All(ctx, &docs); err != nil {
+			return nil, explain(err, "reading signals")
+		}
+		for _, doc := range docs {
+			for _, id := range doc.TaskIDs {
+				named[id] = true
+			}
+		}
 	}
-	var docs []struct {
-		TaskIDs []string `bson:"task_ids"`
-	}
-	if err := cur.All(ctx, &docs); err != nil {
-		return nil, explain(err, "reading signals")
-	}
-	var ids []string
-	for _, doc := range docs {
-		ids = append(ids, doc.TaskIDs...)
-	}
-	return ids, nil
+	return named, nil
 }
 
 // TypesWithTasks are all types that have tasks due at some time, by a loose scan: one seek

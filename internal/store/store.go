@@ -32,6 +32,7 @@ type Store struct {
 	held  held
 	pace  pace
 	heads heads
+	sizes sizes // of due tasks
 
 	mu       sync.Mutex
 	topology *Topology

@@ -107,10 +107,12 @@ func (s *Store) due(ctx context.Context, filter bson.D, q DueQuery) ([]*model.Ta
 	filter = only(filter, q.Only)
 	o := options.Find().SetSort(bson.D{d("priority", -1), d("due_at", 1)}).SetHint(IndexDue).
 		SetLimit(int64(q.Limit)).SetSkip(int64(q.Skip)).SetBatchSize(int32(q.Limit))
+	learn := &s.sizes
 	if q.Brief {
 		o.SetProjection(bson.D{d("type", 1), d("priority", 1), d("due_at", 1)})
+		learn = nil
 	}
-	return s.findReadable(For(ctx, Finding), "finding due tasks", filter, o)
+	return s.findReadable(For(ctx, Finding), "finding due tasks", filter, o, learn)
 }
 
 func (s *Store) find(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
@@ -222,7 +224,7 @@ func (s *Store) Lapsed(ctx context.Context, types []string, limit int) ([]*model
 	for some := range slices.Chunk(types, maxRanges) {
 		filter := bson.D{d("type", in(some)), d("lapse_at", l.upTo(l.until))}
 		found, err := s.findReadable(ctx, "finding lapsed leases", filter,
-			options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
+			options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)).SetProjection(forRules), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -288,6 +290,20 @@ func (s *Store) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task
 		return map[string]*model.Task{}, nil
 	}
 	return byID(s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetBatchSize(int32(len(ids)))))
+}
+
+// forRules is [Store.ByIDs] without what no rule for executions looks at; see forRules.
+func (s *Store) forRules(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	return byID(s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetProjection(forRules)))
+}
+
+// States is [Store.ByIDs] for who only looks at the executions, the options and the status:
+// what may be large is left out. The tasks are not to be written. Index: _id.
+func (s *Store) States(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	if len(ids) == 0 {
+		return map[string]*model.Task{}, nil
+	}
+	return byID(s.find(ctx, "reading the states of tasks", bson.D{d("_id", in(ids))}, options.Find().SetProjection(forState)))
 }
 
 func byID(tasks []*model.Task, err error) (map[string]*model.Task, error) {

@@ -29,7 +29,7 @@ type Write struct {
 type Written struct {
 	Applied bool
 	// Current is the task as it was read after a write that was not applied, for a new
-	// decision; nil when it is gone, and not set when Applied.
+	// decision, without its arguments and the values of its steps; nil when it is gone, and not set when Applied.
 	Current *model.Task
 	// Held: it was not written, as far as is known, because somebody else holds the
 	// document, such as an open transaction. The same again is safe.
@@ -78,7 +78,7 @@ func (s *Store) look(ctx context.Context, writes []Write, x *executed) ([]Writte
 		for i, at := range now {
 			ids[i] = writes[at].After.ID
 		}
-		current, err := s.ByIDs(ctx, ids)
+		current, err := s.forRules(ctx, ids)
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ func (s *Store) ReadableByIDs(ctx context.Context, ids []string) (map[string]*mo
 		return map[string]*model.Task{}, nil
 	}
 	o := options.Find().SetBatchSize(int32(len(ids)))
-	tasks, unread, err := s.readable(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, o)
+	tasks, unread, _, err := s.readable(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, o, 0)
 	out, err := byID(tasks, err)
 	for _, u := range unread {
 		out[u.ID] = nil
@@ -66,16 +66,17 @@ func (s *Store) ReadableByIDs(ctx context.Context, ids []string) (map[string]*mo
 }
 
 // readable finds tasks as [Store.find] does, but for those that this release cannot read:
-// they stand in nobody's way.
-func (s *Store) readable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (tasks []*model.Task, unread []Unreadable, err error) {
+// they stand in nobody's way. It stops when it has read so many bytes; 0 = never.
+func (s *Store) readable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder, most int) (tasks []*model.Task, unread []Unreadable, size int, err error) {
 	cur, err := s.tasks.Find(ctx, filter, o)
 	if err != nil {
-		return nil, nil, explain(err, doing)
+		return nil, nil, 0, explain(err, doing)
 	}
-	defer func() { _ = cur.Close(ctx) }() // of one that is read to its end: never fails
+	defer func() { _ = cur.Close(ctx) }() // the server's part of one that was cut off goes later, if not now
 	var read model.TaskReader
 	tasks = make([]*model.Task, 0, cur.RemainingBatchLength())
-	for cur.Next(ctx) {
+	for (most == 0 || size < most) && cur.Next(ctx) {
+		size += len(cur.Current)
 		t, err := read.Read(cur.Current)
 		if err != nil {
 			unread = append(unread, s.complain(s.tasks, cur.Current, err))
@@ -83,7 +84,7 @@ func (s *Store) readable(ctx context.Context, doing string, filter bson.D, o *op
 		}
 		tasks = append(tasks, t)
 	}
-	return tasks, unread, explain(cur.Err(), doing)
+	return tasks, unread, size, explain(cur.Err(), doing)
 }
 
 // unreadTries is how often [Store.findReadable] asks for others in the place of tasks that
@@ -91,12 +92,16 @@ func (s *Store) readable(ctx context.Context, doing string, filter bson.D, o *op
 const unreadTries = 3
 
 // findReadable finds tasks as [Store.find] does, and others in the place of those that this
-// release cannot read: a few of them at the head of a queue keep nobody from the rest.
-func (s *Store) findReadable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
+// release cannot read: a few of them at the head of a queue keep nobody from the rest. It
+// finds no more than a batch has room for; learn, if not nil, hears of the sizes.
+func (s *Store) findReadable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder, learn *sizes) ([]*model.Task, error) {
 	look := filter
 	var ids bson.A
 	for tries := 0; ; tries++ {
-		tasks, unread, err := s.readable(ctx, doing, look, o)
+		tasks, unread, size, err := s.readable(ctx, doing, look, o, batchBytes)
+		if err == nil && learn != nil {
+			learn.saw(len(tasks)+len(unread), size)
+		}
 		if err != nil || len(unread) == 0 || tries == unreadTries {
 			return tasks, err
 		}

@@ -159,7 +159,7 @@ func (c *Consumer) judge(found []*model.Task, by model.Claimant) (takeovers, lea
 	defer c.claiming.Unlock()
 	now := c.store.Clock.Now()
 	n := c.held.count()
-	slots := c.cfg.Concurrency - n.running - n.buffered
+	slots := c.store.Fit(c.cfg.Concurrency - n.running - n.buffered) // what is taken over is read whole
 	room := map[string]int{}
 	for _, t := range found {
 		if c.store.ProbeLater(t.ID) {

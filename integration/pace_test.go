@@ -23,22 +23,24 @@ import (
 type asked struct {
 	command     bson.Raw
 	began, done time.Time
+	bytes       int // of the answers: to the query, and to those for the rest of its cursor
 }
 
 // listening is a database whose queries are noted, in the order of their answers.
 type listening struct {
 	*mongo.Database
-	mu    sync.Mutex
-	open  map[int64]asked
-	asked []asked
+	mu      sync.Mutex
+	open    map[int64]asked
+	asked   []asked
+	cursors map[int64]int // of which query, by id
 }
 
 func listen(t *testing.T, uri, name string) *listening {
 	t.Helper()
-	l := &listening{open: map[int64]asked{}}
+	l := &listening{open: map[int64]asked{}, cursors: map[int64]int{}}
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
-			if e.CommandName == "find" {
+			if e.CommandName == "find" || e.CommandName == "getMore" {
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				l.open[e.RequestID] = asked{command: slices.Clone(e.Command), began: time.Now()}
@@ -47,11 +49,22 @@ func listen(t *testing.T, uri, name string) *listening {
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if a, ok := l.open[e.RequestID]; ok {
-				delete(l.open, e.RequestID)
-				a.done = time.Now()
-				l.asked = append(l.asked, a)
+			a, ok := l.open[e.RequestID]
+			delete(l.open, e.RequestID)
+			if !ok {
+				return
 			}
+			if id, more := a.command.Lookup("getMore").AsInt64OK(); more {
+				if of, known := l.cursors[id]; known {
+					l.asked[of].bytes += len(e.Reply)
+				}
+				return
+			}
+			a.done, a.bytes = time.Now(), len(e.Reply)
+			if id, _ := e.Reply.Lookup("cursor", "id").AsInt64OK(); id != 0 {
+				l.cursors[id] = len(l.asked)
+			}
+			l.asked = append(l.asked, a)
 		},
 	}))
 	require.NoError(t, err)

@@ -212,7 +212,7 @@ func (k *killing) awaitSettled() {
 				return inWords(delivery)
 			}
 		}
-		left, err := k.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: sentinelID}}}, {Key: "$or", Value: bson.A{
+		left, err := k.db.Collection("tasks").CountDocuments(t.Context(), bson.D{noSentinel, {Key: "$or", Value: bson.A{
 			bson.D{{Key: "outbox", Value: bson.D{{Key: "$exists", Value: true}}}},
 			bson.D{{Key: "outbox_at", Value: bson.D{{Key: "$exists", Value: true}}}},
 		}}})

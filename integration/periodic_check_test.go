@@ -167,7 +167,7 @@ func (a *arena) seenTasks() map[string]seenTask {
 	a.t.Helper()
 	out := map[string]seenTask{}
 	for _, collection := range []string{"tasks", "task_history"} {
-		cur, err := a.db.Collection(collection).Find(a.t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: sentinelID}}}})
+		cur, err := a.db.Collection(collection).Find(a.t.Context(), bson.D{noSentinel})
 		require.NoError(a.t, err)
 		for cur.Next(a.t.Context()) {
 			var task seenTask

@@ -19,6 +19,9 @@ import (
 // sentinelID is the id of the schema's own document among the tasks.
 const sentinelID = "~"
 
+// noSentinel is the condition of a query that looks at the tasks behind the product's back.
+var noSentinel = bson.E{Key: "_id", Value: bson.D{{Key: "$ne", Value: sentinelID}}}
+
 // sentinel reads the document; nil when it is not there.
 func (a *arena) sentinel() bson.Raw {
 	a.t.Helper()

@@ -91,7 +91,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 		release := make(chan struct{})
 		target := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // else the server would not notice that the caller is gone
-			switch r.URL.Path {
+			switch "/" + strings.Split(r.URL.Path, "/")[1] {
 			case "/slow":
 				<-r.Context().Done()
 				return

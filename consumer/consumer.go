@@ -62,22 +62,30 @@ type Consumer struct {
 	stats             counters
 	tap               atomic.Pointer[func(Event)] // a second listener, while draining
 
-	claiming sync.Mutex // one claim at a time, so that slots are not promised twice
-	spread   spread
-	rate     rate
-	lead     lead
-	random   *rand.Rand
-	lookedAt time.Time // the store's: what was due until then was found
-	refused  refusals
-	barred   barred
-	wide     wideLook
-	many     manyTasks
-	nextPace *clock.Pacer // of the question when something is due
-	knownDue time.Time    // its last answer; of the fetch loop alone
-	pollPace *clock.Pacer
-	scanPace *clock.Pacer
-	fleet    atomic.Int64  // live workers that serve one of our types
-	counted  time.Duration // monotonic: when they were counted; of the housekeeping alone
+	claiming   sync.Mutex // one claim at a time, so that slots are not promised twice
+	spread     spread
+	rate       rate
+	lead       lead
+	random     *rand.Rand
+	nextFetch  time.Duration // monotonic: no fetch before, because of the crowd
+	lookedAt   time.Time     // the store's: what was due until then was found
+	lookedFull bool          // the last look at the head looked at everything
+	filled     bool          // and found as many as it looked for
+	fullAt     time.Duration // monotonic: when such a look was
+	sight      claim.Sight   // the queue of those that one worker runs
+	several    claim.Sight   // and of those that want several
+	refused    refusals
+	barred     barred
+	wide       wideLook
+	many       manyTasks     // tasks that want several workers
+	own        rarely        // tasks that name this worker
+	ownFull    time.Duration // monotonic: when it last asked for all of those
+	nextPace   *clock.Pacer  // of the question when something is due
+	knownDue   time.Time     // its last answer; of the fetch loop alone
+	pollPace   *clock.Pacer
+	scanPace   *clock.Pacer
+	fleet      atomic.Int64  // live workers that serve one of our types
+	counted    time.Duration // monotonic: when they were counted; of the housekeeping alone
 
 	handlerCtx context.Context // of all handlers: ends at no stop, only each by its cause
 	service    context.Context // of what must go on until the last handler has returned
@@ -214,6 +222,7 @@ func (c *Consumer) newService() {
 	c.service, c.endService = context.WithCancel(context.Background())
 	c.outcomes = outcome.New(c.store, c.log, c.followers()...)
 	c.gate = limits.New(c.store, c.taskTypes, c.log, c.wake.now)
+	c.gate.Admitted = c.hear
 	c.unsure, c.giveUp = context.WithCancel(c.service)
 }
 

@@ -140,7 +140,8 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 	for {
 		before := c.held.count().started
 		looked := c.store.Clock.Now()
-		c.many.some, c.wide.some = true, true // ask for every kind of task, each time
+		c.many.some, c.own.some, c.wide.some = true, true, true // ask for every kind of task, each time
+		c.forget()
 		if _, err := c.scan(ctx); err != nil {
 			return skipped, err
 		}
@@ -160,7 +161,8 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		if c.held.count().started != before {
 			continue
 		}
-		next, err := c.finder.Next(ctx, c.types(), looked, endOfTime)
+		due, err := c.finder.Next(ctx, c.types(), nil, looked, endOfTime)
+		next := due.DueAt
 		if retry := c.refused.next(); !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
 			next = retry
 		}

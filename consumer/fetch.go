@@ -9,7 +9,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // fetchLoop looks for due tasks: at start, when woken, when a slot frees while more
@@ -33,6 +32,7 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 		wait.reset()
 		if full {
 			c.awaitRoom(ctx)
+			clock.Pause(ctx, c.nextFetch-c.cfg.Clock.Monotonic())
 		}
 	}
 }
@@ -122,25 +122,16 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 		return false, true, err
 	}
 	n = c.store.Fit(c.gate.AtMost(types, n))
-	c.lookedAt = c.store.Clock.Now()
-	past := c.barred.offset(c.cfg.Clock.Monotonic())
 	workers := int(c.fleet.Load())
 	if c.stats.fetches.Load() == 0 {
 		c.spread.crowd(workers)
 	}
-	skip, take := c.spread.look(n, c.random)
-	found, err := c.find(ctx, types, take, past+skip)
-	for err == nil && len(found) == 0 && skip > 0 {
-		// It looked past the end, which says nothing about the head: nearer now.
-		c.spread.saw(skip, take, 0)
-		skip, take = c.spread.look(n, c.random)
-		found, err = c.find(ctx, types, take, past+skip)
-	}
+	began := c.cfg.Clock.Monotonic()
+	got, err := c.search(ctx, types, n, workers)
 	if err != nil {
 		return false, true, err
 	}
-	take = min(take, max(len(found), c.store.Fit(take))) // a read may have been cut off
-	c.spread.saw(skip, take, len(found))
+	found := got.tasks
 	if len(found) > 0 {
 		token(c.stirred)
 	}
@@ -154,64 +145,44 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if c.watching() && took+lost == len(found) {
 		c.recent.add(found, c.cfg.Clock.Monotonic())
 	}
-	c.spread.learn(lost, workers)
+	c.spread.learn(took, lost, workers)
+	ended := c.cfg.Clock.Monotonic()
+	c.nextFetch = ended
+	if !c.anyLimited(found) { // whose starts are lost when they come late
+		// The error of the clock is about a round trip, and all this took three.
+		c.nextFetch += c.spread.rest(max(0, ended-began-3*c.store.Clock.Error()))
+	}
 	none := took == 0 && lost == 0 && c.refused.full()
-	if !c.barred.learn(c.cfg.Clock.Monotonic(), take, len(found) < take, none) {
+	if !c.barred.learn(c.cfg.Clock.Monotonic(), got.take, len(found) < got.take, none) {
 		return false, true, nil
 	}
-	return len(found) >= take || skip > 0 || lost > 0 || took < len(found) && took > 0, true, nil
-}
-
-// find reads candidates, best first; among equals those that name this worker.
-func (c *Consumer) find(ctx context.Context, types []string, n, skip int) ([]*model.Task, error) {
-	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
-	defer cancel()
-	q := store.DueQuery{Types: types, Limit: n, Skip: skip, Exclude: c.refused.ids(c.store.Clock.Now())}
-	c.stats.fetches.Add(1)
-	found, err := c.dueIn(ctx, q)
-	if err != nil || !c.many.ask() {
-		return found, err
+	if c.priorityEnded(got) {
+		c.forget()
+		return true, true, nil
 	}
-	var several []*model.Task
-	err = c.many.pace.Do(func() (err error) {
-		began := c.cfg.Clock.Monotonic()
-		several, err = c.finder.DueMany(ctx, q)
-		c.lead.tripped(c.cfg.Clock.Monotonic() - began)
-		if q.Skip > 0 && err == nil && len(several) == 0 {
-			q.Skip = 0 // of these there may be few where there are many of the others
-			several, err = c.finder.DueMany(ctx, q)
-		}
-		return err
-	})
-	c.many.learn(len(several))
-	if err != nil || len(several) == 0 {
-		return found, err
+	return len(found) >= got.take || !got.atHead || lost > 0 || took < len(found) && took > 0, true, nil
+}
+
+// priorityEnded says whether a backlog has ended, of one priority perhaps: what there is of
+// others may not be known to be in use, and only a full look finds it.
+func (c *Consumer) priorityEnded(got catch) bool {
+	if !got.atHead {
+		return false
 	}
-	return claim.Best(append(found, several...), n), nil
+	now, filled := c.cfg.Clock.Monotonic(), c.filled
+	c.filled = len(got.queue) >= got.take
+	if got.full {
+		c.fullAt = now
+	}
+	return filled && !c.filled && !got.full && now-c.fullAt >= claim.FullEvery/4
 }
-
-// manyTasks decides when to ask for tasks that want several workers, which takes a
-// query of its own: always while there are some, else once a second.
-type manyTasks struct {
-	pace    *clock.Pacer
-	some    bool
-	skipped bool // the last fetch did not ask
-}
-
-const manyPause = time.Second
-
-func (m *manyTasks) ask() bool {
-	m.skipped = !m.some && m.pace.Left() > 0
-	return !m.skipped
-}
-
-func (m *manyTasks) learn(found int) { m.some = found > 0 }
 
 // refusals remembers tasks that are due but not for this worker now, such as one with
 // which it had too many errors, so that they do not stand at the head of every fetch.
 type refusals struct {
 	mu    sync.Mutex
 	until map[string]time.Time
+	back  bool                 // some are left out no longer
 	retry map[string]time.Time // of those, the ones that are for this worker from then on
 }
 
@@ -266,7 +237,18 @@ func (r *refusals) full() bool {
 	return len(r.until) >= maxRefusals
 }
 
-func (r *refusals) ids(now time.Time) []string {
+// cameBack says whether some tasks that were left out of queries no longer are, since it was
+// last asked.
+func (r *refusals) cameBack() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	back := r.back
+	r.back = false
+	return back
+}
+
+// ids are those to leave out of a query.
+func (r *refusals) ids(now time.Time) (ids []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, at := range r.retry {
@@ -274,10 +256,10 @@ func (r *refusals) ids(now time.Time) []string {
 			delete(r.retry, id)
 		}
 	}
-	var ids []string
 	for id, until := range r.until {
 		if !now.Before(until) {
 			delete(r.until, id)
+			r.back = true
 			continue
 		}
 		ids = append(ids, id)

@@ -67,6 +67,7 @@ func (f *follower) lost() {
 func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
 	token(f.c.stirred)
 	if !f.c.idle() {
+		f.hear(woken)
 		f.c.wake.now() // the next fetch finds it, in one batch with what waits already
 		return nil
 	}
@@ -75,6 +76,7 @@ func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
 		select {
 		case f.late <- late:
 		default:
+			f.hear(woken)
 			f.c.wake.now()
 			f.c.wake.at(late[len(late)-1].at)
 		}
@@ -84,6 +86,18 @@ func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
 		return err
 	}
 	return f.claim(ctx, append(mine, known...))
+}
+
+// hear makes sure that the next fetch finds what the events named. Of a change they say only
+// the id, so it has to look at everything.
+func (f *follower) hear(woken []store.Woken) {
+	for _, w := range woken {
+		if w.Task != nil {
+			f.c.hear(w.Task)
+		} else if _, typ, _, err := model.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
+			f.c.forget()
+		}
+	}
 }
 
 // sort says of each event whether its task is to be claimed as it is, to be read, or to
@@ -106,6 +120,7 @@ func (f *follower) sort(woken []store.Woken, now time.Time) (mine []*model.Task,
 		}
 		switch {
 		case due.Sub(now) > soon:
+			f.c.hear(w.Task)
 			f.c.wake.at(due)
 		case delay > 0:
 			late = append(late, pending{at: due.Add(delay), id: w.ID})
@@ -148,6 +163,7 @@ func (f *follower) followLate(ctx context.Context) {
 			err := f.claimLate(ctx, queue[:n])
 			if err != nil && ctx.Err() == nil {
 				f.c.health.report(f.c, err)
+				f.c.forget()
 				f.c.wake.now() // the fetch finds them
 			}
 			queue = slices.Delete(queue, 0, n)
@@ -197,6 +213,7 @@ func (f *follower) read(ctx context.Context, ids []string) (due []*model.Task, t
 		case t == nil || t.DueAt.IsZero():
 			taken++
 		case t.DueAt.After(now):
+			f.c.hear(t)
 			f.c.wake.at(t.DueAt)
 		default:
 			due = append(due, t)
@@ -224,6 +241,7 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 		switch {
 		case !mayBeFor(t, c.cfg.WorkerID), !c.only.Met(t), c.recent.has(t):
 		case len(now) >= room || c.waits(t.Type):
+			c.hear(t)
 			left = true
 		default:
 			now = append(now, t)

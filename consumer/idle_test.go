@@ -157,7 +157,7 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 
 	soon := put(t, c, "soon", at(now.Add(10*time.Second)))
 	require.False(t, poll().poll, "due before the next poll")
-	c.lookedAt = now
+	c.lookedAt, c.lookedFull = now, true
 	next, err := c.nextLook(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, soon.DueAt, next.at, "a timer is set for it")

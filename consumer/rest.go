@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // look is when to look next without being woken.
@@ -90,11 +92,19 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	if again := now.Add(c.many.pace.Left()); c.many.skipped && again.Before(next.at) {
 		next = look{at: again} // what was not asked for may be due
 	}
+	var priorities []int
+	if !c.lookedFull {
+		// Before a longer rest it looks at everything, and then for every start.
+		priorities = c.sight.Priorities()
+		if full := now.Add(claim.FullEvery); full.Before(next.at) {
+			next = look{at: full}
+		}
+	}
 	types, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {
 		return next, err
 	}
-	due, again, err := c.nextDue(ctx, types, next.at)
+	due, again, err := c.nextDue(ctx, types, priorities, next.at)
 	switch {
 	case err != nil:
 		return next, err
@@ -110,12 +120,16 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 // nextDue is when something is due, by the time; zero when nothing is. The question may cost
 // the server much, and a worker of a limited type would ask it after each task. So where it
 // was asked a moment ago the last answer holds, and again says when to ask anew. What starts
-// sooner and was sent since then is heard of by an event, or found by then.
-func (c *Consumer) nextDue(ctx context.Context, types []string, until time.Time) (due time.Time, again time.Duration, err error) {
+// sooner and was sent since then is heard of by an event, or found by then. priorities are
+// those to look at; nil = all.
+func (c *Consumer) nextDue(ctx context.Context, types []string, priorities []int, until time.Time) (due time.Time, again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	asked, err := c.nextPace.Try(func() (err error) {
-		due, err = c.finder.Next(ctx, types, c.lookedAt, until)
+		next, err := c.finder.Next(ctx, types, priorities, c.lookedAt, until)
+		if due = next.DueAt; !due.IsZero() {
+			c.hear(&model.Task{Type: next.Type, Priority: next.Priority, DueAt: due})
+		}
 		return err
 	})
 	if asked {
@@ -143,7 +157,10 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	if c.wide.due(c.cfg.Clock.Monotonic()) && c.finder.Labelled(types) {
 		return look{at: now}, nil // a fetch looks at everybody's
 	}
-	ask := store.Peek{Due: types, Until: next.at, Exclude: c.refused.ids(now)}
+	ask := store.Peek{Due: types, Until: next.at, Exclude: c.excluded()}
+	one := c.sight.Begin(types, now, c.cfg.Clock.Monotonic(), false)
+	several := c.several.Begin(types, now, c.cfg.Clock.Monotonic(), false)
+	ask.Priorities, ask.From = claim.Both(one, several)
 	if !c.leases.watched() {
 		ask.Executing = c.types()
 	}
@@ -158,6 +175,10 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	}
 	if err != nil {
 		return look{}, err
+	}
+	if !found.Due {
+		c.sight.End(one, nil, true)
+		c.several.End(several, nil, true)
 	}
 	if retry := c.refused.next(); found.Due {
 		next = look{at: now}

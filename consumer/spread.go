@@ -2,138 +2,272 @@ package consumer
 
 import (
 	"math/rand/v2"
-	"sync"
+	"slices"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/model"
 )
 
-// The rules by which a worker decides how many tasks it looks for, and where in the
-// queue. They are pure; tests and the simulation in spread_test.go call them.
-
-const (
-	maxBatch = 1000
-	// aheadTime is for how long a batch shall last at the measured rate. A fetch has a
-	// fixed cost, so the quicker the tasks the larger the batches.
-	aheadTime = 500 * time.Millisecond
-)
-
-// batchWanted is how many claimed tasks a process wants at hand: as many as it expects
-// to start within [aheadTime], at least its free slots, at most [maxBatch].
-func batchWanted(freeSlots int, perSecond float64) int {
-	return min(maxBatch, max(freeSlots, int(perSecond*aheadTime.Seconds())))
-}
-
-// toFetch is how many tasks to look for now. While more than half of what is wanted
-// waits already, none: many small fetches cost more than few large ones. For the same
-// reason quick tasks are fetched a whole batch at a time, beside the rest that keeps the
-// handlers busy meanwhile.
-func toFetch(freeSlots, waiting int, perSecond float64) int {
-	wanted := batchWanted(freeSlots, perSecond)
-	switch {
-	case waiting > enough(freeSlots, perSecond):
-		return 0
-	case wanted > freeSlots:
-		return wanted
-	default:
-		return wanted - waiting
-	}
-}
-
-// enough is how many tasks may wait for a slot when more are looked for.
-func enough(freeSlots int, perSecond float64) int { return batchWanted(freeSlots, perSecond) / 2 }
-
-// spread is where in the queue a worker looks. Workers that fetch at once see the same
-// head; one that lost a candidate chooses its batch at random among several for each
-// worker of the fleet, and among twice as many after the next loss; a clean fetch narrows
-// that. An uncontended worker keeps exact order. Where the queue is not deep enough for so
-// many batches, the batches get smaller: at the end of a backlog everybody takes a few.
+// spread decides where in the queue a worker looks. A worker alone looks at the head, and
+// keeps exact order. Workers of a crowd, who fetch at the same time, would all see the same
+// head and claim the same tasks. So each of them starts at a random due_at between the head
+// and the tail of the queue, as far as it knows them, within the greatest priority that has
+// tasks. Where many tasks share a millisecond it skips a few batches, too: each skipped task
+// is an index key for the server to walk, so these are few.
+//
+// Now and then each of the crowd looks at the head itself, where stragglers and greater
+// priorities are. It is pure; the simulation in spread_test.go runs it.
 type spread struct {
-	window int // how many batches it chooses among; 0 and 1: only the head
-	depth  int // where the queue ended when that was seen; 0 = not known
+	crowded bool
+	calm    int           // looks in a row in which few claims were lost
+	trust   int           // how many of those end the crowd; doubled each time that it came back at once
+	among   float64       // how many batches it chooses among at one place
+	slow    float64       // how many times as long as from a look to its claim it rests after that
+	headAt  time.Duration // monotonic: when to look at the head again
+	allAt   time.Duration // monotonic: when to name all greater priorities again
+	misses  int           // looks in a row, since the last that found something, that were past the end
+	field   field
+}
+
+// field is the part of the queue in which a crowd looks: the tasks of one priority.
+type field struct {
+	priority   int
+	first      *model.Task   // as it was last seen; nil = nothing is known
+	head, tail time.Time     // due_at of the first and the last; zero tail = not known
+	tailAt     time.Duration // monotonic: when the tail was asked
+	depth      int           // about how many tasks there are; 0 = not known
+}
+
+// aim is where a look goes.
+type aim struct {
+	atHead   bool      // with no bound but what is known of the queue
+	from     time.Time // unless atHead: tasks due before are not looked at
+	priority int       // unless atHead: those of lower priorities neither
+	all      bool      // of greater priorities all are looked at, not only those in use
+	scout    bool      // what is found is not to be claimed: others see it, too
+	skip     int       // tasks to pass over
+	take     int
+}
+
+// place is where the look goes, in a queue of which is known what l says: the priorities to
+// name, nil = all, and the lower bound of due_at.
+func (a aim) place(l claim.Look) (priorities []int, from time.Time) {
+	switch {
+	case a.atHead:
+		return l.Priorities, l.From
+	case a.all:
+		for p := a.priority; p <= model.MaxPriority; p++ {
+			priorities = append(priorities, p)
+		}
+	default:
+		priorities = slices.DeleteFunc(slices.Clone(l.Priorities), func(p int) bool { return p <= a.priority })
+		priorities = slices.Insert(priorities, 0, a.priority)
+	}
+	return priorities, a.from
 }
 
 const (
-	maxSpread = 128
-	// perWorker is how many batches each worker of the fleet adds to the window: of 16
-	// that choose among 64, one in nine meets another.
-	perWorker = 4
-	// maxSkip bounds how many tasks a fetch passes over: each is an index key to walk.
-	maxSkip    = 16_000
+	// fewLost and littleLost are shares of the claims of a batch. Up to a tenth lost costs
+	// less than smaller batches, or than more skipped tasks, would.
+	fewLost    = 0.1
+	littleLost = 0.05
+	// leastShare is how many tasks a worker takes at the end of a queue, at least.
 	leastShare = 2
+	// perWorker is how many batches for each worker a crowd looks among, in time.
+	perWorker = 16
+	// leastTrust and mostTrust are limits of spread.trust.
+	leastTrust = 16
+	mostTrust  = 256
+	// headPause is the time between two looks at the head, in a crowd together.
+	headPause = 500 * time.Millisecond
+	// tailPause is how long the tail counts as known.
+	tailPause = 5 * time.Second
+	maxMisses = 2
+	// mostSlow bounds spread.slow: a seventh of the crowd is between a look and its claim then.
+	mostSlow    = 6
+	startSlow   = 4.0 // where all share a millisecond
+	slower      = 4.0 // for each share lost
+	nearer      = 0.25
+	quicker     = 0.1
+	longestRest = 2 * time.Second
+	// scouted is how many tasks a scout reads: enough to see whether they share a millisecond.
+	scouted = 20
+	// maxSkip bounds how many tasks a look passes over.
+	maxSkip = 16_000
 )
+
+// mostAmong bounds spread.among. On average half as many batches are skipped, which the
+// server's time for lost claims must pay for: the optimum grows with the root of the crowd.
+func mostAmong(workers int) float64 { return min(0.5+0.55*float64(max(workers, 2)), 64) }
 
 // crowd expects so many workers to fetch at once, as when a fleet starts on a backlog.
 func (s *spread) crowd(workers int) {
-	if workers > 1 {
-		s.window = min(max(s.window, perWorker*workers), maxSpread)
+	if workers > 1 && !s.crowded {
+		s.enter(workers)
 	}
 }
 
-// look is how many tasks to skip and how many to read, where n are wanted.
-func (s *spread) look(n int, r *rand.Rand) (skip, take int) {
-	switch {
-	case s.window <= 1:
-		return 0, n
-	case s.depth == 0:
-		take = min(n, maxSkip/s.window)
-		return r.IntN(s.window) * take, take
-	default:
-		take = min(n, max(leastShare, s.depth/s.window))
-		return r.IntN(max(1, s.depth-take+1)), take
+func (s *spread) enter(workers int) {
+	if s.calm < s.trust { // it has just ended
+		s.trust = min(2*s.trust, mostTrust)
+	} else {
+		s.trust = leastTrust
 	}
+	s.crowded, s.calm, s.among = true, 0, mostAmong(workers)
 }
 
-// saw notes what was read there: fewer than asked for are the end of the queue.
-func (s *spread) saw(skip, take, found int) {
+// look says where to look for n tasks.
+func (s *spread) look(n, workers int, now time.Duration, r *rand.Rand) aim {
 	switch {
-	case found == 0 && skip == 0:
+	case !s.crowded:
+		return aim{atHead: true, take: n}
+	case s.field.first == nil: // the start of a crowd: all of it looks at the head now
+		return aim{atHead: true, scout: true, take: scouted}
+	case now >= s.headAt || s.misses >= maxMisses:
+		return aim{atHead: true, take: n}
+	}
+	f := &s.field
+	a := aim{priority: f.priority, from: f.head, take: n}
+	if now >= s.allAt {
+		a.all, s.allAt = true, now+claim.FullEvery
+	}
+	length := f.tail.Sub(f.head)
+	if f.depth > 0 {
+		// Near the end everybody takes a few, or the first would leave nothing to the others.
+		a.take = min(n, max(leastShare, f.depth/(2*max(workers, 2))))
+		if wanted := perWorker * max(workers, 2) * n; f.depth > wanted {
+			length = time.Duration(float64(length) * float64(wanted) / float64(f.depth))
+		}
+	}
+	if length > 0 {
+		a.from = f.head.Add(time.Duration(r.Int64N(int64(length) + 1))).Truncate(time.Millisecond)
+	}
+	if s.among > 1 {
+		a.take = min(a.take, max(1, int(maxSkip/s.among)))
+		a.skip = r.IntN(int((s.among-1)*float64(a.take)) + 1)
+	}
+	return a
+}
+
+// wantsTail says whether the tail of the field is to be asked.
+func (s *spread) wantsTail(now time.Duration) bool {
+	f := &s.field
+	return s.crowded && f.first != nil && (f.tail.IsZero() || now-f.tailAt >= tailPause)
+}
+
+// sawTail notes the tail.
+func (s *spread) sawTail(tail time.Time, now time.Duration) {
+	f := &s.field
+	if tail.Before(f.head) {
+		tail = f.head
+	}
+	if tail.After(f.tail) {
+		f.depth = 0 // it was of less
+	}
+	f.tail, f.tailAt = tail, now
+}
+
+// saw notes what a look found. again says that another is to follow at once, in its place:
+// after a scout, or nearer to the head after one that went past the end, since that says
+// nothing of the queue.
+func (s *spread) saw(a aim, found []*model.Task, workers int, now time.Duration, r *rand.Rand) (again bool) {
+	f := &s.field
+	switch {
+	case len(found) == 0 && a.atHead:
 		*s = spread{} // nothing to do, so nobody to fight with
-	case found < take:
-		s.depth = max(1, skip+found)
-	case skip+take >= s.depth:
-		s.depth = 0 // it goes on beyond
+		return a.scout
+	case len(found) == 0:
+		s.misses++
+		if a.skip > 0 {
+			if f.depth == 0 || f.depth > a.skip {
+				f.depth = a.skip
+			}
+			s.among = max(1, s.among/2)
+		} else {
+			f.tail = a.from
+		}
+		return true
 	}
-}
-
-// learn adapts the window to how a claim went, in a fleet of so many workers.
-func (s *spread) learn(lost, workers int) {
-	switch {
-	case lost > 0:
-		s.window = min(max(2*max(s.window, 1), perWorker*workers), maxSpread)
-	case s.window > 1:
-		s.window = max(1, s.window-1-s.window/16)
+	s.misses = 0
+	first := found[0]
+	if a.atHead {
+		s.headAt = now + time.Duration((0.5+r.Float64())*float64(min(max(time.Duration(workers)*headPause, time.Second), time.Minute)))
 	}
+	if a.atHead || first.Priority != f.priority {
+		if first.Priority != f.priority {
+			*f = field{priority: first.Priority}
+		}
+		f.first, f.head = first, first.DueAt
+	}
+	if a.scout {
+		if found[len(found)-1].DueAt.After(first.DueAt) {
+			s.among = 1 // there are places enough in time
+		} else {
+			s.slow = startSlow
+		}
+		return true
+	}
+	n, last := 0, f.head
+	for _, t := range found {
+		if t.Priority == f.priority {
+			n, last = n+1, t.DueAt
+		}
+	}
+	from := f.head
+	if !a.atHead && a.from.After(from) {
+		from = a.from
+		if hole := first.DueAt.Sub(from); a.skip == 0 && hole > from.Sub(f.head) {
+			f.first, f.head = first, first.DueAt // so much was taken already that the head has probably come here
+		}
+	}
+	if n < a.take { // the end of the field
+		f.tail, f.tailAt = last, now
+	}
+	f.depth = 0
+	if whole, part := f.tail.Sub(f.head), last.Sub(from); whole <= 0 && n < a.take {
+		f.depth = a.skip + n
+	} else if whole > 0 && part > 0 {
+		f.depth = max(1, int(float64(a.skip+n)*float64(whole)/float64(part)))
+	}
+	return false
 }
 
-// rate measures starts a second, smoothed over about a second.
-type rate struct {
-	mu        sync.Mutex
-	at        time.Duration
-	started   uint64
-	perSecond float64
-}
-
-// observe takes the count of starts at a monotonic time.
-func (r *rate) observe(now time.Duration, started uint64) float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.at == 0 {
-		r.at, r.started = now, started
+// rest is how long to wait before the next look, after a look and its claim kept the server
+// busy for so long. Of a crowd that keeps the server busy all the time some have to wait, and
+// better so than between a look and its claim, where they see what others are about to claim.
+func (s *spread) rest(took time.Duration) time.Duration {
+	if !s.crowded {
 		return 0
 	}
-	passed := now - r.at
-	if passed < 50*time.Millisecond {
-		return r.perSecond
-	}
-	current := float64(started-r.started) / passed.Seconds()
-	weight := min(1, passed.Seconds())
-	r.perSecond += weight * (current - r.perSecond)
-	r.at, r.started = now, started
-	return r.perSecond
+	return min(time.Duration(s.slow*float64(took)), longestRest)
 }
 
-// last is the rate as it was last observed.
-func (r *rate) last() float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.perSecond
+// learn adapts to how a claim went, in a fleet of so many workers.
+func (s *spread) learn(won, lost, workers int) {
+	if won+lost == 0 {
+		return
+	}
+	share := float64(lost) / float64(won+lost)
+	switch {
+	case share > fewLost && !s.crowded:
+		s.enter(workers)
+	case share > fewLost:
+		s.calm = 0
+		if s.among++; s.among > mostAmong(workers) {
+			s.among, s.slow = mostAmong(workers), min(s.slow+slower*share, mostSlow)
+		}
+	default:
+		s.calm = min(s.calm+1, mostTrust)
+		switch {
+		case share >= littleLost:
+		case s.slow > 0:
+			s.slow = max(0, s.slow-quicker)
+		default:
+			s.among = max(1, s.among-nearer)
+		}
+		if s.crowded && (s.calm >= s.trust || workers <= 1) {
+			s.crowded, s.calm = false, 0
+		}
+	}
 }

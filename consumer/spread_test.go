@@ -1,273 +1,212 @@
 package consumer
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/model"
 )
 
-func TestABatchIsWhatStartsWithinHalfASecond(t *testing.T) {
+// Run with -v it prints what docs/performance.md quotes.
+func TestAFleetDoesNotFight(t *testing.T) {
 	for _, c := range []struct {
-		free, waiting int
-		perSecond     float64
-		want          int
+		workers, backlog, slots int
+		span                    time.Duration // over which the tasks became due
+		attempts, keys          float64       // at most, for each task
+		batch, inverted         float64       // at least, of the slots; at most
 	}{
-		{100, 0, 0, 100},           // nothing is known yet: the free slots
-		{100, 0, 100, 100},         // slow tasks: no more than the slots
-		{100, 0, 1000, 500},        // quick ones: what half a second takes
-		{100, 0, 100_000, 1000},    // never more than a batch
-		{100, 240, 1000, 500},      // a whole batch beside the rest of the last
-		{100, 40, 0, 60},           // for the slots: what waits already counts
-		{100, 260, 1000, 0},        // more than half waits: no small fetches
-		{0, 0, 10, 5},              // all slots taken, but they turn over
-		{0, 0, 0, 0},               // all slots taken by long ones
-		{3, 1, 0, 2},               //
-		{1, 0, 0, 1},               // one slot
-		{maxBatch * 2, 0, 0, 1000}, // more slots than a batch
+		{1, 20_000, 100, time.Minute, 1, 1.02, 1, 0},
+		{4, 20_000, 100, time.Minute, 1.2, 2, 0.85, 0.3},
+		{4, 100_000, 1000, time.Minute, 1.2, 2, 0.8, 0.4},
+		{4, 20_000, 100, 0, 1.3, 3, 0.9, 0.05},
+		{16, 20_000, 100, time.Minute, 1.3, 2, 0.6, 0.7},
+		{16, 20_000, 100, 20 * time.Millisecond, 1.3, 8, 0.6, 0.7},
+		{16, 20_000, 100, 0, 1.4, 8, 0.85, 0.1},
+		{16, 100_000, 1000, time.Minute, 1.35, 2, 0.6, 0.7},
+		{16, 2_000, 100, time.Minute, 2.1, 4, 0.4, 0.7}, // little more than one batch for each
+		{64, 40_000, 100, time.Minute, 1.5, 3, 0.5, 0.7},
+		{256, 40_000, 100, time.Minute, 2.1, 4, 0.3, 0.7},
+		{1024, 20_000, 100, time.Minute, 6, 8, 0, 0.7},
 	} {
-		require.Equal(t, c.want, toFetch(c.free, c.waiting, c.perSecond), "%+v", c)
+		t.Run(fmt.Sprintf("%d workers, %d tasks due within %v, batches of %d", c.workers, c.backlog, c.span, c.slots), func(t *testing.T) {
+			f := newFleet(c.workers, c.backlog, c.slots, c.span)
+			f.run(t)
+			attempts, keys := float64(f.attempted)/float64(c.backlog), float64(f.walked)/float64(c.backlog)
+			batch, inverted := float64(f.attempted)/float64(f.batches), inversions(f.order)
+			t.Logf("%4d workers: %.2f claims attempted for each won, %.2f index keys for each, batches of %.0f, %.3f of the pairs inverted, %.2f finds a batch, %.0f s",
+				c.workers, attempts, keys, batch, inverted, float64(f.finds)/float64(f.batches), (f.now - time.Minute).Seconds())
+			require.Len(t, f.order, c.backlog)
+			require.LessOrEqual(t, attempts, c.attempts)
+			require.LessOrEqual(t, keys, c.keys)
+			require.GreaterOrEqual(t, batch, c.batch*float64(c.slots))
+			require.LessOrEqual(t, inverted, c.inverted)
+		})
 	}
 }
 
-func TestTheRateIsSmoothedOverASecond(t *testing.T) {
-	var r rate
-	now, started := time.Second, uint64(0)
-	require.Zero(t, r.observe(now, started))
-	for range 100 {
-		now, started = now+100*time.Millisecond, started+50
-		r.observe(now, started)
+// While a crowd works on a long backlog, tasks come that have an old start time, and tasks of a
+// greater priority. Both are found within seconds.
+func TestACrowdFindsStragglersAndGreaterPrioritiesWithinSeconds(t *testing.T) {
+	for _, workers := range []int{1, 4, 16, 64} {
+		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
+			f := newFleet(workers, 10_000*workers, 100, time.Hour)
+			var late, great []*simTask
+			for i := range 20 {
+				at := f.now + time.Second + time.Duration(i)*200*time.Millisecond
+				straggler := &simTask{id: -1 - i, Task: model.Task{Type: "t", Priority: 5, DueAt: simStart.Add(-24 * time.Hour)}}
+				urgent := &simTask{id: -100 - i, Task: model.Task{Type: "t", Priority: 9, DueAt: simStart.Add(at - time.Minute)}}
+				old := &simTask{id: -200 - i, Task: model.Task{Type: "t", Priority: 9, DueAt: simStart.Add(-24 * time.Hour)}}
+				late, great = append(late, straggler), append(great, urgent, old)
+				for _, task := range []*simTask{straggler, urgent, old} {
+					task.ID = fmt.Sprint(task.id)
+					f.live = append(f.live, newTask{at: at, t: task})
+				}
+			}
+			sent := map[*simTask]time.Duration{}
+			for _, n := range f.live {
+				sent[n.t] = n.at
+			}
+			f.run(t)
+			longest := func(tasks []*simTask) (d time.Duration) {
+				for _, task := range tasks {
+					d = max(d, task.wonAt-sent[task])
+				}
+				return d
+			}
+			t.Logf("%2d workers: stragglers within %v, greater priorities within %v", workers, longest(late), longest(great))
+			require.LessOrEqual(t, longest(late), 5*time.Second)
+			require.LessOrEqual(t, longest(great), 5*time.Second)
+		})
 	}
-	require.InDelta(t, 500, r.observe(now, started), 1)
-	require.InDelta(t, 500, r.observe(now+10*time.Millisecond, started), 1, "too soon to say")
-	require.Less(t, r.observe(now+2*time.Second, started), 1.0, "a long pause is known at once")
+}
+
+// foundAll is a full batch of tasks whose start times lie a second apart.
+func foundAll(n int, from time.Time) (found []*model.Task) {
+	for i := range n {
+		found = append(found, &model.Task{Type: "t", Priority: 5, DueAt: from.Add(time.Duration(i) * time.Second)})
+	}
+	return found
 }
 
 func TestAnUncontendedWorkerKeepsTheOrderOfTheQueue(t *testing.T) {
 	var s spread
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 100 {
-		skip, take := s.look(100, r)
-		require.Equal(t, [2]int{0, 100}, [2]int{skip, take})
-		s.saw(skip, take, 100)
-		s.learn(0, 16)
+		a := s.look(100, 16, time.Minute, r)
+		require.Equal(t, aim{atHead: true, take: 100}, a)
+		require.False(t, s.saw(a, foundAll(100, simStart), 16, time.Minute, r))
+		s.learn(90, 10, 16) // a tenth lost costs less than looking elsewhere
 	}
 }
 
 func TestAWorkerThatLostLooksElsewhereAndComesBack(t *testing.T) {
 	var s spread
 	r := rand.New(rand.NewPCG(1, 1))
-	s.learn(3, 16)
-	require.Equal(t, 64, s.window)
-	skips := map[int]bool{}
+	a := s.look(100, 16, time.Minute, r)
+	s.saw(a, foundAll(100, simStart), 16, time.Minute, r)
+	s.learn(80, 20, 16)
+	require.True(t, s.wantsTail(time.Minute))
+	s.sawTail(simStart.Add(time.Hour), time.Minute)
+	from := map[time.Time]bool{}
 	for range 200 {
-		skip, take := s.look(100, r)
-		require.Equal(t, 100, take)
-		require.LessOrEqual(t, skip, maxSkip)
-		skips[skip] = true
+		a := s.look(100, 16, time.Minute, r)
+		require.False(t, a.atHead)
+		require.Equal(t, 5, a.priority)
+		require.Equal(t, 100, a.take, "batches stay full")
+		require.False(t, a.from.Before(simStart) || a.from.After(simStart.Add(time.Hour)))
+		from[a.from] = true
 	}
-	require.Greater(t, len(skips), 40, "it chooses among many batches")
+	require.Greater(t, len(from), 100)
+	require.True(t, s.look(100, 16, time.Hour, r).atHead, "now and then it looks at the head")
 	n := 0
-	for s.window > 1 {
-		s.learn(0, 16)
-		n++
+	for ; s.crowded; n++ {
+		s.learn(100, 0, 16)
 	}
-	require.Less(t, n, 64, "clean fetches bring it back to the head")
-	for range 100 {
-		s.learn(1, 16)
+	require.Equal(t, leastTrust, n)
+	s.learn(0, 100, 16)
+	require.True(t, s.crowded)
+	for n = 0; s.crowded; n++ {
+		s.learn(100, 0, 16)
 	}
-	require.Equal(t, maxSpread, s.window)
-	_, take := s.look(1000, r)
-	require.Equal(t, maxSkip/maxSpread, take, "wide and far at once would walk too many keys")
+	require.Equal(t, 2*leastTrust, n, "the crowd was still there, so it takes longer to believe that it is gone")
+	s.learn(0, 100, 16)
+	s.learn(1, 0, 1)
+	require.False(t, s.crowded, "alone it needs no proof")
 }
 
 func TestNearTheEndOfTheQueueEverybodyTakesAFew(t *testing.T) {
-	s := spread{window: 64}
 	r := rand.New(rand.NewPCG(1, 1))
-	s.saw(1000, 100, 40)
+	s := spread{crowded: true, among: 4, headAt: time.Hour, field: field{priority: 5, first: &model.Task{}, head: simStart, tail: simStart, tailAt: time.Minute}}
+	a := s.look(100, 16, time.Minute, r)
+	require.Equal(t, 100, a.take, "how much there is is not known")
+	s.saw(a, foundAll(1, simStart)[:1], 16, time.Minute, r)
+	require.Equal(t, a.skip+1, s.field.depth)
+	s.field.depth = 640
 	for range 100 {
-		skip, take := s.look(100, r)
-		require.Equal(t, 1040/64, take)
-		require.LessOrEqual(t, skip+take, 1040)
+		a := s.look(100, 16, time.Minute, r)
+		require.Equal(t, 640/32, a.take)
+		require.LessOrEqual(t, a.skip, 3*a.take)
 	}
-	s.saw(1030, 16, 16)
-	require.Zero(t, s.depth, "it has grown")
-	s.saw(0, 10, 0)
+	s.saw(aim{atHead: true, take: 10}, nil, 16, time.Minute, r)
 	require.Equal(t, spread{}, s, "an empty queue is nobody's to fight over")
 }
 
-// Wherever a worker looks, it comes to the head in a few steps when the queue is short.
-func TestLookingPastTheEndComesNearerUntilTheHead(t *testing.T) {
-	for seed := range uint64(200) {
+// Wherever a worker looks, it comes to the head in a few steps when there is nothing.
+func TestLookingPastTheEndLeadsToTheHead(t *testing.T) {
+	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		s := spread{window: maxSpread}
-		steps := 0
-		for ; ; steps++ {
-			skip, take := s.look(100, r)
-			s.saw(skip, take, 0)
-			if skip == 0 {
+		s := spread{crowded: true, among: 8, headAt: time.Hour, field: field{priority: 5, first: &model.Task{}, head: simStart, tail: simStart.Add(time.Hour), tailAt: time.Minute}}
+		for steps := 0; ; steps++ {
+			require.LessOrEqual(t, steps, maxMisses)
+			a := s.look(100, 16, time.Minute, r)
+			if !s.saw(a, nil, 16, time.Minute, r) {
+				require.True(t, a.atHead)
 				break
 			}
 		}
-		require.Less(t, steps, 40)
 	}
 }
 
-// A fleet on a backlog, in virtual time: a worker fetches, and a moment later claims
-// what it saw; whatever somebody claimed in between is lost. Run with -v it prints what
-// docs/performance.md quotes: claims attempted for each won, fetches, and what the spread
-// costs in order, as the share of pairs of tasks that were claimed the wrong way round
-// (0 is exact order, 0.5 none at all).
-func TestAFleetDoesNotFight(t *testing.T) {
-	for _, c := range []struct {
-		workers, backlog, slots int
-		attempts, inverted      float64 // at most
-	}{
-		{1, 20_000, 100, 1, 0},
-		{4, 20_000, 100, 1.2, 0.1},
-		{16, 20_000, 100, 1.2, 0.3},
-		{16, 100_000, 1000, 1.2, 0.2},
-		{16, 2_000, 100, 1.35, 0.5}, // a short queue: a few tasks for each
-		{64, 40_000, 100, 1.6, 0.25},
-		{256, 40_000, 100, 3, 0.25}, // so many cannot keep apart within maxSkip keys
-		{1024, 20_000, 100, 9, 0.3},
-	} {
-		t.Run(fmt.Sprintf("%d workers, %d tasks, batches of %d", c.workers, c.backlog, c.slots), func(t *testing.T) {
-			f := newFleet(c.workers, c.backlog, c.slots)
-			attempted, fetches := f.run()
-			perWin, inverted := float64(attempted)/float64(c.backlog), inversions(f.order)
-			t.Logf("%4d workers: %.2f claims attempted for each won, %.3f of the pairs inverted, %.1f tasks a fetch, %.0f index keys walked for each",
-				c.workers, perWin, inverted, float64(c.backlog)/float64(fetches), float64(f.walked)/float64(c.backlog))
-			require.Len(t, f.order, c.backlog)
-			require.LessOrEqual(t, perWin, c.attempts)
-			require.LessOrEqual(t, inverted, c.inverted)
-		})
+// Only a crowd that keeps losing claims rests, and not for longer than it takes.
+func TestACrowdThatLosesClaimsLooksLessOften(t *testing.T) {
+	var s spread
+	require.Zero(t, s.rest(time.Second))
+	s.crowd(16)
+	require.Zero(t, s.rest(time.Second))
+	for range 100 {
+		s.learn(50, 50, 16)
 	}
+	require.Equal(t, mostSlow*100*time.Millisecond, s.rest(100*time.Millisecond))
+	require.Equal(t, longestRest, s.rest(time.Minute))
+	for range 100 {
+		s.learn(100, 1, 16)
+	}
+	require.Zero(t, s.rest(time.Second))
 }
 
-// inversions is the share of pairs that stand in the wrong order.
-func inversions(order []int) float64 {
-	var count func(xs, spare []int) int
-	count = func(xs, spare []int) int {
-		if len(xs) < 2 {
-			return 0
-		}
-		half := len(xs) / 2
-		n := count(xs[:half], spare) + count(xs[half:], spare)
-		left, right, merged := xs[:half], xs[half:], spare[:0]
-		for len(left)+len(right) > 0 {
-			if len(right) == 0 || len(left) > 0 && left[0] < right[0] {
-				merged, left = append(merged, left[0]), left[1:]
-			} else {
-				merged, right, n = append(merged, right[0]), right[1:], n+len(left)
-			}
-		}
-		copy(xs, merged)
-		return n
-	}
-	n := len(order)
-	return float64(count(slices.Clone(order), make([]int, 0, n))) / (float64(n) * float64(n-1) / 2)
+func TestALookOfACrowdNamesItsPriorityAndThoseAbove(t *testing.T) {
+	l := claim.Look{Priorities: []int{1, 5, 8}, From: simStart}
+	head, from := aim{atHead: true}.place(l)
+	require.Equal(t, []int{1, 5, 8}, head)
+	require.Equal(t, simStart, from)
+	within := aim{priority: 5, from: simStart.Add(time.Second)}
+	some, from := within.place(l)
+	require.Equal(t, []int{5, 8}, some)
+	require.Equal(t, within.from, from)
+	within.all = true
+	all, _ := within.place(l)
+	require.Equal(t, []int{5, 6, 7, 8, 9}, all)
+	one, _ := aim{priority: 5}.place(claim.Look{})
+	require.Equal(t, []int{5}, one)
 }
 
 func TestInversionsOfKnownOrders(t *testing.T) {
 	require.Zero(t, inversions([]int{1, 2, 3, 4}))
 	require.InDelta(t, 1, inversions([]int{4, 3, 2, 1}), 0)
 	require.InDelta(t, 1.0/6, inversions([]int{1, 3, 2, 4}), 1e-9)
-}
-
-// fleet simulates workers on one queue.
-type fleet struct {
-	random  *rand.Rand
-	queue   []int // ids of what nobody has claimed, in order
-	claimed map[int]bool
-	spreads []spread
-	slots   int
-	steps   steps
-	order   []int // ids as they were won
-	walked  int   // index keys, by all fetches
-}
-
-// step is what a worker does at a time: claim what it has seen, then fetch again.
-type step struct {
-	at     float64
-	worker int
-	seen   []int
-	fetch  bool
-}
-
-type steps []step
-
-func (s steps) Len() int           { return len(s) }
-func (s steps) Less(i, j int) bool { return s[i].at < s[j].at }
-func (s steps) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-func (s *steps) Push(x any)        { *s = append(*s, x.(step)) } //nolint:forcetypeassert // only steps are pushed
-func (s *steps) Pop() any {
-	last := (*s)[len(*s)-1]
-	*s = (*s)[:len(*s)-1]
-	return last
-}
-
-func newFleet(workers, backlog, slots int) *fleet {
-	f := &fleet{random: rand.New(rand.NewPCG(7, uint64(workers))), claimed: map[int]bool{}, spreads: make([]spread, workers), slots: slots}
-	for i := range backlog {
-		f.queue = append(f.queue, i)
-	}
-	for w := range workers {
-		f.spreads[w].crowd(workers)
-		heap.Push(&f.steps, step{at: f.random.Float64() * 0.3, worker: w, fetch: true})
-	}
-	return f
-}
-
-func (f *fleet) run() (attempted, fetches int) {
-	for len(f.steps) > 0 {
-		s := heap.Pop(&f.steps).(step) //nolint:forcetypeassert // as above
-		sp := &f.spreads[s.worker]
-		if s.fetch {
-			seen, n := f.look(sp)
-			fetches += n
-			if len(seen) > 0 {
-				heap.Push(&f.steps, step{at: s.at + 0.5 + f.random.Float64(), worker: s.worker, seen: seen})
-			}
-			continue
-		}
-		lost := 0
-		for _, id := range s.seen {
-			if f.claimed[id] {
-				lost++
-				continue
-			}
-			f.claimed[id] = true
-			f.order = append(f.order, id)
-		}
-		attempted += len(s.seen)
-		sp.learn(lost, len(f.spreads))
-		heap.Push(&f.steps, step{at: s.at + 0.2 + 1.3*f.random.Float64(), worker: s.worker, fetch: true})
-	}
-	return attempted, fetches
-}
-
-// look is what [Consumer.fetch] does.
-func (f *fleet) look(sp *spread) (seen []int, fetches int) {
-	left := f.queue[:0]
-	for _, id := range f.queue {
-		if !f.claimed[id] {
-			left = append(left, id)
-		}
-	}
-	f.queue = left
-	for {
-		skip, take := sp.look(f.slots, f.random)
-		from, to := min(skip, len(left)), min(skip+take, len(left))
-		sp.saw(skip, take, to-from)
-		fetches++
-		f.walked += to
-		if to > from || skip == 0 {
-			return append([]int(nil), left[from:to]...), fetches
-		}
-	}
 }

@@ -122,9 +122,11 @@ func (c *Consumer) watch(ctx context.Context, types []string, served int64, perm
 	c.follower.Store(f)
 	defer func() {
 		c.follower.Store(nil)
+		c.forget()
 		c.wake.now() // what came since is not known, and from now on it polls
 	}()
 	c.emit(Event{Kind: EventStream, Reason: "watching"})
+	c.forget()
 	c.wake.now() // what came before the stream was open
 	var beside sync.WaitGroup
 	beside.Go(func() {

@@ -22,12 +22,10 @@ type wideLook struct {
 func (w *wideLook) due(now time.Duration) bool { return w.some || w.at == 0 || now-w.at >= w.every }
 
 // dueIn finds candidates, best first.
-func (c *Consumer) dueIn(ctx context.Context, q store.DueQuery) ([]*model.Task, error) {
-	now := c.cfg.Clock.Monotonic()
-	wide := c.wide.due(now) && c.finder.Labelled(q.Types)
+func (c *Consumer) dueIn(ctx context.Context, q store.DueQuery, wide bool) ([]*model.Task, error) {
 	found, late, err := c.finder.Due(ctx, q, wide)
 	if wide && err == nil {
-		c.wide.at, c.wide.some = max(now, 1), late > 0
+		c.wide.at, c.wide.some = max(c.cfg.Clock.Monotonic(), 1), late > 0
 	}
 	return found, err
 }

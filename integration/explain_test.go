@@ -58,6 +58,10 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 			require.NoError(t, err)
 		}).within(t, 2*3*10*2+5, 1)
 		x.explain("find", func() {
+			_, err := st.NextDue(ctx, store.NextQuery{Types: []string{"hot", "hot.too"}, WorkerID: "me", Priorities: []int{5}, After: now, Until: now.Add(time.Minute)})
+			require.NoError(t, err)
+		}).within(t, 2*3*2, 1)
+		x.explain("find", func() {
 			_, _, err := st.NextLapse(ctx, []string{"hot", "hot.too"})
 			require.NoError(t, err)
 		}).within(t, 8, 2)
@@ -83,6 +87,60 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 		}).within(t, 2*batch, batch)
 		x.explain("update", func() { x.write(finish(t, executing)) }).within(t, 2*batch, batch)
 		x.explain("findAndModify", func() { x.takeOver() }).within(t, 2, 1)
+	})
+}
+
+// A query starts where it is told and names the priorities it is told, whatever lies before
+// and between, and in none of its forms anything is sorted.
+func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		x := newExplaining(t, e)
+		n := e.Of(5_000, 1_000)
+		now := x.store.Clock.Now()
+		of := func(priority int, before time.Duration, named ...string) func(*model.Task) {
+			return func(task *model.Task) {
+				task.Priority, task.DueAt = priority, now.Add(-before)
+				if len(named) > 0 {
+					task.Options.SpecificWorkerIDs, task.Audience = named, named
+				}
+			}
+		}
+		for _, typ := range []string{"hot", "hot.too"} {
+			x.insert(n, typ, of(2, time.Hour))
+			x.insert(n, typ, of(5, 2*time.Hour))
+			x.insert(n, typ, of(9, 2*time.Hour))
+		}
+		const batch = 50
+		x.insert(batch, "hot", of(5, time.Minute))
+		x.insert(batch, "hot", of(6, time.Minute))
+		x.insert(3, "hot", of(5, time.Second, "me"))
+		x.insert(n, "hot", of(5, time.Hour, "somebody-else"))
+		due := func(found int, q store.DueQuery) explained {
+			return x.explain("find", func() {
+				q.Types, q.WorkerID, q.Limit = []string{"hot", "hot.too"}, "me", batch
+				got, err := x.store.Due(t.Context(), q)
+				require.NoError(t, err)
+				require.Len(t, got, found)
+			})
+		}
+		from := now.Add(-time.Minute)
+		due(batch, store.DueQuery{Priorities: []int{5}, From: from}).within(t, batch+10, batch+2)
+		due(batch, store.DueQuery{Priorities: []int{5}}).within(t, batch+10, batch+2)
+		due(batch, store.DueQuery{Priorities: []int{5, 6}, From: from}).within(t, batch+30, batch+2)
+		due(batch, store.DueQuery{Priorities: []int{2, 6}, From: from}).within(t, batch+30, batch+2)
+		due(batch, store.DueQuery{From: from}).within(t, batch+40, batch+2)
+		due(3, store.DueQuery{Own: true, Priorities: []int{5}, From: from}).within(t, 3+10, 3)
+		due(0, store.DueQuery{Priorities: []int{5}, From: now.Add(time.Hour)}).within(t, 10, 0)
+		x.explain("find", func() {
+			seen, err := x.store.Peek(t.Context(), store.Peek{Due: []string{"hot.too"}, WorkerID: "me", Priorities: []int{5, 6}, From: from, Until: now.Add(time.Hour)})
+			require.NoError(t, err)
+			require.False(t, seen.Due)
+		}).within(t, 20, 0)
+		x.explain("find", func() {
+			tail, err := x.store.LastDue(t.Context(), "hot", model.AudienceAll, 5, now.Add(-2*time.Hour))
+			require.NoError(t, err)
+			require.Equal(t, from, tail)
+		}).within(t, 2, 1)
 	})
 }
 

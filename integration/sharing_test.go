@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -48,6 +49,77 @@ func TestHigherPrioritiesRunFirstAndEqualOnesInTheOrderOfTheirTimes(t *testing.T
 		}, narrow(1))
 		a.awaitCount(model.StatusSuccess, int64(n))
 		require.Equal(t, want, ran)
+	})
+}
+
+// The seed: "排序条件: priority最高, 优先被指定worker_id的": the greatest priority first, and then
+// those that name the worker, however late they became due.
+func TestTasksThatNameTheWorkerGoFirstWithinTheirPriority(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		const each = 20
+		var want []string
+		start := time.Now().Add(-time.Hour)
+		send := func(what string, priority int, due time.Time, opts ...producer.Option) {
+			items := make([]producer.Item[int], each)
+			for i := range items {
+				items[i] = producer.Item[int]{Args: i, Options: append([]producer.Option{producer.Key(fmt.Sprintf("%s %02d", what, i)),
+					producer.Priority(priority), producer.At(due.Add(time.Duration(i) * time.Second))}, opts...)}
+			}
+			_, err := producer.SendMany(t.Context(), a.p, chaosWork, items)
+			require.NoError(t, err)
+		}
+		late, mine := start.Add(30*time.Minute), producer.Workers("w", "another")
+		send("4 anybody", 4, start)
+		send("5 anybody", 5, start)
+		send("5 mine", 5, late, mine)
+		send("6 anybody", 6, late)
+		send("4 mine", 4, late, mine)
+		for _, what := range []string{"6 anybody", "5 mine", "5 anybody", "4 mine", "4 anybody"} {
+			for i := range each {
+				want = append(want, fmt.Sprintf("%s %02d", what, i))
+			}
+		}
+		var mu sync.Mutex
+		var ran []string
+		a.hire("w", func(_ context.Context, task *consumer.Task[int]) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			ran = append(ran, task.Key)
+			return 0, nil
+		}, narrow(1))
+		a.awaitCount(model.StatusSuccess, int64(len(want)))
+		require.Equal(t, want, ran)
+	})
+}
+
+// While a worker has a backlog, it looks for such tasks apart, each second.
+func TestATaskThatNamesABusyWorkerDoesNotWaitForItsBacklog(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		const backlog = 2000
+		a.backlog(backlog, time.Millisecond)
+		begun, mineAt := make(chan struct{}), make(chan int, 1)
+		ran := 0
+		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
+			if ran++; ran == 1 {
+				close(begun)
+			}
+			if task.Key == "mine" {
+				mineAt <- ran
+			}
+			// Each takes its time, so that a second is far less than the backlog.
+			clock.Pause(ctx, 20*time.Millisecond)
+			return 0, nil
+		}, narrow(1))
+		<-begun
+		a.sendAs("mine", "", "", "", producer.Workers("w"))
+		select {
+		case n := <-mineAt:
+			require.Less(t, n, backlog/2)
+		case <-time.After(chaosPatience):
+			require.Fail(t, "it waits for the backlog")
+		}
 	})
 }
 

@@ -86,8 +86,8 @@ func (f *Finder) Labelled(types []string) bool {
 
 // Due finds candidates, best first. wide looks at everybody's audience where it looks at
 // labels, too: for tasks that were sent before their type was claimed by the label, or by a
-// process that did not know yet. late is how many such it found. Of q only types, limit,
-// skip and exclusions count.
+// process that did not know yet. late is how many such it found. The finder fills in the
+// worker, its labels and its conditions.
 func (f *Finder) Due(ctx context.Context, q store.DueQuery, wide bool) (found []*model.Task, late int, err error) {
 	q.WorkerID = f.WorkerID
 	scopes := f.scopes(q.Types, wide)
@@ -119,32 +119,80 @@ func (f *Finder) DueMany(ctx context.Context, q store.DueQuery) ([]*model.Task, 
 	return f.Store.DueMany(ctx, q)
 }
 
-// Best are the first n, among equals those that name the workers who may run them.
+// DueOwn finds candidates among the tasks that name this worker.
+func (f *Finder) DueOwn(ctx context.Context, q store.DueQuery) ([]*model.Task, error) {
+	q.WorkerID, q.Own = f.WorkerID, true
+	var found []*model.Task
+	for only, types := range f.byConditions(q.Types) {
+		q.Types, q.Only = types, only
+		some, err := f.Store.Due(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	return Best(found, q.Limit), nil
+}
+
+// byConditions divides the types by the conditions that tasks of theirs must meet.
+func (f *Finder) byConditions(types []string) map[*model.Conditions][]string {
+	out := map[*model.Conditions][]string{}
+	for _, typ := range types {
+		out[f.Only.For(typ)] = append(out[f.Only.For(typ)], typ)
+	}
+	return out
+}
+
+// Best are the first n of what this worker found, each once: by priority, and within one
+// first those that name the worker.
 func Best(found []*model.Task, n int) []*model.Task {
 	slices.SortStableFunc(found, func(a, b *model.Task) int {
-		if a.Priority != b.Priority {
+		switch named := len(a.Options.SpecificWorkerIDs) > 0; {
+		case a.Priority != b.Priority:
 			return b.Priority - a.Priority
+		case named != (len(b.Options.SpecificWorkerIDs) > 0):
+			if named {
+				return -1
+			}
+			return 1
+		default:
+			return a.DueAt.Compare(b.DueAt)
 		}
-		if d := a.DueAt.Compare(b.DueAt); d != 0 {
-			return d
-		}
-		return len(b.Options.SpecificWorkerIDs) - len(a.Options.SpecificWorkerIDs)
+	})
+	seen := make(map[string]bool, len(found))
+	found = slices.DeleteFunc(found, func(t *model.Task) bool {
+		again := seen[t.ID]
+		seen[t.ID] = true
+		return again
 	})
 	return found[:min(len(found), n)]
 }
 
-// Next is when something of the types is due, after the one time and not after the other;
-// zero when there is nothing.
-func (f *Finder) Next(ctx context.Context, types []string, after, until time.Time) (earliest time.Time, err error) {
+// Tail is when the last of the tasks is due that are due by now and like the given one, which
+// this worker found: of its type and priority, for whom it is. zero = none is left.
+func (f *Finder) Tail(ctx context.Context, t *model.Task) (time.Time, error) {
+	audience := f.WorkerID
+	if slices.Contains(t.Audience, model.AudienceAll) {
+		audience = model.AudienceAll
+	}
+	if by := f.claimedBy(t.Type); by != "" && len(t.Audience) > 1 {
+		audience = t.Audience[len(t.Audience)-1]
+	}
+	return f.Store.LastDue(ctx, t.Type, audience, t.Priority, t.DueAt)
+}
+
+// Next finds the task that is due next, after the one time and not after the other.
+// priorities are those to look at; nil = all.
+func (f *Finder) Next(ctx context.Context, types []string, priorities []int, after, until time.Time) (earliest store.Next, err error) {
 	for _, s := range f.scopes(types, false) {
 		next, err := f.Store.NextDue(ctx, store.NextQuery{
-			Types: s.types, Labels: s.labels, WorkerID: f.WorkerID, After: after, Until: until, Only: s.only,
+			Types: s.types, Labels: s.labels, WorkerID: f.WorkerID, Priorities: priorities, After: after, Until: until, Only: s.only,
 		})
 		if err != nil {
-			return time.Time{}, err
+			return store.Next{}, err
 		}
-		if !next.IsZero() {
-			earliest, until = next, next
+		if !next.DueAt.IsZero() {
+			earliest, until = next, next.DueAt
 		}
 	}
 	return earliest, nil

@@ -24,6 +24,10 @@ type Gate struct {
 	log   zerolog.Logger
 	wake  func() // there is room again: look for work
 
+	// Admitted is called with tasks that this gate let back into the queue, at their old
+	// places, before wake. It must not block; it is set before the gate is used. nil = nobody asks.
+	Admitted func(*model.Task)
+
 	queue *groupcommit.Queue[freeing]
 	ctx   context.Context
 	end   context.CancelFunc

@@ -140,6 +140,8 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 	for i, w := range written {
 		if w.Held { // the next look passes over it
 			g.lookAt(store.SlotOf{Type: typ, Key: writes[i].Before.Options.LimitKey}, now.Add(passedPause))
+		} else if g.Admitted != nil {
+			g.Admitted(writes[i].After)
 		}
 	}
 	g.wake()

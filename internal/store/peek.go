@@ -22,6 +22,9 @@ type Peek struct {
 	Only     *model.Conditions // what the worker takes; nil = everything
 	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
 
+	Priorities []int     // those to look at, ascending, and all between them; nil = all
+	From       time.Time // tasks due before are not looked at; zero = no bound
+
 	Executing []string // types of which something may be executing, by whomever; nil = not asked
 }
 
@@ -41,7 +44,8 @@ type Peeked struct {
 //
 // A bound (see head) leaves stragglers among the leases to a later poll.
 func (s *Store) Peek(ctx context.Context, p Peek) (seen Peeked, err error) {
-	due := only(byDue(p.Due, append(audiences(p.Labels, p.WorkerID), model.AudienceMany), p.Until), p.Only)
+	due, _ := dueQuery(p.Due, append(audiences(p.Labels, p.WorkerID), model.AudienceMany), p.Priorities, p.From, p.Until)
+	due = only(due, p.Only)
 	h := s.head(IndexLapse, p.Executing...)
 	l := h.begin(s.Clock.Now(), s.local.Monotonic())
 	if len(p.Executing) > 0 {

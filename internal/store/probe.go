@@ -68,10 +68,6 @@ func (s *Store) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 	if err != nil {
 		return nil, err
 	}
-	priorities := make([]int, 0, model.MaxPriority+1)
-	for p := range model.MaxPriority + 1 {
-		priorities = append(priorities, p)
-	}
 	var out []DueType
 	for _, typ := range types {
 		var doc struct {
@@ -79,7 +75,7 @@ func (s *Store) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 		}
 		err := s.tasks.FindOne(ctx, bson.D{
 			d("type", typ), d("audience", in([]string{model.AudienceAll, model.AudienceMany})),
-			d("priority", in(priorities)), d("due_at", bson.D{d("$lte", now)}),
+			d("priority", in(allPriorities())), d("due_at", bson.D{d("$lte", now)}),
 		}, options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
 			SetProjection(bson.D{d("_id", 0), d("due_at", 1)})).Decode(&doc)
 		switch {

@@ -58,8 +58,8 @@ func (s *Store) ForgetWait(ctx context.Context, w Wait) error {
 // HeldBack finds the tasks of a key that wait for it and are due, the greatest priority
 // first, then the longest due. Index: due.
 func (s *Store) HeldBack(ctx context.Context, of SlotOf, limit int) ([]*model.Task, error) {
-	filter := byDue([]string{of.Type}, []string{model.KeyAudience(of.Key)}, s.Clock.Now())
-	return s.due(ctx, filter, DueQuery{Limit: limit})
+	filter, sort := dueQuery([]string{of.Type}, []string{model.KeyAudience(of.Key)}, nil, time.Time{}, s.Clock.Now())
+	return s.due(ctx, filter, sort, DueQuery{Limit: limit})
 }
 
 // WishSlot notes that a process waits for a permit of a type, for those that pass theirs on.

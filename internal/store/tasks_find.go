@@ -32,6 +32,10 @@ type DueQuery struct {
 	Only     *model.Conditions // what the worker takes; nil = everything
 	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
 	Brief    bool              // reads of each task only what it is sorted by
+	Own      bool              // only tasks that name this worker
+
+	Priorities []int     // those to look at, ascending, and all between them; nil = all
+	From       time.Time // tasks due before are not looked at; zero = no bound
 }
 
 // audiences are where a worker looks that is not one of several.
@@ -72,40 +76,40 @@ func d(key string, v any) bson.E { return bson.E{Key: key, Value: v} }
 
 func in[T any](values []T) bson.D { return bson.D{d("$in", values)} }
 
-func byDue(types, audience []string, now time.Time) bson.D {
-	return bson.D{d("type", in(types)), d("audience", in(audience)), d("due_at", bson.D{d("$lte", now)})}
-}
-
 // Due finds claimable tasks, the greatest priority first, then the longest due.
-// Index: due, one range for each type and audience, merged without a sort.
+// Index: due, one range for each type and audience, merged without a sort. See [dueQuery].
 func (s *Store) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
 	if len(q.Types) > MaxTypes {
 		return nil, fmt.Errorf("a query over %d types would be sorted in memory; at most %d", len(q.Types), MaxTypes)
 	}
 	look := audiences(q.Labels, q.WorkerID)
+	if q.Own {
+		look = []string{q.WorkerID}
+	}
 	if n := len(q.Types) * len(look); n > maxRanges {
 		return nil, fmt.Errorf("a query over %d types and %d audiences would be sorted in memory; at most %d ranges", len(q.Types), len(look), maxRanges)
 	}
-	return s.due(ctx, byDue(q.Types, look, s.Clock.Now()), q)
+	filter, sort := dueQuery(q.Types, look, q.Priorities, q.From, s.Clock.Now())
+	return s.due(ctx, filter, sort, q)
 }
 
 // DueMany is [Store.Due] for the tasks that want several workers, any of them: those
 // this worker neither holds nor has done. Index: due; the array is looked at in the
 // documents.
 func (s *Store) DueMany(ctx context.Context, q DueQuery) ([]*model.Task, error) {
-	filter := byDue(q.Types, []string{model.AudienceMany}, s.Clock.Now())
+	filter, sort := dueQuery(q.Types, []string{model.AudienceMany}, q.Priorities, q.From, s.Clock.Now())
 	filter = append(filter, d("worker_states", bson.D{d("$not", bson.D{d("$elemMatch", bson.D{
 		d("worker_id", q.WorkerID), d("fail_time", nil),
 	})})}))
-	return s.due(ctx, filter, q)
+	return s.due(ctx, filter, sort, q)
 }
 
-func (s *Store) due(ctx context.Context, filter bson.D, q DueQuery) ([]*model.Task, error) {
+func (s *Store) due(ctx context.Context, filter, sort bson.D, q DueQuery) ([]*model.Task, error) {
 	if len(q.Exclude) > 0 {
 		filter = append(filter, d("_id", bson.D{d("$nin", q.Exclude)}))
 	}
 	filter = only(filter, q.Only)
-	o := options.Find().SetSort(bson.D{d("priority", -1), d("due_at", 1)}).SetHint(IndexDue).
+	o := options.Find().SetSort(sort).SetHint(IndexDue).
 		SetLimit(int64(q.Limit)).SetSkip(int64(q.Skip)).SetBatchSize(int32(q.Limit))
 	learn := &s.sizes
 	if q.Brief {
@@ -138,52 +142,6 @@ func find(ctx context.Context, coll *mongo.Collection, doing string, filter bson
 		return nil, explain(err, doing)
 	}
 	return out, nil
-}
-
-// NextQuery asks when something is due.
-type NextQuery struct {
-	Types    []string
-	WorkerID string
-	After    time.Time         // the caller's last look at what is due
-	Until    time.Time         // later ones do not matter
-	Only     *model.Conditions // what the worker takes; nil = everything
-	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
-	Brief    bool              // reads of each task only what it is sorted by
-}
-
-// NextDue is the earliest due_at after q.After and not after q.Until; zero when there is
-// none. Index: due, with the priorities as points, since without them it gives no order by
-// time.
-func (s *Store) NextDue(ctx context.Context, q NextQuery) (time.Time, error) {
-	priorities := make([]int, 0, model.MaxPriority+1)
-	for p := range model.MaxPriority + 1 {
-		priorities = append(priorities, p)
-	}
-	look := append(audiences(q.Labels, q.WorkerID), model.AudienceMany)
-	atOnce := max(1, maxRanges/(len(look)*len(priorities))) // types; one of very many labels is sorted, of few documents
-	types, until := q.Types, q.Until
-	var earliest time.Time
-	for len(types) > 0 {
-		n := min(len(types), atOnce)
-		filter := only(bson.D{
-			d("type", in(types[:n])), d("audience", in(look)),
-			d("priority", in(priorities)), d("due_at", bson.D{d("$gt", q.After), d("$lte", until)}),
-		}, q.Only)
-		types = types[n:]
-		var doc struct {
-			DueAt time.Time `bson:"due_at"`
-		}
-		err := s.tasks.FindOne(ctx, filter, options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
-			SetProjection(bson.D{d("_id", 0), d("due_at", 1)})).Decode(&doc)
-		switch {
-		case errors.Is(err, mongo.ErrNoDocuments):
-		case err != nil:
-			return time.Time{}, explain(err, "finding the next due task")
-		case earliest.IsZero() || doc.DueAt.Before(earliest):
-			earliest, until = doc.DueAt, doc.DueAt
-		}
-	}
-	return earliest, nil
 }
 
 // ClaimableTypes are those among the given that have a task due at some time: a loose

@@ -1,0 +1,74 @@
+package consumer
+
+import (
+	"sync"
+	"time"
+)
+
+// The rules by which a worker decides how many tasks it looks for. They are pure.
+
+const (
+	maxBatch = 1000
+	// aheadTime is for how long a batch shall last at the measured rate. A fetch has a
+	// fixed cost, so the quicker the tasks the larger the batches.
+	aheadTime = 500 * time.Millisecond
+)
+
+// batchWanted is how many claimed tasks a process wants at hand: as many as it expects
+// to start within [aheadTime], at least its free slots, at most [maxBatch].
+func batchWanted(freeSlots int, perSecond float64) int {
+	return min(maxBatch, max(freeSlots, int(perSecond*aheadTime.Seconds())))
+}
+
+// toFetch is how many tasks to look for now. While more than half of what is wanted
+// waits already, none: many small fetches cost more than few large ones. For the same
+// reason quick tasks are fetched a whole batch at a time, beside the rest that keeps the
+// handlers busy meanwhile.
+func toFetch(freeSlots, waiting int, perSecond float64) int {
+	wanted := batchWanted(freeSlots, perSecond)
+	switch {
+	case waiting > enough(freeSlots, perSecond):
+		return 0
+	case wanted > freeSlots:
+		return wanted
+	default:
+		return wanted - waiting
+	}
+}
+
+// enough is how many tasks may wait for a slot when more are looked for.
+func enough(freeSlots int, perSecond float64) int { return batchWanted(freeSlots, perSecond) / 2 }
+
+// rate measures starts a second, smoothed over about a second.
+type rate struct {
+	mu        sync.Mutex
+	at        time.Duration
+	started   uint64
+	perSecond float64
+}
+
+// observe takes the count of starts at a monotonic time.
+func (r *rate) observe(now time.Duration, started uint64) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at == 0 {
+		r.at, r.started = now, started
+		return 0
+	}
+	passed := now - r.at
+	if passed < 50*time.Millisecond {
+		return r.perSecond
+	}
+	current := float64(started-r.started) / passed.Seconds()
+	weight := min(1, passed.Seconds())
+	r.perSecond += weight * (current - r.perSecond)
+	r.at, r.started = now, started
+	return r.perSecond
+}
+
+// last is the rate as it was last observed.
+func (r *rate) last() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.perSecond
+}

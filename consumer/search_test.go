@@ -1,0 +1,168 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// asked keeps the filters of the queries for due tasks.
+type asked struct {
+	mu      sync.Mutex
+	filters []bson.Raw
+}
+
+func (a *asked) started(_ context.Context, e *event.CommandStartedEvent) {
+	if coll, _ := e.Command.Lookup("find").StringValueOK(); coll != "tasks" {
+		return
+	}
+	filter := append(bson.Raw(nil), e.Command.Lookup("filter").Document()...)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.filters = append(a.filters, filter)
+}
+
+// first returns the filter of the first query that do sends.
+func (a *asked) first(t *testing.T, do func() error) bson.Raw {
+	t.Helper()
+	a.mu.Lock()
+	n := len(a.filters)
+	a.mu.Unlock()
+	require.NoError(t, do())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.Greater(t, len(a.filters), n)
+	return a.filters[n]
+}
+
+// hasBound says whether the query has a lower bound, and one priority.
+func hasBound(filter bson.Raw) bool {
+	from, err := filter.LookupErr("due_at", "$gte")
+	return err == nil && from.Type == bson.TypeDateTime && filter.Lookup("priority").Type == bson.TypeInt32
+}
+
+// newAsking makes a consumer whose queries are kept.
+func newAsking(t *testing.T) (*Consumer, *asked) {
+	t.Helper()
+	a := &asked{}
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{Started: a.started}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	c, _ := prepared(t, testdb.New(t))
+	c2, err := New(Config{Database: client.Database(c.cfg.Database.Name())})
+	require.NoError(t, err)
+	require.NoError(t, Handle(c2, model.NewType[int, int](quietType), func(context.Context, *Task[int]) (int, error) { return 0, nil }))
+	require.NoError(t, c2.start(t.Context()))
+	require.NoError(t, c2.prepare(t.Context()))
+	t.Cleanup(func() {
+		c2.handlersWG.Wait()
+		c2.writeLast(context.Background())
+		c2.writeOutcomes(context.Background())
+		c2.endService()
+		c2.late.Wait()
+	})
+	return c2, a
+}
+
+func (c *Consumer) fetchFor(t *testing.T) func() error {
+	return func() error {
+		_, err := c.fetch(t.Context())
+		return err
+	}
+}
+
+// untilBounded fetches, or polls, until a query has a bound: soon after one that had none.
+func (a *asked) untilBounded(t *testing.T, do func() error) bson.Raw {
+	t.Helper()
+	var filter bson.Raw
+	require.Eventually(t, func() bool {
+		filter = a.first(t, do)
+		return hasBound(filter)
+	}, time.Minute, time.Millisecond)
+	return filter
+}
+
+func TestAWorkerNamesThePriorityInUseAndTheHeadItSaw(t *testing.T) {
+	c, a := newAsking(t)
+	fetch := c.fetchFor(t)
+	require.False(t, hasBound(a.first(t, fetch)), "nothing is known yet")
+	old := c.store.Clock.Now().Add(-time.Hour)
+	put(t, c, "old", func(task *model.Task) { task.StartTime, task.DueAt, task.Priority = old, old, 3 })
+	require.Eventually(t, func() bool {
+		require.NoError(t, fetch())
+		return c.Stats().ClaimsWon == 1
+	}, time.Minute, time.Millisecond, "found by a full look within seconds, of an old start and a priority not in use")
+	priorities := c.sight.Priorities()
+	require.Equal(t, []int{3}, priorities)
+	filter := a.untilBounded(t, fetch)
+	require.EqualValues(t, 3, filter.Lookup("priority").AsInt64())
+	require.WithinDuration(t, old, filter.Lookup("due_at", "$gte").Time(), 0)
+	filter = a.untilBounded(t, fetch)
+	require.True(t, filter.Lookup("due_at", "$gte").Time().After(old), "the head has moved")
+	require.Eventually(t, func() bool { return !hasBound(a.first(t, fetch)) }, time.Minute, time.Millisecond, "every few seconds it looks at everything")
+}
+
+// What this process puts at an old place, or is told of, does not wait for a full look.
+func TestAStragglerThatIsKnownIsFoundAtOnce(t *testing.T) {
+	c, a := newAsking(t)
+	fetch := c.fetchFor(t)
+	for won, tell := range []func(*model.Task){
+		c.hear,
+		func(task *model.Task) { c.refused.add(task.ID, c.store.Clock.Now().Add(-refusedFor), time.Time{}) },
+	} {
+		a.untilBounded(t, fetch)
+		old := c.store.Clock.Now().Add(-time.Hour)
+		task := put(t, c, []string{"heard of", "no longer refused"}[won], func(task *model.Task) { task.StartTime, task.DueAt, task.Priority = old, old, 8 })
+		tell(task)
+		require.NoError(t, fetch())
+		require.EqualValues(t, won+1, c.Stats().ClaimsWon)
+	}
+}
+
+func TestAPollNamesThePriorityInUseAndTheHead(t *testing.T) {
+	c, a := newAsking(t)
+	poll := func() error {
+		_, err := c.poll(t.Context())
+		return err
+	}
+	require.False(t, hasBound(a.first(t, poll)))
+	c.leases.see(true) // else one query asks for both
+	a.untilBounded(t, poll)
+	require.Eventually(t, func() bool { return !hasBound(a.first(t, poll)) }, time.Minute, time.Millisecond)
+}
+
+// Before a longer rest it looks at everything: of what it did not name it knows no start.
+func TestAWorkerRestsOnlyAfterAFullLook(t *testing.T) {
+	c, a := newAsking(t)
+	c.follower.Store(newFollower(c)) // its polls are half a minute apart
+	fetch := c.fetchFor(t)
+	soon := func() bool {
+		next, err := c.nextLook(t.Context())
+		require.NoError(t, err)
+		return next.at.Before(c.store.Clock.Now().Add(5 * time.Second))
+	}
+	require.NoError(t, fetch())
+	require.False(t, soon())
+	a.untilBounded(t, fetch)
+	require.True(t, soon())
+}
+
+func TestRareTasksAreAskedForOnceASecondWhileThereAreNone(t *testing.T) {
+	var r rarely
+	require.True(t, r.ask(time.Hour))
+	r.learn(0)
+	require.False(t, r.ask(time.Hour+rarePause-1))
+	require.True(t, r.ask(time.Hour+rarePause))
+	r.learn(3)
+	require.True(t, r.ask(time.Hour+rarePause), "while there are some, always")
+}

@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// A crowd of workers finds its tasks without walking through those that it leaves to others:
+// the server explains every query for tasks just before it is sent, and counts the keys.
+func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		const backlog = 20_000
+		for _, c := range []struct {
+			workers int
+			keys    float64 // at most, for each task
+		}{{4, 3}, {16, 8}} {
+			for name, apart := range map[string]time.Duration{"spread in time": 5 * time.Millisecond, "all due in one millisecond": 0} {
+				t.Run(fmt.Sprintf("%d workers, %s", c.workers, name), func(t *testing.T) {
+					a := newArena(t, e)
+					a.backlog(backlog, apart)
+					var keys keyCount
+					done, all := atomic.Int64{}, make(chan struct{})
+					work := func(_ context.Context, task *consumer.Task[int]) (int, error) { return task.Args, nil }
+					var hands []*hand
+					for i := range c.workers {
+						hands = append(hands, a.hire(fmt.Sprintf("one-of-%d-%d", c.workers, i), work, func(cfg *handConfig) {
+							cfg.Database, cfg.Concurrency, cfg.NoStream = keys.watch(t, e, a.db.Name()), 100, true
+							cfg.OnEvent = func(ev consumer.Event) {
+								if ev.Kind == consumer.EventFinished && done.Add(1) == backlog {
+									close(all)
+								}
+							}
+						}))
+					}
+					select {
+					case <-all:
+					case <-time.After(5 * time.Minute):
+						require.Fail(t, "stalled", "%d of %d done", done.Load(), backlog)
+					}
+					var attempted, won int64
+					for _, h := range hands {
+						require.NoError(t, h.stop())
+						attempted, won = attempted+h.Stats().ClaimsAttempted, won+h.Stats().ClaimsWon
+					}
+					each := float64(keys.keys.Load()) / backlog
+					t.Logf("%.2f keys examined and %.3f queries for each task, %.2f claims attempted for each won",
+						each, float64(keys.queries.Load())/backlog, float64(attempted)/float64(won))
+					require.EqualValues(t, backlog, won)
+					require.LessOrEqual(t, each, c.keys)
+				})
+			}
+		}
+	})
+}
+
+// backlog stores due tasks whose start times lie so far apart.
+func (a *arena) backlog(n int, apart time.Duration) {
+	a.t.Helper()
+	began := a.store.Clock.Now().Add(-time.Hour)
+	tasks := make([]*model.Task, n)
+	for i := range tasks {
+		args, err := model.EncodeValue("args", i, model.MaxArgsBytes)
+		require.NoError(a.t, err)
+		tasks[i] = model.NewTask(model.Draft{Type: chaosWork.Name(), Key: fmt.Sprint(i), Args: args}, began.Add(time.Duration(i)*apart))
+	}
+	for some := range slices.Chunk(tasks, 2000) {
+		_, err := a.store.Insert(a.t.Context(), some)
+		require.NoError(a.t, err)
+	}
+}
+
+// keyCount sums the index keys that queries for tasks examine.
+type keyCount struct{ keys, queries atomic.Int64 }
+
+// watch returns the database as a client sees it whose queries are counted.
+func (k *keyCount) watch(t *testing.T, e Engine, name string) *mongo.Database {
+	t.Helper()
+	asker := connect(t, e, nil)
+	return connect(t, e, func(_ context.Context, ev *event.CommandStartedEvent) {
+		coll, _ := ev.Command.Lookup("find").StringValueOK()
+		if coll != "tasks" {
+			return
+		}
+		var plain bson.D
+		require.NoError(t, bson.Unmarshal(ev.Command, &plain))
+		plain = slices.DeleteFunc(plain, func(e bson.E) bool {
+			return e.Key == "lsid" || e.Key == "maxTimeMS" || e.Key == "readConcern" || e.Key == "txnNumber" || strings.HasPrefix(e.Key, "$")
+		})
+		var answer struct {
+			Stats struct {
+				Keys int64 `bson:"totalKeysExamined"`
+			} `bson:"executionStats"`
+		}
+		err := asker.Database(name).RunCommand(context.Background(), bson.D{{Key: "explain", Value: plain}, {Key: "verbosity", Value: "executionStats"}}).Decode(&answer)
+		if err != nil {
+			return // the test is over
+		}
+		k.queries.Add(1)
+		k.keys.Add(answer.Stats.Keys)
+	}).Database(name)
+}
+
+func connect(t *testing.T, e Engine, started func(context.Context, *event.CommandStartedEvent)) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(e.URI).SetMonitor(&event.CommandMonitor{Started: started}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	return client
+}

@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// dueQuery is the filter and the sort that find due tasks in the order of the queue. The way
+// in which they name priorities decides whether MongoDB merges ranges of the index or sorts
+// every due task in memory (measured: 5 ms or 90 ms with 60,000 due tasks):
+//
+//   - One priority: equality, sorted by due_at alone. Type, audience and priority are points
+//     then, and MongoDB merges one range for each.
+//   - Several: one range from the least to the greatest, with the full sort. MongoDB merges
+//     one range for each type and audience. Points, as equality or $in, would not fit that
+//     sort.
+//   - All: no condition, with the full sort.
+//
+// from bounds due_at below; zero = no bound. Index: due.
+func dueQuery(types, audience []string, priorities []int, from, until time.Time) (filter, sort bson.D) {
+	filter = bson.D{d("type", in(types)), d("audience", in(audience))}
+	sort = bson.D{d("priority", -1), d("due_at", 1)}
+	switch n := len(priorities); {
+	case n == 1:
+		filter, sort = append(filter, d("priority", priorities[0])), bson.D{d("due_at", 1)}
+	case n > 1:
+		filter = append(filter, d("priority", bson.D{d("$gte", priorities[0]), d("$lte", priorities[n-1])}))
+	}
+	due := bson.D{d("$lte", until)}
+	if !from.IsZero() {
+		due = bson.D{d("$gte", from), d("$lte", until)}
+	}
+	return append(filter, d("due_at", due)), sort
+}
+
+// allPriorities are all that a task may have, ascending.
+func allPriorities() []int {
+	all := make([]int, model.MaxPriority+1)
+	for p := range all {
+		all[p] = p
+	}
+	return all
+}
+
+// LastDue is the latest due_at until now of the tasks of one type, audience and priority;
+// zero when there is none from the given time on. Index: due, read backwards from one place.
+func (s *Store) LastDue(ctx context.Context, typ, audience string, priority int, from time.Time) (time.Time, error) {
+	var doc Next
+	err := s.tasks.FindOne(ctx, bson.D{
+		d("type", typ), d("audience", audience), d("priority", priority),
+		d("due_at", bson.D{d("$gte", from), d("$lte", s.Clock.Now())}),
+	}, options.FindOne().SetSort(bson.D{d("due_at", -1)}).SetHint(IndexDue).
+		SetProjection(bson.D{d("_id", 0), d("due_at", 1)})).Decode(&doc)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		err = nil
+	}
+	return doc.DueAt, explain(err, "finding the last due task")
+}
+
+// NextQuery asks when something is due.
+type NextQuery struct {
+	Types    []string
+	WorkerID string
+	After    time.Time         // the caller's last look at what is due
+	Until    time.Time         // later ones do not matter
+	Only     *model.Conditions // what the worker takes; nil = everything
+	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
+
+	Priorities []int // those to look at; nil = all
+}
+
+// Next is the task that is due next.
+type Next struct {
+	Type     string    `bson:"type"`
+	Priority int       `bson:"priority"`
+	DueAt    time.Time `bson:"due_at"` // zero = there is none
+}
+
+// NextDue finds the task with the earliest due_at after q.After and not after q.Until.
+// Index: due, with the priorities as points, since without them it gives no order by time.
+func (s *Store) NextDue(ctx context.Context, q NextQuery) (Next, error) {
+	priorities := q.Priorities
+	if len(priorities) == 0 {
+		priorities = allPriorities()
+	}
+	look := append(audiences(q.Labels, q.WorkerID), model.AudienceMany)
+	atOnce := max(1, maxRanges/(len(look)*len(priorities))) // types; one of very many labels is sorted, of few documents
+	types, until := q.Types, q.Until
+	var earliest Next
+	for len(types) > 0 {
+		n := min(len(types), atOnce)
+		filter := only(bson.D{
+			d("type", in(types[:n])), d("audience", in(look)),
+			d("priority", in(priorities)), d("due_at", bson.D{d("$gt", q.After), d("$lte", until)}),
+		}, q.Only)
+		types = types[n:]
+		var doc Next
+		err := s.tasks.FindOne(ctx, filter, options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
+			SetProjection(bson.D{d("_id", 0), d("type", 1), d("priority", 1), d("due_at", 1)})).Decode(&doc)
+		switch {
+		case errors.Is(err, mongo.ErrNoDocuments):
+		case err != nil:
+			return Next{}, explain(err, "finding the next due task")
+		case earliest.DueAt.IsZero() || doc.DueAt.Before(earliest.DueAt):
+			earliest, until = doc, doc.DueAt
+		}
+	}
+	return earliest, nil
+}

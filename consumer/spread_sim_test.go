@@ -30,7 +30,6 @@ type fleet struct {
 	order                    []int // ids as they were won
 	attempted, finds, walked int
 	batches                  int
-	sizes                    int
 	live                     []newTask // sent while the fleet works, in order
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -29,6 +30,7 @@ type outgoing struct {
 	err   error
 	again bool // the key exists, and what OnExisting says is still to be done
 	held  bool // somebody's open transaction holds the key, err says so: to be tried again apart
+	tried bool // it was held before, and may have been stored since
 }
 
 // carryOut is the innermost SendFunc: it stores the drafts.
@@ -269,7 +271,11 @@ func (p *Producer) insertNew(ctx context.Context, outs []*outgoing) (existing []
 	for i, o := range outs {
 		tasks[i] = o.task
 	}
-	exists, err := p.store.Insert(ctx, tasks)
+	insert := p.store.Insert
+	if slices.ContainsFunc(outs, func(o *outgoing) bool { return o.tried }) { // then all of them
+		insert = p.store.InsertAgain
+	}
+	exists, err := insert(ctx, tasks)
 	var single *store.InsertError
 	if errors.As(err, &single) {
 		err = nil

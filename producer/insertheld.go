@@ -34,7 +34,7 @@ func (p *Producer) insertHeld(ctx context.Context, outs []*outgoing) {
 			return
 		}
 		for _, o := range outs {
-			o.err, o.held = nil, false
+			o.err, o.held, o.tried = nil, false, true
 		}
 		p.insert(ctx, outs)
 		var held []*outgoing

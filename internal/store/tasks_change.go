@@ -31,6 +31,16 @@ func isNone(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }
 // known of any of them. In the caller's transaction, where a refused insert would abort
 // everything, upserts that change nothing do the same. Index: _id, the only unique one.
 func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
+	return s.insert(ctx, tasks, false)
+}
+
+// InsertAgain is [Store.Insert] for tasks that an earlier call found held: that call may have
+// stored one all the same, after it ran out of time, and then the task is no other's.
+func (s *Store) InsertAgain(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
+	return s.insert(ctx, tasks, true)
+}
+
+func (s *Store) insert(ctx context.Context, tasks []*model.Task, again bool) (exists []bool, err error) {
 	exists = make([]bool, len(tasks))
 	if len(tasks) == 0 {
 		return exists, nil
@@ -50,6 +60,12 @@ func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool,
 	x, err := s.send(ctx, s.tasks, "storing task", statements, Patience)
 	if err != nil {
 		return exists, err
+	}
+	if again {
+		x.late = make(map[string]bool, len(tasks))
+		for _, t := range tasks {
+			x.late[t.ID] = true
+		}
 	}
 	if err := s.lookAtInserts(ctx, tasks, &x); err != nil {
 		return exists, err

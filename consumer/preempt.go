@@ -120,10 +120,15 @@ func (c *Consumer) observe(ctx context.Context, left claim.LeftAlone) error {
 	}
 }
 
+// longestScanPause keeps an idle worker of a large fleet sure of the database: the gap between
+// two of its answers stays below what costs a lease of 30 s, see [claim.Trust]. Else it would
+// have to watch for a ping interval before it takes over what it finds.
+const longestScanPause = 8 * time.Second
+
 // scanPause is this worker's share of the fleet's scans while something is executing.
 func (c *Consumer) scanPause() time.Duration {
 	share := time.Duration(c.fleet.Load()) * time.Second / scansPerSecond
-	return min(share*3/4+rand.N(share/2+1), c.cfg.PollInterval)
+	return min(share*3/4+rand.N(share/2+1), c.cfg.PollInterval, longestScanPause)
 }
 
 // preempt decides what becomes of tasks over lapsed leases and writes it: taken over by

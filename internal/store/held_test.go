@@ -136,6 +136,24 @@ func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
 	require.False(t, exists[0])
 }
 
+// The answer of the first call was that the key is held, and the task was stored after it.
+func TestAnInsertThatIsRepeatedKnowsItsOwnTask(t *testing.T) {
+	s := newStepping(t)
+	mine := model.NewTask(model.Draft{Type: "t", Key: "k"}, s.now)
+	_, err := s.Insert(t.Context(), []*model.Task{mine})
+	require.NoError(t, err)
+	exists, err := s.Insert(t.Context(), []*model.Task{mine})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, exists)
+	exists, err = s.InsertAgain(t.Context(), []*model.Task{mine})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, exists)
+	theirs := model.NewTask(model.Draft{Type: "t", Key: "k"}, s.now.Add(time.Millisecond))
+	exists, err = s.InsertAgain(t.Context(), []*model.Task{theirs})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, exists)
+}
+
 func TestOutcomesAreRemovedBesideAHeldLife(t *testing.T) {
 	s := newStepping(t)
 	var carried []store.Carried

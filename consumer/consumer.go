@@ -84,6 +84,8 @@ type Consumer struct {
 	knownDue   time.Time     // its last answer; of the fetch loop alone
 	pollPace   *clock.Pacer
 	scanPace   *clock.Pacer
+	typeScan   *claim.TypeScan
+	turnFrom   string        // where the next look begins among very many types
 	fleet      atomic.Int64  // live workers that serve one of our types
 	counted    time.Duration // monotonic: when they were counted; of the housekeeping alone
 
@@ -135,6 +137,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.nextPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.pollPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.scanPace = clock.NewPacer(cfg.Clock, 0, longestPace)
+	c.typeScan = claim.NewTypeScan(st.NextType, cfg.Clock)
 	c.control.init()
 	c.health.init(claim.NewTrust(st.Clock, cfg.Clock))
 	c.taskTypes = tasktypes.New(st)

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -72,23 +73,48 @@ func (c *Consumer) waits(typ string) bool {
 }
 
 // claimableTypes are the types to ask for now: registered, not paused, with room below
-// their limit, and few enough for one query.
-func (c *Consumer) claimableTypes(ctx context.Context) ([]string, error) {
-	types := slices.DeleteFunc(c.types(), func(typ string) bool {
+// their limit and, where they are more than one query may name, with tasks. all is false
+// while types with work may be missing: then ask again.
+func (c *Consumer) claimableTypes(ctx context.Context) (types []string, all bool, err error) {
+	registered := c.types()
+	not := func(typ string) bool {
 		return c.waits(typ) || c.noRoomFor(typ) || c.held.room(typ, c.handlerOf(typ).limit) <= 0
-	})
+	}
+	types = slices.DeleteFunc(slices.Clone(registered), not)
 	if len(types) <= store.MaxTypes {
-		return types, nil
+		return types, true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	types, err := c.store.ClaimableTypes(ctx, types)
+	types, all, err = c.typeScan.Look(ctx, registered)
+	return slices.DeleteFunc(types, not), all, err
+}
+
+// someTypes are as many of the types as a query may name: a random choice, which is fair.
+func (c *Consumer) someTypes(types []string) []string {
 	if len(types) > store.MaxTypes {
-		// More types have work than one query may name: a random choice is fair.
-		c.random.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
+		rand.Shuffle(len(types), func(i, j int) { types[i], types[j] = types[j], types[i] })
 		types = types[:store.MaxTypes]
 	}
-	return types, err
+	return types
+}
+
+// turnOf is the next part of the types, which are sorted, that one query may name. last says
+// that the others have had their turns: a worker does not rest before.
+func (c *Consumer) turnOf(types []string) (some []string, last bool) {
+	if len(types) <= store.MaxTypes {
+		c.turnFrom = ""
+		return types, true
+	}
+	from, _ := slices.BinarySearch(types, c.turnFrom)
+	if from == len(types) {
+		from = 0
+	}
+	to := min(from+store.MaxTypes, len(types))
+	if c.turnFrom = ""; to < len(types) {
+		c.turnFrom = types[to]
+	}
+	return types[from:to], to == len(types)
 }
 
 // fetch finds and claims one batch. full says that there is likely more.
@@ -116,11 +142,13 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if err := c.control.fresh(ctx, c); err != nil {
 		return false, true, err
 	}
-	types, err := c.claimableTypes(ctx)
+	types, all, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {
 		c.many.skipped = false // nor anything else
-		return false, true, err
+		return !all && err == nil, true, err
 	}
+	types, last := c.turnOf(types)
+	all = all && last
 	n = c.store.Fit(c.gate.AtMost(types, n))
 	workers := int(c.fleet.Load())
 	if c.stats.fetches.Load() == 0 {
@@ -154,13 +182,13 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	}
 	none := took == 0 && lost == 0 && c.refused.full()
 	if !c.barred.learn(c.cfg.Clock.Monotonic(), got.take, len(found) < got.take, none) {
-		return false, true, nil
+		return !all, true, nil
 	}
 	if c.priorityEnded(got) {
 		c.forget()
 		return true, true, nil
 	}
-	return len(found) >= got.take || !got.atHead || lost > 0 || took < len(found) && took > 0, true, nil
+	return !all || len(found) >= got.take || !got.atHead || lost > 0 || took < len(found) && took > 0, true, nil
 }
 
 // priorityEnded says whether a backlog has ended, of one priority perhaps: what there is of

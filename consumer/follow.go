@@ -66,6 +66,11 @@ func (f *follower) lost() {
 // follow takes events and claims those that are this worker's to claim at once.
 func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
 	token(f.c.stirred)
+	for _, w := range woken {
+		if _, typ, _, err := model.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
+			f.c.typeScan.Heard(typ)
+		}
+	}
 	if !f.c.idle() {
 		f.hear(woken)
 		f.c.wake.now() // the next fetch finds it, in one batch with what waits already

@@ -100,11 +100,11 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 			next = look{at: full}
 		}
 	}
-	types, err := c.claimableTypes(ctx)
+	types, _, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {
 		return next, err
 	}
-	due, again, err := c.nextDue(ctx, types, priorities, next.at)
+	due, again, err := c.nextDue(ctx, c.someTypes(types), priorities, next.at)
 	switch {
 	case err != nil:
 		return next, err
@@ -150,10 +150,14 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	}
 	now := c.store.Clock.Now()
 	next := look{at: now.Add(c.pollDelay()), poll: true}
-	types, err := c.claimableTypes(ctx)
+	types, all, err := c.claimableTypes(ctx)
 	if err != nil {
 		return look{}, err
 	}
+	if !all {
+		return look{at: now}, nil // fetches go on with the scan
+	}
+	types = c.someTypes(types)
 	if c.wide.due(c.cfg.Clock.Monotonic()) && c.finder.Labelled(types) {
 		return look{at: now}, nil // a fetch looks at everybody's
 	}

@@ -155,7 +155,7 @@ func (f *fetch) run(ctx context.Context) (err error) {
 func (f *fetch) chooseTypes(ctx context.Context) (err error) {
 	f.types = slices.Clone(f.Types)
 	if len(f.types) == 0 {
-		if f.types, err = f.p.store.TypesWithTasks(ctx); err != nil {
+		if f.types, _, err = f.p.pull.types.Look(ctx, nil); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 // when it looked where.
 type pull struct {
 	trust *claim.Trust
+	types *claim.TypeScan // of fetches that name none
 
 	mu     sync.Mutex
 	based  bool                     // the primary has been asked for once
@@ -32,7 +33,7 @@ type pull struct {
 // newPull remembers nothing: what was before this process is a reason for doubt, since it
 // may live for one fetch only.
 func newPull(s *store.Store) *pull {
-	p := &pull{trust: claim.NewTrust(s.Clock, s.Local())}
+	p := &pull{trust: claim.NewTrust(s.Clock, s.Local()), types: claim.NewTypeScan(s.NextType, s.Local())}
 	p.trust.Doubt()
 	return p
 }

@@ -149,6 +149,13 @@ func (s *Store) Signals(ctx context.Context, since time.Time, ids []string) (nam
 
 // TypesWithTasks are all types that have tasks due at some time, by a loose scan: one seek
 // for each. Index: due.
-func (s *Store) TypesWithTasks(ctx context.Context) ([]string, error) {
-	return s.looseTypes(ctx, func(string) bool { return true })
+func (s *Store) TypesWithTasks(ctx context.Context) (types []string, err error) {
+	for from := ""; ; {
+		typ, err := s.NextType(ctx, from)
+		if err != nil || typ == "" {
+			return types, err
+		}
+		types = append(types, typ)
+		from = typ + "\x00" // follows it, and no type
+	}
 }

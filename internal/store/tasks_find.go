@@ -144,33 +144,19 @@ func find(ctx context.Context, coll *mongo.Collection, doing string, filter bson
 	return out, nil
 }
 
-// ClaimableTypes are those among the given that have a task due at some time: a loose
-// scan, one index seek for each. For workers of more types than one query may name.
-// Index: due.
-func (s *Store) ClaimableTypes(ctx context.Context, types []string) ([]string, error) {
-	return s.looseTypes(ctx, func(typ string) bool { return slices.Contains(types, typ) })
-}
-
-func (s *Store) looseTypes(ctx context.Context, wanted func(string) bool) ([]string, error) {
-	var out []string
-	for after := ""; ; {
-		var doc struct {
-			Type string `bson:"type"`
-		}
-		err := s.tasks.FindOne(ctx, bson.D{d("type", bson.D{d("$gt", after), d("$lt", sentinelID)}), d("due_at", bson.D{d("$exists", true)})},
-			options.FindOne().SetSort(bson.D{d("type", 1)}).SetHint(IndexDue).
-				SetProjection(bson.D{d("_id", 0), d("type", 1)})).Decode(&doc)
-		if errors.Is(err, mongo.ErrNoDocuments) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, explain(err, "finding the types that have tasks")
-		}
-		if wanted(doc.Type) {
-			out = append(out, doc.Type)
-		}
-		after = doc.Type
+// NextType is the first type, in their order, from the given name on that has tasks due at
+// some time; "" = there is none. One seek. Index: due.
+func (s *Store) NextType(ctx context.Context, from string) (string, error) {
+	var doc struct {
+		Type string `bson:"type"`
 	}
+	err := s.tasks.FindOne(ctx, bson.D{d("type", bson.D{d("$gte", from), d("$lt", sentinelID)}), d("due_at", bson.D{d("$exists", true)})},
+		options.FindOne().SetSort(bson.D{d("type", 1)}).SetHint(IndexDue).
+			SetProjection(bson.D{d("_id", 0), d("type", 1)})).Decode(&doc)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return "", nil
+	}
+	return doc.Type, explain(err, "finding the types that have tasks")
 }
 
 // Lapsed finds tasks over a lapsed lease, the longest lapsed first; stragglers (see head)

@@ -17,7 +17,7 @@ import (
 // of now. The margin covers that idea being late, and the way to the server. What is
 // earlier all the same (a transaction that commits a minute after the send, a restored
 // backup, a frozen process) is a straggler: a look without a bound finds it, and one is due
-// whenever every has passed. Whoever hears of a straggler says so with hear.
+// whenever every has passed. Due tasks have more to them, see claim.Sight.
 type head struct {
 	every  time.Duration // between looks without a bound
 	margin time.Duration
@@ -25,7 +25,6 @@ type head struct {
 	mu    sync.Mutex
 	at    time.Time     // no key lies before it, as far as is known; zero = nothing is known
 	whole time.Duration // monotonic: when the last look without a bound began
-	heard int           // how often somebody named a straggler
 }
 
 // look is one look at a queue.
@@ -33,7 +32,11 @@ type look struct {
 	from  time.Time     // the bound; zero = the look has none
 	until time.Time     // the look sees everything up to here, or more
 	began time.Duration // by the monotonic clock
-	heard int
+}
+
+// wideLook is a look that must find everything until the given time.
+func wideLook(until time.Time, monotonic time.Duration) look {
+	return look{until: until, began: monotonic}
 }
 
 // wide says whether the look has no bound.
@@ -60,7 +63,7 @@ func (l look) upTo(t time.Time) bson.D {
 func (h *head) begin(until time.Time, monotonic time.Duration) look {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := look{until: until, began: monotonic, heard: h.heard}
+	l := look{until: until, began: monotonic}
 	if h.at.IsZero() || monotonic-h.whole >= h.every {
 		return l
 	}
@@ -72,13 +75,6 @@ func (h *head) begin(until time.Time, monotonic time.Duration) look {
 	return l
 }
 
-// beginWide is begin for a look that must find everything.
-func (h *head) beginWide(until time.Time, monotonic time.Duration) look {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return look{until: until, began: monotonic, heard: h.heard}
-}
-
 // end notes the earliest key that the look found; zero = it found none. A look that failed
 // is not noted.
 func (h *head) end(l look, first time.Time) {
@@ -88,22 +84,9 @@ func (h *head) end(l look, first time.Time) {
 	if !first.IsZero() && first.Before(at) {
 		at = first
 	}
-	if h.heard != l.heard && h.at.Before(at) {
-		at = h.at // the straggler may have come after the look passed its place
-	}
 	h.at = at
 	if l.wide() {
 		h.whole = l.began
-	}
-}
-
-// hear lowers the head to a key that somebody names.
-func (h *head) hear(at time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if at.Before(h.at) {
-		h.at = at
-		h.heard++
 	}
 }
 

@@ -64,20 +64,6 @@ func TestWhereTheDatabasesTimeWentBackALookStartsThere(t *testing.T) {
 	assert.Equal(t, at(3_000), h.begin(at(4_500), time.Minute+2*time.Second).from)
 }
 
-func TestWhatIsHeardOfLowersTheHead(t *testing.T) {
-	h := newHead()
-	h.end(h.begin(at(10_000), time.Minute), time.Time{})
-	during := h.begin(at(10_100), time.Minute+100*time.Millisecond)
-	h.hear(at(4_000))
-	assert.Equal(t, at(3_000), h.begin(at(10_200), time.Minute+200*time.Millisecond).from)
-	h.end(during, time.Time{})
-	after := h.begin(at(10_300), time.Minute+300*time.Millisecond)
-	assert.Equal(t, at(3_000), after.from, "a look that began before may have missed it")
-	h.hear(at(11_000))
-	h.end(after, time.Time{})
-	assert.Equal(t, at(9_300), h.begin(at(10_400), time.Minute+400*time.Millisecond).from, "a later key lowers nothing")
-}
-
 func TestEachSetOfTypesHasItsHead(t *testing.T) {
 	var s Store
 	a := s.head(IndexLapse, "a")

@@ -202,7 +202,7 @@ func (s *Store) NextLapse(ctx context.Context, types []string) (next time.Time, 
 		if !next.IsZero() || l.wide() || h.looked(l.began) < certainFor {
 			return next, !next.IsZero() || l.wide(), nil
 		}
-		l = h.beginWide(l.until, l.began)
+		l = wideLook(l.until, l.began)
 	}
 }
 

@@ -97,12 +97,13 @@ type span struct {
 	empty, full []float64     // milliseconds of fetches
 }
 
-// windows measures until the time is over. The end of feeding ends it, too.
+// windows measures as many windows as fit the time, which each may exceed on a slow machine.
+// The end of feeding ends it, too.
 func (r *run) windows(ctx context.Context, c *crew, began time.Time, lasts, window time.Duration, fed <-chan struct{}) ([]span, error) {
 	var out []span
 	show := r.progress("steady")
 	from, last, cpu := began, int64(0), cpuTime()
-	for from.Sub(began)+window <= lasts+window/10 {
+	for len(out) < int(lasts/window) {
 		for passed := r.cfg.Clock.Now().Sub(from); passed < window; passed = r.cfg.Clock.Now().Sub(from) {
 			show(int(r.cfg.Clock.Now().Sub(began)/time.Second), int(lasts/time.Second))
 			if err := pause(ctx, min(window-passed, time.Second)); err != nil {

@@ -8,9 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -189,4 +192,54 @@ func TestOutcomesAreRemovedBesideAHeldLife(t *testing.T) {
 	release()
 	require.NoError(t, s.RemoveOutbox(t.Context(), carried[4:6]), "both entries of the one that was held")
 	require.Empty(t, marked())
+}
+
+// A command that ran out of time has waited for no majority: a failover may undo what it did.
+func TestAPingThatMayBeUndoneIsMissed(t *testing.T) {
+	s := newStepping(t)
+	pings := make([]store.Ping, 3)
+	for i := range pings {
+		pings[i] = store.Ping{ID: s.held(fmt.Sprint(i), "w").ID, ExecID: "w", Until: s.now.Add(time.Minute)}
+	}
+	s.hold("tasks", pings[1].ID)
+	lost, err := s.Pings(t.Context(), pings, 0)
+	require.NoError(t, err)
+	require.Empty(t, lost)
+	for _, p := range pings {
+		require.True(t, p.Missed, p.ID)
+	}
+}
+
+func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
+	var levels []string
+	s, direct := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if _, ok := e.Command.Lookup("filter", "_id", "$in").ArrayOK(); ok && e.CommandName == "find" {
+				level, _ := e.Command.Lookup("readConcern", "level").StringValueOK()
+				levels = append(levels, level)
+			}
+		},
+	}))
+	require.NoError(t, s.Ready(t.Context()))
+	require.NoError(t, s.ReadClock(t.Context()))
+	tasks, writes := make([]*model.Task, 3), make([]store.Write, 3)
+	for i := range tasks {
+		tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
+		after, no := model.Claim(tasks[i], model.Claimant{WorkerID: "w", ExecID: "e"}, model.ResolveOptions(), s.Clock.Now())
+		require.Empty(t, no)
+		writes[i] = store.Write{Before: tasks[i], After: after}
+	}
+	_, err := s.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	(&stepping{T: t, db: direct}).hold("tasks", tasks[1].ID)
+	written, err := s.Writes(t.Context(), writes, 0)
+	require.NoError(t, err)
+	require.True(t, written[1].Held)
+	steps := make([]store.StepWrite, len(tasks))
+	for i, task := range tasks {
+		steps[i] = store.StepWrite{ID: task.ID, ExecID: "e", Step: model.Step{Name: "s"}}
+	}
+	_, err = s.SaveSteps(t.Context(), steps, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{"majority", "majority"}, levels)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -74,5 +75,52 @@ func TestAfterLostClaimsFewOfTheBatchAreReadAgain(t *testing.T) {
 		if !topology.Sharded { // a router's counts do not say enough
 			require.LessOrEqual(t, read.Load(), c.most, c.why)
 		}
+	}
+}
+
+// A task that was claimed and that somebody changed before the look says nothing of the
+// others: one of them was lost all the same.
+func TestALostClaimIsFoundBesideOneThatWasChangedAfterIt(t *testing.T) {
+	const all, lost = 1000, 500
+	for name, change := range map[string]bson.D{
+		"a new life":      {{Key: "$inc", Value: bson.D{{Key: "generation", Value: int64(1)}, {Key: "rev", Value: int64(1)}}}},
+		"a cancelled one": {{Key: "$inc", Value: bson.D{{Key: "rev", Value: int64(1)}}}, {Key: "$set", Value: bson.D{{Key: "worker_states.0.fail_time", Value: time.Now()}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var interfere func()
+			s, direct := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+				Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+					if e.CommandName == "update" && interfere != nil {
+						interfere()
+					}
+				},
+			}))
+			require.NoError(t, s.Ready(t.Context()))
+			require.NoError(t, s.ReadClock(t.Context()))
+			writes, tasks := make([]store.Write, all), make([]*model.Task, all)
+			for i := range tasks {
+				tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
+			}
+			_, err := s.Insert(t.Context(), tasks)
+			require.NoError(t, err)
+			byID := func(i int) bson.D { return bson.D{{Key: "_id", Value: tasks[i].ID}} }
+			_, err = direct.Collection("tasks").UpdateOne(t.Context(), byID(lost), bson.D{{Key: "$inc", Value: bson.D{{Key: "rev", Value: int64(1)}}}})
+			require.NoError(t, err)
+			now := s.Clock.Now()
+			for i := range writes {
+				after, no := model.Claim(tasks[i], model.Claimant{WorkerID: "w", ExecID: "e"}, model.ResolveOptions(), now)
+				require.Empty(t, no)
+				writes[i] = store.Write{Before: tasks[i], After: after}
+			}
+			interfere = func() {
+				interfere = nil
+				_, err := direct.Collection("tasks").UpdateOne(context.Background(), byID(0), change)
+				require.NoError(t, err)
+			}
+			written, err := s.Writes(t.Context(), writes, store.Patience)
+			require.NoError(t, err)
+			require.False(t, written[lost].Applied)
+			require.True(t, written[lost-1].Applied)
+		})
 	}
 }

@@ -59,7 +59,8 @@ func (s *Store) SaveSteps(ctx context.Context, writes []StepWrite, search time.D
 		}
 		return out, nil
 	}
-	saved, err := s.lookAtSteps(ctx, writes)
+	// No command has waited until a majority has what is there of the held ones.
+	saved, err := s.lookAtSteps(ctx, writes, len(x.held) > 0)
 	for i := range saved {
 		if why := x.refused[writes[i].ID]; why != nil && saved[i].Missed {
 			saved[i].Missed, saved[i].Refused = false, why
@@ -105,13 +106,18 @@ func appendNoStep(dst []byte, name, workerID string) []byte {
 }
 
 // lookAtSteps reads what became of the writes. The values, which may be large, are read
-// only of tasks that have somebody else's. Index: _id.
-func (s *Store) lookAtSteps(ctx context.Context, writes []StepWrite) ([]SavedStep, error) {
+// only of tasks that have somebody else's. durable reads only what a failover cannot undo.
+// Index: _id.
+func (s *Store) lookAtSteps(ctx context.Context, writes []StepWrite, durable bool) ([]SavedStep, error) {
 	ids := make([]string, len(writes))
 	for i := range writes {
 		ids[i] = writes[i].ID
 	}
-	found, err := s.find(ctx, "looking at saved steps", bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{
+	coll := s.tasks
+	if durable {
+		coll = s.durable(coll)
+	}
+	found, err := find(ctx, coll, "looking at saved steps", bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{
 		d("worker_states", 1), d("options", 1), d("steps.name", 1), d("steps.worker_id", 1), d("steps.at", 1), d("steps.attempt", 1),
 	}))
 	if err != nil {

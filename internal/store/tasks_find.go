@@ -237,8 +237,13 @@ func (s *Store) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task
 }
 
 // forRules is [Store.ByIDs] without what no rule for executions looks at; see forRules.
-func (s *Store) forRules(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	return byID(s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetProjection(forRules)))
+// durable reads only what a failover cannot undo.
+func (s *Store) forRules(ctx context.Context, ids []string, durable bool) (map[string]*model.Task, error) {
+	tasks := s.tasks
+	if durable {
+		tasks = s.durable(tasks)
+	}
+	return byID(find(ctx, tasks, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetProjection(forRules)))
 }
 
 // States is [Store.ByIDs] for who only looks at the executions, the options and the status:

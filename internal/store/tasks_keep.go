@@ -66,7 +66,11 @@ func (s *Store) Pings(ctx context.Context, pings []Ping, search time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	return s.lostAmong(ctx, unsure)
+	lost, err = s.lostAmong(ctx, unsure)
+	for _, p := range unsure { // no command has waited until a majority has these leases
+		p.Missed = p.Missed || x.held[p.ID]
+	}
+	return lost, err
 }
 
 // pingStatement is the statement of pings with the same index and lease.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -78,16 +79,20 @@ func (s *Store) look(ctx context.Context, writes []Write, x *executed) ([]Writte
 		for i, at := range now {
 			ids[i] = writes[at].After.ID
 		}
-		current, err := s.forRules(ctx, ids)
+		// No command has waited until a majority has what is there of the held ones.
+		current, err := s.forRules(ctx, ids, len(x.held) > 0)
 		if err != nil {
 			return nil, err
 		}
 		for _, at := range now {
 			w, o := &writes[at], &out[at]
-			if cur := current[w.After.ID]; cur != nil && w.seenIn(cur) {
+			cur := current[w.After.ID]
+			if cur != nil && w.seenIn(cur) {
 				o.Applied = true
-			} else {
-				o.Current, o.Held, o.Refused = cur, x.held[w.After.ID], x.refused[w.After.ID]
+				continue
+			}
+			o.Current, o.Held, o.Refused = cur, x.held[w.After.ID], x.refused[w.After.ID]
+			if w.refutedBy(cur) {
 				left--
 			}
 		}
@@ -140,6 +145,24 @@ func (w *Write) seenIn(cur *model.Task) bool {
 		return cur.Rev >= w.After.Rev && cur.Status == w.After.Status && cur.FinishedAt.Equal(model.Millis(w.After.FinishedAt))
 	default:
 		return cur.Rev >= w.After.Rev
+	}
+}
+
+// refutedBy says whether the current document proves that the write was not applied. It
+// does not where somebody may have changed the task after the write. Each write raises the
+// rev by one. Executions stay in the document for a whole life, until there are many.
+func (w *Write) refutedBy(cur *model.Task) bool {
+	switch {
+	case cur == nil || cur.Generation != w.After.Generation:
+		return false
+	case cur.Rev <= w.After.Rev:
+		return true
+	default:
+		return len(cur.WorkerStates) < model.MaxBadStates && slices.ContainsFunc(w.After.WorkerStates, func(st model.WorkerState) bool {
+			_, before := w.Before.Execution(st.ExecID)
+			_, now := cur.Execution(st.ExecID)
+			return before == nil && now == nil
+		})
 	}
 }
 

@@ -82,11 +82,8 @@ const (
 	// headPause is the time between two looks at the head, in a crowd together.
 	headPause = 500 * time.Millisecond
 	// tailPause is how long the tail counts as known.
-	tailPause = 5 * time.Second
-	maxMisses = 2
-	// mostSlow bounds spread.slow: a seventh of the crowd is between a look and its claim then.
-	mostSlow    = 6
-	startSlow   = 4.0 // where all share a millisecond
+	tailPause   = 5 * time.Second
+	maxMisses   = 2
 	slower      = 4.0 // for each share lost
 	nearer      = 0.25
 	quicker     = 0.1
@@ -99,7 +96,11 @@ const (
 
 // mostAmong bounds spread.among. On average half as many batches are skipped, which the
 // server's time for lost claims must pay for: the optimum grows with the root of the crowd.
-func mostAmong(workers int) float64 { return min(0.5+0.55*float64(max(workers, 2)), 64) }
+func mostAmong(workers int) float64 { return min(0.5+0.5*float64(max(workers, 2)), 64) }
+
+// mostSlow bounds spread.slow: a quarter of the crowd or less is between a look and its claim
+// then, and a small crowd is not kept from its work.
+func mostSlow(workers int) float64 { return min(2.5+float64(workers)/5, 6) }
 
 // crowd expects so many workers to fetch at once, as when a fleet starts on a backlog.
 func (s *spread) crowd(workers int) {
@@ -204,7 +205,7 @@ func (s *spread) saw(a aim, found []*model.Task, workers int, now time.Duration,
 		if found[len(found)-1].DueAt.After(first.DueAt) {
 			s.among = 1 // there are places enough in time
 		} else {
-			s.slow = startSlow
+			s.slow = mostSlow(workers) * 2 / 3
 		}
 		return true
 	}
@@ -255,7 +256,7 @@ func (s *spread) learn(won, lost, workers int) {
 	case share > fewLost:
 		s.calm = 0
 		if s.among++; s.among > mostAmong(workers) {
-			s.among, s.slow = mostAmong(workers), min(s.slow+slower*share, mostSlow)
+			s.among, s.slow = mostAmong(workers), min(s.slow+slower*share, mostSlow(workers))
 		}
 	default:
 		s.calm = min(s.calm+1, mostTrust)

@@ -22,8 +22,8 @@ func TestAFleetDoesNotFight(t *testing.T) {
 	}{
 		{1, 20_000, 100, time.Minute, 1, 1.02, 1, 0},
 		{4, 20_000, 100, time.Minute, 1.2, 2, 0.85, 0.3},
-		{4, 100_000, 1000, time.Minute, 1.2, 2, 0.8, 0.4},
-		{4, 20_000, 100, 0, 1.3, 3, 0.9, 0.05},
+		{4, 100_000, 1000, time.Minute, 1.2, 2, 0.7, 0.4},
+		{4, 20_000, 100, 0, 1.4, 3, 0.9, 0.05},
 		{16, 20_000, 100, time.Minute, 1.3, 2, 0.6, 0.7},
 		{16, 20_000, 100, 20 * time.Millisecond, 1.3, 8, 0.6, 0.7},
 		{16, 20_000, 100, 0, 1.4, 8, 0.85, 0.1},
@@ -181,7 +181,7 @@ func TestACrowdThatLosesClaimsLooksLessOften(t *testing.T) {
 	for range 100 {
 		s.learn(50, 50, 16)
 	}
-	require.Equal(t, mostSlow*100*time.Millisecond, s.rest(100*time.Millisecond))
+	require.Equal(t, time.Duration(mostSlow(16)*float64(100*time.Millisecond)), s.rest(100*time.Millisecond))
 	require.Equal(t, longestRest, s.rest(time.Minute))
 	for range 100 {
 		s.learn(100, 1, 16)

@@ -231,15 +231,25 @@ func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
 	}
 	_, err := s.Insert(t.Context(), tasks)
 	require.NoError(t, err)
-	(&stepping{T: t, db: direct}).hold("tasks", tasks[1].ID)
 	written, err := s.Writes(t.Context(), writes, 0)
+	require.NoError(t, err)
+	for i, w := range written {
+		require.True(t, w.Applied)
+		later := *writes[i].After
+		later.Rev++
+		writes[i] = store.Write{Before: writes[i].After, After: &later}
+	}
+	require.Empty(t, levels, "nothing is unsure")
+	(&stepping{T: t, db: direct}).hold("tasks", tasks[1].ID)
+	written, err = s.Writes(t.Context(), writes, 0)
 	require.NoError(t, err)
 	require.True(t, written[1].Held)
 	steps := make([]store.StepWrite, len(tasks))
 	for i, task := range tasks {
 		steps[i] = store.StepWrite{ID: task.ID, ExecID: "e", Step: model.Step{Name: "s"}}
 	}
-	_, err = s.SaveSteps(t.Context(), steps, 0)
+	saved, err := s.SaveSteps(t.Context(), steps, 0)
 	require.NoError(t, err)
+	require.True(t, saved[1].Missed)
 	require.Equal(t, []string{"majority", "majority"}, levels)
 }

@@ -19,6 +19,9 @@ const (
 	atOnce = 8
 	// Patience bounds the search where nobody else waits for it.
 	Patience = time.Second
+	// stalledParts is how many parts must run out of time, and none be answered, for the
+	// server to count as slow: dividing further would only slow it down more.
+	stalledParts = 4
 	// rememberedWhole is the size of a part that is not divided further when the time is
 	// over, and yet known: its ids are probed one by one from then on.
 	rememberedWhole = 100
@@ -79,7 +82,7 @@ func (s *Store) send(ctx context.Context, coll *mongo.Collection, doing string, 
 func (b *batch) sendAll(ctx context.Context, all []command) (late []command) {
 	var mu sync.Mutex
 	one := func(c command) {
-		slow, err := b.sendOnce(ctx, c, b.s.pace.limit(c.ids))
+		slow, err := b.sendOnce(ctx, c, b.s.pace.limit(c.ids, c.parts[0].insert != nil))
 		switch b.failed(err); slow.ids {
 		case 0:
 		case 1:
@@ -124,8 +127,17 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 	}
 	var mu sync.Mutex
 	var next []command
-	found := false
+	found, answered, ranOut := false, 0, 0
+	stalled := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return answered == 0 && ranOut >= stalledParts && !b.s.pace.slowest()
+	}
 	one := func(c command, first bool) {
+		if c.ids > 1 && stalled() {
+			c.each(b.leaveOut)
+			return
+		}
 		if ctx.Err() != nil || b.broken() || !first && b.s.local.Monotonic() > until {
 			b.unresolved(&c)
 			return
@@ -134,6 +146,13 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 		b.failed(err)
 		mu.Lock()
 		defer mu.Unlock()
+		if c.ids > 1 {
+			if slow.ids == 0 {
+				answered++
+			} else {
+				ranOut++
+			}
+		}
 		switch {
 		case slow.ids == 1:
 			b.isHeld(&slow)

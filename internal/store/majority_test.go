@@ -212,3 +212,16 @@ func TestAnInsertThatTheDeploymentRefusesMayBeRepeated(t *testing.T) {
 	require.NotErrorAs(t, err, &refused)
 	require.True(t, store.Outage(err), "%v", err)
 }
+
+// A server that is slow at everything holds nothing. To divide commands further and further
+// would only slow it down more.
+func TestASlowServerIsNotSearchedForHeldDocuments(t *testing.T) {
+	a := newAnswered(t)
+	claims := a.claims(t, 1000)
+	a.rewrite(func(string, bson.D) bson.D {
+		return bson.D{field("ok", 0.0), field("code", number(50)), field("codeName", "MaxTimeMSExpired"), field("errmsg", "operation exceeded time limit")}
+	}, nil)
+	_, err := a.Writes(t.Context(), claims, time.Minute)
+	require.NoError(t, err)
+	require.LessOrEqual(t, a.updates.Load(), int64(1+16), "one command, and at most its parts")
+}

@@ -9,12 +9,16 @@ import (
 // that somebody holds is found; and they follow the server, since one that strikes because
 // the server is slow at the moment makes it slower.
 const (
-	leastLimit = 150 * time.Millisecond // of a batch
-	leastPart  = 50 * time.Millisecond  // of a part, or of one document alone
-	limitPerID = 100 * time.Microsecond
-	mostLimit  = 2500 * time.Millisecond
-	mostPart   = 500 * time.Millisecond
-	fewIDs     = 32
+	leastLimit     = 150 * time.Millisecond // of a batch
+	leastPart      = 50 * time.Millisecond  // of a part, or of one document alone
+	limitPerID     = 100 * time.Microsecond
+	limitPerInsert = 500 * time.Microsecond // a new document costs more than an update
+	mostLimit      = 2500 * time.Millisecond
+	// A larger insert is of one sender, who sends many tasks at once. Nobody else waits for it.
+	sharedInsert = 1000
+	ownInsert    = 10 * time.Second
+	mostPart     = 500 * time.Millisecond
+	fewIDs       = 32
 )
 
 // pace knows how long commands take, those of few ids and those of many apart: the longest
@@ -38,6 +42,13 @@ func (p *pace) saw(ids int, took time.Duration) {
 	*l = max(took, *l-(*l-took)/8)
 }
 
+// slowest says whether the limits cannot become any longer.
+func (p *pace) slowest() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.longest[1] >= mostLimit/2
+}
+
 // slow notes that commands ran out of time although nothing was held.
 func (p *pace) slow() {
 	p.mu.Lock()
@@ -48,10 +59,17 @@ func (p *pace) slow() {
 }
 
 // limit is the time limit of a command of so many ids.
-func (p *pace) limit(ids int) time.Duration {
+func (p *pace) limit(ids int, insert bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return min(max(leastLimit+time.Duration(ids)*limitPerID, 4*p.longest[sizeOf(ids)]), mostLimit)
+	each := limitPerID
+	switch {
+	case insert && ids > sharedInsert:
+		return ownInsert
+	case insert:
+		each = limitPerInsert
+	}
+	return min(max(leastLimit+time.Duration(ids)*each, 4*p.longest[sizeOf(ids)]), mostLimit)
 }
 
 // partLimit is that of a part of a command that ran out of time, or of a probe.

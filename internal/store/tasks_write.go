@@ -319,7 +319,7 @@ func (s *Store) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 		filter = append(filter, d(e.Key, bson.Raw(e.Value.(bsoncore.Document)))) //nolint:forcetypeassert // made so
 	}
 	var after model.Task
-	limit := s.pace.limit(1)
+	limit := s.pace.limit(1, false)
 	opts := returnAfter()
 	if err := xoptions.SetInternalFindOneAndUpdateOptions(opts, "addCommandFields", timeLimit(limit)); err != nil {
 		return nil, err

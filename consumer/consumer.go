@@ -344,7 +344,7 @@ func (c *Consumer) beat(ctx context.Context) error {
 		return err
 	}
 	if ago, ok := c.store.Clock.Jumped(model.MinWorkerTimeout / marginShare); ok && ago <= c.cfg.Clock.Monotonic()-began {
-		c.log.Warn().Msg("the database's clock and this machine's disagree about the time passed; tasks whose lease margin is smaller are not pre-empted for a while")
+		c.log.Warn().Msg("the clocks of the database and of this machine differ in the time passed; short leases that lapse are not taken over for a while")
 	}
 	return c.countFleet(ctx, types)
 }

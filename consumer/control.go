@@ -157,12 +157,12 @@ func (c *Consumer) heedTask(x *execution, t *model.Task) {
 	case w == nil || !w.Open():
 		c.loseLease(x)
 	case !t.CancelRequestedAt.IsZero(), t.MustStop(c.cfg.WorkerID):
-		why := "the task was cancelled"
+		why := ErrCancelled
 		if t.CancelRequestedAt.IsZero() {
-			why = "the worker filter no longer names this worker"
+			why = errExcluded
 		}
-		if c.stop(x, ErrCancelled) {
-			c.emitFor(x, Event{Kind: EventCancelled, Reason: why})
+		if c.stop(x, why) {
+			c.emitFor(x, Event{Kind: EventCancelled, Reason: why.Error()})
 		}
 	default:
 		x.adapt(min(c.effOf(t).PingInterval, x.eff.Lease/2), t.Wanted() > 1)

@@ -201,7 +201,7 @@ func (c *Consumer) checkPrimary(ctx context.Context) error {
 	defer cancel()
 	name, err := c.store.Primary(ctx)
 	if err == nil && c.health.trust.SawPrimary(name) {
-		c.log.Warn().Str("primary", name).Msg("the database has another primary; nobody is pre-empted for a while")
+		c.log.Warn().Str("primary", name).Msg("the primary has changed; lapsed leases are not taken over for a while")
 		c.store.Forget()
 		c.store.Clock.Doubt()
 	}

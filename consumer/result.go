@@ -16,9 +16,17 @@ import (
 var (
 	ErrShutdown  = errors.New("the worker is stopping")
 	ErrLeaseLost = errors.New("the lease is lost or could not be kept")
-	ErrCancelled = errors.New("the task was cancelled")
+	ErrCancelled = errors.New("the task was cancelled") // or its worker filter no longer names this worker
 	ErrTimeout   = errors.New("the execution ran past its deadline")
 )
+
+// errExcluded is an [ErrCancelled] with the reason for one worker: the task itself goes on.
+var errExcluded error = excludedError{}
+
+type excludedError struct{}
+
+func (excludedError) Error() string        { return "the worker filter no longer names this worker" }
+func (excludedError) Is(target error) bool { return target == ErrCancelled }
 
 // verdict is an error by which a handler says what shall become of its task.
 type verdict struct {

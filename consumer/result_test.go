@@ -36,6 +36,7 @@ func TestWhatAHandlerReturnedDecidesTheOutcome(t *testing.T) {
 		{"panic", &panicError{text: "panic: oops", stack: "here"}, nil, model.Outcome{Kind: model.FailPanic, Reason: "panic: oops\nhere"}},
 		{"shutdown", context.Canceled, ErrShutdown, model.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
 		{"the margin", plain, ErrLeaseLost, model.Outcome{Kind: model.FailReleased, Reason: ErrLeaseLost.Error()}},
+		{"excluded", plain, errExcluded, model.Outcome{Kind: model.FailReleased, Reason: "the worker filter no longer names this worker"}},
 		{"cancelled", plain, ErrCancelled, model.Outcome{Kind: model.FailReleased, Reason: ErrCancelled.Error()}},
 		{"the deadline", plain, ErrTimeout, model.Outcome{Kind: model.FailTimeout, Reason: ErrTimeout.Error() + ": it broke"}},
 		{"timed out", TimedOut(plain), nil, model.Outcome{Kind: model.FailTimeout, Reason: plain.Error()}},

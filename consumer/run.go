@@ -172,7 +172,7 @@ func (c *Consumer) awaitLocalRetry(ctx context.Context, x *execution, n int) boo
 		}
 		c.health.report(c, err)
 		if store.Final(err) {
-			c.log.Error().Err(err).Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("a local retry was refused by the database; the handler's error counts")
+			c.log.Error().Err(err).Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the database refused to count a local retry; the handler's error counts")
 			return false
 		}
 	}

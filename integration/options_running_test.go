@@ -146,8 +146,8 @@ func TestOptionsThatChangeWhileItWaitsForItsRetryHoldAtOnce(t *testing.T) {
 	})
 }
 
-// The two options that the seed excepts: a worker that is not named any more ends, and the
-// ping interval changes with the next ping.
+// The seed names two exceptions: an execution ends when the filter no longer names its worker,
+// and a new ping interval counts from the next ping.
 func TestTheWorkerFilterAndThePingIntervalReachARunningExecution(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
@@ -167,6 +167,7 @@ func TestTheWorkerFilterAndThePingIntervalReachARunningExecution(t *testing.T) {
 		a.await(id, "given back", func(task *model.Task) bool { return task.OpenExecutions() == 0 })
 		task := a.get(id)
 		require.Equal(t, model.FailReleased, task.WorkerStates[0].FailKind)
+		require.Equal(t, "the worker filter no longer names this worker", task.WorkerStates[0].FailReason, "the task itself goes on")
 		require.Zero(t, task.ErrorCount)
 		require.NoError(t, h.stop())
 	})

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -30,10 +31,10 @@ type Config struct {
 	// Later and Others are how many tasks that are not due, or meant for other workers,
 	// delayed puts beside its own.
 	Later, Others int
-	// Results makes the handlers of preloaded and fleet return a result each; the yardstick
-	// then finishes each task by a statement of its own.
+	// Results makes the handlers of preloaded and fleet return a result each. The raw writes
+	// then finish each task with a statement of its own.
 	Results bool
-	// RTT repeats preloaded and fleet behind a proxy that adds so much to each round trip.
+	// RTT repeats preloaded and fleet behind a proxy that adds this time to each round trip.
 	// 0 = they are not repeated.
 	RTT time.Duration
 	// Against repeats preloaded and fleet with workers of another build of this binary.
@@ -93,6 +94,11 @@ func (c *Config) Validate() error {
 	}
 	if c.RTT < 0 || c.RTT > maxRTT {
 		errs = append(errs, model.Invalid("--rtt", "is %v; want up to %v", c.RTT, maxRTT))
+	}
+	if c.Against != "" {
+		if _, err := exec.LookPath(c.Against); err != nil {
+			errs = append(errs, model.Invalid("--against", "is %q, which is no executable file: %v", c.Against, err))
+		}
 	}
 	if c.RTT > 0 && c.URI != "" {
 		if _, err := oneHost(c.URI); err != nil {

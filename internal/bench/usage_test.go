@@ -178,5 +178,5 @@ func TestAnotherBuildIsMeasuredInTheSameRun(t *testing.T) {
 	require.Contains(t, strings.Join(out["fleet/against"].Notes, "\n"), "the other build: ")
 
 	c.Against = filepath.Join(t.TempDir(), "missing")
-	require.ErrorContains(t, Run(t.Context(), c, func(Result) error { return nil }), "fleet/against: starting a worker")
+	require.ErrorContains(t, Run(t.Context(), c, func(Result) error { return nil }), "--against is", "found before anything is measured")
 }

@@ -30,8 +30,8 @@ touched, but the load is real: do not run it beside production.
 preloaded and fleet also report the number, mean time and mean size of finds, claims and
 ends, the processor time of the workers, and that of a server on the same machine (Linux).
 
-With -o json there is one object a line for each scenario or part of one. What ended early
-says what it measured until then.`
+With -o json each scenario, or part of one, prints one object on a line. A part that ended
+early reports its measurements so far.`
 
 type benchFlags struct {
 	bench.Config
@@ -39,7 +39,7 @@ type benchFlags struct {
 }
 
 func (b *benchFlags) register(f *pflag.FlagSet) {
-	f.IntVar(&b.Tasks, "tasks", 0, "how many tasks; defaults to what suits the scenario")
+	f.IntVar(&b.Tasks, "tasks", 0, "number of tasks; the default depends on the scenario")
 	f.IntVar(&b.Processes, "processes", 0, "worker processes where there are several; defaults to 4 for fleet, 8 for paced, 10 for idle")
 	f.IntVar(&b.Concurrency, "concurrency", 0, "executions at once in each process; in send, senders at once; defaults to 100")
 	f.StringVar(&b.duration, "duration", "", "how long paced, steady and idle take, archive before and after, and each part of periodic; defaults to 30s, 5m, 3m, 30s, and 30s or 1m")
@@ -47,9 +47,9 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&b.ArgsBytes, "args-bytes", 0, "size of each task's arguments; defaults to 100")
 	f.IntVar(&b.Later, "later", 0, "tasks that are not due beside those of delayed; defaults to 1000000")
 	f.IntVar(&b.Others, "others", 0, "tasks for another worker beside those of delayed; defaults to 100000")
-	f.BoolVar(&b.Results, "results", false, "preloaded and fleet: each handler returns another result, and the raw writes finish each task by a statement of its own")
-	f.StringVar(&b.rtt, "rtt", "", "preloaded and fleet: measure again behind a proxy that adds this to each round trip, such as 5ms")
-	f.StringVar(&b.Against, "against", "", "preloaded and fleet: measure again with the worker processes of another build of this binary")
+	f.BoolVar(&b.Results, "results", false, "preloaded and fleet: each handler returns a different result, and the raw writes use one statement for each end")
+	f.StringVar(&b.rtt, "rtt", "", "preloaded and fleet: measure again behind a proxy that adds this time to each round trip, such as 5ms")
+	f.StringVar(&b.Against, "against", "", "preloaded and fleet: measure again with workers of this other build of mscheduler")
 	f.StringVar(&b.Path, "path", "", "file of the embedded server, made and removed; defaults to none, in memory")
 	f.BoolVar(&b.Small, "small", false, "smaller defaults: all scenarios in a few minutes")
 	f.StringVar(&b.cpuProfile, "cpuprofile", "", "write a CPU profile of what is measured; this process is also the embedded server. Each further part and each worker process of fleet has a file of its own, its name appended")

@@ -15,8 +15,8 @@ const dbShardHelp = `Distribute the tasks and their history over the shards of a
 
 Connect to mongos. The command shards the collections tasks and task_history by the key
 {_id: "hashed"}. The other collections are small and stay on the database's primary shard.
-It first prints what it would do, and then asks. It can be repeated, and workers may work
-meanwhile; MongoDB moves existing documents in the background.
+It first prints its plan and then asks. You can repeat it, and workers may run meanwhile.
+MongoDB moves existing documents in the background.
 
 The user needs the role clusterManager, or the action enableSharding on the database.
 Sharding cannot be undone before MongoDB 8.0.`
@@ -34,7 +34,7 @@ func (a *app) dbShard() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done, change nothing")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the plan and change nothing")
 	return cmd
 }
 
@@ -53,12 +53,12 @@ func (a *app) shard(ctx context.Context, c *connection, yes, dryRun bool) error 
 	for _, s := range before {
 		switch {
 		case s.Ready:
-			a.say("%s is sharded already", s.Collection)
+			a.say("%s is already sharded", s.Collection)
 		case s.Key != "":
 			return coded(ExitRefused, "%s is sharded by %s, not by {_id: \"hashed\"}; MongoDB's reshardCollection changes a shard key (5.0 and later)", s.Collection, s.Key)
 		default:
 			todo = append(todo, s.Collection)
-			a.say("shard %s.%s by {_id: \"hashed\"}", c.database, s.Collection)
+			a.say("to do: shard %s.%s by {_id: \"hashed\"}", c.database, s.Collection)
 		}
 	}
 	switch {
@@ -84,14 +84,14 @@ func (a *app) shard(ctx context.Context, c *connection, yes, dryRun bool) error 
 	return a.printSharding(after)
 }
 
-// sharding reads how the collections are distributed, and refuses what is not a cluster.
+// sharding reads how the collections are distributed. It refuses a deployment that is not sharded.
 func (c *connection) sharding(ctx context.Context) ([]store.Sharding, error) {
 	top, err := c.store.Topology(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if !top.Sharded {
-		return nil, coded(ExitRefused, "%s is not a sharded cluster; connect to its mongos", c)
+		return nil, coded(ExitRefused, "%s is not a sharded cluster; db shard needs the connection string of a mongos", c)
 	}
 	return c.store.Sharding(ctx)
 }
@@ -113,11 +113,11 @@ func (a *app) printSharding(all []store.Sharding) error {
 	return a.print(f.String())
 }
 
-// sharding says whether the tasks are distributed over the shards of a cluster.
+// sharding checks whether the tasks are distributed over the shards of a cluster.
 func (d *doctor) sharding(ctx context.Context) {
 	all, err := d.connection.sharding(ctx)
 	if err != nil {
-		d.warn("sharding", "cannot be read: "+human.OneLine(errorText(err), 200), "grant the user the role clusterMonitor to have it checked")
+		d.warn("sharding", "cannot be read: "+human.OneLine(errorText(err), 200), "grant the user the role clusterMonitor")
 		return
 	}
 	var missing []string
@@ -127,7 +127,7 @@ func (d *doctor) sharding(ctx context.Context) {
 		}
 	}
 	if len(missing) > 0 {
-		d.warn("sharding", strings.Join(missing, " and ")+": not sharded by {_id: \"hashed\"}, so one shard has all of it", "run: mscheduler db shard")
+		d.warn("sharding", strings.Join(missing, " and ")+": not sharded by {_id: \"hashed\"}, so one shard holds every document", "run: mscheduler db shard")
 		return
 	}
 	d.ok("sharding", "tasks and history are distributed over the shards")

@@ -289,7 +289,7 @@ func (d *doctor) dueTasks(due []store.DueType, served map[string]bool) {
 		}
 	}
 	if len(nobody) > 0 {
-		d.warn("due tasks", "no live worker handles "+strings.Join(nobody, ", ")+", and tasks of it are due", "start a worker for it")
+		d.warn("due tasks", "no live worker handles "+strings.Join(nobody, ", ")+", and tasks of "+human.Plural(len(nobody), "type", "types")+" wait", "start a worker for these types, or cancel the tasks")
 	}
 	waits := d.now.Sub(oldest.Oldest)
 	switch {

@@ -67,7 +67,7 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 	return cmd
 }
 
-// warnUnknown warns of types that nobody has defined, sent or serves: probably a typing error.
+// warnUnknown warns about types without definition, tasks and workers: probably typing errors.
 func (a *app) warnUnknown(ctx context.Context, c *connection, p *producer.Producer, types []string) error {
 	for _, t := range types {
 		known, err := c.knows(ctx, p, t)
@@ -88,17 +88,17 @@ func (a *app) warnUnknown(ctx context.Context, c *connection, p *producer.Produc
 	return nil
 }
 
-// warnUnserved warns of types of tasks that were sent and that nobody has defined or serves. The
-// tasks are stored and wait for a worker, so an error of this look is none of the send.
+// warnUnserved warns about types of sent tasks that have no definition and no live worker. The
+// tasks are stored and wait for a worker, so an error of this check does not fail the send.
 func (a *app) warnUnserved(ctx context.Context, c *connection, p *producer.Producer, types []string) {
 	for _, t := range types {
 		if known, err := c.knows(ctx, p, t); err == nil && !known {
-			a.say("unknown type %q: no definition and no live worker; the task is stored and waits for one", t)
+			a.say("unknown type %q: no definition and no live worker; the task is stored and waits for a worker", t)
 		}
 	}
 }
 
-// knows says whether the type has a definition or a live worker.
+// knows reports whether the type has a definition or a live worker.
 func (c *connection) knows(ctx context.Context, p *producer.Producer, typ string) (bool, error) {
 	_, err := p.Type(ctx, typ)
 	if !errors.Is(err, producer.ErrNoType) {
@@ -107,7 +107,7 @@ func (c *connection) knows(ctx context.Context, p *producer.Producer, typ string
 	return c.served(ctx, typ)
 }
 
-// served says whether a worker that lives runs tasks of the type.
+// served reports whether a live worker runs tasks of the type.
 func (c *connection) served(ctx context.Context, typ string) (bool, error) {
 	now, err := c.now(ctx)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
-const runHelp = `Show one run of a rule by its id, which ` + "`mscheduler periodic runs`" + ` lists: when it was due, when
-its task was sent, when a worker began it and when it ended. For an HTTP target it shows the last
-request and its response. Credentials, query values and the callback URL appear as ***; long texts
-are cut. A rule with log: none keeps no records; its runs are read from their tasks.`
+const runHelp = `Show one run of a rule by its id: when it was due, when its task was sent, when a worker began it
+and when it ended. ` + "`mscheduler periodic runs`" + ` lists the ids. For an HTTP target the command shows the
+last request and its response. Credentials, query values and the callback URL appear as ***, and
+long bodies are cut. A rule with log: none keeps no records; its runs are read from their tasks.`
 
 func (r *rulesCommand) run() *cobra.Command {
 	return &cobra.Command{
@@ -79,7 +79,7 @@ func runFields(x *model.Run, rule *model.Rule, now time.Time) string {
 		case c.Error != "":
 			f.add("response", "none: "+c.Error)
 		default:
-			f.add("response", "none yet, or it came after the end of the run")
+			f.add("response", "none yet, or it arrived after the end of the run")
 		}
 	}
 	return f.String()

@@ -14,24 +14,24 @@ import (
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
-const runsHelp = `List what became of the ticks of a rule, or of all rules, the newest first.
+const runsHelp = `List the runs of a rule, or of all rules, the newest tick first.
 
   SCHEDULED         its task was sent and waits for a worker
   QUEUED            it waits for an earlier run to end
   RUNNING           a worker runs its task
-  WAITING_CALLBACK  its task waits to be ended from outside
-  SUCCESS, FAILED   how its task ended
-  TIMEOUT           its task took too long
-  FAILED_TIMEOUT    nobody ended it from outside in time
+  WAITING_CALLBACK  its task waits for the callback of an HTTP target
+  SUCCESS, FAILED   the end of its task
+  TIMEOUT           its task exceeded its time limit
+  FAILED_TIMEOUT    no callback arrived in time
   CANCELED          a person, or a later tick, cancelled it
-  SKIPPED           it did not run; WHY says the reason. Ticks in a row that were skipped for one
-                    reason share a line
+  SKIPPED           it did not run; WHY gives the reason. Consecutive ticks that were skipped for
+                    the same reason share a line
 
-LATE is the time from the tick to its start, TOOK from there to its end, ATTEMPT counts up after
-failures where the rule says so. ` + "`mscheduler periodic run ID`" + ` shows one of them, with the request
+LATE is the time from the tick to its start, and TOOK the time from there to its end. ATTEMPT counts
+up after failures if the rule retries. ` + "`mscheduler periodic run ID`" + ` shows one run, with the request
 and the response of an HTTP target.`
 
-// runStatuses are those that --status takes.
+// runStatuses are the values of --status.
 var runStatuses = []model.RunStatus{
 	model.RunScheduled, model.RunQueued, model.RunRunning, model.RunWaiting, model.RunSuccess, model.RunFailed,
 	model.RunTimeout, model.RunFailedTimeout, model.RunCanceled, model.RunSkipped,
@@ -47,7 +47,7 @@ type runsFlags struct {
 func (r *rulesCommand) runs() *cobra.Command {
 	var f runsFlags
 	cmd := &cobra.Command{
-		Use: "runs [RULE]", Short: "List what became of ticks", Args: oneOrNone("the name of a rule, or nothing for all rules"), Long: runsHelp,
+		Use: "runs [RULE]", Short: "List runs of one rule or of all rules", Args: oneOrNone("the name of a rule, or nothing for all rules"), Long: runsHelp,
 		Example: "  mscheduler periodic runs nightly --status FAILED,TIMEOUT\n  mscheduler periodic runs --status RUNNING --tenant acme\n  mscheduler periodic runs nightly --from -1d -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted, err := f.statuses()
@@ -86,24 +86,28 @@ func (r *rulesCommand) runs() *cobra.Command {
 			return r.printRuns(rule, runs, next, d.at)
 		},
 	}
+	cmd.Flags().StringSliceVar(&f.status, "status", nil, "only runs with one of these statuses")
+	_ = cmd.RegisterFlagCompletionFunc("status", fixed(runStatusNames()...))
+	cmd.Flags().StringVar(&f.from, "from", "", "only ticks at or after this time: 2026-01-31T09:00:00Z, or -2h")
+	cmd.Flags().StringVar(&f.to, "to", "", "only ticks before this time")
+	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of lines of a page")
+	cmd.Flags().StringVar(&f.after, "after", "", "start after the run with this id (next page)")
+	return cmd
+}
+
+func runStatusNames() []string {
 	names := make([]string, len(runStatuses))
 	for i, s := range runStatuses {
 		names[i] = string(s)
 	}
-	cmd.Flags().StringSliceVar(&f.status, "status", nil, "only runs in one of these statuses")
-	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names...))
-	cmd.Flags().StringVar(&f.from, "from", "", "only ticks from this time on: 2026-01-31T09:00:00Z, or -2h")
-	cmd.Flags().StringVar(&f.to, "to", "", "only ticks before this time")
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "how many lines a page has")
-	cmd.Flags().StringVar(&f.after, "after", "", "begin after this run: the next page")
-	return cmd
+	return names
 }
 
 func (f *runsFlags) statuses() (out []model.RunStatus, err error) {
 	for _, name := range f.status {
 		s := model.RunStatus(strings.ToUpper(name))
 		if !slices.Contains(runStatuses, s) {
-			return nil, usage("--status is %q; want one of %v", name, runStatuses)
+			return nil, usage("--status is %q; want one of %s", name, strings.Join(runStatusNames(), ", "))
 		}
 		out = append(out, s)
 	}

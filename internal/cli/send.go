@@ -29,12 +29,15 @@ fields are those of a task's document; durations are in milliseconds:
        "local": {"count": 0, "interval_ms": 0}},
      "max_lapses": 3, "max_errors_per_worker": 0, "need_manual": false,
      "retention_ms": 604800000, "callback": {"success": {"url": "https://example.org/done",
-       "method": "POST"}, "error": {"url": ...}, "security": {"type": "aksk",
-       "keys": [{"ak": "...", "sk": "..."}]}}}}
+       "method": "POST"}, "error": {"url": ...}, "on_pending": false,
+       "security": {"type": "aksk", "keys": [{"ak": "...", "sk": "..."}]}}}}
 
-Flags, and the type if it is given, are the defaults of every line. A line that is wrong
-is named with its number and not sent; the others are, and the exit code is 2. Tasks with
-a key may be sent again: what is there already is left alone. --dry-run only checks.
+Flags, and the type if it is given, are the defaults of every line. A wrong line is reported
+by its number and not sent; the other lines are sent, and the exit code is 2. A key that
+already exists is left alone unless --existing says otherwise. --dry-run only checks.
+
+With on_pending the error receiver of a callback is also called when the task becomes Pending.
+A type without a definition and without a live worker gets a warning; the task is stored.
 
 The built-in types:
   http   {"url": ..., "method": ..., "headers": {...}, "body": ..., "timeout_ms": ...,

@@ -40,40 +40,40 @@ func (s *sendFlags) register(f *pflag.FlagSet) {
 	s.registerChangeable(f)
 	f.StringVar(&s.key, "key", "", "idempotency key: at most one task per key (default: generated)")
 	f.StringVar(&s.tenant, "tenant", "", "tenant that owns the task")
-	f.StringVar(&s.creator, "creator", "", "label: who caused it")
-	f.StringVar(&s.category, "category", "", "label: what it belongs to")
-	f.BoolVar(&s.held, "held", false, "store it as Wait: nobody runs it until 'task release'")
-	f.StringSliceVar(&s.existing, "existing", nil, "what to do with a key that exists: keep (default), update-args, update-idle, restart-failed, restart-succeeded; keep-args: restart with the stored arguments and options")
+	f.StringVar(&s.creator, "creator", "", "label: the user or service that sent it")
+	f.StringVar(&s.category, "category", "", "label: group that it belongs to")
+	f.BoolVar(&s.held, "held", false, "store it as Wait: no worker runs it until 'task release'")
+	f.StringSliceVar(&s.existing, "existing", nil, "action for an existing key: keep (default), update-args, update-idle, restart-failed, restart-succeeded; with keep-args a restart uses the stored arguments and options")
 }
 
-// registerChangeable registers the flags that a task can be given later, too.
+// registerChangeable registers the flags that can also change a task later.
 func (s *sendFlags) registerChangeable(f *pflag.FlagSet) {
 	f.StringVar(&s.args, "args", "", "arguments as JSON; @FILE reads them from a file, @- from stdin")
 	f.StringVar(&s.at, "at", "", "start time, such as 2026-01-31T09:00:00Z; defaults to now")
-	f.StringVar(&s.in, "in", "", "start that long from now, such as 5m")
-	f.StringVar(&s.expiresAt, "expires-at", "", "cancel it if nobody has started it by then; defaults to never")
-	f.StringVar(&s.expiresIn, "expires-in", "", "the same, that long from now, such as 1h")
+	f.StringVar(&s.in, "in", "", "start after this delay, such as 5m")
+	f.StringVar(&s.expiresAt, "expires-at", "", "cancel the task if no worker has started it by this time; defaults to never")
+	f.StringVar(&s.expiresIn, "expires-in", "", "cancel the task if no worker has started it after this delay, such as 1h")
 	f.IntVar(&s.priority, "priority", 5, "0 to 9; 9 runs first")
-	f.StringVar(&s.limitKey, "limit-key", "", "of the tasks of the type with this key one runs at a time, or as many as the type says")
-	f.IntVar(&s.concurrentWorkers, "concurrent-workers", 1, "how many different workers must each succeed")
+	f.StringVar(&s.limitKey, "limit-key", "", "tasks of the type with the same key run one at a time, or as many as the type allows")
+	f.IntVar(&s.concurrentWorkers, "concurrent-workers", 1, "number of different workers that must each succeed")
 	f.StringSliceVar(&s.workers, "workers", nil, "the only workers that may run it; defaults to every worker")
 	f.StringVar(&s.pingInterval, "ping-interval", "", "how often the worker extends its lease; defaults to a third of --worker-timeout: 10s")
-	f.StringVar(&s.workerTimeout, "worker-timeout", "", "the lease: another worker takes over after so long without a ping; defaults to 30s, or three of --ping-interval where that is more")
-	f.StringVar(&s.timeout, "timeout", "", "how long one execution may take; none = no limit, whatever its type says")
+	f.StringVar(&s.workerTimeout, "worker-timeout", "", "lease: another worker takes over when no ping arrives for this long; defaults to 30s, or three times --ping-interval if that is longer")
+	f.StringVar(&s.timeout, "timeout", "", "limit for one execution; none = no limit, even if its type sets one")
 	f.StringVar(&s.retryStrategy, "retry-strategy", "", "none, fixed, sequence or exponential (default)")
 	f.StringVar(&s.retryInterval, "retry-interval", "", "first delay before a retry; defaults to 1s")
 	f.StringSliceVar(&s.retrySequence, "retry-sequence", nil, "the delays of the strategy sequence, such as 1s,10s,1m")
 	f.Float64Var(&s.retryFactor, "retry-factor", 2, "growth of the delay (exponential)")
 	f.StringVar(&s.retryMaxInterval, "retry-max-interval", "", "greatest delay (exponential); defaults to 1h")
 	f.Float64Var(&s.retryJitter, "retry-jitter", 0.1, "share of the delay that is random (exponential); negative for none")
-	f.IntVar(&s.maxErrors, "max-errors", 10, "how many retries the task has")
+	f.IntVar(&s.maxErrors, "max-errors", 10, "number of retries of the task")
 	f.IntVar(&s.localCount, "local-retries", 0, "retries inside one execution, before it counts as an error")
-	f.StringVar(&s.localInterval, "local-retry-interval", "", "delay between those")
-	f.IntVar(&s.maxLapses, "max-lapses", 3, "how many lapsed leases the task survives")
-	f.IntVar(&s.maxErrorsPerWorker, "max-errors-per-worker", 0, "a worker with so many errors stays away; 0 = no limit")
-	f.BoolVar(&s.needManual, "need-manual", false, "budget spent: Pending, for a person to decide, instead of Failure")
-	f.StringVar(&s.callback, "callback", "", "who is told of its end, as JSON; @FILE reads it from a file, none means nobody; defaults to what its type says")
-	f.StringVar(&s.retention, "retention", "", "how long the ended task and its key stay, a minute at least; defaults to 7d")
+	f.StringVar(&s.localInterval, "local-retry-interval", "", "delay between local retries")
+	f.IntVar(&s.maxLapses, "max-lapses", 3, "number of lapsed leases that the task survives")
+	f.IntVar(&s.maxErrorsPerWorker, "max-errors-per-worker", 0, "a worker leaves the task alone after this many errors of its own; 0 = no limit")
+	f.BoolVar(&s.needManual, "need-manual", false, "when all retries are spent: Pending, for a person to decide, instead of Failure")
+	f.StringVar(&s.callback, "callback", "", "callback receivers as JSON; @FILE reads them from a file; none = no callback; defaults to those of its type")
+	f.StringVar(&s.retention, "retention", "", "how long the ended task and its key are kept, at least a minute; defaults to 7d")
 }
 
 func (s *sendFlags) completions(cmd *cobra.Command) {
@@ -85,7 +85,7 @@ func (s *sendFlags) completions(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("retry-strategy", fixed("none", "fixed", "sequence", "exponential"))
 }
 
-// spec is what the given flags say.
+// spec returns the values of the given flags.
 func (a *app) spec(s *sendFlags, f *pflag.FlagSet) (*taskSpec, error) {
 	out := &taskSpec{}
 	var errs []error

@@ -14,11 +14,12 @@ import (
 )
 
 const updateHelp = `Change tasks that have not ended: priority, start time, expiry, arguments, options and the
-workers that may run them. What no flag names stays as it is; the defaults below are those of send.
+workers that may run them. Values without a flag stay as they are. The defaults listed below
+apply to send, not to update.
 
-An execution that runs goes on with what it was claimed with, with two exceptions: it ends,
-without cost, when --workers no longer names its worker, and --ping-interval counts from the
-next ping. --workers= (an empty value) lets every worker run the task.`
+A running execution keeps the arguments and options of its claim, with two exceptions. It ends,
+at no cost to the task, when --workers no longer names its worker. A new --ping-interval counts
+from the next ping. --workers= (an empty value) lets every worker run the task.`
 
 func (a *app) taskUpdate() *cobra.Command {
 	open := []model.Status{model.StatusWait, model.StatusNew, model.StatusExecuting, model.StatusError}
@@ -41,7 +42,7 @@ func (a *app) taskUpdate() *cobra.Command {
 				return &codedError{ExitUsage, err}
 			}
 			if len(spec.Args) == 0 && len(spec.changes()) == 0 {
-				return usage("task update wants something to change, such as --priority 9; see: mscheduler task update --help")
+				return usage("task update needs something to change, such as --priority 9; see: mscheduler task update --help")
 			}
 			return nil
 		},
@@ -51,8 +52,8 @@ func (a *app) taskUpdate() *cobra.Command {
 	})
 }
 
-// updateTask changes one task. The producer takes a lease and retries as wholes, so what the
-// flags leave open of them is read from the task first.
+// updateTask changes one task. The producer replaces the lease and the retries as a whole, so
+// the values that no flag names are read from the task first.
 func updateTask(ctx context.Context, p *producer.Producer, id string, spec *taskSpec) (*model.Task, error) {
 	opts := spec.changes()
 	o := &spec.Options
@@ -67,7 +68,7 @@ func updateTask(ctx context.Context, p *producer.Producer, id string, spec *task
 			opts = append(opts, producer.Lease(cmp.Or(ping, t.Options.PingInterval), cmp.Or(timeout, t.Options.WorkerTimeout)))
 		}
 		if retry {
-			opts = append(opts, producer.Retry(retryOver(t.Options.Retry, o.Retry.retry())))
+			opts = append(opts, producer.Retry(retryOver(t.Options.Retry, &o.Retry)))
 		}
 	}
 	if len(spec.Args) > 0 {
@@ -83,23 +84,33 @@ func updateTask(ctx context.Context, p *producer.Producer, id string, spec *task
 	return p.Update(ctx, id, opts...)
 }
 
-// retryOver is what the flags say of retries, and of the rest what the task says. Another
-// strategy has delays of its own, so it keeps none of the old one's.
-func retryOver(old *model.Retry, given model.Retry) model.Retry {
+// retryOver returns the retries of the task with the given values in the place of its own.
+// Another strategy has delays of its own, so it keeps none of the old delays.
+func retryOver(old *model.Retry, given *retrySpec) model.Retry {
+	out := given.retry()
 	if old == nil {
-		return given
+		return out
 	}
 	keep := *old
-	if given.Strategy != "" && given.Strategy != old.Strategy {
+	if out.Strategy != "" && out.Strategy != old.Strategy {
 		keep = model.Retry{MaxErrors: old.MaxErrors, Local: old.Local}
 	}
-	if given.Local != nil && old.Local != nil {
-		local := *given.Local
-		fillZero(&local, *old.Local)
-		given.Local = &local
+	if out.Local != nil && old.Local != nil {
+		if given.Local.Count == nil {
+			out.Local.Count = old.Local.Count
+		}
+		if given.Local.Interval == nil {
+			out.Local.Interval = old.Local.Interval
+		}
 	}
-	fillZero(&given, keep)
-	return given
+	if given.Jitter != nil { // 0 asks for the default
+		keep.Jitter = 0
+	}
+	if given.Factor != nil {
+		keep.Factor = 0
+	}
+	fillZero(&out, keep)
+	return out
 }
 
 // fillZero sets the zero fields of a struct to those of another.
@@ -112,7 +123,7 @@ func fillZero[T any](dst *T, from T) {
 	}
 }
 
-// changes are the options of the spec, for an update: no workers means every worker.
+// changes returns the options for an update. An empty list of workers means every worker.
 func (s *taskSpec) changes() []producer.Option {
 	if s.Options.Workers == nil || len(s.Options.Workers) > 0 {
 		return s.options(nil)

@@ -33,6 +33,11 @@ func TestTaskUpdateChangesWhatIsNamedAndNothingElse(t *testing.T) {
 	s.ok("task", "update", "-/t/k", "--workers", "w2,w3", "--retry-strategy", "exponential")
 	require.JSONEq(t, `{"specific_worker_ids":["w2","w3"],"worker_timeout_ms":40000,"ping_interval_ms":5000,"need_manual":true,
 		"retry":{"strategy":"exponential","max_errors":4,"local":{"count":3,"interval_ms":1000}}}`, s.options("-/t/k"))
+	s.ok("task", "update", "-/t/k", "--local-retries", "0", "--retry-jitter", "0.5")
+	require.JSONEq(t, `{"specific_worker_ids":["w2","w3"],"worker_timeout_ms":40000,"ping_interval_ms":5000,"need_manual":true,
+		"retry":{"strategy":"exponential","jitter":0.5,"max_errors":4,"local":{"interval_ms":1000}}}`, s.options("-/t/k"), "0 is a value, too")
+	s.ok("task", "update", "-/t/k", "--retry-jitter", "0")
+	require.NotContains(t, s.options("-/t/k"), "jitter", "0 asks for the default")
 	s.ok("task", "update", "-/t/k", "--workers=")
 	require.NotContains(t, s.options("-/t/k"), "specific_worker_ids")
 }

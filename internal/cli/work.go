@@ -19,30 +19,31 @@ import (
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
-const workHelp = `Run a worker for the built-in types, http and exec, in the foreground. It delivers the
-callbacks of all tasks, too; MSCHEDULER_SECRET_KEY opens the secrets they are signed with.
+const workHelp = `Run a worker for the built-in types, http and exec, in the foreground. It also delivers the
+callbacks of all tasks; MSCHEDULER_SECRET_KEY opens the secrets that sign them.
 
-exec runs programs that a task names, as this process's user: it is off unless
---allow-exec is given. http, periodic rules and callbacks do not call link-local and cloud metadata
-addresses unless --allow-link-local is given, and with --http-allow only what that lists.
+--tenant, --category and --creator restrict the tasks that it runs, and combine. They do not
+restrict callbacks.
 
-With --periodic it also sends the tasks of periodic rules (mscheduler periodic). Without one
-such process no rule fires; several share the work, and one that dies leaves it to the others.
+exec runs programs that a task names, as this process's user. It is off unless --allow-exec
+is given. http, periodic rules and callbacks do not call link-local and cloud metadata
+addresses unless --allow-link-local is given. With --http-allow they call only the listed hosts.
 
-With --callback-addr it takes the callbacks of periodic rules, too, whose HTTP target answers
-later: POST /api/v1/callbacks/{token}, for the targets of all workers. --callback-url is what
-targets are told to call; it must be said where --callback-addr is every address of the
-machine (:8080, 0.0.0.0:8080).
+With --periodic it also sends the tasks of periodic rules (mscheduler periodic). At least one
+such process must run, or no rule fires. Several share the work and replace each other.
 
-The first Ctrl-C (or SIGTERM) stops gracefully: nothing new is claimed, handlers have
---shutdown-timeout, and what they do not finish is given back at once. A second one,
-half a second later or more, ends the process; its tasks are taken over when their leases
-lapse.
+With --callback-addr it also accepts the callbacks of asynchronous HTTP targets, for the rules of
+all workers: POST or PUT /api/v1/callbacks/{token}. Targets call --callback-url. It is required
+where --callback-addr is every address of the machine (:8080, 0.0.0.0:8080).
 
-A database that goes away later is waited for; one that does not answer at the start is
-an error.`
+The first Ctrl-C (or SIGTERM) stops gracefully. The worker claims nothing new, handlers have
+--shutdown-timeout, and unfinished tasks go back at once. A second signal, at least half a
+second later, ends the process; other workers take its tasks over when their leases lapse.
 
-// workFlags say how a worker runs.
+The worker waits for a database that goes away later. A database that does not answer at the
+start is an error.`
+
+// workFlags configure a worker.
 type workFlags struct {
 	given           *pflag.FlagSet
 	workerID        string
@@ -68,21 +69,21 @@ type workFlags struct {
 func (w *workFlags) register(f *pflag.FlagSet) {
 	w.given = f
 	f.StringVar(&w.workerID, "worker-id", "", "name of this worker; defaults to host, process and random letters (MSCHEDULER_WORKER_ID)")
-	f.IntVar(&w.concurrency, "concurrency", 0, "how many tasks run at once; defaults to 100 (MSCHEDULER_CONCURRENCY)")
-	f.StringSliceVar(&w.tenants, "tenant", nil, "run only tasks of these tenants; - for tasks without one; defaults to all")
+	f.IntVar(&w.concurrency, "concurrency", 0, "number of tasks that run at once; defaults to 100 (MSCHEDULER_CONCURRENCY)")
+	f.StringSliceVar(&w.tenants, "tenant", nil, "run only tasks of these tenants; - for tasks without a tenant; defaults to all")
 	f.StringSliceVar(&w.categories, "category", nil, "run only tasks of these categories; defaults to all")
 	f.StringSliceVar(&w.creators, "creator", nil, "run only tasks of these creators; defaults to all")
-	f.StringVar(&w.shutdownTimeout, "shutdown-timeout", "30s", "how long tasks may go on after the first Ctrl-C")
+	f.StringVar(&w.shutdownTimeout, "shutdown-timeout", "30s", "time that running tasks have after the first Ctrl-C")
 	f.StringVar(&w.pollInterval, "poll-interval", "30s", "how often to look for tasks beside the change stream")
 	f.BoolVar(&w.noStream, "no-stream", false, "do not watch the change stream, poll only")
 	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: programs, as this process's user")
 	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks and callbacks call link-local and cloud metadata addresses")
 	f.StringSliceVar(&w.allowHosts, "http-allow", nil, "hosts (example.org, *.example.org) and networks (10.0.0.0/8) that http tasks, periodic rules and callbacks may call; defaults to all")
-	f.StringVar(&w.callbackAddr, "callback-addr", "", "address to take the callbacks of periodic HTTP targets on; defaults to none")
-	f.StringVar(&w.callbackURL, "callback-url", "", "public URL of that address, or of another process that takes callbacks; defaults to http:// and --callback-addr")
+	f.StringVar(&w.callbackAddr, "callback-addr", "", "address that accepts the callbacks of periodic HTTP targets; defaults to none")
+	f.StringVar(&w.callbackURL, "callback-url", "", "public URL of that address, or of another process that accepts callbacks; defaults to http:// and --callback-addr")
 	f.IntVar(&w.bodyLimit, "http-body-limit", 64<<10, "bytes of an answer that a result keeps")
 	f.IntVar(&w.outputLimit, "exec-output-limit", 64<<10, "bytes of a program's output that a result keeps")
-	f.BoolVar(&w.events, "events", false, "write what happens to stdout, a JSON object a line")
+	f.BoolVar(&w.events, "events", false, "write events to stdout, one JSON object a line")
 	f.BoolVar(&w.withStdin, "stop-with-stdin", false, "stop when stdin ends: the process that started this one is gone")
 	_ = f.MarkHidden("stop-with-stdin")
 }
@@ -104,7 +105,7 @@ func (a *app) workCommand() *cobra.Command {
 		},
 	}
 	w.register(cmd.Flags())
-	cmd.Flags().BoolVar(&w.periodic, "periodic", false, "decide the ticks of periodic rules, too")
+	cmd.Flags().BoolVar(&w.periodic, "periodic", false, "also decide the ticks of periodic rules")
 	return cmd
 }
 

@@ -253,3 +253,29 @@ func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
 	require.True(t, saved[1].Missed)
 	require.Equal(t, []string{"majority", "majority"}, levels)
 }
+
+func TestAnInsertThatMayBeUndoneIsNotTakenForDone(t *testing.T) {
+	var levels []string
+	s, direct := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if _, ok := e.Command.Lookup("filter", "_id", "$in").ArrayOK(); ok && e.CommandName == "find" {
+				level, _ := e.Command.Lookup("readConcern", "level").StringValueOK()
+				levels = append(levels, level)
+			}
+		},
+	}))
+	require.NoError(t, s.Ready(t.Context()))
+	require.NoError(t, s.ReadClock(t.Context()))
+	session, err := direct.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	task := model.NewTask(model.Draft{Type: "t", Key: "k"}, s.Clock.Now())
+	_, err = direct.Collection("tasks").InsertOne(mongo.NewSessionContext(t.Context(), session), bson.D{{Key: "_id", Value: task.ID}})
+	require.NoError(t, err)
+	_, err = s.Insert(t.Context(), []*model.Task{task})
+	var some *store.InsertError
+	require.ErrorAs(t, err, &some)
+	require.Equal(t, []string{"majority"}, levels)
+	require.NoError(t, session.AbortTransaction(t.Context()))
+}

@@ -225,3 +225,27 @@ func TestASlowServerIsNotSearchedForHeldDocuments(t *testing.T) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, a.updates.Load(), int64(1+16), "one command, and at most its parts")
 }
+
+// What is not known to be stored is not said to be, whatever the server says of it.
+func TestAnInsertThatConflictsIsNotTakenForDone(t *testing.T) {
+	a := newAnswered(t)
+	require.NoError(t, a.Ready(t.Context()))
+	require.NoError(t, a.ReadClock(t.Context()))
+	tasks := make([]*model.Task, 3)
+	for i := range tasks {
+		tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, a.Clock.Now())
+	}
+	a.rewrite(nil, func(command string, answer bson.D) bson.D {
+		if command != "insert" {
+			return answer
+		}
+		return bson.D{field("n", number(2)), field("ok", 1.0), field("writeErrors", bson.A{
+			bson.D{field("index", number(1)), field("code", number(112)), field("errmsg", "WriteConflict")},
+		})}
+	})
+	_, err := a.Insert(t.Context(), tasks)
+	var some *store.InsertError
+	require.ErrorAs(t, err, &some)
+	require.Len(t, some.Refused, 1)
+	require.ErrorIs(t, some.Refused[1], store.ErrHeld)
+}

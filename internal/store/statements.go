@@ -206,7 +206,7 @@ func (b *batch) sendOnce(ctx context.Context, c command, limit time.Duration) (l
 	began := b.s.local.Monotonic()
 	n, err := b.run(call, c, limit)
 	took := b.s.local.Monotonic() - began
-	clean := err == nil && n == c.ids && !b.sharded
+	clean := err == nil && n == c.ids && (!b.sharded || c.parts[0].insert != nil) // inserts are not counted
 	b.answered(&c, clean)
 	limited := limit > 0 && ctx.Err() == nil
 	var we mongo.WriteException

@@ -75,7 +75,7 @@ func (s *Store) insert(ctx context.Context, tasks []*model.Task, again bool) (ex
 		switch {
 		case x.refused[t.ID] != nil:
 			failed[i] = x.refused[t.ID]
-		case x.held[t.ID]:
+		case x.held[t.ID], !x.exists[t.ID] && !x.done(t.ID):
 			failed[i] = fmt.Errorf("storing task %s: %w", t.ID, ErrHeld)
 		default:
 			exists[i] = x.exists[t.ID] || first[t.ID] != i
@@ -104,7 +104,9 @@ func (s *Store) lookAtInserts(ctx context.Context, tasks []*model.Task, x *execu
 	if len(ids) == 0 {
 		return nil
 	}
-	current, err := s.ByIDs(ctx, ids)
+	// No command has waited until a majority has what is there of the held ones.
+	current, err := byID(find(ctx, s.durable(s.tasks), "looking at stored tasks", bson.D{d("_id", in(ids))},
+		options.Find().SetProjection(bson.D{d("generation", 1), d("args", 1)})))
 	if err != nil {
 		return err
 	}
@@ -116,6 +118,7 @@ func (s *Store) lookAtInserts(ctx context.Context, tasks []*model.Task, x *execu
 		if x.late[t.ID] && cur.Generation == t.Generation && cur.Args.Equal(t.Args) {
 			delete(x.exists, t.ID)
 			delete(x.held, t.ID)
+			delete(x.unsure, t.ID)
 		}
 	}
 	return nil

@@ -54,8 +54,8 @@ type Execution struct {
 // RawArgs are the arguments as JSON; "null" when there are none.
 func (e *Execution) RawArgs() json.RawMessage { return model.ValueJSON(e.args) }
 
-// Ext is the ext of the periodic rule that made the task, as it was when the tick was decided,
-// as JSON; "null" when there is none.
+// Ext returns the ext of the periodic rule that sent the task, as JSON. It has the value of the
+// moment when the tick was decided; "null" if there is none.
 func (e *Execution) Ext() json.RawMessage {
 	if e.Origin == nil || e.Origin.Tick == nil {
 		return model.ValueJSON(bson.RawValue{})
@@ -151,7 +151,7 @@ type execution struct {
 	stopped    error // the cause, for one that had not started
 }
 
-// ofType is the permit of its type that the execution has; nil = none.
+// ofType returns the execution's permit of its type; nil = none.
 func (x *execution) ofType() *model.Permit {
 	for i := range x.permits {
 		if x.permits[i].Key == "" {
@@ -211,19 +211,19 @@ func (x *execution) margin() time.Duration {
 	return x.eff.Lease / marginShare
 }
 
-// confirmation is how far the database has been asked whether a lease holds that has ended
-// by the wall clock alone.
+// confirmation is the state of the question to the database whether a lease still holds that
+// has ended by the wall clock alone.
 type confirmation int
 
 const (
 	unasked confirmation = iota
 	asking
-	answered // or not, in the time it had
+	answered // or the time for an answer is over
 )
 
-// askFirst says whether the database is to be asked before the handler of a lapsed lease is
-// told to stop: once, where only the wall clock says so. That clock jumps when somebody sets
-// it, but also when the machine has slept.
+// askFirst reports whether to ask the database before the handler of a lapsed lease must stop:
+// once, if the lease has lapsed by the wall clock alone. That clock jumps when a person sets it,
+// and also when the machine has slept.
 func (x *execution) askFirst(c Clock) confirmation {
 	margin := x.margin()
 	x.mu.Lock()
@@ -238,7 +238,7 @@ func (x *execution) askFirst(c Clock) confirmation {
 	return was
 }
 
-// confirmed notes that the database had its time to answer.
+// confirmed records that the database had its time to answer.
 func (x *execution) confirmed() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -247,8 +247,8 @@ func (x *execution) confirmed() {
 	}
 }
 
-// mayHaveSlept says whether the wall clock has gone on, since the last proof of the lease,
-// for longer than the monotonic one, by more than the margin.
+// mayHaveSlept reports whether the wall clock has advanced more than the monotonic clock since
+// the last proof of the lease, by more than the margin.
 func (x *execution) mayHaveSlept(c Clock) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -191,7 +191,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	return !all || len(found) >= got.take || !got.atHead || lost > 0 || took < len(found) && took > 0, true, nil
 }
 
-// priorityEnded says whether a backlog has ended, of one priority perhaps: what there is of
+// priorityEnded reports whether a backlog has ended, of one priority perhaps: what there is of
 // others may not be known to be in use, and only a full look finds it.
 func (c *Consumer) priorityEnded(got catch) bool {
 	if !got.atHead {
@@ -265,7 +265,7 @@ func (r *refusals) full() bool {
 	return len(r.until) >= maxRefusals
 }
 
-// cameBack says whether some tasks that were left out of queries no longer are, since it was
+// cameBack reports whether some tasks that were left out of queries no longer are, since it was
 // last asked.
 func (r *refusals) cameBack() bool {
 	r.mu.Lock()

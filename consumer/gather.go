@@ -24,6 +24,6 @@ func (c *Consumer) lingerEnds() time.Duration {
 	return endsGatherTime
 }
 
-// urgent says whether others wait for the end: for its permits, or, of a task of several
+// urgent reports whether others wait for the end: for its permits, or, of a task of several
 // workers, for their own parts.
 func (e *ended) urgent() bool { return len(e.x.permits) > 0 || e.x.many }

@@ -183,7 +183,7 @@ func (h *holdings) handlerReturned(x *execution, keep bool, next *handler) (reop
 	return reopened, given
 }
 
-// mayKeep says whether the next execution by the same permit may have the slot before those that
+// mayKeep reports whether the next execution by the same permit may have the slot before those that
 // wait for one: half of the slots are enough for a type, and a greater priority goes first. The
 // caller holds mu.
 func (h *holdings) mayKeep(x *execution) bool {
@@ -199,7 +199,7 @@ func (h *holdings) free(of *handler, n int) (reopened bool) {
 	return reopened
 }
 
-// idle says whether no handler runs or waits for a slot.
+// idle reports whether no handler runs or waits for a slot.
 func (h *holdings) idle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -273,7 +273,7 @@ func (h *holdings) keepNoLonger(x *execution) {
 	}
 }
 
-// ofType says whether executions of the type are claimed.
+// ofType reports whether executions of the type are claimed.
 func (h *holdings) ofType(typ string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

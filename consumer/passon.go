@@ -46,7 +46,7 @@ func (c *Consumer) openPasses() {
 	c.gate.Watch(limits.Watcher{Room: c.takeRoom, Holds: c.held.ofType})
 }
 
-// passesOn says whether the permit of an execution may pass on, so that its slot is kept.
+// passesOn reports whether the permit of an execution may pass on, so that its slot is kept.
 func (c *Consumer) passesOn(x *execution) bool {
 	return x.ofType() != nil && c.gate.Passes(x.h.typ) && c.gate.Knows(x.h.typ) && !x.h.left.Load() && !c.waits(x.h.typ) && c.passes.opened()
 }
@@ -314,7 +314,7 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 	}
 }
 
-// yield says whether a permit of the type is to be left to another process.
+// yield reports whether a permit of the type is to be left to another process.
 func (c *Consumer) yield(ctx context.Context, typ string) bool {
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()

@@ -54,7 +54,7 @@ func (c *Consumer) pingAll(ctx context.Context) time.Duration {
 
 // pingBatch pings what is free in one batch. What somebody's open transaction holds is
 // pinged one by one and beside it, so that it delays nobody, and keeps its lease when the
-// transaction ends in time. answered says whether the database answered the batch.
+// transaction ends in time. answered reports whether the database answered the batch.
 func (c *Consumer) pingBatch(ctx context.Context, batch []*execution) (answered bool) {
 	free := make([]*execution, 0, len(batch))
 	for _, x := range batch {
@@ -79,7 +79,7 @@ func (x *execution) bounded() bool {
 	return !w.Deadline.IsZero() && (x.toDeadline || !w.PingExpireTime.Before(w.Deadline))
 }
 
-// ping extends the leases of the batch, and says whether the database answered.
+// ping extends the leases of the batch, and reports whether the database answered.
 func (c *Consumer) ping(ctx context.Context, batch []*execution) (answered bool) {
 	sent := clock.Read(c.cfg.Clock)
 	interval, slept := batch[0].interval(), false

@@ -45,7 +45,7 @@ func (a *asked) first(t *testing.T, do func() error) bson.Raw {
 	return a.filters[n]
 }
 
-// hasBound says whether the query has a lower bound, and one priority.
+// hasBound reports whether the query has a lower bound, and one priority.
 func hasBound(filter bson.Raw) bool {
 	from, err := filter.LookupErr("due_at", "$gte")
 	return err == nil && from.Type == bson.TypeDateTime && filter.Lookup("priority").Type == bson.TypeInt32

@@ -151,7 +151,7 @@ func (s *spread) look(n, workers int, now time.Duration, r *rand.Rand) aim {
 	return a
 }
 
-// wantsTail says whether the tail of the field is to be asked.
+// wantsTail reports whether the tail of the field is to be asked.
 func (s *spread) wantsTail(now time.Duration) bool {
 	f := &s.field
 	return s.crowded && f.first != nil && (f.tail.IsZero() || now-f.tailAt >= tailPause)

@@ -25,7 +25,7 @@ type State struct {
 	Wanted int
 	// MinReader is the least schema version whose releases may use the database.
 	MinReader int
-	// Missing are the indexes that are to be made, as collection.name, and tasks.~, the
+	// Missing lists the indexes that do not exist yet, as collection.name, and tasks.~ for the
 	// sentinel document of the tasks.
 	Missing []string
 	// Foreign says that the collection of tasks has documents that mscheduler did not

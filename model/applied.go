@@ -1,19 +1,19 @@
 package model
 
-// A change of a task's options does not touch an execution that runs (seed 004). It goes on
-// under the options of its claim, and so does the verdict on its end: the retry and its delay,
-// the budget, Pending or Failure, the callback, the retention. The change holds from the next
-// claim on. Exceptions: the worker filter holds at once (see [Task.MustStop]), the ping interval
-// from the next ping, and the number of wanted workers, which is no matter of one execution.
+// A change of a task's options does not touch a running execution (seed 004). The options of
+// its claim also judge its end: the retry and its delay, the budget, Pending or Failure, the
+// callback, the retention. The change takes effect at the next claim. There are three exceptions.
+// The worker filter takes effect at once (see [Task.MustStop]), and the ping interval at the next
+// ping. The number of wanted workers does not belong to one execution.
 //
-// The task's document has the options as they are now. Only where they change while an
-// execution is open does its entry keep the ones that it was claimed with.
+// The task's document holds the current options. If they change while an execution is open, the
+// entry of that execution keeps the options of its claim.
 
-// ClaimedOptions are the options of the task that an execution was claimed with, as far as
-// they judge it. Unlike [Options] they are stored also when they say nothing.
+// ClaimedOptions are the task's options at the claim of an execution, as far as they judge it.
+// Unlike [Options] they are stored even if they are empty.
 type ClaimedOptions Options
 
-// claimedWith is what an execution keeps of the options.
+// claimedWith returns the part of the options that an execution keeps.
 func claimedWith(o *Options) *ClaimedOptions {
 	return &ClaimedOptions{
 		WorkerTimeout: o.WorkerTimeout, Retry: o.Retry, MaxLapses: o.MaxLapses,
@@ -28,8 +28,8 @@ func (c *ClaimedOptions) same(d *ClaimedOptions) bool {
 	return (*Options)(c).same((*Options)(d))
 }
 
-// changeOptions gives the task other options. Open executions keep those of their claim.
-// While none is open the change holds at once, also for the verdict on those that ended.
+// changeOptions replaces the options of the task. Open executions keep the options of their
+// claim. While none is open the change takes effect at once, also for executions that ended.
 func (t *Task) changeOptions(o Options) {
 	before, after := claimedWith(&t.Options), claimedWith(&o)
 	open := t.OpenExecutions() > 0
@@ -45,7 +45,7 @@ func (t *Task) changeOptions(o Options) {
 	t.Options = o
 }
 
-// newest is the execution that was claimed last; nil when there is none.
+// newest returns the execution that was claimed last; nil if there is none.
 func (t *Task) newest() (newest *WorkerState) {
 	for i := range t.WorkerStates {
 		if w := &t.WorkerStates[i]; newest == nil || !w.ClaimedAt.Before(newest.ClaimedAt) {
@@ -55,7 +55,7 @@ func (t *Task) newest() (newest *WorkerState) {
 	return newest
 }
 
-// optionsFor are the task's own options as they hold for the execution; nil = none.
+// optionsFor returns the task's own options that apply to the execution; nil = none.
 func (t *Task) optionsFor(w *WorkerState) Options {
 	o := t.Options
 	if w != nil && w.Options != nil {
@@ -66,19 +66,19 @@ func (t *Task) optionsFor(w *WorkerState) Options {
 	return o
 }
 
-// OptionsAtClaim are the task's own options as they hold until its next claim. changed says
-// whether those of the document are others, which hold from then on.
+// OptionsAtClaim returns the task's own options that apply until its next claim. changed reports
+// whether the document holds other options, which apply from then on.
 func (t *Task) OptionsAtClaim() (o Options, changed bool) {
 	w := t.newest()
 	return t.optionsFor(w), w != nil && w.Options != nil
 }
 
-// Effective are the options that apply to the task until its next claim: its own as they
-// were at the newest claim, and below them what type and handler said then. Where they said
-// nothing, or it has not been claimed, typ counts, which is what its type says.
+// Effective returns the options that apply to the task until its next claim: its own at the
+// newest claim, and below them those of type and handler at that claim. If these are empty, or
+// the task has not been claimed, typ counts, the current options of its type.
 func (t *Task) Effective(typ Options) Effective { return t.EffectiveFor(t.newest(), typ) }
 
-// EffectiveFor are the options that apply to one execution of the task, see
+// EffectiveFor returns the options that apply to one execution of the task, see
 // [Task.Effective].
 func (t *Task) EffectiveFor(w *WorkerState, typ Options) Effective {
 	if t.Applied != nil {
@@ -87,8 +87,8 @@ func (t *Task) EffectiveFor(w *WorkerState, typ Options) Effective {
 	return ResolveOptions(t.optionsFor(w), typ)
 }
 
-// judgedBy are the options by which the end of the execution is judged, where eff is what
-// the caller knows to apply to the task; nil = no execution.
+// judgedBy returns the options that judge the end of the execution; nil = no execution. eff are
+// the options that the caller knows to apply to the task.
 func (t *Task) judgedBy(w *WorkerState, eff Effective) Effective {
 	if w == nil || w.Options == nil {
 		return eff
@@ -96,5 +96,5 @@ func (t *Task) judgedBy(w *WorkerState, eff Effective) Effective {
 	return t.EffectiveFor(w, Options{})
 }
 
-// judged are the options by which the task as a whole is judged: those of the newest claim.
+// judged returns the options that judge the task as a whole: those of the newest claim.
 func (t *Task) judged(eff Effective) Effective { return t.judgedBy(t.newest(), eff) }

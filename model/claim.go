@@ -174,7 +174,7 @@ func (t *Task) takeLocalRetries(workerID string) int {
 	return n
 }
 
-// passesOn says whether the next execution goes on with the attempt of this one. A snooze is
+// passesOn reports whether the next execution goes on with the attempt of this one. A snooze is
 // the handler's own end of it.
 func (w *WorkerState) passesOn() bool {
 	switch w.FailKind {

@@ -57,17 +57,17 @@ type Rule struct {
 	DecidedTo  time.Time `bson:"decided_to"`             // every tick up to here is decided
 	Runs       int64     `bson:"runs,omitempty"`         // that were started or queued
 	Last       *LastRun  `bson:"last,omitempty"`         // the newest that was not skipped
-	// LastEffective is what the failure policy judges while Last is SCHEDULED: the newest
-	// tick's run before it that a worker has begun (seed 003). Nil where there is none, and
-	// once Last has ended.
+	// LastEffective is the run that the failure policy judges while Last is SCHEDULED: the
+	// newest tick's run before Last that a worker has begun (seed 003). Nil if there is none,
+	// and once Last has ended.
 	LastEffective *LastRun  `bson:"last_effective,omitempty"`
 	FailSkips     bool      `bson:"fail_skips,omitempty"` // a tick was skipped already for the failure of the judged run
-	Active        []RunRef  `bson:"active,omitempty"`     // started and not seen to have ended
+	Active        []RunRef  `bson:"active,omitempty"`     // started; their ends are not known yet
 	Queued        []RunRef  `bson:"queued,omitempty"`     // wait for their turn, in order
-	QueuedAt      time.Time `bson:"queued_at,omitempty"`  // there are such; since then
+	QueuedAt      time.Time `bson:"queued_at,omitempty"`  // since when there are queued runs
 	Range         *SkipSpan `bson:"range,omitempty"`      // the skips right before DecidedTo, of one reason
-	Planned       []Planned `bson:"planned,omitempty"`    // decided and not seen to be carried out
-	PlannedAt     time.Time `bson:"planned_at,omitempty"` // there is such; since then
+	Planned       []Planned `bson:"planned,omitempty"`    // decided and not known to be carried out
+	PlannedAt     time.Time `bson:"planned_at,omitempty"` // since when there is something planned
 }
 
 // RuleName is what is unique among living rules: tenant and name.
@@ -265,22 +265,22 @@ type Run struct {
 	At       time.Time  `bson:"at"`                // of the decision
 
 	StartedAt time.Time `bson:"started_at,omitempty"` // when its task was sent
-	// ExecutedAt is when a worker began the first execution of its task that is known.
+	// ExecutedAt is when a worker began the first known execution of the task.
 	ExecutedAt time.Time `bson:"executed_at,omitempty"`
 	EndedAt    time.Time `bson:"ended_at,omitempty"`
 	DeleteAt   time.Time `bson:"delete_at,omitempty"`
 
-	Call *HTTPCall `bson:"call,omitempty"` // the last one that it made, of an HTTP target
+	Call *HTTPCall `bson:"call,omitempty"` // the last call of an HTTP target
 }
 
-// HTTPCall is one call of an HTTP target, without secrets: the values of a URL's query, the
-// credentials among the headers and the callback URL are [HiddenSecret]. Texts are cut.
+// HTTPCall is one call of an HTTP target, without secrets. The values of the URL's query, the
+// credentials in headers and the callback URL are [HiddenSecret]. Long texts are cut.
 type HTTPCall struct {
 	At       time.Time     `bson:"at" json:"at"`
 	Took     int64         `bson:"took_ms" json:"took_ms"`
-	Attempt  int           `bson:"attempt" json:"attempt"` // of the task: retries count
+	Attempt  int           `bson:"attempt" json:"attempt"` // of the task, retries included
 	Request  HTTPRequest   `bson:"request" json:"request"`
-	Response *HTTPResponse `bson:"response,omitempty" json:"response,omitempty"` // nil: none came, or not yet
+	Response *HTTPResponse `bson:"response,omitempty" json:"response,omitempty"` // nil: no response, or not yet
 	Error    string        `bson:"error_info,omitempty" json:"error_info,omitempty"`
 }
 
@@ -296,13 +296,13 @@ type HTTPRequest struct {
 // HTTPResponse is the answer to an [HTTPCall].
 type HTTPResponse struct {
 	Status    int      `bson:"status" json:"status"`
-	Headers   []string `bson:"headers,omitempty" json:"headers,omitempty"` // those that tell of its content
+	Headers   []string `bson:"headers,omitempty" json:"headers,omitempty"` // those that describe the content
 	Body      string   `bson:"body,omitempty" json:"body,omitempty"`
-	Encoding  string   `bson:"encoding,omitempty" json:"encoding,omitempty"`   // base64 where the body is no text
+	Encoding  string   `bson:"encoding,omitempty" json:"encoding,omitempty"`   // base64 if the body is not text
 	Truncated bool     `bson:"truncated,omitempty" json:"truncated,omitempty"` // a part of it is left out
 }
 
-// Size is about how many bytes the call takes in a document.
+// Size returns about how many bytes the call takes in a document.
 func (c *HTTPCall) Size() int {
 	n := 256 + len(c.Request.URL) + len(c.Request.Body) + len(c.Error)
 	headers := c.Request.Headers

@@ -169,12 +169,12 @@ const (
 	// RestartSucceeded is given, too: then the new life starts from nothing.
 	RestartFailed
 	// RestartSucceeded begins a new life when the task succeeded (seed 004, clean_success).
-	// In a task of several workers that has not ended it takes the successes so far back,
-	// in the same life: those workers must succeed again. Open executions go on.
+	// In a task of several workers that has not ended it takes back the successes so far,
+	// in the same life. Those workers must succeed again; open executions go on.
 	RestartSucceeded
-	// KeepArgs makes a restart run the task with what it has: its arguments, options,
-	// priority, labels and origin. The send decides only when the task starts, and whether
-	// it is held. It needs RestartFailed or RestartSucceeded.
+	// KeepArgs makes a restart run the task with its stored arguments, options, priority,
+	// labels and origin. The send only decides when the task starts and whether it is held.
+	// KeepArgs needs RestartFailed or RestartSucceeded.
 	KeepArgs
 )
 
@@ -223,8 +223,8 @@ func (o Options) saidBySender() bool {
 	return !o.IsZero()
 }
 
-// restart begins a new life with what the draft says, or, with [KeepArgs], with what the
-// task has.
+// restart begins a new life with the values of the draft or, with [KeepArgs], with those of
+// the task.
 func restart(t *Task, d Draft, policy Existing, now time.Time) *Task {
 	c := newLife(t, policy&RestartSucceeded == 0, now)
 	if policy&KeepArgs != 0 {
@@ -237,8 +237,8 @@ func restart(t *Task, d Draft, policy Existing, now time.Time) *Task {
 	return c
 }
 
-// again is the draft that sends the task once more with what it has. When it starts, and
-// what its type says now, is as in d.
+// again returns the draft that sends the task once more with its stored values. The start time
+// and the current values of its type are those of d.
 func (t *Task) again(d Draft) Draft {
 	o := t.Options
 	o.ClaimBy = d.Options.ClaimBy // the type's, see [Draft.Typed]
@@ -249,9 +249,9 @@ func (t *Task) again(d Draft) Draft {
 	}
 }
 
-// clean takes back the successes of single workers in a task that has not ended: they must
-// do it again, their checkpoints and steps included. The entries stay where they are, since
-// open executions are addressed by their place. It returns t itself when there are none.
+// clean takes back the successes of single workers in a task that has not ended, with their
+// checkpoints and steps: these workers must succeed again. The entries keep their places, because
+// these address open executions. clean returns t itself if there are no successes.
 func clean(t *Task, eff Effective, now time.Time) *Task {
 	if t.Successes() == 0 {
 		return t

@@ -27,7 +27,7 @@ const maxCallbackBytes = model.MaxResultBytes + 4<<10
 // {"error": "...", "reason": "..."}:
 //
 //	400 invalid    the body is not one of these
-//	405 method     the target's CallbackMethod is the other one; the header Allow names it
+//	405 method     the target's CallbackMethod is another one; the header Allow names it
 //	404 unknown    the token names no run of a target that waits for a callback
 //	409 repeated   a callback came before
 //	410 gone       the run went on without: its time was over, it was cancelled, it ended
@@ -50,7 +50,7 @@ func CallbackHandler(p *producer.Producer) http.Handler {
 	return mux
 }
 
-// otherMethod is the one that a callback by that method should have had.
+// otherMethod returns the method that the target allows if it is another one.
 var otherMethod = map[string]string{http.MethodPost: http.MethodPut, http.MethodPut: http.MethodPost}
 
 // CallbackAnswer is the answer to a callback.
@@ -167,7 +167,7 @@ func usable(ctx context.Context, p *producer.Producer, method string, h model.Ha
 	case target == nil:
 		return refuse(http.StatusNotFound, "unknown", "the run of this token waits for no callback: the answer to its call decides it")
 	case target.CallbackMethod != "" && target.CallbackMethod != method:
-		return refuse(http.StatusMethodNotAllowed, "method", "the callback of this run is a "+target.CallbackMethod)
+		return refuse(http.StatusMethodNotAllowed, "method", "the callback of this run must be a "+target.CallbackMethod)
 	}
 	_, w := t.Execution(h.ExecID)
 	switch {
@@ -184,8 +184,8 @@ func usable(ctx context.Context, p *producer.Producer, method string, h model.Ha
 	}
 }
 
-// waitingTarget is the target of a run that a callback decides, else nil: no other gets a
-// token, but one can be made of an execution's id, which every target is told.
+// waitingTarget returns the target of a run that a callback decides, else nil. No other target
+// gets a token, but every target gets an execution's id, and a token can be made from it.
 func waitingTarget(t *model.Task) *HTTPTarget {
 	var target HTTPTarget
 	if json.Unmarshal(model.ValueJSON(t.Args), &target) != nil || target.Waits() == 0 {

@@ -8,10 +8,10 @@ import (
 )
 
 // The failure policy judges the last effective run of seed 003: the newest tick's run that
-// was neither skipped nor is still SCHEDULED. A tick that comes while a run waits for a
-// worker is judged by the run before it, and so has the same attempt.
+// was neither skipped nor is still SCHEDULED. While a run waits for a worker, the run before it
+// decides about the next tick, which so has the same attempt.
 
-// effective is the run that the failure policy judges; nil for none.
+// effective returns the run that the failure policy judges; nil for none.
 func effective(r *model.Rule) *model.LastRun {
 	if r.Last == nil || r.Last.Status != model.RunRunning {
 		return r.Last
@@ -19,8 +19,8 @@ func effective(r *model.Rule) *model.LastRun {
 	return r.LastEffective
 }
 
-// supersede keeps the judged run, since another one becomes the last. A run that did not
-// fail is kept only while an earlier one may still end.
+// supersede keeps the judged run when another one becomes the last. It keeps a run that did not
+// fail only while an earlier one may still end.
 func (d *decision) supersede() {
 	last := effective(d.Rule)
 	if last != nil && !last.Status.Failed() && len(d.Active) == 0 {
@@ -29,8 +29,8 @@ func (d *decision) supersede() {
 	d.LastEffective = last
 }
 
-// judge notes what became of a run, if the failure policy judges it from now on. active says
-// whether the rule knew it as active: what a person runs again later is not judged.
+// judge records the status of a run if the failure policy judges it from now on. active reports
+// whether the rule knew it as active: the policy ignores a run that a person repeats later.
 func (d *decision) judge(ref model.RunRef, s model.RunStatus, active bool) {
 	before, last, known := effective(d.Rule), d.Last, d.LastEffective
 	switch {
@@ -50,8 +50,8 @@ func (d *decision) judge(ref model.RunRef, s model.RunStatus, active bool) {
 	}
 }
 
-// Begun notes which of the rule's active runs a worker has begun. It returns the rule itself
-// where that changes nothing.
+// Begun records which of the rule's active runs a worker has begun. It returns the rule itself
+// if that changes nothing.
 func Begun(r *model.Rule, runs map[string]bool) *model.Rule {
 	d := decide(r, nil, r.DecidedTo)
 	changed := false
@@ -67,7 +67,7 @@ func Begun(r *model.Rule, runs map[string]bool) *model.Rule {
 	return d.Rule
 }
 
-// judged says whether the failure policy would judge an active run once a worker has begun
+// judged reports whether the failure policy would judge an active run once a worker has begun
 // it, and whether that could make a difference.
 func judged(r *model.Rule, a model.RunRef) bool {
 	if r.OnFailure != model.FailureRetry && r.OnFailure != model.FailureSkip || a.Manual || r.Last == nil || r.Last.Status != model.RunRunning {
@@ -80,8 +80,8 @@ func judged(r *model.Rule, a model.RunRef) bool {
 	return a.Nominal.After(last.Nominal)
 }
 
-// begun reads which active runs of the rules a worker has begun, where that makes a
-// difference; a rule that could not be read is nil.
+// begun reads which active runs of the rules a worker has begun, if that makes a
+// difference. A rule that could not be read is nil.
 func (p *Periodic) begun(ctx context.Context, rules []*model.Rule) (map[string]bool, error) {
 	runs := map[string]string{} // by their tasks
 	var ids []string

@@ -13,27 +13,28 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// ErrNoRun is returned for a run of which neither record nor task is left.
+// ErrNoRun is returned for a run that has neither a record nor a task.
 var ErrNoRun = errors.New("no such run of a periodic rule")
 
 // RunFilter selects runs. Zero fields select everything.
 type RunFilter struct {
-	// Statuses as [Periodic.Runs] returns them: RUNNING and WAITING_CALLBACK are read from the
-	// tasks, like the end of a run that its rule has not been told yet.
+	// Statuses as [Periodic.Runs] returns them. RUNNING and WAITING_CALLBACK are read from the
+	// tasks, like an end that the rule does not know yet.
 	Statuses []model.RunStatus
 	Tenant   string    // of the rules; model.NoTenant = those without one
 	From, To time.Time // nominal in [From, To)
 }
 
-// Runs reads the records of a rule, or of all rules where ruleID is "", the newest nominal time
-// first: at most limit, from 1 to 1,000, after the given one (nil = from the newest). Fewer than
-// limit are the last. What has not ended is read from its task.
+// Runs reads the records of a rule, or of all rules if ruleID is "", the newest nominal time
+// first. It returns at most limit runs, from 1 to 1,000, that follow the given one (nil = from the
+// newest). A result with fewer than limit runs is the last page. Runs reads the state of a run
+// that has not ended from its task.
 func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *model.Run, limit int) (out []*model.Run, err error) {
 	if limit < 1 || limit > 1000 {
 		return nil, model.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
 	q := store.RunFilter{RuleID: ruleID, Tenant: f.Tenant, Statuses: storedAs(f.Statuses), From: f.From, To: f.To}
-	perPage := max(limit, 100) // a task may say that its run is not in the status asked for
+	perPage := max(limit, 100) // the tasks of some runs have other statuses
 	for {
 		page, err := p.store.Runs(ctx, q, after, perPage)
 		if err != nil {
@@ -57,8 +58,8 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 	}
 }
 
-// storedAs are the statuses that the records of such runs have: one that was sent is SCHEDULED
-// until its rule is told of its end.
+// storedAs returns the statuses that the records of such runs have. A run that was sent stays
+// SCHEDULED until its rule knows its end.
 func storedAs(statuses []model.RunStatus) (out []model.RunStatus) {
 	for _, s := range statuses {
 		if s != model.RunRunning && s != model.RunWaiting {
@@ -72,7 +73,7 @@ func storedAs(statuses []model.RunStatus) (out []model.RunStatus) {
 	return slices.Compact(out)
 }
 
-// asTheyAre reads from their tasks what has become of runs that have not ended.
+// asTheyAre updates runs that have not ended from their tasks.
 func (p *Periodic) asTheyAre(ctx context.Context, runs []*model.Run) error {
 	var ids []string
 	for _, r := range runs {
@@ -92,7 +93,7 @@ func (p *Periodic) asTheyAre(ctx context.Context, runs []*model.Run) error {
 	return nil
 }
 
-// asItIs is what a task says of its run that has not been recorded.
+// asItIs updates a run with the state of its task that is not recorded yet.
 func asItIs(r *model.Run, t *model.Task) {
 	if r.Status == model.RunScheduled {
 		r.Status, r.Error = RunStatusOf(t)
@@ -106,8 +107,8 @@ func asItIs(r *model.Run, t *model.Task) {
 	}
 }
 
-// GetRun reads one run by its id: rule@time, or rule!request. Where the rule keeps no records
-// the run is read from its task. [ErrNoRun] when neither is left.
+// GetRun reads one run by its id: rule@time, or rule!request. If the rule keeps no records it
+// reads the run from its task. It returns [ErrNoRun] if neither exists.
 func (p *Periodic) GetRun(ctx context.Context, id string) (*model.Run, error) {
 	r, err := p.store.Run(ctx, id)
 	if err != nil {
@@ -129,7 +130,7 @@ func (p *Periodic) GetRun(ctx context.Context, id string) (*model.Run, error) {
 	return r, nil
 }
 
-// ruleOf is the id of the rule that a run's id begins with.
+// ruleOf returns the id of the rule, which begins the id of a run.
 func ruleOf(run string) (id string, ok bool) {
 	i := strings.IndexAny(run, "@!")
 	return run[:max(i, 0)], i > 0
@@ -169,7 +170,7 @@ func (p *Periodic) unrecorded(ctx context.Context, id string) (*model.Run, map[s
 	return nil, nil, none
 }
 
-// executedAt is when the first known execution of this life of the task began; zero for none.
+// executedAt returns when the first known execution of this life of the task began; zero for none.
 func executedAt(t *model.Task) (at time.Time) {
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
@@ -180,7 +181,7 @@ func executedAt(t *model.Task) (at time.Time) {
 	return at
 }
 
-// callOf is the last call that the task of a target made; nil for none.
+// callOf returns the last call by the task of a target; nil for none.
 func callOf(t *model.Task) *model.HTTPCall {
 	if _, typ, _, err := model.ParseTaskID(t.ID); err != nil || typ != httptarget.TaskType {
 		return nil

@@ -21,7 +21,7 @@ type Spec struct {
 	Creator     string
 	Category    string
 	Description string
-	// Ext is the caller's own, any JSON value. Handlers read it with consumer.Execution.Ext, HTTP
+	// Ext is any JSON value of the caller's own. Handlers read it with consumer.Execution.Ext, HTTP
 	// targets with {{ext}}.
 	Ext any
 

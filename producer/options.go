@@ -181,9 +181,9 @@ func Retention(d time.Duration) Option {
 	return newOption("Retention", func(s *settings) { s.draft.Options.Retention = d }, d)
 }
 
-// Callback says who is told over HTTP when the task has succeeded, or failed for good, and
-// with OnPending also when a person must decide; see package callback for what the receiver
-// gets. Secrets are sealed with the Config's
+// Callback sets the receivers that are called over HTTP when the task has succeeded or failed
+// for good, and with OnPending also when a person must decide. Package callback describes the
+// requests. Secrets are sealed with the Config's
 // SecretKey before anything is written, and the option is refused without one where it has
 // any. Defaults to what the task's type says.
 func Callback(c model.Callback) Option {

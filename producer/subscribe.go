@@ -77,9 +77,9 @@ func ResumeAfter(token string) SubscribeOption {
 //
 // Every stream costs the database, so they are few: for each set of types two
 // subscriptions in the whole fleet, four in all. Who serves many listeners subscribes once.
-// Behind mongos a subscription costs each shard one stream. An event then arrives when
-// every shard has written something after it: up to ten seconds later where a shard is
-// idle (MongoDB's periodicNoopIntervalSecs).
+// Behind mongos a subscription opens one stream on each shard. An event then arrives when
+// every shard has written something after it. With an idle shard that takes up to ten
+// seconds (MongoDB's periodicNoopIntervalSecs).
 // The error is a *[NoStreamError] where none is free, or the deployment has none, and a
 // *model.InvalidError for a bad filter, option or token. A slow reader holds up nobody but itself,
 // and loses nothing unless it is hours behind.

@@ -223,8 +223,8 @@ var ErrUnsubscribed = errors.New("the subscription is closed")
 
 var errNoPlace = errors.New("it named no place at which the stream could go on")
 
-// NoStreamError is returned where change streams are not available: on a standalone server,
-// or while other subscriptions hold all permits. [Producer.AwaitTask] works there: it polls.
+// NoStreamError is returned if change streams are not available: on a standalone server, or
+// while other subscriptions hold all permits. [Producer.AwaitTask] still works, because it polls.
 type NoStreamError struct {
 	Reason string
 	Later  bool // it may be had later: somebody else's subscription has the permit now

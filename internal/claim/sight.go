@@ -8,26 +8,26 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Sight is what a worker knows of the queue from its earlier looks: which priorities are in
-// use, and where the queue of each type and priority begins. MongoDB keeps deleted keys in
-// its indexes for minutes, and a query walks those in its way. A query that names the
-// priorities in use and starts at the head walks few of them.
+// Sight is a worker's knowledge of the queue from earlier looks: the priorities in use, and
+// where the queue of each type and priority begins. MongoDB keeps deleted keys in its indexes
+// for minutes, and a query walks over those in its range. A query that names the priorities in
+// use and starts at the head walks over few of them.
 //
-// A head is never later than the time of the look that saw it less a margin: a task that is
-// sent afterwards is due at its sender's idea of now. A straggler lies before the head all
-// the same: a task sent with an old start time, or given back at its old place. The process
-// that puts one there calls [Sight.Hear], as does one that an event tells of it. A full look,
-// which has no bound and names no priority, finds all others; one is due every [FullEvery].
+// A head is never later than the time of its look less a margin, because a task that is sent
+// afterwards is due at its sender's idea of now. A straggler still lies before the head: a task
+// sent with an old start time, or given back at its old place. The process that writes one calls
+// [Sight.Hear], as does a process that sees its event. A full look, without a bound and without
+// priorities, finds all others; one is due every [FullEvery].
 //
 // Sight does no I/O and reads no clock. It is safe for concurrent use.
 type Sight struct {
 	mu    sync.Mutex
 	types map[string]*queue
 	used  [levels]time.Duration // monotonic: when a task of the priority was last seen; 0 = not in use
-	heard int                   // how often somebody named a task
+	heard int                   // number of calls of Hear
 }
 
-// queue is what is known of one type.
+// queue is the knowledge of one type.
 type queue struct {
 	full  time.Duration     // monotonic: when the last full look began
 	heads [levels]time.Time // by priority: no task is due before, as far as is known; zero = not known
@@ -57,10 +57,10 @@ type Look struct {
 	heard int
 }
 
-// Full says whether the look finds every task.
+// Full reports whether the look finds every task.
 func (l Look) Full() bool { return l.Priorities == nil }
 
-// Both is what a query names that looks at two queues at once.
+// Both combines two looks for one query that reads two queues.
 func Both(a, b Look) (priorities []int, from time.Time) {
 	if a.Full() || b.Full() {
 		return nil, time.Time{}
@@ -74,7 +74,7 @@ func Both(a, b Look) (priorities []int, from time.Time) {
 	return slices.Compact(priorities), from
 }
 
-// Begin says how to look for tasks of the types now. whole asks for a full look.
+// Begin returns how to look for tasks of the types now. whole requests a full look.
 func (s *Sight) Begin(types []string, now time.Time, monotonic time.Duration, whole bool) Look {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +120,8 @@ func (s *Sight) inUse() (used []int) {
 	return used
 }
 
-// End notes what a look found, in the order of the queue. complete says that there was no
-// more. A look that failed is not noted.
+// End records the tasks that a look found, in the order of the queue. complete means that there
+// were no more. A failed look is not recorded.
 func (s *Sight) End(l Look, found []*model.Task, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +173,8 @@ func (s *Sight) End(l Look, found []*model.Task, complete bool) {
 	}
 }
 
-// age forgets the priorities, from the given one on, of which nothing was seen for long. The
-// one that was seen last stays in use. The caller holds mu.
+// age forgets the priorities, from the given one on, that had no task for long. The priority
+// that was seen last stays in use. The caller holds mu.
 func (s *Sight) age(from int, now time.Duration) {
 	latest := slices.Max(s.used[:])
 	for p := from; p < levels; p++ {
@@ -196,8 +196,8 @@ func (s *Sight) queueOf(typ string) *queue {
 	return q
 }
 
-// Hear notes a task that may be due now or later, for it may lie before the head, or be of a
-// priority that is not in use.
+// Hear records a task that may be due now or later, because it may lie before the head or have
+// a priority that is not in use.
 func (s *Sight) Hear(t *model.Task, monotonic time.Duration) {
 	if t.DueAt.IsZero() || t.Priority < 0 || t.Priority >= levels {
 		return
@@ -211,14 +211,14 @@ func (s *Sight) Hear(t *model.Task, monotonic time.Duration) {
 	}
 }
 
-// Forget makes the next look at each type a full one: somewhere a task may have appeared.
+// Forget makes the next look at each type a full one, because a task may have appeared anywhere.
 func (s *Sight) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.types = nil
 }
 
-// Priorities are those in use, ascending; nil = not known.
+// Priorities returns the priorities in use, ascending; nil = not known.
 func (s *Sight) Priorities() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,16 +10,14 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Trust decides whether a lapsed lease means that its worker is gone. It does not where the
-// worker may be well and could not ping: the database was away, elected another primary, or
-// its clock jumped. Nobody pre-empts then until every healthy worker has had the time to
-// ping. Each process judges by what it has seen of the database itself, and each task by its
-// own lease.
+// Trust decides whether a lapsed lease means that its worker is gone. A healthy worker may have
+// been unable to ping: the database was away, elected another primary, or its clock jumped. Then
+// no process pre-empts until every healthy worker has had the time to ping. Each process judges
+// by its own observations of the database, and each task by its own lease.
 //
-// What counts as seen is an answer. Between two answers the database may have been away for
-// as long as the gap between them, which harms only leases that are shorter than that. So a
-// process that asks rarely knows little of short leases: it must watch for a while before it
-// pre-empts them.
+// An observation is an answer. Between two answers the database may have been away for as long
+// as the gap between them, which harms only shorter leases. So a process that queries rarely knows
+// little about short leases: it must observe for a while before it pre-empts them.
 //
 // A Trust is safe for concurrent use.
 type Trust struct {
@@ -60,19 +58,19 @@ const (
 	// looks for lapsed leases about once a second. It may hide an outage that costs a worker
 	// a lease of less than two seconds.
 	shortestGap = 1500 * time.Millisecond
-	// unknown is how long the database may have been away where nothing tells.
+	// unknown is how long the database may have been away without any evidence.
 	unknown = math.MaxInt64
-	// soon is when to ask again where the time is not known.
+	// soon is the pause before the next question if the time is not known.
 	soon = 100 * time.Millisecond
 )
 
-// NewTrust makes a Trust of a process that has seen nothing wrong. db is the estimate of the
-// database's time, local this machine's clock.
+// NewTrust returns the Trust of a process that has observed no trouble. db is the estimate of
+// the database's time, local the machine's clock.
 func NewTrust(db Estimate, local clock.Clock) *Trust {
 	return &Trust{db: db, local: local}
 }
 
-// Answered notes an answer of the database.
+// Answered records an answer of the database.
 func (t *Trust) Answered() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,25 +83,25 @@ func (t *Trust) Answered() {
 	t.down, t.answered, t.last = false, true, clock.Read(t.local)
 }
 
-// gap is how long ago the last answer came, by the clock that says more.
+// gap returns the time since the last answer, by the clock that shows more.
 func (t *Trust) gap() time.Duration { return t.last.Since(t.local) }
 
-// Failed notes that the database cannot be reached, until it answers again.
+// Failed records that the database cannot be reached, until it answers again.
 func (t *Trust) Failed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.down = true
 }
 
-// Doubt notes that workers may have been unable to ping until now.
+// Doubt records that workers may have been unable to ping until now.
 func (t *Trust) Doubt() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.troubles.Add(unknown, clock.Read(t.local))
 }
 
-// SawPrimary notes the name of the primary's reign, see [store.Store.Primary]. Another name
-// than before is a reason for doubt; the first one is what later ones are compared with.
+// SawPrimary records the name of the primary's term, see [store.Store.Primary]. A changed name
+// is a reason for doubt; the first name is the baseline.
 func (t *Trust) SawPrimary(name string) (changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,15 +113,15 @@ func (t *Trust) SawPrimary(name string) (changed bool) {
 	return changed
 }
 
-// SeesElections says whether the database names its primary.
+// SeesElections reports whether the database names its primary.
 func (t *Trust) SeesElections() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.primary != ""
 }
 
-// WantsClock says whether the database's clock is to be read again, because another server
-// may have answered since the last reading.
+// WantsClock reports whether to read the database's clock again, because another server may
+// have answered since the last reading.
 func (t *Trust) WantsClock() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,8 +133,8 @@ func (t *Trust) wantsClock() bool {
 	return ok && t.db.Age() > at.Since(t.local)
 }
 
-// Wait is how long no task with these terms may be pre-empted; zero or less when it may be
-// now. It is right as long as nothing else happens: ask again then.
+// Wait returns how long no task with these terms may be pre-empted; zero or less = it may be
+// now. The result is valid until the next observation.
 func (t *Trust) Wait(eff *model.Effective) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,13 +159,14 @@ func (t *Trust) Wait(eff *model.Effective) time.Duration {
 	return left
 }
 
-// LeftAlone is what a look at lapsed leases did not touch because the owners may be well.
+// LeftAlone describes the lapsed tasks that a scan did not touch because their owners may be
+// healthy.
 type LeftAlone struct {
 	Wait  time.Duration // until the first of it may be pre-empted; 0 = nothing was left alone
 	Every time.Duration // how often the database must answer until then
 }
 
-// Allows says whether a task with these terms may be pre-empted now. If not, it adds the
+// Allows reports whether a task with these terms may be pre-empted now. If not, it adds the
 // task to what is left alone.
 func (t *Trust) Allows(eff *model.Effective, left *LeftAlone) bool {
 	wait := t.Wait(eff)
@@ -184,8 +183,8 @@ func (t *Trust) Allows(eff *model.Effective, left *LeftAlone) bool {
 	return false
 }
 
-// harmless is for how long the database may have been away without costing a healthy worker
-// its lease: what is left of it when the next ping is due, less what it takes to notice.
+// harmless returns how long the database may have been away without costing a healthy worker
+// its lease: the rest of the lease when the next ping is due, less the time to notice.
 func harmless(eff *model.Effective) time.Duration {
 	return max(eff.Lease-eff.PingInterval-Notice, shortestGap)
 }

@@ -34,7 +34,7 @@ func (p *Pacer) Do(query func() error) error {
 	return p.run(query)
 }
 
-// Try runs the query if its time has come and nobody else runs it; ran says whether it did.
+// Try runs the query if its time has come and nobody else runs it; ran reports whether it did.
 func (p *Pacer) Try(query func() error) (ran bool, err error) {
 	p.mu.Lock()
 	if p.asking > 0 || p.clock.Monotonic() < p.next {

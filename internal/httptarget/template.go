@@ -168,7 +168,7 @@ func (t template) fill(v Values, in place) (string, error) {
 	return b.String(), nil
 }
 
-// endsQuoted says whether the end of a piece of JSON lies within a string.
+// endsQuoted reports whether the end of a piece of JSON lies within a string.
 func endsQuoted(text string, quoted bool) bool {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

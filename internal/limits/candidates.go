@@ -78,12 +78,12 @@ func (c *candidates) replace(tasks []*model.Task, more bool, now time.Duration) 
 	c.add(tasks)
 }
 
-// usable says whether a permit may pass on to one of these, or of what a search finds.
+// usable reports whether a permit may pass on to one of these, or of what a search finds.
 func (c *candidates) usable(now time.Duration) bool {
 	return (len(c.list) > 0 || c.more) && now-c.searched <= candidatesKept
 }
 
-// wanted says whether a search is worth while now.
+// wanted reports whether a search is worth while now.
 func (c *candidates) wanted(now time.Duration) bool {
 	return !c.searching && c.usable(now) && (now-c.searched >= candidatesFresh || c.more && len(c.list) < fewCandidates)
 }

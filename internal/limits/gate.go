@@ -146,7 +146,7 @@ func (g *Gate) Next() time.Time {
 	return g.next(func(w *wait) bool { return w.look == nil })
 }
 
-// AnyWaits says whether any type waits for room.
+// AnyWaits reports whether any type waits for room.
 func (g *Gate) AnyWaits() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -231,7 +231,7 @@ func (g *Gate) roomy(typ string) (was bool) {
 	return g.forget(typ)
 }
 
-// forget ends the wait of a type; was says whether it waited. The caller holds mu.
+// forget ends the wait of a type; was reports whether it waited. The caller holds mu.
 func (g *Gate) forget(typ string) (was bool) {
 	w := g.waits[typ]
 	if w != nil {

@@ -8,7 +8,7 @@ import (
 
 // What a process knows of the next tasks of limited types, see [candidates].
 
-// Passes says whether permits of the type pass on: it has max_running, and no rate.
+// Passes reports whether permits of the type pass on: it has max_running, and no rate.
 func (g *Gate) Passes(typ string) bool {
 	r := ruleOf(g.types.Get(typ))
 	return r.maxRunning > 0 && r.rate == (model.RateLimit{})
@@ -37,7 +37,7 @@ func (g *Gate) Learn(tasks []*model.Task) {
 	}
 }
 
-// Knows says whether a permit of the type that frees may pass on: there is a candidate.
+// Knows reports whether a permit of the type that frees may pass on: there is a candidate.
 func (g *Gate) Knows(typ string) bool {
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()
@@ -82,7 +82,7 @@ func (g *Gate) Chose(typ string, gone, lost int, left []*model.Task) {
 	}
 }
 
-// SearchWanted says whether the candidates of a type are few or old, so that a search beside
+// SearchWanted reports whether the candidates of a type are few or old, so that a search beside
 // the claims is worth while. Whoever is told so calls [Gate.Found] in any case.
 func (g *Gate) SearchWanted(typ string) bool {
 	now := g.store.Local().Monotonic()

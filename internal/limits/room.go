@@ -31,7 +31,7 @@ type Watcher struct {
 	// Room is called when n permits of a type that has waited are free and a candidate is
 	// known. It must not block.
 	Room func(typ string, n int)
-	// Holds says whether the worker has executions of the type.
+	// Holds reports whether the worker has executions of the type.
 	Holds func(typ string) bool
 }
 
@@ -169,7 +169,7 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
 	g.report(g.store.WishSlot(ctx, typ, g.id), "wishing for a permit")
 }
 
-// Yield says whether the next permit of the type that ends here is to be freed and not passed
+// Yield reports whether the next permit of the type that ends here is to be freed and not passed
 // on: another process has waited for one for a while. It looks once a second.
 func (g *Gate) Yield(ctx context.Context, typ string) (bool, error) {
 	now := g.store.Local().Monotonic()

@@ -9,15 +9,15 @@ import (
 )
 
 // head remembers where a queue begins that an index keeps in the order of a time, such as
-// lapse_at. MongoDB keeps deleted keys in its indexes for minutes, and a query walks those
-// in its way, so a loop asks from the head as it was last seen, less a margin.
+// lapse_at. MongoDB keeps deleted keys in its indexes for minutes, and a query walks over those
+// in its range. So a loop queries from the last known head, less a margin.
 //
-// The head is never later than the time of the look that saw it. What is written after a
-// look lies at or after that time: a start, a lease, an expiry begin at the writer's idea
-// of now. The margin covers that idea being late, and the way to the server. What is
-// earlier all the same (a transaction that commits a minute after the send, a restored
-// backup, a frozen process) is a straggler: a look without a bound finds it, and one is due
-// whenever every has passed. Due tasks have more to them, see claim.Sight.
+// The head is never later than the time of its look. Later writes lie at or after that time,
+// because a start, a lease and an expiry begin at the writer's idea of now. The margin covers
+// a late clock of the writer, and the way to the server. An earlier key is a straggler: from a
+// transaction that commits a minute after the send, a restored backup, a frozen process. A look
+// without a bound finds it, and one is due whenever every has passed. For due tasks see
+// claim.Sight.
 type head struct {
 	every  time.Duration // between looks without a bound
 	margin time.Duration
@@ -39,7 +39,7 @@ func wideLook(until time.Time, monotonic time.Duration) look {
 	return look{until: until, began: monotonic}
 }
 
-// wide says whether the look has no bound.
+// wide reports whether the look has no bound.
 func (l look) wide() bool { return l.from.IsZero() }
 
 // onward is the condition on the time of a look at all that is there.
@@ -58,7 +58,7 @@ func (l look) upTo(t time.Time) bson.D {
 	return bson.D{d("$gte", l.from), d("$lte", t)}
 }
 
-// begin says where a look has to start that sees everything until the given time, which is
+// begin returns where a look must start to see everything until the given time, which is
 // not later than the database's.
 func (h *head) begin(until time.Time, monotonic time.Duration) look {
 	h.mu.Lock()
@@ -75,8 +75,8 @@ func (h *head) begin(until time.Time, monotonic time.Duration) look {
 	return l
 }
 
-// end notes the earliest key that the look found; zero = it found none. A look that failed
-// is not noted.
+// end records the earliest key that the look found; zero = it found none. A failed look is
+// not recorded.
 func (h *head) end(l look, first time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,7 +104,7 @@ const (
 	headMargin = time.Second
 	// wideEvery is how late a straggler may be found by a loop that looks all the time.
 	wideEvery = 5 * time.Second
-	// upkeepEvery is the same for the upkeep, which looks every few seconds at most.
+	// upkeepEvery is the same for the upkeep, which looks at most every few seconds.
 	upkeepEvery = 20 * time.Second
 	// maxHeads bounds the memory of a process that serves ever new sets of types.
 	maxHeads = 1000

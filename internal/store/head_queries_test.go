@@ -44,7 +44,7 @@ func newWatched(t *testing.T) *watched {
 	return w
 }
 
-// bounded says whether each query since the last call has a lower bound on the field.
+// bounded reports whether each query since the last call has a lower bound on the field.
 func (w *watched) bounded(t *testing.T, field string) bool {
 	t.Helper()
 	require.NotEmpty(t, w.seen)

@@ -19,9 +19,9 @@ const (
 	probeFraction = 8
 )
 
-// held remembers the documents that somebody's open transaction holds. To find out which
-// documents of a batch those are takes time. Once they are known they leave the batches:
-// each is probed in a command of its own until it is free.
+// held remembers the documents that open transactions hold. Finding those documents in a batch
+// takes time. Once they are known they leave the batches: a command of its own probes each one
+// until it is free.
 type held struct {
 	mu       sync.Mutex
 	suspects map[suspect]*hold
@@ -30,14 +30,14 @@ type held struct {
 // suspect names a document.
 type suspect struct{ collection, id string }
 
-// hold is what is known of a suspect; all times are monotonic.
+// hold is the knowledge of a suspect; all times are monotonic.
 type hold struct {
 	since time.Duration
 	last  time.Duration // when a write of it ran out of time last
 	probe time.Duration // when the next write of it may go out beside a batch
 }
 
-// note notes that a write of that document alone ran out of time.
+// note records that a write of that document alone ran out of time.
 func (h *held) note(coll *mongo.Collection, id string, c clock.Clock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,14 +49,14 @@ func (h *held) note(coll *mongo.Collection, id string, c clock.Clock) {
 	}
 }
 
-// suspect notes that a write of that document and a few others ran out of time.
+// suspect records that a write of that document and a few others ran out of time.
 func (h *held) suspect(coll *mongo.Collection, id string, c clock.Clock) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.of(coll, id, c)
 }
 
-// of is what is known of the document; the first probe is due at once. h.mu is held.
+// of returns the knowledge of the document; the first probe is due at once. h.mu is held.
 func (h *held) of(coll *mongo.Collection, id string, c clock.Clock) *hold {
 	key := suspect{coll.Name(), id}
 	s := h.suspects[key]
@@ -71,7 +71,7 @@ func (h *held) of(coll *mongo.Collection, id string, c clock.Clock) *hold {
 	return s
 }
 
-// free notes that writes of those documents were answered.
+// free records that writes of those documents were answered.
 func (h *held) free(coll *mongo.Collection, c *command) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +80,7 @@ func (h *held) free(coll *mongo.Collection, c *command) {
 	}
 }
 
-// waits says whether the document is a suspect whose next probe is not due.
+// waits reports whether the document is a suspect whose next probe is not due.
 func (h *held) waits(coll *mongo.Collection, id string, c clock.Clock) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,8 +134,8 @@ func (h *held) apart(coll *mongo.Collection, statements []statement, c clock.Clo
 	return others, probes, waiting
 }
 
-// Suspected says whether a write of the task ran out of time lately, because somebody else
-// holds it. Such a write is to go out alone.
+// Suspected reports whether a write of the task ran out of time lately because an open
+// transaction holds it. The caller should write such a task alone.
 func (s *Store) Suspected(id string) bool { return s.held.has(s.tasks, id) }
 
 func (h *held) has(coll *mongo.Collection, id string) bool {
@@ -144,6 +144,6 @@ func (h *held) has(coll *mongo.Collection, id string) bool {
 	return h.suspects[suspect{coll.Name(), id}] != nil
 }
 
-// ProbeLater says whether somebody else holds the task and its next probe is not due:
-// writes that can wait are not worth trying.
+// ProbeLater reports whether an open transaction holds the task and its next probe is not due:
+// writes that can wait should not be tried yet.
 func (s *Store) ProbeLater(id string) bool { return s.held.waits(s.tasks, id, s.local) }

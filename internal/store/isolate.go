@@ -8,16 +8,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A document that somebody's open transaction has touched makes writes of it wait until
-// that transaction ends: a minute or more. So each command carries a short time limit.
-// Where it strikes, the ids are divided and sent again, some parts at a time, until the
-// document stands alone; what is answered in between counts at once. The search itself is
-// bounded, and whoever must not wait for it leaves it out.
+// Writes of a document that an open transaction has touched wait until that transaction ends,
+// a minute or more. So each command carries a short time limit. If it is exceeded, the ids are
+// divided and sent again, some parts at a time, until the document stands alone. What is answered
+// in between counts at once. The search is bounded, and callers that must not wait skip it.
 const (
 	// fanout and atOnce bound the parts of a search: a thousand ids are three levels.
 	fanout = 16
 	atOnce = 8
-	// Patience bounds the search where nobody else waits for it.
+	// Patience bounds the search if nothing else waits for it.
 	Patience = time.Second
 	// stalledParts is how many parts must run out of time, and none be answered, for the
 	// server to count as slow: dividing further would only slow it down more.
@@ -44,13 +43,13 @@ func (s *Store) execute(ctx context.Context, statements []statement, search time
 	return s.send(ctx, s.tasks, "writing task", statements, search)
 }
 
-// send carries statements out. Documents that others hold are left out, and named in the
-// result; search bounds the time in which those are found that nobody knows yet, and
-// without it all that shared a command with one counts as held. An error is that of the
-// database, for at least one statement; the result says what is known in spite of it.
+// send executes statements. It leaves out held documents and names them in the result. search
+// bounds the time for finding held documents that are not known yet. Without it every document
+// that shared a command with a held one counts as held. An error is that of the database for at
+// least one statement; the result is valid beside it.
 //
-// Behind a router counts are not to be trusted, so nothing is ever clean there, and
-// statements name one id each.
+// Behind a router counts are not reliable. So no command is ever clean there, and each
+// statement names one id.
 func (s *Store) send(ctx context.Context, coll *mongo.Collection, doing string, statements []statement, search time.Duration) (executed, error) {
 	t, err := s.Topology(ctx)
 	if err != nil {
@@ -115,7 +114,7 @@ func commandsOf(statements []statement) []command {
 }
 
 // isolate sends the parts of commands that ran out of time, then the parts of those parts
-// that did, until each document that is held stands alone or the time is over; and probes
+// that did, until each held document stands alone or the time is over. It also probes
 // suspects, which stand alone already.
 func (b *batch) isolate(ctx context.Context, late, probes []command, until time.Duration) {
 	if len(late)+len(probes) == 0 {
@@ -181,7 +180,7 @@ func (b *batch) isolate(ctx context.Context, late, probes []command, until time.
 		wave, next = next, nil
 	}
 	if len(late) > 0 && !found {
-		b.s.pace.slow() // nobody holds anything, as far as is known
+		b.s.pace.slow() // no document is held, as far as is known
 	}
 }
 
@@ -207,8 +206,8 @@ func (b *batch) matched(n int) {
 	b.x.matched += n
 }
 
-// inserted takes in which documents of an insert were not refused: those are stored. The
-// count of an update does not say which documents it was for.
+// inserted records which documents of an insert were not refused: those are stored. The count
+// of an update does not identify its documents.
 func (b *batch) inserted(c *command, failed map[int]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,7 +218,7 @@ func (b *batch) inserted(c *command, failed map[int]bool) {
 	}
 }
 
-// ranOut notes which documents were in a command of inserts that ran out of time.
+// ranOut records which documents were in a command of inserts that ran out of time.
 func (b *batch) ranOut(c *command) {
 	if c.ids == 0 || c.parts[0].insert == nil {
 		return
@@ -232,7 +231,7 @@ func (b *batch) ranOut(c *command) {
 	c.each(func(id string) { b.x.late[id] = true })
 }
 
-// existed notes that the key of an insert exists.
+// existed records that the key of an insert exists.
 func (b *batch) existed(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -252,7 +251,7 @@ func (b *batch) refuse(id string, err error) {
 	b.x.refused[id] = err
 }
 
-// leaveOut notes that nothing was written of the id, or nothing that is known.
+// leaveOut records that nothing was written for the id, as far as is known.
 func (b *batch) leaveOut(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -265,15 +264,15 @@ func (b *batch) leaveOut(id string) {
 	b.x.held[id], b.x.unsure[id] = true, true
 }
 
-// isHeld takes in that a command of one document ran out of time.
+// isHeld records that a command of one document ran out of time.
 func (b *batch) isHeld(c *command) {
 	id := c.parts[0].ids[0]
 	b.s.held.note(b.coll, id, b.s.local)
 	b.leaveOut(id)
 }
 
-// unresolved leaves a part out for which there was no time. Its ids are probed one by one
-// from now on, unless they are many, so that the next call does not begin anew.
+// unresolved leaves out a part for which there was no time. Its ids are probed one by one from
+// now on, unless they are many. So the next call does not start from the beginning.
 func (b *batch) unresolved(c *command) {
 	c.each(func(id string) {
 		if c.ids <= rememberedWhole && !b.broken() {
@@ -283,7 +282,7 @@ func (b *batch) unresolved(c *command) {
 	})
 }
 
-// failed notes an error; the worst of several is the call's.
+// failed records an error; the call returns the worst of several.
 func (b *batch) failed(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

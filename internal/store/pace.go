@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// The time limits of commands. They are short, since a limit that strikes is how a document
-// that somebody holds is found; and they follow the server, since one that strikes because
-// the server is slow at the moment makes it slower.
+// The time limits of commands. They are short, because an exceeded limit reveals a held document.
+// They follow the speed of the server, because a limit that a slow server exceeds makes it
+// slower still.
 const (
 	leastLimit     = 150 * time.Millisecond // of a batch
 	leastPart      = 50 * time.Millisecond  // of a part, or of one document alone
@@ -21,8 +21,8 @@ const (
 	fewIDs       = 32
 )
 
-// pace knows how long commands take, those of few ids and those of many apart: the longest
-// lately, slowly forgotten.
+// pace knows the longest recent time of commands, separately for few and for many ids. It forgets
+// slowly.
 type pace struct {
 	mu      sync.Mutex
 	longest [2]time.Duration
@@ -42,14 +42,14 @@ func (p *pace) saw(ids int, took time.Duration) {
 	*l = max(took, *l-(*l-took)/8)
 }
 
-// slowest says whether the limits cannot become any longer.
+// slowest reports whether the limits cannot become any longer.
 func (p *pace) slowest() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.longest[1] >= mostLimit/2
 }
 
-// slow notes that commands ran out of time although nothing was held.
+// slow records that commands ran out of time although no document was held.
 func (p *pace) slow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -38,7 +38,7 @@ var sentinel = bson.D{
 	d("due_at", farRight), d("lapse_at", farRight), d("archive_at", farRight), d("outbox_at", farRight), d("expire_at", farRight),
 }
 
-// hasSentinel says whether the sentinel is there, as it has to be. Index: _id.
+// hasSentinel reports whether the sentinel is there, as it has to be. Index: _id.
 func (s *Store) hasSentinel(ctx context.Context) (bool, error) {
 	err := s.tasks.FindOne(ctx, sentinel, options.FindOne().SetProjection(bson.D{d("_id", 1)})).Err()
 	if isNone(err) {

@@ -73,7 +73,7 @@ func (s *Store) WishSlot(ctx context.Context, typ, process string) error {
 	return explain(err, "wishing for a permit")
 }
 
-// HeedWish says whether another process has wished for a permit of a type lately, and takes
+// HeedWish reports whether another process has wished for a permit of a type lately, and takes
 // that wish away: it is heeded once. Index: _id.
 func (s *Store) HeedWish(ctx context.Context, typ, process string, lately time.Duration) (bool, error) {
 	wish := bson.D{d("_id", wishName(typ)), d("wished_by", bson.D{d("$ne", process)}), d("at", bson.D{d("$gt", s.Clock.Now().Add(-lately))})}

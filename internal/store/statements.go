@@ -189,7 +189,7 @@ type executed struct {
 	exists, late map[string]bool
 }
 
-// done says whether the write of the id is known to be carried out.
+// done reports whether the write of the id is known to be carried out.
 func (x *executed) done(id string) bool {
 	return x.clean || x.unsure != nil && !x.unsure[id]
 }

@@ -133,11 +133,11 @@ type Topology struct {
 	Embedded   bool   // our own embedded server
 }
 
-// Streams says whether workers use change streams here. Behind a router they poll
+// Streams reports whether workers use change streams here. Behind a router they poll
 // instead: every stream costs every shard, and a fleet holds several.
 func (t Topology) Streams() bool { return t.ReplicaSet }
 
-// Subscriptions says whether the deployment has change streams at all, which a
+// Subscriptions reports whether the deployment has change streams at all, which a
 // subscription needs. Behind a router each one reads the oplog of every shard.
 func (t Topology) Subscriptions() bool { return t.ReplicaSet || t.Sharded }
 

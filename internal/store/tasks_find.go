@@ -188,7 +188,7 @@ func (s *Store) Lapsed(ctx context.Context, types []string, limit int) ([]*model
 const certainFor = time.Second
 
 // NextLapse is the earliest lapse_at of any task of the types; zero where it found none, and
-// sure says whether it looked for all: then nothing is executing anywhere. Where it is not
+// sure reports whether it looked for all: then nothing is executing anywhere. Where it is not
 // sure a straggler (see head) may be there, and a look a second later is. Index: lapse, one
 // range for each type.
 func (s *Store) NextLapse(ctx context.Context, types []string) (next time.Time, sure bool, err error) {

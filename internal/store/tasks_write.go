@@ -148,7 +148,7 @@ func (w *Write) seenIn(cur *model.Task) bool {
 	}
 }
 
-// refutedBy says whether the current document proves that the write was not applied. It
+// refutedBy reports whether the current document proves that the write was not applied. It
 // does not where somebody may have changed the task after the write. Each write raises the
 // rev by one. Executions stay in the document for a whole life, until there are many.
 func (w *Write) refutedBy(cur *model.Task) bool {

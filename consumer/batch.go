@@ -9,21 +9,20 @@ import (
 
 const (
 	maxBatch = 1000
-	// aheadTime is for how long a batch shall last at the measured rate. A fetch has a
-	// fixed cost, so the quicker the tasks the larger the batches.
+	// aheadTime is how long a batch should last at the measured rate. A fetch has a
+	// fixed cost, so quicker tasks get larger batches.
 	aheadTime = 500 * time.Millisecond
 )
 
-// batchWanted is how many claimed tasks a process wants at hand: as many as it expects
+// batchWanted returns how many claimed tasks a process wants ready: as many as it expects
 // to start within [aheadTime], at least its free slots, at most [maxBatch].
 func batchWanted(freeSlots int, perSecond float64) int {
 	return min(maxBatch, max(freeSlots, int(perSecond*aheadTime.Seconds())))
 }
 
-// toFetch is how many tasks to look for now. While more than half of what is wanted
-// waits already, none: many small fetches cost more than few large ones. For the same
-// reason quick tasks are fetched a whole batch at a time, beside the rest that keeps the
-// handlers busy meanwhile.
+// toFetch returns how many tasks to look for now: none while more than half of the wanted number
+// waits, because many small fetches cost more than a few large ones. For the same reason quick
+// tasks are fetched a whole batch at a time, while the rest keeps the handlers busy.
 func toFetch(freeSlots, waiting int, perSecond float64) int {
 	wanted := batchWanted(freeSlots, perSecond)
 	switch {
@@ -36,7 +35,7 @@ func toFetch(freeSlots, waiting int, perSecond float64) int {
 	}
 }
 
-// enough is how many tasks may wait for a slot when more are looked for.
+// enough returns how many tasks may wait for a slot when the next fetch begins.
 func enough(freeSlots int, perSecond float64) int { return batchWanted(freeSlots, perSecond) / 2 }
 
 // rate measures starts a second, smoothed over about a second.

@@ -10,15 +10,15 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Somebody's open transaction on one candidate must not stop the fetches. A claim that ran
-// out of time goes on beside them, without the lock under which they claim: there the store
-// finds out which documents are held, and claims the others.
+// An open transaction that holds one candidate must not stop the fetches. A claim that ran out
+// of time continues beside them, without their lock. There the store finds out which documents
+// are held, and claims the others.
 
-// heldPause is how long fetches leave a candidate out that somebody else holds.
+// heldPause is how long fetches leave out a held candidate.
 const heldPause = time.Second
 
-// claimApart claims what shared a command with a document that somebody else holds. Its
-// slots are kept meanwhile.
+// claimApart claims the tasks that shared a command with a held document. Their slots are kept
+// meanwhile.
 func (c *Consumer) claimApart(ctx context.Context, claims []store.Write, execID string, sent clock.Instant, grants map[*model.Task]limits.Grant) {
 	if len(claims) == 0 {
 		return

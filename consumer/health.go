@@ -11,8 +11,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// health knows whether the database answers, and what this process owes it when it does
-// again: its own pings and ends, before it looks for more work.
+// health knows whether the database answers. After an outage it lets this process write its own
+// pings and ends before it looks for more work.
 type health struct {
 	trust *claim.Trust // when a lapsed lease may be taken over
 
@@ -75,16 +75,16 @@ func (h *health) isDown() bool {
 	return h.down
 }
 
-// current is the era since the last outage. It ends with the next one's end.
+// current returns the era since the last outage. The end of the next outage ends it.
 func (h *health) current() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.era
 }
 
-// call is the context of a call that is repeated until it is answered. When another call
-// learns that the database is back, this one ends as soon as it has waited for staleCall:
-// its connection may be a dead one, on which the answer never comes.
+// call returns the context of a call that is repeated until it is answered. When another call
+// learns that the database is back, this one ends as soon as it has waited for staleCall. Its
+// connection may be dead, so that the answer never arrives.
 func (h *health) call(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	call, cancel := context.WithTimeout(ctx, limit)
 	began := clock.System().Monotonic() // as real as the timeout
@@ -98,11 +98,11 @@ func (h *health) call(ctx context.Context, limit time.Duration) (context.Context
 	}
 }
 
-// staleCall is how long a call may wait although others are answered: a server under load
-// answers late, and each call that is cut off and repeated adds to the load.
+// staleCall is how long a call may wait although others are answered. A server under load
+// answers late, and each cancelled and repeated call adds to the load.
 const staleCall = time.Second
 
-// pinged notes that all pings that were due have been answered.
+// pinged records that all due pings have been answered.
 func (h *health) pinged() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,9 +129,9 @@ func (h *health) settled(owed <-chan struct{}) {
 	}
 }
 
-// ownFirst lets what this process holds go first after an outage: the leases of others are
-// as old as its own, and who looks for work before everybody has pinged takes it from
-// healthy workers. It waits for no longer than others wait for us.
+// ownFirst lets this process's own leases go first after an outage. The leases of others are as
+// old, and a process that looks for work before all have pinged takes it from healthy
+// workers. It waits no longer than other processes wait for this one.
 func (c *Consumer) ownFirst(ctx context.Context) error {
 	h := &c.health
 	if h.isDown() { // a question that changes nothing; its answer wakes pings and ends
@@ -149,7 +149,7 @@ func (c *Consumer) ownFirst(ctx context.Context) error {
 	case <-owed:
 	case <-ctx.Done():
 	}
-	_ = c.ends.Wait(ctx) // what is held up by others must not hold this up
+	_ = c.ends.Wait(ctx) // an end that a transaction holds must not delay this
 	h.settled(owed)
 	return nil
 }

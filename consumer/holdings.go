@@ -26,17 +26,16 @@ type holdings struct {
 	started  uint64        // handlers ever started
 	lastMove time.Duration // monotonic: when one was last started or the buffer was filled
 	slots    int
-	released func(reopened bool) // is called when slots that were kept are free; as handlerReturned says
+	released func(reopened bool) // called when kept slots are free; see handlerReturned
 }
 
-// slot is what an execution has of the process's slots. It is guarded by the mutex of the
-// holdings.
+// slot is the state of an execution's slot. The mutex of the holdings guards it.
 type slot int
 
 const (
 	noSlot    slot = iota
 	hasSlot        // its handler runs
-	keepsSlot      // its handler has returned; the slot is for whoever gets its permit next
+	keepsSlot      // its handler has returned; the slot is for the next execution by its permit
 )
 
 func newHoldings(slots int) *holdings {
@@ -58,7 +57,7 @@ func (h *holdings) add(xs []*execution, now time.Duration, at time.Time) {
 		switch {
 		case x.from.After(at):
 			h.planned = append(h.planned, x)
-		case x.ofType() != nil: // nobody else can use its permit while it waits
+		case x.ofType() != nil: // no other task can use its permit while it waits
 			h.buffer = slices.Insert(h.buffer, first, x)
 			first++
 		default:
@@ -105,7 +104,7 @@ func (h *holdings) ripen(at time.Time, now time.Duration, again func()) {
 	})
 }
 
-// next takes the first waiting execution if there is a slot; nil otherwise.
+// next takes the first waiting execution if a slot is free; nil otherwise.
 func (h *holdings) next(now time.Duration) *execution {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,11 +156,10 @@ func (h *holdings) stalled(now, after time.Duration) bool {
 	return len(h.buffer) > 0 && now-h.lastMove > after
 }
 
-// handlerReturned frees the slot: never before the handler has returned. keep leaves it for
-// the next execution by the same permit, unless the end of this one has been written by now.
-// Else next may have it, a type that lacks one; given says that it was reserved for that.
-// reopened says that the execution's type was at its limit, so that nobody looked for tasks of
-// it.
+// handlerReturned frees the slot, never before the handler has returned. keep leaves it for
+// the next execution by the same permit, unless the end of this one is already written.
+// Otherwise next may have it, a type without a slot; given means that it was reserved for that.
+// reopened means that the execution's type was at its limit, so that no fetch looked for it.
 func (h *holdings) handlerReturned(x *execution, keep bool, next *handler) (reopened, given bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -183,9 +181,9 @@ func (h *holdings) handlerReturned(x *execution, keep bool, next *handler) (reop
 	return reopened, given
 }
 
-// mayKeep reports whether the next execution by the same permit may have the slot before those that
-// wait for one: half of the slots are enough for a type, and a greater priority goes first. The
-// caller holds mu.
+// mayKeep reports whether the next execution by the same permit may have the slot before waiting
+// tasks. Half of the slots are enough for a type, and a greater priority goes first. The caller
+// holds mu.
 func (h *holdings) mayKeep(x *execution) bool {
 	return len(h.buffer) == 0 || 2*h.byType[x.h.typ] <= h.slots && h.buffer[0].task.Priority <= x.task.Priority
 }
@@ -206,8 +204,8 @@ func (h *holdings) idle() bool {
 	return h.running == 0 && len(h.buffer) == 0
 }
 
-// handOver takes the slot from an execution whose end is written, if it has one, for the next
-// by the same permit. The caller frees it with [holdings.release].
+// handOver takes the slot of an execution whose end is written, if it has one, for the next
+// execution by the same permit. The caller frees it with [holdings.release].
 func (h *holdings) handOver(x *execution) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -238,7 +236,7 @@ func (h *holdings) take(of *handler, n int) {
 	h.byType[of.typ] += n
 }
 
-// best is the priority of what waits for a slot next; -1 = nothing does.
+// best returns the priority of the task that waits for a slot next; -1 = none waits.
 func (h *holdings) best() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -346,8 +344,8 @@ func (h *holdings) count() counts {
 	return counts{buffered: len(h.buffer) + h.promised, running: h.running, all: len(h.all), planned: len(h.planned), started: h.started}
 }
 
-// promise keeps slots, and places below the limits of types, for writes that claim apart
-// from the fetches. release gives them back.
+// promise reserves slots, and places below the limits of types, for claims apart from the
+// fetches. release gives them back.
 func (h *holdings) promise(writes []store.Write) (release func()) {
 	change := func(by int) {
 		h.mu.Lock()

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// largeBatch is how many quick tasks a worker looks for at most that has a distant server
-// to itself.
+// largeBatch is the most quick tasks that a worker looks for if it has a distant server to
+// itself.
 const largeBatch = 2 * maxBatch
 
-// tripShare is how many times longer than its round trips a fetch is to take.
+// tripShare is the wanted ratio of the time of a fetch to that of its round trips.
 const tripShare = 4
 
 // lead keeps the handlers of quick tasks busy while the next batch is found and claimed,
-// however far away the server is. Where they ran out of tasks during a fetch, the next one
-// begins earlier. Where round trips take much of its time, it also asks for more, unless
+// however far away the server is. If they ran out of tasks during a fetch, the next fetch
+// begins earlier. If round trips take much of its time, it also asks for more, unless
 // other workers want the same tasks.
 type lead struct {
 	mu     sync.Mutex
@@ -23,15 +23,15 @@ type lead struct {
 	most   int           // what a batch needs to outweigh its round trips
 }
 
-// tripped notes how long a query took that finds next to nothing.
+// tripped records the time of a query that finds next to nothing.
 func (l *lead) tripped(took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.trip = took
 }
 
-// learn notes what was held when a fetch began and when it was done, how long it took and
-// how many tasks it won.
+// learn records what was held when a fetch began and when it was done, its duration and the
+// number of tasks that it won.
 func (l *lead) learn(before, after counts, took time.Duration, won int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,30 +12,30 @@ import (
 )
 
 // When an execution of a type with max_running has ended, its permit and its slot go straight
-// on to the next task of the type that this process knows. That takes two writes and a read by
-// ids, and no search:
+// to the next task of the type that this process knows. That takes two writes and a read by
+// id, and no search:
 //
 //	handler returns ─▶ the end is acknowledged ─▶ the permit names the next task ─▶ its claim
 //
-// It happens beside the fetch loop, whose searches may take long.
+// It happens beside the fetch loop, whose searches may be slow.
 
-// passing is what goes on to the next tasks of one type.
+// passing holds the permits and slots that go on to the next tasks of one type.
 type passing struct {
 	permits []model.Permit // of executions whose end was acknowledged
 	slots   int            // that those had
-	room    int            // so many permits that others have freed can be taken
+	room    int            // number of permits that other processes have freed
 }
 
-// passes gathers what goes on.
+// passes gathers permits that go on.
 type passes struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
 	open    bool
-	under   sync.WaitGroup // what goes on, and searches
+	under   sync.WaitGroup // claims under way, and searches
 	waiting map[*handler]*passing
-	lack    map[*handler]bool // types of which tasks are known, and perhaps permits free, but no slot
-	lacks   atomic.Bool       // there are some
+	lack    map[*handler]bool // types with known tasks and perhaps free permits, but without a slot
+	lacks   atomic.Bool       // lack is not empty
 }
 
 // openPasses lets permits pass on, until [Consumer.passLoop] ends.
@@ -46,13 +46,13 @@ func (c *Consumer) openPasses() {
 	c.gate.Watch(limits.Watcher{Room: c.takeRoom, Holds: c.held.ofType})
 }
 
-// passesOn reports whether the permit of an execution may pass on, so that its slot is kept.
+// passesOn reports whether the permit of an execution may pass on, which keeps its slot.
 func (c *Consumer) passesOn(x *execution) bool {
 	return x.ofType() != nil && c.gate.Passes(x.h.typ) && c.gate.Knows(x.h.typ) && !x.h.left.Load() && !c.waits(x.h.typ) && c.passes.opened()
 }
 
-// returnPermits gives back the permits of an execution whose end was acknowledged, or lets the
-// one of its type pass on.
+// returnPermits gives back the permits of an execution whose end was acknowledged, or passes on
+// the permit of its type.
 func (c *Consumer) returnPermits(x *execution) {
 	permits := x.permits
 	if c.passesOn(x) && c.passes.add(c, x) {
@@ -67,7 +67,7 @@ func (p *passes) opened() bool {
 	return p.open
 }
 
-// add takes the permit and the slot of the execution in, until the next send.
+// add gathers the permit and the slot of the execution until the next send.
 func (p *passes) add(c *Consumer, x *execution) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *passes) add(c *Consumer, x *execution) bool {
 	return true
 }
 
-// of is what goes on of a type. The caller holds mu.
+// of returns the passing of a type. The caller holds mu.
 func (p *passes) of(h *handler) *passing {
 	if p.waiting[h] == nil {
 		p.waiting[h] = &passing{}
@@ -90,7 +90,7 @@ func (p *passes) of(h *handler) *passing {
 	return p.waiting[h]
 }
 
-// send lets what was gathered go on.
+// send starts the claims for what was gathered.
 func (p *passes) send() {
 	p.mu.Lock()
 	some := len(p.waiting) > 0
@@ -108,7 +108,7 @@ func (p *passes) take() map[*handler]*passing {
 	return all
 }
 
-// lackSlot notes that tasks of a type are known and this process has no slot for them.
+// lackSlot records that this process knows tasks of a type and has no slot for them.
 func (p *passes) lackSlot(h *handler) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *passes) lackSlot(h *handler) {
 	}
 }
 
-// lacking is a type that shall have the next slot, rather than what waits for one; nil = none.
+// lacking returns a type that gets the next slot before waiting tasks; nil = none.
 func (p *passes) lacking(c *Consumer) *handler {
 	if !p.lacks.Load() {
 		return nil
@@ -152,7 +152,7 @@ func (p *passes) give(c *Consumer, h *handler) {
 	p.send()
 }
 
-// takeRoom takes permits of the type that others have freed, for candidates that are known.
+// takeRoom takes permits of the type that other processes have freed, for known candidates.
 func (c *Consumer) takeRoom(typ string, n int) {
 	h := c.handlerOf(typ)
 	p := &c.passes
@@ -186,12 +186,12 @@ func (c *Consumer) passLoop(ctx context.Context) {
 	}
 }
 
-// hand is what is at hand for claims: slots, and permits whose executions have ended. A nil
-// hand is empty.
+// hand holds slots, and permits of ended executions, for the next claims. A nil hand is
+// empty.
 type hand struct {
 	reserved int
 	left     []model.Permit
-	missed   []*model.Task // that got nothing
+	missed   []*model.Task // without a permit
 }
 
 func (h *hand) slots() int {
@@ -215,7 +215,7 @@ func (h *hand) permits() []model.Permit {
 	return h.left
 }
 
-// miss is for tasks that were not granted.
+// miss records tasks that were not granted.
 func (h *hand) miss(c *Consumer, tasks []*model.Task) {
 	if h == nil {
 		c.gate.Learn(tasks)
@@ -231,7 +231,7 @@ func (h *hand) drop(g limits.Grant) {
 	})
 }
 
-// use is for a grant by which a claim was won.
+// use removes a grant by which a claim was won.
 func (h *hand) use(g limits.Grant) {
 	if h != nil {
 		h.drop(g)
@@ -239,7 +239,7 @@ func (h *hand) use(g limits.Grant) {
 	}
 }
 
-// keep takes the type's permit of a grant back whose claim was not won, and returns the rest.
+// keep takes back the type's permit of a grant whose claim was lost, and returns the rest.
 func (h *hand) keep(g limits.Grant) limits.Grant {
 	if h == nil {
 		return g
@@ -257,13 +257,13 @@ func (h *hand) keep(g limits.Grant) limits.Grant {
 	return g
 }
 
-// passTries is how often a permit goes to another candidate because somebody else was quicker.
+// passTries is how often a permit goes to another candidate after another process was quicker.
 const passTries = 4
 
 // goOn claims the next tasks of a type by permits and slots that have become free.
 func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 	by := &hand{reserved: p.slots, left: p.permits}
-	slots := p.slots // also those that are used by then
+	slots := p.slots // including those that are used by then
 	defer func() {
 		c.held.release(h, slots)
 		c.gate.Return(limits.Grant{Permits: by.left})
@@ -309,12 +309,12 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 			c.passes.lackSlot(h) // there may be more permits
 		}
 		if len(p.permits) == 0 && len(by.left) == 0 {
-			return // it was worth one try
+			return // one try is enough
 		}
 	}
 }
 
-// yield reports whether a permit of the type is to be left to another process.
+// yield reports whether to leave a permit of the type to another process.
 func (c *Consumer) yield(ctx context.Context, typ string) bool {
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
@@ -333,8 +333,8 @@ func (c *Consumer) reportPass(ctx context.Context, err error) {
 	}
 }
 
-// candidates are the next tasks of the type as they are now: n of them, if that many are
-// known, and perhaps more.
+// candidates returns the current state of the next tasks of the type: n of them, if that many
+// are known, and perhaps more.
 func (c *Consumer) candidates(ctx context.Context, typ string, n int) (next []*model.Task, err error) {
 	for range passTries {
 		ids := c.gate.Candidates(typ, n)
@@ -361,7 +361,7 @@ func (c *Consumer) candidates(ctx context.Context, typ string, n int) (next []*m
 	return nil, nil
 }
 
-// stillDue are those of the tasks that wait to be claimed, in the same order.
+// stillDue returns the tasks that still wait to be claimed, in the same order.
 func (c *Consumer) stillDue(ctx context.Context, ids []string) (due []*model.Task, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()

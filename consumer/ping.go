@@ -52,9 +52,9 @@ func (c *Consumer) pingAll(ctx context.Context) time.Duration {
 	return max(next, shortestPause)
 }
 
-// pingBatch pings what is free in one batch. What somebody's open transaction holds is
-// pinged one by one and beside it, so that it delays nobody, and keeps its lease when the
-// transaction ends in time. answered reports whether the database answered the batch.
+// pingBatch pings free tasks in one batch. It pings held tasks one by one beside the batch. So
+// they delay no other task, and keep their leases if the transaction ends in time. answered
+// reports whether the database answered the batch.
 func (c *Consumer) pingBatch(ctx context.Context, batch []*execution) (answered bool) {
 	free := make([]*execution, 0, len(batch))
 	for _, x := range batch {
@@ -114,7 +114,7 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) (answered bool)
 	} else if ctx.Err() == nil && store.Classify(err) == store.Fatal {
 		c.log.Error().Err(err).Msg("pinging")
 	}
-	// What was answered counts, whatever became of the rest.
+	// Answered pings count, whatever the results of the others.
 	for _, p := range lost {
 		x := byPing[[2]string{p.ID, p.ExecID}]
 		delete(byPing, [2]string{p.ID, p.ExecID})
@@ -175,13 +175,13 @@ func (c *Consumer) guardLoop(ctx context.Context) {
 	}
 }
 
-// confirmTime is how long the database has to confirm leases that only the wall clock says
-// have ended.
+// confirmTime is how long the database has to confirm leases that have ended by the wall clock
+// alone.
 const confirmTime = time.Second
 
 // confirm pings such executions, so that setting a machine's clock does not cost it its
-// work. A lease that ends at the deadline cannot be extended: there the database's clock
-// decides.
+// work. A lease that ends at the deadline cannot be extended; the database's clock decides
+// about it.
 func (c *Consumer) confirm(ctx context.Context, doubtful []*execution) {
 	defer token(c.guardNow)
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)

@@ -82,8 +82,8 @@ func (c *Consumer) scan(ctx context.Context) (claim.LeftAlone, error) {
 	}
 }
 
-// nextLapse asks when the next lease lapses. That is one key of an index, read from every
-// server that has tasks, so its answer also says that the database is there.
+// nextLapse reads when the next lease lapses. That reads one index key from every server that
+// has tasks, so its answer also proves that the database is available.
 func (c *Consumer) nextLapse(ctx context.Context) (next time.Time, err error) {
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
@@ -103,9 +103,9 @@ func (c *Consumer) nextLapse(ctx context.Context) (next time.Time, err error) {
 	return next, err
 }
 
-// observe watches the database until the first of what was left alone may be taken over,
-// or nothing has lapsed any more. A share of the usual pause, added at random, keeps the
-// fleet from looking all at once.
+// observe watches the database until the first of the tasks that were left alone may be taken
+// over, or no lease is lapsed any more. A random part of the usual pause spreads the queries
+// of the fleet.
 func (c *Consumer) observe(ctx context.Context, left claim.LeftAlone) error {
 	until := c.cfg.Clock.Monotonic() + left.Wait + rand.N(c.scanPause())
 	for {
@@ -120,9 +120,9 @@ func (c *Consumer) observe(ctx context.Context, left claim.LeftAlone) error {
 	}
 }
 
-// longestScanPause keeps an idle worker of a large fleet sure of the database: the gap between
-// two of its answers stays below what costs a lease of 30 s, see [claim.Trust]. Else it would
-// have to watch for a ping interval before it takes over what it finds.
+// longestScanPause lets an idle worker of a large fleet trust what it finds. The gap between two
+// answers stays below one that could cost a lease of 30 s, see [claim.Trust]. With a longer gap it
+// would have to observe for a ping interval before it takes a task over.
 const longestScanPause = 8 * time.Second
 
 // scanPause is this worker's share of the fleet's scans while something is executing.
@@ -145,8 +145,8 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
 	takeovers, leaves, left, release := c.judge(found, by)
 	defer release()
-	// First what this worker runs itself: what it leaves wakes others, who would look at
-	// the same lapsed tasks.
+	// First the tasks that this worker runs itself. Those that it leaves wake other workers,
+	// which would look at the same lapsed tasks.
 	took, err := c.takeOver(ctx, takeovers, by.ExecID)
 	if err != nil {
 		return 0, left, err
@@ -155,10 +155,9 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 	return took + ended, left, err
 }
 
-// judge decides what becomes of tasks over lapsed leases, and keeps the slots of those that
-// this worker takes over: the writes may meet documents that somebody else holds, so they
-// go out without the lock under which the worker claims. Those that are known to be held
-// it leaves alone until their next probe.
+// judge decides about tasks with lapsed leases, and keeps the slots of those that this worker
+// takes over. The writes may meet held documents, so they go out without the lock of the
+// claims. judge leaves alone tasks that are known to be held, until their next probe.
 func (c *Consumer) judge(found []*model.Task, by model.Claimant) (takeovers, leaves []store.Write, left claim.LeftAlone, release func()) {
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
@@ -279,9 +278,9 @@ func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID st
 	return changed, err
 }
 
-// takeOverSingly writes the takeovers one by one, and returns what became of those that it
-// sent, in their order, with the tasks that were won. One whose answer is lost is settled as
-// a batch is, and is the last: the database was away, so the owners of the others may be well.
+// takeOverSingly writes the takeovers one by one. It returns the results of those that it sent,
+// in their order, with the tasks that were won. A takeover whose answer is lost is settled like a
+// batch, and is the last one: after an outage the owners of the other tasks may be healthy.
 func (c *Consumer) takeOverSingly(ctx context.Context, writes []store.Write, execID string) (written []store.Written, current map[string]*model.Task, err error) {
 	current = map[string]*model.Task{}
 	for i, w := range writes {

@@ -90,7 +90,7 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 		next = look{at: at}
 	}
 	if again := now.Add(c.many.pace.Left()); c.many.skipped && again.Before(next.at) {
-		next = look{at: again} // what was not asked for may be due
+		next = look{at: again} // tasks outside of the query may be due
 	}
 	var priorities []int
 	if !c.lookedFull {
@@ -117,11 +117,11 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	return next, nil
 }
 
-// nextDue is when something is due, by the time; zero when nothing is. The question may cost
-// the server much, and a worker of a limited type would ask it after each task. So where it
-// was asked a moment ago the last answer holds, and again says when to ask anew. What starts
-// sooner and was sent since then is heard of by an event, or found by then. priorities are
-// those to look at; nil = all.
+// nextDue returns when the next task is due; zero = none is. The query may be expensive for the
+// server, and a worker of a limited type would repeat it after each task. So a recent answer
+// remains valid, and again is the time of the next query. An event announces a task that starts
+// sooner and was sent since then, or the next query finds it. priorities limits the query;
+// nil = all.
 func (c *Consumer) nextDue(ctx context.Context, types []string, priorities []int, until time.Time) (due time.Time, again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()

@@ -31,7 +31,7 @@ func (c *Consumer) run(x *execution) {
 	}
 }
 
-// handlerGone frees the slot, unless another task is going to have the permit of this one.
+// handlerGone frees the slot, unless another task will get the permit of this one.
 func (c *Consumer) handlerGone(x *execution) {
 	keep := c.passesOn(x)
 	var next *handler
@@ -51,7 +51,7 @@ func (c *Consumer) handlerGone(x *execution) {
 	}
 }
 
-// slotsReleased lets others have slots that were kept for tasks which did not come.
+// slotsReleased frees slots that were kept for tasks that did not come.
 func (c *Consumer) slotsReleased(reopened bool) {
 	if reopened {
 		c.wake.now()
@@ -157,9 +157,9 @@ func (c *Consumer) call(x *execution, s *said) {
 	}
 }
 
-// awaitLocalRetry counts a retry inside the execution and waits for its time. It is counted
-// before it begins, so that a crash does not grant it again. false means that it must not
-// begin, and that the handler's error stands.
+// awaitLocalRetry counts a retry inside the execution and waits for its time. It counts the
+// retry before it begins, so that a crash does not grant it again. false means that the retry
+// must not begin, and that the handler's error stands.
 func (c *Consumer) awaitLocalRetry(ctx context.Context, x *execution, n int) bool {
 	began := clock.Read(c.cfg.Clock)
 	for wait := c.newBackOff(); ; wait.sleep(ctx) {

@@ -13,7 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// catch is what a search found.
+// catch is the result of a search.
 type catch struct {
 	tasks  []*model.Task // the best of all that it saw
 	queue  []*model.Task // of those that one worker runs what it saw, in the order of the queue
@@ -22,9 +22,9 @@ type catch struct {
 	full   bool          // and at everything
 }
 
-// search finds up to n candidates for a claim. Where it looks is decided by what is known of
-// the queue (c.sight), by the crowd (c.spread) and by what stands at the head and is refused
-// to this worker (c.barred).
+// search finds up to n candidates for a claim. Three things decide where it looks: the knowledge
+// of the queue (c.sight), the crowd (c.spread), and the tasks at the head that this worker may
+// not run (c.barred).
 func (c *Consumer) search(ctx context.Context, types []string, n, workers int) (catch, error) {
 	for {
 		now := c.cfg.Clock.Monotonic()
@@ -49,7 +49,7 @@ func (c *Consumer) search(ctx context.Context, types []string, n, workers int) (
 	}
 }
 
-// askTail asks where the part of the queue ends in which the crowd looks.
+// askTail queries the end of the part of the queue in which the crowd looks.
 func (c *Consumer) askTail(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func (c *Consumer) askTail(ctx context.Context) error {
 	return err
 }
 
-// find reads candidates where the aim says.
+// find reads candidates at the place of the aim.
 func (c *Consumer) find(ctx context.Context, types []string, a aim) (catch, error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func (c *Consumer) forget() {
 }
 
 // findOwn reads candidates that name this worker. They go before others of their priority,
-// but the order of the index does not say so: within a priority it is that of time.
+// but the index orders a priority by time alone.
 func (c *Consumer) findOwn(ctx context.Context, q store.DueQuery, l claim.Look) ([]*model.Task, error) {
 	now := c.cfg.Clock.Monotonic()
 	if !c.own.ask(now) {
@@ -166,8 +166,8 @@ func (c *Consumer) findSeveral(ctx context.Context, q store.DueQuery) (found []*
 	return found, err
 }
 
-// manyTasks decides when to ask for tasks that want several workers, which takes a
-// query of its own: always while there are some, else once a second.
+// manyTasks decides when to query tasks that want several workers, which takes a separate
+// query: always while there are some, else once a second.
 type manyTasks struct {
 	pace    *clock.Pacer
 	some    bool
@@ -183,8 +183,8 @@ func (m *manyTasks) ask() bool {
 
 func (m *manyTasks) learn(found int) { m.some = found > 0 }
 
-// rarely decides when to ask for tasks that name this worker, apart from the others: always
-// while there are some, else once a second.
+// rarely decides when to query tasks that name this worker separately: always while there are
+// some, else once a second.
 type rarely struct {
 	asked time.Duration
 	some  bool
@@ -202,7 +202,7 @@ func (m *rarely) ask(now time.Duration) bool {
 
 func (m *rarely) learn(found int) { m.some = found > 0 }
 
-// hear notes a task that this process has written, or has been told of: it may lie before
+// hear records a task that this process has written or that an event named: it may lie before
 // the place where the next look begins.
 func (c *Consumer) hear(t *model.Task) {
 	now := c.cfg.Clock.Monotonic()

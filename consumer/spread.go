@@ -9,19 +9,19 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// spread decides where in the queue a worker looks. A worker alone looks at the head, and
-// keeps exact order. Workers of a crowd, who fetch at the same time, would all see the same
-// head and claim the same tasks. So each of them starts at a random due_at between the head
-// and the tail of the queue, as far as it knows them, within the greatest priority that has
-// tasks. Where many tasks share a millisecond it skips a few batches, too: each skipped task
-// is an index key for the server to walk, so these are few.
+// spread decides where in the queue a worker looks. A worker alone looks at the head and
+// keeps exact order. Workers of a crowd, which fetch at the same time, would all see the same
+// head and claim the same tasks. So each of them starts at a random due_at between the known
+// head and tail of the queue, within the greatest priority that has tasks. If many tasks share
+// a millisecond it also skips a few batches. The server walks over one index key for each
+// skipped task, so these are few.
 //
-// Now and then each of the crowd looks at the head itself, where stragglers and greater
-// priorities are. It is pure; the simulation in spread_test.go runs it.
+// Now and then each worker of the crowd looks at the head itself, where stragglers and greater
+// priorities are. spread is pure; the simulation in spread_test.go runs it.
 type spread struct {
 	crowded bool
-	calm    int           // looks in a row in which few claims were lost
-	trust   int           // how many of those end the crowd; doubled each time that it came back at once
+	calm    int           // consecutive looks with few lost claims
+	trust   int           // how many of them end the crowd; doubled each time that the crowd returns at once
 	among   float64       // how many batches it chooses among at one place
 	slow    float64       // how many times as long as from a look to its claim it rests after that
 	headAt  time.Duration // monotonic: when to look at the head again
@@ -39,18 +39,18 @@ type field struct {
 	depth      int           // about how many tasks there are; 0 = not known
 }
 
-// aim is where a look goes.
+// aim is the place of a look.
 type aim struct {
-	atHead   bool      // with no bound but what is known of the queue
+	atHead   bool      // with no bound but the known head
 	from     time.Time // unless atHead: tasks due before are not looked at
 	priority int       // unless atHead: those of lower priorities neither
 	all      bool      // of greater priorities all are looked at, not only those in use
-	scout    bool      // what is found is not to be claimed: others see it, too
+	scout    bool      // the found tasks are not claimed, because others see them, too
 	skip     int       // tasks to pass over
 	take     int
 }
 
-// place is where the look goes, in a queue of which is known what l says: the priorities to
+// place returns where the look goes in a queue with the given knowledge: the priorities to
 // name, nil = all, and the lower bound of due_at.
 func (a aim) place(l claim.Look) (priorities []int, from time.Time) {
 	switch {
@@ -118,7 +118,7 @@ func (s *spread) enter(workers int) {
 	s.crowded, s.calm, s.among = true, 0, mostAmong(workers)
 }
 
-// look says where to look for n tasks.
+// look returns where to look for n tasks.
 func (s *spread) look(n, workers int, now time.Duration, r *rand.Rand) aim {
 	switch {
 	case !s.crowded:
@@ -135,7 +135,7 @@ func (s *spread) look(n, workers int, now time.Duration, r *rand.Rand) aim {
 	}
 	length := f.tail.Sub(f.head)
 	if f.depth > 0 {
-		// Near the end everybody takes a few, or the first would leave nothing to the others.
+		// Near the end each worker takes a few, or the first would leave nothing to the others.
 		a.take = min(n, max(leastShare, f.depth/(2*max(workers, 2))))
 		if wanted := perWorker * max(workers, 2) * n; f.depth > wanted {
 			length = time.Duration(float64(length) * float64(wanted) / float64(f.depth))
@@ -151,13 +151,13 @@ func (s *spread) look(n, workers int, now time.Duration, r *rand.Rand) aim {
 	return a
 }
 
-// wantsTail reports whether the tail of the field is to be asked.
+// wantsTail reports whether to query the tail of the field.
 func (s *spread) wantsTail(now time.Duration) bool {
 	f := &s.field
 	return s.crowded && f.first != nil && (f.tail.IsZero() || now-f.tailAt >= tailPause)
 }
 
-// sawTail notes the tail.
+// sawTail records the tail.
 func (s *spread) sawTail(tail time.Time, now time.Duration) {
 	f := &s.field
 	if tail.Before(f.head) {
@@ -169,14 +169,13 @@ func (s *spread) sawTail(tail time.Time, now time.Duration) {
 	f.tail, f.tailAt = tail, now
 }
 
-// saw notes what a look found. again says that another is to follow at once, in its place:
-// after a scout, or nearer to the head after one that went past the end, since that says
-// nothing of the queue.
+// saw records what a look found. again asks for another look at once in its place: after a
+// scout, or nearer to the head after a look past the end, which shows nothing of the queue.
 func (s *spread) saw(a aim, found []*model.Task, workers int, now time.Duration, r *rand.Rand) (again bool) {
 	f := &s.field
 	switch {
 	case len(found) == 0 && a.atHead:
-		*s = spread{} // nothing to do, so nobody to fight with
+		*s = spread{} // nothing to do, so no competition
 		return a.scout
 	case len(found) == 0:
 		s.misses++

@@ -8,10 +8,9 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// candidates are the next tasks of one type, as this process has found them and could not
-// claim them for want of a permit. A permit that frees goes straight on to one of them,
-// without a search. Only ids are kept: a candidate is read again before its claim. The rules
-// are pure.
+// candidates are the next tasks of one type that this process has found but could not claim
+// without a permit. A permit that becomes free goes straight to one of them, without a search.
+// Only ids are kept, and a candidate is read again before its claim. The rules are pure.
 type candidates struct {
 	list     []candidate   // best first
 	searched time.Duration // monotonic: when the list was last searched for
@@ -34,9 +33,9 @@ const (
 	MostCandidates = 256
 	// candidatesFresh is how long a list is used without a new search beside.
 	candidatesFresh = time.Second
-	// candidatesKept is how long it is used at all: searches fail, or nobody needed them.
+	// candidatesKept is how long a list is used at all, if searches fail or none was needed.
 	candidatesKept = 5 * time.Second
-	// fewCandidates is when a list is searched again before that.
+	// fewCandidates is the length at which a new search begins before that.
 	fewCandidates = 32
 	// widestChoice bounds the window.
 	widestChoice = 64
@@ -44,7 +43,7 @@ const (
 	spareCandidates = 8
 )
 
-// add notes tasks, the best of all that are known first.
+// add records tasks, the best of all known first.
 func (c *candidates) add(tasks []*model.Task) {
 	known := make(map[string]bool, len(c.list))
 	for _, k := range c.list {
@@ -72,25 +71,25 @@ func (c *candidates) learn(tasks []*model.Task, now time.Duration) {
 	c.add(tasks)
 }
 
-// replace takes over what a search has just found.
+// replace replaces the list with the result of a search.
 func (c *candidates) replace(tasks []*model.Task, more bool, now time.Duration) {
 	c.list, c.more, c.searched, c.searching = nil, more, now, false
 	c.add(tasks)
 }
 
-// usable reports whether a permit may pass on to one of these, or of what a search finds.
+// usable reports whether a permit may pass on to one of these, or to one that a search finds.
 func (c *candidates) usable(now time.Duration) bool {
 	return (len(c.list) > 0 || c.more) && now-c.searched <= candidatesKept
 }
 
-// wanted reports whether a search is worth while now.
+// wanted reports whether a search is worthwhile now.
 func (c *candidates) wanted(now time.Duration) bool {
 	return !c.searching && c.usable(now) && (now-c.searched >= candidatesFresh || c.more && len(c.list) < fewCandidates)
 }
 
-// take takes candidates for n claims out of the list, and some more where others have been
-// quicker lately. Processes see the same head, so one that others are ahead of begins at random
-// within a window. That never passes over a greater priority.
+// take removes candidates for n claims from the list, and some more if other processes have been
+// quicker lately. Processes see the same head, so one that loses candidates begins at random
+// within a window. It never passes over a greater priority.
 func (c *candidates) take(n int, intN func(int) int) (ids []string) {
 	if n <= 0 || len(c.list) == 0 {
 		return nil
@@ -111,8 +110,8 @@ func (c *candidates) take(n int, intN func(int) int) (ids []string) {
 	return ids
 }
 
-// adapt is for how the last choice went: gone were claimed by others before they were read,
-// lost after that.
+// adapt learns from the last choice: others claimed gone tasks before they were read, and lost
+// tasks after that.
 func (c *candidates) adapt(gone, lost int) {
 	c.gone = max(gone, c.gone-1)
 	if gone+lost > 0 {

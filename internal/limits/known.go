@@ -6,15 +6,15 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// What a process knows of the next tasks of limited types, see [candidates].
+// The knowledge of a process about the next tasks of limited types, see [candidates].
 
-// Passes reports whether permits of the type pass on: it has max_running, and no rate.
+// Passes reports whether permits of the type pass on: it has max_running and no rate limit.
 func (g *Gate) Passes(typ string) bool {
 	r := ruleOf(g.types.Get(typ))
 	return r.maxRunning > 0 && r.rate == (model.RateLimit{})
 }
 
-// Learn notes tasks that were found and not granted, of types whose permits pass on.
+// Learn records tasks that were found and not granted, of types whose permits pass on.
 func (g *Gate) Learn(tasks []*model.Task) {
 	if len(tasks) == 0 {
 		return
@@ -58,8 +58,8 @@ func (g *Gate) Best(typ string) (priority int, ok bool) {
 	return k.list[0].priority, true
 }
 
-// Candidates takes the ids of the next tasks of a type for n claims out of what is known, the
-// best first, and a few more where others have been quicker lately.
+// Candidates removes the ids of the next tasks of a type for n claims from the list, the best
+// first, and a few more if other processes have been quicker lately.
 func (g *Gate) Candidates(typ string, n int) []string {
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()
@@ -71,8 +71,8 @@ func (g *Gate) Candidates(typ string, n int) []string {
 	return k.take(n, rand.IntN)
 }
 
-// Chose notes how a choice went: so many were claimed by others before they were read, so many
-// after that, and those that are left over may be chosen again.
+// Chose records the outcome of a choice: how many tasks others claimed before they were read, and
+// how many after that. The left ones may be chosen again.
 func (g *Gate) Chose(typ string, gone, lost int, left []*model.Task) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +83,7 @@ func (g *Gate) Chose(typ string, gone, lost int, left []*model.Task) {
 }
 
 // SearchWanted reports whether the candidates of a type are few or old, so that a search beside
-// the claims is worth while. Whoever is told so calls [Gate.Found] in any case.
+// the claims is worthwhile. After true the caller must call [Gate.Found] in any case.
 func (g *Gate) SearchWanted(typ string) bool {
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()
@@ -96,8 +96,8 @@ func (g *Gate) SearchWanted(typ string) bool {
 	return true
 }
 
-// Found takes over what a search found in the place of what was known; more says that there
-// may be others. After an error what was known stays.
+// Found replaces the candidates with the result of a search; more means that there may be
+// others. After an error the old candidates stay.
 func (g *Gate) Found(typ string, tasks []*model.Task, more bool, err error) {
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()

@@ -13,40 +13,40 @@ import (
 
 // How a process waits for a permit of a type.
 const (
-	// searchAfter is for how long it only looks at permits. Then it searches once: there may
-	// be no task any more, or a better one.
+	// searchAfter is how long it only looks at permits. Then it searches once, because the
+	// tasks may be gone, or there may be a better one.
 	searchAfter = 5 * time.Second
 	longestLook = 250 * time.Millisecond // between two looks
-	// wishAfter is how long a process that has no permit of a type waits before it asks those
-	// that pass theirs on to free one, and how often it asks.
+	// wishAfter is how long a process without a permit of a type waits before it asks those
+	// that pass theirs on to free one, and the interval of its requests.
 	wishAfter = time.Second
-	// wishLasts is how long others heed that.
+	// wishLasts is how long other processes honour that request.
 	wishLasts = 3 * wishAfter
-	// aside is how long who has freed a permit for another leaves it alone.
+	// aside is how long a process that freed a permit for another does not take it back.
 	aside = 2 * longestLook
 )
 
-// Watcher is what a gate tells the worker, and asks it, about types that wait for a permit.
+// Watcher connects a gate with the worker for types that wait for a permit.
 type Watcher struct {
-	// Room is called when n permits of a type that has waited are free and a candidate is
-	// known. It must not block.
+	// Room is called when n permits of a waiting type are free and a candidate is known. It
+	// must not block.
 	Room func(typ string, n int)
 	// Holds reports whether the worker has executions of the type.
 	Holds func(typ string) bool
 }
 
-// Watch makes the gate look for permits of types that wait for one. Without it a type that
-// waits comes back into the queries after a pause, which is for those that search by request
-// only. It is called before the gate is used.
+// Watch makes the gate look for permits of waiting types. Without it a waiting type returns to
+// the queries after a pause, which suits callers that search only on request. Call it before
+// the gate is used.
 func (g *Gate) Watch(w Watcher) { g.watcher = &w }
 
 // wait is a type that leaves the claim queries.
 type wait struct {
 	until time.Time     // the store's
 	pause time.Duration // doubled each time that there was no permit
-	rule  rule          // by which it has no room
+	rule  rule          // the limit that leaves no room
 
-	look   *time.Timer   // nil = the type comes back when the time has come
+	look   *time.Timer   // nil = the type returns at until
 	since  time.Duration // monotonic: when it began to wait
 	wished time.Duration // monotonic: when a permit was last wished for; 0 = never
 }
@@ -82,7 +82,7 @@ func (g *Gate) stepAside(typ string) {
 	g.waitFor(typ, w, aside)
 }
 
-// waitFor plans the next look, or the end of the wait. The caller holds mu.
+// waitFor schedules the next look, or the end of the wait. The caller holds mu.
 func (g *Gate) waitFor(typ string, w *wait, d time.Duration) {
 	w.until = g.store.Clock.Now().Add(d)
 	g.unplan(w)
@@ -94,7 +94,7 @@ func (g *Gate) waitFor(typ string, w *wait, d time.Duration) {
 	look = time.AfterFunc(d, func() {
 		defer g.looks.Done()
 		g.mu.Lock()
-		mine := w.look == look // else it was planned anew
+		mine := w.look == look // else it was scheduled anew
 		g.mu.Unlock()
 		if mine {
 			g.lookForRoom(typ, w)
@@ -103,7 +103,7 @@ func (g *Gate) waitFor(typ string, w *wait, d time.Duration) {
 	w.look = look
 }
 
-// unplan takes the look back that is planned. The caller holds mu.
+// unplan cancels the scheduled look. The caller holds mu.
 func (g *Gate) unplan(w *wait) {
 	if w.look != nil && w.look.Stop() {
 		g.looks.Done()
@@ -111,7 +111,7 @@ func (g *Gate) unplan(w *wait) {
 	w.look = nil
 }
 
-// lookForRoom looks whether the type has a free permit.
+// lookForRoom checks whether the type has a free permit.
 func (g *Gate) lookForRoom(typ string, w *wait) {
 	ctx, cancel := context.WithTimeout(g.ctx, patience)
 	defer cancel()
@@ -143,7 +143,7 @@ func (g *Gate) lookForRoom(typ string, w *wait) {
 	}
 }
 
-// room is how many permits of the type are free.
+// room returns how many permits of the type are free.
 func (g *Gate) room(ctx context.Context, typ string) (int, error) {
 	others, settled, err := g.othersOf(ctx, typ)
 	if err != nil {
@@ -153,8 +153,8 @@ func (g *Gate) room(ctx context.Context, typ string) (int, error) {
 	return g.store.SlotsFree(ctx, store.SlotOf{Type: typ}, limit)
 }
 
-// wish asks the others to free a permit, after a while without any: those that pass theirs on
-// would keep them as long as they know tasks, also beside tasks that only this worker may run.
+// wish asks other processes to free a permit, after a while without any. A process that passes its
+// permits on keeps them as long as it knows tasks, even if only this worker may run others.
 func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()
@@ -169,8 +169,8 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
 	g.report(g.store.WishSlot(ctx, typ, g.id), "wishing for a permit")
 }
 
-// Yield reports whether the next permit of the type that ends here is to be freed and not passed
-// on: another process has waited for one for a while. It looks once a second.
+// Yield reports whether to free the next permit of the type instead of passing it on, because
+// another process has waited for one for a while. It checks once a second.
 func (g *Gate) Yield(ctx context.Context, typ string) (bool, error) {
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()

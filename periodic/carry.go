@@ -104,7 +104,7 @@ func (p *Periodic) carryPortion(ctx context.Context, rules []*model.Rule) (refus
 // sent is a portion whose tasks are sent.
 type sent struct {
 	rules   []*model.Rule
-	stuck   map[string]bool // rules with a task that the server refuses
+	stuck   map[string]bool // rules with a task that the server refuses, or that somebody holds
 	refused error           // and why
 }
 
@@ -131,7 +131,7 @@ func (p *Periodic) send(ctx context.Context, rules []*model.Rule) (sent, error) 
 		var some *store.InsertError
 		switch {
 		case errors.As(err, &some): // the others are sent: no rule stands in another's way
-			s.refused = err
+			s.refused = fmt.Errorf("sending the tasks of ticks: %w", err)
 			for i := range some.Refused {
 				s.stuck[of[tasks[i].ID]] = true
 			}
@@ -150,12 +150,16 @@ func (p *Periodic) finish(ctx context.Context, s sent) (refusals int, err error)
 	defer end()
 	var runs []*model.Run
 	var cancel []string
+	by := map[string][]string{} // the rules that cancel a task
 	for _, r := range s.rules {
 		for _, pl := range r.Planned {
 			if pl.Record != nil {
 				runs = append(runs, pl.Record)
 			}
 			cancel = append(cancel, pl.Cancel...)
+			for _, id := range pl.Cancel {
+				by[id] = append(by[id], r.ID)
+			}
 		}
 	}
 	for len(runs) > 0 {
@@ -165,33 +169,41 @@ func (p *Periodic) finish(ctx context.Context, s sent) (refusals int, err error)
 		}
 		runs = runs[n:]
 	}
-	if err := p.cancelTasks(ctx, cancel); err != nil {
+	held, err := p.cancelTasks(ctx, cancel)
+	if err != nil {
 		return 0, err
+	}
+	for _, id := range held { // the others go on
+		for _, rule := range by[id] {
+			s.stuck[rule] = true
+		}
+		s.refused = fmt.Errorf("cancelling task %s of an earlier run: %w", id, store.ErrHeld)
 	}
 	done := slices.DeleteFunc(slices.Clone(s.rules), func(r *model.Rule) bool { return s.stuck[r.ID] || len(r.Planned) == 0 })
 	if err := p.store.CarriedOut(ctx, done); err != nil || s.refused == nil {
 		return 0, err
 	}
-	return len(s.stuck), fmt.Errorf("sending the tasks of ticks: %w", s.refused)
+	return len(s.stuck), s.refused
 }
 
 // cancelTasks asks for the ends of runs' tasks. Their contexts end; a run has ended when the
-// handler has returned or its lease has lapsed, and not before.
-func (p *Periodic) cancelTasks(ctx context.Context, ids []string) error {
+// handler has returned or its lease has lapsed, and not before. held are those that somebody's
+// open transaction holds: they are not cancelled.
+func (p *Periodic) cancelTasks(ctx context.Context, ids []string) (held []string, err error) {
 	for ; len(ids) > perInsert; ids = ids[perInsert:] {
-		if err := p.cancelTasks(ctx, ids[:perInsert]); err != nil {
-			return err
+		some, err := p.cancelTasks(ctx, ids[:perInsert])
+		if held = append(held, some...); err != nil {
+			return held, err
 		}
 	}
 	var running []string
-	var held error
 	for tries := 0; len(ids) > 0; tries++ {
 		if tries == maxTries {
-			return fmt.Errorf("cancelling the tasks of earlier runs, %s among them: somebody else changed them %d times in between", ids[0], tries)
+			return held, fmt.Errorf("cancelling the tasks of earlier runs, %s among them: somebody else changed them %d times in between", ids[0], tries)
 		}
 		tasks, err := p.store.ReadableByIDs(ctx, ids)
 		if err != nil {
-			return fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
+			return held, fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
 		}
 		ids = nil // but for those that must be looked at again
 		var writes []store.Write
@@ -211,14 +223,14 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) error {
 		}
 		written, err := p.store.Writes(ctx, writes, store.Patience)
 		if err != nil {
-			return fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
+			return held, fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
 		}
 		for i, w := range written {
-			if w.Held { // the sweep tries again
-				held = fmt.Errorf("cancelling task %s of an earlier run: %w", writes[i].After.ID, store.ErrHeld)
+			if w.Held {
+				held = append(held, writes[i].After.ID)
 				ids = slices.DeleteFunc(ids, func(id string) bool { return id == writes[i].After.ID })
 			}
 		}
 	}
-	return errors.Join(held, p.store.Signal(ctx, running...))
+	return held, p.store.Signal(ctx, running...)
 }

@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/outcome"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -36,6 +39,59 @@ func TestARefusedDecisionIsNotTriedAgainBeforeTheNextLook(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, p.complained, r.ID, "it was refused")
 	require.Positive(t, pause)
+}
+
+// The task of an earlier run cannot be cancelled while somebody's open transaction holds it.
+// The plans of the other rules are carried out meanwhile.
+func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
+	db := testdb.New(t)
+	p, err := New(Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, p.start(t.Context()))
+	now := p.store.Clock.Now()
+	var tasks []*model.Task
+	ids := map[string]string{} // by rule
+	for _, name := range []string{"held", "free"} {
+		r, err := p.Create(t.Context(), Spec{Name: name, Cron: "0 0 1 1 *", Type: "tick"})
+		require.NoError(t, err)
+		task := model.NewTask(model.Draft{Type: "tick", Key: name}, now)
+		tasks, ids[r.ID] = append(tasks, task), task.ID
+		_, err = db.Collection("periodic_rules").UpdateByID(t.Context(), r.ID, bson.D{{Key: "$set", Value: bson.D{
+			{Key: "planned_at", Value: now}, {Key: "planned", Value: []model.Planned{{ID: "d", Cancel: []string{task.ID}}}},
+		}}})
+		require.NoError(t, err)
+	}
+	_, err = p.store.Insert(t.Context(), tasks)
+	require.NoError(t, err)
+	session, err := db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = db.Collection("tasks").UpdateByID(mongo.NewSessionContext(t.Context(), session), tasks[0].ID,
+		bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(t, err)
+
+	planned := func() []*model.Rule {
+		rules, _, err := p.store.PlannedRules(t.Context(), now.Add(time.Hour), 0, 10)
+		require.NoError(t, err)
+		return rules
+	}
+	stuck, err := p.carryOut(t.Context(), planned())
+	require.ErrorIs(t, err, store.ErrHeld)
+	require.Equal(t, 1, stuck)
+	left := planned()
+	require.Len(t, left, 1)
+	require.Equal(t, tasks[0].ID, ids[left[0].ID])
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.Eventually(t, func() bool {
+		_, err := p.carryOut(t.Context(), planned())
+		return err == nil && len(planned()) == 0
+	}, time.Minute, 100*time.Millisecond)
+	for _, task := range tasks {
+		now, err := p.store.Get(t.Context(), task.ID)
+		require.NoError(t, err)
+		require.Equal(t, model.StatusCancelled, now.Status)
+	}
 }
 
 // More lives of one instant than a sweep reads at a time, none of which can be read: there is

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -100,6 +101,31 @@ func TestPartialSuccessesOfAnUnfinishedTaskAreTakenBack(t *testing.T) {
 		require.NoError(t, slow.stop())
 		require.Zero(t, slow.Stats().Fenced)
 		require.Equal(t, 3, steps.count(id))
+	})
+}
+
+// The due time does not change, so the send itself must wake the worker. Its polls are an hour apart.
+func TestAWorkerLearnsByTheStreamThatItsSuccessWasTakenBack(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		needStreams(t, e)
+		a := newArena(t, e)
+		px, away := a.behind()
+		h := a.hire("only", double, through(away), rarely)
+		awaitWatching(t, h, 1)
+		id := a.sendKey("k", 5, producer.ConcurrentWorkers(2)).ID
+		a.await(id, "one success", func(task *model.Task) bool { return task.Successes() == 1 })
+		// A worker that has just had tasks for several workers looks for more. Only once it
+		// rests does it depend on the stream, so this waits until it has not looked for a while.
+		for resting := false; !resting; {
+			looks := px.Set(proxy.Rule{Command: "find", Collection: "tasks", Contains: "due_at", Do: proxy.Pass})
+			select {
+			case <-looks.Hit():
+			case <-time.After(3 * time.Second):
+				resting = true
+			}
+		}
+		a.sendKey("k", 5, producer.OnExisting(model.RestartSucceeded))
+		a.await(id, "a second one", func(task *model.Task) bool { return len(task.WorkerStates) == 2 && task.Successes() == 1 })
 	})
 }
 

@@ -229,7 +229,7 @@ func restart(t *Task, d Draft, policy Existing, now time.Time) *Task {
 	c := newLife(t, policy&RestartSucceeded == 0, now)
 	if policy&KeepArgs != 0 {
 		d = t.again(d)
-		if at := d.Options.ExpiresAt; !at.IsZero() && !at.After(now) { // the sender wants it to run all the same
+		if at := d.Options.ExpiresAt; !at.IsZero() && !at.After(now) { // the sender still wants it to run
 			d.Options.ExpiresAt = time.Time{}
 		}
 	}
@@ -270,12 +270,12 @@ func clean(t *Task, eff Effective, now time.Time) *Task {
 		w.Returns, w.Checkpoint = bson.RawValue{}, bson.RawValue{}
 	}
 	c.Result = bson.RawValue{}
-	if t.Wanted() > 1 { // else the steps are everybody's, also those of who runs it now
+	if t.Wanted() > 1 { // else the steps belong to all workers, including the running one
 		c.Steps = slices.DeleteFunc(slices.Clone(c.Steps), func(s Step) bool { return cleaned[s.WorkerID] })
 	}
 	settle(c, eff, now)
 	c.Audience = audienceNow(c, now)
-	if sooner(t, c) {
+	if !c.DueAt.IsZero() { // as due as before, but now also for the workers whose successes are gone
 		c.WakeAt = now
 	}
 	return c

@@ -17,8 +17,8 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 	return c.claimBy(ctx, found, nil)
 }
 
-// claimBy is [Consumer.claim] by what is at hand for the tasks; nil = nothing. With a hand the
-// caller need not hold claiming: the hand has slots of its own.
+// claimBy is [Consumer.claim] with the slots and permits of a hand; nil = none. With a hand the
+// caller need not hold claiming, because the hand has slots of its own.
 func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand) (took, lost int, err error) {
 	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
 	grants, found, err := c.admit(ctx, found, by.ExecID, with)
@@ -133,7 +133,7 @@ func (c *Consumer) repair(ctx context.Context, repairs []store.Write, wrong int)
 	return err
 }
 
-// writeRepairs returns those that somebody else holds, see [store.Store.Writes].
+// writeRepairs returns the held ones, see [store.Store.Writes].
 func (c *Consumer) writeRepairs(ctx context.Context, repairs []store.Write, search time.Duration) (held []store.Write, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// endSearch bounds how long the ends of a batch, and those behind it, wait while those are
-// found that somebody's open transaction holds.
+// endSearch bounds how long the ends of a batch, and those behind it, wait for the search for
+// held documents.
 const endSearch = 300 * time.Millisecond
 
 // endQueue is how many ends may wait to be written before handlers are held back.

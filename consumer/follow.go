@@ -93,8 +93,8 @@ func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
 	return f.claim(ctx, append(mine, known...))
 }
 
-// hear makes sure that the next fetch finds what the events named. Of a change they say only
-// the id, so it has to look at everything.
+// hear makes sure that the next fetch finds the tasks of the events. An event of a change has only
+// the id, so the fetch must look at everything.
 func (f *follower) hear(woken []store.Woken) {
 	for _, w := range woken {
 		if w.Task != nil {

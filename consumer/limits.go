@@ -84,7 +84,7 @@ func (c *Consumer) anyLimited(found []*model.Task) bool {
 }
 
 // returnGrants returns the grants of those that were not won, as far as they are not at hand
-// for others. After an error nobody knows what was: then the sweeper finds out.
+// for others. After an error the state is not known; then the sweeper finds out.
 func (c *Consumer) returnGrants(grants map[*model.Task]limits.Grant, won map[*model.Task]bool, by *hand) {
 	for t, g := range grants {
 		if won[t] {

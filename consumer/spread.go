@@ -234,8 +234,8 @@ func (s *spread) saw(a aim, found []*model.Task, workers int, now time.Duration,
 }
 
 // rest is how long to wait before the next look, after a look and its claim kept the server
-// busy for so long. Of a crowd that keeps the server busy all the time some have to wait, and
-// better so than between a look and its claim, where they see what others are about to claim.
+// busy for the given time. In a crowd that keeps the server busy some workers must wait. It is
+// better to wait here than between a look and its claim, where others claim the same tasks.
 func (s *spread) rest(took time.Duration) time.Duration {
 	if !s.crowded {
 		return 0

@@ -138,7 +138,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 			return nil, nil
 		}
 		if size := (len(r.Task.Args.Value) + len(r.Ext.Value) + 1<<10) * len(ticks); size > 8<<20 {
-			return nil, model.Invalid("from", "is %v: the %d ticks between it and %v are more than one document holds with these args and ext", from, len(ticks), to)
+			return nil, model.Invalid("from", "is %v: the %d ticks between it and %v do not fit into one document with these args and ext", from, len(ticks), to)
 		}
 		if len(r.Active)+len(r.Queued)+len(ticks) > maxActive+maxQueueLimit {
 			return nil, model.Invalid("from", "is %v: %d ticks lie between it and %v, and %d runs are active or wait already", from, len(ticks), to, len(r.Active)+len(r.Queued))

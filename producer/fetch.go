@@ -295,7 +295,7 @@ func (f *fetch) admit(ctx context.Context, found []*model.Task) (grants, error) 
 }
 
 // write carries the claims out. It takes the grants of what was won out of the others. held
-// are those that somebody else holds; the next fetches leave them out.
+// are held by other clients; the next fetches leave them out.
 func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) (won []*model.Task, used []limits.Grant, held int, err error) {
 	if len(claims) == 0 {
 		return nil, nil, 0, nil

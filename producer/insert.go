@@ -29,7 +29,7 @@ type outgoing struct {
 	sent  Sent
 	err   error
 	again bool // the key exists, and what OnExisting says is still to be done
-	held  bool // somebody's open transaction holds the key, err says so: to be tried again apart
+	held  bool // an open transaction holds the key (see err); the insert is repeated apart
 	tried bool // it was held before, and may have been stored since
 }
 

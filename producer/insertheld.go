@@ -8,8 +8,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
-// A key that was sent inside somebody's open transaction can be neither stored nor found
-// to exist until that transaction ends. Whoever sends it waits for that, alone.
+// A key that was sent inside an open transaction can be neither stored nor found to exist
+// until that transaction ends. Its sender waits for that, apart from the others.
 
 const (
 	// heldPatience is how long a sender without a deadline waits for such a key: longer than

@@ -48,7 +48,7 @@ const (
 	longestPace = 5 * time.Second
 )
 
-// scan says how often to look for lapsed leases of the types.
+// scan returns how often to look for lapsed leases of the types.
 func (p *pull) scan(types []string, c clock.Clock) *clock.Pacer {
 	key := strings.Join(slices.Sorted(slices.Values(types)), "\x00")
 	p.mu.Lock()
@@ -71,7 +71,7 @@ func (p *pull) failed(err error) {
 	}
 }
 
-// unbased says, once, that the primary has not been asked for.
+// unbased reports, once, that the primary is not known yet.
 func (p *pull) unbased() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

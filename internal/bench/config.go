@@ -97,7 +97,7 @@ func (c *Config) Validate() error {
 	}
 	if c.Against != "" {
 		if _, err := exec.LookPath(c.Against); err != nil {
-			errs = append(errs, model.Invalid("--against", "is %q, which is no executable file: %v", c.Against, err))
+			errs = append(errs, model.Invalid("--against", "is %q, which is not an executable file: %v", c.Against, err))
 		}
 	}
 	if c.RTT > 0 && c.URI != "" {

@@ -32,7 +32,7 @@ type serverStatus struct {
 }
 
 // serverUsage reads what the arena's server has used so far. The embedded server of this
-// process cannot be told from workers that run here, too: workersApart says that none do.
+// process cannot be told from workers that run here, too: workersApart means that none do.
 func (a *arena) serverUsage(ctx context.Context, workersApart bool) (u usage) {
 	var s serverStatus
 	err := a.client.Database("admin").RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&s)

@@ -98,7 +98,7 @@ func (h *targetHandler) recorded(ctx context.Context, target *httptarget.Target,
 	return out, err
 }
 
-// callbackURL is where the target sends its answer; "" where nobody waits for one.
+// callbackURL is where the target sends its answer; "" if the run waits for none.
 func (h *targetHandler) callbackURL(target *httptarget.Target, e *consumer.Execution) string {
 	if target.Waits() == 0 {
 		return ""

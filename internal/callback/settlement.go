@@ -43,7 +43,7 @@ func (s Settlement) Carry(ctx context.Context, entries []outcome.Entry) []error 
 		}
 	}
 	for _, i := range left {
-		errs[i] = errors.New("telling task " + entries[i].Life.Origin.ID + " of its delivery: somebody changed it each time")
+		errs[i] = errors.New("recording the delivery on task " + entries[i].Life.Origin.ID + ": every try met another change of the task")
 	}
 	return errs
 }
@@ -77,7 +77,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 		e := entries[i].Life
 		t, there := tasks[e.Origin.ID]
 		if there && t == nil {
-			errs[i] = errors.New("telling task " + e.Origin.ID + " of its delivery: it cannot be read by this process")
+			errs[i] = errors.New("recording the delivery on task " + e.Origin.ID + ": this process cannot read the task")
 			continue
 		}
 		if t == nil || t.Generation != e.Origin.Generation {
@@ -113,7 +113,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 		case w.Refused != nil:
 			errs[of[n]] = w.Refused
 		case w.Held: // the sweeper tries again
-			errs[of[n]] = fmt.Errorf("telling task %s of its delivery: %w", writes[n].After.ID, store.ErrHeld)
+			errs[of[n]] = fmt.Errorf("recording the delivery on task %s: %w", writes[n].After.ID, store.ErrHeld)
 		case !w.Applied:
 			crossed = append(crossed, of[n])
 		}

@@ -165,7 +165,7 @@ func (d *doctor) permissions(ctx context.Context, top store.Topology) {
 		return
 	}
 	if err := d.store.ProbeWatch(ctx); err != nil {
-		d.warn("change stream", human.OneLine(errorText(err), 300), "workers poll instead, which is slower to react, and nobody can subscribe; "+advice)
+		d.warn("change stream", human.OneLine(errorText(err), 300), "workers poll instead, which reacts more slowly, and subscriptions are not available; "+advice)
 	} else {
 		d.ok("change stream", "allowed")
 	}

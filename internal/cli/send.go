@@ -128,7 +128,7 @@ func (a *app) sendOne(ctx context.Context, spec *taskSpec, check, dryRun, wait b
 		return a.printJSON(sentView(sent))
 	}
 	if !sent.Created {
-		a.say("the key exists: the task is left as the options say")
+		a.say("the key already exists; --existing (default keep) decides about its task")
 	}
 	return a.printf("%s  %s\n", sent.ID, sent.Status)
 }

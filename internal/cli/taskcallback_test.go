@@ -133,7 +133,7 @@ func TestACallbackOnPendingInFilesAndFlags(t *testing.T) {
 	s := newSession(t)
 	s.ok("type", "apply", "-f", s.file("code: t\nneed_manual: true\ncallback: {error: {url: 'http://h/'}, on_pending: true}\n"))
 	require.Contains(t, s.ok("type", "show", "t", "-o", "yaml").stdout, "on_pending: true")
-	require.Contains(t, s.ok("type", "list").stdout, "failures and pending")
+	require.Contains(t, s.ok("type", "list").stdout, "failures, pending")
 	s.ok("type", "apply", "-f", s.file(s.ok("type", "show", "t", "-o", "yaml").stdout))
 	s.ok("send", "t", "--key", "k", "--callback", `{"error": {"url": "http://own/"}, "on_pending": true}`)
 	var task struct {

@@ -135,13 +135,13 @@ func callbackText(c *model.Callback) string {
 	case c == nil || c.Success == nil && c.Error == nil:
 		return ""
 	case c.Success == nil && c.OnPending:
-		return "failures and pending"
+		return "failures, pending"
 	case c.Success == nil:
 		return "failures"
 	case c.Error == nil:
 		return "successes"
 	case c.OnPending:
-		return "both and pending"
+		return "successes, failures, pending"
 	default:
 		return "both"
 	}

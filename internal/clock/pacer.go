@@ -9,7 +9,7 @@ import (
 const restShare = 20
 
 // Pacer bounds what a loop's query costs the server: a query that took d is not repeated
-// before 20 d have passed. The caller asks all the same when something says that there is
+// before 20 d have passed. The caller still queries when an event announces that there is
 // work. It is safe for concurrent use.
 type Pacer struct {
 	clock       Clock
@@ -34,7 +34,7 @@ func (p *Pacer) Do(query func() error) error {
 	return p.run(query)
 }
 
-// Try runs the query if its time has come and nobody else runs it; ran reports whether it did.
+// Try runs the query if its time has come and no other goroutine runs it; ran reports whether it did.
 func (p *Pacer) Try(query func() error) (ran bool, err error) {
 	p.mu.Lock()
 	if p.asking > 0 || p.clock.Monotonic() < p.next {

@@ -69,7 +69,7 @@ func (r *report) holds() (lapsed int) {
 	return lapsed
 }
 
-// localRetries says how many retries inside the execution have begun; "" where there are none.
+// localRetries describes how many retries inside the execution have begun; "" if none.
 func (r *report) localRetries(w *model.WorkerState) string {
 	if w.LocalRetries == 0 {
 		return ""

@@ -13,7 +13,7 @@ type Kept struct {
 	Call *model.HTTPCall `json:"http_call"`
 }
 
-// Bounds of what is kept of a call, in bytes.
+// Bounds of the kept parts of a call, in bytes.
 const (
 	keptURL     = 2 << 10
 	keptHeader  = 1 << 10
@@ -21,8 +21,8 @@ const (
 	keptBody    = 4 << 10
 )
 
-// KeptRequest is what is kept of a run's request. Secrets are not: hide replaces those among
-// the headers, and a callback URL is one, since whoever has it can end the run.
+// KeptRequest returns the kept part of a run's request, without secrets. hide replaces those
+// in headers. The callback URL is a secret, too, because it allows its holder to end the run.
 func (t *Target) KeptRequest(v Values, hide func(headers map[string]string) map[string]string) (model.HTTPRequest, error) {
 	if v.CallbackURL != "" {
 		v.CallbackURL = model.HiddenSecret
@@ -39,7 +39,7 @@ func (t *Target) KeptRequest(v Values, hide func(headers map[string]string) map[
 	return out, nil
 }
 
-// KeptResponse is what is kept of an answer.
+// KeptResponse returns the kept part of a response.
 func KeptResponse(status int, headers map[string]string, body, encoding string, truncated bool) *model.HTTPResponse {
 	out := &model.HTTPResponse{Status: status, Encoding: encoding, Truncated: truncated}
 	out.Headers = headerLines(headers, &out.Truncated)
@@ -47,7 +47,7 @@ func KeptResponse(status int, headers map[string]string, body, encoding string, 
 	return out
 }
 
-// KeptError is what is kept of why a call failed.
+// KeptError returns the kept part of the error of a call.
 func KeptError(err error) string {
 	var truncated bool
 	return cut(err.Error(), keptHeader, &truncated)

@@ -163,7 +163,7 @@ func (t *Target) Check(field string) error {
 	}
 	switch {
 	case t.CallbackTimeout != 0 && !t.async():
-		bad("callback_timeout", "is %v, but nobody waits for a callback in mode %s", t.CallbackTimeout, Sync)
+		bad("callback_timeout", "is %v, but mode %s has no callback", t.CallbackTimeout, Sync)
 	case t.CallbackTimeout < 0 || t.CallbackTimeout > MaxCallbackTimeout || t.CallbackTimeout%time.Millisecond != 0:
 		bad("callback_timeout", "is %v; want whole milliseconds up to %v, or 0 for the default of %v", t.CallbackTimeout, MaxCallbackTimeout, DefaultCallbackTimeout)
 	}

@@ -67,7 +67,7 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		"http.timeout is -1s":                                   {URL: "http://h", Timeout: -time.Second},
 		"http.timeout is 1µs":                                   {URL: "http://h", Timeout: time.Microsecond},
 		"http.mode is \"async\"; want one of [SYNC ASYNC]":      {URL: "http://h", Mode: "async"},
-		"http.callback_timeout is 1m0s, but nobody waits":       {URL: "http://h", CallbackTimeout: time.Minute},
+		"http.callback_timeout is 1m0s, but mode SYNC has no callback":       {URL: "http://h", CallbackTimeout: time.Minute},
 		"http.callback_timeout is 2400h0m0s; want":              {URL: "http://h", Mode: Async, CallbackTimeout: 2400 * time.Hour},
 		"http.expect has 9-1":                                   {URL: "http://h", Expect: []httpcall.StatusRange{{From: 9, To: 1}}},
 		"http.method is \"get\"":                                {URL: "http://h", Method: "get"},

@@ -77,7 +77,7 @@ func (v Values) ext(path string) (json.RawMessage, error) {
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, at); err != nil {
-		return nil, fmt.Errorf("has the placeholder %q, but the rule's ext is no JSON: %w", clip(path), err)
+		return nil, fmt.Errorf("has the placeholder %q, but the rule's ext is not JSON: %w", clip(path), err)
 	}
 	return b.Bytes(), nil
 }
@@ -183,7 +183,7 @@ func endsQuoted(text string, quoted bool) bool {
 	return quoted
 }
 
-// place is how a place of a request takes a value, so that no value can say more than itself.
+// place defines how one place of a request encodes a value, so that no value can change the rest.
 type place struct {
 	escape func(string) string
 	json   bool

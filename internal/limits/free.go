@@ -69,7 +69,7 @@ func (g *Gate) flush(batch []freeing) {
 		}
 		permits = append(permits, found...)
 	}
-	g.report(g.store.FreeSlots(ctx, yielded), "giving permits to others")
+	g.report(g.store.FreeSlots(ctx, yielded), "freeing permits for other processes")
 	g.report(g.returnStarts(ctx, starts), "giving starts back")
 	g.report(g.freeNow(ctx, permits), "giving permits back")
 }

@@ -25,7 +25,7 @@ type Gate struct {
 	wake  func() // there is room again: look for work
 
 	// Admitted is called with tasks that this gate let back into the queue, at their old
-	// places, before wake. It must not block; it is set before the gate is used. nil = nobody asks.
+	// places, before wake. It must not block; it is set before the gate is used. nil = no caller.
 	Admitted func(*model.Task)
 
 	queue *groupcommit.Queue[freeing]

@@ -149,14 +149,14 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 }
 
 const (
-	// passedPause is when a key is looked at again of which an open transaction holds a task.
+	// passedPause is the pause before the next look at a key with a held task.
 	passedPause = time.Second
 	// passedOver is how many such tasks of a key may stand before others.
 	passedOver = 20
 )
 
-// waitingFor finds the tasks that wait for a key, the best first. Those that somebody's open
-// transaction holds do not stand before the others; passed says that there are some.
+// waitingFor finds the tasks that wait for a key, the best first. Tasks that an open
+// transaction holds do not block the others; passed reports that there are some.
 func (g *Gate) waitingFor(ctx context.Context, of store.SlotOf, limit int) (waiting []*model.Task, passed bool, err error) {
 	isHeld := func(t *model.Task) bool { return g.store.ProbeLater(t.ID) }
 	waiting, err = g.store.HeldBack(ctx, of, limit)

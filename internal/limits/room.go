@@ -166,7 +166,7 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
 	if patient || g.watcher.Holds(typ) || !g.Knows(typ) {
 		return
 	}
-	g.report(g.store.WishSlot(ctx, typ, g.id), "wishing for a permit")
+	g.report(g.store.WishSlot(ctx, typ, g.id), "asking for a permit")
 }
 
 // Yield reports whether to free the next permit of the type instead of passing it on, because

@@ -121,7 +121,7 @@ const signalOverlap = 10 * time.Second
 // signalIDs is how many ids one look at the signals may name.
 const signalIDs = 1000
 
-// Signals says which of the given tasks signals since the given time name. A fleet may write
+// Signals returns which of the given tasks signals since the given time name. A fleet may write
 // thousands a second, of which those of one process are few. Index: at; the ids are looked
 // at in the documents.
 func (s *Store) Signals(ctx context.Context, since time.Time, ids []string) (named map[string]bool, err error) {

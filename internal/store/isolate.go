@@ -10,8 +10,8 @@ import (
 
 // Writes of a document that an open transaction has touched wait until that transaction ends,
 // a minute or more. So each command carries a short time limit. If it is exceeded, the ids are
-// divided and sent again, some parts at a time, until the document stands alone. What is answered
-// in between counts at once. The search is bounded, and callers that must not wait skip it.
+// divided and sent again, some parts at a time, until the document stands alone. Answered
+// parts count at once. The search is bounded, and callers that must not wait skip it.
 const (
 	// fanout and atOnce bound the parts of a search: a thousand ids are three levels.
 	fanout = 16

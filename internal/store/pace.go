@@ -14,7 +14,7 @@ const (
 	limitPerID     = 100 * time.Microsecond
 	limitPerInsert = 500 * time.Microsecond // a new document costs more than an update
 	mostLimit      = 2500 * time.Millisecond
-	// A larger insert is of one sender, who sends many tasks at once. Nobody else waits for it.
+	// A larger insert comes from one sender of many tasks. No other call waits for it.
 	sharedInsert = 1000
 	ownInsert    = 10 * time.Second
 	mostPart     = 500 * time.Millisecond

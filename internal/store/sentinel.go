@@ -11,7 +11,7 @@ import (
 // A deleted key stays in a MongoDB index for minutes. A seek that finds no live key to its
 // right walks back over every deleted key to its left, so an empty queue is the dearest to
 // look at. The sentinel is one document of the schema that lies at the right end of each
-// index in which a loop seeks. Nobody can send or serve its type, and every query that
+// index in which a loop seeks. No client can send or serve its type, and every query that
 // might select it has [present] in its filter: it appears in no list, count, event, archive
 // or statistic. On a sharded cluster it lies on one shard and speeds up only that one.
 

@@ -17,7 +17,7 @@ var hashedID = bson.D{d("_id", "hashed")}
 // The others are small, or read as a whole: they stay on the database's primary shard.
 var shardedCollections = []string{"tasks", "task_history"}
 
-// Sharding says how one of the collections that are to be sharded is distributed.
+// Sharding describes the distribution of one collection that should be sharded.
 type Sharding struct {
 	Collection string // with the prefix
 	Key        string // its shard key as JSON; "" = not sharded

@@ -70,7 +70,7 @@ func (s *Store) WishSlot(ctx context.Context, typ, process string) error {
 	if IsDuplicate(err) { // another process was the first: its wish is as good
 		return nil
 	}
-	return explain(err, "wishing for a permit")
+	return explain(err, "asking for a permit")
 }
 
 // HeedWish reports whether another process has wished for a permit of a type lately, and takes
@@ -81,7 +81,7 @@ func (s *Store) HeedWish(ctx context.Context, typ, process string, lately time.D
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return false, nil
 	}
-	return err == nil, explain(err, "looking who waits for a permit")
+	return err == nil, explain(err, "checking for requests for a permit")
 }
 
 func wishName(typ string) string { return SlotOf{Type: typ}.prefix("wish/") }

@@ -166,7 +166,7 @@ func sameStatement(a, b *statement) bool {
 	return len(a.update) > 0 && len(b.update) > 0 && &a.update[0] == &b.update[0]
 }
 
-// executed is what is known of statements that were sent.
+// executed is the knowledge about statements that were sent.
 type executed struct {
 	// clean: every id was matched and nothing went wrong, which is all that an update
 	// command's answer can tell; otherwise the caller must look at the unsure.
@@ -181,7 +181,7 @@ type executed struct {
 	// held are the ids that were not written because somebody else holds the document, or
 	// because the time ran out in which that was to be found out.
 	held map[string]bool
-	// refused says why the server does not do it, by id: it would not do the same again,
+	// refused is why the server refuses the write, by id. It would refuse it again,
 	// because the document would become too large, say. The others of the command are done.
 	refused map[string]error
 	// exists are the ids of inserts whose documents existed, perhaps since a command that

@@ -175,7 +175,7 @@ func (s *Store) Topology(ctx context.Context) (Topology, error) {
 	return t, nil
 }
 
-// router is what mongos says of itself in the field msg.
+// router is the value of the field msg in the answer of mongos.
 const router = "isdbgrid"
 
 // Primary names the reign of the server that takes writes: another name means another

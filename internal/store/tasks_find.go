@@ -184,7 +184,7 @@ func (s *Store) Lapsed(ctx context.Context, types []string, limit int) ([]*model
 	return out, nil
 }
 
-// certainFor is how long a look without a bound says that no lease is open at all.
+// certainFor is how long a look without a bound proves that no lease is open.
 const certainFor = time.Second
 
 // NextLapse is the earliest lapse_at of any task of the types; zero where it found none, and
@@ -246,7 +246,7 @@ func (s *Store) forRules(ctx context.Context, ids []string, durable bool) (map[s
 	return byID(find(ctx, tasks, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetProjection(forRules)))
 }
 
-// States is [Store.ByIDs] for who only looks at the executions, the options and the status:
+// States is [Store.ByIDs] for callers that need only the executions, the options and the status:
 // what may be large is left out. The tasks are not to be written. Index: _id.
 func (s *Store) States(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	if len(ids) == 0 {

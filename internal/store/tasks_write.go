@@ -261,7 +261,7 @@ func lapsedGuard(execID string, now time.Time) bsoncore.Document {
 // SettleClaim finds out which of the claims whose answer was lost were won. First the
 // fence: whatever the lost command has not reached gets another rev, so it never will.
 // Then a ping by exec id, a majority write that a failover cannot undo. Then a look.
-// The caller repeats it until it is answered. What somebody holds by now is not won: if
+// The caller repeats it until it is answered. A document that is held by now is not won: if
 // the claim is there after all, its lease lapses.
 func (s *Store) SettleClaim(ctx context.Context, writes []Write, execID string, lease time.Duration) ([]Written, error) {
 	fences := make([]Write, len(writes))
@@ -303,9 +303,9 @@ func everyID(writes []Write) map[string]bool {
 	return ids
 }
 
-// ErrHeld says that nothing was written because somebody else holds the document, such as
+// ErrHeld means that nothing was written because another client holds the document, such as
 // an open transaction. The same again is safe.
-var ErrHeld = errors.New("somebody else holds the document, such as an open transaction")
+var ErrHeld = errors.New("another client holds the document, for example in an open transaction")
 
 // TakeOver claims one task over a lapsed lease. It returns the task as it is after,
 // or nil when somebody was quicker or a ping came. [ErrHeld] when somebody else holds the

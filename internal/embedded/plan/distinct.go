@@ -10,7 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/mql/value"
 )
 
-// Missing says what a distinct makes of a document that lacks the field. MongoDB
+// Missing is how a distinct treats a document that lacks the field. MongoDB
 // reads documents, where such a field has no value, or the keys of an index
 // alone, where its key is null. Which of the two it does is visible in the answer.
 type Missing uint8
@@ -88,7 +88,7 @@ func plainField(x *storage.Index, key string) int {
 	return -1
 }
 
-// tightness tells whether the bounds of an index say all of a condition.
+// tightness is whether the bounds of an index express all of a condition.
 type tightness uint8
 
 const (
@@ -134,7 +134,7 @@ func covers(x *storage.Index, key string, conditions []*query.Node, hinted bool)
 	return least
 }
 
-// tight tells how well bounds say n over a field without arrays.
+// tight returns how well bounds express n over a field without arrays.
 func tight(n *query.Node, negated bool) tightness {
 	if negated {
 		return tightNot(n.Children[0])

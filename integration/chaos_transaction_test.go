@@ -107,7 +107,8 @@ func TestADocumentThatIsHeldIsWrittenApartUntilItIsFree(t *testing.T) {
 			return named
 		}
 		require.Greater(t, len(updates(claims[:20])), 3, "it is found by halves")
-		require.Equal(t, [][]bool{{false, false}, {true, true}}, updates(append(slices.Clone(claims[20:]), claims[10])), "then it goes apart")
+		alone := e.Sharded // behind a router each statement names one id
+		require.Equal(t, [][]bool{{false, alone}, {true, true}}, updates(append(slices.Clone(claims[20:]), claims[10])), "then it goes apart")
 		require.NoError(t, session.AbortTransaction(t.Context()))
 		written, err := x.store.Writes(t.Context(), claims[10:11], time.Second)
 		require.NoError(t, err)

@@ -130,7 +130,7 @@ func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
 		due(batch, store.DueQuery{Priorities: []int{2, 6}, From: from}).within(t, batch+30, batch+2)
 		due(batch, store.DueQuery{From: from}).within(t, batch+40, batch+2)
 		due(3, store.DueQuery{Own: true, Priorities: []int{5}, From: from}).within(t, 3+10, 3)
-		due(0, store.DueQuery{Priorities: []int{5}, From: now.Add(time.Hour)}).within(t, 10, 0)
+		due(0, store.DueQuery{Priorities: []int{5}, From: now.Add(time.Hour)}).within(t, 12, 0) // some engines count a key past each range
 		x.explain("find", func() {
 			seen, err := x.store.Peek(t.Context(), store.Peek{Due: []string{"hot.too"}, WorkerID: "me", Priorities: []int{5, 6}, From: from, Until: now.Add(time.Hour)})
 			require.NoError(t, err)

@@ -78,7 +78,7 @@ type outboxPage struct {
 // outboxes reads one page by the time of the marks; limit 0 = all. Index: outbox.
 func (s *Store) outboxes(ctx context.Context, coll *mongo.Collection, at any, which bson.E, limit int) (p outboxPage, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit)).
-		SetProjection(bson.D{d("args", 0), d("steps", 0), d("checkpoint", 0), d("worker_states.checkpoint", 0)})
+		SetProjection(bson.D{d("args", 0), d("steps", 0)}) // a run's checkpoint holds its call, see endFields
 	cur, err := coll.Find(ctx, bson.D{d("outbox_at", at), which, present}, o)
 	if err != nil {
 		return p, explain(err, "looking for outcomes")

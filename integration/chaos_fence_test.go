@@ -37,8 +37,7 @@ func TestAPingThatCrossesAnEndChangesNothing(t *testing.T) {
 				ends = append(ends, store.Write{Before: claimed, After: done})
 				pings = append(pings, store.Ping{ID: id, ExecID: exec, Index: 0, Until: time.Now().Add(time.Hour)})
 			}
-			_, err = a.store.Writes(t.Context(), claims, 0)
-			require.NoError(t, err)
+			a.write(claims)
 			var wg sync.WaitGroup
 			for range 3 {
 				wg.Go(func() {
@@ -52,8 +51,7 @@ func TestAPingThatCrossesAnEndChangesNothing(t *testing.T) {
 			}
 			wg.Go(func() {
 				for i := range ends {
-					_, err := a.store.Writes(t.Context(), ends[i:i+1], 0)
-					require.NoError(t, err)
+					a.write(ends[i : i+1])
 				}
 			})
 			wg.Wait()
@@ -141,9 +139,7 @@ func TestAPingedExecutionIsNotEndedWithAnotherThatLapsed(t *testing.T) {
 			}
 			again := model.Expire(a.get(ids[0]), eff, now, 0)
 			require.Equal(t, 1, again.LapseCount, "only the dead one")
-			written, err := a.store.Writes(t.Context(), []store.Write{{Before: seen, After: again, Lapsed: "abandoned-by-dead", At: now}}, 0)
-			require.NoError(t, err)
-			require.True(t, written[0].Applied)
+			require.True(t, a.write([]store.Write{{Before: seen, After: again, Lapsed: "abandoned-by-dead", At: now}})[0].Applied)
 			require.Equal(t, 1, a.get(ids[0]).OpenExecutions())
 		}
 	})

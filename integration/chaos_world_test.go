@@ -152,11 +152,39 @@ func (a *arena) abandon(ids []string, workerID string, lease time.Duration) {
 		require.Empty(a.t, no)
 		writes = append(writes, store.Write{Before: tasks[id], After: after})
 	}
-	written, err := a.store.Writes(a.t.Context(), writes, 0)
-	require.NoError(a.t, err)
-	for _, w := range written {
+	for _, w := range a.write(writes) {
 		require.True(a.t, w.Applied)
 	}
+}
+
+// write carries writes out as a worker does: what ran out of its short time, as on a busy
+// machine, is tried again.
+func (a *arena) write(writes []store.Write) []store.Written {
+	a.t.Helper()
+	out := make([]store.Written, len(writes))
+	left := make([]int, len(writes))
+	for i := range left {
+		left[i] = i
+	}
+	awaitTrue(a.t, func() string {
+		some := make([]store.Write, len(left))
+		for n, i := range left {
+			some[n] = writes[i]
+		}
+		written, err := a.store.Writes(a.t.Context(), some, 0)
+		require.NoError(a.t, err)
+		var held []int
+		for n, i := range left {
+			if out[i] = written[n]; written[n].Held {
+				held = append(held, i)
+			}
+		}
+		if left = held; len(left) > 0 {
+			return fmt.Sprintf("%d of %d writes go on being held", len(left), len(writes))
+		}
+		return ""
+	})
+	return out
 }
 
 // hand is a worker of a scenario.

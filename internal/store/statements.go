@@ -216,7 +216,7 @@ func (b *batch) sendOnce(ctx context.Context, c command, limit time.Duration) (l
 		b.s.pace.saw(c.ids, took)
 		b.s.held.free(b.coll, &c)
 		return command{}, nil
-	case limited && isTimeLimit(err):
+	case limit > 0 && isTimeLimit(err): // an answer of the server, also where the caller gives up
 		b.ranOut(&c)
 		return c, nil
 	case !errors.As(err, &we) || we.WriteConcernError == nil && len(we.WriteErrors) == 0:

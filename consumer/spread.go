@@ -26,6 +26,7 @@ type spread struct {
 	slow    float64       // how many times as long as from a look to its claim it rests after that
 	headAt  time.Duration // monotonic: when to look at the head again
 	allAt   time.Duration // monotonic: when to name all greater priorities again
+	opening int           // so many looks are the first of a crowd whose tasks share a millisecond
 	misses  int           // looks in a row, since the last that found something, that were past the end
 	field   field
 }
@@ -88,6 +89,8 @@ const (
 	nearer      = 0.25
 	quicker     = 0.1
 	longestRest = 2 * time.Second
+	// openingLooks is how many looks of a new crowd take few tasks.
+	openingLooks = 2
 	// scouted is how many tasks a scout reads: enough to see whether they share a millisecond.
 	scouted = 20
 	// maxSkip bounds how many tasks a look passes over.
@@ -146,7 +149,12 @@ func (s *spread) look(n, workers int, now time.Duration, r *rand.Rand) aim {
 	}
 	if s.among > 1 {
 		a.take = min(a.take, max(1, int(maxSkip/s.among)))
-		a.skip = r.IntN(int((s.among-1)*float64(a.take)) + 1)
+		reach := int((s.among - 1) * float64(a.take))
+		if s.opening > 0 { // all look at one moment, since nothing has kept them apart yet
+			s.opening--
+			a.take = min(a.take, max(leastShare, reach/(2*max(workers, 2))))
+		}
+		a.skip = r.IntN(reach + 1)
 	}
 	return a
 }
@@ -205,6 +213,7 @@ func (s *spread) saw(a aim, found []*model.Task, workers int, now time.Duration,
 			s.among = 1 // there are places enough in time
 		} else {
 			s.slow = mostSlow(workers) * 2 / 3
+			s.opening = openingLooks
 		}
 		return true
 	}

@@ -261,7 +261,7 @@ func TestAfterAJumpOfTheDatabasesClockOwnersAreGivenTheTimeToHearOfIt(t *testing
 	w.requireLeftAlone(long)
 }
 
-// hold makes the worker claim a task, whose handler goes on until it is told to stop.
+// hold makes the worker claim a task. Its handler runs until its context ends.
 func (w *world) hold(key string, change func(*model.Task)) *execution {
 	w.t.Helper()
 	put(w.t, w.c, key, change)

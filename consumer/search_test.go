@@ -112,7 +112,7 @@ func TestAWorkerNamesThePriorityInUseAndTheHeadItSaw(t *testing.T) {
 	require.Eventually(t, func() bool { return !hasBound(a.first(t, fetch)) }, time.Minute, time.Millisecond, "every few seconds it looks at everything")
 }
 
-// What this process puts at an old place, or is told of, does not wait for a full look.
+// A task that this process moved to an old place, or heard of, does not wait for a full look.
 func TestAStragglerThatIsKnownIsFoundAtOnce(t *testing.T) {
 	c, a := newAsking(t)
 	fetch := c.fetchFor(t)

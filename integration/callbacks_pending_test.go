@@ -70,8 +70,8 @@ func TestPendingTellsNobodyUnlessItsCallbackSaysSo(t *testing.T) {
 	})
 }
 
-// A person may be quicker than the receiver: each end is told once, with what it was, and
-// what was resolved is told to nobody any more.
+// A person may decide before the receiver answers. A retried life is delivered once, as Pending;
+// a resolved one is not delivered.
 func TestAPendingTaskThatIsDecidedBeforeItsDelivery(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		for _, decision := range []string{"retried", "resolved"} {

@@ -102,7 +102,7 @@ func TestWorkersWhoseClocksAreAnHourApartStartNothingEarlyAndHoldNothingTwice(t 
 
 // The wall clock is set back and forth under a worker that holds tasks. Set forward it might
 // mean that the machine slept, so the worker pings before it gives its tasks up. It keeps
-// them, and nobody holds them twice.
+// them, and no other worker takes them over.
 func TestAWallClockThatJumpsStartsNothingEarlyAndHoldsNothingTwice(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {

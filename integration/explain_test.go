@@ -90,8 +90,8 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 	})
 }
 
-// A query starts where it is told and names the priorities it is told, whatever lies before
-// and between, and in none of its forms anything is sorted.
+// A query for due tasks walks only the range and the priorities that it names, whatever lies
+// before and between. None of its forms makes the server sort.
 func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		x := newExplaining(t, e)
@@ -130,7 +130,11 @@ func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
 		due(batch, store.DueQuery{Priorities: []int{2, 6}, From: from}).within(t, batch+30, batch+2)
 		due(batch, store.DueQuery{From: from}).within(t, batch+40, batch+2)
 		due(3, store.DueQuery{Own: true, Priorities: []int{5}, From: from}).within(t, 3+10, 3)
-		due(0, store.DueQuery{Priorities: []int{5}, From: now.Add(time.Hour)}).within(t, 12, 0) // some engines count a key past each range
+		empty := 10
+		if e.Name == "secantusd" {
+			empty++ // it counts a key past each range
+		}
+		due(0, store.DueQuery{Priorities: []int{5}, From: now.Add(time.Hour)}).within(t, empty, 0)
 		x.explain("find", func() {
 			seen, err := x.store.Peek(t.Context(), store.Peek{Due: []string{"hot.too"}, WorkerID: "me", Priorities: []int{5, 6}, From: from, Until: now.Add(time.Hour)})
 			require.NoError(t, err)

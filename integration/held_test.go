@@ -15,6 +15,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/mstest/container"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -28,7 +29,7 @@ func onEnginesWithHolds(t *testing.T, scenario func(t *testing.T, a *arena)) {
 		if !e.Transactions || e.Name == "secantusd" {
 			t.Skip("this engine has no transactions that others can work beside")
 		}
-		if e.Name == "container" && os.Getenv("MSCHEDULER_TEST_IMAGE") != "" {
+		if e.Name == "container" && os.Getenv(container.ImageVariable) != "" {
 			t.Skip("the container holds the embedded server, which runs these minutes of real time already")
 		}
 		scenario(t, newArena(t, e))

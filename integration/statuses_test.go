@@ -16,7 +16,7 @@ import (
 var toldWork = model.NewType[int, int]("statuses.told")
 
 // What each command makes of a task in each status: the status afterwards, or why it is
-// refused. The table of docs/architecture.md is this one.
+// refused. The table of docs/reference.md is this one.
 var commandTable = []struct {
 	status                                          model.Status
 	cancel, retry, resolve, release, update, resend string

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/cli"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // goBlock is Go code in a page, with the comment before it that names its file.
@@ -46,7 +48,11 @@ func TestGoCodeInThePagesIsThatOfTheExamples(t *testing.T) {
 	require.GreaterOrEqual(t, shown["README.md"], 3, "the README shows a sender, a handler and a test")
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:"\s]+)(?:#[^)]*)?\)`)
+var (
+	link    = regexp.MustCompile(`\]\(([^)#:"\s]*)(?:#([^)]*))?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
 
 func TestLinksInThePagesLeadSomewhere(t *testing.T) {
 	root := strings.TrimSpace(run(t, ".", "list", "-m", "-f", "{{.Dir}}"))
@@ -56,23 +62,36 @@ func TestLinksInThePagesLeadSomewhere(t *testing.T) {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), filepath.FromSlash(m[1]))); err != nil {
-				t.Errorf("%s links to %s: %v", filepath.Base(page), m[1], err)
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), filepath.FromSlash(m[1]))
+			}
+			to, err := os.ReadFile(target)
+			if err != nil || m[2] != "" && !slices.Contains(anchors(string(to)), m[2]) {
+				t.Errorf("%s links to %s#%s, which is not there", filepath.Base(page), m[1], m[2])
 			}
 		}
 	}
 }
 
-func operations(t *testing.T) string {
+// anchors are the headings of a page, as links name them.
+func anchors(page string) (names []string) {
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		names = append(names, strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return names
+}
+
+func reference(t *testing.T) string {
 	t.Helper()
 	root := strings.TrimSpace(run(t, ".", "list", "-m", "-f", "{{.Dir}}"))
-	text, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "reference.md"))
 	require.NoError(t, err)
 	return string(text)
 }
 
 func TestEveryLogLineIsExplained(t *testing.T) {
-	page, lines := operations(t), 0
+	page, lines := reference(t), 0
 	for _, f := range load(t).files {
 		if f.test || !within(f.room(), told) || within(f.room(), testKits) {
 			continue
@@ -80,7 +99,7 @@ func TestEveryLogLineIsExplained(t *testing.T) {
 		for _, text := range logLines(f) {
 			lines++
 			if !strings.Contains(page, "`"+text+"`") {
-				t.Errorf("%s logs %q, which docs/operations.md does not explain (Log lines)", f.path, text)
+				t.Errorf("%s logs %q, which docs/reference.md does not explain (Log lines)", f.path, text)
 			}
 		}
 	}
@@ -115,8 +134,18 @@ func logLines(f source) (texts []string) {
 	return texts
 }
 
+func TestStatusesAndEventsAreInTheReference(t *testing.T) {
+	page := reference(t)
+	for _, status := range model.Statuses {
+		require.Contains(t, page, "| `"+string(status)+"` |")
+	}
+	for _, kind := range model.EventKinds {
+		require.Contains(t, page, "| `"+string(kind)+"` |")
+	}
+}
+
 func TestEveryVariableIsExplained(t *testing.T) {
-	page := operations(t)
+	page := reference(t)
 	env := reflect.TypeFor[cli.Environment]()
 	for i := range env.NumField() {
 		name := "MSCHEDULER_" + env.Field(i).Tag.Get("envconfig")

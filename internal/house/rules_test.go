@@ -146,6 +146,6 @@ var reserved = []struct {
 	},
 }
 
-// told are the packages whose log lines docs/operations.md explains: what an operator of
+// told are the packages whose log lines docs/reference.md explains: what an operator of
 // a worker, a producer or an embedded server may see.
 var told = []string{"model", "producer", "consumer", "migrate", "internal/..."}

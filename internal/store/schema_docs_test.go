@@ -9,7 +9,7 @@ import (
 )
 
 func TestOperatorsAreToldOfEveryIndex(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
+	text, err := os.ReadFile("../../docs/reference.md")
 	require.NoError(t, err)
 	var untold []string
 	for _, i := range indexes {
@@ -17,5 +17,5 @@ func TestOperatorsAreToldOfEveryIndex(t *testing.T) {
 			untold = append(untold, name)
 		}
 	}
-	require.Empty(t, untold, "the table of indexes in docs/operations.md lacks them")
+	require.Empty(t, untold, "the table of indexes in docs/reference.md lacks them")
 }

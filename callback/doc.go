@@ -1,7 +1,6 @@
-// Package callback is for those who receive callbacks of mscheduler: it checks that a
-// request comes from who shares a secret with the receiver, and was not changed or sent
-// again by somebody else. Of others' code it links in the standard library
-// alone.
+// Package callback is for receivers of mscheduler's callbacks, the requests that report how a task
+// has ended. It checks that the sender knows the receiver's secret, and that nobody has changed or
+// replayed the request. It depends on the standard library only.
 //
 //	http.HandleFunc("POST /hooks/tasks", func(w http.ResponseWriter, r *http.Request) {
 //		d, err := callback.Verify(r, callback.Key{AccessKey: "ak", Secret: secret})
@@ -9,27 +8,24 @@
 //			w.WriteHeader(callback.Status(err))
 //			return
 //		}
-//		// d.ID names the end of one life of one task, for ever: drop what you have seen.
-//		// d.Body is {"ext": ..., "result": ...} or {"task_id": ..., "error_info": ..., "ext": ...};
-//		// the latter has "status": "Pending" where a person must decide.
+//		// d.ID never changes: drop a delivery that you have seen.
+//		var end callback.Body
+//		err = json.Unmarshal(d.Body, &end)
 //	})
 //
 // The headers are those of Standard Webhooks (standardwebhooks.com), so that its libraries
 // verify a callback, too:
 //
-//	webhook-id          names what is delivered; the same for every try, and when a person
-//	                    has it delivered again
-//	webhook-timestamp   seconds since 1970 at which this try was signed
+//	webhook-id          names the delivery; the same for every try, and when a person repeats it
+//	webhook-timestamp   when this try was signed, in seconds since 1970
 //	webhook-signature   v1,<base64 of HMAC-SHA256 over id.timestamp.body>, one for each key,
 //	                    separated by spaces
 //	webhook-access-key  the access keys of the signatures, in their order
 //	webhook-task        the task's id, percent-encoded; it is not signed
 //
-// A callback is delivered at least once: a receiver that has answered may be asked again,
-// because its answer was lost. Verify does not remember ids, since they must be remembered
-// where the receiver's effects are, together with them.
+// A callback is delivered at least once: if an answer is lost, the sender repeats the request.
+// Verify does not remember ids. Store them together with the effects of the callback.
 //
-// Any 2xx answer takes the callback; everything else, a redirect too, makes the sender try
-// again later, except for 410 (Gone), which makes it give up at once. Retry-After is
-// honoured with 408, 429 and 5xx.
+// Any 2xx answer accepts the callback, and 410 (Gone) makes the sender give up. After any other
+// answer, also a redirect, the sender tries again. It honours Retry-After with 408, 429 and 5xx.
 package callback

@@ -1,6 +1,7 @@
 package callback_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +23,12 @@ func ExampleVerify() {
 		}
 		if !seen[d.ID] {
 			seen[d.ID] = true
-			fmt.Printf("%s: %s\n", d.ID, d.Body)
+			var end callback.Body
+			if err := json.Unmarshal(d.Body, &end); err != nil {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			fmt.Printf("%s: the result of %s is %s\n", d.ID, end.Ext, end.Result)
 		}
 	})
 
@@ -38,7 +44,7 @@ func ExampleVerify() {
 		fmt.Println(w.Code)
 	}
 	// Output:
-	// 8f14e45fceea167a: {"ext": {"order": 17}, "result": "shipped"}
+	// 8f14e45fceea167a: the result of {"order": 17} is "shipped"
 	// 200
 	// 200
 	// 401

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -11,13 +12,15 @@ import (
 	"time"
 )
 
-// The headers of a callback.
+// TaskHeader names the task whose end is delivered, percent-encoded. It is not signed.
+const TaskHeader = "Webhook-Task"
+
+// The signed headers, see the package comment.
 const (
-	HeaderID        = "Webhook-Id"
-	HeaderTimestamp = "Webhook-Timestamp"
-	HeaderSignature = "Webhook-Signature"
-	HeaderAccessKey = "Webhook-Access-Key"
-	HeaderTask      = "Webhook-Task"
+	headerID        = "Webhook-Id"
+	headerTimestamp = "Webhook-Timestamp"
+	headerSignature = "Webhook-Signature"
+	headerAccessKey = "Webhook-Access-Key"
 )
 
 const (
@@ -26,32 +29,30 @@ const (
 	encoded = "whsec_"
 )
 
-// Key is an access key with the secret that goes with it.
+// Key is an access key with its secret.
 type Key struct {
-	// AccessKey names the secret. In [Verify] "" stands for whatever the sender calls it.
+	// AccessKey names the secret. In [Verify] "" accepts every name.
 	AccessKey string
-	// Secret signs: its bytes, or, where it begins with whsec_, what the rest is in base64.
+	// Secret signs: its bytes or, after the prefix whsec_, the bytes that the rest encodes in
+	// base64.
 	Secret string
 }
 
-// String is the key without its secret, so that it can be printed.
-func (k Key) String() string { return k.AccessKey + ":***" }
-
-// GoString is [Key.String], for %#v.
-func (k Key) GoString() string { return "callback.Key(" + k.String() + ")" }
-
-// CheckSecret says what is wrong with a secret; nil = nothing.
-func CheckSecret(secret string) error {
-	_, err := secretBytes(secret)
-	return err
+// Format implements [fmt.Formatter]: it prints the key without its secret.
+func (k Key) Format(s fmt.State, _ rune) {
+	text := k.AccessKey + ":***"
+	if s.Flag('#') {
+		text = "callback.Key(" + text + ")"
+	}
+	_, _ = s.Write([]byte(text)) // fmt reports its own errors
 }
 
 func secretBytes(secret string) ([]byte, error) {
-	text, is := strings.CutPrefix(secret, encoded)
-	switch {
-	case secret == "":
-		return nil, fmt.Errorf("the secret is empty")
-	case !is:
+	if secret == "" {
+		return nil, errors.New("the secret is empty")
+	}
+	text, isEncoded := strings.CutPrefix(secret, encoded)
+	if !isEncoded {
 		return []byte(secret), nil
 	}
 	b, err := base64.StdEncoding.DecodeString(text)
@@ -61,13 +62,13 @@ func secretBytes(secret string) ([]byte, error) {
 	return b, nil
 }
 
-// Sign sets the headers of a callback: its id, the time, and a signature by each key, the
-// newest first. Without keys it sets id and time alone. Senders use it, and receivers in
-// their tests. The errors are those of [CheckSecret].
+// Sign sets the headers of a callback: its id, the time, and one signature for each key, the
+// newest first. Without keys it sets only id and time. Receivers need it in their tests. It fails
+// if a secret is empty, or begins with whsec_ and does not go on in base64.
 func Sign(h http.Header, id string, at time.Time, body []byte, keys ...Key) error {
 	stamp := strconv.FormatInt(at.Unix(), 10)
-	h.Set(HeaderID, id)
-	h.Set(HeaderTimestamp, stamp)
+	h.Set(headerID, id)
+	h.Set(headerTimestamp, stamp)
 	signatures, names := make([]string, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
 		mac, err := signature(k.Secret, id, stamp, body)
@@ -77,8 +78,8 @@ func Sign(h http.Header, id string, at time.Time, body []byte, keys ...Key) erro
 		signatures[i], names[i] = scheme+base64.StdEncoding.EncodeToString(mac), k.AccessKey
 	}
 	if len(keys) > 0 {
-		h.Set(HeaderSignature, strings.Join(signatures, " "))
-		h.Set(HeaderAccessKey, strings.Join(names, " "))
+		h.Set(headerSignature, strings.Join(signatures, " "))
+		h.Set(headerAccessKey, strings.Join(names, " "))
 	}
 	return nil
 }

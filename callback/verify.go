@@ -3,6 +3,7 @@ package callback
 import (
 	"crypto/hmac"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,69 +17,77 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
-// Why a request was refused; the errors of [Verify] wrap one of them.
+// Why a request is refused.
 var (
-	ErrHeaders   = errors.New("a header of the callback is missing or malformed")
-	ErrSignature = errors.New("no signature of the callback is by a known key")
-	ErrTime      = errors.New("the callback was signed too long ago, or in the future")
-	ErrTooLarge  = errors.New("the body of the callback is too large")
+	errHeaders   = errors.New("a header of the callback is missing or malformed")
+	errSignature = errors.New("the callback has no signature by a known key")
+	errTime      = errors.New("the callback was signed too long ago, or in the future")
+	errTooLarge  = errors.New("the body of the callback is too large")
 )
 
-// Defaults of a [Verifier].
 const (
-	DefaultWindow    = 5 * time.Minute
-	DefaultBodyLimit = 8 << 20 // the largest arguments and result, as JSON with every character escaped
+	defaultWindow    = 5 * time.Minute
+	defaultBodyLimit = 8 << 20 // the largest arguments and result, as JSON with every character escaped
+	// maxSignatures bounds the work that a forged header can cause.
+	maxSignatures = 16
 )
 
-// maxSignatures bounds the work that a forged header can cause.
-const maxSignatures = 16
-
-// Delivery is a callback whose signature was checked.
+// Delivery is a callback with a valid signature.
 type Delivery struct {
-	// ID names what is delivered: the end of one life of one task. Every repetition has
-	// the same one.
+	// ID names the delivered end of one life of one task. Every repetition has the same ID.
 	ID string
-	// At is when this try was signed, in whole seconds.
+	// At is when the sender signed this request, in whole seconds.
 	At time.Time
-	// Key is the one that signed it, as it was given to [Verify].
+	// Key is the key that signed it, as passed to [Verify].
 	Key Key
-	// Task is the id of the task as the sender says; it is not signed. "" = not said.
+	// Task is the id of the task as the sender gives it, unsigned; "" if it is missing.
 	Task string
-	// Body as it was signed: a JSON object.
+	// Body is the body as it was signed: the JSON of a [Body].
 	Body []byte
 }
 
-// Verifier checks callbacks with other bounds than [Verify] has. Zero fields are the
-// defaults; it is safe for concurrent use.
+// Body is what a callback says of the task's end.
+type Body struct {
+	// Ext holds the task's arguments.
+	Ext json.RawMessage `json:"ext"`
+	// Result is the result of a success.
+	Result json.RawMessage `json:"result,omitempty"`
+	// TaskID and ErrorInfo are the task and its last error. Both are empty for a success.
+	TaskID    string `json:"task_id,omitempty"`
+	ErrorInfo string `json:"error_info,omitempty"`
+	// Status is Pending if a person must decide what follows the failure, otherwise empty.
+	Status string `json:"status,omitempty"`
+}
+
+// Verifier checks callbacks like [Verify], with bounds of its own. It is safe for concurrent use.
 type Verifier struct {
-	// Keys that are known: during a change of keys the old one and the new one.
+	// Keys are the known keys: during a change of keys the old one and the new one.
 	Keys []Key
 	// Window is how far the time of signing may be from now, in both directions.
 	// Defaults to 5 minutes.
 	Window time.Duration
 	// BodyLimit is how many bytes a body may have. Defaults to 8 MiB.
 	BodyLimit int64
-	// Now is the receiver's time. Defaults to the machine's clock.
+	// Now returns the receiver's time. Defaults to the machine's clock.
 	Now func() time.Time
 }
 
-// Verify reads the request's body and checks that it was signed, by one of the keys, at
-// most five minutes ago. The body is used up: take it from the Delivery. The error is one
-// of the Err variables (errors.Is), or that of reading the body; [Status] is the answer.
+// Verify reads the request's body and checks that one of the keys signed it, at most five minutes
+// ago. It consumes the body: take it from the Delivery. [Status] turns an error into the answer.
 //
-// Who has seen a callback can send it once more for as long as the window is; remember
-// the ids to notice that.
+// Within these five minutes anybody who has seen a callback can repeat it; remember the ids to
+// notice that.
 func Verify(r *http.Request, keys ...Key) (*Delivery, error) { return Verifier{Keys: keys}.Verify(r) }
 
 // Verify is the function [Verify] with the verifier's bounds.
 func (v Verifier) Verify(r *http.Request) (*Delivery, error) {
-	id, stamp := r.Header.Get(HeaderID), r.Header.Get(HeaderTimestamp)
+	id, stamp := r.Header.Get(headerID), r.Header.Get(headerTimestamp)
 	if id == "" || strings.Contains(id, ".") { // a dot would let id and time change places
-		return nil, fmt.Errorf("%w: %s is %q", ErrHeaders, HeaderID, cut(id))
+		return nil, fmt.Errorf("%w: %s is %q", errHeaders, headerID, cut(id))
 	}
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s is %q; want seconds since 1970", ErrHeaders, HeaderTimestamp, cut(stamp))
+		return nil, fmt.Errorf("%w: %s is %q; want seconds since 1970", errHeaders, headerTimestamp, cut(stamp))
 	}
 	at := time.Unix(seconds, 0).UTC()
 	if err := v.inTime(at); err != nil {
@@ -92,19 +101,19 @@ func (v Verifier) Verify(r *http.Request) (*Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Delivery{ID: id, At: at, Key: key, Task: unescaped(r.Header.Get(HeaderTask)), Body: body}, nil
+	return &Delivery{ID: id, At: at, Key: key, Task: unescaped(r.Header.Get(TaskHeader)), Body: body}, nil
 }
 
 func (v Verifier) inTime(at time.Time) error {
 	window, now := v.Window, v.Now
 	if window <= 0 {
-		window = DefaultWindow
+		window = defaultWindow
 	}
 	if now == nil {
 		now = clock.System().Now
 	}
 	if age := now().Sub(at); age > window || age < -window {
-		return fmt.Errorf("%w: %v ago; at most %v either way are taken", ErrTime, age.Round(time.Second), window)
+		return fmt.Errorf("%w: %v ago; at most %v in either direction is allowed", errTime, age.Round(time.Second), window)
 	}
 	return nil
 }
@@ -112,7 +121,7 @@ func (v Verifier) inTime(at time.Time) error {
 func (v Verifier) body(r *http.Request) ([]byte, error) {
 	limit := v.BodyLimit
 	if limit <= 0 {
-		limit = DefaultBodyLimit
+		limit = defaultBodyLimit
 	}
 	if r.Body == nil {
 		return nil, nil
@@ -122,16 +131,16 @@ func (v Verifier) body(r *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading the body of a callback: %w", err)
 	case int64(len(body)) > limit:
-		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+		return nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
 	default:
 		return body, nil
 	}
 }
 
-// signer finds the key that signed.
+// signer returns the key that signed.
 func (v Verifier) signer(h http.Header, id, stamp string, body []byte) (Key, error) {
 	var given [][]byte
-	for _, s := range strings.Fields(h.Get(HeaderSignature)) {
+	for _, s := range strings.Fields(h.Get(headerSignature)) {
 		text, ours := strings.CutPrefix(s, scheme)
 		mac, err := base64.StdEncoding.DecodeString(text)
 		if ours && err == nil && len(given) < maxSignatures { // others are of other schemes
@@ -139,9 +148,9 @@ func (v Verifier) signer(h http.Header, id, stamp string, body []byte) (Key, err
 		}
 	}
 	if len(given) == 0 {
-		return Key{}, fmt.Errorf("%w: %s has no %s signature", ErrHeaders, HeaderSignature, strings.TrimSuffix(scheme, ","))
+		return Key{}, fmt.Errorf("%w: %s has no %s signature", errHeaders, headerSignature, strings.TrimSuffix(scheme, ","))
 	}
-	names := strings.Fields(h.Get(HeaderAccessKey))
+	names := strings.Fields(h.Get(headerAccessKey))
 	for _, k := range v.Keys {
 		if k.AccessKey != "" && !slices.Contains(names, k.AccessKey) {
 			continue
@@ -156,18 +165,18 @@ func (v Verifier) signer(h http.Header, id, stamp string, body []byte) (Key, err
 			}
 		}
 	}
-	return Key{}, ErrSignature
+	return Key{}, errSignature
 }
 
-// Status is the answer that fits an error of Verify: 401 for a signature, 413 for a body
-// that is too large, 400 for everything else; 200 for nil.
+// Status is the HTTP status of the answer to a request for which Verify returned err: 200 for nil,
+// 401 for a bad signature or time, 413 for a body that is too large, 400 for anything else.
 func Status(err error) int {
 	switch {
 	case err == nil:
 		return http.StatusOK
-	case errors.Is(err, ErrSignature), errors.Is(err, ErrTime):
+	case errors.Is(err, errSignature), errors.Is(err, errTime):
 		return http.StatusUnauthorized
-	case errors.Is(err, ErrTooLarge):
+	case errors.Is(err, errTooLarge):
 		return http.StatusRequestEntityTooLarge
 	default:
 		return http.StatusBadRequest
@@ -181,7 +190,7 @@ func cut(s string) string {
 	return s
 }
 
-// unescaped is the text again; what nobody escaped stays as it is.
+// unescaped decodes a percent-encoded text; any other text stays as it is.
 func unescaped(s string) string {
 	if t, err := url.PathUnescape(s); err == nil {
 		return t

@@ -56,7 +56,7 @@ func newReceiver(t *testing.T) *receiver {
 func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
 	data, _ := io.ReadAll(req.Body)
 	req.Body = io.NopCloser(strings.NewReader(string(data)))
-	h := heard{method: req.Method, id: req.Header.Get(callback.HeaderID), body: string(data)}
+	h := heard{method: req.Method, id: req.Header.Get("Webhook-Id"), body: string(data)}
 	d, err := callback.Verify(req, hookKey)
 	if h.signed = err; err == nil {
 		h.task = d.Task

@@ -20,7 +20,7 @@ import (
 )
 
 // callsWorld is a deployment whose rules call URLs: two engines, two workers, and an
-// endpoint that takes callbacks.
+// endpoint that accepts completions.
 type callsWorld struct {
 	*arena
 	rules *periodic.Periodic
@@ -29,7 +29,7 @@ type callsWorld struct {
 func newCallsWorld(t *testing.T, e Engine) *callsWorld {
 	t.Helper()
 	w := &callsWorld{arena: newArena(t, e)}
-	endpoint := httptest.NewServer(periodic.CallbackHandler(w.p))
+	endpoint := httptest.NewServer(periodic.CompletionHandler(w.p))
 	t.Cleanup(endpoint.Close)
 	for _, id := range []string{"engine 1", "engine 2"} {
 		p, err := periodic.New(periodic.Config{Database: w.db, EngineID: id})
@@ -46,7 +46,7 @@ func newCallsWorld(t *testing.T, e Engine) *callsWorld {
 	for _, id := range []string{"worker 1", "worker 2"} {
 		w.hire(id, nil, func(c *handConfig) {
 			c.register = func(c *consumer.Consumer) error {
-				return builtin.Register(c, builtin.Options{Targets: builtin.TargetOptions{CallbackURL: endpoint.URL + periodic.CallbackPath}})
+				return builtin.Register(c, builtin.Options{Targets: builtin.TargetOptions{CompletionURL: endpoint.URL + periodic.CompletionPath}})
 			}
 		})
 	}
@@ -57,7 +57,7 @@ func newCallsWorld(t *testing.T, e Engine) *callsWorld {
 type call struct {
 	run     string
 	nominal time.Time
-	back    string // where the callback goes
+	back    string // where the completion goes
 	over    <-chan struct{}
 }
 
@@ -122,15 +122,22 @@ func (w *callsWorld) records(r *model.Rule) []*model.Run {
 	return runs
 }
 
-// callBack sends a callback and returns the answer.
-func (w *callsWorld) callBack(c call, body string) (int, periodic.CallbackAnswer) {
+// completionAnswer is the answer to a completion.
+type completionAnswer struct {
+	TaskID string `json:"task_id"`
+	Error  string
+	Reason string
+}
+
+// complete sends a completion and returns the answer.
+func (w *callsWorld) complete(c call, body string) (int, completionAnswer) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, c.back, strings.NewReader(body))
 	require.NoError(w.t, err)
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(w.t, err)
 	defer func() { _ = res.Body.Close() }()
-	var a periodic.CallbackAnswer
+	var a completionAnswer
 	require.NoError(w.t, json.NewDecoder(res.Body).Decode(&a))
 	return res.StatusCode, a
 }
@@ -173,24 +180,24 @@ func TestEachTickCallsTheTargetOnceAndTheAnswerDecides(t *testing.T) {
 	})
 }
 
-func TestACallbackEndsTheRunOfATickOnce(t *testing.T) {
+func TestACompletionEndsTheRunOfATickOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
 		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync}, model.OverlapSkip)
 		c := <-calls
 		w.ended(r, c.run, model.RunWaiting)
-		status, a := w.callBack(c, `{"result": {"rows": 7}}`)
+		status, a := w.complete(c, `{"result": {"rows": 7}}`)
 		require.Equal(t, http.StatusOK, status, a)
 		task := w.get(w.ended(r, c.run, model.RunSuccess).TaskID)
 		require.JSONEq(t, `{"rows": 7}`, string(model.ValueJSON(task.Result)))
 		for _, again := range []string{`{"result": {"rows": 7}}`, `{"error": "no"}`} {
-			status, a = w.callBack(c, again)
+			status, a = w.complete(c, again)
 			require.Equal(t, http.StatusConflict, status)
 			require.Equal(t, "repeated", a.Reason)
 		}
 		c = <-calls // the tick after the end: those in between were skipped
-		status, _ = w.callBack(c, `{"error": "no rows"}`)
+		status, _ = w.complete(c, `{"error": "no rows"}`)
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, "no rows", w.ended(r, c.run, model.RunFailed).Error)
 		w.disable(r)
@@ -198,14 +205,14 @@ func TestACallbackEndsTheRunOfATickOnce(t *testing.T) {
 	})
 }
 
-func TestACallbackAfterItsTimeIsRefusedAndTheRunIsATimeout(t *testing.T) {
+func TestACompletionAfterItsTimeIsRefusedAndTheRunIsATimeout(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CallbackTimeout: 100 * time.Millisecond}, model.OverlapSkip)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: 100 * time.Millisecond}, model.OverlapSkip)
 		c := <-calls
 		w.ended(r, c.run, model.RunFailedTimeout)
-		status, a := w.callBack(c, `{"result": 1}`)
+		status, a := w.complete(c, `{"result": 1}`)
 		require.Equal(t, http.StatusGone, status)
 		require.Equal(t, "gone", a.Reason)
 		w.disable(r)
@@ -236,16 +243,16 @@ func TestCancelPrevAbortsTheCallInFlightBeforeTheNextTickRuns(t *testing.T) {
 	})
 }
 
-func TestCancelPrevDoesNotWaitForACallback(t *testing.T) {
+func TestCancelPrevDoesNotWaitForACompletion(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CallbackTimeout: time.Hour}, model.OverlapCancelPrev)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: time.Hour}, model.OverlapCancelPrev)
 		first := <-calls
 		second := <-calls
 		require.NotEqual(t, first.run, second.run)
 		w.ended(r, first.run, model.RunCanceled)
-		status, a := w.callBack(first, `{"result": 1}`)
+		status, a := w.complete(first, `{"result": 1}`)
 		require.Equal(t, http.StatusGone, status)
 		require.Contains(t, a.Error, "cancelled")
 		w.disable(r)

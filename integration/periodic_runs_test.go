@@ -191,7 +191,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 	})
 }
 
-func TestACallbackHasTheMethodThatTheRuleNames(t *testing.T) {
+func TestACompletionHasTheMethodThatTheRuleNames(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		heard := make(chan [2]string, 10)
@@ -200,7 +200,7 @@ func TestACallbackHasTheMethodThatTheRuleNames(t *testing.T) {
 		}))
 		defer target.Close()
 		for named, other := range map[string]string{http.MethodPut: http.MethodPost, http.MethodPost: http.MethodPut} {
-			r, run := w.trigger(periodic.Spec{Name: named, HTTP: &periodic.HTTPTarget{URL: target.URL, Mode: periodic.HTTPAsync, CallbackMethod: named}})
+			r, run := w.trigger(periodic.Spec{Name: named, HTTP: &periodic.HTTPTarget{URL: target.URL, Mode: periodic.HTTPAsync, CompletionMethod: named}})
 			call := <-heard
 			require.Equal(t, named, call[1], "the target is told")
 			for _, method := range []string{other, named} {
@@ -220,7 +220,7 @@ func TestACallbackHasTheMethodThatTheRuleNames(t *testing.T) {
 			w.ended(r, run, model.RunSuccess)
 		}
 		for _, wrong := range []periodic.HTTPTarget{
-			{URL: target.URL, Mode: periodic.HTTPAsync, CallbackMethod: "GET"}, {URL: target.URL, CallbackMethod: http.MethodPut},
+			{URL: target.URL, Mode: periodic.HTTPAsync, CompletionMethod: "GET"}, {URL: target.URL, CompletionMethod: http.MethodPut},
 		} {
 			_, err := w.rules.Create(t.Context(), periodic.Spec{Name: "wrong", Cron: "@yearly", HTTP: &wrong})
 			require.ErrorContains(t, err, "http.callback_method")

@@ -45,7 +45,7 @@ func unreadType(w store.RuleWrite, unread func(code string) error) error {
 
 // callOnce has the call of a target fail with its first error where nobody says how it is
 // retried: what follows a failed run is the rule's to say, and each try of a target that
-// answers by callback may take the whole callback timeout.
+// waits for a completion may take the whole callback timeout.
 func callOnce(t *model.Task, typ *model.TaskType) {
 	if t.Type == httptarget.TaskType && t.Options.Retry == nil && (typ == nil || typ.Options.Retry == nil) {
 		t.Options.Retry = &model.Retry{Strategy: model.RetryNone}

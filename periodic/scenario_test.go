@@ -26,7 +26,7 @@ import (
 //	at 00:30         an engine looks only then; nobody did in between
 //	clock 00:10      the clock says so; nobody looks
 //	begin 00:10      a worker begins the run's task
-//	end 00:10 ok|failed|timeout|callback|canceled    the run's task ends and the rule learns of it
+//	end 00:10 ok|failed|timeout|completion|canceled    the run's task ends and the rule learns of it
 //	again 00:10 …    the rule learns of it once more
 //	trigger REQUEST [force], backfill 00:00 00:30 REQUEST, cancel 00:10
 //	plan             an engine decides, writes that and dies
@@ -86,7 +86,7 @@ func (w *world) do(c scenario.Command) {
 		}
 		w.decide(Ended(w.known(), task, map[string]model.RunStatus{
 			"ok": model.RunSuccess, "failed": model.RunFailed, "timeout": model.RunTimeout,
-			"callback": model.RunFailedTimeout, "canceled": model.RunCanceled,
+			"completion": model.RunFailedTimeout, "canceled": model.RunCanceled,
 		}[word(1)], "", w.now))
 	case "trigger":
 		w.decide(Trigger(w.rule, w.cal, word(0), c.Has("force"), w.now))

@@ -22,7 +22,7 @@ type HTTPMode = httptarget.Mode
 // The modes; "" is SYNC.
 const (
 	HTTPSync  = httptarget.Sync  // the answer: RunFailed, or RunTimeout where none came
-	HTTPAsync = httptarget.Async // a callback: RunFailedTimeout where none came
+	HTTPAsync = httptarget.Async // a completion: RunFailedTimeout if none came
 )
 
 // HTTPKey is an access key with its secret, by which the calls of a target are signed.

@@ -28,13 +28,13 @@ import (
 
 const secretKey = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// hooks are an engine, a worker and the endpoint of callbacks, all of one deployment.
+// hooks are an engine, a worker and the endpoint of completions, all of one deployment.
 type hooks struct {
 	t    *testing.T
 	p    *periodic.Periodic
 	prod *producer.Producer
 	db   *mongo.Database
-	url  string // of callbacks
+	url  string // of completions
 	n    int
 }
 
@@ -47,9 +47,9 @@ func newHooks(t *testing.T) *hooks {
 	h.prod, err = producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.prod.Close(context.Background())) })
-	server := httptest.NewServer(periodic.CallbackHandler(h.prod))
+	server := httptest.NewServer(periodic.CompletionHandler(h.prod))
 	t.Cleanup(server.Close)
-	h.url = server.URL + periodic.CallbackPath
+	h.url = server.URL + periodic.CompletionPath
 	h.worker(db)
 	engine(t, h.p.Run)
 	return h
@@ -60,7 +60,7 @@ func (h *hooks) worker(db *mongo.Database) {
 	require.NoError(h.t, err)
 	box, err := secret.Parse("secret_key", secretKey)
 	require.NoError(h.t, err)
-	require.NoError(h.t, builtin.Register(c, builtin.Options{Targets: builtin.TargetOptions{CallbackURL: h.url, Secrets: box}}))
+	require.NoError(h.t, builtin.Register(c, builtin.Options{Targets: builtin.TargetOptions{CompletionURL: h.url, Secrets: box}}))
 	engine(h.t, c.Run)
 }
 
@@ -106,20 +106,27 @@ func (h *hooks) ends(r *model.Rule, want model.RunStatus) (run *model.Run) {
 	return run
 }
 
-// post sends a callback and returns the answer.
-func post(t *testing.T, url, body string) (int, periodic.CallbackAnswer) {
-	t.Helper()
-	return callBack(t, http.MethodPost, url, body)
+// completionAnswer is the answer to a completion.
+type completionAnswer struct {
+	TaskID string `json:"task_id"`
+	Error  string
+	Reason string
 }
 
-func callBack(t *testing.T, method, url, body string) (int, periodic.CallbackAnswer) {
+// post sends a completion and returns the answer.
+func post(t *testing.T, url, body string) (int, completionAnswer) {
+	t.Helper()
+	return complete(t, http.MethodPost, url, body)
+}
+
+func complete(t *testing.T, method, url, body string) (int, completionAnswer) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, res.Body.Close()) }()
-	var a periodic.CallbackAnswer
+	var a completionAnswer
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&a))
 	return res.StatusCode, a
 }
@@ -159,7 +166,7 @@ func TestARequestThatTakesTooLongIsATimeout(t *testing.T) {
 	require.Contains(t, h.ends(r, model.RunTimeout).Error, "no answer within timeout_ms (50ms)")
 }
 
-func TestACallbackDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
+func TestACompletionDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
@@ -190,7 +197,7 @@ func TestACallbackDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
 	require.Equal(t, "no rows", h.ends(r, model.RunFailed).Error)
 }
 
-func TestNullInACallbackIsAbsentAndItMayBePut(t *testing.T) {
+func TestNullInACompletionIsAbsentAndItMayBePut(t *testing.T) {
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
@@ -200,15 +207,15 @@ func TestNullInACallbackIsAbsentAndItMayBePut(t *testing.T) {
 		`{"result": null, "error": null, "fatal": false}`: model.RunSuccess,
 	} {
 		r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
-		status, a := callBack(t, http.MethodPut, <-urls, body)
+		status, a := complete(t, http.MethodPut, <-urls, body)
 		require.Equal(t, 200, status, "%s: %v", body, a)
 		h.ends(r, want)
 	}
 }
 
-func TestACallbackBeforeTheAnswerWins(t *testing.T) {
+func TestACompletionBeforeTheAnswerWins(t *testing.T) {
 	h := newHooks(t)
-	answers := make(chan periodic.CallbackAnswer, 1)
+	answers := make(chan completionAnswer, 1)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, a := post(t, r.Header.Get("Mscheduler-Callback-Url"), "")
 		answers <- a
@@ -218,14 +225,14 @@ func TestACallbackBeforeTheAnswerWins(t *testing.T) {
 	h.ends(r, model.RunSuccess)
 }
 
-func TestACallbackThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testing.T) {
+func TestACompletionThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testing.T) {
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) {
 		data, _ := io.ReadAll(r.Body)
 		urls <- string(data)
 	})
-	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CallbackTimeout: 50 * time.Millisecond, Body: "{{callback_url}}"})
+	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: 50 * time.Millisecond, Body: "{{callback_url}}"})
 	back := <-urls
 	require.Contains(t, h.ends(r, model.RunFailedTimeout).Error, "no completion from outside came")
 	status, a := post(t, back, "")
@@ -234,7 +241,7 @@ func TestACallbackThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testing
 	require.Contains(t, a.Error, "no completion from outside came")
 }
 
-func TestALateCallbackIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {
+func TestALateCompletionIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
@@ -248,7 +255,7 @@ func TestALateCallbackIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {
 	status, a := post(t, back, `{"result": 1}`)
 	require.Equal(t, 410, status, a)
 	require.Equal(t, "gone", a.Reason)
-	require.Contains(t, a.Error, "the callback timeout was over at ")
+	require.Contains(t, a.Error, "the callback timeout expired at ")
 	h.ends(r, model.RunFailedTimeout)
 	status, a = post(t, back, "")
 	require.Equal(t, 410, status, a)
@@ -294,7 +301,7 @@ func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestACancelledRunDoesNotWaitForItsCallback(t *testing.T) {
+func TestACancelledRunDoesNotWaitForItsCompletion(t *testing.T) {
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })

@@ -12,11 +12,11 @@ import (
 )
 
 // A token is made of an execution's id, which every target is told.
-func TestNoCallbackEndsARunOfASyncTarget(t *testing.T) {
+func TestNoCompletionEndsARunOfASyncTarget(t *testing.T) {
 	h := newHooks(t)
 	type said struct {
 		status int
-		answer periodic.CallbackAnswer
+		answer completionAnswer
 	}
 	answers := make(chan said, 1)
 	url := target(t, func(w http.ResponseWriter, r *http.Request) {
@@ -29,12 +29,12 @@ func TestNoCallbackEndsARunOfASyncTarget(t *testing.T) {
 	got := <-answers
 	require.Equal(t, 404, got.status, got.answer)
 	require.Equal(t, "unknown", got.answer.Reason)
-	require.Contains(t, got.answer.Error, "waits for no callback", "the token is right")
+	require.Contains(t, got.answer.Error, "waits for no completion", "the token is right")
 	require.Contains(t, h.ends(r, model.RunFailed).Error, "answered 500")
 }
 
 // Whoever knows the token may end the run.
-func TestARedirectTellsNoOtherHostOfTheCallback(t *testing.T) {
+func TestARedirectTellsNoOtherHostOfTheToken(t *testing.T) {
 	h := newHooks(t)
 	elsewhere := make(chan http.Header, 10)
 	other := target(t, func(_ http.ResponseWriter, r *http.Request) { elsewhere <- r.Header.Clone() })
@@ -67,7 +67,7 @@ func TestARedirectTellsNoOtherHostOfTheCallback(t *testing.T) {
 	h.ends(r, model.RunSuccess)
 }
 
-func TestTokensOfOtherTasksAreNoCallbacks(t *testing.T) {
+func TestTokensOfOtherTasksCompleteNoRun(t *testing.T) {
 	h := newHooks(t)
 	for _, token := range []string{"x", model.Handle{TaskID: "-/http/k", Generation: 1, ExecID: "e"}.String(), model.Handle{TaskID: "-/mscheduler.http/k", Generation: 1, ExecID: "e"}.String()} {
 		status, a := post(t, h.url+token, "")

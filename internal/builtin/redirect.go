@@ -1,9 +1,10 @@
 package builtin
 
 import (
+	"maps"
 	"net/http"
+	"strings"
 
-	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 )
 
@@ -19,9 +20,8 @@ import (
 // the signature, which is for the first host, and the referrer, which may hold a token. The
 // worker's own go along, since the new host needs them to recognise a repeated call.
 //
-// A call that hands out a callback's token stays with its host: whoever else learns of the
-// token, by the callback's URL or from the execution's id, of which it is made, could say
-// how the run ended.
+// A call that hands out a completion token stays with its host: the token can be read from the
+// completion URL or made from the execution's id, and its holder may end the run.
 //
 // One that leads to an address that no task may reach ends the call.
 func redirectPolicy(a *HTTPArgs, reach httpcall.Reach) func(*http.Request, []*http.Request) error {
@@ -30,7 +30,7 @@ func redirectPolicy(a *HTTPArgs, reach httpcall.Reach) func(*http.Request, []*ht
 		switch {
 		case len(via) > a.redirects(),
 			next.Method != first.Method,
-			next.URL.Host != first.URL.Host && first.Header.Get(callbackHeader) != "",
+			next.URL.Host != first.URL.Host && first.Header.Get(completionURLHeader) != "",
 			last.URL.Scheme == "https" && next.URL.Scheme == "http":
 			return http.ErrUseLastResponse
 		}
@@ -41,9 +41,8 @@ func redirectPolicy(a *HTTPArgs, reach httpcall.Reach) func(*http.Request, []*ht
 			for name := range a.Headers {
 				next.Header.Del(name)
 			}
-			for _, name := range []string{callback.HeaderSignature, callback.HeaderAccessKey, callback.HeaderTimestamp, callback.HeaderID, "Referer"} {
-				next.Header.Del(name)
-			}
+			next.Header.Del("Referer")
+			maps.DeleteFunc(next.Header, func(name string, _ []string) bool { return strings.HasPrefix(name, "Webhook-") })
 		}
 		return nil
 	}

@@ -30,10 +30,9 @@ type HTTPOptions struct {
 
 // TargetOptions of the type mscheduler.http. What HTTPOptions say holds for it, too.
 type TargetOptions struct {
-	// CallbackURL is the public URL below which this deployment takes callbacks, such as
-	// https://tasks.example.org/api/v1/callbacks. "" = a target that answers by callback is
-	// left to other workers.
-	CallbackURL string
+	// CompletionURL is the public URL that accepts the completions of ASYNC targets, such as
+	// https://tasks.example.org/api/v1/callbacks. "" leaves their calls to other workers.
+	CompletionURL string
 	// Secrets open the keys that calls are signed with; nil = a call that is to be signed is
 	// left to other workers.
 	Secrets *secret.Box

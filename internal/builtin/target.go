@@ -18,13 +18,13 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// callbackHeader tells a target where its answer is to be sent.
-const callbackHeader = "Mscheduler-Callback-Url"
+// completionURLHeader tells a target where its answer is to be sent.
+const completionURLHeader = "Mscheduler-Callback-Url"
 
-// callbackMethodHeader tells it by which method, where the rule names one.
-const callbackMethodHeader = "Mscheduler-Callback-Method"
+// completionMethodHeader tells it by which method, where the rule names one.
+const completionMethodHeader = "Mscheduler-Callback-Method"
 
-var errNoCallbacks = errors.New("this worker has no public URL for callbacks (--callback-url), which the call of an ASYNC target must name")
+var errNoCompletionURL = errors.New("this worker has no public URL for completions (--completion-url), which the call of an ASYNC target must name")
 
 // targetHandler makes the calls of periodic rules.
 type targetHandler struct {
@@ -32,9 +32,9 @@ type targetHandler struct {
 	http *httpHandler
 }
 
-// handle makes the call of one run. Where a callback decides, the token that names this
-// execution goes out with the call, so a callback may come at any time from then on; one
-// that comes before the execution is parked wins.
+// handle makes the call of one run. In mode ASYNC the token that names this execution
+// goes out with the call, so the completion may come at any time from then on; one that comes
+// before the execution is parked wins.
 func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMessage]) (HTTPResult, error) {
 	var target httptarget.Target
 	err := json.Unmarshal(t.Args, &target)
@@ -48,8 +48,8 @@ func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMes
 		return HTTPResult{}, consumer.Fatal(err)
 	}
 	waits := target.Waits()
-	if waits > 0 && h.CallbackURL == "" {
-		return HTTPResult{}, consumer.NotHere(errNoCallbacks)
+	if waits > 0 && h.CompletionURL == "" {
+		return HTTPResult{}, consumer.NotHere(errNoCompletionURL)
 	}
 	call, cancel := context.WithTimeoutCause(ctx, target.Limit(), errCallTimeout)
 	defer cancel()
@@ -69,11 +69,11 @@ func (h *targetHandler) handle(ctx context.Context, t *consumer.Task[json.RawMes
 }
 
 // recorded makes the call and keeps request and answer in the task, for the run's record. What
-// cannot be kept does not fail the run. A callback may end the execution before the answer is
-// there: so where one is waited for, the request is kept before the call.
+// cannot be kept does not fail the run. A completion may end the execution before the
+// answer is there: in mode ASYNC the request is kept before the call.
 func (h *targetHandler) recorded(ctx context.Context, target *httptarget.Target, e *consumer.Execution, do func() (HTTPResult, error)) (HTTPResult, error) {
 	v := values(e)
-	v.CallbackURL = h.callbackURL(target, e)
+	v.CompletionURL = h.completionURL(target, e)
 	request, err := target.KeptRequest(v, secret.HideHeaders)
 	if err != nil {
 		return HTTPResult{}, fmt.Errorf("filling the request: %w", err)
@@ -94,16 +94,16 @@ func (h *targetHandler) recorded(ctx context.Context, target *httptarget.Target,
 	if err != nil {
 		kept.Call.Error = httptarget.KeptError(err)
 	}
-	_ = keep() // of an execution that a callback has ended nothing more can be kept
+	_ = keep() // nothing more can be kept of an execution that a completion has ended
 	return out, err
 }
 
-// callbackURL is where the target sends its answer; "" if the run waits for none.
-func (h *targetHandler) callbackURL(target *httptarget.Target, e *consumer.Execution) string {
+// completionURL is where the target sends its answer; "" if the run waits for none.
+func (h *targetHandler) completionURL(target *httptarget.Target, e *consumer.Execution) string {
 	if target.Waits() == 0 {
 		return ""
 	}
-	return strings.TrimSuffix(h.CallbackURL, "/") + "/" + e.Handle
+	return strings.TrimSuffix(h.CompletionURL, "/") + "/" + e.Handle
 }
 
 // sealedError is final, unless another worker may have the key to a secret.
@@ -117,7 +117,7 @@ func sealedError(err error) error {
 // request fills and signs the request of a run.
 func (h *targetHandler) request(ctx context.Context, target *httptarget.Target, e *consumer.Execution) (*HTTPArgs, *http.Request, error) {
 	v := values(e)
-	v.CallbackURL = h.callbackURL(target, e)
+	v.CompletionURL = h.completionURL(target, e)
 	r, err := target.Fill(v)
 	if err != nil {
 		return nil, nil, fmt.Errorf("filling the request: %w", err)
@@ -132,10 +132,10 @@ func (h *targetHandler) request(ctx context.Context, target *httptarget.Target, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if v.CallbackURL != "" {
-		req.Header.Set(callbackHeader, v.CallbackURL)
-		if target.CallbackMethod != "" {
-			req.Header.Set(callbackMethodHeader, target.CallbackMethod)
+	if v.CompletionURL != "" {
+		req.Header.Set(completionURLHeader, v.CompletionURL)
+		if target.CompletionMethod != "" {
+			req.Header.Set(completionMethodHeader, target.CompletionMethod)
 		}
 	}
 	return a, req, h.sign(req, target.Keys, e, r.Body)

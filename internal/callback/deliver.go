@@ -143,7 +143,7 @@ func (d *Deliverer) request(ctx context.Context, life *model.Task, target *model
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "mscheduler")
-	req.Header.Set(wire.HeaderTask, httpcall.Escape(life.ID))
+	req.Header.Set(wire.TaskHeader, httpcall.Escape(life.ID))
 	id := model.DeliveryKey(life.ID, life.Generation)
 	// The receiver compares the time of signing with its own clock, so it is this machine's
 	// true time, as near as is known: the database's.

@@ -118,8 +118,8 @@ func TestTheRequestIsWhatTheSeedSays(t *testing.T) {
 	require.Equal(t, "POST", got.Method)
 	require.Equal(t, "application/json", got.Header.Get("Content-Type"))
 	require.JSONEq(t, `{"ext": {"order": 17, "<": "&\u0000"}, "result": [1.5, null]}`, body)
-	require.Equal(t, model.DeliveryKey(done.ID, done.Generation), got.Header.Get(wire.HeaderID))
-	require.Empty(t, got.Header.Get(wire.HeaderSignature), "nobody asked for a signature")
+	require.Equal(t, model.DeliveryKey(done.ID, done.Generation), got.Header.Get("Webhook-Id"))
+	require.Empty(t, got.Header.Get("Webhook-Signature"), "nobody asked for a signature")
 
 	failed := b.ended("failed", hook(url), model.Failed(model.FailFatal, `no "paper"`))
 	_, err = b.deliver(t.Context(), failed)

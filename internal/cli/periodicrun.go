@@ -16,7 +16,7 @@ import (
 
 const runHelp = `Show one run of a rule by its id: when it was due, when its task was sent, when a worker began it
 and when it ended. ` + "`mscheduler periodic runs`" + ` lists the ids. For an HTTP target the command shows the
-last request and its response. Credentials, query values and the callback URL appear as ***, and
+last request and its response. Credentials, query values and the completion URL appear as ***, and
 long bodies are cut. A rule with log: none keeps no records; its runs are read from their tasks.`
 
 func (r *rulesCommand) run() *cobra.Command {

@@ -19,10 +19,10 @@ const runsHelp = `List the runs of a rule, or of all rules, the newest tick firs
   SCHEDULED         its task was sent and waits for a worker
   QUEUED            it waits for an earlier run to end
   RUNNING           a worker runs its task
-  WAITING_CALLBACK  its task waits for the callback of an HTTP target
+  WAITING_CALLBACK  its task waits for the completion by an HTTP target
   SUCCESS, FAILED   the end of its task
   TIMEOUT           its task exceeded its time limit
-  FAILED_TIMEOUT    no callback arrived in time
+  FAILED_TIMEOUT    no completion arrived in time
   CANCELED          a person, or a later tick, cancelled it
   SKIPPED           it did not run; WHY gives the reason. Consecutive ticks that were skipped for
                     the same reason share a line

@@ -14,16 +14,16 @@ import (
 
 // httpTargetYAML is what a rule calls at each tick, as a file says it.
 type httpTargetYAML struct {
-	URL             string            `yaml:"url"`
-	Method          string            `yaml:"method,omitempty"`
-	Headers         map[string]string `yaml:"headers,omitempty"`
-	Body            bodyText          `yaml:"body,omitempty"`
-	Timeout         duration          `yaml:"timeout,omitempty"`
-	Expect          jsonValue         `yaml:"expect,omitempty"` // 200, 2xx, 200-204
-	Mode            string            `yaml:"mode,omitempty"`   // SYNC, ASYNC
-	CallbackTimeout duration          `yaml:"callback_timeout,omitempty"`
-	CallbackMethod  string            `yaml:"callback_method,omitempty"` // POST, PUT
-	Keys            []keyYAML         `yaml:"keys,omitempty"`            // sign the call
+	URL               string            `yaml:"url"`
+	Method            string            `yaml:"method,omitempty"`
+	Headers           map[string]string `yaml:"headers,omitempty"`
+	Body              bodyText          `yaml:"body,omitempty"`
+	Timeout           duration          `yaml:"timeout,omitempty"`
+	Expect            jsonValue         `yaml:"expect,omitempty"` // 200, 2xx, 200-204
+	Mode              string            `yaml:"mode,omitempty"`   // SYNC, ASYNC
+	CompletionTimeout duration          `yaml:"callback_timeout,omitempty"`
+	CompletionMethod  string            `yaml:"callback_method,omitempty"` // POST, PUT
+	Keys              []keyYAML         `yaml:"keys,omitempty"`            // sign the call
 }
 
 // bodyText is a body: a text, or what is written as YAML and sent as JSON.
@@ -46,8 +46,8 @@ func (y *httpTargetYAML) target() (*periodic.HTTPTarget, error) {
 	}
 	t := &periodic.HTTPTarget{
 		URL: y.URL, Method: y.Method, Headers: y.Headers, Body: string(y.Body), Timeout: time.Duration(y.Timeout),
-		Mode: periodic.HTTPMode(y.Mode), CallbackTimeout: time.Duration(y.CallbackTimeout),
-		CallbackMethod: y.CallbackMethod,
+		Mode: periodic.HTTPMode(y.Mode), CompletionTimeout: time.Duration(y.CompletionTimeout),
+		CompletionMethod: y.CompletionMethod,
 	}
 	for _, k := range y.Keys {
 		t.Keys = append(t.Keys, periodic.HTTPKey{AccessKey: k.AK, Secret: k.SK})
@@ -69,8 +69,8 @@ func httpTargetYAMLOf(t *periodic.HTTPTarget) *httpTargetYAML {
 	}
 	y := &httpTargetYAML{
 		URL: t.URL, Method: t.Method, Headers: secret.HideHeaders(t.Headers), Body: bodyText(t.Body), Timeout: duration(t.Timeout),
-		Mode: string(t.Mode), CallbackTimeout: duration(t.CallbackTimeout),
-		CallbackMethod: t.CallbackMethod,
+		Mode: string(t.Mode), CompletionTimeout: duration(t.CompletionTimeout),
+		CompletionMethod: t.CompletionMethod,
 	}
 	if len(t.Expect) > 0 {
 		y.Expect = jsonValueOf(t.Expect)

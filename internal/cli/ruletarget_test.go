@@ -34,7 +34,7 @@ ext: {region: eu}
 	again := s.file(s.ok("periodic", "list", "-o", "yaml").stdout)
 	require.Contains(t, s.ok("periodic", "apply", "-f", again).stdout, "unchanged")
 
-	_, _, stop := s.worker("--periodic", "--callback-addr", "127.0.0.1:0", "--http-allow", "127.0.0.1")
+	_, _, stop := s.worker("--periodic", "--completion-addr", "127.0.0.1:0", "--http-allow", "127.0.0.1")
 	s.ok("periodic", "trigger", "sync stats")
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, <-told, http.NoBody)
 	require.NoError(t, err)
@@ -71,10 +71,10 @@ ext: {region: eu}
 	require.Equal(t, ExitOK, stop().code)
 	bad := s.file("name: bad\ncron: '@daily'\nhttp: {url: 'http://h/{{tick}}', keys: [{ak: a}]}\n")
 	s.fails(ExitUsage, []string{`http.url has the placeholder "tick"`, "http.keys[0] wants an access key and a secret"}, "periodic", "apply", "-f", bad)
-	s.fails(ExitUsage, []string{"--callback-url"}, "work", "--callback-url", "ftp://x")
-	s.fails(ExitUsage, []string{"--callback-url", "no target can call"}, "work", "--callback-url", "http://[::]:8080")
+	s.fails(ExitUsage, []string{"--completion-url"}, "work", "--completion-url", "ftp://x")
+	s.fails(ExitUsage, []string{"--completion-url", "no target can call"}, "work", "--completion-url", "http://[::]:8080")
 	for _, every := range []string{":0", "0.0.0.0:0", "[::]:0"} {
-		s.fails(ExitUsage, []string{"--callback-addr is " + strconv.Quote(every), "say by --callback-url"}, "work", "--callback-addr", every)
+		s.fails(ExitUsage, []string{"--completion-addr is " + strconv.Quote(every), "--completion-url"}, "work", "--completion-addr", every)
 	}
 	s.fails(ExitUsage, []string{"--http-allow"}, "work", "--http-allow", "http://x")
 }

@@ -32,9 +32,9 @@ addresses unless --allow-link-local is given. With --http-allow they call only t
 With --periodic it also sends the tasks of periodic rules (mscheduler periodic). At least one
 such process must run, or no rule fires. Several share the work and replace each other.
 
-With --callback-addr it also accepts the callbacks of asynchronous HTTP targets, for the rules of
-all workers: POST or PUT /api/v1/callbacks/{token}. Targets call --callback-url. It is required
-where --callback-addr is every address of the machine (:8080, 0.0.0.0:8080).
+With --completion-addr it also accepts the completions of asynchronous HTTP targets, for the rules of
+all workers: POST or PUT /api/v1/callbacks/{token}. Targets call --completion-url. It is required
+where --completion-addr is every address of the machine (:8080, 0.0.0.0:8080).
 
 The first Ctrl-C (or SIGTERM) stops gracefully. The worker claims nothing new, handlers have
 --shutdown-timeout, and unfinished tasks go back at once. A second signal, at least half a
@@ -57,8 +57,8 @@ type workFlags struct {
 	allowExec       bool
 	allowLinkLocal  bool
 	allowHosts      []string
-	callbackAddr    string
-	callbackURL     string
+	completionAddr  string
+	completionURL   string
 	bodyLimit       int
 	outputLimit     int
 	events          bool
@@ -79,8 +79,8 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: programs, as this process's user")
 	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks and callbacks call link-local and cloud metadata addresses")
 	f.StringSliceVar(&w.allowHosts, "http-allow", nil, "hosts (example.org, *.example.org) and networks (10.0.0.0/8) that http tasks, periodic rules and callbacks may call; defaults to all")
-	f.StringVar(&w.callbackAddr, "callback-addr", "", "address that accepts the callbacks of periodic HTTP targets; defaults to none")
-	f.StringVar(&w.callbackURL, "callback-url", "", "public URL of that address, or of another process that accepts callbacks; defaults to http:// and --callback-addr")
+	f.StringVar(&w.completionAddr, "completion-addr", "", "address that accepts the completions of periodic HTTP targets (default none)")
+	f.StringVar(&w.completionURL, "completion-url", "", "public URL of that address, or of another process that accepts completions (default http://ADDR of --completion-addr)")
 	f.IntVar(&w.bodyLimit, "http-body-limit", 64<<10, "bytes of an answer that a result keeps")
 	f.IntVar(&w.outputLimit, "exec-output-limit", 64<<10, "bytes of a program's output that a result keeps")
 	f.BoolVar(&w.events, "events", false, "write events to stdout, one JSON object a line")
@@ -171,7 +171,7 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	if err != nil {
 		return err
 	}
-	takes, err := a.takeCallbacks(conn, w)
+	takes, err := a.takeCompletions(conn, w)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 		return err
 	}
 	o := builtin.Options{
-		Targets: builtin.TargetOptions{CallbackURL: takes.url, Secrets: box},
+		Targets: builtin.TargetOptions{CompletionURL: takes.url, Secrets: box},
 		HTTP:    builtin.HTTPOptions{BodyLimit: w.bodyLimit, Reach: reach},
 	}
 	types := builtin.HTTP.Name()

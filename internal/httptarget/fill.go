@@ -90,7 +90,7 @@ func (t *Target) fits(field, text string, v Values) error {
 const nasty = `"\{}/?#@:&%<> ` + "\n\u2028é"
 
 // sample are the values that a template is checked with.
-var sample = Values{RunID: nasty, TaskID: nasty, Name: nasty, NominalTime: time.Unix(0, 0), Attempt: 1, CallbackURL: nasty, anyExt: true}
+var sample = Values{RunID: nasty, TaskID: nasty, Name: nasty, NominalTime: time.Unix(0, 0), Attempt: 1, CompletionURL: nasty, anyExt: true}
 
 // isJSON says whether the body is JSON: the header says so, or nothing else is said and it
 // becomes JSON whatever the values are.
@@ -125,8 +125,8 @@ func (t *Target) checkTemplate(field, text string) error {
 	switch {
 	case err != nil:
 		return model.Invalid(field, "%v", err)
-	case tpl.uses(callbackURL) && !t.async():
-		return model.Invalid(field, "has the placeholder %q, which only mode %s has", callbackURL, Async)
+	case tpl.uses(completionURL) && !t.async():
+		return model.Invalid(field, "has the placeholder %q, which only mode %s has", completionURL, Async)
 	default:
 		return nil
 	}

@@ -22,10 +22,10 @@ const (
 )
 
 // KeptRequest returns the kept part of a run's request, without secrets. hide replaces those
-// in headers. The callback URL is a secret, too, because it allows its holder to end the run.
+// in headers. The completion URL is a secret, too, because it allows its holder to end the run.
 func (t *Target) KeptRequest(v Values, hide func(headers map[string]string) map[string]string) (model.HTTPRequest, error) {
-	if v.CallbackURL != "" {
-		v.CallbackURL = model.HiddenSecret
+	if v.CompletionURL != "" {
+		v.CompletionURL = model.HiddenSecret
 	}
 	r, err := t.Fill(v)
 	if err != nil {

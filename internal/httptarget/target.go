@@ -18,12 +18,12 @@ const TaskType = "mscheduler.http"
 
 // Bounds and defaults of a target.
 const (
-	DefaultTimeout         = 15 * time.Second
-	MaxTimeout             = time.Hour
-	DefaultCallbackTimeout = time.Hour
-	MaxCallbackTimeout     = 90 * 24 * time.Hour
-	MaxBodyBytes           = 32 << 10
-	maxKeys                = 10
+	DefaultTimeout           = 15 * time.Second
+	MaxTimeout               = time.Hour
+	DefaultCompletionTimeout = time.Hour
+	MaxCompletionTimeout     = 90 * 24 * time.Hour
+	MaxBodyBytes             = 32 << 10
+	maxKeys                  = 10
 )
 
 // Mode says what decides whether a run succeeded.
@@ -32,7 +32,7 @@ type Mode string
 // The modes; "" is SYNC.
 const (
 	Sync  Mode = "SYNC"  // the answer to the call
-	Async Mode = "ASYNC" // a callback, which the target sends when it is done
+	Async Mode = "ASYNC" // a completion, which the target sends when it is done
 )
 
 // Target is an HTTP call. Only URL is needed.
@@ -65,14 +65,14 @@ type Target struct {
 	// target accepts (ASYNC). Defaults to 2xx.
 	Expect []httpcall.StatusRange
 	// Mode defaults to SYNC. In mode ASYNC no redirect to another host is followed: it would
-	// learn where the callback goes.
+	// learn the URL that completes the run.
 	Mode Mode
-	// CallbackTimeout is how long the callback is waited for, from the answer on. Defaults
+	// CompletionTimeout is how long a run waits for its completion after the answer. Defaults
 	// to an hour, at most 90 days. Only in mode ASYNC.
-	CallbackTimeout time.Duration
-	// CallbackMethod is the method that the callback must have: POST or PUT. Defaults to either.
-	// The call names it in the header Mscheduler-Callback-Method. Only in mode ASYNC.
-	CallbackMethod string
+	CompletionTimeout time.Duration
+	// CompletionMethod is the method that the completion must have: POST or PUT. Defaults to
+	// either. The call names it in the header Mscheduler-Callback-Method. Only in mode ASYNC.
+	CompletionMethod string
 	// Keys sign the call as callbacks are signed (package callback), the newest first. The
 	// secrets are sealed before they are stored, and never shown.
 	Keys []model.CallbackKey
@@ -86,16 +86,16 @@ type wireKey struct {
 
 // wire is the JSON of a target: what the arguments of its tasks are.
 type wire struct {
-	URL               string                 `json:"url"`
-	Method            string                 `json:"method,omitempty"`
-	Headers           map[string]string      `json:"headers,omitempty"`
-	Body              string                 `json:"body,omitempty"`
-	TimeoutMS         int64                  `json:"timeout_ms,omitempty"`
-	Expect            []httpcall.StatusRange `json:"expect,omitempty"`
-	Mode              Mode                   `json:"mode,omitempty"`
-	CallbackTimeoutMS int64                  `json:"callback_timeout_ms,omitempty"`
-	CallbackMethod    string                 `json:"callback_method,omitempty"`
-	Keys              []wireKey              `json:"keys,omitempty"`
+	URL                 string                 `json:"url"`
+	Method              string                 `json:"method,omitempty"`
+	Headers             map[string]string      `json:"headers,omitempty"`
+	Body                string                 `json:"body,omitempty"`
+	TimeoutMS           int64                  `json:"timeout_ms,omitempty"`
+	Expect              []httpcall.StatusRange `json:"expect,omitempty"`
+	Mode                Mode                   `json:"mode,omitempty"`
+	CompletionTimeoutMS int64                  `json:"callback_timeout_ms,omitempty"`
+	CompletionMethod    string                 `json:"callback_method,omitempty"`
+	Keys                []wireKey              `json:"keys,omitempty"`
 }
 
 // MarshalJSON writes the target with its sealed secrets: it is what tasks carry.
@@ -106,7 +106,7 @@ func (t Target) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(wire{
 		URL: t.URL, Method: t.Method, Headers: t.Headers, Body: t.Body, TimeoutMS: t.Timeout.Milliseconds(), Expect: t.Expect,
-		Mode: t.Mode, CallbackTimeoutMS: t.CallbackTimeout.Milliseconds(), CallbackMethod: t.CallbackMethod, Keys: keys,
+		Mode: t.Mode, CompletionTimeoutMS: t.CompletionTimeout.Milliseconds(), CompletionMethod: t.CompletionMethod, Keys: keys,
 	})
 }
 
@@ -118,7 +118,7 @@ func (t *Target) UnmarshalJSON(data []byte) error {
 	}
 	*t = Target{
 		URL: w.URL, Method: w.Method, Headers: w.Headers, Body: w.Body, Timeout: time.Duration(w.TimeoutMS) * time.Millisecond, Expect: w.Expect,
-		Mode: w.Mode, CallbackTimeout: time.Duration(w.CallbackTimeoutMS) * time.Millisecond, CallbackMethod: w.CallbackMethod,
+		Mode: w.Mode, CompletionTimeout: time.Duration(w.CompletionTimeoutMS) * time.Millisecond, CompletionMethod: w.CompletionMethod,
 	}
 	for _, k := range w.Keys {
 		t.Keys = append(t.Keys, model.CallbackKey(k))
@@ -126,15 +126,15 @@ func (t *Target) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// async says whether a callback decides.
+// async reports whether a completion decides.
 func (t *Target) async() bool { return t.Mode == Async }
 
-// Waits is how long a callback is waited for; 0 where the answer decides.
+// Waits is how long a run waits for its completion; 0 if the answer decides.
 func (t *Target) Waits() time.Duration {
 	if !t.async() {
 		return 0
 	}
-	return or(t.CallbackTimeout, DefaultCallbackTimeout)
+	return or(t.CompletionTimeout, DefaultCompletionTimeout)
 }
 
 // Limit is how long the call may take.
@@ -162,16 +162,16 @@ func (t *Target) Check(field string) error {
 		bad("mode", "is %q; want one of %v", t.Mode, []Mode{Sync, Async})
 	}
 	switch {
-	case t.CallbackTimeout != 0 && !t.async():
-		bad("callback_timeout", "is %v, but mode %s has no callback", t.CallbackTimeout, Sync)
-	case t.CallbackTimeout < 0 || t.CallbackTimeout > MaxCallbackTimeout || t.CallbackTimeout%time.Millisecond != 0:
-		bad("callback_timeout", "is %v; want whole milliseconds up to %v, or 0 for the default of %v", t.CallbackTimeout, MaxCallbackTimeout, DefaultCallbackTimeout)
+	case t.CompletionTimeout != 0 && !t.async():
+		bad("callback_timeout", "is %v, but mode %s has no completion", t.CompletionTimeout, Sync)
+	case t.CompletionTimeout < 0 || t.CompletionTimeout > MaxCompletionTimeout || t.CompletionTimeout%time.Millisecond != 0:
+		bad("callback_timeout", "is %v; want whole milliseconds up to %v, or 0 for the default of %v", t.CompletionTimeout, MaxCompletionTimeout, DefaultCompletionTimeout)
 	}
 	switch {
-	case t.CallbackMethod != "" && !t.async():
-		bad("callback_method", "is %q, but mode %s has no callback", t.CallbackMethod, Sync)
-	case !slices.Contains([]string{"", http.MethodPost, http.MethodPut}, t.CallbackMethod):
-		bad("callback_method", "is %q; want %s or %s", t.CallbackMethod, http.MethodPost, http.MethodPut)
+	case t.CompletionMethod != "" && !t.async():
+		bad("callback_method", "is %q, but mode %s has no completion", t.CompletionMethod, Sync)
+	case !slices.Contains([]string{"", http.MethodPost, http.MethodPut}, t.CompletionMethod):
+		bad("callback_method", "is %q; want %s or %s", t.CompletionMethod, http.MethodPost, http.MethodPut)
 	}
 	if len(t.Keys) > maxKeys {
 		bad("keys", "has %d; at most %d are allowed", len(t.Keys), maxKeys)

@@ -15,7 +15,7 @@ import (
 
 var run = Values{
 	RunID: "r@2026-01-02T03:04:05Z", TaskID: "-/mscheduler.http/r", Name: `a "b" & c`,
-	NominalTime: time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600)), Attempt: 2, CallbackURL: "https://cb/x?y=1&z",
+	NominalTime: time.Date(2026, 1, 2, 4, 4, 5, 0, time.FixedZone("", 3600)), Attempt: 2, CompletionURL: "https://cb/x?y=1&z",
 }
 
 func TestEachPlaceTakesAValueAsItselfOnly(t *testing.T) {
@@ -30,7 +30,7 @@ func TestEachPlaceTakesAValueAsItselfOnly(t *testing.T) {
 	u, err := url.Parse(r.URL)
 	require.NoError(t, err)
 	require.Equal(t, "/"+run.Name+"/x", u.Path)
-	require.Equal(t, url.Values{"at": {"2026-01-02T03:04:05Z"}, "back": {run.CallbackURL}}, u.Query())
+	require.Equal(t, url.Values{"at": {"2026-01-02T03:04:05Z"}, "back": {run.CompletionURL}}, u.Query())
 	require.Equal(t, map[string]string{"X-Run": `run r@2026-01-02T03:04:05Z a%20"b"%20&%20c`, "Content-Type": "application/json"}, r.Headers)
 	require.JSONEq(t, `{"name":"a \"b\" & c","attempt":2,"task":"-/mscheduler.http/r"}`, r.Body)
 	require.Equal(t, "POST", r.Method)
@@ -54,29 +54,29 @@ func TestABodyThatIsNoJSONTakesValuesAsTheyAre(t *testing.T) {
 
 func TestWhatIsWrongNamesItsField(t *testing.T) {
 	for says, target := range map[string]Target{
-		"http.url is empty":                                            {},
-		"http.url has a placeholder before its path":                   {URL: "http://{{name}}/"},
-		"http.url has a placeholder before its path; ":                 {URL: "http://{{name}}@h/"},
-		`http.url has the placeholder "tick", which is unknown`:        {URL: "http://h/{{tick}}"},
-		"http.url has {{ without }}":                                   {URL: "http://h/{{name"},
-		`http.headers.A has the placeholder "x"`:                       {URL: "http://h", Headers: map[string]string{"A": "{{x}}"}},
-		"http.headers.Mscheduler-X is set by the worker":               {URL: "http://h", Headers: map[string]string{"Mscheduler-X": ""}},
-		"http.headers.B has a character":                               {URL: "http://h", Headers: map[string]string{"B": "a\nb"}},
-		"http.body is no JSON once its placeholders are filled":        {URL: "http://h", Headers: map[string]string{"Content-Type": "application/json"}, Body: `{"a":{{name}}}`},
-		"http.body has 32769 bytes":                                    {URL: "http://h", Body: strings.Repeat("x", MaxBodyBytes+1)},
-		"http.timeout is -1s":                                          {URL: "http://h", Timeout: -time.Second},
-		"http.timeout is 1µs":                                          {URL: "http://h", Timeout: time.Microsecond},
-		"http.mode is \"async\"; want one of [SYNC ASYNC]":             {URL: "http://h", Mode: "async"},
-		"http.callback_timeout is 1m0s, but mode SYNC has no callback": {URL: "http://h", CallbackTimeout: time.Minute},
-		"http.callback_timeout is 2400h0m0s; want":                     {URL: "http://h", Mode: Async, CallbackTimeout: 2400 * time.Hour},
-		"http.expect has 9-1":                                          {URL: "http://h", Expect: []httpcall.StatusRange{{From: 9, To: 1}}},
-		"http.method is \"get\"":                                       {URL: "http://h", Method: "get"},
-		"http.url holds a user or password":                            {URL: "http://u:p@h/"},
-		"http.url holds a user or password, which everybody":           {URL: "http://u@h/"},
-		"http.headers.authorization is the same header as Auth":        {URL: "http://h", Headers: map[string]string{"Authorization": "a", "authorization": "b"}},
-		"http.body looks like JSON and is none once":                   {URL: "http://h", Body: ` {"a": {{run_id}}} `},
-		"http.body looks like JSON and is none":                        {URL: "http://h", Body: `[{{name}}]`},
-		"http.keys[0] wants an access key and a secret":                {URL: "http://h", Keys: []model.CallbackKey{{AccessKey: "a"}}},
+		"http.url is empty":                                              {},
+		"http.url has a placeholder before its path":                     {URL: "http://{{name}}/"},
+		"http.url has a placeholder before its path; ":                   {URL: "http://{{name}}@h/"},
+		`http.url has the placeholder "tick", which is unknown`:          {URL: "http://h/{{tick}}"},
+		"http.url has {{ without }}":                                     {URL: "http://h/{{name"},
+		`http.headers.A has the placeholder "x"`:                         {URL: "http://h", Headers: map[string]string{"A": "{{x}}"}},
+		"http.headers.Mscheduler-X is set by the worker":                 {URL: "http://h", Headers: map[string]string{"Mscheduler-X": ""}},
+		"http.headers.B has a character":                                 {URL: "http://h", Headers: map[string]string{"B": "a\nb"}},
+		"http.body is no JSON once its placeholders are filled":          {URL: "http://h", Headers: map[string]string{"Content-Type": "application/json"}, Body: `{"a":{{name}}}`},
+		"http.body has 32769 bytes":                                      {URL: "http://h", Body: strings.Repeat("x", MaxBodyBytes+1)},
+		"http.timeout is -1s":                                            {URL: "http://h", Timeout: -time.Second},
+		"http.timeout is 1µs":                                            {URL: "http://h", Timeout: time.Microsecond},
+		"http.mode is \"async\"; want one of [SYNC ASYNC]":               {URL: "http://h", Mode: "async"},
+		"http.callback_timeout is 1m0s, but mode SYNC has no completion": {URL: "http://h", CompletionTimeout: time.Minute},
+		"http.callback_timeout is 2400h0m0s; want":                       {URL: "http://h", Mode: Async, CompletionTimeout: 2400 * time.Hour},
+		"http.expect has 9-1":                                            {URL: "http://h", Expect: []httpcall.StatusRange{{From: 9, To: 1}}},
+		"http.method is \"get\"":                                         {URL: "http://h", Method: "get"},
+		"http.url holds a user or password":                              {URL: "http://u:p@h/"},
+		"http.url holds a user or password, which everybody":             {URL: "http://u@h/"},
+		"http.headers.authorization is the same header as Auth":          {URL: "http://h", Headers: map[string]string{"Authorization": "a", "authorization": "b"}},
+		"http.body looks like JSON and is none once":                     {URL: "http://h", Body: ` {"a": {{run_id}}} `},
+		"http.body looks like JSON and is none":                          {URL: "http://h", Body: `[{{name}}]`},
+		"http.keys[0] wants an access key and a secret":                  {URL: "http://h", Keys: []model.CallbackKey{{AccessKey: "a"}}},
 	} {
 		err := target.Check("http")
 		require.ErrorIs(t, err, model.ErrInvalid, says)
@@ -87,7 +87,7 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 func TestATargetComesBackFromItsJSON(t *testing.T) {
 	target := Target{
 		URL: "http://h", Method: "PUT", Headers: map[string]string{"A": "b"}, Body: "x", Timeout: time.Second, Mode: Async,
-		Expect: []httpcall.StatusRange{{From: 200, To: 204}}, CallbackTimeout: time.Minute, Keys: []model.CallbackKey{{AccessKey: "a", Secret: "s"}},
+		Expect: []httpcall.StatusRange{{From: 200, To: 204}}, CompletionTimeout: time.Minute, Keys: []model.CallbackKey{{AccessKey: "a", Secret: "s"}},
 	}
 	data, err := json.Marshal(target)
 	require.NoError(t, err)

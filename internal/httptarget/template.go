@@ -15,13 +15,13 @@ import (
 
 // Values are what placeholders stand for in one run.
 type Values struct {
-	RunID       string          // id of the run's record
-	TaskID      string          // of the run's task
-	Name        string          // the rule's
-	NominalTime time.Time       // the tick
-	Attempt     int             // as the rule's failure policy counts
-	Ext         json.RawMessage // the rule's; nil for none
-	CallbackURL string          // where the answer is to be sent; "" when SYNC
+	RunID         string          // id of the run's record
+	TaskID        string          // of the run's task
+	Name          string          // the rule's
+	NominalTime   time.Time       // the tick
+	Attempt       int             // as the rule's failure policy counts
+	Ext           json.RawMessage // the rule's; nil for none
+	CompletionURL string          // where the target sends its completion; "" when SYNC
 
 	anyExt bool // every path of ext exists
 }
@@ -30,8 +30,8 @@ type Values struct {
 var placeholders = []string{"run_id", "task_id", "name", "nominal_time", "attempt", "ext", "ext.FIELD", "callback_url"}
 
 const (
-	callbackURL = "callback_url"
-	ext         = "ext"
+	completionURL = "callback_url"
+	ext           = "ext"
 )
 
 // text is a value as it stands in a text.
@@ -47,8 +47,8 @@ func (v Values) text(name string) (string, error) {
 		return v.NominalTime.UTC().Format(time.RFC3339), nil
 	case "attempt":
 		return strconv.Itoa(v.Attempt), nil
-	case callbackURL:
-		return v.CallbackURL, nil
+	case completionURL:
+		return v.CompletionURL, nil
 	}
 	raw, err := v.ext(name)
 	if err != nil {

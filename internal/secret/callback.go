@@ -3,7 +3,9 @@ package secret
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"time"
 
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/model"
@@ -65,7 +67,7 @@ func (b *Box) sealKey(k model.CallbackKey) (string, error) {
 	case len(k.Secret) > MaxBytes:
 		return "", fmt.Errorf("has %d bytes; at most %d are allowed", len(k.Secret), MaxBytes)
 	}
-	if err := callback.CheckSecret(k.Secret); err != nil {
+	if err := callback.Sign(http.Header{}, "", time.Time{}, nil, callback.Key(k)); err != nil {
 		return "", fmt.Errorf("cannot be used: %w", err)
 	}
 	return b.Seal(k.Secret, k.AccessKey)

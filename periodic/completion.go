@@ -1,0 +1,207 @@
+package periodic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// CompletionPath is the path of [CompletionHandler]; the token follows it.
+//
+// A request from an ASYNC target that ends its run is a completion; a callback is a request that
+// mscheduler sends. This path, the status WAITING_CALLBACK, the fields callback_timeout and
+// callback_method, the placeholder {{callback_url}} and the headers Mscheduler-Callback-* keep the
+// names of seed 003, which targets and stored rules use.
+const CompletionPath = "/api/v1/callbacks/"
+
+// maxCompletionBytes bounds the body of a completion: a result of 1 MiB and what surrounds it.
+const maxCompletionBytes = model.MaxResultBytes + 4<<10
+
+// CompletionHandler accepts the completions of ASYNC targets: POST or PUT
+// /api/v1/callbacks/{token} with {"result": any JSON} or {"error": "why it failed"}. An error is
+// retried as the rule says, unless "fatal" is true. A field that is null counts as absent, and an
+// empty body is a success without a result. A token is valid for one completion, from the call of
+// the target until the rule's callback timeout. A refused completion is answered with
+// {"error": "...", "reason": "..."}:
+//
+//	400 invalid    the body is none of these
+//	405 method     the target's CompletionMethod is another one; the header Allow names it
+//	404 unknown    the token names no run that waits for a completion
+//	409 repeated   the run is already completed
+//	410 gone       the run no longer waits: it timed out, was cancelled, ended or was retried
+//	413 too_large  the result is larger than 1 MiB
+//	503 later      the database does not answer; send the completion again
+func CompletionHandler(p *producer.Producer) http.Handler {
+	mux := http.NewServeMux()
+	take := func(w http.ResponseWriter, r *http.Request) {
+		status, answer := takeCompletion(r.Context(), p, r.Method, r.PathValue("token"), http.MaxBytesReader(w, r.Body, int64(maxCompletionBytes)))
+		w.Header().Set("Content-Type", "application/json")
+		if status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", otherMethod[r.Method])
+		}
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(answer) // whoever called is gone
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut} {
+		mux.HandleFunc(method+" "+CompletionPath+"{token}", take)
+	}
+	return mux
+}
+
+// otherMethod returns the method that the target allows if it is another one.
+var otherMethod = map[string]string{http.MethodPost: http.MethodPut, http.MethodPut: http.MethodPost}
+
+// completionAnswer is the answer to a completion.
+type completionAnswer struct {
+	TaskID string `json:"task_id,omitempty"` // of an accepted completion
+	Error  string `json:"error,omitempty"`
+	Reason string `json:"reason,omitempty"` // for programs, see [CompletionHandler]
+}
+
+func refuse(status int, reason, text string) (int, completionAnswer) {
+	return status, completionAnswer{Error: text, Reason: reason}
+}
+
+// completionBody is what a target sends.
+type completionBody struct {
+	Result json.RawMessage `json:"result"`
+	Error  *string         `json:"error"`
+	Fatal  bool            `json:"fatal"`
+}
+
+func takeCompletion(ctx context.Context, p *producer.Producer, method, token string, body io.Reader) (int, completionAnswer) {
+	h, err := model.ParseHandle(token)
+	if err == nil {
+		_, typ, _, idErr := model.ParseTaskID(h.TaskID)
+		if idErr != nil || typ != httptarget.TaskType {
+			err = errors.New("another type")
+		}
+	}
+	if err != nil {
+		return refuse(http.StatusNotFound, "unknown", "unknown token")
+	}
+	b, status, err := readCompletion(body)
+	if err != nil {
+		reason := "invalid"
+		if status == http.StatusRequestEntityTooLarge {
+			reason = "too_large"
+		}
+		return refuse(status, reason, err.Error())
+	}
+	if status, answer := usable(ctx, p, method, h); status != http.StatusOK {
+		return status, answer
+	}
+	if b.Error != nil {
+		_, err = p.Fail(ctx, token, *b.Error, producer.Failure{Fatal: b.Fatal})
+	} else {
+		_, err = p.Complete(ctx, token, b.Result)
+	}
+	var late *model.LateError
+	switch {
+	case err == nil:
+		return http.StatusOK, completionAnswer{TaskID: h.TaskID}
+	case errors.As(err, &late):
+		return refuse(http.StatusGone, "gone", "the callback timeout expired at "+late.Until.UTC().Format(model.TimeFormat))
+	case errors.Is(err, model.ErrFenced):
+		if status, answer := usable(ctx, p, method, h); status != http.StatusOK {
+			return status, answer
+		}
+		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion")
+	case errors.Is(err, store.ErrNotFound):
+		return refuse(http.StatusNotFound, "unknown", "the run of this token no longer exists")
+	case errors.Is(err, model.ErrInvalid):
+		return refuse(http.StatusBadRequest, "invalid", err.Error())
+	default:
+		return refuse(http.StatusServiceUnavailable, "later", "the completion could not be stored; send it again")
+	}
+}
+
+func readCompletion(body io.Reader) (b completionBody, status int, err error) {
+	dec := json.NewDecoder(body)
+	dec.DisallowUnknownFields()
+	err = dec.Decode(&b)
+	if errors.Is(err, io.EOF) {
+		return completionBody{}, http.StatusOK, nil
+	}
+	if err == nil {
+		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("more than one JSON value")
+		}
+	}
+	if string(b.Result) == "null" {
+		b.Result = nil // as good as absent
+	}
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return b, http.StatusRequestEntityTooLarge, errors.New("the body is larger than 1 MiB, the limit of a result")
+	case err != nil:
+		return b, http.StatusBadRequest, errors.New(`the body is not {"result": ...} or {"error": "..."}: ` + err.Error())
+	case b.Error != nil && len(b.Result) > 0:
+		return b, http.StatusBadRequest, errors.New("the body has both result and error; want one of them")
+	case b.Error == nil && b.Fatal:
+		return b, http.StatusBadRequest, errors.New("fatal is true without an error")
+	case len(b.Result) > model.MaxResultBytes:
+		return b, http.StatusRequestEntityTooLarge, errors.New("the result is larger than 1 MiB")
+	default:
+		return b, http.StatusOK, nil
+	}
+}
+
+// usable reports why a token cannot complete its run; 200 if it can.
+func usable(ctx context.Context, p *producer.Producer, method string, h model.Handle) (int, completionAnswer) {
+	t, err := p.Get(ctx, h.TaskID)
+	var target *HTTPTarget
+	if err == nil {
+		target = waitingTarget(t)
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return refuse(http.StatusNotFound, "unknown", "the run of this token no longer exists")
+	case err != nil:
+		return refuse(http.StatusServiceUnavailable, "later", "the database does not answer; send the completion again")
+	case t.Generation != h.Generation:
+		return refuse(http.StatusGone, "gone", "the task was started again after this token was issued")
+	case target == nil:
+		return refuse(http.StatusNotFound, "unknown", "the run of this token waits for no completion: the answer to its call decides it")
+	case target.CompletionMethod != "" && target.CompletionMethod != method:
+		return refuse(http.StatusMethodNotAllowed, "method", "the completion of this run must be a "+target.CompletionMethod)
+	}
+	_, w := t.Execution(h.ExecID)
+	switch {
+	case w == nil:
+		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion")
+	case w.Open() && t.Status.Ended():
+		return refuse(http.StatusGone, "gone", "the run has ended as "+string(t.Status))
+	case w.Open():
+		return http.StatusOK, completionAnswer{}
+	case w.FailKind == "", w.FailKind == model.FailError, w.FailKind == model.FailFatal:
+		return refuse(http.StatusConflict, "repeated", "the run is already completed: "+outcomeText(w))
+	default:
+		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion ("+string(w.FailKind)+"): "+w.FailReason)
+	}
+}
+
+// waitingTarget returns the target of a run that waits for a completion, or nil. No other target
+// gets a token, but every target gets the execution's id, from which a token can be made.
+func waitingTarget(t *model.Task) *HTTPTarget {
+	var target HTTPTarget
+	if json.Unmarshal(model.ValueJSON(t.Args), &target) != nil || target.Waits() == 0 {
+		return nil
+	}
+	return &target
+}
+
+func outcomeText(w *model.WorkerState) string {
+	if w.FailKind == "" {
+		return "a success"
+	}
+	return "an error: " + w.FailReason
+}

@@ -40,6 +40,7 @@ type handler struct {
 	// said is what type and handler together say to their tasks; nil = nothing. It changes
 	// with the type's document.
 	said atomic.Pointer[model.Options]
+	own  rarely // its candidates that name this worker; of the search for candidates alone
 	// plain are the options that apply to a task that says nothing itself, as most do.
 	plain atomic.Pointer[model.Effective]
 }

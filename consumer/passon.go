@@ -288,7 +288,7 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 		if n <= 0 || c.isStopping() {
 			return
 		}
-		tasks, err := c.candidates(ctx, h.typ, n)
+		tasks, err := c.candidates(ctx, h, n)
 		if err != nil || len(tasks) == 0 {
 			c.reportPass(ctx, err)
 			return
@@ -331,63 +331,4 @@ func (c *Consumer) reportPass(ctx context.Context, err error) {
 	if !store.Outage(err) {
 		c.log.Error().Err(err).Msg("claiming the next task of a limited type")
 	}
-}
-
-// candidates returns the current state of the next tasks of the type: n of them, if that many
-// are known, and perhaps more.
-func (c *Consumer) candidates(ctx context.Context, typ string, n int) (next []*model.Task, err error) {
-	for range passTries {
-		ids := c.gate.Candidates(typ, n)
-		switch search := c.gate.SearchWanted(typ); {
-		case search && len(ids) == 0:
-			if err := c.searchFor(ctx, typ); err != nil {
-				return nil, err
-			}
-			ids = c.gate.Candidates(typ, n)
-		case search:
-			c.passes.under.Go(func() { c.reportPass(ctx, c.searchFor(ctx, typ)) })
-		}
-		if len(ids) == 0 {
-			return nil, nil
-		}
-		if next, err = c.stillDue(ctx, ids); err != nil {
-			return nil, err
-		}
-		c.gate.Chose(typ, len(ids)-len(next), 0, nil)
-		if len(next) > 0 {
-			return next, nil
-		}
-	}
-	return nil, nil
-}
-
-// stillDue returns the tasks that still wait to be claimed, in the same order.
-func (c *Consumer) stillDue(ctx context.Context, ids []string) (due []*model.Task, err error) {
-	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
-	defer cancel()
-	tasks, err := c.store.ByIDs(ctx, ids)
-	now := c.store.Clock.Now()
-	for _, id := range ids {
-		t := tasks[id]
-		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(now) && !t.HeldBack() && !t.MustStop(c.cfg.WorkerID) && !c.refused.has(id, now) {
-			due = append(due, t)
-		}
-	}
-	return due, err
-}
-
-// searchFor finds the next tasks of a type that permits pass on to.
-func (c *Consumer) searchFor(ctx context.Context, typ string) error {
-	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
-	defer cancel()
-	q := store.DueQuery{Types: []string{typ}, Limit: limits.MostCandidates, Exclude: c.refused.ids(c.store.Clock.Now()), Brief: true}
-	c.stats.fetches.Add(1)
-	found, _, err := c.finder.Due(ctx, q, false)
-	if err == nil {
-		var several []*model.Task
-		several, err = c.finder.DueMany(ctx, q)
-		found = append(found, several...)
-	}
-	c.gate.Found(typ, found, len(found) >= q.Limit, err)
-	return err
 }

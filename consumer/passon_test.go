@@ -38,6 +38,9 @@ func crewOf(t *testing.T, db *mongo.Database, n int, cfg Config, handlers map[st
 			if hint, _ := e.Command.Lookup("hint").StringValueOK(); hint == store.IndexDue {
 				o.mu.Lock()
 				o.sent["search"]++
+				if e.Command.Lookup("filter", "due_at", "$gte").Type != 0 {
+					o.sent["bounded search"]++
+				}
 				o.mu.Unlock()
 			}
 		}

@@ -25,7 +25,22 @@ type candidates struct {
 type candidate struct {
 	id       string
 	priority int
+	named    bool // it names this worker
 	due      time.Time
+}
+
+func (k candidate) compare(o candidate) int {
+	switch {
+	case k.priority != o.priority:
+		return cmp.Compare(o.priority, k.priority)
+	case k.named != o.named:
+		if k.named {
+			return -1
+		}
+		return 1
+	default:
+		return k.due.Compare(o.due)
+	}
 }
 
 const (
@@ -52,12 +67,10 @@ func (c *candidates) add(tasks []*model.Task) {
 	for _, t := range tasks {
 		if !known[t.ID] {
 			known[t.ID] = true
-			c.list = append(c.list, candidate{t.ID, t.Priority, t.DueAt})
+			c.list = append(c.list, candidate{t.ID, t.Priority, len(t.Options.SpecificWorkerIDs) > 0, t.DueAt})
 		}
 	}
-	slices.SortStableFunc(c.list, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), a.due.Compare(b.due))
-	})
+	slices.SortStableFunc(c.list, candidate.compare)
 	if len(c.list) > MostCandidates {
 		c.list, c.more = c.list[:MostCandidates], true
 	}
@@ -89,13 +102,13 @@ func (c *candidates) wanted(now time.Duration) bool {
 
 // take removes candidates for n claims from the list, and some more if other processes have been
 // quicker lately. Processes see the same head, so one that loses candidates begins at random
-// within a window. It never passes over a greater priority.
+// within a window. It never passes over a greater priority, nor over a task that names this worker.
 func (c *candidates) take(n int, intN func(int) int) (ids []string) {
 	if n <= 0 || len(c.list) == 0 {
 		return nil
 	}
 	same := 1
-	for same < len(c.list) && c.list[same].priority == c.list[0].priority {
+	for same < len(c.list) && c.list[same].priority == c.list[0].priority && c.list[same].named == c.list[0].named {
 		same++
 	}
 	from := 0

@@ -36,6 +36,17 @@ func TestCandidatesComeByPriorityAndTimeAndEachOnce(t *testing.T) {
 	require.Empty(t, c.take(1, first))
 }
 
+func TestCandidatesThatNameThisWorkerComeFirstOfTheirPriority(t *testing.T) {
+	var c candidates
+	tasks := dueTasks(5, 4)
+	tasks[3].Options.SpecificWorkerIDs = []string{"me"}
+	c.learn(append(tasks, dueTasks(9, 1)...), time.Second)
+	c.adapt(0, 1)
+	require.Equal(t, []string{"9/0"}, c.take(1, last))
+	require.Equal(t, []string{"5/3"}, c.take(1, last), "also for a process that others are ahead of")
+	require.Equal(t, []string{"5/0", "5/1"}, c.take(2, first))
+}
+
 func TestAProcessThatOthersAreAheadOfChoosesAmongMoreOfTheSamePriority(t *testing.T) {
 	var c candidates
 	c.learn(dueTasks(9, 4), time.Second)

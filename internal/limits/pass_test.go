@@ -189,6 +189,26 @@ func TestAProcessThatWaitsLearnsOfAFreePermitByALookAtThePermits(t *testing.T) {
 	require.Len(t, s.granted(tasks, "e3", nil), 1)
 }
 
+func TestALookForRoomReadsNoPermits(t *testing.T) {
+	s := newSwept(t)
+	s.maxRunning(2)
+	had := s.granted(s.stored(2), "e1", nil)
+	s.pass(6 * time.Second)
+	require.Empty(t, s.granted(s.stored(1), "settle", nil))
+	for free := range 3 {
+		sent := s.commands(func() {
+			n, err := s.room(t.Context(), sweptType)
+			require.NoError(t, err)
+			require.Equal(t, free, n)
+		})
+		require.Len(t, of(sent, "aggregate", "slots", ""), 1)
+		require.Len(t, sent, 1)
+		if free < 2 {
+			require.NoError(t, s.store.FreeSlots(t.Context(), had[free:free+1]))
+		}
+	}
+}
+
 func TestAProcessThatWaitsForLongIsHeededOnceByOneThatPassesItsPermitOn(t *testing.T) {
 	s := newSwept(t)
 	waits := s.another()

@@ -17,6 +17,9 @@ const (
 	// tasks may be gone, or there may be a better one.
 	searchAfter = 5 * time.Second
 	longestLook = 250 * time.Millisecond // between two looks
+	// countedEasily is how many permits a server counts for one look without noticing it. Of more
+	// there are fewer looks.
+	countedEasily = 1000
 	// wishAfter is how long a process without a permit of a type waits before it asks those
 	// that pass theirs on to free one, and the interval of its requests.
 	wishAfter = time.Second
@@ -60,12 +63,12 @@ func (g *Gate) full(typ string) {
 		w = &wait{since: g.store.Local().Monotonic()}
 		g.waits[typ] = w
 	}
+	w.rule = ruleOf(g.types.Get(typ))
 	longest := longestPause
 	if g.watcher != nil {
-		longest = longestLook
+		longest = min(longestLook*time.Duration(1+w.rule.maxRunning/countedEasily), searchAfter/2)
 	}
 	w.pause = min(max(2*w.pause, firstPause), longest)
-	w.rule = ruleOf(g.types.Get(typ))
 	g.waitFor(typ, w, w.pause*3/4+rand.N(w.pause/2))
 }
 

@@ -28,6 +28,7 @@ const (
 	IndexExpire  = "expire"  // {expire_at} where it exists
 	IndexTask    = "task"    // {task_id, generation} of the history
 	IndexLook    = "look"    // {look_at} of slots
+	indexOf      = "of"      // {type, key} of slots
 	IndexRule    = "rule"    // {rule_id, nominal: -1, _id: -1} of periodic_runs
 	IndexStatus  = "status"  // {status, nominal: -1, _id: -1} of periodic_runs
 )
@@ -73,7 +74,7 @@ var indexes = []indexSpec{
 	{coll: "periodic_runs", name: IndexRule, keys: bson.D{{Key: "rule_id", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
 	{coll: "periodic_runs", name: IndexStatus, keys: bson.D{{Key: "status", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
 	{coll: "periodic_runs", name: "delete", keys: asc("delete_at"), gone: true},
-	{coll: "slots", name: "of", keys: asc("type", "key"), only: "type"},
+	{coll: "slots", name: indexOf, keys: asc("type", "key"), only: "type"},
 	{coll: "slots", name: IndexLook, keys: asc("look_at"), only: "look_at"},
 	{coll: "slots", name: "task", keys: asc("task"), only: "task"},
 	{coll: "rates", name: "at", keys: asc("at"), ttl: rateKept},

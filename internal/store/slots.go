@@ -146,8 +146,13 @@ func (s *Store) insertPermits(ctx context.Context, docs []model.Permit) (got []m
 	return got, nil
 }
 
-// SlotsFree is how many permits of a type or key could be taken now. Index: slots.of.
+// SlotsFree is how many permits of a type or key could be taken now. Of a settled limit the
+// server counts them. Index: slots.of.
 func (s *Store) SlotsFree(ctx context.Context, of SlotOf, limit SlotLimit) (int, error) {
+	if limit.Settled {
+		taken, err := s.slots.CountDocuments(ctx, slotsOf(of), options.Count().SetHint(indexOf))
+		return limit.Most - int(taken), explain(err, "counting permits")
+	}
 	taken, err := s.SlotsTaken(ctx, of)
 	if err != nil {
 		return 0, err
@@ -155,9 +160,11 @@ func (s *Store) SlotsFree(ctx context.Context, of SlotOf, limit SlotLimit) (int,
 	return len(limit.free(taken, limit.Most)), nil
 }
 
+func slotsOf(of SlotOf) bson.D { return bson.D{d("type", of.Type), d("key", of.Key)} }
+
 // SlotsTaken are the numbers of the permits that are taken. Index: slots.of.
 func (s *Store) SlotsTaken(ctx context.Context, of SlotOf) (map[int]bool, error) {
-	found, err := s.findSlots(ctx, bson.D{d("type", of.Type), d("key", of.Key)}, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
+	found, err := s.findSlots(ctx, slotsOf(of), options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
 	taken := make(map[int]bool, len(found))
 	for _, p := range found {
 		if n := slotNumber(p); n >= 0 {
@@ -232,7 +239,7 @@ func slotNumber(p model.Permit) int {
 // SlotHolders are permits that are taken of a type or key, at most limit of them, the
 // longest taken first. Index: slots.of.
 func (s *Store) SlotHolders(ctx context.Context, of SlotOf, limit int) ([]model.Permit, error) {
-	return s.findSlots(ctx, bson.D{d("type", of.Type), d("key", of.Key)},
+	return s.findSlots(ctx, slotsOf(of),
 		options.Find().SetSort(bson.D{d("at", 1)}).SetLimit(int64(limit)))
 }
 

@@ -113,7 +113,7 @@ func (s *Store) due(ctx context.Context, filter, sort bson.D, q DueQuery) ([]*mo
 		SetLimit(int64(q.Limit)).SetSkip(int64(q.Skip)).SetBatchSize(int32(q.Limit))
 	learn := &s.sizes
 	if q.Brief {
-		o.SetProjection(bson.D{d("type", 1), d("priority", 1), d("due_at", 1)})
+		o.SetProjection(bson.D{d("type", 1), d("priority", 1), d("due_at", 1), d("options.specific_worker_ids", 1)})
 		learn = nil
 	}
 	return s.findReadable(For(ctx, Finding), "finding due tasks", filter, o, learn)

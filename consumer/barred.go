@@ -1,6 +1,10 @@
 package consumer
 
-import "time"
+import (
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
+)
 
 // barred is for a worker to which more tasks are refused than it can remember and leave
 // out of its queries: one that had too many errors with each of a thousand, say. They
@@ -8,13 +12,13 @@ import "time"
 // two walks it waits for its poll or for being woken like everybody else. It is pure.
 type barred struct {
 	skip  int           // the walk has come so far
-	began time.Duration // monotonic: when the walk began; it begins anew at the head after [refusedFor]
+	began time.Duration // monotonic: when the walk began; it begins anew at the head after [claim.RefusedFor]
 	ended time.Duration // when the last walk came to the end of the queue; 0 = never
 }
 
 // offset is how many tasks to skip.
 func (b *barred) offset(now time.Duration) int {
-	if now-b.began > refusedFor {
+	if now-b.began > claim.RefusedFor {
 		b.skip = 0
 	}
 	return b.skip
@@ -30,7 +34,7 @@ func (b *barred) learn(now time.Duration, n int, end, none bool) (goOn bool) {
 		return !none
 	case end || !none:
 		return true
-	case b.skip == 0 && b.ended != 0 && now-b.ended <= refusedFor:
+	case b.skip == 0 && b.ended != 0 && now-b.ended <= claim.RefusedFor:
 		return false
 	case b.skip == 0:
 		b.began = now

@@ -1,36 +1,13 @@
 package consumer
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
 )
-
-func TestARefusedTaskIsLeftOutForAWhile(t *testing.T) {
-	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	var r refusals
-	r.add("a", noon, time.Time{})
-	require.Equal(t, []string{"a"}, r.ids(noon.Add(refusedFor-1)))
-	require.Empty(t, r.ids(noon.Add(refusedFor)))
-	for i := range 2 * maxRefusals {
-		r.add(fmt.Sprint(i), noon, time.Time{})
-	}
-	require.Len(t, r.ids(noon), maxRefusals, "a query names only so many")
-	require.True(t, r.full())
-}
-
-func TestATaskThatWaitsForItsOwnRetryIsLeftOutUntilThen(t *testing.T) {
-	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	var r refusals
-	require.True(t, r.next().IsZero())
-	r.add("soon", noon, noon.Add(time.Second))
-	r.add("late", noon, noon.Add(time.Hour))
-	require.Equal(t, noon.Add(time.Second), r.next())
-	require.Empty(t, r.ids(noon.Add(refusedFor)))
-	require.Equal(t, noon.Add(time.Hour), r.next(), "asked about again, and still known")
-}
 
 // 1,000 tasks are refused, and beyond them is work: it is found in one walk, and the
 // next walk waits.
@@ -63,11 +40,11 @@ func TestAWorkerWalksPastWhatItMayNotHave(t *testing.T) {
 	require.True(t, b.learn(now, n, true, false))
 	require.Zero(t, b.offset(now), "at the end it goes back to the head")
 	require.False(t, b.learn(now, n, false, true), "and does not walk again at once")
-	now += refusedFor + time.Second
+	now += claim.RefusedFor + time.Second
 	fetches, found = walk()
 	require.Equal(t, 11, fetches)
 	require.Equal(t, n, found)
-	require.Zero(t, b.offset(now+refusedFor), "a long walk looks at the head again")
+	require.Zero(t, b.offset(now+claim.RefusedFor), "a long walk looks at the head again")
 }
 
 func TestAWorkerThatIsRefusedNothingNeverSkips(t *testing.T) {

@@ -47,7 +47,7 @@ func (c *Consumer) stillDue(ctx context.Context, ids []string) (due []*model.Tas
 	now := c.store.Clock.Now()
 	for _, id := range ids {
 		t := tasks[id]
-		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(now) && !t.HeldBack() && !t.MustStop(c.cfg.WorkerID) && !c.refused.has(id, now) {
+		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(now) && !t.HeldBack() && !t.MustStop(c.cfg.WorkerID) && !c.seeker.Refused.Has(id, now) {
 			due = append(due, t)
 		}
 	}
@@ -59,38 +59,9 @@ func (c *Consumer) stillDue(ctx context.Context, ids []string) (due []*model.Tas
 func (c *Consumer) searchFor(ctx context.Context, h *handler) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	q := store.DueQuery{Types: []string{h.typ}, Limit: limits.MostCandidates, Exclude: c.excluded(), Brief: true}
+	q := store.DueQuery{Types: []string{h.typ}, Limit: limits.MostCandidates, Exclude: c.seeker.Excluded(), Brief: true}
 	c.stats.fetches.Add(1)
-	found, err := c.nextOf(ctx, h, q)
+	found, err := c.seeker.Candidates(ctx, q, &h.own)
 	c.gate.Found(h.typ, found, len(found) >= q.Limit, err)
 	return err
-}
-
-// nextOf makes the queries of [Consumer.searchFor]. Like all due queries they begin where the
-// queue did when it was last seen.
-func (c *Consumer) nextOf(ctx context.Context, h *handler, q store.DueQuery) ([]*model.Task, error) {
-	now, whole := c.cfg.Clock.Monotonic(), c.refused.full()
-	l := c.sight.Begin(q.Types, c.store.Clock.Now(), now, whole)
-	q.Priorities, q.From = l.Priorities, l.From
-	found, _, err := c.finder.Due(ctx, q, false)
-	if err != nil {
-		return nil, err
-	}
-	complete := len(found) < q.Limit
-	c.sight.End(l, found, complete)
-	if !complete && h.own.ask(now) { // else it has seen all that name this worker
-		own, err := c.finder.DueOwn(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		h.own.learn(len(own))
-		found = append(found, own...)
-	}
-	l = c.several.Begin(q.Types, c.store.Clock.Now(), now, whole)
-	q.Priorities, q.From = l.Priorities, l.From
-	several, err := c.finder.DueMany(ctx, q)
-	if err == nil {
-		c.several.End(l, several, len(several) < q.Limit)
-	}
-	return append(found, several...), err
 }

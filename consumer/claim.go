@@ -73,7 +73,7 @@ func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand)
 			if no == model.RefusedOwnRetry {
 				retry = t.RetryOf(c.cfg.WorkerID)
 			}
-			c.refused.add(t.ID, now, retry)
+			c.seeker.Refused.Add(t.ID, now, retry)
 		}
 	}
 	if err := c.repair(ctx, repairs, wrong); err != nil {
@@ -153,10 +153,10 @@ func (c *Consumer) writeRepairs(ctx context.Context, repairs []store.Write, sear
 // has no room left, say: it must not stand at the head of every fetch.
 func (c *Consumer) unwritable(t *model.Task, why error) {
 	now := c.store.Clock.Now()
-	if c.refused.has(t.ID, now) {
+	if c.seeker.Refused.Has(t.ID, now) {
 		return // it has been said a moment ago
 	}
-	c.refused.add(t.ID, now, time.Time{})
+	c.seeker.Refused.Add(t.ID, now, time.Time{})
 	c.log.Error().Err(why).Str("task_id", t.ID).Msg("the database refuses every write of a task; it cannot run")
 }
 

@@ -58,6 +58,6 @@ func (c *Consumer) claimApart(ctx context.Context, claims []store.Write, execID 
 func (c *Consumer) leaveOut(writes []store.Write) {
 	now := c.store.Clock.Now()
 	for _, w := range writes {
-		c.refused.add(w.Before.ID, now, now.Add(heldPause))
+		c.seeker.Refused.Add(w.Before.ID, now, now.Add(heldPause))
 	}
 }

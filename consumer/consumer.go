@@ -33,7 +33,7 @@ type Consumer struct {
 	cfg    Config
 	store  *store.Store
 	only   *model.Conditions // what tasks it takes; nil = all
-	finder *claim.Finder
+	seeker *claim.Seeker
 	log    zerolog.Logger
 
 	mu         sync.Mutex
@@ -72,16 +72,9 @@ type Consumer struct {
 	lookedFull bool          // the last look at the head looked at everything
 	filled     bool          // and found as many as it looked for
 	fullAt     time.Duration // monotonic: when such a look was
-	sight      claim.Sight   // the queue of those that one worker runs
-	several    claim.Sight   // and of those that want several
-	refused    refusals
 	barred     barred
-	wide       wideLook
-	many       manyTasks     // tasks that want several workers
-	own        rarely        // tasks that name this worker
-	ownFull    time.Duration // monotonic: when it last asked for all of those
-	nextPace   *clock.Pacer  // of the question when something is due
-	knownDue   time.Time     // its last answer; of the fetch loop alone
+	nextPace   *clock.Pacer // of the question when something is due
+	knownDue   time.Time    // its last answer; of the fetch loop alone
 	pollPace   *clock.Pacer
 	scanPace   *clock.Pacer
 	typeScan   *claim.TypeScan
@@ -132,8 +125,6 @@ func New(cfg Config) (*Consumer, error) {
 		c.only = &only
 	}
 	c.held.released = c.slotsReleased
-	c.wide.every = cfg.PollInterval
-	c.many.pace = clock.NewPacer(cfg.Clock, manyPause, longestPace)
 	c.nextPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.pollPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.scanPace = clock.NewPacer(cfg.Clock, 0, longestPace)
@@ -141,7 +132,8 @@ func New(cfg Config) (*Consumer, error) {
 	c.control.init()
 	c.health.init(claim.NewTrust(st.Clock, cfg.Clock))
 	c.taskTypes = tasktypes.New(st)
-	c.finder = &claim.Finder{Store: st, Types: c.taskTypes, WorkerID: cfg.WorkerID, Only: c.only}
+	finder := claim.Finder{Store: st, Types: c.taskTypes, WorkerID: cfg.WorkerID, Only: c.only}
+	c.seeker = claim.NewSeeker(finder, cfg.Clock, cfg.PollInterval, longestPace)
 	c.ends = groupcommit.New(endQueue, c.flushEnds)
 	c.ends.Gather(enoughEnds, c.lingerEnds)
 	c.steps = groupcommit.New(endQueue, c.flushSteps)
@@ -225,7 +217,7 @@ func (c *Consumer) newService() {
 	c.service, c.endService = context.WithCancel(context.Background())
 	c.outcomes = outcome.New(c.store, c.log, c.followers()...)
 	c.gate = limits.New(c.store, c.taskTypes, c.log, c.wake.now)
-	c.gate.Admitted = c.hear
+	c.gate.Admitted = c.seeker.Hear
 	c.unsure, c.giveUp = context.WithCancel(c.service)
 }
 

@@ -140,8 +140,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 	for {
 		before := c.held.count().started
 		looked := c.store.Clock.Now()
-		c.many.some, c.own.some, c.wide.some = true, true, true // ask for every kind of task, each time
-		c.forget()
+		c.seeker.AskAll()
 		if _, err := c.scan(ctx); err != nil {
 			return skipped, err
 		}
@@ -161,9 +160,9 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		if c.held.count().started != before {
 			continue
 		}
-		due, err := c.finder.Next(ctx, c.types(), nil, looked, endOfTime)
+		due, err := c.seeker.Next(ctx, c.types(), nil, looked, endOfTime)
 		next := due.DueAt
-		if retry := c.refused.next(); !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
+		if retry := c.seeker.Refused.Next(); !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
 			next = retry
 		}
 		if err != nil {

@@ -292,7 +292,7 @@ func (c *Consumer) settleEnd(e *ended, after *model.Task, err error) {
 		c.held.remove(x)
 		c.emitFor(x, Event{Kind: EventFinished, Outcome: w.FailKind, Status: after.Status, Reason: w.FailReason, Ran: x.ran})
 		if !after.DueAt.IsZero() {
-			c.hear(after)
+			c.seeker.Hear(after)
 			c.wake.at(after.DueAt)
 		}
 		if !after.CancelRequestedAt.IsZero() && after.OpenExecutions() > 0 {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -144,7 +142,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	}
 	types, all, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {
-		c.many.skipped = false // nor anything else
+		c.seeker.NothingSkipped()
 		return !all && err == nil, true, err
 	}
 	types, last := c.turnOf(types)
@@ -159,7 +157,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if err != nil {
 		return false, true, err
 	}
-	found := got.tasks
+	found := got.Tasks
 	if len(found) > 0 {
 		token(c.stirred)
 	}
@@ -180,117 +178,27 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 		// The error of the clock is about a round trip, and all this took three.
 		c.nextFetch += c.spread.rest(max(0, ended-began-3*c.store.Clock.Error()))
 	}
-	none := took == 0 && lost == 0 && c.refused.full()
-	if !c.barred.learn(c.cfg.Clock.Monotonic(), got.take, len(found) < got.take, none) {
+	none := took == 0 && lost == 0 && c.seeker.Refused.Full()
+	if !c.barred.learn(c.cfg.Clock.Monotonic(), got.Take, len(found) < got.Take, none) {
 		return !all, true, nil
 	}
 	if c.priorityEnded(got) {
-		c.forget()
+		c.seeker.Forget()
 		return true, true, nil
 	}
-	return !all || len(found) >= got.take || !got.atHead || lost > 0 || took < len(found) && took > 0, true, nil
+	return !all || len(found) >= got.Take || !got.AtHead || lost > 0 || took < len(found) && took > 0, true, nil
 }
 
 // priorityEnded reports whether a backlog has ended, of one priority perhaps: what there is of
 // others may not be known to be in use, and only a full look finds it.
-func (c *Consumer) priorityEnded(got catch) bool {
-	if !got.atHead {
+func (c *Consumer) priorityEnded(got claim.Catch) bool {
+	if !got.AtHead {
 		return false
 	}
 	now, filled := c.cfg.Clock.Monotonic(), c.filled
-	c.filled = len(got.queue) >= got.take
-	if got.full {
+	c.filled = len(got.Queue) >= got.Take
+	if got.Full {
 		c.fullAt = now
 	}
-	return filled && !c.filled && !got.full && now-c.fullAt >= claim.FullEvery/4
-}
-
-// refusals remembers tasks that are due but not for this worker now, such as one with
-// which it had too many errors, so that they do not stand at the head of every fetch.
-type refusals struct {
-	mu    sync.Mutex
-	until map[string]time.Time
-	back  bool                 // some are left out no longer
-	retry map[string]time.Time // of those, the ones that are for this worker from then on
-}
-
-const (
-	refusedFor  = 10 * time.Second
-	maxRefusals = 200
-)
-
-// add notes a refusal. retry is when the task is for this worker: its own retry of a
-// task that others may claim before; zero where that is not known.
-func (r *refusals) add(id string, now, retry time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.until == nil {
-		r.until, r.retry = map[string]time.Time{}, map[string]time.Time{}
-	}
-	if len(r.until) >= maxRefusals {
-		return
-	}
-	r.until[id] = now.Add(refusedFor)
-	if retry.IsZero() || len(r.retry) >= maxRefusals {
-		return
-	}
-	r.retry[id] = retry
-	if retry.Before(r.until[id]) {
-		r.until[id] = retry
-	}
-}
-
-// next is the earliest retry among the refused; zero when there is none. Nothing else
-// tells of it: the task's due_at has come.
-func (r *refusals) next() (earliest time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, at := range r.retry {
-		if earliest.IsZero() || at.Before(earliest) {
-			earliest = at
-		}
-	}
-	return earliest
-}
-
-func (r *refusals) has(id string, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return now.Before(r.until[id])
-}
-
-func (r *refusals) full() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.until) >= maxRefusals
-}
-
-// cameBack reports whether some tasks that were left out of queries no longer are, since it was
-// last asked.
-func (r *refusals) cameBack() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	back := r.back
-	r.back = false
-	return back
-}
-
-// ids are those to leave out of a query.
-func (r *refusals) ids(now time.Time) (ids []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, at := range r.retry {
-		if !now.Before(at) {
-			delete(r.retry, id)
-		}
-	}
-	for id, until := range r.until {
-		if !now.Before(until) {
-			delete(r.until, id)
-			r.back = true
-			continue
-		}
-		ids = append(ids, id)
-	}
-	return ids
+	return filled && !c.filled && !got.Full && now-c.fullAt >= claim.FullEvery/4
 }

@@ -98,9 +98,9 @@ func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
 func (f *follower) hear(woken []store.Woken) {
 	for _, w := range woken {
 		if w.Task != nil {
-			f.c.hear(w.Task)
+			f.c.seeker.Hear(w.Task)
 		} else if _, typ, _, err := model.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
-			f.c.forget()
+			f.c.seeker.Forget()
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (f *follower) sort(woken []store.Woken, now time.Time) (mine []*model.Task,
 		}
 		switch {
 		case due.Sub(now) > soon:
-			f.c.hear(w.Task)
+			f.c.seeker.Hear(w.Task)
 			f.c.wake.at(due)
 		case delay > 0:
 			late = append(late, pending{at: due.Add(delay), id: w.ID})
@@ -168,7 +168,7 @@ func (f *follower) followLate(ctx context.Context) {
 			err := f.claimLate(ctx, queue[:n])
 			if err != nil && ctx.Err() == nil {
 				f.c.health.report(f.c, err)
-				f.c.forget()
+				f.c.seeker.Forget()
 				f.c.wake.now() // the fetch finds them
 			}
 			queue = slices.Delete(queue, 0, n)
@@ -218,7 +218,7 @@ func (f *follower) read(ctx context.Context, ids []string) (due []*model.Task, t
 		case t == nil || t.DueAt.IsZero():
 			taken++
 		case t.DueAt.After(now):
-			f.c.hear(t)
+			f.c.seeker.Hear(t)
 			f.c.wake.at(t.DueAt)
 		default:
 			due = append(due, t)
@@ -246,7 +246,7 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 		switch {
 		case !mayBeFor(t, c.cfg.WorkerID), !c.only.Met(t), c.recent.has(t):
 		case len(now) >= room || c.waits(t.Type):
-			c.hear(t)
+			c.seeker.Hear(t)
 			left = true
 		default:
 			now = append(now, t)

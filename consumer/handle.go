@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -40,7 +41,7 @@ type handler struct {
 	// said is what type and handler together say to their tasks; nil = nothing. It changes
 	// with the type's document.
 	said atomic.Pointer[model.Options]
-	own  rarely // its candidates that name this worker; of the search for candidates alone
+	own  claim.Rarely // its candidates that name this worker; of the search for candidates alone
 	// plain are the options that apply to a task that says nothing itself, as most do.
 	plain atomic.Pointer[model.Effective]
 }

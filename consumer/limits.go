@@ -61,7 +61,7 @@ func (c *Consumer) admit(ctx context.Context, found []*model.Task, execID string
 	}
 	by.miss(c, missed)
 	for t, until := range got.Later {
-		c.refused.add(t.ID, now, until)
+		c.seeker.Refused.Add(t.ID, now, until)
 	}
 	left = slices.DeleteFunc(slices.Clone(found), func(t *model.Task) bool {
 		_, granted := got.Granted[t]

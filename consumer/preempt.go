@@ -231,7 +231,7 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) (changed int
 			c.gate.Ended(t, model.EndedExecutions(leaves[i].Before, t))
 			c.emit(Event{Kind: EventLapsed, TaskID: t.ID, Type: t.Type, ExecID: leaves[i].Lapsed, Previous: previous, Status: t.Status})
 			if !t.DueAt.IsZero() {
-				c.hear(t)
+				c.seeker.Hear(t)
 				c.wake.at(t.DueAt)
 			}
 		}

@@ -83,19 +83,19 @@ func (c *Consumer) turn(due time.Time) time.Duration {
 func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	now := c.store.Clock.Now()
 	next := look{at: now.Add(c.pollDelay()), poll: true}
-	if retry := c.refused.next(); !retry.IsZero() && retry.Before(next.at) {
+	if retry := c.seeker.Refused.Next(); !retry.IsZero() && retry.Before(next.at) {
 		next = look{at: retry}
 	}
 	if at := c.gate.Next(); !at.IsZero() && at.Before(next.at) {
 		next = look{at: at}
 	}
-	if again := now.Add(c.many.pace.Left()); c.many.skipped && again.Before(next.at) {
-		next = look{at: again} // tasks outside of the query may be due
+	if in, skipped := c.seeker.Skipped(); skipped && now.Add(in).Before(next.at) {
+		next = look{at: now.Add(in)} // tasks outside of the query may be due
 	}
 	var priorities []int
 	if !c.lookedFull {
 		// Before a longer rest it looks at everything, and then for every start.
-		priorities = c.sight.Priorities()
+		priorities = c.seeker.Queue.Priorities()
 		if full := now.Add(claim.FullEvery); full.Before(next.at) {
 			next = look{at: full}
 		}
@@ -126,9 +126,9 @@ func (c *Consumer) nextDue(ctx context.Context, types []string, priorities []int
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	asked, err := c.nextPace.Try(func() (err error) {
-		next, err := c.finder.Next(ctx, types, priorities, c.lookedAt, until)
+		next, err := c.seeker.Next(ctx, types, priorities, c.lookedAt, until)
 		if due = next.DueAt; !due.IsZero() {
-			c.hear(&model.Task{Type: next.Type, Priority: next.Priority, DueAt: due})
+			c.seeker.Hear(&model.Task{Type: next.Type, Priority: next.Priority, DueAt: due})
 		}
 		return err
 	})
@@ -158,12 +158,12 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 		return look{at: now}, nil // fetches go on with the scan
 	}
 	types = c.someTypes(types)
-	if c.wide.due(c.cfg.Clock.Monotonic()) && c.finder.Labelled(types) {
+	if c.seeker.WideDue(types) {
 		return look{at: now}, nil // a fetch looks at everybody's
 	}
-	ask := store.Peek{Due: types, Until: next.at, Exclude: c.excluded()}
-	one := c.sight.Begin(types, now, c.cfg.Clock.Monotonic(), false)
-	several := c.several.Begin(types, now, c.cfg.Clock.Monotonic(), false)
+	ask := store.Peek{Due: types, Until: next.at, Exclude: c.seeker.Excluded()}
+	one := c.seeker.Queue.Begin(types, now, c.cfg.Clock.Monotonic(), false)
+	several := c.seeker.Several.Begin(types, now, c.cfg.Clock.Monotonic(), false)
 	ask.Priorities, ask.From = claim.Both(one, several)
 	if !c.leases.watched() {
 		ask.Executing = c.types()
@@ -181,10 +181,10 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 		return look{}, err
 	}
 	if !found.Due {
-		c.sight.End(one, nil, true)
-		c.several.End(several, nil, true)
+		c.seeker.Queue.End(one, nil, true)
+		c.seeker.Several.End(several, nil, true)
 	}
-	if retry := c.refused.next(); found.Due {
+	if retry := c.seeker.Refused.Next(); found.Due {
 		next = look{at: now}
 		token(c.stirred) // the one answer says nothing of leases
 	} else if !retry.IsZero() && retry.Before(next.at) {
@@ -204,7 +204,7 @@ func (c *Consumer) peek(ctx context.Context, p store.Peek) (found store.Peeked, 
 	defer cancel()
 	c.stats.polls.Add(1)
 	err = c.pollPace.Do(func() (err error) {
-		found, err = c.finder.Peek(call, p)
+		found, err = c.seeker.Peek(call, p)
 		return err
 	})
 	if err == nil && p.Executing != nil {

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -102,7 +103,7 @@ func TestAWorkerNamesThePriorityInUseAndTheHeadItSaw(t *testing.T) {
 		require.NoError(t, fetch())
 		return c.Stats().ClaimsWon == 1
 	}, time.Minute, time.Millisecond, "found by a full look within seconds, of an old start and a priority not in use")
-	priorities := c.sight.Priorities()
+	priorities := c.seeker.Queue.Priorities()
 	require.Equal(t, []int{3}, priorities)
 	filter := a.untilBounded(t, fetch)
 	require.EqualValues(t, 3, filter.Lookup("priority").AsInt64())
@@ -117,8 +118,10 @@ func TestAStragglerThatIsKnownIsFoundAtOnce(t *testing.T) {
 	c, a := newAsking(t)
 	fetch := c.fetchFor(t)
 	for won, tell := range []func(*model.Task){
-		c.hear,
-		func(task *model.Task) { c.refused.add(task.ID, c.store.Clock.Now().Add(-refusedFor), time.Time{}) },
+		c.seeker.Hear,
+		func(task *model.Task) {
+			c.seeker.Refused.Add(task.ID, c.store.Clock.Now().Add(-claim.RefusedFor), time.Time{})
+		},
 	} {
 		a.untilBounded(t, fetch)
 		old := c.store.Clock.Now().Add(-time.Hour)
@@ -155,14 +158,4 @@ func TestAWorkerRestsOnlyAfterAFullLook(t *testing.T) {
 	require.False(t, soon())
 	a.untilBounded(t, fetch)
 	require.True(t, soon())
-}
-
-func TestRareTasksAreAskedForOnceASecondWhileThereAreNone(t *testing.T) {
-	var r rarely
-	require.True(t, r.ask(time.Hour))
-	r.learn(0)
-	require.False(t, r.ask(time.Hour+rarePause-1))
-	require.True(t, r.ask(time.Hour+rarePause))
-	r.learn(3)
-	require.True(t, r.ask(time.Hour+rarePause), "while there are some, always")
 }

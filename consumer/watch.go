@@ -3,6 +3,8 @@ package consumer
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -122,11 +124,11 @@ func (c *Consumer) watch(ctx context.Context, types []string, served int64, perm
 	c.follower.Store(f)
 	defer func() {
 		c.follower.Store(nil)
-		c.forget()
+		c.seeker.Forget()
 		c.wake.now() // what came since is not known, and from now on it polls
 	}()
 	c.emit(Event{Kind: EventStream, Reason: "watching"})
-	c.forget()
+	c.seeker.Forget()
 	c.wake.now() // what came before the stream was open
 	var beside sync.WaitGroup
 	beside.Go(func() {
@@ -227,4 +229,15 @@ func (b *busyness) tick(backlog, idle bool) (giveUp bool) {
 		b.busy = 0
 	}
 	return b.draining >= drainTicks || b.busy >= busyTicks
+}
+
+// sameStream names what makes two workers' change streams alike.
+func (c *Consumer) sameStream(types []string) []string {
+	if c.only == nil {
+		return types
+	}
+	mark := func(kind string, values []string) string {
+		return kind + strings.Join(slices.Sorted(slices.Values(values)), "\x00")
+	}
+	return append(slices.Clone(types), mark("tenants/", c.only.Tenants), mark("categories/", c.only.Categories), mark("creators/", c.only.Creators))
 }

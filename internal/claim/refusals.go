@@ -1,0 +1,99 @@
+package claim
+
+import (
+	"sync"
+	"time"
+)
+
+// Refusals remembers tasks that are due but not for this worker now, such as one with
+// which it had too many errors, so that they do not stand at the head of every fetch.
+type Refusals struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+	back  bool                 // some are left out no longer
+	retry map[string]time.Time // of those, the ones that are for this worker from then on
+}
+
+const (
+	// RefusedFor is how long a refused task is left out of queries.
+	RefusedFor  = 10 * time.Second
+	maxRefusals = 200
+)
+
+// Add notes a refusal. retry is when the task is for this worker: its own retry of a
+// task that others may claim before; zero where that is not known.
+func (r *Refusals) Add(id string, now, retry time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.until == nil {
+		r.until, r.retry = map[string]time.Time{}, map[string]time.Time{}
+	}
+	if len(r.until) >= maxRefusals {
+		return
+	}
+	r.until[id] = now.Add(RefusedFor)
+	if retry.IsZero() || len(r.retry) >= maxRefusals {
+		return
+	}
+	r.retry[id] = retry
+	if retry.Before(r.until[id]) {
+		r.until[id] = retry
+	}
+}
+
+// Next is the earliest retry among the refused; zero when there is none. Nothing else
+// tells of it: the task's due_at has come.
+func (r *Refusals) Next() (earliest time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, at := range r.retry {
+		if earliest.IsZero() || at.Before(earliest) {
+			earliest = at
+		}
+	}
+	return earliest
+}
+
+// Has reports whether the task is left out now.
+func (r *Refusals) Has(id string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Before(r.until[id])
+}
+
+// Full reports whether no further task can be remembered.
+func (r *Refusals) Full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.until) >= maxRefusals
+}
+
+// CameBack reports whether some tasks that were left out of queries no longer are, since it was
+// last asked.
+func (r *Refusals) CameBack() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	back := r.back
+	r.back = false
+	return back
+}
+
+// IDs are those to leave out of a query.
+func (r *Refusals) IDs(now time.Time) (ids []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, at := range r.retry {
+		if !now.Before(at) {
+			delete(r.retry, id)
+		}
+	}
+	for id, until := range r.until {
+		if !now.Before(until) {
+			delete(r.until, id)
+			r.back = true
+			continue
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}

@@ -1,0 +1,33 @@
+package claim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestARefusedTaskIsLeftOutForAWhile(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	var r Refusals
+	r.Add("a", noon, time.Time{})
+	require.Equal(t, []string{"a"}, r.IDs(noon.Add(RefusedFor-1)))
+	require.Empty(t, r.IDs(noon.Add(RefusedFor)))
+	for i := range 2 * maxRefusals {
+		r.Add(fmt.Sprint(i), noon, time.Time{})
+	}
+	require.Len(t, r.IDs(noon), maxRefusals, "a query names only so many")
+	require.True(t, r.Full())
+}
+
+func TestATaskThatWaitsForItsOwnRetryIsLeftOutUntilThen(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	var r Refusals
+	require.True(t, r.Next().IsZero())
+	r.Add("soon", noon, noon.Add(time.Second))
+	r.Add("late", noon, noon.Add(time.Hour))
+	require.Equal(t, noon.Add(time.Second), r.Next())
+	require.Empty(t, r.IDs(noon.Add(RefusedFor)))
+	require.Equal(t, noon.Add(time.Hour), r.Next(), "asked about again, and still known")
+}

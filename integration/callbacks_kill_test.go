@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
@@ -56,6 +55,7 @@ func TestCallbackChild(t *testing.T) {
 	if os.Getenv(childRole) != "callbacks" {
 		t.Skip("only in a child process")
 	}
+	hearParent()
 	// What a dead process leaves is otherwise looked for after a minute or two.
 	upkeep.Hurry(upkeep.Pace{Busy: 200 * time.Millisecond, Idle: 200 * time.Millisecond, Grace: 500 * time.Millisecond})
 	client, err := engine.Client(os.Getenv(childURI))
@@ -75,30 +75,9 @@ func TestCallbackChild(t *testing.T) {
 }
 
 // callbackChild starts such a process. It is killed at the end of the test, if not before.
-func (a *arena) callbackChild(name, uri string) (kill func()) {
+func (a *arena) callbackChild(name, uri string) *fleet.Process {
 	a.t.Helper()
-	self, err := os.Executable()
-	require.NoError(a.t, err)
-	cmd := exec.Command(self, "-test.run", "^TestCallbackChild$", "-test.timeout", "5m")
-	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+uri, childDB+"="+a.db.Name(), childRole+"=callbacks", childName+"="+name)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(a.t, cmd.Start())
-	killed := false
-	kill = func() {
-		if !killed {
-			killed = true
-			_ = cmd.Process.Kill() // it may have ended, which the scenario would notice
-			_ = cmd.Wait()         // it was killed: that is its error
-		}
-	}
-	a.t.Cleanup(func() {
-		kill()
-		if a.t.Failed() {
-			a.t.Logf("output of %s:\n%s", name, out.String())
-		}
-	})
-	return kill
+	return a.process("TestCallbackChild", name, "callbacks", uri)
 }
 
 // The same writes, and a network that breaks: the process that lost its command, or the
@@ -178,13 +157,13 @@ func newKillingOf(t *testing.T, e Engine, numbers []int, manual bool) *killing {
 
 func (k *killing) run(reached <-chan struct{}) {
 	t := k.arena.t
-	kill := k.callbackChild("victim", k.px.URI())
+	victim := k.callbackChild("victim", k.px.URI())
 	select {
 	case <-reached:
 	case <-time.After(chaosPatience):
 		require.Fail(t, "the victim never came there")
 	}
-	kill()
+	victim.Kill()
 	k.px.Drop() // what was held is lost with its sender
 	if k.dead != nil {
 		close(k.dead)

@@ -1,13 +1,11 @@
 package integration
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -44,11 +43,7 @@ func TestChaosChild(t *testing.T) {
 			fmt.Fprintln(os.Stderr, "marking:", err)
 		}
 	}
-	told := make(chan struct{}) // closed when the parent closes the standard input
-	go func() {
-		defer close(told)
-		_, _ = io.Copy(io.Discard, os.Stdin) // nothing comes; its end is what counts
-	}()
+	told := hearParent()
 	c, err := consumer.New(consumer.Config{Database: db, WorkerID: os.Getenv(childName), Concurrency: 5, OnEvent: func(e consumer.Event) {
 		if e.Kind == consumer.EventFenced || e.Kind == consumer.EventLeaseLost {
 			mark(context.Background(), string(e.Kind), e.TaskID)
@@ -80,34 +75,45 @@ func TestChaosChild(t *testing.T) {
 	require.NoError(t, c.Run(t.Context()))
 }
 
+// hearParent ends a child process when the process that started it is gone. The channel is
+// closed when that writes a line.
+func hearParent() <-chan struct{} {
+	told := make(chan struct{})
+	go func() {
+		lines := bufio.NewReader(os.Stdin)
+		if _, err := lines.ReadString('\n'); err == nil {
+			close(told)
+			_, _ = io.Copy(io.Discard, lines) // nothing more comes; the end is what counts
+		}
+		os.Exit(1)
+	}()
+	return told
+}
+
 // child starts a worker process. It is killed at the end of the test.
-func (a *arena) child(name, role string, change ...func(*exec.Cmd)) *exec.Cmd {
+func (a *arena) child(name, role string) *fleet.Process {
 	a.t.Helper()
-	return a.process("TestChaosChild", name, role, a.e.URI, change...)
+	return a.process("TestChaosChild", name, role, a.e.URI)
 }
 
 // process starts this binary again, for one of its tests that is none; what it writes is told
 // when the scenario fails.
-func (a *arena) process(test, name, role, uri string, change ...func(*exec.Cmd)) *exec.Cmd {
+func (a *arena) process(test, name, role, uri string) *fleet.Process {
 	a.t.Helper()
 	self, err := os.Executable()
 	require.NoError(a.t, err)
-	cmd := exec.Command(self, "-test.run", "^"+test+"$", "-test.timeout", "60m")
-	cmd.Env = append(os.Environ(), enginesVariable+"=none", childURI+"="+uri, childDB+"="+a.db.Name(), childRole+"="+role, childName+"="+name)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	for _, f := range change {
-		f(cmd)
-	}
-	require.NoError(a.t, cmd.Start())
+	p, err := fleet.Start(fleet.Command{
+		Name: name, Path: self, Args: []string{"-test.run", "^" + test + "$", "-test.timeout", "60m"},
+		Env: append(os.Environ(), enginesVariable+"=none", childURI+"="+uri, childDB+"="+a.db.Name(), childRole+"="+role, childName+"="+name),
+	})
+	require.NoError(a.t, err)
 	a.t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()         // as above
+		p.Kill() // it may have ended
 		if a.t.Failed() {
-			a.t.Logf("output of %s:\n%s", name, out.String())
+			a.t.Logf("output of %s:\n%s", name, p.Output())
 		}
 	})
-	return cmd
+	return p
 }
 
 // marks counts what children noted.
@@ -134,8 +140,7 @@ func TestAKilledProcessCostsItsTasksOneLeaseAndNoError(t *testing.T) {
 		ids := a.send(5, seconds(2))
 		victim := a.child("victim", "hang")
 		a.awaitMarks("started", "victim", 5)
-		require.NoError(t, victim.Process.Kill())
-		_ = victim.Wait() // it was killed: that is its error
+		victim.Kill()
 		done := newEffects()
 		h := a.hire("heir", done.handle)
 		a.awaitSuccess(ids)
@@ -175,19 +180,15 @@ func TestAProcessFrozenPastItsLeaseIsRefusedWhenItWakes(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		ids := a.send(3, seconds(2))
-		var gate io.Closer
-		frozen := a.child("frozen", "freeze", func(cmd *exec.Cmd) {
-			var err error
-			gate, err = cmd.StdinPipe()
-			require.NoError(t, err)
-		})
+		frozen := a.child("frozen", "freeze")
 		a.awaitMarks("started", "frozen", 3)
-		require.NoError(t, frozen.Process.Signal(syscall.SIGSTOP))
+		require.NoError(t, frozen.Freeze())
 		h := a.hire("heir", func(context.Context, *consumer.Task[int]) (int, error) { return 2, nil })
 		a.awaitSuccess(ids)
 		require.EqualValues(t, 3, h.Stats().Takeovers)
-		require.NoError(t, gate.Close())
-		require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
+		_, err := fmt.Fprintln(frozen)
+		require.NoError(t, err)
+		require.NoError(t, frozen.Thaw())
 		a.awaitMarks(string(consumer.EventFenced), "frozen", 3)
 		for _, id := range ids {
 			task := a.get(id)

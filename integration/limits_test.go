@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -42,6 +42,7 @@ func TestLimitsChild(t *testing.T) {
 	if os.Getenv(childRole) != "limits" {
 		t.Skip("only in a child process")
 	}
+	hearParent()
 	client, err := engine.Client(os.Getenv(childURI))
 	require.NoError(t, err)
 	upkeep.Hurry(upkeep.Pace{Busy: 500 * time.Millisecond, Idle: time.Second, Grace: time.Second})
@@ -52,7 +53,7 @@ func TestLimitsChild(t *testing.T) {
 }
 
 // limitedChild starts a worker process, which is killed at the end of the test.
-func (a *arena) limitedChild(name string) *exec.Cmd {
+func (a *arena) limitedChild(name string) *fleet.Process {
 	a.t.Helper()
 	return a.process("TestLimitsChild", name, "limits", a.e.URI)
 }
@@ -163,7 +164,7 @@ func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.MaxRunning = 5 })
 		ids := a.sendLimited(120, 150, func(int) []producer.Option { return []producer.Option{seconds(1)} })
-		workers := map[string]*exec.Cmd{}
+		workers := map[string]*fleet.Process{}
 		for i := range 4 {
 			name := fmt.Sprint("w", i)
 			workers[name] = a.limitedChild(name)
@@ -171,7 +172,7 @@ func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
 		for i, at := range []int{15, 45, 75} { // kills, each in the midst of the work
 			a.awaitDone(ids, at)
 			holder := a.anyHolder(workers)
-			require.NoError(t, workers[holder].Process.Kill())
+			workers[holder].Kill()
 			delete(workers, holder)
 			name := fmt.Sprint("heir", i)
 			workers[name] = a.limitedChild(name)
@@ -241,7 +242,7 @@ func openAfter(runs []ran, from, to time.Time) (began, sure, maybe int) {
 
 // anyHolder waits until one of the workers, which live, has an open execution, and is its id.
 // Which one it is nobody can say before: who ends a task gets its permit first.
-func (a *arena) anyHolder(workers map[string]*exec.Cmd) (holder string) {
+func (a *arena) anyHolder(workers map[string]*fleet.Process) (holder string) {
 	a.t.Helper()
 	awaitTrue(a.t, func() string {
 		var tasks []*model.Task

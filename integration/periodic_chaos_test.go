@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -90,6 +89,7 @@ func TestPeriodicChild(t *testing.T) {
 	if role != "engine" && role != "ticks" {
 		t.Skip("only in a child process")
 	}
+	hearParent()
 	client, err := engine.Client(os.Getenv(childURI))
 	require.NoError(t, err)
 	db, name := client.Database(os.Getenv(childDB)), os.Getenv(childName)
@@ -176,7 +176,7 @@ func (a *arena) tickRules(n int, lasts time.Duration) (rules map[string]tickRule
 type tickChaos struct {
 	*arena
 	rand    *rand.Rand
-	engines [3]*exec.Cmd
+	engines [3]*fleet.Process
 	ways    [3]string // their ways to the server
 	frozen  int       // -1 = none
 	started int
@@ -203,18 +203,17 @@ func (c *tickChaos) kill() {
 	if n == c.frozen { // not that one: it shall wake
 		n = (n + 1) % len(c.engines)
 	}
-	require.NoError(c.t, c.engines[n].Process.Kill())
-	_ = c.engines[n].Wait() // it was killed: that is its error
+	c.engines[n].Kill()
 	c.replace(n)
 }
 
 func (c *tickChaos) freeze() {
 	c.frozen = c.rand.IntN(len(c.engines))
-	require.NoError(c.t, c.engines[c.frozen].Process.Signal(syscall.SIGSTOP))
+	require.NoError(c.t, c.engines[c.frozen].Freeze())
 }
 
 func (c *tickChaos) thaw() {
-	require.NoError(c.t, c.engines[c.frozen].Process.Signal(syscall.SIGCONT))
+	require.NoError(c.t, c.engines[c.frozen].Thaw())
 	c.frozen = -1
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,9 +13,6 @@ const (
 	enough = 8
 	// patience is for how long so many are waited for; after that one will do.
 	patience = 3 * time.Second
-	// actTime bounds each wait of an act. It is far more than any of them takes: a
-	// demo that hangs says what it waited for.
-	actTime = 45 * time.Second
 )
 
 // tries is how many workers are frozen at most, until one was that held its tasks.
@@ -28,12 +26,11 @@ type act struct {
 
 // pick waits until a working worker has calls in flight that the target holds, so that
 // it holds tasks, and returns it with those.
-func (d *demo) pick(ctx context.Context) (*worker, []holding, error) {
-	var w *worker
-	err := d.until(ctx, "a worker with calls in flight", func() bool {
+func (d *demo) pick(ctx context.Context) (w *worker, held []holding, err error) {
+	err = d.until(ctx, "a worker with calls in flight", func() bool {
 		most := 0
-		for _, l := range d.fleet.live() {
-			if n := d.target.inFlight(l.id); n > most {
+		for _, l := range d.workers {
+			if n := len(d.target.flying[l.id]); n > most && l.now() == working {
 				w, most = l, n
 			}
 		}
@@ -42,12 +39,11 @@ func (d *demo) pick(ctx context.Context) (*worker, []holding, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	d.target.hold(w.id)
-	var held []holding
-	began := d.clock.Monotonic()
+	d.Set(func() { d.target.holds[w.id] = make(chan struct{}) })
+	began := d.Clock.Monotonic()
 	err = d.until(ctx, "calls of "+w.id+" to be in flight", func() bool {
 		held = d.target.held(w.id)
-		return len(held) >= enough || len(held) > 0 && d.clock.Monotonic()-began > patience
+		return len(held) >= enough || len(held) > 0 && d.Clock.Monotonic()-began > patience
 	})
 	return w, held, err
 }
@@ -56,9 +52,9 @@ func (d *demo) pick(ctx context.Context) (*worker, []holding, error) {
 // other things a worker may have stalled just before, and then it gave back itself what it
 // held: that has moved on, too, though nothing of it lapsed.
 func (d *demo) moveOn(ctx context.Context, w *worker, held []holding) (took time.Duration, err error) {
-	began := d.clock.Monotonic()
-	err = d.untilNone(ctx, "the tasks of "+w.id+" to be taken over", func() []holding { return d.fleet.heldStill(w, held) })
-	return d.clock.Monotonic() - began, err
+	began := d.Clock.Monotonic()
+	err = d.untilNone(ctx, "the tasks of "+w.id+" to be taken over", held, func(h holding) bool { return d.holds(w, h) })
+	return d.Clock.Monotonic() - began, err
 }
 
 // killOne kills a worker while it holds tasks and waits until all of those have been
@@ -69,15 +65,13 @@ func (d *demo) killOne(ctx context.Context) (act, error) {
 		return act{}, err
 	}
 	d.view.note("SIGKILL to %s, which has %d calls in flight", w.id, len(held))
-	d.fleet.become(w, killed)
-	if err := w.kill(); err != nil {
-		return act{}, fmt.Errorf("killing %s: %w", w.id, err)
-	}
+	d.Set(func() { w.state = killed })
+	w.Kill()
 	took, err := d.moveOn(ctx, w, held)
 	if err != nil {
 		return act{}, err
 	}
-	d.view.note("all of them were taken over by others within %.1f s (the lease is %v)", took.Seconds(), lease)
+	d.view.note("others took over all of them within %.1f s (the lease is %v)", took.Seconds(), lease)
 	return act{w.id, took}, nil
 }
 
@@ -93,11 +87,13 @@ func (d *demo) freezeOne(ctx context.Context) (act, error) {
 		if err != nil {
 			return act{}, err
 		}
-		if d.fleet.fencedOf(w) > 0 {
+		refused := 0
+		d.Look(func() { refused = w.fenced })
+		if refused > 0 {
 			d.view.note("its late results were refused: the tasks belong to others now. It goes on with new ones")
 			return act{w.id, took}, nil
 		}
-		d.view.note("it had stalled before, and given all of them back itself")
+		d.view.note("it had stalled before the freeze and had given all of them back")
 		if try == tries {
 			return act{w.id, took}, nil
 		}
@@ -105,9 +101,9 @@ func (d *demo) freezeOne(ctx context.Context) (act, error) {
 }
 
 func (d *demo) freeze(ctx context.Context, w *worker, held []holding) (took time.Duration, err error) {
-	d.view.note("SIGSTOP to %s, which has %d calls in flight: it stands still and knows nothing of it", w.id, len(held))
-	d.fleet.become(w, frozen)
-	if err := w.freeze(); err != nil {
+	d.view.note("SIGSTOP to %s, which has %d calls in flight: it stands still and does not know it", w.id, len(held))
+	d.Set(func() { w.state = frozen })
+	if err := w.Freeze(); err != nil {
 		return 0, fmt.Errorf("freezing %s: %w", w.id, err)
 	}
 	took, err = d.moveOn(ctx, w, held)
@@ -115,50 +111,30 @@ func (d *demo) freeze(ctx context.Context, w *worker, held []holding) (took time
 		err = d.until(ctx, "the calls of those who took over", func() bool { return d.target.superseded(w.id) })
 	}
 	if err == nil {
-		d.view.note("its leases lapsed, and all of them were taken over within %.1f s", took.Seconds())
-		d.target.release(w.id)
-		err = d.until(ctx, "the target to answer the frozen worker", func() bool { return d.target.inFlight(w.id) == 0 })
+		d.view.note("its leases lapsed, and others took over all of them within %.1f s", took.Seconds())
+		d.Set(func() { d.target.release(w.id) })
+		err = d.until(ctx, "the target to answer the frozen worker", func() bool { return len(d.target.flying[w.id]) == 0 })
 	}
 	if err != nil {
-		return 0, errors.Join(err, w.thaw())
+		return 0, errors.Join(err, w.Thaw())
 	}
-	d.view.note("SIGCONT to %s: it wakes with %d answers that nobody waits for any more", w.id, len(held))
-	d.fleet.become(w, working)
-	if err := w.thaw(); err != nil {
+	d.view.note("SIGCONT to %s: it wakes with %d answers that are too late", w.id, len(held))
+	d.Set(func() { w.state = working })
+	if err := w.Thaw(); err != nil {
 		return 0, fmt.Errorf("waking %s: %w", w.id, err)
 	}
-	return took, d.untilNone(ctx, "the late results of "+w.id+" to be refused", func() []holding { return d.fleet.unreported(w, held) })
+	return took, d.untilNone(ctx, "the late results of "+w.id+" to be refused", held, func(h holding) bool { return !w.reports[h.exec] })
 }
 
-// untilNone waits until nothing is left, and says what is when it waited in vain.
-func (d *demo) untilNone(ctx context.Context, what string, left func() []holding) error {
-	err := d.until(ctx, what, func() bool { return len(left()) == 0 })
-	if some := left(); err != nil && len(some) > 0 {
+// untilNone waits until nothing of all is left, and names what is when it waited in vain.
+func (d *demo) untilNone(ctx context.Context, what string, all []holding, left func(holding) bool) error {
+	var some []holding
+	err := d.until(ctx, what, func() bool {
+		some = slices.DeleteFunc(slices.Clone(all), func(h holding) bool { return !left(h) })
+		return len(some) == 0
+	})
+	if err != nil && len(some) > 0 {
 		err = fmt.Errorf("%w: %d are left, among them %s", err, len(some), some[0])
 	}
 	return err
-}
-
-// until waits for a condition on the target and the fleet; it is looked at whenever
-// one of them changes.
-func (d *demo) until(ctx context.Context, what string, met func() bool) error {
-	limit := time.NewTimer(actTime)
-	defer limit.Stop()
-	for {
-		target, fleet := d.target.moved(), d.fleet.moved()
-		if met() {
-			return nil
-		}
-		if err := d.fleet.broken(); err != nil {
-			return err
-		}
-		select {
-		case <-target:
-		case <-fleet:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-limit.C:
-			return fmt.Errorf("waited %v for %s in vain", actTime, what)
-		}
-	}
 }

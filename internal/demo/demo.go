@@ -1,22 +1,18 @@
 package demo
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
 	"github.com/mscheduler/mscheduler/internal/clock"
-	"github.com/mscheduler/mscheduler/internal/embedded"
+	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/internal/scratch"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -63,16 +59,14 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// demo is one run.
+// demo is one run. The fleet's lock guards what the workers, the target and the view know.
 type demo struct {
 	Config
-	clock  clock.Clock
+	fleet.Fleet
+	reports
 	dir    string // for the tasks' file and the workers' logs
-	uri    string
-	client *mongo.Client
-	store  *store.Store
+	db     *scratch.Database
 	target *target
-	fleet  *fleet
 	view   *view
 }
 
@@ -80,16 +74,14 @@ type demo struct {
 // that the demo itself did not work. Everything it made is gone afterwards, except the
 // workers' logs after an error.
 func Run(ctx context.Context, c Config) (s Summary, err error) {
-	if err := supported(); err != nil {
+	if err := fleet.Supported(); err != nil {
 		return s, err
 	}
-	if c.Clock == nil {
-		c.Clock = clock.System()
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 24
-	}
-	d := &demo{Config: c, clock: c.Clock}
+	c.Clock = cmp.Or(c.Clock, clock.System())
+	c.Concurrency = cmp.Or(c.Concurrency, 24)
+	d := &demo{Config: c, reports: reports{
+		started: map[string]*calls{}, lost: map[string]map[string]struct{}{}, takers: map[[2]string]int{},
+	}}
 	d.dir, err = os.MkdirTemp("", "mscheduler-demo-")
 	if err != nil {
 		return s, fmt.Errorf("making a directory: %w", err)
@@ -99,120 +91,44 @@ func Run(ctx context.Context, c Config) (s Summary, err error) {
 			err = errors.Join(err, os.RemoveAll(d.dir))
 		}
 	}()
-	d.target, err = startTarget()
+	d.target, err = startTarget(&d.Fleet)
 	if err != nil {
 		return s, err
 	}
 	defer d.target.close()
-	closeDatabase, err := d.openDatabase(ctx)
+	d.db, err = scratch.Open(ctx, scratch.Options{User: "demo", URI: c.URI, Name: c.Database})
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, closeDatabase()) }()
+	defer func() { err = errors.Join(err, d.db.Close(ctx)) }()
 	d.view = newView(d)
 	defer d.view.close()
-	d.fleet = newFleet(d.view.event)
-	defer d.fleet.end()
+	defer func() { _ = d.Stop(ctx, 0) }() // after an error, which counts
 	return d.play(ctx)
-}
-
-// openDatabase opens the database that the demo may do with as it likes.
-func (d *demo) openDatabase(ctx context.Context) (closing func() error, err error) {
-	d.uri = d.URI
-	var server *embedded.Server
-	if d.uri == "" {
-		if server, err = embedded.Start(embedded.Options{}); err != nil {
-			return nil, err
-		}
-		d.uri = server.URI()
-	}
-	d.client, err = mongo.Connect(options.Client().ApplyURI(d.uri).SetAppName("mscheduler demo").SetServerSelectionTimeout(5 * time.Second))
-	if err != nil {
-		return nil, fmt.Errorf("connecting: %w", err)
-	}
-	db := d.client.Database(d.Database)
-	closing = func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		err := db.Drop(ctx)
-		if err != nil {
-			err = fmt.Errorf("dropping the demo's database %s: %w", d.Database, err)
-		}
-		err = errors.Join(err, d.client.Disconnect(ctx))
-		if server != nil {
-			err = errors.Join(err, server.Close())
-		}
-		return err
-	}
-	if d.store, err = store.Open(store.Config{Database: db}); err == nil {
-		err = d.store.Ready(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, closing())
-	}
-	return closing, nil
 }
 
 // play is the demo itself.
 func (d *demo) play(ctx context.Context) (s Summary, err error) {
-	began := d.clock.Monotonic()
+	began := d.Clock.Monotonic()
 	d.view.start()
-	if err := d.startWorkers(ctx); err != nil {
-		return s, err
+	for _, step := range []func(context.Context) error{
+		d.startWorkers,
+		d.send,
+		func(ctx context.Context) error { return d.reach(ctx, 20) },
+		func(ctx context.Context) error { s.killed, err = d.killOne(ctx); return err },
+		func(ctx context.Context) error { return d.reach(ctx, 45) },
+		func(ctx context.Context) error { s.frozen, err = d.freezeOne(ctx); return err },
+		d.drain,
+		func(ctx context.Context) error { return d.Stop(ctx, 30*time.Second) },
+	} {
+		if err := step(ctx); err != nil {
+			return s, err
+		}
 	}
-	if err := d.send(ctx); err != nil {
-		return s, err
-	}
-	if err := d.reach(ctx, 20); err != nil {
-		return s, err
-	}
-	if s.killed, err = d.killOne(ctx); err != nil {
-		return s, err
-	}
-	if err := d.reach(ctx, 45); err != nil {
-		return s, err
-	}
-	if s.frozen, err = d.freezeOne(ctx); err != nil {
-		return s, err
-	}
-	if err := d.drain(ctx); err != nil {
-		return s, err
-	}
-	stop, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	if err := d.fleet.stop(stop); err != nil {
-		return s, err
-	}
-	s.WallSeconds = (d.clock.Monotonic() - began).Round(time.Millisecond).Seconds()
-	d.view.note("every task has ended; now looking whether that is true")
+	s.WallSeconds = (d.Clock.Monotonic() - began).Round(time.Millisecond).Seconds()
+	d.view.note("every task has ended; checking each of them")
 	d.view.close()
 	return s, d.verify(ctx, &s)
-}
-
-func (d *demo) startWorkers(ctx context.Context) error {
-	ids := make([]string, d.Workers)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("worker-%d", i+1)
-		if err := d.fleet.start(d.Config, d.dir, ids[i], d.uri, d.Database); err != nil {
-			return err
-		}
-	}
-	d.view.note("started %d workers, each a process of its own", d.Workers)
-	// They say of themselves in the database that they live.
-	return d.poll(ctx, "the workers to start", func() (bool, error) {
-		workers, err := d.store.Workers(ctx)
-		if err != nil {
-			return false, err
-		}
-		for _, doc := range workers {
-			for _, w := range d.fleet.all() {
-				if w.id == doc.ID && d.fleet.stateOf(w) == starting {
-					d.fleet.become(w, working)
-				}
-			}
-		}
-		return len(d.fleet.live()) == d.Workers, nil
-	})
 }
 
 // send writes the file and sends it with the command that a user would use.
@@ -221,59 +137,59 @@ func (d *demo) send(ctx context.Context) error {
 	if err := writeTasks(path, d.Tasks, d.target.url); err != nil {
 		return err
 	}
-	began := d.clock.Monotonic()
-	cmd := exec.CommandContext(ctx, d.Executable, "send", "--file", path)
-	cmd.Env = append(withoutSettings(d.Environ), "MSCHEDULER_MONGODB_URI="+d.uri, "MSCHEDULER_DATABASE="+d.Database)
-	ownGroup(cmd)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("mscheduler send --file %s: %w: %s", path, err, strings.TrimSpace(out.String()))
+	began := d.Clock.Monotonic()
+	p, err := fleet.Start(d.command("mscheduler send", "send", "--file", path))
+	if err != nil {
+		return err
 	}
-	d.view.note("mscheduler send --file tasks.jsonl: %s (%.1f s)", strings.TrimSpace(out.String()), (d.clock.Monotonic() - began).Seconds())
+	defer context.AfterFunc(ctx, p.Kill)()
+	if err := p.Wait(); err != nil {
+		return errors.Join(context.Cause(ctx), fmt.Errorf("mscheduler send --file %s: %w", path, err))
+	}
+	d.view.note("mscheduler send --file tasks.jsonl: %s (%.1f s)", p.Output(), (d.Clock.Monotonic() - began).Seconds())
 	d.view.note("they become due over %.0f s; a lease is %v, extended every %v", spread(d.Tasks).Seconds(), lease, pingInterval)
-	d.view.sent()
+	d.Set(func() { d.view.sending = false })
 	return nil
 }
 
 // reach waits until that share of the tasks had their effect.
 func (d *demo) reach(ctx context.Context, percent int) error {
-	return d.until(ctx, fmt.Sprintf("%d %% of the tasks", percent), func() bool {
-		return d.target.happened()*100 >= d.Tasks*percent
-	})
+	return d.until(ctx, fmt.Sprintf("%d %% of the tasks", percent), func() bool { return d.target.done*100 >= d.Tasks*percent })
 }
 
 // drain waits until every task has ended.
 func (d *demo) drain(ctx context.Context) error {
 	ended := []model.Status{model.StatusSuccess, model.StatusFailure, model.StatusPending, model.StatusCancelled}
 	return d.poll(ctx, "the last tasks to end", func() (bool, error) {
-		n, err := d.store.Count(ctx, store.Filter{Statuses: ended})
+		n, err := d.db.Store.Count(ctx, store.Filter{Statuses: ended})
 		return n >= int64(d.Tasks), err
 	})
 }
 
-const pollEvery = 50 * time.Millisecond
+// actTime bounds each wait. It is far more than any of them takes: a demo that hangs says
+// what it waited for.
+const actTime = 45 * time.Second
+
+// until waits for a condition on what is known, which is looked at whenever that changes.
+func (d *demo) until(ctx context.Context, what string, met func() bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, actTime, fmt.Errorf("waited %v in vain for %s", actTime, what))
+	defer cancel()
+	return d.Await(ctx, met)
+}
 
 // poll waits for a condition of the database.
 func (d *demo) poll(ctx context.Context, what string, met func() (bool, error)) error {
-	limit := time.NewTimer(actTime + spread(d.Tasks))
-	defer limit.Stop()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, actTime+spread(d.Tasks), fmt.Errorf("waited in vain for %s; the workers' logs: %s", what, d.dir))
+	defer cancel()
 	for {
-		ok, err := met()
-		if ok || err != nil {
+		if ok, err := met(); ok || err != nil {
 			return err
 		}
-		if err := d.fleet.broken(); err != nil {
+		if err := d.Await(ctx, func() bool { return true }); err != nil { // a worker ended by itself
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !clock.Pause(ctx, 50*time.Millisecond) {
 			return context.Cause(ctx)
-		case <-limit.C:
-			return fmt.Errorf("waited for %s in vain; the workers' logs: %s", what, d.dir)
 		}
 	}
 }

@@ -15,7 +15,7 @@
 //	demo.go     the order of things
 //	target.go   the HTTP server that the tasks call
 //	tasks.go    the file of tasks
-//	fleet.go    the worker processes and what they report
+//	workers.go  the worker processes and what they report
 //	acts.go     the kill and the freeze
 //	view.go     what a person sees meanwhile
 //	verify.go   what is true afterwards;  summary.go  how it is told

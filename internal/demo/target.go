@@ -8,10 +8,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/fleet"
 )
 
 // How long the target takes for a call: some work, not always the same.
@@ -20,17 +20,18 @@ const (
 	longestCall  = 160 * time.Millisecond
 )
 
-// target is the HTTP server that the tasks call. An effect is a call that it answered.
+// target is the HTTP server that the tasks call. An effect is a call that it answered. The
+// fleet's lock guards what it knows.
 type target struct {
+	*fleet.Fleet
 	server   *http.Server
 	listener net.Listener
 	served   chan error
 
-	mu      sync.Mutex
-	effects map[string]*effect          // by task
-	flying  map[string]map[string]*call // calls in flight, by worker and execution
-	holds   map[string]chan struct{}    // by worker: closed when its calls may go on
-	changed chan struct{}               // closed and replaced at every change
+	effects map[string]*effect            // by task
+	done    int                           // tasks with an effect
+	flying  map[string]map[*call]struct{} // calls in flight, by worker
+	holds   map[string]chan struct{}      // by worker: closed when its calls may go on
 }
 
 type effect struct {
@@ -41,19 +42,20 @@ type effect struct {
 
 // call is one request in flight.
 type call struct {
-	task  string
+	holding
+	*effect
 	token string
 	held  bool
 }
 
-func startTarget() (*target, error) {
+func startTarget(f *fleet.Fleet) (*target, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("starting the target: %w", err)
 	}
 	t := &target{
-		listener: l, served: make(chan error, 1), effects: map[string]*effect{}, flying: map[string]map[string]*call{},
-		holds: map[string]chan struct{}{}, changed: make(chan struct{}),
+		Fleet: f, listener: l, served: make(chan error, 1),
+		effects: map[string]*effect{}, flying: map[string]map[*call]struct{}{}, holds: map[string]chan struct{}{},
 	}
 	t.server = &http.Server{Handler: http.HandlerFunc(t.serve), ReadHeaderTimeout: 10 * time.Second}
 	go func() { t.served <- t.server.Serve(l) }()
@@ -65,11 +67,11 @@ func (t *target) url(task string) string {
 }
 
 func (t *target) close() {
-	t.mu.Lock()
-	for worker := range t.holds {
-		t.letGo(worker)
-	}
-	t.mu.Unlock()
+	t.Set(func() {
+		for worker := range t.holds {
+			t.release(worker)
+		}
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if errors.Is(t.server.Shutdown(ctx), context.DeadlineExceeded) {
@@ -79,93 +81,56 @@ func (t *target) close() {
 }
 
 func (t *target) serve(w http.ResponseWriter, r *http.Request) {
-	task := strings.TrimPrefix(r.URL.Path, "/effect/")
-	worker, execution := r.Header.Get("Mscheduler-Worker-Id"), r.Header.Get("Mscheduler-Execution-Id")
-	token := r.Header.Get("Mscheduler-Fencing-Token")
-	c := t.arrive(worker, execution, task, token)
-	defer t.leave(worker, execution)
+	key, worker := strings.TrimPrefix(r.URL.Path, "/effect/"), r.Header.Get("Mscheduler-Worker-Id")
+	c := &call{holding: holding{task: taskID(key)}, token: r.Header.Get("Mscheduler-Fencing-Token")}
+	_, c.exec, _ = strings.Cut(strings.TrimPrefix(r.Header.Get("Mscheduler-Execution-Id"), c.task+"@"), "@") // behind the generation
+	t.Set(func() { t.arrive(key, worker, c) })
+	defer t.Set(func() { delete(t.flying[worker], c) })
 	if !clock.Pause(r.Context(), shortestCall+rand.N(longestCall-shortestCall)) {
 		return // the caller is dead: nothing happened
 	}
-	if gate := t.gate(worker, c); gate != nil {
+	var gate chan struct{} // nil when the worker's calls are not held
+	t.Set(func() {
+		gate = t.holds[worker]
+		c.held = gate != nil
+	})
+	if gate != nil {
 		select {
 		case <-gate:
 		case <-r.Context().Done():
 			return
 		}
 	}
-	n := t.happen(task, token)
+	var n int
+	t.Set(func() { n = t.happen(c) })
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = fmt.Fprintf(w, `{"task":%q,"effect":%d}`, task, n) // a caller that is gone does not hear it
+	_, _ = fmt.Fprintf(w, `{"task":%q,"effect":%d}`, key, n) // a caller that is gone does not hear it
 }
 
-func (t *target) change() {
-	close(t.changed)
-	t.changed = make(chan struct{})
-}
-
-func (t *target) arrive(worker, execution, task, token string) *call {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := &call{task: task, token: token}
+func (t *target) arrive(key, worker string, c *call) {
+	if c.effect = t.effects[key]; c.effect == nil {
+		c.effect = &effect{}
+		t.effects[key] = c.effect
+	}
+	c.newest = max(c.newest, c.token)
 	if t.flying[worker] == nil {
-		t.flying[worker] = map[string]*call{}
+		t.flying[worker] = map[*call]struct{}{}
 	}
-	t.flying[worker][execution] = c
-	e := t.effects[task]
-	if e == nil {
-		e = &effect{}
-		t.effects[task] = e
+	t.flying[worker][c] = struct{}{}
+}
+
+func (t *target) happen(c *call) int {
+	if c.count++; c.count == 1 {
+		t.done++
 	}
-	e.newest = max(e.newest, token)
-	t.change()
-	return c
-}
-
-func (t *target) leave(worker, execution string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.flying[worker], execution)
-	t.change()
-}
-
-func (t *target) happen(task, token string) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.effects[task]
-	e.count++
-	if token < e.newest {
-		e.late++
+	if c.token < c.newest {
+		c.late++
 	}
-	t.change()
-	return e.count
-}
-
-// gate is what a held call waits for; nil when the worker's calls are not held.
-func (t *target) gate(worker string, c *call) chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	gate := t.holds[worker]
-	c.held = gate != nil
-	t.change()
-	return gate
-}
-
-// hold keeps the worker's calls open from now on.
-func (t *target) hold(worker string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.holds[worker] = make(chan struct{})
+	return c.count
 }
 
 // release answers the calls that are held.
 func (t *target) release(worker string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.letGo(worker)
-}
-
-func (t *target) letGo(worker string) {
 	if gate := t.holds[worker]; gate != nil {
 		close(gate)
 		delete(t.holds, worker)
@@ -173,14 +138,10 @@ func (t *target) letGo(worker string) {
 }
 
 // held are the executions of the worker whose calls are held now.
-func (t *target) held(worker string) []holding {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all []holding
-	for execution, c := range t.flying[worker] {
+func (t *target) held(worker string) (all []holding) {
+	for c := range t.flying[worker] {
 		if c.held {
-			_, exec, _ := strings.Cut(strings.TrimPrefix(execution, taskID(c.task)+"@"), "@") // behind the generation
-			all = append(all, holding{taskID(c.task), exec})
+			all = append(all, c.holding)
 		}
 	}
 	return all
@@ -189,38 +150,10 @@ func (t *target) held(worker string) []holding {
 // superseded says whether every held call of the worker is late by now: a call with a
 // greater fencing token has come for the same task.
 func (t *target) superseded(worker string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, c := range t.flying[worker] {
-		if c.held && t.effects[c.task].newest <= c.token {
+	for c := range t.flying[worker] {
+		if c.held && c.newest <= c.token {
 			return false
 		}
 	}
 	return true
-}
-
-func (t *target) inFlight(worker string) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.flying[worker])
-}
-
-// happened is how many tasks had their effect.
-func (t *target) happened() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	for _, e := range t.effects {
-		if e.count > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// moved is closed when something changes at the target.
-func (t *target) moved() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.changed
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -9,7 +10,8 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// verify looks at the target and at every document, and completes the summary.
+// verify looks at the target and at every document, and completes the summary. The workers
+// have ended: what they reported does not change any more.
 func (d *demo) verify(ctx context.Context, s *Summary) error {
 	s.Tasks = d.Tasks
 	seen := map[string]bool{}
@@ -23,16 +25,23 @@ func (d *demo) verify(ctx context.Context, s *Summary) error {
 			return
 		}
 		s.Succeeded++
-		if at, ok := d.startedAt(t.ID); ok {
-			waits = append(waits, max(at.Sub(t.StartTime), 0))
+		if c := d.started[t.ID]; c != nil {
+			waits = append(waits, max(c.first.Sub(t.StartTime), 0))
 		}
 	})
 	if err != nil {
 		return err
 	}
+	s.DueToStart = percentiles(waits)
+	d.Look(func() { d.tally(s, seen) })
+	return nil
+}
+
+// tally adds what the target saw and what the workers reported.
+func (d *demo) tally(s *Summary, seen map[string]bool) {
 	for i := range d.Tasks {
 		key := taskKey(i)
-		e := d.effectOf(key)
+		e := cmp.Or(d.target.effects[key], &effect{})
 		s.effects += e.count
 		s.late += e.late
 		if e.count > 1 {
@@ -47,56 +56,19 @@ func (d *demo) verify(ctx context.Context, s *Summary) error {
 			s.Lost++
 		}
 	}
-	s.DueToStart = percentiles(waits)
-	d.tally(s)
-	return nil
-}
-
-// tally adds what the workers reported.
-func (d *demo) tally(s *Summary) {
-	d.fleet.mu.Lock()
-	defer d.fleet.mu.Unlock()
-	for _, w := range d.fleet.workers {
-		s.Fenced += w.fenced
-		s.workers = append(s.workers, workerLine{w.id, w.finished, w.fenced, sum(w.taken)})
+	for _, w := range d.workers {
+		s.workers = append(s.workers, workerLine{w.id, w.finished, w.fenced, w.taken})
 	}
-	s.lateSuccesses = d.fleet.lateOK
-	if d.fleet.dropped > 0 {
-		s.problem("%d times a worker could not report its events", d.fleet.dropped)
+	s.Fenced, s.lateSuccesses = d.fenced, d.lateOK
+	if d.dropped > 0 {
+		s.problem("workers could not report their events %d times", d.dropped)
 	}
-}
-
-func sum(m map[string]int) int {
-	n := 0
-	for _, v := range m {
-		n += v
-	}
-	return n
-}
-
-func (d *demo) startedAt(id string) (time.Time, bool) {
-	d.fleet.mu.Lock()
-	defer d.fleet.mu.Unlock()
-	c, ok := d.fleet.started[id]
-	if !ok {
-		return time.Time{}, false
-	}
-	return c.first, true
-}
-
-func (d *demo) effectOf(key string) effect {
-	d.target.mu.Lock()
-	defer d.target.mu.Unlock()
-	if e := d.target.effects[key]; e != nil {
-		return *e
-	}
-	return effect{}
 }
 
 // each reads all tasks, page by page.
 func (d *demo) each(ctx context.Context, f func(*model.Task)) error {
 	for after := ""; ; {
-		docs, err := d.store.List(ctx, store.Filter{AfterID: after}, 1000)
+		docs, err := d.db.Store.List(ctx, store.Filter{AfterID: after}, 1000)
 		if err != nil {
 			return err
 		}

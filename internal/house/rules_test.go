@@ -33,9 +33,11 @@ var mayImport = map[string][]string{
 	"internal/embedded/...": {"internal/embedded/...", "internal/mql/...", "internal/clock"},
 	"internal/builtin":      {"model", "callback", "consumer", "internal/clock", "internal/httpcall", "internal/httptarget", "internal/secret"},
 	"internal/human":        {},
+	"internal/fleet":        {"internal/clock"},
+	"internal/scratch":      {"internal/store", "internal/embedded", "internal/clock"},
 	"internal/explain":      {"model", "internal/human"},
-	"internal/demo":         {"model", "internal/store", "internal/clock", "internal/embedded", "internal/human"},
-	"internal/bench":        {"model", "producer", "consumer", "periodic", "internal/store", "internal/clock", "internal/embedded", "internal/proxy", "internal/upkeep"},
+	"internal/demo":         {"model", "internal/store", "internal/clock", "internal/fleet", "internal/human", "internal/scratch"},
+	"internal/bench":        {"model", "producer", "consumer", "periodic", "internal/store", "internal/clock", "internal/embedded", "internal/fleet", "internal/proxy", "internal/upkeep"},
 	"internal/cli": {
 		"model", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",

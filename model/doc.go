@@ -16,7 +16,7 @@
 // does in command.go; what a second send of a key does in send.go; by which options an
 // execution is judged in applied.go.
 //
-// The words are those of docs/architecture.md. An execution is one worker's hold on a
+// The words are those of docs/reference.md. An execution is one worker's hold on a
 // task; it is open until it succeeds or fails; its lease is ping_expire_time; a lease
 // that passed without a ping has lapsed.
 package model

@@ -55,7 +55,7 @@ func asc(keys ...string) bson.D {
 
 // indexes are all of them. Waiting and executing tasks lie in different ones on
 // purpose: one index over both makes every fetch walk the deleted keys of the last
-// leases (measured, see docs/architecture.md).
+// leases (measured, see docs/decisions.md).
 var indexes = []indexSpec{
 	{coll: "tasks", name: IndexDue, keys: bson.D{
 		{Key: "type", Value: 1}, {Key: "audience", Value: 1}, {Key: "priority", Value: -1}, {Key: "due_at", Value: 1},

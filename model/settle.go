@@ -169,7 +169,7 @@ func audience(t *Task) []string {
 	case t.Wanted() == 1:
 		return slices.Clone(ids)
 	default:
-		return slices.DeleteFunc(slices.Clone(ids), t.holdsOrDone)
+		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return t.holdsOrDone(id) })
 	}
 	if t.Options.ClaimBy != "" && t.Wanted() == 1 {
 		return append(everybody, t.Options.ClaimBy.Audience(t.label(t.Options.ClaimBy)))

@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (k CallbackKey) MarshalJSON() ([]byte, error) {
 }
 
 // String is the method and the address without what may be secret, see [ShownURL].
-func (t CallbackTarget) String() string { return t.EffectiveMethod() + " " + ShownURL(t.URL) }
+func (t CallbackTarget) String() string { return cmp.Or(t.Method, "POST") + " " + ShownURL(t.URL) }
 
 // MarshalJSON writes the address without what may be secret, see [ShownURL] and
 // [CallbackKey.MarshalJSON].
@@ -97,21 +98,12 @@ func (c Callback) String() string {
 	return strings.TrimSpace(b.String())
 }
 
-// The methods of a callback (seed 000).
-const (
-	methodPost = "POST"
-	methodPut  = "PUT"
-)
-
 // MaxCallbackKeys is how many keys a callback may be signed with at once.
 const MaxCallbackKeys = 4
 
 // EffectiveMethod is the method, POST where none is said.
 func (t CallbackTarget) EffectiveMethod() string {
-	if t.Method == "" {
-		return methodPost
-	}
-	return t.Method
+	return cmp.Or(t.Method, "POST")
 }
 
 // ValidFor refuses what tasks of the type cannot have: the end of a delivery is told to
@@ -143,7 +135,7 @@ func (c *Callback) Validate() error {
 		if len(t.URL) > 2000 {
 			v.add(t.field+".url", "has %d bytes; at most 2000 are allowed", len(t.URL))
 		}
-		if t.Method != "" && t.Method != methodPost && t.Method != methodPut {
+		if t.Method != "" && t.Method != "POST" && t.Method != "PUT" {
 			v.add(t.field+".method", "is %q; want POST or PUT", clip(t.Method, 40))
 		}
 	}

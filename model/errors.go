@@ -53,7 +53,9 @@ type LateError struct {
 	Until time.Time // when its time was over, by the database's clock
 }
 
-func (e *LateError) Error() string { return ErrFenced.Error() + ": " + noCompletion(e.Until) }
+func (e *LateError) Error() string {
+	return fmt.Sprintf("%v: no completion from outside came until %s", ErrFenced, e.Until.UTC().Format(TimeFormat))
+}
 
 // Is makes errors.Is(err, ErrFenced) true.
 func (e *LateError) Is(target error) bool { return target == ErrFenced }

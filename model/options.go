@@ -27,9 +27,9 @@ const (
 	DefaultRetryJitter   = 0.1
 	DefaultRetention     = 7 * 24 * time.Hour
 	// MaxDuration bounds every duration an option takes: ten years.
-	MaxDuration = 10 * 365 * 24 * time.Hour
+	MaxDuration = NoTimeout
 	// NoTimeout as an execution timeout is none, also where a layer below says one.
-	NoTimeout = MaxDuration
+	NoTimeout time.Duration = 10 * 365 * 24 * time.Hour
 )
 
 // RetryStrategy says how the delay before a retry grows.

@@ -197,7 +197,7 @@ func errOf(_ bson.RawValue, err error) error { return err }
 func TestValuesOfOtherWritersAreReadable(t *testing.T) {
 	id, _ := bson.ObjectIDFromHex("0123456789abcdef01234567")
 	raw, err := bson.Marshal(bson.D{
-		{Key: "when", Value: epoch}, {Key: "bin", Value: bson.Binary{Data: []byte{1, 2}}}, {Key: "id", Value: id},
+		{Key: "when", Value: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, {Key: "bin", Value: bson.Binary{Data: []byte{1, 2}}}, {Key: "id", Value: id},
 		{Key: "nan", Value: math.NaN()}, {Key: "inf", Value: math.Inf(-1)}, {Key: "n", Value: int32(7)},
 		{Key: "re", Value: bson.Regex{Pattern: "a"}}, {Key: "bad", Value: "\xff\"\n"},
 	})

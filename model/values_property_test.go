@@ -136,7 +136,7 @@ func TestGoValuesComeBackAsTheyWere(t *testing.T) {
 		Ptr   *bool
 		Quote int64 `json:",string"`
 	}
-	want := args{ID: math.MaxInt64, Text: "a\u0000<é", F: 0.1, List: []inner{{At: epoch, Bytes: []byte{0, 255}, Any: "x"}}, Map: map[string]int{"a.b": math.MinInt64, "": 1}, Quote: math.MinInt64}
+	want := args{ID: math.MaxInt64, Text: "a\u0000<é", F: 0.1, List: []inner{{At: time.UnixMilli(1767225600000).UTC(), Bytes: []byte{0, 255}, Any: "x"}}, Map: map[string]int{"a.b": math.MinInt64, "": 1}, Quote: math.MinInt64}
 	v, err := EncodeValue("args", want, MaxArgsBytes)
 	require.NoError(t, err)
 	require.Equal(t, bson.TypeInt64, v.Document().Lookup("id").Type)

@@ -73,7 +73,7 @@ func TestNewKeysSortByTime(t *testing.T) {
 func TestTokensOrderAsTheirText(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		draw := func(l string) Token {
-			return Token{rapid.Int64Range(1, 1<<50).Draw(r, l+" generation"), rapid.Int64Range(1, 1<<32-1).Draw(r, l+" rev")}
+			return Token{Generation: rapid.Int64Range(1, 1<<50).Draw(r, l+" generation"), Rev: rapid.Int64Range(1, 1<<32-1).Draw(r, l+" rev")}
 		}
 		a, b := draw("a"), draw("b")
 		if rapid.Bool().Draw(r, "same life") {

@@ -190,7 +190,7 @@ func (l *life) claim() {
 	_, st := after.Execution(fmt.Sprintf("%s.%d", w, l.claims))
 	require.NotNil(l, st)
 	require.True(l, st.Open())
-	require.Positive(l, Token{after.Generation, after.Rev}.Compare(Token{before.Generation, before.Rev}))
+	require.Positive(l, Token{Generation: after.Generation, Rev: after.Rev}.Compare(Token{Generation: before.Generation, Rev: before.Rev}))
 	require.False(l, before.StartTime.After(l.now), "started before its time")
 	for i := range before.WorkerStates {
 		if o := &before.WorkerStates[i]; o.WorkerID == w {

@@ -16,7 +16,7 @@ var quick = Pace{Error: time.Millisecond, Claim: 5 * time.Millisecond}
 // The reservation is a majority write and the claim another: a start that was good for no
 // longer than now would be lost by then, and with it all until the next.
 func TestTheFirstStartAfterIdlenessIsGoodWhenItsClaimIsWritten(t *testing.T) {
-	for _, r := range []RateLimit{{1, time.Hour}, {1, 20 * time.Second}, {100, time.Second}, {1, 100 * time.Millisecond}} {
+	for _, r := range []RateLimit{{Count: 1, Per: time.Hour}, {Count: 1, Per: 20 * time.Second}, {Count: 100, Per: time.Second}, {Count: 1, Per: 100 * time.Millisecond}} {
 		for _, ms := range []time.Duration{0, 1, 5, 20, 60, 150, 1000} {
 			p := Pace{Error: ms*time.Millisecond/2 + time.Millisecond, Claim: ms * time.Millisecond}
 			for _, next := range []time.Time{{}, limitEpoch.Add(-r.Per), limitEpoch.Add(-r.Tolerance() - time.Microsecond)} {
@@ -31,7 +31,7 @@ func TestTheFirstStartAfterIdlenessIsGoodWhenItsClaimIsWritten(t *testing.T) {
 }
 
 func TestARateThatIsChangedActsAtOnce(t *testing.T) {
-	slow, fast := RateLimit{1, time.Hour}, RateLimit{100, time.Second}
+	slow, fast := RateLimit{Count: 1, Per: time.Hour}, RateLimit{Count: 100, Per: time.Second}
 	s := slow.Reserve(quick, time.Time{}, limitEpoch, time.Time{}, 1)
 	next := fast.Follow(slow, s.Next)
 	require.False(t, next.After(limitEpoch.Add(fast.Spacing()+slow.Tolerance())), "it waits until %v by the old rate", next)
@@ -145,7 +145,7 @@ func TestNoSpanHoldsMoreStartsThanItsRate(t *testing.T) {
 }
 
 func TestUnderLoadNineTenthsOfARateAreReachedOverWaysOfUpTo40Milliseconds(t *testing.T) {
-	for _, r := range []RateLimit{{100, time.Second}, {1, time.Second}, {10_000, time.Second}, {7, time.Minute}, {100_000, 24 * time.Hour}} {
+	for _, r := range []RateLimit{{Count: 100, Per: time.Second}, {Count: 1, Per: time.Second}, {Count: 10_000, Per: time.Second}, {Count: 7, Per: time.Minute}, {Count: 100_000, Per: 24 * time.Hour}} {
 		for _, ms := range []time.Duration{0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100} {
 			for _, procs := range []int{1, 4} {
 				t.Run(fmt.Sprintf("%d in %v, %d ms, %d processes", r.Count, r.Per, ms, procs), func(t *testing.T) {

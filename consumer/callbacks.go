@@ -9,6 +9,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
@@ -48,10 +50,10 @@ func (c *CallbackConfig) validate() (errs []error) {
 		return nil
 	}
 	if c.Concurrency < 0 {
-		errs = append(errs, model.Invalid("callbacks.concurrency", "is %d; it cannot be negative", c.Concurrency))
+		errs = append(errs, input.Invalid("callbacks.concurrency", "is %d; it cannot be negative", c.Concurrency))
 	}
 	if c.Timeout < 0 || c.Timeout > time.Hour {
-		errs = append(errs, model.Invalid("callbacks.timeout", "is %v; want at most an hour", c.Timeout))
+		errs = append(errs, input.Invalid("callbacks.timeout", "is %v; want at most an hour", c.Timeout))
 	}
 	if _, err := c.reach(); err != nil {
 		errs = append(errs, err)
@@ -103,8 +105,8 @@ func (c *Consumer) deliverCallbacks() error {
 		Reach: reach,
 	})
 	c.deliverer = d
-	typ := model.NewType[model.DeliveryArgs, callback.Result](model.CallbackType)
-	return Handle(c, typ, func(ctx context.Context, t *Task[model.DeliveryArgs]) (callback.Result, error) {
+	typ := model.NewType[lifecycle.DeliveryArgs, callback.Result](model.CallbackType)
+	return Handle(c, typ, func(ctx context.Context, t *Task[lifecycle.DeliveryArgs]) (callback.Result, error) {
 		result, err := d.Deliver(ctx, t.Args)
 		return result, deliveryError(err)
 	}, MaxConcurrency(limit), Defaults(deliveryDefaults))

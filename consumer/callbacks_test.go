@@ -10,6 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/callback"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -29,7 +31,7 @@ func TestAWorkerWithBadCallbackSettingsIsRefused(t *testing.T) {
 	c, err := New(Config{Database: client.Database("x"), Callbacks: &CallbackConfig{}})
 	require.NoError(t, err)
 	require.Equal(t, []string{model.CallbackType}, c.types(), "it may deliver and do nothing else")
-	require.NoError(t, deliveryDefaults.ValidateShared("defaults"))
+	require.NoError(t, input.SharedOptions(&deliveryDefaults, "defaults"))
 }
 
 func TestAHandlerOfDeliveriesHasNoCallback(t *testing.T) {
@@ -51,10 +53,10 @@ func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
 		{&callback.VerdictError{Err: plain, Busy: true, RetryAfter: time.Minute}, model.FailReleased},
 		{&callback.VerdictError{Err: plain, NotHere: true}, model.FailUndecodable},
 	} {
-		out := judge(&model.Task{UndecodableSince: now.Add(-2 * time.Hour)}, model.Outcome{}.Result, deliveryError(c.err), nil, time.Hour, now)
+		out := judge(&model.Task{UndecodableSince: now.Add(-2 * time.Hour)}, lifecycle.Outcome{}.Result, deliveryError(c.err), nil, time.Hour, now)
 		require.Equal(t, c.kind, out.Kind, "%+v: a delivery waits for its key longer than arguments do", c.err)
 		if c.kind == model.FailReleased {
-			require.Equal(t, model.Failed(model.FailReleased, "no").After(time.Minute), out, "it waits for its turn, and says why")
+			require.Equal(t, lifecycle.Failed(model.FailReleased, "no").After(time.Minute), out, "it waits for its turn, and says why")
 		}
 	}
 }

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -47,7 +48,7 @@ func (c *Consumer) stillDue(ctx context.Context, ids []string) (due []*model.Tas
 	now := c.store.Clock.Now()
 	for _, id := range ids {
 		t := tasks[id]
-		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(now) && !t.HeldBack() && !t.MustStop(c.cfg.WorkerID) && !c.seeker.Refused.Has(id, now) {
+		if t != nil && !t.DueAt.IsZero() && !t.DueAt.After(now) && !lifecycle.HeldBack(t) && !lifecycle.MustStop(t, c.cfg.WorkerID) && !c.seeker.Refused.Has(id, now) {
 			due = append(due, t)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // category is a registered category: its handler runs the types of which the stored type
@@ -24,13 +24,13 @@ type category struct {
 // reads the arguments with [Execution.RawArgs]. Options hold for each of the types.
 func HandleCategory(c *Consumer, name string, h Handler, opts ...HandleOption) error {
 	if name == "" {
-		return model.Invalid("category", "is empty")
+		return input.Invalid("category", "is empty")
 	}
-	if err := model.ValidLabel("category", name); err != nil {
+	if err := input.Label("category", name); err != nil {
 		return err
 	}
 	if h == nil {
-		return model.Invalid("handler", "of category %s is nil", name)
+		return input.Invalid("handler", "of category %s is nil", name)
 	}
 	cat := &category{name: name, handle: func(typ string) (*handler, error) {
 		return c.newHandler(typ, h, opts...)
@@ -44,7 +44,7 @@ func HandleCategory(c *Consumer, name string, h Handler, opts ...HandleOption) e
 		return fmt.Errorf("handling category %s: the consumer has been started", name)
 	}
 	if slices.ContainsFunc(c.categories, func(other *category) bool { return other.name == name }) {
-		return model.Invalid("category", "%s has a handler already", name)
+		return input.Invalid("category", "%s has a handler already", name)
 	}
 	c.categories = append(c.categories, cat)
 	return nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -20,7 +21,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 // claimBy is [Consumer.claim] with the slots and permits of a hand; nil = none. With a hand the
 // caller need not hold claiming, because the hand has slots of its own.
 func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand) (took, lost int, err error) {
-	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
+	by := lifecycle.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
 	grants, found, err := c.admit(ctx, found, by.ExecID, with)
 	if err != nil {
 		return 0, 0, err
@@ -51,7 +52,7 @@ func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand)
 		}
 		eff := h.effective(t)
 		by.Applied, by.From = h.said.Load(), grants[t].From
-		after, no := model.Claim(t, by, *eff, now)
+		after, no := lifecycle.Claim(t, by, *eff, now)
 		if _, granted := grants[t]; no == "" && !granted && c.gate.Limited(t) {
 			// When grants were asked for it was not to be claimed, or not limited.
 			room[h] = free
@@ -63,15 +64,15 @@ func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand)
 			continue
 		}
 		room[h] = free
-		if fixed := model.Repair(t, *eff, now); no.Stale() && fixed != nil {
+		if fixed := lifecycle.Repair(t, *eff, now); no.Stale() && fixed != nil {
 			repairs = append(repairs, store.Write{Before: t, After: fixed})
-			if no != model.RefusedExpired {
+			if no != lifecycle.RefusedExpired {
 				wrong++
 			}
 		} else {
 			var retry time.Time
-			if no == model.RefusedOwnRetry {
-				retry = t.RetryOf(c.cfg.WorkerID)
+			if no == lifecycle.RefusedOwnRetry {
+				retry = lifecycle.RetryOf(t, c.cfg.WorkerID)
 			}
 			c.seeker.Refused.Add(t.ID, now, retry)
 		}
@@ -191,7 +192,7 @@ func (c *Consumer) settleClaims(claims []store.Write, execID string, err error) 
 	return nil, err
 }
 
-func (c *Consumer) effOf(t *model.Task) *model.Effective {
+func (c *Consumer) effOf(t *model.Task) *lifecycle.Effective {
 	return c.handlerOf(t.Type).effective(t)
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -43,13 +45,13 @@ func (e *Execution) CompleteIn(ctx context.Context, result any) error {
 		return err
 	}
 	if !c.store.InRunningTransaction(ctx) {
-		return model.Invalid("ctx", "of CompleteIn carries no running transaction of the worker's client: hand on what the session's WithTransaction calls its function with")
+		return input.Invalid("ctx", "of CompleteIn carries no running transaction of the worker's client: hand on what the session's WithTransaction calls its function with")
 	}
 	x.completing.Store(true)
 	if !x.bounded() && x.trusted(c.cfg.Clock) < x.eff.Lease/2 {
 		c.ping(store.Outside(ctx), []*execution{x})
 	}
-	out := model.Success(value)
+	out := lifecycle.Success(value)
 	out.NoCallback = x.quiet.Load()
 	_, _, err = c.store.Change(ctx, e.TaskID, func(t *model.Task) (*model.Task, error) {
 		if completed(x, t) {
@@ -58,7 +60,7 @@ func (e *Execution) CompleteIn(ctx context.Context, result any) error {
 		if t.Generation != x.task.Generation {
 			return nil, model.ErrFenced
 		}
-		return model.Finish(t, x.execID, out, t.Effective(model.Options{}), c.store.Clock.Now(), rand.Float64())
+		return lifecycle.Finish(t, x.execID, out, lifecycle.EffectiveOf(t, model.Options{}), c.store.Clock.Now(), rand.Float64())
 	})
 	if err != nil {
 		return fmt.Errorf("completing task %s in a transaction: %w", e.TaskID, err)

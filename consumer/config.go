@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -85,26 +86,26 @@ func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	if c.WorkerID == "" {
 		c.WorkerID = automaticWorkerID()
-	} else if err := model.ValidWorkerID("worker_id", c.WorkerID); err != nil {
+	} else if err := input.WorkerID("worker_id", c.WorkerID); err != nil {
 		errs = append(errs, err)
 	}
 	if c.Concurrency < 0 || c.Concurrency > 1_000_000 {
-		errs = append(errs, model.Invalid("concurrency", "is %d; want 1 to 1000000", c.Concurrency))
+		errs = append(errs, input.Invalid("concurrency", "is %d; want 1 to 1000000", c.Concurrency))
 	}
 	if c.DecodeGrace < 0 {
-		errs = append(errs, model.Invalid("decode_grace", "is %v; it cannot be negative", c.DecodeGrace))
+		errs = append(errs, input.Invalid("decode_grace", "is %v; it cannot be negative", c.DecodeGrace))
 	}
 	if c.PollInterval != 0 && c.PollInterval < 100*time.Millisecond {
-		errs = append(errs, model.Invalid("poll_interval", "is %v; want at least 100ms", c.PollInterval))
+		errs = append(errs, input.Invalid("poll_interval", "is %v; want at least 100ms", c.PollInterval))
 	}
 	for i, m := range c.Middleware {
 		if m == nil {
-			errs = append(errs, model.Invalid("middleware", "has a nil at index %d", i))
+			errs = append(errs, input.Invalid("middleware", "has a nil at index %d", i))
 		}
 	}
 	errs = append(errs, c.Callbacks.validate()...)
 	only := model.Conditions{Tenants: c.Tenants, Categories: c.Categories, Creators: c.Creators}
-	errs = append(errs, only.Validate())
+	errs = append(errs, input.Conditions(&only))
 	byDefault(&c.Concurrency, 100)
 	byDefault(&c.ShutdownTimeout, 30*time.Second)
 	byDefault(&c.DecodeGrace, time.Hour)

@@ -18,6 +18,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/secret"
@@ -121,7 +123,7 @@ func New(cfg Config) (*Consumer, error) {
 		stopping: make(chan struct{}),
 		random:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
-	if only := (model.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !only.IsZero() {
+	if only := (model.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !lifecycle.Unconditional(&only) {
 		c.only = &only
 	}
 	c.held.released = c.slotsReleased
@@ -206,7 +208,7 @@ func (c *Consumer) start(ctx context.Context) error {
 		return ErrStarted
 	}
 	if len(c.handlers)+len(c.categories) == 0 {
-		return model.Invalid("handlers", "are missing: register a type with Handle before Run")
+		return input.Invalid("handlers", "are missing: register a type with Handle before Run")
 	}
 	c.started, c.done = true, make(chan struct{})
 	c.handlerCtx = context.WithoutCancel(ctx)
@@ -335,7 +337,7 @@ func (c *Consumer) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ago, ok := c.store.Clock.Jumped(model.MinWorkerTimeout / marginShare); ok && ago <= c.cfg.Clock.Monotonic()-began {
+	if ago, ok := c.store.Clock.Jumped(input.MinWorkerTimeout / marginShare); ok && ago <= c.cfg.Clock.Monotonic()-began {
 		c.log.Warn().Msg("the clocks of the database and of this machine differ in the time passed; short leases that lapse are not taken over for a while")
 	}
 	return c.countFleet(ctx, types)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -156,7 +157,7 @@ func (c *Consumer) heedTask(x *execution, t *model.Task) {
 	switch {
 	case w == nil || !w.Open():
 		c.loseLease(x)
-	case !t.CancelRequestedAt.IsZero(), t.MustStop(c.cfg.WorkerID):
+	case !t.CancelRequestedAt.IsZero(), lifecycle.MustStop(t, c.cfg.WorkerID):
 		why := ErrCancelled
 		if t.CancelRequestedAt.IsZero() {
 			why = errExcluded
@@ -214,6 +215,6 @@ const stallTime = 2 * time.Second
 // giveBack releases everything that was claimed but not started.
 func (c *Consumer) giveBack(why string) {
 	for _, x := range c.held.takeBuffer() {
-		c.end(x, model.NotStarted(why))
+		c.end(x, lifecycle.NotStarted(why))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -26,7 +27,7 @@ const endQueue = 2 * maxBatch
 type ended struct {
 	x         *execution
 	task      *model.Task // what the end is decided on: as claimed, or as read since
-	out       model.Outcome
+	out       lifecycle.Outcome
 	parkUntil time.Time     // not zero: park instead of ending
 	late      int           // tries after the first
 	looked    bool          // whether a transaction has ended it, see settleCompleted
@@ -38,7 +39,7 @@ type ended struct {
 // end hands over how an execution ended. Ends are a group commit: what gathers while
 // one batch is written is the next one, see [Consumer.lingerEnds]. An end is repeated until the server answers,
 // also past the lease: nobody took the task over meanwhile, so the work counts.
-func (c *Consumer) end(x *execution, out model.Outcome) {
+func (c *Consumer) end(x *execution, out lifecycle.Outcome) {
 	if !x.advance(returned) {
 		c.fenced(x, out, "the lease was lost before") // known from a ping
 		return
@@ -101,13 +102,13 @@ func (c *Consumer) flushEnds(batch []*ended) {
 
 func (c *Consumer) decideEnd(e *ended, now time.Time) (*model.Task, error) {
 	if !e.parkUntil.IsZero() {
-		return model.Park(e.task, e.x.execID, e.parkUntil, e.out, *e.x.eff, now)
+		return lifecycle.Park(e.task, e.x.execID, e.parkUntil, e.out, *e.x.eff, now)
 	}
 	eff := e.x.eff
 	if e.task != e.x.task { // of several workers the newest claim counts for the task
-		return model.Finish(e.task, e.x.execID, e.out, e.task.Effective(model.Options{}), now, rand.Float64())
+		return lifecycle.Finish(e.task, e.x.execID, e.out, lifecycle.EffectiveOf(e.task, model.Options{}), now, rand.Float64())
 	}
-	return model.Finish(e.task, e.x.execID, e.out, *eff, now, rand.Float64())
+	return lifecycle.Finish(e.task, e.x.execID, e.out, *eff, now, rand.Float64())
 }
 
 // writeEnds repeats the batch until the server answers. It returns an error only when
@@ -240,9 +241,9 @@ func (e *ended) shorten(why error) bool {
 	case kind == model.FailReleased || kind == model.FailUndecodable:
 		return false // a failure would be more than it was
 	case e.refused == 1 && (kind == "" || !e.parkUntil.IsZero()):
-		e.out = model.Failed(model.FailFatal, "the result cannot be stored: "+why.Error())
+		e.out = lifecycle.Failed(model.FailFatal, "the result cannot be stored: "+why.Error())
 	case e.refused <= 2:
-		e.out = model.Failed(model.FailFatal, "its end cannot be stored")
+		e.out = lifecycle.Failed(model.FailFatal, "its end cannot be stored")
 		e.refused = 2
 	default:
 		return false
@@ -302,7 +303,7 @@ func (c *Consumer) settleEnd(e *ended, after *model.Task, err error) {
 }
 
 // fenced reports a result that came too late: it is refused and never applied.
-func (c *Consumer) fenced(x *execution, out model.Outcome, why string) {
+func (c *Consumer) fenced(x *execution, out lifecycle.Outcome, why string) {
 	c.stats.fenced.Add(1)
 	c.gate.Return(limits.Grant{Permits: x.permits}) // the execution has ended, whoever ended it
 	c.held.remove(x)

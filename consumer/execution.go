@@ -12,6 +12,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -52,22 +55,22 @@ type Execution struct {
 }
 
 // RawArgs are the arguments as JSON; "null" when there are none.
-func (e *Execution) RawArgs() json.RawMessage { return model.ValueJSON(e.args) }
+func (e *Execution) RawArgs() json.RawMessage { return codec.ValueJSON(e.args) }
 
 // Ext returns the ext of the periodic rule that sent the task, as JSON. It has the value of the
 // moment when the tick was decided; "null" if there is none.
 func (e *Execution) Ext() json.RawMessage {
 	if e.Origin == nil || e.Origin.Tick == nil {
-		return model.ValueJSON(bson.RawValue{})
+		return codec.ValueJSON(bson.RawValue{})
 	}
-	return model.ValueJSON(e.Origin.Tick.Ext)
+	return codec.ValueJSON(e.Origin.Tick.Ext)
 }
 
 // Checkpoint saves v, at most 1 MiB as JSON, before it returns; whoever runs the task
 // next, after an error, a lapse or a restart, reads it with [Execution.Restore]. It
 // returns [model.ErrFenced] when this execution no longer holds the task.
 func (e *Execution) Checkpoint(ctx context.Context, v any) error {
-	raw, err := model.EncodeValue("checkpoint", v, model.MaxCheckpointBytes)
+	raw, err := codec.EncodeValue("checkpoint", v, input.MaxCheckpointBytes)
 	if err != nil {
 		return err
 	}
@@ -83,17 +86,17 @@ func (e *Execution) Restore(dst any) (bool, error) {
 	if e.checkpoint.Type == 0 || e.checkpoint.Type == bson.TypeNull {
 		return false, nil
 	}
-	return true, model.DecodeValue(e.checkpoint, dst)
+	return true, codec.DecodeValue(e.checkpoint, dst)
 }
 
 // Progress says how far the handler is: percent from 0 to 100, and a message of at most
 // 4 KiB. It is for people; nothing depends on it.
 func (e *Execution) Progress(ctx context.Context, percent float64, message string) error {
 	if math.IsNaN(percent) || percent < 0 || percent > 100 {
-		return model.Invalid("percent", "is %v; want 0 to 100", percent)
+		return input.Invalid("percent", "is %v; want 0 to 100", percent)
 	}
 	if len(message) > 4<<10 {
-		return model.Invalid("message", "has %d bytes; at most %d are allowed", len(message), 4<<10)
+		return input.Invalid("message", "has %d bytes; at most %d are allowed", len(message), 4<<10)
 	}
 	return e.consumer.store.SaveProgress(ctx, e.TaskID, e.hold.index, e.hold.execID,
 		model.Progress{Percent: percent, Message: message, At: e.consumer.store.Clock.Now()})
@@ -125,15 +128,15 @@ type execution struct {
 	execID  string
 	index   int // in worker_states
 	attempt int
-	eff     *model.Effective
+	eff     *lifecycle.Effective
 	h       *handler
 	dueAt   time.Time
 	many    bool
-	from    time.Time      // of the store: not to begin before; zero = at once
-	until   time.Time      // of the store: given back when it has not begun by then; zero = never
-	permits []model.Permit // that are to be given back at its end; nil = its type has no limits
-	slot    slot           // of the process; guarded by the holdings
-	ran     time.Duration  // how long the handler ran; written by its goroutine before the end is queued
+	from    time.Time          // of the store: not to begin before; zero = at once
+	until   time.Time          // of the store: given back when it has not begun by then; zero = never
+	permits []lifecycle.Permit // that are to be given back at its end; nil = its type has no limits
+	slot    slot               // of the process; guarded by the holdings
+	ran     time.Duration      // how long the handler ran; written by its goroutine before the end is queued
 
 	quiet      atomic.Bool // the handler wants no callback
 	completing atomic.Bool // a transaction may end it: pings stay away from the document
@@ -152,7 +155,7 @@ type execution struct {
 }
 
 // ofType returns the execution's permit of its type; nil = none.
-func (x *execution) ofType() *model.Permit {
+func (x *execution) ofType() *lifecycle.Permit {
 	for i := range x.permits {
 		if x.permits[i].Key == "" {
 			return &x.permits[i]

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -67,7 +69,7 @@ func (f *follower) lost() {
 func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
 	token(f.c.stirred)
 	for _, w := range woken {
-		if _, typ, _, err := model.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
+		if _, typ, _, err := input.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
 			f.c.typeScan.Heard(typ)
 		}
 	}
@@ -99,7 +101,7 @@ func (f *follower) hear(woken []store.Woken) {
 	for _, w := range woken {
 		if w.Task != nil {
 			f.c.seeker.Hear(w.Task)
-		} else if _, typ, _, err := model.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
+		} else if _, typ, _, err := input.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
 			f.c.seeker.Forget()
 		}
 	}
@@ -111,7 +113,7 @@ func (f *follower) sort(woken []store.Woken, now time.Time) (mine []*model.Task,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range woken {
-		if _, typ, _, err := model.ParseTaskID(w.ID); err != nil || f.c.handlerOf(typ) == nil {
+		if _, typ, _, err := input.ParseTaskID(w.ID); err != nil || f.c.handlerOf(typ) == nil {
 			continue
 		}
 		delay, due := f.ranks.delay(w.ID), now
@@ -244,7 +246,7 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 	left := false
 	for _, t := range tasks {
 		switch {
-		case !mayBeFor(t, c.cfg.WorkerID), !c.only.Met(t), c.recent.has(t):
+		case !mayBeFor(t, c.cfg.WorkerID), !lifecycle.ConditionsMet(c.only, t), c.recent.has(t):
 		case len(now) >= room || c.waits(t.Type):
 			c.seeker.Hear(t)
 			left = true
@@ -268,7 +270,7 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 // mayBeFor looks at the audience, as a query would.
 func mayBeFor(t *model.Task, workerID string) bool {
 	for _, a := range t.Audience {
-		if a == workerID || a == model.AudienceAll || a == model.AudienceMany {
+		if a == workerID || a == lifecycle.AudienceAll || a == lifecycle.AudienceMany {
 			return true
 		}
 	}

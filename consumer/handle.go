@@ -9,6 +9,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -43,13 +46,13 @@ type handler struct {
 	said atomic.Pointer[model.Options]
 	own  claim.Rarely // its candidates that name this worker; of the search for candidates alone
 	// plain are the options that apply to a task that says nothing itself, as most do.
-	plain atomic.Pointer[model.Effective]
+	plain atomic.Pointer[lifecycle.Effective]
 }
 
 // learn lays the options of the type's document over the handler's defaults.
 func (h *handler) learn(typ model.Options) {
-	said := model.Overlay(typ, h.defaults)
-	plain := model.ResolveOptions(said)
+	said := lifecycle.Overlay(typ, h.defaults)
+	plain := lifecycle.ResolveOptions(said)
 	if said.IsZero() {
 		h.said.Store(nil)
 	} else {
@@ -60,7 +63,7 @@ func (h *handler) learn(typ model.Options) {
 
 // effective are the options that apply to a task that this handler is to run. They are
 // shared: nobody changes them.
-func (h *handler) effective(t *model.Task) *model.Effective {
+func (h *handler) effective(t *model.Task) *lifecycle.Effective {
 	if t.Options.IsZero() {
 		return h.plain.Load()
 	}
@@ -69,7 +72,7 @@ func (h *handler) effective(t *model.Task) *model.Effective {
 	if said := h.said.Load(); said != nil {
 		layers[1] = *said
 	}
-	eff := model.ResolveOptions(layers[:]...)
+	eff := lifecycle.ResolveOptions(layers[:]...)
 	return &eff
 }
 
@@ -81,7 +84,7 @@ type HandleOption func(*handler) error
 func MaxConcurrency(n int) HandleOption {
 	return func(h *handler) error {
 		if n < 1 {
-			return model.Invalid("max_concurrency", "is %d; want at least 1", n)
+			return input.Invalid("max_concurrency", "is %d; want at least 1", n)
 		}
 		h.limit = n
 		return nil
@@ -92,7 +95,7 @@ func MaxConcurrency(n int) HandleOption {
 // anything. Worker filter and number of workers belong to tasks and are refused here.
 func Defaults(o model.Options) HandleOption {
 	return func(h *handler) error {
-		if err := o.ValidateShared("defaults"); err != nil {
+		if err := input.SharedOptions(&o, "defaults"); err != nil {
 			return err
 		}
 		h.defaults = o
@@ -105,11 +108,11 @@ func Defaults(o model.Options) HandleOption {
 // a rolling deploy new arguments reach old workers; unknown fields are ignored.
 func Handle[A, R any](c *Consumer, t model.Type[A, R], h func(context.Context, *Task[A]) (R, error), opts ...HandleOption) error {
 	if h == nil {
-		return model.Invalid("handler", "of type %s is nil", t.Name())
+		return input.Invalid("handler", "of type %s is nil", t.Name())
 	}
 	return c.handle(t.Name(), func(ctx context.Context, e *Execution) (any, error) {
 		task := Task[A]{Execution: e}
-		if err := model.DecodeValue(e.args, &task.Args); err != nil {
+		if err := codec.DecodeValue(e.args, &task.Args); err != nil {
 			return nil, &undecodableError{what: "the arguments", err: err}
 		}
 		return h(ctx, &task)
@@ -117,7 +120,7 @@ func Handle[A, R any](c *Consumer, t model.Type[A, R], h func(context.Context, *
 }
 
 func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
-	if err := model.ValidName("type", typ); err != nil {
+	if err := input.Name("type", typ); err != nil {
 		return err
 	}
 	h, err := c.newHandler(typ, run, opts...)
@@ -130,7 +133,7 @@ func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
 		return fmt.Errorf("handling type %s: the consumer has been started", typ)
 	}
 	if c.handlers[typ] != nil {
-		return model.Invalid("type", "%s has a handler already", typ)
+		return input.Invalid("type", "%s has a handler already", typ)
 	}
 	c.handlers[typ] = h
 	return nil
@@ -141,13 +144,13 @@ func (c *Consumer) newHandler(typ string, run Handler, opts ...HandleOption) (*h
 	h := &handler{typ: typ}
 	for i, o := range opts {
 		if o == nil {
-			return nil, model.Invalid(fmt.Sprintf("options[%d]", i), "is nil")
+			return nil, input.Invalid(fmt.Sprintf("options[%d]", i), "is nil")
 		}
 		if err := o(h); err != nil {
 			return nil, err
 		}
 	}
-	err := h.defaults.ValidFor(typ)
+	err := input.OptionsFor(&h.defaults, typ)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +186,7 @@ func recovered(h Handler) Handler {
 // encodeResult makes a handler's result a stored value. One that cannot be stored does
 // not become storable by running the task again.
 func encodeResult(v any) (bson.RawValue, error) {
-	r, err := model.EncodeValue("result", v, model.MaxResultBytes)
+	r, err := codec.EncodeValue("result", v, input.MaxResultBytes)
 	if err != nil {
 		return r, Fatal(err)
 	}

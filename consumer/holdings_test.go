@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -110,7 +111,7 @@ func gone(t *testing.T, h *holdings, x *execution, reopened bool) {
 // passingOn are executions of a type whose permits pass on, of tasks with a priority.
 func passingOn(h *handler, priority, n int) (xs []*execution) {
 	for range n {
-		xs = append(xs, &execution{h: h, task: &model.Task{Priority: priority}, permits: []model.Permit{{Name: "p"}}})
+		xs = append(xs, &execution{h: h, task: &model.Task{Priority: priority}, permits: []lifecycle.Permit{{Name: "p"}}})
 	}
 	return xs
 }

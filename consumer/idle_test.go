@@ -13,6 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
@@ -100,9 +103,9 @@ func prepared(t *testing.T, db *mongo.Database) (*Consumer, *told) {
 // put stores a task.
 func put(t *testing.T, c *Consumer, key string, change func(*model.Task)) *model.Task {
 	t.Helper()
-	args, err := model.EncodeValue("args", 1, model.MaxArgsBytes)
+	args, err := codec.EncodeValue("args", 1, input.MaxArgsBytes)
 	require.NoError(t, err)
-	task := model.NewTask(model.Draft{Type: quietType, Key: key, Args: args}, c.store.Clock.Now())
+	task := lifecycle.NewTask(lifecycle.Draft{Type: quietType, Key: key, Args: args}, c.store.Clock.Now())
 	if change != nil {
 		change(task)
 	}

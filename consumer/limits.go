@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -29,7 +30,7 @@ func (c *Consumer) admit(ctx context.Context, found []*model.Task, execID string
 			kept[t] = true
 			continue
 		}
-		if !c.only.Met(t) || model.Claimable(t, c.cfg.WorkerID, *h.effective(t), now) != "" {
+		if !lifecycle.ConditionsMet(c.only, t) || lifecycle.Claimable(t, c.cfg.WorkerID, *h.effective(t), now) != "" {
 			kept[t] = true // it is refused, or repaired, as any other
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -23,15 +24,15 @@ func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testi
 	again := put(t, c, "again", func(task *model.Task) {
 		now := c.store.Clock.Now()
 		task.Options.ConcurrentWorkerCount = 2
-		eff := model.ResolveOptions(task.Options)
-		claimed, no := model.Claim(task, model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: "earlier"}, eff, now)
+		eff := lifecycle.ResolveOptions(task.Options)
+		claimed, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: c.cfg.WorkerID, ExecID: "earlier"}, eff, now)
 		require.Empty(t, no)
-		failed, err := model.Finish(claimed, "earlier", model.Failed(model.FailError, "boom").After(time.Minute), eff, now, 0)
+		failed, err := lifecycle.Finish(claimed, "earlier", lifecycle.Failed(model.FailError, "boom").After(time.Minute), eff, now, 0)
 		require.NoError(t, err)
 		*task = *failed
 	})
 	other := put(t, c, "other", nil)
-	require.Equal(t, model.RefusedOwnRetry, model.Claimable(again, c.cfg.WorkerID, model.ResolveOptions(again.Options), c.store.Clock.Now()))
+	require.Equal(t, lifecycle.RefusedOwnRetry, lifecycle.Claimable(again, c.cfg.WorkerID, lifecycle.ResolveOptions(again.Options), c.store.Clock.Now()))
 	var once sync.Once
 	o.watch(func(command string) {
 		if command == "insert slots" {
@@ -40,7 +41,7 @@ func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testi
 	})
 	took, _, err := c.claim(ctx, []*model.Task{again, other})
 	require.NoError(t, err)
-	require.Empty(t, model.Claimable(again, c.cfg.WorkerID, model.ResolveOptions(again.Options), c.store.Clock.Now()), "the time has come")
+	require.Empty(t, lifecycle.Claimable(again, c.cfg.WorkerID, lifecycle.ResolveOptions(again.Options), c.store.Clock.Now()), "the time has come")
 	require.Equal(t, 1, took)
 	stored, err := c.store.Get(ctx, again.ID)
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -21,9 +22,9 @@ import (
 
 // passing holds the permits and slots that go on to the next tasks of one type.
 type passing struct {
-	permits []model.Permit // of executions whose end was acknowledged
-	slots   int            // that those had
-	room    int            // number of permits that other processes have freed
+	permits []lifecycle.Permit // of executions whose end was acknowledged
+	slots   int                // that those had
+	room    int                // number of permits that other processes have freed
 }
 
 // passes gathers permits that go on.
@@ -56,7 +57,7 @@ func (c *Consumer) passesOn(x *execution) bool {
 func (c *Consumer) returnPermits(x *execution) {
 	permits := x.permits
 	if c.passesOn(x) && c.passes.add(c, x) {
-		permits = slices.DeleteFunc(slices.Clone(permits), func(p model.Permit) bool { return p.Key == "" })
+		permits = slices.DeleteFunc(slices.Clone(permits), func(p lifecycle.Permit) bool { return p.Key == "" })
 	}
 	c.gate.Return(limits.Grant{Permits: permits})
 }
@@ -190,7 +191,7 @@ func (c *Consumer) passLoop(ctx context.Context) {
 // empty.
 type hand struct {
 	reserved int
-	left     []model.Permit
+	left     []lifecycle.Permit
 	missed   []*model.Task // without a permit
 }
 
@@ -208,7 +209,7 @@ func (h *hand) slotsOr(free func() int) int {
 	return h.reserved
 }
 
-func (h *hand) permits() []model.Permit {
+func (h *hand) permits() []lifecycle.Permit {
 	if h == nil || len(h.left) == 0 {
 		return nil
 	}
@@ -226,8 +227,8 @@ func (h *hand) miss(c *Consumer, tasks []*model.Task) {
 
 // drop forgets the permits of the grant, by their names.
 func (h *hand) drop(g limits.Grant) {
-	h.left = slices.DeleteFunc(h.left, func(p model.Permit) bool {
-		return slices.ContainsFunc(g.Permits, func(o model.Permit) bool { return o.Name == p.Name })
+	h.left = slices.DeleteFunc(h.left, func(p lifecycle.Permit) bool {
+		return slices.ContainsFunc(g.Permits, func(o lifecycle.Permit) bool { return o.Name == p.Name })
 	})
 }
 
@@ -245,7 +246,7 @@ func (h *hand) keep(g limits.Grant) limits.Grant {
 		return g
 	}
 	h.drop(g)
-	var rest []model.Permit
+	var rest []lifecycle.Permit
 	for _, p := range g.Permits {
 		if p.Key == "" {
 			h.left = append(h.left, p)

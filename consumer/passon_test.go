@@ -14,6 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -71,7 +74,7 @@ func crewOf(t *testing.T, db *mongo.Database, n int, cfg Config, handlers map[st
 // putMany stores tasks: of each type so many, in turn.
 func putMany(t *testing.T, c *Consumer, types map[string]int, change func(*model.Task)) {
 	t.Helper()
-	args, err := model.EncodeValue("args", 1, model.MaxArgsBytes)
+	args, err := codec.EncodeValue("args", 1, input.MaxArgsBytes)
 	require.NoError(t, err)
 	now, most := c.store.Clock.Now(), 0
 	for _, n := range types {
@@ -83,7 +86,7 @@ func putMany(t *testing.T, c *Consumer, types map[string]int, change func(*model
 			if i%(most/n) != 0 {
 				continue
 			}
-			task := model.NewTask(model.Draft{Type: typ, Key: fmt.Sprint(i), Args: args}, now)
+			task := lifecycle.NewTask(lifecycle.Draft{Type: typ, Key: fmt.Sprint(i), Args: args}, now)
 			if change != nil {
 				change(task)
 			}
@@ -208,9 +211,9 @@ func TestATaskThatNamesAnotherWorkerGetsThePermitOfAnEndlessBacklog(t *testing.T
 	var once sync.Once
 	named := make(chan struct{})
 	put := func(key string, worker ...string) {
-		args, err := model.EncodeValue("args", 1, model.MaxArgsBytes)
+		args, err := codec.EncodeValue("args", 1, input.MaxArgsBytes)
 		require.NoError(t, err)
-		task := model.NewTask(model.Draft{Type: limitedType, Key: key, Args: args, Options: model.Options{SpecificWorkerIDs: worker}}, setup.store.Clock.Now())
+		task := lifecycle.NewTask(lifecycle.Draft{Type: limitedType, Key: key, Args: args, Options: model.Options{SpecificWorkerIDs: worker}}, setup.store.Clock.Now())
 		_, err = setup.store.Insert(context.Background(), []*model.Task{task})
 		require.NoError(t, err)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // pingLoop keeps the leases of everything this process holds, one batch an interval.
@@ -103,7 +103,7 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) (answered bool)
 	pings := make([]store.Ping, len(batch))
 	byPing := make(map[[2]string]*execution, len(batch))
 	for i, x := range batch {
-		until := model.Lease(x.entry(), x.eff.Lease, now)
+		until := lifecycle.Lease(x.entry(), x.eff.Lease, now)
 		pings[i] = store.Ping{ID: x.task.ID, ExecID: x.execID, Index: x.index, Many: x.isMany(), Until: until}
 		byPing[[2]string{x.task.ID, x.execID}] = x
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -142,7 +143,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 	if err := c.control.fresh(ctx, c); err != nil {
 		return 0, left, err
 	}
-	by := model.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
+	by := lifecycle.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}
 	takeovers, leaves, left, release := c.judge(found, by)
 	defer release()
 	// First the tasks that this worker runs itself. Those that it leaves wake other workers,
@@ -158,7 +159,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 // judge decides about tasks with lapsed leases, and keeps the slots of those that this worker
 // takes over. The writes may meet held documents, so they go out without the lock of the
 // claims. judge leaves alone tasks that are known to be held, until their next probe.
-func (c *Consumer) judge(found []*model.Task, by model.Claimant) (takeovers, leaves []store.Write, left claim.LeftAlone, release func()) {
+func (c *Consumer) judge(found []*model.Task, by lifecycle.Claimant) (takeovers, leaves []store.Write, left claim.LeftAlone, release func()) {
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
 	now := c.store.Clock.Now()
@@ -228,7 +229,7 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) (changed int
 		changed++
 		if _, previous := claim.Previous(leaves[i].Before, t); w.Applied && previous != "" {
 			c.outcomes.Ended(t)
-			c.gate.Ended(t, model.EndedExecutions(leaves[i].Before, t))
+			c.gate.Ended(t, lifecycle.EndedExecutions(leaves[i].Before, t))
 			c.emit(Event{Kind: EventLapsed, TaskID: t.ID, Type: t.Type, ExecID: leaves[i].Lapsed, Previous: previous, Status: t.Status})
 			if !t.DueAt.IsZero() {
 				c.seeker.Hear(t)

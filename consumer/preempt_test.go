@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/embedded"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -137,7 +138,7 @@ func (w *world) owned(key string, change func(*model.Task)) string {
 	w.t.Helper()
 	task := put(w.t, w.c, key, change)
 	eff := *w.c.effOf(task)
-	after, no := model.Claim(task, model.Claimant{WorkerID: "owner", ExecID: "owner-" + key}, eff, w.c.store.Clock.Now())
+	after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "owner", ExecID: "owner-" + key}, eff, w.c.store.Clock.Now())
 	require.Empty(w.t, no)
 	written, err := w.c.store.Writes(w.t.Context(), []store.Write{{Before: task, After: after}}, 0)
 	require.NoError(w.t, err)

@@ -8,6 +8,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -32,7 +35,7 @@ func (excludedError) Is(target error) bool { return target == ErrCancelled }
 type verdict struct {
 	err   error
 	say   string
-	apply func(e *verdict) model.Outcome
+	apply func(e *verdict) lifecycle.Outcome
 	delay time.Duration
 	until time.Time     // Park
 	wait  time.Duration // ParkFor
@@ -58,8 +61,8 @@ func (v *verdict) text() string {
 // Fatal is the error of a task that no retry mends: it ends as Failure, or as Pending
 // where people are to look at it.
 func Fatal(err error) error {
-	return &verdict{err: err, say: "fatal", apply: func(v *verdict) model.Outcome {
-		return model.Failed(model.FailFatal, v.text())
+	return &verdict{err: err, say: "fatal", apply: func(v *verdict) lifecycle.Outcome {
+		return lifecycle.Failed(model.FailFatal, v.text())
 	}}
 }
 
@@ -68,8 +71,8 @@ func Fatal(err error) error {
 // ten.
 func RetryAfter(d time.Duration, err error) error {
 	d = bounded(d)
-	return &verdict{err: err, delay: d, say: fmt.Sprintf("retry after %v", d), apply: func(v *verdict) model.Outcome {
-		return model.Failed(model.FailError, v.text()).After(v.delay)
+	return &verdict{err: err, delay: d, say: fmt.Sprintf("retry after %v", d), apply: func(v *verdict) lifecycle.Outcome {
+		return lifecycle.Failed(model.FailError, v.text()).After(v.delay)
 	}}
 }
 
@@ -78,26 +81,26 @@ func RetryAfter(d time.Duration, err error) error {
 func Snooze(d time.Duration) error { return snooze(d, fmt.Sprintf("snoozed for %v", bounded(d))) }
 
 func snooze(d time.Duration, why string) error {
-	return &verdict{delay: bounded(d), say: why, apply: func(v *verdict) model.Outcome {
-		return model.Failed(model.FailReleased, v.say).After(v.delay)
+	return &verdict{delay: bounded(d), say: why, apply: func(v *verdict) lifecycle.Outcome {
+		return lifecycle.Failed(model.FailReleased, v.say).After(v.delay)
 	}}
 }
 
 // bounded keeps a handler's time within what options may say: a later one could not be
 // shown, or not be stored. Refused it would run the task again.
-func bounded(d time.Duration) time.Duration { return min(max(d, 0), model.MaxDuration) }
+func bounded(d time.Duration) time.Duration { return min(max(d, 0), input.MaxDuration) }
 
 // Release gives the task back at once, for any worker. It costs neither error nor attempt.
 func Release() error {
-	return &verdict{say: "released by the handler", apply: func(v *verdict) model.Outcome {
-		return model.Failed(model.FailReleased, v.say)
+	return &verdict{say: "released by the handler", apply: func(v *verdict) lifecycle.Outcome {
+		return lifecycle.Failed(model.FailReleased, v.say)
 	}}
 }
 
 // Cancel ends the task as Cancelled; other executions of it are told to stop.
 func Cancel(reason string) error {
-	return &verdict{say: reason, apply: func(v *verdict) model.Outcome {
-		return model.Outcome{Kind: model.FailCancelled, Reason: v.say, CancelTask: true}
+	return &verdict{say: reason, apply: func(v *verdict) lifecycle.Outcome {
+		return lifecycle.Outcome{Kind: model.FailCancelled, Reason: v.say, CancelTask: true}
 	}}
 }
 
@@ -110,7 +113,7 @@ func Park(until time.Time) error {
 	if until.IsZero() {
 		until = time.Unix(0, 0)
 	}
-	return &verdict{until: until, say: "parked until " + until.UTC().Format(model.TimeFormat)}
+	return &verdict{until: until, say: "parked until " + until.UTC().Format(clock.Format)}
 }
 
 // ParkFor is [Park] until d from now by the store's clock. d is at least a millisecond and
@@ -123,8 +126,8 @@ func ParkFor(d time.Duration) error {
 // TimedOut is an error because something that the handler waited for took too long. It is
 // retried as any other, and shown as a timeout.
 func TimedOut(err error) error {
-	return &verdict{err: err, say: "timed out", local: true, apply: func(v *verdict) model.Outcome {
-		return model.Failed(model.FailTimeout, v.text())
+	return &verdict{err: err, say: "timed out", local: true, apply: func(v *verdict) lifecycle.Outcome {
+		return lifecycle.Failed(model.FailTimeout, v.text())
 	}}
 }
 
@@ -188,7 +191,7 @@ func parkedUntil(err error, now time.Time) (time.Time, bool) {
 	case v.until.Before(now):
 		return now, true
 	default:
-		return earlier(v.until, now.Add(model.MaxDuration)), true
+		return earlier(v.until, now.Add(input.MaxDuration)), true
 	}
 }
 
@@ -202,28 +205,28 @@ func earlier(a, b time.Time) time.Time {
 // judge turns what a handler returned into the outcome of its execution. cause is why
 // its context had ended by then, if it had: whoever returns an error then most likely
 // returns it because of that. (A success is a success: the work was done.)
-func judge(t *model.Task, result bson.RawValue, err, cause error, grace time.Duration, now time.Time) model.Outcome {
+func judge(t *model.Task, result bson.RawValue, err, cause error, grace time.Duration, now time.Time) lifecycle.Outcome {
 	var v *verdict
 	var p *panicError
 	var u *undecodableError
 	switch {
 	case err == nil:
-		return model.Success(result)
+		return lifecycle.Success(result)
 	case errors.Is(cause, ErrTimeout):
-		return model.Failed(model.FailTimeout, ErrTimeout.Error()+": "+err.Error())
+		return lifecycle.Failed(model.FailTimeout, ErrTimeout.Error()+": "+err.Error())
 	case errors.Is(cause, ErrShutdown), errors.Is(cause, ErrLeaseLost), errors.Is(cause, ErrCancelled):
 		// Cancelled becomes so in the rule, which knows whether the task was.
-		return model.Failed(model.FailReleased, cause.Error())
+		return lifecycle.Failed(model.FailReleased, cause.Error())
 	case errors.As(err, &p):
-		return model.Failed(model.FailPanic, p.Error())
+		return lifecycle.Failed(model.FailPanic, p.Error())
 	case errors.As(err, &u):
 		if u.grace > 0 {
 			grace = u.grace
 		}
-		return model.Undecodable(t, u.Error(), grace, now)
+		return lifecycle.Undecodable(t, u.Error(), grace, now)
 	case errors.As(err, &v) && v.apply != nil:
 		return v.apply(v)
 	default:
-		return model.Failed(model.FailError, err.Error())
+		return lifecycle.Failed(model.FailError, err.Error())
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -22,25 +24,25 @@ func TestWhatAHandlerReturnedDecidesTheOutcome(t *testing.T) {
 		name  string
 		err   error
 		cause error
-		want  model.Outcome
+		want  lifecycle.Outcome
 	}{
-		{"success", nil, nil, model.Outcome{}},
-		{"a success is one although the context had ended", nil, ErrLeaseLost, model.Outcome{}},
-		{"an error", plain, nil, model.Outcome{Kind: model.FailError, Reason: "it broke"}},
-		{"fatal, found through wrapping", fmt.Errorf("mail: %w", Fatal(plain)), nil, model.Outcome{Kind: model.FailFatal, Reason: "it broke"}},
-		{"retry after", RetryAfter(fifteen, plain), nil, model.Outcome{Kind: model.FailError, Reason: "it broke", Delay: &fifteen}},
-		{"retry after a negative time", RetryAfter(-fifteen, plain), nil, model.Outcome{Kind: model.FailError, Reason: "it broke", Delay: &zero}},
-		{"snooze", Snooze(fifteen), nil, model.Outcome{Kind: model.FailReleased, Reason: "snoozed for 15s", Delay: &fifteen}},
-		{"release", Release(), nil, model.Outcome{Kind: model.FailReleased, Reason: "released by the handler"}},
-		{"cancel", Cancel("no longer needed"), nil, model.Outcome{Kind: model.FailCancelled, Reason: "no longer needed", CancelTask: true}},
-		{"panic", &panicError{text: "panic: oops", stack: "here"}, nil, model.Outcome{Kind: model.FailPanic, Reason: "panic: oops\nhere"}},
-		{"shutdown", context.Canceled, ErrShutdown, model.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
-		{"the margin", plain, ErrLeaseLost, model.Outcome{Kind: model.FailReleased, Reason: ErrLeaseLost.Error()}},
-		{"excluded", plain, errExcluded, model.Outcome{Kind: model.FailReleased, Reason: "the worker filter no longer names this worker"}},
-		{"cancelled", plain, ErrCancelled, model.Outcome{Kind: model.FailReleased, Reason: ErrCancelled.Error()}},
-		{"the deadline", plain, ErrTimeout, model.Outcome{Kind: model.FailTimeout, Reason: ErrTimeout.Error() + ": it broke"}},
-		{"timed out", TimedOut(plain), nil, model.Outcome{Kind: model.FailTimeout, Reason: plain.Error()}},
-		{"the cause weighs more than the verdict", Fatal(plain), ErrShutdown, model.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
+		{"success", nil, nil, lifecycle.Outcome{}},
+		{"a success is one although the context had ended", nil, ErrLeaseLost, lifecycle.Outcome{}},
+		{"an error", plain, nil, lifecycle.Outcome{Kind: model.FailError, Reason: "it broke"}},
+		{"fatal, found through wrapping", fmt.Errorf("mail: %w", Fatal(plain)), nil, lifecycle.Outcome{Kind: model.FailFatal, Reason: "it broke"}},
+		{"retry after", RetryAfter(fifteen, plain), nil, lifecycle.Outcome{Kind: model.FailError, Reason: "it broke", Delay: &fifteen}},
+		{"retry after a negative time", RetryAfter(-fifteen, plain), nil, lifecycle.Outcome{Kind: model.FailError, Reason: "it broke", Delay: &zero}},
+		{"snooze", Snooze(fifteen), nil, lifecycle.Outcome{Kind: model.FailReleased, Reason: "snoozed for 15s", Delay: &fifteen}},
+		{"release", Release(), nil, lifecycle.Outcome{Kind: model.FailReleased, Reason: "released by the handler"}},
+		{"cancel", Cancel("no longer needed"), nil, lifecycle.Outcome{Kind: model.FailCancelled, Reason: "no longer needed", CancelTask: true}},
+		{"panic", &panicError{text: "panic: oops", stack: "here"}, nil, lifecycle.Outcome{Kind: model.FailPanic, Reason: "panic: oops\nhere"}},
+		{"shutdown", context.Canceled, ErrShutdown, lifecycle.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
+		{"the margin", plain, ErrLeaseLost, lifecycle.Outcome{Kind: model.FailReleased, Reason: ErrLeaseLost.Error()}},
+		{"excluded", plain, errExcluded, lifecycle.Outcome{Kind: model.FailReleased, Reason: "the worker filter no longer names this worker"}},
+		{"cancelled", plain, ErrCancelled, lifecycle.Outcome{Kind: model.FailReleased, Reason: ErrCancelled.Error()}},
+		{"the deadline", plain, ErrTimeout, lifecycle.Outcome{Kind: model.FailTimeout, Reason: ErrTimeout.Error() + ": it broke"}},
+		{"timed out", TimedOut(plain), nil, lifecycle.Outcome{Kind: model.FailTimeout, Reason: plain.Error()}},
+		{"the cause weighs more than the verdict", Fatal(plain), ErrShutdown, lifecycle.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := judge(&model.Task{}, bson.RawValue{}, c.err, c.cause, time.Hour, time.Now())
@@ -86,7 +88,7 @@ func TestOnlyAPlainErrorIsRetriedInsideTheExecution(t *testing.T) {
 
 func TestTimesThatHandlersSayLieWithinTenYears(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	last := now.Add(model.MaxDuration)
+	last := now.Add(input.MaxDuration)
 	for _, c := range []struct {
 		err  error
 		want time.Time
@@ -106,9 +108,9 @@ func TestTimesThatHandlersSayLieWithinTenYears(t *testing.T) {
 		require.Equal(t, c.want, until, "%v", c.err)
 	}
 	for _, err := range []error{Snooze(math.MaxInt64), snooze(math.MaxInt64, "busy"), RetryAfter(math.MaxInt64, errors.New("it broke"))} {
-		require.Equal(t, model.MaxDuration, *judge(&model.Task{}, bson.RawValue{}, err, nil, time.Hour, now).Delay, "%v", err)
+		require.Equal(t, input.MaxDuration, *judge(&model.Task{}, bson.RawValue{}, err, nil, time.Hour, now).Delay, "%v", err)
 	}
-	require.EqualError(t, Snooze(math.MaxInt64), "snoozed for "+model.MaxDuration.String())
+	require.EqualError(t, Snooze(math.MaxInt64), "snoozed for "+input.MaxDuration.String())
 }
 
 func TestParkIsNoOutcome(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -20,12 +21,12 @@ func (c *Consumer) run(x *execution) {
 	defer c.handlerGone(x) // also one that ended its goroutine
 	now := c.store.Clock.Now()
 	switch {
-	case !x.task.Options.ExpiresAt.IsZero() && x.task.ExpiredFor(x.execID, now):
-		c.end(x, model.NotStarted("it expired before its turn came"))
+	case !x.task.Options.ExpiresAt.IsZero() && lifecycle.ExpiredFor(x.task, x.execID, now):
+		c.end(x, lifecycle.NotStarted("it expired before its turn came"))
 	case !x.until.IsZero() && now.After(x.until):
 		// The claim was held up on its way, or no slot was free: by the rate it must not begin
 		// any more.
-		c.end(x, model.NotStarted("its start by the rate limit had passed"))
+		c.end(x, lifecycle.NotStarted("its start by the rate limit had passed"))
 	default:
 		c.attempt(x)
 	}
@@ -86,7 +87,7 @@ const errGoexit = "the handler ended its goroutine (runtime.Goexit, or FailNow o
 // handOver ends the execution by what its handler said, or parks it.
 func (c *Consumer) handOver(x *execution, s said) {
 	now := c.store.Clock.Now()
-	var out model.Outcome
+	var out lifecycle.Outcome
 	var until time.Time
 	var parked bool
 	judged := func(err error) error {
@@ -215,7 +216,7 @@ func (c *Consumer) executionFor(x *execution) *Execution {
 		ID: handle.ExecutionID(), Handle: handle.String(), Token: model.Token{Generation: t.Generation, Rev: t.Rev},
 		Attempt: x.attempt, Errors: t.ErrorCount, LastError: t.ErrorInfo,
 		Deadline: x.entry().Deadline, DueAt: x.dueAt, Origin: t.Origin,
-		args: t.Args, checkpoint: t.CheckpointOf(c.cfg.WorkerID), hold: x, consumer: c,
+		args: t.Args, checkpoint: lifecycle.CheckpointOf(t, c.cfg.WorkerID), hold: x, consumer: c,
 	}
 }
 
@@ -223,7 +224,7 @@ func (c *Consumer) executionFor(x *execution) *Execution {
 // wins, and the park does nothing.
 func (c *Consumer) park(x *execution, until time.Time) {
 	if x.advance(returned) {
-		c.put(&ended{x: x, task: x.task, parkUntil: until, out: model.Outcome{NoCallback: x.quiet.Load()}})
+		c.put(&ended{x: x, task: x.task, parkUntil: until, out: lifecycle.Outcome{NoCallback: x.quiet.Load()}})
 	} else {
 		c.held.remove(x) // the lease was lost before
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -58,7 +59,7 @@ func (a aim) place(l claim.Look) (priorities []int, from time.Time) {
 	case a.atHead:
 		return l.Priorities, l.From
 	case a.all:
-		for p := a.priority; p <= model.MaxPriority; p++ {
+		for p := a.priority; p <= input.MaxPriority; p++ {
 			priorities = append(priorities, p)
 		}
 	default:

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -19,8 +20,8 @@ import (
 // later claims what it saw; whatever somebody claimed in between is lost.
 type fleet struct {
 	random  *rand.Rand
-	queue   [model.MaxPriority + 1][]*simTask // in order; claimed ones are dropped lazily
-	stale   [model.MaxPriority + 1]int        // how many of them are claimed
+	queue   [input.MaxPriority + 1][]*simTask // in order; claimed ones are dropped lazily
+	stale   [input.MaxPriority + 1]int        // how many of them are claimed
 	workers []*simWorker
 	slots   int
 	steps   steps
@@ -187,7 +188,7 @@ func (f *fleet) tail(in field) (tail time.Time) {
 
 func (f *fleet) find(priorities []int, from time.Time, a aim) (found []*model.Task) {
 	if priorities == nil {
-		priorities = []int{0, model.MaxPriority}
+		priorities = []int{0, input.MaxPriority}
 	}
 	f.finds++
 	f.walked++

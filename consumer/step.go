@@ -8,6 +8,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -48,7 +52,7 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	if err != nil {
 		return out, err
 	}
-	if err := model.DecodeValue(raw, &out); err != nil {
+	if err := codec.DecodeValue(raw, &out); err != nil {
 		var zero T
 		return zero, &undecodableError{what: "the value of step " + name, err: err}
 	}
@@ -57,15 +61,15 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 
 // stepper is the execution whose handler has the context.
 func stepper(ctx context.Context, name string) (*Execution, error) {
-	if err := model.ValidStepName("step", name); err != nil {
+	if err := input.StepName("step", name); err != nil {
 		return nil, err
 	}
 	e, _ := ctx.Value(executionKey{}).(*Execution)
 	switch {
 	case e == nil:
-		return nil, model.Invalid("ctx", "of step %s is not that of a handler: hand on what the handler was called with", name)
+		return nil, input.Invalid("ctx", "of step %s is not that of a handler: hand on what the handler was called with", name)
 	case store.InTransaction(ctx):
-		return nil, model.Invalid("ctx", "of step %s carries a transaction, which may be undone while the step stays: call Step outside, and run the transaction in its function", name)
+		return nil, input.Invalid("ctx", "of step %s carries a transaction, which may be undone while the step stays: call Step outside, and run the transaction in its function", name)
 	default:
 		return e, nil
 	}
@@ -76,13 +80,13 @@ type executionKey struct{}
 
 // encodeStep makes a step's value a stored one, and makes sure that it can be read again.
 func encodeStep[T any](name string, v T) (bson.RawValue, error) {
-	raw, err := model.EncodeValue("step "+name, v, model.MaxStepBytes)
+	raw, err := codec.EncodeValue("step "+name, v, input.MaxStepBytes)
 	if err != nil {
 		return raw, Fatal(err)
 	}
 	var again T
-	if err := model.DecodeValue(raw, &again); err != nil {
-		return raw, Fatal(model.Invalid("step "+name, "cannot be read again: %v", err))
+	if err := codec.DecodeValue(raw, &again); err != nil {
+		return raw, Fatal(input.Invalid("step "+name, "cannot be read again: %v", err))
 	}
 	return raw, nil
 }
@@ -119,7 +123,7 @@ func (e *Execution) step(ctx context.Context, name string, fn func() (bson.RawVa
 	}
 	s := model.Step{
 		Name: name, WorkerID: e.consumer.cfg.WorkerID, Value: value,
-		At: model.Millis(e.consumer.store.Clock.Now()), Attempt: e.Attempt,
+		At: clock.Millis(e.consumer.store.Clock.Now()), Attempt: e.Attempt,
 	}
 	if err := e.enterStep(s); err != nil {
 		return value, err
@@ -138,17 +142,17 @@ func (e *Execution) takeStep(name string) (*model.Step, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.known {
-		b.done, b.known = slices.Clone(e.hold.task.StepsOf(e.consumer.cfg.WorkerID)), true
+		b.done, b.known = slices.Clone(lifecycle.StepsOf(e.hold.task, e.consumer.cfg.WorkerID)), true
 	}
 	if _, twice := b.taken[name]; twice {
-		return nil, model.Invalid("step", "%s is there twice in this handler: names of steps are unique", name)
+		return nil, input.Invalid("step", "%s is there twice in this handler: names of steps are unique", name)
 	}
 	if b.taken == nil {
 		b.taken = map[string]struct{}{}
 	}
 	i := slices.IndexFunc(b.done, func(s model.Step) bool { return s.Name == name })
-	if i < 0 && len(b.done) >= model.MaxSteps {
-		return nil, Fatal(model.StepRoom(b.done, model.Step{Name: name}, 1))
+	if i < 0 && len(b.done) >= input.MaxSteps {
+		return nil, Fatal(input.StepRoom(b.done, model.Step{Name: name}, 1))
 	}
 	b.taken[name] = struct{}{}
 	if i < 0 {
@@ -162,7 +166,7 @@ func (e *Execution) enterStep(s model.Step) error {
 	b := &e.steps
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := model.StepRoom(b.done, s, e.hold.task.Wanted()); err != nil {
+	if err := input.StepRoom(b.done, s, e.hold.task.Wanted()); err != nil {
 		return Fatal(err)
 	}
 	b.done = append(b.done, s)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -47,8 +48,8 @@ func TestAnEventsTaskIsForItsAudience(t *testing.T) {
 		audience []string
 		mine     bool
 	}{
-		{[]string{model.AudienceAll}, true},
-		{[]string{model.AudienceMany}, true},
+		{[]string{lifecycle.AudienceAll}, true},
+		{[]string{lifecycle.AudienceMany}, true},
 		{[]string{"other", "me"}, true},
 		{[]string{"other"}, false},
 		{nil, false},

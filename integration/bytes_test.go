@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -98,7 +99,7 @@ func TestLapsesAndSignalsAreReadWithoutArguments(t *testing.T) {
 
 		// A write that does not match reads what is there now: without arguments, and the next
 		// decision on it leaves them as they are.
-		eff := model.ResolveOptions(model.Options{})
+		eff := lifecycle.ResolveOptions(model.Options{})
 		stale := *found[0]
 		stale.Rev--
 		after := *found[0]
@@ -107,7 +108,7 @@ func TestLapsesAndSignalsAreReadWithoutArguments(t *testing.T) {
 		require.NoError(t, err)
 		now := written[0].Current
 		require.NotNil(t, now)
-		done, err := model.Finish(now, now.WorkerStates[0].ExecID, model.Success(bson.RawValue{}), eff, s.Clock.Now(), 0)
+		done, err := lifecycle.Finish(now, now.WorkerStates[0].ExecID, lifecycle.Success(bson.RawValue{}), eff, s.Clock.Now(), 0)
 		require.NoError(t, err)
 		written, err = s.Writes(ctx, []store.Write{{Before: now, After: done}}, 0)
 		require.NoError(t, err)

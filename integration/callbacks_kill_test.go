@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
@@ -43,11 +44,11 @@ func (w callbackWrite) trap(do proxy.Action) proxy.Rule {
 var callbackWrites = []callbackWrite{
 	{"the end of a task", proxy.Rule{Contains: "finished_at", Lacks: taken}},
 	{"the making of its delivery", proxy.Rule{Command: "insert"}},
-	{"the removal of its entry", proxy.Rule{Contains: "outbox.0.rev", Lacks: model.OutcomeDelivery}},
+	{"the removal of its entry", proxy.Rule{Contains: "outbox.0.rev", Lacks: lifecycle.OutcomeDelivery}},
 	{"the claim of the delivery", proxy.Rule{Contains: model.CallbackType, Lacks: "outbox"}},
 	{"the end of the delivery", proxy.Rule{Contains: taken}},
 	{"the success of the task", proxy.Rule{Contains: string(model.StatusSuccess), Lacks: taken}},
-	{"the removal of the delivery's entry", proxy.Rule{Contains: model.OutcomeDelivery, Lacks: taken}},
+	{"the removal of the delivery's entry", proxy.Rule{Contains: lifecycle.OutcomeDelivery, Lacks: taken}},
 }
 
 // TestCallbackChild is no test: it is what a child process runs, a worker that delivers.
@@ -183,7 +184,7 @@ func (k *killing) awaitSettled() {
 			if task.Status != want {
 				return inWords(task)
 			}
-			delivery, err := k.store.Get(t.Context(), model.DeliveryID(task))
+			delivery, err := k.store.Get(t.Context(), lifecycle.DeliveryID(task))
 			if err != nil {
 				return err.Error()
 			}
@@ -223,7 +224,7 @@ func (k *killing) judge() {
 		n, ours := k.tasks[h.task]
 		require.True(t, ours, h.task)
 		told[h.task]++
-		require.Equal(t, k.get(model.DeliveryID(k.get(h.task))).Key, h.id, "the id is the same each time, so that repeats can be dropped")
+		require.Equal(t, k.get(lifecycle.DeliveryID(k.get(h.task))).Key, h.id, "the id is the same each time, so that repeats can be dropped")
 		want := fmt.Sprintf(`{"ext": %d, "result": %d}`, n, 2*n)
 		if n%2 == 1 {
 			want = fmt.Sprintf(`{"task_id": %q, "error_info": "odd", "ext": %d}`, h.task, n)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
@@ -87,7 +88,7 @@ func TestAPendingTaskThatIsDecidedBeforeItsDelivery(t *testing.T) {
 					a.drainDelivering(double)
 					require.Empty(t, r.all())
 					require.Equal(t, model.StatusManuallyProcessed, a.get(id).Status)
-					require.Equal(t, model.StatusSuccess, a.get(model.DeliveryID(first)).Status, "the delivery has found nobody to tell")
+					require.Equal(t, model.StatusSuccess, a.get(lifecycle.DeliveryID(first)).Status, "the delivery has found nobody to tell")
 					return
 				}
 				_, err := a.p.Retry(t.Context(), id, "paper is there")
@@ -101,8 +102,8 @@ func TestAPendingTaskThatIsDecidedBeforeItsDelivery(t *testing.T) {
 				}
 				require.Len(t, bodies, 2)
 				require.JSONEq(t, fmt.Sprintf(`{"task_id": %q, "error_info": "no paper", "status": "Pending", "ext": 7}`, id),
-					bodies[model.DeliveryKey(id, first.Generation)])
-				require.JSONEq(t, `{"ext": 7, "result": 14}`, bodies[model.DeliveryKey(id, a.get(id).Generation)])
+					bodies[lifecycle.DeliveryKey(id, first.Generation)])
+				require.JSONEq(t, `{"ext": 7, "result": 14}`, bodies[lifecycle.DeliveryKey(id, a.get(id).Generation)])
 			})
 		}
 	})
@@ -122,10 +123,10 @@ func TestACallbackOnPendingNeedsAReceiver(t *testing.T) {
 var pendingWrites = []callbackWrite{
 	{"the end of a task", proxy.Rule{Contains: "finished_at", Lacks: taken}},
 	{"the making of its delivery", proxy.Rule{Command: "insert"}},
-	{"the removal of its entry", proxy.Rule{Contains: "outbox.0.rev", Lacks: model.OutcomeDelivery}},
+	{"the removal of its entry", proxy.Rule{Contains: "outbox.0.rev", Lacks: lifecycle.OutcomeDelivery}},
 	{"the claim of the delivery", proxy.Rule{Contains: model.CallbackType, Lacks: "outbox"}},
 	{"the end of the delivery", proxy.Rule{Contains: taken}},
-	{"the removal of the delivery's entry", proxy.Rule{Contains: model.OutcomeDelivery, Lacks: taken}},
+	{"the removal of the delivery's entry", proxy.Rule{Contains: lifecycle.OutcomeDelivery, Lacks: taken}},
 }
 
 func TestNoCallbackOfPendingIsForgottenWhereverAProcessIsKilled(t *testing.T) {

@@ -17,6 +17,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/producer"
@@ -116,7 +119,7 @@ func (a *arena) drainDelivering(handle handleWork, opts ...mstest.DrainOption) m
 
 func (a *arena) delivery(id string) *model.Task {
 	a.t.Helper()
-	return a.get(model.DeliveryID(a.get(id)))
+	return a.get(lifecycle.DeliveryID(a.get(id)))
 }
 
 func TestASuccessIsCalledBackWithItsArgumentsAndItsResult(t *testing.T) {
@@ -139,7 +142,7 @@ func TestASuccessIsCalledBackWithItsArgumentsAndItsResult(t *testing.T) {
 		require.JSONEq(t, `{"ext": 21, "result": 42}`, got[0].body)
 		require.Equal(t, id, got[0].task)
 		require.Equal(t, a.delivery(id).Key, got[0].id)
-		require.JSONEq(t, `{"status": 201, "body": "was Completed"}`, string(model.ValueJSON(a.delivery(id).Result)),
+		require.JSONEq(t, `{"status": 201, "body": "was Completed"}`, string(codec.ValueJSON(a.delivery(id).Result)),
 			"the answer is kept, and until it came the task was Completed")
 		require.Empty(t, a.get(id).Outbox)
 		require.True(t, a.get(id).OutboxAt.IsZero())
@@ -238,7 +241,7 @@ func TestTypesAndHandlersSayWhoIsCalledBackAndATaskMaySayNobody(t *testing.T) {
 		require.Equal(t, model.StatusCompleted, a.get(told).Status)
 		require.Equal(t, model.StatusSuccess, a.get(quiet).Status)
 
-		right.Security.Keys[0].Secret = model.HiddenSecret // it stays what it is
+		right.Security.Keys[0].Secret = safetext.Hidden // it stays what it is
 		typ.Options.Callback = &right
 		_, err = a.p.PutType(t.Context(), *typ)
 		require.NoError(t, err)
@@ -326,7 +329,7 @@ func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
 			c.Callbacks = &consumer.CallbackConfig{SecretKey: strings.Repeat("00", 32)}
 		})
 		a.awaitStatus(id, model.StatusCompleted)
-		deliveryID := model.DeliveryID(a.get(id))
+		deliveryID := lifecycle.DeliveryID(a.get(id))
 		awaitTrue(t, func() string {
 			task, err := a.store.Get(t.Context(), deliveryID)
 			if err != nil || len(task.WorkerStates) == 0 || task.WorkerStates[0].Open() {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -41,7 +42,7 @@ func TestAWorkerServesTheTypesOfItsCategoryAsTheyComeAndGo(t *testing.T) {
 			}
 		})
 		result := func(id string) string {
-			return string(model.ValueJSON(a.awaitStatus(id, model.StatusSuccess).Result))
+			return string(codec.ValueJSON(a.awaitStatus(id, model.StatusSuccess).Result))
 		}
 		require.JSONEq(t, `{"type": "mail.first", "args": {"n": 7}}`, result(send("mail.first", "1")))
 		require.JSONEq(t, "4", result(a.sendKey("own", 2).ID), "its own handler")

@@ -10,6 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -28,11 +31,11 @@ func TestAPingThatCrossesAnEndChangesNothing(t *testing.T) {
 			var pings []store.Ping
 			var claims []store.Write
 			for _, id := range ids {
-				eff := model.ResolveOptions(tasks[id].Options)
-				claimed, no := model.Claim(tasks[id], model.Claimant{WorkerID: "w", ExecID: exec}, eff, tasks[id].DueAt)
+				eff := lifecycle.ResolveOptions(tasks[id].Options)
+				claimed, no := lifecycle.Claim(tasks[id], lifecycle.Claimant{WorkerID: "w", ExecID: exec}, eff, tasks[id].DueAt)
 				require.Empty(t, no)
 				claims = append(claims, store.Write{Before: tasks[id], After: claimed})
-				done, err := model.Finish(claimed, exec, model.Success(bson.RawValue{}), eff, tasks[id].DueAt, 0)
+				done, err := lifecycle.Finish(claimed, exec, lifecycle.Success(bson.RawValue{}), eff, tasks[id].DueAt, 0)
 				require.NoError(t, err)
 				ends = append(ends, store.Write{Before: claimed, After: done})
 				pings = append(pings, store.Ping{ID: id, ExecID: exec, Index: 0, Until: time.Now().Add(time.Hour)})
@@ -77,12 +80,12 @@ func TestAnExecutionThatWasTakenOverWritesNothingMore(t *testing.T) {
 		awaitTrue(t, func() string {
 			before := a.get(ids[0])
 			now := a.store.Clock.Now()
-			eff := model.ResolveOptions(before.Options)
-			expired := model.Expire(before, eff, now, 0)
+			eff := lifecycle.ResolveOptions(before.Options)
+			expired := lifecycle.Expire(before, eff, now, 0)
 			if expired == nil {
 				return "the lapse"
 			}
-			after, no := model.Claim(expired, model.Claimant{WorkerID: "heir", ExecID: "heir's"}, eff, now)
+			after, no := lifecycle.Claim(expired, lifecycle.Claimant{WorkerID: "heir", ExecID: "heir's"}, eff, now)
 			require.Empty(t, no)
 			after.Rev = before.Rev + 1
 			var err error
@@ -96,7 +99,7 @@ func TestAnExecutionThatWasTakenOverWritesNothingMore(t *testing.T) {
 		lost, err := a.store.Pings(t.Context(), []store.Ping{late, mine}, 0)
 		require.NoError(t, err)
 		require.Equal(t, []store.Ping{late}, lost)
-		value, err := model.EncodeValue("checkpoint", 1, model.MaxCheckpointBytes)
+		value, err := codec.EncodeValue("checkpoint", 1, input.MaxCheckpointBytes)
 		require.NoError(t, err)
 		for _, many := range []bool{false, true} {
 			require.ErrorIs(t, a.store.SaveCheckpoint(t.Context(), ids[0], 0, "abandoned-by-dead", many, value), model.ErrFenced)
@@ -120,9 +123,9 @@ func TestAPingedExecutionIsNotEndedWithAnotherThatLapsed(t *testing.T) {
 			a.abandon(ids, "dead", time.Second)
 			a.abandon(ids, "slow", time.Second)
 			seen := a.get(ids[0])
-			eff := model.ResolveOptions(seen.Options)
+			eff := lifecycle.ResolveOptions(seen.Options)
 			now := seen.WorkerStates[1].PingExpireTime
-			expired := model.Expire(seen, eff, now, 0)
+			expired := lifecycle.Expire(seen, eff, now, 0)
 			require.Equal(t, 2, expired.LapseCount)
 			lost, err := a.store.Pings(t.Context(), []store.Ping{{ID: ids[0], ExecID: "abandoned-by-slow", Index: 1, Many: true, Until: now.Add(time.Hour)}}, 0)
 			require.NoError(t, err)
@@ -137,7 +140,7 @@ func TestAPingedExecutionIsNotEndedWithAnotherThatLapsed(t *testing.T) {
 				require.NoError(t, err)
 				require.False(t, written[0].Applied)
 			}
-			again := model.Expire(a.get(ids[0]), eff, now, 0)
+			again := lifecycle.Expire(a.get(ids[0]), eff, now, 0)
 			require.Equal(t, 1, again.LapseCount, "only the dead one")
 			require.True(t, a.write([]store.Write{{Before: seen, After: again, Lapsed: "abandoned-by-dead", At: now}})[0].Applied)
 			require.Equal(t, 1, a.get(ids[0]).OpenExecutions())

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -134,11 +135,11 @@ func (c *historian) turn() {
 	then := far.Add(time.Duration(6*c.turns+c.client) * time.Millisecond)
 	var claims, expiries []store.Write
 	for _, task := range tasks {
-		eff := model.ResolveOptions(task.Options, model.Options{MaxLapses: new(1_000_000)})
-		if after, no := model.Claim(task, model.Claimant{WorkerID: fmt.Sprint(c.client), ExecID: exec}, eff, now); no == "" && len(claims) < 5 {
+		eff := lifecycle.ResolveOptions(task.Options, model.Options{MaxLapses: new(1_000_000)})
+		if after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: fmt.Sprint(c.client), ExecID: exec}, eff, now); no == "" && len(claims) < 5 {
 			claims = append(claims, store.Write{Before: task, After: after})
 		} else if open := openIn(task); open != nil && c.random.IntN(8) == 0 && len(expiries) < 2 {
-			expiries = append(expiries, store.Write{Before: task, After: model.Expire(task, eff, then, 0), Lapsed: open.ExecID, At: then})
+			expiries = append(expiries, store.Write{Before: task, After: lifecycle.Expire(task, eff, then, 0), Lapsed: open.ExecID, At: then})
 		}
 	}
 	c.write("expire", "", expiries)
@@ -177,13 +178,13 @@ func (c *historian) write(kind, exec string, writes []store.Write) (applied []*m
 
 func (c *historian) endAll(exec string, held []*model.Task) {
 	for _, task := range held {
-		kind, out := "release", model.Failed(model.FailReleased, "")
+		kind, out := "release", lifecycle.Failed(model.FailReleased, "")
 		if c.random.IntN(10) == 0 {
-			kind, out = "finish", model.Success(bson.RawValue{})
+			kind, out = "finish", lifecycle.Success(bson.RawValue{})
 		}
 		call := clock.System().Monotonic()
 		for {
-			after, err := model.Finish(task, exec, out, model.ResolveOptions(task.Options), c.store.Clock.Now(), 0)
+			after, err := lifecycle.Finish(task, exec, out, lifecycle.ResolveOptions(task.Options), c.store.Clock.Now(), 0)
 			if err != nil { // fenced, as a read told
 				c.record(c.client, op{task.ID, kind, exec, false}, call)
 				break

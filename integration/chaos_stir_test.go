@@ -7,6 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -33,13 +36,13 @@ func TestAWatcherHearsThatThereIsSomethingToTakeOver(t *testing.T) {
 			require.Fail(t, "it did not look for leases")
 		}
 		scan.Release()
-		args, err := model.EncodeValue("args", 7, model.MaxArgsBytes)
+		args, err := codec.EncodeValue("args", 7, input.MaxArgsBytes)
 		require.NoError(t, err)
 		now := a.store.Clock.Now()
-		fresh := model.NewTask(model.Draft{Type: chaosWork.Name(), Key: "orphan", Args: args}, now)
-		eff := model.ResolveOptions(fresh.Options)
+		fresh := lifecycle.NewTask(lifecycle.Draft{Type: chaosWork.Name(), Key: "orphan", Args: args}, now)
+		eff := lifecycle.ResolveOptions(fresh.Options)
 		eff.Lease = time.Second
-		orphan, no := model.Claim(fresh, model.Claimant{WorkerID: "dead", ExecID: "dead's"}, eff, now)
+		orphan, no := lifecycle.Claim(fresh, lifecycle.Claimant{WorkerID: "dead", ExecID: "dead's"}, eff, now)
 		require.Empty(t, no)
 		exists, err := a.store.Insert(t.Context(), []*model.Task{orphan})
 		require.NoError(t, err)

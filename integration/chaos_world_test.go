@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -139,16 +140,16 @@ func (a *arena) abandon(ids []string, workerID string, lease time.Duration) {
 	a.t.Helper()
 	tasks, err := a.store.ByIDs(a.t.Context(), ids)
 	require.NoError(a.t, err)
-	by := model.Claimant{WorkerID: workerID, ExecID: "abandoned-by-" + workerID}
+	by := lifecycle.Claimant{WorkerID: workerID, ExecID: "abandoned-by-" + workerID}
 	var writes []store.Write
 	for _, id := range ids {
-		eff := model.ResolveOptions(tasks[id].Options)
+		eff := lifecycle.ResolveOptions(tasks[id].Options)
 		eff.Lease = lease
 		now := a.store.Clock.Now()
 		if tasks[id].DueAt.After(now) { // the sender's estimate of the time is a little ahead
 			now = tasks[id].DueAt
 		}
-		after, no := model.Claim(tasks[id], by, eff, now)
+		after, no := lifecycle.Claim(tasks[id], by, eff, now)
 		require.Empty(a.t, no)
 		writes = append(writes, store.Write{Before: tasks[id], After: after})
 	}

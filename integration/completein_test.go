@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -221,8 +222,8 @@ func (l *ledger) takeOver(id string) (taken bool) {
 	if before.Status.Ended() {
 		return false
 	}
-	eff := model.ResolveOptions(before.Options)
-	after, no := model.Claim(model.Expire(before, eff, later, 0), model.Claimant{WorkerID: "heir", ExecID: "heir's"}, eff, later)
+	eff := lifecycle.ResolveOptions(before.Options)
+	after, no := lifecycle.Claim(lifecycle.Expire(before, eff, later, 0), lifecycle.Claimant{WorkerID: "heir", ExecID: "heir's"}, eff, later)
 	require.Empty(l.t, no)
 	after.Rev = before.Rev + 1
 	written, err := l.store.Writes(l.t.Context(), []store.Write{{Before: before, After: after}}, 300*time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
@@ -125,14 +126,14 @@ func TestARestrictedWorkerFindsItsTasksAmongManyOthers(t *testing.T) {
 		x := newExplaining(t, e)
 		ofTenant := func(tenant string) func(*model.Task) {
 			return func(task *model.Task) {
-				task.Tenant, task.Audience = tenant, []string{model.AudienceAll, model.ClaimByTenant.Audience(tenant)}
+				task.Tenant, task.Audience = tenant, []string{lifecycle.AudienceAll, lifecycle.LabelAudience(model.ClaimByTenant, tenant)}
 			}
 		}
 		x.insert(e.Of(50_000, 5_000), "hot", ofTenant("beta"))
 		const mine = 20
 		x.insert(mine, "hot", ofTenant("acme"))
 		only := model.Conditions{Tenants: []string{"acme", "gamma"}}
-		labels := only.Labels(model.ClaimByTenant)
+		labels := lifecycle.ConditionLabels(&only, model.ClaimByTenant)
 		ctx, now := t.Context(), x.store.Clock.Now()
 		x.explain("find", func() {
 			found, err := x.store.Due(ctx, store.DueQuery{Types: []string{"hot"}, WorkerID: "me", Limit: 100, Only: &only, Labels: labels})

@@ -16,6 +16,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -79,9 +82,9 @@ func (a *arena) backlog(n int, apart time.Duration) {
 	began := a.store.Clock.Now().Add(-time.Hour)
 	tasks := make([]*model.Task, n)
 	for i := range tasks {
-		args, err := model.EncodeValue("args", i, model.MaxArgsBytes)
+		args, err := codec.EncodeValue("args", i, input.MaxArgsBytes)
 		require.NoError(a.t, err)
-		tasks[i] = model.NewTask(model.Draft{Type: chaosWork.Name(), Key: fmt.Sprint(i), Args: args}, began.Add(time.Duration(i)*apart))
+		tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: chaosWork.Name(), Key: fmt.Sprint(i), Args: args}, began.Add(time.Duration(i)*apart))
 	}
 	for some := range slices.Chunk(tasks, 2000) {
 		_, err := a.store.Insert(a.t.Context(), some)

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -90,8 +91,8 @@ func TestAnExpiryThatAWorkerFindsIsToldAtOnce(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				a := newArena(t, e)
 				now := a.store.Clock.Now()
-				task := model.NewTask(model.Draft{
-					Type: chaosWork.Name(), Key: "x", Origin: &model.Origin{Kind: model.OutcomeDelivery, ID: "-/chaos.work/gone"},
+				task := lifecycle.NewTask(lifecycle.Draft{
+					Type: chaosWork.Name(), Key: "x", Origin: &model.Origin{Kind: lifecycle.OutcomeDelivery, ID: "-/chaos.work/gone"},
 					Options: model.Options{ExpiresAt: now.Add(20 * time.Millisecond)},
 				}, now)
 				_, err := a.store.Insert(t.Context(), []*model.Task{task})

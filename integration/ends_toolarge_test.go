@@ -13,6 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -29,17 +32,17 @@ func (a *arena) tight(key, workerID string, room int) string {
 // tightFor is tight with that lease.
 func (a *arena) tightFor(lease time.Duration, key, workerID string, room int) string {
 	a.t.Helper()
-	args, err := model.EncodeValue("args", 1, model.MaxArgsBytes)
+	args, err := codec.EncodeValue("args", 1, input.MaxArgsBytes)
 	require.NoError(a.t, err)
-	task := model.NewTask(model.Draft{Type: chaosWork.Name(), Key: key, Args: args, Options: model.Options{
+	task := lifecycle.NewTask(lifecycle.Draft{Type: chaosWork.Name(), Key: key, Args: args, Options: model.Options{
 		WorkerTimeout: lease, PingInterval: lease / 2,
 	}}, a.store.Clock.Now())
-	eff := model.ResolveOptions(task.Options)
-	claimed, no := model.Claim(task, model.Claimant{WorkerID: workerID, ExecID: "00000000-0000-4000-8000-000000000000"}, eff, task.DueAt)
+	eff := lifecycle.ResolveOptions(task.Options)
+	claimed, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: workerID, ExecID: "00000000-0000-4000-8000-000000000000"}, eff, task.DueAt)
 	require.Empty(a.t, no)
 	const field = len("\x05padding\x00") + 4 + 1
-	padding := make([]byte, largestDocument-len(model.AppendTask(nil, claimed))-field-room)
-	doc := model.AppendTask(nil, task)
+	padding := make([]byte, largestDocument-len(codec.AppendTask(nil, claimed))-field-room)
+	doc := codec.AppendTask(nil, task)
 	doc = append(doc[:len(doc)-1], "\x05padding\x00"...)
 	doc = binary.LittleEndian.AppendUint32(doc, uint32(len(padding))) //nolint:gosec // below 16 MB
 	doc = append(append(append(doc, 0), padding...), 0)

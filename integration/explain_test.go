@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -47,7 +48,7 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 		})
 		due.within(t, batch+20, batch) // six ranges are entered
 		x.insert(20, "hot", func(task *model.Task) {
-			task.Options.ConcurrentWorkerCount, task.Audience = 2, []string{model.AudienceMany}
+			task.Options.ConcurrentWorkerCount, task.Audience = 2, []string{lifecycle.AudienceMany}
 		})
 		x.explain("find", func() {
 			_, err := st.DueMany(ctx, store.DueQuery{Types: []string{"hot"}, WorkerID: "me", Limit: batch})
@@ -141,7 +142,7 @@ func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
 			require.False(t, seen.Due)
 		}).within(t, 20, 0)
 		x.explain("find", func() {
-			tail, err := x.store.LastDue(t.Context(), "hot", model.AudienceAll, 5, now.Add(-2*time.Hour))
+			tail, err := x.store.LastDue(t.Context(), "hot", lifecycle.AudienceAll, 5, now.Add(-2*time.Hour))
 			require.NoError(t, err)
 			require.Equal(t, from, tail)
 		}).within(t, 2, 1)
@@ -160,7 +161,7 @@ func finish(t *testing.T, executing []*model.Task) []store.Write {
 	t.Helper()
 	var out []store.Write
 	for _, task := range executing {
-		after, err := model.Finish(task, "mine", model.Success(bson.RawValue{}), model.ResolveOptions(task.Options), task.DueAt, 0)
+		after, err := lifecycle.Finish(task, "mine", lifecycle.Success(bson.RawValue{}), lifecycle.ResolveOptions(task.Options), task.DueAt, 0)
 		require.NoError(t, err)
 		out = append(out, store.Write{Before: task, After: after})
 	}
@@ -297,7 +298,7 @@ func (x *explaining) insert(n int, typ string, change func(*model.Task)) []*mode
 	now := x.store.Clock.Now().Add(-time.Second)
 	out := make([]*model.Task, n)
 	for i := range out {
-		out[i] = model.NewTask(model.Draft{Type: typ, Key: fmt.Sprintf("%d-%d", time.Now().UnixNano(), i)}, now)
+		out[i] = lifecycle.NewTask(lifecycle.Draft{Type: typ, Key: fmt.Sprintf("%d-%d", time.Now().UnixNano(), i)}, now)
 		if change != nil {
 			change(out[i])
 		}
@@ -326,7 +327,7 @@ func (x *explaining) crowd(n int) {
 func (x *explaining) claim(tasks []*model.Task) (writes []store.Write, executing []*model.Task) {
 	x.t.Helper()
 	for _, task := range tasks {
-		after, no := model.Claim(task, model.Claimant{WorkerID: "me", ExecID: "mine"}, model.ResolveOptions(task.Options), task.DueAt)
+		after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "me", ExecID: "mine"}, lifecycle.ResolveOptions(task.Options), task.DueAt)
 		require.Empty(x.t, no)
 		after.WorkerStates[0].PingExpireTime = x.store.Clock.Now().Add(time.Minute)
 		after.LapseAt = after.WorkerStates[0].PingExpireTime
@@ -348,15 +349,15 @@ func (x *explaining) takeOver() {
 	x.t.Helper()
 	task := x.insert(1, "hot", nil)[0]
 	now := task.DueAt
-	eff := model.ResolveOptions(task.Options)
+	eff := lifecycle.ResolveOptions(task.Options)
 	eff.Lease = time.Millisecond
-	held, no := model.Claim(task, model.Claimant{WorkerID: "dead", ExecID: "dead's"}, eff, now)
+	held, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "dead", ExecID: "dead's"}, eff, now)
 	require.Empty(x.t, no)
 	x.write([]store.Write{{Before: task, After: held}})
 	now = now.Add(time.Second)
-	expired := model.Expire(held, eff, now, 0)
+	expired := lifecycle.Expire(held, eff, now, 0)
 	require.NotNil(x.t, expired)
-	after, no := model.Claim(expired, model.Claimant{WorkerID: "me", ExecID: "mine"}, eff, now)
+	after, no := lifecycle.Claim(expired, lifecycle.Claimant{WorkerID: "me", ExecID: "mine"}, eff, now)
 	require.Empty(x.t, no)
 	after.Rev = held.Rev + 1
 	got, err := x.store.TakeOver(x.t.Context(), store.Write{Before: held, After: after, Lapsed: "dead's", At: now})

@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest/container"
 	"github.com/mscheduler/mscheduler/producer"
@@ -264,11 +265,11 @@ func TestAKeyOfAnOpenTransactionDelaysNoOtherSender(t *testing.T) {
 				for i := range senders {
 					require.NoError(t, errs[i])
 					// Who gave up may have stored its task after all, in the moment of the end.
-					first := string(model.ValueJSON(a.get(got[i].ID).Args)) == fmt.Sprint(i)
+					first := string(codec.ValueJSON(a.get(got[i].ID).Args)) == fmt.Sprint(i)
 					require.Equal(t, first, got[i].Created, "sender %d", i)
 					require.True(t, first || sendsHeld(i))
 				}
-				require.Equal(t, commit, string(model.ValueJSON(a.get(mine.ID).Args)) == "0")
+				require.Equal(t, commit, string(codec.ValueJSON(a.get(mine.ID).Args)) == "0")
 			})
 		})
 	}

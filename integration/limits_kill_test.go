@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -81,7 +82,7 @@ func (a *arena) permitted() (ids []string) {
 	a.t.Helper()
 	cur, err := a.db.Collection("slots").Find(a.t.Context(), bson.D{{Key: "task", Value: bson.D{{Key: "$exists", Value: true}}}})
 	require.NoError(a.t, err)
-	var permits []model.Permit
+	var permits []lifecycle.Permit
 	require.NoError(a.t, cur.All(a.t.Context(), &permits))
 	for _, p := range permits {
 		ids = append(ids, p.TaskID)

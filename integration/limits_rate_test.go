@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -108,7 +109,7 @@ func (a *arena) beginnings(ids []string) []time.Time {
 	var began []time.Time
 	for _, t := range tasks {
 		var micros int64
-		require.NoError(a.t, model.DecodeValue(t.Result, &micros))
+		require.NoError(a.t, codec.DecodeValue(t.Result, &micros))
 		began = append(began, time.UnixMicro(micros))
 	}
 	slices.SortFunc(began, time.Time.Compare)

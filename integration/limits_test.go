@@ -12,8 +12,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -119,8 +121,8 @@ func (a *arena) runs(ids []string) []ran {
 	var all []ran
 	for _, t := range tasks {
 		var micros, millis int64
-		require.NoError(a.t, model.DecodeValue(t.Result, &micros))
-		require.NoError(a.t, model.DecodeValue(t.Args, &millis))
+		require.NoError(a.t, codec.DecodeValue(t.Result, &micros))
+		require.NoError(a.t, codec.DecodeValue(t.Args, &millis))
 		began := time.UnixMicro(micros)
 		i := slices.IndexFunc(t.WorkerStates, func(w model.WorkerState) bool { return !w.SuccessTime.IsZero() })
 		require.GreaterOrEqual(a.t, i, 0, inWords(t))
@@ -359,7 +361,7 @@ func TestOfALimitKeyOneIsFetchedAtATime(t *testing.T) {
 			require.Len(t, got, 1)
 			for _, id := range ids {
 				if task := a.get(id); id != got[0].Task.ID && !seen[id] {
-					require.True(t, task.HeldBack(), inWords(task))
+					require.True(t, lifecycle.HeldBack(task), inWords(task))
 					require.Equal(t, model.StatusNew, task.Status)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -43,7 +44,7 @@ func TestOptionsThatChangeWhileItRunsHoldFromTheNextClaim(t *testing.T) {
 				claimed: []producer.Option{told("http://nobody.invalid/")}, changed: []producer.Option{producer.NoCallback()},
 				succeeds: true, want: model.StatusCompleted, attempts: 1,
 				also: func(t *testing.T, a *arena, task *model.Task) {
-					target, _ := model.CallbackOf(task, model.Options{})
+					target, _ := lifecycle.CallbackOf(task, model.Options{})
 					require.Equal(t, "http://nobody.invalid/", target.URL)
 					_, err := a.p.Redeliver(t.Context(), task.ID)
 					require.NoError(t, err)
@@ -134,14 +135,14 @@ func TestOptionsThatChangeWhileItWaitsForItsRetryHoldAtOnce(t *testing.T) {
 		g.awaitInside(t, 1)
 		_, err := a.p.Update(t.Context(), id, retries(3, time.Hour))
 		require.NoError(t, err)
-		_, changed := a.get(id).OptionsAtClaim()
+		_, changed := lifecycle.OptionsAtClaim(a.get(id))
 		require.True(t, changed)
 		close(g.open)
 		a.awaitStatus(id, model.StatusError)
 		task, err := a.p.Update(t.Context(), id, retries(0, time.Hour))
 		require.NoError(t, err)
 		require.Equal(t, model.StatusFailure, task.Status)
-		_, changed = task.OptionsAtClaim()
+		_, changed = lifecycle.OptionsAtClaim(task)
 		require.False(t, changed)
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // The size of the scenario: so many rules that fire each second, for so long, with these
@@ -67,18 +68,18 @@ type tickRule struct {
 func tickSpec(n int, end time.Time) periodic.Spec {
 	s := periodic.Spec{
 		Name: fmt.Sprint("rule ", n), Cron: "* * * * * *", EndAt: end, Type: tickWork.Name(), Args: n % tickKinds,
-		CatchUp: model.CatchUp{Mode: model.CatchUpFull, Window: 30 * 24 * time.Hour, Cap: 10_000},
+		CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Window: 30 * 24 * time.Hour, Cap: 10_000},
 		Options: model.Options{Retry: &model.Retry{Strategy: model.RetryNone}},
 	}
 	switch n % tickKinds {
 	case tickSkips:
-		s.Overlap = model.OverlapSkip
+		s.Overlap = schedule.OverlapSkip
 	case tickQueues:
 		s.MaxConcurrency, s.QueueLimit = 2, 5
 	case tickCancels:
-		s.Overlap = model.OverlapCancelPrev
+		s.Overlap = schedule.OverlapCancelPrev
 	case tickFails:
-		s.OnFailure = model.FailureSkip
+		s.OnFailure = schedule.FailureSkip
 	}
 	return s
 }

@@ -15,8 +15,10 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // callsWorld is a deployment whose rules call URLs: two engines, two workers, and an
@@ -77,7 +79,7 @@ func (w *callsWorld) target(answer func(c call, out http.ResponseWriter)) (url s
 }
 
 // eachSecond enables a rule that fires each second, and disables it at the test's end.
-func (w *callsWorld) eachSecond(to periodic.HTTPTarget, overlap model.OverlapPolicy) *model.Rule {
+func (w *callsWorld) eachSecond(to periodic.HTTPTarget, overlap schedule.OverlapPolicy) *schedule.Rule {
 	w.t.Helper()
 	to.Headers = map[string]string{"X-Run": "{{run_id}}", "X-Nominal": "{{nominal_time}}"}
 	if to.Mode == periodic.HTTPAsync {
@@ -93,16 +95,16 @@ func (w *callsWorld) eachSecond(to periodic.HTTPTarget, overlap model.OverlapPol
 	return r
 }
 
-func (w *callsWorld) disable(r *model.Rule) {
+func (w *callsWorld) disable(r *schedule.Rule) {
 	w.t.Helper()
 	_, err := w.rules.Disable(w.t.Context(), r.ID, 0, "")
 	require.NoError(w.t, err)
 }
 
 // ended waits until a run has ended and requires how.
-func (w *callsWorld) ended(r *model.Rule, run string, want model.RunStatus) *model.Run {
+func (w *callsWorld) ended(r *schedule.Rule, run string, want schedule.RunStatus) *schedule.Run {
 	w.t.Helper()
-	var found *model.Run
+	var found *schedule.Run
 	awaitTrue(w.t, func() string {
 		for _, x := range w.records(r) {
 			if x.ID == run && x.Status == want {
@@ -115,7 +117,7 @@ func (w *callsWorld) ended(r *model.Rule, run string, want model.RunStatus) *mod
 	return found
 }
 
-func (w *callsWorld) records(r *model.Rule) []*model.Run {
+func (w *callsWorld) records(r *schedule.Rule) []*schedule.Run {
 	w.t.Helper()
 	runs, err := w.rules.Runs(w.t.Context(), r.ID, periodic.RunFilter{}, nil, 1000)
 	require.NoError(w.t, err)
@@ -146,17 +148,17 @@ func TestEachTickCallsTheTargetOnceAndTheAnswerDecides(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		var mu sync.Mutex
-		answers := map[string]model.RunStatus{} // by run
+		answers := map[string]schedule.RunStatus{} // by run
 		url, calls := w.target(func(c call, out http.ResponseWriter) {
 			mu.Lock()
 			defer mu.Unlock()
-			answers[c.run] = model.RunSuccess
+			answers[c.run] = schedule.RunSuccess
 			if len(answers)%2 == 0 {
-				answers[c.run] = model.RunFailed
+				answers[c.run] = schedule.RunFailed
 				out.WriteHeader(http.StatusTeapot)
 			}
 		})
-		r := w.eachSecond(periodic.HTTPTarget{URL: url}, model.OverlapAllow)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url}, schedule.OverlapAllow)
 		const ticks = 4
 		seen := map[string]bool{}
 		for len(seen) < ticks {
@@ -170,7 +172,7 @@ func TestEachTickCallsTheTargetOnceAndTheAnswerDecides(t *testing.T) {
 			mu.Lock()
 			want := answers[run]
 			mu.Unlock()
-			require.Equal(t, want == model.RunFailed, strings.Contains(w.ended(r, run, want).Error, "answered 418"))
+			require.Equal(t, want == schedule.RunFailed, strings.Contains(w.ended(r, run, want).Error, "answered 418"))
 		}
 		next := map[time.Time]int{}
 		for _, x := range w.records(r) {
@@ -184,13 +186,13 @@ func TestACompletionEndsTheRunOfATickOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync}, model.OverlapSkip)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync}, schedule.OverlapSkip)
 		c := <-calls
-		w.ended(r, c.run, model.RunWaiting)
+		w.ended(r, c.run, schedule.RunWaiting)
 		status, a := w.complete(c, `{"result": {"rows": 7}}`)
 		require.Equal(t, http.StatusOK, status, a)
-		task := w.get(w.ended(r, c.run, model.RunSuccess).TaskID)
-		require.JSONEq(t, `{"rows": 7}`, string(model.ValueJSON(task.Result)))
+		task := w.get(w.ended(r, c.run, schedule.RunSuccess).TaskID)
+		require.JSONEq(t, `{"rows": 7}`, string(codec.ValueJSON(task.Result)))
 		for _, again := range []string{`{"result": {"rows": 7}}`, `{"error": "no"}`} {
 			status, a = w.complete(c, again)
 			require.Equal(t, http.StatusConflict, status)
@@ -199,9 +201,9 @@ func TestACompletionEndsTheRunOfATickOnce(t *testing.T) {
 		c = <-calls // the tick after the end: those in between were skipped
 		status, _ = w.complete(c, `{"error": "no rows"}`)
 		require.Equal(t, http.StatusOK, status)
-		require.Equal(t, "no rows", w.ended(r, c.run, model.RunFailed).Error)
+		require.Equal(t, "no rows", w.ended(r, c.run, schedule.RunFailed).Error)
 		w.disable(r)
-		w.ended(r, task.Origin.Tick.Run, model.RunSuccess) // what came later changed nothing
+		w.ended(r, task.Origin.Tick.Run, schedule.RunSuccess) // what came later changed nothing
 	})
 }
 
@@ -209,14 +211,14 @@ func TestACompletionAfterItsTimeIsRefusedAndTheRunIsATimeout(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: 100 * time.Millisecond}, model.OverlapSkip)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: 100 * time.Millisecond}, schedule.OverlapSkip)
 		c := <-calls
-		w.ended(r, c.run, model.RunFailedTimeout)
+		w.ended(r, c.run, schedule.RunFailedTimeout)
 		status, a := w.complete(c, `{"result": 1}`)
 		require.Equal(t, http.StatusGone, status)
 		require.Equal(t, "gone", a.Reason)
 		w.disable(r)
-		w.ended(r, c.run, model.RunFailedTimeout)
+		w.ended(r, c.run, schedule.RunFailedTimeout)
 	})
 }
 
@@ -231,14 +233,14 @@ func TestCancelPrevAbortsTheCallInFlightBeforeTheNextTickRuns(t *testing.T) {
 			case <-over:
 			}
 		})
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Timeout: time.Hour}, model.OverlapCancelPrev)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Timeout: time.Hour}, schedule.OverlapCancelPrev)
 		first := <-calls
 		<-first.over // aborted: nothing else ends it
 		second := <-calls
 		require.NotEqual(t, first.run, second.run)
 		before := w.get(model.TaskID("", "mscheduler.http", first.run))
 		require.Equal(t, model.StatusCancelled, before.Status, "the next begins when the first has ended")
-		w.ended(r, first.run, model.RunCanceled)
+		w.ended(r, first.run, schedule.RunCanceled)
 		w.disable(r)
 	})
 }
@@ -247,15 +249,15 @@ func TestCancelPrevDoesNotWaitForACompletion(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: time.Hour}, model.OverlapCancelPrev)
+		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: time.Hour}, schedule.OverlapCancelPrev)
 		first := <-calls
 		second := <-calls
 		require.NotEqual(t, first.run, second.run)
-		w.ended(r, first.run, model.RunCanceled)
+		w.ended(r, first.run, schedule.RunCanceled)
 		status, a := w.complete(first, `{"result": 1}`)
 		require.Equal(t, http.StatusGone, status)
 		require.Contains(t, a.Error, "cancelled")
 		w.disable(r)
-		w.ended(r, first.run, model.RunCanceled)
+		w.ended(r, first.run, schedule.RunCanceled)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // ruleEngine runs an engine of this process until the test ends.
@@ -106,7 +107,7 @@ func TestRunsWhoseEndsNobodyTellsGiveTheirPlaceToOthers(t *testing.T) {
 		}
 
 		a.ruleEngine(p)
-		for n, want := range map[int]model.RunStatus{gone: model.RunCanceled, told: model.RunSuccess, moved: model.RunSuccess} {
+		for n, want := range map[int]schedule.RunStatus{gone: schedule.RunCanceled, told: schedule.RunSuccess, moved: schedule.RunSuccess} {
 			awaitTrue(t, func() string {
 				r, err := p.Get(ctx, ids[n])
 				require.NoError(t, err)

@@ -16,15 +16,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 var ruleWork = model.NewType[model.None, model.None]("rule.work")
 
 // trigger makes a rule that fires when it is told to only, and triggers it.
-func (w *callsWorld) trigger(s periodic.Spec) (r *model.Rule, run string) {
+func (w *callsWorld) trigger(s periodic.Spec) (r *schedule.Rule, run string) {
 	w.t.Helper()
 	s.Cron = "@yearly"
 	r, err := w.rules.Create(w.t.Context(), s)
@@ -32,14 +34,14 @@ func (w *callsWorld) trigger(s periodic.Spec) (r *model.Rule, run string) {
 	return r, w.again(r)
 }
 
-func (w *callsWorld) again(r *model.Rule) (run string) {
+func (w *callsWorld) again(r *schedule.Rule) (run string) {
 	w.t.Helper()
 	run, err := w.rules.Trigger(w.t.Context(), r.ID, periodic.TriggerOptions{})
 	require.NoError(w.t, err)
 	return run
 }
 
-func (w *callsWorld) run(id string) *model.Run {
+func (w *callsWorld) run(id string) *schedule.Run {
 	w.t.Helper()
 	r, err := w.rules.GetRun(w.t.Context(), id)
 	require.NoError(w.t, err)
@@ -114,9 +116,9 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 				Headers: map[string]string{"Authorization": "Bearer hunter2", "X-Run": "{{run_id}}"},
 			}
 		}
-		kept := func(run string) *model.Run {
+		kept := func(run string) *schedule.Run {
 			awaitTrue(t, func() string {
-				if stored, err := w.store.Run(t.Context(), run); err != nil || stored.Status == model.RunScheduled {
+				if stored, err := w.store.Run(t.Context(), run); err != nil || stored.Status == schedule.RunScheduled {
 					return fmt.Sprintf("the rule to be told of the end: %v", err)
 				}
 				return ""
@@ -141,7 +143,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 		}
 
 		r, run := w.trigger(periodic.Spec{Name: "good", HTTP: to("/good")})
-		w.ended(r, run, model.RunSuccess)
+		w.ended(r, run, schedule.RunSuccess)
 		got := kept(run)
 		require.Equal(t, 200, got.Call.Response.Status)
 		require.Equal(t, []string{"Content-Type: text/plain"}, got.Call.Response.Headers)
@@ -149,7 +151,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 		require.Empty(t, got.Call.Error)
 
 		r, run = w.trigger(periodic.Spec{Name: "bad", HTTP: to("/refuses")})
-		w.ended(r, run, model.RunFailed)
+		w.ended(r, run, schedule.RunFailed)
 		got = kept(run)
 		require.Equal(t, http.StatusTeapot, got.Call.Response.Status)
 		require.Contains(t, got.Call.Error, "answered 418")
@@ -157,7 +159,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 		slow := to("/slow")
 		slow.Timeout = 100 * time.Millisecond
 		r, run = w.trigger(periodic.Spec{Name: "slow", HTTP: slow})
-		w.ended(r, run, model.RunTimeout)
+		w.ended(r, run, schedule.RunTimeout)
 		got = kept(run)
 		require.Nil(t, got.Call.Response)
 		require.Contains(t, got.Call.Error, "no answer within")
@@ -174,13 +176,13 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 			}
 			return ""
 		})
-		require.Equal(t, model.RunRunning, got.Status)
+		require.Equal(t, schedule.RunRunning, got.Status)
 		require.Nil(t, got.Call.Response)
 		require.Equal(t, target.URL+"/held/***", got.Call.Request.URL)
 		require.JSONEq(t, `{"back": "***"}`, got.Call.Request.Body)
 		require.Contains(t, got.Call.Request.Headers, "X-Back: ***")
 		close(release)
-		got = w.ended(r, run, model.RunWaiting)
+		got = w.ended(r, run, schedule.RunWaiting)
 		require.False(t, got.ExecutedAt.IsZero())
 		awaitTrue(t, func() string {
 			if got = w.run(run); got.Call.Response == nil {
@@ -212,12 +214,12 @@ func TestACompletionHasTheMethodThatTheRuleNames(t *testing.T) {
 				if method == other {
 					require.Equal(t, http.StatusMethodNotAllowed, res.StatusCode)
 					require.Equal(t, named, res.Header.Get("Allow"))
-					require.NotEqual(t, model.RunSuccess, w.run(run).Status, "it ends nothing")
+					require.NotEqual(t, schedule.RunSuccess, w.run(run).Status, "it ends nothing")
 				} else {
 					require.Equal(t, http.StatusOK, res.StatusCode)
 				}
 			}
-			w.ended(r, run, model.RunSuccess)
+			w.ended(r, run, schedule.RunSuccess)
 		}
 		for _, wrong := range []periodic.HTTPTarget{
 			{URL: target.URL, Mode: periodic.HTTPAsync, CompletionMethod: "GET"}, {URL: target.URL, CompletionMethod: http.MethodPut},
@@ -261,7 +263,7 @@ func TestRunsAreListedAcrossRulesByWhatTheyAreNow(t *testing.T) {
 
 		// list reads all pages of the given size.
 		list := func(rule string, f periodic.RunFilter, size int) (out []string) {
-			var after *model.Run
+			var after *schedule.Run
 			for {
 				page, err := w.rules.Runs(t.Context(), rule, f, after, size)
 				require.NoError(t, err)
@@ -277,35 +279,35 @@ func TestRunsAreListedAcrossRulesByWhatTheyAreNow(t *testing.T) {
 				after = page[len(page)-1]
 			}
 		}
-		of := func(s ...model.RunStatus) periodic.RunFilter { return periodic.RunFilter{Statuses: s} }
+		of := func(s ...schedule.RunStatus) periodic.RunFilter { return periodic.RunFilter{Statuses: s} }
 		for what, want := range ids {
 			awaitTrue(t, func() string {
-				if got := list("", of(model.RunStatus(what)), 1000); !slices.Equal(got, want) {
+				if got := list("", of(schedule.RunStatus(what)), 1000); !slices.Equal(got, want) {
 					return fmt.Sprintf("%s: %v, got %v", what, want, got)
 				}
 				return ""
 			})
 			for _, size := range []int{1, 2} {
-				require.Equal(t, want, list("", of(model.RunStatus(what)), size), "pages of %d join", size)
+				require.Equal(t, want, list("", of(schedule.RunStatus(what)), size), "pages of %d join", size)
 			}
 		}
 		require.Len(t, list("", periodic.RunFilter{}, 4), 11)
-		require.Len(t, list("", of(model.RunRunning, model.RunQueued), 2), 4)
-		require.Empty(t, list("", of(model.RunSuccess, model.RunSkipped), 2))
+		require.Len(t, list("", of(schedule.RunRunning, schedule.RunQueued), 2), 4)
+		require.Empty(t, list("", of(schedule.RunSuccess, schedule.RunSkipped), 2))
 		require.Equal(t, ids["RUNNING"], list("", periodic.RunFilter{Tenant: "acme"}, 2))
 		require.Len(t, list("", periodic.RunFilter{Tenant: model.NoTenant}, 3), 8)
-		require.Equal(t, []string{first}, list(r.ID, of(model.RunScheduled), 1))
-		require.Empty(t, list(r.ID, of(model.RunRunning), 1))
+		require.Equal(t, []string{first}, list(r.ID, of(schedule.RunScheduled), 1))
+		require.Empty(t, list(r.ID, of(schedule.RunRunning), 1))
 
 		// Their tasks have ended, whether the rules know it or not.
 		close(release)
 		awaitTrue(t, func() string {
-			if got := list("", of(model.RunSuccess), 2); !slices.Equal(got, ids["RUNNING"]) {
+			if got := list("", of(schedule.RunSuccess), 2); !slices.Equal(got, ids["RUNNING"]) {
 				return fmt.Sprintf("the runs that succeeded, got %v", got)
 			}
 			return ""
 		})
-		require.Empty(t, list("", of(model.RunRunning), 2))
+		require.Empty(t, list("", of(schedule.RunRunning), 2))
 	})
 }
 
@@ -314,11 +316,11 @@ func TestARunIsReadByItsIDWhateverTheRuleRecords(t *testing.T) {
 		w := newCallsWorld(t, e)
 		target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		defer target.Close()
-		for _, log := range []model.RunLog{"", model.LogNone, model.LogTrigger, model.LogTrans} {
+		for _, log := range []schedule.RunLog{"", schedule.LogNone, schedule.LogTrigger, schedule.LogTrans} {
 			r, run := w.trigger(periodic.Spec{Name: "log " + string(log), HTTP: &periodic.HTTPTarget{URL: target.URL}, Log: log})
 			awaitTrue(t, func() string {
 				x := w.run(run)
-				if x.Status != model.RunSuccess || x.ExecutedAt.IsZero() || x.Call == nil || x.Call.Response == nil {
+				if x.Status != schedule.RunSuccess || x.ExecutedAt.IsZero() || x.Call == nil || x.Call.Response == nil {
 					return fmt.Sprintf("the end of the run, log %q: %+v", log, x)
 				}
 				require.Equal(t, r.ID, x.RuleID)
@@ -338,20 +340,20 @@ func TestARunIsReadByItsIDWhateverTheRuleRecords(t *testing.T) {
 func TestListsOfRunsReadNoMoreThanTheyShow(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		x := newExplaining(t, e)
-		statuses := []model.RunStatus{model.RunSuccess, model.RunSkipped, model.RunFailed, model.RunScheduled}
-		var runs []*model.Run
+		statuses := []schedule.RunStatus{schedule.RunSuccess, schedule.RunSkipped, schedule.RunFailed, schedule.RunScheduled}
+		var runs []*schedule.Run
 		for i := range 2000 {
-			at := model.Millis(time.Now()).Add(time.Duration(i) * time.Second)
-			runs = append(runs, &model.Run{ID: fmt.Sprintf("r%d@%d", i%3, i), RuleID: fmt.Sprint("r", i%3), Nominal: at, Status: statuses[i%len(statuses)], Rev: 1})
+			at := clock.Millis(time.Now()).Add(time.Duration(i) * time.Second)
+			runs = append(runs, &schedule.Run{ID: fmt.Sprintf("r%d@%d", i%3, i), RuleID: fmt.Sprint("r", i%3), Nominal: at, Status: statuses[i%len(statuses)], Rev: 1})
 		}
 		for some := range slices.Chunk(runs, 500) {
 			require.NoError(t, x.store.PutRuns(t.Context(), some))
 		}
 		const page = 20
 		for _, f := range []store.RunFilter{
-			{}, {RuleID: "r1"}, {Statuses: []model.RunStatus{model.RunScheduled}}, {Statuses: []model.RunStatus{model.RunSuccess, model.RunSkipped}},
+			{}, {RuleID: "r1"}, {Statuses: []schedule.RunStatus{schedule.RunScheduled}}, {Statuses: []schedule.RunStatus{schedule.RunSuccess, schedule.RunSkipped}},
 		} {
-			for _, after := range []*model.Run{nil, runs[1000]} {
+			for _, after := range []*schedule.Run{nil, runs[1000]} {
 				x.explain("find", func() {
 					found, err := x.store.Runs(t.Context(), f, after, page)
 					require.NoError(t, err)

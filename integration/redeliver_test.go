@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/producer"
@@ -77,8 +78,8 @@ func TestTheCallbackOfALifeThatIsHistoryTellsThatLife(t *testing.T) {
 			bodies[h.id] = h.body
 		}
 		require.Len(t, bodies, 2)
-		require.JSONEq(t, `{"ext": 1, "result": 2}`, bodies[model.DeliveryKey(id, first.Generation)])
-		require.JSONEq(t, `{"ext": 5, "result": 10}`, bodies[model.DeliveryKey(id, a.get(id).Generation)])
+		require.JSONEq(t, `{"ext": 1, "result": 2}`, bodies[lifecycle.DeliveryKey(id, first.Generation)])
+		require.JSONEq(t, `{"ext": 5, "result": 10}`, bodies[lifecycle.DeliveryKey(id, a.get(id).Generation)])
 
 		old, err := a.p.Life(t.Context(), id, first.Generation)
 		require.NoError(t, err)
@@ -90,7 +91,7 @@ func TestTheCallbackOfALifeThatIsHistoryTellsThatLife(t *testing.T) {
 		a.drainDelivering(double)
 		got := r.all()
 		require.Len(t, got, 3)
-		require.Equal(t, model.DeliveryKey(id, first.Generation), got[2].id, "an older life can be told of again")
+		require.Equal(t, lifecycle.DeliveryKey(id, first.Generation), got[2].id, "an older life can be told of again")
 		require.JSONEq(t, `{"ext": 1, "result": 2}`, got[2].body)
 		_, err = a.p.RedeliverLife(t.Context(), id, 1)
 		require.ErrorIs(t, err, producer.ErrNotFound)
@@ -114,7 +115,7 @@ func TestACallbackOfTheHistoryIsRedelivered(t *testing.T) {
 		got := r.all()
 		require.Len(t, got, 2)
 		require.Equal(t, got[0], got[1])
-		require.Equal(t, model.DeliveryKey(id, first.Generation), got[1].id)
+		require.Equal(t, lifecycle.DeliveryKey(id, first.Generation), got[1].id)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/producer"
@@ -74,14 +75,14 @@ func (a *arena) drain(handle handleWork, opts ...mstest.DrainOption) mstest.Repo
 // argsOf are the arguments a task is stored with.
 func argsOf(t *testing.T, task *model.Task) (args int) {
 	t.Helper()
-	require.NoError(t, model.DecodeValue(task.Args, &args))
+	require.NoError(t, codec.DecodeValue(task.Args, &args))
 	return args
 }
 
 // resultOf is the result a task is stored with.
 func resultOf(t *testing.T, task *model.Task) (result int) {
 	t.Helper()
-	require.NoError(t, model.DecodeValue(task.Result, &result))
+	require.NoError(t, codec.DecodeValue(task.Result, &result))
 	return result
 }
 

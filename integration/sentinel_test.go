@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/migrate"
 	"github.com/mscheduler/mscheduler/model"
@@ -70,7 +71,7 @@ func (a *arena) seesNothing() {
 	everywhere := []store.Where{store.Tasks, store.Both, store.History}
 	all := []store.Filter{
 		{}, {Tenant: model.NoTenant}, {Tenant: "zz"}, {AfterID: "-"}, {AfterID: "z/z/z", AfterGeneration: 1},
-		{Before: time.Now().Add(time.Hour)}, {Statuses: model.Statuses},
+		{Before: time.Now().Add(time.Hour)}, {Statuses: lifecycle.Statuses},
 	}
 	for _, where := range everywhere {
 		for _, f := range all {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -134,7 +135,7 @@ func TestAPartialSuccessFailsAndKeepsWhatWasDone(t *testing.T) {
 		task := a.awaitStatus(sent.ID, model.StatusFailure)
 		require.Equal(t, []string{"good"}, successesOf(task))
 		var kept int
-		require.NoError(t, model.DecodeValue(task.WorkerStates[0].Returns, &kept))
+		require.NoError(t, codec.DecodeValue(task.WorkerStates[0].Returns, &kept))
 		require.Equal(t, 6, kept)
 		require.NoError(t, bad.stop())
 

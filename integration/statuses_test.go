@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -77,7 +79,7 @@ func TestEveryCommandOnEveryStatusDoesWhatTheTableSays(t *testing.T) {
 					before := a.get(id)
 					require.Equal(t, row.status, before.Status)
 					after, err := a.command(name, id)
-					if !model.Status(want).Known() {
+					if !lifecycle.Known(model.Status(want)) {
 						require.EqualError(t, err, gerunds[name]+" task "+id+": task "+id+" is "+string(row.status)+": "+want)
 						require.Equal(t, before.Rev, a.get(id).Rev, "a refusal writes nothing")
 						return
@@ -158,7 +160,7 @@ func (a *arena) command(name, id string) (model.Status, error) {
 	case "update":
 		task, err = a.p.Update(ctx, id, producer.Priority(7))
 	default:
-		_, typ, key, bad := model.ParseTaskID(id)
+		_, typ, key, bad := input.ParseTaskID(id)
 		require.NoError(a.t, bad)
 		sent, err := a.p.SendJSON(ctx, typ, []byte("0"), producer.Key(key), producer.In(time.Hour),
 			producer.OnExisting(model.RestartFailed, model.RestartSucceeded))

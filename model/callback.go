@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"net/url"
 	"strings"
+
+	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
 // Callback says who is told over HTTP when a task has ended (seed 000). A type has one, or
@@ -56,11 +55,8 @@ type CallbackKey struct {
 	Secret string `bson:"sk" json:"sk"`
 }
 
-// HiddenSecret stands where a secret would be shown.
-const HiddenSecret = "***"
-
 // String is the key without its secret, so that it can be printed.
-func (k CallbackKey) String() string { return k.AccessKey + ":" + HiddenSecret }
+func (k CallbackKey) String() string { return k.AccessKey + ":" + safetext.Hidden }
 
 // GoString is [CallbackKey.String], for %#v.
 func (k CallbackKey) GoString() string { return "model.CallbackKey(" + k.String() + ")" }
@@ -69,17 +65,17 @@ func (k CallbackKey) GoString() string { return "model.CallbackKey(" + k.String(
 // documents keep secrets sealed. So a callback that was read back must be given its
 // secrets anew.
 func (k CallbackKey) MarshalJSON() ([]byte, error) {
-	return json.Marshal(map[string]string{"ak": k.AccessKey, "sk": HiddenSecret})
+	return json.Marshal(map[string]string{"ak": k.AccessKey, "sk": safetext.Hidden})
 }
 
-// String is the method and the address without what may be secret, see [ShownURL].
-func (t CallbackTarget) String() string { return cmp.Or(t.Method, "POST") + " " + ShownURL(t.URL) }
+// String is the method and the address without what may be secret, see [safetext.URL].
+func (t CallbackTarget) String() string { return cmp.Or(t.Method, "POST") + " " + safetext.URL(t.URL) }
 
-// MarshalJSON writes the address without what may be secret, see [ShownURL] and
+// MarshalJSON writes the address without what may be secret, see [safetext.URL] and
 // [CallbackKey.MarshalJSON].
 func (t CallbackTarget) MarshalJSON() ([]byte, error) {
 	type plain CallbackTarget
-	t.URL = ShownURL(t.URL)
+	t.URL = safetext.URL(t.URL)
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -98,75 +94,6 @@ func (c Callback) String() string {
 	return strings.TrimSpace(b.String())
 }
 
-// MaxCallbackKeys is how many keys a callback may be signed with at once.
-const MaxCallbackKeys = 4
-
-// EffectiveMethod is the method, POST where none is said.
-func (t CallbackTarget) EffectiveMethod() string {
-	return cmp.Or(t.Method, "POST")
-}
-
-// ValidFor refuses what tasks of the type cannot have: the end of a delivery is told to
-// nobody, since that would be a delivery, too, and so on for ever.
-func (o *Options) ValidFor(typ string) error {
-	if c := o.Callback; typ == CallbackType && c != nil && (c.Success != nil || c.Error != nil) {
-		return Invalid("callback", "cannot be set for tasks of type %s: telling of a delivery would be a delivery, too, and so on for ever", CallbackType)
-	}
-	return nil
-}
-
-// Validate finds everything that is wrong with the callback.
-func (c *Callback) Validate() error {
-	v := validator{}
-	for _, t := range []struct {
-		field string
-		*CallbackTarget
-	}{{"callback.success", c.Success}, {"callback.error", c.Error}} {
-		if t.CallbackTarget == nil {
-			continue
-		}
-		u, err := url.Parse(t.URL)
-		switch {
-		case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-			v.add(t.field+".url", "is %q; want an absolute http or https address", clip(ShownURL(t.URL), 200))
-		case u.User != nil:
-			v.add(t.field+".url", "is %q, with a user or a password, which everybody would see; sign the callback instead (security: aksk)", clip(ShownURL(t.URL), 200))
-		}
-		if len(t.URL) > 2000 {
-			v.add(t.field+".url", "has %d bytes; at most 2000 are allowed", len(t.URL))
-		}
-		if t.Method != "" && t.Method != "POST" && t.Method != "PUT" {
-			v.add(t.field+".method", "is %q; want POST or PUT", clip(t.Method, 40))
-		}
-	}
-	if c.OnPending && c.Error == nil {
-		v.add("callback.on_pending", "is set, but callback.error is missing: it is the receiver that is called")
-	}
-	if c.Security != nil {
-		v.security(c.Security)
-	}
-	return errors.Join(v.errs...)
-}
-
-func (v *validator) security(s *CallbackSecurity) {
-	switch {
-	case s.Type != SecurityNone && s.Type != SecurityAKSK:
-		v.add("callback.security.type", "is %q; want none or aksk", clip(s.Type, 40))
-	case s.Type == SecurityNone && len(s.Keys) > 0:
-		v.add("callback.security.keys", "are given, but the type is none")
-	case s.Type == SecurityAKSK && len(s.Keys) == 0:
-		v.add("callback.security.keys", "are missing: aksk signs with at least one")
-	case len(s.Keys) > MaxCallbackKeys:
-		v.add("callback.security.keys", "are %d; at most %d are allowed", len(s.Keys), MaxCallbackKeys)
-	}
-	for i, k := range s.Keys {
-		if k.AccessKey == "" || len(k.AccessKey) > 200 || strings.ContainsFunc(k.AccessKey, notInHeader) {
-			v.add(fmt.Sprintf("callback.security.keys[%d].ak", i), "must be 1 to 200 printable ASCII characters without spaces")
-		}
-		if k.Secret == "" || len(k.Secret) > 1000 {
-			v.add(fmt.Sprintf("callback.security.keys[%d].sk", i), "must be 1 to 1000 bytes")
-		}
-	}
-}
-
-func notInHeader(r rune) bool { return r <= ' ' || r > '~' }
+// CallbackType is the type of the tasks that deliver callbacks. They are tasks like any
+// other: seen, retried, paused, with a type document of their own if somebody wants one.
+const CallbackType = "mscheduler.callback"

@@ -3,9 +3,9 @@ package model
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // ErrInvalid is what every error about bad input is (errors.Is). The error itself is
@@ -24,11 +24,6 @@ func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// Invalid makes an *[InvalidError].
-func Invalid(field, format string, args ...any) error {
-	return &InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
-}
-
 // RefusedError says why the state of a task forbids what was asked of it.
 type RefusedError struct {
 	ID     string
@@ -38,10 +33,6 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("task %s is %s: %s", e.ID, e.Status, e.Reason)
-}
-
-func refuse(t *Task, reason string) error {
-	return &RefusedError{ID: t.ID, Status: t.Status, Reason: reason}
 }
 
 // ErrFenced is returned for an execution that no longer holds its task: its lease
@@ -54,7 +45,7 @@ type LateError struct {
 }
 
 func (e *LateError) Error() string {
-	return fmt.Sprintf("%v: no completion from outside came until %s", ErrFenced, e.Until.UTC().Format(TimeFormat))
+	return fmt.Sprintf("%v: no completion from outside came until %s", ErrFenced, e.Until.UTC().Format(clock.Format))
 }
 
 // Is makes errors.Is(err, ErrFenced) true.
@@ -72,22 +63,4 @@ func (e *TaskError) Error() string {
 		return fmt.Sprintf("task %s ended as %s", e.ID, e.Status)
 	}
 	return fmt.Sprintf("task %s ended as %s: %s", e.ID, e.Status, e.Info)
-}
-
-// clip shortens s to at most n bytes at a rune boundary and says what it left out. What
-// is not UTF-8, which BSON's strings are, is replaced.
-func clip(s string, n int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= n {
-		return s
-	}
-	cut := n
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return fmt.Sprintf("%s… (%d bytes more)", s[:cut], len(s)-cut)
-}
-
-func validText(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }

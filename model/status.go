@@ -19,12 +19,6 @@ const (
 	StatusCancelled         Status = "Cancelled"         // somebody cancelled it
 )
 
-// Statuses lists all statuses in the order of a task's life.
-var Statuses = []Status{
-	StatusWait, StatusNew, StatusExecuting, StatusError, StatusSuccess,
-	StatusCompleted, StatusFailure, StatusPending, StatusManuallyProcessed, StatusCancelled,
-}
-
 // Ended says whether nothing more will run by itself: whoever awaits the task goes on.
 // Pending counts, although a person may still bring it back.
 func (s Status) Ended() bool {
@@ -38,19 +32,6 @@ func (s Status) Ended() bool {
 
 // Succeeded says whether the task's work was done by its handlers.
 func (s Status) Succeeded() bool { return s == StatusSuccess || s == StatusCompleted }
-
-// Archivable says whether the task moves to the history once its retention is over.
-func (s Status) Archivable() bool { return s.Ended() && s != StatusPending }
-
-// Known says whether this release knows the status.
-func (s Status) Known() bool {
-	for _, k := range Statuses {
-		if s == k {
-			return true
-		}
-	}
-	return false
-}
 
 // FailKind says in which way an execution ended badly.
 type FailKind string

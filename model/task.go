@@ -1,17 +1,11 @@
 package model
 
 import (
-	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-)
 
-// Bounds of what a task document may gather.
-const (
-	MaxBadStates   = 10      // executions that ended badly and are still listed
-	maxReasonBytes = 4 << 10 // of a fail_reason or error_info
-	maxTextBytes   = 4 << 10 // of a remark, a progress message
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // Task is one document of the collection tasks. A zero field is absent from the
@@ -31,7 +25,7 @@ type Task struct {
 	Status    Status    `bson:"status"`
 	StartTime time.Time `bson:"start_time"`
 
-	// Derived by [settle]; present only while they say something.
+	// Derived by [lifecycle.settle]; present only while they say something.
 	DueAt    time.Time `bson:"due_at,omitempty"`    // a slot is free from then on
 	LapseAt  time.Time `bson:"lapse_at,omitempty"`  // an execution is open: its earliest ping_expire_time, or earlier
 	Audience []string  `bson:"audience,omitempty"`  // who may claim
@@ -53,7 +47,7 @@ type Task struct {
 	UndecodableSince  time.Time     `bson:"undecodable_since,omitempty"` // the first worker that did not understand the arguments
 	Progress          *Progress     `bson:"progress,omitempty"`
 	Checkpoint        bson.RawValue `bson:"checkpoint,omitempty"` // with n > 1 kept in the worker's state
-	Steps             []Step        `bson:"steps,omitempty"`      // see [Task.StepsOf]; written by open executions, without a new rev
+	Steps             []Step        `bson:"steps,omitempty"`      // see [lifecycle.StepsOf]; written by open executions, without a new rev
 	Remark            string        `bson:"remark,omitempty"`
 
 	Outbox   []OutboxEntry `bson:"outbox,omitempty"`    // what must follow its end and has not yet
@@ -153,7 +147,7 @@ func (t *Task) ExecTime() time.Duration {
 	var last time.Time
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
-		ended := later(w.SuccessTime, w.FailTime)
+		ended := clock.Later(w.SuccessTime, w.FailTime)
 		if !ended.IsZero() && !w.Unstarted && !ended.Before(last) {
 			last, took = ended, max(ended.Sub(w.ClaimedAt), 0)
 		}
@@ -164,41 +158,4 @@ func (t *Task) ExecTime() time.Duration {
 // HandleOf names an execution to the outside.
 func (t *Task) HandleOf(execID string) Handle {
 	return Handle{TaskID: t.ID, Generation: t.Generation, ExecID: execID}
-}
-
-// next is a copy that a rule may change: states are copied, values shared. The rev
-// goes up by one, as it does on every deciding write.
-func (t *Task) next(now time.Time) *Task {
-	c := *t
-	c.WorkerStates = slices.Clone(t.WorkerStates)
-	c.Rev++
-	c.UpdatedAt = now
-	return &c
-}
-
-// Millis cuts a time to what the database stores.
-func Millis(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC().Truncate(time.Millisecond)
-}
-
-// CheckpointOf is what the previous execution saved for the next one; with several
-// workers each has its own.
-func (t *Task) CheckpointOf(workerID string) bson.RawValue {
-	if t.Wanted() == 1 {
-		return t.Checkpoint
-	}
-	var newest *WorkerState
-	for i := range t.WorkerStates {
-		w := &t.WorkerStates[i]
-		if w.WorkerID == workerID && w.Checkpoint.Type != 0 && (newest == nil || w.ClaimedAt.After(newest.ClaimedAt)) {
-			newest = w
-		}
-	}
-	if newest == nil {
-		return bson.RawValue{}
-	}
-	return newest.Checkpoint
 }

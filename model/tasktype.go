@@ -1,7 +1,6 @@
 package model
 
 import (
-	"errors"
 	"time"
 )
 
@@ -52,58 +51,3 @@ const (
 	ClaimByCreator  ClaimBy = "creator"
 	ClaimByCategory ClaimBy = "category"
 )
-
-// Bounds of the limits.
-const (
-	MaxMaxRunning = 100_000
-	maxRateCount  = 100_000
-	minRatePer    = 100 * time.Millisecond
-	maxRatePer    = 24 * time.Hour
-)
-
-// Validate finds everything that is wrong with the type.
-func (t *TaskType) Validate() error {
-	v := validator{errs: []error{ValidName("type", t.Code)}}
-	for field, s := range map[string]string{"name": t.Name, "category": t.Category} {
-		if err := ValidLabel(field, s); err != nil {
-			v.errs = append(v.errs, err)
-		}
-	}
-	if len(t.Description) > maxTextBytes || !validText(t.Description) {
-		v.add("description", "must be at most %d bytes of valid UTF-8 without a NUL byte", maxTextBytes)
-	}
-	v.errs = append(v.errs, t.Options.ValidateShared("options"), t.Options.ValidFor(t.Code))
-	switch t.ClaimBy {
-	case "", ClaimByTenant, ClaimByCreator, ClaimByCategory:
-	default:
-		v.add("claim_by", "is %q; want tenant, creator or category", clip(string(t.ClaimBy), 40))
-	}
-	v.within("max_running", t.MaxRunning, MaxMaxRunning)
-	v.rate("rate_limit", t.RateLimit)
-	if t.KeyLimit != nil {
-		v.within("key_limit.max_running", t.KeyLimit.MaxRunning, MaxMaxRunning)
-		v.rate("key_limit.rate_limit", t.KeyLimit.RateLimit)
-	}
-	return errors.Join(v.errs...)
-}
-
-// ValidateShared is [Options.Validate] for options that a type or a handler says to all its
-// tasks: it refuses those that belong to one task.
-func (o *Options) ValidateShared(field string) error {
-	if o.ConcurrentWorkerCount != 0 || len(o.SpecificWorkerIDs) > 0 || o.LimitKey != "" || !o.ExpiresAt.IsZero() || o.ClaimBy != "" {
-		return Invalid(field, "cannot set workers, concurrent_workers, limit_key, expires_at or claim_by: they belong to a task")
-	}
-	return o.Validate()
-}
-
-func (v *validator) rate(field string, r *RateLimit) {
-	if r == nil {
-		return
-	}
-	if r.Count < 1 || r.Count > maxRateCount {
-		v.add(field+".count", "is %d; want 1 to %d", r.Count, maxRateCount)
-	}
-	if r.Per < minRatePer || r.Per > maxRatePer {
-		v.add(field+".per", "is %v; want %v to %v", r.Per, minRatePer, maxRatePer)
-	}
-}

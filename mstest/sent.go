@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -23,7 +24,7 @@ func Sent[A, R any](t testing.TB, db *mongo.Database, typ model.Type[A, R]) []A 
 	slices.SortStableFunc(tasks, func(a, b *model.Task) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	args := make([]A, len(tasks))
 	for i, task := range tasks {
-		if err := model.DecodeValue(task.Args, &args[i]); err != nil {
+		if err := codec.DecodeValue(task.Args, &args[i]); err != nil {
 			t.Fatalf("decoding the arguments of task %s: %v", task.ID, err)
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Ends before ticks. Rules are told of the ends of their runs between ticks, so a tick would
@@ -15,19 +17,19 @@ import (
 
 // judgesRuns says whether what a tick of the rule becomes depends on which of its runs have
 // ended, and how.
-func judgesRuns(r *model.Rule) bool {
+func judgesRuns(r *schedule.Rule) bool {
 	if len(r.Active) == 0 {
 		return false
 	}
-	return r.Overlap == model.OverlapSkip || r.Overlap == model.OverlapCancelPrev ||
-		r.OnFailure == model.FailureSkip || r.OnFailure == model.FailureRetry ||
-		r.MaxConcurrency > 0 && r.Concurrency != model.ConcurrencyParallel ||
+	return r.Overlap == schedule.OverlapSkip || r.Overlap == schedule.OverlapCancelPrev ||
+		r.OnFailure == schedule.FailureSkip || r.OnFailure == schedule.FailureRetry ||
+		r.MaxConcurrency > 0 && r.Concurrency != schedule.ConcurrencyParallel ||
 		len(r.Queued) > 0 || len(r.Active) >= maxActive
 }
 
 // untold reads the ends of runs that nobody has told to those of the due rules that they make
 // a difference to, by the rules' ids. Where there are none it asks nothing.
-func (p *Periodic) untold(ctx context.Context, due []*model.Rule, now time.Time) (map[string][]store.OutboxLife, error) {
+func (p *Periodic) untold(ctx context.Context, due []*schedule.Rule, now time.Time) (map[string][]store.OutboxLife, error) {
 	var ids []string
 	for _, r := range due {
 		if !judgesRuns(r) || !p.turn(r.ID, now.Sub(r.NextFireAt)) {
@@ -39,7 +41,7 @@ func (p *Periodic) untold(ctx context.Context, due []*model.Rule, now time.Time)
 	}
 	out := map[string][]store.OutboxLife{}
 	for some := range slices.Chunk(ids, perInsert) {
-		lives, err := p.store.OutboxesOf(ctx, some, model.OutcomePeriodic)
+		lives, err := p.store.OutboxesOf(ctx, some, lifecycle.OutcomePeriodic)
 		if err != nil {
 			return nil, err
 		}
@@ -58,11 +60,11 @@ func (p *Periodic) forget(ctx context.Context, writes []store.RuleWrite, applied
 	var told []store.Carried
 	for i, w := range writes {
 		for _, l := range ends[w.Before.ID] {
-			if !applied[i] || slices.ContainsFunc(w.After.Active, func(a model.RunRef) bool { return a.ID == l.Origin.Tick.Run }) {
+			if !applied[i] || slices.ContainsFunc(w.After.Active, func(a schedule.RunRef) bool { return a.ID == l.Origin.Tick.Run }) {
 				continue
 			}
 			for _, e := range l.Outbox {
-				if e.Kind == model.OutcomePeriodic {
+				if e.Kind == lifecycle.OutcomePeriodic {
 					told = append(told, store.Carried{Life: l, Entry: e})
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -39,12 +40,12 @@ func newDriven(t *testing.T, s Spec) *driven {
 }
 
 // tick decides the next tick and returns its record.
-func (d *driven) tick() *model.Run {
+func (d *driven) tick() *schedule.Run {
 	d.t.Helper()
 	r, err := d.p.Get(d.t.Context(), d.id)
 	require.NoError(d.t, err)
 	d.last = r.NextFireAt
-	writes, _, _, err := d.p.decideRules(d.t.Context(), clock.Read(d.p.store.Local()), []*model.Rule{r}, d.last)
+	writes, _, _, err := d.p.decideRules(d.t.Context(), clock.Read(d.p.store.Local()), []*schedule.Rule{r}, d.last)
 	require.NoError(d.t, err)
 	require.Len(d.t, writes, 1)
 	runs, err := d.p.Runs(d.t.Context(), d.id, RunFilter{From: d.last, To: d.last.Add(time.Second)}, nil, 1)
@@ -63,25 +64,25 @@ func (d *driven) end() {
 // Rules are told of ends between ticks, half a second away: a tick looks for itself.
 func TestARunThatEndedBeforeTheTickIsInNoTicksWay(t *testing.T) {
 	for name, s := range map[string]Spec{
-		"overlap SKIP":        {Overlap: model.OverlapSkip},
-		"overlap CANCEL_PREV": {Overlap: model.OverlapCancelPrev},
+		"overlap SKIP":        {Overlap: schedule.OverlapSkip},
+		"overlap CANCEL_PREV": {Overlap: schedule.OverlapCancelPrev},
 		"concurrency QUEUE":   {MaxConcurrency: 1},
-		"concurrency SKIP":    {MaxConcurrency: 1, Concurrency: model.ConcurrencySkip},
-		"on_failure RETRY":    {OnFailure: model.FailureRetry},
+		"concurrency SKIP":    {MaxConcurrency: 1, Concurrency: schedule.ConcurrencySkip},
+		"on_failure RETRY":    {OnFailure: schedule.FailureRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDriven(t, s)
-			var before *model.Run
+			var before *schedule.Run
 			for n := range 4 {
 				run := d.tick()
-				require.Equal(t, model.RunScheduled, run.Status, "tick %d: %s", n, run.Reason)
+				require.Equal(t, schedule.RunScheduled, run.Status, "tick %d: %s", n, run.Reason)
 				attempt := 1
-				if s.OnFailure == model.FailureRetry {
+				if s.OnFailure == schedule.FailureRetry {
 					attempt = n + 1
 				}
 				require.Equal(t, attempt, run.Attempt, "tick %d", n)
 				if before != nil {
-					runs, err := d.p.Runs(t.Context(), d.id, RunFilter{Statuses: []model.RunStatus{model.RunCanceled}}, nil, 1)
+					runs, err := d.p.Runs(t.Context(), d.id, RunFilter{Statuses: []schedule.RunStatus{schedule.RunCanceled}}, nil, 1)
 					require.NoError(t, err)
 					require.Equal(t, before.ID, runs[0].ID, "its end is recorded with the tick")
 					task, err := d.prod.Get(t.Context(), before.TaskID)
@@ -101,28 +102,28 @@ func TestARunThatEndedBeforeTheTickIsInNoTicksWay(t *testing.T) {
 
 // What has not ended is in the way, as before.
 func TestARunThatHasNotEndedIsInTheNextTicksWay(t *testing.T) {
-	d := newDriven(t, Spec{Overlap: model.OverlapSkip})
-	require.Equal(t, model.RunScheduled, d.tick().Status)
+	d := newDriven(t, Spec{Overlap: schedule.OverlapSkip})
+	require.Equal(t, schedule.RunScheduled, d.tick().Status)
 	run := d.tick()
-	require.Equal(t, model.RunSkipped, run.Status)
-	require.Equal(t, model.SkipOverlap, run.Reason)
+	require.Equal(t, schedule.RunSkipped, run.Status)
+	require.Equal(t, schedule.SkipOverlap, run.Reason)
 }
 
 // Only rules whose ticks depend on it have their runs looked at.
 func TestRulesThatAllowEverythingNeedNoLookAtTheirRuns(t *testing.T) {
-	active := []model.RunRef{{ID: "r@1"}}
+	active := []schedule.RunRef{{ID: "r@1"}}
 	for name, c := range map[string]struct {
-		rule model.Rule
+		rule schedule.Rule
 		want bool
 	}{
-		"allows all":              {model.Rule{Overlap: model.OverlapAllow, OnFailure: model.FailureRunNew, Active: active}, false},
-		"parallel at the limit":   {model.Rule{MaxConcurrency: 1, Concurrency: model.ConcurrencyParallel, Active: active}, false},
-		"nothing runs":            {model.Rule{Overlap: model.OverlapSkip}, false},
-		"overlap":                 {model.Rule{Overlap: model.OverlapSkip, Active: active}, true},
-		"cancels":                 {model.Rule{Overlap: model.OverlapCancelPrev, Active: active}, true},
-		"a limit":                 {model.Rule{MaxConcurrency: 2, Concurrency: model.ConcurrencyQueue, Active: active}, true},
-		"attempts":                {model.Rule{OnFailure: model.FailureRetry, Active: active}, true},
-		"as many as a rule holds": {model.Rule{Active: make([]model.RunRef, maxActive)}, true},
+		"allows all":              {schedule.Rule{Overlap: schedule.OverlapAllow, OnFailure: schedule.FailureRunNew, Active: active}, false},
+		"parallel at the limit":   {schedule.Rule{MaxConcurrency: 1, Concurrency: schedule.ConcurrencyParallel, Active: active}, false},
+		"nothing runs":            {schedule.Rule{Overlap: schedule.OverlapSkip}, false},
+		"overlap":                 {schedule.Rule{Overlap: schedule.OverlapSkip, Active: active}, true},
+		"cancels":                 {schedule.Rule{Overlap: schedule.OverlapCancelPrev, Active: active}, true},
+		"a limit":                 {schedule.Rule{MaxConcurrency: 2, Concurrency: schedule.ConcurrencyQueue, Active: active}, true},
+		"attempts":                {schedule.Rule{OnFailure: schedule.FailureRetry, Active: active}, true},
+		"as many as a rule holds": {schedule.Rule{Active: make([]schedule.RunRef, maxActive)}, true},
 	} {
 		require.Equal(t, c.want, judgesRuns(&c.rule), name)
 	}

@@ -6,13 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // A rule without a limit has one, too: it is one document. What it skips for that says so,
 // and is not taken for what the rule's own policy skips.
 func TestBeyondAThousandRunsARuleSkipsForItsCapacity(t *testing.T) {
-	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "* * * * * *", Overlap: model.OverlapParallel})
+	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "* * * * * *", Overlap: schedule.OverlapParallel})
 	var ticks []time.Time
 	for i := range maxActive {
 		ticks = append(ticks, epoch.Add(time.Duration(i-maxActive)*time.Second))
@@ -25,7 +25,7 @@ func TestBeyondAThousandRunsARuleSkipsForItsCapacity(t *testing.T) {
 	w.look()
 	require.Len(t, w.rule.Active, maxActive)
 	for _, id := range []string{"r!forced", TickID("r", w.now)} {
-		require.Equal(t, model.RunSkipped, w.runs[id].Status, id)
-		require.Equal(t, model.SkipCapacity, w.runs[id].Reason, id)
+		require.Equal(t, schedule.RunSkipped, w.runs[id].Status, id)
+		require.Equal(t, schedule.SkipCapacity, w.runs[id].Reason, id)
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // perInsert is how many tasks or records go out in one command.
@@ -25,7 +27,7 @@ func complete(w store.RuleWrite, typeOf func(code string) *model.TaskType) {
 		if p.Task != nil && !known[p.ID] {
 			typ := typeOf(p.Task.Type)
 			callOnce(p.Task, typ)
-			p.Task.Typed(typ, p.Task.CreatedAt)
+			lifecycle.TypeTask(p.Task, typ, p.Task.CreatedAt)
 		}
 	}
 }
@@ -33,7 +35,7 @@ func complete(w store.RuleWrite, typeOf func(code string) *model.TaskType) {
 // unreadType is the error for a decision that plans a task of a type that cannot be read.
 func unreadType(w store.RuleWrite, unread func(code string) error) error {
 	for _, p := range w.After.Planned {
-		if p.Task == nil || slices.ContainsFunc(w.Before.Planned, func(b model.Planned) bool { return b.ID == p.ID }) {
+		if p.Task == nil || slices.ContainsFunc(w.Before.Planned, func(b schedule.Planned) bool { return b.ID == p.ID }) {
 			continue
 		}
 		if err := unread(p.Task.Type); err != nil {
@@ -59,7 +61,7 @@ const portionBytes = 128 << 10
 // portions cuts a list so that no part plans more than that, or is of one rule. After an
 // outage each rule may have plans for a hundred ticks: all of them at once would take longer
 // than a call may, and the next who tried would begin at the beginning again.
-func portions[T any](all []T, rule func(T) *model.Rule) (out [][]T) {
+func portions[T any](all []T, rule func(T) *schedule.Rule) (out [][]T) {
 	from, bytes := 0, 0
 	for i, x := range all {
 		n := heft(rule(x))
@@ -78,8 +80,8 @@ func portions[T any](all []T, rule func(T) *model.Rule) (out [][]T) {
 // carryOut does what decisions planned, portion by portion, so that what is done stays
 // done: tasks are sent, records stored, tasks cancelled. It returns how many rules keep
 // plans that the server refuses.
-func (p *Periodic) carryOut(ctx context.Context, rules []*model.Rule) (stuck int, err error) {
-	for _, some := range portions(rules, func(r *model.Rule) *model.Rule { return r }) {
+func (p *Periodic) carryOut(ctx context.Context, rules []*schedule.Rule) (stuck int, err error) {
+	for _, some := range portions(rules, func(r *schedule.Rule) *schedule.Rule { return r }) {
 		n, failed := p.carryPortion(ctx, some)
 		if stuck += n; failed != nil {
 			err = failed
@@ -93,7 +95,7 @@ func (p *Periodic) carryOut(ctx context.Context, rules []*model.Rule) (stuck int
 
 // carryPortion does one portion. Each part is the same when it is done twice, so a process
 // that dies here leaves the rest to another.
-func (p *Periodic) carryPortion(ctx context.Context, rules []*model.Rule) (refusals int, err error) {
+func (p *Periodic) carryPortion(ctx context.Context, rules []*schedule.Rule) (refusals int, err error) {
 	s, err := p.send(ctx, rules)
 	if err != nil {
 		return 0, err
@@ -103,14 +105,14 @@ func (p *Periodic) carryPortion(ctx context.Context, rules []*model.Rule) (refus
 
 // sent is a portion whose tasks are sent.
 type sent struct {
-	rules   []*model.Rule
+	rules   []*schedule.Rule
 	stuck   map[string]bool // rules with a task that the server refuses, or that somebody holds
 	refused error           // and why
 }
 
 // send sends the tasks of a portion. They come before the records: a record without its task
 // would look like a run that nobody started.
-func (p *Periodic) send(ctx context.Context, rules []*model.Rule) (sent, error) {
+func (p *Periodic) send(ctx context.Context, rules []*schedule.Rule) (sent, error) {
 	ctx, end := context.WithTimeout(ctx, callTimeout)
 	defer end()
 	s := sent{rules: rules, stuck: map[string]bool{}}
@@ -148,7 +150,7 @@ func (p *Periodic) send(ctx context.Context, rules []*model.Rule) (sent, error) 
 func (p *Periodic) finish(ctx context.Context, s sent) (refusals int, err error) {
 	ctx, end := context.WithTimeout(ctx, callTimeout)
 	defer end()
-	var runs []*model.Run
+	var runs []*schedule.Run
 	var cancel []string
 	by := map[string][]string{} // the rules that cancel a task
 	for _, r := range s.rules {
@@ -179,7 +181,7 @@ func (p *Periodic) finish(ctx context.Context, s sent) (refusals int, err error)
 		}
 		s.refused = fmt.Errorf("cancelling task %s of an earlier run: %w", id, store.ErrHeld)
 	}
-	done := slices.DeleteFunc(slices.Clone(s.rules), func(r *model.Rule) bool { return s.stuck[r.ID] || len(r.Planned) == 0 })
+	done := slices.DeleteFunc(slices.Clone(s.rules), func(r *schedule.Rule) bool { return s.stuck[r.ID] || len(r.Planned) == 0 })
 	if err := p.store.CarriedOut(ctx, done); err != nil || s.refused == nil {
 		return 0, err
 	}
@@ -212,7 +214,7 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) (held []string
 			if t == nil {
 				continue // it stands in no other's way: a person mends it, and cancels it then
 			}
-			after, err := model.Cancel(t, "cancelled by its periodic rule", t.Effective(model.Options{}), now)
+			after, err := lifecycle.Cancel(t, "cancelled by its periodic rule", lifecycle.EffectiveOf(t, model.Options{}), now)
 			switch {
 			case err != nil: // it has ended, and its outcome tells the rule
 			case after != t:

@@ -3,7 +3,8 @@ package periodic
 import (
 	"time"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Checked is the spec as it would be stored: the cron rule normalised, defaults that are
@@ -20,7 +21,7 @@ func (s Spec) Checked(now time.Time) (Spec, error) {
 
 // CheckedFor says what is wrong with the spec as an edit of the stored rule, or, where that
 // is nil, as a new one. Nothing is read or written.
-func (s Spec) CheckedFor(stored *model.Rule, now time.Time) error {
+func (s Spec) CheckedFor(stored *schedule.Rule, now time.Time) error {
 	if stored != nil {
 		now = s.since(now, stored)
 	}
@@ -30,8 +31,8 @@ func (s Spec) CheckedFor(stored *model.Rule, now time.Time) error {
 
 // since is the time after which an edited rule must fire: a rule whose end has come and
 // stays what it was can still be edited.
-func (s *Spec) since(now time.Time, stored *model.Rule) time.Time {
-	if model.Millis(s.EndAt).Equal(stored.EndAt) {
+func (s *Spec) since(now time.Time, stored *schedule.Rule) time.Time {
+	if clock.Millis(s.EndAt).Equal(stored.EndAt) {
 		return stored.CreatedAt
 	}
 	return now

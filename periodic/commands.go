@@ -6,6 +6,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // The other decisions about a rule. Each returns the rule as it shall be, or nil when
@@ -14,12 +15,12 @@ import (
 // Ended decides what follows the end of a run: its record, and the start of what waited
 // for it. A run that is not among the active ones, because a person ran its task again,
 // only gets its record, and so does one whose end was told before.
-func Ended(r *model.Rule, task *model.Task, s model.RunStatus, info string, now time.Time) *model.Rule {
+func Ended(r *schedule.Rule, task *model.Task, s schedule.RunStatus, info string, now time.Time) *schedule.Rule {
 	d := decide(r, nil, now) // an end moves no tick
 	tick := task.Origin.Tick
-	ref := model.RunRef{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Manual: tick.Manual}
+	ref := schedule.RunRef{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Manual: tick.Manual}
 	active := false
-	d.Active = slices.DeleteFunc(d.Active, func(a model.RunRef) bool {
+	d.Active = slices.DeleteFunc(d.Active, func(a schedule.RunRef) bool {
 		if a.ID != ref.ID {
 			return false
 		}
@@ -43,18 +44,18 @@ func Ended(r *model.Rule, task *model.Task, s model.RunStatus, info string, now 
 
 // Trigger decides a run by a person's word: it obeys the concurrency policy, unless forced,
 // and neither overlap nor failure policy. request makes it once.
-func Trigger(r *model.Rule, cal *calendar.Schedule, request string, force bool, now time.Time) *model.Rule {
+func Trigger(r *schedule.Rule, cal *calendar.Schedule, request string, force bool, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
-	d.manual(model.RunRef{ID: r.ID + "!" + request, Nominal: d.now, Attempt: 1, Manual: true, Force: force})
+	d.manual(schedule.RunRef{ID: r.ID + "!" + request, Nominal: d.now, Attempt: 1, Manual: true, Force: force})
 	return d.Rule
 }
 
 // Backfill decides runs for ticks of the past, in their order: they start as the
 // concurrency limit lets them, and wait otherwise. request makes them once.
-func Backfill(r *model.Rule, cal *calendar.Schedule, request string, ticks []time.Time, now time.Time) *model.Rule {
+func Backfill(r *schedule.Rule, cal *calendar.Schedule, request string, ticks []time.Time, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
 	for _, at := range ticks {
-		ref := model.RunRef{ID: TickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
+		ref := schedule.RunRef{ID: TickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
 		if len(d.Active) >= maxActive || d.MaxConcurrency > 0 && (len(d.Active) >= d.MaxConcurrency || len(d.Queued) > 0) {
 			d.enqueue(ref)
 		} else {
@@ -65,7 +66,7 @@ func Backfill(r *model.Rule, cal *calendar.Schedule, request string, ticks []tim
 }
 
 // manual admits a person's run; one that is skipped has a record of its own.
-func (d *decision) manual(ref model.RunRef) {
+func (d *decision) manual(ref schedule.RunRef) {
 	span := d.Range
 	d.Range = nil
 	before := d.FailSkips
@@ -81,18 +82,18 @@ func (d *decision) manual(ref model.RunRef) {
 
 // CancelRun decides the cancelling of one run: one that waits is cancelled at once, the
 // task of one that runs is asked to end. nil when it has neither.
-func CancelRun(r *model.Rule, cal *calendar.Schedule, id string, now time.Time) *model.Rule {
+func CancelRun(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
-	is := func(x model.RunRef) bool { return x.ID == id }
+	is := func(x schedule.RunRef) bool { return x.ID == id }
 	if i := slices.IndexFunc(d.Queued, is); i >= 0 {
 		q := d.Queued[i]
 		d.Queued = slices.Delete(d.Queued, i, i+1)
-		d.record(q, model.RunCanceled, "cancelled while it waited")
+		d.record(q, schedule.RunCanceled, "cancelled while it waited")
 		d.startQueued()
 		return d.Rule
 	}
 	if i := slices.IndexFunc(d.Active, is); i >= 0 {
-		d.plan(model.Planned{Cancel: []string{d.taskID(d.Active[i])}})
+		d.plan(schedule.Planned{Cancel: []string{d.taskID(d.Active[i])}})
 		return d.Rule
 	}
 	return nil
@@ -100,15 +101,15 @@ func CancelRun(r *model.Rule, cal *calendar.Schedule, id string, now time.Time) 
 
 // Enable lets the rule fire from now on. What came while it was offline is recorded as
 // skipped (paused), in one record, and not run.
-func Enable(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
-	if r.Status == model.RuleOnline {
+func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
+	if r.Status == schedule.StatusOnline {
 		return nil
 	}
 	d := decide(r, cal, now)
-	if r.Status == model.RuleOffline && !d.rests() {
-		d.cover(model.SkipPaused)
+	if r.Status == schedule.StatusOffline && !d.rests() {
+		d.cover(schedule.SkipPaused)
 	}
-	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = model.RuleOnline, "", time.Time{}, later(d.DecidedTo, d.now)
+	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = schedule.StatusOnline, "", time.Time{}, later(d.DecidedTo, d.now)
 	d.UpdatedAt = d.now
 	d.schedule()
 	return d.Rule
@@ -116,15 +117,15 @@ func Enable(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
 
 // Disable stops the rule at once. What runs or waits goes on; what is due and not decided
 // counts as paused.
-func Disable(r *model.Rule, cal *calendar.Schedule, note string, now time.Time) *model.Rule {
-	if r.Status == model.RuleOffline && r.PauseNote == note {
+func Disable(r *schedule.Rule, cal *calendar.Schedule, note string, now time.Time) *schedule.Rule {
+	if r.Status == schedule.StatusOffline && r.PauseNote == note {
 		return nil
 	}
 	d := decide(r, cal, now)
-	if r.Status == model.RuleNew {
+	if r.Status == schedule.StatusNew {
 		d.DecidedTo = later(d.DecidedTo, d.now) // it has missed nothing
 	}
-	d.Status, d.PauseNote, d.PausedAt, d.UpdatedAt = model.RuleOffline, note, d.now, d.now
+	d.Status, d.PauseNote, d.PausedAt, d.UpdatedAt = schedule.StatusOffline, note, d.now, d.now
 	d.schedule()
 	return d.Rule
 }
@@ -134,20 +135,20 @@ func Disable(r *model.Rule, cal *calendar.Schedule, note string, now time.Time) 
 // nobody decided, are skipped (edited) in one record, whatever it catches up: somebody who
 // mends a rule after an outage wants no runs of what was wrong with it. A rule that was over, by its end or max_runs, goes on if the edit gives it
 // more ticks.
-func Edit(r *model.Rule, old, cal *calendar.Schedule, edited *model.Rule, now time.Time) *model.Rule {
+func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, now time.Time) *schedule.Rule {
 	d := decide(r, old, now)
 	switch d.Status {
-	case model.RuleOnline:
-		d.coverTo(d.now.Add(-MissedAfter-1), model.SkipEdited)
+	case schedule.StatusOnline:
+		d.coverTo(d.now.Add(-MissedAfter-1), schedule.SkipEdited)
 		d.ticks()
 		if !d.finished() {
-			d.cover(model.SkipEdited) // more than one decision holds
+			d.cover(schedule.SkipEdited) // more than one decision holds
 		}
-	case model.RuleOffline:
+	case schedule.StatusOffline:
 		if d.rests() {
-			d.Status, d.PauseNote = model.RuleOnline, "" // unless it has no ticks by the new times either
+			d.Status, d.PauseNote = schedule.StatusOnline, "" // unless it has no ticks by the new times either
 		} else {
-			d.cover(model.SkipPaused) // its paused time goes on, by the new times
+			d.cover(schedule.SkipPaused) // its paused time goes on, by the new times
 		}
 	}
 	e := *edited
@@ -166,7 +167,7 @@ func Edit(r *model.Rule, old, cal *calendar.Schedule, edited *model.Rule, now ti
 const maxPastTypes = 20
 
 // pastTypes are the types that the rule has had when it gets another one.
-func pastTypes(r *model.Rule, next string) []string {
+func pastTypes(r *schedule.Rule, next string) []string {
 	if r.Task.Type == next {
 		return r.PastTypes
 	}
@@ -177,24 +178,24 @@ func pastTypes(r *model.Rule, next string) []string {
 
 // Delete ends the rule logically: it never fires again, what waits is cancelled, its runs
 // stay. What is due and not decided does not run.
-func Delete(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
+func Delete(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
 	if !r.DeletedAt.IsZero() {
 		return nil
 	}
 	d := decide(r, cal, now)
 	switch r.Status {
-	case model.RuleOnline:
-		d.cover(model.SkipMissed)
-	case model.RuleOffline:
+	case schedule.StatusOnline:
+		d.cover(schedule.SkipMissed)
+	case schedule.StatusOffline:
 		if !d.rests() {
-			d.cover(model.SkipPaused)
+			d.cover(schedule.SkipPaused)
 		}
 	}
 	for _, q := range d.Queued {
-		d.record(q, model.RunCanceled, "the rule was deleted")
+		d.record(q, schedule.RunCanceled, "the rule was deleted")
 	}
 	d.Queued = nil
-	d.Status, d.PauseNote, d.PausedAt = model.RuleOffline, "deleted", d.now
+	d.Status, d.PauseNote, d.PausedAt = schedule.StatusOffline, "deleted", d.now
 	d.DeletedAt, d.UpdatedAt, d.Living = d.now, d.now, ""
 	d.Version++
 	d.schedule()

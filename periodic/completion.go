@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -22,7 +25,7 @@ import (
 const CompletionPath = "/api/v1/callbacks/"
 
 // maxCompletionBytes bounds the body of a completion: a result of 1 MiB and what surrounds it.
-const maxCompletionBytes = model.MaxResultBytes + 4<<10
+const maxCompletionBytes = input.MaxResultBytes + 4<<10
 
 // CompletionHandler accepts the completions of ASYNC targets: POST or PUT
 // /api/v1/callbacks/{token} with {"result": any JSON} or {"error": "why it failed"}. An error is
@@ -77,9 +80,9 @@ type completionBody struct {
 }
 
 func takeCompletion(ctx context.Context, p *producer.Producer, method, token string, body io.Reader) (int, completionAnswer) {
-	h, err := model.ParseHandle(token)
+	h, err := input.ParseHandle(token)
 	if err == nil {
-		_, typ, _, idErr := model.ParseTaskID(h.TaskID)
+		_, typ, _, idErr := input.ParseTaskID(h.TaskID)
 		if idErr != nil || typ != httptarget.TaskType {
 			err = errors.New("another type")
 		}
@@ -108,7 +111,7 @@ func takeCompletion(ctx context.Context, p *producer.Producer, method, token str
 	case err == nil:
 		return http.StatusOK, completionAnswer{TaskID: h.TaskID}
 	case errors.As(err, &late):
-		return refuse(http.StatusGone, "gone", "the callback timeout expired at "+late.Until.UTC().Format(model.TimeFormat))
+		return refuse(http.StatusGone, "gone", "the callback timeout expired at "+late.Until.UTC().Format(clock.Format))
 	case errors.Is(err, model.ErrFenced):
 		if status, answer := usable(ctx, p, method, h); status != http.StatusOK {
 			return status, answer
@@ -148,7 +151,7 @@ func readCompletion(body io.Reader) (b completionBody, status int, err error) {
 		return b, http.StatusBadRequest, errors.New("the body has both result and error; want one of them")
 	case b.Error == nil && b.Fatal:
 		return b, http.StatusBadRequest, errors.New("fatal is true without an error")
-	case len(b.Result) > model.MaxResultBytes:
+	case len(b.Result) > input.MaxResultBytes:
 		return b, http.StatusRequestEntityTooLarge, errors.New("the result is larger than 1 MiB")
 	default:
 		return b, http.StatusOK, nil
@@ -193,7 +196,7 @@ func usable(ctx context.Context, p *producer.Producer, method string, h model.Ha
 // gets a token, but every target gets the execution's id, from which a token can be made.
 func waitingTarget(t *model.Task) *HTTPTarget {
 	var target HTTPTarget
-	if json.Unmarshal(model.ValueJSON(t.Args), &target) != nil || target.Waits() == 0 {
+	if json.Unmarshal(codec.ValueJSON(t.Args), &target) != nil || target.Waits() == 0 {
 		return nil
 	}
 	return &target

@@ -7,20 +7,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // A rule of every second has 315 million ticks in ten years: they are counted, not walked.
 func TestEnablingAfterYearsRecordsEachPausedTickInOneRecord(t *testing.T) {
-	r := &model.Rule{ID: "r", Name: "n", Cron: "* * * * * *", CreatedAt: monday, DecidedTo: monday, Status: model.RuleOffline, PausedAt: monday, Task: &model.TaskTemplate{Type: "t"}}
+	r := &schedule.Rule{ID: "r", Name: "n", Cron: "* * * * * *", CreatedAt: monday, DecidedTo: monday, Status: schedule.StatusOffline, PausedAt: monday, Task: &schedule.TaskTemplate{Type: "t"}}
 	cal, err := calendar.Parse(calendar.Spec{Cron: r.Cron})
 	require.NoError(t, err)
 	now := monday.AddDate(10, 0, 0)
 	seconds := int64(now.Sub(monday) / time.Second)
 
 	online := periodic.Enable(r, cal, now)
-	require.Equal(t, &model.SkipSpan{ID: online.Range.ID, Reason: model.SkipPaused, First: monday.Add(time.Second), Last: now, Count: seconds}, online.Range)
+	require.Equal(t, &schedule.SkipSpan{ID: online.Range.ID, Reason: schedule.SkipPaused, First: monday.Add(time.Second), Last: now, Count: seconds}, online.Range)
 
 	r.EndAt = now.Add(-time.Hour)
 	over := periodic.Enable(r, cal, now)

@@ -11,7 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // frozen: a process that stood still for so long between reading a rule and carrying out
@@ -21,7 +21,7 @@ const frozen = time.Minute
 // unlessFrozen returns the rules, or, where this process stood still since they were about to
 // be read, what they are now: what it is about to do may have been done, and be over, long
 // ago, so only what is still planned counts.
-func (p *Periodic) unlessFrozen(ctx context.Context, began clock.Instant, rules []*model.Rule) ([]*model.Rule, error) {
+func (p *Periodic) unlessFrozen(ctx context.Context, began clock.Instant, rules []*schedule.Rule) ([]*schedule.Rule, error) {
 	if began.Since(p.store.Local()) <= frozen {
 		return rules, nil
 	}
@@ -30,7 +30,7 @@ func (p *Periodic) unlessFrozen(ctx context.Context, began clock.Instant, rules 
 		ids[i] = r.ID
 	}
 	found, err := p.store.RulesByIDs(ctx, ids)
-	var current []*model.Rule
+	var current []*schedule.Rule
 	for _, r := range found {
 		if r != nil {
 			current = append(current, r)
@@ -52,7 +52,7 @@ type verdict struct {
 // cannot be carried out now stays planned, for whoever looks next. began is when the rules
 // were about to be read.
 func (p *Periodic) decideAll(ctx context.Context, began clock.Instant, writes []store.RuleWrite) (applied []bool, refused map[int]error, err error) {
-	parts := portions(writes, func(w store.RuleWrite) *model.Rule { return w.After })
+	parts := portions(writes, func(w store.RuleWrite) *schedule.Rule { return w.After })
 	verdicts := make([]verdict, len(parts))
 	var failed atomic.Bool
 	eachAtOnce(len(parts), func(i int) {
@@ -158,7 +158,7 @@ func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, write
 	} else if v.err != nil {
 		return v
 	}
-	var decided []*model.Rule
+	var decided []*schedule.Rule
 	for i, w := range writes {
 		if v.applied[i] {
 			decided = append(decided, w.After)

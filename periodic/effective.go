@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // The failure policy judges the last effective run of seed 003: the newest tick's run that
@@ -12,8 +13,8 @@ import (
 // decides about the next tick, which so has the same attempt.
 
 // effective returns the run that the failure policy judges; nil for none.
-func effective(r *model.Rule) *model.LastRun {
-	if r.Last == nil || r.Last.Status != model.RunRunning {
+func effective(r *schedule.Rule) *schedule.LastRun {
+	if r.Last == nil || r.Last.Status != schedule.RunRunning {
 		return r.Last
 	}
 	return r.LastEffective
@@ -31,19 +32,19 @@ func (d *decision) supersede() {
 
 // judge records the status of a run if the failure policy judges it from now on. active reports
 // whether the rule knew it as active: the policy ignores a run that a person repeats later.
-func (d *decision) judge(ref model.RunRef, s model.RunStatus, active bool) {
+func (d *decision) judge(ref schedule.RunRef, s schedule.RunStatus, active bool) {
 	before, last, known := effective(d.Rule), d.Last, d.LastEffective
 	switch {
 	case last == nil || ref.Manual:
 		return
-	case last.ID == ref.ID && s != model.RunRunning:
+	case last.ID == ref.ID && s != schedule.RunRunning:
 		last.Status, d.LastEffective = s, nil
-	case last.Status != model.RunRunning:
+	case last.Status != schedule.RunRunning:
 		return // it has ended, and is newer
 	case known != nil && known.ID == ref.ID:
 		known.Status = s
 	case active && (known == nil || ref.Nominal.After(known.Nominal)):
-		d.LastEffective = &model.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: s}
+		d.LastEffective = &schedule.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: s}
 	}
 	if after := effective(d.Rule); before == nil || before.ID != after.ID {
 		d.FailSkips = false // it is about another run
@@ -52,12 +53,12 @@ func (d *decision) judge(ref model.RunRef, s model.RunStatus, active bool) {
 
 // Begun records which of the rule's active runs a worker has begun. It returns the rule itself
 // if that changes nothing.
-func Begun(r *model.Rule, runs map[string]bool) *model.Rule {
+func Begun(r *schedule.Rule, runs map[string]bool) *schedule.Rule {
 	d := decide(r, nil, r.DecidedTo)
 	changed := false
 	for _, a := range d.Active {
 		if runs[a.ID] && judged(d.Rule, a) {
-			d.judge(a, model.RunRunning, true)
+			d.judge(a, schedule.RunRunning, true)
 			changed = true
 		}
 	}
@@ -69,8 +70,8 @@ func Begun(r *model.Rule, runs map[string]bool) *model.Rule {
 
 // judged reports whether the failure policy would judge an active run once a worker has begun
 // it, and whether that could make a difference.
-func judged(r *model.Rule, a model.RunRef) bool {
-	if r.OnFailure != model.FailureRetry && r.OnFailure != model.FailureSkip || a.Manual || r.Last == nil || r.Last.Status != model.RunRunning {
+func judged(r *schedule.Rule, a schedule.RunRef) bool {
+	if r.OnFailure != schedule.FailureRetry && r.OnFailure != schedule.FailureSkip || a.Manual || r.Last == nil || r.Last.Status != schedule.RunRunning {
 		return false
 	}
 	last := effective(r)
@@ -82,7 +83,7 @@ func judged(r *model.Rule, a model.RunRef) bool {
 
 // begun reads which active runs of the rules a worker has begun, if that makes a
 // difference. A rule that could not be read is nil.
-func (p *Periodic) begun(ctx context.Context, rules []*model.Rule) (map[string]bool, error) {
+func (p *Periodic) begun(ctx context.Context, rules []*schedule.Rule) (map[string]bool, error) {
 	runs := map[string]string{} // by their tasks
 	var ids []string
 	for _, r := range rules {

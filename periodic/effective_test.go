@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/testdb"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -22,7 +22,7 @@ func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
 	prod, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "r", Cron: "* * * * * *", Type: "tick", OnFailure: model.FailureRetry})
+	r, err := p.Create(t.Context(), periodic.Spec{Name: "r", Cron: "* * * * * *", Type: "tick", OnFailure: schedule.FailureRetry})
 	require.NoError(t, err)
 	enabled, err := p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)

@@ -8,16 +8,18 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // ends is the outcome kind that tells a rule of the end of one of its runs.
 type ends struct{ *Periodic }
 
 // Name implements [outcome.Kind].
-func (ends) Name() string { return model.OutcomePeriodic }
+func (ends) Name() string { return lifecycle.OutcomePeriodic }
 
 // Carry implements [outcome.Kind]. The ends of one rule are one decision; to decide an end
 // twice is the same as once, since its run is then among the active ones no more.
@@ -137,7 +139,7 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 
 // tell decides the ends of runs of a rule, and says of how many, from the first on: each may
 // start what waited, and the rest is told when what one document should carry has gone out.
-func tell(r *model.Rule, lives []store.OutboxLife, now time.Time) (after *model.Rule, told int) {
+func tell(r *schedule.Rule, lives []store.OutboxLife, now time.Time) (after *schedule.Rule, told int) {
 	after = r
 	for _, l := range lives {
 		if told > 0 && heavy(after) {
@@ -151,28 +153,28 @@ func tell(r *model.Rule, lives []store.OutboxLife, now time.Time) (after *model.
 }
 
 // RunStatusOf is what a run's task says of the run.
-func RunStatusOf(t *model.Task) (s model.RunStatus, info string) {
+func RunStatusOf(t *model.Task) (s schedule.RunStatus, info string) {
 	switch t.Status {
 	case model.StatusSuccess, model.StatusCompleted, model.StatusManuallyProcessed:
-		return model.RunSuccess, ""
+		return schedule.RunSuccess, ""
 	case model.StatusCancelled:
-		return model.RunCanceled, t.Remark
+		return schedule.RunCanceled, t.Remark
 	case model.StatusFailure, model.StatusPending:
 		return failedStatus(t), t.ErrorInfo
 	case model.StatusExecuting:
 		for i := range t.WorkerStates {
 			if w := &t.WorkerStates[i]; w.Open() && w.Parked {
-				return model.RunWaiting, ""
+				return schedule.RunWaiting, ""
 			}
 		}
-		return model.RunRunning, ""
+		return schedule.RunRunning, ""
 	default:
-		return model.RunScheduled, t.ErrorInfo
+		return schedule.RunScheduled, t.ErrorInfo
 	}
 }
 
 // failedStatus tells in which way a failed task's last execution failed.
-func failedStatus(t *model.Task) model.RunStatus {
+func failedStatus(t *model.Task) schedule.RunStatus {
 	var last *model.WorkerState
 	for i := range t.WorkerStates {
 		if w := &t.WorkerStates[i]; last == nil || w.FailTime.After(last.FailTime) {
@@ -181,10 +183,10 @@ func failedStatus(t *model.Task) model.RunStatus {
 	}
 	switch {
 	case last == nil || last.FailKind != model.FailTimeout:
-		return model.RunFailed
+		return schedule.RunFailed
 	case last.Parked:
-		return model.RunFailedTimeout
+		return schedule.RunFailedTimeout
 	default:
-		return model.RunTimeout
+		return schedule.RunTimeout
 	}
 }

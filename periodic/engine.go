@@ -11,7 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 const (
@@ -171,7 +171,7 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 			return 0, nil // a backlog: the engine must tell that it lives, too
 		}
 		began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
-		var due []*model.Rule
+		var due []*schedule.Rule
 		var unread []store.Unreadable
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := p.looks.Do(func() (err error) {
@@ -195,7 +195,7 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 			continue
 		}
 		for i, w := range writes {
-			if refused[i] == nil && w.After.Status == model.RuleOnline && !w.After.NextFireAt.After(now) {
+			if refused[i] == nil && w.After.Status == schedule.StatusOnline && !w.After.NextFireAt.After(now) {
 				return 0, nil // more than one decision holds
 			}
 		}
@@ -223,7 +223,7 @@ type undecided struct {
 }
 
 // decideRules decides about those of the due rules whose turn it is, and carries that out.
-func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*model.Rule, now time.Time) (writes []store.RuleWrite, refused map[int]error, left undecided, err error) {
+func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*schedule.Rule, now time.Time) (writes []store.RuleWrite, refused map[int]error, left undecided, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	ends, err := p.untold(call, due, now)
 	var begun map[string]bool
@@ -246,7 +246,7 @@ func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*
 }
 
 // mine are the due rules whose turn it is at this engine.
-func (p *Periodic) mine(due []*model.Rule, now time.Time) (out []*model.Rule) {
+func (p *Periodic) mine(due []*schedule.Rule, now time.Time) (out []*schedule.Rule) {
 	for _, r := range due {
 		if p.turn(r.ID, now.Sub(r.NextFireAt)) {
 			out = append(out, r)
@@ -257,7 +257,7 @@ func (p *Periodic) mine(due []*model.Rule, now time.Time) (out []*model.Rule) {
 
 // planAll plans for those of the due rules whose turn it is: the ends of runs that they were
 // not told, and then their ticks.
-func (p *Periodic) planAll(due []*model.Rule, ends map[string][]store.OutboxLife, begun map[string]bool, now time.Time) (writes []store.RuleWrite, left undecided) {
+func (p *Periodic) planAll(due []*schedule.Rule, ends map[string][]store.OutboxLife, begun map[string]bool, now time.Time) (writes []store.RuleWrite, left undecided) {
 	for _, r := range due {
 		if !p.turn(r.ID, now.Sub(r.NextFireAt)) {
 			left.others++
@@ -317,7 +317,7 @@ func (p *Periodic) sweepPlanned(ctx context.Context) error {
 		for _, u := range unread {
 			p.complain(u.ID, u.Err)
 		}
-		var mine []*model.Rule
+		var mine []*schedule.Rule
 		for _, r := range rules {
 			if late := now.Sub(r.PlannedAt) - slow; late > slow || p.turn(r.ID, 0) {
 				mine = append(mine, r)

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -54,7 +55,7 @@ func TestEveryTickRunsOnceAndHasARecord(t *testing.T) {
 		seen[key] = true
 	}
 	require.Eventually(t, func() bool {
-		runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{Statuses: []model.RunStatus{model.RunSuccess}}, nil, 100)
+		runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{Statuses: []schedule.RunStatus{schedule.RunSuccess}}, nil, 100)
 		require.NoError(t, err)
 		return len(runs) >= 3
 	}, 20*time.Second, 50*time.Millisecond)

@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/testdb"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Three engines share rules that fire each second, and one of them goes in between.
@@ -35,14 +35,14 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 	var ids []string
 	for n := range rules {
 		r, err := p.Create(t.Context(), periodic.Spec{
-			Name: fmt.Sprint(n), Cron: "* * * * * *", Type: "tick", CatchUp: model.CatchUp{Mode: model.CatchUpFull, Cap: 1000},
+			Name: fmt.Sprint(n), Cron: "* * * * * *", Type: "tick", CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Cap: 1000},
 		})
 		require.NoError(t, err)
 		_, err = p.Enable(t.Context(), r.ID, 0)
 		require.NoError(t, err)
 		ids = append(ids, r.ID)
 	}
-	records := func(id string) []*model.Run {
+	records := func(id string) []*schedule.Run {
 		runs, err := p.Runs(t.Context(), id, periodic.RunFilter{}, nil, 1000)
 		require.NoError(t, err)
 		return runs
@@ -57,7 +57,7 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 		_, err := p.Disable(t.Context(), id, 0, "")
 		require.NoError(t, err)
 		// What was decided is carried out by whoever decided it, or by who finds it.
-		var r *model.Rule
+		var r *schedule.Rule
 		require.Eventually(t, func() bool {
 			r, err = p.Get(t.Context(), id)
 			return err == nil && len(r.Planned) == 0

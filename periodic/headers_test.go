@@ -14,10 +14,13 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -29,7 +32,7 @@ func TestCredentialsInHeadersAreSealedHiddenKeptAndSent(t *testing.T) {
 	})
 	r := h.start(&periodic.HTTPTarget{URL: url, Headers: map[string]string{"authorization": "Bearer swordfish", "X-Other": "seen"}})
 	require.Equal(t, "Bearer swordfish seen", <-seen)
-	run := h.ends(r, model.RunSuccess)
+	run := h.ends(r, schedule.RunSuccess)
 	for collection, id := range map[string]string{"periodic_rules": r.ID, "tasks": run.TaskID} {
 		var doc bson.Raw
 		require.NoError(t, h.db.Collection(collection).FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&doc))
@@ -43,15 +46,15 @@ func TestCredentialsInHeadersAreSealedHiddenKeptAndSent(t *testing.T) {
 	r, err := h.p.Get(t.Context(), r.ID)
 	require.NoError(t, err)
 	spec := periodic.SpecOf(r)
-	require.Equal(t, map[string]string{"authorization": model.HiddenSecret, "X-Other": "seen"}, spec.HTTP.Headers)
-	spec.HTTP.Headers = map[string]string{"Authorization": model.HiddenSecret, "X-Other": "changed"}
+	require.Equal(t, map[string]string{"authorization": safetext.Hidden, "X-Other": "seen"}, spec.HTTP.Headers)
+	spec.HTTP.Headers = map[string]string{"Authorization": safetext.Hidden, "X-Other": "changed"}
 	r, err = h.p.Update(t.Context(), r.ID, r.Version, spec)
 	require.NoError(t, err)
 	h.trigger(r)
 	require.Equal(t, "Bearer swordfish changed", <-seen)
 
 	spec = periodic.SpecOf(r)
-	spec.HTTP.Headers["Cookie"] = model.HiddenSecret
+	spec.HTTP.Headers["Cookie"] = safetext.Hidden
 	_, err = h.p.Update(t.Context(), r.ID, r.Version, spec)
 	require.ErrorIs(t, err, model.ErrInvalid)
 	require.ErrorContains(t, err, "http.headers.Cookie is ***, which stands for a secret that is not shown")
@@ -68,10 +71,10 @@ func TestWithoutAKeyCredentialsInHeadersAreHiddenAndKept(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	spec := periodic.SpecOf(r)
-	require.Equal(t, model.HiddenSecret, spec.HTTP.Headers["X-Api-Key"])
+	require.Equal(t, safetext.Hidden, spec.HTTP.Headers["X-Api-Key"])
 	r, err = p.Update(t.Context(), r.ID, r.Version, spec)
 	require.NoError(t, err)
-	require.Contains(t, string(model.ValueJSON(r.Task.Args)), "swordfish")
+	require.Contains(t, string(codec.ValueJSON(r.Task.Args)), "swordfish")
 }
 
 // wrong is a machine's clock that is two hours ahead.

@@ -8,9 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // ErrNoRun is returned for a run that has neither a record nor a task.
@@ -20,7 +23,7 @@ var ErrNoRun = errors.New("no such run of a periodic rule")
 type RunFilter struct {
 	// Statuses as [Periodic.Runs] returns them. RUNNING and WAITING_CALLBACK are read from the
 	// tasks, like an end that the rule does not know yet.
-	Statuses []model.RunStatus
+	Statuses []schedule.RunStatus
 	Tenant   string    // of the rules; model.NoTenant = those without one
 	From, To time.Time // nominal in [From, To)
 }
@@ -29,9 +32,9 @@ type RunFilter struct {
 // first. It returns at most limit runs, from 1 to 1,000, that follow the given one (nil = from the
 // newest). A result with fewer than limit runs is the last page. Runs reads the state of a run
 // that has not ended from its task.
-func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *model.Run, limit int) (out []*model.Run, err error) {
+func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *schedule.Run, limit int) (out []*schedule.Run, err error) {
 	if limit < 1 || limit > 1000 {
-		return nil, model.Invalid("limit", "is %d; want 1 to 1000", limit)
+		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
 	q := store.RunFilter{RuleID: ruleID, Tenant: f.Tenant, Statuses: storedAs(f.Statuses), From: f.From, To: f.To}
 	perPage := max(limit, 100) // the tasks of some runs have other statuses
@@ -60,13 +63,13 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 
 // storedAs returns the statuses that the records of such runs have. A run that was sent stays
 // SCHEDULED until its rule knows its end.
-func storedAs(statuses []model.RunStatus) (out []model.RunStatus) {
+func storedAs(statuses []schedule.RunStatus) (out []schedule.RunStatus) {
 	for _, s := range statuses {
-		if s != model.RunRunning && s != model.RunWaiting {
+		if s != schedule.RunRunning && s != schedule.RunWaiting {
 			out = append(out, s)
 		}
-		if s != model.RunQueued && s != model.RunSkipped {
-			out = append(out, model.RunScheduled)
+		if s != schedule.RunQueued && s != schedule.RunSkipped {
+			out = append(out, schedule.RunScheduled)
 		}
 	}
 	slices.Sort(out)
@@ -74,10 +77,10 @@ func storedAs(statuses []model.RunStatus) (out []model.RunStatus) {
 }
 
 // asTheyAre updates runs that have not ended from their tasks.
-func (p *Periodic) asTheyAre(ctx context.Context, runs []*model.Run) error {
+func (p *Periodic) asTheyAre(ctx context.Context, runs []*schedule.Run) error {
 	var ids []string
 	for _, r := range runs {
-		if r.Status == model.RunScheduled && r.TaskID != "" {
+		if r.Status == schedule.RunScheduled && r.TaskID != "" {
 			ids = append(ids, r.TaskID)
 		}
 	}
@@ -86,7 +89,7 @@ func (p *Periodic) asTheyAre(ctx context.Context, runs []*model.Run) error {
 		return err
 	}
 	for _, r := range runs {
-		if t := tasks[r.TaskID]; t != nil && r.Status == model.RunScheduled {
+		if t := tasks[r.TaskID]; t != nil && r.Status == schedule.RunScheduled {
 			asItIs(r, t)
 		}
 	}
@@ -94,8 +97,8 @@ func (p *Periodic) asTheyAre(ctx context.Context, runs []*model.Run) error {
 }
 
 // asItIs updates a run with the state of its task that is not recorded yet.
-func asItIs(r *model.Run, t *model.Task) {
-	if r.Status == model.RunScheduled {
+func asItIs(r *schedule.Run, t *model.Task) {
+	if r.Status == schedule.RunScheduled {
 		r.Status, r.Error = RunStatusOf(t)
 		r.EndedAt = t.FinishedAt
 	}
@@ -109,7 +112,7 @@ func asItIs(r *model.Run, t *model.Task) {
 
 // GetRun reads one run by its id: rule@time, or rule!request. If the rule keeps no records it
 // reads the run from its task. It returns [ErrNoRun] if neither exists.
-func (p *Periodic) GetRun(ctx context.Context, id string) (*model.Run, error) {
+func (p *Periodic) GetRun(ctx context.Context, id string) (*schedule.Run, error) {
 	r, err := p.store.Run(ctx, id)
 	if err != nil {
 		return nil, err
@@ -137,7 +140,7 @@ func ruleOf(run string) (id string, ok bool) {
 }
 
 // unrecorded makes the run of a rule that keeps no records, from its task.
-func (p *Periodic) unrecorded(ctx context.Context, id string) (*model.Run, map[string]*model.Task, error) {
+func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, map[string]*model.Task, error) {
 	none := fmt.Errorf("%w: %s", ErrNoRun, id)
 	ruleID, ok := ruleOf(id)
 	if !ok {
@@ -161,9 +164,9 @@ func (p *Periodic) unrecorded(ctx context.Context, id string) (*model.Run, map[s
 	for _, t := range tasks {
 		if t != nil && t.Origin != nil && t.Origin.Tick != nil {
 			tick := t.Origin.Tick
-			return &model.Run{
+			return &schedule.Run{
 				ID: id, RuleID: rule.ID, RuleName: tick.Rule, Tenant: rule.Tenant, Nominal: tick.Nominal, Attempt: tick.Attempt,
-				Manual: tick.Manual, TaskID: t.ID, Status: model.RunScheduled, At: t.CreatedAt, StartedAt: t.CreatedAt,
+				Manual: tick.Manual, TaskID: t.ID, Status: schedule.RunScheduled, At: t.CreatedAt, StartedAt: t.CreatedAt,
 			}, tasks, nil
 		}
 	}
@@ -182,8 +185,8 @@ func executedAt(t *model.Task) (at time.Time) {
 }
 
 // callOf returns the last call by the task of a target; nil for none.
-func callOf(t *model.Task) *model.HTTPCall {
-	if _, typ, _, err := model.ParseTaskID(t.ID); err != nil || typ != httptarget.TaskType {
+func callOf(t *model.Task) *schedule.HTTPCall {
+	if _, typ, _, err := input.ParseTaskID(t.ID); err != nil || typ != httptarget.TaskType {
 		return nil
 	}
 	kept := t.Checkpoint
@@ -194,7 +197,7 @@ func callOf(t *model.Task) *model.HTTPCall {
 		}
 	}
 	var k httptarget.Kept
-	if kept.Type == 0 || model.DecodeValue(kept, &k) != nil {
+	if kept.Type == 0 || codec.DecodeValue(kept, &k) != nil {
 		return nil
 	}
 	return k.Call

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 const (
@@ -21,11 +23,11 @@ const (
 // parts of the database were restored, so that task and rule do not fit. Otherwise they
 // would count among those that run at once for ever. lives are the newest lives of the tasks
 // of the rule's active runs. nil when there is nothing to decide.
-func Lost(r *model.Rule, lives map[string]*model.Task, now time.Time) *model.Rule {
+func Lost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *schedule.Rule {
 	after := r
 	for _, a := range r.Active {
 		if now.Sub(a.Started) < lostAfter || heavy(after) ||
-			slices.ContainsFunc(r.Planned, func(p model.Planned) bool { return p.Task != nil && p.Task.Key == a.ID }) {
+			slices.ContainsFunc(r.Planned, func(p schedule.Planned) bool { return p.Task != nil && p.Task.Key == a.ID }) {
 			continue // it may not have been sent yet, or is told soon
 		}
 		ended := &model.Task{
@@ -37,10 +39,10 @@ func Lost(r *model.Rule, lives map[string]*model.Task, now time.Time) *model.Rul
 			continue // it cannot be read by this process
 		}
 		if t == nil {
-			after = Ended(after, ended, model.RunCanceled, "its task is gone", now)
+			after = Ended(after, ended, schedule.RunCanceled, "its task is gone", now)
 			continue
 		}
-		told := slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == model.OutcomePeriodic })
+		told := slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomePeriodic })
 		if told || !t.Status.Ended() {
 			continue
 		}

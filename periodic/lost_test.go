@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // lostWorld is a rule with one run that is under way, and one that waits for its end.
@@ -23,24 +25,24 @@ func TestARunWhoseEndNobodyTellsIsEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		after  time.Duration
 		change func(lives map[string]*model.Task, id string)
-		want   model.RunStatus // SCHEDULED = it goes on
+		want   schedule.RunStatus // SCHEDULED = it goes on
 		info   string
 	}{
-		"its task is gone":             {lostAfter, func(l map[string]*model.Task, id string) { delete(l, id) }, model.RunCanceled, "its task is gone"},
-		"not yet":                      {lostAfter - 1, func(l map[string]*model.Task, id string) { delete(l, id) }, model.RunScheduled, ""},
-		"it takes its time":            {24 * time.Hour, func(map[string]*model.Task, string) {}, model.RunScheduled, ""},
-		"its end was told, and undone": {lostAfter, func(l map[string]*model.Task, id string) { l[id].Status = model.StatusSuccess }, model.RunSuccess, ""},
+		"its task is gone":             {lostAfter, func(l map[string]*model.Task, id string) { delete(l, id) }, schedule.RunCanceled, "its task is gone"},
+		"not yet":                      {lostAfter - 1, func(l map[string]*model.Task, id string) { delete(l, id) }, schedule.RunScheduled, ""},
+		"it takes its time":            {24 * time.Hour, func(map[string]*model.Task, string) {}, schedule.RunScheduled, ""},
+		"its end was told, and undone": {lostAfter, func(l map[string]*model.Task, id string) { l[id].Status = model.StatusSuccess }, schedule.RunSuccess, ""},
 		"it failed": {lostAfter, func(l map[string]*model.Task, id string) {
 			l[id].Status, l[id].ErrorInfo = model.StatusFailure, "so it is"
-		}, model.RunFailed, "so it is"},
+		}, schedule.RunFailed, "so it is"},
 		"its end will be told": {lostAfter, func(l map[string]*model.Task, id string) {
-			l[id].Status, l[id].Outbox = model.StatusSuccess, []model.OutboxEntry{{Kind: model.OutcomePeriodic}}
-		}, model.RunScheduled, ""},
+			l[id].Status, l[id].Outbox = model.StatusSuccess, []model.OutboxEntry{{Kind: lifecycle.OutcomePeriodic}}
+		}, schedule.RunScheduled, ""},
 		"only its callback is left": {lostAfter, func(l map[string]*model.Task, id string) {
-			l[id].Status, l[id].Outbox = model.StatusCompleted, []model.OutboxEntry{{Kind: model.OutcomeCallback}}
-		}, model.RunSuccess, ""},
-		"it cannot be read":        {lostAfter, func(l map[string]*model.Task, id string) { l[id] = nil }, model.RunScheduled, ""},
-		"a later release's status": {lostAfter, func(l map[string]*model.Task, id string) { l[id].Status = "Frozen" }, model.RunScheduled, ""},
+			l[id].Status, l[id].Outbox = model.StatusCompleted, []model.OutboxEntry{{Kind: lifecycle.OutcomeCallback}}
+		}, schedule.RunSuccess, ""},
+		"it cannot be read":        {lostAfter, func(l map[string]*model.Task, id string) { l[id] = nil }, schedule.RunScheduled, ""},
+		"a later release's status": {lostAfter, func(l map[string]*model.Task, id string) { l[id].Status = "Frozen" }, schedule.RunScheduled, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, id := lostWorld(t)
@@ -48,7 +50,7 @@ func TestARunWhoseEndNobodyTellsIsEnded(t *testing.T) {
 			lives := map[string]*model.Task{id: new(*w.tasks[id])}
 			c.change(lives, id)
 			after := Lost(w.rule, lives, w.now)
-			if c.want == model.RunScheduled {
+			if c.want == schedule.RunScheduled {
 				require.Nil(t, after)
 				return
 			}

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Create stores a new rule, which does not fire before it is enabled. [ErrExists] when a
 // living rule of the tenant has its name. Secrets are stored sealed.
-func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
+func (p *Periodic) Create(ctx context.Context, s Spec) (*schedule.Rule, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
@@ -25,7 +27,7 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
-	r.ID = model.NewKey(now, random())
+	r.ID = input.NewKey(now, random())
 	if err := p.store.InsertRule(ctx, r); err != nil {
 		return nil, fmt.Errorf("creating a rule: %w", err)
 	}
@@ -35,15 +37,15 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*model.Rule, error) {
 // Update replaces what the spec says, if the rule still has that version ([ErrChanged]).
 // No tick up to now is decided by the new rule: those in time are by the rule as it was,
 // older ones that nobody decided are skipped (edited). Secrets
-// that are [model.HiddenSecret] stay what they are. A rule that was over, by its end or
+// that are [safetext.Hidden] stay what they are. A rule that was over, by its end or
 // max_runs, goes on if the edit gives it more ticks.
-func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*model.Rule, error) {
-	return p.change(ctx, "changing", id, func(r *model.Rule, old *calendar.Schedule, now time.Time) (*model.Rule, error) {
+func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*schedule.Rule, error) {
+	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if r.Version != version {
 			return nil, fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
 		}
 		if s.Tenant != r.Tenant {
-			return nil, model.Invalid("tenant", "is %q; a rule stays with its tenant, %q", s.Tenant, r.Tenant)
+			return nil, input.Invalid("tenant", "is %q; a rule stays with its tenant, %q", s.Tenant, r.Tenant)
 		}
 		sealed, err := p.Sealed(s, r)
 		if err != nil {
@@ -65,8 +67,8 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec)
 // Enable lets the rule fire from now on. What came while it was offline is recorded as
 // skipped, in one record, and not run. Enabling twice is no error. version is the one that
 // was seen, 0 for any: [ErrChanged] where an edit came in between.
-func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*model.Rule, error) {
-	return p.change(ctx, "enabling", id, p.withTimes(func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*schedule.Rule, error) {
+	return p.change(ctx, "enabling", id, p.withTimes(func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
 			return nil, err
 		}
@@ -77,13 +79,13 @@ func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*model
 // Disable stops the rule at once; note says why and may be empty. What runs or waits goes
 // on. Disabling twice is no error. version is the one that was seen, 0 for any: [ErrChanged]
 // where an edit came in between.
-func (p *Periodic) Disable(ctx context.Context, id string, version int64, note string) (*model.Rule, error) {
-	return p.change(ctx, "disabling", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+func (p *Periodic) Disable(ctx context.Context, id string, version int64, note string) (*schedule.Rule, error) {
+	return p.change(ctx, "disabling", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
 			return nil, err
 		}
 		if len(note) > 4<<10 {
-			return nil, model.Invalid("note", "has %d bytes; at most %d are allowed", len(note), 4<<10)
+			return nil, input.Invalid("note", "has %d bytes; at most %d are allowed", len(note), 4<<10)
 		}
 		return Disable(r, cal, note, now), nil
 	})
@@ -92,7 +94,7 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 // Delete ends the rule logically: it never fires again, what waits is cancelled, its
 // records stay, its name is free. version is the one that was seen, 0 for any.
 func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
-	_, err := p.change(ctx, "deleting", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+	_, err := p.change(ctx, "deleting", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
 			return nil, err
 		}
@@ -103,7 +105,7 @@ func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 
 // hasVersion says that a rule is not the one that somebody saw, whose version it names (0 =
 // any): it was edited, or deleted, meanwhile.
-func hasVersion(r *model.Rule, version int64) error {
+func hasVersion(r *schedule.Rule, version int64) error {
 	if version != 0 && r.Version != version {
 		return fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
 	}
@@ -111,7 +113,7 @@ func hasVersion(r *model.Rule, version int64) error {
 }
 
 // Get reads a living rule by its id.
-func (p *Periodic) Get(ctx context.Context, id string) (*model.Rule, error) {
+func (p *Periodic) Get(ctx context.Context, id string) (*schedule.Rule, error) {
 	r, err := p.store.Rule(ctx, id)
 	if err == nil && !r.DeletedAt.IsZero() {
 		err = fmt.Errorf("%w: %s was deleted", ErrNotFound, id)
@@ -120,16 +122,16 @@ func (p *Periodic) Get(ctx context.Context, id string) (*model.Rule, error) {
 }
 
 // Named reads a living rule by tenant ("" = none) and name.
-func (p *Periodic) Named(ctx context.Context, tenant, name string) (*model.Rule, error) {
+func (p *Periodic) Named(ctx context.Context, tenant, name string) (*schedule.Rule, error) {
 	return p.store.LivingRule(ctx, tenant, name)
 }
 
 // List reads living rules of a tenant ("" = of all), ordered by tenant and name: at most
 // limit, from 1 to 1,000, after the rule whose Living is given ("" = from the first). Rules that
 // this release cannot read come as an [*UnreadableError], with the others.
-func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([]*model.Rule, error) {
+func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([]*schedule.Rule, error) {
 	if limit < 1 || limit > 1000 {
-		return nil, model.Invalid("limit", "is %d; want 1 to 1000", limit)
+		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
 	rules, unread, err := p.store.Rules(ctx, tenant, after, limit)
 	if err == nil && len(unread) > 0 {
@@ -145,7 +147,7 @@ func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([
 // UnreadableRule is a rule whose document this release cannot read.
 type UnreadableRule struct {
 	ID     string
-	Living string // tenant and name, as [model.Rule] has it
+	Living string // tenant and name, as [schedule.Rule] has it
 	Err    error
 }
 

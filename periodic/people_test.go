@@ -10,9 +10,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -40,7 +42,7 @@ func idle(t *testing.T, p *periodic.Periodic, id string) {
 
 func TestABackfillRepeatedWithOtherTimesRunsOnlyWhatIsNew(t *testing.T) {
 	db, p := worked(t, func() error { return nil })
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "0 * * * * *", Type: "tick", MaxConcurrency: 1, Overlap: model.OverlapSkip})
+	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "0 * * * * *", Type: "tick", MaxConcurrency: 1, Overlap: schedule.OverlapSkip})
 	require.NoError(t, err)
 	to := time.Now().Truncate(time.Minute)
 	for _, c := range []struct {
@@ -59,7 +61,7 @@ func TestABackfillRepeatedWithOtherTimesRunsOnlyWhatIsNew(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, runs, 5)
 	for _, run := range runs {
-		require.Equal(t, model.RunSuccess, run.Status)
+		require.Equal(t, schedule.RunSuccess, run.Status)
 	}
 }
 
@@ -111,7 +113,7 @@ func TestABackfillMayEndAtTheCallersPresentAndNotInTheFuture(t *testing.T) {
 
 // runAgain is a rule with a run whose task ended and was made to run again, before any engine
 // could hear of its end.
-func runAgain(t *testing.T) (db *mongo.Database, p *periodic.Periodic, prod *producer.Producer, r *model.Rule, taskID string) {
+func runAgain(t *testing.T) (db *mongo.Database, p *periodic.Periodic, prod *producer.Producer, r *schedule.Rule, taskID string) {
 	t.Helper()
 	db = testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
@@ -150,7 +152,7 @@ func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
 	runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
-	require.Equal(t, model.RunCanceled, runs[0].Status)
+	require.Equal(t, schedule.RunCanceled, runs[0].Status)
 }
 
 // Both ends are found at once, the later one first: it lies among the tasks.
@@ -175,7 +177,7 @@ func TestARunHasEndedAsTheNewestLifeOfItsTaskDid(t *testing.T) {
 	runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{}, nil, 10)
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
-	require.Equal(t, model.RunSuccess, runs[0].Status)
+	require.Equal(t, schedule.RunSuccess, runs[0].Status)
 }
 
 func TestARuleThatIsOverCanBeEdited(t *testing.T) {
@@ -186,7 +188,7 @@ func TestARuleThatIsOverCanBeEdited(t *testing.T) {
 	r, err := p.Create(t.Context(), spec)
 	require.NoError(t, err)
 	// An hour later.
-	past := model.Millis(time.Now().Add(-time.Hour))
+	past := clock.Millis(time.Now().Add(-time.Hour))
 	_, err = db.Collection("periodic_rules").UpdateByID(t.Context(), r.ID, bson.D{{Key: "$set", Value: bson.D{
 		{Key: "end_at", Value: past}, {Key: "created_at", Value: past.Add(-time.Hour)},
 	}}})
@@ -238,18 +240,18 @@ func TestARuleIsSwitchedInTheVersionThatWasSeen(t *testing.T) {
 	require.ErrorIs(t, err, periodic.ErrChanged)
 	r, err := p.Enable(t.Context(), seen.ID, edited.Version)
 	require.NoError(t, err)
-	require.Equal(t, model.RuleOnline, r.Status)
+	require.Equal(t, schedule.StatusOnline, r.Status)
 	_, err = p.Disable(t.Context(), seen.ID, seen.Version, "")
 	require.ErrorIs(t, err, periodic.ErrChanged)
 	r, err = p.Disable(t.Context(), seen.ID, edited.Version, "")
 	require.NoError(t, err)
-	require.Equal(t, model.RuleOffline, r.Status)
+	require.Equal(t, schedule.StatusOffline, r.Status)
 }
 
 // Without records a run is known by its task, whose type may have been another then.
 func TestARequestRunsOnceAlthoughTheTypeWasEditedInBetween(t *testing.T) {
 	db, p := worked(t, func() error { return nil })
-	s := periodic.Spec{Name: "n", Cron: "@yearly", Type: "tick", Log: model.LogNone}
+	s := periodic.Spec{Name: "n", Cron: "@yearly", Type: "tick", Log: schedule.LogNone}
 	r, err := p.Create(t.Context(), s)
 	require.NoError(t, err)
 	first, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{Request: "a"})

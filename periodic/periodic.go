@@ -14,10 +14,11 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Errors that callers branch on (errors.Is).
@@ -71,7 +72,7 @@ func New(cfg Config) (*Periodic, error) {
 	id := cfg.EngineID
 	if id == "" {
 		id = "periodic-" + randomHex(6)
-	} else if err := model.ValidWorkerID("engine_id", id); err != nil {
+	} else if err := input.WorkerID("engine_id", id); err != nil {
 		return nil, err
 	}
 	box, err := secret.Parse("secret_key", cfg.SecretKey)
@@ -97,7 +98,7 @@ type calendarKey struct {
 }
 
 // calendarOf parses the rule's times, once.
-func (p *Periodic) calendarOf(r *model.Rule) (*calendar.Schedule, error) {
+func (p *Periodic) calendarOf(r *schedule.Rule) (*calendar.Schedule, error) {
 	start := r.StartAt
 	if start.IsZero() {
 		start = r.CreatedAt
@@ -132,8 +133,8 @@ var never = func() *calendar.Schedule {
 }()
 
 // withTimes makes a decision that needs the times of the rule.
-func (p *Periodic) withTimes(rule func(*model.Rule, *calendar.Schedule, time.Time) (*model.Rule, error)) func(*model.Rule, *calendar.Schedule, time.Time) (*model.Rule, error) {
-	return func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+func (p *Periodic) withTimes(rule func(*schedule.Rule, *calendar.Schedule, time.Time) (*schedule.Rule, error)) func(*schedule.Rule, *calendar.Schedule, time.Time) (*schedule.Rule, error) {
+	return func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if cal == never {
 			_, err := p.calendarOf(r)
 			return nil, err
@@ -155,8 +156,8 @@ const maxTries = 50
 
 // change reads a rule, decides and writes that, again until nobody interferes, and carries
 // out what was decided. rule returns nil when nothing is to change.
-func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error)) (*model.Rule, error) {
-	return p.changeAny(ctx, doing, id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error)) (*schedule.Rule, error) {
+	return p.changeAny(ctx, doing, id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if !r.DeletedAt.IsZero() {
 			return nil, fmt.Errorf("%w: it was deleted", ErrNotFound)
 		}
@@ -165,7 +166,7 @@ func (p *Periodic) change(ctx context.Context, doing, id string, rule func(r *mo
 }
 
 // changeAny is [Periodic.change] of a rule that may have been deleted.
-func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error)) (*model.Rule, error) {
+func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error)) (*schedule.Rule, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("%s rule %s: %w", doing, id, err)
 	}

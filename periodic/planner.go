@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Bounds of one decision and of what a rule remembers.
@@ -32,14 +35,14 @@ const (
 // decision is one decision about a rule in the making: a copy of the rule, changed step by
 // step, that becomes one guarded write.
 type decision struct {
-	*model.Rule
+	*schedule.Rule
 	cal  *calendar.Schedule
 	now  time.Time
 	n    int // planned so far
 	runs int // started or queued so far
 }
 
-func decide(r *model.Rule, cal *calendar.Schedule, now time.Time) *decision {
+func decide(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *decision {
 	c := *r
 	c.Active, c.Queued, c.Planned = slices.Clone(r.Active), slices.Clone(r.Queued), slices.Clone(r.Planned)
 	if r.Last != nil {
@@ -52,15 +55,15 @@ func decide(r *model.Rule, cal *calendar.Schedule, now time.Time) *decision {
 		c.Range = new(*r.Range)
 	}
 	c.Rev++
-	return &decision{Rule: &c, cal: cal, now: model.Millis(now)}
+	return &decision{Rule: &c, cal: cal, now: clock.Millis(now)}
 }
 
 // Plan decides the ticks of an online rule that are due. It returns the rule as it shall
 // be, with what is to be done in Planned; nil when nothing is due. It decides at most
 // a hundred runs: while NextFireAt is not after now there is more. What is planned already
 // may be so much that it must be carried out first: then it returns nil, too.
-func Plan(r *model.Rule, cal *calendar.Schedule, now time.Time) *model.Rule {
-	if r.Status != model.RuleOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) || heavy(r) {
+func Plan(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
+	if r.Status != schedule.StatusOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) || heavy(r) {
 		return nil
 	}
 	d := decide(r, cal, now)
@@ -85,7 +88,7 @@ func (d *decision) ticks() {
 		if runs[i] {
 			d.tick(at)
 		} else {
-			d.skip(at, model.SkipMissed, 0)
+			d.skip(at, schedule.SkipMissed, 0)
 		}
 		d.DecidedTo = at
 	}
@@ -93,10 +96,10 @@ func (d *decision) ticks() {
 
 // cover records ticks up to now that nobody will decide any more as skipped, in one
 // record: none is left out.
-func (d *decision) cover(why model.SkipReason) { d.coverTo(d.now, why) }
+func (d *decision) cover(why schedule.SkipReason) { d.coverTo(d.now, why) }
 
 // coverTo is [decision.cover] of the ticks up to another time.
-func (d *decision) coverTo(to time.Time, why model.SkipReason) {
+func (d *decision) coverTo(to time.Time, why schedule.SkipReason) {
 	decided := to
 	if end := d.EndAt.Add(-1); !d.EndAt.IsZero() && end.Before(to) {
 		to = end
@@ -111,10 +114,10 @@ func (d *decision) coverTo(to time.Time, why model.SkipReason) {
 // and removed before more is decided.
 func (d *decision) heavy() bool { return heavy(d.Rule) }
 
-func heavy(r *model.Rule) bool { return heft(r) > 2<<20 }
+func heavy(r *schedule.Rule) bool { return heft(r) > 2<<20 }
 
 // heft is about how many bytes it plans.
-func heft(r *model.Rule) (n int) {
+func heft(r *schedule.Rule) (n int) {
 	for i := range r.Planned {
 		n += 1 << 10
 		for _, id := range r.Planned[i].Cancel {
@@ -170,12 +173,12 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 	}
 	allowed := 0
 	switch d.CatchUp.Mode {
-	case model.CatchUpCompact:
+	case schedule.CatchUpCompact:
 		allowed = 1
 		if missed < len(due) {
 			allowed = 0 // the one in time stands for all
 		}
-	case model.CatchUpFull:
+	case schedule.CatchUpFull:
 		allowed = or(d.CatchUp.Cap, defaultCap)
 	}
 	oldest := d.now.Add(-or(d.CatchUp.Window, defaultWindow))
@@ -189,21 +192,21 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 // tick decides one tick by the policies, in the order of seed 003: overlap, failure,
 // concurrency.
 func (d *decision) tick(at time.Time) {
-	ref := model.RunRef{ID: TickID(d.ID, at), Nominal: at, Attempt: 1}
+	ref := schedule.RunRef{ID: TickID(d.ID, at), Nominal: at, Attempt: 1}
 	if d.overlaps() {
 		switch d.Overlap {
-		case model.OverlapSkip:
-			d.skip(at, model.SkipOverlap, d.nextAttempt())
+		case schedule.OverlapSkip:
+			d.skip(at, schedule.SkipOverlap, d.nextAttempt())
 			return
-		case model.OverlapCancelPrev:
+		case schedule.OverlapCancelPrev:
 			ref.After = d.cancelPrevious()
-		case model.OverlapParallel:
+		case schedule.OverlapParallel:
 			ref.Force = true
 		}
 	}
 	attempt, ok := d.afterFailure()
 	if !ok {
-		d.skip(at, model.SkipFailure, attempt)
+		d.skip(at, schedule.SkipFailure, attempt)
 		return
 	}
 	ref.Attempt = attempt
@@ -230,9 +233,9 @@ func (d *decision) afterFailure() (attempt int, ok bool) {
 		return 1, true
 	}
 	switch d.OnFailure {
-	case model.FailureSkip:
+	case schedule.FailureSkip:
 		return last.Attempt + map[bool]int{false: 1, true: 2}[d.FailSkips], d.FailSkips
-	case model.FailureRetry:
+	case schedule.FailureRetry:
 		return last.Attempt + 1, true
 	default:
 		return 1, true
@@ -240,23 +243,23 @@ func (d *decision) afterFailure() (attempt int, ok bool) {
 }
 
 // skip records that a tick does not run.
-func (d *decision) skip(at time.Time, why model.SkipReason, attempt int) {
+func (d *decision) skip(at time.Time, why schedule.SkipReason, attempt int) {
 	d.skipSpan(at, at, 1, why, attempt)
 }
 
 // skipSpan records that so many ticks do not run. Consecutive skips of one reason share a
 // record.
-func (d *decision) skipSpan(first, last time.Time, n int64, why model.SkipReason, attempt int) {
-	if last := effective(d.Rule); last != nil && last.Status.Failed() && why != model.SkipMissed && why != model.SkipPaused && why != model.SkipEdited {
+func (d *decision) skipSpan(first, last time.Time, n int64, why schedule.SkipReason, attempt int) {
+	if last := effective(d.Rule); last != nil && last.Status.Failed() && why != schedule.SkipMissed && why != schedule.SkipPaused && why != schedule.SkipEdited {
 		d.FailSkips = true // any skip after a failure is the one that the failure costs
 	}
 	if d.Range == nil || d.Range.Reason != why {
-		d.Range = &model.SkipSpan{ID: TickID(d.ID, first), Reason: why, First: first}
+		d.Range = &schedule.SkipSpan{ID: TickID(d.ID, first), Reason: why, First: first}
 	}
 	d.Range.Last = last
 	d.Range.Count += n
-	run := d.run(model.RunRef{ID: d.Range.ID, Nominal: d.Range.First, Attempt: attempt})
-	run.Status, run.Reason, run.Count, run.EndedAt = model.RunSkipped, why, d.Range.Count, d.now
+	run := d.run(schedule.RunRef{ID: d.Range.ID, Nominal: d.Range.First, Attempt: attempt})
+	run.Status, run.Reason, run.Count, run.EndedAt = schedule.RunSkipped, why, d.Range.Count, d.now
 	if d.Range.Count > 1 {
 		run.Last = d.Range.Last
 	}
@@ -264,31 +267,31 @@ func (d *decision) skipSpan(first, last time.Time, n int64, why model.SkipReason
 }
 
 // start sends the task of a run that did not wait.
-func (d *decision) start(ref model.RunRef) {
+func (d *decision) start(ref schedule.RunRef) {
 	d.counted(ref)
 	d.send(ref)
 }
 
 // send sends the run's task. A tick's run is the last one from now on. Until a worker has
 // begun it, the run before it goes on being judged.
-func (d *decision) send(ref model.RunRef) {
+func (d *decision) send(ref schedule.RunRef) {
 	if !ref.Manual {
 		d.supersede()
-		d.Last = &model.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: model.RunRunning}
+		d.Last = &schedule.LastRun{ID: ref.ID, Nominal: ref.Nominal, Attempt: ref.Attempt, Status: schedule.RunRunning}
 	}
 	ref.After, ref.Force = nil, false
 	task := d.task(ref)
 	ref.TaskType, ref.Started = task.Type, d.now
 	d.Active = append(d.Active, ref)
 	run := d.run(ref)
-	run.Status, run.TaskID = model.RunScheduled, task.ID
+	run.Status, run.TaskID = schedule.RunScheduled, task.ID
 	d.keepWith(run, task)
 }
 
 // schedule sets when the rule is looked at next.
 func (d *decision) schedule() {
 	d.NextFireAt = time.Time{}
-	if d.Status != model.RuleOnline {
+	if d.Status != schedule.StatusOnline {
 		return
 	}
 	next := d.cal.Next(d.after())
@@ -303,32 +306,32 @@ func (d *decision) schedule() {
 }
 
 func (d *decision) rest(note string) {
-	d.Status, d.PauseNote, d.PausedAt = model.RuleOffline, note, time.Time{}
+	d.Status, d.PauseNote, d.PausedAt = schedule.StatusOffline, note, time.Time{}
 }
 
 // rests says whether the rule is offline by itself, because it has no ticks left: nobody
 // paused it.
-func (d *decision) rests() bool { return d.Status == model.RuleOffline && d.PausedAt.IsZero() }
+func (d *decision) rests() bool { return d.Status == schedule.StatusOffline && d.PausedAt.IsZero() }
 
 func (d *decision) finished() bool { return d.MaxRuns > 0 && d.Runs >= d.MaxRuns }
 
 // task is the task of a run, but for what it leaves to its type, see [complete].
-func (d *decision) task(ref model.RunRef) *model.Task {
+func (d *decision) task(ref schedule.RunRef) *model.Task {
 	t := d.Task
-	draft := model.Draft{
+	draft := lifecycle.Draft{
 		Tenant: d.Tenant, Type: t.Type, Key: ref.ID, Category: d.Category, Creator: d.Creator,
 		Args: t.Args, Priority: t.Priority, Options: t.Options,
-		Origin: &model.Origin{Kind: model.OutcomePeriodic, ID: d.ID, Tick: &model.Tick{
+		Origin: &model.Origin{Kind: lifecycle.OutcomePeriodic, ID: d.ID, Tick: &model.Tick{
 			Run: ref.ID, Rule: d.Name, Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual, Ext: d.Ext,
 		}},
 	}
 	if d.Jitter > 0 && !ref.Manual {
 		draft.Start = d.now.Add(jitter(ref.ID, d.Jitter))
 	}
-	return model.NewTask(draft, d.now)
+	return lifecycle.NewTask(draft, d.now)
 }
 
-func (d *decision) taskID(ref model.RunRef) string {
+func (d *decision) taskID(ref schedule.RunRef) string {
 	return model.TaskID(d.Tenant, ref.TaskType, ref.ID)
 }
 

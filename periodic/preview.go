@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // PreviewTick is one of the next ticks of a rule, as people read it.
@@ -33,7 +34,7 @@ func Preview(s Spec, after time.Time, n int) ([]PreviewTick, error) {
 // PreviewRule is [Preview] of a stored rule: its times are those that an engine decides,
 // @every counting from its StartAt or its creation, and none is before either. A rule whose
 // MaxRuns are reached or whose end has come has none; that it is offline changes nothing.
-func PreviewRule(r *model.Rule, after time.Time, n int) ([]PreviewTick, error) {
+func PreviewRule(r *schedule.Rule, after time.Time, n int) ([]PreviewTick, error) {
 	if err := previewable(n); err != nil {
 		return nil, err
 	}
@@ -53,12 +54,12 @@ func PreviewRule(r *model.Rule, after time.Time, n int) ([]PreviewTick, error) {
 
 func previewable(n int) error {
 	if n < 1 || n > 10_000 {
-		return model.Invalid("n", "is %d; want 1 to 10000", n)
+		return input.Invalid("n", "is %d; want 1 to 10000", n)
 	}
 	return nil
 }
 
-func preview(r *model.Rule, cal *calendar.Schedule, after time.Time, n int) (out []PreviewTick) {
+func preview(r *schedule.Rule, cal *calendar.Schedule, after time.Time, n int) (out []PreviewTick) {
 	for t := range cal.Ticks(after) {
 		if len(out) == n || !r.EndAt.IsZero() && !t.At.Before(r.EndAt) {
 			break
@@ -69,7 +70,7 @@ func preview(r *model.Rule, cal *calendar.Schedule, after time.Time, n int) (out
 }
 
 // timesOf parses the times of a stored rule.
-func timesOf(r *model.Rule) (*calendar.Schedule, error) {
+func timesOf(r *schedule.Rule) (*calendar.Schedule, error) {
 	s := calendar.Spec{Cron: r.Cron, Timezone: r.Timezone, Start: or(r.StartAt, r.CreatedAt)}
 	if r.DST != nil {
 		s.Gap, s.Fold = calendar.Gap(r.DST.Gap), calendar.Fold(r.DST.Fold)

@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func instants(ticks []periodic.PreviewTick) (out []string) {
@@ -21,7 +22,7 @@ func instants(ticks []periodic.PreviewTick) (out []string) {
 // The engine's own next tick is what a preview of a stored rule begins with.
 func TestPreviewOfAStoredRuleIsWhatAnEngineDecides(t *testing.T) {
 	created := monday.Add(17*time.Second + 300*time.Millisecond)
-	r := &model.Rule{ID: "r", Name: "n", Cron: "@every 1m30s", CreatedAt: created, DecidedTo: created, Status: model.RuleNew, Task: &model.TaskTemplate{Type: "t"}}
+	r := &schedule.Rule{ID: "r", Name: "n", Cron: "@every 1m30s", CreatedAt: created, DecidedTo: created, Status: schedule.StatusNew, Task: &schedule.TaskTemplate{Type: "t"}}
 	cal, err := calendar.Parse(calendar.Spec{Cron: r.Cron, Start: created})
 	require.NoError(t, err)
 	asked := monday.Add(10 * time.Minute)
@@ -61,7 +62,7 @@ func TestPreviewRefusesSenselessNumbers(t *testing.T) {
 	for _, n := range []int{0, 10_001} {
 		_, err := periodic.Preview(periodic.Spec{Name: "n", Type: "t", Cron: "@daily"}, monday, n)
 		require.ErrorIs(t, err, model.ErrInvalid)
-		_, err = periodic.PreviewRule(&model.Rule{Cron: "@daily"}, monday, n)
+		_, err = periodic.PreviewRule(&schedule.Rule{Cron: "@daily"}, monday, n)
 		require.ErrorIs(t, err, model.ErrInvalid)
 	}
 }

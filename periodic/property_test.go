@@ -9,19 +9,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func anySpec(t *rapid.T) Spec {
 	return Spec{
 		Name: "n", Type: "t",
 		Cron:           rapid.SampledFrom([]string{"* * * * * *", "*/10 * * * * *", "*/7 * * * * *", "0 * * * * *", "@every 3s"}).Draw(t, "cron"),
-		Overlap:        rapid.SampledFrom([]model.OverlapPolicy{"", model.OverlapSkip, model.OverlapCancelPrev, model.OverlapParallel}).Draw(t, "overlap"),
-		OnFailure:      rapid.SampledFrom([]model.FailurePolicy{"", model.FailureSkip, model.FailureRetry}).Draw(t, "failure"),
+		Overlap:        rapid.SampledFrom([]schedule.OverlapPolicy{"", schedule.OverlapSkip, schedule.OverlapCancelPrev, schedule.OverlapParallel}).Draw(t, "overlap"),
+		OnFailure:      rapid.SampledFrom([]schedule.FailurePolicy{"", schedule.FailureSkip, schedule.FailureRetry}).Draw(t, "failure"),
 		MaxConcurrency: rapid.IntRange(0, 3).Draw(t, "max"),
-		Concurrency:    rapid.SampledFrom([]model.ConcurrencyPolicy{"", model.ConcurrencySkip, model.ConcurrencyParallel}).Draw(t, "concurrency"),
+		Concurrency:    rapid.SampledFrom([]schedule.ConcurrencyPolicy{"", schedule.ConcurrencySkip, schedule.ConcurrencyParallel}).Draw(t, "concurrency"),
 		QueueLimit:     rapid.IntRange(0, 3).Draw(t, "queue"),
-		CatchUp: model.CatchUp{
-			Mode:   rapid.SampledFrom([]model.CatchUpMode{"", model.CatchUpCompact, model.CatchUpFull}).Draw(t, "catch up"),
+		CatchUp: schedule.CatchUp{
+			Mode:   rapid.SampledFrom([]schedule.CatchUpMode{"", schedule.CatchUpCompact, schedule.CatchUpFull}).Draw(t, "catch up"),
 			Window: time.Duration(rapid.IntRange(0, 100).Draw(t, "window")) * time.Second,
 			Cap:    rapid.IntRange(0, 150).Draw(t, "cap"),
 		},
@@ -36,8 +37,8 @@ func history(t *rapid.T) {
 	w := newWorld(t, spec)
 	w.decide(Enable(w.rule, w.cal, w.now))
 	w.from = w.now
-	requests, ended := 0, map[string]model.RunStatus{} // of tasks
-	past := map[string]model.LastRun{}                 // the ticks' runs that have ended
+	requests, ended := 0, map[string]schedule.RunStatus{} // of tasks
+	past := map[string]schedule.LastRun{}                 // the ticks' runs that have ended
 	// carry may crash after any step; what was left is carried out by the next who looks.
 	carry := func() {
 		w.carryOut(rapid.OneOf(rapid.Just(1<<30), rapid.IntRange(0, 5)).Draw(t, "steps"))
@@ -63,7 +64,7 @@ func history(t *rapid.T) {
 				task.FinishedAt = w.now
 				ended[task.ID] = anyEnd(t)
 				if tick := task.Origin.Tick; !tick.Manual {
-					past[tick.Run] = model.LastRun{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Status: ended[task.ID]}
+					past[tick.Run] = schedule.LastRun{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Status: ended[task.ID]}
 				}
 				w.write(Ended(w.known(), task, ended[task.ID], "", w.now))
 				carry()
@@ -112,7 +113,7 @@ func history(t *rapid.T) {
 		}
 		// An edit lets the old rule decide first, which may have had another limit.
 		if added := len(w.rule.Active) > len(before.Active); added && action != "backfill" && action != "edit" && w.rule.MaxConcurrency > 0 &&
-			w.rule.Overlap != model.OverlapParallel && w.rule.Concurrency != model.ConcurrencyParallel && !forced(before) {
+			w.rule.Overlap != schedule.OverlapParallel && w.rule.Concurrency != schedule.ConcurrencyParallel && !forced(before) {
 			require.LessOrEqual(t, len(w.rule.Active), w.rule.MaxConcurrency, "runs at once")
 		}
 	}
@@ -126,22 +127,22 @@ func history(t *rapid.T) {
 	w.decideIf(Disable(w.rule, w.cal, "the end", w.now))
 	for running := w.running(); len(running) > 0; running = w.running() {
 		running[0].FinishedAt = w.now
-		w.decide(Ended(w.rule, running[0], model.RunSuccess, "", w.now))
+		w.decide(Ended(w.rule, running[0], schedule.RunSuccess, "", w.now))
 	}
 	require.Empty(t, w.rule.Active)
 	require.Empty(t, w.rule.Queued)
 	for id, r := range w.runs {
-		require.NotContains(t, []model.RunStatus{model.RunScheduled, model.RunQueued}, r.Status, "the record of %s stays behind", id)
+		require.NotContains(t, []schedule.RunStatus{schedule.RunScheduled, schedule.RunQueued}, r.Status, "the record of %s stays behind", id)
 	}
 }
 
 // requireRetries demands of each run that starts now, or waits, the attempt of seed 003: one
 // more than that of the newest run that a worker has begun, where that one has failed.
-func (w *world) requireRetries(after *model.Rule, past map[string]model.LastRun) {
-	if w.rule.OnFailure != model.FailureRetry {
+func (w *world) requireRetries(after *schedule.Rule, past map[string]schedule.LastRun) {
+	if w.rule.OnFailure != schedule.FailureRetry {
 		return
 	}
-	var last model.LastRun
+	var last schedule.LastRun
 	for _, r := range past {
 		if r.Nominal.After(last.Nominal) {
 			last = r
@@ -149,7 +150,7 @@ func (w *world) requireRetries(after *model.Rule, past map[string]model.LastRun)
 	}
 	for _, a := range w.rule.Active {
 		if w.begun[a.ID] && !a.Manual && a.Nominal.After(last.Nominal) {
-			last = model.LastRun{Nominal: a.Nominal, Attempt: a.Attempt, Status: model.RunRunning}
+			last = schedule.LastRun{Nominal: a.Nominal, Attempt: a.Attempt, Status: schedule.RunRunning}
 		}
 	}
 	want := 1
@@ -158,30 +159,30 @@ func (w *world) requireRetries(after *model.Rule, past map[string]model.LastRun)
 	}
 	for _, p := range after.Planned {
 		r := p.Record
-		known := slices.ContainsFunc(w.rule.Planned, func(q model.Planned) bool { return q.ID == p.ID })
-		if r == nil || known || r.Manual || r.Status != model.RunScheduled && r.Status != model.RunQueued {
+		known := slices.ContainsFunc(w.rule.Planned, func(q schedule.Planned) bool { return q.ID == p.ID })
+		if r == nil || known || r.Manual || r.Status != schedule.RunScheduled && r.Status != schedule.RunQueued {
 			continue
 		}
 		require.Equal(w.t, want, r.Attempt, "the attempt of %s", r.ID)
 	}
 }
 
-func (w *world) decideIf(after *model.Rule) {
+func (w *world) decideIf(after *schedule.Rule) {
 	if after != nil {
 		w.decide(after)
 	}
 }
 
-func anyEnd(t *rapid.T) model.RunStatus {
-	return rapid.SampledFrom([]model.RunStatus{model.RunSuccess, model.RunFailed, model.RunTimeout, model.RunFailedTimeout, model.RunCanceled}).Draw(t, "end")
+func anyEnd(t *rapid.T) schedule.RunStatus {
+	return rapid.SampledFrom([]schedule.RunStatus{schedule.RunSuccess, schedule.RunFailed, schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled}).Draw(t, "end")
 }
 
-func forced(r *model.Rule) bool {
-	return slices.ContainsFunc(r.Queued, func(q model.RunRef) bool { return q.Force })
+func forced(r *schedule.Rule) bool {
+	return slices.ContainsFunc(r.Queued, func(q schedule.RunRef) bool { return q.Force })
 }
 
 // requireQueueInOrder demands that those which started are the first: nobody overtakes.
-func requireQueueInOrder(t require.TestingT, before, after *model.Rule) {
+func requireQueueInOrder(t require.TestingT, before, after *schedule.Rule) {
 	waits, runs := map[string]bool{}, map[string]bool{}
 	for _, q := range after.Queued {
 		waits[q.ID] = true

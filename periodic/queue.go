@@ -6,26 +6,27 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Which runs start now, which wait, and which give way: the concurrency policy, the queue,
 // and what CANCEL_PREV cancels.
 
 // admit starts a run, or lets it wait, or skips it, by the concurrency policy.
-func (d *decision) admit(ref model.RunRef) {
+func (d *decision) admit(ref schedule.RunRef) {
 	switch {
 	case len(ref.After) > 0:
 		d.enqueue(ref)
 	case len(d.Active) >= maxActive:
-		d.skip(ref.Nominal, model.SkipCapacity, ref.Attempt)
+		d.skip(ref.Nominal, schedule.SkipCapacity, ref.Attempt)
 	case ref.Force || d.MaxConcurrency == 0 || len(d.Active) < d.MaxConcurrency && len(d.Queued) == 0:
 		d.start(ref)
-	case d.Concurrency == model.ConcurrencyParallel:
+	case d.Concurrency == schedule.ConcurrencyParallel:
 		d.start(ref)
-	case d.Concurrency == model.ConcurrencySkip, d.waiting() >= or(d.QueueLimit, defaultQueueLimit):
-		d.skip(ref.Nominal, model.SkipConcurrency, ref.Attempt)
+	case d.Concurrency == schedule.ConcurrencySkip, d.waiting() >= or(d.QueueLimit, defaultQueueLimit):
+		d.skip(ref.Nominal, schedule.SkipConcurrency, ref.Attempt)
 	default:
 		d.enqueue(ref)
 	}
@@ -46,11 +47,11 @@ func (d *decision) waiting() (n int) {
 // must be seen to end. One that only waited is cancelled at once. The runs of a backfill
 // stay: they are for other times, and no later tick takes their place.
 func (d *decision) cancelPrevious() (running []string) {
-	d.Queued = slices.DeleteFunc(d.Queued, func(q model.RunRef) bool {
+	d.Queued = slices.DeleteFunc(d.Queued, func(q schedule.RunRef) bool {
 		if isBackfill(q) {
 			return false
 		}
-		d.record(q, model.RunCanceled, "a later tick took its place")
+		d.record(q, schedule.RunCanceled, "a later tick took its place")
 		running = append(running, q.After...)
 		return true
 	})
@@ -67,7 +68,7 @@ func (d *decision) cancelPrevious() (running []string) {
 		}
 	}
 	if len(tasks) > 0 {
-		d.plan(model.Planned{Cancel: tasks})
+		d.plan(schedule.Planned{Cancel: tasks})
 	}
 	slices.Sort(running)
 	return slices.Compact(running)
@@ -75,7 +76,7 @@ func (d *decision) cancelPrevious() (running []string) {
 
 // enqueue lets the run wait for its turn: in order, but for those of a backfill, which let
 // what comes now go first.
-func (d *decision) enqueue(ref model.RunRef) {
+func (d *decision) enqueue(ref schedule.RunRef) {
 	d.counted(ref)
 	at := len(d.Queued)
 	if i := slices.IndexFunc(d.Queued, isBackfill); i >= 0 && !isBackfill(ref) {
@@ -83,13 +84,13 @@ func (d *decision) enqueue(ref model.RunRef) {
 	}
 	d.Queued = slices.Insert(d.Queued, at, ref)
 	run := d.run(ref)
-	run.Status = model.RunQueued
+	run.Status = schedule.RunQueued
 	d.keep(run)
 }
 
 // counted counts a run when it is first started or queued. A person's run is no tick: it
 // neither breaks a span of skips nor counts.
-func (d *decision) counted(ref model.RunRef) {
+func (d *decision) counted(ref schedule.RunRef) {
 	if !ref.Manual {
 		d.Runs++
 		d.runs++
@@ -112,13 +113,13 @@ func (d *decision) startQueued() {
 
 // startWaiting starts a run that waited, or skips it: only now is it known how the run
 // before it ended. One that waited for runs to be cancelled on its behalf was judged before.
-func (d *decision) startWaiting(ref model.RunRef) {
-	if !ref.Manual && d.Overlap != model.OverlapCancelPrev {
+func (d *decision) startWaiting(ref schedule.RunRef) {
+	if !ref.Manual && d.Overlap != schedule.OverlapCancelPrev {
 		attempt, ok := d.afterFailure()
 		if ref.Attempt = attempt; !ok {
 			d.FailSkips = true
 			run := d.run(ref)
-			run.Status, run.Reason, run.EndedAt = model.RunSkipped, model.SkipFailure, d.now
+			run.Status, run.Reason, run.EndedAt = schedule.RunSkipped, schedule.SkipFailure, d.now
 			d.keep(run)
 			return
 		}
@@ -127,7 +128,7 @@ func (d *decision) startWaiting(ref model.RunRef) {
 }
 
 // isBackfill says whether a run is one of a backfill, rule@nominal!request.
-func isBackfill(ref model.RunRef) bool {
+func isBackfill(ref schedule.RunRef) bool {
 	return ref.Manual && strings.Contains(ref.ID, "@")
 }
 
@@ -137,7 +138,7 @@ func queuedSince(w store.RuleWrite, now time.Time) time.Time {
 	if len(w.After.Queued) == 0 {
 		return time.Time{}
 	}
-	return or(w.Before.QueuedAt, model.Millis(now))
+	return or(w.Before.QueuedAt, clock.Millis(now))
 }
 
 // runsWait says whether a run of any rule waits for another's end.

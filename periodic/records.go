@@ -4,11 +4,12 @@ import (
 	"strconv"
 
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // run is the record of a run, but for what became of it.
-func (d *decision) run(ref model.RunRef) *model.Run {
-	r := &model.Run{
+func (d *decision) run(ref schedule.RunRef) *schedule.Run {
+	r := &schedule.Run{
 		ID: ref.ID, RuleID: d.ID, RuleName: d.Name, Tenant: d.Tenant,
 		Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual, Rev: d.Rev, At: d.now,
 		StartedAt: ref.Started, DeleteAt: d.now.Add(or(d.RunRetention, defaultRunDays)),
@@ -20,7 +21,7 @@ func (d *decision) run(ref model.RunRef) *model.Run {
 }
 
 // record notes what became of a run that had been started or queued.
-func (d *decision) record(ref model.RunRef, s model.RunStatus, info string) {
+func (d *decision) record(ref schedule.RunRef, s schedule.RunStatus, info string) {
 	run := d.run(ref)
 	run.Status, run.Error, run.EndedAt = s, info, d.now
 	if ref.TaskType != "" {
@@ -29,12 +30,12 @@ func (d *decision) record(ref model.RunRef, s model.RunStatus, info string) {
 	d.keep(run)
 }
 
-func (d *decision) keep(run *model.Run) { d.keepWith(run, nil) }
+func (d *decision) keep(run *schedule.Run) { d.keepWith(run, nil) }
 
 // keepWith plans a record, as the rule's log wants it, and the task that belongs to it. A
 // record that this decision has planned already is replaced: the span of skips grows, a run
 // that was to wait starts after all.
-func (d *decision) keepWith(run *model.Run, task *model.Task) {
+func (d *decision) keepWith(run *schedule.Run, task *model.Task) {
 	run = logged(d.Log, run)
 	if run != nil {
 		for i := len(d.Planned) - d.n; i < len(d.Planned); i++ {
@@ -45,28 +46,28 @@ func (d *decision) keepWith(run *model.Run, task *model.Task) {
 		}
 	}
 	if run != nil || task != nil {
-		d.plan(model.Planned{Record: run, Task: task})
+		d.plan(schedule.Planned{Record: run, Task: task})
 	}
 }
 
 // logged is the record that the rule's log keeps (seed 000); nil for none.
-func logged(l model.RunLog, run *model.Run) *model.Run {
+func logged(l schedule.RunLog, run *schedule.Run) *schedule.Run {
 	switch {
-	case l == model.LogNone:
+	case l == schedule.LogNone:
 		return nil
-	case l == model.LogTrigger && run.Status != model.RunSkipped:
-		if run.Status == model.RunCanceled && run.TaskID == "" {
+	case l == schedule.LogTrigger && run.Status != schedule.RunSkipped:
+		if run.Status == schedule.RunCanceled && run.TaskID == "" {
 			return run // while it waited: it never was triggered
 		}
-		if run.Status != model.RunScheduled {
+		if run.Status != schedule.RunScheduled {
 			return nil // only that it was triggered, which is a success
 		}
-		run.Status, run.EndedAt = model.RunSuccess, run.At
+		run.Status, run.EndedAt = schedule.RunSuccess, run.At
 	}
 	return run
 }
 
-func (d *decision) plan(p model.Planned) {
+func (d *decision) plan(p schedule.Planned) {
 	p.ID = strconv.FormatInt(d.Rev, 10) + "." + strconv.Itoa(d.n)
 	d.n++
 	d.Planned = append(d.Planned, p)

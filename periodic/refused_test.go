@@ -11,10 +11,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Where the database refuses what is decided about a rule, there is nothing to go on with at
@@ -24,7 +26,7 @@ func TestARefusedDecisionIsNotTriedAgainBeforeTheNextLook(t *testing.T) {
 	p, err := New(Config{Database: db})
 	require.NoError(t, err)
 	r, err := p.Create(t.Context(), Spec{
-		Name: "bad", Cron: "* * * * * *", Type: "tick", Args: strings.Repeat("a", 2000), CatchUp: model.CatchUp{Mode: model.CatchUpFull, Cap: 1000},
+		Name: "bad", Cron: "* * * * * *", Type: "tick", Args: strings.Repeat("a", 2000), CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Cap: 1000},
 	})
 	require.NoError(t, err)
 	_, err = p.Enable(t.Context(), r.ID, 0)
@@ -54,10 +56,10 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 	for _, name := range []string{"held", "free"} {
 		r, err := p.Create(t.Context(), Spec{Name: name, Cron: "0 0 1 1 *", Type: "tick"})
 		require.NoError(t, err)
-		task := model.NewTask(model.Draft{Type: "tick", Key: name}, now)
+		task := lifecycle.NewTask(lifecycle.Draft{Type: "tick", Key: name}, now)
 		tasks, ids[r.ID] = append(tasks, task), task.ID
 		_, err = db.Collection("periodic_rules").UpdateByID(t.Context(), r.ID, bson.D{{Key: "$set", Value: bson.D{
-			{Key: "planned_at", Value: now}, {Key: "planned", Value: []model.Planned{{ID: "d", Cancel: []string{task.ID}}}},
+			{Key: "planned_at", Value: now}, {Key: "planned", Value: []schedule.Planned{{ID: "d", Cancel: []string{task.ID}}}},
 		}}})
 		require.NoError(t, err)
 	}
@@ -71,7 +73,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 		bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
 	require.NoError(t, err)
 
-	planned := func() []*model.Rule {
+	planned := func() []*schedule.Rule {
 		rules, _, err := p.store.PlannedRules(t.Context(), now.Add(time.Hour), 0, 10)
 		require.NoError(t, err)
 		return rules
@@ -106,7 +108,7 @@ func TestASweepOfEndsThatCannotBeReadComesToAnEnd(t *testing.T) {
 	for i := range 600 {
 		docs = append(docs, bson.D{
 			{Key: "_id", Value: fmt.Sprint(i)}, {Key: "outbox_at", Value: at}, {Key: "error_count", Value: "three"},
-			{Key: "outbox", Value: bson.A{bson.D{{Key: "kind", Value: model.OutcomePeriodic}, {Key: "rev", Value: 1}}}},
+			{Key: "outbox", Value: bson.A{bson.D{{Key: "kind", Value: lifecycle.OutcomePeriodic}, {Key: "rev", Value: 1}}}},
 		})
 	}
 	_, err = db.Collection("tasks").InsertMany(t.Context(), docs)
@@ -125,7 +127,7 @@ func TestATimeOrADurationThatCannotBeStoredIsRefusedByItsName(t *testing.T) {
 		"end_at is 12000-12-30 00:00:00 +0000 UTC; want a time between 1970 and 9999":   {EndAt: at(12000)},
 		"run_retention is 1µs; the unit of the database is a millisecond":               {RunRetention: time.Microsecond},
 		"jitter is 1ns; the unit of the database is a millisecond":                      {Jitter: 1},
-		"catch_up.window is 999µs; the unit of the database is a millisecond":           {CatchUp: model.CatchUp{Window: 999 * time.Microsecond}},
+		"catch_up.window is 999µs; the unit of the database is a millisecond":           {CatchUp: schedule.CatchUp{Window: 999 * time.Microsecond}},
 		"cron never fires before the year 10000":                                        {StartAt: at(9999)},
 		"cron never fires before end_at":                                                {StartAt: at(2025), EndAt: at(2025).Add(time.Hour)},
 	} {

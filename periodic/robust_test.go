@@ -10,8 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/testdb"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // What is wrong with one rule is no other rule's concern: each of these stays due for ever,
@@ -36,7 +36,7 @@ func TestARuleThatCannotBeHandledDoesNotStopTheOthers(t *testing.T) {
 			for _, name := range []string{"bad", "good"} {
 				r, err := p.Create(t.Context(), periodic.Spec{
 					Name: name, Cron: "* * * * * *", Type: "tick", Args: strings.Repeat("a", 2000),
-					CatchUp: model.CatchUp{Mode: model.CatchUpFull},
+					CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull},
 				})
 				require.NoError(t, err)
 				_, err = p.Enable(t.Context(), r.ID, 0)

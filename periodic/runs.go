@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // TriggerOptions of a manual run. The zero value is fine.
@@ -25,11 +27,11 @@ type TriggerOptions struct {
 func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (run string, err error) {
 	if o.Request == "" {
 		o.Request = randomHex(8)
-	} else if err := model.ValidName("request", o.Request); err != nil {
+	} else if err := input.Name("request", o.Request); err != nil {
 		return "", fmt.Errorf("triggering a rule: %w", err)
 	}
 	run = id + "!" + o.Request
-	_, err = p.change(ctx, "triggering", id, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+	_, err = p.change(ctx, "triggering", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if done, err := p.decided(ctx, r, run); done || err != nil {
 			return nil, err
 		}
@@ -39,13 +41,13 @@ func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (ru
 }
 
 // decided says whether a manual run has been decided before: the call is repeated.
-func (p *Periodic) decided(ctx context.Context, r *model.Rule, run string) (bool, error) {
+func (p *Periodic) decided(ctx context.Context, r *schedule.Rule, run string) (bool, error) {
 	known, err := p.known(ctx, r, []string{run})
 	return known[run], err
 }
 
 // known tells which of the manual runs have been decided before.
-func (p *Periodic) known(ctx context.Context, r *model.Rule, runs []string) (map[string]bool, error) {
+func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (map[string]bool, error) {
 	known, err := p.store.HaveRuns(ctx, runs)
 	if err != nil {
 		return nil, err
@@ -64,7 +66,7 @@ func (p *Periodic) known(ctx context.Context, r *model.Rule, runs []string) (map
 	for _, t := range sent {
 		known[t.Key] = true
 	}
-	for _, refs := range [][]model.RunRef{r.Active, r.Queued} {
+	for _, refs := range [][]schedule.RunRef{r.Active, r.Queued} {
 		for i := range refs {
 			known[refs[i].ID] = true
 		}
@@ -97,19 +99,19 @@ const backfillSlack = time.Second
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {
 		request = randomHex(8)
-	} else if err := model.ValidName("request", request); err != nil {
+	} else if err := input.Name("request", request); err != nil {
 		return 0, fmt.Errorf("backfilling a rule: %w", err)
 	}
-	_, err = p.change(ctx, "backfilling", id, p.withTimes(func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+	_, err = p.change(ctx, "backfilling", id, p.withTimes(func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if to.After(now.Add(backfillSlack + p.store.Clock.Error())) {
-			return nil, model.Invalid("to", "is %v, which is in the future", to)
+			return nil, input.Invalid("to", "is %v, which is in the future", to)
 		}
 		to := to
 		if to.After(now) {
 			to = now
 		}
 		if !from.Before(to) {
-			return nil, model.Invalid("from", "is %v; want a time before %v, the end", from, to)
+			return nil, input.Invalid("from", "is %v; want a time before %v, the end", from, to)
 		}
 		n = 0
 		var ticks []time.Time
@@ -122,7 +124,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 				ticks = append(ticks, t.At)
 			}
 			if len(ticks) > MaxBackfill {
-				return nil, model.Invalid("from", "is %v: more than %d ticks lie between it and %v", from, MaxBackfill, to)
+				return nil, input.Invalid("from", "is %v: more than %d ticks lie between it and %v", from, MaxBackfill, to)
 			}
 		}
 		ids := make([]string, len(ticks))
@@ -138,10 +140,10 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 			return nil, nil
 		}
 		if size := (len(r.Task.Args.Value) + len(r.Ext.Value) + 1<<10) * len(ticks); size > 8<<20 {
-			return nil, model.Invalid("from", "is %v: the %d ticks between it and %v do not fit into one document with these args and ext", from, len(ticks), to)
+			return nil, input.Invalid("from", "is %v: the %d ticks between it and %v do not fit into one document with these args and ext", from, len(ticks), to)
 		}
 		if len(r.Active)+len(r.Queued)+len(ticks) > maxActive+maxQueueLimit {
-			return nil, model.Invalid("from", "is %v: %d ticks lie between it and %v, and %d runs are active or wait already", from, len(ticks), to, len(r.Active)+len(r.Queued))
+			return nil, input.Invalid("from", "is %v: %d ticks lie between it and %v, and %d runs are active or wait already", from, len(ticks), to, len(r.Active)+len(r.Queued))
 		}
 		n = len(ticks)
 		return Backfill(r, cal, request, ticks, now), nil
@@ -154,10 +156,10 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	rule, ok := ruleOf(run)
 	if !ok {
-		return model.Invalid("run", "is %q; want rule@time or rule!request", run)
+		return input.Invalid("run", "is %q; want rule@time or rule!request", run)
 	}
 	found := false
-	_, err := p.changeAny(ctx, "cancelling a run of", rule, func(r *model.Rule, cal *calendar.Schedule, now time.Time) (*model.Rule, error) {
+	_, err := p.changeAny(ctx, "cancelling a run of", rule, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		after := CancelRun(r, cal, run, now)
 		found = after != nil
 		return after, nil

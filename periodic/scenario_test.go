@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/scenario"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // TestScenarios runs testdata/*.txt: one rule in virtual time, what people, engines and runs
@@ -84,9 +85,9 @@ func (w *world) do(c scenario.Command) {
 		if c.Name() == "end" {
 			task.FinishedAt = w.now
 		}
-		w.decide(Ended(w.known(), task, map[string]model.RunStatus{
-			"ok": model.RunSuccess, "failed": model.RunFailed, "timeout": model.RunTimeout,
-			"completion": model.RunFailedTimeout, "canceled": model.RunCanceled,
+		w.decide(Ended(w.known(), task, map[string]schedule.RunStatus{
+			"ok": schedule.RunSuccess, "failed": schedule.RunFailed, "timeout": schedule.RunTimeout,
+			"completion": schedule.RunFailedTimeout, "canceled": schedule.RunCanceled,
 		}[word(1)], "", w.now))
 	case "trigger":
 		w.decide(Trigger(w.rule, w.cal, word(0), c.Has("force"), w.now))
@@ -181,17 +182,17 @@ func scenarioSpec(c scenario.Command, s Spec) Spec {
 		require.NotEmpty(c.T, v, c.Pos())
 		switch key {
 		case "overlap":
-			s.Overlap = model.OverlapPolicy(v)
+			s.Overlap = schedule.OverlapPolicy(v)
 		case "failure":
-			s.OnFailure = model.FailurePolicy(v)
+			s.OnFailure = schedule.FailurePolicy(v)
 		case "max":
 			s.MaxConcurrency = c.Number(key)
 		case "concurrency":
-			s.Concurrency = model.ConcurrencyPolicy(v)
+			s.Concurrency = schedule.ConcurrencyPolicy(v)
 		case "queue":
 			s.QueueLimit = c.Number(key)
 		case "catch-up":
-			s.CatchUp.Mode = model.CatchUpMode(v)
+			s.CatchUp.Mode = schedule.CatchUpMode(v)
 		case "cap":
 			s.CatchUp.Cap = c.Number(key)
 		case "window":
@@ -203,7 +204,7 @@ func scenarioSpec(c scenario.Command, s Spec) Spec {
 		case "end":
 			s.EndAt = clockTime(c.T, v)
 		case "log":
-			s.Log = model.RunLog(v)
+			s.Log = schedule.RunLog(v)
 		default:
 			c.Unknown("option " + key)
 		}

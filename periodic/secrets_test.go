@@ -8,10 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func signed(secret string) *model.Callback {
@@ -22,7 +25,7 @@ func signed(secret string) *model.Callback {
 }
 
 // secrets are what is stored of a rule's, opened.
-func secrets(t *testing.T, r *model.Rule) (ofCallback, ofCall string) {
+func secrets(t *testing.T, r *schedule.Rule) (ofCallback, ofCall string) {
 	box, err := secret.Parse("secret_key", secretKey)
 	require.NoError(t, err)
 	keys, err := box.CallbackKeys(r.Task.Options.Callback.Security)
@@ -30,7 +33,7 @@ func secrets(t *testing.T, r *model.Rule) (ofCallback, ofCall string) {
 	var args struct {
 		Keys []struct{ AK, SK string }
 	}
-	require.NoError(t, model.DecodeValue(r.Task.Args, &args))
+	require.NoError(t, codec.DecodeValue(r.Task.Args, &args))
 	call, err := box.Open(args.Keys[0].SK, args.Keys[0].AK)
 	require.NoError(t, err)
 	return keys[0].Secret, call
@@ -46,7 +49,7 @@ func TestSecretsOfARuleAreSealedHiddenAndKept(t *testing.T) {
 	r, err := p.Create(t.Context(), said)
 	require.NoError(t, err)
 	require.Equal(t, "hunter2", said.Options.Callback.Security.Keys[0].Secret, "the caller's own is left alone")
-	check := func(id, ofCallback, ofCall string) *model.Rule {
+	check := func(id, ofCallback, ofCall string) *schedule.Rule {
 		t.Helper()
 		r, err := p.Get(t.Context(), id)
 		require.NoError(t, err)
@@ -56,8 +59,8 @@ func TestSecretsOfARuleAreSealedHiddenAndKept(t *testing.T) {
 	}
 	r = check(r.ID, "hunter2", "swordfish")
 	spec := periodic.SpecOf(r)
-	require.Equal(t, model.HiddenSecret, spec.Options.Callback.Security.Keys[0].Secret)
-	require.Equal(t, model.HiddenSecret, spec.HTTP.Keys[0].Secret)
+	require.Equal(t, safetext.Hidden, spec.Options.Callback.Security.Keys[0].Secret)
+	require.Equal(t, safetext.Hidden, spec.HTTP.Keys[0].Secret)
 	require.NotContains(t, fmt.Sprintf("%+v %#v", spec.HTTP, spec.Options.Callback.Security), "mss1.")
 
 	spec.Description = "changed"
@@ -89,7 +92,7 @@ func TestTheEndOfARunIsCalledBackSignedWithTheRulesKey(t *testing.T) {
 		s.Options.Callback.Success.URL = hook
 	})
 	require.NoError(t, <-told)
-	task, err := h.prod.Get(t.Context(), h.ends(r, model.RunSuccess).TaskID)
+	task, err := h.prod.Get(t.Context(), h.ends(r, schedule.RunSuccess).TaskID)
 	require.NoError(t, err)
 	require.True(t, secret.Sealed(task.Options.Callback.Security.Keys[0].Secret))
 }

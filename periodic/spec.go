@@ -9,7 +9,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Spec is what a person says of a rule. Its JSON and YAML names are the fields' own in
@@ -29,7 +33,7 @@ type Spec struct {
 	// day of month and day of week, either will do; where one begins with *, both must match.
 	Cron     string
 	Timezone string // of the time zone database; "" = UTC
-	DST      model.DST
+	DST      schedule.DST
 	StartAt  time.Time // no tick before; zero = from now on
 	EndAt    time.Time // no tick at or after; zero = without end
 	MaxRuns  int64     // 0 = without end
@@ -41,16 +45,16 @@ type Spec struct {
 	Priority *int        // nil = 5
 	Options  model.Options
 
-	Overlap   model.OverlapPolicy // "" = ALLOW
-	OnFailure model.FailurePolicy // "" = RUN_NEW
+	Overlap   schedule.OverlapPolicy // "" = ALLOW
+	OnFailure schedule.FailurePolicy // "" = RUN_NEW
 	// MaxConcurrency is how many runs go on at once; 0 = as many as one rule holds, 1000:
 	// beyond that a run is skipped (capacity), whatever the policies say, forced ones too.
 	MaxConcurrency int
-	Concurrency    model.ConcurrencyPolicy // "" = QUEUE
-	QueueLimit     int                     // 0 = 100, at most 1000
-	CatchUp        model.CatchUp
-	Log            model.RunLog  // "" = a record of every tick
-	RunRetention   time.Duration // of the records; 0 = 90 days
+	Concurrency    schedule.ConcurrencyPolicy // "" = QUEUE
+	QueueLimit     int                        // 0 = 100, at most 1000
+	CatchUp        schedule.CatchUp
+	Log            schedule.RunLog // "" = a record of every tick
+	RunRetention   time.Duration   // of the records; 0 = 90 days
 }
 
 // Bounds of a rule.
@@ -63,32 +67,32 @@ const (
 
 // rule checks the spec and makes the document of a rule that was never enabled. The error
 // joins everything that is wrong, each naming its field.
-func (s *Spec) rule(now time.Time) (*model.Rule, *calendar.Schedule, error) {
-	r := &model.Rule{
+func (s *Spec) rule(now time.Time) (*schedule.Rule, *calendar.Schedule, error) {
+	r := &schedule.Rule{
 		Name: s.Name, Tenant: s.Tenant, Creator: s.Creator, Category: s.Category, Description: s.Description,
-		Timezone: s.Timezone, StartAt: model.Millis(s.StartAt), EndAt: model.Millis(s.EndAt), MaxRuns: s.MaxRuns, Jitter: s.Jitter,
-		Task:    &model.TaskTemplate{Type: s.Type, Priority: s.Priority, Options: s.Options},
-		Overlap: or(s.Overlap, model.OverlapAllow), OnFailure: or(s.OnFailure, model.FailureRunNew),
-		MaxConcurrency: s.MaxConcurrency, Concurrency: or(s.Concurrency, model.ConcurrencyQueue), QueueLimit: s.QueueLimit,
+		Timezone: s.Timezone, StartAt: clock.Millis(s.StartAt), EndAt: clock.Millis(s.EndAt), MaxRuns: s.MaxRuns, Jitter: s.Jitter,
+		Task:    &schedule.TaskTemplate{Type: s.Type, Priority: s.Priority, Options: s.Options},
+		Overlap: or(s.Overlap, schedule.OverlapAllow), OnFailure: or(s.OnFailure, schedule.FailureRunNew),
+		MaxConcurrency: s.MaxConcurrency, Concurrency: or(s.Concurrency, schedule.ConcurrencyQueue), QueueLimit: s.QueueLimit,
 		CatchUp: s.CatchUp, Log: s.Log, RunRetention: s.RunRetention,
-		Status: model.RuleNew, Version: 1, Rev: 1, CreatedAt: now, UpdatedAt: now, DecidedTo: now,
+		Status: schedule.StatusNew, Version: 1, Rev: 1, CreatedAt: now, UpdatedAt: now, DecidedTo: now,
 	}
 	if r.Tenant == model.NoTenant {
 		r.Tenant = ""
 	}
-	if s.DST != (model.DST{}) {
+	if s.DST != (schedule.DST{}) {
 		r.DST = &s.DST
 	}
-	r.Living = model.RuleName(r.Tenant, r.Name)
+	r.Living = schedule.RuleName(r.Tenant, r.Name)
 	errs := s.check()
 	args, err := s.target(r.Task)
 	if err != nil {
 		errs = append(errs, err)
 	}
-	if r.Ext, err = model.EncodeValue("ext", s.Ext, maxArgsBytes); err != nil {
+	if r.Ext, err = codec.EncodeValue("ext", s.Ext, maxArgsBytes); err != nil {
 		errs = append(errs, err)
 	}
-	if r.Task.Args, err = model.EncodeValue("args", args, maxArgsBytes); err != nil {
+	if r.Task.Args, err = codec.EncodeValue("args", args, maxArgsBytes); err != nil {
 		errs = append(errs, err)
 	}
 	cal, err := calendar.Parse(calendar.Spec{
@@ -98,7 +102,7 @@ func (s *Spec) rule(now time.Time) (*model.Rule, *calendar.Schedule, error) {
 		errs = append(errs, fieldErrors(err)...)
 	} else {
 		r.Cron = cal.String()
-		if model.ValidStart(s.StartAt) != nil || model.ValidStart(s.EndAt) != nil {
+		if input.Start(s.StartAt) != nil || input.Start(s.EndAt) != nil {
 			return nil, nil, errors.Join(errs...) // what is wrong is said; nothing is to be said of the ticks
 		}
 		if first := cal.Next(later(now, beforeStart(r.StartAt))); first.IsZero() || !r.EndAt.IsZero() && !first.Before(r.EndAt) {
@@ -110,9 +114,9 @@ func (s *Spec) rule(now time.Time) (*model.Rule, *calendar.Schedule, error) {
 
 func neverFires(end time.Time) error {
 	if end.IsZero() {
-		return model.Invalid("cron", "never fires before the year 10000")
+		return input.Invalid("cron", "never fires before the year 10000")
 	}
-	return model.Invalid("cron", "never fires before end_at")
+	return input.Invalid("cron", "never fires before end_at")
 }
 
 func later(a, b time.Time) time.Time {
@@ -132,14 +136,14 @@ func fieldErrors(err error) (out []error) {
 		return out
 	}
 	if errors.As(err, &f) {
-		return []error{model.Invalid(f.Field, "%v", f.Err)}
+		return []error{input.Invalid(f.Field, "%v", f.Err)}
 	}
 	return []error{err}
 }
 
 // check finds what is wrong but for times and values.
 func (s *Spec) check() (errs []error) {
-	bad := func(field, format string, args ...any) { errs = append(errs, model.Invalid(field, format, args...)) }
+	bad := func(field, format string, args ...any) { errs = append(errs, input.Invalid(field, format, args...)) }
 	add := func(err error) {
 		if err != nil {
 			errs = append(errs, err)
@@ -149,29 +153,29 @@ func (s *Spec) check() (errs []error) {
 		bad("name", "has %d bytes; want 1 to %d", len(s.Name), maxName)
 	}
 	for field, v := range map[string]string{"name": s.Name, "creator": s.Creator, "category": s.Category} {
-		add(model.ValidLabel(field, v))
+		add(input.Label(field, v))
 	}
-	add(model.ValidLine("name", s.Name))
+	add(input.Line("name", s.Name))
 	if len(s.Description) > 4<<10 {
 		bad("description", "has %d bytes; at most %d are allowed", len(s.Description), 4<<10)
 	}
 	if s.Tenant != "" {
-		add(model.ValidName("tenant", s.Tenant))
+		add(input.Name("tenant", s.Tenant))
 	}
 	if s.HTTP == nil {
-		add(model.ValidName("type", s.Type))
+		add(input.Name("type", s.Type))
 	}
-	add(model.ValidPriority(s.Priority))
-	add(s.Options.Validate())
+	add(input.Priority(s.Priority))
+	add(input.Options(&s.Options))
 	if !s.Options.ExpiresAt.IsZero() {
 		bad("expires_at", "is %v, one time for all ticks: those after it would be cancelled; say end_at for the rule's end", s.Options.ExpiresAt)
 	}
-	add(s.Options.ValidFor(s.Type))
-	oneOf(bad, "overlap", s.Overlap, "", model.OverlapAllow, model.OverlapSkip, model.OverlapCancelPrev, model.OverlapParallel)
-	oneOf(bad, "on_failure", s.OnFailure, "", model.FailureRunNew, model.FailureSkip, model.FailureRetry)
-	oneOf(bad, "concurrency", s.Concurrency, "", model.ConcurrencyQueue, model.ConcurrencySkip, model.ConcurrencyParallel)
-	oneOf(bad, "catch_up.mode", s.CatchUp.Mode, "", model.CatchUpNone, model.CatchUpCompact, model.CatchUpFull)
-	oneOf(bad, "log", s.Log, "", model.LogNone, model.LogTrigger, model.LogTrans)
+	add(input.OptionsFor(&s.Options, s.Type))
+	oneOf(bad, "overlap", s.Overlap, "", schedule.OverlapAllow, schedule.OverlapSkip, schedule.OverlapCancelPrev, schedule.OverlapParallel)
+	oneOf(bad, "on_failure", s.OnFailure, "", schedule.FailureRunNew, schedule.FailureSkip, schedule.FailureRetry)
+	oneOf(bad, "concurrency", s.Concurrency, "", schedule.ConcurrencyQueue, schedule.ConcurrencySkip, schedule.ConcurrencyParallel)
+	oneOf(bad, "catch_up.mode", s.CatchUp.Mode, "", schedule.CatchUpNone, schedule.CatchUpCompact, schedule.CatchUpFull)
+	oneOf(bad, "log", s.Log, "", schedule.LogNone, schedule.LogTrigger, schedule.LogTrans)
 	for field, n := range map[string][2]int64{
 		"max_runs": {s.MaxRuns, 1 << 40}, "max_concurrency": {int64(s.MaxConcurrency), maxActive},
 		"queue_limit": {int64(s.QueueLimit), maxQueueLimit}, "catch_up.cap": {int64(s.CatchUp.Cap), maxCap},
@@ -181,7 +185,7 @@ func (s *Spec) check() (errs []error) {
 		}
 	}
 	for field, d := range map[string]time.Duration{"jitter": s.Jitter, "catch_up.window": s.CatchUp.Window, "run_retention": s.RunRetention} {
-		if d < 0 || d > model.MaxDuration {
+		if d < 0 || d > input.MaxDuration {
 			bad(field, "is %v; want 0 to ten years", d)
 		} else if d > 0 && d < time.Millisecond { // it would be stored as 0, which says something else
 			bad(field, "is %v; the unit of the database is a millisecond", d)
@@ -192,7 +196,7 @@ func (s *Spec) check() (errs []error) {
 		at    time.Time
 	}{{"start_at", s.StartAt}, {"end_at", s.EndAt}} {
 		var wrong *model.InvalidError
-		if errors.As(model.ValidStart(t.at), &wrong) { // which calls it start_time
+		if errors.As(input.Start(t.at), &wrong) { // which calls it start_time
 			bad(t.field, "%s", wrong.Reason)
 		}
 	}
@@ -212,15 +216,15 @@ func oneOf[T ~string](bad func(string, string, ...any), field string, v T, allow
 }
 
 // SpecOf is what a person said of a rule, as it can be edited and given back: secrets are
-// [model.HiddenSecret], which stands for the stored ones.
-func SpecOf(r *model.Rule) Spec {
+// [safetext.Hidden], which stands for the stored ones.
+func SpecOf(r *schedule.Rule) Spec {
 	s := specOf(r)
 	s.hideSecrets()
 	return s
 }
 
 // specOf is [SpecOf] with the secrets as they are stored.
-func specOf(r *model.Rule) Spec {
+func specOf(r *schedule.Rule) Spec {
 	s := Spec{
 		Name: r.Name, Tenant: r.Tenant, Creator: r.Creator, Category: r.Category, Description: r.Description,
 		Cron: r.Cron, Timezone: r.Timezone, StartAt: r.StartAt, EndAt: r.EndAt, MaxRuns: r.MaxRuns, Jitter: r.Jitter,
@@ -243,7 +247,7 @@ func plain(v bson.RawValue) any {
 	if v.Type == 0 {
 		return nil
 	}
-	return json.RawMessage(model.ValueJSON(v))
+	return json.RawMessage(codec.ValueJSON(v))
 }
 
 // String is for people.

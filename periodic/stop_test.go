@@ -14,12 +14,12 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/testdb"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // behind is a Periodic that reaches its database through a proxy, with a rule.
-func behind(t *testing.T, c clock.Clock) (px *proxy.Proxy, db *mongo.Database, p *periodic.Periodic, r *model.Rule) {
+func behind(t *testing.T, c clock.Clock) (px *proxy.Proxy, db *mongo.Database, p *periodic.Periodic, r *schedule.Rule) {
 	db = testdb.New(t)
 	px = testdb.Behind(t)
 	client, err := mongo.Connect(options.Client().ApplyURI(px.URI()).SetRetryWrites(false).SetRetryReads(false))

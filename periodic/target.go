@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // HTTPTarget is an HTTP call that a rule makes at each tick. A worker of the built-in types
@@ -32,16 +35,16 @@ type HTTPKey = model.CallbackKey
 type StatusRange = httpcall.StatusRange
 
 // target puts what is called into the task's template, and returns the task's arguments.
-func (s *Spec) target(t *model.TaskTemplate) (args any, err error) {
+func (s *Spec) target(t *schedule.TaskTemplate) (args any, err error) {
 	switch {
 	case s.HTTP == nil && s.Type == httptarget.TaskType:
-		return s.Args, model.Invalid("type", "is %s, which is what an HTTP target makes of itself: say http instead", s.Type)
+		return s.Args, input.Invalid("type", "is %s, which is what an HTTP target makes of itself: say http instead", s.Type)
 	case s.HTTP == nil:
 		return s.Args, nil
 	case s.Type != "":
-		return nil, errors.Join(model.Invalid("type", "is %q, but the rule calls a URL: say one of type and http", s.Type), s.HTTP.Check("http"))
+		return nil, errors.Join(input.Invalid("type", "is %q, but the rule calls a URL: say one of type and http", s.Type), s.HTTP.Check("http"))
 	case s.Args != nil:
-		return nil, model.Invalid("args", "are given, but the rule calls a URL: its body says what is sent")
+		return nil, input.Invalid("args", "are given, but the rule calls a URL: its body says what is sent")
 	}
 	t.Type = httptarget.TaskType
 	if err := s.HTTP.Check("http"); err != nil {
@@ -50,7 +53,7 @@ func (s *Spec) target(t *model.TaskTemplate) (args any, err error) {
 	var ext json.RawMessage
 	if s.Ext != nil {
 		if ext, err = json.Marshal(s.Ext); err != nil {
-			return nil, model.Invalid("ext", "cannot be written as JSON: %v", err)
+			return nil, input.Invalid("ext", "cannot be written as JSON: %v", err)
 		}
 	}
 	if err := s.HTTP.CheckExt("http", ext); err != nil {
@@ -61,19 +64,19 @@ func (s *Spec) target(t *model.TaskTemplate) (args any, err error) {
 }
 
 // targetOf is what the task's template calls; nil for another type.
-func targetOf(t *model.TaskTemplate) *HTTPTarget {
+func targetOf(t *schedule.TaskTemplate) *HTTPTarget {
 	var target HTTPTarget
-	if t.Type != httptarget.TaskType || json.Unmarshal(model.ValueJSON(t.Args), &target) != nil {
+	if t.Type != httptarget.TaskType || json.Unmarshal(codec.ValueJSON(t.Args), &target) != nil {
 		return nil
 	}
 	return &target
 }
 
 // Sealed is the spec with its secrets as [Periodic.Create] stores them, or, where stored is
-// not nil, [Periodic.Update] of that rule: those that are [model.HiddenSecret] are the
+// not nil, [Periodic.Update] of that rule: those that are [safetext.Hidden] are the
 // stored ones, all are sealed. Errors are model.ErrInvalid and name the fields. It is for
 // who wants to know whether that goes well before anything is written.
-func (p *Periodic) Sealed(s Spec, stored *model.Rule) (Spec, error) {
+func (p *Periodic) Sealed(s Spec, stored *schedule.Rule) (Spec, error) {
 	var old Spec
 	if stored != nil {
 		old = specOf(stored)
@@ -95,7 +98,7 @@ func (p *Periodic) Sealed(s Spec, stored *model.Rule) (Spec, error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// hideSecrets puts [model.HiddenSecret] in the place of the spec's secrets.
+// hideSecrets puts [safetext.Hidden] in the place of the spec's secrets.
 func (s *Spec) hideSecrets() {
 	s.Options.Callback = secret.HideCallback(s.Options.Callback)
 	if s.HTTP != nil {

@@ -19,10 +19,12 @@ import (
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -72,7 +74,7 @@ func target(t *testing.T, f http.HandlerFunc) string {
 }
 
 // start makes a rule that fires when it is triggered only, and triggers it.
-func (h *hooks) start(to *periodic.HTTPTarget, change ...func(*periodic.Spec)) *model.Rule {
+func (h *hooks) start(to *periodic.HTTPTarget, change ...func(*periodic.Spec)) *schedule.Rule {
 	h.n++
 	s := periodic.Spec{Name: fmt.Sprintf("rule %d", h.n), Cron: "0 0 1 1 *", HTTP: to}
 	for _, f := range change {
@@ -84,13 +86,13 @@ func (h *hooks) start(to *periodic.HTTPTarget, change ...func(*periodic.Spec)) *
 	return r
 }
 
-func (h *hooks) trigger(r *model.Rule) {
+func (h *hooks) trigger(r *schedule.Rule) {
 	_, err := h.p.Trigger(h.t.Context(), r.ID, periodic.TriggerOptions{})
 	require.NoError(h.t, err)
 }
 
 // ends waits until a run of the rule has the status.
-func (h *hooks) ends(r *model.Rule, want model.RunStatus) (run *model.Run) {
+func (h *hooks) ends(r *schedule.Rule, want schedule.RunStatus) (run *schedule.Run) {
 	h.t.Helper()
 	require.Eventually(h.t, func() bool {
 		runs, err := h.p.Runs(h.t.Context(), r.ID, periodic.RunFilter{}, nil, 10)
@@ -147,7 +149,7 @@ func TestTheAnswerDecidesARunOfASyncTarget(t *testing.T) {
 		URL: url + "/{{name}}?run={{run_id}}", Body: `{"name":"{{name}}","attempt":{{attempt}}}`,
 		Expect: []periodic.StatusRange{{From: 418, To: 418}}, Keys: []periodic.HTTPKey{{AccessKey: "ak", Secret: "hunter2"}},
 	}, func(s *periodic.Spec) { s.Name = `a "b"` })
-	got := h.ends(r, model.RunSuccess)
+	got := h.ends(r, schedule.RunSuccess)
 	require.Equal(t, got.ID, run)
 	require.JSONEq(t, `{"name":"a \"b\"","attempt":1}`, body)
 	require.Empty(t, sig)
@@ -156,14 +158,14 @@ func TestTheAnswerDecidesARunOfASyncTarget(t *testing.T) {
 	require.Equal(t, url+"/{{name}}?run={{run_id}}", spec.HTTP.URL)
 
 	failed := h.start(&periodic.HTTPTarget{URL: url})
-	require.Contains(t, h.ends(failed, model.RunFailed).Error, "answered 418")
+	require.Contains(t, h.ends(failed, schedule.RunFailed).Error, "answered 418")
 }
 
 func TestARequestThatTakesTooLongIsATimeout(t *testing.T) {
 	h := newHooks(t)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	r := h.start(&periodic.HTTPTarget{URL: url, Timeout: 50 * time.Millisecond})
-	require.Contains(t, h.ends(r, model.RunTimeout).Error, "no answer within timeout_ms (50ms)")
+	require.Contains(t, h.ends(r, schedule.RunTimeout).Error, "no answer within timeout_ms (50ms)")
 }
 
 func TestACompletionDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
@@ -174,17 +176,17 @@ func TestACompletionDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
 
 	r := h.start(&to)
 	back := <-urls
-	h.ends(r, model.RunWaiting)
+	h.ends(r, schedule.RunWaiting)
 	status, a := post(t, back, `{"result": 1, "other": 2}`)
 	require.Equal(t, 400, status, a)
 	require.Equal(t, "invalid", a.Reason)
 	status, a = post(t, back, `{"result": {"rows": 7}}`)
 	require.Equal(t, 200, status, a)
-	run := h.ends(r, model.RunSuccess)
+	run := h.ends(r, schedule.RunSuccess)
 	require.Equal(t, run.TaskID, a.TaskID)
 	task, err := h.prod.Get(t.Context(), run.TaskID)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"rows":7}`, string(model.ValueJSON(task.Result)))
+	require.JSONEq(t, `{"rows":7}`, string(codec.ValueJSON(task.Result)))
 	for _, again := range []string{`{"result": {"rows": 7}}`, `{"error": "no"}`, ``} {
 		status, a = post(t, back, again)
 		require.Equal(t, 409, status, again)
@@ -194,17 +196,17 @@ func TestACompletionDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
 	r = h.start(&to)
 	status, a = post(t, <-urls, `{"error": "no rows"}`) // before the park, or after it
 	require.Equal(t, 200, status, a)
-	require.Equal(t, "no rows", h.ends(r, model.RunFailed).Error)
+	require.Equal(t, "no rows", h.ends(r, schedule.RunFailed).Error)
 }
 
 func TestNullInACompletionIsAbsentAndItMayBePut(t *testing.T) {
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
-	for body, want := range map[string]model.RunStatus{
-		`{"result": null, "error": "boom"}`:               model.RunFailed,
-		`{"result": 1, "error": null}`:                    model.RunSuccess,
-		`{"result": null, "error": null, "fatal": false}`: model.RunSuccess,
+	for body, want := range map[string]schedule.RunStatus{
+		`{"result": null, "error": "boom"}`:               schedule.RunFailed,
+		`{"result": 1, "error": null}`:                    schedule.RunSuccess,
+		`{"result": null, "error": null, "fatal": false}`: schedule.RunSuccess,
 	} {
 		r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
 		status, a := complete(t, http.MethodPut, <-urls, body)
@@ -222,7 +224,7 @@ func TestACompletionBeforeTheAnswerWins(t *testing.T) {
 	})
 	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
 	require.Empty(t, (<-answers).Error)
-	h.ends(r, model.RunSuccess)
+	h.ends(r, schedule.RunSuccess)
 }
 
 func TestACompletionThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testing.T) {
@@ -234,7 +236,7 @@ func TestACompletionThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testi
 	})
 	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: 50 * time.Millisecond, Body: "{{callback_url}}"})
 	back := <-urls
-	require.Contains(t, h.ends(r, model.RunFailedTimeout).Error, "no completion from outside came")
+	require.Contains(t, h.ends(r, schedule.RunFailedTimeout).Error, "no completion from outside came")
 	status, a := post(t, back, "")
 	require.Equal(t, 410, status)
 	require.Equal(t, "gone", a.Reason)
@@ -247,7 +249,7 @@ func TestALateCompletionIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
 	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
 	back := <-urls
-	run := h.ends(r, model.RunWaiting)
+	run := h.ends(r, schedule.RunWaiting)
 	// Its time is over, and its lapse_at, an hour ahead, has no worker look.
 	_, err := h.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: run.TaskID}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "worker_states.0.ping_expire_time", Value: time.Now().Add(-time.Minute)}}}})
@@ -256,7 +258,7 @@ func TestALateCompletionIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {
 	require.Equal(t, 410, status, a)
 	require.Equal(t, "gone", a.Reason)
 	require.Contains(t, a.Error, "the callback timeout expired at ")
-	h.ends(r, model.RunFailedTimeout)
+	h.ends(r, schedule.RunFailedTimeout)
 	status, a = post(t, back, "")
 	require.Equal(t, 410, status, a)
 }
@@ -269,10 +271,10 @@ func TestARunIsOneCallUnlessTheRuleSaysMore(t *testing.T) {
 		w.Header().Set("Retry-After", "0")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	h.ends(h.start(&periodic.HTTPTarget{URL: url}), model.RunFailed)
+	h.ends(h.start(&periodic.HTTPTarget{URL: url}), schedule.RunFailed)
 	require.EqualValues(t, 1, calls.Load())
 	retry := model.Retry{Strategy: model.RetryFixed, Interval: time.Millisecond, MaxErrors: new(2)}
-	h.ends(h.start(&periodic.HTTPTarget{URL: url}, func(s *periodic.Spec) { s.Options.Retry = &retry }), model.RunFailed)
+	h.ends(h.start(&periodic.HTTPTarget{URL: url}, func(s *periodic.Spec) { s.Options.Retry = &retry }), schedule.RunFailed)
 	require.EqualValues(t, 4, calls.Load())
 }
 
@@ -288,7 +290,7 @@ func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {
 		}
 	})
 	r, err := h.p.Create(t.Context(), periodic.Spec{
-		Name: "n", Cron: "* * * * * *", Overlap: model.OverlapCancelPrev, HTTP: &periodic.HTTPTarget{URL: url, Timeout: time.Hour},
+		Name: "n", Cron: "* * * * * *", Overlap: schedule.OverlapCancelPrev, HTTP: &periodic.HTTPTarget{URL: url, Timeout: time.Hour},
 	})
 	require.NoError(t, err)
 	_, err = h.p.Enable(t.Context(), r.ID, 0)
@@ -296,7 +298,7 @@ func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {
 	<-began
 	<-aborted
 	<-began // the next run, when the first has ended
-	h.ends(r, model.RunCanceled)
+	h.ends(r, schedule.RunCanceled)
 	_, err = h.p.Disable(t.Context(), r.ID, 0, "")
 	require.NoError(t, err)
 }
@@ -307,9 +309,9 @@ func TestACancelledRunDoesNotWaitForItsCompletion(t *testing.T) {
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
 	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
 	back := <-urls
-	run := h.ends(r, model.RunWaiting)
+	run := h.ends(r, schedule.RunWaiting)
 	require.NoError(t, h.p.Cancel(t.Context(), run.ID))
-	h.ends(r, model.RunCanceled)
+	h.ends(r, schedule.RunCanceled)
 	status, a := post(t, back, "")
 	require.Equal(t, 410, status)
 	require.Contains(t, a.Error, "cancelled")

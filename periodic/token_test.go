@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // A token is made of an execution's id, which every target is told.
@@ -30,7 +31,7 @@ func TestNoCompletionEndsARunOfASyncTarget(t *testing.T) {
 	require.Equal(t, 404, got.status, got.answer)
 	require.Equal(t, "unknown", got.answer.Reason)
 	require.Contains(t, got.answer.Error, "waits for no completion", "the token is right")
-	require.Contains(t, h.ends(r, model.RunFailed).Error, "answered 500")
+	require.Contains(t, h.ends(r, schedule.RunFailed).Error, "answered 500")
 }
 
 // Whoever knows the token may end the run.
@@ -51,11 +52,11 @@ func TestARedirectTellsNoOtherHostOfTheToken(t *testing.T) {
 	})
 	to := periodic.HTTPTarget{Mode: periodic.HTTPAsync, Method: http.MethodGet, Keys: []periodic.HTTPKey{{AccessKey: "ak", Secret: "hunter2"}}}
 	to.URL = url + "/away?back={{callback_url}}"
-	require.Contains(t, h.ends(h.start(&to), model.RunFailed).Error, "answered 307")
+	require.Contains(t, h.ends(h.start(&to), schedule.RunFailed).Error, "answered 307")
 	require.Empty(t, elsewhere)
 
 	sync := periodic.HTTPTarget{URL: url + "/away", Keys: to.Keys}
-	h.ends(h.start(&sync), model.RunSuccess)
+	h.ends(h.start(&sync), schedule.RunSuccess)
 	got := <-elsewhere
 	require.NotEmpty(t, got.Get("Idempotency-Key"))
 	require.Empty(t, got.Get("Webhook-Signature"), "what is signed for one host is not for another")
@@ -64,7 +65,7 @@ func TestARedirectTellsNoOtherHostOfTheToken(t *testing.T) {
 	r := h.start(&to)
 	status, a := post(t, (<-own).Get("Mscheduler-Callback-Url"), "")
 	require.Equal(t, 200, status, a)
-	h.ends(r, model.RunSuccess)
+	h.ends(r, schedule.RunSuccess)
 }
 
 func TestTokensOfOtherTasksCompleteNoRun(t *testing.T) {

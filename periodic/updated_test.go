@@ -6,12 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func TestUpdatedAtIsTheTimeOfTheLastChangeByAPerson(t *testing.T) {
 	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxRuns: 3})
-	changed := func(after *model.Rule) {
+	changed := func(after *schedule.Rule) {
 		t.Helper()
 		w.decide(after)
 		require.Equal(t, w.now, w.rule.UpdatedAt)
@@ -21,9 +21,9 @@ func TestUpdatedAtIsTheTimeOfTheLastChangeByAPerson(t *testing.T) {
 	changed(Enable(w.rule, w.cal, w.now))
 	enabled := w.rule.UpdatedAt
 	w.look()
-	w.decide(Ended(w.rule, w.running()[0], model.RunSuccess, "", w.now))
+	w.decide(Ended(w.rule, w.running()[0], schedule.RunSuccess, "", w.now))
 	w.decide(Trigger(w.rule, w.cal, "r", false, w.now))
-	require.Equal(t, model.RuleOffline, w.rule.Status, "its runs are used up")
+	require.Equal(t, schedule.StatusOffline, w.rule.Status, "its runs are used up")
 	require.Equal(t, enabled, w.rule.UpdatedAt)
 	edited, _, err := (&Spec{Name: "n", Type: "t", Cron: "* * * * * *"}).rule(w.now)
 	require.NoError(t, err)

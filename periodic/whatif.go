@@ -6,6 +6,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // WhatIf asks what a rule would do in a time, if it was online from its beginning to its end
@@ -17,7 +18,7 @@ type WhatIf struct {
 	Runs      int64     // that MaxRuns counts already
 	From, To  time.Time // nominal times in [From, To), in whole seconds; none where To is not after From
 	// Run says how long a run takes, and how it ends. nil = every run succeeds at once.
-	Run func(nominal time.Time) (takes time.Duration, ends model.RunStatus)
+	Run func(nominal time.Time) (takes time.Duration, ends schedule.RunStatus)
 	// Most is how many ticks are looked at; 0 = 10,080, each minute of a week.
 	Most int
 }
@@ -28,8 +29,8 @@ const defaultMost = 7 * 24 * 60
 // Fate is what became of one tick in a [WhatIf].
 type Fate struct {
 	Nominal time.Time
-	Status  model.RunStatus  // how the run ended, SKIPPED, or CANCELED
-	Reason  model.SkipReason // of a skip
+	Status  schedule.RunStatus  // how the run ended, SKIPPED, or CANCELED
+	Reason  schedule.SkipReason // of a skip
 	Attempt int
 	Started time.Time // zero for one that never did
 }
@@ -47,7 +48,7 @@ type Forecast struct {
 type supposed struct {
 	*WhatIf
 	Forecast
-	rule *model.Rule
+	rule *schedule.Rule
 	at   map[string]int // of a run's id: the index of its fate
 	ends []supposedEnd  // of what runs, the earliest first
 }
@@ -56,13 +57,13 @@ type supposedEnd struct {
 	begins time.Time
 	at     time.Time
 	task   *model.Task
-	status model.RunStatus
+	status schedule.RunStatus
 }
 
 // Forecast answers. The error names the fields of the spec that are wrong.
 func (w WhatIf) Forecast() (Forecast, error) {
 	if w.Run == nil {
-		w.Run = func(time.Time) (time.Duration, model.RunStatus) { return 0, model.RunSuccess }
+		w.Run = func(time.Time) (time.Duration, schedule.RunStatus) { return 0, schedule.RunSuccess }
 	}
 	w.Most = or(w.Most, defaultMost)
 	r, _, err := w.Spec.rule(time.Unix(0, 0))
@@ -75,7 +76,7 @@ func (w WhatIf) Forecast() (Forecast, error) {
 		return Forecast{}, err
 	}
 	// Names as short as can be, and a record of everything, whatever the rule's log keeps.
-	r.ID, r.Log, r.Runs, r.Status = "r", "", w.Runs, model.RuleOnline
+	r.ID, r.Log, r.Runs, r.Status = "r", "", w.Runs, schedule.StatusOnline
 	r.DecidedTo = w.From.Truncate(time.Second).Add(-time.Second)
 	d := decide(r, cal, r.DecidedTo)
 	d.schedule()
@@ -112,7 +113,7 @@ func (s *supposed) step(cal *calendar.Schedule) bool {
 }
 
 // begun is the rule when it knows which runs a worker has begun by now.
-func (s *supposed) begun(now time.Time) *model.Rule {
+func (s *supposed) begun(now time.Time) *schedule.Rule {
 	runs := map[string]bool{}
 	for _, e := range s.ends {
 		if !e.begins.After(now) {
@@ -123,14 +124,14 @@ func (s *supposed) begun(now time.Time) *model.Rule {
 }
 
 // carry carries a decision out, as far as there is anything to carry out here.
-func (s *supposed) carry(after *model.Rule, now, tick time.Time) {
+func (s *supposed) carry(after *schedule.Rule, now, tick time.Time) {
 	for _, p := range after.Planned {
 		if r := p.Record; r != nil {
 			switch r.Status {
-			case model.RunSkipped:
+			case schedule.RunSkipped:
 				f := s.skipped(r, tick)
 				f.Status, f.Reason, f.Attempt = r.Status, r.Reason, r.Attempt
-			case model.RunScheduled, model.RunQueued, model.RunCanceled:
+			case schedule.RunScheduled, schedule.RunQueued, schedule.RunCanceled:
 				f := s.fate(r.ID, r.Nominal)
 				f.Status, f.Attempt = r.Status, r.Attempt
 			}
@@ -140,7 +141,7 @@ func (s *supposed) carry(after *model.Rule, now, tick time.Time) {
 		}
 		for i := range s.ends {
 			if slices.Contains(p.Cancel, s.ends[i].task.ID) {
-				s.ends[i].at, s.ends[i].status = now, model.RunCanceled
+				s.ends[i].at, s.ends[i].status = now, schedule.RunCanceled
 			}
 		}
 		if len(p.Cancel) > 0 {
@@ -154,8 +155,8 @@ func (s *supposed) carry(after *model.Rule, now, tick time.Time) {
 
 // skipped is the fate that the record of a skip tells: of one that waited, or of the tick
 // just decided, whose record may be that of a span.
-func (s *supposed) skipped(r *model.Run, tick time.Time) *Fate {
-	if i, known := s.at[r.ID]; known && s.Fates[i].Status == model.RunQueued {
+func (s *supposed) skipped(r *schedule.Run, tick time.Time) *Fate {
+	if i, known := s.at[r.ID]; known && s.Fates[i].Status == schedule.RunQueued {
 		return &s.Fates[i]
 	}
 	return s.fate(TickID(s.rule.ID, tick), tick)
@@ -194,19 +195,19 @@ func (s *supposed) fate(id string, nominal time.Time) *Fate {
 // Sum is a forecast in numbers.
 type Sum struct {
 	Ticks    int
-	Runs     int                      // that started
-	Waited   int                      // of them, those that had to wait for another's end
-	LongWait time.Duration            // the longest such wait
-	Ended    map[model.RunStatus]int  // runs by how they ended; those cancelled while they waited, too
-	Skipped  map[model.SkipReason]int // ticks by why they did not run
+	Runs     int                         // that started
+	Waited   int                         // of them, those that had to wait for another's end
+	LongWait time.Duration               // the longest such wait
+	Ended    map[schedule.RunStatus]int  // runs by how they ended; those cancelled while they waited, too
+	Skipped  map[schedule.SkipReason]int // ticks by why they did not run
 }
 
 // Sum adds up. Waiting is more than the rule's jitter.
 func (f *Forecast) Sum(jitter time.Duration) Sum {
-	s := Sum{Ended: map[model.RunStatus]int{}, Skipped: map[model.SkipReason]int{}}
+	s := Sum{Ended: map[schedule.RunStatus]int{}, Skipped: map[schedule.SkipReason]int{}}
 	for _, x := range f.Fates {
 		s.Ticks++
-		if x.Status == model.RunSkipped {
+		if x.Status == schedule.RunSkipped {
 			s.Skipped[x.Reason]++
 			continue
 		}
@@ -226,14 +227,14 @@ func (f *Forecast) Sum(jitter time.Duration) Sum {
 // Recorded is how runs went, for a [WhatIf]: one of a recorded tick ends as that did, and
 // every run takes as long as the middle one of those that ran to their end, or otherwise
 // where there are none. n is the number of runs that this rests on.
-func Recorded(runs []*model.Run, otherwise time.Duration) (run func(time.Time) (time.Duration, model.RunStatus), takes time.Duration, n int) {
-	ended := map[int64]model.RunStatus{}
+func Recorded(runs []*schedule.Run, otherwise time.Duration) (run func(time.Time) (time.Duration, schedule.RunStatus), takes time.Duration, n int) {
+	ended := map[int64]schedule.RunStatus{}
 	var took []time.Duration
 	for _, r := range runs {
 		switch {
-		case r.StartedAt.IsZero() || r.EndedAt.IsZero() || r.Status == model.RunSkipped:
+		case r.StartedAt.IsZero() || r.EndedAt.IsZero() || r.Status == schedule.RunSkipped:
 			continue
-		case r.Status != model.RunCanceled: // its length says nothing, and the planner cancels by itself
+		case r.Status != schedule.RunCanceled: // its length says nothing, and the planner cancels by itself
 			took = append(took, r.EndedAt.Sub(r.StartedAt))
 			if !r.Manual {
 				ended[r.Nominal.Unix()] = r.Status
@@ -245,7 +246,7 @@ func Recorded(runs []*model.Run, otherwise time.Duration) (run func(time.Time) (
 		slices.Sort(took)
 		takes = took[n/2]
 	}
-	return func(nominal time.Time) (time.Duration, model.RunStatus) {
-		return takes, or(ended[nominal.Unix()], model.RunSuccess)
+	return func(nominal time.Time) (time.Duration, schedule.RunStatus) {
+		return takes, or(ended[nominal.Unix()], schedule.RunSuccess)
 	}, takes, n
 }

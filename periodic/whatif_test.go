@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
@@ -22,11 +23,11 @@ func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change 
 	change(&s)
 	f, err := periodic.WhatIf{
 		Spec: s, CreatedAt: monday.AddDate(-1, 0, 0), From: monday, To: monday.Add(time.Duration(minutes) * time.Minute), Most: 1000,
-		Run: func(nominal time.Time) (time.Duration, model.RunStatus) {
+		Run: func(nominal time.Time) (time.Duration, schedule.RunStatus) {
 			if nominal.Equal(monday.Add(time.Duration(fails) * time.Minute)) {
-				return takes, model.RunFailed
+				return takes, schedule.RunFailed
 			}
-			return takes, model.RunSuccess
+			return takes, schedule.RunSuccess
 		},
 	}.Forecast()
 	require.NoError(t, err)
@@ -53,7 +54,7 @@ func TestAForecastOfWhichNothingIsSaidLooksAtAWeekOfMinutesThatSucceed(t *testin
 	require.NoError(t, err)
 	require.Len(t, f.Fates, 10_080)
 	require.Equal(t, monday.AddDate(0, 0, 7), f.Until)
-	require.Equal(t, map[model.RunStatus]int{model.RunSuccess: 10_080}, f.Sum(0).Ended)
+	require.Equal(t, map[schedule.RunStatus]int{schedule.RunSuccess: 10_080}, f.Sum(0).Ended)
 	w.From, w.To = w.To, w.From
 	f, err = w.Forecast()
 	require.NoError(t, err)
@@ -64,13 +65,13 @@ func TestForecastDecidesAsThePlannerDoes(t *testing.T) {
 	const never = -1
 	require.Equal(t, "00 SUCCESS\n01 SUCCESS\n02 SUCCESS\n", forecast(t, 3, time.Second, never, func(*periodic.Spec) {}))
 	require.Equal(t, "00 SUCCESS\n01 SKIPPED overlap\n02 SKIPPED overlap\n03 SUCCESS\n",
-		forecast(t, 4, 150*time.Second, never, func(s *periodic.Spec) { s.Overlap = model.OverlapSkip }))
+		forecast(t, 4, 150*time.Second, never, func(s *periodic.Spec) { s.Overlap = schedule.OverlapSkip }))
 	require.Equal(t, "00 CANCELED\n01 CANCELED\n02 SUCCESS\n",
-		forecast(t, 3, 150*time.Second, never, func(s *periodic.Spec) { s.Overlap = model.OverlapCancelPrev }), "each is cancelled by the next")
+		forecast(t, 3, 150*time.Second, never, func(s *periodic.Spec) { s.Overlap = schedule.OverlapCancelPrev }), "each is cancelled by the next")
 	require.Equal(t, "00 SUCCESS\n01 SUCCESS +30s\n02 SUCCESS +1m0s\n03 SUCCESS +1m30s\n",
 		forecast(t, 4, 90*time.Second, never, func(s *periodic.Spec) { s.MaxConcurrency = 1 }), "the queue grows")
 	require.Equal(t, "00 SUCCESS\n01 FAILED\n02 SKIPPED failure #2\n03 SUCCESS #3\n04 SUCCESS\n",
-		forecast(t, 5, time.Second, 1, func(s *periodic.Spec) { s.OnFailure = model.FailureSkip }))
+		forecast(t, 5, time.Second, 1, func(s *periodic.Spec) { s.OnFailure = schedule.FailureSkip }))
 	require.Equal(t, "00 SUCCESS\n01 SUCCESS\n",
 		forecast(t, 9, time.Second, never, func(s *periodic.Spec) { s.MaxRuns = 2 }), "then it rests")
 	require.Equal(t, "01 SUCCESS\n03 SUCCESS\n",
@@ -82,9 +83,9 @@ func TestForecastDecidesAsThePlannerDoes(t *testing.T) {
 
 func TestForecastOfTooManyTicksEndsEarlyAndSaysWhere(t *testing.T) {
 	f, err := periodic.WhatIf{
-		Spec: periodic.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxConcurrency: 2, Concurrency: model.ConcurrencySkip},
+		Spec: periodic.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxConcurrency: 2, Concurrency: schedule.ConcurrencySkip},
 		From: monday, To: monday.AddDate(0, 1, 0), Most: 1000,
-		Run: func(time.Time) (time.Duration, model.RunStatus) { return 5 * time.Second, model.RunSuccess },
+		Run: func(time.Time) (time.Duration, schedule.RunStatus) { return 5 * time.Second, schedule.RunSuccess },
 	}.Forecast()
 	require.NoError(t, err)
 	require.Equal(t, monday.Add(1000*time.Second), f.Until)
@@ -92,7 +93,7 @@ func TestForecastOfTooManyTicksEndsEarlyAndSaysWhere(t *testing.T) {
 	require.Equal(t, 1000, sum.Ticks)
 	require.Equal(t, 2, f.AtOnce)
 	require.Equal(t, 400, sum.Runs, "two of five")
-	require.Equal(t, map[model.SkipReason]int{model.SkipConcurrency: 600}, sum.Skipped)
+	require.Equal(t, map[schedule.SkipReason]int{schedule.SkipConcurrency: 600}, sum.Skipped)
 }
 
 func TestForecastRefusesAWrongSpecByField(t *testing.T) {
@@ -104,20 +105,20 @@ func TestForecastRefusesAWrongSpecByField(t *testing.T) {
 
 func TestRecordedRunsTakeTheMiddleAndEndAsRecorded(t *testing.T) {
 	at := func(s int) time.Time { return monday.Add(time.Duration(s) * time.Second) }
-	run, takes, n := periodic.Recorded([]*model.Run{
-		{Nominal: at(0), StartedAt: at(0), EndedAt: at(9), Status: model.RunFailed},
-		{Nominal: at(60), StartedAt: at(60), EndedAt: at(61), Status: model.RunSuccess},
-		{Nominal: at(120), StartedAt: at(120), EndedAt: at(124), Status: model.RunSuccess},
-		{Nominal: at(180), StartedAt: at(180), EndedAt: at(999), Status: model.RunCanceled},
-		{Nominal: at(240), Status: model.RunSkipped, EndedAt: at(240)},
-		{Nominal: at(300), StartedAt: at(300), Status: model.RunScheduled},
+	run, takes, n := periodic.Recorded([]*schedule.Run{
+		{Nominal: at(0), StartedAt: at(0), EndedAt: at(9), Status: schedule.RunFailed},
+		{Nominal: at(60), StartedAt: at(60), EndedAt: at(61), Status: schedule.RunSuccess},
+		{Nominal: at(120), StartedAt: at(120), EndedAt: at(124), Status: schedule.RunSuccess},
+		{Nominal: at(180), StartedAt: at(180), EndedAt: at(999), Status: schedule.RunCanceled},
+		{Nominal: at(240), Status: schedule.RunSkipped, EndedAt: at(240)},
+		{Nominal: at(300), StartedAt: at(300), Status: schedule.RunScheduled},
 	}, time.Hour)
 	require.Equal(t, 4*time.Second, takes)
 	require.Equal(t, 3, n)
 	_, status := run(at(0))
-	require.Equal(t, model.RunFailed, status)
+	require.Equal(t, schedule.RunFailed, status)
 	_, status = run(at(1))
-	require.Equal(t, model.RunSuccess, status)
+	require.Equal(t, schedule.RunSuccess, status)
 	_, takes, n = periodic.Recorded(nil, time.Hour)
 	require.Equal(t, time.Hour, takes)
 	require.Zero(t, n)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 var epoch = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
@@ -21,22 +22,22 @@ var epoch = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 type world struct {
 	t     require.TestingT
 	now   time.Time
-	rule  *model.Rule
+	rule  *schedule.Rule
 	cal   *calendar.Schedule
-	tasks map[string]*model.Task // by id
-	runs  map[string]*model.Run  // by id
-	by    map[string]string      // of a run: the plan that sent its task
-	plans map[string]bool        // ids of all that was ever planned
-	begun map[string]bool        // runs that a worker has begun
-	wants []tick                 // that must be covered
-	from  time.Time              // after it the current calendar's ticks are wanted
-	log   []string               // what was carried out since somebody looked
+	tasks map[string]*model.Task   // by id
+	runs  map[string]*schedule.Run // by id
+	by    map[string]string        // of a run: the plan that sent its task
+	plans map[string]bool          // ids of all that was ever planned
+	begun map[string]bool          // runs that a worker has begun
+	wants []tick                   // that must be covered
+	from  time.Time                // after it the current calendar's ticks are wanted
+	log   []string                 // what was carried out since somebody looked
 }
 
 type tick struct{ at time.Time }
 
 func newWorld(t require.TestingT, s Spec) *world {
-	w := &world{t: t, now: epoch, from: epoch, tasks: map[string]*model.Task{}, runs: map[string]*model.Run{}, by: map[string]string{}, plans: map[string]bool{}, begun: map[string]bool{}}
+	w := &world{t: t, now: epoch, from: epoch, tasks: map[string]*model.Task{}, runs: map[string]*schedule.Run{}, by: map[string]string{}, plans: map[string]bool{}, begun: map[string]bool{}}
 	var err error
 	w.rule, w.cal, err = s.rule(epoch)
 	require.NoError(t, err)
@@ -45,7 +46,7 @@ func newWorld(t require.TestingT, s Spec) *world {
 }
 
 // write is what a decision's guarded write does: what it plans is appended.
-func (w *world) write(after *model.Rule) {
+func (w *world) write(after *schedule.Rule) {
 	if after == nil {
 		w.note("nothing")
 		return
@@ -53,7 +54,7 @@ func (w *world) write(after *model.Rule) {
 	require.Greater(w.t, after.Rev, w.rule.Rev, "the rev rises")
 	require.False(w.t, after.DecidedTo.Before(w.rule.DecidedTo), "what is decided stays decided")
 	for _, p := range after.Planned {
-		if slices.ContainsFunc(w.rule.Planned, func(q model.Planned) bool { return q.ID == p.ID }) {
+		if slices.ContainsFunc(w.rule.Planned, func(q schedule.Planned) bool { return q.ID == p.ID }) {
 			continue
 		}
 		require.False(w.t, w.plans[p.ID], "an id for two plans: %s", p.ID)
@@ -64,7 +65,7 @@ func (w *world) write(after *model.Rule) {
 }
 
 // decide writes a decision and carries it out.
-func (w *world) decide(after *model.Rule) {
+func (w *world) decide(after *schedule.Rule) {
 	w.write(after)
 	w.carryOut(1 << 30)
 }
@@ -130,7 +131,7 @@ func (w *world) look() {
 }
 
 // known is the rule as an engine decides about it, which reads what workers have begun.
-func (w *world) known() *model.Rule { return Begun(w.rule, w.begun) }
+func (w *world) known() *schedule.Rule { return Begun(w.rule, w.begun) }
 
 // running are the tasks that have not ended, in the order of their runs.
 func (w *world) running() (out []*model.Task) {
@@ -223,7 +224,7 @@ func stamp(t time.Time) string {
 	return s
 }
 
-func (w *world) record(r *model.Run) string {
+func (w *world) record(r *schedule.Run) string {
 	s := w.name(r.ID) + " " + string(r.Status)
 	if r.Reason != "" {
 		s += " " + string(r.Reason)
@@ -264,7 +265,7 @@ func TestAYearOfAThousandRulesTakesNoYear(t *testing.T) {
 			for _, p := range r.Planned {
 				if p.Task != nil {
 					got++
-					r = Ended(r, p.Task, model.RunSuccess, "", at.Add(10*time.Minute))
+					r = Ended(r, p.Task, schedule.RunSuccess, "", at.Add(10*time.Minute))
 				}
 			}
 			r.Planned = nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -52,7 +53,7 @@ func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTask
 		default:
 			o.sent = Sent{ID: t.ID, Generation: t.Generation, Status: t.Status}
 			if o.draft.OnExisting != 0 {
-				after, err := model.SendAgain(t, o.draft.Draft, o.draft.OnExisting, now)
+				after, err := lifecycle.SendAgain(t, o.draft.Draft, o.draft.OnExisting, now)
 				o.again = err != nil || after != t // what is refused now may not be when it is carried out
 			}
 		}
@@ -65,7 +66,7 @@ func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 	for range maxReappearing {
 		o.again = false
 		before, after, err := p.store.Change(ctx, o.task.ID, func(t *model.Task) (*model.Task, error) {
-			return model.SendAgain(t, o.draft.Draft, o.draft.OnExisting, p.store.Clock.Now())
+			return lifecycle.SendAgain(t, o.draft.Draft, o.draft.OnExisting, p.store.Clock.Now())
 		})
 		if errors.Is(err, store.ErrNotFound) { // gone meanwhile: the key is free
 			p.insert(ctx, []*outgoing{o})
@@ -111,7 +112,7 @@ func (p *Producer) sendAllAgain(ctx context.Context, outs []*outgoing) {
 // is written after the task, and again when the command is repeated.
 func (p *Producer) tellRunning(ctx context.Context, t *model.Task, options bool) error {
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.Open() && (options || t.MustStop(w.WorkerID)) {
+		if w := &t.WorkerStates[i]; w.Open() && (options || lifecycle.MustStop(t, w.WorkerID)) {
 			return p.signal(ctx, t)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -28,7 +30,7 @@ func TestADuplicateUpdatesArgumentsStartAndOptionsWithTheFlag(t *testing.T) {
 	require.False(t, again.Created)
 	require.Equal(t, s.Generation, again.Generation)
 	doc := b.get(s.ID)
-	require.JSONEq(t, `{"to":"bob"}`, string(model.ValueJSON(doc.Args)))
+	require.JSONEq(t, `{"to":"bob"}`, string(codec.ValueJSON(doc.Args)))
 	require.Equal(t, at, doc.StartTime)
 	require.Equal(t, at, doc.DueAt)
 	require.Equal(t, 1, *doc.Options.MaxLapses)
@@ -41,15 +43,15 @@ func TestUpdateIdleLeavesARunningTaskAlone(t *testing.T) {
 	b.claim(s.ID, "w")
 	again := b.send(mail{To: "eve"}, Key("k"), OnExisting(model.UpdateIdle))
 	require.Equal(t, model.StatusExecuting, again.Status)
-	require.JSONEq(t, `{"to":"bob"}`, string(model.ValueJSON(b.get(s.ID).Args)))
+	require.JSONEq(t, `{"to":"bob"}`, string(codec.ValueJSON(b.get(s.ID).Args)))
 	b.send(mail{To: "eve"}, Key("k"), OnExisting(model.UpdateArgs))
-	require.JSONEq(t, `{"to":"eve"}`, string(model.ValueJSON(b.get(s.ID).Args)))
+	require.JSONEq(t, `{"to":"eve"}`, string(codec.ValueJSON(b.get(s.ID).Args)))
 }
 
 func TestAFailedTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{To: "ann"}, Key("k"))
-	failed := b.run(s.ID, model.Failed(model.FailFatal, "no such user"))
+	failed := b.run(s.ID, lifecycle.Failed(model.FailFatal, "no such user"))
 	require.Equal(t, model.StatusFailure, failed.Status)
 
 	untouched := b.send(mail{}, Key("k"), OnExisting(model.RestartSucceeded))
@@ -62,7 +64,7 @@ func TestAFailedTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 	doc := b.get(s.ID)
 	require.Zero(t, doc.ErrorCount)
 	require.Empty(t, doc.WorkerStates)
-	require.JSONEq(t, `{"to":"bob"}`, string(model.ValueJSON(doc.Args)))
+	require.JSONEq(t, `{"to":"bob"}`, string(codec.ValueJSON(doc.Args)))
 
 	old, err := b.p.Life(t.Context(), s.ID, s.Generation)
 	require.NoError(t, err, "the ended life is in the history")
@@ -73,14 +75,14 @@ func TestAFailedTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 func TestASucceededTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Key("k"))
-	b.run(s.ID, model.Success(value(t, receipt{Bytes: 7})))
+	b.run(s.ID, lifecycle.Success(value(t, receipt{Bytes: 7})))
 	require.False(t, b.send(mail{}, Key("k"), OnExisting(model.RestartFailed)).Created)
 	again := b.send(mail{}, Key("k"), OnExisting(model.RestartSucceeded))
 	require.True(t, again.Created)
 	require.Zero(t, b.get(s.ID).Result)
 	old, err := b.p.Life(t.Context(), s.ID, s.Generation)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"bytes":7}`, string(model.ValueJSON(old.Result)))
+	require.JSONEq(t, `{"bytes":7}`, string(codec.ValueJSON(old.Result)))
 }
 
 func TestAnUpdateThatExcludesARunningWorkerTellsIt(t *testing.T) {
@@ -101,7 +103,7 @@ func TestAKeyWhoseTaskWasDeletedIsFreeAgain(t *testing.T) {
 	_, err := b.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: s.ID}})
 	require.NoError(t, err)
 	// As a sender finds it whose insert saw the task and whose decision did not.
-	o := &outgoing{draft: &Draft{Draft: model.Draft{Type: "mail", Key: "k"}, OnExisting: model.UpdateArgs}, again: true}
+	o := &outgoing{draft: &Draft{Draft: lifecycle.Draft{Type: "mail", Key: "k"}, OnExisting: model.UpdateArgs}, again: true}
 	o.task = o.draft.task(b.now())
 	b.p.sendAgain(t.Context(), o)
 	require.NoError(t, o.err)
@@ -112,7 +114,7 @@ func TestAKeyWhoseTaskWasDeletedIsFreeAgain(t *testing.T) {
 func TestALifeThatWaitsForItsRetryIsKeptWhenANewOneBegins(t *testing.T) {
 	b := setup(t)
 	first := b.send(mail{To: "ann"}, Key("k"))
-	require.Equal(t, model.StatusError, b.run(first.ID, model.Failed(model.FailError, "no route").After(time.Hour)).Status)
+	require.Equal(t, model.StatusError, b.run(first.ID, lifecycle.Failed(model.FailError, "no route").After(time.Hour)).Status)
 	over := b.awaiting(first)
 	again := b.send(mail{To: "bob"}, Key("k"), OnExisting(model.RestartFailed))
 	require.True(t, again.Created)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -18,10 +20,10 @@ import (
 // it with [ErrClosed]. All awaits of a process share one query.
 func Await[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], s Sent) (R, error) {
 	var result R
-	if _, typ, _, err := model.ParseTaskID(s.ID); err != nil {
+	if _, typ, _, err := input.ParseTaskID(s.ID); err != nil {
 		return result, fmt.Errorf("awaiting a task of type %s: %w", t.Name(), err)
 	} else if typ != t.Name() {
-		return result, fmt.Errorf("awaiting task %s: %w", s.ID, model.Invalid("type", "is %s, but the task is of type %s", t.Name(), typ))
+		return result, fmt.Errorf("awaiting task %s: %w", s.ID, input.Invalid("type", "is %s, but the task is of type %s", t.Name(), typ))
 	}
 	task, err := p.AwaitTask(ctx, s)
 	if err != nil {
@@ -30,7 +32,7 @@ func Await[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], s Sen
 	if err := ended(task); err != nil {
 		return result, err
 	}
-	if err := model.DecodeValue(task.Result, &result); err != nil {
+	if err := codec.DecodeValue(task.Result, &result); err != nil {
 		return result, fmt.Errorf("decoding the result of task %s: %w", s.ID, err)
 	}
 	return result, nil
@@ -52,7 +54,7 @@ func ended(t *model.Task) error {
 // Generation of 0 stands for the life that is there at the first look, or, where the task
 // has moved to the history, for its last one.
 func (p *Producer) AwaitTask(ctx context.Context, s Sent) (*model.Task, error) {
-	if _, _, _, err := model.ParseTaskID(s.ID); err != nil {
+	if _, _, _, err := input.ParseTaskID(s.ID); err != nil {
 		return nil, fmt.Errorf("awaiting a task: %w", err)
 	}
 	w := &wait{id: s.ID, generation: s.Generation, fresh: s.Created, done: make(chan struct{})}

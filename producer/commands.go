@@ -8,6 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -23,7 +26,7 @@ import (
 // workers run it, they are told within two seconds, and it ends when the last has
 // returned. Cancelling twice is no error. remark says why; it may be empty.
 func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, error) {
-	t, err := p.command(ctx, "cancelling", id, remark, model.Cancel)
+	t, err := p.command(ctx, "cancelling", id, remark, lifecycle.Cancel)
 	if err != nil {
 		return nil, err
 	}
@@ -41,34 +44,34 @@ func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, 
 // same life; one that ended without success begins a new life with a fresh budget.
 // remark says why; it may be empty.
 func (p *Producer) Retry(ctx context.Context, id, remark string) (*model.Task, error) {
-	return p.command(ctx, "retrying", id, remark, model.RetryNow)
+	return p.command(ctx, "retrying", id, remark, lifecycle.RetryNow)
 }
 
 // RetryFrom makes a task run again now, as [Producer.Retry] does, from a named step on: the
 // steps before it stay done, it and what follows are done again. Nobody may run the task.
 // remark says why; it may be empty.
 func (p *Producer) RetryFrom(ctx context.Context, id, step, remark string) (*model.Task, error) {
-	if err := model.ValidStepName("step", step); err != nil {
+	if err := input.StepName("step", step); err != nil {
 		return nil, fmt.Errorf("retrying task %s: %w", id, err)
 	}
-	return p.command(ctx, "retrying", id, remark, func(t *model.Task, remark string, eff model.Effective, now time.Time) (*model.Task, error) {
-		return model.RetryFrom(t, step, remark, eff, now)
+	return p.command(ctx, "retrying", id, remark, func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error) {
+		return lifecycle.RetryFrom(t, step, remark, eff, now)
 	})
 }
 
 // Resolve ends a Pending task as ManuallyProcessed; remark says what was done.
 func (p *Producer) Resolve(ctx context.Context, id, remark string) (*model.Task, error) {
-	return p.command(ctx, "resolving", id, remark, model.Resolve)
+	return p.command(ctx, "resolving", id, remark, lifecycle.Resolve)
 }
 
 // Release lets a task run that was sent with [Held]. Releasing it twice is no error.
 func (p *Producer) Release(ctx context.Context, id string) (*model.Task, error) {
 	return p.change(ctx, "releasing", id, func(t *model.Task) (*model.Task, error) {
-		return model.Release(t, p.effective(t), p.store.Clock.Now())
+		return lifecycle.Release(t, p.effective(t), p.store.Clock.Now())
 	})
 }
 
-type commandRule func(t *model.Task, remark string, eff model.Effective, now time.Time) (*model.Task, error)
+type commandRule func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error)
 
 func (p *Producer) command(ctx context.Context, doing, id, remark string, rule commandRule) (*model.Task, error) {
 	if err := validText("remark", remark); err != nil {
@@ -81,7 +84,7 @@ func (p *Producer) command(ctx context.Context, doing, id, remark string, rule c
 
 // change carries a rule out on one task.
 func (p *Producer) change(ctx context.Context, doing, id string, rule func(*model.Task) (*model.Task, error)) (*model.Task, error) {
-	if _, _, _, err := model.ParseTaskID(id); err != nil {
+	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("%s a task: %w", doing, err)
 	}
 	if err := p.prepare(ctx); err != nil {
@@ -91,14 +94,14 @@ func (p *Producer) change(ctx context.Context, doing, id string, rule func(*mode
 	if errors.Is(err, ErrNotFound) {
 		if past, err2 := p.store.Life(ctx, id, 0); err2 == nil && !past.ArchivedAt.IsZero() {
 			return nil, fmt.Errorf("%s task %s: %w: it ended as %s and is in the history since %s; sent again, it is a new task",
-				doing, id, ErrNotFound, past.Status, past.ArchivedAt.Format(model.TimeFormat))
+				doing, id, ErrNotFound, past.Status, past.ArchivedAt.Format(clock.Format))
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
 	if after != before && !store.InTransaction(ctx) { // of which nobody knows yet whether it counts
-		p.limits.Ended(after, model.EndedExecutions(before, after))
+		p.limits.Ended(after, lifecycle.EndedExecutions(before, after))
 	}
 	if after != before && after.Status.Ended() && !store.InTransaction(ctx) {
 		// At once rather than by the sweeper, if the caller stays for it; an error has been
@@ -112,7 +115,7 @@ func (p *Producer) change(ctx context.Context, doing, id string, rule func(*mode
 // validText checks a remark or reason; what is too long is cut, not refused.
 func validText(field, s string) error {
 	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-		return model.Invalid(field, "must be valid UTF-8 without a NUL byte")
+		return input.Invalid(field, "must be valid UTF-8 without a NUL byte")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -34,13 +35,13 @@ func TestCancellingARunningTaskTellsItsWorkerEachTime(t *testing.T) {
 		require.NotZero(t, task.CancelRequestedAt)
 		require.Equal(t, i+1, b.signalled(s.ID), "who repeats a cancel repeats its signal")
 	}
-	require.Equal(t, model.StatusCancelled, b.end(s.ID, "w", model.Failed(model.FailError, "cancelled")).Status)
+	require.Equal(t, model.StatusCancelled, b.end(s.ID, "w", lifecycle.Failed(model.FailError, "cancelled")).Status)
 }
 
 func TestRetryMakesATaskDueNow(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))
-	waiting := b.run(s.ID, model.Failed(model.FailError, "try later"))
+	waiting := b.run(s.ID, lifecycle.Failed(model.FailError, "try later"))
 	require.Equal(t, model.StatusError, waiting.Status)
 	require.True(t, waiting.DueAt.After(b.now()))
 	task, err := b.p.Retry(t.Context(), s.ID, "mended")
@@ -53,7 +54,7 @@ func TestRetryMakesATaskDueNow(t *testing.T) {
 func TestRetryOfAFailedTaskBeginsANewLife(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.run(s.ID, model.Failed(model.FailFatal, "no"))
+	b.run(s.ID, lifecycle.Failed(model.FailFatal, "no"))
 	task, err := b.p.Retry(t.Context(), s.ID, "mended")
 	require.NoError(t, err)
 	require.Greater(t, task.Generation, s.Generation)
@@ -66,7 +67,7 @@ func TestRetryOfAFailedTaskBeginsANewLife(t *testing.T) {
 func TestResolveEndsAPendingTask(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, NeedManual(true))
-	b.run(s.ID, model.Failed(model.FailFatal, "no"))
+	b.run(s.ID, lifecycle.Failed(model.FailFatal, "no"))
 	task, err := b.p.Resolve(t.Context(), s.ID, "did it by hand")
 	require.NoError(t, err)
 	require.Equal(t, model.StatusManuallyProcessed, task.Status)
@@ -76,7 +77,7 @@ func TestResolveEndsAPendingTask(t *testing.T) {
 func TestACommandThatTheStateForbidsIsRefusedAndChangesNothing(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.run(s.ID, model.Success(bson.RawValue{}))
+	b.run(s.ID, lifecycle.Success(bson.RawValue{}))
 	before := b.get(s.ID)
 	for name, command := range map[string]func() error{
 		"cancel":  func() error { _, err := b.p.Cancel(t.Context(), s.ID, ""); return err },

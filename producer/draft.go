@@ -5,17 +5,20 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // draftOf turns the input of one task into a checked draft.
 func (p *Producer) draftOf(typ string, args any, opts []Option) (d *Draft, outside bool, err error) {
-	s := gather(model.Draft{Tenant: p.tenant, Type: typ}, opts)
+	s := gather(lifecycle.Draft{Tenant: p.tenant, Type: typ}, opts)
 	if s.has("Args") {
 		s.complain("args", "is given by the send itself; the option Args is for Update")
 	}
 	var badArgs error
-	s.draft.Args, badArgs = model.EncodeValue("args", args, model.MaxArgsBytes)
+	s.draft.Args, badArgs = codec.EncodeValue("args", args, input.MaxArgsBytes)
 	if err = errors.Join(append(s.complaints, badArgs, s.draft.validate())...); err == nil {
 		err = p.seal(&s.draft)
 	}
@@ -40,9 +43,9 @@ func (d *Draft) validate() error {
 func validIn(field string, d time.Duration) error {
 	switch {
 	case d < 0:
-		return model.Invalid(field, "is %v; it cannot be negative", d)
-	case d > model.MaxDuration:
-		return model.Invalid(field, "is %v; at most ten years are allowed", d)
+		return input.Invalid(field, "is %v; it cannot be negative", d)
+	case d > input.MaxDuration:
+		return input.Invalid(field, "is %v; at most ten years are allowed", d)
 	default:
 		return nil
 	}
@@ -50,10 +53,10 @@ func validIn(field string, d time.Duration) error {
 
 func validExisting(e model.Existing) error {
 	if e&^knownFlags != 0 {
-		return model.Invalid("on_existing", "is %s, which has unknown flags", existingText(e))
+		return input.Invalid("on_existing", "is %s, which has unknown flags", existingText(e))
 	}
 	if e&model.KeepArgs != 0 && e&(model.RestartFailed|model.RestartSucceeded) == 0 {
-		return model.Invalid("on_existing", "is %s; KeepArgs needs RestartFailed or RestartSucceeded", existingText(e))
+		return input.Invalid("on_existing", "is %s; KeepArgs needs RestartFailed or RestartSucceeded", existingText(e))
 	}
 	return nil
 }
@@ -64,7 +67,7 @@ func (d *Draft) task(now time.Time) *model.Task {
 	if d.Key == "" {
 		var random [10]byte
 		_, _ = rand.Read(random[:]) // never fails: it ends the program instead
-		d.Key = model.NewKey(now, random)
+		d.Key = input.NewKey(now, random)
 	}
 	if d.In > 0 {
 		d.Start = now.Add(d.In)
@@ -72,5 +75,5 @@ func (d *Draft) task(now time.Time) *model.Task {
 	if d.ExpiresIn > 0 {
 		d.Options.ExpiresAt = now.Add(d.ExpiresIn)
 	}
-	return model.NewTask(d.Draft, now)
+	return lifecycle.NewTask(d.Draft, now)
 }

@@ -10,10 +10,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // behindProxy is a bundle whose producer's connection a test may break.
@@ -61,7 +61,7 @@ func TestASendWithoutKeyNamesTheOneItMadeUpWhenItFails(t *testing.T) {
 	lose(px, "insert", proxy.CutAfter, 1)
 	sent, err := Send(t.Context(), b.p, mailType, mail{})
 	require.Error(t, err)
-	_, _, key, err := model.ParseTaskID(sent.ID)
+	_, _, key, err := input.ParseTaskID(sent.ID)
 	require.NoError(t, err)
 	require.False(t, b.send(mail{}, Key(key)).Created, "it was stored, and a repetition finds it")
 }

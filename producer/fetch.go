@@ -12,6 +12,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -63,23 +66,23 @@ type Fetched struct {
 const maxFetch = 1000
 
 func (r *FetchRequest) validate() error {
-	errs := []error{model.ValidWorkerID("worker_id", r.WorkerID)}
+	errs := []error{input.WorkerID("worker_id", r.WorkerID)}
 	if len(r.Types) == 0 && len(r.Categories) == 0 {
-		errs = append(errs, model.Invalid("types", "are empty; give types or categories"))
+		errs = append(errs, input.Invalid("types", "are empty; give types or categories"))
 	}
 	if len(r.Types) > store.MaxTypes {
-		errs = append(errs, model.Invalid("types", "are %d; at most %d are allowed", len(r.Types), store.MaxTypes))
+		errs = append(errs, input.Invalid("types", "are %d; at most %d are allowed", len(r.Types), store.MaxTypes))
 	}
 	for i, typ := range r.Types {
-		errs = append(errs, model.ValidName(fmt.Sprintf("types[%d]", i), typ))
+		errs = append(errs, input.Name(fmt.Sprintf("types[%d]", i), typ))
 	}
 	only := r.conditions()
-	errs = append(errs, only.Validate())
+	errs = append(errs, input.Conditions(only))
 	if r.Max < 0 || r.Max > maxFetch {
-		errs = append(errs, model.Invalid("max", "is %d; want 1 to %d, or 0 for 1", r.Max, maxFetch))
+		errs = append(errs, input.Invalid("max", "is %d; want 1 to %d, or 0 for 1", r.Max, maxFetch))
 	}
-	if r.Lease != 0 && (r.Lease < model.MinWorkerTimeout || r.Lease > 24*time.Hour) {
-		errs = append(errs, model.Invalid("lease", "is %v; want %v to a day, or 0 for the task's own", r.Lease, model.MinWorkerTimeout))
+	if r.Lease != 0 && (r.Lease < input.MinWorkerTimeout || r.Lease > 24*time.Hour) {
+		errs = append(errs, input.Invalid("lease", "is %v; want %v to a day, or 0 for the task's own", r.Lease, input.MinWorkerTimeout))
 	}
 	return errors.Join(errs...)
 }
@@ -138,7 +141,7 @@ func (f *fetch) run(ctx context.Context) (err error) {
 		return err
 	}
 	f.finder = claim.Finder{Store: f.p.store, Types: f.p.types, WorkerID: f.WorkerID}
-	if only := f.conditions(); !only.IsZero() {
+	if only := f.conditions(); !lifecycle.Unconditional(only) {
 		f.finder.Only = only
 	}
 	if err := f.chooseTypes(ctx); err != nil || len(f.types) == 0 {
@@ -173,10 +176,10 @@ func (f *fetch) chooseTypes(ctx context.Context) (err error) {
 const ownTypes = "mscheduler."
 
 // terms are what applies to a claim of the task, and the claimant.
-func (f *fetch) terms(t *model.Task) (model.Effective, model.Claimant) {
+func (f *fetch) terms(t *model.Task) (lifecycle.Effective, lifecycle.Claimant) {
 	said := f.p.types.Options(t.Type)
-	eff := model.ResolveOptions(t.Options, said)
-	by := model.Claimant{WorkerID: f.WorkerID, ExecID: f.exec, Only: f.finder.Only}
+	eff := lifecycle.ResolveOptions(t.Options, said)
+	by := lifecycle.Claimant{WorkerID: f.WorkerID, ExecID: f.exec, Only: f.finder.Only}
 	if !said.IsZero() {
 		by.Applied = &said
 	}
@@ -212,10 +215,10 @@ func (f *fetch) claimDue(ctx context.Context) error {
 			}
 			eff, by := f.terms(t)
 			by.From = grants[t].From
-			after, no := model.Claim(t, by, eff, now)
+			after, no := lifecycle.Claim(t, by, eff, now)
 			if no == "" {
 				claims = append(claims, store.Write{Before: t, After: after})
-			} else if fixed := model.Repair(t, eff, now); no.Stale() && fixed != nil {
+			} else if fixed := lifecycle.Repair(t, eff, now); no.Stale() && fixed != nil {
 				repairs = append(repairs, store.Write{Before: t, After: fixed})
 			}
 		}
@@ -283,7 +286,7 @@ func (f *fetch) admit(ctx context.Context, found []*model.Task) (grants, error) 
 	now := f.p.store.Clock.Now()
 	var ask []*model.Task
 	for _, t := range found {
-		if eff, by := f.terms(t); f.p.limits.Limited(t) && by.Only.Met(t) && model.Claimable(t, f.WorkerID, eff, now) == "" {
+		if eff, by := f.terms(t); f.p.limits.Limited(t) && lifecycle.ConditionsMet(by.Only, t) && lifecycle.Claimable(t, f.WorkerID, eff, now) == "" {
 			ask = append(ask, t)
 		}
 	}
@@ -366,7 +369,7 @@ func (f *fetch) begin(ctx context.Context, won []*model.Task, used []limits.Gran
 			f.take(t)
 			continue
 		}
-		_, err := f.p.finish(ctx, "giving back", t.HandleOf(f.exec), model.NotStarted(reason))
+		_, err := f.p.finish(ctx, "giving back", t.HandleOf(f.exec), lifecycle.NotStarted(reason))
 		if err == nil && early { // its permits went with its end
 			used[i].Permits = nil
 			f.p.limits.Return(used[i])
@@ -390,10 +393,10 @@ func (f *fetch) take(t *model.Task) {
 		Token:        model.Token{Generation: t.Generation, Rev: t.Rev},
 	}
 	if t.Args.Type != 0 {
-		x.Args = model.ValueJSON(t.Args)
+		x.Args = codec.ValueJSON(t.Args)
 	}
-	if c := t.CheckpointOf(f.WorkerID); c.Type != 0 {
-		x.Checkpoint = model.ValueJSON(c)
+	if c := lifecycle.CheckpointOf(t, f.WorkerID); c.Type != 0 {
+		x.Checkpoint = codec.ValueJSON(c)
 	}
 	f.out = append(f.out, x)
 	f.left--
@@ -404,12 +407,12 @@ func (f *fetch) take(t *model.Task) {
 // else has begun the task, and nothing was saved of this execution (progress, a checkpoint, a
 // step), its expires_at holds again: it counts as never started.
 func (p *Producer) GiveBack(ctx context.Context, handle, reason string) (*model.Task, error) {
-	h, err := model.ParseHandle(handle)
+	h, err := input.ParseHandle(handle)
 	if err != nil {
 		return nil, fmt.Errorf("giving an execution back: %w", err)
 	}
 	if err := validText("reason", reason); err != nil {
 		return nil, fmt.Errorf("giving an execution of task %s back: %w", h.TaskID, err)
 	}
-	return p.finish(ctx, "giving back", h, model.NotStarted(reason))
+	return p.finish(ctx, "giving back", h, lifecycle.NotStarted(reason))
 }

@@ -8,6 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -38,7 +40,7 @@ const (
 
 func (h History) validate() error {
 	if h > HistoryOnly {
-		return model.Invalid("history", "is %d; want WithoutHistory, WithHistory or HistoryOnly", h)
+		return input.Invalid("history", "is %d; want WithoutHistory, WithHistory or HistoryOnly", h)
 	}
 	return nil
 }
@@ -49,33 +51,33 @@ func (h History) where() store.Where {
 
 func (f *Filter) validate() error {
 	if f.Tenant != "" {
-		if err := model.ValidName("tenant", f.Tenant); err != nil {
+		if err := input.Name("tenant", f.Tenant); err != nil {
 			return err
 		}
 	}
 	if f.Type != "" {
-		if err := model.ValidName("type", f.Type); err != nil {
+		if err := input.Name("type", f.Type); err != nil {
 			return err
 		}
 	}
 	for _, s := range f.Statuses {
-		if !slices.Contains(model.Statuses, s) {
-			return model.Invalid("status", "is %q; want one of %v", s, model.Statuses)
+		if !slices.Contains(lifecycle.Statuses, s) {
+			return input.Invalid("status", "is %q; want one of %v", s, lifecycle.Statuses)
 		}
 	}
-	if err := model.ValidLabel("category", f.Category); err != nil {
+	if err := input.Label("category", f.Category); err != nil {
 		return err
 	}
-	if err := model.ValidLabel("creator", f.Creator); err != nil {
+	if err := input.Label("creator", f.Creator); err != nil {
 		return err
 	}
 	if f.WorkerID != "" {
-		if err := model.ValidWorkerID("worker_id", f.WorkerID); err != nil {
+		if err := input.WorkerID("worker_id", f.WorkerID); err != nil {
 			return err
 		}
 	}
 	if !f.After.IsZero() && !f.Before.IsZero() && !f.After.Before(f.Before) {
-		return model.Invalid("after", "is %v, which is not before %v", f.After, f.Before)
+		return input.Invalid("after", "is %v, which is not before %v", f.After, f.Before)
 	}
 	return f.History.validate()
 }
@@ -124,7 +126,7 @@ func (p *Producer) Find(ctx context.Context, f Filter, size int, token string) (
 		err = f.validate()
 	}
 	if err == nil && (size < 1 || size > MaxPageSize) {
-		err = model.Invalid("page_size", "is %d; want 1 to %d, or 0 for %d", size, MaxPageSize, DefaultPageSize)
+		err = input.Invalid("page_size", "is %d; want 1 to %d, or 0 for %d", size, MaxPageSize, DefaultPageSize)
 	}
 	if err != nil {
 		return Page{}, fmt.Errorf("finding tasks: %w", err)

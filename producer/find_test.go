@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -20,7 +21,7 @@ func TestFindSelectsByEachFieldOfTheFilter(t *testing.T) {
 	acme := b.send(mail{}, Key("acme"), Tenant("acme"), Creator("web"), Category("bulk"))
 	done := b.send(mail{}, Key("done"))
 	b.claim(done.ID, "w7")
-	b.end(done.ID, "w7", model.Success(bson.RawValue{}))
+	b.end(done.ID, "w7", lifecycle.Success(bson.RawValue{}))
 	sms, err := b.p.SendJSON(t.Context(), "sms", nil, Key("sms"))
 	require.NoError(t, err)
 	_, err = b.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: sms.ID}},

@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -19,7 +20,7 @@ func (p *Producer) Get(ctx context.Context, id string) (*model.Task, error) {
 // Document is [Producer.Get] for the document as it is stored, with fields that this
 // release may not know.
 func (p *Producer) Document(ctx context.Context, id string) (bson.Raw, error) {
-	if _, _, _, err := model.ParseTaskID(id); err != nil {
+	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading a task: %w", err)
 	}
 	return p.store.LifeRaw(ctx, id, 0)
@@ -28,7 +29,7 @@ func (p *Producer) Document(ctx context.Context, id string) (bson.Raw, error) {
 // Life reads one life of a task, also when it has moved to the history. Generation 0 is
 // the present life, or the last.
 func (p *Producer) Life(ctx context.Context, id string, generation int64) (*model.Task, error) {
-	if _, _, _, err := model.ParseTaskID(id); err != nil {
+	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading a task: %w", err)
 	}
 	return p.store.Life(ctx, id, generation)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -22,7 +23,7 @@ const (
 // Lives reads all lives of a task, the newest first: the present one, if there is one, and
 // those in the history, which have an ArchivedAt. [ErrNotFound] when there is none.
 func (p *Producer) Lives(ctx context.Context, id string) ([]*model.Task, error) {
-	if _, _, _, err := model.ParseTaskID(id); err != nil {
+	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading the lives of a task: %w", err)
 	}
 	docs, err := p.store.AllLives(ctx, id)
@@ -53,7 +54,7 @@ func (p *Producer) HistoryRetention(ctx context.Context) (time.Duration, error) 
 func (p *Producer) SetHistoryRetention(ctx context.Context, keep time.Duration) error {
 	if keep != 0 && (keep < minHistory || keep > maxHistory) {
 		return fmt.Errorf("setting how long the history is kept: %w",
-			model.Invalid("retention", "is %v; want %v to %v, or 0 for ever", keep, minHistory, maxHistory))
+			input.Invalid("retention", "is %v; want %v to %v, or 0 for ever", keep, minHistory, maxHistory))
 	}
 	if err := p.prepare(ctx); err != nil {
 		return fmt.Errorf("setting how long the history is kept: %w", err)

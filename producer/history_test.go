@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -25,7 +26,7 @@ func (b *bundle) old(ids ...string) {
 // millisecond.
 func (b *bundle) archived(s Sent) {
 	b.t.Helper()
-	b.run(s.ID, model.Success(value(b.t, receipt{Bytes: 7})))
+	b.run(s.ID, lifecycle.Success(value(b.t, receipt{Bytes: 7})))
 	b.old(s.ID)
 	b.archive(1)
 	for b.p.store.Clock.Now().UnixMilli() <= s.Generation {
@@ -60,7 +61,7 @@ func TestFindSelectsPastLivesToo(t *testing.T) {
 	a1 := b.send(mail{}, Key("a"))
 	b.archived(a1)
 	b1 := b.send(mail{}, Key("b"), Creator("web"))
-	b.run(b1.ID, model.Success(bson.RawValue{}))
+	b.run(b1.ID, lifecycle.Success(bson.RawValue{}))
 	b2 := b.send(mail{}, Key("b"), OnExisting(model.RestartSucceeded)) // keeps b1
 	c1 := b.send(mail{}, Key("c"), Tenant("acme"))
 	_, err := b.p.Cancel(t.Context(), c1.ID, "")
@@ -111,11 +112,11 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 		require.NoError(t, err)
 		var ids []string
 		for i, s := range sent {
-			b.run(s.ID, model.Success(bson.RawValue{}))
+			b.run(s.ID, lifecycle.Success(bson.RawValue{}))
 			ids = append(ids, s.ID)
 			if i%3 == 0 { // lives that are past from the beginning
 				b.send(mail{}, Key(fmt.Sprint(i)), OnExisting(model.RestartSucceeded))
-				b.run(s.ID, model.Success(bson.RawValue{}))
+				b.run(s.ID, lifecycle.Success(bson.RawValue{}))
 			}
 		}
 		there, err := b.p.Find(t.Context(), Filter{History: WithHistory}, 100, "")
@@ -174,7 +175,7 @@ func TestTheLivesOfATaskComeNewestFirst(t *testing.T) {
 	first := b.send(mail{}, Key("k"))
 	b.archived(first)
 	second := b.send(mail{}, Key("k"))
-	b.run(second.ID, model.Failed(model.FailFatal, "no"))
+	b.run(second.ID, lifecycle.Failed(model.FailFatal, "no"))
 	third, err := b.p.Retry(t.Context(), second.ID, "")
 	require.NoError(t, err)
 	b.send(mail{}, Key("k2"))

@@ -9,6 +9,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -92,7 +95,7 @@ func (b *bundle) claim(id, worker string) string {
 			require.WithinDuration(b.t, now, t.DueAt, time.Second)
 			now = t.DueAt
 		}
-		after, no := model.Claim(t, model.Claimant{WorkerID: worker, ExecID: exec}, model.ResolveOptions(t.Options), now)
+		after, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: worker, ExecID: exec}, lifecycle.ResolveOptions(t.Options), now)
 		require.Empty(b.t, no)
 		return after, nil
 	})
@@ -100,15 +103,15 @@ func (b *bundle) claim(id, worker string) string {
 }
 
 // end ends the worker's execution.
-func (b *bundle) end(id, worker string, out model.Outcome) *model.Task {
+func (b *bundle) end(id, worker string, out lifecycle.Outcome) *model.Task {
 	b.t.Helper()
 	return b.change(id, func(t *model.Task, now time.Time) (*model.Task, error) {
-		return model.Finish(t, "exec-of-"+worker, out, model.ResolveOptions(t.Options), now, 0.5)
+		return lifecycle.Finish(t, "exec-of-"+worker, out, lifecycle.ResolveOptions(t.Options), now, 0.5)
 	})
 }
 
 // run runs the task to its end.
-func (b *bundle) run(id string, out model.Outcome) *model.Task {
+func (b *bundle) run(id string, out lifecycle.Outcome) *model.Task {
 	b.t.Helper()
 	b.claim(id, "w")
 	return b.end(id, "w", out)
@@ -117,7 +120,7 @@ func (b *bundle) run(id string, out model.Outcome) *model.Task {
 func (b *bundle) park(id, worker string, d time.Duration) {
 	b.t.Helper()
 	b.change(id, func(t *model.Task, now time.Time) (*model.Task, error) {
-		return model.Park(t, "exec-of-"+worker, now.Add(d), model.Outcome{}, model.ResolveOptions(t.Options), now)
+		return lifecycle.Park(t, "exec-of-"+worker, now.Add(d), lifecycle.Outcome{}, lifecycle.ResolveOptions(t.Options), now)
 	})
 }
 
@@ -138,7 +141,7 @@ func (b *bundle) tasks() int64 {
 
 func value(t *testing.T, v any) bson.RawValue {
 	t.Helper()
-	raw, err := model.EncodeValue("value", v, model.MaxResultBytes)
+	raw, err := codec.EncodeValue("value", v, input.MaxResultBytes)
 	require.NoError(t, err)
 	return raw
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -58,7 +61,7 @@ func TestASendManySaysForEachItemWhetherItWasCreated(t *testing.T) {
 	}
 	require.Equal(t, []bool{true, false, true, false}, created)
 	require.Equal(t, old.Generation, sent[1].Generation)
-	require.JSONEq(t, `{"to":"old"}`, string(model.ValueJSON(b.get(old.ID).Args)))
+	require.JSONEq(t, `{"to":"old"}`, string(codec.ValueJSON(b.get(old.ID).Args)))
 }
 
 func TestAnInvalidItemIsNamedAndNothingIsWritten(t *testing.T) {
@@ -108,7 +111,7 @@ func TestItemsOfSeveralTypesAreSentTogether(t *testing.T) {
 func TestASendManyOfLargeTasksIsSplit(t *testing.T) {
 	outs := make([]*outgoing, 130)
 	for i := range outs {
-		outs[i] = &outgoing{task: &model.Task{Args: bson.RawValue{Value: make([]byte, model.MaxArgsBytes)}}}
+		outs[i] = &outgoing{task: &model.Task{Args: bson.RawValue{Value: make([]byte, input.MaxArgsBytes)}}}
 	}
 	var sizes []int
 	total := 0
@@ -130,9 +133,9 @@ func TestExistingKeysOfASendManyAreTreatedAsTheirOptionSays(t *testing.T) {
 	sent, err := SendMany(t.Context(), b.p, mailType, items(40))
 	require.NoError(t, err)
 	for i, s := range sent[:20] {
-		out := model.Success(bson.RawValue{})
+		out := lifecycle.Success(bson.RawValue{})
 		if i%2 == 0 {
-			out = model.Failed(model.FailFatal, "no")
+			out = lifecycle.Failed(model.FailFatal, "no")
 		}
 		b.run(s.ID, out)
 	}

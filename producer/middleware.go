@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -11,7 +12,7 @@ import (
 // every field; what it makes of it is checked again.
 type Draft struct {
 	// Draft is what will be stored. An empty Key stands for one that is made up.
-	model.Draft
+	lifecycle.Draft
 	// In, when not 0, is the start time from the moment of the write on, by the
 	// database's clock; Start is then ignored.
 	In time.Duration

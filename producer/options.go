@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -26,11 +28,11 @@ type settings struct {
 }
 
 func (s *settings) complain(field, format string, args ...any) {
-	s.complaints = append(s.complaints, model.Invalid(field, format, args...))
+	s.complaints = append(s.complaints, input.Invalid(field, format, args...))
 }
 
 // gather applies the options in their order to what base says.
-func gather(base model.Draft, opts []Option) *settings {
+func gather(base lifecycle.Draft, opts []Option) *settings {
 	s := &settings{draft: Draft{Draft: base}}
 	for i, o := range opts {
 		if o == nil {
@@ -65,7 +67,7 @@ func Key(key string) Option {
 	return newOption("Key", func(s *settings) {
 		s.draft.Key = key
 		if key == "" { // in a draft that means "make one up", which is not what was asked
-			s.complaints = append(s.complaints, model.ValidKey(key))
+			s.complaints = append(s.complaints, input.Key(key))
 		}
 	}, key)
 }
@@ -112,7 +114,7 @@ func ConcurrentWorkers(n int) Option {
 	return newOption("ConcurrentWorkers", func(s *settings) {
 		s.draft.Options.ConcurrentWorkerCount = n
 		if n == 0 { // in a document that means "not said"
-			s.complain("concurrent_workers", "is 0; want 1 to %d", model.MaxWorkers)
+			s.complain("concurrent_workers", "is 0; want 1 to %d", input.MaxWorkers)
 		}
 	}, n)
 }

@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -23,18 +26,18 @@ import (
 // Complete ends the execution as a success with that result: any JSON value of at most
 // 1 MiB, nil for none. A repetition with the same result is no error and changes nothing.
 func (p *Producer) Complete(ctx context.Context, handle string, result any, opts ...CompleteOption) (*model.Task, error) {
-	h, err := model.ParseHandle(handle)
+	h, err := input.ParseHandle(handle)
 	if err != nil {
 		return nil, fmt.Errorf("completing an execution: %w", err)
 	}
-	value, err := model.EncodeValue("result", result, model.MaxResultBytes)
+	value, err := codec.EncodeValue("result", result, input.MaxResultBytes)
 	if err != nil {
 		return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, err)
 	}
-	out := model.Success(value)
+	out := lifecycle.Success(value)
 	for i, o := range opts {
 		if o == nil {
-			return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, model.Invalid(fmt.Sprintf("options[%d]", i), "is nil"))
+			return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, input.Invalid(fmt.Sprintf("options[%d]", i), "is nil"))
 		}
 		o(&out)
 	}
@@ -42,11 +45,11 @@ func (p *Producer) Complete(ctx context.Context, handle string, result any, opts
 }
 
 // CompleteOption says more about a success, see [WithoutCallback].
-type CompleteOption func(*model.Outcome)
+type CompleteOption func(*lifecycle.Outcome)
 
 // WithoutCallback makes the task Success at once, whatever callback it or its type configures:
 // nobody is told.
-func WithoutCallback() CompleteOption { return func(o *model.Outcome) { o.NoCallback = true } }
+func WithoutCallback() CompleteOption { return func(o *lifecycle.Outcome) { o.NoCallback = true } }
 
 // Failure says more about how an execution failed. The zero value is an error that the
 // task's retry strategy judges.
@@ -60,21 +63,21 @@ type Failure struct {
 // Fail ends the execution as an error, as if its handler had returned it. A repetition
 // is no error and changes nothing.
 func (p *Producer) Fail(ctx context.Context, handle, reason string, f Failure) (*model.Task, error) {
-	h, err := model.ParseHandle(handle)
+	h, err := input.ParseHandle(handle)
 	if err != nil {
 		return nil, fmt.Errorf("failing an execution: %w", err)
 	}
 	err = validText("reason", reason)
-	if err == nil && (f.RetryAfter < 0 || f.RetryAfter > model.MaxDuration) {
-		err = model.Invalid("retry_after", "is %v; want 0 to ten years", f.RetryAfter)
+	if err == nil && (f.RetryAfter < 0 || f.RetryAfter > input.MaxDuration) {
+		err = input.Invalid("retry_after", "is %v; want 0 to ten years", f.RetryAfter)
 	}
 	if err == nil && f.Fatal && f.RetryAfter > 0 {
-		err = model.Invalid("retry_after", "is %v, but a fatal failure is not retried", f.RetryAfter)
+		err = input.Invalid("retry_after", "is %v, but a fatal failure is not retried", f.RetryAfter)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("failing an execution of task %s: %w", h.TaskID, err)
 	}
-	out := model.Failed(model.FailError, reason)
+	out := lifecycle.Failed(model.FailError, reason)
 	if f.Fatal {
 		out.Kind = model.FailFatal
 	}
@@ -84,7 +87,7 @@ func (p *Producer) Fail(ctx context.Context, handle, reason string, f Failure) (
 	return p.finish(ctx, "failing", h, out)
 }
 
-func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out model.Outcome) (*model.Task, error) {
+func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out lifecycle.Outcome) (*model.Task, error) {
 	parked := true
 	var late *model.LateError
 	t, err := p.change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
@@ -93,13 +96,13 @@ func (p *Producer) finish(ctx context.Context, doing string, h model.Handle, out
 			return nil, model.ErrFenced
 		}
 		parked = w.Parked
-		if model.Repeats(t, w, out) {
+		if lifecycle.Repeats(t, w, out) {
 			return t, nil
 		}
 		now := p.store.Clock.Now()
-		after, err := model.Finish(t, h.ExecID, out, p.effective(t), now, rand.Float64()) //nolint:gosec // jitter, not a secret
+		after, err := lifecycle.Finish(t, h.ExecID, out, p.effective(t), now, rand.Float64()) //nolint:gosec // jitter, not a secret
 		if late = nil; errors.As(err, &late) {
-			return model.Leave(model.Expire(t, p.effective(t), now, rand.Float64()), now), nil //nolint:gosec // jitter, not a secret
+			return lifecycle.Leave(lifecycle.Expire(t, p.effective(t), now, rand.Float64()), now), nil //nolint:gosec // jitter, not a secret
 		}
 		if err != nil {
 			return nil, err
@@ -139,7 +142,7 @@ type Pinged struct {
 // completion until a fixed time, so its ping changes nothing and tells that time. Pings
 // are never part of a transaction.
 func (p *Producer) Ping(ctx context.Context, handle string) (Pinged, error) {
-	h, err := model.ParseHandle(handle)
+	h, err := input.ParseHandle(handle)
 	if err != nil {
 		return Pinged{}, fmt.Errorf("pinging an execution: %w", err)
 	}
@@ -167,7 +170,7 @@ func (p *Producer) ping(ctx context.Context, h model.Handle) (Pinged, error) {
 	if w.Parked {
 		return out, nil
 	}
-	until := model.Lease(w, t.EffectiveFor(w, p.types.Options(t.Type)).Lease, p.store.Clock.Now())
+	until := lifecycle.Lease(w, lifecycle.EffectiveFor(t, w, p.types.Options(t.Type)).Lease, p.store.Clock.Now())
 	if !until.After(w.PingExpireTime) {
 		return out, nil
 	}

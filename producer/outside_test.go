@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -150,7 +152,7 @@ func TestWhoLostTheTaskIsFenced(t *testing.T) {
 		require.Equal(t, before, b.get(s.ID))
 	}
 	b.change(s.ID, func(task *model.Task, now time.Time) (*model.Task, error) {
-		return model.Expire(task, model.ResolveOptions(task.Options), now.Add(time.Minute), 0), nil
+		return lifecycle.Expire(task, lifecycle.ResolveOptions(task.Options), now.Add(time.Minute), 0), nil
 	})
 	fenced("its lease lapsed and was ended")
 	_, err := b.p.Cancel(t.Context(), s.ID, "")
@@ -179,7 +181,7 @@ func TestABadCompletionIsRefusedByField(t *testing.T) {
 		_, err = b.p.Ping(t.Context(), bad)
 		refused("handle", err)
 	}
-	_, err := b.p.Complete(t.Context(), handle, strings.Repeat("x", model.MaxResultBytes))
+	_, err := b.p.Complete(t.Context(), handle, strings.Repeat("x", input.MaxResultBytes))
 	refused("result", err)
 	_, err = b.p.Complete(t.Context(), handle, nil, WithoutCallback(), nil)
 	refused("options[1]", err)

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // A page token is the place of the last life of a page behind a check sum over it and the
@@ -34,13 +34,13 @@ func (f *Filter) after(token string) (store.Place, error) {
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) <= 1+tokenSumBytes || raw[0] != tokenVersion {
-		return at, model.Invalid("page_token", "is not one that a page had")
+		return at, input.Invalid("page_token", "is not one that a page had")
 	}
 	generation, id, _ := bytes.Cut(raw[1+tokenSumBytes:], []byte("@"))
 	at.ID = string(id)
 	at.Generation, err = strconv.ParseInt(string(generation), 10, 64)
 	if err != nil || f.token(at) != token { // by the check sum, and numbers have several spellings
-		return store.Place{}, model.Invalid("page_token", "is not one that a page of this filter had")
+		return store.Place{}, input.Invalid("page_token", "is not one that a page of this filter had")
 	}
 	return at, nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // Pause stops the claiming of tasks of these types everywhere, within two seconds; what
@@ -21,10 +21,10 @@ func (p *Producer) Resume(ctx context.Context, types ...string) error {
 
 func (p *Producer) pause(ctx context.Context, doing string, types []string, do func() error) error {
 	if len(types) == 0 {
-		return fmt.Errorf("%s: %w", doing, model.Invalid("types", "are empty; PauseAll and ResumeAll are for all of them"))
+		return fmt.Errorf("%s: %w", doing, input.Invalid("types", "are empty; PauseAll and ResumeAll are for all of them"))
 	}
 	for _, typ := range types {
-		if err := model.ValidName("type", typ); err != nil {
+		if err := input.Name("type", typ); err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // ErrClosed is returned by sends and awaits after [Producer.Close].
@@ -89,13 +89,13 @@ type Producer struct {
 // the schema, and sets an empty database up. Errors are model.ErrInvalid.
 func New(c Config) (*Producer, error) {
 	if c.Tenant != "" {
-		if err := model.ValidName("tenant", c.Tenant); err != nil {
+		if err := input.Name("tenant", c.Tenant); err != nil {
 			return nil, err
 		}
 	}
 	for i, m := range c.Middleware {
 		if m == nil {
-			return nil, model.Invalid("middleware", "has a nil at index %d", i)
+			return nil, input.Invalid("middleware", "has a nil at index %d", i)
 		}
 	}
 	secrets, err := secret.Parse("secret_key", c.SecretKey)

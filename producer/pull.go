@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -178,7 +179,7 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	for i, w := range written {
 		after := leaves[i].After
 		if w.Applied {
-			f.p.limits.Ended(after, model.EndedExecutions(leaves[i].Before, after))
+			f.p.limits.Ended(after, lifecycle.EndedExecutions(leaves[i].Before, after))
 		}
 		if w.Applied && after.Status.Ended() {
 			f.p.follow.Ended(after)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/embedded"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -151,7 +152,7 @@ func TestWhatAFetchLeftAloneIsTakenOverByALaterOneHoweverRarelyItComes(t *testin
 	eventually("its lease has lapsed", func() bool { return b.p.store.Clock.Now().After(owned[0].Until) })
 	b.p.pull.trust.Doubt() // as after a long pause
 	require.Empty(t, fetch("heir"))
-	terms := &model.Effective{PingInterval: 300 * time.Millisecond, Lease: time.Second}
+	terms := &lifecycle.Effective{PingInterval: 300 * time.Millisecond, Lease: time.Second}
 	eventually("the observer has watched for long enough", func() bool { return b.p.pull.trust.Wait(terms) <= 0 })
 	require.Len(t, fetch("heir"), 1)
 }

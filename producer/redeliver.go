@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -25,7 +27,7 @@ func (p *Producer) Redeliver(ctx context.Context, id string) (Sent, error) {
 // generation 0 the newest. The error is [ErrNotFound] for a life that there is not, or not
 // any more.
 func (p *Producer) RedeliverLife(ctx context.Context, id string, generation int64) (Sent, error) {
-	if _, _, _, err := model.ParseTaskID(id); err != nil {
+	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return Sent{}, fmt.Errorf("redelivering the callback of a task: %w", err)
 	}
 	sent, err := p.redeliver(ctx, id, generation)
@@ -43,7 +45,7 @@ func (p *Producer) redeliver(ctx context.Context, id string, generation int64) (
 	if err != nil {
 		return Sent{}, err
 	}
-	d, err := model.Redeliver(t, p.types.Options(t.Type))
+	d, err := lifecycle.Redeliver(t, p.types.Options(t.Type))
 	if err != nil {
 		return Sent{}, err
 	}
@@ -53,7 +55,7 @@ func (p *Producer) redeliver(ctx context.Context, id string, generation int64) (
 	}
 	defer done()
 	before, after, err := p.store.Change(ctx, model.TaskID(d.Tenant, d.Type, d.Key), func(d *model.Task) (*model.Task, error) {
-		return model.DeliverNow(d, p.effective(d), p.store.Clock.Now()), nil
+		return lifecycle.DeliverNow(d, p.effective(d), p.store.Clock.Now()), nil
 	})
 	switch {
 	case errors.Is(err, ErrNotFound): // never handed over, or delivered long ago

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -20,10 +21,10 @@ func (b *bundle) redeliver(id string) Sent {
 func TestADeliveryThatWaitsForItsRetryIsTriedAtOnceAndKeepsWhatItHasTried(t *testing.T) {
 	b := setup(t)
 	id := b.send(mail{}, Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
-	require.Equal(t, model.StatusCompleted, b.run(id, model.Success(value(t, receipt{}))).Status)
+	require.Equal(t, model.StatusCompleted, b.run(id, lifecycle.Success(value(t, receipt{}))).Status)
 	first := b.redeliver(id)
 	require.True(t, first.Created)
-	failed := b.run(first.ID, model.Failed(model.FailError, "it answered 503").After(time.Hour))
+	failed := b.run(first.ID, lifecycle.Failed(model.FailError, "it answered 503").After(time.Hour))
 	require.Equal(t, model.StatusError, failed.Status)
 
 	again := b.redeliver(id)
@@ -37,21 +38,21 @@ func TestADeliveryThatWaitsForItsRetryIsTriedAtOnceAndKeepsWhatItHasTried(t *tes
 
 	b.claim(first.ID, "v")
 	require.Equal(t, model.StatusExecuting, b.redeliver(id).Status, "one that is under way is left alone")
-	b.end(first.ID, "v", model.Success(value(t, receipt{})))
+	b.end(first.ID, "v", lifecycle.Success(value(t, receipt{})))
 	require.True(t, b.redeliver(id).Created, "one that has ended begins anew")
 }
 
 func TestWhatAHandlerWantedNobodyToldOfIsNotRedelivered(t *testing.T) {
 	b := setup(t)
 	to := Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})
-	quiet := model.Outcome{NoCallback: true}
+	quiet := lifecycle.Outcome{NoCallback: true}
 	returned, completed := b.send(mail{}, to).ID, b.send(mail{}, to).ID
 	require.Equal(t, model.StatusSuccess, b.run(returned, quiet).Status)
 	handle := b.claim(completed, "w")
 	_, err := b.p.Complete(t.Context(), handle, receipt{}, WithoutCallback())
 	require.NoError(t, err)
 	for _, id := range []string{returned, completed} {
-		require.True(t, b.get(id).Untold(), "that is stored with the end")
+		require.True(t, lifecycle.Untold(b.get(id)), "that is stored with the end")
 		_, err := b.p.Redeliver(t.Context(), id)
 		var refused *model.RefusedError
 		require.ErrorAs(t, err, &refused)
@@ -66,7 +67,7 @@ func TestOfSeveralWorkersTheLastSaysWhetherACallbackIsWanted(t *testing.T) {
 	id := b.send(mail{}, ConcurrentWorkers(2), Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
 	b.claim(id, "quiet")
 	b.claim(id, "loud")
-	b.end(id, "quiet", model.Outcome{NoCallback: true})
-	require.Equal(t, model.StatusCompleted, b.end(id, "loud", model.Outcome{}).Status)
+	b.end(id, "quiet", lifecycle.Outcome{NoCallback: true})
+	require.Equal(t, model.StatusCompleted, b.end(id, "loud", lifecycle.Outcome{}).Status)
 	require.True(t, b.redeliver(id).Created)
 }

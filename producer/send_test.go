@@ -10,6 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -31,7 +34,7 @@ func TestASentTaskIsStoredWithItsArgumentsAndOptions(t *testing.T) {
 	require.Equal(t, "acme", doc.Tenant)
 	require.Equal(t, "web", doc.Creator)
 	require.Equal(t, "bulk", doc.Category)
-	require.JSONEq(t, `{"to":"ann"}`, string(model.ValueJSON(doc.Args)))
+	require.JSONEq(t, `{"to":"ann"}`, string(codec.ValueJSON(doc.Args)))
 	require.Equal(t, model.Options{
 		ConcurrentWorkerCount: 2, SpecificWorkerIDs: []string{"w1", "w2"},
 		PingInterval: 2 * time.Second, WorkerTimeout: 6 * time.Second, ExecutionTimeout: time.Minute,
@@ -49,7 +52,7 @@ func TestASendWithoutOptionsHasATimeOrderedKeyAndStartsNow(t *testing.T) {
 	require.Less(t, first.ID, second.ID)
 	doc := b.get(first.ID)
 	require.WithinDuration(t, before, doc.StartTime, 5*time.Second)
-	require.Equal(t, model.DefaultPriority, doc.Priority)
+	require.Equal(t, lifecycle.DefaultPriority, doc.Priority)
 	require.Empty(t, doc.Tenant)
 }
 
@@ -107,7 +110,7 @@ func TestBadInputIsRefusedByFieldAndNothingIsWritten(t *testing.T) {
 		{"args.$set", b.json("mail", `{"$set":1}`)},
 		{"args.a.a", b.json("mail", `{"a":{"a":1,"a":2}}`)},
 		{"args" + strings.Repeat("[0]", 90), b.json("mail", deep)},
-		{"args", b.json("mail", `"`+strings.Repeat("x", model.MaxArgsBytes)+`"`)},
+		{"args", b.json("mail", `"`+strings.Repeat("x", input.MaxArgsBytes)+`"`)},
 		{"args", b.sending(Args(1))},
 		{"key", b.sending(Key(""))},
 		{"key", b.sending(Key(strings.Repeat("k", 401)))},

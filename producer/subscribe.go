@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -28,26 +30,26 @@ const maxEventTypes = 100
 
 func (f *EventFilter) validate() error {
 	if f.Tenant != "" {
-		if err := model.ValidName("tenant", f.Tenant); err != nil {
+		if err := input.Name("tenant", f.Tenant); err != nil {
 			return err
 		}
 	}
 	if len(f.Types) > maxEventTypes {
-		return model.Invalid("types", "are %d; at most %d are allowed", len(f.Types), maxEventTypes)
+		return input.Invalid("types", "are %d; at most %d are allowed", len(f.Types), maxEventTypes)
 	}
 	for _, t := range f.Types {
-		if err := model.ValidName("types", t); err != nil {
+		if err := input.Name("types", t); err != nil {
 			return err
 		}
 	}
 	if f.Key != "" {
-		if err := model.ValidKey(f.Key); err != nil {
+		if err := input.Key(f.Key); err != nil {
 			return err
 		}
 	}
 	for _, k := range f.Kinds {
-		if !slices.Contains(model.EventKinds, k) {
-			return model.Invalid("kinds", "has %q; want some of %v", k, model.EventKinds)
+		if !slices.Contains(codec.EventKinds, k) {
+			return input.Invalid("kinds", "has %q; want some of %v", k, codec.EventKinds)
 		}
 	}
 	return nil
@@ -100,7 +102,7 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter, opts []Sub
 	var o subscribing
 	for i, opt := range opts {
 		if opt == nil {
-			return nil, model.Invalid(fmt.Sprintf("options[%d]", i), "is nil")
+			return nil, input.Invalid(fmt.Sprintf("options[%d]", i), "is nil")
 		}
 		opt(&o)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -46,14 +47,14 @@ func TestASubscriptionTellsALifeInOrder(t *testing.T) {
 	s := b.subscribe(EventFilter{})
 	sent := b.send(mail{To: "ann"}, Tenant("acme"), Key("k"))
 	b.claim(sent.ID, "w1")
-	b.end(sent.ID, "w1", model.Failed(model.FailReleased, "shutdown"))
+	b.end(sent.ID, "w1", lifecycle.Failed(model.FailReleased, "shutdown"))
 	b.change(sent.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
-		after, no := model.Claim(t, model.Claimant{WorkerID: "w2", ExecID: "exec-of-w2"}, model.ResolveOptions(t.Options), now)
+		after, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "w2", ExecID: "exec-of-w2"}, lifecycle.ResolveOptions(t.Options), now)
 		require.Empty(b.t, no)
 		return after, nil
 	})
 	require.NoError(t, b.w.SaveProgress(t.Context(), sent.ID, 1, "exec-of-w2", model.Progress{Percent: 50, Message: "half", At: b.now()}))
-	done := b.end(sent.ID, "w2", model.Success(bson.RawValue{}))
+	done := b.end(sent.ID, "w2", lifecycle.Success(bson.RawValue{}))
 
 	e := b.next(s)
 	require.Equal(t, model.EventSent, e.Kind)
@@ -122,11 +123,11 @@ func TestKindsAreFilteredAndAnEndIsToldOfANewLifeToo(t *testing.T) {
 	b := setup(t)
 	s := b.subscribe(EventFilter{Kinds: []model.EventKind{model.EventEnded, model.EventSent}})
 	sent := b.send(mail{}, Key("k"))
-	b.run(sent.ID, model.Failed(model.FailFatal, "no"))
+	b.run(sent.ID, lifecycle.Failed(model.FailFatal, "no"))
 	again := b.change(sent.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
-		return model.RetryNow(t, "again", model.ResolveOptions(t.Options), now)
+		return lifecycle.RetryNow(t, "again", lifecycle.ResolveOptions(t.Options), now)
 	})
-	b.run(sent.ID, model.Success(bson.RawValue{}))
+	b.run(sent.ID, lifecycle.Success(bson.RawValue{}))
 	for _, want := range []model.TaskEvent{
 		{Kind: model.EventSent, Status: model.StatusNew, Generation: sent.Generation},
 		{Kind: model.EventEnded, Status: model.StatusFailure, FailKind: model.FailFatal, Reason: "no"},

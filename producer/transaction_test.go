@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -100,7 +101,7 @@ func TestItemsInsideAndOutsideATransactionAreNotMixed(t *testing.T) {
 func TestAKeyRestartedInATransactionIsRolledBackWithIt(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Key("k"))
-	b.run(s.ID, model.Success(bson.RawValue{}))
+	b.run(s.ID, lifecycle.Success(bson.RawValue{}))
 	again := func(end error) error {
 		return b.transaction(func(ctx context.Context) error {
 			sent, err := Send(ctx, b.p, mailType, mail{}, Key("k"), OnExisting(model.RestartSucceeded))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -26,7 +28,7 @@ var ErrTypeChanged = store.ErrTypeChanged
 // any other is that of the type as it was read, and the stored one must still have it
 // ([ErrTypeChanged]). The times are set here. Errors about its fields are model.ErrInvalid
 // and name them all. Secrets of its callback are sealed with the Config's SecretKey; one
-// that is "***" stays what it is, and so does an address as [model.ShownURL] shows it. It is never part of a transaction.
+// that is "***" stays what it is, and so does an address as [safetext.URL] shows it. It is never part of a transaction.
 func (p *Producer) PutType(ctx context.Context, t model.TaskType) (*model.TaskType, error) {
 	if err := validType(&t); err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
@@ -48,17 +50,17 @@ func (p *Producer) PutType(ctx context.Context, t model.TaskType) (*model.TaskTy
 
 // validType checks a type as far as this release can serve it.
 func validType(t *model.TaskType) error {
-	if err := t.Validate(); err != nil {
+	if err := input.TaskType(t); err != nil {
 		return err
 	}
 	if t.Version < 0 {
-		return model.Invalid("version", "is %d; want 0 for a new type, or the version that was read", t.Version)
+		return input.Invalid("version", "is %d; want 0 for a new type, or the version that was read", t.Version)
 	}
 	return nil
 }
 
 // sealType seals the secrets of a type's callback. A secret that is not shown
-// ([model.HiddenSecret]), also one in an address, stays what it is: whoever changes a type
+// ([safetext.Hidden]), also one in an address, stays what it is: whoever changes a type
 // need not know it.
 func (p *Producer) sealType(ctx context.Context, t *model.TaskType) (*model.Callback, error) {
 	c := t.Options.Callback
@@ -74,7 +76,7 @@ func (p *Producer) sealType(ctx context.Context, t *model.TaskType) (*model.Call
 
 // Type reads a type, or returns [ErrNoType].
 func (p *Producer) Type(ctx context.Context, code string) (*model.TaskType, error) {
-	if err := model.ValidName("type", code); err != nil {
+	if err := input.Name("type", code); err != nil {
 		return nil, fmt.Errorf("reading a task type: %w", err)
 	}
 	return p.store.TaskType(ctx, code)
@@ -97,9 +99,9 @@ func (p *Producer) Types(ctx context.Context) ([]*model.TaskType, error) {
 // its category alone does so no longer. A paused type stays paused. A new type of that name
 // begins at a greater version, so no edit of the deleted one passes on it.
 func (p *Producer) DeleteType(ctx context.Context, code string, version int64) error {
-	err := model.ValidName("type", code)
+	err := input.Name("type", code)
 	if err == nil && version < 0 {
-		err = model.Invalid("version", "is %d; want 0 for any, or the version that was read", version)
+		err = input.Invalid("version", "is %d; want 0 for any, or the version that was read", version)
 	}
 	if err != nil {
 		return fmt.Errorf("deleting a task type: %w", err)
@@ -117,6 +119,6 @@ func (p *Producer) DeleteType(ctx context.Context, code string, version int64) e
 
 // effective are the options by which a person's command and a completion from outside
 // judge the task.
-func (p *Producer) effective(t *model.Task) model.Effective {
-	return t.Effective(p.types.Options(t.Type))
+func (p *Producer) effective(t *model.Task) lifecycle.Effective {
+	return lifecycle.EffectiveOf(t, p.types.Options(t.Type))
 }

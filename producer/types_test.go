@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -109,7 +111,7 @@ func TestASendTakesFromItsTypeWhatItDoesNotSay(t *testing.T) {
 	b.put(model.TaskType{Code: "mail", Category: "post", ClaimBy: model.ClaimByTenant})
 	task := b.get(b.send(mail{}, Tenant("acme")).ID)
 	require.Equal(t, "post", task.Category)
-	require.Equal(t, []string{model.AudienceAll, "t:acme"}, task.Audience)
+	require.Equal(t, []string{lifecycle.AudienceAll, "t:acme"}, task.Audience)
 	task = b.get(b.send(mail{}, Category("own")).ID)
 	require.Equal(t, "own", task.Category)
 
@@ -173,7 +175,7 @@ func TestATaskMayExpire(t *testing.T) {
 	task = b.get(b.send(mail{}, ExpiresAt(before.Add(-time.Second))).ID)
 	require.Equal(t, model.StatusCancelled, task.Status)
 	require.Contains(t, task.Remark, "expired")
-	for _, bad := range []Option{ExpiresIn(0), ExpiresIn(-1), ExpiresIn(model.MaxDuration + 1), ExpiresAt(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))} {
+	for _, bad := range []Option{ExpiresIn(0), ExpiresIn(-1), ExpiresIn(input.MaxDuration + 1), ExpiresAt(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))} {
 		_, err := Send(t.Context(), b.p, mailType, mail{}, bad)
 		require.ErrorIs(t, err, model.ErrInvalid, bad)
 	}

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -27,7 +31,7 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 		if err != nil {
 			return nil, err
 		}
-		return model.Update(t, patch, p.types.Options(t.Type), now)
+		return lifecycle.Update(t, patch, p.types.Options(t.Type), now)
 	})
 	if err != nil {
 		return nil, err
@@ -40,7 +44,7 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 
 // changesRunning says whether the options matter to executions that run already.
 func changesRunning(opts []Option) bool {
-	s := gather(model.Draft{}, opts)
+	s := gather(lifecycle.Draft{}, opts)
 	return s.has("Lease") || s.has("ConcurrentWorkers")
 }
 
@@ -55,42 +59,42 @@ var fixed = []struct{ option, field, reason string }{
 
 // validUpdate finds what is wrong with the options whatever task they are for.
 func (p *Producer) validUpdate(opts []Option) error {
-	s := gather(model.Draft{}, opts)
+	s := gather(lifecycle.Draft{}, opts)
 	errs := s.complaints
 	for _, f := range fixed {
 		if s.has(f.option) {
-			errs = append(errs, model.Invalid(f.field, "%s", f.reason))
+			errs = append(errs, input.Invalid(f.field, "%s", f.reason))
 		}
 	}
 	if len(s.given) == 0 && len(errs) == 0 {
-		errs = append(errs, model.Invalid("options", "are empty; there is nothing to change"))
+		errs = append(errs, input.Invalid("options", "are empty; there is nothing to change"))
 	}
-	_, badArgs := model.EncodeValue("args", s.args, model.MaxArgsBytes)
+	_, badArgs := codec.EncodeValue("args", s.args, input.MaxArgsBytes)
 	d := &s.draft
 	d.Type, d.Key, d.Tenant = "any", "any", ""
 	return errors.Join(append(errs, badArgs, d.validate(), p.seal(d))...)
 }
 
 // patchOf lays the options over what the task says.
-func (p *Producer) patchOf(t *model.Task, opts []Option, now time.Time) (model.Patch, error) {
-	s := gather(model.Draft{Options: t.Options}, opts)
+func (p *Producer) patchOf(t *model.Task, opts []Option, now time.Time) (lifecycle.Patch, error) {
+	s := gather(lifecycle.Draft{Options: t.Options}, opts)
 	d := &s.draft
-	if err := errors.Join(d.Options.Validate(), d.Options.ValidFor(t.Type)); err != nil { // together with what stays as it was
-		return model.Patch{}, err
+	if err := errors.Join(input.Options(&d.Options), input.OptionsFor(&d.Options, t.Type)); err != nil { // together with what stays as it was
+		return lifecycle.Patch{}, err
 	}
 	if s.has("Callback") {
 		if err := p.seal(d); err != nil {
-			return model.Patch{}, err
+			return lifecycle.Patch{}, err
 		}
 	}
 	if d.ExpiresIn > 0 {
-		d.Options.ExpiresAt = model.Millis(now.Add(d.ExpiresIn))
+		d.Options.ExpiresAt = clock.Millis(now.Add(d.ExpiresIn))
 	}
-	patch := model.Patch{Priority: d.Priority, Options: &d.Options}
+	patch := lifecycle.Patch{Priority: d.Priority, Options: &d.Options}
 	if s.has("Args") {
-		args, err := model.EncodeValue("args", s.args, model.MaxArgsBytes)
+		args, err := codec.EncodeValue("args", s.args, input.MaxArgsBytes)
 		if err != nil {
-			return model.Patch{}, err
+			return lifecycle.Patch{}, err
 		}
 		patch.Args = &args
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -54,7 +56,7 @@ func TestANewFilterEndsTheExecutionsItExcludes(t *testing.T) {
 	require.Equal(t, []string{"w2"}, b.get(s.ID).Audience)
 	_, err = b.p.Update(t.Context(), s.ID, AnyWorker())
 	require.NoError(t, err)
-	require.Equal(t, []string{model.AudienceAll}, b.get(s.ID).Audience)
+	require.Equal(t, []string{lifecycle.AudienceAll}, b.get(s.ID).Audience)
 }
 
 func TestANewPingIntervalIsToldToWhoPings(t *testing.T) {
@@ -79,7 +81,7 @@ func TestABadUpdateIsRefusedByField(t *testing.T) {
 		"priority":              Priority(10),
 		"in":                    In(-1),
 		"workers":               Workers(),
-		"args":                  Args(strings.Repeat("x", model.MaxArgsBytes)),
+		"args":                  Args(strings.Repeat("x", input.MaxArgsBytes)),
 		"concurrent_workers":    ConcurrentWorkers(3), // more than the two that may
 		"max_errors_per_worker": MaxErrorsPerWorker(-1),
 		"options[0]":            nil,

@@ -11,6 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
@@ -157,7 +160,7 @@ func (m *stretches) compare(n int) {
 // finished stores n tasks that ended a while ago and are due to move, and returns the sum
 // of their checks.
 func (r *run) finished(ctx context.Context, n int) (sum uint64, err error) {
-	pad, err := model.EncodeValue("args", args{Pad: strings.Repeat("x", r.cfg.ArgsBytes)}, model.MaxArgsBytes)
+	pad, err := codec.EncodeValue("args", args{Pad: strings.Repeat("x", r.cfg.ArgsBytes)}, input.MaxArgsBytes)
 	if err != nil {
 		return 0, err
 	}
@@ -170,18 +173,18 @@ func (r *run) finished(ctx context.Context, n int) (sum uint64, err error) {
 	for at := 0; at < n; at += chunk {
 		tasks := make([]*model.Task, 0, chunk)
 		for i := at; i < min(n, at+chunk); i++ {
-			result, err := model.EncodeValue("result", i, model.MaxResultBytes)
+			result, err := codec.EncodeValue("result", i, input.MaxResultBytes)
 			if err != nil {
 				return 0, err
 			}
 			ended := now.Add(-8*24*time.Hour + time.Duration(i%1000)*time.Minute) // within some hours
-			t := model.NewTask(model.Draft{Type: oldType, Key: fmt.Sprintf("%09d", i), Args: pad}, ended)
-			eff := model.ResolveOptions(t.Options)
-			claimed, no := model.Claim(t, model.Claimant{WorkerID: "bench-0", ExecID: "00000000-0000-4000-8000-000000000000"}, eff, ended)
+			t := lifecycle.NewTask(lifecycle.Draft{Type: oldType, Key: fmt.Sprintf("%09d", i), Args: pad}, ended)
+			eff := lifecycle.ResolveOptions(t.Options)
+			claimed, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "bench-0", ExecID: "00000000-0000-4000-8000-000000000000"}, eff, ended)
 			if no != "" {
 				return 0, fmt.Errorf("a fresh task is not claimable: %s", no)
 			}
-			done, err := model.Finish(claimed, claimed.WorkerStates[0].ExecID, model.Success(result), eff, ended, 0)
+			done, err := lifecycle.Finish(claimed, claimed.WorkerStates[0].ExecID, lifecycle.Success(result), eff, ended, 0)
 			if err != nil {
 				return 0, err
 			}

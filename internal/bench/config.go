@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // Config of a bench. A zero number is the default of each scenario.
@@ -73,7 +73,7 @@ func (c *Config) Validate() error {
 	var errs []error
 	for _, s := range c.Scenarios {
 		if !slices.Contains(Names(), s) {
-			errs = append(errs, model.Invalid("scenario", "is %q; want some of %s", s, strings.Join(Names(), ", ")))
+			errs = append(errs, input.Invalid("scenario", "is %q; want some of %s", s, strings.Join(Names(), ", ")))
 		}
 	}
 	for _, f := range []struct {
@@ -86,18 +86,18 @@ func (c *Config) Validate() error {
 		{"--others", c.Others, maxTasks},
 	} {
 		if f.n < 0 || f.n > f.most {
-			errs = append(errs, model.Invalid(f.name, "is %d; want 1 to %d", f.n, f.most))
+			errs = append(errs, input.Invalid(f.name, "is %d; want 1 to %d", f.n, f.most))
 		}
 	}
 	if c.Duration < 0 || c.Duration > 24*time.Hour {
-		errs = append(errs, model.Invalid("--duration", "is %v; want up to 24h", c.Duration))
+		errs = append(errs, input.Invalid("--duration", "is %v; want up to 24h", c.Duration))
 	}
 	if c.RTT < 0 || c.RTT > maxRTT {
-		errs = append(errs, model.Invalid("--rtt", "is %v; want up to %v", c.RTT, maxRTT))
+		errs = append(errs, input.Invalid("--rtt", "is %v; want up to %v", c.RTT, maxRTT))
 	}
 	if c.Against != "" {
 		if _, err := exec.LookPath(c.Against); err != nil {
-			errs = append(errs, model.Invalid("--against", "is %q, which is not an executable file: %v", c.Against, err))
+			errs = append(errs, input.Invalid("--against", "is %q, which is not an executable file: %v", c.Against, err))
 		}
 	}
 	if c.RTT > 0 && c.URI != "" {
@@ -106,7 +106,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if !(c.Rate >= 0 && c.Rate <= 100_000) { // nor is NaN a rate
-		errs = append(errs, model.Invalid("--rate", "is %v; want more than 0, up to 100000 a second", c.Rate))
+		errs = append(errs, input.Invalid("--rate", "is %v; want more than 0, up to 100000 a second", c.Rate))
 	}
 	return errors.Join(errs...)
 }

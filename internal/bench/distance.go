@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/proxy"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // distance is a proxy that makes a server seem farther away.
@@ -44,11 +44,11 @@ func distant(uri string, rtt time.Duration) (*distance, error) {
 func oneHost(uri string) (*url.URL, error) {
 	u, err := url.Parse(uri)
 	if err != nil { // its text has the connection string, and so perhaps a password
-		return nil, model.Invalid("--rtt", "needs a connection string that names one host")
+		return nil, input.Invalid("--rtt", "needs a connection string that names one host")
 	}
 	q := u.Query()
 	if u.Scheme != "mongodb" || strings.Contains(u.Host, ",") || q.Get("tls") == "true" || q.Get("ssl") == "true" {
-		return nil, model.Invalid("--rtt", "needs a connection string mongodb://HOST that names one host, without TLS")
+		return nil, input.Invalid("--rtt", "needs a connection string mongodb://HOST that names one host, without TLS")
 	}
 	return u, nil
 }

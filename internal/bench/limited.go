@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -36,7 +37,7 @@ func limited(c *Config) []part {
 		opts    []producer.Option
 	}{
 		{name: "limited/alone"},
-		{name: "limited/beside", backlog: true, opts: []producer.Option{producer.Priority(model.MaxPriority)}},
+		{name: "limited/beside", backlog: true, opts: []producer.Option{producer.Priority(input.MaxPriority)}},
 		{name: "limited/behind", backlog: true},
 	} {
 		parts = append(parts, part{p.name, n, func(ctx context.Context, r *run) error {

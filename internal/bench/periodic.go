@@ -13,8 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // everySecond is how many rules of every second the first part has, and so ticks a second.
@@ -149,7 +150,7 @@ func (w *tickWatch) sent() int {
 func (r *run) tickSpec(name, cron string, from time.Time) periodic.Spec {
 	return periodic.Spec{
 		Name: name, Cron: cron, StartAt: from, Type: noop.Name(), Args: args{Pad: strings.Repeat("x", r.cfg.ArgsBytes)},
-		CatchUp: model.CatchUp{Mode: model.CatchUpFull, Cap: 10_000},
+		CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Cap: 10_000},
 	}
 }
 
@@ -164,13 +165,13 @@ func (r *run) rules(ctx context.Context, p *periodic.Periodic, n int, spec func(
 		return err
 	}
 	show := r.progress("making rules")
-	coll := r.arena.client.Database(r.arena.name, options.Database().SetRegistry(model.Registry())).Collection("periodic_rules")
+	coll := r.arena.client.Database(r.arena.name, options.Database().SetRegistry(codec.Registry())).Collection("periodic_rules")
 	const chunk = 1000
-	var docs []*model.Rule
+	var docs []*schedule.Rule
 	for i := 1; i < n; i++ {
 		c := *first
 		s := spec(i)
-		c.ID, c.Name, c.Living, c.StartAt = fmt.Sprintf("%s-%d", first.ID, i), s.Name, model.RuleName("", s.Name), s.StartAt
+		c.ID, c.Name, c.Living, c.StartAt = fmt.Sprintf("%s-%d", first.ID, i), s.Name, schedule.RuleName("", s.Name), s.StartAt
 		c.NextFireAt = first.NextFireAt.Add(c.StartAt.Sub(first.StartAt))
 		docs = append(docs, &c)
 		if len(docs) == chunk || i == n-1 {

@@ -14,6 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -139,18 +142,18 @@ type rawWriter struct {
 
 func newRawWriter(db *mongo.Database, each bool, now time.Time) (*rawWriter, error) {
 	w := &rawWriter{db: db, now: now}
-	task := model.NewTask(model.Draft{Type: noop.Name(), Key: "k"}, now)
-	eff := model.ResolveOptions(task.Options, model.Options{})
-	by := model.Claimant{WorkerID: "raw-1-00000000", ExecID: "00000000-0000-4000-8000-000000000000"}
-	claimed, no := model.Claim(task, by, eff, now)
+	task := lifecycle.NewTask(lifecycle.Draft{Type: noop.Name(), Key: "k"}, now)
+	eff := lifecycle.ResolveOptions(task.Options, model.Options{})
+	by := lifecycle.Claimant{WorkerID: "raw-1-00000000", ExecID: "00000000-0000-4000-8000-000000000000"}
+	claimed, no := lifecycle.Claim(task, by, eff, now)
 	if no != "" {
 		return nil, fmt.Errorf("the raw measurement: a fresh task is not claimable: %s", no)
 	}
-	finished, err := model.Finish(claimed, by.ExecID, model.Success(bson.RawValue{}), eff, now, 0)
+	finished, err := lifecycle.Finish(claimed, by.ExecID, lifecycle.Success(bson.RawValue{}), eff, now, 0)
 	if err != nil {
 		return nil, fmt.Errorf("the raw measurement: %w", err)
 	}
-	w.claim, w.finish = model.Diff(task, claimed), model.Diff(claimed, finished)
+	w.claim, w.finish = codec.Diff(task, claimed), codec.Diff(claimed, finished)
 	if each {
 		w.results = &rawResults{claimed: claimed, execID: by.ExecID, eff: eff, now: now}
 	}
@@ -159,14 +162,14 @@ func newRawWriter(db *mongo.Database, each bool, now time.Time) (*rawWriter, err
 
 // tasks makes documents as the product's are.
 func (w *rawWriter) tasks(n, argsBytes int) ([]rawTask, error) {
-	a, err := model.EncodeValue("args", args{Pad: strings.Repeat("x", argsBytes)}, model.MaxArgsBytes)
+	a, err := codec.EncodeValue("args", args{Pad: strings.Repeat("x", argsBytes)}, input.MaxArgsBytes)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]rawTask, n)
 	for i := range out {
-		t := model.NewTask(model.Draft{Type: noop.Name(), Key: fmt.Sprintf("raw-%018d", i), Args: a}, w.now)
-		out[i] = rawTask{t.ID, model.AppendTask(nil, t)}
+		t := lifecycle.NewTask(lifecycle.Draft{Type: noop.Name(), Key: fmt.Sprintf("raw-%018d", i), Args: a}, w.now)
+		out[i] = rawTask{t.ID, codec.AppendTask(nil, t)}
 	}
 	return out, nil
 }

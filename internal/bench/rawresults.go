@@ -10,6 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -17,22 +20,22 @@ import (
 type rawResults struct {
 	claimed *model.Task
 	execID  string
-	eff     model.Effective
+	eff     lifecycle.Effective
 	now     time.Time
 	last    atomic.Int64
 }
 
 // end is the update that finishes a task with a result that no other task has.
 func (x *rawResults) end() (bson.Raw, error) {
-	result, err := model.EncodeValue("result", x.last.Add(1), model.MaxResultBytes)
+	result, err := codec.EncodeValue("result", x.last.Add(1), input.MaxResultBytes)
 	if err != nil {
 		return nil, err
 	}
-	finished, err := model.Finish(x.claimed, x.execID, model.Success(result), x.eff, x.now, 0)
+	finished, err := lifecycle.Finish(x.claimed, x.execID, lifecycle.Success(result), x.eff, x.now, 0)
 	if err != nil {
 		return nil, fmt.Errorf("the raw measurement: %w", err)
 	}
-	return model.Diff(x.claimed, finished), nil
+	return codec.Diff(x.claimed, finished), nil
 }
 
 // finishEach is one command with a statement for each task. Index: _id.

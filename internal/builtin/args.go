@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -56,12 +57,12 @@ func argsError(err error) error {
 		if typeError.Field != "" {
 			field += "." + typeError.Field
 		}
-		return model.Invalid(field, "is a JSON %s; want %s", typeError.Value, goKind(typeError.Type.String()))
+		return input.Invalid(field, "is a JSON %s; want %s", typeError.Value, goKind(typeError.Type.String()))
 	default:
 		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			return model.Invalid("args."+strings.Trim(name, `"`), "is not an argument of this type")
+			return input.Invalid("args."+strings.Trim(name, `"`), "is not an argument of this type")
 		}
-		return model.Invalid("args", "is not JSON: %v", err)
+		return input.Invalid("args", "is not JSON: %v", err)
 	}
 }
 

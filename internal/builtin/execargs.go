@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -46,7 +47,7 @@ const maxExecTimeout = 30 * 24 * time.Hour
 
 func (a *ExecArgs) validate() error {
 	var errs []error
-	add := func(field, format string, args ...any) { errs = append(errs, model.Invalid(field, format, args...)) }
+	add := func(field, format string, args ...any) { errs = append(errs, input.Invalid(field, format, args...)) }
 	if len(a.Argv) == 0 || a.Argv[0] == "" {
 		add("args.argv", `is empty; want the program and its arguments, such as ["ls", "-l"]`)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -126,11 +127,11 @@ func (a *HTTPArgs) validate() error {
 		errs = append(errs, httpcall.ValidHeader("args.headers", name, a.Headers[name]))
 	}
 	if a.TimeoutMS < 0 || a.timeout() > MaxHTTPTimeout {
-		errs = append(errs, model.Invalid("args.timeout_ms", "is %d; want 1 to %d (an hour), or 0 for the default of %v",
+		errs = append(errs, input.Invalid("args.timeout_ms", "is %d; want 1 to %d (an hour), or 0 for the default of %v",
 			a.TimeoutMS, MaxHTTPTimeout.Milliseconds(), DefaultHTTPTimeout))
 	}
 	if n := a.MaxRedirects; n != nil && (*n < 0 || *n > maxRedirects) {
-		errs = append(errs, model.Invalid("args.max_redirects", "is %d; want 0 to %d", *n, maxRedirects))
+		errs = append(errs, input.Invalid("args.max_redirects", "is %d; want 0 to %d", *n, maxRedirects))
 	}
 	return errors.Join(errs...)
 }

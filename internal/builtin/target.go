@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // completionURLHeader tells a target where its answer is to be sent.
@@ -78,7 +79,7 @@ func (h *targetHandler) recorded(ctx context.Context, target *httptarget.Target,
 	if err != nil {
 		return HTTPResult{}, fmt.Errorf("filling the request: %w", err)
 	}
-	kept := httptarget.Kept{Call: &model.HTTPCall{At: model.Millis(e.Now()), Attempt: e.Attempt, Request: request}}
+	kept := httptarget.Kept{Call: &schedule.HTTPCall{At: clock.Millis(e.Now()), Attempt: e.Attempt, Request: request}}
 	keep := func() error { return e.Checkpoint(ctx, kept) }
 	if target.Waits() > 0 {
 		if err := keep(); errors.Is(err, model.ErrFenced) {

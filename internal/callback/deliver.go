@@ -11,6 +11,7 @@ import (
 
 	wire "github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -86,7 +87,7 @@ func (d *Deliverer) Close() { d.client.CloseIdleConnections() }
 // answers 401 or 404 for a while, and the senders that people know (Stripe, GitHub, those
 // of Standard Webhooks) go on as well. The exception is 410: the receiver says that it is
 // gone for good. What the retries cost is bounded by the delivery's own budget.
-func (d *Deliverer) Deliver(ctx context.Context, args model.DeliveryArgs) (Result, error) {
+func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (Result, error) {
 	life, err := d.Store.Life(ctx, args.TaskID, args.Generation)
 	if errors.Is(err, store.ErrNotFound) {
 		return Result{}, &VerdictError{Err: fmt.Errorf("the task is gone: %w", err), Fatal: true}
@@ -113,7 +114,7 @@ func (d *Deliverer) Deliver(ctx context.Context, args model.DeliveryArgs) (Resul
 // the task's type meanwhile. That ends the delivery, so the database says it, and not this
 // process's copy of the types, which may be a moment older than the type.
 func (d *Deliverer) told(ctx context.Context, life *model.Task) (*model.CallbackTarget, *model.CallbackSecurity, error) {
-	target, security := model.CallbackOf(life, d.Types.Options(life.Type))
+	target, security := lifecycle.CallbackOf(life, d.Types.Options(life.Type))
 	if target != nil {
 		return target, security, nil
 	}
@@ -124,7 +125,7 @@ func (d *Deliverer) told(ctx context.Context, life *model.Task) (*model.Callback
 	if err != nil {
 		return nil, nil, err
 	}
-	target, security = model.CallbackOf(life, typ.Options)
+	target, security = lifecycle.CallbackOf(life, typ.Options)
 	return target, security, nil
 }
 
@@ -136,15 +137,15 @@ func (d *Deliverer) request(ctx context.Context, life *model.Task, target *model
 	if err := d.Reach.Check(u); err != nil {
 		return nil, fmt.Errorf("callback.url: %w", err)
 	}
-	body := model.CallbackBody(life)
-	req, err := http.NewRequestWithContext(ctx, target.EffectiveMethod(), target.URL, bytes.NewReader(body))
+	body := lifecycle.CallbackBody(life)
+	req, err := http.NewRequestWithContext(ctx, lifecycle.CallbackMethod(*target), target.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("callback.url: %w", httpcall.Cause(err))
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "mscheduler")
 	req.Header.Set(wire.TaskHeader, httpcall.Escape(life.ID))
-	id := model.DeliveryKey(life.ID, life.Generation)
+	id := lifecycle.DeliveryKey(life.ID, life.Generation)
 	// The receiver compares the time of signing with its own clock, so it is this machine's
 	// true time, as near as is known: the database's.
 	return req, wire.Sign(req.Header, id, d.Store.Clock.Now(), body, keys...)

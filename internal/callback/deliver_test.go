@@ -14,7 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -48,19 +51,19 @@ func newBench(t *testing.T) *bench {
 }
 
 // ended stores a task and ends it.
-func (b *bench) ended(key string, c *model.Callback, out model.Outcome) *model.Task {
+func (b *bench) ended(key string, c *model.Callback, out lifecycle.Outcome) *model.Task {
 	b.t.Helper()
 	return b.endedBy(key, model.Options{Callback: c}, nil, out)
 }
 
 // endedBy stores a task with options of its own and ends it; said is what its type and its
 // handler say.
-func (b *bench) endedBy(key string, own model.Options, said *model.Options, out model.Outcome) *model.Task {
+func (b *bench) endedBy(key string, own model.Options, said *model.Options, out lifecycle.Outcome) *model.Task {
 	b.t.Helper()
 	ctx := b.t.Context()
-	args, err := model.EncodeJSON("args", []byte(`{"order": 17, "<": "&\u0000"}`), model.MaxArgsBytes)
+	args, err := codec.EncodeJSON("args", []byte(`{"order": 17, "<": "&\u0000"}`), input.MaxArgsBytes)
 	require.NoError(b.t, err)
-	task := model.NewTask(model.Draft{Type: "order", Key: key, Args: args, Options: own}, b.store.Clock.Now())
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "order", Key: key, Args: args, Options: own}, b.store.Clock.Now())
 	_, err = b.store.Insert(ctx, []*model.Task{task})
 	require.NoError(b.t, err)
 	_, after, err := b.store.Change(ctx, task.ID, func(t *model.Task) (*model.Task, error) {
@@ -68,10 +71,10 @@ func (b *bench) endedBy(key string, own model.Options, said *model.Options, out 
 		if said != nil {
 			layers = append(layers, *said)
 		}
-		eff := model.ResolveOptions(layers...)
-		claimed, no := model.Claim(t, model.Claimant{WorkerID: "w", ExecID: "x", Applied: said}, eff, now)
+		eff := lifecycle.ResolveOptions(layers...)
+		claimed, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "w", ExecID: "x", Applied: said}, eff, now)
 		require.Empty(b.t, no)
-		return model.Finish(claimed, "x", out, eff, now, 0)
+		return lifecycle.Finish(claimed, "x", out, eff, now, 0)
 	})
 	require.NoError(b.t, err)
 	return after
@@ -81,7 +84,7 @@ func (b *bench) deliver(ctx context.Context, task *model.Task) (Result, error) {
 	b.t.Helper()
 	d := NewDeliverer(Config{Store: b.store, Types: b.types, Secrets: b.secrets, Reach: b.reach, Timeout: b.timeout})
 	defer d.Close()
-	return d.Deliver(ctx, model.DeliveryArgs{TaskID: task.ID, Generation: task.Generation})
+	return d.Deliver(ctx, lifecycle.DeliveryArgs{TaskID: task.ID, Generation: task.Generation})
 }
 
 func hook(url string) *model.Callback {
@@ -110,18 +113,18 @@ func TestTheRequestIsWhatTheSeedSays(t *testing.T) {
 		data, _ := io.ReadAll(r.Body)
 		got, body = r, string(data)
 	})
-	result, err := model.EncodeJSON("result", []byte(`[1.5, null]`), model.MaxResultBytes)
+	result, err := codec.EncodeJSON("result", []byte(`[1.5, null]`), input.MaxResultBytes)
 	require.NoError(t, err)
-	done := b.ended("done", hook(url), model.Success(result))
+	done := b.ended("done", hook(url), lifecycle.Success(result))
 	_, err = b.deliver(t.Context(), done)
 	require.NoError(t, err)
 	require.Equal(t, "POST", got.Method)
 	require.Equal(t, "application/json", got.Header.Get("Content-Type"))
 	require.JSONEq(t, `{"ext": {"order": 17, "<": "&\u0000"}, "result": [1.5, null]}`, body)
-	require.Equal(t, model.DeliveryKey(done.ID, done.Generation), got.Header.Get("Webhook-Id"))
+	require.Equal(t, lifecycle.DeliveryKey(done.ID, done.Generation), got.Header.Get("Webhook-Id"))
 	require.Empty(t, got.Header.Get("Webhook-Signature"), "nobody asked for a signature")
 
-	failed := b.ended("failed", hook(url), model.Failed(model.FailFatal, `no "paper"`))
+	failed := b.ended("failed", hook(url), lifecycle.Failed(model.FailFatal, `no "paper"`))
 	_, err = b.deliver(t.Context(), failed)
 	require.NoError(t, err)
 	require.Equal(t, "PUT", got.Method)
@@ -134,7 +137,7 @@ func TestTheAnswerIsKeptToItsLimit(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, strings.Repeat("x", keptBytes)+"too much")
 	})
-	got, err := b.deliver(t.Context(), b.ended("k", hook(url), model.Outcome{}))
+	got, err := b.deliver(t.Context(), b.ended("k", hook(url), lifecycle.Outcome{}))
 	require.NoError(t, err)
 	require.Equal(t, Result{Status: 202, Body: strings.Repeat("x", keptBytes), Truncated: true}, got)
 }
@@ -145,7 +148,7 @@ func TestAnAnswerWhoseBodyBreaksOffDeliversAllTheSame(t *testing.T) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "ten bytes.")
 	})
-	got, err := b.deliver(t.Context(), b.ended("k", hook(url), model.Outcome{}))
+	got, err := b.deliver(t.Context(), b.ended("k", hook(url), lifecycle.Outcome{}))
 	require.NoError(t, err)
 	require.Equal(t, 200, got.Status)
 }
@@ -161,7 +164,7 @@ func TestAnswersDecideWhetherItIsTriedAgain(t *testing.T) {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, "why")
 	})
-	task := b.ended("k", hook(url+"/?token=hidden"), model.Outcome{})
+	task := b.ended("k", hook(url+"/?token=hidden"), lifecycle.Outcome{})
 	for s, want := range map[int]VerdictError{
 		301: {}, 302: {}, 307: {}, 400: {}, 401: {}, 404: {}, 422: {},
 		410: {Fatal: true},
@@ -189,7 +192,7 @@ func TestAReceiverThatHangsIsGivenUp(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	})
-	_, err := b.deliver(t.Context(), b.ended("k", hook(url), model.Outcome{}))
+	_, err := b.deliver(t.Context(), b.ended("k", hook(url), lifecycle.Outcome{}))
 	require.ErrorContains(t, err, "no answer within 20ms")
 	require.NotErrorAs(t, err, new(*VerdictError), "it is tried again")
 }
@@ -203,14 +206,14 @@ func TestTheEndOfTheContextIsTheCause(t *testing.T) {
 		cancel(stop)
 		<-r.Context().Done()
 	})
-	_, err := b.deliver(ctx, b.ended("k", hook(url), model.Outcome{}))
+	_, err := b.deliver(ctx, b.ended("k", hook(url), lifecycle.Outcome{}))
 	require.ErrorIs(t, err, stop)
 }
 
 func TestMetadataAddressesAreNotCalled(t *testing.T) {
 	b := newBench(t)
 	for _, url := range []string{"http://169.254.169.254/latest", "http://[fd00:ec2::254]/"} {
-		_, err := b.deliver(t.Context(), b.ended(url, hook(url), model.Outcome{}))
+		_, err := b.deliver(t.Context(), b.ended(url, hook(url), lifecycle.Outcome{}))
 		require.True(t, verdict(t, err).Fatal)
 		require.ErrorIs(t, err, httpcall.ErrForbiddenAddress)
 	}
@@ -222,12 +225,12 @@ func TestOnlyReceiversOnTheListAreCalled(t *testing.T) {
 	var err error
 	b.reach.Allow, err = httpcall.ParseAllow("allow", []string{"example.org"})
 	require.NoError(t, err)
-	_, err = b.deliver(t.Context(), b.ended("no", hook(url), model.Outcome{}))
+	_, err = b.deliver(t.Context(), b.ended("no", hook(url), lifecycle.Outcome{}))
 	require.True(t, verdict(t, err).Fatal)
 	require.ErrorIs(t, err, httpcall.ErrNotAllowed)
 	b.reach.Allow, err = httpcall.ParseAllow("allow", []string{"127.0.0.0/8"})
 	require.NoError(t, err)
-	_, err = b.deliver(t.Context(), b.ended("yes", hook(url), model.Outcome{}))
+	_, err = b.deliver(t.Context(), b.ended("yes", hook(url), lifecycle.Outcome{}))
 	require.NoError(t, err)
 }
 
@@ -236,7 +239,7 @@ func TestASignatureIsByTheKeysOfNow(t *testing.T) {
 	var verified error
 	fresh := wire.Key{AccessKey: "fresh", Secret: "new"}
 	url := receiver(t, func(_ http.ResponseWriter, r *http.Request) { _, verified = wire.Verify(r, fresh) })
-	task := b.ended("k", nil, model.Outcome{})
+	task := b.ended("k", nil, lifecycle.Outcome{})
 	said := hook(url)
 	said.Security = &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "fresh", Secret: "new"}, {AccessKey: "old", Secret: "old"}}}
 	sealed, err := b.secrets.SealCallback("callback", said)
@@ -264,10 +267,10 @@ func TestASignatureIsByTheKeysOfNow(t *testing.T) {
 func TestNobodyIsToldWhereTheCallbackWasTakenOut(t *testing.T) {
 	b, calls := newBench(t), 0
 	url := receiver(t, func(http.ResponseWriter, *http.Request) { calls++ })
-	for i, out := range []model.Outcome{{}, model.Failed(model.FailFatal, "no")} {
+	for i, out := range []lifecycle.Outcome{{}, lifecycle.Failed(model.FailFatal, "no")} {
 		said := &model.Options{Callback: hook(url)}
 		task := b.endedBy("k"+strconv.Itoa(i), model.Options{}, said, out)
-		require.Equal(t, model.OutcomeCallback, task.Outbox[0].Kind, "it was to be told")
+		require.Equal(t, lifecycle.OutcomeCallback, task.Outbox[0].Kind, "it was to be told")
 		got, err := b.deliver(t.Context(), task)
 		require.NoError(t, err)
 		require.Zero(t, got)
@@ -279,7 +282,7 @@ func TestWhatOnlyAHandlerSaidIsDeliveredByEverybody(t *testing.T) {
 	b := newBench(t)
 	said := &model.Options{Callback: hook(receiver(t, func(http.ResponseWriter, *http.Request) {}))}
 	said.Callback.OfHandler = true
-	task := b.endedBy("k", model.Options{}, said, model.Outcome{})
+	task := b.endedBy("k", model.Options{}, said, lifecycle.Outcome{})
 	got, err := b.deliver(t.Context(), task)
 	require.NoError(t, err)
 	require.Equal(t, 200, got.Status)
@@ -295,7 +298,7 @@ func TestNobodyIsToldOnlyWhereTheDatabaseSaysSo(t *testing.T) {
 	b := newBench(t)
 	said := &model.Options{Callback: hook(receiver(t, func(http.ResponseWriter, *http.Request) {}))}
 	require.NoError(t, b.store.PutTaskType(t.Context(), &model.TaskType{Code: "order", Options: *said}))
-	task := b.endedBy("k", model.Options{}, said, model.Outcome{})
+	task := b.endedBy("k", model.Options{}, said, lifecycle.Outcome{})
 	got, err := b.deliver(t.Context(), task)
 	require.NoError(t, err)
 	require.Equal(t, 200, got.Status)
@@ -303,7 +306,7 @@ func TestNobodyIsToldOnlyWhereTheDatabaseSaysSo(t *testing.T) {
 
 func TestATaskThatIsGoneEndsItsDelivery(t *testing.T) {
 	b := newBench(t)
-	task := b.ended("k", hook("http://127.0.0.1:1/"), model.Outcome{})
+	task := b.ended("k", hook("http://127.0.0.1:1/"), lifecycle.Outcome{})
 	task.Generation++
 	_, err := b.deliver(t.Context(), task)
 	require.True(t, verdict(t, err).Fatal)

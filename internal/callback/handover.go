@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Handover is the outcome kind [model.OutcomeCallback]: it makes the task that delivers.
+// Handover is the outcome kind [lifecycle.OutcomeCallback]: it makes the task that delivers.
 // Every process does it, whether it delivers or not.
 type Handover struct {
 	Store *store.Store
@@ -18,7 +19,7 @@ type Handover struct {
 }
 
 // Name implements [outcome.Kind].
-func (Handover) Name() string { return model.OutcomeCallback }
+func (Handover) Name() string { return lifecycle.OutcomeCallback }
 
 // Carry implements [outcome.Kind]. A delivery that is there already was made by somebody
 // who could not say so.
@@ -26,7 +27,7 @@ func (h Handover) Carry(ctx context.Context, entries []outcome.Entry) []error {
 	now := h.Store.Clock.Now()
 	tasks := make([]*model.Task, len(entries))
 	for i, e := range entries {
-		tasks[i] = model.NewTask(model.Delivery(e.Life.Task), now)
+		tasks[i] = lifecycle.NewTask(lifecycle.Delivery(e.Life.Task), now)
 	}
 	_, err := h.Store.Insert(ctx, tasks)
 	errs := make([]error, len(entries))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -15,7 +16,7 @@ type Types interface {
 	Options(typ string) model.Options
 }
 
-// Settlement is the outcome kind [model.OutcomeDelivery]: the end of a delivery is told to
+// Settlement is the outcome kind [lifecycle.OutcomeDelivery]: the end of a delivery is told to
 // the life whose callback it was, also where that has moved to the history.
 type Settlement struct {
 	Store *store.Store
@@ -23,7 +24,7 @@ type Settlement struct {
 }
 
 // Name implements [outcome.Kind].
-func (Settlement) Name() string { return model.OutcomeDelivery }
+func (Settlement) Name() string { return lifecycle.OutcomeDelivery }
 
 // rounds is how often a settlement that somebody crossed is decided again at once.
 const rounds = 5
@@ -81,7 +82,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 			continue
 		}
 		if t == nil || t.Generation != e.Origin.Generation {
-			if model.Delivers(e.Status) { // in the history, or deleted
+			if lifecycle.Delivers(e.Status) { // in the history, or deleted
 				past, ofPast = append(past, store.LifeOf{TaskID: e.Origin.ID, Generation: e.Origin.Generation}), append(ofPast, i)
 			}
 			continue
@@ -90,7 +91,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 			crossed = append(crossed, i)
 			continue
 		}
-		after := model.Delivered(t, model.Delivers(e.Status), t.Effective(s.Types.Options(t.Type)), now)
+		after := lifecycle.Delivered(t, lifecycle.Delivers(e.Status), lifecycle.EffectiveOf(t, s.Types.Options(t.Type)), now)
 		if after != t {
 			taken[t.ID] = true
 			writes, of = append(writes, store.Write{Before: t, After: after}), append(of, i)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/model"
@@ -39,7 +40,7 @@ func (f *Finder) scopes(types []string, wide bool) []scope {
 	var out []scope
 	by := map[model.ClaimBy][]string{}
 	for _, typ := range types {
-		if f.Only.For(typ) == nil {
+		if lifecycle.ConditionsFor(f.Only, typ) == nil {
 			out = append(out, scope{types: []string{typ}})
 			continue
 		}
@@ -52,7 +53,7 @@ func (f *Finder) scopes(types []string, wide bool) []scope {
 		if len(some) == 0 {
 			continue
 		}
-		labels := f.Only.Labels(label)
+		labels := lifecycle.ConditionLabels(f.Only, label)
 		atOnce := max(1, store.MaxRanges/len(some)-1) // beside the worker's own audience
 		if (len(labels)+atOnce-1)/atOnce > maxScopes {
 			plain = append(plain, some...)
@@ -73,7 +74,7 @@ func (f *Finder) scopes(types []string, wide bool) []scope {
 
 // claimedBy is the label by which this worker finds the tasks of the type; "" = none.
 func (f *Finder) claimedBy(typ string) model.ClaimBy {
-	if t := f.Types.Get(typ); t != nil && f.Only.For(typ) != nil && len(f.Only.Labels(t.ClaimBy)) > 0 {
+	if t := f.Types.Get(typ); t != nil && lifecycle.ConditionsFor(f.Only, typ) != nil && len(lifecycle.ConditionLabels(f.Only, t.ClaimBy)) > 0 {
 		return t.ClaimBy
 	}
 	return ""
@@ -138,7 +139,7 @@ func (f *Finder) DueOwn(ctx context.Context, q store.DueQuery) ([]*model.Task, e
 func (f *Finder) byConditions(types []string) map[*model.Conditions][]string {
 	out := map[*model.Conditions][]string{}
 	for _, typ := range types {
-		out[f.Only.For(typ)] = append(out[f.Only.For(typ)], typ)
+		out[lifecycle.ConditionsFor(f.Only, typ)] = append(out[lifecycle.ConditionsFor(f.Only, typ)], typ)
 	}
 	return out
 }
@@ -172,8 +173,8 @@ func Best(found []*model.Task, n int) []*model.Task {
 // this worker found: of its type and priority, for whom it is. zero = none is left.
 func (f *Finder) Tail(ctx context.Context, t *model.Task) (time.Time, error) {
 	audience := f.WorkerID
-	if slices.Contains(t.Audience, model.AudienceAll) {
-		audience = model.AudienceAll
+	if slices.Contains(t.Audience, lifecycle.AudienceAll) {
+		audience = lifecycle.AudienceAll
 	}
 	if by := f.claimedBy(t.Type); by != "" && len(t.Audience) > 1 {
 		audience = t.Audience[len(t.Audience)-1]

@@ -3,6 +3,7 @@ package claim
 import (
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -18,12 +19,12 @@ type Found struct {
 // claimant, where it may, else given back or ended, so that nothing is left behind. ok is
 // false where there is nothing to do. The lapsed execution is judged by the options of its own
 // claim, and eff are those of a new one. random in [0,1) is for the retry's jitter.
-func Lapsed(t *model.Task, by model.Claimant, may bool, eff model.Effective, now time.Time, random float64) (f Found, ok bool) {
+func Lapsed(t *model.Task, by lifecycle.Claimant, may bool, eff lifecycle.Effective, now time.Time, random float64) (f Found, ok bool) {
 	var said model.Options
 	if by.Applied != nil {
 		said = *by.Applied
 	}
-	expired := model.Expire(t, t.Effective(said), now, random)
+	expired := lifecycle.Expire(t, lifecycle.EffectiveOf(t, said), now, random)
 	if expired == nil {
 		return Found{}, false
 	}
@@ -33,13 +34,13 @@ func Lapsed(t *model.Task, by model.Claimant, may bool, eff model.Effective, now
 		return f, true
 	}
 	if may {
-		if taken, no := model.Claim(expired, by, eff, now); no == "" {
+		if taken, no := lifecycle.Claim(expired, by, eff, now); no == "" {
 			taken.Rev = t.Rev + 1 // one write, one rev
 			f.Write.After, f.Takeover = taken, true
 			return f, true
 		}
 	}
-	f.Write.After = model.Leave(expired, now)
+	f.Write.After = lifecycle.Leave(expired, now)
 	return f, true
 }
 

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -34,7 +36,7 @@ type queue struct {
 }
 
 const (
-	levels = model.MaxPriority + 1
+	levels = input.MaxPriority + 1
 	// FullEvery is the time between full looks: how late a straggler, or the first task of a
 	// priority, may be found.
 	FullEvery = 2 * time.Second
@@ -84,7 +86,7 @@ func (s *Sight) Begin(types []string, now time.Time, monotonic time.Duration, wh
 	}
 	used := s.inUse()
 	if len(used) == 0 {
-		used = []int{model.DefaultPriority} // nothing was there: of all it is the most likely
+		used = []int{lifecycle.DefaultPriority} // nothing was there: of all it is the most likely
 	}
 	from, known := now, true
 	for _, typ := range types {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -108,7 +109,7 @@ func TestAPriorityIsForgottenWhenFullLooksDoNotSeeIt(t *testing.T) {
 	require.Equal(t, []int{9}, s.begin("a").Priorities)
 	var idle sighted
 	idle.End(idle.begin("a"), nil, true)
-	require.Equal(t, []int{model.DefaultPriority}, idle.begin("a").Priorities)
+	require.Equal(t, []int{lifecycle.DefaultPriority}, idle.begin("a").Priorities)
 }
 
 func TestTasksOfUnknownPrioritiesTeachNothing(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // Trust decides whether a lapsed lease means that its worker is gone. A healthy worker may have
@@ -135,7 +135,7 @@ func (t *Trust) wantsClock() bool {
 
 // Wait returns how long no task with these terms may be pre-empted; zero or less = it may be
 // now. The result is valid until the next observation.
-func (t *Trust) Wait(eff *model.Effective) time.Duration {
+func (t *Trust) Wait(eff *lifecycle.Effective) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	quiet := eff.PingInterval + Notice
@@ -168,7 +168,7 @@ type LeftAlone struct {
 
 // Allows reports whether a task with these terms may be pre-empted now. If not, it adds the
 // task to what is left alone.
-func (t *Trust) Allows(eff *model.Effective, left *LeftAlone) bool {
+func (t *Trust) Allows(eff *lifecycle.Effective, left *LeftAlone) bool {
 	wait := t.Wait(eff)
 	if wait <= 0 {
 		return true
@@ -185,6 +185,6 @@ func (t *Trust) Allows(eff *model.Effective, left *LeftAlone) bool {
 
 // harmless returns how long the database may have been away without costing a healthy worker
 // its lease: the rest of the lease when the next ping is due, less the time to notice.
-func harmless(eff *model.Effective) time.Duration {
+func harmless(eff *lifecycle.Effective) time.Duration {
 	return max(eff.Lease-eff.PingInterval-Notice, shortestGap)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // machine is this machine's clock and the estimate of the database's, set by hand.
@@ -59,8 +59,8 @@ func (w watcher) watch(d time.Duration) {
 
 func (w watcher) readClock() { w.read = clock.Read(w) }
 
-func terms(lease, ping time.Duration) *model.Effective {
-	return &model.Effective{Lease: lease, PingInterval: ping}
+func terms(lease, ping time.Duration) *lifecycle.Effective {
+	return &lifecycle.Effective{Lease: lease, PingInterval: ping}
 }
 
 var (
@@ -150,7 +150,7 @@ func TestAGapBetweenAnswersCountsForLeasesThatAreShorter(t *testing.T) {
 }
 
 func TestWhoAsksAsOftenAsItShouldMayPreemptInTheEnd(t *testing.T) {
-	for _, eff := range []*model.Effective{terms(time.Second, 300*time.Millisecond), short, usual, terms(time.Hour, time.Minute)} {
+	for _, eff := range []*lifecycle.Effective{terms(time.Second, 300*time.Millisecond), short, usual, terms(time.Hour, time.Minute)} {
 		w := newWatcher()
 		w.Doubt()
 		w.pass(time.Hour)

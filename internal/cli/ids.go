@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -52,7 +53,7 @@ func unmaskFlags(cmd *cobra.Command) error {
 func taskIDs(args []string) error {
 	unmask(args)
 	for _, id := range args {
-		if _, _, _, err := model.ParseTaskID(id); err != nil {
+		if _, _, _, err := input.ParseTaskID(id); err != nil {
 			return usage("task %w", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -220,7 +221,7 @@ func callbackOf(c *model.Callback) *callbackYAML {
 		if t == nil {
 			return nil
 		}
-		return &targetYAML{URL: model.ShownURL(t.URL), Method: t.Method}
+		return &targetYAML{URL: safetext.URL(t.URL), Method: t.Method}
 	}
 	out := &callbackYAML{Success: target(c.Success), Error: target(c.Error), OnPending: c.OnPending}
 	if c.Security != nil {
@@ -232,7 +233,7 @@ func callbackOf(c *model.Callback) *callbackYAML {
 // hiddenKeys are keys as files show them: their secrets are not.
 func hiddenKeys(keys []model.CallbackKey) (out []keyYAML) {
 	for _, k := range keys {
-		out = append(out, keyYAML{AK: k.AccessKey, SK: model.HiddenSecret})
+		out = append(out, keyYAML{AK: k.AccessKey, SK: safetext.Hidden})
 	}
 	return out
 }

@@ -11,9 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // asJSON says whether the result is wanted as JSON, or as YAML, which printJSON makes of it.
@@ -189,14 +189,14 @@ func documentWith(raw bson.Raw, computed ...bson.E) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a document: %w", err)
 	}
-	return model.DocumentJSON(out), nil
+	return codec.DocumentJSON(out), nil
 }
 
 // encoded is a value as the document that is stored of it.
 func encoded(v any) (bson.Raw, error) {
 	var b bytes.Buffer
 	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
-	enc.SetRegistry(model.Registry())
+	enc.SetRegistry(codec.Registry())
 	err := enc.Encode(v)
 	return b.Bytes(), err
 }

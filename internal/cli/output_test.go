@@ -6,17 +6,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 func TestATaskAsJSONSaysHowLongItsLastExecutionTook(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_000)
-	task := model.NewTask(model.Draft{Type: "t", Key: "k"}, at)
-	j, err := taskJSON(model.AppendTask(nil, task))
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, at)
+	j, err := taskJSON(codec.AppendTask(nil, task))
 	require.NoError(t, err)
 	require.NotContains(t, string(j), "exec_time")
 	task.WorkerStates = []model.WorkerState{{ExecID: "e", WorkerID: "w", ClaimedAt: at, SuccessTime: at.Add(1500 * time.Millisecond)}}
-	j, err = taskJSON(model.AppendTask(nil, task))
+	j, err = taskJSON(codec.AppendTask(nil, task))
 	require.NoError(t, err)
 	require.Contains(t, string(j), `"exec_time_ms":1500`)
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -38,7 +38,7 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 			return usage("%s wants the names of types, or --all", verb)
 		}
 		for _, t := range args {
-			if err := model.ValidName("type", t); err != nil {
+			if err := input.Name("type", t); err != nil {
 				return err
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 const periodicHelp = `Periodic rules send a task at the times that a cron rule names, and keep a record of every
@@ -64,7 +64,7 @@ func (r *rulesCommand) open(ctx context.Context, ready bool) (*ruleDB, error) {
 }
 
 // named opens the database and finds a rule there.
-func (r *rulesCommand) named(ctx context.Context, name string) (*ruleDB, *model.Rule, error) {
+func (r *rulesCommand) named(ctx context.Context, name string) (*ruleDB, *schedule.Rule, error) {
 	d, err := r.open(ctx, true)
 	if err != nil {
 		return nil, nil, err
@@ -103,13 +103,13 @@ func (r *rulesCommand) sayIdle(ctx context.Context, d *ruleDB) error {
 
 // ruleFileSpec is a stored rule as a file would say it that can be applied anywhere, any
 // number of times.
-func ruleFileSpec(r *model.Rule) *ruleSpec {
+func ruleFileSpec(r *schedule.Rule) *ruleSpec {
 	s := storedSpec(r)
 	s.Version = 0
 	return s
 }
 
-func zoneName(r *model.Rule) string {
+func zoneName(r *schedule.Rule) string {
 	if r.Timezone == "" {
 		return "UTC"
 	}
@@ -117,11 +117,11 @@ func zoneName(r *model.Rule) string {
 }
 
 // stateText says whether the rule fires, in a word, and why it does not.
-func stateText(r *model.Rule) string {
+func stateText(r *schedule.Rule) string {
 	switch {
-	case r.Status == model.RuleOnline:
+	case r.Status == schedule.StatusOnline:
 		return "enabled"
-	case r.Status == model.RuleNew:
+	case r.Status == schedule.StatusNew:
 		return "never enabled"
 	case rests(r):
 		return human.OneLine("over: "+r.PauseNote, 40)
@@ -132,7 +132,7 @@ func stateText(r *model.Rule) string {
 	}
 }
 
-func nextText(r *model.Rule, now time.Time) string {
+func nextText(r *schedule.Rule, now time.Time) string {
 	if r.NextFireAt.IsZero() {
 		return ""
 	}
@@ -140,7 +140,7 @@ func nextText(r *model.Rule, now time.Time) string {
 }
 
 // inZone is a time in the rule's zone, with its offset.
-func inZone(t time.Time, r *model.Rule) string {
+func inZone(t time.Time, r *schedule.Rule) string {
 	zone, err := calendar.Zone(r.Timezone)
 	if err != nil {
 		zone = time.UTC
@@ -169,7 +169,7 @@ func (r *rulesCommand) show() *cobra.Command {
 			}
 			switch r.flags.output {
 			case "yaml":
-				return r.printRules(ctx, d, []*model.Rule{rule})
+				return r.printRules(ctx, d, []*schedule.Rule{rule})
 			case "json":
 				doc, err := ruleJSON(rule)
 				if err != nil {
@@ -182,7 +182,7 @@ func (r *rulesCommand) show() *cobra.Command {
 	}
 }
 
-func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *model.Rule) error {
+func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *schedule.Rule) error {
 	said, err := flat(storedSpec(rule))
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *model.Rule
 		state += ", since " + human.When(rule.PausedAt, d.at)
 	}
 	f.add("state", state)
-	if rule.Status == model.RuleOnline {
+	if rule.Status == schedule.StatusOnline {
 		next, err := periodic.PreviewRule(rule, rule.NextFireAt.Add(-time.Second), nextShown)
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *model.Rule
 	}
 	f.add("runs so far", fmt.Sprint(rule.Runs))
 	if l := rule.Last; l != nil {
-		status, err := d.lastStatuses(ctx, []*model.Rule{rule})
+		status, err := d.lastStatuses(ctx, []*schedule.Rule{rule})
 		if err != nil {
 			return err
 		}
@@ -228,7 +228,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *model.Rule
 	if err := r.print(f.String()); err != nil {
 		return err
 	}
-	if rule.Status != model.RuleOnline {
+	if rule.Status != schedule.StatusOnline {
 		return nil
 	}
 	return r.sayIdle(ctx, d)
@@ -244,7 +244,7 @@ func tickText(t periodic.PreviewTick, now time.Time) string {
 
 const runsShown = 5
 
-func runsText(refs []model.RunRef, rule *model.Rule) string {
+func runsText(refs []schedule.RunRef, rule *schedule.Rule) string {
 	var lines []string
 	for i, ref := range refs {
 		if i == runsShown {
@@ -257,7 +257,7 @@ func runsText(refs []model.RunRef, rule *model.Rule) string {
 }
 
 // ruleJSON is the stored document, its primary key named id, without secrets.
-func ruleJSON(r *model.Rule) (json.RawMessage, error) {
+func ruleJSON(r *schedule.Rule) (json.RawMessage, error) {
 	raw, err := encoded(r)
 	if err != nil {
 		return nil, fmt.Errorf("writing rule %s: %w", r.Name, err)
@@ -266,7 +266,7 @@ func ruleJSON(r *model.Rule) (json.RawMessage, error) {
 }
 
 // evenDeleted reads a rule whose runs are wanted: they stay when it is deleted, under its id.
-func (r *rulesCommand) evenDeleted(ctx context.Context, d *ruleDB, name string) (*model.Rule, error) {
+func (r *rulesCommand) evenDeleted(ctx context.Context, d *ruleDB, name string) (*schedule.Rule, error) {
 	rule, err := r.find(ctx, d, name)
 	if errors.Is(err, store.ErrNoRule) {
 		if gone, goneErr := d.store.Rule(ctx, name); goneErr == nil {

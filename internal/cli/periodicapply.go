@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 const ruleApplyHelp = `Store periodic rules as a YAML file says them.
@@ -146,7 +146,7 @@ func (a *applyingRules) check(specs []namedSpec[ruleSpec]) ([]*wantedRule, error
 			errs = append(errs, usage("%s%s", at, strings.ReplaceAll(err.Error(), "\n", "\n"+at)))
 			continue
 		}
-		id := model.RuleName(spec.Tenant, spec.Name)
+		id := schedule.RuleName(spec.Tenant, spec.Name)
 		if before, twice := seen[id]; twice {
 			errs = append(errs, usage("%s: rule %s is there before, at %s", s.where, s.spec.Name, before))
 		}
@@ -159,11 +159,11 @@ func (a *applyingRules) check(specs []namedSpec[ruleSpec]) ([]*wantedRule, error
 // ruleChange is what applying does to one rule.
 type ruleChange struct {
 	*wantedRule
-	stored  *model.Rule   // nil = it is created
-	sealed  periodic.Spec // what is stored, where something but enabled changes
-	edit    bool          // something else than whether it is enabled changes
-	turn    *bool         // it is enabled or disabled
-	changes []string      // for people
+	stored  *schedule.Rule // nil = it is created
+	sealed  periodic.Spec  // what is stored, where something but enabled changes
+	edit    bool           // something else than whether it is enabled changes
+	turn    *bool          // it is enabled or disabled
+	changes []string       // for people
 }
 
 // appliedRule is what became of one rule as JSON.
@@ -173,7 +173,7 @@ type appliedRule struct {
 	Changes  []string      `json:"changes"`
 	Forecast *forecastView `json:"forecast,omitempty"`
 
-	rule *model.Rule // as it is stored then; nil for one that would be created
+	rule *schedule.Rule // as it is stored then; nil for one that would be created
 }
 
 func (a *applyingRules) all(ctx context.Context, rules []*wantedRule) error {
@@ -223,7 +223,7 @@ func (a *applyingRules) text(v *appliedRule) string {
 	}
 	switch {
 	case a.dry:
-	case v.Status == model.RuleNew && v.Result != "unchanged":
+	case v.Status == schedule.StatusNew && v.Result != "unchanged":
 		fmt.Fprintf(&b, "; it does not fire yet: mscheduler periodic enable %s", ruleArgs(v.Tenant, v.Name))
 	case v.Next != "":
 		b.WriteString(", next " + nextText(v.rule, a.at))
@@ -328,7 +328,7 @@ func (a *applyingRules) one(ctx context.Context, c *ruleChange) (appliedRule, er
 }
 
 // write carries a change out: what stops a rule comes first, what starts it last.
-func (a *applyingRules) write(ctx context.Context, c *ruleChange) (rule *model.Rule, err error) {
+func (a *applyingRules) write(ctx context.Context, c *ruleChange) (rule *schedule.Rule, err error) {
 	if rule = c.stored; rule == nil {
 		if rule, err = a.rules.Create(ctx, c.sealed); err != nil {
 			return nil, err

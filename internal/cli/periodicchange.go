@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // some wants one or more arguments.
@@ -32,12 +32,12 @@ func quoted(name string) string {
 }
 
 // each does something to each rule that is named; all of them must be there.
-func (r *rulesCommand) each(ctx context.Context, names []string, do func(*ruleDB, *model.Rule) (*model.Rule, error)) (*ruleDB, error) {
+func (r *rulesCommand) each(ctx context.Context, names []string, do func(*ruleDB, *schedule.Rule) (*schedule.Rule, error)) (*ruleDB, error) {
 	d, err := r.open(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	rules := make([]*model.Rule, len(names))
+	rules := make([]*schedule.Rule, len(names))
 	for i, name := range names {
 		if rules[i], err = r.find(ctx, d, name); err != nil {
 			return nil, err
@@ -64,19 +64,19 @@ func (r *rulesCommand) each(ctx context.Context, names []string, do func(*ruleDB
 
 // ruleView is a changed rule as JSON.
 type ruleView struct {
-	ID      string           `json:"id"`
-	Name    string           `json:"name"`
-	Tenant  string           `json:"tenant,omitempty"`
-	Status  model.RuleStatus `json:"status"`
-	Version int64            `json:"version"`
-	Next    string           `json:"next_fire_at,omitempty"`
+	ID      string          `json:"id"`
+	Name    string          `json:"name"`
+	Tenant  string          `json:"tenant,omitempty"`
+	Status  schedule.Status `json:"status"`
+	Version int64           `json:"version"`
+	Next    string          `json:"next_fire_at,omitempty"`
 }
 
-func viewOf(r *model.Rule) ruleView {
+func viewOf(r *schedule.Rule) ruleView {
 	return ruleView{r.ID, r.Name, r.Tenant, r.Status, r.Version, jsonTime(r.NextFireAt)}
 }
 
-func stateOrNext(r *model.Rule, now time.Time) string {
+func stateOrNext(r *schedule.Rule, now time.Time) string {
 	if r.NextFireAt.IsZero() {
 		return stateText(r)
 	}
@@ -89,7 +89,7 @@ func (r *rulesCommand) enable() *cobra.Command {
 		Long: "Let rules fire from now on. The ticks that came while a rule was disabled are recorded as skipped\n(paused), in one record, and do not run; `periodic backfill` runs those that are wanted.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			d, err := r.each(ctx, args, func(d *ruleDB, rule *model.Rule) (*model.Rule, error) { return d.rules.Enable(ctx, rule.ID, 0) })
+			d, err := r.each(ctx, args, func(d *ruleDB, rule *schedule.Rule) (*schedule.Rule, error) { return d.rules.Enable(ctx, rule.ID, 0) })
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,9 @@ func (r *rulesCommand) disable() *cobra.Command {
 		Long: "Stop rules from firing, at once. What runs or waits goes on; `periodic cancel` ends it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			_, err := r.each(ctx, args, func(d *ruleDB, rule *model.Rule) (*model.Rule, error) { return d.rules.Disable(ctx, rule.ID, 0, note) })
+			_, err := r.each(ctx, args, func(d *ruleDB, rule *schedule.Rule) (*schedule.Rule, error) {
+				return d.rules.Disable(ctx, rule.ID, 0, note)
+			})
 			return err
 		},
 	}
@@ -124,7 +126,7 @@ func (r *rulesCommand) delete() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if n := len(rule.Queued); rule.Status == model.RuleOnline || n > 0 {
+			if n := len(rule.Queued); rule.Status == schedule.StatusOnline || n > 0 {
 				question := fmt.Sprintf("Delete rule %s, which is enabled?", ruleName(rule))
 				if n > 0 {
 					question = fmt.Sprintf("Delete rule %s, of which %s?", ruleName(rule), human.Plural(n, "run waits", "runs wait"))

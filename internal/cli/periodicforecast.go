@@ -9,8 +9,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 const (
@@ -47,13 +47,13 @@ type windowView struct {
 }
 
 type sumView struct {
-	Ticks    int                      `json:"ticks"`
-	Runs     int                      `json:"runs"`
-	Waited   int                      `json:"waited"`
-	LongWait int64                    `json:"longest_wait_ms"`
-	AtOnce   int                      `json:"most_at_once"`
-	Ended    map[model.RunStatus]int  `json:"ended"`
-	Skipped  map[model.SkipReason]int `json:"skipped"`
+	Ticks    int                         `json:"ticks"`
+	Runs     int                         `json:"runs"`
+	Waited   int                         `json:"waited"`
+	LongWait int64                       `json:"longest_wait_ms"`
+	AtOnce   int                         `json:"most_at_once"`
+	Ended    map[schedule.RunStatus]int  `json:"ended"`
+	Skipped  map[schedule.SkipReason]int `json:"skipped"`
 }
 
 type differenceView struct {
@@ -71,7 +71,7 @@ func (a *applyingRules) forecast(ctx context.Context, c *ruleChange) (*forecastV
 	}
 	now := a.at.Truncate(time.Second)
 	span := time.Duration(a.days) * 24 * time.Hour
-	var runs []*model.Run
+	var runs []*schedule.Run
 	if c.stored != nil {
 		if runs, err = a.recorded(ctx, c.stored.ID, now.Add(-span)); err != nil {
 			return nil, err
@@ -81,7 +81,7 @@ func (a *applyingRules) forecast(ctx context.Context, c *ruleChange) (*forecastV
 	if v.given {
 		takes, n = a.takes, 0
 		as := run
-		run = func(nominal time.Time) (time.Duration, model.RunStatus) {
+		run = func(nominal time.Time) (time.Duration, schedule.RunStatus) {
 			_, status := as(nominal)
 			return a.takes, status
 		}
@@ -102,8 +102,8 @@ func (a *applyingRules) forecast(ctx context.Context, c *ruleChange) (*forecastV
 }
 
 // recorded reads how the newest runs went.
-func (a *applyingRules) recorded(ctx context.Context, rule string, from time.Time) (all []*model.Run, err error) {
-	var after *model.Run
+func (a *applyingRules) recorded(ctx context.Context, rule string, from time.Time) (all []*schedule.Run, err error) {
+	var after *schedule.Run
 	for len(all) < recordedRuns {
 		page, err := a.rules.Runs(ctx, rule, periodic.RunFilter{From: from}, after, 1000)
 		if err != nil {
@@ -203,12 +203,12 @@ func fateText(f *periodic.Fate) string {
 	if f == nil {
 		return "no tick"
 	}
-	if f.Status == model.RunSkipped {
+	if f.Status == schedule.RunSkipped {
 		return "skipped, " + string(f.Reason)
 	}
 	text := "runs"
 	switch {
-	case f.Started.IsZero() && f.Status == model.RunCanceled:
+	case f.Started.IsZero() && f.Status == schedule.RunCanceled:
 		text = "waits, cancelled"
 	case f.Started.IsZero():
 		text = "waits"
@@ -218,7 +218,7 @@ func fateText(f *periodic.Fate) string {
 	if f.Attempt > 1 {
 		text += fmt.Sprintf(", attempt %d", f.Attempt)
 	}
-	if f.Status != model.RunSuccess && !f.Started.IsZero() {
+	if f.Status != schedule.RunSuccess && !f.Started.IsZero() {
 		text += ", " + string(f.Status)
 	}
 	return text
@@ -301,10 +301,10 @@ func (v *forecastView) table() *table {
 		return human.Rough(time.Duration(s.LongWait) * time.Millisecond)
 	})
 	row("  at once, at most", true, func(s *sumView) string { return fmt.Sprint(s.AtOnce) })
-	for _, status := range []model.RunStatus{model.RunFailed, model.RunTimeout, model.RunFailedTimeout, model.RunCanceled} {
+	for _, status := range []schedule.RunStatus{schedule.RunFailed, schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled} {
 		count("  end "+string(status), false, func(s *sumView) int { return s.Ended[status] })
 	}
-	for _, reason := range []model.SkipReason{model.SkipOverlap, model.SkipFailure, model.SkipConcurrency, model.SkipCapacity, model.SkipMissed} {
+	for _, reason := range []schedule.SkipReason{schedule.SkipOverlap, schedule.SkipFailure, schedule.SkipConcurrency, schedule.SkipCapacity, schedule.SkipMissed} {
 		count("are skipped, "+string(reason), false, func(s *sumView) int { return s.Skipped[reason] })
 	}
 	return t

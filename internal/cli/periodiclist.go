@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func (r *rulesCommand) list() *cobra.Command {
@@ -42,7 +43,7 @@ func (r *rulesCommand) list() *cobra.Command {
 }
 
 // all reads all rules of a tenant ("" = of all), and names those that cannot be read.
-func (d *ruleDB) all(ctx context.Context, tenant string) (rules []*model.Rule, unread *periodic.UnreadableError, err error) {
+func (d *ruleDB) all(ctx context.Context, tenant string) (rules []*schedule.Rule, unread *periodic.UnreadableError, err error) {
 	unread = &periodic.UnreadableError{}
 	const size = 1000
 	for after := ""; ; {
@@ -65,7 +66,7 @@ func (d *ruleDB) all(ctx context.Context, tenant string) (rules []*model.Rule, u
 	}
 }
 
-func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*model.Rule) error {
+func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*schedule.Rule) error {
 	if done, err := printStored(r.app, "rules", rules, ruleFileSpec, ruleJSON); done {
 		return err
 	}
@@ -94,17 +95,17 @@ func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*model
 // lastStatuses are those of the rules' last runs by the runs' ids. To the rule a run is RUNNING
 // from its decision until its end is told: whether a worker has taken it, and what became of it
 // there, its task says.
-func (d *ruleDB) lastStatuses(ctx context.Context, rules []*model.Rule) (map[string]model.RunStatus, error) {
-	out := map[string]model.RunStatus{}
+func (d *ruleDB) lastStatuses(ctx context.Context, rules []*schedule.Rule) (map[string]schedule.RunStatus, error) {
+	out := map[string]schedule.RunStatus{}
 	runs := map[string]string{} // by their tasks
 	for _, r := range rules {
 		if r.Last == nil {
 			continue
 		}
 		out[r.Last.ID] = r.Last.Status
-		i := slices.IndexFunc(r.Active, func(x model.RunRef) bool { return x.ID == r.Last.ID })
-		if i >= 0 && r.Last.Status == model.RunRunning {
-			out[r.Last.ID] = model.RunScheduled // unless its task, which may not be sent yet, says more
+		i := slices.IndexFunc(r.Active, func(x schedule.RunRef) bool { return x.ID == r.Last.ID })
+		if i >= 0 && r.Last.Status == schedule.RunRunning {
+			out[r.Last.ID] = schedule.RunScheduled // unless its task, which may not be sent yet, says more
 			runs[model.TaskID(r.Tenant, r.Active[i].TaskType, r.Last.ID)] = r.Last.ID
 		}
 	}

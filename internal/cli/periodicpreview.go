@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func (r *rulesCommand) preview() *cobra.Command {
@@ -25,7 +25,7 @@ func (r *rulesCommand) preview() *cobra.Command {
 				return usage("periodic preview wants the name of a rule, or --cron (with --timezone, --gap and --fold); see: mscheduler periodic preview --help")
 			}
 			now := r.clock().Now()
-			var rule *model.Rule
+			var rule *schedule.Rule
 			if !given {
 				var d *ruleDB
 				var err error

@@ -10,8 +10,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 const runHelp = `Show one run of a rule by its id: when it was due, when its task was sent, when a worker began it
@@ -41,7 +41,7 @@ func (r *rulesCommand) run() *cobra.Command {
 			}
 			rule, err := d.store.Rule(ctx, run.RuleID)
 			if errors.Is(err, store.ErrNoRule) {
-				rule, err = &model.Rule{}, nil // removed by hand; times in UTC
+				rule, err = &schedule.Rule{}, nil // removed by hand; times in UTC
 			}
 			if err != nil {
 				return err
@@ -51,14 +51,14 @@ func (r *rulesCommand) run() *cobra.Command {
 	}
 }
 
-func runFields(x *model.Run, rule *model.Rule, now time.Time) string {
+func runFields(x *schedule.Run, rule *schedule.Rule, now time.Time) string {
 	var f fields
 	f.add("run", x.ID)
-	f.add("rule", ruleName(&model.Rule{Name: x.RuleName, Tenant: x.Tenant}))
+	f.add("rule", ruleName(&schedule.Rule{Name: x.RuleName, Tenant: x.Tenant}))
 	f.add("tick", inZone(x.Nominal, rule))
 	f.add("status", string(x.Status))
 	f.add("why", whyText(x, rule))
-	if x.Status != model.RunSkipped {
+	if x.Status != schedule.RunSkipped {
 		f.add("attempt", fmt.Sprint(x.Attempt))
 	}
 	f.add("task", x.TaskID)
@@ -85,7 +85,7 @@ func runFields(x *model.Run, rule *model.Rule, now time.Time) string {
 	return f.String()
 }
 
-func stampOrNone(t time.Time, rule *model.Rule) string {
+func stampOrNone(t time.Time, rule *schedule.Rule) string {
 	if t.IsZero() {
 		return ""
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 const runsHelp = `List the runs of a rule, or of all rules, the newest tick first.
@@ -32,9 +32,9 @@ up after failures if the rule retries. ` + "`mscheduler periodic run ID`" + ` sh
 and the response of an HTTP target.`
 
 // runStatuses are the values of --status.
-var runStatuses = []model.RunStatus{
-	model.RunScheduled, model.RunQueued, model.RunRunning, model.RunWaiting, model.RunSuccess, model.RunFailed,
-	model.RunTimeout, model.RunFailedTimeout, model.RunCanceled, model.RunSkipped,
+var runStatuses = []schedule.RunStatus{
+	schedule.RunScheduled, schedule.RunQueued, schedule.RunRunning, schedule.RunWaiting, schedule.RunSuccess, schedule.RunFailed,
+	schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled, schedule.RunSkipped,
 }
 
 type runsFlags struct {
@@ -66,7 +66,7 @@ func (r *rulesCommand) runs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rule, id := (*model.Rule)(nil), ""
+			rule, id := (*schedule.Rule)(nil), ""
 			if len(args) == 0 {
 				filter.Tenant = r.tenant
 			} else {
@@ -103,9 +103,9 @@ func runStatusNames() []string {
 	return names
 }
 
-func (f *runsFlags) statuses() (out []model.RunStatus, err error) {
+func (f *runsFlags) statuses() (out []schedule.RunStatus, err error) {
 	for _, name := range f.status {
-		s := model.RunStatus(strings.ToUpper(name))
+		s := schedule.RunStatus(strings.ToUpper(name))
 		if !slices.Contains(runStatuses, s) {
 			return nil, usage("--status is %q; want one of %s", name, strings.Join(runStatusNames(), ", "))
 		}
@@ -114,7 +114,7 @@ func (f *runsFlags) statuses() (out []model.RunStatus, err error) {
 	return out, nil
 }
 
-func (f *runsFlags) filter(wanted []model.RunStatus, now time.Time) (out periodic.RunFilter, err error) {
+func (f *runsFlags) filter(wanted []schedule.RunStatus, now time.Time) (out periodic.RunFilter, err error) {
 	out.Statuses = wanted
 	if f.from != "" {
 		if out.From, err = parseTime("from", f.from, now); err != nil {
@@ -128,7 +128,7 @@ func (f *runsFlags) filter(wanted []model.RunStatus, now time.Time) (out periodi
 }
 
 // runAfter is the run that a page begins after; nil for none.
-func (d *ruleDB) runAfter(ctx context.Context, id string) (*model.Run, error) {
+func (d *ruleDB) runAfter(ctx context.Context, id string) (*schedule.Run, error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -140,7 +140,7 @@ func (d *ruleDB) runAfter(ctx context.Context, id string) (*model.Run, error) {
 }
 
 // runsPage reads a page of runs, and the id of the last if there are more.
-func (d *ruleDB) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *model.Run, limit int) (runs []*model.Run, next string, err error) {
+func (d *ruleDB) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *schedule.Run, limit int) (runs []*schedule.Run, next string, err error) {
 	if runs, err = d.rules.Runs(ctx, rule, f, after, limit); err != nil || len(runs) < limit {
 		return runs, "", err
 	}
@@ -154,32 +154,32 @@ func (d *ruleDB) runsPage(ctx context.Context, rule string, f periodic.RunFilter
 
 // runView is a run as JSON.
 type runView struct {
-	ID       string           `json:"id"`
-	Rule     string           `json:"rule"`
-	Nominal  string           `json:"nominal"`
-	Last     string           `json:"last_nominal,omitempty"` // of skipped ticks that share the record
-	Ticks    int64            `json:"ticks"`
-	Status   model.RunStatus  `json:"status"`
-	Reason   model.SkipReason `json:"reason,omitempty"`
-	Error    string           `json:"error_info,omitempty"`
-	Attempt  int              `json:"attempt,omitempty"`
-	Manual   bool             `json:"manual,omitempty"`
-	TaskID   string           `json:"task_id,omitempty"`
-	Late     int64            `json:"late_ms"`
-	Started  string           `json:"started_at,omitempty"`
-	Executed string           `json:"executed_at,omitempty"` // when a worker began it
-	Ended    string           `json:"ended_at,omitempty"`
-	Call     *model.HTTPCall  `json:"call,omitempty"`
+	ID       string              `json:"id"`
+	Rule     string              `json:"rule"`
+	Nominal  string              `json:"nominal"`
+	Last     string              `json:"last_nominal,omitempty"` // of skipped ticks that share the record
+	Ticks    int64               `json:"ticks"`
+	Status   schedule.RunStatus  `json:"status"`
+	Reason   schedule.SkipReason `json:"reason,omitempty"`
+	Error    string              `json:"error_info,omitempty"`
+	Attempt  int                 `json:"attempt,omitempty"`
+	Manual   bool                `json:"manual,omitempty"`
+	TaskID   string              `json:"task_id,omitempty"`
+	Late     int64               `json:"late_ms"`
+	Started  string              `json:"started_at,omitempty"`
+	Executed string              `json:"executed_at,omitempty"` // when a worker began it
+	Ended    string              `json:"ended_at,omitempty"`
+	Call     *schedule.HTTPCall  `json:"call,omitempty"`
 }
 
-func runViewOf(x *model.Run) runView {
+func runViewOf(x *schedule.Run) runView {
 	return runView{
 		x.ID, x.RuleName, jsonTime(x.Nominal), jsonTime(x.Last), max(x.Count, 1), x.Status, x.Reason, x.Error, x.Attempt, x.Manual,
 		x.TaskID, x.Late, jsonTime(x.StartedAt), jsonTime(x.ExecutedAt), jsonTime(x.EndedAt), x.Call,
 	}
 }
 
-func (r *rulesCommand) printRuns(rule *model.Rule, runs []*model.Run, next string, now time.Time) error {
+func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next string, now time.Time) error {
 	if r.asJSON() {
 		views := make([]runView, len(runs))
 		for i, x := range runs {
@@ -193,7 +193,7 @@ func (r *rulesCommand) printRuns(rule *model.Rule, runs []*model.Run, next strin
 	}
 	if len(runs) == 0 {
 		r.say("no run")
-		if rule != nil && rule.Log == model.LogNone {
+		if rule != nil && rule.Log == schedule.LogNone {
 			r.say("the rule keeps no records (log: none); its tasks: mscheduler task list --type %s%s", rule.Task.Type, tenantFlag(rule.Tenant))
 		}
 		return nil
@@ -201,20 +201,20 @@ func (r *rulesCommand) printRuns(rule *model.Rule, runs []*model.Run, next strin
 	heads := []string{"TICK", "STATUS", "LATE", "TOOK", "ATTEMPT", "WHY", "RUN"}
 	all := rule == nil
 	if all {
-		heads, rule = append([]string{"RULE"}, heads...), &model.Rule{} // times in UTC
+		heads, rule = append([]string{"RULE"}, heads...), &schedule.Rule{} // times in UTC
 	}
 	t := newTable(heads...)
 	for _, x := range runs {
 		late, attempt := "", ""
-		if !x.Manual && x.Status != model.RunSkipped && (x.Late > 0 || !x.StartedAt.IsZero()) {
+		if !x.Manual && x.Status != schedule.RunSkipped && (x.Late > 0 || !x.StartedAt.IsZero()) {
 			late = human.Rough(time.Duration(x.Late) * time.Millisecond)
 		}
-		if x.Status != model.RunSkipped {
+		if x.Status != schedule.RunSkipped {
 			attempt = fmt.Sprint(x.Attempt)
 		}
 		cells := []string{inZone(x.Nominal, rule), string(x.Status), late, tookText(x, now), attempt, whyText(x, rule), x.ID}
 		if all {
-			cells = append([]string{ruleName(&model.Rule{Name: x.RuleName, Tenant: x.Tenant})}, cells...)
+			cells = append([]string{ruleName(&schedule.Rule{Name: x.RuleName, Tenant: x.Tenant})}, cells...)
 		}
 		t.add(cells...)
 	}
@@ -227,11 +227,11 @@ func (r *rulesCommand) printRuns(rule *model.Rule, runs []*model.Run, next strin
 	return nil
 }
 
-func tookText(r *model.Run, now time.Time) string {
+func tookText(r *schedule.Run, now time.Time) string {
 	switch {
 	case r.StartedAt.IsZero():
 		return ""
-	case r.EndedAt.IsZero() && r.Status != model.RunScheduled && r.Status != model.RunRunning && r.Status != model.RunWaiting:
+	case r.EndedAt.IsZero() && r.Status != schedule.RunScheduled && r.Status != schedule.RunRunning && r.Status != schedule.RunWaiting:
 		return "" // its task says how it ended, and no more
 	case r.EndedAt.IsZero():
 		return human.Rough(max(now.Sub(r.StartedAt), 0)) + " so far"
@@ -241,7 +241,7 @@ func tookText(r *model.Run, now time.Time) string {
 }
 
 // whyText says what is remarkable about a run.
-func whyText(r *model.Run, rule *model.Rule) string {
+func whyText(r *schedule.Run, rule *schedule.Rule) string {
 	var parts []string
 	if r.Manual {
 		parts = append(parts, "by hand")
@@ -259,21 +259,21 @@ func whyText(r *model.Run, rule *model.Rule) string {
 }
 
 // skipText says a reason as a sentence.
-func skipText(reason model.SkipReason) string {
+func skipText(reason schedule.SkipReason) string {
 	switch reason {
-	case model.SkipOverlap:
+	case schedule.SkipOverlap:
 		return "overlap: an earlier run had not ended"
-	case model.SkipFailure:
+	case schedule.SkipFailure:
 		return "failure: the run before failed"
-	case model.SkipConcurrency:
+	case schedule.SkipConcurrency:
 		return "concurrency: as many as allowed ran, or waited"
-	case model.SkipMissed:
+	case schedule.SkipMissed:
 		return "missed: no engine ran then"
-	case model.SkipEdited:
+	case schedule.SkipEdited:
 		return "edited: nobody had decided it in time when the rule was edited"
-	case model.SkipCapacity:
+	case schedule.SkipCapacity:
 		return "capacity: as many runs as one rule holds were active"
-	case model.SkipPaused:
+	case schedule.SkipPaused:
 		return "paused: the rule was disabled"
 	default: // of a later release
 		return string(reason)

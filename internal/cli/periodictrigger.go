@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func (r *rulesCommand) trigger() *cobra.Command {
@@ -31,7 +32,7 @@ func (r *rulesCommand) trigger() *cobra.Command {
 			if err := r.printTriggered(became); err != nil {
 				return err
 			}
-			if became.Status == model.RunSkipped {
+			if became.Status == schedule.RunSkipped {
 				return quiet(ExitRefused) // the line says it all
 			}
 			return nil
@@ -44,10 +45,10 @@ func (r *rulesCommand) trigger() *cobra.Command {
 
 // triggeredRun is what became of a run that was just decided, as JSON.
 type triggeredRun struct {
-	Run    string           `json:"run"`
-	Status model.RunStatus  `json:"status"`
-	Reason model.SkipReason `json:"reason,omitempty"`
-	TaskID string           `json:"task_id"`
+	Run    string              `json:"run"`
+	Status schedule.RunStatus  `json:"status"`
+	Reason schedule.SkipReason `json:"reason,omitempty"`
+	TaskID string              `json:"task_id"`
 }
 
 func (r *rulesCommand) printTriggered(t triggeredRun) error {
@@ -66,7 +67,7 @@ func (r *rulesCommand) printTriggered(t triggeredRun) error {
 
 // triggered tells from the run's record what became of it, or, where the rule keeps none, from
 // the rule and the run's task: what has left no trace there was skipped.
-func (d *ruleDB) triggered(ctx context.Context, before *model.Rule, run string, forced bool) (triggeredRun, error) {
+func (d *ruleDB) triggered(ctx context.Context, before *schedule.Rule, run string, forced bool) (triggeredRun, error) {
 	out := triggeredRun{Run: run}
 	rec, err := d.store.Run(ctx, run)
 	if err != nil {
@@ -82,13 +83,13 @@ func (d *ruleDB) triggered(ctx context.Context, before *model.Rule, run string, 
 	}
 	for _, x := range rule.Active {
 		if x.ID == run {
-			out.Status, out.TaskID = model.RunScheduled, model.TaskID(rule.Tenant, x.TaskType, x.ID)
+			out.Status, out.TaskID = schedule.RunScheduled, model.TaskID(rule.Tenant, x.TaskType, x.ID)
 			return out, nil
 		}
 	}
 	for _, x := range rule.Queued {
 		if x.ID == run {
-			out.Status = model.RunQueued
+			out.Status = schedule.RunQueued
 			return out, nil
 		}
 	}
@@ -104,9 +105,9 @@ func (d *ruleDB) triggered(ctx context.Context, before *model.Rule, run string, 
 			return out, nil
 		}
 	}
-	out.Status, out.Reason = model.RunSkipped, model.SkipConcurrency
-	if forced || rule.MaxConcurrency == 0 || rule.Concurrency == model.ConcurrencyParallel {
-		out.Reason = model.SkipCapacity // no other limit holds
+	out.Status, out.Reason = schedule.RunSkipped, schedule.SkipConcurrency
+	if forced || rule.MaxConcurrency == 0 || rule.Concurrency == schedule.ConcurrencyParallel {
+		out.Reason = schedule.SkipCapacity // no other limit holds
 	}
 	return out, nil
 }

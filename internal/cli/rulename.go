@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // ruleName is a rule's name for people, with its tenant: acme/nightly. Commands take it, too.
-func ruleName(r *model.Rule) string { return printedName(r.Tenant, r.Name) }
+func ruleName(r *schedule.Rule) string { return printedName(r.Tenant, r.Name) }
 
 func printedName(tenant, name string) string {
 	if tenant != "" {
@@ -38,7 +38,7 @@ func tenantFlag(tenant string) string {
 }
 
 // find reads a living rule by its name, by tenant/name, as it is printed, or by its id.
-func (r *rulesCommand) find(ctx context.Context, d *ruleDB, name string) (*model.Rule, error) {
+func (r *rulesCommand) find(ctx context.Context, d *ruleDB, name string) (*schedule.Rule, error) {
 	rule, err := d.rules.Named(ctx, r.tenant, name)
 	if tenant, rest, ok := strings.Cut(name, "/"); ok && (err == nil || errors.Is(err, periodic.ErrNotFound)) && (r.tenant == "" || r.tenant == tenant) {
 		other, otherErr := d.rules.Named(ctx, tenant, rest)

@@ -10,8 +10,10 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // ruleSpec is a periodic rule as a file of `periodic apply` says it. Its names are those of
@@ -119,15 +121,15 @@ func (s *ruleSpec) rule() (periodic.Spec, error) {
 		Name: s.Name, Tenant: s.Tenant, Creator: s.Creator, Category: s.Category, Description: s.Description,
 		Cron: s.Cron, Timezone: s.Timezone, MaxRuns: s.MaxRuns, Jitter: time.Duration(s.Jitter),
 		Type: s.Type, Priority: s.Priority, Options: s.Options.options(),
-		Overlap: model.OverlapPolicy(s.Overlap), OnFailure: model.FailurePolicy(s.OnFailure), MaxConcurrency: s.MaxConcurrency,
-		Concurrency: model.ConcurrencyPolicy(s.Concurrency), QueueLimit: s.QueueLimit, Log: model.RunLog(s.Log),
+		Overlap: schedule.OverlapPolicy(s.Overlap), OnFailure: schedule.FailurePolicy(s.OnFailure), MaxConcurrency: s.MaxConcurrency,
+		Concurrency: schedule.ConcurrencyPolicy(s.Concurrency), QueueLimit: s.QueueLimit, Log: schedule.RunLog(s.Log),
 		RunRetention: time.Duration(s.RunRetention), Ext: s.Ext.value(), Args: s.Args.value(),
 	}
 	if s.DST != nil {
-		out.DST = model.DST{Gap: s.DST.Gap, Fold: s.DST.Fold}
+		out.DST = schedule.DST{Gap: s.DST.Gap, Fold: s.DST.Fold}
 	}
 	if c := s.CatchUp; c != nil {
-		out.CatchUp = model.CatchUp{Mode: model.CatchUpMode(c.Mode), Window: time.Duration(c.Window), Cap: c.Cap}
+		out.CatchUp = schedule.CatchUp{Mode: schedule.CatchUpMode(c.Mode), Window: time.Duration(c.Window), Cap: c.Cap}
 	}
 	var errs []error
 	var err error
@@ -157,17 +159,17 @@ func ruleSpecOf(s periodic.Spec) *ruleSpec {
 		QueueLimit: s.QueueLimit, Log: string(s.Log), RunRetention: duration(s.RunRetention), Ext: jsonValueOf(s.Ext),
 	}
 	out.HTTP = httpTargetYAMLOf(s.HTTP)
-	if s.DST != (model.DST{}) {
+	if s.DST != (schedule.DST{}) {
 		out.DST = &dstYAML{Gap: s.DST.Gap, Fold: s.DST.Fold}
 	}
-	if c := s.CatchUp; c != (model.CatchUp{}) {
+	if c := s.CatchUp; c != (schedule.CatchUp{}) {
 		out.CatchUp = &catchUpYAML{Mode: string(c.Mode), Window: duration(c.Window), Cap: c.Cap}
 	}
 	return out
 }
 
 // storedSpec is a stored rule as a file would say it.
-func storedSpec(r *model.Rule) *ruleSpec {
+func storedSpec(r *schedule.Rule) *ruleSpec {
 	s := ruleSpecOf(periodic.SpecOf(r))
 	s.Version, s.Enabled = r.Version, new(enabled(r))
 	return s
@@ -175,9 +177,9 @@ func storedSpec(r *model.Rule) *ruleSpec {
 
 // enabled says whether a person wants the rule to fire: it does, or rests because its end is
 // reached.
-func enabled(r *model.Rule) bool { return r.Status == model.RuleOnline || rests(r) }
+func enabled(r *schedule.Rule) bool { return r.Status == schedule.StatusOnline || rests(r) }
 
-func rests(r *model.Rule) bool { return r.Status == model.RuleOffline && r.PausedAt.IsZero() }
+func rests(r *schedule.Rule) bool { return r.Status == schedule.StatusOffline && r.PausedAt.IsZero() }
 
 // moment is a time in a file: RFC 3339, or a date with or without a time, which is then
 // meant in the rule's zone.
@@ -212,5 +214,5 @@ func (m moment) in(field, timezone string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, model.Invalid(field, "is %q; want a time such as 2026-01-31T09:00:00Z, or 2026-01-31 09:00 in the rule's zone", string(m))
+	return time.Time{}, input.Invalid(field, "is %q; want a time such as 2026-01-31T09:00:00Z, or 2026-01-31 09:00 in the rule's zone", string(m))
 }

@@ -7,8 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
@@ -57,7 +57,7 @@ func (y *httpTargetYAML) target() (*periodic.HTTPTarget, error) {
 			expect = append(append([]byte{'['}, expect...), ']') // one of them
 		}
 		if json.Unmarshal(expect, &t.Expect) != nil {
-			return t, model.Invalid("http.expect", `is %s; want statuses from 100 to 599, such as 200, 2xx or [200, "202-204"]`, y.Expect)
+			return t, input.Invalid("http.expect", `is %s; want statuses from 100 to 599, such as 200, 2xx or [200, "202-204"]`, y.Expect)
 		}
 	}
 	return t, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -74,7 +75,7 @@ func (a *app) sendCommand() *cobra.Command {
 				return err
 			}
 			if len(args) == 1 {
-				if err := model.ValidName("type", args[0]); err != nil {
+				if err := input.Name("type", args[0]); err != nil {
 					return err
 				}
 				spec.Type = &args[0]

@@ -16,6 +16,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -253,7 +254,7 @@ func (s *sender) count(sent []producer.Sent) {
 	for _, x := range sent {
 		if x.Created {
 			s.Created++
-			if _, typ, _, err := model.ParseTaskID(x.ID); err == nil && len(s.created) < maxTypesChecked {
+			if _, typ, _, err := input.ParseTaskID(x.ID); err == nil && len(s.created) < maxTypesChecked {
 				s.created[typ] = true
 			}
 		} else {

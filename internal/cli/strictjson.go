@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // strictJSON reads one JSON object into a struct. A field that it does not know, or that is
@@ -26,7 +26,7 @@ func strictJSON(data []byte, into any, thing string) error {
 		return errors.New("has more than one JSON value")
 	}
 	if field := twice(data, ""); field != "" {
-		return model.Invalid(field, "is there twice")
+		return input.Invalid(field, "is there twice")
 	}
 	return nil
 }
@@ -40,10 +40,10 @@ func jsonMistake(err error, data []byte, into any, thing string) error {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return errors.New("is not JSON: it ends too early")
 	case errors.As(err, &typeError) && typeError.Field != "":
-		return model.Invalid(typeError.Field, "cannot be a JSON %s", typeError.Value)
+		return input.Invalid(typeError.Field, "cannot be a JSON %s", typeError.Value)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return model.Invalid(strings.Trim(name, `"`), "is not a field of %s", thing)
+		return input.Invalid(strings.Trim(name, `"`), "is not a field of %s", thing)
 	}
 	// What reads itself, a time say, does not know its field's name.
 	if at := unreadable(data, reflect.TypeOf(into).Elem(), ""); at != nil {
@@ -82,7 +82,7 @@ func unreadable(data []byte, t reflect.Type, path string) error {
 		case of.Kind() == reflect.Struct:
 			return unreadable(raw, of, path+name+".")
 		}
-		return model.Invalid(path+name, "is %s%s", human.OneLine(string(raw), 80), why)
+		return input.Invalid(path+name, "is %s%s", human.OneLine(string(raw), 80), why)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -66,8 +68,8 @@ func (f *filterFlags) completions(cmd *cobra.Command) {
 }
 
 func statusNames() []string {
-	out := make([]string, len(model.Statuses))
-	for i, s := range model.Statuses {
+	out := make([]string, len(lifecycle.Statuses))
+	for i, s := range lifecycle.Statuses {
 		out[i] = string(s)
 	}
 	return out
@@ -87,12 +89,12 @@ func (f *filterFlags) given(fs *pflag.FlagSet) bool {
 func (a *app) filter(f *filterFlags) (store.Filter, error) {
 	out := store.Filter{Tenant: f.tenant, Type: f.typ, Category: f.category, Creator: f.creator, WorkerID: f.worker}
 	if f.tenant != "" {
-		if err := model.ValidName("--tenant", f.tenant); err != nil {
+		if err := input.Name("--tenant", f.tenant); err != nil {
 			return out, err
 		}
 	}
 	if f.typ != "" {
-		if err := model.ValidName("--type", f.typ); err != nil {
+		if err := input.Name("--type", f.typ); err != nil {
 			return out, err
 		}
 	}
@@ -124,7 +126,7 @@ func (a *app) filter(f *filterFlags) (store.Filter, error) {
 }
 
 func statusOf(name string) (model.Status, error) {
-	for _, s := range model.Statuses {
+	for _, s := range lifecycle.Statuses {
 		if strings.EqualFold(string(s), name) {
 			return s, nil
 		}

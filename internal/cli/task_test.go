@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/explain"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -212,11 +213,11 @@ func TestShowSaysWhichOptionsApplyAndWhoSaidSo(t *testing.T) {
 func TestShowTellsOptionsThatWaitForTheNextClaim(t *testing.T) {
 	now := time.Now().UTC()
 	said := model.Options{NeedManual: new(true)}
-	task := model.NewTask(model.Draft{Type: "t", Key: "k", Options: model.Options{Retention: time.Hour}}, now)
-	task, no := model.Claim(task, model.Claimant{WorkerID: "w", ExecID: "x", Applied: &said}, task.Effective(said), now)
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k", Options: model.Options{Retention: time.Hour}}, now)
+	task, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "x", Applied: &said}, lifecycle.EffectiveOf(task, said), now)
 	require.Empty(t, no)
 	require.Empty(t, nextOptionsText(task, said))
-	task, err := model.Update(task, model.Patch{Options: &model.Options{Retention: 48 * time.Hour}}, said, now)
+	task, err := lifecycle.Update(task, lifecycle.Patch{Options: &model.Options{Retention: 48 * time.Hour}}, said, now)
 	require.NoError(t, err)
 	require.Contains(t, optionsText(task, said), "stays for 1h (task)")
 	require.Contains(t, nextOptionsText(task, said), "stays for 2d (task)")
@@ -228,8 +229,8 @@ func TestShowTellsOptionsThatWaitForTheNextClaim(t *testing.T) {
 func TestShowAndExplainTellLocalRetries(t *testing.T) {
 	now := time.Now().UTC()
 	retry := &model.Retry{Local: &model.LocalRetry{Count: 3}}
-	task := model.NewTask(model.Draft{Type: "t", Key: "k", Options: model.Options{Retry: retry}}, now)
-	task, no := model.Claim(task, model.Claimant{WorkerID: "w", ExecID: "x"}, task.Effective(model.Options{}), now)
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k", Options: model.Options{Retry: retry}}, now)
+	task, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "x"}, lifecycle.EffectiveOf(task, model.Options{}), now)
 	require.Empty(t, no)
 	task.WorkerStates[0].LocalRetries = 2
 	require.Regexp(t, `(?m)^1 \+ 2 local +w `, executionsText(task, now))

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -45,9 +47,9 @@ func (a *app) taskRedeliver() *cobra.Command {
 type callbackState struct{ target, delivery string }
 
 func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model.Options, now time.Time) (callbackState, error) {
-	target, security := model.CallbackOf(t, typ)
+	target, security := lifecycle.CallbackOf(t, typ)
 	switch {
-	case t.Untold():
+	case lifecycle.Untold(t):
 		return callbackState{target: "none: its handler, or who completed it, said that nobody is to be told"}, nil
 	case target == nil:
 		return callbackState{}, nil
@@ -56,7 +58,7 @@ func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model
 	if security != nil && security.Type == model.SecurityAKSK {
 		out.target = fmt.Sprintf("%v, signed with %v", target, security.Keys)
 	}
-	d, err := c.store.Get(ctx, model.DeliveryID(t))
+	d, err := c.store.Get(ctx, lifecycle.DeliveryID(t))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		out.delivery = "none: it is not handed over yet, was delivered long ago, or nobody was to be told when the task ended"
@@ -72,7 +74,7 @@ func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model
 func deliveryText(d *model.Task, now time.Time) string {
 	text := string(d.Status)
 	var answer struct{ Status int }
-	if err := model.DecodeValue(d.Result, &answer); err == nil && answer.Status != 0 {
+	if err := codec.DecodeValue(d.Result, &answer); err == nil && answer.Status != 0 {
 		text += fmt.Sprintf(", the receiver answered %d", answer.Status)
 	}
 	if d.ErrorCount > 0 && !d.Status.Succeeded() {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/explain"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -63,7 +64,7 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 		}
 	}
 	if t.Status.Ended() {
-		if f.Delivery, err = c.store.Life(ctx, model.DeliveryID(t), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
+		if f.Delivery, err = c.store.Life(ctx, lifecycle.DeliveryID(t), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return f, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -17,12 +18,12 @@ type layer struct {
 // optionsText is what applies to a task and who said so: the task, what type and handler
 // said to its newest execution (or, before the first, its type), else the default.
 func optionsText(t *model.Task, typ model.Options) string {
-	own, _ := t.OptionsAtClaim()
+	own, _ := lifecycle.OptionsAtClaim(t)
 	layers := []layer{{"task", &own}, {"type", &typ}}
 	if t.Applied != nil {
 		layers[1] = layer{"type or handler", t.Applied}
 	}
-	eff := t.Effective(typ)
+	eff := lifecycle.EffectiveOf(t, typ)
 	retry := func(said func(*model.Retry) bool) func(*model.Options) bool {
 		return func(o *model.Options) bool { return o.Retry != nil && said(o.Retry) }
 	}
@@ -71,7 +72,7 @@ func optionsText(t *model.Task, typ model.Options) string {
 // nextOptionsText is what applies from the next claim on, where the task's options were
 // changed while it ran; else "".
 func nextOptionsText(t *model.Task, typ model.Options) string {
-	if _, changed := t.OptionsAtClaim(); !changed {
+	if _, changed := lifecycle.OptionsAtClaim(t); !changed {
 		return ""
 	}
 	next := *t
@@ -82,9 +83,9 @@ func nextOptionsText(t *model.Task, typ model.Options) string {
 // leastRetention is what no retention of the task goes below.
 func leastRetention(t *model.Task) time.Duration {
 	if t.Origin != nil && t.Origin.Tick != nil {
-		return model.MinTickRetention
+		return lifecycle.MinTickRetention
 	}
-	return model.MinRetention
+	return lifecycle.MinRetention
 }
 
 func spanOr(d time.Duration, none string) string {
@@ -94,7 +95,7 @@ func spanOr(d time.Duration, none string) string {
 	return span(d)
 }
 
-func retriesInWords(eff *model.Effective) string {
+func retriesInWords(eff *lifecycle.Effective) string {
 	switch r := eff.Retry; r.Strategy {
 	case model.RetryNone:
 		return "none"

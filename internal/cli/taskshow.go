@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -121,7 +122,7 @@ func stepsText(t *model.Task, now time.Time) string {
 	tab := newTable("STEP", "TRY", "WORKER", "DONE", "VALUE")
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		value := string(model.ValueJSON(s.Value))
+		value := string(codec.ValueJSON(s.Value))
 		if len(value) > 60 {
 			value = fmt.Sprintf("%d bytes", len(value))
 		}
@@ -171,7 +172,7 @@ func valueText(v bson.RawValue) string {
 		return ""
 	}
 	const limit = 4 << 10
-	data := model.ValueJSON(v)
+	data := codec.ValueJSON(v)
 	var b bytes.Buffer
 	if len(data) > 60 && json.Indent(&b, data, "", "  ") == nil {
 		data = b.Bytes()

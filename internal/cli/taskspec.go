@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -116,10 +117,10 @@ func (s *taskSpec) item(checkArgs bool) (producer.JSONItem, error) {
 		errs = append(errs, builtin.CheckArgs(it.Type, s.Args))
 	}
 	if s.StartTime != nil && s.In != nil {
-		errs = append(errs, model.Invalid("in_ms", "and start_time are both given; want one"))
+		errs = append(errs, input.Invalid("in_ms", "and start_time are both given; want one"))
 	}
 	if s.Options.ExpiresAt != nil && s.ExpiresIn != nil {
-		errs = append(errs, model.Invalid("expires_in_ms", "and expires_at are both given; want one"))
+		errs = append(errs, input.Invalid("expires_in_ms", "and expires_at are both given; want one"))
 	}
 	existing, err := existingFlags(s.Existing)
 	errs = append(errs, err)
@@ -233,7 +234,7 @@ next:
 				continue next
 			}
 		}
-		return nil, model.Invalid("existing", "has %q; want keep, update-args, update-idle, restart-failed, restart-succeeded, keep-args", name)
+		return nil, input.Invalid("existing", "has %q; want keep, update-args, update-idle, restart-failed, restart-succeeded, keep-args", name)
 	}
 	return out, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -72,7 +73,7 @@ func updateTask(ctx context.Context, p *producer.Producer, id string, spec *task
 		}
 	}
 	if len(spec.Args) > 0 {
-		_, typ, _, err := model.ParseTaskID(id)
+		_, typ, _, err := input.ParseTaskID(id)
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -69,8 +71,8 @@ func (a *app) taskWatch() *cobra.Command {
 }
 
 func kindNames() []string {
-	out := make([]string, len(model.EventKinds))
-	for i, k := range model.EventKinds {
+	out := make([]string, len(codec.EventKinds))
+	for i, k := range codec.EventKinds {
 		out[i] = string(k)
 	}
 	return out
@@ -115,7 +117,7 @@ func (a *app) printEvent(e *model.TaskEvent) error {
 
 // eventLine is an event as a person reads it.
 func eventLine(e *model.TaskEvent) string {
-	line := fmt.Sprintf("%s  %-10s  %s", e.At.UTC().Format(model.TimeFormat), e.Kind, e.TaskID)
+	line := fmt.Sprintf("%s  %-10s  %s", e.At.UTC().Format(clock.Format), e.Kind, e.TaskID)
 	add := func(s string) {
 		if s != "" {
 			line += "  " + human.OneLine(s, 200)

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // Keys, names, errors and results are what others chose, the servers that tasks call among
@@ -16,7 +16,7 @@ import (
 // onTerminal is one line of text as it may go to a terminal: quoted, where it has what a
 // terminal takes for more than text.
 func onTerminal(s string) string {
-	if model.ValidLine("", s) != nil {
+	if input.Line("", s) != nil {
 		return strconv.Quote(s)
 	}
 	return s
@@ -27,7 +27,7 @@ func onTerminal(s string) string {
 func linesOnTerminal(s string) string {
 	var b strings.Builder
 	for _, r := range strings.ReplaceAll(s, "\r\n", "\n") {
-		if r == '\n' || r == '\t' || model.ValidLine("", string(r)) == nil {
+		if r == '\n' || r == '\t' || input.Line("", string(r)) == nil {
 			b.WriteRune(r)
 			continue
 		}

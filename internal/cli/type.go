@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -212,7 +213,7 @@ func typeJSON(t *model.TaskType, paused []string) (json.RawMessage, error) {
 	if raw, err = bson.Marshal(doc); err != nil {
 		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
 	}
-	return model.DocumentJSON(raw), nil
+	return codec.DocumentJSON(raw), nil
 }
 
 func (a *app) typeDelete() *cobra.Command {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -96,7 +98,7 @@ func (a *app) checkTypes(specs []namedSpec[typeSpec]) error {
 	seen := map[string]string{}
 	for _, s := range specs {
 		t := s.spec.taskType()
-		err := t.Validate()
+		err := input.TaskType(&t)
 		if !secret.Hidden(t.Options.Callback) { // else the stored one is needed, which has its secrets already
 			_, sealing := box.SealCallback("callback", t.Options.Callback)
 			err = errors.Join(err, sealing)
@@ -276,7 +278,7 @@ func callbackKeys(c *model.Callback) []model.CallbackKey {
 func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
 	now = secret.KeepURLs(now, old)
 	compare := func(name string, old, now *model.CallbackTarget) {
-		if old != nil && now != nil && old.URL != now.URL && model.ShownURL(old.URL) == model.ShownURL(now.URL) {
+		if old != nil && now != nil && old.URL != now.URL && safetext.URL(old.URL) == safetext.URL(now.URL) {
 			changes = append(changes, "+ "+path+"."+name+".url: what is not shown of it")
 		}
 	}
@@ -291,7 +293,7 @@ func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
 // What is not shown stays what it is.
 func givenSecrets(path string, keys []model.CallbackKey) (changes []string) {
 	for _, k := range keys {
-		if k.Secret != model.HiddenSecret {
+		if k.Secret != safetext.Hidden {
 			changes = append(changes, "+ "+path+": the secret of "+k.AccessKey)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -119,7 +120,7 @@ func (a *app) await(ctx context.Context, p *producer.Producer, sent producer.Sen
 	if a.asJSON() {
 		v := endView{ID: t.ID, Status: t.Status, Attempts: t.Attempt, TookMS: took.Milliseconds()}
 		if t.Result.Type != 0 {
-			v.Result = model.ValueJSON(t.Result)
+			v.Result = codec.ValueJSON(t.Result)
 		}
 		if !t.Status.Succeeded() {
 			v.Error = endReason(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 )
 
@@ -133,7 +133,7 @@ func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	const most = 512 << 10 // a result has at most 1 MiB, and base64 takes a third more
 	var errs []error
 	if w.concurrency == 0 && w.given.Changed("concurrency") { // the consumer would take it for its default
-		errs = append(errs, model.Invalid("concurrency", "is 0; want 1 to 1000000"))
+		errs = append(errs, input.Invalid("concurrency", "is 0; want 1 to 1000000"))
 	}
 	for _, l := range []struct {
 		name string

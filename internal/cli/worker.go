@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -77,7 +79,7 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 		if !alive {
 			state = "silent"
 		}
-		t.add(w.ID, state, human.OneLine(strings.Join(w.Types, ","), 40), human.OneLine(w.Only.String(), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
+		t.add(w.ID, state, human.OneLine(strings.Join(w.Types, ","), 40), human.OneLine(lifecycle.ConditionsText(w.Only), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
 			w.Stream, human.When(w.StartedAt, now), human.Relative(w.HeartbeatAt, now))
 	}
 	if a.asJSON() {
@@ -97,5 +99,5 @@ func jsonTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format(model.TimeFormat)
+	return t.UTC().Format(clock.Format)
 }

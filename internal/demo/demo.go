@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/scratch"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -51,10 +52,10 @@ type Config struct {
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Tasks < MinTasks || c.Tasks > MaxTasks {
-		errs = append(errs, model.Invalid("--tasks", "is %d; want %d to %d", c.Tasks, MinTasks, MaxTasks))
+		errs = append(errs, input.Invalid("--tasks", "is %d; want %d to %d", c.Tasks, MinTasks, MaxTasks))
 	}
 	if c.Workers < MinWorkers || c.Workers > MaxWorkers {
-		errs = append(errs, model.Invalid("--workers", "is %d; want %d to %d: one is killed, one is frozen, one must be left", c.Workers, MinWorkers, MaxWorkers))
+		errs = append(errs, input.Invalid("--workers", "is %d; want %d to %d: one is killed, one is frozen, one must be left", c.Workers, MinWorkers, MaxWorkers))
 	}
 	return errors.Join(errs...)
 }

@@ -3,7 +3,9 @@ package explain
 import (
 	"slices"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -11,11 +13,11 @@ import (
 // ended the task does not move to the history.
 func (r *report) callback() {
 	t, d := r.Task, r.Delivery
-	target, _ := model.CallbackOf(t, r.typeOptions())
+	target, _ := lifecycle.CallbackOf(t, r.typeOptions())
 	waits := t.Status != model.StatusPending && t.Status != model.StatusManuallyProcessed && t.ArchiveAt.IsZero() && t.ArchivedAt.IsZero()
-	handedOver := !slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == model.OutcomeCallback })
+	handedOver := !slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeCallback })
 	switch {
-	case t.Untold():
+	case lifecycle.Untold(t):
 		r.because("Nobody is told of it: its handler, or who completed it, said so.")
 	case d == nil && !handedOver:
 		r.because("Its callback is not handed over to a delivery yet.")
@@ -48,7 +50,7 @@ func (r *report) callback() {
 }
 
 func (r *report) aboutDelivery() {
-	r.next("The delivery is a task of its own: mscheduler task explain '%s'", model.DeliveryID(r.Task))
+	r.next("The delivery is a task of its own: mscheduler task explain '%s'", lifecycle.DeliveryID(r.Task))
 }
 
 // redeliver says how to try again, where there still is somebody to be told.
@@ -68,7 +70,7 @@ func (r *report) again(d *model.Task) string {
 // answer is the HTTP status with which the receiver took the callback; 0 = nobody was called.
 func answer(d *model.Task) int {
 	var a struct{ Status int }
-	if model.DecodeValue(d.Result, &a) != nil {
+	if codec.DecodeValue(d.Result, &a) != nil {
 		return 0
 	}
 	return a.Status

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -14,20 +16,20 @@ func TestTheCallbackOfAnEndedTaskIsExplained(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	told := model.Options{Callback: &model.Callback{Success: &model.CallbackTarget{URL: "https://h/done"}, Error: &model.CallbackTarget{URL: "https://h/failed"}}}
 	claimed := ago(time.Minute)
-	done := func(out model.Outcome) *model.Task {
-		return begin(t, ago(time.Hour), model.Draft{Options: told}).claim("w1", claimed).finish("w1", claimed, out, ago(50*time.Second)).doc
+	done := func(out lifecycle.Outcome) *model.Task {
+		return begin(t, ago(time.Hour), lifecycle.Draft{Options: told}).claim("w1", claimed).finish("w1", claimed, out, ago(50*time.Second)).doc
 	}
-	ok, useless := model.Outcome{}, model.Failed(model.FailFatal, "useless")
-	delivery := func() *life { return &life{t, model.NewTask(model.Delivery(done(ok)), ago(40*time.Second))} }
-	answered, err := model.EncodeValue("result", map[string]int{"status": 204}, 100)
+	ok, useless := lifecycle.Outcome{}, lifecycle.Failed(model.FailFatal, "useless")
+	delivery := func() *life { return &life{t, lifecycle.NewTask(lifecycle.Delivery(done(ok)), ago(40*time.Second))} }
+	answered, err := codec.EncodeValue("result", map[string]int{"status": 204}, 100)
 	require.NoError(t, err)
-	tried := func(out model.Outcome) *model.Task {
+	tried := func(out lifecycle.Outcome) *model.Task {
 		return delivery().claim("w2", ago(39*time.Second)).finish("w2", ago(39*time.Second), out, ago(30*time.Second)).doc
 	}
-	retried := tried(model.Failed(model.FailError, "it answered 503").After(time.Hour))
+	retried := tried(lifecycle.Failed(model.FailError, "it answered 503").After(time.Hour))
 	const notKept = "It stays here, and its key is taken, until that delivery has ended"
 	for name, c := range map[string]struct {
-		out      model.Outcome
+		out      lifecycle.Outcome
 		handed   bool
 		delivery *model.Task
 		want     []string
@@ -38,13 +40,13 @@ func TestTheCallbackOfAnEndedTaskIsExplained(t *testing.T) {
 		}},
 		"a success's, under way": {ok, true, delivery().claim("w2", ago(time.Second)).doc, []string{"being delivered: the delivery is Executing.", notKept}},
 		"cancelled":              {ok, true, delivery().cancel(ago(time.Second)).doc, []string{"was cancelled at", "no longer needed", "task redeliver '-/t/k'"}},
-		"a failure's, refused": {useless, true, tried(model.Failed(model.FailFatal, "410 Gone")), []string{
+		"a failure's, refused": {useless, true, tried(lifecycle.Failed(model.FailFatal, "410 Gone")), []string{
 			"could not be delivered; the delivery is Failure since", "410 Gone", "task redeliver '-/t/k'",
 		}},
-		"delivered":       {useless, true, tried(model.Success(answered)), []string{"Its callback was delivered at", "answered 204"}},
+		"delivered":       {useless, true, tried(lifecycle.Success(answered)), []string{"Its callback was delivered at", "answered 204"}},
 		"taken out":       {ok, true, tried(ok), []string{"nobody was to be told any more"}},
 		"not kept":        {ok, true, nil, []string{"could not be delivered, and the delivery is not kept"}},
-		"nobody was told": {model.Outcome{NoCallback: true}, true, nil, []string{"Nobody is told of it", "its key is taken, until"}},
+		"nobody was told": {lifecycle.Outcome{NoCallback: true}, true, nil, []string{"Nobody is told of it", "its key is taken, until"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			doc := done(c.out)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -22,12 +23,12 @@ type Worker struct {
 // Facts are what an explanation is made of.
 type Facts struct {
 	Task       *model.Task
-	Now        time.Time       // the database's
-	Workers    []Worker        // that live, of any type
-	Type       *model.TaskType // what is stored of the task's type; nil = nothing
-	OfType     []model.Permit  // that are taken, where the type has a max_running
-	OfKey      []model.Permit  // that are taken of the task's limit_key, if it has one
-	Delivery   *model.Task     // of the callback of a task that has ended; nil = there is none
+	Now        time.Time          // the database's
+	Workers    []Worker           // that live, of any type
+	Type       *model.TaskType    // what is stored of the task's type; nil = nothing
+	OfType     []lifecycle.Permit // that are taken, where the type has a max_running
+	OfKey      []lifecycle.Permit // that are taken of the task's limit_key, if it has one
+	Delivery   *model.Task        // of the callback of a task that has ended; nil = there is none
 	PausedType bool
 	PausedAll  bool
 }
@@ -55,7 +56,7 @@ type WorkerVerdict struct {
 // report is a Report that is being written.
 type report struct {
 	Facts
-	eff model.Effective
+	eff lifecycle.Effective
 	Report
 }
 
@@ -63,9 +64,9 @@ type report struct {
 // newest execution, or, as long as it has had none, over what its type says; what a handler
 // sets in its own process is not known then.
 func Explain(f Facts) Report {
-	r := report{Facts: f, eff: f.Task.Effective(f.typeOptions()), Report: Report{Because: []string{}, Next: []string{}, Workers: []WorkerVerdict{}}}
+	r := report{Facts: f, eff: lifecycle.EffectiveOf(f.Task, f.typeOptions()), Report: Report{Because: []string{}, Next: []string{}, Workers: []WorkerVerdict{}}}
 	switch t := f.Task; {
-	case !t.Status.Known():
+	case !lifecycle.Known(t.Status):
 		r.Summary = fmt.Sprintf("Its status %s is one that this release does not know.", t.Status)
 		r.next("Ask a release that knows it.")
 	case t.Status.Ended():
@@ -114,7 +115,7 @@ func (r *report) waiting() {
 		r.Summary = fmt.Sprintf("It waits for its retry, due %s.", human.When(due, r.Now))
 	case due.After(r.Now):
 		r.Summary = fmt.Sprintf("It waits for its start time, %s.", human.When(due, r.Now))
-	case t.HeldBack():
+	case lifecycle.HeldBack(t):
 		r.Summary = fmt.Sprintf("It is due since %s and is held back: it waits for its turn among the tasks of its limit_key, %s.", human.When(due, r.Now), t.Options.LimitKey)
 	default:
 		r.Summary = fmt.Sprintf("It is due since %s and waits for a worker.", human.When(due, r.Now))
@@ -170,7 +171,7 @@ func (r *report) whoCould() {
 		r.nobodyTakes(serving)
 	case !first.IsZero():
 		r.next("From %s on it may be claimed by %s.", human.When(first, r.Now), r.eligible(serving))
-	case t.HeldBack():
+	case lifecycle.HeldBack(t):
 		r.heldBack()
 	case able == 0:
 		r.because("None of the %d live workers of its type may claim it now.", len(serving))
@@ -188,7 +189,7 @@ func (r *report) whoCould() {
 func (r *report) eligible(serving []Worker) string {
 	var ids []string
 	for _, w := range r.takers(serving) {
-		if !r.Task.MustStop(w.ID) {
+		if !lifecycle.MustStop(r.Task, w.ID) {
 			ids = append(ids, w.ID)
 		}
 	}
@@ -205,14 +206,14 @@ func (r *report) eligible(serving []Worker) string {
 // verdict asks the rule that the worker itself asks.
 func (r *report) verdict(w Worker) WorkerVerdict {
 	t := r.Task
-	if e := model.Expire(t, r.eff, r.Now, 0.5); e != nil {
+	if e := lifecycle.Expire(t, r.eff, r.Now, 0.5); e != nil {
 		t = e // as the worker would, before it claims
 	}
-	no := model.Claimable(t, w.ID, r.eff, r.Now)
+	no := lifecycle.Claimable(t, w.ID, r.eff, r.Now)
 	switch {
-	case !w.Only.Met(t):
-		return WorkerVerdict{ID: w.ID, Words: "not its: it takes only " + w.Only.String()}
-	case no == "" && t.HeldBack():
+	case !lifecycle.ConditionsMet(w.Only, t):
+		return WorkerVerdict{ID: w.ID, Words: "not its: it takes only " + lifecycle.ConditionsText(w.Only)}
+	case no == "" && lifecycle.HeldBack(t):
 		return WorkerVerdict{ID: w.ID, Words: "not now: it waits for its limit_key"}
 	case no == "":
 		words := fmt.Sprintf("may claim it (%d of %d slots busy)", w.Running, w.Concurrency)
@@ -223,7 +224,7 @@ func (r *report) verdict(w Worker) WorkerVerdict {
 
 // takers are those whose conditions allow the task.
 func (r *report) takers(serving []Worker) []Worker {
-	return slices.DeleteFunc(slices.Clone(serving), func(w Worker) bool { return !w.Only.Met(r.Task) })
+	return slices.DeleteFunc(slices.Clone(serving), func(w Worker) bool { return !lifecycle.ConditionsMet(w.Only, r.Task) })
 }
 
 func (r *report) serving() []Worker {
@@ -259,7 +260,7 @@ func (r *report) othersHandle() string {
 
 // stale says when the document contradicts itself.
 func (r *report) stale() {
-	if model.Repair(r.Task, r.eff, r.Now) == nil {
+	if lifecycle.Repair(r.Task, r.eff, r.Now) == nil {
 		return
 	}
 	r.because("Its derived fields do not say what its executions do: something else than mscheduler wrote it, or a lapse is being settled.")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -18,29 +19,29 @@ type life struct {
 	doc *model.Task
 }
 
-func begin(t *testing.T, at time.Time, d model.Draft) *life {
+func begin(t *testing.T, at time.Time, d lifecycle.Draft) *life {
 	d.Type, d.Key = "t", "k"
-	return &life{t, model.NewTask(d, at)}
+	return &life{t, lifecycle.NewTask(d, at)}
 }
 
-func (l *life) eff() model.Effective { return model.ResolveOptions(l.doc.Options) }
+func (l *life) eff() lifecycle.Effective { return lifecycle.ResolveOptions(l.doc.Options) }
 
 func (l *life) claim(worker string, at time.Time) *life {
-	c, no := model.Claim(l.doc, model.Claimant{WorkerID: worker, ExecID: worker + at.String()}, l.eff(), at)
+	c, no := lifecycle.Claim(l.doc, lifecycle.Claimant{WorkerID: worker, ExecID: worker + at.String()}, l.eff(), at)
 	require.Empty(l.t, no)
 	l.doc = c
 	return l
 }
 
-func (l *life) finish(worker string, claimed time.Time, out model.Outcome, at time.Time) *life {
-	c, err := model.Finish(l.doc, worker+claimed.String(), out, l.eff(), at, 0.5)
+func (l *life) finish(worker string, claimed time.Time, out lifecycle.Outcome, at time.Time) *life {
+	c, err := lifecycle.Finish(l.doc, worker+claimed.String(), out, l.eff(), at, 0.5)
 	require.NoError(l.t, err)
 	l.doc = c
 	return l
 }
 
 func (l *life) cancel(at time.Time) *life {
-	c, err := model.Cancel(l.doc, "no longer needed", l.eff(), at)
+	c, err := lifecycle.Cancel(l.doc, "no longer needed", l.eff(), at)
 	require.NoError(l.t, err)
 	l.doc = c
 	return l
@@ -58,32 +59,32 @@ func TestExplanations(t *testing.T) {
 		facts Facts
 		want  []string // the report says all of these
 	}{
-		"due, a worker is free":             {begin(t, now, model.Draft{}), Facts{Workers: []Worker{w1}}, []string{"is due since", "any moment by the worker w1", "w1 may claim it (0 of 10 slots busy)"}},
-		"due, no worker at all":             {begin(t, now, model.Draft{}), Facts{}, []string{"No live worker handles the type t (no worker lives at all)"}},
-		"due, only other types":             {begin(t, now, model.Draft{}), Facts{Workers: []Worker{other}}, []string{"those that live handle u", "Start a worker for t"}},
-		"due, its category is only its own": {begin(t, now, model.Draft{Category: "media"}), Facts{Workers: []Worker{other}}, []string{"A handler of the category media runs the types whose document says that category; the one of t does not", "mscheduler type apply"}},
-		"due, its type has its category":    {begin(t, now, model.Draft{Category: "media"}), Facts{Type: &model.TaskType{Code: "t", Category: "media"}}, []string{"No live worker handles the type t"}},
-		"due, everybody is busy":            {begin(t, now, model.Draft{}), Facts{Workers: []Worker{full}}, []string{"All workers that may claim it were busy", "The first of them with a free slot"}},
-		"paused type":                       {begin(t, now, model.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true}, []string{"paused for the type t", "mscheduler resume t"}},
-		"paused all":                        {begin(t, now, model.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true, PausedAll: true}, []string{"paused for all types", "resume --all"}},
-		"not due yet":                       {begin(t, now, model.Draft{Start: now.Add(time.Hour)}), Facts{Workers: []Worker{w1}}, []string{"waits for its start time, 2026-01-31 10:00:00Z (in 1h)", "may be claimed by the worker w1", "w1 not now: it is not due yet"}},
-		"held":                              {begin(t, now, model.Draft{Held: true}), Facts{}, []string{"It is held", "task release '-/t/k'"}},
-		"filtered, the worker lives":        {begin(t, now, model.Draft{Options: model.Options{SpecificWorkerIDs: []string{"w2"}}}), Facts{Workers: []Worker{w1}}, []string{"Only the worker w2 may run it", "None of the 1 live workers", "only other workers may run it"}},
-		"running":                           {begin(t, ago(time.Minute), model.Draft{}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}}, []string{"The worker w1 runs it since", "its lease runs until 2026-01-31 09:00:25Z (in 25s)", "extends its lease every 10s"}},
-		"running, nobody hears it":          {begin(t, ago(time.Minute), model.Draft{}).claim("w1", ago(5*time.Second)), Facts{}, []string{"w1 (not heard of lately) holds it"}},
-		"lapsed":                            {begin(t, ago(time.Hour), model.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}}, []string{"the lease has lapsed", "takes it over, in a moment", "w1 may claim it"}},
-		"lapsed, nobody looks":              {begin(t, ago(time.Hour), model.Draft{}).claim("w2", ago(time.Minute)), Facts{}, []string{"the lease has lapsed", "The next worker for t that starts takes it over"}},
-		"lapsed once too often":             {begin(t, ago(time.Hour), model.Draft{Options: model.Options{MaxLapses: &none}}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}}, []string{"ends it as Failure: its budget is spent"}},
-		"lapsed while paused":               {begin(t, ago(time.Hour), model.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}, PausedAll: true}, []string{"the task waits for the resume"}},
-		"waits for its retry": {begin(t, ago(time.Hour), model.Draft{Options: model.Options{Retry: &model.Retry{Strategy: model.RetryFixed, Interval: time.Minute}}}).
-			claim("w1", ago(time.Minute)).finish("w1", ago(time.Minute), model.Failed(model.FailError, "it broke"), ago(20*time.Second)), Facts{Workers: []Worker{w1}},
+		"due, a worker is free":             {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}}, []string{"is due since", "any moment by the worker w1", "w1 may claim it (0 of 10 slots busy)"}},
+		"due, no worker at all":             {begin(t, now, lifecycle.Draft{}), Facts{}, []string{"No live worker handles the type t (no worker lives at all)"}},
+		"due, only other types":             {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{other}}, []string{"those that live handle u", "Start a worker for t"}},
+		"due, its category is only its own": {begin(t, now, lifecycle.Draft{Category: "media"}), Facts{Workers: []Worker{other}}, []string{"A handler of the category media runs the types whose document says that category; the one of t does not", "mscheduler type apply"}},
+		"due, its type has its category":    {begin(t, now, lifecycle.Draft{Category: "media"}), Facts{Type: &model.TaskType{Code: "t", Category: "media"}}, []string{"No live worker handles the type t"}},
+		"due, everybody is busy":            {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{full}}, []string{"All workers that may claim it were busy", "The first of them with a free slot"}},
+		"paused type":                       {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true}, []string{"paused for the type t", "mscheduler resume t"}},
+		"paused all":                        {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true, PausedAll: true}, []string{"paused for all types", "resume --all"}},
+		"not due yet":                       {begin(t, now, lifecycle.Draft{Start: now.Add(time.Hour)}), Facts{Workers: []Worker{w1}}, []string{"waits for its start time, 2026-01-31 10:00:00Z (in 1h)", "may be claimed by the worker w1", "w1 not now: it is not due yet"}},
+		"held":                              {begin(t, now, lifecycle.Draft{Held: true}), Facts{}, []string{"It is held", "task release '-/t/k'"}},
+		"filtered, the worker lives":        {begin(t, now, lifecycle.Draft{Options: model.Options{SpecificWorkerIDs: []string{"w2"}}}), Facts{Workers: []Worker{w1}}, []string{"Only the worker w2 may run it", "None of the 1 live workers", "only other workers may run it"}},
+		"running":                           {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}}, []string{"The worker w1 runs it since", "its lease runs until 2026-01-31 09:00:25Z (in 25s)", "extends its lease every 10s"}},
+		"running, nobody hears it":          {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)), Facts{}, []string{"w1 (not heard of lately) holds it"}},
+		"lapsed":                            {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}}, []string{"the lease has lapsed", "takes it over, in a moment", "w1 may claim it"}},
+		"lapsed, nobody looks":              {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{}, []string{"the lease has lapsed", "The next worker for t that starts takes it over"}},
+		"lapsed once too often":             {begin(t, ago(time.Hour), lifecycle.Draft{Options: model.Options{MaxLapses: &none}}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}}, []string{"ends it as Failure: its budget is spent"}},
+		"lapsed while paused":               {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}, PausedAll: true}, []string{"the task waits for the resume"}},
+		"waits for its retry": {begin(t, ago(time.Hour), lifecycle.Draft{Options: model.Options{Retry: &model.Retry{Strategy: model.RetryFixed, Interval: time.Minute}}}).
+			claim("w1", ago(time.Minute)).finish("w1", ago(time.Minute), lifecycle.Failed(model.FailError, "it broke"), ago(20*time.Second)), Facts{Workers: []Worker{w1}},
 			[]string{"waits for its retry, due 2026-01-31 09:00:40Z (in 40s)", "error: it broke", "1 of 10 retries"}},
-		"being cancelled":      {begin(t, ago(time.Minute), model.Draft{}).claim("w1", ago(5*time.Second)).cancel(ago(time.Second)), Facts{Workers: []Worker{w1}}, []string{"It is being cancelled since", "The remark says: no longer needed", "Its handler has been told"}},
-		"cancelled":            {begin(t, ago(time.Minute), model.Draft{}).cancel(ago(time.Second)), Facts{}, []string{"It was cancelled at", "To run it after all"}},
-		"succeeded":            {begin(t, ago(time.Minute), model.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), model.Outcome{}, ago(3*time.Second)), Facts{}, []string{"It succeeded at", "w1 did it, attempt 1, in 2s", "its key is taken, until"}},
-		"failed for good":      {begin(t, ago(time.Minute), model.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), model.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"It failed for good", "The handler said that a retry is useless"}},
-		"a person must decide": {begin(t, ago(time.Minute), model.Draft{Options: model.Options{NeedManual: &manual}}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), model.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"a person must decide", "task resolve '-/t/k'"}},
-		"two wanted, one at it": {begin(t, ago(time.Minute), model.Draft{Options: model.Options{ConcurrentWorkerCount: 2}}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}},
+		"being cancelled":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).cancel(ago(time.Second)), Facts{Workers: []Worker{w1}}, []string{"It is being cancelled since", "The remark says: no longer needed", "Its handler has been told"}},
+		"cancelled":            {begin(t, ago(time.Minute), lifecycle.Draft{}).cancel(ago(time.Second)), Facts{}, []string{"It was cancelled at", "To run it after all"}},
+		"succeeded":            {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Outcome{}, ago(3*time.Second)), Facts{}, []string{"It succeeded at", "w1 did it, attempt 1, in 2s", "its key is taken, until"}},
+		"failed for good":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"It failed for good", "The handler said that a retry is useless"}},
+		"a person must decide": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{NeedManual: &manual}}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"a person must decide", "task resolve '-/t/k'"}},
+		"two wanted, one at it": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{ConcurrentWorkerCount: 2}}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}},
 			[]string{"1 of the 2 wanted workers hold it, 0 have done it", "2 different workers have succeeded", "w1 not now: this worker holds it or has done it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,22 +104,22 @@ func TestExplanations(t *testing.T) {
 }
 
 func TestParkedExecutionIsExplained(t *testing.T) {
-	l := begin(t, now, model.Draft{}).claim("w1", now)
-	parked, err := model.Park(l.doc, "w1"+now.String(), now.Add(time.Hour), model.Outcome{}, l.eff(), now)
+	l := begin(t, now, lifecycle.Draft{}).claim("w1", now)
+	parked, err := lifecycle.Park(l.doc, "w1"+now.String(), now.Add(time.Hour), lifecycle.Outcome{}, l.eff(), now)
 	require.NoError(t, err)
 	r := Explain(Facts{Task: parked, Now: now})
 	require.Contains(t, r.Summary, "a completion from outside is awaited until 2026-01-31 10:00:00Z")
 }
 
 func TestDocumentThatContradictsItselfIsNamed(t *testing.T) {
-	l := begin(t, now, model.Draft{})
+	l := begin(t, now, lifecycle.Draft{})
 	l.doc.DueAt = time.Time{}
 	r := Explain(Facts{Task: l.doc, Now: now})
 	require.Contains(t, strings.Join(r.Because, "\n"), "Its derived fields do not say what its executions do")
 }
 
 func TestStatusOfALaterReleaseIsLeftAlone(t *testing.T) {
-	l := begin(t, now, model.Draft{})
+	l := begin(t, now, lifecycle.Draft{})
 	l.doc.Status = "Frozen"
 	require.Contains(t, Explain(Facts{Task: l.doc, Now: now}).Summary, "does not know")
 }

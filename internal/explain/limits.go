@@ -2,6 +2,7 @@ package explain
 
 import (
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
 // nobodyTakes explains a task that the conditions of all live workers of its type leave out.
@@ -23,7 +24,7 @@ func (r *report) nobodyTakes(serving []Worker) {
 
 // heldBack explains a due task whose limit_key had no room for it.
 func (r *report) heldBack() {
-	t, limit := r.Task, r.Type.Keyed()
+	t, limit := r.Task, lifecycle.Keyed(r.Type)
 	if limit.MaxRunning > 0 {
 		r.because("Of the tasks of %s with the limit_key %s at most %d may run at once.", t.Type, t.Options.LimitKey, limit.MaxRunning)
 	}

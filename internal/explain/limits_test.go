@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -19,11 +20,11 @@ func text(r Report) string {
 }
 
 func TestATaskThatWaitsForOthersSaysForWhom(t *testing.T) {
-	keyed := begin(t, now.Add(-time.Minute), model.Draft{Options: model.Options{LimitKey: "ann"}})
-	held := model.HoldBack(keyed.doc, now)
-	plain := begin(t, now.Add(-time.Minute), model.Draft{}).doc
+	keyed := begin(t, now.Add(-time.Minute), lifecycle.Draft{Options: model.Options{LimitKey: "ann"}})
+	held := lifecycle.HoldBack(keyed.doc, now)
+	plain := begin(t, now.Add(-time.Minute), lifecycle.Draft{}).doc
 	w1 := []Worker{{ID: "w1", Types: []string{"t"}, Concurrency: 10}}
-	holders := []model.Permit{{TaskID: "-/t/a", At: now.Add(-time.Hour)}, {TaskID: "-/t/b", At: now}}
+	holders := []lifecycle.Permit{{TaskID: "-/t/a", At: now.Add(-time.Hour)}, {TaskID: "-/t/b", At: now}}
 	for name, c := range map[string]struct {
 		facts Facts
 		want  []string
@@ -60,24 +61,24 @@ func TestATaskThatWaitsForOthersSaysForWhom(t *testing.T) {
 func TestConditionsThatLeaveATaskOutAreNamed(t *testing.T) {
 	acme := Worker{ID: "w1", Types: []string{"t"}, Concurrency: 10, Only: &model.Conditions{Tenants: []string{"acme", "beta"}}}
 	mail := Worker{ID: "w2", Types: []string{"t"}, Concurrency: 10, Only: &model.Conditions{Categories: []string{"mail"}}}
-	open := begin(t, now, model.Draft{Creator: "ann"}).doc
+	open := begin(t, now, lifecycle.Draft{Creator: "ann"}).doc
 	got := text(Explain(Facts{Task: open, Now: now, Workers: []Worker{acme, mail}}))
 	require.Contains(t, got, "It is of no tenant, the creator ann, and of the 2 live workers of its type none takes such a task.")
 	require.Contains(t, got, "w1 not its: it takes only tenants acme, beta")
 	require.Contains(t, got, "w2 not its: it takes only categories mail")
 	require.NotContains(t, got, "any moment")
 
-	theirs := begin(t, now, model.Draft{Tenant: "acme"}).doc
+	theirs := begin(t, now, lifecycle.Draft{Tenant: "acme"}).doc
 	got = text(Explain(Facts{Task: theirs, Now: now, Workers: []Worker{acme, mail}}))
 	require.Contains(t, got, "any moment by the worker w1.")
 	require.Contains(t, got, "w2 not its")
 
-	lapsed := begin(t, now.Add(-time.Hour), model.Draft{}).claim("w9", now.Add(-time.Minute)).doc
+	lapsed := begin(t, now.Add(-time.Hour), lifecycle.Draft{}).claim("w9", now.Add(-time.Minute)).doc
 	got = text(Explain(Facts{Task: lapsed, Now: now, Workers: []Worker{acme}}))
 	require.Contains(t, got, "of the 1 live worker of its type none takes such a task")
 	require.Contains(t, got, "ends the lapsed execution")
 
-	delivery := model.NewTask(model.Delivery(theirs), now)
+	delivery := lifecycle.NewTask(lifecycle.Delivery(theirs), now)
 	acme.Types = []string{model.CallbackType}
 	require.Contains(t, text(Explain(Facts{Task: delivery, Now: now, Workers: []Worker{acme}})), "any moment by the worker w1")
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -74,7 +75,7 @@ func (r *report) localRetries(w *model.WorkerState) string {
 	if w.LocalRetries == 0 {
 		return ""
 	}
-	most := r.Task.EffectiveFor(w, r.typeOptions()).Retry.Local.Count
+	most := lifecycle.EffectiveFor(r.Task, w, r.typeOptions()).Retry.Local.Count
 	return fmt.Sprintf(", local retry %d of %d", w.LocalRetries, most)
 }
 
@@ -99,7 +100,7 @@ func (r *report) lives(id string) bool {
 // takeover says what becomes of a lapsed lease.
 func (r *report) takeover() {
 	t := r.Task
-	after := model.Expire(t, r.eff, r.Now, 0.5)
+	after := lifecycle.Expire(t, r.eff, r.Now, 0.5)
 	switch {
 	case len(r.serving()) == 0:
 		r.because("No live worker handles the type %s%s.", t.Type, r.othersHandle())
@@ -213,7 +214,7 @@ func (r *report) budget() {
 	if t.LapseCount > 0 {
 		r.because("%d of %d lapses that it may have are used up.", t.LapseCount, r.eff.MaxLapses)
 	}
-	if _, changed := t.OptionsAtClaim(); changed {
+	if _, changed := lifecycle.OptionsAtClaim(t); changed {
 		r.because("Its options were changed while it ran. The change holds from its next claim on.")
 	}
 }

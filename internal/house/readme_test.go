@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/cli"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
 // goBlock is Go code in a page, with the comment before it that names its file.
@@ -136,10 +137,10 @@ func logLines(f source) (texts []string) {
 
 func TestStatusesAndEventsAreInTheReference(t *testing.T) {
 	page := reference(t)
-	for _, status := range model.Statuses {
+	for _, status := range lifecycle.Statuses {
 		require.Contains(t, page, "| `"+string(status)+"` |")
 	}
-	for _, kind := range model.EventKinds {
+	for _, kind := range codec.EventKinds {
 		require.Contains(t, page, "| `"+string(kind)+"` |")
 	}
 }

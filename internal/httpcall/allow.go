@@ -12,7 +12,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // ErrNotAllowed is what a call of a host that is not on the allow list ends with, a redirect
@@ -45,7 +45,7 @@ func ParseAllow(field string, entries []string) (*Allow, error) {
 		}
 		name := strings.TrimPrefix(entry, "*")
 		if strings.Trim(name, ".") == "" || strings.ContainsAny(name, "*/:@ ") || name != entry && name[0] != '.' {
-			return nil, model.Invalid(field, "has %q; want a host, *.host, an address or a network such as 10.0.0.0/8", entry)
+			return nil, input.Invalid(field, "has %q; want a host, *.host, an address or a network such as 10.0.0.0/8", entry)
 		}
 		a.names[name] = true
 	}

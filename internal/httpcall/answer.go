@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
 const (
@@ -69,7 +69,7 @@ func AsText(b []byte, cut bool) (text, encoding string) {
 func Unexpected(what string, res *http.Response, b Body) error {
 	text := fmt.Sprintf("%s: answered %d %s", what, res.StatusCode, http.StatusText(res.StatusCode))
 	if loc := res.Header.Get("Location"); loc != "" && res.StatusCode/100 == 3 {
-		text += ", to " + model.ShownURL(loc) + ", which is not followed"
+		text += ", to " + safetext.URL(loc) + ", which is not followed"
 	}
 	if body := strings.Join(strings.Fields(b.Text), " "); body != "" && b.Encoding == "" {
 		if len(body) > excerptBytes {
@@ -120,5 +120,5 @@ func Cause(err error) error {
 func Shown(u *url.URL) string {
 	c := *u
 	c.RawQuery, c.ForceQuery, c.Fragment = "", false, ""
-	return model.ShownURL(c.String())
+	return safetext.URL(c.String())
 }

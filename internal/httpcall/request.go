@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
 // StatusRange is a range of HTTP statuses, both ends included.
@@ -29,7 +30,7 @@ func (r *StatusRange) UnmarshalJSON(data []byte) error {
 	r.From, err1 = strconv.Atoi(from)
 	r.To, err2 = strconv.Atoi(to)
 	if err1 != nil || err2 != nil || !r.valid() {
-		return model.Invalid("args.expect", `has %s; want statuses from 100 to 599, such as 200, "2xx" or "200-204"`, data)
+		return input.Invalid("args.expect", `has %s; want statuses from 100 to 599, such as 200, "2xx" or "200-204"`, data)
 	}
 	return nil
 }
@@ -61,7 +62,7 @@ func Expects(ranges []StatusRange, status int) bool {
 func ValidStatuses(field string, ranges []StatusRange) error {
 	for _, r := range ranges {
 		if !r.valid() {
-			return model.Invalid(field, "has %d-%d; want statuses from 100 to 599", r.From, r.To)
+			return input.Invalid(field, "has %d-%d; want statuses from 100 to 599", r.From, r.To)
 		}
 	}
 	return nil
@@ -70,25 +71,25 @@ func ValidStatuses(field string, ranges []StatusRange) error {
 // ValidMethod checks a method; "" is one, the default.
 func ValidMethod(field, method string) error {
 	if method != "" && (!isToken(method) || strings.ToUpper(method) != method) {
-		return model.Invalid(field, "is %q; want an HTTP method in capitals, such as POST", method)
+		return input.Invalid(field, "is %q; want an HTTP method in capitals, such as POST", method)
 	}
 	return nil
 }
 
-// ValidURL checks that a URL is one, and http or https. The error shows it as [model.ShownURL]
+// ValidURL checks that a URL is one, and http or https. The error shows it as [safetext.URL]
 // does, without what may be secret.
 func ValidURL(field, raw string) error {
 	if raw == "" {
-		return model.Invalid(field, "is empty; want an http or https URL")
+		return input.Invalid(field, "is empty; want an http or https URL")
 	}
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return model.Invalid(field, "is not a URL: %v", errors.Unwrap(err)) // the URL itself may hold a password
+		return input.Invalid(field, "is not a URL: %v", errors.Unwrap(err)) // the URL itself may hold a password
 	case u.Scheme != "http" && u.Scheme != "https":
-		return model.Invalid(field, "is %q; want one that begins with http:// or https://", model.ShownURL(raw))
+		return input.Invalid(field, "is %q; want one that begins with http:// or https://", safetext.URL(raw))
 	case u.Hostname() == "":
-		return model.Invalid(field, "is %q, which names no host", model.ShownURL(raw))
+		return input.Invalid(field, "is %q, which names no host", safetext.URL(raw))
 	default:
 		return nil
 	}
@@ -102,11 +103,11 @@ func ValidHeader(field, name, value string) error {
 	field += "." + name
 	switch {
 	case !isToken(name):
-		return model.Invalid(field, "is not a header's name")
+		return input.Invalid(field, "is not a header's name")
 	case strings.HasPrefix(http.CanonicalHeaderKey(name), headerPrefix):
-		return model.Invalid(field, "is set by the worker; choose another name")
+		return input.Invalid(field, "is set by the worker; choose another name")
 	case !isHeaderValue(value):
-		return model.Invalid(field, "has a character that no header may have (a line break, say)")
+		return input.Invalid(field, "has a character that no header may have (a line break, say)")
 	default:
 		return nil
 	}

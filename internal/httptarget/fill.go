@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/httpcall"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // Request is what one run sends.
@@ -58,11 +58,11 @@ func (t *Target) Fill(v Values) (Request, error) {
 func filled(field, text string, v Values, in place) (string, error) {
 	tpl, err := parse(text)
 	if err != nil {
-		return "", model.Invalid(field, "%v", err)
+		return "", input.Invalid(field, "%v", err)
 	}
 	out, err := tpl.fill(v, in)
 	if err != nil {
-		return "", model.Invalid(field, "%v", err)
+		return "", input.Invalid(field, "%v", err)
 	}
 	return out, nil
 }
@@ -124,9 +124,9 @@ func (t *Target) checkTemplate(field, text string) error {
 	tpl, err := parse(text)
 	switch {
 	case err != nil:
-		return model.Invalid(field, "%v", err)
+		return input.Invalid(field, "%v", err)
 	case tpl.uses(completionURL) && !t.async():
-		return model.Invalid(field, "has the placeholder %q, which only mode %s has", completionURL, Async)
+		return input.Invalid(field, "has the placeholder %q, which only mode %s has", completionURL, Async)
 	default:
 		return nil
 	}
@@ -140,7 +140,7 @@ func (t *Target) CheckHeaders(field string) error {
 		errs = append(errs, httpcall.ValidHeader(field+".headers", name, t.Headers[name]), t.checkTemplate(field+".headers."+name, t.Headers[name]))
 		canonical := http.CanonicalHeaderKey(name)
 		if other, twice := before[canonical]; twice {
-			errs = append(errs, model.Invalid(field+".headers."+name, "is the same header as %s; say one", other))
+			errs = append(errs, input.Invalid(field+".headers."+name, "is the same header as %s; say one", other))
 		}
 		before[canonical] = name
 	}
@@ -157,7 +157,7 @@ func (t *Target) checkURL(field string) error {
 		rest = rest[:i]
 	}
 	if strings.Contains(scheme+rest, "{{") {
-		return model.Invalid(field, "has a placeholder before its path; who is called is fixed")
+		return input.Invalid(field, "has a placeholder before its path; who is called is fixed")
 	}
 	whole, err := filled(field, t.URL, sample, inURL)
 	if err != nil {
@@ -167,24 +167,24 @@ func (t *Target) checkURL(field string) error {
 		return err
 	}
 	if u, err := url.Parse(whole); err != nil || u.User != nil {
-		return model.Invalid(field, "holds a user or password, which everybody would see; sign the call with keys, or say the header Authorization")
+		return input.Invalid(field, "holds a user or password, which everybody would see; sign the call with keys, or say the header Authorization")
 	}
 	return nil
 }
 
 func (t *Target) checkBody(field string) error {
 	if len(t.Body) > MaxBodyBytes {
-		return model.Invalid(field, "has %d bytes; at most %d are allowed", len(t.Body), MaxBodyBytes)
+		return input.Invalid(field, "has %d bytes; at most %d are allowed", len(t.Body), MaxBodyBytes)
 	}
 	if err := t.checkTemplate(field, t.Body); err != nil {
 		return err
 	}
 	if t.isJSON() && !t.validJSON() {
-		return model.Invalid(field, "is no JSON once its placeholders are filled, but the header Content-Type says so; "+
+		return input.Invalid(field, "is no JSON once its placeholders are filled, but the header Content-Type says so; "+
 			`each stands within a string: {"run": "{{run_id}}"}`)
 	}
 	if _, said := t.header("Content-Type"); !said && looksJSON(t.Body) && !t.validJSON() {
-		return model.Invalid(field, "looks like JSON and is none once its placeholders are filled; "+
+		return input.Invalid(field, "looks like JSON and is none once its placeholders are filled; "+
 			`each stands within a string: {"run": "{{run_id}}"}; or say by the header Content-Type what it is`)
 	}
 	return nil

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/safetext"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Kept is the checkpoint of a task that calls a target: what its run keeps of the last call.
 type Kept struct {
-	Call *model.HTTPCall `json:"http_call"`
+	Call *schedule.HTTPCall `json:"http_call"`
 }
 
 // Bounds of the kept parts of a call, in bytes.
@@ -23,25 +24,25 @@ const (
 
 // KeptRequest returns the kept part of a run's request, without secrets. hide replaces those
 // in headers. The completion URL is a secret, too, because it allows its holder to end the run.
-func (t *Target) KeptRequest(v Values, hide func(headers map[string]string) map[string]string) (model.HTTPRequest, error) {
+func (t *Target) KeptRequest(v Values, hide func(headers map[string]string) map[string]string) (schedule.HTTPRequest, error) {
 	if v.CompletionURL != "" {
-		v.CompletionURL = model.HiddenSecret
+		v.CompletionURL = safetext.Hidden
 	}
 	r, err := t.Fill(v)
 	if err != nil {
-		return model.HTTPRequest{}, err
+		return schedule.HTTPRequest{}, err
 	}
-	out := model.HTTPRequest{Method: r.Method}
+	out := schedule.HTTPRequest{Method: r.Method}
 	// A path takes the placeholder of a secret as it is.
-	out.URL = cut(strings.ReplaceAll(model.ShownURL(r.URL), "%2A%2A%2A", model.HiddenSecret), keptURL, &out.Truncated)
+	out.URL = cut(strings.ReplaceAll(safetext.URL(r.URL), "%2A%2A%2A", safetext.Hidden), keptURL, &out.Truncated)
 	out.Headers = headerLines(hide(r.Headers), &out.Truncated)
 	out.Body = cut(r.Body, keptBody, &out.Truncated)
 	return out, nil
 }
 
 // KeptResponse returns the kept part of a response.
-func KeptResponse(status int, headers map[string]string, body, encoding string, truncated bool) *model.HTTPResponse {
-	out := &model.HTTPResponse{Status: status, Encoding: encoding, Truncated: truncated}
+func KeptResponse(status int, headers map[string]string, body, encoding string, truncated bool) *schedule.HTTPResponse {
+	out := &schedule.HTTPResponse{Status: status, Encoding: encoding, Truncated: truncated}
 	out.Headers = headerLines(headers, &out.Truncated)
 	out.Body = cut(body, keptBody, &out.Truncated)
 	return out

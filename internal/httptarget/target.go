@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -151,7 +152,7 @@ func or(d, otherwise time.Duration) time.Duration {
 func (t *Target) Check(field string) error {
 	var errs []error
 	bad := func(name, format string, args ...any) {
-		errs = append(errs, model.Invalid(field+"."+name, format, args...))
+		errs = append(errs, input.Invalid(field+"."+name, format, args...))
 	}
 	errs = append(errs, t.checkURL(field), httpcall.ValidMethod(field+".method", t.Method), httpcall.ValidStatuses(field+".expect", t.Expect))
 	errs = append(errs, t.CheckHeaders(field), t.checkBody(field+".body"))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -31,7 +32,7 @@ func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string) (A
 // AdmitBy is [Gate.Admit] by permits that the process has at hand, all of the one type of the
 // tasks: their executions have ended, as an acknowledged write says. They pass straight on, and
 // no others are taken. Those that no grant names the caller gives back.
-func (g *Gate) AdmitBy(ctx context.Context, tasks []*model.Task, execID string, hand []model.Permit) (Admission, error) {
+func (g *Gate) AdmitBy(ctx context.Context, tasks []*model.Task, execID string, hand []lifecycle.Permit) (Admission, error) {
 	a := Admission{Granted: map[*model.Task]Grant{}, Later: map[*model.Task]time.Time{}}
 	if len(tasks) == 0 {
 		return a, nil
@@ -60,9 +61,9 @@ func (g *Gate) AdmitBy(ctx context.Context, tasks []*model.Task, execID string, 
 
 // admitType takes what can wait for nobody first, the looks, and last what is lost when it
 // is not used: the starts, the type's before the key's.
-func (g *Gate) admitType(ctx context.Context, name string, tasks []*model.Task, execID string, hand []model.Permit, a *Admission) error {
+func (g *Gate) admitType(ctx context.Context, name string, tasks []*model.Task, execID string, hand []lifecycle.Permit, a *Admission) error {
 	typ := g.types.Get(name)
-	b := &batch{g: g, typ: name, execID: execID, hand: hand, keyed: typ.Keyed(), granted: map[*model.Task]Grant{}, later: map[*model.Task]time.Time{}}
+	b := &batch{g: g, typ: name, execID: execID, hand: hand, keyed: lifecycle.Keyed(typ), granted: map[*model.Task]Grant{}, later: map[*model.Task]time.Time{}}
 	var rate *model.RateLimit
 	most := 0
 	if typ != nil {
@@ -106,18 +107,18 @@ type batch struct {
 	typ     string
 	execID  string
 	keyed   model.KeyLimit
-	hand    []model.Permit // that pass on; nil = permits are taken
-	first   time.Time      // the type's next start, by a look
-	most    int            // so many starts of the type can be had; 0 = was not looked at
-	others  others         // what began without its limits
-	settled bool           // there are no others
+	hand    []lifecycle.Permit // that pass on; nil = permits are taken
+	first   time.Time          // the type's next start, by a look
+	most    int                // so many starts of the type can be had; 0 = was not looked at
+	others  others             // what began without its limits
+	settled bool               // there are no others
 	granted map[*model.Task]Grant
 	blocked []*model.Task
 	later   map[*model.Task]time.Time
 }
 
-func (b *batch) permit(t *model.Task, key string) model.Permit {
-	return model.Permit{Type: b.typ, Key: key, TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: b.execID}
+func (b *batch) permit(t *model.Task, key string) lifecycle.Permit {
+	return lifecycle.Permit{Type: b.typ, Key: key, TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: b.execID}
 }
 
 // withRate looks whether the type has a start at all, where tasks need more than that.
@@ -135,7 +136,7 @@ func (b *batch) withRate(ctx context.Context, rate *model.RateLimit, most int, t
 		b.g.rest(b.typ, b.first, *rate)
 		return nil, nil
 	}
-	b.most = rate.Most(res.pace)
+	b.most = lifecycle.MostStarts(*rate, res.pace)
 	return tasks, nil
 }
 
@@ -166,7 +167,7 @@ func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Tas
 		}
 		latest = b.g.store.Clock.Now().Add(b.g.pace().Ahead())
 		if !b.first.IsZero() { // it must begin by both
-			latest = b.first.Add(r.Good(b.g.pace()) / 2)
+			latest = b.first.Add(lifecycle.GoodFor(*r, b.g.pace()) / 2)
 		}
 	}
 	var free []*model.Task
@@ -187,7 +188,7 @@ func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Tas
 		}
 		taken[k]++ // also by the one that goes on
 		if r := b.keyed.RateLimit; r != nil {
-			next[at] = later(next[at], b.g.store.Clock.Now()).Add(r.Spacing())
+			next[at] = later(next[at], b.g.store.Clock.Now()).Add(lifecycle.Spacing(*r))
 		}
 		free = append(free, t)
 	}
@@ -226,8 +227,8 @@ func (b *batch) permits(ctx context.Context, most int, tasks []*model.Task) ([]*
 	}, nil), nil
 }
 
-func (b *batch) take(ctx context.Context, limit store.SlotLimit, tasks []*model.Task) ([]model.Permit, error) {
-	want := make([]model.Permit, len(tasks))
+func (b *batch) take(ctx context.Context, limit store.SlotLimit, tasks []*model.Task) ([]lifecycle.Permit, error) {
+	want := make([]lifecycle.Permit, len(tasks))
 	for i, t := range tasks {
 		want[i] = b.permit(t, "")
 	}
@@ -243,7 +244,7 @@ func (b *batch) take(ctx context.Context, limit store.SlotLimit, tasks []*model.
 	return got, nil
 }
 
-func (b *batch) pass(ctx context.Context, limit store.SlotLimit, tasks []*model.Task) ([]model.Permit, error) {
+func (b *batch) pass(ctx context.Context, limit store.SlotLimit, tasks []*model.Task) ([]lifecycle.Permit, error) {
 	now := b.g.store.Clock.Now()
 	passes := make([]store.Pass, min(len(b.hand), len(tasks)))
 	for i := range passes {
@@ -306,18 +307,18 @@ func (b *batch) keyPermits(ctx context.Context, tasks []*model.Task) ([]*model.T
 	}, b.block), nil
 }
 
-func (b *batch) takeKeys(ctx context.Context, keys []string, of map[string][]*model.Task) (map[string]model.Permit, error) {
+func (b *batch) takeKeys(ctx context.Context, keys []string, of map[string][]*model.Task) (map[string]lifecycle.Permit, error) {
 	if b.keyed.MaxRunning == 1 {
-		var want []model.Permit
+		var want []lifecycle.Permit
 		for _, k := range keys {
 			want = append(want, b.permit(of[k][0], k))
 		}
 		got, err := b.g.store.TakeKeys(ctx, want)
 		return byTask(got), err
 	}
-	permits := map[string]model.Permit{}
+	permits := map[string]lifecycle.Permit{}
 	for _, k := range keys {
-		var want []model.Permit
+		var want []lifecycle.Permit
 		for _, t := range of[k] {
 			want = append(want, b.permit(t, k))
 		}
@@ -380,7 +381,7 @@ func (b *batch) block(t *model.Task) { b.blocked = append(b.blocked, t) }
 // miss is for a task without a start. One that was given its turn just now is left to whoever
 // has the start: to hold it back would only undo that, and refuse their claim.
 func (b *batch) miss(t *model.Task) {
-	good := t.WakeAt.Add(max(b.keyed.RateLimit.Tolerance(), b.g.pace().Ahead()))
+	good := t.WakeAt.Add(max(lifecycle.Tolerance(*b.keyed.RateLimit), b.g.pace().Ahead()))
 	if !good.After(b.g.store.Clock.Now()) {
 		b.block(t)
 		return
@@ -389,8 +390,8 @@ func (b *batch) miss(t *model.Task) {
 	b.g.lookAt(store.SlotOf{Type: b.typ, Key: t.Options.LimitKey}, good) // and so it is pending
 }
 
-func byTask(permits []model.Permit) map[string]model.Permit {
-	out := make(map[string]model.Permit, len(permits))
+func byTask(permits []lifecycle.Permit) map[string]lifecycle.Permit {
+	out := make(map[string]lifecycle.Permit, len(permits))
 	for _, p := range permits {
 		out[p.TaskID] = p
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -18,13 +19,13 @@ func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
 	first.limit(model.KeyLimit{RateLimit: &model.RateLimit{Count: 1, Per: 100 * time.Second}})
 	second := first.another()
 	now := first.store.Clock.Now()
-	held := model.HoldBack(model.NewTask(model.Draft{Type: sweptType, Key: "k", Options: model.Options{LimitKey: "c"}}, now), now)
+	held := lifecycle.HoldBack(lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: "k", Options: model.Options{LimitKey: "c"}}, now), now)
 	_, err := first.store.Insert(t.Context(), []*model.Task{held})
 	require.NoError(t, err)
 	require.NoError(t, first.Look(t.Context(), sweptType, []store.SlotOf{{Type: sweptType, Key: "c"}}))
 	turn, err := first.store.Get(t.Context(), held.ID)
 	require.NoError(t, err)
-	require.False(t, turn.HeldBack())
+	require.False(t, lifecycle.HeldBack(turn))
 
 	got, err := first.Admit(t.Context(), []*model.Task{turn}, "e1")
 	require.NoError(t, err)
@@ -35,7 +36,7 @@ func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
 	require.Zero(t, late.HeldBack)
 	require.Equal(t, turn.WakeAt.Add(tolerance), late.Later[turn])
 	require.False(t, second.Pending().IsZero(), "it comes back to it")
-	after, no := model.Claim(turn, model.Claimant{WorkerID: "w", ExecID: "e1"}, model.ResolveOptions(turn.Options), now)
+	after, no := lifecycle.Claim(turn, lifecycle.Claimant{WorkerID: "w", ExecID: "e1"}, lifecycle.ResolveOptions(turn.Options), now)
 	require.Empty(t, no)
 	written, err := first.store.Writes(t.Context(), []store.Write{{Before: turn, After: after}}, 0)
 	require.NoError(t, err)

@@ -4,17 +4,18 @@ import (
 	"context"
 	"slices"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // freeing is what is to be given back: permits that are known, or those of executions.
 type freeing struct {
-	permits []model.Permit
+	permits []lifecycle.Permit
 	starts  []start
 	taskID  string
 	execIDs []string
-	yielded []model.Permit // for others: this process does not look at once for what may have them
+	yielded []lifecycle.Permit // for others: this process does not look at once for what may have them
 }
 
 // Return gives back what a grant took that no execution is open by, nor ever will be. It
@@ -39,7 +40,7 @@ func (g *Gate) knows(typ string) bool {
 
 // ReturnForOthers is [Gate.Return] of permits of a type that another process waits for, see
 // [Gate.Yield].
-func (g *Gate) ReturnForOthers(permits []model.Permit) { g.free(freeing{yielded: permits}) }
+func (g *Gate) ReturnForOthers(permits []lifecycle.Permit) { g.free(freeing{yielded: permits}) }
 
 func (g *Gate) free(f freeing) {
 	if len(f.permits) == 0 && len(f.starts) == 0 && len(f.yielded) == 0 && f.taskID == "" {
@@ -53,7 +54,7 @@ func (g *Gate) free(f freeing) {
 func (g *Gate) flush(batch []freeing) {
 	ctx, cancel := context.WithTimeout(g.ctx, patience)
 	defer cancel()
-	var permits, yielded []model.Permit
+	var permits, yielded []lifecycle.Permit
 	var starts []start
 	for _, f := range batch {
 		yielded = append(yielded, f.yielded...)
@@ -74,7 +75,7 @@ func (g *Gate) flush(batch []freeing) {
 	g.report(g.freeNow(ctx, permits), "giving permits back")
 }
 
-func (g *Gate) freeNow(ctx context.Context, permits []model.Permit) error {
+func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {
 	if err := g.store.FreeSlots(ctx, permits); err != nil {
 		return err
 	}

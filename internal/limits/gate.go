@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/model"
@@ -97,17 +98,17 @@ func New(st *store.Store, types *tasktypes.Cache, log zerolog.Logger, wake func(
 
 // Limited says whether a claim of the task needs a grant.
 func (g *Gate) Limited(t *model.Task) bool {
-	return t.Options.LimitKey != "" || g.types.Get(t.Type).Limited()
+	return t.Options.LimitKey != "" || lifecycle.Limited(g.types.Get(t.Type))
 }
 
 // LimitsType says whether the type limits its tasks as a whole.
-func (g *Gate) LimitsType(typ string) bool { return g.types.Get(typ).Limited() }
+func (g *Gate) LimitsType(typ string) bool { return lifecycle.Limited(g.types.Get(typ)) }
 
 // Prompt says whether a claim of the type must only be written for what can start at once:
 // what it is granted is few, or soon lost.
 func (g *Gate) Prompt(typ string) bool {
 	t := g.types.Get(typ)
-	return t.Limited() || t != nil && t.KeyLimit != nil && t.KeyLimit.RateLimit != nil
+	return lifecycle.Limited(t) || t != nil && t.KeyLimit != nil && t.KeyLimit.RateLimit != nil
 }
 
 // Pending is when the next of what waits for room may have it, keys included; zero = nothing
@@ -170,7 +171,7 @@ func (g *Gate) AtMost(types []string, n int) int {
 	sum := 0
 	for _, typ := range types {
 		t := g.types.Get(typ)
-		if !t.Limited() {
+		if !lifecycle.Limited(t) {
 			return n
 		}
 		most := n
@@ -178,7 +179,7 @@ func (g *Gate) AtMost(types []string, n int) int {
 			most = min(most, t.MaxRunning)
 		}
 		if r := t.RateLimit; r != nil {
-			most = min(most, r.Most(g.pace()))
+			most = min(most, lifecycle.MostStarts(*r, g.pace()))
 		}
 		sum += most
 	}
@@ -189,7 +190,7 @@ func (g *Gate) AtMost(types []string, n int) int {
 // little later, and not at the same time in every process: then there are several to be had
 // at once.
 func (g *Gate) rest(typ string, next time.Time, r model.RateLimit) {
-	until := next.Add(rand.N(r.Tolerance()/3) + time.Millisecond - g.pace().Ahead())
+	until := next.Add(rand.N(lifecycle.Tolerance(r)/3) + time.Millisecond - g.pace().Ahead())
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.forget(typ)
@@ -203,7 +204,7 @@ type keyRule struct {
 }
 
 func limitOf(t *model.TaskType) keyRule {
-	k := t.Keyed()
+	k := lifecycle.Keyed(t)
 	r := keyRule{maxRunning: k.MaxRunning}
 	if k.RateLimit != nil {
 		r.rate = *k.RateLimit

@@ -6,13 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // Grant is what lets one claim be written.
 type Grant struct {
-	Permits []model.Permit // nil = none are needed
+	Permits []lifecycle.Permit // nil = none are needed
 	// From and Until are of the store: between them the work must begin, and is given back
 	// without cost where it has not. Zero = any time.
 	From, Until time.Time
@@ -36,13 +37,13 @@ func (g Grant) Late(now time.Time) bool { return !g.Until.IsZero() && now.After(
 type reserved struct {
 	of     store.SlotOf
 	rate   model.RateLimit
-	pace   model.Pace
+	pace   lifecycle.Pace
 	asked  time.Duration
-	starts model.Starts
+	starts lifecycle.Starts
 }
 
 func (g *Gate) reserve(ctx context.Context, of store.SlotOf, r model.RateLimit, from time.Time, want int) (reserved, error) {
-	if g.paced.doubts(g.store.Local().Monotonic(), g.pace().Error > r.Tolerance()) {
+	if g.paced.doubts(g.store.Local().Monotonic(), g.pace().Error > lifecycle.Tolerance(r)) {
 		if err := g.store.ReadClock(ctx); err != nil {
 			return reserved{}, err
 		}
@@ -55,14 +56,14 @@ func (g *Gate) reserve(ctx context.Context, of store.SlotOf, r model.RateLimit, 
 
 // give adds the i-th start to the grant; false when it cannot begin by all it has.
 func (r *reserved) give(i int, g *Grant) bool {
-	at, step := r.rate.At(r.starts, i), r.rate.Spacing()
+	at, step := lifecycle.StartAt(r.rate, r.starts, i), lifecycle.Spacing(r.rate)
 	behind := time.Duration(r.starts.Count-1-i) * step
 	g.starts = append(g.starts, start{of: r.of, at: at, next: r.starts.Next.Add(-behind), step: step})
 	if g.asked == 0 {
 		g.asked = max(r.asked, 1)
 	}
 	g.From = later(g.From, at)
-	if until := at.Add(r.rate.Good(r.pace)); g.Until.IsZero() || until.Before(g.Until) {
+	if until := at.Add(lifecycle.GoodFor(r.rate, r.pace)); g.Until.IsZero() || until.Before(g.Until) {
 		g.Until = until
 	}
 	return !g.From.After(g.Until)
@@ -124,14 +125,14 @@ func (p *pacer) saw(took time.Duration) {
 }
 
 // pace is what this process knows of its way to the database.
-func (g *Gate) pace() model.Pace {
+func (g *Gate) pace() lifecycle.Pace {
 	late := g.store.Clock.Error() + time.Millisecond // its readings are cut to milliseconds
 	g.paced.mu.Lock()
 	defer g.paced.mu.Unlock()
 	if g.paced.claim == 0 {
-		return model.Pace{Error: late, Claim: min(3*late, slowestPace)} // a guess, until it has claimed
+		return lifecycle.Pace{Error: late, Claim: min(3*late, slowestPace)} // a guess, until it has claimed
 	}
-	return model.Pace{Error: late, Claim: g.paced.claim}
+	return lifecycle.Pace{Error: late, Claim: g.paced.claim}
 }
 
 // returnStarts gives back those that nobody will use, as far as nobody has reserved later

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -58,7 +59,7 @@ func TestWhoKnowsTheTimeTooBadlyForARateReadsItBeforeItReserves(t *testing.T) {
 	slow.Store(0)
 	reads.Store(0)
 	admit := func(key string) {
-		task := model.NewTask(model.Draft{Type: sweptType, Key: key}, st.Clock.Now())
+		task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: key}, st.Clock.Now())
 		_, err := g.Admit(t.Context(), []*model.Task{task}, key)
 		require.NoError(t, err)
 	}

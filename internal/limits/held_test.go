@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -20,8 +21,8 @@ func TestAHeldTaskDoesNotStandBeforeTheOthersOfItsKey(t *testing.T) {
 	s.limit(model.KeyLimit{MaxRunning: 1})
 	var tasks []*model.Task
 	for i, key := range []string{"held", "next"} {
-		task := model.NewTask(model.Draft{Type: sweptType, Key: key, Options: model.Options{LimitKey: "k"}}, s.store.Clock.Now().Add(time.Duration(i-10)*time.Second))
-		tasks = append(tasks, model.HoldBack(task, s.store.Clock.Now()))
+		task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: key, Options: model.Options{LimitKey: "k"}}, s.store.Clock.Now().Add(time.Duration(i-10)*time.Second))
+		tasks = append(tasks, lifecycle.HoldBack(task, s.store.Clock.Now()))
 	}
 	_, err := s.store.Insert(t.Context(), tasks)
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -29,7 +30,7 @@ func (g *Gate) holdBack(ctx context.Context, typ string, tasks []*model.Task) (h
 	seen := map[string]bool{}
 	var writes []store.Write
 	for _, t := range tasks {
-		after := model.HoldBack(t, now)
+		after := lifecycle.HoldBack(t, now)
 		if after == nil {
 			continue
 		}
@@ -88,7 +89,7 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 	if len(keys) == 0 {
 		return nil
 	}
-	keyed := g.types.Get(typ).Keyed()
+	keyed := lifecycle.Keyed(g.types.Get(typ))
 	room, err := g.roomOf(ctx, typ, keys, keyed)
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 			if next = starts[of].Add(time.Millisecond - g.pace().Ahead()); next.After(now) {
 				free = 0
 			} else {
-				free, next = 1, now.Add(r.Spacing())
+				free, next = 1, now.Add(lifecycle.Spacing(*r))
 			}
 		}
 		if free == 0 && next.IsZero() {
@@ -125,7 +126,7 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 			next = now.Add(passedPause)
 		}
 		for _, t := range waiting[:min(free, len(waiting))] {
-			if after := model.Admit(t, now); after != nil {
+			if after := lifecycle.Admit(t, now); after != nil {
 				writes = append(writes, store.Write{Before: t, After: after})
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -33,7 +34,7 @@ func (s *swept) stored(n int) (tasks []*model.Task) {
 	s.t.Helper()
 	for range n {
 		storedTasks++
-		tasks = append(tasks, model.NewTask(model.Draft{Type: sweptType, Key: fmt.Sprint("stored ", storedTasks)}, s.store.Clock.Now()))
+		tasks = append(tasks, lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: fmt.Sprint("stored ", storedTasks)}, s.store.Clock.Now()))
 	}
 	_, err := s.store.Insert(s.t.Context(), tasks)
 	require.NoError(s.t, err)
@@ -42,7 +43,7 @@ func (s *swept) stored(n int) (tasks []*model.Task) {
 
 // granted are the permits by which executions of that name may claim the tasks; hand is what
 // passes on.
-func (s *swept) granted(tasks []*model.Task, exec string, hand []model.Permit) (permits []model.Permit) {
+func (s *swept) granted(tasks []*model.Task, exec string, hand []lifecycle.Permit) (permits []lifecycle.Permit) {
 	s.t.Helper()
 	got, err := s.AdmitBy(s.t.Context(), tasks, exec, hand)
 	require.NoError(s.t, err)
@@ -64,7 +65,7 @@ func (s *swept) commands(do func()) []bson.Raw {
 	return s.sent
 }
 
-func (s *swept) holders() []model.Permit {
+func (s *swept) holders() []lifecycle.Permit {
 	s.t.Helper()
 	holders, err := s.store.SlotHolders(s.t.Context(), store.SlotOf{Type: sweptType}, 100)
 	require.NoError(s.t, err)
@@ -80,7 +81,7 @@ func TestAPermitPassesOnByOneUpdate(t *testing.T) {
 	require.Empty(t, s.granted(s.stored(1), "settle", nil), "both are taken; and nothing began without one")
 	s.store.Clock.Skip(time.Minute)
 	next := s.stored(2)
-	var got []model.Permit
+	var got []lifecycle.Permit
 	sent := s.commands(func() { got = s.granted(next, "e2", had) })
 	require.Len(t, got, 2)
 	require.Len(t, sent, 1, "%s", sent)
@@ -89,7 +90,7 @@ func TestAPermitPassesOnByOneUpdate(t *testing.T) {
 	require.ElementsMatch(t, got, holders)
 	for i, p := range got {
 		require.Equal(t, had[i].Name, p.Name)
-		require.Equal(t, model.Permit{
+		require.Equal(t, lifecycle.Permit{
 			Name: had[i].Name, Type: sweptType, TaskID: next[i].ID, Generation: next[i].Generation, Rev: next[i].Rev, ExecID: "e2",
 			At: p.At, LookAt: p.At.Add(5 * time.Second),
 		}, p, "as if it had just been taken")
@@ -109,7 +110,7 @@ func TestAPermitThatASweeperHasFreedPassesNowhere(t *testing.T) {
 	got := s.granted(s.stored(2), "e3", had)
 	require.Len(t, got, 1)
 	require.Equal(t, had[1].Name, got[0].Name)
-	require.ElementsMatch(t, []model.Permit{theirs[0], got[0]}, s.holders())
+	require.ElementsMatch(t, []lifecycle.Permit{theirs[0], got[0]}, s.holders())
 }
 
 func TestAPermitBeyondALoweredLimitPassesNowhere(t *testing.T) {
@@ -126,10 +127,10 @@ func TestAPermitBeyondALoweredLimitPassesNowhere(t *testing.T) {
 	}
 	// Once the one beyond the limit is free, the others pass. Until then the greatest free
 	// number is left alone, which may be that of the permit that would pass.
-	slices.SortFunc(had, func(a, b model.Permit) int { return strings.Compare(b.Name, a.Name) })
+	slices.SortFunc(had, func(a, b lifecycle.Permit) int { return strings.Compare(b.Name, a.Name) })
 	require.NoError(t, s.store.FreeSlots(t.Context(), had[:1]))
 	for _, p := range had[1:] {
-		require.Len(t, s.granted(s.stored(1), "e3", []model.Permit{p}), 1)
+		require.Len(t, s.granted(s.stored(1), "e3", []lifecycle.Permit{p}), 1)
 	}
 	require.Len(t, s.holders(), 2)
 }
@@ -141,8 +142,8 @@ func TestAPermitPassesOnlyWhileNothingBeganBeyondTheLimit(t *testing.T) {
 	had := s.granted(s.stored(2), "e1", nil)
 	require.Len(t, had, 1, "one began without a permit")
 	require.Len(t, s.granted(s.stored(1), "e2", had), 1, "it passes on as it was taken")
-	full := model.Permit{Name: "run/" + sweptType + "#1", Type: sweptType, TaskID: "t", ExecID: "e"}
-	require.Empty(t, s.granted(s.stored(1), "e3", []model.Permit{full}), "the place of the other")
+	full := lifecycle.Permit{Name: "run/" + sweptType + "#1", Type: sweptType, TaskID: "t", ExecID: "e"}
+	require.Empty(t, s.granted(s.stored(1), "e3", []lifecycle.Permit{full}), "the place of the other")
 	s.end(began[0])
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -89,7 +90,7 @@ func (g *Gate) lookAgain(of store.SlotOf) time.Time {
 // great that permits are taken without looking.
 func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (o others, beyond bool, err error) {
 	t := g.types.Get(typ)
-	ofType, ofKey := ruleOf(t).maxRunning, t.Keyed().MaxRunning
+	ofType, ofKey := ruleOf(t).maxRunning, lifecycle.Keyed(t).MaxRunning
 	tasks, err := g.store.OpenOf(ctx, typ, until)
 	if err != nil {
 		return o, false, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -16,8 +17,8 @@ func (s *swept) permitless(n int, key string) (open []*model.Task) {
 	s.t.Helper()
 	now := s.store.Clock.Now()
 	for i := range n {
-		t := model.NewTask(model.Draft{Type: sweptType, Key: fmt.Sprint("before ", key, i), Options: model.Options{LimitKey: key}}, now)
-		claimed, no := model.Claim(t, model.Claimant{WorkerID: "w", ExecID: fmt.Sprint("before ", key, i)}, model.ResolveOptions(t.Options), now)
+		t := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: fmt.Sprint("before ", key, i), Options: model.Options{LimitKey: key}}, now)
+		claimed, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "w", ExecID: fmt.Sprint("before ", key, i)}, lifecycle.ResolveOptions(t.Options), now)
 		require.Empty(s.t, no)
 		open = append(open, claimed)
 	}
@@ -29,7 +30,7 @@ func (s *swept) permitless(n int, key string) (open []*model.Task) {
 // end ends the only execution of a task.
 func (s *swept) end(t *model.Task) {
 	s.t.Helper()
-	after, err := model.Finish(t, t.WorkerStates[0].ExecID, model.Outcome{}, model.ResolveOptions(t.Options), s.store.Clock.Now(), 0)
+	after, err := lifecycle.Finish(t, t.WorkerStates[0].ExecID, lifecycle.Outcome{}, lifecycle.ResolveOptions(t.Options), s.store.Clock.Now(), 0)
 	require.NoError(s.t, err)
 	written, err := s.store.Writes(s.t.Context(), []store.Write{{Before: t, After: after}}, 0)
 	require.NoError(s.t, err)
@@ -52,7 +53,7 @@ func (s *swept) admitted(n int, key, exec string) []*model.Task {
 	s.t.Helper()
 	var tasks []*model.Task
 	for i := range n {
-		tasks = append(tasks, model.NewTask(model.Draft{Type: sweptType, Key: fmt.Sprint(exec, i), Options: model.Options{LimitKey: key}}, s.store.Clock.Now()))
+		tasks = append(tasks, lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: fmt.Sprint(exec, i), Options: model.Options{LimitKey: key}}, s.store.Clock.Now()))
 	}
 	_, err := s.store.Insert(s.t.Context(), tasks)
 	require.NoError(s.t, err)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // What one round looks at; the next goes on from there.
@@ -42,8 +42,8 @@ func (g *Gate) sweepPermits(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	free, kept := first[model.PermitFree], first[model.PermitUsed]
-	if ahead := first[model.PermitAhead]; len(ahead) > 0 {
+	free, kept := first[lifecycle.PermitFree], first[lifecycle.PermitUsed]
+	if ahead := first[lifecycle.PermitAhead]; len(ahead) > 0 {
 		if err := g.fence(ctx, ahead); err != nil {
 			return false, err
 		}
@@ -51,8 +51,8 @@ func (g *Gate) sweepPermits(ctx context.Context) (more bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		free = append(free, again[model.PermitFree]...)
-		kept = append(append(kept, again[model.PermitUsed]...), again[model.PermitAhead]...)
+		free = append(free, again[lifecycle.PermitFree]...)
+		kept = append(append(kept, again[lifecycle.PermitUsed]...), again[lifecycle.PermitAhead]...)
 	}
 	if err := g.freeNow(ctx, free); err != nil {
 		return false, err
@@ -61,12 +61,12 @@ func (g *Gate) sweepPermits(ctx context.Context) (more bool, err error) {
 }
 
 // judge reads the tasks of the permits and sorts them.
-func (g *Gate) judge(ordered context.Context, permits []model.Permit) (sorted map[model.PermitState][]model.Permit, err error) {
+func (g *Gate) judge(ordered context.Context, permits []lifecycle.Permit) (sorted map[lifecycle.PermitState][]lifecycle.Permit, err error) {
 	tasks, err := g.store.HoldersOf(ordered, idsOf(permits))
 	if err != nil {
 		return nil, err
 	}
-	sorted = map[model.PermitState][]model.Permit{}
+	sorted = map[lifecycle.PermitState][]lifecycle.Permit{}
 	for _, p := range permits {
 		state := p.State(tasks[p.TaskID])
 		sorted[state] = append(sorted[state], p)
@@ -76,7 +76,7 @@ func (g *Gate) judge(ordered context.Context, permits []model.Permit) (sorted ma
 
 // fence raises what a claim that is still on its way would be guarded by: afterwards it can
 // be told whether it arrived.
-func (g *Gate) fence(ctx context.Context, ahead []model.Permit) error {
+func (g *Gate) fence(ctx context.Context, ahead []lifecycle.Permit) error {
 	tasks, err := g.store.ByIDs(ctx, idsOf(ahead))
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (g *Gate) fence(ctx context.Context, ahead []model.Permit) error {
 	now := g.store.Clock.Now()
 	for i := range ahead {
 		t := tasks[ahead[i].TaskID]
-		if t == nil || fenced[t.ID] || ahead[i].State(t) != model.PermitAhead {
+		if t == nil || fenced[t.ID] || ahead[i].State(t) != lifecycle.PermitAhead {
 			continue
 		}
 		fenced[t.ID] = true
@@ -96,7 +96,7 @@ func (g *Gate) fence(ctx context.Context, ahead []model.Permit) error {
 	return err
 }
 
-func idsOf(permits []model.Permit) []string {
+func idsOf(permits []lifecycle.Permit) []string {
 	ids := make([]string, len(permits))
 	for i, p := range permits {
 		ids[i] = p.TaskID

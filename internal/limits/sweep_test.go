@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -83,13 +84,13 @@ func (s *swept) take(n int, open bool) {
 	s.t.Helper()
 	now := s.store.Clock.Now()
 	var tasks []*model.Task
-	var want []model.Permit
+	var want []lifecycle.Permit
 	for i := range n {
-		t := model.NewTask(model.Draft{Type: sweptType, Key: fmt.Sprint(i)}, now)
+		t := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: fmt.Sprint(i)}, now)
 		exec := fmt.Sprint("e", i)
-		want = append(want, model.Permit{Type: sweptType, TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: exec})
+		want = append(want, lifecycle.Permit{Type: sweptType, TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: exec})
 		if open {
-			claimed, no := model.Claim(t, model.Claimant{WorkerID: "w", ExecID: exec}, model.ResolveOptions(), now)
+			claimed, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "w", ExecID: exec}, lifecycle.ResolveOptions(), now)
 			require.Empty(s.t, no)
 			t = claimed
 		}
@@ -210,7 +211,7 @@ func TestEachKeyForWhichTasksWaitHasItsTurn(t *testing.T) {
 	for i := range n {
 		k := fmt.Sprint("k", i)
 		keys = append(keys, store.SlotOf{Type: sweptType, Key: k})
-		held := model.HoldBack(model.NewTask(model.Draft{Type: sweptType, Key: k, Options: model.Options{LimitKey: k}}, now), now)
+		held := lifecycle.HoldBack(lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: k, Options: model.Options{LimitKey: k}}, now), now)
 		require.NotNil(t, held)
 		tasks = append(tasks, held)
 	}
@@ -230,7 +231,7 @@ func (s *swept) back(tasks []*model.Task) (n int) {
 	for _, task := range tasks {
 		got, err := s.store.Get(s.t.Context(), task.ID)
 		require.NoError(s.t, err)
-		if !got.HeldBack() {
+		if !lifecycle.HeldBack(got) {
 			n++
 		}
 	}
@@ -249,7 +250,7 @@ func TestAfterARestartTheFirstSweepKnowsWhenEachKeyHasItsNextStart(t *testing.T)
 	for i := range n {
 		of := store.SlotOf{Type: sweptType, Key: fmt.Sprint("k", i)}
 		keys = append(keys, of)
-		tasks = append(tasks, model.HoldBack(model.NewTask(model.Draft{Type: sweptType, Key: of.Key, Options: model.Options{LimitKey: of.Key}}, now), now))
+		tasks = append(tasks, lifecycle.HoldBack(lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: of.Key, Options: model.Options{LimitKey: of.Key}}, now), now))
 		_, err := s.store.ReserveStarts(t.Context(), of, rate, s.pace(), time.Time{}, 1)
 		require.NoError(t, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -77,7 +78,7 @@ func (r *Runner) Ended(t *model.Task) {
 }
 
 func (r *Runner) entry(l store.OutboxLife, e model.OutboxEntry) Entry {
-	return Entry{ID: model.EntryID(l.ID, l.Generation, e), Life: l, Entry: e}
+	return Entry{ID: lifecycle.EntryID(l.ID, l.Generation, e), Life: l, Entry: e}
 }
 
 func (r *Runner) flush(batch []Entry) {

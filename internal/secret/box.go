@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // Why a secret cannot be had.
@@ -45,7 +45,7 @@ func Parse(field, text string) (*Box, error) {
 	for i, one := range strings.Split(text, ",") {
 		raw := decodeKey(strings.TrimSpace(one))
 		if len(raw) != keyBytes {
-			return nil, model.Invalid(field, "has no key of %d bytes, in hex or base64, at place %d", keyBytes, i+1)
+			return nil, input.Invalid(field, "has no key of %d bytes, in hex or base64, at place %d", keyBytes, i+1)
 		}
 		block, err := aes.NewCipher(raw)
 		if err != nil {

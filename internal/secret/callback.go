@@ -8,22 +8,24 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // MaxBytes of a callback's secret before it is sealed.
 const MaxBytes = 500
 
-var errNotShown = errors.New("is " + model.HiddenSecret + ", which stands for a secret that is not shown; give the secret itself")
+var errNotShown = errors.New("is " + safetext.Hidden + ", which stands for a secret that is not shown; give the secret itself")
 
 // SealCallback is the callback with its secrets sealed, to be stored; c is left as it is.
-// An address of which a part is not there ([model.HidesPart]) is refused. field names the
+// An address of which a part is not there ([safetext.HidesPart]) is refused. field names the
 // callback in errors. nil stays nil. See [Box.SealKeys].
 func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, error) {
 	var errs []error
 	for name, t := range targetsOf(c) {
-		if model.HidesPart(t.URL) {
-			errs = append(errs, model.Invalid(field+"."+name+".url", "has "+model.HiddenSecret+" for a part that is not shown; give the whole address"))
+		if safetext.HidesPart(t.URL) {
+			errs = append(errs, input.Invalid(field+"."+name+".url", "has "+safetext.Hidden+" for a part that is not shown; give the whole address"))
 		}
 	}
 	keys, err := b.SealKeys(field+".security.keys", keysOf(c))
@@ -43,7 +45,7 @@ func (b *Box) SealKeys(field string, keys []model.CallbackKey) ([]model.Callback
 	for i := range out {
 		sealed, err := b.sealKey(out[i])
 		if err != nil {
-			errs = append(errs, model.Invalid(fmt.Sprintf("%s[%d].sk", field, i), "%v", err))
+			errs = append(errs, input.Invalid(fmt.Sprintf("%s[%d].sk", field, i), "%v", err))
 		}
 		out[i].Secret = sealed
 	}
@@ -55,7 +57,7 @@ func (b *Box) SealKeys(field string, keys []model.CallbackKey) ([]model.Callback
 
 func (b *Box) sealKey(k model.CallbackKey) (string, error) {
 	switch {
-	case k.Secret == model.HiddenSecret:
+	case k.Secret == safetext.Hidden:
 		return "", errNotShown
 	case b == nil:
 		return "", fmt.Errorf("cannot be kept: %w", ErrNoKey)
@@ -73,20 +75,20 @@ func (b *Box) sealKey(k model.CallbackKey) (string, error) {
 	return b.Seal(k.Secret, k.AccessKey)
 }
 
-// Hidden says whether a secret of the callback is [model.HiddenSecret], or a part of an
+// Hidden says whether a secret of the callback is [safetext.Hidden], or a part of an
 // address.
 func Hidden(c *model.Callback) bool {
 	for _, t := range targetsOf(c) {
-		if model.HidesPart(t.URL) {
+		if safetext.HidesPart(t.URL) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(keysOf(c), hidden)
 }
 
-func hidden(k model.CallbackKey) bool { return k.Secret == model.HiddenSecret }
+func hidden(k model.CallbackKey) bool { return k.Secret == safetext.Hidden }
 
-// Keep is the callback with the secrets that are [model.HiddenSecret] as the stored one
+// Keep is the callback with the secrets that are [safetext.Hidden] as the stored one
 // has them for the same access keys, and with its addresses where the given ones are what
 // is shown of those; c is left as it is.
 func Keep(c, stored *model.Callback) *model.Callback {
@@ -100,7 +102,7 @@ func Keep(c, stored *model.Callback) *model.Callback {
 func KeepURLs(c, stored *model.Callback) *model.Callback {
 	was := targetsOf(stored)
 	return withURLs(c, func(name, url string) string {
-		if s := was[name]; s != nil && model.HidesPart(url) && url == model.ShownURL(s.URL) {
+		if s := was[name]; s != nil && safetext.HidesPart(url) && url == safetext.URL(s.URL) {
 			return s.URL
 		}
 		return url

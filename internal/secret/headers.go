@@ -7,7 +7,8 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
 // secretHeaders are those of a call whose values are credentials.
@@ -17,35 +18,35 @@ func secretHeader(name string) bool {
 	return slices.Contains(secretHeaders, http.CanonicalHeaderKey(name))
 }
 
-// HideHeaders are the headers with [model.HiddenSecret] for the values that are credentials;
+// HideHeaders are the headers with [safetext.Hidden] for the values that are credentials;
 // those given are left as they are.
 func HideHeaders(headers map[string]string) map[string]string {
 	out := maps.Clone(headers)
 	for name := range out {
 		if secretHeader(name) {
-			out[name] = model.HiddenSecret
+			out[name] = safetext.Hidden
 		}
 	}
 	return out
 }
 
 // GivenHeaders names the headers whose credentials are said, and are not
-// [model.HiddenSecret].
+// [safetext.Hidden].
 func GivenHeaders(headers map[string]string) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		if secretHeader(name) && headers[name] != model.HiddenSecret {
+		if secretHeader(name) && headers[name] != safetext.Hidden {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// KeepHeaders are the headers with the credentials that are [model.HiddenSecret] as the
+// KeepHeaders are the headers with the credentials that are [safetext.Hidden] as the
 // stored ones have them; those given are left as they are.
 func KeepHeaders(headers, stored map[string]string) map[string]string {
 	out := maps.Clone(headers)
 	for name, value := range out {
-		if !secretHeader(name) || value != model.HiddenSecret {
+		if !secretHeader(name) || value != safetext.Hidden {
 			continue
 		}
 		for other, kept := range stored {
@@ -69,7 +70,7 @@ func (b *Box) SealHeaders(field string, headers map[string]string) (map[string]s
 		}
 		sealed, err := b.sealHeader(http.CanonicalHeaderKey(name), out[name])
 		if err != nil {
-			errs = append(errs, model.Invalid(field+"."+name, "%v", err))
+			errs = append(errs, input.Invalid(field+"."+name, "%v", err))
 		}
 		out[name] = sealed
 	}
@@ -81,7 +82,7 @@ func (b *Box) SealHeaders(field string, headers map[string]string) (map[string]s
 
 func (b *Box) sealHeader(name, value string) (string, error) {
 	switch {
-	case value == model.HiddenSecret:
+	case value == safetext.Hidden:
 		return "", errNotShown
 	case Sealed(value):
 		_, err := b.Open(value, name)

@@ -5,28 +5,29 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// HideCallback is the callback with [model.HiddenSecret] for its secrets and with its
+// HideCallback is the callback with [safetext.Hidden] for its secrets and with its
 // addresses as they are shown; c is left as it is.
 func HideCallback(c *model.Callback) *model.Callback {
-	shown := withURLs(c, func(_, url string) string { return model.ShownURL(url) })
+	shown := withURLs(c, func(_, url string) string { return safetext.URL(url) })
 	return withKeys(shown, HideKeys(keysOf(c)))
 }
 
-// HideKeys are the keys with [model.HiddenSecret] for their secrets; those given are left
+// HideKeys are the keys with [safetext.Hidden] for their secrets; those given are left
 // as they are.
 func HideKeys(keys []model.CallbackKey) []model.CallbackKey {
 	out := slices.Clone(keys)
 	for i := range out {
-		out[i].Secret = model.HiddenSecret
+		out[i].Secret = safetext.Hidden
 	}
 	return out
 }
 
 // Hide replaces the secrets in a stored document, a task's, a type's or a rule's, by
-// [model.HiddenSecret]. The document is changed in place.
+// [safetext.Hidden]. The document is changed in place.
 func Hide(doc bson.D) {
 	for i := range doc {
 		switch part, list := parts(doc[i].Value); doc[i].Key {
@@ -96,7 +97,7 @@ func at(doc bson.D, path ...string) bson.D {
 func hideHeaders(doc bson.D) {
 	for i := range doc {
 		if _, ok := doc[i].Value.(string); ok && secretHeader(doc[i].Key) {
-			doc[i].Value = model.HiddenSecret
+			doc[i].Value = safetext.Hidden
 		}
 	}
 }
@@ -105,7 +106,7 @@ func hideHeaders(doc bson.D) {
 func hideURL(target bson.D) {
 	for i := range target {
 		if url, ok := target[i].Value.(string); ok && target[i].Key == "url" {
-			target[i].Value = model.ShownURL(url)
+			target[i].Value = safetext.URL(url)
 		}
 	}
 }
@@ -123,7 +124,7 @@ func hideSecrets(doc bson.D, which func(secret string) bool) {
 			key, _ := k.(bson.D)
 			for i := range key {
 				if text, ok := key[i].Value.(string); ok && key[i].Key == "sk" && which(text) {
-					key[i].Value = model.HiddenSecret
+					key[i].Value = safetext.Hidden
 				}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -114,7 +115,7 @@ func TestACallbackIsSealedBeforeItIsStored(t *testing.T) {
 	sealed, err := b.SealCallback("callback", c)
 	require.NoError(t, err)
 	require.Equal(t, "one", c.Security.Keys[0].Secret, "the caller's own is left alone")
-	require.NoError(t, sealed.Validate())
+	require.NoError(t, input.Callback(sealed))
 	again, err := b.SealCallback("callback", sealed)
 	require.NoError(t, err)
 	require.Equal(t, sealed, again, "what is sealed stays so")
@@ -127,7 +128,7 @@ func TestTheLongestSecretFitsSealed(t *testing.T) {
 	b := box(t, firstKey)
 	sealed, err := b.SealCallback("callback", signedCallback(model.CallbackKey{AccessKey: "ak", Secret: strings.Repeat("s", MaxBytes)}))
 	require.NoError(t, err)
-	require.NoError(t, sealed.Validate())
+	require.NoError(t, input.Callback(sealed))
 }
 
 func TestSecretsThatCannotBeKeptAreRefusedByTheirField(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -18,7 +19,7 @@ func TestAHeldTaskIsArchivedLater(t *testing.T) {
 	p := newPast(t)
 	var tasks []*model.Task
 	for i := range 10 {
-		tasks = append(tasks, p.ended(key(i), 8*24*time.Hour, model.Options{}, model.Success(bson.RawValue{})))
+		tasks = append(tasks, p.ended(key(i), 8*24*time.Hour, model.Options{}, lifecycle.Success(bson.RawValue{})))
 	}
 	session, err := p.db.Client().StartSession()
 	require.NoError(t, err)

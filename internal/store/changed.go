@@ -5,10 +5,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/codec"
 )
 
-var registry = model.Registry()
+var registry = codec.Registry()
 
 // changed is the update that turns the document of before into that of after, by their
 // fields. Fields that neither knows are never touched.

@@ -13,6 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -102,7 +105,7 @@ func (f *EventFilter) match() bson.D {
 }
 
 func endedStatuses() (out []model.Status) {
-	for _, s := range model.Statuses {
+	for _, s := range lifecycle.Statuses {
 		if s.Ended() {
 			out = append(out, s)
 		}
@@ -163,7 +166,7 @@ func (st *EventStream) decode() (model.TaskEvent, bool, error) {
 	if err := st.cs.Decode(&doc); err != nil {
 		return model.TaskEvent{}, false, explain(err, "reading a change event")
 	}
-	e, ok := model.EventOf(model.Change{
+	e, ok := codec.EventOf(codec.Change{
 		TaskID: doc.Key.ID, Inserted: doc.Document, Updated: doc.Update.Fields, At: time.Unix(int64(doc.At.T), 0).UTC(),
 	})
 	if !ok || len(st.want) > 0 && !st.want[e.Kind] {
@@ -193,7 +196,7 @@ func ValidToken(token string) error {
 func decodeToken(token string) (bson.Raw, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || bson.Raw(raw).Validate() != nil {
-		return nil, model.Invalid("token", "is not one that an event came with")
+		return nil, input.Invalid("token", "is not one that an event came with")
 	}
 	return raw, nil
 }

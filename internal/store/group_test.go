@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -17,12 +18,12 @@ func claims(t *testing.T, n int, change func(i int, task *model.Task)) []Write {
 	now := time.UnixMilli(1_700_000_000_000).UTC()
 	out := make([]Write, n)
 	for i := range out {
-		task := model.NewTask(model.Draft{Type: "t", Key: fmt.Sprintf("k%06d", i)}, now.Add(-time.Duration(i)*time.Millisecond))
+		task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprintf("k%06d", i)}, now.Add(-time.Duration(i)*time.Millisecond))
 		task.DueAt, task.StartTime = now, now
 		if change != nil {
 			change(i, task)
 		}
-		after, no := model.Claim(task, model.Claimant{WorkerID: "w", ExecID: "x"}, model.ResolveOptions(task.Options), now)
+		after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "x"}, lifecycle.ResolveOptions(task.Options), now)
 		require.Empty(t, no)
 		out[i] = Write{Before: task, After: after}
 	}

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -86,8 +87,8 @@ func TestATakeoverOfAHeldTaskIsNoOutage(t *testing.T) {
 	s := newStepping(t)
 	task := s.held("k", "w")
 	later := s.now.Add(time.Hour)
-	eff := model.ResolveOptions(task.Options)
-	expired := model.Expire(task, eff, later, 0)
+	eff := lifecycle.ResolveOptions(task.Options)
+	expired := lifecycle.Expire(task, eff, later, 0)
 	require.NotNil(t, expired)
 	w := store.Write{Before: task, After: expired, Lapsed: "w", At: later}
 	release := s.hold("tasks", task.ID)
@@ -109,7 +110,7 @@ func TestATakeoverOfAHeldTaskIsNoOutage(t *testing.T) {
 func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
 	s := newStepping(t)
 	fresh := func(i int, at time.Time) *model.Task {
-		return model.NewTask(model.Draft{Type: "t", Key: fmt.Sprintf("k%03d", i)}, at)
+		return lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprintf("k%03d", i)}, at)
 	}
 	_, err := s.Insert(t.Context(), []*model.Task{fresh(5, s.now), fresh(55, s.now)})
 	require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
 // The answer of the first call was that the key is held, and the task was stored after it.
 func TestAnInsertThatIsRepeatedKnowsItsOwnTask(t *testing.T) {
 	s := newStepping(t)
-	mine := model.NewTask(model.Draft{Type: "t", Key: "k"}, s.now)
+	mine := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.now)
 	_, err := s.Insert(t.Context(), []*model.Task{mine})
 	require.NoError(t, err)
 	exists, err := s.Insert(t.Context(), []*model.Task{mine})
@@ -151,7 +152,7 @@ func TestAnInsertThatIsRepeatedKnowsItsOwnTask(t *testing.T) {
 	exists, err = s.InsertAgain(t.Context(), []*model.Task{mine})
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, exists)
-	theirs := model.NewTask(model.Draft{Type: "t", Key: "k"}, s.now.Add(time.Millisecond))
+	theirs := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.now.Add(time.Millisecond))
 	exists, err = s.InsertAgain(t.Context(), []*model.Task{theirs})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, exists)
@@ -224,8 +225,8 @@ func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
 	require.NoError(t, s.ReadClock(t.Context()))
 	tasks, writes := make([]*model.Task, 3), make([]store.Write, 3)
 	for i := range tasks {
-		tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
-		after, no := model.Claim(tasks[i], model.Claimant{WorkerID: "w", ExecID: "e"}, model.ResolveOptions(), s.Clock.Now())
+		tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
+		after, no := lifecycle.Claim(tasks[i], lifecycle.Claimant{WorkerID: "w", ExecID: "e"}, lifecycle.ResolveOptions(), s.Clock.Now())
 		require.Empty(t, no)
 		writes[i] = store.Write{Before: tasks[i], After: after}
 	}
@@ -270,7 +271,7 @@ func TestAnInsertThatMayBeUndoneIsNotTakenForDone(t *testing.T) {
 	require.NoError(t, err)
 	defer session.EndSession(context.Background())
 	require.NoError(t, session.StartTransaction())
-	task := model.NewTask(model.Draft{Type: "t", Key: "k"}, s.Clock.Now())
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.Clock.Now())
 	_, err = direct.Collection("tasks").InsertOne(mongo.NewSessionContext(t.Context(), session), bson.D{{Key: "_id", Value: task.ID}})
 	require.NoError(t, err)
 	_, err = s.Insert(t.Context(), []*model.Task{task})

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -20,7 +21,7 @@ import (
 //     finds ours, or replaces it where the life had changed since we read it; our delete
 //     matches nothing. The copy is right: that life is over.
 //   - The life changes although it has ended: its callback was delivered after all
-//     ([model.Delivered]). That raises the rev, so our delete
+//     ([lifecycle.Delivered]). That raises the rev, so our delete
 //     matches nothing, and our copy is premature: it says Completed of a task that is
 //     Success. We take it back (tidy), by its rev, because by then somebody may have made
 //     the right one. Where we die before that, the next copy of the life replaces it: a
@@ -147,7 +148,7 @@ func (s *Store) archivable(ctx context.Context, since, now time.Time) (docs []bs
 func mayMove(raw bson.Raw, now time.Time) bool {
 	status, _ := raw.Lookup("status").StringValueOK()
 	finished, ok := raw.Lookup("finished_at").TimeOK()
-	return model.Status(status).Archivable() && ok && !finished.Add(model.MinRetention).After(now) &&
+	return lifecycle.Archivable(model.Status(status)) && ok && !finished.Add(lifecycle.MinRetention).After(now) &&
 		raw.Lookup("outbox_at").Type == 0
 }
 
@@ -222,9 +223,9 @@ func (s *Store) deleteMoved(ctx context.Context, lives []*life) (deleted int, er
 		}
 		groups[i] = append(groups[i], l)
 	}
-	archivable := make([]model.Status, 0, len(model.Statuses))
-	for _, st := range model.Statuses {
-		if st.Archivable() {
+	archivable := make([]model.Status, 0, len(lifecycle.Statuses))
+	for _, st := range lifecycle.Statuses {
+		if lifecycle.Archivable(st) {
 			archivable = append(archivable, st)
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -32,14 +35,14 @@ func newPast(t testing.TB) *past {
 func key(i int) string { return fmt.Sprintf("k%05d", i) }
 
 // ended stores a task that ended that long ago, as the rules end it.
-func (p *past) ended(key string, ago time.Duration, opts model.Options, out model.Outcome) *model.Task {
+func (p *past) ended(key string, ago time.Duration, opts model.Options, out lifecycle.Outcome) *model.Task {
 	p.t.Helper()
 	now := p.Clock.Now().Add(-ago)
-	task := model.NewTask(model.Draft{Type: "t", Key: key, Options: opts}, now)
-	eff := model.ResolveOptions(opts)
-	claimed, no := model.Claim(task, model.Claimant{WorkerID: "w", ExecID: "x"}, eff, now)
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: key, Options: opts}, now)
+	eff := lifecycle.ResolveOptions(opts)
+	claimed, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "x"}, eff, now)
 	require.Empty(p.t, no)
-	done, err := model.Finish(claimed, "x", out, eff, now, 0)
+	done, err := lifecycle.Finish(claimed, "x", out, eff, now, 0)
 	require.NoError(p.t, err)
 	exists, err := p.Insert(p.t.Context(), []*model.Task{done})
 	require.NoError(p.t, err)
@@ -52,11 +55,11 @@ func (p *past) ended(key string, ago time.Duration, opts model.Options, out mode
 func (p *past) undelivered(key string) *model.Task {
 	p.t.Helper()
 	told := model.Options{Callback: &model.Callback{Success: &model.CallbackTarget{URL: "http://127.0.0.1/"}}}
-	task := p.ended(key, 8*day, told, model.Success(bson.RawValue{}))
+	task := p.ended(key, 8*day, told, lifecycle.Success(bson.RawValue{}))
 	require.Equal(p.t, model.StatusCompleted, task.Status)
 	require.NoError(p.t, p.RemoveOutbox(p.t.Context(), []Carried{{OutboxLife{Task: task}, task.Outbox[0]}}))
 	return p.change(task.ID, func(t *model.Task) *model.Task {
-		return model.Delivered(t, false, model.ResolveOptions(told), p.Clock.Now())
+		return lifecycle.Delivered(t, false, lifecycle.ResolveOptions(told), p.Clock.Now())
 	})
 }
 
@@ -71,7 +74,7 @@ func (p *past) change(id string, rule func(*model.Task) *model.Task) *model.Task
 func (p *past) delivered(id string) *model.Task {
 	p.t.Helper()
 	return p.change(id, func(t *model.Task) *model.Task {
-		return model.Delivered(t, true, model.ResolveOptions(t.Options), p.Clock.Now())
+		return lifecycle.Delivered(t, true, lifecycle.ResolveOptions(t.Options), p.Clock.Now())
 	})
 }
 
@@ -79,7 +82,7 @@ func (p *past) delivered(id string) *model.Task {
 func (p *past) again(key string) *model.Task {
 	p.t.Helper()
 	return p.change(model.TaskID("", "t", key), func(t *model.Task) *model.Task {
-		after, err := model.SendAgain(t, model.Draft{Type: "t", Key: key}, model.RestartSucceeded|model.RestartFailed, p.Clock.Now())
+		after, err := lifecycle.SendAgain(t, lifecycle.Draft{Type: "t", Key: key}, model.RestartSucceeded|model.RestartFailed, p.Clock.Now())
 		require.NoError(p.t, err)
 		return after
 	})
@@ -148,16 +151,16 @@ func (p *past) there(id string) bool {
 	return tasks[id] != nil
 }
 
-func success(t testing.TB, v any) model.Outcome {
+func success(t testing.TB, v any) lifecycle.Outcome {
 	t.Helper()
-	raw, err := model.EncodeValue("result", v, model.MaxResultBytes)
+	raw, err := codec.EncodeValue("result", v, input.MaxResultBytes)
 	require.NoError(t, err)
-	return model.Success(raw)
+	return lifecycle.Success(raw)
 }
 
 func TestWhatEndedMovesWholeWhenItsRetentionIsOver(t *testing.T) {
 	p := newPast(t)
-	failed := model.Failed(model.FailFatal, "no")
+	failed := lifecycle.Failed(model.FailFatal, "no")
 	moves := []*model.Task{
 		p.ended("success", 8*day, model.Options{}, success(t, 42)),
 		p.ended("failure", 8*day, model.Options{}, failed),
@@ -208,9 +211,9 @@ func TestNothingMovesWithinAMinuteOfItsEndWhateverItSays(t *testing.T) {
 func TestWhatMustStillBeFollowedIsPutOffAndDoesNotStandInTheWay(t *testing.T) {
 	p := newPast(t)
 	for i := range perArchive {
-		task := model.NewTask(model.Draft{Type: "t", Key: key(i), Origin: &model.Origin{Kind: "flow", ID: "f"}}, p.Clock.Now().Add(-9*day))
-		claimed, _ := model.Claim(task, model.Claimant{WorkerID: "w", ExecID: "x"}, model.ResolveOptions(task.Options), task.StartTime)
-		done, err := model.Finish(claimed, "x", success(t, i), model.ResolveOptions(task.Options), task.StartTime, 0)
+		task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: key(i), Origin: &model.Origin{Kind: "flow", ID: "f"}}, p.Clock.Now().Add(-9*day))
+		claimed, _ := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "x"}, lifecycle.ResolveOptions(task.Options), task.StartTime)
+		done, err := lifecycle.Finish(claimed, "x", success(t, i), lifecycle.ResolveOptions(task.Options), task.StartTime, 0)
 		require.NoError(t, err)
 		_, err = p.Insert(t.Context(), []*model.Task{done})
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -49,7 +50,7 @@ func TestAfterLostClaimsFewOfTheBatchAreReadAgain(t *testing.T) {
 		writes := make([]store.Write, all)
 		tasks, taken := make([]*model.Task, all), bson.A{}
 		for i := range writes {
-			tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(round, i)}, s.Clock.Now())
+			tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(round, i)}, s.Clock.Now())
 			if c.lost(i) {
 				taken = append(taken, tasks[i].ID)
 			}
@@ -61,7 +62,7 @@ func TestAfterLostClaimsFewOfTheBatchAreReadAgain(t *testing.T) {
 		require.NoError(t, err)
 		now := s.Clock.Now()
 		for i := range writes {
-			after, no := model.Claim(tasks[i], model.Claimant{WorkerID: "w", ExecID: fmt.Sprint("e", round)}, model.ResolveOptions(), now)
+			after, no := lifecycle.Claim(tasks[i], lifecycle.Claimant{WorkerID: "w", ExecID: fmt.Sprint("e", round)}, lifecycle.ResolveOptions(), now)
 			require.Empty(t, no)
 			writes[i] = store.Write{Before: tasks[i], After: after}
 		}
@@ -99,7 +100,7 @@ func TestALostClaimIsFoundBesideOneThatWasChangedAfterIt(t *testing.T) {
 			require.NoError(t, s.ReadClock(t.Context()))
 			writes, tasks := make([]store.Write, all), make([]*model.Task, all)
 			for i := range tasks {
-				tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
+				tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
 			}
 			_, err := s.Insert(t.Context(), tasks)
 			require.NoError(t, err)
@@ -108,7 +109,7 @@ func TestALostClaimIsFoundBesideOneThatWasChangedAfterIt(t *testing.T) {
 			require.NoError(t, err)
 			now := s.Clock.Now()
 			for i := range writes {
-				after, no := model.Claim(tasks[i], model.Claimant{WorkerID: "w", ExecID: "e"}, model.ResolveOptions(), now)
+				after, no := lifecycle.Claim(tasks[i], lifecycle.Claimant{WorkerID: "w", ExecID: "e"}, lifecycle.ResolveOptions(), now)
 				require.Empty(t, no)
 				writes[i] = store.Write{Before: tasks[i], After: after}
 			}

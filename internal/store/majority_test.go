@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -73,8 +74,8 @@ func (a *answered) claims(t *testing.T, n int) (claims []store.Write) {
 	now := a.Clock.Now()
 	tasks := make([]*model.Task, n)
 	for i := range tasks {
-		tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, now)
-		after, no := model.Claim(tasks[i], model.Claimant{WorkerID: "w", ExecID: "e"}, model.ResolveOptions(), now)
+		tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, now)
+		after, no := lifecycle.Claim(tasks[i], lifecycle.Claimant{WorkerID: "w", ExecID: "e"}, lifecycle.ResolveOptions(), now)
 		require.Empty(t, no)
 		claims = append(claims, store.Write{Before: tasks[i], After: after})
 	}
@@ -233,7 +234,7 @@ func TestAnInsertThatConflictsIsNotTakenForDone(t *testing.T) {
 	require.NoError(t, a.ReadClock(t.Context()))
 	tasks := make([]*model.Task, 3)
 	for i := range tasks {
-		tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, a.Clock.Now())
+		tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, a.Clock.Now())
 	}
 	a.rewrite(nil, func(command string, answer bson.D) bson.D {
 		if command != "insert" {

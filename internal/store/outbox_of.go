@@ -6,6 +6,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) OutboxesOf(ctx context.Context, ids []string, kind string) (live
 		return nil, explain(err, doing)
 	}
 	defer func() { _ = cur.Close(ctx) }() // of one that is read to its end: never fails
-	var read model.TaskReader
+	var read codec.TaskReader
 	for cur.Next(ctx) {
 		if t, err := read.Read(cur.Current); err == nil {
 			lives = append(lives, OutboxLife{Task: t})

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -44,7 +45,7 @@ type Peeked struct {
 //
 // A bound (see head) leaves stragglers among the leases to a later poll.
 func (s *Store) Peek(ctx context.Context, p Peek) (seen Peeked, err error) {
-	due, _ := dueQuery(p.Due, append(audiences(p.Labels, p.WorkerID), model.AudienceMany), p.Priorities, p.From, p.Until)
+	due, _ := dueQuery(p.Due, append(audiences(p.Labels, p.WorkerID), lifecycle.AudienceMany), p.Priorities, p.From, p.Until)
 	due = only(due, p.Only)
 	h := s.head(IndexLapse, p.Executing...)
 	l := h.begin(s.Clock.Now(), s.local.Monotonic())

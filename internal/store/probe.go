@@ -10,6 +10,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -74,7 +76,7 @@ func (s *Store) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 			DueAt time.Time `bson:"due_at"`
 		}
 		err := s.tasks.FindOne(ctx, bson.D{
-			d("type", typ), d("audience", in([]string{model.AudienceAll, model.AudienceMany})),
+			d("type", typ), d("audience", in([]string{lifecycle.AudienceAll, lifecycle.AudienceMany})),
 			d("priority", in(allPriorities())), d("due_at", bson.D{d("$lte", now)}),
 		}, options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
 			SetProjection(bson.D{d("_id", 0), d("due_at", 1)})).Decode(&doc)
@@ -92,7 +94,7 @@ func (s *Store) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 // LapsedBefore finds some tasks whose lease lapsed before the given time, the longest
 // lapsed first. Index: lapse, of which it reads all keys: one for each open execution.
 func (s *Store) LapsedBefore(ctx context.Context, at time.Time, limit int) ([]*model.Task, error) {
-	return s.find(ctx, fmt.Sprintf("finding leases that lapsed before %s", at.UTC().Format(model.TimeFormat)),
+	return s.find(ctx, fmt.Sprintf("finding leases that lapsed before %s", at.UTC().Format(clock.Format)),
 		bson.D{d("lapse_at", bson.D{d("$lte", at)}), present},
 		options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))
 }

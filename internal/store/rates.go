@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -27,12 +28,12 @@ type rateDoc struct {
 // next is the first start that is free by the rate.
 func (d *rateDoc) next(rate model.RateLimit) time.Time {
 	old := model.RateLimit{Count: d.Count, Per: time.Duration(d.Per) * time.Microsecond}
-	return rate.Follow(old, time.UnixMicro(d.Next).UTC())
+	return lifecycle.FollowRate(rate, old, time.UnixMicro(d.Next).UTC())
 }
 
 // ReserveStarts reserves up to want starts, none before from (zero = any), and says when the
 // next comes; want 0 only looks. Under load it is one round trip. Index: _id.
-func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLimit, pace model.Pace, from time.Time, want int) (model.Starts, error) {
+func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLimit, pace lifecycle.Pace, from time.Time, want int) (lifecycle.Starts, error) {
 	id := of.prefix("")
 	if want > 0 && from.IsZero() {
 		got, ok, err := s.addStarts(ctx, id, rate, pace, want)
@@ -45,13 +46,13 @@ func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLim
 		err := s.rates.FindOne(ctx, bson.D{d("_id", id)}).Decode(&doc)
 		none := isNone(err)
 		if err != nil && !none {
-			return model.Starts{}, explain(err, "reading the rate of "+id)
+			return lifecycle.Starts{}, explain(err, "reading the rate of "+id)
 		}
 		var next time.Time
 		if !none {
 			next = doc.next(rate)
 		}
-		got := rate.Reserve(pace, next, s.Clock.Now(), from, want)
+		got := lifecycle.ReserveStarts(rate, pace, next, s.Clock.Now(), from, want)
 		if got.Count == 0 {
 			return got, nil
 		}
@@ -69,7 +70,7 @@ func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLim
 		switch {
 		case IsDuplicate(err):
 		case err != nil:
-			return model.Starts{}, explain(err, "reserving starts of "+id)
+			return lifecycle.Starts{}, explain(err, "reserving starts of "+id)
 		case first > 0:
 			return got, nil
 		}
@@ -79,12 +80,12 @@ func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLim
 
 // addStarts reserves starts where the next one is such as this process can use, whichever
 // that is: nobody needs to read it before, and nobody's reservation refuses another's.
-func (s *Store) addStarts(ctx context.Context, id string, rate model.RateLimit, pace model.Pace, want int) (got model.Starts, ok bool, err error) {
+func (s *Store) addStarts(ctx context.Context, id string, rate model.RateLimit, pace lifecycle.Pace, want int) (got lifecycle.Starts, ok bool, err error) {
 	now := s.Clock.Now()
-	step := rate.Take(pace, time.UnixMicro(0).UTC(), want).Next.UnixMicro()
+	step := lifecycle.TakeStarts(rate, pace, time.UnixMicro(0).UTC(), want).Next.UnixMicro()
 	var doc rateDoc
 	err = s.rates.FindOneAndUpdate(ctx, bson.D{d("_id", id), d("count", rate.Count), d("per", rate.Per.Microseconds()),
-		d("next", bson.D{d("$gte", rate.Earliest(pace, now).UnixMicro()), d("$lte", now.Add(pace.Ahead()).UnixMicro())})},
+		d("next", bson.D{d("$gte", lifecycle.EarliestStart(rate, pace, now).UnixMicro()), d("$lte", now.Add(pace.Ahead()).UnixMicro())})},
 		bson.D{d("$inc", bson.D{d("next", step)}), d("$set", bson.D{d("at", now)})},
 		options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&doc)
 	if errors.Is(err, mongo.ErrNoDocuments) {
@@ -93,7 +94,7 @@ func (s *Store) addStarts(ctx context.Context, id string, rate model.RateLimit, 
 	if err != nil {
 		return got, false, explain(err, "reserving starts of "+id)
 	}
-	return rate.Take(pace, time.UnixMicro(doc.Next).UTC(), want), true, nil
+	return lifecycle.TakeStarts(rate, pace, time.UnixMicro(doc.Next).UTC(), want), true, nil
 }
 
 // NextStarts are the first starts that nobody has reserved, of those that have any reserved.

@@ -10,7 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Index names of periodic_rules.
@@ -28,7 +30,7 @@ var ErrNoRule = errors.New("no such periodic rule")
 var ErrRuleExists = errors.New("a rule of that name exists")
 
 // InsertRule stores a new rule. Index: living, which makes names unique.
-func (s *Store) InsertRule(ctx context.Context, r *model.Rule) error {
+func (s *Store) InsertRule(ctx context.Context, r *schedule.Rule) error {
 	_, err := s.rules.InsertOne(ctx, r)
 	if IsDuplicate(err) {
 		return fmt.Errorf("%w: %s", ErrRuleExists, r.Name)
@@ -37,17 +39,17 @@ func (s *Store) InsertRule(ctx context.Context, r *model.Rule) error {
 }
 
 // Rule reads a rule by its id, deleted ones too. Index: _id.
-func (s *Store) Rule(ctx context.Context, id string) (*model.Rule, error) {
+func (s *Store) Rule(ctx context.Context, id string) (*schedule.Rule, error) {
 	return s.rule(ctx, bson.D{d("_id", id)}, id)
 }
 
 // LivingRule reads a rule by its tenant and name. Index: living.
-func (s *Store) LivingRule(ctx context.Context, tenant, name string) (*model.Rule, error) {
-	return s.rule(ctx, bson.D{d("living", model.RuleName(tenant, name))}, name)
+func (s *Store) LivingRule(ctx context.Context, tenant, name string) (*schedule.Rule, error) {
+	return s.rule(ctx, bson.D{d("living", schedule.RuleName(tenant, name))}, name)
 }
 
-func (s *Store) rule(ctx context.Context, filter bson.D, name string) (*model.Rule, error) {
-	var r model.Rule
+func (s *Store) rule(ctx context.Context, filter bson.D, name string) (*schedule.Rule, error) {
+	var r schedule.Rule
 	err := s.rules.FindOne(ctx, filter).Decode(&r)
 	if isNone(err) {
 		return nil, fmt.Errorf("%w: %s", ErrNoRule, name)
@@ -57,10 +59,10 @@ func (s *Store) rule(ctx context.Context, filter bson.D, name string) (*model.Ru
 
 // Rules reads the living rules of a tenant ("" = of all), ordered by tenant and name, after
 // the given one. unread are documents that this release cannot read. Index: living.
-func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) (rules []*model.Rule, unread []Unreadable, err error) {
+func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	living := bson.D{d("$gt", after)}
 	if tenant != "" {
-		prefix := model.RuleName(tenant, "")
+		prefix := schedule.RuleName(tenant, "")
 		living = bson.D{d("$gt", max(after, prefix)), d("$lt", prefix[:len(prefix)-1]+"0")} // '0' follows '/'
 	}
 	return s.readRules(ctx, "listing rules", bson.D{d("living", living)},
@@ -69,7 +71,7 @@ func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) (rul
 
 // DueRules finds online rules whose next tick is due, the longest due first; the first skip
 // of them are left out. unread are documents that this release cannot read. Index: fire.
-func (s *Store) DueRules(ctx context.Context, now time.Time, skip, limit int) (rules []*model.Rule, unread []Unreadable, err error) {
+func (s *Store) DueRules(ctx context.Context, now time.Time, skip, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding due rules", bson.D{d("next_fire_at", bson.D{d("$lte", now)})},
 		options.Find().SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
@@ -91,7 +93,7 @@ func (s *Store) NextFire(ctx context.Context, after time.Time) (time.Time, error
 // PlannedRules finds rules with something decided before the given time and not seen to be
 // carried out: whoever decided it has died, or is slow. The first skip of them are left
 // out. unread are documents that this release cannot read. Index: planned.
-func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit int) (rules []*model.Rule, unread []Unreadable, err error) {
+func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding planned runs", bson.D{d("planned_at", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(IndexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
@@ -99,7 +101,7 @@ func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit 
 // LongActive finds rules of which a run was started before the given time and is not known
 // to have ended, by their ids, after the given one. It looks at every rule, so it is for
 // now and then. unread are documents that this release cannot read. Index: _id.
-func (s *Store) LongActive(ctx context.Context, before time.Time, after string, limit int) (rules []*model.Rule, unread []Unreadable, err error) {
+func (s *Store) LongActive(ctx context.Context, before time.Time, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding runs that take long", bson.D{d("_id", bson.D{d("$gt", after)}), d("active.started", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 }
@@ -143,14 +145,14 @@ func (s *Store) LastLives(ctx context.Context, ids []string) (map[string]*model.
 }
 
 // readRules reads rules, one by one.
-func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (rules []*model.Rule, unread []Unreadable, err error) {
+func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	cur, err := s.rules.Find(ctx, filter, o)
 	if err != nil {
 		return nil, nil, explain(err, doing)
 	}
 	defer func() { _ = cur.Close(ctx) }() // it is at its end, or the error is returned
 	for cur.Next(ctx) {
-		r := new(model.Rule)
+		r := new(schedule.Rule)
 		if err := cur.Decode(r); err != nil {
 			id, _ := cur.Current.Lookup("_id").StringValueOK()
 			living, _ := cur.Current.Lookup("living").StringValueOK()
@@ -163,7 +165,7 @@ func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *o
 }
 
 // findRules reads rules all of which can be read.
-func (s *Store) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Rule, error) {
+func (s *Store) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*schedule.Rule, error) {
 	rules, unread, err := s.readRules(ctx, doing, filter, o)
 	if err == nil && len(unread) > 0 {
 		err = fmt.Errorf("%s: the rule %s cannot be read: %w", doing, unread[0].ID, unread[0].Err)
@@ -187,9 +189,9 @@ func (s *Store) RulesWithCallback(ctx context.Context, limit int) (names []strin
 
 // RulesByIDs reads rules by their ids. One that is there and cannot be read is nil.
 // Index: _id.
-func (s *Store) RulesByIDs(ctx context.Context, ids []string) (map[string]*model.Rule, error) {
+func (s *Store) RulesByIDs(ctx context.Context, ids []string) (map[string]*schedule.Rule, error) {
 	found, unread, err := s.readRules(ctx, "reading rules", bson.D{d("_id", in(ids))}, options.Find())
-	out := make(map[string]*model.Rule, len(found))
+	out := make(map[string]*schedule.Rule, len(found))
 	for _, r := range found {
 		out[r.ID] = r
 	}
@@ -200,7 +202,7 @@ func (s *Store) RulesByIDs(ctx context.Context, ids []string) (map[string]*model
 }
 
 // RuleWrite is one decision about a rule.
-type RuleWrite struct{ Before, After *model.Rule }
+type RuleWrite struct{ Before, After *schedule.Rule }
 
 // WriteRules carries decisions out, each if the rule still has the rev that was read:
 // applied[i] says so. refused[i] is why the server refuses a decision, whoever asks: it
@@ -280,7 +282,7 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 	for _, p := range before.Planned {
 		known[p.ID] = true
 	}
-	var plans []model.Planned
+	var plans []schedule.Planned
 	for _, p := range after.Planned {
 		if !known[p.ID] {
 			plans = append(plans, p)
@@ -305,26 +307,26 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 // ruleState is the part of a rule that decisions change, all but what they plan. The rest is
 // a person's: an edit of it raises the version.
 type ruleState struct {
-	Status        model.RuleStatus `bson:"status"`
-	PauseNote     string           `bson:"pause_note,omitempty"`
-	PausedAt      time.Time        `bson:"paused_at,omitempty"`
-	UpdatedAt     time.Time        `bson:"updated_at"`
-	Rev           int64            `bson:"rev"`
-	Decision      string           `bson:"decision,omitempty"`
-	NextFireAt    time.Time        `bson:"next_fire_at,omitempty"`
-	DecidedTo     time.Time        `bson:"decided_to"`
-	Runs          int64            `bson:"runs,omitempty"`
-	Last          *model.LastRun   `bson:"last,omitempty"`
-	LastEffective *model.LastRun   `bson:"last_effective,omitempty"`
-	FailSkips     bool             `bson:"fail_skips,omitempty"`
-	Active        []model.RunRef   `bson:"active,omitempty"`
-	Queued        []model.RunRef   `bson:"queued,omitempty"`
-	QueuedAt      time.Time        `bson:"queued_at,omitempty"`
-	Range         *model.SkipSpan  `bson:"range,omitempty"`
-	PlannedAt     time.Time        `bson:"planned_at,omitempty"`
+	Status        schedule.Status    `bson:"status"`
+	PauseNote     string             `bson:"pause_note,omitempty"`
+	PausedAt      time.Time          `bson:"paused_at,omitempty"`
+	UpdatedAt     time.Time          `bson:"updated_at"`
+	Rev           int64              `bson:"rev"`
+	Decision      string             `bson:"decision,omitempty"`
+	NextFireAt    time.Time          `bson:"next_fire_at,omitempty"`
+	DecidedTo     time.Time          `bson:"decided_to"`
+	Runs          int64              `bson:"runs,omitempty"`
+	Last          *schedule.LastRun  `bson:"last,omitempty"`
+	LastEffective *schedule.LastRun  `bson:"last_effective,omitempty"`
+	FailSkips     bool               `bson:"fail_skips,omitempty"`
+	Active        []schedule.RunRef  `bson:"active,omitempty"`
+	Queued        []schedule.RunRef  `bson:"queued,omitempty"`
+	QueuedAt      time.Time          `bson:"queued_at,omitempty"`
+	Range         *schedule.SkipSpan `bson:"range,omitempty"`
+	PlannedAt     time.Time          `bson:"planned_at,omitempty"`
 }
 
-func stateOf(r *model.Rule) *ruleState {
+func stateOf(r *schedule.Rule) *ruleState {
 	return &ruleState{
 		Status: r.Status, PauseNote: r.PauseNote, PausedAt: r.PausedAt, UpdatedAt: r.UpdatedAt, Rev: r.Rev, Decision: r.Decision,
 		NextFireAt: r.NextFireAt, DecidedTo: r.DecidedTo, Runs: r.Runs, Last: r.Last, LastEffective: r.LastEffective, FailSkips: r.FailSkips,
@@ -334,7 +336,7 @@ func stateOf(r *model.Rule) *ruleState {
 
 // planDocs are the documents of plans. Their tasks are not left to the driver, which takes
 // several times as long.
-func planDocs(plans []model.Planned) bson.A {
+func planDocs(plans []schedule.Planned) bson.A {
 	out := make(bson.A, len(plans))
 	for i, p := range plans {
 		fields := bson.D{d("id", p.ID)}
@@ -342,7 +344,7 @@ func planDocs(plans []model.Planned) bson.A {
 			fields = append(fields, d("record", p.Record))
 		}
 		if p.Task != nil {
-			fields = append(fields, d("task", bson.Raw(model.AppendTask(make([]byte, 0, len(p.Task.Args.Value)+documentBytes), p.Task))))
+			fields = append(fields, d("task", bson.Raw(codec.AppendTask(make([]byte, 0, len(p.Task.Args.Value)+documentBytes), p.Task))))
 		}
 		if len(p.Cancel) > 0 {
 			fields = append(fields, d("cancel", p.Cancel))
@@ -356,7 +358,7 @@ func planDocs(plans []model.Planned) bson.A {
 // they are given, and the mark when nothing is left. It changes no rev. One write for each
 // rule that nobody has decided since; of the others it takes out what was carried out,
 // entry by entry. Index: _id.
-func (s *Store) CarriedOut(ctx context.Context, rules []*model.Rule) error {
+func (s *Store) CarriedOut(ctx context.Context, rules []*schedule.Rule) error {
 	if len(rules) == 0 {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func ruleStore(t *testing.T) *store.Store {
@@ -21,7 +21,7 @@ func ruleStore(t *testing.T) *store.Store {
 	return st
 }
 
-func storedRule(t *testing.T, st *store.Store, id string) *model.Rule {
+func storedRule(t *testing.T, st *store.Store, id string) *schedule.Rule {
 	t.Helper()
 	r, err := st.Rule(t.Context(), id)
 	require.NoError(t, err)
@@ -29,18 +29,18 @@ func storedRule(t *testing.T, st *store.Store, id string) *model.Rule {
 }
 
 // decision is what some engine decided about the rule as it read it: one plan more.
-func decision(before *model.Rule, plan string) store.RuleWrite {
+func decision(before *schedule.Rule, plan string) store.RuleWrite {
 	after := *before
 	after.Rev++
 	after.Decision = plan
-	after.Planned = append(before.Planned[:len(before.Planned):len(before.Planned)], model.Planned{ID: plan, Cancel: []string{plan}})
+	after.Planned = append(before.Planned[:len(before.Planned):len(before.Planned)], schedule.Planned{ID: plan, Cancel: []string{plan}})
 	if after.PlannedAt.IsZero() {
 		after.PlannedAt = time.UnixMilli(1000)
 	}
 	return store.RuleWrite{Before: before, After: &after}
 }
 
-func planIDs(r *model.Rule) (ids []string) {
+func planIDs(r *schedule.Rule) (ids []string) {
 	for _, p := range r.Planned {
 		ids = append(ids, p.ID)
 	}
@@ -49,14 +49,14 @@ func planIDs(r *model.Rule) (ids []string) {
 
 func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 	st := ruleStore(t)
-	require.NoError(t, st.InsertRule(t.Context(), &model.Rule{ID: "r", Name: "r", Living: "-/r", Rev: 1, Task: &model.TaskTemplate{Type: "t"}}))
+	require.NoError(t, st.InsertRule(t.Context(), &schedule.Rule{ID: "r", Name: "r", Living: "-/r", Rev: 1, Task: &schedule.TaskTemplate{Type: "t"}}))
 	first := decision(storedRule(t, st, "r"), "first")
 	applied, _, err := st.WriteRules(t.Context(), []store.RuleWrite{first})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, applied)
 
 	late := storedRule(t, st, "r") // somebody reads what is planned, and stands still
-	require.NoError(t, st.CarriedOut(t.Context(), []*model.Rule{first.After}))
+	require.NoError(t, st.CarriedOut(t.Context(), []*schedule.Rule{first.After}))
 	require.Empty(t, storedRule(t, st, "r").Planned)
 	require.Zero(t, storedRule(t, st, "r").PlannedAt, "the mark goes with the last entry")
 
@@ -72,23 +72,23 @@ func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 	applied, _, err = st.WriteRules(t.Context(), []store.RuleWrite{third})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, applied)
-	require.NoError(t, st.CarriedOut(t.Context(), []*model.Rule{second.After}))
+	require.NoError(t, st.CarriedOut(t.Context(), []*schedule.Rule{second.After}))
 	require.Equal(t, []string{"third"}, planIDs(storedRule(t, st, "r")))
 	require.NotZero(t, storedRule(t, st, "r").PlannedAt)
 	applied, _, err = st.WriteRules(t.Context(), []store.RuleWrite{decision(late, "crossed")})
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, applied)
-	require.NoError(t, st.CarriedOut(t.Context(), []*model.Rule{third.After}))
+	require.NoError(t, st.CarriedOut(t.Context(), []*schedule.Rule{third.After}))
 	require.Zero(t, storedRule(t, st, "r").PlannedAt)
 }
 
 func TestOfTwoRecordsStoredAtOnceTheLaterDecisionsStays(t *testing.T) {
 	st := ruleStore(t)
 	for round := range 20 {
-		var byRev [2][]*model.Run
+		var byRev [2][]*schedule.Run
 		for n := range 50 {
 			for i := range byRev {
-				byRev[i] = append(byRev[i], &model.Run{ID: fmt.Sprintf("r@%d.%d", round, n), RuleID: "r", Rev: int64(i + 1)})
+				byRev[i] = append(byRev[i], &schedule.Run{ID: fmt.Sprintf("r@%d.%d", round, n), RuleID: "r", Rev: int64(i + 1)})
 			}
 		}
 		var wg sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // A field that decisions change must be in the state, or the change is lost: each field of a
@@ -21,8 +21,8 @@ func TestTheStateOfARuleIsAllThatDecisionsChange(t *testing.T) {
 	} {
 		edited[name] = true
 	}
-	rule, state := reflect.TypeFor[model.Rule](), reflect.TypeFor[ruleState]()
-	full := &model.Rule{}
+	rule, state := reflect.TypeFor[schedule.Rule](), reflect.TypeFor[ruleState]()
+	full := &schedule.Rule{}
 	for i := range rule.NumField() {
 		f := rule.Field(i)
 		if edited[f.Name] {

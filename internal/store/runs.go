@@ -11,14 +11,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // PutRuns stores records, each unless the stored one is of a later decision. Index: _id.
-func (s *Store) PutRuns(ctx context.Context, runs []*model.Run) error {
+func (s *Store) PutRuns(ctx context.Context, runs []*schedule.Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	put := func(runs []*model.Run, upsert bool) error {
+	put := func(runs []*schedule.Run, upsert bool) error {
 		models := make([]mongo.WriteModel, len(runs))
 		for i, r := range runs {
 			update, err := runUpdate(r)
@@ -37,7 +38,7 @@ func (s *Store) PutRuns(ctx context.Context, runs []*model.Run) error {
 	// that there is a record, the filter alone decides.
 	err := put(runs, true)
 	if collided, only := duplicates(err); only {
-		again := make([]*model.Run, len(collided))
+		again := make([]*schedule.Run, len(collided))
 		for i, at := range collided {
 			again[i] = runs[at]
 		}
@@ -48,7 +49,7 @@ func (s *Store) PutRuns(ctx context.Context, runs []*model.Run) error {
 
 // runUpdate sets all that a record says and takes away what it says no more; what another
 // release put there stays.
-func runUpdate(r *model.Run) (bson.D, error) {
+func runUpdate(r *schedule.Run) (bson.D, error) {
 	raw, err := bson.Marshal(r)
 	if err != nil {
 		return nil, err
@@ -90,18 +91,18 @@ func duplicates(err error) (collided []int, only bool) {
 type RunFilter struct {
 	RuleID   string
 	Tenant   string // model.NoTenant = those of rules without one
-	Statuses []model.RunStatus
+	Statuses []schedule.RunStatus
 	From, To time.Time // nominal in [From, To)
 }
 
 // storedRuns are the statuses that records have.
-var storedRuns = []model.RunStatus{
-	model.RunScheduled, model.RunQueued, model.RunSuccess, model.RunFailed, model.RunTimeout, model.RunFailedTimeout, model.RunCanceled, model.RunSkipped,
+var storedRuns = []schedule.RunStatus{
+	schedule.RunScheduled, schedule.RunQueued, schedule.RunSuccess, schedule.RunFailed, schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled, schedule.RunSkipped,
 }
 
 // Runs reads records, the newest nominal time first, after the one with that nominal time and
 // id. Indexes: rule; status where no rule is named.
-func (s *Store) Runs(ctx context.Context, f RunFilter, after *model.Run, limit int) ([]*model.Run, error) {
+func (s *Store) Runs(ctx context.Context, f RunFilter, after *schedule.Run, limit int) ([]*schedule.Run, error) {
 	q, index := bson.D{d("rule_id", f.RuleID)}, IndexRule
 	if f.RuleID == "" {
 		// The statuses are points, so that the server merges the ranges behind them by time.
@@ -141,7 +142,7 @@ func (s *Store) Runs(ctx context.Context, f RunFilter, after *model.Run, limit i
 	if err != nil {
 		return nil, explain(err, "reading runs")
 	}
-	var out []*model.Run
+	var out []*schedule.Run
 	return out, explain(cur.All(ctx, &out), "reading runs")
 }
 
@@ -163,8 +164,8 @@ func (s *Store) HaveRuns(ctx context.Context, ids []string) (map[string]bool, er
 }
 
 // Run reads one record; nil when there is none. Index: _id.
-func (s *Store) Run(ctx context.Context, id string) (*model.Run, error) {
-	var r model.Run
+func (s *Store) Run(ctx context.Context, id string) (*schedule.Run, error) {
+	var r schedule.Run
 	err := s.runs.FindOne(ctx, bson.D{d("_id", id)}).Decode(&r)
 	if isNone(err) {
 		return nil, nil

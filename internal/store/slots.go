@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -47,7 +48,7 @@ type SlotLimit struct {
 // says for what, and its Name and times are set here. It never returns one that somebody
 // else may have. An error leaves some taken perhaps: the sweeper frees them. Indexes:
 // slots.of, _id.
-func (s *Store) TakeSlots(ctx context.Context, of SlotOf, limit SlotLimit, want []model.Permit) (got []model.Permit, err error) {
+func (s *Store) TakeSlots(ctx context.Context, of SlotOf, limit SlotLimit, want []lifecycle.Permit) (got []lifecycle.Permit, err error) {
 	if len(want) == 0 {
 		return nil, nil
 	}
@@ -93,8 +94,8 @@ func (l SlotLimit) free(taken map[int]bool, n int) []int {
 
 // insertSlots takes the permits of those numbers, as far as they are free, for the first
 // of want.
-func (s *Store) insertSlots(ctx context.Context, of SlotOf, numbers []int, want []model.Permit) (got []model.Permit, err error) {
-	docs := make([]model.Permit, len(numbers))
+func (s *Store) insertSlots(ctx context.Context, of SlotOf, numbers []int, want []lifecycle.Permit) (got []lifecycle.Permit, err error) {
+	docs := make([]lifecycle.Permit, len(numbers))
 	for i, n := range numbers {
 		docs[i] = want[i]
 		docs[i].Name = of.prefix("run/") + "#" + strconv.Itoa(n)
@@ -105,8 +106,8 @@ func (s *Store) insertSlots(ctx context.Context, of SlotOf, numbers []int, want 
 
 // TakeKeys takes one permit of each of several limit_keys that have one each, in one
 // command, and returns those it got. Index: _id.
-func (s *Store) TakeKeys(ctx context.Context, want []model.Permit) ([]model.Permit, error) {
-	docs := make([]model.Permit, len(want))
+func (s *Store) TakeKeys(ctx context.Context, want []lifecycle.Permit) ([]lifecycle.Permit, error) {
+	docs := make([]lifecycle.Permit, len(want))
 	for i, p := range want {
 		docs[i] = p
 		docs[i].Name = SlotOf{p.Type, p.Key}.prefix("run/") + "#0"
@@ -114,7 +115,7 @@ func (s *Store) TakeKeys(ctx context.Context, want []model.Permit) ([]model.Perm
 	return s.insertPermits(ctx, docs)
 }
 
-func (s *Store) insertPermits(ctx context.Context, docs []model.Permit) (got []model.Permit, err error) {
+func (s *Store) insertPermits(ctx context.Context, docs []lifecycle.Permit) (got []lifecycle.Permit, err error) {
 	if len(docs) == 0 {
 		return nil, nil
 	}
@@ -195,7 +196,7 @@ func (s *Store) OpenOf(ctx context.Context, typ string, claimedBefore time.Time)
 const idsAtOnce = 1000
 
 // PermitsOf are the permits that executions of the tasks have. Index: slots.task.
-func (s *Store) PermitsOf(ctx context.Context, taskIDs []string) (found []model.Permit, err error) {
+func (s *Store) PermitsOf(ctx context.Context, taskIDs []string) (found []lifecycle.Permit, err error) {
 	for some := range slices.Chunk(taskIDs, idsAtOnce) {
 		of, err := s.findSlots(ctx, bson.D{d("task", in(some))}, options.Find().SetProjection(bson.D{d("key", 1), d("exec_id", 1)}))
 		if err != nil {
@@ -217,7 +218,7 @@ func (s *Store) TakenBeyond(ctx context.Context, typ string, ofType, ofKey int) 
 		filter = append(filter, d("key", ""))
 	}
 	found, err := s.findSlots(ctx, filter, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
-	return slices.ContainsFunc(found, func(p model.Permit) bool {
+	return slices.ContainsFunc(found, func(p lifecycle.Permit) bool {
 		limit := ofType
 		if p.Key != "" {
 			limit = ofKey
@@ -227,7 +228,7 @@ func (s *Store) TakenBeyond(ctx context.Context, typ string, ofType, ofKey int) 
 }
 
 // slotNumber is the number of a permit of a type or key; -1 = it has none.
-func slotNumber(p model.Permit) int {
+func slotNumber(p lifecycle.Permit) int {
 	name, ok := strings.CutPrefix(p.Name, SlotOf{p.Type, p.Key}.prefix("run/")+"#")
 	n, err := strconv.Atoi(name)
 	if !ok || err != nil {
@@ -238,33 +239,33 @@ func slotNumber(p model.Permit) int {
 
 // SlotHolders are permits that are taken of a type or key, at most limit of them, the
 // longest taken first. Index: slots.of.
-func (s *Store) SlotHolders(ctx context.Context, of SlotOf, limit int) ([]model.Permit, error) {
+func (s *Store) SlotHolders(ctx context.Context, of SlotOf, limit int) ([]lifecycle.Permit, error) {
 	return s.findSlots(ctx, slotsOf(of),
 		options.Find().SetSort(bson.D{d("at", 1)}).SetLimit(int64(limit)))
 }
 
 // SlotsOf are the permits that executions of a task have. Index: slots.task.
-func (s *Store) SlotsOf(ctx context.Context, taskID string, execIDs []string) ([]model.Permit, error) {
+func (s *Store) SlotsOf(ctx context.Context, taskID string, execIDs []string) ([]lifecycle.Permit, error) {
 	return s.findSlots(ctx, bson.D{d("task", taskID), d("exec_id", in(execIDs))}, options.Find())
 }
 
-func (s *Store) findSlots(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) ([]model.Permit, error) {
+func (s *Store) findSlots(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
 	return findPermits(ctx, s.slots, filter, o)
 }
 
-func findPermits(ctx context.Context, slots *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) ([]model.Permit, error) {
+func findPermits(ctx context.Context, slots *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
 	cur, err := slots.Find(ctx, filter, o)
 	if err != nil {
 		return nil, explain(err, "reading permits")
 	}
-	var found []model.Permit
+	var found []lifecycle.Permit
 	return found, explain(cur.All(ctx, &found), "reading permits")
 }
 
 // FreeSlots gives permits back. Each names its execution, so that one that somebody else
 // has by now stays. They are deleted one by one in one command: unlike a delete of many
 // that is repeated when the answer is lost. Index: _id.
-func (s *Store) FreeSlots(ctx context.Context, permits []model.Permit) error {
+func (s *Store) FreeSlots(ctx context.Context, permits []lifecycle.Permit) error {
 	if len(permits) == 0 {
 		return nil
 	}

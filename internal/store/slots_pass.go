@@ -9,19 +9,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
 // Pass is a permit whose execution has ended, and what it becomes: the permit of the next
-// execution, see [model.Permit.PassTo].
-type Pass struct{ From, To model.Permit }
+// execution, see [lifecycle.Permit.PassTo].
+type Pass struct{ From, To lifecycle.Permit }
 
 // PassSlots renames permits of a type, each guarded by the execution that has ended, and
 // returns those that now belong to their next execution. The caller makes sure that the end
 // of each execution was acknowledged. A permit that the limit no longer covers stays as it
 // was, and so does one that somebody has freed. After an error some may be renamed: the
 // sweeper frees them. Indexes: slots.of, _id.
-func (s *Store) PassSlots(ctx context.Context, typ string, limit SlotLimit, passes []Pass) (passed []model.Permit, err error) {
+func (s *Store) PassSlots(ctx context.Context, typ string, limit SlotLimit, passes []Pass) (passed []lifecycle.Permit, err error) {
 	if passes, err = s.covered(ctx, typ, limit, passes); err != nil || len(passes) == 0 {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *Store) PassSlots(ctx context.Context, typ string, limit SlotLimit, pass
 	if err != nil {
 		return nil, explain(err, "passing permits on")
 	}
-	passed = make([]model.Permit, len(passes))
+	passed = make([]lifecycle.Permit, len(passes))
 	for i := range passes {
 		passed[i] = passes[i].To
 	}
@@ -78,7 +78,7 @@ func (l SlotLimit) covers(taken map[int]bool, passes []Pass) []Pass {
 }
 
 // stillOwn are those of the permits that the executions named by them have. Index: _id.
-func (s *Store) stillOwn(ctx context.Context, permits []model.Permit) ([]model.Permit, error) {
+func (s *Store) stillOwn(ctx context.Context, permits []lifecycle.Permit) ([]lifecycle.Permit, error) {
 	names := make([]string, len(permits))
 	for i := range permits {
 		names[i] = permits[i].Name
@@ -87,8 +87,8 @@ func (s *Store) stillOwn(ctx context.Context, permits []model.Permit) ([]model.P
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(permits, func(p model.Permit) bool {
-		return !slices.ContainsFunc(found, func(f model.Permit) bool {
+	return slices.DeleteFunc(permits, func(p lifecycle.Permit) bool {
+		return !slices.ContainsFunc(found, func(f lifecycle.Permit) bool {
 			return f.Name == p.Name && f.ExecID == p.ExecID && f.TaskID == p.TaskID
 		})
 	}), nil

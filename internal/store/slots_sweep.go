@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -28,7 +29,7 @@ func (s *Store) InOrder(ctx context.Context) (ordered context.Context, end func(
 
 // DueSlots are the permits at which it is time to look, the longest due first. Majority
 // read. Index: slots.look.
-func (s *Store) DueSlots(ctx context.Context, limit int) ([]model.Permit, error) {
+func (s *Store) DueSlots(ctx context.Context, limit int) ([]lifecycle.Permit, error) {
 	return findPermits(ctx, s.durable(s.slots), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
 		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(IndexLook).SetLimit(int64(limit)))
 }
@@ -48,7 +49,7 @@ var openness = bson.D{d("worker_states.exec_id", 1), d("worker_states.success_ti
 
 // SawSlots notes that the permits stay, and when to look at them again. One that somebody
 // else has by now is left alone. Index: _id.
-func (s *Store) SawSlots(ctx context.Context, permits []model.Permit) error {
+func (s *Store) SawSlots(ctx context.Context, permits []lifecycle.Permit) error {
 	if len(permits) == 0 {
 		return nil
 	}
@@ -64,6 +65,6 @@ func (s *Store) SawSlots(ctx context.Context, permits []model.Permit) error {
 }
 
 // ownSlot is the permit as long as that execution has it.
-func ownSlot(p *model.Permit) bson.D {
+func ownSlot(p *lifecycle.Permit) bson.D {
 	return bson.D{d("_id", p.Name), d("task", p.TaskID), d("exec_id", p.ExecID)}
 }

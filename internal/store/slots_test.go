@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
 // Takers look at different moments and take what they chose then, and permits pass on by looks
@@ -31,7 +31,7 @@ func TestOfALimitThatWasLoweredNoMoreAreTakenThanItSays(t *testing.T) {
 			switch r.IntN(8) {
 			case 6:
 				n := r.IntN(limit.Most + 4)
-				pass := []Pass{{From: model.Permit{Type: "t", Name: fmt.Sprint("run/t#", n)}}}
+				pass := []Pass{{From: lifecycle.Permit{Type: "t", Name: fmt.Sprint("run/t#", n)}}}
 				if taken[n] && !ended[n] {
 					history += fmt.Sprintf("; %d ends and may pass on", n)
 					ended[n] = true

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -58,7 +59,7 @@ func (s *Store) ForgetWait(ctx context.Context, w Wait) error {
 // HeldBack finds the tasks of a key that wait for it and are due, the greatest priority
 // first, then the longest due. Index: due.
 func (s *Store) HeldBack(ctx context.Context, of SlotOf, limit int) ([]*model.Task, error) {
-	filter, sort := dueQuery([]string{of.Type}, []string{model.KeyAudience(of.Key)}, nil, time.Time{}, s.Clock.Now())
+	filter, sort := dueQuery([]string{of.Type}, []string{lifecycle.KeyAudience(of.Key)}, nil, time.Time{}, s.Clock.Now())
 	return s.due(ctx, filter, sort, DueQuery{Limit: limit})
 }
 

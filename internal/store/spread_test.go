@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -22,7 +23,7 @@ func TestManyUpdatesThatDifferReachTheServerAsSeveralCommandsAtOnce(t *testing.T
 	require.NoError(t, s.ReadClock(t.Context()))
 	tasks := make([]*model.Task, 1000)
 	for i := range tasks {
-		tasks[i] = model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
+		tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
 	}
 	_, err := s.Insert(t.Context(), tasks)
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/codec"
 )
 
 // How guarded writes of the hot path go out: as update and delete commands through
@@ -54,7 +54,7 @@ func (st *statement) encode(ids []string) []byte {
 		inDoc, dst = bsoncore.AppendDocumentElementStart(dst, "_id")
 		arr, dst = bsoncore.AppendArrayElementStart(dst, "$in")
 		for i, id := range ids {
-			dst = bsoncore.AppendStringElement(dst, model.Index(i), id)
+			dst = bsoncore.AppendStringElement(dst, codec.Index(i), id)
 		}
 		dst, _ = bsoncore.AppendArrayEnd(dst, arr)
 		dst, _ = bsoncore.AppendDocumentEnd(dst, inDoc)
@@ -247,7 +247,7 @@ func (b *batch) run(ctx context.Context, c command, limit time.Duration) (n int,
 	}
 	arr, statements := bsoncore.AppendArrayStart(nil)
 	for i, enc := range c.encoded {
-		statements = bsoncore.AppendDocumentElement(statements, model.Index(i), enc)
+		statements = bsoncore.AppendDocumentElement(statements, codec.Index(i), enc)
 	}
 	statements, _ = bsoncore.AppendArrayEnd(statements, arr)
 	cmd := bson.D{

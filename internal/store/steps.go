@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -72,7 +73,7 @@ func (s *Store) SaveSteps(ctx context.Context, writes []StepWrite, search time.D
 func stepStatement(w *StepWrite) statement {
 	start, u := bsoncore.AppendDocumentStart(nil)
 	push, u := bsoncore.AppendDocumentElementStart(u, "$push")
-	u = bsoncore.AppendDocumentElement(u, "steps", model.AppendStep(nil, &w.Step))
+	u = bsoncore.AppendDocumentElement(u, "steps", codec.AppendStep(nil, &w.Step))
 	u, _ = bsoncore.AppendDocumentEnd(u, push)
 	u, _ = bsoncore.AppendDocumentEnd(u, start)
 	path, execs, name := "worker_states."+strconv.Itoa(w.Index), []string{w.ExecID}, w.Step.Name

@@ -9,6 +9,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -35,10 +39,10 @@ func newStepping(t *testing.T) *stepping {
 // held stores a task that the workers hold, each by the execution of its name.
 func (s *stepping) held(key string, workers ...string) *model.Task {
 	s.Helper()
-	task := model.NewTask(model.Draft{Type: "t", Key: key, Options: model.Options{ConcurrentWorkerCount: len(workers)}}, s.now)
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: key, Options: model.Options{ConcurrentWorkerCount: len(workers)}}, s.now)
 	for _, w := range workers {
-		var no model.Refusal
-		task, no = model.Claim(task, model.Claimant{WorkerID: w, ExecID: w}, model.ResolveOptions(task.Options), s.now)
+		var no lifecycle.Refusal
+		task, no = lifecycle.Claim(task, lifecycle.Claimant{WorkerID: w, ExecID: w}, lifecycle.ResolveOptions(task.Options), s.now)
 		require.Empty(s, no)
 	}
 	_, err := s.Insert(s.Context(), []*model.Task{task})
@@ -50,10 +54,10 @@ func (s *stepping) step(task *model.Task, worker, name, value string) store.Step
 	s.Helper()
 	i, w := task.Execution(worker)
 	require.NotNil(s, w)
-	raw, err := model.EncodeValue("value", value, model.MaxStepBytes)
+	raw, err := codec.EncodeValue("value", value, input.MaxStepBytes)
 	require.NoError(s, err)
 	return store.StepWrite{ID: task.ID, ExecID: worker, Index: i, Many: task.Wanted() > 1,
-		Step: model.Step{Name: name, WorkerID: worker, Value: raw, At: model.Millis(s.now), Attempt: w.Attempt}}
+		Step: model.Step{Name: name, WorkerID: worker, Value: raw, At: clock.Millis(s.now), Attempt: w.Attempt}}
 }
 
 func (s *stepping) save(writes ...store.StepWrite) []store.SavedStep {
@@ -70,7 +74,7 @@ func (s *stepping) steps(task *model.Task) (out []string) {
 	got, err := s.Get(s.Context(), task.ID)
 	require.NoError(s, err)
 	for _, st := range got.Steps {
-		out = append(out, fmt.Sprintf("%s=%s by %s", st.Name, model.ValueJSON(st.Value), st.WorkerID))
+		out = append(out, fmt.Sprintf("%s=%s by %s", st.Name, codec.ValueJSON(st.Value), st.WorkerID))
 	}
 	return out
 }
@@ -78,7 +82,7 @@ func (s *stepping) steps(task *model.Task) (out []string) {
 func TestEachStepOfABatchHasItsOwnAnswer(t *testing.T) {
 	s := newStepping(t)
 	open, ended, earlier := s.held("open", "w"), s.held("ended", "w"), s.held("earlier", "w")
-	after, err := model.Finish(ended, "w", model.Failed(model.FailError, "no"), model.ResolveOptions(), s.now, 0)
+	after, err := lifecycle.Finish(ended, "w", lifecycle.Failed(model.FailError, "no"), lifecycle.ResolveOptions(), s.now, 0)
 	require.NoError(t, err)
 	written, err := s.Writes(t.Context(), []store.Write{{Before: ended, After: after}}, 0)
 	require.NoError(t, err)

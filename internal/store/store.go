@@ -16,7 +16,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // Store is mscheduler's view of one database. It is safe for concurrent use.
@@ -54,7 +55,7 @@ type Config struct {
 // Open makes a store. It does no I/O.
 func Open(c Config) (*Store, error) {
 	if c.Database == nil {
-		return nil, model.Invalid("database", "is nil")
+		return nil, input.Invalid("database", "is nil")
 	}
 	if err := validPrefix(c.Prefix); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func Open(c Config) (*Store, error) {
 		c.Clock = clock.System()
 	}
 	db := c.Database.Client().Database(c.Database.Name(), options.Database().
-		SetRegistry(model.Registry()).
+		SetRegistry(codec.Registry()).
 		SetBSONOptions(&options.BSONOptions{}).
 		SetReadPreference(readpref.Primary()).
 		SetReadConcern(readconcern.Local()).
@@ -91,11 +92,11 @@ func (s *Store) durable(coll *mongo.Collection) *mongo.Collection {
 
 func validPrefix(p string) error {
 	if len(p) > 40 {
-		return model.Invalid("prefix", "has %d bytes; at most 40 are allowed", len(p))
+		return input.Invalid("prefix", "has %d bytes; at most 40 are allowed", len(p))
 	}
 	for _, r := range p {
 		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-' {
-			return model.Invalid("prefix", "is %q; want only a-z A-Z 0-9 . _ -", p)
+			return input.Invalid("prefix", "is %q; want only a-z A-Z 0-9 . _ -", p)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -30,7 +31,7 @@ func (s *Store) Watch(ctx context.Context, types []string, conditions *model.Con
 	wanted := bson.A{bson.D{d("operationType", "update"), d("updateDescription.updatedFields.wake_at", bson.D{d("$exists", true)})}}
 	of := map[*model.Conditions][]string{}
 	for _, typ := range types {
-		of[conditions.For(typ)] = append(of[conditions.For(typ)], typ)
+		of[lifecycle.ConditionsFor(conditions, typ)] = append(of[lifecycle.ConditionsFor(conditions, typ)], typ)
 	}
 	for conditions, types := range of {
 		inserts := bson.D{d("operationType", "insert"), d("fullDocument.type", in(types))}

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -44,7 +45,7 @@ func TestAQuietStreamOutlivesTheTimeoutOfItsClient(t *testing.T) {
 		got <- answer{woken, err}
 	}()
 	require.Equal(t, store.StreamAwait.Milliseconds(), <-waits, "the server waits for as long as a stream's await, not the client's timeout")
-	_, err = s.Insert(t.Context(), []*model.Task{model.NewTask(model.Draft{Type: "t", Key: "k"}, s.Clock.Now())})
+	_, err = s.Insert(t.Context(), []*model.Task{lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.Clock.Now())})
 	require.NoError(t, err)
 	a := <-got
 	require.NoError(t, a.err)
@@ -74,7 +75,7 @@ func TestAStreamOpensBeforeTheServerHasLookedForEvents(t *testing.T) {
 	require.NoError(t, first.Close(t.Context()))
 	var tasks []*model.Task
 	for i := range 150 {
-		tasks = append(tasks, model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now()))
+		tasks = append(tasks, lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now()))
 	}
 	_, err = s.Insert(t.Context(), tasks)
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -88,7 +89,7 @@ func (s *Store) PutTaskType(ctx context.Context, t *model.TaskType) error {
 // typeFields are what a change of a type writes, or takes away where nothing is said.
 var typeFields = []string{"name", "category", "description", "options", "claim_by", "max_running", "rate_limit", "key_limit", "version", "updated_at"}
 
-var typeRegistry = model.Registry()
+var typeRegistry = codec.Registry()
 
 func (s *Store) changeTaskType(ctx context.Context, t *model.TaskType, seen int64) error {
 	var buf bytes.Buffer

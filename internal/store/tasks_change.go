@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/xoptions"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -54,7 +55,7 @@ func (s *Store) insert(ctx context.Context, tasks []*model.Task, again bool) (ex
 		if _, again := first[t.ID]; !again {
 			first[t.ID] = i
 			statements = append(statements, statement{ids: []string{t.ID},
-				insert: model.AppendTask(make([]byte, 0, len(t.Args.Value)+documentBytes), t)})
+				insert: codec.AppendTask(make([]byte, 0, len(t.Args.Value)+documentBytes), t)})
 		}
 	}
 	x, err := s.send(ctx, s.tasks, "storing task", statements, Patience)
@@ -220,7 +221,7 @@ func (s *Store) Change(ctx context.Context, id string, decide func(*model.Task) 
 				return nil, nil, err
 			}
 		}
-		res, err := s.tasks.UpdateOne(ctx, s.guardOf(Write{Before: before}), model.Diff(before, after))
+		res, err := s.tasks.UpdateOne(ctx, s.guardOf(Write{Before: before}), codec.Diff(before, after))
 		if err != nil {
 			return nil, nil, explain(err, "changing task "+id)
 		}
@@ -334,7 +335,7 @@ func (s *Store) List(ctx context.Context, f Filter, limit int) ([]bson.Raw, erro
 // Decode reads a document of the tasks or the history as a task. Fields that this
 // release does not know are left out.
 func Decode(raw bson.Raw) (*model.Task, error) {
-	var read model.TaskReader
+	var read codec.TaskReader
 	t, err := read.Read(raw)
 	if err != nil {
 		return nil, fmt.Errorf("decoding a task: %w", err)

@@ -9,6 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -42,7 +44,7 @@ func dueQuery(types, audience []string, priorities []int, from, until time.Time)
 
 // allPriorities are all that a task may have, ascending.
 func allPriorities() []int {
-	all := make([]int, model.MaxPriority+1)
+	all := make([]int, input.MaxPriority+1)
 	for p := range all {
 		all[p] = p
 	}
@@ -90,7 +92,7 @@ func (s *Store) NextDue(ctx context.Context, q NextQuery) (Next, error) {
 	if len(priorities) == 0 {
 		priorities = allPriorities()
 	}
-	look := append(audiences(q.Labels, q.WorkerID), model.AudienceMany)
+	look := append(audiences(q.Labels, q.WorkerID), lifecycle.AudienceMany)
 	atOnce := max(1, maxRanges/(len(look)*len(priorities))) // types; one of very many labels is sorted, of few documents
 	types, until := q.Types, q.Until
 	var earliest Next

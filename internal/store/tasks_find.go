@@ -11,6 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -41,7 +43,7 @@ type DueQuery struct {
 // audiences are where a worker looks that is not one of several.
 func audiences(labels []string, workerID string) []string {
 	if len(labels) == 0 {
-		return []string{model.AudienceAll, workerID}
+		return []string{lifecycle.AudienceAll, workerID}
 	}
 	return append(slices.Clone(labels), workerID)
 }
@@ -97,7 +99,7 @@ func (s *Store) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
 // this worker neither holds nor has done. Index: due; the array is looked at in the
 // documents.
 func (s *Store) DueMany(ctx context.Context, q DueQuery) ([]*model.Task, error) {
-	filter, sort := dueQuery(q.Types, []string{model.AudienceMany}, q.Priorities, q.From, s.Clock.Now())
+	filter, sort := dueQuery(q.Types, []string{lifecycle.AudienceMany}, q.Priorities, q.From, s.Clock.Now())
 	filter = append(filter, d("worker_states", bson.D{d("$not", bson.D{d("$elemMatch", bson.D{
 		d("worker_id", q.WorkerID), d("fail_time", nil),
 	})})}))
@@ -129,7 +131,7 @@ func find(ctx context.Context, coll *mongo.Collection, doing string, filter bson
 		return nil, explain(err, doing)
 	}
 	defer func() { _ = cur.Close(ctx) }() // of one that is read to its end: never fails
-	var read model.TaskReader
+	var read codec.TaskReader
 	out := make([]*model.Task, 0, cur.RemainingBatchLength())
 	for cur.Next(ctx) {
 		t, err := read.Read(cur.Current)

@@ -146,7 +146,7 @@ func (s *Store) lostAmong(ctx context.Context, missed []*Ping) ([]Ping, error) {
 			lost = append(lost, *p)
 			continue
 		}
-		p.Missed = st.PingExpireTime.Before(model.Millis(p.Until))
+		p.Missed = st.PingExpireTime.Before(clock.Millis(p.Until))
 	}
 	return lost, nil
 }

@@ -13,6 +13,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/xoptions"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -142,7 +146,7 @@ func (w *Write) seenIn(cur *model.Task) bool {
 	case changed:
 		return true
 	case w.After.Status.Ended() && !w.Before.Status.Ended():
-		return cur.Rev >= w.After.Rev && cur.Status == w.After.Status && cur.FinishedAt.Equal(model.Millis(w.After.FinishedAt))
+		return cur.Rev >= w.After.Rev && cur.Status == w.After.Status && cur.FinishedAt.Equal(clock.Millis(w.After.FinishedAt))
 	default:
 		return cur.Rev >= w.After.Rev
 	}
@@ -158,7 +162,7 @@ func (w *Write) refutedBy(cur *model.Task) bool {
 	case cur.Rev <= w.After.Rev:
 		return true
 	default:
-		return len(cur.WorkerStates) < model.MaxBadStates && slices.ContainsFunc(w.After.WorkerStates, func(st model.WorkerState) bool {
+		return len(cur.WorkerStates) < input.MaxBadStates && slices.ContainsFunc(w.After.WorkerStates, func(st model.WorkerState) bool {
 			_, before := w.Before.Execution(st.ExecID)
 			_, now := cur.Execution(st.ExecID)
 			return before == nil && now == nil
@@ -186,7 +190,7 @@ func group(writes []Write) []statement {
 			key = fmt.Appendf(key, " %s %d %v", w.Lapsed, w.At.UnixMilli(), others)
 		}
 		head := len(key)
-		key = model.AppendDiff(key, w.Before, w.After)
+		key = codec.AppendDiff(key, w.Before, w.After)
 		if i == 0 || !bytes.Equal(key, last) { // mostly it is the same again
 			var known bool
 			if at, known = index[string(key)]; !known {
@@ -272,7 +276,7 @@ func (s *Store) SettleClaim(ctx context.Context, writes []Write, execID string, 
 		fences[i] = Write{Before: w.Before, After: &fenced}
 		if j, st := w.After.Execution(execID); st != nil {
 			pings = append(pings, Ping{ID: w.After.ID, ExecID: execID, Index: j, Many: w.After.Wanted() > 1,
-				Until: model.Lease(st, lease, s.Clock.Now())})
+				Until: lifecycle.Lease(st, lease, s.Clock.Now())})
 		}
 	}
 	if _, err := s.execute(ctx, group(fences), Patience); err != nil {
@@ -326,7 +330,7 @@ func (s *Store) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 	}
 	call, cancel := context.WithTimeout(ctx, limit+answerPatience)
 	defer cancel()
-	err := s.tasks.FindOneAndUpdate(ownTimeLimit{call}, filter, model.Diff(w.Before, w.After), opts).Decode(&after)
+	err := s.tasks.FindOneAndUpdate(ownTimeLimit{call}, filter, codec.Diff(w.Before, w.After), opts).Decode(&after)
 	switch {
 	case isNone(err):
 		return nil, nil

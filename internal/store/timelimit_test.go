@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -45,10 +46,10 @@ func TestABoundedWriteSaysItsTimeLimitOnce(t *testing.T) {
 			require.NoError(t, s.Ready(t.Context()))
 			require.NoError(t, s.ReadClock(t.Context()))
 			now := s.Clock.Now()
-			before := model.NewTask(model.Draft{Type: "t", Key: "k"}, now)
+			before := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, now)
 			_, err := s.Insert(t.Context(), []*model.Task{before})
 			require.NoError(t, err)
-			after, no := model.Claim(before, model.Claimant{WorkerID: "w", ExecID: "e"}, model.ResolveOptions(), now)
+			after, no := lifecycle.Claim(before, lifecycle.Claimant{WorkerID: "w", ExecID: "e"}, lifecycle.ResolveOptions(), now)
 			require.Empty(t, no)
 			mu.Lock()
 			limits = nil

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -73,7 +74,7 @@ func (s *Store) readable(ctx context.Context, doing string, filter bson.D, o *op
 		return nil, nil, 0, explain(err, doing)
 	}
 	defer func() { _ = cur.Close(ctx) }() // the server's part of one that was cut off goes later, if not now
-	var read model.TaskReader
+	var read codec.TaskReader
 	tasks = make([]*model.Task, 0, cur.RemainingBatchLength())
 	for (most == 0 || size < most) && cur.Next(ctx) {
 		size += len(cur.Current)

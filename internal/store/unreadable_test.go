@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -60,7 +61,7 @@ func TestTasksThatCannotBeReadHideNoneBehindThem(t *testing.T) {
 	past := time.Now().Add(-time.Hour)
 	for i := range 4 {
 		doc := bson.D{
-			{Key: "_id", Value: fmt.Sprint(i)}, {Key: "type", Value: "tick"}, {Key: "priority", Value: 9 - i}, {Key: "audience", Value: bson.A{model.AudienceAll}},
+			{Key: "_id", Value: fmt.Sprint(i)}, {Key: "type", Value: "tick"}, {Key: "priority", Value: 9 - i}, {Key: "audience", Value: bson.A{lifecycle.AudienceAll}},
 			{Key: "due_at", Value: past}, {Key: "lapse_at", Value: past}, {Key: "expire_at", Value: past},
 		}
 		if i < 3 {

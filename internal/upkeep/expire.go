@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/model"
@@ -35,8 +36,8 @@ func (j Expiry) Run(ctx context.Context) error {
 		now := j.Store.Clock.Now()
 		var writes []store.Write
 		for _, t := range found {
-			eff := model.ResolveOptions(t.Options, j.Types.Options(t.Type))
-			if after := model.Repair(t, eff, now); after != nil {
+			eff := lifecycle.ResolveOptions(t.Options, j.Types.Options(t.Type))
+			if after := lifecycle.Repair(t, eff, now); after != nil {
 				writes = append(writes, store.Write{Before: t, After: after})
 			}
 		}

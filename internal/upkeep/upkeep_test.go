@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -82,11 +83,11 @@ func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
 	var tasks []*model.Task
 	for i := range n {
 		at := st.Clock.Now().Add(-8 * 24 * time.Hour)
-		task := model.NewTask(model.Draft{Type: "t", Key: fmt.Sprint(i)}, at)
-		eff := model.ResolveOptions(task.Options)
-		claimed, no := model.Claim(task, model.Claimant{WorkerID: "w", ExecID: "x"}, eff, at)
+		task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, at)
+		eff := lifecycle.ResolveOptions(task.Options)
+		claimed, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "x"}, eff, at)
 		require.Empty(t, no)
-		done, err := model.Finish(claimed, "x", model.Success(bson.RawValue{}), eff, at, 0)
+		done, err := lifecycle.Finish(claimed, "x", lifecycle.Success(bson.RawValue{}), eff, at, 0)
 		require.NoError(t, err)
 		tasks = append(tasks, done)
 	}

@@ -1,0 +1,71 @@
+package input
+
+import (
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/binary"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/safetext"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// MaxKeyBytes is the longest key a caller may give.
+const MaxKeyBytes = 400
+
+// ParseTaskID takes a task id apart. The tenant is "" for [model.NoTenant].
+func ParseTaskID(id string) (tenant, typ, key string, err error) {
+	tenant, rest, ok := strings.Cut(id, "/")
+	typ, key, ok2 := strings.Cut(rest, "/")
+	if !ok || !ok2 || Name("tenant", tenant) != nil || Name("type", typ) != nil || Key(key) != nil {
+		return "", "", "", Invalid("id", "is %q; want tenant/type/key, with - for no tenant", safetext.Clip(id, 120))
+	}
+	if tenant == model.NoTenant {
+		tenant = ""
+	}
+	return tenant, typ, key, nil
+}
+
+var keyEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// NewKey makes a key that sorts by time: 48 bits of milliseconds, then 80 random bits,
+// as 26 characters.
+func NewKey(now time.Time, random [10]byte) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMilli())<<16)
+	copy(b[6:], random[:])
+	return keyEncoding.EncodeToString(b[:])
+}
+
+// ParseHandle reads what [model.Handle.String] wrote.
+func ParseHandle(s string) (model.Handle, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return model.Handle{}, Invalid("handle", "is not an execution handle")
+	}
+	// From the right: a key may contain an @.
+	rest, exec, ok := cutLast(string(raw), "@")
+	id, gen, ok2 := cutLast(rest, "@")
+	generation, err := strconv.ParseInt(gen, 10, 64)
+	if !ok || !ok2 || err != nil || exec == "" {
+		return model.Handle{}, Invalid("handle", "is not an execution handle")
+	}
+	if _, _, _, err := ParseTaskID(id); err != nil {
+		return model.Handle{}, Invalid("handle", "is not an execution handle")
+	}
+	h := model.Handle{TaskID: id, Generation: generation, ExecID: exec}
+	if h.String() != s { // base64 and numbers have several spellings; a handle has one
+		return model.Handle{}, Invalid("handle", "is not an execution handle")
+	}
+	return h, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}

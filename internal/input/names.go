@@ -1,0 +1,75 @@
+package input
+
+import (
+	"unicode"
+
+	"github.com/mscheduler/mscheduler/internal/safetext"
+)
+
+// Name checks the name of a type or a tenant: 1 to 100 of [a-zA-Z0-9._-]. The
+// missing slash is what keeps task ids unambiguous. field names the input in the error.
+func Name(field, name string) error {
+	if safetext.IsName(name) {
+		return nil
+	}
+	if name == "" {
+		return Invalid(field, "is empty; want 1 to 100 of a-z A-Z 0-9 . _ -")
+	}
+	return Invalid(field, "is %q; want 1 to 100 of a-z A-Z 0-9 . _ -", safetext.Clip(name, 120))
+}
+
+// Key checks an idempotency key: 1 to 400 bytes of valid UTF-8, no NUL.
+func Key(key string) error {
+	switch {
+	case key == "":
+		return Invalid("key", "is empty")
+	case len(key) > MaxKeyBytes:
+		return Invalid("key", "has %d bytes; at most %d are allowed", len(key), MaxKeyBytes)
+	case !safetext.IsText(key):
+		return Invalid("key", "must be valid UTF-8 without a NUL byte")
+	default:
+		return nil
+	}
+}
+
+// WorkerID checks a worker's id: 1 to 200 bytes of text, not starting with one of
+// the characters that audiences use for something else.
+func WorkerID(field, id string) error {
+	switch {
+	case id == "":
+		return Invalid(field, "is empty")
+	case len(id) > 200:
+		return Invalid(field, "has %d bytes; at most 200 are allowed", len(id))
+	case id[0] == '*' || id[0] == '#':
+		return Invalid(field, "is %q; it must not start with * or #", id)
+	case len(id) > 1 && id[1] == ':':
+		return Invalid(field, "is %q; its second character must not be a colon, which marks other audiences", id)
+	case !safetext.IsText(id):
+		return Invalid(field, "must be valid UTF-8 without a NUL byte")
+	default:
+		return nil
+	}
+}
+
+// Label checks a short text that tasks are filtered by: at most 200 bytes.
+func Label(field, s string) error {
+	switch {
+	case len(s) > 200:
+		return Invalid(field, "has %d bytes; at most 200 are allowed", len(s))
+	case !safetext.IsText(s):
+		return Invalid(field, "must be valid UTF-8 without a NUL byte")
+	default:
+		return nil
+	}
+}
+
+// Line checks a name that people are shown: text in one line, without what a terminal
+// takes for more than that, such as escapes, line breaks and changes of direction.
+func Line(field, s string) error {
+	for _, r := range s {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
+			return Invalid(field, "is %q; it must not have control characters, such as line breaks", s)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package lifecycle
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// CallbackMethod is the method, POST where none is said.
+func CallbackMethod(t model.CallbackTarget) string {
+	return cmp.Or(t.Method, "POST")
+}
+
+// DeliveryArgs are the arguments of a delivery: the life of a task whose end is told. What
+// is told, to whom, and signed with what is read when it is delivered.
+type DeliveryArgs struct {
+	TaskID     string `json:"task_id"`
+	Generation int64  `json:"generation"`
+}
+
+// DeliveryKey is the key of the task that delivers the callback of one life of a task, and
+// the id by which receivers know it: a life ends once with a callback, so there is one.
+func DeliveryKey(taskID string, generation int64) string {
+	return EntryID(taskID, generation, model.OutboxEntry{Kind: OutcomeCallback})
+}
+
+// DeliveryID is the id of the task that delivers the callback of the task's present life.
+func DeliveryID(t *model.Task) string {
+	return model.TaskID(t.Tenant, model.CallbackType, DeliveryKey(t.ID, t.Generation))
+}
+
+// Delivery is the draft of the task that delivers the callback of the task's present life.
+// Its end is told to the task by an outbox entry of its own.
+func Delivery(t *model.Task) Draft {
+	return Draft{
+		Tenant: t.Tenant, Type: model.CallbackType, Key: DeliveryKey(t.ID, t.Generation),
+		Args:   deliveryArgs(t.ID, t.Generation),
+		Origin: &model.Origin{Kind: OutcomeDelivery, ID: t.ID, Generation: t.Generation},
+	}
+}
+
+func deliveryArgs(taskID string, generation int64) bson.RawValue {
+	start, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendStringElement(doc, "task_id", taskID)
+	doc = bsoncore.AppendInt64Element(doc, "generation", generation)
+	doc, _ = bsoncore.AppendDocumentEnd(doc, start)
+	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: doc}
+}
+
+// Delivers says whether the end of a delivery with that status means that the receiver
+// has the callback: its answer said so, or a person did.
+func Delivers(s model.Status) bool { return s.Succeeded() || s == model.StatusManuallyProcessed }
+
+// Untold says whether nobody is to be told of the task's success, because the execution that
+// completed it said so, whatever is configured ([Outcome.NoCallback]).
+func Untold(t *model.Task) bool {
+	return t.Status == model.StatusSuccess && slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool {
+		return w.NoCallback && w.SuccessTime.Equal(t.FinishedAt)
+	})
+}
+
+// CallbackOf is who is told of the task's end, and how it is signed; nil = nobody. typ is
+// what the task's type says now: an address that was mended or taken out, or a key that was
+// changed, also holds for what is still to be delivered. Below it is what the handler said
+// when the task ran, which an empty callback of the type silences.
+func CallbackOf(t *model.Task, typ model.Options) (*model.CallbackTarget, *model.CallbackSecurity) {
+	own, _ := OptionsAtClaim(t)
+	layers := []model.Options{own, typ}
+	if a := t.Applied; a != nil && a.Callback != nil && a.Callback.OfHandler {
+		layers = append(layers, *a)
+	}
+	eff := ResolveOptions(layers...)
+	target := eff.callbackFor(t.Type, t.Status)
+	if target == nil || Untold(t) {
+		return nil, nil
+	}
+	return target, eff.Callback.Security
+}
+
+// Redeliver is the draft by which the callback of an ended task is delivered once more.
+// It is refused for a task that has not ended, or of whose end nobody is to be told.
+func Redeliver(t *model.Task, typ model.Options) (Draft, error) {
+	target, _ := CallbackOf(t, typ)
+	switch {
+	case !t.Status.Ended():
+		return Draft{}, refuse(t, "only an ended task has a callback to deliver")
+	case Untold(t):
+		return Draft{}, refuse(t, "nobody is to be told of it: its handler, or who completed it, said so")
+	case target == nil:
+		return Draft{}, refuse(t, "nobody is to be told of such an end: no callback is configured for it")
+	}
+	return Delivery(t), nil
+}
+
+// DeliverNow makes a delivery due that waits for its retry or its turn: in the same life, so
+// that what was tried so far stays to be seen. It returns t itself for one that does not wait.
+func DeliverNow(t *model.Task, eff Effective, now time.Time) *model.Task {
+	if t.Status.Ended() {
+		return t
+	}
+	c, err := RetryNow(t, t.Remark, eff, now)
+	if err != nil {
+		return t // nobody is waited for
+	}
+	return c
+}
+
+// CallbackBody is what the receiver is sent, as seed 000 says: of a success the arguments
+// and the result, of a failure the task's id, the last error and the arguments. The body of a
+// Pending task is that of a failure and its status, which tells the two apart. It is the same
+// whenever it is made.
+func CallbackBody(t *model.Task) []byte {
+	b := []byte(`{`)
+	if !t.Status.Succeeded() {
+		b = codec.AppendJSONString(append(b, `"task_id":`...), t.ID)
+		b = codec.AppendJSONString(append(b, `,"error_info":`...), t.ErrorInfo)
+		if t.Status == model.StatusPending {
+			b = append(b, `,"status":"Pending"`...)
+		}
+		b = append(b, ',')
+	}
+	b = append(b, `"ext":`...)
+	b = append(b, codec.ValueJSON(t.Args)...)
+	if t.Status.Succeeded() {
+		b = append(b, `,"result":`...)
+		b = append(b, codec.ValueJSON(t.Result)...)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,61 @@
+package safetext
+
+import (
+	"net/url"
+	"strings"
+)
+
+// Hidden stands where a secret would be shown.
+const Hidden = "***"
+
+// URL is an address as people may see it, wherever one is shown: with [Hidden]
+// for user and password, for the values of its query and for its fragment, which may be
+// secrets; of what is no address nothing is shown. Shown twice it is the same.
+func URL(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" {
+		return Hidden
+	}
+	rest, fragment, hasFragment := strings.Cut(raw, "#")
+	rest, query, hasQuery := strings.Cut(rest, "?")
+	if before, after, ok := strings.Cut(rest, "//"); ok && u.User != nil {
+		authority, path, slash := strings.Cut(after, "/")
+		rest = before + "//" + Hidden + authority[strings.LastIndexByte(authority, '@'):]
+		if slash {
+			rest += "/" + path
+		}
+	}
+	if hasQuery {
+		parts := strings.Split(query, "&")
+		for i, p := range parts {
+			name, value, _ := strings.Cut(p, "=")
+			switch {
+			case strings.Trim(value, "=") != "":
+				parts[i] = name + "=" + Hidden
+			case p != "": // a name without a value may be what is secret
+				parts[i] = Hidden
+			}
+		}
+		rest += "?" + strings.Join(parts, "&")
+	}
+	if hasFragment && fragment != "" {
+		rest += "#" + Hidden
+	}
+	return rest
+}
+
+// HidesPart says whether a part of the address is [Hidden] in place of what it is, as
+// [URL] writes it: such an address cannot be called.
+func HidesPart(raw string) bool {
+	rest, fragment, _ := strings.Cut(raw, "#")
+	rest, query, _ := strings.Cut(rest, "?")
+	if fragment == Hidden || rest == Hidden || strings.Contains(rest, "//"+Hidden+"@") {
+		return true
+	}
+	for p := range strings.SplitSeq(query, "&") {
+		if name, value, ok := strings.Cut(p, "="); value == Hidden || !ok && name == Hidden {
+			return true
+		}
+	}
+	return false
+}

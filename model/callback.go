@@ -68,11 +68,11 @@ func (k CallbackKey) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{"ak": k.AccessKey, "sk": safetext.Hidden})
 }
 
-// String is the method and the address without what may be secret, see [safetext.URL].
+// String is the method and the address, with possible secrets masked.
 func (t CallbackTarget) String() string { return cmp.Or(t.Method, "POST") + " " + safetext.URL(t.URL) }
 
-// MarshalJSON writes the address without what may be secret, see [safetext.URL] and
-// [CallbackKey.MarshalJSON].
+// MarshalJSON writes the address with possible secrets masked, as [CallbackKey.MarshalJSON]
+// does.
 func (t CallbackTarget) MarshalJSON() ([]byte, error) {
 	type plain CallbackTarget
 	t.URL = safetext.URL(t.URL)

@@ -3,7 +3,7 @@ package model
 // A change of a task's options does not touch a running execution (seed 004). The options of
 // its claim also judge its end: the retry and its delay, the budget, Pending or Failure, the
 // callback, the retention. The change takes effect at the next claim. There are three exceptions.
-// The worker filter takes effect at once (see [lifecycle.MustStop]), and the ping interval at the next
+// The worker filter takes effect at once, and the ping interval at the next
 // ping. The number of wanted workers does not belong to one execution.
 //
 // The task's document holds the current options. If they change while an execution is open, the

@@ -8,7 +8,7 @@ type Existing uint8
 const (
 	// UpdateArgs gives a task that has not ended the new arguments, start time and
 	// options; an execution that runs goes on with the old ones. A send whose options
-	// change the limit_key is refused while one is open, see [lifecycle.Update].
+	// change the limit_key is refused while one is open.
 	UpdateArgs Existing = 1 << iota
 	// UpdateIdle is UpdateArgs, but not while an execution is open.
 	UpdateIdle

@@ -25,7 +25,7 @@ type Task struct {
 	Status    Status    `bson:"status"`
 	StartTime time.Time `bson:"start_time"`
 
-	// Derived by [lifecycle.settle]; present only while they say something.
+	// Derived from the fields above and below; present only while they mean something.
 	DueAt    time.Time `bson:"due_at,omitempty"`    // a slot is free from then on
 	LapseAt  time.Time `bson:"lapse_at,omitempty"`  // an execution is open: its earliest ping_expire_time, or earlier
 	Audience []string  `bson:"audience,omitempty"`  // who may claim
@@ -47,7 +47,7 @@ type Task struct {
 	UndecodableSince  time.Time     `bson:"undecodable_since,omitempty"` // the first worker that did not understand the arguments
 	Progress          *Progress     `bson:"progress,omitempty"`
 	Checkpoint        bson.RawValue `bson:"checkpoint,omitempty"` // with n > 1 kept in the worker's state
-	Steps             []Step        `bson:"steps,omitempty"`      // see [lifecycle.StepsOf]; written by open executions, without a new rev
+	Steps             []Step        `bson:"steps,omitempty"`      // written by open executions, without a new rev
 	Remark            string        `bson:"remark,omitempty"`
 
 	Outbox   []OutboxEntry `bson:"outbox,omitempty"`    // what must follow its end and has not yet

@@ -37,7 +37,7 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*schedule.Rule, error) {
 // Update replaces what the spec says, if the rule still has that version ([ErrChanged]).
 // No tick up to now is decided by the new rule: those in time are by the rule as it was,
 // older ones that nobody decided are skipped (edited). Secrets
-// that are [safetext.Hidden] stay what they are. A rule that was over, by its end or
+// that are "***" stay what they are. A rule that was over, by its end or
 // max_runs, goes on if the edit gives it more ticks.
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*schedule.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {

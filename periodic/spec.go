@@ -216,7 +216,7 @@ func oneOf[T ~string](bad func(string, string, ...any), field string, v T, allow
 }
 
 // SpecOf is what a person said of a rule, as it can be edited and given back: secrets are
-// [safetext.Hidden], which stands for the stored ones.
+// "***", which stands for the stored ones.
 func SpecOf(r *schedule.Rule) Spec {
 	s := specOf(r)
 	s.hideSecrets()

@@ -73,7 +73,7 @@ func targetOf(t *schedule.TaskTemplate) *HTTPTarget {
 }
 
 // Sealed is the spec with its secrets as [Periodic.Create] stores them, or, where stored is
-// not nil, [Periodic.Update] of that rule: those that are [safetext.Hidden] are the
+// not nil, [Periodic.Update] of that rule: those that are "***" are the
 // stored ones, all are sealed. Errors are model.ErrInvalid and name the fields. It is for
 // who wants to know whether that goes well before anything is written.
 func (p *Periodic) Sealed(s Spec, stored *schedule.Rule) (Spec, error) {
@@ -98,7 +98,7 @@ func (p *Periodic) Sealed(s Spec, stored *schedule.Rule) (Spec, error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// hideSecrets puts [safetext.Hidden] in the place of the spec's secrets.
+// hideSecrets puts "***" in the place of the spec's secrets.
 func (s *Spec) hideSecrets() {
 	s.Options.Callback = secret.HideCallback(s.Options.Callback)
 	if s.HTTP != nil {

@@ -28,7 +28,7 @@ var ErrTypeChanged = store.ErrTypeChanged
 // any other is that of the type as it was read, and the stored one must still have it
 // ([ErrTypeChanged]). The times are set here. Errors about its fields are model.ErrInvalid
 // and name them all. Secrets of its callback are sealed with the Config's SecretKey; one
-// that is "***" stays what it is, and so does an address as [safetext.URL] shows it. It is never part of a transaction.
+// that is "***" stays what it is, and so does an address with its secrets masked. It is never part of a transaction.
 func (p *Producer) PutType(ctx context.Context, t model.TaskType) (*model.TaskType, error) {
 	if err := validType(&t); err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
@@ -60,7 +60,7 @@ func validType(t *model.TaskType) error {
 }
 
 // sealType seals the secrets of a type's callback. A secret that is not shown
-// ([safetext.Hidden]), also one in an address, stays what it is: whoever changes a type
+// ("***"), also one in an address, stays what it is: whoever changes a type
 // need not know it.
 func (p *Producer) sealType(ctx context.Context, t *model.TaskType) (*model.Callback, error) {
 	c := t.Options.Callback

@@ -7,39 +7,46 @@ const module = "github.com/mscheduler/mscheduler"
 // that ends in "/..." stands for everything below it too. Test files are free, but for
 // what neverImported and onlyBelow say.
 var mayImport = map[string][]string{
-	// The core, the store and what services embed.
-	"model":                {},
-	"internal/clock":       {},
+	// The core: documents and pure rules. Whoever may import "core" may import each of these.
+	"internal/clock":     {},
+	"internal/safetext":  {},
+	"model":              {"internal/clock", "internal/safetext"},
+	"periodic/schedule":  {"model"},
+	"internal/input":     {"model", "internal/safetext"},
+	"internal/codec":     {"model", "internal/clock", "internal/safetext", "internal/input"},
+	"internal/lifecycle": {"model", "internal/clock", "internal/safetext", "internal/input", "internal/codec"},
+
+	// The store and what services embed.
 	"internal/groupcommit": {},
-	"internal/store":       {"model", "internal/clock"},
-	"internal/tasktypes":   {"model", "internal/store", "internal/clock"},
-	"internal/claim":       {"model", "internal/store", "internal/tasktypes", "internal/clock"},
-	"internal/outcome":     {"model", "internal/store", "internal/groupcommit"},
-	"internal/limits":      {"model", "internal/store", "internal/groupcommit", "internal/tasktypes"},
-	"internal/upkeep":      {"model", "internal/store", "internal/clock", "internal/tasktypes", "internal/outcome", "internal/limits"},
-	"producer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/outcome", "internal/callback", "internal/secret"},
-	"consumer":             {"model", "internal/store", "internal/clock", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/outcome", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
+	"internal/store":       {"core"},
+	"internal/tasktypes":   {"core", "internal/store"},
+	"internal/claim":       {"core", "internal/store", "internal/tasktypes"},
+	"internal/outcome":     {"core", "internal/store", "internal/groupcommit"},
+	"internal/limits":      {"core", "internal/store", "internal/groupcommit", "internal/tasktypes"},
+	"internal/upkeep":      {"core", "internal/store", "internal/tasktypes", "internal/outcome", "internal/limits"},
+	"producer":             {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/outcome", "internal/callback", "internal/secret"},
+	"consumer":             {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/outcome", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
 	"internal/calendar":    {},
-	"periodic":             {"model", "internal/store", "internal/clock", "internal/tasktypes", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
-	"migrate":              {"model", "internal/store", "internal/clock"},
+	"periodic":             {"core", "internal/store", "internal/tasktypes", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
+	"migrate":              {"core", "internal/store"},
 	"callback":             {"internal/clock"},
-	"internal/secret":      {"model", "callback"},
-	"internal/httpcall":    {"model"},
-	"internal/httptarget":  {"model", "internal/httpcall"},
-	"internal/callback":    {"model", "callback", "internal/store", "internal/outcome", "internal/secret", "internal/httpcall"},
+	"internal/secret":      {"core", "callback"},
+	"internal/httpcall":    {"core"},
+	"internal/httptarget":  {"core", "internal/httpcall"},
+	"internal/callback":    {"core", "callback", "internal/store", "internal/outcome", "internal/secret", "internal/httpcall"},
 
 	// The binary.
 	"internal/mql/...":      {"internal/mql/..."},
 	"internal/embedded/...": {"internal/embedded/...", "internal/mql/...", "internal/clock"},
-	"internal/builtin":      {"model", "callback", "consumer", "internal/clock", "internal/httpcall", "internal/httptarget", "internal/secret"},
+	"internal/builtin":      {"core", "callback", "consumer", "internal/httpcall", "internal/httptarget", "internal/secret"},
 	"internal/human":        {},
 	"internal/fleet":        {"internal/clock"},
-	"internal/scratch":      {"internal/store", "internal/embedded", "internal/clock"},
-	"internal/explain":      {"model", "internal/human"},
-	"internal/demo":         {"model", "internal/store", "internal/clock", "internal/fleet", "internal/human", "internal/scratch"},
-	"internal/bench":        {"model", "producer", "consumer", "periodic", "internal/store", "internal/clock", "internal/embedded", "internal/fleet", "internal/proxy", "internal/upkeep"},
+	"internal/scratch":      {"core", "internal/store", "internal/embedded"},
+	"internal/explain":      {"core", "internal/human"},
+	"internal/demo":         {"core", "internal/store", "internal/fleet", "internal/human", "internal/scratch"},
+	"internal/bench":        {"core", "producer", "consumer", "periodic", "internal/store", "internal/embedded", "internal/fleet", "internal/proxy", "internal/upkeep"},
 	"internal/cli": {
-		"model", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
+		"core", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",
 	},
 	"cmd/mscheduler": {"internal/cli"},
@@ -49,10 +56,15 @@ var mayImport = map[string][]string{
 	"internal/proxy":     {},
 	"internal/scenario":  {},
 	"internal/testdb":    {"internal/engine", "internal/embedded", "internal/proxy"},
-	"mstest":             {"model", "producer", "consumer", "internal/engine", "internal/embedded", "mstest/container"},
+	"mstest":             {"core", "producer", "consumer", "internal/engine", "internal/embedded", "mstest/container"},
 	"mstest/container":   {"internal/engine"},
 	"integration":        {},
 	"internal/house/...": {},
+}
+
+// core is what a line of mayImport means by "core".
+var core = []string{
+	"model", "periodic/schedule", "internal/clock", "internal/safetext", "internal/input", "internal/codec", "internal/lifecycle",
 }
 
 // neverImported are packages that nothing imports, tests included.
@@ -66,7 +78,7 @@ var thirdParties = []string{
 	"github.com/rs/zerolog",
 }
 
-var libraries = []string{"model", "producer", "consumer", "periodic", "migrate", "callback"}
+var libraries = []string{"model", "producer", "consumer", "periodic", "periodic/schedule", "migrate", "callback"}
 
 // unreachable are packages that must not be linked into others, however long the chain
 // of imports between them.

@@ -276,7 +276,7 @@ type Run struct {
 }
 
 // HTTPCall is one call of an HTTP target, without secrets. The values of the URL's query, the
-// credentials in headers and the callback URL are [safetext.Hidden]. Long texts are cut.
+// credentials in headers and the callback URL are "***". Long texts are cut.
 type HTTPCall struct {
 	At       time.Time     `bson:"at" json:"at"`
 	Took     int64         `bson:"took_ms" json:"took_ms"`

@@ -209,6 +209,22 @@ func TestAFetchTakesOverWhatLapsedAndTheLateResultIsRefused(t *testing.T) {
 	})
 }
 
+// A task that the server lets nobody claim does not stand before the others in each fetch.
+func TestAFetchLeavesOutWhatCannotBeWritten(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		closed := a.tight("closed", "puller", -20)
+		for i := range 10 {
+			a.sendKey(fmt.Sprint(i), i)
+		}
+		a.fetchUntil(1, producer.FetchRequest{})
+		for range 9 {
+			require.Len(t, a.fetch(producer.FetchRequest{}), 1)
+		}
+		require.Equal(t, model.StatusNew, a.get(closed).Status)
+	})
+}
+
 func TestABadFetchIsRefusedWithItsFieldNamed(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)

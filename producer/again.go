@@ -76,6 +76,7 @@ func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 			return
 		}
 		if err == nil {
+			p.pull.hear(after)
 			err = p.tellRunning(ctx, after, o.draft.Options.PingInterval != 0 || o.draft.Options.ConcurrentWorkerCount != 0)
 		}
 		if err != nil {

@@ -100,6 +100,9 @@ func (p *Producer) change(ctx context.Context, doing, id string, rule func(*mode
 	if err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
+	if after != before {
+		p.pull.hear(after)
+	}
 	if after != before && !store.InTransaction(ctx) { // of which nobody knows yet whether it counts
 		p.limits.Ended(after, lifecycle.EndedExecutions(before, after))
 	}

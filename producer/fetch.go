@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -94,7 +92,8 @@ func (r *FetchRequest) conditions() *model.Conditions {
 // Fetch claims tasks for a worker and returns its executions, none when nothing is due for
 // it. It honours pauses, limits, worker filters and conditions, and takes over what has
 // lapsed. After an error of the database executions may be held that nobody knows of:
-// their leases lapse. It is never part of a transaction.
+// their leases lapse. It is never part of a transaction. Where a fetch found nothing and took d, the
+// next ones of the worker may find nothing for 20 d, two seconds at most.
 //
 // Where a type has a rate it waits for the starts, mostly some milliseconds. What has not
 // come to its start when ctx ends is given back, and the error is that of ctx where nothing
@@ -125,7 +124,8 @@ type fetch struct {
 	exec    string
 	types   []string
 	control store.Control
-	finder  claim.Finder
+	only    *model.Conditions // nil = everything
+	seeker  *seeker
 	left    int // how many may still be claimed
 	out     []Fetched
 }
@@ -140,10 +140,10 @@ func (f *fetch) run(ctx context.Context) (err error) {
 	if _, err := f.p.types.Refresh(ctx, f.control.Types); err != nil {
 		return err
 	}
-	f.finder = claim.Finder{Store: f.p.store, Types: f.p.types, WorkerID: f.WorkerID}
 	if only := f.conditions(); !lifecycle.Unconditional(only) {
-		f.finder.Only = only
+		f.only = only
 	}
+	f.seeker = f.p.pull.seeker(claim.Finder{Store: f.p.store, Types: f.p.types, WorkerID: f.WorkerID, Only: f.only})
 	if err := f.chooseTypes(ctx); err != nil || len(f.types) == 0 {
 		return err
 	}
@@ -179,7 +179,7 @@ const ownTypes = "mscheduler."
 func (f *fetch) terms(t *model.Task) (lifecycle.Effective, lifecycle.Claimant) {
 	said := f.p.types.Options(t.Type)
 	eff := lifecycle.ResolveOptions(t.Options, said)
-	by := lifecycle.Claimant{WorkerID: f.WorkerID, ExecID: f.exec, Only: f.finder.Only}
+	by := lifecycle.Claimant{WorkerID: f.WorkerID, ExecID: f.exec, Only: f.only}
 	if !said.IsZero() {
 		by.Applied = &said
 	}
@@ -188,200 +188,6 @@ func (f *fetch) terms(t *model.Task) (lifecycle.Effective, lifecycle.Claimant) {
 	}
 	return eff, by
 }
-
-// tries is how often a fetch looks again, further down the queue, when others were quicker.
-const tries = 4
-
-// claimDue claims what is due.
-func (f *fetch) claimDue(ctx context.Context) error {
-	crowd := 0 // tries in which others were quicker
-	for try := 0; try < tries && f.left > 0; try++ {
-		found, err := f.find(ctx, crowd)
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		// A permit names the one try that it is for: what an earlier one gives back, a moment
-		// later perhaps, must not be what this one has taken since.
-		f.exec = newExecID()
-		grants, err := f.admit(ctx, found)
-		if err != nil {
-			return err
-		}
-		now := f.p.store.Clock.Now() // after the starts were reserved
-		var claims, repairs []store.Write
-		for _, t := range found {
-			if f.p.limits.Limited(t) && !grants.usable(t, now) {
-				continue
-			}
-			eff, by := f.terms(t)
-			by.From = grants[t].From
-			after, no := lifecycle.Claim(t, by, eff, now)
-			if no == "" {
-				claims = append(claims, store.Write{Before: t, After: after})
-			} else if fixed := lifecycle.Repair(t, eff, now); no.Stale() && fixed != nil {
-				repairs = append(repairs, store.Write{Before: t, After: fixed})
-			}
-		}
-		repaired, err := f.p.store.Writes(ctx, repairs, store.Patience)
-		if err != nil {
-			return err
-		}
-		for i, w := range repaired {
-			if w.Applied && repairs[i].After.Status.Ended() { // expired
-				f.p.follow.Ended(repairs[i].After)
-			}
-		}
-		won, used, held, err := f.write(ctx, claims, grants)
-		if err != nil {
-			return err // what was won of limited tasks the sweeper finds out
-		}
-		if len(won)+held < len(claims) {
-			crowd++
-		}
-		for t := range grants {
-			f.p.limits.Return(grants[t])
-		}
-		if err := f.begin(ctx, won, used); err != nil {
-			return err
-		}
-		if len(won) == len(claims) {
-			return nil // all that there is for this worker
-		}
-	}
-	return nil
-}
-
-// find reads candidates: the head of the queue first, later somewhere behind it, where
-// others that fetch at the same time do not look.
-func (f *fetch) find(ctx context.Context, crowd int) ([]*model.Task, error) {
-	now := f.p.store.Local().Monotonic()
-	q := store.DueQuery{Types: f.types, Limit: f.left, Exclude: f.p.pull.leftOut(now)}
-	if crowd > 0 {
-		q.Skip = rand.IntN(f.left * 4 << crowd)
-	}
-	wide := f.finder.Labelled(f.types) && f.p.pull.wide(now, f.WorkerID)
-	found, _, err := f.finder.Due(ctx, q, wide)
-	if err != nil {
-		return nil, err
-	}
-	q.Skip = 0
-	many, err := f.finder.DueMany(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return claim.Best(append(found, many...), f.left), nil
-}
-
-// grants are what limited tasks need for their claims.
-type grants map[*model.Task]limits.Grant
-
-// usable says whether the task has a grant that counts at the time.
-func (g grants) usable(t *model.Task, now time.Time) bool {
-	grant, ok := g[t]
-	return ok && (grant.Until.IsZero() || !now.After(grant.Until))
-}
-
-// admit asks for what the claims of limited tasks need.
-func (f *fetch) admit(ctx context.Context, found []*model.Task) (grants, error) {
-	now := f.p.store.Clock.Now()
-	var ask []*model.Task
-	for _, t := range found {
-		if eff, by := f.terms(t); f.p.limits.Limited(t) && lifecycle.ConditionsMet(by.Only, t) && lifecycle.Claimable(t, f.WorkerID, eff, now) == "" {
-			ask = append(ask, t)
-		}
-	}
-	if len(ask) == 0 {
-		return nil, nil
-	}
-	got, err := f.p.limits.Admit(ctx, ask, f.exec)
-	return got.Granted, err
-}
-
-// write carries the claims out. It takes the grants of what was won out of the others. held
-// are held by other clients; the next fetches leave them out.
-func (f *fetch) write(ctx context.Context, claims []store.Write, grants grants) (won []*model.Task, used []limits.Grant, held int, err error) {
-	if len(claims) == 0 {
-		return nil, nil, 0, nil
-	}
-	eff, _ := f.terms(claims[0].After)
-	written, err := f.p.store.Writes(ctx, claims, store.Patience)
-	if err != nil {
-		written, err = f.settle(ctx, claims, eff.Lease, err)
-	}
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	f.p.limits.Claimed(grants)
-	for i, w := range written {
-		if w.Applied {
-			won, used = append(won, claims[i].After), append(used, grants[claims[i].Before])
-			delete(grants, claims[i].Before)
-		} else if w.Held {
-			held++
-			f.p.pull.leaveOut(f.p.store.Local().Monotonic(), claims[i].Before.ID)
-			delete(grants, claims[i].Before) // the sweeper frees its permits, once it is sure
-		}
-	}
-	return won, used, held, nil
-}
-
-// settle asks, until the server answers, which of the claims were won whose answer was lost
-// with the error.
-func (f *fetch) settle(ctx context.Context, claims []store.Write, lease time.Duration, err error) (written []store.Written, _ error) {
-	for wait := 50 * time.Millisecond; err != nil && store.Classify(err) != store.Fatal && ctx.Err() == nil; wait = min(2*wait, time.Second) {
-		f.p.pull.failed(err)
-		if !clock.Pause(ctx, wait) {
-			break
-		}
-		written, err = f.p.store.SettleClaim(ctx, claims, f.exec, lease)
-	}
-	return written, err
-}
-
-// begin takes what was won into the result when it may begin: where the type has a rate, in
-// the time of its start. What came too late for that is given back, and what the caller does
-// not wait for, also where that has ended ctx.
-func (f *fetch) begin(ctx context.Context, won []*model.Task, used []limits.Grant) error {
-	var last time.Time
-	for _, g := range used {
-		if g.From.After(last) {
-			last = g.From
-		}
-	}
-	now := f.p.store.Clock.Now()
-	var errs []error
-	if last.After(now) {
-		if !clock.Pause(ctx, last.Sub(now)+time.Millisecond) { // now is cut to milliseconds
-			errs = append(errs, ctx.Err())
-		}
-		now = f.p.store.Clock.Now()
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingBack)
-	defer cancel()
-	for i, t := range won {
-		early, reason := used[i].From.After(now), ""
-		switch {
-		case early:
-			reason = "its start by the rate limit was not waited for"
-		case used[i].Late(now):
-			reason = "its start by the rate limit had passed"
-		default:
-			f.take(t)
-			continue
-		}
-		_, err := f.p.finish(ctx, "giving back", t.HandleOf(f.exec), lifecycle.NotStarted(reason))
-		if err == nil && early { // its permits went with its end
-			used[i].Permits = nil
-			f.p.limits.Return(used[i])
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// givingBack is how long a fetch tries to give back what is not to begin; what it cannot
-// lapses.
-const givingBack = 5 * time.Second
 
 // take puts an execution into the result.
 func (f *fetch) take(t *model.Task) {

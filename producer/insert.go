@@ -292,6 +292,7 @@ func (p *Producer) insertNew(ctx context.Context, outs []*outgoing) (existing []
 		case exists[i]:
 			existing = append(existing, o)
 		default:
+			p.pull.hear(o.task)
 			o.sent = Sent{ID: o.task.ID, Generation: o.task.Generation, Created: true, Status: o.task.Status}
 		}
 	}

@@ -3,16 +3,17 @@ package producer
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -21,26 +22,28 @@ import (
 // pull is what a process remembers between fetches: what it has seen of the database, and
 // when it looked where.
 type pull struct {
+	store *store.Store
 	trust *claim.Trust
 	types *claim.TypeScan // of fetches that name none
 
-	mu     sync.Mutex
-	based  bool                     // the primary has been asked for once
-	looked map[string]time.Duration // by worker: when it looked at everybody's audience
-	scans  map[string]*clock.Pacer  // by types: of the search for lapsed leases
-	held   map[string]time.Duration // by task: until when fetches leave it out
+	news atomic.Uint64 // rises with each task that this process writes
+
+	mu      sync.Mutex
+	based   bool                                 // the primary has been asked for once
+	scans   map[string]*clock.Pacer              // by types: of the search for lapsed leases
+	seekers map[string]*seeker                   // by worker and conditions
+	told    [input.MaxPriority + 1]time.Duration // by priority: when the seekers last heard of a task of it
 }
 
 // newPull remembers nothing: what was before this process is a reason for doubt, since it
 // may live for one fetch only.
 func newPull(s *store.Store) *pull {
-	p := &pull{trust: claim.NewTrust(s.Clock, s.Local()), types: claim.NewTypeScan(s.NextType, s.Local())}
+	p := &pull{store: s, trust: claim.NewTrust(s.Clock, s.Local()), types: claim.NewTypeScan(s.NextType, s.Local())}
 	p.trust.Doubt()
 	return p
 }
 
 const (
-	wideGap  = 30 * time.Second
 	pullScan = 200 // lapsed leases that one fetch looks at
 
 	// All fetches of a process together look for lapsed leases as often as one worker does
@@ -81,51 +84,6 @@ func (p *pull) unbased() bool {
 	return first
 }
 
-// wide says whether the worker should look at everybody's audience now, beside its labels.
-func (p *pull) wide(now time.Duration, workerID string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at, known := p.looked[workerID]; known && now-at < wideGap {
-		return false
-	}
-	if p.looked == nil || len(p.looked) > 10_000 {
-		p.looked = map[string]time.Duration{}
-	}
-	p.looked[workerID] = now
-	return true
-}
-
-// Tasks that somebody else holds are left out of the fetches of the next second, the first
-// maxHeld of them.
-const (
-	heldFor = time.Second
-	maxHeld = 200
-)
-
-func (p *pull) leaveOut(now time.Duration, id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.held == nil {
-		p.held = map[string]time.Duration{}
-	}
-	if len(p.held) < maxHeld {
-		p.held[id] = now + heldFor
-	}
-}
-
-func (p *pull) leftOut(now time.Duration) (ids []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, until := range p.held {
-		if now > until {
-			delete(p.held, id)
-		} else {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // takeOver takes tasks over lapsed leases, as far as the request goes, and leaves the rest of
 // what it found for others, as a consumer does.
 func (f *fetch) takeOver(ctx context.Context) error {
@@ -145,7 +103,8 @@ func (f *fetch) takeOver(ctx context.Context) error {
 		}
 	}
 	now := f.p.store.Clock.Now()
-	var leaves []store.Write
+	room := f.p.store.Fit(f.left) // what is taken over is read whole
+	var takeovers, leaves []store.Write
 	var left claim.LeftAlone
 	defer func() { f.p.watch.observe(f.types, left) }()
 	for _, t := range found {
@@ -153,32 +112,24 @@ func (f *fetch) takeOver(ctx context.Context) error {
 		if !trust.Allows(&eff, &left) {
 			continue
 		}
-		may := f.left > 0 && !f.p.limits.Limited(t)                     // that needs a grant: it is due again
+		may := room > len(takeovers) && !f.p.limits.Limited(t)          // that needs a grant: it is due again
 		d, ok := claim.Lapsed(t, by, may, eff, now, mathrand.Float64()) //nolint:gosec // jitter, not a secret
 		switch {
 		case !ok:
 		case d.Takeover:
-			after, err := f.p.store.TakeOver(ctx, d.Write)
-			if errors.Is(err, store.ErrHeld) || store.Final(err) && !store.Denied(err) {
-				continue // of this task alone: somebody holds it, or its document has no room
-			}
-			if err != nil {
-				after, err = f.settleTakeOver(ctx, d.Write, eff.Lease, err)
-			}
-			if err != nil {
-				return err
-			}
-			if after != nil {
-				f.take(after)
-			}
+			takeovers = append(takeovers, d.Write)
 		default:
 			leaves = append(leaves, d.Write)
 		}
+	}
+	if err := f.finishTakeOver(ctx, takeovers); err != nil {
+		return err
 	}
 	written, err := f.p.store.Writes(ctx, leaves, store.Patience)
 	for i, w := range written {
 		after := leaves[i].After
 		if w.Applied {
+			f.p.pull.hear(after)
 			f.p.limits.Ended(after, lifecycle.EndedExecutions(leaves[i].Before, after))
 		}
 		if w.Applied && after.Status.Ended() {
@@ -188,24 +139,34 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	return err
 }
 
-// settleTakeOver finds out about a takeover whose answer was lost with the error: the task
-// when it was won, nil when not.
-func (f *fetch) settleTakeOver(ctx context.Context, w store.Write, lease time.Duration, err error) (*model.Task, error) {
-	written, err := f.settle(ctx, []store.Write{w}, lease, err)
-	if err != nil || !written[0].Applied {
-		return nil, err
-	}
-	current, err := f.p.store.ByIDs(ctx, []string{w.After.ID}) // it may have been pinged
+// finishTakeOver writes the takeovers and takes what was won, as it is by then: other workers of
+// the same task may have pinged.
+func (f *fetch) finishTakeOver(ctx context.Context, takeovers []store.Write) error {
+	written, err := f.write(ctx, takeovers)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	t := current[w.After.ID]
-	if t != nil {
-		if _, st := t.Execution(f.exec); st == nil || !st.Open() {
-			return nil, nil
+	var won []string
+	for i, w := range written {
+		if w.Applied {
+			won = append(won, takeovers[i].After.ID)
 		}
 	}
-	return t, nil
+	if len(won) == 0 {
+		return nil
+	}
+	current, err := f.p.store.ByIDs(ctx, won)
+	if err != nil {
+		return err
+	}
+	for _, id := range won {
+		if t := current[id]; t != nil {
+			if _, w := t.Execution(f.exec); w != nil && w.Open() {
+				f.take(t)
+			}
+		}
+	}
+	return nil
 }
 
 // checkPrimary asks who the primary is: another one than before means that the workers

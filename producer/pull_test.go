@@ -2,11 +2,14 @@ package producer
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -58,7 +61,9 @@ func (s *sundial) jump(d time.Duration) {
 type puller struct {
 	*Producer
 	*sundial
-	t *testing.T
+	database *mongo.Database
+	writes   atomic.Int64 // commands that change documents
+	t        *testing.T
 }
 
 func newPuller(t *testing.T) *puller {
@@ -67,13 +72,21 @@ func newPuller(t *testing.T) *puller {
 	server, err := embedded.Start(embedded.Options{Now: s.serverTime})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	client, err := mongo.Connect(options.Client().ApplyURI(server.URI()))
+	p := &puller{sundial: s, t: t}
+	client, err := mongo.Connect(options.Client().ApplyURI(server.URI()).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == "update" || e.CommandName == "findAndModify" {
+				p.writes.Add(1)
+			}
+		},
+	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-	p, err := New(Config{Database: client.Database("pull"), Clock: s})
+	p.database = client.Database("pull")
+	p.Producer, err = New(Config{Database: p.database, Clock: s})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	return &puller{p, s, t}
+	return p
 }
 
 func (p *puller) fetch(worker string) []Fetched {
@@ -115,6 +128,22 @@ func TestAProcessThatFetchesWatchesBeforeItPreempts(t *testing.T) {
 	got := p.fetch("heir")
 	require.Len(t, got, 1)
 	require.Equal(t, id, got[0].Task.ID)
+}
+
+func TestAFetchTakesManyTasksOverByOneCommand(t *testing.T) {
+	p := newPuller(t)
+	for i := range 10 {
+		_, err := p.SendJSON(t.Context(), "t", nil, Key(fmt.Sprint(i)), Lease(500*time.Millisecond, 2*time.Second))
+		require.NoError(t, err)
+	}
+	p.pass(10 * time.Millisecond)
+	require.Len(t, p.fetch("owner"), 10)
+	p.pass(10 * time.Second)
+	require.Empty(t, p.fetch("heir"), "it knows nothing of the last ten seconds")
+	p.watch(patience)
+	before := p.writes.Load()
+	require.Len(t, p.fetch("heir"), 10)
+	require.EqualValues(t, 1, p.writes.Load()-before)
 }
 
 func TestAFetchLeavesTheTimeToHearOfAJumpOfTheDatabasesClock(t *testing.T) {

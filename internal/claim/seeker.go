@@ -125,6 +125,19 @@ func (s *Seeker) Hear(t *model.Task) {
 	now := s.clock.Monotonic()
 	s.Queue.Hear(t, now)
 	s.Several.Hear(t, now)
+	several, own := t.Wanted() > 1, slices.Contains(t.Options.SpecificWorkerIDs, s.WorkerID)
+	if !several && !own {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.many.some, s.own.some = s.many.some || several, s.own.some || own
+}
+
+// Ordinary reports whether a task that is written now says nothing to a seeker that has heard of
+// its priority a moment ago: no head lies behind it, and it needs no separate query.
+func Ordinary(t *model.Task, now time.Time) bool {
+	return t.DueAt.After(now.Add(-headMargin)) && t.Wanted() <= 1 && len(t.Options.SpecificWorkerIDs) == 0
 }
 
 // AskAll makes the next look query every kind of task.
@@ -172,7 +185,7 @@ func (s *Seeker) findOwn(ctx context.Context, q store.DueQuery, l Look) ([]*mode
 		own, err = s.DueOwn(ctx, q)
 	}
 	for _, t := range own {
-		s.Hear(t)
+		s.Queue.Hear(t, now)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

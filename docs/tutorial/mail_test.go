@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/mstest"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+func TestAMailIsSentAgainUntilItIsAccepted(t *testing.T) {
+	db := mstest.DB(t) // a fresh database; it needs no installation
+	require.NoError(t, signUp(t.Context(), db, "ann@example.org"))
+	require.NoError(t, signUp(t.Context(), db, "ann@example.org")) // sends nothing
+	require.Len(t, mstest.Sent(t, db, SendMail), 1)
+
+	c, err := consumer.New(consumer.Config{Database: db})
+	require.NoError(t, err)
+	attempts := 0
+	require.NoError(t, Handle(c, func(string, Mail) error {
+		if attempts++; attempts < 3 {
+			return errors.New("mailbox busy")
+		}
+		return nil
+	}))
+	report := mstest.Drain(t, c, mstest.SkipTime()) // delays take no time
+	require.Equal(t, 1, report.Succeeded)
+	require.Equal(t, 2, report.Errors)
+}
+
+func TestAMailWithoutReceiverFailsAtOnce(t *testing.T) {
+	db := mstest.DB(t)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	_, err = producer.Send(t.Context(), p, SendMail, Mail{Subject: "Welcome"})
+	require.NoError(t, err)
+
+	c, err := consumer.New(consumer.Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, Handle(c, func(string, Mail) error { return nil }))
+	require.Equal(t, 1, mstest.Drain(t, c).Failed)
+}
+
+func TestTheDigestIsSentEachSecond(t *testing.T) {
+	db := mstest.DB(t)
+	engine, err := periodic.New(periodic.Config{Database: db})
+	require.NoError(t, err)
+	rule, err := engine.Create(t.Context(), Digest("* * * * * *"))
+	require.NoError(t, err)
+	_, err = engine.Enable(t.Context(), rule.ID, rule.Version)
+	require.NoError(t, err)
+
+	c, err := consumer.New(consumer.Config{Database: db})
+	require.NoError(t, err)
+	mails := make(chan Mail, 100)
+	require.NoError(t, Handle(c, func(_ string, m Mail) error {
+		mails <- m
+		return nil
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- engine.Run(ctx) }()
+	go func() { ended <- c.Run(ctx) }()
+	for range 2 {
+		require.Equal(t, "subscribers@example.org", (<-mails).To)
+	}
+	stop()
+	require.NoError(t, errors.Join(<-ended, <-ended))
+}

@@ -38,12 +38,14 @@ func toFetch(freeSlots, waiting int, perSecond float64) int {
 // enough returns how many tasks may wait for a slot when the next fetch begins.
 func enough(freeSlots int, perSecond float64) int { return batchWanted(freeSlots, perSecond) / 2 }
 
-// rate measures starts a second, smoothed over about a second.
+// rate measures starts a second, smoothed over about a second, and how many there could be.
 type rate struct {
 	mu        sync.Mutex
 	at        time.Duration
 	started   uint64
 	perSecond float64
+	returned  int           // handlers of this backlog, the older ones counted less
+	ran       time.Duration // all of these together
 }
 
 // observe takes the count of starts at a monotonic time.
@@ -63,6 +65,34 @@ func (r *rate) observe(now time.Duration, started uint64) float64 {
 	r.perSecond += weight * (current - r.perSecond)
 	r.at, r.started = now, started
 	return r.perSecond
+}
+
+// ranFor records how long a handler ran.
+func (r *rate) ranFor(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.returned, r.ran = r.returned+1, r.ran+max(d, 1)
+	if r.returned >= 2*maxBatch {
+		r.returned, r.ran = r.returned/2, r.ran/2
+	}
+}
+
+// possible is how many handlers could start a second in so many slots if there were always
+// another task; 0 = not known, because too few have returned.
+func (r *rate) possible(slots int) float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.returned < min(slots, maxBatch) {
+		return 0
+	}
+	return float64(slots) * float64(r.returned) / r.ran.Seconds()
+}
+
+// backlogEnded forgets what was possible: the next tasks may be others.
+func (r *rate) backlogEnded() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.returned, r.ran = 0, 0
 }
 
 // last is the rate as it was last observed.

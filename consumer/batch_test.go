@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 func TestABatchIsWhatStartsWithinHalfASecond(t *testing.T) {
@@ -41,4 +43,28 @@ func TestTheRateIsSmoothedOverASecond(t *testing.T) {
 	require.InDelta(t, 500, r.observe(now, started), 1)
 	require.InDelta(t, 500, r.observe(now+10*time.Millisecond, started), 1, "too soon to say")
 	require.Less(t, r.observe(now+2*time.Second, started), 1.0, "a long pause is known at once")
+}
+
+func TestHandlersThatRanOutOfTasksGetAsManyAsTheyCouldStart(t *testing.T) {
+	const slots = 100
+	c, _ := newQuiet(t, testdb.New(t), Config{Concurrency: slots})
+	returned := func(n int, each time.Duration) {
+		for range n {
+			c.rate.ranFor(each)
+		}
+	}
+	fetched(&c.lead, 0, slots, time.Second, slots)
+	returned(slots-1, 100*time.Millisecond)
+	require.Zero(t, c.perSecond(counts{}), "one that returned soon says little of those that run")
+	returned(1, 100*time.Millisecond)
+	require.InDelta(t, 1000, c.perSecond(counts{}), 1)
+	require.Equal(t, 500, c.room(counts{}))
+	require.Zero(t, c.perSecond(counts{running: slots}), "all slots are taken")
+	returned(20_000, 10*time.Millisecond)
+	require.InDelta(t, 10_000, c.perSecond(counts{}), 100, "the last ones count")
+	fetched(&c.lead, 500, 499, time.Second, slots)
+	require.Zero(t, c.perSecond(counts{}), "they had enough")
+	fetched(&c.lead, 0, slots, time.Second, slots)
+	c.rate.backlogEnded()
+	require.Zero(t, c.perSecond(counts{}), "the next tasks may be others")
 }

@@ -59,9 +59,13 @@ func (c *Consumer) room(n counts) int {
 	return c.lead.toFetch(c.cfg.Concurrency-n.running, n.buffered, c.perSecond(n), c.fleet.Load() <= 1)
 }
 
-// perSecond is how many handlers start.
+// perSecond is how many handlers start. Where they ran out of tasks it is how many could start.
 func (c *Consumer) perSecond(n counts) float64 {
-	return c.rate.observe(c.cfg.Clock.Monotonic(), n.started)
+	observed := c.rate.observe(c.cfg.Clock.Monotonic(), n.started)
+	if n.running < c.cfg.Concurrency && c.lead.ranOut() {
+		return max(observed, c.rate.possible(c.cfg.Concurrency))
+	}
+	return observed
 }
 
 // waits says whether tasks of the type are not to be claimed now, whoever has room: it is
@@ -121,7 +125,9 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 	full, asked, err := c.fetchOnce(ctx)
 	if asked && err == nil {
 		c.lead.learn(before, c.held.count(), c.cfg.Clock.Monotonic()-began, int(c.stats.won.Load()-won))
-		c.backlog.Store(full)
+		if c.backlog.Store(full); !full {
+			c.rate.backlogEnded()
+		}
 	}
 	return full, err
 }

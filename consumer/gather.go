@@ -8,16 +8,18 @@ import "time"
 
 const (
 	// enoughEnds is the size of a batch that does not wait for more ends.
-	enoughEnds = maxBatch / 2
+	enoughEnds = maxBatch
 	// endsGatherTime bounds how long an end waits for others.
 	endsGatherTime = 100 * time.Millisecond
-	// quickTasks is the rate of starts, in tasks a second, from which on ends gather.
+	// quickTasks is the rate of starts, or of possible starts, in tasks a second, from which on
+	// ends gather.
 	quickTasks = 1000
 )
 
 // lingerEnds returns how long the next batch of ends waits for more.
 func (c *Consumer) lingerEnds() time.Duration {
-	if !c.backlog.Load() || c.isStopping() || c.rate.last() < quickTasks || c.held.idle() {
+	quick := max(c.rate.last(), c.rate.possible(c.cfg.Concurrency)) >= quickTasks
+	if !quick || !c.backlog.Load() || c.isStopping() || c.held.idle() {
 		return 0
 	}
 	return endsGatherTime

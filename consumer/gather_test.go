@@ -34,6 +34,14 @@ func TestEndsGatherOnlyWhileManyMoreAreAboutToCome(t *testing.T) {
 		change()
 		require.Zero(t, c.lingerEnds(), why)
 	}
+	c, _ = newQuiet(t, testdb.New(t), Config{Concurrency: 10})
+	c.backlog.Store(true)
+	c.held.running = 1
+	for range 10 {
+		require.Zero(t, c.lingerEnds(), "how quick they are is not known")
+		c.rate.ranFor(time.Millisecond)
+	}
+	require.Equal(t, endsGatherTime, c.lingerEnds(), "ten slots start 10,000 a second")
 }
 
 // gathering is a worker whose ends gather without a limit of time, and a producer. It counts

@@ -42,6 +42,13 @@ func (l *lead) learn(before, after counts, took time.Duration, won int) {
 	}
 }
 
+// ranOut reports whether the handlers ran out of tasks during the last fetch.
+func (l *lead) ranOut() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hungry
+}
+
 // enough is how many tasks may wait for a slot when a fetch begins.
 func (l *lead) enough(freeSlots int, perSecond float64) int {
 	l.mu.Lock()

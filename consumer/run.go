@@ -127,6 +127,7 @@ func (c *Consumer) call(x *execution, s *said) {
 	began := clock.Read(c.cfg.Clock)
 	defer func() {
 		x.ran = began.SinceMonotonic(c.cfg.Clock)
+		c.rate.ranFor(x.ran)
 		if ctx.Err() != nil {
 			s.cause = context.Cause(ctx)
 		}

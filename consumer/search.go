@@ -20,7 +20,8 @@ func (c *Consumer) search(ctx context.Context, types []string, n, workers int) (
 		}
 		a := aim{atHead: true, skip: past, take: n}
 		if past == 0 {
-			a = c.spread.look(n, workers, now, c.random)
+			quick := min(c.perSecond(c.held.count())*quickShare.Seconds(), maxBatch)
+			a = c.spread.look(n, int(quick), workers, now, c.random)
 		}
 		got, err := c.find(ctx, types, a)
 		if err != nil {

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -74,8 +75,11 @@ const (
 	// less than smaller batches, or than more skipped tasks, would.
 	fewLost    = 0.1
 	littleLost = 0.05
-	// leastShare is how many tasks a worker takes at the end of a queue, at least.
+	// leastShare is how many tasks a worker takes at the end of a queue, at least. Quick ones
+	// are at least as many as start within quickShare, up to a quarter of a batch: a command for
+	// few of them would cost more than they do.
 	leastShare = 2
+	quickShare = 100 * time.Millisecond
 	// perWorker is how many batches for each worker a crowd looks among, in time.
 	perWorker = 16
 	// leastTrust and mostTrust are limits of spread.trust.
@@ -122,8 +126,8 @@ func (s *spread) enter(workers int) {
 	s.crowded, s.calm, s.among = true, 0, mostAmong(workers)
 }
 
-// look returns where to look for n tasks.
-func (s *spread) look(n, workers int, now time.Duration, r *rand.Rand) aim {
+// look returns where to look for n tasks. The worker starts quick tasks within quickShare.
+func (s *spread) look(n, quick, workers int, now time.Duration, r *rand.Rand) aim {
 	switch {
 	case !s.crowded:
 		return aim{atHead: true, take: n}
@@ -139,8 +143,10 @@ func (s *spread) look(n, workers int, now time.Duration, r *rand.Rand) aim {
 	}
 	length := f.tail.Sub(f.head)
 	if f.depth > 0 {
-		// Near the end each worker takes a few, or the first would leave nothing to the others.
-		a.take = min(n, max(leastShare, f.depth/(2*max(workers, 2))))
+		// Near the end each worker takes a few, or the first would leave nothing to the others. Of a
+		// large crowd more look at once.
+		parts := max(workers, 2) * min(max(workers/4, 2), 4)
+		a.take = min(n, max(leastShare, min(quick, n/4), f.depth/parts))
 		if wanted := perWorker * max(workers, 2) * n; f.depth > wanted {
 			length = time.Duration(float64(length) * float64(wanted) / float64(f.depth))
 		}
@@ -234,11 +240,16 @@ func (s *spread) saw(a aim, found []*model.Task, workers int, now time.Duration,
 	if n < a.take { // the end of the field
 		f.tail, f.tailAt = last, now
 	}
+	before := f.depth
 	f.depth = 0
 	if whole, part := f.tail.Sub(f.head), last.Sub(from); whole <= 0 && n < a.take {
 		f.depth = a.skip + n
 	} else if whole > 0 && part > 0 {
-		f.depth = max(1, int(float64(a.skip+n)*float64(whole)/float64(part)))
+		depth := float64(a.skip+n) * float64(whole) / float64(part)
+		if before > 0 {
+			depth = math.Sqrt(depth * float64(before))
+		}
+		f.depth = max(1, int(depth))
 	}
 	return false
 }

@@ -165,7 +165,7 @@ func (f *fleet) look(w *simWorker) []*model.Task {
 			f.finds++
 			f.walked++
 		}
-		a := w.spread.look(f.slots, len(f.workers), f.now, f.random)
+		a := w.spread.look(f.slots, f.slots, len(f.workers), f.now, f.random)
 		priorities, from := a.place(l)
 		found := f.find(priorities, from, a)
 		if a.atHead && !a.scout {

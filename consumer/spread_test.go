@@ -97,7 +97,7 @@ func TestAnUncontendedWorkerKeepsTheOrderOfTheQueue(t *testing.T) {
 	var s spread
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 100 {
-		a := s.look(100, 16, time.Minute, r)
+		a := s.look(100, 0, 16, time.Minute, r)
 		require.Equal(t, aim{atHead: true, take: 100}, a)
 		require.False(t, s.saw(a, foundAll(100, simStart), 16, time.Minute, r))
 		s.learn(90, 10, 16) // a tenth lost costs less than looking elsewhere
@@ -107,14 +107,14 @@ func TestAnUncontendedWorkerKeepsTheOrderOfTheQueue(t *testing.T) {
 func TestAWorkerThatLostLooksElsewhereAndComesBack(t *testing.T) {
 	var s spread
 	r := rand.New(rand.NewPCG(1, 1))
-	a := s.look(100, 16, time.Minute, r)
+	a := s.look(100, 0, 16, time.Minute, r)
 	s.saw(a, foundAll(100, simStart), 16, time.Minute, r)
 	s.learn(80, 20, 16)
 	require.True(t, s.wantsTail(time.Minute))
 	s.sawTail(simStart.Add(time.Hour), time.Minute)
 	from := map[time.Time]bool{}
 	for range 200 {
-		a := s.look(100, 16, time.Minute, r)
+		a := s.look(100, 0, 16, time.Minute, r)
 		require.False(t, a.atHead)
 		require.Equal(t, 5, a.priority)
 		require.Equal(t, 100, a.take, "batches stay full")
@@ -122,7 +122,7 @@ func TestAWorkerThatLostLooksElsewhereAndComesBack(t *testing.T) {
 		from[a.from] = true
 	}
 	require.Greater(t, len(from), 100)
-	require.True(t, s.look(100, 16, time.Hour, r).atHead, "now and then it looks at the head")
+	require.True(t, s.look(100, 0, 16, time.Hour, r).atHead, "now and then it looks at the head")
 	n := 0
 	for ; s.crowded; n++ {
 		s.learn(100, 0, 16)
@@ -142,15 +142,17 @@ func TestAWorkerThatLostLooksElsewhereAndComesBack(t *testing.T) {
 func TestNearTheEndOfTheQueueEverybodyTakesAFew(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	s := spread{crowded: true, among: 4, headAt: time.Hour, field: field{priority: 5, first: &model.Task{}, head: simStart, tail: simStart, tailAt: time.Minute}}
-	a := s.look(100, 16, time.Minute, r)
+	a := s.look(100, 0, 16, time.Minute, r)
 	require.Equal(t, 100, a.take, "how much there is is not known")
 	s.saw(a, foundAll(1, simStart)[:1], 16, time.Minute, r)
 	require.Equal(t, a.skip+1, s.field.depth)
 	s.field.depth = 640
 	for range 100 {
-		a := s.look(100, 16, time.Minute, r)
-		require.Equal(t, 640/32, a.take)
+		a := s.look(100, 0, 16, time.Minute, r)
+		require.Equal(t, 640/64, a.take)
 		require.LessOrEqual(t, a.skip, 3*a.take)
+		require.Equal(t, 25, s.look(100, 1000, 16, time.Minute, r).take, "quick tasks: not by the handful")
+		require.Equal(t, 19, s.look(100, 19, 16, time.Minute, r).take, "slower ones")
 	}
 	s.saw(aim{atHead: true, take: 10}, nil, 16, time.Minute, r)
 	require.Equal(t, spread{}, s, "an empty queue is nobody's to fight over")
@@ -163,7 +165,7 @@ func TestLookingPastTheEndLeadsToTheHead(t *testing.T) {
 		s := spread{crowded: true, among: 8, headAt: time.Hour, field: field{priority: 5, first: &model.Task{}, head: simStart, tail: simStart.Add(time.Hour), tailAt: time.Minute}}
 		for steps := 0; ; steps++ {
 			require.LessOrEqual(t, steps, maxMisses)
-			a := s.look(100, 16, time.Minute, r)
+			a := s.look(100, 0, 16, time.Minute, r)
 			if !s.saw(a, nil, 16, time.Minute, r) {
 				require.True(t, a.atHead)
 				break

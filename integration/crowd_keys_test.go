@@ -32,11 +32,11 @@ func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
 		case e.Slow:
 			t.Skip("this engine's planner is not MongoDB's, and it takes minutes for these backlogs")
 		}
-		const backlog = 20_000
 		for _, c := range []struct {
-			workers int
-			keys    float64 // at most, for each task
-		}{{4, 3}, {16, 8}} {
+			workers, backlog int
+			keys             float64 // at most, for each task
+		}{{4, 40_000, 3}, {16, 20_000, 8}} {
+			backlog := c.backlog
 			for name, apart := range map[string]time.Duration{"spread in time": 5 * time.Millisecond, "all due in one millisecond": 0} {
 				t.Run(fmt.Sprintf("%d workers, %s", c.workers, name), func(t *testing.T) {
 					a := newArena(t, e)
@@ -49,7 +49,7 @@ func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
 						hands = append(hands, a.hire(fmt.Sprintf("one-of-%d-%d", c.workers, i), work, func(cfg *handConfig) {
 							cfg.Database, cfg.Concurrency, cfg.NoStream = keys.watch(t, e, a.db.Name()), 100, true
 							cfg.OnEvent = func(ev consumer.Event) {
-								if ev.Kind == consumer.EventFinished && done.Add(1) == backlog {
+								if ev.Kind == consumer.EventFinished && done.Add(1) == int64(backlog) {
 									close(all)
 								}
 							}
@@ -65,9 +65,9 @@ func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
 						require.NoError(t, h.stop())
 						attempted, won = attempted+h.Stats().ClaimsAttempted, won+h.Stats().ClaimsWon
 					}
-					each := float64(keys.keys.Load()) / backlog
+					each := float64(keys.keys.Load()) / float64(backlog)
 					t.Logf("%.2f keys examined and %.3f queries for each task, %.2f claims attempted for each won",
-						each, float64(keys.queries.Load())/backlog, float64(attempted)/float64(won))
+						each, float64(keys.queries.Load())/float64(backlog), float64(attempted)/float64(won))
 					require.EqualValues(t, backlog, won)
 					require.LessOrEqual(t, each, c.keys)
 				})

@@ -18,7 +18,7 @@ const controlAge = time.Second
 // control is this process's copy of the control document.
 type control struct {
 	mu      sync.Mutex
-	doc     store.Control
+	doc     store.ControlDoc
 	read    bool
 	at      clock.Instant
 	signals time.Time // the store's: signals were read up to here

@@ -68,7 +68,7 @@ func (a *arena) seesNothing() {
 	t.Helper()
 	require.NoError(t, a.store.Ready(ctx))
 	require.NoError(t, a.store.FreshClock(ctx))
-	everywhere := []store.Where{store.Tasks, store.Both, store.History}
+	everywhere := []store.Where{store.InTasks, store.InBoth, store.InHistory}
 	all := []store.Filter{
 		{}, {Tenant: model.NoTenant}, {Tenant: "zz"}, {AfterID: "-"}, {AfterID: "z/z/z", AfterGeneration: 1},
 		{Before: time.Now().Add(time.Hour)}, {Statuses: lifecycle.Statuses},

@@ -123,7 +123,7 @@ type fetch struct {
 	FetchRequest
 	exec    string
 	types   []string
-	control store.Control
+	control store.ControlDoc
 	only    *model.Conditions // nil = everything
 	seeker  *seeker
 	left    int // how many may still be claimed

@@ -46,7 +46,7 @@ func (h History) validate() error {
 }
 
 func (h History) where() store.Where {
-	return [...]store.Where{WithoutHistory: store.Tasks, WithHistory: store.Both, HistoryOnly: store.History}[h]
+	return [...]store.Where{WithoutHistory: store.InTasks, WithHistory: store.InBoth, HistoryOnly: store.InHistory}[h]
 }
 
 func (f *Filter) validate() error {

@@ -337,7 +337,7 @@ func (r *changing) all(ctx context.Context, f store.Filter, counts *changeCounts
 		names := make([]string, len(page.Docs))
 		for i, doc := range page.Docs {
 			names[i] = doc.Lookup("_id").StringValue()
-			if generation, ok := doc.Lookup("generation").AsInt64OK(); ok && r.where != store.Tasks {
+			if generation, ok := doc.Lookup("generation").AsInt64OK(); ok && r.where != store.InTasks {
 				names[i] = lifeName(names[i], generation)
 			}
 		}
@@ -345,7 +345,7 @@ func (r *changing) all(ctx context.Context, f store.Filter, counts *changeCounts
 			return err
 		}
 		f.AfterID = page.Next.ID
-		if r.where != store.Tasks {
+		if r.where != store.InTasks {
 			f.AfterGeneration = page.Next.Generation
 		}
 	}

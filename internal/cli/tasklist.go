@@ -58,7 +58,7 @@ func (a *app) taskList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if filter.AfterID = f.after; where != store.Tasks {
+			if filter.AfterID = f.after; where != store.InTasks {
 				filter.AfterID, filter.AfterGeneration = lifeOf(f.after)
 			}
 			return a.list(cmd.Context(), filter, where, &f)
@@ -78,13 +78,13 @@ func (a *app) taskList() *cobra.Command {
 func (f *listFlags) where() (store.Where, error) {
 	switch f.history {
 	case "no":
-		return store.Tasks, nil
+		return store.InTasks, nil
 	case "also":
-		return store.Both, nil
+		return store.InBoth, nil
 	case "only":
-		return store.History, nil
+		return store.InHistory, nil
 	default:
-		return store.Tasks, usage("--history is %q; want --history, --history=only or --history=no", f.history)
+		return store.InTasks, usage("--history is %q; want --history, --history=only or --history=no", f.history)
 	}
 }
 
@@ -127,13 +127,13 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 		switch {
 		case page.Next == nil:
 			return out.end("")
-		case !f.all && where == store.Tasks:
+		case !f.all && where == store.InTasks:
 			return out.end(page.Next.ID)
 		case !f.all:
 			return out.end(lifeName(page.Next.ID, page.Next.Generation))
 		}
 		filter.AfterID = page.Next.ID
-		if where != store.Tasks {
+		if where != store.InTasks {
 			filter.AfterGeneration = page.Next.Generation
 		}
 	}
@@ -220,7 +220,7 @@ func (l *tableLister) page(docs []bson.Raw) error {
 	}
 	if l.table == nil {
 		l.table = newTable("TASK", "STATUS", "PRI", "TRIES", "CREATED", "WHAT")
-		if l.where != store.Tasks {
+		if l.where != store.InTasks {
 			l.table = newTable("TASK", "STATUS", "PRI", "TRIES", "CREATED", "ARCHIVED", "WHAT")
 		}
 	}
@@ -230,7 +230,7 @@ func (l *tableLister) page(docs []bson.Raw) error {
 			return err
 		}
 		row := []string{t.ID, string(t.Status), fmt.Sprint(t.Priority), fmt.Sprint(t.Attempt), human.When(t.CreatedAt, l.now)}
-		if l.where != store.Tasks {
+		if l.where != store.InTasks {
 			row = append(row, human.When(t.ArchivedAt, l.now))
 		}
 		if !t.ArchivedAt.IsZero() {

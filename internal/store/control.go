@@ -9,9 +9,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Control is the one small document that every process reads every second while it
+// ControlDoc is the one small document that every process reads every second while it
 // works: what must act everywhere within two seconds shows there.
-type Control struct {
+type ControlDoc struct {
 	Signal      int64    `bson:"signal"`       // rises with every signal
 	Types       int64    `bson:"types"`        // rises with every change of a type's document
 	PausedTypes []string `bson:"paused_types"` // nobody claims tasks of these
@@ -22,15 +22,15 @@ type Control struct {
 }
 
 // Paused says whether tasks of the type may not be claimed.
-func (c *Control) Paused(typ string) bool {
+func (c *ControlDoc) Paused(typ string) bool {
 	return c.PausedAll || slices.Contains(c.PausedTypes, typ)
 }
 
 var controlID = bson.D{d("_id", "control")}
 
 // Control reads the control document; the zero Control where there is none. Index: _id.
-func (s *Store) Control(ctx context.Context) (Control, error) {
-	var c Control
+func (s *Store) Control(ctx context.Context) (ControlDoc, error) {
+	var c ControlDoc
 	err := s.control.FindOne(ctx, controlID).Decode(&c)
 	if isNone(err) {
 		return c, nil

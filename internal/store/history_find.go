@@ -17,9 +17,9 @@ type Where uint8
 
 // The places of lives.
 const (
-	Tasks   Where = iota // present lives
-	Both                 // present lives and those of the history
-	History              // only the history
+	InTasks   Where = iota // present lives
+	InBoth                 // present lives and those of the history
+	InHistory              // only the history
 )
 
 // Place of a page: behind this life.
@@ -52,14 +52,14 @@ func (s *Store) FindLives(ctx context.Context, f Filter, where Where, limit int)
 
 func (s *Store) findLives(ctx context.Context, f Filter, where Where, limit int) (LivesPage, error) {
 	var all merged
-	if where != History {
+	if where != InHistory {
 		docs, err := s.List(ctx, f, limit+1)
 		if err != nil {
 			return LivesPage{}, err
 		}
 		all.add(docs, limit)
 	}
-	if where != Tasks {
+	if where != InTasks {
 		old, err := s.listHistory(ctx, f, limit+1)
 		if err != nil {
 			return LivesPage{}, err
@@ -164,21 +164,21 @@ func compareKeys(a, b lifeKey) int {
 
 // Count counts the tasks that the filter selects.
 func (s *Store) Count(ctx context.Context, f Filter) (int64, error) {
-	return s.CountLives(ctx, f, Tasks)
+	return s.CountLives(ctx, f, InTasks)
 }
 
 // CountLives counts what the filter selects there. What moves to the history while both
 // are counted may be counted twice.
 func (s *Store) CountLives(ctx context.Context, f Filter, where Where) (int64, error) {
 	var sum int64
-	if where != History {
+	if where != InHistory {
 		n, err := s.tasks.CountDocuments(ctx, f.query())
 		if err != nil {
 			return 0, explain(err, "counting tasks")
 		}
 		sum += n
 	}
-	if where != Tasks {
+	if where != InTasks {
 		n, err := s.history.CountDocuments(ctx, f.queryBy("task_id"))
 		if err != nil {
 			return 0, explain(err, "counting the history")
@@ -191,12 +191,12 @@ func (s *Store) CountLives(ctx context.Context, f Filter, where Where) (int64, e
 // StatusCounts counts the lives of each type and status; see [Store.CountLives].
 func (s *Store) StatusCounts(ctx context.Context, where Where) (map[string]map[model.Status]int64, error) {
 	out := map[string]map[model.Status]int64{}
-	if where != History {
+	if where != InHistory {
 		if err := addCounts(ctx, s.tasks, out); err != nil {
 			return nil, explain(err, "counting tasks")
 		}
 	}
-	if where != Tasks {
+	if where != InTasks {
 		if err := addCounts(ctx, s.history, out); err != nil {
 			return nil, explain(err, "counting the history")
 		}

@@ -296,7 +296,7 @@ func TestACopyThatADeadArchiverLeftIsReplacedByTheRightOne(t *testing.T) {
 		p.copyAll(p.read()) // and dies
 		after := p.delivered(task.ID)
 
-		page, err := p.FindLives(t.Context(), Filter{}, History, 10)
+		page, err := p.FindLives(t.Context(), Filter{}, InHistory, 10)
 		require.NoError(t, err)
 		require.Empty(t, page.Docs, "nobody sees it meanwhile")
 		lives, err := p.AllLives(t.Context(), task.ID)

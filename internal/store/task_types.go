@@ -66,7 +66,7 @@ func (s *Store) PutTaskType(ctx context.Context, t *model.TaskType) error {
 	t.Version, t.UpdatedAt = seen.Version+1, s.Clock.Now()
 	var err error
 	if seen.Version == 0 {
-		var c Control
+		var c ControlDoc
 		if c, err = s.Control(ctx); err != nil {
 			*t = seen
 			return err

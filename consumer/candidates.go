@@ -44,7 +44,7 @@ func (c *Consumer) candidates(ctx context.Context, h *handler, n int) (next []*m
 func (c *Consumer) stillDue(ctx context.Context, ids []string) (due []*model.Task, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	tasks, err := c.store.ByIDs(ctx, ids)
+	tasks, err := c.store.Tasks.ByIDs(ctx, ids)
 	now := c.store.Clock.Now()
 	for _, id := range ids {
 		t := tasks[id]

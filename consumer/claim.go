@@ -134,11 +134,11 @@ func (c *Consumer) repair(ctx context.Context, repairs []store.Write, wrong int)
 	return err
 }
 
-// writeRepairs returns the held ones, see [store.Store.Writes].
+// writeRepairs returns the held ones, see [store.Tasks.Writes].
 func (c *Consumer) writeRepairs(ctx context.Context, repairs []store.Write, search time.Duration) (held []store.Write, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	written, err := c.store.Writes(ctx, repairs, search)
+	written, err := c.store.Tasks.Writes(ctx, repairs, search)
 	for i, w := range written {
 		switch {
 		case w.Held:
@@ -163,10 +163,10 @@ func (c *Consumer) unwritable(t *model.Task, why error) {
 
 // writeClaims sends a batch of claims. Where the answer is lost it asks, until the
 // server answers, which of them were won: giving up would leave tasks that nobody
-// knows to be held until their leases lapse. search is that of [store.Store.Writes].
+// knows to be held until their leases lapse. search is that of [store.Tasks.Writes].
 func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID string, search time.Duration) ([]store.Written, error) {
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
-	written, err := c.store.Writes(store.For(call, store.Claiming), claims, search)
+	written, err := c.store.Tasks.Writes(store.For(call, store.Claiming), claims, search)
 	cancel()
 	if err == nil || store.Classify(err) == store.Fatal {
 		return written, err
@@ -182,7 +182,7 @@ func (c *Consumer) settleClaims(claims []store.Write, execID string, err error) 
 	c.health.report(c, err)
 	for wait := c.newBackOff(); c.unsure.Err() == nil; wait.sleep(c.unsure) {
 		call, cancel := context.WithTimeout(c.unsure, rpcTimeout)
-		written, err = c.store.SettleClaim(call, claims, execID, lease)
+		written, err = c.store.Tasks.SettleClaim(call, claims, execID, lease)
 		cancel()
 		c.health.report(c, err)
 		if err == nil || store.Classify(err) == store.Fatal {

@@ -53,7 +53,7 @@ func (e *Execution) CompleteIn(ctx context.Context, result any) error {
 	}
 	out := lifecycle.Success(value)
 	out.NoCallback = x.quiet.Load()
-	_, _, err = c.store.Change(ctx, e.TaskID, func(t *model.Task) (*model.Task, error) {
+	_, _, err = c.store.Tasks.Change(ctx, e.TaskID, func(t *model.Task) (*model.Task, error) {
 		if completed(x, t) {
 			return nil, fmt.Errorf("it was completed before: %w", model.ErrFenced)
 		}
@@ -130,7 +130,7 @@ func (c *Consumer) livesOf(batch []*ended) (map[*execution]*model.Task, error) {
 	for i, e := range batch {
 		ids[i] = e.x.task.ID
 	}
-	tasks, err := c.store.ByIDs(ctx, ids)
+	tasks, err := c.store.Tasks.ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (c *Consumer) livesOf(batch []*ended) (map[*execution]*model.Task, error) {
 	for _, e := range batch {
 		t := tasks[e.x.task.ID]
 		if t == nil || t.Generation != e.x.task.Generation {
-			old, err := c.store.Life(ctx, e.x.task.ID, e.x.task.Generation)
+			old, err := c.store.History.Life(ctx, e.x.task.ID, e.x.task.Generation)
 			switch {
 			case err == nil:
 				old.Outbox = nil // the sweeper's: it knows where the life is

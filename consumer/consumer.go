@@ -130,7 +130,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.nextPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.pollPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.scanPace = clock.NewPacer(cfg.Clock, 0, longestPace)
-	c.typeScan = claim.NewTypeScan(st.NextType, cfg.Clock)
+	c.typeScan = claim.NewTypeScan(st.Tasks.NextType, cfg.Clock)
 	c.control.init()
 	c.health.init(claim.NewTrust(st.Clock, cfg.Clock))
 	c.taskTypes = tasktypes.New(st)
@@ -330,7 +330,7 @@ func (c *Consumer) beat(ctx context.Context) error {
 		stream = "watching"
 	}
 	types, began := c.types(), c.cfg.Clock.Monotonic()
-	err := c.store.Heartbeat(ctx, store.Worker{
+	err := c.store.Workers.Heartbeat(ctx, store.Worker{
 		ID: c.cfg.WorkerID, Host: hostName(), PID: os.Getpid(), Version: c.cfg.Version,
 		Types: types, Only: c.only, Concurrency: c.cfg.Concurrency, Running: c.held.count().running, Stream: stream,
 	})
@@ -360,7 +360,7 @@ func (c *Consumer) countFleet(ctx context.Context, types []string) error {
 	if c.counted != 0 && now-c.counted < every && c.held.count().all == 0 && !c.backlog.Load() {
 		return nil
 	}
-	n, err := c.store.AliveWorkers(ctx, types)
+	n, err := c.store.Workers.Alive(ctx, types)
 	if err == nil {
 		c.fleet.Store(int64(max(n, 1)))
 		c.counted = max(now, 1)

@@ -63,7 +63,7 @@ func (c *Consumer) readControl(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	asked, now := clock.Read(c.cfg.Clock), c.store.Clock.Now()
-	doc, err := c.store.Control(ctx)
+	doc, err := c.store.Control.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (c *Consumer) heed(ctx context.Context, since time.Time) error {
 	for i, x := range held {
 		ids[i] = x.task.ID
 	}
-	named, err := c.store.Signals(ctx, since, ids)
+	named, err := c.store.Control.Signals(ctx, since, ids)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (c *Consumer) heed(ctx context.Context, since time.Time) error {
 			mine, read = append(mine, x), append(read, x.task.ID)
 		}
 	}
-	tasks, err := c.store.States(ctx, read)
+	tasks, err := c.store.Tasks.States(ctx, read)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (c *Consumer) tellOthers(t *model.Task) {
 	c.late.Go(func() {
 		for wait := c.newBackOff(); c.service.Err() == nil; wait.sleep(c.service) {
 			ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
-			err := c.store.Signal(ctx, t.ID)
+			err := c.store.Control.Signal(ctx, t.ID)
 			cancel()
 			if store.Classify(err) == store.OK || store.Classify(err) == store.Fatal {
 				return

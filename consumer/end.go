@@ -125,7 +125,7 @@ func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Writ
 	for wait := c.newBackOff(); ; wait.sleep(c.service) {
 		ctx, cancel := begin(c.service, rpcTimeout)
 		begin = context.WithTimeout // cut off once, at most, so that a slow server gets it done
-		written, err := c.store.Writes(store.For(ctx, store.Ending), writes, min(shortest/4, endSearch))
+		written, err := c.store.Tasks.Writes(store.For(ctx, store.Ending), writes, min(shortest/4, endSearch))
 		cancel()
 		c.health.report(c, err)
 		switch {

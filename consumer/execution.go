@@ -77,7 +77,7 @@ func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 	if raw.Type == 0 {
 		raw.Type = bson.TypeNull
 	}
-	return e.consumer.store.SaveCheckpoint(ctx, e.TaskID, e.hold.index, e.hold.execID, e.hold.task.Wanted() > 1, raw)
+	return e.consumer.store.Tasks.SaveCheckpoint(ctx, e.TaskID, e.hold.index, e.hold.execID, e.hold.task.Wanted() > 1, raw)
 }
 
 // Restore reads the checkpoint of the previous execution into dst; false when there is
@@ -98,7 +98,7 @@ func (e *Execution) Progress(ctx context.Context, percent float64, message strin
 	if len(message) > 4<<10 {
 		return input.Invalid("message", "has %d bytes; at most %d are allowed", len(message), 4<<10)
 	}
-	return e.consumer.store.SaveProgress(ctx, e.TaskID, e.hold.index, e.hold.execID,
+	return e.consumer.store.Tasks.SaveProgress(ctx, e.TaskID, e.hold.index, e.hold.execID,
 		model.Progress{Percent: percent, Message: message, At: e.consumer.store.Clock.Now()})
 }
 

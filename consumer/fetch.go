@@ -153,7 +153,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	}
 	types, last := c.turnOf(types)
 	all = all && last
-	n = c.store.Fit(c.gate.AtMost(types, n))
+	n = c.store.Tasks.Fit(c.gate.AtMost(types, n))
 	workers := int(c.fleet.Load())
 	if c.stats.fetches.Load() == 0 {
 		c.spread.crowd(workers)

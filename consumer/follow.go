@@ -206,11 +206,11 @@ func (f *follower) read(ctx context.Context, ids []string) (due []*model.Task, t
 	}
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	if most := f.c.store.Fit(len(ids)); most < len(ids) {
+	if most := f.c.store.Tasks.Fit(len(ids)); most < len(ids) {
 		ids = ids[:most]
 		f.c.wake.now() // a fetch finds the others
 	}
-	tasks, err := f.c.store.ByIDs(ctx, ids)
+	tasks, err := f.c.store.Tasks.ByIDs(ctx, ids)
 	if err != nil {
 		return nil, 0, err
 	}

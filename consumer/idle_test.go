@@ -109,7 +109,7 @@ func put(t *testing.T, c *Consumer, key string, change func(*model.Task)) *model
 	if change != nil {
 		change(task)
 	}
-	_, err = c.store.Insert(t.Context(), []*model.Task{task})
+	_, err = c.store.Tasks.Insert(t.Context(), []*model.Task{task})
 	require.NoError(t, err)
 	return task
 }
@@ -189,7 +189,7 @@ func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 	ctx := t.Context()
 	c.follower.Store(newFollower(c))
 	require.NoError(t, c.beat(ctx)) // the first ones make what is not there
-	permit, err := c.store.AcquireStream(ctx, c.types(), "me")
+	permit, err := c.store.Seats.Acquire(ctx, c.types(), "me")
 	require.NoError(t, err)
 	keeper := c.upkeep()
 	minute := 0.0
@@ -204,7 +204,7 @@ func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 	}
 	cost("heartbeat", store.HeartbeatInterval, func() error { return c.beat(ctx) })
 	cost("count of the workers", countWatching, func() error {
-		_, err := c.store.AliveWorkers(ctx, c.types())
+		_, err := c.store.Workers.Alive(ctx, c.types())
 		return err
 	})
 	_, err = c.poll(ctx)
@@ -215,15 +215,15 @@ func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 		return err
 	})
 	cost("renewal of the permit", renewPermits, func() error {
-		_, err := c.store.RenewStream(ctx, permit, "me")
+		_, err := c.store.Seats.Renew(ctx, permit, "me")
 		return err
 	})
 	cost("look at who else watches", askPermits, func() error {
-		_, err := c.store.Watching(ctx, permit)
+		_, err := c.store.Seats.Watching(ctx, permit)
 		return err
 	})
 	cost("upkeep", upkeep.IdlePause, func() error {
-		_, err := c.store.TakeJob(ctx, "upkeep", "me", time.Minute)
+		_, err := c.store.Turns.Take(ctx, "upkeep", "me", time.Minute)
 		require.NoError(t, err)
 		return keeper.Round(ctx)
 	})

@@ -17,7 +17,7 @@ import (
 func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testing.T) {
 	c, o := prepared(t, testdb.New(t))
 	ctx := t.Context()
-	require.NoError(t, c.store.PutTaskType(ctx, &model.TaskType{Code: quietType, MaxRunning: 1}))
+	require.NoError(t, c.store.Types.Put(ctx, &model.TaskType{Code: quietType, MaxRunning: 1}))
 	outdate(c)
 	require.NoError(t, c.control.fresh(ctx, c))
 	require.True(t, c.gate.LimitsType(quietType))
@@ -43,7 +43,7 @@ func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testi
 	require.NoError(t, err)
 	require.Empty(t, lifecycle.Claimable(again, c.cfg.WorkerID, lifecycle.ResolveOptions(again.Options), c.store.Clock.Now()), "the time has come")
 	require.Equal(t, 1, took)
-	stored, err := c.store.Get(ctx, again.ID)
+	stored, err := c.store.Tasks.Get(ctx, again.ID)
 	require.NoError(t, err)
 	require.Equal(t, again.Rev, stored.Rev)
 }

@@ -94,14 +94,14 @@ func putMany(t *testing.T, c *Consumer, types map[string]int, change func(*model
 		}
 	}
 	for some := range slices.Chunk(tasks, 1000) {
-		_, err = c.store.Insert(t.Context(), some)
+		_, err = c.store.Tasks.Insert(t.Context(), some)
 		require.NoError(t, err)
 	}
 }
 
 func limitTo(t *testing.T, c *Consumer, maxRunning int) {
 	t.Helper()
-	require.NoError(t, c.store.PutTaskType(t.Context(), &model.TaskType{Code: limitedType, MaxRunning: maxRunning}))
+	require.NoError(t, c.store.Types.Put(t.Context(), &model.TaskType{Code: limitedType, MaxRunning: maxRunning}))
 }
 
 // gauge counts handlers.
@@ -214,7 +214,7 @@ func TestATaskThatNamesAnotherWorkerGetsThePermitOfAnEndlessBacklog(t *testing.T
 		args, err := codec.EncodeValue("args", 1, input.MaxArgsBytes)
 		require.NoError(t, err)
 		task := lifecycle.NewTask(lifecycle.Draft{Type: limitedType, Key: key, Args: args, Options: model.Options{SpecificWorkerIDs: worker}}, setup.store.Clock.Now())
-		_, err = setup.store.Insert(context.Background(), []*model.Task{task})
+		_, err = setup.store.Tasks.Insert(context.Background(), []*model.Task{task})
 		require.NoError(t, err)
 	}
 	var began atomic.Int64

@@ -107,7 +107,7 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) (answered bool)
 		pings[i] = store.Ping{ID: x.task.ID, ExecID: x.execID, Index: x.index, Many: x.isMany(), Until: until}
 		byPing[[2]string{x.task.ID, x.execID}] = x
 	}
-	lost, err := c.store.Pings(call, pings, interval/4)
+	lost, err := c.store.Tasks.Pings(call, pings, interval/4)
 	c.health.report(c, err)
 	if err == nil {
 		c.stats.pings.Add(1)

@@ -72,7 +72,7 @@ func (c *Consumer) scan(ctx context.Context) (claim.LeftAlone, error) {
 			return claim.LeftAlone{}, err
 		}
 		call, cancel := context.WithTimeout(ctx, rpcTimeout)
-		found, err := c.store.Lapsed(call, c.types(), scanLimit)
+		found, err := c.store.Tasks.Lapsed(call, c.types(), scanLimit)
 		cancel()
 		if err != nil {
 			return claim.LeftAlone{}, err
@@ -90,7 +90,7 @@ func (c *Consumer) nextLapse(ctx context.Context) (next time.Time, err error) {
 	defer cancel()
 	var sure bool
 	err = c.scanPace.Do(func() (err error) {
-		next, sure, err = c.store.NextLapse(call, c.types())
+		next, sure, err = c.store.Tasks.NextLapse(call, c.types())
 		return err
 	})
 	c.stats.scans.Add(1)
@@ -164,7 +164,7 @@ func (c *Consumer) judge(found []*model.Task, by lifecycle.Claimant) (takeovers,
 	defer c.claiming.Unlock()
 	now := c.store.Clock.Now()
 	n := c.held.count()
-	slots := c.store.Fit(c.cfg.Concurrency - n.running - n.buffered) // what is taken over is read whole
+	slots := c.store.Tasks.Fit(c.cfg.Concurrency - n.running - n.buffered) // what is taken over is read whole
 	room := map[string]int{}
 	for _, t := range found {
 		if c.store.ProbeLater(t.ID) {
@@ -216,7 +216,7 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) (changed int
 	}
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	written, err := c.store.Writes(call, leaves, store.Patience)
+	written, err := c.store.Tasks.Writes(call, leaves, store.Patience)
 	for i, w := range written {
 		t := leaves[i].After
 		if w.Refused != nil {
@@ -286,7 +286,7 @@ func (c *Consumer) takeOverSingly(ctx context.Context, writes []store.Write, exe
 	current = map[string]*model.Task{}
 	for i, w := range writes {
 		call, cancel := context.WithTimeout(ctx, rpcTimeout)
-		t, err := c.store.TakeOver(call, w)
+		t, err := c.store.Tasks.TakeOver(call, w)
 		cancel()
 		switch {
 		case err == nil:
@@ -324,7 +324,7 @@ func (c *Consumer) readBack(writes []store.Write) (current map[string]*model.Tas
 	}
 	for wait := c.newBackOff(); ; wait.sleep(c.unsure) {
 		call, cancel := context.WithTimeout(c.unsure, rpcTimeout)
-		current, err = c.store.ByIDs(call, ids)
+		current, err = c.store.Tasks.ByIDs(call, ids)
 		cancel()
 		c.health.report(c, err)
 		if err == nil || c.unsure.Err() != nil || store.Classify(err) == store.Fatal {

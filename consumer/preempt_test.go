@@ -140,7 +140,7 @@ func (w *world) owned(key string, change func(*model.Task)) string {
 	eff := *w.c.effOf(task)
 	after, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "owner", ExecID: "owner-" + key}, eff, w.c.store.Clock.Now())
 	require.Empty(w.t, no)
-	written, err := w.c.store.Writes(w.t.Context(), []store.Write{{Before: task, After: after}}, 0)
+	written, err := w.c.store.Tasks.Writes(w.t.Context(), []store.Write{{Before: task, After: after}}, 0)
 	require.NoError(w.t, err)
 	require.True(w.t, written[0].Applied)
 	return task.ID
@@ -184,7 +184,7 @@ func (w *world) requireLeftAlone(ids ...string) {
 
 func (w *world) get(id string) *model.Task {
 	w.t.Helper()
-	task, err := w.c.store.Get(w.t.Context(), id)
+	task, err := w.c.store.Tasks.Get(w.t.Context(), id)
 	require.NoError(w.t, err)
 	return task
 }

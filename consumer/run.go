@@ -165,7 +165,7 @@ func (c *Consumer) call(x *execution, s *said) {
 func (c *Consumer) awaitLocalRetry(ctx context.Context, x *execution, n int) bool {
 	began := clock.Read(c.cfg.Clock)
 	for wait := c.newBackOff(); ; wait.sleep(ctx) {
-		err := c.store.SaveLocalRetries(ctx, x.task.ID, x.index, x.execID, n)
+		err := c.store.Tasks.SaveLocalRetries(ctx, x.task.ID, x.index, x.execID, n)
 		if err == nil {
 			return clock.Pause(ctx, x.eff.Retry.Local.Interval-began.SinceMonotonic(c.cfg.Clock))
 		}

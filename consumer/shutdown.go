@@ -122,7 +122,7 @@ func (c *Consumer) stillRunning() []string {
 func (c *Consumer) goodbye() {
 	ctx, cancel := context.WithTimeout(c.service, 2*time.Second)
 	defer cancel()
-	if err := c.store.RemoveWorker(ctx, c.cfg.WorkerID); err != nil {
+	if err := c.store.Workers.Remove(ctx, c.cfg.WorkerID); err != nil {
 		c.log.Debug().Err(err).Msg("removing the worker's document")
 	}
 }

@@ -99,7 +99,7 @@ func (c *Consumer) trySteps(batch []*stepItem) ([]store.SavedStep, error) {
 	}
 	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
 	defer cancel()
-	return c.store.SaveSteps(ctx, writes, min(shortest/4, endSearch))
+	return c.store.Tasks.SaveSteps(ctx, writes, min(shortest/4, endSearch))
 }
 
 func (c *Consumer) settleSteps(batch []*stepItem, saved []store.SavedStep) {

@@ -87,7 +87,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 		clock.Pause(ctx, busyPause)
 		return nil
 	}
-	permit, err := c.store.AcquireStream(call, c.sameStream(types), holder)
+	permit, err := c.store.Seats.Acquire(call, c.sameStream(types), holder)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 	passOn, err := c.watch(ctx, types, served, permit, holder)
 	call, cancel = context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = c.store.ReleaseStream(call, permit, holder) // else it lapses
+	_ = c.store.Seats.Release(call, permit, holder) // else it lapses
 	if passOn {
 		clock.Pause(ctx, permitRetry*5/4) // all who wait for a permit ask in this time
 	}
@@ -174,7 +174,7 @@ func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, pe
 		now := c.cfg.Clock.Monotonic()
 		if now-renewed >= renewPermits {
 			call, cancel := context.WithTimeout(ctx, rpcTimeout)
-			ok, err := c.store.RenewStream(call, permit, holder)
+			ok, err := c.store.Seats.Renew(call, permit, holder)
 			cancel()
 			switch {
 			case err == nil && !ok:
@@ -185,7 +185,7 @@ func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, pe
 		}
 		if asked < 0 || now-asked >= askPermits || len(f.doubt) > 0 && now-asked >= doubtPause {
 			call, cancel := context.WithTimeout(ctx, rpcTimeout)
-			w, err := c.store.Watching(call, permit)
+			w, err := c.store.Seats.Watching(call, permit)
 			cancel()
 			if err == nil {
 				others, asked = w, now

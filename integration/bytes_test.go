@@ -86,14 +86,14 @@ func TestLapsesAndSignalsAreReadWithoutArguments(t *testing.T) {
 		began := time.Now()
 		var found []*model.Task
 		awaitTrue(t, func() string {
-			found, err = s.Lapsed(ctx, []string{largeWork.Name()}, 100)
+			found, err = s.Tasks.Lapsed(ctx, []string{largeWork.Name()}, 100)
 			require.NoError(t, err)
 			if len(found) < n {
 				return "the lapse of all"
 			}
 			return ""
 		})
-		states, err := s.States(ctx, ids)
+		states, err := s.Tasks.States(ctx, ids)
 		require.NoError(t, err)
 		require.Len(t, states, n)
 
@@ -104,26 +104,26 @@ func TestLapsesAndSignalsAreReadWithoutArguments(t *testing.T) {
 		stale.Rev--
 		after := *found[0]
 		after.Rev, after.Remark = after.Rev+1, "crossed"
-		written, err := s.Writes(ctx, []store.Write{{Before: &stale, After: &after}}, 0)
+		written, err := s.Tasks.Writes(ctx, []store.Write{{Before: &stale, After: &after}}, 0)
 		require.NoError(t, err)
 		now := written[0].Current
 		require.NotNil(t, now)
 		done, err := lifecycle.Finish(now, now.WorkerStates[0].ExecID, lifecycle.Success(bson.RawValue{}), eff, s.Clock.Now(), 0)
 		require.NoError(t, err)
-		written, err = s.Writes(ctx, []store.Write{{Before: now, After: done}}, 0)
+		written, err = s.Tasks.Writes(ctx, []store.Write{{Before: now, After: done}}, 0)
 		require.NoError(t, err)
 		require.True(t, written[0].Applied)
 		ended := a.get(now.ID)
 		require.Equal(t, model.StatusSuccess, ended.Status)
 		require.Greater(t, len(ended.Args.Value), largeBytes)
 
-		require.NoError(t, a.store.Signal(ctx, ids[:2]...))
+		require.NoError(t, a.store.Control.Signal(ctx, ids[:2]...))
 		others := make([]string, 5000)
 		for i := range others {
 			others[i] = strings.Repeat("y", 100)
 		}
-		require.NoError(t, a.store.Signal(ctx, others...))
-		named, err := s.Signals(ctx, began.Add(-time.Minute), ids[1:])
+		require.NoError(t, a.store.Control.Signal(ctx, others...))
+		named, err := s.Control.Signals(ctx, began.Add(-time.Minute), ids[1:])
 		require.NoError(t, err)
 		require.True(t, named[ids[1]])
 		require.False(t, named[ids[2]])

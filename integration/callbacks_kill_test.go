@@ -184,7 +184,7 @@ func (k *killing) awaitSettled() {
 			if task.Status != want {
 				return inWords(task)
 			}
-			delivery, err := k.store.Get(t.Context(), lifecycle.DeliveryID(task))
+			delivery, err := k.store.Tasks.Get(t.Context(), lifecycle.DeliveryID(task))
 			if err != nil {
 				return err.Error()
 			}

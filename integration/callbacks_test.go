@@ -331,7 +331,7 @@ func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
 		a.awaitStatus(id, model.StatusCompleted)
 		deliveryID := lifecycle.DeliveryID(a.get(id))
 		awaitTrue(t, func() string {
-			task, err := a.store.Get(t.Context(), deliveryID)
+			task, err := a.store.Tasks.Get(t.Context(), deliveryID)
 			if err != nil || len(task.WorkerStates) == 0 || task.WorkerStates[0].Open() {
 				return "the keyless worker did not give the delivery back"
 			}

@@ -68,7 +68,7 @@ func TestAWorkerServesTheTypesOfItsCategoryAsTheyComeAndGo(t *testing.T) {
 func (a *arena) awaitWorkerTypes(id string, types ...string) {
 	a.t.Helper()
 	awaitTrue(a.t, func() string {
-		workers, err := a.store.Workers(a.t.Context())
+		workers, err := a.store.Workers.List(a.t.Context())
 		require.NoError(a.t, err)
 		for _, w := range workers {
 			if w.ID == id && len(w.Types) == len(types) {

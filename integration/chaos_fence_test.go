@@ -24,7 +24,7 @@ func TestAPingThatCrossesAnEndChangesNothing(t *testing.T) {
 		a := newArena(t, e)
 		for round := range e.Of(60, 20) {
 			ids := a.send(20)
-			tasks, err := a.store.ByIDs(t.Context(), ids)
+			tasks, err := a.store.Tasks.ByIDs(t.Context(), ids)
 			require.NoError(t, err)
 			exec := fmt.Sprintf("exec-%d", round)
 			var ends []store.Write
@@ -45,10 +45,10 @@ func TestAPingThatCrossesAnEndChangesNothing(t *testing.T) {
 			for range 3 {
 				wg.Go(func() {
 					for _, p := range pings {
-						_, err := a.store.Pings(t.Context(), []store.Ping{p}, 0)
+						_, err := a.store.Tasks.Pings(t.Context(), []store.Ping{p}, 0)
 						require.NoError(t, err)
 					}
-					_, err := a.store.Pings(t.Context(), slices.Clone(pings), 0) // it notes there which it missed
+					_, err := a.store.Tasks.Pings(t.Context(), slices.Clone(pings), 0) // it notes there which it missed
 					require.NoError(t, err)
 				})
 			}
@@ -58,7 +58,7 @@ func TestAPingThatCrossesAnEndChangesNothing(t *testing.T) {
 				}
 			})
 			wg.Wait()
-			tasks, err = a.store.ByIDs(t.Context(), ids)
+			tasks, err = a.store.Tasks.ByIDs(t.Context(), ids)
 			require.NoError(t, err)
 			for _, id := range ids {
 				require.Equal(t, model.StatusSuccess, tasks[id].Status)
@@ -89,24 +89,24 @@ func TestAnExecutionThatWasTakenOverWritesNothingMore(t *testing.T) {
 			require.Empty(t, no)
 			after.Rev = before.Rev + 1
 			var err error
-			heir, err = a.store.TakeOver(t.Context(), store.Write{Before: before, After: after, Lapsed: "abandoned-by-dead", At: now})
+			heir, err = a.store.Tasks.TakeOver(t.Context(), store.Write{Before: before, After: after, Lapsed: "abandoned-by-dead", At: now})
 			require.NoError(t, err)
 			require.NotNil(t, heir)
 			return ""
 		})
 		late := store.Ping{ID: ids[0], ExecID: "abandoned-by-dead", Index: 0, Until: a.store.Clock.Now().Add(time.Hour)}
 		mine := store.Ping{ID: ids[0], ExecID: "heir's", Index: 1, Until: a.store.Clock.Now().Add(40 * time.Second)}
-		lost, err := a.store.Pings(t.Context(), []store.Ping{late, mine}, 0)
+		lost, err := a.store.Tasks.Pings(t.Context(), []store.Ping{late, mine}, 0)
 		require.NoError(t, err)
 		require.Equal(t, []store.Ping{late}, lost)
 		value, err := codec.EncodeValue("checkpoint", 1, input.MaxCheckpointBytes)
 		require.NoError(t, err)
 		for _, many := range []bool{false, true} {
-			require.ErrorIs(t, a.store.SaveCheckpoint(t.Context(), ids[0], 0, "abandoned-by-dead", many, value), model.ErrFenced)
+			require.ErrorIs(t, a.store.Tasks.SaveCheckpoint(t.Context(), ids[0], 0, "abandoned-by-dead", many, value), model.ErrFenced)
 		}
-		require.ErrorIs(t, a.store.SaveProgress(t.Context(), ids[0], 0, "abandoned-by-dead", model.Progress{Message: "late"}), model.ErrFenced)
-		require.NoError(t, a.store.SaveCheckpoint(t.Context(), ids[0], 1, "heir's", false, value))
-		require.NoError(t, a.store.SaveProgress(t.Context(), ids[0], 1, "heir's", model.Progress{Message: "mine"}))
+		require.ErrorIs(t, a.store.Tasks.SaveProgress(t.Context(), ids[0], 0, "abandoned-by-dead", model.Progress{Message: "late"}), model.ErrFenced)
+		require.NoError(t, a.store.Tasks.SaveCheckpoint(t.Context(), ids[0], 1, "heir's", false, value))
+		require.NoError(t, a.store.Tasks.SaveProgress(t.Context(), ids[0], 1, "heir's", model.Progress{Message: "mine"}))
 		task := a.get(ids[0])
 		require.True(t, task.LapseAt.Equal(mine.Until), inWords(task))
 		require.Equal(t, "mine", task.Progress.Message)
@@ -127,16 +127,16 @@ func TestAPingedExecutionIsNotEndedWithAnotherThatLapsed(t *testing.T) {
 			now := seen.WorkerStates[1].PingExpireTime
 			expired := lifecycle.Expire(seen, eff, now, 0)
 			require.Equal(t, 2, expired.LapseCount)
-			lost, err := a.store.Pings(t.Context(), []store.Ping{{ID: ids[0], ExecID: "abandoned-by-slow", Index: 1, Many: true, Until: now.Add(time.Hour)}}, 0)
+			lost, err := a.store.Tasks.Pings(t.Context(), []store.Ping{{ID: ids[0], ExecID: "abandoned-by-slow", Index: 1, Many: true, Until: now.Add(time.Hour)}}, 0)
 			require.NoError(t, err)
 			require.Empty(t, lost)
 			write := store.Write{Before: seen, After: expired, Lapsed: "abandoned-by-dead", At: now}
 			if single {
-				after, err := a.store.TakeOver(t.Context(), write)
+				after, err := a.store.Tasks.TakeOver(t.Context(), write)
 				require.NoError(t, err)
 				require.Nil(t, after)
 			} else {
-				written, err := a.store.Writes(t.Context(), []store.Write{write}, 0)
+				written, err := a.store.Tasks.Writes(t.Context(), []store.Write{write}, 0)
 				require.NoError(t, err)
 				require.False(t, written[0].Applied)
 			}

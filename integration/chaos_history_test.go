@@ -126,7 +126,7 @@ var far = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 func (c *historian) turn() {
 	c.turns++
 	exec := fmt.Sprintf("%d-%d", c.client, c.turns)
-	tasks, err := c.store.ByIDs(c.t.Context(), c.ids)
+	tasks, err := c.store.Tasks.ByIDs(c.t.Context(), c.ids)
 	if err != nil {
 		c.t.Error(err)
 		return
@@ -158,7 +158,7 @@ func openIn(t *model.Task) *model.WorkerState {
 // write carries out and records a batch; it returns what the applied ones became.
 func (c *historian) write(kind, exec string, writes []store.Write) (applied []*model.Task) {
 	call := clock.System().Monotonic()
-	written, err := c.store.Writes(c.t.Context(), writes, 0)
+	written, err := c.store.Tasks.Writes(c.t.Context(), writes, 0)
 	if err != nil {
 		c.t.Error(err)
 		return nil
@@ -189,7 +189,7 @@ func (c *historian) endAll(exec string, held []*model.Task) {
 				c.record(c.client, op{task.ID, kind, exec, false}, call)
 				break
 			}
-			written, err := c.store.Writes(c.t.Context(), []store.Write{{Before: task, After: after}}, 0)
+			written, err := c.store.Tasks.Writes(c.t.Context(), []store.Write{{Before: task, After: after}}, 0)
 			if err != nil {
 				c.t.Error(err)
 				return

@@ -214,7 +214,7 @@ func onRestartable(t *testing.T, scenario func(t *testing.T, e Engine)) {
 
 func countSuccess(t *testing.T, a *arena, ids []string) int {
 	t.Helper()
-	n, err := a.store.Count(t.Context(), store.Filter{Statuses: []model.Status{model.StatusSuccess}})
+	n, err := a.store.History.Count(t.Context(), store.Filter{Statuses: []model.Status{model.StatusSuccess}})
 	require.NoError(t, err)
 	return int(n)
 }

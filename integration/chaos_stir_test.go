@@ -44,7 +44,7 @@ func TestAWatcherHearsThatThereIsSomethingToTakeOver(t *testing.T) {
 		eff.Lease = time.Second
 		orphan, no := lifecycle.Claim(fresh, lifecycle.Claimant{WorkerID: "dead", ExecID: "dead's"}, eff, now)
 		require.Empty(t, no)
-		exists, err := a.store.Insert(t.Context(), []*model.Task{orphan})
+		exists, err := a.store.Tasks.Insert(t.Context(), []*model.Task{orphan})
 		require.NoError(t, err)
 		require.Equal(t, []bool{false}, exists)
 		a.awaitSuccess([]string{orphan.ID})

@@ -90,7 +90,7 @@ func TestADocumentThatIsHeldIsWrittenApartUntilItIsFree(t *testing.T) {
 			x.mu.Lock()
 			x.caught = nil
 			x.mu.Unlock()
-			written, err := x.store.Writes(t.Context(), some, time.Second)
+			written, err := x.store.Tasks.Writes(t.Context(), some, time.Second)
 			require.NoError(t, err)
 			for i, w := range written {
 				require.Equal(t, some[i].After.ID != blocked, w.Applied)
@@ -110,7 +110,7 @@ func TestADocumentThatIsHeldIsWrittenApartUntilItIsFree(t *testing.T) {
 		alone := e.Sharded // behind a router each statement names one id
 		require.Equal(t, [][]bool{{false, alone}, {true, true}}, updates(append(slices.Clone(claims[20:]), claims[10])), "then it goes apart")
 		require.NoError(t, session.AbortTransaction(t.Context()))
-		written, err := x.store.Writes(t.Context(), claims[10:11], time.Second)
+		written, err := x.store.Tasks.Writes(t.Context(), claims[10:11], time.Second)
 		require.NoError(t, err)
 		require.True(t, written[0].Applied)
 	})

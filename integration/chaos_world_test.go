@@ -67,7 +67,7 @@ func (a *arena) send(n int, opts ...producer.Option) []string {
 
 func (a *arena) get(id string) *model.Task {
 	a.t.Helper()
-	task, err := a.store.Get(a.t.Context(), id)
+	task, err := a.store.Tasks.Get(a.t.Context(), id)
 	require.NoError(a.t, err)
 	return task
 }
@@ -77,7 +77,7 @@ func (a *arena) awaitEach(ids []string, what string, ok func(*model.Task) bool) 
 	a.t.Helper()
 	left := ids
 	awaitTrue(a.t, func() string {
-		tasks, err := a.store.ByIDs(a.t.Context(), left)
+		tasks, err := a.store.Tasks.ByIDs(a.t.Context(), left)
 		require.NoError(a.t, err)
 		var still []string
 		for _, id := range left {
@@ -138,7 +138,7 @@ func inWords(t *model.Task) string {
 // abandon claims tasks for a worker that never pings: what a machine that died leaves.
 func (a *arena) abandon(ids []string, workerID string, lease time.Duration) {
 	a.t.Helper()
-	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
 	require.NoError(a.t, err)
 	by := lifecycle.Claimant{WorkerID: workerID, ExecID: "abandoned-by-" + workerID}
 	var writes []store.Write
@@ -172,7 +172,7 @@ func (a *arena) write(writes []store.Write) []store.Written {
 		for n, i := range left {
 			some[n] = writes[i]
 		}
-		written, err := a.store.Writes(a.t.Context(), some, 0)
+		written, err := a.store.Tasks.Writes(a.t.Context(), some, 0)
 		require.NoError(a.t, err)
 		var held []int
 		for n, i := range left {

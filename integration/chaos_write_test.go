@@ -186,7 +186,7 @@ func (d *aDay) judge(success, lapsed []string, fails, checkpoints, snoozes, notM
 	lives, err := d.db.Collection("task_history").CountDocuments(t.Context(), bson.D{{Key: "task_id", Value: dies}})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, lives, "the first life was kept once")
-	control, err := d.store.Control(t.Context())
+	control, err := d.store.Control.Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, control.PausedTypes)
 	left, err := d.db.Collection("permits").CountDocuments(t.Context(), bson.D{})

@@ -129,7 +129,7 @@ func TestAnEndInATransactionIsKnownWhenANewLifeHasBegun(t *testing.T) {
 		require.Equal(t, model.StatusSuccess, h.events.await(t, consumer.EventFinished, 2).Status)
 		require.Empty(t, h.events.all(consumer.EventFenced))
 		require.Equal(t, 1, resultOf(t, l.get(sent.ID)))
-		before, err := l.store.Life(t.Context(), sent.ID, sent.Generation)
+		before, err := l.store.History.Life(t.Context(), sent.ID, sent.Generation)
 		require.NoError(t, err)
 		require.Equal(t, 42, resultOf(t, before))
 	})
@@ -226,7 +226,7 @@ func (l *ledger) takeOver(id string) (taken bool) {
 	after, no := lifecycle.Claim(lifecycle.Expire(before, eff, later, 0), lifecycle.Claimant{WorkerID: "heir", ExecID: "heir's"}, eff, later)
 	require.Empty(l.t, no)
 	after.Rev = before.Rev + 1
-	written, err := l.store.Writes(l.t.Context(), []store.Write{{Before: before, After: after}}, 300*time.Millisecond)
+	written, err := l.store.Tasks.Writes(l.t.Context(), []store.Write{{Before: before, After: after}}, 300*time.Millisecond)
 	require.NoError(l.t, err)
 	return written[0].Applied
 }

@@ -136,21 +136,21 @@ func TestARestrictedWorkerFindsItsTasksAmongManyOthers(t *testing.T) {
 		labels := lifecycle.ConditionLabels(&only, model.ClaimByTenant)
 		ctx, now := t.Context(), x.store.Clock.Now()
 		x.explain("find", func() {
-			found, err := x.store.Due(ctx, store.DueQuery{Types: []string{"hot"}, WorkerID: "me", Limit: 100, Only: &only, Labels: labels})
+			found, err := x.store.Tasks.Due(ctx, store.DueQuery{Types: []string{"hot"}, WorkerID: "me", Limit: 100, Only: &only, Labels: labels})
 			require.NoError(t, err)
 			require.Len(t, found, mine)
 		}).within(t, mine+10, mine)
 		x.explain("find", func() {
-			next, err := x.store.NextDue(ctx, store.NextQuery{Types: []string{"hot"}, WorkerID: "me", After: now, Until: now.Add(time.Minute), Only: &only, Labels: labels})
+			next, err := x.store.Tasks.NextDue(ctx, store.NextQuery{Types: []string{"hot"}, WorkerID: "me", After: now, Until: now.Add(time.Minute), Only: &only, Labels: labels})
 			require.NoError(t, err)
 			require.Zero(t, next)
 		}).within(t, 4*10*2, 0)
 		x.explain("find", func() {
-			seen, err := x.store.Peek(ctx, store.Peek{Due: []string{"hot"}, WorkerID: "me", Until: now, Only: &only, Labels: labels})
+			seen, err := x.store.Tasks.Peek(ctx, store.Peek{Due: []string{"hot"}, WorkerID: "me", Until: now, Only: &only, Labels: labels})
 			require.NoError(t, err)
 			require.True(t, seen.Due)
 		}).within(t, 10, 1)
-		_, err := x.store.Due(ctx, store.DueQuery{Types: []string{"a", "b"}, WorkerID: "me", Limit: 1, Labels: make([]string, 100)})
+		_, err := x.store.Tasks.Due(ctx, store.DueQuery{Types: []string{"a", "b"}, WorkerID: "me", Limit: 1, Labels: make([]string, 100)})
 		require.ErrorContains(t, err, "would be sorted", "it is refused rather than sorted in memory")
 	})
 }

@@ -236,7 +236,7 @@ func TestAStopWaitsForHandlersAndGivesBackWhatHasNotStarted(t *testing.T) {
 		close(g.open)
 		require.NoError(t, receive(t, stopped, "the end of the worker"))
 		a.awaitSuccess(ids)
-		tasks, err := a.store.ByIDs(t.Context(), ids)
+		tasks, err := a.store.Tasks.ByIDs(t.Context(), ids)
 		require.NoError(t, err)
 		for id, task := range tasks {
 			require.Zero(t, task.LapseCount+task.ErrorCount, id)

@@ -87,7 +87,7 @@ func (a *arena) backlog(n int, apart time.Duration) {
 		tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: chaosWork.Name(), Key: fmt.Sprint(i), Args: args}, began.Add(time.Duration(i)*apart))
 	}
 	for some := range slices.Chunk(tasks, 2000) {
-		_, err := a.store.Insert(a.t.Context(), some)
+		_, err := a.store.Tasks.Insert(a.t.Context(), some)
 		require.NoError(a.t, err)
 	}
 }

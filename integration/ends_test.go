@@ -95,7 +95,7 @@ func TestAnExpiryThatAWorkerFindsIsToldAtOnce(t *testing.T) {
 					Type: chaosWork.Name(), Key: "x", Origin: &model.Origin{Kind: lifecycle.OutcomeDelivery, ID: "-/chaos.work/gone"},
 					Options: model.Options{ExpiresAt: now.Add(20 * time.Millisecond)},
 				}, now)
-				_, err := a.store.Insert(t.Context(), []*model.Task{task})
+				_, err := a.store.Tasks.Insert(t.Context(), []*model.Task{task})
 				require.NoError(t, err)
 				awaitTrue(t, func() string {
 					if a.store.Clock.Now().Before(task.ExpireAt.Add(50 * time.Millisecond)) {

@@ -31,18 +31,18 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 		ctx, st, now := t.Context(), x.store, x.store.Clock.Now()
 		// A poll when there is nothing: a seek or two for each audience and priority.
 		x.explain("find", func() {
-			seen, err := st.Peek(ctx, store.Peek{Due: []string{"hot", "hot.too"}, Executing: []string{"hot.too", "cold"}, WorkerID: "me", Until: now.Add(time.Minute)})
+			seen, err := st.Tasks.Peek(ctx, store.Peek{Due: []string{"hot", "hot.too"}, Executing: []string{"hot.too", "cold"}, WorkerID: "me", Until: now.Add(time.Minute)})
 			require.NoError(t, err)
 			require.Zero(t, seen)
 		}).within(t, 25, 0)
 		mine := x.insert(batch, "hot", nil)
 		x.explain("find", func() {
-			seen, err := st.Peek(ctx, store.Peek{Due: []string{"hot"}, Executing: []string{"hot"}, WorkerID: "me", Until: now.Add(time.Minute)})
+			seen, err := st.Tasks.Peek(ctx, store.Peek{Due: []string{"hot"}, Executing: []string{"hot"}, WorkerID: "me", Until: now.Add(time.Minute)})
 			require.NoError(t, err)
 			require.NotZero(t, seen)
 		}).within(t, 10, 2)
 		due := x.explain("find", func() {
-			found, err := st.Due(ctx, store.DueQuery{Types: []string{"hot", "hot.too", "cold"}, WorkerID: "me", Limit: batch})
+			found, err := st.Tasks.Due(ctx, store.DueQuery{Types: []string{"hot", "hot.too", "cold"}, WorkerID: "me", Limit: batch})
 			require.NoError(t, err)
 			require.Len(t, found, batch)
 		})
@@ -51,26 +51,26 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 			task.Options.ConcurrentWorkerCount, task.Audience = 2, []string{lifecycle.AudienceMany}
 		})
 		x.explain("find", func() {
-			_, err := st.DueMany(ctx, store.DueQuery{Types: []string{"hot"}, WorkerID: "me", Limit: batch})
+			_, err := st.Tasks.DueMany(ctx, store.DueQuery{Types: []string{"hot"}, WorkerID: "me", Limit: batch})
 			require.NoError(t, err)
 		}).within(t, 25, 20)
 		x.explain("find", func() {
-			_, err := st.NextDue(ctx, store.NextQuery{Types: []string{"hot", "hot.too"}, WorkerID: "me", After: now, Until: now.Add(time.Minute)})
+			_, err := st.Tasks.NextDue(ctx, store.NextQuery{Types: []string{"hot", "hot.too"}, WorkerID: "me", After: now, Until: now.Add(time.Minute)})
 			require.NoError(t, err)
 		}).within(t, 2*3*10*2+5, 1)
 		x.explain("find", func() {
-			_, err := st.NextDue(ctx, store.NextQuery{Types: []string{"hot", "hot.too"}, WorkerID: "me", Priorities: []int{5}, After: now, Until: now.Add(time.Minute)})
+			_, err := st.Tasks.NextDue(ctx, store.NextQuery{Types: []string{"hot", "hot.too"}, WorkerID: "me", Priorities: []int{5}, After: now, Until: now.Add(time.Minute)})
 			require.NoError(t, err)
 		}).within(t, 2*3*2, 1)
 		x.explain("find", func() {
-			_, _, err := st.NextLapse(ctx, []string{"hot", "hot.too"})
+			_, _, err := st.Tasks.NextLapse(ctx, []string{"hot", "hot.too"})
 			require.NoError(t, err)
 		}).within(t, 8, 2)
 
 		claims, executing := x.claim(mine)
 		x.explain("update", func() { x.write(claims) }).within(t, 2*batch, batch)
 		x.explain("find", func() {
-			_, err := st.Lapsed(ctx, []string{"hot", "hot.too"}, batch)
+			_, err := st.Tasks.Lapsed(ctx, []string{"hot", "hot.too"}, batch)
 			require.NoError(t, err)
 		}).within(t, 8, 1)
 		pings := make([]store.Ping, len(executing))
@@ -78,12 +78,12 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 			pings[i] = store.Ping{ID: task.ID, ExecID: "mine", Until: now.Add(time.Hour)}
 		}
 		x.explain("update", func() {
-			lost, err := st.Pings(ctx, pings, 0)
+			lost, err := st.Tasks.Pings(ctx, pings, 0)
 			require.NoError(t, err)
 			require.Empty(t, lost)
 		}).within(t, 2*batch, batch)
 		x.explain("find", func() {
-			_, err := st.ByIDs(ctx, ids(executing))
+			_, err := st.Tasks.ByIDs(ctx, ids(executing))
 			require.NoError(t, err)
 		}).within(t, 2*batch, batch)
 		x.explain("update", func() { x.write(finish(t, executing)) }).within(t, 2*batch, batch)
@@ -119,7 +119,7 @@ func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
 		due := func(found int, q store.DueQuery) explained {
 			return x.explain("find", func() {
 				q.Types, q.WorkerID, q.Limit = []string{"hot", "hot.too"}, "me", batch
-				got, err := x.store.Due(t.Context(), q)
+				got, err := x.store.Tasks.Due(t.Context(), q)
 				require.NoError(t, err)
 				require.Len(t, got, found)
 			})
@@ -137,12 +137,12 @@ func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
 		}
 		due(0, store.DueQuery{Priorities: []int{5}, From: now.Add(time.Hour)}).within(t, empty, 0)
 		x.explain("find", func() {
-			seen, err := x.store.Peek(t.Context(), store.Peek{Due: []string{"hot.too"}, WorkerID: "me", Priorities: []int{5, 6}, From: from, Until: now.Add(time.Hour)})
+			seen, err := x.store.Tasks.Peek(t.Context(), store.Peek{Due: []string{"hot.too"}, WorkerID: "me", Priorities: []int{5, 6}, From: from, Until: now.Add(time.Hour)})
 			require.NoError(t, err)
 			require.False(t, seen.Due)
 		}).within(t, 20, 0)
 		x.explain("find", func() {
-			tail, err := x.store.LastDue(t.Context(), "hot", lifecycle.AudienceAll, 5, now.Add(-2*time.Hour))
+			tail, err := x.store.Tasks.LastDue(t.Context(), "hot", lifecycle.AudienceAll, 5, now.Add(-2*time.Hour))
 			require.NoError(t, err)
 			require.Equal(t, from, tail)
 		}).within(t, 2, 1)
@@ -304,7 +304,7 @@ func (x *explaining) insert(n int, typ string, change func(*model.Task)) []*mode
 		}
 	}
 	for some := range slices.Chunk(out, 2000) {
-		_, err := x.store.Insert(x.t.Context(), some)
+		_, err := x.store.Tasks.Insert(x.t.Context(), some)
 		require.NoError(x.t, err)
 	}
 	return out
@@ -338,7 +338,7 @@ func (x *explaining) claim(tasks []*model.Task) (writes []store.Write, executing
 
 func (x *explaining) write(writes []store.Write) {
 	x.t.Helper()
-	written, err := x.store.Writes(x.t.Context(), writes, 0)
+	written, err := x.store.Tasks.Writes(x.t.Context(), writes, 0)
 	require.NoError(x.t, err)
 	for _, w := range written {
 		require.True(x.t, w.Applied)
@@ -360,7 +360,7 @@ func (x *explaining) takeOver() {
 	after, no := lifecycle.Claim(expired, lifecycle.Claimant{WorkerID: "me", ExecID: "mine"}, eff, now)
 	require.Empty(x.t, no)
 	after.Rev = held.Rev + 1
-	got, err := x.store.TakeOver(x.t.Context(), store.Write{Before: held, After: after, Lapsed: "dead's", At: now})
+	got, err := x.store.Tasks.TakeOver(x.t.Context(), store.Write{Before: held, After: after, Lapsed: "dead's", At: now})
 	require.NoError(x.t, err)
 	require.NotNil(x.t, got)
 }

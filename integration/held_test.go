@@ -151,7 +151,7 @@ func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
 // keptTheirLeases says that each task had one execution.
 func (a *arena) keptTheirLeases(ids []string) {
 	a.t.Helper()
-	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
 	require.NoError(a.t, err)
 	for _, id := range ids {
 		task := tasks[id]

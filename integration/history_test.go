@@ -107,7 +107,7 @@ func TestNothingIsLostOrDoubledWhileTasksAreArchivedAndStartedAgain(t *testing.T
 		until("ageing", a.age)
 		for range 2 {
 			st := a.archiver()
-			until("archiving", func(ctx context.Context) error { _, err := st.Archive(ctx, time.Time{}); return err })
+			until("archiving", func(ctx context.Context) error { _, err := st.History.Archive(ctx, time.Time{}); return err })
 		}
 		until("reading", func(ctx context.Context) error { _, err := a.everything(ctx, producer.WithHistory); return err })
 		senders.Wait()
@@ -121,7 +121,7 @@ func TestNothingIsLostOrDoubledWhileTasksAreArchivedAndStartedAgain(t *testing.T
 		last := a.archiver()
 		awaitTrue(t, func() string { // what still runs ends, and moves
 			require.NoError(t, a.age(t.Context()))
-			_, err := last.Archive(t.Context(), time.Time{})
+			_, err := last.History.Archive(t.Context(), time.Time{})
 			require.NoError(t, err)
 			left, err := a.everything(t.Context(), producer.WithoutHistory)
 			require.NoError(t, err)

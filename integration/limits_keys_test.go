@@ -15,7 +15,7 @@ import (
 // byKey are the ids of tasks by their limit_key.
 func (a *arena) byKey(ids []string) map[string][]string {
 	a.t.Helper()
-	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
 	require.NoError(a.t, err)
 	of := map[string][]string{}
 	for id, task := range tasks {
@@ -68,7 +68,7 @@ func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
 // given its turn, is one.
 func (a *arena) writesATask(ids []string) float64 {
 	a.t.Helper()
-	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
 	require.NoError(a.t, err)
 	sum := int64(0)
 	for _, task := range tasks {

@@ -104,7 +104,7 @@ func (a *arena) runAtRate(rate int, hire func()) (claimed []time.Time, late time
 // them share.
 func (a *arena) beginnings(ids []string) []time.Time {
 	a.t.Helper()
-	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
 	require.NoError(a.t, err)
 	var began []time.Time
 	for _, t := range tasks {

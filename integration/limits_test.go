@@ -90,7 +90,7 @@ func plain(int) []producer.Option { return nil }
 // spans are the executions of tasks that have ended, in the order of their claims.
 func (a *arena) spans(ids []string) []model.WorkerState {
 	a.t.Helper()
-	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
 	require.NoError(a.t, err)
 	var all []model.WorkerState
 	for _, t := range tasks {
@@ -116,7 +116,7 @@ const moment = 200 * time.Millisecond
 // before somebody took the task over.
 func (a *arena) runs(ids []string) []ran {
 	a.t.Helper()
-	tasks, err := a.store.ByIDs(a.t.Context(), ids)
+	tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
 	require.NoError(a.t, err)
 	var all []ran
 	for _, t := range tasks {
@@ -268,7 +268,7 @@ func (a *arena) anyHolder(workers map[string]*fleet.Process) (holder string) {
 func (a *arena) awaitDone(ids []string, n int) {
 	a.t.Helper()
 	awaitTrue(a.t, func() string {
-		tasks, err := a.store.ByIDs(a.t.Context(), ids)
+		tasks, err := a.store.Tasks.ByIDs(a.t.Context(), ids)
 		require.NoError(a.t, err)
 		done := 0
 		for _, t := range tasks {
@@ -300,7 +300,7 @@ func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
 		}
 		a.awaitSuccess(ids)
 		byKey := map[string][]string{}
-		tasks, err := a.store.ByIDs(t.Context(), ids)
+		tasks, err := a.store.Tasks.ByIDs(t.Context(), ids)
 		require.NoError(t, err)
 		var others, busy time.Time
 		for id, task := range tasks {

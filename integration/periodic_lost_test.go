@@ -116,7 +116,7 @@ func TestRunsWhoseEndsNobodyTellsGiveTheirPlaceToOthers(t *testing.T) {
 				}
 				return ""
 			})
-			run, err := a.store.Run(ctx, ids[n]+"!first")
+			run, err := a.store.Runs.Get(ctx, ids[n]+"!first")
 			require.NoError(t, err)
 			require.Equal(t, want, run.Status)
 			if n == gone {

@@ -118,7 +118,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 		}
 		kept := func(run string) *schedule.Run {
 			awaitTrue(t, func() string {
-				if stored, err := w.store.Run(t.Context(), run); err != nil || stored.Status == schedule.RunScheduled {
+				if stored, err := w.store.Runs.Get(t.Context(), run); err != nil || stored.Status == schedule.RunScheduled {
 					return fmt.Sprintf("the rule to be told of the end: %v", err)
 				}
 				return ""
@@ -347,7 +347,7 @@ func TestListsOfRunsReadNoMoreThanTheyShow(t *testing.T) {
 			runs = append(runs, &schedule.Run{ID: fmt.Sprintf("r%d@%d", i%3, i), RuleID: fmt.Sprint("r", i%3), Nominal: at, Status: statuses[i%len(statuses)], Rev: 1})
 		}
 		for some := range slices.Chunk(runs, 500) {
-			require.NoError(t, x.store.PutRuns(t.Context(), some))
+			require.NoError(t, x.store.Runs.Put(t.Context(), some))
 		}
 		const page = 20
 		for _, f := range []store.RunFilter{
@@ -355,7 +355,7 @@ func TestListsOfRunsReadNoMoreThanTheyShow(t *testing.T) {
 		} {
 			for _, after := range []*schedule.Run{nil, runs[1000]} {
 				x.explain("find", func() {
-					found, err := x.store.Runs(t.Context(), f, after, page)
+					found, err := x.store.Runs.List(t.Context(), f, after, page)
 					require.NoError(t, err)
 					require.Len(t, found, page)
 				}).within(t, page+20, page+5) // a range for each status is entered

@@ -292,7 +292,7 @@ func TestARetryFromAStepKeepsWhatCameBefore(t *testing.T) {
 		task = a.awaitStatus(sent.ID, model.StatusSuccess)
 		require.Equal(t, 6, resultOf(t, task))
 		require.Equal(t, []string{"one", "two", "three", "two", "three"}, o.all())
-		before, err := a.store.Life(t.Context(), sent.ID, sent.Generation)
+		before, err := a.store.History.Life(t.Context(), sent.ID, sent.Generation)
 		require.NoError(t, err)
 		require.Len(t, before.Steps, 3, "the history has the life as it was")
 	})

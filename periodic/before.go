@@ -41,7 +41,7 @@ func (p *Periodic) untold(ctx context.Context, due []*schedule.Rule, now time.Ti
 	}
 	out := map[string][]store.OutboxLife{}
 	for some := range slices.Chunk(ids, perInsert) {
-		lives, err := p.store.OutboxesOf(ctx, some, lifecycle.OutcomePeriodic)
+		lives, err := p.store.Tasks.OutboxesOf(ctx, some, lifecycle.OutcomePeriodic)
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func (p *Periodic) forget(ctx context.Context, writes []store.RuleWrite, applied
 	}
 	ctx, cancel := throughStop(ctx)
 	defer cancel()
-	if err := p.store.RemoveOutbox(ctx, told); err != nil {
+	if err := p.store.Tasks.RemoveOutbox(ctx, told); err != nil {
 		p.later(err)
 	}
 }

@@ -129,7 +129,7 @@ func (p *Periodic) send(ctx context.Context, rules []*schedule.Rule) (sent, erro
 	for len(tasks) > 0 {
 		n := min(len(tasks), perInsert)
 		// Those that exist were sent before: their keys are the ticks' own.
-		_, err := p.store.Insert(ctx, tasks[:n])
+		_, err := p.store.Tasks.Insert(ctx, tasks[:n])
 		var some *store.InsertError
 		switch {
 		case errors.As(err, &some): // the others are sent: no rule stands in another's way
@@ -166,7 +166,7 @@ func (p *Periodic) finish(ctx context.Context, s sent) (refusals int, err error)
 	}
 	for len(runs) > 0 {
 		n := min(len(runs), perInsert)
-		if err := p.store.PutRuns(ctx, runs[:n]); err != nil {
+		if err := p.store.Runs.Put(ctx, runs[:n]); err != nil {
 			return 0, err
 		}
 		runs = runs[n:]
@@ -182,7 +182,7 @@ func (p *Periodic) finish(ctx context.Context, s sent) (refusals int, err error)
 		s.refused = fmt.Errorf("cancelling task %s of an earlier run: %w", id, store.ErrHeld)
 	}
 	done := slices.DeleteFunc(slices.Clone(s.rules), func(r *schedule.Rule) bool { return s.stuck[r.ID] || len(r.Planned) == 0 })
-	if err := p.store.CarriedOut(ctx, done); err != nil || s.refused == nil {
+	if err := p.store.Rules.CarriedOut(ctx, done); err != nil || s.refused == nil {
 		return 0, err
 	}
 	return len(s.stuck), s.refused
@@ -203,7 +203,7 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) (held []string
 		if tries == maxTries {
 			return held, fmt.Errorf("cancelling the tasks of earlier runs, %s among them: somebody else changed them %d times in between", ids[0], tries)
 		}
-		tasks, err := p.store.ReadableByIDs(ctx, ids)
+		tasks, err := p.store.Tasks.ReadableByIDs(ctx, ids)
 		if err != nil {
 			return held, fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
 		}
@@ -223,7 +223,7 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) (held []string
 				running = append(running, t.ID)
 			}
 		}
-		written, err := p.store.Writes(ctx, writes, store.Patience)
+		written, err := p.store.Tasks.Writes(ctx, writes, store.Patience)
 		if err != nil {
 			return held, fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
 		}
@@ -234,5 +234,5 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) (held []string
 			}
 		}
 	}
-	return held, p.store.Signal(ctx, running...)
+	return held, p.store.Control.Signal(ctx, running...)
 }

@@ -29,7 +29,7 @@ func (p *Periodic) unlessFrozen(ctx context.Context, began clock.Instant, rules 
 	for i, r := range rules {
 		ids[i] = r.ID
 	}
-	found, err := p.store.RulesByIDs(ctx, ids)
+	found, err := p.store.Rules.ByIDs(ctx, ids)
 	var current []*schedule.Rule
 	for _, r := range found {
 		if r != nil {
@@ -148,7 +148,7 @@ func (p *Periodic) decidePortion(ctx context.Context, began clock.Instant, write
 	}
 	if v.applied, v.refused, v.err = p.writeRules(ctx, writes); store.Classify(v.err) == store.Ambiguous {
 		// What was applied all the same would be nobody's until a sweep finds it.
-		applied, err := p.store.AppliedRules(ctx, writes)
+		applied, err := p.store.Rules.Applied(ctx, writes)
 		if err != nil {
 			return v
 		}
@@ -188,10 +188,10 @@ func (p *Periodic) writeRules(ctx context.Context, writes []store.RuleWrite) (ap
 		ready, of = append(ready, w), append(of, i)
 	}
 	if len(unread) == 0 {
-		return p.store.WriteRules(ctx, writes)
+		return p.store.Rules.Write(ctx, writes)
 	}
 	applied = make([]bool, len(writes))
-	some, refusals, err := p.store.WriteRules(ctx, ready)
+	some, refusals, err := p.store.Rules.Write(ctx, ready)
 	for i, yes := range some {
 		applied[of[i]] = yes
 	}

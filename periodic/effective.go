@@ -100,7 +100,7 @@ func (p *Periodic) begun(ctx context.Context, rules []*schedule.Rule) (map[strin
 	}
 	begun := map[string]bool{}
 	for some := range slices.Chunk(ids, perInsert) {
-		executing, err := p.store.Executing(ctx, some)
+		executing, err := p.store.Tasks.Executing(ctx, some)
 		if err != nil {
 			return nil, err
 		}

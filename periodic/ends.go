@@ -66,7 +66,7 @@ func (p ends) newest(ctx context.Context, entries []outcome.Entry) (map[string]*
 			ids = append(ids, e.Life.ID)
 		}
 	}
-	return p.store.LastLives(ctx, ids)
+	return p.store.Rules.LastLives(ctx, ids)
 }
 
 var errUnreadLife = errors.New("the newest life of the task of the run that ended cannot be read by this process")
@@ -89,7 +89,7 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 		ids = append(ids, id)
 	}
 	began := clock.Read(p.store.Local())
-	rules, err := p.store.RulesByIDs(ctx, ids)
+	rules, err := p.store.Rules.ByIDs(ctx, ids)
 	if err != nil {
 		return err
 	}

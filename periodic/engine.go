@@ -61,7 +61,7 @@ func (p *Periodic) Run(ctx context.Context) error {
 	<-ends
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := p.store.RemoveWorker(last, p.id); err != nil {
+	if err := p.store.Workers.Remove(last, p.id); err != nil {
 		p.log.Debug().Err(err).Msg("removing the engine's document")
 	}
 	return nil
@@ -87,11 +87,11 @@ func (p *Periodic) start(ctx context.Context) error {
 // beat tells that this engine is alive, reads the database's clock, and learns its rank.
 func (p *Periodic) beat(ctx context.Context) error {
 	host, _ := os.Hostname()
-	err := p.store.Heartbeat(ctx, store.Worker{ID: p.id, Host: host, PID: os.Getpid(), Types: []string{engineType}, Stream: "off"})
+	err := p.store.Workers.Heartbeat(ctx, store.Worker{ID: p.id, Host: host, PID: os.Getpid(), Types: []string{engineType}, Stream: "off"})
 	if err != nil {
 		return err
 	}
-	workers, err := p.store.Workers(ctx)
+	workers, err := p.store.Workers.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 		var unread []store.Unreadable
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		err := p.looks.Do(func() (err error) {
-			due, unread, err = p.store.DueRules(call, now, skip, perLook)
+			due, unread, err = p.store.Rules.Due(call, now, skip, perLook)
 			return err
 		})
 		cancel()
@@ -200,7 +200,7 @@ func (p *Periodic) decideDue(ctx context.Context) (time.Duration, error) {
 			}
 		}
 		call, cancel = context.WithTimeout(ctx, callTimeout)
-		next, err := p.store.NextFire(call, now)
+		next, err := p.store.Rules.NextFire(call, now)
 		cancel()
 		if err != nil {
 			return 0, err
@@ -309,7 +309,7 @@ func (p *Periodic) sweepPlanned(ctx context.Context) error {
 	for skip := 0; ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
-		rules, unread, err := p.store.PlannedRules(call, now.Add(-slow), skip, perSweep)
+		rules, unread, err := p.store.Rules.Planned(call, now.Add(-slow), skip, perSweep)
 		cancel()
 		if err != nil || len(rules)+len(unread) == 0 {
 			return err
@@ -360,7 +360,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		if now := p.store.Local().Monotonic(); asked == 0 || now-asked > lease/3 {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
-			got, err := p.store.TakeJob(call, "periodic", p.id, lease)
+			got, err := p.store.Turns.Take(call, "periodic", p.id, lease)
 			cancel()
 			mine, asked = err == nil && got, now
 		}
@@ -399,7 +399,7 @@ func (p *Periodic) endsLoop(ctx context.Context) {
 	if mine {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		if err := p.store.LeaveJob(last, "periodic", p.id); err != nil {
+		if err := p.store.Turns.Leave(last, "periodic", p.id); err != nil {
 			p.log.Debug().Err(err).Msg("giving the permit for ended runs back")
 		}
 	}

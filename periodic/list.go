@@ -39,7 +39,7 @@ func (p *Periodic) Runs(ctx context.Context, ruleID string, f RunFilter, after *
 	q := store.RunFilter{RuleID: ruleID, Tenant: f.Tenant, Statuses: storedAs(f.Statuses), From: f.From, To: f.To}
 	perPage := max(limit, 100) // the tasks of some runs have other statuses
 	for {
-		page, err := p.store.Runs(ctx, q, after, perPage)
+		page, err := p.store.Runs.List(ctx, q, after, perPage)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (p *Periodic) asTheyAre(ctx context.Context, runs []*schedule.Run) error {
 			ids = append(ids, r.TaskID)
 		}
 	}
-	tasks, err := p.store.ReadableByIDs(ctx, ids)
+	tasks, err := p.store.Tasks.ReadableByIDs(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func asItIs(r *schedule.Run, t *model.Task) {
 // GetRun reads one run by its id: rule@time, or rule!request. If the rule keeps no records it
 // reads the run from its task. It returns [ErrNoRun] if neither exists.
 func (p *Periodic) GetRun(ctx context.Context, id string) (*schedule.Run, error) {
-	r, err := p.store.Run(ctx, id)
+	r, err := p.store.Runs.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (p *Periodic) GetRun(ctx context.Context, id string) (*schedule.Run, error)
 			return nil, err
 		}
 	} else if r.TaskID != "" {
-		if tasks, err = p.store.LastLives(ctx, []string{r.TaskID}); err != nil {
+		if tasks, err = p.store.Rules.LastLives(ctx, []string{r.TaskID}); err != nil {
 			return nil, err
 		}
 	}
@@ -146,7 +146,7 @@ func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, ma
 	if !ok {
 		return nil, nil, none
 	}
-	rule, err := p.store.Rule(ctx, ruleID)
+	rule, err := p.store.Rules.Get(ctx, ruleID)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil, none
 	}
@@ -157,7 +157,7 @@ func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, ma
 	for _, typ := range append([]string{rule.Task.Type}, rule.PastTypes...) {
 		ids = append(ids, model.TaskID(rule.Tenant, typ, id))
 	}
-	tasks, err := p.store.LastLives(ctx, ids)
+	tasks, err := p.store.Rules.LastLives(ctx, ids)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -70,7 +70,7 @@ func (p *Periodic) sweepLostAfter(ctx context.Context, last *string) (found int,
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
-	rules, unread, err := p.store.LongActive(call, now.Add(-lostAfter), *last, perSweep)
+	rules, unread, err := p.store.Rules.LongActive(call, now.Add(-lostAfter), *last, perSweep)
 	if found = len(rules) + len(unread); err != nil || found == 0 {
 		return 0, err
 	}
@@ -89,7 +89,7 @@ func (p *Periodic) sweepLostAfter(ctx context.Context, last *string) (found int,
 			}
 		}
 	}
-	lives, err := p.store.LastLives(call, ids)
+	lives, err := p.store.Rules.LastLives(call, ids)
 	if err != nil {
 		return 0, err
 	}

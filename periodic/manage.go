@@ -28,7 +28,7 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*schedule.Rule, error) {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
 	r.ID = input.NewKey(now, random())
-	if err := p.store.InsertRule(ctx, r); err != nil {
+	if err := p.store.Rules.Insert(ctx, r); err != nil {
 		return nil, fmt.Errorf("creating a rule: %w", err)
 	}
 	return r, nil
@@ -114,7 +114,7 @@ func hasVersion(r *schedule.Rule, version int64) error {
 
 // Get reads a living rule by its id.
 func (p *Periodic) Get(ctx context.Context, id string) (*schedule.Rule, error) {
-	r, err := p.store.Rule(ctx, id)
+	r, err := p.store.Rules.Get(ctx, id)
 	if err == nil && !r.DeletedAt.IsZero() {
 		err = fmt.Errorf("%w: %s was deleted", ErrNotFound, id)
 	}
@@ -123,7 +123,7 @@ func (p *Periodic) Get(ctx context.Context, id string) (*schedule.Rule, error) {
 
 // Named reads a living rule by tenant ("" = none) and name.
 func (p *Periodic) Named(ctx context.Context, tenant, name string) (*schedule.Rule, error) {
-	return p.store.LivingRule(ctx, tenant, name)
+	return p.store.Rules.Living(ctx, tenant, name)
 }
 
 // List reads living rules of a tenant ("" = of all), ordered by tenant and name: at most
@@ -133,7 +133,7 @@ func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
-	rules, unread, err := p.store.Rules(ctx, tenant, after, limit)
+	rules, unread, err := p.store.Rules.List(ctx, tenant, after, limit)
 	if err == nil && len(unread) > 0 {
 		bad := &UnreadableError{}
 		for _, u := range unread {

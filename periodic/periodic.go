@@ -172,7 +172,7 @@ func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r 
 	}
 	for range maxTries {
 		began := clock.Read(p.store.Local())
-		before, err := p.store.Rule(ctx, id)
+		before, err := p.store.Rules.Get(ctx, id)
 		if err != nil {
 			return nil, fmt.Errorf("%s a rule: %w", doing, err)
 		}

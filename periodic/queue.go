@@ -145,5 +145,5 @@ func queuedSince(w store.RuleWrite, now time.Time) time.Time {
 func (p *Periodic) runsWait(ctx context.Context) (bool, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return p.store.RunsWait(call)
+	return p.store.Rules.RunsWait(call)
 }

@@ -20,7 +20,7 @@ func TestEveryProcessSeesThatRunsWait(t *testing.T) {
 	other, err := store.Open(store.Config{Database: db})
 	require.NoError(t, err)
 	waits := func() bool {
-		wait, err := other.RunsWait(t.Context())
+		wait, err := other.Rules.RunsWait(t.Context())
 		require.NoError(t, err)
 		return wait
 	}

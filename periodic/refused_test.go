@@ -63,7 +63,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 		}}})
 		require.NoError(t, err)
 	}
-	_, err = p.store.Insert(t.Context(), tasks)
+	_, err = p.store.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
 	session, err := db.Client().StartSession()
 	require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 	require.NoError(t, err)
 
 	planned := func() []*schedule.Rule {
-		rules, _, err := p.store.PlannedRules(t.Context(), now.Add(time.Hour), 0, 10)
+		rules, _, err := p.store.Rules.Planned(t.Context(), now.Add(time.Hour), 0, 10)
 		require.NoError(t, err)
 		return rules
 	}
@@ -90,7 +90,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 		return err == nil && len(planned()) == 0
 	}, time.Minute, 100*time.Millisecond)
 	for _, task := range tasks {
-		now, err := p.store.Get(t.Context(), task.ID)
+		now, err := p.store.Tasks.Get(t.Context(), task.ID)
 		require.NoError(t, err)
 		require.Equal(t, model.StatusCancelled, now.Status)
 	}

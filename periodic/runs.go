@@ -48,7 +48,7 @@ func (p *Periodic) decided(ctx context.Context, r *schedule.Rule, run string) (b
 
 // known tells which of the manual runs have been decided before.
 func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (map[string]bool, error) {
-	known, err := p.store.HaveRuns(ctx, runs)
+	known, err := p.store.Runs.Have(ctx, runs)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (
 			tasks = append(tasks, model.TaskID(r.Tenant, typ, run))
 		}
 	}
-	sent, err := p.store.ByIDs(ctx, tasks)
+	sent, err := p.store.Tasks.ByIDs(ctx, tasks)
 	if err != nil {
 		return nil, err
 	}

@@ -27,8 +27,8 @@ func (p *Producer) lookUp(ctx context.Context, existing []*outgoing) (gone []*ou
 		}
 	}
 	// What is left alone needs two fields read; a decision needs the whole document.
-	gone = p.lookWith(ctx, alone, p.store.Lives)
-	return append(gone, p.lookWith(ctx, policy, p.store.ByIDs)...)
+	gone = p.lookWith(ctx, alone, p.store.Tasks.Lives)
+	return append(gone, p.lookWith(ctx, policy, p.store.Tasks.ByIDs)...)
 }
 
 type readTasks func(ctx context.Context, ids []string) (map[string]*model.Task, error)
@@ -65,7 +65,7 @@ func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTask
 func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 	for range maxReappearing {
 		o.again = false
-		before, after, err := p.store.Change(ctx, o.task.ID, func(t *model.Task) (*model.Task, error) {
+		before, after, err := p.store.Tasks.Change(ctx, o.task.ID, func(t *model.Task) (*model.Task, error) {
 			return lifecycle.SendAgain(t, o.draft.Draft, o.draft.OnExisting, p.store.Clock.Now())
 		})
 		if errors.Is(err, store.ErrNotFound) { // gone meanwhile: the key is free

@@ -76,7 +76,7 @@ func (p *Producer) AwaitTask(ctx context.Context, s Sent) (*model.Task, error) {
 // look finds out which of the waits are over. Two queries at most for those whose tasks
 // are where they were; one more for each that has moved.
 func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err error) {
-	lives, err := a.store.Lives(ctx, idsOf(waits))
+	lives, err := a.store.Tasks.Lives(ctx, idsOf(waits))
 	if err != nil {
 		return nil, err
 	}
@@ -93,14 +93,14 @@ func (a *awaiter) look(ctx context.Context, waits []*wait) (over []*wait, err er
 	if len(finished) == 0 {
 		return nil, nil
 	}
-	tasks, err := a.store.ByIDs(ctx, idsOf(finished))
+	tasks, err := a.store.Tasks.ByIDs(ctx, idsOf(finished))
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range finished {
 		t := tasks[w.id]
 		if t == nil || t.Generation != w.generation {
-			t, err = a.store.Life(ctx, w.id, w.generation)
+			t, err = a.store.History.Life(ctx, w.id, w.generation)
 			if errors.Is(err, store.ErrNotFound) {
 				w.err = err
 				over = append(over, w)

@@ -56,7 +56,7 @@ func (f *fetch) claimDue(ctx context.Context) error {
 				f.seeker.Refused.Add(t.ID, now, retry)
 			}
 		}
-		repaired, err := f.p.store.Writes(ctx, repairs, store.Patience)
+		repaired, err := f.p.store.Tasks.Writes(ctx, repairs, store.Patience)
 		if err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (f *fetch) write(ctx context.Context, claims []store.Write) ([]store.Writte
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	written, err := f.p.store.Writes(ctx, claims, store.Patience)
+	written, err := f.p.store.Tasks.Writes(ctx, claims, store.Patience)
 	if err != nil {
 		eff, _ := f.terms(claims[0].After)
 		written, err = f.settle(ctx, claims, eff.Lease, err)
@@ -177,7 +177,7 @@ func (f *fetch) settle(ctx context.Context, claims []store.Write, lease time.Dur
 		if !clock.Pause(ctx, wait) {
 			break
 		}
-		written, err = f.p.store.SettleClaim(ctx, claims, f.exec, lease)
+		written, err = f.p.store.Tasks.SettleClaim(ctx, claims, f.exec, lease)
 	}
 	return written, err
 }

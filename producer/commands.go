@@ -90,9 +90,9 @@ func (p *Producer) change(ctx context.Context, doing, id string, rule func(*mode
 	if err := p.prepare(ctx); err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
-	before, after, err := p.store.Change(ctx, id, rule)
+	before, after, err := p.store.Tasks.Change(ctx, id, rule)
 	if errors.Is(err, ErrNotFound) {
-		if past, err2 := p.store.Life(ctx, id, 0); err2 == nil && !past.ArchivedAt.IsZero() {
+		if past, err2 := p.store.History.Life(ctx, id, 0); err2 == nil && !past.ArchivedAt.IsZero() {
 			return nil, fmt.Errorf("%s task %s: %w: it ended as %s and is in the history since %s; sent again, it is a new task",
 				doing, id, ErrNotFound, past.Status, past.ArchivedAt.Format(clock.Format))
 		}

@@ -102,7 +102,7 @@ func (c *committed) look(ctx context.Context) error {
 		byID[ch.id] = append(byID[ch.id], ch)
 	}
 	for ids := range slices.Chunk(slices.Collect(maps.Keys(byID)), maxLook) {
-		lives, err := c.store.Lives(ctx, ids)
+		lives, err := c.store.Tasks.Lives(ctx, ids)
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (c *committed) look(ctx context.Context) error {
 				}
 			}
 		}
-		if err := c.store.Signal(ctx, slices.Compact(seen)...); err != nil {
+		if err := c.store.Control.Signal(ctx, slices.Compact(seen)...); err != nil {
 			return err
 		}
 		c.forget(waiting, told)
@@ -160,7 +160,7 @@ func (p *Producer) signal(ctx context.Context, t *model.Task) error {
 		p.committed.tell(t)
 		return nil
 	}
-	if err := p.store.Signal(ctx, t.ID); err != nil {
+	if err := p.store.Control.Signal(ctx, t.ID); err != nil {
 		return fmt.Errorf("it is written, but the workers may learn of it late: %w", err)
 	}
 	return nil

@@ -134,7 +134,7 @@ func (f *fetch) run(ctx context.Context) (err error) {
 	if err := f.p.prepare(ctx); err != nil {
 		return err
 	}
-	if f.control, err = f.p.store.Control(ctx); err != nil {
+	if f.control, err = f.p.store.Control.Read(ctx); err != nil {
 		return err
 	}
 	if _, err := f.p.types.Refresh(ctx, f.control.Types); err != nil {

@@ -36,7 +36,7 @@ func (b *bundle) archived(s Sent) {
 
 func (b *bundle) archive(moved int) {
 	b.t.Helper()
-	a, err := b.w.Archive(b.t.Context(), time.Time{})
+	a, err := b.w.History.Archive(b.t.Context(), time.Time{})
 	require.NoError(b.t, err)
 	require.Equal(b.t, moved, a.Moved)
 }
@@ -137,7 +137,7 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 			}
 			i := pages * 7 % n // anywhere, before the page and behind it
 			b.old(ids[i])
-			_, err = b.w.Archive(t.Context(), time.Time{})
+			_, err = b.w.History.Archive(t.Context(), time.Time{})
 			require.NoError(t, err)
 			b.send(mail{}, Key(fmt.Sprint((i+n/2)%n)), OnExisting(model.RestartSucceeded))
 		}

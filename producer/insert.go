@@ -271,9 +271,9 @@ func (p *Producer) insertNew(ctx context.Context, outs []*outgoing) (existing []
 	for i, o := range outs {
 		tasks[i] = o.task
 	}
-	insert := p.store.Insert
+	insert := p.store.Tasks.Insert
 	if slices.ContainsFunc(outs, func(o *outgoing) bool { return o.tried }) { // then all of them
-		insert = p.store.InsertAgain
+		insert = p.store.Tasks.InsertAgain
 	}
 	exists, err := insert(ctx, tasks)
 	var single *store.InsertError

@@ -81,7 +81,7 @@ func (b *bundle) now() time.Time {
 func (b *bundle) change(id string, rule func(*model.Task, time.Time) (*model.Task, error)) *model.Task {
 	b.t.Helper()
 	now := b.now()
-	_, after, err := b.w.Change(b.t.Context(), id, func(t *model.Task) (*model.Task, error) { return rule(t, now) })
+	_, after, err := b.w.Tasks.Change(b.t.Context(), id, func(t *model.Task) (*model.Task, error) { return rule(t, now) })
 	require.NoError(b.t, err)
 	return after
 }

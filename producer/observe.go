@@ -69,7 +69,7 @@ func (o *observer) run() {
 		}
 		clock.Pause(o.life, pause)
 		call, cancel := context.WithTimeout(o.life, observeTime)
-		lapse, _, err := o.store.NextLapse(call, types)
+		lapse, _, err := o.store.Tasks.NextLapse(call, types)
 		cancel()
 		switch {
 		case err == nil:

@@ -158,7 +158,7 @@ func (p *Producer) ping(ctx context.Context, h model.Handle) (Pinged, error) {
 	if err := p.prepare(ctx); err != nil {
 		return Pinged{}, err
 	}
-	t, err := p.store.Get(ctx, h.TaskID)
+	t, err := p.store.Tasks.Get(ctx, h.TaskID)
 	if err != nil {
 		return Pinged{}, err
 	}
@@ -175,7 +175,7 @@ func (p *Producer) ping(ctx context.Context, h model.Handle) (Pinged, error) {
 		return out, nil
 	}
 	pings := []store.Ping{{ID: t.ID, ExecID: h.ExecID, Index: i, Many: t.Wanted() > 1, Until: until}}
-	lost, err := p.store.Pings(ctx, pings, store.Patience)
+	lost, err := p.store.Tasks.Pings(ctx, pings, store.Patience)
 	if err != nil {
 		return Pinged{}, err
 	}

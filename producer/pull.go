@@ -38,7 +38,7 @@ type pull struct {
 // newPull remembers nothing: what was before this process is a reason for doubt, since it
 // may live for one fetch only.
 func newPull(s *store.Store) *pull {
-	p := &pull{store: s, trust: claim.NewTrust(s.Clock, s.Local()), types: claim.NewTypeScan(s.NextType, s.Local())}
+	p := &pull{store: s, trust: claim.NewTrust(s.Clock, s.Local()), types: claim.NewTypeScan(s.Tasks.NextType, s.Local())}
 	p.trust.Doubt()
 	return p
 }
@@ -90,7 +90,7 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	trust := f.p.pull.trust
 	var found []*model.Task
 	looked, err := f.p.pull.scan(f.types, f.p.store.Local()).Try(func() (err error) {
-		found, err = f.p.store.Lapsed(ctx, f.types, pullScan)
+		found, err = f.p.store.Tasks.Lapsed(ctx, f.types, pullScan)
 		return err
 	})
 	if err != nil || !looked {
@@ -103,7 +103,7 @@ func (f *fetch) takeOver(ctx context.Context) error {
 		}
 	}
 	now := f.p.store.Clock.Now()
-	room := f.p.store.Fit(f.left) // what is taken over is read whole
+	room := f.p.store.Tasks.Fit(f.left) // what is taken over is read whole
 	var takeovers, leaves []store.Write
 	var left claim.LeftAlone
 	defer func() { f.p.watch.observe(f.types, left) }()
@@ -125,7 +125,7 @@ func (f *fetch) takeOver(ctx context.Context) error {
 	if err := f.finishTakeOver(ctx, takeovers); err != nil {
 		return err
 	}
-	written, err := f.p.store.Writes(ctx, leaves, store.Patience)
+	written, err := f.p.store.Tasks.Writes(ctx, leaves, store.Patience)
 	for i, w := range written {
 		after := leaves[i].After
 		if w.Applied {
@@ -155,7 +155,7 @@ func (f *fetch) finishTakeOver(ctx context.Context, takeovers []store.Write) err
 	if len(won) == 0 {
 		return nil
 	}
-	current, err := f.p.store.ByIDs(ctx, won)
+	current, err := f.p.store.Tasks.ByIDs(ctx, won)
 	if err != nil {
 		return err
 	}

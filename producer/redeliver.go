@@ -41,7 +41,7 @@ func (p *Producer) redeliver(ctx context.Context, id string, generation int64) (
 	if err := p.prepare(ctx); err != nil {
 		return Sent{}, err
 	}
-	t, err := p.store.Life(ctx, id, generation)
+	t, err := p.store.History.Life(ctx, id, generation)
 	if err != nil {
 		return Sent{}, err
 	}
@@ -54,7 +54,7 @@ func (p *Producer) redeliver(ctx context.Context, id string, generation int64) (
 		return Sent{}, err
 	}
 	defer done()
-	before, after, err := p.store.Change(ctx, model.TaskID(d.Tenant, d.Type, d.Key), func(d *model.Task) (*model.Task, error) {
+	before, after, err := p.store.Tasks.Change(ctx, model.TaskID(d.Tenant, d.Type, d.Key), func(d *model.Task) (*model.Task, error) {
 		return lifecycle.DeliverNow(d, p.effective(d), p.store.Clock.Now()), nil
 	})
 	switch {

@@ -142,7 +142,7 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter, opts []Sub
 
 // open takes a permit and opens the first stream.
 func (s *Subscription) open(ctx context.Context, token string) (stream *store.EventStream, err error) {
-	if s.permit, err = s.store.AcquireSubscription(ctx, s.filter.Types, s.holder); err != nil {
+	if s.permit, err = s.store.Seats.AcquireSubscription(ctx, s.filter.Types, s.holder); err != nil {
 		return nil, err
 	}
 	if s.permit == nil {
@@ -154,7 +154,7 @@ func (s *Subscription) open(ctx context.Context, token string) (stream *store.Ev
 	}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitCall)
 	defer cancel()
-	err = errors.Join(err, s.store.ReleaseStream(call, s.permit, s.holder))
+	err = errors.Join(err, s.store.Seats.Release(call, s.permit, s.holder))
 	if store.EventsLost(err) {
 		return nil, &MissedError{Token: token, Err: err}
 	}

@@ -53,7 +53,7 @@ func TestASubscriptionTellsALifeInOrder(t *testing.T) {
 		require.Empty(b.t, no)
 		return after, nil
 	})
-	require.NoError(t, b.w.SaveProgress(t.Context(), sent.ID, 1, "exec-of-w2", model.Progress{Percent: 50, Message: "half", At: b.now()}))
+	require.NoError(t, b.w.Tasks.SaveProgress(t.Context(), sent.ID, 1, "exec-of-w2", model.Progress{Percent: 50, Message: "half", At: b.now()}))
 	done := b.end(sent.ID, "w2", lifecycle.Success(bson.RawValue{}))
 
 	e := b.next(s)
@@ -177,7 +177,7 @@ func TestSubscriptionsAreFewAndGiveTheirPermitsBack(t *testing.T) {
 	require.ErrorAs(t, err, &none, "four in all")
 	require.EqualValues(t, 8, b.permits(), "what was refused left nothing behind")
 	for i := range store.StreamsInAll / 2 { // workers still find some
-		permit, err := b.w.AcquireStream(t.Context(), []string{"w", string(rune('a' + i))}, "worker")
+		permit, err := b.w.Seats.Acquire(t.Context(), []string{"w", string(rune('a' + i))}, "worker")
 		require.NoError(t, err)
 		require.NotNil(t, permit)
 	}

@@ -114,7 +114,7 @@ func (s *Subscription) run(ctx context.Context, stream *store.EventStream, ended
 	beside.Wait()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitCall)
 	defer cancel()
-	_ = s.store.ReleaseStream(call, s.permit, s.holder) // else it lapses
+	_ = s.store.Seats.Release(call, s.permit, s.holder) // else it lapses
 	ended()
 	close(s.done)
 }
@@ -200,10 +200,10 @@ func (s *Subscription) keepPermit(ctx context.Context) {
 		case <-ticks.C:
 		}
 		call, cancel := context.WithTimeout(ctx, permitCall)
-		kept, err := s.store.RenewStream(call, s.permit, s.holder)
+		kept, err := s.store.Seats.Renew(call, s.permit, s.holder)
 		if err == nil && !kept { // it lapsed, and somebody else was quicker: is there another?
 			var other *store.StreamPermit
-			if other, err = s.store.AcquireSubscription(call, s.filter.Types, s.holder); err == nil && other == nil {
+			if other, err = s.store.Seats.AcquireSubscription(call, s.filter.Types, s.holder); err == nil && other == nil {
 				cancel()
 				s.cancel(errPermitLost)
 				return

@@ -41,7 +41,7 @@ func (p *Producer) PutType(ctx context.Context, t model.TaskType) (*model.TaskTy
 	if err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
 	}
-	if err := p.store.PutTaskType(ctx, &t); err != nil {
+	if err := p.store.Types.Put(ctx, &t); err != nil {
 		return nil, err
 	}
 	p.types.Expire()
@@ -65,7 +65,7 @@ func validType(t *model.TaskType) error {
 func (p *Producer) sealType(ctx context.Context, t *model.TaskType) (*model.Callback, error) {
 	c := t.Options.Callback
 	if t.Version > 0 && secret.Hidden(c) {
-		stored, err := p.store.TaskType(ctx, t.Code)
+		stored, err := p.store.Types.Get(ctx, t.Code)
 		if err != nil {
 			return nil, err
 		}
@@ -79,14 +79,14 @@ func (p *Producer) Type(ctx context.Context, code string) (*model.TaskType, erro
 	if err := input.Name("type", code); err != nil {
 		return nil, fmt.Errorf("reading a task type: %w", err)
 	}
-	return p.store.TaskType(ctx, code)
+	return p.store.Types.Get(ctx, code)
 }
 
 // Types reads all types that were stored, by code. Tasks may be of others. Beside those that
 // can be read it returns an error that names those that cannot: a later release stored
 // them, or a person by hand.
 func (p *Producer) Types(ctx context.Context) ([]*model.TaskType, error) {
-	types, unread, err := p.store.TaskTypes(ctx)
+	types, unread, err := p.store.Types.List(ctx)
 	for _, u := range unread {
 		err = errors.Join(err, fmt.Errorf("the stored task type %s cannot be read: %w", u.ID, u.Err))
 	}
@@ -110,7 +110,7 @@ func (p *Producer) DeleteType(ctx context.Context, code string, version int64) e
 	if err := p.prepare(ctx); err != nil {
 		return fmt.Errorf("deleting task type %s: %w", code, err)
 	}
-	if err := p.store.DeleteTaskType(ctx, code, version); err != nil {
+	if err := p.store.Types.Delete(ctx, code, version); err != nil {
 		return err
 	}
 	p.types.Expire()

@@ -151,7 +151,7 @@ func TestAProducerNoticesAChangeOfATypeBySomebodyElse(t *testing.T) {
 	require.Empty(t, b.get(b.send(mail{}).ID).Category)
 	typ := &model.TaskType{Code: "mail", Category: "post"}
 	b.now()
-	require.NoError(t, b.w.PutTaskType(t.Context(), typ))
+	require.NoError(t, b.w.Types.Put(t.Context(), typ))
 	require.Eventually(t, func() bool { return b.get(b.send(mail{}).ID).Category == "post" }, 30*time.Second, 50*time.Millisecond)
 }
 

@@ -35,7 +35,7 @@ func archiving(ctx context.Context, r *run) error {
 		return err
 	}
 	// Whoever has the permit archives: the bench, which does not, until it lets go.
-	if _, err := r.arena.store.TakeJob(ctx, upkeep.Permit, "bench", 24*time.Hour); err != nil {
+	if _, err := r.arena.store.Turns.Take(ctx, upkeep.Permit, "bench", 24*time.Hour); err != nil {
 		return err
 	}
 	c, dismiss := r.crew()
@@ -58,7 +58,7 @@ func archiving(ctx context.Context, r *run) error {
 		err = m.measure(ctx, "archive/before", func() (bool, error) { return m.passed() >= alone, nil })
 	}
 	if err == nil {
-		err = r.arena.store.LeaveJob(ctx, upkeep.Permit, "bench")
+		err = r.arena.store.Turns.Leave(ctx, upkeep.Permit, "bench")
 	}
 	if err == nil {
 		err = m.wait(ctx, func() (bool, error) { return r.moved(ctx, 1) }) // until the worker has taken it
@@ -191,7 +191,7 @@ func (r *run) finished(ctx context.Context, n int) (sum uint64, err error) {
 			tasks = append(tasks, done)
 			sum += check(done.ID, done.Generation, int64(i))
 		}
-		if _, err := r.arena.store.Insert(ctx, tasks); err != nil {
+		if _, err := r.arena.store.Tasks.Insert(ctx, tasks); err != nil {
 			return 0, err
 		}
 		show(min(n, at+chunk), n)

@@ -88,7 +88,7 @@ func (d *Deliverer) Close() { d.client.CloseIdleConnections() }
 // of Standard Webhooks) go on as well. The exception is 410: the receiver says that it is
 // gone for good. What the retries cost is bounded by the delivery's own budget.
 func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (Result, error) {
-	life, err := d.Store.Life(ctx, args.TaskID, args.Generation)
+	life, err := d.Store.History.Life(ctx, args.TaskID, args.Generation)
 	if errors.Is(err, store.ErrNotFound) {
 		return Result{}, &VerdictError{Err: fmt.Errorf("the task is gone: %w", err), Fatal: true}
 	}
@@ -118,7 +118,7 @@ func (d *Deliverer) told(ctx context.Context, life *model.Task) (*model.Callback
 	if target != nil {
 		return target, security, nil
 	}
-	typ, err := d.Store.TaskType(ctx, life.Type)
+	typ, err := d.Store.Types.Get(ctx, life.Type)
 	if errors.Is(err, store.ErrNoType) {
 		return nil, nil, nil
 	}

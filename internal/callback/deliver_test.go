@@ -64,9 +64,9 @@ func (b *bench) endedBy(key string, own model.Options, said *model.Options, out 
 	args, err := codec.EncodeJSON("args", []byte(`{"order": 17, "<": "&\u0000"}`), input.MaxArgsBytes)
 	require.NoError(b.t, err)
 	task := lifecycle.NewTask(lifecycle.Draft{Type: "order", Key: key, Args: args, Options: own}, b.store.Clock.Now())
-	_, err = b.store.Insert(ctx, []*model.Task{task})
+	_, err = b.store.Tasks.Insert(ctx, []*model.Task{task})
 	require.NoError(b.t, err)
-	_, after, err := b.store.Change(ctx, task.ID, func(t *model.Task) (*model.Task, error) {
+	_, after, err := b.store.Tasks.Change(ctx, task.ID, func(t *model.Task) (*model.Task, error) {
 		now, layers := b.store.Clock.Now(), []model.Options{t.Options}
 		if said != nil {
 			layers = append(layers, *said)
@@ -287,7 +287,7 @@ func TestWhatOnlyAHandlerSaidIsDeliveredByEverybody(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200, got.Status)
 	b.types["order"] = model.Options{Callback: &model.Callback{}}
-	require.NoError(t, b.store.PutTaskType(t.Context(), &model.TaskType{Code: "order", Options: b.types["order"]}))
+	require.NoError(t, b.store.Types.Put(t.Context(), &model.TaskType{Code: "order", Options: b.types["order"]}))
 	got, err = b.deliver(t.Context(), task)
 	require.NoError(t, err)
 	require.Zero(t, got, "an empty callback of the type silences it")
@@ -297,7 +297,7 @@ func TestWhatOnlyAHandlerSaidIsDeliveredByEverybody(t *testing.T) {
 func TestNobodyIsToldOnlyWhereTheDatabaseSaysSo(t *testing.T) {
 	b := newBench(t)
 	said := &model.Options{Callback: hook(receiver(t, func(http.ResponseWriter, *http.Request) {}))}
-	require.NoError(t, b.store.PutTaskType(t.Context(), &model.TaskType{Code: "order", Options: *said}))
+	require.NoError(t, b.store.Types.Put(t.Context(), &model.TaskType{Code: "order", Options: *said}))
 	task := b.endedBy("k", model.Options{}, said, lifecycle.Outcome{})
 	got, err := b.deliver(t.Context(), task)
 	require.NoError(t, err)

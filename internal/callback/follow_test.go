@@ -31,7 +31,7 @@ func noErrors(t *testing.T, errs []error) {
 // end ends a delivery that was handed over.
 func (b *bench) end(d *model.Task, out lifecycle.Outcome) *model.Task {
 	b.t.Helper()
-	_, after, err := b.store.Change(b.t.Context(), d.ID, func(t *model.Task) (*model.Task, error) {
+	_, after, err := b.store.Tasks.Change(b.t.Context(), d.ID, func(t *model.Task) (*model.Task, error) {
 		now, eff := b.store.Clock.Now(), lifecycle.ResolveOptions(t.Options)
 		claimed, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "w", ExecID: "y"}, eff, now)
 		require.Empty(b.t, no)
@@ -43,7 +43,7 @@ func (b *bench) end(d *model.Task, out lifecycle.Outcome) *model.Task {
 
 func (b *bench) get(id string) *model.Task {
 	b.t.Helper()
-	t, err := b.store.Get(b.t.Context(), id)
+	t, err := b.store.Tasks.Get(b.t.Context(), id)
 	require.NoError(b.t, err)
 	return t
 }
@@ -100,7 +100,7 @@ func TestTwoEndsOfADeliveryInOneBatchAreBothTold(t *testing.T) {
 	task := b.ended("k", hook("http://x/"), lifecycle.Outcome{})
 	noErrors(t, Handover{Store: b.store}.Carry(t.Context(), entries(task)))
 	failed := b.end(b.get(lifecycle.DeliveryID(task)), lifecycle.Failed(model.FailFatal, "410"))
-	_, again, err := b.store.Change(t.Context(), failed.ID, func(d *model.Task) (*model.Task, error) {
+	_, again, err := b.store.Tasks.Change(t.Context(), failed.ID, func(d *model.Task) (*model.Task, error) {
 		return lifecycle.RetryNow(d, "", lifecycle.ResolveOptions(d.Options), b.store.Clock.Now())
 	})
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestALifeThatIsHistoryIsToldAndADeliveryByHandTellsNobody(t *testing.T) {
 	task := b.ended("k", hook("http://x/"), lifecycle.Outcome{})
 	noErrors(t, Handover{Store: b.store}.Carry(t.Context(), entries(task)))
 	d := b.end(b.get(lifecycle.DeliveryID(task)), lifecycle.Outcome{})
-	_, newLife, err := b.store.Change(t.Context(), task.ID, func(t *model.Task) (*model.Task, error) {
+	_, newLife, err := b.store.Tasks.Change(t.Context(), task.ID, func(t *model.Task) (*model.Task, error) {
 		return lifecycle.SendAgain(t, lifecycle.Draft{Type: t.Type, Key: t.Key}, model.RestartSucceeded, b.store.Clock.Now())
 	})
 	require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestALifeThatIsHistoryIsToldAndADeliveryByHandTellsNobody(t *testing.T) {
 	byHand.Origin = nil
 	noErrors(t, Settlement{Store: b.store, Types: b.types}.Carry(t.Context(), append(entries(d), entries(&byHand)...)))
 	require.Equal(t, newLife.Rev, b.get(task.ID).Rev, "the new life is none of its business")
-	old, err := b.store.Life(t.Context(), task.ID, task.Generation)
+	old, err := b.store.History.Life(t.Context(), task.ID, task.Generation)
 	require.NoError(t, err)
 	require.Equal(t, model.StatusSuccess, old.Status)
 }

@@ -29,7 +29,7 @@ func (h Handover) Carry(ctx context.Context, entries []outcome.Entry) []error {
 	for i, e := range entries {
 		tasks[i] = lifecycle.NewTask(lifecycle.Delivery(e.Life.Task), now)
 	}
-	_, err := h.Store.Insert(ctx, tasks)
+	_, err := h.Store.Tasks.Insert(ctx, tasks)
 	errs := make([]error, len(entries))
 	var some *store.InsertError
 	for i := range errs {

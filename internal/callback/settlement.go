@@ -64,7 +64,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 	for _, i := range which {
 		ids = append(ids, entries[i].Life.Origin.ID)
 	}
-	tasks, err := s.Store.ReadableByIDs(ctx, ids)
+	tasks, err := s.Store.Tasks.ReadableByIDs(ctx, ids)
 	if err != nil {
 		return fail(err)
 	}
@@ -97,7 +97,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 			writes, of = append(writes, store.Write{Before: t, After: after}), append(of, i)
 		}
 	}
-	if err := s.Store.DeliveredLives(ctx, past); err != nil {
+	if err := s.Store.History.DeliveredLives(ctx, past); err != nil {
 		for _, i := range ofPast {
 			errs[i] = err
 		}
@@ -105,7 +105,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 	if len(writes) == 0 {
 		return crossed
 	}
-	written, err := s.Store.Writes(ctx, writes, store.Patience)
+	written, err := s.Store.Tasks.Writes(ctx, writes, store.Patience)
 	if err != nil {
 		return fail(err)
 	}

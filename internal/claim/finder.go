@@ -95,7 +95,7 @@ func (f *Finder) Due(ctx context.Context, q store.DueQuery, wide bool) (found []
 	seen := map[string]bool{}
 	for _, s := range scopes {
 		q.Types, q.Labels, q.Only = s.types, s.labels, s.only
-		some, err := f.Store.Due(ctx, q)
+		some, err := f.Store.Tasks.Due(ctx, q)
 		if err != nil || len(scopes) == 1 {
 			return some, 0, err
 		}
@@ -117,7 +117,7 @@ func (f *Finder) Due(ctx context.Context, q store.DueQuery, wide bool) (found []
 // does.
 func (f *Finder) DueMany(ctx context.Context, q store.DueQuery) ([]*model.Task, error) {
 	q.WorkerID, q.Only = f.WorkerID, f.Only
-	return f.Store.DueMany(ctx, q)
+	return f.Store.Tasks.DueMany(ctx, q)
 }
 
 // DueOwn finds candidates among the tasks that name this worker.
@@ -126,7 +126,7 @@ func (f *Finder) DueOwn(ctx context.Context, q store.DueQuery) ([]*model.Task, e
 	var found []*model.Task
 	for only, types := range f.byConditions(q.Types) {
 		q.Types, q.Only = types, only
-		some, err := f.Store.Due(ctx, q)
+		some, err := f.Store.Tasks.Due(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -179,14 +179,14 @@ func (f *Finder) Tail(ctx context.Context, t *model.Task) (time.Time, error) {
 	if by := f.claimedBy(t.Type); by != "" && len(t.Audience) > 1 {
 		audience = t.Audience[len(t.Audience)-1]
 	}
-	return f.Store.LastDue(ctx, t.Type, audience, t.Priority, t.DueAt)
+	return f.Store.Tasks.LastDue(ctx, t.Type, audience, t.Priority, t.DueAt)
 }
 
 // Next finds the task that is due next, after the one time and not after the other.
 // priorities are those to look at; nil = all.
 func (f *Finder) Next(ctx context.Context, types []string, priorities []int, after, until time.Time) (earliest store.Next, err error) {
 	for _, s := range f.scopes(types, false) {
-		next, err := f.Store.NextDue(ctx, store.NextQuery{
+		next, err := f.Store.Tasks.NextDue(ctx, store.NextQuery{
 			Types: s.types, Labels: s.labels, WorkerID: f.WorkerID, Priorities: priorities, After: after, Until: until, Only: s.only,
 		})
 		if err != nil {
@@ -204,11 +204,11 @@ func (f *Finder) Peek(ctx context.Context, p store.Peek) (found store.Peeked, er
 	p.WorkerID = f.WorkerID
 	scopes := f.scopes(p.Due, false)
 	if len(scopes) == 0 {
-		return f.Store.Peek(ctx, p)
+		return f.Store.Tasks.Peek(ctx, p)
 	}
 	for _, s := range scopes {
 		p.Due, p.Labels, p.Only = s.types, s.labels, s.only
-		seen, err := f.Store.Peek(ctx, p)
+		seen, err := f.Store.Tasks.Peek(ctx, p)
 		found.Due, found.Executing = found.Due || seen.Due, found.Executing || seen.Executing
 		if err != nil || found.Due || found.Executing {
 			return found, err

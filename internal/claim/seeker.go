@@ -101,7 +101,7 @@ func (s *Seeker) Find(ctx context.Context, types []string, a Aim) (Catch, error)
 // readable is how many tasks a query for so many could return that returned so many: a read
 // of large ones is cut off.
 func (s *Seeker) readable(wanted, found int) int {
-	return min(wanted, max(found, s.Store.Fit(wanted)))
+	return min(wanted, max(found, s.Store.Tasks.Fit(wanted)))
 }
 
 // Excluded are the ids to leave out of a query.

@@ -296,7 +296,7 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 	if f.Before.IsZero() {
 		f.Before = now // what comes while we are at it was not counted
 	}
-	n, err := r.c.store.CountLives(ctx, f, r.where)
+	n, err := r.c.store.History.CountLives(ctx, f, r.where)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ const (
 // all changes every task of the filter, page by page.
 func (r *changing) all(ctx context.Context, f store.Filter, counts *changeCounts) error {
 	for {
-		page, err := r.c.store.FindLives(ctx, f, r.where, changePage)
+		page, err := r.c.store.History.FindLives(ctx, f, r.where, changePage)
 		if err != nil || len(page.Docs) == 0 {
 			return err
 		}

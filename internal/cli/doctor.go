@@ -151,12 +151,12 @@ func (d *doctor) clocks(ctx context.Context) {
 
 func (d *doctor) permissions(ctx context.Context, top store.Topology) {
 	const advice = "grant the user the role readWrite on the database"
-	if err := d.store.ProbeRead(ctx); err != nil {
+	if err := d.store.Tasks.ProbeRead(ctx); err != nil {
 		d.fail("reading", err, advice)
 	} else {
 		d.ok("reading", "allowed")
 	}
-	if err := d.store.ProbeWrite(ctx); err != nil {
+	if err := d.store.Tasks.ProbeWrite(ctx); err != nil {
 		d.fail("writing", err, advice)
 	} else {
 		d.ok("writing", "allowed, and so is making indexes")
@@ -164,7 +164,7 @@ func (d *doctor) permissions(ctx context.Context, top store.Topology) {
 	if !top.Subscriptions() {
 		return
 	}
-	if err := d.store.ProbeWatch(ctx); err != nil {
+	if err := d.store.Tasks.ProbeWatch(ctx); err != nil {
 		d.warn("change stream", human.OneLine(errorText(err), 300), "workers poll instead, which reacts more slowly, and subscriptions are not available; "+advice)
 	} else {
 		d.ok("change stream", "allowed")
@@ -191,7 +191,7 @@ func (d *doctor) schema(ctx context.Context) bool {
 }
 
 func (d *doctor) pauses(ctx context.Context) {
-	control, err := d.store.Control(ctx)
+	control, err := d.store.Control.Read(ctx)
 	switch {
 	case err != nil:
 		d.fail("pauses", err, "")
@@ -210,7 +210,7 @@ const overdue = time.Minute
 
 // workers says who lives, and whether due tasks have somebody to run them.
 func (d *doctor) workers(ctx context.Context) {
-	all, err := d.store.Workers(ctx)
+	all, err := d.store.Workers.List(ctx)
 	if err != nil {
 		d.fail("workers", err, "")
 		return
@@ -231,7 +231,7 @@ func (d *doctor) workers(ctx context.Context) {
 		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(sortedKeys(served), ", "))
 	}
 	d.callbacks(ctx, served[model.CallbackType])
-	due, err := d.store.DueTypes(ctx, d.now)
+	due, err := d.store.Tasks.DueTypes(ctx, d.now)
 	if err != nil {
 		d.fail("due tasks", err, "")
 		return
@@ -242,14 +242,14 @@ func (d *doctor) workers(ctx context.Context) {
 // callbacks says whether somebody delivers those that types and rules have. Those of single
 // tasks are not looked for: their deliveries count among the due tasks.
 func (d *doctor) callbacks(ctx context.Context, delivered bool) {
-	types, unread, err := d.store.TaskTypes(ctx)
+	types, unread, err := d.store.Types.List(ctx)
 	for _, u := range unread {
 		d.fail("task types", fmt.Errorf("the stored type %s cannot be read, so its tasks are neither sent nor claimed: %w", u.ID, u.Err), "")
 	}
 	const few = 5
 	var rules []string
 	if err == nil {
-		rules, err = d.store.RulesWithCallback(ctx, few)
+		rules, err = d.store.Rules.WithCallback(ctx, few)
 	}
 	if err != nil {
 		d.fail("callbacks", err, "")
@@ -306,7 +306,7 @@ func (d *doctor) dueTasks(due []store.DueType, served map[string]bool) {
 
 func (d *doctor) lapses(ctx context.Context) {
 	const limit, grace = 1000, 10 * time.Second
-	tasks, err := d.store.LapsedBefore(ctx, d.now.Add(-grace), limit)
+	tasks, err := d.store.Tasks.LapsedBefore(ctx, d.now.Add(-grace), limit)
 	switch {
 	case err != nil:
 		d.fail("leases", err, "")

@@ -82,9 +82,9 @@ func lifeOf(name string) (id string, generation int64) {
 // life reads the document of a task, also when it has moved to the history, or of one of
 // its lives, named ID@GENERATION.
 func (c *connection) life(ctx context.Context, name string) (bson.Raw, error) {
-	raw, err := c.store.LifeRaw(ctx, name, 0)
+	raw, err := c.store.History.LifeRaw(ctx, name, 0)
 	if id, generation := lifeOf(name); generation != 0 && errors.Is(err, store.ErrNotFound) {
-		return c.store.LifeRaw(ctx, id, generation)
+		return c.store.History.LifeRaw(ctx, id, generation)
 	}
 	return raw, err
 }

@@ -77,7 +77,7 @@ func (a *app) warnUnknown(ctx context.Context, c *connection, p *producer.Produc
 		if known {
 			continue
 		}
-		tasks, err := c.store.List(ctx, store.Filter{Type: t}, 1)
+		tasks, err := c.store.Tasks.List(ctx, store.Filter{Type: t}, 1)
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (c *connection) served(ctx context.Context, typ string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	workers, err := c.store.Workers(ctx)
+	workers, err := c.store.Workers.List(ctx)
 	return slices.ContainsFunc(workers, func(w store.Worker) bool { return w.Alive(now) && slices.Contains(w.Types, typ) }), err
 }
 

@@ -88,7 +88,7 @@ func noRule(err error) error {
 
 // sayIdle tells when nobody decides ticks.
 func (r *rulesCommand) sayIdle(ctx context.Context, d *ruleDB) error {
-	workers, err := d.store.Workers(ctx)
+	workers, err := d.store.Workers.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func ruleJSON(r *schedule.Rule) (json.RawMessage, error) {
 func (r *rulesCommand) evenDeleted(ctx context.Context, d *ruleDB, name string) (*schedule.Rule, error) {
 	rule, err := r.find(ctx, d, name)
 	if errors.Is(err, store.ErrNoRule) {
-		if gone, goneErr := d.store.Rule(ctx, name); goneErr == nil {
+		if gone, goneErr := d.store.Rules.Get(ctx, name); goneErr == nil {
 			return gone, nil
 		}
 	}

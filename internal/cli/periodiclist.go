@@ -110,7 +110,7 @@ func (d *ruleDB) lastStatuses(ctx context.Context, rules []*schedule.Rule) (map[
 		}
 	}
 	for ids := range slices.Chunk(slices.Collect(maps.Keys(runs)), 1000) {
-		tasks, err := d.store.ByIDs(ctx, ids)
+		tasks, err := d.store.Tasks.ByIDs(ctx, ids)
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ func (r *rulesCommand) run() *cobra.Command {
 			if r.asJSON() {
 				return r.printJSON(runViewOf(run))
 			}
-			rule, err := d.store.Rule(ctx, run.RuleID)
+			rule, err := d.store.Rules.Get(ctx, run.RuleID)
 			if errors.Is(err, store.ErrNoRule) {
 				rule, err = &schedule.Rule{}, nil // removed by hand; times in UTC
 			}

@@ -132,7 +132,7 @@ func (d *ruleDB) runAfter(ctx context.Context, id string) (*schedule.Run, error)
 	if id == "" {
 		return nil, nil
 	}
-	run, err := d.store.Run(ctx, id)
+	run, err := d.store.Runs.Get(ctx, id)
 	if err == nil && run == nil {
 		err = coded(ExitNotFound, "there is no run %s to begin after", id)
 	}

@@ -69,7 +69,7 @@ func (r *rulesCommand) printTriggered(t triggeredRun) error {
 // the rule and the run's task: what has left no trace there was skipped.
 func (d *ruleDB) triggered(ctx context.Context, before *schedule.Rule, run string, forced bool) (triggeredRun, error) {
 	out := triggeredRun{Run: run}
-	rec, err := d.store.Run(ctx, run)
+	rec, err := d.store.Runs.Get(ctx, run)
 	if err != nil {
 		return out, err
 	}
@@ -77,7 +77,7 @@ func (d *ruleDB) triggered(ctx context.Context, before *schedule.Rule, run strin
 		out.Status, out.Reason, out.TaskID = rec.Status, rec.Reason, rec.TaskID
 		return out, nil
 	}
-	rule, err := d.store.Rule(ctx, before.ID)
+	rule, err := d.store.Rules.Get(ctx, before.ID)
 	if err != nil {
 		return out, err
 	}
@@ -94,7 +94,7 @@ func (d *ruleDB) triggered(ctx context.Context, before *schedule.Rule, run strin
 		}
 	}
 	ids := []string{model.TaskID(rule.Tenant, before.Task.Type, run), model.TaskID(rule.Tenant, rule.Task.Type, run)}
-	tasks, err := d.store.LastLives(ctx, ids) // it has ended already
+	tasks, err := d.store.Rules.LastLives(ctx, ids) // it has ended already
 	if err != nil {
 		return out, err
 	}

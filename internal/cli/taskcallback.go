@@ -58,7 +58,7 @@ func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model
 	if security != nil && security.Type == model.SecurityAKSK {
 		out.target = fmt.Sprintf("%v, signed with %v", target, security.Keys)
 	}
-	d, err := c.store.Get(ctx, lifecycle.DeliveryID(t))
+	d, err := c.store.Tasks.Get(ctx, lifecycle.DeliveryID(t))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		out.delivery = "none: it is not handed over yet, was delivered long ago, or nobody was to be told when the task ended"

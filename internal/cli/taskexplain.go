@@ -17,7 +17,7 @@ func (a *app) taskExplain() *cobra.Command {
 	return a.aboutTask(&cobra.Command{
 		Use: "explain ID", Short: "Say why a task is where it is and what happens next",
 	}, func(ctx context.Context, c *connection, id string) error {
-		t, err := c.store.Life(ctx, id, 0)
+		t, err := c.store.History.Life(ctx, id, 0)
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 	if f.Now, err = c.now(ctx); err != nil {
 		return f, err
 	}
-	control, err := c.store.Control(ctx)
+	control, err := c.store.Control.Read(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -54,21 +54,21 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 	}
 	const permits = 1000 // more are not named
 	if f.Type != nil && f.Type.MaxRunning > 0 {
-		if f.OfType, err = c.store.SlotHolders(ctx, store.SlotOf{Type: t.Type}, f.Type.MaxRunning); err != nil {
+		if f.OfType, err = c.store.Permits.Holders(ctx, store.SlotOf{Type: t.Type}, f.Type.MaxRunning); err != nil {
 			return f, err
 		}
 	}
 	if k := t.Options.LimitKey; k != "" {
-		if f.OfKey, err = c.store.SlotHolders(ctx, store.SlotOf{Type: t.Type, Key: k}, permits); err != nil {
+		if f.OfKey, err = c.store.Permits.Holders(ctx, store.SlotOf{Type: t.Type, Key: k}, permits); err != nil {
 			return f, err
 		}
 	}
 	if t.Status.Ended() {
-		if f.Delivery, err = c.store.Life(ctx, lifecycle.DeliveryID(t), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
+		if f.Delivery, err = c.store.History.Life(ctx, lifecycle.DeliveryID(t), 0); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return f, err
 		}
 	}
-	workers, err := c.store.Workers(ctx)
+	workers, err := c.store.Workers.List(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -82,7 +82,7 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 
 // typeOf is what is stored of a type; nil = nothing.
 func (c *connection) typeOf(ctx context.Context, code string) (*model.TaskType, error) {
-	typ, err := c.store.TaskType(ctx, code)
+	typ, err := c.store.Types.Get(ctx, code)
 	if errors.Is(err, store.ErrNoType) {
 		return nil, nil
 	}

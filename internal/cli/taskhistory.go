@@ -20,7 +20,7 @@ A life ends with the task. Sent again, or retried by a person, its key gets a ne
 the ended one goes to the history, as it does when its retention is over. ` + "`task show`" + `
 shows each of them.`,
 	}, func(ctx context.Context, c *connection, id string) error {
-		docs, err := c.store.AllLives(ctx, id)
+		docs, err := c.store.History.AllLives(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -117,7 +117,7 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 		out = &jsonLister{app: a}
 	}
 	for {
-		page, err := c.store.FindLives(ctx, filter, where, size)
+		page, err := c.store.History.FindLives(ctx, filter, where, size)
 		if err != nil {
 			return err
 		}

@@ -231,7 +231,7 @@ func (a *app) typeDelete() *cobra.Command {
 			if err != nil {
 				return noType(err)
 			}
-			open, err := c.store.Count(ctx, store.Filter{Type: code, Statuses: openStatuses})
+			open, err := c.store.History.Count(ctx, store.Filter{Type: code, Statuses: openStatuses})
 			if err != nil {
 				return err
 			}

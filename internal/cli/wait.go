@@ -59,7 +59,7 @@ var errWaited = errors.New("the timeout passed before the task had ended")
 // awaitAll waits for the present lives of tasks, for at most the timeout; 0 = for ever. It is
 // one of the wait alone: a database that is slow to answer is no task that has not ended.
 func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer, ids []string, timeout time.Duration) error {
-	lives, err := c.store.ByIDs(ctx, ids)
+	lives, err := c.store.Tasks.ByIDs(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer,
 		if lives[id] != nil {
 			continue
 		}
-		if lives[id], err = c.store.Life(ctx, id, 0); errors.Is(err, store.ErrNotFound) {
+		if lives[id], err = c.store.History.Life(ctx, id, 0); errors.Is(err, store.ErrNotFound) {
 			return coded(ExitNotFound, "no such task: %s", id)
 		}
 		if err != nil {

@@ -30,7 +30,7 @@ func (a *app) workerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			workers, err := c.store.Workers(ctx)
+			workers, err := c.store.Workers.List(ctx)
 			if err != nil {
 				return err
 			}

@@ -162,7 +162,7 @@ func (d *demo) reach(ctx context.Context, percent int) error {
 func (d *demo) drain(ctx context.Context) error {
 	ended := []model.Status{model.StatusSuccess, model.StatusFailure, model.StatusPending, model.StatusCancelled}
 	return d.poll(ctx, "the last tasks to end", func() (bool, error) {
-		n, err := d.db.Store.Count(ctx, store.Filter{Statuses: ended})
+		n, err := d.db.Store.History.Count(ctx, store.Filter{Statuses: ended})
 		return n >= int64(d.Tasks), err
 	})
 }

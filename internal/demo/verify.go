@@ -68,7 +68,7 @@ func (d *demo) tally(s *Summary, seen map[string]bool) {
 // each reads all tasks, page by page.
 func (d *demo) each(ctx context.Context, f func(*model.Task)) error {
 	for after := ""; ; {
-		docs, err := d.db.Store.List(ctx, store.Filter{AfterID: after}, 1000)
+		docs, err := d.db.Store.Tasks.List(ctx, store.Filter{AfterID: after}, 1000)
 		if err != nil {
 			return err
 		}

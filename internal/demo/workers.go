@@ -82,7 +82,7 @@ func (d *demo) startWorkers(ctx context.Context) error {
 	}
 	d.view.note("started %d workers, each in its own process", d.Workers)
 	return d.poll(ctx, "the workers to start", func() (bool, error) {
-		docs, err := d.db.Store.Workers(ctx)
+		docs, err := d.db.Store.Workers.List(ctx)
 		d.Set(func() {
 			for _, w := range d.workers {
 				for _, doc := range docs {

@@ -38,7 +38,7 @@ func (g *Gate) AdmitBy(ctx context.Context, tasks []*model.Task, execID string, 
 		return a, nil
 	}
 	if !g.marked.Load() {
-		if err := g.store.MarkLimited(ctx); err != nil {
+		if err := g.store.Control.MarkLimited(ctx); err != nil {
 			return a, err
 		}
 		g.marked.Store(true)
@@ -156,13 +156,13 @@ func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Tas
 	taken, next := map[string]int{}, map[store.SlotOf]time.Time{}
 	var err error
 	if b.keyed.MaxRunning > 0 {
-		if taken, err = b.g.store.KeysTaken(ctx, b.typ, keys); err != nil {
+		if taken, err = b.g.store.Permits.KeysTaken(ctx, b.typ, keys); err != nil {
 			return nil, err
 		}
 	}
 	var latest time.Time
 	if r := b.keyed.RateLimit; r != nil {
-		if next, err = b.g.store.NextStarts(ctx, of, *r); err != nil {
+		if next, err = b.g.store.Rates.Next(ctx, of, *r); err != nil {
 			return nil, err
 		}
 		latest = b.g.store.Clock.Now().Add(b.g.pace().Ahead())
@@ -232,7 +232,7 @@ func (b *batch) take(ctx context.Context, limit store.SlotLimit, tasks []*model.
 	for i, t := range tasks {
 		want[i] = b.permit(t, "")
 	}
-	got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ}, limit, want)
+	got, err := b.g.store.Permits.Take(ctx, store.SlotOf{Type: b.typ}, limit, want)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (b *batch) pass(ctx context.Context, limit store.SlotLimit, tasks []*model.
 	for i := range passes {
 		passes[i] = store.Pass{From: b.hand[i], To: b.hand[i].PassTo(tasks[i], b.execID, now)}
 	}
-	return b.g.store.PassSlots(ctx, b.typ, limit, passes)
+	return b.g.store.Permits.Pass(ctx, b.typ, limit, passes)
 }
 
 // keep lets those go on to which more could be granted; what the others have got is given
@@ -313,7 +313,7 @@ func (b *batch) takeKeys(ctx context.Context, keys []string, of map[string][]*mo
 		for _, k := range keys {
 			want = append(want, b.permit(of[k][0], k))
 		}
-		got, err := b.g.store.TakeKeys(ctx, want)
+		got, err := b.g.store.Permits.TakeKeys(ctx, want)
 		return byTask(got), err
 	}
 	permits := map[string]lifecycle.Permit{}
@@ -323,7 +323,7 @@ func (b *batch) takeKeys(ctx context.Context, keys []string, of map[string][]*mo
 			want = append(want, b.permit(t, k))
 		}
 		limit := store.SlotLimit{Most: b.keyed.MaxRunning, Others: b.others.ofKey[k], Settled: b.settled}
-		got, err := b.g.store.TakeSlots(ctx, store.SlotOf{Type: b.typ, Key: k}, limit, want)
+		got, err := b.g.store.Permits.Take(ctx, store.SlotOf{Type: b.typ, Key: k}, limit, want)
 		if err != nil {
 			return nil, err
 		}

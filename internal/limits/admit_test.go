@@ -20,10 +20,10 @@ func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
 	second := first.another()
 	now := first.store.Clock.Now()
 	held := lifecycle.HoldBack(lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: "k", Options: model.Options{LimitKey: "c"}}, now), now)
-	_, err := first.store.Insert(t.Context(), []*model.Task{held})
+	_, err := first.store.Tasks.Insert(t.Context(), []*model.Task{held})
 	require.NoError(t, err)
 	require.NoError(t, first.Look(t.Context(), sweptType, []store.SlotOf{{Type: sweptType, Key: "c"}}))
-	turn, err := first.store.Get(t.Context(), held.ID)
+	turn, err := first.store.Tasks.Get(t.Context(), held.ID)
 	require.NoError(t, err)
 	require.False(t, lifecycle.HeldBack(turn))
 
@@ -38,7 +38,7 @@ func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
 	require.False(t, second.Pending().IsZero(), "it comes back to it")
 	after, no := lifecycle.Claim(turn, lifecycle.Claimant{WorkerID: "w", ExecID: "e1"}, lifecycle.ResolveOptions(turn.Options), now)
 	require.Empty(t, no)
-	written, err := first.store.Writes(t.Context(), []store.Write{{Before: turn, After: after}}, 0)
+	written, err := first.store.Tasks.Writes(t.Context(), []store.Write{{Before: turn, After: after}}, 0)
 	require.NoError(t, err)
 	require.True(t, written[0].Applied)
 

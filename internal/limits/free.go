@@ -63,20 +63,20 @@ func (g *Gate) flush(batch []freeing) {
 		if f.taskID == "" {
 			continue
 		}
-		found, err := g.store.SlotsOf(ctx, f.taskID, f.execIDs)
+		found, err := g.store.Permits.OfExecutions(ctx, f.taskID, f.execIDs)
 		if err != nil {
 			g.report(err, "looking up permits")
 			return
 		}
 		permits = append(permits, found...)
 	}
-	g.report(g.store.FreeSlots(ctx, yielded), "freeing permits for other processes")
+	g.report(g.store.Permits.Free(ctx, yielded), "freeing permits for other processes")
 	g.report(g.returnStarts(ctx, starts), "giving starts back")
 	g.report(g.freeNow(ctx, permits), "giving permits back")
 }
 
 func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {
-	if err := g.store.FreeSlots(ctx, permits); err != nil {
+	if err := g.store.Permits.Free(ctx, permits); err != nil {
 		return err
 	}
 	keys := map[string][]store.SlotOf{}

@@ -50,7 +50,7 @@ func (g *Gate) reserve(ctx context.Context, of store.SlotOf, r model.RateLimit, 
 	}
 	res := reserved{of: of, rate: r, pace: g.pace(), asked: g.store.Local().Monotonic()}
 	var err error
-	res.starts, err = g.store.ReserveStarts(ctx, of, r, res.pace, from, want)
+	res.starts, err = g.store.Rates.Reserve(ctx, of, r, res.pace, from, want)
 	return res, err
 }
 
@@ -144,7 +144,7 @@ func (g *Gate) returnStarts(ctx context.Context, starts []start) error {
 		if over[s.of] || s.next.Before(now) {
 			continue
 		}
-		returned, err := g.store.ReturnStart(ctx, s.of, s.next.Add(-s.step), s.next)
+		returned, err := g.store.Rates.Return(ctx, s.of, s.next.Add(-s.step), s.next)
 		if err != nil {
 			return err
 		}

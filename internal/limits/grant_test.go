@@ -50,7 +50,7 @@ func TestWhoKnowsTheTimeTooBadlyForARateReadsItBeforeItReserves(t *testing.T) {
 	types := tasktypes.New(st)
 	g := New(st, types, zerolog.Nop(), func() {})
 	t.Cleanup(g.Close)
-	require.NoError(t, st.PutTaskType(t.Context(), &model.TaskType{Code: sweptType, RateLimit: &model.RateLimit{Count: 10, Per: time.Hour}}))
+	require.NoError(t, st.Types.Put(t.Context(), &model.TaskType{Code: sweptType, RateLimit: &model.RateLimit{Count: 10, Per: time.Hour}}))
 	require.NoError(t, types.Fresh(t.Context(), 0))
 
 	slow.Store(int64(time.Minute)) // more than the five seconds that such a rate tolerates

@@ -24,7 +24,7 @@ func TestAHeldTaskDoesNotStandBeforeTheOthersOfItsKey(t *testing.T) {
 		task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: key, Options: model.Options{LimitKey: "k"}}, s.store.Clock.Now().Add(time.Duration(i-10)*time.Second))
 		tasks = append(tasks, lifecycle.HoldBack(task, s.store.Clock.Now()))
 	}
-	_, err := s.store.Insert(t.Context(), tasks)
+	_, err := s.store.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
 	session, err := s.db.Client().StartSession()
 	require.NoError(t, err)

@@ -46,7 +46,7 @@ func (g *Gate) holdBack(ctx context.Context, typ string, tasks []*model.Task) (h
 	if err := g.note(ctx, keys); err != nil {
 		return 0, err
 	}
-	written, err := g.store.Writes(ctx, writes, store.Patience)
+	written, err := g.store.Tasks.Writes(ctx, writes, store.Patience)
 	if err != nil {
 		return 0, err
 	}
@@ -68,7 +68,7 @@ func (g *Gate) note(ctx context.Context, keys []store.SlotOf) error {
 		}
 	}
 	g.mu.Unlock()
-	if err := g.store.NoteWaits(ctx, unknown); err != nil {
+	if err := g.store.Permits.NoteWaits(ctx, unknown); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -96,7 +96,7 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 	}
 	now, starts := g.store.Clock.Now(), map[store.SlotOf]time.Time{}
 	if keyed.RateLimit != nil {
-		if starts, err = g.store.NextStarts(ctx, keys, *keyed.RateLimit); err != nil {
+		if starts, err = g.store.Rates.Next(ctx, keys, *keyed.RateLimit); err != nil {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 	if len(writes) == 0 {
 		return nil
 	}
-	written, err := g.store.Writes(ctx, writes, store.Patience)
+	written, err := g.store.Tasks.Writes(ctx, writes, store.Patience)
 	for i, w := range written {
 		if w.Held { // the next look passes over it
 			g.lookAt(store.SlotOf{Type: typ, Key: writes[i].Before.Options.LimitKey}, now.Add(passedPause))
@@ -160,11 +160,11 @@ const (
 // transaction holds do not block the others; passed reports that there are some.
 func (g *Gate) waitingFor(ctx context.Context, of store.SlotOf, limit int) (waiting []*model.Task, passed bool, err error) {
 	isHeld := func(t *model.Task) bool { return g.store.ProbeLater(t.ID) }
-	waiting, err = g.store.HeldBack(ctx, of, limit)
+	waiting, err = g.store.Permits.HeldBack(ctx, of, limit)
 	if err != nil || !slices.ContainsFunc(waiting, isHeld) {
 		return waiting, false, err
 	}
-	waiting, err = g.store.HeldBack(ctx, of, limit+passedOver)
+	waiting, err = g.store.Permits.HeldBack(ctx, of, limit+passedOver)
 	waiting = slices.DeleteFunc(waiting, isHeld)
 	return waiting[:min(len(waiting), limit)], true, err
 }
@@ -186,7 +186,7 @@ func (g *Gate) roomOf(ctx context.Context, typ string, keys []store.SlotOf, keye
 	if err != nil {
 		return nil, err
 	}
-	taken, err := g.store.KeysTaken(ctx, typ, names)
+	taken, err := g.store.Permits.KeysTaken(ctx, typ, names)
 	for _, of := range keys {
 		room[of.Key] = min(max(keyed.MaxRunning-taken[of.Key]-others.ofKey[of.Key], 0), perLook)
 	}

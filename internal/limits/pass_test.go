@@ -36,7 +36,7 @@ func (s *swept) stored(n int) (tasks []*model.Task) {
 		storedTasks++
 		tasks = append(tasks, lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: fmt.Sprint("stored ", storedTasks)}, s.store.Clock.Now()))
 	}
-	_, err := s.store.Insert(s.t.Context(), tasks)
+	_, err := s.store.Tasks.Insert(s.t.Context(), tasks)
 	require.NoError(s.t, err)
 	return tasks
 }
@@ -67,7 +67,7 @@ func (s *swept) commands(do func()) []bson.Raw {
 
 func (s *swept) holders() []lifecycle.Permit {
 	s.t.Helper()
-	holders, err := s.store.SlotHolders(s.t.Context(), store.SlotOf{Type: sweptType}, 100)
+	holders, err := s.store.Permits.Holders(s.t.Context(), store.SlotOf{Type: sweptType}, 100)
 	require.NoError(s.t, err)
 	return holders
 }
@@ -102,7 +102,7 @@ func TestAPermitThatASweeperHasFreedPassesNowhere(t *testing.T) {
 	s := newSwept(t)
 	s.maxRunning(2)
 	had := s.granted(s.stored(2), "e1", nil)
-	require.NoError(t, s.store.FreeSlots(t.Context(), had[:1]))
+	require.NoError(t, s.store.Permits.Free(t.Context(), had[:1]))
 	other := s.another()
 	theirs := other.granted(s.stored(1), "e2", nil)
 	require.Len(t, theirs, 1)
@@ -128,7 +128,7 @@ func TestAPermitBeyondALoweredLimitPassesNowhere(t *testing.T) {
 	// Once the one beyond the limit is free, the others pass. Until then the greatest free
 	// number is left alone, which may be that of the permit that would pass.
 	slices.SortFunc(had, func(a, b lifecycle.Permit) int { return strings.Compare(b.Name, a.Name) })
-	require.NoError(t, s.store.FreeSlots(t.Context(), had[:1]))
+	require.NoError(t, s.store.Permits.Free(t.Context(), had[:1]))
 	for _, p := range had[1:] {
 		require.Len(t, s.granted(s.stored(1), "e3", []lifecycle.Permit{p}), 1)
 	}
@@ -171,7 +171,7 @@ func TestAProcessThatWaitsLearnsOfAFreePermitByALookAtThePermits(t *testing.T) {
 		s.Learn(tasks)
 		require.True(t, s.Waiting(sweptType))
 		require.Zero(t, s.Next(), "no search is worth while")
-		require.NoError(t, s.store.FreeSlots(t.Context(), had))
+		require.NoError(t, s.store.Permits.Free(t.Context(), had))
 		select {
 		case n := <-room:
 			require.Equal(t, 1, n)
@@ -205,7 +205,7 @@ func TestALookForRoomReadsNoPermits(t *testing.T) {
 		require.Len(t, of(sent, "aggregate", "slots", ""), 1)
 		require.Len(t, sent, 1)
 		if free < 2 {
-			require.NoError(t, s.store.FreeSlots(t.Context(), had[free:free+1]))
+			require.NoError(t, s.store.Permits.Free(t.Context(), had[free:free+1]))
 		}
 	}
 }
@@ -244,19 +244,19 @@ func TestAProcessThatWaitsForLongIsHeededOnceByOneThatPassesItsPermitOn(t *testi
 func TestAProcessHeedsNoWishOfItsOwn(t *testing.T) {
 	s := newSwept(t)
 	ctx := t.Context()
-	require.NoError(t, s.store.WishSlot(ctx, sweptType, "me"))
-	heeded, err := s.store.HeedWish(ctx, sweptType, "me", time.Minute)
+	require.NoError(t, s.store.Permits.Wish(ctx, sweptType, "me"))
+	heeded, err := s.store.Permits.HeedWish(ctx, sweptType, "me", time.Minute)
 	require.NoError(t, err)
 	require.False(t, heeded)
-	heeded, err = s.store.HeedWish(ctx, sweptType, "other", time.Minute)
+	heeded, err = s.store.Permits.HeedWish(ctx, sweptType, "other", time.Minute)
 	require.NoError(t, err)
 	require.True(t, heeded)
-	heeded, err = s.store.HeedWish(ctx, sweptType, "other", time.Minute)
+	heeded, err = s.store.Permits.HeedWish(ctx, sweptType, "other", time.Minute)
 	require.NoError(t, err)
 	require.False(t, heeded, "it was heeded")
-	require.NoError(t, s.store.WishSlot(ctx, sweptType, "me"))
+	require.NoError(t, s.store.Permits.Wish(ctx, sweptType, "me"))
 	s.store.Clock.Skip(time.Hour)
-	heeded, err = s.store.HeedWish(ctx, sweptType, "other", time.Minute)
+	heeded, err = s.store.Permits.HeedWish(ctx, sweptType, "other", time.Minute)
 	require.NoError(t, err)
 	require.False(t, heeded, "it waits no longer")
 }

@@ -153,7 +153,7 @@ func (g *Gate) room(ctx context.Context, typ string) (int, error) {
 		return 0, err
 	}
 	limit := store.SlotLimit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}
-	return g.store.SlotsFree(ctx, store.SlotOf{Type: typ}, limit)
+	return g.store.Permits.NumberFree(ctx, store.SlotOf{Type: typ}, limit)
 }
 
 // wish asks other processes to free a permit, after a while without any. A process that passes its
@@ -169,7 +169,7 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
 	if patient || g.watcher.Holds(typ) || !g.Knows(typ) {
 		return
 	}
-	g.report(g.store.WishSlot(ctx, typ, g.id), "asking for a permit")
+	g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
 }
 
 // Yield reports whether to free the next permit of the type instead of passing it on, because
@@ -186,7 +186,7 @@ func (g *Gate) Yield(ctx context.Context, typ string) (bool, error) {
 	if !look {
 		return false, nil
 	}
-	wished, err := g.store.HeedWish(ctx, typ, g.id, wishLasts)
+	wished, err := g.store.Permits.HeedWish(ctx, typ, g.id, wishLasts)
 	if wished {
 		g.stepAside(typ)
 	}

@@ -91,7 +91,7 @@ func (g *Gate) lookAgain(of store.SlotOf) time.Time {
 func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (o others, beyond bool, err error) {
 	t := g.types.Get(typ)
 	ofType, ofKey := ruleOf(t).maxRunning, lifecycle.Keyed(t).MaxRunning
-	tasks, err := g.store.OpenOf(ctx, typ, until)
+	tasks, err := g.store.Permits.OpenOf(ctx, typ, until)
 	if err != nil {
 		return o, false, err
 	}
@@ -99,7 +99,7 @@ func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (
 	for i, t := range tasks {
 		ids[i] = t.ID
 	}
-	permits, err := g.store.PermitsOf(ctx, ids)
+	permits, err := g.store.Permits.OfTasks(ctx, ids)
 	if err != nil {
 		return o, false, err
 	}
@@ -124,6 +124,6 @@ func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (
 			}
 		}
 	}
-	beyond, err = g.store.TakenBeyond(ctx, typ, ofType, ofKey)
+	beyond, err = g.store.Permits.TakenBeyond(ctx, typ, ofType, ofKey)
 	return o, beyond, err
 }

@@ -22,7 +22,7 @@ func (s *swept) permitless(n int, key string) (open []*model.Task) {
 		require.Empty(s.t, no)
 		open = append(open, claimed)
 	}
-	_, err := s.store.Insert(s.t.Context(), open)
+	_, err := s.store.Tasks.Insert(s.t.Context(), open)
 	require.NoError(s.t, err)
 	return open
 }
@@ -32,7 +32,7 @@ func (s *swept) end(t *model.Task) {
 	s.t.Helper()
 	after, err := lifecycle.Finish(t, t.WorkerStates[0].ExecID, lifecycle.Outcome{}, lifecycle.ResolveOptions(t.Options), s.store.Clock.Now(), 0)
 	require.NoError(s.t, err)
-	written, err := s.store.Writes(s.t.Context(), []store.Write{{Before: t, After: after}}, 0)
+	written, err := s.store.Tasks.Writes(s.t.Context(), []store.Write{{Before: t, After: after}}, 0)
 	require.NoError(s.t, err)
 	require.True(s.t, written[0].Applied)
 }
@@ -55,7 +55,7 @@ func (s *swept) admitted(n int, key, exec string) []*model.Task {
 	for i := range n {
 		tasks = append(tasks, lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: fmt.Sprint(exec, i), Options: model.Options{LimitKey: key}}, s.store.Clock.Now()))
 	}
-	_, err := s.store.Insert(s.t.Context(), tasks)
+	_, err := s.store.Tasks.Insert(s.t.Context(), tasks)
 	require.NoError(s.t, err)
 	a, err := s.Admit(s.t.Context(), tasks, exec)
 	require.NoError(s.t, err)
@@ -71,7 +71,7 @@ func (s *swept) admitted(n int, key, exec string) []*model.Task {
 func (s *swept) limitType(typ model.TaskType) model.TaskType {
 	s.t.Helper()
 	typ.Code = sweptType
-	require.NoError(s.t, s.store.PutTaskType(s.t.Context(), &typ))
+	require.NoError(s.t, s.store.Types.Put(s.t.Context(), &typ))
 	require.NoError(s.t, s.types.Fresh(s.t.Context(), 0))
 	return typ
 }
@@ -133,7 +133,7 @@ func TestTheNextOfAKeyBeginsWhenWhatHadNoPermitHasEnded(t *testing.T) {
 	s.limit(model.KeyLimit{MaxRunning: 1})
 	require.Empty(t, s.admitted(1, "c", "first"))
 	held := func() []*model.Task {
-		held, err := s.store.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
+		held, err := s.store.Permits.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
 		require.NoError(t, err)
 		return held
 	}
@@ -160,14 +160,14 @@ func TestWhatRanBeforeAKeyWasLimitedCounts(t *testing.T) {
 	require.Empty(t, s.admitted(2, "c", "first"))
 	require.Len(t, s.admitted(2, "d", "other"), 1)
 	require.Len(t, s.admitted(2, "e", "third"), 2)
-	held, err := s.store.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
+	held, err := s.store.Permits.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
 	require.NoError(t, err)
 	require.Len(t, held, 2, "they do not stand before others")
 
 	s.end(before[0])
 	s.pass(soonestLook)
 	require.NoError(t, s.Look(t.Context(), sweptType, []store.SlotOf{{Type: sweptType, Key: "c"}}))
-	held, err = s.store.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
+	held, err = s.store.Permits.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
 	require.NoError(t, err)
 	require.Len(t, held, 1, "one has got its turn")
 }

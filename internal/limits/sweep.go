@@ -29,12 +29,12 @@ func (g *Gate) Sweep(ctx context.Context) (more bool, err error) {
 }
 
 func (g *Gate) sweepPermits(ctx context.Context) (more bool, err error) {
-	ordered, end, err := g.store.InOrder(ctx)
+	ordered, end, err := g.store.Permits.InOrder(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer end()
-	permits, err := g.store.DueSlots(ordered, permitsPerRound)
+	permits, err := g.store.Permits.Due(ordered, permitsPerRound)
 	if err != nil || len(permits) == 0 {
 		return false, err
 	}
@@ -57,12 +57,12 @@ func (g *Gate) sweepPermits(ctx context.Context) (more bool, err error) {
 	if err := g.freeNow(ctx, free); err != nil {
 		return false, err
 	}
-	return len(permits) == permitsPerRound, g.store.SawSlots(ctx, kept)
+	return len(permits) == permitsPerRound, g.store.Permits.Saw(ctx, kept)
 }
 
 // judge reads the tasks of the permits and sorts them.
 func (g *Gate) judge(ordered context.Context, permits []lifecycle.Permit) (sorted map[lifecycle.PermitState][]lifecycle.Permit, err error) {
-	tasks, err := g.store.HoldersOf(ordered, idsOf(permits))
+	tasks, err := g.store.Permits.HoldersOf(ordered, idsOf(permits))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (g *Gate) judge(ordered context.Context, permits []lifecycle.Permit) (sorte
 // fence raises what a claim that is still on its way would be guarded by: afterwards it can
 // be told whether it arrived.
 func (g *Gate) fence(ctx context.Context, ahead []lifecycle.Permit) error {
-	tasks, err := g.store.ByIDs(ctx, idsOf(ahead))
+	tasks, err := g.store.Tasks.ByIDs(ctx, idsOf(ahead))
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (g *Gate) fence(ctx context.Context, ahead []lifecycle.Permit) error {
 		fenced[t.ID] = true
 		fences = append(fences, store.Write{Before: t, After: ahead[i].Fence(t, now)})
 	}
-	_, err = g.store.Writes(ctx, fences, store.Patience)
+	_, err = g.store.Tasks.Writes(ctx, fences, store.Patience)
 	return err
 }
 
@@ -112,7 +112,7 @@ func (g *Gate) sweepWaits(ctx context.Context) (more bool, err error) {
 	g.sweeping.Lock()
 	defer g.sweeping.Unlock()
 	for range keysPerRound / perLook {
-		waits, err := g.store.Waits(ctx, g.looked, perLook)
+		waits, err := g.store.Permits.Waits(ctx, g.looked, perLook)
 		if err != nil {
 			return false, err
 		}
@@ -143,12 +143,12 @@ func (g *Gate) lookFor(ctx context.Context, waits []store.Wait) error {
 	for _, w := range waits {
 		of := store.SlotOf{Type: w.Type, Key: w.Key}
 		if w.At.Before(g.store.Clock.Now().Add(-waitKept)) {
-			left, err := g.store.HeldBack(ctx, of, 1)
+			left, err := g.store.Permits.HeldBack(ctx, of, 1)
 			if err != nil {
 				return err
 			}
 			if len(left) == 0 {
-				if err := g.store.ForgetWait(ctx, w); err != nil {
+				if err := g.store.Permits.ForgetWait(ctx, w); err != nil {
 					return err
 				}
 				continue

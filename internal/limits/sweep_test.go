@@ -73,7 +73,7 @@ func (s *swept) open() {
 // limit says what holds for each key.
 func (s *swept) limit(k model.KeyLimit) {
 	s.t.Helper()
-	require.NoError(s.t, s.store.PutTaskType(s.t.Context(), &model.TaskType{Code: sweptType, KeyLimit: &k}))
+	require.NoError(s.t, s.store.Types.Put(s.t.Context(), &model.TaskType{Code: sweptType, KeyLimit: &k}))
 	require.NoError(s.t, s.types.Fresh(s.t.Context(), 0))
 }
 
@@ -96,9 +96,9 @@ func (s *swept) take(n int, open bool) {
 		}
 		tasks = append(tasks, t)
 	}
-	_, err := s.store.Insert(s.t.Context(), tasks)
+	_, err := s.store.Tasks.Insert(s.t.Context(), tasks)
 	require.NoError(s.t, err)
-	got, err := s.store.TakeSlots(s.t.Context(), store.SlotOf{Type: sweptType}, store.SlotLimit{Most: n}, want)
+	got, err := s.store.Permits.Take(s.t.Context(), store.SlotOf{Type: sweptType}, store.SlotLimit{Most: n}, want)
 	require.NoError(s.t, err)
 	require.Len(s.t, got, n)
 }
@@ -118,7 +118,7 @@ func (s *swept) sweep() (more bool, sent []bson.Raw) {
 
 func (s *swept) taken() int {
 	s.t.Helper()
-	taken, err := s.store.SlotsTaken(s.t.Context(), store.SlotOf{Type: sweptType})
+	taken, err := s.store.Permits.Taken(s.t.Context(), store.SlotOf{Type: sweptType})
 	require.NoError(s.t, err)
 	return len(taken)
 }
@@ -215,9 +215,9 @@ func TestEachKeyForWhichTasksWaitHasItsTurn(t *testing.T) {
 		require.NotNil(t, held)
 		tasks = append(tasks, held)
 	}
-	_, err := s.store.Insert(t.Context(), tasks)
+	_, err := s.store.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
-	require.NoError(t, s.store.NoteWaits(t.Context(), keys))
+	require.NoError(t, s.store.Permits.NoteWaits(t.Context(), keys))
 	for _, want := range []int{keysPerRound, 2 * keysPerRound, n} {
 		more, _ := s.sweep()
 		require.Equal(t, want < n, more, "the next round comes at once while there are keys left")
@@ -229,7 +229,7 @@ func TestEachKeyForWhichTasksWaitHasItsTurn(t *testing.T) {
 func (s *swept) back(tasks []*model.Task) (n int) {
 	s.t.Helper()
 	for _, task := range tasks {
-		got, err := s.store.Get(s.t.Context(), task.ID)
+		got, err := s.store.Tasks.Get(s.t.Context(), task.ID)
 		require.NoError(s.t, err)
 		if !lifecycle.HeldBack(got) {
 			n++
@@ -251,12 +251,12 @@ func TestAfterARestartTheFirstSweepKnowsWhenEachKeyHasItsNextStart(t *testing.T)
 		of := store.SlotOf{Type: sweptType, Key: fmt.Sprint("k", i)}
 		keys = append(keys, of)
 		tasks = append(tasks, lifecycle.HoldBack(lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: of.Key, Options: model.Options{LimitKey: of.Key}}, now), now))
-		_, err := s.store.ReserveStarts(t.Context(), of, rate, s.pace(), time.Time{}, 1)
+		_, err := s.store.Rates.Reserve(t.Context(), of, rate, s.pace(), time.Time{}, 1)
 		require.NoError(t, err)
 	}
-	_, err := s.store.Insert(t.Context(), tasks)
+	_, err := s.store.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
-	require.NoError(t, s.store.NoteWaits(t.Context(), keys))
+	require.NoError(t, s.store.Permits.NoteWaits(t.Context(), keys))
 	more, _ := s.sweep()
 	require.True(t, more)
 	more, _ = s.sweep()
@@ -266,10 +266,10 @@ func TestAfterARestartTheFirstSweepKnowsWhenEachKeyHasItsNextStart(t *testing.T)
 	require.False(t, more, "all are known")
 	require.Empty(t, of(sent, "find", "tasks", ""), "what is planned is not looked at again")
 	// A change of the rate makes each be looked at again.
-	typ, err := s.store.TaskType(t.Context(), sweptType)
+	typ, err := s.store.Types.Get(t.Context(), sweptType)
 	require.NoError(t, err)
 	typ.KeyLimit.RateLimit = &model.RateLimit{Count: 100, Per: time.Second}
-	require.NoError(t, s.store.PutTaskType(t.Context(), typ))
+	require.NoError(t, s.store.Types.Put(t.Context(), typ))
 	require.NoError(t, s.types.Fresh(t.Context(), 0))
 	s.store.Clock.Skip(time.Minute)
 	for range 3 {

@@ -107,7 +107,7 @@ func (r *Runner) carry(ctx context.Context, entries []Entry) (failed error) {
 			done = append(done, store.Carried{Life: e.Life, Entry: e.Entry})
 		}
 	}
-	if err := r.store.RemoveOutbox(ctx, done); err != nil {
+	if err := r.store.Tasks.RemoveOutbox(ctx, done); err != nil {
 		return err // carried out, and again by the sweeper: that is what idempotent is for
 	}
 	return failed
@@ -128,7 +128,7 @@ func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err e
 		from, r.looked = time.Time{}, now
 	}
 	for {
-		lives, next, lookErr := r.store.Outboxes(ctx, names, from, before, perSweep)
+		lives, next, lookErr := r.store.Tasks.Outboxes(ctx, names, from, before, perSweep)
 		if lookErr != nil {
 			return found, lookErr
 		}
@@ -154,11 +154,11 @@ func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err e
 
 // Repair removes the marks of outboxes that are empty.
 func (r *Runner) Repair(ctx context.Context) error {
-	lives, err := r.store.EmptyOutboxes(ctx, r.store.Clock.Now().Add(-emptyMark), perSweep)
+	lives, err := r.store.Tasks.EmptyOutboxes(ctx, r.store.Clock.Now().Add(-emptyMark), perSweep)
 	if err != nil {
 		return err
 	}
-	return r.store.RepairOutboxes(ctx, lives)
+	return r.store.Tasks.RepairOutboxes(ctx, lives)
 }
 
 // Wait returns when everything that was handed over has been tried, or when ctx ends.

@@ -29,7 +29,7 @@ func TestAHeldTaskIsArchivedLater(t *testing.T) {
 		bson.D{{Key: "_id", Value: tasks[4].ID}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
 	require.NoError(t, err)
 	left := func() int64 {
-		_, err := p.Archive(t.Context(), time.Time{})
+		_, err := p.History.Archive(t.Context(), time.Time{})
 		require.NoError(t, err)
 		n, err := p.tasks.CountDocuments(t.Context(), bson.D{{Key: "type", Value: "t"}})
 		require.NoError(t, err)

@@ -58,10 +58,10 @@ func (s *sizes) fit(n int) int {
 }
 
 // Fit is how many of n due tasks to ask for, so that reading them takes a moderate number of
-// bytes, by the size of those that were read before. [Store.Due] may find fewer than it was
+// bytes, by the size of those that were read before. [Tasks.Due] may find fewer than it was
 // asked for, although there are more, where they are larger than those; it has then found at
 // least as many as Fit says afterwards.
-func (s *Store) Fit(n int) int {
+func (s *Tasks) Fit(n int) int {
 	if n <= 0 {
 		return n
 	}

@@ -26,7 +26,7 @@ const leftOver = 5 * time.Second
 //
 // Each branch has a bound (see head), so stragglers are found some seconds later. Heads move
 // while there is nothing to do; while there is, the jobs walk the same keys.
-func (s *Store) Chores(ctx context.Context) (Chores, error) {
+func (s *Tasks) Chores(ctx context.Context) (Chores, error) {
 	now := s.Clock.Now()
 	looks := map[*head]look{}
 	due := func(h *head, field string, at time.Time) bson.D {
@@ -81,7 +81,7 @@ func (s *Store) Chores(ctx context.Context) (Chores, error) {
 
 // Expired finds tasks that nobody started by their time, the longest expired first;
 // stragglers (see head) some seconds late. Index: expire.
-func (s *Store) Expired(ctx context.Context, limit int) ([]*model.Task, error) {
+func (s *Tasks) Expired(ctx context.Context, limit int) ([]*model.Task, error) {
 	h := s.head(IndexExpire)
 	l := h.begin(s.Clock.Now(), s.local.Monotonic())
 	found, err := s.findReadable(ctx, "finding expired tasks", bson.D{d("expire_at", l.upTo(l.until)), present},

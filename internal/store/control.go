@@ -28,8 +28,8 @@ func (c *ControlDoc) Paused(typ string) bool {
 
 var controlID = bson.D{d("_id", "control")}
 
-// Control reads the control document; the zero Control where there is none. Index: _id.
-func (s *Store) Control(ctx context.Context) (ControlDoc, error) {
+// Read reads the control document; the zero Control where there is none. Index: _id.
+func (s *Control) Read(ctx context.Context) (ControlDoc, error) {
 	var c ControlDoc
 	err := s.control.FindOne(ctx, controlID).Decode(&c)
 	if isNone(err) {
@@ -40,7 +40,7 @@ func (s *Store) Control(ctx context.Context) (ControlDoc, error) {
 
 // Pause stops the claiming of the given types, or of everything; what runs goes on.
 // Index: _id.
-func (s *Store) Pause(ctx context.Context, all bool, types []string) error {
+func (s *Control) Pause(ctx context.Context, all bool, types []string) error {
 	update := bson.D{d("$addToSet", bson.D{d("paused_types", bson.D{d("$each", types)})})}
 	if all {
 		update = bson.D{d("$set", bson.D{d("paused_all", true)})}
@@ -48,9 +48,9 @@ func (s *Store) Pause(ctx context.Context, all bool, types []string) error {
 	return s.updateControl(ctx, "pausing", update)
 }
 
-// Resume undoes [Store.Pause] and wakes the workers. That they are woken only makes it
+// Resume undoes [Control.Pause] and wakes the workers. That they are woken only makes it
 // quicker: where it does not succeed they find out by their polls. Index: _id.
-func (s *Store) Resume(ctx context.Context, all bool, types []string) error {
+func (s *Control) Resume(ctx context.Context, all bool, types []string) error {
 	update := bson.D{d("$pull", bson.D{d("paused_types", in(types))})}
 	if all {
 		update = bson.D{d("$unset", bson.D{d("paused_all", "")})}
@@ -59,7 +59,7 @@ func (s *Store) Resume(ctx context.Context, all bool, types []string) error {
 		return err
 	}
 	if all {
-		types, _ = s.TypesWithTasks(ctx)
+		types, _ = s.tasksRoom.TypesWithTasks(ctx)
 	}
 	for _, typ := range types {
 		s.wakeOne(ctx, typ)
@@ -69,7 +69,7 @@ func (s *Store) Resume(ctx context.Context, all bool, types []string) error {
 
 // wakeOne gives one due task of the type the field that the streams watch. Indexes: due to
 // find it; _id to write it, without which a router refuses the update up to MongoDB 6.0.
-func (s *Store) wakeOne(ctx context.Context, typ string) {
+func (s *Control) wakeOne(ctx context.Context, typ string) {
 	var task struct {
 		ID string `bson:"_id"`
 	}
@@ -85,11 +85,11 @@ func (s *Store) wakeOne(ctx context.Context, typ string) {
 
 // MarkLimited notes, for good, that limits are used, so that somebody sweeps their permits.
 // Index: _id.
-func (s *Store) MarkLimited(ctx context.Context) error {
+func (s *Control) MarkLimited(ctx context.Context) error {
 	return s.updateControl(ctx, "noting that limits are used", bson.D{d("$set", bson.D{d("limited", true)})})
 }
 
-func (s *Store) updateControl(ctx context.Context, doing string, update bson.D) error {
+func (s *Control) updateControl(ctx context.Context, doing string, update bson.D) error {
 	_, err := s.control.UpdateOne(ctx, controlID, update, options.UpdateOne().SetUpsert(true))
 	if IsDuplicate(err) { // two first writers at once
 		_, err = s.control.UpdateOne(ctx, controlID, update)
@@ -101,7 +101,7 @@ func (s *Store) updateControl(ctx context.Context, doing string, update bson.D) 
 // it was cancelled, or another filter or other options apply. It is written after the
 // task, so who sees it sees the change. A caller that dies in between has no answer and
 // repeats its command, which repeats the signal. Indexes: _id.
-func (s *Store) Signal(ctx context.Context, taskIDs ...string) error {
+func (s *Control) Signal(ctx context.Context, taskIDs ...string) error {
 	if len(taskIDs) == 0 {
 		return nil
 	}
@@ -124,7 +124,7 @@ const signalIDs = 1000
 // Signals returns which of the given tasks signals since the given time name. A fleet may write
 // thousands a second, of which those of one process are few. Index: at; the ids are looked
 // at in the documents.
-func (s *Store) Signals(ctx context.Context, since time.Time, ids []string) (named map[string]bool, err error) {
+func (s *Control) Signals(ctx context.Context, since time.Time, ids []string) (named map[string]bool, err error) {
 	named = map[string]bool{}
 	for some := range slices.Chunk(ids, signalIDs) {
 		cur, err := s.signals.Find(ctx, bson.D{d("at", bson.D{d("$gte", since.Add(-signalOverlap))}), d("task_ids", in(some))},
@@ -149,7 +149,7 @@ func (s *Store) Signals(ctx context.Context, since time.Time, ids []string) (nam
 
 // TypesWithTasks are all types that have tasks due at some time, by a loose scan: one seek
 // for each. Index: due.
-func (s *Store) TypesWithTasks(ctx context.Context) (types []string, err error) {
+func (s *Tasks) TypesWithTasks(ctx context.Context) (types []string, err error) {
 	for from := ""; ; {
 		typ, err := s.NextType(ctx, from)
 		if err != nil || typ == "" {

@@ -34,7 +34,7 @@ type EventStream struct {
 }
 
 // Events opens a stream over what happens to tasks, after the place that a token names, or
-// from now on. The caller holds a permit, see [Store.AcquireSubscription].
+// from now on. The caller holds a permit, see [Seats.AcquireSubscription].
 //
 // The server picks the tasks, by their ids, and of the writes leaves out pings and whatever
 // else decides nothing. Documents are not looked up: a lookup costs the primary a read for
@@ -220,10 +220,10 @@ const subscriptionsInAll = StreamsInAll / 2
 // AcquireSubscription takes a permit for a subscription to these types (none = all); nil
 // when there is none. Of each set of types there are [StreamsPerTypes] beside those of the
 // workers, and subscriptions have at most half of the permits that all share. Index: _id.
-func (s *Store) AcquireSubscription(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
+func (s *Seats) AcquireSubscription(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
 	slots := make([]int, subscriptionsInAll)
 	for i := range slots {
 		slots[i] = StreamsInAll - 1 - i
 	}
-	return s.acquireStream(ctx, typeSet(append([]string{"/events"}, types...)), holder, slots) // no type has a slash
+	return s.acquire(ctx, typeSet(append([]string{"/events"}, types...)), holder, slots) // no type has a slash
 }

@@ -119,7 +119,7 @@ type heads struct {
 
 // head returns the head of the queue that the index and these names describe. Unknown ones
 // begin with a look without a bound.
-func (s *Store) head(index string, names ...string) *head {
+func (s *core) head(index string, names ...string) *head {
 	key := index + "\x00" + strings.Join(names, "\x00")
 	s.heads.mu.Lock()
 	defer s.heads.mu.Unlock()

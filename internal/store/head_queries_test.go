@@ -66,38 +66,38 @@ func TestALoopAsksFromTheHeadOfItsQueueAndFindsStragglersAllTheSame(t *testing.T
 		look        func(context.Context, *watched) (found int, err error)
 	}{
 		{"lapsed leases", "lapse_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.Lapsed(ctx, []string{"t", "u"}, 10)
+			found, err := w.Tasks.Lapsed(ctx, []string{"t", "u"}, 10)
 			return len(found), err
 		}},
 		{"expired tasks", "expire_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.Expired(ctx, 10)
+			found, err := w.Tasks.Expired(ctx, 10)
 			return len(found), err
 		}},
 		{"tasks to archive", "archive_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.Archive(ctx, w.ArchiveSince())
+			found, err := w.History.Archive(ctx, w.History.ArchiveSince())
 			w.seen = w.seen[:len(w.seen)-found.Moved] // of the retention, and of what is moved
 			return found.PutOff, err
 		}},
 		{"marks of outboxes", "outbox_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.EmptyOutboxes(ctx, w.Clock.Now().Add(-time.Minute), 10)
+			found, err := w.Tasks.EmptyOutboxes(ctx, w.Clock.Now().Add(-time.Minute), 10)
 			return len(found), err
 		}},
 		{"chores: outbox", "outbox_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.Chores(ctx)
+			found, err := w.Tasks.Chores(ctx)
 			return one(found.Outbox), err
 		}},
 		{"chores: expiry", "expire_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.Chores(ctx)
+			found, err := w.Tasks.Chores(ctx)
 			w.seen = w.seen[:1] // the other is the history's
 			return one(found.Expired), err
 		}},
 		{"chores: archive", "archive_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.Chores(ctx)
+			found, err := w.Tasks.Chores(ctx)
 			w.seen = w.seen[:1]
 			return one(found.Archive), err
 		}},
 		{"a poll for leases", "lapse_at", func(ctx context.Context, w *watched) (int, error) {
-			found, err := w.Peek(ctx, store.Peek{Executing: []string{"t", "u"}, WorkerID: "w"})
+			found, err := w.Tasks.Peek(ctx, store.Peek{Executing: []string{"t", "u"}, WorkerID: "w"})
 			return one(found.Executing), err
 		}},
 	} {
@@ -152,7 +152,7 @@ func one(yes bool) int {
 func TestThatNothingIsExecutingIsSaidOnlyByALookWithoutABound(t *testing.T) {
 	w := newWatched(t)
 	next := func() (time.Time, bool) {
-		at, sure, err := w.NextLapse(t.Context(), []string{"t"})
+		at, sure, err := w.Tasks.NextLapse(t.Context(), []string{"t"})
 		require.NoError(t, err)
 		return at, sure
 	}
@@ -181,7 +181,7 @@ func TestAShorterLeaseThanThoseSeenIsSeen(t *testing.T) {
 		return at
 	}
 	next := func() time.Time {
-		at, sure, err := w.NextLapse(t.Context(), []string{"t"})
+		at, sure, err := w.Tasks.NextLapse(t.Context(), []string{"t"})
 		require.NoError(t, err)
 		require.True(t, sure)
 		return at

@@ -58,7 +58,7 @@ func TestPingsCountForAllButTheHeld(t *testing.T) {
 		for i, task := range tasks {
 			pings[i] = store.Ping{ID: task.ID, ExecID: "w", Until: s.now.Add(time.Duration(round) * time.Minute)}
 		}
-		lost, err := s.Pings(t.Context(), pings, 250*time.Millisecond)
+		lost, err := s.Tasks.Pings(t.Context(), pings, 250*time.Millisecond)
 		require.NoError(t, err)
 		require.Empty(t, lost)
 		missed := 0
@@ -77,7 +77,7 @@ func TestPingsCountForAllButTheHeld(t *testing.T) {
 	}
 	release()
 	alone := []store.Ping{{ID: ids[0], ExecID: "w", Until: s.now.Add(time.Hour)}}
-	_, err := s.Pings(t.Context(), alone, time.Second)
+	_, err := s.Tasks.Pings(t.Context(), alone, time.Second)
 	require.NoError(t, err)
 	require.False(t, alone[0].Missed)
 	require.False(t, s.Suspected(ids[0]), "it is free again")
@@ -93,14 +93,14 @@ func TestATakeoverOfAHeldTaskIsNoOutage(t *testing.T) {
 	w := store.Write{Before: task, After: expired, Lapsed: "w", At: later}
 	release := s.hold("tasks", task.ID)
 	for range 3 { // the first finds out, the second is its probe, the third is not tried
-		_, err := s.TakeOver(t.Context(), w)
+		_, err := s.Tasks.TakeOver(t.Context(), w)
 		require.ErrorIs(t, err, store.ErrHeld)
 		require.False(t, store.Outage(err))
 		require.Equal(t, store.Retry, store.Classify(err))
 	}
 	require.True(t, s.ProbeLater(task.ID))
 	release()
-	written, err := s.Writes(t.Context(), []store.Write{w}, store.Patience)
+	written, err := s.Tasks.Writes(t.Context(), []store.Write{w}, store.Patience)
 	require.NoError(t, err)
 	require.True(t, written[0].Applied, "alone it goes out at once")
 }
@@ -112,13 +112,13 @@ func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
 	fresh := func(i int, at time.Time) *model.Task {
 		return lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprintf("k%03d", i)}, at)
 	}
-	_, err := s.Insert(t.Context(), []*model.Task{fresh(5, s.now), fresh(55, s.now)})
+	_, err := s.Tasks.Insert(t.Context(), []*model.Task{fresh(5, s.now), fresh(55, s.now)})
 	require.NoError(t, err)
 	session, err := s.db.Client().StartSession()
 	require.NoError(t, err)
 	defer session.EndSession(context.Background())
 	require.NoError(t, session.StartTransaction())
-	_, err = s.Insert(mongo.NewSessionContext(t.Context(), session), []*model.Task{fresh(30, s.now)})
+	_, err = s.Tasks.Insert(mongo.NewSessionContext(t.Context(), session), []*model.Task{fresh(30, s.now)})
 	require.NoError(t, err)
 
 	var tasks []*model.Task
@@ -126,7 +126,7 @@ func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
 		tasks = append(tasks, fresh(i, s.now.Add(time.Second)))
 	}
 	tasks = append(tasks, fresh(0, s.now.Add(time.Second))) // the same key again
-	exists, err := s.Insert(t.Context(), tasks)
+	exists, err := s.Tasks.Insert(t.Context(), tasks)
 	var some *store.InsertError
 	require.ErrorAs(t, err, &some)
 	require.Len(t, some.Refused, 1)
@@ -135,7 +135,7 @@ func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
 		require.Equal(t, i == 5 || i == 55 || i == 60, exists[i], "task %d", i)
 	}
 	require.NoError(t, session.AbortTransaction(t.Context()))
-	exists, err = s.Insert(t.Context(), tasks[30:31])
+	exists, err = s.Tasks.Insert(t.Context(), tasks[30:31])
 	require.NoError(t, err)
 	require.False(t, exists[0])
 }
@@ -144,16 +144,16 @@ func TestAnInsertNamesTheKeyThatATransactionHolds(t *testing.T) {
 func TestAnInsertThatIsRepeatedKnowsItsOwnTask(t *testing.T) {
 	s := newStepping(t)
 	mine := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.now)
-	_, err := s.Insert(t.Context(), []*model.Task{mine})
+	_, err := s.Tasks.Insert(t.Context(), []*model.Task{mine})
 	require.NoError(t, err)
-	exists, err := s.Insert(t.Context(), []*model.Task{mine})
+	exists, err := s.Tasks.Insert(t.Context(), []*model.Task{mine})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, exists)
-	exists, err = s.InsertAgain(t.Context(), []*model.Task{mine})
+	exists, err = s.Tasks.InsertAgain(t.Context(), []*model.Task{mine})
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, exists)
 	theirs := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.now.Add(time.Millisecond))
-	exists, err = s.InsertAgain(t.Context(), []*model.Task{theirs})
+	exists, err = s.Tasks.InsertAgain(t.Context(), []*model.Task{theirs})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, exists)
 }
@@ -188,10 +188,10 @@ func TestOutcomesAreRemovedBesideAHeldLife(t *testing.T) {
 		return left
 	}
 	release := s.hold("tasks", ids[3])
-	require.ErrorIs(t, s.RemoveOutbox(t.Context(), carried), store.ErrHeld)
+	require.ErrorIs(t, s.Tasks.RemoveOutbox(t.Context(), carried), store.ErrHeld)
 	require.Equal(t, []string{ids[3]}, marked())
 	release()
-	require.NoError(t, s.RemoveOutbox(t.Context(), carried[4:6]), "both entries of the one that was held")
+	require.NoError(t, s.Tasks.RemoveOutbox(t.Context(), carried[4:6]), "both entries of the one that was held")
 	require.Empty(t, marked())
 }
 
@@ -203,7 +203,7 @@ func TestAPingThatMayBeUndoneIsMissed(t *testing.T) {
 		pings[i] = store.Ping{ID: s.held(fmt.Sprint(i), "w").ID, ExecID: "w", Until: s.now.Add(time.Minute)}
 	}
 	s.hold("tasks", pings[1].ID)
-	lost, err := s.Pings(t.Context(), pings, 0)
+	lost, err := s.Tasks.Pings(t.Context(), pings, 0)
 	require.NoError(t, err)
 	require.Empty(t, lost)
 	for _, p := range pings {
@@ -230,9 +230,9 @@ func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
 		require.Empty(t, no)
 		writes[i] = store.Write{Before: tasks[i], After: after}
 	}
-	_, err := s.Insert(t.Context(), tasks)
+	_, err := s.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
-	written, err := s.Writes(t.Context(), writes, 0)
+	written, err := s.Tasks.Writes(t.Context(), writes, 0)
 	require.NoError(t, err)
 	for i, w := range written {
 		require.True(t, w.Applied)
@@ -242,14 +242,14 @@ func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
 	}
 	require.Empty(t, levels, "nothing is unsure")
 	(&stepping{T: t, db: direct}).hold("tasks", tasks[1].ID)
-	written, err = s.Writes(t.Context(), writes, 0)
+	written, err = s.Tasks.Writes(t.Context(), writes, 0)
 	require.NoError(t, err)
 	require.True(t, written[1].Held)
 	steps := make([]store.StepWrite, len(tasks))
 	for i, task := range tasks {
 		steps[i] = store.StepWrite{ID: task.ID, ExecID: "e", Step: model.Step{Name: "s"}}
 	}
-	saved, err := s.SaveSteps(t.Context(), steps, 0)
+	saved, err := s.Tasks.SaveSteps(t.Context(), steps, 0)
 	require.NoError(t, err)
 	require.True(t, saved[1].Missed)
 	require.Equal(t, []string{"majority", "majority"}, levels)
@@ -274,7 +274,7 @@ func TestAnInsertThatMayBeUndoneIsNotTakenForDone(t *testing.T) {
 	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.Clock.Now())
 	_, err = direct.Collection("tasks").InsertOne(mongo.NewSessionContext(t.Context(), session), bson.D{{Key: "_id", Value: task.ID}})
 	require.NoError(t, err)
-	_, err = s.Insert(t.Context(), []*model.Task{task})
+	_, err = s.Tasks.Insert(t.Context(), []*model.Task{task})
 	var some *store.InsertError
 	require.ErrorAs(t, err, &some)
 	require.Equal(t, []string{"majority"}, levels)

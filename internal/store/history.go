@@ -97,8 +97,8 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 // there already changes only when it was made of an earlier state of the same life (see
 // history_archive.go). It may be part of the caller's transaction, in which a duplicate
 // key would be the end, so it does not provoke one. Index: _id.
-func (s *Store) keepLife(ctx context.Context, t *model.Task) error {
-	raw, err := s.GetRaw(ctx, t.ID)
+func (s *History) keepLife(ctx context.Context, t *model.Task) error {
+	raw, err := s.tasksRoom.GetRaw(ctx, t.ID)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func olderCopy(l *life) bson.D {
 
 // Life reads one life of a task, where it is now: among the tasks or in the history; of
 // generation 0 the newest. [ErrNotFound] when it is in neither. Indexes: _id of both, task.
-func (s *Store) Life(ctx context.Context, id string, generation int64) (*model.Task, error) {
+func (s *History) Life(ctx context.Context, id string, generation int64) (*model.Task, error) {
 	raw, err := s.LifeRaw(ctx, id, generation)
 	if err != nil {
 		return nil, err
@@ -145,11 +145,11 @@ func (s *Store) Life(ctx context.Context, id string, generation int64) (*model.T
 	return Decode(raw)
 }
 
-// LifeRaw is [Store.Life] for the document as it is stored, but for the task's id as _id.
-func (s *Store) LifeRaw(ctx context.Context, id string, generation int64) (bson.Raw, error) {
+// LifeRaw is [History.Life] for the document as it is stored, but for the task's id as _id.
+func (s *History) LifeRaw(ctx context.Context, id string, generation int64) (bson.Raw, error) {
 	// The tasks first: a life moves one way only, so what is not there any more is in the
 	// history by then.
-	raw, err := s.GetRaw(ctx, id)
+	raw, err := s.tasksRoom.GetRaw(ctx, id)
 	if err == nil {
 		if is, _ := raw.Lookup("generation").AsInt64OK(); generation == 0 || is == generation {
 			return raw, nil
@@ -176,11 +176,11 @@ func (s *Store) LifeRaw(ctx context.Context, id string, generation int64) (bson.
 }
 
 // AllLives reads the documents of all lives of a task, the newest first, those of the
-// history as [Store.LifeRaw] does; none when there never was such a task, or its history
+// history as [History.LifeRaw] does; none when there never was such a task, or its history
 // is over. Indexes: _id of tasks, task of the history.
-func (s *Store) AllLives(ctx context.Context, id string) ([]bson.Raw, error) {
+func (s *History) AllLives(ctx context.Context, id string) ([]bson.Raw, error) {
 	var out []bson.Raw
-	present, err := s.GetRaw(ctx, id)
+	present, err := s.tasksRoom.GetRaw(ctx, id)
 	switch {
 	case err == nil:
 		out = append(out, present)
@@ -235,8 +235,8 @@ func asTask(raw bson.Raw) (bson.Raw, error) {
 // from the control document, which is read every second.
 var historyID = bson.D{d("_id", "history")}
 
-// HistoryRetention is how long lives stay in the history; 0 = for ever. Index: _id.
-func (s *Store) HistoryRetention(ctx context.Context) (time.Duration, error) {
+// Retention is how long lives stay in the history; 0 = for ever. Index: _id.
+func (s *History) Retention(ctx context.Context) (time.Duration, error) {
 	var doc struct {
 		KeepMS *int64 `bson:"keep_ms"`
 	}
@@ -250,9 +250,9 @@ func (s *Store) HistoryRetention(ctx context.Context) (time.Duration, error) {
 	return time.Duration(*doc.KeepMS) * time.Millisecond, nil
 }
 
-// SetHistoryRetention says how long what moves to the history from now on stays there;
+// SetRetention says how long what moves to the history from now on stays there;
 // 0 = for ever. Other processes learn of it within a minute. Index: _id.
-func (s *Store) SetHistoryRetention(ctx context.Context, keep time.Duration) error {
+func (s *History) SetRetention(ctx context.Context, keep time.Duration) error {
 	set := bson.D{d("$set", bson.D{d("keep_ms", keep.Milliseconds())})}
 	_, err := s.control.UpdateOne(ctx, historyID, set, options.UpdateOne().SetUpsert(true))
 	if IsDuplicate(err) { // two first writers at once
@@ -275,7 +275,7 @@ type keptFor struct {
 
 // keptFor is the retention as it was at most a minute ago. While nobody can say it is the
 // last that was known: no copy waits for it.
-func (s *Store) keptFor(ctx context.Context) time.Duration {
+func (s *History) keptFor(ctx context.Context) time.Duration {
 	s.mu.Lock()
 	k := s.kept
 	s.mu.Unlock()
@@ -283,7 +283,7 @@ func (s *Store) keptFor(ctx context.Context) time.Duration {
 	if k.known && now-k.at < time.Minute {
 		return k.keep
 	}
-	keep, err := s.HistoryRetention(Outside(ctx))
+	keep, err := s.Retention(Outside(ctx))
 	if err != nil {
 		if !k.known {
 			return DefaultHistory
@@ -313,7 +313,7 @@ func keyOf(raw bson.Raw) lifeKey {
 }
 
 // stillTasks are the generations of those of the given lives' tasks that exist. Index: _id.
-func (s *Store) stillTasks(ctx context.Context, ids []string, also ...string) (map[string]bson.Raw, error) {
+func (s *History) stillTasks(ctx context.Context, ids []string, also ...string) (map[string]bson.Raw, error) {
 	projection := bson.D{d("generation", 1)}
 	for _, field := range also {
 		projection = append(projection, d(field, 1))

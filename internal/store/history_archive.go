@@ -64,16 +64,16 @@ type Archived struct {
 
 // ArchiveSince is where a run of the archiver begins that need not find stragglers, which
 // follow some seconds later (see head). Zero = ever.
-func (s *Store) ArchiveSince() time.Time {
+func (s *History) ArchiveSince() time.Time {
 	return s.head(IndexArchive).begin(s.Clock.Now(), s.local.Monotonic()).from
 }
 
 // Archive moves one batch of the tasks whose time has come since the given one (zero =
 // ever) to the history. The caller repeats it with Last while there are More: so the next
 // batch does not walk over the deleted keys of this one. Indexes: archive; _id of both.
-func (s *Store) Archive(ctx context.Context, since time.Time) (Archived, error) {
+func (s *History) Archive(ctx context.Context, since time.Time) (Archived, error) {
 	var a Archived
-	keep, err := s.HistoryRetention(ctx) // what somebody has just set applies at once
+	keep, err := s.Retention(ctx) // what somebody has just set applies at once
 	if err != nil {
 		return a, err
 	}
@@ -113,7 +113,7 @@ func archiveTime(raw bson.Raw) time.Time {
 }
 
 // archivable reads what is due to move, the longest due first. Index: archive.
-func (s *Store) archivable(ctx context.Context, since, now time.Time) (docs []bson.Raw, more bool, err error) {
+func (s *History) archivable(ctx context.Context, since, now time.Time) (docs []bson.Raw, more bool, err error) {
 	h := s.head(IndexArchive)
 	l := wideLook(now, s.local.Monotonic())
 	l.from = since
@@ -154,7 +154,7 @@ func mayMove(raw bson.Raw, now time.Time) bool {
 
 // putOff makes room in the index for what can move. It decides nothing, so it does not
 // raise the rev. What somebody else holds is found again. Index: _id.
-func (s *Store) putOff(ctx context.Context, ids []string, now time.Time) error {
+func (s *History) putOff(ctx context.Context, ids []string, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -172,7 +172,7 @@ func (s *Store) putOff(ctx context.Context, ids []string, now time.Time) error {
 // an earlier rev. Where somebody's transaction holds the place of one, which happens only
 // to who begins a new life in a transaction, the batch is tried again later. Index: _id of
 // the history.
-func (s *Store) copyLives(ctx context.Context, lives []*life) error {
+func (s *History) copyLives(ctx context.Context, lives []*life) error {
 	if len(lives) == 0 {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (s *Store) copyLives(ctx context.Context, lives []*life) error {
 
 // deleteMoved deletes what has been copied and is as it was. What somebody else holds
 // stays, and is found again. Index: _id.
-func (s *Store) deleteMoved(ctx context.Context, lives []*life) (deleted int, err error) {
+func (s *History) deleteMoved(ctx context.Context, lives []*life) (deleted int, err error) {
 	if len(lives) == 0 {
 		return 0, nil
 	}
@@ -250,7 +250,7 @@ func (s *Store) deleteMoved(ctx context.Context, lives []*life) (deleted int, er
 }
 
 // tidy takes back the copies of lives that went on. Indexes: _id of both.
-func (s *Store) tidy(ctx context.Context, lives []*life) error {
+func (s *History) tidy(ctx context.Context, lives []*life) error {
 	ids := make([]string, len(lives))
 	for i, l := range lives {
 		ids[i] = l.taskID

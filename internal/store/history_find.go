@@ -39,7 +39,7 @@ type LivesPage struct {
 // is on exactly one page, also when it moves from the one collection to the other in
 // between. Within a page the tasks are read first: what moves then is found twice and
 // shown once, instead of never. Indexes: _id of the tasks, task of the history.
-func (s *Store) FindLives(ctx context.Context, f Filter, where Where, limit int) (LivesPage, error) {
+func (s *History) FindLives(ctx context.Context, f Filter, where Where, limit int) (LivesPage, error) {
 	for {
 		page, err := s.findLives(ctx, f, where, limit)
 		if err != nil || len(page.Docs) > 0 || page.Next == nil {
@@ -50,10 +50,10 @@ func (s *Store) FindLives(ctx context.Context, f Filter, where Where, limit int)
 	}
 }
 
-func (s *Store) findLives(ctx context.Context, f Filter, where Where, limit int) (LivesPage, error) {
+func (s *History) findLives(ctx context.Context, f Filter, where Where, limit int) (LivesPage, error) {
 	var all merged
 	if where != InHistory {
-		docs, err := s.List(ctx, f, limit+1)
+		docs, err := s.tasksRoom.List(ctx, f, limit+1)
 		if err != nil {
 			return LivesPage{}, err
 		}
@@ -80,8 +80,8 @@ func (s *Store) findLives(ctx context.Context, f Filter, where Where, limit int)
 	return all.page(limit), nil
 }
 
-// listHistory is [Store.List] for the history. Index: task.
-func (s *Store) listHistory(ctx context.Context, f Filter, limit int) ([]bson.Raw, error) {
+// listHistory is [Tasks.List] for the history. Index: task.
+func (s *History) listHistory(ctx context.Context, f Filter, limit int) ([]bson.Raw, error) {
 	cur, err := s.history.Find(ctx, f.queryBy("task_id"), options.Find().
 		SetSort(bson.D{d("task_id", 1), d("generation", 1)}).SetHint(IndexTask).SetLimit(int64(limit)))
 	if err != nil {
@@ -163,13 +163,13 @@ func compareKeys(a, b lifeKey) int {
 }
 
 // Count counts the tasks that the filter selects.
-func (s *Store) Count(ctx context.Context, f Filter) (int64, error) {
+func (s *History) Count(ctx context.Context, f Filter) (int64, error) {
 	return s.CountLives(ctx, f, InTasks)
 }
 
 // CountLives counts what the filter selects there. What moves to the history while both
 // are counted may be counted twice.
-func (s *Store) CountLives(ctx context.Context, f Filter, where Where) (int64, error) {
+func (s *History) CountLives(ctx context.Context, f Filter, where Where) (int64, error) {
 	var sum int64
 	if where != InHistory {
 		n, err := s.tasks.CountDocuments(ctx, f.query())
@@ -188,8 +188,8 @@ func (s *Store) CountLives(ctx context.Context, f Filter, where Where) (int64, e
 	return sum, nil
 }
 
-// StatusCounts counts the lives of each type and status; see [Store.CountLives].
-func (s *Store) StatusCounts(ctx context.Context, where Where) (map[string]map[model.Status]int64, error) {
+// StatusCounts counts the lives of each type and status; see [History.CountLives].
+func (s *History) StatusCounts(ctx context.Context, where Where) (map[string]map[model.Status]int64, error) {
 	out := map[string]map[model.Status]int64{}
 	if where != InHistory {
 		if err := addCounts(ctx, s.tasks, out); err != nil {

@@ -32,7 +32,7 @@ func TestInWhateverOrderItHappensEachLifeIsKeptOnceAsItLastWas(t *testing.T) {
 		for range rapid.IntRange(3, 40).Draw(rt, "steps") {
 			key := rapid.SampledFrom(keys).Draw(rt, "key")
 			id := model.TaskID("", "t", key)
-			present, err := p.ByIDs(t.Context(), []string{id})
+			present, err := p.Tasks.ByIDs(t.Context(), []string{id})
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func (p *past) seen(rt *rapid.T, last map[string]*model.Task) {
 	found := map[string]string{}
 	// One by one: a copy of what is Success by now may still say Completed.
 	for _, status := range []model.Status{model.StatusCompleted, model.StatusSuccess} {
-		page, err := p.FindLives(p.t.Context(), Filter{Statuses: []model.Status{status}}, InBoth, 1000)
+		page, err := p.History.FindLives(p.t.Context(), Filter{Statuses: []model.Status{status}}, InBoth, 1000)
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -17,7 +17,7 @@ type LifeOf struct {
 // DeliveredLives says of lives that are history that their callbacks were delivered:
 // Completed becomes Success. Those that are not there, or are otherwise, stay so. Index: _id
 // of the history.
-func (s *Store) DeliveredLives(ctx context.Context, lives []LifeOf) error {
+func (s *History) DeliveredLives(ctx context.Context, lives []LifeOf) error {
 	if len(lives) == 0 {
 		return nil
 	}

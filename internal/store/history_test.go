@@ -44,7 +44,7 @@ func (p *past) ended(key string, ago time.Duration, opts model.Options, out life
 	require.Empty(p.t, no)
 	done, err := lifecycle.Finish(claimed, "x", out, eff, now, 0)
 	require.NoError(p.t, err)
-	exists, err := p.Insert(p.t.Context(), []*model.Task{done})
+	exists, err := p.Tasks.Insert(p.t.Context(), []*model.Task{done})
 	require.NoError(p.t, err)
 	require.False(p.t, exists[0])
 	return done
@@ -57,7 +57,7 @@ func (p *past) undelivered(key string) *model.Task {
 	told := model.Options{Callback: &model.Callback{Success: &model.CallbackTarget{URL: "http://127.0.0.1/"}}}
 	task := p.ended(key, 8*day, told, lifecycle.Success(bson.RawValue{}))
 	require.Equal(p.t, model.StatusCompleted, task.Status)
-	require.NoError(p.t, p.RemoveOutbox(p.t.Context(), []Carried{{OutboxLife{Task: task}, task.Outbox[0]}}))
+	require.NoError(p.t, p.Tasks.RemoveOutbox(p.t.Context(), []Carried{{OutboxLife{Task: task}, task.Outbox[0]}}))
 	return p.change(task.ID, func(t *model.Task) *model.Task {
 		return lifecycle.Delivered(t, false, lifecycle.ResolveOptions(told), p.Clock.Now())
 	})
@@ -65,7 +65,7 @@ func (p *past) undelivered(key string) *model.Task {
 
 func (p *past) change(id string, rule func(*model.Task) *model.Task) *model.Task {
 	p.t.Helper()
-	_, after, err := p.Change(p.t.Context(), id, func(t *model.Task) (*model.Task, error) { return rule(t), nil })
+	_, after, err := p.Tasks.Change(p.t.Context(), id, func(t *model.Task) (*model.Task, error) { return rule(t), nil })
 	require.NoError(p.t, err)
 	return after
 }
@@ -91,7 +91,7 @@ func (p *past) again(key string) *model.Task {
 // read and the steps behind it are an archiver that can be stopped anywhere.
 func (p *past) read() (lives []*life) {
 	p.t.Helper()
-	docs, _, err := p.archivable(p.t.Context(), time.Time{}, p.Clock.Now())
+	docs, _, err := p.History.archivable(p.t.Context(), time.Time{}, p.Clock.Now())
 	require.NoError(p.t, err)
 	for _, raw := range docs {
 		if mayMove(raw, p.Clock.Now()) {
@@ -105,19 +105,19 @@ func (p *past) read() (lives []*life) {
 
 func (p *past) copyAll(lives []*life) {
 	p.t.Helper()
-	require.NoError(p.t, p.copyLives(p.t.Context(), lives))
+	require.NoError(p.t, p.History.copyLives(p.t.Context(), lives))
 }
 
 func (p *past) delete(lives []*life) int {
 	p.t.Helper()
-	n, err := p.deleteMoved(p.t.Context(), lives)
+	n, err := p.History.deleteMoved(p.t.Context(), lives)
 	require.NoError(p.t, err)
 	return n
 }
 
 func (p *past) archive() Archived {
 	p.t.Helper()
-	a, err := p.Archive(p.t.Context(), time.Time{})
+	a, err := p.History.Archive(p.t.Context(), time.Time{})
 	require.NoError(p.t, err)
 	return a
 }
@@ -146,7 +146,7 @@ func wanted(tasks ...*model.Task) map[string]string {
 
 func (p *past) there(id string) bool {
 	p.t.Helper()
-	tasks, err := p.ByIDs(p.t.Context(), []string{id})
+	tasks, err := p.Tasks.ByIDs(p.t.Context(), []string{id})
 	require.NoError(p.t, err)
 	return tasks[id] != nil
 }
@@ -174,7 +174,7 @@ func TestWhatEndedMovesWholeWhenItsRetentionIsOver(t *testing.T) {
 	later := bson.D{{Key: "of_a_later_release", Value: bson.D{{Key: "x", Value: "y"}}}}
 	_, err := p.tasks.UpdateOne(t.Context(), bson.D{d("_id", moves[0].ID)}, bson.D{d("$set", later)})
 	require.NoError(t, err)
-	before, err := p.GetRaw(t.Context(), moves[0].ID)
+	before, err := p.Tasks.GetRaw(t.Context(), moves[0].ID)
 	require.NoError(t, err)
 
 	now := p.Clock.Now()
@@ -184,7 +184,7 @@ func TestWhatEndedMovesWholeWhenItsRetentionIsOver(t *testing.T) {
 	for _, task := range stays {
 		require.True(t, p.there(task.ID), task.Key)
 	}
-	after, err := p.LifeRaw(t.Context(), moves[0].ID, moves[0].Generation)
+	after, err := p.History.LifeRaw(t.Context(), moves[0].ID, moves[0].Generation)
 	require.NoError(t, err)
 	archived := after.Lookup("archived_at").Time()
 	require.WithinDuration(t, now, archived, time.Minute)
@@ -215,7 +215,7 @@ func TestWhatMustStillBeFollowedIsPutOffAndDoesNotStandInTheWay(t *testing.T) {
 		claimed, _ := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "x"}, lifecycle.ResolveOptions(task.Options), task.StartTime)
 		done, err := lifecycle.Finish(claimed, "x", success(t, i), lifecycle.ResolveOptions(task.Options), task.StartTime, 0)
 		require.NoError(t, err)
-		_, err = p.Insert(t.Context(), []*model.Task{done})
+		_, err = p.Tasks.Insert(t.Context(), []*model.Task{done})
 		require.NoError(t, err)
 	}
 	free := p.ended("free", 8*day, model.Options{}, success(t, 1))
@@ -240,7 +240,7 @@ func TestManyMoveInBatches(t *testing.T) {
 	var since time.Time
 	var sizes []int
 	for {
-		a, err := p.Archive(t.Context(), since)
+		a, err := p.History.Archive(t.Context(), since)
 		require.NoError(t, err)
 		sizes = append(sizes, a.Moved)
 		if !a.More {
@@ -296,13 +296,13 @@ func TestACopyThatADeadArchiverLeftIsReplacedByTheRightOne(t *testing.T) {
 		p.copyAll(p.read()) // and dies
 		after := p.delivered(task.ID)
 
-		page, err := p.FindLives(t.Context(), Filter{}, InHistory, 10)
+		page, err := p.History.FindLives(t.Context(), Filter{}, InHistory, 10)
 		require.NoError(t, err)
 		require.Empty(t, page.Docs, "nobody sees it meanwhile")
-		lives, err := p.AllLives(t.Context(), task.ID)
+		lives, err := p.History.AllLives(t.Context(), task.ID)
 		require.NoError(t, err)
 		require.Len(t, lives, 1)
-		life, err := p.Life(t.Context(), task.ID, task.Generation)
+		life, err := p.History.Life(t.Context(), task.ID, task.Generation)
 		require.NoError(t, err)
 		require.Equal(t, model.StatusSuccess, life.Status)
 
@@ -327,7 +327,7 @@ func TestALateArchiverLeavesANewTaskOfTheSameKeyAlone(t *testing.T) {
 
 func TestTheRetentionOfTheHistoryIsTheDatabases(t *testing.T) {
 	p := newPast(t)
-	keep, err := p.HistoryRetention(t.Context())
+	keep, err := p.History.Retention(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 90*day, keep)
 	other, err := Open(Config{Database: p.db})
@@ -335,18 +335,18 @@ func TestTheRetentionOfTheHistoryIsTheDatabases(t *testing.T) {
 	move := func(name string) bson.Raw {
 		task := p.ended(name, 8*day, model.Options{}, success(t, 1))
 		require.Equal(t, 1, p.archive().Moved)
-		raw, err := p.LifeRaw(t.Context(), task.ID, 0)
+		raw, err := p.History.LifeRaw(t.Context(), task.ID, 0)
 		require.NoError(t, err)
 		return raw
 	}
-	require.NoError(t, other.SetHistoryRetention(t.Context(), 0))
+	require.NoError(t, other.History.SetRetention(t.Context(), 0))
 	require.Zero(t, move("for ever").Lookup("delete_at").Type)
-	require.NoError(t, other.SetHistoryRetention(t.Context(), 30*day))
+	require.NoError(t, other.History.SetRetention(t.Context(), 30*day))
 	raw := move("a month")
 	require.Equal(t, raw.Lookup("archived_at").Time().Add(30*day), raw.Lookup("delete_at").Time())
 
 	// A new life's beginner keeps to it, too, but what is not carried out yet is not lost.
-	require.NoError(t, p.SetHistoryRetention(t.Context(), time.Hour))
+	require.NoError(t, p.History.SetRetention(t.Context(), time.Hour))
 	told := model.Options{Callback: &model.Callback{Success: &model.CallbackTarget{URL: "http://127.0.0.1/"}}}
 	for name, want := range map[string]struct {
 		opts    model.Options
@@ -362,7 +362,7 @@ func TestTheRetentionOfTheHistoryIsTheDatabases(t *testing.T) {
 			require.NoError(t, err)
 		}
 		p.again(name)
-		raw, err := p.LifeRaw(t.Context(), old.ID, old.Generation)
+		raw, err := p.History.LifeRaw(t.Context(), old.ID, old.Generation)
 		require.NoError(t, err)
 		require.Equal(t, raw.Lookup("archived_at").Time().Add(want.keep), raw.Lookup("delete_at").Time(), name)
 	}

@@ -28,7 +28,7 @@ const (
 
 // batch is one call of [Store.send].
 type batch struct {
-	s       *Store
+	s       *core
 	coll    *mongo.Collection
 	doing   string // "writing task"
 	sharded bool
@@ -39,7 +39,7 @@ type batch struct {
 }
 
 // execute sends statements about tasks, see [Store.send].
-func (s *Store) execute(ctx context.Context, statements []statement, search time.Duration) (executed, error) {
+func (s *core) execute(ctx context.Context, statements []statement, search time.Duration) (executed, error) {
 	return s.send(ctx, s.tasks, "writing task", statements, search)
 }
 
@@ -50,7 +50,7 @@ func (s *Store) execute(ctx context.Context, statements []statement, search time
 //
 // Behind a router counts are not reliable. So no command is ever clean there, and each
 // statement names one id.
-func (s *Store) send(ctx context.Context, coll *mongo.Collection, doing string, statements []statement, search time.Duration) (executed, error) {
+func (s *core) send(ctx context.Context, coll *mongo.Collection, doing string, statements []statement, search time.Duration) (executed, error) {
 	t, err := s.Topology(ctx)
 	if err != nil {
 		return executed{}, err

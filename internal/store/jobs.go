@@ -8,11 +8,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// TakeJob takes or extends the right to do one piece of upkeep for the whole fleet until
+// Take takes or extends the right to do one piece of upkeep for the whole fleet until
 // the lease passes; false when somebody else has it. holder must be unique to the
 // process. Two may believe to have it after a pause of one of them: each piece of upkeep
 // is right with any number of doers, and the permit only saves the work. Index: _id.
-func (s *Store) TakeJob(ctx context.Context, job, holder string, lease time.Duration) (bool, error) {
+func (s *Turns) Take(ctx context.Context, job, holder string, lease time.Duration) (bool, error) {
 	now := s.Clock.Now()
 	_, err := s.permits.UpdateOne(ctx,
 		bson.D{d("_id", "job/"+job), d("$or", bson.A{bson.D{d("holder", holder)}, bson.D{d("expires_at", bson.D{d("$lt", now)})}})},
@@ -24,8 +24,8 @@ func (s *Store) TakeJob(ctx context.Context, job, holder string, lease time.Dura
 	return err == nil, explain(err, "taking the permit for "+job)
 }
 
-// LeaveJob gives the right back, so that somebody else goes on at once. Index: _id.
-func (s *Store) LeaveJob(ctx context.Context, job, holder string) error {
+// Leave gives the right back, so that somebody else goes on at once. Index: _id.
+func (s *Turns) Leave(ctx context.Context, job, holder string) error {
 	_, err := s.permits.DeleteOne(ctx, bson.D{d("_id", "job/"+job), d("holder", holder)})
 	return explain(err, "giving the permit for "+job+" back")
 }

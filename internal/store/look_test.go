@@ -55,7 +55,7 @@ func TestAfterLostClaimsFewOfTheBatchAreReadAgain(t *testing.T) {
 				taken = append(taken, tasks[i].ID)
 			}
 		}
-		_, err := s.Insert(t.Context(), tasks)
+		_, err := s.Tasks.Insert(t.Context(), tasks)
 		require.NoError(t, err)
 		_, err = direct.Collection("tasks").UpdateMany(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: taken}}}},
 			bson.D{{Key: "$inc", Value: bson.D{{Key: "rev", Value: int64(1)}}}})
@@ -67,7 +67,7 @@ func TestAfterLostClaimsFewOfTheBatchAreReadAgain(t *testing.T) {
 			writes[i] = store.Write{Before: tasks[i], After: after}
 		}
 		read.Store(0)
-		written, err := s.Writes(t.Context(), writes, store.Patience)
+		written, err := s.Tasks.Writes(t.Context(), writes, store.Patience)
 		require.NoError(t, err)
 		for i, w := range written {
 			require.Equal(t, c.lost(i), !w.Applied, "%s: %d", c.why, i)
@@ -102,7 +102,7 @@ func TestALostClaimIsFoundBesideOneThatWasChangedAfterIt(t *testing.T) {
 			for i := range tasks {
 				tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
 			}
-			_, err := s.Insert(t.Context(), tasks)
+			_, err := s.Tasks.Insert(t.Context(), tasks)
 			require.NoError(t, err)
 			byID := func(i int) bson.D { return bson.D{{Key: "_id", Value: tasks[i].ID}} }
 			_, err = direct.Collection("tasks").UpdateOne(t.Context(), byID(lost), bson.D{{Key: "$inc", Value: bson.D{{Key: "rev", Value: int64(1)}}}})
@@ -118,7 +118,7 @@ func TestALostClaimIsFoundBesideOneThatWasChangedAfterIt(t *testing.T) {
 				_, err := direct.Collection("tasks").UpdateOne(context.Background(), byID(0), change)
 				require.NoError(t, err)
 			}
-			written, err := s.Writes(t.Context(), writes, store.Patience)
+			written, err := s.Tasks.Writes(t.Context(), writes, store.Patience)
 			require.NoError(t, err)
 			require.False(t, written[lost].Applied)
 			require.True(t, written[lost-1].Applied)

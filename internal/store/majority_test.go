@@ -79,7 +79,7 @@ func (a *answered) claims(t *testing.T, n int) (claims []store.Write) {
 		require.Empty(t, no)
 		claims = append(claims, store.Write{Before: tasks[i], After: after})
 	}
-	_, err := a.Insert(t.Context(), tasks)
+	_, err := a.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
 	return claims
 }
@@ -101,7 +101,7 @@ func TestWhatTheMajorityHasNotIsNotTakenForDone(t *testing.T) {
 	a := newAnswered(t)
 	claims := a.claims(t, 1000)
 	a.rewrite(majorityLags, nil)
-	_, err := a.Writes(t.Context(), claims, time.Minute)
+	_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
 	require.Equal(t, store.Ambiguous, store.Classify(err), "%v", err)
 	require.EqualValues(t, 2, a.updates.Load(), "nothing is held: there is nothing to look for")
 }
@@ -116,7 +116,7 @@ func TestAMajorityThatOnlyLagsIsWaitedFor(t *testing.T) {
 		}
 		return answer
 	}, nil)
-	written, err := a.Writes(t.Context(), claims, time.Minute)
+	written, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, a.updates.Load())
 	for _, w := range written {
@@ -154,7 +154,7 @@ func TestBehindARouterOneHeldDocumentDoesNotCostTheOthersTheirLeases(t *testing.
 	topology, err := a.Topology(t.Context())
 	require.NoError(t, err)
 	require.True(t, topology.Sharded)
-	_, err = a.Writes(t.Context(), claims, time.Minute)
+	_, err = a.Tasks.Writes(t.Context(), claims, time.Minute)
 	require.NoError(t, err)
 
 	session, err := a.direct.Client().StartSession()
@@ -169,7 +169,7 @@ func TestBehindARouterOneHeldDocumentDoesNotCostTheOthersTheirLeases(t *testing.
 	for _, c := range claims {
 		pings = append(pings, store.Ping{ID: c.After.ID, ExecID: "e", Until: a.Clock.Now().Add(time.Hour)})
 	}
-	lost, err := a.Pings(t.Context(), pings, 500*time.Millisecond)
+	lost, err := a.Tasks.Pings(t.Context(), pings, 500*time.Millisecond)
 	require.NoError(t, err)
 	require.Empty(t, lost)
 	for i, p := range pings {
@@ -192,7 +192,7 @@ func TestWhatAnyStatementWouldMeetIsNoFaultOfItsDocument(t *testing.T) {
 			a := newAnswered(t)
 			claims := a.claims(t, 1)
 			a.rewrite(refuseEach(code), nil)
-			_, err := a.Writes(t.Context(), claims, time.Minute)
+			_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
 			require.Error(t, err)
 			require.False(t, store.Final(err), "%v", err)
 		})
@@ -208,7 +208,7 @@ func TestAnInsertThatTheDeploymentRefusesMayBeRepeated(t *testing.T) {
 		}
 		return refuseEach(371)(command, answer)
 	})
-	_, err := a.Insert(t.Context(), []*model.Task{claims[0].Before})
+	_, err := a.Tasks.Insert(t.Context(), []*model.Task{claims[0].Before})
 	var refused *store.InsertError
 	require.NotErrorAs(t, err, &refused)
 	require.True(t, store.Outage(err), "%v", err)
@@ -222,7 +222,7 @@ func TestASlowServerIsNotSearchedForHeldDocuments(t *testing.T) {
 	a.rewrite(func(string, bson.D) bson.D {
 		return bson.D{field("ok", 0.0), field("code", number(50)), field("codeName", "MaxTimeMSExpired"), field("errmsg", "operation exceeded time limit")}
 	}, nil)
-	_, err := a.Writes(t.Context(), claims, time.Minute)
+	_, err := a.Tasks.Writes(t.Context(), claims, time.Minute)
 	require.NoError(t, err)
 	require.LessOrEqual(t, a.updates.Load(), int64(1+16), "one command, and at most its parts")
 }
@@ -244,7 +244,7 @@ func TestAnInsertThatConflictsIsNotTakenForDone(t *testing.T) {
 			bson.D{field("index", number(1)), field("code", number(112)), field("errmsg", "WriteConflict")},
 		})}
 	})
-	_, err := a.Insert(t.Context(), tasks)
+	_, err := a.Tasks.Insert(t.Context(), tasks)
 	var some *store.InsertError
 	require.ErrorAs(t, err, &some)
 	require.Len(t, some.Refused, 1)

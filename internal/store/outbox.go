@@ -26,7 +26,7 @@ type OutboxLife struct {
 // from, so whoever goes on gets past those that stay. Lives that this release cannot read are
 // left out, and the log says so.
 // Indexes: outbox of both collections; the kinds are looked at in the documents.
-func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.Time, limit int) (lives []OutboxLife, next time.Time, err error) {
+func (s *Tasks) Outboxes(ctx context.Context, kinds []string, from, before time.Time, limit int) (lives []OutboxLife, next time.Time, err error) {
 	at := bson.D{d("$gte", from), d("$lte", before)}
 	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
 		p, err := s.outboxes(ctx, coll, at, d("outbox.kind", in(kinds)), limit)
@@ -54,7 +54,7 @@ func (s *Store) Outboxes(ctx context.Context, kinds []string, from, before time.
 // Indexes: outbox of both collections.
 // An outbox may become empty long after the time of its mark, so most are stragglers (see
 // head): they are found some seconds later.
-func (s *Store) EmptyOutboxes(ctx context.Context, before time.Time, limit int) (lives []OutboxLife, err error) {
+func (s *Tasks) EmptyOutboxes(ctx context.Context, before time.Time, limit int) (lives []OutboxLife, err error) {
 	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
 		h := s.head(IndexOutbox, "empty", coll.Name())
 		l := h.begin(before, s.local.Monotonic())
@@ -76,7 +76,7 @@ type outboxPage struct {
 }
 
 // outboxes reads one page by the time of the marks; limit 0 = all. Index: outbox.
-func (s *Store) outboxes(ctx context.Context, coll *mongo.Collection, at any, which bson.E, limit int) (p outboxPage, err error) {
+func (s *Tasks) outboxes(ctx context.Context, coll *mongo.Collection, at any, which bson.E, limit int) (p outboxPage, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit)).
 		SetProjection(bson.D{d("args", 0), d("steps", 0)}) // a run's checkpoint holds its call, see endFields
 	cur, err := coll.Find(ctx, bson.D{d("outbox_at", at), which, present}, o)
@@ -109,7 +109,7 @@ type Carried struct {
 // mark with it. To remove what is gone does no harm. Neither raises the rev: nothing
 // depends on them but the archiver, which looks for the mark. [ErrHeld] when somebody
 // else holds one of the lives; the others are done. Index: _id.
-func (s *Store) RemoveOutbox(ctx context.Context, carried []Carried) error {
+func (s *Tasks) RemoveOutbox(ctx context.Context, carried []Carried) error {
 	for coll, history := range map[*mongo.Collection]bool{s.tasks: false, s.history: true} {
 		var mine []Carried
 		for _, c := range carried {
@@ -126,7 +126,7 @@ func (s *Store) RemoveOutbox(ctx context.Context, carried []Carried) error {
 
 // removeOutbox removes each entry with the mark where it is the last one of its life. Of
 // several entries of a life each is pulled, and then the mark goes.
-func (s *Store) removeOutbox(ctx context.Context, coll *mongo.Collection, carried []Carried) error {
+func (s *Tasks) removeOutbox(ctx context.Context, coll *mongo.Collection, carried []Carried) error {
 	if len(carried) == 0 {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (s *Store) removeOutbox(ctx context.Context, coll *mongo.Collection, carrie
 }
 
 // RepairOutboxes removes the mark of empty outboxes. Index: _id.
-func (s *Store) RepairOutboxes(ctx context.Context, lives []OutboxLife) error {
+func (s *Tasks) RepairOutboxes(ctx context.Context, lives []OutboxLife) error {
 	unset := encoded(bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})})
 	empty := appendFields(bson.D{d("outbox.0", bson.D{d("$exists", false)})})
 	for coll, history := range map[*mongo.Collection]bool{s.tasks: false, s.history: true} {

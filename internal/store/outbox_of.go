@@ -22,7 +22,7 @@ var endFields = bson.D{
 // OutboxesOf reads, of the given tasks, those of which an entry of the kind is left, with the
 // fields that tell of their end alone; at most a few thousand ids. A document that this
 // release cannot read is left out: whoever looks for all finds and names it. Index: _id.
-func (s *Store) OutboxesOf(ctx context.Context, ids []string, kind string) (lives []OutboxLife, err error) {
+func (s *Tasks) OutboxesOf(ctx context.Context, ids []string, kind string) (lives []OutboxLife, err error) {
 	const doing = "looking for the outcomes of some tasks"
 	cur, err := s.tasks.Find(ctx, bson.D{d("_id", in(ids)), d("outbox.kind", kind)}, options.Find().SetProjection(endFields))
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Store) OutboxesOf(ctx context.Context, ids []string, kind string) (live
 
 // Executing are those of the given tasks that a worker holds; at most a few thousand ids.
 // Index: _id.
-func (s *Store) Executing(ctx context.Context, ids []string) ([]string, error) {
+func (s *Tasks) Executing(ctx context.Context, ids []string) ([]string, error) {
 	const doing = "looking for runs that have begun"
 	cur, err := s.tasks.Find(ctx, bson.D{d("_id", in(ids)), d("status", model.StatusExecuting)}, options.Find().SetProjection(bson.D{d("_id", 1)}))
 	if err != nil {

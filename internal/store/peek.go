@@ -44,7 +44,7 @@ type Peeked struct {
 // commands instead, hinted.
 //
 // A bound (see head) leaves stragglers among the leases to a later poll.
-func (s *Store) Peek(ctx context.Context, p Peek) (seen Peeked, err error) {
+func (s *Tasks) Peek(ctx context.Context, p Peek) (seen Peeked, err error) {
 	due, _ := dueQuery(p.Due, append(audiences(p.Labels, p.WorkerID), lifecycle.AudienceMany), p.Priorities, p.From, p.Until)
 	due = only(due, p.Only)
 	h := s.head(IndexLapse, p.Executing...)
@@ -83,7 +83,7 @@ func (s *Store) Peek(ctx context.Context, p Peek) (seen Peeked, err error) {
 	return seen, nil
 }
 
-func (s *Store) peek(ctx context.Context, p Peek, filter bson.D, index string) (Peeked, error) {
+func (s *Tasks) peek(ctx context.Context, p Peek, filter bson.D, index string) (Peeked, error) {
 	o := options.FindOne().SetProjection(bson.D{d("_id", 0), d("due_at", 1), d("lapse_at", 1)})
 	if index != "" {
 		o.SetHint(index)
@@ -104,7 +104,7 @@ func (s *Store) peek(ctx context.Context, p Peek, filter bson.D, index string) (
 
 // indexed says whether this server answers a query of this form over the tasks by
 // indexes alone; MongoDB does. It is asked once, and one that does not say counts as no.
-func (s *Store) indexed(ctx context.Context, filter bson.D) bool {
+func (s *Tasks) indexed(ctx context.Context, filter bson.D) bool {
 	s.mu.Lock()
 	known := s.peeks
 	s.mu.Unlock()

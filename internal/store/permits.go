@@ -44,21 +44,21 @@ type Watching struct {
 	Full     bool // no permit of those that all types share is free
 }
 
-// AcquireStream takes a free stream permit for a set of types, and of whatever else makes
+// Acquire takes a free stream permit for a set of types, and of whatever else makes
 // the streams of its holders alike; nil when there is none,
 // which costs one read. holder must be unique to the process. Index: _id.
-func (s *Store) AcquireStream(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
+func (s *Seats) Acquire(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
 	slots := make([]int, StreamsInAll)
 	for i := range slots {
 		slots[i] = i
 	}
-	return s.acquireStream(ctx, typeSet(types), holder, slots)
+	return s.acquire(ctx, typeSet(types), holder, slots)
 }
 
-// acquireStream takes a permit of the set and one of those of the shared that slots names,
+// acquire takes a permit of the set and one of those of the shared that slots names,
 // tried in that order.
-func (s *Store) acquireStream(ctx context.Context, set, holder string, slots []int) (*StreamPermit, error) {
-	taken, err := s.livePermits(ctx, set)
+func (s *Seats) acquire(ctx context.Context, set, holder string, slots []int) (*StreamPermit, error) {
+	taken, err := s.live(ctx, set)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *Store) acquireStream(ctx context.Context, set, holder string, slots []i
 		if !free(name) {
 			continue
 		}
-		if ok, err := s.takePermits(ctx, holder, name); err != nil || !ok {
+		if ok, err := s.take(ctx, holder, name); err != nil || !ok {
 			if err != nil {
 				return nil, err
 			}
@@ -78,7 +78,7 @@ func (s *Store) acquireStream(ctx context.Context, set, holder string, slots []i
 			if !free(sharedPermit(shared)) {
 				continue
 			}
-			ok, err := s.takePermits(ctx, holder, sharedPermit(shared))
+			ok, err := s.take(ctx, holder, sharedPermit(shared))
 			if err != nil {
 				return nil, err
 			}
@@ -86,24 +86,24 @@ func (s *Store) acquireStream(ctx context.Context, set, holder string, slots []i
 				return &StreamPermit{set: set, own: own, shared: shared}, nil
 			}
 		}
-		return nil, s.freePermits(ctx, holder, []string{name})
+		return nil, s.free(ctx, holder, []string{name})
 	}
 	return nil, nil
 }
 
-// RenewStream extends a permit, in one command; false when it was lost. Index: _id.
-func (s *Store) RenewStream(ctx context.Context, p *StreamPermit, holder string) (bool, error) {
-	return s.takePermits(ctx, holder, p.names()...)
+// Renew extends a permit, in one command; false when it was lost. Index: _id.
+func (s *Seats) Renew(ctx context.Context, p *StreamPermit, holder string) (bool, error) {
+	return s.take(ctx, holder, p.names()...)
 }
 
-// ReleaseStream gives a permit back, so that somebody else may watch. Index: _id.
-func (s *Store) ReleaseStream(ctx context.Context, p *StreamPermit, holder string) error {
-	return s.freePermits(ctx, holder, p.names())
+// Release gives a permit back, so that somebody else may watch. Index: _id.
+func (s *Seats) Release(ctx context.Context, p *StreamPermit, holder string) error {
+	return s.free(ctx, holder, p.names())
 }
 
 // Watching reads who else watches the types of a permit. Index: _id.
-func (s *Store) Watching(ctx context.Context, p *StreamPermit) (Watching, error) {
-	taken, err := s.livePermits(ctx, p.set)
+func (s *Seats) Watching(ctx context.Context, p *StreamPermit) (Watching, error) {
+	taken, err := s.live(ctx, p.set)
 	if err != nil {
 		return Watching{}, err
 	}
@@ -127,9 +127,9 @@ func (s *Store) Watching(ctx context.Context, p *StreamPermit) (Watching, error)
 	return w, nil
 }
 
-// livePermits are the holders of the permits that a set of types may have, by name;
+// live are the holders of the permits that a set of types may have, by name;
 // without those that are free or have lapsed. Index: _id.
-func (s *Store) livePermits(ctx context.Context, set string) (map[string]string, error) {
+func (s *Seats) live(ctx context.Context, set string) (map[string]string, error) {
 	var names []string
 	for i := range StreamsPerTypes {
 		names = append(names, ownPermit(set, i))
@@ -158,10 +158,10 @@ func (s *Store) livePermits(ctx context.Context, set string) (map[string]string,
 	return taken, nil
 }
 
-// takePermits takes or extends permits that are free, lapsed or ours already, in one
+// take takes or extends permits that are free, lapsed or ours already, in one
 // command; false when somebody else holds one of them, whose upsert collides with its
 // _id. Those before it in the list are ours then.
-func (s *Store) takePermits(ctx context.Context, holder string, names ...string) (bool, error) {
+func (s *Seats) take(ctx context.Context, holder string, names ...string) (bool, error) {
 	now := s.Clock.Now()
 	models := make([]mongo.WriteModel, len(names))
 	for i, name := range names {
@@ -176,9 +176,9 @@ func (s *Store) takePermits(ctx context.Context, holder string, names ...string)
 	return err == nil, explain(err, "taking the permit "+strings.Join(names, " and "))
 }
 
-// freePermits deletes them one by one: unlike one delete of many, that is retried when
+// free deletes them one by one: unlike one delete of many, that is retried when
 // the answer is lost.
-func (s *Store) freePermits(ctx context.Context, holder string, names []string) error {
+func (s *Seats) free(ctx context.Context, holder string, names []string) error {
 	models := make([]mongo.WriteModel, len(names))
 	for i, name := range names {
 		models[i] = mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", name), d("holder", holder)})

@@ -20,7 +20,7 @@ import (
 // ProbeWrite tries what a worker needs to be allowed: to make a collection with an
 // index, write, read and drop. It does so on a collection of its own, prefix
 // "doctor_probe", which it leaves behind only when the drop is refused.
-func (s *Store) ProbeWrite(ctx context.Context) error {
+func (s *Tasks) ProbeWrite(ctx context.Context) error {
 	coll := s.db.Collection(s.prefix + "doctor_probe")
 	id := bson.D{d("_id", bson.NewObjectID())}
 	if _, err := coll.InsertOne(ctx, id); err != nil {
@@ -37,7 +37,7 @@ func (s *Store) ProbeWrite(ctx context.Context) error {
 
 // ProbeRead tries to read tasks, also as a majority has them, which a server may refuse
 // (enableMajorityReadConcern: false, up to MongoDB 4.4). Index: _id.
-func (s *Store) ProbeRead(ctx context.Context) error {
+func (s *Tasks) ProbeRead(ctx context.Context) error {
 	if _, err := s.List(ctx, Filter{}, 1); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Store) ProbeRead(ctx context.Context) error {
 }
 
 // ProbeWatch tries to open a change stream over the tasks.
-func (s *Store) ProbeWatch(ctx context.Context) error {
+func (s *Tasks) ProbeWatch(ctx context.Context) error {
 	st, err := s.Watch(ctx, []string{"doctor"}, nil)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ type DueType struct {
 
 // DueTypes lists the types with tasks due at the given time, by a loose scan. Index:
 // due, with audience and priority as points, so that each type costs a few keys.
-func (s *Store) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) {
+func (s *Tasks) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) {
 	types, err := s.TypesWithTasks(ctx)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (s *Store) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 
 // LapsedBefore finds some tasks whose lease lapsed before the given time, the longest
 // lapsed first. Index: lapse, of which it reads all keys: one for each open execution.
-func (s *Store) LapsedBefore(ctx context.Context, at time.Time, limit int) ([]*model.Task, error) {
+func (s *Tasks) LapsedBefore(ctx context.Context, at time.Time, limit int) ([]*model.Task, error) {
 	return s.find(ctx, fmt.Sprintf("finding leases that lapsed before %s", at.UTC().Format(clock.Format)),
 		bson.D{d("lapse_at", bson.D{d("$lte", at)}), present},
 		options.Find().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).SetLimit(int64(limit)))

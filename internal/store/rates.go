@@ -31,9 +31,9 @@ func (d *rateDoc) next(rate model.RateLimit) time.Time {
 	return lifecycle.FollowRate(rate, old, time.UnixMicro(d.Next).UTC())
 }
 
-// ReserveStarts reserves up to want starts, none before from (zero = any), and says when the
+// Reserve reserves up to want starts, none before from (zero = any), and says when the
 // next comes; want 0 only looks. Under load it is one round trip. Index: _id.
-func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLimit, pace lifecycle.Pace, from time.Time, want int) (lifecycle.Starts, error) {
+func (s *Rates) Reserve(ctx context.Context, of SlotOf, rate model.RateLimit, pace lifecycle.Pace, from time.Time, want int) (lifecycle.Starts, error) {
 	id := of.prefix("")
 	if want > 0 && from.IsZero() {
 		got, ok, err := s.addStarts(ctx, id, rate, pace, want)
@@ -80,7 +80,7 @@ func (s *Store) ReserveStarts(ctx context.Context, of SlotOf, rate model.RateLim
 
 // addStarts reserves starts where the next one is such as this process can use, whichever
 // that is: nobody needs to read it before, and nobody's reservation refuses another's.
-func (s *Store) addStarts(ctx context.Context, id string, rate model.RateLimit, pace lifecycle.Pace, want int) (got lifecycle.Starts, ok bool, err error) {
+func (s *Rates) addStarts(ctx context.Context, id string, rate model.RateLimit, pace lifecycle.Pace, want int) (got lifecycle.Starts, ok bool, err error) {
 	now := s.Clock.Now()
 	step := lifecycle.TakeStarts(rate, pace, time.UnixMicro(0).UTC(), want).Next.UnixMicro()
 	var doc rateDoc
@@ -97,9 +97,9 @@ func (s *Store) addStarts(ctx context.Context, id string, rate model.RateLimit, 
 	return lifecycle.TakeStarts(rate, pace, time.UnixMicro(doc.Next).UTC(), want), true, nil
 }
 
-// NextStarts are the first starts that nobody has reserved, of those that have any reserved.
+// Next are the first starts that nobody has reserved, of those that have any reserved.
 // Index: _id.
-func (s *Store) NextStarts(ctx context.Context, of []SlotOf, rate model.RateLimit) (map[SlotOf]time.Time, error) {
+func (s *Rates) Next(ctx context.Context, of []SlotOf, rate model.RateLimit) (map[SlotOf]time.Time, error) {
 	next := make(map[SlotOf]time.Time, len(of))
 	if len(of) == 0 {
 		return next, nil
@@ -123,9 +123,9 @@ func (s *Store) NextStarts(ctx context.Context, of []SlotOf, rate model.RateLimi
 	return next, nil
 }
 
-// ReturnStart gives the start at back that nobody will use, where it is the last that was
+// Return gives the start at back that nobody will use, where it is the last that was
 // reserved; next is the one after it. Index: _id.
-func (s *Store) ReturnStart(ctx context.Context, of SlotOf, at, next time.Time) (returned bool, err error) {
+func (s *Rates) Return(ctx context.Context, of SlotOf, at, next time.Time) (returned bool, err error) {
 	res, err := s.rates.UpdateOne(ctx, bson.D{d("_id", of.prefix("")), d("next", next.UnixMicro())},
 		bson.D{d("$set", bson.D{d("next", at.UnixMicro())})})
 	if err != nil {

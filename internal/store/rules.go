@@ -29,8 +29,8 @@ var ErrNoRule = errors.New("no such periodic rule")
 // ErrRuleExists is returned for a name that a living rule of the tenant has.
 var ErrRuleExists = errors.New("a rule of that name exists")
 
-// InsertRule stores a new rule. Index: living, which makes names unique.
-func (s *Store) InsertRule(ctx context.Context, r *schedule.Rule) error {
+// Insert stores a new rule. Index: living, which makes names unique.
+func (s *Rules) Insert(ctx context.Context, r *schedule.Rule) error {
 	_, err := s.rules.InsertOne(ctx, r)
 	if IsDuplicate(err) {
 		return fmt.Errorf("%w: %s", ErrRuleExists, r.Name)
@@ -38,17 +38,17 @@ func (s *Store) InsertRule(ctx context.Context, r *schedule.Rule) error {
 	return explain(err, "storing the rule "+r.Name)
 }
 
-// Rule reads a rule by its id, deleted ones too. Index: _id.
-func (s *Store) Rule(ctx context.Context, id string) (*schedule.Rule, error) {
+// Get reads a rule by its id, deleted ones too. Index: _id.
+func (s *Rules) Get(ctx context.Context, id string) (*schedule.Rule, error) {
 	return s.rule(ctx, bson.D{d("_id", id)}, id)
 }
 
-// LivingRule reads a rule by its tenant and name. Index: living.
-func (s *Store) LivingRule(ctx context.Context, tenant, name string) (*schedule.Rule, error) {
+// Living reads a rule by its tenant and name. Index: living.
+func (s *Rules) Living(ctx context.Context, tenant, name string) (*schedule.Rule, error) {
 	return s.rule(ctx, bson.D{d("living", schedule.RuleName(tenant, name))}, name)
 }
 
-func (s *Store) rule(ctx context.Context, filter bson.D, name string) (*schedule.Rule, error) {
+func (s *Rules) rule(ctx context.Context, filter bson.D, name string) (*schedule.Rule, error) {
 	var r schedule.Rule
 	err := s.rules.FindOne(ctx, filter).Decode(&r)
 	if isNone(err) {
@@ -57,9 +57,9 @@ func (s *Store) rule(ctx context.Context, filter bson.D, name string) (*schedule
 	return &r, explain(err, "reading the rule "+name)
 }
 
-// Rules reads the living rules of a tenant ("" = of all), ordered by tenant and name, after
+// List reads the living rules of a tenant ("" = of all), ordered by tenant and name, after
 // the given one. unread are documents that this release cannot read. Index: living.
-func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
+func (s *Rules) List(ctx context.Context, tenant, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	living := bson.D{d("$gt", after)}
 	if tenant != "" {
 		prefix := schedule.RuleName(tenant, "")
@@ -69,16 +69,16 @@ func (s *Store) Rules(ctx context.Context, tenant, after string, limit int) (rul
 		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(IndexLiving).SetLimit(int64(limit)))
 }
 
-// DueRules finds online rules whose next tick is due, the longest due first; the first skip
+// Due finds online rules whose next tick is due, the longest due first; the first skip
 // of them are left out. unread are documents that this release cannot read. Index: fire.
-func (s *Store) DueRules(ctx context.Context, now time.Time, skip, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
+func (s *Rules) Due(ctx context.Context, now time.Time, skip, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding due rules", bson.D{d("next_fire_at", bson.D{d("$lte", now)})},
 		options.Find().SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
 
 // NextFire is the earliest next tick of any rule after the given time; zero when there is
 // none. Index: fire.
-func (s *Store) NextFire(ctx context.Context, after time.Time) (time.Time, error) {
+func (s *Rules) NextFire(ctx context.Context, after time.Time) (time.Time, error) {
 	var r struct {
 		At time.Time `bson:"next_fire_at"`
 	}
@@ -90,10 +90,10 @@ func (s *Store) NextFire(ctx context.Context, after time.Time) (time.Time, error
 	return r.At, explain(err, "finding the next tick")
 }
 
-// PlannedRules finds rules with something decided before the given time and not seen to be
+// Planned finds rules with something decided before the given time and not seen to be
 // carried out: whoever decided it has died, or is slow. The first skip of them are left
 // out. unread are documents that this release cannot read. Index: planned.
-func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
+func (s *Rules) Planned(ctx context.Context, before time.Time, skip, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding planned runs", bson.D{d("planned_at", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(IndexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
@@ -101,7 +101,7 @@ func (s *Store) PlannedRules(ctx context.Context, before time.Time, skip, limit 
 // LongActive finds rules of which a run was started before the given time and is not known
 // to have ended, by their ids, after the given one. It looks at every rule, so it is for
 // now and then. unread are documents that this release cannot read. Index: _id.
-func (s *Store) LongActive(ctx context.Context, before time.Time, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
+func (s *Rules) LongActive(ctx context.Context, before time.Time, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding runs that take long", bson.D{d("_id", bson.D{d("$gt", after)}), d("active.started", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 }
@@ -109,8 +109,8 @@ func (s *Store) LongActive(ctx context.Context, before time.Time, after string, 
 // LastLives reads the newest life of each task, from the history where it has moved there.
 // Nothing is left of those that are missing; one that is there and cannot be read is nil.
 // Indexes: _id; task of the history.
-func (s *Store) LastLives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	out, err := s.ReadableByIDs(ctx, ids)
+func (s *Rules) LastLives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	out, err := s.tasksRoom.ReadableByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (s *Store) LastLives(ctx context.Context, ids []string) (map[string]*model.
 }
 
 // readRules reads rules, one by one.
-func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (rules []*schedule.Rule, unread []Unreadable, err error) {
+func (s *Rules) readRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	cur, err := s.rules.Find(ctx, filter, o)
 	if err != nil {
 		return nil, nil, explain(err, doing)
@@ -165,7 +165,7 @@ func (s *Store) readRules(ctx context.Context, doing string, filter bson.D, o *o
 }
 
 // findRules reads rules all of which can be read.
-func (s *Store) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*schedule.Rule, error) {
+func (s *Rules) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*schedule.Rule, error) {
 	rules, unread, err := s.readRules(ctx, doing, filter, o)
 	if err == nil && len(unread) > 0 {
 		err = fmt.Errorf("%s: the rule %s cannot be read: %w", doing, unread[0].ID, unread[0].Err)
@@ -173,9 +173,9 @@ func (s *Store) findRules(ctx context.Context, doing string, filter bson.D, o *o
 	return rules, err
 }
 
-// RulesWithCallback are the names of some living rules whose tasks have a callback of their
+// WithCallback are the names of some living rules whose tasks have a callback of their
 // own. Index: living, of which it reads all.
-func (s *Store) RulesWithCallback(ctx context.Context, limit int) (names []string, err error) {
+func (s *Rules) WithCallback(ctx context.Context, limit int) (names []string, err error) {
 	exists := bson.D{d("$exists", true)}
 	rules, err := s.findRules(ctx, "finding rules with callbacks", bson.D{
 		d("living", exists),
@@ -187,9 +187,9 @@ func (s *Store) RulesWithCallback(ctx context.Context, limit int) (names []strin
 	return names, err
 }
 
-// RulesByIDs reads rules by their ids. One that is there and cannot be read is nil.
+// ByIDs reads rules by their ids. One that is there and cannot be read is nil.
 // Index: _id.
-func (s *Store) RulesByIDs(ctx context.Context, ids []string) (map[string]*schedule.Rule, error) {
+func (s *Rules) ByIDs(ctx context.Context, ids []string) (map[string]*schedule.Rule, error) {
 	found, unread, err := s.readRules(ctx, "reading rules", bson.D{d("_id", in(ids))}, options.Find())
 	out := make(map[string]*schedule.Rule, len(found))
 	for _, r := range found {
@@ -204,11 +204,11 @@ func (s *Store) RulesByIDs(ctx context.Context, ids []string) (map[string]*sched
 // RuleWrite is one decision about a rule.
 type RuleWrite struct{ Before, After *schedule.Rule }
 
-// WriteRules carries decisions out, each if the rule still has the rev that was read:
+// Write carries decisions out, each if the rule still has the rev that was read:
 // applied[i] says so. refused[i] is why the server refuses a decision, whoever asks: it
 // concerns that one alone. An error means that nothing is known of any: some may be done.
 // Index: _id.
-func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []bool, refused map[int]error, err error) {
+func (s *Rules) Write(ctx context.Context, writes []RuleWrite) (applied []bool, refused map[int]error, err error) {
 	applied = make([]bool, len(writes))
 	if len(writes) == 0 {
 		return applied, nil, nil
@@ -237,18 +237,18 @@ func (s *Store) WriteRules(ctx context.Context, writes []RuleWrite) (applied []b
 		}
 		return applied, nil, nil
 	}
-	applied, err = s.AppliedRules(ctx, writes) // some were crossed
+	applied, err = s.Applied(ctx, writes) // some were crossed
 	return applied, refused, err
 }
 
-// AppliedRules looks which decisions were applied, and are the last ones about their rules:
-// for a call of [Store.WriteRules] that crossed others, or whose answer was lost. Index: _id.
-func (s *Store) AppliedRules(ctx context.Context, writes []RuleWrite) (applied []bool, err error) {
+// Applied looks which decisions were applied, and are the last ones about their rules:
+// for a call of [Rules.Write] that crossed others, or whose answer was lost. Index: _id.
+func (s *Rules) Applied(ctx context.Context, writes []RuleWrite) (applied []bool, err error) {
 	ids := make([]string, len(writes))
 	for i, w := range writes {
 		ids[i] = w.Before.ID
 	}
-	current, err := s.RulesByIDs(ctx, ids)
+	current, err := s.ByIDs(ctx, ids)
 	applied = make([]bool, len(writes))
 	for i, w := range writes {
 		cur := current[w.After.ID]
@@ -358,7 +358,7 @@ func planDocs(plans []schedule.Planned) bson.A {
 // they are given, and the mark when nothing is left. It changes no rev. One write for each
 // rule that nobody has decided since; of the others it takes out what was carried out,
 // entry by entry. Index: _id.
-func (s *Store) CarriedOut(ctx context.Context, rules []*schedule.Rule) error {
+func (s *Rules) CarriedOut(ctx context.Context, rules []*schedule.Rule) error {
 	if len(rules) == 0 {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 // RunsWait says whether a run of any rule waits for another's end. Index: queue, of which it
 // reads one key; there are as many as rules with such runs.
-func (s *Store) RunsWait(ctx context.Context) (bool, error) {
+func (s *Rules) RunsWait(ctx context.Context) (bool, error) {
 	err := s.rules.FindOne(ctx, bson.D{d("queued_at", bson.D{d("$exists", true)})},
 		options.FindOne().SetHint(IndexQueue).SetProjection(bson.D{d("_id", 1)})).Err()
 	if isNone(err) {

@@ -23,7 +23,7 @@ func ruleStore(t *testing.T) *store.Store {
 
 func storedRule(t *testing.T, st *store.Store, id string) *schedule.Rule {
 	t.Helper()
-	r, err := st.Rule(t.Context(), id)
+	r, err := st.Rules.Get(t.Context(), id)
 	require.NoError(t, err)
 	return r
 }
@@ -49,19 +49,19 @@ func planIDs(r *schedule.Rule) (ids []string) {
 
 func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 	st := ruleStore(t)
-	require.NoError(t, st.InsertRule(t.Context(), &schedule.Rule{ID: "r", Name: "r", Living: "-/r", Rev: 1, Task: &schedule.TaskTemplate{Type: "t"}}))
+	require.NoError(t, st.Rules.Insert(t.Context(), &schedule.Rule{ID: "r", Name: "r", Living: "-/r", Rev: 1, Task: &schedule.TaskTemplate{Type: "t"}}))
 	first := decision(storedRule(t, st, "r"), "first")
-	applied, _, err := st.WriteRules(t.Context(), []store.RuleWrite{first})
+	applied, _, err := st.Rules.Write(t.Context(), []store.RuleWrite{first})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, applied)
 
 	late := storedRule(t, st, "r") // somebody reads what is planned, and stands still
-	require.NoError(t, st.CarriedOut(t.Context(), []*schedule.Rule{first.After}))
+	require.NoError(t, st.Rules.CarriedOut(t.Context(), []*schedule.Rule{first.After}))
 	require.Empty(t, storedRule(t, st, "r").Planned)
 	require.Zero(t, storedRule(t, st, "r").PlannedAt, "the mark goes with the last entry")
 
 	second := decision(late, "second")
-	applied, _, err = st.WriteRules(t.Context(), []store.RuleWrite{second})
+	applied, _, err = st.Rules.Write(t.Context(), []store.RuleWrite{second})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, applied)
 	require.Equal(t, []string{"second"}, planIDs(storedRule(t, st, "r")))
@@ -69,16 +69,16 @@ func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 
 	// A decision between reading and removing: only what was carried out goes.
 	third := decision(storedRule(t, st, "r"), "third")
-	applied, _, err = st.WriteRules(t.Context(), []store.RuleWrite{third})
+	applied, _, err = st.Rules.Write(t.Context(), []store.RuleWrite{third})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, applied)
-	require.NoError(t, st.CarriedOut(t.Context(), []*schedule.Rule{second.After}))
+	require.NoError(t, st.Rules.CarriedOut(t.Context(), []*schedule.Rule{second.After}))
 	require.Equal(t, []string{"third"}, planIDs(storedRule(t, st, "r")))
 	require.NotZero(t, storedRule(t, st, "r").PlannedAt)
-	applied, _, err = st.WriteRules(t.Context(), []store.RuleWrite{decision(late, "crossed")})
+	applied, _, err = st.Rules.Write(t.Context(), []store.RuleWrite{decision(late, "crossed")})
 	require.NoError(t, err)
 	require.Equal(t, []bool{false}, applied)
-	require.NoError(t, st.CarriedOut(t.Context(), []*schedule.Rule{third.After}))
+	require.NoError(t, st.Rules.CarriedOut(t.Context(), []*schedule.Rule{third.After}))
 	require.Zero(t, storedRule(t, st, "r").PlannedAt)
 }
 
@@ -93,11 +93,11 @@ func TestOfTwoRecordsStoredAtOnceTheLaterDecisionsStays(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for _, runs := range byRev {
-			wg.Go(func() { require.NoError(t, st.PutRuns(t.Context(), runs)) })
+			wg.Go(func() { require.NoError(t, st.Runs.Put(t.Context(), runs)) })
 		}
 		wg.Wait()
 		for _, r := range byRev[0] {
-			got, err := st.Run(t.Context(), r.ID)
+			got, err := st.Runs.Get(t.Context(), r.ID)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, got.Rev, "record %s", r.ID)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// PutRuns stores records, each unless the stored one is of a later decision. Index: _id.
-func (s *Store) PutRuns(ctx context.Context, runs []*schedule.Run) error {
+// Put stores records, each unless the stored one is of a later decision. Index: _id.
+func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -100,9 +100,9 @@ var storedRuns = []schedule.RunStatus{
 	schedule.RunScheduled, schedule.RunQueued, schedule.RunSuccess, schedule.RunFailed, schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled, schedule.RunSkipped,
 }
 
-// Runs reads records, the newest nominal time first, after the one with that nominal time and
+// List reads records, the newest nominal time first, after the one with that nominal time and
 // id. Indexes: rule; status where no rule is named.
-func (s *Store) Runs(ctx context.Context, f RunFilter, after *schedule.Run, limit int) ([]*schedule.Run, error) {
+func (s *Runs) List(ctx context.Context, f RunFilter, after *schedule.Run, limit int) ([]*schedule.Run, error) {
 	q, index := bson.D{d("rule_id", f.RuleID)}, IndexRule
 	if f.RuleID == "" {
 		// The statuses are points, so that the server merges the ranges behind them by time.
@@ -146,8 +146,8 @@ func (s *Store) Runs(ctx context.Context, f RunFilter, after *schedule.Run, limi
 	return out, explain(cur.All(ctx, &out), "reading runs")
 }
 
-// HaveRuns tells which of the records exist. Index: _id.
-func (s *Store) HaveRuns(ctx context.Context, ids []string) (map[string]bool, error) {
+// Have tells which of the records exist. Index: _id.
+func (s *Runs) Have(ctx context.Context, ids []string) (map[string]bool, error) {
 	cur, err := s.runs.Find(ctx, bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{d("_id", 1)}))
 	if err != nil {
 		return nil, explain(err, "looking for runs")
@@ -163,8 +163,8 @@ func (s *Store) HaveRuns(ctx context.Context, ids []string) (map[string]bool, er
 	return have, explain(err, "looking for runs")
 }
 
-// Run reads one record; nil when there is none. Index: _id.
-func (s *Store) Run(ctx context.Context, id string) (*schedule.Run, error) {
+// Get reads one record; nil when there is none. Index: _id.
+func (s *Runs) Get(ctx context.Context, id string) (*schedule.Run, error) {
 	var r schedule.Run
 	err := s.runs.FindOne(ctx, bson.D{d("_id", id)}).Decode(&r)
 	if isNone(err) {

@@ -189,13 +189,13 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 	return s.Schema(ctx)
 }
 
-func (s *Store) foreign() error {
+func (s *core) foreign() error {
 	return &FatalError{Reason: fmt.Sprintf("the collection %s.%s has documents that mscheduler did not write; use another database or a prefix",
 		s.db.Name(), s.tasks.Name())}
 }
 
 // compatible says whether this release may work on the database.
-func (s *Store) compatible(st SchemaStatus) error {
+func (s *core) compatible(st SchemaStatus) error {
 	switch {
 	case st.MinReader > SchemaVersion:
 		return &FatalError{Reason: fmt.Sprintf("the schema of database %s is too new: it has version %d and wants releases of version %d or later, this one has %d; use a newer mscheduler",

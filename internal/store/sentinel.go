@@ -39,7 +39,7 @@ var sentinel = bson.D{
 }
 
 // hasSentinel reports whether the sentinel is there, as it has to be. Index: _id.
-func (s *Store) hasSentinel(ctx context.Context) (bool, error) {
+func (s *core) hasSentinel(ctx context.Context) (bool, error) {
 	err := s.tasks.FindOne(ctx, sentinel, options.FindOne().SetProjection(bson.D{d("_id", 1)})).Err()
 	if isNone(err) {
 		return false, nil
@@ -48,7 +48,7 @@ func (s *Store) hasSentinel(ctx context.Context) (bool, error) {
 }
 
 // putSentinel makes the sentinel, or puts it right. Index: _id.
-func (s *Store) putSentinel(ctx context.Context) error {
+func (s *core) putSentinel(ctx context.Context) error {
 	_, err := s.tasks.ReplaceOne(ctx, bson.D{d("_id", sentinelID)}, sentinel, options.Replace().SetUpsert(true))
 	if IsDuplicate(err) { // another process made it at the same moment
 		return nil

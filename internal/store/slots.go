@@ -44,11 +44,11 @@ type SlotLimit struct {
 	Settled bool
 }
 
-// TakeSlots takes up to len(want) permits of a type or key, and returns those it got; want
+// Take takes up to len(want) permits of a type or key, and returns those it got; want
 // says for what, and its Name and times are set here. It never returns one that somebody
 // else may have. An error leaves some taken perhaps: the sweeper frees them. Indexes:
 // slots.of, _id.
-func (s *Store) TakeSlots(ctx context.Context, of SlotOf, limit SlotLimit, want []lifecycle.Permit) (got []lifecycle.Permit, err error) {
+func (s *Permits) Take(ctx context.Context, of SlotOf, limit SlotLimit, want []lifecycle.Permit) (got []lifecycle.Permit, err error) {
 	if len(want) == 0 {
 		return nil, nil
 	}
@@ -58,16 +58,16 @@ func (s *Store) TakeSlots(ctx context.Context, of SlotOf, limit SlotLimit, want 
 		for i := range min(len(want), limit.Most) {
 			numbers = append(numbers, (from+i)%limit.Most)
 		}
-		got, err = s.insertSlots(ctx, of, numbers, want)
+		got, err = s.insertNumbers(ctx, of, numbers, want)
 		if err != nil || len(got) > 0 {
 			return got, err
 		}
 	}
-	taken, err := s.SlotsTaken(ctx, of)
+	taken, err := s.Taken(ctx, of)
 	if err != nil {
 		return nil, err
 	}
-	return s.insertSlots(ctx, of, limit.free(taken, len(want)), want)
+	return s.insertNumbers(ctx, of, limit.free(taken, len(want)), want)
 }
 
 // free are up to n numbers of permits that can be taken, by those that are. Where some are
@@ -92,30 +92,30 @@ func (l SlotLimit) free(taken map[int]bool, n int) []int {
 	return free[:min(n, len(free))]
 }
 
-// insertSlots takes the permits of those numbers, as far as they are free, for the first
+// insertNumbers takes the permits of those numbers, as far as they are free, for the first
 // of want.
-func (s *Store) insertSlots(ctx context.Context, of SlotOf, numbers []int, want []lifecycle.Permit) (got []lifecycle.Permit, err error) {
+func (s *Permits) insertNumbers(ctx context.Context, of SlotOf, numbers []int, want []lifecycle.Permit) (got []lifecycle.Permit, err error) {
 	docs := make([]lifecycle.Permit, len(numbers))
 	for i, n := range numbers {
 		docs[i] = want[i]
 		docs[i].Name = of.prefix("run/") + "#" + strconv.Itoa(n)
 		docs[i].Type, docs[i].Key = of.Type, of.Key
 	}
-	return s.insertPermits(ctx, docs)
+	return s.insert(ctx, docs)
 }
 
 // TakeKeys takes one permit of each of several limit_keys that have one each, in one
 // command, and returns those it got. Index: _id.
-func (s *Store) TakeKeys(ctx context.Context, want []lifecycle.Permit) ([]lifecycle.Permit, error) {
+func (s *Permits) TakeKeys(ctx context.Context, want []lifecycle.Permit) ([]lifecycle.Permit, error) {
 	docs := make([]lifecycle.Permit, len(want))
 	for i, p := range want {
 		docs[i] = p
 		docs[i].Name = SlotOf{p.Type, p.Key}.prefix("run/") + "#0"
 	}
-	return s.insertPermits(ctx, docs)
+	return s.insert(ctx, docs)
 }
 
-func (s *Store) insertPermits(ctx context.Context, docs []lifecycle.Permit) (got []lifecycle.Permit, err error) {
+func (s *Permits) insert(ctx context.Context, docs []lifecycle.Permit) (got []lifecycle.Permit, err error) {
 	if len(docs) == 0 {
 		return nil, nil
 	}
@@ -147,14 +147,14 @@ func (s *Store) insertPermits(ctx context.Context, docs []lifecycle.Permit) (got
 	return got, nil
 }
 
-// SlotsFree is how many permits of a type or key could be taken now. Of a settled limit the
+// NumberFree is how many permits of a type or key could be taken now. Of a settled limit the
 // server counts them. Index: slots.of.
-func (s *Store) SlotsFree(ctx context.Context, of SlotOf, limit SlotLimit) (int, error) {
+func (s *Permits) NumberFree(ctx context.Context, of SlotOf, limit SlotLimit) (int, error) {
 	if limit.Settled {
 		taken, err := s.slots.CountDocuments(ctx, slotsOf(of), options.Count().SetHint(indexOf))
 		return limit.Most - int(taken), explain(err, "counting permits")
 	}
-	taken, err := s.SlotsTaken(ctx, of)
+	taken, err := s.Taken(ctx, of)
 	if err != nil {
 		return 0, err
 	}
@@ -163,9 +163,9 @@ func (s *Store) SlotsFree(ctx context.Context, of SlotOf, limit SlotLimit) (int,
 
 func slotsOf(of SlotOf) bson.D { return bson.D{d("type", of.Type), d("key", of.Key)} }
 
-// SlotsTaken are the numbers of the permits that are taken. Index: slots.of.
-func (s *Store) SlotsTaken(ctx context.Context, of SlotOf) (map[int]bool, error) {
-	found, err := s.findSlots(ctx, slotsOf(of), options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
+// Taken are the numbers of the permits that are taken. Index: slots.of.
+func (s *Permits) Taken(ctx context.Context, of SlotOf) (map[int]bool, error) {
+	found, err := s.find(ctx, slotsOf(of), options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
 	taken := make(map[int]bool, len(found))
 	for _, p := range found {
 		if n := slotNumber(p); n >= 0 {
@@ -176,8 +176,8 @@ func (s *Store) SlotsTaken(ctx context.Context, of SlotOf) (map[int]bool, error)
 }
 
 // KeysTaken counts the permits that are taken of each of the keys. Index: slots.of.
-func (s *Store) KeysTaken(ctx context.Context, typ string, keys []string) (map[string]int, error) {
-	found, err := s.findSlots(ctx, bson.D{d("type", typ), d("key", in(keys))}, options.Find().SetProjection(bson.D{d("key", 1)}))
+func (s *Permits) KeysTaken(ctx context.Context, typ string, keys []string) (map[string]int, error) {
+	found, err := s.find(ctx, bson.D{d("type", typ), d("key", in(keys))}, options.Find().SetProjection(bson.D{d("key", 1)}))
 	taken := map[string]int{}
 	for _, p := range found {
 		taken[p.Key]++
@@ -187,18 +187,18 @@ func (s *Store) KeysTaken(ctx context.Context, typ string, keys []string) (map[s
 
 // OpenOf reads of the tasks of a type with open executions, of which at least one was claimed
 // before a time, which executions are open. Index: lapse.
-func (s *Store) OpenOf(ctx context.Context, typ string, claimedBefore time.Time) ([]*model.Task, error) {
-	return s.find(ctx, "reading what is open of a type", bson.D{
+func (s *Permits) OpenOf(ctx context.Context, typ string, claimedBefore time.Time) ([]*model.Task, error) {
+	return s.tasksRoom.find(ctx, "reading what is open of a type", bson.D{
 		d("type", typ), d("lapse_at", bson.D{d("$exists", true)}), d("worker_states.claimed_at", bson.D{d("$lt", claimedBefore)}),
 	}, options.Find().SetHint(IndexLapse).SetProjection(append(bson.D{d("options.limit_key", 1)}, openness...)))
 }
 
 const idsAtOnce = 1000
 
-// PermitsOf are the permits that executions of the tasks have. Index: slots.task.
-func (s *Store) PermitsOf(ctx context.Context, taskIDs []string) (found []lifecycle.Permit, err error) {
+// OfTasks are the permits that executions of the tasks have. Index: slots.task.
+func (s *Permits) OfTasks(ctx context.Context, taskIDs []string) (found []lifecycle.Permit, err error) {
 	for some := range slices.Chunk(taskIDs, idsAtOnce) {
-		of, err := s.findSlots(ctx, bson.D{d("task", in(some))}, options.Find().SetProjection(bson.D{d("key", 1), d("exec_id", 1)}))
+		of, err := s.find(ctx, bson.D{d("task", in(some))}, options.Find().SetProjection(bson.D{d("key", 1), d("exec_id", 1)}))
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +209,7 @@ func (s *Store) PermitsOf(ctx context.Context, taskIDs []string) (found []lifecy
 
 // TakenBeyond says whether a permit is taken that is beyond the limit of a type, or of one of its
 // keys, as far as permits of such a limit pass on, or are taken, without looking. Index: slots.of.
-func (s *Store) TakenBeyond(ctx context.Context, typ string, ofType, ofKey int) (bool, error) {
+func (s *Permits) TakenBeyond(ctx context.Context, typ string, ofType, ofKey int) (bool, error) {
 	if ofType == 0 && ofKey <= probes {
 		return false, nil
 	}
@@ -217,7 +217,7 @@ func (s *Store) TakenBeyond(ctx context.Context, typ string, ofType, ofKey int) 
 	if ofKey <= probes {
 		filter = append(filter, d("key", ""))
 	}
-	found, err := s.findSlots(ctx, filter, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
+	found, err := s.find(ctx, filter, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
 	return slices.ContainsFunc(found, func(p lifecycle.Permit) bool {
 		limit := ofType
 		if p.Key != "" {
@@ -237,19 +237,19 @@ func slotNumber(p lifecycle.Permit) int {
 	return n
 }
 
-// SlotHolders are permits that are taken of a type or key, at most limit of them, the
+// Holders are permits that are taken of a type or key, at most limit of them, the
 // longest taken first. Index: slots.of.
-func (s *Store) SlotHolders(ctx context.Context, of SlotOf, limit int) ([]lifecycle.Permit, error) {
-	return s.findSlots(ctx, slotsOf(of),
+func (s *Permits) Holders(ctx context.Context, of SlotOf, limit int) ([]lifecycle.Permit, error) {
+	return s.find(ctx, slotsOf(of),
 		options.Find().SetSort(bson.D{d("at", 1)}).SetLimit(int64(limit)))
 }
 
-// SlotsOf are the permits that executions of a task have. Index: slots.task.
-func (s *Store) SlotsOf(ctx context.Context, taskID string, execIDs []string) ([]lifecycle.Permit, error) {
-	return s.findSlots(ctx, bson.D{d("task", taskID), d("exec_id", in(execIDs))}, options.Find())
+// OfExecutions are the permits that executions of a task have. Index: slots.task.
+func (s *Permits) OfExecutions(ctx context.Context, taskID string, execIDs []string) ([]lifecycle.Permit, error) {
+	return s.find(ctx, bson.D{d("task", taskID), d("exec_id", in(execIDs))}, options.Find())
 }
 
-func (s *Store) findSlots(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
+func (s *Permits) find(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
 	return findPermits(ctx, s.slots, filter, o)
 }
 
@@ -262,10 +262,10 @@ func findPermits(ctx context.Context, slots *mongo.Collection, filter bson.D, o 
 	return found, explain(cur.All(ctx, &found), "reading permits")
 }
 
-// FreeSlots gives permits back. Each names its execution, so that one that somebody else
+// Free gives permits back. Each names its execution, so that one that somebody else
 // has by now stays. They are deleted one by one in one command: unlike a delete of many
 // that is repeated when the answer is lost. Index: _id.
-func (s *Store) FreeSlots(ctx context.Context, permits []lifecycle.Permit) error {
+func (s *Permits) Free(ctx context.Context, permits []lifecycle.Permit) error {
 	if len(permits) == 0 {
 		return nil
 	}

@@ -16,12 +16,12 @@ import (
 // execution, see [lifecycle.Permit.PassTo].
 type Pass struct{ From, To lifecycle.Permit }
 
-// PassSlots renames permits of a type, each guarded by the execution that has ended, and
+// Pass renames permits of a type, each guarded by the execution that has ended, and
 // returns those that now belong to their next execution. The caller makes sure that the end
 // of each execution was acknowledged. A permit that the limit no longer covers stays as it
 // was, and so does one that somebody has freed. After an error some may be renamed: the
 // sweeper frees them. Indexes: slots.of, _id.
-func (s *Store) PassSlots(ctx context.Context, typ string, limit SlotLimit, passes []Pass) (passed []lifecycle.Permit, err error) {
+func (s *Permits) Pass(ctx context.Context, typ string, limit SlotLimit, passes []Pass) (passed []lifecycle.Permit, err error) {
 	if passes, err = s.covered(ctx, typ, limit, passes); err != nil || len(passes) == 0 {
 		return nil, err
 	}
@@ -49,11 +49,11 @@ func (s *Store) PassSlots(ctx context.Context, typ string, limit SlotLimit, pass
 
 // covered are the passes that the limit allows: as if the permits had just been freed, and
 // were taken like any other, see [SlotLimit.free].
-func (s *Store) covered(ctx context.Context, typ string, limit SlotLimit, passes []Pass) ([]Pass, error) {
+func (s *Permits) covered(ctx context.Context, typ string, limit SlotLimit, passes []Pass) ([]Pass, error) {
 	if limit.Settled {
 		return limit.covers(nil, passes), nil
 	}
-	taken, err := s.SlotsTaken(ctx, SlotOf{Type: typ})
+	taken, err := s.Taken(ctx, SlotOf{Type: typ})
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +78,12 @@ func (l SlotLimit) covers(taken map[int]bool, passes []Pass) []Pass {
 }
 
 // stillOwn are those of the permits that the executions named by them have. Index: _id.
-func (s *Store) stillOwn(ctx context.Context, permits []lifecycle.Permit) ([]lifecycle.Permit, error) {
+func (s *Permits) stillOwn(ctx context.Context, permits []lifecycle.Permit) ([]lifecycle.Permit, error) {
 	names := make([]string, len(permits))
 	for i := range permits {
 		names[i] = permits[i].Name
 	}
-	found, err := s.findSlots(ctx, bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("task", 1)}))
+	found, err := s.find(ctx, bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("task", 1)}))
 	if err != nil {
 		return nil, err
 	}

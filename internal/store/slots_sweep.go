@@ -19,7 +19,7 @@ import (
 // InOrder makes a context by which each read sees what those before it saw, and all that
 // this depended on, whichever server answers. Only reads may use it. end is to be called
 // after the last.
-func (s *Store) InOrder(ctx context.Context) (ordered context.Context, end func(), err error) {
+func (s *Permits) InOrder(ctx context.Context) (ordered context.Context, end func(), err error) {
 	session, err := s.db.Client().StartSession(options.Session().SetCausalConsistency(true))
 	if err != nil {
 		return nil, nil, explain(err, "starting a session")
@@ -27,16 +27,16 @@ func (s *Store) InOrder(ctx context.Context) (ordered context.Context, end func(
 	return mongo.NewSessionContext(ctx, session), func() { session.EndSession(context.WithoutCancel(ctx)) }, nil
 }
 
-// DueSlots are the permits at which it is time to look, the longest due first. Majority
+// Due are the permits at which it is time to look, the longest due first. Majority
 // read. Index: slots.look.
-func (s *Store) DueSlots(ctx context.Context, limit int) ([]lifecycle.Permit, error) {
+func (s *Permits) Due(ctx context.Context, limit int) ([]lifecycle.Permit, error) {
 	return findPermits(ctx, s.durable(s.slots), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
 		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(IndexLook).SetLimit(int64(limit)))
 }
 
 // HoldersOf reads of tasks what says whether their executions are open. Majority read.
 // Index: _id.
-func (s *Store) HoldersOf(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+func (s *Permits) HoldersOf(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	if len(ids) == 0 {
 		return map[string]*model.Task{}, nil
 	}
@@ -47,9 +47,9 @@ func (s *Store) HoldersOf(ctx context.Context, ids []string) (map[string]*model.
 // openness are the fields that say which executions of a task are open.
 var openness = bson.D{d("worker_states.exec_id", 1), d("worker_states.success_time", 1), d("worker_states.fail_time", 1)}
 
-// SawSlots notes that the permits stay, and when to look at them again. One that somebody
+// Saw notes that the permits stay, and when to look at them again. One that somebody
 // else has by now is left alone. Index: _id.
-func (s *Store) SawSlots(ctx context.Context, permits []lifecycle.Permit) error {
+func (s *Permits) Saw(ctx context.Context, permits []lifecycle.Permit) error {
 	if len(permits) == 0 {
 		return nil
 	}

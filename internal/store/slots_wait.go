@@ -15,7 +15,7 @@ import (
 
 // NoteWaits writes down that tasks are held back for those keys, before they are, so that
 // a sweeper finds them. Index: _id.
-func (s *Store) NoteWaits(ctx context.Context, keys []SlotOf) error {
+func (s *Permits) NoteWaits(ctx context.Context, keys []SlotOf) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -40,7 +40,7 @@ type Wait struct {
 }
 
 // Waits are the keys that tasks are held back for, by name, after the given one. Index: _id.
-func (s *Store) Waits(ctx context.Context, after string, limit int) ([]Wait, error) {
+func (s *Permits) Waits(ctx context.Context, after string, limit int) ([]Wait, error) {
 	cur, err := s.slots.Find(ctx, bson.D{d("_id", bson.D{d("$gt", max(after, "wait/")), d("$lt", "wait0")})},
 		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 	if err != nil {
@@ -51,21 +51,21 @@ func (s *Store) Waits(ctx context.Context, after string, limit int) ([]Wait, err
 }
 
 // ForgetWait takes a note away, unless it was written again meanwhile. Index: _id.
-func (s *Store) ForgetWait(ctx context.Context, w Wait) error {
+func (s *Permits) ForgetWait(ctx context.Context, w Wait) error {
 	_, err := s.slots.DeleteOne(ctx, bson.D{d("_id", w.Name), d("at", w.At)})
 	return explain(err, "forgetting a key for which nobody waits")
 }
 
 // HeldBack finds the tasks of a key that wait for it and are due, the greatest priority
 // first, then the longest due. Index: due.
-func (s *Store) HeldBack(ctx context.Context, of SlotOf, limit int) ([]*model.Task, error) {
+func (s *Permits) HeldBack(ctx context.Context, of SlotOf, limit int) ([]*model.Task, error) {
 	filter, sort := dueQuery([]string{of.Type}, []string{lifecycle.KeyAudience(of.Key)}, nil, time.Time{}, s.Clock.Now())
-	return s.due(ctx, filter, sort, DueQuery{Limit: limit})
+	return s.tasksRoom.due(ctx, filter, sort, DueQuery{Limit: limit})
 }
 
-// WishSlot notes that a process waits for a permit of a type, for those that pass theirs on.
+// Wish notes that a process waits for a permit of a type, for those that pass theirs on.
 // Index: _id.
-func (s *Store) WishSlot(ctx context.Context, typ, process string) error {
+func (s *Permits) Wish(ctx context.Context, typ, process string) error {
 	_, err := s.slots.UpdateOne(ctx, bson.D{d("_id", wishName(typ))},
 		bson.D{d("$set", bson.D{d("wished_by", process), d("at", s.Clock.Now())})}, options.UpdateOne().SetUpsert(true))
 	if IsDuplicate(err) { // another process was the first: its wish is as good
@@ -76,7 +76,7 @@ func (s *Store) WishSlot(ctx context.Context, typ, process string) error {
 
 // HeedWish reports whether another process has wished for a permit of a type lately, and takes
 // that wish away: it is heeded once. Index: _id.
-func (s *Store) HeedWish(ctx context.Context, typ, process string, lately time.Duration) (bool, error) {
+func (s *Permits) HeedWish(ctx context.Context, typ, process string, lately time.Duration) (bool, error) {
 	wish := bson.D{d("_id", wishName(typ)), d("wished_by", bson.D{d("$ne", process)}), d("at", bson.D{d("$gt", s.Clock.Now().Add(-lately))})}
 	err := s.slots.FindOneAndDelete(ctx, wish).Err()
 	if errors.Is(err, mongo.ErrNoDocuments) {

@@ -25,7 +25,7 @@ func TestManyUpdatesThatDifferReachTheServerAsSeveralCommandsAtOnce(t *testing.T
 	for i := range tasks {
 		tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
 	}
-	_, err := s.Insert(t.Context(), tasks)
+	_, err := s.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
 	write := func(n int, remark func(i int) string) []store.Write {
 		writes := make([]store.Write, n)
@@ -44,7 +44,7 @@ func TestManyUpdatesThatDifferReachTheServerAsSeveralCommandsAtOnce(t *testing.T
 		var written []store.Written
 		go func() {
 			var err error
-			written, err = s.Writes(t.Context(), writes, store.Patience)
+			written, err = s.Tasks.Writes(t.Context(), writes, store.Patience)
 			done <- err
 		}()
 		require.Eventually(t, func() bool { return trap.Sprung() == c.commands }, 30*time.Second, time.Millisecond, "all are under way at the same time")

@@ -40,8 +40,8 @@ type SavedStep struct {
 // SaveSteps saves steps of any number of executions in one update command and, only where
 // that did not match everything, one read. A step is written once, however often it is
 // repeated: only where there is none of its name. An error means that nothing is known
-// of any of them; then the same again is safe. search is that of [Store.Writes]. Index: _id.
-func (s *Store) SaveSteps(ctx context.Context, writes []StepWrite, search time.Duration) ([]SavedStep, error) {
+// of any of them; then the same again is safe. search is that of [Tasks.Writes]. Index: _id.
+func (s *Tasks) SaveSteps(ctx context.Context, writes []StepWrite, search time.Duration) ([]SavedStep, error) {
 	if len(writes) == 0 {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func appendNoStep(dst []byte, name, workerID string) []byte {
 // lookAtSteps reads what became of the writes. The values, which may be large, are read
 // only of tasks that have somebody else's. durable reads only what a failover cannot undo.
 // Index: _id.
-func (s *Store) lookAtSteps(ctx context.Context, writes []StepWrite, durable bool) ([]SavedStep, error) {
+func (s *Tasks) lookAtSteps(ctx context.Context, writes []StepWrite, durable bool) ([]SavedStep, error) {
 	ids := make([]string, len(writes))
 	for i := range writes {
 		ids[i] = writes[i].ID

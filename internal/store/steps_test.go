@@ -45,7 +45,7 @@ func (s *stepping) held(key string, workers ...string) *model.Task {
 		task, no = lifecycle.Claim(task, lifecycle.Claimant{WorkerID: w, ExecID: w}, lifecycle.ResolveOptions(task.Options), s.now)
 		require.Empty(s, no)
 	}
-	_, err := s.Insert(s.Context(), []*model.Task{task})
+	_, err := s.Tasks.Insert(s.Context(), []*model.Task{task})
 	require.NoError(s, err)
 	return task
 }
@@ -62,7 +62,7 @@ func (s *stepping) step(task *model.Task, worker, name, value string) store.Step
 
 func (s *stepping) save(writes ...store.StepWrite) []store.SavedStep {
 	s.Helper()
-	saved, err := s.SaveSteps(s.Context(), writes, time.Second)
+	saved, err := s.Tasks.SaveSteps(s.Context(), writes, time.Second)
 	require.NoError(s, err)
 	require.Len(s, saved, len(writes))
 	return saved
@@ -71,7 +71,7 @@ func (s *stepping) save(writes ...store.StepWrite) []store.SavedStep {
 // steps are the names and values that a task has.
 func (s *stepping) steps(task *model.Task) (out []string) {
 	s.Helper()
-	got, err := s.Get(s.Context(), task.ID)
+	got, err := s.Tasks.Get(s.Context(), task.ID)
 	require.NoError(s, err)
 	for _, st := range got.Steps {
 		out = append(out, fmt.Sprintf("%s=%s by %s", st.Name, codec.ValueJSON(st.Value), st.WorkerID))
@@ -84,7 +84,7 @@ func TestEachStepOfABatchHasItsOwnAnswer(t *testing.T) {
 	open, ended, earlier := s.held("open", "w"), s.held("ended", "w"), s.held("earlier", "w")
 	after, err := lifecycle.Finish(ended, "w", lifecycle.Failed(model.FailError, "no"), lifecycle.ResolveOptions(), s.now, 0)
 	require.NoError(t, err)
-	written, err := s.Writes(t.Context(), []store.Write{{Before: ended, After: after}}, 0)
+	written, err := s.Tasks.Writes(t.Context(), []store.Write{{Before: ended, After: after}}, 0)
 	require.NoError(t, err)
 	require.True(t, written[0].Applied)
 	first := s.step(earlier, "w", "a", "first")

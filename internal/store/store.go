@@ -22,6 +22,23 @@ import (
 
 // Store is mscheduler's view of one database. It is safe for concurrent use.
 type Store struct {
+	*core
+	Tasks   *Tasks
+	History *History
+	Types   *Types
+	Control *Control
+	Turns   *Turns
+	Seats   *Seats
+	Permits *Permits
+	Rates   *Rates
+	Rules   *Rules
+	Runs    *Runs
+	Workers *Workers
+}
+
+// core is what the types of all collections share: the connection, the clock, and what
+// was learned about the server.
+type core struct {
 	db     *mongo.Database
 	prefix string
 	local  clock.Clock
@@ -38,7 +55,7 @@ type Store struct {
 	mu       sync.Mutex
 	topology *Topology
 	ready    bool  // the schema was checked
-	peeks    *bool // whether a [Store.Peek] is one query; nil = not asked yet
+	peeks    *bool // whether a [Tasks.Peek] is one query; nil = not asked yet
 	kept     keptFor
 
 	complained map[string]time.Duration // about which documents, and when
@@ -69,7 +86,7 @@ func Open(c Config) (*Store, error) {
 		SetReadPreference(readpref.Primary()).
 		SetReadConcern(readconcern.Local()).
 		SetWriteConcern(writeconcern.Majority()))
-	s := &Store{db: db, prefix: c.Prefix, local: c.Clock, log: c.Logger, Clock: newClock(c.Clock), complained: map[string]time.Duration{}}
+	s := &core{db: db, prefix: c.Prefix, local: c.Clock, log: c.Logger, Clock: newClock(c.Clock), complained: map[string]time.Duration{}}
 	s.tasks = db.Collection(c.Prefix + "tasks")
 	s.history = db.Collection(c.Prefix + "task_history")
 	s.types = db.Collection(c.Prefix + "task_types")
@@ -82,11 +99,11 @@ func Open(c Config) (*Store, error) {
 	s.rules = db.Collection(c.Prefix + "periodic_rules")
 	s.runs = db.Collection(c.Prefix + "periodic_runs")
 	s.meta = db.Collection(c.Prefix + "meta")
-	return s, nil
+	return furnish(s), nil
 }
 
 // durable is the collection as reads see it that a failover cannot undo.
-func (s *Store) durable(coll *mongo.Collection) *mongo.Collection {
+func (s *core) durable(coll *mongo.Collection) *mongo.Collection {
 	return s.db.Collection(coll.Name(), options.Collection().SetReadConcern(readconcern.Majority()))
 }
 
@@ -143,7 +160,7 @@ func (t Topology) Streams() bool { return t.ReplicaSet }
 func (t Topology) Subscriptions() bool { return t.ReplicaSet || t.Sharded }
 
 // Topology asks the server what it is; the answer is remembered until [Store.Forget].
-func (s *Store) Topology(ctx context.Context) (Topology, error) {
+func (s *core) Topology(ctx context.Context) (Topology, error) {
 	s.mu.Lock()
 	known := s.topology
 	s.mu.Unlock()

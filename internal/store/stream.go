@@ -27,7 +27,7 @@ type Woken struct {
 // Watch opens a stream over inserts of the given types that meet the conditions (nil =
 // all), and over wake-ups of any; those of other types the caller tells by the id. The
 // caller holds a permit.
-func (s *Store) Watch(ctx context.Context, types []string, conditions *model.Conditions) (*Stream, error) {
+func (s *core) Watch(ctx context.Context, types []string, conditions *model.Conditions) (*Stream, error) {
 	wanted := bson.A{bson.D{d("operationType", "update"), d("updateDescription.updatedFields.wake_at", bson.D{d("$exists", true)})}}
 	of := map[*model.Conditions][]string{}
 	for _, typ := range types {

@@ -45,7 +45,7 @@ func TestAQuietStreamOutlivesTheTimeoutOfItsClient(t *testing.T) {
 		got <- answer{woken, err}
 	}()
 	require.Equal(t, store.StreamAwait.Milliseconds(), <-waits, "the server waits for as long as a stream's await, not the client's timeout")
-	_, err = s.Insert(t.Context(), []*model.Task{lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.Clock.Now())})
+	_, err = s.Tasks.Insert(t.Context(), []*model.Task{lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, s.Clock.Now())})
 	require.NoError(t, err)
 	a := <-got
 	require.NoError(t, a.err)
@@ -77,7 +77,7 @@ func TestAStreamOpensBeforeTheServerHasLookedForEvents(t *testing.T) {
 	for i := range 150 {
 		tasks = append(tasks, lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now()))
 	}
-	_, err = s.Insert(t.Context(), tasks)
+	_, err = s.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
 
 	stream, err := s.Events(t.Context(), store.EventFilter{}, token)

@@ -22,14 +22,14 @@ var ErrTypeChanged = errors.New("the type was changed meanwhile")
 // ErrNoType is returned for a type without a document.
 var ErrNoType = errors.New("no such task type")
 
-// TaskTypes reads all documents of task_types, ordered by code. unread are those that this
+// List reads all documents of task_types, ordered by code. unread are those that this
 // release cannot read. Index: _id.
-func (s *Store) TaskTypes(ctx context.Context) (types []*model.TaskType, unread []Unreadable, err error) {
-	return readAll[*model.TaskType](ctx, s, s.types, "reading the task types")
+func (s *Types) List(ctx context.Context) (types []*model.TaskType, unread []Unreadable, err error) {
+	return readAll[*model.TaskType](ctx, s.core, s.types, "reading the task types")
 }
 
 // readAll reads a small collection, one by one, in the order of the ids.
-func readAll[T any](ctx context.Context, s *Store, coll *mongo.Collection, doing string) (all []T, unread []Unreadable, err error) {
+func readAll[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string) (all []T, unread []Unreadable, err error) {
 	cur, err := coll.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{d("_id", 1)}))
 	if err != nil {
 		return nil, nil, explain(err, doing)
@@ -46,8 +46,8 @@ func readAll[T any](ctx context.Context, s *Store, coll *mongo.Collection, doing
 	return all, unread, explain(cur.Err(), doing)
 }
 
-// TaskType reads one document of task_types, or returns [ErrNoType]. Index: _id.
-func (s *Store) TaskType(ctx context.Context, code string) (*model.TaskType, error) {
+// Get reads one document of task_types, or returns [ErrNoType]. Index: _id.
+func (s *Types) Get(ctx context.Context, code string) (*model.TaskType, error) {
 	var t model.TaskType
 	err := s.types.FindOne(ctx, bson.D{d("_id", code)}).Decode(&t)
 	if isNone(err) {
@@ -56,28 +56,28 @@ func (s *Store) TaskType(ctx context.Context, code string) (*model.TaskType, err
 	return &t, explain(err, "reading the task type "+code)
 }
 
-// PutTaskType stores a type: a new one where t.Version is 0 (with the version that
-// [Store.DeleteTaskType] tells of), else the next version of the stored one, which must have
+// Put stores a type: a new one where t.Version is 0 (with the version that
+// [Types.Delete] tells of), else the next version of the stored one, which must have
 // that version ([ErrTypeChanged]). It sets t's version and times, and tells the workers. What
 // a later release keeps in the document stays. Repeating a call whose answer was lost is no
 // error. Index: _id.
-func (s *Store) PutTaskType(ctx context.Context, t *model.TaskType) error {
+func (s *Types) Put(ctx context.Context, t *model.TaskType) error {
 	seen := *t
 	t.Version, t.UpdatedAt = seen.Version+1, s.Clock.Now()
 	var err error
 	if seen.Version == 0 {
 		var c ControlDoc
-		if c, err = s.Control(ctx); err != nil {
+		if c, err = s.controlRoom.Read(ctx); err != nil {
 			*t = seen
 			return err
 		}
 		t.CreatedAt, t.Version = t.UpdatedAt, c.DeletedVersion+1
 		_, err = s.types.InsertOne(ctx, t)
 	} else {
-		err = s.changeTaskType(ctx, t, seen.Version)
+		err = s.change(ctx, t, seen.Version)
 	}
 	if IsDuplicate(err) || isNone(err) {
-		err = s.settleTaskType(ctx, t, seen.Version)
+		err = s.settle(ctx, t, seen.Version)
 	}
 	if err != nil {
 		*t = seen
@@ -91,7 +91,7 @@ var typeFields = []string{"name", "category", "description", "options", "claim_b
 
 var typeRegistry = codec.Registry()
 
-func (s *Store) changeTaskType(ctx context.Context, t *model.TaskType, seen int64) error {
+func (s *Types) change(ctx context.Context, t *model.TaskType, seen int64) error {
 	var buf bytes.Buffer
 	enc := bson.NewEncoder(bson.NewDocumentWriter(&buf))
 	enc.SetRegistry(typeRegistry)
@@ -117,10 +117,10 @@ func (s *Store) changeTaskType(ctx context.Context, t *model.TaskType, seen int6
 	return err //nolint:wrapcheck // the caller does
 }
 
-// settleTaskType says what it means that the type was not at the version that was seen: it
+// settle says what it means that the type was not at the version that was seen: it
 // was changed by somebody else, or by this very call, tried before.
-func (s *Store) settleTaskType(ctx context.Context, t *model.TaskType, seen int64) error {
-	stored, err := s.TaskType(ctx, t.Code)
+func (s *Types) settle(ctx context.Context, t *model.TaskType, seen int64) error {
+	stored, err := s.Get(ctx, t.Code)
 	switch {
 	case errors.Is(err, ErrNoType):
 		return fmt.Errorf("%w: %s is not there any more", ErrTypeChanged, t.Code)
@@ -139,11 +139,11 @@ func (s *Store) settleTaskType(ctx context.Context, t *model.TaskType, seen int6
 	return fmt.Errorf("%w: %s is at version %d, not %d", ErrTypeChanged, t.Code, stored.Version, seen)
 }
 
-// DeleteTaskType deletes a type's document of that version (0 = whichever): its tasks have
+// Delete deletes a type's document of that version (0 = whichever): its tasks have
 // the defaults again. Deleting one that is not there is [ErrNoType]. The control document
 // keeps the greatest version that was ever deleted, and types that are made later begin
 // above it: an edit of a type that was deleted cannot pass on a new one of its name. Index: _id.
-func (s *Store) DeleteTaskType(ctx context.Context, code string, version int64) error {
+func (s *Types) Delete(ctx context.Context, code string, version int64) error {
 	doing := "deleting the task type " + code
 	for {
 		raw, err := s.types.FindOne(ctx, bson.D{d("_id", code)}, options.FindOne().SetProjection(bson.D{d("version", 1)})).Raw()
@@ -158,7 +158,7 @@ func (s *Store) DeleteTaskType(ctx context.Context, code string, version int64) 
 			return fmt.Errorf("%w: %s is at version %d, not %d", ErrTypeChanged, code, stored, version)
 		}
 		// Before it is deleted: who dies in between leaves out a few versions and repeats none.
-		if err := s.updateControl(ctx, doing, bson.D{d("$max", bson.D{d("deleted_version", stored)})}); err != nil {
+		if err := s.controlRoom.updateControl(ctx, doing, bson.D{d("$max", bson.D{d("deleted_version", stored)})}); err != nil {
 			return err
 		}
 		asRead := bson.D{d("_id", code), d("version", bson.D{d("$exists", false)})}
@@ -179,6 +179,6 @@ func (s *Store) DeleteTaskType(ctx context.Context, code string, version int64) 
 // typesChanged makes every process read the types again. A writer that dies before it is
 // heard of with the next change, or by whoever starts anew; its caller has no answer and
 // repeats the command.
-func (s *Store) typesChanged(ctx context.Context) error {
-	return s.updateControl(ctx, "telling the workers of a changed type", bson.D{d("$inc", bson.D{d("types", 1)})})
+func (s *Types) typesChanged(ctx context.Context) error {
+	return s.controlRoom.updateControl(ctx, "telling the workers of a changed type", bson.D{d("$inc", bson.D{d("types", 1)})})
 }

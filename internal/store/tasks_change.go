@@ -31,17 +31,17 @@ func isNone(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }
 // ([ErrHeld]), with exists valid for all others; any other error means that nothing is
 // known of any of them. In the caller's transaction, where a refused insert would abort
 // everything, upserts that change nothing do the same. Index: _id, the only unique one.
-func (s *Store) Insert(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
+func (s *Tasks) Insert(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
 	return s.insert(ctx, tasks, false)
 }
 
-// InsertAgain is [Store.Insert] for tasks that an earlier call found held: that call may have
+// InsertAgain is [Tasks.Insert] for tasks that an earlier call found held: that call may have
 // stored one all the same, after it ran out of time, and then the task is no other's.
-func (s *Store) InsertAgain(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
+func (s *Tasks) InsertAgain(ctx context.Context, tasks []*model.Task) (exists []bool, err error) {
 	return s.insert(ctx, tasks, true)
 }
 
-func (s *Store) insert(ctx context.Context, tasks []*model.Task, again bool) (exists []bool, err error) {
+func (s *Tasks) insert(ctx context.Context, tasks []*model.Task, again bool) (exists []bool, err error) {
 	exists = make([]bool, len(tasks))
 	if len(tasks) == 0 {
 		return exists, nil
@@ -92,7 +92,7 @@ func (s *Store) insert(ctx context.Context, tasks []*model.Task, again bool) (ex
 // command that ran out of time. A generation is the millisecond in which a life began: only
 // the same task, sent by two processes in the same millisecond, would count for both.
 // Index: _id.
-func (s *Store) lookAtInserts(ctx context.Context, tasks []*model.Task, x *executed) error {
+func (s *Tasks) lookAtInserts(ctx context.Context, tasks []*model.Task, x *executed) error {
 	var ids []string
 	for id := range x.exists {
 		if x.late[id] {
@@ -185,7 +185,7 @@ func (e *InsertError) Error() string {
 	return "no task was refused"
 }
 
-func (s *Store) upsertNew(ctx context.Context, tasks []*model.Task, exists []bool) error {
+func (s *Tasks) upsertNew(ctx context.Context, tasks []*model.Task, exists []bool) error {
 	models := make([]mongo.WriteModel, len(tasks))
 	for i, t := range tasks {
 		models[i] = mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", t.ID)}).
@@ -206,7 +206,7 @@ func (s *Store) upsertNew(ctx context.Context, tasks []*model.Task, exists []boo
 // nobody interferes. decide returns its argument when nothing is to change. Before a new
 // life begins the old one is copied to the history, ended or waiting for its retry. It is
 // safe in the caller's transaction. Index: _id.
-func (s *Store) Change(ctx context.Context, id string, decide func(*model.Task) (*model.Task, error)) (before, after *model.Task, err error) {
+func (s *Tasks) Change(ctx context.Context, id string, decide func(*model.Task) (*model.Task, error)) (before, after *model.Task, err error) {
 	for tries := 0; ; tries++ {
 		before, err = s.Get(ctx, id)
 		if err != nil {
@@ -217,7 +217,7 @@ func (s *Store) Change(ctx context.Context, id string, decide func(*model.Task) 
 			return before, after, err
 		}
 		if after.Generation != before.Generation {
-			if err := s.keepLife(ctx, before); err != nil {
+			if err := s.historyRoom.keepLife(ctx, before); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -236,7 +236,7 @@ func (s *Store) Change(ctx context.Context, id string, decide func(*model.Task) 
 }
 
 // Lives reads only status, generation and rev of tasks, for those who wait. Index: _id.
-func (s *Store) Lives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+func (s *Tasks) Lives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	tasks, err := s.find(ctx, "looking at awaited tasks", bson.D{d("_id", in(ids))},
 		options.Find().SetProjection(bson.D{d("status", 1), d("generation", 1), d("rev", 1)}))
 	out := make(map[string]*model.Task, len(tasks))
@@ -320,7 +320,7 @@ func timeRange(from, to time.Time) bson.D {
 
 // List reads the documents of one page as they are stored, by id, which is stable
 // while tasks come and go. Index: _id.
-func (s *Store) List(ctx context.Context, f Filter, limit int) ([]bson.Raw, error) {
+func (s *Tasks) List(ctx context.Context, f Filter, limit int) ([]bson.Raw, error) {
 	cur, err := s.tasks.Find(ctx, f.query(), options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 	if err != nil {
 		return nil, explain(err, "listing tasks")

@@ -53,7 +53,7 @@ func allPriorities() []int {
 
 // LastDue is the latest due_at until now of the tasks of one type, audience and priority;
 // zero when there is none from the given time on. Index: due, read backwards from one place.
-func (s *Store) LastDue(ctx context.Context, typ, audience string, priority int, from time.Time) (time.Time, error) {
+func (s *Tasks) LastDue(ctx context.Context, typ, audience string, priority int, from time.Time) (time.Time, error) {
 	var doc Next
 	err := s.tasks.FindOne(ctx, bson.D{
 		d("type", typ), d("audience", audience), d("priority", priority),
@@ -87,7 +87,7 @@ type Next struct {
 
 // NextDue finds the task with the earliest due_at after q.After and not after q.Until.
 // Index: due, with the priorities as points, since without them it gives no order by time.
-func (s *Store) NextDue(ctx context.Context, q NextQuery) (Next, error) {
+func (s *Tasks) NextDue(ctx context.Context, q NextQuery) (Next, error) {
 	priorities := q.Priorities
 	if len(priorities) == 0 {
 		priorities = allPriorities()

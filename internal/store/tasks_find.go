@@ -80,7 +80,7 @@ func in[T any](values []T) bson.D { return bson.D{d("$in", values)} }
 
 // Due finds claimable tasks, the greatest priority first, then the longest due.
 // Index: due, one range for each type and audience, merged without a sort. See [dueQuery].
-func (s *Store) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
+func (s *Tasks) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
 	if len(q.Types) > MaxTypes {
 		return nil, fmt.Errorf("a query over %d types would be sorted in memory; at most %d", len(q.Types), MaxTypes)
 	}
@@ -95,10 +95,10 @@ func (s *Store) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
 	return s.due(ctx, filter, sort, q)
 }
 
-// DueMany is [Store.Due] for the tasks that want several workers, any of them: those
+// DueMany is [Tasks.Due] for the tasks that want several workers, any of them: those
 // this worker neither holds nor has done. Index: due; the array is looked at in the
 // documents.
-func (s *Store) DueMany(ctx context.Context, q DueQuery) ([]*model.Task, error) {
+func (s *Tasks) DueMany(ctx context.Context, q DueQuery) ([]*model.Task, error) {
 	filter, sort := dueQuery(q.Types, []string{lifecycle.AudienceMany}, q.Priorities, q.From, s.Clock.Now())
 	filter = append(filter, d("worker_states", bson.D{d("$not", bson.D{d("$elemMatch", bson.D{
 		d("worker_id", q.WorkerID), d("fail_time", nil),
@@ -106,7 +106,7 @@ func (s *Store) DueMany(ctx context.Context, q DueQuery) ([]*model.Task, error) 
 	return s.due(ctx, filter, sort, q)
 }
 
-func (s *Store) due(ctx context.Context, filter, sort bson.D, q DueQuery) ([]*model.Task, error) {
+func (s *Tasks) due(ctx context.Context, filter, sort bson.D, q DueQuery) ([]*model.Task, error) {
 	if len(q.Exclude) > 0 {
 		filter = append(filter, d("_id", bson.D{d("$nin", q.Exclude)}))
 	}
@@ -121,7 +121,7 @@ func (s *Store) due(ctx context.Context, filter, sort bson.D, q DueQuery) ([]*mo
 	return s.findReadable(For(ctx, Finding), "finding due tasks", filter, o, learn)
 }
 
-func (s *Store) find(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
+func (s *Tasks) find(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
 	return find(ctx, s.tasks, doing, filter, o)
 }
 
@@ -148,7 +148,7 @@ func find(ctx context.Context, coll *mongo.Collection, doing string, filter bson
 
 // NextType is the first type, in their order, from the given name on that has tasks due at
 // some time; "" = there is none. One seek. Index: due.
-func (s *Store) NextType(ctx context.Context, from string) (string, error) {
+func (s *Tasks) NextType(ctx context.Context, from string) (string, error) {
 	var doc struct {
 		Type string `bson:"type"`
 	}
@@ -163,7 +163,7 @@ func (s *Store) NextType(ctx context.Context, from string) (string, error) {
 
 // Lapsed finds tasks over a lapsed lease, the longest lapsed first; stragglers (see head)
 // some seconds late. Index: lapse, one range for each type.
-func (s *Store) Lapsed(ctx context.Context, types []string, limit int) ([]*model.Task, error) {
+func (s *Tasks) Lapsed(ctx context.Context, types []string, limit int) ([]*model.Task, error) {
 	var out []*model.Task
 	h := s.head(IndexLapse, types...)
 	l := h.begin(s.Clock.Now(), s.local.Monotonic())
@@ -193,7 +193,7 @@ const certainFor = time.Second
 // sure reports whether it looked for all: then nothing is executing anywhere. Where it is not
 // sure a straggler (see head) may be there, and a look a second later is. Index: lapse, one
 // range for each type.
-func (s *Store) NextLapse(ctx context.Context, types []string) (next time.Time, sure bool, err error) {
+func (s *Tasks) NextLapse(ctx context.Context, types []string) (next time.Time, sure bool, err error) {
 	h := s.head(IndexLapse, types...)
 	l := h.begin(s.Clock.Now(), s.local.Monotonic())
 	for {
@@ -208,7 +208,7 @@ func (s *Store) NextLapse(ctx context.Context, types []string) (next time.Time, 
 	}
 }
 
-func (s *Store) nextLapse(ctx context.Context, types []string, l look) (earliest time.Time, err error) {
+func (s *Tasks) nextLapse(ctx context.Context, types []string, l look) (earliest time.Time, err error) {
 	for some := range slices.Chunk(types, maxRanges) {
 		var doc struct {
 			LapseAt time.Time `bson:"lapse_at"`
@@ -231,16 +231,16 @@ func (s *Store) nextLapse(ctx context.Context, types []string, l look) (earliest
 
 // ByIDs reads tasks by their ids, in no order; ids that do not exist are left out.
 // Index: _id.
-func (s *Store) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+func (s *Tasks) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	if len(ids) == 0 {
 		return map[string]*model.Task{}, nil
 	}
 	return byID(s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetBatchSize(int32(len(ids)))))
 }
 
-// forRules is [Store.ByIDs] without what no rule for executions looks at; see forRules.
+// forRules is [Tasks.ByIDs] without what no rule for executions looks at; see forRules.
 // durable reads only what a failover cannot undo.
-func (s *Store) forRules(ctx context.Context, ids []string, durable bool) (map[string]*model.Task, error) {
+func (s *Tasks) forRules(ctx context.Context, ids []string, durable bool) (map[string]*model.Task, error) {
 	tasks := s.tasks
 	if durable {
 		tasks = s.durable(tasks)
@@ -248,9 +248,9 @@ func (s *Store) forRules(ctx context.Context, ids []string, durable bool) (map[s
 	return byID(find(ctx, tasks, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetProjection(forRules)))
 }
 
-// States is [Store.ByIDs] for callers that need only the executions, the options and the status:
+// States is [Tasks.ByIDs] for callers that need only the executions, the options and the status:
 // what may be large is left out. The tasks are not to be written. Index: _id.
-func (s *Store) States(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+func (s *Tasks) States(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	if len(ids) == 0 {
 		return map[string]*model.Task{}, nil
 	}
@@ -269,7 +269,7 @@ func byID(tasks []*model.Task, err error) (map[string]*model.Task, error) {
 var ErrNotFound = errors.New("no such task")
 
 // Get reads one task, or returns [ErrNotFound]. Index: _id.
-func (s *Store) Get(ctx context.Context, id string) (*model.Task, error) {
+func (s *Tasks) Get(ctx context.Context, id string) (*model.Task, error) {
 	var t model.Task
 	err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Decode(&t)
 	if errors.Is(err, mongo.ErrNoDocuments) {
@@ -281,8 +281,8 @@ func (s *Store) Get(ctx context.Context, id string) (*model.Task, error) {
 	return &t, nil
 }
 
-// GetRaw is [Store.Get] for the document as it is stored, unknown fields and all.
-func (s *Store) GetRaw(ctx context.Context, id string) (bson.Raw, error) {
+// GetRaw is [Tasks.Get] for the document as it is stored, unknown fields and all.
+func (s *Tasks) GetRaw(ctx context.Context, id string) (bson.Raw, error) {
 	raw, err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)

@@ -23,7 +23,7 @@ type Ping struct {
 	Index  int  // of the execution in worker_states
 	Many   bool // the task wants several workers
 	Until  time.Time
-	// Missed is set by [Store.Pings]: the lease is not known to be extended, because
+	// Missed is set by [Tasks.Pings]: the lease is not known to be extended, because
 	// somebody else holds the document, or because of the error.
 	Missed bool
 }
@@ -32,9 +32,9 @@ type Ping struct {
 // returns those that are lost: their execution has ended or is gone. A lease is never
 // shortened. With several workers lapse_at stays: another's lease may end before ours,
 // and who finds lapse_at early repairs it. What is answered counts also where an error or
-// the end of ctx came between: the others are missed. search is that of [Store.Writes].
+// the end of ctx came between: the others are missed. search is that of [Tasks.Writes].
 // Index: _id.
-func (s *Store) Pings(ctx context.Context, pings []Ping, search time.Duration) (lost []Ping, err error) {
+func (s *Tasks) Pings(ctx context.Context, pings []Ping, search time.Duration) (lost []Ping, err error) {
 	if len(pings) == 0 {
 		return nil, nil
 	}
@@ -121,7 +121,7 @@ func appendOpen(dst []byte, path string, execs []string) []byte {
 // lostAmong reads which of the pinged executions no longer hold their tasks, and takes the
 // mark from those whose leases were extended. A task whose write was merely delayed is not
 // lost: only an ended or absent execution is. Index: _id.
-func (s *Store) lostAmong(ctx context.Context, missed []*Ping) ([]Ping, error) {
+func (s *Tasks) lostAmong(ctx context.Context, missed []*Ping) ([]Ping, error) {
 	ids := make([]string, len(missed))
 	for i, p := range missed {
 		ids[i] = p.ID
@@ -160,7 +160,7 @@ func openGuard(id string, index int, execID string) bson.D {
 
 // SaveCheckpoint keeps a value for whoever runs the task next; with several workers,
 // for the same worker. [model.ErrFenced] when the execution is no longer open.
-func (s *Store) SaveCheckpoint(ctx context.Context, id string, index int, execID string, many bool, v bson.RawValue) error {
+func (s *Tasks) SaveCheckpoint(ctx context.Context, id string, index int, execID string, many bool, v bson.RawValue) error {
 	path := "checkpoint"
 	if many {
 		path = "worker_states." + strconv.Itoa(index) + ".checkpoint"
@@ -168,14 +168,14 @@ func (s *Store) SaveCheckpoint(ctx context.Context, id string, index int, execID
 	return s.byExecution(ctx, "saving the checkpoint of task "+id, openGuard(id, index, execID), bson.D{d("$set", bson.D{d(path, v)})})
 }
 
-// SaveProgress stores what a handler says of itself, as [Store.SaveCheckpoint] does.
-func (s *Store) SaveProgress(ctx context.Context, id string, index int, execID string, p model.Progress) error {
+// SaveProgress stores what a handler says of itself, as [Tasks.SaveCheckpoint] does.
+func (s *Tasks) SaveProgress(ctx context.Context, id string, index int, execID string, p model.Progress) error {
 	return s.byExecution(ctx, "saving the progress of task "+id, openGuard(id, index, execID), bson.D{d("$set", bson.D{d("progress", p)})})
 }
 
 // SaveLocalRetries stores that the n-th retry inside an execution begins, as
-// [Store.SaveCheckpoint] does. The count never falls.
-func (s *Store) SaveLocalRetries(ctx context.Context, id string, index int, execID string, n int) error {
+// [Tasks.SaveCheckpoint] does. The count never falls.
+func (s *Tasks) SaveLocalRetries(ctx context.Context, id string, index int, execID string, n int) error {
 	path := "worker_states." + strconv.Itoa(index) + ".local_retries"
 	return s.byExecution(ctx, "counting the local retries of task "+id, openGuard(id, index, execID), bson.D{d("$max", bson.D{d(path, n)})})
 }
@@ -185,7 +185,7 @@ func (s *Store) SaveLocalRetries(ctx context.Context, id string, index int, exec
 const executionPatience = 10 * time.Second
 
 // byExecution sets what the execution says of itself. To say it twice does no harm.
-func (s *Store) byExecution(ctx context.Context, doing string, filter, update bson.D) error {
+func (s *Tasks) byExecution(ctx context.Context, doing string, filter, update bson.D) error {
 	began := s.local.Monotonic()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		res, err := s.tasks.UpdateOne(ctx, filter, update)

@@ -49,7 +49,7 @@ type Written struct {
 // class Ambiguous some may be done. Tasks that somebody else holds are not written; search
 // bounds how long the others are looked for that shared a command with such a task. 0
 // leaves that to the caller: all of those count as held.
-func (s *Store) Writes(ctx context.Context, writes []Write, search time.Duration) ([]Written, error) {
+func (s *Tasks) Writes(ctx context.Context, writes []Write, search time.Duration) ([]Written, error) {
 	if len(writes) == 0 {
 		return nil, nil
 	}
@@ -65,7 +65,7 @@ func (s *Store) Writes(ctx context.Context, writes []Write, search time.Duration
 // Claims that another worker won lie together mostly, where its part of the queue begins or
 // ends. So the first and the last are read first. The server says how many documents it
 // matched: once all others are found, the rest need no look.
-func (s *Store) look(ctx context.Context, writes []Write, x *executed) ([]Written, error) {
+func (s *Tasks) look(ctx context.Context, writes []Write, x *executed) ([]Written, error) {
 	out := make([]Written, len(writes))
 	var unsure []int
 	for i := range writes {
@@ -267,7 +267,7 @@ func lapsedGuard(execID string, now time.Time) bsoncore.Document {
 // Then a ping by exec id, a majority write that a failover cannot undo. Then a look.
 // The caller repeats it until it is answered. A document that is held by now is not won: if
 // the claim is there after all, its lease lapses.
-func (s *Store) SettleClaim(ctx context.Context, writes []Write, execID string, lease time.Duration) ([]Written, error) {
+func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string, lease time.Duration) ([]Written, error) {
 	fences := make([]Write, len(writes))
 	pings := make([]Ping, 0, len(writes))
 	for i, w := range writes {
@@ -314,7 +314,7 @@ var ErrHeld = errors.New("another client holds the document, for example in an o
 // TakeOver claims one task over a lapsed lease. It returns the task as it is after,
 // or nil when somebody was quicker or a ping came. [ErrHeld] when somebody else holds the
 // document, or held it a moment ago. Index: _id.
-func (s *Store) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
+func (s *Tasks) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 	if s.held.waits(s.tasks, w.After.ID, s.local) {
 		return nil, fmt.Errorf("taking over task %s: %w", w.After.ID, ErrHeld)
 	}
@@ -344,6 +344,6 @@ func (s *Store) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 }
 
 // guardOf is the filter of a single guarded write. Index: _id.
-func (s *Store) guardOf(w Write) bson.D {
+func (s *Tasks) guardOf(w Write) bson.D {
 	return bson.D{d("_id", w.Before.ID), d("generation", w.Before.Generation), d("rev", w.Before.Rev)}
 }

@@ -31,7 +31,7 @@ func isUnreadable(err error) bool {
 const complainEvery = time.Minute
 
 // complain tells the operator of a document that cannot be read, not at every look.
-func (s *Store) complain(coll *mongo.Collection, raw bson.Raw, err error) Unreadable {
+func (s *core) complain(coll *mongo.Collection, raw bson.Raw, err error) Unreadable {
 	u := Unreadable{Err: err}
 	u.ID, _ = raw.Lookup("_id").StringValueOK()
 	key, now := coll.Name()+" "+u.ID, s.local.Monotonic()
@@ -51,9 +51,9 @@ func (s *Store) complain(coll *mongo.Collection, raw bson.Raw, err error) Unread
 	return u
 }
 
-// ReadableByIDs is [Store.ByIDs] where one that is there and cannot be read is nil; the log
+// ReadableByIDs is [Tasks.ByIDs] where one that is there and cannot be read is nil; the log
 // says so. Index: _id.
-func (s *Store) ReadableByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+func (s *Tasks) ReadableByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	if len(ids) == 0 {
 		return map[string]*model.Task{}, nil
 	}
@@ -66,9 +66,9 @@ func (s *Store) ReadableByIDs(ctx context.Context, ids []string) (map[string]*mo
 	return out, err
 }
 
-// readable finds tasks as [Store.find] does, but for those that this release cannot read:
+// readable finds tasks as [Tasks.find] does, but for those that this release cannot read:
 // they stand in nobody's way. It stops when it has read so many bytes; 0 = never.
-func (s *Store) readable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder, most int) (tasks []*model.Task, unread []Unreadable, size int, err error) {
+func (s *core) readable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder, most int) (tasks []*model.Task, unread []Unreadable, size int, err error) {
 	cur, err := s.tasks.Find(ctx, filter, o)
 	if err != nil {
 		return nil, nil, 0, explain(err, doing)
@@ -92,10 +92,10 @@ func (s *Store) readable(ctx context.Context, doing string, filter bson.D, o *op
 // it could not read.
 const unreadTries = 3
 
-// findReadable finds tasks as [Store.find] does, and others in the place of those that this
+// findReadable finds tasks as [Tasks.find] does, and others in the place of those that this
 // release cannot read: a few of them at the head of a queue keep nobody from the rest. It
 // finds no more than a batch has room for; learn, if not nil, hears of the sizes.
-func (s *Store) findReadable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder, learn *sizes) ([]*model.Task, error) {
+func (s *core) findReadable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder, learn *sizes) ([]*model.Task, error) {
 	look := filter
 	var ids bson.A
 	for tries := 0; ; tries++ {

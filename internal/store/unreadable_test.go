@@ -41,7 +41,7 @@ func TestADocumentThatCannotBeReadIsLeftOutAndTheLogSaysSoOnceAMinute(t *testing
 		lines int
 	}{{0, 1}, {time.Second, 1}, {2 * time.Hour, 2}} {
 		at.by.Store(int64(c.after))
-		types, unread, err := s.TaskTypes(t.Context())
+		types, unread, err := s.Types.List(t.Context())
 		require.NoError(t, err)
 		require.Len(t, types, 1)
 		require.Equal(t, "b", types[0].Code)
@@ -72,10 +72,10 @@ func TestTasksThatCannotBeReadHideNoneBehindThem(t *testing.T) {
 	}
 	for name, find := range map[string]func() ([]*model.Task, error){
 		"due": func() ([]*model.Task, error) {
-			return s.Due(t.Context(), store.DueQuery{Types: []string{"tick"}, WorkerID: "w", Limit: 1})
+			return s.Tasks.Due(t.Context(), store.DueQuery{Types: []string{"tick"}, WorkerID: "w", Limit: 1})
 		},
-		"lapsed":  func() ([]*model.Task, error) { return s.Lapsed(t.Context(), []string{"tick"}, 1) },
-		"expired": func() ([]*model.Task, error) { return s.Expired(t.Context(), 1) },
+		"lapsed":  func() ([]*model.Task, error) { return s.Tasks.Lapsed(t.Context(), []string{"tick"}, 1) },
+		"expired": func() ([]*model.Task, error) { return s.Tasks.Expired(t.Context(), 1) },
 	} {
 		tasks, err := find()
 		require.NoError(t, err, name)

@@ -35,7 +35,7 @@ func (w *Worker) Alive(now time.Time) bool {
 
 // Heartbeat writes the worker's document and reads the database's clock, in one round
 // trip and from the one server that owns the document. Index: _id.
-func (s *Store) Heartbeat(ctx context.Context, w Worker) error {
+func (s *Workers) Heartbeat(ctx context.Context, w Worker) error {
 	asked := clock.Read(s.local)
 	set := bson.D{d("host", w.Host), d("pid", w.PID), d("version", w.Version), d("types", w.Types),
 		d("concurrency", w.Concurrency), d("running", w.Running), d("stream", w.Stream)}
@@ -57,22 +57,22 @@ func (s *Store) Heartbeat(ctx context.Context, w Worker) error {
 	return explain(err, "writing the worker's heartbeat")
 }
 
-// RemoveWorker takes the worker's document away at its graceful stop. Index: _id.
-func (s *Store) RemoveWorker(ctx context.Context, id string) error {
+// Remove takes the worker's document away at its graceful stop. Index: _id.
+func (s *Workers) Remove(ctx context.Context, id string) error {
 	_, err := s.workers.DeleteOne(ctx, bson.D{d("_id", id)})
 	return explain(err, "removing the worker's document")
 }
 
-// Workers lists all workers that were heard of in the last day, by id. Those whose document
+// List lists all workers that were heard of in the last day, by id. Those whose document
 // this release cannot read are left out, and the log says so.
-func (s *Store) Workers(ctx context.Context) ([]Worker, error) {
-	all, _, err := readAll[Worker](ctx, s, s.workers, "listing workers")
+func (s *Workers) List(ctx context.Context) ([]Worker, error) {
+	all, _, err := readAll[Worker](ctx, s.core, s.workers, "listing workers")
 	return all, err
 }
 
-// AliveWorkers counts the workers that were heard of lately and serve one of the
+// Alive counts the workers that were heard of lately and serve one of the
 // types. Index: heartbeat.
-func (s *Store) AliveWorkers(ctx context.Context, types []string) (int, error) {
+func (s *Workers) Alive(ctx context.Context, types []string) (int, error) {
 	n, err := s.workers.CountDocuments(ctx, bson.D{
 		d("heartbeat_at", bson.D{d("$gte", s.Clock.Now().Add(-3*HeartbeatInterval))}), d("types", in(types)),
 	})

@@ -43,7 +43,7 @@ func (c *Cache) Refresh(ctx context.Context, version int64) (changed bool, err e
 		return false, nil
 	}
 	asked := clock.Read(c.store.Local())
-	all, unread, err := c.store.TaskTypes(ctx)
+	all, unread, err := c.store.Types.List(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -82,7 +82,7 @@ func (c *Cache) Fresh(ctx context.Context, maxAge time.Duration) error {
 		return nil
 	}
 	asked := clock.Read(c.store.Local())
-	control, err := c.store.Control(ctx)
+	control, err := c.store.Control.Read(ctx)
 	if err != nil {
 		return err
 	}

@@ -53,11 +53,11 @@ func (j Archive) Run(ctx context.Context) error {
 	began := clock.Read(local)
 	var since, first time.Time
 	if !j.Unpaced {
-		since = j.Store.ArchiveSince()
+		since = j.Store.History.ArchiveSince()
 	}
 	for {
 		start := clock.Read(local)
-		batch, err := j.Store.Archive(ctx, since)
+		batch, err := j.Store.History.Archive(ctx, since)
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func (Expiry) Wanted(c store.Chores) bool { return c.Expired }
 // Run implements [Job].
 func (j Expiry) Run(ctx context.Context) error {
 	for {
-		found, err := j.Store.Expired(ctx, perExpiry)
+		found, err := j.Store.Tasks.Expired(ctx, perExpiry)
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -44,7 +44,7 @@ func (j Expiry) Run(ctx context.Context) error {
 		if len(writes) == 0 {
 			return nil // of a later release
 		}
-		written, err := j.Store.Writes(ctx, writes, store.Patience)
+		written, err := j.Store.Tasks.Writes(ctx, writes, store.Patience)
 		if err != nil {
 			return err // some may be done: the next look finds the rest
 		}

@@ -71,7 +71,7 @@ func (k *Keeper) Loop(ctx context.Context) {
 		if !more && !clock.Pause(ctx, pause*3/4+rand.N(pause/2)) || ctx.Err() != nil {
 			break
 		}
-		mine, err := k.store.TakeJob(ctx, Permit, k.holder, 2*pause+k.pace.Grace)
+		mine, err := k.store.Turns.Take(ctx, Permit, k.holder, 2*pause+k.pace.Grace)
 		had, more = had || mine || err != nil, false // an answer that was lost may have been yes
 		if err == nil && mine {
 			more, err = k.round(ctx)
@@ -83,7 +83,7 @@ func (k *Keeper) Loop(ctx context.Context) {
 	if had {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		if err := k.store.LeaveJob(ctx, Permit, k.holder); err != nil {
+		if err := k.store.Turns.Leave(ctx, Permit, k.holder); err != nil {
 			k.log.Debug().Err(err).Msg("giving the permit for upkeep back")
 		}
 	}
@@ -98,7 +98,7 @@ func (k *Keeper) Round(ctx context.Context) error {
 func (k *Keeper) round(ctx context.Context) (more bool, failed error) {
 	var chores store.Chores
 	err := k.looks.Do(func() (err error) {
-		chores, err = k.store.Chores(ctx)
+		chores, err = k.store.Tasks.Chores(ctx)
 		return err
 	})
 	if err != nil {

@@ -91,9 +91,9 @@ func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
 		require.NoError(t, err)
 		tasks = append(tasks, done)
 	}
-	_, err := st.Insert(t.Context(), tasks)
+	_, err := st.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
-	c, err := st.Chores(t.Context())
+	c, err := st.Tasks.Chores(t.Context())
 	require.NoError(t, err)
 	require.True(t, Archive{}.Wanted(c))
 
@@ -101,7 +101,7 @@ func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
 	j := Archive{Store: st, Moved: func(a store.Archived) { batches = append(batches, a.Moved) }}
 	require.NoError(t, j.All(t.Context()))
 	require.Equal(t, []int{500, 500, 200}, batches)
-	c, err = st.Chores(t.Context())
+	c, err = st.Tasks.Chores(t.Context())
 	require.NoError(t, err)
 	require.False(t, Archive{}.Wanted(c))
 }

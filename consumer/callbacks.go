@@ -105,21 +105,21 @@ func (c *Consumer) deliverCallbacks() error {
 		Reach: reach,
 	})
 	c.deliverer = d
-	typ := model.NewType[lifecycle.DeliveryArgs, callback.Result](model.CallbackType)
-	return Handle(c, typ, func(ctx context.Context, t *Task[lifecycle.DeliveryArgs]) (callback.Result, error) {
+	typ := model.NewType[lifecycle.DeliveryArgs, httpcall.Answer](model.CallbackType)
+	return Handle(c, typ, func(ctx context.Context, t *Task[lifecycle.DeliveryArgs]) (httpcall.Answer, error) {
 		result, err := d.Deliver(ctx, t.Args)
 		return result, deliveryError(err)
 	}, MaxConcurrency(limit), Defaults(deliveryDefaults))
 }
 
-// deliveryError turns what a delivery says of its error into what handlers say.
+// deliveryError turns the error of a delivery into that of a handler.
 func deliveryError(err error) error {
-	var v *callback.VerdictError
+	var v *httpcall.VerdictError
 	switch {
 	case !errors.As(err, &v):
 		return err
 	case v.NotHere:
-		return &undecodableError{what: "a secret", err: v.Err, grace: decodeGraceOfSecrets}
+		return &undecodableError{err: v.Err, grace: decodeGraceOfSecrets}
 	case v.Busy:
 		return snooze(v.RetryAfter, v.Err.Error())
 	case v.Fatal:

@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/mscheduler/mscheduler/internal/callback"
+	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -47,11 +47,11 @@ func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
 		kind model.FailKind
 	}{
 		{plain, model.FailError},
-		{&callback.VerdictError{Err: plain}, model.FailError},
-		{&callback.VerdictError{Err: plain, Fatal: true}, model.FailFatal},
-		{&callback.VerdictError{Err: plain, Later: true, RetryAfter: time.Hour}, model.FailError},
-		{&callback.VerdictError{Err: plain, Busy: true, RetryAfter: time.Minute}, model.FailReleased},
-		{&callback.VerdictError{Err: plain, NotHere: true}, model.FailUndecodable},
+		{&httpcall.VerdictError{Err: plain}, model.FailError},
+		{&httpcall.VerdictError{Err: plain, Fatal: true}, model.FailFatal},
+		{&httpcall.VerdictError{Err: plain, Later: true, RetryAfter: time.Hour}, model.FailError},
+		{&httpcall.VerdictError{Err: plain, Busy: true, RetryAfter: time.Minute}, model.FailReleased},
+		{&httpcall.VerdictError{Err: plain, NotHere: true}, model.FailUndecodable},
 	} {
 		out := judge(&model.Task{UndecodableSince: now.Add(-2 * time.Hour)}, lifecycle.Outcome{}.Result, deliveryError(c.err), nil, time.Hour, now)
 		require.Equal(t, c.kind, out.Kind, "%+v: a delivery waits for its key longer than arguments do", c.err)

@@ -28,7 +28,7 @@ func signed(secret string) *model.Callback {
 func secrets(t *testing.T, r *schedule.Rule) (ofCallback, ofCall string) {
 	box, err := secret.Parse("secret_key", secretKey)
 	require.NoError(t, err)
-	keys, err := box.CallbackKeys(r.Task.Options.Callback.Security)
+	keys, err := box.OpenKeys(r.Task.Options.Callback.Security.Keys)
 	require.NoError(t, err)
 	var args struct {
 		Keys []struct{ AK, SK string }

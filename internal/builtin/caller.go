@@ -26,16 +26,17 @@ func callerOf(workerID string, e *consumer.Execution) caller {
 	}
 }
 
-// mark sets the headers of a request. Every execution of one life of a task has the
-// same Idempotency-Key, and the later of two has the greater Mscheduler-Fencing-Token,
-// compared as text.
-func (c caller) mark(h http.Header) {
-	h.Set("Mscheduler-Task-Id", httpcall.Escape(c.taskID))
-	h.Set("Mscheduler-Execution-Id", httpcall.Escape(c.executionID))
-	h.Set("Mscheduler-Fencing-Token", c.token)
-	h.Set("Mscheduler-Worker-Id", httpcall.Escape(c.workerID))
-	h.Set("Mscheduler-Attempt", strconv.Itoa(c.attempt))
-	h.Set("Idempotency-Key", httpcall.Escape(c.lifeID))
+// header returns the headers of a request. Every execution of one life of a task has the same
+// Idempotency-Key, and the later of two has the greater Mscheduler-Fencing-Token, compared as text.
+func (c caller) header() http.Header {
+	return http.Header{
+		"Mscheduler-Task-Id":       {httpcall.Escape(c.taskID)},
+		"Mscheduler-Execution-Id":  {httpcall.Escape(c.executionID)},
+		"Mscheduler-Fencing-Token": {c.token},
+		"Mscheduler-Worker-Id":     {httpcall.Escape(c.workerID)},
+		"Mscheduler-Attempt":       {strconv.Itoa(c.attempt)},
+		"Idempotency-Key":          {httpcall.Escape(c.lifeID)},
+	}
 }
 
 // environ is the same for a program.

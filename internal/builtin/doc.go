@@ -1,19 +1,13 @@
-// Package builtin holds the task types that do real work without a line of Go: http
-// calls a URL, exec runs a program.
+// Package builtin holds the task types that need no Go code: http calls a URL, exec runs a program,
+// and mscheduler.http makes the calls of periodic rules.
 //
 //	register.go    Register: the types on a consumer, and what an operator allows
-//	httpargs.go    what an http task may say, and what is wrong with it
-//	http.go        the call, its result, which answers are errors
-//	redirect.go    which redirects are followed, and with what
-//	target.go      the calls of periodic rules: filled, signed, answered later
-//	execargs.go    what an exec task may say
+//	httpargs.go    the arguments of an http task, and what is wrong with them
+//	http.go        the handler of http tasks
+//	target.go      the calls of periodic rules: filled, signed, recorded, completed later
+//	execargs.go    the arguments of an exec task
 //	exec.go        the program, its output, its end
 //
-// The addresses that no task may reach are in internal/httpcall.
-//
-// Arguments that can never work are [consumer.Fatal] errors that name the field: a
-// retry would fail in the same way. [CheckArgs] finds the same before a task is sent.
-//
-// Results leave out what differs between equal calls (dates, durations): tasks that
-// end alike are then finished by one statement of the database.
+// Package internal/httpcall makes the calls. Arguments that can never work are [consumer.Fatal]
+// errors that name the field. [CheckArgs] finds the same before a task is sent.
 package builtin

@@ -3,8 +3,9 @@ package builtin
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,12 +57,7 @@ func (a *ExecArgs) validate() error {
 			add("args.argv["+strconv.Itoa(i)+"]", "has a NUL byte")
 		}
 	}
-	names := make([]string, 0, len(a.Env))
-	for name := range a.Env {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
 		switch {
 		case name == "" || strings.ContainsAny(name, "=\x00"):
 			add("args.env", "has the name %q; a name is not empty and has no = in it", name)

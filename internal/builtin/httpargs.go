@@ -2,10 +2,12 @@ package builtin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
-	"sort"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/httpcall"
@@ -18,10 +20,9 @@ var HTTP = model.NewType[HTTPArgs, HTTPResult]("http")
 
 // Bounds of an http task.
 const (
-	DefaultHTTPTimeout  = 30 * time.Second
-	MaxHTTPTimeout      = time.Hour
-	DefaultMaxRedirects = 5
-	maxRedirects        = 20
+	defaultHTTPTimeout = 30 * time.Second
+	maxHTTPTimeout     = time.Hour
+	maxRedirects       = 20
 )
 
 // HTTPArgs are the arguments of [HTTP]. Only URL is required.
@@ -39,96 +40,56 @@ type HTTPArgs struct {
 	// Defaults to 30 s, at most an hour. In milliseconds.
 	TimeoutMS int64 `json:"timeout_ms,omitempty"`
 	// Expect lists the statuses that are a success: 200, "2xx", "200-204". Defaults to 2xx.
-	Expect []StatusRange `json:"expect,omitempty"`
+	Expect []httpcall.StatusRange `json:"expect,omitempty"`
 	// MaxRedirects is how many redirects are followed; nil is 5 for GET and HEAD and 0
-	// for everything else. See redirect.go for which ones.
+	// for every other method. A redirect that would change the request is not followed.
 	MaxRedirects *int `json:"max_redirects,omitempty"`
 }
 
-// HTTPResult is the result of [HTTP].
-type HTTPResult struct {
-	Status int `json:"status"`
-	// Headers are those of the answer that say something about its content.
-	Headers map[string]string `json:"headers,omitempty"`
-	// Body is the answer's body, cut to the worker's limit.
-	Body string `json:"body,omitempty"`
-	// Encoding is "base64" when the body is not text; else "".
-	Encoding string `json:"encoding,omitempty"`
-	// Truncated says that the body went on.
-	Truncated bool `json:"truncated,omitempty"`
-}
-
-// StatusRange is a range of HTTP statuses, both ends included.
-type StatusRange = httpcall.StatusRange
-
-// expects says whether the status is a success.
-func (a *HTTPArgs) expects(status int) bool { return httpcall.Expects(a.Expect, status) }
+// HTTPResult is the result of [HTTP]. Its body is cut to the worker's limit.
+type HTTPResult = httpcall.Answer
 
 func (a *HTTPArgs) timeout() time.Duration {
 	if a.TimeoutMS == 0 {
-		return DefaultHTTPTimeout
+		return defaultHTTPTimeout
 	}
 	return time.Duration(a.TimeoutMS) * time.Millisecond
 }
 
-func (a *HTTPArgs) method() string {
-	switch {
-	case a.Method != "":
-		return a.Method
-	case hasBody(a.Body):
-		return http.MethodPost
-	default:
-		return http.MethodGet
+// call is the request.
+func (a *HTTPArgs) call() httpcall.Call {
+	body, isJSON := textOrJSON(a.Body)
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	return httpcall.Call{
+		Field: "args.url", Method: cmp.Or(a.Method, method), URL: a.URL, Body: string(body), JSON: isJSON, Headers: a.Headers,
+		Timeout: a.timeout(), Expect: a.Expect, Redirects: a.MaxRedirects,
 	}
 }
 
-func (a *HTTPArgs) redirects() int {
-	switch m := a.method(); {
-	case a.MaxRedirects != nil:
-		return *a.MaxRedirects
-	case m == http.MethodGet || m == http.MethodHead:
-		return DefaultMaxRedirects
-	default:
-		return 0
-	}
-}
-
-// body is the bytes to send and the content type that goes with them; nil for none.
-func (a *HTTPArgs) body() (data []byte, contentType string) {
-	return textOrJSON(a.Body)
-}
-
-// textOrJSON turns a JSON string into its text, and keeps any other value as JSON.
-func textOrJSON(v json.RawMessage) (data []byte, contentType string) {
-	if !hasBody(v) {
-		return nil, ""
+// textOrJSON turns a JSON string into its text, and keeps any other value as JSON; nil for none.
+func textOrJSON(v json.RawMessage) (data []byte, isJSON bool) {
+	if v = bytes.TrimSpace(v); len(v) == 0 || string(v) == "null" {
+		return nil, false
 	}
 	var s string
 	if json.Unmarshal(v, &s) == nil {
-		return []byte(s), ""
+		return []byte(s), false
 	}
-	return v, "application/json"
-}
-
-func hasBody(v json.RawMessage) bool {
-	v = bytes.TrimSpace(v)
-	return len(v) > 0 && !bytes.Equal(v, []byte("null"))
+	return v, true
 }
 
 // validate finds everything that is wrong with the arguments.
 func (a *HTTPArgs) validate() error {
 	errs := []error{httpcall.ValidURL("args.url", a.URL), httpcall.ValidMethod("args.method", a.Method)}
-	names := make([]string, 0, len(a.Headers))
-	for name := range a.Headers {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
 		errs = append(errs, httpcall.ValidHeader("args.headers", name, a.Headers[name]))
 	}
-	if a.TimeoutMS < 0 || a.timeout() > MaxHTTPTimeout {
+	if a.TimeoutMS < 0 || a.timeout() > maxHTTPTimeout {
 		errs = append(errs, input.Invalid("args.timeout_ms", "is %d; want 1 to %d (an hour), or 0 for the default of %v",
-			a.TimeoutMS, MaxHTTPTimeout.Milliseconds(), DefaultHTTPTimeout))
+			a.TimeoutMS, maxHTTPTimeout.Milliseconds(), defaultHTTPTimeout))
 	}
 	if n := a.MaxRedirects; n != nil && (*n < 0 || *n > maxRedirects) {
 		errs = append(errs, input.Invalid("args.max_redirects", "is %d; want 0 to %d", *n, maxRedirects))

@@ -38,13 +38,12 @@ type TargetOptions struct {
 	Secrets *secret.Box
 }
 
-const defaultLimit = 64 << 10
-
-func (o HTTPOptions) bodyLimit() int {
-	if o.BodyLimit <= 0 {
-		return defaultLimit
+// orDefault is a limit of kept bytes, 64 KiB if none is set.
+func orDefault(limit int) int {
+	if limit <= 0 {
+		return 64 << 10
 	}
-	return o.BodyLimit
+	return limit
 }
 
 // ExecOptions of the type exec.
@@ -58,22 +57,19 @@ type ExecOptions struct {
 
 // Register adds the built-in types to a consumer.
 func Register(c *consumer.Consumer, o Options) error {
-	h := newHTTPHandler(o.HTTP)
+	h := newHTTPHandler(o.HTTP, o.Targets.Secrets)
 	h.workerID = c.WorkerID()
 	if err := consumer.Handle(c, raw[HTTPResult](HTTP.Name()), h.handle); err != nil {
 		return err
 	}
-	targets := &targetHandler{http: h, TargetOptions: o.Targets}
+	targets := &targetHandler{httpHandler: h, completionURL: o.Targets.CompletionURL}
 	if err := consumer.Handle(c, raw[HTTPResult](httptarget.TaskType), targets.handle); err != nil {
 		return err
 	}
 	if o.Exec == nil {
 		return nil
 	}
-	e := &execHandler{workerID: c.WorkerID(), limit: o.Exec.OutputLimit, env: o.Exec.Env}
-	if e.limit <= 0 {
-		e.limit = defaultLimit
-	}
+	e := &execHandler{workerID: c.WorkerID(), limit: orDefault(o.Exec.OutputLimit), env: o.Exec.Env}
 	return consumer.Handle(c, raw[ExecResult](Exec.Name()), e.handle)
 }
 

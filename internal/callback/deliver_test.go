@@ -80,7 +80,7 @@ func (b *bench) endedBy(key string, own model.Options, said *model.Options, out 
 	return after
 }
 
-func (b *bench) deliver(ctx context.Context, task *model.Task) (Result, error) {
+func (b *bench) deliver(ctx context.Context, task *model.Task) (httpcall.Answer, error) {
 	b.t.Helper()
 	d := NewDeliverer(Config{Store: b.store, Types: b.types, Secrets: b.secrets, Reach: b.reach, Timeout: b.timeout})
 	defer d.Close()
@@ -98,9 +98,9 @@ func receiver(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-func verdict(t *testing.T, err error) *VerdictError {
+func verdict(t *testing.T, err error) *httpcall.VerdictError {
 	t.Helper()
-	var v *VerdictError
+	var v *httpcall.VerdictError
 	require.ErrorAs(t, err, &v)
 	return v
 }
@@ -139,7 +139,7 @@ func TestTheAnswerIsKeptToItsLimit(t *testing.T) {
 	})
 	got, err := b.deliver(t.Context(), b.ended("k", hook(url), lifecycle.Outcome{}))
 	require.NoError(t, err)
-	require.Equal(t, Result{Status: 202, Body: strings.Repeat("x", keptBytes), Truncated: true}, got)
+	require.Equal(t, httpcall.Answer{Status: 202, Body: strings.Repeat("x", keptBytes), Truncated: true}, got)
 }
 
 func TestAnAnswerWhoseBodyBreaksOffDeliversAllTheSame(t *testing.T) {
@@ -165,7 +165,7 @@ func TestAnswersDecideWhetherItIsTriedAgain(t *testing.T) {
 		_, _ = io.WriteString(w, "why")
 	})
 	task := b.ended("k", hook(url+"/?token=hidden"), lifecycle.Outcome{})
-	for s, want := range map[int]VerdictError{
+	for s, want := range map[int]httpcall.VerdictError{
 		301: {}, 302: {}, 307: {}, 400: {}, 401: {}, 404: {}, 422: {},
 		410: {Fatal: true},
 		408: {Later: true, RetryAfter: 7 * time.Second}, 429: {Later: true, RetryAfter: 7 * time.Second}, 503: {Later: true, RetryAfter: 7 * time.Second},
@@ -175,8 +175,8 @@ func TestAnswersDecideWhetherItIsTriedAgain(t *testing.T) {
 		require.Error(t, err, s)
 		require.ErrorContains(t, err, "why", s)
 		require.NotContains(t, err.Error(), "hidden")
-		var got VerdictError
-		if v := (*VerdictError)(nil); errors.As(err, &v) {
+		var got httpcall.VerdictError
+		if v := (*httpcall.VerdictError)(nil); errors.As(err, &v) {
 			got = *v
 		}
 		got.Err = nil
@@ -194,7 +194,7 @@ func TestAReceiverThatHangsIsGivenUp(t *testing.T) {
 	})
 	_, err := b.deliver(t.Context(), b.ended("k", hook(url), lifecycle.Outcome{}))
 	require.ErrorContains(t, err, "no answer within 20ms")
-	require.NotErrorAs(t, err, new(*VerdictError), "it is tried again")
+	require.NotErrorAs(t, err, new(*httpcall.VerdictError), "it is tried again")
 }
 
 func TestTheEndOfTheContextIsTheCause(t *testing.T) {

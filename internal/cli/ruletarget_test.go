@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-func TestARuleCallsAURLAndItsCallbackEndsTheRun(t *testing.T) {
+func TestARuleCallsAURLAndItsCompletionEndsTheRun(t *testing.T) {
 	s := newSession(t)
 	told := make(chan string, 10)
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told <- r.URL.Query().Get("back") }))
@@ -70,7 +70,7 @@ ext: {region: eu}
 	s.fails(ExitNotFound, []string{"no such run", "x"}, "periodic", "run", "x")
 	require.Equal(t, ExitOK, stop().code)
 	bad := s.file("name: bad\ncron: '@daily'\nhttp: {url: 'http://h/{{tick}}', keys: [{ak: a}]}\n")
-	s.fails(ExitUsage, []string{`http.url has the placeholder "tick"`, "http.keys[0] wants an access key and a secret"}, "periodic", "apply", "-f", bad)
+	s.fails(ExitUsage, []string{`http.url has the placeholder "tick"`, "http.keys[0] needs an access key and a secret"}, "periodic", "apply", "-f", bad)
 	s.fails(ExitUsage, []string{"--completion-url"}, "work", "--completion-url", "ftp://x")
 	s.fails(ExitUsage, []string{"--completion-url", "no target can call"}, "work", "--completion-url", "http://[::]:8080")
 	for _, every := range []string{":0", "0.0.0.0:0", "[::]:0"} {

@@ -124,7 +124,7 @@ func TestTheListOfWhatMayBeCalledHoldsForCallbacksAsForCalls(t *testing.T) {
 	s.worker("--http-allow", "example.org")
 	for _, id := range []string{"-/exec/k", "-/http/k"} {
 		s.eventually(id, func() bool {
-			return strings.Contains(s.ok("task", "show", id).stdout, "is not on this worker's list of what may be called (--http-allow")
+			return strings.Contains(s.ok("task", "show", id).stdout, "is not on this worker's allow list (--http-allow")
 		})
 	}
 }

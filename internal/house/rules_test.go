@@ -31,14 +31,14 @@ var mayImport = map[string][]string{
 	"migrate":              {"core", "internal/store"},
 	"callback":             {"internal/clock"},
 	"internal/secret":      {"core", "callback"},
-	"internal/httpcall":    {"core"},
+	"internal/httpcall":    {"core", "callback", "internal/secret"},
 	"internal/httptarget":  {"core", "internal/httpcall"},
 	"internal/callback":    {"core", "callback", "internal/store", "internal/outcome", "internal/secret", "internal/httpcall"},
 
 	// The binary.
 	"internal/mql/...":      {"internal/mql/..."},
 	"internal/embedded/...": {"internal/embedded/...", "internal/mql/...", "internal/clock"},
-	"internal/builtin":      {"core", "callback", "consumer", "internal/httpcall", "internal/httptarget", "internal/secret"},
+	"internal/builtin":      {"core", "consumer", "internal/httpcall", "internal/httptarget", "internal/secret"},
 	"internal/human":        {},
 	"internal/fleet":        {"internal/clock"},
 	"internal/scratch":      {"core", "internal/store", "internal/embedded"},

@@ -15,7 +15,7 @@ import (
 // get calls the URL within what the list allows.
 func get(t *testing.T, r Reach, to string) error {
 	t.Helper()
-	transport := r.Transport()
+	transport := r.transport()
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
 	require.NoError(t, err)

@@ -6,49 +6,68 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/mscheduler/mscheduler/internal/safetext"
+	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 const (
 	// excerptBytes of an unexpected answer go into the error.
 	excerptBytes = 300
-	// drainBytes are read past the limit so that the connection can be used again.
+	// drainBytes are read past the limit so that the connection can be reused.
 	drainBytes = 256 << 10
-	// MaxRetryAfter bounds what a target may ask for: a wrong header must not park a task.
-	MaxRetryAfter = 24 * time.Hour
+	// maxRetryAfter bounds what a target may ask for: a wrong header must not park a task.
+	maxRetryAfter = 24 * time.Hour
 )
 
-// Body is what is kept of an answer's body.
-type Body struct {
-	Text      string
-	Encoding  string // "base64" where the text would be none, else ""
-	Truncated bool   // there was more than the limit
+// keptHeaders are the headers of an answer that are kept: those that describe its content.
+var keptHeaders = []string{"Content-Type", "Content-Encoding", "Content-Language", "Location", "Etag", "Last-Modified"}
+
+// Answer is what is kept of an answer. It leaves out what differs between equal calls (dates,
+// durations): tasks that end alike are finished by one statement of the database.
+type Answer struct {
+	Status int `json:"status,omitempty"`
+	// Headers are those that describe the content.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Body is cut to the limit of the call.
+	Body string `json:"body,omitempty"`
+	// Encoding is "base64" if the body is not text, else "".
+	Encoding string `json:"encoding,omitempty"`
+	// Truncated says that the body was longer.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
-// ReadBody takes the answer's body, cut to the limit.
-func ReadBody(res *http.Response, limit int) (Body, error) {
+func readAnswer(res *http.Response, limit int) (Answer, error) {
+	a := Answer{Status: res.StatusCode}
 	data, err := io.ReadAll(io.LimitReader(res.Body, int64(limit)+1))
 	if err != nil {
-		return Body{}, err
+		return a, err
 	}
-	var b Body
-	if b.Truncated = len(data) > limit; b.Truncated {
+	if a.Truncated = len(data) > limit; a.Truncated {
 		data = data[:limit]
-		_, _ = io.CopyN(io.Discard, res.Body, drainBytes) // only so that the connection can be used again
+		_, _ = io.CopyN(io.Discard, res.Body, drainBytes) // only to reuse the connection
 	}
-	b.Text, b.Encoding = AsText(data, b.Truncated)
-	return b, nil
+	a.Body, a.Encoding = AsText(data, a.Truncated)
+	for _, name := range keptHeaders {
+		if v := res.Header.Get(name); v != "" {
+			if a.Headers == nil {
+				a.Headers = map[string]string{}
+			}
+			a.Headers[name] = strings.ToValidUTF8(v, "�")
+		}
+	}
+	return a, nil
 }
 
-// AsText gives bytes as text, or as base64 where they are none. A rune that the cut
-// went through is left out.
+// AsText returns bytes as text, or as base64 if they are none. It leaves out a rune that was cut.
 func AsText(b []byte, cut bool) (text, encoding string) {
 	if cut {
 		for i := 0; i < utf8.UTFMax && len(b) > 0; i++ {
@@ -64,14 +83,14 @@ func AsText(b []byte, cut bool) (text, encoding string) {
 	return base64.StdEncoding.EncodeToString(b), "base64"
 }
 
-// Unexpected is the error for an answer that is no success: its status, where a redirect
-// would have led, and the beginning of its body.
-func Unexpected(what string, res *http.Response, b Body) error {
-	text := fmt.Sprintf("%s: answered %d %s", what, res.StatusCode, http.StatusText(res.StatusCode))
-	if loc := res.Header.Get("Location"); loc != "" && res.StatusCode/100 == 3 {
+// unexpected is the error of an answer that is no success: its status, where a redirect would
+// have led, and the beginning of its body.
+func (a Answer) unexpected(what string, res *http.Response) error {
+	text := fmt.Sprintf("%s: answered %d %s", what, a.Status, http.StatusText(a.Status))
+	if loc := res.Header.Get("Location"); loc != "" && a.Status/100 == 3 {
 		text += ", to " + safetext.URL(loc) + ", which is not followed"
 	}
-	if body := strings.Join(strings.Fields(b.Text), " "); body != "" && b.Encoding == "" {
+	if body := strings.Join(strings.Fields(a.Body), " "); body != "" && a.Encoding == "" {
 		if len(body) > excerptBytes {
 			body = strings.ToValidUTF8(body[:excerptBytes], "") + "…"
 		}
@@ -80,45 +99,82 @@ func Unexpected(what string, res *http.Response, b Body) error {
 	return errors.New(text)
 }
 
-// RetryAfter is when a target that is busy wants to be asked again, by its header of that
-// name; false when it does not say, or its status does not mean "not now". It is at most
-// [MaxRetryAfter].
-func RetryAfter(res *http.Response, now time.Time) (time.Duration, bool) {
-	s := res.StatusCode
+// retryAfter returns when a busy target wants the next try, at most [maxRetryAfter]: its header
+// holds seconds or a date. It is false without a valid header, or if the status does not mean
+// "not now".
+func retryAfter(res *http.Response, now time.Time) (time.Duration, bool) {
+	s, v := res.StatusCode, res.Header.Get("Retry-After")
 	if s < 500 && s != http.StatusTooManyRequests && s != http.StatusRequestTimeout {
-		return 0, false
-	}
-	return parseRetryAfter(res.Header.Get("Retry-After"), now)
-}
-
-// parseRetryAfter reads seconds, or a date.
-func parseRetryAfter(v string, now time.Time) (time.Duration, bool) {
-	if v == "" {
 		return 0, false
 	}
 	var d time.Duration
 	if n, err := strconv.Atoi(v); err == nil {
-		d = time.Duration(min(max(n, 0), int(MaxRetryAfter.Seconds()))) * time.Second
+		d = time.Duration(min(n, int(maxRetryAfter.Seconds()))) * time.Second
 	} else if at, err := http.ParseTime(v); err == nil {
 		d = at.Sub(now)
 	} else {
 		return 0, false
 	}
-	return min(max(d, 0), MaxRetryAfter), true
+	return min(max(d, 0), maxRetryAfter), true
 }
 
-// Cause is why a call got no answer, without the URL that the client puts before it,
-// password and all.
-func Cause(err error) error {
-	if ue := (*url.Error)(nil); errors.As(err, &ue) {
-		return ue.Err
+// Bounds of the parts of a call in its record, in bytes.
+const (
+	recordedURL     = 2 << 10
+	recordedHeader  = 1 << 10
+	recordedHeaders = 4 << 10 // all of them
+	recordedBody    = 4 << 10
+)
+
+// Record returns the recorded part of a request, without the worker's headers and the credentials
+// in the URL and the other headers.
+func (c Call) Record() schedule.HTTPRequest {
+	out := schedule.HTTPRequest{Method: c.Method}
+	url := strings.ReplaceAll(safetext.URL(c.URL), "%2A%2A%2A", safetext.Hidden) // encoded, as a path has it
+	out.URL = cut(url, recordedURL, &out.Truncated)
+	out.Headers = headerLines(secret.HideHeaders(c.Headers), &out.Truncated)
+	out.Body = cut(c.Body, recordedBody, &out.Truncated)
+	return out
+}
+
+// Record returns the recorded part of an answer; nil if there was none.
+func (a Answer) Record() *schedule.HTTPResponse {
+	if a.Status == 0 {
+		return nil
 	}
-	return err
+	out := &schedule.HTTPResponse{Status: a.Status, Encoding: a.Encoding, Truncated: a.Truncated}
+	out.Headers = headerLines(a.Headers, &out.Truncated)
+	out.Body = cut(a.Body, recordedBody, &out.Truncated)
+	return out
 }
 
-// Shown is the URL as errors name it: as people may see it, and without its query.
-func Shown(u *url.URL) string {
-	c := *u
-	c.RawQuery, c.ForceQuery, c.Fragment = "", false, ""
-	return safetext.URL(c.String())
+// RecordError returns the recorded part of the error of a call; "" for none.
+func RecordError(err error) string {
+	if err == nil {
+		return ""
+	}
+	var truncated bool
+	return cut(err.Error(), recordedHeader, &truncated)
+}
+
+func headerLines(headers map[string]string, truncated *bool) (lines []string) {
+	left := recordedHeaders
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		line := cut(name+": "+headers[name], recordedHeader, truncated)
+		if left -= len(line); left < 0 {
+			*truncated = true
+			break
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// cut returns the head of a text that is too long.
+func cut(s string, most int, truncated *bool) string {
+	if len(s) <= most {
+		return strings.ToValidUTF8(s, "�")
+	}
+	*truncated = true
+	return strings.ToValidUTF8(s[:most], "")
 }

@@ -1,7 +1,7 @@
 package httptarget
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,18 +12,24 @@ import (
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // TaskType is the type of the tasks that call targets.
 const TaskType = "mscheduler.http"
 
+// Kept is the checkpoint of a task that calls a target: the record of its last call.
+type Kept struct {
+	Call *schedule.HTTPCall `json:"http_call"`
+}
+
 // Bounds and defaults of a target.
 const (
-	DefaultTimeout           = 15 * time.Second
-	MaxTimeout               = time.Hour
-	DefaultCompletionTimeout = time.Hour
-	MaxCompletionTimeout     = 90 * 24 * time.Hour
-	MaxBodyBytes             = 32 << 10
+	defaultTimeout           = 15 * time.Second
+	maxTimeout               = time.Hour
+	defaultCompletionTimeout = time.Hour
+	maxCompletionTimeout     = 90 * 24 * time.Hour
+	maxBodyBytes             = 32 << 10
 	maxKeys                  = 10
 )
 
@@ -48,79 +54,71 @@ const (
 type Target struct {
 	// URL to call, http or https, without user and password. Placeholders may stand behind
 	// the host only.
-	URL string
-	// Method defaults to POST where there is a body and in mode ASYNC, else to GET.
-	Method string
-	// Headers of the request. Those that begin with Mscheduler- are the worker's. The values
-	// of Authorization, Proxy-Authorization, Cookie and X-Api-Key are never shown, and sealed
-	// where there is a key.
-	Headers map[string]string
-	// Body is at most 32 KiB. It is JSON when the header Content-Type says so, or when it
-	// is JSON and no header says anything: then it is sent as application/json. One that
-	// only looks like JSON wants a header that says what it is.
-	Body string
-	// Timeout bounds the call, redirects and reading the answer included. Defaults to 15 s,
+	URL string `json:"url"`
+	// Method defaults to POST with a body or in mode ASYNC, otherwise to GET.
+	Method string `json:"method,omitempty"`
+	// Headers of the request. Those that begin with Mscheduler- are reserved for the worker. The
+	// values of Authorization, Proxy-Authorization, Cookie and X-Api-Key are never shown, and sealed
+	// if there is a key.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Body is at most 32 KiB. It is JSON if the header Content-Type says so, or if it is valid JSON
+	// and there is no such header: then it is sent as application/json. A body that only looks like
+	// JSON needs the header.
+	Body string `json:"body,omitempty"`
+	// Timeout bounds the call, including redirects and reading the answer. Defaults to 15 s,
 	// at most an hour.
-	Timeout time.Duration
-	// Expect lists the statuses of the answer that are a success (SYNC), or by which the
-	// target accepts (ASYNC). Defaults to 2xx.
-	Expect []httpcall.StatusRange
-	// Mode defaults to SYNC. In mode ASYNC no redirect to another host is followed: it would
+	Timeout time.Duration `json:"-"`
+	// Expect lists the statuses of a success (SYNC), or of a call that the target accepts (ASYNC).
+	// Defaults to 2xx.
+	Expect []httpcall.StatusRange `json:"expect,omitempty"`
+	// Mode defaults to SYNC. In mode ASYNC no redirect to another host is followed: that host would
 	// learn the URL that completes the run.
-	Mode Mode
+	Mode Mode `json:"mode,omitempty"`
 	// CompletionTimeout is how long a run waits for its completion after the answer. Defaults
 	// to an hour, at most 90 days. Only in mode ASYNC.
-	CompletionTimeout time.Duration
+	CompletionTimeout time.Duration `json:"-"`
 	// CompletionMethod is the method that the completion must have: POST or PUT. Defaults to
 	// either. The call names it in the header Mscheduler-Callback-Method. Only in mode ASYNC.
-	CompletionMethod string
+	CompletionMethod string `json:"callback_method,omitempty"`
 	// Keys sign the call as callbacks are signed (package callback), the newest first. The
 	// secrets are sealed before they are stored, and never shown.
-	Keys []model.CallbackKey
+	Keys []model.CallbackKey `json:"-"`
 }
 
-// wireKey is a key in the JSON, with its secret.
-type wireKey struct {
+// plainTarget is a target without its methods.
+type plainTarget Target
+
+// key is a key in the JSON, with its secret.
+type key struct {
 	AccessKey string `json:"ak"`
 	Secret    string `json:"sk"`
 }
 
-// wire is the JSON of a target: what the arguments of its tasks are.
+// wire is the JSON of a target, the arguments of its tasks.
 type wire struct {
-	URL                 string                 `json:"url"`
-	Method              string                 `json:"method,omitempty"`
-	Headers             map[string]string      `json:"headers,omitempty"`
-	Body                string                 `json:"body,omitempty"`
-	TimeoutMS           int64                  `json:"timeout_ms,omitempty"`
-	Expect              []httpcall.StatusRange `json:"expect,omitempty"`
-	Mode                Mode                   `json:"mode,omitempty"`
-	CompletionTimeoutMS int64                  `json:"callback_timeout_ms,omitempty"`
-	CompletionMethod    string                 `json:"callback_method,omitempty"`
-	Keys                []wireKey              `json:"keys,omitempty"`
+	*plainTarget
+	TimeoutMS           int64 `json:"timeout_ms,omitempty"`
+	CompletionTimeoutMS int64 `json:"callback_timeout_ms,omitempty"`
+	Keys                []key `json:"keys,omitempty"`
 }
 
 // MarshalJSON writes the target with its sealed secrets: it is what tasks carry.
 func (t Target) MarshalJSON() ([]byte, error) {
-	var keys []wireKey
+	w := wire{plainTarget: (*plainTarget)(&t), TimeoutMS: t.Timeout.Milliseconds(), CompletionTimeoutMS: t.CompletionTimeout.Milliseconds()}
 	for _, k := range t.Keys {
-		keys = append(keys, wireKey(k))
+		w.Keys = append(w.Keys, key(k))
 	}
-	return json.Marshal(wire{
-		URL: t.URL, Method: t.Method, Headers: t.Headers, Body: t.Body, TimeoutMS: t.Timeout.Milliseconds(), Expect: t.Expect,
-		Mode: t.Mode, CompletionTimeoutMS: t.CompletionTimeout.Milliseconds(), CompletionMethod: t.CompletionMethod, Keys: keys,
-	})
+	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, and bears with fields of a later release.
+// UnmarshalJSON reads what MarshalJSON wrote, and ignores the fields of a later release.
 func (t *Target) UnmarshalJSON(data []byte) error {
-	var w wire
-	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&w); err != nil {
+	*t = Target{}
+	w := wire{plainTarget: (*plainTarget)(t)}
+	if err := json.Unmarshal(data, &w); err != nil {
 		return err
 	}
-	*t = Target{
-		URL: w.URL, Method: w.Method, Headers: w.Headers, Body: w.Body, Timeout: time.Duration(w.TimeoutMS) * time.Millisecond, Expect: w.Expect,
-		Mode: w.Mode, CompletionTimeout: time.Duration(w.CompletionTimeoutMS) * time.Millisecond, CompletionMethod: w.CompletionMethod,
-	}
+	t.Timeout, t.CompletionTimeout = time.Duration(w.TimeoutMS)*time.Millisecond, time.Duration(w.CompletionTimeoutMS)*time.Millisecond
 	for _, k := range w.Keys {
 		t.Keys = append(t.Keys, model.CallbackKey(k))
 	}
@@ -135,43 +133,36 @@ func (t *Target) Waits() time.Duration {
 	if !t.async() {
 		return 0
 	}
-	return or(t.CompletionTimeout, DefaultCompletionTimeout)
-}
-
-// Limit is how long the call may take.
-func (t *Target) Limit() time.Duration { return or(t.Timeout, DefaultTimeout) }
-
-func or(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
+	return cmp.Or(t.CompletionTimeout, defaultCompletionTimeout)
 }
 
 // Check finds everything that is wrong with the target; field names it in the errors.
 func (t *Target) Check(field string) error {
-	var errs []error
+	errs := []error{
+		t.checkURL(field + ".url"), httpcall.ValidMethod(field+".method", t.Method), httpcall.ValidStatuses(field+".expect", t.Expect),
+		t.CheckHeaders(field), t.checkBody(field + ".body"),
+	}
 	bad := func(name, format string, args ...any) {
 		errs = append(errs, input.Invalid(field+"."+name, format, args...))
 	}
-	errs = append(errs, t.checkURL(field), httpcall.ValidMethod(field+".method", t.Method), httpcall.ValidStatuses(field+".expect", t.Expect))
-	errs = append(errs, t.CheckHeaders(field), t.checkBody(field+".body"))
-	if t.Timeout < 0 || t.Timeout > MaxTimeout || t.Timeout%time.Millisecond != 0 {
-		bad("timeout", "is %v; want whole milliseconds up to %v, or 0 for the default of %v", t.Timeout, MaxTimeout, DefaultTimeout)
+	duration := func(name string, d, byDefault, most time.Duration) {
+		if d < 0 || d > most || d%time.Millisecond != 0 {
+			bad(name, "is %v; want whole milliseconds up to %v, or 0 for the default of %v", d, most, byDefault)
+		}
 	}
+	duration("timeout", t.Timeout, defaultTimeout, maxTimeout)
 	if !slices.Contains([]Mode{"", Sync, Async}, t.Mode) {
 		bad("mode", "is %q; want one of %v", t.Mode, []Mode{Sync, Async})
 	}
-	switch {
-	case t.CompletionTimeout != 0 && !t.async():
-		bad("callback_timeout", "is %v, but mode %s has no completion", t.CompletionTimeout, Sync)
-	case t.CompletionTimeout < 0 || t.CompletionTimeout > MaxCompletionTimeout || t.CompletionTimeout%time.Millisecond != 0:
-		bad("callback_timeout", "is %v; want whole milliseconds up to %v, or 0 for the default of %v", t.CompletionTimeout, MaxCompletionTimeout, DefaultCompletionTimeout)
+	const useless = "is %v, but mode " + string(Sync) + " has no completion"
+	if t.CompletionTimeout != 0 && !t.async() {
+		bad("callback_timeout", useless, t.CompletionTimeout)
+	} else {
+		duration("callback_timeout", t.CompletionTimeout, defaultCompletionTimeout, maxCompletionTimeout)
 	}
-	switch {
-	case t.CompletionMethod != "" && !t.async():
-		bad("callback_method", "is %q, but mode %s has no completion", t.CompletionMethod, Sync)
-	case !slices.Contains([]string{"", http.MethodPost, http.MethodPut}, t.CompletionMethod):
+	if t.CompletionMethod != "" && !t.async() {
+		bad("callback_method", useless, t.CompletionMethod)
+	} else if !slices.Contains([]string{"", http.MethodPost, http.MethodPut}, t.CompletionMethod) {
 		bad("callback_method", "is %q; want %s or %s", t.CompletionMethod, http.MethodPost, http.MethodPut)
 	}
 	if len(t.Keys) > maxKeys {
@@ -179,7 +170,7 @@ func (t *Target) Check(field string) error {
 	}
 	for i, k := range t.Keys {
 		if k.AccessKey == "" || k.Secret == "" {
-			bad(fmt.Sprintf("keys[%d]", i), "wants an access key and a secret")
+			bad(fmt.Sprintf("keys[%d]", i), "needs an access key and a secret")
 		}
 	}
 	return errors.Join(errs...)

@@ -62,8 +62,8 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		`http.headers.A has the placeholder "x"`:                         {URL: "http://h", Headers: map[string]string{"A": "{{x}}"}},
 		"http.headers.Mscheduler-X is set by the worker":                 {URL: "http://h", Headers: map[string]string{"Mscheduler-X": ""}},
 		"http.headers.B has a character":                                 {URL: "http://h", Headers: map[string]string{"B": "a\nb"}},
-		"http.body is no JSON once its placeholders are filled":          {URL: "http://h", Headers: map[string]string{"Content-Type": "application/json"}, Body: `{"a":{{name}}}`},
-		"http.body has 32769 bytes":                                      {URL: "http://h", Body: strings.Repeat("x", MaxBodyBytes+1)},
+		"http.body is not JSON once its placeholders are filled":         {URL: "http://h", Headers: map[string]string{"Content-Type": "application/json"}, Body: `{"a":{{name}}}`},
+		"http.body has 32769 bytes":                                      {URL: "http://h", Body: strings.Repeat("x", maxBodyBytes+1)},
 		"http.timeout is -1s":                                            {URL: "http://h", Timeout: -time.Second},
 		"http.timeout is 1µs":                                            {URL: "http://h", Timeout: time.Microsecond},
 		"http.mode is \"async\"; want one of [SYNC ASYNC]":               {URL: "http://h", Mode: "async"},
@@ -71,12 +71,12 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		"http.callback_timeout is 2400h0m0s; want":                       {URL: "http://h", Mode: Async, CompletionTimeout: 2400 * time.Hour},
 		"http.expect has 9-1":                                            {URL: "http://h", Expect: []httpcall.StatusRange{{From: 9, To: 1}}},
 		"http.method is \"get\"":                                         {URL: "http://h", Method: "get"},
-		"http.url holds a user or password":                              {URL: "http://u:p@h/"},
-		"http.url holds a user or password, which everybody":             {URL: "http://u@h/"},
+		"http.url has a user or password":                                {URL: "http://u:p@h/"},
+		"http.url has a user or password, which everybody":               {URL: "http://u@h/"},
 		"http.headers.authorization is the same header as Auth":          {URL: "http://h", Headers: map[string]string{"Authorization": "a", "authorization": "b"}},
-		"http.body looks like JSON and is none once":                     {URL: "http://h", Body: ` {"a": {{run_id}}} `},
-		"http.body looks like JSON and is none":                          {URL: "http://h", Body: `[{{name}}]`},
-		"http.keys[0] wants an access key and a secret":                  {URL: "http://h", Keys: []model.CallbackKey{{AccessKey: "a"}}},
+		"http.body looks like JSON but is not once":                      {URL: "http://h", Body: ` {"a": {{run_id}}} `},
+		"http.body looks like JSON but is not":                           {URL: "http://h", Body: `[{{name}}]`},
+		"http.keys[0] needs an access key and a secret":                  {URL: "http://h", Keys: []model.CallbackKey{{AccessKey: "a"}}},
 	} {
 		err := target.Check("http")
 		require.ErrorIs(t, err, model.ErrInvalid, says)

@@ -3,6 +3,7 @@ package httptarget
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -26,63 +27,98 @@ type Values struct {
 	anyExt bool // every path of ext exists
 }
 
-// placeholders are the names that a template may use, beside paths in ext.
-var placeholders = []string{"run_id", "task_id", "name", "nominal_time", "attempt", "ext", "ext.FIELD", "callback_url"}
-
+// The placeholders with a meaning of their own.
 const (
 	completionURL = "callback_url"
 	ext           = "ext"
 )
 
-// text is a value as it stands in a text.
-func (v Values) text(name string) (string, error) {
-	switch name {
-	case "run_id":
-		return v.RunID, nil
-	case "task_id":
-		return v.TaskID, nil
-	case "name":
-		return v.Name, nil
-	case "nominal_time":
-		return v.NominalTime.UTC().Format(time.RFC3339), nil
-	case "attempt":
-		return strconv.Itoa(v.Attempt), nil
-	case completionURL:
-		return v.CompletionURL, nil
+const placeholders = "run_id, task_id, name, nominal_time, attempt, ext, ext.FIELD, " + completionURL
+
+// fill puts the values into a text: {{name}}, with blanks within the braces or not. Every {{
+// begins a placeholder; a single brace, and }} alone, are text.
+func (v Values) fill(text string, in place) (string, error) {
+	var b strings.Builder
+	quoted := false // within a JSON string
+	for {
+		literal, rest, found := strings.Cut(text, "{{")
+		b.WriteString(literal)
+		if !found {
+			return b.String(), nil
+		}
+		name, after, closed := strings.Cut(rest, "}}")
+		if !closed {
+			return "", errors.New("has {{ without }}")
+		}
+		quoted = endsQuoted(literal, quoted)
+		value, err := v.value(strings.TrimSpace(name), in, quoted)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(value)
+		text = after
 	}
-	raw, err := v.ext(name)
-	if err != nil {
-		return "", err
-	}
-	var s string
-	if json.Unmarshal(raw, &s) == nil && raw[0] == '"' {
-		return s, nil
-	}
-	return string(raw), nil
 }
 
-// ext is the value at a path of the rule's ext, as compact JSON.
+// value returns what a placeholder stands for in a place. In JSON, {{ext}} outside of a string is
+// the JSON value itself.
+func (v Values) value(name string, in place, quoted bool) (string, error) {
+	var text string
+	switch name {
+	case "run_id":
+		text = v.RunID
+	case "task_id":
+		text = v.TaskID
+	case "name":
+		text = v.Name
+	case "nominal_time":
+		text = v.NominalTime.UTC().Format(time.RFC3339)
+	case "attempt":
+		text = strconv.Itoa(v.Attempt)
+	case completionURL:
+		if text = v.CompletionURL; text == "" {
+			return "", fmt.Errorf("has the placeholder %q, which only mode %s has", name, Async)
+		}
+	default:
+		raw, err := v.ext(name)
+		if err != nil {
+			return "", fmt.Errorf("has the placeholder %q, %w", clip(name), err)
+		}
+		if in.json && !quoted {
+			return string(raw), nil
+		}
+		var s string
+		if text = string(raw); raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
+			text = s
+		}
+	}
+	return in.escape(text), nil
+}
+
+// ext returns the value at a path of the rule's ext, as compact JSON.
 func (v Values) ext(path string) (json.RawMessage, error) {
+	parts := strings.Split(path, ".")
+	if parts[0] != ext || slices.Contains(parts, "") {
+		return nil, errors.New("which is unknown; want one of " + placeholders)
+	}
 	if v.anyExt {
 		return json.Marshal(nasty)
 	}
 	at := v.Ext
-	for i, part := range strings.Split(path, ".") {
-		if i > 0 {
-			at = member(at, part)
-		}
-		if at == nil {
-			return nil, fmt.Errorf("has the placeholder %q, but the rule's ext has no such value", clip(path))
-		}
+	for _, part := range parts[1:] {
+		at = member(at, part)
+	}
+	if at == nil {
+		return nil, errors.New("but the rule's ext has no such value")
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, at); err != nil {
-		return nil, fmt.Errorf("has the placeholder %q, but the rule's ext is not JSON: %w", clip(path), err)
+		return nil, fmt.Errorf("but the rule's ext is not JSON: %w", err)
 	}
 	return b.Bytes(), nil
 }
 
-// member is a field of an object, or an element of an array by its number; nil for none.
+// member returns a field of an object, or an element of an array by its number; nil for none.
 func member(v json.RawMessage, name string) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(v, &fields) == nil {
@@ -95,77 +131,12 @@ func member(v json.RawMessage, name string) json.RawMessage {
 	return nil
 }
 
-// template is a text with placeholders: literal[0] name[0] literal[1] ... literal[n].
-type template struct{ literals, names []string }
-
-// parse reads a text: {{name}}, with blanks within the braces or not. Every {{ begins a
-// placeholder; a single brace, and }} alone, are text.
-func parse(text string) (template, error) {
-	var t template
-	for {
-		before, rest, found := strings.Cut(text, "{{")
-		t.literals = append(t.literals, before)
-		if !found {
-			return t, nil
-		}
-		name, after, closed := strings.Cut(rest, "}}")
-		if !closed {
-			return template{}, fmt.Errorf("has {{ without }}")
-		}
-		name = strings.TrimSpace(name)
-		if !known(name) {
-			return template{}, fmt.Errorf("has the placeholder %q, which is unknown; want one of %s", clip(name), strings.Join(placeholders, ", "))
-		}
-		t.names = append(t.names, name)
-		text = after
-	}
-}
-
-func known(name string) bool {
-	if isExt(name) {
-		return !slices.Contains(strings.Split(name, "."), "")
-	}
-	return slices.Contains(placeholders, name)
-}
-
-func isExt(name string) bool { return name == ext || strings.HasPrefix(name, ext+".") }
-
 // clip bounds what an error repeats.
 func clip(s string) string {
 	if len(s) <= 60 {
 		return s
 	}
 	return strings.ToValidUTF8(s[:60], "") + "…"
-}
-
-func (t template) uses(name string) bool { return slices.Contains(t.names, name) }
-
-// fill puts the values into the text. In JSON, {{ext}} outside of a string is the JSON value
-// itself.
-func (t template) fill(v Values, in place) (string, error) {
-	var b strings.Builder
-	quoted := false // within a JSON string
-	for i, literal := range t.literals {
-		if i > 0 {
-			name := t.names[i-1]
-			if in.json && !quoted && isExt(name) {
-				raw, err := v.ext(name)
-				if err != nil {
-					return "", err
-				}
-				b.Write(raw)
-			} else {
-				text, err := v.text(name)
-				if err != nil {
-					return "", err
-				}
-				b.WriteString(in.escape(text))
-			}
-		}
-		b.WriteString(literal)
-		quoted = endsQuoted(literal, quoted)
-	}
-	return b.String(), nil
 }
 
 // endsQuoted reports whether the end of a piece of JSON lies within a string.

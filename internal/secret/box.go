@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
 // Why a secret cannot be had.
@@ -20,6 +21,8 @@ var (
 	ErrUnknownKey = errors.New("the secret was sealed with a key that this process does not have")
 	ErrBroken     = errors.New("the sealed secret is damaged, or belongs to another access key")
 )
+
+var errNotShown = errors.New("is " + safetext.Hidden + ", which stands for a secret that is not shown; give the secret itself")
 
 // version begins every sealed text.
 const version = "mss1."
@@ -87,6 +90,19 @@ func (b *Box) Seal(plain, bound string) (string, error) {
 	_, _ = rand.Read(nonce) // never fails, by its contract
 	sealed := k.aead.Seal(nonce, nonce, []byte(plain), []byte(bound))
 	return version + k.id + "." + base64.RawURLEncoding.EncodeToString(sealed), nil
+}
+
+// reseal is [Box.Seal] for a value that may be sealed already, and then must open.
+func (b *Box) reseal(value, bound string) (string, error) {
+	switch {
+	case value == safetext.Hidden:
+		return "", errNotShown
+	case Sealed(value):
+		_, err := b.Open(value, bound)
+		return value, err
+	default:
+		return b.Seal(value, bound)
+	}
 }
 
 // Open gives the secret back: [ErrNoKey], [ErrUnknownKey] or [ErrBroken] when it cannot.

@@ -13,18 +13,16 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// MaxBytes of a callback's secret before it is sealed.
-const MaxBytes = 500
+// maxBytes of a callback's secret before it is sealed.
+const maxBytes = 500
 
-var errNotShown = errors.New("is " + safetext.Hidden + ", which stands for a secret that is not shown; give the secret itself")
-
-// SealCallback is the callback with its secrets sealed, to be stored; c is left as it is.
-// An address of which a part is not there ([safetext.HidesPart]) is refused. field names the
-// callback in errors. nil stays nil. See [Box.SealKeys].
+// SealCallback returns the callback with its secrets sealed, ready to be stored; nil for nil. It
+// refuses a URL with a hidden part ([safetext.HidesPart]). field names the callback in errors, see
+// [Box.SealKeys]. Here and below the arguments are left unchanged.
 func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, error) {
 	var errs []error
-	for name, t := range targetsOf(c) {
-		if safetext.HidesPart(t.URL) {
+	for name, url := range urlsOf(c) {
+		if safetext.HidesPart(url) {
 			errs = append(errs, input.Invalid(field+"."+name+".url", "has "+safetext.Hidden+" for a part that is not shown; give the whole address"))
 		}
 	}
@@ -35,20 +33,18 @@ func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, er
 	return withKeys(c, keys), nil
 }
 
-// SealKeys are the keys with their secrets sealed, to be stored; those given are left as
-// they are. One that is sealed already, by a key of the box and for its access key, stays
-// so. field names the list in errors, which are model.ErrInvalid: a secret that cannot be
-// sealed because no key is set is one of them.
+// SealKeys returns the keys with their secrets sealed, ready to be stored. A secret that is sealed
+// already stays so, if a key of the box opens it for its access key. field names the list in
+// errors, which are model.ErrInvalid; a box without a key is one of them.
 func (b *Box) SealKeys(field string, keys []model.CallbackKey) ([]model.CallbackKey, error) {
-	out := slices.Clone(keys)
 	var errs []error
-	for i := range out {
-		sealed, err := b.sealKey(out[i])
+	out := mapKeys(keys, func(i int, k model.CallbackKey) string {
+		sealed, err := b.sealKey(k)
 		if err != nil {
 			errs = append(errs, input.Invalid(fmt.Sprintf("%s[%d].sk", field, i), "%v", err))
 		}
-		out[i].Secret = sealed
-	}
+		return sealed
+	})
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -57,29 +53,48 @@ func (b *Box) SealKeys(field string, keys []model.CallbackKey) ([]model.Callback
 
 func (b *Box) sealKey(k model.CallbackKey) (string, error) {
 	switch {
-	case k.Secret == safetext.Hidden:
-		return "", errNotShown
+	case hidden(k) || b != nil && Sealed(k.Secret):
+		return b.reseal(k.Secret, k.AccessKey)
 	case b == nil:
 		return "", fmt.Errorf("cannot be kept: %w", ErrNoKey)
-	case Sealed(k.Secret):
-		if _, err := b.Open(k.Secret, k.AccessKey); err != nil {
-			return "", err
-		}
-		return k.Secret, nil
-	case len(k.Secret) > MaxBytes:
-		return "", fmt.Errorf("has %d bytes; at most %d are allowed", len(k.Secret), MaxBytes)
+	case len(k.Secret) > maxBytes:
+		return "", fmt.Errorf("has %d bytes; at most %d are allowed", len(k.Secret), maxBytes)
 	}
 	if err := callback.Sign(http.Header{}, "", time.Time{}, nil, callback.Key(k)); err != nil {
 		return "", fmt.Errorf("cannot be used: %w", err)
 	}
-	return b.Seal(k.Secret, k.AccessKey)
+	return b.reseal(k.Secret, k.AccessKey)
 }
 
-// Hidden says whether a secret of the callback is [safetext.Hidden], or a part of an
-// address.
+// OpenKeys opens the keys that a call is signed with.
+func (b *Box) OpenKeys(keys []model.CallbackKey) ([]callback.Key, error) {
+	out := make([]callback.Key, len(keys))
+	for i, k := range keys {
+		plain, err := b.Open(k.Secret, k.AccessKey)
+		if err != nil {
+			return nil, fmt.Errorf("the secret of access key %s: %w", k.AccessKey, err)
+		}
+		out[i] = callback.Key{AccessKey: k.AccessKey, Secret: plain}
+	}
+	return out, nil
+}
+
+// HideCallback returns the callback with [safetext.Hidden] for its secrets and its URLs as they
+// are shown.
+func HideCallback(c *model.Callback) *model.Callback {
+	shown := withURLs(c, func(_, url string) string { return safetext.URL(url) })
+	return withKeys(shown, HideKeys(keysOf(c)))
+}
+
+// HideKeys returns the keys with [safetext.Hidden] for their secrets.
+func HideKeys(keys []model.CallbackKey) []model.CallbackKey {
+	return mapKeys(keys, func(int, model.CallbackKey) string { return safetext.Hidden })
+}
+
+// Hidden reports whether a secret of the callback, or a part of its URLs, is [safetext.Hidden].
 func Hidden(c *model.Callback) bool {
-	for _, t := range targetsOf(c) {
-		if safetext.HidesPart(t.URL) {
+	for _, url := range urlsOf(c) {
+		if safetext.HidesPart(url) {
 			return true
 		}
 	}
@@ -88,9 +103,8 @@ func Hidden(c *model.Callback) bool {
 
 func hidden(k model.CallbackKey) bool { return k.Secret == safetext.Hidden }
 
-// Keep is the callback with the secrets that are [safetext.Hidden] as the stored one
-// has them for the same access keys, and with its addresses where the given ones are what
-// is shown of those; c is left as it is.
+// Keep returns the callback with its hidden secrets and URLs as they are stored: secrets by their
+// access key, URLs where the given one is what is shown of the stored one.
 func Keep(c, stored *model.Callback) *model.Callback {
 	if !Hidden(c) {
 		return c
@@ -98,12 +112,12 @@ func Keep(c, stored *model.Callback) *model.Callback {
 	return withKeys(KeepURLs(c, stored), KeepKeys(keysOf(c), keysOf(stored)))
 }
 
-// KeepURLs is [Keep] for the addresses alone.
+// KeepURLs is [Keep] for the URLs alone.
 func KeepURLs(c, stored *model.Callback) *model.Callback {
-	was := targetsOf(stored)
+	was := urlsOf(stored)
 	return withURLs(c, func(name, url string) string {
-		if s := was[name]; s != nil && safetext.HidesPart(url) && url == safetext.URL(s.URL) {
-			return s.URL
+		if s := was[name]; safetext.HidesPart(url) && url == safetext.URL(s) {
+			return s
 		}
 		return url
 	})
@@ -111,13 +125,21 @@ func KeepURLs(c, stored *model.Callback) *model.Callback {
 
 // KeepKeys is [Keep] for keys.
 func KeepKeys(keys, stored []model.CallbackKey) []model.CallbackKey {
-	out := slices.Clone(keys)
-	for i, k := range out {
+	return mapKeys(keys, func(_ int, k model.CallbackKey) string {
 		for _, s := range stored {
 			if hidden(k) && s.AccessKey == k.AccessKey {
-				out[i] = s
+				return s.Secret
 			}
 		}
+		return k.Secret
+	})
+}
+
+// mapKeys returns the keys with other secrets.
+func mapKeys(keys []model.CallbackKey, secret func(i int, k model.CallbackKey) string) []model.CallbackKey {
+	out := slices.Clone(keys)
+	for i, k := range keys {
+		out[i].Secret = secret(i, k)
 	}
 	return out
 }
@@ -129,40 +151,9 @@ func keysOf(c *model.Callback) []model.CallbackKey {
 	return c.Security.Keys
 }
 
-// targetsOf are the callback's targets by their names in documents.
-func targetsOf(c *model.Callback) map[string]*model.CallbackTarget {
-	out := map[string]*model.CallbackTarget{}
-	if c != nil && c.Success != nil {
-		out["success"] = c.Success
-	}
-	if c != nil && c.Error != nil {
-		out["error"] = c.Error
-	}
-	return out
-}
-
-// withURLs is a callback with other addresses; c is left as it is.
-func withURLs(c *model.Callback, change func(name, url string) string) *model.Callback {
-	targets := targetsOf(c)
-	if len(targets) == 0 {
-		return c
-	}
-	out := *c
-	for name, t := range targets {
-		changed := *t
-		changed.URL = change(name, t.URL)
-		if name == "success" {
-			out.Success = &changed
-		} else {
-			out.Error = &changed
-		}
-	}
-	return &out
-}
-
-// withKeys is a callback with others in the place of its keys; c is left as it is.
+// withKeys returns the callback with other keys.
 func withKeys(c *model.Callback, keys []model.CallbackKey) *model.Callback {
-	if len(keysOf(c)) == 0 {
+	if len(keys) == 0 {
 		return c
 	}
 	out, security := *c, *c.Security
@@ -170,18 +161,30 @@ func withKeys(c *model.Callback, keys []model.CallbackKey) *model.Callback {
 	return &out
 }
 
-// CallbackKeys opens the keys that a callback is signed with; none where it is not.
-func (b *Box) CallbackKeys(s *model.CallbackSecurity) ([]callback.Key, error) {
-	if s == nil || s.Type != model.SecurityAKSK {
-		return nil, nil
+// urlsOf returns the callback's URLs by the names of their receivers in documents.
+func urlsOf(c *model.Callback) map[string]string {
+	out := map[string]string{}
+	if c != nil && c.Success != nil {
+		out["success"] = c.Success.URL
 	}
-	keys := make([]callback.Key, 0, len(s.Keys))
-	for _, k := range s.Keys {
-		plain, err := b.Open(k.Secret, k.AccessKey)
-		if err != nil {
-			return nil, fmt.Errorf("that of the access key %s: %w", k.AccessKey, err)
+	if c != nil && c.Error != nil {
+		out["error"] = c.Error.URL
+	}
+	return out
+}
+
+// withURLs returns the callback with other URLs.
+func withURLs(c *model.Callback, change func(name, url string) string) *model.Callback {
+	if c == nil {
+		return nil
+	}
+	out := *c
+	for name, t := range map[string]**model.CallbackTarget{"success": &out.Success, "error": &out.Error} {
+		if *t != nil {
+			changed := **t
+			changed.URL = change(name, changed.URL)
+			*t = &changed
 		}
-		keys = append(keys, callback.Key{AccessKey: k.AccessKey, Secret: plain})
 	}
-	return keys, nil
+	return &out
 }

@@ -18,20 +18,29 @@ func secretHeader(name string) bool {
 	return slices.Contains(secretHeaders, http.CanonicalHeaderKey(name))
 }
 
-// HideHeaders are the headers with [safetext.Hidden] for the values that are credentials;
-// those given are left as they are.
-func HideHeaders(headers map[string]string) map[string]string {
+// mapHeaders returns the headers with other credentials.
+func mapHeaders(headers map[string]string, change func(name, value string) (string, error)) (map[string]string, error) {
 	out := maps.Clone(headers)
-	for name := range out {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(out)) {
 		if secretHeader(name) {
-			out[name] = safetext.Hidden
+			value, err := change(name, out[name])
+			out[name], errs = value, append(errs, err)
 		}
 	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// HideHeaders returns the headers with [safetext.Hidden] for their credentials.
+func HideHeaders(headers map[string]string) map[string]string {
+	out, _ := mapHeaders(headers, func(string, string) (string, error) { return safetext.Hidden, nil })
 	return out
 }
 
-// GivenHeaders names the headers whose credentials are said, and are not
-// [safetext.Hidden].
+// GivenHeaders names the headers whose credentials are given and not [safetext.Hidden].
 func GivenHeaders(headers map[string]string) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		if secretHeader(name) && headers[name] != safetext.Hidden {
@@ -41,71 +50,45 @@ func GivenHeaders(headers map[string]string) (names []string) {
 	return names
 }
 
-// KeepHeaders are the headers with the credentials that are [safetext.Hidden] as the
-// stored ones have them; those given are left as they are.
+// KeepHeaders returns the headers with the hidden credentials as they are stored.
 func KeepHeaders(headers, stored map[string]string) map[string]string {
-	out := maps.Clone(headers)
-	for name, value := range out {
-		if !secretHeader(name) || value != safetext.Hidden {
-			continue
-		}
+	out, _ := mapHeaders(headers, func(name, value string) (string, error) {
 		for other, kept := range stored {
-			if http.CanonicalHeaderKey(other) == http.CanonicalHeaderKey(name) {
-				out[name] = kept
+			if value == safetext.Hidden && http.CanonicalHeaderKey(other) == http.CanonicalHeaderKey(name) {
+				return kept, nil
 			}
 		}
-	}
+		return value, nil
+	})
 	return out
 }
 
-// SealHeaders are the headers with their credentials sealed, to be stored; those given are
-// left as they are. One that is sealed already, by a key of the box, stays so; without a key
-// all stay what they are. field names the headers in errors, which are model.ErrInvalid.
+// SealHeaders returns the headers with their credentials sealed, ready to be stored. A credential
+// that is sealed already stays so, if a key of the box opens it. A box without a key leaves the
+// others as they are. field names the headers in errors, which are model.ErrInvalid.
 func (b *Box) SealHeaders(field string, headers map[string]string) (map[string]string, error) {
-	out := maps.Clone(headers)
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(out)) {
-		if !secretHeader(name) {
-			continue
+	return mapHeaders(headers, func(name, value string) (string, error) {
+		if b == nil && value != safetext.Hidden && !Sealed(value) {
+			return value, nil
 		}
-		sealed, err := b.sealHeader(http.CanonicalHeaderKey(name), out[name])
+		sealed, err := b.reseal(value, http.CanonicalHeaderKey(name))
 		if err != nil {
-			errs = append(errs, input.Invalid(field+"."+name, "%v", err))
+			return "", input.Invalid(field+"."+name, "%v", err)
 		}
-		out[name] = sealed
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return out, nil
+		return sealed, nil
+	})
 }
 
-func (b *Box) sealHeader(name, value string) (string, error) {
-	switch {
-	case value == safetext.Hidden:
-		return "", errNotShown
-	case Sealed(value):
-		_, err := b.Open(value, name)
-		return value, err
-	case b == nil:
-		return value, nil
-	default:
-		return b.Seal(value, name)
-	}
-}
-
-// OpenHeaders are the headers as a call has them.
+// OpenHeaders returns the headers with their credentials opened.
 func (b *Box) OpenHeaders(headers map[string]string) (map[string]string, error) {
-	out := maps.Clone(headers)
-	for name, value := range out {
-		if !secretHeader(name) || !Sealed(value) {
-			continue
+	return mapHeaders(headers, func(name, value string) (string, error) {
+		if !Sealed(value) {
+			return value, nil
 		}
 		plain, err := b.Open(value, http.CanonicalHeaderKey(name))
 		if err != nil {
-			return nil, fmt.Errorf("the header %s: %w", name, err)
+			return "", fmt.Errorf("the header %s: %w", name, err)
 		}
-		out[name] = plain
-	}
-	return out, nil
+		return plain, nil
+	})
 }

@@ -1,68 +1,82 @@
 package secret
 
 import (
-	"slices"
-
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/safetext"
-	"github.com/mscheduler/mscheduler/model"
 )
 
-// HideCallback is the callback with [safetext.Hidden] for its secrets and with its
-// addresses as they are shown; c is left as it is.
-func HideCallback(c *model.Callback) *model.Callback {
-	shown := withURLs(c, func(_, url string) string { return safetext.URL(url) })
-	return withKeys(shown, HideKeys(keysOf(c)))
-}
-
-// HideKeys are the keys with [safetext.Hidden] for their secrets; those given are left
-// as they are.
-func HideKeys(keys []model.CallbackKey) []model.CallbackKey {
-	out := slices.Clone(keys)
-	for i := range out {
-		out[i].Secret = safetext.Hidden
-	}
-	return out
-}
-
-// Hide replaces the secrets in a stored document, a task's, a type's or a rule's, by
-// [safetext.Hidden]. The document is changed in place.
+// Hide replaces the secrets in a stored document, of a task, a type or a rule, by
+// [safetext.Hidden]. It changes the document in place.
 func Hide(doc bson.D) {
-	for i := range doc {
-		switch part, list := parts(doc[i].Value); doc[i].Key {
+	for _, e := range doc {
+		switch part := e.Value; e.Key {
 		case "options", "applied":
-			hideSecrets(at(part, "callback", "security"), anySecret)
-			hideURL(at(part, "callback", "success"))
-			hideURL(at(part, "callback", "error"))
+			edit(part, always, "callback", "security", "keys", "sk")
+			edit(part, shownURL, "callback", "success", "url")
+			edit(part, shownURL, "callback", "error", "url")
 		case "args": // of a call
-			hideSecrets(part, Sealed)
-			hideHeaders(at(part, "headers"))
-		case "task": // of a rule, of what it has planned
-			Hide(part)
-		case "planned", "worker_states": // an execution may have the options of its claim
-			for _, p := range list {
-				part, _ := p.(bson.D)
-				Hide(part)
+			edit(part, ifSealed, "keys", "sk")
+			edit(part, ifCredential, "headers", "*")
+		case "task", "planned", "worker_states": // planned tasks, executions with the options of their claim
+			hideWithin(part)
+		}
+	}
+}
+
+func hideWithin(part any) {
+	switch part := part.(type) {
+	case bson.D:
+		Hide(part)
+	case bson.A:
+		for _, p := range part {
+			hideWithin(p)
+		}
+	}
+}
+
+// What becomes of a text in a document, by the name of its field.
+func always(string, string) string       { return safetext.Hidden }
+func shownURL(_, url string) string      { return safetext.URL(url) }
+func ifSealed(_, text string) string     { return hiddenIf(Sealed(text), text) }
+func ifCredential(name, v string) string { return hiddenIf(secretHeader(name), v) }
+
+func hiddenIf(hide bool, text string) string {
+	if hide {
+		return safetext.Hidden
+	}
+	return text
+}
+
+// edit changes the texts at a path of documents and their arrays; * is every field.
+func edit(v any, change func(name, text string) string, path ...string) {
+	switch v := v.(type) {
+	case bson.A:
+		for _, p := range v {
+			edit(p, change, path...)
+		}
+	case bson.D:
+		for i, e := range v {
+			if e.Key != path[0] && path[0] != "*" {
+				continue
+			}
+			if text, ok := e.Value.(string); ok && len(path) == 1 {
+				v[i].Value = change(e.Key, text)
+			} else if len(path) > 1 {
+				edit(e.Value, change, path[1:]...)
 			}
 		}
 	}
 }
 
-func parts(v any) (bson.D, bson.A) {
-	doc, _ := v.(bson.D)
-	list, _ := v.(bson.A)
-	return doc, list
-}
-
-// HideOptions is a stored options document without secrets.
+// HideOptions returns a stored options document without secrets.
 func HideOptions(v bson.RawValue) bson.RawValue { return hideIn("options", v) }
 
-// HideArgs are a task's arguments without sealed secrets and the credentials of headers:
+// HideArgs returns a task's arguments without sealed secrets and the credentials in headers:
 // those of a call have some.
 func HideArgs(v bson.RawValue) bson.RawValue { return hideIn("args", v) }
 
-// hideIn is [Hide] for one field of a document.
+// hideIn is [Hide] for one field of a document. Nothing of a damaged one is shown.
 func hideIn(field string, v bson.RawValue) bson.RawValue {
 	if v.Type != bson.TypeEmbeddedDocument {
 		return v
@@ -77,56 +91,7 @@ func hideIn(field string, v bson.RawValue) bson.RawValue {
 		data, err = bson.Marshal(doc)
 	}
 	if err != nil {
-		return bson.RawValue{} // damaged: nothing of it is shown
+		return bson.RawValue{}
 	}
 	return bson.Raw(data).Lookup(field)
-}
-
-// at follows the path of embedded documents; nil where it ends early.
-func at(doc bson.D, path ...string) bson.D {
-	for _, name := range path {
-		i := slices.IndexFunc(doc, func(e bson.E) bool { return e.Key == name })
-		if i < 0 {
-			return nil
-		}
-		doc, _ = doc[i].Value.(bson.D)
-	}
-	return doc
-}
-
-func hideHeaders(doc bson.D) {
-	for i := range doc {
-		if _, ok := doc[i].Value.(string); ok && secretHeader(doc[i].Key) {
-			doc[i].Value = safetext.Hidden
-		}
-	}
-}
-
-// hideURL replaces the address of a target by what is shown of it.
-func hideURL(target bson.D) {
-	for i := range target {
-		if url, ok := target[i].Value.(string); ok && target[i].Key == "url" {
-			target[i].Value = safetext.URL(url)
-		}
-	}
-}
-
-func anySecret(string) bool { return true }
-
-// hideSecrets replaces those of the keys in a document that which names.
-func hideSecrets(doc bson.D, which func(secret string) bool) {
-	for _, e := range doc {
-		if e.Key != "keys" {
-			continue
-		}
-		_, keys := parts(e.Value)
-		for _, k := range keys {
-			key, _ := k.(bson.D)
-			for i := range key {
-				if text, ok := key[i].Value.(string); ok && key[i].Key == "sk" && which(text) {
-					key[i].Value = safetext.Hidden
-				}
-			}
-		}
-	}
 }

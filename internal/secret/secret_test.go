@@ -119,14 +119,14 @@ func TestACallbackIsSealedBeforeItIsStored(t *testing.T) {
 	again, err := b.SealCallback("callback", sealed)
 	require.NoError(t, err)
 	require.Equal(t, sealed, again, "what is sealed stays so")
-	keys, err := b.CallbackKeys(sealed.Security)
+	keys, err := b.OpenKeys(sealed.Security.Keys)
 	require.NoError(t, err)
 	require.Equal(t, []callback.Key{{AccessKey: "new", Secret: "one"}, {AccessKey: "old", Secret: "two"}}, keys)
 }
 
 func TestTheLongestSecretFitsSealed(t *testing.T) {
 	b := box(t, firstKey)
-	sealed, err := b.SealCallback("callback", signedCallback(model.CallbackKey{AccessKey: "ak", Secret: strings.Repeat("s", MaxBytes)}))
+	sealed, err := b.SealCallback("callback", signedCallback(model.CallbackKey{AccessKey: "ak", Secret: strings.Repeat("s", maxBytes)}))
 	require.NoError(t, err)
 	require.NoError(t, input.Callback(sealed))
 }
@@ -143,7 +143,7 @@ func TestSecretsThatCannotBeKeptAreRefusedByTheirField(t *testing.T) {
 		"no key":          {none, "hunter2", "no secret key is set"},
 		"not shown":       {box(t, firstKey), "***", "give the secret itself"},
 		"another's":       {box(t, firstKey), foreign, "does not have"},
-		"too long":        {box(t, firstKey), strings.Repeat("s", MaxBytes+1), "at most 500"},
+		"too long":        {box(t, firstKey), strings.Repeat("s", maxBytes+1), "at most 500"},
 		"promises base64": {box(t, firstKey), "whsec_!", "not base64"},
 	} {
 		_, err := c.box.SealCallback("options.callback", signedCallback(model.CallbackKey{AccessKey: "ak", Secret: c.secret}))

@@ -42,8 +42,8 @@ func TestAForbiddenAddressIsOneHoweverItIsWritten(t *testing.T) {
 	} {
 		u, err := url.Parse("http://" + host + "/")
 		require.NoError(t, err, host)
-		require.ErrorIs(t, Reach{}.Check(u), ErrForbiddenAddress, host)
-		require.NoError(t, Reach{AllowLinkLocal: true}.Check(u), host)
+		require.ErrorIs(t, Reach{}.checkHost(u.Hostname()), ErrForbiddenAddress, host)
+		require.NoError(t, Reach{AllowLinkLocal: true}.checkHost(u.Hostname()), host)
 	}
 	for _, host := range []string{
 		"example.org", "127.0.0.1", "10.0.0.1", "2130706433", "[::1]", "[::]", "[64:ff9b::8.8.8.8]", "[::ffff:0:8.8.8.8]", "[fd00:ec3::23]", "169.254.169.254.example.org",
@@ -51,7 +51,7 @@ func TestAForbiddenAddressIsOneHoweverItIsWritten(t *testing.T) {
 	} {
 		u, err := url.Parse("http://" + host + "/")
 		require.NoError(t, err, host)
-		require.NoError(t, Reach{}.Check(u), host)
+		require.NoError(t, Reach{}.checkHost(u.Hostname()), host)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestTheHeaderHostIsNoWayAroundBehindAProxy(t *testing.T) {
 		for _, list := range []*Allow{nil, allow(t, "outside.example")} {
 			r, asked := proxied(t, "")
 			r.Allow = list
-			transport := r.Transport()
+			transport := r.transport()
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://outside.example/", nil)
 			require.NoError(t, err)
 			req.Host = host
@@ -103,7 +103,7 @@ func TestTheHeaderHostIsNoWayAroundBehindAProxy(t *testing.T) {
 	}
 	r, asked := proxied(t, "")
 	r.Allow = allow(t, "outside.example")
-	transport := r.Transport()
+	transport := r.transport()
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://outside.example/", nil)
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,17 +46,12 @@ func (r StatusRange) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fmt.Sprintf("%d-%d", r.From, r.To))
 }
 
-// Expects says whether the status is a success: one of the ranges, 2xx where there is none.
-func Expects(ranges []StatusRange, status int) bool {
+// expects reports whether the status is a success: in one of the ranges, 2xx if there are none.
+func expects(ranges []StatusRange, status int) bool {
 	if len(ranges) == 0 {
-		return status >= 200 && status <= 299
+		return status/100 == 2
 	}
-	for _, r := range ranges {
-		if status >= r.From && status <= r.To {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ranges, func(r StatusRange) bool { return r.From <= status && status <= r.To })
 }
 
 // ValidStatuses finds a range that is none.
@@ -76,8 +72,8 @@ func ValidMethod(field, method string) error {
 	return nil
 }
 
-// ValidURL checks that a URL is one, and http or https. The error shows it as [safetext.URL]
-// does, without what may be secret.
+// ValidURL checks an http or https URL. The error shows it as [safetext.URL] does, without what
+// may be secret.
 func ValidURL(field, raw string) error {
 	if raw == "" {
 		return input.Invalid(field, "is empty; want an http or https URL")
@@ -113,25 +109,29 @@ func ValidHeader(field, name, value string) error {
 	}
 }
 
-// isToken says whether s is a token of RFC 9110: what names of methods and headers are
-// made of.
+// isToken reports whether s is a token of RFC 9110, as names of methods and headers are.
 func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			return false
-		}
-	}
-	return s != ""
+		return !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
 }
 
-// isHeaderValue says whether s holds no control character but the tab.
+// isHeaderValue reports whether s has no control character other than tab.
 func isHeaderValue(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+}
+
+// Escape percent-encodes what a header cannot carry: a task's key may be any text.
+func Escape(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
 	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
+		if c := s[i]; c > ' ' && c < 0x7f && c != '%' {
+			b.WriteByte(c)
+		} else {
+			b.WriteString("%" + string(hex[c>>4]) + string(hex[c&15]))
 		}
 	}
-	return true
+	return b.String()
 }

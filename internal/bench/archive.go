@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -22,69 +21,73 @@ import (
 // oldType is what the finished tasks are, beside those of the steady load.
 const oldType = "bench.old"
 
-func archive(*Config) []part { return []part{{"archive", 1, archiving}} }
-
-// archiving keeps a steady load up and lets the worker's own upkeep move finished tasks to
+// archive keeps a steady load up and lets the worker's own upkeep move finished tasks to
 // the history meanwhile: the rate of the load with that, beside the rate just before and
 // just after.
-func archiving(ctx context.Context, r *run) error {
-	n := r.cfg.or(r.cfg.Tasks, 100_000, 5_000)
-	alone := r.cfg.lasting(30*time.Second, 3*time.Second)
-	want, err := r.finished(ctx, n)
-	if err != nil {
-		return err
-	}
-	// Whoever has the permit archives: the bench, which does not, until it lets go.
-	if _, err := r.arena.store.Turns.Take(ctx, upkeep.Permit, "bench", 24*time.Hour); err != nil {
-		return err
-	}
-	c, dismiss := r.crew()
-	defer dismiss()
-	if _, err := c.hireHere(r.spec(0)); err != nil {
-		return err
-	}
-	began, err := c.begin(ctx)
-	if err != nil {
-		return err
-	}
-	feeding, stop := context.WithCancel(ctx)
-	defer stop()
-	fed := make(chan error, 2)
-	go func() { fed <- r.feed(feeding, c) }()
-	go func() { fed <- r.clear(feeding) }()
+func archive(c *Config) []part {
+	n := c.or(c.Tasks, 100_000, 5_000)
+	alone := c.lasting(30*time.Second, 3*time.Second)
+	a := &archiving{n: n, alone: alone}
+	return []part{{
+		name: "archive", workers: 1, here: true, profiles: true,
+		load: func(ctx context.Context, r *run) (err error) {
+			if a.want, err = r.finished(ctx, n); err != nil {
+				return err
+			}
+			// Whoever has the permit archives: the bench, which does not, until it lets go.
+			_, err = r.db.Store.Turns.Take(ctx, upkeep.Permit, "bench", 24*time.Hour)
+			return err
+		},
+		measure: func(ctx context.Context, r *run) error {
+			err := beside(ctx, func(ctx context.Context) error { return a.measure(ctx, r) }, r.feed, r.clear)
+			r.res.measured(int(r.crew.totals().Finished), r.cfg.Clock.Now().Sub(r.began))
+			if err != nil {
+				return err
+			}
+			a.compare(r)
+			return r.allArrived(ctx, n, a.want)
+		},
+	}}
+}
 
-	m := &stretches{run: r, crew: c}
-	if err = pause(ctx, min(alone/4, 5*time.Second)); err == nil { // until it is steady
-		err = m.measure(ctx, "archive/before", func() (bool, error) { return m.passed() >= alone, nil })
+// archiving is what the parts of an archive know of each other.
+type archiving struct {
+	n                     int
+	alone                 time.Duration // how long the load is measured alone
+	want                  uint64        // the sum of the checks
+	before, during, after span
+}
+
+// measure measures the load before, during and after, each as a result of its own.
+func (a *archiving) measure(ctx context.Context, r *run) error {
+	if err := pause(ctx, min(a.alone/4, 5*time.Second)); err != nil { // until it is steady
+		return err
 	}
-	if err == nil {
-		err = r.arena.store.Turns.Leave(ctx, upkeep.Permit, "bench")
+	alone := func(passed time.Duration) (bool, error) { return passed >= a.alone, nil }
+	moved := func(n int) func(time.Duration) (bool, error) {
+		return func(time.Duration) (bool, error) { return r.moved(ctx, n) }
 	}
-	if err == nil {
-		err = m.wait(ctx, func() (bool, error) { return r.moved(ctx, 1) }) // until the worker has taken it
+	span := func(name string, s *span, over func(time.Duration) (bool, error)) (err error) {
+		*s, err = r.span(ctx, over)
+		r.also(name, *s, err != nil)
+		return err
 	}
-	if err == nil {
-		end := r.cfg.OnMeasure(r.name)
-		err = m.measure(ctx, "archive/during", func() (bool, error) { return r.moved(ctx, n) })
-		end()
+	if err := span("archive/before", &a.before, alone); err != nil {
+		return err
 	}
-	if err == nil {
-		err = m.measure(ctx, "archive/after", func() (bool, error) { return m.passed() >= alone, nil })
+	if err := r.db.Store.Turns.Leave(ctx, upkeep.Permit, "bench"); err != nil {
+		return err
 	}
-	stop()
-	for range 2 {
-		if ferr := <-fed; ferr != nil {
-			err = errors.Join(err, fmt.Errorf("keeping the load up: %w", ferr))
-		}
+	if _, err := r.span(ctx, moved(1)); err != nil { // until the worker has taken it
+		return err
 	}
-	t := c.totals()
-	r.res.measured(int(t.Finished), r.cfg.Clock.Now().Sub(began))
-	r.res.counted(t)
+	end := r.cfg.OnMeasure(r.name)
+	err := span("archive/during", &a.during, moved(a.n))
+	end()
 	if err != nil {
 		return err
 	}
-	m.compare(n)
-	return r.allArrived(ctx, n, want)
+	return span("archive/after", &a.after, alone)
 }
 
 // clear deletes what the load has finished, a little at a time and all along, so that the
@@ -92,8 +95,8 @@ func archiving(ctx context.Context, r *run) error {
 // the only ones with a time to come.
 func (r *run) clear(ctx context.Context) error {
 	for pause(ctx, 100*time.Millisecond) == nil {
-		later := r.arena.store.Clock.Now().Add(24 * time.Hour)
-		_, err := r.arena.db.Collection("tasks").DeleteMany(ctx, bson.D{{Key: "archive_at", Value: bson.D{{Key: "$gt", Value: later}, {Key: "$lt", Value: later.AddDate(100, 0, 0)}}}},
+		later := r.db.Store.Clock.Now().Add(24 * time.Hour)
+		_, err := r.db.DB.Collection("tasks").DeleteMany(ctx, bson.D{{Key: "archive_at", Value: bson.D{{Key: "$gt", Value: later}, {Key: "$lt", Value: later.AddDate(100, 0, 0)}}}},
 			options.DeleteMany().SetHint(store.IndexArchive))
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("deleting what the load has finished: %w", err)
@@ -102,72 +105,31 @@ func (r *run) clear(ctx context.Context) error {
 	return nil
 }
 
-// stretches measures the load for a while, several times.
-type stretches struct {
-	*run
-	crew *crew
-	from time.Time
-	list []span
-}
-
-func (m *stretches) passed() time.Duration { return m.cfg.Clock.Now().Sub(m.from) }
-
-// measure measures until over says so, as a result of its own.
-func (m *stretches) measure(ctx context.Context, name string, over func() (bool, error)) error {
-	m.from = m.cfg.Clock.Now()
-	cpu, before := cpuTime(), m.crew.totals().Finished
-	err := m.wait(ctx, over) // what was measured until an end is told
-	s := span{finished: m.crew.totals().Finished - before, took: m.passed(), cpu: cpuTime() - cpu}
-	m.list = append(m.list, s)
-	x := Result{Scenario: name, Engine: m.res.Engine, Processes: m.res.Processes, Concurrency: m.res.Concurrency}
-	x.measured(int(s.finished), s.took)
-	x.Partial = err != nil
-	m.extra = append(m.extra, x)
-	return err
-}
-
-// wait looks until met says so; a worker that ends by itself is an error.
-func (m *stretches) wait(ctx context.Context, met func() (bool, error)) error {
-	for {
-		ok, err := met()
-		if ok || err != nil {
-			return err
-		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
-		if err := m.crew.await(ctx, func() bool { return true }); err != nil {
-			return err
-		}
-	}
-}
-
 // compare says what the load lost.
-func (m *stretches) compare(n int) {
-	before, during, after := m.list[0], m.list[1], m.list[2]
-	beside := span{finished: before.finished + after.finished, took: before.took + after.took, cpu: before.cpu + after.cpu}
-	m.note("%d finished tasks moved to the history within %s: %s/s", n, during.took.Round(100*time.Millisecond), shown(perSecond(n, during.took), 0))
-	m.note("the load before %s/s, meanwhile %s/s, after %s/s",
-		shown(perSecond(int(before.finished), before.took), 0), shown(perSecond(int(during.finished), during.took), 0), shown(perSecond(int(after.finished), after.took), 0))
-	if q := quotient(perSecond(int(during.finished), during.took), perSecond(int(beside.finished), beside.took)); q != nil {
-		m.note("meanwhile / before and after: %.2f", *q)
+func (a *archiving) compare(r *run) {
+	before, during, after := a.before, a.during, a.after
+	alone := span{finished: before.finished + after.finished, took: before.took + after.took, cpu: before.cpu + after.cpu}
+	r.note("%d finished tasks moved to the history within %s: %s/s", a.n, during.took.Round(100*time.Millisecond), shown(perSecond(a.n, during.took), 0))
+	r.note("the load before %s/s, meanwhile %s/s, after %s/s", shown(before.rate(), 0), shown(during.rate(), 0), shown(after.rate(), 0))
+	if q := quotient(during.rate(), alone.rate()); q != nil {
+		r.note("meanwhile / before and after: %.2f", *q)
 	}
-	if q := quotient(beside.cost(), during.cost()); q != nil && m.arena.server != nil {
-		m.note("by processor time a task of the load: %.2f", *q)
+	if q := quotient(alone.cost(), during.cost()); q != nil && r.db.Embedded() {
+		r.note("by processor time a task of the load: %.2f", *q)
 	}
 }
 
 // finished stores n tasks that ended a while ago and are due to move, and returns the sum
 // of their checks.
 func (r *run) finished(ctx context.Context, n int) (sum uint64, err error) {
-	pad, err := codec.EncodeValue("args", args{Pad: strings.Repeat("x", r.cfg.ArgsBytes)}, input.MaxArgsBytes)
+	pad, err := codec.EncodeValue("args", r.args(), input.MaxArgsBytes)
 	if err != nil {
 		return 0, err
 	}
-	if err := r.arena.store.ReadClock(ctx); err != nil {
+	if err := r.db.Store.ReadClock(ctx); err != nil {
 		return 0, err
 	}
-	now := r.arena.store.Clock.Now()
+	now := r.db.Store.Clock.Now()
 	show := r.progress("finished tasks")
 	const chunk = 5000
 	for at := 0; at < n; at += chunk {
@@ -191,7 +153,7 @@ func (r *run) finished(ctx context.Context, n int) (sum uint64, err error) {
 			tasks = append(tasks, done)
 			sum += check(done.ID, done.Generation, int64(i))
 		}
-		if _, err := r.arena.store.Tasks.Insert(ctx, tasks); err != nil {
+		if _, err := r.db.Store.Tasks.Insert(ctx, tasks); err != nil {
 			return 0, err
 		}
 		show(min(n, at+chunk), n)
@@ -209,7 +171,7 @@ func check(id string, generation, result int64) uint64 {
 
 // moved says whether so many are in the history.
 func (r *run) moved(ctx context.Context, n int) (bool, error) {
-	have, err := r.arena.db.Collection("task_history").EstimatedDocumentCount(ctx)
+	have, err := r.db.DB.Collection("task_history").EstimatedDocumentCount(ctx)
 	if store.Unreachable(err) {
 		return false, nil // for a moment, on a machine that is busy; it is asked again
 	}
@@ -223,13 +185,13 @@ func (r *run) moved(ctx context.Context, n int) (bool, error) {
 // allArrived compares what is in the history with what was made, and makes sure that
 // nothing of it is left among the tasks.
 func (r *run) allArrived(ctx context.Context, n int, want uint64) error {
-	left, err := r.arena.db.Collection("tasks").CountDocuments(ctx, bson.D{{Key: "_id", Value: bson.D{
+	left, err := r.db.DB.Collection("tasks").CountDocuments(ctx, bson.D{{Key: "_id", Value: bson.D{
 		{Key: "$gte", Value: model.TaskID("", oldType, "")}, {Key: "$lt", Value: model.TaskID("", oldType, ":")}, // follows the digits
 	}}})
 	if err != nil {
 		return fmt.Errorf("looking for what is left: %w", err)
 	}
-	cur, err := r.arena.db.Collection("task_history").Find(ctx, bson.D{},
+	cur, err := r.db.DB.Collection("task_history").Find(ctx, bson.D{},
 		options.Find().SetProjection(bson.D{{Key: "task_id", Value: 1}, {Key: "generation", Value: 1}, {Key: "result", Value: 1}}))
 	if err != nil {
 		return fmt.Errorf("reading the history: %w", err)

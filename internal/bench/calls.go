@@ -28,21 +28,6 @@ func callOf(ctx context.Context, command string) (c store.Call, ok bool) {
 	return c, ok && (command == "find") == (c.Purpose == store.Finding)
 }
 
-// answered counts one command of a purpose. A query names no tasks: it found those in
-// its reply.
-func (m *meter) answered(ctx context.Context, command string, took time.Duration, reply bson.Raw) {
-	c, ok := callOf(ctx, command)
-	if !ok {
-		return
-	}
-	if c.Purpose == store.Finding {
-		c.Tasks = foundIn(reply)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.calls[c.Purpose] = m.calls[c.Purpose].plus(calls{1, int64(c.Tasks), int64(took)}, 1)
-}
-
 // foundIn counts the documents in the reply of a find; it is called for each fetch.
 func foundIn(reply bson.Raw) (n int) {
 	batch, _ := reply.Lookup("cursor", "firstBatch").ArrayOK()

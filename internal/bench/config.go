@@ -46,7 +46,8 @@ type Config struct {
 	// Executable is this binary, which is started again as workers; "" = scenarios that
 	// need real processes fail.
 	Executable string
-	// WorkerArgs make Executable a worker (see [Work]); WorkerEnv is its environment.
+	// WorkerArgs make Executable a worker (see [Work]); WorkerEnv is its environment, less the
+	// settings of mscheduler.
 	WorkerArgs, WorkerEnv []string
 
 	// OnProgress hears how far a step is; total 0 = not known. Defaults to nobody.

@@ -3,18 +3,18 @@
 //
 //	raw.go       the yardstick: the writes of a task's life in the cheapest form known;
 //	             rawresults.go the same where each task ends with another result
-//	scenario.go  the list of scenarios, and how one is run:
-//	             arena (a database of its own) ─▶ raw ─▶ the scenario ─▶ Result
+//	scenario.go  the list of scenarios; each is parts, which are data for
+//	run.go       the driver: scratch database ─▶ raw ─▶ load ─▶ workers ─▶ measure
+//	load.go      backlogs, a steady load and what it does for a while
 //	drain.go     preloaded, fleet, delayed: a backlog of no-op tasks
-//	paced.go     a fixed rate, and how late handlers start
+//	waiting.go   paced: how late handlers start; idle: what workers cost that have nothing to do
 //	steady.go    sent as fast as they finish, for minutes
-//	idle.go      what workers cost that have nothing to do
+//	limited.go   a type with max_running
 //	takeover.go  a worker killed with executions
 //	archive.go   finished tasks move to the history beside a steady load
 //	periodic.go  rules of every second, and many rules that seldom fire
 //	send.go      producers only
 //
-//	arena.go     the server and the fresh database; dropped afterwards
 //	meter.go     commands and bytes of a client; calls.go finds, claims and ends among them
 //	serverusage.go  what the server itself used; processtime_linux.go its processor time
 //	distance.go  a proxy that adds a round trip's time

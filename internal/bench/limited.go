@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -29,69 +28,31 @@ func work(ctx context.Context, _ *consumer.Task[model.None]) (model.None, error)
 // limited compares how often tasks of a type with max_running start: alone, beside a backlog of
 // another type, and behind one.
 func limited(c *Config) []part {
-	n := c.or(c.Processes, 4, 2)
-	var parts []part
-	for _, p := range []struct {
-		name    string
-		backlog bool
-		opts    []producer.Option
-	}{
-		{name: "limited/alone"},
-		{name: "limited/beside", backlog: true, opts: []producer.Option{producer.Priority(input.MaxPriority)}},
-		{name: "limited/behind", backlog: true},
-	} {
-		parts = append(parts, part{p.name, n, func(ctx context.Context, r *run) error {
-			if p.backlog {
-				if err := r.backlog(ctx, backlogOf(r.cfg)); err != nil {
-					return err
-				}
+	first := []producer.Option{producer.Priority(input.MaxPriority)}
+	return []part{limitedBy(c, "limited/alone", 0, nil), limitedBy(c, "limited/beside", backlogOf(c), first), limitedBy(c, "limited/behind", backlogOf(c), nil)}
+}
+
+func limitedBy(c *Config, name string, backlog int, opts []producer.Option) part {
+	n := c.or(0, 1000, 100)
+	return part{
+		name: name, workers: c.or(c.Processes, 4, 2),
+		load: func(ctx context.Context, r *run) error {
+			if err := r.backlog(ctx, backlog); err != nil {
+				return err
 			}
-			return r.startLimited(ctx, p.opts)
-		}})
-	}
-	return parts
-}
-
-func (r *run) startLimited(ctx context.Context, opts []producer.Option) error {
-	n := r.cfg.or(0, 1000, 100)
-	if err := r.sendLimited(ctx, n, opts); err != nil {
-		return err
-	}
-	c, dismiss := r.crew()
-	defer dismiss()
-	for i := range r.res.Processes {
-		s := r.spec(i)
-		s.Limited = true
-		if _, err := c.hire(s, ""); err != nil {
+			p, err := r.producer()
+			if err == nil {
+				_, err = p.PutType(ctx, model.TaskType{Code: limitedType.Name(), MaxRunning: limitedRunning})
+			}
+			if err == nil {
+				_, err = producer.SendMany(ctx, p, limitedType, slices.Repeat([]producer.Item[model.None]{{Options: opts}}, n))
+			}
 			return err
-		}
+		},
+		orders:  func(_ *run, s *spec) { s.Limited = true },
+		measure: func(ctx context.Context, r *run) error { return r.awaitStarts(ctx, "limited tasks", n) },
+		after:   func(r *run) { r.crew.Look(func() { r.judgeStarts(r.crew.starts) }) }, // commands of the backlog are not for these tasks
 	}
-	defer r.cfg.OnMeasure(r.name)()
-	if _, err := c.begin(ctx); err != nil {
-		return err
-	}
-	show := r.progress("limited tasks")
-	err := c.await(ctx, func() bool {
-		show(len(c.starts), n)
-		return len(c.starts) >= n
-	})
-	r.res.counted(c.totals())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r.judgeStarts(c.starts)
-	return err
-}
-
-func (r *run) sendLimited(ctx context.Context, n int, opts []producer.Option) error {
-	p, err := r.producer()
-	if err != nil {
-		return err
-	}
-	_, err = p.PutType(ctx, model.TaskType{Code: limitedType.Name(), MaxRunning: limitedRunning})
-	if err == nil {
-		_, err = producer.SendMany(ctx, p, limitedType, slices.Repeat([]producer.Item[model.None]{{Options: opts}}, n))
-	}
-	return errors.Join(err, p.Close(ctx))
 }
 
 // judgeStarts takes the rate between the first start and the last.

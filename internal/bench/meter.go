@@ -5,12 +5,13 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/scratch"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -20,7 +21,6 @@ type meter struct {
 	read, written atomic.Int64
 	fetches       bool                  // note the times of fetches too
 	also          *event.CommandMonitor // hears of commands, too; nil = nobody
-	now           func() time.Time
 
 	mu       sync.Mutex
 	commands map[string]int64
@@ -31,27 +31,25 @@ type meter struct {
 
 // fetch is one query for due tasks.
 type fetch struct {
-	At    int64   `json:"at"` // Unix nanoseconds
 	MS    float64 `json:"ms"`
 	Found int     `json:"found"`
 	Limit int     `json:"limit"`
 }
 
-// connect makes a client that is counted.
-func (m *meter) connect(uri string) (*mongo.Client, error) {
+// attach makes a client one that is counted.
+func (m *meter) attach(o *options.ClientOptions) {
 	m.commands, m.calls, m.limits = map[string]int64{}, map[store.Purpose]calls{}, map[int64]int{}
-	o := options.Client().ApplyURI(uri).SetAppName("mscheduler bench").SetServerSelectionTimeout(5 * time.Second).
-		SetMonitor(&event.CommandMonitor{Started: m.started, Succeeded: m.succeeded, Failed: m.failed})
-	return mongo.Connect(o.SetDialer(&dialer{meter: m}))
+	o.SetMonitor(&event.CommandMonitor{Started: m.started, Succeeded: m.succeeded, Failed: m.failed}).SetDialer(&dialer{meter: m})
+}
+
+func (m *meter) connect(uri string) (*mongo.Client, error) {
+	return scratch.Connect(uri, "bench", m.attach)
 }
 
 func (m *meter) started(ctx context.Context, e *event.CommandStartedEvent) {
-	limit := 0
-	if m.fetches && e.CommandName == "find" {
-		if hint, ok := e.Command.Lookup("hint").StringValueOK(); ok && hint == store.IndexDue {
-			n, _ := e.Command.Lookup("limit").AsInt64OK()
-			limit = int(n)
-		}
+	var limit int64
+	if c, ok := callOf(ctx, e.CommandName); ok && c.Purpose == store.Finding && m.fetches {
+		limit, _ = e.Command.Lookup("limit").AsInt64OK()
 	}
 	if m.also != nil {
 		m.also.Started(ctx, e)
@@ -60,7 +58,7 @@ func (m *meter) started(ctx context.Context, e *event.CommandStartedEvent) {
 	defer m.mu.Unlock()
 	m.commands[e.CommandName]++
 	if limit > 1 { // of one is not a fetch: it asks when the next task is due
-		m.limits[e.RequestID] = limit
+		m.limits[e.RequestID] = int(limit)
 	}
 }
 
@@ -68,26 +66,29 @@ func (m *meter) succeeded(ctx context.Context, e *event.CommandSucceededEvent) {
 	if m.also != nil {
 		m.also.Succeeded(ctx, e)
 	}
-	m.answered(ctx, e.CommandName, e.Duration, e.Reply)
-	if !m.fetches || e.CommandName != "find" {
-		return
-	}
-	m.mu.Lock()
-	limit := m.limits[e.RequestID]
-	delete(m.limits, e.RequestID)
-	m.mu.Unlock()
-	if limit == 0 {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.fetched = append(m.fetched, fetch{At: m.now().UnixNano(), MS: round(millis(e.Duration)), Found: foundIn(e.Reply), Limit: limit})
+	m.answered(ctx, e.CommandFinishedEvent, e.Reply)
 }
 
 func (m *meter) failed(ctx context.Context, e *event.CommandFailedEvent) {
-	m.answered(ctx, e.CommandName, e.Duration, nil)
+	m.answered(ctx, e.CommandFinishedEvent, nil)
+}
+
+// answered counts one command of a purpose. A query names no tasks: it found those in
+// its reply.
+func (m *meter) answered(ctx context.Context, e event.CommandFinishedEvent, reply bson.Raw) {
+	c, ok := callOf(ctx, e.CommandName)
+	if !ok {
+		return
+	}
+	if c.Purpose == store.Finding {
+		c.Tasks = foundIn(reply)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.calls[c.Purpose] = m.calls[c.Purpose].plus(calls{1, int64(c.Tasks), int64(e.Duration)}, 1)
+	if limit := m.limits[e.RequestID]; limit > 0 && reply != nil {
+		m.fetched = append(m.fetched, fetch{MS: round(millis(e.Duration)), Found: c.Tasks, Limit: limit})
+	}
 	delete(m.limits, e.RequestID)
 }
 
@@ -102,24 +103,12 @@ func (m *meter) reset() {
 	m.written.Store(0)
 }
 
-// counts adds what was counted since the reset to t.
-func (m *meter) counts(t *totals) {
+// totals are what was counted since the reset.
+func (m *meter) totals() (t totals) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if t.Commands == nil {
-		t.Commands = map[string]int64{}
-	}
-	for name, n := range m.commands {
-		t.Commands[name] += n
-	}
-	if t.Calls == nil {
-		t.Calls = map[store.Purpose]calls{}
-	}
-	for p, c := range m.calls {
-		t.Calls[p] = t.Calls[p].plus(c, 1)
-	}
-	t.Read += m.read.Load()
-	t.Written += m.written.Load()
+	t.add(totals{Commands: m.commands, Calls: m.calls, Read: m.read.Load(), Written: m.written.Load()})
+	return t
 }
 
 // takeFetches hands over the fetches since the last call.

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -21,51 +22,128 @@ import (
 // everySecond is how many rules of every second the first part has, and so ticks a second.
 const everySecond = 500
 
-func periodics(*Config) []part {
-	return []part{
-		{"periodic/ticks", 1, tickLateness},
-		{"periodic/one", 1, func(ctx context.Context, r *run) error { return rulesAtRest(ctx, r, 1) }},
-		{"periodic/many", 1, func(ctx context.Context, r *run) error {
-			return rulesAtRest(ctx, r, r.cfg.or(r.cfg.Tasks, 100_000, 5_000))
-		}},
+// periodics measure an engine of this process. A worker runs the tasks, so that their ends
+// are decided, too.
+func periodics(c *Config) []part {
+	return []part{tickLateness(c), rulesAtRest(c, "periodic/one", 1), rulesAtRest(c, "periodic/many", c.or(c.Tasks, 100_000, 5_000))}
+}
+
+// tickLateness measures how long after their nominal time the tasks of rules that all fire
+// each second are stored.
+func tickLateness(c *Config) part {
+	lasts := c.lasting(30*time.Second, 5*time.Second).Truncate(time.Second)
+	rules := c.or(c.Tasks, everySecond, everySecond)
+	n := rules * int(lasts/time.Second)
+	var s *scheduler
+	var from time.Time
+	return part{
+		name: "periodic/ticks", workers: 1,
+		load: func(ctx context.Context, r *run) (err error) {
+			if s, err = r.schedule(ctx); err != nil {
+				return err
+			}
+			from = r.db.Store.Clock.Now().Truncate(time.Second).Add(4 * time.Second)
+			err = r.rules(ctx, s.Periodic, rules, func(i int) periodic.Spec {
+				spec := r.tickSpec(i, "* * * * * *", from)
+				spec.EndAt = from.Add(lasts)
+				return spec
+			})
+			s.start()
+			return err
+		},
+		measure: func(ctx context.Context, r *run) (err error) {
+			cpu, theirs := cpuTime(), r.crew.totals().CPU
+			show := r.progress("ticks")
+			var last time.Time
+			for len(r.late) < n && err == nil {
+				show(len(r.late), n)
+				err = pause(ctx, 100*time.Millisecond)
+				r.late, last, _ = s.ticks.seen()
+			}
+			err = errors.Join(err, r.awaitEnds(ctx, "ending", n)) // and they run
+			tasks := len(r.late)
+			r.res.measured(tasks, last.Sub(from))
+			if each := (&spent{tasks: tasks, cpu: cpuTime() - cpu}).cpuEach(); each != nil {
+				r.note("processor time a tick: engine and server %.0f µs, worker %.0f µs", *each, float64(r.crew.totals().CPU-theirs)/1e3/float64(tasks))
+			}
+			return err
+		},
+	}
+}
+
+// rulesAtRest measures what an engine costs that has n enabled rules, one of which is due
+// each second. With one rule that is the same each time.
+func rulesAtRest(c *Config, name string, n int) part {
+	var s *scheduler
+	return part{
+		name: name, workers: 1,
+		load: func(ctx context.Context, r *run) (err error) {
+			if s, err = r.schedule(ctx); err != nil {
+				return err
+			}
+			now := r.db.Store.Clock.Now().Truncate(time.Second)
+			err = r.rules(ctx, s.Periodic, n, func(i int) periodic.Spec {
+				// The first ones are due while the others are still being made, and are caught up.
+				return r.tickSpec(i, fmt.Sprintf("@every %ds", n), now.Add(time.Duration(i+1)*time.Second))
+			})
+			if err != nil {
+				return err
+			}
+			s.start()
+			err = pause(ctx, 3*time.Second) // what begins has ended
+			s.ticks.reset()
+			return err
+		},
+		measure: func(ctx context.Context, r *run) error {
+			cpu, before := cpuTime(), r.counts()
+			took, err := r.rest(ctx, "ticks", c.lasting(time.Minute, 10*time.Second))
+			used := cpuTime() - cpu
+			late, _, read := s.ticks.seen()
+			r.late = late
+			r.res.measured(len(late), took)
+			r.note("commands a minute: %s", perMinute(r.counts().since(before).Commands, took))
+			r.note("documents read a minute: %.0f; processor time, server included: %.2f ms a second",
+				float64(read)/took.Minutes(), millis(used)/took.Seconds())
+			return err
+		},
 	}
 }
 
 // scheduler is an engine of this process, with what it sends counted.
 type scheduler struct {
 	*periodic.Periodic
-	meter  *meter
-	ticks  *tickWatch
-	client *mongo.Client
-	end    context.CancelFunc
-	ended  chan error
+	ticks *tickWatch
+	start func()
 }
 
-// schedule makes an engine; start lets it run.
-func (r *run) schedule() (*scheduler, error) {
-	s := &scheduler{ticks: &tickWatch{now: r.arena.store.Clock.Now}, ended: make(chan error, 1)}
-	s.meter = &meter{now: r.cfg.Clock.Now, also: &event.CommandMonitor{Started: s.ticks.started, Succeeded: s.ticks.succeeded}}
-	var err error
-	if s.client, err = s.meter.connect(r.arena.uri); err != nil {
-		return nil, fmt.Errorf("connecting: %w", err)
+// schedule hires the worker for the ticks' tasks and makes an engine, whose commands are
+// those that the part counts.
+func (r *run) schedule(ctx context.Context) (*scheduler, error) {
+	if err := r.db.Store.ReadClock(ctx); err != nil {
+		return nil, err
 	}
-	s.Periodic, err = periodic.New(periodic.Config{Database: s.client.Database(r.arena.name), Clock: r.cfg.Clock})
+	if err := r.hire(1, nil); err != nil {
+		return nil, err
+	}
+	if _, err := r.crew.begin(ctx); err != nil {
+		return nil, err
+	}
+	s := &scheduler{ticks: &tickWatch{now: r.db.Store.Clock.Now, sending: map[int64][]tickSent{}, late: map[string]float64{}}}
+	m := &meter{also: &event.CommandMonitor{Started: s.ticks.started, Succeeded: s.ticks.succeeded}}
+	client, err := m.connect(r.db.URI)
+	if err != nil {
+		return nil, err
+	}
+	r.closes = append(r.closes, client.Disconnect)
+	r.counts = m.totals
+	s.Periodic, err = periodic.New(periodic.Config{Database: client.Database(r.db.Name), Clock: r.cfg.Clock})
+	s.start = func() {
+		ctx, end := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		r.closes = append(r.closes, func(context.Context) error { end(); return <-ended })
+	}
 	return s, err
-}
-
-func (s *scheduler) start(ctx context.Context) {
-	ctx, s.end = context.WithCancel(ctx)
-	go func() { s.ended <- s.Run(ctx) }()
-}
-
-// stop ends the engine and its client.
-func (s *scheduler) stop() error {
-	var err error
-	if s.end != nil {
-		s.end()
-		err = <-s.ended
-	}
-	return errors.Join(err, s.client.Disconnect(context.Background()))
 }
 
 // tickWatch looks at an engine's commands: when the tasks of ticks were stored, and how
@@ -99,9 +177,6 @@ func (w *tickWatch) started(_ context.Context, e *event.CommandStartedEvent) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.sending == nil {
-		w.sending = map[int64][]tickSent{}
-	}
 	w.sending[e.RequestID] = sent
 }
 
@@ -123,9 +198,6 @@ func (w *tickWatch) succeeded(_ context.Context, e *event.CommandSucceededEvent)
 	case "insert":
 		for _, t := range w.sending[e.RequestID] {
 			if _, again := w.late[t.id]; !again {
-				if w.late == nil {
-					w.late = map[string]float64{}
-				}
 				w.late[t.id] = round(millis(now.Sub(t.nominal)))
 				w.last = now
 			}
@@ -137,19 +209,22 @@ func (w *tickWatch) succeeded(_ context.Context, e *event.CommandSucceededEvent)
 func (w *tickWatch) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.late, w.read = nil, 0
+	clear(w.late)
+	w.read = 0
 }
 
-func (w *tickWatch) sent() int {
+// seen is how late each task was stored, when the last one was, and how many documents were
+// read.
+func (w *tickWatch) seen() (late []float64, last time.Time, read int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.late)
+	return slices.Collect(maps.Values(w.late)), w.last, w.read
 }
 
-// tickSpec is a rule whose ticks send no-op tasks.
-func (r *run) tickSpec(name, cron string, from time.Time) periodic.Spec {
+// tickSpec is rule number i, whose ticks send no-op tasks.
+func (r *run) tickSpec(i int, cron string, from time.Time) periodic.Spec {
 	return periodic.Spec{
-		Name: name, Cron: cron, StartAt: from, Type: noop.Name(), Args: args{Pad: strings.Repeat("x", r.cfg.ArgsBytes)},
+		Name: fmt.Sprint("rule ", i), Cron: cron, StartAt: from, Type: noop.Name(), Args: r.args(),
 		CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Cap: 10_000},
 	}
 }
@@ -165,7 +240,7 @@ func (r *run) rules(ctx context.Context, p *periodic.Periodic, n int, spec func(
 		return err
 	}
 	show := r.progress("making rules")
-	coll := r.arena.client.Database(r.arena.name, options.Database().SetRegistry(codec.Registry())).Collection("periodic_rules")
+	coll := r.db.Client.Database(r.db.Name, options.Database().SetRegistry(codec.Registry())).Collection("periodic_rules")
 	const chunk = 1000
 	var docs []*schedule.Rule
 	for i := 1; i < n; i++ {
@@ -183,127 +258,4 @@ func (r *run) rules(ctx context.Context, p *periodic.Periodic, n int, spec func(
 		}
 	}
 	return nil
-}
-
-// ticking hires a worker for the ticks' tasks and makes an engine.
-func (r *run) ticking(ctx context.Context) (s *scheduler, c *crew, end func() error, err error) {
-	if err := r.arena.store.ReadClock(ctx); err != nil {
-		return nil, nil, nil, err
-	}
-	c, dismiss := r.crew()
-	if s, err = r.schedule(); err == nil {
-		if _, err = c.hire(r.spec(0), ""); err == nil {
-			_, err = c.begin(ctx)
-		}
-	}
-	return s, c, func() error {
-		dismiss()
-		if s == nil {
-			return nil
-		}
-		return s.stop()
-	}, err
-}
-
-// tickLateness measures how long after their nominal time the tasks of rules that all fire
-// each second are stored. A worker runs the tasks, so that their ends are decided, too.
-func tickLateness(ctx context.Context, r *run) (err error) {
-	s, c, end, err := r.ticking(ctx)
-	if end != nil {
-		defer func() { err = errors.Join(err, end()) }()
-	}
-	if err != nil {
-		return err
-	}
-	lasts := r.cfg.lasting(30*time.Second, 5*time.Second).Truncate(time.Second)
-	rules := r.cfg.or(r.cfg.Tasks, everySecond, everySecond)
-	from := r.arena.store.Clock.Now().Truncate(time.Second).Add(4 * time.Second)
-	err = r.rules(ctx, s.Periodic, rules, func(i int) periodic.Spec {
-		spec := r.tickSpec(fmt.Sprint("rule ", i), "* * * * * *", from)
-		spec.EndAt = from.Add(lasts)
-		return spec
-	})
-	if err != nil {
-		return err
-	}
-	s.start(ctx)
-	defer r.cfg.OnMeasure(r.name)()
-	n := rules * int(lasts/time.Second)
-	s.meter.reset()
-	cpu, theirs := cpuTime(), c.totals().CPU
-	show := r.progress("ticks")
-	for s.sent() < n && err == nil {
-		show(s.sent(), n)
-		err = pause(ctx, 100*time.Millisecond)
-	}
-	// And they run.
-	err = errors.Join(err, c.await(ctx, func() bool { return c.sum().Finished >= int64(n) }))
-	s.ticks.mu.Lock()
-	defer s.ticks.mu.Unlock()
-	late := make([]float64, 0, len(s.ticks.late))
-	for _, ms := range s.ticks.late {
-		late = append(late, ms)
-	}
-	r.res.measured(len(late), s.ticks.last.Sub(from))
-	var t totals
-	s.meter.counts(&t)
-	r.res.counted(t)
-	r.res.Latency = percentiles(late)
-	if each := (&spent{tasks: len(late), cpu: cpuTime() - cpu}).cpuEach(); each != nil {
-		r.note("processor time a tick: engine and server %.0f µs, worker %.0f µs", *each, float64(c.totals().CPU-theirs)/1e3/float64(len(late)))
-	}
-	return err
-}
-
-func (s *scheduler) sent() int { return s.ticks.sent() }
-
-// rulesAtRest measures what an engine costs that has n enabled rules, one of which is due
-// each second. With one rule that is the same each time.
-func rulesAtRest(ctx context.Context, r *run, n int) (err error) {
-	s, _, end, err := r.ticking(ctx)
-	if end != nil {
-		defer func() { err = errors.Join(err, end()) }()
-	}
-	if err != nil {
-		return err
-	}
-	cron := fmt.Sprintf("@every %ds", n)
-	now := r.arena.store.Clock.Now().Truncate(time.Second)
-	err = r.rules(ctx, s.Periodic, n, func(i int) periodic.Spec {
-		// The first ones are due while the others are still being made, and are caught up.
-		return r.tickSpec(fmt.Sprint("rule ", i), cron, now.Add(time.Duration(i+1)*time.Second))
-	})
-	if err != nil {
-		return err
-	}
-	s.start(ctx)
-	if err := pause(ctx, 3*time.Second); err != nil { // what begins has ended
-		return err
-	}
-	defer r.cfg.OnMeasure(r.name)()
-	s.meter.reset()
-	s.ticks.reset()
-	cpu, began := cpuTime(), r.cfg.Clock.Monotonic()
-	lasts := r.cfg.lasting(time.Minute, 10*time.Second)
-	show := r.progress("ticks")
-	for passed := time.Duration(0); passed < lasts && err == nil; passed = r.cfg.Clock.Monotonic() - began {
-		show(int(passed/time.Second), int(lasts/time.Second))
-		err = pause(ctx, min(time.Second, lasts-passed))
-	}
-	took, used := r.cfg.Clock.Monotonic()-began, cpuTime()-cpu
-	var t totals
-	s.meter.counts(&t)
-	s.ticks.mu.Lock()
-	defer s.ticks.mu.Unlock()
-	r.res.measured(len(s.ticks.late), took)
-	r.res.counted(t)
-	var late []float64
-	for _, ms := range s.ticks.late {
-		late = append(late, ms)
-	}
-	r.res.Latency = percentiles(late)
-	r.note("commands a minute: %s", perMinute(t.Commands, took))
-	r.note("documents read a minute: %.0f; processor time, server included: %.2f ms a second",
-		float64(s.ticks.read)/took.Minutes(), millis(used)/took.Seconds())
-	return err
 }

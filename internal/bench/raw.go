@@ -64,8 +64,8 @@ type rawTask struct {
 // that are as the product's are inserted in batches, then claimed and finished in batches
 // by multi-document updates that are as the product's are, guards included. What is left
 // out is everything else: finding, deciding, running, pinging.
-func raw(ctx context.Context, a *arena, y yardstick, argsBytes int, progress func(done, total int)) (spent, error) {
-	st, err := store.Open(store.Config{Database: a.db, Prefix: rawPrefix})
+func raw(ctx context.Context, db *mongo.Database, y yardstick, argsBytes int, progress func(done, total int)) (spent, error) {
+	st, err := store.Open(store.Config{Database: db, Prefix: rawPrefix})
 	if err != nil {
 		return spent{}, err
 	}
@@ -73,7 +73,7 @@ func raw(ctx context.Context, a *arena, y yardstick, argsBytes int, progress fun
 		return spent{}, fmt.Errorf("setting the raw measurement up: %w", err)
 	}
 	y.tasks, y.writers, y.batch = max(y.tasks, 1), max(y.writers, 1), max(y.batch, 1)
-	w, err := newRawWriter(a.db, y.each, time.UnixMilli(st.Local().Now().UnixMilli()))
+	w, err := newRawWriter(db, y.each, time.UnixMilli(st.Local().Now().UnixMilli()))
 	if err != nil {
 		return spent{}, err
 	}
@@ -101,7 +101,7 @@ func raw(ctx context.Context, a *arena, y yardstick, argsBytes int, progress fun
 		progress(i+1, 2)
 	}
 	for _, coll := range []string{"tasks", "task_history", "workers", "signals", "control", "permits", "meta"} {
-		if err := a.db.Collection(rawPrefix + coll).Drop(ctx); err != nil {
+		if err := db.Collection(rawPrefix + coll).Drop(ctx); err != nil {
 			return spent{}, fmt.Errorf("cleaning up after the raw measurement: %w", err)
 		}
 	}

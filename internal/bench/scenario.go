@@ -2,11 +2,9 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/mscheduler/mscheduler/producer"
+	"time"
 )
 
 // scenario is one or several parts, each with a database of its own.
@@ -15,15 +13,29 @@ type scenario struct {
 	parts       func(c *Config) []part
 }
 
+// part is one measurement, as [run.drive] carries it out.
 type part struct {
-	name      string // of its result
-	processes int
-	run       func(context.Context, *run) error
+	name        string // of its result
+	workers     int    // 0 = none
+	concurrency int    // of each worker, and in send of the senders; 0 = the Config's
+	raw         yardstick
+	load        func(context.Context, *run) error // stores what the workers find; nil = nothing
+	orders      func(*run, *spec)                 // changes what each worker is told; nil = nothing
+	here        bool                              // the workers run in this process
+	build       string                            // the executable of the workers; "" = this build
+	rtt         time.Duration                     // added to each round trip of the workers
+	settle      time.Duration                     // for how long workers that watch are left alone first; 0 = they start when it is measured
+	usage       bool                              // what the server used is reported, too
+	profiles    bool                              // measure calls Config.OnMeasure itself
+	// measure waits until what is to be measured has happened, and sets the result's rate,
+	// also when it fails.
+	measure func(context.Context, *run) error
+	after   func(*run) // completes the result, also a partial one; nil = nothing
 }
 
 var scenarios = []scenario{
-	{"preloaded", "drain a backlog of no-op tasks with one process", preloaded},
-	{"fleet", "the same with several processes", fleet},
+	{"preloaded", "drain a backlog of no-op tasks with one process", drainByOne},
+	{"fleet", "the same with several processes", drainByMany},
 	{"paced", "a fixed rate: how late handlers start, with one and with several idle processes", paced},
 	{"delayed", "preloaded beside a million tasks that are not due, and beside those of other workers", delayed},
 	{"steady", "tasks are sent as fast as they finish: rate and fetches by the half minute", steady},
@@ -84,100 +96,4 @@ func (r *results) of(name string) (Result, bool) {
 		}
 	}
 	return Result{}, false
-}
-
-// run is one part under way.
-type run struct {
-	cfg     *Config
-	arena   *arena
-	res     *Result
-	earlier *results
-	extra   []Result // beside its own
-	name    string
-
-	yard yardstick // tasks 0 = none
-	raw  spent     // by the yardstick, before and after
-	cpu  *float64  // microseconds of processor time a task
-}
-
-func runPart(ctx context.Context, c *Config, p part, all *results, result func(Result) error) (err error) {
-	r := &run{cfg: c, name: p.name, earlier: all, res: &Result{Scenario: p.name, Processes: p.processes, Concurrency: c.Concurrency}}
-	r.arena, err = openArena(ctx, c)
-	if err != nil {
-		return err
-	}
-	r.res.Engine = r.arena.engine
-	if err = p.run(ctx, r); err == nil {
-		err = r.measureAgain(ctx)
-	}
-	err = errors.Join(err, r.arena.close(ctx))
-	r.res.Partial = err != nil
-	if err != nil && r.res.Tasks == 0 && r.res.RawPerSecond == nil && len(r.res.Commands) == 0 {
-		return err // nothing was measured
-	}
-	for _, x := range append([]Result{*r.res}, r.extra...) {
-		all.list = append(all.list, x)
-		err = errors.Join(err, result(x))
-	}
-	return err
-}
-
-func (r *run) progress(step string) func(done, total int) {
-	return func(done, total int) { r.cfg.OnProgress(r.name, step, done, total) }
-}
-
-func (r *run) note(format string, values ...any) {
-	r.res.Notes = append(r.res.Notes, fmt.Sprintf(format, values...))
-}
-
-// measureRaw comes first in every part that has a yardstick. It is repeated at the end,
-// and the mean counts: on a machine that does other things, too, the two differ.
-func (r *run) measureRaw(ctx context.Context, y yardstick) error {
-	r.yard = y
-	return r.measureYard(ctx)
-}
-
-func (r *run) measureYard(ctx context.Context) error {
-	s, err := raw(ctx, r.arena, r.yard, r.cfg.ArgsBytes, r.progress("raw writes"))
-	if err != nil {
-		return err
-	}
-	r.raw.add(s)
-	r.res.yardstick(perSecond(r.raw.tasks, r.raw.took))
-	return nil
-}
-
-// measureAgain repeats the yardstick after the scenario.
-func (r *run) measureAgain(ctx context.Context) error {
-	if r.yard.tasks == 0 {
-		return nil
-	}
-	if err := r.measureYard(ctx); err != nil {
-		return err
-	}
-	for i := range r.extra {
-		r.extra[i].yardstick(r.res.RawPerSecond)
-	}
-	if each := r.raw.cpuEach(); each != nil && r.cpu != nil && r.arena.server != nil {
-		r.note("processor time a task, server included: raw %.0f µs, here %.0f µs, %.2f", *each, *r.cpu, *each / *r.cpu)
-	}
-	return nil
-}
-
-// crew makes the workers of the part; the returned function ends them.
-func (r *run) crew() (*crew, func()) {
-	c := newCrew(r.cfg)
-	return c, c.dismiss
-}
-
-// spec is what worker number i is told, if it is nothing special.
-func (r *run) spec(i int) spec {
-	return spec{URI: r.arena.uri, Database: r.arena.name, WorkerID: workerID(i), Concurrency: r.cfg.Concurrency}
-}
-
-func workerID(i int) string { return fmt.Sprintf("bench-%d", i+1) }
-
-// producer makes one on the arena's database; the caller closes it.
-func (r *run) producer() (*producer.Producer, error) {
-	return producer.New(producer.Config{Database: r.arena.db, Clock: r.cfg.Clock})
 }

@@ -31,18 +31,18 @@ type serverStatus struct {
 	} `bson:"metrics"`
 }
 
-// serverUsage reads what the arena's server has used so far. The embedded server of this
-// process cannot be told from workers that run here, too: workersApart means that none do.
-func (a *arena) serverUsage(ctx context.Context, workersApart bool) (u usage) {
+// serverUsage reads what the server has used so far. The embedded server of this process
+// cannot be told from workers that run here, too.
+func (r *run) serverUsage(ctx context.Context) (u usage) {
 	var s serverStatus
-	err := a.client.Database("admin").RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&s)
+	err := r.db.Client.Database("admin").RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&s)
 	if q := s.Metrics.QueryExecutor; err == nil && q.Scanned != nil {
 		u.keys, u.docs, u.counts = *q.Scanned, q.ScannedObjects, true
 	}
 	switch {
-	case a.server != nil && workersApart:
+	case r.db.Embedded() && !r.here:
 		u.cpu = cpuTime()
-	case a.server != nil:
+	case r.db.Embedded():
 		u.cpuErr = errors.New("the workers run in the server's process")
 	case err != nil:
 		u.cpuErr = fmt.Errorf("asking the server for its process: %w", err)

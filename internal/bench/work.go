@@ -40,7 +40,7 @@ const (
 // ends. The bench runs it in a process of its own, or in a goroutine.
 func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	w := &worker{clock: clock.System(), out: json.NewEncoder(out), start: make(chan struct{})}
-	w.meter = &meter{now: w.clock.Now}
+	w.meter = &meter{}
 	err := w.work(ctx, bufio.NewReader(in))
 	if err != nil && !errors.Is(err, context.Canceled) {
 		_ = w.out.Encode(report{Failed: err.Error()}) // the error is returned as well
@@ -76,7 +76,7 @@ func (w *worker) work(ctx context.Context, in *bufio.Reader) error {
 	w.meter.fetches = w.Fetches
 	client, err := w.meter.connect(w.URI)
 	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -197,13 +197,13 @@ func (w *worker) report() report {
 	w.mu.Lock()
 	r := w.news
 	w.news = report{}
+	r.totals = w.meter.totals()
 	r.Finished, r.LastFinish = w.before, w.last
 	w.mu.Unlock()
 	r.Attempted, r.Won, r.Running, r.Watching = s.ClaimsAttempted, s.ClaimsWon, s.Running, w.watching.Load()
 	if w.Own {
 		r.CPU = int64(cpuTime() - w.cpu)
 	}
-	w.meter.counts(&r.totals)
 	r.Fetches = w.meter.takeFetches()
 	return r
 }

@@ -115,12 +115,7 @@ func (a *app) benchConfig(b *benchFlags) error {
 	if b.Database == "" {
 		b.Database = "mscheduler_bench_" + strings.ToLower(rand.Text()[:10])
 	}
-	b.Executable, b.WorkerArgs = a.Executable, []string{"bench", "worker"}
-	for _, kv := range a.Environ { // not the settings of the user's own database
-		if !strings.HasPrefix(kv, "MSCHEDULER_") || strings.HasPrefix(kv, "MSCHEDULER_TEST_") {
-			b.WorkerEnv = append(b.WorkerEnv, kv)
-		}
-	}
+	b.Executable, b.WorkerArgs, b.WorkerEnv = a.Executable, []string{"bench", "worker"}, a.Environ
 	return validDatabase(b.Database)
 }
 

@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"internal/scratch":      {"core", "internal/store", "internal/embedded"},
 	"internal/explain":      {"core", "internal/human"},
 	"internal/demo":         {"core", "internal/store", "internal/fleet", "internal/human", "internal/scratch"},
-	"internal/bench":        {"core", "producer", "consumer", "periodic", "internal/store", "internal/embedded", "internal/fleet", "internal/proxy", "internal/upkeep"},
+	"internal/bench":        {"core", "producer", "consumer", "periodic", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
 	"internal/cli": {
 		"core", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",

@@ -30,7 +30,7 @@ type fleet struct {
 
 	order                    []int // ids as they were won
 	attempted, finds, walked int
-	batches                  int
+	batches, readBack        int       // batches claimed, and those of which some were lost
 	live                     []newTask // sent while the fleet works, in order
 }
 
@@ -147,6 +147,9 @@ func (f *fleet) run(t *testing.T) {
 		}
 		f.attempted += len(s.seen)
 		f.batches++
+		if lost > 0 {
+			f.readBack++
+		}
 		w.spread.learn(won, lost, len(f.workers))
 		heap.Push(&f.steps, step{at: s.at + max(f.ms(20, 150), w.spread.rest(s.took)), worker: s.worker, find: true})
 	}

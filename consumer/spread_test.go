@@ -49,6 +49,26 @@ func TestAFleetDoesNotFight(t *testing.T) {
 	}
 }
 
+// The same backlog, once by one worker and once by four: finds, claims, reads of batches with
+// lost claims, and ends.
+func TestACrowdOfFourCostsTheServerLittleMoreThanOneWorker(t *testing.T) {
+	const backlog, batch = 300_000, 1000
+	cost := func(workers int) (commands, examined float64) {
+		f := newFleet(workers, backlog, batch, time.Minute)
+		f.run(t)
+		require.Len(t, f.order, backlog)
+		commands = float64(f.finds + f.batches + f.readBack + f.batches)
+		keys := f.walked + f.attempted + backlog // of the index due, then of _id for claims and ends
+		documents := f.attempted + f.attempted + backlog
+		return commands, float64(keys + documents)
+	}
+	commands, examined := cost(1)
+	more, moreExamined := cost(4)
+	t.Logf("%.3f times the commands, %.3f times the keys and documents", more/commands, moreExamined/examined)
+	require.LessOrEqual(t, more, 1.2*commands)
+	require.LessOrEqual(t, moreExamined, 1.2*examined)
+}
+
 // While a crowd works on a long backlog, tasks come that have an old start time, and tasks of a
 // greater priority. Both are found within seconds.
 func TestACrowdFindsStragglersAndGreaterPrioritiesWithinSeconds(t *testing.T) {

@@ -84,6 +84,29 @@ func anchors(page string) (names []string) {
 	return names
 }
 
+var named = regexp.MustCompile("`((?:[a-z]+/)+[a-z]+(?:_[a-z]+)*\\.go)`")
+
+func TestTheArchitectureNamesEveryPackageAndFilesThatExist(t *testing.T) {
+	root := strings.TrimSpace(run(t, ".", "list", "-m", "-f", "{{.Dir}}"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	require.NoError(t, err)
+	page := string(text)
+	for _, m := range named.FindAllStringSubmatch(page, -1) {
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(m[1]))); err != nil {
+			t.Errorf("docs/architecture.md names %s, which is not there", m[1])
+		}
+	}
+	for p := range load(t).packages {
+		ours, ok := own(p)
+		if !ok || within(ours, []string{"cmd/...", "docs/...", "internal/embedded/...", "internal/mql/...", "internal/house/..."}) {
+			continue
+		}
+		if !strings.Contains(page, "`"+ours+"`") {
+			t.Errorf("docs/architecture.md does not say what the package %s is", ours)
+		}
+	}
+}
+
 func reference(t *testing.T) string {
 	t.Helper()
 	root := strings.TrimSpace(run(t, ".", "list", "-m", "-f", "{{.Dir}}"))

@@ -96,10 +96,9 @@ func (s *History) Archive(ctx context.Context, since time.Time) (Archived, error
 		}
 		move = append(move, l)
 	}
-	if err := s.putOff(ctx, stay, now); err != nil {
+	if a.PutOff, err = s.putOff(ctx, stay, now); err != nil {
 		return a, err
 	}
-	a.PutOff = len(stay)
 	if err := s.copyLives(ctx, move); err != nil {
 		return a, err
 	}
@@ -154,9 +153,9 @@ func mayMove(raw bson.Raw, now time.Time) bool {
 
 // putOff makes room in the index for what can move. It decides nothing, so it does not
 // raise the rev. What somebody else holds is found again. Index: _id.
-func (s *History) putOff(ctx context.Context, ids []string, now time.Time) error {
+func (s *History) putOff(ctx context.Context, ids []string, now time.Time) (done int, err error) {
 	if len(ids) == 0 {
-		return nil
+		return 0, nil
 	}
 	later := encoded(bson.D{d("$set", bson.D{d("archive_at", now.Add(putOff))})})
 	due := appendFields(bson.D{d("archive_at", bson.D{d("$lte", now)})})
@@ -164,8 +163,8 @@ func (s *History) putOff(ctx context.Context, ids []string, now time.Time) error
 	for i, id := range ids { // a statement each: of several ids the server might prefer another index
 		statements[i] = statement{ids: []string{id}, guard: due, update: later}
 	}
-	_, err := s.send(ctx, s.tasks, "writing task", statements, Patience)
-	return explain(err, "putting off what cannot be archived yet")
+	x, err := s.send(ctx, s.tasks, "writing task", statements, Patience)
+	return x.matched, explain(err, "putting off what cannot be archived yet")
 }
 
 // copyLives copies lives to the history. A copy that is there stays unless it was made of

@@ -67,7 +67,11 @@ func (j Archive) Run(ctx context.Context) error {
 		if !batch.More {
 			return nil
 		}
-		if since = batch.Last; first.IsZero() {
+		since = batch.Last
+		if batch.Moved+batch.PutOff == 0 && batch.First.Equal(batch.Last) {
+			since = since.Add(time.Millisecond) // all of them are held: the next batch would be the same
+		}
+		if first.IsZero() {
 			first = batch.First
 		}
 		if j.Unpaced {

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -22,11 +23,18 @@ func TestMain(m *testing.M) { testdb.Main(m) }
 
 func open(t *testing.T) *store.Store {
 	t.Helper()
-	st, err := store.Open(store.Config{Database: testdb.New(t)})
+	st, _ := opened(t)
+	return st
+}
+
+func opened(t *testing.T) (*store.Store, *mongo.Database) {
+	t.Helper()
+	db := testdb.New(t)
+	st, err := store.Open(store.Config{Database: db})
 	require.NoError(t, err)
 	require.NoError(t, st.Ready(t.Context()))
 	require.NoError(t, st.ReadClock(t.Context()))
-	return st
+	return st, db
 }
 
 // job returns what it is told and says when it ran.
@@ -77,13 +85,12 @@ func TestOneJobThatCannotDoesNotKeepTheOthersFromTheirs(t *testing.T) {
 	require.Equal(t, 1, good.n)
 }
 
-func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
-	st := open(t)
-	const n = 1200
+// ended stores n tasks that ended together, and are due to be archived.
+func ended(t *testing.T, st *store.Store, prefix string, n int, at time.Time) {
+	t.Helper()
 	var tasks []*model.Task
 	for i := range n {
-		at := st.Clock.Now().Add(-8 * 24 * time.Hour)
-		task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, at)
+		task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: prefix + fmt.Sprint(i)}, at)
 		eff := lifecycle.ResolveOptions(task.Options)
 		claimed, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "x"}, eff, at)
 		require.Empty(t, no)
@@ -93,6 +100,11 @@ func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
 	}
 	_, err := st.Tasks.Insert(t.Context(), tasks)
 	require.NoError(t, err)
+}
+
+func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
+	st := open(t)
+	ended(t, st, "", 1200, st.Clock.Now().Add(-8*24*time.Hour))
 	c, err := st.Tasks.Chores(t.Context())
 	require.NoError(t, err)
 	require.True(t, Archive{}.Wanted(c))
@@ -104,6 +116,28 @@ func TestAllThatIsDueIsArchivedInBatchesWithRests(t *testing.T) {
 	c, err = st.Tasks.Chores(t.Context())
 	require.NoError(t, err)
 	require.False(t, Archive{}.Wanted(c))
+}
+
+// A page of tasks that one transaction holds, all due at the same moment, does not stand before
+// the others.
+func TestTheArchiverPassesAPageOfHeldTasks(t *testing.T) {
+	st, db := opened(t)
+	at := st.Clock.Now().Add(-8 * 24 * time.Hour)
+	ended(t, st, "held", 500, at)
+	ended(t, st, "free", 3, at.Add(time.Second))
+	session, err := db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = db.Collection("tasks").UpdateMany(mongo.NewSessionContext(t.Context(), session),
+		bson.D{{Key: "key", Value: bson.D{{Key: "$regex", Value: "^held"}}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
+	require.NoError(t, err)
+	moved := 0
+	j := Archive{Store: st, Unpaced: true, Moved: func(a store.Archived) { moved += a.Moved }}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, j.All(ctx))
+	require.Equal(t, 3, moved)
 }
 
 func TestTheArchiverRestsUnlessMoreEndsThanItMoves(t *testing.T) {

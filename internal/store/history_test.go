@@ -367,3 +367,23 @@ func TestTheRetentionOfTheHistoryIsTheDatabases(t *testing.T) {
 		require.Equal(t, raw.Lookup("archived_at").Time().Add(want.keep), raw.Lookup("delete_at").Time(), name)
 	}
 }
+
+// A process stood still between an insert that ran out of time and its repetition. Meanwhile the
+// task ran, ended and moved to the history, so its key is free.
+func TestAnInsertThatIsRepeatedKnowsItsOwnTaskInTheHistory(t *testing.T) {
+	p := newPast(t)
+	done := p.ended("k", 8*24*time.Hour, model.Options{}, lifecycle.Success(bson.RawValue{}))
+	a, err := p.History.Archive(t.Context(), time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, 1, a.Moved)
+	again := func(at time.Time) int64 {
+		exists, err := p.Tasks.InsertAgain(t.Context(), []*model.Task{lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: "k"}, at)})
+		require.NoError(t, err)
+		require.Equal(t, []bool{false}, exists)
+		n, err := p.tasks.CountDocuments(t.Context(), bson.D{{Key: "type", Value: "t"}})
+		require.NoError(t, err)
+		return n
+	}
+	require.Zero(t, again(done.CreatedAt), "that life is over")
+	require.EqualValues(t, 1, again(p.Clock.Now()), "another one may begin")
+}

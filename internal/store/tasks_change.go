@@ -49,11 +49,19 @@ func (s *Tasks) insert(ctx context.Context, tasks []*model.Task, again bool) (ex
 	if InTransaction(ctx) {
 		return exists, s.upsertNew(ctx, tasks, exists)
 	}
+	var over map[string]bool
+	if again {
+		if over, err = s.alreadyOver(ctx, tasks); err != nil {
+			return exists, err
+		}
+	}
 	first := make(map[string]int, len(tasks)) // of several with one id the first is stored
 	statements := make([]statement, 0, len(tasks))
 	for i, t := range tasks {
 		if _, again := first[t.ID]; !again {
-			first[t.ID] = i
+			if first[t.ID] = i; over[t.ID] {
+				continue
+			}
 			statements = append(statements, statement{ids: []string{t.ID},
 				insert: codec.AppendTask(make([]byte, 0, len(t.Args.Value)+documentBytes), t)})
 		}
@@ -86,6 +94,28 @@ func (s *Tasks) insert(ctx context.Context, tasks []*model.Task, again bool) (ex
 		return exists, &InsertError{Refused: failed}
 	}
 	return exists, nil
+}
+
+// alreadyOver finds the tasks that an earlier insert stored and that have moved to the history
+// since, while this process stood still, say. Their keys are free, and a second task would have the
+// generation of the first. Index: _id of the history.
+func (s *Tasks) alreadyOver(ctx context.Context, tasks []*model.Task) (over map[string]bool, err error) {
+	ids := make([]string, len(tasks))
+	for i, t := range tasks {
+		ids[i] = lifeID(t.ID, t.Generation)
+	}
+	lives, err := byID(find(ctx, s.durable(s.history), "looking for stored tasks in the history", bson.D{d("_id", in(ids))},
+		options.Find().SetProjection(bson.D{d("args", 1)})))
+	if err != nil {
+		return nil, err
+	}
+	over = map[string]bool{}
+	for i, t := range tasks {
+		if l := lives[ids[i]]; l != nil && l.Args.Equal(t.Args) {
+			over[t.ID] = true
+		}
+	}
+	return over, nil
 }
 
 // lookAtInserts finds out which of the tasks exist because this insert stored them, by a

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/limits"
@@ -13,9 +12,6 @@ import (
 // An open transaction that holds one candidate must not stop the fetches. A claim that ran out
 // of time continues beside them, without their lock. There the store finds out which documents
 // are held, and claims the others.
-
-// heldPause is how long fetches leave out a held candidate.
-const heldPause = time.Second
 
 // claimApart claims the tasks that shared a command with a held document. Their slots are kept
 // meanwhile.
@@ -58,6 +54,6 @@ func (c *Consumer) claimApart(ctx context.Context, claims []store.Write, execID 
 func (c *Consumer) leaveOut(writes []store.Write) {
 	now := c.store.Clock.Now()
 	for _, w := range writes {
-		c.seeker.Refused.Add(w.Before.ID, now, now.Add(heldPause))
+		c.seeker.Refused.AddHeld(w.Before.ID, now)
 	}
 }

@@ -50,7 +50,7 @@ func (d *Drained) count(e Event) {
 }
 
 // Drain works until nothing is due and nothing runs, then returns: for tests and for
-// batch jobs. With skipTime it then moves its idea of the database's time to the next
+// batch jobs. It waits for a due task that an open transaction of another client holds. With skipTime it then moves its idea of the database's time to the next
 // due_at and goes on, so that delays and retries take no time, but no
 // further than 250 years in all, so that one that always snoozes comes to rest; that is for
 // test databases only. It may be called again, but not beside Run. A [Consumer.Stop] ends it as
@@ -158,6 +158,12 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 			return skipped, context.Cause(ctx)
 		}
 		if c.held.count().started != before {
+			continue
+		}
+		if held := c.seeker.Refused.Held(); !held.IsZero() { // due, and an open transaction has it
+			if !clock.Pause(ctx, held.Sub(c.store.Clock.Now())) {
+				return skipped, context.Cause(ctx)
+			}
 			continue
 		}
 		due, err := c.seeker.Next(ctx, c.types(), nil, looked, endOfTime)

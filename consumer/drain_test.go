@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -62,6 +63,39 @@ func beside(c *Consumer, ctx context.Context) <-chan error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.Stop(ctx) }()
 	return stopped
+}
+
+func TestADrainWaitsForADueTaskThatATransactionHolds(t *testing.T) {
+	db := testdb.New(t)
+	p, err := producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	for i := range 2 {
+		_, err := producer.Send(t.Context(), p, drained, i, producer.Key(strconv.Itoa(i)))
+		require.NoError(t, err)
+	}
+	const held = "-/drained/0"
+	session, err := db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(context.Background())
+	require.NoError(t, session.StartTransaction())
+	_, err = p.Update(mongo.NewSessionContext(t.Context(), session), held, producer.Priority(6))
+	require.NoError(t, err)
+	ran := make(chan int, 2)
+	c, err := New(Config{Database: db})
+	require.NoError(t, err)
+	require.NoError(t, Handle(c, drained, func(_ context.Context, task *Task[int]) (model.None, error) {
+		ran <- task.Args
+		return model.None{}, nil
+	}))
+	got := make(chan Drained, 1)
+	go func() {
+		d, _ := c.Drain(t.Context(), false)
+		got <- d
+	}()
+	require.Equal(t, 1, inTime(t, ran))
+	require.Eventually(t, func() bool { return c.store.ProbeLater(held) }, 30*time.Second, time.Millisecond, "it knows that the task is held")
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	require.Equal(t, 2, inTime(t, got).Succeeded)
 }
 
 func TestAStopEndsADrainGracefully(t *testing.T) {

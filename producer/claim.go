@@ -140,7 +140,7 @@ func (f *fetch) write(ctx context.Context, claims []store.Write) ([]store.Writte
 		case w.Applied:
 			f.p.pull.hear(claims[i].After) // it may want further workers
 		case w.Held:
-			f.seeker.Refused.Add(id, now, now.Add(heldFor))
+			f.seeker.Refused.AddHeld(id, now)
 		case w.Refused != nil:
 			f.seeker.Refused.Add(id, now, time.Time{})
 			f.p.log.Error().Err(w.Refused).Str("task_id", id).Msg("the database refuses every write of a task; it cannot run")

@@ -25,8 +25,6 @@ const (
 	wideGap = 30 * time.Second // between looks at everybody's audience
 	// maxSeekers bounds the memory of a process that fetches for ever new workers.
 	maxSeekers = 1000
-	// heldFor is how long a worker's fetches leave out a task that another client holds.
-	heldFor = time.Second
 )
 
 // seeker returns what is remembered of the worker that the finder looks for.

@@ -12,12 +12,15 @@ type Refusals struct {
 	until map[string]time.Time
 	back  bool                 // some are left out no longer
 	retry map[string]time.Time // of those, the ones that are for this worker from then on
+	held  map[string]bool      // of those, the ones that another client holds
 }
 
 const (
 	// RefusedFor is how long a refused task is left out of queries.
 	RefusedFor  = 10 * time.Second
 	maxRefusals = 200
+	// heldFor is how long a task that another client holds is left out.
+	heldFor = time.Second
 )
 
 // Add notes a refusal. retry is when the task is for this worker: its own retry of a
@@ -39,6 +42,32 @@ func (r *Refusals) Add(id string, now, retry time.Time) {
 	if retry.Before(r.until[id]) {
 		r.until[id] = retry
 	}
+}
+
+// AddHeld notes a task that another client holds, such as an open transaction.
+func (r *Refusals) AddHeld(id string, now time.Time) {
+	r.Add(id, now, now.Add(heldFor))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.until[id]; ok {
+		if r.held == nil {
+			r.held = map[string]bool{}
+		}
+		r.held[id] = true
+	}
+}
+
+// Held is when the first of the held tasks is looked at again; zero = none is held, as far as is
+// known.
+func (r *Refusals) Held() (earliest time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id := range r.held {
+		if until := r.until[id]; earliest.IsZero() || until.Before(earliest) {
+			earliest = until
+		}
+	}
+	return earliest
 }
 
 // Next is the earliest retry among the refused; zero when there is none. Nothing else
@@ -90,6 +119,7 @@ func (r *Refusals) IDs(now time.Time) (ids []string) {
 	for id, until := range r.until {
 		if !now.Before(until) {
 			delete(r.until, id)
+			delete(r.held, id)
 			r.back = true
 			continue
 		}

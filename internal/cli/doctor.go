@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -215,13 +216,16 @@ func (d *doctor) workers(ctx context.Context) {
 		d.fail("workers", err, "")
 		return
 	}
-	served := map[string]bool{}
+	served := map[string]*takers{}
 	alive := 0
 	for i := range all {
 		if w := &all[i]; w.Alive(d.now) {
 			alive++
 			for _, t := range w.Types {
-				served[t] = true
+				if served[t] == nil {
+					served[t] = &takers{}
+				}
+				served[t].add(lifecycle.ConditionsFor(w.Only, t))
 			}
 		}
 	}
@@ -230,13 +234,13 @@ func (d *doctor) workers(ctx context.Context) {
 	} else {
 		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(sortedKeys(served), ", "))
 	}
-	d.callbacks(ctx, served[model.CallbackType])
+	d.callbacks(ctx, served[model.CallbackType] != nil)
 	due, err := d.store.Tasks.DueTypes(ctx, d.now)
 	if err != nil {
 		d.fail("due tasks", err, "")
 		return
 	}
-	d.dueTasks(due, served)
+	d.dueTasks(ctx, due, served)
 }
 
 // callbacks says whether somebody delivers those that types and rules have. Those of single
@@ -278,12 +282,37 @@ func (d *doctor) callbacks(ctx context.Context, delivered bool) {
 	}
 }
 
-func (d *doctor) dueTasks(due []store.DueType, served map[string]bool) {
+// takers are the live workers of a type.
+type takers struct {
+	all  bool                // one of them takes each task
+	only []*model.Conditions // of the others
+}
+
+func (t *takers) add(only *model.Conditions) {
+	if t.all = t.all || only == nil; only != nil {
+		t.only = append(t.only, only)
+	}
+}
+
+func (d *doctor) dueTasks(ctx context.Context, due []store.DueType, served map[string]*takers) {
 	var nobody []string
+	excluded := false
 	var oldest store.DueType
 	for _, t := range due {
-		if !served[t.Type] {
+		by, outside := served[t.Type], ""
+		if by != nil && !by.all {
+			var err error
+			if outside, err = d.store.Tasks.DueOutside(ctx, t.Type, by.only, d.now); err != nil {
+				d.fail("due tasks", err, "")
+				return
+			}
+		}
+		if by == nil {
 			nobody = append(nobody, t.Type)
+		} else if outside != "" {
+			d.warn("due tasks", "no live worker of type "+t.Type+" takes "+outside+": each has conditions on tenant, category or creator that the task does not meet",
+				"start a worker that takes it; `mscheduler task explain` names the conditions")
+			excluded = true
 		} else if oldest.Type == "" || t.Oldest.Before(oldest.Oldest) {
 			oldest = t
 		}
@@ -293,7 +322,7 @@ func (d *doctor) dueTasks(due []store.DueType, served map[string]bool) {
 	}
 	waits := d.now.Sub(oldest.Oldest)
 	switch {
-	case oldest.Type == "" && len(nobody) == 0:
+	case oldest.Type == "" && len(nobody) == 0 && !excluded:
 		d.ok("due tasks", "none waits")
 	case oldest.Type == "":
 	case waits > overdue:
@@ -322,7 +351,7 @@ func (d *doctor) lapses(ctx context.Context) {
 	}
 }
 
-func sortedKeys(m map[string]bool) []string {
+func sortedKeys[T any](m map[string]T) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {
 		out = append(out, k)

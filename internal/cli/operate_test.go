@@ -128,6 +128,20 @@ func checks(t *testing.T, r result) map[string]finding {
 	return out
 }
 
+func TestDoctorKnowsTheConditionsOfWorkers(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	s.ok("pause", "http")
+	s.ok("send", "http", "--key", "a", "--tenant", "acme", "--args", `{"url":"http://127.0.0.1:1"}`)
+	_, _, stop := s.worker("--tenant", "acme")
+	require.Contains(t, checks(t, s.ok("doctor", "-o", "json"))["due tasks"].Detail, "the oldest, of type http, waits")
+	s.ok("send", "http", "--key", "b", "--tenant", "other", "--args", `{"url":"http://127.0.0.1:1"}`)
+	due := checks(t, s.ok("doctor", "-o", "json"))["due tasks"]
+	require.Equal(t, "warn", due.State)
+	require.Contains(t, due.Detail, "no live worker of type http takes other/http/b")
+	stop()
+}
+
 func TestDoctorFindsWhatIsWrongAndSaysWhatToDo(t *testing.T) {
 	s := newSession(t)
 	fresh := checks(t, s.ok("doctor", "-o", "json"))

@@ -75,10 +75,7 @@ func (s *Tasks) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 		var doc struct {
 			DueAt time.Time `bson:"due_at"`
 		}
-		err := s.tasks.FindOne(ctx, bson.D{
-			d("type", typ), d("audience", in([]string{lifecycle.AudienceAll, lifecycle.AudienceMany})),
-			d("priority", in(allPriorities())), d("due_at", bson.D{d("$lte", now)}),
-		}, options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
+		err := s.tasks.FindOne(ctx, dueOfType(typ, now), options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
 			SetProjection(bson.D{d("_id", 0), d("due_at", 1)})).Decode(&doc)
 		switch {
 		case isNone(err):
@@ -89,6 +86,32 @@ func (s *Tasks) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 		}
 	}
 	return out, nil
+}
+
+// DueOutside finds the task of the type that is due the longest among those that meet none of the
+// conditions; "" = there is none. Index: due, and it reads the documents.
+func (s *Tasks) DueOutside(ctx context.Context, typ string, conditions []*model.Conditions, now time.Time) (id string, err error) {
+	met := make(bson.A, len(conditions))
+	for i, c := range conditions {
+		met[i] = only(bson.D{}, c)
+	}
+	var doc struct {
+		ID string `bson:"_id"`
+	}
+	err = s.tasks.FindOne(ctx, append(dueOfType(typ, now), d("$nor", met)), options.FindOne().
+		SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).SetProjection(bson.D{d("_id", 1)})).Decode(&doc)
+	if isNone(err) {
+		return "", nil
+	}
+	return doc.ID, explain(err, "finding a due task of type "+typ+" that meets no worker's conditions")
+}
+
+// dueOfType is the filter for all due tasks of a type that name no worker.
+func dueOfType(typ string, now time.Time) bson.D {
+	return bson.D{
+		d("type", typ), d("audience", in([]string{lifecycle.AudienceAll, lifecycle.AudienceMany})),
+		d("priority", in(allPriorities())), d("due_at", bson.D{d("$lte", now)}),
+	}
 }
 
 // LapsedBefore finds some tasks whose lease lapsed before the given time, the longest

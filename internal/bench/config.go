@@ -2,6 +2,7 @@ package bench
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ type Config struct {
 	// Later and Others are how many tasks that are not due, or meant for other workers,
 	// delayed puts beside its own.
 	Later, Others int
-	// Results makes the handlers of preloaded and fleet return a result each. The raw writes
+	// Results makes the handlers of preloaded, fleet and delayed return a result each. The raw writes
 	// then finish each task with a statement of its own.
 	Results bool
 	// RTT repeats preloaded and fleet behind a proxy that adds this time to each round trip.
@@ -90,6 +91,13 @@ func (c *Config) Validate() error {
 			errs = append(errs, input.Invalid(f.name, "is %d; want 1 to %d", f.n, f.most))
 		}
 	}
+	for _, f := range c.partial() {
+		for _, s := range c.Scenarios {
+			if !slices.Contains(f.users, s) {
+				errs = append(errs, input.Invalid(f.name, "is not used by %s; it is for %s", s, strings.Join(f.users, ", ")))
+			}
+		}
+	}
 	if c.Duration < 0 || c.Duration > 24*time.Hour {
 		errs = append(errs, input.Invalid("--duration", "is %v; want up to 24h", c.Duration))
 	}
@@ -110,6 +118,44 @@ func (c *Config) Validate() error {
 		errs = append(errs, input.Invalid("--rate", "is %v; want more than 0, up to 100000 a second", c.Rate))
 	}
 	return errors.Join(errs...)
+}
+
+// partial is a setting that only some scenarios use.
+type partial struct {
+	name  string
+	users []string
+}
+
+// partial returns the settings that were given and that only some scenarios use.
+func (c *Config) partial() (given []partial) {
+	for _, f := range []struct {
+		given bool
+		partial
+	}{
+		{c.Results, partial{"--results", []string{"preloaded", "fleet", "delayed"}}},
+		{c.RTT != 0, partial{"--rtt", []string{"preloaded", "fleet"}}},
+		{c.Against != "", partial{"--against", []string{"preloaded", "fleet"}}},
+		{c.Rate != 0, partial{"--rate", []string{"paced"}}},
+		{c.Later != 0, partial{"--later", []string{"delayed"}}},
+		{c.Others != 0, partial{"--others", []string{"delayed"}}},
+	} {
+		if f.given {
+			given = append(given, f.partial)
+		}
+	}
+	return given
+}
+
+// Warnings says which settings some scenarios of a run of all do not use. If scenarios are named,
+// [Config.Validate] refuses those settings.
+func (c *Config) Warnings() (out []string) {
+	if len(c.Scenarios) > 0 {
+		return nil
+	}
+	for _, f := range c.partial() {
+		out = append(out, fmt.Sprintf("%s is used by %s only", f.name, strings.Join(f.users, ", ")))
+	}
+	return out
 }
 
 func (c Config) withDefaults() Config {

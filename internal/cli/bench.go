@@ -47,7 +47,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&b.ArgsBytes, "args-bytes", 0, "size of each task's arguments; defaults to 100")
 	f.IntVar(&b.Later, "later", 0, "tasks that are not due beside those of delayed; defaults to 1000000")
 	f.IntVar(&b.Others, "others", 0, "tasks for another worker beside those of delayed; defaults to 100000")
-	f.BoolVar(&b.Results, "results", false, "preloaded and fleet: each handler returns a different result, and the raw writes use one statement for each end")
+	f.BoolVar(&b.Results, "results", false, "preloaded, fleet and delayed: each handler returns a different result, and the raw writes use one statement for each end")
 	f.StringVar(&b.rtt, "rtt", "", "preloaded and fleet: measure again behind a proxy that adds this time to each round trip, such as 5ms")
 	f.StringVar(&b.Against, "against", "", "preloaded and fleet: measure again with workers of this other build of mscheduler")
 	f.StringVar(&b.Path, "path", "", "file of the embedded server, made and removed; defaults to none, in memory")
@@ -94,6 +94,9 @@ func (a *app) benchConfig(b *benchFlags) error {
 	}
 	if err := b.Validate(); err != nil {
 		return err
+	}
+	for _, w := range b.Warnings() {
+		a.say("%s", w)
 	}
 	switch {
 	case b.Path != "" && a.flags.uri != "":

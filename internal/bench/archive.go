@@ -131,34 +131,26 @@ func (r *run) finished(ctx context.Context, n int) (sum uint64, err error) {
 	}
 	now := r.db.Store.Clock.Now()
 	show := r.progress("finished tasks")
-	const chunk = 5000
-	for at := 0; at < n; at += chunk {
-		tasks := make([]*model.Task, 0, chunk)
-		for i := at; i < min(n, at+chunk); i++ {
+	err = inTurn(ctx, n, chunk, 1, func(ctx context.Context, from, to int) error {
+		var tasks []*model.Task
+		for i := from; i < to; i++ {
 			result, err := codec.EncodeValue("result", i, input.MaxResultBytes)
 			if err != nil {
-				return 0, err
+				return err
 			}
 			ended := now.Add(-8*24*time.Hour + time.Duration(i%1000)*time.Minute) // within some hours
-			t := lifecycle.NewTask(lifecycle.Draft{Type: oldType, Key: fmt.Sprintf("%09d", i), Args: pad}, ended)
-			eff := lifecycle.ResolveOptions(t.Options)
-			claimed, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "bench-0", ExecID: "00000000-0000-4000-8000-000000000000"}, eff, ended)
-			if no != "" {
-				return 0, fmt.Errorf("a fresh task is not claimable: %s", no)
-			}
-			done, err := lifecycle.Finish(claimed, claimed.WorkerStates[0].ExecID, lifecycle.Success(result), eff, ended, 0)
+			l, err := newLife(lifecycle.Draft{Type: oldType, Key: fmt.Sprintf("%09d", i), Args: pad}, result, ended)
 			if err != nil {
-				return 0, err
+				return err
 			}
-			tasks = append(tasks, done)
-			sum += check(done.ID, done.Generation, int64(i))
+			tasks = append(tasks, l.done)
+			sum += check(l.done.ID, l.done.Generation, int64(i))
 		}
-		if _, err := r.db.Store.Tasks.Insert(ctx, tasks); err != nil {
-			return 0, err
-		}
-		show(min(n, at+chunk), n)
-	}
-	return sum, nil
+		defer show(to, n)
+		_, err := r.db.Store.Tasks.Insert(ctx, tasks)
+		return err
+	})
+	return sum, err
 }
 
 // check is a number that another task, life or result has not; their sum does not depend

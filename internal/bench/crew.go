@@ -96,7 +96,7 @@ func (c *crew) begin(ctx context.Context) (began time.Time, err error) {
 // sum is the sum of what all workers counted, under the lock.
 func (c *crew) sum() (t totals) {
 	for _, m := range c.members {
-		t.add(m.latest.totals)
+		t = t.plus(m.latest.totals, 1)
 	}
 	return t
 }

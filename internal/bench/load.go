@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mscheduler/mscheduler/producer"
@@ -41,15 +43,37 @@ func (r *run) send(ctx context.Context, n int, opts ...producer.Option) error {
 // backlog stores tasks.
 func (r *run) backlog(ctx context.Context, n int, opts ...producer.Option) error {
 	show := r.progress("sending")
-	for sent := 0; sent < n; {
-		some := min(5000, n-sent)
-		if err := r.send(ctx, some, opts...); err != nil {
-			return err
-		}
-		sent += some
-		show(sent, n)
+	return inTurn(ctx, n, chunk, 1, func(ctx context.Context, from, to int) error {
+		defer show(to, n)
+		return r.send(ctx, to-from, opts...)
+	})
+}
+
+// chunk is how many documents are stored at once where that is not measured.
+const chunk = 5000
+
+// inTurn cuts n things into pieces of a size, and gives each worker the next when it has done
+// one. The first error ends it.
+func inTurn(ctx context.Context, n, size, workers int, do func(ctx context.Context, from, to int) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				to := int(next.Add(int64(size)))
+				if to-size >= n {
+					return
+				}
+				if err := do(ctx, to-size, min(to, n)); err != nil {
+					stop(err)
+				}
+			}
+		})
 	}
-	return nil
+	wg.Wait()
+	return context.Cause(ctx)
 }
 
 // outstanding is how many tasks a steady load has under way: enough for full batches, and

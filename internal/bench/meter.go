@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -104,11 +105,10 @@ func (m *meter) reset() {
 }
 
 // totals are what was counted since the reset.
-func (m *meter) totals() (t totals) {
+func (m *meter) totals() totals {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t.add(totals{Commands: m.commands, Calls: m.calls, Read: m.read.Load(), Written: m.written.Load()})
-	return t
+	return totals{Commands: maps.Clone(m.commands), Calls: maps.Clone(m.calls), Read: m.read.Load(), Written: m.written.Load()}
 }
 
 // takeFetches hands over the fetches since the last call.

@@ -101,7 +101,7 @@ func rulesAtRest(c *Config, name string, n int) part {
 			late, _, read := s.ticks.seen()
 			r.late = late
 			r.res.measured(len(late), took)
-			r.note("commands a minute: %s", perMinute(r.counts().since(before).Commands, took))
+			r.note("commands a minute: %s", perMinute(r.counts().plus(before, -1).Commands, took))
 			r.note("documents read a minute: %.0f; processor time, server included: %.2f ms a second",
 				float64(read)/took.Minutes(), millis(used)/took.Seconds())
 			return err
@@ -241,21 +241,18 @@ func (r *run) rules(ctx context.Context, p *periodic.Periodic, n int, spec func(
 	}
 	show := r.progress("making rules")
 	coll := r.db.Client.Database(r.db.Name, options.Database().SetRegistry(codec.Registry())).Collection("periodic_rules")
-	const chunk = 1000
-	var docs []*schedule.Rule
-	for i := 1; i < n; i++ {
-		c := *first
-		s := spec(i)
-		c.ID, c.Name, c.Living, c.StartAt = fmt.Sprintf("%s-%d", first.ID, i), s.Name, schedule.RuleName("", s.Name), s.StartAt
-		c.NextFireAt = first.NextFireAt.Add(c.StartAt.Sub(first.StartAt))
-		docs = append(docs, &c)
-		if len(docs) == chunk || i == n-1 {
-			if _, err := coll.InsertMany(ctx, docs); err != nil {
-				return fmt.Errorf("making rules: %w", err)
-			}
-			docs = nil
-			show(i+1, n)
+	return inTurn(ctx, n-1, 1000, 1, func(ctx context.Context, from, to int) error {
+		var docs []*schedule.Rule
+		for i := from + 1; i <= to; i++ { // number 0 is the first
+			c, s := *first, spec(i)
+			c.ID, c.Name, c.Living, c.StartAt = fmt.Sprintf("%s-%d", first.ID, i), s.Name, schedule.RuleName("", s.Name), s.StartAt
+			c.NextFireAt = first.NextFireAt.Add(c.StartAt.Sub(first.StartAt))
+			docs = append(docs, &c)
 		}
-	}
-	return nil
+		if _, err := coll.InsertMany(ctx, docs); err != nil {
+			return fmt.Errorf("making rules: %w", err)
+		}
+		show(to+1, n)
+		return nil
+	})
 }

@@ -68,45 +68,23 @@ type totals struct {
 	Calls    map[store.Purpose]calls `json:"calls,omitempty"`
 }
 
-func (t *totals) add(o totals) {
-	t.Finished += o.Finished
-	t.LastFinish = max(t.LastFinish, o.LastFinish)
-	t.Attempted += o.Attempted
-	t.Won += o.Won
-	t.Read += o.Read
-	t.Written += o.Written
-	t.CPU += o.CPU
-	if t.Commands == nil {
-		t.Commands = map[string]int64{}
+// plus is the sum with sign 1, and the difference with sign -1. LastFinish is the later one.
+func (t totals) plus(o totals, sign int64) totals {
+	sum := totals{
+		Finished: t.Finished + sign*o.Finished, LastFinish: max(t.LastFinish, o.LastFinish),
+		Attempted: t.Attempted + sign*o.Attempted, Won: t.Won + sign*o.Won,
+		Read: t.Read + sign*o.Read, Written: t.Written + sign*o.Written, CPU: t.CPU + sign*o.CPU,
+		Commands: map[string]int64{}, Calls: map[store.Purpose]calls{},
 	}
+	maps.Copy(sum.Commands, t.Commands)
+	maps.Copy(sum.Calls, t.Calls)
 	for name, n := range o.Commands {
-		t.Commands[name] += n
-	}
-	if t.Calls == nil {
-		t.Calls = map[store.Purpose]calls{}
-	}
-	for p, c := range o.Calls {
-		t.Calls[p] = t.Calls[p].plus(c, 1)
-	}
-}
-
-// since is what was counted after an earlier look.
-func (t totals) since(o totals) totals {
-	t.Finished -= o.Finished
-	t.Attempted -= o.Attempted
-	t.Won -= o.Won
-	t.Read -= o.Read
-	t.Written -= o.Written
-	t.CPU -= o.CPU
-	t.Commands = maps.Clone(t.Commands)
-	for name, n := range o.Commands {
-		if t.Commands[name] -= n; t.Commands[name] == 0 {
-			delete(t.Commands, name)
+		if sum.Commands[name] += sign * n; sum.Commands[name] == 0 {
+			delete(sum.Commands, name)
 		}
 	}
-	t.Calls = maps.Clone(t.Calls)
 	for p, c := range o.Calls {
-		t.Calls[p] = t.Calls[p].plus(c, -1)
+		sum.Calls[p] = sum.Calls[p].plus(c, sign)
 	}
-	return t
+	return sum
 }

@@ -3,11 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -18,7 +15,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // rawPrefix names the yardstick's collections, which have the product's indexes.
@@ -81,7 +77,7 @@ func raw(ctx context.Context, db *mongo.Database, y yardstick, argsBytes int, pr
 	if err != nil {
 		return spent{}, err
 	}
-	batches := slices.Collect(slices.Chunk(tasks, min(y.batch, (y.tasks+y.writers-1)/y.writers)))
+	batch := min(y.batch, (y.tasks+y.writers-1)/y.writers)
 	out := spent{tasks: y.tasks}
 	for i, step := range []struct {
 		timed bool
@@ -91,7 +87,8 @@ func raw(ctx context.Context, db *mongo.Database, y yardstick, argsBytes int, pr
 			break
 		}
 		began, cpu := st.Local().Monotonic(), cpuTime()
-		if err := inTurn(ctx, batches, y.writers, step.do); err != nil {
+		err := inTurn(ctx, y.tasks, batch, y.writers, func(ctx context.Context, from, to int) error { return step.do(ctx, tasks[from:to]) })
+		if err != nil {
 			return spent{}, fmt.Errorf("the raw measurement: %w", err)
 		}
 		if step.timed {
@@ -108,29 +105,6 @@ func raw(ctx context.Context, db *mongo.Database, y yardstick, argsBytes int, pr
 	return out, nil
 }
 
-// inTurn gives each writer the next batch when it has done one. The first error ends it.
-func inTurn(ctx context.Context, batches [][]rawTask, writers int, do func(context.Context, []rawTask) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range writers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(batches) {
-					return
-				}
-				if err := do(ctx, batches[i]); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return context.Cause(ctx)
-}
-
 // rawWriter knows the updates, which are the same for every task: they are taken from the
 // product's rules, so that they cannot grow apart.
 type rawWriter struct {
@@ -141,21 +115,13 @@ type rawWriter struct {
 }
 
 func newRawWriter(db *mongo.Database, each bool, now time.Time) (*rawWriter, error) {
-	w := &rawWriter{db: db, now: now}
-	task := lifecycle.NewTask(lifecycle.Draft{Type: noop.Name(), Key: "k"}, now)
-	eff := lifecycle.ResolveOptions(task.Options, model.Options{})
-	by := lifecycle.Claimant{WorkerID: "raw-1-00000000", ExecID: "00000000-0000-4000-8000-000000000000"}
-	claimed, no := lifecycle.Claim(task, by, eff, now)
-	if no != "" {
-		return nil, fmt.Errorf("the raw measurement: a fresh task is not claimable: %s", no)
-	}
-	finished, err := lifecycle.Finish(claimed, by.ExecID, lifecycle.Success(bson.RawValue{}), eff, now, 0)
+	l, err := newLife(lifecycle.Draft{Type: noop.Name(), Key: "k"}, bson.RawValue{}, now)
 	if err != nil {
 		return nil, fmt.Errorf("the raw measurement: %w", err)
 	}
-	w.claim, w.finish = codec.Diff(task, claimed), codec.Diff(claimed, finished)
+	w := &rawWriter{db: db, now: now, claim: codec.Diff(l.sent, l.claimed), finish: codec.Diff(l.claimed, l.done)}
 	if each {
-		w.results = &rawResults{claimed: claimed, execID: by.ExecID, eff: eff, now: now}
+		w.results = &rawResults{life: l}
 	}
 	return w, nil
 }

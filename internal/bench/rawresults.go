@@ -16,13 +16,34 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
+// life is a task as it is sent, claimed and finished, all at one time.
+type life struct {
+	sent, claimed, done *model.Task
+	eff                 lifecycle.Effective
+	at                  time.Time
+}
+
+func newLife(d lifecycle.Draft, result bson.RawValue, at time.Time) (l *life, err error) {
+	l = &life{sent: lifecycle.NewTask(d, at), at: at}
+	l.eff = lifecycle.ResolveOptions(l.sent.Options)
+	by := lifecycle.Claimant{WorkerID: "bench-0-00000000", ExecID: "00000000-0000-4000-8000-000000000000"}
+	var no lifecycle.Refusal
+	if l.claimed, no = lifecycle.Claim(l.sent, by, l.eff, at); no != "" {
+		return nil, fmt.Errorf("a fresh task is not claimable: %s", no)
+	}
+	l.done, err = l.finish(result)
+	return l, err
+}
+
+// finish is the claimed task with another result.
+func (l *life) finish(result bson.RawValue) (*model.Task, error) {
+	return lifecycle.Finish(l.claimed, l.claimed.WorkerStates[0].ExecID, lifecycle.Success(result), l.eff, l.at, 0)
+}
+
 // rawResults makes ends that differ from task to task.
 type rawResults struct {
-	claimed *model.Task
-	execID  string
-	eff     lifecycle.Effective
-	now     time.Time
-	last    atomic.Int64
+	*life
+	last atomic.Int64
 }
 
 // end is the update that finishes a task with a result that no other task has.
@@ -31,7 +52,7 @@ func (x *rawResults) end() (bson.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	finished, err := lifecycle.Finish(x.claimed, x.execID, lifecycle.Success(result), x.eff, x.now, 0)
+	finished, err := x.finish(result)
 	if err != nil {
 		return nil, fmt.Errorf("the raw measurement: %w", err)
 	}

@@ -46,11 +46,11 @@ func TestPercentilesAreMeasuredValues(t *testing.T) {
 
 func TestTotalsAddUpAndSubtract(t *testing.T) {
 	var sum totals
-	sum.add(totals{Finished: 1, LastFinish: 9, Commands: map[string]int64{"find": 1}})
-	sum.add(totals{Finished: 2, LastFinish: 5, Commands: map[string]int64{"find": 2, "update": 1}})
+	sum = sum.plus(totals{Finished: 1, LastFinish: 9, Commands: map[string]int64{"find": 1}}, 1)
+	sum = sum.plus(totals{Finished: 2, LastFinish: 5, Commands: map[string]int64{"find": 2, "update": 1}}, 1)
 	require.Equal(t, int64(3), sum.Finished)
 	require.Equal(t, int64(9), sum.LastFinish)
-	d := sum.since(totals{Finished: 1, Commands: map[string]int64{"find": 3}})
+	d := sum.plus(totals{Finished: 1, Commands: map[string]int64{"find": 3}}, -1)
 	require.Equal(t, int64(2), d.Finished)
 	require.Equal(t, map[string]int64{"update": 1}, d.Commands, "what did not happen is left out")
 	require.Equal(t, int64(3), sum.Commands["find"])

@@ -96,7 +96,7 @@ func (r *run) drive(ctx context.Context) (err error) {
 	if r.began, err = r.crew.begin(ctx); err == nil {
 		err = r.measure(ctx, r)
 	}
-	t := r.counts().since(before)
+	t := r.counts().plus(before, -1)
 	r.res.counted(t)
 	r.res.Latency = percentiles(r.late)
 	if r.settle == 0 { // else it was mostly waiting

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/mscheduler/mscheduler/producer"
@@ -34,54 +33,27 @@ func sending(name string, n, senders, many int, raw yardstick) part {
 			return err
 		},
 		measure: func(ctx context.Context, r *run) error {
-			s := senderState{run: r, n: n, many: many, show: r.progress("sending")}
-			began := r.cfg.Clock.Monotonic()
-			var wg sync.WaitGroup
-			for range senders {
-				wg.Go(func() { s.sendAll(ctx) })
-			}
-			wg.Wait()
-			r.res.measured(s.stored, r.cfg.Clock.Monotonic()-began)
-			return errors.Join(s.failed, context.Cause(ctx))
+			show := r.progress("sending")
+			var mu sync.Mutex
+			stored, began := 0, r.cfg.Clock.Monotonic()
+			err := inTurn(ctx, n, many, senders, func(ctx context.Context, from, to int) (err error) {
+				before := r.cfg.Clock.Monotonic()
+				if many > 1 {
+					err = r.send(ctx, to-from)
+				} else {
+					_, err = producer.Send(ctx, r.sender, noop, r.args())
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				r.late = append(r.late, millis(r.cfg.Clock.Monotonic()-before))
+				if err == nil {
+					stored += to - from
+					show(stored, n)
+				}
+				return err
+			})
+			r.res.measured(stored, r.cfg.Clock.Monotonic()-began)
+			return err
 		},
-	}
-}
-
-// senderState is what the senders of a part share.
-type senderState struct {
-	*run
-	n, many int
-	show    func(done, total int)
-
-	mu           sync.Mutex
-	next, stored int
-	failed       error
-}
-
-// sendAll sends until no task is left.
-func (s *senderState) sendAll(ctx context.Context) {
-	for ctx.Err() == nil {
-		s.mu.Lock()
-		some := min(s.many, s.n-s.next)
-		s.next += some
-		s.mu.Unlock()
-		if some == 0 {
-			return
-		}
-		before := s.cfg.Clock.Monotonic()
-		var err error
-		if s.many > 1 {
-			err = s.send(ctx, some)
-		} else {
-			_, err = producer.Send(ctx, s.sender, noop, s.args())
-		}
-		s.mu.Lock()
-		s.late = append(s.late, millis(s.cfg.Clock.Monotonic()-before))
-		s.failed = errors.Join(s.failed, err)
-		if err == nil {
-			s.stored += some
-			s.show(s.stored, s.n)
-		}
-		s.mu.Unlock()
 	}
 }

@@ -89,7 +89,7 @@ func idle(c *Config) []part {
 		measure: func(ctx context.Context, r *run) error {
 			before := r.crew.totals()
 			took, err := r.rest(ctx, "resting", c.lasting(3*time.Minute, time.Minute))
-			r.note("commands a minute: %s", perMinute(r.crew.totals().since(before).Commands, took))
+			r.note("commands a minute: %s", perMinute(r.crew.totals().plus(before, -1).Commands, took))
 			return err
 		},
 	}, c.or(c.Processes, 10, 10))

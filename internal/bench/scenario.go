@@ -36,14 +36,14 @@ type part struct {
 var scenarios = []scenario{
 	{"preloaded", "drain a backlog of no-op tasks with one process", drainByOne},
 	{"fleet", "the same with several processes", drainByMany},
-	{"paced", "a fixed rate: how late handlers start, with one and with several idle processes", paced},
-	{"delayed", "preloaded beside a million tasks that are not due, and beside those of other workers", delayed},
-	{"steady", "tasks are sent as fast as they finish: rate and fetches by the half minute", steady},
-	{"limited", "starts a second of a type with max_running: alone, beside and behind a backlog of another type", limited},
+	{"paced", "start latency at a fixed rate, with one idle process and with several", paced},
+	{"delayed", "preloaded next to a million tasks that are not due, and next to tasks of other workers", delayed},
+	{"steady", "tasks are sent as fast as they finish; rate and fetch times by the half minute", steady},
+	{"limited", "starts a second of a type with max_running: alone, next to and behind a backlog of another type", limited},
 	{"idle", "commands a minute of idle workers, one and ten", idle},
-	{"takeover", "a worker killed with a thousand executions: from each lapse to its new start", takeover},
-	{"archive", "what workers lose while finished tasks move to the history, and whether all arrive", archive},
-	{"periodic", "500 rules of every second: how late their tasks are stored; and what 100,000 rules cost of which one is due a second", periodics},
+	{"takeover", "kill a worker with a thousand executions; time from each lapse to the new start", takeover},
+	{"archive", "throughput while finished tasks move to the history, and whether all arrive", archive},
+	{"periodic", "how late the tasks of 500 rules of every second are stored; what 100,000 rules at rest cost", periodics},
 	{"send", "producers only: one by one, concurrent, batched", send},
 }
 

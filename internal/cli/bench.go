@@ -15,20 +15,20 @@ import (
 	"github.com/mscheduler/mscheduler/internal/bench"
 )
 
-const benchHelp = `Measure how fast this is on a server, beside what the server itself can do.
+const benchHelp = `Measure throughput and latency on a server, next to the raw writes of that server.
 
-Each scenario first measures the raw cost of the same writes on the same server (bulk
-insert, then two batches of guarded updates a document, in the cheapest form known), and
-RATIO is its rate over that. Without arguments all scenarios run:
+Most scenarios first measure the raw rate of the same writes on the same server: a bulk
+insert, then two batches of guarded updates for each document. RATIO is the scenario's rate
+divided by the raw rate. Without arguments all scenarios run:
 
 %s
-It runs on an embedded server in memory, on a file with --path, or on the deployment that
---uri or MSCHEDULER_MONGODB_URI names. Each part makes a database of its own, refuses one
-that exists, and drops it afterwards, also after Ctrl-C. Nothing else on the server is
-touched, but the load is real: do not run it beside production.
+The bench runs on an embedded server: in memory, or on a file with --path. With --uri or
+MSCHEDULER_MONGODB_URI it runs on that deployment. Each part creates its own database and
+drops it afterwards, also after Ctrl-C. A database that exists is refused. Nothing else on
+the server is touched, but the load is real: do not run it next to production.
 
-preloaded and fleet also report the number, mean time and mean size of finds, claims and
-ends, the processor time of the workers, and that of a server on the same machine (Linux).
+preloaded and fleet also report the finds, claims and ends: their number, mean time and mean
+size. They report the processor time of the workers, and of a server on this machine (Linux).
 
 With -o json each scenario, or part of one, prints one object on a line. A part that ended
 early reports its measurements so far.`
@@ -58,7 +58,7 @@ func (b *benchFlags) register(f *pflag.FlagSet) {
 func (a *app) benchCommand() *cobra.Command {
 	var b benchFlags
 	cmd := &cobra.Command{
-		Use: "bench [SCENARIO...]", Short: "Measure the speed beside what the server itself can do",
+		Use: "bench [SCENARIO...]", Short: "Measure throughput and latency, next to the raw writes of the server",
 		Long: fmt.Sprintf(benchHelp, bench.Help()), ValidArgs: bench.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b.Scenarios = args
@@ -70,7 +70,7 @@ func (a *app) benchCommand() *cobra.Command {
 	}
 	b.register(cmd.Flags())
 	cmd.AddCommand(&cobra.Command{
-		Use: "worker", Hidden: true, Args: noArgs, Short: "What bench starts as its workers",
+		Use: "worker", Hidden: true, Args: noArgs, Short: "Run a worker of a bench",
 		RunE: func(cmd *cobra.Command, _ []string) error { return bench.Work(cmd.Context(), a.Stdin, a.Stdout) },
 	})
 	return cmd

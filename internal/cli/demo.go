@@ -9,22 +9,22 @@ import (
 	"github.com/mscheduler/mscheduler/internal/demo"
 )
 
-const demoHelp = `Show the main job in under a minute, on real processes.
+const demoHelp = `Run workers as real processes, kill one, freeze one, and check that nothing is lost.
 
-It starts an embedded server, a small HTTP target and some workers, each a process of its
-own, and sends a file of http tasks. Then it kills one worker (SIGKILL) while calls of it
-are in flight, and freezes another (SIGSTOP) past its lease. The others take their tasks
-over; when the frozen one wakes up, its late results are refused.
+The demo starts an embedded server, a small HTTP target and some workers, each in its own
+process, and sends a file of http tasks. It kills one worker (SIGKILL) in the middle of its
+calls, and freezes another (SIGSTOP) until its leases lapse. Other workers take over their
+tasks. When the frozen worker wakes up, its late results are refused.
 
-At the end it looks at the target and at every task: each must have had its effect, and be
-Success by exactly one execution. It ends with 0 only when nothing was lost.
+At the end the demo checks the target and every task. Each task must have had its effect and
+be Success by exactly one execution. The exit code is 0 only when nothing was lost.
 
-With --uri it runs on MongoDB, in a database that it makes and drops.`
+With --uri the demo runs on MongoDB, in a database that it creates and drops.`
 
 func (a *app) demoCommand() *cobra.Command {
 	c := demo.Config{}
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Watch workers being killed and frozen, and nothing lost", Long: demoHelp, Args: noArgs,
+		Use: "demo", Short: "Kill and freeze workers, and show that nothing is lost", Long: demoHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Validate(); err != nil {
 				return err
@@ -57,7 +57,7 @@ func (a *app) demoCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().IntVar(&c.Tasks, "tasks", demo.DefaultTasks, "how many tasks")
-	cmd.Flags().IntVar(&c.Workers, "workers", demo.DefaultWorkers, "how many workers, at least 3")
+	cmd.Flags().IntVar(&c.Tasks, "tasks", demo.DefaultTasks, "number of tasks")
+	cmd.Flags().IntVar(&c.Workers, "workers", demo.DefaultWorkers, "number of workers, at least 3")
 	return cmd
 }

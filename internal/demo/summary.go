@@ -63,11 +63,11 @@ func (s *Summary) Text() string {
 	} else {
 		b.WriteString("\nThe demo FAILED.\n\n")
 	}
-	line("tasks", "%s, of which %s succeeded, each by exactly one execution, and %s were lost", thousands(s.Tasks), thousands(s.Succeeded), thousands(s.Lost))
-	line("effects", "%s at the target: %s tasks called it more than once, and it could refuse %s calls by their fencing tokens", thousands(s.effects), thousands(s.repeated), thousands(s.late))
-	line("takeovers", "%d leases lapsed and others took the tasks over: those of %s %.1f s after the kill, those of %s %.1f s after the freeze",
+	line("tasks", "%s sent, %s succeeded by exactly one execution each, %s lost", thousands(s.Tasks), thousands(s.Succeeded), thousands(s.Lost))
+	line("effects", "%s at the target; %s tasks called it more than once; fencing tokens let it refuse %s calls", thousands(s.effects), thousands(s.repeated), thousands(s.late))
+	line("takeovers", "%d leases lapsed; other workers had the tasks of %s %.1f s after the kill, those of %s %.1f s after the freeze",
 		s.Takeovers, s.killed.worker, s.killed.took.Seconds(), s.frozen.worker, s.frozen.took.Seconds())
-	line("fenced", "%d late ends of %s were refused, %d of them successes", s.Fenced, s.frozen.worker, s.lateSuccesses)
+	line("fenced", "%d late results of %s refused, %d of them successes", s.Fenced, s.frozen.worker, s.lateSuccesses)
 	line("due to started", "p50 %s, p95 %s, p99 %s", ms(s.DueToStart.P50), ms(s.DueToStart.P95), ms(s.DueToStart.P99))
 	line("wall time", "%.1f s", s.WallSeconds)
 	for _, w := range s.workers {

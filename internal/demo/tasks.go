@@ -1,9 +1,8 @@
 package demo
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -36,14 +35,9 @@ func spread(n int) time.Duration {
 }
 
 // writeTasks writes the JSONL file: n tasks that call the target, due evenly spread.
-func writeTasks(path string, n int, url func(task string) string) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("writing the tasks: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	w := bufio.NewWriter(f)
-	enc := json.NewEncoder(w)
+func writeTasks(path string, n int, url func(task string) string) error {
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
 	over := spread(n)
 	for i := range n {
 		due := lead + over*time.Duration(i)/time.Duration(n)
@@ -59,7 +53,7 @@ func writeTasks(path string, n int, url func(task string) string) (err error) {
 			return fmt.Errorf("writing the tasks: %w", err)
 		}
 	}
-	if err := w.Flush(); err != nil {
+	if err := os.WriteFile(path, lines.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("writing the tasks: %w", err)
 	}
 	return nil

@@ -164,7 +164,7 @@ func TestEachTickCallsTheTargetOnceAndTheAnswerDecides(t *testing.T) {
 		for len(seen) < ticks {
 			c := <-calls
 			require.False(t, seen[c.run], "the tick %s was called twice", c.run)
-			require.Equal(t, periodic.TickID(r.ID, c.nominal), c.run)
+			require.Equal(t, r.ID+"@"+c.nominal.UTC().Format(time.RFC3339), c.run)
 			seen[c.run] = true
 		}
 		w.disable(r)

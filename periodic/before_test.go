@@ -57,7 +57,7 @@ func (d *driven) tick() *schedule.Run {
 // end ends the run of the last tick, as one that counts as failed.
 func (d *driven) end() {
 	d.t.Helper()
-	_, err := d.prod.Cancel(d.t.Context(), model.TaskID("", "tick", TickID(d.id, d.last)), "over")
+	_, err := d.prod.Cancel(d.t.Context(), model.TaskID("", "tick", tickID(d.id, d.last)), "over")
 	require.NoError(d.t, err)
 }
 

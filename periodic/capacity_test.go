@@ -17,14 +17,14 @@ func TestBeyondAThousandRunsARuleSkipsForItsCapacity(t *testing.T) {
 	for i := range maxActive {
 		ticks = append(ticks, epoch.Add(time.Duration(i-maxActive)*time.Second))
 	}
-	w.decide(Enable(w.rule, w.cal, w.now))
-	w.decide(Backfill(w.rule, w.cal, "all", ticks, w.now))
+	w.decide(enableRule(w.rule, w.cal, w.now))
+	w.decide(backfillRuns(w.rule, w.cal, "all", ticks, w.now))
 	require.Len(t, w.rule.Active, maxActive)
-	w.decide(Trigger(w.rule, w.cal, "forced", true, w.now))
+	w.decide(triggerRun(w.rule, w.cal, "forced", true, w.now))
 	w.now = w.now.Add(time.Second)
 	w.look()
 	require.Len(t, w.rule.Active, maxActive)
-	for _, id := range []string{"r!forced", TickID("r", w.now)} {
+	for _, id := range []string{"r!forced", tickID("r", w.now)} {
 		require.Equal(t, schedule.RunSkipped, w.runs[id].Status, id)
 		require.Equal(t, schedule.SkipCapacity, w.runs[id].Reason, id)
 	}

@@ -12,10 +12,10 @@ import (
 // The other decisions about a rule. Each returns the rule as it shall be, or nil when
 // nothing changes.
 
-// Ended decides what follows the end of a run: its record, and the start of what waited
+// runEnded decides what follows the end of a run: its record, and the start of what waited
 // for it. A run that is not among the active ones, because a person ran its task again,
 // only gets its record, and so does one whose end was told before.
-func Ended(r *schedule.Rule, task *model.Task, s schedule.RunStatus, info string, now time.Time) *schedule.Rule {
+func runEnded(r *schedule.Rule, task *model.Task, s schedule.RunStatus, info string, now time.Time) *schedule.Rule {
 	d := decide(r, nil, now) // an end moves no tick
 	tick := task.Origin.Tick
 	ref := schedule.RunRef{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Manual: tick.Manual}
@@ -42,20 +42,20 @@ func Ended(r *schedule.Rule, task *model.Task, s schedule.RunStatus, info string
 	return d.Rule
 }
 
-// Trigger decides a run by a person's word: it obeys the concurrency policy, unless forced,
+// triggerRun decides a run by a person's word: it obeys the concurrency policy, unless forced,
 // and neither overlap nor failure policy. request makes it once.
-func Trigger(r *schedule.Rule, cal *calendar.Schedule, request string, force bool, now time.Time) *schedule.Rule {
+func triggerRun(r *schedule.Rule, cal *calendar.Schedule, request string, force bool, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
 	d.manual(schedule.RunRef{ID: r.ID + "!" + request, Nominal: d.now, Attempt: 1, Manual: true, Force: force})
 	return d.Rule
 }
 
-// Backfill decides runs for ticks of the past, in their order: they start as the
+// backfillRuns decides runs for ticks of the past, in their order: they start as the
 // concurrency limit lets them, and wait otherwise. request makes them once.
-func Backfill(r *schedule.Rule, cal *calendar.Schedule, request string, ticks []time.Time, now time.Time) *schedule.Rule {
+func backfillRuns(r *schedule.Rule, cal *calendar.Schedule, request string, ticks []time.Time, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
 	for _, at := range ticks {
-		ref := schedule.RunRef{ID: TickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
+		ref := schedule.RunRef{ID: tickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
 		if len(d.Active) >= maxActive || d.MaxConcurrency > 0 && (len(d.Active) >= d.MaxConcurrency || len(d.Queued) > 0) {
 			d.enqueue(ref)
 		} else {
@@ -80,9 +80,9 @@ func (d *decision) manual(ref schedule.RunRef) {
 	d.Range, d.FailSkips = span, before
 }
 
-// CancelRun decides the cancelling of one run: one that waits is cancelled at once, the
+// cancelRun decides the cancelling of one run: one that waits is cancelled at once, the
 // task of one that runs is asked to end. nil when it has neither.
-func CancelRun(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) *schedule.Rule {
+func cancelRun(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
 	is := func(x schedule.RunRef) bool { return x.ID == id }
 	if i := slices.IndexFunc(d.Queued, is); i >= 0 {
@@ -99,9 +99,9 @@ func CancelRun(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Tim
 	return nil
 }
 
-// Enable lets the rule fire from now on. What came while it was offline is recorded as
+// enableRule lets the rule fire from now on. What came while it was offline is recorded as
 // skipped (paused), in one record, and not run.
-func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
+func enableRule(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
 	if r.Status == schedule.StatusOnline {
 		return nil
 	}
@@ -115,9 +115,9 @@ func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.R
 	return d.Rule
 }
 
-// Disable stops the rule at once. What runs or waits goes on; what is due and not decided
+// disableRule stops the rule at once. What runs or waits goes on; what is due and not decided
 // counts as paused.
-func Disable(r *schedule.Rule, cal *calendar.Schedule, note string, now time.Time) *schedule.Rule {
+func disableRule(r *schedule.Rule, cal *calendar.Schedule, note string, now time.Time) *schedule.Rule {
 	if r.Status == schedule.StatusOffline && r.PauseNote == note {
 		return nil
 	}
@@ -130,16 +130,16 @@ func Disable(r *schedule.Rule, cal *calendar.Schedule, note string, now time.Tim
 	return d.Rule
 }
 
-// Edit replaces what a person may change. No tick before the edit is decided by the new
+// editRule replaces what a person may change. No tick before the edit is decided by the new
 // rule. Those that are still in time are decided by the rule as it was; older ones, which
 // nobody decided, are skipped (edited) in one record, whatever it catches up: somebody who
 // mends a rule after an outage wants no runs of what was wrong with it. A rule that was over, by its end or max_runs, goes on if the edit gives it
 // more ticks.
-func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, now time.Time) *schedule.Rule {
+func editRule(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, now time.Time) *schedule.Rule {
 	d := decide(r, old, now)
 	switch d.Status {
 	case schedule.StatusOnline:
-		d.coverTo(d.now.Add(-MissedAfter-1), schedule.SkipEdited)
+		d.coverTo(d.now.Add(-missedAfter-1), schedule.SkipEdited)
 		d.ticks()
 		if !d.finished() {
 			d.cover(schedule.SkipEdited) // more than one decision holds
@@ -176,9 +176,9 @@ func pastTypes(r *schedule.Rule, next string) []string {
 	return past[max(len(past)-maxPastTypes, 0):]
 }
 
-// Delete ends the rule logically: it never fires again, what waits is cancelled, its runs
+// deleteRule ends the rule logically: it never fires again, what waits is cancelled, its runs
 // stay. What is due and not decided does not run.
-func Delete(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
+func deleteRule(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
 	if !r.DeletedAt.IsZero() {
 		return nil
 	}

@@ -19,11 +19,11 @@ func TestEnablingAfterYearsRecordsEachPausedTickInOneRecord(t *testing.T) {
 	now := monday.AddDate(10, 0, 0)
 	seconds := int64(now.Sub(monday) / time.Second)
 
-	online := periodic.Enable(r, cal, now)
+	online := periodic.EnableRule(r, cal, now)
 	require.Equal(t, &schedule.SkipSpan{ID: online.Range.ID, Reason: schedule.SkipPaused, First: monday.Add(time.Second), Last: now, Count: seconds}, online.Range)
 
 	r.EndAt = now.Add(-time.Hour)
-	over := periodic.Enable(r, cal, now)
+	over := periodic.EnableRule(r, cal, now)
 	require.Equal(t, seconds-3601, over.Range.Count, "none at its end or after")
 	require.Equal(t, r.EndAt.Add(-time.Second), over.Range.Last)
 }

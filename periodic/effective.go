@@ -51,9 +51,9 @@ func (d *decision) judge(ref schedule.RunRef, s schedule.RunStatus, active bool)
 	}
 }
 
-// Begun records which of the rule's active runs a worker has begun. It returns the rule itself
+// runsBegun records which of the rule's active runs a worker has begun. It returns the rule itself
 // if that changes nothing.
-func Begun(r *schedule.Rule, runs map[string]bool) *schedule.Rule {
+func runsBegun(r *schedule.Rule, runs map[string]bool) *schedule.Rule {
 	d := decide(r, nil, r.DecidedTo)
 	changed := false
 	for _, a := range d.Active {

@@ -114,7 +114,7 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 		for k, i := range of {
 			lives[k] = entries[i].Life
 		}
-		after, told := tell(Begun(r, begun), lives, now)
+		after, told := tell(runsBegun(r, begun), lives, now)
 		writes = append(writes, store.RuleWrite{Before: r, After: after})
 		tells = append(tells, told)
 	}
@@ -146,7 +146,7 @@ func tell(r *schedule.Rule, lives []store.OutboxLife, now time.Time) (after *sch
 			break
 		}
 		status, info := RunStatusOf(l.Task)
-		after = Ended(after, l.Task, status, info, now)
+		after = runEnded(after, l.Task, status, info, now)
 		told++
 	}
 	return after, told

@@ -269,12 +269,12 @@ func (p *Periodic) planAll(due []*schedule.Rule, ends map[string][]store.OutboxL
 			left.stays++
 			continue
 		}
-		known := Begun(r, begun)
+		known := runsBegun(r, begun)
 		after := known
 		if !heavy(r) { // else what is planned must go out first
 			after, _ = tell(known, ends[r.ID], now)
 		}
-		if planned := Plan(after, cal, now); planned != nil {
+		if planned := planTicks(after, cal, now); planned != nil {
 			after = planned
 		}
 		if after != known {

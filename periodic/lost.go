@@ -19,11 +19,11 @@ const (
 	lostEvery = 5 * time.Minute
 )
 
-// Lost decides the ends of runs that nobody will tell: somebody deleted the task by hand, or
+// runsLost decides the ends of runs that nobody will tell: somebody deleted the task by hand, or
 // parts of the database were restored, so that task and rule do not fit. Otherwise they
 // would count among those that run at once for ever. lives are the newest lives of the tasks
 // of the rule's active runs. nil when there is nothing to decide.
-func Lost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *schedule.Rule {
+func runsLost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *schedule.Rule {
 	after := r
 	for _, a := range r.Active {
 		if now.Sub(a.Started) < lostAfter || heavy(after) ||
@@ -39,7 +39,7 @@ func Lost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *schedu
 			continue // it cannot be read by this process
 		}
 		if t == nil {
-			after = Ended(after, ended, schedule.RunCanceled, "its task is gone", now)
+			after = runEnded(after, ended, schedule.RunCanceled, "its task is gone", now)
 			continue
 		}
 		told := slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomePeriodic })
@@ -48,7 +48,7 @@ func Lost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *schedu
 		}
 		status, info := RunStatusOf(t)
 		ended.FinishedAt, ended.WorkerStates, ended.Checkpoint = t.FinishedAt, t.WorkerStates, t.Checkpoint
-		after = Ended(after, ended, status, info, now)
+		after = runEnded(after, ended, status, info, now)
 	}
 	if after == r {
 		return nil
@@ -95,7 +95,7 @@ func (p *Periodic) sweepLostAfter(ctx context.Context, last *string) (found int,
 	}
 	var writes []store.RuleWrite
 	for _, r := range rules {
-		if after := Lost(r, lives, now); after != nil {
+		if after := runsLost(r, lives, now); after != nil {
 			writes = append(writes, store.RuleWrite{Before: r, After: after})
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // lostWorld is a rule with one run that is under way, and one that waits for its end.
 func lostWorld(t *testing.T) (w *world, id string) {
 	w = newWorld(t, Spec{Name: "n", Type: "t", Cron: "0 * * * * *", MaxConcurrency: 1})
-	w.decide(Trigger(w.rule, w.cal, "first", false, w.now))
-	w.decide(Trigger(w.rule, w.cal, "second", false, w.now))
+	w.decide(triggerRun(w.rule, w.cal, "first", false, w.now))
+	w.decide(triggerRun(w.rule, w.cal, "second", false, w.now))
 	require.Len(t, w.rule.Active, 1)
 	require.Len(t, w.rule.Queued, 1)
 	return w, "-/t/r!first"
@@ -49,7 +49,7 @@ func TestARunWhoseEndNobodyTellsIsEnded(t *testing.T) {
 			w.now = w.now.Add(c.after)
 			lives := map[string]*model.Task{id: new(*w.tasks[id])}
 			c.change(lives, id)
-			after := Lost(w.rule, lives, w.now)
+			after := runsLost(w.rule, lives, w.now)
 			if c.want == schedule.RunScheduled {
 				require.Nil(t, after)
 				return
@@ -66,8 +66,8 @@ func TestARunWhoseEndNobodyTellsIsEnded(t *testing.T) {
 
 func TestARunWhoseTaskWasNotSentYetIsNotLost(t *testing.T) {
 	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "0 * * * * *"})
-	w.write(Trigger(w.rule, w.cal, "first", false, w.now)) // and nobody carries it out
-	require.Nil(t, Lost(w.rule, nil, w.now.Add(time.Hour)))
+	w.write(triggerRun(w.rule, w.cal, "first", false, w.now)) // and nobody carries it out
+	require.Nil(t, runsLost(w.rule, nil, w.now.Add(time.Hour)))
 }
 
 func TestEngineTurnsGoRoundAndNeverMeet(t *testing.T) {
@@ -83,7 +83,7 @@ func TestEngineTurnsGoRoundAndNeverMeet(t *testing.T) {
 		}
 		for place := range of {
 			reached := false
-			for late := time.Duration(0); late < MissedAfter; late += 50 * time.Millisecond {
+			for late := time.Duration(0); late < missedAfter; late += 50 * time.Millisecond {
 				reached = reached || (rank{place, of}).turn("rule", late)
 			}
 			require.True(t, reached, "engine %d of %d takes over before the tick counts as missed", place, of)

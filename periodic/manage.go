@@ -60,7 +60,7 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec)
 		if err != nil {
 			return nil, err
 		}
-		return Edit(r, old, cal, edited, now), nil
+		return editRule(r, old, cal, edited, now), nil
 	})
 }
 
@@ -72,7 +72,7 @@ func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*sched
 		if err := hasVersion(r, version); err != nil {
 			return nil, err
 		}
-		return Enable(r, cal, now), nil
+		return enableRule(r, cal, now), nil
 	}))
 }
 
@@ -87,7 +87,7 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 		if len(note) > 4<<10 {
 			return nil, input.Invalid("note", "has %d bytes; at most %d are allowed", len(note), 4<<10)
 		}
-		return Disable(r, cal, note, now), nil
+		return disableRule(r, cal, note, now), nil
 	})
 }
 
@@ -98,7 +98,7 @@ func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 		if err := hasVersion(r, version); err != nil {
 			return nil, err
 		}
-		return Delete(r, cal, now), nil
+		return deleteRule(r, cal, now), nil
 	})
 	return err
 }

@@ -29,7 +29,7 @@ const (
 
 	// MissedAfter is how late a tick may be decided and still count as on time (seed 003:
 	// ten polls of a second).
-	MissedAfter = 10 * time.Second
+	missedAfter = 10 * time.Second
 )
 
 // decision is one decision about a rule in the making: a copy of the rule, changed step by
@@ -58,11 +58,11 @@ func decide(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *decision {
 	return &decision{Rule: &c, cal: cal, now: clock.Millis(now)}
 }
 
-// Plan decides the ticks of an online rule that are due. It returns the rule as it shall
+// planTicks decides the ticks of an online rule that are due. It returns the rule as it shall
 // be, with what is to be done in Planned; nil when nothing is due. It decides at most
 // a hundred runs: while NextFireAt is not after now there is more. What is planned already
 // may be so much that it must be carried out first: then it returns nil, too.
-func Plan(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
+func planTicks(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
 	if r.Status != schedule.StatusOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) || heavy(r) {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 	runs := make([]bool, len(due))
 	missed := 0
 	for i, at := range due {
-		if runs[i] = d.now.Sub(at) <= MissedAfter; !runs[i] {
+		if runs[i] = d.now.Sub(at) <= missedAfter; !runs[i] {
 			missed = i + 1
 		}
 	}
@@ -192,7 +192,7 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 // tick decides one tick by the policies, in the order of seed 003: overlap, failure,
 // concurrency.
 func (d *decision) tick(at time.Time) {
-	ref := schedule.RunRef{ID: TickID(d.ID, at), Nominal: at, Attempt: 1}
+	ref := schedule.RunRef{ID: tickID(d.ID, at), Nominal: at, Attempt: 1}
 	if d.overlaps() {
 		switch d.Overlap {
 		case schedule.OverlapSkip:
@@ -254,7 +254,7 @@ func (d *decision) skipSpan(first, last time.Time, n int64, why schedule.SkipRea
 		d.FailSkips = true // any skip after a failure is the one that the failure costs
 	}
 	if d.Range == nil || d.Range.Reason != why {
-		d.Range = &schedule.SkipSpan{ID: TickID(d.ID, first), Reason: why, First: first}
+		d.Range = &schedule.SkipSpan{ID: tickID(d.ID, first), Reason: why, First: first}
 	}
 	d.Range.Last = last
 	d.Range.Count += n
@@ -342,9 +342,9 @@ func jitter(id string, most time.Duration) time.Duration {
 	return time.Duration(float64(most) * (float64(h.Sum64()>>11) / (1 << 53)))
 }
 
-// TickID names the run of a tick: what is decided twice is the same run. It is made of the
+// tickID names the run of a tick: what is decided twice is the same run. It is made of the
 // rule's id, never of its name.
-func TickID(ruleID string, at time.Time) string {
+func tickID(ruleID string, at time.Time) string {
 	return ruleID + "@" + at.UTC().Format("2006-01-02T15:04:05Z")
 }
 

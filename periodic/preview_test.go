@@ -26,7 +26,7 @@ func TestPreviewOfAStoredRuleIsWhatAnEngineDecides(t *testing.T) {
 	cal, err := calendar.Parse(calendar.Spec{Cron: r.Cron, Start: created})
 	require.NoError(t, err)
 	asked := monday.Add(10 * time.Minute)
-	online := periodic.Enable(r, cal, asked)
+	online := periodic.EnableRule(r, cal, asked)
 	ticks, err := periodic.PreviewRule(online, asked, 3)
 	require.NoError(t, err)
 	require.Equal(t, online.NextFireAt, ticks[0].UTC)

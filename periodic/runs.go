@@ -35,7 +35,7 @@ func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (ru
 		if done, err := p.decided(ctx, r, run); done || err != nil {
 			return nil, err
 		}
-		return Trigger(r, cal, o.Request, o.Force, now), nil
+		return triggerRun(r, cal, o.Request, o.Force, now), nil
 	})
 	return run, err
 }
@@ -129,13 +129,13 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 		}
 		ids := make([]string, len(ticks))
 		for i, at := range ticks {
-			ids[i] = TickID(id, at) + "!" + request
+			ids[i] = tickID(id, at) + "!" + request
 		}
 		known, err := p.known(ctx, r, ids)
 		if err != nil {
 			return nil, err
 		}
-		ticks = slices.DeleteFunc(ticks, func(at time.Time) bool { return known[TickID(id, at)+"!"+request] })
+		ticks = slices.DeleteFunc(ticks, func(at time.Time) bool { return known[tickID(id, at)+"!"+request] })
 		if len(ticks) == 0 {
 			return nil, nil
 		}
@@ -146,7 +146,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 			return nil, input.Invalid("from", "is %v: %d ticks lie between it and %v, and %d runs are active or wait already", from, len(ticks), to, len(r.Active)+len(r.Queued))
 		}
 		n = len(ticks)
-		return Backfill(r, cal, request, ticks, now), nil
+		return backfillRuns(r, cal, request, ticks, now), nil
 	}))
 	return n, err
 }
@@ -160,7 +160,7 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	}
 	found := false
 	_, err := p.changeAny(ctx, "cancelling a run of", rule, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
-		after := CancelRun(r, cal, run, now)
+		after := cancelRun(r, cal, run, now)
 		found = after != nil
 		return after, nil
 	})

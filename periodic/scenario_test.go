@@ -60,11 +60,11 @@ func (w *world) do(c scenario.Command) {
 	t, word := c.T, c.Word
 	switch c.Name() {
 	case "enable":
-		w.decide(Enable(w.rule, w.cal, w.now))
+		w.decide(enableRule(w.rule, w.cal, w.now))
 	case "disable":
-		w.decide(Disable(w.rule, w.cal, strings.Join(c.Words(), " "), w.now))
+		w.decide(disableRule(w.rule, w.cal, strings.Join(c.Words(), " "), w.now))
 	case "delete":
-		w.decide(Delete(w.rule, w.cal, w.now))
+		w.decide(deleteRule(w.rule, w.cal, w.now))
 	case "edit":
 		w.edit(scenarioSpec(c, SpecOf(w.rule)))
 	case "until":
@@ -85,12 +85,12 @@ func (w *world) do(c scenario.Command) {
 		if c.Name() == "end" {
 			task.FinishedAt = w.now
 		}
-		w.decide(Ended(w.known(), task, map[string]schedule.RunStatus{
+		w.decide(runEnded(w.known(), task, map[string]schedule.RunStatus{
 			"ok": schedule.RunSuccess, "failed": schedule.RunFailed, "timeout": schedule.RunTimeout,
 			"completion": schedule.RunFailedTimeout, "canceled": schedule.RunCanceled,
 		}[word(1)], "", w.now))
 	case "trigger":
-		w.decide(Trigger(w.rule, w.cal, word(0), c.Has("force"), w.now))
+		w.decide(triggerRun(w.rule, w.cal, word(0), c.Has("force"), w.now))
 	case "backfill":
 		var ticks []time.Time
 		for x := range w.cal.Ticks(clockTime(t, word(0)).Add(-1)) {
@@ -99,11 +99,11 @@ func (w *world) do(c scenario.Command) {
 			}
 			ticks = append(ticks, x.At)
 		}
-		w.decide(Backfill(w.rule, w.cal, word(2), ticks, w.now))
+		w.decide(backfillRuns(w.rule, w.cal, word(2), ticks, w.now))
 	case "cancel":
-		w.decide(CancelRun(w.rule, w.cal, w.id(t, word(0)), w.now))
+		w.decide(cancelRun(w.rule, w.cal, w.id(t, word(0)), w.now))
 	case "plan":
-		w.write(Plan(w.known(), w.cal, w.now))
+		w.write(planTicks(w.known(), w.cal, w.now))
 	case "sweep":
 		w.carryOut(1 << 30)
 	default:
@@ -125,7 +125,7 @@ func (w *world) id(t *testing.T, name string) string {
 		return w.rule.ID + name
 	}
 	at, request, manual := strings.Cut(name, "!")
-	id := TickID(w.rule.ID, clockTime(t, at))
+	id := tickID(w.rule.ID, clockTime(t, at))
 	if manual {
 		id += "!" + request
 	}

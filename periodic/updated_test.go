@@ -18,16 +18,16 @@ func TestUpdatedAtIsTheTimeOfTheLastChangeByAPerson(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 	}
 	w.now = w.now.Add(time.Minute)
-	changed(Enable(w.rule, w.cal, w.now))
+	changed(enableRule(w.rule, w.cal, w.now))
 	enabled := w.rule.UpdatedAt
 	w.look()
-	w.decide(Ended(w.rule, w.running()[0], schedule.RunSuccess, "", w.now))
-	w.decide(Trigger(w.rule, w.cal, "r", false, w.now))
+	w.decide(runEnded(w.rule, w.running()[0], schedule.RunSuccess, "", w.now))
+	w.decide(triggerRun(w.rule, w.cal, "r", false, w.now))
 	require.Equal(t, schedule.StatusOffline, w.rule.Status, "its runs are used up")
 	require.Equal(t, enabled, w.rule.UpdatedAt)
 	edited, _, err := (&Spec{Name: "n", Type: "t", Cron: "* * * * * *"}).rule(w.now)
 	require.NoError(t, err)
-	changed(Edit(w.rule, w.cal, w.cal, edited, w.now))
-	changed(Disable(w.rule, w.cal, "", w.now))
-	changed(Delete(w.rule, w.cal, w.now))
+	changed(editRule(w.rule, w.cal, w.cal, edited, w.now))
+	changed(disableRule(w.rule, w.cal, "", w.now))
+	changed(deleteRule(w.rule, w.cal, w.now))
 }

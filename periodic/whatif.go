@@ -99,9 +99,9 @@ func (s *supposed) step(cal *calendar.Schedule) bool {
 		s.ends = s.ends[1:]
 		tick := *e.task.Origin.Tick
 		s.fate(tick.Run, tick.Nominal).Status = e.status
-		s.carry(Ended(s.begun(e.at), e.task, e.status, "", e.at), e.at, tick.Nominal)
+		s.carry(runEnded(s.begun(e.at), e.task, e.status, "", e.at), e.at, tick.Nominal)
 	case ticks:
-		after := Plan(s.begun(next), cal, next)
+		after := planTicks(s.begun(next), cal, next)
 		if after == nil {
 			return false
 		}
@@ -120,7 +120,7 @@ func (s *supposed) begun(now time.Time) *schedule.Rule {
 			runs[e.task.Origin.Tick.Run] = true
 		}
 	}
-	return Begun(s.rule, runs)
+	return runsBegun(s.rule, runs)
 }
 
 // carry carries a decision out, as far as there is anything to carry out here.
@@ -159,7 +159,7 @@ func (s *supposed) skipped(r *schedule.Run, tick time.Time) *Fate {
 	if i, known := s.at[r.ID]; known && s.Fates[i].Status == schedule.RunQueued {
 		return &s.Fates[i]
 	}
-	return s.fate(TickID(s.rule.ID, tick), tick)
+	return s.fate(tickID(s.rule.ID, tick), tick)
 }
 
 func (s *supposed) start(t *model.Task, now time.Time) {

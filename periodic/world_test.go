@@ -121,7 +121,7 @@ func (w *world) carryOut(steps int) {
 func (w *world) look() {
 	for n := 0; ; n++ {
 		require.Less(w.t, n, 1000, "the engine never comes to rest")
-		after := Plan(w.known(), w.cal, w.now)
+		after := planTicks(w.known(), w.cal, w.now)
 		if after == nil {
 			return
 		}
@@ -131,7 +131,7 @@ func (w *world) look() {
 }
 
 // known is the rule as an engine decides about it, which reads what workers have begun.
-func (w *world) known() *schedule.Rule { return Begun(w.rule, w.begun) }
+func (w *world) known() *schedule.Rule { return runsBegun(w.rule, w.begun) }
 
 // running are the tasks that have not ended, in the order of their runs.
 func (w *world) running() (out []*model.Task) {
@@ -151,7 +151,7 @@ func (w *world) edit(s Spec) {
 	edited.CreatedAt = w.rule.CreatedAt
 	cal, err := calendar.Parse(calendar.Spec{Cron: edited.Cron, Timezone: edited.Timezone, Start: or(edited.StartAt, edited.CreatedAt)})
 	require.NoError(w.t, err)
-	after := Edit(w.rule, w.cal, cal, edited, w.now)
+	after := editRule(w.rule, w.cal, cal, edited, w.now)
 	w.want(after.DecidedTo)
 	w.cal = cal
 	w.decide(after)
@@ -257,15 +257,15 @@ func TestAYearOfAThousandRulesTakesNoYear(t *testing.T) {
 		r, cal, err := spec.rule(epoch)
 		require.NoError(t, err)
 		r.ID = "r"
-		r = Enable(r, cal, epoch)
+		r = enableRule(r, cal, epoch)
 		got := 0
 		for end := epoch.AddDate(1, 0, 0); r.NextFireAt.Before(end); {
 			at := r.NextFireAt
-			r = Plan(r, cal, at)
+			r = planTicks(r, cal, at)
 			for _, p := range r.Planned {
 				if p.Task != nil {
 					got++
-					r = Ended(r, p.Task, schedule.RunSuccess, "", at.Add(10*time.Minute))
+					r = runEnded(r, p.Task, schedule.RunSuccess, "", at.Add(10*time.Minute))
 				}
 			}
 			r.Planned = nil

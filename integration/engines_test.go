@@ -14,9 +14,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.uber.org/goleak"
 
+	"github.com/mscheduler/mscheduler/internal/container"
 	"github.com/mscheduler/mscheduler/internal/embedded"
 	"github.com/mscheduler/mscheduler/internal/engine"
-	"github.com/mscheduler/mscheduler/mstest/container"
 )
 
 // enginesVariable limits the suite to some engines: "embedded,secantusd".

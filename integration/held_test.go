@@ -15,8 +15,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/container"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/mstest/container"
 	"github.com/mscheduler/mscheduler/producer"
 )
 

@@ -52,10 +52,10 @@ func TestTheSentinelIsNoTask(t *testing.T) {
 		require.Equal(t, before, a.sentinel(), "nobody has written to it")
 
 		// It is put right by the next migration.
-		st, err := migrate.Status(t.Context(), a.db)
+		st, err := migrate.Status(t.Context(), migrate.Config{Database: a.db})
 		require.NoError(t, err)
 		require.Equal(t, []string{store.SentinelName}, st.Missing)
-		st, err = migrate.Up(t.Context(), a.db)
+		st, err = migrate.Up(t.Context(), migrate.Config{Database: a.db})
 		require.NoError(t, err)
 		require.True(t, st.Current())
 		require.NotEqual(t, before, a.sentinel())
@@ -165,7 +165,7 @@ func TestTheSentinelIsNoEvent(t *testing.T) {
 		defer func() { require.NoError(t, events.Close(context.WithoutCancel(t.Context()))) }()
 		_, err = a.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: sentinelID}})
 		require.NoError(t, err)
-		st, err := migrate.Up(t.Context(), a.db)
+		st, err := migrate.Up(t.Context(), migrate.Config{Database: a.db})
 		require.NoError(t, err)
 		require.True(t, st.Current())
 		require.NotNil(t, a.sentinel())

@@ -33,57 +33,39 @@ type State struct {
 	Foreign bool
 }
 
-// Current says whether there is nothing for [Up] to do.
+// Current reports whether [Up] has nothing to do.
 func (s State) Current() bool { return !s.Foreign && s.Version >= s.Wanted && len(s.Missing) == 0 }
 
-// Option says more about the database.
-type Option func(*store.Config)
-
-// Prefix of the collections' names, as in the Config of producers and consumers.
-// Defaults to "".
-func Prefix(prefix string) Option { return func(c *store.Config) { c.Prefix = prefix } }
-
-// Logger gets what an operator should know. Defaults to none.
-func Logger(l zerolog.Logger) Option { return func(c *store.Config) { c.Logger = l } }
+// Config says which database.
+type Config struct {
+	// Database holds the collections. Required.
+	Database *mongo.Database
+	// Prefix of the collections' names, as in the Config of producers and consumers. Defaults to "".
+	Prefix string
+	// Logger gets what an operator should know. Defaults to none.
+	Logger zerolog.Logger
+}
 
 // Up brings the schema to this release's version and returns the state afterwards. It
 // may run any number of times, in several processes at once and while others work. A
-// newer schema is left alone, and it is an error when this release cannot use it.
-func Up(ctx context.Context, db *mongo.Database, opts ...Option) (State, error) {
-	s, err := open(db, opts)
-	if err != nil {
-		return State{}, fmt.Errorf("migrating: %w", err)
-	}
-	st, err := s.Migrate(ctx)
-	if err != nil {
-		return state(st), fmt.Errorf("migrating: %w", err)
-	}
-	return state(st), nil
+// newer schema is left unchanged; it is an error if this release cannot use it.
+func Up(ctx context.Context, c Config) (State, error) {
+	return c.do(ctx, "migrating", (*store.Store).Migrate)
 }
 
 // Status reads the state of the schema and changes nothing.
-func Status(ctx context.Context, db *mongo.Database, opts ...Option) (State, error) {
-	s, err := open(db, opts)
-	if err != nil {
-		return State{}, fmt.Errorf("reading the state of the schema: %w", err)
-	}
-	st, err := s.Schema(ctx)
-	if err != nil {
-		return State{}, fmt.Errorf("reading the state of the schema: %w", err)
-	}
-	return state(st), nil
+func Status(ctx context.Context, c Config) (State, error) {
+	return c.do(ctx, "reading the state of the schema", (*store.Store).Schema)
 }
 
-func open(db *mongo.Database, opts []Option) (*store.Store, error) {
-	c := store.Config{Database: db, Logger: zerolog.Nop()}
-	for _, o := range opts {
-		if o != nil {
-			o(&c)
-		}
+func (c Config) do(ctx context.Context, what string, f func(*store.Store, context.Context) (store.SchemaStatus, error)) (State, error) {
+	s, err := store.Open(store.Config{Database: c.Database, Prefix: c.Prefix, Logger: c.Logger})
+	var st store.SchemaStatus
+	if err == nil {
+		st, err = f(s, ctx)
 	}
-	return store.Open(c)
-}
-
-func state(st store.SchemaStatus) State {
-	return State{Version: st.Version, Wanted: st.Wanted, MinReader: st.MinReader, Missing: st.Missing, Foreign: st.Foreign}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	return State{Version: st.Version, Wanted: st.Wanted, MinReader: st.MinReader, Missing: st.Missing, Foreign: st.Foreign}, err
 }

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { testdb.Main(m) }
 
 func TestUpSetsAnEmptyDatabaseUpAndMayBeRepeated(t *testing.T) {
 	db := testdb.New(t)
-	before, err := Status(t.Context(), db)
+	before, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.False(t, before.Current())
 	require.Zero(t, before.Version)
@@ -25,12 +25,12 @@ func TestUpSetsAnEmptyDatabaseUpAndMayBeRepeated(t *testing.T) {
 	require.Empty(t, names, "Status changes nothing")
 
 	for range 2 {
-		after, err := Up(t.Context(), db)
+		after, err := Up(t.Context(), Config{Database: db})
 		require.NoError(t, err)
 		require.True(t, after.Current())
 		require.Equal(t, after.Wanted, after.Version)
 		require.Empty(t, after.Missing)
-		now, err := Status(t.Context(), db)
+		now, err := Status(t.Context(), Config{Database: db})
 		require.NoError(t, err)
 		require.Equal(t, after, now)
 	}
@@ -38,14 +38,14 @@ func TestUpSetsAnEmptyDatabaseUpAndMayBeRepeated(t *testing.T) {
 
 func TestUpMakesAnIndexThatIsMissing(t *testing.T) {
 	db := testdb.New(t)
-	_, err := Up(t.Context(), db)
+	_, err := Up(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.NoError(t, db.Collection("tasks").Indexes().DropOne(t.Context(), "lapse"))
-	st, err := Status(t.Context(), db)
+	st, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.Equal(t, []string{"tasks.lapse"}, st.Missing)
 	require.False(t, st.Current())
-	st, err = Up(t.Context(), db)
+	st, err = Up(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.True(t, st.Current())
 }
@@ -55,25 +55,25 @@ func TestUpMayRunInSeveralProcessesAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if _, err := Up(t.Context(), db); err != nil {
+			if _, err := Up(t.Context(), Config{Database: db}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	st, err := Status(t.Context(), db)
+	st, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.True(t, st.Current())
 }
 
 func TestAPrefixHasASchemaOfItsOwn(t *testing.T) {
 	db := testdb.New(t)
-	_, err := Up(t.Context(), db, Prefix("a_"))
+	_, err := Up(t.Context(), Config{Database: db, Prefix: "a_"})
 	require.NoError(t, err)
-	plain, err := Status(t.Context(), db)
+	plain, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.False(t, plain.Current())
-	prefixed, err := Status(t.Context(), db, Prefix("a_"))
+	prefixed, err := Status(t.Context(), Config{Database: db, Prefix: "a_"})
 	require.NoError(t, err)
 	require.True(t, prefixed.Current())
 }
@@ -82,15 +82,15 @@ func TestUpRefusesACollectionThatIsNotOurs(t *testing.T) {
 	db := testdb.New(t)
 	_, err := db.Collection("tasks").InsertOne(t.Context(), bson.D{{Key: "title", Value: "buy milk"}})
 	require.NoError(t, err)
-	st, err := Status(t.Context(), db)
+	st, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.True(t, st.Foreign)
-	_, err = Up(t.Context(), db)
+	_, err = Up(t.Context(), Config{Database: db})
 	require.ErrorContains(t, err, "did not write")
-	st, err = Status(t.Context(), db)
+	st, err = Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.Zero(t, st.Version, "nothing was made")
-	_, err = Up(t.Context(), db, Prefix("ms_"))
+	_, err = Up(t.Context(), Config{Database: db, Prefix: "ms_"})
 	require.NoError(t, err, "a prefix helps")
 }
 
@@ -99,7 +99,7 @@ func TestUpLeavesANewerSchemaAlone(t *testing.T) {
 	newer := bson.D{{Key: "_id", Value: "schema"}, {Key: "version", Value: int32(99)}, {Key: "min_reader", Value: int32(1)}}
 	_, err := db.Collection("meta").InsertOne(t.Context(), newer)
 	require.NoError(t, err)
-	st, err := Up(t.Context(), db)
+	st, err := Up(t.Context(), Config{Database: db})
 	require.NoError(t, err, "this release can still read it")
 	require.Equal(t, 99, st.Version)
 	var doc bson.D
@@ -108,13 +108,13 @@ func TestUpLeavesANewerSchemaAlone(t *testing.T) {
 
 	_, err = db.Collection("meta").UpdateOne(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "min_reader", Value: 99}}}})
 	require.NoError(t, err)
-	_, err = Up(t.Context(), db)
+	_, err = Up(t.Context(), Config{Database: db})
 	require.ErrorContains(t, err, "too new")
 }
 
 func TestBadInputIsRefused(t *testing.T) {
-	_, err := Up(t.Context(), nil)
+	_, err := Up(t.Context(), Config{})
 	require.ErrorIs(t, err, model.ErrInvalid)
-	_, err = Status(t.Context(), testdb.New(t), Prefix("a$"))
+	_, err = Status(t.Context(), Config{Database: testdb.New(t), Prefix: "a$"})
 	require.ErrorIs(t, err, model.ErrInvalid)
 }

@@ -5,9 +5,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/internal/container"
 	"github.com/mscheduler/mscheduler/internal/embedded"
 	"github.com/mscheduler/mscheduler/internal/engine"
-	"github.com/mscheduler/mscheduler/mstest/container"
 )
 
 // process is what all tests of this process share.

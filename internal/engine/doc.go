@@ -2,7 +2,7 @@
 //
 //	URI         the deployment that MSCHEDULER_MONGODB_URI names; it is there already
 //	Mongod      mongod on PATH, as a replica set of one member in a temporary directory
-//	Container   in package mstest/container, which alone knows testcontainers
+//	Container   in package internal/container, which alone knows testcontainers
 //	Secantusd   secantusd-rs, an independent engine; for this project's own tests
 //	Embedded    our own server in this process: always at hand
 //

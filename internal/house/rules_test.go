@@ -56,8 +56,8 @@ var mayImport = map[string][]string{
 	"internal/proxy":     {},
 	"internal/scenario":  {},
 	"internal/testdb":    {"internal/engine", "internal/embedded", "internal/proxy"},
-	"mstest":             {"core", "producer", "consumer", "internal/engine", "internal/embedded", "mstest/container"},
-	"mstest/container":   {"internal/engine"},
+	"mstest":             {"core", "producer", "consumer", "internal/engine", "internal/embedded", "internal/container"},
+	"internal/container": {"internal/engine"},
 	"integration":        {},
 	"internal/house/...": {},
 	"docs/tutorial":      {"model", "producer", "consumer", "periodic", "periodic/schedule"},
@@ -114,7 +114,7 @@ var onlyBelow = []struct {
 	places   []string
 	why      string
 }{
-	{"github.com/testcontainers/...", []string{"mstest/..."}, "testcontainers has one room, below mstest"},
+	{"github.com/testcontainers/...", []string{"internal/container"}, "testcontainers has one room"},
 	{"go.etcd.io/bbolt/...", []string{"internal/embedded/..."}, "bbolt is the embedded server's file"},
 	{"github.com/spf13/...", []string{"internal/cli", "cmd/..."}, "the command line belongs to cmd and internal/cli"},
 }
@@ -122,7 +122,7 @@ var onlyBelow = []struct {
 // testKits are packages that only tests import, internal/proxy excepted, which a bench puts
 // before the server: they may read the machine's clock and the environment. So may the
 // tutorial's service.
-var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/engine", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
+var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
 
 // reserved are calls and imports that belong to few places of the product. A name
 // without a dot is an import path, "path.Name" something in a package.

@@ -52,6 +52,7 @@ type run struct{ m *testing.M }
 
 func (r run) Run() int {
 	code := r.m.Run()
+	examples.cleanUp()
 	_ = process.Close() // goleak tells what it left
 	return code
 }

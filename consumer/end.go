@@ -10,7 +10,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -44,7 +43,9 @@ func (c *Consumer) end(x *execution, out lifecycle.Outcome) {
 		c.fenced(x, out, "the lease was lost before") // known from a ping
 		return
 	}
-	c.put(&ended{x: x, task: x.task, out: out})
+	if e := (&ended{x: x, task: x.task, out: out}); !c.follow(e) {
+		c.put(e)
+	}
 }
 
 // stop tells an execution why it must end; false when it was told before. One that
@@ -305,7 +306,7 @@ func (c *Consumer) settleEnd(e *ended, after *model.Task, err error) {
 // fenced reports a result that came too late: it is refused and never applied.
 func (c *Consumer) fenced(x *execution, out lifecycle.Outcome, why string) {
 	c.stats.fenced.Add(1)
-	c.gate.Return(limits.Grant{Permits: x.permits}) // the execution has ended, whoever ended it
+	c.freePermits(x) // the execution has ended, whoever ended it
 	c.held.remove(x)
 	c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Str("outcome", string(out.Kind)).Msg("a late result was refused: " + why)
 	c.emitFor(x, Event{Kind: EventFenced, Outcome: out.Kind, Reason: why, Ran: x.ran})

@@ -135,8 +135,11 @@ type execution struct {
 	from    time.Time          // of the store: not to begin before; zero = at once
 	until   time.Time          // of the store: given back when it has not begun by then; zero = never
 	permits []lifecycle.Permit // that are to be given back at its end; nil = its type has no limits
-	slot    slot               // of the process; guarded by the holdings
-	ran     time.Duration      // how long the handler ran; written by its goroutine before the end is queued
+	// successor is the next execution by the permit of the type; nil = none was prepared. Guarded by
+	// the passes.
+	successor *successor
+	slot      slot          // of the process; guarded by the holdings
+	ran       time.Duration // how long the handler ran; written by its goroutine before the end is queued
 
 	quiet      atomic.Bool // the handler wants no callback
 	completing atomic.Bool // a transaction may end it: pings stay away from the document

@@ -44,6 +44,7 @@ type handler struct {
 	// said is what type and handler together say to their tasks; nil = nothing. It changes
 	// with the type's document.
 	said atomic.Pointer[model.Options]
+	ran  atomic.Int64 // how long executions take on average, in nanoseconds; 0 = not known
 	own  claim.Rarely // its candidates that name this worker; of the search for candidates alone
 	// plain are the options that apply to a task that says nothing itself, as most do.
 	plain atomic.Pointer[lifecycle.Effective]

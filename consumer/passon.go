@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
@@ -31,18 +32,24 @@ type passing struct {
 type passes struct {
 	wake chan struct{}
 
-	mu      sync.Mutex
-	open    bool
-	under   sync.WaitGroup // claims under way, and searches
-	waiting map[*handler]*passing
-	lack    map[*handler]bool // types with known tasks and perhaps free permits, but without a slot
-	lacks   atomic.Bool       // lack is not empty
+	lanes chan struct{} // holds a token for each command of ends and claims that is on its way
+
+	mu        sync.Mutex
+	open      bool
+	under     sync.WaitGroup // claims under way, and searches
+	waiting   map[*handler]*passing
+	preparing map[*handler][]*execution // that want successors
+	took      time.Duration             // lately, to prepare one
+	follows   []*following              // that gather
+	lack      map[*handler]bool         // types with known tasks and perhaps free permits, but without a slot
+	lacks     atomic.Bool               // lack is not empty
 }
 
 // openPasses lets permits pass on, until [Consumer.passLoop] ends.
 func (c *Consumer) openPasses() {
-	c.passes.wake = make(chan struct{}, 1)
+	c.passes.wake, c.passes.lanes = make(chan struct{}, 1), make(chan struct{}, followsAtOnce)
 	c.passes.open = true
+	c.passes.preparing = map[*handler][]*execution{}
 	c.passes.waiting, c.passes.lack = map[*handler]*passing{}, map[*handler]bool{}
 	c.gate.Watch(limits.Watcher{Room: c.takeRoom, Holds: c.held.ofType})
 }
@@ -55,11 +62,25 @@ func (c *Consumer) passesOn(x *execution) bool {
 // returnPermits gives back the permits of an execution whose end was acknowledged, or passes on
 // the permit of its type.
 func (c *Consumer) returnPermits(x *execution) {
-	permits := x.permits
-	if c.passesOn(x) && c.passes.add(c, x) {
-		permits = slices.DeleteFunc(slices.Clone(permits), func(p lifecycle.Permit) bool { return p.Key == "" })
+	ofType, permits, wait := c.passes.permitsOf(x)
+	if wait {
+		return
+	}
+	if ofType != nil && (!c.passesOn(x) || !c.passes.add(c, x, *ofType)) {
+		permits = append(permits, *ofType)
 	}
 	c.gate.Return(limits.Grant{Permits: permits})
+}
+
+// freePermits gives back all permits of an execution.
+func (c *Consumer) freePermits(x *execution) {
+	ofType, permits, wait := c.passes.permitsOf(x)
+	if ofType != nil {
+		permits = append(permits, *ofType)
+	}
+	if !wait {
+		c.gate.Return(limits.Grant{Permits: permits})
+	}
 }
 
 func (p *passes) opened() bool {
@@ -69,15 +90,19 @@ func (p *passes) opened() bool {
 }
 
 // add gathers the permit and the slot of the execution until the next send.
-func (p *passes) add(c *Consumer, x *execution) bool {
+func (p *passes) add(c *Consumer, x *execution, permit lifecycle.Permit) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.open {
 		return false
 	}
 	of := p.of(x.h)
-	of.permits = append(of.permits, *x.ofType())
-	if c.held.handOver(x) {
+	of.permits = append(of.permits, permit)
+	switch s := x.successor; {
+	case s != nil && s.slot:
+		s.slot = false
+		of.slots++
+	case c.held.handOver(x):
 		of.slots++
 	}
 	return true
@@ -106,6 +131,14 @@ func (p *passes) take() map[*handler]*passing {
 	defer p.mu.Unlock()
 	all := p.waiting
 	p.waiting = map[*handler]*passing{}
+	return all
+}
+
+func (p *passes) takePreparing() map[*handler][]*execution {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.preparing
+	p.preparing = map[*handler][]*execution{}
 	return all
 }
 
@@ -175,6 +208,9 @@ func (c *Consumer) passLoop(ctx context.Context) {
 		case <-c.passes.wake:
 			for h, p := range c.passes.take() {
 				c.passes.under.Go(func() { c.goOn(ctx, h, p) })
+			}
+			for h, xs := range c.passes.takePreparing() {
+				c.passes.under.Go(func() { c.prepareSuccessors(ctx, h, xs) })
 			}
 		}
 	}

@@ -124,10 +124,12 @@ func (c *Consumer) call(x *execution, s *said) {
 		s.err, s.cause = err, err // it was cancelled while it waited for its slot
 		return
 	}
+	c.wantSuccessor(x)
 	began := clock.Read(c.cfg.Clock)
 	defer func() {
 		x.ran = began.SinceMonotonic(c.cfg.Clock)
 		c.rate.ranFor(x.ran)
+		x.h.took(x.ran)
 		if ctx.Err() != nil {
 			s.cause = context.Cause(ctx)
 		}

@@ -24,7 +24,7 @@ func TestATaskThatWaitsForOthersSaysForWhom(t *testing.T) {
 	held := lifecycle.HoldBack(keyed.doc, now)
 	plain := begin(t, now.Add(-time.Minute), lifecycle.Draft{}).doc
 	w1 := []Worker{{ID: "w1", Types: []string{"t"}, Concurrency: 10}}
-	holders := []lifecycle.Permit{{TaskID: "-/t/a", At: now.Add(-time.Hour)}, {TaskID: "-/t/b", At: now}}
+	holders := []lifecycle.Permit{{PermitUse: lifecycle.PermitUse{TaskID: "-/t/a"}, At: now.Add(-time.Hour)}, {PermitUse: lifecycle.PermitUse{TaskID: "-/t/b"}, At: now}}
 	for name, c := range map[string]struct {
 		facts Facts
 		want  []string

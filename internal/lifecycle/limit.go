@@ -72,15 +72,33 @@ func audienceNow(t *model.Task, now time.Time) []string {
 // Permit lets one execution be open. It is taken before the claim, and frees when that
 // execution has ended or can never begin.
 type Permit struct {
-	Name       string    `bson:"_id"`
-	Type       string    `bson:"type"`
-	Key        string    `bson:"key"` // "" = one of the type
-	TaskID     string    `bson:"task"`
-	Generation int64     `bson:"generation"` // of the task, as it was when the permit was taken
-	Rev        int64     `bson:"rev"`        // the claim is guarded by it
-	ExecID     string    `bson:"exec_id"`    // of the claim
-	At         time.Time `bson:"at"`         // when it was taken
-	LookAt     time.Time `bson:"look_at"`    // when the sweeper is to look whether it is used
+	Name      string `bson:"_id"`
+	Type      string `bson:"type"`
+	Key       string `bson:"key"` // "" = one of the type
+	PermitUse `bson:",inline"`
+	// Next is prepared while the execution is open, and claimed by nobody before that has ended.
+	// nil = nothing is prepared.
+	Next   *PermitUse `bson:"next,omitempty"`
+	At     time.Time  `bson:"at"`      // when it was taken
+	LookAt time.Time  `bson:"look_at"` // when the sweeper is to look whether it is used
+}
+
+// PermitUse is an execution that a permit lets be open.
+type PermitUse struct {
+	TaskID     string `bson:"task"`
+	Generation int64  `bson:"generation"` // of the task, as it was when the permit was taken
+	Rev        int64  `bson:"rev"`        // the claim is guarded by it
+	ExecID     string `bson:"exec_id"`    // of the claim
+}
+
+// UseOf is the use of a permit by an execution that claims the task as it was read.
+func UseOf(t *model.Task, execID string) PermitUse {
+	return PermitUse{TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: execID}
+}
+
+// Lets reports whether the permit lets that execution be open, now or next.
+func (p *Permit) Lets(execID string) bool {
+	return p.ExecID == execID || p.Next != nil && p.Next.ExecID == execID
 }
 
 // How long the sweeper leaves a permit alone: at first whoever took it has its claim on the
@@ -100,7 +118,20 @@ func (p *Permit) LookAgain(now time.Time) time.Time {
 // PassTo is the permit after its execution has ended and before that of another task is
 // claimed: the same name, and everything else as if it had been freed and taken at once.
 func (p Permit) PassTo(t *model.Task, execID string, now time.Time) Permit {
-	p.TaskID, p.Generation, p.Rev, p.ExecID = t.ID, t.Generation, t.Rev, execID
+	p.PermitUse, p.Next = UseOf(t, execID), nil
+	p.At = now
+	p.LookAt = p.LookAgain(now)
+	return p
+}
+
+// Prepare is the permit of a running execution with the one that is to follow it: whoever
+// prepares it claims the task only after the running one has ended.
+func (p Permit) Prepare(running string, t *model.Task, execID string, now time.Time) Permit {
+	if p.Next != nil && p.Next.ExecID == running {
+		p.PermitUse = *p.Next // the one before it has ended
+	}
+	next := UseOf(t, execID)
+	p.Next = &next
 	p.At = now
 	p.LookAt = p.LookAgain(now)
 	return p
@@ -116,30 +147,50 @@ const (
 	PermitAhead                    // its claim may still arrive: raise the task's rev first
 )
 
-// State judges the permit by its task, which was read after the permit; nil = the task is
-// gone. Once free it is free for ever: an execution that ended is never open again, and a
-// claim is guarded by a rev that only rises.
-func (p *Permit) State(t *model.Task) PermitState {
+// State judges the permit by its tasks, which were read after the permit; those that are not
+// there are gone. Once free it is free for ever: an execution that ended is never open again, and
+// a claim is guarded by a rev that only rises.
+func (p *Permit) State(tasks map[string]*model.Task) PermitState {
+	first := p.state(tasks[p.TaskID])
+	if p.Next == nil || first == PermitUsed {
+		return first
+	}
+	if next := p.Next.state(tasks[p.Next.TaskID]); first == PermitFree || next == PermitUsed {
+		return next
+	}
+	return first
+}
+
+func (u *PermitUse) state(t *model.Task) PermitState {
 	if t == nil {
 		return PermitFree
 	}
-	if _, w := t.Execution(p.ExecID); w != nil {
+	if _, w := t.Execution(u.ExecID); w != nil {
 		if w.Open() {
 			return PermitUsed
 		}
 		return PermitFree
 	}
-	if t.Generation > p.Generation || t.Rev > p.Rev {
+	if t.Generation > u.Generation || t.Rev > u.Rev {
 		return PermitFree
 	}
 	return PermitAhead
 }
 
-// Fence is the task with a rev that no claim by the permit can have seen.
-func (p *Permit) Fence(t *model.Task, now time.Time) *model.Task {
-	c := next(t, now)
-	c.Rev = max(t.Rev, p.Rev) + 1
-	return c
+// Fences are the tasks whose claims by the permit may still arrive, with a rev that no such claim
+// can have seen: before and after.
+func (p *Permit) Fences(tasks map[string]*model.Task, now time.Time) (fences [][2]*model.Task) {
+	for _, u := range []*PermitUse{&p.PermitUse, p.Next} {
+		if u == nil {
+			continue
+		}
+		if t := tasks[u.TaskID]; u.state(t) == PermitAhead {
+			c := next(t, now)
+			c.Rev = max(t.Rev, u.Rev) + 1
+			fences = append(fences, [2]*model.Task{t, c})
+		}
+	}
+	return fences
 }
 
 // EndedExecutions are the ids of those that were open before and are no longer.

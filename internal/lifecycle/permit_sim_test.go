@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ type permitWorld struct {
 	permits map[string]Permit
 	claims  []permitClaim // sent, and not yet arrived: perhaps never
 	frees   []Permit      // of executions that have ended, or lost
+	next    []preparedClaim
 	sweeps  []permitSweep // what a sweeper has read
 	execs   int
 	eff     Effective
@@ -28,6 +30,14 @@ type permitWorld struct {
 type permitClaim struct {
 	permit        Permit
 	before, after *model.Task
+}
+
+// preparedClaim is what its process claims once the execution before it has ended, if nothing else
+// becomes of the permit.
+type preparedClaim struct {
+	permit Permit
+	task   *model.Task // as it was read
+	before *model.Task // of the execution that runs
 }
 
 type permitSweep struct {
@@ -53,9 +63,16 @@ func (w *permitWorld) write(before, after *model.Task) bool {
 }
 
 func (w *permitWorld) free(p Permit) {
-	if cur, is := w.permits[p.Name]; is && cur.ExecID == p.ExecID && cur.TaskID == p.TaskID {
+	if w.has(p) {
 		delete(w.permits, p.Name)
 	}
+}
+
+// has is the guard of what is written of a permit.
+func (w *permitWorld) has(p Permit) bool {
+	cur, is := w.permits[p.Name]
+	return is && cur.ExecID == p.ExecID && cur.TaskID == p.TaskID &&
+		(cur.Next == nil) == (p.Next == nil) && (p.Next == nil || cur.Next.ExecID == p.Next.ExecID)
 }
 
 // take inserts a permit and sends the claim.
@@ -65,7 +82,7 @@ func (w *permitWorld) take(t *model.Task, number int, crash bool) {
 		return
 	}
 	w.execs++
-	p := Permit{Name: name, Type: t.Type, TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: fmt.Sprint("e", w.execs), At: w.now}
+	p := Permit{Name: name, Type: t.Type, PermitUse: UseOf(t, fmt.Sprint("e", w.execs)), At: w.now}
 	after, no := Claim(t, Claimant{WorkerID: fmt.Sprint("w", w.execs), ExecID: p.ExecID}, w.eff, w.now)
 	if no != "" {
 		return
@@ -79,8 +96,7 @@ func (w *permitWorld) take(t *model.Task, number int, crash bool) {
 // pass renames the permit of an execution that has ended to another task, guarded by the
 // ended execution, and sends the claim.
 func (w *permitWorld) pass(t *model.Task, old Permit, crash bool) {
-	cur, taken := w.permits[old.Name]
-	if !taken || cur.ExecID != old.ExecID || cur.TaskID != old.TaskID {
+	if !w.has(old) {
 		return // a sweeper freed it
 	}
 	w.execs++
@@ -97,6 +113,42 @@ func (w *permitWorld) pass(t *model.Task, old Permit, crash bool) {
 	}
 }
 
+// prepare notes what is to follow an open execution, once.
+func (w *permitWorld) prepare(t *model.Task, old Permit, crash bool) {
+	for _, id := range w.ids() {
+		before := w.tasks[id]
+		for i := range before.WorkerStates {
+			if s := &before.WorkerStates[i]; s.Open() && old.Lets(s.ExecID) && (old.Next == nil || s.ExecID == old.Next.ExecID) {
+				w.execs++
+				p := old.Prepare(s.ExecID, t, fmt.Sprint("e", w.execs), w.now)
+				if w.has(old) {
+					w.permits[old.Name] = p
+				}
+				if !crash {
+					w.next = append(w.next, preparedClaim{p, t, before})
+				}
+				return
+			}
+		}
+	}
+}
+
+// follow ends an execution and claims what follows in one command, of which each part is guarded:
+// the claim by that the execution is not open, too. The end may have been written by another.
+func (w *permitWorld) follow(n preparedClaim, crash bool) {
+	_, s := n.before.Execution(n.permit.ExecID)
+	if end, err := Finish(n.before, s.ExecID, Failed(model.FailReleased, ""), w.eff, w.now, 0); err == nil {
+		w.write(n.before, end)
+	}
+	if _, now := w.tasks[n.before.ID].Execution(s.ExecID); now != nil && now.Open() {
+		return // it is ended by itself later, and its permit freed
+	}
+	after, no := Claim(n.task, Claimant{WorkerID: fmt.Sprint("w", w.execs), ExecID: n.permit.Next.ExecID}, w.eff, w.now)
+	if (no != "" || !w.write(n.task, after)) && !crash {
+		w.frees = append(w.frees, n.permit)
+	}
+}
+
 func pull[T any](list *[]T, i int) T {
 	v := (*list)[i]
 	*list = slices.Delete(*list, i, i+1)
@@ -105,15 +157,11 @@ func pull[T any](list *[]T, i int) T {
 
 // step does one thing that somebody may do now.
 func (w *permitWorld) step(t *rapid.T) {
-	ids := []string{}
-	for id := range w.tasks {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+	ids := w.ids()
 	pick := func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "which") }
 	task := w.tasks[ids[pick(len(ids))]]
 	crash := rapid.IntRange(0, 4).Draw(t, "crash") == 0
-	switch rapid.IntRange(0, 8).Draw(t, "step") {
+	switch rapid.IntRange(0, 11).Draw(t, "step") {
 	case 0, 1:
 		w.take(task, pick(w.limit), crash)
 	case 2: // a claim arrives, however late; its worker learns of it, or has died
@@ -127,6 +175,7 @@ func (w *permitWorld) step(t *rapid.T) {
 	case 3: // an execution ends
 		for i := range task.WorkerStates {
 			if s := &task.WorkerStates[i]; s.Open() {
+				w.next = slices.DeleteFunc(w.next, func(n preparedClaim) bool { return n.permit.ExecID == s.ExecID })
 				out := Failed(model.FailReleased, "")
 				if after, err := Finish(task, s.ExecID, out, w.eff, w.now, 0); err == nil && w.write(task, after) && !crash {
 					w.freeOf(s.ExecID)
@@ -140,6 +189,10 @@ func (w *permitWorld) step(t *rapid.T) {
 			for _, id := range EndedExecutions(task, after) {
 				w.freeOf(id)
 			}
+			// It is not the process that prepared what follows.
+			w.frees = slices.DeleteFunc(w.frees, func(p Permit) bool {
+				return p.Next != nil && !slices.Contains(EndedExecutions(task, after), p.Next.ExecID)
+			})
 		}
 	case 5: // a permit is freed
 		if len(w.frees) > 0 {
@@ -158,7 +211,21 @@ func (w *permitWorld) step(t *rapid.T) {
 		if len(w.frees) > 0 {
 			w.pass(task, pull(&w.frees, pick(len(w.frees))), crash)
 		}
+	case 9:
+		if names := w.names(); len(names) > 0 {
+			w.prepare(task, w.permits[names[pick(len(names))]], crash)
+		}
+	case 10:
+		if len(w.next) > 0 {
+			w.follow(pull(&w.next, pick(len(w.next))), crash)
+		}
+	case 11: // somebody changes the task
+		w.write(task, next(task, w.now))
 	}
+}
+
+func (w *permitWorld) ids() []string {
+	return slices.Sorted(maps.Keys(w.tasks))
 }
 
 // sweep goes on where a sweeper was: it reads the task, fences it, or frees the permit.
@@ -173,15 +240,21 @@ func (w *permitWorld) sweep(pick func(int) int, crash bool) {
 		w.free(s.permit)
 		pull(&w.sweeps, i)
 	case PermitAhead:
-		if cur := w.tasks[s.permit.TaskID]; s.permit.State(cur) == PermitAhead && !crash {
-			w.write(cur, s.permit.Fence(cur, w.now))
+		if s.permit.State(w.tasks) == PermitAhead && !crash {
+			w.fence(s.permit)
 		}
 		s.state = PermitUsed // and it reads again
 	case PermitUsed:
-		s.state = s.permit.State(w.tasks[s.permit.TaskID])
+		s.state = s.permit.State(w.tasks)
 		if s.state == PermitUsed {
 			pull(&w.sweeps, i)
 		}
+	}
+}
+
+func (w *permitWorld) fence(p Permit) {
+	for _, f := range p.Fences(w.tasks, w.now) {
+		w.write(f[0], f[1])
 	}
 }
 
@@ -196,7 +269,7 @@ func (w *permitWorld) names() []string {
 
 func (w *permitWorld) freeOf(execID string) {
 	for _, name := range w.names() {
-		if p := w.permits[name]; p.ExecID == execID {
+		if p := w.permits[name]; p.Lets(execID) {
 			w.frees = append(w.frees, p)
 		}
 	}
@@ -230,11 +303,10 @@ func permitHistory(t *rapid.T) {
 	for range 2 { // nobody but a sweeper is left
 		for _, name := range w.names() {
 			p := w.permits[name]
-			cur := w.tasks[p.TaskID]
-			if p.State(cur) == PermitAhead {
-				w.write(cur, p.Fence(cur, w.now))
+			if p.State(w.tasks) == PermitAhead {
+				w.fence(p)
 			}
-			if p.State(w.tasks[p.TaskID]) == PermitFree {
+			if p.State(w.tasks) == PermitFree {
 				w.free(p)
 			}
 		}

@@ -118,7 +118,7 @@ type batch struct {
 }
 
 func (b *batch) permit(t *model.Task, key string) lifecycle.Permit {
-	return lifecycle.Permit{Type: b.typ, Key: key, TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: b.execID}
+	return lifecycle.Permit{Type: b.typ, Key: key, PermitUse: lifecycle.UseOf(t, b.execID)}
 }
 
 // withRate looks whether the type has a start at all, where tasks need more than that.

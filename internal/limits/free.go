@@ -56,6 +56,7 @@ func (g *Gate) flush(batch []freeing) {
 	defer cancel()
 	var permits, yielded []lifecycle.Permit
 	var starts []start
+	var prepared []string
 	for _, f := range batch {
 		yielded = append(yielded, f.yielded...)
 		starts = append(starts, f.starts...)
@@ -68,11 +69,25 @@ func (g *Gate) flush(batch []freeing) {
 			g.report(err, "looking up permits")
 			return
 		}
-		permits = append(permits, found...)
+		for _, p := range found {
+			// What follows an execution has begun only if that has ended. What is prepared may begin
+			// at any moment.
+			if p.Next == nil || slices.Contains(f.execIDs, p.Next.ExecID) {
+				permits = append(permits, p)
+			} else {
+				prepared = append(prepared, p.Name)
+			}
+		}
 	}
 	g.report(g.store.Permits.Free(ctx, yielded), "freeing permits for other processes")
 	g.report(g.returnStarts(ctx, starts), "giving starts back")
 	g.report(g.freeNow(ctx, permits), "giving permits back")
+	if len(prepared) > 0 {
+		_, err := g.settle(ctx, func(ordered context.Context) ([]lifecycle.Permit, error) {
+			return g.store.Permits.Named(ordered, prepared)
+		})
+		g.report(err, "giving permits back")
+	}
 }
 
 func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {

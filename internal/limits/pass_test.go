@@ -91,7 +91,7 @@ func TestAPermitPassesOnByOneUpdate(t *testing.T) {
 	for i, p := range got {
 		require.Equal(t, had[i].Name, p.Name)
 		require.Equal(t, lifecycle.Permit{
-			Name: had[i].Name, Type: sweptType, TaskID: next[i].ID, Generation: next[i].Generation, Rev: next[i].Rev, ExecID: "e2",
+			Name: had[i].Name, Type: sweptType, PermitUse: lifecycle.UseOf(next[i], "e2"),
 			At: p.At, LookAt: p.At.Add(5 * time.Second),
 		}, p, "as if it had just been taken")
 		require.True(t, p.At.After(had[i].At))
@@ -142,7 +142,7 @@ func TestAPermitPassesOnlyWhileNothingBeganBeyondTheLimit(t *testing.T) {
 	had := s.granted(s.stored(2), "e1", nil)
 	require.Len(t, had, 1, "one began without a permit")
 	require.Len(t, s.granted(s.stored(1), "e2", had), 1, "it passes on as it was taken")
-	full := lifecycle.Permit{Name: "run/" + sweptType + "#1", Type: sweptType, TaskID: "t", ExecID: "e"}
+	full := lifecycle.Permit{Name: "run/" + sweptType + "#1", Type: sweptType, PermitUse: lifecycle.PermitUse{TaskID: "t", ExecID: "e"}}
 	require.Empty(t, s.granted(s.stored(1), "e3", []lifecycle.Permit{full}), "the place of the other")
 	s.end(began[0])
 }

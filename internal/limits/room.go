@@ -172,13 +172,18 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
 	g.report(g.store.Permits.Wish(ctx, typ, g.id), "asking for a permit")
 }
 
+// shouldHeed reports whether it is time to check for wishes of others.
+func (c *candidates) shouldHeed(now time.Duration) bool {
+	return c != nil && now-c.heeded >= wishAfter
+}
+
 // Yield reports whether to free the next permit of the type instead of passing it on, because
 // another process has waited for one for a while. It checks once a second.
 func (g *Gate) Yield(ctx context.Context, typ string) (bool, error) {
 	now := g.store.Local().Monotonic()
 	g.mu.Lock()
 	k := g.known[typ]
-	look := k != nil && now-k.heeded >= wishAfter
+	look := k.shouldHeed(now)
 	if look {
 		k.heeded = now
 	}

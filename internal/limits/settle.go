@@ -107,6 +107,9 @@ func (g *Gate) lookForOthers(ctx context.Context, typ string, until time.Time) (
 	has := make(map[permit]bool, len(permits))
 	for _, p := range permits {
 		has[permit{p.ExecID, p.Key}] = true
+		if p.Next != nil {
+			has[permit{p.Next.ExecID, p.Key}] = true
+		}
 	}
 	o.ofKey = map[string]int{}
 	for _, t := range tasks {

@@ -29,35 +29,43 @@ func (g *Gate) Sweep(ctx context.Context) (more bool, err error) {
 }
 
 func (g *Gate) sweepPermits(ctx context.Context) (more bool, err error) {
+	n, err := g.settle(ctx, func(ordered context.Context) ([]lifecycle.Permit, error) {
+		return g.store.Permits.Due(ordered, permitsPerRound)
+	})
+	return n == permitsPerRound, err
+}
+
+// settle reads n permits and frees those that nobody uses.
+func (g *Gate) settle(ctx context.Context, read func(ordered context.Context) ([]lifecycle.Permit, error)) (n int, err error) {
 	ordered, end, err := g.store.Permits.InOrder(ctx)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer end()
-	permits, err := g.store.Permits.Due(ordered, permitsPerRound)
+	permits, err := read(ordered)
 	if err != nil || len(permits) == 0 {
-		return false, err
+		return 0, err
 	}
 	first, err := g.judge(ordered, permits)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	free, kept := first[lifecycle.PermitFree], first[lifecycle.PermitUsed]
 	if ahead := first[lifecycle.PermitAhead]; len(ahead) > 0 {
 		if err := g.fence(ctx, ahead); err != nil {
-			return false, err
+			return 0, err
 		}
 		again, err := g.judge(ordered, ahead)
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 		free = append(free, again[lifecycle.PermitFree]...)
 		kept = append(append(kept, again[lifecycle.PermitUsed]...), again[lifecycle.PermitAhead]...)
 	}
 	if err := g.freeNow(ctx, free); err != nil {
-		return false, err
+		return 0, err
 	}
-	return len(permits) == permitsPerRound, g.store.Permits.Saw(ctx, kept)
+	return len(permits), g.store.Permits.Saw(ctx, kept)
 }
 
 // judge reads the tasks of the permits and sorts them.
@@ -68,7 +76,7 @@ func (g *Gate) judge(ordered context.Context, permits []lifecycle.Permit) (sorte
 	}
 	sorted = map[lifecycle.PermitState][]lifecycle.Permit{}
 	for _, p := range permits {
-		state := p.State(tasks[p.TaskID])
+		state := p.State(tasks)
 		sorted[state] = append(sorted[state], p)
 	}
 	return sorted, nil
@@ -85,21 +93,24 @@ func (g *Gate) fence(ctx context.Context, ahead []lifecycle.Permit) error {
 	fenced := map[string]bool{}
 	now := g.store.Clock.Now()
 	for i := range ahead {
-		t := tasks[ahead[i].TaskID]
-		if t == nil || fenced[t.ID] || ahead[i].State(t) != lifecycle.PermitAhead {
-			continue
+		for _, f := range ahead[i].Fences(tasks, now) {
+			if !fenced[f[0].ID] {
+				fenced[f[0].ID] = true
+				fences = append(fences, store.Write{Before: f[0], After: f[1]})
+			}
 		}
-		fenced[t.ID] = true
-		fences = append(fences, store.Write{Before: t, After: ahead[i].Fence(t, now)})
 	}
 	_, err = g.store.Tasks.Writes(ctx, fences, store.Patience)
 	return err
 }
 
 func idsOf(permits []lifecycle.Permit) []string {
-	ids := make([]string, len(permits))
-	for i, p := range permits {
-		ids[i] = p.TaskID
+	ids := make([]string, 0, len(permits))
+	for _, p := range permits {
+		ids = append(ids, p.TaskID)
+		if p.Next != nil {
+			ids = append(ids, p.Next.TaskID)
+		}
 	}
 	return ids
 }

@@ -88,7 +88,7 @@ func (s *swept) take(n int, open bool) {
 	for i := range n {
 		t := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: fmt.Sprint(i)}, now)
 		exec := fmt.Sprint("e", i)
-		want = append(want, lifecycle.Permit{Type: sweptType, TaskID: t.ID, Generation: t.Generation, Rev: t.Rev, ExecID: exec})
+		want = append(want, lifecycle.Permit{Type: sweptType, PermitUse: lifecycle.UseOf(t, exec)})
 		if open {
 			claimed, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "w", ExecID: exec}, lifecycle.ResolveOptions(), now)
 			require.Empty(s.t, no)

@@ -77,6 +77,7 @@ var indexes = []indexSpec{
 	{coll: "slots", name: indexOf, keys: asc("type", "key"), only: "type"},
 	{coll: "slots", name: IndexLook, keys: asc("look_at"), only: "look_at"},
 	{coll: "slots", name: "task", keys: asc("task"), only: "task"},
+	{coll: "slots", name: "next", keys: asc("next.task"), only: "next.task"},
 	{coll: "rates", name: "at", keys: asc("at"), ttl: rateKept},
 	{coll: "workers", name: "heartbeat", keys: asc("heartbeat_at"), ttl: 24 * time.Hour},
 	{coll: "signals", name: "at", keys: asc("at"), ttl: 10 * time.Minute},

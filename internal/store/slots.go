@@ -195,10 +195,12 @@ func (s *Permits) OpenOf(ctx context.Context, typ string, claimedBefore time.Tim
 
 const idsAtOnce = 1000
 
-// OfTasks are the permits that executions of the tasks have. Index: slots.task.
+// OfTasks are the permits that executions of the tasks have, or will have. Indexes: slots.task,
+// slots.next.
 func (s *Permits) OfTasks(ctx context.Context, taskIDs []string) (found []lifecycle.Permit, err error) {
 	for some := range slices.Chunk(taskIDs, idsAtOnce) {
-		of, err := s.find(ctx, bson.D{d("task", in(some))}, options.Find().SetProjection(bson.D{d("key", 1), d("exec_id", 1)}))
+		either := bson.A{bson.D{d("task", in(some))}, bson.D{d("next.task", in(some))}}
+		of, err := s.find(ctx, bson.D{d("$or", either)}, options.Find().SetProjection(bson.D{d("key", 1), d("exec_id", 1), d("next.exec_id", 1)}))
 		if err != nil {
 			return nil, err
 		}
@@ -244,9 +246,13 @@ func (s *Permits) Holders(ctx context.Context, of SlotOf, limit int) ([]lifecycl
 		options.Find().SetSort(bson.D{d("at", 1)}).SetLimit(int64(limit)))
 }
 
-// OfExecutions are the permits that executions of a task have. Index: slots.task.
+// OfExecutions are the permits that executions of a task have, or will have. Indexes: slots.task,
+// slots.next.
 func (s *Permits) OfExecutions(ctx context.Context, taskID string, execIDs []string) ([]lifecycle.Permit, error) {
-	return s.find(ctx, bson.D{d("task", taskID), d("exec_id", in(execIDs))}, options.Find())
+	return s.find(ctx, bson.D{d("$or", bson.A{
+		bson.D{d("task", taskID), d("exec_id", in(execIDs))},
+		bson.D{d("next.task", taskID), d("next.exec_id", in(execIDs))},
+	})}, options.Find())
 }
 
 func (s *Permits) find(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {

@@ -12,13 +12,13 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
-// Pass is a permit whose execution has ended, and what it becomes: the permit of the next
-// execution, see [lifecycle.Permit.PassTo].
+// Pass is a permit and what it becomes: after the end of its execution the permit of the next one,
+// see [lifecycle.Permit.PassTo], and before that the permit of both, see [lifecycle.Permit.Prepare].
 type Pass struct{ From, To lifecycle.Permit }
 
-// Pass renames permits of a type, each guarded by the execution that has ended, and
-// returns those that now belong to their next execution. The caller makes sure that the end
-// of each execution was acknowledged. A permit that the limit no longer covers stays as it
+// Pass renames permits of a type, each guarded by its execution, and returns those that
+// were. The caller makes sure that the end of an execution that is named no longer was
+// acknowledged. A permit that the limit no longer covers stays as it
 // was, and so does one that somebody has freed. After an error some may be renamed: the
 // sweeper frees them. Indexes: slots.of, _id.
 func (s *Permits) Pass(ctx context.Context, typ string, limit SlotLimit, passes []Pass) (passed []lifecycle.Permit, err error) {
@@ -28,10 +28,15 @@ func (s *Permits) Pass(ctx context.Context, typ string, limit SlotLimit, passes 
 	models := make([]mongo.WriteModel, len(passes))
 	for i := range passes {
 		to := &passes[i].To
-		models[i] = mongo.NewUpdateOneModel().SetFilter(ownSlot(&passes[i].From)).SetUpdate(bson.D{d("$set", bson.D{
+		set := bson.D{
 			d("task", to.TaskID), d("generation", to.Generation), d("rev", to.Rev), d("exec_id", to.ExecID),
 			d("at", to.At), d("look_at", to.LookAt),
-		})})
+		}
+		update := bson.D{d("$set", set), d("$unset", bson.D{d("next", "")})}
+		if to.Next != nil {
+			update = bson.D{d("$set", append(set, d("next", to.Next)))}
+		}
+		models[i] = mongo.NewUpdateOneModel().SetFilter(ownSlot(&passes[i].From)).SetUpdate(update)
 	}
 	res, err := s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 	if err != nil {
@@ -83,13 +88,13 @@ func (s *Permits) stillOwn(ctx context.Context, permits []lifecycle.Permit) ([]l
 	for i := range permits {
 		names[i] = permits[i].Name
 	}
-	found, err := s.find(ctx, bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("task", 1)}))
+	found, err := s.find(ctx, bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("next.exec_id", 1)}))
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(permits, func(p lifecycle.Permit) bool {
 		return !slices.ContainsFunc(found, func(f lifecycle.Permit) bool {
-			return f.Name == p.Name && f.ExecID == p.ExecID && f.TaskID == p.TaskID
+			return f.Name == p.Name && f.ExecID == p.ExecID && (p.Next == nil || f.Next != nil && f.Next.ExecID == p.Next.ExecID)
 		})
 	}), nil
 }

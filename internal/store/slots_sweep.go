@@ -34,6 +34,11 @@ func (s *Permits) Due(ctx context.Context, limit int) ([]lifecycle.Permit, error
 		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(IndexLook).SetLimit(int64(limit)))
 }
 
+// Named are the permits of those names that are taken. Majority read. Index: _id.
+func (s *Permits) Named(ctx context.Context, names []string) ([]lifecycle.Permit, error) {
+	return findPermits(ctx, s.durable(s.slots), bson.D{d("_id", in(names))}, options.Find())
+}
+
 // HoldersOf reads of tasks what says whether their executions are open. Majority read.
 // Index: _id.
 func (s *Permits) HoldersOf(ctx context.Context, ids []string) (map[string]*model.Task, error) {
@@ -64,7 +69,11 @@ func (s *Permits) Saw(ctx context.Context, permits []lifecycle.Permit) error {
 	return explain(err, "noting that permits are used")
 }
 
-// ownSlot is the permit as long as that execution has it.
+// ownSlot is the permit as long as that execution has it, and what may follow is the same.
 func ownSlot(p *lifecycle.Permit) bson.D {
-	return bson.D{d("_id", p.Name), d("task", p.TaskID), d("exec_id", p.ExecID)}
+	var next any // absent
+	if p.Next != nil {
+		next = p.Next.ExecID
+	}
+	return bson.D{d("_id", p.Name), d("task", p.TaskID), d("exec_id", p.ExecID), d("next.exec_id", next)}
 }

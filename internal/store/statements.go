@@ -77,6 +77,7 @@ type command struct {
 	encoded [][]byte
 	parts   []statement // each with the ids it names here
 	ids     int
+	ordered bool // a statement that fails ends it
 }
 
 func (c *command) each(f func(id string)) {
@@ -251,7 +252,7 @@ func (b *batch) run(ctx context.Context, c command, limit time.Duration) (n int,
 	}
 	statements, _ = bsoncore.AppendArrayEnd(statements, arr)
 	cmd := bson.D{
-		d(verb, b.coll.Name()), d(elements, bson.RawValue{Type: bson.TypeArray, Value: statements}), d("ordered", false),
+		d(verb, b.coll.Name()), d(elements, bson.RawValue{Type: bson.TypeArray, Value: statements}), d("ordered", c.ordered),
 		d("writeConcern", bson.D{d("w", "majority")}),
 	}
 	if limit > 0 {

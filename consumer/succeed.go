@@ -1,0 +1,320 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/limits"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Between two starts of a type with max_running lies one write, if its handlers are short: while
+// one runs, the next task is read and noted in the permit, and the end of the one and the claim of
+// the other go out in one command ([store.Tasks.Follow]).
+//
+//	begin ─▶ the next task is read ─▶ the permit names both ┐
+//	handler returns ─────────────────────────────────────────┴▶ end and claim ─▶ begin
+//
+// What is not prepared in time takes the longer way, see [passing].
+
+const (
+	// successorFresh is how long a prepared task may wait, since a better one may come meanwhile.
+	successorFresh = time.Second
+	// shortHandler is how long a type's handlers take at most on average for that.
+	shortHandler = successorFresh / 2
+	// tooLate is how many times as long as a handler the preparation takes, from which on there is
+	// none. It is also so many times slower on a server that is busy with others for a while.
+	tooLate = 8
+	// followsAtOnce is how many commands of a process are on their way before ends gather.
+	followsAtOnce = 4
+)
+
+// successor is the next execution by the permit of one that runs. The mutex of the passes guards
+// it.
+type successor struct {
+	task    *model.Task // as it was read
+	execID  string
+	version int64            // of the limits
+	since   time.Duration    // monotonic: when its task was looked for
+	permit  lifecycle.Permit // of both
+	state   succession
+	slot    bool // it has the slot of the execution before it
+	left    bool // that has ended, and its permit is to be returned
+}
+
+// succession says whose the permit of an execution with a successor is.
+type succession int
+
+const (
+	unsettled  succession = iota // a write is on its way: nobody else uses the permit
+	ready                        // the execution's
+	missing                      // the execution's, and nothing is prepared
+	taken                        // the successor's
+	unknowable                   // an answer was lost: the sweeper's
+)
+
+// following is an end that takes the claim of a successor along.
+type following struct {
+	e     *ended
+	s     *successor
+	claim store.Write
+}
+
+// took records how long a handler ran.
+func (h *handler) took(d time.Duration) {
+	if was := h.ran.Load(); was != 0 {
+		d = time.Duration(was) + (d-time.Duration(was))/8
+	}
+	h.ran.Store(int64(max(d, 1)))
+}
+
+// wantSuccessor asks for a successor of an execution that begins. One that is over before a
+// successor can be prepared gets none.
+func (c *Consumer) wantSuccessor(x *execution) {
+	ran := time.Duration(x.h.ran.Load())
+	if x.ofType() == nil || ran == 0 || ran > shortHandler || x.isMany() || !c.passesOn(x) {
+		return
+	}
+	p := &c.passes
+	p.mu.Lock()
+	if p.took > tooLate*ran {
+		p.took -= p.took / 64 // it is measured again some time
+	} else if p.open {
+		p.preparing[x.h] = append(p.preparing[x.h], x)
+	}
+	p.mu.Unlock()
+	token(p.wake)
+}
+
+// prepareSuccessors reads the next tasks of the type, and notes them in the permits of executions.
+func (c *Consumer) prepareSuccessors(ctx context.Context, h *handler, xs []*execution) {
+	if h.left.Load() || c.waits(h.typ) || c.isStopping() || c.control.fresh(ctx, c) != nil {
+		return
+	}
+	began, version := c.cfg.Clock.Monotonic(), c.gate.Version()
+	tasks, err := c.candidates(ctx, h, len(xs))
+	if err != nil {
+		c.reportPass(ctx, err)
+		return
+	}
+	var of []*execution
+	var wanted []limits.Preparation
+	var unused []*model.Task
+	now := c.store.Clock.Now()
+	c.passes.mu.Lock()
+	for _, t := range tasks {
+		if !lifecycle.ConditionsMet(c.only, t) || t.Wanted() > 1 || lifecycle.Claimable(t, c.cfg.WorkerID, *h.effective(t), now) != "" {
+			continue // the longer way repairs or refuses it
+		}
+		for len(xs) > 0 && !xs[0].is(running) {
+			xs = xs[1:]
+		}
+		if len(xs) == 0 || !c.passes.open {
+			unused = append(unused, t)
+			continue
+		}
+		x, s := xs[0], &successor{task: t, execID: newExecID(), version: version, since: began}
+		x.successor, xs, of = s, xs[1:], append(of, x)
+		wanted = append(wanted, limits.Preparation{Permit: *x.ofType(), Running: x.execID, Task: t, ExecID: s.execID})
+	}
+	c.passes.mu.Unlock()
+	if len(wanted) > 0 {
+		call, cancel := context.WithTimeout(ctx, rpcTimeout)
+		permits, err := c.gate.Prepare(call, h.typ, wanted)
+		cancel()
+		c.reportPass(ctx, err)
+		for i, x := range of {
+			permit, prepared := permits[wanted[i].Permit.Name]
+			to := ready
+			switch {
+			case err != nil:
+				to = unknowable
+			case prepared:
+				x.successor.permit = permit
+			default:
+				to = missing
+				unused = append(unused, wanted[i].Task)
+			}
+			c.settleSuccessor(x, to)
+		}
+		c.passes.measured(c.cfg.Clock.Monotonic() - began)
+	}
+	c.gate.Chose(h.typ, 0, 0, unused)
+	c.passes.send()
+}
+
+// measured records how long it took to prepare successors.
+func (p *passes) measured(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.took += (took - p.took) / 8
+}
+
+// settleSuccessor says whose the permit is, after a write. What waited for that goes on.
+func (c *Consumer) settleSuccessor(x *execution, to succession) {
+	p, s := &c.passes, x.successor
+	p.mu.Lock()
+	s.state = to
+	left := s.left
+	p.mu.Unlock()
+	if left {
+		c.returnPermits(x)
+	}
+	p.mu.Lock()
+	slot := s.slot
+	s.slot = false
+	p.mu.Unlock()
+	if slot {
+		c.held.release(x.h, 1)
+	}
+}
+
+// permitsOf are the permits that an execution which has ended has, the one of its type apart; nil =
+// it has none. wait means that they are returned later, by [Consumer.settleSuccessor].
+func (p *passes) permitsOf(x *execution) (ofType *lifecycle.Permit, others []lifecycle.Permit, wait bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, permit := range x.permits {
+		if permit.Key != "" {
+			others = append(others, permit)
+		}
+	}
+	switch s := x.successor; {
+	case s == nil || s.state == missing:
+		return x.ofType(), others, false
+	case s.state == unsettled:
+		s.left = true
+		return nil, nil, true
+	case s.state == ready:
+		return &s.permit, others, false
+	default:
+		return nil, others, false
+	}
+}
+
+// follow lets the end take the claim of the execution's successor along; false when it has none
+// that may begin now.
+func (c *Consumer) follow(e *ended) bool {
+	x, p := e.x, &c.passes
+	if x.completing.Load() || c.waits(x.h.typ) || x.h.left.Load() || c.isStopping() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := x.successor
+	if !p.open || s == nil || s.state != ready || s.version != c.gate.Version() ||
+		c.cfg.Clock.Monotonic()-s.since > successorFresh || c.gate.Outranked(s.task) || !c.held.handOver(x) {
+		return false
+	}
+	s.state, s.slot = unsettled, true
+	p.under.Go(func() {
+		p.lanes <- struct{}{}
+		defer func() { <-p.lanes }()
+		c.writeFollows(p.takeFollows())
+	})
+	p.follows = append(p.follows, &following{e: e, s: s})
+	return true
+}
+
+// takeFollows takes what has gathered; another may have taken it before.
+func (p *passes) takeFollows() []*following {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.follows
+	p.follows = nil
+	return all
+}
+
+// writeFollows writes ends together with the claims of what follows them.
+func (c *Consumer) writeFollows(batch []*following) {
+	defer c.passes.send()
+	now := c.store.Clock.Now()
+	var both []*following
+	var follows []store.Follow
+	for _, f := range batch {
+		end, err := c.decideEnd(f.e, now)
+		if err != nil {
+			c.settleEnd(f.e, nil, err)
+			c.settleSuccessor(f.e.x, ready)
+			continue
+		}
+		h := f.e.x.h
+		by := lifecycle.Claimant{WorkerID: c.cfg.WorkerID, ExecID: f.s.execID, Only: c.only, Applied: h.said.Load()}
+		after, no := lifecycle.Claim(f.s.task, by, *h.effective(f.s.task), now)
+		if no != "" {
+			c.settleSuccessor(f.e.x, ready)
+			c.put(f.e)
+			continue
+		}
+		f.claim = store.Write{Before: f.s.task, After: after}
+		both = append(both, f)
+		follows = append(follows, store.Follow{ExecID: f.e.x.execID, End: store.Write{Before: f.e.task, After: end}, Claim: f.claim})
+	}
+	if len(both) == 0 {
+		return
+	}
+	sent := clock.Read(c.cfg.Clock)
+	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
+	written, err := c.store.Tasks.Follow(store.For(ctx, store.Ending), follows, endSearch)
+	cancel()
+	c.health.report(c, err)
+	token(c.stirred)
+	if err != nil {
+		c.followsUnknown(both, sent, err)
+		return
+	}
+	ends, writes, results := make([]*ended, len(both)), make([]store.Write, len(both)), make([]store.Written, len(both))
+	for i, f := range both {
+		ends[i], writes[i], results[i] = f.e, follows[i].End, written[i].Ended
+	}
+	again := c.settleEnds(ends, writes, results)
+	for i, f := range both {
+		c.settleFollow(f, written[i].Claimed, sent)
+	}
+	for _, e := range again {
+		c.put(e)
+	}
+}
+
+// followsUnknown is for a command whose answer was lost: the ends are repeated, and the claims
+// asked for.
+func (c *Consumer) followsUnknown(both []*following, sent clock.Instant, err error) {
+	for _, f := range both {
+		c.put(f.e)
+	}
+	for _, f := range both {
+		if store.Classify(err) == store.Fatal {
+			c.settleSuccessor(f.e.x, unknowable)
+			continue
+		}
+		claimed, unanswered := c.settleClaims([]store.Write{f.claim}, f.s.execID, err)
+		if unanswered != nil {
+			c.settleSuccessor(f.e.x, unknowable)
+			continue
+		}
+		c.settleFollow(f, claimed[0], sent)
+	}
+}
+
+// settleFollow begins what follows if its claim was won.
+func (c *Consumer) settleFollow(f *following, claimed store.Written, sent clock.Instant) {
+	x := f.e.x
+	c.stats.attempted.Add(1)
+	switch {
+	case claimed.Applied:
+		c.stats.won.Add(1)
+		c.hold([]wonTask{{task: f.claim.After, due: f.s.task.DueAt, grant: limits.Grant{Permits: []lifecycle.Permit{f.s.permit}}}}, f.s.execID, sent)
+		c.settleSuccessor(x, taken)
+		return
+	case claimed.Held:
+		c.settleSuccessor(x, unknowable)
+		return
+	case claimed.Refused != nil:
+		c.unwritable(f.s.task, claimed.Refused)
+	}
+	c.gate.Chose(x.h.typ, 0, 1, nil)
+	c.settleSuccessor(x, ready)
+}

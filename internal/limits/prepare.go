@@ -1,0 +1,57 @@
+package limits
+
+import (
+	"context"
+
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Preparation asks that an execution may follow a running one by its permit.
+type Preparation struct {
+	Permit  lifecycle.Permit
+	Running string // exec id
+	Task    *model.Task
+	ExecID  string // of the claim that follows
+}
+
+// Prepare notes in permits of a type what follows their executions, and returns those that say so
+// now, by their names. It prepares none of a task that needs more than the type's permit. Once a second it leaves one out, whose
+// permit may have to go to another process, see [Gate.Yield]. After an error some may be prepared:
+// their permits are left to the sweeper.
+func (g *Gate) Prepare(ctx context.Context, typ string, all []Preparation) (map[string]lifecycle.Permit, error) {
+	others, settled, err := g.othersOf(ctx, typ)
+	if err != nil {
+		return nil, err
+	}
+	limit := store.SlotLimit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}
+	now := g.store.Clock.Now()
+	var passes []store.Pass
+	for _, p := range all {
+		if p.Task.Options.LimitKey == "" {
+			passes = append(passes, store.Pass{From: p.Permit, To: p.Permit.Prepare(p.Running, p.Task, p.ExecID, now)})
+		}
+	}
+	g.mu.Lock()
+	heed := g.known[typ].shouldHeed(g.store.Local().Monotonic())
+	g.mu.Unlock()
+	if heed && len(passes) > 0 {
+		passes = passes[1:]
+	}
+	prepared, err := g.store.Permits.Pass(ctx, typ, limit, passes)
+	byName := make(map[string]lifecycle.Permit, len(prepared))
+	for _, p := range prepared {
+		byName[p.Name] = p
+	}
+	return byName, err
+}
+
+// Outranked reports whether a better task of the type is known than the given one.
+func (g *Gate) Outranked(t *model.Task) bool {
+	best, known := g.Best(t.Type)
+	return known && best > t.Priority
+}
+
+// Version changes with the limits that this process knows.
+func (g *Gate) Version() int64 { return g.types.Version() }

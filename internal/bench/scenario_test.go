@@ -249,8 +249,8 @@ func TestFileIsMadeAndRemovedAndNeverSomebodyElses(t *testing.T) {
 
 func TestCancelledBenchSaysWhatItMeasuredUntilThen(t *testing.T) {
 	t.Parallel()
-	c := config(t, "paced", "send")
-	c.URI, c.Processes, c.Tasks, c.Rate = server(t), 1, 100_000, 100
+	c := config(t, "paced") // with one process, and then with two
+	c.URI, c.Tasks, c.Rate = server(t), 100_000, 100
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c.OnProgress = func(_, step string, done, _ int) {

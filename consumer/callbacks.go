@@ -19,26 +19,26 @@ import (
 // CallbackConfig lets a worker deliver callbacks. The zero value delivers those that are
 // not signed.
 type CallbackConfig struct {
-	// SecretKey opens the secrets that callbacks are signed with: 32 bytes as hex or base64;
-	// several, separated by commas, while the key is changed: the first seals, all open. A
-	// delivery whose secret it does not open is left to other workers. Defaults to none.
+	// SecretKey opens the secrets that sign callbacks: 32 bytes as hex or base64, or several
+	// separated by commas while the key is changed. The first seals, all open. A delivery whose
+	// secret it does not open is left to other workers. Defaults to none.
 	SecretKey string
 
-	// Concurrency is how many callbacks this process delivers at once, beside which the
-	// consumer's own Concurrency holds. A receiver that does not answer gets a quarter of
-	// it; what waits for it is tried five times a second. Defaults to 50.
+	// Concurrency bounds the callbacks that this process delivers at once, within the consumer's
+	// own Concurrency. A receiver that does not answer gets a quarter of it; its waiting callbacks
+	// are tried five times a second. Defaults to 50.
 	Concurrency int
 
-	// Timeout is how long a receiver has to answer. Defaults to 15 s.
+	// Timeout bounds the call of a receiver. Defaults to 15 s.
 	Timeout time.Duration
 
 	// AllowLinkLocal lets callbacks reach link-local and cloud metadata addresses.
 	// Defaults to false.
 	AllowLinkLocal bool
 
-	// Allow is all that callbacks may reach: hosts (example.org, *.example.org) by their name,
-	// addresses and networks (10.0.0.0/8). A callback to any other fails for good. It does
-	// not allow link-local addresses. Defaults to everything.
+	// Allow lists what callbacks may reach: hosts by name (example.org, *.example.org), addresses
+	// and networks (10.0.0.0/8). A callback to any other fails for good. It never allows
+	// link-local addresses. Defaults to everything.
 	Allow []string
 
 	// Proxy for a request, as in [http.Transport]. Defaults to none.
@@ -50,10 +50,10 @@ func (c *CallbackConfig) validate() (errs []error) {
 		return nil
 	}
 	if c.Concurrency < 0 {
-		errs = append(errs, input.Invalid("callbacks.concurrency", "is %d; it cannot be negative", c.Concurrency))
+		errs = append(errs, input.Invalid("callbacks.concurrency", "is %d; must not be negative", c.Concurrency))
 	}
 	if c.Timeout < 0 || c.Timeout > time.Hour {
-		errs = append(errs, input.Invalid("callbacks.timeout", "is %v; want at most an hour", c.Timeout))
+		errs = append(errs, input.Invalid("callbacks.timeout", "is %v; want 0 to 1h", c.Timeout))
 	}
 	if _, err := c.reach(); err != nil {
 		errs = append(errs, err)
@@ -75,10 +75,9 @@ func (c *CallbackConfig) secrets() (*secret.Box, error) {
 	return secret.Parse("callbacks.secret_key", c.SecretKey)
 }
 
-// deliveryDefaults are the options of deliveries, which the document of their type may
-// change. Retries in about the steps of Standard Webhooks, three days in all: long
-// enough for a receiver that is away over a weekend. Lost workers are not the receiver's
-// fault, so they hardly count.
+// deliveryDefaults are the default options of deliveries. The retries follow the steps of Standard
+// Webhooks, three days in all: long enough for a receiver that is down over a weekend. Lost workers
+// are not the receiver's fault, so they hardly count.
 var deliveryDefaults = model.Options{
 	Retry: &model.Retry{Strategy: model.RetrySequence, MaxErrors: new(10), Sequence: []time.Duration{
 		5 * time.Second, time.Minute, 5 * time.Minute, 30 * time.Minute,
@@ -87,8 +86,7 @@ var deliveryDefaults = model.Options{
 	MaxLapses: new(100),
 }
 
-// decodeGraceOfSecrets is for how long a delivery waits for a worker that has the key to
-// its secret.
+// decodeGraceOfSecrets bounds how long a delivery waits for a worker with the key to its secret.
 const decodeGraceOfSecrets = 3 * 24 * time.Hour
 
 // deliverCallbacks registers the handler of deliveries.

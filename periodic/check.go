@@ -7,10 +7,9 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// Checked is the spec as it would be stored: the cron rule normalised, defaults that are
-// stored filled in. The error joins everything that is wrong, each naming its field. At the
-// given time a rule that fires no more is wrong, too; a time long past leaves that out.
-// Nothing is read or written.
+// Checked returns the spec as it would be stored: the cron rule normalised, stored defaults filled
+// in. The error joins everything that is wrong; each part names its field. It also reports a rule
+// that never fires after now; a zero or old now skips this check. Nothing is read or written.
 func (s Spec) Checked(now time.Time) (Spec, error) {
 	r, _, err := s.rule(now)
 	if err != nil {
@@ -19,8 +18,8 @@ func (s Spec) Checked(now time.Time) (Spec, error) {
 	return specOf(r), nil
 }
 
-// CheckedFor says what is wrong with the spec as an edit of the stored rule, or, where that
-// is nil, as a new one. Nothing is read or written.
+// CheckedFor reports what is wrong with the spec as an edit of the stored rule, or as a new rule
+// if stored is nil. Nothing is read or written.
 func (s Spec) CheckedFor(stored *schedule.Rule, now time.Time) error {
 	if stored != nil {
 		now = s.since(now, stored)
@@ -38,6 +37,5 @@ func (s *Spec) since(now time.Time, stored *schedule.Rule) time.Time {
 	return now
 }
 
-// EngineType is what engines call themselves among the workers: a process that is listed
-// with it decides ticks.
+// EngineType is the type under which engines are listed among the workers.
 const EngineType = engineType

@@ -1,7 +1,7 @@
 // Package periodic turns cron rules into tasks: every tick of a rule becomes one task, or a
 // record of why it did not, and neither a crash nor a second engine loses or doubles one.
 //
-//	rule ──Plan (pure)──▶ decision ──one write, guarded by the rule's rev──▶ rule.planned[]
+//	rule ──rules (pure)─▶ decision ──one write, guarded by the rule's rev──▶ rule.planned[]
 //	                                                                            │
 //	        task sent, record stored (each idempotent) ◀── whoever sees it ─────┘
 //

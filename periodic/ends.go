@@ -152,7 +152,7 @@ func tell(r *schedule.Rule, lives []store.OutboxLife, now time.Time) (after *sch
 	return after, told
 }
 
-// RunStatusOf is what a run's task says of the run.
+// RunStatusOf returns the status of a run as its task has it, and why the run failed.
 func RunStatusOf(t *model.Task) (s schedule.RunStatus, info string) {
 	switch t.Status {
 	case model.StatusSuccess, model.StatusCompleted, model.StatusManuallyProcessed:

@@ -41,10 +41,10 @@ const (
 // rank is this engine's place among those that are alive.
 type rank struct{ place, of int }
 
-// Run is the engine: it decides ticks until ctx ends, then returns nil; what it has decided by
-// then it carries out before, unless that takes more than five seconds. Any number of
-// processes may run one. A server that is down is waited for; it returns an error for what
-// no waiting mends, such as a schema of another release.
+// Run is the engine: it decides ticks until ctx ends, and then returns nil. Before it returns it
+// applies the decisions that it has made, for at most five seconds. Any number of processes may
+// run an engine. Run waits for a server that is down, and returns an error that waiting cannot
+// fix, such as the schema of another release.
 func (p *Periodic) Run(ctx context.Context) error {
 	if err := p.start(ctx); err != nil {
 		if ctx.Err() != nil {

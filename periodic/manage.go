@@ -12,8 +12,8 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// Create stores a new rule, which does not fire before it is enabled. [ErrExists] when a
-// living rule of the tenant has its name. Secrets are stored sealed.
+// Create stores a new rule. It does not fire until it is enabled. The error is [ErrExists] if a
+// living rule of the tenant has its name. Secrets are sealed before they are stored.
 func (p *Periodic) Create(ctx context.Context, s Spec) (*schedule.Rule, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
@@ -34,11 +34,10 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*schedule.Rule, error) {
 	return r, nil
 }
 
-// Update replaces what the spec says, if the rule still has that version ([ErrChanged]).
-// No tick up to now is decided by the new rule: those in time are by the rule as it was,
-// older ones that nobody decided are skipped (edited). Secrets
-// that are "***" stay what they are. A rule that was over, by its end or
-// max_runs, goes on if the edit gives it more ticks.
+// Update replaces the spec of the rule if the rule still has that version; otherwise the error is
+// [ErrChanged]. The old rule decides the ticks up to now that are in time; older undecided ticks
+// are skipped (edited). Secrets that are [model.HiddenSecret] stay as they are stored. A rule that
+// had ended, by EndAt or MaxRuns, goes on if the edit gives it more ticks.
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*schedule.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if r.Version != version {
@@ -64,9 +63,9 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec)
 	})
 }
 
-// Enable lets the rule fire from now on. What came while it was offline is recorded as
-// skipped, in one record, and not run. Enabling twice is no error. version is the one that
-// was seen, 0 for any: [ErrChanged] where an edit came in between.
+// Enable lets the rule fire from now on. Ticks that came while it was disabled are recorded as
+// skipped, in one record. Enabling an enabled rule is no error. version is the version that the
+// caller has seen, 0 for any; the error is [ErrChanged] if the rule has another one.
 func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*schedule.Rule, error) {
 	return p.change(ctx, "enabling", id, p.withTimes(func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
@@ -76,9 +75,9 @@ func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*sched
 	}))
 }
 
-// Disable stops the rule at once; note says why and may be empty. What runs or waits goes
-// on. Disabling twice is no error. version is the one that was seen, 0 for any: [ErrChanged]
-// where an edit came in between.
+// Disable stops the rule at once. Runs that wait or run go on. note says why and may be empty.
+// Disabling a disabled rule is no error. version is the version that the caller has seen, 0 for
+// any; the error is [ErrChanged] if the rule has another one.
 func (p *Periodic) Disable(ctx context.Context, id string, version int64, note string) (*schedule.Rule, error) {
 	return p.change(ctx, "disabling", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
@@ -91,8 +90,9 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 	})
 }
 
-// Delete ends the rule logically: it never fires again, what waits is cancelled, its
-// records stay, its name is free. version is the one that was seen, 0 for any.
+// Delete deletes the rule logically: it never fires again, waiting runs are cancelled, its records
+// stay, and its name is free. version is the version that the caller has seen, 0 for any; the
+// error is [ErrChanged] if the rule has another one.
 func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 	_, err := p.change(ctx, "deleting", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
@@ -126,9 +126,9 @@ func (p *Periodic) Named(ctx context.Context, tenant, name string) (*schedule.Ru
 	return p.store.Rules.Living(ctx, tenant, name)
 }
 
-// List reads living rules of a tenant ("" = of all), ordered by tenant and name: at most
-// limit, from 1 to 1,000, after the rule whose Living is given ("" = from the first). Rules that
-// this release cannot read come as an [*UnreadableError], with the others.
+// List returns living rules of a tenant ("" = of all), ordered by tenant and name: at most limit,
+// from 1 to 1,000, after the rule whose Living is given ("" = from the first). If this release
+// cannot read some rules, it returns the others and an [*UnreadableError].
 func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([]*schedule.Rule, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
@@ -151,8 +151,8 @@ type UnreadableRule struct {
 	Err    error
 }
 
-// UnreadableError names rules that this release cannot read: a later one wrote them, or a
-// person did by hand. They do not fire until it can; every other rule goes on.
+// UnreadableError names rules that this release cannot read: a later release wrote them, or
+// somebody edited them by hand. They do not fire; all other rules do.
 type UnreadableError struct{ Rules []UnreadableRule }
 
 func (e *UnreadableError) Error() string {

@@ -31,15 +31,15 @@ var (
 
 // Config of a Periodic. Only Database is needed.
 type Config struct {
-	// Database is the caller's and is never closed here.
+	// Database holds the rules and tasks. It is never closed. Required.
 	Database *mongo.Database
 	// Prefix of the collections' names. Defaults to "".
 	Prefix string
 	// EngineID names this process among the engines. Defaults to an automatic one.
 	EngineID string
-	// SecretKey seals the keys that the calls of HTTP targets and the callbacks of rules are
-	// signed with: 32 bytes as hex or base64; several, separated by commas: the first seals,
-	// all open. Defaults to none: a rule with such keys is refused.
+	// SecretKey seals the keys that sign the calls and callbacks of rules: 32 bytes as hex or
+	// base64, or several separated by commas. The first seals, all open. Defaults to none:
+	// rules with such keys are refused.
 	SecretKey string
 	// Clock is for tests. Defaults to the machine's.
 	Clock clock.Clock

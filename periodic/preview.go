@@ -8,18 +8,18 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// PreviewTick is one of the next ticks of a rule, as people read it.
+// PreviewTick is one of the next ticks of a rule.
 type PreviewTick struct {
 	UTC   time.Time // the instant
 	Local time.Time // the same in the rule's zone
-	Fires bool      // false where the DST policy leaves it out
-	Note  string    // what the change of clocks did to it; "" = nothing
+	Fires bool      // false if the DST policy leaves it out
+	Note  string    // how the change of clocks affects it; "" = not at all
 }
 
-// Preview lists the next n times of a rule that is not stored yet, after an instant, those
-// that the DST policy leaves out too. Nothing is read or written. Without a StartAt @every
-// counts from that instant, as if the rule were created then; of a stored rule, see
-// [PreviewRule]. n is 1 to 10,000. The error names the fields that are wrong.
+// Preview lists the next n ticks, 1 to 10,000, of a rule that is not stored yet, including those
+// that the DST policy leaves out. Without a StartAt, @every counts from the given instant, as if
+// the rule were created then; for a stored rule see [PreviewRule]. The error names the fields that
+// are wrong.
 func Preview(s Spec, after time.Time, n int) ([]PreviewTick, error) {
 	if err := previewable(n); err != nil {
 		return nil, err
@@ -31,9 +31,9 @@ func Preview(s Spec, after time.Time, n int) ([]PreviewTick, error) {
 	return preview(r, cal, later(after, beforeStart(r.StartAt)), n), nil
 }
 
-// PreviewRule is [Preview] of a stored rule: its times are those that an engine decides,
-// @every counting from its StartAt or its creation, and none is before either. A rule whose
-// MaxRuns are reached or whose end has come has none; that it is offline changes nothing.
+// PreviewRule is [Preview] for a stored rule. It lists the ticks that an engine decides: @every
+// counts from its StartAt or its creation, and no tick is before that. A rule that has reached its
+// MaxRuns or its end has none. A disabled rule is previewed as if it were enabled.
 func PreviewRule(r *schedule.Rule, after time.Time, n int) ([]PreviewTick, error) {
 	if err := previewable(n); err != nil {
 		return nil, err

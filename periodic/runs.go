@@ -22,8 +22,8 @@ type TriggerOptions struct {
 	Force bool
 }
 
-// Trigger starts a run by a person's word, of a rule in any status. It obeys the
-// concurrency policy unless forced, and returns the id of the run.
+// Trigger starts a run by hand, whatever the status of the rule, and returns its id. It follows
+// the concurrency policy unless it is forced.
 func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (run string, err error) {
 	if o.Request == "" {
 		o.Request = randomHex(8)
@@ -90,12 +90,12 @@ const MaxBackfill = 1000
 // cut off.
 const backfillSlack = time.Second
 
-// Backfill runs the rule for its ticks in [from, to), all in the past, in their order; to may
-// be the present. As many run at once as the rule's limit allows, the others wait, behind what
-// comes now. As ever, none is before StartAt, nor at or after EndAt; without a StartAt those of a
-// cron rule that are older than the rule run, too. It returns the number of runs that it decided.
-// request makes each of them once, however often and with whatever times the call is repeated,
-// and may be empty. More than a thousand ticks are refused.
+// Backfill runs the rule for its ticks in [from, to), in order. All must lie in the past; to may
+// be the present, and more than [MaxBackfill] ticks are refused. The runs respect the rule's limit
+// and wait behind those of new ticks. None is before StartAt, nor at or after EndAt; without a
+// StartAt the ticks of a cron rule may be older than the rule. Backfill returns the number of
+// decided runs. A request that is not empty makes each of them once, even if the call is repeated
+// with other times.
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {
 		request = randomHex(8)
@@ -151,8 +151,8 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 	return n, err
 }
 
-// Cancel cancels one run: one that waits at once; the task of one that runs is asked to
-// end, and its run is CANCELED when it has. The rule may have been deleted since.
+// Cancel cancels one run, also of a deleted rule. A waiting run is cancelled at once. A running
+// one is CANCELED once its task, which is asked to end, has ended.
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	rule, ok := ruleOf(run)
 	if !ok {

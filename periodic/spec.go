@@ -16,9 +16,9 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// Spec is what a person says of a rule. Its JSON and YAML names are the fields' own in
-// snake case; durations are text such as "90s". Secrets, those of Options.Callback and of
-// HTTP, are sealed with the Config's SecretKey before anything is written.
+// Spec is the definition of a rule. Its JSON and YAML names are those of the fields in snake case;
+// durations are text such as "90s". The secrets of Options.Callback and HTTP are sealed with the
+// Config's SecretKey before anything is written.
 type Spec struct {
 	Name        string // unique among the living rules of the tenant; at most 200 bytes in one line
 	Tenant      string // "" = none
@@ -215,8 +215,8 @@ func oneOf[T ~string](bad func(string, string, ...any), field string, v T, allow
 	bad(field, "is %q; want one of %v", v, allowed[1:])
 }
 
-// SpecOf is what a person said of a rule, as it can be edited and given back: secrets are
-// "***", which stands for the stored ones.
+// SpecOf returns the definition of a stored rule, to be edited and passed to [Periodic.Update].
+// Its secrets are [model.HiddenSecret], which stands for the stored ones.
 func SpecOf(r *schedule.Rule) Spec {
 	s := specOf(r)
 	s.hideSecrets()
@@ -250,5 +250,5 @@ func plain(v bson.RawValue) any {
 	return json.RawMessage(codec.ValueJSON(v))
 }
 
-// String is for people.
+// String returns the spec as text for people, without secrets.
 func (s Spec) String() string { return fmt.Sprintf("%s (%s)", s.Name, s.Cron) }

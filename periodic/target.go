@@ -13,10 +13,10 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// HTTPTarget is an HTTP call that a rule makes at each tick. A worker of the built-in types
-// makes it (mscheduler work), as a task of type mscheduler.http. Retries within a run are
-// those of the rule's Options.Retry; without it the first error fails the run, unless a
-// document of that type says otherwise. What follows a run that failed, OnFailure says.
+// HTTPTarget is an HTTP call that a rule makes at each tick, as a task of type mscheduler.http.
+// Workers of the built-in types run it (mscheduler work). Options.Retry of the rule says how a run
+// is retried; without it the first error fails the run, unless the definition of that type says
+// otherwise. OnFailure says what follows a failed run.
 type HTTPTarget = httptarget.Target
 
 // HTTPMode says what decides whether a run of an [HTTPTarget] succeeded.
@@ -28,7 +28,7 @@ const (
 	HTTPAsync = httptarget.Async // a completion: RunFailedTimeout if none came
 )
 
-// HTTPKey is an access key with its secret, by which the calls of a target are signed.
+// HTTPKey is an access key with its secret, which signs the calls of a target.
 type HTTPKey = model.CallbackKey
 
 // StatusRange is a range of HTTP statuses, both ends included.
@@ -72,10 +72,9 @@ func targetOf(t *schedule.TaskTemplate) *HTTPTarget {
 	return &target
 }
 
-// Sealed is the spec with its secrets as [Periodic.Create] stores them, or, where stored is
-// not nil, [Periodic.Update] of that rule: those that are "***" are the
-// stored ones, all are sealed. Errors are model.ErrInvalid and name the fields. It is for
-// who wants to know whether that goes well before anything is written.
+// Sealed returns the spec with its secrets sealed, as [Periodic.Create] would store them, or
+// [Periodic.Update] if stored is not nil. Secrets that are [model.HiddenSecret] are taken from the
+// stored rule. Nothing is written. Errors are model.ErrInvalid and name the fields.
 func (p *Periodic) Sealed(s Spec, stored *schedule.Rule) (Spec, error) {
 	var old Spec
 	if stored != nil {

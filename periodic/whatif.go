@@ -9,24 +9,24 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// WhatIf asks what a rule would do in a time, if it was online from its beginning to its end
-// and an engine looked all the time. Nothing is read or written: it is the planner itself
-// that decides, with made-up ends of runs.
+// WhatIf asks what a rule would do in a period, if it were enabled all the time and an engine
+// never stopped. The planner itself decides, with assumed ends of runs. Nothing is read or
+// written.
 type WhatIf struct {
 	Spec      Spec
-	CreatedAt time.Time // of the rule: where @every counts from, without a StartAt
-	Runs      int64     // that MaxRuns counts already
-	From, To  time.Time // nominal times in [From, To), in whole seconds; none where To is not after From
+	CreatedAt time.Time // of the rule; @every counts from it without a StartAt
+	Runs      int64     // already counted for MaxRuns
+	From, To  time.Time // nominal times in [From, To), in whole seconds
 	// Run says how long a run takes, and how it ends. nil = every run succeeds at once.
 	Run func(nominal time.Time) (takes time.Duration, ends schedule.RunStatus)
-	// Most is how many ticks are looked at; 0 = 10,080, each minute of a week.
+	// Most bounds the ticks; 0 = 10,080, one for each minute of a week.
 	Most int
 }
 
-// defaultMost is how many ticks a [WhatIf] looks at that does not say it.
+// defaultMost is the default of Most: one tick for each minute of a week.
 const defaultMost = 7 * 24 * 60
 
-// Fate is what became of one tick in a [WhatIf].
+// Fate is the outcome of one tick in a [WhatIf].
 type Fate struct {
 	Nominal time.Time
 	Status  schedule.RunStatus  // how the run ended, SKIPPED, or CANCELED
@@ -35,10 +35,10 @@ type Fate struct {
 	Started time.Time // zero for one that never did
 }
 
-// Forecast is the answer to a [WhatIf].
+// Forecast is the result of a [WhatIf].
 type Forecast struct {
 	Fates []Fate // in the order of their nominal times
-	// Until is the end of what was looked at: To, or earlier, where the ticks are too many.
+	// Until is To, or earlier if there were more than Most ticks.
 	Until time.Time
 	// AtOnce is the greatest number of runs at the same time.
 	AtOnce int
@@ -60,7 +60,7 @@ type supposedEnd struct {
 	status schedule.RunStatus
 }
 
-// Forecast answers. The error names the fields of the spec that are wrong.
+// Forecast computes the result. The error names the fields of the spec that are wrong.
 func (w WhatIf) Forecast() (Forecast, error) {
 	if w.Run == nil {
 		w.Run = func(time.Time) (time.Duration, schedule.RunStatus) { return 0, schedule.RunSuccess }
@@ -202,7 +202,8 @@ type Sum struct {
 	Skipped  map[schedule.SkipReason]int // ticks by why they did not run
 }
 
-// Sum adds up. Waiting is more than the rule's jitter.
+// Sum adds up the forecast. A run counts as waiting if it starts later than the rule's jitter
+// allows.
 func (f *Forecast) Sum(jitter time.Duration) Sum {
 	s := Sum{Ended: map[schedule.RunStatus]int{}, Skipped: map[schedule.SkipReason]int{}}
 	for _, x := range f.Fates {
@@ -224,9 +225,9 @@ func (f *Forecast) Sum(jitter time.Duration) Sum {
 	return s
 }
 
-// Recorded is how runs went, for a [WhatIf]: one of a recorded tick ends as that did, and
-// every run takes as long as the middle one of those that ran to their end, or otherwise
-// where there are none. n is the number of runs that this rests on.
+// Recorded turns recorded runs into the Run of a [WhatIf]. The run of a recorded tick ends as that
+// one did. Every run takes the median time of the completed runs, or otherwise if there are none.
+// n is the number of runs it is based on.
 func Recorded(runs []*schedule.Run, otherwise time.Duration) (run func(time.Time) (time.Duration, schedule.RunStatus), takes time.Duration, n int) {
 	ended := map[int64]schedule.RunStatus{}
 	var took []time.Duration

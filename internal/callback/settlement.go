@@ -44,7 +44,7 @@ func (s Settlement) Carry(ctx context.Context, entries []outcome.Entry) []error 
 		}
 	}
 	for _, i := range left {
-		errs[i] = errors.New("recording the delivery on task " + entries[i].Life.Origin.ID + ": every try met another change of the task")
+		errs[i] = errors.New("recording the delivery on task " + entries[i].Life.Origin.ID + ": the task changed during every try")
 	}
 	return errs
 }
@@ -78,7 +78,7 @@ func (s Settlement) settle(ctx context.Context, entries []outcome.Entry, which [
 		e := entries[i].Life
 		t, there := tasks[e.Origin.ID]
 		if there && t == nil {
-			errs[i] = errors.New("recording the delivery on task " + e.Origin.ID + ": this process cannot read the task")
+			errs[i] = errors.New("recording the delivery on task " + e.Origin.ID + ": this release cannot read the task")
 			continue
 		}
 		if t == nil || t.Generation != e.Origin.Generation {

@@ -15,11 +15,11 @@ import (
 	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
-// Why a secret cannot be had.
+// Why a secret cannot be opened.
 var (
 	ErrNoKey      = errors.New("no secret key is set (SecretKey of the Config, MSCHEDULER_SECRET_KEY of the binary)")
 	ErrUnknownKey = errors.New("the secret was sealed with a key that this process does not have")
-	ErrBroken     = errors.New("the sealed secret is damaged, or belongs to another access key")
+	ErrBroken     = errors.New("the sealed secret is damaged or belongs to another access key")
 )
 
 var errNotShown = errors.New("is " + safetext.Hidden + ", which stands for a secret that is not shown; give the secret itself")
@@ -48,7 +48,7 @@ func Parse(field, text string) (*Box, error) {
 	for i, one := range strings.Split(text, ",") {
 		raw := decodeKey(strings.TrimSpace(one))
 		if len(raw) != keyBytes {
-			return nil, input.Invalid(field, "has no key of %d bytes, in hex or base64, at place %d", keyBytes, i+1)
+			return nil, input.Invalid(field, "is not %d bytes in hex or base64 (key %d)", keyBytes, i+1)
 		}
 		block, err := aes.NewCipher(raw)
 		if err != nil {
@@ -128,5 +128,5 @@ func (b *Box) Open(sealed, bound string) (string, error) {
 		}
 		return string(plain), nil
 	}
-	return "", fmt.Errorf("%w: its id is %s", ErrUnknownKey, id)
+	return "", fmt.Errorf("%w: key id %s", ErrUnknownKey, id)
 }

@@ -8,26 +8,37 @@ import (
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// draftOf turns the input of one task into a checked draft.
-func (p *Producer) draftOf(typ string, args any, opts []Option) (d *Draft, outside bool, err error) {
-	s := gather(lifecycle.Draft{Tenant: p.tenant, Type: typ}, opts)
+// Check finds everything that a send with the Config would refuse by itself. It does no I/O and
+// needs no Database. Errors are model.ErrInvalid.
+func (c Config) Check(typ string, args any, opts ...Option) error {
+	secrets, err := secret.Parse("secret_key", c.SecretKey)
+	if err == nil {
+		_, _, err = draftOf(c.Tenant, secrets, typ, args, opts)
+	}
+	return err
+}
+
+// draftOf turns the input of one task into a checked draft; its secrets are sealed.
+func draftOf(tenant string, secrets *secret.Box, typ string, args any, opts []Option) (d *Draft, outside bool, err error) {
+	s := gather(lifecycle.Draft{Tenant: tenant, Type: typ}, opts)
 	if s.has("Args") {
 		s.complain("args", "is given by the send itself; the option Args is for Update")
 	}
 	var badArgs error
 	s.draft.Args, badArgs = codec.EncodeValue("args", args, input.MaxArgsBytes)
 	if err = errors.Join(append(s.complaints, badArgs, s.draft.validate())...); err == nil {
-		err = p.seal(&s.draft)
+		err = s.draft.seal(secrets)
 	}
 	return &s.draft, s.outside, err
 }
 
 // seal makes the secrets of the draft's callback unreadable; what is sealed stays so.
-func (p *Producer) seal(d *Draft) (err error) {
-	d.Options.Callback, err = p.secrets.SealCallback("callback", d.Options.Callback)
+func (d *Draft) seal(secrets *secret.Box) (err error) {
+	d.Options.Callback, err = secrets.SealCallback("callback", d.Options.Callback)
 	return err
 }
 

@@ -41,7 +41,7 @@ func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error
 		if p.wrapped { // middleware may have changed what was checked
 			err = d.validate()
 		}
-		if err = errors.Join(err, p.seal(d)); err != nil {
+		if err = errors.Join(err, d.seal(p.secrets)); err != nil {
 			bad.add(i, err)
 		}
 	}

@@ -114,7 +114,7 @@ func ConcurrentWorkers(n int) Option {
 	return newOption("ConcurrentWorkers", func(s *settings) {
 		s.draft.Options.ConcurrentWorkerCount = n
 		if n == 0 { // in a document that means "not said"
-			s.complain("concurrent_workers", "is 0; want 1 to %d", input.MaxWorkers)
+			s.complain("concurrent_worker_count", "is 0; want 1 to %d", input.MaxWorkers)
 		}
 	}, n)
 }
@@ -125,7 +125,7 @@ func Workers(ids ...string) Option {
 	return newOption("Workers", func(s *settings) {
 		s.draft.Options.SpecificWorkerIDs = slices.Clone(ids)
 		if len(ids) == 0 { // an empty list by accident must not open the task to everybody
-			s.complain("workers", "is empty; AnyWorker() lets everybody run the task")
+			s.complain("specific_worker_ids", "is empty; AnyWorker() lets everybody run the task")
 		}
 	}, anys(ids)...)
 }

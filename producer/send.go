@@ -44,7 +44,7 @@ func (p *Producer) SendJSON(ctx context.Context, typ string, args json.RawMessag
 }
 
 func (p *Producer) sendOne(ctx context.Context, typ string, args any, opts []Option) (Sent, error) {
-	d, outside, err := p.draftOf(typ, args, opts)
+	d, outside, err := draftOf(p.tenant, p.secrets, typ, args, opts)
 	if err != nil {
 		return Sent{}, sending(typ, err)
 	}
@@ -133,7 +133,7 @@ func (p *Producer) newMany(n int) *many {
 
 func (m *many) add(typ string, args any, opts []Option) {
 	i := len(m.drafts)
-	d, outside, err := m.p.draftOf(typ, args, opts)
+	d, outside, err := draftOf(m.p.tenant, m.p.secrets, typ, args, opts)
 	if i == 0 {
 		m.outside = outside
 	} else if outside != m.outside {

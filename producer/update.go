@@ -72,7 +72,7 @@ func (p *Producer) validUpdate(opts []Option) error {
 	_, badArgs := codec.EncodeValue("args", s.args, input.MaxArgsBytes)
 	d := &s.draft
 	d.Type, d.Key, d.Tenant = "any", "any", ""
-	return errors.Join(append(errs, badArgs, d.validate(), p.seal(d))...)
+	return errors.Join(append(errs, badArgs, d.validate(), d.seal(p.secrets))...)
 }
 
 // patchOf lays the options over what the task says.
@@ -83,7 +83,7 @@ func (p *Producer) patchOf(t *model.Task, opts []Option, now time.Time) (lifecyc
 		return lifecycle.Patch{}, err
 	}
 	if s.has("Callback") {
-		if err := p.seal(d); err != nil {
+		if err := d.seal(p.secrets); err != nil {
 			return lifecycle.Patch{}, err
 		}
 	}

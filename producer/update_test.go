@@ -73,18 +73,18 @@ func TestABadUpdateIsRefusedByField(t *testing.T) {
 	s := b.send(mail{}, Workers("w1", "w2"))
 	before := b.get(s.ID)
 	for field, opt := range map[string]Option{
-		"key":                   Key("other"),
-		"tenant":                Tenant("other"),
-		"held":                  Held(),
-		"on_existing":           OnExisting(model.UpdateArgs),
-		"outside_transaction":   OutsideTransaction(),
-		"priority":              Priority(10),
-		"in":                    In(-1),
-		"workers":               Workers(),
-		"args":                  Args(strings.Repeat("x", input.MaxArgsBytes)),
-		"concurrent_workers":    ConcurrentWorkers(3), // more than the two that may
-		"max_errors_per_worker": MaxErrorsPerWorker(-1),
-		"options[0]":            nil,
+		"key":                     Key("other"),
+		"tenant":                  Tenant("other"),
+		"held":                    Held(),
+		"on_existing":             OnExisting(model.UpdateArgs),
+		"outside_transaction":     OutsideTransaction(),
+		"priority":                Priority(10),
+		"in":                      In(-1),
+		"specific_worker_ids":     Workers(),
+		"args":                    Args(strings.Repeat("x", input.MaxArgsBytes)),
+		"concurrent_worker_count": ConcurrentWorkers(3), // more than the two that may
+		"max_errors_per_worker":   MaxErrorsPerWorker(-1),
+		"options[0]":              nil,
 	} {
 		_, err := b.p.Update(t.Context(), s.ID, opt)
 		var invalid *model.InvalidError

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
@@ -88,20 +89,12 @@ func (a *app) archiveRetention() *cobra.Command {
 		Long: `Show or set how long the history is kept: a duration such as 30d, or forever. It holds for
 the whole database, for what moves to the history from now on.`,
 		Example: "  mscheduler archive retention\n  mscheduler archive retention 365d",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usage("%s wants one duration, or forever", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:    oneOrNone("one duration, or forever"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var keep time.Duration
 			var err error
 			if len(args) == 1 && args[0] != "forever" {
-				if keep, err = parseDuration("retention", args[0]); err != nil {
-					return usage("retention is %q; want a duration such as 30d, or forever", args[0])
-				}
-				if keep <= 0 {
+				if keep, err = form.ParseDuration(args[0]); err != nil || keep <= 0 {
 					return usage("retention is %q; want a duration such as 30d, or forever", args[0])
 				}
 			}

@@ -35,20 +35,20 @@ early reports its measurements so far.`
 
 type benchFlags struct {
 	bench.Config
-	duration, rtt, cpuProfile string
+	cpuProfile string
 }
 
 func (b *benchFlags) register(f *pflag.FlagSet) {
 	f.IntVar(&b.Tasks, "tasks", 0, "number of tasks; the default depends on the scenario")
 	f.IntVar(&b.Processes, "processes", 0, "worker processes where there are several; defaults to 4 for fleet, 8 for paced, 10 for idle")
 	f.IntVar(&b.Concurrency, "concurrency", 0, "executions at once in each process; in send, senders at once; defaults to 100")
-	f.StringVar(&b.duration, "duration", "", "how long paced, steady and idle take, archive before and after, and each part of periodic; defaults to 30s, 5m, 3m, 30s, and 30s or 1m")
+	spanVar(f, &b.Duration, "duration", 0, "how long paced, steady and idle take, archive before and after, and each part of periodic; defaults to 30s, 5m, 3m, 30s, and 30s or 1m")
 	f.Float64Var(&b.Rate, "rate", 0, "tasks a second of paced; defaults to 100")
 	f.IntVar(&b.ArgsBytes, "args-bytes", 0, "size of each task's arguments; defaults to 100")
 	f.IntVar(&b.Later, "later", 0, "tasks that are not due beside those of delayed; defaults to 1000000")
 	f.IntVar(&b.Others, "others", 0, "tasks for another worker beside those of delayed; defaults to 100000")
 	f.BoolVar(&b.Results, "results", false, "preloaded, fleet and delayed: each handler returns a different result, and the raw writes use one statement for each end")
-	f.StringVar(&b.rtt, "rtt", "", "preloaded and fleet: measure again behind a proxy that adds this time to each round trip, such as 5ms")
+	spanVar(f, &b.RTT, "rtt", 0, "preloaded and fleet: measure again behind a proxy that adds this time to each round trip, such as 5ms")
 	f.StringVar(&b.Against, "against", "", "preloaded and fleet: measure again with workers of this other build of mscheduler")
 	f.StringVar(&b.Path, "path", "", "file of the embedded server, made and removed; defaults to none, in memory")
 	f.BoolVar(&b.Small, "small", false, "smaller defaults: all scenarios in a few minutes")
@@ -78,20 +78,6 @@ func (a *app) benchCommand() *cobra.Command {
 
 // benchConfig completes the configuration by the shared flags and the process's own.
 func (a *app) benchConfig(b *benchFlags) error {
-	if b.duration != "" {
-		d, err := parseDuration("duration", b.duration)
-		if err != nil {
-			return err
-		}
-		b.Duration = d
-	}
-	if b.rtt != "" {
-		d, err := parseDuration("rtt", b.rtt)
-		if err != nil {
-			return err
-		}
-		b.RTT = d
-	}
 	if err := b.Validate(); err != nil {
 		return err
 	}

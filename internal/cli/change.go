@@ -19,8 +19,8 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// change is a command that changes tasks, by id or by filter.
-type change struct {
+// taskChange is a command that changes tasks, by id or by filter.
+type taskChange struct {
 	name, done string // "cancel", "cancelled"
 	short      string
 	long       string
@@ -37,7 +37,7 @@ type change struct {
 
 func (a *app) taskCancel() *cobra.Command {
 	open := []model.Status{model.StatusWait, model.StatusNew, model.StatusExecuting, model.StatusError}
-	return a.changeCommand(change{
+	return a.changeCommand(taskChange{
 		name: "cancel", done: "cancelled", short: "Cancel tasks", from: open, byDefault: open, remark: true,
 		long: "Cancel tasks. One that nobody runs ends at once. One that runs is told within two seconds, and\nends when its handler returns.",
 		apply: func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error) {
@@ -48,7 +48,7 @@ func (a *app) taskCancel() *cobra.Command {
 
 func (a *app) taskRetry() *cobra.Command {
 	var step string
-	return a.changeCommand(change{
+	return a.changeCommand(taskChange{
 		name: "retry", done: "retried", short: "Run tasks again", remark: true,
 		from:      []model.Status{model.StatusError, model.StatusFailure, model.StatusPending, model.StatusCancelled},
 		byDefault: []model.Status{model.StatusError, model.StatusFailure, model.StatusPending},
@@ -67,7 +67,7 @@ func (a *app) taskRetry() *cobra.Command {
 
 func (a *app) taskResolve() *cobra.Command {
 	pending := []model.Status{model.StatusPending}
-	return a.changeCommand(change{
+	return a.changeCommand(taskChange{
 		name: "resolve", done: "resolved", short: "End Pending tasks that were done by hand", from: pending, byDefault: pending, remark: true,
 		long: "End Pending tasks that were done by hand, or need not be done: they become ManuallyProcessed.\n--remark says what was done.",
 		apply: func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error) {
@@ -78,7 +78,7 @@ func (a *app) taskResolve() *cobra.Command {
 
 func (a *app) taskRelease() *cobra.Command {
 	held := []model.Status{model.StatusWait}
-	return a.changeCommand(change{
+	return a.changeCommand(taskChange{
 		name: "release", done: "released", short: "Let held tasks run", from: held, byDefault: held,
 		long: "Let tasks run that were sent with --held.",
 		apply: func(ctx context.Context, p *producer.Producer, id, _ string) (*model.Task, error) {
@@ -87,7 +87,7 @@ func (a *app) taskRelease() *cobra.Command {
 	})
 }
 
-func (a *app) changeCommand(ch change) *cobra.Command {
+func (a *app) changeCommand(ch taskChange) *cobra.Command {
 	var f filterFlags
 	var yes bool
 	var remark string
@@ -127,7 +127,7 @@ can be asked, --yes is needed.`,
 			if err != nil {
 				return err
 			}
-			run := &changing{app: a, change: ch, c: c, p: p, remarkText: remark, where: where}
+			run := &changing{app: a, taskChange: ch, c: c, p: p, remarkText: remark, where: where}
 			if len(args) > 0 {
 				return run.byID(cmd.Context(), args)
 			}
@@ -151,7 +151,7 @@ can be asked, --yes is needed.`,
 	return cmd
 }
 
-func (a *app) changeFilter(f *filterFlags, ch *change) (store.Filter, error) {
+func (a *app) changeFilter(f *filterFlags, ch *taskChange) (store.Filter, error) {
 	filter, err := a.filter(f)
 	if err != nil {
 		return filter, err
@@ -178,7 +178,7 @@ func joinStatuses(all []model.Status) string {
 // changing is one run of a change.
 type changing struct {
 	*app
-	change
+	taskChange
 	c          *connection
 	p          *producer.Producer
 	remarkText string

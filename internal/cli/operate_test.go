@@ -200,7 +200,7 @@ func TestExplainSaysWhyATaskWaits(t *testing.T) {
 	later := s.ok("task", "explain", "-/http/later").stdout
 	require.Contains(t, later, "It waits for its start time")
 	require.Contains(t, later, "may be claimed by the worker w1")
-	s.ok("send", "http", "--key", "named", "--workers", "w2", "--args", `{"url":"http://127.0.0.1:1"}`)
+	s.ok("send", "http", "--key", "named", "--specific-worker-ids", "w2", "--args", `{"url":"http://127.0.0.1:1"}`)
 	named := s.ok("task", "explain", "-/http/named").stdout
 	require.Contains(t, named, "Only the worker w2 may run it.")
 	require.Contains(t, named, "not now: only other workers may run it")

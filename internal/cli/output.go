@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
@@ -43,30 +43,37 @@ func (a *app) printYAML(v any) error {
 	if err != nil {
 		return fmt.Errorf("writing YAML: %w", err)
 	}
-	var n yaml.Node
-	if err := yaml.Unmarshal(data, &n); err != nil {
-		return fmt.Errorf("writing YAML: %w", err)
+	text, err := form.YAMLOfJSON(data)
+	if err != nil {
+		return err
 	}
-	unfold(&n)
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := enc.Encode(&n); err != nil {
-		return fmt.Errorf("writing YAML: %w", err)
-	}
-	return a.print("---\n" + b.String())
+	return a.print("---\n" + text)
 }
 
-// unfold takes JSON's style off the node: braces and quotes are left where YAML needs them.
-func unfold(n *yaml.Node) {
-	if len(n.Content) > 0 {
-		n.Style &^= yaml.FlowStyle
-	}
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-		n.Style = 0
-	}
-	for _, c := range n.Content {
-		unfold(c)
+// printStored prints stored things for other programs, where that is asked for: as a file
+// that can be applied, with -o yaml, or as their documents, with -o json.
+func printStored[T, F any](a *app, name string, things []T, asForm func(T) *F, document func(T) (json.RawMessage, error)) (done bool, err error) {
+	switch a.flags.output {
+	case "yaml":
+		forms := make([]*F, len(things))
+		for i, t := range things {
+			forms[i] = asForm(t)
+		}
+		text, err := form.YAML(forms...)
+		if err != nil {
+			return true, err
+		}
+		return true, a.print(text)
+	case "json":
+		docs := make([]json.RawMessage, len(things))
+		for i, t := range things {
+			if docs[i], err = document(t); err != nil {
+				return true, err
+			}
+		}
+		return true, a.printJSON(map[string]any{name: docs})
+	default:
+		return false, nil
 	}
 }
 

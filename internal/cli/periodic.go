@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -101,12 +102,13 @@ func (r *rulesCommand) sayIdle(ctx context.Context, d *ruleDB) error {
 	return nil
 }
 
-// ruleFileSpec is a stored rule as a file would say it that can be applied anywhere, any
-// number of times.
-func ruleFileSpec(r *schedule.Rule) *ruleSpec {
-	s := storedSpec(r)
-	s.Version = 0
-	return s
+// ruleForm is a stored rule as a file would say it that can be applied anywhere, any number
+// of times.
+func ruleForm(r *schedule.Rule) *form.Rule {
+	spec := periodic.SpecOf(r)
+	f := form.RuleOf(&spec)
+	f.Enabled = new(enabled(r))
+	return f
 }
 
 func zoneName(r *schedule.Rule) string {
@@ -183,14 +185,10 @@ func (r *rulesCommand) show() *cobra.Command {
 }
 
 func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *schedule.Rule) error {
-	said, err := flat(storedSpec(rule))
-	if err != nil {
-		return err
-	}
 	var f fields
-	for _, s := range said {
-		if s.path != "enabled" {
-			f.add(s.path, s.value)
+	for _, l := range form.Lines(ruleForm(rule)) {
+		if l.Path != "enabled" {
+			f.add(l.Path, l.Value)
 		}
 	}
 	f.add("id", rule.ID)

@@ -101,32 +101,34 @@ func TestAFileOfRulesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 	s.ok("db", "migrate")
 	const good = "name: good\ncron: '@daily'\ntype: t\n---\n"
 	for content, said := range map[string][]string{
-		good + "name: x\ncron_expr: '@daily'\ntype: t\n":                                  {"line 6: field cron_expr is not a field of a periodic rule; here it is called cron"},
-		good + "name: x\ncolour: red\n":                                                   {"line 6: field colour is not a field of a periodic rule"},
-		good + "name: x\ncron: '@daily'\ntype: t\noptions: {retries: 3}\n":                {"line 8: field retries is not a field there"},
-		good + "name: x\ncron: 0 0 30 2 *\ntype: t\n":                                     {"types.yaml:5: rule x: cron", "can never fire"},
-		good + "name: x\ncron: '@daily'\ntype: a/b\ntimezone: Mars/One\noverlap: maybe\n": {"rule x: type is", "rule x: timezone", `rule x: overlap is "maybe"`},
-		good + "name: good\ncron: '@daily'\ntype: t\n":                                    {"types.yaml:5: rule good is there before, at ", "types.yaml:1"},
-		good + "name: x\ncron: '@daily'\ntype: t\njitter: 5\n":                            {"line 8", `"5" is no duration`},
-		good + "name: x\ncron: '@daily'\ntype: t\nend_at: soon\n":                         {`rule x: end_at is "soon"`},
-		good + "name: x\ncron: '@daily'\ntype: t\nend_at: 2020-01-01\n":                   {"rule x: cron never fires before end_at"},
-		good + "name: x\ncron: '@daily'\ntype: http\nargs: {uri: y}\n":                    {"rule x: args.uri"},
-		good + "name: x\ncron: '@daily'\ntype: t\nargs: {a: 1, a: 2}\n":                   {"line 8", `the key "a" is there twice`},
-		good + "name: x\ncron: '@daily'\ntype: t\nargs: &a {b: *a}\n":                     {"nests too deep"},
-		good + "name: x\ncron: '@daily'\ntype: t\nargs: {a: .inf}\n":                      {"line 8", "no JSON value"},
-		good + "name: x\ncron: '@daily'\ntype: t\ncatch_up: {mode: SOME, cap: -1}\n":      {"catch_up.mode", "catch_up.cap"},
-		good + "cron: '@daily'\ntype: t\n":                                                {"name has 0 bytes"},
-		"":                                                                                {"has no periodic rules"},
+		good + "name: x\ncron_expr: '@daily'\nretry: {}\n": {"types.yaml:6:1: cron_expr is not known; use cron", "types.yaml:7:1: retry is not known; use options: {retry: ...}"},
+		good + "name: x\ncron: 0 0 30 2 *\ntype: t\n":      {"types.yaml:6:7: cron", "can never fire"},
+		good + "name: x\ncron: '@daily'\ntype: a/b\ntimezone: Mars/One\noverlap: maybe\n": {
+			"types.yaml:7:7: type is", "types.yaml:8:11: timezone", `types.yaml:9:10: overlap is "maybe"`,
+		},
+		good + "name: good\ncron: '@daily'\ntype: t\n":                               {"types.yaml:5:1: good is there before, at ", "types.yaml:1:1"},
+		good + "name: x\ncron: '@daily'\ntype: t\nend_at: soon\n":                    {`types.yaml:8:9: end_at is "soon"`},
+		good + "name: x\ncron: '@daily'\ntype: t\nend_at: 2020-01-01\n":              {"types.yaml:6:7: cron never fires before end_at"},
+		good + "name: x\ncron: '@daily'\ntype: http\nargs: {uri: y}\n":               {"types.yaml:8:", "args.uri"},
+		good + "name: x\ncron: '@daily'\ntype: t\nargs: {a: 1, a: 2}\n":              {"types.yaml:8:", `"a" already defined`},
+		good + "name: x\ncron: '@daily'\ntype: t\nargs: &a {b: *a}\n":                {"types.yaml:8:", "*a: no value before it"},
+		good + "name: x\ncron: '@daily'\ntype: t\nargs: {a: .inf}\n":                 {"types.yaml:8:", "no JSON value"},
+		good + "name: x\ncron: '@daily'\ntype: t\ncatch_up: {mode: SOME, cap: -1}\n": {"types.yaml:8:18: catch_up.mode", "types.yaml:8:29: catch_up.cap"},
+		good + "name: x\ncron: '@daily'\ntype: t\noptions: {expires_at: 2026-01-01, retry: {max_errors: -1}}\n": {
+			"types.yaml:8:23: expires_at is ", "end_at for the rule's end", "types.yaml:8:55: retry.max_errors is -1",
+		},
+		good + "cron: '@daily'\ntype: t\n": {"types.yaml:5:1: name has 0 bytes"},
+		"":                                 {"there are no periodic rules"},
 	} {
 		s.fails(ExitUsage, said, "periodic", "apply", "-f", s.file(content))
 	}
 	r := s.ok("periodic", "list")
 	require.Empty(t, r.stdout, "nothing was written by any of them")
 	require.Contains(t, r.stderr, "no rule")
-	s.fails(ExitUsage, []string{"wants -f FILE"}, "periodic", "apply")
+	s.fails(ExitUsage, []string{"needs -f FILE"}, "periodic", "apply")
 	s.fails(ExitUsage, []string{"go with --dry-run"}, "periodic", "apply", "-f", "x", "--days", "3")
 	s.fails(ExitUsage, []string{"--days is 0"}, "periodic", "apply", "-f", "x", "--dry-run", "--days", "0")
-	s.fails(ExitUsage, []string{`--run-takes is "x"`}, "periodic", "apply", "-f", "x", "--dry-run", "--run-takes", "x")
+	s.fails(ExitUsage, []string{`invalid argument "x" for "--run-takes"`}, "periodic", "apply", "-f", "x", "--dry-run", "--run-takes", "x")
 }
 
 func TestDryRunShowsWhatAChangeMeansTickByTick(t *testing.T) {

@@ -36,6 +36,12 @@ type forecastView struct {
 	zone        *time.Location
 }
 
+// forecast is the question.
+type forecast struct {
+	stored *schedule.Rule // nil = a new one
+	spec   periodic.Spec
+}
+
 // windowView is a time and what the rules do in it; Stored is nil for a new rule.
 type windowView struct {
 	From    string   `json:"from"`
@@ -63,7 +69,9 @@ type differenceView struct {
 	at      time.Time
 }
 
-func (a *applyingRules) forecast(ctx context.Context, c *ruleChange) (*forecastView, error) {
+// forecast compares what a rule does as it is stored (nil = not yet) with what spec would do.
+func (a *applyingRules) forecast(ctx context.Context, stored *schedule.Rule, spec periodic.Spec) (*forecastView, error) {
+	c := &forecast{stored: stored, spec: spec}
 	v := &forecastView{Differences: []differenceView{}, given: a.takes > 0}
 	var err error
 	if v.zone, err = calendar.Zone(c.spec.Timezone); err != nil {
@@ -119,7 +127,7 @@ func (a *applyingRules) recorded(ctx context.Context, rule string, from time.Tim
 
 // window asks what both rules do in one time, as far as both can be looked at: of the past
 // that is the end, of the future the beginning.
-func (v *forecastView) window(out *windowView, what periodic.WhatIf, c *ruleChange, ahead bool) error {
+func (v *forecastView) window(out *windowView, what periodic.WhatIf, c *forecast, ahead bool) error {
 	if c.stored != nil {
 		what.CreatedAt = c.stored.CreatedAt
 		if ahead {
@@ -127,13 +135,13 @@ func (v *forecastView) window(out *windowView, what periodic.WhatIf, c *ruleChan
 		}
 	}
 	from, to := what.From, what.To
-	stored, changed, err := compared(&what, c)
+	stored, changed, err := bothFates(&what, c)
 	if err != nil {
 		return err
 	}
 	if out.cut = what.To.Before(to); out.cut && !ahead {
 		what.From, what.To = to.Add(from.Sub(what.To)), to
-		if stored, changed, err = compared(&what, c); err != nil {
+		if stored, changed, err = bothFates(&what, c); err != nil {
 			return err
 		}
 	}
@@ -149,8 +157,8 @@ func (v *forecastView) window(out *windowView, what periodic.WhatIf, c *ruleChan
 	return nil
 }
 
-// compared asks both rules about the same time, and shortens it to what both can answer.
-func compared(what *periodic.WhatIf, c *ruleChange) (stored, changed periodic.Forecast, err error) {
+// bothFates asks both rules about the same time, and shortens it to what both can answer.
+func bothFates(what *periodic.WhatIf, c *forecast) (stored, changed periodic.Forecast, err error) {
 	what.Spec = c.spec
 	if changed, err = what.Forecast(); err != nil || c.stored == nil {
 		what.To = changed.Until

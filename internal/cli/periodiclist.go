@@ -67,7 +67,7 @@ func (d *ruleDB) all(ctx context.Context, tenant string) (rules []*schedule.Rule
 }
 
 func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*schedule.Rule) error {
-	if done, err := printStored(r.app, "rules", rules, ruleFileSpec, ruleJSON); done {
+	if done, err := printStored(r.app, "rules", rules, ruleForm, ruleJSON); done {
 		return err
 	}
 	if len(rules) == 0 {

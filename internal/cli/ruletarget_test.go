@@ -88,9 +88,9 @@ options: {callback: {success: {url: "http://h/"}, security: {type: aksk, ak: sho
 `
 	const good = "name: good\ncron: '@daily'\ntype: t\n---\n"
 	s.ok("db", "migrate")
-	s.fails(ExitUsage, []string{"types.yaml:5: rule n", "callback.security.keys[0].sk", "http.keys[0].sk", "MSCHEDULER_SECRET_KEY"},
+	s.fails(ExitUsage, []string{"types.yaml:8:62: callback.security.keys[0].sk", "types.yaml:7:55: http.keys[0].sk", "MSCHEDULER_SECRET_KEY"},
 		"periodic", "apply", "-f", s.file(good+fmt.Sprintf(rule, "swordfish", "hunter2")))
-	s.fails(ExitUsage, []string{"types.yaml:3: type t: callback.security.keys[0].sk", "MSCHEDULER_SECRET_KEY"},
+	s.fails(ExitUsage, []string{"types.yaml:4:52: callback.security.keys[0].sk", "MSCHEDULER_SECRET_KEY"},
 		"type", "apply", "-f", s.file("code: good\n---\ncode: t\ncallback: {success: {url: 'http://h/'}, security: {type: aksk, ak: shop, sk: hunter2}}\n"))
 	require.Empty(t, s.ok("periodic", "list").stdout+s.ok("type", "list").stdout, "nothing was written")
 	s.secret = strings.Repeat("5c", 32)

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -17,24 +17,27 @@ const sendHelp = `Send one task, or many from a file.
 
 One task: give its type and arguments.
 
-Many tasks: --file names a file with a JSON object on each line, or - for stdin. Its
-fields are those of a task's document; durations are in milliseconds:
+Many tasks: --file names a file with a JSON object on each line, or - for stdin. Its fields are
+those of a task's document:
 
   {"type": "http", "key": "order-17", "args": {"url": "https://example.org"},
-   "priority": 9, "start_time": "2026-01-31T09:00:00Z", "in_ms": 5000, "held": false,
-   "tenant": "", "creator": "", "category": "", "existing": ["restart-failed"],
-   "options": {"concurrent_worker_count": 1, "ping_interval_ms": 10000,
-     "worker_timeout_ms": 30000, "execution_timeout_ms": 0, "specific_worker_ids": [],
-     "retry": {"strategy": "exponential", "interval_ms": 1000, "factor": 2,
-       "max_interval_ms": 3600000, "jitter": 0.1, "max_errors": 10,
-       "local": {"count": 0, "interval_ms": 0}},
+   "priority": 9, "start_time": "2026-01-31T09:00:00Z", "in": "5s", "held": false,
+   "tenant": "acme", "creator": "", "category": "", "existing": ["restart-failed"],
+   "options": {"concurrent_worker_count": 1, "ping_interval": "10s",
+     "worker_timeout": "30s", "timeout": "5m", "specific_worker_ids": ["w1"],
+     "retry": {"strategy": "exponential", "interval": "1s", "factor": 2,
+       "max_interval": "1h", "jitter": 0.1, "max_errors": 10,
+       "local": {"count": 0, "interval": "0s"}},
      "max_lapses": 3, "max_errors_per_worker": 0, "need_manual": false,
-     "retention_ms": 604800000, "callback": {"success": {"url": "https://example.org/done",
+     "retention": "7d", "callback": {"success": {"url": "https://example.org/done",
        "method": "POST"}, "error": {"url": ...}, "on_pending": false,
        "security": {"type": "aksk", "keys": [{"ak": "...", "sk": "..."}]}}}}
 
+Durations may also be numbers of milliseconds, under their stored names: in_ms,
+execution_timeout_ms, ping_interval_ms, ...
+
 Flags, and the type if it is given, are the defaults of every line. A wrong line is reported
-by its number and not sent; the other lines are sent, and the exit code is 2. A key that
+with its place and not sent; the other lines are sent, and the exit code is 2. A key that
 already exists is left alone unless --existing says otherwise. --dry-run only checks.
 
 With on_pending the error receiver of a callback is also called when the task becomes Pending.
@@ -62,7 +65,7 @@ func (a *app) sendCommand() *cobra.Command {
 				return usage("send wants a TYPE or --file; see: mscheduler send --help")
 			case file != "" && wait:
 				return usage("--wait goes with one task, not with --file")
-			case file != "" && s.key != "":
+			case file != "" && cmd.Flags().Changed("key"):
 				return usage("--key goes with one task; in a file each line has its own")
 			default:
 				return nil
@@ -70,20 +73,23 @@ func (a *app) sendCommand() *cobra.Command {
 		},
 		ValidArgsFunction: fixed(builtin.HTTP.Name(), builtin.Exec.Name()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec, err := a.spec(&s, cmd.Flags())
-			if err != nil {
+			if err := a.readSendFlags(&s, cmd.Flags()); err != nil {
 				return err
 			}
 			if len(args) == 1 {
 				if err := input.Name("type", args[0]); err != nil {
 					return err
 				}
-				spec.Type = &args[0]
+				s.task.Type = &args[0]
 			}
 			if file != "" {
-				return a.sendFile(cmd.Context(), fileSend{file: file, defaults: spec, check: !unchecked, dryRun: dryRun})
+				return a.sendFile(cmd.Context(), fileSend{file: file, defaults: &s.task, check: !unchecked, dryRun: dryRun})
 			}
-			return a.sendOne(cmd.Context(), spec, !unchecked, dryRun, wait)
+			it, err := a.item(&s.task, !unchecked)
+			if err != nil || dryRun {
+				return a.checked(err)
+			}
+			return a.sendOne(cmd.Context(), it, wait)
 		},
 	}
 	s.register(cmd.Flags())
@@ -103,14 +109,25 @@ type sentView struct {
 	Status     model.Status `json:"status"`
 }
 
-func (a *app) sendOne(ctx context.Context, spec *taskSpec, check, dryRun, wait bool) error {
-	it, err := spec.item(check)
-	if err != nil {
-		return &codedError{ExitUsage, err}
+// item is a task as the producer takes it, checked as the producer would, and more: the
+// arguments of built-in types.
+func (a *app) item(t *form.Task, checkArgs bool) (producer.JSONItem, error) {
+	it, err := t.Item(a.clock().Now())
+	if checkArgs {
+		err = errors.Join(err, builtin.CheckArgs(it.Type, it.Args))
 	}
-	if dryRun {
-		return a.dryOne(ctx, it)
+	return it, errors.Join(err, producer.Config{SecretKey: a.Env.SecretKey}.Check(it.Type, it.Args, it.Options...))
+}
+
+// checked ends a dry run.
+func (a *app) checked(err error) error {
+	if err == nil {
+		a.say("the task is valid; nothing was sent")
 	}
+	return err
+}
+
+func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) error {
 	c, p, err := a.connectProducer(ctx)
 	if err != nil {
 		return err
@@ -132,18 +149,6 @@ func (a *app) sendOne(ctx context.Context, spec *taskSpec, check, dryRun, wait b
 		a.say("the key already exists; --existing (default keep) decides about its task")
 	}
 	return a.printf("%s  %s\n", sent.ID, sent.Status)
-}
-
-func (a *app) dryOne(ctx context.Context, it producer.JSONItem) error {
-	p, err := a.dryProducer()
-	if err != nil {
-		return err
-	}
-	if _, err := p.SendJSON(ctx, it.Type, it.Args, it.Options...); err != nil {
-		return err
-	}
-	a.say("it is fine; nothing was sent")
-	return nil
 }
 
 // connectProducer opens the database for sends, which set an empty one up.
@@ -173,12 +178,4 @@ func (c *connection) producer(a *app) (*producer.Producer, error) {
 	}
 	a.onClose(func(ctx context.Context) { _ = p.Close(ctx) })
 	return p, nil
-}
-
-func readAll(r io.Reader, name string) ([]byte, error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
-	}
-	return data, nil
 }

@@ -7,17 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -36,7 +34,7 @@ const (
 // fileSend is one `send --file`.
 type fileSend struct {
 	file     string // - for stdin
-	defaults *taskSpec
+	defaults *form.Task
 	check    bool // the arguments of built-in types
 	dryRun   bool
 }
@@ -70,14 +68,12 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 		return err
 	}
 	defer func() { _ = in.Close() }() // only read
+	f.file = fileName(f.file)
 	s := &sender{app: a, fileSend: f, created: map[string]bool{}}
-	if f.dryRun {
-		s.p, err = a.dryProducer()
-	} else {
-		s.c, s.p, err = a.connectProducer(ctx)
-	}
-	if err != nil {
-		return err
+	if !f.dryRun {
+		if s.c, s.p, err = a.connectProducer(ctx); err != nil {
+			return err
+		}
 	}
 	if a.StderrTerminal {
 		s.bar = progressbar.NewOptions64(size, progressbar.OptionSetWriter(a.Stderr), progressbar.OptionSetDescription("sending"),
@@ -91,30 +87,6 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 		a.warnUnserved(ctx, s.c, s.p, slices.Sorted(maps.Keys(s.created)))
 	}
 	return s.report(err)
-}
-
-// openInput opens the file; size is -1 when it is not known.
-func (a *app) openInput(name string) (io.ReadCloser, int64, error) {
-	if name == "-" {
-		return io.NopCloser(a.Stdin), -1, nil
-	}
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, usage("--file: there is no file %s", name)
-	}
-	if err != nil {
-		return nil, 0, usage("--file: %w", err)
-	}
-	st, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, 0, errors.Join(fmt.Errorf("reading %s: %w", name, err), f.Close())
-	case st.IsDir():
-		return nil, 0, errors.Join(usage("--file: %s is a directory", name), f.Close())
-	case !st.Mode().IsRegular():
-		return f, -1, nil
-	}
-	return f, st.Size(), nil
 }
 
 // stream reads lines to the end. An error other than of a line ends it.
@@ -170,18 +142,18 @@ func (s *sender) take(n int, line []byte, long bool, read int) {
 	}
 	s.Lines++
 	if long {
-		s.refuse(n, fmt.Errorf("has more than %d bytes", maxLineBytes))
+		s.refuse(fmt.Errorf("%s:%d: has more than %d bytes", s.file, n, maxLineBytes))
 		return
 	}
-	spec, err := parseSpec(line)
+	doc, err := form.ReadJSON[form.Task](s.file, n, line, "a task")
 	if err != nil {
-		s.refuse(n, err)
+		s.refuse(err)
 		return
 	}
-	spec.or(s.defaults)
-	it, err := spec.item(s.check)
+	form.Fill(doc.Form, s.defaults)
+	it, err := s.item(doc.Form, s.check)
 	if err != nil {
-		s.refuse(n, err)
+		s.refuse(doc.Locate(err))
 		return
 	}
 	s.items, s.lines = append(s.items, it), append(s.lines, n)
@@ -189,65 +161,38 @@ func (s *sender) take(n int, line []byte, long bool, read int) {
 }
 
 // refuse names a wrong line.
-func (s *sender) refuse(n int, err error) {
+func (s *sender) refuse(err error) {
 	s.Refused++
 	switch {
 	case s.Refused <= shownErrors:
 		if s.bar != nil {
 			_ = s.bar.Clear() // so that the message has a line of its own
 		}
-		s.say("line %d: %s", n, errorText(err))
+		s.say("%s", errorText(err))
 	case s.Refused == shownErrors+1:
 		s.say("... more wrong lines are only counted")
 	}
 }
 
-// flush sends the batch. Lines that the producer refuses are taken out, named, and the
-// rest sent again: it checks all before it writes any.
+// flush sends the batch, whose lines are right.
 func (s *sender) flush(ctx context.Context) error {
 	defer func() { s.items, s.lines, s.bytes = s.items[:0], s.lines[:0], 0 }()
-	for len(s.items) > 0 {
-		sent, err := s.p.SendManyJSON(ctx, s.items)
-		var many *producer.ManyError
-		if err != nil && !errors.As(err, &many) {
-			return err
-		}
-		if many == nil {
-			s.count(sent)
-			return nil
-		}
-		nothingSent, err := s.dropFailed(many)
-		if err != nil || !nothingSent {
-			for i := range sent {
-				if many.Failed(i) == nil {
-					s.count(sent[i : i+1])
-				}
-			}
-			return err
+	if s.dryRun || len(s.items) == 0 {
+		return nil
+	}
+	sent, err := s.p.SendManyJSON(ctx, s.items)
+	var many *producer.ManyError
+	if !errors.As(err, &many) {
+		s.count(sent)
+		return err
+	}
+	for i := range sent {
+		if many.Failed(i) == nil {
+			s.count(sent[i : i+1])
 		}
 	}
-	return nil
-}
-
-// dropFailed takes the failed items out of the batch. It returns the first error that
-// is not the line's fault, and whether nothing of the batch was written.
-func (s *sender) dropFailed(many *producer.ManyError) (nothingSent bool, err error) {
-	failed := map[int]bool{}
-	for _, it := range many.Items {
-		if !errors.Is(it.Err, model.ErrInvalid) {
-			return false, fmt.Errorf("line %d: %w", s.lines[it.Index], it.Err)
-		}
-		failed[it.Index] = true
-		s.refuse(s.lines[it.Index], it.Err)
-	}
-	items, lines := s.items[:0], s.lines[:0]
-	for i := range s.items {
-		if !failed[i] {
-			items, lines = append(items, s.items[i]), append(lines, s.lines[i])
-		}
-	}
-	s.items, s.lines = items, lines
-	return true, nil
+	first := many.Items[0]
+	return fmt.Errorf("%s:%d: %w", s.file, s.lines[first.Index], first.Err)
 }
 
 func (s *sender) count(sent []producer.Sent) {
@@ -266,9 +211,6 @@ func (s *sender) count(sent []producer.Sent) {
 // report prints what became of the file and decides how the command ends.
 func (s *sender) report(err error) error {
 	right := s.Lines - s.Refused
-	if s.dryRun {
-		s.Created, s.Existed = 0, 0
-	}
 	var perr error
 	switch {
 	case s.asJSON():

@@ -146,7 +146,7 @@ func TestWaitHasATimeout(t *testing.T) {
 	s.ok("send", "t", "--key", "k")
 	s.fails(ExitFailed, []string{"-/t/k", "the timeout passed", "task explain '-/t/k'"}, "task", "wait", "-/t/k", "--timeout", "50ms")
 	for _, none := range []string{"0s", "-1s"} {
-		s.fails(ExitUsage, []string{`--timeout is "` + none + `"`}, "task", "wait", "-/t/k", "--timeout", none)
+		s.fails(ExitUsage, []string{"--timeout is " + none}, "task", "wait", "-/t/k", "--timeout", none)
 	}
 }
 

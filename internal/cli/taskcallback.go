@@ -17,7 +17,7 @@ import (
 )
 
 func (a *app) taskRedeliver() *cobra.Command {
-	return a.changeCommand(change{
+	return a.changeCommand(taskChange{
 		name: "redeliver", done: "redelivered", short: "Deliver the callbacks of ended tasks once more",
 		from:      []model.Status{model.StatusCompleted, model.StatusSuccess, model.StatusFailure, model.StatusPending},
 		byDefault: []model.Status{model.StatusCompleted},

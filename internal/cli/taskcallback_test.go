@@ -93,8 +93,8 @@ func TestSecretsWithoutAKeyAndBadKeysAreWrongUsage(t *testing.T) {
 		s.fails(ExitUsage, []string{"--callback"}, "send", "t", "--callback", bad)
 	}
 	for bad, want := range map[string]string{
-		"{": "--callback: is not JSON: it ends too early", "": "is not JSON", `{"x": 1}`: "x is not a field of a callback",
-		`{"error": {"url": "http://h", "url": "http://i"}}`: "error.url is there twice",
+		"{": "--callback:1:2: not JSON: it ends too early", "": "not JSON", `{"x": 1}`: "x is not known in a callback",
+		`{"error": {"url": "http://h", "url": "http://i"}}`: "error.url is given twice",
 	} {
 		s.fails(ExitUsage, []string{want}, "send", "t", "--callback", bad)
 	}

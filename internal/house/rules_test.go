@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"internal/mql/...":      {"internal/mql/..."},
 	"internal/embedded/...": {"internal/embedded/...", "internal/mql/...", "internal/clock"},
 	"internal/builtin":      {"core", "consumer", "internal/httpcall", "internal/httptarget", "internal/secret"},
+	"internal/form":         {"core", "producer", "periodic", "internal/calendar", "internal/httpcall", "internal/secret"},
 	"internal/human":        {},
 	"internal/fleet":        {"internal/clock"},
 	"internal/scratch":      {"core", "internal/store", "internal/embedded"},
@@ -47,7 +48,7 @@ var mayImport = map[string][]string{
 	"internal/bench":        {"core", "producer", "consumer", "periodic", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
 	"internal/cli": {
 		"core", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
-		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",
+		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/form", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",
 	},
 	"cmd/mscheduler": {"internal/cli"},
 
@@ -116,6 +117,7 @@ var onlyBelow = []struct {
 }{
 	{"github.com/testcontainers/...", []string{"internal/container"}, "testcontainers has one room"},
 	{"go.etcd.io/bbolt/...", []string{"internal/embedded/..."}, "bbolt is the embedded server's file"},
+	{"github.com/goccy/go-yaml/...", []string{"internal/form"}, "the written forms of documents have one room"},
 	{"github.com/spf13/...", []string{"internal/cli", "cmd/..."}, "the command line belongs to cmd and internal/cli"},
 }
 

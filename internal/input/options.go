@@ -26,7 +26,7 @@ const (
 func Options(o *model.Options) error {
 	v := validator{}
 	if n := o.ConcurrentWorkerCount; n < 0 || n > MaxWorkers { // 0, not said, is none of what can be said
-		v.add("concurrent_workers", "is %d; want 1 to %d", n, MaxWorkers)
+		v.add("concurrent_worker_count", "is %d; want 1 to %d", n, MaxWorkers)
 	}
 	v.duration("ping_interval", o.PingInterval)
 	v.duration("worker_timeout", o.WorkerTimeout)
@@ -36,18 +36,18 @@ func Options(o *model.Options) error {
 	if o.WorkerTimeout > 0 && o.PingInterval > o.WorkerTimeout/2 {
 		v.add("ping_interval", "is %v; at most half of worker_timeout (%v) keeps the lease when one ping is lost", o.PingInterval, o.WorkerTimeout)
 	}
-	v.duration("execution_timeout", o.ExecutionTimeout)
+	v.duration("timeout", o.ExecutionTimeout)
 	v.duration("retention", o.Retention)
 	if len(o.SpecificWorkerIDs) > MaxSpecificWorkers {
-		v.add("workers", "has %d ids; at most %d are allowed", len(o.SpecificWorkerIDs), MaxSpecificWorkers)
+		v.add("specific_worker_ids", "has %d ids; at most %d are allowed", len(o.SpecificWorkerIDs), MaxSpecificWorkers)
 	}
 	for i, id := range o.SpecificWorkerIDs {
-		if err := WorkerID(fmt.Sprintf("workers[%d]", i), id); err != nil {
+		if err := WorkerID(fmt.Sprintf("specific_worker_ids[%d]", i), id); err != nil {
 			v.errs = append(v.errs, err)
 		}
 	}
 	if n := distinct(o.SpecificWorkerIDs); n > 0 && o.ConcurrentWorkerCount > n {
-		v.add("concurrent_workers", "is %d, but only %d workers may run the task", o.ConcurrentWorkerCount, n)
+		v.add("concurrent_worker_count", "is %d, but only %d workers may run the task", o.ConcurrentWorkerCount, n)
 	}
 	if o.MaxLapses != nil {
 		v.within("max_lapses", *o.MaxLapses, 1_000_000)

@@ -18,7 +18,7 @@ const (
 
 // TaskType finds everything that is wrong with the type.
 func TaskType(t *model.TaskType) error {
-	v := validator{errs: []error{Name("type", t.Code)}}
+	v := validator{errs: []error{Name("code", t.Code)}}
 	for field, s := range map[string]string{"name": t.Name, "category": t.Category} {
 		if err := Label(field, s); err != nil {
 			v.errs = append(v.errs, err)
@@ -46,7 +46,7 @@ func TaskType(t *model.TaskType) error {
 // tasks: it refuses those that belong to one task.
 func SharedOptions(o *model.Options, field string) error {
 	if o.ConcurrentWorkerCount != 0 || len(o.SpecificWorkerIDs) > 0 || o.LimitKey != "" || !o.ExpiresAt.IsZero() || o.ClaimBy != "" {
-		return Invalid(field, "cannot set workers, concurrent_workers, limit_key, expires_at or claim_by: they belong to a task")
+		return Invalid(field, "cannot set specific_worker_ids, concurrent_worker_count, limit_key, expires_at or claim_by: they belong to a task")
 	}
 	return Options(o)
 }

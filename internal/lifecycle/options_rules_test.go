@@ -107,8 +107,8 @@ func TestValidateNamesEveryWrongField(t *testing.T) {
 	got := each(err)
 	for _, field := range []string{
 		"tenant", "type", "key", "category", "creator", "start_time", "priority",
-		"concurrent_workers", "ping_interval", "execution_timeout", "retention",
-		"workers[0]", "workers[1]", "workers[2]", "workers[3]", "workers[4]", "max_lapses", "max_errors_per_worker",
+		"concurrent_worker_count", "ping_interval", "timeout", "retention",
+		"specific_worker_ids[0]", "specific_worker_ids[1]", "specific_worker_ids[2]", "specific_worker_ids[3]", "specific_worker_ids[4]", "max_lapses", "max_errors_per_worker",
 		"retry.strategy", "retry.interval", "retry.max_interval", "retry.factor", "retry.jitter", "retry.sequence[0]",
 		"retry.max_errors", "retry.local.count", "retry.local.interval",
 	} {
@@ -123,12 +123,12 @@ func TestEachWrongOptionIsRefused(t *testing.T) {
 		many[i] = fmt.Sprint("w", i)
 	}
 	for field, o := range map[string]model.Options{
-		"concurrent_workers is -1":                 {ConcurrentWorkerCount: -1},
-		"concurrent_workers is 3, but only 2":      {ConcurrentWorkerCount: 3, SpecificWorkerIDs: []string{"a", "b"}},
-		"concurrent_workers is 2, but only 1":      {ConcurrentWorkerCount: 2, SpecificWorkerIDs: []string{"a", "a"}},
+		"concurrent_worker_count is -1":            {ConcurrentWorkerCount: -1},
+		"concurrent_worker_count is 3, but only 2": {ConcurrentWorkerCount: 3, SpecificWorkerIDs: []string{"a", "b"}},
+		"concurrent_worker_count is 2, but only 1": {ConcurrentWorkerCount: 2, SpecificWorkerIDs: []string{"a", "a"}},
 		"worker_timeout is 999ms":                  {WorkerTimeout: 999 * time.Millisecond},
 		"ping_interval is 501ms":                   {WorkerTimeout: time.Second, PingInterval: 501 * time.Millisecond},
-		"workers has 65 ids":                       {SpecificWorkerIDs: many},
+		"specific_worker_ids has 65 ids":           {SpecificWorkerIDs: many},
 		"retry.sequence is empty":                  {Retry: &model.Retry{Strategy: model.RetrySequence}},
 		"retry.sequence is given":                  {Retry: &model.Retry{Strategy: model.RetryFixed, Sequence: []time.Duration{time.Second}}},
 		"retry.sequence has 101":                   {Retry: &model.Retry{Strategy: model.RetrySequence, Sequence: slices.Repeat([]time.Duration{time.Second}, 101)}},
@@ -136,7 +136,7 @@ func TestEachWrongOptionIsRefused(t *testing.T) {
 		"retry.factor is NaN":                      {Retry: &model.Retry{Factor: math.NaN()}},
 		"retry.jitter is NaN":                      {Retry: &model.Retry{Jitter: math.NaN()}},
 		"retention is 1ns; the unit":               {Retention: 1},
-		"execution_timeout is 87601h0m0s; at most": {ExecutionTimeout: input.MaxDuration + time.Hour},
+		"timeout is 87601h0m0s; at most":           {ExecutionTimeout: input.MaxDuration + time.Hour},
 	} {
 		require.ErrorContains(t, input.Options(&o), field)
 	}

@@ -1,0 +1,84 @@
+package form
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// FieldError is something that is wrong in a file: where, in which field, and why. It is a
+// [model.ErrInvalid].
+type FieldError struct {
+	File string
+	place
+	Field  string // the path of its name: retry.max_errors; "" = the whole document
+	Reason string // completes the sentence "field ..."
+}
+
+func (m *FieldError) Error() string {
+	return fmt.Sprintf("%s:%d:%d: %s", m.File, m.line, m.column, strings.TrimPrefix(m.Field+" "+m.Reason, " "))
+}
+
+// Is makes errors.Is(err, model.ErrInvalid) true.
+func (m *FieldError) Is(target error) bool { return target == model.ErrInvalid }
+
+// Doc is a form that was read, and where.
+type Doc[T any] struct {
+	Form *T
+	file string
+	root *node
+}
+
+// Where is the place of the document: file:line:column.
+func (d Doc[T]) Where() string {
+	return fmt.Sprintf("%s:%d:%d", d.file, d.root.line, d.root.column)
+}
+
+// Locate gives each error about a field its place in the file. Fields of options may be named
+// without that, and those that were not written have the place of what they belong to. An error
+// of another kind gets the place of the document.
+func (d Doc[T]) Locate(err error) error {
+	var out []error
+	for _, e := range leaves(err) {
+		var bad *model.InvalidError
+		if errors.As(e, &bad) {
+			e = &FieldError{File: d.file, place: d.placeOf(bad.Field), Field: bad.Field, Reason: bad.Reason}
+		} else {
+			e = fmt.Errorf("%s: %w", d.Where(), e)
+		}
+		out = append(out, e)
+	}
+	return errors.Join(out...)
+}
+
+func (d Doc[T]) placeOf(path string) place {
+	for {
+		for _, p := range []string{path, "options." + path} {
+			if n := d.root.at(p); n != nil && path != "" {
+				return n.place
+			}
+		}
+		end := strings.LastIndexAny(path, ".[")
+		if end < 0 {
+			return d.root.place
+		}
+		path = path[:end]
+	}
+}
+
+// leaves are the errors that an error about input joins.
+func leaves(err error) (out []error) {
+	var joined interface{ Unwrap() []error }
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, model.ErrInvalid) || !errors.As(err, &joined):
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		out = append(out, leaves(e)...)
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+package form
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// parseYAML reads the documents of a file. One that holds nothing, among others, is refused:
+// the library loses those after it.
+func parseYAML(data []byte) ([]*node, error) {
+	file, err := parser.ParseBytes(bytes.TrimPrefix(data, []byte("\ufeff")), 0)
+	if err != nil {
+		return nil, notYAML(err)
+	}
+	var out []*node
+	for i, doc := range file.Docs {
+		switch {
+		case doc.Body != nil && doc.Body.Type() == ast.DirectiveType:
+			continue
+		case doc.Body == nil && doc.Start == nil && i == 0:
+			return nil, nil // nothing but comments
+		case doc.Body == nil:
+			return nil, &FieldError{place: placeOf(doc.Start), Reason: "the document is empty"}
+		}
+		n, err := (&yamlReader{anchors: map[string]*node{}}).node(doc.Body, 0)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func placeOf(t *token.Token) place {
+	if t == nil || t.Position == nil {
+		return place{1, 1}
+	}
+	return place{t.Position.Line, t.Position.Column}
+}
+
+// notYAML is an error of the library.
+func notYAML(err error) error {
+	var syntax *yaml.SyntaxError
+	if !errors.As(err, &syntax) {
+		return &FieldError{place: place{1, 1}, Reason: err.Error()}
+	}
+	reason := syntax.Message
+	if t := syntax.Token; t != nil && strings.ContainsAny(strings.TrimSpace(t.Value)+" ", "*@%`{") {
+		reason += `; quote a value that begins with * @ or {, such as cron: "* * * * *"`
+	}
+	return &FieldError{place: placeOf(syntax.Token), Reason: reason}
+}
+
+// yamlReader makes nodes of one document.
+type yamlReader struct{ anchors map[string]*node }
+
+func (r *yamlReader) node(from ast.Node, depth int) (*node, error) {
+	n := &node{kind: text, text: from.GetToken().Value, place: placeOf(from.GetToken())}
+	if depth > maxDepth {
+		return nil, &FieldError{place: n.place, Reason: "nests too deep"}
+	}
+	switch v := from.(type) {
+	case *ast.AnchorNode: // known from its end on, so nothing contains itself
+		inner, err := r.node(v.Value, depth+1)
+		if err == nil {
+			r.anchors[v.Name.GetToken().Value] = inner
+		}
+		return inner, err
+	case *ast.AliasNode:
+		name := v.Value.GetToken().Value
+		known := r.anchors[name]
+		if known == nil {
+			return nil, &FieldError{place: n.place, Reason: fmt.Sprintf("*%s: no value before it has the anchor &%s; quote text that begins with *", name, name)}
+		}
+		moved := *known
+		moved.place = n.place
+		return &moved, nil
+	case *ast.TagNode:
+		return nil, &FieldError{place: n.place, Reason: "tags such as " + n.text + " are not supported"}
+	case *ast.MappingNode:
+		return n, r.object(n, v.Values, depth)
+	case *ast.MappingValueNode:
+		return n, r.object(n, []*ast.MappingValueNode{v}, depth)
+	case *ast.SequenceNode:
+		n.kind = list
+		for _, value := range v.Values {
+			item, err := r.node(value, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			n.items = append(n.items, item)
+		}
+	case *ast.LiteralNode: // a block of text
+		n.text = v.Value.Value
+	case *ast.NullNode:
+		n.kind = null
+	case *ast.BoolNode:
+		n.kind, n.text, n.plain = boolean, fmt.Sprint(v.Value), true
+	case *ast.IntegerNode:
+		n.number(v.Value)
+	case *ast.FloatNode:
+		n.number(v.Value)
+	case *ast.InfinityNode, *ast.NanNode:
+		n.kind, n.plain = number, true
+	case *ast.StringNode:
+		n.text, n.plain = v.Value, v.GetToken().Type == token.StringType
+		if n.plain && json.Valid([]byte(n.text)) { // 1e6
+			n.kind = number
+		}
+	}
+	return n, nil
+}
+
+// number keeps what is written where JSON has it, too, so that no digit is lost.
+func (n *node) number(value any) {
+	n.kind, n.plain = number, true
+	if !json.Valid([]byte(n.text)) { // 0x1F, 1_000
+		n.text = fmt.Sprint(value)
+	}
+}
+
+func (r *yamlReader) object(n *node, values []*ast.MappingValueNode, depth int) error {
+	n.kind = object
+	if len(values) > 0 {
+		n.place = placeOf(values[0].Key.GetToken())
+	}
+	var merged []*node
+	for _, v := range values {
+		value, err := r.node(v.Value, depth+1)
+		if err != nil {
+			return err
+		}
+		at := placeOf(v.Key.GetToken())
+		switch key := v.Key.(type) {
+		case *ast.MergeKeyNode:
+			merged = append(merged, value)
+		case ast.ScalarNode:
+			n.fields = append(n.fields, member{key.GetToken().Value, at, value})
+		default:
+			return &FieldError{place: at, Reason: "a name must be text"}
+		}
+	}
+	for _, from := range merged { // what is there wins over what is merged
+		for _, m := range from.fields {
+			if n.get(m.name) == nil {
+				n.fields = append(n.fields, m)
+			}
+		}
+	}
+	return nil
+}

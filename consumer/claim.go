@@ -85,7 +85,7 @@ func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand)
 	}
 	sent := clock.Read(c.cfg.Clock)
 	written, err := c.writeClaims(ctx, claims, by.ExecID, 0)
-	token(c.stirred) // who looked for leases before the write saw none, and rests
+	notify(c.leaseHint) // who looked for leases before the write saw none, and rests
 	if err != nil {
 		grants = nil // they may have been won: the sweeper finds out
 		return 0, 0, err
@@ -234,15 +234,15 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 	c.held.add(xs, c.cfg.Clock.Monotonic(), c.store.Clock.Now())
 	c.control.lookFrom(xs[0].task.UpdatedAt) // a signal may have named them before they were held
 	// Its ping interval and its margin may be shorter than the loops sleep.
-	token(c.pingNow)
-	token(c.guardNow)
+	notify(c.pingNow)
+	notify(c.guardNow)
 	c.startReady()
 }
 
 // startReady starts handlers while there are free slots and something waits. Each goes on
 // with what waits by then, in the same goroutine: its stack has grown already.
 func (c *Consumer) startReady() {
-	c.held.ripen(c.store.Clock.Now(), c.cfg.Clock.Monotonic(), c.startReady)
+	c.held.startDue(c.store.Clock.Now(), c.cfg.Clock.Monotonic(), c.startReady)
 	for x := c.ready(); x != nil; x = c.ready() {
 		c.handlersWG.Go(func() {
 			through := false

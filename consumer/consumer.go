@@ -51,7 +51,7 @@ type Consumer struct {
 	apart             sync.WaitGroup // claims beside the fetches, see claimapart.go
 	wake              waker
 	pingNow, guardNow chan struct{} // something new is held
-	stirred           chan struct{} // a task was found or inserted: it may be executing by now
+	leaseHint         chan struct{} // a task was found or inserted: it may be executing by now
 	health            health
 	control           control
 	taskTypes         *tasktypes.Cache
@@ -64,25 +64,25 @@ type Consumer struct {
 	stats             counters
 	tap               atomic.Pointer[func(Event)] // a second listener, while draining
 
-	claiming   sync.Mutex // one claim at a time, so that slots are not promised twice
-	spread     spread
-	rate       rate
-	lead       lead
-	random     *rand.Rand
-	nextFetch  time.Duration // monotonic: no fetch before, because of the crowd
-	lookedAt   time.Time     // the store's: what was due until then was found
-	lookedFull bool          // the last look at the head looked at everything
-	filled     bool          // and found as many as it looked for
-	fullAt     time.Duration // monotonic: when such a look was
-	barred     barred
-	nextPace   *clock.Pacer // of the question when something is due
-	knownDue   time.Time    // its last answer; of the fetch loop alone
-	pollPace   *clock.Pacer
-	scanPace   *clock.Pacer
-	typeScan   *claim.TypeScan
-	turnFrom   string        // where the next look begins among very many types
-	fleet      atomic.Int64  // live workers that serve one of our types
-	counted    time.Duration // monotonic: when they were counted; of the housekeeping alone
+	claiming    sync.Mutex // one claim at a time, so that slots are not promised twice
+	spread      spread
+	rate        rate
+	lead        lead
+	random      *rand.Rand
+	nextFetch   time.Duration // monotonic: no fetch before, because of the crowd
+	lookedAt    time.Time     // the store's: what was due until then was found
+	lookedFull  bool          // the last look at the head looked at everything
+	filled      bool          // and found as many as it looked for
+	fullAt      time.Duration // monotonic: when such a look was
+	refusedWalk refusedWalk
+	nextPace    *clock.Pacer // of the question when something is due
+	knownDue    time.Time    // its last answer; of the fetch loop alone
+	pollPace    *clock.Pacer
+	scanPace    *clock.Pacer
+	typeScan    *claim.TypeScan
+	turnFrom    string        // where the next look begins among very many types
+	fleet       atomic.Int64  // live workers that serve one of our types
+	counted     time.Duration // monotonic: when they were counted; of the housekeeping alone
 
 	handlerCtx context.Context // of all handlers: ends at no stop, only each by its cause
 	service    context.Context // of what must go on until the last handler has returned
@@ -119,7 +119,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
-		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), stirred: make(chan struct{}, 1), rested: make(chan struct{}, 1),
+		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), leaseHint: make(chan struct{}, 1), rested: make(chan struct{}, 1),
 		stopping: make(chan struct{}),
 		random:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}

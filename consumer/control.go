@@ -83,7 +83,7 @@ func (c *Consumer) readControl(ctx context.Context) error {
 		c.wake.now()
 	}
 	if signalled && !first {
-		if err := c.heed(ctx, since); err != nil {
+		if err := c.readSignals(ctx, since); err != nil {
 			k.lookFrom(since) // they are read again next time
 			return err
 		}
@@ -120,8 +120,8 @@ func (k *control) lookFrom(since time.Time) {
 	}
 }
 
-// heed looks at those of our tasks that signals name: cancelled, or not for us any more.
-func (c *Consumer) heed(ctx context.Context, since time.Time) error {
+// readSignals looks at those of our tasks that signals name: cancelled, or not for us any more.
+func (c *Consumer) readSignals(ctx context.Context, since time.Time) error {
 	held := c.held.each()
 	ids := make([]string, len(held))
 	for i, x := range held {
@@ -143,12 +143,12 @@ func (c *Consumer) heed(ctx context.Context, since time.Time) error {
 		return err
 	}
 	for _, x := range mine {
-		c.heedTask(x, tasks[x.task.ID])
+		c.obey(x, tasks[x.task.ID])
 	}
 	return nil
 }
 
-func (c *Consumer) heedTask(x *execution, t *model.Task) {
+func (c *Consumer) obey(x *execution, t *model.Task) {
 	if t == nil {
 		c.loseLease(x)
 		return
@@ -167,7 +167,7 @@ func (c *Consumer) heedTask(x *execution, t *model.Task) {
 		}
 	default:
 		x.adapt(min(c.effOf(t).PingInterval, x.eff.Lease/2), t.Wanted() > 1)
-		token(c.pingNow)
+		notify(c.pingNow)
 	}
 }
 

@@ -17,7 +17,7 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 		full, err := c.fetch(ctx)
 		if err == nil && !full {
 			c.looked.Store(true)
-			token(c.rested)
+			notify(c.rested)
 			err = c.rest(ctx)
 		}
 		c.health.report(c, err)
@@ -165,7 +165,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	}
 	found := got.Tasks
 	if len(found) > 0 {
-		token(c.stirred)
+		notify(c.leaseHint)
 	}
 	if err := c.ownFirst(ctx); err != nil { // the search may have waited for the database
 		return false, true, err
@@ -185,7 +185,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 		c.nextFetch += c.spread.rest(max(0, ended-began-3*c.store.Clock.Error()))
 	}
 	none := took == 0 && lost == 0 && c.seeker.Refused.Full()
-	if !c.barred.learn(c.cfg.Clock.Monotonic(), got.Take, len(found) < got.Take, none) {
+	if !c.refusedWalk.learn(c.cfg.Clock.Monotonic(), got.Take, len(found) < got.Take, none) {
 		return !all, true, nil
 	}
 	if c.priorityEnded(got) {

@@ -62,12 +62,12 @@ func (f *follower) lost() {
 	f.mu.Lock()
 	f.ranks.missed = 0
 	f.mu.Unlock()
-	token(f.doubt)
+	notify(f.doubt)
 }
 
 // follow takes events and claims those that are this worker's to claim at once.
 func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
-	token(f.c.stirred)
+	notify(f.c.leaseHint)
 	for _, w := range woken {
 		if _, typ, _, err := input.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
 			f.c.typeScan.Heard(typ)

@@ -60,12 +60,12 @@ func (h *health) up(c *Consumer) {
 	}
 	h.mu.Unlock()
 	if was {
-		token(c.pingNow)
+		notify(c.pingNow)
 		c.store.Forget()
 		c.log.Info().Msg("the database is back")
 		c.emit(Event{Kind: EventRestored})
 		c.wake.now()
-		token(c.stirred)
+		notify(c.leaseHint)
 	}
 }
 

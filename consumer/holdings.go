@@ -69,9 +69,9 @@ func (h *holdings) add(xs []*execution, now time.Duration, at time.Time) {
 	}
 }
 
-// ripen lets those start whose time has come, before all that wait for a slot, since it
+// startDue lets those start whose time has come, before all that wait for a slot, since it
 // passes; at is the store's. For the next one it sees to it that again is called then.
-func (h *holdings) ripen(at time.Time, now time.Duration, again func()) {
+func (h *holdings) startDue(at time.Time, now time.Duration, again func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0

@@ -156,7 +156,7 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 	put(t, c, "executing", func(task *model.Task) { task.DueAt, task.LapseAt = time.Time{}, now.Add(time.Hour) })
 	require.True(t, poll().poll, "nothing to claim")
 	require.True(t, c.leases.watched(), "but from now on the scans look at leases")
-	require.True(t, woken(c.stirred))
+	require.True(t, woken(c.leaseHint))
 
 	soon := put(t, c, "soon", at(now.Add(10*time.Second)))
 	require.False(t, poll().poll, "due before the next poll")
@@ -167,7 +167,7 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 
 	c.leases.see(false)
 	require.False(t, poll().poll)
-	require.True(t, c.leases.watched() || woken(c.stirred), "whichever of the two the server named, the leases are looked at")
+	require.True(t, c.leases.watched() || woken(c.leaseHint), "whichever of the two the server named, the leases are looked at")
 }
 
 // A scan that came before the claim's write saw no lease: without a second one that of a
@@ -175,11 +175,11 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 func TestAfterAClaimTheLeasesAreLookedAt(t *testing.T) {
 	c, _ := prepared(t, testdb.New(t))
 	task := put(t, c, "k", nil)
-	woken(c.stirred)
+	woken(c.leaseHint)
 	took, _, err := c.claim(t.Context(), []*model.Task{task})
 	require.NoError(t, err)
 	require.Equal(t, 1, took)
-	require.True(t, woken(c.stirred))
+	require.True(t, woken(c.leaseHint))
 }
 
 // Idle, watching, with the upkeep of the fleet: what each thing sends, times how often it

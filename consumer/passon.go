@@ -122,7 +122,7 @@ func (p *passes) send() {
 	some := len(p.waiting) > 0
 	p.mu.Unlock()
 	if some {
-		token(p.wake)
+		notify(p.wake)
 	}
 }
 

@@ -183,7 +183,7 @@ const confirmTime = time.Second
 // work. A lease that ends at the deadline cannot be extended; the database's clock decides
 // about it.
 func (c *Consumer) confirm(ctx context.Context, doubtful []*execution) {
-	defer token(c.guardNow)
+	defer notify(c.guardNow)
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()
 	var batch, bounded []*execution

@@ -58,7 +58,7 @@ func (c *Consumer) awaitStir(ctx context.Context) (scan bool) {
 	if left <= 0 {
 		return true
 	}
-	return clock.PauseOr(ctx, left, c.stirred)
+	return clock.PauseOr(ctx, left, c.leaseHint)
 }
 
 // scan takes over what has lapsed.

@@ -171,7 +171,7 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	found, err := c.peek(ctx, ask)
 	if err == nil && found.Executing {
 		c.leases.see(true)
-		token(c.stirred) // somebody has a lease: it may lapse
+		notify(c.leaseHint) // somebody has a lease: it may lapse
 		if !found.Due {
 			ask.Executing = nil
 			found, err = c.peek(ctx, ask)
@@ -186,7 +186,7 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	}
 	if retry := c.seeker.Refused.Next(); found.Due {
 		next = look{at: now}
-		token(c.stirred) // the one answer says nothing of leases
+		notify(c.leaseHint) // the one answer says nothing of leases
 	} else if !retry.IsZero() && retry.Before(next.at) {
 		next = look{at: retry}
 	}

@@ -12,7 +12,7 @@ import (
 func (c *Consumer) search(ctx context.Context, types []string, n, workers int) (claim.Catch, error) {
 	for {
 		now := c.cfg.Clock.Monotonic()
-		past := c.barred.offset(now)
+		past := c.refusedWalk.offset(now)
 		if past == 0 && c.spread.wantsTail(now) {
 			if err := c.askTail(ctx); err != nil {
 				return claim.Catch{}, err

@@ -86,7 +86,7 @@ func (c *Consumer) wantSuccessor(x *execution) {
 		p.preparing[x.h] = append(p.preparing[x.h], x)
 	}
 	p.mu.Unlock()
-	token(p.wake)
+	notify(p.wake)
 }
 
 // prepareSuccessors reads the next tasks of the type, and notes them in the permits of executions.
@@ -261,7 +261,7 @@ func (c *Consumer) writeFollows(batch []*following) {
 	written, err := c.store.Tasks.Follow(store.For(ctx, store.Ending), follows, endSearch)
 	cancel()
 	c.health.report(c, err)
-	token(c.stirred)
+	notify(c.leaseHint)
 	if err != nil {
 		c.followsUnknown(both, sent, err)
 		return

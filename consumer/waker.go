@@ -20,9 +20,9 @@ func newWaker() waker {
 }
 
 // now wakes the fetch loop.
-func (w *waker) now() { token(w.look) }
+func (w *waker) now() { notify(w.look) }
 
-func token(ch chan struct{}) {
+func notify(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:
@@ -38,7 +38,7 @@ func (w *waker) at(due time.Time) {
 	}
 	w.mu.Unlock()
 	if earlier {
-		token(w.rearm)
+		notify(w.rearm)
 	}
 }
 

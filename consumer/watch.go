@@ -24,7 +24,7 @@ const (
 	// drains a backlog, or has no free slot, in pauses of busyPause.
 	drainTicks   = 2
 	busyTicks    = 10
-	renewPermits = store.PermitLease * 2 / 3
+	renewPermits = store.SeatLease * 2 / 3
 	askPermits   = 2 * renewPermits
 	doubtPause   = 5 * time.Second // between two looks at the permits because of a lost claim
 	closeTimeout = 2 * time.Second // a server that never answers must not hold up a stop
@@ -106,7 +106,7 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 }
 
 // watch follows the stream. passOn says that its turn is over, for others to watch.
-func (c *Consumer) watch(ctx context.Context, types []string, served int64, permit *store.StreamPermit, holder string) (passOn bool, err error) {
+func (c *Consumer) watch(ctx context.Context, types []string, served int64, permit *store.Seat, holder string) (passOn bool, err error) {
 	// A deadline, though nothing ends by it: without one, the driver would lay the
 	// client's own timeout, which is for calls, over each wait for an event.
 	ctx, cancel := context.WithTimeout(ctx, 2*longestWatch)
@@ -164,7 +164,7 @@ func (c *Consumer) watching() bool { return c.follower.Load() != nil }
 // keepPermit keeps the permit while the stream is open, and returns when it is lost, the
 // worker has been busy for a while, its types are others now, or the turn is over: then
 // others shall watch.
-func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, permit *store.StreamPermit, holder string) (passOn bool) {
+func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, permit *store.Seat, holder string) (passOn bool) {
 	began := c.cfg.Clock.Monotonic()
 	renewed, asked := began, time.Duration(-1)
 	var others store.Watching

@@ -27,9 +27,9 @@ func judgesRuns(r *schedule.Rule) bool {
 		len(r.Queued) > 0 || len(r.Active) >= maxActive
 }
 
-// untold reads the ends of runs that nobody has told to those of the due rules that they make
+// endsNotTold reads the ends of runs that nobody has told to those of the due rules that they make
 // a difference to, by the rules' ids. Where there are none it asks nothing.
-func (p *Periodic) untold(ctx context.Context, due []*schedule.Rule, now time.Time) (map[string][]store.OutboxLife, error) {
+func (p *Periodic) endsNotTold(ctx context.Context, due []*schedule.Rule, now time.Time) (map[string][]store.OutboxLife, error) {
 	var ids []string
 	for _, r := range due {
 		if !judgesRuns(r) || !p.turn(r.ID, now.Sub(r.NextFireAt)) {

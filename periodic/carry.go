@@ -64,7 +64,7 @@ const portionBytes = 128 << 10
 func portions[T any](all []T, rule func(T) *schedule.Rule) (out [][]T) {
 	from, bytes := 0, 0
 	for i, x := range all {
-		n := heft(rule(x))
+		n := plannedBytes(rule(x))
 		if i > from && bytes+n > portionBytes {
 			out = append(out, all[from:i])
 			from, bytes = i, 0

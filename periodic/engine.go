@@ -225,7 +225,7 @@ type undecided struct {
 // decideRules decides about those of the due rules whose turn it is, and carries that out.
 func (p *Periodic) decideRules(ctx context.Context, began clock.Instant, due []*schedule.Rule, now time.Time) (writes []store.RuleWrite, refused map[int]error, left undecided, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
-	ends, err := p.untold(call, due, now)
+	ends, err := p.endsNotTold(call, due, now)
 	var begun map[string]bool
 	if err == nil {
 		begun, err = p.begun(call, p.mine(due, now))

@@ -114,10 +114,10 @@ func (d *decision) coverTo(to time.Time, why schedule.SkipReason) {
 // and removed before more is decided.
 func (d *decision) heavy() bool { return heavy(d.Rule) }
 
-func heavy(r *schedule.Rule) bool { return heft(r) > 2<<20 }
+func heavy(r *schedule.Rule) bool { return plannedBytes(r) > 2<<20 }
 
-// heft is about how many bytes it plans.
-func heft(r *schedule.Rule) (n int) {
+// plannedBytes is about how many bytes it plans.
+func plannedBytes(r *schedule.Rule) (n int) {
 	for i := range r.Planned {
 		n += 1 << 10
 		for _, id := range r.Planned[i].Cancel {

@@ -44,16 +44,16 @@ type Forecast struct {
 	AtOnce int
 }
 
-// supposed is a forecast in the making.
-type supposed struct {
+// simulation is a forecast in the making.
+type simulation struct {
 	*WhatIf
 	Forecast
 	rule *schedule.Rule
 	at   map[string]int // of a run's id: the index of its fate
-	ends []supposedEnd  // of what runs, the earliest first
+	ends []simulatedEnd // of what runs, the earliest first
 }
 
-type supposedEnd struct {
+type simulatedEnd struct {
 	begins time.Time
 	at     time.Time
 	task   *model.Task
@@ -80,14 +80,14 @@ func (w WhatIf) Forecast() (Forecast, error) {
 	r.DecidedTo = w.From.Truncate(time.Second).Add(-time.Second)
 	d := decide(r, cal, r.DecidedTo)
 	d.schedule()
-	s := &supposed{WhatIf: &w, Forecast: Forecast{Until: w.To}, rule: d.Rule, at: map[string]int{}}
+	s := &simulation{WhatIf: &w, Forecast: Forecast{Until: w.To}, rule: d.Rule, at: map[string]int{}}
 	for s.step(cal) {
 	}
 	return s.Forecast, nil
 }
 
 // step decides what comes next, the end of a run before a tick of the same second.
-func (s *supposed) step(cal *calendar.Schedule) bool {
+func (s *simulation) step(cal *calendar.Schedule) bool {
 	next := s.rule.NextFireAt
 	if len(s.Fates) >= s.Most && next.Before(s.Until) && !next.IsZero() {
 		s.Until = next
@@ -113,7 +113,7 @@ func (s *supposed) step(cal *calendar.Schedule) bool {
 }
 
 // begun is the rule when it knows which runs a worker has begun by now.
-func (s *supposed) begun(now time.Time) *schedule.Rule {
+func (s *simulation) begun(now time.Time) *schedule.Rule {
 	runs := map[string]bool{}
 	for _, e := range s.ends {
 		if !e.begins.After(now) {
@@ -124,7 +124,7 @@ func (s *supposed) begun(now time.Time) *schedule.Rule {
 }
 
 // carry carries a decision out, as far as there is anything to carry out here.
-func (s *supposed) carry(after *schedule.Rule, now, tick time.Time) {
+func (s *simulation) carry(after *schedule.Rule, now, tick time.Time) {
 	for _, p := range after.Planned {
 		if r := p.Record; r != nil {
 			switch r.Status {
@@ -155,14 +155,14 @@ func (s *supposed) carry(after *schedule.Rule, now, tick time.Time) {
 
 // skipped is the fate that the record of a skip tells: of one that waited, or of the tick
 // just decided, whose record may be that of a span.
-func (s *supposed) skipped(r *schedule.Run, tick time.Time) *Fate {
+func (s *simulation) skipped(r *schedule.Run, tick time.Time) *Fate {
 	if i, known := s.at[r.ID]; known && s.Fates[i].Status == schedule.RunQueued {
 		return &s.Fates[i]
 	}
 	return s.fate(tickID(s.rule.ID, tick), tick)
 }
 
-func (s *supposed) start(t *model.Task, now time.Time) {
+func (s *simulation) start(t *model.Task, now time.Time) {
 	tick := t.Origin.Tick
 	takes, status := s.Run(tick.Nominal)
 	begins := t.StartTime // later than now by the rule's jitter
@@ -170,8 +170,8 @@ func (s *supposed) start(t *model.Task, now time.Time) {
 		begins = now
 	}
 	s.fate(tick.Run, tick.Nominal).Started = begins
-	e := supposedEnd{begins: begins, at: begins.Add(takes), task: t, status: status}
-	i, _ := slices.BinarySearchFunc(s.ends, e, func(a, b supposedEnd) int {
+	e := simulatedEnd{begins: begins, at: begins.Add(takes), task: t, status: status}
+	i, _ := slices.BinarySearchFunc(s.ends, e, func(a, b simulatedEnd) int {
 		if c := byTime(a, b); c != 0 {
 			return c
 		}
@@ -180,9 +180,9 @@ func (s *supposed) start(t *model.Task, now time.Time) {
 	s.ends = slices.Insert(s.ends, i, e)
 }
 
-func byTime(a, b supposedEnd) int { return a.at.Compare(b.at) }
+func byTime(a, b simulatedEnd) int { return a.at.Compare(b.at) }
 
-func (s *supposed) fate(id string, nominal time.Time) *Fate {
+func (s *simulation) fate(id string, nominal time.Time) *Fate {
 	i, there := s.at[id]
 	if !there {
 		i = len(s.Fates)

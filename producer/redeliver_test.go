@@ -52,7 +52,7 @@ func TestWhatAHandlerWantedNobodyToldOfIsNotRedelivered(t *testing.T) {
 	_, err := b.p.Complete(t.Context(), handle, receipt{}, WithoutCallback())
 	require.NoError(t, err)
 	for _, id := range []string{returned, completed} {
-		require.True(t, lifecycle.Untold(b.get(id)), "that is stored with the end")
+		require.True(t, lifecycle.CallbackSuppressed(b.get(id)), "that is stored with the end")
 		_, err := b.p.Redeliver(t.Context(), id)
 		var refused *model.RefusedError
 		require.ErrorAs(t, err, &refused)

@@ -152,7 +152,7 @@ func (s *Subscription) open(ctx context.Context, token string) (stream *store.Ev
 		s.seen(stream.Token())
 		return stream, nil
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitCall)
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
 	defer cancel()
 	err = errors.Join(err, s.store.Seats.Release(call, s.permit, s.holder))
 	if store.EventsLost(err) {

@@ -16,7 +16,7 @@ import (
 
 const (
 	// subscriptionRenewal is how often a subscription's permit is extended.
-	subscriptionRenewal = store.PermitLease * 2 / 3
+	subscriptionRenewal = store.SeatLease * 2 / 3
 	// longestStream is how long one change stream is kept before it is opened again where
 	// it was. The contexts of its calls need a deadline: without one, the driver would lay
 	// the client's own timeout, which is for calls, over each wait for an event.
@@ -25,7 +25,7 @@ const (
 	firstReopen = 50 * time.Millisecond
 	lastReopen  = 5 * time.Second
 	// permitCall bounds a call about a permit, and the closing of a stream.
-	permitCall = 5 * time.Second
+	seatCall = 5 * time.Second
 )
 
 // Subscription is an open stream of events, made by [Producer.Subscribe]. It holds one of
@@ -35,7 +35,7 @@ type Subscription struct {
 	store   *store.Store
 	filter  store.EventFilter
 	holder  string
-	permit  *store.StreamPermit
+	permit  *store.Seat
 	renewal time.Duration
 	cancel  context.CancelCauseFunc
 
@@ -108,11 +108,11 @@ func (s *Subscription) seen(token string) {
 // run hands over events until ctx ends or the stream is lost.
 func (s *Subscription) run(ctx context.Context, stream *store.EventStream, ended func()) {
 	var beside sync.WaitGroup
-	beside.Go(func() { s.keepPermit(ctx) })
+	beside.Go(func() { s.keepSeat(ctx) })
 	s.err = s.follow(ctx, stream)
 	s.cancel(s.err)
 	beside.Wait()
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitCall)
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
 	defer cancel()
 	_ = s.store.Seats.Release(call, s.permit, s.holder) // else it lapses
 	ended()
@@ -135,7 +135,7 @@ func (s *Subscription) follow(ctx context.Context, stream *store.EventStream) er
 				clock.Pause(ctx, pause/2+rand.N(pause))
 				pause = min(2*pause, lastReopen)
 			}
-			call, cancel := context.WithTimeout(ctx, permitCall)
+			call, cancel := context.WithTimeout(ctx, seatCall)
 			stream, err = s.store.Events(call, s.filter, token)
 			cancel()
 		}
@@ -165,7 +165,7 @@ func (s *Subscription) read(ctx context.Context, stream *store.EventStream) (tok
 	ctx, cancel := context.WithTimeout(ctx, longestStream)
 	defer cancel()
 	defer func() {
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), permitCall)
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
 		defer cancel()
 		_ = stream.Close(call) // else the server forgets it in time
 	}()
@@ -189,8 +189,8 @@ func (s *Subscription) read(ctx context.Context, stream *store.EventStream) (tok
 	}
 }
 
-// keepPermit extends the permit, and ends the subscription when it is lost for good.
-func (s *Subscription) keepPermit(ctx context.Context) {
+// keepSeat extends the permit, and ends the subscription when it is lost for good.
+func (s *Subscription) keepSeat(ctx context.Context) {
 	ticks := time.NewTicker(s.renewal)
 	defer ticks.Stop()
 	for {
@@ -199,13 +199,13 @@ func (s *Subscription) keepPermit(ctx context.Context) {
 			return
 		case <-ticks.C:
 		}
-		call, cancel := context.WithTimeout(ctx, permitCall)
+		call, cancel := context.WithTimeout(ctx, seatCall)
 		kept, err := s.store.Seats.Renew(call, s.permit, s.holder)
 		if err == nil && !kept { // it lapsed, and somebody else was quicker: is there another?
-			var other *store.StreamPermit
+			var other *store.Seat
 			if other, err = s.store.Seats.AcquireSubscription(call, s.filter.Types, s.holder); err == nil && other == nil {
 				cancel()
-				s.cancel(errPermitLost)
+				s.cancel(errSeatLost)
 				return
 			}
 			if err == nil {
@@ -216,7 +216,7 @@ func (s *Subscription) keepPermit(ctx context.Context) {
 	}
 }
 
-var errPermitLost = &NoStreamError{Reason: "its permit lapsed while the database was away, and others have all of them now", Later: true}
+var errSeatLost = &NoStreamError{Reason: "its permit lapsed while the database was away, and others have all of them now", Later: true}
 
 // ErrUnsubscribed is returned by a subscription that was closed.
 var ErrUnsubscribed = errors.New("the subscription is closed")

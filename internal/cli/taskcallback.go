@@ -49,7 +49,7 @@ type callbackState struct{ target, delivery string }
 func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model.Options, now time.Time) (callbackState, error) {
 	target, security := lifecycle.CallbackOf(t, typ)
 	switch {
-	case lifecycle.Untold(t):
+	case lifecycle.CallbackSuppressed(t):
 		return callbackState{target: "none: its handler, or who completed it, said that nobody is to be told"}, nil
 	case target == nil:
 		return callbackState{}, nil

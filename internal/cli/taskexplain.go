@@ -54,12 +54,12 @@ func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, e
 	}
 	const permits = 1000 // more are not named
 	if f.Type != nil && f.Type.MaxRunning > 0 {
-		if f.OfType, err = c.store.Permits.Holders(ctx, store.SlotOf{Type: t.Type}, f.Type.MaxRunning); err != nil {
+		if f.OfType, err = c.store.Permits.Holders(ctx, store.LimitOf{Type: t.Type}, f.Type.MaxRunning); err != nil {
 			return f, err
 		}
 	}
 	if k := t.Options.LimitKey; k != "" {
-		if f.OfKey, err = c.store.Permits.Holders(ctx, store.SlotOf{Type: t.Type, Key: k}, permits); err != nil {
+		if f.OfKey, err = c.store.Permits.Holders(ctx, store.LimitOf{Type: t.Type, Key: k}, permits); err != nil {
 			return f, err
 		}
 	}

@@ -17,7 +17,7 @@ func (r *report) callback() {
 	waits := t.Status != model.StatusPending && t.Status != model.StatusManuallyProcessed && t.ArchiveAt.IsZero() && t.ArchivedAt.IsZero()
 	handedOver := !slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeCallback })
 	switch {
-	case lifecycle.Untold(t):
+	case lifecycle.CallbackSuppressed(t):
 		r.because("Nobody is told of it: its handler, or who completed it, said so.")
 	case d == nil && !handedOver:
 		r.because("Its callback is not handed over to a delivery yet.")

@@ -34,7 +34,7 @@ const (
 	RefusedExpired   Refusal = "it expired before anybody started it"
 	RefusedSpent     Refusal = "its budget of errors or lapses is spent"
 	RefusedNotDue    Refusal = "it is not due yet"
-	RefusedNoSlot    Refusal = "as many workers as it wants hold it or have done it"
+	RefusedFull      Refusal = "as many workers as it wants hold it or have done it"
 	RefusedFilter    Refusal = "only other workers may run it"
 	RefusedTwice     Refusal = "this worker holds it or has done it"
 	RefusedErrors    Refusal = "this worker had too many errors with it"
@@ -46,7 +46,7 @@ const (
 // refused has found a document to repair: the fields promise what no worker gets.
 func (r Refusal) Stale() bool {
 	switch r {
-	case RefusedStatus, RefusedCancelled, RefusedExpired, RefusedSpent, RefusedNoSlot, RefusedFilter:
+	case RefusedStatus, RefusedCancelled, RefusedExpired, RefusedSpent, RefusedFull, RefusedFilter:
 		return true
 	default:
 		return false
@@ -66,7 +66,7 @@ func Claimable(t *model.Task, workerID string, eff Effective, now time.Time) Ref
 	case spent(t, judged(t, eff)):
 		return RefusedSpent
 	case t.OpenExecutions()+t.Successes() >= t.Wanted():
-		return RefusedNoSlot
+		return RefusedFull
 	case MustStop(t, workerID):
 		return RefusedFilter
 	case holdsOrDone(t, workerID):

@@ -57,9 +57,9 @@ func deliveryArgs(taskID string, generation int64) bson.RawValue {
 // has the callback: its answer said so, or a person did.
 func Delivers(s model.Status) bool { return s.Succeeded() || s == model.StatusManuallyProcessed }
 
-// Untold says whether nobody is to be told of the task's success, because the execution that
+// CallbackSuppressed says whether nobody is to be told of the task's success, because the execution that
 // completed it said so, whatever is configured ([Outcome.NoCallback]).
-func Untold(t *model.Task) bool {
+func CallbackSuppressed(t *model.Task) bool {
 	return t.Status == model.StatusSuccess && slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool {
 		return w.NoCallback && w.SuccessTime.Equal(t.FinishedAt)
 	})
@@ -77,7 +77,7 @@ func CallbackOf(t *model.Task, typ model.Options) (*model.CallbackTarget, *model
 	}
 	eff := ResolveOptions(layers...)
 	target := eff.callbackFor(t.Type, t.Status)
-	if target == nil || Untold(t) {
+	if target == nil || CallbackSuppressed(t) {
 		return nil, nil
 	}
 	return target, eff.Callback.Security
@@ -90,7 +90,7 @@ func Redeliver(t *model.Task, typ model.Options) (Draft, error) {
 	switch {
 	case !t.Status.Ended():
 		return Draft{}, refuse(t, "only an ended task has a callback to deliver")
-	case Untold(t):
+	case CallbackSuppressed(t):
 		return Draft{}, refuse(t, "nobody is to be told of it: its handler, or who completed it, said so")
 	case target == nil:
 		return Draft{}, refuse(t, "nobody is to be told of such an end: no callback is configured for it")

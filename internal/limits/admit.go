@@ -127,7 +127,7 @@ func (b *batch) withRate(ctx context.Context, rate *model.RateLimit, most int, t
 	if rate == nil || most == 0 && !slices.ContainsFunc(tasks, keyed) {
 		return tasks, nil
 	}
-	res, err := b.g.reserve(ctx, store.SlotOf{Type: b.typ}, *rate, time.Time{}, 0)
+	res, err := b.g.reserve(ctx, store.LimitOf{Type: b.typ}, *rate, time.Time{}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -144,16 +144,16 @@ func (b *batch) withRate(ctx context.Context, rate *model.RateLimit, most int, t
 // must not take anything from the others. The rest is at most what each key has room for.
 func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
 	var keys []string
-	var of []store.SlotOf
+	var of []store.LimitOf
 	for _, t := range tasks {
 		if k := t.Options.LimitKey; k != "" && !slices.Contains(keys, k) {
-			keys, of = append(keys, k), append(of, store.SlotOf{Type: b.typ, Key: k})
+			keys, of = append(keys, k), append(of, store.LimitOf{Type: b.typ, Key: k})
 		}
 	}
 	if len(keys) == 0 {
 		return b.few(tasks), nil
 	}
-	taken, next := map[string]int{}, map[store.SlotOf]time.Time{}
+	taken, next := map[string]int{}, map[store.LimitOf]time.Time{}
 	var err error
 	if b.keyed.MaxRunning > 0 {
 		if taken, err = b.g.store.Permits.KeysTaken(ctx, b.typ, keys); err != nil {
@@ -177,7 +177,7 @@ func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Tas
 			free = append(free, t)
 			continue
 		}
-		at := store.SlotOf{Type: b.typ, Key: k}
+		at := store.LimitOf{Type: b.typ, Key: k}
 		if b.keyed.MaxRunning > 0 && taken[k]+b.others.ofKey[k] >= b.keyed.MaxRunning {
 			b.block(t)
 			continue
@@ -208,7 +208,7 @@ func (b *batch) permits(ctx context.Context, most int, tasks []*model.Task) ([]*
 	if most == 0 {
 		return tasks, nil
 	}
-	limit := store.SlotLimit{Most: most, Others: b.others.ofType, Settled: b.settled}
+	limit := store.Limit{Most: most, Others: b.others.ofType, Settled: b.settled}
 	take := b.take
 	if b.hand != nil {
 		take = b.pass
@@ -227,12 +227,12 @@ func (b *batch) permits(ctx context.Context, most int, tasks []*model.Task) ([]*
 	}, nil), nil
 }
 
-func (b *batch) take(ctx context.Context, limit store.SlotLimit, tasks []*model.Task) ([]lifecycle.Permit, error) {
+func (b *batch) take(ctx context.Context, limit store.Limit, tasks []*model.Task) ([]lifecycle.Permit, error) {
 	want := make([]lifecycle.Permit, len(tasks))
 	for i, t := range tasks {
 		want[i] = b.permit(t, "")
 	}
-	got, err := b.g.store.Permits.Take(ctx, store.SlotOf{Type: b.typ}, limit, want)
+	got, err := b.g.store.Permits.Take(ctx, store.LimitOf{Type: b.typ}, limit, want)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (b *batch) take(ctx context.Context, limit store.SlotLimit, tasks []*model.
 	return got, nil
 }
 
-func (b *batch) pass(ctx context.Context, limit store.SlotLimit, tasks []*model.Task) ([]lifecycle.Permit, error) {
+func (b *batch) pass(ctx context.Context, limit store.Limit, tasks []*model.Task) ([]lifecycle.Permit, error) {
 	now := b.g.store.Clock.Now()
 	passes := make([]store.Pass, min(len(b.hand), len(tasks)))
 	for i := range passes {
@@ -322,8 +322,8 @@ func (b *batch) takeKeys(ctx context.Context, keys []string, of map[string][]*mo
 		for _, t := range of[k] {
 			want = append(want, b.permit(t, k))
 		}
-		limit := store.SlotLimit{Most: b.keyed.MaxRunning, Others: b.others.ofKey[k], Settled: b.settled}
-		got, err := b.g.store.Permits.Take(ctx, store.SlotOf{Type: b.typ, Key: k}, limit, want)
+		limit := store.Limit{Most: b.keyed.MaxRunning, Others: b.others.ofKey[k], Settled: b.settled}
+		got, err := b.g.store.Permits.Take(ctx, store.LimitOf{Type: b.typ, Key: k}, limit, want)
 		if err != nil {
 			return nil, err
 		}
@@ -339,7 +339,7 @@ func (b *batch) starts(ctx context.Context, rate *model.RateLimit, tasks []*mode
 	if rate == nil {
 		return tasks, nil
 	}
-	res, err := b.g.reserve(ctx, store.SlotOf{Type: b.typ}, *rate, time.Time{}, len(tasks))
+	res, err := b.g.reserve(ctx, store.LimitOf{Type: b.typ}, *rate, time.Time{}, len(tasks))
 	if err != nil {
 		return nil, err
 	}
@@ -362,7 +362,7 @@ func (b *batch) keyStarts(ctx context.Context, tasks []*model.Task) ([]*model.Ta
 	got := map[*model.Task]bool{}
 	for _, k := range keys {
 		from := b.granted[of[k][0]].From
-		res, err := b.g.reserve(ctx, store.SlotOf{Type: b.typ, Key: k}, *b.keyed.RateLimit, from, len(of[k]))
+		res, err := b.g.reserve(ctx, store.LimitOf{Type: b.typ, Key: k}, *b.keyed.RateLimit, from, len(of[k]))
 		if err != nil {
 			return nil, err
 		}
@@ -387,7 +387,7 @@ func (b *batch) miss(t *model.Task) {
 		return
 	}
 	b.later[t] = good
-	b.g.lookAt(store.SlotOf{Type: b.typ, Key: t.Options.LimitKey}, good) // and so it is pending
+	b.g.lookAt(store.LimitOf{Type: b.typ, Key: t.Options.LimitKey}, good) // and so it is pending
 }
 
 func byTask(permits []lifecycle.Permit) map[string]lifecycle.Permit {

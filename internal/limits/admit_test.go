@@ -22,7 +22,7 @@ func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
 	held := lifecycle.HoldBack(lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: "k", Options: model.Options{LimitKey: "c"}}, now), now)
 	_, err := first.store.Tasks.Insert(t.Context(), []*model.Task{held})
 	require.NoError(t, err)
-	require.NoError(t, first.Look(t.Context(), sweptType, []store.SlotOf{{Type: sweptType, Key: "c"}}))
+	require.NoError(t, first.Look(t.Context(), sweptType, []store.LimitOf{{Type: sweptType, Key: "c"}}))
 	turn, err := first.store.Tasks.Get(t.Context(), held.ID)
 	require.NoError(t, err)
 	require.False(t, lifecycle.HeldBack(turn))

@@ -94,10 +94,10 @@ func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {
 	if err := g.store.Permits.Free(ctx, permits); err != nil {
 		return err
 	}
-	keys := map[string][]store.SlotOf{}
+	keys := map[string][]store.LimitOf{}
 	woken := false
 	for _, p := range permits {
-		of := store.SlotOf{Type: p.Type, Key: p.Key}
+		of := store.LimitOf{Type: p.Type, Key: p.Key}
 		switch {
 		case p.Key == "":
 			woken = g.roomy(p.Type) || woken

@@ -24,7 +24,7 @@ type Grant struct {
 
 // start is one that was reserved for a task.
 type start struct {
-	of   store.SlotOf
+	of   store.LimitOf
 	at   time.Time
 	next time.Time     // what was free after it
 	step time.Duration // of the rate
@@ -35,14 +35,14 @@ func (g Grant) Late(now time.Time) bool { return !g.Until.IsZero() && now.After(
 
 // reserved is what one reservation brought.
 type reserved struct {
-	of     store.SlotOf
+	of     store.LimitOf
 	rate   model.RateLimit
 	pace   lifecycle.Pace
 	asked  time.Duration
 	starts lifecycle.Starts
 }
 
-func (g *Gate) reserve(ctx context.Context, of store.SlotOf, r model.RateLimit, from time.Time, want int) (reserved, error) {
+func (g *Gate) reserve(ctx context.Context, of store.LimitOf, r model.RateLimit, from time.Time, want int) (reserved, error) {
 	if g.paced.doubts(g.store.Local().Monotonic(), g.pace().Error > lifecycle.Tolerance(r)) {
 		if err := g.store.ReadClock(ctx); err != nil {
 			return reserved{}, err
@@ -139,7 +139,7 @@ func (g *Gate) pace() lifecycle.Pace {
 // ones: of a rate of one an hour each counts. What is left free behind starts stays so.
 func (g *Gate) returnStarts(ctx context.Context, starts []start) error {
 	slices.SortFunc(starts, func(a, b start) int { return b.at.Compare(a.at) })
-	now, over := g.store.Clock.Now(), map[store.SlotOf]bool{}
+	now, over := g.store.Clock.Now(), map[store.LimitOf]bool{}
 	for _, s := range starts {
 		if over[s.of] || s.next.Before(now) {
 			continue

@@ -34,7 +34,7 @@ func TestAHeldTaskDoesNotStandBeforeTheOthersOfItsKey(t *testing.T) {
 		bson.D{{Key: "_id", Value: tasks[0].ID}}, bson.D{{Key: "$set", Value: bson.D{{Key: "remark", Value: "mine"}}}})
 	require.NoError(t, err)
 
-	of := []store.SlotOf{{Type: sweptType, Key: "k"}}
+	of := []store.LimitOf{{Type: sweptType, Key: "k"}}
 	// The first look finds out, the second is the probe of the held one, then the next has
 	// its turn; looks of the gate's own may come in between.
 	patience := time.After(30 * time.Second)

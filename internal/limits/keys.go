@@ -26,7 +26,7 @@ func (g *Gate) holdBack(ctx context.Context, typ string, tasks []*model.Task) (h
 		return 0, nil
 	}
 	now := g.store.Clock.Now()
-	var keys []store.SlotOf
+	var keys []store.LimitOf
 	seen := map[string]bool{}
 	var writes []store.Write
 	for _, t := range tasks {
@@ -37,7 +37,7 @@ func (g *Gate) holdBack(ctx context.Context, typ string, tasks []*model.Task) (h
 		writes = append(writes, store.Write{Before: t, After: after})
 		if k := t.Options.LimitKey; !seen[k] {
 			seen[k] = true
-			keys = append(keys, store.SlotOf{Type: typ, Key: k})
+			keys = append(keys, store.LimitOf{Type: typ, Key: k})
 		}
 	}
 	if len(writes) == 0 {
@@ -58,9 +58,9 @@ func (g *Gate) holdBack(ctx context.Context, typ string, tasks []*model.Task) (h
 	return held, g.Look(ctx, typ, keys)
 }
 
-func (g *Gate) note(ctx context.Context, keys []store.SlotOf) error {
+func (g *Gate) note(ctx context.Context, keys []store.LimitOf) error {
 	now := g.store.Local().Monotonic()
-	var unknown []store.SlotOf
+	var unknown []store.LimitOf
 	g.mu.Lock()
 	for _, of := range keys {
 		if at, known := g.noted[of]; !known || now-at > noteAgain {
@@ -85,7 +85,7 @@ func (g *Gate) note(ctx context.Context, keys []store.SlotOf) error {
 // Look gives the audience back to as many of the tasks that wait for the keys as those have
 // room for, the best first. Of one with a rate it looks again when the next start comes, as
 // long as tasks wait.
-func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error {
+func (g *Gate) Look(ctx context.Context, typ string, keys []store.LimitOf) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 	if err != nil {
 		return err
 	}
-	now, starts := g.store.Clock.Now(), map[store.SlotOf]time.Time{}
+	now, starts := g.store.Clock.Now(), map[store.LimitOf]time.Time{}
 	if keyed.RateLimit != nil {
 		if starts, err = g.store.Rates.Next(ctx, keys, *keyed.RateLimit); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (g *Gate) Look(ctx context.Context, typ string, keys []store.SlotOf) error 
 	written, err := g.store.Tasks.Writes(ctx, writes, store.Patience)
 	for i, w := range written {
 		if w.Held { // the next look passes over it
-			g.lookAt(store.SlotOf{Type: typ, Key: writes[i].Before.Options.LimitKey}, now.Add(passedPause))
+			g.lookAt(store.LimitOf{Type: typ, Key: writes[i].Before.Options.LimitKey}, now.Add(passedPause))
 		} else if g.Admitted != nil {
 			g.Admitted(writes[i].After)
 		}
@@ -158,7 +158,7 @@ const (
 
 // waitingFor finds the tasks that wait for a key, the best first. Tasks that an open
 // transaction holds do not block the others; passed reports that there are some.
-func (g *Gate) waitingFor(ctx context.Context, of store.SlotOf, limit int) (waiting []*model.Task, passed bool, err error) {
+func (g *Gate) waitingFor(ctx context.Context, of store.LimitOf, limit int) (waiting []*model.Task, passed bool, err error) {
 	isHeld := func(t *model.Task) bool { return g.store.ProbeLater(t.ID) }
 	waiting, err = g.store.Permits.HeldBack(ctx, of, limit)
 	if err != nil || !slices.ContainsFunc(waiting, isHeld) {
@@ -170,7 +170,7 @@ func (g *Gate) waitingFor(ctx context.Context, of store.SlotOf, limit int) (wait
 }
 
 // roomOf is how many executions of each key may begin now, by the permits.
-func (g *Gate) roomOf(ctx context.Context, typ string, keys []store.SlotOf, keyed model.KeyLimit) (map[string]int, error) {
+func (g *Gate) roomOf(ctx context.Context, typ string, keys []store.LimitOf, keyed model.KeyLimit) (map[string]int, error) {
 	room := make(map[string]int, len(keys))
 	if keyed.MaxRunning == 0 {
 		for _, of := range keys {
@@ -201,7 +201,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // lookAt looks at a key at that time of the store, once.
-func (g *Gate) lookAt(of store.SlotOf, at time.Time) {
+func (g *Gate) lookAt(of store.LimitOf, at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ctx.Err() != nil || len(g.due) > 100_000 {
@@ -226,6 +226,6 @@ func (g *Gate) lookAt(of store.SlotOf, at time.Time) {
 		g.mu.Unlock()
 		ctx, cancel := context.WithTimeout(g.ctx, patience)
 		defer cancel()
-		g.report(g.Look(ctx, of.Type, []store.SlotOf{of}), "looking for the next task of a limit_key")
+		g.report(g.Look(ctx, of.Type, []store.LimitOf{of}), "looking for the next task of a limit_key")
 	})
 }

@@ -67,7 +67,7 @@ func (s *swept) commands(do func()) []bson.Raw {
 
 func (s *swept) holders() []lifecycle.Permit {
 	s.t.Helper()
-	holders, err := s.store.Permits.Holders(s.t.Context(), store.SlotOf{Type: sweptType}, 100)
+	holders, err := s.store.Permits.Holders(s.t.Context(), store.LimitOf{Type: sweptType}, 100)
 	require.NoError(s.t, err)
 	return holders
 }
@@ -245,18 +245,18 @@ func TestAProcessHeedsNoWishOfItsOwn(t *testing.T) {
 	s := newSwept(t)
 	ctx := t.Context()
 	require.NoError(t, s.store.Permits.Wish(ctx, sweptType, "me"))
-	heeded, err := s.store.Permits.HeedWish(ctx, sweptType, "me", time.Minute)
+	heeded, err := s.store.Permits.AnswerWish(ctx, sweptType, "me", time.Minute)
 	require.NoError(t, err)
 	require.False(t, heeded)
-	heeded, err = s.store.Permits.HeedWish(ctx, sweptType, "other", time.Minute)
+	heeded, err = s.store.Permits.AnswerWish(ctx, sweptType, "other", time.Minute)
 	require.NoError(t, err)
 	require.True(t, heeded)
-	heeded, err = s.store.Permits.HeedWish(ctx, sweptType, "other", time.Minute)
+	heeded, err = s.store.Permits.AnswerWish(ctx, sweptType, "other", time.Minute)
 	require.NoError(t, err)
 	require.False(t, heeded, "it was heeded")
 	require.NoError(t, s.store.Permits.Wish(ctx, sweptType, "me"))
 	s.store.Clock.Skip(time.Hour)
-	heeded, err = s.store.Permits.HeedWish(ctx, sweptType, "other", time.Minute)
+	heeded, err = s.store.Permits.AnswerWish(ctx, sweptType, "other", time.Minute)
 	require.NoError(t, err)
 	require.False(t, heeded, "it waits no longer")
 }

@@ -25,7 +25,7 @@ func (g *Gate) Prepare(ctx context.Context, typ string, all []Preparation) (map[
 	if err != nil {
 		return nil, err
 	}
-	limit := store.SlotLimit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}
+	limit := store.Limit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}
 	now := g.store.Clock.Now()
 	var passes []store.Pass
 	for _, p := range all {

@@ -152,8 +152,8 @@ func (g *Gate) room(ctx context.Context, typ string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	limit := store.SlotLimit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}
-	return g.store.Permits.NumberFree(ctx, store.SlotOf{Type: typ}, limit)
+	limit := store.Limit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}
+	return g.store.Permits.NumberFree(ctx, store.LimitOf{Type: typ}, limit)
 }
 
 // wish asks other processes to free a permit, after a while without any. A process that passes its
@@ -191,7 +191,7 @@ func (g *Gate) Yield(ctx context.Context, typ string) (bool, error) {
 	if !look {
 		return false, nil
 	}
-	wished, err := g.store.Permits.HeedWish(ctx, typ, g.id, wishLasts)
+	wished, err := g.store.Permits.AnswerWish(ctx, typ, g.id, wishLasts)
 	if wished {
 		g.stepAside(typ)
 	}

@@ -74,7 +74,7 @@ func (g *Gate) othersOf(ctx context.Context, typ string) (o others, settled bool
 
 // lookAgain is when the end of what began without a limit can be seen; zero = it has none of
 // the key.
-func (g *Gate) lookAgain(of store.SlotOf) time.Time {
+func (g *Gate) lookAgain(of store.LimitOf) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.settles[of.Type]

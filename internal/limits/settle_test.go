@@ -133,7 +133,7 @@ func TestTheNextOfAKeyBeginsWhenWhatHadNoPermitHasEnded(t *testing.T) {
 	s.limit(model.KeyLimit{MaxRunning: 1})
 	require.Empty(t, s.admitted(1, "c", "first"))
 	held := func() []*model.Task {
-		held, err := s.store.Permits.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
+		held, err := s.store.Permits.HeldBack(t.Context(), store.LimitOf{Type: sweptType, Key: "c"}, 10)
 		require.NoError(t, err)
 		return held
 	}
@@ -160,14 +160,14 @@ func TestWhatRanBeforeAKeyWasLimitedCounts(t *testing.T) {
 	require.Empty(t, s.admitted(2, "c", "first"))
 	require.Len(t, s.admitted(2, "d", "other"), 1)
 	require.Len(t, s.admitted(2, "e", "third"), 2)
-	held, err := s.store.Permits.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
+	held, err := s.store.Permits.HeldBack(t.Context(), store.LimitOf{Type: sweptType, Key: "c"}, 10)
 	require.NoError(t, err)
 	require.Len(t, held, 2, "they do not stand before others")
 
 	s.end(before[0])
 	s.pass(soonestLook)
-	require.NoError(t, s.Look(t.Context(), sweptType, []store.SlotOf{{Type: sweptType, Key: "c"}}))
-	held, err = s.store.Permits.HeldBack(t.Context(), store.SlotOf{Type: sweptType, Key: "c"}, 10)
+	require.NoError(t, s.Look(t.Context(), sweptType, []store.LimitOf{{Type: sweptType, Key: "c"}}))
+	held, err = s.store.Permits.HeldBack(t.Context(), store.LimitOf{Type: sweptType, Key: "c"}, 10)
 	require.NoError(t, err)
 	require.Len(t, held, 1, "one has got its turn")
 }

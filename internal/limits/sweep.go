@@ -144,15 +144,15 @@ func (g *Gate) unexpected(waits []store.Wait) []store.Wait {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.DeleteFunc(waits, func(w store.Wait) bool {
-		k := g.due[store.SlotOf{Type: w.Type, Key: w.Key}]
+		k := g.due[store.LimitOf{Type: w.Type, Key: w.Key}]
 		return k != nil && k.limit == limitOf(g.types.Get(w.Type))
 	})
 }
 
 func (g *Gate) lookFor(ctx context.Context, waits []store.Wait) error {
-	byType := map[string][]store.SlotOf{}
+	byType := map[string][]store.LimitOf{}
 	for _, w := range waits {
-		of := store.SlotOf{Type: w.Type, Key: w.Key}
+		of := store.LimitOf{Type: w.Type, Key: w.Key}
 		if w.At.Before(g.store.Clock.Now().Add(-waitKept)) {
 			left, err := g.store.Permits.HeldBack(ctx, of, 1)
 			if err != nil {

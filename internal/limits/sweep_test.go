@@ -98,7 +98,7 @@ func (s *swept) take(n int, open bool) {
 	}
 	_, err := s.store.Tasks.Insert(s.t.Context(), tasks)
 	require.NoError(s.t, err)
-	got, err := s.store.Permits.Take(s.t.Context(), store.SlotOf{Type: sweptType}, store.SlotLimit{Most: n}, want)
+	got, err := s.store.Permits.Take(s.t.Context(), store.LimitOf{Type: sweptType}, store.Limit{Most: n}, want)
 	require.NoError(s.t, err)
 	require.Len(s.t, got, n)
 }
@@ -118,7 +118,7 @@ func (s *swept) sweep() (more bool, sent []bson.Raw) {
 
 func (s *swept) taken() int {
 	s.t.Helper()
-	taken, err := s.store.Permits.Taken(s.t.Context(), store.SlotOf{Type: sweptType})
+	taken, err := s.store.Permits.Taken(s.t.Context(), store.LimitOf{Type: sweptType})
 	require.NoError(s.t, err)
 	return len(taken)
 }
@@ -205,12 +205,12 @@ func TestWhatIsLeftOverOfMoreThanOneRoundIsFreedInSeveral(t *testing.T) {
 func TestEachKeyForWhichTasksWaitHasItsTurn(t *testing.T) {
 	s := newSwept(t)
 	const n = 2*keysPerRound + perLook/2
-	var keys []store.SlotOf
+	var keys []store.LimitOf
 	var tasks []*model.Task
 	now := s.store.Clock.Now()
 	for i := range n {
 		k := fmt.Sprint("k", i)
-		keys = append(keys, store.SlotOf{Type: sweptType, Key: k})
+		keys = append(keys, store.LimitOf{Type: sweptType, Key: k})
 		held := lifecycle.HoldBack(lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: k, Options: model.Options{LimitKey: k}}, now), now)
 		require.NotNil(t, held)
 		tasks = append(tasks, held)
@@ -244,11 +244,11 @@ func TestAfterARestartTheFirstSweepKnowsWhenEachKeyHasItsNextStart(t *testing.T)
 	rate := model.RateLimit{Count: 1, Per: 10 * time.Minute}
 	s.limit(model.KeyLimit{RateLimit: &rate})
 	const n = keysPerRound + perLook/2
-	var keys []store.SlotOf
+	var keys []store.LimitOf
 	var tasks []*model.Task
 	now := s.store.Clock.Now()
 	for i := range n {
-		of := store.SlotOf{Type: sweptType, Key: fmt.Sprint("k", i)}
+		of := store.LimitOf{Type: sweptType, Key: fmt.Sprint("k", i)}
 		keys = append(keys, of)
 		tasks = append(tasks, lifecycle.HoldBack(lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: of.Key, Options: model.Options{LimitKey: of.Key}}, now), now))
 		_, err := s.store.Rates.Reserve(t.Context(), of, rate, s.pace(), time.Time{}, 1)

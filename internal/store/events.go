@@ -220,7 +220,7 @@ const subscriptionsInAll = StreamsInAll / 2
 // AcquireSubscription takes a permit for a subscription to these types (none = all); nil
 // when there is none. Of each set of types there are [StreamsPerTypes] beside those of the
 // workers, and subscriptions have at most half of the permits that all share. Index: _id.
-func (s *Seats) AcquireSubscription(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
+func (s *Seats) AcquireSubscription(ctx context.Context, types []string, holder string) (*Seat, error) {
 	slots := make([]int, subscriptionsInAll)
 	for i := range slots {
 		slots[i] = StreamsInAll - 1 - i

@@ -34,17 +34,17 @@ type look struct {
 	began time.Duration // by the monotonic clock
 }
 
-// wideLook is a look that must find everything until the given time.
-func wideLook(until time.Time, monotonic time.Duration) look {
+// unboundedLook is a look that must find everything until the given time.
+func unboundedLook(until time.Time, monotonic time.Duration) look {
 	return look{until: until, began: monotonic}
 }
 
-// wide reports whether the look has no bound.
-func (l look) wide() bool { return l.from.IsZero() }
+// unbounded reports whether the look has no bound.
+func (l look) unbounded() bool { return l.from.IsZero() }
 
 // onward is the condition on the time of a look at all that is there.
 func (l look) onward() bson.D {
-	if l.wide() {
+	if l.unbounded() {
 		return bson.D{d("$exists", true)}
 	}
 	return bson.D{d("$gte", l.from)}
@@ -52,7 +52,7 @@ func (l look) onward() bson.D {
 
 // upTo is the condition on the time of a look at what is there until then.
 func (l look) upTo(t time.Time) bson.D {
-	if l.wide() {
+	if l.unbounded() {
 		return bson.D{d("$lte", t)}
 	}
 	return bson.D{d("$gte", l.from), d("$lte", t)}
@@ -85,7 +85,7 @@ func (h *head) end(l look, first time.Time) {
 		at = first
 	}
 	h.at = at
-	if l.wide() {
+	if l.unbounded() {
 		h.whole = l.began
 	}
 }
@@ -103,7 +103,7 @@ func (h *head) looked(monotonic time.Duration) time.Duration {
 const (
 	headMargin = time.Second
 	// wideEvery is how late a straggler may be found by a loop that looks all the time.
-	wideEvery = 5 * time.Second
+	stragglersEvery = 5 * time.Second
 	// upkeepEvery is the same for the upkeep, which looks at most every few seconds.
 	upkeepEvery = 20 * time.Second
 	// maxHeads bounds the memory of a process that serves ever new sets of types.
@@ -128,7 +128,7 @@ func (s *core) head(index string, names ...string) *head {
 		if s.heads.of == nil || len(s.heads.of) >= maxHeads {
 			s.heads.of = map[string]*head{}
 		}
-		h = &head{every: wideEvery, margin: headMargin}
+		h = &head{every: stragglersEvery, margin: headMargin}
 		if index != IndexDue && index != IndexLapse {
 			h.every = upkeepEvery
 		}

@@ -15,8 +15,8 @@ func newHead() *head { return &head{every: 5 * time.Second, margin: time.Second}
 func TestTheFirstLookHasNoBound(t *testing.T) {
 	h := newHead()
 	l := h.begin(at(0), time.Minute)
-	assert.True(t, l.wide())
-	assert.True(t, h.begin(at(10), time.Minute).wide(), "a look that failed says nothing of the head")
+	assert.True(t, l.unbounded())
+	assert.True(t, h.begin(at(10), time.Minute).unbounded(), "a look that failed says nothing of the head")
 }
 
 func TestALookStartsAMarginBeforeTheEarliestKeySeen(t *testing.T) {
@@ -43,14 +43,14 @@ func TestALookWithoutABoundIsDueEveryFewSeconds(t *testing.T) {
 	h.end(h.begin(at(0), time.Minute), time.Time{})
 	for _, ms := range []int{100, 2_000, 4_999} {
 		l := h.begin(at(ms), time.Minute+time.Duration(ms)*time.Millisecond)
-		assert.False(t, l.wide(), "after %d ms", ms)
+		assert.False(t, l.unbounded(), "after %d ms", ms)
 		h.end(l, time.Time{}) // a look with a bound does not put it off
 	}
 	l := h.begin(at(5_000), time.Minute+5*time.Second)
-	assert.True(t, l.wide())
-	assert.True(t, h.begin(at(5_001), time.Minute+5*time.Second).wide(), "until one was answered")
+	assert.True(t, l.unbounded())
+	assert.True(t, h.begin(at(5_001), time.Minute+5*time.Second).unbounded(), "until one was answered")
 	h.end(l, time.Time{})
-	assert.False(t, h.begin(at(5_100), time.Minute+5100*time.Millisecond).wide())
+	assert.False(t, h.begin(at(5_100), time.Minute+5100*time.Millisecond).unbounded())
 }
 
 // A failover to a server with another clock: leases that it grants may be earlier than the
@@ -68,9 +68,9 @@ func TestEachSetOfTypesHasItsHead(t *testing.T) {
 	var s Store
 	a := s.head(IndexLapse, "a")
 	a.end(a.begin(at(0), time.Minute), time.Time{})
-	assert.False(t, s.head(IndexLapse, "a").begin(at(1), time.Minute).wide())
-	assert.True(t, s.head(IndexLapse, "a", "b").begin(at(1), time.Minute).wide())
-	assert.True(t, s.head(IndexDue, "a").begin(at(1), time.Minute).wide())
+	assert.False(t, s.head(IndexLapse, "a").begin(at(1), time.Minute).unbounded())
+	assert.True(t, s.head(IndexLapse, "a", "b").begin(at(1), time.Minute).unbounded())
+	assert.True(t, s.head(IndexDue, "a").begin(at(1), time.Minute).unbounded())
 	for n := range 3 * maxHeads {
 		s.head(IndexLapse, time.Duration(n).String())
 	}

@@ -114,7 +114,7 @@ func archiveTime(raw bson.Raw) time.Time {
 // archivable reads what is due to move, the longest due first. Index: archive.
 func (s *History) archivable(ctx context.Context, since, now time.Time) (docs []bson.Raw, more bool, err error) {
 	h := s.head(IndexArchive)
-	l := wideLook(now, s.local.Monotonic())
+	l := unboundedLook(now, s.local.Monotonic())
 	l.from = since
 	due := l.upTo(now)
 	cur, err := s.durable(s.tasks).Find(ctx, bson.D{d("archive_at", due), present}, options.Find().

@@ -2,194 +2,283 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
+	"errors"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/model"
 )
 
-// How many change streams may be open: measured on a two-core MongoDB under load, ten
-// streams that match nothing cost 60 % of its throughput, fifty cost 85 %.
-const (
-	StreamsPerTypes = 2
-	StreamsInAll    = 8
-	PermitLease     = 90 * time.Second // renewed at two thirds of it
-)
+// The collection slots holds the permits of executions: one document for each that is
+// taken, named by what it is of and its number, so that one name is had once. Besides,
+// "wait/" documents name the keys that tasks are held back for.
 
-// StreamPermit is the right to hold one change stream open: one permit of the set of
-// types, and one of those that all share.
-type StreamPermit struct {
-	set    string
-	own    int // among those of the same types
-	shared int
-}
+// LimitOf names what has a number of permits: a type, or a limit_key of it.
+type LimitOf struct{ Type, Key string }
 
-func ownPermit(set string, i int) string { return fmt.Sprintf("stream/%s#%d", set, i) }
-func sharedPermit(i int) string          { return fmt.Sprintf("stream#%d", i) }
-
-func (p *StreamPermit) names() []string {
-	return []string{ownPermit(p.set, p.own), sharedPermit(p.shared)}
-}
-
-// Watching is who else holds stream permits.
-type Watching struct {
-	Watchers int  // of the same types, the holder of the permit included: 1 to [StreamsPerTypes]
-	Rank     int  // of the holder among them: 0 to Watchers-1
-	Full     bool // no permit of those that all types share is free
-}
-
-// Acquire takes a free stream permit for a set of types, and of whatever else makes
-// the streams of its holders alike; nil when there is none,
-// which costs one read. holder must be unique to the process. Index: _id.
-func (s *Seats) Acquire(ctx context.Context, types []string, holder string) (*StreamPermit, error) {
-	slots := make([]int, StreamsInAll)
-	for i := range slots {
-		slots[i] = i
+func (o LimitOf) prefix(kind string) string {
+	if o.Key == "" {
+		return kind + o.Type
 	}
-	return s.acquire(ctx, typeSet(types), holder, slots)
+	return kind + o.Type + "/" + o.Key
 }
 
-// acquire takes a permit of the set and one of those of the shared that slots names,
-// tried in that order.
-func (s *Seats) acquire(ctx context.Context, set, holder string, slots []int) (*StreamPermit, error) {
-	taken, err := s.live(ctx, set)
+// probes is the size from which permits are first tried at random, without looking.
+const probes = 1000
+
+// Limit is how many permits of a type or key there are.
+type Limit struct {
+	Most int
+	// Others are executions that are open without a permit: they began before the limit.
+	Others int
+	// Settled says that there are no others, and that no permit beyond Most is taken, as
+	// one may be that was taken before the limit was lowered.
+	Settled bool
+}
+
+// Take takes up to len(want) permits of a type or key, and returns those it got; want
+// says for what, and its Name and times are set here. It never returns one that somebody
+// else may have. An error leaves some taken perhaps: the sweeper frees them. Indexes:
+// slots.of, _id.
+func (s *Permits) Take(ctx context.Context, of LimitOf, limit Limit, want []lifecycle.Permit) (got []lifecycle.Permit, err error) {
+	if len(want) == 0 {
+		return nil, nil
+	}
+	if limit.Settled && limit.Most > probes {
+		numbers := make([]int, 0, len(want))
+		from := rand.IntN(limit.Most)
+		for i := range min(len(want), limit.Most) {
+			numbers = append(numbers, (from+i)%limit.Most)
+		}
+		got, err = s.insertNumbers(ctx, of, numbers, want)
+		if err != nil || len(got) > 0 {
+			return got, err
+		}
+	}
+	taken, err := s.Taken(ctx, of)
 	if err != nil {
 		return nil, err
 	}
-	free := func(name string) bool { return taken[name] == "" || taken[name] == holder }
-	for own := range StreamsPerTypes {
-		name := ownPermit(set, own)
-		if !free(name) {
-			continue
-		}
-		if ok, err := s.take(ctx, holder, name); err != nil || !ok {
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		for _, shared := range slots {
-			if !free(sharedPermit(shared)) {
-				continue
-			}
-			ok, err := s.take(ctx, holder, sharedPermit(shared))
-			if err != nil {
-				return nil, err
-			}
-			if ok {
-				return &StreamPermit{set: set, own: own, shared: shared}, nil
-			}
-		}
-		return nil, s.free(ctx, holder, []string{name})
-	}
-	return nil, nil
+	return s.insertNumbers(ctx, of, limit.free(taken, len(want)), want)
 }
 
-// Renew extends a permit, in one command; false when it was lost. Index: _id.
-func (s *Seats) Renew(ctx context.Context, p *StreamPermit, holder string) (bool, error) {
-	return s.take(ctx, holder, p.names()...)
-}
-
-// Release gives a permit back, so that somebody else may watch. Index: _id.
-func (s *Seats) Release(ctx context.Context, p *StreamPermit, holder string) error {
-	return s.free(ctx, holder, p.names())
-}
-
-// Watching reads who else watches the types of a permit. Index: _id.
-func (s *Seats) Watching(ctx context.Context, p *StreamPermit) (Watching, error) {
-	taken, err := s.live(ctx, p.set)
-	if err != nil {
-		return Watching{}, err
-	}
-	w := Watching{Watchers: 1}
-	for i := range StreamsPerTypes {
-		if i == p.own || taken[ownPermit(p.set, i)] == "" {
-			continue
-		}
-		w.Watchers++
-		if i < p.own {
-			w.Rank++
+// free are up to n numbers of permits that can be taken, by those that are. Where some are
+// taken beyond the limit, or something is open without a permit, as many of the greatest
+// numbers that are free are left alone, by everybody: so they stay free whoever takes what
+// after whichever look.
+func (l Limit) free(taken map[int]bool, n int) []int {
+	beyond := l.Others
+	for i := range taken {
+		if i >= l.Most {
+			beyond++
 		}
 	}
-	shared := 0
-	for i := range StreamsInAll {
-		if taken[sharedPermit(i)] != "" {
-			shared++
+	var free []int
+	for i := range l.Most {
+		if !taken[i] {
+			free = append(free, i)
 		}
 	}
-	w.Full = shared == StreamsInAll
-	return w, nil
+	free = free[:max(len(free)-beyond, 0)]
+	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	return free[:min(n, len(free))]
 }
 
-// live are the holders of the permits that a set of types may have, by name;
-// without those that are free or have lapsed. Index: _id.
-func (s *Seats) live(ctx context.Context, set string) (map[string]string, error) {
-	var names []string
-	for i := range StreamsPerTypes {
-		names = append(names, ownPermit(set, i))
+// insertNumbers takes the permits of those numbers, as far as they are free, for the first
+// of want.
+func (s *Permits) insertNumbers(ctx context.Context, of LimitOf, numbers []int, want []lifecycle.Permit) (got []lifecycle.Permit, err error) {
+	docs := make([]lifecycle.Permit, len(numbers))
+	for i, n := range numbers {
+		docs[i] = want[i]
+		docs[i].Name = of.prefix("run/") + "#" + strconv.Itoa(n)
+		docs[i].Type, docs[i].Key = of.Type, of.Key
 	}
-	for i := range StreamsInAll {
-		names = append(names, sharedPermit(i))
-	}
-	cur, err := s.permits.Find(ctx, bson.D{d("_id", in(names))})
-	if err != nil {
-		return nil, explain(err, "reading the permits of streams")
-	}
-	var docs []struct {
-		Name      string    `bson:"_id"`
-		Holder    string    `bson:"holder"`
-		ExpiresAt time.Time `bson:"expires_at"`
-	}
-	if err := cur.All(ctx, &docs); err != nil {
-		return nil, explain(err, "reading the permits of streams")
-	}
-	taken, now := map[string]string{}, s.Clock.Now()
-	for _, doc := range docs {
-		if !doc.ExpiresAt.Before(now) {
-			taken[doc.Name] = doc.Holder
-		}
-	}
-	return taken, nil
+	return s.insert(ctx, docs)
 }
 
-// take takes or extends permits that are free, lapsed or ours already, in one
-// command; false when somebody else holds one of them, whose upsert collides with its
-// _id. Those before it in the list are ours then.
-func (s *Seats) take(ctx context.Context, holder string, names ...string) (bool, error) {
+// TakeKeys takes one permit of each of several limit_keys that have one each, in one
+// command, and returns those it got. Index: _id.
+func (s *Permits) TakeKeys(ctx context.Context, want []lifecycle.Permit) ([]lifecycle.Permit, error) {
+	docs := make([]lifecycle.Permit, len(want))
+	for i, p := range want {
+		docs[i] = p
+		docs[i].Name = LimitOf{p.Type, p.Key}.prefix("run/") + "#0"
+	}
+	return s.insert(ctx, docs)
+}
+
+func (s *Permits) insert(ctx context.Context, docs []lifecycle.Permit) (got []lifecycle.Permit, err error) {
+	if len(docs) == 0 {
+		return nil, nil
+	}
 	now := s.Clock.Now()
-	models := make([]mongo.WriteModel, len(names))
-	for i, name := range names {
-		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).
-			SetFilter(bson.D{d("_id", name), d("$or", bson.A{bson.D{d("holder", holder)}, bson.D{d("expires_at", bson.D{d("$lt", now)})}})}).
-			SetUpdate(bson.D{d("$set", bson.D{d("holder", holder), d("expires_at", now.Add(PermitLease))})})
+	for i := range docs {
+		docs[i].At = now
+		docs[i].LookAt = docs[i].LookAgain(now)
 	}
-	_, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(true))
-	if IsDuplicate(err) {
+	_, err = s.permits.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
+	var bulk mongo.BulkWriteException
+	switch {
+	case err == nil:
+		return docs, nil
+	case !errors.As(err, &bulk) || bulk.WriteConcernError != nil:
+		return nil, explain(err, "taking permits")
+	}
+	refused := map[int]bool{}
+	for _, e := range bulk.WriteErrors {
+		if e.Code != 11000 {
+			return nil, explain(err, "taking permits")
+		}
+		refused[e.Index] = true
+	}
+	for i := range docs {
+		if !refused[i] {
+			got = append(got, docs[i])
+		}
+	}
+	return got, nil
+}
+
+// NumberFree is how many permits of a type or key could be taken now. Of a settled limit the
+// server counts them. Index: slots.of.
+func (s *Permits) NumberFree(ctx context.Context, of LimitOf, limit Limit) (int, error) {
+	if limit.Settled {
+		taken, err := s.permits.CountDocuments(ctx, permitsOf(of), options.Count().SetHint(indexOf))
+		return limit.Most - int(taken), explain(err, "counting permits")
+	}
+	taken, err := s.Taken(ctx, of)
+	if err != nil {
+		return 0, err
+	}
+	return len(limit.free(taken, limit.Most)), nil
+}
+
+func permitsOf(of LimitOf) bson.D { return bson.D{d("type", of.Type), d("key", of.Key)} }
+
+// Taken are the numbers of the permits that are taken. Index: slots.of.
+func (s *Permits) Taken(ctx context.Context, of LimitOf) (map[int]bool, error) {
+	found, err := s.find(ctx, permitsOf(of), options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
+	taken := make(map[int]bool, len(found))
+	for _, p := range found {
+		if n := permitNumber(p); n >= 0 {
+			taken[n] = true
+		}
+	}
+	return taken, err
+}
+
+// KeysTaken counts the permits that are taken of each of the keys. Index: slots.of.
+func (s *Permits) KeysTaken(ctx context.Context, typ string, keys []string) (map[string]int, error) {
+	found, err := s.find(ctx, bson.D{d("type", typ), d("key", in(keys))}, options.Find().SetProjection(bson.D{d("key", 1)}))
+	taken := map[string]int{}
+	for _, p := range found {
+		taken[p.Key]++
+	}
+	return taken, err
+}
+
+// OpenOf reads of the tasks of a type with open executions, of which at least one was claimed
+// before a time, which executions are open. Index: lapse.
+func (s *Permits) OpenOf(ctx context.Context, typ string, claimedBefore time.Time) ([]*model.Task, error) {
+	return s.tasksRoom.find(ctx, "reading what is open of a type", bson.D{
+		d("type", typ), d("lapse_at", bson.D{d("$exists", true)}), d("worker_states.claimed_at", bson.D{d("$lt", claimedBefore)}),
+	}, options.Find().SetHint(IndexLapse).SetProjection(append(bson.D{d("options.limit_key", 1)}, openness...)))
+}
+
+const idsAtOnce = 1000
+
+// OfTasks are the permits that executions of the tasks have, or will have. Indexes: slots.task,
+// slots.next.
+func (s *Permits) OfTasks(ctx context.Context, taskIDs []string) (found []lifecycle.Permit, err error) {
+	for some := range slices.Chunk(taskIDs, idsAtOnce) {
+		either := bson.A{bson.D{d("task", in(some))}, bson.D{d("next.task", in(some))}}
+		of, err := s.find(ctx, bson.D{d("$or", either)}, options.Find().SetProjection(bson.D{d("key", 1), d("exec_id", 1), d("next.exec_id", 1)}))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, of...)
+	}
+	return found, nil
+}
+
+// TakenBeyond says whether a permit is taken that is beyond the limit of a type, or of one of its
+// keys, as far as permits of such a limit pass on, or are taken, without looking. Index: slots.of.
+func (s *Permits) TakenBeyond(ctx context.Context, typ string, ofType, ofKey int) (bool, error) {
+	if ofType == 0 && ofKey <= probes {
 		return false, nil
 	}
-	return err == nil, explain(err, "taking the permit "+strings.Join(names, " and "))
-}
-
-// free deletes them one by one: unlike one delete of many, that is retried when
-// the answer is lost.
-func (s *Seats) free(ctx context.Context, holder string, names []string) error {
-	models := make([]mongo.WriteModel, len(names))
-	for i, name := range names {
-		models[i] = mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", name), d("holder", holder)})
+	filter := bson.D{d("type", typ)}
+	if ofKey <= probes {
+		filter = append(filter, d("key", ""))
 	}
-	_, err := s.permits.BulkWrite(ctx, models)
-	return explain(err, "giving permits back")
+	found, err := s.find(ctx, filter, options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
+	return slices.ContainsFunc(found, func(p lifecycle.Permit) bool {
+		limit := ofType
+		if p.Key != "" {
+			limit = ofKey
+		}
+		return limit > 0 && permitNumber(p) >= limit
+	}), err
 }
 
-// typeSet names a set of types shortly.
-func typeSet(types []string) string {
-	sorted := slices.Sorted(slices.Values(types))
-	sum := sha256.Sum256([]byte(strings.Join(sorted, "/")))
-	return hex.EncodeToString(sum[:8])
+// permitNumber is the number of a permit of a type or key; -1 = it has none.
+func permitNumber(p lifecycle.Permit) int {
+	name, ok := strings.CutPrefix(p.Name, LimitOf{p.Type, p.Key}.prefix("run/")+"#")
+	n, err := strconv.Atoi(name)
+	if !ok || err != nil {
+		return -1
+	}
+	return n
+}
+
+// Holders are permits that are taken of a type or key, at most limit of them, the
+// longest taken first. Index: slots.of.
+func (s *Permits) Holders(ctx context.Context, of LimitOf, limit int) ([]lifecycle.Permit, error) {
+	return s.find(ctx, permitsOf(of),
+		options.Find().SetSort(bson.D{d("at", 1)}).SetLimit(int64(limit)))
+}
+
+// OfExecutions are the permits that executions of a task have, or will have. Indexes: slots.task,
+// slots.next.
+func (s *Permits) OfExecutions(ctx context.Context, taskID string, execIDs []string) ([]lifecycle.Permit, error) {
+	return s.find(ctx, bson.D{d("$or", bson.A{
+		bson.D{d("task", taskID), d("exec_id", in(execIDs))},
+		bson.D{d("next.task", taskID), d("next.exec_id", in(execIDs))},
+	})}, options.Find())
+}
+
+func (s *Permits) find(ctx context.Context, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
+	return findPermits(ctx, s.permits, filter, o)
+}
+
+func findPermits(ctx context.Context, slots *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
+	cur, err := slots.Find(ctx, filter, o)
+	if err != nil {
+		return nil, explain(err, "reading permits")
+	}
+	var found []lifecycle.Permit
+	return found, explain(cur.All(ctx, &found), "reading permits")
+}
+
+// Free gives permits back. Each names its execution, so that one that somebody else
+// has by now stays. They are deleted one by one in one command: unlike a delete of many
+// that is repeated when the answer is lost. Index: _id.
+func (s *Permits) Free(ctx context.Context, permits []lifecycle.Permit) error {
+	if len(permits) == 0 {
+		return nil
+	}
+	models := make([]mongo.WriteModel, len(permits))
+	for i := range permits {
+		models[i] = mongo.NewDeleteOneModel().SetFilter(ownPermit(&permits[i]))
+	}
+	_, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	return explain(err, "giving permits back")
 }

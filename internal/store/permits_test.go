@@ -1,94 +1,83 @@
-package store_test
+package store
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
-func permitted(t *testing.T) *store.Store {
-	t.Helper()
-	s, err := store.Open(store.Config{Database: testdb.New(t)})
-	require.NoError(t, err)
-	require.NoError(t, s.Ready(t.Context()))
-	require.NoError(t, s.ReadClock(t.Context()))
-	return s
-}
-
-func TestOfTheSameTypesNoMoreThanTwoWatch(t *testing.T) {
-	s, ctx := permitted(t), t.Context()
-	types := []string{"a", "b"}
-	first, err := s.Seats.Acquire(ctx, types, "first")
-	require.NoError(t, err)
-	alone, err := s.Seats.Watching(ctx, first)
-	require.NoError(t, err)
-	require.Equal(t, store.Watching{Watchers: 1}, alone)
-	second, err := s.Seats.Acquire(ctx, []string{"b", "a"}, "second")
-	require.NoError(t, err)
-	third, err := s.Seats.Acquire(ctx, types, "third")
-	require.NoError(t, err)
-	require.Nil(t, third)
-	ranks := map[int]bool{}
-	for _, p := range []*store.StreamPermit{first, second} {
-		w, err := s.Seats.Watching(ctx, p)
-		require.NoError(t, err)
-		require.Equal(t, 2, w.Watchers)
-		ranks[w.Rank] = true
+// Takers look at different moments and take what they chose then, and permits pass on by looks
+// of their own. Meanwhile permits beyond a lowered limit, and executions without one, end. No
+// execution begins while as many are open as the limit says.
+func TestOfALimitThatWasLoweredNoMoreAreTakenThanItSays(t *testing.T) {
+	for seed := range uint64(2_000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		limit := Limit{Most: 1 + r.IntN(6), Others: r.IntN(4)}
+		taken := map[int]bool{}
+		for i := range limit.Most + 4 {
+			if r.IntN(2) == 0 {
+				taken[i] = true
+			}
+		}
+		var chosen, passing []int
+		ended := map[int]bool{} // taken still: their executions have ended
+		history := fmt.Sprintf("seed %d: limit %d, %d others, taken %v", seed, limit.Most, limit.Others, taken)
+		for range 60 {
+			switch r.IntN(8) {
+			case 6:
+				n := r.IntN(limit.Most + 4)
+				pass := []Pass{{From: lifecycle.Permit{Type: "t", Name: fmt.Sprint("run/t#", n)}}}
+				if taken[n] && !ended[n] {
+					history += fmt.Sprintf("; %d ends and may pass on", n)
+					ended[n] = true
+					if len(limit.covers(taken, pass)) == 1 {
+						passing = append(passing, n)
+					}
+				}
+			case 7:
+				if len(passing) == 0 {
+					continue
+				}
+				k := r.IntN(len(passing))
+				n := passing[k]
+				passing = slices.Delete(passing, k, k+1)
+				if !ended[n] {
+					continue // somebody has freed it
+				}
+				delete(ended, n)
+				history += fmt.Sprintf("; %d passes on", n)
+				require.LessOrEqual(t, len(taken)+limit.Others, limit.Most, history)
+			case 0, 1:
+				chosen = append(chosen, limit.free(taken, 1+r.IntN(4))...)
+			case 2:
+				n := r.IntN(limit.Most + 4)
+				delete(taken, n)
+				delete(ended, n)
+				history += fmt.Sprintf("; %d ends", n)
+			case 3:
+				if limit.Others > 0 && r.IntN(4) == 0 {
+					history += "; another ends"
+					limit.Others--
+				}
+			default:
+				if len(chosen) == 0 {
+					continue
+				}
+				k := r.IntN(len(chosen))
+				n := chosen[k]
+				chosen = append(chosen[:k], chosen[k+1:]...)
+				if taken[n] {
+					continue
+				}
+				taken[n] = true
+				history += fmt.Sprintf("; %d is taken", n)
+				require.LessOrEqual(t, len(taken)+limit.Others, limit.Most, history)
+			}
+		}
 	}
-	require.Len(t, ranks, 2, "each has a rank of its own")
-	again, err := s.Seats.Acquire(ctx, types, "first")
-	require.NoError(t, err)
-	require.Equal(t, first, again, "it has its permit already")
-
-	require.NoError(t, s.Seats.Release(ctx, first, "first"))
-	w, err := s.Seats.Watching(ctx, second)
-	require.NoError(t, err)
-	require.Equal(t, store.Watching{Watchers: 1}, w, "who is left ranks first")
-	third, err = s.Seats.Acquire(ctx, types, "third")
-	require.NoError(t, err)
-	require.NotNil(t, third)
-	ok, err := s.Seats.Renew(ctx, first, "first")
-	require.NoError(t, err)
-	require.False(t, ok, "it is somebody else's now")
-	ok, err = s.Seats.Renew(ctx, second, "second")
-	require.NoError(t, err)
-	require.True(t, ok)
-}
-
-func TestNoMoreThanEightWatchInAll(t *testing.T) {
-	s, ctx := permitted(t), t.Context()
-	var last *store.StreamPermit
-	for i := range store.StreamsInAll {
-		p, err := s.Seats.Acquire(ctx, []string{fmt.Sprint(i)}, fmt.Sprint(i))
-		require.NoError(t, err)
-		require.NotNil(t, p)
-		last = p
-	}
-	w, err := s.Seats.Watching(ctx, last)
-	require.NoError(t, err)
-	require.Equal(t, store.Watching{Watchers: 1, Full: true}, w)
-	p, err := s.Seats.Acquire(ctx, []string{"more"}, "more")
-	require.NoError(t, err)
-	require.Nil(t, p)
-	require.NoError(t, s.Seats.Release(ctx, last, fmt.Sprint(store.StreamsInAll-1)))
-	p, err = s.Seats.Acquire(ctx, []string{"more"}, "more")
-	require.NoError(t, err)
-	require.NotNil(t, p, "the permit of its types, which it could not use, was given back")
-}
-
-func TestAPermitThatNobodyRenewsLapses(t *testing.T) {
-	s, ctx := permitted(t), t.Context()
-	p, err := s.Seats.Acquire(ctx, []string{"a"}, "dead")
-	require.NoError(t, err)
-	s.Clock.Skip(store.PermitLease + 1e6)
-	q, err := s.Seats.Acquire(ctx, []string{"a"}, "heir")
-	require.NoError(t, err)
-	require.Equal(t, p, q)
-	ok, err := s.Seats.Renew(ctx, p, "dead")
-	require.NoError(t, err)
-	require.False(t, ok)
 }

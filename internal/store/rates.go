@@ -33,7 +33,7 @@ func (d *rateDoc) next(rate model.RateLimit) time.Time {
 
 // Reserve reserves up to want starts, none before from (zero = any), and says when the
 // next comes; want 0 only looks. Under load it is one round trip. Index: _id.
-func (s *Rates) Reserve(ctx context.Context, of SlotOf, rate model.RateLimit, pace lifecycle.Pace, from time.Time, want int) (lifecycle.Starts, error) {
+func (s *Rates) Reserve(ctx context.Context, of LimitOf, rate model.RateLimit, pace lifecycle.Pace, from time.Time, want int) (lifecycle.Starts, error) {
 	id := of.prefix("")
 	if want > 0 && from.IsZero() {
 		got, ok, err := s.addStarts(ctx, id, rate, pace, want)
@@ -99,12 +99,12 @@ func (s *Rates) addStarts(ctx context.Context, id string, rate model.RateLimit, 
 
 // Next are the first starts that nobody has reserved, of those that have any reserved.
 // Index: _id.
-func (s *Rates) Next(ctx context.Context, of []SlotOf, rate model.RateLimit) (map[SlotOf]time.Time, error) {
-	next := make(map[SlotOf]time.Time, len(of))
+func (s *Rates) Next(ctx context.Context, of []LimitOf, rate model.RateLimit) (map[LimitOf]time.Time, error) {
+	next := make(map[LimitOf]time.Time, len(of))
 	if len(of) == 0 {
 		return next, nil
 	}
-	ids, named := make([]string, len(of)), make(map[string]SlotOf, len(of))
+	ids, named := make([]string, len(of)), make(map[string]LimitOf, len(of))
 	for i, o := range of {
 		ids[i] = o.prefix("")
 		named[ids[i]] = o
@@ -125,7 +125,7 @@ func (s *Rates) Next(ctx context.Context, of []SlotOf, rate model.RateLimit) (ma
 
 // Return gives the start at back that nobody will use, where it is the last that was
 // reserved; next is the one after it. Index: _id.
-func (s *Rates) Return(ctx context.Context, of SlotOf, at, next time.Time) (returned bool, err error) {
+func (s *Rates) Return(ctx context.Context, of LimitOf, at, next time.Time) (returned bool, err error) {
 	res, err := s.rates.UpdateOne(ctx, bson.D{d("_id", of.prefix("")), d("next", next.UnixMicro())},
 		bson.D{d("$set", bson.D{d("next", at.UnixMicro())})})
 	if err != nil {

@@ -201,10 +201,10 @@ func (s *Tasks) NextLapse(ctx context.Context, types []string) (next time.Time, 
 			return time.Time{}, false, err
 		}
 		h.end(l, next)
-		if !next.IsZero() || l.wide() || h.looked(l.began) < certainFor {
-			return next, !next.IsZero() || l.wide(), nil
+		if !next.IsZero() || l.unbounded() || h.looked(l.began) < certainFor {
+			return next, !next.IsZero() || l.unbounded(), nil
 		}
-		l = wideLook(l.until, l.began)
+		l = unboundedLook(l.until, l.began)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // is right with any number of doers, and the permit only saves the work. Index: _id.
 func (s *Turns) Take(ctx context.Context, job, holder string, lease time.Duration) (bool, error) {
 	now := s.Clock.Now()
-	_, err := s.permits.UpdateOne(ctx,
+	_, err := s.seats.UpdateOne(ctx,
 		bson.D{d("_id", "job/"+job), d("$or", bson.A{bson.D{d("holder", holder)}, bson.D{d("expires_at", bson.D{d("$lt", now)})}})},
 		bson.D{d("$set", bson.D{d("holder", holder), d("expires_at", now.Add(lease))})},
 		options.UpdateOne().SetUpsert(true))
@@ -26,6 +26,6 @@ func (s *Turns) Take(ctx context.Context, job, holder string, lease time.Duratio
 
 // Leave gives the right back, so that somebody else goes on at once. Index: _id.
 func (s *Turns) Leave(ctx context.Context, job, holder string) error {
-	_, err := s.permits.DeleteOne(ctx, bson.D{d("_id", "job/"+job), d("holder", holder)})
+	_, err := s.seats.DeleteOne(ctx, bson.D{d("_id", "job/"+job), d("holder", holder)})
 	return explain(err, "giving the permit for "+job+" back")
 }

@@ -21,7 +21,7 @@ type Pass struct{ From, To lifecycle.Permit }
 // acknowledged. A permit that the limit no longer covers stays as it
 // was, and so does one that somebody has freed. After an error some may be renamed: the
 // sweeper frees them. Indexes: slots.of, _id.
-func (s *Permits) Pass(ctx context.Context, typ string, limit SlotLimit, passes []Pass) (passed []lifecycle.Permit, err error) {
+func (s *Permits) Pass(ctx context.Context, typ string, limit Limit, passes []Pass) (passed []lifecycle.Permit, err error) {
 	if passes, err = s.covered(ctx, typ, limit, passes); err != nil || len(passes) == 0 {
 		return nil, err
 	}
@@ -36,9 +36,9 @@ func (s *Permits) Pass(ctx context.Context, typ string, limit SlotLimit, passes 
 		if to.Next != nil {
 			update = bson.D{d("$set", append(set, d("next", to.Next)))}
 		}
-		models[i] = mongo.NewUpdateOneModel().SetFilter(ownSlot(&passes[i].From)).SetUpdate(update)
+		models[i] = mongo.NewUpdateOneModel().SetFilter(ownPermit(&passes[i].From)).SetUpdate(update)
 	}
-	res, err := s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	res, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 	if err != nil {
 		return nil, explain(err, "passing permits on")
 	}
@@ -54,11 +54,11 @@ func (s *Permits) Pass(ctx context.Context, typ string, limit SlotLimit, passes 
 
 // covered are the passes that the limit allows: as if the permits had just been freed, and
 // were taken like any other, see [SlotLimit.free].
-func (s *Permits) covered(ctx context.Context, typ string, limit SlotLimit, passes []Pass) ([]Pass, error) {
+func (s *Permits) covered(ctx context.Context, typ string, limit Limit, passes []Pass) ([]Pass, error) {
 	if limit.Settled {
 		return limit.covers(nil, passes), nil
 	}
-	taken, err := s.Taken(ctx, SlotOf{Type: typ})
+	taken, err := s.Taken(ctx, LimitOf{Type: typ})
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +66,12 @@ func (s *Permits) covered(ctx context.Context, typ string, limit SlotLimit, pass
 }
 
 // covers leaves out passes of permits that must not be taken by this look at those that are.
-func (l SlotLimit) covers(taken map[int]bool, passes []Pass) []Pass {
+func (l Limit) covers(taken map[int]bool, passes []Pass) []Pass {
 	free := func(n int) bool { return n >= 0 && n < l.Most }
 	if !l.Settled {
 		taken = maps.Clone(taken)
 		for _, p := range passes {
-			delete(taken, slotNumber(p.From))
+			delete(taken, permitNumber(p.From))
 		}
 		left := map[int]bool{}
 		for _, n := range l.free(taken, l.Most) {
@@ -79,7 +79,7 @@ func (l SlotLimit) covers(taken map[int]bool, passes []Pass) []Pass {
 		}
 		free = func(n int) bool { return left[n] }
 	}
-	return slices.DeleteFunc(slices.Clone(passes), func(p Pass) bool { return !free(slotNumber(p.From)) })
+	return slices.DeleteFunc(slices.Clone(passes), func(p Pass) bool { return !free(permitNumber(p.From)) })
 }
 
 // stillOwn are those of the permits that the executions named by them have. Index: _id.

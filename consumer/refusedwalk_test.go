@@ -13,7 +13,7 @@ import (
 // next walk waits.
 func TestAWorkerWalksPastWhatItMayNotHave(t *testing.T) {
 	const refused, work, n = 1000, 250, 100
-	var b barred
+	var b refusedWalk
 	now := time.Hour
 	walk := func() (fetches, found int) {
 		for {
@@ -48,7 +48,7 @@ func TestAWorkerWalksPastWhatItMayNotHave(t *testing.T) {
 }
 
 func TestAWorkerThatIsRefusedNothingNeverSkips(t *testing.T) {
-	var b barred
+	var b refusedWalk
 	for i := range 100 {
 		require.Zero(t, b.offset(time.Duration(i)))
 		require.True(t, b.learn(time.Duration(i), 100, i%3 == 0, false))

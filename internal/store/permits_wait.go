@@ -15,7 +15,7 @@ import (
 
 // NoteWaits writes down that tasks are held back for those keys, before they are, so that
 // a sweeper finds them. Index: _id.
-func (s *Permits) NoteWaits(ctx context.Context, keys []SlotOf) error {
+func (s *Permits) NoteWaits(ctx context.Context, keys []LimitOf) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -24,9 +24,9 @@ func (s *Permits) NoteWaits(ctx context.Context, keys []SlotOf) error {
 		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", k.prefix("wait/"))}).
 			SetUpdate(bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", s.Clock.Now())})})
 	}
-	_, err := s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	_, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 	if IsDuplicate(err) { // two first writers at once
-		_, err = s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		_, err = s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 	}
 	return explain(err, "noting for which keys tasks wait")
 }
@@ -41,7 +41,7 @@ type Wait struct {
 
 // Waits are the keys that tasks are held back for, by name, after the given one. Index: _id.
 func (s *Permits) Waits(ctx context.Context, after string, limit int) ([]Wait, error) {
-	cur, err := s.slots.Find(ctx, bson.D{d("_id", bson.D{d("$gt", max(after, "wait/")), d("$lt", "wait0")})},
+	cur, err := s.permits.Find(ctx, bson.D{d("_id", bson.D{d("$gt", max(after, "wait/")), d("$lt", "wait0")})},
 		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 	if err != nil {
 		return nil, explain(err, "reading for which keys tasks wait")
@@ -52,13 +52,13 @@ func (s *Permits) Waits(ctx context.Context, after string, limit int) ([]Wait, e
 
 // ForgetWait takes a note away, unless it was written again meanwhile. Index: _id.
 func (s *Permits) ForgetWait(ctx context.Context, w Wait) error {
-	_, err := s.slots.DeleteOne(ctx, bson.D{d("_id", w.Name), d("at", w.At)})
+	_, err := s.permits.DeleteOne(ctx, bson.D{d("_id", w.Name), d("at", w.At)})
 	return explain(err, "forgetting a key for which nobody waits")
 }
 
 // HeldBack finds the tasks of a key that wait for it and are due, the greatest priority
 // first, then the longest due. Index: due.
-func (s *Permits) HeldBack(ctx context.Context, of SlotOf, limit int) ([]*model.Task, error) {
+func (s *Permits) HeldBack(ctx context.Context, of LimitOf, limit int) ([]*model.Task, error) {
 	filter, sort := dueQuery([]string{of.Type}, []string{lifecycle.KeyAudience(of.Key)}, nil, time.Time{}, s.Clock.Now())
 	return s.tasksRoom.due(ctx, filter, sort, DueQuery{Limit: limit})
 }
@@ -66,7 +66,7 @@ func (s *Permits) HeldBack(ctx context.Context, of SlotOf, limit int) ([]*model.
 // Wish notes that a process waits for a permit of a type, for those that pass theirs on.
 // Index: _id.
 func (s *Permits) Wish(ctx context.Context, typ, process string) error {
-	_, err := s.slots.UpdateOne(ctx, bson.D{d("_id", wishName(typ))},
+	_, err := s.permits.UpdateOne(ctx, bson.D{d("_id", wishName(typ))},
 		bson.D{d("$set", bson.D{d("wished_by", process), d("at", s.Clock.Now())})}, options.UpdateOne().SetUpsert(true))
 	if IsDuplicate(err) { // another process was the first: its wish is as good
 		return nil
@@ -74,15 +74,15 @@ func (s *Permits) Wish(ctx context.Context, typ, process string) error {
 	return explain(err, "asking for a permit")
 }
 
-// HeedWish reports whether another process has wished for a permit of a type lately, and takes
+// AnswerWish reports whether another process has wished for a permit of a type lately, and takes
 // that wish away: it is heeded once. Index: _id.
-func (s *Permits) HeedWish(ctx context.Context, typ, process string, lately time.Duration) (bool, error) {
+func (s *Permits) AnswerWish(ctx context.Context, typ, process string, lately time.Duration) (bool, error) {
 	wish := bson.D{d("_id", wishName(typ)), d("wished_by", bson.D{d("$ne", process)}), d("at", bson.D{d("$gt", s.Clock.Now().Add(-lately))})}
-	err := s.slots.FindOneAndDelete(ctx, wish).Err()
+	err := s.permits.FindOneAndDelete(ctx, wish).Err()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return false, nil
 	}
 	return err == nil, explain(err, "checking for requests for a permit")
 }
 
-func wishName(typ string) string { return SlotOf{Type: typ}.prefix("wish/") }
+func wishName(typ string) string { return LimitOf{Type: typ}.prefix("wish/") }

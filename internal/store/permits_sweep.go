@@ -30,13 +30,13 @@ func (s *Permits) InOrder(ctx context.Context) (ordered context.Context, end fun
 // Due are the permits at which it is time to look, the longest due first. Majority
 // read. Index: slots.look.
 func (s *Permits) Due(ctx context.Context, limit int) ([]lifecycle.Permit, error) {
-	return findPermits(ctx, s.durable(s.slots), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
+	return findPermits(ctx, s.durable(s.permits), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
 		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(IndexLook).SetLimit(int64(limit)))
 }
 
 // Named are the permits of those names that are taken. Majority read. Index: _id.
 func (s *Permits) Named(ctx context.Context, names []string) ([]lifecycle.Permit, error) {
-	return findPermits(ctx, s.durable(s.slots), bson.D{d("_id", in(names))}, options.Find())
+	return findPermits(ctx, s.durable(s.permits), bson.D{d("_id", in(names))}, options.Find())
 }
 
 // HoldersOf reads of tasks what says whether their executions are open. Majority read.
@@ -62,15 +62,15 @@ func (s *Permits) Saw(ctx context.Context, permits []lifecycle.Permit) error {
 	models := make([]mongo.WriteModel, len(permits))
 	for i := range permits {
 		p := &permits[i]
-		models[i] = mongo.NewUpdateOneModel().SetFilter(ownSlot(p)).
+		models[i] = mongo.NewUpdateOneModel().SetFilter(ownPermit(p)).
 			SetUpdate(bson.D{d("$set", bson.D{d("look_at", p.LookAgain(now))})})
 	}
-	_, err := s.slots.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	_, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 	return explain(err, "noting that permits are used")
 }
 
-// ownSlot is the permit as long as that execution has it, and what may follow is the same.
-func ownSlot(p *lifecycle.Permit) bson.D {
+// ownPermit is the permit as long as that execution has it, and what may follow is the same.
+func ownPermit(p *lifecycle.Permit) bson.D {
 	var next any // absent
 	if p.Next != nil {
 		next = p.Next.ExecID

@@ -231,7 +231,7 @@ func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 	require.LessOrEqual(t, minute, 12.0)
 }
 
-func TestAWorkerWithoutAPermitSendsNothingButItsPolls(t *testing.T) {
+func TestAWorkerWithoutASeatSendsNothingButItsPolls(t *testing.T) {
 	c, o := newQuiet(t, testdb.New(t), Config{NoStream: true, PollInterval: 100 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// permitRetry is how often an idle worker without a permit asks for one.
-	permitRetry = 30 * time.Second
-	// permitKeep is how long a stream is kept while others may want its permit, and
+	// seatRetry is how often an idle worker without a seat asks for one.
+	seatRetry = 30 * time.Second
+	// seatKeep is how long a stream is kept while others may want its seat, and
 	// longestWatch how long where nobody does.
-	permitKeep   = 10 * time.Minute
+	seatKeep   = 10 * time.Minute
 	longestWatch = time.Hour
 	busyPause    = time.Second
 	// drainTicks and busyTicks are for how long a watcher keeps its stream although it
@@ -26,11 +26,11 @@ const (
 	busyTicks    = 10
 	renewPermits = store.SeatLease * 2 / 3
 	askPermits   = 2 * renewPermits
-	doubtPause   = 5 * time.Second // between two looks at the permits because of a lost claim
+	doubtPause   = 5 * time.Second // between two looks at the seats because of a lost claim
 	closeTimeout = 2 * time.Second // a server that never answers must not hold up a stop
 )
 
-// watchLoop keeps a change stream open while this worker is idle and has a permit.
+// watchLoop keeps a change stream open while this worker is idle and has a seat.
 // Streams are few, because each costs the database's primary; who has none polls.
 func (c *Consumer) watchLoop(ctx context.Context) {
 	if c.cfg.NoStream {
@@ -67,8 +67,8 @@ func (c *Consumer) idle() bool {
 	return c.looked.Load() && !c.backlog.Load() && n.running < c.cfg.Concurrency && n.buffered == 0
 }
 
-// watchOnce takes a permit, watches until the turn is over or the worker gets busy, and
-// gives the permit back. Without streams or permits it waits.
+// watchOnce takes a seat, watches until the turn is over or the worker gets busy, and
+// gives the seat back. Without streams or seats it waits.
 func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 	call, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
@@ -87,26 +87,26 @@ func (c *Consumer) watchOnce(ctx context.Context, holder string) error {
 		clock.Pause(ctx, busyPause)
 		return nil
 	}
-	permit, err := c.store.Seats.Acquire(call, c.sameStream(types), holder)
+	seat, err := c.store.Seats.Acquire(call, c.sameStream(types), holder)
 	if err != nil {
 		return err
 	}
-	if permit == nil {
-		clock.Pause(ctx, permitRetry*3/4+rand.N(permitRetry/2))
+	if seat == nil {
+		clock.Pause(ctx, seatRetry*3/4+rand.N(seatRetry/2))
 		return nil
 	}
-	passOn, err := c.watch(ctx, types, served, permit, holder)
+	passOn, err := c.watch(ctx, types, served, seat, holder)
 	call, cancel = context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = c.store.Seats.Release(call, permit, holder) // else it lapses
+	_ = c.store.Seats.Release(call, seat, holder) // else it lapses
 	if passOn {
-		clock.Pause(ctx, permitRetry*5/4) // all who wait for a permit ask in this time
+		clock.Pause(ctx, seatRetry*5/4) // all who wait for a seat ask in this time
 	}
 	return err
 }
 
 // watch follows the stream. passOn says that its turn is over, for others to watch.
-func (c *Consumer) watch(ctx context.Context, types []string, served int64, permit *store.Seat, holder string) (passOn bool, err error) {
+func (c *Consumer) watch(ctx context.Context, types []string, served int64, seat *store.Seat, holder string) (passOn bool, err error) {
 	// A deadline, though nothing ends by it: without one, the driver would lay the
 	// client's own timeout, which is for calls, over each wait for an event.
 	ctx, cancel := context.WithTimeout(ctx, 2*longestWatch)
@@ -133,7 +133,7 @@ func (c *Consumer) watch(ctx context.Context, types []string, served int64, perm
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		defer cancel()
-		passOn = c.keepPermit(ctx, f, served, permit, holder)
+		passOn = c.keepPermit(ctx, f, served, seat, holder)
 	})
 	beside.Go(func() { f.followLate(ctx) })
 	err = c.followAll(ctx, stream, f)
@@ -161,20 +161,20 @@ func (c *Consumer) followAll(ctx context.Context, stream *store.Stream, f *follo
 // watching says whether a change stream tells this worker of new work.
 func (c *Consumer) watching() bool { return c.follower.Load() != nil }
 
-// keepPermit keeps the permit while the stream is open, and returns when it is lost, the
+// keepPermit keeps the seat while the stream is open, and returns when it is lost, the
 // worker has been busy for a while, its types are others now, or the turn is over: then
 // others shall watch.
-func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, permit *store.Seat, holder string) (passOn bool) {
+func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, seat *store.Seat, holder string) (passOn bool) {
 	began := c.cfg.Clock.Monotonic()
 	renewed, asked := began, time.Duration(-1)
 	var others store.Watching
-	keep := permitKeep*3/4 + rand.N(permitKeep/2) // not all at once, or nobody would watch for a while
+	keep := seatKeep*3/4 + rand.N(seatKeep/2) // not all at once, or nobody would watch for a while
 	var busy busyness
 	for ctx.Err() == nil && c.served.Load() == served {
 		now := c.cfg.Clock.Monotonic()
 		if now-renewed >= renewPermits {
 			call, cancel := context.WithTimeout(ctx, rpcTimeout)
-			ok, err := c.store.Seats.Renew(call, permit, holder)
+			ok, err := c.store.Seats.Renew(call, seat, holder)
 			cancel()
 			switch {
 			case err == nil && !ok:
@@ -185,7 +185,7 @@ func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, pe
 		}
 		if asked < 0 || now-asked >= askPermits || len(f.doubt) > 0 && now-asked >= doubtPause {
 			call, cancel := context.WithTimeout(ctx, rpcTimeout)
-			w, err := c.store.Seats.Watching(call, permit)
+			w, err := c.store.Seats.Watching(call, seat)
 			cancel()
 			if err == nil {
 				others, asked = w, now
@@ -204,7 +204,7 @@ func (c *Consumer) keepPermit(ctx context.Context, f *follower, served int64, pe
 	return false
 }
 
-// wanted says whether somebody may be waiting for this worker's permit.
+// wanted says whether somebody may be waiting for this worker's seat.
 func (c *Consumer) wanted(w store.Watching) bool {
 	return w.Full || w.Watchers >= store.StreamsPerTypes && int(c.fleet.Load()) > w.Watchers
 }

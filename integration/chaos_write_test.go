@@ -41,8 +41,8 @@ var writes = []struct {
 	{"resume", proxy.Rule{Command: "update", Collection: "control", Contains: "$pull"}},
 	{"clock", proxy.Rule{Command: "findAndModify", Collection: "control"}},
 	{"heartbeat", proxy.Rule{Command: "findAndModify", Collection: "workers"}},
-	{"permit", proxy.Rule{Command: "update", Collection: "permits"}},
-	{"permit given back", proxy.Rule{Command: "delete", Collection: "permits"}},
+	{"seat", proxy.Rule{Command: "update", Collection: "seats"}},
+	{"seat given back", proxy.Rule{Command: "delete", Collection: "seats"}},
 	{"good-bye", proxy.Rule{Command: "delete", Collection: "workers"}},
 }
 
@@ -189,9 +189,9 @@ func (d *aDay) judge(success, lapsed []string, fails, checkpoints, snoozes, notM
 	control, err := d.store.Control.Read(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, control.PausedTypes)
-	left, err := d.db.Collection("permits").CountDocuments(t.Context(), bson.D{})
+	left, err := d.db.Collection("seats").CountDocuments(t.Context(), bson.D{})
 	require.NoError(t, err)
-	require.Zero(t, left, "permits that nobody gave back")
+	require.Zero(t, left, "seats that nobody gave back")
 }
 
 func (d *aDay) handle(ctx context.Context, task *consumer.Task[int]) (int, error) {

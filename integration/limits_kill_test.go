@@ -80,7 +80,7 @@ func TestPermitsOfAProcessThatDiesBeforeItsClaimComeBackAndItsClaimsDoNot(t *tes
 // permitted are the tasks that there are permits for.
 func (a *arena) permitted() (ids []string) {
 	a.t.Helper()
-	cur, err := a.db.Collection("slots").Find(a.t.Context(), bson.D{{Key: "task", Value: bson.D{{Key: "$exists", Value: true}}}})
+	cur, err := a.db.Collection("permits").Find(a.t.Context(), bson.D{{Key: "task", Value: bson.D{{Key: "$exists", Value: true}}}})
 	require.NoError(a.t, err)
 	var permits []lifecycle.Permit
 	require.NoError(a.t, cur.All(a.t.Context(), &permits))

@@ -140,13 +140,13 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter, opts []Sub
 	return s, nil
 }
 
-// open takes a permit and opens the first stream.
+// open takes a seat and opens the first stream.
 func (s *Subscription) open(ctx context.Context, token string) (stream *store.EventStream, err error) {
-	if s.permit, err = s.store.Seats.AcquireSubscription(ctx, s.filter.Types, s.holder); err != nil {
+	if s.seat, err = s.store.Seats.AcquireSubscription(ctx, s.filter.Types, s.holder); err != nil {
 		return nil, err
 	}
-	if s.permit == nil {
-		return nil, &NoStreamError{Reason: "other subscriptions have all the permits there are for these types, or for all types together", Later: true}
+	if s.seat == nil {
+		return nil, &NoStreamError{Reason: "other subscriptions have all the seats there are for these types, or for all types together", Later: true}
 	}
 	if stream, err = s.store.Events(ctx, s.filter, token); err == nil {
 		s.seen(stream.Token())
@@ -154,7 +154,7 @@ func (s *Subscription) open(ctx context.Context, token string) (stream *store.Ev
 	}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
 	defer cancel()
-	err = errors.Join(err, s.store.Seats.Release(call, s.permit, s.holder))
+	err = errors.Join(err, s.store.Seats.Release(call, s.seat, s.holder))
 	if store.EventsLost(err) {
 		return nil, &MissedError{Token: token, Err: err}
 	}
@@ -163,7 +163,7 @@ func (s *Subscription) open(ctx context.Context, token string) (stream *store.Ev
 
 // subscriptions are those of a producer that are open.
 type subscriptions struct {
-	renewal time.Duration // of permits
+	renewal time.Duration // of seats
 
 	mu     sync.Mutex
 	closed bool

@@ -34,10 +34,10 @@ func (b *bundle) next(s *Subscription) model.TaskEvent {
 	return e
 }
 
-// permits counts those that subscriptions and workers hold, two for each.
-func (b *bundle) permits() int64 {
+// seats counts those that subscriptions and workers hold, two for each.
+func (b *bundle) seats() int64 {
 	b.t.Helper()
-	n, err := b.db.Collection("permits").CountDocuments(b.t.Context(), bson.D{})
+	n, err := b.db.Collection("seats").CountDocuments(b.t.Context(), bson.D{})
 	require.NoError(b.t, err)
 	return n
 }
@@ -161,7 +161,7 @@ func TestASubscriptionResumesAfterAToken(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsAreFewAndGiveTheirPermitsBack(t *testing.T) {
+func TestSubscriptionsAreFewAndGiveTheirSeatsBack(t *testing.T) {
 	b := setup(t)
 	one := EventFilter{Types: []string{"a", "b"}}
 	first := b.subscribe(one)
@@ -175,11 +175,11 @@ func TestSubscriptionsAreFewAndGiveTheirPermitsBack(t *testing.T) {
 	b.subscribe(EventFilter{Types: []string{"d"}})
 	_, err = b.p.Subscribe(t.Context(), EventFilter{Types: []string{"e"}})
 	require.ErrorAs(t, err, &none, "four in all")
-	require.EqualValues(t, 8, b.permits(), "what was refused left nothing behind")
+	require.EqualValues(t, 8, b.seats(), "what was refused left nothing behind")
 	for i := range store.StreamsInAll / 2 { // workers still find some
-		permit, err := b.w.Seats.Acquire(t.Context(), []string{"w", string(rune('a' + i))}, "worker")
+		seat, err := b.w.Seats.Acquire(t.Context(), []string{"w", string(rune('a' + i))}, "worker")
 		require.NoError(t, err)
-		require.NotNil(t, permit)
+		require.NotNil(t, seat)
 	}
 	require.NoError(t, first.Close(t.Context()))
 	require.NoError(t, first.Close(t.Context()), "again")
@@ -188,12 +188,12 @@ func TestSubscriptionsAreFewAndGiveTheirPermitsBack(t *testing.T) {
 	b.subscribe(EventFilter{Types: []string{"e"}})
 }
 
-func TestAPermitIsKeptWhileTheSubscriptionIsOpen(t *testing.T) {
+func TestASeatIsKeptWhileTheSubscriptionIsOpen(t *testing.T) {
 	b := setup(t)
 	b.p.subscriptions.renewal = 5 * time.Millisecond
 	s := b.subscribe(EventFilter{})
 	expiry := func() (at time.Time) {
-		cur, err := b.db.Collection("permits").Find(t.Context(), bson.D{})
+		cur, err := b.db.Collection("seats").Find(t.Context(), bson.D{})
 		require.NoError(t, err)
 		var docs []struct {
 			At time.Time `bson:"expires_at"`
@@ -206,21 +206,21 @@ func TestAPermitIsKeptWhileTheSubscriptionIsOpen(t *testing.T) {
 	require.Eventually(t, func() bool { return expiry().After(before) }, eventPatience, 5*time.Millisecond)
 
 	// Somebody else has it: another one is taken.
-	_, err := b.db.Collection("permits").UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "holder", Value: "other"}}}})
+	_, err := b.db.Collection("seats").UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "holder", Value: "other"}}}})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return b.permits() == 4 }, eventPatience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.seats() == 4 }, eventPatience, 5*time.Millisecond)
 	b.send(mail{}, Key("k"))
 	require.Equal(t, "k", b.next(s).Key)
 
 	// And now all of them.
-	_, err = b.db.Collection("permits").UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "holder", Value: "other"}}}})
+	_, err = b.db.Collection("seats").UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "holder", Value: "other"}}}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), eventPatience)
 	defer cancel()
 	_, err = s.Next(ctx)
 	var none *NoStreamError
 	require.ErrorAs(t, err, &none)
-	require.ErrorContains(t, err, "permit lapsed")
+	require.ErrorContains(t, err, "seat lapsed")
 }
 
 func TestASubscriptionRefusesBadInput(t *testing.T) {
@@ -240,7 +240,7 @@ func TestASubscriptionRefusesBadInput(t *testing.T) {
 	_, err = b.p.Subscribe(t.Context(), EventFilter{}, nil)
 	require.ErrorIs(t, err, model.ErrInvalid)
 	require.ErrorContains(t, err, "options[0] is nil")
-	require.Zero(t, b.permits())
+	require.Zero(t, b.seats())
 }
 
 func TestNextMayBeGivenUpAndCalledAgain(t *testing.T) {
@@ -280,7 +280,7 @@ func TestAProducersCloseEndsItsSubscriptions(t *testing.T) {
 	require.NoError(t, b.p.Close(t.Context()))
 	_, err := s.Next(t.Context())
 	require.ErrorIs(t, err, ErrClosed)
-	require.Zero(t, b.permits())
+	require.Zero(t, b.seats())
 	_, err = b.p.Subscribe(t.Context(), EventFilter{})
 	require.ErrorIs(t, err, ErrClosed)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// subscriptionRenewal is how often a subscription's permit is extended.
+	// subscriptionRenewal is how often a subscription's seat is extended.
 	subscriptionRenewal = store.SeatLease * 2 / 3
 	// longestStream is how long one change stream is kept before it is opened again where
 	// it was. The contexts of its calls need a deadline: without one, the driver would lay
@@ -24,18 +24,18 @@ const (
 	// firstReopen and lastReopen bound the pauses between tries to open a stream again.
 	firstReopen = 50 * time.Millisecond
 	lastReopen  = 5 * time.Second
-	// permitCall bounds a call about a permit, and the closing of a stream.
+	// permitCall bounds a call about a seat, and the closing of a stream.
 	seatCall = 5 * time.Second
 )
 
 // Subscription is an open stream of events, made by [Producer.Subscribe]. It holds one of
-// the fleet's few permits until [Subscription.Close]. Its methods may be called
+// the fleet's few seats until [Subscription.Close]. Its methods may be called
 // concurrently; each event is returned once.
 type Subscription struct {
 	store   *store.Store
 	filter  store.EventFilter
 	holder  string
-	permit  *store.Seat
+	seat  *store.Seat
 	renewal time.Duration
 	cancel  context.CancelCauseFunc
 
@@ -48,7 +48,7 @@ type Subscription struct {
 }
 
 // Next waits for the next event. An error that is not ctx's own is the end of the
-// subscription, and stays the same: *[MissedError], *[NoStreamError] when its permit went to
+// subscription, and stays the same: *[MissedError], *[NoStreamError] when its seat went to
 // somebody else during an outage, [ErrUnsubscribed] after a Close, [ErrClosed] after the
 // producer's, or the database's refusal.
 // While the database is away it waits.
@@ -87,8 +87,8 @@ func (s *Subscription) Token() string {
 	return s.token
 }
 
-// Close ends the subscription and gives its permit back. It may be called again. ctx bounds
-// the waiting; the permit then lapses by itself, after a minute and a half at most.
+// Close ends the subscription and gives its seat back. It may be called again. ctx bounds
+// the waiting; the seat then lapses by itself, after a minute and a half at most.
 func (s *Subscription) Close(ctx context.Context) error {
 	s.cancel(ErrUnsubscribed)
 	select {
@@ -114,7 +114,7 @@ func (s *Subscription) run(ctx context.Context, stream *store.EventStream, ended
 	beside.Wait()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
 	defer cancel()
-	_ = s.store.Seats.Release(call, s.permit, s.holder) // else it lapses
+	_ = s.store.Seats.Release(call, s.seat, s.holder) // else it lapses
 	ended()
 	close(s.done)
 }
@@ -189,7 +189,7 @@ func (s *Subscription) read(ctx context.Context, stream *store.EventStream) (tok
 	}
 }
 
-// keepSeat extends the permit, and ends the subscription when it is lost for good.
+// keepSeat extends the seat, and ends the subscription when it is lost for good.
 func (s *Subscription) keepSeat(ctx context.Context) {
 	ticks := time.NewTicker(s.renewal)
 	defer ticks.Stop()
@@ -200,7 +200,7 @@ func (s *Subscription) keepSeat(ctx context.Context) {
 		case <-ticks.C:
 		}
 		call, cancel := context.WithTimeout(ctx, seatCall)
-		kept, err := s.store.Seats.Renew(call, s.permit, s.holder)
+		kept, err := s.store.Seats.Renew(call, s.seat, s.holder)
 		if err == nil && !kept { // it lapsed, and somebody else was quicker: is there another?
 			var other *store.Seat
 			if other, err = s.store.Seats.AcquireSubscription(call, s.filter.Types, s.holder); err == nil && other == nil {
@@ -209,14 +209,14 @@ func (s *Subscription) keepSeat(ctx context.Context) {
 				return
 			}
 			if err == nil {
-				s.permit = other
+				s.seat = other
 			}
 		}
 		cancel()
 	}
 }
 
-var errSeatLost = &NoStreamError{Reason: "its permit lapsed while the database was away, and others have all of them now", Later: true}
+var errSeatLost = &NoStreamError{Reason: "its seat lapsed while the database was away, and others have all of them now", Later: true}
 
 // ErrUnsubscribed is returned by a subscription that was closed.
 var ErrUnsubscribed = errors.New("the subscription is closed")
@@ -224,10 +224,10 @@ var ErrUnsubscribed = errors.New("the subscription is closed")
 var errNoPlace = errors.New("it named no place at which the stream could go on")
 
 // NoStreamError is returned if change streams are not available: on a standalone server, or
-// while other subscriptions hold all permits. [Producer.AwaitTask] still works, because it polls.
+// while other subscriptions hold all seats. [Producer.AwaitTask] still works, because it polls.
 type NoStreamError struct {
 	Reason string
-	Later  bool // it may be had later: somebody else's subscription has the permit now
+	Later  bool // it may be had later: somebody else's subscription has the seat now
 }
 
 func (e *NoStreamError) Error() string {

@@ -97,7 +97,7 @@ func raw(ctx context.Context, db *mongo.Database, y yardstick, argsBytes int, pr
 		}
 		progress(i+1, 2)
 	}
-	for _, coll := range []string{"tasks", "task_history", "workers", "signals", "control", "permits", "meta"} {
+	for _, coll := range []string{"tasks", "task_history", "workers", "signals", "control", "permits", "seats", "turns", "meta"} {
 		if err := db.Collection(rawPrefix + coll).Drop(ctx); err != nil {
 			return spent{}, fmt.Errorf("cleaning up after the raw measurement: %w", err)
 		}

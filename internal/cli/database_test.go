@@ -104,12 +104,12 @@ func TestCommandsThatReadRefuseADatabaseThatIsNotSetUp(t *testing.T) {
 
 func TestMigrateSetsUpAndSaysWhatItDid(t *testing.T) {
 	s := newSession(t)
-	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 0 to 3")
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 0 to 4")
 	require.Contains(t, s.ok("db", "migrate").stderr, "nothing to do")
 	require.Contains(t, s.ok("db", "status").stdout, "up to date")
 	var st schemaView
 	s.ok("db", "status", "-o", "json").json(&st)
-	require.Equal(t, schemaView{Database: s.database, Version: 3, Wanted: 3, MinReader: 2, Missing: []string{}, Ready: true, State: "up to date"}, st)
+	require.Equal(t, schemaView{Database: s.database, Version: 4, Wanted: 4, MinReader: 4, Missing: []string{}, Ready: true, State: "up to date"}, st)
 	s.ok("task", "list")
 }
 
@@ -180,8 +180,8 @@ func TestADatabaseWithoutTasksShowsNone(t *testing.T) {
 	require.NoError(t, tasks.FindOne(t.Context(), bson.D{{Key: "_id", Value: "~"}}).Err())
 }
 
-// A database of the release before this one has no sentinel.
-func TestMigrateBringsVersion2To3(t *testing.T) {
+// Before schema 3 there was no sentinel.
+func TestMigrateBringsVersion2UpToDate(t *testing.T) {
 	s := newSession(t)
 	s.ok("db", "migrate")
 	db := database(t, s)
@@ -190,7 +190,32 @@ func TestMigrateBringsVersion2To3(t *testing.T) {
 	_, err = db.Collection("meta").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "schema"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: 2}}}})
 	require.NoError(t, err)
 	require.Contains(t, s.fails(ExitRefused, nil, "send", "t").stderr, "run: mscheduler db migrate")
-	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 2 to 3")
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 2 to 4")
 	require.NoError(t, db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "_id", Value: "~"}}).Err())
+	s.ok("send", "t")
+}
+
+// Schema 3 kept permits in the collection slots, and seats and turns in the collection permits.
+func TestMigrateMovesThePermitsOfVersion3(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	db := database(t, s)
+	_, err := db.Collection("slots").InsertOne(t.Context(), bson.D{{Key: "_id", Value: "run/t#0"}, {Key: "type", Value: "t"}, {Key: "key", Value: ""}})
+	require.NoError(t, err)
+	_, err = db.Collection("permits").InsertMany(t.Context(), []bson.D{
+		{{Key: "_id", Value: "stream#1"}}, {{Key: "_id", Value: "stream/abc#0"}}, {{Key: "_id", Value: "job/archive"}},
+		{{Key: "_id", Value: "run/t#1"}, {Key: "type", Value: "t"}, {Key: "key", Value: ""}}, // moved before an interruption
+	})
+	require.NoError(t, err)
+	_, err = db.Collection("meta").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "schema"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "version", Value: 3}, {Key: "min_reader", Value: 2}}}})
+	require.NoError(t, err)
+	require.Contains(t, s.fails(ExitRefused, nil, "send", "t").stderr, "run: mscheduler db migrate")
+	require.Contains(t, s.ok("db", "migrate").stderr, "migrated from version 3 to 4")
+	var ids []string
+	require.NoError(t, db.Collection("permits").Distinct(t.Context(), "_id", bson.D{}).Decode(&ids))
+	require.ElementsMatch(t, []string{"run/t#0", "run/t#1"}, ids)
+	left, err := db.ListCollectionNames(t.Context(), bson.D{{Key: "name", Value: "slots"}})
+	require.NoError(t, err)
+	require.Empty(t, left)
 	s.ok("send", "t")
 }

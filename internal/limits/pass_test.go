@@ -85,7 +85,7 @@ func TestAPermitPassesOnByOneUpdate(t *testing.T) {
 	sent := s.commands(func() { got = s.granted(next, "e2", had) })
 	require.Len(t, got, 2)
 	require.Len(t, sent, 1, "%s", sent)
-	require.Equal(t, "slots", sent[0].Lookup("update").StringValue())
+	require.Equal(t, "permits", sent[0].Lookup("update").StringValue())
 	holders := s.holders()
 	require.ElementsMatch(t, got, holders)
 	for i, p := range got {
@@ -186,7 +186,7 @@ func TestAProcessThatWaitsLearnsOfAFreePermitByALookAtThePermits(t *testing.T) {
 		}
 	}
 	require.Zero(t, searches)
-	require.NotEmpty(t, of(sent, "find", "slots", "type"))
+	require.NotEmpty(t, of(sent, "find", "permits", "type"))
 	require.Len(t, s.granted(tasks, "e3", nil), 1)
 }
 
@@ -202,7 +202,7 @@ func TestALookForRoomReadsNoPermits(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, free, n)
 		})
-		require.Len(t, of(sent, "aggregate", "slots", ""), 1)
+		require.Len(t, of(sent, "aggregate", "permits", ""), 1)
 		require.Len(t, sent, 1)
 		if free < 2 {
 			require.NoError(t, s.store.Permits.Free(t.Context(), had[free:free+1]))

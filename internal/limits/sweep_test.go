@@ -142,7 +142,7 @@ func TestASweepBelievesOnlyWhatAFailoverCannotUndo(t *testing.T) {
 	s.store.Clock.Skip(6 * time.Second)
 	_, sent := s.sweep()
 	require.Zero(t, s.taken(), "the claims never came")
-	reads := append(of(sent, "find", "slots", "look_at"), of(sent, "find", "tasks", "")...)
+	reads := append(of(sent, "find", "permits", "look_at"), of(sent, "find", "tasks", "")...)
 	topology, err := s.store.Topology(t.Context())
 	require.NoError(t, err)
 	majority, local := 0, 1 // what the fence is guarded by may be read as it is

@@ -34,7 +34,7 @@ type EventStream struct {
 }
 
 // Events opens a stream over what happens to tasks, after the place that a token names, or
-// from now on. The caller holds a permit, see [Seats.AcquireSubscription].
+// from now on. The caller holds a seat, see [Seats.AcquireSubscription].
 //
 // The server picks the tasks, by their ids, and of the writes leaves out pings and whatever
 // else decides nothing. Documents are not looked up: a lookup costs the primary a read for
@@ -213,17 +213,17 @@ func EventsLost(err error) bool {
 	return errors.Is(err, ErrStreamEnded)
 }
 
-// subscriptionsInAll is how many of the permits that all streams share subscriptions may
+// subscriptionsInAll is how many of the seats that all streams share subscriptions may
 // have: the last ones, so that workers always find some.
 const subscriptionsInAll = StreamsInAll / 2
 
-// AcquireSubscription takes a permit for a subscription to these types (none = all); nil
+// AcquireSubscription takes a seat for a subscription to these types (none = all); nil
 // when there is none. Of each set of types there are [StreamsPerTypes] beside those of the
-// workers, and subscriptions have at most half of the permits that all share. Index: _id.
+// workers, and subscriptions have at most half of the seats that all share. Index: _id.
 func (s *Seats) AcquireSubscription(ctx context.Context, types []string, holder string) (*Seat, error) {
-	slots := make([]int, subscriptionsInAll)
-	for i := range slots {
-		slots[i] = StreamsInAll - 1 - i
+	numbers := make([]int, subscriptionsInAll)
+	for i := range numbers {
+		numbers[i] = StreamsInAll - 1 - i
 	}
-	return s.acquire(ctx, typeSet(append([]string{"/events"}, types...)), holder, slots) // no type has a slash
+	return s.acquire(ctx, typeSet(append([]string{"/events"}, types...)), holder, numbers) // no type has a slash
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// The collection slots holds the permits of executions: one document for each that is
+// The collection permits holds the permits of executions: one document for each that is
 // taken, named by what it is of and its number, so that one name is had once. Besides,
 // "wait/" documents name the keys that tasks are held back for.
 
@@ -47,7 +47,7 @@ type Limit struct {
 // Take takes up to len(want) permits of a type or key, and returns those it got; want
 // says for what, and its Name and times are set here. It never returns one that somebody
 // else may have. An error leaves some taken perhaps: the sweeper frees them. Indexes:
-// slots.of, _id.
+// permits.of, _id.
 func (s *Permits) Take(ctx context.Context, of LimitOf, limit Limit, want []lifecycle.Permit) (got []lifecycle.Permit, err error) {
 	if len(want) == 0 {
 		return nil, nil
@@ -148,7 +148,7 @@ func (s *Permits) insert(ctx context.Context, docs []lifecycle.Permit) (got []li
 }
 
 // NumberFree is how many permits of a type or key could be taken now. Of a settled limit the
-// server counts them. Index: slots.of.
+// server counts them. Index: permits.of.
 func (s *Permits) NumberFree(ctx context.Context, of LimitOf, limit Limit) (int, error) {
 	if limit.Settled {
 		taken, err := s.permits.CountDocuments(ctx, permitsOf(of), options.Count().SetHint(indexOf))
@@ -163,7 +163,7 @@ func (s *Permits) NumberFree(ctx context.Context, of LimitOf, limit Limit) (int,
 
 func permitsOf(of LimitOf) bson.D { return bson.D{d("type", of.Type), d("key", of.Key)} }
 
-// Taken are the numbers of the permits that are taken. Index: slots.of.
+// Taken are the numbers of the permits that are taken. Index: permits.of.
 func (s *Permits) Taken(ctx context.Context, of LimitOf) (map[int]bool, error) {
 	found, err := s.find(ctx, permitsOf(of), options.Find().SetProjection(bson.D{d("type", 1), d("key", 1)}))
 	taken := make(map[int]bool, len(found))
@@ -175,7 +175,7 @@ func (s *Permits) Taken(ctx context.Context, of LimitOf) (map[int]bool, error) {
 	return taken, err
 }
 
-// KeysTaken counts the permits that are taken of each of the keys. Index: slots.of.
+// KeysTaken counts the permits that are taken of each of the keys. Index: permits.of.
 func (s *Permits) KeysTaken(ctx context.Context, typ string, keys []string) (map[string]int, error) {
 	found, err := s.find(ctx, bson.D{d("type", typ), d("key", in(keys))}, options.Find().SetProjection(bson.D{d("key", 1)}))
 	taken := map[string]int{}
@@ -195,8 +195,8 @@ func (s *Permits) OpenOf(ctx context.Context, typ string, claimedBefore time.Tim
 
 const idsAtOnce = 1000
 
-// OfTasks are the permits that executions of the tasks have, or will have. Indexes: slots.task,
-// slots.next.
+// OfTasks are the permits that executions of the tasks have, or will have. Indexes: permits.task,
+// permits.next.
 func (s *Permits) OfTasks(ctx context.Context, taskIDs []string) (found []lifecycle.Permit, err error) {
 	for some := range slices.Chunk(taskIDs, idsAtOnce) {
 		either := bson.A{bson.D{d("task", in(some))}, bson.D{d("next.task", in(some))}}
@@ -210,7 +210,7 @@ func (s *Permits) OfTasks(ctx context.Context, taskIDs []string) (found []lifecy
 }
 
 // TakenBeyond says whether a permit is taken that is beyond the limit of a type, or of one of its
-// keys, as far as permits of such a limit pass on, or are taken, without looking. Index: slots.of.
+// keys, as far as permits of such a limit pass on, or are taken, without looking. Index: permits.of.
 func (s *Permits) TakenBeyond(ctx context.Context, typ string, ofType, ofKey int) (bool, error) {
 	if ofType == 0 && ofKey <= probes {
 		return false, nil
@@ -240,14 +240,14 @@ func permitNumber(p lifecycle.Permit) int {
 }
 
 // Holders are permits that are taken of a type or key, at most limit of them, the
-// longest taken first. Index: slots.of.
+// longest taken first. Index: permits.of.
 func (s *Permits) Holders(ctx context.Context, of LimitOf, limit int) ([]lifecycle.Permit, error) {
 	return s.find(ctx, permitsOf(of),
 		options.Find().SetSort(bson.D{d("at", 1)}).SetLimit(int64(limit)))
 }
 
-// OfExecutions are the permits that executions of a task have, or will have. Indexes: slots.task,
-// slots.next.
+// OfExecutions are the permits that executions of a task have, or will have. Indexes: permits.task,
+// permits.next.
 func (s *Permits) OfExecutions(ctx context.Context, taskID string, execIDs []string) ([]lifecycle.Permit, error) {
 	return s.find(ctx, bson.D{d("$or", bson.A{
 		bson.D{d("task", taskID), d("exec_id", in(execIDs))},
@@ -259,8 +259,8 @@ func (s *Permits) find(ctx context.Context, filter bson.D, o *options.FindOption
 	return findPermits(ctx, s.permits, filter, o)
 }
 
-func findPermits(ctx context.Context, slots *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
-	cur, err := slots.Find(ctx, filter, o)
+func findPermits(ctx context.Context, permits *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
+	cur, err := permits.Find(ctx, filter, o)
 	if err != nil {
 		return nil, explain(err, "reading permits")
 	}

@@ -20,7 +20,7 @@ type Pass struct{ From, To lifecycle.Permit }
 // were. The caller makes sure that the end of an execution that is named no longer was
 // acknowledged. A permit that the limit no longer covers stays as it
 // was, and so does one that somebody has freed. After an error some may be renamed: the
-// sweeper frees them. Indexes: slots.of, _id.
+// sweeper frees them. Indexes: permits.of, _id.
 func (s *Permits) Pass(ctx context.Context, typ string, limit Limit, passes []Pass) (passed []lifecycle.Permit, err error) {
 	if passes, err = s.covered(ctx, typ, limit, passes); err != nil || len(passes) == 0 {
 		return nil, err

@@ -28,7 +28,7 @@ func (s *Permits) InOrder(ctx context.Context) (ordered context.Context, end fun
 }
 
 // Due are the permits at which it is time to look, the longest due first. Majority
-// read. Index: slots.look.
+// read. Index: permits.look.
 func (s *Permits) Due(ctx context.Context, limit int) ([]lifecycle.Permit, error) {
 	return findPermits(ctx, s.durable(s.permits), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
 		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(IndexLook).SetLimit(int64(limit)))

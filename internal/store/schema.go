@@ -15,8 +15,8 @@ import (
 // SchemaVersion is the version this release writes; it can work on any database whose
 // min_reader is at most that.
 const (
-	SchemaVersion = 3
-	minReader     = 2 // an older release would end tasks without what must follow
+	SchemaVersion = 4
+	minReader     = 4 // an older release would keep permits in another collection
 )
 
 // Index names: every query of the package names the one that serves it.
@@ -27,8 +27,8 @@ const (
 	IndexOutbox  = "outbox"  // {outbox_at} where it exists; of the history, too
 	IndexExpire  = "expire"  // {expire_at} where it exists
 	IndexTask    = "task"    // {task_id, generation} of the history
-	IndexLook    = "look"    // {look_at} of slots
-	indexOf      = "of"      // {type, key} of slots
+	IndexLook    = "look"    // {look_at} of permits
+	indexOf      = "of"      // {type, key} of permits
 	IndexRule    = "rule"    // {rule_id, nominal: -1, _id: -1} of periodic_runs
 	IndexStatus  = "status"  // {status, nominal: -1, _id: -1} of periodic_runs
 )
@@ -74,10 +74,10 @@ var indexes = []indexSpec{
 	{coll: "periodic_runs", name: IndexRule, keys: bson.D{{Key: "rule_id", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
 	{coll: "periodic_runs", name: IndexStatus, keys: bson.D{{Key: "status", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
 	{coll: "periodic_runs", name: "delete", keys: asc("delete_at"), gone: true},
-	{coll: "slots", name: indexOf, keys: asc("type", "key"), only: "type"},
-	{coll: "slots", name: IndexLook, keys: asc("look_at"), only: "look_at"},
-	{coll: "slots", name: "task", keys: asc("task"), only: "task"},
-	{coll: "slots", name: "next", keys: asc("next.task"), only: "next.task"},
+	{coll: "permits", name: indexOf, keys: asc("type", "key"), only: "type"},
+	{coll: "permits", name: IndexLook, keys: asc("look_at"), only: "look_at"},
+	{coll: "permits", name: "task", keys: asc("task"), only: "task"},
+	{coll: "permits", name: "next", keys: asc("next.task"), only: "next.task"},
 	{coll: "rates", name: "at", keys: asc("at"), ttl: rateKept},
 	{coll: "workers", name: "heartbeat", keys: asc("heartbeat_at"), ttl: 24 * time.Hour},
 	{coll: "signals", name: "at", keys: asc("at"), ttl: 10 * time.Minute},
@@ -158,6 +158,11 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 	case st.Version > SchemaVersion:
 		return st, s.compatible(st)
 	}
+	if st.Version > 0 && st.Version < 4 {
+		if err := s.movePermits(ctx); err != nil {
+			return st, err
+		}
+	}
 	for _, ix := range indexes {
 		o := options.Index().SetName(ix.name)
 		if ix.unique {
@@ -188,6 +193,31 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 		return st, explain(err, "writing the schema version")
 	}
 	return s.Schema(ctx)
+}
+
+// movePermits brings the permits of schema 3 to their place: they were in a collection named
+// slots, while permits held what is in seats and turns now. Those are leases of at most two
+// minutes, which their holders take anew. A migration that was interrupted goes on here.
+func (s *core) movePermits(ctx context.Context) error {
+	old := s.db.Collection(s.prefix + "slots")
+	cur, err := old.Find(ctx, bson.D{})
+	if err != nil {
+		return explain(err, "reading the permits of schema 3")
+	}
+	var docs []bson.Raw
+	if err := cur.All(ctx, &docs); err != nil {
+		return explain(err, "reading the permits of schema 3")
+	}
+	if len(docs) > 0 {
+		if _, err := s.permits.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false)); err != nil && !IsDuplicate(err) {
+			return explain(err, "moving the permits of schema 3")
+		}
+	}
+	leases := bson.D{d("_id", bson.Regex{Pattern: "^(stream|job/)"})}
+	if _, err := s.permits.DeleteMany(ctx, leases); err != nil {
+		return explain(err, "deleting the seats and turns of schema 3")
+	}
+	return explain(old.Drop(ctx), "dropping the collection slots of schema 3")
 }
 
 func (s *core) foreign() error {

@@ -22,7 +22,7 @@ const (
 	SeatLease       = 90 * time.Second // renewed at two thirds of it
 )
 
-// Seat is the right to hold one change stream open: one permit of the set of
+// Seat is the right to hold one change stream open: one seat of the set of
 // types, and one of those that all share.
 type Seat struct {
 	set    string
@@ -37,27 +37,27 @@ func (p *Seat) names() []string {
 	return []string{ownSeat(p.set, p.own), sharedSeat(p.shared)}
 }
 
-// Watching is who else holds stream permits.
+// Watching is who else holds seats.
 type Watching struct {
-	Watchers int  // of the same types, the holder of the permit included: 1 to [StreamsPerTypes]
+	Watchers int  // of the same types, the holder of the seat included: 1 to [StreamsPerTypes]
 	Rank     int  // of the holder among them: 0 to Watchers-1
-	Full     bool // no permit of those that all types share is free
+	Full     bool // no seat of those that all types share is free
 }
 
-// Acquire takes a free stream permit for a set of types, and of whatever else makes
+// Acquire takes a free seat for a set of types, and of whatever else makes
 // the streams of its holders alike; nil when there is none,
 // which costs one read. holder must be unique to the process. Index: _id.
 func (s *Seats) Acquire(ctx context.Context, types []string, holder string) (*Seat, error) {
-	slots := make([]int, StreamsInAll)
-	for i := range slots {
-		slots[i] = i
+	numbers := make([]int, StreamsInAll)
+	for i := range numbers {
+		numbers[i] = i
 	}
-	return s.acquire(ctx, typeSet(types), holder, slots)
+	return s.acquire(ctx, typeSet(types), holder, numbers)
 }
 
-// acquire takes a permit of the set and one of those of the shared that slots names,
+// acquire takes a seat of the set and one of the shared ones that numbers names,
 // tried in that order.
-func (s *Seats) acquire(ctx context.Context, set, holder string, slots []int) (*Seat, error) {
+func (s *Seats) acquire(ctx context.Context, set, holder string, numbers []int) (*Seat, error) {
 	taken, err := s.live(ctx, set)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (s *Seats) acquire(ctx context.Context, set, holder string, slots []int) (*
 			}
 			continue
 		}
-		for _, shared := range slots {
+		for _, shared := range numbers {
 			if !free(sharedSeat(shared)) {
 				continue
 			}
@@ -91,17 +91,17 @@ func (s *Seats) acquire(ctx context.Context, set, holder string, slots []int) (*
 	return nil, nil
 }
 
-// Renew extends a permit, in one command; false when it was lost. Index: _id.
+// Renew extends a seat, in one command; false when it was lost. Index: _id.
 func (s *Seats) Renew(ctx context.Context, p *Seat, holder string) (bool, error) {
 	return s.take(ctx, holder, p.names()...)
 }
 
-// Release gives a permit back, so that somebody else may watch. Index: _id.
+// Release gives a seat back, so that somebody else may watch. Index: _id.
 func (s *Seats) Release(ctx context.Context, p *Seat, holder string) error {
 	return s.free(ctx, holder, p.names())
 }
 
-// Watching reads who else watches the types of a permit. Index: _id.
+// Watching reads who else watches the types of a seat. Index: _id.
 func (s *Seats) Watching(ctx context.Context, p *Seat) (Watching, error) {
 	taken, err := s.live(ctx, p.set)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Seats) Watching(ctx context.Context, p *Seat) (Watching, error) {
 	return w, nil
 }
 
-// live are the holders of the permits that a set of types may have, by name;
+// live are the holders of the seats that a set of types may have, by name;
 // without those that are free or have lapsed. Index: _id.
 func (s *Seats) live(ctx context.Context, set string) (map[string]string, error) {
 	var names []string
@@ -139,7 +139,7 @@ func (s *Seats) live(ctx context.Context, set string) (map[string]string, error)
 	}
 	cur, err := s.seats.Find(ctx, bson.D{d("_id", in(names))})
 	if err != nil {
-		return nil, explain(err, "reading the permits of streams")
+		return nil, explain(err, "reading the seats of streams")
 	}
 	var docs []struct {
 		Name      string    `bson:"_id"`
@@ -147,7 +147,7 @@ func (s *Seats) live(ctx context.Context, set string) (map[string]string, error)
 		ExpiresAt time.Time `bson:"expires_at"`
 	}
 	if err := cur.All(ctx, &docs); err != nil {
-		return nil, explain(err, "reading the permits of streams")
+		return nil, explain(err, "reading the seats of streams")
 	}
 	taken, now := map[string]string{}, s.Clock.Now()
 	for _, doc := range docs {
@@ -158,7 +158,7 @@ func (s *Seats) live(ctx context.Context, set string) (map[string]string, error)
 	return taken, nil
 }
 
-// take takes or extends permits that are free, lapsed or ours already, in one
+// take takes or extends seats that are free, lapsed or ours already, in one
 // command; false when somebody else holds one of them, whose upsert collides with its
 // _id. Those before it in the list are ours then.
 func (s *Seats) take(ctx context.Context, holder string, names ...string) (bool, error) {
@@ -173,7 +173,7 @@ func (s *Seats) take(ctx context.Context, holder string, names ...string) (bool,
 	if IsDuplicate(err) {
 		return false, nil
 	}
-	return err == nil, explain(err, "taking the permit "+strings.Join(names, " and "))
+	return err == nil, explain(err, "taking the seat "+strings.Join(names, " and "))
 }
 
 // free deletes them one by one: unlike one delete of many, that is retried when
@@ -184,7 +184,7 @@ func (s *Seats) free(ctx context.Context, holder string, names []string) error {
 		models[i] = mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", name), d("holder", holder)})
 	}
 	_, err := s.seats.BulkWrite(ctx, models)
-	return explain(err, "giving permits back")
+	return explain(err, "giving seats back")
 }
 
 // typeSet names a set of types shortly.

@@ -80,7 +80,7 @@ func TestNoMoreThanEightWatchInAll(t *testing.T) {
 	require.NotNil(t, p, "the permit of its types, which it could not use, was given back")
 }
 
-func TestAPermitThatNobodyRenewsLapses(t *testing.T) {
+func TestASeatThatNobodyRenewsLapses(t *testing.T) {
 	s, ctx := permitted(t), t.Context()
 	p, err := s.Seats.Acquire(ctx, []string{"a"}, "dead")
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ type core struct {
 	local  clock.Clock
 	log    zerolog.Logger
 
-	tasks, history, types, workers, control, signals, seats, permits, rates, rules, runs, meta *mongo.Collection
+	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, meta *mongo.Collection
 
 	Clock *Clock
 	held  held
@@ -93,8 +93,9 @@ func Open(c Config) (*Store, error) {
 	s.workers = db.Collection(c.Prefix + "workers")
 	s.control = db.Collection(c.Prefix + "control")
 	s.signals = db.Collection(c.Prefix + "signals")
-	s.seats = db.Collection(c.Prefix + "permits")
-	s.permits = db.Collection(c.Prefix + "slots")
+	s.turns = db.Collection(c.Prefix + "turns")
+	s.seats = db.Collection(c.Prefix + "seats")
+	s.permits = db.Collection(c.Prefix + "permits")
 	s.rates = db.Collection(c.Prefix + "rates")
 	s.rules = db.Collection(c.Prefix + "periodic_rules")
 	s.runs = db.Collection(c.Prefix + "periodic_runs")

@@ -11,21 +11,21 @@ import (
 // Take takes or extends the right to do one piece of upkeep for the whole fleet until
 // the lease passes; false when somebody else has it. holder must be unique to the
 // process. Two may believe to have it after a pause of one of them: each piece of upkeep
-// is right with any number of doers, and the permit only saves the work. Index: _id.
+// is right with any number of doers, and the turn only saves the work. Index: _id.
 func (s *Turns) Take(ctx context.Context, job, holder string, lease time.Duration) (bool, error) {
 	now := s.Clock.Now()
-	_, err := s.seats.UpdateOne(ctx,
+	_, err := s.turns.UpdateOne(ctx,
 		bson.D{d("_id", "job/"+job), d("$or", bson.A{bson.D{d("holder", holder)}, bson.D{d("expires_at", bson.D{d("$lt", now)})}})},
 		bson.D{d("$set", bson.D{d("holder", holder), d("expires_at", now.Add(lease))})},
 		options.UpdateOne().SetUpsert(true))
 	if IsDuplicate(err) {
 		return false, nil
 	}
-	return err == nil, explain(err, "taking the permit for "+job)
+	return err == nil, explain(err, "taking the turn of "+job)
 }
 
 // Leave gives the right back, so that somebody else goes on at once. Index: _id.
 func (s *Turns) Leave(ctx context.Context, job, holder string) error {
-	_, err := s.seats.DeleteOne(ctx, bson.D{d("_id", "job/"+job), d("holder", holder)})
-	return explain(err, "giving the permit for "+job+" back")
+	_, err := s.turns.DeleteOne(ctx, bson.D{d("_id", "job/"+job), d("holder", holder)})
+	return explain(err, "giving up the turn of "+job)
 }

@@ -65,7 +65,7 @@ func TestWhereTheDatabasesTimeWentBackALookStartsThere(t *testing.T) {
 }
 
 func TestEachSetOfTypesHasItsHead(t *testing.T) {
-	var s Store
+	var s core
 	a := s.head(IndexLapse, "a")
 	a.end(a.begin(at(0), time.Minute), time.Time{})
 	assert.False(t, s.head(IndexLapse, "a").begin(at(1), time.Minute).unbounded())

@@ -98,7 +98,7 @@ func (a *app) changeCommand(ch taskChange) *cobra.Command {
 
 Give ids, or a filter: then the number of tasks is printed and you are asked. Where nobody
 can be asked, --yes is needed.`,
-		Example: strings.ReplaceAll(fmt.Sprintf("  mscheduler task %[1]s '-/http/order-17' %[2]s\n  mscheduler task %[1]s --type http --created-before -1d %[2]s",
+		Example: strings.ReplaceAll(fmt.Sprintf("  mscheduler task %[1]s http/order-17 %[2]s\n  mscheduler task %[1]s --type http --created-before -1d %[2]s",
 			ch.name, ch.example), " \n", "\n"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch filtered := f.given(cmd.Flags()); {
@@ -210,7 +210,7 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 		}
 		changed = append(changed, changedView{t.ID, t.Status, t.Generation})
 		if !r.asJSON() {
-			if err := r.print(t.ID + "  " + r.textOf(t) + "\n"); err != nil {
+			if err := r.print(human.TaskID(t.ID) + "  " + r.textOf(t) + "\n"); err != nil {
 				return err
 			}
 		}

@@ -91,8 +91,8 @@ func TestPasswordInABadURIIsNotRepeated(t *testing.T) {
 func TestCommandsThatReadRefuseADatabaseThatIsNotSetUp(t *testing.T) {
 	s := newSession(t)
 	for _, args := range [][]string{
-		{"task", "list"}, {"task", "show", "-/t/k"}, {"task", "explain", "-/t/k"}, {"task", "wait", "-/t/k"},
-		{"task", "cancel", "-/t/k"}, {"task", "retry", "--type", "t", "--yes"}, {"worker", "list"}, {"pause", "--all"}, {"resume", "t"},
+		{"task", "list"}, {"task", "show", "t/k"}, {"task", "explain", "t/k"}, {"task", "wait", "t/k"},
+		{"task", "cancel", "t/k"}, {"task", "retry", "--type", "t", "--yes"}, {"worker", "list"}, {"pause", "--all"}, {"resume", "t"},
 	} {
 		s.fails(ExitRefused, []string{s.database, "is not set up", "db migrate"}, args...)
 	}

@@ -346,7 +346,7 @@ func (d *doctor) lapses(ctx context.Context) {
 		if len(tasks) == limit {
 			n = "at least " + n
 		}
-		d.warn("leases", fmt.Sprintf("%s lapsed, the oldest (%s) %s", n, tasks[0].ID, human.When(tasks[0].LapseAt, d.now)),
+		d.warn("leases", fmt.Sprintf("%s lapsed, the oldest (%s) %s", n, human.TaskID(tasks[0].ID), human.When(tasks[0].LapseAt, d.now)),
 			"no worker of their types looks for lapsed leases: start one")
 	}
 }

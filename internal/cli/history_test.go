@@ -40,7 +40,7 @@ func TestWhatEndedIsArchivedAndStillFound(t *testing.T) {
 	}
 	s.ok("send", "t", "--key", "stays")
 	require.Equal(t, "0 tasks moved to the history\n", s.ok("archive", "run").stdout)
-	s.ok("task", "cancel", "-/t/k0", "-/t/k1", "-/t/k2", "--remark", "not needed")
+	s.ok("task", "cancel", "t/k0", "t/k1", "t/k2", "--remark", "not needed")
 	require.Equal(t, "0 tasks moved to the history\n", s.ok("archive", "run").stdout, "they stay for their retention")
 	s.age()
 	require.Equal(t, "3 tasks moved to the history\n", s.ok("archive", "run").stdout)
@@ -53,36 +53,36 @@ func TestWhatEndedIsArchivedAndStillFound(t *testing.T) {
 	s.ok("task", "list", "--history", "--creator", "ann", "-o", "json").json(&list)
 	require.Len(t, list.Tasks, 3)
 	require.Equal(t, "-/t/k0", list.Tasks[0].ID)
-	life := fmt.Sprint("-/t/k0@", list.Tasks[0].Generation)
+	life := fmt.Sprint("t/k0@", list.Tasks[0].Generation)
 	list = listed{}
 	s.ok("task", "list", "--history=only", "--limit", "2", "-o", "json").json(&list)
 	require.Len(t, list.Tasks, 2)
 	r := s.ok("task", "list", "--history=only", "--after", list.Next)
-	require.Contains(t, r.stdout, "-/t/k2@")
+	require.Contains(t, r.stdout, "t/k2@")
 	require.Equal(t, 2, strings.Count(r.stdout, "\n"), "headings and the last")
 	r = s.ok("task", "list", "--history")
 	require.Regexp(t, `(?m)^TASK +STATUS +PRI +TRIES +CREATED +ARCHIVED +WHAT$`, r.stdout)
 	require.Regexp(t, `(?m)^`+life+` +Cancelled .* not needed$`, r.stdout)
-	require.Regexp(t, `(?m)^-/t/k0 +New `, r.stdout)
+	require.Regexp(t, `(?m)^t/k0 +New `, r.stdout)
 
 	shown := s.ok("task", "show", life).stdout
 	require.Regexp(t, `(?m)^archived +.*: this life is in the history$`, shown)
 	require.Regexp(t, `(?m)^deleted +.*\(in 89d 23h\)$|^deleted +.*\(in 90d`, shown)
-	require.Contains(t, s.ok("task", "show", "-/t/k1").stdout, "Cancelled", "gone, so it is the last life")
-	require.Contains(t, s.ok("task", "explain", "-/t/k1").stdout, "It is in the history since ")
-	require.Contains(t, s.fails(ExitFailed, nil, "task", "wait", "-/t/k1").stdout, "Cancelled")
-	s.fails(ExitNotFound, []string{"it ended as Cancelled and is in the history since"}, "task", "retry", "-/t/k1")
+	require.Contains(t, s.ok("task", "show", "t/k1").stdout, "Cancelled", "gone, so it is the last life")
+	require.Contains(t, s.ok("task", "explain", "t/k1").stdout, "It is in the history since ")
+	require.Contains(t, s.fails(ExitFailed, nil, "task", "wait", "t/k1").stdout, "Cancelled")
+	s.fails(ExitNotFound, []string{"it ended as Cancelled and is in the history since"}, "task", "retry", "t/k1")
 
-	r = s.ok("task", "history", "-/t/k0")
+	r = s.ok("task", "history", "t/k0")
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
 	require.Len(t, lines, 3)
-	require.Regexp(t, `^-/t/k0@\d+ +New `, lines[1])
+	require.Regexp(t, `^t/k0@\d+ +New `, lines[1])
 	require.Regexp(t, `^`+life+` +Cancelled `, lines[2])
 	var lives struct{ Lives []struct{ Status string } }
-	s.ok("task", "history", "-/t/k0", "-o", "json").json(&lives)
+	s.ok("task", "history", "t/k0", "-o", "json").json(&lives)
 	require.Len(t, lives.Lives, 2)
-	s.fails(ExitNotFound, []string{"no such task: -/t/none"}, "task", "history", "-/t/none")
-	s.fails(ExitNotFound, []string{"no such task"}, "task", "show", "-/t/k0@17")
+	s.fails(ExitNotFound, []string{"no such task: -/t/none"}, "task", "history", "t/none")
+	s.fails(ExitNotFound, []string{"no such task"}, "task", "show", "t/k0@17")
 }
 
 func TestAllListsWhatNeedsManyPages(t *testing.T) {

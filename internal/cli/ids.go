@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -15,45 +13,20 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// The id of a task without a tenant begins with "-/", which the flag parser would take
-// for a flag. So such arguments of the task commands get a mark that it does not know,
-// and lose it again before anybody looks at them.
-const idMark = "\x00"
-
-func maskIDs(args []string) []string {
-	out := make([]string, len(args))
-	tasks := false
-	for i, arg := range args {
-		tasks = tasks || arg == "task"
-		if out[i] = arg; tasks && strings.HasPrefix(arg, model.NoTenant+"/") {
-			out[i] = idMark + arg
-		}
+// fullID is the id that an argument names: tenant/type/key, or type/key of a task without a
+// tenant.
+func fullID(arg string) string {
+	if strings.Count(arg, "/") == 1 {
+		return model.NoTenant + "/" + arg
 	}
-	return out
+	return arg
 }
 
-func unmask(args []string) {
-	for i := range args {
-		args[i] = strings.TrimPrefix(args[i], idMark)
-	}
-}
-
-// unmaskFlags does the same for values of flags.
-func unmaskFlags(cmd *cobra.Command) error {
-	var err error
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if v, marked := strings.CutPrefix(f.Value.String(), idMark); marked && err == nil {
-			err = f.Value.Set(v)
-		}
-	})
-	return err
-}
-
-// taskIDs checks arguments that are ids of tasks.
+// taskIDs makes arguments full ids of tasks, or says which is none.
 func taskIDs(args []string) error {
-	unmask(args)
-	for _, id := range args {
-		if _, _, _, err := input.ParseTaskID(id); err != nil {
+	for i, arg := range args {
+		args[i] = fullID(arg)
+		if _, _, _, err := input.ParseTaskID(args[i]); err != nil {
 			return usage("task %w", err)
 		}
 	}

@@ -18,13 +18,13 @@ func TestPauseHoldsTasksBackUntilResume(t *testing.T) {
 	require.Equal(t, "paused: exec\n", s.ok("pause", "exec").stdout)
 	s.worker() // after it: one that lives learns of a pause within two seconds, not at once
 	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`)
-	explained := s.ok("task", "explain", "-/exec/k").stdout
+	explained := s.ok("task", "explain", "exec/k").stdout
 	require.Contains(t, explained, "Claiming is paused for the type exec")
 	require.Contains(t, explained, "mscheduler resume exec")
 	require.Contains(t, s.ok("doctor").stdout, "claiming is paused for exec")
-	s.fails(ExitFailed, nil, "task", "wait", "-/exec/k", "--timeout", "300ms")
+	s.fails(ExitFailed, nil, "task", "wait", "exec/k", "--timeout", "300ms")
 	require.Equal(t, "paused: nothing\n", s.ok("resume", "exec").stdout)
-	s.ok("task", "wait", "-/exec/k")
+	s.ok("task", "wait", "exec/k")
 
 	var paused struct {
 		All   bool
@@ -72,11 +72,11 @@ func TestWorkerStopsGracefully(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sleep","600"]}`)
 	_, errs, stop := s.worker("--shutdown-timeout", "0s")
-	s.eventually("the task to run", func() bool { return strings.Contains(s.ok("task", "show", "-/exec/k").stdout, "Executing") })
+	s.eventually("the task to run", func() bool { return strings.Contains(s.ok("task", "show", "exec/k").stdout, "Executing") })
 	r := stop()
 	require.Equal(t, ExitOK, r.code, r.stderr)
 	require.Contains(t, errs.String(), "stopping: 1 task has at most 0s")
-	show := s.ok("task", "show", "-/exec/k").stdout
+	show := s.ok("task", "show", "exec/k").stdout
 	require.Regexp(t, `(?m)^status +New$`, show, "given back at once, without cost")
 	require.Contains(t, show, "released after")
 }
@@ -85,7 +85,7 @@ func TestEventsAreJSONLines(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`)
 	out, _, stop := s.worker("--events")
-	s.ok("task", "wait", "-/exec/k")
+	s.ok("task", "wait", "exec/k")
 	require.Equal(t, ExitOK, stop().code)
 	var kinds []string
 	for line := range strings.Lines(out.String()) {
@@ -178,7 +178,7 @@ func TestDoctorFindsWhatIsWrongAndSaysWhatToDo(t *testing.T) {
 	s.ok("send", "http", "--args", `{"url":"http://127.0.0.1:1"}`, "--at", "-1h")
 	got = checks(t, s.ok("doctor", "-o", "json"))
 	require.Equal(t, "warn", got["leases"].State)
-	require.Contains(t, got["leases"].Detail, "-/lonely/k")
+	require.Contains(t, got["leases"].Detail, "lonely/k")
 	require.Contains(t, s.ok("doctor").stdout, "->")
 
 	err = database(t, s).Collection("tasks").Indexes().DropAll(t.Context())
@@ -191,17 +191,17 @@ func TestDoctorFindsWhatIsWrongAndSaysWhatToDo(t *testing.T) {
 func TestExplainSaysWhyATaskWaits(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "t", "--key", "nobody")
-	require.Contains(t, s.ok("task", "explain", "-/t/nobody").stdout, "No live worker handles the type t (no worker lives at all).")
+	require.Contains(t, s.ok("task", "explain", "t/nobody").stdout, "No live worker handles the type t (no worker lives at all).")
 	s.ok("send", "t", "--key", "held", "--held")
-	require.Contains(t, s.ok("task", "explain", "-/t/held").stdout, "It is held")
+	require.Contains(t, s.ok("task", "explain", "t/held").stdout, "It is held")
 	s.worker()
-	require.Contains(t, s.ok("task", "explain", "-/t/nobody").stdout, "those that live handle exec, http")
+	require.Contains(t, s.ok("task", "explain", "t/nobody").stdout, "those that live handle exec, http")
 	s.ok("send", "http", "--key", "later", "--in", "1h", "--args", `{"url":"http://127.0.0.1:1"}`)
-	later := s.ok("task", "explain", "-/http/later").stdout
+	later := s.ok("task", "explain", "http/later").stdout
 	require.Contains(t, later, "It waits for its start time")
 	require.Contains(t, later, "may be claimed by the worker w1")
 	s.ok("send", "http", "--key", "named", "--specific-worker-ids", "w2", "--args", `{"url":"http://127.0.0.1:1"}`)
-	named := s.ok("task", "explain", "-/http/named").stdout
+	named := s.ok("task", "explain", "http/named").stdout
 	require.Contains(t, named, "Only the worker w2 may run it.")
 	require.Contains(t, named, "not now: only other workers may run it")
 }
@@ -234,7 +234,7 @@ func TestDevServesTheDirectoryItRunsIn(t *testing.T) {
 	require.NoError(t, old.write(s.dir))
 	errs, _ = dev()
 	require.Contains(t, errs.String(), "is gone; its file is replaced")
-	require.Contains(t, s.ok("task", "show", "-/exec/k").stdout, "Success")
+	require.Contains(t, s.ok("task", "show", "exec/k").stdout, "Success")
 }
 
 func TestEmbeddedServesAnyClient(t *testing.T) {

@@ -215,7 +215,7 @@ func TestRunsAreTriggeredBackfilledListedAndCancelled(t *testing.T) {
 	s := newSession(t)
 	s.ok("periodic", "apply", "-f", s.file("name: n\ncron: '@hourly'\ntype: t\nmax_concurrency: 1\n"))
 	out := s.ok("periodic", "trigger", "n", "--request", "r1").stdout
-	require.Regexp(t, `^\w{26}!r1  SCHEDULED  task -/t/\w{26}!r1\n$`, out)
+	require.Regexp(t, `^\w{26}!r1  SCHEDULED  task t/\w{26}!r1\n$`, out)
 	require.Equal(t, out, s.ok("periodic", "trigger", "n", "--request", "r1").stdout, "once")
 	require.Contains(t, s.ok("periodic", "trigger", "n", "--request", "r2").stdout, "!r2  QUEUED\n")
 
@@ -259,7 +259,7 @@ func TestATriggeredRunThatIsSkippedSaysSoAndFails(t *testing.T) {
 	s := newSession(t)
 	for _, log := range []string{"none", "trigger_log", "trans_log"} {
 		s.ok("periodic", "apply", "-f", s.file("name: "+log+"\ncron: '@hourly'\ntype: t\nmax_concurrency: 1\nconcurrency: SKIP\nlog: "+log+"\n"))
-		require.Regexp(t, `^\w{26}!r1  \w+  task -/t/\w{26}!r1\n$`, s.ok("periodic", "trigger", log, "--request", "r1").stdout)
+		require.Regexp(t, `^\w{26}!r1  \w+  task t/\w{26}!r1\n$`, s.ok("periodic", "trigger", log, "--request", "r1").stdout)
 		r := s.fails(ExitRefused, nil, "periodic", "trigger", log, "--request", "r2")
 		require.Regexp(t, `^\w{26}!r2  SKIPPED, concurrency: as many as allowed ran, or waited\n$`, r.stdout)
 		require.Regexp(t, `^\w{26}!r3  \w+  task `, s.ok("periodic", "trigger", log, "--request", "r3", "--force").stdout)
@@ -273,7 +273,7 @@ func TestATriggeredRunThatIsSkippedSaysSoAndFails(t *testing.T) {
 	s.ok("periodic", "apply", "-f", s.file("name: quick\ncron: '@yearly'\ntype: exec\nargs: {argv: ['true']}\nlog: none\n"))
 	s.ok("periodic", "trigger", "quick", "--request", "r")
 	s.eventually("the run to end", func() bool { return !strings.Contains(s.ok("periodic", "show", "quick").stdout, "runs now") })
-	require.Regexp(t, `!r  SUCCESS  task -/exec/`, s.ok("periodic", "trigger", "quick", "--request", "r").stdout)
+	require.Regexp(t, `!r  SUCCESS  task exec/`, s.ok("periodic", "trigger", "quick", "--request", "r").stdout)
 	require.Equal(t, ExitOK, stop().code)
 }
 

@@ -61,7 +61,7 @@ func runFields(x *schedule.Run, rule *schedule.Rule, now time.Time) string {
 	if x.Status != schedule.RunSkipped {
 		f.add("attempt", fmt.Sprint(x.Attempt))
 	}
-	f.add("task", x.TaskID)
+	f.add("task", human.TaskID(x.TaskID))
 	f.add("task sent", stampOrNone(x.StartedAt, rule))
 	f.add("execution began", stampOrNone(x.ExecutedAt, rule))
 	f.add("ended", stampOrNone(x.EndedAt, rule))

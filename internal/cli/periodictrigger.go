@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -60,7 +61,7 @@ func (r *rulesCommand) printTriggered(t triggeredRun) error {
 		line += ", " + skipText(t.Reason)
 	}
 	if t.TaskID != "" {
-		line += "  task " + t.TaskID
+		line += "  task " + human.TaskID(t.TaskID)
 	}
 	return r.print(line + "\n")
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // app is one run of the command line.
@@ -59,25 +61,24 @@ dev server that runs in the current directory.
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "mscheduler",
-		Short:         "A pre-emptive task scheduler on MongoDB",
-		Long:          rootHelp,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          noArgs,
-		RunE:          group,
-		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
-			unmask(args)
-			if err := unmaskFlags(cmd); err != nil {
-				return err
-			}
-			return a.checkShared()
-		},
+		Use:               "mscheduler",
+		Short:             "A pre-emptive task scheduler on MongoDB",
+		Long:              rootHelp,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              noArgs,
+		RunE:              group,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkShared() },
 	}
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		for _, arg := range a.Args {
+			if strings.HasPrefix(arg, model.NoTenant+"/") {
+				return usage("%s is taken for a flag: write %s, or put -- before it", arg, human.TaskArg(arg))
+			}
+		}
 		return usage("%w; see: %s --help", err, cmd.CommandPath())
 	})
 	f := root.PersistentFlags()
@@ -187,7 +188,6 @@ func (a *app) logger() zerolog.Logger {
 // Checks of the number of arguments that say what is wanted.
 
 func noArgs(cmd *cobra.Command, args []string) error {
-	unmask(args)
 	if len(args) == 0 {
 		return nil
 	}

@@ -114,7 +114,7 @@ options: {callback: {success: {url: "http://h/"}, security: {type: aksk, ak: sho
 	for _, out := range []string{
 		s.ok("periodic", "show", "n").stdout, s.ok("periodic", "show", "n", "-o", "json").stdout, s.ok("periodic", "list", "-o", "json").stdout,
 		s.ok("periodic", "list", "-o", "yaml").stdout, s.ok("task", "list", "-o", "json").stdout,
-		s.ok("task", "show", id).stdout,
+		s.ok("task", "show", "--", id).stdout,
 	} {
 		require.Equal(t, 2, strings.Count(out, "***"), out)
 		for _, hidden := range []string{"mss1.", "hunter2", "swordfish"} {

@@ -93,7 +93,7 @@ func Run(ctx context.Context, p Process) int {
 	a := &app{Process: p}
 	defer a.close()
 	root := a.root()
-	root.SetArgs(maskIDs(p.Args))
+	root.SetArgs(p.Args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK

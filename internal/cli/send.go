@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -148,7 +149,7 @@ func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) erro
 	if !sent.Created {
 		a.say("the key already exists; --existing (default keep) decides about its task")
 	}
-	return a.printf("%s  %s\n", sent.ID, sent.Status)
+	return a.printf("%s  %s\n", human.TaskID(sent.ID), sent.Status)
 }
 
 // connectProducer opens the database for sends, which set an empty one up.

@@ -40,9 +40,9 @@ func TestSendOfAKeyThatExists(t *testing.T) {
 	s.ok("send", "t", "--key", "k", "--args", "1")
 	r := s.ok("send", "t", "--key", "k", "--args", "2")
 	require.Contains(t, r.stderr, "the key already exists")
-	require.Contains(t, s.ok("task", "show", "-/t/k").stdout, "arguments  1\n")
+	require.Contains(t, s.ok("task", "show", "t/k").stdout, "arguments  1\n")
 	s.ok("send", "t", "--key", "k", "--args", "2", "--existing", "update-args")
-	require.Contains(t, s.ok("task", "show", "-/t/k").stdout, "arguments  2\n")
+	require.Contains(t, s.ok("task", "show", "t/k").stdout, "arguments  2\n")
 
 	var sent struct {
 		ID      string
@@ -54,10 +54,10 @@ func TestSendOfAKeyThatExists(t *testing.T) {
 	require.False(t, sent.Created)
 	require.Equal(t, "New", sent.Status)
 
-	s.ok("task", "cancel", "-/t/k")
+	s.ok("task", "cancel", "t/k")
 	s.ok("send", "t", "--key", "k", "--args", "3", "--existing", "restart-failed,keep-args", "-o", "json").json(&sent)
 	require.True(t, sent.Created)
-	require.Contains(t, s.ok("task", "show", "-/t/k").stdout, "arguments  2\n")
+	require.Contains(t, s.ok("task", "show", "t/k").stdout, "arguments  2\n")
 	s.fails(ExitUsage, []string{"KeepArgs needs RestartFailed or RestartSucceeded"}, "send", "t", "--key", "k", "--existing", "keep-args")
 }
 

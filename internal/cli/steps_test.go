@@ -32,7 +32,7 @@ func TestStepsAreShownAndATaskIsRetriedFromOne(t *testing.T) {
 	_, err = c.Drain(t.Context(), false)
 	require.NoError(t, err)
 
-	shown := s.ok("task", "show", "-/order/k").stdout
+	shown := s.ok("task", "show", "order/k").stdout
 	require.Regexp(t, `(?m)^STEP +TRY +WORKER +DONE +VALUE$`, shown)
 	require.Regexp(t, `(?m)^reserve +1 +w .* 17$`, shown)
 	require.Regexp(t, `(?m)^invoice +1 +w .* 102 bytes$`, shown)
@@ -42,11 +42,11 @@ func TestStepsAreShownAndATaskIsRetriedFromOne(t *testing.T) {
 			Value any
 		}
 	}
-	s.ok("task", "show", "-/order/k", "-o", "json").json(&raw)
+	s.ok("task", "show", "order/k", "-o", "json").json(&raw)
 	require.Len(t, raw.Steps, 2)
 	require.EqualValues(t, 17, raw.Steps[0].Value)
 
-	s.fails(ExitRefused, []string{"it has no step pay; it has reserve, invoice"}, "task", "retry", "-/order/k", "--from-step", "pay")
+	s.fails(ExitRefused, []string{"it has no step pay; it has reserve, invoice"}, "task", "retry", "order/k", "--from-step", "pay")
 	s.ok("send", "other", "--held")
 	s.ok("task", "cancel", "--type", "other", "--yes")
 	out := s.ok("task", "retry", "--status", "Failure,Cancelled", "--from-step", "pay", "--yes").stdout
@@ -55,9 +55,9 @@ func TestStepsAreShownAndATaskIsRetriedFromOne(t *testing.T) {
 	require.Equal(t, "0 tasks retried, 1 left alone: it has no step pay; it has reserve, invoice\n", out)
 	out = s.ok("task", "retry", "--type", "order", "--from-step", "pay", "--yes", "-o", "json").stdout
 	require.JSONEq(t, `{"matched": 1, "changed": 0, "skipped": 1, "reasons": {"it has no step pay; it has reserve, invoice": 1}}`, out)
-	s.fails(ExitUsage, []string{`step is "a/b"`}, "task", "retry", "-/order/k", "--from-step", "a/b")
-	require.Equal(t, "-/order/k  New\n", s.ok("task", "retry", "-/order/k", "--from-step", "invoice").stdout)
-	shown = s.ok("task", "show", "-/order/k").stdout
+	s.fails(ExitUsage, []string{`step is "a/b"`}, "task", "retry", "order/k", "--from-step", "a/b")
+	require.Equal(t, "order/k  New\n", s.ok("task", "retry", "order/k", "--from-step", "invoice").stdout)
+	shown = s.ok("task", "show", "order/k").stdout
 	require.Contains(t, shown, "reserve")
 	require.NotContains(t, shown, "invoice")
 }

@@ -16,7 +16,7 @@ import (
 func (a *app) taskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "task", Short: "Look at tasks and change them", Args: noArgs, RunE: group,
-		Long: "Look at tasks and change them.\n\nA task's id is tenant/type/key, with - for no tenant: '-/http/order-17'. What `send` and\n`task list` print is such an id.",
+		Long: "Look at tasks and change them.\n\nA task's id is tenant/type/key, or type/key for a task without a tenant: http/order-17. With\n-o json and for keys with a slash it is -/http/order-17; that form goes after --.",
 	}
 	cmd.AddCommand(a.taskList(), a.taskShow(), a.taskHistory(), a.taskExplain(), a.taskWait(), a.taskWatch(),
 		a.taskCancel(), a.taskRetry(), a.taskUpdate(), a.taskResolve(), a.taskRelease(), a.taskRedeliver())

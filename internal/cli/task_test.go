@@ -43,7 +43,7 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 	require.Empty(t, ids("--created-before", "-1h"))
 	require.Len(t, ids("--created-after", "-1h"), 6)
 	require.Equal(t, []string{"-/b/held", "acme/a/k0", "next acme/a/k0"}, ids("--limit", "2"))
-	require.Equal(t, []string{"acme/a/k0", "acme/a/k1", "next acme/a/k1"}, ids("--limit", "2", "--after", "-/b/held"))
+	require.Equal(t, []string{"acme/a/k0", "acme/a/k1", "next acme/a/k1"}, ids("--limit", "2", "--after", "b/held"))
 	require.Equal(t, []string{"acme/a/k4"}, ids("--limit", "2", "--after", "acme/a/k3"))
 
 	r := s.ok("task", "list", "--limit", "2")
@@ -56,14 +56,27 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 	require.Contains(t, s.ok("task", "list", "--type", "none").stderr, "no task")
 }
 
+func TestAnIDWithoutATenantIsShortAndInFullGoesAfterTwoDashes(t *testing.T) {
+	s := newSession(t)
+	require.Equal(t, "t/k  New\n", s.ok("send", "t", "--key", "k").stdout)
+	require.Equal(t, "-/t/a/b  New\n", s.ok("send", "t", "--key", "a/b").stdout, "t/a/b would be of the tenant t")
+	for _, id := range [][]string{{"t/k"}, {"--", "-/t/k"}, {"--", "-/t/a/b"}} {
+		require.Contains(t, s.ok(append([]string{"task", "show"}, id...)...).stdout, "New")
+	}
+	s.fails(ExitUsage, []string{"-/t/k is taken for a flag: write 't/k', or put -- before it"}, "task", "show", "-/t/k")
+	require.Contains(t, s.ok("task", "list", "--limit", "1").stderr, "--after '-/t/a/b'")
+	require.Contains(t, s.ok("task", "list", "--after", "-/t/a/b").stdout, "t/k ")
+	require.Contains(t, s.ok("task", "list", "--after", "t/a").stdout, "t/k ")
+}
+
 func TestTaskThatDoesNotExistIsExit3(t *testing.T) {
 	s := newSession(t)
 	s.ok("db", "migrate")
 	for _, args := range [][]string{
-		{"task", "show", "-/t/k"}, {"task", "explain", "-/t/k"}, {"task", "wait", "-/t/k"}, {"task", "cancel", "-/t/k"},
-		{"task", "retry", "-/t/k"}, {"task", "resolve", "-/t/k"}, {"task", "release", "-/t/k"},
+		{"task", "show", "t/k"}, {"task", "explain", "t/k"}, {"task", "wait", "t/k"}, {"task", "cancel", "t/k"},
+		{"task", "retry", "t/k"}, {"task", "resolve", "t/k"}, {"task", "release", "t/k"},
 	} {
-		s.fails(ExitNotFound, []string{"no such task", "-/t/k"}, args...)
+		s.fails(ExitNotFound, []string{"no such task", "t/k"}, args...)
 	}
 }
 
@@ -71,18 +84,18 @@ func TestCommandsChangeTasksById(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "t", "--key", "a", "--held")
 	s.ok("send", "t", "--key", "b")
-	require.Equal(t, "-/t/a  New\n", s.ok("task", "release", "-/t/a").stdout)
-	require.Equal(t, "-/t/a  Cancelled\n-/t/b  Cancelled\n", s.ok("task", "cancel", "-/t/a", "-/t/b", "--remark", "not needed").stdout)
-	require.Regexp(t, `(?m)^remark +not needed$`, s.ok("task", "show", "-/t/a").stdout)
-	r := s.fails(ExitRefused, []string{"only Pending can be resolved"}, "task", "resolve", "-/t/a")
+	require.Equal(t, "t/a  New\n", s.ok("task", "release", "t/a").stdout)
+	require.Equal(t, "t/a  Cancelled\nt/b  Cancelled\n", s.ok("task", "cancel", "t/a", "t/b", "--remark", "not needed").stdout)
+	require.Regexp(t, `(?m)^remark +not needed$`, s.ok("task", "show", "t/a").stdout)
+	r := s.fails(ExitRefused, []string{"only Pending can be resolved"}, "task", "resolve", "t/a")
 	require.Empty(t, r.stdout)
 
 	// What one forbids does not stop the others, and the first decides the code.
-	r = s.fails(ExitNotFound, []string{"no such task: -/t/none"}, "task", "retry", "-/t/none", "-/t/b")
-	require.Equal(t, "-/t/b  New\n", r.stdout)
+	r = s.fails(ExitNotFound, []string{"no such task: -/t/none"}, "task", "retry", "t/none", "t/b")
+	require.Equal(t, "t/b  New\n", r.stdout)
 
 	var changed struct{ Tasks []changedView }
-	s.ok("task", "cancel", "-/t/b", "-o", "json").json(&changed)
+	s.ok("task", "cancel", "t/b", "-o", "json").json(&changed)
 	require.Len(t, changed.Tasks, 1)
 	require.EqualValues(t, "Cancelled", changed.Tasks[0].Status)
 }
@@ -109,7 +122,7 @@ func TestCommandsByFilterAskFirst(t *testing.T) {
 	var counts changeCounts
 	s.ok("task", "retry", "--type", "t", "--status", "Cancelled", "--yes", "-o", "json").json(&counts)
 	require.Equal(t, changeCounts{Matched: 3, Changed: 3}, counts)
-	require.Regexp(t, `(?m)^status +New$`, s.ok("task", "show", "-/other/k").stdout)
+	require.Regexp(t, `(?m)^status +New$`, s.ok("task", "show", "other/k").stdout)
 }
 
 func TestFilterCoversManyPages(t *testing.T) {
@@ -129,46 +142,46 @@ func TestPendingTaskIsResolvedOrRetried(t *testing.T) {
 		s.ok("send", "exec", "--key", key, "--args", `{"argv":["false"]}`, "--need-manual", "--max-errors", "0")
 	}
 	s.worker()
-	r := s.run("task", "wait", "-/exec/a", "-/exec/b")
+	r := s.run("task", "wait", "exec/a", "exec/b")
 	require.Equal(t, ExitFailed, r.code)
-	require.Contains(t, r.stdout, "-/exec/a  Pending")
-	require.Contains(t, r.stdout, "-/exec/b  Pending")
-	explained := s.ok("task", "explain", "-/exec/a").stdout
+	require.Contains(t, r.stdout, "exec/a  Pending")
+	require.Contains(t, r.stdout, "exec/b  Pending")
+	explained := s.ok("task", "explain", "exec/a").stdout
 	require.Contains(t, explained, "a person must decide")
-	require.Contains(t, explained, "mscheduler task resolve '-/exec/a'")
-	require.Equal(t, "-/exec/a  ManuallyProcessed\n", s.ok("task", "resolve", "-/exec/a", "--remark", "done by hand").stdout)
+	require.Contains(t, explained, "mscheduler task resolve 'exec/a'")
+	require.Equal(t, "exec/a  ManuallyProcessed\n", s.ok("task", "resolve", "exec/a", "--remark", "done by hand").stdout)
 	require.Equal(t, "1 task retried\n", s.ok("task", "retry", "--type", "exec", "--yes").stdout)
-	require.Equal(t, ExitFailed, s.run("task", "wait", "-/exec/b").code)
+	require.Equal(t, ExitFailed, s.run("task", "wait", "exec/b").code)
 }
 
 func TestWaitHasATimeout(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "t", "--key", "k")
-	s.fails(ExitFailed, []string{"-/t/k", "the timeout passed", "task explain '-/t/k'"}, "task", "wait", "-/t/k", "--timeout", "50ms")
+	s.fails(ExitFailed, []string{"t/k", "the timeout passed", "task explain 't/k'"}, "task", "wait", "t/k", "--timeout", "50ms")
 	for _, none := range []string{"0s", "-1s"} {
-		s.fails(ExitUsage, []string{"--timeout is " + none}, "task", "wait", "-/t/k", "--timeout", none)
+		s.fails(ExitUsage, []string{"--timeout is " + none}, "task", "wait", "t/k", "--timeout", none)
 	}
 }
 
 func TestATimeoutIsOfTheWaitAndNotOfConnecting(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "t", "--key", "k")
-	s.fails(ExitFailed, []string{"-/t/k", "the timeout passed"}, "task", "wait", "-/t/k", "--timeout", "1ns")
+	s.fails(ExitFailed, []string{"t/k", "the timeout passed"}, "task", "wait", "t/k", "--timeout", "1ns")
 }
 
 func TestCancelReachesARunningTask(t *testing.T) {
 	s := newSession(t)
 	s.worker()
 	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sleep","600"]}`)
-	s.eventually("the task to run", func() bool { return strings.Contains(s.ok("task", "show", "-/exec/k").stdout, "Executing") })
-	explained := s.ok("task", "explain", "-/exec/k").stdout
+	s.eventually("the task to run", func() bool { return strings.Contains(s.ok("task", "show", "exec/k").stdout, "Executing") })
+	explained := s.ok("task", "explain", "exec/k").stdout
 	require.Contains(t, explained, "The worker w1 runs it since")
 	require.Contains(t, explained, "its lease runs until")
-	require.Contains(t, s.ok("task", "cancel", "-/exec/k").stdout, "its handler is told to stop")
+	require.Contains(t, s.ok("task", "cancel", "exec/k").stdout, "its handler is told to stop")
 	began := time.Now()
-	r := s.run("task", "wait", "-/exec/k")
+	r := s.run("task", "wait", "exec/k")
 	require.Equal(t, ExitFailed, r.code)
-	require.Contains(t, r.stdout, "-/exec/k  Cancelled")
+	require.Contains(t, r.stdout, "exec/k  Cancelled")
 	require.Less(t, time.Since(began), 10*time.Second)
 }
 
@@ -176,19 +189,19 @@ func TestShowTellsTheWholeStory(t *testing.T) {
 	s := newSession(t)
 	s.worker()
 	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sh","-c","exit 3"]}`, "--retry-strategy", "fixed", "--retry-interval", "10ms", "--max-errors", "1")
-	s.run("task", "wait", "-/exec/k")
-	r := s.ok("task", "show", "-/exec/k").stdout
+	s.run("task", "wait", "exec/k")
+	r := s.ok("task", "show", "exec/k").stdout
 	for _, want := range []string{"status      Failure", "attempts    2 (2 errors, 0 lapses)", "last error  sh: exit status 3", "TRY  WORKER", "w1", "just now"} {
 		require.Contains(t, r, want)
 	}
-	explained := s.ok("task", "explain", "-/exec/k").stdout
+	explained := s.ok("task", "explain", "exec/k").stdout
 	require.Contains(t, explained, "It failed for good at")
 	require.Contains(t, explained, "It had 2 errors and 0 lapses.")
 	var report struct {
 		ID, Status, Summary    string
 		Because, Next, Workers []any
 	}
-	s.ok("task", "explain", "-/exec/k", "-o", "json").json(&report)
+	s.ok("task", "explain", "exec/k", "-o", "json").json(&report)
 	require.Equal(t, "Failure", report.Status)
 	require.NotEmpty(t, report.Next)
 }
@@ -198,7 +211,7 @@ func TestShowSaysWhichOptionsApplyAndWhoSaidSo(t *testing.T) {
 	s := newSession(t)
 	s.ok("type", "apply", "-f", s.file("{code: t, timeout: 5, need_manual: true, retry: {strategy: fixed, interval: 7s, max_errors: 2}}"))
 	s.ok("send", "t", "--key", "k", "--max-errors", "4", "--max-lapses", "1")
-	out := s.ok("task", "show", "-/t/k").stdout
+	out := s.ok("task", "show", "t/k").stdout
 	for _, line := range []string{
 		"retries every 7s (type)", "at most 4 errors (task)", "and 1 lapses (task)", "lease 30s (default)", "ping every 10s (default)",
 		"timeout 5m (type)", "budget spent: Pending (type)", "stays for 7d (default)", "callback none (default)",
@@ -206,7 +219,7 @@ func TestShowSaysWhichOptionsApplyAndWhoSaidSo(t *testing.T) {
 		require.Regexp(t, `(?m)^(in effect)? +`+regexp.QuoteMeta(line)+`$`, out)
 	}
 	s.ok("send", "t", "--key", "short", "--retention", "1s")
-	require.Contains(t, s.ok("task", "show", "-/t/short").stdout, "stays for 1m (the least)\n")
+	require.Contains(t, s.ok("task", "show", "t/short").stdout, "stays for 1m (the least)\n")
 	require.Equal(t, 24*time.Hour, leastRetention(&model.Task{Origin: &model.Origin{Tick: &model.Tick{}}}))
 }
 

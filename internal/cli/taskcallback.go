@@ -66,7 +66,7 @@ func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model
 	case err != nil:
 		return out, err
 	}
-	out.delivery = d.ID + "  " + deliveryText(d, now)
+	out.delivery = human.TaskID(d.ID) + "  " + deliveryText(d, now)
 	return out, nil
 }
 

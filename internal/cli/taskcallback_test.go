@@ -42,44 +42,44 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 
 	s.worker()
 	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "k", "--callback", "@"+file)
-	shown := func() string { return s.ok("task", "show", "-/exec/k").stdout }
+	shown := func() string { return s.ok("task", "show", "exec/k").stdout }
 	s.eventually("the callback's delivery", func() bool {
-		return strings.Contains(shown(), "Success, the receiver answered 200") && strings.Contains(s.ok("task", "show", "-/exec/k", "-o", "json").stdout, `"status":"Success"`)
+		return strings.Contains(shown(), "Success, the receiver answered 200") && strings.Contains(s.ok("task", "show", "exec/k", "-o", "json").stdout, `"status":"Success"`)
 	})
 	text := shown()
 	require.Contains(t, text, "POST "+hook.URL+"/done?token=***, signed with [shop:***]")
-	require.Contains(t, text, "-/mscheduler.callback/"+heard()[0])
-	for _, out := range []string{text, s.ok("task", "show", "-/exec/k", "-o", "json").stdout, s.ok("task", "list", "-o", "json").stdout} {
+	require.Contains(t, text, "mscheduler.callback/"+heard()[0])
+	for _, out := range []string{text, s.ok("task", "show", "exec/k", "-o", "json").stdout, s.ok("task", "list", "-o", "json").stdout} {
 		require.Contains(t, out, "***")
 		require.NotContains(t, out, "hunter2")
 		require.NotContains(t, out, "mss1.", "not even the sealed one is shown")
 	}
 
-	require.Contains(t, s.ok("task", "explain", "-/exec/k").stdout, "Its callback was delivered at")
-	r := s.ok("task", "redeliver", "-/exec/k")
-	require.Contains(t, r.stdout, "-/mscheduler.callback/"+heard()[0])
+	require.Contains(t, s.ok("task", "explain", "exec/k").stdout, "Its callback was delivered at")
+	r := s.ok("task", "redeliver", "exec/k")
+	require.Contains(t, r.stdout, "mscheduler.callback/"+heard()[0])
 	s.eventually("the second delivery", func() bool { return len(heard()) == 2 })
 	require.Equal(t, heard()[0], heard()[1], "receivers can drop it")
 
 	var life struct{ Generation int64 }
-	s.ok("task", "show", "-/exec/k", "-o", "json").json(&life)
+	s.ok("task", "show", "exec/k", "-o", "json").json(&life)
 	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "k", "--existing", "restart-succeeded", "--held")
-	s.fails(ExitRefused, []string{"only an ended task"}, "task", "redeliver", "-/exec/k")
-	r = s.ok("task", "redeliver", lifeName("-/exec/k", life.Generation))
-	require.Contains(t, r.stdout, "-/mscheduler.callback/"+heard()[0], "an older life")
+	s.fails(ExitRefused, []string{"only an ended task"}, "task", "redeliver", "exec/k")
+	r = s.ok("task", "redeliver", lifeName("exec/k", life.Generation))
+	require.Contains(t, r.stdout, "mscheduler.callback/"+heard()[0], "an older life")
 	s.eventually("the third delivery", func() bool { return len(heard()) == 3 })
 	require.Equal(t, heard()[0], heard()[2])
-	s.fails(ExitNotFound, []string{"no such task"}, "task", "redeliver", lifeName("-/exec/k", 1))
+	s.fails(ExitNotFound, []string{"no such task"}, "task", "redeliver", lifeName("exec/k", 1))
 
 	require.Contains(t, s.ok("task", "redeliver", "--history", "--type", "exec", "--status", "Success", "--yes").stdout, "1 task redelivered")
 	s.eventually("the delivery by filter", func() bool { return len(heard()) == 4 })
 
 	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "quiet")
-	s.eventually("the end of one that tells nobody", func() bool { return strings.Contains(s.ok("task", "show", "-/exec/quiet").stdout, "Success") })
+	s.eventually("the end of one that tells nobody", func() bool { return strings.Contains(s.ok("task", "show", "exec/quiet").stdout, "Success") })
 	require.Contains(t, s.ok("task", "redeliver", "--type", "exec", "--status", "Success", "--yes").stdout, "1 left alone: nobody is to be told of such an end: no callback is configured for it")
 	s.ok("pause", model.CallbackType)
 	s.eventually("a delivery that waits", func() bool {
-		return strings.Contains(s.ok("task", "redeliver", lifeName("-/exec/k", life.Generation)).stdout, "New, due now")
+		return strings.Contains(s.ok("task", "redeliver", lifeName("exec/k", life.Generation)).stdout, "New, due now")
 	})
 }
 
@@ -109,12 +109,12 @@ func TestTheExplanationOfACompletedTaskNamesItsDelivery(t *testing.T) {
 	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "k", "--callback", `{"success": {"url": "http://169.254.169.254/"}}`)
 	s.worker()
 	s.eventually("the delivery's failure", func() bool {
-		return strings.Contains(s.ok("task", "show", "-/exec/k").stdout, "link-local")
+		return strings.Contains(s.ok("task", "show", "exec/k").stdout, "link-local")
 	})
-	out := s.ok("task", "explain", "-/exec/k").stdout
+	out := s.ok("task", "explain", "exec/k").stdout
 	require.Contains(t, out, "Its callback could not be delivered; the delivery is Failure since")
-	require.Contains(t, out, "-/"+model.CallbackType+"/")
-	require.Contains(t, out, "task redeliver '-/exec/k'")
+	require.Contains(t, out, ""+model.CallbackType+"/")
+	require.Contains(t, out, "task redeliver 'exec/k'")
 }
 
 func TestTheListOfWhatMayBeCalledHoldsForCallbacksAsForCalls(t *testing.T) {
@@ -122,7 +122,7 @@ func TestTheListOfWhatMayBeCalledHoldsForCallbacksAsForCalls(t *testing.T) {
 	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "k", "--callback", `{"success": {"url": "http://127.0.0.1:1/"}}`)
 	s.ok("send", "http", "--args", `{"url": "http://127.0.0.1:1/"}`, "--key", "k")
 	s.worker("--http-allow", "example.org")
-	for _, id := range []string{"-/exec/k", "-/http/k"} {
+	for _, id := range []string{"exec/k", "http/k"} {
 		s.eventually(id, func() bool {
 			return strings.Contains(s.ok("task", "show", id).stdout, "is not on this worker's allow list (--http-allow")
 		})
@@ -139,7 +139,7 @@ func TestACallbackOnPendingInFilesAndFlags(t *testing.T) {
 	var task struct {
 		Options struct{ Callback model.Callback }
 	}
-	s.ok("task", "show", "-/t/k", "-o", "json").json(&task)
+	s.ok("task", "show", "t/k", "-o", "json").json(&task)
 	require.True(t, task.Options.Callback.OnPending)
 	s.fails(ExitUsage, []string{"callback.on_pending is set, but callback.error is missing"}, "send", "t", "--callback", `{"on_pending": true}`)
 	s.fails(ExitUsage, []string{"callback.on_pending is set, but callback.error is missing"}, "type", "apply", "-f", s.file("code: u\ncallback: {on_pending: true}\n"))

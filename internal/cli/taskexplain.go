@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/explain"
+	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -100,7 +101,7 @@ func (c *connection) typeOptions(ctx context.Context, code string) (model.Option
 
 func explainText(t *model.Task, r explain.Report) string {
 	var b strings.Builder
-	b.WriteString(t.ID + " is " + string(t.Status) + ".\n" + r.Summary + "\n")
+	b.WriteString(human.TaskID(t.ID) + " is " + string(t.Status) + ".\n" + r.Summary + "\n")
 	list := func(title string, lines []string) {
 		if len(lines) == 0 {
 			return

@@ -31,7 +31,7 @@ func TestExplainKnowsWhatConditionsAndLimitsKeepBack(t *testing.T) {
 	}()
 	s.eventually("a worker", func() bool { return strings.Contains(s.run("worker", "list").stdout, "tenants acme") })
 	s.ok("send", "t", "--key", "k")
-	require.Contains(t, s.ok("task", "explain", "-/t/k").stdout, "It is of no tenant, and of the 1 live worker of its type none takes such a task.")
+	require.Contains(t, s.ok("task", "explain", "t/k").stdout, "It is of no tenant, and of the 1 live worker of its type none takes such a task.")
 	s.ok("send", "t", "--key", "first", "--tenant", "acme", "--limit-key", "ann")
 	<-began
 	s.ok("send", "t", "--key", "second", "--tenant", "acme", "--limit-key", "ann")

@@ -45,7 +45,7 @@ shows each of them.`,
 				return err
 			}
 			out.Lives = append(out.Lives, j)
-			t.add(lifeName(life.ID, life.Generation), string(life.Status), fmt.Sprint(life.Attempt), human.When(life.CreatedAt, now),
+			t.add(lifeName(human.TaskID(life.ID), life.Generation), string(life.Status), fmt.Sprint(life.Attempt), human.When(life.CreatedAt, now),
 				human.When(life.FinishedAt, now), human.When(life.ArchivedAt, now), whatOf(life, now))
 		}
 		if a.asJSON() {

@@ -58,8 +58,8 @@ func (a *app) taskList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if filter.AfterID = f.after; where != store.InTasks {
-				filter.AfterID, filter.AfterGeneration = lifeOf(f.after)
+			if filter.AfterID = fullID(f.after); where != store.InTasks {
+				filter.AfterID, filter.AfterGeneration = lifeOf(fullID(f.after))
 			}
 			return a.list(cmd.Context(), filter, where, &f)
 		},
@@ -229,12 +229,12 @@ func (l *tableLister) page(docs []bson.Raw) error {
 		if err != nil {
 			return err
 		}
-		row := []string{t.ID, string(t.Status), fmt.Sprint(t.Priority), fmt.Sprint(t.Attempt), human.When(t.CreatedAt, l.now)}
+		row := []string{human.TaskID(t.ID), string(t.Status), fmt.Sprint(t.Priority), fmt.Sprint(t.Attempt), human.When(t.CreatedAt, l.now)}
 		if l.where != store.InTasks {
 			row = append(row, human.When(t.ArchivedAt, l.now))
 		}
 		if !t.ArchivedAt.IsZero() {
-			row[0] = lifeName(t.ID, t.Generation)
+			row[0] = lifeName(human.TaskID(t.ID), t.Generation)
 		}
 		l.table.add(append(row, whatOf(t, l.now))...)
 	}
@@ -246,7 +246,7 @@ func (l *tableLister) end(next string) error {
 		l.app.say("no task")
 	}
 	if next != "" {
-		l.app.say("there are more; the next page: --after '%s'", next)
+		l.app.say("there are more; the next page: --after '%s'", human.TaskID(next))
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ life of the task, as ` + "`task history` and `task list --history`" + ` name it.
 // taskText is a task for a person.
 func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, told callbackState) string {
 	var f fields
-	f.add("task", t.ID)
+	f.add("task", human.TaskID(t.ID))
 	status := string(t.Status)
 	if !t.CancelRequestedAt.IsZero() && !t.Status.Ended() {
 		status += ", cancel requested " + human.Relative(t.CancelRequestedAt, now)

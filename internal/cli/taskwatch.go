@@ -117,7 +117,7 @@ func (a *app) printEvent(e *model.TaskEvent) error {
 
 // eventLine is an event as a person reads it.
 func eventLine(e *model.TaskEvent) string {
-	line := fmt.Sprintf("%s  %-10s  %s", e.At.UTC().Format(clock.Format), e.Kind, e.TaskID)
+	line := fmt.Sprintf("%s  %-10s  %s", e.At.UTC().Format(clock.Format), e.Kind, human.TaskID(e.TaskID))
 	add := func(s string) {
 		if s != "" {
 			line += "  " + human.OneLine(s, 200)

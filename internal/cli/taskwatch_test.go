@@ -58,7 +58,7 @@ func TestTaskWatchSaysWhatIsWrong(t *testing.T) {
 	s.fails(ExitUsage, []string{"token is not one that an event came with"}, "task", "watch", "--after", "x")
 	_, first := s.watch("--type", "mail")
 	_, second := s.watch("--type", "mail")
-	s.fails(ExitRefused, []string{"other subscriptions have all the permits", "task wait"}, "task", "watch", "--type", "mail")
+	s.fails(ExitRefused, []string{"other subscriptions have all the seats", "task wait"}, "task", "watch", "--type", "mail")
 	require.Equal(t, ExitOK, first().code)
 	require.Equal(t, ExitOK, second().code)
 	_, third := s.watch("--type", "mail")

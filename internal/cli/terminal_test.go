@@ -28,18 +28,18 @@ func TestWhatATargetAnswersReachesNoTerminalRaw(t *testing.T) {
 	r := s.run("send", "http", "--key", "k", "--args", `{"url": "`+target.URL+`"}`, "--max-errors", "1", "--wait")
 	require.Equal(t, ExitFailed, r.code, r.stderr)
 	require.Contains(t, r.stdout, `\x1b]0;pwned\a\x1b[2J`)
-	for _, args := range [][]string{{"wait", "-/http/k"}, {"show", "-/http/k"}, {"explain", "-/http/k"}, {"history", "-/http/k"}, {"list"}} {
+	for _, args := range [][]string{{"wait", "http/k"}, {"show", "http/k"}, {"explain", "http/k"}, {"history", "http/k"}, {"list"}} {
 		r := s.run(append([]string{"task"}, args...)...)
 		require.NotRegexp(t, raw, r.stdout+r.stderr, args)
-		require.NotRegexp(t, `(?m)^-/x/y`, r.stdout, args)
+		require.NotRegexp(t, `(?m)^x/y`, r.stdout, args)
 	}
-	require.Contains(t, s.ok("task", "show", "-/http/k", "-o", "json").stdout, `\u001b]0;pwned\u0007`)
+	require.Contains(t, s.ok("task", "show", "http/k", "-o", "json").stdout, `\u001b]0;pwned\u0007`)
 }
 
 func TestNamesThatProducersChooseReachNoTerminalRaw(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "t", "--key", hostile, "--category", hostile, "--creator", hostile, "--held")
-	id := "-/t/" + hostile
+	id := "t/" + hostile
 	for _, args := range [][]string{
 		{"list"}, {"show", id}, {"explain", id}, {"cancel", id, "--remark", hostile}, {"show", id}, {"cancel", id}, {"history", id},
 		{"list", "--limit", "1"}, {"show", id + "x"},

@@ -86,7 +86,7 @@ func TestTypesAreAppliedShownAndDeleted(t *testing.T) {
 	require.Equal(t, "report  deleted\n", s.ok("type", "delete", "report", "--yes").stdout)
 	s.fails(ExitNotFound, []string{"no such task type: report"}, "type", "show", "report")
 	s.fails(ExitNotFound, []string{"no such task type"}, "type", "delete", "report")
-	require.Contains(t, s.ok("task", "list", "--type", "report").stdout, "-/report/k", "its tasks stay")
+	require.Contains(t, s.ok("task", "list", "--type", "report").stdout, "report/k", "its tasks stay")
 }
 
 func TestAFileOfTypesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
@@ -116,7 +116,7 @@ func TestAFileOfTypesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 func TestAnythingCanBeHadAsYAML(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "t", "--key", "k", "--args", `{"b": 1, "a": ["x", "1"]}`)
-	out := s.ok("task", "show", "-/t/k", "-o", "yaml").stdout
+	out := s.ok("task", "show", "t/k", "-o", "yaml").stdout
 	require.Contains(t, out, "id: -/t/k\n")
 	require.Contains(t, out, "args:\n  b: 1\n  a:\n    - x\n    - \"1\"\n")
 }

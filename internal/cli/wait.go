@@ -105,7 +105,7 @@ func (a *app) await(ctx context.Context, p *producer.Producer, sent producer.Sen
 	t, err := p.AwaitTask(ctx, sent)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errWaited) {
-			return coded(ExitFailed, "%s: %w; `mscheduler task explain '%s'` says what it waits for", sent.ID, errWaited, sent.ID)
+			return coded(ExitFailed, "%s: %w; `mscheduler task explain %s` says what it waits for", human.TaskID(sent.ID), errWaited, human.TaskArg(sent.ID))
 		}
 		return err
 	}
@@ -136,7 +136,7 @@ func endReason(t *model.Task) string {
 }
 
 func endLine(t *model.Task, took time.Duration) string {
-	s := t.ID + "  " + string(t.Status) + "  after " + human.Rough(took)
+	s := human.TaskID(t.ID) + "  " + string(t.Status) + "  after " + human.Rough(took)
 	if !t.Status.Succeeded() {
 		if r := endReason(t); r != "" {
 			s += ": " + strings.ReplaceAll(r, "\n", "\n  ") // a line of it is no end of another task

@@ -50,13 +50,13 @@ func (r *report) callback() {
 }
 
 func (r *report) aboutDelivery() {
-	r.next("The delivery is a task of its own: mscheduler task explain '%s'", lifecycle.DeliveryID(r.Task))
+	r.next("The delivery is a task of its own: mscheduler task explain %s", human.TaskArg(lifecycle.DeliveryID(r.Task)))
 }
 
 // redeliver says how to try again, where there still is somebody to be told.
 func (r *report) redeliver(target *model.CallbackTarget) {
 	if target != nil {
-		r.next("To have it delivered once more: mscheduler task redeliver '%s'", r.Task.ID)
+		r.next("To have it delivered once more: mscheduler task redeliver %s", human.TaskArg(r.Task.ID))
 	}
 }
 

@@ -36,12 +36,12 @@ func TestTheCallbackOfAnEndedTaskIsExplained(t *testing.T) {
 	}{
 		"not handed over": {ok, false, nil, []string{"not handed over to a delivery yet", notKept}},
 		"a failure's, being tried": {useless, true, retried, []string{
-			"Its callback is being delivered: the delivery is Error, after 1 error, the last: it answered 503, tried next", "task explain '-/mscheduler.callback/", notKept,
+			"Its callback is being delivered: the delivery is Error, after 1 error, the last: it answered 503, tried next", "task explain 'mscheduler.callback/", notKept,
 		}},
 		"a success's, under way": {ok, true, delivery().claim("w2", ago(time.Second)).doc, []string{"being delivered: the delivery is Executing.", notKept}},
-		"cancelled":              {ok, true, delivery().cancel(ago(time.Second)).doc, []string{"was cancelled at", "no longer needed", "task redeliver '-/t/k'"}},
+		"cancelled":              {ok, true, delivery().cancel(ago(time.Second)).doc, []string{"was cancelled at", "no longer needed", "task redeliver 't/k'"}},
 		"a failure's, refused": {useless, true, tried(lifecycle.Failed(model.FailFatal, "410 Gone")), []string{
-			"could not be delivered; the delivery is Failure since", "410 Gone", "task redeliver '-/t/k'",
+			"could not be delivered; the delivery is Failure since", "410 Gone", "task redeliver 't/k'",
 		}},
 		"delivered":       {useless, true, tried(lifecycle.Success(answered)), []string{"Its callback was delivered at", "answered 204"}},
 		"taken out":       {ok, true, tried(ok), []string{"nobody was to be told any more"}},

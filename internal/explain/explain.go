@@ -76,7 +76,7 @@ func Explain(f Facts) Report {
 		r.lastEnd()
 	case t.Status == model.StatusWait:
 		r.Summary = "It is held: nobody may claim it until it is released."
-		r.next("Release it: mscheduler task release '%s'", t.ID)
+		r.next("Release it: mscheduler task release %s", human.TaskArg(t.ID))
 	case !t.CancelRequestedAt.IsZero():
 		r.cancelling()
 	case t.OpenExecutions() > 0:

@@ -68,7 +68,7 @@ func TestExplanations(t *testing.T) {
 		"paused type":                       {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true}, []string{"paused for the type t", "mscheduler resume t"}},
 		"paused all":                        {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true, PausedAll: true}, []string{"paused for all types", "resume --all"}},
 		"not due yet":                       {begin(t, now, lifecycle.Draft{Start: now.Add(time.Hour)}), Facts{Workers: []Worker{w1}}, []string{"waits for its start time, 2026-01-31 10:00:00Z (in 1h)", "may be claimed by the worker w1", "w1 not now: it is not due yet"}},
-		"held":                              {begin(t, now, lifecycle.Draft{Held: true}), Facts{}, []string{"It is held", "task release '-/t/k'"}},
+		"held":                              {begin(t, now, lifecycle.Draft{Held: true}), Facts{}, []string{"It is held", "task release 't/k'"}},
 		"filtered, the worker lives":        {begin(t, now, lifecycle.Draft{Options: model.Options{SpecificWorkerIDs: []string{"w2"}}}), Facts{Workers: []Worker{w1}}, []string{"Only the worker w2 may run it", "None of the 1 live workers", "only other workers may run it"}},
 		"running":                           {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}}, []string{"The worker w1 runs it since", "its lease runs until 2026-01-31 09:00:25Z (in 25s)", "extends its lease every 10s"}},
 		"running, nobody hears it":          {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)), Facts{}, []string{"w1 (not heard of lately) holds it"}},
@@ -83,7 +83,7 @@ func TestExplanations(t *testing.T) {
 		"cancelled":            {begin(t, ago(time.Minute), lifecycle.Draft{}).cancel(ago(time.Second)), Facts{}, []string{"It was cancelled at", "To run it after all"}},
 		"succeeded":            {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Outcome{}, ago(3*time.Second)), Facts{}, []string{"It succeeded at", "w1 did it, attempt 1, in 2s", "its key is taken, until"}},
 		"failed for good":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"It failed for good", "The handler said that a retry is useless"}},
-		"a person must decide": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{NeedManual: &manual}}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"a person must decide", "task resolve '-/t/k'"}},
+		"a person must decide": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{NeedManual: &manual}}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"a person must decide", "task resolve 't/k'"}},
 		"two wanted, one at it": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{ConcurrentWorkerCount: 2}}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}},
 			[]string{"1 of the 2 wanted workers hold it, 0 have done it", "2 different workers have succeeded", "w1 not now: this worker holds it or has done it"}},
 	} {

@@ -37,7 +37,7 @@ func (r *report) heldBack() {
 	const order = "the greatest priority first, then the longest due"
 	switch {
 	case limit.MaxRunning > 0 && len(r.OfKey) >= limit.MaxRunning:
-		r.next("When one of those ends, the next has its turn: %s. To end one: mscheduler task cancel '%s'", order, r.OfKey[0].TaskID)
+		r.next("When one of those ends, the next has its turn: %s. To end one: mscheduler task cancel %s", order, human.TaskArg(r.OfKey[0].TaskID))
 	case limit.RateLimit != nil:
 		r.next("When the rate allows the next start, the next has its turn: %s.", order)
 	default:

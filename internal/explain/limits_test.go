@@ -31,7 +31,7 @@ func TestATaskThatWaitsForOthersSaysForWhom(t *testing.T) {
 	}{
 		"its key is full": {Facts{Task: held, Workers: w1, OfKey: holders[:1]}, []string{
 			"is held back: it waits for its turn among the tasks of its limit_key, ann", "with the limit_key ann at most 1 may run at once",
-			"-/t/a has a permit since 2026-01-31 08:00:00Z (1h ago)", "mscheduler task cancel '-/t/a'", "w1 not now: it waits for its limit_key",
+			"-/t/a has a permit since 2026-01-31 08:00:00Z (1h ago)", "mscheduler task cancel 't/a'", "w1 not now: it waits for its limit_key",
 		}},
 		"of two, one is free": {Facts{Task: held, Workers: w1, OfKey: holders[:1], Type: &model.TaskType{KeyLimit: &model.KeyLimit{MaxRunning: 2}}}, []string{
 			"at most 2 may run at once", "There is room by the permits",

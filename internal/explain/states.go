@@ -152,20 +152,20 @@ func (r *report) ended() {
 		r.Summary = fmt.Sprintf("It failed for good at %s.", ran)
 		r.lastEnd()
 		r.spentBudget()
-		r.next("To run it again: mscheduler task retry '%s'", t.ID)
+		r.next("To run it again: mscheduler task retry %s", human.TaskArg(t.ID))
 	case model.StatusPending:
 		r.Summary = fmt.Sprintf("Its budget was spent at %s, and a person must decide.", ran)
 		r.lastEnd()
 		r.spentBudget()
-		r.next("To run it again: mscheduler task retry '%s'", t.ID)
-		r.next("If it was done by hand: mscheduler task resolve '%s' --remark '...'", t.ID)
+		r.next("To run it again: mscheduler task retry %s", human.TaskArg(t.ID))
+		r.next("If it was done by hand: mscheduler task resolve %s --remark '...'", human.TaskArg(t.ID))
 	case model.StatusManuallyProcessed:
 		r.Summary = fmt.Sprintf("A person resolved it at %s.", ran)
 		r.remark()
 	default:
 		r.Summary = fmt.Sprintf("It was cancelled at %s.", ran)
 		r.remark()
-		r.next("To run it after all: mscheduler task retry '%s'", t.ID)
+		r.next("To run it after all: mscheduler task retry %s", human.TaskArg(t.ID))
 	}
 	r.callback()
 	if !t.ArchiveAt.IsZero() {

@@ -41,3 +41,14 @@ func TestPlural(t *testing.T) {
 	require.Equal(t, "1 task", Plural(1, "task", "tasks"))
 	require.Equal(t, "0 tasks", Plural(0, "task", "tasks"))
 }
+
+func TestATaskIDIsShortWhereItHasNoTenantAndOneMeaning(t *testing.T) {
+	for id, want := range map[string][2]string{
+		"-/http/order-17":    {"http/order-17", "'http/order-17'"},
+		"acme/http/order-17": {"acme/http/order-17", "'acme/http/order-17'"},
+		"-/http/a/b":         {"-/http/a/b", "-- '-/http/a/b'"},
+		"-/t/it's":           {"t/it's", `'t/it'\''s'`},
+	} {
+		require.Equal(t, want, [2]string{TaskID(id), TaskArg(id)})
+	}
+}

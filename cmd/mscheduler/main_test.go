@@ -229,7 +229,7 @@ func TestKilledDevServerLosesNothingOnAFile(t *testing.T) {
 	again := start(t, binary(t, dir, "dev", "--path", file))
 	again.says("is gone; its file is replaced")
 	again.says("Ctrl-C stops it gracefully")
-	code, stdout, stderr := run(t, binary(t, dir, "task", "show", "-/exec/k"))
+	code, stdout, stderr := run(t, binary(t, dir, "task", "show", "exec/k"))
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "Executing", "its lease has not lapsed yet")
 	require.NoError(t, again.Process.Signal(os.Interrupt))

@@ -14,15 +14,14 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-const archiveHelp = `Move ended tasks to the history, and say how long it is kept.
+const archiveHelp = `Move ended tasks to the history, and set how long the history is kept.
 
-An ended task stays for its retention (7 days unless it or its type says otherwise): so
-long its key is not free. Then it moves to the history, where it stays for 90 days unless
-` + "`archive retention`" + ` says otherwise. Workers do that by themselves. Pending tasks wait for a
-person and never move.`
+An ended task and its key are kept for its retention, by default 7 days. Then the task moves to
+the history, which is kept for 90 days unless ` + "`archive retention`" + ` sets another time. Workers move
+tasks by themselves. Pending tasks wait for a person and never move.`
 
 func (a *app) archiveCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "archive", Short: "Move ended tasks to the history; how long it is kept", Long: archiveHelp, Args: noArgs, RunE: group}
+	cmd := &cobra.Command{Use: "archive", Short: "Move ended tasks to the history, and set its retention", Long: archiveHelp, Args: noArgs, RunE: group}
 	cmd.AddCommand(a.archiveRun(), a.archiveRetention())
 	return cmd
 }
@@ -30,9 +29,9 @@ func (a *app) archiveCommand() *cobra.Command {
 func (a *app) archiveRun() *cobra.Command {
 	var noPause bool
 	cmd := &cobra.Command{
-		Use: "run", Short: "Move what is due now, whoever else does", Args: noArgs,
-		Long: `Move what is due now to the history, whoever else does. It rests between batches, so that
-workers hardly notice; --no-pause is for a database that nobody uses at the moment.`,
+		Use: "run", Short: "Move the tasks that are due now", Args: noArgs,
+		Long: `Move the tasks that are due now to the history. Pauses between batches keep the load low;
+--no-pause is for a database without other users.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			c, err := a.connectReady(ctx)

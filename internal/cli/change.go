@@ -161,18 +161,10 @@ func (a *app) changeFilter(f *filterFlags, ch *taskChange) (store.Filter, error)
 	}
 	for _, s := range filter.Statuses {
 		if !slices.Contains(ch.from, s) {
-			return filter, usage("--status %s: only %s can be %s", s, joinStatuses(ch.from), ch.done)
+			return filter, usage("--status %s: only %s can be %s", s, strings.Join(names(ch.from), ", "), ch.done)
 		}
 	}
 	return filter, nil
-}
-
-func joinStatuses(all []model.Status) string {
-	names := make([]string, len(all))
-	for i, s := range all {
-		names[i] = string(s)
-	}
-	return strings.Join(names, ", ")
 }
 
 // changing is one run of a change.
@@ -302,7 +294,7 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 	}
 	counts := changeCounts{Matched: n}
 	if n > 0 {
-		if err := r.confirm(yes, fmt.Sprintf("%s %s (%s)?", capital(r.name), human.Plural(n, "task", "tasks"), joinStatuses(f.Statuses))); err != nil {
+		if err := r.confirm(yes, fmt.Sprintf("%s %s (%s)?", capital(r.name), human.Plural(n, "task", "tasks"), strings.Join(names(f.Statuses), ", "))); err != nil {
 			return err
 		}
 		if err := r.all(ctx, f, &counts); err != nil {

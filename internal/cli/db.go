@@ -17,8 +17,8 @@ func (a *app) dbCommand() *cobra.Command {
 
 func (a *app) dbStatus() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Say how far the database is from this release", Args: noArgs,
-		Long: "Say how far the database is from this release. Ends with 0 when it is set up and the release\ncan work on it, else with 5: also where nobody has sent anything yet, which sets it up.",
+		Use: "status", Short: "Compare the schema of the database with this release", Args: noArgs,
+		Long: "Compare the schema of the database with this release. The exit code is 0 if the release can work\nwith it, else 5. An empty database has no schema yet: the first send or worker sets it up.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect(cmd.Context())
 			if err != nil {
@@ -35,7 +35,7 @@ func (a *app) dbStatus() *cobra.Command {
 
 func (a *app) dbMigrate() *cobra.Command {
 	return &cobra.Command{
-		Use: "migrate", Short: "Bring the schema to this release", Args: noArgs,
+		Use: "migrate", Short: "Bring the schema up to date", Args: noArgs,
 		Long: "Bring the schema to this release: make what is missing, then write the version. It may run\nany number of times, from several places at once, and while workers work.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect(cmd.Context())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ collection, <prefix>doctor_probe, and drops it again.`
 
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check whether all is well, and say what to do", Long: doctorHelp, Args: noArgs,
+		Use: "doctor", Short: "Check the deployment, and say what to do", Long: doctorHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := a.target(cmd.Context())
 			if err != nil {
@@ -232,7 +233,7 @@ func (d *doctor) workers(ctx context.Context) {
 	if alive == 0 {
 		d.warn("workers", "none lives", "start one: mscheduler work, or a service with a consumer")
 	} else {
-		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(sortedKeys(served), ", "))
+		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(slices.Sorted(maps.Keys(served)), ", "))
 	}
 	d.callbacks(ctx, served[model.CallbackType] != nil)
 	due, err := d.store.Tasks.DueTypes(ctx, d.now)
@@ -349,15 +350,6 @@ func (d *doctor) lapses(ctx context.Context) {
 		d.warn("leases", fmt.Sprintf("%s lapsed, the oldest (%s) %s", n, human.TaskID(tasks[0].ID), human.When(tasks[0].LapseAt, d.now)),
 			"no worker of their types looks for lapsed leases: start one")
 	}
-}
-
-func sortedKeys[T any](m map[string]T) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }
 
 func (a *app) printDoctor(d *doctor) error {

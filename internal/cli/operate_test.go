@@ -40,7 +40,7 @@ func TestPauseHoldsTasksBackUntilResume(t *testing.T) {
 func TestWorkerListShowsWhoLives(t *testing.T) {
 	s := newSession(t)
 	s.ok("db", "migrate")
-	require.Contains(t, s.ok("worker", "list").stderr, "no worker lives")
+	require.Contains(t, s.ok("worker", "list").stderr, "no live worker")
 	_, _, stop := s.worker()
 	r := s.ok("worker", "list")
 	require.Contains(t, r.stdout, "w1")
@@ -59,7 +59,7 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 	require.NoError(t, err)
 	r = s.ok("worker", "list")
 	require.NotContains(t, r.stdout, "old")
-	require.Contains(t, r.stderr, "1 worker was not heard of lately")
+	require.Contains(t, r.stderr, "1 worker has no recent heartbeat")
 	require.Contains(t, s.ok("worker", "list", "--all").stdout, "silent")
 
 	stopped := stop()

@@ -19,10 +19,10 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-const periodicHelp = `Periodic rules send a task at the times that a cron rule names, and keep a record of every
-one of those times: what ran, when and how it ended, and what was skipped, and why.
+const periodicHelp = `Periodic rules send a task at the times of a cron expression. Every such time, a tick, is
+recorded: what ran, when and how it ended, or why it was skipped.
 
-Something must decide the ticks: ` + "`mscheduler work --periodic`" + `, as many as you like, or
+At least one process must decide the ticks: ` + "`mscheduler work --periodic`" + ` or
 ` + "`mscheduler dev`" + `. A rule is named by its name (and --tenant), by tenant/name, or by its id.`
 
 func (a *app) periodicCommand() *cobra.Command {
@@ -98,7 +98,7 @@ func (r *rulesCommand) sayIdle(ctx context.Context, d *ruleDB) error {
 			return nil
 		}
 	}
-	r.say("nobody decides ticks: no rule fires until there is one; start it with: mscheduler work --periodic")
+	r.say("no process decides ticks, so no rule fires; start one with: mscheduler work --periodic")
 	return nil
 }
 

@@ -51,7 +51,7 @@ func TestRulesAreAppliedListedShownAndDeleted(t *testing.T) {
 	require.Contains(t, r.stdout, "  + start_at: 2026-01-01T13:00:00Z\n")
 	require.Contains(t, r.stdout, "  + args.ids: [1, 12345678901234567]\n")
 	require.Contains(t, r.stdout, "acme/every hour  created (version 1), next ")
-	require.Contains(t, r.stderr, "nobody decides ticks")
+	require.Contains(t, r.stderr, "no process decides ticks")
 	require.Equal(t, "nightly  unchanged (version 1)\nacme/every hour  unchanged (version 1), next ", strings.Split(s.ok("periodic", "apply", "-f", path).stdout, "20")[0])
 
 	r = s.ok("periodic", "list")
@@ -89,7 +89,7 @@ func TestRulesAreAppliedListedShownAndDeleted(t *testing.T) {
 	require.Contains(t, r.stdout, "  - enabled: false\n  + enabled: true\n")
 	s.fails(ExitRefused, []string{"version 2", "is for 1"}, "periodic", "apply", "-f", s.file("{name: nightly, version: 1, cron: '@daily', type: t}"))
 
-	s.fails(ExitUsage, []string{"which is enabled", "--yes"}, "periodic", "delete", "nightly")
+	s.fails(ExitUsage, []string{"It is enabled", "--yes"}, "periodic", "delete", "nightly")
 	require.Equal(t, "nightly  deleted; its runs: mscheduler periodic runs "+shown.ID+"\n", s.ok("periodic", "delete", "nightly", "--yes").stdout)
 	s.fails(ExitNotFound, []string{"no such periodic rule: nightly"}, "periodic", "enable", "nightly")
 	require.Contains(t, s.ok("periodic", "runs", shown.ID).stderr, "no run", "its records are found by its id")
@@ -251,7 +251,7 @@ func TestRunsAreTriggeredBackfilledListedAndCancelled(t *testing.T) {
 	s.fails(ExitUsage, []string{`--status is "Done"`}, "periodic", "runs", "n", "--status", "Done")
 	s.fails(ExitUsage, []string{"--limit is 0"}, "periodic", "runs", "n", "--limit", "0")
 	s.fails(ExitNotFound, []string{"no run x"}, "periodic", "runs", "n", "--after", "x")
-	s.fails(ExitUsage, []string{"of which 3 runs wait"}, "periodic", "delete", "n")
+	s.fails(ExitUsage, []string{"3 runs wait"}, "periodic", "delete", "n")
 }
 
 // Whether the rule keeps records of it or not, who triggers a run learns that it does not come.
@@ -310,13 +310,13 @@ func TestAWorkerWithPeriodicFiresRulesAndOneWithoutDoesNotClaimTo(t *testing.T) 
 	_, _, stop := s.worker("--periodic")
 	s.ok("periodic", "apply", "-f", s.file("name: n\nenabled: true\ncron: '* * * * * *'\ntype: exec\nargs: {argv: ['true']}\n"))
 	s.eventually("two runs that succeeded", func() bool { return len(s.runsOf("n", "--status", "SUCCESS").Runs) >= 2 })
-	require.NotContains(t, s.ok("periodic", "list").stderr, "nobody decides ticks")
+	require.NotContains(t, s.ok("periodic", "list").stderr, "no process decides ticks")
 	r := s.ok("periodic", "runs", "n", "--status", "SUCCESS", "--limit", "1")
 	require.Regexp(t, `(?m)^20\d\d-.*Z +SUCCESS +\d+.* +\d+.* +1 +- +\w+@20`, r.stdout)
 	require.Contains(t, s.ok("periodic", "apply", "-f", s.file("name: n\ncron: '*/2 * * * * *'\ntype: t\n"), "--dry-run").stdout, "recorded run")
 	require.Equal(t, ExitOK, stop().code, "both stop gracefully")
 	require.Contains(t, s.ok("periodic", "disable", "n").stdout, "n  disabled\n")
-	require.Contains(t, s.ok("periodic", "list").stderr, "nobody decides ticks", "the engine said that it stopped")
+	require.Contains(t, s.ok("periodic", "list").stderr, "no process decides ticks", "the engine said that it stopped")
 }
 
 func TestTheRuleOfTheReadmeCanBeApplied(t *testing.T) {

@@ -13,16 +13,6 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// some wants one or more arguments.
-func some(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return usage("%s wants %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
 // quoted is a name as a shell takes it.
 func quoted(name string) string {
 	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@!:/") == "" {
@@ -118,7 +108,7 @@ func (r *rulesCommand) disable() *cobra.Command {
 func (r *rulesCommand) delete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete RULE", Short: "End a rule for good", Args: one("the name of a rule"),
+		Use: "delete RULE", Short: "Delete a rule", Args: one("the name of a rule"),
 		Long: "End a rule for good: it never fires again, what waits is cancelled, what runs goes on. Its name is\nfree; its records stay until their retention is over, and are found by the rule's id.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -127,9 +117,9 @@ func (r *rulesCommand) delete() *cobra.Command {
 				return err
 			}
 			if n := len(rule.Queued); rule.Status == schedule.StatusOnline || n > 0 {
-				question := fmt.Sprintf("Delete rule %s, which is enabled?", ruleName(rule))
+				question := fmt.Sprintf("Delete rule %s? It is enabled.", ruleName(rule))
 				if n > 0 {
-					question = fmt.Sprintf("Delete rule %s, of which %s?", ruleName(rule), human.Plural(n, "run waits", "runs wait"))
+					question = fmt.Sprintf("Delete rule %s? %s.", ruleName(rule), human.Plural(n, "run waits", "runs wait"))
 				}
 				if err := r.confirm(yes, question); err != nil {
 					return err

@@ -87,7 +87,7 @@ func (r *rulesCommand) runs() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&f.status, "status", nil, "only runs with one of these statuses")
-	_ = cmd.RegisterFlagCompletionFunc("status", fixed(runStatusNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(runStatuses)...))
 	cmd.Flags().StringVar(&f.from, "from", "", "only ticks at or after this time: 2026-01-31T09:00:00Z, or -2h")
 	cmd.Flags().StringVar(&f.to, "to", "", "only ticks before this time")
 	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of lines of a page")
@@ -95,19 +95,11 @@ func (r *rulesCommand) runs() *cobra.Command {
 	return cmd
 }
 
-func runStatusNames() []string {
-	names := make([]string, len(runStatuses))
-	for i, s := range runStatuses {
-		names[i] = string(s)
-	}
-	return names
-}
-
 func (f *runsFlags) statuses() (out []schedule.RunStatus, err error) {
 	for _, name := range f.status {
 		s := schedule.RunStatus(strings.ToUpper(name))
 		if !slices.Contains(runStatuses, s) {
-			return nil, usage("--status is %q; want one of %s", name, strings.Join(runStatusNames(), ", "))
+			return nil, usage("--status is %q; want one of %s", name, strings.Join(names(runStatuses), ", "))
 		}
 		out = append(out, s)
 	}

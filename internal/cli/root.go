@@ -203,21 +203,29 @@ func noArgs(cmd *cobra.Command, args []string) error {
 }
 
 // oneOrNone wants at most one argument.
-func oneOrNone(what string) cobra.PositionalArgs {
+func oneOrNone(what string) cobra.PositionalArgs { return wants(what, cobra.MaximumNArgs(1)) }
+
+// one wants exactly one argument.
+func one(what string) cobra.PositionalArgs { return wants(what, cobra.ExactArgs(1)) }
+
+// some wants one or more arguments.
+func some(what string) cobra.PositionalArgs { return wants(what, cobra.MinimumNArgs(1)) }
+
+// wants says what is wanted where the number of arguments is wrong.
+func wants(what string, number cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) <= 1 {
-			return nil
+		if number(cmd, args) != nil {
+			return usage("%s wants %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
 		}
-		return usage("%s wants %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+		return nil
 	}
 }
 
-// one wants exactly one argument.
-func one(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 1 {
-			return nil
-		}
-		return usage("%s wants %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+// names are the names of statuses and the like.
+func names[T ~string](values []T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
 	}
+	return out
 }

@@ -14,7 +14,7 @@ import (
 // Exit codes of the binary; the help of every command lists them.
 const (
 	ExitOK          = 0
-	ExitFailed      = 1   // it was tried and did not work out
+	ExitFailed      = 1   // it was tried and failed
 	ExitUsage       = 2   // wrong arguments or input; nothing was written for what was wrong
 	ExitNotFound    = 3   // no such task, type, rule or run
 	ExitUnreachable = 4   // the database does not answer
@@ -24,9 +24,9 @@ const (
 
 const exitCodesHelp = `Exit codes:
   0    done
-  1    it did not work out: a task that was waited for failed, a check failed
+  1    failed: a task that was waited for failed, or a check did
   2    wrong usage or input, or no database was named
-  3    there is no such task or type
+  3    no such task, type, rule or run
   4    the database does not answer
   5    refused: the task's state, the schema or a permission forbids it
   130  interrupted`

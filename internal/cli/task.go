@@ -51,7 +51,7 @@ var filterNames = []string{"type", "status", "tenant", "category", "creator", "w
 
 func (f *filterFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.typ, "type", "", "only tasks of this type")
-	fs.StringSliceVar(&f.statuses, "status", nil, "only tasks with one of these statuses: "+strings.Join(statusNames(), ", "))
+	fs.StringSliceVar(&f.statuses, "status", nil, "only tasks with one of these statuses: "+strings.Join(names(lifecycle.Statuses), ", "))
 	fs.StringVar(&f.tenant, "tenant", "", "only tasks of this tenant; - for those without one")
 	fs.StringVar(&f.category, "category", "", "only tasks of this category")
 	fs.StringVar(&f.creator, "creator", "", "only tasks of this creator")
@@ -61,18 +61,10 @@ func (f *filterFlags) register(fs *pflag.FlagSet) {
 }
 
 func (f *filterFlags) completions(cmd *cobra.Command) {
-	_ = cmd.RegisterFlagCompletionFunc("status", fixed(statusNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(lifecycle.Statuses)...))
 	for _, name := range []string{"type", "tenant", "category", "creator", "worker", "created-after", "created-before"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
-}
-
-func statusNames() []string {
-	out := make([]string, len(lifecycle.Statuses))
-	for i, s := range lifecycle.Statuses {
-		out[i] = string(s)
-	}
-	return out
 }
 
 // given says whether any of the flags was set.
@@ -131,5 +123,5 @@ func statusOf(name string) (model.Status, error) {
 			return s, nil
 		}
 	}
-	return "", usage("--status is %q; want one of %s", name, strings.Join(statusNames(), ", "))
+	return "", usage("--status is %q; want one of %s", name, strings.Join(names(lifecycle.Statuses), ", "))
 }

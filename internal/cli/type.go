@@ -20,14 +20,14 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-const typeHelp = `Say what holds for all tasks of a type: retries, timeouts, callback, limits.
+const typeHelp = `Settings of task types: retries, timeouts, callback, limits.
 
-A task's own option wins over its type's, that over what the handler says, and that over
-the defaults. A change acts on sends and on claims within two seconds; what runs goes on
-with what it was claimed with.`
+A task's own option overrides its type's, which overrides the handler's, which overrides the
+default. A change acts on sends and claims within two seconds. A running execution keeps the
+settings of its claim.`
 
 func (a *app) typeCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "type", Short: "Say what holds for all tasks of a type", Long: typeHelp, Args: noArgs, RunE: group}
+	cmd := &cobra.Command{Use: "type", Short: "Manage the settings of task types", Long: typeHelp, Args: noArgs, RunE: group}
 	cmd.AddCommand(a.typeApply(), a.typeList(), a.typeShow(), a.pauseCommand(), a.resumeCommand(), a.typeDelete())
 	return cmd
 }
@@ -43,8 +43,8 @@ func (a *app) typesOf(ctx context.Context) (c *connection, p *producer.Producer,
 
 func (a *app) typeList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the types of which something is stored", Args: noArgs,
-		Long: "List the types of which something is stored. Tasks and workers may have others: those have the\ndefaults. With -o yaml it is a file for `type apply`.",
+		Use: "list", Short: "List the types with settings", Args: noArgs,
+		Long: "List the types with stored settings. Tasks and workers may have other types, which use the defaults.\n-o yaml prints a file for `type apply`.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, p, paused, err := a.typesOf(cmd.Context())
 			if err != nil {
@@ -70,7 +70,7 @@ func (a *app) printTypes(types []*model.TaskType, paused []string, all bool) err
 		return err
 	}
 	if len(types) == 0 {
-		a.say("no type is stored; see: mscheduler type apply --help")
+		a.say("no type has settings; see: mscheduler type apply --help")
 		return nil
 	}
 	tab := newTable("TYPE", "CATEGORY", "RETRIES", "TIMEOUT", "LIMITS", "CALLBACK", "PAUSED", "VERSION", "NAME")
@@ -155,8 +155,8 @@ func callbackText(c *model.Callback) string {
 
 func (a *app) typeShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show TYPE", Short: "Show what holds for the tasks of a type", Args: one("the name of a type"),
-		Long: "Show what holds for the tasks of a type. With -o yaml it is a file for `type apply`. Secrets are\nnot shown.",
+		Use: "show TYPE", Short: "Show the settings of a type", Args: one("the name of a type"),
+		Long: "Show the settings of a type, without its secrets. -o yaml prints a file for `type apply`.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, p, paused, err := a.typesOf(cmd.Context())
 			if err != nil {
@@ -220,8 +220,8 @@ func typeJSON(t *model.TaskType, paused []string) (json.RawMessage, error) {
 func (a *app) typeDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "delete TYPE", Short: "Forget what was said of a type", Args: one("the name of a type"),
-		Long: "Forget what was said of a type. Its tasks stay: from their next claim on they have the options of\ntheir handler and the defaults. A worker that serves the type by its category alone stops doing so.",
+		Use: "delete TYPE", Short: "Delete a type's settings", Args: one("the name of a type"),
+		Long: "Delete a type's settings. Its tasks stay: from their next claim on they use the options of their\nhandler and the defaults. A worker that serves the type by its category alone stops doing so.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, code := cmd.Context(), args[0]
 			c, p, _, err := a.typesOf(ctx)
@@ -237,7 +237,7 @@ func (a *app) typeDelete() *cobra.Command {
 				return err
 			}
 			if open > 0 {
-				if err := a.confirm(yes, fmt.Sprintf("Delete type %s, of which %s not ended?", code, human.Plural(open, "task has", "tasks have"))); err != nil {
+				if err := a.confirm(yes, fmt.Sprintf("Delete the settings of type %s? %s not ended.", code, human.Plural(open, "task has", "tasks have"))); err != nil {
 					return err
 				}
 			}

@@ -18,19 +18,14 @@ import (
 
 const waitHelp = `Wait until tasks have ended and print their results.
 
-It ends with 0 when all succeeded and with 1 when one ended in another way or --timeout
-passed. A task that ended before counts as it ended.`
+The exit code is 0 if all tasks succeeded, and 1 if one ended otherwise or --timeout passed.
+Tasks that have already ended count, too.`
 
 func (a *app) taskWait() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait ID...", Short: "Wait until tasks have ended", Long: waitHelp,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage("mscheduler task wait wants the ids of tasks")
-			}
-			return taskIDs(args)
-		},
+		Args: cobra.MatchAll(some("the ids of tasks"), func(_ *cobra.Command, args []string) error { return taskIDs(args) }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout <= 0 && cmd.Flags().Changed("timeout") {
 				return usage("--timeout is %s; it must be positive", span(timeout))

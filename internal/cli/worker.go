@@ -18,8 +18,8 @@ func (a *app) workerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "worker", Short: "Look at workers", Args: noArgs, RunE: group}
 	var all bool
 	list := &cobra.Command{
-		Use: "list", Short: "List the workers that live", Args: noArgs,
-		Long: "List the workers that live: those that were heard of within three heartbeats.\nA worker that stopped gracefully is no longer listed; one that was killed is, with --all,\nfor a day.",
+		Use: "list", Short: "List live workers", Args: noArgs,
+		Long: "List live workers: those with a heartbeat within the last three intervals. A worker that stopped\ngracefully is no longer listed. One that was killed is listed for a day, with --all.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			c, err := a.connectReady(ctx)
@@ -37,7 +37,7 @@ func (a *app) workerCommand() *cobra.Command {
 			return a.printWorkers(workers, now, all)
 		},
 	}
-	list.Flags().BoolVar(&all, "all", false, "also those that were not heard of lately")
+	list.Flags().BoolVar(&all, "all", false, "also workers without a recent heartbeat")
 	cmd.AddCommand(list)
 	return cmd
 }
@@ -60,7 +60,7 @@ type workerView struct {
 
 func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) error {
 	views := []workerView{}
-	t := newTable("WORKER", "STATE", "TYPES", "ONLY", "RUNNING", "SLOTS", "WAKES BY", "STARTED", "HEARD OF")
+	t := newTable("WORKER", "STATE", "TYPES", "ONLY", "RUNNING", "SLOTS", "WAKES BY", "STARTED", "HEARTBEAT")
 	silent := 0
 	for i := range workers {
 		w := &workers[i]
@@ -86,10 +86,10 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 		return a.printJSON(map[string]any{"workers": views})
 	}
 	if silent > 0 && !all {
-		a.say("%s not heard of lately; --all lists them", human.Plural(silent, "worker was", "workers were"))
+		a.say("%s no recent heartbeat; --all lists them", human.Plural(silent, "worker has", "workers have"))
 	}
 	if len(views) == 0 {
-		a.say("no worker lives; start one with: mscheduler work")
+		a.say("no live worker; start one with: mscheduler work")
 		return nil
 	}
 	return a.print(t.String())

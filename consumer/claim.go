@@ -85,7 +85,7 @@ func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand)
 	}
 	sent := clock.Read(c.cfg.Clock)
 	written, err := c.writeClaims(ctx, claims, by.ExecID, 0)
-	notify(c.leaseHint) // who looked for leases before the write saw none, and rests
+	c.lapses.Hint() // who looked for leases before the write saw none, and rests
 	if err != nil {
 		grants = nil // they may have been won: the sweeper finds out
 		return 0, 0, err
@@ -128,7 +128,7 @@ func (c *Consumer) repair(ctx context.Context, repairs []store.Write, wrong int)
 		c.leaveOut(apart)
 		c.apart.Go(func() {
 			_, err := c.writeRepairs(ctx, apart, store.Patience)
-			c.health.report(c, err)
+			c.health.Report(err)
 		})
 	}
 	return err
@@ -179,12 +179,12 @@ func (c *Consumer) writeClaims(ctx context.Context, claims []store.Write, execID
 // was lost with the error.
 func (c *Consumer) settleClaims(claims []store.Write, execID string, err error) (written []store.Written, _ error) {
 	lease := c.effOf(claims[0].After).Lease
-	c.health.report(c, err)
-	for wait := c.newBackOff(); c.unsure.Err() == nil; wait.sleep(c.unsure) {
+	c.health.Report(err)
+	for wait := c.health.NewBackOff(); c.unsure.Err() == nil; wait.Sleep(c.unsure) {
 		call, cancel := context.WithTimeout(c.unsure, rpcTimeout)
 		written, err = c.store.Tasks.SettleClaim(call, claims, execID, lease)
 		cancel()
-		c.health.report(c, err)
+		c.health.Report(err)
 		if err == nil || store.Classify(err) == store.Fatal {
 			return written, err
 		}

@@ -101,7 +101,7 @@ func (c *Consumer) settleCompleted(batch []*ended) (others []*ended) {
 		return others
 	}
 	lives, err := c.livesOf(asked)
-	c.health.report(c, err)
+	c.health.Report(err)
 	for _, e := range asked {
 		t := lives[e.x]
 		switch {

@@ -18,7 +18,9 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lapse"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/outcome"
@@ -51,8 +53,8 @@ type Consumer struct {
 	apart             sync.WaitGroup // claims beside the fetches, see claimapart.go
 	wake              waker
 	pingNow, guardNow chan struct{} // something new is held
-	leaseHint         chan struct{} // a task was found or inserted: it may be executing by now
-	health            health
+	health            *health.Monitor
+	lapses            *lapse.Watch
 	control           control
 	taskTypes         *tasktypes.Cache
 	outcomes          *outcome.Runner
@@ -78,7 +80,6 @@ type Consumer struct {
 	nextPace    *clock.Pacer // of the question when something is due
 	knownDue    time.Time    // its last answer; of the fetch loop alone
 	pollPace    *clock.Pacer
-	scanPace    *clock.Pacer
 	typeScan    *claim.TypeScan
 	turnFrom    string        // where the next look begins among very many types
 	fleet       atomic.Int64  // live workers that serve one of our types
@@ -100,7 +101,6 @@ type Consumer struct {
 	looked     atomic.Bool              // it has so once
 	backlog    atomic.Bool              // the last fetch left more to find
 	recent     recently
-	leases     leaseWatch
 }
 
 // New makes a consumer and checks its configuration. It does no I/O.
@@ -119,7 +119,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
-		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), leaseHint: make(chan struct{}, 1), rested: make(chan struct{}, 1),
+		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), rested: make(chan struct{}, 1),
 		stopping: make(chan struct{}),
 		random:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
@@ -129,16 +129,19 @@ func New(cfg Config) (*Consumer, error) {
 	c.held.released = c.slotsReleased
 	c.nextPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.pollPace = clock.NewPacer(cfg.Clock, 0, longestPace)
-	c.scanPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.typeScan = claim.NewTypeScan(st.Tasks.NextType, cfg.Clock)
 	c.control.init()
-	c.health.init(claim.NewTrust(st.Clock, cfg.Clock))
+	c.health = health.New(claim.NewTrust(st.Clock, cfg.Clock), c.databaseLost, c.databaseBack)
 	c.taskTypes = tasktypes.New(st)
 	finder := claim.Finder{Store: st, Types: c.taskTypes, WorkerID: cfg.WorkerID, Only: c.only}
 	c.seeker = claim.NewSeeker(finder, cfg.Clock, cfg.PollInterval, longestPace)
 	c.ends = groupcommit.New(endQueue, c.flushEnds)
 	c.ends.Gather(enoughEnds, c.lingerEnds)
 	c.steps = groupcommit.New(endQueue, c.flushSteps)
+	c.lapses = lapse.New(lapse.Config{
+		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Poll: cfg.PollInterval, Pause: longestPace, Limit: maxBatch,
+		Types: c.types, Fleet: func() int { return int(c.fleet.Load()) }, Preempt: c.preempt, Ends: c.ends.Wait,
+	})
 	c.newService()
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())
 	if cfg.Callbacks != nil {
@@ -179,15 +182,15 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return err
 	}
-	if !c.health.trust.SeesElections() { // nor one a moment ago
-		c.health.trust.Doubt()
+	if !c.health.Trust.SeesElections() { // nor one a moment ago
+		c.health.Trust.Doubt()
 	}
 	life, endLife := context.WithCancel(ctx)
 	defer endLife()
 	var seekers, keepers sync.WaitGroup
 	c.keep(&keepers)
 	c.openPasses()
-	for _, loop := range []func(context.Context){c.fetchLoop, c.passLoop, c.preemptLoop, c.watchLoop, c.upkeep().Loop} {
+	for _, loop := range []func(context.Context){c.fetchLoop, c.passLoop, c.lapses.Loop, c.watchLoop, c.upkeep().Loop} {
 		seekers.Go(func() { loop(life) })
 	}
 	select {
@@ -256,17 +259,17 @@ func (c *Consumer) prepare(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	for wait := c.newBackOff(); ; wait.sleep(ctx) {
+	for wait := c.health.NewBackOff(); ; wait.Sleep(ctx) {
 		call, done := context.WithTimeout(ctx, rpcTimeout) // a server may accept and never answer
 		err := c.store.Ready(call)
 		done()
 		if err == nil {
-			err = c.checkPrimary(ctx) // before the clock is read, which may be another's
+			err = c.lapses.CheckPrimary(ctx) // before the clock is read, which may be another's
 		}
 		if err == nil {
 			err = c.beat(ctx)
 		}
-		c.health.report(c, err)
+		c.health.Report(err)
 		if err == nil || ctx.Err() != nil || store.Classify(err) == store.Fatal {
 			return errors.Join(err, ctx.Err())
 		}
@@ -321,6 +324,20 @@ func (c *Consumer) handlerOf(typ string) *handler {
 	return c.handlers[typ]
 }
 
+func (c *Consumer) databaseLost(err error) {
+	c.log.Warn().Err(err).Msg("the database cannot be reached; work goes on when it is back")
+	c.emit(Event{Kind: EventOutage, Reason: err.Error()})
+}
+
+func (c *Consumer) databaseBack() {
+	notify(c.pingNow)
+	c.store.Forget()
+	c.log.Info().Msg("the database is back")
+	c.emit(Event{Kind: EventRestored})
+	c.wake.now()
+	c.lapses.Hint()
+}
+
 // beat writes the workers document and reads the clock.
 func (c *Consumer) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
@@ -372,6 +389,5 @@ func (c *Consumer) countFleet(ctx context.Context, types []string) error {
 // database answers slowly.
 const longestPace = 5 * time.Second
 
-// rpcTimeout bounds every call to the database that is not bounded otherwise: a server
-// that accepts and never answers must not stop a loop for ever.
-const rpcTimeout = 20 * time.Second
+// rpcTimeout bounds every call to the database that is not bounded otherwise.
+const rpcTimeout = health.CallTimeout

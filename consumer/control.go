@@ -174,7 +174,7 @@ func (c *Consumer) obey(x *execution, t *model.Task) {
 // tellOthers signals that a task was cancelled by one of its handlers while others run.
 func (c *Consumer) tellOthers(t *model.Task) {
 	c.late.Go(func() {
-		for wait := c.newBackOff(); c.service.Err() == nil; wait.sleep(c.service) {
+		for wait := c.health.NewBackOff(); c.service.Err() == nil; wait.Sleep(c.service) {
 			ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
 			err := c.store.Control.Signal(ctx, t.ID)
 			cancel()
@@ -191,12 +191,12 @@ func (c *Consumer) housekeepingLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		// One that serves categories reads it also when idle: their types may change.
 		if (c.held.count().all > 0 || len(c.categories) > 0) && c.control.age(c.cfg.Clock) >= controlAge*9/10 {
-			c.health.report(c, c.readControl(ctx))
+			c.health.Report(c.readControl(ctx))
 		}
 		types := c.served.Load()
-		if !c.isStopping() && (types != served || lastBeat.Since(c.cfg.Clock) >= store.HeartbeatInterval || c.store.Clock.Age() >= store.HeartbeatInterval || c.health.trust.WantsClock()) {
+		if !c.isStopping() && (types != served || lastBeat.Since(c.cfg.Clock) >= store.HeartbeatInterval || c.store.Clock.Age() >= store.HeartbeatInterval || c.health.Trust.WantsClock()) {
 			err := c.beat(ctx)
-			c.health.report(c, err)
+			c.health.Report(err)
 			if err == nil {
 				lastBeat, served = clock.Read(c.cfg.Clock), types
 			}

@@ -21,7 +21,7 @@
 //	         rest.go     while there are none: timers, and polls of one query
 //	         watch.go    keeps a change stream open while idle; follow.go claims what its
 //	                     events name; rank.go says which of the watchers goes first
-//	         preempt.go  looks for lapsed leases
+//	         preempt.go  decides about lapsed leases, which internal/lapse looks for
 //	claim    claim.go    decides and writes a batch of claims; spread.go adapts sizes
 //	run      run.go      calls handlers in free slots; holdings.go counts them
 //	keep     ping.go     extends leases, and cancels who cannot keep its own
@@ -29,7 +29,7 @@
 //	end      end.go      group commit of ends; fencing; gather.go how long ends gather
 //	         completein.go  ends that handlers write in transactions of their own
 //	control  control.go  pauses, cancels, heartbeats
-//	health   health.go   outages, and how long nobody is pre-empted after one
+//	health   internal/health  outages, and what goes first after one
 //	stop     shutdown.go
 //
 // Everything that decides is a pure rule of package model; every query is in

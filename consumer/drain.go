@@ -141,7 +141,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		before := c.held.count().started
 		looked := c.store.Clock.Now()
 		c.seeker.AskAll()
-		if _, err := c.scan(ctx); err != nil {
+		if _, err := c.lapses.Scan(ctx); err != nil {
 			return skipped, err
 		}
 		if _, err := c.fetch(ctx); err != nil {

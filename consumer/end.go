@@ -122,13 +122,13 @@ func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Writ
 	for _, e := range batch {
 		shortest = min(shortest, e.x.interval())
 	}
-	begin := c.health.call
-	for wait := c.newBackOff(); ; wait.sleep(c.service) {
+	begin := c.health.Call
+	for wait := c.health.NewBackOff(); ; wait.Sleep(c.service) {
 		ctx, cancel := begin(c.service, rpcTimeout)
 		begin = context.WithTimeout // cut off once, at most, so that a slow server gets it done
 		written, err := c.store.Tasks.Writes(store.For(ctx, store.Ending), writes, min(shortest/4, endSearch))
 		cancel()
-		c.health.report(c, err)
+		c.health.Report(err)
 		switch {
 		case err == nil:
 			for _, e := range batch {

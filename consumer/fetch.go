@@ -13,22 +13,22 @@ import (
 // fetchLoop looks for due tasks: at start, when woken, when a slot frees while more
 // work is known, at a start time it knows of, and with every poll that saw something.
 func (c *Consumer) fetchLoop(ctx context.Context) {
-	for wait := c.newBackOff(); ctx.Err() == nil; {
+	for wait := c.health.NewBackOff(); ctx.Err() == nil; {
 		full, err := c.fetch(ctx)
 		if err == nil && !full {
 			c.looked.Store(true)
 			notify(c.rested)
 			err = c.rest(ctx)
 		}
-		c.health.report(c, err)
+		c.health.Report(err)
 		if err != nil {
 			if ctx.Err() == nil && !store.Outage(err) {
 				c.log.Error().Err(err).Msg("looking for work")
 			}
-			wait.sleep(ctx)
+			wait.Sleep(ctx)
 			continue
 		}
-		wait.reset()
+		wait.Reset()
 		if full {
 			c.awaitRoom(ctx)
 			clock.Pause(ctx, c.nextFetch-c.cfg.Clock.Monotonic())
@@ -134,7 +134,7 @@ func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 
 // fetchOnce is [Consumer.fetch]. asked says whether it had a slot to look for.
 func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) {
-	if err := c.ownFirst(ctx); err != nil {
+	if err := c.lapses.OwnFirst(ctx); err != nil {
 		return false, true, err
 	}
 	c.claiming.Lock()
@@ -165,9 +165,9 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	}
 	found := got.Tasks
 	if len(found) > 0 {
-		notify(c.leaseHint)
+		c.lapses.Hint()
 	}
-	if err := c.ownFirst(ctx); err != nil { // the search may have waited for the database
+	if err := c.lapses.OwnFirst(ctx); err != nil { // the search may have waited for the database
 		return false, true, err
 	}
 	took, lost, err := c.claim(ctx, found)

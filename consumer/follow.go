@@ -67,7 +67,7 @@ func (f *follower) lost() {
 
 // follow takes events and claims those that are this worker's to claim at once.
 func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
-	notify(f.c.leaseHint)
+	f.c.lapses.Hint()
 	for _, w := range woken {
 		if _, typ, _, err := input.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
 			f.c.typeScan.Heard(typ)
@@ -169,7 +169,7 @@ func (f *follower) followLate(ctx context.Context) {
 			})
 			err := f.claimLate(ctx, queue[:n])
 			if err != nil && ctx.Err() == nil {
-				f.c.health.report(f.c, err)
+				f.c.health.Report(err)
 				f.c.seeker.Forget()
 				f.c.wake.now() // the fetch finds them
 			}

@@ -150,13 +150,13 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 	put(t, c, "later", at(c.store.Clock.Now().Add(time.Hour)))
 	put(t, c, "others", func(task *model.Task) { task.Audience = []string{"somebody-else"} })
 	require.True(t, poll().poll, "neither is for this worker before it polls again")
-	require.False(t, c.leases.watched())
+	require.False(t, c.lapses.Executing())
 
 	now := c.store.Clock.Now()
 	put(t, c, "executing", func(task *model.Task) { task.DueAt, task.LapseAt = time.Time{}, now.Add(time.Hour) })
 	require.True(t, poll().poll, "nothing to claim")
-	require.True(t, c.leases.watched(), "but from now on the scans look at leases")
-	require.True(t, woken(c.leaseHint))
+	require.True(t, c.lapses.Executing(), "but from now on the scans look at leases")
+	require.True(t, woken(c.lapses.Hinted()))
 
 	soon := put(t, c, "soon", at(now.Add(10*time.Second)))
 	require.False(t, poll().poll, "due before the next poll")
@@ -165,9 +165,9 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, soon.DueAt, next.at, "a timer is set for it")
 
-	c.leases.see(false)
+	c.lapses.See(false)
 	require.False(t, poll().poll)
-	require.True(t, c.leases.watched() || woken(c.leaseHint), "whichever of the two the server named, the leases are looked at")
+	require.True(t, c.lapses.Executing() || woken(c.lapses.Hinted()), "whichever of the two the server named, the leases are looked at")
 }
 
 // A scan that came before the claim's write saw no lease: without a second one that of a
@@ -175,11 +175,11 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 func TestAfterAClaimTheLeasesAreLookedAt(t *testing.T) {
 	c, _ := prepared(t, testdb.New(t))
 	task := put(t, c, "k", nil)
-	woken(c.leaseHint)
+	woken(c.lapses.Hinted())
 	took, _, err := c.claim(t.Context(), []*model.Task{task})
 	require.NoError(t, err)
 	require.Equal(t, 1, took)
-	require.True(t, woken(c.leaseHint))
+	require.True(t, woken(c.lapses.Hinted()))
 }
 
 // Idle, watching, with the upkeep of the fleet: what each thing sends, times how often it

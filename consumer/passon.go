@@ -364,7 +364,7 @@ func (c *Consumer) reportPass(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	c.health.report(c, err)
+	c.health.Report(err)
 	if !store.Outage(err) {
 		c.log.Error().Err(err).Msg("claiming the next task of a limited type")
 	}

@@ -45,7 +45,7 @@ func (c *Consumer) pingAll(ctx context.Context) time.Duration {
 		answered = c.pingBatch(ctx, batch)
 	}
 	if answered {
-		c.health.pinged()
+		c.health.Pinged()
 	} else { // others believe that a healthy worker tries again so soon
 		next = min(next, claim.RetryPings/2+rand.N(claim.RetryPings/2))
 	}
@@ -88,14 +88,14 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) (answered bool)
 		slept = slept || x.mayHaveSlept(c.cfg.Clock)
 	}
 	limit := max(interval, time.Second)
-	if c.health.isDown() { // on a connection, perhaps, that will never answer
+	if c.health.Down() { // on a connection, perhaps, that will never answer
 		limit = time.Second
 	}
-	call, cancel := c.health.call(ctx, limit)
+	call, cancel := c.health.Call(ctx, limit)
 	defer cancel()
 	if slept { // a lease that counts from an estimate of before would have lapsed already
 		if err := c.store.ReadClock(call); err != nil {
-			c.health.report(c, err)
+			c.health.Report(err)
 			return false
 		}
 	}
@@ -108,7 +108,7 @@ func (c *Consumer) ping(ctx context.Context, batch []*execution) (answered bool)
 		byPing[[2]string{x.task.ID, x.execID}] = x
 	}
 	lost, err := c.store.Tasks.Pings(call, pings, interval/4)
-	c.health.report(c, err)
+	c.health.Report(err)
 	if err == nil {
 		c.stats.pings.Add(1)
 	} else if ctx.Err() == nil && store.Classify(err) == store.Fatal {
@@ -200,7 +200,7 @@ func (c *Consumer) confirm(ctx context.Context, doubtful []*execution) {
 	if len(bounded) > 0 {
 		asked := clock.Read(c.cfg.Clock)
 		err := c.store.ReadClock(ctx)
-		c.health.report(c, err)
+		c.health.Report(err)
 		if now := c.store.Clock.Now(); err == nil {
 			for _, x := range bounded {
 				x.prove(asked, x.entry().Deadline.Sub(now), true)

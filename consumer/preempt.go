@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -13,133 +12,14 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-const (
-	scanLimit = maxBatch
-	// scansPerSecond is how often the whole fleet looks for lapsed leases.
-	scansPerSecond = 4
-	// singly is how many takeovers are written one by one; more go out as a batch.
-	singly = 3
-)
-
-// preemptLoop looks for lapsed leases: at start, and while executions are open anywhere
-// so often that the fleet scans about four times a second. While nothing is executing,
-// each poll asks whether that has changed, see rest.go.
-func (c *Consumer) preemptLoop(ctx context.Context) {
-	for wait := c.newBackOff(); ctx.Err() == nil; {
-		left, err := c.scan(ctx)
-		if err == nil && left.Wait > 0 {
-			err = c.observe(ctx, left)
-		}
-		c.health.report(c, err)
-		if err != nil {
-			if ctx.Err() == nil && !store.Outage(err) {
-				c.log.Error().Err(err).Msg("looking for lapsed leases")
-			}
-			wait.sleep(ctx)
-			continue
-		}
-		wait.reset()
-		if left.Wait == 0 {
-			clock.Pause(ctx, max(c.scanPause(), c.scanPace.Left()))
-		}
-		for !c.leases.watched() && ctx.Err() == nil {
-			if c.awaitStir(ctx) {
-				break
-			}
-		}
-	}
-}
-
-// awaitStir waits, while nothing is executing, until something stirs: a poll that saw a
-// lease, a task that was found or an event, which mean that an execution may be open by
-// now. Or until the polls have not asked for long.
-func (c *Consumer) awaitStir(ctx context.Context) (scan bool) {
-	left := c.leases.left(c.cfg.Clock.Monotonic(), c.cfg.PollInterval*3/2)
-	if left <= 0 {
-		return true
-	}
-	return clock.PauseOr(ctx, left, c.leaseHint)
-}
-
-// scan takes over what has lapsed.
-func (c *Consumer) scan(ctx context.Context) (claim.LeftAlone, error) {
-	if err := c.ownFirst(ctx); err != nil {
-		return claim.LeftAlone{}, err
-	}
-	for {
-		next, err := c.nextLapse(ctx)
-		if err != nil || next.IsZero() || next.After(c.store.Clock.Now()) {
-			return claim.LeftAlone{}, err
-		}
-		call, cancel := context.WithTimeout(ctx, rpcTimeout)
-		found, err := c.store.Tasks.Lapsed(call, c.types(), scanLimit)
-		cancel()
-		if err != nil {
-			return claim.LeftAlone{}, err
-		}
-		if progress, left, err := c.preempt(ctx, found); err != nil || progress == 0 {
-			return left, err
-		}
-	}
-}
-
-// nextLapse reads when the next lease lapses. That reads one index key from every server that
-// has tasks, so its answer also proves that the database is available.
-func (c *Consumer) nextLapse(ctx context.Context) (next time.Time, err error) {
-	call, cancel := context.WithTimeout(ctx, rpcTimeout)
-	defer cancel()
-	var sure bool
-	err = c.scanPace.Do(func() (err error) {
-		next, sure, err = c.store.Tasks.NextLapse(call, c.types())
-		return err
-	})
-	c.stats.scans.Add(1)
-	c.health.report(c, err)
-	if err == nil {
-		c.leases.asked(c.cfg.Clock.Monotonic())
-	}
-	if err == nil && sure {
-		c.leases.see(!next.IsZero())
-	}
-	return next, err
-}
-
-// observe watches the database until the first of the tasks that were left alone may be taken
-// over, or no lease is lapsed any more. A random part of the usual pause spreads the queries
-// of the fleet.
-func (c *Consumer) observe(ctx context.Context, left claim.LeftAlone) error {
-	until := c.cfg.Clock.Monotonic() + left.Wait + rand.N(c.scanPause())
-	for {
-		rest := until - c.cfg.Clock.Monotonic()
-		if rest <= 0 || !clock.Pause(ctx, min(rest, left.Every)) {
-			return nil
-		}
-		next, err := c.nextLapse(ctx)
-		if err != nil || next.IsZero() || next.After(c.store.Clock.Now()) {
-			return err
-		}
-	}
-}
-
-// longestScanPause lets an idle worker of a large fleet trust what it finds. The gap between two
-// answers stays below one that could cost a lease of 30 s, see [claim.Trust]. With a longer gap it
-// would have to observe for a ping interval before it takes a task over.
-const longestScanPause = 8 * time.Second
-
-// scanPause is this worker's share of the fleet's scans while something is executing.
-func (c *Consumer) scanPause() time.Duration {
-	share := time.Duration(c.fleet.Load()) * time.Second / scansPerSecond
-	return min(share*3/4+rand.N(share/2+1), c.cfg.PollInterval, longestScanPause)
-}
+// singly is how many takeovers are written one by one; more go out as a batch.
+const singly = 3
 
 // preempt decides what becomes of tasks over lapsed leases and writes it: taken over by
 // this worker where it may and has a slot, else given back or ended, so that a scan
 // leaves nothing behind. It returns how many it changed. Tasks whose owners may be well
 // stay as they are.
 func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed int, left claim.LeftAlone, err error) {
-	if err := c.checkPrimary(ctx); err != nil {
-		return 0, left, err
-	}
 	if err := c.control.fresh(ctx, c); err != nil {
 		return 0, left, err
 	}
@@ -173,7 +53,7 @@ func (c *Consumer) judge(found []*model.Task, by lifecycle.Claimant) (takeovers,
 		h := c.handlerOf(t.Type)
 		eff := *h.effective(t)
 		by.Applied = h.said.Load()
-		if !c.health.trust.Allows(&eff, &left) {
+		if !c.health.Trust.Allows(&eff, &left) {
 			continue
 		}
 		if _, known := room[t.Type]; !known {
@@ -192,20 +72,6 @@ func (c *Consumer) judge(found []*model.Task, by lifecycle.Claimant) (takeovers,
 		}
 	}
 	return takeovers, leaves, left, c.held.promise(takeovers)
-}
-
-// checkPrimary asks who the primary is: another one than before means that the workers
-// may just not have been able to ping.
-func (c *Consumer) checkPrimary(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
-	defer cancel()
-	name, err := c.store.Primary(ctx)
-	if err == nil && c.health.trust.SawPrimary(name) {
-		c.log.Warn().Str("primary", name).Msg("the primary has changed; lapsed leases are not taken over for a while")
-		c.store.Forget()
-		c.store.Clock.Doubt()
-	}
-	return err
 }
 
 // leave writes what the finder does not take itself, and says how much has changed since
@@ -322,11 +188,11 @@ func (c *Consumer) readBack(writes []store.Write) (current map[string]*model.Tas
 	for i, w := range writes {
 		ids[i] = w.After.ID
 	}
-	for wait := c.newBackOff(); ; wait.sleep(c.unsure) {
+	for wait := c.health.NewBackOff(); ; wait.Sleep(c.unsure) {
 		call, cancel := context.WithTimeout(c.unsure, rpcTimeout)
 		current, err = c.store.Tasks.ByIDs(call, ids)
 		cancel()
-		c.health.report(c, err)
+		c.health.Report(err)
 		if err == nil || c.unsure.Err() != nil || store.Classify(err) == store.Fatal {
 			return current, err
 		}

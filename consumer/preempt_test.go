@@ -148,7 +148,7 @@ func (w *world) owned(key string, change func(*model.Task)) string {
 
 func (w *world) scan() claim.LeftAlone {
 	w.t.Helper()
-	left, err := w.c.scan(w.t.Context())
+	left, err := w.c.lapses.Scan(w.t.Context())
 	require.NoError(w.t, err)
 	return left
 }
@@ -159,9 +159,9 @@ func (w *world) watch(d time.Duration) {
 	w.t.Helper()
 	for ; d > 0; d -= 200 * time.Millisecond {
 		w.pass(min(d, 200*time.Millisecond))
-		_, err := w.c.nextLapse(w.t.Context())
+		_, err := w.c.lapses.Next(w.t.Context())
 		require.NoError(w.t, err)
-		if w.c.health.trust.WantsClock() || w.c.store.Clock.Age() >= store.HeartbeatInterval {
+		if w.c.health.Trust.WantsClock() || w.c.store.Clock.Age() >= store.HeartbeatInterval {
 			require.NoError(w.t, w.c.beat(w.t.Context()))
 		}
 	}
@@ -208,7 +208,7 @@ func TestAnIdleWorkerNoticesAnElectionBeforeItPreemptsForTheFirstTime(t *testing
 	left := w.scan()
 	w.requireLeftAlone(id)
 	require.Equal(t, 500*time.Millisecond+claim.Notice, left.Wait)
-	require.True(t, w.c.health.trust.WantsClock(), "the new primary has a clock of its own")
+	require.True(t, w.c.health.Trust.WantsClock(), "the new primary has a clock of its own")
 
 	w.hello(func(hello bson.M) { hello["electionId"] = bson.ObjectID{1} }) // and once more
 	w.watch(left.Wait)
@@ -220,7 +220,7 @@ func TestAnIdleWorkerNoticesAnElectionBeforeItPreemptsForTheFirstTime(t *testing
 
 func TestBehindARouterAWorkerThatWasIdleWatchesBeforeItPreempts(t *testing.T) {
 	w := newWorld(t, asRouter)
-	require.False(t, w.c.health.trust.SeesElections(), "a worker doubts then what was before its start, see Run")
+	require.False(t, w.c.health.Trust.SeesElections(), "a worker doubts then what was before its start, see Run")
 	short, long := w.owned("a", twoSeconds), w.owned("b", nil)
 	w.pass(10 * time.Second) // nobody knows what happened to the shards
 	left := w.scan()
@@ -252,7 +252,7 @@ func TestAfterAJumpOfTheDatabasesClockOwnersAreGivenTheTimeToHearOfIt(t *testing
 	w.requireLeftAlone(short)
 	require.Equal(t, store.MaxClockAge+500*time.Millisecond+claim.Notice, left.Wait)
 
-	w.c.health.report(w.c, errors.New("no answer")) // and the database is away for a moment
+	w.c.health.Report(errors.New("no answer")) // and the database is away for a moment
 	w.watch(left.Wait - time.Second)
 	require.Positive(t, w.scan().Wait, "a later trouble does not shorten the wait")
 	w.requireLeftAlone(short)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
@@ -32,7 +31,7 @@ func (c *Consumer) rest(ctx context.Context) error {
 		default:
 			return nil
 		}
-		c.health.report(c, err)
+		c.health.Report(err)
 	}
 	return err
 }
@@ -165,13 +164,12 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	one := c.seeker.Queue.Begin(types, now, c.cfg.Clock.Monotonic(), false)
 	several := c.seeker.Several.Begin(types, now, c.cfg.Clock.Monotonic(), false)
 	ask.Priorities, ask.From = claim.Both(one, several)
-	if !c.leases.watched() {
+	if !c.lapses.Executing() {
 		ask.Executing = c.types()
 	}
 	found, err := c.peek(ctx, ask)
 	if err == nil && found.Executing {
-		c.leases.see(true)
-		notify(c.leaseHint) // somebody has a lease: it may lapse
+		c.lapses.See(true) // somebody has a lease: it may lapse
 		if !found.Due {
 			ask.Executing = nil
 			found, err = c.peek(ctx, ask)
@@ -186,7 +184,7 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 	}
 	if retry := c.seeker.Refused.Next(); found.Due {
 		next = look{at: now}
-		notify(c.leaseHint) // the one answer says nothing of leases
+		c.lapses.Hint() // the one answer says nothing of leases
 	} else if !retry.IsZero() && retry.Before(next.at) {
 		next = look{at: retry}
 	}
@@ -208,7 +206,7 @@ func (c *Consumer) peek(ctx context.Context, p store.Peek) (found store.Peeked, 
 		return err
 	})
 	if err == nil && p.Executing != nil {
-		c.leases.asked(c.cfg.Clock.Monotonic())
+		c.lapses.Asked()
 	}
 	return found, err
 }
@@ -246,20 +244,4 @@ func (c *Consumer) pollDelay() time.Duration {
 // paused, or has no room by its limits.
 func (c *Consumer) barredTypes() bool {
 	return slices.ContainsFunc(c.types(), c.control.paused) || c.gate.AnyWaits()
-}
-
-// leaseWatch is what this worker knows of open executions, its own and others'. While
-// there are none, polls ask for them; while there are, the scans of preempt.go do.
-type leaseWatch struct {
-	executing atomic.Bool  // somebody executed something when it was last asked
-	at        atomic.Int64 // monotonic: when that was
-}
-
-func (l *leaseWatch) watched() bool           { return l.executing.Load() }
-func (l *leaseWatch) see(executing bool)      { l.executing.Store(executing) }
-func (l *leaseWatch) asked(now time.Duration) { l.at.Store(int64(now)) }
-
-// left is how long the last answer still counts, where one counts for d.
-func (l *leaseWatch) left(now, d time.Duration) time.Duration {
-	return d - (now - time.Duration(l.at.Load()))
 }

@@ -166,7 +166,7 @@ func (c *Consumer) call(x *execution, s *said) {
 // must not begin, and that the handler's error stands.
 func (c *Consumer) awaitLocalRetry(ctx context.Context, x *execution, n int) bool {
 	began := clock.Read(c.cfg.Clock)
-	for wait := c.newBackOff(); ; wait.sleep(ctx) {
+	for wait := c.health.NewBackOff(); ; wait.Sleep(ctx) {
 		err := c.store.Tasks.SaveLocalRetries(ctx, x.task.ID, x.index, x.execID, n)
 		if err == nil {
 			return clock.Pause(ctx, x.eff.Retry.Local.Interval-began.SinceMonotonic(c.cfg.Clock))
@@ -174,7 +174,7 @@ func (c *Consumer) awaitLocalRetry(ctx context.Context, x *execution, n int) boo
 		if ctx.Err() != nil || errors.Is(err, model.ErrFenced) {
 			return false
 		}
-		c.health.report(c, err)
+		c.health.Report(err)
 		if store.Final(err) {
 			c.log.Error().Err(err).Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the database refused to count a local retry; the handler's error counts")
 			return false

@@ -139,7 +139,7 @@ func TestAPollNamesThePriorityInUseAndTheHead(t *testing.T) {
 		return err
 	}
 	require.False(t, hasBound(a.first(t, poll)))
-	c.leases.see(true) // else one query asks for both
+	c.lapses.See(true) // else one query asks for both
 	a.untilBounded(t, poll)
 	require.Eventually(t, func() bool { return !hasBound(a.first(t, poll)) }, time.Minute, time.Millisecond)
 }

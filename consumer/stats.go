@@ -3,7 +3,7 @@ package consumer
 import "sync/atomic"
 
 type counters struct {
-	attempted, won, fetches, polls, scans, takeovers, finished, fenced, leasesLost, pings atomic.Int64
+	attempted, won, fetches, polls, takeovers, finished, fenced, leasesLost, pings atomic.Int64
 }
 
 // Stats counts what this consumer did since it was made.
@@ -26,7 +26,7 @@ type Stats struct {
 func (c *Consumer) Stats() Stats {
 	s, n := &c.stats, c.held.count()
 	return Stats{
-		ClaimsAttempted: s.attempted.Load(), ClaimsWon: s.won.Load(), Fetches: s.fetches.Load(), Polls: s.polls.Load(), Scans: s.scans.Load(),
+		ClaimsAttempted: s.attempted.Load(), ClaimsWon: s.won.Load(), Fetches: s.fetches.Load(), Polls: s.polls.Load(), Scans: c.lapses.Scans(),
 		Takeovers: s.takeovers.Load(), Finished: s.finished.Load(), Fenced: s.fenced.Load(),
 		LeasesLost: s.leasesLost.Load(), Pings: s.pings.Load(), Held: n.all, Running: n.running,
 	}

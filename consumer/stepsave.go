@@ -65,13 +65,13 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, func(
 
 // flushSteps writes a batch of steps.
 func (c *Consumer) flushSteps(batch []*stepItem) {
-	for wait := c.newBackOff(); ; wait.sleep(c.service) {
+	for wait := c.health.NewBackOff(); ; wait.Sleep(c.service) {
 		batch = stillWaiting(batch)
 		if len(batch) == 0 {
 			return
 		}
 		saved, err := c.trySteps(batch)
-		c.health.report(c, err)
+		c.health.Report(err)
 		switch {
 		case err == nil:
 			c.settleSteps(batch, saved)

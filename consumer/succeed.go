@@ -260,8 +260,8 @@ func (c *Consumer) writeFollows(batch []*following) {
 	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
 	written, err := c.store.Tasks.Follow(store.For(ctx, store.Ending), follows, endSearch)
 	cancel()
-	c.health.report(c, err)
-	notify(c.leaseHint)
+	c.health.Report(err)
+	c.lapses.Hint()
 	if err != nil {
 		c.followsUnknown(both, sent, err)
 		return

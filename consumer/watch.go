@@ -17,7 +17,7 @@ const (
 	seatRetry = 30 * time.Second
 	// seatKeep is how long a stream is kept while others may want its seat, and
 	// longestWatch how long where nobody does.
-	seatKeep   = 10 * time.Minute
+	seatKeep     = 10 * time.Minute
 	longestWatch = time.Hour
 	busyPause    = time.Second
 	// drainTicks and busyTicks are for how long a watcher keeps its stream although it
@@ -37,20 +37,20 @@ func (c *Consumer) watchLoop(ctx context.Context) {
 		return
 	}
 	holder := c.cfg.WorkerID + "/" + randomHex(4)
-	for wait := c.newBackOff(); ctx.Err() == nil; {
+	for wait := c.health.NewBackOff(); ctx.Err() == nil; {
 		if !c.idle() {
 			c.awaitRest(ctx, busyPause)
 			continue
 		}
 		err := c.watchOnce(ctx, holder)
-		c.health.report(c, err)
+		c.health.Report(err)
 		if err != nil && ctx.Err() == nil {
 			c.log.Debug().Err(err).Msg("the change stream ended; polling meanwhile")
 			c.emit(Event{Kind: EventStream, Reason: "polling: " + err.Error()})
-			wait.sleep(ctx)
+			wait.Sleep(ctx)
 			continue
 		}
-		wait.reset()
+		wait.Reset()
 	}
 }
 

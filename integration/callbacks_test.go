@@ -123,7 +123,7 @@ func (a *arena) delivery(id string) *model.Task {
 }
 
 func TestASuccessIsCalledBackWithItsArgumentsAndItsResult(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("order 17", 21, producer.Callback(r.to())).ID
 		before := a.db
@@ -151,7 +151,7 @@ func TestASuccessIsCalledBackWithItsArgumentsAndItsResult(t *testing.T) {
 }
 
 func TestAFinalFailureIsCalledBackWithItsError(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("a/b", 7, producer.Callback(r.to()), retries(1, time.Second)).ID
 		a.drainDelivering(func(context.Context, *consumer.Task[int]) (int, error) {
@@ -178,7 +178,7 @@ func TestAFinalFailureIsCalledBackWithItsError(t *testing.T) {
 
 // The receiver may be away for longer than the task stays and the history is kept.
 func TestAFailureStaysUntilItsCallbackIsDelivered(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		require.NoError(t, a.p.SetHistoryRetention(t.Context(), time.Minute))
 		r.answers(func(n int, _ heard, w http.ResponseWriter) {
@@ -199,7 +199,7 @@ func TestAFailureStaysUntilItsCallbackIsDelivered(t *testing.T) {
 }
 
 func TestACallbackIsRepeatedUntilItIsTakenByTheSameID(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		r.answers(func(n int, _ heard, w http.ResponseWriter) {
 			switch n {
@@ -230,7 +230,7 @@ func TestACallbackIsRepeatedUntilItIsTakenByTheSameID(t *testing.T) {
 }
 
 func TestTypesAndHandlersSayWhoIsCalledBackAndATaskMaySayNobody(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r, mended := secretive(t, e), newReceiver(t), newReceiver(t)
 		wrong, right := r.to(), mended.to()
 		typ, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
@@ -255,7 +255,7 @@ func TestTypesAndHandlersSayWhoIsCalledBackAndATaskMaySayNobody(t *testing.T) {
 
 // Who finds that an address is wrong can stop what still waits for it.
 func TestACallbackThatWasTakenOutOfItsTypeIsNotCalled(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		wrong := r.to()
 		typ, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
@@ -275,7 +275,7 @@ func TestACallbackThatWasTakenOutOfItsTypeIsNotCalled(t *testing.T) {
 }
 
 func TestSecretsAreSealedWhereverTheyAreStored(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		hook := r.to()
 		_, err := producer.Send(t.Context(), a.p, chaosWork, 1, producer.Key("own"), producer.Callback(hook))
@@ -304,7 +304,7 @@ func TestSecretsAreSealedWhereverTheyAreStored(t *testing.T) {
 }
 
 func TestWithoutASecretKeyNothingIsWritten(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := newArena(t, e), newReceiver(t)
 		_, err := producer.Send(t.Context(), a.p, chaosWork, 1, producer.Key("k"), producer.Callback(r.to()))
 		require.ErrorIs(t, err, model.ErrInvalid)
@@ -322,7 +322,7 @@ func TestWithoutASecretKeyNothingIsWritten(t *testing.T) {
 
 // A worker that lacks the key leaves the delivery to one that has it.
 func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("k", 1, producer.Callback(r.to())).ID
 		a.hire("keyless", double, func(c *handConfig) {
@@ -346,7 +346,7 @@ func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
 }
 
 func TestAnEndFromOutsideIsCalledBackToo(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		hook := r.to()
 		id := a.sendKey("parked", 4).ID

@@ -104,6 +104,7 @@ func TestWorkersWhoseClocksAreAnHourApartStartNothingEarlyAndHoldNothingTwice(t 
 // mean that the machine slept, so the worker pings before it gives its tasks up. It keeps
 // them, and no other worker takes them over.
 func TestAWallClockThatJumpsStartsNothingEarlyAndHoldsNothingTwice(t *testing.T) {
+	t.Parallel()
 	for name, jump := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			onEngines(t, func(t *testing.T, e Engine) {

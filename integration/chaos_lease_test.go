@@ -44,7 +44,7 @@ func TestALapsedLeaseIsTakenOverOnceByOne(t *testing.T) {
 }
 
 func TestAThousandLapsedLeasesAreTakenOverAtOnceEachByOne(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(1000, 200)
 		ids := a.send(n)

@@ -102,7 +102,7 @@ func TestHandlersStoppedByAnOutageGiveTheirTasksBackWithoutCost(t *testing.T) {
 // The server itself is gone and comes back at the same address with its file.
 func TestWorkGoesOnAfterTheServerRestarts(t *testing.T) {
 	onRestartable(t, func(t *testing.T, e Engine) {
-		a := arenaOn(t, e, engine.Connect(t, e.URI).Database("chaos"))
+		a := newArena(t, e)
 		done := newEffects()
 		work := func(ctx context.Context, task *consumer.Task[int]) (int, error) {
 			done.begin(task.TaskID)
@@ -111,7 +111,7 @@ func TestWorkGoesOnAfterTheServerRestarts(t *testing.T) {
 			return 1, nil
 		}
 		for _, name := range []string{"one", "two", "three"} {
-			_, away := behindProxy(t, e.URI, "chaos")
+			_, away := a.behind()
 			a.hire(name, work, through(away), func(c *handConfig) { c.Concurrency = 5 })
 		}
 		ids := a.send(e.Of(600, 300), seconds(30))
@@ -142,7 +142,7 @@ func TestHealthyWorkersTakeNothingFromEachOtherAfterTheServerWasAway(t *testing.
 		if e.Slow {
 			t.Skip("leases of two seconds: this engine takes longer for the claims and pings of one batch")
 		}
-		a := arenaOn(t, e, engine.Connect(t, e.URI).Database("chaos"))
+		a := newArena(t, e)
 		n := e.Of(400, 100)
 		var back atomic.Bool
 		work := func(ctx context.Context, _ *consumer.Task[int]) (int, error) {
@@ -155,7 +155,7 @@ func TestHealthyWorkersTakeNothingFromEachOtherAfterTheServerWasAway(t *testing.
 		var ways []*proxy.Proxy
 		var hands []*hand
 		for _, name := range []string{"one", "two"} {
-			px, away := behindProxy(t, e.URI, "chaos")
+			px, away := a.behind()
 			ways = append(ways, px)
 			hands = append(hands, a.hire(name, work, through(away), narrow(n/2)))
 		}
@@ -187,29 +187,16 @@ func TestHealthyWorkersTakeNothingFromEachOtherAfterTheServerWasAway(t *testing.
 
 // onRestartable runs a scenario on deployments of its own that keep their data over a restart.
 func onRestartable(t *testing.T, scenario func(t *testing.T, e Engine)) {
-	t.Parallel()
-	kinds := []engine.Engine{
-		engine.Embedded(embedded.Options{Path: filepath.Join(t.TempDir(), "tasks.db")}),
-		engine.Secantusd(),
-	}
-	for _, kind := range kinds {
-		t.Run(kind.Name, func(t *testing.T) {
-			var e Engine
-			for _, known := range engines {
-				if known.Name == kind.Name {
-					e = known
-				}
-			}
-			if e.absent != nil {
-				t.Skip(engine.Reason(kind.Name, e.absent))
-			}
-			d, err := kind.Start(t.Context())
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, d.Close()) })
-			e.Deployment = d
-			scenario(t, e)
-		})
-	}
+	onEngines(t, func(t *testing.T, e Engine) {
+		switch e.Name {
+		case "embedded":
+			e.Engine = engine.Embedded(embedded.Options{Path: filepath.Join(t.TempDir(), "tasks.db")})
+		case "secantusd":
+		default:
+			t.Skip("this engine may not be restarted")
+		}
+		scenario(t, e.another(t))
+	})
 }
 
 func countSuccess(t *testing.T, a *arena, ids []string) int {

@@ -20,7 +20,7 @@ import (
 // Somebody changes one task in a transaction of his own and takes his time. The pings
 // and ends of its batch must not wait for him.
 func TestAnOpenTransactionOnOneTaskCostsTheOthersNothing(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		if !e.Transactions {
 			t.Skip("this engine has no transactions")
 		}

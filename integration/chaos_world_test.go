@@ -112,18 +112,20 @@ func awaitTrue(t *testing.T, missing func() string) {
 }
 
 // poll looks until what is waited for is there, or ctx ends: whether it is there is what
-// counts, and not how often it looks.
+// counts, and not how often it looks. It rests for longer than it looks, so that looks at many
+// documents do not take the machine from the scenario.
 func poll(ctx context.Context, met func() bool) bool {
-	looks := time.NewTicker(20 * time.Millisecond)
-	defer looks.Stop()
-	for !met() {
+	for {
+		began := time.Now()
+		if met() {
+			return true
+		}
 		select {
-		case <-looks.C:
+		case <-time.After(max(20*time.Millisecond, 4*time.Since(began))):
 		case <-ctx.Done():
 			return false
 		}
 	}
-	return true
 }
 
 // inWords is what matters of a task.

@@ -264,6 +264,7 @@ func TestATaskThatWasTakenOverCannotBeCompletedInATransaction(t *testing.T) {
 }
 
 func TestATaskThatIsBeingCompletedInATransactionCannotBeTakenOver(t *testing.T) {
+	t.Parallel()
 	for name, commits := range map[string]bool{"commit": true, "abort": false} {
 		t.Run(name, func(t *testing.T) {
 			onEnginesWithTransactions(t, func(t *testing.T, l *ledger) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.uber.org/goleak"
@@ -19,8 +20,13 @@ import (
 	"github.com/mscheduler/mscheduler/internal/engine"
 )
 
-// enginesVariable limits the suite to some engines: "embedded,secantusd".
+// enginesVariable limits the suite to some engines: "embedded,secantusd". Each of them runs every
+// scenario.
 const enginesVariable = "MSCHEDULER_TEST_ENGINES"
+
+// others, in the place of names, is what is left to do after a run on the embedded server: the
+// scenarios that depend on the engine on every other one, and those at full size.
+const others = "others"
 
 // kinds are all engines, the quickest first.
 func kinds() []engine.Engine {
@@ -38,6 +44,7 @@ type Engine struct {
 	Sharded      bool
 
 	client *mongo.Client
+	whole  bool  // it runs every scenario
 	absent error // why it is not at hand
 }
 
@@ -55,30 +62,66 @@ func (e Engine) Of(fast, slow int) int {
 
 var engines []Engine
 
-// onEngines runs a scenario on every engine, beside other scenarios.
+// onEngines runs a scenario whose promise depends on the engine, its queries, transactions,
+// change streams, retryable writes and held documents, on every engine, beside other scenarios.
 func onEngines(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	t.Parallel()
+	on(t, func(e Engine) bool { return e.whole || e.Name != "embedded" }, func(t *testing.T, e Engine) {
+		t.Parallel()
+		scenario(t, e)
+	})
+}
+
+// onOneEngine runs a scenario whose promise does not depend on the engine, beside others.
+func onOneEngine(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	t.Parallel()
+	on(t, func(e Engine) bool { return e.whole }, scenario)
+}
+
+// atFullSize runs a scenario whose size matters, but not the engine: reduced with the race
+// detector, which makes everything many times slower, and once more at full size without it.
+// It runs alone, unless the test itself is parallel.
+func atFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	on(t, func(e Engine) bool { return e.whole || e.Name == "embedded" }, scenario)
+}
+
+// onEnginesAtFullSize runs a scenario to which both matter, beside others.
+func onEnginesAtFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	t.Parallel()
+	on(t, func(Engine) bool { return true }, func(t *testing.T, e Engine) {
+		t.Parallel()
+		scenario(t, e)
+	})
+}
+
+func on(t *testing.T, wanted func(Engine) bool, scenario func(t *testing.T, e Engine)) {
+	ran := false
 	for _, e := range engines {
+		if !wanted(e) {
+			continue
+		}
+		ran = true
 		t.Run(e.Name, func(t *testing.T) {
 			if e.absent != nil {
 				t.Skip(engine.Reason(e.Name, e.absent))
 			}
-			t.Parallel()
 			scenario(t, e)
 		})
+	}
+	if !ran {
+		t.Skip("not among the scenarios of " + others)
 	}
 }
 
-// onEnginesAlone runs a scenario that needs the machine for itself, or whose time counts.
-func onEnginesAlone(t *testing.T, scenario func(t *testing.T, e Engine)) {
-	for _, e := range engines {
-		t.Run(e.Name, func(t *testing.T) {
-			if e.absent != nil {
-				t.Skip(engine.Reason(e.Name, e.absent))
-			}
-			scenario(t, e)
-		})
-	}
+// another is a deployment of the same engine, for a scenario that no other may disturb, or
+// that would disturb others. It ends with the test.
+func (e Engine) another(t *testing.T) Engine {
+	t.Helper()
+	d, err := e.Start(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	e.Deployment, e.client = d, engine.Connect(t, d.URI)
+	return e
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
@@ -109,14 +152,17 @@ func (s suite) Run() int {
 
 func startEngines(ctx context.Context) error {
 	only := strings.FieldsFunc(os.Getenv(enginesVariable), func(r rune) bool { return r == ',' })
-	all := kinds()
+	possible := kinds()
 	if slices.Contains(only, "router") { // every scenario once more: only where it is asked for
-		all = append(all, routerEngine())
+		possible = append(possible, routerEngine())
 	}
-	for _, kind := range all {
-		e := Engine{Engine: kind}
-		if len(only) > 0 && !slices.Contains(only, kind.Name) {
+	for _, kind := range possible {
+		named, all := slices.Contains(only, kind.Name), len(only) == 0
+		e := Engine{Engine: kind, whole: named || all && kind.Name == "embedded"}
+		if !named && !all && !slices.Contains(only, others) {
 			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "not among " + enginesVariable}
+		} else if kind.Name == "container" && os.Getenv(container.ImageVariable) != "" && !named {
+			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "its image holds the embedded server; package mstest/container tries it"}
 		} else if err := e.open(ctx); err != nil {
 			var missing *engine.MissingError
 			if kind.Name != "container" && !errors.As(err, &missing) {

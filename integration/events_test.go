@@ -113,12 +113,12 @@ func TestASubscriberHearsWhatHappensInTheFleet(t *testing.T) {
 	})
 }
 
-// It runs alone: scenarios with documents of 16 MB, beside it, would push the place at which
-// it resumes out of the server's log.
+// Another scenario's large documents would push the place at which it resumes out of the
+// server's log.
 func TestASubscriptionSurvivesACutNetworkAndMissesNothing(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		needSubscriptions(t, e)
-		a := newArena(t, e)
+		a := newArena(t, e.another(t))
 		px, away := a.behind()
 		s := subscribe(t, away, producer.EventFilter{Kinds: []model.EventKind{model.EventSent}})
 		heard := func(n int) func([]model.TaskEvent) bool {

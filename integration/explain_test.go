@@ -24,7 +24,7 @@ import (
 // caught on their way, and the server explains each, with tens of thousands of tasks
 // around that it must not look at.
 func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
 		x := newExplaining(t, e)
 		x.crowd(e.Of(10_000, 3_000))
 		const batch = 50

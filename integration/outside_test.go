@@ -30,7 +30,7 @@ func parks(handles chan<- string, until time.Time) handleWork {
 func tomorrow() time.Time { return time.Now().Add(24 * time.Hour) }
 
 func TestAParkedExecutionFreesItsSlotAndIsCompletedFromOutside(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		handles := make(chan string, 1)
 		h := a.hire("w", parks(handles, tomorrow()), narrow(1))
@@ -62,7 +62,7 @@ func TestAParkedExecutionFreesItsSlotAndIsCompletedFromOutside(t *testing.T) {
 }
 
 func TestACompletionThatComesBeforeTheParkWins(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		h := a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
 			if _, err := a.p.Complete(ctx, task.Handle, 7); err != nil {
@@ -86,7 +86,7 @@ func TestACompletionThatComesBeforeTheParkWins(t *testing.T) {
 }
 
 func TestAFailureFromOutsideIsRetriedAndAFatalOneIsNot(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		handles := make(chan string, 1)
 		h := a.hire("w", parks(handles, tomorrow()))
@@ -106,7 +106,7 @@ func TestAFailureFromOutsideIsRetriedAndAFatalOneIsNot(t *testing.T) {
 }
 
 func TestAParkThatNobodyEndsTimesOutAndIsRetried(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
 			if task.Attempt == 1 {
@@ -122,7 +122,7 @@ func TestAParkThatNobodyEndsTimesOutAndIsRetried(t *testing.T) {
 }
 
 func TestACancelledParkEndsAtOnce(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		handles := make(chan string, 1)
 		h := a.hire("w", parks(handles, tomorrow()))
@@ -139,7 +139,7 @@ func TestACancelledParkEndsAtOnce(t *testing.T) {
 
 // Somebody outside carries on what a worker began that has died, and pings for it.
 func TestAPingFromOutsideKeepsTheLease(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		sent := a.sendKey("k", 1, producer.Lease(0, 2*time.Second))
 		a.abandon([]string{sent.ID}, "dead", 2*time.Second)
@@ -165,7 +165,7 @@ func TestAPingFromOutsideKeepsTheLease(t *testing.T) {
 }
 
 func TestACheckpointIsHandedToTheNextExecution(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		type place struct{ Page, Line int }
 		found := make(chan place, 3)
@@ -197,7 +197,7 @@ func TestACheckpointIsHandedToTheNextExecution(t *testing.T) {
 }
 
 func TestProgressIsSeenWhileTheHandlerRuns(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		g := newGate()
 		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
@@ -220,7 +220,7 @@ func TestProgressIsSeenWhileTheHandlerRuns(t *testing.T) {
 }
 
 func TestEachAwaitGetsTheResultOfItsOwnTask(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(200, 50)
 		results := make([]int, n)
@@ -241,7 +241,7 @@ func TestEachAwaitGetsTheResultOfItsOwnTask(t *testing.T) {
 }
 
 func TestAnAwaitEndsWithItsContextAndTellsOfFailures(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		never := a.sendKey("never", 1, producer.In(time.Hour))
 		ctx, cancel := context.WithCancelCause(t.Context())

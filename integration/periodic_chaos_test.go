@@ -120,10 +120,11 @@ func TestPeriodicChild(t *testing.T) {
 // one is killed, and another comes, and one stands still for so long that the others take
 // its place.
 func TestEveryTickHasOneRecordAlthoughEnginesDieAndFreeze(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	t.Parallel()
+	atFullSize(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		seed := number(t, ticksSeed, int(time.Now().UnixNano()&0xffffff))
-		count := number(t, ticksRules, e.Of(60, 40))
+		count := number(t, ticksRules, e.Of(300, 40))
 		lasts := time.Duration(number(t, ticksSeconds, 20)) * time.Second
 		t.Logf("seed %d, %d rules, %v", seed, count, lasts)
 		c := &tickChaos{arena: a, rand: rand.New(rand.NewPCG(uint64(seed), 0)), frozen: -1}

@@ -37,6 +37,7 @@ func (a *arena) tickHand() *hand {
 
 // Each write of an engine is cut off, once for the driver and once for its own second try.
 func TestALostAnswerOfAnEngineCostsNoTickAndDoublesNone(t *testing.T) {
+	t.Parallel()
 	for name, rule := range map[string]proxy.Rule{
 		"decision":    {Command: "update", Collection: "periodic_rules", Contains: "decided_to"},
 		"end":         {Command: "update", Collection: "periodic_rules", Contains: "$push", Lacks: "decided_to"},
@@ -46,7 +47,7 @@ func TestALostAnswerOfAnEngineCostsNoTickAndDoublesNone(t *testing.T) {
 	} {
 		for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 			t.Run(name+" "+cut, func(t *testing.T) {
-				onEngines(t, func(t *testing.T, e Engine) {
+				onOneEngine(t, func(t *testing.T, e Engine) {
 					a := newArena(t, e)
 					px, away := a.behind()
 					rule := rule

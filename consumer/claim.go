@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lease"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -219,10 +220,10 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 		i, w := t.task.Execution(execID)
 		eff := h.effective(t.task)
 		x := &execution{
-			task: t.task, execID: execID, index: i, attempt: w.Attempt, many: t.task.Wanted() > 1,
+			task: t.task, execID: execID, index: i, attempt: w.Attempt,
 			h: h, eff: eff, dueAt: t.due, permits: t.grant.Permits,
 			from: t.grant.From, until: t.grant.Until,
-			proven: sent, pinged: sent, every: eff.PingInterval, lease: w.PingExpireTime.Sub(w.ClaimedAt),
+			lease: lease.New(t.task, execID, eff, sent),
 		}
 		xs = append(xs, x)
 		kind := EventClaimed
@@ -233,9 +234,7 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 	}
 	c.held.add(xs, c.cfg.Clock.Monotonic(), c.store.Clock.Now())
 	c.control.lookFrom(xs[0].task.UpdatedAt) // a signal may have named them before they were held
-	// Its ping interval and its margin may be shorter than the loops sleep.
-	notify(c.pingNow)
-	notify(c.guardNow)
+	c.leases.Added()
 	c.startReady()
 }
 

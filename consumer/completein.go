@@ -48,8 +48,8 @@ func (e *Execution) CompleteIn(ctx context.Context, result any) error {
 		return input.Invalid("ctx", "of CompleteIn carries no running transaction of the worker's client: hand on what the session's WithTransaction calls its function with")
 	}
 	x.completing.Store(true)
-	if !x.bounded() && x.trusted(c.cfg.Clock) < x.eff.Lease/2 {
-		c.ping(store.Outside(ctx), []*execution{x})
+	if !x.lease.Bounded() && x.lease.Trusted(c.cfg.Clock) < x.eff.Lease/2 {
+		c.leases.Ping(store.Outside(ctx), x)
 	}
 	out := lifecycle.Success(value)
 	out.NoCallback = x.quiet.Load()

@@ -21,6 +21,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lapse"
+	"github.com/mscheduler/mscheduler/internal/lease"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/outcome"
@@ -46,25 +47,25 @@ type Consumer struct {
 	served     atomic.Int64 // changes with the types of the categories
 	started    bool
 
-	held              *holdings
-	ends              *groupcommit.Queue[*ended]
-	steps             *groupcommit.Queue[*stepItem]
-	late              sync.WaitGroup // ends that wait for another try
-	apart             sync.WaitGroup // claims beside the fetches, see claimapart.go
-	wake              waker
-	pingNow, guardNow chan struct{} // something new is held
-	health            *health.Monitor
-	lapses            *lapse.Watch
-	control           control
-	taskTypes         *tasktypes.Cache
-	outcomes          *outcome.Runner
-	gate              *limits.Gate
-	passes            passes
-	starved           atomic.Bool         // limited types were left out for want of a slot
-	secrets           *secret.Box         // nil = none
-	deliverer         *callback.Deliverer // nil = this process delivers no callbacks
-	stats             counters
-	tap               atomic.Pointer[func(Event)] // a second listener, while draining
+	held      *holdings
+	ends      *groupcommit.Queue[*ended]
+	steps     *groupcommit.Queue[*stepItem]
+	late      sync.WaitGroup // ends that wait for another try
+	apart     sync.WaitGroup // claims beside the fetches, see claimapart.go
+	wake      waker
+	health    *health.Monitor
+	leases    *lease.Keeper[*execution]
+	lapses    *lapse.Watch
+	control   control
+	taskTypes *tasktypes.Cache
+	outcomes  *outcome.Runner
+	gate      *limits.Gate
+	passes    passes
+	starved   atomic.Bool         // limited types were left out for want of a slot
+	secrets   *secret.Box         // nil = none
+	deliverer *callback.Deliverer // nil = this process delivers no callbacks
+	stats     counters
+	tap       atomic.Pointer[func(Event)] // a second listener, while draining
 
 	claiming    sync.Mutex // one claim at a time, so that slots are not promised twice
 	spread      spread
@@ -119,7 +120,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
-		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(), pingNow: make(chan struct{}, 1), guardNow: make(chan struct{}, 1), rested: make(chan struct{}, 1),
+		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(), rested: make(chan struct{}, 1),
 		stopping: make(chan struct{}),
 		random:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
@@ -138,6 +139,9 @@ func New(cfg Config) (*Consumer, error) {
 	c.ends = groupcommit.New(endQueue, c.flushEnds)
 	c.ends.Gather(enoughEnds, c.lingerEnds)
 	c.steps = groupcommit.New(endQueue, c.flushSteps)
+	c.leases = lease.NewKeeper(lease.Config[*execution]{
+		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Held: c.held.each, Lost: c.loseLease, Ended: c.leaseEnded,
+	})
 	c.lapses = lapse.New(lapse.Config{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Poll: cfg.PollInterval, Pause: longestPace, Limit: maxBatch,
 		Types: c.types, Fleet: func() int { return int(c.fleet.Load()) }, Preempt: c.preempt, Ends: c.ends.Wait,
@@ -228,7 +232,7 @@ func (c *Consumer) newService() {
 
 // keep starts the loops that go on while handlers run, also during a stop.
 func (c *Consumer) keep(wg *sync.WaitGroup) {
-	for _, loop := range []func(context.Context){c.pingLoop, c.guardLoop, c.housekeepingLoop} {
+	for _, loop := range []func(context.Context){c.leases.PingLoop, c.leases.GuardLoop, c.housekeepingLoop} {
 		wg.Go(func() { loop(c.service) })
 	}
 }
@@ -330,7 +334,7 @@ func (c *Consumer) databaseLost(err error) {
 }
 
 func (c *Consumer) databaseBack() {
-	notify(c.pingNow)
+	c.leases.PingNow()
 	c.store.Forget()
 	c.log.Info().Msg("the database is back")
 	c.emit(Event{Kind: EventRestored})
@@ -354,7 +358,7 @@ func (c *Consumer) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ago, ok := c.store.Clock.Jumped(input.MinWorkerTimeout / marginShare); ok && ago <= c.cfg.Clock.Monotonic()-began {
+	if ago, ok := c.store.Clock.Jumped(input.MinWorkerTimeout / claim.MarginShare); ok && ago <= c.cfg.Clock.Monotonic()-began {
 		c.log.Warn().Msg("the clocks of the database and of this machine differ in the time passed; short leases that lapse are not taken over for a while")
 	}
 	return c.countFleet(ctx, types)

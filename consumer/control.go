@@ -166,8 +166,8 @@ func (c *Consumer) obey(x *execution, t *model.Task) {
 			c.emitFor(x, Event{Kind: EventCancelled, Reason: why.Error()})
 		}
 	default:
-		x.adapt(min(c.effOf(t).PingInterval, x.eff.Lease/2), t.Wanted() > 1)
-		notify(c.pingNow)
+		x.lease.Adapt(c.effOf(t).PingInterval, t.Wanted() > 1)
+		c.leases.PingNow()
 	}
 }
 

@@ -24,7 +24,7 @@
 //	         preempt.go  decides about lapsed leases, which internal/lapse looks for
 //	claim    claim.go    decides and writes a batch of claims; spread.go adapts sizes
 //	run      run.go      calls handlers in free slots; holdings.go counts them
-//	keep     ping.go     extends leases, and cancels who cannot keep its own
+//	keep     leases.go   what follows when internal/lease cannot keep a lease
 //	save     step.go     a handler's steps; stepsave.go writes them, a group commit
 //	end      end.go      group commit of ends; fencing; gather.go how long ends gather
 //	         completein.go  ends that handlers write in transactions of their own

@@ -118,9 +118,9 @@ func (c *Consumer) writeEnds(batch []*ended, writes []store.Write) ([]store.Writ
 	if len(writes) == 0 {
 		return nil, nil
 	}
-	shortest := batch[0].x.interval()
+	shortest := batch[0].x.lease.Interval()
 	for _, e := range batch {
-		shortest = min(shortest, e.x.interval())
+		shortest = min(shortest, e.x.lease.Interval())
 	}
 	begin := c.health.Call
 	for wait := c.health.NewBackOff(); ; wait.Sleep(c.service) {

@@ -10,10 +10,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/claim"
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lease"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -122,7 +121,7 @@ const (
 )
 
 // execution is the process's side of a hold. Its fields below mu are shared between
-// the goroutine that runs it and those that ping, guard and stop.
+// the goroutine that runs it and those that stop it.
 type execution struct {
 	task    *model.Task // as it was after the claim
 	execID  string
@@ -131,7 +130,7 @@ type execution struct {
 	eff     *lifecycle.Effective
 	h       *handler
 	dueAt   time.Time
-	many    bool
+	lease   *lease.Hold
 	from    time.Time          // of the store: not to begin before; zero = at once
 	until   time.Time          // of the store: given back when it has not begun by then; zero = never
 	permits []lifecycle.Permit // that are to be given back at its end; nil = its type has no limits
@@ -143,18 +142,11 @@ type execution struct {
 
 	quiet      atomic.Bool // the handler wants no callback
 	completing atomic.Bool // a transaction may end it: pings stay away from the document
-	alone      atomic.Bool // a ping of its own is on its way
 
-	mu         sync.Mutex
-	state      state
-	proven     clock.Instant // before the last claim or ping that reached the store was sent
-	lease      time.Duration // what that earned
-	every      time.Duration // the ping interval: a change of it counts from the next ping
-	pinged     clock.Instant // when the last ping that was answered was sent
-	toDeadline bool          // the lease reaches to the deadline: no ping extends it further
-	asked      confirmation  // whether the lease holds, since it was last proven
-	stop       context.CancelCauseFunc
-	stopped    error // the cause, for one that had not started
+	mu      sync.Mutex
+	state   state
+	stop    context.CancelCauseFunc
+	stopped error // the cause, for one that had not started
 }
 
 // ofType returns the execution's permit of its type; nil = none.
@@ -196,107 +188,6 @@ func (x *execution) advance(to state) bool {
 	}
 	x.state = to
 	return true
-}
-
-// trusted is how much longer the lease may be relied on: it counts from before the
-// last successful ping was sent, by the clock that says more has passed, and ends a
-// tenth of the lease early, so that a partitioned worker stops before anyone takes
-// over. A lease that ends at the deadline needs no margin: the handler's own timer ends
-// it then, and this is for a machine that slept.
-func (x *execution) trusted(c Clock) time.Duration {
-	margin := x.margin()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.lease - margin - x.proven.Since(c)
-}
-
-func (x *execution) margin() time.Duration {
-	if x.bounded() {
-		return 0
-	}
-	return x.eff.Lease / marginShare
-}
-
-// confirmation is the state of the question to the database whether a lease still holds that
-// has ended by the wall clock alone.
-type confirmation int
-
-const (
-	unasked confirmation = iota
-	asking
-	answered // or the time for an answer is over
-)
-
-// askFirst reports whether to ask the database before the handler of a lapsed lease must stop:
-// once, if the lease has lapsed by the wall clock alone. That clock jumps when a person sets it,
-// and also when the machine has slept.
-func (x *execution) askFirst(c Clock) confirmation {
-	margin := x.margin()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	was := x.asked
-	switch {
-	case was == unasked && x.proven.SinceMonotonic(c) >= x.lease-margin:
-		return answered
-	case was == unasked:
-		x.asked = asking
-	}
-	return was
-}
-
-// confirmed records that the database had its time to answer.
-func (x *execution) confirmed() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.asked == asking {
-		x.asked = answered
-	}
-}
-
-// mayHaveSlept reports whether the wall clock has advanced more than the monotonic clock since
-// the last proof of the lease, by more than the margin.
-func (x *execution) mayHaveSlept(c Clock) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.proven.Drift(c) > x.eff.Lease/marginShare
-}
-
-// marginShare is the share of a lease that is its margin.
-const marginShare = claim.MarginShare
-
-// pingDue is how long until the next ping is to be sent.
-func (x *execution) pingDue(c Clock) time.Duration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.every - x.pinged.Since(c)
-}
-
-// interval is how often the execution is pinged.
-func (x *execution) interval() time.Duration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.every
-}
-
-// adapt makes changed options of the task count: another ping interval from the next
-// ping on; and once several workers are wanted, our pings no longer speak for them all.
-func (x *execution) adapt(interval time.Duration, many bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.every, x.many = interval, many
-}
-
-func (x *execution) isMany() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.many
-}
-
-// prove notes that a ping which was sent at the instant earned the lease.
-func (x *execution) prove(sent clock.Instant, lease time.Duration, toDeadline bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.proven, x.pinged, x.lease, x.toDeadline, x.asked = sent, sent, lease, toDeadline, unasked
 }
 
 // entry is the element of worker_states that this execution is.

@@ -27,4 +27,4 @@ func (c *Consumer) lingerEnds() time.Duration {
 
 // urgent reports whether other work waits for the end: for its permits or, in a task of several
 // workers, for their own parts.
-func (e *ended) urgent() bool { return len(e.x.permits) > 0 || e.x.many }
+func (e *ended) urgent() bool { return len(e.x.permits) > 0 || e.x.lease.Many() }

@@ -20,7 +20,7 @@ func TestAfterAnOutagePingsAndEndsGoFirst(t *testing.T) {
 	put(t, c, "a", nil)
 	c.health.Report(errAway)
 	c.health.Report(nil)
-	<-c.pingNow // the ping loop is woken
+	<-c.leases.Woken() // the ping loop is woken
 	before := o.count()
 	fetched := make(chan error, 1)
 	done := make(chan struct{})
@@ -31,7 +31,7 @@ func TestAfterAnOutagePingsAndEndsGoFirst(t *testing.T) {
 	}()
 	require.False(t, clock.PauseOr(t.Context(), 100*time.Millisecond, done), "the ping is not answered yet")
 	require.Equal(t, before, o.count())
-	c.pingAll(t.Context())
+	c.leases.PingDue(t.Context())
 	require.NoError(t, <-fetched)
 	require.EqualValues(t, 1, c.Stats().ClaimsWon)
 	require.False(t, c.health.Owes())

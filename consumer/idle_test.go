@@ -95,6 +95,7 @@ func prepared(t *testing.T, db *mongo.Database) (*Consumer, *told) {
 		c.writeOutcomes(context.Background())
 		c.endService()
 		c.late.Wait()
+		c.leases.Wait()
 	})
 	c.looked.Store(true) // as after a first fetch that found nothing
 	return c, o

@@ -92,6 +92,7 @@ func newWorld(t *testing.T, hello func(bson.M)) *world {
 		w.c.writeOutcomes(context.Background())
 		w.c.endService()
 		w.c.late.Wait()
+		w.c.leases.Wait()
 	})
 	return w
 }
@@ -126,12 +127,12 @@ func asRouter(hello bson.M) {
 // elected is how a server answers that was elected once more.
 func elected(hello bson.M) { hello["electionId"] = bson.NewObjectID() }
 
-func lease(ping, timeout time.Duration) func(*model.Task) {
+func leased(ping, timeout time.Duration) func(*model.Task) {
 	return func(t *model.Task) { t.Options.PingInterval, t.Options.WorkerTimeout = ping, timeout }
 }
 
 // twoSeconds is what an election may cost.
-var twoSeconds = lease(500*time.Millisecond, 2*time.Second)
+var twoSeconds = leased(500*time.Millisecond, 2*time.Second)
 
 // owned stores a task that another worker executes.
 func (w *world) owned(key string, change func(*model.Task)) string {
@@ -242,7 +243,7 @@ func TestBehindARouterAWorkerThatWasIdleWatchesBeforeItPreempts(t *testing.T) {
 // owners do not know until they read it.
 func TestAfterAJumpOfTheDatabasesClockOwnersAreGivenTheTimeToHearOfIt(t *testing.T) {
 	w := newWorld(t, nil)
-	short, long := w.owned("a", twoSeconds), w.owned("b", lease(10*time.Second, time.Hour))
+	short, long := w.owned("a", twoSeconds), w.owned("b", leased(10*time.Second, time.Hour))
 	w.watch(time.Second)
 	w.mu.Lock()
 	w.server = w.server.Add(time.Minute)
@@ -281,11 +282,9 @@ func TestAPingAfterTheMachineSleptCountsFromTheDatabasesTime(t *testing.T) {
 	w.mu.Lock()
 	w.server, w.wall = w.server.Add(time.Hour), w.wall.Add(time.Hour)
 	w.mu.Unlock()
-	require.Negative(t, x.trusted(w.c.cfg.Clock))
-	require.Equal(t, unasked, x.askFirst(w.c.cfg.Clock))
-	require.Equal(t, asking, x.askFirst(w.c.cfg.Clock), "it is asked once")
-	w.c.confirm(t.Context(), []*execution{x})
-	require.Positive(t, x.trusted(w.c.cfg.Clock))
+	require.Negative(t, x.lease.Trusted(w.c.cfg.Clock))
+	w.c.leases.Confirm(t.Context(), []*execution{x})
+	require.Positive(t, x.lease.Trusted(w.c.cfg.Clock))
 	require.WithinDuration(t, w.serverTime().Add(2*time.Second), w.get(x.task.ID).WorkerStates[0].PingExpireTime, 10*time.Millisecond)
 	require.NoError(t, x.stopped)
 }
@@ -296,61 +295,59 @@ func TestWhoseLeaseTheDatabaseDoesNotConfirmGivesItUp(t *testing.T) {
 	w.mu.Lock()
 	w.wall = w.wall.Add(time.Hour)
 	w.mu.Unlock()
-	require.Equal(t, unasked, x.askFirst(w.c.cfg.Clock))
 	w.px.Cut()
-	w.c.confirm(t.Context(), []*execution{x})
-	require.Equal(t, answered, x.askFirst(w.c.cfg.Clock))
+	w.guardUntil(func() bool { return x.cause() != nil })
+	require.ErrorIs(t, x.cause(), ErrLeaseLost)
 	w.px.Mend()
 }
 
-func TestALeaseThatHasEndedByBothClocksIsNotAskedFor(t *testing.T) {
-	w := newWorld(t, nil)
-	x := w.hold("a", twoSeconds)
-	w.pass(1850 * time.Millisecond) // within the margin
-	require.Negative(t, x.trusted(w.c.cfg.Clock))
-	require.Equal(t, answered, x.askFirst(w.c.cfg.Clock))
+// guardUntil runs the guard alone: no ping of the loop comes before it.
+func (w *world) guardUntil(done func() bool) {
+	w.t.Helper()
+	ctx, end := context.WithCancel(w.t.Context())
+	over := make(chan struct{})
+	go func() {
+		w.c.leases.GuardLoop(ctx)
+		close(over)
+	}()
+	require.Eventually(w.t, done, 30*time.Second, 5*time.Millisecond)
+	end()
+	<-over
+}
+
+// cause is why the execution was told to stop; nil = it was not.
+func (x *execution) cause() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stopped
 }
 
 // No ping extends a lease that ends at the deadline.
 func TestADeadlineIsJudgedByTheDatabasesClockWhereTheWallClockJumped(t *testing.T) {
 	w := newWorld(t, nil)
 	x := w.hold("a", func(t *model.Task) {
-		lease(10*time.Second, 30*time.Second)(t)
+		leased(10*time.Second, 30*time.Second)(t)
 		t.Options.ExecutionTimeout = 20 * time.Second
 	})
 	w.mu.Lock()
 	w.wall = w.wall.Add(time.Hour)
 	w.mu.Unlock()
-	require.True(t, x.bounded())
-	w.c.confirm(t.Context(), []*execution{x})
-	require.Equal(t, 20*time.Second, x.trusted(w.c.cfg.Clock))
+	require.True(t, x.lease.Bounded())
+	w.c.leases.Confirm(t.Context(), []*execution{x})
+	require.Equal(t, 20*time.Second, x.lease.Trusted(w.c.cfg.Clock))
 	w.mu.Lock()
 	w.server, w.wall = w.server.Add(time.Hour), w.wall.Add(time.Hour)
 	w.mu.Unlock()
-	w.c.confirm(t.Context(), []*execution{x})
-	require.Negative(t, x.trusted(w.c.cfg.Clock))
+	w.c.leases.Confirm(t.Context(), []*execution{x})
+	require.Negative(t, x.lease.Trusted(w.c.cfg.Clock))
 }
 
-// Only the guard runs here: no ping of the loop comes before it.
 func TestTheGuardAsksTheDatabaseBeforeItBelievesAWallClockThatJumped(t *testing.T) {
 	w := newWorld(t, nil)
 	x := w.hold("a", twoSeconds)
 	w.mu.Lock()
 	w.wall = w.wall.Add(time.Hour)
 	w.mu.Unlock()
-	ctx, end := context.WithCancel(t.Context())
-	over := make(chan struct{})
-	go func() {
-		w.c.guardLoop(ctx)
-		close(over)
-	}()
-	told := func() error {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.stopped
-	}
-	require.Eventually(t, func() bool { return told() != nil || x.trusted(w.c.cfg.Clock) > 0 }, 30*time.Second, 5*time.Millisecond)
-	require.NoError(t, told())
-	end()
-	<-over
+	w.guardUntil(func() bool { return x.cause() != nil || x.lease.Trusted(w.c.cfg.Clock) > 0 })
+	require.NoError(t, x.cause())
 }

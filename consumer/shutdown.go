@@ -45,6 +45,7 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 	c.endService()
 	keepers.Wait()
 	c.late.Wait()
+	c.leases.Wait()
 	return nil
 }
 

@@ -3,7 +3,7 @@ package consumer
 import "sync/atomic"
 
 type counters struct {
-	attempted, won, fetches, polls, takeovers, finished, fenced, leasesLost, pings atomic.Int64
+	attempted, won, fetches, polls, takeovers, finished, fenced, leasesLost atomic.Int64
 }
 
 // Stats counts what this consumer did since it was made.
@@ -28,6 +28,6 @@ func (c *Consumer) Stats() Stats {
 	return Stats{
 		ClaimsAttempted: s.attempted.Load(), ClaimsWon: s.won.Load(), Fetches: s.fetches.Load(), Polls: s.polls.Load(), Scans: c.lapses.Scans(),
 		Takeovers: s.takeovers.Load(), Finished: s.finished.Load(), Fenced: s.fenced.Load(),
-		LeasesLost: s.leasesLost.Load(), Pings: s.pings.Load(), Held: n.all, Running: n.running,
+		LeasesLost: s.leasesLost.Load(), Pings: c.leases.Batches(), Held: n.all, Running: n.running,
 	}
 }

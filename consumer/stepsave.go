@@ -92,10 +92,10 @@ func (c *Consumer) flushSteps(batch []*stepItem) {
 
 func (c *Consumer) trySteps(batch []*stepItem) ([]store.SavedStep, error) {
 	writes := make([]store.StepWrite, len(batch))
-	shortest := batch[0].x.interval()
+	shortest := batch[0].x.lease.Interval()
 	for n, i := range batch {
-		shortest = min(shortest, i.x.interval())
-		writes[n] = store.StepWrite{ID: i.x.task.ID, ExecID: i.x.execID, Index: i.x.index, Many: i.x.isMany(), Step: i.step}
+		shortest = min(shortest, i.x.lease.Interval())
+		writes[n] = store.StepWrite{ID: i.x.task.ID, ExecID: i.x.execID, Index: i.x.index, Many: i.x.lease.Many(), Step: i.step}
 	}
 	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
 	defer cancel()

@@ -75,7 +75,7 @@ func (h *handler) took(d time.Duration) {
 // successor can be prepared gets none.
 func (c *Consumer) wantSuccessor(x *execution) {
 	ran := time.Duration(x.h.ran.Load())
-	if x.ofType() == nil || ran == 0 || ran > shortHandler || x.isMany() || !c.passesOn(x) {
+	if x.ofType() == nil || ran == 0 || ran > shortHandler || x.lease.Many() || !c.passesOn(x) {
 		return
 	}
 	p := &c.passes

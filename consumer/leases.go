@@ -1,0 +1,54 @@
+package consumer
+
+import (
+	"errors"
+
+	"github.com/mscheduler/mscheduler/internal/lease"
+)
+
+// Lease is what internal/lease keeps.
+func (x *execution) Lease() *lease.Hold { return x.lease }
+
+// Pingable is false once somebody else has the task, or while a transaction may end it.
+func (x *execution) Pingable() bool { return !x.is(abandoned) && !x.completing.Load() }
+
+// Unreturned is true until the handler has returned.
+func (x *execution) Unreturned() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.state < returned
+}
+
+// loseLease ends the handler of an execution that somebody else has ended. One whose
+// own end is being written is not lost: that end may be what the ping met. Nor is one
+// whose handler may have ended it in a transaction: its end tells.
+func (c *Consumer) loseLease(x *execution) {
+	x.mu.Lock()
+	if x.state >= returned || x.completing.Load() {
+		x.mu.Unlock()
+		return
+	}
+	x.state = abandoned
+	x.mu.Unlock()
+	if c.stop(x, ErrLeaseLost) {
+		c.stats.leasesLost.Add(1)
+		c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the lease was lost: the task was taken over or ended by somebody else")
+		c.emitFor(x, Event{Kind: EventLeaseLost, Reason: "taken over or ended by somebody else"})
+	}
+}
+
+// leaseEnded tells the handler to stop whose lease could not be extended in time.
+func (c *Consumer) leaseEnded(x *execution) {
+	cause, why := ErrLeaseLost, "no ping got through in time"
+	if x.lease.Bounded() {
+		cause, why = ErrTimeout, "the deadline has passed"
+	}
+	if !c.stop(x, cause) {
+		return
+	}
+	if errors.Is(cause, ErrLeaseLost) {
+		c.stats.leasesLost.Add(1)
+	}
+	c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("a handler was told to stop: " + why)
+	c.emitFor(x, Event{Kind: EventLeaseLost, Reason: why})
+}

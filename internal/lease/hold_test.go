@@ -1,0 +1,85 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// machine has a wall clock that jumps, and a monotonic one that does not.
+type machine struct{ wall, mono time.Duration }
+
+func (m *machine) Now() time.Time           { return time.Unix(0, 0).Add(m.wall) }
+func (m *machine) Monotonic() time.Duration { return m.mono }
+func (m *machine) pass(d time.Duration)     { m.wall, m.mono = m.wall+d, m.mono+d }
+
+// held is a lease of ten seconds that was claimed just now; deadline zero = none.
+func held(m *machine, deadline time.Duration) *Hold {
+	now := m.Now()
+	w := model.WorkerState{ExecID: "x", ClaimedAt: now, PingExpireTime: now.Add(10 * time.Second)}
+	if deadline > 0 {
+		w.Deadline = now.Add(deadline)
+	}
+	return New(&model.Task{WorkerStates: []model.WorkerState{w}}, "x", &lifecycle.Effective{Lease: 10 * time.Second, PingInterval: 3 * time.Second}, clock.Read(m))
+}
+
+func TestALeaseIsTrustedForAllButATenthAndLongerWithEachPing(t *testing.T) {
+	m := &machine{}
+	h := held(m, 0)
+	require.Equal(t, 9*time.Second, h.Trusted(m))
+	m.pass(4 * time.Second)
+	require.Equal(t, 5*time.Second, h.Trusted(m))
+	require.Negative(t, h.pingDue(m))
+	h.prove(clock.Read(m), 10*time.Second, false)
+	require.Equal(t, 9*time.Second, h.Trusted(m))
+	require.Equal(t, 3*time.Second, h.pingDue(m))
+}
+
+func TestALeaseThatReachesToTheDeadlineHasNoMarginAndNeedsNoPing(t *testing.T) {
+	m := &machine{}
+	h := held(m, 20*time.Second)
+	require.False(t, h.Bounded())
+	h.prove(clock.Read(m), 20*time.Second, true)
+	require.True(t, h.Bounded())
+	require.Equal(t, 20*time.Second, h.Trusted(m))
+	require.True(t, held(m, 10*time.Second).Bounded(), "from the claim on")
+}
+
+func TestALeaseThatHasEndedByBothClocksIsNotAskedFor(t *testing.T) {
+	m := &machine{}
+	h := held(m, 0)
+	m.pass(9500 * time.Millisecond) // within the margin
+	require.Negative(t, h.Trusted(m))
+	require.Equal(t, answered, h.askFirst(m))
+}
+
+func TestALeaseThatHasEndedByTheWallClockAloneIsAskedForOnce(t *testing.T) {
+	m := &machine{}
+	h := held(m, 0)
+	m.wall += time.Hour
+	require.Negative(t, h.Trusted(m))
+	require.True(t, h.mayHaveSlept(m))
+	require.Equal(t, unasked, h.askFirst(m))
+	require.Equal(t, asking, h.askFirst(m))
+	h.confirmed()
+	require.Equal(t, answered, h.askFirst(m), "the database did not confirm it in time")
+
+	h.prove(clock.Read(m), 10*time.Second, false)
+	require.Equal(t, 9*time.Second, h.Trusted(m))
+	m.wall += time.Hour
+	require.Equal(t, unasked, h.askFirst(m), "a later jump is another question")
+}
+
+func TestAChangedPingIntervalIsAtMostHalfOfTheLease(t *testing.T) {
+	m := &machine{}
+	h := held(m, 0)
+	require.False(t, h.Many())
+	h.Adapt(time.Minute, true)
+	require.Equal(t, 5*time.Second, h.Interval())
+	require.True(t, h.Many())
+}

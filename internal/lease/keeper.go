@@ -1,0 +1,254 @@
+package lease
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/health"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// Holder is an execution whose lease a [Keeper] keeps.
+type Holder interface {
+	Lease() *Hold
+	// Pingable reports whether pings may extend the lease: nobody else has the task, and no
+	// transaction of the handler may be ending it.
+	Pingable() bool
+	// Unreturned reports whether the handler waits for its slot or runs.
+	Unreturned() bool
+}
+
+// Config is what a [Keeper] needs.
+type Config[X Holder] struct {
+	Store  *store.Store
+	Clock  clock.Clock
+	Health *health.Monitor
+	Log    zerolog.Logger
+	Held   func() []X // all executions of this process
+	Lost   func(X)    // called when somebody else has taken the task over or ended it
+	Ended  func(X)    // called when the lease, or its margin, has ended
+}
+
+// Keeper keeps the leases of everything that a process holds.
+type Keeper[X Holder] struct {
+	cfg     Config[X]
+	ping    chan struct{} // the next ping may be due earlier than the loop knows
+	guard   chan struct{} // the same, for the next margin
+	beside  sync.WaitGroup
+	batches atomic.Int64
+}
+
+const (
+	longestPause  = time.Second
+	shortestPause = 20 * time.Millisecond
+	// confirmTime is how long the database has to confirm leases that have ended by the wall clock
+	// alone.
+	confirmTime = time.Second
+)
+
+// NewKeeper returns a Keeper whose loops do not run yet.
+func NewKeeper[X Holder](cfg Config[X]) *Keeper[X] {
+	return &Keeper[X]{cfg: cfg, ping: make(chan struct{}, 1), guard: make(chan struct{}, 1)}
+}
+
+// Added says that something new is held: its ping interval and its margin may be shorter than
+// the loops sleep.
+func (k *Keeper[X]) Added() {
+	k.PingNow()
+	wake(k.guard)
+}
+
+// PingNow makes the ping loop look at once which pings are due.
+func (k *Keeper[X]) PingNow() { wake(k.ping) }
+
+// Woken carries a token after [Keeper.PingNow].
+func (k *Keeper[X]) Woken() <-chan struct{} { return k.ping }
+
+func wake(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// Batches is how many batches of pings the database has answered.
+func (k *Keeper[X]) Batches() int64 { return k.batches.Load() }
+
+// Wait waits for what the loops began beside themselves.
+func (k *Keeper[X]) Wait() { k.beside.Wait() }
+
+// PingLoop keeps the leases until ctx ends, one batch an interval.
+func (k *Keeper[X]) PingLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		clock.PauseOr(ctx, k.PingDue(ctx), k.Woken())
+	}
+}
+
+// PingDue pings what is due, and what is almost due so that pings gather, and returns
+// how long until the next.
+func (k *Keeper[X]) PingDue(ctx context.Context) time.Duration {
+	var batch []X
+	answered := true
+	next := longestPause
+	for _, x := range k.cfg.Held() {
+		if !x.Pingable() || x.Lease().Bounded() {
+			continue
+		}
+		due, interval := x.Lease().pingDue(k.cfg.Clock), x.Lease().Interval()
+		if due <= interval/4 {
+			batch = append(batch, x)
+			due = interval / 8 // of a next try, if this one is not answered
+		}
+		next = min(next, due)
+	}
+	if len(batch) > 0 {
+		answered = k.pingBatch(ctx, batch)
+	}
+	if answered {
+		k.cfg.Health.Pinged()
+	} else { // others believe that a healthy worker tries again so soon
+		next = min(next, claim.RetryPings/2+rand.N(claim.RetryPings/2))
+	}
+	return max(next, shortestPause)
+}
+
+// pingBatch pings free tasks in one batch. It pings held tasks one by one beside the batch. So
+// they delay no other task, and keep their leases if the transaction ends in time. answered
+// reports whether the database answered the batch.
+func (k *Keeper[X]) pingBatch(ctx context.Context, batch []X) (answered bool) {
+	free := make([]X, 0, len(batch))
+	for _, x := range batch {
+		l := x.Lease()
+		switch {
+		case !k.cfg.Store.Suspected(l.task.ID):
+			free = append(free, x)
+		case l.alone.CompareAndSwap(false, true):
+			k.beside.Go(func() {
+				defer l.alone.Store(false)
+				k.Ping(ctx, x)
+			})
+		}
+	}
+	return len(free) == 0 || k.Ping(ctx, free...)
+}
+
+// Ping extends the leases of the batch, and reports whether the database answered.
+func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
+	sent := clock.Read(k.cfg.Clock)
+	interval, slept := batch[0].Lease().Interval(), false
+	for _, x := range batch {
+		interval = min(interval, x.Lease().Interval())
+		slept = slept || x.Lease().mayHaveSlept(k.cfg.Clock)
+	}
+	limit := max(interval, time.Second)
+	if k.cfg.Health.Down() { // on a connection, perhaps, that will never answer
+		limit = time.Second
+	}
+	call, cancel := k.cfg.Health.Call(ctx, limit)
+	defer cancel()
+	if slept { // a lease that counts from an estimate of before would have lapsed already
+		if err := k.cfg.Store.ReadClock(call); err != nil {
+			k.cfg.Health.Report(err)
+			return false
+		}
+	}
+	now := k.cfg.Store.Clock.Now()
+	pings := make([]store.Ping, len(batch))
+	byPing := make(map[[2]string]X, len(batch))
+	for i, x := range batch {
+		l := x.Lease()
+		pings[i] = store.Ping{ID: l.task.ID, ExecID: l.execID, Index: l.index, Many: l.Many(), Until: lifecycle.Lease(l.entry(), l.length, now)}
+		byPing[[2]string{l.task.ID, l.execID}] = x
+	}
+	lost, err := k.cfg.Store.Tasks.Pings(call, pings, interval/4)
+	k.cfg.Health.Report(err)
+	if err == nil {
+		k.batches.Add(1)
+	} else if ctx.Err() == nil && store.Classify(err) == store.Fatal {
+		k.cfg.Log.Error().Err(err).Msg("pinging")
+	}
+	// Answered pings count, whatever the results of the others.
+	for _, p := range lost {
+		x := byPing[[2]string{p.ID, p.ExecID}]
+		delete(byPing, [2]string{p.ID, p.ExecID})
+		k.cfg.Lost(x)
+	}
+	for i, p := range pings {
+		if _, kept := byPing[[2]string{p.ID, p.ExecID}]; kept && !p.Missed {
+			l := batch[i].Lease()
+			l.prove(sent, p.Until.Sub(now), p.Until.Equal(l.entry().Deadline))
+		}
+	}
+	return err == nil
+}
+
+// GuardLoop watches the margins until ctx ends: a handler whose lease could not be extended is
+// told to stop before the lease ends and somebody else may begin.
+func (k *Keeper[X]) GuardLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		next := longestPause
+		var doubtful []X
+		for _, x := range k.cfg.Held() {
+			if !x.Unreturned() {
+				continue
+			}
+			left := x.Lease().Trusted(k.cfg.Clock)
+			if left > 0 {
+				next = min(next, left)
+				continue
+			}
+			switch x.Lease().askFirst(k.cfg.Clock) {
+			case unasked:
+				doubtful = append(doubtful, x)
+			case answered:
+				k.cfg.Ended(x)
+			}
+		}
+		if len(doubtful) > 0 { // beside the others, whose margin ends meanwhile
+			k.beside.Go(func() { k.Confirm(ctx, doubtful) })
+		}
+		clock.PauseOr(ctx, max(next, time.Millisecond), k.guard)
+	}
+}
+
+// Confirm pings executions whose leases have ended by the wall clock alone, so that setting a
+// machine's clock does not cost it its work. A lease that ends at the deadline cannot be
+// extended; the database's clock decides about it.
+func (k *Keeper[X]) Confirm(ctx context.Context, doubtful []X) {
+	defer wake(k.guard)
+	ctx, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	var batch []X
+	var bounded []*Hold
+	for _, x := range doubtful {
+		if l := x.Lease(); l.Bounded() {
+			bounded = append(bounded, l)
+		} else {
+			batch = append(batch, x)
+		}
+	}
+	if len(batch) > 0 {
+		k.Ping(ctx, batch...)
+	}
+	if len(bounded) > 0 {
+		asked := clock.Read(k.cfg.Clock)
+		err := k.cfg.Store.ReadClock(ctx)
+		k.cfg.Health.Report(err)
+		if now := k.cfg.Store.Clock.Now(); err == nil {
+			for _, l := range bounded {
+				l.prove(asked, l.entry().Deadline.Sub(now), true)
+			}
+		}
+	}
+	for _, x := range doubtful {
+		x.Lease().confirmed()
+	}
+}

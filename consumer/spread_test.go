@@ -14,6 +14,9 @@ import (
 
 // Run with -v it prints what docs/performance.md quotes.
 func TestAFleetDoesNotFight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
+	}
 	for _, c := range []struct {
 		workers, backlog, slots int
 		span                    time.Duration // over which the tasks became due
@@ -52,6 +55,9 @@ func TestAFleetDoesNotFight(t *testing.T) {
 // The same backlog, once by one worker and once by four: finds, claims, reads of batches with
 // lost claims, and ends.
 func TestACrowdOfFourCostsTheServerLittleMoreThanOneWorker(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
+	}
 	const backlog, batch = 300_000, 1000
 	cost := func(workers int) (commands, examined float64) {
 		f := newFleet(workers, backlog, batch, time.Minute)
@@ -72,6 +78,9 @@ func TestACrowdOfFourCostsTheServerLittleMoreThanOneWorker(t *testing.T) {
 // While a crowd works on a long backlog, tasks come that have an old start time, and tasks of a
 // greater priority. Both are found within seconds.
 func TestACrowdFindsStragglersAndGreaterPrioritiesWithinSeconds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
+	}
 	for _, workers := range []int{1, 4, 16, 64} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
 			f := newFleet(workers, 10_000*workers, 100, time.Hour)

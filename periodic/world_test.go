@@ -244,6 +244,9 @@ func (w *world) record(r *schedule.Run) string {
 // TestAYearOfAThousandRulesTakesNoYear decides a year of rules that fire each week, some
 // each day and a few each hour, whose runs end after ten minutes.
 func TestAYearOfAThousandRulesTakesNoYear(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
+	}
 	sent := 0
 	for n := range 1000 {
 		spec := Spec{Name: "n", Type: "t", Cron: fmt.Sprintf("%d %d %d * * %d", n%60, n%59, n%24, n%7), Timezone: "America/New_York", MaxConcurrency: 1}

@@ -240,6 +240,9 @@ func TestTheWalkAndTheCountAreWhatTheClocksShow(t *testing.T) {
 
 // A year of each zone of the design, and no second passed over.
 func TestTheWalkIsRightOverYearsSecondBySecond(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
+	}
 	r := rand.New(rand.NewPCG(20261121, 2))
 	for _, z := range years[:4] {
 		t.Run(z.zone, func(t *testing.T) {

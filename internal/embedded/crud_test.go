@@ -64,6 +64,9 @@ func TestTheDriverReadsWhatItWrote(t *testing.T) {
 }
 
 func TestNoStageMakesADocumentThatIsTooLarge(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
+	}
 	db := newDB(t, Options{})
 	c := db.Collection("c")
 	for range 17 {

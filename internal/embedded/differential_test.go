@@ -27,6 +27,9 @@ import (
 // answers, each with the others' and one after the other, so that none of them
 // has been recorded.
 func TestAnIndependentEngineAnswersTheSame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
+	}
 	other, err := engine.Secantusd().Start(t.Context())
 	var gone *engine.MissingError
 	if errors.As(err, &gone) {

@@ -84,6 +84,9 @@ func TestWhatIsWrongWithAMessageIsSaid(t *testing.T) {
 
 // TestAnswersFitAMessage makes answers that would be longer than a message may be.
 func TestAnswersFitAMessage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
+	}
 	c, ctx := newDB(t, Options{}).Collection("c"), t.Context()
 	var docs []any
 	for i := range 26 {

@@ -9,7 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// The seeds run in every test; `go test ./model -fuzz FuzzEncodeJSON` looks further.
+// The seeds run in every test; `go test ./internal/lifecycle -fuzz FuzzEncodeJSON` looks further.
 
 func FuzzParseTaskID(f *testing.F) {
 	for _, s := range []string{"", "-/t/k", "a/b/c/d/@", "x/y/", "a/b", "-/t/\x00", "é/t/k"} {

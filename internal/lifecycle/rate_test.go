@@ -148,6 +148,9 @@ func TestNoSpanHoldsMoreStartsThanItsRate(t *testing.T) {
 }
 
 func TestUnderLoadNineTenthsOfARateAreReachedOverWaysOfUpTo40Milliseconds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has one goroutine: make scenarios runs it without the race detector")
+	}
 	for _, r := range []model.RateLimit{{Count: 100, Per: time.Second}, {Count: 1, Per: time.Second}, {Count: 10_000, Per: time.Second}, {Count: 7, Per: time.Minute}, {Count: 100_000, Per: 24 * time.Hour}} {
 		for _, ms := range []time.Duration{0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100} {
 			for _, procs := range []int{1, 4} {

@@ -17,7 +17,7 @@ import (
 
 // TestScenarios runs testdata/*.txt: one command, and under ---- what became of the
 // task and the update that Diff makes of it. Times count from the start of the file.
-// `go test ./model -run Scenarios -rewrite` writes the outputs anew: read the diff.
+// `go test ./internal/lifecycle -run Scenarios -rewrite` writes the outputs anew: read the diff.
 //
 //	new [key=] [n=] [start=] [held] [retry=none|fixed:10s|seq:1s,5s|exp] [max-errors=] [max-lapses=]
 //	    [per-worker=] [manual] [timeout=] [lease=] [workers=(a,b)] [args=] [priority=] [retention=]

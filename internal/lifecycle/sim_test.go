@@ -21,7 +21,7 @@ var (
 )
 
 // TestSimulation runs thousands of schedules, and each must keep every promise. A
-// failing one is replayed by `go test ./model -run Simulation -sim.seed=N -v`.
+// failing one is replayed by `go test ./internal/lifecycle -run Simulation -sim.seed=N -v`.
 func TestSimulation(t *testing.T) {
 	if *simSeed != 0 {
 		if _, err := simulate(*simSeed, func(at time.Duration, s string) { t.Logf("%10v %s", at, s) }); err != nil {
@@ -45,7 +45,7 @@ func TestSimulation(t *testing.T) {
 				mu.Lock()
 				if err != nil {
 					if failed++; failed <= 5 {
-						t.Errorf("%v\nreplay: go test ./model -run Simulation -v -sim.seed=%d", err, seed)
+						t.Errorf("%v\nreplay: go test ./internal/lifecycle -run Simulation -v -sim.seed=%d", err, seed)
 					}
 				}
 				add(&total, stats)

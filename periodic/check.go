@@ -7,15 +7,16 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// Checked returns the spec as it would be stored: the cron rule normalised, stored defaults filled
-// in. The error joins everything that is wrong; each part names its field. It also reports a rule
-// that never fires after now; a zero or old now skips this check. Nothing is read or written.
-func (s Spec) Checked(now time.Time) (Spec, error) {
+// Rule returns the rule that the spec describes, as it would be stored: the cron rule normalised,
+// defaults filled in, created at now. The error joins everything that is wrong; each part names
+// its field. It also reports a rule that never fires after now; an old now skips this check.
+// Nothing is read or written.
+func (s Spec) Rule(now time.Time) (*schedule.Rule, error) {
 	r, _, err := s.rule(now)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
-	return specOf(r), nil
+	return r, nil
 }
 
 // CheckedFor reports what is wrong with the spec as an edit of the stored rule, or as a new rule
@@ -24,7 +25,7 @@ func (s Spec) CheckedFor(stored *schedule.Rule, now time.Time) error {
 	if stored != nil {
 		now = s.since(now, stored)
 	}
-	_, err := s.Checked(now)
+	_, err := s.Rule(now)
 	return err
 }
 

@@ -16,27 +16,13 @@ type PreviewTick struct {
 	Note  string    // how the change of clocks affects it; "" = not at all
 }
 
-// Preview lists the next n ticks, 1 to 10,000, of a rule that is not stored yet, including those
-// that the DST policy leaves out. Without a StartAt, @every counts from the given instant, as if
-// the rule were created then; for a stored rule see [PreviewRule]. The error names the fields that
-// are wrong.
-func Preview(s Spec, after time.Time, n int) ([]PreviewTick, error) {
-	if err := previewable(n); err != nil {
-		return nil, err
-	}
-	r, cal, err := s.rule(after)
-	if err != nil {
-		return nil, err
-	}
-	return preview(r, cal, later(after, beforeStart(r.StartAt)), n), nil
-}
-
-// PreviewRule is [Preview] for a stored rule. It lists the ticks that an engine decides: @every
-// counts from its StartAt or its creation, and no tick is before that. A rule that has reached its
-// MaxRuns or its end has none. A disabled rule is previewed as if it were enabled.
-func PreviewRule(r *schedule.Rule, after time.Time, n int) ([]PreviewTick, error) {
-	if err := previewable(n); err != nil {
-		return nil, err
+// Preview lists the next n ticks of a rule, 1 to 10,000, as an engine decides them, including
+// those that the DST policy leaves out. @every counts from the rule's StartAt or its creation, and
+// no tick is before that. A rule that has reached its MaxRuns or its end has none. A disabled rule
+// is previewed as if it were enabled.
+func Preview(r *schedule.Rule, after time.Time, n int) ([]PreviewTick, error) {
+	if n < 1 || n > 10_000 {
+		return nil, input.Invalid("n", "is %d; want 1 to 10000", n)
 	}
 	if r.MaxRuns > 0 && r.Runs >= r.MaxRuns {
 		return nil, nil
@@ -49,24 +35,14 @@ func PreviewRule(r *schedule.Rule, after time.Time, n int) ([]PreviewTick, error
 	if !r.StartAt.IsZero() {
 		begins = beforeStart(r.StartAt)
 	}
-	return preview(r, cal, later(after, begins), n), nil
-}
-
-func previewable(n int) error {
-	if n < 1 || n > 10_000 {
-		return input.Invalid("n", "is %d; want 1 to 10000", n)
-	}
-	return nil
-}
-
-func preview(r *schedule.Rule, cal *calendar.Schedule, after time.Time, n int) (out []PreviewTick) {
-	for t := range cal.Ticks(after) {
+	var out []PreviewTick
+	for t := range cal.Ticks(later(after, begins)) {
 		if len(out) == n || !r.EndAt.IsZero() && !t.At.Before(r.EndAt) {
 			break
 		}
 		out = append(out, PreviewTick{UTC: t.At, Local: t.At.In(cal.Zone()), Fires: t.Fires, Note: note(t)})
 	}
-	return out
+	return out, nil
 }
 
 // timesOf parses the times of a stored rule.

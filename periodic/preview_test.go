@@ -27,42 +27,40 @@ func TestPreviewOfAStoredRuleIsWhatAnEngineDecides(t *testing.T) {
 	require.NoError(t, err)
 	asked := monday.Add(10 * time.Minute)
 	online := periodic.EnableRule(r, cal, asked)
-	ticks, err := periodic.PreviewRule(online, asked, 3)
+	ticks, err := periodic.Preview(online, asked, 3)
 	require.NoError(t, err)
 	require.Equal(t, online.NextFireAt, ticks[0].UTC)
 	require.Equal(t, []string{"00:10:47", "00:12:17", "00:13:47"}, instants(ticks))
 
-	ticks, err = periodic.PreviewRule(r, monday.AddDate(-1, 0, 0), 2)
+	ticks, err = periodic.Preview(r, monday.AddDate(-1, 0, 0), 2)
 	require.NoError(t, err)
 	require.Equal(t, []string{"00:01:47", "00:03:17"}, instants(ticks), "none before its creation")
 
 	r.StartAt = monday.Add(time.Hour)
 	r.EndAt = r.StartAt.Add(2 * time.Minute)
-	ticks, err = periodic.PreviewRule(r, asked, 9)
+	ticks, err = periodic.Preview(r, asked, 9)
 	require.NoError(t, err)
 	require.Equal(t, []string{"01:00:00", "01:01:30"}, instants(ticks), "from its start to its end")
 
-	ticks, err = periodic.PreviewRule(r, r.EndAt, 9)
+	ticks, err = periodic.Preview(r, r.EndAt, 9)
 	require.NoError(t, err)
 	require.Empty(t, ticks, "it is over, which is no mistake")
 
 	r.StartAt, r.EndAt, r.MaxRuns, r.Runs = time.Time{}, time.Time{}, 2, 2
-	ticks, err = periodic.PreviewRule(r, asked, 9)
+	ticks, err = periodic.Preview(r, asked, 9)
 	require.NoError(t, err)
 	require.Empty(t, ticks, "it ran as often as it may")
 }
 
 func TestPreviewOfARuleNotStoredCountsFromTheInstant(t *testing.T) {
-	ticks, err := periodic.Preview(periodic.Spec{Name: "n", Type: "t", Cron: "@every 1m30s"}, monday.Add(time.Second), 2)
+	ticks, err := periodic.Preview(ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "@every 1m30s"}, monday.Add(time.Second)), monday.Add(time.Second), 2)
 	require.NoError(t, err)
 	require.Equal(t, []string{"00:01:31", "00:03:01"}, instants(ticks))
 }
 
 func TestPreviewRefusesSenselessNumbers(t *testing.T) {
 	for _, n := range []int{0, 10_001} {
-		_, err := periodic.Preview(periodic.Spec{Name: "n", Type: "t", Cron: "@daily"}, monday, n)
-		require.ErrorIs(t, err, model.ErrInvalid)
-		_, err = periodic.PreviewRule(&schedule.Rule{Cron: "@daily"}, monday, n)
+		_, err := periodic.Preview(&schedule.Rule{Cron: "@daily"}, monday, n)
 		require.ErrorIs(t, err, model.ErrInvalid)
 	}
 }

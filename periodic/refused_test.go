@@ -132,7 +132,7 @@ func TestATimeOrADurationThatCannotBeStoredIsRefusedByItsName(t *testing.T) {
 		"cron never fires before end_at":                                                {StartAt: at(2025), EndAt: at(2025).Add(time.Hour)},
 	} {
 		s.Name, s.Cron, s.Type = "n", "0 0 1 1 *", "t"
-		_, err := s.Checked(at(2024))
+		_, err := s.Rule(at(2024))
 		require.ErrorIs(t, err, model.ErrInvalid)
 		require.EqualError(t, err, text, "all of it, and nothing else")
 	}

@@ -13,10 +13,8 @@ import (
 // never stopped. The planner itself decides, with assumed ends of runs. Nothing is read or
 // written.
 type WhatIf struct {
-	Spec      Spec
-	CreatedAt time.Time // of the rule; @every counts from it without a StartAt
-	Runs      int64     // already counted for MaxRuns
-	From, To  time.Time // nominal times in [From, To), in whole seconds
+	Rule     *schedule.Rule // it stays as it is; @every counts from its CreatedAt without a StartAt
+	From, To time.Time      // nominal times in [From, To), in whole seconds
 	// Run says how long a run takes, and how it ends. nil = every run succeeds at once.
 	Run func(nominal time.Time) (takes time.Duration, ends schedule.RunStatus)
 	// Most bounds the ticks; 0 = 10,080, one for each minute of a week.
@@ -60,23 +58,19 @@ type simulatedEnd struct {
 	status schedule.RunStatus
 }
 
-// Forecast computes the result. The error names the fields of the spec that are wrong.
+// Forecast computes the result. The error says that the rule's times cannot be parsed.
 func (w WhatIf) Forecast() (Forecast, error) {
 	if w.Run == nil {
 		w.Run = func(time.Time) (time.Duration, schedule.RunStatus) { return 0, schedule.RunSuccess }
 	}
 	w.Most = or(w.Most, defaultMost)
-	r, _, err := w.Spec.rule(time.Unix(0, 0))
+	cal, err := timesOf(w.Rule)
 	if err != nil {
 		return Forecast{}, err
 	}
-	r.CreatedAt = w.CreatedAt
-	cal, err := timesOf(r)
-	if err != nil {
-		return Forecast{}, err
-	}
+	r := settled(w.Rule)
 	// Names as short as can be, and a record of everything, whatever the rule's log keeps.
-	r.ID, r.Log, r.Runs, r.Status = "r", "", w.Runs, schedule.StatusOnline
+	r.ID, r.Log, r.Status = "r", "", schedule.StatusOnline
 	r.DecidedTo = w.From.Truncate(time.Second).Add(-time.Second)
 	d := decide(r, cal, r.DecidedTo)
 	d.schedule()
@@ -84,6 +78,14 @@ func (w WhatIf) Forecast() (Forecast, error) {
 	for s.step(cal) {
 	}
 	return s.Forecast, nil
+}
+
+// settled is the rule without what was decided about it so far, but for how often it ran.
+func settled(stored *schedule.Rule) *schedule.Rule {
+	r := *stored
+	r.NextFireAt, r.Last, r.LastEffective, r.FailSkips = time.Time{}, nil, nil, false
+	r.Active, r.Queued, r.QueuedAt, r.Range, r.Planned, r.PlannedAt = nil, nil, time.Time{}, nil, nil, time.Time{}
+	return &r
 }
 
 // step decides what comes next, the end of a run before a tick of the same second.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -22,7 +21,7 @@ func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change 
 	s := periodic.Spec{Name: "n", Type: "t", Cron: "* * * * *"}
 	change(&s)
 	f, err := periodic.WhatIf{
-		Spec: s, CreatedAt: monday.AddDate(-1, 0, 0), From: monday, To: monday.Add(time.Duration(minutes) * time.Minute), Most: 1000,
+		Rule: ruleOf(t, s, monday.AddDate(-1, 0, 0)), From: monday, To: monday.Add(time.Duration(minutes) * time.Minute), Most: 1000,
 		Run: func(nominal time.Time) (time.Duration, schedule.RunStatus) {
 			if nominal.Equal(monday.Add(time.Duration(fails) * time.Minute)) {
 				return takes, schedule.RunFailed
@@ -49,7 +48,7 @@ func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change 
 }
 
 func TestAForecastOfWhichNothingIsSaidLooksAtAWeekOfMinutesThatSucceed(t *testing.T) {
-	w := periodic.WhatIf{Spec: periodic.Spec{Name: "n", Type: "t", Cron: "* * * * *"}, From: monday, To: monday.AddDate(0, 1, 0)}
+	w := periodic.WhatIf{Rule: ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "* * * * *"}, time.Time{}), From: monday, To: monday.AddDate(0, 1, 0)}
 	f, err := w.Forecast()
 	require.NoError(t, err)
 	require.Len(t, f.Fates, 10_080)
@@ -83,7 +82,7 @@ func TestForecastDecidesAsThePlannerDoes(t *testing.T) {
 
 func TestForecastOfTooManyTicksEndsEarlyAndSaysWhere(t *testing.T) {
 	f, err := periodic.WhatIf{
-		Spec: periodic.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxConcurrency: 2, Concurrency: schedule.ConcurrencySkip},
+		Rule: ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxConcurrency: 2, Concurrency: schedule.ConcurrencySkip}, time.Time{}),
 		From: monday, To: monday.AddDate(0, 1, 0), Most: 1000,
 		Run: func(time.Time) (time.Duration, schedule.RunStatus) { return 5 * time.Second, schedule.RunSuccess },
 	}.Forecast()
@@ -96,11 +95,18 @@ func TestForecastOfTooManyTicksEndsEarlyAndSaysWhere(t *testing.T) {
 	require.Equal(t, map[schedule.SkipReason]int{schedule.SkipConcurrency: 600}, sum.Skipped)
 }
 
-func TestForecastRefusesAWrongSpecByField(t *testing.T) {
-	_, err := periodic.WhatIf{Spec: periodic.Spec{Name: "n", Type: "t", Cron: "nonsense", Timezone: "Mars"}}.Forecast()
-	require.ErrorIs(t, err, model.ErrInvalid)
-	require.ErrorContains(t, err, "cron")
-	require.ErrorContains(t, err, "timezone")
+func TestForecastRefusesTimesThatCannotBeParsed(t *testing.T) {
+	_, err := periodic.WhatIf{Rule: &schedule.Rule{Cron: "nonsense", Timezone: "Mars"}}.Forecast()
+	require.ErrorContains(t, err, "nonsense")
+}
+
+// ruleOf is the rule that a spec describes, created at the time.
+func ruleOf(t *testing.T, s periodic.Spec, created time.Time) *schedule.Rule {
+	t.Helper()
+	r, err := s.Rule(time.Unix(0, 0)) // whether it ever fires does not matter
+	require.NoError(t, err)
+	r.CreatedAt = created
+	return r
 }
 
 func TestRecordedRunsTakeTheMiddleAndEndAsRecorded(t *testing.T) {

@@ -200,7 +200,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *schedule.R
 	}
 	f.add("state", state)
 	if rule.Status == schedule.StatusOnline {
-		next, err := periodic.PreviewRule(rule, rule.NextFireAt.Add(-time.Second), nextShown)
+		next, err := periodic.Preview(rule, rule.NextFireAt.Add(-time.Second), nextShown)
 		if err != nil {
 			return err
 		}

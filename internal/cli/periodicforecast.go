@@ -38,8 +38,8 @@ type forecastView struct {
 
 // forecast is the question.
 type forecast struct {
-	stored *schedule.Rule // nil = a new one
-	spec   periodic.Spec
+	stored  *schedule.Rule // nil = a new one
+	changed *schedule.Rule
 }
 
 // windowView is a time and what the rules do in it; Stored is nil for a new rule.
@@ -71,10 +71,10 @@ type differenceView struct {
 
 // forecast compares what a rule does as it is stored (nil = not yet) with what spec would do.
 func (a *applyingRules) forecast(ctx context.Context, stored *schedule.Rule, spec periodic.Spec) (*forecastView, error) {
-	c := &forecast{stored: stored, spec: spec}
+	c := &forecast{stored: stored}
 	v := &forecastView{Differences: []differenceView{}, given: a.takes > 0}
 	var err error
-	if v.zone, err = calendar.Zone(c.spec.Timezone); err != nil {
+	if v.zone, err = calendar.Zone(spec.Timezone); err != nil {
 		v.zone = time.UTC
 	}
 	now := a.at.Truncate(time.Second)
@@ -95,7 +95,15 @@ func (a *applyingRules) forecast(ctx context.Context, stored *schedule.Rule, spe
 		}
 	}
 	v.RunTakes, v.Recorded = takes.Milliseconds(), n
-	what := periodic.WhatIf{Run: run, Most: forecastTicks, CreatedAt: now}
+	created := now
+	if stored != nil {
+		created = stored.CreatedAt
+	}
+	if c.changed, err = spec.Rule(time.Unix(0, 0)); err != nil {
+		return nil, err
+	}
+	c.changed.CreatedAt = created
+	what := periodic.WhatIf{Run: run, Most: forecastTicks}
 	for _, w := range []struct {
 		view     *windowView
 		from, to time.Time
@@ -128,12 +136,15 @@ func (a *applyingRules) recorded(ctx context.Context, rule string, from time.Tim
 // window asks what both rules do in one time, as far as both can be looked at: of the past
 // that is the end, of the future the beginning.
 func (v *forecastView) window(out *windowView, what periodic.WhatIf, c *forecast, ahead bool) error {
-	if c.stored != nil {
-		what.CreatedAt = c.stored.CreatedAt
-		if ahead {
-			what.Runs = c.stored.Runs // max_runs counts on
-		}
+	rules := *c
+	if c.stored != nil && ahead {
+		changed := *c.changed
+		changed.Runs, rules.changed = c.stored.Runs, &changed // max_runs counts on
+	} else if c.stored != nil {
+		stored := *c.stored
+		stored.Runs, rules.stored = 0, &stored
 	}
+	c = &rules
 	from, to := what.From, what.To
 	stored, changed, err := bothFates(&what, c)
 	if err != nil {
@@ -150,7 +161,7 @@ func (v *forecastView) window(out *windowView, what periodic.WhatIf, c *forecast
 		out.Stored = sumOf(&sum, stored.AtOnce)
 		v.differ(stored.Fates, changed.Fates)
 	}
-	sum := changed.Sum(c.spec.Jitter)
+	sum := changed.Sum(c.changed.Jitter)
 	out.Changed = sumOf(&sum, changed.AtOnce)
 	out.From, out.To = jsonTime(what.From), jsonTime(what.To)
 	out.days = what.To.Sub(what.From).Hours() / 24
@@ -159,16 +170,16 @@ func (v *forecastView) window(out *windowView, what periodic.WhatIf, c *forecast
 
 // bothFates asks both rules about the same time, and shortens it to what both can answer.
 func bothFates(what *periodic.WhatIf, c *forecast) (stored, changed periodic.Forecast, err error) {
-	what.Spec = c.spec
+	what.Rule = c.changed
 	if changed, err = what.Forecast(); err != nil || c.stored == nil {
 		what.To = changed.Until
 		return stored, changed, err
 	}
-	what.Spec, what.To = periodic.SpecOf(c.stored), changed.Until
+	what.Rule, what.To = c.stored, changed.Until
 	if stored, err = what.Forecast(); err != nil || !stored.Until.Before(what.To) {
 		return stored, changed, err
 	}
-	what.Spec, what.To = c.spec, stored.Until
+	what.Rule, what.To = c.changed, stored.Until
 	changed, err = what.Forecast()
 	return stored, changed, err
 }

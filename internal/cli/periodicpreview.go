@@ -38,13 +38,13 @@ func (r *rulesCommand) preview() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var ticks []periodic.PreviewTick
 			if given {
 				s.Name, s.Type = "preview", "preview"
-				ticks, err = periodic.Preview(s, begin, n)
-			} else {
-				ticks, err = periodic.PreviewRule(rule, begin, n)
+				if rule, err = s.Rule(begin); err != nil {
+					return err
+				}
 			}
+			ticks, err := periodic.Preview(rule, begin, n)
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -24,7 +25,7 @@ func judgesRuns(r *schedule.Rule) bool {
 	return r.Overlap == schedule.OverlapSkip || r.Overlap == schedule.OverlapCancelPrev ||
 		r.OnFailure == schedule.FailureSkip || r.OnFailure == schedule.FailureRetry ||
 		r.MaxConcurrency > 0 && r.Concurrency != schedule.ConcurrencyParallel ||
-		len(r.Queued) > 0 || len(r.Active) >= maxActive
+		len(r.Queued) > 0 || len(r.Active) >= tickplan.MaxActive
 }
 
 // endsNotTold reads the ends of runs that nobody has told to those of the due rules that they make

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
@@ -57,7 +58,7 @@ func (d *driven) tick() *schedule.Run {
 // end ends the run of the last tick, as one that counts as failed.
 func (d *driven) end() {
 	d.t.Helper()
-	_, err := d.prod.Cancel(d.t.Context(), model.TaskID("", "tick", tickID(d.id, d.last)), "over")
+	_, err := d.prod.Cancel(d.t.Context(), model.TaskID("", "tick", tickplan.TickID(d.id, d.last)), "over")
 	require.NoError(d.t, err)
 }
 
@@ -123,7 +124,7 @@ func TestRulesThatAllowEverythingNeedNoLookAtTheirRuns(t *testing.T) {
 		"cancels":                 {schedule.Rule{Overlap: schedule.OverlapCancelPrev, Active: active}, true},
 		"a limit":                 {schedule.Rule{MaxConcurrency: 2, Concurrency: schedule.ConcurrencyQueue, Active: active}, true},
 		"attempts":                {schedule.Rule{OnFailure: schedule.FailureRetry, Active: active}, true},
-		"as many as a rule holds": {schedule.Rule{Active: make([]schedule.RunRef, maxActive)}, true},
+		"as many as a rule holds": {schedule.Rule{Active: make([]schedule.RunRef, tickplan.MaxActive)}, true},
 	} {
 		require.Equal(t, c.want, judgesRuns(&c.rule), name)
 	}

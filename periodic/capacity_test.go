@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -14,17 +15,17 @@ import (
 func TestBeyondAThousandRunsARuleSkipsForItsCapacity(t *testing.T) {
 	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "* * * * * *", Overlap: schedule.OverlapParallel})
 	var ticks []time.Time
-	for i := range maxActive {
-		ticks = append(ticks, epoch.Add(time.Duration(i-maxActive)*time.Second))
+	for i := range tickplan.MaxActive {
+		ticks = append(ticks, epoch.Add(time.Duration(i-tickplan.MaxActive)*time.Second))
 	}
-	w.decide(enableRule(w.rule, w.cal, w.now))
-	w.decide(backfillRuns(w.rule, w.cal, "all", ticks, w.now))
-	require.Len(t, w.rule.Active, maxActive)
-	w.decide(triggerRun(w.rule, w.cal, "forced", true, w.now))
+	w.decide(tickplan.Enable(w.rule, w.cal, w.now))
+	w.decide(tickplan.Backfill(w.rule, w.cal, "all", ticks, w.now))
+	require.Len(t, w.rule.Active, tickplan.MaxActive)
+	w.decide(tickplan.Trigger(w.rule, w.cal, "forced", true, w.now))
 	w.now = w.now.Add(time.Second)
 	w.look()
-	require.Len(t, w.rule.Active, maxActive)
-	for _, id := range []string{"r!forced", tickID("r", w.now)} {
+	require.Len(t, w.rule.Active, tickplan.MaxActive)
+	for _, id := range []string{"r!forced", tickplan.TickID("r", w.now)} {
 		require.Equal(t, schedule.RunSkipped, w.runs[id].Status, id)
 		require.Equal(t, schedule.SkipCapacity, w.runs[id].Reason, id)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -64,7 +65,7 @@ const portionBytes = 128 << 10
 func portions[T any](all []T, rule func(T) *schedule.Rule) (out [][]T) {
 	from, bytes := 0, 0
 	for i, x := range all {
-		n := plannedBytes(rule(x))
+		n := tickplan.PlannedBytes(rule(x))
 		if i > from && bytes+n > portionBytes {
 			out = append(out, all[from:i])
 			from, bytes = i, 0

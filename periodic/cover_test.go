@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
-	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -19,11 +19,11 @@ func TestEnablingAfterYearsRecordsEachPausedTickInOneRecord(t *testing.T) {
 	now := monday.AddDate(10, 0, 0)
 	seconds := int64(now.Sub(monday) / time.Second)
 
-	online := periodic.EnableRule(r, cal, now)
+	online := tickplan.Enable(r, cal, now)
 	require.Equal(t, &schedule.SkipSpan{ID: online.Range.ID, Reason: schedule.SkipPaused, First: monday.Add(time.Second), Last: now, Count: seconds}, online.Range)
 
 	r.EndAt = now.Add(-time.Hour)
-	over := periodic.EnableRule(r, cal, now)
+	over := tickplan.Enable(r, cal, now)
 	require.Equal(t, seconds-3601, over.Range.Count, "none at its end or after")
 	require.Equal(t, r.EndAt.Add(-time.Second), over.Range.Last)
 }

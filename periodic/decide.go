@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -215,4 +216,13 @@ func (p *Periodic) carryRest(ctx context.Context, began clock.Instant, s sent) {
 
 func (p *Periodic) later(err error) {
 	p.log.Warn().Err(err).Msg("what was decided about rules is carried out later")
+}
+
+// queuedSince is since when runs of the rule wait, after a decision: the mark by which every
+// engine finds such rules. Zero while none do.
+func queuedSince(w store.RuleWrite, now time.Time) time.Time {
+	if len(w.After.Queued) == 0 {
+		return time.Time{}
+	}
+	return cmp.Or(w.Before.QueuedAt, clock.Millis(now))
 }

@@ -1,7 +1,7 @@
 // Package periodic turns cron rules into tasks: every tick of a rule becomes one task, or a
 // record of why it did not, and neither a crash nor a second engine loses or doubles one.
 //
-//	rule ──rules (pure)─▶ decision ──one write, guarded by the rule's rev──▶ rule.planned[]
+//	rule ──tickplan (pure)─▶ decision ──one write, guarded by the rule's rev──▶ rule.planned[]
 //	                                                                            │
 //	        task sent, record stored (each idempotent) ◀── whoever sees it ─────┘
 //
@@ -11,6 +11,6 @@
 // be done as a snapshot. So a tick is decided once; and a process that dies in between
 // leaves it to the next that looks.
 //
-// planner.go and commands.go are the rules: pure functions of a rule's document and a
-// time. The rest carries them out.
+// internal/tickplan decides: pure functions of a rule's document and a time. This package
+// carries the decisions out.
 package periodic

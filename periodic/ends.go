@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -114,7 +115,7 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 		for k, i := range of {
 			lives[k] = entries[i].Life
 		}
-		after, told := tell(runsBegun(r, begun), lives, now)
+		after, told := tell(tickplan.Begun(r, begun), lives, now)
 		writes = append(writes, store.RuleWrite{Before: r, After: after})
 		tells = append(tells, told)
 	}
@@ -142,51 +143,12 @@ func (p ends) carry(ctx context.Context, entries []outcome.Entry, byRule map[str
 func tell(r *schedule.Rule, lives []store.OutboxLife, now time.Time) (after *schedule.Rule, told int) {
 	after = r
 	for _, l := range lives {
-		if told > 0 && heavy(after) {
+		if told > 0 && tickplan.Heavy(after) {
 			break
 		}
-		status, info := RunStatusOf(l.Task)
-		after = runEnded(after, l.Task, status, info, now)
+		status, info := tickplan.RunStatusOf(l.Task)
+		after = tickplan.Ended(after, l.Task, status, info, now)
 		told++
 	}
 	return after, told
-}
-
-// RunStatusOf returns the status of a run as its task has it, and why the run failed.
-func RunStatusOf(t *model.Task) (s schedule.RunStatus, info string) {
-	switch t.Status {
-	case model.StatusSuccess, model.StatusCompleted, model.StatusManuallyProcessed:
-		return schedule.RunSuccess, ""
-	case model.StatusCancelled:
-		return schedule.RunCanceled, t.Remark
-	case model.StatusFailure, model.StatusPending:
-		return failedStatus(t), t.ErrorInfo
-	case model.StatusExecuting:
-		for i := range t.WorkerStates {
-			if w := &t.WorkerStates[i]; w.Open() && w.Parked {
-				return schedule.RunWaiting, ""
-			}
-		}
-		return schedule.RunRunning, ""
-	default:
-		return schedule.RunScheduled, t.ErrorInfo
-	}
-}
-
-// failedStatus tells in which way a failed task's last execution failed.
-func failedStatus(t *model.Task) schedule.RunStatus {
-	var last *model.WorkerState
-	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; last == nil || w.FailTime.After(last.FailTime) {
-			last = w
-		}
-	}
-	switch {
-	case last == nil || last.FailKind != model.FailTimeout:
-		return schedule.RunFailed
-	case last.Parked:
-		return schedule.RunFailedTimeout
-	default:
-		return schedule.RunTimeout
-	}
 }

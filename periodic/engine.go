@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -269,12 +270,12 @@ func (p *Periodic) planAll(due []*schedule.Rule, ends map[string][]store.OutboxL
 			left.stays++
 			continue
 		}
-		known := runsBegun(r, begun)
+		known := tickplan.Begun(r, begun)
 		after := known
-		if !heavy(r) { // else what is planned must go out first
+		if !tickplan.Heavy(r) { // else what is planned must go out first
 			after, _ = tell(known, ends[r.ID], now)
 		}
-		if planned := planTicks(after, cal, now); planned != nil {
+		if planned := tickplan.Plan(after, cal, now); planned != nil {
 			after = planned
 		}
 		if after != known {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -62,7 +63,7 @@ func TestEveryTickRunsOnceAndHasARecord(t *testing.T) {
 	runs, err := p.Runs(t.Context(), r.ID, periodic.RunFilter{}, nil, 100)
 	require.NoError(t, err)
 	for i, run := range runs {
-		require.Equal(t, periodic.TickID(r.ID, run.Nominal), run.ID)
+		require.Equal(t, tickplan.TickID(r.ID, run.Nominal), run.ID)
 		if i > 0 {
 			require.Equal(t, time.Second, runs[i-1].Nominal.Sub(run.Nominal), "no tick is missing")
 		}

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -65,7 +66,7 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 		runs := records(id)
 		require.Len(t, runs, int(r.Runs), "a record of each tick that ran, and none was skipped")
 		for i, run := range runs {
-			require.Equal(t, periodic.TickID(id, run.Nominal), run.ID)
+			require.Equal(t, tickplan.TickID(id, run.Nominal), run.ID)
 			if i > 0 {
 				require.Equal(t, time.Second, runs[i-1].Nominal.Sub(run.Nominal), "no tick is missing")
 			}

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mscheduler/mscheduler/internal/codec"
-	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -99,14 +98,14 @@ func (p *Periodic) asTheyAre(ctx context.Context, runs []*schedule.Run) error {
 // asItIs updates a run with the state of its task that is not recorded yet.
 func asItIs(r *schedule.Run, t *model.Task) {
 	if r.Status == schedule.RunScheduled {
-		r.Status, r.Error = RunStatusOf(t)
+		r.Status, r.Error = tickplan.RunStatusOf(t)
 		r.EndedAt = t.FinishedAt
 	}
 	if r.ExecutedAt.IsZero() {
-		r.ExecutedAt = executedAt(t)
+		r.ExecutedAt = tickplan.ExecutedAt(t)
 	}
 	if r.Call == nil {
-		r.Call = callOf(t)
+		r.Call = tickplan.CallOf(t)
 	}
 }
 
@@ -171,34 +170,4 @@ func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, ma
 		}
 	}
 	return nil, nil, none
-}
-
-// executedAt returns when the first known execution of this life of the task began; zero for none.
-func executedAt(t *model.Task) (at time.Time) {
-	for i := range t.WorkerStates {
-		w := &t.WorkerStates[i]
-		if !w.Unstarted && !w.ClaimedAt.Before(t.CreatedAt) && (at.IsZero() || w.ClaimedAt.Before(at)) {
-			at = w.ClaimedAt
-		}
-	}
-	return at
-}
-
-// callOf returns the last call by the task of a target; nil for none.
-func callOf(t *model.Task) *schedule.HTTPCall {
-	if _, typ, _, err := input.ParseTaskID(t.ID); err != nil || typ != httptarget.TaskType {
-		return nil
-	}
-	kept := t.Checkpoint
-	var newest time.Time
-	for i := range t.WorkerStates { // each of several workers has its own
-		if w := &t.WorkerStates[i]; w.Checkpoint.Type != 0 && !w.ClaimedAt.Before(newest) {
-			kept, newest = w.Checkpoint, w.ClaimedAt
-		}
-	}
-	var k httptarget.Kept
-	if kept.Type == 0 || codec.DecodeValue(kept, &k) != nil {
-		return nil
-	}
-	return k.Call
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -26,7 +27,7 @@ const (
 func runsLost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *schedule.Rule {
 	after := r
 	for _, a := range r.Active {
-		if now.Sub(a.Started) < lostAfter || heavy(after) ||
+		if now.Sub(a.Started) < lostAfter || tickplan.Heavy(after) ||
 			slices.ContainsFunc(r.Planned, func(p schedule.Planned) bool { return p.Task != nil && p.Task.Key == a.ID }) {
 			continue // it may not have been sent yet, or is told soon
 		}
@@ -39,16 +40,16 @@ func runsLost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *sc
 			continue // it cannot be read by this process
 		}
 		if t == nil {
-			after = runEnded(after, ended, schedule.RunCanceled, "its task is gone", now)
+			after = tickplan.Ended(after, ended, schedule.RunCanceled, "its task is gone", now)
 			continue
 		}
 		told := slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomePeriodic })
 		if told || !t.Status.Ended() {
 			continue
 		}
-		status, info := RunStatusOf(t)
+		status, info := tickplan.RunStatusOf(t)
 		ended.FinishedAt, ended.WorkerStates, ended.Checkpoint = t.FinishedAt, t.WorkerStates, t.Checkpoint
-		after = runEnded(after, ended, status, info, now)
+		after = tickplan.Ended(after, ended, status, info, now)
 	}
 	if after == r {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -14,8 +15,8 @@ import (
 // lostWorld is a rule with one run that is under way, and one that waits for its end.
 func lostWorld(t *testing.T) (w *world, id string) {
 	w = newWorld(t, Spec{Name: "n", Type: "t", Cron: "0 * * * * *", MaxConcurrency: 1})
-	w.decide(triggerRun(w.rule, w.cal, "first", false, w.now))
-	w.decide(triggerRun(w.rule, w.cal, "second", false, w.now))
+	w.decide(tickplan.Trigger(w.rule, w.cal, "first", false, w.now))
+	w.decide(tickplan.Trigger(w.rule, w.cal, "second", false, w.now))
 	require.Len(t, w.rule.Active, 1)
 	require.Len(t, w.rule.Queued, 1)
 	return w, "-/t/r!first"
@@ -66,7 +67,7 @@ func TestARunWhoseEndNobodyTellsIsEnded(t *testing.T) {
 
 func TestARunWhoseTaskWasNotSentYetIsNotLost(t *testing.T) {
 	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "0 * * * * *"})
-	w.write(triggerRun(w.rule, w.cal, "first", false, w.now)) // and nobody carries it out
+	w.write(tickplan.Trigger(w.rule, w.cal, "first", false, w.now)) // and nobody carries it out
 	require.Nil(t, runsLost(w.rule, nil, w.now.Add(time.Hour)))
 }
 
@@ -83,7 +84,7 @@ func TestEngineTurnsGoRoundAndNeverMeet(t *testing.T) {
 		}
 		for place := range of {
 			reached := false
-			for late := time.Duration(0); late < missedAfter; late += 50 * time.Millisecond {
+			for late := time.Duration(0); late < tickplan.MissedAfter; late += 50 * time.Millisecond {
 				reached = reached || (rank{place, of}).turn("rule", late)
 			}
 			require.True(t, reached, "engine %d of %d takes over before the tick counts as missed", place, of)

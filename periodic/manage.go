@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -59,7 +60,7 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec)
 		if err != nil {
 			return nil, err
 		}
-		return editRule(r, old, cal, edited, now), nil
+		return tickplan.Edit(r, old, cal, edited, now), nil
 	})
 }
 
@@ -71,7 +72,7 @@ func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*sched
 		if err := hasVersion(r, version); err != nil {
 			return nil, err
 		}
-		return enableRule(r, cal, now), nil
+		return tickplan.Enable(r, cal, now), nil
 	}))
 }
 
@@ -86,7 +87,7 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 		if len(note) > 4<<10 {
 			return nil, input.Invalid("note", "has %d bytes; at most %d are allowed", len(note), 4<<10)
 		}
-		return disableRule(r, cal, note, now), nil
+		return tickplan.Disable(r, cal, note, now), nil
 	})
 }
 
@@ -98,7 +99,7 @@ func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 		if err := hasVersion(r, version); err != nil {
 			return nil, err
 		}
-		return deleteRule(r, cal, now), nil
+		return tickplan.Delete(r, cal, now), nil
 	})
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -112,7 +113,7 @@ func (p *Periodic) calendarOf(r *schedule.Rule) (*calendar.Schedule, error) {
 	if c := p.calls[k]; c != nil {
 		return c, nil
 	}
-	c, err := timesOf(r)
+	c, err := tickplan.TimesOf(r)
 	if err != nil {
 		return nil, err
 	}

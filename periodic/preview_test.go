@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-func instants(ticks []periodic.PreviewTick) (out []string) {
+func instants(ticks []tickplan.PreviewTick) (out []string) {
 	for _, t := range ticks {
 		out = append(out, t.UTC.Format("15:04:05"))
 	}
@@ -26,41 +27,41 @@ func TestPreviewOfAStoredRuleIsWhatAnEngineDecides(t *testing.T) {
 	cal, err := calendar.Parse(calendar.Spec{Cron: r.Cron, Start: created})
 	require.NoError(t, err)
 	asked := monday.Add(10 * time.Minute)
-	online := periodic.EnableRule(r, cal, asked)
-	ticks, err := periodic.Preview(online, asked, 3)
+	online := tickplan.Enable(r, cal, asked)
+	ticks, err := tickplan.Preview(online, asked, 3)
 	require.NoError(t, err)
 	require.Equal(t, online.NextFireAt, ticks[0].UTC)
 	require.Equal(t, []string{"00:10:47", "00:12:17", "00:13:47"}, instants(ticks))
 
-	ticks, err = periodic.Preview(r, monday.AddDate(-1, 0, 0), 2)
+	ticks, err = tickplan.Preview(r, monday.AddDate(-1, 0, 0), 2)
 	require.NoError(t, err)
 	require.Equal(t, []string{"00:01:47", "00:03:17"}, instants(ticks), "none before its creation")
 
 	r.StartAt = monday.Add(time.Hour)
 	r.EndAt = r.StartAt.Add(2 * time.Minute)
-	ticks, err = periodic.Preview(r, asked, 9)
+	ticks, err = tickplan.Preview(r, asked, 9)
 	require.NoError(t, err)
 	require.Equal(t, []string{"01:00:00", "01:01:30"}, instants(ticks), "from its start to its end")
 
-	ticks, err = periodic.Preview(r, r.EndAt, 9)
+	ticks, err = tickplan.Preview(r, r.EndAt, 9)
 	require.NoError(t, err)
 	require.Empty(t, ticks, "it is over, which is no mistake")
 
 	r.StartAt, r.EndAt, r.MaxRuns, r.Runs = time.Time{}, time.Time{}, 2, 2
-	ticks, err = periodic.Preview(r, asked, 9)
+	ticks, err = tickplan.Preview(r, asked, 9)
 	require.NoError(t, err)
 	require.Empty(t, ticks, "it ran as often as it may")
 }
 
 func TestPreviewOfARuleNotStoredCountsFromTheInstant(t *testing.T) {
-	ticks, err := periodic.Preview(ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "@every 1m30s"}, monday.Add(time.Second)), monday.Add(time.Second), 2)
+	ticks, err := tickplan.Preview(ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "@every 1m30s"}, monday.Add(time.Second)), monday.Add(time.Second), 2)
 	require.NoError(t, err)
 	require.Equal(t, []string{"00:01:31", "00:03:01"}, instants(ticks))
 }
 
 func TestPreviewRefusesSenselessNumbers(t *testing.T) {
 	for _, n := range []int{0, 10_001} {
-		_, err := periodic.Preview(&schedule.Rule{Cron: "@daily"}, monday, n)
+		_, err := tickplan.Preview(&schedule.Rule{Cron: "@daily"}, monday, n)
 		require.ErrorIs(t, err, model.ErrInvalid)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -35,7 +36,7 @@ func anySpec(t *rapid.T) Spec {
 func history(t *rapid.T) {
 	spec := anySpec(t)
 	w := newWorld(t, spec)
-	w.decide(enableRule(w.rule, w.cal, w.now))
+	w.decide(tickplan.Enable(w.rule, w.cal, w.now))
 	w.from = w.now
 	requests, ended := 0, map[string]schedule.RunStatus{} // of tasks
 	past := map[string]schedule.LastRun{}                 // the ticks' runs that have ended
@@ -49,7 +50,7 @@ func history(t *rapid.T) {
 		switch action {
 		case "look":
 			w.now = w.now.Add(time.Duration(rapid.OneOf(rapid.IntRange(0, 20_000), rapid.IntRange(0, 400_000)).Draw(t, "ms")) * time.Millisecond)
-			if after := planTicks(w.known(), w.cal, w.now); after != nil {
+			if after := tickplan.Plan(w.known(), w.cal, w.now); after != nil {
 				w.requireRetries(after, past)
 				w.write(after)
 				carry()
@@ -66,24 +67,24 @@ func history(t *rapid.T) {
 				if tick := task.Origin.Tick; !tick.Manual {
 					past[tick.Run] = schedule.LastRun{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Status: ended[task.ID]}
 				}
-				w.write(runEnded(w.known(), task, ended[task.ID], "", w.now))
+				w.write(tickplan.Ended(w.known(), task, ended[task.ID], "", w.now))
 				carry()
 			}
 		case "again":
 			for _, id := range sortedKeys(w.tasks) {
 				if task := w.tasks[id]; !task.FinishedAt.IsZero() {
-					w.write(runEnded(w.rule, task, ended[id], "", w.now))
+					w.write(tickplan.Ended(w.rule, task, ended[id], "", w.now))
 					carry()
 					break
 				}
 			}
 		case "pause":
-			if after := disableRule(w.rule, w.cal, "", w.now); after != nil {
+			if after := tickplan.Disable(w.rule, w.cal, "", w.now); after != nil {
 				w.write(after)
 				carry()
 			}
 		case "enable":
-			if after := enableRule(w.rule, w.cal, w.now); after != nil {
+			if after := tickplan.Enable(w.rule, w.cal, w.now); after != nil {
 				w.write(after)
 				carry()
 			}
@@ -92,15 +93,15 @@ func history(t *rapid.T) {
 			w.edit(spec)
 		case "trigger":
 			requests++
-			w.write(triggerRun(w.rule, w.cal, fmt.Sprint(requests), false, w.now))
+			w.write(tickplan.Trigger(w.rule, w.cal, fmt.Sprint(requests), false, w.now))
 			carry()
 		case "backfill":
 			requests++
-			w.write(backfillRuns(w.rule, w.cal, fmt.Sprint(requests), []time.Time{w.now.Add(-time.Hour).Truncate(time.Second), w.now.Add(-time.Minute).Truncate(time.Second)}, w.now))
+			w.write(tickplan.Backfill(w.rule, w.cal, fmt.Sprint(requests), []time.Time{w.now.Add(-time.Hour).Truncate(time.Second), w.now.Add(-time.Minute).Truncate(time.Second)}, w.now))
 			carry()
 		case "cancel":
 			if n := len(w.rule.Queued); n > 0 {
-				w.write(cancelRun(w.rule, w.cal, w.rule.Queued[rapid.IntRange(0, n-1).Draw(t, "which")].ID, w.now))
+				w.write(tickplan.Cancel(w.rule, w.cal, w.rule.Queued[rapid.IntRange(0, n-1).Draw(t, "which")].ID, w.now))
 				carry()
 			}
 		case "back":
@@ -124,10 +125,10 @@ func history(t *rapid.T) {
 		require.NotEmpty(t, w.by[a.ID], "active, and no task was sent: %s", a.ID)
 	}
 	// Everything ends, and nothing is left that waits for what never comes.
-	w.decideIf(disableRule(w.rule, w.cal, "the end", w.now))
+	w.decideIf(tickplan.Disable(w.rule, w.cal, "the end", w.now))
 	for running := w.running(); len(running) > 0; running = w.running() {
 		running[0].FinishedAt = w.now
-		w.decide(runEnded(w.rule, running[0], schedule.RunSuccess, "", w.now))
+		w.decide(tickplan.Ended(w.rule, running[0], schedule.RunSuccess, "", w.now))
 	}
 	require.Empty(t, w.rule.Active)
 	require.Empty(t, w.rule.Queued)

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -35,7 +37,7 @@ func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (ru
 		if done, err := p.decided(ctx, r, run); done || err != nil {
 			return nil, err
 		}
-		return triggerRun(r, cal, o.Request, o.Force, now), nil
+		return tickplan.Trigger(r, cal, o.Request, o.Force, now), nil
 	})
 	return run, err
 }
@@ -115,7 +117,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 		}
 		n = 0
 		var ticks []time.Time
-		begin := later(from, r.StartAt)
+		begin := clock.Later(from, r.StartAt)
 		for t := range cal.Ticks(begin.Add(-time.Second)) {
 			if !t.At.Before(to) || !r.EndAt.IsZero() && !t.At.Before(r.EndAt) {
 				break
@@ -129,24 +131,24 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 		}
 		ids := make([]string, len(ticks))
 		for i, at := range ticks {
-			ids[i] = tickID(id, at) + "!" + request
+			ids[i] = tickplan.TickID(id, at) + "!" + request
 		}
 		known, err := p.known(ctx, r, ids)
 		if err != nil {
 			return nil, err
 		}
-		ticks = slices.DeleteFunc(ticks, func(at time.Time) bool { return known[tickID(id, at)+"!"+request] })
+		ticks = slices.DeleteFunc(ticks, func(at time.Time) bool { return known[tickplan.TickID(id, at)+"!"+request] })
 		if len(ticks) == 0 {
 			return nil, nil
 		}
 		if size := (len(r.Task.Args.Value) + len(r.Ext.Value) + 1<<10) * len(ticks); size > 8<<20 {
 			return nil, input.Invalid("from", "is %v: the %d ticks between it and %v do not fit into one document with these args and ext", from, len(ticks), to)
 		}
-		if len(r.Active)+len(r.Queued)+len(ticks) > maxActive+maxQueueLimit {
+		if len(r.Active)+len(r.Queued)+len(ticks) > tickplan.MaxActive+maxQueueLimit {
 			return nil, input.Invalid("from", "is %v: %d ticks lie between it and %v, and %d runs are active or wait already", from, len(ticks), to, len(r.Active)+len(r.Queued))
 		}
 		n = len(ticks)
-		return backfillRuns(r, cal, request, ticks, now), nil
+		return tickplan.Backfill(r, cal, request, ticks, now), nil
 	}))
 	return n, err
 }
@@ -160,7 +162,7 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	}
 	found := false
 	_, err := p.changeAny(ctx, "cancelling a run of", rule, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
-		after := cancelRun(r, cal, run, now)
+		after := tickplan.Cancel(r, cal, run, now)
 		found = after != nil
 		return after, nil
 	})

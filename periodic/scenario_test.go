@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/scenario"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -60,11 +61,11 @@ func (w *world) do(c scenario.Command) {
 	t, word := c.T, c.Word
 	switch c.Name() {
 	case "enable":
-		w.decide(enableRule(w.rule, w.cal, w.now))
+		w.decide(tickplan.Enable(w.rule, w.cal, w.now))
 	case "disable":
-		w.decide(disableRule(w.rule, w.cal, strings.Join(c.Words(), " "), w.now))
+		w.decide(tickplan.Disable(w.rule, w.cal, strings.Join(c.Words(), " "), w.now))
 	case "delete":
-		w.decide(deleteRule(w.rule, w.cal, w.now))
+		w.decide(tickplan.Delete(w.rule, w.cal, w.now))
 	case "edit":
 		w.edit(scenarioSpec(c, SpecOf(w.rule)))
 	case "until":
@@ -85,12 +86,12 @@ func (w *world) do(c scenario.Command) {
 		if c.Name() == "end" {
 			task.FinishedAt = w.now
 		}
-		w.decide(runEnded(w.known(), task, map[string]schedule.RunStatus{
+		w.decide(tickplan.Ended(w.known(), task, map[string]schedule.RunStatus{
 			"ok": schedule.RunSuccess, "failed": schedule.RunFailed, "timeout": schedule.RunTimeout,
 			"completion": schedule.RunFailedTimeout, "canceled": schedule.RunCanceled,
 		}[word(1)], "", w.now))
 	case "trigger":
-		w.decide(triggerRun(w.rule, w.cal, word(0), c.Has("force"), w.now))
+		w.decide(tickplan.Trigger(w.rule, w.cal, word(0), c.Has("force"), w.now))
 	case "backfill":
 		var ticks []time.Time
 		for x := range w.cal.Ticks(clockTime(t, word(0)).Add(-1)) {
@@ -99,11 +100,11 @@ func (w *world) do(c scenario.Command) {
 			}
 			ticks = append(ticks, x.At)
 		}
-		w.decide(backfillRuns(w.rule, w.cal, word(2), ticks, w.now))
+		w.decide(tickplan.Backfill(w.rule, w.cal, word(2), ticks, w.now))
 	case "cancel":
-		w.decide(cancelRun(w.rule, w.cal, w.id(t, word(0)), w.now))
+		w.decide(tickplan.Cancel(w.rule, w.cal, w.id(t, word(0)), w.now))
 	case "plan":
-		w.write(planTicks(w.known(), w.cal, w.now))
+		w.write(tickplan.Plan(w.known(), w.cal, w.now))
 	case "sweep":
 		w.carryOut(1 << 30)
 	default:
@@ -125,7 +126,7 @@ func (w *world) id(t *testing.T, name string) string {
 		return w.rule.ID + name
 	}
 	at, request, manual := strings.Cut(name, "!")
-	id := tickID(w.rule.ID, clockTime(t, at))
+	id := tickplan.TickID(w.rule.ID, clockTime(t, at))
 	if manual {
 		id += "!" + request
 	}

@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -62,7 +64,6 @@ const (
 	maxName       = 200
 	maxQueueLimit = 1000
 	maxArgsBytes  = 64 << 10 // a rule's document carries them, and those of the ticks just decided
-	maxCap        = 10_000
 )
 
 // rule checks the spec and makes the document of a rule that was never enabled. The error
@@ -72,8 +73,8 @@ func (s *Spec) rule(now time.Time) (*schedule.Rule, *calendar.Schedule, error) {
 		Name: s.Name, Tenant: s.Tenant, Creator: s.Creator, Category: s.Category, Description: s.Description,
 		Timezone: s.Timezone, StartAt: clock.Millis(s.StartAt), EndAt: clock.Millis(s.EndAt), MaxRuns: s.MaxRuns, Jitter: s.Jitter,
 		Task:    &schedule.TaskTemplate{Type: s.Type, Priority: s.Priority, Options: s.Options},
-		Overlap: or(s.Overlap, schedule.OverlapAllow), OnFailure: or(s.OnFailure, schedule.FailureRunNew),
-		MaxConcurrency: s.MaxConcurrency, Concurrency: or(s.Concurrency, schedule.ConcurrencyQueue), QueueLimit: s.QueueLimit,
+		Overlap: cmp.Or(s.Overlap, schedule.OverlapAllow), OnFailure: cmp.Or(s.OnFailure, schedule.FailureRunNew),
+		MaxConcurrency: s.MaxConcurrency, Concurrency: cmp.Or(s.Concurrency, schedule.ConcurrencyQueue), QueueLimit: s.QueueLimit,
 		CatchUp: s.CatchUp, Log: s.Log, RunRetention: s.RunRetention,
 		Status: schedule.StatusNew, Version: 1, Rev: 1, CreatedAt: now, UpdatedAt: now, DecidedTo: now,
 	}
@@ -96,7 +97,7 @@ func (s *Spec) rule(now time.Time) (*schedule.Rule, *calendar.Schedule, error) {
 		errs = append(errs, err)
 	}
 	cal, err := calendar.Parse(calendar.Spec{
-		Cron: s.Cron, Timezone: s.Timezone, Gap: calendar.Gap(s.DST.Gap), Fold: calendar.Fold(s.DST.Fold), Start: or(r.StartAt, now),
+		Cron: s.Cron, Timezone: s.Timezone, Gap: calendar.Gap(s.DST.Gap), Fold: calendar.Fold(s.DST.Fold), Start: cmp.Or(r.StartAt, now),
 	})
 	if err != nil {
 		errs = append(errs, fieldErrors(err)...)
@@ -105,7 +106,7 @@ func (s *Spec) rule(now time.Time) (*schedule.Rule, *calendar.Schedule, error) {
 		if input.Start(s.StartAt) != nil || input.Start(s.EndAt) != nil {
 			return nil, nil, errors.Join(errs...) // what is wrong is said; nothing is to be said of the ticks
 		}
-		if first := cal.Next(later(now, beforeStart(r.StartAt))); first.IsZero() || !r.EndAt.IsZero() && !first.Before(r.EndAt) {
+		if first := cal.Next(clock.Later(now, tickplan.BeforeStart(r.StartAt))); first.IsZero() || !r.EndAt.IsZero() && !first.Before(r.EndAt) {
 			errs = append(errs, neverFires(r.EndAt))
 		}
 	}
@@ -117,13 +118,6 @@ func neverFires(end time.Time) error {
 		return input.Invalid("cron", "never fires before the year 10000")
 	}
 	return input.Invalid("cron", "never fires before end_at")
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // fieldErrors makes the calendar's errors those of every other field.
@@ -177,8 +171,8 @@ func (s *Spec) check() (errs []error) {
 	oneOf(bad, "catch_up.mode", s.CatchUp.Mode, "", schedule.CatchUpNone, schedule.CatchUpCompact, schedule.CatchUpFull)
 	oneOf(bad, "log", s.Log, "", schedule.LogNone, schedule.LogTrigger, schedule.LogTrans)
 	for field, n := range map[string][2]int64{
-		"max_runs": {s.MaxRuns, 1 << 40}, "max_concurrency": {int64(s.MaxConcurrency), maxActive},
-		"queue_limit": {int64(s.QueueLimit), maxQueueLimit}, "catch_up.cap": {int64(s.CatchUp.Cap), maxCap},
+		"max_runs": {s.MaxRuns, 1 << 40}, "max_concurrency": {int64(s.MaxConcurrency), tickplan.MaxActive},
+		"queue_limit": {int64(s.QueueLimit), maxQueueLimit}, "catch_up.cap": {int64(s.CatchUp.Cap), tickplan.MaxCap},
 	} {
 		if n[0] < 0 || n[0] > n[1] {
 			bad(field, "is %d; want 0 to %d", n[0], n[1])

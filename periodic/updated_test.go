@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -18,16 +19,16 @@ func TestUpdatedAtIsTheTimeOfTheLastChangeByAPerson(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 	}
 	w.now = w.now.Add(time.Minute)
-	changed(enableRule(w.rule, w.cal, w.now))
+	changed(tickplan.Enable(w.rule, w.cal, w.now))
 	enabled := w.rule.UpdatedAt
 	w.look()
-	w.decide(runEnded(w.rule, w.running()[0], schedule.RunSuccess, "", w.now))
-	w.decide(triggerRun(w.rule, w.cal, "r", false, w.now))
+	w.decide(tickplan.Ended(w.rule, w.running()[0], schedule.RunSuccess, "", w.now))
+	w.decide(tickplan.Trigger(w.rule, w.cal, "r", false, w.now))
 	require.Equal(t, schedule.StatusOffline, w.rule.Status, "its runs are used up")
 	require.Equal(t, enabled, w.rule.UpdatedAt)
 	edited, _, err := (&Spec{Name: "n", Type: "t", Cron: "* * * * * *"}).rule(w.now)
 	require.NoError(t, err)
-	changed(editRule(w.rule, w.cal, w.cal, edited, w.now))
-	changed(disableRule(w.rule, w.cal, "", w.now))
-	changed(deleteRule(w.rule, w.cal, w.now))
+	changed(tickplan.Edit(w.rule, w.cal, w.cal, edited, w.now))
+	changed(tickplan.Disable(w.rule, w.cal, "", w.now))
+	changed(tickplan.Delete(w.rule, w.cal, w.now))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -20,7 +21,7 @@ func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change 
 	t.Helper()
 	s := periodic.Spec{Name: "n", Type: "t", Cron: "* * * * *"}
 	change(&s)
-	f, err := periodic.WhatIf{
+	f, err := tickplan.WhatIf{
 		Rule: ruleOf(t, s, monday.AddDate(-1, 0, 0)), From: monday, To: monday.Add(time.Duration(minutes) * time.Minute), Most: 1000,
 		Run: func(nominal time.Time) (time.Duration, schedule.RunStatus) {
 			if nominal.Equal(monday.Add(time.Duration(fails) * time.Minute)) {
@@ -48,7 +49,7 @@ func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change 
 }
 
 func TestAForecastOfWhichNothingIsSaidLooksAtAWeekOfMinutesThatSucceed(t *testing.T) {
-	w := periodic.WhatIf{Rule: ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "* * * * *"}, time.Time{}), From: monday, To: monday.AddDate(0, 1, 0)}
+	w := tickplan.WhatIf{Rule: ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "* * * * *"}, time.Time{}), From: monday, To: monday.AddDate(0, 1, 0)}
 	f, err := w.Forecast()
 	require.NoError(t, err)
 	require.Len(t, f.Fates, 10_080)
@@ -81,7 +82,7 @@ func TestForecastDecidesAsThePlannerDoes(t *testing.T) {
 }
 
 func TestForecastOfTooManyTicksEndsEarlyAndSaysWhere(t *testing.T) {
-	f, err := periodic.WhatIf{
+	f, err := tickplan.WhatIf{
 		Rule: ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxConcurrency: 2, Concurrency: schedule.ConcurrencySkip}, time.Time{}),
 		From: monday, To: monday.AddDate(0, 1, 0), Most: 1000,
 		Run: func(time.Time) (time.Duration, schedule.RunStatus) { return 5 * time.Second, schedule.RunSuccess },
@@ -96,7 +97,7 @@ func TestForecastOfTooManyTicksEndsEarlyAndSaysWhere(t *testing.T) {
 }
 
 func TestForecastRefusesTimesThatCannotBeParsed(t *testing.T) {
-	_, err := periodic.WhatIf{Rule: &schedule.Rule{Cron: "nonsense", Timezone: "Mars"}}.Forecast()
+	_, err := tickplan.WhatIf{Rule: &schedule.Rule{Cron: "nonsense", Timezone: "Mars"}}.Forecast()
 	require.ErrorContains(t, err, "nonsense")
 }
 
@@ -111,7 +112,7 @@ func ruleOf(t *testing.T, s periodic.Spec, created time.Time) *schedule.Rule {
 
 func TestRecordedRunsTakeTheMiddleAndEndAsRecorded(t *testing.T) {
 	at := func(s int) time.Time { return monday.Add(time.Duration(s) * time.Second) }
-	run, takes, n := periodic.Recorded([]*schedule.Run{
+	run, takes, n := tickplan.Recorded([]*schedule.Run{
 		{Nominal: at(0), StartedAt: at(0), EndedAt: at(9), Status: schedule.RunFailed},
 		{Nominal: at(60), StartedAt: at(60), EndedAt: at(61), Status: schedule.RunSuccess},
 		{Nominal: at(120), StartedAt: at(120), EndedAt: at(124), Status: schedule.RunSuccess},
@@ -125,7 +126,7 @@ func TestRecordedRunsTakeTheMiddleAndEndAsRecorded(t *testing.T) {
 	require.Equal(t, schedule.RunFailed, status)
 	_, status = run(at(1))
 	require.Equal(t, schedule.RunSuccess, status)
-	_, takes, n = periodic.Recorded(nil, time.Hour)
+	_, takes, n = tickplan.Recorded(nil, time.Hour)
 	require.Equal(t, time.Hour, takes)
 	require.Zero(t, n)
 }

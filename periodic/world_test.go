@@ -1,6 +1,7 @@
 package periodic
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -121,7 +124,7 @@ func (w *world) carryOut(steps int) {
 func (w *world) look() {
 	for n := 0; ; n++ {
 		require.Less(w.t, n, 1000, "the engine never comes to rest")
-		after := planTicks(w.known(), w.cal, w.now)
+		after := tickplan.Plan(w.known(), w.cal, w.now)
 		if after == nil {
 			return
 		}
@@ -131,7 +134,7 @@ func (w *world) look() {
 }
 
 // known is the rule as an engine decides about it, which reads what workers have begun.
-func (w *world) known() *schedule.Rule { return runsBegun(w.rule, w.begun) }
+func (w *world) known() *schedule.Rule { return tickplan.Begun(w.rule, w.begun) }
 
 // running are the tasks that have not ended, in the order of their runs.
 func (w *world) running() (out []*model.Task) {
@@ -149,9 +152,9 @@ func (w *world) edit(s Spec) {
 	edited, _, err := s.rule(w.now)
 	require.NoError(w.t, err)
 	edited.CreatedAt = w.rule.CreatedAt
-	cal, err := calendar.Parse(calendar.Spec{Cron: edited.Cron, Timezone: edited.Timezone, Start: or(edited.StartAt, edited.CreatedAt)})
+	cal, err := calendar.Parse(calendar.Spec{Cron: edited.Cron, Timezone: edited.Timezone, Start: cmp.Or(edited.StartAt, edited.CreatedAt)})
 	require.NoError(w.t, err)
-	after := editRule(w.rule, w.cal, cal, edited, w.now)
+	after := tickplan.Edit(w.rule, w.cal, cal, edited, w.now)
 	w.want(after.DecidedTo)
 	w.cal = cal
 	w.decide(after)
@@ -167,7 +170,7 @@ func (w *world) want(to time.Time) {
 			w.wants = append(w.wants, tick{t.At})
 		}
 	}
-	w.from = later(w.from, to)
+	w.from = clock.Later(w.from, to)
 }
 
 // requireCovered demands of every tick that is decided exactly one record.
@@ -260,15 +263,15 @@ func TestAYearOfAThousandRulesTakesNoYear(t *testing.T) {
 		r, cal, err := spec.rule(epoch)
 		require.NoError(t, err)
 		r.ID = "r"
-		r = enableRule(r, cal, epoch)
+		r = tickplan.Enable(r, cal, epoch)
 		got := 0
 		for end := epoch.AddDate(1, 0, 0); r.NextFireAt.Before(end); {
 			at := r.NextFireAt
-			r = planTicks(r, cal, at)
+			r = tickplan.Plan(r, cal, at)
 			for _, p := range r.Planned {
 				if p.Task != nil {
 					got++
-					r = runEnded(r, p.Task, schedule.RunSuccess, "", at.Add(10*time.Minute))
+					r = tickplan.Ended(r, p.Task, schedule.RunSuccess, "", at.Add(10*time.Minute))
 				}
 			}
 			r.Planned = nil

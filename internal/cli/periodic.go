@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -200,7 +201,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *schedule.R
 	}
 	f.add("state", state)
 	if rule.Status == schedule.StatusOnline {
-		next, err := periodic.Preview(rule, rule.NextFireAt.Add(-time.Second), nextShown)
+		next, err := tickplan.Preview(rule, rule.NextFireAt.Add(-time.Second), nextShown)
 		if err != nil {
 			return err
 		}
@@ -232,7 +233,7 @@ func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *schedule.R
 	return r.sayIdle(ctx, d)
 }
 
-func tickText(t periodic.PreviewTick, now time.Time) string {
+func tickText(t tickplan.PreviewTick, now time.Time) string {
 	text := localStamp(t.Local) + " (" + human.Relative(t.UTC, now) + ")"
 	if t.Note != "" {
 		text += "  " + t.Note

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -85,7 +86,7 @@ func (a *applyingRules) forecast(ctx context.Context, stored *schedule.Rule, spe
 			return nil, err
 		}
 	}
-	run, takes, n := periodic.Recorded(runs, unrecorded)
+	run, takes, n := tickplan.Recorded(runs, unrecorded)
 	if v.given {
 		takes, n = a.takes, 0
 		as := run
@@ -103,7 +104,7 @@ func (a *applyingRules) forecast(ctx context.Context, stored *schedule.Rule, spe
 		return nil, err
 	}
 	c.changed.CreatedAt = created
-	what := periodic.WhatIf{Run: run, Most: forecastTicks}
+	what := tickplan.WhatIf{Run: run, Most: forecastTicks}
 	for _, w := range []struct {
 		view     *windowView
 		from, to time.Time
@@ -135,7 +136,7 @@ func (a *applyingRules) recorded(ctx context.Context, rule string, from time.Tim
 
 // window asks what both rules do in one time, as far as both can be looked at: of the past
 // that is the end, of the future the beginning.
-func (v *forecastView) window(out *windowView, what periodic.WhatIf, c *forecast, ahead bool) error {
+func (v *forecastView) window(out *windowView, what tickplan.WhatIf, c *forecast, ahead bool) error {
 	rules := *c
 	if c.stored != nil && ahead {
 		changed := *c.changed
@@ -169,7 +170,7 @@ func (v *forecastView) window(out *windowView, what periodic.WhatIf, c *forecast
 }
 
 // bothFates asks both rules about the same time, and shortens it to what both can answer.
-func bothFates(what *periodic.WhatIf, c *forecast) (stored, changed periodic.Forecast, err error) {
+func bothFates(what *tickplan.WhatIf, c *forecast) (stored, changed tickplan.Forecast, err error) {
 	what.Rule = c.changed
 	if changed, err = what.Forecast(); err != nil || c.stored == nil {
 		what.To = changed.Until
@@ -184,17 +185,17 @@ func bothFates(what *periodic.WhatIf, c *forecast) (stored, changed periodic.For
 	return stored, changed, err
 }
 
-func sumOf(s *periodic.Sum, atOnce int) *sumView {
+func sumOf(s *tickplan.Sum, atOnce int) *sumView {
 	return &sumView{s.Ticks, s.Runs, s.Waited, s.LongWait.Milliseconds(), atOnce, s.Ended, s.Skipped}
 }
 
 // differ collects the ticks of which the two make something different.
-func (v *forecastView) differ(stored, changed []periodic.Fate) {
-	byTime := func(a, b periodic.Fate) int { return a.Nominal.Compare(b.Nominal) }
+func (v *forecastView) differ(stored, changed []tickplan.Fate) {
+	byTime := func(a, b tickplan.Fate) int { return a.Nominal.Compare(b.Nominal) }
 	slices.SortFunc(stored, byTime)
 	slices.SortFunc(changed, byTime)
 	for len(stored)+len(changed) > 0 {
-		var s, c *periodic.Fate
+		var s, c *tickplan.Fate
 		if len(changed) == 0 || len(stored) > 0 && !changed[0].Nominal.Before(stored[0].Nominal) {
 			s = &stored[0]
 		}
@@ -218,7 +219,7 @@ func (v *forecastView) differ(stored, changed []periodic.Fate) {
 }
 
 // fateText is what became of a tick, for people; nil is no tick.
-func fateText(f *periodic.Fate) string {
+func fateText(f *tickplan.Fate) string {
 	if f == nil {
 		return "no tick"
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -115,7 +116,7 @@ func (d *ruleDB) lastStatuses(ctx context.Context, rules []*schedule.Rule) (map[
 			return nil, err
 		}
 		for id, t := range tasks {
-			out[runs[id]], _ = periodic.RunStatusOf(t)
+			out[runs[id]], _ = tickplan.RunStatusOf(t)
 		}
 	}
 	return out, nil

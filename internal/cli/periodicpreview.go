@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -44,7 +45,7 @@ func (r *rulesCommand) preview() *cobra.Command {
 					return err
 				}
 			}
-			ticks, err := periodic.Preview(rule, begin, n)
+			ticks, err := tickplan.Preview(rule, begin, n)
 			if err != nil {
 				return err
 			}
@@ -68,7 +69,7 @@ type tickView struct {
 	Note  string `json:"note,omitempty"`
 }
 
-func (r *rulesCommand) printTicks(ticks []periodic.PreviewTick, from time.Time) error {
+func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) error {
 	if r.asJSON() {
 		views := make([]tickView, len(ticks))
 		for i, t := range ticks {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -102,7 +103,7 @@ func (d *ruleDB) triggered(ctx context.Context, before *schedule.Rule, run strin
 	for _, id := range ids {
 		if t := tasks[id]; t != nil {
 			out.TaskID = id
-			out.Status, _ = periodic.RunStatusOf(t)
+			out.Status, _ = tickplan.RunStatusOf(t)
 			return out, nil
 		}
 	}

@@ -30,7 +30,8 @@ var mayImport = map[string][]string{
 	"producer":             {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/outcome", "internal/callback", "internal/secret"},
 	"consumer":             {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/health", "internal/lapse", "internal/lease", "internal/limits", "internal/outcome", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
 	"internal/calendar":    {},
-	"periodic":             {"core", "internal/store", "internal/tasktypes", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
+	"internal/tickplan":    {"core", "internal/calendar", "internal/httptarget"},
+	"periodic":             {"core", "internal/tickplan", "internal/store", "internal/tasktypes", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
 	"migrate":              {"core", "internal/store"},
 	"callback":             {"internal/clock"},
 	"internal/secret":      {"core", "callback"},
@@ -50,7 +51,7 @@ var mayImport = map[string][]string{
 	"internal/demo":         {"core", "internal/store", "internal/fleet", "internal/human", "internal/scratch"},
 	"internal/bench":        {"core", "producer", "consumer", "periodic", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
 	"internal/cli": {
-		"core", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
+		"core", "internal/tickplan", "producer", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/form", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",
 	},
 	"cmd/mscheduler": {"internal/cli"},

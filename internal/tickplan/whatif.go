@@ -1,6 +1,7 @@
-package periodic
+package tickplan
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -63,8 +64,8 @@ func (w WhatIf) Forecast() (Forecast, error) {
 	if w.Run == nil {
 		w.Run = func(time.Time) (time.Duration, schedule.RunStatus) { return 0, schedule.RunSuccess }
 	}
-	w.Most = or(w.Most, defaultMost)
-	cal, err := timesOf(w.Rule)
+	w.Most = cmp.Or(w.Most, defaultMost)
+	cal, err := TimesOf(w.Rule)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -101,9 +102,9 @@ func (s *simulation) step(cal *calendar.Schedule) bool {
 		s.ends = s.ends[1:]
 		tick := *e.task.Origin.Tick
 		s.fate(tick.Run, tick.Nominal).Status = e.status
-		s.carry(runEnded(s.begun(e.at), e.task, e.status, "", e.at), e.at, tick.Nominal)
+		s.carry(Ended(s.begun(e.at), e.task, e.status, "", e.at), e.at, tick.Nominal)
 	case ticks:
-		after := planTicks(s.begun(next), cal, next)
+		after := Plan(s.begun(next), cal, next)
 		if after == nil {
 			return false
 		}
@@ -122,7 +123,7 @@ func (s *simulation) begun(now time.Time) *schedule.Rule {
 			runs[e.task.Origin.Tick.Run] = true
 		}
 	}
-	return runsBegun(s.rule, runs)
+	return Begun(s.rule, runs)
 }
 
 // carry carries a decision out, as far as there is anything to carry out here.
@@ -161,7 +162,7 @@ func (s *simulation) skipped(r *schedule.Run, tick time.Time) *Fate {
 	if i, known := s.at[r.ID]; known && s.Fates[i].Status == schedule.RunQueued {
 		return &s.Fates[i]
 	}
-	return s.fate(tickID(s.rule.ID, tick), tick)
+	return s.fate(TickID(s.rule.ID, tick), tick)
 }
 
 func (s *simulation) start(t *model.Task, now time.Time) {
@@ -250,6 +251,6 @@ func Recorded(runs []*schedule.Run, otherwise time.Duration) (run func(time.Time
 		takes = took[n/2]
 	}
 	return func(nominal time.Time) (time.Duration, schedule.RunStatus) {
-		return takes, or(ended[nominal.Unix()], schedule.RunSuccess)
+		return takes, cmp.Or(ended[nominal.Unix()], schedule.RunSuccess)
 	}, takes, n
 }

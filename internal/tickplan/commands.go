@@ -1,10 +1,12 @@
-package periodic
+package tickplan
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -12,10 +14,10 @@ import (
 // The other decisions about a rule. Each returns the rule as it shall be, or nil when
 // nothing changes.
 
-// runEnded decides what follows the end of a run: its record, and the start of what waited
+// Ended decides what follows the end of a run: its record, and the start of what waited
 // for it. A run that is not among the active ones, because a person ran its task again,
 // only gets its record, and so does one whose end was told before.
-func runEnded(r *schedule.Rule, task *model.Task, s schedule.RunStatus, info string, now time.Time) *schedule.Rule {
+func Ended(r *schedule.Rule, task *model.Task, s schedule.RunStatus, info string, now time.Time) *schedule.Rule {
 	d := decide(r, nil, now) // an end moves no tick
 	tick := task.Origin.Tick
 	ref := schedule.RunRef{ID: tick.Run, Nominal: tick.Nominal, Attempt: tick.Attempt, Manual: tick.Manual}
@@ -35,28 +37,28 @@ func runEnded(r *schedule.Rule, task *model.Task, s schedule.RunStatus, info str
 		ref.Started = task.CreatedAt // it was told before
 	}
 	run := d.run(ref)
-	run.Status, run.Error, run.TaskID, run.EndedAt = s, info, task.ID, or(task.FinishedAt, d.now)
-	run.ExecutedAt, run.Call = executedAt(task), callOf(task)
+	run.Status, run.Error, run.TaskID, run.EndedAt = s, info, task.ID, cmp.Or(task.FinishedAt, d.now)
+	run.ExecutedAt, run.Call = ExecutedAt(task), CallOf(task)
 	d.keep(run)
 	d.startQueued()
 	return d.Rule
 }
 
-// triggerRun decides a run by a person's word: it obeys the concurrency policy, unless forced,
+// Trigger decides a run by a person's word: it obeys the concurrency policy, unless forced,
 // and neither overlap nor failure policy. request makes it once.
-func triggerRun(r *schedule.Rule, cal *calendar.Schedule, request string, force bool, now time.Time) *schedule.Rule {
+func Trigger(r *schedule.Rule, cal *calendar.Schedule, request string, force bool, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
 	d.manual(schedule.RunRef{ID: r.ID + "!" + request, Nominal: d.now, Attempt: 1, Manual: true, Force: force})
 	return d.Rule
 }
 
-// backfillRuns decides runs for ticks of the past, in their order: they start as the
+// Backfill decides runs for ticks of the past, in their order: they start as the
 // concurrency limit lets them, and wait otherwise. request makes them once.
-func backfillRuns(r *schedule.Rule, cal *calendar.Schedule, request string, ticks []time.Time, now time.Time) *schedule.Rule {
+func Backfill(r *schedule.Rule, cal *calendar.Schedule, request string, ticks []time.Time, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
 	for _, at := range ticks {
-		ref := schedule.RunRef{ID: tickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
-		if len(d.Active) >= maxActive || d.MaxConcurrency > 0 && (len(d.Active) >= d.MaxConcurrency || len(d.Queued) > 0) {
+		ref := schedule.RunRef{ID: TickID(r.ID, at) + "!" + request, Nominal: at, Attempt: 1, Manual: true}
+		if len(d.Active) >= MaxActive || d.MaxConcurrency > 0 && (len(d.Active) >= d.MaxConcurrency || len(d.Queued) > 0) {
 			d.enqueue(ref)
 		} else {
 			d.start(ref)
@@ -80,9 +82,9 @@ func (d *decision) manual(ref schedule.RunRef) {
 	d.Range, d.FailSkips = span, before
 }
 
-// cancelRun decides the cancelling of one run: one that waits is cancelled at once, the
+// Cancel decides the cancelling of one run: one that waits is cancelled at once, the
 // task of one that runs is asked to end. nil when it has neither.
-func cancelRun(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) *schedule.Rule {
+func Cancel(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Time) *schedule.Rule {
 	d := decide(r, cal, now)
 	is := func(x schedule.RunRef) bool { return x.ID == id }
 	if i := slices.IndexFunc(d.Queued, is); i >= 0 {
@@ -99,9 +101,9 @@ func cancelRun(r *schedule.Rule, cal *calendar.Schedule, id string, now time.Tim
 	return nil
 }
 
-// enableRule lets the rule fire from now on. What came while it was offline is recorded as
+// Enable lets the rule fire from now on. What came while it was offline is recorded as
 // skipped (paused), in one record, and not run.
-func enableRule(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
+func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
 	if r.Status == schedule.StatusOnline {
 		return nil
 	}
@@ -109,37 +111,37 @@ func enableRule(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedu
 	if r.Status == schedule.StatusOffline && !d.rests() {
 		d.cover(schedule.SkipPaused)
 	}
-	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = schedule.StatusOnline, "", time.Time{}, later(d.DecidedTo, d.now)
+	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = schedule.StatusOnline, "", time.Time{}, clock.Later(d.DecidedTo, d.now)
 	d.UpdatedAt = d.now
 	d.schedule()
 	return d.Rule
 }
 
-// disableRule stops the rule at once. What runs or waits goes on; what is due and not decided
+// Disable stops the rule at once. What runs or waits goes on; what is due and not decided
 // counts as paused.
-func disableRule(r *schedule.Rule, cal *calendar.Schedule, note string, now time.Time) *schedule.Rule {
+func Disable(r *schedule.Rule, cal *calendar.Schedule, note string, now time.Time) *schedule.Rule {
 	if r.Status == schedule.StatusOffline && r.PauseNote == note {
 		return nil
 	}
 	d := decide(r, cal, now)
 	if r.Status == schedule.StatusNew {
-		d.DecidedTo = later(d.DecidedTo, d.now) // it has missed nothing
+		d.DecidedTo = clock.Later(d.DecidedTo, d.now) // it has missed nothing
 	}
 	d.Status, d.PauseNote, d.PausedAt, d.UpdatedAt = schedule.StatusOffline, note, d.now, d.now
 	d.schedule()
 	return d.Rule
 }
 
-// editRule replaces what a person may change. No tick before the edit is decided by the new
+// Edit replaces what a person may change. No tick before the edit is decided by the new
 // rule. Those that are still in time are decided by the rule as it was; older ones, which
 // nobody decided, are skipped (edited) in one record, whatever it catches up: somebody who
 // mends a rule after an outage wants no runs of what was wrong with it. A rule that was over, by its end or max_runs, goes on if the edit gives it
 // more ticks.
-func editRule(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, now time.Time) *schedule.Rule {
+func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, now time.Time) *schedule.Rule {
 	d := decide(r, old, now)
 	switch d.Status {
 	case schedule.StatusOnline:
-		d.coverTo(d.now.Add(-missedAfter-1), schedule.SkipEdited)
+		d.coverTo(d.now.Add(-MissedAfter-1), schedule.SkipEdited)
 		d.ticks()
 		if !d.finished() {
 			d.cover(schedule.SkipEdited) // more than one decision holds
@@ -153,7 +155,7 @@ func editRule(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Ru
 	}
 	e := *edited
 	e.ID, e.CreatedAt, e.Status, e.PauseNote, e.PausedAt, e.DeletedAt = r.ID, r.CreatedAt, d.Status, d.PauseNote, d.PausedAt, r.DeletedAt
-	e.Rev, e.UpdatedAt, e.DecidedTo, e.Runs = d.Rev, d.now, later(d.DecidedTo, d.now), d.Runs
+	e.Rev, e.UpdatedAt, e.DecidedTo, e.Runs = d.Rev, d.now, clock.Later(d.DecidedTo, d.now), d.Runs
 	e.Last, e.LastEffective, e.FailSkips = d.Last, d.LastEffective, d.FailSkips
 	e.Active, e.Queued, e.Planned, e.PlannedAt = d.Active, d.Queued, d.Planned, d.PlannedAt
 	e.Version, e.PastTypes = r.Version+1, pastTypes(r, edited.Task.Type)
@@ -176,9 +178,9 @@ func pastTypes(r *schedule.Rule, next string) []string {
 	return past[max(len(past)-maxPastTypes, 0):]
 }
 
-// deleteRule ends the rule logically: it never fires again, what waits is cancelled, its runs
+// Delete ends the rule logically: it never fires again, what waits is cancelled, its runs
 // stay. What is due and not decided does not run.
-func deleteRule(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
+func Delete(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
 	if !r.DeletedAt.IsZero() {
 		return nil
 	}

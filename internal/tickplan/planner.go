@@ -1,6 +1,7 @@
-package periodic
+package tickplan
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -17,10 +18,11 @@ const (
 	maxStarts = 100     // runs that one decision starts or queues; the next decides the rest
 	maxDue    = 100_000 // ticks that one decision looks at
 
-	// maxActive is how many runs of a rule are active at once, whatever its policies and
+	// MaxActive is how many runs of a rule are active at once, whatever its policies and
 	// people say: they lie in one document. What comes beyond it is skipped (capacity) or,
 	// where it is a backfill's, waits.
-	maxActive = 1000
+	MaxActive = 1000
+	MaxCap    = 10_000 // of a rule's catch-up
 
 	defaultQueueLimit = 100
 	defaultCap        = 100
@@ -29,7 +31,7 @@ const (
 
 	// MissedAfter is how late a tick may be decided and still count as on time (seed 003:
 	// ten polls of a second).
-	missedAfter = 10 * time.Second
+	MissedAfter = 10 * time.Second
 )
 
 // decision is one decision about a rule in the making: a copy of the rule, changed step by
@@ -58,12 +60,12 @@ func decide(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *decision {
 	return &decision{Rule: &c, cal: cal, now: clock.Millis(now)}
 }
 
-// planTicks decides the ticks of an online rule that are due. It returns the rule as it shall
+// Plan decides the ticks of an online rule that are due. It returns the rule as it shall
 // be, with what is to be done in Planned; nil when nothing is due. It decides at most
 // a hundred runs: while NextFireAt is not after now there is more. What is planned already
 // may be so much that it must be carried out first: then it returns nil, too.
-func planTicks(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
-	if r.Status != schedule.StatusOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) || heavy(r) {
+func Plan(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.Rule {
+	if r.Status != schedule.StatusOnline || r.NextFireAt.IsZero() || r.NextFireAt.After(now) || Heavy(r) {
 		return nil
 	}
 	d := decide(r, cal, now)
@@ -79,7 +81,7 @@ func (d *decision) ticks() {
 	if len(due) >= maxDue {
 		// There are more. So many of the last as any cap allows are left to the next decision,
 		// which sees them with all that are newer; the others are too old to be caught up.
-		due, runs = due[:maxDue-maxCap], make([]bool, maxDue-maxCap)
+		due, runs = due[:maxDue-MaxCap], make([]bool, maxDue-MaxCap)
 	}
 	for i, at := range due {
 		if d.runs >= maxStarts || d.finished() || d.heavy() {
@@ -107,17 +109,17 @@ func (d *decision) coverTo(to time.Time, why schedule.SkipReason) {
 	if s := d.cal.Tally(d.after(), to); s.Count > 0 {
 		d.skipSpan(s.First, s.Last, s.Count, why, 0)
 	}
-	d.DecidedTo = later(d.DecidedTo, decided)
+	d.DecidedTo = clock.Later(d.DecidedTo, decided)
 }
 
 // heavy says whether as much is planned as one document should carry. It is carried out
 // and removed before more is decided.
-func (d *decision) heavy() bool { return heavy(d.Rule) }
+func (d *decision) heavy() bool { return Heavy(d.Rule) }
 
-func heavy(r *schedule.Rule) bool { return plannedBytes(r) > 2<<20 }
+func Heavy(r *schedule.Rule) bool { return PlannedBytes(r) > 2<<20 }
 
-// plannedBytes is about how many bytes it plans.
-func plannedBytes(r *schedule.Rule) (n int) {
+// PlannedBytes is about how many bytes it plans.
+func PlannedBytes(r *schedule.Rule) (n int) {
 	for i := range r.Planned {
 		n += 1 << 10
 		for _, id := range r.Planned[i].Cancel {
@@ -154,12 +156,12 @@ func (d *decision) due() (out []time.Time) {
 
 // after is the time after which the next tick lies.
 func (d *decision) after() time.Time {
-	return later(d.DecidedTo, beforeStart(d.StartAt))
+	return clock.Later(d.DecidedTo, BeforeStart(d.StartAt))
 }
 
-// beforeStart is a time after which the first tick is not before the given start; ticks
+// BeforeStart is a time after which the first tick is not before the given start; ticks
 // come in whole seconds, and one at the very start counts.
-func beforeStart(start time.Time) time.Time { return start.Add(-1) }
+func BeforeStart(start time.Time) time.Time { return start.Add(-1) }
 
 // caughtUp says for each due tick whether it is to run: those in time, and of those that
 // were missed as many as the rule catches up.
@@ -167,7 +169,7 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 	runs := make([]bool, len(due))
 	missed := 0
 	for i, at := range due {
-		if runs[i] = d.now.Sub(at) <= missedAfter; !runs[i] {
+		if runs[i] = d.now.Sub(at) <= MissedAfter; !runs[i] {
 			missed = i + 1
 		}
 	}
@@ -179,9 +181,9 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 			allowed = 0 // the one in time stands for all
 		}
 	case schedule.CatchUpFull:
-		allowed = or(d.CatchUp.Cap, defaultCap)
+		allowed = cmp.Or(d.CatchUp.Cap, defaultCap)
 	}
-	oldest := d.now.Add(-or(d.CatchUp.Window, defaultWindow))
+	oldest := d.now.Add(-cmp.Or(d.CatchUp.Window, defaultWindow))
 	for i := missed - 1; i >= 0 && allowed > 0 && !due[i].Before(oldest); i-- {
 		runs[i] = true
 		allowed--
@@ -192,7 +194,7 @@ func (d *decision) caughtUp(due []time.Time) []bool {
 // tick decides one tick by the policies, in the order of seed 003: overlap, failure,
 // concurrency.
 func (d *decision) tick(at time.Time) {
-	ref := schedule.RunRef{ID: tickID(d.ID, at), Nominal: at, Attempt: 1}
+	ref := schedule.RunRef{ID: TickID(d.ID, at), Nominal: at, Attempt: 1}
 	if d.overlaps() {
 		switch d.Overlap {
 		case schedule.OverlapSkip:
@@ -254,7 +256,7 @@ func (d *decision) skipSpan(first, last time.Time, n int64, why schedule.SkipRea
 		d.FailSkips = true // any skip after a failure is the one that the failure costs
 	}
 	if d.Range == nil || d.Range.Reason != why {
-		d.Range = &schedule.SkipSpan{ID: tickID(d.ID, first), Reason: why, First: first}
+		d.Range = &schedule.SkipSpan{ID: TickID(d.ID, first), Reason: why, First: first}
 	}
 	d.Range.Last = last
 	d.Range.Count += n
@@ -315,7 +317,7 @@ func (d *decision) rests() bool { return d.Status == schedule.StatusOffline && d
 
 func (d *decision) finished() bool { return d.MaxRuns > 0 && d.Runs >= d.MaxRuns }
 
-// task is the task of a run, but for what it leaves to its type, see [complete].
+// task is the task of a run, but for what it leaves to its type, see [periodic.complete].
 func (d *decision) task(ref schedule.RunRef) *model.Task {
 	t := d.Task
 	draft := lifecycle.Draft{
@@ -342,16 +344,8 @@ func jitter(id string, most time.Duration) time.Duration {
 	return time.Duration(float64(most) * (float64(h.Sum64()>>11) / (1 << 53)))
 }
 
-// tickID names the run of a tick: what is decided twice is the same run. It is made of the
+// TickID names the run of a tick: what is decided twice is the same run. It is made of the
 // rule's id, never of its name.
-func tickID(ruleID string, at time.Time) string {
+func TickID(ruleID string, at time.Time) string {
 	return ruleID + "@" + at.UTC().Format("2006-01-02T15:04:05Z")
-}
-
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }

@@ -1,6 +1,7 @@
-package periodic
+package tickplan
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -12,10 +13,10 @@ func (d *decision) run(ref schedule.RunRef) *schedule.Run {
 	r := &schedule.Run{
 		ID: ref.ID, RuleID: d.ID, RuleName: d.Name, Tenant: d.Tenant,
 		Nominal: ref.Nominal, Attempt: ref.Attempt, Manual: ref.Manual, Rev: d.Rev, At: d.now,
-		StartedAt: ref.Started, DeleteAt: d.now.Add(or(d.RunRetention, defaultRunDays)),
+		StartedAt: ref.Started, DeleteAt: d.now.Add(cmp.Or(d.RunRetention, defaultRunDays)),
 	}
 	if !ref.Manual {
-		r.Late = max(or(ref.Started, d.now).Sub(ref.Nominal), 0).Milliseconds()
+		r.Late = max(cmp.Or(ref.Started, d.now).Sub(ref.Nominal), 0).Milliseconds()
 	}
 	return r
 }

@@ -1,9 +1,11 @@
-package periodic
+package tickplan
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -27,16 +29,16 @@ func Preview(r *schedule.Rule, after time.Time, n int) ([]PreviewTick, error) {
 	if r.MaxRuns > 0 && r.Runs >= r.MaxRuns {
 		return nil, nil
 	}
-	cal, err := timesOf(r)
+	cal, err := TimesOf(r)
 	if err != nil {
 		return nil, err
 	}
 	begins := r.CreatedAt // one at that very second counts as decided
 	if !r.StartAt.IsZero() {
-		begins = beforeStart(r.StartAt)
+		begins = BeforeStart(r.StartAt)
 	}
 	var out []PreviewTick
-	for t := range cal.Ticks(later(after, begins)) {
+	for t := range cal.Ticks(clock.Later(after, begins)) {
 		if len(out) == n || !r.EndAt.IsZero() && !t.At.Before(r.EndAt) {
 			break
 		}
@@ -45,9 +47,9 @@ func Preview(r *schedule.Rule, after time.Time, n int) ([]PreviewTick, error) {
 	return out, nil
 }
 
-// timesOf parses the times of a stored rule.
-func timesOf(r *schedule.Rule) (*calendar.Schedule, error) {
-	s := calendar.Spec{Cron: r.Cron, Timezone: r.Timezone, Start: or(r.StartAt, r.CreatedAt)}
+// TimesOf parses the times of a stored rule.
+func TimesOf(r *schedule.Rule) (*calendar.Schedule, error) {
+	s := calendar.Spec{Cron: r.Cron, Timezone: r.Timezone, Start: cmp.Or(r.StartAt, r.CreatedAt)}
 	if r.DST != nil {
 		s.Gap, s.Fold = calendar.Gap(r.DST.Gap), calendar.Fold(r.DST.Fold)
 	}

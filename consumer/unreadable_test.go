@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // Of a type whose document cannot be read is not known how many of its tasks may run: they
@@ -39,7 +40,10 @@ func TestATypeThatCannotBeReadStopsNoOther(t *testing.T) {
 	types, err := p.Types(t.Context())
 	require.ErrorContains(t, err, "the stored task type bad cannot be read")
 	require.Empty(t, types)
-	got, err := p.Fetch(t.Context(), producer.FetchRequest{WorkerID: "w", Types: []string{"bad"}})
+	puller, err := pull.New(pull.Config{Database: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, puller.Close(context.Background())) })
+	got, err := puller.Fetch(t.Context(), pull.FetchRequest{WorkerID: "w", Types: []string{"bad"}})
 	require.NoError(t, err)
 	require.Empty(t, got)
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // The server carries a takeover out, and its answer is lost, so that the worker cannot know
@@ -47,12 +47,12 @@ func TestATakeoverWhoseAnswerIsLostIsFoundOut(t *testing.T) {
 			batch := px.Set(proxy.Rule{Command: "update", Collection: "tasks", Do: proxy.Pass})
 			lost := loseFirst(px, func(command string, _ bson.Raw) bool { return command == "update" && batch.Sprung() == 1 })
 			var err error
-			a.p, err = producer.New(producer.Config{Database: away})
+			a.puller, err = pull.New(pull.Config{Database: away})
 			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, a.p.Close(context.Background())) })
-			got := a.fetchUntil(1, producer.FetchRequest{Lease: time.Minute})
+			t.Cleanup(func() { require.NoError(t, a.puller.Close(context.Background())) })
+			got := a.fetchUntil(1, pull.FetchRequest{Lease: time.Minute})
 			require.NotZero(t, lost.Load())
-			_, err = a.p.Complete(t.Context(), got[0].Handle, nil)
+			_, err = a.puller.Complete(t.Context(), got[0].Handle, nil)
 			require.NoError(t, err)
 			requireTakenOverOnce(t, a.get(ids[0]))
 		})

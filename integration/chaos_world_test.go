@@ -18,6 +18,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // chaosWork is what the tasks of these scenarios are: a number that the handler gets.
@@ -28,25 +29,31 @@ const chaosPatience = 60 * time.Second
 
 // arena is one scenario's database with a producer, a store and the record of effects.
 type arena struct {
-	t     *testing.T
-	e     Engine
-	db    *mongo.Database
-	p     *producer.Producer
-	store *store.Store
+	t      *testing.T
+	e      Engine
+	db     *mongo.Database
+	p      *producer.Producer
+	puller *pull.Puller
+	store  *store.Store
 }
 
 func newArena(t *testing.T, e Engine) *arena { t.Helper(); return arenaOn(t, e, e.DB(t)) }
 
 func arenaOn(t *testing.T, e Engine, db *mongo.Database) *arena {
 	t.Helper()
-	p, err := producer.New(producer.Config{Database: db})
+	puller, err := pull.New(pull.Config{Database: db})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	p, err := producer.New(producer.Config{Database: db, Stored: puller.Hear})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, p.Close(context.Background()))
+		require.NoError(t, puller.Close(context.Background()))
+	})
 	st, err := store.Open(store.Config{Database: db})
 	require.NoError(t, err)
 	require.NoError(t, st.Ready(t.Context()))
 	require.NoError(t, st.ReadClock(t.Context()))
-	return &arena{t: t, e: e, db: db, p: p, store: st}
+	return &arena{t: t, e: e, db: db, p: p, puller: puller, store: st}
 }
 
 // send stores n tasks and returns their ids.

@@ -17,6 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // However far ahead the worker claims, which is a matter of how quick it is: the slow ones
@@ -68,12 +69,12 @@ func TestWhatIsGivenBackUnbegunExpires(t *testing.T) {
 		a := newArena(t, e)
 		stay := a.hire("upkeep", double, func(c *handConfig) { c.Tenants = []string{"nobodys"} })
 		s := a.sendKey("x", 1, producer.ExpiresIn(2*time.Second))
-		got := a.fetchUntil(1, producer.FetchRequest{})
-		task, err := a.p.GiveBack(t.Context(), got[0].Handle, "never begun")
+		got := a.fetchUntil(1, pull.FetchRequest{})
+		task, err := a.puller.GiveBack(t.Context(), got[0].Handle, "never begun")
 		require.NoError(t, err)
 		require.Zero(t, task.Attempt)
 		require.True(t, task.ExpireAt.Equal(task.Options.ExpiresAt))
-		_, err = a.p.GiveBack(t.Context(), got[0].Handle, "never begun")
+		_, err = a.puller.GiveBack(t.Context(), got[0].Handle, "never begun")
 		require.NoError(t, err, "a repetition is no error")
 		require.Contains(t, a.awaitStatus(s.ID, model.StatusCancelled).Remark, "nobody had started it")
 		require.NoError(t, stay.stop())
@@ -85,7 +86,7 @@ func TestWhatIsGivenBackUnbegunExpires(t *testing.T) {
 func TestAnExpiryThatAWorkerFindsIsToldAtOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		for name, find := range map[string]func(*arena){
-			"a fetch":    func(a *arena) { a.fetch(producer.FetchRequest{}) },
+			"a fetch":    func(a *arena) { a.fetch(pull.FetchRequest{}) },
 			"a consumer": func(a *arena) { a.drain(double) },
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestAFailureFromOutsideMayBeReportedTwice(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.sendKey("x", 1)
-		handle := a.fetchUntil(1, producer.FetchRequest{})[0].Handle
+		handle := a.fetchUntil(1, pull.FetchRequest{})[0].Handle
 		long := strings.Repeat("because ", 1000)
 		for range 2 {
 			_, err := a.p.Fail(t.Context(), handle, long, producer.Failure{})
@@ -125,7 +126,7 @@ func TestAFailureFromOutsideMayBeReportedTwice(t *testing.T) {
 		require.ErrorIs(t, err, model.ErrFenced, "another reason is another failure")
 
 		s := a.sendKey("y", 1, producer.Priority(9))
-		handle = a.fetchUntil(1, producer.FetchRequest{})[0].Handle
+		handle = a.fetchUntil(1, pull.FetchRequest{})[0].Handle
 		_, err = a.p.Cancel(t.Context(), s.ID, "")
 		require.NoError(t, err)
 		for range 2 {

@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // begun are the times at which handlers began, by this machine's clock.
@@ -241,7 +242,7 @@ func TestAStartIsNotUsedUpWhileMaxRunningIsFull(t *testing.T) {
 			typ.RateLimit, typ.MaxRunning = &model.RateLimit{Count: 100, Per: time.Second}, 1
 		})
 		a.sendLimited(3, 0, plain)
-		fetch := producer.FetchRequest{Types: []string{limitedWork.Name()}, Max: 3, WorkerID: "w"}
+		fetch := pull.FetchRequest{Types: []string{limitedWork.Name()}, Max: 3, WorkerID: "w"}
 		next := func() int64 {
 			raw, err := a.db.Collection("rates").FindOne(t.Context(), bson.D{{Key: "_id", Value: limitedWork.Name()}}).Raw()
 			require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // Limits that hold over a fleet of processes. What is checked is what handlers say of when they
@@ -328,7 +329,7 @@ func TestWhatIsFetchedIsWithinTheLimits(t *testing.T) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.MaxRunning = 2 })
 		a.sendLimited(4, 0, plain)
-		request := producer.FetchRequest{Types: []string{limitedWork.Name()}, Max: 10, WorkerID: "puller"}
+		request := pull.FetchRequest{Types: []string{limitedWork.Name()}, Max: 10, WorkerID: "puller"}
 		got := a.fetch(request)
 		require.Len(t, got, 2)
 		require.Empty(t, a.fetch(request), "as many are open as may be")
@@ -348,10 +349,10 @@ func TestOfALimitKeyOneIsFetchedAtATime(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		ids := a.sendLimited(3, 0, func(int) []producer.Option { return []producer.Option{producer.LimitKey("c")} })
-		request := producer.FetchRequest{Types: []string{limitedWork.Name()}, Max: 10, WorkerID: "puller"}
+		request := pull.FetchRequest{Types: []string{limitedWork.Name()}, Max: 10, WorkerID: "puller"}
 		seen := map[string]bool{}
 		for range ids {
-			var got []producer.Fetched
+			var got []pull.Fetched
 			awaitTrue(t, func() string {
 				if got = a.fetch(request); len(got) == 0 {
 					return "the next of the key"

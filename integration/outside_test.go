@@ -146,8 +146,8 @@ func TestAPingFromOutsideKeepsTheLease(t *testing.T) {
 		before := a.get(sent.ID).WorkerStates[0]
 		handle := a.get(sent.ID).HandleOf(before.ExecID).String()
 		h := a.hire("heir", double)
-		pinged, err := a.p.Ping(t.Context(), handle)
-		for ; err == nil && pinged.Until.Sub(before.ClaimedAt) < 7*time.Second; pinged, err = a.p.Ping(t.Context(), handle) {
+		pinged, err := a.puller.Ping(t.Context(), handle)
+		for ; err == nil && pinged.Until.Sub(before.ClaimedAt) < 7*time.Second; pinged, err = a.puller.Ping(t.Context(), handle) {
 			select { // the pace of whoever pings
 			case <-time.After(200 * time.Millisecond):
 			case <-t.Context().Done():
@@ -159,7 +159,7 @@ func TestAPingFromOutsideKeepsTheLease(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 9, resultOf(t, a.awaitStatus(sent.ID, model.StatusSuccess)))
 
-		_, err = a.p.Ping(t.Context(), handle)
+		_, err = a.puller.Ping(t.Context(), handle)
 		require.ErrorIs(t, err, model.ErrFenced)
 	})
 }

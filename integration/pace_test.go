@@ -16,7 +16,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // asked is a query that a client sent.
@@ -128,7 +128,7 @@ func TestAllPullsOfAProcessLookForLapsedLeasesAsOftenAsOneWorker(t *testing.T) {
 	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		l := listen(t, e.URI, a.db.Name())
-		p, err := producer.New(producer.Config{Database: l.Database})
+		p, err := pull.New(pull.Config{Database: l.Database})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 		began := time.Now()
@@ -136,7 +136,7 @@ func TestAllPullsOfAProcessLookForLapsedLeasesAsOftenAsOneWorker(t *testing.T) {
 		for i := range 10 {
 			pulls.Go(func() {
 				for range 10 {
-					_, err := p.Fetch(t.Context(), producer.FetchRequest{WorkerID: fmt.Sprint("w", i), Types: []string{"pulled"}})
+					_, err := p.Fetch(t.Context(), pull.FetchRequest{WorkerID: fmt.Sprint("w", i), Types: []string{"pulled"}})
 					if err != nil {
 						t.Error(err)
 					}

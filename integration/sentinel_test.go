@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/migrate"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // sentinelID is the id of the schema's own document among the tasks.
@@ -142,10 +143,10 @@ func (a *arena) seesNothing() {
 		err := look()
 		require.True(t, errors.Is(err, producer.ErrNotFound) || errors.Is(err, model.ErrInvalid), "%s: %v", name, err)
 	}
-	got, err := p.Fetch(ctx, producer.FetchRequest{WorkerID: "w", Categories: []string{"any"}})
+	got, err := a.puller.Fetch(ctx, pull.FetchRequest{WorkerID: "w", Categories: []string{"any"}})
 	require.NoError(t, err)
 	require.Empty(t, got)
-	_, err = p.Fetch(ctx, producer.FetchRequest{WorkerID: "w", Types: []string{sentinelID}})
+	_, err = a.puller.Fetch(ctx, pull.FetchRequest{WorkerID: "w", Types: []string{sentinelID}})
 	require.ErrorIs(t, err, model.ErrInvalid)
 	_, err = p.SendJSON(ctx, sentinelID, nil)
 	require.ErrorIs(t, err, model.ErrInvalid)

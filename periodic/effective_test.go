@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // The engine reads which runs a worker has begun: a tick that comes while the newest run waits
@@ -19,9 +20,9 @@ func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)
-	prod, err := producer.New(producer.Config{Database: db})
+	puller, err := pull.New(pull.Config{Database: db})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, puller.Close(context.Background())) })
 	r, err := p.Create(t.Context(), periodic.Spec{Name: "r", Cron: "* * * * * *", Type: "tick", OnFailure: schedule.FailureRetry})
 	require.NoError(t, err)
 	enabled, err := p.Enable(t.Context(), r.ID, 0)
@@ -29,9 +30,9 @@ func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
 	engine(t, p.Run)
 
 	// claim has a worker begin waiting runs, the oldest first.
-	claim := func(most int) (claimed []producer.Fetched) {
+	claim := func(most int) (claimed []pull.Fetched) {
 		require.Eventually(t, func() bool {
-			claimed, err = prod.Fetch(t.Context(), producer.FetchRequest{WorkerID: "w", Types: []string{"tick"}, Max: most, Lease: time.Hour})
+			claimed, err = puller.Fetch(t.Context(), pull.FetchRequest{WorkerID: "w", Types: []string{"tick"}, Max: most, Lease: time.Hour})
 			require.NoError(t, err)
 			return len(claimed) > 0
 		}, time.Minute, 20*time.Millisecond)
@@ -59,7 +60,7 @@ func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
 	}
 
 	first := claim(1)[0]
-	_, err = prod.Fail(t.Context(), first.Handle, "the first run fails", producer.Failure{Fatal: true})
+	_, err = puller.Fail(t.Context(), first.Handle, "the first run fails", producer.Failure{Fatal: true})
 	require.NoError(t, err)
 	tick(last()) // the engine may have looked at the runs before that one failed
 	require.Equal(t, 2, tick(last()), "the newest run waits for a worker: the one that failed is judged")

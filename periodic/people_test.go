@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
 )
 
 // worked is a Periodic whose engine runs, and a worker that ends its tasks as end says.
@@ -157,11 +158,14 @@ func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
 
 // Both ends are found at once, the later one first: it lies among the tasks.
 func TestARunHasEndedAsTheNewestLifeOfItsTaskDid(t *testing.T) {
-	db, p, prod, r, _ := runAgain(t)
-	got, err := prod.Fetch(t.Context(), producer.FetchRequest{WorkerID: "w", Types: []string{"tick"}, Max: 1})
+	db, p, _, r, _ := runAgain(t)
+	puller, err := pull.New(pull.Config{Database: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, puller.Close(context.Background())) })
+	got, err := puller.Fetch(t.Context(), pull.FetchRequest{WorkerID: "w", Types: []string{"tick"}, Max: 1})
 	require.NoError(t, err)
 	require.Len(t, got, 1)
-	_, err = prod.Complete(t.Context(), got[0].Handle, nil)
+	_, err = puller.Complete(t.Context(), got[0].Handle, nil)
 	require.NoError(t, err)
 	engine(t, p.Run)
 	require.Eventually(t, func() bool {

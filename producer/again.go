@@ -27,8 +27,8 @@ func (p *Producer) lookUp(ctx context.Context, existing []*outgoing) (gone []*ou
 		}
 	}
 	// What is left alone needs two fields read; a decision needs the whole document.
-	gone = p.lookWith(ctx, alone, p.store.Tasks.Lives)
-	return append(gone, p.lookWith(ctx, policy, p.store.Tasks.ByIDs)...)
+	gone = p.lookWith(ctx, alone, p.room.Store.Tasks.Lives)
+	return append(gone, p.lookWith(ctx, policy, p.room.Store.Tasks.ByIDs)...)
 }
 
 type readTasks func(ctx context.Context, ids []string) (map[string]*model.Task, error)
@@ -42,7 +42,7 @@ func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTask
 		ids[i] = o.task.ID
 	}
 	tasks, err := read(ctx, ids)
-	now := p.store.Clock.Now()
+	now := p.room.Store.Clock.Now()
 	for _, o := range outs {
 		t := tasks[o.task.ID]
 		switch {
@@ -65,8 +65,8 @@ func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTask
 func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 	for range maxReappearing {
 		o.again = false
-		before, after, err := p.store.Tasks.Change(ctx, o.task.ID, func(t *model.Task) (*model.Task, error) {
-			return lifecycle.SendAgain(t, o.draft.Draft, o.draft.OnExisting, p.store.Clock.Now())
+		before, after, err := p.room.Store.Tasks.Change(ctx, o.task.ID, func(t *model.Task) (*model.Task, error) {
+			return lifecycle.SendAgain(t, o.draft.Draft, o.draft.OnExisting, p.room.Store.Clock.Now())
 		})
 		if errors.Is(err, store.ErrNotFound) { // gone meanwhile: the key is free
 			p.insert(ctx, []*outgoing{o})
@@ -76,7 +76,7 @@ func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 			return
 		}
 		if err == nil {
-			p.pull.hear(after)
+			p.room.Wrote(after)
 			err = p.tellRunning(ctx, after, o.draft.Options.PingInterval != 0 || o.draft.Options.ConcurrentWorkerCount != 0)
 		}
 		if err != nil {
@@ -114,7 +114,7 @@ func (p *Producer) sendAllAgain(ctx context.Context, outs []*outgoing) {
 func (p *Producer) tellRunning(ctx context.Context, t *model.Task, options bool) error {
 	for i := range t.WorkerStates {
 		if w := &t.WorkerStates[i]; w.Open() && (options || lifecycle.MustStop(t, w.WorkerID)) {
-			return p.signal(ctx, t)
+			return p.room.Signal(ctx, t)
 		}
 	}
 	return nil

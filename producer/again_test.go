@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -40,7 +41,7 @@ func TestUpdateIdleLeavesARunningTaskAlone(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{To: "ann"}, Key("k"))
 	b.send(mail{To: "bob"}, Key("k"), OnExisting(model.UpdateIdle))
-	b.claim(s.ID, "w")
+	b.Claim(s.ID, "w")
 	again := b.send(mail{To: "eve"}, Key("k"), OnExisting(model.UpdateIdle))
 	require.Equal(t, model.StatusExecuting, again.Status)
 	require.JSONEq(t, `{"to":"bob"}`, string(codec.ValueJSON(b.get(s.ID).Args)))
@@ -51,7 +52,7 @@ func TestUpdateIdleLeavesARunningTaskAlone(t *testing.T) {
 func TestAFailedTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{To: "ann"}, Key("k"))
-	failed := b.run(s.ID, lifecycle.Failed(model.FailFatal, "no such user"))
+	failed := b.Run(s.ID, lifecycle.Failed(model.FailFatal, "no such user"))
 	require.Equal(t, model.StatusFailure, failed.Status)
 
 	untouched := b.send(mail{}, Key("k"), OnExisting(model.RestartSucceeded))
@@ -75,7 +76,7 @@ func TestAFailedTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 func TestASucceededTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Key("k"))
-	b.run(s.ID, lifecycle.Success(value(t, receipt{Bytes: 7})))
+	b.Run(s.ID, lifecycle.Success(fakeworker.Value(t, receipt{Bytes: 7})))
 	require.False(t, b.send(mail{}, Key("k"), OnExisting(model.RestartFailed)).Created)
 	again := b.send(mail{}, Key("k"), OnExisting(model.RestartSucceeded))
 	require.True(t, again.Created)
@@ -88,12 +89,12 @@ func TestASucceededTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 func TestAnUpdateThatExcludesARunningWorkerTellsIt(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Key("k"))
-	b.claim(s.ID, "w1")
+	b.Claim(s.ID, "w1")
 	b.send(mail{}, Key("k"), Workers("w1", "w2"), OnExisting(model.UpdateArgs))
-	require.Zero(t, b.signalled(s.ID), "w1 may go on")
+	require.Zero(t, b.Signalled(s.ID), "w1 may go on")
 	for i := range 2 { // who repeats it tells it again
 		b.send(mail{}, Key("k"), Workers("w2"), OnExisting(model.UpdateArgs))
-		require.Equal(t, i+1, b.signalled(s.ID))
+		require.Equal(t, i+1, b.Signalled(s.ID))
 	}
 }
 
@@ -104,7 +105,7 @@ func TestAKeyWhoseTaskWasDeletedIsFreeAgain(t *testing.T) {
 	require.NoError(t, err)
 	// As a sender finds it whose insert saw the task and whose decision did not.
 	o := &outgoing{draft: &Draft{Draft: lifecycle.Draft{Type: "mail", Key: "k"}, OnExisting: model.UpdateArgs}, again: true}
-	o.task = o.draft.task(b.now())
+	o.task = o.draft.task(b.Now())
 	b.p.sendAgain(t.Context(), o)
 	require.NoError(t, o.err)
 	require.True(t, o.sent.Created)
@@ -114,7 +115,7 @@ func TestAKeyWhoseTaskWasDeletedIsFreeAgain(t *testing.T) {
 func TestALifeThatWaitsForItsRetryIsKeptWhenANewOneBegins(t *testing.T) {
 	b := setup(t)
 	first := b.send(mail{To: "ann"}, Key("k"))
-	require.Equal(t, model.StatusError, b.run(first.ID, lifecycle.Failed(model.FailError, "no route").After(time.Hour)).Status)
+	require.Equal(t, model.StatusError, b.Run(first.ID, lifecycle.Failed(model.FailError, "no route").After(time.Hour)).Status)
 	over := b.awaiting(first)
 	again := b.send(mail{To: "bob"}, Key("k"), OnExisting(model.RestartFailed))
 	require.True(t, again.Created)

@@ -10,6 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/rs/zerolog"
+
+	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -36,7 +39,7 @@ func TestAwaitReturnsTheResult(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
 	got := b.awaiting(s)
-	b.run(s.ID, lifecycle.Success(value(t, receipt{Bytes: 7})))
+	b.Run(s.ID, lifecycle.Success(fakeworker.Value(t, receipt{Bytes: 7})))
 	require.Equal(t, awaited{receipt{Bytes: 7}, nil}, <-got)
 	require.Equal(t, awaited{receipt{Bytes: 7}, nil}, <-b.awaiting(s), "also when it ended before")
 }
@@ -44,11 +47,11 @@ func TestAwaitReturnsTheResult(t *testing.T) {
 func TestAwaitOfATaskThatEndedWithoutSuccessIsATaskError(t *testing.T) {
 	b := setup(t)
 	for want, end := range map[model.Status]func(id string){
-		model.StatusFailure: func(id string) { b.run(id, lifecycle.Failed(model.FailFatal, "no such user")) },
+		model.StatusFailure: func(id string) { b.Run(id, lifecycle.Failed(model.FailFatal, "no such user")) },
 		model.StatusPending: func(id string) {
 			_, err := b.p.Update(t.Context(), id, NeedManual(true))
 			require.NoError(t, err)
-			b.run(id, lifecycle.Failed(model.FailFatal, "no such user"))
+			b.Run(id, lifecycle.Failed(model.FailFatal, "no such user"))
 		},
 		model.StatusCancelled: func(id string) {
 			_, err := b.p.Cancel(t.Context(), id, "no such user")
@@ -57,7 +60,7 @@ func TestAwaitOfATaskThatEndedWithoutSuccessIsATaskError(t *testing.T) {
 		model.StatusManuallyProcessed: func(id string) {
 			_, err := b.p.Update(t.Context(), id, NeedManual(true))
 			require.NoError(t, err)
-			b.run(id, lifecycle.Failed(model.FailFatal, "something else"))
+			b.Run(id, lifecycle.Failed(model.FailFatal, "something else"))
 			_, err = b.p.Resolve(t.Context(), id, "no such user")
 			require.NoError(t, err)
 		},
@@ -74,11 +77,11 @@ func TestAwaitOfATaskThatEndedWithoutSuccessIsATaskError(t *testing.T) {
 func TestAwaitFollowsItsLifeIntoTheHistory(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Key("k"))
-	b.run(s.ID, lifecycle.Success(value(t, receipt{Bytes: 1})))
+	b.Run(s.ID, lifecycle.Success(fakeworker.Value(t, receipt{Bytes: 1})))
 	again := b.send(mail{}, Key("k"), OnExisting(model.RestartSucceeded))
 	require.Equal(t, awaited{receipt{Bytes: 1}, nil}, <-b.awaiting(s), "the first life, though a second runs")
 	second := b.awaiting(again)
-	b.run(s.ID, lifecycle.Success(value(t, receipt{Bytes: 2})))
+	b.Run(s.ID, lifecycle.Success(fakeworker.Value(t, receipt{Bytes: 2})))
 	require.Equal(t, awaited{receipt{Bytes: 2}, nil}, <-second)
 
 	// As the archiver leaves it: in the history only.
@@ -106,7 +109,7 @@ func TestAwaitRefusesWhatIsNotATaskOfTheType(t *testing.T) {
 func TestAwaitOfNoGenerationTakesThePresentLife(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.run(s.ID, lifecycle.Success(bson.RawValue{}))
+	b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
 	task, err := b.p.AwaitTask(t.Context(), Sent{ID: s.ID})
 	require.NoError(t, err)
 	require.Equal(t, s.Generation, task.Generation)
@@ -115,7 +118,7 @@ func TestAwaitOfNoGenerationTakesThePresentLife(t *testing.T) {
 func TestAwaitSaysWhenTheResultIsOfAnotherType(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.run(s.ID, lifecycle.Success(value(t, "text")))
+	b.Run(s.ID, lifecycle.Success(fakeworker.Value(t, "text")))
 	_, err := Await(t.Context(), b.p, mailType, s)
 	require.ErrorContains(t, err, "decoding the result of task "+s.ID)
 }
@@ -155,7 +158,7 @@ func TestAllAwaitsOfAProcessShareOneQuery(t *testing.T) {
 	require.Eventually(t, func() bool { return counter.count("find") >= 5 }, 10*time.Second, time.Millisecond)
 	before := counter.count("find")
 	for _, s := range sent {
-		b.run(s.ID, lifecycle.Success(bson.RawValue{}))
+		b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
 	}
 	for i := range got {
 		require.NoError(t, (<-got[i]).err)
@@ -165,7 +168,7 @@ func TestAllAwaitsOfAProcessShareOneQuery(t *testing.T) {
 
 func TestPausesBetweenLooksGrowToASecond(t *testing.T) {
 	b := setup(t)
-	a := newAwaiter(b.p.store, b.p.log)
+	a := newAwaiter(b.p.room.Store, zerolog.Nop())
 	w := &wait{id: b.send(mail{}).ID, done: make(chan struct{})}
 	a.running = true // this test is the goroutine
 	require.NoError(t, a.join(w))
@@ -190,7 +193,7 @@ func TestAwaitOutlastsADatabaseThatIsAway(t *testing.T) {
 	direct := setup(t, func(c *Config) { c.Database = testdb.New(t).Client().Database(b.db.Name()) })
 	px.Cut()
 	got := b.awaiting(s)
-	direct.run(s.ID, lifecycle.Success(value(t, receipt{Bytes: 3})))
+	direct.Run(s.ID, lifecycle.Success(fakeworker.Value(t, receipt{Bytes: 3})))
 	_, err := b.p.Get(t.Context(), s.ID)
 	require.Error(t, err, "the database is away")
 	px.Mend()

@@ -2,16 +2,12 @@ package producer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -33,7 +29,7 @@ func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, 
 	if t.OpenExecutions() > 0 {
 		// Also when nothing was written: the request is there, but whoever wrote it may
 		// have died before the signal.
-		if err := p.signal(ctx, t); err != nil {
+		if err := p.room.Signal(ctx, t); err != nil {
 			return t, fmt.Errorf("cancelling task %s: %w", id, err)
 		}
 	}
@@ -66,59 +62,18 @@ func (p *Producer) Resolve(ctx context.Context, id, remark string) (*model.Task,
 
 // Release lets a task run that was sent with [Held]. Releasing it twice is no error.
 func (p *Producer) Release(ctx context.Context, id string) (*model.Task, error) {
-	return p.change(ctx, "releasing", id, func(t *model.Task) (*model.Task, error) {
-		return lifecycle.Release(t, p.effective(t), p.store.Clock.Now())
+	return p.room.Change(ctx, "releasing", id, func(t *model.Task) (*model.Task, error) {
+		return lifecycle.Release(t, p.room.Effective(t), p.room.Store.Clock.Now())
 	})
 }
 
 type commandRule func(t *model.Task, remark string, eff lifecycle.Effective, now time.Time) (*model.Task, error)
 
 func (p *Producer) command(ctx context.Context, doing, id, remark string, rule commandRule) (*model.Task, error) {
-	if err := validText("remark", remark); err != nil {
+	if err := command.ValidText("remark", remark); err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
-	return p.change(ctx, doing, id, func(t *model.Task) (*model.Task, error) {
-		return rule(t, remark, p.effective(t), p.store.Clock.Now())
+	return p.room.Change(ctx, doing, id, func(t *model.Task) (*model.Task, error) {
+		return rule(t, remark, p.room.Effective(t), p.room.Store.Clock.Now())
 	})
-}
-
-// change carries a rule out on one task.
-func (p *Producer) change(ctx context.Context, doing, id string, rule func(*model.Task) (*model.Task, error)) (*model.Task, error) {
-	if _, _, _, err := input.ParseTaskID(id); err != nil {
-		return nil, fmt.Errorf("%s a task: %w", doing, err)
-	}
-	if err := p.prepare(ctx); err != nil {
-		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
-	}
-	before, after, err := p.store.Tasks.Change(ctx, id, rule)
-	if errors.Is(err, ErrNotFound) {
-		if past, err2 := p.store.History.Life(ctx, id, 0); err2 == nil && !past.ArchivedAt.IsZero() {
-			return nil, fmt.Errorf("%s task %s: %w: it ended as %s and is in the history since %s; sent again, it is a new task",
-				doing, id, ErrNotFound, past.Status, past.ArchivedAt.Format(clock.Format))
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
-	}
-	if after != before {
-		p.pull.hear(after)
-	}
-	if after != before && !store.InTransaction(ctx) { // of which nobody knows yet whether it counts
-		p.limits.Ended(after, lifecycle.EndedExecutions(before, after))
-	}
-	if after != before && after.Status.Ended() && !store.InTransaction(ctx) {
-		// At once rather than by the sweeper, if the caller stays for it; an error has been
-		// logged, and is the sweeper's.
-		p.follow.Ended(after)
-		_ = p.follow.Wait(ctx)
-	}
-	return after, nil
-}
-
-// validText checks a remark or reason; what is too long is cut, not refused.
-func validText(field, s string) error {
-	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-		return input.Invalid(field, "must be valid UTF-8 without a NUL byte")
-	}
-	return nil
 }

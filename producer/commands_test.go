@@ -21,32 +21,32 @@ func TestCancellingATaskThatNobodyRunsEndsItAtOnce(t *testing.T) {
 		require.Equal(t, model.StatusCancelled, task.Status)
 		require.Equal(t, "not needed", b.get(s.ID).Remark)
 	}
-	require.Zero(t, b.signalled(s.ID), "there is nobody to tell")
+	require.Zero(t, b.Signalled(s.ID), "there is nobody to tell")
 }
 
 func TestCancellingARunningTaskTellsItsWorkerEachTime(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.claim(s.ID, "w")
+	b.Claim(s.ID, "w")
 	for i := range 2 {
 		task, err := b.p.Cancel(t.Context(), s.ID, "")
 		require.NoError(t, err)
 		require.Equal(t, model.StatusExecuting, task.Status)
 		require.NotZero(t, task.CancelRequestedAt)
-		require.Equal(t, i+1, b.signalled(s.ID), "who repeats a cancel repeats its signal")
+		require.Equal(t, i+1, b.Signalled(s.ID), "who repeats a cancel repeats its signal")
 	}
-	require.Equal(t, model.StatusCancelled, b.end(s.ID, "w", lifecycle.Failed(model.FailError, "cancelled")).Status)
+	require.Equal(t, model.StatusCancelled, b.End(s.ID, "w", lifecycle.Failed(model.FailError, "cancelled")).Status)
 }
 
 func TestRetryMakesATaskDueNow(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))
-	waiting := b.run(s.ID, lifecycle.Failed(model.FailError, "try later"))
+	waiting := b.Run(s.ID, lifecycle.Failed(model.FailError, "try later"))
 	require.Equal(t, model.StatusError, waiting.Status)
-	require.True(t, waiting.DueAt.After(b.now()))
+	require.True(t, waiting.DueAt.After(b.Now()))
 	task, err := b.p.Retry(t.Context(), s.ID, "mended")
 	require.NoError(t, err)
-	require.WithinDuration(t, b.now(), task.DueAt, 10*time.Second)
+	require.WithinDuration(t, b.Now(), task.DueAt, 10*time.Second)
 	require.Equal(t, s.Generation, task.Generation)
 	require.NotZero(t, task.WakeAt)
 }
@@ -54,7 +54,7 @@ func TestRetryMakesATaskDueNow(t *testing.T) {
 func TestRetryOfAFailedTaskBeginsANewLife(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.run(s.ID, lifecycle.Failed(model.FailFatal, "no"))
+	b.Run(s.ID, lifecycle.Failed(model.FailFatal, "no"))
 	task, err := b.p.Retry(t.Context(), s.ID, "mended")
 	require.NoError(t, err)
 	require.Greater(t, task.Generation, s.Generation)
@@ -67,7 +67,7 @@ func TestRetryOfAFailedTaskBeginsANewLife(t *testing.T) {
 func TestResolveEndsAPendingTask(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, NeedManual(true))
-	b.run(s.ID, lifecycle.Failed(model.FailFatal, "no"))
+	b.Run(s.ID, lifecycle.Failed(model.FailFatal, "no"))
 	task, err := b.p.Resolve(t.Context(), s.ID, "did it by hand")
 	require.NoError(t, err)
 	require.Equal(t, model.StatusManuallyProcessed, task.Status)
@@ -77,7 +77,7 @@ func TestResolveEndsAPendingTask(t *testing.T) {
 func TestACommandThatTheStateForbidsIsRefusedAndChangesNothing(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.run(s.ID, lifecycle.Success(bson.RawValue{}))
+	b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
 	before := b.get(s.ID)
 	for name, command := range map[string]func() error{
 		"cancel":  func() error { _, err := b.p.Cancel(t.Context(), s.ID, ""); return err },

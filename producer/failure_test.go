@@ -125,16 +125,16 @@ func TestATaskThatTheDatabaseRefusesFailsAlone(t *testing.T) {
 func TestACommandWhoseAnswerWasLostMayBeRepeated(t *testing.T) {
 	b, px := behindProxy(t, false)
 	s := b.send(mail{}, Key("k"))
-	b.claim(s.ID, "w")
+	b.Claim(s.ID, "w")
 	lose(px, "update", proxy.CutAfter, 1) // of the task: the signal is not written
 	_, err := b.p.Cancel(t.Context(), s.ID, "stop")
 	require.True(t, mongo.IsNetworkError(err), "%v", err)
 	require.NotZero(t, b.get(s.ID).CancelRequestedAt)
-	require.Zero(t, b.signalled(s.ID))
+	require.Zero(t, b.Signalled(s.ID))
 
 	_, err = b.p.Cancel(t.Context(), s.ID, "stop")
 	require.NoError(t, err)
-	require.Equal(t, 1, b.signalled(s.ID), "the repetition does what was left to do")
+	require.Equal(t, 1, b.Signalled(s.ID), "the repetition does what was left to do")
 }
 
 func TestWhileTheDatabaseIsAwayASendEndsWithItsContext(t *testing.T) {
@@ -187,20 +187,4 @@ func TestManySendersLearnTogetherThatTheDatabaseIsAway(t *testing.T) {
 		_, err := Send(t.Context(), b.p, mailType, mail{})
 		return err == nil
 	}, 10*time.Second, time.Millisecond)
-}
-
-func TestACheckThatItsSenderAbandonedIsMadeAgain(t *testing.T) {
-	b := setup(t)
-	c := &check{done: make(chan struct{}), err: context.Canceled, abandoned: true}
-	b.p.check = c
-	sent := make(chan error, 1)
-	go func() {
-		_, err := Send(context.Background(), b.p, mailType, mail{})
-		sent <- err
-	}()
-	b.p.mu.Lock()
-	b.p.check = nil
-	b.p.mu.Unlock()
-	close(c.done)
-	require.NoError(t, <-sent)
 }

@@ -131,7 +131,7 @@ func (p *Producer) Find(ctx context.Context, f Filter, size int, token string) (
 	if err != nil {
 		return Page{}, fmt.Errorf("finding tasks: %w", err)
 	}
-	found, err := p.store.History.FindLives(ctx, f.query(after), f.History.where(), size)
+	found, err := p.room.Store.History.FindLives(ctx, f.query(after), f.History.where(), size)
 	if err != nil {
 		return Page{}, err
 	}
@@ -155,7 +155,7 @@ func (p *Producer) Count(ctx context.Context, f Filter) (int64, error) {
 	if err := f.validate(); err != nil {
 		return 0, fmt.Errorf("counting tasks: %w", err)
 	}
-	return p.store.History.CountLives(ctx, f.query(store.Place{}), f.History.where())
+	return p.room.Store.History.CountLives(ctx, f.query(store.Place{}), f.History.where())
 }
 
 // Counts counts the tasks of each type and status.
@@ -169,5 +169,5 @@ func (p *Producer) CountsIn(ctx context.Context, h History) (map[string]map[mode
 	if err := h.validate(); err != nil {
 		return nil, fmt.Errorf("counting tasks: %w", err)
 	}
-	return p.store.History.StatusCounts(ctx, h.where())
+	return p.room.Store.History.StatusCounts(ctx, h.where())
 }

@@ -20,8 +20,8 @@ func TestFindSelectsByEachFieldOfTheFilter(t *testing.T) {
 	plain := b.send(mail{}, Key("plain"))
 	acme := b.send(mail{}, Key("acme"), Tenant("acme"), Creator("web"), Category("bulk"))
 	done := b.send(mail{}, Key("done"))
-	b.claim(done.ID, "w7")
-	b.end(done.ID, "w7", lifecycle.Success(bson.RawValue{}))
+	b.Claim(done.ID, "w7")
+	b.End(done.ID, "w7", lifecycle.Success(bson.RawValue{}))
 	sms, err := b.p.SendJSON(t.Context(), "sms", nil, Key("sms"))
 	require.NoError(t, err)
 	_, err = b.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: sms.ID}},

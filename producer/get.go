@@ -23,7 +23,7 @@ func (p *Producer) Document(ctx context.Context, id string) (bson.Raw, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading a task: %w", err)
 	}
-	return p.store.History.LifeRaw(ctx, id, 0)
+	return p.room.Store.History.LifeRaw(ctx, id, 0)
 }
 
 // Life reads one life of a task, also when it has moved to the history. Generation 0 is
@@ -32,5 +32,5 @@ func (p *Producer) Life(ctx context.Context, id string, generation int64) (*mode
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading a task: %w", err)
 	}
-	return p.store.History.Life(ctx, id, generation)
+	return p.room.Store.History.Life(ctx, id, generation)
 }

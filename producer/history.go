@@ -26,7 +26,7 @@ func (p *Producer) Lives(ctx context.Context, id string) ([]*model.Task, error) 
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading the lives of a task: %w", err)
 	}
-	docs, err := p.store.History.AllLives(ctx, id)
+	docs, err := p.room.Store.History.AllLives(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (p *Producer) Lives(ctx context.Context, id string) ([]*model.Task, error) 
 // HistoryRetention is for how long lives stay in the history of this database; 0 = for
 // ever.
 func (p *Producer) HistoryRetention(ctx context.Context) (time.Duration, error) {
-	return p.store.History.Retention(ctx)
+	return p.room.Store.History.Retention(ctx)
 }
 
 // SetHistoryRetention says for how long what moves to the history from now on stays there,
@@ -56,8 +56,8 @@ func (p *Producer) SetHistoryRetention(ctx context.Context, keep time.Duration) 
 		return fmt.Errorf("setting how long the history is kept: %w",
 			input.Invalid("retention", "is %v; want %v to %v, or 0 for ever", keep, minHistory, maxHistory))
 	}
-	if err := p.prepare(ctx); err != nil {
+	if err := p.room.Prepare(ctx); err != nil {
 		return fmt.Errorf("setting how long the history is kept: %w", err)
 	}
-	return p.store.History.SetRetention(ctx, keep)
+	return p.room.Store.History.SetRetention(ctx, keep)
 }

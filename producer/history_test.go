@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -15,7 +16,7 @@ import (
 // old makes ended tasks old enough to move to the history.
 func (b *bundle) old(ids ...string) {
 	b.t.Helper()
-	long := b.now().Add(-30 * 24 * time.Hour)
+	long := b.Now().Add(-30 * 24 * time.Hour)
 	_, err := b.db.Collection("tasks").UpdateMany(b.t.Context(), bson.M{"_id": bson.M{"$in": ids}, "archive_at": bson.M{"$exists": true}},
 		bson.M{"$set": bson.M{"archive_at": long, "finished_at": long}})
 	require.NoError(b.t, err)
@@ -26,17 +27,17 @@ func (b *bundle) old(ids ...string) {
 // millisecond.
 func (b *bundle) archived(s Sent) {
 	b.t.Helper()
-	b.run(s.ID, lifecycle.Success(value(b.t, receipt{Bytes: 7})))
+	b.Run(s.ID, lifecycle.Success(fakeworker.Value(b.t, receipt{Bytes: 7})))
 	b.old(s.ID)
 	b.archive(1)
-	for b.p.store.Clock.Now().UnixMilli() <= s.Generation {
+	for b.p.room.Store.Clock.Now().UnixMilli() <= s.Generation {
 		time.Sleep(time.Millisecond)
 	}
 }
 
 func (b *bundle) archive(moved int) {
 	b.t.Helper()
-	a, err := b.w.History.Archive(b.t.Context(), time.Time{})
+	a, err := b.Store.History.Archive(b.t.Context(), time.Time{})
 	require.NoError(b.t, err)
 	require.Equal(b.t, moved, a.Moved)
 }
@@ -61,7 +62,7 @@ func TestFindSelectsPastLivesToo(t *testing.T) {
 	a1 := b.send(mail{}, Key("a"))
 	b.archived(a1)
 	b1 := b.send(mail{}, Key("b"), Creator("web"))
-	b.run(b1.ID, lifecycle.Success(bson.RawValue{}))
+	b.Run(b1.ID, lifecycle.Success(bson.RawValue{}))
 	b2 := b.send(mail{}, Key("b"), OnExisting(model.RestartSucceeded)) // keeps b1
 	c1 := b.send(mail{}, Key("c"), Tenant("acme"))
 	_, err := b.p.Cancel(t.Context(), c1.ID, "")
@@ -83,7 +84,7 @@ func TestFindSelectsPastLivesToo(t *testing.T) {
 		"status":           {Filter{History: WithHistory, Statuses: []model.Status{model.StatusCancelled, model.StatusNew}}, []string{tb, pc}},
 		"creator":          {Filter{History: WithHistory, Creator: "web"}, []string{pb}},
 		"worker":           {Filter{History: WithHistory, WorkerID: "w"}, []string{pa, pb}},
-		"created long ago": {Filter{History: WithHistory, Before: b.now().Add(-time.Hour)}, nil},
+		"created long ago": {Filter{History: WithHistory, Before: b.Now().Add(-time.Hour)}, nil},
 	} {
 		page, err := b.p.Find(t.Context(), c.filter, 0, "")
 		require.NoError(t, err, name)
@@ -112,11 +113,11 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 		require.NoError(t, err)
 		var ids []string
 		for i, s := range sent {
-			b.run(s.ID, lifecycle.Success(bson.RawValue{}))
+			b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
 			ids = append(ids, s.ID)
 			if i%3 == 0 { // lives that are past from the beginning
 				b.send(mail{}, Key(fmt.Sprint(i)), OnExisting(model.RestartSucceeded))
-				b.run(s.ID, lifecycle.Success(bson.RawValue{}))
+				b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
 			}
 		}
 		there, err := b.p.Find(t.Context(), Filter{History: WithHistory}, 100, "")
@@ -137,7 +138,7 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 			}
 			i := pages * 7 % n // anywhere, before the page and behind it
 			b.old(ids[i])
-			_, err = b.w.History.Archive(t.Context(), time.Time{})
+			_, err = b.Store.History.Archive(t.Context(), time.Time{})
 			require.NoError(t, err)
 			b.send(mail{}, Key(fmt.Sprint((i+n/2)%n)), OnExisting(model.RestartSucceeded))
 		}
@@ -175,7 +176,7 @@ func TestTheLivesOfATaskComeNewestFirst(t *testing.T) {
 	first := b.send(mail{}, Key("k"))
 	b.archived(first)
 	second := b.send(mail{}, Key("k"))
-	b.run(second.ID, lifecycle.Failed(model.FailFatal, "no"))
+	b.Run(second.ID, lifecycle.Failed(model.FailFatal, "no"))
 	third, err := b.p.Retry(t.Context(), second.ID, "")
 	require.NoError(t, err)
 	b.send(mail{}, Key("k2"))

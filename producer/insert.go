@@ -41,28 +41,28 @@ func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error
 		if p.wrapped { // middleware may have changed what was checked
 			err = d.validate()
 		}
-		if err = errors.Join(err, d.seal(p.secrets)); err != nil {
+		if err = errors.Join(err, d.seal(p.room.Secrets)); err != nil {
 			bad.add(i, err)
 		}
 	}
 	if err := bad.orNil(); err != nil {
 		return nil, err
 	}
-	if err := p.prepare(ctx); err != nil {
+	if err := p.room.Prepare(ctx); err != nil {
 		return nil, err
 	}
 	for i, d := range drafts {
-		if err := p.types.Unread(d.Type); err != nil {
+		if err := p.room.Types.Unread(d.Type); err != nil {
 			bad.add(i, err)
 		}
 	}
 	if err := bad.orNil(); err != nil {
 		return nil, err
 	}
-	now := p.store.Clock.Now()
+	now := p.room.Store.Clock.Now()
 	outs := make([]*outgoing, len(drafts))
 	for i, d := range drafts {
-		d.Typed(p.types.Get(d.Type))
+		d.Typed(p.room.Types.Get(d.Type))
 		o := &outgoing{draft: d, task: d.task(now)}
 		o.sent.ID = o.task.ID
 		outs[i] = o
@@ -271,9 +271,9 @@ func (p *Producer) insertNew(ctx context.Context, outs []*outgoing) (existing []
 	for i, o := range outs {
 		tasks[i] = o.task
 	}
-	insert := p.store.Tasks.Insert
+	insert := p.room.Store.Tasks.Insert
 	if slices.ContainsFunc(outs, func(o *outgoing) bool { return o.tried }) { // then all of them
-		insert = p.store.Tasks.InsertAgain
+		insert = p.room.Store.Tasks.InsertAgain
 	}
 	exists, err := insert(ctx, tasks)
 	var single *store.InsertError
@@ -292,7 +292,7 @@ func (p *Producer) insertNew(ctx context.Context, outs []*outgoing) (existing []
 		case exists[i]:
 			existing = append(existing, o)
 		default:
-			p.pull.hear(o.task)
+			p.room.Wrote(o.task)
 			o.sent = Sent{ID: o.task.ID, Generation: o.task.Generation, Created: true, Status: o.task.Status}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/command"
 )
 
 // A key that was sent inside an open transaction can be neither stored nor found to exist
@@ -14,14 +15,14 @@ import (
 const (
 	// heldPatience is how long a sender without a deadline waits for such a key: longer than
 	// MongoDB lets a transaction stay open by default.
-	heldPatience              = openFor
+	heldPatience              = command.OpenFor
 	firstHeldPause, heldPause = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
 // insertHeld stores tasks whose keys an open transaction holds, when that has ended. It
 // gives up when ctx ends, and after heldPatience; then the errors stay.
 func (p *Producer) insertHeld(ctx context.Context, outs []*outgoing) {
-	local := p.store.Local()
+	local := p.room.Store.Local()
 	until := local.Monotonic() + heldPatience
 	for pause := firstHeldPause; len(outs) > 0; pause = min(2*pause, heldPause) {
 		if !clock.Pause(ctx, pause) {

@@ -9,10 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mscheduler/mscheduler/internal/codec"
-	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -29,13 +26,13 @@ type receipt struct {
 
 var mailType = model.NewType[mail, receipt]("mail")
 
-// bundle is what most tests need: a producer on a database of its own, and a store of
-// a "worker" on the same database.
+// bundle is what most tests need: a producer on a database of its own, and a worker on
+// the same database.
 type bundle struct {
+	*fakeworker.Worker
 	t  *testing.T
 	db *mongo.Database
 	p  *Producer
-	w  *store.Store
 }
 
 func setup(t *testing.T, configure ...func(*Config)) *bundle {
@@ -51,9 +48,7 @@ func setup(t *testing.T, configure ...func(*Config)) *bundle {
 		defer cancel()
 		require.NoError(t, p.Close(ctx))
 	})
-	w, err := store.Open(store.Config{Database: c.Database, Prefix: c.Prefix})
-	require.NoError(t, err)
-	return &bundle{t: t, db: c.Database, p: p, w: w}
+	return &bundle{Worker: fakeworker.New(t, c.Database, c.Prefix), t: t, db: c.Database, p: p}
 }
 
 func (b *bundle) send(args mail, opts ...Option) Sent {
@@ -70,78 +65,9 @@ func (b *bundle) get(id string) *model.Task {
 	return task
 }
 
-// now is the database's time.
-func (b *bundle) now() time.Time {
-	b.t.Helper()
-	require.NoError(b.t, b.w.ReadClock(b.t.Context()))
-	return b.w.Clock.Now()
-}
-
-// change does to a task what a worker or the time would do.
-func (b *bundle) change(id string, rule func(*model.Task, time.Time) (*model.Task, error)) *model.Task {
-	b.t.Helper()
-	now := b.now()
-	_, after, err := b.w.Tasks.Change(b.t.Context(), id, func(t *model.Task) (*model.Task, error) { return rule(t, now) })
-	require.NoError(b.t, err)
-	return after
-}
-
-// claim makes a worker hold the task; the handle names the execution.
-func (b *bundle) claim(id, worker string) string {
-	b.t.Helper()
-	exec := "exec-of-" + worker
-	t := b.change(id, func(t *model.Task, now time.Time) (*model.Task, error) {
-		if t.DueAt.After(now) { // by the milliseconds in which two estimates of the clock differ
-			require.WithinDuration(b.t, now, t.DueAt, time.Second)
-			now = t.DueAt
-		}
-		after, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: worker, ExecID: exec}, lifecycle.ResolveOptions(t.Options), now)
-		require.Empty(b.t, no)
-		return after, nil
-	})
-	return t.HandleOf(exec).String()
-}
-
-// end ends the worker's execution.
-func (b *bundle) end(id, worker string, out lifecycle.Outcome) *model.Task {
-	b.t.Helper()
-	return b.change(id, func(t *model.Task, now time.Time) (*model.Task, error) {
-		return lifecycle.Finish(t, "exec-of-"+worker, out, lifecycle.ResolveOptions(t.Options), now, 0.5)
-	})
-}
-
-// run runs the task to its end.
-func (b *bundle) run(id string, out lifecycle.Outcome) *model.Task {
-	b.t.Helper()
-	b.claim(id, "w")
-	return b.end(id, "w", out)
-}
-
-func (b *bundle) park(id, worker string, d time.Duration) {
-	b.t.Helper()
-	b.change(id, func(t *model.Task, now time.Time) (*model.Task, error) {
-		return lifecycle.Park(t, "exec-of-"+worker, now.Add(d), lifecycle.Outcome{}, lifecycle.ResolveOptions(t.Options), now)
-	})
-}
-
-// signalled says how often the workers were told to look at the task.
-func (b *bundle) signalled(id string) int {
-	b.t.Helper()
-	n, err := b.db.Collection("signals").CountDocuments(b.t.Context(), bson.D{{Key: "task_ids", Value: id}})
-	require.NoError(b.t, err)
-	return int(n)
-}
-
 func (b *bundle) tasks() int64 {
 	b.t.Helper()
 	n, err := b.db.Collection("tasks").CountDocuments(b.t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: "~"}}}}) // without the sentinel
 	require.NoError(b.t, err)
 	return n
-}
-
-func value(t *testing.T, v any) bson.RawValue {
-	t.Helper()
-	raw, err := codec.EncodeValue("value", v, input.MaxResultBytes)
-	require.NoError(t, err)
-	return raw
 }

@@ -137,7 +137,7 @@ func TestExistingKeysOfASendManyAreTreatedAsTheirOptionSays(t *testing.T) {
 		if i%2 == 0 {
 			out = lifecycle.Failed(model.FailFatal, "no")
 		}
-		b.run(s.ID, out)
+		b.Run(s.ID, out)
 	}
 	again, err := SendMany(t.Context(), b.p, mailType, items(40, OnExisting(model.RestartFailed, model.UpdateArgs), Priority(9)))
 	require.NoError(t, err)

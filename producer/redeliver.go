@@ -38,24 +38,24 @@ func (p *Producer) RedeliverLife(ctx context.Context, id string, generation int6
 }
 
 func (p *Producer) redeliver(ctx context.Context, id string, generation int64) (Sent, error) {
-	if err := p.prepare(ctx); err != nil {
+	if err := p.room.Prepare(ctx); err != nil {
 		return Sent{}, err
 	}
-	t, err := p.store.History.Life(ctx, id, generation)
+	t, err := p.room.Store.History.Life(ctx, id, generation)
 	if err != nil {
 		return Sent{}, err
 	}
-	d, err := lifecycle.Redeliver(t, p.types.Options(t.Type))
+	d, err := lifecycle.Redeliver(t, p.room.Types.Options(t.Type))
 	if err != nil {
 		return Sent{}, err
 	}
-	done, err := p.begin()
+	done, err := p.room.Begin()
 	if err != nil {
 		return Sent{}, err
 	}
 	defer done()
-	before, after, err := p.store.Tasks.Change(ctx, model.TaskID(d.Tenant, d.Type, d.Key), func(d *model.Task) (*model.Task, error) {
-		return lifecycle.DeliverNow(d, p.effective(d), p.store.Clock.Now()), nil
+	before, after, err := p.room.Store.Tasks.Change(ctx, model.TaskID(d.Tenant, d.Type, d.Key), func(d *model.Task) (*model.Task, error) {
+		return lifecycle.DeliverNow(d, p.room.Effective(d), p.room.Store.Clock.Now()), nil
 	})
 	switch {
 	case errors.Is(err, ErrNotFound): // never handed over, or delivered long ago

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -21,24 +22,24 @@ func (b *bundle) redeliver(id string) Sent {
 func TestADeliveryThatWaitsForItsRetryIsTriedAtOnceAndKeepsWhatItHasTried(t *testing.T) {
 	b := setup(t)
 	id := b.send(mail{}, Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
-	require.Equal(t, model.StatusCompleted, b.run(id, lifecycle.Success(value(t, receipt{}))).Status)
+	require.Equal(t, model.StatusCompleted, b.Run(id, lifecycle.Success(fakeworker.Value(t, receipt{}))).Status)
 	first := b.redeliver(id)
 	require.True(t, first.Created)
-	failed := b.run(first.ID, lifecycle.Failed(model.FailError, "it answered 503").After(time.Hour))
+	failed := b.Run(first.ID, lifecycle.Failed(model.FailError, "it answered 503").After(time.Hour))
 	require.Equal(t, model.StatusError, failed.Status)
 
 	again := b.redeliver(id)
 	require.False(t, again.Created)
 	require.Equal(t, first.Generation, again.Generation, "the same life")
 	d := b.get(first.ID)
-	require.False(t, d.DueAt.After(b.now()), "due now")
+	require.False(t, d.DueAt.After(b.Now()), "due now")
 	require.Equal(t, 1, d.ErrorCount)
 	require.Len(t, d.WorkerStates, 1, "what was tried is still to be seen")
 	require.Equal(t, "it answered 503", d.ErrorInfo)
 
-	b.claim(first.ID, "v")
+	b.Claim(first.ID, "v")
 	require.Equal(t, model.StatusExecuting, b.redeliver(id).Status, "one that is under way is left alone")
-	b.end(first.ID, "v", lifecycle.Success(value(t, receipt{})))
+	b.End(first.ID, "v", lifecycle.Success(fakeworker.Value(t, receipt{})))
 	require.True(t, b.redeliver(id).Created, "one that has ended begins anew")
 }
 
@@ -47,8 +48,8 @@ func TestWhatAHandlerWantedNobodyToldOfIsNotRedelivered(t *testing.T) {
 	to := Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})
 	quiet := lifecycle.Outcome{NoCallback: true}
 	returned, completed := b.send(mail{}, to).ID, b.send(mail{}, to).ID
-	require.Equal(t, model.StatusSuccess, b.run(returned, quiet).Status)
-	handle := b.claim(completed, "w")
+	require.Equal(t, model.StatusSuccess, b.Run(returned, quiet).Status)
+	handle := b.Claim(completed, "w")
 	_, err := b.p.Complete(t.Context(), handle, receipt{}, WithoutCallback())
 	require.NoError(t, err)
 	for _, id := range []string{returned, completed} {
@@ -65,9 +66,9 @@ func TestWhatAHandlerWantedNobodyToldOfIsNotRedelivered(t *testing.T) {
 func TestOfSeveralWorkersTheLastSaysWhetherACallbackIsWanted(t *testing.T) {
 	b := setup(t)
 	id := b.send(mail{}, ConcurrentWorkers(2), Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
-	b.claim(id, "quiet")
-	b.claim(id, "loud")
-	b.end(id, "quiet", lifecycle.Outcome{NoCallback: true})
-	require.Equal(t, model.StatusCompleted, b.end(id, "loud", lifecycle.Outcome{}).Status)
+	b.Claim(id, "quiet")
+	b.Claim(id, "loud")
+	b.End(id, "quiet", lifecycle.Outcome{NoCallback: true})
+	require.Equal(t, model.StatusCompleted, b.End(id, "loud", lifecycle.Outcome{}).Status)
 	require.True(t, b.redeliver(id).Created)
 }

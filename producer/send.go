@@ -44,7 +44,7 @@ func (p *Producer) SendJSON(ctx context.Context, typ string, args json.RawMessag
 }
 
 func (p *Producer) sendOne(ctx context.Context, typ string, args any, opts []Option) (Sent, error) {
-	d, outside, err := draftOf(p.tenant, p.secrets, typ, args, opts)
+	d, outside, err := draftOf(p.tenant, p.room.Secrets, typ, args, opts)
 	if err != nil {
 		return Sent{}, sending(typ, err)
 	}
@@ -68,7 +68,7 @@ func sending(typ string, err error) error {
 
 // through sends drafts through the middleware.
 func (p *Producer) through(ctx context.Context, drafts []*Draft, outside bool) ([]Sent, error) {
-	done, err := p.begin()
+	done, err := p.room.Begin()
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (p *Producer) newMany(n int) *many {
 
 func (m *many) add(typ string, args any, opts []Option) {
 	i := len(m.drafts)
-	d, outside, err := draftOf(m.p.tenant, m.p.secrets, typ, args, opts)
+	d, outside, err := draftOf(m.p.tenant, m.p.room.Secrets, typ, args, opts)
 	if i == 0 {
 		m.outside = outside
 	} else if outside != m.outside {

@@ -45,9 +45,9 @@ func TestASentTaskIsStoredWithItsArgumentsAndOptions(t *testing.T) {
 
 func TestASendWithoutOptionsHasATimeOrderedKeyAndStartsNow(t *testing.T) {
 	b := setup(t)
-	before := b.now()
+	before := b.Now()
 	first := b.send(mail{})
-	b.p.store.Clock.Skip(time.Millisecond) // keys order by milliseconds
+	b.p.room.Store.Clock.Skip(time.Millisecond) // keys order by milliseconds
 	second := b.send(mail{})
 	require.Less(t, first.ID, second.ID)
 	doc := b.get(first.ID)
@@ -58,7 +58,7 @@ func TestASendWithoutOptionsHasATimeOrderedKeyAndStartsNow(t *testing.T) {
 
 func TestInCountsFromTheDatabasesClock(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Clock = offClock{90 * time.Minute} })
-	now := b.now()
+	now := b.Now()
 	s := b.send(mail{}, In(time.Hour))
 	require.WithinDuration(t, now.Add(time.Hour), b.get(s.ID).StartTime, 10*time.Second)
 }

@@ -110,17 +110,17 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter, opts []Sub
 		return nil, err
 	}
 	ctx = store.Outside(ctx)
-	if err := p.prepare(ctx); err != nil {
+	if err := p.room.Prepare(ctx); err != nil {
 		return nil, err
 	}
-	switch topology, err := p.store.Topology(ctx); {
+	switch topology, err := p.room.Store.Topology(ctx); {
 	case err != nil:
 		return nil, err
 	case !topology.Subscriptions():
 		return nil, &NoStreamError{Reason: "this is a standalone server; make it a replica set (one member is enough)"}
 	}
 	s := &Subscription{
-		store: p.store, holder: "events/" + rand.Text(), renewal: p.subscriptions.renewal,
+		store: p.room.Store, holder: "events/" + rand.Text(), renewal: p.subscriptions.renewal,
 		filter: store.EventFilter{Tenant: filter.Tenant, Types: slices.Compact(slices.Sorted(slices.Values(filter.Types))), Key: filter.Key, Kinds: slices.Clone(filter.Kinds)},
 		events: make(chan model.TaskEvent), done: make(chan struct{}),
 	}

@@ -46,15 +46,15 @@ func TestASubscriptionTellsALifeInOrder(t *testing.T) {
 	b := setup(t)
 	s := b.subscribe(EventFilter{})
 	sent := b.send(mail{To: "ann"}, Tenant("acme"), Key("k"))
-	b.claim(sent.ID, "w1")
-	b.end(sent.ID, "w1", lifecycle.Failed(model.FailReleased, "shutdown"))
-	b.change(sent.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
+	b.Claim(sent.ID, "w1")
+	b.End(sent.ID, "w1", lifecycle.Failed(model.FailReleased, "shutdown"))
+	b.Change(sent.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
 		after, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "w2", ExecID: "exec-of-w2"}, lifecycle.ResolveOptions(t.Options), now)
 		require.Empty(b.t, no)
 		return after, nil
 	})
-	require.NoError(t, b.w.Tasks.SaveProgress(t.Context(), sent.ID, 1, "exec-of-w2", model.Progress{Percent: 50, Message: "half", At: b.now()}))
-	done := b.end(sent.ID, "w2", lifecycle.Success(bson.RawValue{}))
+	require.NoError(t, b.Store.Tasks.SaveProgress(t.Context(), sent.ID, 1, "exec-of-w2", model.Progress{Percent: 50, Message: "half", At: b.Now()}))
+	done := b.End(sent.ID, "w2", lifecycle.Success(bson.RawValue{}))
 
 	e := b.next(s)
 	require.Equal(t, model.EventSent, e.Kind)
@@ -123,11 +123,11 @@ func TestKindsAreFilteredAndAnEndIsToldOfANewLifeToo(t *testing.T) {
 	b := setup(t)
 	s := b.subscribe(EventFilter{Kinds: []model.EventKind{model.EventEnded, model.EventSent}})
 	sent := b.send(mail{}, Key("k"))
-	b.run(sent.ID, lifecycle.Failed(model.FailFatal, "no"))
-	again := b.change(sent.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
+	b.Run(sent.ID, lifecycle.Failed(model.FailFatal, "no"))
+	again := b.Change(sent.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
 		return lifecycle.RetryNow(t, "again", lifecycle.ResolveOptions(t.Options), now)
 	})
-	b.run(sent.ID, lifecycle.Success(bson.RawValue{}))
+	b.Run(sent.ID, lifecycle.Success(bson.RawValue{}))
 	for _, want := range []model.TaskEvent{
 		{Kind: model.EventSent, Status: model.StatusNew, Generation: sent.Generation},
 		{Kind: model.EventEnded, Status: model.StatusFailure, FailKind: model.FailFatal, Reason: "no"},
@@ -177,7 +177,7 @@ func TestSubscriptionsAreFewAndGiveTheirSeatsBack(t *testing.T) {
 	require.ErrorAs(t, err, &none, "four in all")
 	require.EqualValues(t, 8, b.seats(), "what was refused left nothing behind")
 	for i := range store.StreamsInAll / 2 { // workers still find some
-		seat, err := b.w.Seats.Acquire(t.Context(), []string{"w", string(rune('a' + i))}, "worker")
+		seat, err := b.Store.Seats.Acquire(t.Context(), []string{"w", string(rune('a' + i))}, "worker")
 		require.NoError(t, err)
 		require.NotNil(t, seat)
 	}

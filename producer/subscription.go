@@ -35,7 +35,7 @@ type Subscription struct {
 	store   *store.Store
 	filter  store.EventFilter
 	holder  string
-	seat  *store.Seat
+	seat    *store.Seat
 	renewal time.Duration
 	cancel  context.CancelCauseFunc
 

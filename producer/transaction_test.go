@@ -101,7 +101,7 @@ func TestItemsInsideAndOutsideATransactionAreNotMixed(t *testing.T) {
 func TestAKeyRestartedInATransactionIsRolledBackWithIt(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Key("k"))
-	b.run(s.ID, lifecycle.Success(bson.RawValue{}))
+	b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
 	again := func(end error) error {
 		return b.transaction(func(ctx context.Context) error {
 			sent, err := Send(ctx, b.p, mailType, mail{}, Key("k"), OnExisting(model.RestartSucceeded))
@@ -121,8 +121,8 @@ func TestAKeyRestartedInATransactionIsRolledBackWithIt(t *testing.T) {
 func TestACommandIsPartOfTheCallersTransactionAndWorkersHearOfItAfterwards(t *testing.T) {
 	b := setup(t)
 	s, other := b.send(mail{}, Key("k")), b.send(mail{}, Key("other"))
-	b.claim(s.ID, "w")
-	b.claim(other.ID, "w")
+	b.Claim(s.ID, "w")
+	b.Claim(other.ID, "w")
 	cancelIn := func(end error) error {
 		return b.transaction(func(ctx context.Context) error {
 			if _, err := b.p.Cancel(ctx, s.ID, "changed my mind"); err != nil {
@@ -132,7 +132,7 @@ func TestACommandIsPartOfTheCallersTransactionAndWorkersHearOfItAfterwards(t *te
 			defer cancel()
 			_, err := b.p.Cancel(outside, other.ID, "nobody waits for a transaction that is open")
 			require.NoError(t, err)
-			require.Zero(t, b.signalled(s.ID))
+			require.Zero(t, b.Signalled(s.ID))
 			return end
 		})
 	}
@@ -140,14 +140,14 @@ func TestACommandIsPartOfTheCallersTransactionAndWorkersHearOfItAfterwards(t *te
 	require.Zero(t, b.get(s.ID).CancelRequestedAt)
 	require.NoError(t, cancelIn(nil))
 	require.NotZero(t, b.get(s.ID).CancelRequestedAt)
-	require.Eventually(t, func() bool { return b.signalled(s.ID) == 1 }, time.Minute, 10*time.Millisecond)
-	require.Equal(t, 2, b.signalled(other.ID))
+	require.Eventually(t, func() bool { return b.Signalled(s.ID) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Equal(t, 2, b.Signalled(other.ID))
 }
 
 func TestWhatATransactionCommittedIsToldThoughAnotherIsRolledBack(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Key("k"))
-	b.claim(s.ID, "w")
+	b.Claim(s.ID, "w")
 	require.NoError(t, b.transaction(func(ctx context.Context) error {
 		_, err := b.p.Cancel(ctx, s.ID, "")
 		return err
@@ -157,15 +157,15 @@ func TestWhatATransactionCommittedIsToldThoughAnotherIsRolledBack(t *testing.T) 
 		require.NoError(t, err)
 		return errRollBack
 	}), errRollBack)
-	require.Eventually(t, func() bool { return b.signalled(s.ID) == 1 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.Signalled(s.ID) == 1 }, time.Minute, 10*time.Millisecond)
 }
 
 // A process may end as soon as its transaction has committed.
 func TestACloseTellsWhatHasBeenCommittedAndForgetsTheRest(t *testing.T) {
 	b := setup(t)
 	s, open := b.send(mail{}, Key("k")), b.send(mail{}, Key("open"))
-	b.claim(s.ID, "w")
-	b.claim(open.ID, "w")
+	b.Claim(s.ID, "w")
+	b.Claim(open.ID, "w")
 	require.NoError(t, b.transaction(func(ctx context.Context) error {
 		_, err := b.p.Cancel(ctx, s.ID, "")
 		return err
@@ -176,8 +176,8 @@ func TestACloseTellsWhatHasBeenCommittedAndForgetsTheRest(t *testing.T) {
 		require.NoError(t, b.p.Close(t.Context()))
 		return errRollBack
 	}), errRollBack)
-	require.Equal(t, 1, b.signalled(s.ID))
-	require.Zero(t, b.signalled(open.ID))
+	require.Equal(t, 1, b.Signalled(s.ID))
+	require.Zero(t, b.Signalled(open.ID))
 }
 
 func TestATransactionThatMetAnotherIsRetriedByTheDriver(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -34,17 +33,17 @@ func (p *Producer) PutType(ctx context.Context, t model.TaskType) (*model.TaskTy
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
 	}
 	ctx = store.Outside(ctx)
-	err := p.prepare(ctx)
+	err := p.room.Prepare(ctx)
 	if err == nil {
 		t.Options.Callback, err = p.sealType(ctx, &t)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
 	}
-	if err := p.store.Types.Put(ctx, &t); err != nil {
+	if err := p.room.Store.Types.Put(ctx, &t); err != nil {
 		return nil, err
 	}
-	p.types.Expire()
+	p.room.Types.Expire()
 	return &t, nil
 }
 
@@ -65,13 +64,13 @@ func validType(t *model.TaskType) error {
 func (p *Producer) sealType(ctx context.Context, t *model.TaskType) (*model.Callback, error) {
 	c := t.Options.Callback
 	if t.Version > 0 && secret.Hidden(c) {
-		stored, err := p.store.Types.Get(ctx, t.Code)
+		stored, err := p.room.Store.Types.Get(ctx, t.Code)
 		if err != nil {
 			return nil, err
 		}
 		c = secret.Keep(c, stored.Options.Callback)
 	}
-	return p.secrets.SealCallback("callback", c)
+	return p.room.Secrets.SealCallback("callback", c)
 }
 
 // Type reads a type, or returns [ErrNoType].
@@ -79,14 +78,14 @@ func (p *Producer) Type(ctx context.Context, code string) (*model.TaskType, erro
 	if err := input.Name("type", code); err != nil {
 		return nil, fmt.Errorf("reading a task type: %w", err)
 	}
-	return p.store.Types.Get(ctx, code)
+	return p.room.Store.Types.Get(ctx, code)
 }
 
 // Types reads all types that were stored, by code. Tasks may be of others. Beside those that
 // can be read it returns an error that names those that cannot: a later release stored
 // them, or a person by hand.
 func (p *Producer) Types(ctx context.Context) ([]*model.TaskType, error) {
-	types, unread, err := p.store.Types.List(ctx)
+	types, unread, err := p.room.Store.Types.List(ctx)
 	for _, u := range unread {
 		err = errors.Join(err, fmt.Errorf("the stored task type %s cannot be read: %w", u.ID, u.Err))
 	}
@@ -107,18 +106,12 @@ func (p *Producer) DeleteType(ctx context.Context, code string, version int64) e
 		return fmt.Errorf("deleting a task type: %w", err)
 	}
 	ctx = store.Outside(ctx)
-	if err := p.prepare(ctx); err != nil {
+	if err := p.room.Prepare(ctx); err != nil {
 		return fmt.Errorf("deleting task type %s: %w", code, err)
 	}
-	if err := p.store.Types.Delete(ctx, code, version); err != nil {
+	if err := p.room.Store.Types.Delete(ctx, code, version); err != nil {
 		return err
 	}
-	p.types.Expire()
+	p.room.Types.Expire()
 	return nil
-}
-
-// effective are the options by which a person's command and a completion from outside
-// judge the task.
-func (p *Producer) effective(t *model.Task) lifecycle.Effective {
-	return lifecycle.EffectiveOf(t, p.types.Options(t.Type))
 }

@@ -25,13 +25,13 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 	if err := p.validUpdate(opts); err != nil {
 		return nil, fmt.Errorf("updating task %s: %w", id, err)
 	}
-	t, err := p.change(ctx, "updating", id, func(t *model.Task) (*model.Task, error) {
-		now := p.store.Clock.Now()
+	t, err := p.room.Change(ctx, "updating", id, func(t *model.Task) (*model.Task, error) {
+		now := p.room.Store.Clock.Now()
 		patch, err := p.patchOf(t, opts, now)
 		if err != nil {
 			return nil, err
 		}
-		return lifecycle.Update(t, patch, p.types.Options(t.Type), now)
+		return lifecycle.Update(t, patch, p.room.Types.Options(t.Type), now)
 	})
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (p *Producer) validUpdate(opts []Option) error {
 	_, badArgs := codec.EncodeValue("args", s.args, input.MaxArgsBytes)
 	d := &s.draft
 	d.Type, d.Key, d.Tenant = "any", "any", ""
-	return errors.Join(append(errs, badArgs, d.validate(), d.seal(p.secrets))...)
+	return errors.Join(append(errs, badArgs, d.validate(), d.seal(p.room.Secrets))...)
 }
 
 // patchOf lays the options over what the task says.
@@ -83,7 +83,7 @@ func (p *Producer) patchOf(t *model.Task, opts []Option, now time.Time) (lifecyc
 		return lifecycle.Patch{}, err
 	}
 	if s.has("Callback") {
-		if err := d.seal(p.secrets); err != nil {
+		if err := d.seal(p.room.Secrets); err != nil {
 			return lifecycle.Patch{}, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -21,7 +22,7 @@ func TestUpdateChangesWhatItNamesAndNothingElse(t *testing.T) {
 	_, err := b.p.Update(t.Context(), s.ID, Args(mail{To: "bob"}), At(at), Category("bulk"), Timeout(0))
 	require.NoError(t, err)
 	want := *before
-	want.Args = value(t, mail{To: "bob"})
+	want.Args = fakeworker.Value(t, mail{To: "bob"})
 	want.StartTime, want.DueAt, want.Category, want.Options.ExecutionTimeout = at, at, "bulk", 0
 	after := b.get(s.ID)
 	want.Rev, want.UpdatedAt, want.WakeAt = before.Rev+1, after.UpdatedAt, after.WakeAt
@@ -30,28 +31,28 @@ func TestUpdateChangesWhatItNamesAndNothingElse(t *testing.T) {
 	_, err = b.p.Update(t.Context(), s.ID, In(time.Hour), Priority(0), Creator(""))
 	require.NoError(t, err)
 	after = b.get(s.ID)
-	require.WithinDuration(t, b.now().Add(time.Hour), after.StartTime, 10*time.Second)
+	require.WithinDuration(t, b.Now().Add(time.Hour), after.StartTime, 10*time.Second)
 	require.Zero(t, after.Priority)
 	require.Empty(t, after.Creator)
 
 	_, err = b.p.Update(t.Context(), s.ID, At(time.Time{}))
 	require.NoError(t, err)
-	require.WithinDuration(t, b.now(), b.get(s.ID).StartTime, 10*time.Second, "the zero time means now")
+	require.WithinDuration(t, b.Now(), b.get(s.ID).StartTime, 10*time.Second, "the zero time means now")
 }
 
 func TestANewFilterEndsTheExecutionsItExcludes(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.claim(s.ID, "w1")
+	b.Claim(s.ID, "w1")
 	_, err := b.p.Update(t.Context(), s.ID, Priority(9))
 	require.NoError(t, err)
 	_, err = b.p.Update(t.Context(), s.ID, Workers("w1"))
 	require.NoError(t, err)
-	require.Zero(t, b.signalled(s.ID), "w1 may go on")
+	require.Zero(t, b.Signalled(s.ID), "w1 may go on")
 	for i := range 2 {
 		_, err = b.p.Update(t.Context(), s.ID, Workers("w2"))
 		require.NoError(t, err)
-		require.Equal(t, i+1, b.signalled(s.ID), "who repeats an update repeats its signal")
+		require.Equal(t, i+1, b.Signalled(s.ID), "who repeats an update repeats its signal")
 	}
 	require.Equal(t, []string{"w2"}, b.get(s.ID).Audience)
 	_, err = b.p.Update(t.Context(), s.ID, AnyWorker())
@@ -62,10 +63,10 @@ func TestANewFilterEndsTheExecutionsItExcludes(t *testing.T) {
 func TestANewPingIntervalIsToldToWhoPings(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.claim(s.ID, "w")
+	b.Claim(s.ID, "w")
 	_, err := b.p.Update(t.Context(), s.ID, Lease(time.Second, 5*time.Second))
 	require.NoError(t, err)
-	require.Equal(t, 1, b.signalled(s.ID))
+	require.Equal(t, 1, b.Signalled(s.ID))
 }
 
 func TestABadUpdateIsRefusedByField(t *testing.T) {
@@ -102,7 +103,7 @@ func TestTheLimitKeyOfARunningTaskIsNotChanged(t *testing.T) {
 	s := b.send(mail{}, Key("k"), LimitKey("ann"))
 	_, err := b.p.Update(t.Context(), s.ID, LimitKey("bob"))
 	require.NoError(t, err)
-	handle := b.claim(s.ID, "w")
+	b.Claim(s.ID, "w")
 	before := b.get(s.ID)
 	var refused *model.RefusedError
 	_, err = b.p.Update(t.Context(), s.ID, LimitKey("cid"), Priority(9))
@@ -114,8 +115,7 @@ func TestTheLimitKeyOfARunningTaskIsNotChanged(t *testing.T) {
 
 	_, err = b.p.Update(t.Context(), s.ID, LimitKey("bob"), Priority(9))
 	require.NoError(t, err, "the same key is no change")
-	_, err = b.p.GiveBack(t.Context(), handle, "stopping")
-	require.NoError(t, err)
+	b.End(s.ID, "w", lifecycle.NotStarted("stopping"))
 	_, err = b.p.Update(t.Context(), s.ID, LimitKey("cid"))
 	require.NoError(t, err)
 	require.Equal(t, "cid", b.get(s.ID).Options.LimitKey)
@@ -124,7 +124,7 @@ func TestTheLimitKeyOfARunningTaskIsNotChanged(t *testing.T) {
 func TestARefusedSendDoesNotEndTheTransactionOfTheOthers(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Key("k"), LimitKey("ann"))
-	b.claim(s.ID, "w")
+	b.Claim(s.ID, "w")
 	session, err := b.db.Client().StartSession()
 	require.NoError(t, err)
 	defer session.EndSession(t.Context())

@@ -27,7 +27,9 @@ var mayImport = map[string][]string{
 	"internal/outcome":     {"core", "internal/store", "internal/groupcommit"},
 	"internal/limits":      {"core", "internal/store", "internal/groupcommit", "internal/tasktypes"},
 	"internal/upkeep":      {"core", "internal/store", "internal/tasktypes", "internal/outcome", "internal/limits"},
-	"producer":             {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/limits", "internal/outcome", "internal/callback", "internal/secret"},
+	"internal/command":     {"core", "internal/store", "internal/tasktypes", "internal/limits", "internal/outcome", "internal/callback", "internal/secret"},
+	"producer":             {"core", "internal/store", "internal/groupcommit", "internal/command", "internal/secret"},
+	"pull":                 {"core", "internal/store", "internal/tasktypes", "internal/claim", "internal/limits", "internal/command", "producer"},
 	"consumer":             {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/claim", "internal/health", "internal/lapse", "internal/lease", "internal/limits", "internal/outcome", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
 	"internal/calendar":    {},
 	"internal/tickplan":    {"core", "internal/calendar", "internal/httptarget"},
@@ -57,15 +59,16 @@ var mayImport = map[string][]string{
 	"cmd/mscheduler": {"internal/cli"},
 
 	// Tests.
-	"internal/engine":    {"internal/embedded", "internal/clock"},
-	"internal/proxy":     {},
-	"internal/scenario":  {},
-	"internal/testdb":    {"internal/engine", "internal/embedded", "internal/proxy"},
-	"mstest":             {"core", "producer", "consumer", "internal/engine", "internal/embedded", "internal/container"},
-	"internal/container": {"internal/engine"},
-	"integration":        {},
-	"internal/house/...": {},
-	"docs/tutorial":      {"model", "producer", "consumer", "periodic", "periodic/schedule"},
+	"internal/engine":     {"internal/embedded", "internal/clock"},
+	"internal/fakeworker": {"core", "internal/store"},
+	"internal/proxy":      {},
+	"internal/scenario":   {},
+	"internal/testdb":     {"internal/engine", "internal/embedded", "internal/proxy"},
+	"mstest":              {"core", "producer", "consumer", "internal/engine", "internal/embedded", "internal/container"},
+	"internal/container":  {"internal/engine"},
+	"integration":         {},
+	"internal/house/...":  {},
+	"docs/tutorial":       {"model", "producer", "consumer", "periodic", "periodic/schedule"},
 }
 
 // core is what a line of mayImport means by "core".
@@ -84,7 +87,7 @@ var thirdParties = []string{
 	"github.com/rs/zerolog",
 }
 
-var libraries = []string{"model", "producer", "consumer", "periodic", "periodic/schedule", "migrate", "callback"}
+var libraries = []string{"model", "producer", "pull", "consumer", "periodic", "periodic/schedule", "migrate", "callback"}
 
 // unreachable are packages that must not be linked into others, however long the chain
 // of imports between them.
@@ -128,7 +131,7 @@ var onlyBelow = []struct {
 // testKits are packages that only tests import, internal/proxy excepted, which a bench puts
 // before the server: they may read the machine's clock and the environment. So may the
 // tutorial's service.
-var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
+var testKits = []string{"mstest/...", "integration/...", "internal/testdb", "internal/container", "internal/engine", "internal/fakeworker", "internal/proxy", "internal/scenario", "internal/house/...", "docs/..."}
 
 // reserved are calls and imports that belong to few places of the product. A name
 // without a dot is an import path, "path.Name" something in a package.
@@ -169,4 +172,4 @@ var reserved = []struct {
 
 // told are the packages whose log lines docs/reference.md explains: what an operator of
 // a worker, a producer or an embedded server may see.
-var told = []string{"model", "producer", "consumer", "migrate", "internal/..."}
+var told = []string{"model", "producer", "pull", "consumer", "migrate", "internal/..."}

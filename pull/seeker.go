@@ -1,4 +1,4 @@
-package producer
+package pull
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 type seeker struct {
 	*claim.Seeker
 	pace  *clock.Pacer
-	empty atomic.Uint64 // one more than pull.news when the last look found nothing; 0 = it found something
+	empty atomic.Uint64 // one more than memory.news when the last look found nothing; 0 = it found something
 }
 
 const (
@@ -28,7 +28,7 @@ const (
 )
 
 // seeker returns what is remembered of the worker that the finder looks for.
-func (p *pull) seeker(f claim.Finder) *seeker {
+func (p *memory) seeker(f claim.Finder) *seeker {
 	only := f.Only
 	if only == nil {
 		only = &model.Conditions{}
@@ -60,7 +60,7 @@ func (p *pull) seeker(f claim.Finder) *seeker {
 const tellEvery = time.Second
 
 // hear records a task that this process has written.
-func (p *pull) hear(t *model.Task) {
+func (p *memory) hear(t *model.Task) {
 	if t.DueAt.IsZero() || t.Priority < 0 || t.Priority > input.MaxPriority {
 		return
 	}

@@ -1,4 +1,4 @@
-package producer
+package pull
 
 import (
 	"context"
@@ -17,10 +17,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
-
-// Workers that are not written in Go fetch their tasks: [Producer.Fetch] claims a batch, by
-// the same rules and queries as a consumer, and gives out a handle for each execution, by
-// which it is pinged ([Producer.Ping]), completed, failed or given back ([Producer.GiveBack]).
 
 // FetchRequest says who fetches what.
 type FetchRequest struct {
@@ -98,18 +94,18 @@ func (r *FetchRequest) conditions() *model.Conditions {
 // Where a type has a rate it waits for the starts, mostly some milliseconds. What has not
 // come to its start when ctx ends is given back, and the error is that of ctx where nothing
 // else was fetched.
-func (p *Producer) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
+func (p *Puller) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
 	if err := r.validate(); err != nil {
 		return nil, fmt.Errorf("fetching tasks: %w", err)
 	}
-	done, err := p.begin()
+	done, err := p.room.Begin()
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	f := &fetch{p: p, FetchRequest: r, exec: newExecID(), left: max(r.Max, 1)}
 	if err := f.run(store.Outside(ctx)); err != nil {
-		p.pull.failed(err)
+		p.memory.failed(err)
 		if len(f.out) == 0 {
 			return nil, fmt.Errorf("fetching tasks for worker %s: %w", r.WorkerID, err)
 		}
@@ -117,9 +113,9 @@ func (p *Producer) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error)
 	return f.out, nil // what is held is not lost because there could have been more
 }
 
-// fetch is one call of [Producer.Fetch].
+// fetch is one call of [Puller.Fetch].
 type fetch struct {
-	p *Producer
+	p *Puller
 	FetchRequest
 	exec    string
 	types   []string
@@ -131,19 +127,19 @@ type fetch struct {
 }
 
 func (f *fetch) run(ctx context.Context) (err error) {
-	if err := f.p.prepare(ctx); err != nil {
+	if err := f.p.room.Prepare(ctx); err != nil {
 		return err
 	}
-	if f.control, err = f.p.store.Control.Read(ctx); err != nil {
+	if f.control, err = f.p.room.Store.Control.Read(ctx); err != nil {
 		return err
 	}
-	if _, err := f.p.types.Refresh(ctx, f.control.Types); err != nil {
+	if _, err := f.p.room.Types.Refresh(ctx, f.control.Types); err != nil {
 		return err
 	}
 	if only := f.conditions(); !lifecycle.Unconditional(only) {
 		f.only = only
 	}
-	f.seeker = f.p.pull.seeker(claim.Finder{Store: f.p.store, Types: f.p.types, WorkerID: f.WorkerID, Only: f.only})
+	f.seeker = f.p.memory.seeker(claim.Finder{Store: f.p.room.Store, Types: f.p.room.Types, WorkerID: f.WorkerID, Only: f.only})
 	if err := f.chooseTypes(ctx); err != nil || len(f.types) == 0 {
 		return err
 	}
@@ -158,12 +154,12 @@ func (f *fetch) run(ctx context.Context) (err error) {
 func (f *fetch) chooseTypes(ctx context.Context) (err error) {
 	f.types = slices.Clone(f.Types)
 	if len(f.types) == 0 {
-		if f.types, _, err = f.p.pull.types.Look(ctx, nil); err != nil {
+		if f.types, _, err = f.p.memory.types.Look(ctx, nil); err != nil {
 			return err
 		}
 	}
 	f.types = slices.DeleteFunc(f.types, func(typ string) bool {
-		return f.control.Paused(typ) || f.p.types.Unread(typ) != nil || strings.HasPrefix(typ, ownTypes) || f.p.limits.Waiting(typ)
+		return f.control.Paused(typ) || f.p.room.Types.Unread(typ) != nil || strings.HasPrefix(typ, ownTypes) || f.p.room.Limits.Waiting(typ)
 	})
 	if len(f.types) > store.MaxTypes { // a random choice is fair
 		rand.Shuffle(len(f.types), func(i, j int) { f.types[i], f.types[j] = f.types[j], f.types[i] })
@@ -177,7 +173,7 @@ const ownTypes = "mscheduler."
 
 // terms are what applies to a claim of the task, and the claimant.
 func (f *fetch) terms(t *model.Task) (lifecycle.Effective, lifecycle.Claimant) {
-	said := f.p.types.Options(t.Type)
+	said := f.p.room.Types.Options(t.Type)
 	eff := lifecycle.ResolveOptions(t.Options, said)
 	by := lifecycle.Claimant{WorkerID: f.WorkerID, ExecID: f.exec, Only: f.only}
 	if !said.IsZero() {
@@ -206,19 +202,4 @@ func (f *fetch) take(t *model.Task) {
 	}
 	f.out = append(f.out, x)
 	f.left--
-}
-
-// GiveBack ends an execution without cost, as a worker does that stops: the task is due
-// again at once. reason is kept with the execution. A repetition is no error. Where nobody
-// else has begun the task, and nothing was saved of this execution (progress, a checkpoint, a
-// step), its expires_at holds again: it counts as never started.
-func (p *Producer) GiveBack(ctx context.Context, handle, reason string) (*model.Task, error) {
-	h, err := input.ParseHandle(handle)
-	if err != nil {
-		return nil, fmt.Errorf("giving an execution back: %w", err)
-	}
-	if err := validText("reason", reason); err != nil {
-		return nil, fmt.Errorf("giving an execution of task %s back: %w", h.TaskID, err)
-	}
-	return p.finish(ctx, "giving back", h, lifecycle.NotStarted(reason))
 }

@@ -1,4 +1,4 @@
-package producer
+package pull
 
 import (
 	"strings"
@@ -10,24 +10,27 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 func TestAParkedExecutionIsCompletedFromOutside(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	handle := b.claim(s.ID, "w")
-	b.park(s.ID, "w", time.Hour)
+	handle := b.Claim(s.ID, "w")
+	b.Park(s.ID, "w", time.Hour)
 	task, err := b.p.Complete(t.Context(), handle, receipt{Bytes: 5})
 	require.NoError(t, err)
 	require.Equal(t, model.StatusSuccess, task.Status)
-	require.Zero(t, b.signalled(s.ID), "no handler runs")
-	require.Equal(t, awaited{receipt{Bytes: 5}, nil}, <-b.awaiting(s))
+	require.Zero(t, b.Signalled(s.ID), "no handler runs")
+	got, err := producer.Await(t.Context(), b.sender, mailType, s)
+	require.NoError(t, err)
+	require.Equal(t, receipt{Bytes: 5}, got)
 	again, err := b.p.Complete(t.Context(), handle, receipt{Bytes: 5})
 	require.NoError(t, err, "whoever lost the answer may ask again")
 	require.Equal(t, task.Rev, again.Rev)
 	_, err = b.p.Complete(t.Context(), handle, receipt{Bytes: 6})
 	require.ErrorIs(t, err, model.ErrFenced, "another result is not a repetition")
-	_, err = b.p.Fail(t.Context(), handle, "no", Failure{})
+	_, err = b.p.Fail(t.Context(), handle, "no", producer.Failure{})
 	require.ErrorIs(t, err, model.ErrFenced)
 }
 
@@ -36,16 +39,16 @@ func TestALateCompletionOfAParkedExecutionIsRefusedAndEndsIt(t *testing.T) {
 	for _, complete := range []func(handle string) (*model.Task, error){
 		func(handle string) (*model.Task, error) { return b.p.Complete(t.Context(), handle, nil) },
 		func(handle string) (*model.Task, error) {
-			return b.p.Fail(t.Context(), handle, "no", Failure{Fatal: true})
+			return b.p.Fail(t.Context(), handle, "no", producer.Failure{Fatal: true})
 		},
 	} {
-		s := b.send(mail{}, Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))
-		handle := b.claim(s.ID, "w")
-		b.park(s.ID, "w", -time.Second)
+		s := b.send(mail{}, producer.Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))
+		handle := b.Claim(s.ID, "w")
+		b.Park(s.ID, "w", -time.Second)
 		for range 2 {
 			_, err := complete(handle)
 			require.ErrorIs(t, err, model.ErrFenced)
-			task, err := b.p.Get(t.Context(), s.ID)
+			task, err := b.sender.Get(t.Context(), s.ID)
 			require.NoError(t, err)
 			require.Equal(t, model.StatusError, task.Status, "its lapse is seen by who came late")
 			require.Equal(t, model.FailTimeout, task.WorkerStates[0].FailKind)
@@ -57,25 +60,25 @@ func TestALateCompletionOfAParkedExecutionIsRefusedAndEndsIt(t *testing.T) {
 func TestACompletionThatComesBeforeTheParkWinsAndTellsTheWorker(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	handle := b.claim(s.ID, "w")
+	handle := b.Claim(s.ID, "w")
 	task, err := b.p.Complete(t.Context(), handle, nil)
 	require.NoError(t, err)
 	require.Equal(t, model.StatusSuccess, task.Status)
-	require.Equal(t, 1, b.signalled(s.ID), "the handler still runs")
+	require.Equal(t, 1, b.Signalled(s.ID), "the handler still runs")
 }
 
 func TestAFailureFromOutsideIsJudgedByTheRetryStrategy(t *testing.T) {
 	b := setup(t)
-	s := b.send(mail{}, Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))
-	handle := b.claim(s.ID, "w")
-	b.park(s.ID, "w", time.Hour)
+	s := b.send(mail{}, producer.Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))
+	handle := b.Claim(s.ID, "w")
+	b.Park(s.ID, "w", time.Hour)
 	for range 2 { // the second: the answer to the first was lost
-		task, err := b.p.Fail(t.Context(), handle, "busy", Failure{})
+		task, err := b.p.Fail(t.Context(), handle, "busy", producer.Failure{})
 		require.NoError(t, err)
 		require.Equal(t, model.StatusError, task.Status)
 		require.Equal(t, 1, task.ErrorCount, "counted once")
 		require.Equal(t, "busy", task.ErrorInfo)
-		require.WithinDuration(t, b.now().Add(time.Hour), task.DueAt, 10*time.Second)
+		require.WithinDuration(t, b.Now().Add(time.Hour), task.DueAt, 10*time.Second)
 		require.NotZero(t, task.WakeAt, "the workers learn when it is due")
 	}
 }
@@ -83,22 +86,22 @@ func TestAFailureFromOutsideIsJudgedByTheRetryStrategy(t *testing.T) {
 func TestAFailureFromOutsideMaySetItsOwnDelayOrBeFatal(t *testing.T) {
 	b := setup(t)
 	later := b.send(mail{})
-	task, err := b.p.Fail(t.Context(), b.claim(later.ID, "w"), "busy", Failure{RetryAfter: time.Minute})
+	task, err := b.p.Fail(t.Context(), b.Claim(later.ID, "w"), "busy", producer.Failure{RetryAfter: time.Minute})
 	require.NoError(t, err)
-	require.WithinDuration(t, b.now().Add(time.Minute), task.DueAt, 10*time.Second)
+	require.WithinDuration(t, b.Now().Add(time.Minute), task.DueAt, 10*time.Second)
 
 	never := b.send(mail{})
-	task, err = b.p.Fail(t.Context(), b.claim(never.ID, "w"), "gone", Failure{Fatal: true})
+	task, err = b.p.Fail(t.Context(), b.Claim(never.ID, "w"), "gone", producer.Failure{Fatal: true})
 	require.NoError(t, err)
 	require.Equal(t, model.StatusFailure, task.Status)
 }
 
 func TestAPingFromOutsideExtendsTheLeaseOfTheTask(t *testing.T) {
 	b := setup(t)
-	s := b.send(mail{}, Lease(0, 90*time.Second))
-	handle := b.claim(s.ID, "w")
+	s := b.send(mail{}, producer.Lease(0, 90*time.Second))
+	handle := b.Claim(s.ID, "w")
 	claimed := b.get(s.ID).WorkerStates[0].PingExpireTime
-	b.p.store.Clock.Skip(time.Minute)
+	b.p.room.Store.Clock.Skip(time.Minute)
 	pinged, err := b.p.Ping(t.Context(), handle)
 	require.NoError(t, err)
 	require.WithinDuration(t, claimed.Add(time.Minute), pinged.Until, 10*time.Second)
@@ -107,7 +110,7 @@ func TestAPingFromOutsideExtendsTheLeaseOfTheTask(t *testing.T) {
 	require.Equal(t, pinged.Until, doc.WorkerStates[0].PingExpireTime)
 	require.Equal(t, pinged.Until, doc.LapseAt)
 
-	_, err = b.p.Cancel(t.Context(), s.ID, "")
+	_, err = b.sender.Cancel(t.Context(), s.ID, "")
 	require.NoError(t, err)
 	pinged, err = b.p.Ping(t.Context(), handle)
 	require.NoError(t, err)
@@ -116,9 +119,9 @@ func TestAPingFromOutsideExtendsTheLeaseOfTheTask(t *testing.T) {
 
 func TestAPingNeverExtendsPastTheDeadline(t *testing.T) {
 	b := setup(t)
-	s := b.send(mail{}, Timeout(40*time.Second))
-	handle := b.claim(s.ID, "w")
-	b.p.store.Clock.Skip(30 * time.Second)
+	s := b.send(mail{}, producer.Timeout(40*time.Second))
+	handle := b.Claim(s.ID, "w")
+	b.p.room.Store.Clock.Skip(30 * time.Second)
 	pinged, err := b.p.Ping(t.Context(), handle)
 	require.NoError(t, err)
 	require.Equal(t, b.get(s.ID).WorkerStates[0].Deadline, pinged.Until)
@@ -127,8 +130,8 @@ func TestAPingNeverExtendsPastTheDeadline(t *testing.T) {
 func TestAPingOfAParkedExecutionChangesNothing(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	handle := b.claim(s.ID, "w")
-	b.park(s.ID, "w", 5*time.Second) // less than the lease that a ping would give
+	handle := b.Claim(s.ID, "w")
+	b.Park(s.ID, "w", 5*time.Second) // less than the lease that a ping would give
 	before := b.get(s.ID)
 	pinged, err := b.p.Ping(t.Context(), handle)
 	require.NoError(t, err)
@@ -138,35 +141,35 @@ func TestAPingOfAParkedExecutionChangesNothing(t *testing.T) {
 
 func TestWhoLostTheTaskIsFenced(t *testing.T) {
 	b := setup(t)
-	s := b.send(mail{}, Key("k"))
-	handle := b.claim(s.ID, "w")
+	s := b.send(mail{}, producer.Key("k"))
+	handle := b.Claim(s.ID, "w")
 	fenced := func(why string) {
 		t.Helper()
 		before := b.get(s.ID)
 		_, err := b.p.Complete(t.Context(), handle, receipt{})
 		require.ErrorIs(t, err, model.ErrFenced, why)
-		_, err = b.p.Fail(t.Context(), handle, "no", Failure{})
+		_, err = b.p.Fail(t.Context(), handle, "no", producer.Failure{})
 		require.ErrorIs(t, err, model.ErrFenced, why)
 		_, err = b.p.Ping(t.Context(), handle)
 		require.ErrorIs(t, err, model.ErrFenced, why)
 		require.Equal(t, before, b.get(s.ID))
 	}
-	b.change(s.ID, func(task *model.Task, now time.Time) (*model.Task, error) {
+	b.Change(s.ID, func(task *model.Task, now time.Time) (*model.Task, error) {
 		return lifecycle.Expire(task, lifecycle.ResolveOptions(task.Options), now.Add(time.Minute), 0), nil
 	})
 	fenced("its lease lapsed and was ended")
-	_, err := b.p.Cancel(t.Context(), s.ID, "")
+	_, err := b.sender.Cancel(t.Context(), s.ID, "")
 	require.NoError(t, err)
 	fenced("the task ended")
-	b.send(mail{}, Key("k"), OnExisting(model.RestartFailed))
-	b.claim(s.ID, "w") // the same exec id, in another life
+	b.send(mail{}, producer.Key("k"), producer.OnExisting(model.RestartFailed))
+	b.Claim(s.ID, "w") // the same exec id, in another life
 	fenced("a new life runs")
 }
 
 func TestABadCompletionIsRefusedByField(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	handle := b.claim(s.ID, "w")
+	handle := b.Claim(s.ID, "w")
 	refused := func(field string, err error) {
 		t.Helper()
 		var invalid *model.InvalidError
@@ -176,20 +179,20 @@ func TestABadCompletionIsRefusedByField(t *testing.T) {
 	for _, bad := range []string{"", "!", s.ID, handle + "x", handle[:len(handle)/2]} {
 		_, err := b.p.Complete(t.Context(), bad, nil)
 		refused("handle", err)
-		_, err = b.p.Fail(t.Context(), bad, "", Failure{})
+		_, err = b.p.Fail(t.Context(), bad, "", producer.Failure{})
 		refused("handle", err)
 		_, err = b.p.Ping(t.Context(), bad)
 		refused("handle", err)
 	}
 	_, err := b.p.Complete(t.Context(), handle, strings.Repeat("x", input.MaxResultBytes))
 	refused("result", err)
-	_, err = b.p.Complete(t.Context(), handle, nil, WithoutCallback(), nil)
+	_, err = b.p.Complete(t.Context(), handle, nil, producer.WithoutCallback(), nil)
 	refused("options[1]", err)
-	_, err = b.p.Fail(t.Context(), handle, "\xff", Failure{})
+	_, err = b.p.Fail(t.Context(), handle, "\xff", producer.Failure{})
 	refused("reason", err)
-	_, err = b.p.Fail(t.Context(), handle, "", Failure{RetryAfter: -1})
+	_, err = b.p.Fail(t.Context(), handle, "", producer.Failure{RetryAfter: -1})
 	refused("retry_after", err)
-	_, err = b.p.Fail(t.Context(), handle, "", Failure{RetryAfter: 1, Fatal: true})
+	_, err = b.p.Fail(t.Context(), handle, "", producer.Failure{RetryAfter: 1, Fatal: true})
 	refused("retry_after", err)
 	require.Equal(t, model.StatusExecuting, b.get(s.ID).Status)
 }
@@ -197,11 +200,22 @@ func TestABadCompletionIsRefusedByField(t *testing.T) {
 // A lease that was changed while the execution runs is that of the next claim.
 func TestAPingExtendsByTheLeaseOfItsOwnClaim(t *testing.T) {
 	b := setup(t)
-	s := b.send(mail{}, Lease(0, 20*time.Second))
-	handle := b.claim(s.ID, "w")
-	_, err := b.p.Update(t.Context(), s.ID, Lease(0, time.Hour))
+	s := b.send(mail{}, producer.Lease(0, 20*time.Second))
+	handle := b.Claim(s.ID, "w")
+	_, err := b.sender.Update(t.Context(), s.ID, producer.Lease(0, time.Hour))
 	require.NoError(t, err)
 	pinged, err := b.p.Ping(t.Context(), handle)
 	require.NoError(t, err)
-	require.WithinDuration(t, b.now().Add(20*time.Second), pinged.Until, 15*time.Second)
+	require.WithinDuration(t, b.Now().Add(20*time.Second), pinged.Until, 15*time.Second)
+}
+
+func TestAPingExtendsByTheLeaseOfTheType(t *testing.T) {
+	b := setup(t)
+	typ := &model.TaskType{Code: "mail", Options: model.Options{WorkerTimeout: 10 * time.Minute}}
+	b.Now()
+	require.NoError(t, b.Store.Types.Put(t.Context(), typ))
+	handle := b.Claim(b.send(mail{}).ID, "w") // by a worker that knows no type
+	pinged, err := b.p.Ping(t.Context(), handle)
+	require.NoError(t, err)
+	require.WithinDuration(t, b.Now().Add(10*time.Minute), pinged.Until, time.Minute)
 }

@@ -1,4 +1,4 @@
-package producer
+package pull
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // looker is a process that fetches, and the queries for due tasks that it sent.
@@ -40,7 +41,7 @@ func newLooker(t *testing.T) *looker {
 	}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-	l.bundle = setup(t, func(c *Config) { c.Database = client.Database(c.Database.Name()) })
+	l.bundle = setupOn(t, client.Database(testdb.New(t).Name()))
 	return l
 }
 
@@ -67,29 +68,29 @@ func bounded(look bson.Raw) bool {
 }
 
 // late makes a task due since that long.
-func (l *looker) late(d time.Duration) Option { return At(l.now().Add(-d)) }
+func (l *looker) late(d time.Duration) producer.Option { return producer.At(l.Now().Add(-d)) }
 
 // elsewhere stores a task of another process.
 func (l *looker) elsewhere(key string, due time.Duration, priority int) {
 	l.t.Helper()
-	other, err := New(Config{Database: l.db})
+	other, err := producer.New(producer.Config{Database: l.db})
 	require.NoError(l.t, err)
 	defer func() { require.NoError(l.t, other.Close(context.Background())) }()
-	_, err = Send(l.t.Context(), other, mailType, mail{}, Key(key), l.late(due), Priority(priority))
+	_, err = producer.Send(l.t.Context(), other, mailType, mail{}, producer.Key(key), l.late(due), producer.Priority(priority))
 	require.NoError(l.t, err)
 }
 
 func TestAFetchNamesThePriorityInUseAndTheHeadThatItsWorkerSaw(t *testing.T) {
 	l := newLooker(t)
 	for i := range 4 {
-		l.send(mail{}, Key(fmt.Sprint(i)), l.late(time.Hour-time.Duration(i)*time.Minute), Priority(3))
+		l.send(mail{}, producer.Key(fmt.Sprint(i)), l.late(time.Hour-time.Duration(i)*time.Minute), producer.Priority(3))
 	}
 	_, looks := l.fetch("w", 1)
 	require.False(t, bounded(looks[0]), "nothing is known yet")
 	_, looks = l.fetch("w", 1)
 	require.True(t, bounded(looks[0]), "%v", looks)
 	require.EqualValues(t, 3, looks[0].Lookup("priority").AsInt64())
-	require.WithinDuration(t, l.now().Add(-time.Hour), looks[0].Lookup("due_at", "$gte").Time(), 30*time.Second)
+	require.WithinDuration(t, l.Now().Add(-time.Hour), looks[0].Lookup("due_at", "$gte").Time(), 30*time.Second)
 	_, looks = l.fetch("another", 1)
 	require.False(t, bounded(looks[0]), "another may see other tasks")
 	l.elsewhere("old", 2*time.Hour, 8)
@@ -106,14 +107,14 @@ func TestAFetchFindsAtOnceWhatItsProcessWrote(t *testing.T) {
 		keys, _ := l.fetch("w", 1)
 		require.Empty(t, keys)
 	}
-	l.send(mail{}, Key("old"), l.late(time.Hour), Priority(8))
-	l.send(mail{}, Key("older"), l.late(2*time.Hour), Priority(8))
+	l.send(mail{}, producer.Key("old"), l.late(time.Hour), producer.Priority(8))
+	l.send(mail{}, producer.Key("older"), l.late(2*time.Hour), producer.Priority(8))
 	for _, want := range []string{"older", "old"} {
 		keys, _ := l.fetch("w", 1)
 		require.Equal(t, []string{want}, keys)
 	}
-	l.send(mail{}, Key("several"), l.late(time.Hour), ConcurrentWorkers(2))
-	l.send(mail{}, Key("own"), l.late(time.Minute), Workers("w"))
+	l.send(mail{}, producer.Key("several"), l.late(time.Hour), producer.ConcurrentWorkers(2))
+	l.send(mail{}, producer.Key("own"), l.late(time.Minute), producer.Workers("w"))
 	keys, _ := l.fetch("w", 2)
 	require.Equal(t, []string{"own", "several"}, keys)
 	keys, _ = l.fetch("other", 2)
@@ -123,20 +124,20 @@ func TestAFetchFindsAtOnceWhatItsProcessWrote(t *testing.T) {
 func TestAFetchTakesTasksThatNameItsWorkerFirst(t *testing.T) {
 	l := newLooker(t)
 	for i := range 5 {
-		l.send(mail{}, Key(fmt.Sprint(i)), l.late(time.Hour))
+		l.send(mail{}, producer.Key(fmt.Sprint(i)), l.late(time.Hour))
 	}
-	l.send(mail{}, Key("own"), l.late(time.Minute), Workers("w"))
+	l.send(mail{}, producer.Key("own"), l.late(time.Minute), producer.Workers("w"))
 	keys, _ := l.fetch("w", 2)
 	require.Equal(t, "own", keys[0])
 }
 
 func TestAFetchThatFoundNothingIsNotRepeatedBeforeTwentyTimesItsDuration(t *testing.T) {
-	p := newPuller(t)
-	other, err := New(Config{Database: p.database, Clock: p.sundial})
+	p := newProcess(t)
+	other, err := producer.New(producer.Config{Database: p.database, Clock: p.sundial})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, other.Close(context.Background())) })
 	require.Empty(t, p.fetch("w"))
-	for _, s := range p.pull.seekers {
+	for _, s := range p.memory.seekers {
 		require.NoError(t, s.pace.Do(func() error { p.pass(50 * time.Millisecond); return nil })) // the server was slow
 	}
 	_, err = other.SendJSON(t.Context(), "t", nil)
@@ -151,10 +152,10 @@ func TestAFetchThatFoundNothingIsNotRepeatedBeforeTwentyTimesItsDuration(t *test
 // before the others for ever.
 func TestATaskThatIsRefusedToAWorkerIsLeftOutOfItsFetches(t *testing.T) {
 	l := newLooker(t)
-	bad := l.send(mail{}, Key("bad"), l.late(time.Hour), MaxErrorsPerWorker(1), Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Millisecond}))
-	l.run(bad.ID, lifecycle.Failed(model.FailError, "no"))
-	require.Eventually(t, func() bool { return !l.get(bad.ID).DueAt.After(l.now()) }, 10*time.Second, time.Millisecond)
-	l.send(mail{}, Key("good"))
+	bad := l.send(mail{}, producer.Key("bad"), l.late(time.Hour), producer.MaxErrorsPerWorker(1), producer.Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Millisecond}))
+	l.Run(bad.ID, lifecycle.Failed(model.FailError, "no"))
+	require.Eventually(t, func() bool { return !l.get(bad.ID).DueAt.After(l.Now()) }, 10*time.Second, time.Millisecond)
+	l.send(mail{}, producer.Key("good"))
 	require.Eventually(t, func() bool {
 		keys, _ := l.fetch("w", 1)
 		return len(keys) == 1 && keys[0] == "good"

@@ -1,4 +1,4 @@
-package producer
+package pull
 
 import (
 	"context"
@@ -9,19 +9,20 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // A caller that goes away before the start of a rate must not have the task before it.
 func TestWhatIsNotWaitedForIsGivenBackBeforeItsStart(t *testing.T) {
 	b := setup(t)
-	now := b.get(b.send(mail{}, Key("now")).ID)
-	later := b.get(b.send(mail{}, Key("later")).ID)
+	now := b.get(b.send(mail{}, producer.Key("now")).ID)
+	later := b.get(b.send(mail{}, producer.Key("later")).ID)
 	f := &fetch{p: b.p, FetchRequest: FetchRequest{WorkerID: "w"}, exec: "exec-of-w", left: 2}
 	claimed := func(task *model.Task) *model.Task {
-		b.claim(task.ID, "w")
+		b.Claim(task.ID, "w")
 		return b.get(task.ID)
 	}
-	at := b.p.store.Clock.Now()
+	at := b.p.room.Store.Clock.Now()
 	tasks := []*model.Task{claimed(now), claimed(later)}
 	grants := []limits.Grant{
 		{From: at.Add(-time.Hour), Until: at.Add(2 * time.Hour)},

@@ -1,4 +1,4 @@
-package producer
+package command
 
 import (
 	"context"
@@ -14,25 +14,25 @@ type check struct {
 	abandoned bool // the context of who made it ended, which says nothing to the others
 }
 
-// prepare makes sure, outside of any transaction, that the schema fits, and that the
+// Prepare makes sure, outside of any transaction, that the schema fits, and that the
 // database's clock and the types are known; mostly they are, and this costs nothing. When a thousand
 // senders find the clock too old, one reads it for all; when the database is away, they
 // all learn it at the same time and not one after the other.
-func (p *Producer) prepare(ctx context.Context) error {
+func (r *Room) Prepare(ctx context.Context) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		p.mu.Lock()
-		c := p.check
+		r.mu.Lock()
+		c := r.check
 		if c == nil {
 			c = &check{done: make(chan struct{})}
-			p.check = c
-			p.mu.Unlock()
-			p.carryOutCheck(ctx, c)
+			r.check = c
+			r.mu.Unlock()
+			r.carryOutCheck(ctx, c)
 			return c.err
 		}
-		p.mu.Unlock()
+		r.mu.Unlock()
 		select {
 		case <-c.done:
 			if !c.abandoned {
@@ -43,19 +43,19 @@ func (p *Producer) prepare(ctx context.Context) error {
 	}
 }
 
-func (p *Producer) carryOutCheck(ctx context.Context, c *check) {
+func (r *Room) carryOutCheck(ctx context.Context, c *check) {
 	defer func() {
-		p.mu.Lock()
-		p.check = nil
-		p.mu.Unlock()
+		r.mu.Lock()
+		r.check = nil
+		r.mu.Unlock()
 		close(c.done)
 	}()
 	outside := store.Outside(ctx)
-	if c.err = p.store.Ready(outside); c.err == nil {
-		c.err = p.store.FreshClock(outside)
+	if c.err = r.Store.Ready(outside); c.err == nil {
+		c.err = r.Store.FreshClock(outside)
 	}
 	if c.err == nil {
-		c.err = p.types.Fresh(outside, tasktypes.MaxAge)
+		c.err = r.Types.Fresh(outside, tasktypes.MaxAge)
 	}
 	c.abandoned = c.err != nil && ctx.Err() != nil
 }

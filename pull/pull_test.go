@@ -1,4 +1,4 @@
-package producer
+package pull
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // sundial is a machine's clock that a test sets by hand; its time is the server's, too.
@@ -57,22 +58,23 @@ func (s *sundial) jump(d time.Duration) {
 	s.server = s.server.Add(d)
 }
 
-// puller is a process that fetches from a server with the same clock.
-type puller struct {
-	*Producer
+// process is a process that fetches from a server with the same clock.
+type process struct {
+	*Puller
+	sender *producer.Producer
 	*sundial
 	database *mongo.Database
 	writes   atomic.Int64 // commands that change documents
 	t        *testing.T
 }
 
-func newPuller(t *testing.T) *puller {
+func newProcess(t *testing.T) *process {
 	t.Helper()
 	s := &sundial{server: time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC), mono: time.Minute}
 	server, err := embedded.Start(embedded.Options{Now: s.serverTime})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	p := &puller{sundial: s, t: t}
+	p := &process{sundial: s, t: t}
 	client, err := mongo.Connect(options.Client().ApplyURI(server.URI()).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if e.CommandName == "update" || e.CommandName == "findAndModify" {
@@ -83,13 +85,11 @@ func newPuller(t *testing.T) *puller {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	p.database = client.Database("pull")
-	p.Producer, err = New(Config{Database: p.database, Clock: s})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	p.Puller, p.sender = doors(t, p.database, s)
 	return p
 }
 
-func (p *puller) fetch(worker string) []Fetched {
+func (p *process) fetch(worker string) []Fetched {
 	p.t.Helper()
 	got, err := p.Fetch(p.t.Context(), FetchRequest{WorkerID: worker, Types: []string{"t"}, Max: 10})
 	require.NoError(p.t, err)
@@ -97,19 +97,19 @@ func (p *puller) fetch(worker string) []Fetched {
 }
 
 // watch lets time pass as the observer does between two fetches.
-func (p *puller) watch(d time.Duration) {
+func (p *process) watch(d time.Duration) {
 	p.t.Helper()
 	for ; d > 0; d -= 500 * time.Millisecond {
 		p.pass(min(d, 500*time.Millisecond))
-		p.pull.trust.Answered()
-		require.NoError(p.t, p.store.FreshClock(p.t.Context()))
+		p.memory.trust.Answered()
+		require.NoError(p.t, p.room.Store.FreshClock(p.t.Context()))
 	}
 }
 
 // owned is a task that another worker has fetched. Its lease has two seconds.
-func (p *puller) owned(key string) string {
+func (p *process) owned(key string) string {
 	p.t.Helper()
-	_, err := p.SendJSON(p.t.Context(), "t", nil, Key(key), Lease(500*time.Millisecond, 2*time.Second))
+	_, err := p.sender.SendJSON(p.t.Context(), "t", nil, producer.Key(key), producer.Lease(500*time.Millisecond, 2*time.Second))
 	require.NoError(p.t, err)
 	p.pass(10 * time.Millisecond)
 	got := p.fetch("owner")
@@ -120,7 +120,7 @@ func (p *puller) owned(key string) string {
 const patience = 500*time.Millisecond + claim.Notice
 
 func TestAProcessThatFetchesWatchesBeforeItPreempts(t *testing.T) {
-	p := newPuller(t)
+	p := newProcess(t)
 	id := p.owned("a")
 	p.pass(10 * time.Second)
 	require.Empty(t, p.fetch("heir"), "it knows nothing of the last ten seconds")
@@ -131,9 +131,9 @@ func TestAProcessThatFetchesWatchesBeforeItPreempts(t *testing.T) {
 }
 
 func TestAFetchTakesManyTasksOverByOneCommand(t *testing.T) {
-	p := newPuller(t)
+	p := newProcess(t)
 	for i := range 10 {
-		_, err := p.SendJSON(t.Context(), "t", nil, Key(fmt.Sprint(i)), Lease(500*time.Millisecond, 2*time.Second))
+		_, err := p.sender.SendJSON(t.Context(), "t", nil, producer.Key(fmt.Sprint(i)), producer.Lease(500*time.Millisecond, 2*time.Second))
 		require.NoError(t, err)
 	}
 	p.pass(10 * time.Millisecond)
@@ -147,11 +147,11 @@ func TestAFetchTakesManyTasksOverByOneCommand(t *testing.T) {
 }
 
 func TestAFetchLeavesTheTimeToHearOfAJumpOfTheDatabasesClock(t *testing.T) {
-	p := newPuller(t)
+	p := newProcess(t)
 	p.owned("a")
 	p.watch(time.Second)
 	p.jump(time.Minute)
-	require.NoError(t, p.store.ReadClock(t.Context()))
+	require.NoError(t, p.room.Store.ReadClock(t.Context()))
 	require.Empty(t, p.fetch("heir"))
 	p.watch(store.MaxClockAge + patience - time.Second)
 	require.Empty(t, p.fetch("heir"), "the owner pings until then by the time as it was before")
@@ -165,7 +165,7 @@ func TestAFetchLeavesTheTimeToHearOfAJumpOfTheDatabasesClock(t *testing.T) {
 // The time is real here: between two fetches nobody but the observer asks the database.
 func TestWhatAFetchLeftAloneIsTakenOverByALaterOneHoweverRarelyItComes(t *testing.T) {
 	b := setup(t)
-	_, err := b.p.SendJSON(t.Context(), "t", nil, Lease(300*time.Millisecond, time.Second))
+	_, err := b.sender.SendJSON(t.Context(), "t", nil, producer.Lease(300*time.Millisecond, time.Second))
 	require.NoError(t, err)
 	fetch := func(worker string) []Fetched {
 		got, err := b.p.Fetch(t.Context(), FetchRequest{WorkerID: worker, Types: []string{"t"}})
@@ -178,10 +178,10 @@ func TestWhatAFetchLeftAloneIsTakenOverByALaterOneHoweverRarelyItComes(t *testin
 	}
 	var owned []Fetched
 	eventually("the task is due", func() bool { owned = append(owned, fetch("owner")...); return len(owned) > 0 })
-	eventually("its lease has lapsed", func() bool { return b.p.store.Clock.Now().After(owned[0].Until) })
-	b.p.pull.trust.Doubt() // as after a long pause
+	eventually("its lease has lapsed", func() bool { return b.p.room.Store.Clock.Now().After(owned[0].Until) })
+	b.p.memory.trust.Doubt() // as after a long pause
 	require.Empty(t, fetch("heir"))
 	terms := &lifecycle.Effective{PingInterval: 300 * time.Millisecond, Lease: time.Second}
-	eventually("the observer has watched for long enough", func() bool { return b.p.pull.trust.Wait(terms) <= 0 })
+	eventually("the observer has watched for long enough", func() bool { return b.p.memory.trust.Wait(terms) <= 0 })
 	require.Len(t, fetch("heir"), 1)
 }

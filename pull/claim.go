@@ -1,4 +1,4 @@
-package producer
+package pull
 
 import (
 	"context"
@@ -33,11 +33,11 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		now := f.p.store.Clock.Now() // after the starts were reserved
+		now := f.p.room.Store.Clock.Now() // after the starts were reserved
 		var claims, repairs []store.Write
 		refused := 0
 		for _, t := range found {
-			if f.p.limits.Limited(t) && !grants.usable(t, now) {
+			if f.p.room.Limits.Limited(t) && !grants.usable(t, now) {
 				continue
 			}
 			eff, by := f.terms(t)
@@ -56,13 +56,13 @@ func (f *fetch) claimDue(ctx context.Context) error {
 				f.seeker.Refused.Add(t.ID, now, retry)
 			}
 		}
-		repaired, err := f.p.store.Tasks.Writes(ctx, repairs, store.Patience)
+		repaired, err := f.p.room.Store.Tasks.Writes(ctx, repairs, store.Patience)
 		if err != nil {
 			return err
 		}
 		for i, w := range repaired {
 			if w.Applied && repairs[i].After.Status.Ended() { // expired
-				f.p.follow.Ended(repairs[i].After)
+				f.p.room.Follow.Ended(repairs[i].After)
 			}
 		}
 		written, err := f.write(ctx, claims)
@@ -74,7 +74,7 @@ func (f *fetch) claimDue(ctx context.Context) error {
 			crowd++
 		}
 		for t := range grants {
-			f.p.limits.Return(grants[t])
+			f.p.room.Limits.Return(grants[t])
 		}
 		if err := f.begin(ctx, won, used); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (f *fetch) find(ctx context.Context, crowd int) (claim.Catch, error) {
 	if crowd > 0 {
 		return f.seeker.lookBehind(ctx, f.types, f.left, rand.IntN(f.left*4<<crowd))
 	}
-	return f.seeker.look(ctx, f.types, f.left, f.p.pull.news.Load())
+	return f.seeker.look(ctx, f.types, f.left, f.p.memory.news.Load())
 }
 
 // grants are what limited tasks need for their claims.
@@ -105,17 +105,17 @@ func (g grants) usable(t *model.Task, now time.Time) bool {
 
 // admit asks for what the claims of limited tasks need.
 func (f *fetch) admit(ctx context.Context, found []*model.Task) (grants, error) {
-	now := f.p.store.Clock.Now()
+	now := f.p.room.Store.Clock.Now()
 	var ask []*model.Task
 	for _, t := range found {
-		if eff, by := f.terms(t); f.p.limits.Limited(t) && lifecycle.ConditionsMet(by.Only, t) && lifecycle.Claimable(t, f.WorkerID, eff, now) == "" {
+		if eff, by := f.terms(t); f.p.room.Limits.Limited(t) && lifecycle.ConditionsMet(by.Only, t) && lifecycle.Claimable(t, f.WorkerID, eff, now) == "" {
 			ask = append(ask, t)
 		}
 	}
 	if len(ask) == 0 {
 		return nil, nil
 	}
-	got, err := f.p.limits.Admit(ctx, ask, f.exec)
+	got, err := f.p.room.Limits.Admit(ctx, ask, f.exec)
 	for t, until := range got.Later {
 		f.seeker.Refused.Add(t.ID, now, until)
 	}
@@ -128,17 +128,17 @@ func (f *fetch) write(ctx context.Context, claims []store.Write) ([]store.Writte
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	written, err := f.p.store.Tasks.Writes(ctx, claims, store.Patience)
+	written, err := f.p.room.Store.Tasks.Writes(ctx, claims, store.Patience)
 	if err != nil {
 		eff, _ := f.terms(claims[0].After)
 		written, err = f.settle(ctx, claims, eff.Lease, err)
 	}
-	now := f.p.store.Clock.Now()
+	now := f.p.room.Store.Clock.Now()
 	for i, w := range written {
 		id := claims[i].Before.ID
 		switch {
 		case w.Applied:
-			f.p.pull.hear(claims[i].After) // it may want further workers
+			f.p.memory.hear(claims[i].After) // it may want further workers
 		case w.Held:
 			f.seeker.Refused.AddHeld(id, now)
 		case w.Refused != nil:
@@ -152,7 +152,7 @@ func (f *fetch) write(ctx context.Context, claims []store.Write) ([]store.Writte
 // sort takes the grants of what was won out of the others. apart is how many are held by other
 // clients, or refused by the server.
 func (f *fetch) sort(claims []store.Write, written []store.Written, grants grants) (won []*model.Task, used []limits.Grant, apart int) {
-	f.p.limits.Claimed(grants)
+	f.p.room.Limits.Claimed(grants)
 	for i, w := range written {
 		before := claims[i].Before
 		switch {
@@ -173,11 +173,11 @@ func (f *fetch) sort(claims []store.Write, written []store.Written, grants grant
 // with the error.
 func (f *fetch) settle(ctx context.Context, claims []store.Write, lease time.Duration, err error) (written []store.Written, _ error) {
 	for wait := 50 * time.Millisecond; err != nil && store.Classify(err) != store.Fatal && ctx.Err() == nil; wait = min(2*wait, time.Second) {
-		f.p.pull.failed(err)
+		f.p.memory.failed(err)
 		if !clock.Pause(ctx, wait) {
 			break
 		}
-		written, err = f.p.store.Tasks.SettleClaim(ctx, claims, f.exec, lease)
+		written, err = f.p.room.Store.Tasks.SettleClaim(ctx, claims, f.exec, lease)
 	}
 	return written, err
 }
@@ -192,13 +192,13 @@ func (f *fetch) begin(ctx context.Context, won []*model.Task, used []limits.Gran
 			last = g.From
 		}
 	}
-	now := f.p.store.Clock.Now()
+	now := f.p.room.Store.Clock.Now()
 	var errs []error
 	if last.After(now) {
 		if !clock.Pause(ctx, last.Sub(now)+time.Millisecond) { // now is cut to milliseconds
 			errs = append(errs, ctx.Err())
 		}
-		now = f.p.store.Clock.Now()
+		now = f.p.room.Store.Clock.Now()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingBack)
 	defer cancel()
@@ -213,10 +213,10 @@ func (f *fetch) begin(ctx context.Context, won []*model.Task, used []limits.Gran
 			f.take(t)
 			continue
 		}
-		_, err := f.p.finish(ctx, "giving back", t.HandleOf(f.exec), lifecycle.NotStarted(reason))
+		_, err := f.p.room.GiveBack(ctx, t.HandleOf(f.exec), reason)
 		if err == nil && early { // its permits went with its end
 			used[i].Permits = nil
-			f.p.limits.Return(used[i])
+			f.p.room.Limits.Return(used[i])
 		}
 		errs = append(errs, err)
 	}

@@ -1,4 +1,4 @@
-package producer
+package command
 
 import (
 	"context"
@@ -16,20 +16,23 @@ import (
 )
 
 const (
-	// openFor is how long a transaction may be open: MongoDB ends it after a minute
+	// OpenFor is how long a transaction may be open: MongoDB ends it after a minute
 	// (transactionLifetimeLimitSeconds), or a little later.
-	openFor = 75 * time.Second
-	// seldomLook bounds the pause between two looks whether a transaction has committed:
+	OpenFor = 75 * time.Second
+	// firstLook and seldomLook bound the pause between two looks whether a transaction has committed:
 	// with the second in which workers read signals it stays within the two that a cancel may take.
+	firstLook  = 50 * time.Millisecond
 	seldomLook = 500 * time.Millisecond
 	// farewell bounds the last look, at Close.
 	farewell = 2 * time.Second
+	// maxLook bounds the ids of one query.
+	maxLook = 5_000
 )
 
 // committed tells the workers of changes that were made in the callers' transactions, once
 // others can see them. The signal is not part of a transaction: each writes the one control
 // document, so whoever else wrote one would wait until the transaction ends. What was
-// aborted is never seen and forgotten after openFor. It has a goroutine only while
+// aborted is never seen and forgotten after OpenFor. It has a goroutine only while
 // something is waited for.
 type committed struct {
 	store *store.Store
@@ -64,7 +67,7 @@ func newCommitted(s *store.Store, log zerolog.Logger) *committed {
 func (c *committed) tell(t *model.Task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changes[change{t.ID, t.Rev}] = c.store.Local().Monotonic() + openFor
+	c.changes[change{t.ID, t.Rev}] = c.store.Local().Monotonic() + OpenFor
 	if !c.running && c.ctx.Err() == nil {
 		c.running = true
 		c.end.Go(c.run)
@@ -153,14 +156,14 @@ func (c *committed) over(closing bool, err error) bool {
 	return !c.running
 }
 
-// signal tells the workers to look at the task now; where ctx carries a transaction that
+// Signal tells the workers to look at the task now; where ctx carries a transaction that
 // runs, when that has committed.
-func (p *Producer) signal(ctx context.Context, t *model.Task) error {
-	if p.store.InRunningTransaction(ctx) {
-		p.committed.tell(t)
+func (r *Room) Signal(ctx context.Context, t *model.Task) error {
+	if r.Store.InRunningTransaction(ctx) {
+		r.committed.tell(t)
 		return nil
 	}
-	if err := p.store.Control.Signal(ctx, t.ID); err != nil {
+	if err := r.Store.Control.Signal(ctx, t.ID); err != nil {
 		return fmt.Errorf("it is written, but the workers may learn of it late: %w", err)
 	}
 	return nil

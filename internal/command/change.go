@@ -1,0 +1,56 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Change carries a rule out on one task. doing says in errors what was tried.
+func (r *Room) Change(ctx context.Context, doing, id string, rule func(*model.Task) (*model.Task, error)) (*model.Task, error) {
+	if _, _, _, err := input.ParseTaskID(id); err != nil {
+		return nil, fmt.Errorf("%s a task: %w", doing, err)
+	}
+	if err := r.Prepare(ctx); err != nil {
+		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
+	}
+	before, after, err := r.Store.Tasks.Change(ctx, id, rule)
+	if errors.Is(err, store.ErrNotFound) {
+		if past, err2 := r.Store.History.Life(ctx, id, 0); err2 == nil && !past.ArchivedAt.IsZero() {
+			return nil, fmt.Errorf("%s task %s: %w: it ended as %s and is in the history since %s; sent again, it is a new task",
+				doing, id, store.ErrNotFound, past.Status, past.ArchivedAt.Format(clock.Format))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
+	}
+	if after != before {
+		r.Wrote(after)
+	}
+	if after != before && !store.InTransaction(ctx) { // of which nobody knows yet whether it counts
+		r.Limits.Ended(after, lifecycle.EndedExecutions(before, after))
+	}
+	if after != before && after.Status.Ended() && !store.InTransaction(ctx) {
+		// At once rather than by the sweeper, if the caller stays for it; an error has been
+		// logged, and is the sweeper's.
+		r.Follow.Ended(after)
+		_ = r.Follow.Wait(ctx)
+	}
+	return after, nil
+}
+
+// ValidText checks a remark or reason; what is too long is cut, not refused.
+func ValidText(field, s string) error {
+	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+		return input.Invalid(field, "must be valid UTF-8 without a NUL byte")
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Complete ends the execution as a success with that result; the options say more about it.
+func Complete[O ~func(*lifecycle.Outcome)](ctx context.Context, r *Room, handle string, result any, opts []O) (*model.Task, error) {
+	h, err := input.ParseHandle(handle)
+	if err != nil {
+		return nil, fmt.Errorf("completing an execution: %w", err)
+	}
+	value, err := codec.EncodeValue("result", result, input.MaxResultBytes)
+	if err != nil {
+		return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, err)
+	}
+	out := lifecycle.Success(value)
+	for i, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, input.Invalid(fmt.Sprintf("options[%d]", i), "is nil"))
+		}
+		o(&out)
+	}
+	return r.finish(ctx, "completing", h, out)
+}
+
+// Fail ends the execution as an error. A fatal one ends the task; retryAfter, when not 0, is
+// the delay before the next try.
+func (r *Room) Fail(ctx context.Context, handle, reason string, fatal bool, retryAfter time.Duration) (*model.Task, error) {
+	h, err := input.ParseHandle(handle)
+	if err != nil {
+		return nil, fmt.Errorf("failing an execution: %w", err)
+	}
+	err = ValidText("reason", reason)
+	if err == nil && (retryAfter < 0 || retryAfter > input.MaxDuration) {
+		err = input.Invalid("retry_after", "is %v; want 0 to ten years", retryAfter)
+	}
+	if err == nil && fatal && retryAfter > 0 {
+		err = input.Invalid("retry_after", "is %v, but a fatal failure is not retried", retryAfter)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failing an execution of task %s: %w", h.TaskID, err)
+	}
+	out := lifecycle.Failed(model.FailError, reason)
+	if fatal {
+		out.Kind = model.FailFatal
+	}
+	if retryAfter > 0 {
+		out = out.After(retryAfter)
+	}
+	return r.finish(ctx, "failing", h, out)
+}
+
+// GiveBack ends the execution without cost: the task is due again at once.
+func (r *Room) GiveBack(ctx context.Context, h model.Handle, reason string) (*model.Task, error) {
+	return r.finish(ctx, "giving back", h, lifecycle.NotStarted(reason))
+}
+
+// finish ends the execution. doing says in errors what was tried.
+func (r *Room) finish(ctx context.Context, doing string, h model.Handle, out lifecycle.Outcome) (*model.Task, error) {
+	parked := true
+	var late *model.LateError
+	t, err := r.Change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
+		_, w := t.Execution(h.ExecID)
+		if w == nil || t.Generation != h.Generation {
+			return nil, model.ErrFenced
+		}
+		parked = w.Parked
+		if lifecycle.Repeats(t, w, out) {
+			return t, nil
+		}
+		now := r.Store.Clock.Now()
+		after, err := lifecycle.Finish(t, h.ExecID, out, r.Effective(t), now, rand.Float64()) //nolint:gosec // jitter, not a secret
+		if late = nil; errors.As(err, &late) {
+			return lifecycle.Leave(lifecycle.Expire(t, r.Effective(t), now, rand.Float64()), now), nil //nolint:gosec // jitter, not a secret
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !after.DueAt.IsZero() && t.DueAt.IsZero() {
+			// Its worker would remember when to look again; here nobody does.
+			after.WakeAt = now
+		}
+		return after, nil
+	})
+	if err == nil && late != nil {
+		err = fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, late)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !parked {
+		// The handler still runs, for nothing. Its worker would find out at its next ping.
+		if err := r.Signal(ctx, t); err != nil {
+			return t, fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, err)
+		}
+	}
+	return t, nil
+}

@@ -1,0 +1,73 @@
+package pull
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Pinged is the answer to a [Puller.Ping].
+type Pinged struct {
+	// Until is the end of the lease, in the database's time: ping again well before.
+	Until time.Time
+	// CancelRequested says that the task is being cancelled: stop the work and end the
+	// execution by Complete or Fail.
+	CancelRequested bool
+}
+
+// Ping extends the execution's lease from now on by the task's worker timeout, never
+// past its deadline and never shorter than it is. A parked execution waits for its
+// completion until a fixed time, so its ping changes nothing and tells that time. Pings
+// are never part of a transaction.
+func (p *Puller) Ping(ctx context.Context, handle string) (Pinged, error) {
+	h, err := input.ParseHandle(handle)
+	if err != nil {
+		return Pinged{}, fmt.Errorf("pinging an execution: %w", err)
+	}
+	ctx = store.Outside(ctx)
+	pinged, err := p.ping(ctx, h)
+	if err != nil {
+		return Pinged{}, fmt.Errorf("pinging an execution of task %s: %w", h.TaskID, err)
+	}
+	return pinged, nil
+}
+
+func (p *Puller) ping(ctx context.Context, h model.Handle) (Pinged, error) {
+	if err := p.room.Prepare(ctx); err != nil {
+		return Pinged{}, err
+	}
+	t, err := p.room.Store.Tasks.Get(ctx, h.TaskID)
+	if err != nil {
+		return Pinged{}, err
+	}
+	i, w := t.Execution(h.ExecID)
+	if w == nil || !w.Open() || t.Generation != h.Generation {
+		return Pinged{}, model.ErrFenced
+	}
+	out := Pinged{Until: w.PingExpireTime, CancelRequested: !t.CancelRequestedAt.IsZero()}
+	if w.Parked {
+		return out, nil
+	}
+	until := lifecycle.Lease(w, lifecycle.EffectiveFor(t, w, p.room.Types.Options(t.Type)).Lease, p.room.Store.Clock.Now())
+	if !until.After(w.PingExpireTime) {
+		return out, nil
+	}
+	pings := []store.Ping{{ID: t.ID, ExecID: h.ExecID, Index: i, Many: t.Wanted() > 1, Until: until}}
+	lost, err := p.room.Store.Tasks.Pings(ctx, pings, store.Patience)
+	if err != nil {
+		return Pinged{}, err
+	}
+	if len(lost) > 0 {
+		return Pinged{}, model.ErrFenced
+	}
+	if pings[0].Missed {
+		return Pinged{}, store.ErrHeld
+	}
+	out.Until = until
+	return out, nil
+}

@@ -2,16 +2,10 @@ package consumer
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"slices"
-	"time"
 
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // CompleteIn ends this execution as a success with that result, as part of the MongoDB
@@ -53,107 +47,5 @@ func (e *Execution) CompleteIn(ctx context.Context, result any) error {
 	}
 	out := lifecycle.Success(value)
 	out.NoCallback = x.quiet.Load()
-	_, _, err = c.store.Tasks.Change(ctx, e.TaskID, func(t *model.Task) (*model.Task, error) {
-		if completed(x, t) {
-			return nil, fmt.Errorf("it was completed before: %w", model.ErrFenced)
-		}
-		if t.Generation != x.task.Generation {
-			return nil, model.ErrFenced
-		}
-		return lifecycle.Finish(t, x.execID, out, lifecycle.EffectiveOf(t, model.Options{}), c.store.Clock.Now(), rand.Float64())
-	})
-	if err != nil {
-		return fmt.Errorf("completing task %s in a transaction: %w", e.TaskID, err)
-	}
-	return nil
-}
-
-// completed says whether the execution ended as a success.
-func completed(x *execution, t *model.Task) bool {
-	if t == nil || t.Generation != x.task.Generation {
-		return false
-	}
-	_, w := t.Execution(x.execID)
-	return w != nil && !w.SuccessTime.IsZero()
-}
-
-// settleCompleted settles those that their handlers ended themselves, in a transaction of
-// which the task's document says that it has committed; what they returned does not matter
-// then. It returns the others.
-func (c *Consumer) settleCompleted(batch []*ended) (others []*ended) {
-	if !slices.ContainsFunc(batch, func(e *ended) bool { return e.x.completing.Load() }) {
-		return batch
-	}
-	var asked []*ended
-	for _, e := range batch {
-		switch {
-		case !e.x.completing.Load():
-			others = append(others, e)
-		case !e.looked:
-			asked = append(asked, e)
-		case completed(e.x, e.task):
-			c.settleCommitted(e, e.task)
-		default:
-			others = append(others, e)
-		}
-	}
-	if len(asked) == 0 {
-		return others
-	}
-	lives, err := c.livesOf(asked)
-	c.health.Report(err)
-	for _, e := range asked {
-		t := lives[e.x]
-		switch {
-		case err != nil:
-			e.late++
-			c.later(e)
-		case completed(e.x, t):
-			c.settleCommitted(e, t)
-		default:
-			e.looked = true
-			if t != nil {
-				e.task = t
-			}
-			others = append(others, e)
-		}
-	}
-	return others
-}
-
-// livesOf reads the lives that the executions are of: also one that has moved to the
-// history since, because its handler took long to return.
-func (c *Consumer) livesOf(batch []*ended) (map[*execution]*model.Task, error) {
-	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
-	defer cancel()
-	ids := make([]string, len(batch))
-	for i, e := range batch {
-		ids[i] = e.x.task.ID
-	}
-	tasks, err := c.store.Tasks.ByIDs(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	lives := make(map[*execution]*model.Task, len(batch))
-	for _, e := range batch {
-		t := tasks[e.x.task.ID]
-		if t == nil || t.Generation != e.x.task.Generation {
-			old, err := c.store.History.Life(ctx, e.x.task.ID, e.x.task.Generation)
-			switch {
-			case err == nil:
-				old.Outbox = nil // the sweeper's: it knows where the life is
-				t = old
-			case !errors.Is(err, store.ErrNotFound):
-				return nil, err
-			}
-		}
-		lives[e.x] = t
-	}
-	return lives, nil
-}
-
-// settleCommitted reports an end that a transaction wrote.
-func (c *Consumer) settleCommitted(e *ended, t *model.Task) {
-	e.parkUntil = time.Time{}
-	c.settleEnd(e, t, nil)
+	return c.ends.InTransaction(ctx, c.endOf(x, out))
 }

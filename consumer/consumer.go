@@ -17,7 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
-	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lapse"
@@ -48,8 +48,8 @@ type Consumer struct {
 	started    bool
 
 	held      *holdings
-	ends      *groupcommit.Queue[*ended]
-	steps     *groupcommit.Queue[*stepItem]
+	ends      *finish.Ends
+	steps     *finish.Steps
 	late      sync.WaitGroup // ends that wait for another try
 	apart     sync.WaitGroup // claims beside the fetches, see claimapart.go
 	wake      waker
@@ -136,9 +136,7 @@ func New(cfg Config) (*Consumer, error) {
 	c.taskTypes = tasktypes.New(st)
 	finder := claim.Finder{Store: st, Types: c.taskTypes, WorkerID: cfg.WorkerID, Only: c.only}
 	c.seeker = claim.NewSeeker(finder, cfg.Clock, cfg.PollInterval, longestPace)
-	c.ends = groupcommit.New(endQueue, c.flushEnds)
-	c.ends.Gather(enoughEnds, c.lingerEnds)
-	c.steps = groupcommit.New(endQueue, c.flushSteps)
+	c.newEnds()
 	c.leases = lease.NewKeeper(lease.Config[*execution]{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Held: c.held.each, Lost: c.loseLease, Ended: c.leaseEnded,
 	})

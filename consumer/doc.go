@@ -25,8 +25,9 @@
 //	claim    claim.go    decides and writes a batch of claims; spread.go adapts sizes
 //	run      run.go      calls handlers in free slots; holdings.go counts them
 //	keep     leases.go   what follows when internal/lease cannot keep a lease
-//	save     step.go     a handler's steps; stepsave.go writes them, a group commit
-//	end      end.go      group commit of ends; fencing; gather.go how long ends gather
+//	save     step.go     a handler's steps
+//	end      end.go      hands ends over, and hears what became of them; internal/finish
+//	                     writes ends and steps, and refuses those that come too late
 //	         completein.go  ends that handlers write in transactions of their own
 //	control  control.go  pauses, cancels, heartbeats
 //	health   internal/health  outages, and what goes first after one

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lease"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -50,7 +51,7 @@ type Execution struct {
 	checkpoint bson.RawValue
 	hold       *execution
 	consumer   *Consumer
-	steps      stepBook
+	steps      finish.Book
 }
 
 // RawArgs are the arguments as JSON; "null" when there are none.

@@ -20,17 +20,17 @@ import (
 func TestEndsGatherOnlyWhileManyMoreAreAboutToCome(t *testing.T) {
 	c, _ := newQuiet(t, testdb.New(t), Config{})
 	c.backlog.Store(true)
-	c.rate.perSecond = quickTasks
+	c.rate.perSecond = 1000
 	c.held.running = 1
-	require.Equal(t, endsGatherTime, c.lingerEnds())
+	require.Positive(t, c.lingerEnds())
 	for why, change := range map[string]func(){
 		"the last fetch found no more": func() { c.backlog.Store(false) },
-		"tasks start slowly":           func() { c.rate.perSecond = quickTasks - 1 },
+		"tasks start slowly":           func() { c.rate.perSecond = 1 },
 		"nothing runs":                 func() { c.held.running = 0 },
 		"the worker stops":             c.requestStop,
 	} {
 		c.backlog.Store(true)
-		c.rate.perSecond, c.held.running = quickTasks, 1
+		c.rate.perSecond, c.held.running = 1000, 1
 		change()
 		require.Zero(t, c.lingerEnds(), why)
 	}
@@ -41,7 +41,7 @@ func TestEndsGatherOnlyWhileManyMoreAreAboutToCome(t *testing.T) {
 		require.Zero(t, c.lingerEnds(), "how quick they are is not known")
 		c.rate.ranFor(time.Millisecond)
 	}
-	require.Equal(t, endsGatherTime, c.lingerEnds(), "ten slots start 10,000 a second")
+	require.Positive(t, c.lingerEnds(), "ten slots start 10,000 a second")
 }
 
 // gathering is a worker whose ends gather without a limit of time, and a producer. It counts
@@ -61,7 +61,7 @@ func gathering(t *testing.T, concurrency int) (c *Consumer, p *producer.Producer
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 	c, err = New(Config{Database: client.Database(db.Name()), Concurrency: concurrency, ShutdownTimeout: time.Minute})
 	require.NoError(t, err)
-	c.ends.Gather(enoughEnds, func() time.Duration { return time.Hour })
+	c.ends.Gather(func() time.Duration { return time.Hour })
 	p, err = producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })

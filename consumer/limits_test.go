@@ -35,7 +35,7 @@ func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testi
 	require.Equal(t, lifecycle.RefusedOwnRetry, lifecycle.Claimable(again, c.cfg.WorkerID, lifecycle.ResolveOptions(again.Options), c.store.Clock.Now()))
 	var once sync.Once
 	o.watch(func(command string) {
-		if command == "insert slots" {
+		if command == "insert permits" {
 			once.Do(func() { c.store.Clock.Skip(time.Hour) })
 		}
 	})

@@ -164,7 +164,7 @@ func TestAPermitGoesStraightOnToTheNextTaskWithoutASearch(t *testing.T) {
 	for _, m := range crew {
 		sent := m.sent.count()
 		searches += sent["search"]
-		permits += sent["insert slots"]
+		permits += sent["insert permits"]
 		t.Logf("%s: %+v %v", m.WorkerID(), m.Stats(), sent)
 	}
 	t.Logf("%v: %.2f of what is possible; %d searches", took, (tasks*work/limit).Seconds()/took.Seconds(), searches)

@@ -140,7 +140,7 @@ func (c *Consumer) call(x *execution, s *said) {
 	e := c.executionFor(x)
 	ctx = context.WithValue(ctx, executionKey{}, e)
 	for retries := x.entry().LocalRetries; ; retries++ {
-		e.steps.forget()
+		e.steps.Forget()
 		x.quiet.Store(false)
 		again := false
 		s.err = caught(func() error { // the methods of a result and of an error are the user's
@@ -220,15 +220,5 @@ func (c *Consumer) executionFor(x *execution) *Execution {
 		Attempt: x.attempt, Errors: t.ErrorCount, LastError: t.ErrorInfo,
 		Deadline: x.entry().Deadline, DueAt: x.dueAt, Origin: t.Origin,
 		args: t.Args, checkpoint: lifecycle.CheckpointOf(t, c.cfg.WorkerID), hold: x, consumer: c,
-	}
-}
-
-// park keeps the execution open for somebody outside. A completion that came before it
-// wins, and the park does nothing.
-func (c *Consumer) park(x *execution, until time.Time) {
-	if x.advance(returned) {
-		c.put(&ended{x: x, task: x.task, parkUntil: until, out: lifecycle.Outcome{NoCallback: x.quiet.Load()}})
-	} else {
-		c.held.remove(x) // the lease was lost before
 	}
 }

@@ -3,8 +3,6 @@ package consumer
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -91,17 +89,9 @@ func encodeStep[T any](name string, v T) (bson.RawValue, error) {
 	return raw, nil
 }
 
-// stepBook is what an execution knows of the steps of its task.
-type stepBook struct {
-	mu    sync.Mutex
-	known bool
-	done  []model.Step // saved, or being saved
-	taken map[string]struct{}
-}
-
 // step takes the saved value, or makes one and saves it.
 func (e *Execution) step(ctx context.Context, name string, fn func() (bson.RawValue, error)) (value bson.RawValue, err error) {
-	saved, err := e.takeStep(name)
+	saved, err := e.steps.Take(name, func() []model.Step { return lifecycle.StepsOf(e.hold.task, e.consumer.cfg.WorkerID) })
 	if err != nil {
 		return value, err
 	}
@@ -111,9 +101,12 @@ func (e *Execution) step(ctx context.Context, name string, fn func() (bson.RawVa
 	kept := false
 	defer func() {
 		if !kept { // also by a panic
-			e.dropStep(name)
+			e.steps.Drop(name)
 		}
 	}()
+	if err := e.steps.Room(name); err != nil {
+		return value, Fatal(err)
+	}
 	if ctx.Err() != nil {
 		return value, fmt.Errorf("step %s was not begun: %w", name, context.Cause(ctx))
 	}
@@ -125,66 +118,13 @@ func (e *Execution) step(ctx context.Context, name string, fn func() (bson.RawVa
 		Name: name, WorkerID: e.consumer.cfg.WorkerID, Value: value,
 		At: clock.Millis(e.consumer.store.Clock.Now()), Attempt: e.Attempt,
 	}
-	if err := e.enterStep(s); err != nil {
-		return value, err
+	if err := e.steps.Enter(s, e.hold.task.Wanted()); err != nil {
+		return value, Fatal(err)
 	}
-	there, err := e.consumer.saveStep(ctx, e.hold, s)
+	there, err := e.consumer.steps.Save(ctx, hold{e.hold, e.consumer}, s)
 	if err != nil {
 		return value, fmt.Errorf("saving step %s of task %s: %w", name, e.TaskID, err)
 	}
 	kept = true
 	return there.Value, nil
-}
-
-// takeStep finds the saved step, nil when there is none, and notes that the name is taken.
-func (e *Execution) takeStep(name string) (*model.Step, error) {
-	b := &e.steps
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.known {
-		b.done, b.known = slices.Clone(lifecycle.StepsOf(e.hold.task, e.consumer.cfg.WorkerID)), true
-	}
-	if _, twice := b.taken[name]; twice {
-		return nil, input.Invalid("step", "%s is there twice in this handler: names of steps are unique", name)
-	}
-	if b.taken == nil {
-		b.taken = map[string]struct{}{}
-	}
-	i := slices.IndexFunc(b.done, func(s model.Step) bool { return s.Name == name })
-	if i < 0 && len(b.done) >= input.MaxSteps {
-		return nil, Fatal(input.StepRoom(b.done, model.Step{Name: name}, 1))
-	}
-	b.taken[name] = struct{}{}
-	if i < 0 {
-		return nil, nil
-	}
-	return new(b.done[i]), nil
-}
-
-// enterStep makes sure that there is room for a step that is about to be saved.
-func (e *Execution) enterStep(s model.Step) error {
-	b := &e.steps
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := input.StepRoom(b.done, s, e.hold.task.Wanted()); err != nil {
-		return Fatal(err)
-	}
-	b.done = append(b.done, s)
-	return nil
-}
-
-// dropStep forgets a step that was not saved: it may be tried again.
-func (e *Execution) dropStep(name string) {
-	b := &e.steps
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.taken, name)
-	b.done = slices.DeleteFunc(b.done, func(s model.Step) bool { return s.Name == name })
-}
-
-// forget lets another call of the handler, in the same execution, take the steps again.
-func (b *stepBook) forget() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.taken = nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -58,7 +59,8 @@ const (
 
 // following is an end that takes the claim of a successor along.
 type following struct {
-	e     *ended
+	x     *execution
+	e     *finish.End
 	s     *successor
 	claim store.Write
 }
@@ -197,8 +199,8 @@ func (p *passes) permitsOf(x *execution) (ofType *lifecycle.Permit, others []lif
 
 // follow lets the end take the claim of the execution's successor along; false when it has none
 // that may begin now.
-func (c *Consumer) follow(e *ended) bool {
-	x, p := e.x, &c.passes
+func (c *Consumer) follow(x *execution, e *finish.End) bool {
+	p := &c.passes
 	if x.completing.Load() || c.waits(x.h.typ) || x.h.left.Load() || c.isStopping() {
 		return false
 	}
@@ -215,7 +217,7 @@ func (c *Consumer) follow(e *ended) bool {
 		defer func() { <-p.lanes }()
 		c.writeFollows(p.takeFollows())
 	})
-	p.follows = append(p.follows, &following{e: e, s: s})
+	p.follows = append(p.follows, &following{x: x, e: e, s: s})
 	return true
 }
 
@@ -235,30 +237,30 @@ func (c *Consumer) writeFollows(batch []*following) {
 	var both []*following
 	var follows []store.Follow
 	for _, f := range batch {
-		end, err := c.decideEnd(f.e, now)
+		end, err := f.e.Decide(now)
 		if err != nil {
-			c.settleEnd(f.e, nil, err)
-			c.settleSuccessor(f.e.x, ready)
+			c.ends.Refuse(f.e, err)
+			c.settleSuccessor(f.x, ready)
 			continue
 		}
-		h := f.e.x.h
+		h := f.x.h
 		by := lifecycle.Claimant{WorkerID: c.cfg.WorkerID, ExecID: f.s.execID, Only: c.only, Applied: h.said.Load()}
 		after, no := lifecycle.Claim(f.s.task, by, *h.effective(f.s.task), now)
 		if no != "" {
-			c.settleSuccessor(f.e.x, ready)
-			c.put(f.e)
+			c.settleSuccessor(f.x, ready)
+			c.ends.Put(f.e)
 			continue
 		}
 		f.claim = store.Write{Before: f.s.task, After: after}
 		both = append(both, f)
-		follows = append(follows, store.Follow{ExecID: f.e.x.execID, End: store.Write{Before: f.e.task, After: end}, Claim: f.claim})
+		follows = append(follows, store.Follow{ExecID: f.x.execID, End: end, Claim: f.claim})
 	}
 	if len(both) == 0 {
 		return
 	}
 	sent := clock.Read(c.cfg.Clock)
 	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
-	written, err := c.store.Tasks.Follow(store.For(ctx, store.Ending), follows, endSearch)
+	written, err := c.store.Tasks.Follow(store.For(ctx, store.Ending), follows, finish.Search)
 	cancel()
 	c.health.Report(err)
 	c.lapses.Hint()
@@ -266,16 +268,16 @@ func (c *Consumer) writeFollows(batch []*following) {
 		c.followsUnknown(both, sent, err)
 		return
 	}
-	ends, writes, results := make([]*ended, len(both)), make([]store.Write, len(both)), make([]store.Written, len(both))
+	ends, writes, results := make([]*finish.End, len(both)), make([]store.Write, len(both)), make([]store.Written, len(both))
 	for i, f := range both {
 		ends[i], writes[i], results[i] = f.e, follows[i].End, written[i].Ended
 	}
-	again := c.settleEnds(ends, writes, results)
+	again := c.ends.Settle(ends, writes, results)
 	for i, f := range both {
 		c.settleFollow(f, written[i].Claimed, sent)
 	}
 	for _, e := range again {
-		c.put(e)
+		c.ends.Put(e)
 	}
 }
 
@@ -283,16 +285,16 @@ func (c *Consumer) writeFollows(batch []*following) {
 // asked for.
 func (c *Consumer) followsUnknown(both []*following, sent clock.Instant, err error) {
 	for _, f := range both {
-		c.put(f.e)
+		c.ends.Put(f.e)
 	}
 	for _, f := range both {
 		if store.Classify(err) == store.Fatal {
-			c.settleSuccessor(f.e.x, unknowable)
+			c.settleSuccessor(f.x, unknowable)
 			continue
 		}
 		claimed, unanswered := c.settleClaims([]store.Write{f.claim}, f.s.execID, err)
 		if unanswered != nil {
-			c.settleSuccessor(f.e.x, unknowable)
+			c.settleSuccessor(f.x, unknowable)
 			continue
 		}
 		c.settleFollow(f, claimed[0], sent)
@@ -301,7 +303,7 @@ func (c *Consumer) followsUnknown(both []*following, sent clock.Instant, err err
 
 // settleFollow begins what follows if its claim was won.
 func (c *Consumer) settleFollow(f *following, claimed store.Written, sent clock.Instant) {
-	x := f.e.x
+	x := f.x
 	c.stats.attempted.Add(1)
 	switch {
 	case claimed.Applied:

@@ -73,7 +73,7 @@ func TestOneCommandLiesBetweenTwoStartsOfALimitedType(t *testing.T) {
 	}
 	after := c.sent.count()
 	require.Equal(t, rounds, after["update tasks"]-before["update tasks"], "%v %v", before, after)
-	require.Equal(t, rounds, after["update slots"]-before["update slots"], "%v %v", before, after)
-	require.Equal(t, before["insert slots"], after["insert slots"])
+	require.Equal(t, rounds, after["update permits"]-before["update permits"], "%v %v", before, after)
+	require.Equal(t, before["insert permits"], after["insert permits"])
 	require.Equal(t, 1, g.most)
 }

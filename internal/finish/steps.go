@@ -1,10 +1,12 @@
-package consumer
+package finish
 
 import (
 	"context"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -17,12 +19,32 @@ const (
 	stepPause = 20 * time.Millisecond
 )
 
-// stepItem is a step on its way into its task. Steps are a group commit, as ends are:
-// what gathers while one batch is written is the next one.
+// Stepper is an execution whose handler saves a step.
+type Stepper interface {
+	// Interval is how often the execution is pinged.
+	Interval() time.Duration
+	// StepWrite returns the write of the step as the execution is now.
+	StepWrite(s model.Step) store.StepWrite
+}
+
+// Steps saves the steps of handlers. Make one with [NewSteps].
+type Steps struct {
+	Config
+	queue *groupcommit.Queue[*stepItem]
+}
+
+// NewSteps returns a writer of steps.
+func NewSteps(cfg Config) *Steps {
+	w := &Steps{Config: cfg}
+	w.queue = groupcommit.New(queued, w.flush)
+	return w
+}
+
+// stepItem is a step on its way into its task.
 type stepItem struct {
-	x       *execution
+	of      Stepper
 	step    model.Step
-	waiting context.Context // of who waits for it
+	waiting context.Context // of the caller that waits for it
 	done    chan struct{}
 	there   model.Step // what the task has under the name
 	err     error
@@ -33,13 +55,13 @@ func (i *stepItem) settle(there model.Step, err error) {
 	close(i.done)
 }
 
-// saveStep saves a step and returns what the task has under its name. It is repeated until
-// the server answers, or ctx ends and a grace has passed.
-func (c *Consumer) saveStep(ctx context.Context, x *execution, s model.Step) (model.Step, error) {
+// Save saves a step and returns what the task has under its name. It is repeated until the
+// server answers, or ctx ends and a grace has passed.
+func (w *Steps) Save(ctx context.Context, of Stepper, s model.Step) (model.Step, error) {
 	waiting, giveUp := lingering(ctx, stepGrace)
 	defer giveUp()
-	item := &stepItem{x: x, step: s, waiting: waiting, done: make(chan struct{})}
-	if err := c.steps.Put(waiting, item); err != nil {
+	item := &stepItem{of: of, step: s, waiting: waiting, done: make(chan struct{})}
+	if err := w.queue.Put(waiting, item); err != nil {
 		return s, err
 	}
 	select {
@@ -63,46 +85,47 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, func(
 	}
 }
 
-// flushSteps writes a batch of steps.
-func (c *Consumer) flushSteps(batch []*stepItem) {
-	for wait := c.health.NewBackOff(); ; wait.Sleep(c.service) {
+// flush writes a batch of steps.
+func (w *Steps) flush(batch []*stepItem) {
+	service := w.Service()
+	for wait := w.Health.NewBackOff(); ; wait.Sleep(service) {
 		batch = stillWaiting(batch)
 		if len(batch) == 0 {
 			return
 		}
-		saved, err := c.trySteps(batch)
-		c.health.Report(err)
+		saved, err := w.try(batch)
+		w.Health.Report(err)
 		switch {
 		case err == nil:
-			c.settleSteps(batch, saved)
+			w.settle(batch, saved)
 			return
-		case c.service.Err() != nil, store.Final(err) && (len(batch) == 1 || store.Denied(err)):
+		case service.Err() != nil, store.Final(err) && (len(batch) == 1 || store.Denied(err)):
 			for _, i := range batch {
 				i.settle(i.step, err)
 			}
 			return
 		case store.Final(err): // because of one of them
 			for i := range batch {
-				c.flushSteps(batch[i : i+1 : i+1])
+				w.flush(batch[i : i+1 : i+1])
 			}
 			return
 		}
 	}
 }
 
-func (c *Consumer) trySteps(batch []*stepItem) ([]store.SavedStep, error) {
+func (w *Steps) try(batch []*stepItem) ([]store.SavedStep, error) {
 	writes := make([]store.StepWrite, len(batch))
-	shortest := batch[0].x.lease.Interval()
+	shortest := batch[0].of.Interval()
 	for n, i := range batch {
-		shortest = min(shortest, i.x.lease.Interval())
-		writes[n] = store.StepWrite{ID: i.x.task.ID, ExecID: i.x.execID, Index: i.x.index, Many: i.x.lease.Many(), Step: i.step}
+		shortest = min(shortest, i.of.Interval())
+		writes[n] = i.of.StepWrite(i.step)
 	}
-	ctx, cancel := context.WithTimeout(c.service, rpcTimeout)
+	ctx, cancel := context.WithTimeout(w.Service(), health.CallTimeout)
 	defer cancel()
-	return c.store.Tasks.SaveSteps(ctx, writes, min(shortest/4, endSearch))
+	return w.Store.Tasks.SaveSteps(ctx, writes, min(shortest/4, Search))
 }
 
-func (c *Consumer) settleSteps(batch []*stepItem, saved []store.SavedStep) {
+func (w *Steps) settle(batch []*stepItem, saved []store.SavedStep) {
 	for n, i := range batch {
 		switch s := saved[n]; {
 		case s.Fenced:
@@ -110,7 +133,7 @@ func (c *Consumer) settleSteps(batch []*stepItem, saved []store.SavedStep) {
 		case s.Refused != nil:
 			i.settle(i.step, s.Refused)
 		case s.Missed: // beside the queue: the others must not wait
-			time.AfterFunc(stepPause, func() { c.flushSteps([]*stepItem{i}) })
+			time.AfterFunc(stepPause, func() { w.flush([]*stepItem{i}) })
 		default:
 			i.settle(s.Step, nil)
 		}

@@ -1,0 +1,95 @@
+package finish
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Execution is the hold that an [End] is of: what is asked of it when the end is written, and
+// who hears what became of the end. Of Ended, Parked, Fenced and Left one is called, once.
+type Execution interface {
+	// Interval is how often the execution is pinged.
+	Interval() time.Duration
+	// Completing reports whether a transaction of the handler's may have ended the execution.
+	Completing() bool
+	// Ended says that the end is stored, and what the task is now.
+	Ended(after *model.Task)
+	// Parked says that the execution stays open for a completion from outside.
+	Parked()
+	// Fenced says that the execution had lost its task: the outcome is never applied.
+	Fenced(out lifecycle.Outcome, why string)
+	// Left says that nothing was written and nothing will be: the lease may lapse.
+	Left()
+	// Delayed says that the end waits for another try. It may be called often.
+	Delayed()
+}
+
+// End is how one execution ended, or that it wants to be parked.
+type End struct {
+	Of        Execution
+	Claimed   *model.Task // as it was after the claim
+	ExecID    string
+	Options   *lifecycle.Effective // as they were at the claim
+	Out       lifecycle.Outcome
+	ParkUntil time.Time // not zero: park instead of ending
+	// Urgent: other work waits for the end, for its permits or, in a task of several workers, for
+	// their own parts.
+	Urgent bool
+
+	task    *model.Task   // as it was read since the claim, to decide on; nil = it was not
+	late    int           // tries after the first
+	looked  bool          // whether a transaction has ended it, see settleCompleted
+	refused int           // how often the server refused just this end, see shorten
+	doubted time.Duration // monotonic: since when it refuses just this end for a reason unknown here; 0 = it does not
+	denied  time.Duration // monotonic: since when the server refuses it whatever it says; 0 = it does not
+}
+
+// newest is the task as it is known.
+func (e *End) newest() *model.Task {
+	if e.task != nil {
+		return e.task
+	}
+	return e.Claimed
+}
+
+// Decide returns the write that ends or parks the execution.
+func (e *End) Decide(now time.Time) (w store.Write, err error) {
+	opts := e.Options
+	w.Before = e.newest()
+	switch {
+	case !e.ParkUntil.IsZero():
+		w.After, err = lifecycle.Park(w.Before, e.ExecID, e.ParkUntil, e.Out, *opts, now)
+		return w, err
+	case e.task != nil: // of several workers the newest claim counts for the task
+		opts = new(lifecycle.EffectiveOf(e.task, model.Options{}))
+	}
+	w.After, err = lifecycle.Finish(w.Before, e.ExecID, e.Out, *opts, now, rand.Float64())
+	return w, err
+}
+
+// applied tells the execution that its end is stored.
+func (e *End) applied(after *model.Task) {
+	if e.ParkUntil.IsZero() {
+		e.Of.Ended(after)
+	} else {
+		e.Of.Parked()
+	}
+}
+
+// Refuse tells the execution that its end could not be decided.
+func (w *Ends) Refuse(e *End, err error) {
+	switch {
+	case !e.ParkUntil.IsZero():
+		e.Of.Left() // completed from outside before it could be parked
+	case errors.Is(err, model.ErrFenced):
+		e.Of.Fenced(e.Out, "somebody took the task over, or ended it")
+	default:
+		w.Log.Error().Err(err).Str("task_id", e.Claimed.ID).Msg("deciding the end of an execution")
+		e.Of.Left()
+	}
+}

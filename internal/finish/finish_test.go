@@ -1,0 +1,126 @@
+package finish
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/health"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+// listener is an execution that notes what it hears of its end.
+type listener struct {
+	completing bool
+	heard      chan string
+}
+
+func (l *listener) Interval() time.Duration          { return time.Minute }
+func (l *listener) Completing() bool                 { return l.completing }
+func (l *listener) Ended(after *model.Task)          { l.heard <- "ended: " + string(after.Status) }
+func (l *listener) Parked()                          { l.heard <- "parked" }
+func (l *listener) Fenced(lifecycle.Outcome, string) { l.heard <- "fenced" }
+func (l *listener) Left()                            { l.heard <- "left" }
+func (l *listener) Delayed()                         {}
+
+// room is what writes ends and steps, on a database of its own.
+func room(t *testing.T) (*Ends, *Steps) {
+	t.Helper()
+	st, err := store.Open(store.Config{Database: testdb.New(t), Clock: clock.System(), Logger: zerolog.Nop()})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	require.NoError(t, st.Workers.Heartbeat(t.Context(), store.Worker{ID: "w"}), "it reads the clock")
+	cfg := Config{
+		Store: st, Clock: clock.System(), Log: zerolog.Nop(),
+		Health:  health.New(claim.NewTrust(st.Clock, clock.System()), func(error) {}, func() {}),
+		Service: t.Context, Beside: func(f func()) { go f() }, Settled: func() {},
+	}
+	return NewEnds(cfg), NewSteps(cfg)
+}
+
+// claimed stores a task that an execution holds, and returns the end of that as a success.
+func (w *Ends) claimed(t *testing.T, key string) (*End, *listener) {
+	t.Helper()
+	now := w.Store.Clock.Now()
+	task := lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: key}, now)
+	eff := lifecycle.EffectiveOf(task, model.Options{})
+	task, refused := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: "w", ExecID: "e"}, eff, now)
+	require.Empty(t, refused)
+	_, err := w.Store.Tasks.Insert(t.Context(), []*model.Task{task})
+	require.NoError(t, err)
+	l := &listener{heard: make(chan string, 1)}
+	return &End{Of: l, Claimed: task, ExecID: "e", Options: &eff, Out: lifecycle.Success(bson.RawValue{})}, l
+}
+
+func TestTheEndsOfABatchAreToldApart(t *testing.T) {
+	w, _ := room(t)
+	ended, a := w.claimed(t, "a")
+	parked, b := w.claimed(t, "b")
+	parked.ParkUntil = w.Store.Clock.Now().Add(time.Hour)
+	lost, c := w.claimed(t, "c")
+	lost.ExecID = "another"
+	late, d := w.claimed(t, "d")
+	late.ExecID, late.ParkUntil = "another", parked.ParkUntil
+	w.flush([]*End{ended, parked, lost, late})
+	require.Equal(t, "ended: Success", <-a.heard)
+	require.Equal(t, "parked", <-b.heard)
+	require.Equal(t, "fenced", <-c.heard)
+	require.Equal(t, "left", <-d.heard, "who completed it from outside was quicker than the park")
+}
+
+func TestAnEndThatAnotherWriteCrossedIsDecidedAgain(t *testing.T) {
+	w, _ := room(t)
+	e, l := w.claimed(t, "a")
+	_, _, err := w.Store.Tasks.Change(t.Context(), e.Claimed.ID, func(task *model.Task) (*model.Task, error) {
+		crossing := *task
+		crossing.Rev++
+		crossing.Priority++
+		return &crossing, nil
+	})
+	require.NoError(t, err)
+	w.flush([]*End{e})
+	require.Equal(t, "ended: Success", <-l.heard)
+	require.Greater(t, e.newest().Rev, e.Claimed.Rev)
+}
+
+func TestAnEndThatATransactionWroteIsNotWrittenAgain(t *testing.T) {
+	w, _ := room(t)
+	e, l := w.claimed(t, "a")
+	require.NoError(t, w.InTransaction(t.Context(), e))
+	require.ErrorIs(t, w.InTransaction(t.Context(), e), model.ErrFenced)
+	l.completing = true
+	failed := *e
+	failed.Out = lifecycle.Failed(model.FailFatal, "what the handler returned does not matter")
+	w.flush([]*End{&failed})
+	require.Equal(t, "ended: Success", <-l.heard)
+}
+
+func TestWhatTheServerNeverTakesBecomesAFailure(t *testing.T) {
+	e := &End{Out: lifecycle.Success(bson.RawValue{}), ParkUntil: time.Unix(1, 0)}
+	require.True(t, e.shorten(errors.New("too large")))
+	require.Equal(t, model.FailFatal, e.Out.Kind)
+	require.Contains(t, e.Out.Reason, "too large")
+	require.Zero(t, e.ParkUntil)
+	require.True(t, e.shorten(errors.New("too large")))
+	require.NotContains(t, e.Out.Reason, "too large", "the reason may be the cause")
+	require.False(t, e.shorten(errors.New("too large")))
+	given := &End{Out: lifecycle.Failed(model.FailReleased, "")}
+	require.False(t, given.shorten(errors.New("too large")), "a failure would be more than it was")
+}
+
+func TestEndsGatherOnlyWhileManyQuickOnesAreAboutToCome(t *testing.T) {
+	require.Zero(t, Linger(quick, false))
+	require.Zero(t, Linger(quick-1, true))
+	require.Equal(t, gatherTime, Linger(quick, true))
+}

@@ -27,6 +27,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/stream"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
@@ -56,6 +57,7 @@ type Consumer struct {
 	health    *health.Monitor
 	leases    *lease.Keeper[*execution]
 	lapses    *lapse.Watch
+	watch     *stream.Watcher
 	control   control
 	taskTypes *tasktypes.Cache
 	outcomes  *outcome.Runner
@@ -96,11 +98,8 @@ type Consumer struct {
 	stopping   chan struct{} // closed: no more claims and starts
 	hurry      context.Context
 	hurryUp    context.CancelFunc
-	done       chan struct{}            // closed when the Run or Drain that was started has returned
-	follower   atomic.Pointer[follower] // while a change stream is open
-	rested     chan struct{}            // the fetch loop has found nothing more to do
-	looked     atomic.Bool              // it has so once
-	backlog    atomic.Bool              // the last fetch left more to find
+	done       chan struct{} // closed when the Run or Drain that was started has returned
+	backlog    atomic.Bool   // the last fetch left more to find
 	recent     recently
 }
 
@@ -120,7 +119,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{
 		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
-		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(), rested: make(chan struct{}, 1),
+		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(),
 		stopping: make(chan struct{}),
 		random:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 	}
@@ -140,9 +139,16 @@ func New(cfg Config) (*Consumer, error) {
 	c.leases = lease.NewKeeper(lease.Config[*execution]{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Held: c.held.each, Lost: c.loseLease, Ended: c.leaseEnded,
 	})
+	workers := func() int { return int(c.fleet.Load()) }
+	c.watch = stream.New(stream.Config{
+		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Holder: cfg.WorkerID + "/" + randomHex(4), Only: c.only, Batch: cfg.Concurrency,
+		Types: c.types, Fleet: workers, Backlog: c.backlog.Load, Waits: c.held.waitsForWork, Missed: c.eventsMissed,
+		Open: func(r *stream.Ranks) stream.Follower { return newFollower(c, r) },
+		Tell: func(reason string) { c.emit(Event{Kind: EventStream, Reason: reason}) },
+	})
 	c.lapses = lapse.New(lapse.Config{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Poll: cfg.PollInterval, Pause: longestPace, Limit: maxBatch,
-		Types: c.types, Fleet: func() int { return int(c.fleet.Load()) }, Preempt: c.preempt, Ends: c.ends.Wait,
+		Types: c.types, Fleet: workers, Preempt: c.preempt, Ends: c.ends.Wait,
 	})
 	c.newService()
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())
@@ -192,7 +198,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var seekers, keepers sync.WaitGroup
 	c.keep(&keepers)
 	c.openPasses()
-	for _, loop := range []func(context.Context){c.fetchLoop, c.passLoop, c.lapses.Loop, c.watchLoop, c.upkeep().Loop} {
+	if !c.cfg.NoStream {
+		seekers.Go(func() { c.watch.Loop(life) })
+	}
+	for _, loop := range []func(context.Context){c.fetchLoop, c.passLoop, c.lapses.Loop, c.upkeep().Loop} {
 		seekers.Go(func() { loop(life) })
 	}
 	select {
@@ -326,6 +335,12 @@ func (c *Consumer) handlerOf(typ string) *handler {
 	return c.handlers[typ]
 }
 
+// eventsMissed makes the next fetch look at everything, and at once.
+func (c *Consumer) eventsMissed() {
+	c.seeker.Forget()
+	c.wake.now()
+}
+
 func (c *Consumer) databaseLost(err error) {
 	c.log.Warn().Err(err).Msg("the database cannot be reached; work goes on when it is back")
 	c.emit(Event{Kind: EventOutage, Reason: err.Error()})
@@ -345,7 +360,7 @@ func (c *Consumer) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	stream := "polling"
-	if c.watching() {
+	if c.watch.Watching() {
 		stream = "watching"
 	}
 	types, began := c.types(), c.cfg.Clock.Monotonic()
@@ -373,7 +388,7 @@ const (
 // do, else rarely.
 func (c *Consumer) countFleet(ctx context.Context, types []string) error {
 	now, every := c.cfg.Clock.Monotonic(), countPolling
-	if c.watching() {
+	if c.watch.Watching() {
 		every = countWatching
 	}
 	if c.counted != 0 && now-c.counted < every && c.held.count().all == 0 && !c.backlog.Load() {

@@ -19,8 +19,8 @@
 //	find     fetch.go    looks for due tasks: woken, at a known time, by poll
 //	         lead.go     how early, and for how many, so that handlers do not run dry
 //	         rest.go     while there are none: timers, and polls of one query
-//	         watch.go    keeps a change stream open while idle; follow.go claims what its
-//	                     events name; rank.go says which of the watchers goes first
+//	         follow.go   claims what events name, while internal/stream keeps a change
+//	                     stream open
 //	         preempt.go  decides about lapsed leases, which internal/lapse looks for
 //	claim    claim.go    decides and writes a batch of claims; spread.go adapts sizes
 //	run      run.go      calls handlers in free slots; holdings.go counts them

@@ -16,8 +16,7 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 	for wait := c.health.NewBackOff(); ctx.Err() == nil; {
 		full, err := c.fetch(ctx)
 		if err == nil && !full {
-			c.looked.Store(true)
-			notify(c.rested)
+			c.watch.Rested()
 			err = c.rest(ctx)
 		}
 		c.health.Report(err)
@@ -174,7 +173,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if err != nil {
 		return false, true, err
 	}
-	if c.watching() && took+lost == len(found) {
+	if c.watch.Watching() && took+lost == len(found) {
 		c.recent.add(found, c.cfg.Clock.Monotonic())
 	}
 	c.spread.learn(took, lost, workers)

@@ -3,25 +3,22 @@ package consumer
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/stream"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // follower claims what events named, without a search. Of the workers that see the same
-// event one writes first, see [ranks]. What has to wait, for that or for its start time,
+// event one writes first, see [stream.Ranks]. What has to wait, for that or for its start time,
 // waits away from the goroutine that reads the stream.
 type follower struct {
 	c     *Consumer
+	ranks *stream.Ranks
 	late  chan []pending
-	doubt chan struct{} // somebody else claimed what was ours: who watches?
-
-	mu    sync.Mutex
-	ranks ranks
 }
 
 // pending is a task to claim in a moment.
@@ -40,40 +37,19 @@ const (
 	soon = time.Second
 )
 
-func newFollower(c *Consumer) *follower {
-	return &follower{c: c, late: make(chan []pending, lateQueue), doubt: make(chan struct{}, 1)}
+func newFollower(c *Consumer, ranks *stream.Ranks) *follower {
+	return &follower{c: c, ranks: ranks, late: make(chan []pending, lateQueue)}
 }
 
-func (f *follower) learn(w store.Watching) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ranks.learn(w)
-}
-
-// turn is how late this watcher looks for what others know to be due then, too.
-func (f *follower) turn(due time.Time, workers int) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.ranks.turn(due, true, workers, 0)
-}
-
-// lost notes that somebody else claimed what was this worker's: others do take part.
-func (f *follower) lost() {
-	f.mu.Lock()
-	f.ranks.missed = 0
-	f.mu.Unlock()
-	notify(f.doubt)
-}
-
-// follow takes events and claims those that are this worker's to claim at once.
-func (f *follower) follow(ctx context.Context, woken []store.Woken) error {
+// Follow takes events and claims those that are this worker's to claim at once.
+func (f *follower) Follow(ctx context.Context, woken []store.Woken) error {
 	f.c.lapses.Hint()
 	for _, w := range woken {
 		if _, typ, _, err := input.ParseTaskID(w.ID); err == nil && f.c.handlerOf(typ) != nil {
 			f.c.typeScan.Heard(typ)
 		}
 	}
-	if !f.c.idle() {
+	if !f.c.watch.Idle() {
 		f.hear(woken)
 		f.c.wake.now() // the next fetch finds it, in one batch with what waits already
 		return nil
@@ -110,13 +86,11 @@ func (f *follower) hear(woken []store.Woken) {
 // sort says of each event whether its task is to be claimed as it is, to be read, or to
 // wait. What starts later than soon is left to a timer and a fetch.
 func (f *follower) sort(woken []store.Woken, now time.Time) (mine []*model.Task, read []string, late []pending) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	for _, w := range woken {
 		if _, typ, _, err := input.ParseTaskID(w.ID); err != nil || f.c.handlerOf(typ) == nil {
 			continue
 		}
-		delay, due := f.ranks.delay(w.ID), now
+		delay, due := f.ranks.Delay(w.ID), now
 		if w.Task != nil {
 			if w.Task.DueAt.IsZero() {
 				continue // it is not to be claimed
@@ -142,8 +116,8 @@ func (f *follower) sort(woken []store.Woken, now time.Time) (mine []*model.Task,
 	return mine, read, late
 }
 
-// followLate claims what had to wait, at its time.
-func (f *follower) followLate(ctx context.Context) {
+// FollowLate claims what had to wait, at its time.
+func (f *follower) FollowLate(ctx context.Context) {
 	var queue []pending // the earliest first
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -193,9 +167,7 @@ func (f *follower) claimLate(ctx context.Context, items []pending) error {
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	f.ranks.waited(taken, len(free))
-	f.mu.Unlock()
+	f.ranks.Waited(taken, len(free))
 	return f.claim(ctx, append(mine, free...))
 }
 
@@ -259,7 +231,7 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 	}
 	took, lost, err := c.claim(ctx, now)
 	if err == nil && lost > 0 {
-		f.lost()
+		f.ranks.Lost()
 	}
 	if took+lost == len(now) {
 		c.recent.add(now, c.cfg.Clock.Monotonic())

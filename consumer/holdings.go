@@ -204,6 +204,12 @@ func (h *holdings) idle() bool {
 	return h.running == 0 && len(h.buffer) == 0
 }
 
+// waitsForWork reports whether a slot is free and nothing waits for one.
+func (h *holdings) waitsForWork() bool {
+	n := h.count()
+	return n.running < h.slots && n.buffered == 0
+}
+
 // handOver takes the slot of an execution whose end is written, if it has one, for the next
 // execution by the same permit. The caller frees it with [holdings.release].
 func (h *holdings) handOver(x *execution) bool {

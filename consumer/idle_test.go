@@ -17,6 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/stream"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/model"
@@ -97,7 +98,7 @@ func prepared(t *testing.T, db *mongo.Database) (*Consumer, *told) {
 		c.late.Wait()
 		c.leases.Wait()
 	})
-	c.looked.Store(true) // as after a first fetch that found nothing
+	c.watch.Rested() // as after a first fetch that found nothing
 	return c, o
 }
 
@@ -147,7 +148,7 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 		require.NoError(t, err)
 		return next
 	}
-	c.follower.Store(newFollower(c)) // so that its polls are half a minute apart
+	c.watch.Opened() // so that its polls are half a minute apart
 	put(t, c, "later", at(c.store.Clock.Now().Add(time.Hour)))
 	put(t, c, "others", func(task *model.Task) { task.Audience = []string{"somebody-else"} })
 	require.True(t, poll().poll, "neither is for this worker before it polls again")
@@ -188,7 +189,7 @@ func TestAfterAClaimTheLeasesAreLookedAt(t *testing.T) {
 func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 	c, o := prepared(t, testdb.New(t))
 	ctx := t.Context()
-	c.follower.Store(newFollower(c))
+	c.watch.Opened()
 	require.NoError(t, c.beat(ctx)) // the first ones make what is not there
 	permit, err := c.store.Seats.Acquire(ctx, c.types(), "me")
 	require.NoError(t, err)
@@ -215,11 +216,11 @@ func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 		_, err := c.poll(ctx)
 		return err
 	})
-	cost("renewal of the permit", renewPermits, func() error {
+	cost("renewal of the permit", stream.RenewEvery, func() error {
 		_, err := c.store.Seats.Renew(ctx, permit, "me")
 		return err
 	})
-	cost("look at who else watches", askPermits, func() error {
+	cost("look at who else watches", stream.LookEvery, func() error {
 		_, err := c.store.Seats.Watching(ctx, permit)
 		return err
 	})
@@ -262,25 +263,25 @@ func TestAWorkerWithoutASeatSendsNothingButItsPolls(t *testing.T) {
 // the stream: what comes behind it is claimed at once.
 func TestWaitingForItsTurnDoesNotHoldUpTheStream(t *testing.T) {
 	c, _ := prepared(t, testdb.New(t))
-	f := newFollower(c)
-	f.learn(store.Watching{Watchers: 2, Rank: 1})
+	f := newFollower(c, stream.NewRanks())
+	f.ranks.Learn(store.Watching{Watchers: 2, Rank: 1})
 	var woken []store.Woken
 	mine, others := 0, 0
 	for i := 0; mine == 0 || others == 0; i++ {
 		task := put(t, c, string(rune('a'+i)), nil)
-		if f.ranks.delay(task.ID) == 0 {
+		if f.ranks.Delay(task.ID) == 0 {
 			mine++
 		} else {
 			others++
 		}
 		woken = append(woken, store.Woken{ID: task.ID, Task: task})
 	}
-	require.NoError(t, f.follow(t.Context(), woken)) // nobody takes the late ones from the queue
+	require.NoError(t, f.Follow(t.Context(), woken)) // nobody takes the late ones from the queue
 	require.EqualValues(t, mine, c.Stats().ClaimsWon)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	late := make(chan struct{})
-	go func() { defer close(late); f.followLate(ctx) }()
+	go func() { defer close(late); f.FollowLate(ctx) }()
 	require.Eventually(t, func() bool { return c.Stats().ClaimsWon == int64(mine+others) }, time.Minute, time.Millisecond)
 	cancel()
 	<-late
@@ -290,8 +291,8 @@ func TestWaitingForItsTurnDoesNotHoldUpTheStream(t *testing.T) {
 // The event of a task comes after the fetch that found it.
 func TestAnEventDoesNotMakeAWorkerClaimATaskTwice(t *testing.T) {
 	c, _ := prepared(t, testdb.New(t))
-	f := newFollower(c)
-	c.follower.Store(f)
+	ranks, _ := c.watch.Opened()
+	f := newFollower(c, ranks)
 	task := put(t, c, "k", nil)
 	_, err := c.fetch(t.Context())
 	require.NoError(t, err)
@@ -303,15 +304,15 @@ func TestAnEventDoesNotMakeAWorkerClaimATaskTwice(t *testing.T) {
 // A start time that one event told of is met by a timer, not by a poll.
 func TestAStartTimeThatAnEventToldOfIsKept(t *testing.T) {
 	c, _ := prepared(t, testdb.New(t))
-	f := newFollower(c)
+	f := newFollower(c, stream.NewRanks())
 	now := c.store.Clock.Now()
 	later := put(t, c, "later", at(now.Add(2*soon)))
 	sooner := put(t, c, "sooner", at(now.Add(soon/10)))
-	require.NoError(t, f.follow(t.Context(), []store.Woken{{ID: later.ID, Task: later}, {ID: sooner.ID, Task: sooner}}))
+	require.NoError(t, f.Follow(t.Context(), []store.Woken{{ID: later.ID, Task: later}, {ID: sooner.ID, Task: sooner}}))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})
-	go func() { defer close(ended); f.followLate(ctx) }()
+	go func() { defer close(ended); f.FollowLate(ctx) }()
 	require.Eventually(t, func() bool { return c.Stats().ClaimsWon == 1 }, time.Minute, time.Millisecond)
 	require.False(t, c.store.Clock.Now().Before(sooner.DueAt))
 	require.Zero(t, c.Stats().Fetches, "it is claimed without a search")

@@ -43,7 +43,7 @@ func (c *Consumer) awaitWork(ctx context.Context, until time.Time) (woken bool) 
 		due, _ := c.wake.next(time.Time{})
 		wake := until
 		if !due.IsZero() {
-			if at := due.Add(c.turn(due)); at.Before(wake) {
+			if at := due.Add(c.watch.Turn(due)); at.Before(wake) {
 				wake = at
 			}
 		}
@@ -64,17 +64,6 @@ func (c *Consumer) awaitWork(ctx context.Context, until time.Time) (woken bool) 
 		case <-t.C:
 		}
 	}
-}
-
-// turn is how long after a start time this worker looks for what is due then: others
-// know of it, too.
-func (c *Consumer) turn(due time.Time) time.Duration {
-	workers := int(c.fleet.Load())
-	if f := c.follower.Load(); f != nil {
-		return f.turn(due, workers)
-	}
-	var alone ranks
-	return alone.turn(due, false, workers, share(c.cfg.WorkerID+due.String()))
 }
 
 // nextLook is when to look next without being woken, after a fetch: at the next due_at
@@ -108,7 +97,7 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	case err != nil:
 		return next, err
 	case !due.IsZero():
-		next = look{at: due.Add(c.turn(due))}
+		next = look{at: due.Add(c.watch.Turn(due))}
 	}
 	if at := now.Add(again); again > 0 && at.Before(next.at) {
 		next = look{at: at, ask: true}
@@ -234,7 +223,7 @@ const restControl = 30 * time.Second
 // the copy of the control document still says that it is paused.
 func (c *Consumer) pollDelay() time.Duration {
 	d := c.cfg.PollInterval
-	if !c.watching() || c.barredTypes() {
+	if !c.watch.Watching() || c.barredTypes() {
 		d = min(d, max(time.Second, time.Duration(c.fleet.Load())*time.Second/20))
 	}
 	return d*3/4 + rand.N(d/2)

@@ -147,7 +147,7 @@ func TestAPollNamesThePriorityInUseAndTheHead(t *testing.T) {
 // Before a longer rest it looks at everything: of what it did not name it knows no start.
 func TestAWorkerRestsOnlyAfterAFullLook(t *testing.T) {
 	c, a := newAsking(t)
-	c.follower.Store(newFollower(c)) // its polls are half a minute apart
+	c.watch.Opened() // its polls are half a minute apart
 	fetch := c.fetchFor(t)
 	soon := func() bool {
 		next, err := c.nextLook(t.Context())

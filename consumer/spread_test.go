@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/scenario"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -40,7 +41,7 @@ func TestAFleetDoesNotFight(t *testing.T) {
 			f := newFleet(c.workers, c.backlog, c.slots, c.span)
 			f.run(t)
 			attempts, keys := float64(f.attempted)/float64(c.backlog), float64(f.walked)/float64(c.backlog)
-			batch, inverted := float64(f.attempted)/float64(f.batches), inversions(f.order)
+			batch, inverted := float64(f.attempted)/float64(f.batches), scenario.Inversions(f.order)
 			t.Logf("%4d workers: %.2f claims attempted for each won, %.2f index keys for each, batches of %.0f, %.3f of the pairs inverted, %.2f finds a batch, %.0f s",
 				c.workers, attempts, keys, batch, inverted, float64(f.finds)/float64(f.batches), (f.now - time.Minute).Seconds())
 			require.Len(t, f.order, c.backlog)
@@ -234,10 +235,4 @@ func TestALookOfACrowdNamesItsPriorityAndThoseAbove(t *testing.T) {
 	require.Equal(t, []int{5, 6, 7, 8, 9}, all)
 	one, _ := aim{priority: 5}.place(claim.Look{})
 	require.Equal(t, []int{5}, one)
-}
-
-func TestInversionsOfKnownOrders(t *testing.T) {
-	require.Zero(t, inversions([]int{1, 2, 3, 4}))
-	require.InDelta(t, 1, inversions([]int{4, 3, 2, 1}), 0)
-	require.InDelta(t, 1.0/6, inversions([]int{1, 3, 2, 4}), 1e-9)
 }

@@ -10,22 +10,6 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-func TestAStreamIsGivenUpWhileABacklogIsDrained(t *testing.T) {
-	var b busyness
-	for range 100 {
-		require.False(t, b.tick(false, true), "it waits for work")
-	}
-	require.False(t, b.tick(true, false), "one full fetch is no backlog yet")
-	require.False(t, b.tick(false, true))
-	require.False(t, b.tick(true, false))
-	require.True(t, b.tick(true, false))
-	b = busyness{}
-	for range busyTicks - 1 {
-		require.False(t, b.tick(false, false), "no slot is free for a moment")
-	}
-	require.True(t, b.tick(false, false))
-}
-
 func TestAnEventOfWhatWasTriedAMomentAgoIsNoNews(t *testing.T) {
 	var r recently
 	seen := &model.Task{ID: "-/t/1", Generation: 5, Rev: 3}

@@ -1,4 +1,4 @@
-package consumer
+package stream
 
 import (
 	"container/heap"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/scenario"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -52,7 +53,7 @@ type waking struct {
 	random   *rand.Rand
 	now      time.Duration
 	events   wakeEvents
-	watchers []*ranks
+	watchers []*Ranks
 	due      []time.Duration // of each task
 	waiting  []int           // inserted and not claimed, in order
 	claimed  map[int]bool
@@ -95,9 +96,9 @@ const wakingFor = time.Minute
 func simulateWaking(workers int, rash bool) wakeResult {
 	w := &waking{random: rand.New(rand.NewPCG(3, uint64(workers))), claimed: map[int]bool{}}
 	for i := range min(workers, store.StreamsPerTypes) {
-		r := &ranks{}
+		r := &Ranks{}
 		if !rash {
-			r.learn(store.Watching{Watchers: min(workers, store.StreamsPerTypes), Rank: i})
+			r.Learn(store.Watching{Watchers: min(workers, store.StreamsPerTypes), Rank: i})
 		}
 		w.watchers = append(w.watchers, r)
 	}
@@ -124,7 +125,7 @@ func simulateWaking(workers int, rash bool) wakeResult {
 		}
 		e.do()
 	}
-	w.result.tasks, w.result.won, w.result.inverted = len(w.due), len(w.order), inversions(w.order)
+	w.result.tasks, w.result.won, w.result.inverted = len(w.due), len(w.order), scenario.Inversions(w.order)
 	slices.Sort(w.late)
 	w.result.p50, w.result.p99 = w.late[len(w.late)/2], w.late[len(w.late)*99/100]
 	return w.result
@@ -135,17 +136,17 @@ func (w *waking) insert(id int) {
 	w.waiting = append(w.waiting, id)
 	for _, r := range w.watchers {
 		w.after(w.takes(), func() {
-			d := r.delay(fmt.Sprint("-/t/", id))
+			d := r.Delay(fmt.Sprint("-/t/", id))
 			if d == 0 {
 				w.claim([]int{id}, r)
 				return
 			}
 			w.after(d+w.takes(), func() { // it looks first
 				if w.claimed[id] {
-					r.waited(1, 0)
+					r.Waited(1, 0)
 					return
 				}
-				r.waited(0, 1)
+				r.Waited(0, 1)
 				w.after(w.takes(), func() { w.claim([]int{id}, r) })
 			})
 		})
@@ -153,13 +154,13 @@ func (w *waking) insert(id int) {
 }
 
 // claim sends a claim, which is decided when it arrives.
-func (w *waking) claim(ids []int, r *ranks) {
+func (w *waking) claim(ids []int, r *Ranks) {
 	w.result.attempts += len(ids)
 	w.after(w.takes(), func() {
 		for _, id := range ids {
 			if w.claimed[id] {
 				if r != nil {
-					r.missed = 0 // as the follower does
+					r.Lost() // as the follower says
 				}
 				continue
 			}

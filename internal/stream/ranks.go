@@ -1,14 +1,15 @@
-package consumer
+package stream
 
 import (
 	"hash/fnv"
+	"sync"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // The rules by which workers that learn of the same task at the same moment do not all
-// write. They are pure; tests and the simulation in wake_test.go call them.
+// write. They are pure; tests and the simulation in waking_sim_test.go call them.
 
 const (
 	// rankDelay is how long a watcher waits for each one that ranks before it: what a
@@ -21,23 +22,37 @@ const (
 	longestTurn = 250 * time.Millisecond
 )
 
-// ranks is what a watcher knows of those that see the same events: only watchers that
-// exist now are waited for.
-type ranks struct {
+// Ranks is what a watcher knows of those that see the same events: only watchers that
+// exist now are waited for. It is safe for concurrent use.
+type Ranks struct {
+	doubt chan struct{} // somebody else claimed what was ours: who watches?
+
+	mu       sync.Mutex
 	watchers int // this one included; 0 and 1: nobody else
 	rank     int // of this one among them, from 0
 	missed   int // tasks in a row that were free although another one ranked before
 }
 
-// learn takes what the permits say. A change begins anew what was missed.
-func (r *ranks) learn(w store.Watching) {
+// NewRanks returns the Ranks of a watcher that knows of no other.
+func NewRanks() *Ranks { return &Ranks{doubt: make(chan struct{}, 1)} }
+
+// Learn takes what the seats say. A change begins anew what was missed.
+func (r *Ranks) Learn(w store.Watching) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.watchers != w.Watchers || r.rank != w.Rank {
-		*r = ranks{watchers: w.Watchers, rank: w.Rank}
+		r.watchers, r.rank, r.missed = w.Watchers, w.Rank, 0
+	}
+	select {
+	case <-r.doubt:
+	default:
 	}
 }
 
-// waited takes what became of tasks that others might have claimed first.
-func (r *ranks) waited(taken, free int) {
+// Waited takes what became of tasks that others might have claimed first.
+func (r *Ranks) Waited(taken, free int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
 	case taken > 0:
 		r.missed = 0
@@ -46,9 +61,19 @@ func (r *ranks) waited(taken, free int) {
 	}
 }
 
-// delay is how long to wait before a task is claimed: not at all for the watcher that
+// Lost notes that somebody else claimed what was this worker's: others do take part.
+func (r *Ranks) Lost() {
+	r.mu.Lock()
+	r.missed = 0
+	r.mu.Unlock()
+	notify(r.doubt)
+}
+
+// Delay is how long to wait before a task is claimed: not at all for the watcher that
 // ranks first for it, as every watcher does for its share of the tasks.
-func (r *ranks) delay(id string) time.Duration {
+func (r *Ranks) Delay(id string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.watchers <= 1 || r.missed >= missedEnough {
 		return 0
 	}
@@ -64,12 +89,12 @@ func share(id string) int {
 
 // turn is how long after a start time that others know of, too, a worker looks for what
 // is due: watchers by rank, the others at a time of their own, which salt chooses.
-func (r *ranks) turn(due time.Time, watching bool, workers, salt int) time.Duration {
+func (r *Ranks) turn(due time.Time, watching bool, workers, salt int) time.Duration {
 	switch {
 	case workers <= 1:
 		return 0
 	case watching:
-		return r.delay(due.Format(time.RFC3339Nano))
+		return r.Delay(due.Format(time.RFC3339Nano))
 	default:
 		spread := min(time.Duration(workers)*rankDelay, longestTurn)
 		return rankDelay + time.Duration(salt)%spread

@@ -1,4 +1,4 @@
-package consumer
+package stream
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ func TestOfTheWatchersOfAnEventExactlyOneWritesAtOnce(t *testing.T) {
 		for i := range 1000 {
 			id, delays := fmt.Sprintf("-/t/%d", i), map[time.Duration]bool{}
 			for rank := range watchers {
-				r := ranks{watchers: watchers, rank: rank}
-				d := r.delay(id)
+				r := Ranks{watchers: watchers, rank: rank}
+				d := r.Delay(id)
 				if d == 0 {
 					first[rank]++
 				}
@@ -33,21 +33,21 @@ func TestOfTheWatchersOfAnEventExactlyOneWritesAtOnce(t *testing.T) {
 }
 
 func TestALoneWatcherWaitsForNobody(t *testing.T) {
-	var r ranks
+	var r Ranks
 	for i := range 100 {
-		require.Zero(t, r.delay(fmt.Sprint(i)), "the permits have not been read")
+		require.Zero(t, r.Delay(fmt.Sprint(i)), "the permits have not been read")
 	}
-	r.learn(store.Watching{Watchers: 1})
+	r.Learn(store.Watching{Watchers: 1})
 	for i := range 100 {
-		require.Zero(t, r.delay(fmt.Sprint(i)))
+		require.Zero(t, r.Delay(fmt.Sprint(i)))
 	}
 }
 
 // second finds a task for which the watcher is not the first.
-func second(t *testing.T, r ranks) string {
+func second(t *testing.T, r *Ranks) string {
 	t.Helper()
 	for i := range 100 {
-		if id := fmt.Sprint(i); r.delay(id) > 0 {
+		if id := fmt.Sprint(i); r.Delay(id) > 0 {
 			return id
 		}
 	}
@@ -56,35 +56,35 @@ func second(t *testing.T, r ranks) string {
 }
 
 func TestAWatcherThatDoesNotTakeItsShareIsNotWaitedForAnyLonger(t *testing.T) {
-	var r ranks
-	r.learn(store.Watching{Watchers: 2, Rank: 1})
-	id := second(t, r)
-	require.Equal(t, rankDelay, r.delay(id))
-	r.waited(0, 2)
-	require.Equal(t, rankDelay, r.delay(id), "it may have been slow")
-	r.waited(1, 0)
-	r.waited(0, 2)
-	require.Equal(t, rankDelay, r.delay(id), "it took one in between")
-	r.waited(0, 1)
-	require.Zero(t, r.delay(id))
-	r.learn(store.Watching{Watchers: 2, Rank: 1})
-	require.Zero(t, r.delay(id), "its permit alone takes no task")
-	r.learn(store.Watching{Watchers: 2})
-	require.Equal(t, rankDelay, r.delay(second(t, r)), "another one may")
+	var r Ranks
+	r.Learn(store.Watching{Watchers: 2, Rank: 1})
+	id := second(t, &r)
+	require.Equal(t, rankDelay, r.Delay(id))
+	r.Waited(0, 2)
+	require.Equal(t, rankDelay, r.Delay(id), "it may have been slow")
+	r.Waited(1, 0)
+	r.Waited(0, 2)
+	require.Equal(t, rankDelay, r.Delay(id), "it took one in between")
+	r.Waited(0, 1)
+	require.Zero(t, r.Delay(id))
+	r.Learn(store.Watching{Watchers: 2, Rank: 1})
+	require.Zero(t, r.Delay(id), "its permit alone takes no task")
+	r.Learn(store.Watching{Watchers: 2})
+	require.Equal(t, rankDelay, r.Delay(second(t, &r)), "another one may")
 }
 
 func TestAStartTimeThatManyKnowIsNotMetByAllAtTheSameMoment(t *testing.T) {
 	due := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	var alone ranks
+	var alone Ranks
 	require.Zero(t, alone.turn(due, true, 1, 7))
 	require.Zero(t, alone.turn(due, false, 1, 7))
 	at := map[time.Duration]int{}
 	for rank := range 2 {
-		r := ranks{watchers: 2, rank: rank}
+		r := Ranks{watchers: 2, rank: rank}
 		at[r.turn(due, true, 1000, 0)]++
 	}
 	require.Equal(t, map[time.Duration]int{0: 1, rankDelay: 1}, at, "one of the watchers is on time")
-	var others ranks
+	var others Ranks
 	distinct := map[time.Duration]bool{}
 	for i := range 1000 {
 		d := others.turn(due, false, 1000, share(fmt.Sprint(i)))

@@ -233,7 +233,7 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 		c.emitFor(x, Event{Kind: kind, Previous: t.previous})
 	}
 	c.held.add(xs, c.cfg.Clock.Monotonic(), c.store.Clock.Now())
-	c.control.lookFrom(xs[0].task.UpdatedAt) // a signal may have named them before they were held
+	c.control.LookFrom(xs[0].task.UpdatedAt) // a signal may have named them before they were held
 	c.leases.Added()
 	c.startReady()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/control"
 	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -58,7 +59,7 @@ type Consumer struct {
 	leases    *lease.Keeper[*execution]
 	lapses    *lapse.Watch
 	watch     *stream.Watcher
-	control   control
+	control   *control.Copy
 	taskTypes *tasktypes.Cache
 	outcomes  *outcome.Runner
 	gate      *limits.Gate
@@ -130,12 +131,12 @@ func New(cfg Config) (*Consumer, error) {
 	c.nextPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.pollPace = clock.NewPacer(cfg.Clock, 0, longestPace)
 	c.typeScan = claim.NewTypeScan(st.Tasks.NextType, cfg.Clock)
-	c.control.init()
 	c.health = health.New(claim.NewTrust(st.Clock, cfg.Clock), c.databaseLost, c.databaseBack)
 	c.taskTypes = tasktypes.New(st)
 	finder := claim.Finder{Store: st, Types: c.taskTypes, WorkerID: cfg.WorkerID, Only: c.only}
 	c.seeker = claim.NewSeeker(finder, cfg.Clock, cfg.PollInterval, longestPace)
 	c.newEnds()
+	c.control = control.New(control.Config{Store: st, Clock: cfg.Clock, Learn: c.learnTypes, Resumed: c.wake.now, Held: c.signalled})
 	c.leases = lease.NewKeeper(lease.Config[*execution]{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Held: c.held.each, Lost: c.loseLease, Ended: c.leaseEnded,
 	})
@@ -254,7 +255,7 @@ func (c *Consumer) upkeep() *upkeep.Keeper {
 	}
 	return upkeep.New(c.store, c.cfg.WorkerID+"/"+randomHex(8), c.log, busy,
 		upkeep.Outcomes{Runner: c.outcomes},
-		upkeep.Limits{Gate: c.gate, Used: c.control.limited},
+		upkeep.Limits{Gate: c.gate, Used: c.control.Limited},
 		upkeep.Expiry{Store: c.store, Types: c.taskTypes, Ended: c.outcomes.Ended},
 		upkeep.Archive{Store: c.store})
 }

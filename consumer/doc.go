@@ -29,7 +29,8 @@
 //	end      end.go      hands ends over, and hears what became of them; internal/finish
 //	                     writes ends and steps, and refuses those that come too late
 //	         completein.go  ends that handlers write in transactions of their own
-//	control  control.go  pauses, cancels, heartbeats
+//	control  control.go  what follows from the pauses and signals that internal/control
+//	                     reads; heartbeats
 //	health   internal/health  outages, and what goes first after one
 //	stop     shutdown.go
 //

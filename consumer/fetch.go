@@ -70,7 +70,7 @@ func (c *Consumer) perSecond(n counts) float64 {
 // waits says whether tasks of the type are not to be claimed now, whoever has room: it is
 // paused, or what is stored of it, limits among it, cannot be read.
 func (c *Consumer) waits(typ string) bool {
-	return c.control.paused(typ) || c.taskTypes.Unread(typ) != nil
+	return c.control.Paused(typ) || c.taskTypes.Unread(typ) != nil
 }
 
 // claimableTypes are the types to ask for now: registered, not paused, with room below
@@ -142,7 +142,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if n <= 0 {
 		return true, false, nil // whether there is work is not known: look when there is room
 	}
-	if err := c.control.fresh(ctx, c); err != nil {
+	if err := c.control.Fresh(ctx); err != nil {
 		return false, true, err
 	}
 	types, all, err := c.claimableTypes(ctx)

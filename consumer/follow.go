@@ -210,7 +210,7 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 	c := f.c
 	c.claiming.Lock()
 	defer c.claiming.Unlock()
-	if err := c.control.fresh(ctx, c); err != nil {
+	if err := c.control.Fresh(ctx); err != nil {
 		return err
 	}
 	room := c.room(c.held.count())

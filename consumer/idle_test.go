@@ -130,15 +130,8 @@ func TestAPollThatSeesNothingIsOneCommand(t *testing.T) {
 	require.NoError(t, poll())
 	require.Equal(t, map[string]int{"find tasks": 1}, o.of(t, poll))
 	require.Equal(t, map[string]int{"find tasks": 1}, o.of(t, poll))
-	outdate(c)
+	c.control.Forget()
 	require.Equal(t, map[string]int{"find tasks": 1, "find control": 1}, o.of(t, poll), "once in a while, the control document, too")
-}
-
-// outdate makes the copy of the control document as old as can be.
-func outdate(c *Consumer) {
-	c.control.mu.Lock()
-	defer c.control.mu.Unlock()
-	c.control.read = false
 }
 
 func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
@@ -212,7 +205,7 @@ func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 	_, err = c.poll(ctx)
 	require.NoError(t, err)
 	cost("poll with the control document", c.cfg.PollInterval, func() error {
-		outdate(c)
+		c.control.Forget()
 		_, err := c.poll(ctx)
 		return err
 	})

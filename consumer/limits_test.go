@@ -18,8 +18,8 @@ func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testi
 	c, o := prepared(t, testdb.New(t))
 	ctx := t.Context()
 	require.NoError(t, c.store.Types.Put(ctx, &model.TaskType{Code: quietType, MaxRunning: 1}))
-	outdate(c)
-	require.NoError(t, c.control.fresh(ctx, c))
+	c.control.Forget()
+	require.NoError(t, c.control.Fresh(ctx))
 	require.True(t, c.gate.LimitsType(quietType))
 	again := put(t, c, "again", func(task *model.Task) {
 		now := c.store.Clock.Now()

@@ -305,7 +305,7 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 		c.held.release(h, slots)
 		c.gate.Return(limits.Grant{Permits: by.left})
 	}()
-	if h.left.Load() || c.waits(h.typ) || c.control.fresh(ctx, c) != nil {
+	if h.left.Load() || c.waits(h.typ) || c.control.Fresh(ctx) != nil {
 		return
 	}
 	more := c.held.reserve(h, len(p.permits)+p.room-slots)

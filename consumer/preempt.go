@@ -20,7 +20,7 @@ const singly = 3
 // leaves nothing behind. It returns how many it changed. Tasks whose owners may be well
 // stay as they are.
 func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed int, left claim.LeftAlone, err error) {
-	if err := c.control.fresh(ctx, c); err != nil {
+	if err := c.control.Fresh(ctx); err != nil {
 		return 0, left, err
 	}
 	by := lifecycle.Claimant{WorkerID: c.cfg.WorkerID, ExecID: newExecID(), Only: c.only}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/control"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -204,14 +205,14 @@ func (c *Consumer) peek(ctx context.Context, p store.Peek) (found store.Peeked, 
 // watches polls, and with every poll while a type is paused or full, so that its change is seen.
 // No claim relies on it, each has its own reading.
 func (c *Consumer) pollControl(ctx context.Context) error {
-	least := max(controlAge, min(c.cfg.PollInterval, restControl)*3/4) // polls are jittered by a quarter
+	least := max(control.MaxAge, min(c.cfg.PollInterval, restControl)*3/4) // polls are jittered by a quarter
 	if c.barredTypes() {
-		least = controlAge * 3 / 4
+		least = control.MaxAge * 3 / 4
 	}
-	if c.control.age(c.cfg.Clock) < least {
+	if c.control.Age() < least {
 		return nil
 	}
-	return c.readControl(ctx)
+	return c.control.Read(ctx)
 }
 
 // restControl is how often a worker that has nothing to do reads the control document.
@@ -232,5 +233,5 @@ func (c *Consumer) pollDelay() time.Duration {
 // barredTypes says whether tasks may wait for a type's document to change: one that is
 // paused, or has no room by its limits.
 func (c *Consumer) barredTypes() bool {
-	return slices.ContainsFunc(c.types(), c.control.paused) || c.gate.AnyWaits()
+	return slices.ContainsFunc(c.types(), c.control.Paused) || c.gate.AnyWaits()
 }

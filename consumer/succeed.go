@@ -93,7 +93,7 @@ func (c *Consumer) wantSuccessor(x *execution) {
 
 // prepareSuccessors reads the next tasks of the type, and notes them in the permits of executions.
 func (c *Consumer) prepareSuccessors(ctx context.Context, h *handler, xs []*execution) {
-	if h.left.Load() || c.waits(h.typ) || c.isStopping() || c.control.fresh(ctx, c) != nil {
+	if h.left.Load() || c.waits(h.typ) || c.isStopping() || c.control.Fresh(ctx) != nil {
 		return
 	}
 	began, version := c.cfg.Clock.Monotonic(), c.gate.Version()

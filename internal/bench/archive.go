@@ -161,7 +161,7 @@ func check(id string, generation, result int64) uint64 {
 	return h.Sum64()
 }
 
-// moved says whether so many are in the history.
+// moved says whether so many are in the history, and none of them is left among the tasks.
 func (r *run) moved(ctx context.Context, n int) (bool, error) {
 	have, err := r.db.DB.Collection("task_history").EstimatedDocumentCount(ctx)
 	if store.Unreachable(err) {
@@ -171,17 +171,33 @@ func (r *run) moved(ctx context.Context, n int) (bool, error) {
 		return false, fmt.Errorf("counting the history: %w", err)
 	}
 	r.progress("archiving")(int(have), max(n, int(have)))
-	return have >= int64(n), nil
+	if have < int64(n) {
+		return false, nil
+	}
+	left, err := r.unmoved(ctx)
+	if store.Unreachable(err) {
+		return false, nil
+	}
+	return left == 0, err
+}
+
+// unmoved counts what is left of it among the tasks.
+func (r *run) unmoved(ctx context.Context) (int64, error) {
+	left, err := r.db.DB.Collection("tasks").CountDocuments(ctx, bson.D{{Key: "_id", Value: bson.D{
+		{Key: "$gte", Value: model.TaskID("", oldType, "")}, {Key: "$lt", Value: model.TaskID("", oldType, ":")}, // follows the digits
+	}}})
+	if err != nil {
+		return 0, fmt.Errorf("looking for what is left: %w", err)
+	}
+	return left, nil
 }
 
 // allArrived compares what is in the history with what was made, and makes sure that
 // nothing of it is left among the tasks.
 func (r *run) allArrived(ctx context.Context, n int, want uint64) error {
-	left, err := r.db.DB.Collection("tasks").CountDocuments(ctx, bson.D{{Key: "_id", Value: bson.D{
-		{Key: "$gte", Value: model.TaskID("", oldType, "")}, {Key: "$lt", Value: model.TaskID("", oldType, ":")}, // follows the digits
-	}}})
+	left, err := r.unmoved(ctx)
 	if err != nil {
-		return fmt.Errorf("looking for what is left: %w", err)
+		return err
 	}
 	cur, err := r.db.DB.Collection("task_history").Find(ctx, bson.D{},
 		options.Find().SetProjection(bson.D{{Key: "task_id", Value: 1}, {Key: "generation", Value: 1}, {Key: "result", Value: 1}}))

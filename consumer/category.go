@@ -77,7 +77,6 @@ func (c *Consumer) serveCategories() error {
 		}
 	}
 	if changed {
-		c.served.Add(1)
 		c.wake.now()
 	}
 	return nil

@@ -26,6 +26,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/outcome"
+	"github.com/mscheduler/mscheduler/internal/presence"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/stream"
@@ -46,7 +47,6 @@ type Consumer struct {
 	mu         sync.Mutex
 	handlers   map[string]*handler
 	categories []*category
-	served     atomic.Int64 // changes with the types of the categories
 	started    bool
 
 	held      *holdings
@@ -60,6 +60,7 @@ type Consumer struct {
 	lapses    *lapse.Watch
 	watch     *stream.Watcher
 	control   *control.Copy
+	presence  *presence.Presence
 	taskTypes *tasktypes.Cache
 	outcomes  *outcome.Runner
 	gate      *limits.Gate
@@ -85,9 +86,7 @@ type Consumer struct {
 	knownDue    time.Time    // its last answer; of the fetch loop alone
 	pollPace    *clock.Pacer
 	typeScan    *claim.TypeScan
-	turnFrom    string        // where the next look begins among very many types
-	fleet       atomic.Int64  // live workers that serve one of our types
-	counted     time.Duration // monotonic: when they were counted; of the housekeeping alone
+	turnFrom    string // where the next look begins among very many types
 
 	handlerCtx context.Context // of all handlers: ends at no stop, only each by its cause
 	service    context.Context // of what must go on until the last handler has returned
@@ -140,16 +139,20 @@ func New(cfg Config) (*Consumer, error) {
 	c.leases = lease.NewKeeper(lease.Config[*execution]{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Held: c.held.each, Lost: c.loseLease, Ended: c.leaseEnded,
 	})
-	workers := func() int { return int(c.fleet.Load()) }
+	c.presence = presence.New(presence.Config{
+		Store: st, Clock: cfg.Clock, Log: c.log, Worker: c.document, Types: c.types,
+		Watching: func() bool { return c.watch.Watching() },
+		Busy:     func() bool { return c.held.count().all > 0 || c.backlog.Load() },
+	})
 	c.watch = stream.New(stream.Config{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Holder: cfg.WorkerID + "/" + randomHex(4), Only: c.only, Batch: cfg.Concurrency,
-		Types: c.types, Fleet: workers, Backlog: c.backlog.Load, Waits: c.held.waitsForWork, Missed: c.eventsMissed,
+		Types: c.types, Fleet: c.presence.Fleet, Backlog: c.backlog.Load, Waits: c.held.waitsForWork, Missed: c.eventsMissed,
 		Open: func(r *stream.Ranks) stream.Follower { return newFollower(c, r) },
 		Tell: func(reason string) { c.emit(Event{Kind: EventStream, Reason: reason}) },
 	})
 	c.lapses = lapse.New(lapse.Config{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Poll: cfg.PollInterval, Pause: longestPace, Limit: maxBatch,
-		Types: c.types, Fleet: workers, Preempt: c.preempt, Ends: c.ends.Wait,
+		Types: c.types, Fleet: c.presence.Fleet, Preempt: c.preempt, Ends: c.ends.Wait,
 	})
 	c.newService()
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())
@@ -279,7 +282,7 @@ func (c *Consumer) prepare(ctx context.Context) error {
 			err = c.lapses.CheckPrimary(ctx) // before the clock is read, which may be another's
 		}
 		if err == nil {
-			err = c.beat(ctx)
+			err = c.presence.Beat(ctx)
 		}
 		c.health.Report(err)
 		if err == nil || ctx.Err() != nil || store.Classify(err) == store.Fatal {
@@ -356,51 +359,16 @@ func (c *Consumer) databaseBack() {
 	c.lapses.Hint()
 }
 
-// beat writes the workers document and reads the clock.
-func (c *Consumer) beat(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
-	defer cancel()
+// document is what the other workers know of this one.
+func (c *Consumer) document() store.Worker {
 	stream := "polling"
 	if c.watch.Watching() {
 		stream = "watching"
 	}
-	types, began := c.types(), c.cfg.Clock.Monotonic()
-	err := c.store.Workers.Heartbeat(ctx, store.Worker{
+	return store.Worker{
 		ID: c.cfg.WorkerID, Host: hostName(), PID: os.Getpid(), Version: c.cfg.Version,
-		Types: types, Only: c.only, Concurrency: c.cfg.Concurrency, Running: c.held.count().running, Stream: stream,
-	})
-	if err != nil {
-		return err
+		Types: c.types(), Only: c.only, Concurrency: c.cfg.Concurrency, Running: c.held.count().running, Stream: stream,
 	}
-	if ago, ok := c.store.Clock.Jumped(input.MinWorkerTimeout / claim.MarginShare); ok && ago <= c.cfg.Clock.Monotonic()-began {
-		c.log.Warn().Msg("the clocks of the database and of this machine differ in the time passed; short leases that lapse are not taken over for a while")
-	}
-	return c.countFleet(ctx, types)
-}
-
-// How often a worker that has nothing to do counts the others: by their number go its
-// polls, while it does not watch.
-const (
-	countPolling  = 2 * time.Minute
-	countWatching = 10 * time.Minute
-)
-
-// countFleet counts the live workers: with every heartbeat while there is something to
-// do, else rarely.
-func (c *Consumer) countFleet(ctx context.Context, types []string) error {
-	now, every := c.cfg.Clock.Monotonic(), countPolling
-	if c.watch.Watching() {
-		every = countWatching
-	}
-	if c.counted != 0 && now-c.counted < every && c.held.count().all == 0 && !c.backlog.Load() {
-		return nil
-	}
-	n, err := c.store.Workers.Alive(ctx, types)
-	if err == nil {
-		c.fleet.Store(int64(max(n, 1)))
-		c.counted = max(now, 1)
-	}
-	return err
 }
 
 // longestPace bounds how much later work is found, and a lapsed lease taken over, where the

@@ -81,19 +81,13 @@ func (c *Consumer) tellOthers(t *model.Task) {
 
 // housekeepingLoop does what is due every second or every half minute.
 func (c *Consumer) housekeepingLoop(ctx context.Context) {
-	lastBeat, served := clock.Read(c.cfg.Clock), c.served.Load()
 	for ctx.Err() == nil {
 		// One that serves categories reads it also when idle: their types may change.
 		if (c.held.count().all > 0 || len(c.categories) > 0) && c.control.Age() >= control.MaxAge*9/10 {
 			c.health.Report(c.control.Read(ctx))
 		}
-		types := c.served.Load()
-		if !c.isStopping() && (types != served || lastBeat.Since(c.cfg.Clock) >= store.HeartbeatInterval || c.store.Clock.Age() >= store.HeartbeatInterval || c.health.Trust.WantsClock()) {
-			err := c.beat(ctx)
-			c.health.Report(err)
-			if err == nil {
-				lastBeat, served = clock.Read(c.cfg.Clock), types
-			}
+		if !c.isStopping() && (c.presence.Due() || c.health.Trust.WantsClock()) {
+			c.health.Report(c.presence.Beat(ctx))
 		}
 		if c.held.stalled(c.cfg.Clock.Monotonic(), stallTime) {
 			c.giveBack("nothing has started for a while")

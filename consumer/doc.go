@@ -30,7 +30,7 @@
 //	                     writes ends and steps, and refuses those that come too late
 //	         completein.go  ends that handlers write in transactions of their own
 //	control  control.go  what follows from the pauses and signals that internal/control
-//	                     reads; heartbeats
+//	                     reads; internal/presence writes heartbeats
 //	health   internal/health  outages, and what goes first after one
 //	stop     shutdown.go
 //

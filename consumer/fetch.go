@@ -55,7 +55,7 @@ func (c *Consumer) awaitRoom(ctx context.Context) {
 
 // room is how many tasks to fetch now.
 func (c *Consumer) room(n counts) int {
-	return c.lead.toFetch(c.cfg.Concurrency-n.running, n.buffered, c.perSecond(n), c.fleet.Load() <= 1)
+	return c.lead.toFetch(c.cfg.Concurrency-n.running, n.buffered, c.perSecond(n), c.presence.Fleet() <= 1)
 }
 
 // perSecond is how many handlers start. Where they ran out of tasks it is how many could start.
@@ -153,7 +153,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	types, last := c.turnOf(types)
 	all = all && last
 	n = c.store.Tasks.Fit(c.gate.AtMost(types, n))
-	workers := int(c.fleet.Load())
+	workers := c.presence.Fleet()
 	if c.stats.fetches.Load() == 0 {
 		c.spread.crowd(workers)
 	}

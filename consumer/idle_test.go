@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/presence"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/stream"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -183,7 +184,7 @@ func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 	c, o := prepared(t, testdb.New(t))
 	ctx := t.Context()
 	c.watch.Opened()
-	require.NoError(t, c.beat(ctx)) // the first ones make what is not there
+	require.NoError(t, c.presence.Beat(ctx)) // the first ones make what is not there
 	permit, err := c.store.Seats.Acquire(ctx, c.types(), "me")
 	require.NoError(t, err)
 	keeper := c.upkeep()
@@ -197,8 +198,8 @@ func TestAnIdleWatcherSendsAtMostTwelveCommandsAMinute(t *testing.T) {
 		t.Logf("%-28s %d every %v", what, n, every)
 		minute += float64(n) * float64(time.Minute) / float64(every)
 	}
-	cost("heartbeat", store.HeartbeatInterval, func() error { return c.beat(ctx) })
-	cost("count of the workers", countWatching, func() error {
+	cost("heartbeat", store.HeartbeatInterval, func() error { return c.presence.Beat(ctx) })
+	cost("count of the workers", presence.CountWatching, func() error {
 		_, err := c.store.Workers.Alive(ctx, c.types())
 		return err
 	})

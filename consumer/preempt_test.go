@@ -163,7 +163,7 @@ func (w *world) watch(d time.Duration) {
 		_, err := w.c.lapses.Next(w.t.Context())
 		require.NoError(w.t, err)
 		if w.c.health.Trust.WantsClock() || w.c.store.Clock.Age() >= store.HeartbeatInterval {
-			require.NoError(w.t, w.c.beat(w.t.Context()))
+			require.NoError(w.t, w.c.presence.Beat(w.t.Context()))
 		}
 	}
 }
@@ -234,7 +234,7 @@ func TestBehindARouterAWorkerThatWasIdleWatchesBeforeItPreempts(t *testing.T) {
 
 	w.watch(11 * time.Second)
 	w.pass(10 * time.Second) // less than what costs an owner a lease of half a minute
-	require.NoError(t, w.c.beat(t.Context()))
+	require.NoError(t, w.c.presence.Beat(t.Context()))
 	w.scan()
 	w.requireTakenOver(long)
 }
@@ -248,7 +248,7 @@ func TestAfterAJumpOfTheDatabasesClockOwnersAreGivenTheTimeToHearOfIt(t *testing
 	w.mu.Lock()
 	w.server = w.server.Add(time.Minute)
 	w.mu.Unlock()
-	require.NoError(t, w.c.beat(t.Context()))
+	require.NoError(t, w.c.presence.Beat(t.Context()))
 	left := w.scan()
 	w.requireLeftAlone(short)
 	require.Equal(t, store.MaxClockAge+500*time.Millisecond+claim.Notice, left.Wait)

@@ -225,7 +225,7 @@ const restControl = 30 * time.Second
 func (c *Consumer) pollDelay() time.Duration {
 	d := c.cfg.PollInterval
 	if !c.watch.Watching() || c.barredTypes() {
-		d = min(d, max(time.Second, time.Duration(c.fleet.Load())*time.Second/20))
+		d = min(d, max(time.Second, time.Duration(c.presence.Fleet())*time.Second/20))
 	}
 	return d*3/4 + rand.N(d/2)
 }

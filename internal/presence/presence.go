@@ -1,0 +1,96 @@
+// Package presence makes a worker known to the others: its document, written every half minute,
+// and how many workers are alive beside it.
+package presence
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/health"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// Config is what a [Presence] needs.
+type Config struct {
+	Store    *store.Store
+	Clock    clock.Clock
+	Log      zerolog.Logger
+	Worker   func() store.Worker // the worker's document as it is to be now
+	Types    func() []string     // of that document, sorted
+	Watching func() bool         // a change stream tells the worker of new work
+	Busy     func() bool         // it holds something, or knows of more to find
+}
+
+// Presence is this worker among the others. One goroutine at a time calls it, but for
+// [Presence.Fleet], which is safe for concurrent use.
+type Presence struct {
+	cfg     Config
+	beat    clock.Instant // the last heartbeat that was answered
+	types   []string      // that it told
+	fleet   atomic.Int64
+	counted time.Duration // monotonic: when the others were counted; 0 = never
+}
+
+// How often a worker that has nothing to do counts the others: by their number go its
+// polls, while it does not watch.
+const (
+	countPolling = 2 * time.Minute
+	// CountWatching is the pause of one that watches.
+	CountWatching = 10 * time.Minute
+)
+
+// New returns the Presence of a worker that nobody knows yet.
+func New(cfg Config) *Presence { return &Presence{cfg: cfg} }
+
+// Fleet is how many live workers serve one of the worker's types, this one included; 0 = they
+// were not counted yet.
+func (p *Presence) Fleet() int { return int(p.fleet.Load()) }
+
+// Due reports whether it is time for a heartbeat: also when the types have changed, or the clock
+// was not read for as long.
+func (p *Presence) Due() bool {
+	return p.beat.Since(p.cfg.Clock) >= store.HeartbeatInterval || p.cfg.Store.Clock.Age() >= store.HeartbeatInterval || !slices.Equal(p.types, p.cfg.Types())
+}
+
+// Beat writes the worker's document and reads the clock.
+func (p *Presence) Beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, health.CallTimeout)
+	defer cancel()
+	worker, began := p.cfg.Worker(), p.cfg.Clock.Monotonic()
+	if err := p.cfg.Store.Workers.Heartbeat(ctx, worker); err != nil {
+		return err
+	}
+	if ago, ok := p.cfg.Store.Clock.Jumped(input.MinWorkerTimeout / claim.MarginShare); ok && ago <= p.cfg.Clock.Monotonic()-began {
+		p.cfg.Log.Warn().Msg("the clocks of the database and of this machine differ in the time passed; short leases that lapse are not taken over for a while")
+	}
+	if err := p.count(ctx, worker.Types); err != nil {
+		return err
+	}
+	p.beat, p.types = clock.Read(p.cfg.Clock), worker.Types
+	return nil
+}
+
+// count counts the live workers: with every heartbeat while there is something to do, else
+// rarely.
+func (p *Presence) count(ctx context.Context, types []string) error {
+	now, every := p.cfg.Clock.Monotonic(), countPolling
+	if p.cfg.Watching() {
+		every = CountWatching
+	}
+	if p.counted != 0 && now-p.counted < every && !p.cfg.Busy() {
+		return nil
+	}
+	n, err := p.cfg.Store.Workers.Alive(ctx, types)
+	if err == nil {
+		p.fleet.Store(int64(max(n, 1)))
+		p.counted = max(now, 1)
+	}
+	return err
+}

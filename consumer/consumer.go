@@ -53,7 +53,7 @@ type Consumer struct {
 	ends      *finish.Ends
 	steps     *finish.Steps
 	late      sync.WaitGroup // ends that wait for another try
-	apart     sync.WaitGroup // claims beside the fetches, see claimapart.go
+	apart     sync.WaitGroup // claims beside the fetches, see [Consumer.claimApart]
 	wake      waker
 	health    *health.Monitor
 	leases    *lease.Keeper[*execution]
@@ -71,6 +71,7 @@ type Consumer struct {
 	stats     counters
 	tap       atomic.Pointer[func(Event)] // a second listener, while draining
 
+	claimer     *claim.Claimer
 	claiming    sync.Mutex // one claim at a time, so that slots are not promised twice
 	spread      spread
 	rate        rate
@@ -239,6 +240,7 @@ func (c *Consumer) newService() {
 	c.gate = limits.New(c.store, c.taskTypes, c.log, c.wake.now)
 	c.gate.Admitted = c.seeker.Hear
 	c.unsure, c.giveUp = context.WithCancel(c.service)
+	c.claimer = c.newClaimer()
 }
 
 // keep starts the loops that go on while handlers run, also during a stop.

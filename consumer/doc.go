@@ -22,7 +22,8 @@
 //	         follow.go   claims what events name, while internal/stream keeps a change
 //	                     stream open
 //	         preempt.go  decides about lapsed leases, which internal/lapse looks for
-//	claim    claim.go    decides and writes a batch of claims; spread.go adapts sizes
+//	claim    claim.go    has internal/claim claim a batch, and holds what was won;
+//	                     spread.go adapts sizes
 //	run      run.go      calls handlers in free slots; holdings.go counts them
 //	keep     leases.go   what follows when internal/lease cannot keep a lease
 //	save     step.go     a handler's steps

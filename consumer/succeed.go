@@ -292,7 +292,7 @@ func (c *Consumer) followsUnknown(both []*following, sent clock.Instant, err err
 			c.settleSuccessor(f.x, unknowable)
 			continue
 		}
-		claimed, unanswered := c.settleClaims([]store.Write{f.claim}, f.s.execID, err)
+		claimed, unanswered := c.claimer.Settle([]store.Write{f.claim}, f.s.execID, err)
 		if unanswered != nil {
 			c.settleSuccessor(f.x, unknowable)
 			continue
@@ -315,7 +315,7 @@ func (c *Consumer) settleFollow(f *following, claimed store.Written, sent clock.
 		c.settleSuccessor(x, unknowable)
 		return
 	case claimed.Refused != nil:
-		c.unwritable(f.s.task, claimed.Refused)
+		c.claimer.Unwritable(f.s.task, claimed.Refused)
 	}
 	c.gate.Chose(x.h.typ, 0, 1, nil)
 	c.settleSuccessor(x, ready)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -122,6 +123,7 @@ type fetch struct {
 	control store.ControlDoc
 	only    *model.Conditions // nil = everything
 	seeker  *seeker
+	claimer *claim.Claimer
 	left    int // how many may still be claimed
 	out     []Fetched
 }
@@ -140,6 +142,7 @@ func (f *fetch) run(ctx context.Context) (err error) {
 		f.only = only
 	}
 	f.seeker = f.p.memory.seeker(claim.Finder{Store: f.p.room.Store, Types: f.p.room.Types, WorkerID: f.WorkerID, Only: f.only})
+	f.claimer = f.newClaimer(ctx)
 	if err := f.chooseTypes(ctx); err != nil || len(f.types) == 0 {
 		return err
 	}
@@ -171,18 +174,32 @@ func (f *fetch) chooseTypes(ctx context.Context) (err error) {
 // ownTypes begin the names of types that the scheduler itself runs.
 const ownTypes = "mscheduler."
 
-// terms are what applies to a claim of the task, and the claimant.
-func (f *fetch) terms(t *model.Task) (lifecycle.Effective, lifecycle.Claimant) {
+// terms are what applies to a claim of the task.
+func (f *fetch) terms(t *model.Task) (*lifecycle.Effective, *model.Options) {
 	said := f.p.room.Types.Options(t.Type)
 	eff := lifecycle.ResolveOptions(t.Options, said)
-	by := lifecycle.Claimant{WorkerID: f.WorkerID, ExecID: f.exec, Only: f.only}
-	if !said.IsZero() {
-		by.Applied = &said
-	}
 	if f.Lease > 0 {
 		eff.Lease = f.Lease
 	}
-	return eff, by
+	if said.IsZero() {
+		return &eff, nil
+	}
+	return &eff, &said
+}
+
+// newClaimer makes the room in which the claims of the fetch are decided, written and settled.
+func (f *fetch) newClaimer(ctx context.Context) *claim.Claimer {
+	return &claim.Claimer{
+		Store: f.p.room.Store, Gate: f.p.room.Limits, Log: f.p.log, WorkerID: f.WorkerID, Only: f.only, Terms: f.terms,
+		Refused: &f.seeker.Refused, Ended: f.p.room.Follow.Ended, Unsure: ctx, Report: f.p.memory.failed,
+		BackOff: func() func(context.Context) {
+			wait := 50 * time.Millisecond
+			return func(ctx context.Context) {
+				clock.Pause(ctx, wait)
+				wait = min(2*wait, time.Second)
+			}
+		},
+	}
 }
 
 // take puts an execution into the result.

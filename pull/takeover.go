@@ -4,12 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	mathrand "math/rand/v2"
 	"time"
 
-	"github.com/mscheduler/mscheduler/internal/claim"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -40,71 +36,22 @@ func (f *fetch) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
-	now := f.p.room.Store.Clock.Now()
 	room := f.p.room.Store.Tasks.Fit(f.left) // what is taken over is read whole
-	var takeovers, leaves []store.Write
-	var left claim.LeftAlone
-	defer func() { f.p.watch.observe(f.types, left) }()
-	for _, t := range found {
-		eff, by := f.terms(t)
-		if !trust.Allows(&eff, &left) {
-			continue
-		}
-		may := room > len(takeovers) && !f.p.room.Limits.Limited(t)     // that needs a grant: it is due again
-		d, ok := claim.Lapsed(t, by, may, eff, now, mathrand.Float64()) //nolint:gosec // jitter, not a secret
-		switch {
-		case !ok:
-		case d.Takeover:
-			takeovers = append(takeovers, d.Write)
-		default:
-			leaves = append(leaves, d.Write)
-		}
+	l := f.claimer.Judge(found, f.exec, room, nil, trust)
+	defer func() { f.p.watch.observe(f.types, l.Left) }()
+	out, err := f.claimer.TakeOver(ctx, l.TakeOvers, f.exec)
+	for _, w := range out.Won {
+		f.p.memory.hear(w.After) // it may want further workers
+		f.take(w.After)
 	}
-	if err := f.finishTakeOver(ctx, takeovers); err != nil {
+	if err != nil {
 		return err
 	}
-	written, err := f.p.room.Store.Tasks.Writes(ctx, leaves, store.Patience)
-	for i, w := range written {
-		after := leaves[i].After
-		if w.Applied {
-			f.p.memory.hear(after)
-			f.p.room.Limits.Ended(after, lifecycle.EndedExecutions(leaves[i].Before, after))
-		}
-		if w.Applied && after.Status.Ended() {
-			f.p.room.Follow.Ended(after)
-		}
+	done, _, err := f.claimer.Leave(ctx, l.Leaves)
+	for _, w := range done {
+		f.p.memory.hear(w.After)
 	}
 	return err
-}
-
-// finishTakeOver writes the takeovers and takes what was won, as it is by then: other workers of
-// the same task may have pinged.
-func (f *fetch) finishTakeOver(ctx context.Context, takeovers []store.Write) error {
-	written, err := f.write(ctx, takeovers)
-	if err != nil {
-		return err
-	}
-	var won []string
-	for i, w := range written {
-		if w.Applied {
-			won = append(won, takeovers[i].After.ID)
-		}
-	}
-	if len(won) == 0 {
-		return nil
-	}
-	current, err := f.p.room.Store.Tasks.ByIDs(ctx, won)
-	if err != nil {
-		return err
-	}
-	for _, id := range won {
-		if t := current[id]; t != nil {
-			if _, w := t.Execution(f.exec); w != nil && w.Open() {
-				f.take(t)
-			}
-		}
-	}
-	return nil
 }
 
 // checkPrimary asks who the primary is: another one than before means that the workers

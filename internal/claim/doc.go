@@ -1,5 +1,10 @@
 // Package claim is what a worker of this project (package consumer) and a worker that
-// fetches its tasks (pull.Puller) have in common: where they look for candidates, and
-// what becomes of a task over a lapsed lease. The rules themselves are in model, the queries
-// in internal/store; how many tasks are wanted and what happens to them is the caller's.
+// fetches its tasks (pull.Puller) have in common:
+//
+//	where candidates are   [Seeker], by what a process has seen of the queue ([Sight])
+//	how they are claimed   [Claimer]: admit, decide (pure), write, settle
+//	whose leases lapse     [Claimer.Judge] and [Claimer.TakeOver], when [Trust] allows it
+//
+// The rules themselves are in internal/lifecycle, the queries in internal/store. How many tasks
+// are wanted and what happens to them is the caller's.
 package claim

@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"internal/groupcommit": {},
 	"internal/store":       {"core"},
 	"internal/tasktypes":   {"core", "internal/store"},
-	"internal/claim":       {"core", "internal/store", "internal/tasktypes"},
+	"internal/claim":       {"core", "internal/store", "internal/tasktypes", "internal/limits"},
 	"internal/health":      {"core", "internal/store", "internal/claim"},
 	"internal/lapse":       {"core", "internal/store", "internal/claim", "internal/health"},
 	"internal/lease":       {"core", "internal/store", "internal/claim", "internal/health"},

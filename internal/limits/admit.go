@@ -25,14 +25,11 @@ type Admission struct {
 // that need nothing are not to be among them; those without a grant are not to be claimed
 // now. The best come first, and no more than can start at once. After an error nothing is
 // granted; what was taken until then the sweeper frees.
-func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string) (Admission, error) {
-	return g.AdmitBy(ctx, tasks, execID, nil)
-}
-
-// AdmitBy is [Gate.Admit] by permits that the process has at hand, all of the one type of the
-// tasks: their executions have ended, as an acknowledged write says. They pass straight on, and
-// no others are taken. Those that no grant names the caller gives back.
-func (g *Gate) AdmitBy(ctx context.Context, tasks []*model.Task, execID string, hand []lifecycle.Permit) (Admission, error) {
+//
+// hand are permits that the process has at hand, all of the one type of the tasks: their
+// executions have ended, as an acknowledged write says. They pass straight on, and no others are
+// taken. Those that no grant names the caller gives back. nil = permits are taken.
+func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string, hand []lifecycle.Permit) (Admission, error) {
 	a := Admission{Granted: map[*model.Task]Grant{}, Later: map[*model.Task]time.Time{}}
 	if len(tasks) == 0 {
 		return a, nil

@@ -27,10 +27,10 @@ func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, lifecycle.HeldBack(turn))
 
-	got, err := first.Admit(t.Context(), []*model.Task{turn}, "e1")
+	got, err := first.Admit(t.Context(), []*model.Task{turn}, "e1", nil)
 	require.NoError(t, err)
 	require.Contains(t, got.Granted, turn)
-	late, err := second.Admit(t.Context(), []*model.Task{turn}, "e2")
+	late, err := second.Admit(t.Context(), []*model.Task{turn}, "e2", nil)
 	require.NoError(t, err)
 	require.Empty(t, late.Granted)
 	require.Zero(t, late.HeldBack)
@@ -44,7 +44,7 @@ func TestATaskWhoseStartSomebodyElseHasIsLeftToThem(t *testing.T) {
 
 	// Had they died, the start would be lost, and the task wait for the next.
 	second.store.Clock.Skip(tolerance + time.Millisecond)
-	late, err = second.Admit(t.Context(), []*model.Task{turn}, "e3")
+	late, err = second.Admit(t.Context(), []*model.Task{turn}, "e3", nil)
 	require.NoError(t, err)
 	require.Empty(t, late.Granted)
 	require.Empty(t, late.Later)

@@ -60,7 +60,7 @@ func TestWhoKnowsTheTimeTooBadlyForARateReadsItBeforeItReserves(t *testing.T) {
 	reads.Store(0)
 	admit := func(key string) {
 		task := lifecycle.NewTask(lifecycle.Draft{Type: sweptType, Key: key}, st.Clock.Now())
-		_, err := g.Admit(t.Context(), []*model.Task{task}, key)
+		_, err := g.Admit(t.Context(), []*model.Task{task}, key, nil)
 		require.NoError(t, err)
 	}
 	admit("a")

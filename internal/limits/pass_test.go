@@ -45,7 +45,7 @@ func (s *swept) stored(n int) (tasks []*model.Task) {
 // passes on.
 func (s *swept) granted(tasks []*model.Task, exec string, hand []lifecycle.Permit) (permits []lifecycle.Permit) {
 	s.t.Helper()
-	got, err := s.AdmitBy(s.t.Context(), tasks, exec, hand)
+	got, err := s.Admit(s.t.Context(), tasks, exec, hand)
 	require.NoError(s.t, err)
 	for _, t := range tasks {
 		permits = append(permits, got.Granted[t].Permits...)

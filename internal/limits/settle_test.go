@@ -57,7 +57,7 @@ func (s *swept) admitted(n int, key, exec string) []*model.Task {
 	}
 	_, err := s.store.Tasks.Insert(s.t.Context(), tasks)
 	require.NoError(s.t, err)
-	a, err := s.Admit(s.t.Context(), tasks, exec)
+	a, err := s.Admit(s.t.Context(), tasks, exec, nil)
 	require.NoError(s.t, err)
 	var granted []*model.Task
 	for _, t := range tasks {

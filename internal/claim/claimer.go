@@ -1,0 +1,275 @@
+package claim
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/limits"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Claimer claims tasks for one worker:
+//
+//	candidates ─▶ admit (limits) ─▶ decide (pure) ─▶ write ─▶ settle (a lost answer) ─▶ won, held, lost
+//
+// It knows nothing of slots and queues. Callers find the candidates and run what was won.
+type Claimer struct {
+	Store    *store.Store
+	Gate     *limits.Gate
+	Log      zerolog.Logger
+	WorkerID string
+	Only     *model.Conditions // what the worker takes; nil = everything
+	Terms    Terms
+	// Refused takes the tasks to leave out of the next queries.
+	Refused *Refusals
+	// Ended is called with tasks that a write ended which was no claim.
+	Ended func(*model.Task)
+	// Unsure bounds the questions about lost answers.
+	Unsure context.Context
+	// Report is called with the outcome of each of these questions.
+	Report func(error)
+	// BackOff makes the pauses between them.
+	BackOff func() (pause func(context.Context))
+}
+
+// callTime bounds one call of the database.
+const callTime = 20 * time.Second
+
+// Bid is a try to claim some of the tasks that a worker has found.
+type Bid struct {
+	ExecID string // of all executions that it wins
+	Tasks  []*model.Task
+	Room   Room
+	// MayAsk chooses, in their order, the limited tasks to ask grants for; nil = all.
+	MayAsk func(*model.Task) bool
+	// Hand are permits to pass on, see [limits.Gate.Admit].
+	Hand []lifecycle.Permit
+	// Search is that of [store.Tasks.Writes].
+	Search time.Duration
+}
+
+// Outcome is what became of a [Bid]. After an error it holds what is known all the same.
+type Outcome struct {
+	Won  []store.Write
+	Sent clock.Instant // when the claims were sent: leases are trusted from then
+	// Held claims were not written, because they shared a command with a document that another
+	// client holds. They may be written again, and their grants stay with them.
+	Held []store.Write
+	// HeldRepairs are repairs of which the same is true.
+	HeldRepairs []store.Write
+	Lost        int // another client changed the task first
+	Unwritable  int // the server refuses the write
+	Refused     int // the task is not for this worker now
+	Grants      map[*model.Task]limits.Grant
+	Unused      []limits.Grant // to return
+	Missed      []*model.Task  // limited ones that got no grant
+	Unasked     bool           // a limited task became claimable too late to ask for its grant
+}
+
+// Claims is how many claims got an answer.
+func (o *Outcome) Claims() int { return len(o.Won) + o.Lost + o.Unwritable }
+
+// Claim carries a bid out.
+func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
+	tasks, err := c.admit(ctx, b, &out)
+	if err != nil {
+		return out, err
+	}
+	now := c.Store.Clock.Now() // after the starts were reserved
+	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: b.ExecID, Only: c.Only}
+	d := question{by: by, terms: c.Terms, room: b.Room, limited: c.Gate.Limited, granted: out.Grants, now: now}.decide(tasks)
+	for t, retry := range d.refused {
+		c.Refused.Add(t.ID, now, retry)
+	}
+	out.Refused, out.Unasked = len(d.refused), d.unasked
+	unused := maps.Clone(out.Grants)
+	if d.wrong > 0 {
+		c.Log.Warn().Int("tasks", d.wrong).Str("task_id", d.repairs[0].Before.ID).Msg("repairing derived fields that contradict the task")
+	}
+	if out.HeldRepairs, err = c.Repair(ctx, d.repairs, b.Search); err == nil && len(d.claims) > 0 {
+		if err = c.Write(ctx, d.claims, b.ExecID, b.Search, &out); err != nil {
+			return out, err // they may have been won: the sweeper finds out
+		}
+		c.Gate.Claimed(out.Grants)
+		for _, w := range d.claims {
+			delete(unused, w.Before)
+		}
+	}
+	out.Unused = slices.AppendSeq(out.Unused, maps.Values(unused))
+	return out, err
+}
+
+// admit asks for what the claims of limited tasks need. It returns the tasks to go on with: all
+// but those that get nothing now.
+func (c *Claimer) admit(ctx context.Context, b Bid, out *Outcome) (left []*model.Task, err error) {
+	if !c.AnyLimited(b.Tasks) {
+		return b.Tasks, nil
+	}
+	now := c.Store.Clock.Now()
+	var ask []*model.Task
+	for _, t := range b.Tasks {
+		eff, _ := c.Terms(t)
+		if eff == nil || !c.Gate.Limited(t) || !lifecycle.ConditionsMet(c.Only, t) || lifecycle.Claimable(t, c.WorkerID, *eff, now) != "" {
+			left = append(left, t) // it is refused, or repaired, as any other
+		} else if b.MayAsk == nil || b.MayAsk(t) {
+			ask = append(ask, t)
+			left = append(left, t)
+		} else {
+			out.Missed = append(out.Missed, t)
+		}
+	}
+	got, err := c.Gate.Admit(ctx, ask, b.ExecID, b.Hand)
+	if err != nil {
+		return nil, err
+	}
+	for t, until := range got.Later {
+		c.Refused.Add(t.ID, now, until)
+	}
+	without := map[*model.Task]bool{}
+	for _, t := range ask {
+		if _, granted := got.Granted[t]; granted {
+			continue
+		}
+		without[t] = true
+		if got.Later[t].IsZero() {
+			out.Missed = append(out.Missed, t)
+		}
+	}
+	out.Grants = got.Granted
+	return slices.DeleteFunc(left, func(t *model.Task) bool { return without[t] }), nil
+}
+
+// AnyLimited reports whether a claim of any of the tasks needs a grant. It costs little where they
+// are of few types.
+func (c *Claimer) AnyLimited(tasks []*model.Task) bool {
+	last, limited := "", false
+	for _, t := range tasks {
+		if t.Type != last {
+			last, limited = t.Type, c.Gate.LimitsType(t.Type)
+		}
+		if limited || t.Options.LimitKey != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Repair writes repairs of derived fields, and carries out what follows the end of tasks that have
+// expired. It returns those that another client holds.
+func (c *Claimer) Repair(ctx context.Context, repairs []store.Write, search time.Duration) (held []store.Write, err error) {
+	if len(repairs) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	written, err := c.Store.Tasks.Writes(ctx, repairs, search)
+	for i, w := range written {
+		switch {
+		case w.Held:
+			held = append(held, repairs[i])
+		case w.Applied && repairs[i].After.Status.Ended():
+			c.Ended(repairs[i].After)
+		}
+	}
+	c.leaveOut(held)
+	return held, err
+}
+
+// Write writes claims and adds what became of them to the outcome. An error means that they may
+// have been won.
+func (c *Claimer) Write(ctx context.Context, claims []store.Write, execID string, search time.Duration, out *Outcome) error {
+	out.Sent = clock.Read(c.Store.Local())
+	written, err := c.write(ctx, claims, execID, search)
+	if err != nil {
+		return err
+	}
+	for i, w := range written {
+		claim := claims[i]
+		switch {
+		case w.Applied:
+			out.Won = append(out.Won, claim)
+			continue
+		case w.Held:
+			out.Held = append(out.Held, claim)
+			continue
+		case w.Refused != nil:
+			c.Unwritable(claim.Before, w.Refused)
+			out.Unwritable++
+		default:
+			out.Lost++
+		}
+		if g, granted := out.Grants[claim.Before]; granted {
+			out.Unused = append(out.Unused, g)
+		}
+	}
+	c.leaveOut(out.Held)
+	return nil
+}
+
+// write writes claims and settles a lost answer.
+func (c *Claimer) write(ctx context.Context, claims []store.Write, execID string, search time.Duration) ([]store.Written, error) {
+	call, cancel := context.WithTimeout(ctx, callTime)
+	written, err := c.Store.Tasks.Writes(store.For(call, store.Claiming), claims, search)
+	cancel()
+	if err == nil || store.Classify(err) == store.Fatal {
+		return written, err
+	}
+	// Also where the last command never reached the server: one before it may have.
+	return c.Settle(claims, execID, err)
+}
+
+// Settle asks, until the server answers, which of the claims were won whose answer was lost with
+// the error. To give up earlier would leave tasks that nobody knows to be held until their leases
+// lapse.
+func (c *Claimer) Settle(claims []store.Write, execID string, err error) (written []store.Written, _ error) {
+	c.Report(err)
+	eff, _ := c.Terms(claims[0].After)
+	if c.Unsure.Err() != nil {
+		return nil, err
+	}
+	err = c.insist(func(ctx context.Context) (err error) {
+		written, err = c.Store.Tasks.SettleClaim(ctx, claims, execID, eff.Lease)
+		return err
+	})
+	return written, err
+}
+
+// insist repeats a question until the server answers it, or for as long as lost answers are asked
+// about.
+func (c *Claimer) insist(ask func(context.Context) error) error {
+	for pause := c.BackOff(); ; pause(c.Unsure) {
+		call, cancel := context.WithTimeout(c.Unsure, callTime)
+		err := ask(call)
+		cancel()
+		c.Report(err)
+		if err == nil || c.Unsure.Err() != nil || store.Classify(err) == store.Fatal {
+			return err
+		}
+	}
+}
+
+// Unwritable notes a task that the server does not let anybody claim, because its document
+// has no room left, say: it must not stand at the head of every fetch.
+func (c *Claimer) Unwritable(t *model.Task, why error) {
+	now := c.Store.Clock.Now()
+	if c.Refused.Has(t.ID, now) {
+		return // it has been said a moment ago
+	}
+	c.Refused.Add(t.ID, now, time.Time{})
+	c.Log.Error().Err(why).Str("task_id", t.ID).Msg("the database refuses every write of a task; it cannot run")
+}
+
+// leaveOut leaves tasks that other clients hold out of the next queries.
+func (c *Claimer) leaveOut(held []store.Write) {
+	now := c.Store.Clock.Now()
+	for _, w := range held {
+		c.Refused.AddHeld(w.Before.ID, now)
+	}
+}

@@ -118,7 +118,7 @@ func TestPeriodicChild(t *testing.T) {
 
 // Three engines give every tick one record and at most one task, while at random moments
 // one is killed, and another comes, and one stands still for so long that the others take
-// its place.
+// its place. It takes real time: the engines are processes, and their clock is the machine's.
 func TestEveryTickHasOneRecordAlthoughEnginesDieAndFreeze(t *testing.T) {
 	t.Parallel()
 	atFullSize(t, func(t *testing.T, e Engine) {

@@ -64,9 +64,8 @@ func (a *archiving) measure(ctx context.Context, r *run) error {
 		return err
 	}
 	alone := func(passed time.Duration) (bool, error) { return passed >= a.alone, nil }
-	moved := func(n int) func(time.Duration) (bool, error) {
-		return func(time.Duration) (bool, error) { return r.moved(ctx, n) }
-	}
+	begun := func(time.Duration) (bool, error) { return r.moved(ctx, 1) }
+	all := func(time.Duration) (bool, error) { return r.allMoved(ctx, a.n) }
 	span := func(name string, s *span, over func(time.Duration) (bool, error)) (err error) {
 		*s, err = r.span(ctx, over)
 		r.also(name, *s, err != nil)
@@ -78,11 +77,11 @@ func (a *archiving) measure(ctx context.Context, r *run) error {
 	if err := r.db.Store.Turns.Leave(ctx, upkeep.Permit, "bench"); err != nil {
 		return err
 	}
-	if _, err := r.span(ctx, moved(1)); err != nil { // until the worker has taken it
+	if _, err := r.span(ctx, begun); err != nil { // until the worker has taken it
 		return err
 	}
 	end := r.cfg.OnMeasure(r.name)
-	err := span("archive/during", &a.during, moved(a.n))
+	err := span("archive/during", &a.during, all)
 	end()
 	if err != nil {
 		return err
@@ -161,7 +160,7 @@ func check(id string, generation, result int64) uint64 {
 	return h.Sum64()
 }
 
-// moved says whether so many are in the history, and none of them is left among the tasks.
+// moved says whether so many are in the history.
 func (r *run) moved(ctx context.Context, n int) (bool, error) {
 	have, err := r.db.DB.Collection("task_history").EstimatedDocumentCount(ctx)
 	if store.Unreachable(err) {
@@ -171,8 +170,14 @@ func (r *run) moved(ctx context.Context, n int) (bool, error) {
 		return false, fmt.Errorf("counting the history: %w", err)
 	}
 	r.progress("archiving")(int(have), max(n, int(have)))
-	if have < int64(n) {
-		return false, nil
+	return have >= int64(n), nil
+}
+
+// allMoved says whether so many are in the history, and none is left among the tasks, from
+// which they are removed afterwards.
+func (r *run) allMoved(ctx context.Context, n int) (bool, error) {
+	if enough, err := r.moved(ctx, n); !enough {
+		return false, err
 	}
 	left, err := r.unmoved(ctx)
 	if store.Unreachable(err) {

@@ -33,7 +33,7 @@ check: fmt-check vet lint test scenarios ## format, vet, lint, every test with -
 # Many tests wait for leases and clocks, so the tests of more packages than there are
 # processors run at once. `make vet` has vetted them; without the symbols of debuggers they
 # are linked in half the time.
-TEST_FLAGS := -json -p 4 -vet=off -ldflags=-w -timeout $(TEST_TIMEOUT)
+TEST_FLAGS := -json -p 3 -vet=off -ldflags=-w -timeout $(TEST_TIMEOUT)
 
 .PHONY: test
 test: ## every test with -race, on the embedded server

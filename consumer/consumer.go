@@ -18,6 +18,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/control"
+	"github.com/mscheduler/mscheduler/internal/fetchplan"
 	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -71,23 +72,13 @@ type Consumer struct {
 	stats     counters
 	tap       atomic.Pointer[func(Event)] // a second listener, while draining
 
-	claimer     *claim.Claimer
-	claiming    sync.Mutex // one claim at a time, so that slots are not promised twice
-	spread      spread
-	rate        rate
-	lead        lead
-	random      *rand.Rand
-	nextFetch   time.Duration // monotonic: no fetch before, because of the crowd
-	lookedAt    time.Time     // the store's: what was due until then was found
-	lookedFull  bool          // the last look at the head looked at everything
-	filled      bool          // and found as many as it looked for
-	fullAt      time.Duration // monotonic: when such a look was
-	refusedWalk refusedWalk
-	nextPace    *clock.Pacer // of the question when something is due
-	knownDue    time.Time    // its last answer; of the fetch loop alone
-	pollPace    *clock.Pacer
-	typeScan    *claim.TypeScan
-	turnFrom    string // where the next look begins among very many types
+	claimer  *claim.Claimer
+	claiming sync.Mutex // one claim at a time, so that slots are not promised twice
+	plan     *fetchplan.Plan
+	nextPace *clock.Pacer // of the question when something is due
+	knownDue time.Time    // its last answer; of the fetch loop alone
+	pollPace *clock.Pacer
+	typeScan *claim.TypeScan
 
 	handlerCtx context.Context // of all handlers: ends at no stop, only each by its cause
 	service    context.Context // of what must go on until the last handler has returned
@@ -122,7 +113,7 @@ func New(cfg Config) (*Consumer, error) {
 		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
 		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(),
 		stopping: make(chan struct{}),
-		random:   rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+		plan:     fetchplan.New(cfg.Concurrency, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))),
 	}
 	if only := (model.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !lifecycle.Unconditional(&only) {
 		c.only = &only
@@ -152,7 +143,7 @@ func New(cfg Config) (*Consumer, error) {
 		Tell: func(reason string) { c.emit(Event{Kind: EventStream, Reason: reason}) },
 	})
 	c.lapses = lapse.New(lapse.Config{
-		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Poll: cfg.PollInterval, Pause: longestPace, Limit: maxBatch,
+		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Poll: cfg.PollInterval, Pause: longestPace, Limit: fetchplan.MaxBatch,
 		Types: c.types, Fleet: c.presence.Fleet, Preempt: c.preempt, Ends: c.ends.Wait,
 	})
 	c.newService()

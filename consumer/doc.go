@@ -17,13 +17,12 @@
 // Inside, each loop is a file:
 //
 //	find     fetch.go    looks for due tasks: woken, at a known time, by poll
-//	         lead.go     how early, and for how many, so that handlers do not run dry
+//	                     internal/fetchplan says where, for how many and how early
 //	         rest.go     while there are none: timers, and polls of one query
 //	         follow.go   claims what events name, while internal/stream keeps a change
 //	                     stream open
 //	         preempt.go  decides about lapsed leases, which internal/lapse looks for
-//	claim    claim.go    has internal/claim claim a batch, and holds what was won;
-//	                     spread.go adapts sizes
+//	claim    claim.go    has internal/claim claim a batch, and holds what was won
 //	run      run.go      calls handlers in free slots; holdings.go counts them
 //	keep     leases.go   what follows when internal/lease cannot keep a lease
 //	save     step.go     a handler's steps

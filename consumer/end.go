@@ -25,7 +25,7 @@ func (c *Consumer) newEnds() {
 // lingerEnds returns how long the next batch of ends waits for more.
 func (c *Consumer) lingerEnds() time.Duration {
 	more := c.backlog.Load() && !c.isStopping() && !c.held.idle()
-	return finish.Linger(max(c.rate.last(), c.rate.possible(c.cfg.Concurrency)), more)
+	return finish.Linger(c.plan.StartRate(), more)
 }
 
 // hold is an execution as package finish sees it.

@@ -7,7 +7,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/fetchplan"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // fetchLoop looks for due tasks: at start, when woken, when a slot frees while more
@@ -30,7 +32,7 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 		wait.Reset()
 		if full {
 			c.awaitRoom(ctx)
-			clock.Pause(ctx, c.nextFetch-c.cfg.Clock.Monotonic())
+			clock.Pause(ctx, c.plan.Next()-c.cfg.Clock.Monotonic())
 		}
 	}
 }
@@ -41,7 +43,7 @@ func (c *Consumer) awaitRoom(ctx context.Context) {
 		n := c.held.count()
 		// Told only when so few wait that a fetch may be worth while: not by each of the
 		// thousands that start a second.
-		change := c.held.below(c.lead.enough(c.cfg.Concurrency-n.running, c.perSecond(n)))
+		change := c.held.below(c.plan.Enough(n.forPlan(), c.cfg.Clock.Monotonic()))
 		if c.room(c.held.count()) > 0 {
 			return
 		}
@@ -55,16 +57,7 @@ func (c *Consumer) awaitRoom(ctx context.Context) {
 
 // room is how many tasks to fetch now.
 func (c *Consumer) room(n counts) int {
-	return c.lead.toFetch(c.cfg.Concurrency-n.running, n.buffered, c.perSecond(n), c.presence.Fleet() <= 1)
-}
-
-// perSecond is how many handlers start. Where they ran out of tasks it is how many could start.
-func (c *Consumer) perSecond(n counts) float64 {
-	observed := c.rate.observe(c.cfg.Clock.Monotonic(), n.started)
-	if n.running < c.cfg.Concurrency && c.lead.ranOut() {
-		return max(observed, c.rate.possible(c.cfg.Concurrency))
-	}
-	return observed
+	return c.plan.Room(n.forPlan(), c.presence.Fleet() <= 1, c.cfg.Clock.Monotonic())
 }
 
 // waits says whether tasks of the type are not to be claimed now, whoever has room: it is
@@ -100,33 +93,13 @@ func (c *Consumer) someTypes(types []string) []string {
 	return types
 }
 
-// turnOf is the next part of the types, which are sorted, that one query may name. last says
-// that the others have had their turns: a worker does not rest before.
-func (c *Consumer) turnOf(types []string) (some []string, last bool) {
-	if len(types) <= store.MaxTypes {
-		c.turnFrom = ""
-		return types, true
-	}
-	from, _ := slices.BinarySearch(types, c.turnFrom)
-	if from == len(types) {
-		from = 0
-	}
-	to := min(from+store.MaxTypes, len(types))
-	if c.turnFrom = ""; to < len(types) {
-		c.turnFrom = types[to]
-	}
-	return types[from:to], to == len(types)
-}
-
 // fetch finds and claims one batch. full says that there is likely more.
 func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
 	before, began, won := c.held.count(), c.cfg.Clock.Monotonic(), c.stats.won.Load()
 	full, asked, err := c.fetchOnce(ctx)
 	if asked && err == nil {
-		c.lead.learn(before, c.held.count(), c.cfg.Clock.Monotonic()-began, int(c.stats.won.Load()-won))
-		if c.backlog.Store(full); !full {
-			c.rate.backlogEnded()
-		}
+		c.backlog.Store(full)
+		c.plan.Learn(before.forPlan(), c.held.count().forPlan(), c.cfg.Clock.Monotonic()-began, int(c.stats.won.Load()-won), full)
 	}
 	return full, err
 }
@@ -150,12 +123,12 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 		c.seeker.NothingSkipped()
 		return !all && err == nil, true, err
 	}
-	types, last := c.turnOf(types)
+	types, last := c.plan.Turn(types, store.MaxTypes)
 	all = all && last
 	n = c.store.Tasks.Fit(c.gate.AtMost(types, n))
 	workers := c.presence.Fleet()
 	if c.stats.fetches.Load() == 0 {
-		c.spread.crowd(workers)
+		c.plan.Crowd(workers)
 	}
 	began := c.cfg.Clock.Monotonic()
 	got, err := c.search(ctx, types, n, workers)
@@ -176,92 +149,57 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if c.watch.Watching() && took+lost == len(found) {
 		c.recent.add(found, c.cfg.Clock.Monotonic())
 	}
-	c.spread.learn(took, lost, workers)
-	ended := c.cfg.Clock.Monotonic()
-	c.nextFetch = ended
+	done := fetchplan.Fetched{
+		Got: got, Took: took, Lost: lost, OnlyRefused: took == 0 && lost == 0 && c.seeker.Refused.Full(),
+		Workers: workers, Ended: c.cfg.Clock.Monotonic(),
+	}
 	if !c.claimer.AnyLimited(found) { // whose starts are lost when they come late
 		// The error of the clock is about a round trip, and all this took three.
-		c.nextFetch += c.spread.rest(max(0, ended-began-3*c.store.Clock.Error()))
+		done.Busy = max(0, done.Ended-began-3*c.store.Clock.Error())
 	}
-	none := took == 0 && lost == 0 && c.seeker.Refused.Full()
-	if !c.refusedWalk.learn(c.cfg.Clock.Monotonic(), got.Take, len(found) < got.Take, none) {
-		return !all, true, nil
-	}
-	if c.priorityEnded(got) {
+	more, anew := c.plan.Done(done)
+	if anew {
 		c.seeker.Forget()
-		return true, true, nil
 	}
-	return !all || len(found) >= got.Take || !got.AtHead || lost > 0 || took < len(found) && took > 0, true, nil
+	return !all || more, true, nil
 }
 
-// priorityEnded reports whether a backlog has ended, of one priority perhaps: what there is of
-// others may not be known to be in use, and only a full look finds it.
-func (c *Consumer) priorityEnded(got claim.Catch) bool {
-	if !got.AtHead {
-		return false
-	}
-	now, filled := c.cfg.Clock.Monotonic(), c.filled
-	c.filled = len(got.Queue) >= got.Take
-	if got.Full {
-		c.fullAt = now
-	}
-	return filled && !c.filled && !got.Full && now-c.fullAt >= claim.FullEvery/4
-}
-
-// search finds up to n candidates for a claim. Three things decide where it looks: the knowledge
-// of the queue (c.seeker), the crowd (c.spread), and the tasks at the head that this worker may
-// not run (c.refusedWalk).
+// search finds up to n candidates for a claim. The plan decides where, by the crowd and by the
+// tasks at the head that this worker may not run; the seeker knows the queue.
 func (c *Consumer) search(ctx context.Context, types []string, n, workers int) (claim.Catch, error) {
 	for {
 		now := c.cfg.Clock.Monotonic()
-		past := c.refusedWalk.offset(now)
-		if past == 0 && c.spread.wantsTail(now) {
-			if err := c.askTail(ctx); err != nil {
+		if first := c.plan.WantsTail(now); first != nil {
+			if err := c.askTail(ctx, first); err != nil {
 				return claim.Catch{}, err
 			}
 		}
-		a := aim{atHead: true, skip: past, take: n}
-		if past == 0 {
-			quick := min(c.perSecond(c.held.count())*quickShare.Seconds(), maxBatch)
-			a = c.spread.look(n, int(quick), workers, now, c.random)
-		}
-		got, err := c.find(ctx, types, a)
+		aim := c.plan.Aim(n, c.held.count().forPlan(), workers, now)
+		got, err := c.find(ctx, types, aim)
 		if err != nil {
 			return claim.Catch{}, err
 		}
-		a.take = got.Take
-		if past > 0 || !c.spread.saw(a, got.Queue, workers, now, c.random) {
+		if !c.plan.Saw(aim, got, workers, now) {
 			return got, nil
 		}
 	}
 }
 
 // askTail queries the end of the part of the queue in which the crowd looks.
-func (c *Consumer) askTail(ctx context.Context) error {
+func (c *Consumer) askTail(ctx context.Context, first *model.Task) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
-	tail, err := c.seeker.Tail(ctx, c.spread.field.first)
+	tail, err := c.seeker.Tail(ctx, first)
 	if err == nil {
-		c.spread.sawTail(tail, c.cfg.Clock.Monotonic())
+		c.plan.SawTail(tail, c.cfg.Clock.Monotonic())
 	}
 	return err
 }
 
 // find reads candidates at the place of the aim.
-func (c *Consumer) find(ctx context.Context, types []string, a aim) (claim.Catch, error) {
+func (c *Consumer) find(ctx context.Context, types []string, a fetchplan.Aim) (claim.Catch, error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	c.stats.fetches.Add(1)
-	got, err := c.seeker.Find(ctx, types, claim.Aim{
-		AtHead: a.atHead, Whole: a.atHead && (a.skip > 0 || c.seeker.Refused.Full()),
-		Skip: a.skip, Take: a.take, Scout: a.scout, Place: a.place,
-	})
-	c.lookedAt = got.At
-	if got.AtHead {
-		c.lookedFull = got.Full
-	}
-	if got.Trip > 0 {
-		c.lead.tripped(got.Trip)
-	}
-	return got, err
+	return c.seeker.Find(ctx, types, a.For(c.seeker.Refused.Full()))
 }

@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/fetchplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -18,30 +20,26 @@ import (
 )
 
 func TestEndsGatherOnlyWhileManyMoreAreAboutToCome(t *testing.T) {
-	c, _ := newQuiet(t, testdb.New(t), Config{})
-	c.backlog.Store(true)
-	c.rate.perSecond = 1000
-	c.held.running = 1
-	require.Positive(t, c.lingerEnds())
-	for why, change := range map[string]func(){
-		"the last fetch found no more": func() { c.backlog.Store(false) },
-		"tasks start slowly":           func() { c.rate.perSecond = 1 },
-		"nothing runs":                 func() { c.held.running = 0 },
-		"the worker stops":             c.requestStop,
-	} {
-		c.backlog.Store(true)
-		c.rate.perSecond, c.held.running = 1000, 1
-		change()
-		require.Zero(t, c.lingerEnds(), why)
-	}
-	c, _ = newQuiet(t, testdb.New(t), Config{Concurrency: 10})
+	c, _ := newQuiet(t, testdb.New(t), Config{Concurrency: 10})
 	c.backlog.Store(true)
 	c.held.running = 1
 	for range 10 {
 		require.Zero(t, c.lingerEnds(), "how quick they are is not known")
-		c.rate.ranFor(time.Millisecond)
+		c.plan.Ran(time.Millisecond)
 	}
 	require.Positive(t, c.lingerEnds(), "ten slots start 10,000 a second")
+	quick := c.plan
+	for why, change := range map[string]func(){
+		"the last fetch found no more": func() { c.backlog.Store(false) },
+		"tasks start slowly":           func() { c.plan = fetchplan.New(10, rand.New(rand.NewPCG(1, 1))) },
+		"nothing runs":                 func() { c.held.running = 0 },
+		"the worker stops":             c.requestStop,
+	} {
+		c.backlog.Store(true)
+		c.plan, c.held.running = quick, 1
+		change()
+		require.Zero(t, c.lingerEnds(), why)
+	}
 }
 
 // gathering is a worker whose ends gather without a limit of time, and a producer. It counts

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/fetchplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -344,6 +345,11 @@ type counts struct {
 	started                uint64
 }
 
+// forPlan is what the plan of fetches counts.
+func (n counts) forPlan() fetchplan.Held {
+	return fetchplan.Held{Buffered: n.buffered, Running: n.running, Started: n.started}
+}
+
 func (h *holdings) count() counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -369,7 +375,7 @@ func (h *holdings) promise(writes []store.Write) (release func()) {
 // room is how many more executions of a type may be claimed; limit 0 = no limit.
 func (h *holdings) room(typ string, limit int) int {
 	if limit == 0 {
-		return largeBatch
+		return fetchplan.LargeBatch
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/fetchplan"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -33,7 +34,7 @@ func TestWaitingExecutionsStartInOrderAndNeverMoreThanTheSlots(t *testing.T) {
 
 func TestATypesRoomCountsWhatWaitsAndWhatRuns(t *testing.T) {
 	h, typ, other := newHoldings(10), &handler{typ: "a", limit: 2}, &handler{typ: "b"}
-	require.Equal(t, largeBatch, h.room("b", 0))
+	require.Equal(t, fetchplan.LargeBatch, h.room("b", 0))
 	xs := held(typ, typ, other)
 	h.add(xs, 0, time.Time{})
 	require.Zero(t, h.room("a", 2))

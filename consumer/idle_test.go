@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -156,7 +157,7 @@ func TestAPollSeesWhateverIsThereForTheWorker(t *testing.T) {
 
 	soon := put(t, c, "soon", at(now.Add(10*time.Second)))
 	require.False(t, poll().poll, "due before the next poll")
-	c.lookedAt, c.lookedFull = now, true
+	c.plan.Looked(claim.Catch{At: now, AtHead: true, Full: true})
 	next, err := c.nextLook(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, soon.DueAt, next.at, "a timer is set for it")

@@ -82,7 +82,7 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 		next = look{at: now.Add(in)} // tasks outside of the query may be due
 	}
 	var priorities []int
-	if !c.lookedFull {
+	if _, full := c.plan.LastLook(); !full {
 		// Before a longer rest it looks at everything, and then for every start.
 		priorities = c.seeker.Queue.Priorities()
 		if full := now.Add(claim.FullEvery); full.Before(next.at) {
@@ -114,8 +114,9 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 func (c *Consumer) nextDue(ctx context.Context, types []string, priorities []int, until time.Time) (due time.Time, again time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
+	looked, _ := c.plan.LastLook()
 	asked, err := c.nextPace.Try(func() (err error) {
-		next, err := c.seeker.Next(ctx, types, priorities, c.lookedAt, until)
+		next, err := c.seeker.Next(ctx, types, priorities, looked, until)
 		if due = next.DueAt; !due.IsZero() {
 			c.seeker.Hear(&model.Task{Type: next.Type, Priority: next.Priority, DueAt: due})
 		}
@@ -125,7 +126,7 @@ func (c *Consumer) nextDue(ctx context.Context, types []string, priorities []int
 		c.knownDue = due
 		return due, 0, err
 	}
-	if c.knownDue.After(c.lookedAt) && !c.knownDue.After(until) {
+	if c.knownDue.After(looked) && !c.knownDue.After(until) {
 		due = c.knownDue
 	}
 	return due, max(c.nextPace.Left(), time.Millisecond), nil

@@ -128,7 +128,7 @@ func (c *Consumer) call(x *execution, s *said) {
 	began := clock.Read(c.cfg.Clock)
 	defer func() {
 		x.ran = began.SinceMonotonic(c.cfg.Clock)
-		c.rate.ranFor(x.ran)
+		c.plan.Ran(x.ran)
 		x.h.took(x.ran)
 		if ctx.Err() != nil {
 			s.cause = context.Cause(ctx)

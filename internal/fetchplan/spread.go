@@ -1,4 +1,4 @@
-package consumer
+package fetchplan
 
 import (
 	"math"
@@ -42,8 +42,8 @@ type field struct {
 	depth      int           // about how many tasks there are; 0 = not known
 }
 
-// aim is the place of a look.
-type aim struct {
+// Aim is the place of a look.
+type Aim struct {
 	atHead   bool      // with no bound but the known head
 	from     time.Time // unless atHead: tasks due before are not looked at
 	priority int       // unless atHead: those of lower priorities neither
@@ -55,7 +55,7 @@ type aim struct {
 
 // place returns where the look goes in a queue with the given knowledge: the priorities to
 // name, nil = all, and the lower bound of due_at.
-func (a aim) place(l claim.Look) (priorities []int, from time.Time) {
+func (a Aim) place(l claim.Look) (priorities []int, from time.Time) {
 	switch {
 	case a.atHead:
 		return l.Priorities, l.From
@@ -127,17 +127,17 @@ func (s *spread) enter(workers int) {
 }
 
 // look returns where to look for n tasks. The worker starts quick tasks within quickShare.
-func (s *spread) look(n, quick, workers int, now time.Duration, r *rand.Rand) aim {
+func (s *spread) look(n, quick, workers int, now time.Duration, r *rand.Rand) Aim {
 	switch {
 	case !s.crowded:
-		return aim{atHead: true, take: n}
+		return Aim{atHead: true, take: n}
 	case s.field.first == nil: // the start of a crowd: all of it looks at the head now
-		return aim{atHead: true, scout: true, take: scouted}
+		return Aim{atHead: true, scout: true, take: scouted}
 	case now >= s.headAt || s.misses >= maxMisses:
-		return aim{atHead: true, take: n}
+		return Aim{atHead: true, take: n}
 	}
 	f := &s.field
-	a := aim{priority: f.priority, from: f.head, take: n}
+	a := Aim{priority: f.priority, from: f.head, take: n}
 	if now >= s.allAt {
 		a.all, s.allAt = true, now+claim.FullEvery
 	}
@@ -186,7 +186,7 @@ func (s *spread) sawTail(tail time.Time, now time.Duration) {
 
 // saw records what a look found. again asks for another look at once in its place: after a
 // scout, or nearer to the head after a look past the end, which shows nothing of the queue.
-func (s *spread) saw(a aim, found []*model.Task, workers int, now time.Duration, r *rand.Rand) (again bool) {
+func (s *spread) saw(a Aim, found []*model.Task, workers int, now time.Duration, r *rand.Rand) (again bool) {
 	f := &s.field
 	switch {
 	case len(found) == 0 && a.atHead:

@@ -1,4 +1,4 @@
-package consumer
+package fetchplan
 
 import (
 	"container/heap"
@@ -189,7 +189,7 @@ func (f *fleet) tail(in field) (tail time.Time) {
 	return tail
 }
 
-func (f *fleet) find(priorities []int, from time.Time, a aim) (found []*model.Task) {
+func (f *fleet) find(priorities []int, from time.Time, a Aim) (found []*model.Task) {
 	if priorities == nil {
 		priorities = []int{0, input.MaxPriority}
 	}

@@ -1,4 +1,4 @@
-package consumer
+package fetchplan
 
 import (
 	"fmt"
@@ -128,7 +128,7 @@ func TestAnUncontendedWorkerKeepsTheOrderOfTheQueue(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 100 {
 		a := s.look(100, 0, 16, time.Minute, r)
-		require.Equal(t, aim{atHead: true, take: 100}, a)
+		require.Equal(t, Aim{atHead: true, take: 100}, a)
 		require.False(t, s.saw(a, foundAll(100, simStart), 16, time.Minute, r))
 		s.learn(90, 10, 16) // a tenth lost costs less than looking elsewhere
 	}
@@ -184,7 +184,7 @@ func TestNearTheEndOfTheQueueEverybodyTakesAFew(t *testing.T) {
 		require.Equal(t, 25, s.look(100, 1000, 16, time.Minute, r).take, "quick tasks: not by the handful")
 		require.Equal(t, 19, s.look(100, 19, 16, time.Minute, r).take, "slower ones")
 	}
-	s.saw(aim{atHead: true, take: 10}, nil, 16, time.Minute, r)
+	s.saw(Aim{atHead: true, take: 10}, nil, 16, time.Minute, r)
 	require.Equal(t, spread{}, s, "an empty queue is nobody's to fight over")
 }
 
@@ -223,16 +223,16 @@ func TestACrowdThatLosesClaimsLooksLessOften(t *testing.T) {
 
 func TestALookOfACrowdNamesItsPriorityAndThoseAbove(t *testing.T) {
 	l := claim.Look{Priorities: []int{1, 5, 8}, From: simStart}
-	head, from := aim{atHead: true}.place(l)
+	head, from := Aim{atHead: true}.place(l)
 	require.Equal(t, []int{1, 5, 8}, head)
 	require.Equal(t, simStart, from)
-	within := aim{priority: 5, from: simStart.Add(time.Second)}
+	within := Aim{priority: 5, from: simStart.Add(time.Second)}
 	some, from := within.place(l)
 	require.Equal(t, []int{5, 8}, some)
 	require.Equal(t, within.from, from)
 	within.all = true
 	all, _ := within.place(l)
 	require.Equal(t, []int{5, 6, 7, 8, 9}, all)
-	one, _ := aim{priority: 5}.place(claim.Look{})
+	one, _ := Aim{priority: 5}.place(claim.Look{})
 	require.Equal(t, []int{5}, one)
 }

@@ -1,13 +1,13 @@
-package consumer
+package fetchplan
 
 import (
 	"sync"
 	"time"
 )
 
-// largeBatch is the most quick tasks that a worker looks for if it has a distant server to
+// LargeBatch is the most quick tasks that a worker looks for if it has a distant server to
 // itself.
-const largeBatch = 2 * maxBatch
+const LargeBatch = 2 * MaxBatch
 
 // tripShare is the wanted ratio of the time of a fetch to that of its round trips.
 const tripShare = 4
@@ -32,13 +32,13 @@ func (l *lead) tripped(took time.Duration) {
 
 // learn records what was held when a fetch began and when it was done, its duration and the
 // number of tasks that it won.
-func (l *lead) learn(before, after counts, took time.Duration, won int) {
+func (l *lead) learn(before, after Held, took time.Duration, won int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hungry = after.started-before.started >= uint64(before.buffered)
-	l.most = maxBatch
+	l.hungry = after.Started-before.Started >= uint64(before.Buffered)
+	l.most = MaxBatch
 	if trips := 2 * l.trip; won > 0 && took > trips {
-		l.most = min(max(maxBatch, int(tripShare*float64(trips)*float64(won)/float64(took-trips))), largeBatch)
+		l.most = min(max(MaxBatch, int(tripShare*float64(trips)*float64(won)/float64(took-trips))), LargeBatch)
 	}
 }
 

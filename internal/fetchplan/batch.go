@@ -1,4 +1,4 @@
-package consumer
+package fetchplan
 
 import (
 	"sync"
@@ -8,16 +8,17 @@ import (
 // The rules by which a worker decides how many tasks it looks for. They are pure.
 
 const (
-	maxBatch = 1000
+	// MaxBatch is the most tasks that a worker looks for, see also [LargeBatch].
+	MaxBatch = 1000
 	// aheadTime is how long a batch should last at the measured rate. A fetch has a
 	// fixed cost, so quicker tasks get larger batches.
 	aheadTime = 500 * time.Millisecond
 )
 
 // batchWanted returns how many claimed tasks a process wants ready: as many as it expects
-// to start within [aheadTime], at least its free slots, at most [maxBatch].
+// to start within [aheadTime], at least its free slots, at most [MaxBatch].
 func batchWanted(freeSlots int, perSecond float64) int {
-	return min(maxBatch, max(freeSlots, int(perSecond*aheadTime.Seconds())))
+	return min(MaxBatch, max(freeSlots, int(perSecond*aheadTime.Seconds())))
 }
 
 // toFetch returns how many tasks to look for now: none while more than half of the wanted number
@@ -72,7 +73,7 @@ func (r *rate) ranFor(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.returned, r.ran = r.returned+1, r.ran+max(d, 1)
-	if r.returned >= 2*maxBatch {
+	if r.returned >= 2*MaxBatch {
 		r.returned, r.ran = r.returned/2, r.ran/2
 	}
 }
@@ -82,7 +83,7 @@ func (r *rate) ranFor(d time.Duration) {
 func (r *rate) possible(slots int) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.returned < min(slots, maxBatch) {
+	if r.returned < min(slots, MaxBatch) {
 		return 0
 	}
 	return float64(slots) * float64(r.returned) / r.ran.Seconds()

@@ -1,4 +1,4 @@
-package consumer
+package fetchplan
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 
 // fetched is a fetch that began with so many tasks at hand, during which so many started.
 func fetched(l *lead, waiting, started int, took time.Duration, won int) {
-	l.learn(counts{buffered: waiting, started: 7}, counts{started: 7 + uint64(started)}, took, won)
+	l.learn(Held{Buffered: waiting, Started: 7}, Held{Started: 7 + uint64(started)}, took, won)
 }
 
 func TestAFetchBeginsEarlierAfterTheHandlersRanOutOfTasks(t *testing.T) {
@@ -18,8 +18,8 @@ func TestAFetchBeginsEarlierAfterTheHandlersRanOutOfTasks(t *testing.T) {
 	require.Zero(t, l.toFetch(free, 501, quick, true), "half a batch lasts for long enough, as far as is known")
 
 	fetched(&l, 500, 500, 30*time.Millisecond, 1000)
-	require.Equal(t, maxBatch, l.enough(free, quick))
-	require.Equal(t, maxBatch, l.toFetch(free, 501, quick, true))
+	require.Equal(t, MaxBatch, l.enough(free, quick))
+	require.Equal(t, MaxBatch, l.toFetch(free, 501, quick, true))
 	require.Zero(t, l.toFetch(free, 1001, quick, true), "a whole batch waits")
 	require.Zero(t, l.toFetch(free, 51, 0, true), "slow tasks do not run out within a fetch")
 
@@ -39,7 +39,7 @@ func TestADistantServerIsAskedForMoreTasks(t *testing.T) {
 		{"2 of 22 ms are round trips", time.Millisecond, 22 * time.Millisecond, true, quick, 1000},
 		{"10 of 30 ms are", 5 * time.Millisecond, 30 * time.Millisecond, true, quick, 2000},
 		{"6 of 26 ms are", 3 * time.Millisecond, 26 * time.Millisecond, true, quick, 1200},
-		{"they are all of it", 50 * time.Millisecond, 101 * time.Millisecond, true, quick, largeBatch},
+		{"they are all of it", 50 * time.Millisecond, 101 * time.Millisecond, true, quick, LargeBatch},
 		{"others want the same tasks", 5 * time.Millisecond, 30 * time.Millisecond, false, quick, 1000},
 		{"more than starts within half a second", 5 * time.Millisecond, 30 * time.Millisecond, true, 3000, 1500},
 		{"a query took longer than the fetch", 50 * time.Millisecond, 30 * time.Millisecond, true, quick, 1000},
@@ -49,6 +49,6 @@ func TestADistantServerIsAskedForMoreTasks(t *testing.T) {
 		fetched(&l, 0, 1000, c.took, 1000)
 		require.Equal(t, c.want, l.toFetch(free, 0, c.perSecond, c.alone), c.why)
 		fetched(&l, 500, 0, c.took, 1000)
-		require.LessOrEqual(t, l.toFetch(free, 0, c.perSecond, c.alone), maxBatch, "the handlers had enough")
+		require.LessOrEqual(t, l.toFetch(free, 0, c.perSecond, c.alone), MaxBatch, "the handlers had enough")
 	}
 }

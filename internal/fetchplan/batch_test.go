@@ -1,12 +1,11 @@
-package consumer
+package fetchplan
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 func TestABatchIsWhatStartsWithinHalfASecond(t *testing.T) {
@@ -26,7 +25,7 @@ func TestABatchIsWhatStartsWithinHalfASecond(t *testing.T) {
 		{0, 0, 0, 0},               // all slots taken by long ones
 		{3, 1, 0, 2},               //
 		{1, 0, 0, 1},               // one slot
-		{maxBatch * 2, 0, 0, 1000}, // more slots than a batch
+		{MaxBatch * 2, 0, 0, 1000}, // more slots than a batch
 	} {
 		require.Equal(t, c.want, toFetch(c.free, c.waiting, c.perSecond), "%+v", c)
 	}
@@ -47,24 +46,23 @@ func TestTheRateIsSmoothedOverASecond(t *testing.T) {
 
 func TestHandlersThatRanOutOfTasksGetAsManyAsTheyCouldStart(t *testing.T) {
 	const slots = 100
-	c, _ := newQuiet(t, testdb.New(t), Config{Concurrency: slots})
+	p := New(slots, rand.New(rand.NewPCG(1, 1)))
 	returned := func(n int, each time.Duration) {
 		for range n {
-			c.rate.ranFor(each)
+			p.Ran(each)
 		}
 	}
-	fetched(&c.lead, 0, slots, time.Second, slots)
+	fetched(&p.lead, 0, slots, time.Second, slots)
 	returned(slots-1, 100*time.Millisecond)
-	require.Zero(t, c.perSecond(counts{}), "one that returned soon says little of those that run")
+	require.Zero(t, p.PerSecond(Held{}, 1), "one that returned soon says little of those that run")
 	returned(1, 100*time.Millisecond)
-	require.InDelta(t, 1000, c.perSecond(counts{}), 1)
-	require.Equal(t, 500, c.room(counts{}))
-	require.Zero(t, c.perSecond(counts{running: slots}), "all slots are taken")
+	require.InDelta(t, 1000, p.PerSecond(Held{}, 1), 1)
+	require.Equal(t, 500, p.Room(Held{}, true, 1))
+	require.Zero(t, p.PerSecond(Held{Running: slots}, 1), "all slots are taken")
 	returned(20_000, 10*time.Millisecond)
-	require.InDelta(t, 10_000, c.perSecond(counts{}), 100, "the last ones count")
-	fetched(&c.lead, 500, 499, time.Second, slots)
-	require.Zero(t, c.perSecond(counts{}), "they had enough")
-	fetched(&c.lead, 0, slots, time.Second, slots)
-	c.rate.backlogEnded()
-	require.Zero(t, c.perSecond(counts{}), "the next tasks may be others")
+	require.InDelta(t, 10_000, p.PerSecond(Held{}, 1), 100, "the last ones count")
+	fetched(&p.lead, 500, 499, time.Second, slots)
+	require.Zero(t, p.PerSecond(Held{}, 1), "they had enough")
+	p.Learn(Held{}, Held{Started: slots}, time.Second, slots, false)
+	require.Zero(t, p.PerSecond(Held{}, 1), "the next tasks may be others")
 }

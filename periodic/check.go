@@ -19,6 +19,15 @@ func (s Spec) Rule(now time.Time) (*schedule.Rule, error) {
 	return r, nil
 }
 
+// Checked returns the spec as it would be stored, with its secrets: see [Spec.Rule].
+func (s Spec) Checked(now time.Time) (Spec, error) {
+	r, err := s.Rule(now)
+	if err != nil {
+		return s, err
+	}
+	return specOf(r), nil
+}
+
 // CheckedFor reports what is wrong with the spec as an edit of the stored rule, or as a new rule
 // if stored is nil. Nothing is read or written.
 func (s Spec) CheckedFor(stored *schedule.Rule, now time.Time) error {

@@ -134,11 +134,8 @@ func (*applyingRules) coded(err error) error     { return noRule(err) }
 // depends on the time.
 func specOf(f *form.Rule) (periodic.Spec, error) {
 	spec, err := f.Spec()
-	rule, wrong := spec.Rule(time.Unix(0, 0))
-	if wrong == nil {
-		spec = periodic.SpecOf(rule)
-	}
-	return spec, errors.Join(err, builtin.CheckArgs(f.Type, []byte(f.Args)), wrong)
+	checked, wrong := spec.Checked(time.Unix(0, 0))
+	return checked, errors.Join(err, builtin.CheckArgs(f.Type, []byte(f.Args)), wrong)
 }
 
 func (*applyingRules) check(f *form.Rule) error {

@@ -4,6 +4,7 @@ import (
 	"time"
 )
 
+// Later is the later of two times.
 func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

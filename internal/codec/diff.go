@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
+// SameClaimed reports whether both are nil, or hold the same options.
 func SameClaimed(c *model.ClaimedOptions, d *model.ClaimedOptions) bool {
 	if c == nil || d == nil {
 		return c == d

@@ -291,6 +291,7 @@ func textOf(data []byte) []byte {
 	return data[4 : len(data)-1]
 }
 
+// AppendJSONString appends the text as a JSON string.
 func AppendJSONString[T string | []byte](dst []byte, s T) []byte {
 	plain := true
 	for i := range len(s) {

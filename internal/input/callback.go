@@ -3,6 +3,7 @@ package input
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -42,7 +43,7 @@ func Callback(c *model.Callback) error {
 		if len(t.URL) > 2000 {
 			v.add(t.field+".url", "has %d bytes; at most 2000 are allowed", len(t.URL))
 		}
-		if t.Method != "" && t.Method != "POST" && t.Method != "PUT" {
+		if t.Method != "" && t.Method != http.MethodPost && t.Method != http.MethodPut {
 			v.add(t.field+".method", "is %q; want POST or PUT", safetext.Clip(t.Method, 40))
 		}
 	}

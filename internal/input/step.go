@@ -39,6 +39,7 @@ func StepRoom(done []model.Step, s model.Step, wanted int) error {
 	return nil
 }
 
+// StepNames lists the names of the steps, for an error.
 func StepNames(steps []model.Step) string {
 	if len(steps) == 0 {
 		return "it has none at all"

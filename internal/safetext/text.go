@@ -20,10 +20,12 @@ func Clip(s string, n int) string {
 	return fmt.Sprintf("%s… (%d bytes more)", s[:cut], len(s)-cut)
 }
 
+// IsText reports whether s is valid UTF-8 without a NUL byte.
 func IsText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsRune(s, 0)
 }
 
+// MaxNameBytes is the greatest length of a name.
 const MaxNameBytes = 100
 
 // IsName says whether s is 1 to 100 of [a-zA-Z0-9._-].

@@ -116,6 +116,7 @@ func (d *decision) coverTo(to time.Time, why schedule.SkipReason) {
 // and removed before more is decided.
 func (d *decision) heavy() bool { return Heavy(d.Rule) }
 
+// Heavy reports whether the rule has planned as much as fits its document.
 func Heavy(r *schedule.Rule) bool { return PlannedBytes(r) > 2<<20 }
 
 // PlannedBytes is about how many bytes it plans.

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/fetchplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -108,7 +109,10 @@ func TestAnEndThatOthersWaitForDoesNotGather(t *testing.T) {
 	require.NoError(t, Handle(c, model.NewType[int, int]("long"), func(context.Context, *Task[int]) (int, error) { <-holding; return 0, nil }))
 	limited := model.NewType[int, int]("limited")
 	require.NoError(t, Handle(c, limited, func(context.Context, *Task[int]) (int, error) { return 0, nil }))
-	_, err := p.PutType(t.Context(), model.TaskType{Code: limited.Name(), MaxRunning: 1})
+	adm, err := admin.New(admin.Config{Database: c.cfg.Database})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, adm.Close(context.Background())) })
+	_, err = adm.PutType(t.Context(), model.TaskType{Code: limited.Name(), MaxRunning: 1})
 	require.NoError(t, err)
 	_, err = producer.Send(t.Context(), p, model.NewType[int, int]("long"), 0)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -37,7 +38,10 @@ func TestATypeThatCannotBeReadStopsNoOther(t *testing.T) {
 	require.ErrorContains(t, err, "the stored task type bad cannot be read")
 	_, err = producer.Send(t.Context(), p, good, 3)
 	require.NoError(t, err)
-	types, err := p.Types(t.Context())
+	adm, err := admin.New(admin.Config{Database: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, adm.Close(context.Background())) })
+	types, err := adm.Types(t.Context())
 	require.ErrorContains(t, err, "the stored task type bad cannot be read")
 	require.Empty(t, types)
 	puller, err := pull.New(pull.Config{Database: db})
@@ -76,6 +80,6 @@ func TestATypeThatCannotBeReadStopsNoOther(t *testing.T) {
 	_, err = producer.Send(t.Context(), p, good, 4)
 	require.NoError(t, err)
 	require.Equal(t, 4, next(), "it goes on, and the other waits")
-	require.NoError(t, p.DeleteType(t.Context(), "bad", 0))
+	require.NoError(t, adm.DeleteType(t.Context(), "bad", 0))
 	require.Equal(t, 1, next())
 }

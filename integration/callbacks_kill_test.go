@@ -146,7 +146,7 @@ func newKillingOf(t *testing.T, e Engine, numbers []int, manual bool) *killing {
 	k.px, _ = k.behind()
 	k.answers(func(_ int, _ heard, w http.ResponseWriter) { _, _ = w.Write([]byte(taken)) })
 	// The leases of a dead process's deliveries end soon.
-	_, err := k.p.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{WorkerTimeout: 3 * time.Second}})
+	_, err := k.admin.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{WorkerTimeout: 3 * time.Second}})
 	require.NoError(t, err)
 	hook := k.to()
 	hook.OnPending = manual

@@ -43,7 +43,7 @@ func TestPendingIsCalledBackAndStillWaitsForAPerson(t *testing.T) {
 		require.Equal(t, http.MethodPut, got[0].method)
 		require.JSONEq(t, fmt.Sprintf(`{"task_id": %q, "error_info": "no paper", "status": "Pending", "ext": 7}`, id), got[0].body)
 
-		_, err := a.p.Redeliver(t.Context(), id)
+		_, err := a.admin.Redeliver(t.Context(), id, 0)
 		require.NoError(t, err)
 		a.drainDelivering(jams)
 		require.Len(t, r.all(), 2)
@@ -66,7 +66,7 @@ func TestPendingTellsNobodyUnlessItsCallbackSaysSo(t *testing.T) {
 		a.drainDelivering(jams)
 		require.Equal(t, model.StatusPending, a.get(id).Status)
 		require.Empty(t, r.all())
-		_, err := a.p.Redeliver(t.Context(), id)
+		_, err := a.admin.Redeliver(t.Context(), id, 0)
 		require.ErrorContains(t, err, "nobody is to be told")
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -105,6 +106,9 @@ func secretive(t *testing.T, e Engine) *arena {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 	a.p = p
+	a.admin, err = admin.New(admin.Config{Database: a.db, SecretKey: secretKey})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.admin.Close(context.Background())) })
 	return a
 }
 
@@ -180,7 +184,7 @@ func TestAFinalFailureIsCalledBackWithItsError(t *testing.T) {
 func TestAFailureStaysUntilItsCallbackIsDelivered(t *testing.T) {
 	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
-		require.NoError(t, a.p.SetHistoryRetention(t.Context(), time.Minute))
+		require.NoError(t, a.admin.SetHistoryRetention(t.Context(), time.Minute))
 		r.answers(func(n int, _ heard, w http.ResponseWriter) {
 			if n <= 3 {
 				w.WriteHeader(http.StatusServiceUnavailable)
@@ -233,7 +237,7 @@ func TestTypesAndHandlersSayWhoIsCalledBackAndATaskMaySayNobody(t *testing.T) {
 	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r, mended := secretive(t, e), newReceiver(t), newReceiver(t)
 		wrong, right := r.to(), mended.to()
-		typ, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
+		typ, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
 		require.NoError(t, err)
 		require.NotEqual(t, hookKey.Secret, typ.Options.Callback.Security.Keys[0].Secret)
 		told, quiet := a.sendKey("told", 1).ID, a.sendKey("quiet", 1, producer.NoCallback()).ID
@@ -243,7 +247,7 @@ func TestTypesAndHandlersSayWhoIsCalledBackAndATaskMaySayNobody(t *testing.T) {
 
 		right.Security.Keys[0].Secret = safetext.Hidden // it stays what it is
 		typ.Options.Callback = &right
-		_, err = a.p.PutType(t.Context(), *typ)
+		_, err = a.admin.PutType(t.Context(), *typ)
 		require.NoError(t, err)
 		a.drainDelivering(double)
 		require.Equal(t, model.StatusSuccess, a.get(told).Status)
@@ -258,18 +262,18 @@ func TestACallbackThatWasTakenOutOfItsTypeIsNotCalled(t *testing.T) {
 	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		wrong := r.to()
-		typ, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
+		typ, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
 		require.NoError(t, err)
 		id := a.sendKey("k", 1).ID
 		a.drain(double)
 		require.Equal(t, model.StatusCompleted, a.get(id).Status)
 		typ.Options.Callback = nil
-		_, err = a.p.PutType(t.Context(), *typ)
+		_, err = a.admin.PutType(t.Context(), *typ)
 		require.NoError(t, err)
 		a.drainDelivering(double)
 		require.Empty(t, r.all())
 		require.Equal(t, model.StatusSuccess, a.get(id).Status)
-		_, err = a.p.Redeliver(t.Context(), id)
+		_, err = a.admin.Redeliver(t.Context(), id, 0)
 		require.ErrorContains(t, err, "nobody is to be told")
 	})
 }

@@ -20,7 +20,7 @@ func TestAWorkerServesTheTypesOfItsCategoryAsTheyComeAndGo(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		put := func(code, category string, version int64) {
-			_, err := a.p.PutType(t.Context(), model.TaskType{Code: code, Category: category, Version: version})
+			_, err := a.admin.PutType(t.Context(), model.TaskType{Code: code, Category: category, Version: version})
 			require.NoError(t, err)
 		}
 		send := func(typ, key string) string {
@@ -90,7 +90,7 @@ func TestACategoryWithoutTypesIsServedOnceItHasSome(t *testing.T) {
 			}
 		})
 		a.awaitWorkerTypes("w")
-		_, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Category: "post"})
+		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Category: "post"})
 		require.NoError(t, err)
 		a.awaitStatus(a.sendKey("k", 1).ID, model.StatusSuccess)
 	})

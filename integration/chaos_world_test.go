@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
@@ -34,6 +35,7 @@ type arena struct {
 	db     *mongo.Database
 	p      *producer.Producer
 	puller *pull.Puller
+	admin  *admin.Admin
 	store  *store.Store
 }
 
@@ -41,6 +43,8 @@ func newArena(t *testing.T, e Engine) *arena { t.Helper(); return arenaOn(t, e, 
 
 func arenaOn(t *testing.T, e Engine, db *mongo.Database) *arena {
 	t.Helper()
+	adm, err := admin.New(admin.Config{Database: db})
+	require.NoError(t, err)
 	puller, err := pull.New(pull.Config{Database: db})
 	require.NoError(t, err)
 	p, err := producer.New(producer.Config{Database: db, Stored: puller.Hear})
@@ -48,12 +52,13 @@ func arenaOn(t *testing.T, e Engine, db *mongo.Database) *arena {
 	t.Cleanup(func() {
 		require.NoError(t, p.Close(context.Background()))
 		require.NoError(t, puller.Close(context.Background()))
+		require.NoError(t, adm.Close(context.Background()))
 	})
 	st, err := store.Open(store.Config{Database: db})
 	require.NoError(t, err)
 	require.NoError(t, st.Ready(t.Context()))
 	require.NoError(t, st.ReadClock(t.Context()))
-	return &arena{t: t, e: e, db: db, p: p, puller: puller, store: st}
+	return &arena{t: t, e: e, db: db, p: p, puller: puller, admin: adm, store: st}
 }
 
 // send stores n tasks and returns their ids.

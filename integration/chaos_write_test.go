@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -65,6 +66,9 @@ func TestAWriteCutOffBeforeOrAfterTheServerHasTheSameEnd(t *testing.T) {
 					day.sender, err = producer.New(producer.Config{Database: away})
 					require.NoError(t, err)
 					t.Cleanup(func() { require.NoError(t, day.sender.Close(context.Background())) })
+					day.keeper, err = admin.New(admin.Config{Database: away})
+					require.NoError(t, err)
+					t.Cleanup(func() { require.NoError(t, day.keeper.Close(context.Background())) })
 					day.run(through(away))
 					require.Equal(t, 1, trap.Sprung(), "the write never came")
 				})
@@ -79,6 +83,7 @@ type aDay struct {
 	*arena
 	*effects
 	sender *producer.Producer
+	keeper *admin.Admin
 	sent   int
 }
 
@@ -131,8 +136,8 @@ func (d *aDay) run(way func(*handConfig)) {
 	lapsed := []string{d.one(dayPlain), d.one(dayPlain)}
 	notMine := d.one(dayPlain, producer.Workers("ghost"))
 	d.abandon(append(lapsed, notMine), "ghost", time.Second)
-	d.repeat(func() error { return d.sender.Pause(ctx, "other.type") })
-	d.repeat(func() error { return d.sender.Resume(ctx, "other.type") })
+	d.repeat(func() error { return d.keeper.Pause(ctx, "other.type") })
+	d.repeat(func() error { return d.keeper.Resume(ctx, "other.type") })
 
 	h := d.hire("worker", d.handle, way)
 	awaitSuccess := append(append([]string{fails, checkpoints, snoozes, pings}, plain...), lapsed...)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -35,7 +36,7 @@ func TestAWorkerTakesOnlyTasksThatMeetItsConditions(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, claimed by %q", name, by), func(t *testing.T) {
 					a := newArena(t, e)
 					a.sendAs("acme-mail-ann", "acme", "mail", "ann") // before the type says how it is claimed
-					_, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), ClaimBy: by})
+					_, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), ClaimBy: by})
 					require.NoError(t, err)
 					for _, s := range [][4]string{{"acme-sms-ann", "acme", "sms", "ann"}, {"acme-sms-bob", "acme", "sms", "bob"}, {"beta-mail-ann", "beta", "mail", "ann"}, {"-mail-bob", "", "mail", "bob"}} {
 						a.sendAs(s[0], s[1], s[2], s[3])
@@ -45,7 +46,7 @@ func TestAWorkerTakesOnlyTasksThatMeetItsConditions(t *testing.T) {
 					require.NoError(t, consumer.Handle(w, chaosWork, double))
 					mstest.Drain(t, w, mstest.SkipTime())
 					require.NoError(t, err)
-					tasks, err := a.p.Find(t.Context(), producer.Filter{Statuses: []model.Status{model.StatusSuccess}}, 0, "")
+					tasks, err := a.admin.Find(t.Context(), admin.Filter{Statuses: []model.Status{model.StatusSuccess}}, 0, "")
 					require.NoError(t, err)
 					var took []string
 					for _, task := range tasks.Tasks {
@@ -67,7 +68,7 @@ func (a *arena) sendAs(key, tenant, category, creator string, opts ...producer.O
 func TestARestrictedWorkerTakesItsOwnAndLeavesTheLapsedOfOthers(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		_, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), ClaimBy: model.ClaimByTenant})
+		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), ClaimBy: model.ClaimByTenant})
 		require.NoError(t, err)
 		theirs, mine := a.sendAs("theirs", "beta", "", ""), a.sendAs("mine", "acme", "", "")
 		a.abandon([]string{theirs, mine}, "dead", time.Second)
@@ -93,7 +94,7 @@ func TestARestrictedWorkerTakesItsOwnAndLeavesTheLapsedOfOthers(t *testing.T) {
 func TestAFleetOfRestrictedWorkersDeliversAllCallbacks(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
-		_, err := a.p.PutType(t.Context(), model.TaskType{Code: model.CallbackType, ClaimBy: model.ClaimByTenant})
+		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: model.CallbackType, ClaimBy: model.ClaimByTenant})
 		require.NoError(t, err)
 		a.sendAs("before", "beta", "mail", "bob", producer.Callback(r.to()))
 		of := func(tenants, categories []string, deliver bool) func(*handConfig) {

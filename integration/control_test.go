@@ -98,7 +98,7 @@ func TestAPauseReachesABusyWorkerWithinTwoSecondsAndAResumeWakesIt(t *testing.T)
 			return 0, nil
 		}, narrow(2), rarely)
 		h.events.await(t, consumer.EventFinished, 20)
-		require.NoError(t, a.p.Pause(t.Context(), chaosWork.Name()))
+		require.NoError(t, a.admin.Pause(t.Context(), chaosWork.Name()))
 		require.NoError(t, a.store.ReadClock(t.Context()))
 		paused := a.store.Clock.Now()
 		awaitTrue(t, func() string {
@@ -119,7 +119,7 @@ func TestAPauseReachesABusyWorkerWithinTwoSecondsAndAResumeWakesIt(t *testing.T)
 		require.LessOrEqual(t, last.Sub(paused), promptly, "claimed long after the pause")
 
 		quick.Store(true)
-		require.NoError(t, a.p.Resume(t.Context(), chaosWork.Name()))
+		require.NoError(t, a.admin.Resume(t.Context(), chaosWork.Name()))
 		a.awaitSuccess(ids)
 	})
 }
@@ -128,7 +128,7 @@ func TestAPauseOfOneTypeLeavesTheOthersAlone(t *testing.T) {
 	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		other := model.NewType[int, int]("other")
-		require.NoError(t, a.p.Pause(t.Context(), chaosWork.Name()))
+		require.NoError(t, a.admin.Pause(t.Context(), chaosWork.Name()))
 		h := a.hire("w", nil, func(c *handConfig) {
 			c.register = func(c *consumer.Consumer) error {
 				if err := consumer.Handle(c, other, double); err != nil {
@@ -145,7 +145,7 @@ func TestAPauseOfOneTypeLeavesTheOthersAlone(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Len(t, h.events.all(consumer.EventClaimed), 3)
-		require.NoError(t, a.p.Resume(t.Context(), chaosWork.Name()))
+		require.NoError(t, a.admin.Resume(t.Context(), chaosWork.Name()))
 		a.awaitSuccess(paused)
 	})
 }
@@ -168,13 +168,13 @@ func TestAResumeRightAfterAWorkerSawThePauseIsNotMissed(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
 		h := a.hire("idle", double, rarely, through(client.Database(a.db.Name())))
 		awaitWatching(t, h, 1)
-		require.NoError(t, a.p.Pause(t.Context(), chaosWork.Name()))
+		require.NoError(t, a.admin.Pause(t.Context(), chaosWork.Name()))
 		var ids []string
 		for before := looks.Load(); looks.Load() == before; { // until it has seen the pause
 			ids = append(ids, a.send(1)...)
 		}
 		ids = append(ids, a.send(1)...) // this one it must not claim yet
-		require.NoError(t, a.p.Resume(t.Context(), chaosWork.Name()))
+		require.NoError(t, a.admin.Resume(t.Context(), chaosWork.Name()))
 		a.awaitSuccess(ids)
 	})
 }

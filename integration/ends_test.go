@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -170,11 +171,11 @@ func TestResumeWakesByID(t *testing.T) {
 		}))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-		p, err := producer.New(producer.Config{Database: client.Database(a.db.Name())})
+		adm, err := admin.New(admin.Config{Database: client.Database(a.db.Name())})
 		require.NoError(t, err)
 		id := a.send(1)[0]
-		require.NoError(t, p.Pause(t.Context(), chaosWork.Name()))
-		require.NoError(t, p.Resume(t.Context(), chaosWork.Name()))
+		require.NoError(t, adm.Pause(t.Context(), chaosWork.Name()))
+		require.NoError(t, adm.Resume(t.Context(), chaosWork.Name()))
 		require.Len(t, filters, 1)
 		require.Equal(t, id, filters[0].Lookup("_id").StringValue())
 		require.False(t, a.get(id).WakeAt.IsZero())

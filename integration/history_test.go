@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -33,10 +34,10 @@ func (a *arena) archiver() *store.Store {
 }
 
 // everything pages through tasks and history, and is an error when a life is seen twice.
-func (a *arena) everything(ctx context.Context, h producer.History) (map[string]*model.Task, error) {
+func (a *arena) everything(ctx context.Context, h admin.History) (map[string]*model.Task, error) {
 	seen := map[string]*model.Task{}
 	for token := ""; ; {
-		page, err := a.p.Find(ctx, producer.Filter{History: h}, 7, token)
+		page, err := a.admin.Find(ctx, admin.Filter{History: h}, 7, token)
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +110,7 @@ func TestNothingIsLostOrDoubledWhileTasksAreArchivedAndStartedAgain(t *testing.T
 			st := a.archiver()
 			until("archiving", func(ctx context.Context) error { _, err := st.History.Archive(ctx, time.Time{}); return err })
 		}
-		until("reading", func(ctx context.Context) error { _, err := a.everything(ctx, producer.WithHistory); return err })
+		until("reading", func(ctx context.Context) error { _, err := a.everything(ctx, admin.WithHistory); return err })
 		senders.Wait()
 		stop()
 		others.Wait()
@@ -123,14 +124,14 @@ func TestNothingIsLostOrDoubledWhileTasksAreArchivedAndStartedAgain(t *testing.T
 			require.NoError(t, a.age(t.Context()))
 			_, err := last.History.Archive(t.Context(), time.Time{})
 			require.NoError(t, err)
-			left, err := a.everything(t.Context(), producer.WithoutHistory)
+			left, err := a.everything(t.Context(), admin.WithoutHistory)
 			require.NoError(t, err)
 			if len(left) > 0 {
 				return fmt.Sprintf("%d tasks to end and to move", len(left))
 			}
 			return ""
 		})
-		kept, err := a.everything(t.Context(), producer.HistoryOnly)
+		kept, err := a.everything(t.Context(), admin.HistoryOnly)
 		require.NoError(t, err)
 		require.Len(t, kept, len(began))
 		require.GreaterOrEqual(t, len(kept), 2*keys, "each key was started again")
@@ -142,7 +143,7 @@ func TestNothingIsLostOrDoubledWhileTasksAreArchivedAndStartedAgain(t *testing.T
 			require.Equal(t, 2*args, resultOf(t, task), life)
 			require.False(t, task.ArchivedAt.IsZero())
 		}
-		n, err := a.p.Count(t.Context(), producer.Filter{History: producer.WithHistory})
+		n, err := a.admin.Count(t.Context(), admin.Filter{History: admin.WithHistory})
 		require.NoError(t, err)
 		require.EqualValues(t, len(began), n)
 	})
@@ -160,7 +161,7 @@ func TestAWorkerArchivesWhatIsDueByItself(t *testing.T) {
 		require.NoError(t, err)
 		a.hire("w", double)
 		awaitTrue(t, func() string {
-			lives, err := a.p.Lives(t.Context(), due.ID)
+			lives, err := a.admin.Lives(t.Context(), due.ID)
 			require.NoError(t, err)
 			require.Len(t, lives, 1)
 			if lives[0].ArchivedAt.IsZero() {

@@ -207,10 +207,10 @@ func TestARateThatIsRaisedActsWithinSeconds(t *testing.T) {
 		a.rated("w", &b)
 		ids := a.sendLimited(20, 1, plain)
 		a.awaitDone(ids, 1)
-		typ, err := a.p.Type(t.Context(), limitedWork.Name())
+		typ, err := a.admin.Type(t.Context(), limitedWork.Name())
 		require.NoError(t, err)
 		typ.RateLimit = &model.RateLimit{Count: 100, Per: time.Second}
-		_, err = a.p.PutType(t.Context(), *typ)
+		_, err = a.admin.PutType(t.Context(), *typ)
 		require.NoError(t, err)
 		a.awaitSuccess(ids)
 	})

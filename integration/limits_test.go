@@ -65,7 +65,7 @@ func (a *arena) limit(change func(*model.TaskType)) *model.TaskType {
 	a.t.Helper()
 	typ := model.TaskType{Code: limitedWork.Name()}
 	change(&typ)
-	stored, err := a.p.PutType(a.t.Context(), typ)
+	stored, err := a.admin.PutType(a.t.Context(), typ)
 	require.NoError(a.t, err)
 	return stored
 }

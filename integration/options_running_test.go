@@ -46,7 +46,7 @@ func TestOptionsThatChangeWhileItRunsHoldFromTheNextClaim(t *testing.T) {
 				also: func(t *testing.T, a *arena, task *model.Task) {
 					target, _ := lifecycle.CallbackOf(task, model.Options{})
 					require.Equal(t, "http://nobody.invalid/", target.URL)
-					_, err := a.p.Redeliver(t.Context(), task.ID)
+					_, err := a.admin.Redeliver(t.Context(), task.ID, 0)
 					require.NoError(t, err)
 				},
 			},

@@ -102,7 +102,7 @@ func TestAFetchHonoursPausesFiltersConditionsAndTypes(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		put := func(typ model.TaskType) {
-			_, err := a.p.PutType(t.Context(), typ)
+			_, err := a.admin.PutType(t.Context(), typ)
 			require.NoError(t, err)
 		}
 		put(model.TaskType{Code: chaosWork.Name(), Category: "mine", ClaimBy: model.ClaimByTenant, Options: model.Options{NeedManual: new(true), Retry: &model.Retry{Strategy: model.RetryNone}}})
@@ -126,9 +126,9 @@ func TestAFetchHonoursPausesFiltersConditionsAndTypes(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		require.NoError(t, a.p.Pause(t.Context(), chaosWork.Name()))
+		require.NoError(t, a.admin.Pause(t.Context(), chaosWork.Name()))
 		require.Empty(t, a.fetch(pull.FetchRequest{Max: 10}))
-		require.NoError(t, a.p.Resume(t.Context(), chaosWork.Name()))
+		require.NoError(t, a.admin.Resume(t.Context(), chaosWork.Name()))
 		require.Empty(t, a.fetch(pull.FetchRequest{Types: []string{"another"}, Max: 10}))
 		require.Empty(t, a.fetch(pull.FetchRequest{Categories: []string{"theirs"}, Max: 10}))
 

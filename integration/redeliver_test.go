@@ -25,7 +25,7 @@ func TestACallbackThatNobodyTakesLeavesTheTaskCompletedUntilItIsRedelivered(t *t
 		require.False(t, a.get(id).ArchiveAt.IsZero(), "it may move to the history all the same")
 
 		r.answers(nil)
-		sent, err := a.p.Redeliver(t.Context(), id)
+		sent, err := a.admin.Redeliver(t.Context(), id, 0)
 		require.NoError(t, err)
 		require.Equal(t, a.delivery(id).ID, sent.ID)
 		require.True(t, sent.Created)
@@ -35,7 +35,7 @@ func TestACallbackThatNobodyTakesLeavesTheTaskCompletedUntilItIsRedelivered(t *t
 		require.Len(t, got, 2)
 		require.Equal(t, got[0].id, got[1].id, "so that the receiver can drop a repetition")
 
-		_, err = a.p.Redeliver(t.Context(), id)
+		_, err = a.admin.Redeliver(t.Context(), id, 0)
 		require.NoError(t, err, "what was delivered can be delivered again")
 		a.drainDelivering(double)
 		require.Len(t, r.all(), 3)
@@ -49,12 +49,12 @@ func TestRedeliveryNeedsAnEndThatSomebodyIsToldOf(t *testing.T) {
 		quiet := a.sendKey("quiet", 1, producer.NoCallback()).ID
 		a.drainDelivering(double)
 		for id, says := range map[string]string{open: "is Wait: only an ended task", quiet: "is Success: nobody is to be told"} {
-			_, err := a.p.Redeliver(t.Context(), id)
+			_, err := a.admin.Redeliver(t.Context(), id, 0)
 			var refused *model.RefusedError
 			require.ErrorAs(t, err, &refused)
 			require.ErrorContains(t, err, says)
 		}
-		_, err := a.p.Redeliver(t.Context(), "-/chaos.work/nothing")
+		_, err := a.admin.Redeliver(t.Context(), "-/chaos.work/nothing", 0)
 		require.ErrorIs(t, err, producer.ErrNotFound)
 		require.Empty(t, r.all())
 	})
@@ -81,19 +81,19 @@ func TestTheCallbackOfALifeThatIsHistoryTellsThatLife(t *testing.T) {
 		require.JSONEq(t, `{"ext": 1, "result": 2}`, bodies[lifecycle.DeliveryKey(id, first.Generation)])
 		require.JSONEq(t, `{"ext": 5, "result": 10}`, bodies[lifecycle.DeliveryKey(id, a.get(id).Generation)])
 
-		old, err := a.p.Life(t.Context(), id, first.Generation)
+		old, err := a.admin.Get(t.Context(), id, first.Generation)
 		require.NoError(t, err)
 		require.Empty(t, old.Outbox)
 		require.Equal(t, model.StatusSuccess, old.Status, "its callback was delivered")
 
-		_, err = a.p.RedeliverLife(t.Context(), id, first.Generation)
+		_, err = a.admin.Redeliver(t.Context(), id, first.Generation)
 		require.NoError(t, err)
 		a.drainDelivering(double)
 		got := r.all()
 		require.Len(t, got, 3)
 		require.Equal(t, lifecycle.DeliveryKey(id, first.Generation), got[2].id, "an older life can be told of again")
 		require.JSONEq(t, `{"ext": 1, "result": 2}`, got[2].body)
-		_, err = a.p.RedeliverLife(t.Context(), id, 1)
+		_, err = a.admin.Redeliver(t.Context(), id, 1)
 		require.ErrorIs(t, err, producer.ErrNotFound)
 	})
 }
@@ -109,7 +109,7 @@ func TestACallbackOfTheHistoryIsRedelivered(t *testing.T) {
 		require.True(t, again.Created)
 		_, err := a.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: id}})
 		require.NoError(t, err)
-		_, err = a.p.Redeliver(t.Context(), id)
+		_, err = a.admin.Redeliver(t.Context(), id, 0)
 		require.NoError(t, err)
 		a.drainDelivering(double)
 		got := r.all()
@@ -123,7 +123,7 @@ func TestACallbackOfTheHistoryIsRedelivered(t *testing.T) {
 func TestADeliveryThatAPersonResolvesMakesItsTaskASuccess(t *testing.T) {
 	onOneEngine(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
-		_, err := a.p.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{NeedManual: new(true)}})
+		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{NeedManual: new(true)}})
 		require.NoError(t, err)
 		r.answers(func(_ int, _ heard, w http.ResponseWriter) { w.WriteHeader(http.StatusGone) })
 		id := a.sendKey("k", 1, producer.Callback(r.to())).ID

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
@@ -54,7 +55,7 @@ func (a *arena) awaitCount(s model.Status, n int64) {
 func (a *arena) awaitCountOf(typ string, s model.Status, n int64) {
 	a.t.Helper()
 	awaitTrue(a.t, func() string {
-		counts, err := a.p.Counts(a.t.Context())
+		counts, err := a.admin.Counts(a.t.Context(), admin.WithoutHistory)
 		require.NoError(a.t, err)
 		if got := counts[typ][s]; got != n {
 			return fmt.Sprintf("%d tasks of type %s in status %s; there are %d", n, typ, s, got)

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/migrate"
@@ -111,24 +112,24 @@ func (a *arena) seesNothing() {
 	require.Zero(t, moved)
 
 	p := a.p
-	for _, h := range []producer.History{producer.WithoutHistory, producer.WithHistory, producer.HistoryOnly} {
-		page, err := p.Find(ctx, producer.Filter{History: h}, 0, "")
+	for _, h := range []admin.History{admin.WithoutHistory, admin.WithHistory, admin.HistoryOnly} {
+		page, err := a.admin.Find(ctx, admin.Filter{History: h}, 0, "")
 		require.NoError(t, err)
 		require.Empty(t, page.Tasks)
-		n, err := p.Count(ctx, producer.Filter{History: h})
+		n, err := a.admin.Count(ctx, admin.Filter{History: h})
 		require.NoError(t, err)
 		require.Zero(t, n)
-		counts, err := p.CountsIn(ctx, h)
+		counts, err := a.admin.Counts(ctx, h)
 		require.NoError(t, err)
 		require.Empty(t, counts)
 	}
 	for name, look := range map[string]func() error{
 		"get":      func() error { _, err := p.Get(ctx, sentinelID); return err },
-		"document": func() error { _, err := p.Document(ctx, sentinelID); return err },
-		"life":     func() error { _, err := p.Life(ctx, sentinelID, 1); return err },
-		"newest":   func() error { _, err := p.Life(ctx, sentinelID, 0); return err },
+		"document": func() error { _, err := a.admin.Document(ctx, sentinelID); return err },
+		"life":     func() error { _, err := a.admin.Get(ctx, sentinelID, 1); return err },
+		"newest":   func() error { _, err := a.admin.Get(ctx, sentinelID, 0); return err },
 		"lives": func() error {
-			lives, err := p.Lives(ctx, sentinelID)
+			lives, err := a.admin.Lives(ctx, sentinelID)
 			if len(lives) == 0 && err == nil {
 				err = producer.ErrNotFound
 			}
@@ -137,7 +138,7 @@ func (a *arena) seesNothing() {
 		"cancel":    func() error { _, err := p.Cancel(ctx, sentinelID, ""); return err },
 		"retry":     func() error { _, err := p.Retry(ctx, sentinelID, ""); return err },
 		"release":   func() error { _, err := p.Release(ctx, sentinelID); return err },
-		"redeliver": func() error { _, err := p.Redeliver(ctx, sentinelID); return err },
+		"redeliver": func() error { _, err := a.admin.Redeliver(ctx, sentinelID, 0); return err },
 		"update":    func() error { _, err := p.Update(ctx, sentinelID, producer.Priority(1)); return err },
 	} {
 		err := look()
@@ -150,7 +151,7 @@ func (a *arena) seesNothing() {
 	require.ErrorIs(t, err, model.ErrInvalid)
 	_, err = p.SendJSON(ctx, sentinelID, nil)
 	require.ErrorIs(t, err, model.ErrInvalid)
-	require.NoError(t, p.ResumeAll(ctx)) // which wakes each type that has tasks
+	require.NoError(t, a.admin.ResumeAll(ctx)) // which wakes each type that has tasks
 }
 
 // A migration while people listen: its insert is no event, and the next task's is.

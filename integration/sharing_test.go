@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/model"
@@ -257,7 +258,7 @@ func TestTenantsDoNotSeeEachOthersKeys(t *testing.T) {
 		require.Equal(t, map[string]int{"south": 2, "": 3}, ran)
 
 		for tenant, want := range map[string]string{"north": north.ID, "south": south.ID, model.NoTenant: nobody.ID} {
-			page, err := a.p.Find(t.Context(), producer.Filter{Tenant: tenant}, 10, "")
+			page, err := a.admin.Find(t.Context(), admin.Filter{Tenant: tenant}, 10, "")
 			require.NoError(t, err)
 			require.Len(t, page.Tasks, 1, tenant)
 			require.Equal(t, want, page.Tasks[0].ID)

@@ -46,7 +46,7 @@ const (
 func TestEveryCommandOnEveryStatusDoesWhatTheTableSays(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		_, err := a.p.PutType(t.Context(), model.TaskType{Code: toldWork.Name(), Options: model.Options{
+		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: toldWork.Name(), Options: model.Options{
 			Callback: &model.Callback{Success: &model.CallbackTarget{URL: "http://receiver.invalid"}},
 		}})
 		require.NoError(t, err)

@@ -31,7 +31,7 @@ func TestAChangeOfATypeActsOnBusyAndIdleWorkersWithinTwoSeconds(t *testing.T) {
 				} else if e.Streams {
 					awaitWatching(t, h, 1)
 				}
-				_, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{ExecutionTimeout: 5 * time.Hour}})
+				_, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{ExecutionTimeout: 5 * time.Hour}})
 				require.NoError(t, err)
 				changed := time.Now()
 				time.Sleep(2 * time.Second) // the promise is about this time
@@ -55,7 +55,7 @@ func TestAChangeOfATypeActsOnBusyAndIdleWorkersWithinTwoSeconds(t *testing.T) {
 func TestWhatATypeSaysDecidesUnlessTheTaskSaysOtherwise(t *testing.T) {
 	onOneEngine(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		_, err := a.p.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{
+		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{
 			Retry:      &model.Retry{Strategy: model.RetrySequence, Sequence: []time.Duration{10 * time.Millisecond, 20 * time.Millisecond}, MaxErrors: new(3)},
 			NeedManual: new(true),
 		}})

@@ -6,9 +6,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 // Sent returns the arguments of all tasks of the type that the database holds, whatever
@@ -17,7 +17,7 @@ import (
 // arguments of a task cannot be decoded.
 func Sent[A, R any](t testing.TB, db *mongo.Database, typ model.Type[A, R]) []A {
 	t.Helper()
-	tasks, err := all(t, db, producer.Filter{Type: typ.Name()})
+	tasks, err := all(t, db, admin.Filter{Type: typ.Name()})
 	if err != nil {
 		t.Fatalf("reading the tasks of type %s: %v", typ.Name(), err)
 	}
@@ -32,19 +32,19 @@ func Sent[A, R any](t testing.TB, db *mongo.Database, typ model.Type[A, R]) []A 
 }
 
 // all reads every page of what the filter selects, ordered by id.
-func all(t testing.TB, db *mongo.Database, f producer.Filter) (tasks []*model.Task, err error) {
-	p, err := producer.New(producer.Config{Database: db})
+func all(t testing.TB, db *mongo.Database, f admin.Filter) (tasks []*model.Task, err error) {
+	a, err := admin.New(admin.Config{Database: db})
 	if err != nil {
 		return nil, err
 	}
 	for token := ""; ; {
-		page, err := p.Find(t.Context(), f, 1000, token)
+		page, err := a.Find(t.Context(), f, 1000, token)
 		if err != nil {
 			return nil, err
 		}
 		tasks = append(tasks, page.Tasks...)
 		if token = page.Next; token == "" {
-			return tasks, p.Close(t.Context())
+			return tasks, a.Close(t.Context())
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
@@ -78,7 +79,10 @@ func TestTheTaskOfATickIsWhatASendWouldHaveStored(t *testing.T) {
 	prod, err := producer.New(producer.Config{Database: db, Tenant: "acme"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
-	_, err = prod.PutType(t.Context(), model.TaskType{
+	adm, err := admin.New(admin.Config{Database: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, adm.Close(context.Background())) })
+	_, err = adm.PutType(t.Context(), model.TaskType{
 		Code: "tick", Category: "of the type", ClaimBy: model.ClaimByCategory, Options: model.Options{Retention: time.Hour},
 	})
 	require.NoError(t, err)

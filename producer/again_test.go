@@ -67,7 +67,7 @@ func TestAFailedTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 	require.Empty(t, doc.WorkerStates)
 	require.JSONEq(t, `{"to":"bob"}`, string(codec.ValueJSON(doc.Args)))
 
-	old, err := b.p.Life(t.Context(), s.ID, s.Generation)
+	old, err := b.p.room.Life(t.Context(), s.ID, s.Generation)
 	require.NoError(t, err, "the ended life is in the history")
 	require.Equal(t, model.StatusFailure, old.Status)
 	require.Equal(t, "no such user", old.ErrorInfo)
@@ -81,7 +81,7 @@ func TestASucceededTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 	again := b.send(mail{}, Key("k"), OnExisting(model.RestartSucceeded))
 	require.True(t, again.Created)
 	require.Zero(t, b.get(s.ID).Result)
-	old, err := b.p.Life(t.Context(), s.ID, s.Generation)
+	old, err := b.p.room.Life(t.Context(), s.ID, s.Generation)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"bytes":7}`, string(codec.ValueJSON(old.Result)))
 }
@@ -119,11 +119,11 @@ func TestALifeThatWaitsForItsRetryIsKeptWhenANewOneBegins(t *testing.T) {
 	over := b.awaiting(first)
 	again := b.send(mail{To: "bob"}, Key("k"), OnExisting(model.RestartFailed))
 	require.True(t, again.Created)
-	old, err := b.p.Life(t.Context(), first.ID, first.Generation)
+	old, err := b.p.room.Life(t.Context(), first.ID, first.Generation)
 	require.NoError(t, err)
 	require.Equal(t, 1, old.ErrorCount)
 	require.Equal(t, "no route", old.ErrorInfo)
-	lives, err := b.p.Lives(t.Context(), first.ID)
+	lives, err := b.Store.History.AllLives(t.Context(), first.ID)
 	require.NoError(t, err)
 	require.Len(t, lives, 2)
 	w := <-over

@@ -59,7 +59,7 @@ func TestRetryOfAFailedTaskBeginsANewLife(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, task.Generation, s.Generation)
 	require.Equal(t, model.StatusNew, task.Status)
-	old, err := b.p.Life(t.Context(), s.ID, s.Generation)
+	old, err := b.p.room.Life(t.Context(), s.ID, s.Generation)
 	require.NoError(t, err)
 	require.Equal(t, model.StatusFailure, old.Status)
 }
@@ -96,61 +96,16 @@ func TestACommandThatTheStateForbidsIsRefusedAndChangesNothing(t *testing.T) {
 func TestACommandOnWhatIsNotThereIsNotFoundOrInvalid(t *testing.T) {
 	b := setup(t)
 	for name, command := range map[string]func(ctx context.Context, id string) error{
-		"cancel":   func(ctx context.Context, id string) error { _, err := b.p.Cancel(ctx, id, ""); return err },
-		"retry":    func(ctx context.Context, id string) error { _, err := b.p.Retry(ctx, id, ""); return err },
-		"resolve":  func(ctx context.Context, id string) error { _, err := b.p.Resolve(ctx, id, ""); return err },
-		"release":  func(ctx context.Context, id string) error { _, err := b.p.Release(ctx, id); return err },
-		"update":   func(ctx context.Context, id string) error { _, err := b.p.Update(ctx, id, Priority(1)); return err },
-		"get":      func(ctx context.Context, id string) error { _, err := b.p.Get(ctx, id); return err },
-		"document": func(ctx context.Context, id string) error { _, err := b.p.Document(ctx, id); return err },
-		"life":     func(ctx context.Context, id string) error { _, err := b.p.Life(ctx, id, 1); return err },
+		"cancel":  func(ctx context.Context, id string) error { _, err := b.p.Cancel(ctx, id, ""); return err },
+		"retry":   func(ctx context.Context, id string) error { _, err := b.p.Retry(ctx, id, ""); return err },
+		"resolve": func(ctx context.Context, id string) error { _, err := b.p.Resolve(ctx, id, ""); return err },
+		"release": func(ctx context.Context, id string) error { _, err := b.p.Release(ctx, id); return err },
+		"update":  func(ctx context.Context, id string) error { _, err := b.p.Update(ctx, id, Priority(1)); return err },
+		"get":     func(ctx context.Context, id string) error { _, err := b.p.Get(ctx, id); return err },
 	} {
 		require.ErrorIs(t, command(t.Context(), "-/mail/none"), ErrNotFound, name)
 		require.ErrorIs(t, command(t.Context(), "none"), model.ErrInvalid, name)
 	}
 	_, err := b.p.Cancel(t.Context(), "-/mail/none", "\xff")
 	require.ErrorIs(t, err, model.ErrInvalid)
-}
-
-func TestDocumentShowsFieldsOfALaterRelease(t *testing.T) {
-	b := setup(t)
-	s := b.send(mail{})
-	_, err := b.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: s.ID}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: "novelty", Value: 1}}}})
-	require.NoError(t, err)
-	doc, err := b.p.Document(t.Context(), s.ID)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, doc.Lookup("novelty").AsInt64())
-
-	_, err = b.p.Cancel(t.Context(), s.ID, "")
-	require.NoError(t, err)
-	doc, err = b.p.Document(t.Context(), s.ID)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, doc.Lookup("novelty").AsInt64(), "it survives our writes")
-}
-
-func TestPauseAndResumeTypesAndEverything(t *testing.T) {
-	b := setup(t)
-	s := b.send(mail{})
-	require.NoError(t, b.p.Pause(t.Context(), "mail", "sms"))
-	require.NoError(t, b.p.Pause(t.Context(), "mail"))
-	require.NoError(t, b.p.PauseAll(t.Context()))
-	types, all, err := b.p.Paused(t.Context())
-	require.NoError(t, err)
-	require.ElementsMatch(t, []string{"mail", "sms"}, types)
-	require.True(t, all)
-	require.NoError(t, b.p.ResumeAll(t.Context()))
-	types, all, err = b.p.Paused(t.Context())
-	require.NoError(t, err)
-	require.False(t, all)
-	require.Len(t, types, 2, "paused by name")
-	require.NoError(t, b.p.Resume(t.Context(), "mail", "sms"))
-	types, _, err = b.p.Paused(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, types)
-	require.NotZero(t, b.get(s.ID).WakeAt, "resuming wakes the workers")
-
-	require.ErrorIs(t, b.p.Pause(t.Context()), model.ErrInvalid)
-	require.ErrorIs(t, b.p.Resume(t.Context()), model.ErrInvalid)
-	require.ErrorIs(t, b.p.Pause(t.Context(), "a/b"), model.ErrInvalid)
 }

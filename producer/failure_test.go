@@ -51,7 +51,7 @@ func TestASendThatMayHaveHappenedIsSafeToRepeatWithItsKey(t *testing.T) {
 
 			again := b.send(mail{}, Key("k"))
 			require.Equal(t, !c.stored, again.Created)
-			require.EqualValues(t, 2, b.tasks(), "the first one and one for the key")
+			require.EqualValues(t, 2, b.Tasks(), "the first one and one for the key")
 		})
 	}
 }
@@ -76,7 +76,7 @@ func TestOneLostAnswerIsSettledByTheDriver(t *testing.T) {
 	for _, s := range sent {
 		require.True(t, s.Created)
 	}
-	require.EqualValues(t, 12, b.tasks())
+	require.EqualValues(t, 12, b.Tasks())
 }
 
 func TestASendManyThatWasCutOffNamesItsItemsAndMayBeRepeated(t *testing.T) {
@@ -90,13 +90,13 @@ func TestASendManyThatWasCutOffNamesItsItemsAndMayBeRepeated(t *testing.T) {
 	require.True(t, mongo.IsNetworkError(many.Failed(0)))
 	require.ErrorContains(t, many.Failed(n-1), "not tried after an error")
 	require.Equal(t, "-/mail/0", sent[0].ID)
-	require.EqualValues(t, 1+maxChunk, b.tasks())
+	require.EqualValues(t, 1+maxChunk, b.Tasks())
 
 	sent, err = SendMany(t.Context(), b.p, mailType, items(n))
 	require.NoError(t, err)
 	require.False(t, sent[0].Created)
 	require.True(t, sent[n-1].Created)
-	require.EqualValues(t, 1+n, b.tasks())
+	require.EqualValues(t, 1+n, b.Tasks())
 }
 
 func TestATaskThatTheDatabaseRefusesFailsAlone(t *testing.T) {
@@ -146,7 +146,7 @@ func TestWhileTheDatabaseIsAwayASendEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	px.Mend()
 	b.send(mail{}, Key("k"))
-	require.EqualValues(t, 2, b.tasks())
+	require.EqualValues(t, 2, b.Tasks())
 }
 
 func TestASchemaOfALaterReleaseIsRefusedByNameOfTheRemedy(t *testing.T) {
@@ -157,7 +157,7 @@ func TestASchemaOfALaterReleaseIsRefusedByNameOfTheRemedy(t *testing.T) {
 	_, err = Send(t.Context(), b.p, mailType, mail{})
 	require.ErrorContains(t, err, "too new")
 	require.ErrorContains(t, err, "use a newer mscheduler")
-	require.Zero(t, b.tasks())
+	require.Zero(t, b.Tasks())
 }
 
 func TestManySendersLearnTogetherThatTheDatabaseIsAway(t *testing.T) {

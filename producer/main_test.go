@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
@@ -63,11 +62,4 @@ func (b *bundle) get(id string) *model.Task {
 	task, err := b.p.Get(b.t.Context(), id)
 	require.NoError(b.t, err)
 	return task
-}
-
-func (b *bundle) tasks() int64 {
-	b.t.Helper()
-	n, err := b.db.Collection("tasks").CountDocuments(b.t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: "~"}}}}) // without the sentinel
-	require.NoError(b.t, err)
-	return n
 }

@@ -32,7 +32,7 @@ func TestTensOfThousandsAreSentInFewRoundTrips(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, sent, n)
 	require.LessOrEqual(t, counter.total(), 8, "commands for %d tasks", n)
-	require.EqualValues(t, n+1, b.tasks())
+	require.EqualValues(t, n+1, b.Tasks())
 	for i, s := range sent {
 		require.Equal(t, model.TaskID("", "mail", fmt.Sprint(i)), s.ID, "results are in the order of the items")
 		require.True(t, s.Created)
@@ -80,7 +80,7 @@ func TestAnInvalidItemIsNamedAndNothingIsWritten(t *testing.T) {
 	require.NoError(t, many.Failed(4))
 	require.ErrorIs(t, err, model.ErrInvalid)
 	require.ErrorContains(t, err, "2 of 10 tasks failed: item 3: priority is 77")
-	require.Zero(t, b.tasks())
+	require.Zero(t, b.Tasks())
 }
 
 func TestASendManyOfNothingDoesNothing(t *testing.T) {

@@ -224,7 +224,7 @@ func TestConcurrentSendsShareInserts(t *testing.T) {
 	}
 	wg.Wait()
 	require.Less(t, counter.count("insert"), n/2, "inserts for %d concurrent sends", n)
-	require.EqualValues(t, n+1, b.tasks())
+	require.EqualValues(t, n+1, b.Tasks())
 	for _, id := range ids {
 		b.get(id)
 	}
@@ -254,7 +254,7 @@ func TestOfOneKeySentConcurrentlyOneTaskIsCreated(t *testing.T) {
 		require.Equal(t, model.StatusNew, s.Status)
 	}
 	require.Equal(t, 1, created)
-	require.EqualValues(t, 1, b.tasks())
+	require.EqualValues(t, 1, b.Tasks())
 }
 
 func TestASenderThatGivesUpDoesNotTakeOthersWithIt(t *testing.T) {

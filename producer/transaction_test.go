@@ -70,12 +70,12 @@ func TestASendManyInATransactionIsAllOrNothing(t *testing.T) {
 		return errRollBack
 	})
 	require.ErrorIs(t, err, errRollBack)
-	require.EqualValues(t, 1, b.tasks())
+	require.EqualValues(t, 1, b.Tasks())
 	require.NoError(t, b.transaction(func(ctx context.Context) error {
 		_, err := SendMany(ctx, b.p, mailType, items(5))
 		return err
 	}))
-	require.EqualValues(t, 5, b.tasks())
+	require.EqualValues(t, 5, b.Tasks())
 }
 
 func TestOutsideTransactionSendsAtOnceAndSurvivesARollBack(t *testing.T) {
@@ -86,7 +86,7 @@ func TestOutsideTransactionSendsAtOnceAndSurvivesARollBack(t *testing.T) {
 		require.Equal(t, s.ID, b.get(s.ID).ID, "there before the end of the transaction")
 		return errRollBack
 	}), errRollBack)
-	require.EqualValues(t, 1, b.tasks())
+	require.EqualValues(t, 1, b.Tasks())
 }
 
 func TestItemsInsideAndOutsideATransactionAreNotMixed(t *testing.T) {
@@ -114,7 +114,7 @@ func TestAKeyRestartedInATransactionIsRolledBackWithIt(t *testing.T) {
 	require.Equal(t, model.StatusSuccess, b.get(s.ID).Status)
 	require.NoError(t, again(nil))
 	require.Equal(t, model.StatusNew, b.get(s.ID).Status)
-	_, err := b.p.Life(t.Context(), s.ID, s.Generation)
+	_, err := b.p.room.Life(t.Context(), s.ID, s.Generation)
 	require.NoError(t, err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -41,9 +42,15 @@ func limitedBy(c *Config, name string, backlog int, opts []producer.Option) part
 				return err
 			}
 			p, err := r.producer()
-			if err == nil {
-				_, err = p.PutType(ctx, model.TaskType{Code: limitedType.Name(), MaxRunning: limitedRunning})
+			if err != nil {
+				return err
 			}
+			adm, err := admin.New(admin.Config{Database: r.db.DB})
+			if err != nil {
+				return err
+			}
+			defer adm.Close(ctx)
+			_, err = adm.PutType(ctx, model.TaskType{Code: limitedType.Name(), MaxRunning: limitedRunning})
 			if err == nil {
 				_, err = producer.SendMany(ctx, p, limitedType, slices.Repeat([]producer.Item[model.None]{{Options: opts}}, n))
 			}

@@ -98,7 +98,7 @@ the whole database, for what moves to the history from now on.`,
 				}
 			}
 			ctx := cmd.Context()
-			_, p, err := a.producerReady(ctx)
+			_, p, err := a.adminReady(ctx)
 			if err != nil {
 				return err
 			}

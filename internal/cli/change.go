@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -32,7 +33,7 @@ type taskChange struct {
 	flags      func(*pflag.FlagSet)     // of its own; nil = none
 	check      func() error             // of those flags, before the database is asked; nil = none
 	example    string                   // flags without which the examples would do nothing
-	apply      func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error)
+	apply      func(ctx context.Context, p doors, id, remark string) (*model.Task, error)
 }
 
 func (a *app) taskCancel() *cobra.Command {
@@ -40,7 +41,7 @@ func (a *app) taskCancel() *cobra.Command {
 	return a.changeCommand(taskChange{
 		name: "cancel", done: "cancelled", short: "Cancel tasks", from: open, byDefault: open, remark: true,
 		long: "Cancel tasks. One that nobody runs ends at once. One that runs is told within two seconds, and\nends when its handler returns.",
-		apply: func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error) {
+		apply: func(ctx context.Context, p doors, id, remark string) (*model.Task, error) {
 			return p.Cancel(ctx, id, remark)
 		},
 	})
@@ -56,7 +57,7 @@ func (a *app) taskRetry() *cobra.Command {
 		flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&step, "from-step", "", "do this step of the handler again, and what follows it")
 		},
-		apply: func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error) {
+		apply: func(ctx context.Context, p doors, id, remark string) (*model.Task, error) {
 			if step != "" {
 				return p.RetryFrom(ctx, id, step, remark)
 			}
@@ -70,7 +71,7 @@ func (a *app) taskResolve() *cobra.Command {
 	return a.changeCommand(taskChange{
 		name: "resolve", done: "resolved", short: "End Pending tasks that were done by hand", from: pending, byDefault: pending, remark: true,
 		long: "End Pending tasks that were done by hand, or need not be done: they become ManuallyProcessed.\n--remark says what was done.",
-		apply: func(ctx context.Context, p *producer.Producer, id, remark string) (*model.Task, error) {
+		apply: func(ctx context.Context, p doors, id, remark string) (*model.Task, error) {
 			return p.Resolve(ctx, id, remark)
 		},
 	})
@@ -81,7 +82,7 @@ func (a *app) taskRelease() *cobra.Command {
 	return a.changeCommand(taskChange{
 		name: "release", done: "released", short: "Let held tasks run", from: held, byDefault: held,
 		long: "Let tasks run that were sent with --held.",
-		apply: func(ctx context.Context, p *producer.Producer, id, _ string) (*model.Task, error) {
+		apply: func(ctx context.Context, p doors, id, _ string) (*model.Task, error) {
 			return p.Release(ctx, id)
 		},
 	})
@@ -127,7 +128,11 @@ can be asked, --yes is needed.`,
 			if err != nil {
 				return err
 			}
-			run := &changing{app: a, taskChange: ch, c: c, p: p, remarkText: remark, where: where}
+			adm, err := c.admin(a)
+			if err != nil {
+				return err
+			}
+			run := &changing{app: a, taskChange: ch, c: c, p: doors{p, adm}, remarkText: remark, where: where}
 			if len(args) > 0 {
 				return run.byID(cmd.Context(), args)
 			}
@@ -167,12 +172,18 @@ func (a *app) changeFilter(f *filterFlags, ch *taskChange) (store.Filter, error)
 	return filter, nil
 }
 
+// doors are what a change is made through.
+type doors struct {
+	*producer.Producer
+	admin *admin.Admin
+}
+
 // changing is one run of a change.
 type changing struct {
 	*app
 	taskChange
 	c          *connection
-	p          *producer.Producer
+	p          doors
 	remarkText string
 	where      store.Where // a filter looks
 }

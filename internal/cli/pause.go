@@ -8,27 +8,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 func (a *app) pauseCommand() *cobra.Command {
 	return a.pauseOrResume(&cobra.Command{
 		Use: "pause [TYPE...]", Short: "Stop the claiming of tasks of some types, or of all",
 		Long: "Stop the claiming of tasks of some types, or of all, everywhere and within two seconds. What\nruns goes on; what is sent waits. Ends with `mscheduler resume`.",
-	}, "pause", (*producer.Producer).Pause, (*producer.Producer).PauseAll)
+	}, "pause", (*admin.Admin).Pause, (*admin.Admin).PauseAll)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
 	return a.pauseOrResume(&cobra.Command{
 		Use: "resume [TYPE...]", Short: "Undo a pause",
 		Long: "Undo a pause. --all undoes `pause --all`; types that were paused by name stay so until they are\nresumed by name.",
-	}, "resume", (*producer.Producer).Resume, (*producer.Producer).ResumeAll)
+	}, "resume", (*admin.Admin).Resume, (*admin.Admin).ResumeAll)
 }
 
 func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
-	some func(*producer.Producer, context.Context, ...string) error, every func(*producer.Producer, context.Context) error) *cobra.Command {
+	some func(*admin.Admin, context.Context, ...string) error, everything func(*admin.Admin, context.Context) error) *cobra.Command {
 	var all bool
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -46,19 +46,19 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		c, p, err := a.producerReady(ctx)
+		c, p, err := a.adminReady(ctx)
 		if err != nil {
 			return err
 		}
 		if all {
-			err = every(p, ctx)
+			err = everything(p, ctx)
 		} else {
 			err = some(p, ctx, args...)
 		}
 		if err != nil {
 			return err
 		}
-		if err := a.warnUnknown(ctx, c, p, args); err != nil {
+		if err := a.warnUnknown(ctx, c, args); err != nil {
 			return err
 		}
 		return a.printPaused(ctx, p)
@@ -68,9 +68,9 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 }
 
 // warnUnknown warns about types without definition, tasks and workers: probably typing errors.
-func (a *app) warnUnknown(ctx context.Context, c *connection, p *producer.Producer, types []string) error {
+func (a *app) warnUnknown(ctx context.Context, c *connection, types []string) error {
 	for _, t := range types {
-		known, err := c.knows(ctx, p, t)
+		known, err := c.knows(ctx, t)
 		if err != nil {
 			return err
 		}
@@ -90,18 +90,18 @@ func (a *app) warnUnknown(ctx context.Context, c *connection, p *producer.Produc
 
 // warnUnserved warns about types of sent tasks that have no definition and no live worker. The
 // tasks are stored and wait for a worker, so an error of this check does not fail the send.
-func (a *app) warnUnserved(ctx context.Context, c *connection, p *producer.Producer, types []string) {
+func (a *app) warnUnserved(ctx context.Context, c *connection, types []string) {
 	for _, t := range types {
-		if known, err := c.knows(ctx, p, t); err == nil && !known {
+		if known, err := c.knows(ctx, t); err == nil && !known {
 			a.say("unknown type %q: no definition and no live worker; the task is stored and waits for a worker", t)
 		}
 	}
 }
 
 // knows reports whether the type has a definition or a live worker.
-func (c *connection) knows(ctx context.Context, p *producer.Producer, typ string) (bool, error) {
-	_, err := p.Type(ctx, typ)
-	if !errors.Is(err, producer.ErrNoType) {
+func (c *connection) knows(ctx context.Context, typ string) (bool, error) {
+	_, err := c.store.Types.Get(ctx, typ)
+	if !errors.Is(err, store.ErrNoType) {
 		return err == nil, err
 	}
 	return c.served(ctx, typ)
@@ -118,7 +118,7 @@ func (c *connection) served(ctx context.Context, typ string) (bool, error) {
 }
 
 // printPaused says what is paused now.
-func (a *app) printPaused(ctx context.Context, p *producer.Producer) error {
+func (a *app) printPaused(ctx context.Context, p *admin.Admin) error {
 	types, all, err := p.Paused(ctx)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -138,7 +139,7 @@ func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) erro
 		return err
 	}
 	if sent.Created {
-		a.warnUnserved(ctx, c, p, []string{it.Type})
+		a.warnUnserved(ctx, c, []string{it.Type})
 	}
 	if wait {
 		return a.await(ctx, p, sent)
@@ -170,6 +171,25 @@ func (a *app) producerReady(ctx context.Context) (*connection, *producer.Produce
 	}
 	p, err := c.producer(a)
 	return c, p, err
+}
+
+// adminReady is an admin of a database that is set up.
+func (a *app) adminReady(ctx context.Context) (*connection, *admin.Admin, error) {
+	c, err := a.connectReady(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := c.admin(a)
+	return c, p, err
+}
+
+func (c *connection) admin(a *app) (*admin.Admin, error) {
+	p, err := admin.New(admin.Config{Database: c.db, Prefix: c.prefix, SecretKey: a.Env.SecretKey, Logger: a.logger()})
+	if err != nil {
+		return nil, err
+	}
+	a.onClose(func(ctx context.Context) { _ = p.Close(ctx) })
+	return p, nil
 }
 
 func (c *connection) producer(a *app) (*producer.Producer, error) {

@@ -84,7 +84,7 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 		_ = s.bar.Finish() // what it draws is not the result
 	}
 	if s.c != nil {
-		a.warnUnserved(ctx, s.c, s.p, slices.Sorted(maps.Keys(s.created)))
+		a.warnUnserved(ctx, s.c, slices.Sorted(maps.Keys(s.created)))
 	}
 	return s.report(err)
 }

@@ -43,8 +43,8 @@ func (a *app) taskUpdate() *cobra.Command {
 			}
 			return err
 		},
-		apply: func(ctx context.Context, p *producer.Producer, id, _ string) (*model.Task, error) {
-			return a.updateTask(ctx, p, id, s.task)
+		apply: func(ctx context.Context, p doors, id, _ string) (*model.Task, error) {
+			return a.updateTask(ctx, p.Producer, id, s.task)
 		},
 	})
 }

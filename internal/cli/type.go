@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 const typeHelp = `Settings of task types: retries, timeouts, callback, limits.
@@ -32,9 +32,9 @@ func (a *app) typeCommand() *cobra.Command {
 	return cmd
 }
 
-// typesOf is a producer, and which types are paused.
-func (a *app) typesOf(ctx context.Context) (c *connection, p *producer.Producer, paused []string, err error) {
-	if c, p, err = a.producerReady(ctx); err != nil {
+// typesOf is an admin, and which types are paused.
+func (a *app) typesOf(ctx context.Context) (c *connection, p *admin.Admin, paused []string, err error) {
+	if c, p, err = a.adminReady(ctx); err != nil {
 		return nil, nil, nil, err
 	}
 	paused, _, err = p.Paused(ctx)
@@ -189,9 +189,9 @@ func (a *app) typeShow() *cobra.Command {
 // noType gives the error its exit code.
 func noType(err error) error {
 	switch {
-	case errors.Is(err, producer.ErrNoType):
+	case errors.Is(err, admin.ErrNoType):
 		return &codedError{ExitNotFound, err}
-	case errors.Is(err, producer.ErrTypeChanged):
+	case errors.Is(err, admin.ErrTypeChanged):
 		return &codedError{ExitRefused, err}
 	default:
 		return err

@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 const typeApplyHelp = `Store the settings of task types that a YAML or JSON file describes.
@@ -67,7 +67,11 @@ func (a *app) typeApply() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, run.p, err = a.connectProducer(cmd.Context()); err != nil { // the first write sets an empty database up
+			c, err := a.connect(cmd.Context()) // the first write sets an empty database up
+			if err != nil {
+				return err
+			}
+			if run.p, err = c.admin(a); err != nil {
 				return err
 			}
 			if run.paused, _, err = run.p.Paused(cmd.Context()); err != nil {
@@ -82,7 +86,7 @@ func (a *app) typeApply() *cobra.Command {
 
 // applyingTypes is one run of `type apply`.
 type applyingTypes struct {
-	p      *producer.Producer
+	p      *admin.Admin
 	box    *secret.Box
 	paused []string
 }
@@ -91,7 +95,7 @@ type typeChange = change[form.Type, model.TaskType]
 
 func (*applyingTypes) id(t *form.Type) string    { return t.Code }
 func (*applyingTypes) wanted(t *form.Type) int64 { return t.Version }
-func (*applyingTypes) changed() error            { return producer.ErrTypeChanged }
+func (*applyingTypes) changed() error            { return admin.ErrTypeChanged }
 func (*applyingTypes) coded(err error) error     { return noType(err) }
 
 func (r *applyingTypes) check(f *form.Type) error {
@@ -109,9 +113,9 @@ func (r *applyingTypes) load(ctx context.Context, f *form.Type) (*model.TaskType
 	switch {
 	case err == nil:
 		return t, t.Version, nil
-	case errors.Is(err, producer.ErrNoType) && f.Version == 0:
+	case errors.Is(err, admin.ErrNoType) && f.Version == 0:
 		return nil, 0, nil
-	case errors.Is(err, producer.ErrNoType):
+	case errors.Is(err, admin.ErrNoType):
 		return nil, 0, fmt.Errorf("%w; the file is for version %d of it", err, f.Version)
 	}
 	return nil, 0, err

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"context"
 	"errors"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // Config is what the doors' Configs have in common.
@@ -130,4 +132,13 @@ func (r *Room) Close(ctx context.Context) error {
 // the task.
 func (r *Room) Effective(t *model.Task) lifecycle.Effective {
 	return lifecycle.EffectiveOf(t, r.Types.Options(t.Type))
+}
+
+// Life reads one life of a task, also one that has moved to the history. Generation 0 is the
+// present life, or the last.
+func (r *Room) Life(ctx context.Context, id string, generation int64) (*model.Task, error) {
+	if _, _, _, err := input.ParseTaskID(id); err != nil {
+		return nil, fmt.Errorf("reading a task: %w", err)
+	}
+	return r.Store.History.Life(ctx, id, generation)
 }

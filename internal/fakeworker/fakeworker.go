@@ -103,3 +103,11 @@ func Value(t *testing.T, v any) bson.RawValue {
 	require.NoError(t, err)
 	return raw
 }
+
+// Tasks is how many tasks are stored.
+func (b *Worker) Tasks() int64 {
+	b.t.Helper()
+	n, err := b.db.Collection("tasks").CountDocuments(b.t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: "~"}}}}) // without the sentinel
+	require.NoError(b.t, err)
+	return n
+}

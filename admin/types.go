@@ -1,4 +1,4 @@
-package producer
+package admin
 
 import (
 	"context"
@@ -28,22 +28,22 @@ var ErrTypeChanged = store.ErrTypeChanged
 // ([ErrTypeChanged]). The times are set here. Errors about its fields are model.ErrInvalid
 // and name them all. Secrets of its callback are sealed with the Config's SecretKey; one
 // that is "***" stays what it is, and so does an address with its secrets masked. It is never part of a transaction.
-func (p *Producer) PutType(ctx context.Context, t model.TaskType) (*model.TaskType, error) {
+func (a *Admin) PutType(ctx context.Context, t model.TaskType) (*model.TaskType, error) {
 	if err := validType(&t); err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
 	}
 	ctx = store.Outside(ctx)
-	err := p.room.Prepare(ctx)
+	err := a.room.Prepare(ctx)
 	if err == nil {
-		t.Options.Callback, err = p.sealType(ctx, &t)
+		t.Options.Callback, err = a.sealType(ctx, &t)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
 	}
-	if err := p.room.Store.Types.Put(ctx, &t); err != nil {
+	if err := a.room.Store.Types.Put(ctx, &t); err != nil {
 		return nil, err
 	}
-	p.room.Types.Expire()
+	a.room.Types.Expire()
 	return &t, nil
 }
 
@@ -61,31 +61,31 @@ func validType(t *model.TaskType) error {
 // sealType seals the secrets of a type's callback. A secret that is not shown
 // ("***"), also one in an address, stays what it is: whoever changes a type
 // need not know it.
-func (p *Producer) sealType(ctx context.Context, t *model.TaskType) (*model.Callback, error) {
+func (a *Admin) sealType(ctx context.Context, t *model.TaskType) (*model.Callback, error) {
 	c := t.Options.Callback
 	if t.Version > 0 && secret.Hidden(c) {
-		stored, err := p.room.Store.Types.Get(ctx, t.Code)
+		stored, err := a.room.Store.Types.Get(ctx, t.Code)
 		if err != nil {
 			return nil, err
 		}
 		c = secret.Keep(c, stored.Options.Callback)
 	}
-	return p.room.Secrets.SealCallback("callback", c)
+	return a.room.Secrets.SealCallback("callback", c)
 }
 
 // Type reads a type, or returns [ErrNoType].
-func (p *Producer) Type(ctx context.Context, code string) (*model.TaskType, error) {
+func (a *Admin) Type(ctx context.Context, code string) (*model.TaskType, error) {
 	if err := input.Name("type", code); err != nil {
 		return nil, fmt.Errorf("reading a task type: %w", err)
 	}
-	return p.room.Store.Types.Get(ctx, code)
+	return a.room.Store.Types.Get(ctx, code)
 }
 
 // Types reads all types that were stored, by code. Tasks may be of others. Beside those that
 // can be read it returns an error that names those that cannot: a later release stored
 // them, or a person by hand.
-func (p *Producer) Types(ctx context.Context) ([]*model.TaskType, error) {
-	types, unread, err := p.room.Store.Types.List(ctx)
+func (a *Admin) Types(ctx context.Context) ([]*model.TaskType, error) {
+	types, unread, err := a.room.Store.Types.List(ctx)
 	for _, u := range unread {
 		err = errors.Join(err, fmt.Errorf("the stored task type %s cannot be read: %w", u.ID, u.Err))
 	}
@@ -97,7 +97,7 @@ func (p *Producer) Types(ctx context.Context) ([]*model.TaskType, error) {
 // have the options of their handler and the defaults, and a worker that serves the type by
 // its category alone does so no longer. A paused type stays paused. A new type of that name
 // begins at a greater version, so no edit of the deleted one passes on it.
-func (p *Producer) DeleteType(ctx context.Context, code string, version int64) error {
+func (a *Admin) DeleteType(ctx context.Context, code string, version int64) error {
 	err := input.Name("type", code)
 	if err == nil && version < 0 {
 		err = input.Invalid("version", "is %d; want 0 for any, or the version that was read", version)
@@ -106,12 +106,12 @@ func (p *Producer) DeleteType(ctx context.Context, code string, version int64) e
 		return fmt.Errorf("deleting a task type: %w", err)
 	}
 	ctx = store.Outside(ctx)
-	if err := p.room.Prepare(ctx); err != nil {
+	if err := a.room.Prepare(ctx); err != nil {
 		return fmt.Errorf("deleting task type %s: %w", code, err)
 	}
-	if err := p.room.Store.Types.Delete(ctx, code, version); err != nil {
+	if err := a.room.Store.Types.Delete(ctx, code, version); err != nil {
 		return err
 	}
-	p.room.Types.Expire()
+	a.room.Types.Expire()
 	return nil
 }

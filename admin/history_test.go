@@ -1,4 +1,4 @@
-package producer
+package admin
 
 import (
 	"fmt"
@@ -10,7 +10,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // old makes ended tasks old enough to move to the history.
@@ -25,12 +27,12 @@ func (b *bundle) old(ids ...string) {
 // archived runs a task to success and moves it to the history. Between a life's beginning and
 // its move lies model.MinRetention at least; here it is what tells two lives apart, a
 // millisecond.
-func (b *bundle) archived(s Sent) {
+func (b *bundle) archived(s producer.Sent) {
 	b.t.Helper()
 	b.Run(s.ID, lifecycle.Success(fakeworker.Value(b.t, receipt{Bytes: 7})))
 	b.old(s.ID)
 	b.archive(1)
-	for b.p.room.Store.Clock.Now().UnixMilli() <= s.Generation {
+	for b.Now().UnixMilli() <= s.Generation {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -59,17 +61,17 @@ func lives(page Page) (out []string) {
 
 func TestFindSelectsPastLivesToo(t *testing.T) {
 	b := setup(t)
-	a1 := b.send(mail{}, Key("a"))
+	a1 := b.send(mail{}, producer.Key("a"))
 	b.archived(a1)
-	b1 := b.send(mail{}, Key("b"), Creator("web"))
+	b1 := b.send(mail{}, producer.Key("b"), producer.Creator("web"))
 	b.Run(b1.ID, lifecycle.Success(bson.RawValue{}))
-	b2 := b.send(mail{}, Key("b"), OnExisting(model.RestartSucceeded)) // keeps b1
-	c1 := b.send(mail{}, Key("c"), Tenant("acme"))
+	b2 := b.send(mail{}, producer.Key("b"), producer.OnExisting(model.RestartSucceeded)) // keeps b1
+	c1 := b.send(mail{}, producer.Key("c"), producer.Tenant("acme"))
 	_, err := b.p.Cancel(t.Context(), c1.ID, "")
 	require.NoError(t, err)
 	b.old(c1.ID)
 	b.archive(1)
-	at := func(s Sent, key, where string) string { return fmt.Sprint(key, "@", s.Generation, " ", where) }
+	at := func(s producer.Sent, key, where string) string { return fmt.Sprint(key, "@", s.Generation, " ", where) }
 	pa, pb, tb, pc := at(a1, "a", "past"), at(b1, "b", "past"), at(b2, "b", "task"), at(c1, "c", "past")
 
 	for name, c := range map[string]struct {
@@ -86,21 +88,21 @@ func TestFindSelectsPastLivesToo(t *testing.T) {
 		"worker":           {Filter{History: WithHistory, WorkerID: "w"}, []string{pa, pb}},
 		"created long ago": {Filter{History: WithHistory, Before: b.Now().Add(-time.Hour)}, nil},
 	} {
-		page, err := b.p.Find(t.Context(), c.filter, 0, "")
+		page, err := b.a.Find(t.Context(), c.filter, 0, "")
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, lives(page), name)
 		require.Empty(t, page.Next, name)
-		n, err := b.p.Count(t.Context(), c.filter)
+		n, err := b.a.Count(t.Context(), c.filter)
 		require.NoError(t, err)
 		require.EqualValues(t, len(c.want), n, name)
 	}
-	counts, err := b.p.CountsIn(t.Context(), WithHistory)
+	counts, err := b.a.Counts(t.Context(), WithHistory)
 	require.NoError(t, err)
 	require.Equal(t, map[model.Status]int64{model.StatusSuccess: 2, model.StatusNew: 1, model.StatusCancelled: 1}, counts["mail"])
-	counts, err = b.p.CountsIn(t.Context(), HistoryOnly)
+	counts, err = b.a.Counts(t.Context(), HistoryOnly)
 	require.NoError(t, err)
 	require.Equal(t, map[model.Status]int64{model.StatusSuccess: 2, model.StatusCancelled: 1}, counts["mail"])
-	_, err = b.p.CountsIn(t.Context(), 9)
+	_, err = b.a.Counts(t.Context(), 9)
 	require.ErrorIs(t, err, model.ErrInvalid)
 }
 
@@ -109,25 +111,25 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 	for size := 1; size <= 5; size += 2 {
 		b := setup(t)
 		const n = 24
-		sent, err := SendMany(t.Context(), b.p, mailType, items(n))
+		sent, err := producer.SendMany(t.Context(), b.p, mailType, items(n))
 		require.NoError(t, err)
 		var ids []string
 		for i, s := range sent {
 			b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
 			ids = append(ids, s.ID)
 			if i%3 == 0 { // lives that are past from the beginning
-				b.send(mail{}, Key(fmt.Sprint(i)), OnExisting(model.RestartSucceeded))
+				b.send(mail{}, producer.Key(fmt.Sprint(i)), producer.OnExisting(model.RestartSucceeded))
 				b.Run(s.ID, lifecycle.Success(bson.RawValue{}))
 			}
 		}
-		there, err := b.p.Find(t.Context(), Filter{History: WithHistory}, 100, "")
+		there, err := b.a.Find(t.Context(), Filter{History: WithHistory}, 100, "")
 		require.NoError(t, err)
 		require.Len(t, there.Tasks, n+n/3)
 
 		seen := map[string]int{}
 		token := ""
 		for pages := 0; ; pages++ {
-			page, err := b.p.Find(t.Context(), Filter{History: WithHistory}, size, token)
+			page, err := b.a.Find(t.Context(), Filter{History: WithHistory}, size, token)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(page.Tasks), size)
 			for _, task := range page.Tasks {
@@ -140,7 +142,7 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 			b.old(ids[i])
 			_, err = b.Store.History.Archive(t.Context(), time.Time{})
 			require.NoError(t, err)
-			b.send(mail{}, Key(fmt.Sprint((i+n/2)%n)), OnExisting(model.RestartSucceeded))
+			b.send(mail{}, producer.Key(fmt.Sprint((i+n/2)%n)), producer.OnExisting(model.RestartSucceeded))
 		}
 		for _, task := range there.Tasks {
 			require.Equal(t, 1, seen[model.Handle{TaskID: task.ID, Generation: task.Generation}.ExecutionID()], "size %d: %s", size, task.Key)
@@ -150,22 +152,22 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 
 func TestATaskThatMovedIsStillReadAndAwaited(t *testing.T) {
 	b := setup(t)
-	s := b.send(mail{}, Key("k"))
+	s := b.send(mail{}, producer.Key("k"))
 	b.archived(s)
 	task := b.get(s.ID)
 	require.Equal(t, model.StatusSuccess, task.Status)
 	require.False(t, task.ArchivedAt.IsZero())
 	require.Equal(t, s.ID, task.ID)
-	doc, err := b.p.Document(t.Context(), s.ID)
+	doc, err := b.a.Document(t.Context(), s.ID)
 	require.NoError(t, err)
 	require.Equal(t, s.ID, doc.Lookup("_id").StringValue())
-	require.Equal(t, awaited{receipt{Bytes: 7}, nil}, <-b.awaiting(s))
-	require.Equal(t, awaited{receipt{Bytes: 7}, nil}, <-b.awaiting(Sent{ID: s.ID}))
+	b.requireResult(receipt{Bytes: 7}, s)
+	b.requireResult(receipt{Bytes: 7}, producer.Sent{ID: s.ID})
 
 	_, err = b.p.Retry(t.Context(), s.ID, "")
-	require.ErrorIs(t, err, ErrNotFound, "no command changes what is over")
+	require.ErrorIs(t, err, producer.ErrNotFound, "no command changes what is over")
 	require.ErrorContains(t, err, "it ended as Success and is in the history since ")
-	fresh := b.send(mail{}, Key("k"))
+	fresh := b.send(mail{}, producer.Key("k"))
 	require.True(t, fresh.Created, "its key is free")
 	require.Greater(t, fresh.Generation, s.Generation)
 	require.Equal(t, model.StatusNew, b.get(s.ID).Status)
@@ -173,15 +175,15 @@ func TestATaskThatMovedIsStillReadAndAwaited(t *testing.T) {
 
 func TestTheLivesOfATaskComeNewestFirst(t *testing.T) {
 	b := setup(t)
-	first := b.send(mail{}, Key("k"))
+	first := b.send(mail{}, producer.Key("k"))
 	b.archived(first)
-	second := b.send(mail{}, Key("k"))
+	second := b.send(mail{}, producer.Key("k"))
 	b.Run(second.ID, lifecycle.Failed(model.FailFatal, "no"))
 	third, err := b.p.Retry(t.Context(), second.ID, "")
 	require.NoError(t, err)
-	b.send(mail{}, Key("k2"))
+	b.send(mail{}, producer.Key("k2"))
 
-	got, err := b.p.Lives(t.Context(), first.ID)
+	got, err := b.a.Lives(t.Context(), first.ID)
 	require.NoError(t, err)
 	require.Len(t, got, 3)
 	for i, want := range []struct {
@@ -194,9 +196,9 @@ func TestTheLivesOfATaskComeNewestFirst(t *testing.T) {
 		require.Equal(t, want.status, got[i].Status)
 		require.Equal(t, want.past, !got[i].ArchivedAt.IsZero())
 	}
-	_, err = b.p.Lives(t.Context(), "-/mail/none")
-	require.ErrorIs(t, err, ErrNotFound)
-	_, err = b.p.Lives(t.Context(), "mail")
+	_, err = b.a.Lives(t.Context(), "-/mail/none")
+	require.ErrorIs(t, err, producer.ErrNotFound)
+	_, err = b.a.Lives(t.Context(), "mail")
 	require.ErrorIs(t, err, model.ErrInvalid)
 }
 
@@ -204,15 +206,15 @@ func TestHowLongTheHistoryIsKeptIsChecked(t *testing.T) {
 	b := setup(t)
 	for _, bad := range []time.Duration{-1, time.Second, maxHistory + 1} {
 		var invalid *model.InvalidError
-		require.ErrorAs(t, b.p.SetHistoryRetention(t.Context(), bad), &invalid)
+		require.ErrorAs(t, b.a.SetHistoryRetention(t.Context(), bad), &invalid)
 		require.Equal(t, "retention", invalid.Field)
 	}
-	keep, err := b.p.HistoryRetention(t.Context())
+	keep, err := b.a.HistoryRetention(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, DefaultHistoryRetention, keep)
+	require.Equal(t, store.DefaultHistory, keep)
 	for _, good := range []time.Duration{0, minHistory, maxHistory} {
-		require.NoError(t, b.p.SetHistoryRetention(t.Context(), good))
-		keep, err := b.p.HistoryRetention(t.Context())
+		require.NoError(t, b.a.SetHistoryRetention(t.Context(), good))
+		keep, err := b.a.HistoryRetention(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, good, keep)
 	}

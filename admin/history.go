@@ -1,4 +1,4 @@
-package producer
+package admin
 
 import (
 	"context"
@@ -8,11 +8,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
-
-// DefaultHistoryRetention is for how long past lives stay in the history of a database for
-// which nobody set anything else.
-const DefaultHistoryRetention = store.DefaultHistory
 
 // Bounds of the retention: less than a minute would not let anybody look, and dates end.
 const (
@@ -21,17 +18,17 @@ const (
 )
 
 // Lives reads all lives of a task, the newest first: the present one, if there is one, and
-// those in the history, which have an ArchivedAt. [ErrNotFound] when there is none.
-func (p *Producer) Lives(ctx context.Context, id string) ([]*model.Task, error) {
+// those in the history, which have an ArchivedAt. [producer.ErrNotFound] when there is none.
+func (a *Admin) Lives(ctx context.Context, id string) ([]*model.Task, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading the lives of a task: %w", err)
 	}
-	docs, err := p.room.Store.History.AllLives(ctx, id)
+	docs, err := a.room.Store.History.AllLives(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if len(docs) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+		return nil, fmt.Errorf("%w: %s", producer.ErrNotFound, id)
 	}
 	lives := make([]*model.Task, len(docs))
 	for i, doc := range docs {
@@ -44,20 +41,20 @@ func (p *Producer) Lives(ctx context.Context, id string) ([]*model.Task, error) 
 
 // HistoryRetention is for how long lives stay in the history of this database; 0 = for
 // ever.
-func (p *Producer) HistoryRetention(ctx context.Context) (time.Duration, error) {
-	return p.room.Store.History.Retention(ctx)
+func (a *Admin) HistoryRetention(ctx context.Context) (time.Duration, error) {
+	return a.room.Store.History.Retention(ctx)
 }
 
 // SetHistoryRetention says for how long what moves to the history from now on stays there,
 // for all processes of this database: a minute to 100 years, or 0 = for ever. All know it
 // within a minute. What is in the history already keeps the time it was given.
-func (p *Producer) SetHistoryRetention(ctx context.Context, keep time.Duration) error {
+func (a *Admin) SetHistoryRetention(ctx context.Context, keep time.Duration) error {
 	if keep != 0 && (keep < minHistory || keep > maxHistory) {
 		return fmt.Errorf("setting how long the history is kept: %w",
 			input.Invalid("retention", "is %v; want %v to %v, or 0 for ever", keep, minHistory, maxHistory))
 	}
-	if err := p.room.Prepare(ctx); err != nil {
+	if err := a.room.Prepare(ctx); err != nil {
 		return fmt.Errorf("setting how long the history is kept: %w", err)
 	}
-	return p.room.Store.History.SetRetention(ctx, keep)
+	return a.room.Store.History.SetRetention(ctx, keep)
 }

@@ -1,4 +1,4 @@
-package producer
+package admin
 
 import (
 	"testing"
@@ -9,19 +9,20 @@ import (
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // redeliver has the callback of the task delivered once more.
-func (b *bundle) redeliver(id string) Sent {
+func (b *bundle) redeliver(id string) producer.Sent {
 	b.t.Helper()
-	s, err := b.p.Redeliver(b.t.Context(), id)
+	s, err := b.a.Redeliver(b.t.Context(), id, 0)
 	require.NoError(b.t, err)
 	return s
 }
 
 func TestADeliveryThatWaitsForItsRetryIsTriedAtOnceAndKeepsWhatItHasTried(t *testing.T) {
 	b := setup(t)
-	id := b.send(mail{}, Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
+	id := b.send(mail{}, producer.Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
 	require.Equal(t, model.StatusCompleted, b.Run(id, lifecycle.Success(fakeworker.Value(t, receipt{}))).Status)
 	first := b.redeliver(id)
 	require.True(t, first.Created)
@@ -45,27 +46,27 @@ func TestADeliveryThatWaitsForItsRetryIsTriedAtOnceAndKeepsWhatItHasTried(t *tes
 
 func TestWhatAHandlerWantedNobodyToldOfIsNotRedelivered(t *testing.T) {
 	b := setup(t)
-	to := Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})
+	to := producer.Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})
 	quiet := lifecycle.Outcome{NoCallback: true}
 	returned, completed := b.send(mail{}, to).ID, b.send(mail{}, to).ID
 	require.Equal(t, model.StatusSuccess, b.Run(returned, quiet).Status)
 	handle := b.Claim(completed, "w")
-	_, err := b.p.Complete(t.Context(), handle, receipt{}, WithoutCallback())
+	_, err := b.p.Complete(t.Context(), handle, receipt{}, producer.WithoutCallback())
 	require.NoError(t, err)
 	for _, id := range []string{returned, completed} {
 		require.True(t, lifecycle.CallbackSuppressed(b.get(id)), "that is stored with the end")
-		_, err := b.p.Redeliver(t.Context(), id)
+		_, err := b.a.Redeliver(t.Context(), id, 0)
 		var refused *model.RefusedError
 		require.ErrorAs(t, err, &refused)
 		require.ErrorContains(t, err, "nobody is to be told of it")
 	}
-	require.EqualValues(t, 2, b.tasks(), "no delivery was stored")
+	require.EqualValues(t, 2, b.Tasks(), "no delivery was stored")
 }
 
 // Of several workers the one that completes the task says whether somebody is told.
 func TestOfSeveralWorkersTheLastSaysWhetherACallbackIsWanted(t *testing.T) {
 	b := setup(t)
-	id := b.send(mail{}, ConcurrentWorkers(2), Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
+	id := b.send(mail{}, producer.ConcurrentWorkers(2), producer.Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID
 	b.Claim(id, "quiet")
 	b.Claim(id, "loud")
 	b.End(id, "quiet", lifecycle.Outcome{NoCallback: true})

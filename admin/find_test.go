@@ -1,4 +1,4 @@
-package producer
+package admin
 
 import (
 	"encoding/base64"
@@ -13,16 +13,17 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 func TestFindSelectsByEachFieldOfTheFilter(t *testing.T) {
 	b := setup(t)
-	plain := b.send(mail{}, Key("plain"))
-	acme := b.send(mail{}, Key("acme"), Tenant("acme"), Creator("web"), Category("bulk"))
-	done := b.send(mail{}, Key("done"))
+	plain := b.send(mail{}, producer.Key("plain"))
+	acme := b.send(mail{}, producer.Key("acme"), producer.Tenant("acme"), producer.Creator("web"), producer.Category("bulk"))
+	done := b.send(mail{}, producer.Key("done"))
 	b.Claim(done.ID, "w7")
 	b.End(done.ID, "w7", lifecycle.Success(bson.RawValue{}))
-	sms, err := b.p.SendJSON(t.Context(), "sms", nil, Key("sms"))
+	sms, err := b.p.SendJSON(t.Context(), "sms", nil, producer.Key("sms"))
 	require.NoError(t, err)
 	_, err = b.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: sms.ID}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "created_at", Value: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)}}}})
@@ -31,22 +32,22 @@ func TestFindSelectsByEachFieldOfTheFilter(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		filter Filter
-		want   []Sent
+		want   []producer.Sent
 	}{
-		"everything":     {Filter{}, []Sent{plain, acme, done, sms}},
-		"type":           {Filter{Type: "sms"}, []Sent{sms}},
-		"tenant":         {Filter{Tenant: "acme"}, []Sent{acme}},
-		"no tenant":      {Filter{Tenant: model.NoTenant, Type: "mail"}, []Sent{plain, done}},
-		"status":         {Filter{Statuses: []model.Status{model.StatusSuccess}}, []Sent{done}},
-		"statuses":       {Filter{Type: "mail", Statuses: []model.Status{model.StatusSuccess, model.StatusNew}}, []Sent{plain, acme, done}},
-		"creator":        {Filter{Creator: "web"}, []Sent{acme}},
-		"category":       {Filter{Category: "bulk"}, []Sent{acme}},
-		"worker":         {Filter{WorkerID: "w7"}, []Sent{done}},
-		"created before": {Filter{Before: y2021}, []Sent{sms}},
-		"created after":  {Filter{After: y2021}, []Sent{plain, acme, done}},
+		"everything":     {Filter{}, []producer.Sent{plain, acme, done, sms}},
+		"type":           {Filter{Type: "sms"}, []producer.Sent{sms}},
+		"tenant":         {Filter{Tenant: "acme"}, []producer.Sent{acme}},
+		"no tenant":      {Filter{Tenant: model.NoTenant, Type: "mail"}, []producer.Sent{plain, done}},
+		"status":         {Filter{Statuses: []model.Status{model.StatusSuccess}}, []producer.Sent{done}},
+		"statuses":       {Filter{Type: "mail", Statuses: []model.Status{model.StatusSuccess, model.StatusNew}}, []producer.Sent{plain, acme, done}},
+		"creator":        {Filter{Creator: "web"}, []producer.Sent{acme}},
+		"category":       {Filter{Category: "bulk"}, []producer.Sent{acme}},
+		"worker":         {Filter{WorkerID: "w7"}, []producer.Sent{done}},
+		"created before": {Filter{Before: y2021}, []producer.Sent{sms}},
+		"created after":  {Filter{After: y2021}, []producer.Sent{plain, acme, done}},
 		"nothing":        {Filter{Type: "fax"}, nil},
 	} {
-		page, err := b.p.Find(t.Context(), c.filter, 0, "")
+		page, err := b.a.Find(t.Context(), c.filter, 0, "")
 		require.NoError(t, err, name)
 		var got, want []string
 		for i, task := range page.Tasks {
@@ -59,11 +60,11 @@ func TestFindSelectsByEachFieldOfTheFilter(t *testing.T) {
 		slices.Sort(want)
 		require.Equal(t, want, got, name)
 		require.Empty(t, page.Next)
-		n, err := b.p.Count(t.Context(), c.filter)
+		n, err := b.a.Count(t.Context(), c.filter)
 		require.NoError(t, err)
 		require.EqualValues(t, len(want), n, name)
 	}
-	counts, err := b.p.Counts(t.Context())
+	counts, err := b.a.Counts(t.Context(), WithoutHistory)
 	require.NoError(t, err)
 	require.Equal(t, map[string]map[model.Status]int64{
 		"mail": {model.StatusNew: 2, model.StatusSuccess: 1}, "sms": {model.StatusNew: 1},
@@ -76,19 +77,19 @@ func TestPagingShowsEachTaskOnceWhateverComesAndGoes(t *testing.T) {
 	} {
 		b := setup(t)
 		const n = 23
-		_, err := SendMany(t.Context(), b.p, mailType, items(n))
+		_, err := producer.SendMany(t.Context(), b.p, mailType, items(n))
 		require.NoError(t, err)
 		seen := map[string]int{}
 		token := ""
 		for pages := 0; ; pages++ {
-			page, err := b.p.Find(t.Context(), filter, 5, token)
+			page, err := b.a.Find(t.Context(), filter, 5, token)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(page.Tasks), 5)
 			for _, task := range page.Tasks {
 				seen[task.ID]++
 			}
 			last := page.Tasks[len(page.Tasks)-1].ID
-			b.send(mail{}, Key(fmt.Sprintf("!new %d", pages))) // sorts before everything
+			b.send(mail{}, producer.Key(fmt.Sprintf("!new %d", pages))) // sorts before everything
 			_, err = b.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: last}})
 			require.NoError(t, err) // what the token names goes
 			if token = page.Next; token == "" {
@@ -103,12 +104,12 @@ func TestPagingShowsEachTaskOnceWhateverComesAndGoes(t *testing.T) {
 
 func TestTheLastPageSaysSoAlsoWhenItIsFull(t *testing.T) {
 	b := setup(t)
-	_, err := SendMany(t.Context(), b.p, mailType, items(4))
+	_, err := producer.SendMany(t.Context(), b.p, mailType, items(4))
 	require.NoError(t, err)
-	first, err := b.p.Find(t.Context(), Filter{}, 2, "")
+	first, err := b.a.Find(t.Context(), Filter{}, 2, "")
 	require.NoError(t, err)
 	require.NotEmpty(t, first.Next)
-	second, err := b.p.Find(t.Context(), Filter{}, 2, first.Next)
+	second, err := b.a.Find(t.Context(), Filter{}, 2, first.Next)
 	require.NoError(t, err)
 	require.Len(t, second.Tasks, 2)
 	require.Empty(t, second.Next)
@@ -128,14 +129,14 @@ func TestABadQueryIsRefusedByField(t *testing.T) {
 		"history":   {History: 3},
 	} {
 		var invalid *model.InvalidError
-		_, err := b.p.Find(t.Context(), f, 0, "")
+		_, err := b.a.Find(t.Context(), f, 0, "")
 		require.ErrorAs(t, err, &invalid, field)
 		require.Equal(t, field, invalid.Field)
-		_, err = b.p.Count(t.Context(), f)
+		_, err = b.a.Count(t.Context(), f)
 		require.ErrorIs(t, err, model.ErrInvalid)
 	}
-	for _, size := range []int{-1, MaxPageSize + 1} {
-		_, err := b.p.Find(t.Context(), Filter{}, size, "")
+	for _, size := range []int{-1, maxPageSize + 1} {
+		_, err := b.a.Find(t.Context(), Filter{}, size, "")
 		require.ErrorContains(t, err, "page_size")
 	}
 }

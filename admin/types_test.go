@@ -1,4 +1,4 @@
-package producer
+package admin
 
 import (
 	"testing"
@@ -10,11 +10,12 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 func (b *bundle) put(t model.TaskType) *model.TaskType {
 	b.t.Helper()
-	stored, err := b.p.PutType(b.t.Context(), t)
+	stored, err := b.a.PutType(b.t.Context(), t)
 	require.NoError(b.t, err)
 	return stored
 }
@@ -22,7 +23,7 @@ func (b *bundle) put(t model.TaskType) *model.TaskType {
 func TestATypeIsStoredChangedAndDeletedByItsVersion(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
-	_, err := b.p.Type(ctx, "mail")
+	_, err := b.a.Type(ctx, "mail")
 	require.ErrorIs(t, err, ErrNoType)
 
 	first := b.put(model.TaskType{
@@ -35,11 +36,11 @@ func TestATypeIsStoredChangedAndDeletedByItsVersion(t *testing.T) {
 	})
 	require.EqualValues(t, 1, first.Version)
 	require.NotZero(t, first.CreatedAt)
-	read, err := b.p.Type(ctx, "mail")
+	read, err := b.a.Type(ctx, "mail")
 	require.NoError(t, err)
 	require.Equal(t, first, read)
 
-	_, err = b.p.PutType(ctx, model.TaskType{Code: "mail"})
+	_, err = b.a.PutType(ctx, model.TaskType{Code: "mail"})
 	require.ErrorIs(t, err, ErrTypeChanged, "it exists")
 
 	_, err = b.db.Collection("task_types").UpdateByID(ctx, "mail", bson.D{{Key: "$set", Value: bson.D{{Key: "novelty", Value: 1}}}})
@@ -49,7 +50,7 @@ func TestATypeIsStoredChangedAndDeletedByItsVersion(t *testing.T) {
 	second := b.put(changed)
 	require.EqualValues(t, 2, second.Version)
 	require.Equal(t, first.CreatedAt, second.CreatedAt)
-	read, err = b.p.Type(ctx, "mail")
+	read, err = b.a.Type(ctx, "mail")
 	require.NoError(t, err)
 	require.Equal(t, second, read)
 	raw, err := b.db.Collection("task_types").FindOne(ctx, bson.D{{Key: "_id", Value: "mail"}}).Raw()
@@ -59,25 +60,25 @@ func TestATypeIsStoredChangedAndDeletedByItsVersion(t *testing.T) {
 
 	other := *first
 	other.Name = "of somebody who read it before"
-	_, err = b.p.PutType(ctx, other)
+	_, err = b.a.PutType(ctx, other)
 	require.ErrorIs(t, err, ErrTypeChanged)
 	again := changed
 	require.Equal(t, second, b.put(again), "a repetition of a change whose answer was lost is no error")
 
-	require.ErrorIs(t, b.p.DeleteType(ctx, "mail", 1), ErrTypeChanged)
-	require.NoError(t, b.p.DeleteType(ctx, "mail", 2))
-	require.ErrorIs(t, b.p.DeleteType(ctx, "mail", 0), ErrNoType)
-	_, err = b.p.PutType(ctx, changed)
+	require.ErrorIs(t, b.a.DeleteType(ctx, "mail", 1), ErrTypeChanged)
+	require.NoError(t, b.a.DeleteType(ctx, "mail", 2))
+	require.ErrorIs(t, b.a.DeleteType(ctx, "mail", 0), ErrNoType)
+	_, err = b.a.PutType(ctx, changed)
 	require.ErrorIs(t, err, ErrTypeChanged, "it is gone")
 	anew := b.put(model.TaskType{Code: "mail"})
 	require.EqualValues(t, 3, anew.Version, "versions go on rising over a deletion")
-	_, err = b.p.PutType(ctx, *first)
+	_, err = b.a.PutType(ctx, *first)
 	require.ErrorIs(t, err, ErrTypeChanged, "an edit of the type that was deleted")
 	require.Equal(t, anew, b.put(model.TaskType{Code: "mail"}), "a repetition whose answer was lost is no error")
-	require.NoError(t, b.p.DeleteType(ctx, "mail", 0))
+	require.NoError(t, b.a.DeleteType(ctx, "mail", 0))
 	b.put(model.TaskType{Code: "a"})
 	b.put(model.TaskType{Code: "b"})
-	all, err := b.p.Types(ctx)
+	all, err := b.a.Types(ctx)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, "a", all[0].Code)
@@ -85,7 +86,7 @@ func TestATypeIsStoredChangedAndDeletedByItsVersion(t *testing.T) {
 
 func TestABadTypeIsRefusedWithAllItsFieldsNamed(t *testing.T) {
 	b := setup(t)
-	_, err := b.p.PutType(t.Context(), model.TaskType{
+	_, err := b.a.PutType(t.Context(), model.TaskType{
 		Code: "a/b", ClaimBy: "colour", MaxRunning: -1, RateLimit: &model.RateLimit{},
 		Options: model.Options{LimitKey: "k"},
 	})
@@ -96,12 +97,12 @@ func TestABadTypeIsRefusedWithAllItsFieldsNamed(t *testing.T) {
 	secret := model.TaskType{Code: "t", Options: model.Options{Callback: &model.Callback{
 		Success: &model.CallbackTarget{URL: "http://x"}, Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "a", Secret: "s"}}},
 	}}}
-	_, err = b.p.PutType(t.Context(), secret)
+	_, err = b.a.PutType(t.Context(), secret)
 	require.ErrorIs(t, err, model.ErrInvalid, "there is no place for secrets")
-	_, err = b.p.PutType(t.Context(), model.TaskType{Code: "t", Version: -1})
+	_, err = b.a.PutType(t.Context(), model.TaskType{Code: "t", Version: -1})
 	require.ErrorIs(t, err, model.ErrInvalid)
-	require.ErrorIs(t, b.p.DeleteType(t.Context(), "t", -1), model.ErrInvalid)
-	all, err := b.p.Types(t.Context())
+	require.ErrorIs(t, b.a.DeleteType(t.Context(), "t", -1), model.ErrInvalid)
+	all, err := b.a.Types(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, all)
 }
@@ -109,15 +110,15 @@ func TestABadTypeIsRefusedWithAllItsFieldsNamed(t *testing.T) {
 func TestASendTakesFromItsTypeWhatItDoesNotSay(t *testing.T) {
 	b := setup(t)
 	b.put(model.TaskType{Code: "mail", Category: "post", ClaimBy: model.ClaimByTenant})
-	task := b.get(b.send(mail{}, Tenant("acme")).ID)
+	task := b.get(b.send(mail{}, producer.Tenant("acme")).ID)
 	require.Equal(t, "post", task.Category)
 	require.Equal(t, []string{lifecycle.AudienceAll, "t:acme"}, task.Audience)
-	task = b.get(b.send(mail{}, Category("own")).ID)
+	task = b.get(b.send(mail{}, producer.Category("own")).ID)
 	require.Equal(t, "own", task.Category)
 
-	// Sent again with arguments alone: what the sender set before stays.
-	b.send(mail{}, Key("k"), MaxLapses(7))
-	b.send(mail{To: "x"}, Key("k"), OnExisting(model.UpdateArgs))
+	// producer.Sent again with arguments alone: what the sender set before stays.
+	b.send(mail{}, producer.Key("k"), producer.MaxLapses(7))
+	b.send(mail{To: "x"}, producer.Key("k"), producer.OnExisting(model.UpdateArgs))
 	task = b.get("-/mail/k")
 	require.Equal(t, 7, *task.Options.MaxLapses)
 	require.Equal(t, model.ClaimByTenant, task.Options.ClaimBy)
@@ -155,25 +156,25 @@ func TestAProducerNoticesAChangeOfATypeBySomebodyElse(t *testing.T) {
 func TestATaskMayExpire(t *testing.T) {
 	b := setup(t)
 	before := b.Now()
-	task := b.get(b.send(mail{}, ExpiresIn(time.Hour)).ID)
+	task := b.get(b.send(mail{}, producer.ExpiresIn(time.Hour)).ID)
 	require.WithinDuration(t, before.Add(time.Hour), task.ExpireAt, time.Minute)
 	at := before.Add(2 * time.Hour)
-	task, err := b.p.Update(t.Context(), task.ID, ExpiresAt(at))
+	task, err := b.p.Update(t.Context(), task.ID, producer.ExpiresAt(at))
 	require.NoError(t, err)
 	require.Equal(t, at, task.ExpireAt)
-	task, err = b.p.Update(t.Context(), task.ID, ExpiresIn(3*time.Hour))
+	task, err = b.p.Update(t.Context(), task.ID, producer.ExpiresIn(3*time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, task.ExpireAt, b.get(task.ID).ExpireAt)
 	require.WithinDuration(t, before.Add(3*time.Hour), task.ExpireAt, time.Minute)
-	task, err = b.p.Update(t.Context(), task.ID, ExpiresAt(time.Time{}))
+	task, err = b.p.Update(t.Context(), task.ID, producer.ExpiresAt(time.Time{}))
 	require.NoError(t, err)
 	require.Zero(t, task.ExpireAt, "never, after all")
 
-	task = b.get(b.send(mail{}, ExpiresAt(before.Add(-time.Second))).ID)
+	task = b.get(b.send(mail{}, producer.ExpiresAt(before.Add(-time.Second))).ID)
 	require.Equal(t, model.StatusCancelled, task.Status)
 	require.Contains(t, task.Remark, "expired")
-	for _, bad := range []Option{ExpiresIn(0), ExpiresIn(-1), ExpiresIn(input.MaxDuration + 1), ExpiresAt(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))} {
-		_, err := Send(t.Context(), b.p, mailType, mail{}, bad)
+	for _, bad := range []producer.Option{producer.ExpiresIn(0), producer.ExpiresIn(-1), producer.ExpiresIn(input.MaxDuration + 1), producer.ExpiresAt(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))} {
+		_, err := producer.Send(t.Context(), b.p, mailType, mail{}, bad)
 		require.ErrorIs(t, err, model.ErrInvalid, bad)
 	}
 }

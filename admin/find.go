@@ -1,4 +1,4 @@
-package producer
+package admin
 
 import (
 	"context"
@@ -95,8 +95,8 @@ func (f *Filter) query(after store.Place) store.Filter {
 
 // Bounds of a page.
 const (
-	DefaultPageSize = 100
-	MaxPageSize     = 1000
+	defaultPageSize = 100
+	maxPageSize     = 1000
 )
 
 // Page is a part of what a [Filter] selects, ordered by task id and, with the history, by
@@ -117,21 +117,21 @@ type Page struct {
 // that is there all the while appears once, whatever comes and goes, and so does a life
 // that moves to the history meanwhile, when the filter has it. A page may have fewer than
 // size and yet a Next.
-func (p *Producer) Find(ctx context.Context, f Filter, size int, token string) (Page, error) {
+func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Page, error) {
 	if size == 0 {
-		size = DefaultPageSize
+		size = defaultPageSize
 	}
 	after, err := f.after(token)
 	if err == nil {
 		err = f.validate()
 	}
-	if err == nil && (size < 1 || size > MaxPageSize) {
-		err = input.Invalid("page_size", "is %d; want 1 to %d, or 0 for %d", size, MaxPageSize, DefaultPageSize)
+	if err == nil && (size < 1 || size > maxPageSize) {
+		err = input.Invalid("page_size", "is %d; want 1 to %d, or 0 for %d", size, maxPageSize, defaultPageSize)
 	}
 	if err != nil {
 		return Page{}, fmt.Errorf("finding tasks: %w", err)
 	}
-	found, err := p.room.Store.History.FindLives(ctx, f.query(after), f.History.where(), size)
+	found, err := a.room.Store.History.FindLives(ctx, f.query(after), f.History.where(), size)
 	if err != nil {
 		return Page{}, err
 	}
@@ -151,23 +151,17 @@ func (p *Producer) Find(ctx context.Context, f Filter, size int, token string) (
 
 // Count counts what the filter selects. With the history, what moves there while both are
 // counted may be counted twice.
-func (p *Producer) Count(ctx context.Context, f Filter) (int64, error) {
+func (a *Admin) Count(ctx context.Context, f Filter) (int64, error) {
 	if err := f.validate(); err != nil {
 		return 0, fmt.Errorf("counting tasks: %w", err)
 	}
-	return p.room.Store.History.CountLives(ctx, f.query(store.Place{}), f.History.where())
+	return a.room.Store.History.CountLives(ctx, f.query(store.Place{}), f.History.where())
 }
 
-// Counts counts the tasks of each type and status.
-func (p *Producer) Counts(ctx context.Context) (map[string]map[model.Status]int64, error) {
-	return p.CountsIn(ctx, WithoutHistory)
-}
-
-// CountsIn is [Producer.Counts] also for past lives, or only for those; see
-// [Producer.Count].
-func (p *Producer) CountsIn(ctx context.Context, h History) (map[string]map[model.Status]int64, error) {
+// Counts counts the lives of each type and status, present or past as h says. See [Admin.Count].
+func (a *Admin) Counts(ctx context.Context, h History) (map[string]map[model.Status]int64, error) {
 	if err := h.validate(); err != nil {
 		return nil, fmt.Errorf("counting tasks: %w", err)
 	}
-	return p.room.Store.History.StatusCounts(ctx, h.where())
+	return a.room.Store.History.StatusCounts(ctx, h.where())
 }

@@ -1,5 +1,6 @@
-// Package producer creates tasks and commands them: send, await, cancel, retry,
-// resolve, release, update, find, pause, and the completion of executions from outside.
+// Package producer creates tasks and commands them: send, await, cancel, retry, resolve,
+// release, update, and the completion of executions from outside. Package admin has types,
+// pauses and queries; package pull fetches tasks for workers that do not use this library.
 //
 //	Send ──▶ Middleware ──▶ group commit ──▶ one insert for all that gathered
 //	SendMany ▶ Middleware ──────────────────▶ one insert for each 5,000
@@ -22,7 +23,6 @@
 // returned, so that a careful caller can repeat with it.
 //
 // Where to look: options.go for what a send can say, insert.go for how tasks reach the
-// database, again.go for keys that exist, await.go for waiting, commands.go and
-// outside.go for what is done to a task later, find.go for queries, subscribe.go for what
-// happens to tasks anywhere.
+// database, again.go for keys that exist, await.go for waiting, commands.go for what is
+// done to a task later, subscribe.go for what happens to tasks anywhere.
 package producer

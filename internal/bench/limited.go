@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -49,9 +50,8 @@ func limitedBy(c *Config, name string, backlog int, opts []producer.Option) part
 			if err != nil {
 				return err
 			}
-			defer adm.Close(ctx)
 			_, err = adm.PutType(ctx, model.TaskType{Code: limitedType.Name(), MaxRunning: limitedRunning})
-			if err == nil {
+			if err = errors.Join(err, adm.Close(ctx)); err == nil {
 				_, err = producer.SendMany(ctx, p, limitedType, slices.Repeat([]producer.Item[model.None]{{Options: opts}}, n))
 			}
 			return err

@@ -1,9 +1,9 @@
 package command
 
 import (
-	"fmt"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/rs/zerolog"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/callback"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/outcome"
@@ -18,7 +19,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // Config is what the doors' Configs have in common.

@@ -42,6 +42,7 @@ type End struct {
 	Urgent bool
 
 	task    *model.Task   // as it was read since the claim, to decide on; nil = it was not
+	decided store.Write   // the last decision, see Decide
 	late    int           // tries after the first
 	looked  bool          // whether a transaction has ended it, see settleCompleted
 	refused int           // how often the server refused just this end, see shorten
@@ -57,19 +58,27 @@ func (e *End) newest() *model.Task {
 	return e.Claimed
 }
 
-// Decide returns the write that ends or parks the execution.
+// Decide returns the write that ends or parks the execution. Of the same task it is always the
+// same: if the answer to it is lost, only its own time and kind show that it was carried out.
 func (e *End) Decide(now time.Time) (w store.Write, err error) {
+	if w.Before = e.newest(); e.decided.Before == w.Before {
+		return e.decided, nil
+	}
+	if w.After, err = e.decide(w.Before, now); err == nil {
+		e.decided = w
+	}
+	return w, err
+}
+
+func (e *End) decide(t *model.Task, now time.Time) (*model.Task, error) {
 	opts := e.Options
-	w.Before = e.newest()
 	switch {
 	case !e.ParkUntil.IsZero():
-		w.After, err = lifecycle.Park(w.Before, e.ExecID, e.ParkUntil, e.Out, *opts, now)
-		return w, err
+		return lifecycle.Park(t, e.ExecID, e.ParkUntil, e.Out, *opts, now)
 	case e.task != nil: // of several workers the newest claim counts for the task
 		opts = new(lifecycle.EffectiveOf(e.task, model.Options{}))
 	}
-	w.After, err = lifecycle.Finish(w.Before, e.ExecID, e.Out, *opts, now, rand.Float64())
-	return w, err
+	return lifecycle.Finish(t, e.ExecID, e.Out, *opts, now, rand.Float64())
 }
 
 // applied tells the execution that its end is stored.

@@ -1,0 +1,151 @@
+package consumer
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// chain is a worker of a type with max_running 1 behind a proxy. Its handlers wait for end.
+type chain struct {
+	*Consumer
+	px         *proxy.Proxy
+	began, end chan string
+	over       chan struct{}
+	g          *gauge
+	stopped    chan struct{} // closed when Run has returned
+
+	mu     sync.Mutex
+	events map[EventKind]int
+}
+
+// newChain starts it with that many tasks.
+func newChain(t *testing.T, tasks int) *chain {
+	t.Helper()
+	db := testdb.New(t)
+	setup, _ := prepared(t, db)
+	limitTo(t, setup, 1)
+	putMany(t, setup, map[string]int{limitedType: tasks}, nil)
+	px, err := proxy.Start(testdb.URI(t))
+	require.NoError(t, err)
+	t.Cleanup(px.Close)
+	client, err := mongo.Connect(options.Client().ApplyURI(px.URI()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	l := &chain{px: px, began: make(chan string), end: make(chan string), over: make(chan struct{}), g: newGauge(tasks), stopped: make(chan struct{}), events: map[EventKind]int{}}
+	l.Consumer, err = New(Config{
+		Database: client.Database(db.Name()), WorkerID: "w", ShutdownTimeout: -1,
+		OnEvent: func(e Event) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.events[e.Kind]++
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, Handle(l.Consumer, model.NewType[int, int](limitedType), func(_ context.Context, task *Task[int]) (int, error) {
+		l.g.during(func() {
+			select {
+			case l.began <- task.TaskID:
+				select {
+				case <-l.end:
+				case <-l.over:
+				}
+			case <-l.over:
+			}
+		})
+		return 0, nil
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(l.stopped)
+		_ = l.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		l.letGo()
+		cancel()
+		<-l.stopped
+	})
+	return l
+}
+
+// letGo lets all handlers return at once from then on.
+func (l *chain) letGo() {
+	select {
+	case <-l.over:
+	default:
+		close(l.over)
+	}
+}
+
+// begin waits until a handler runs, for at most that long.
+func (l *chain) begin(t *testing.T, within time.Duration) {
+	t.Helper()
+	select {
+	case <-l.began:
+	case <-time.After(within):
+		t.Fatalf("nothing begins: %+v", l.Stats())
+	}
+}
+
+// until ends what runs, and lets the next begin, until a command is trapped that takes the claim of
+// what follows along with the end.
+func (l *chain) until(t *testing.T, trap *proxy.Trap) {
+	t.Helper()
+	for range 500 {
+		l.handlerOf(limitedType).ran.Store(int64(shortHandler)) // as of the executions before
+		l.begin(t, time.Minute)
+		for range 400 {
+			if l.hasSuccessor() {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		l.end <- ""
+		select {
+		case <-trap.Hit():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	t.Fatal("no end takes a claim along")
+}
+
+// hasSuccessor is that of a crewmate.
+func (l *chain) hasSuccessor() bool { return crewmate{Consumer: l.Consumer}.hasSuccessor() }
+
+func (l *chain) count(k EventKind) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.events[k]
+}
+
+// The answer to an end and the claim that follows is lost. The end counts once, whether or not the
+// command has reached the server, and the next task begins by the same permit.
+func TestALostAnswerToAnEndAndAClaimLosesNeither(t *testing.T) {
+	for name, do := range map[string]proxy.Action{"before the server": proxy.HoldBefore, "after the server": proxy.HoldAfter} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const tasks = 100
+			l := newChain(t, tasks)
+			trap := l.px.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "$inc", Skip: 3, Do: do})
+			l.until(t, trap)
+			time.Sleep(20 * time.Millisecond) // the end would be of another time now
+			l.px.Drop()
+			l.begin(t, 3*time.Second) // sooner than a sweeper looks
+			l.letGo()
+			l.g.await(t)
+			require.Eventually(t, func() bool { return l.count(EventFinished)+l.count(EventFenced) == tasks }, time.Minute, time.Millisecond, "%+v", l.Stats())
+			require.Zero(t, l.count(EventFenced), "an end that the server has written is no late one")
+			require.Equal(t, 1, l.g.most)
+		})
+	}
+}

@@ -33,8 +33,6 @@ type applier[F, S any] interface {
 	// show is the outcome as JSON, and for people: the end of its line, and what follows the
 	// changes. after is what is stored then, nil where a dry run would create it.
 	show(ctx context.Context, c *change[F, S], after *S, o outcome) (view any, line, more string, err error)
-	// coded gives an error its exit code.
-	coded(error) error
 }
 
 // change is what a document of a file does to the stored one.
@@ -118,7 +116,7 @@ func applyDocs[F, S any](ctx context.Context, a *app, k applier[F, S], docs []fo
 		}
 		view, line, more, err := k.show(ctx, c, after, o)
 		if err != nil {
-			return c.Locate(k.coded(err))
+			return c.Locate(err)
 		}
 		if views[i] = view; a.asJSON() {
 			continue
@@ -152,7 +150,7 @@ func compared[F, S any](ctx context.Context, k applier[F, S], d form.Doc[F]) (*c
 			err = k.compare(ctx, c)
 		}
 	}
-	return c, d.Locate(k.coded(err))
+	return c, d.Locate(err)
 }
 
 // written stores a document. Somebody who changes it at the same time makes it look again,
@@ -165,7 +163,7 @@ func written[F, S any](ctx context.Context, k applier[F, S], c *change[F, S]) (*
 			return after, nil
 		}
 		if k.wanted(c.Form) != 0 || n == tries || !errors.Is(err, k.changed()) {
-			return nil, c.Locate(k.coded(err))
+			return nil, c.Locate(err)
 		}
 		if c, err = compared(ctx, k, c.Doc); err != nil {
 			return nil, err

@@ -32,12 +32,7 @@ func (a *app) archiveRun() *cobra.Command {
 		Use: "run", Short: "Move the tasks that are due now", Args: noArgs,
 		Long: `Move the tasks that are due now to the history. Pauses between batches keep the load low;
 --no-pause is for a database without other users.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			c, err := a.connectReady(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 			if err := c.store.ReadClock(ctx); err != nil {
 				return err
 			}
@@ -45,15 +40,12 @@ func (a *app) archiveRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.asJSON() {
-				return a.printJSON(sum)
-			}
-			if sum.PutOff > 0 {
+			if sum.PutOff > 0 && !a.asJSON() {
 				a.say("%s due to move and may not yet, because something must still follow their end; looked at again in an hour",
 					human.Plural(sum.PutOff, "task is", "tasks are"))
 			}
-			return a.printf("%s moved to the history\n", human.Plural(sum.Moved, "task", "tasks"))
-		},
+			return a.result(sum, human.Plural(sum.Moved, "task", "tasks")+" moved to the history\n")
+		}),
 	}
 	cmd.Flags().BoolVar(&noPause, "no-pause", false, "as fast as the database can")
 	return cmd
@@ -98,29 +90,25 @@ the whole database, for what moves to the history from now on.`,
 				}
 			}
 			ctx := cmd.Context()
-			_, p, err := a.adminReady(ctx)
+			c, err := a.connectReady(ctx)
 			if err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				if err = p.SetHistoryRetention(ctx, keep); errors.Is(err, model.ErrInvalid) {
+				if err = c.admin.SetHistoryRetention(ctx, keep); errors.Is(err, model.ErrInvalid) {
 					return usage("retention is %q; want a minute to 100 years, such as 30d, or forever", args[0])
 				}
 			} else {
-				keep, err = p.HistoryRetention(ctx)
+				keep, err = c.admin.HistoryRetention(ctx)
 			}
 			if err != nil {
 				return err
 			}
-			if a.asJSON() {
-				return a.printJSON(struct {
-					RetentionMS int64 `json:"retention_ms"` // 0 = for ever
-				}{keep.Milliseconds()})
+			kept := "for ever"
+			if keep > 0 {
+				kept = "for " + human.Rough(keep)
 			}
-			if keep == 0 {
-				return a.print("the history is kept for ever\n")
-			}
-			return a.printf("the history is kept for %s\n", human.Rough(keep))
+			return a.result(map[string]int64{"retention_ms": keep.Milliseconds()}, "the history is kept "+kept+"\n") // 0 = for ever
 		},
 	}
 }

@@ -13,11 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 // taskChange is a command that changes tasks, by id or by filter.
@@ -33,7 +31,7 @@ type taskChange struct {
 	flags      func(*pflag.FlagSet)     // of its own; nil = none
 	check      func() error             // of those flags, before the database is asked; nil = none
 	example    string                   // flags without which the examples would do nothing
-	apply      func(ctx context.Context, p doors, id, remark string) (*model.Task, error)
+	apply      func(ctx context.Context, c *connection, id, remark string) (*model.Task, error)
 }
 
 func (a *app) taskCancel() *cobra.Command {
@@ -41,8 +39,8 @@ func (a *app) taskCancel() *cobra.Command {
 	return a.changeCommand(taskChange{
 		name: "cancel", done: "cancelled", short: "Cancel tasks", from: open, byDefault: open, remark: true,
 		long: "Cancel tasks. One that nobody runs ends at once. One that runs is told within two seconds, and\nends when its handler returns.",
-		apply: func(ctx context.Context, p doors, id, remark string) (*model.Task, error) {
-			return p.Cancel(ctx, id, remark)
+		apply: func(ctx context.Context, c *connection, id, remark string) (*model.Task, error) {
+			return c.producer.Cancel(ctx, id, remark)
 		},
 	})
 }
@@ -57,11 +55,11 @@ func (a *app) taskRetry() *cobra.Command {
 		flags: func(fs *pflag.FlagSet) {
 			fs.StringVar(&step, "from-step", "", "do this step of the handler again, and what follows it")
 		},
-		apply: func(ctx context.Context, p doors, id, remark string) (*model.Task, error) {
+		apply: func(ctx context.Context, c *connection, id, remark string) (*model.Task, error) {
 			if step != "" {
-				return p.RetryFrom(ctx, id, step, remark)
+				return c.producer.RetryFrom(ctx, id, step, remark)
 			}
-			return p.Retry(ctx, id, remark)
+			return c.producer.Retry(ctx, id, remark)
 		},
 	})
 }
@@ -71,8 +69,8 @@ func (a *app) taskResolve() *cobra.Command {
 	return a.changeCommand(taskChange{
 		name: "resolve", done: "resolved", short: "End Pending tasks that were done by hand", from: pending, byDefault: pending, remark: true,
 		long: "End Pending tasks that were done by hand, or need not be done: they become ManuallyProcessed.\n--remark says what was done.",
-		apply: func(ctx context.Context, p doors, id, remark string) (*model.Task, error) {
-			return p.Resolve(ctx, id, remark)
+		apply: func(ctx context.Context, c *connection, id, remark string) (*model.Task, error) {
+			return c.producer.Resolve(ctx, id, remark)
 		},
 	})
 }
@@ -82,8 +80,8 @@ func (a *app) taskRelease() *cobra.Command {
 	return a.changeCommand(taskChange{
 		name: "release", done: "released", short: "Let held tasks run", from: held, byDefault: held,
 		long: "Let tasks run that were sent with --held.",
-		apply: func(ctx context.Context, p doors, id, _ string) (*model.Task, error) {
-			return p.Release(ctx, id)
+		apply: func(ctx context.Context, c *connection, id, _ string) (*model.Task, error) {
+			return c.producer.Release(ctx, id)
 		},
 	})
 }
@@ -124,15 +122,11 @@ can be asked, --yes is needed.`,
 			if err != nil {
 				return err
 			}
-			c, p, err := a.producerReady(cmd.Context())
+			c, err := a.connectReady(cmd.Context())
 			if err != nil {
 				return err
 			}
-			adm, err := c.admin(a)
-			if err != nil {
-				return err
-			}
-			run := &changing{app: a, taskChange: ch, c: c, p: doors{p, adm}, remarkText: remark, where: where}
+			run := &changing{app: a, taskChange: ch, c: c, remarkText: remark, where: where}
 			if len(args) > 0 {
 				return run.byID(cmd.Context(), args)
 			}
@@ -172,18 +166,11 @@ func (a *app) changeFilter(f *filterFlags, ch *taskChange) (store.Filter, error)
 	return filter, nil
 }
 
-// doors are what a change is made through.
-type doors struct {
-	*producer.Producer
-	admin *admin.Admin
-}
-
 // changing is one run of a change.
 type changing struct {
 	*app
 	taskChange
 	c          *connection
-	p          doors
 	remarkText string
 	where      store.Where // a filter looks
 }
@@ -200,7 +187,7 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 	var changed []changedView
 	var first error
 	for _, id := range ids {
-		t, err := r.apply(ctx, r.p, id, r.remarkText)
+		t, err := r.apply(ctx, r.c, id, r.remarkText)
 		if err != nil {
 			if ctx.Err() != nil || isDatabaseError(err) {
 				return err
@@ -292,12 +279,8 @@ func (c *changeCounts) skippedText() string {
 }
 
 func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error {
-	now, err := r.c.now(ctx)
-	if err != nil {
-		return err
-	}
 	if f.Before.IsZero() {
-		f.Before = now // what comes while we are at it was not counted
+		f.Before = r.c.at // what comes while we are at it was not counted
 	}
 	n, err := r.c.store.History.CountLives(ctx, f, r.where)
 	if err != nil {
@@ -363,7 +346,7 @@ func (r *changing) page(ctx context.Context, ids []string, counts *changeCounts)
 	for range changeWorkers {
 		wg.Go(func() {
 			for id := range work {
-				_, err := r.apply(ctx, r.p, id, r.remarkText)
+				_, err := r.apply(ctx, r.c, id, r.remarkText)
 				var refused *model.RefusedError
 				mu.Lock()
 				switch {

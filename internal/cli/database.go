@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,13 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 const (
@@ -70,23 +74,10 @@ func (a *app) targetOf(uri, from string) (target, error) {
 	if err != nil {
 		return target{}, usage("%s is not a MongoDB URI: %s", from, withoutSecrets(err.Error(), uri))
 	}
-	t := target{uri: uri, database: cs.Database, prefix: a.flags.prefix, hosts: strings.Join(cs.Hosts, ",")}
-	if t.prefix == "" {
-		t.prefix = a.Env.Prefix
-	}
-	for _, name := range []string{a.flags.database, a.Env.Database} {
-		if name != "" {
-			t.database = name
-			break
-		}
-	}
-	if t.database == "" {
-		t.database = defaultDatabase
-	}
-	if err := validDatabase(t.database); err != nil {
-		return target{}, err
-	}
-	return t, nil
+	t := target{uri: uri, hosts: strings.Join(cs.Hosts, ",")}
+	t.prefix = cmp.Or(a.flags.prefix, a.Env.Prefix)
+	t.database = cmp.Or(a.flags.database, a.Env.Database, cs.Database, defaultDatabase)
+	return t, validDatabase(t.database)
 }
 
 func validDatabase(name string) error {
@@ -104,12 +95,16 @@ func withoutSecrets(text, uri string) string {
 	return credentials.ReplaceAllString(text, "//***@")
 }
 
-// connection is an open connection to a target.
+// connection is an open connection to a target, with all that a command may work through.
 type connection struct {
 	target
-	client *mongo.Client
-	db     *mongo.Database
-	store  *store.Store
+	client   *mongo.Client
+	db       *mongo.Database
+	store    *store.Store
+	producer *producer.Producer
+	admin    *admin.Admin
+	rules    *periodic.Periodic
+	at       time.Time // when the command began, by the database
 }
 
 // connect opens the database that is meant and makes sure that it answers. The
@@ -123,11 +118,10 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 }
 
 func (a *app) open(ctx context.Context, t target) (*connection, error) {
-	c, err := dial(t, a.logger())
+	c, err := a.dial(t)
 	if err != nil {
 		return nil, err
 	}
-	a.onClose(func(ctx context.Context) { _ = c.client.Disconnect(ctx) })
 	if _, err := c.store.Topology(ctx); err != nil {
 		var fatal *store.FatalError
 		if errors.As(err, &fatal) {
@@ -135,20 +129,32 @@ func (a *app) open(ctx context.Context, t target) (*connection, error) {
 		}
 		return nil, unreachable(t, err)
 	}
-	return c, nil
+	c.at, err = c.now(ctx)
+	return c, err
 }
 
-func dial(t target, log zerolog.Logger) (*connection, error) {
+// dial makes a connection, which does not ask the server for anything yet.
+func (a *app) dial(t target) (*connection, error) {
 	client, err := mongo.Connect(options.Client().ApplyURI(t.uri).SetAppName("mscheduler").SetServerSelectionTimeout(selectionTimeout))
 	if err != nil {
 		return nil, usage("--uri: %s", withoutSecrets(err.Error(), t.uri))
 	}
+	a.onClose(func(ctx context.Context) { _ = client.Disconnect(ctx) })
 	c := &connection{target: t, client: client, db: client.Database(t.database)}
-	c.store, err = store.Open(store.Config{Database: c.db, Prefix: t.prefix, Logger: log})
-	if err != nil {
-		return nil, errors.Join(err, client.Disconnect(context.Background()))
+	log, key := a.logger(), a.Env.SecretKey
+	if c.store, err = store.Open(store.Config{Database: c.db, Prefix: t.prefix, Logger: log}); err != nil {
+		return nil, err
 	}
-	return c, nil
+	if c.producer, err = producer.New(producer.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
+		return nil, err
+	}
+	a.onClose(func(ctx context.Context) { _ = c.producer.Close(ctx) })
+	if c.admin, err = admin.New(admin.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
+		return nil, err
+	}
+	a.onClose(func(ctx context.Context) { _ = c.admin.Close(ctx) })
+	c.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log})
+	return c, err
 }
 
 func unreachable(t target, err error) error {
@@ -172,6 +178,17 @@ func (a *app) connectReady(ctx context.Context) (*connection, error) {
 		return nil, coded(ExitRefused, "database %s is not set up: nothing was ever sent to it and no worker ran on it. Is it the right one? (`mscheduler db migrate` sets it up)", c.target)
 	}
 	return c, c.store.Ready(ctx)
+}
+
+// onDatabase is the action of a command on a database that is set up.
+func (a *app) onDatabase(do func(ctx context.Context, c *connection, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.connectReady(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), c, args)
+	}
 }
 
 // now is the database's time, read without writing.

@@ -25,13 +25,7 @@ func (a *app) dbShard() *cobra.Command {
 	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use: "shard", Short: "Distribute the tasks over the shards of a cluster", Long: dbShardHelp, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.connectReady(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.shard(cmd.Context(), c, yes, dryRun)
-		},
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error { return a.shard(ctx, c, yes, dryRun) }),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the plan and change nothing")
@@ -107,10 +101,7 @@ func (a *app) printSharding(all []store.Sharding) error {
 		}
 		f.add(s.Collection, state)
 	}
-	if a.asJSON() {
-		return a.printJSON(map[string]any{"collections": views})
-	}
-	return a.print(f.String())
+	return a.result(map[string]any{"collections": views}, f.String())
 }
 
 // sharding checks whether the tasks are distributed over the shards of a cluster.

@@ -73,11 +73,11 @@ func (a *app) devOn(ctx context.Context, server *embedded.Server, path string, w
 	if err != nil {
 		return err
 	}
-	conn, err := dial(t, a.logger())
+	conn, err := a.dial(t)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.client.Disconnect(context.WithoutCancel(ctx)) }()
+	defer a.close() // before the server
 	f := &devFile{
 		URI: server.URI(), Database: t.database, PID: os.Getpid(), Server: rand.Text(), Path: path, Started: a.clock().Now().UTC(),
 	}

@@ -32,11 +32,10 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := dial(t, a.logger())
+			c, err := a.dial(t)
 			if err != nil {
 				return err
 			}
-			a.onClose(func(ctx context.Context) { _ = c.client.Disconnect(ctx) })
 			d := &doctor{connection: c, database: t.String()}
 			d.examine(cmd.Context())
 			return a.printDoctor(d)

@@ -27,12 +27,7 @@ func (a *app) embeddedCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.asJSON() {
-				err = a.printJSON(map[string]string{"uri": server.URI()})
-			} else {
-				err = a.printf("%s\n", server.URI())
-			}
-			if err == nil {
+			if err = a.result(map[string]string{"uri": server.URI()}, server.URI()+"\n"); err == nil {
 				a.say("the embedded server listens; it is for development, tests and one small machine. Ctrl-C ends it")
 				<-cmd.Context().Done()
 			}

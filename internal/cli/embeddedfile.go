@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,10 +18,7 @@ func (a *app) embeddedCompact() *cobra.Command {
 			if err != nil {
 				return embeddedError(err)
 			}
-			if a.asJSON() {
-				return a.printJSON(map[string]int64{"bytes_before": before, "bytes_after": after})
-			}
-			return a.printf("%d bytes, before %d\n", after, before)
+			return a.result(map[string]int64{"bytes_before": before, "bytes_after": after}, fmt.Sprintf("%d bytes, before %d\n", after, before))
 		},
 	}
 }
@@ -31,18 +29,14 @@ func (a *app) embeddedValidate() *cobra.Command {
 		Long: "Check the documents of an embedded server's file, and that its indexes fit them. The server must\nnot be running. Ends with 1 when something is wrong.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			documents, problems, err := embedded.Validate(cmd.Context(), args[0])
-			if err == nil && a.asJSON() {
-				err = a.printJSON(map[string]any{"documents": documents, "problems": append([]string{}, problems...)})
-			} else if err == nil {
-				err = a.printf("%d documents\n", documents)
+			if err != nil {
+				return embeddedError(err)
 			}
-			if err == nil && len(problems) == 0 {
-				return nil
+			err = a.result(map[string]any{"documents": documents, "problems": append([]string{}, problems...)}, fmt.Sprintf("%d documents\n", documents))
+			if err == nil && len(problems) > 0 {
+				err = coded(ExitFailed, "%s is damaged:\n%s", args[0], strings.Join(problems, "\n"))
 			}
-			if err == nil {
-				return coded(ExitFailed, "%s is damaged:\n%s", args[0], strings.Join(problems, "\n"))
-			}
-			return embeddedError(err)
+			return err
 		},
 	}
 }

@@ -77,6 +77,14 @@ func printStored[T, F any](a *app, name string, things []T, asForm func(T) *F, d
 	}
 }
 
+// result prints what a command has to tell: the value where JSON or YAML is wanted, else the text.
+func (a *app) result(v any, text string) error {
+	if a.asJSON() {
+		return a.printJSON(v)
+	}
+	return a.print(text)
+}
+
 func (a *app) print(s string) error {
 	if !a.asJSON() {
 		s = linesOnTerminal(s)

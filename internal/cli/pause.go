@@ -44,16 +44,11 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 		}
 		return nil
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx := cmd.Context()
-		c, p, err := a.adminReady(ctx)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.onDatabase(func(ctx context.Context, c *connection, args []string) (err error) {
 		if all {
-			err = everything(p, ctx)
+			err = everything(c.admin, ctx)
 		} else {
-			err = some(p, ctx, args...)
+			err = some(c.admin, ctx, args...)
 		}
 		if err != nil {
 			return err
@@ -61,8 +56,8 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 		if err := a.warnUnknown(ctx, c, args); err != nil {
 			return err
 		}
-		return a.printPaused(ctx, p)
-	}
+		return a.printPaused(ctx, c.admin)
+	})
 	cmd.Flags().BoolVar(&all, "all", false, verb+" everything")
 	return cmd
 }
@@ -109,12 +104,8 @@ func (c *connection) knows(ctx context.Context, typ string) (bool, error) {
 
 // served reports whether a live worker runs tasks of the type.
 func (c *connection) served(ctx context.Context, typ string) (bool, error) {
-	now, err := c.now(ctx)
-	if err != nil {
-		return false, err
-	}
 	workers, err := c.store.Workers.List(ctx)
-	return slices.ContainsFunc(workers, func(w store.Worker) bool { return w.Alive(now) && slices.Contains(w.Types, typ) }), err
+	return slices.ContainsFunc(workers, func(w store.Worker) bool { return w.Alive(c.at) && slices.Contains(w.Types, typ) }), err
 }
 
 // printPaused says what is paused now.
@@ -123,20 +114,14 @@ func (a *app) printPaused(ctx context.Context, p *admin.Admin) error {
 	if err != nil {
 		return err
 	}
-	if types == nil {
-		types = []string{}
-	}
-	if a.asJSON() {
-		return a.printJSON(map[string]any{"all": all, "types": types})
-	}
+	paused := strings.Join(types, " ")
 	switch {
-	case all && len(types) > 0:
-		return a.printf("paused: everything, and by name %s\n", strings.Join(types, " "))
+	case all && paused != "":
+		paused = "everything, and by name " + paused
 	case all:
-		return a.print("paused: everything\n")
-	case len(types) > 0:
-		return a.printf("paused: %s\n", strings.Join(types, " "))
-	default:
-		return a.print("paused: nothing\n")
+		paused = "everything"
+	case paused == "":
+		paused = "nothing"
 	}
+	return a.result(map[string]any{"all": all, "types": append([]string{}, types...)}, "paused: "+paused+"\n")
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -40,67 +39,24 @@ type rulesCommand struct {
 	tenant string
 }
 
-// ruleDB is an open connection with what manages rules.
-type ruleDB struct {
-	*connection
-	rules *periodic.Periodic
-	at    time.Time // when the command began, by the database
-}
-
-// open connects; ready wants a database that is set up.
-func (r *rulesCommand) open(ctx context.Context, ready bool) (*ruleDB, error) {
-	connect := r.connect
-	if ready {
-		connect = r.connectReady
-	}
-	c, err := connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d := &ruleDB{connection: c}
-	if d.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: c.prefix, SecretKey: r.Env.SecretKey, Logger: r.logger()}); err != nil {
-		return nil, err
-	}
-	d.at, err = c.now(ctx)
-	return d, err
-}
-
-// named opens the database and finds a rule there.
-func (r *rulesCommand) named(ctx context.Context, name string) (*ruleDB, *schedule.Rule, error) {
-	d, err := r.open(ctx, true)
-	if err != nil {
-		return nil, nil, err
-	}
-	rule, err := r.find(ctx, d, name)
-	return d, rule, err
-}
-
-// noRule gives the error its exit code.
-func noRule(err error) error {
-	var idle *periodic.NotRunningError
-	switch {
-	case errors.Is(err, periodic.ErrNotFound):
-		return &codedError{ExitNotFound, err}
-	case errors.Is(err, periodic.ErrChanged), errors.Is(err, periodic.ErrExists), errors.As(err, &idle):
-		return &codedError{ExitRefused, err}
-	default:
-		return err
-	}
+// onRule is the action of a command on the rule that its argument names.
+func (r *rulesCommand) onRule(do func(ctx context.Context, c *connection, rule *schedule.Rule) error) func(*cobra.Command, []string) error {
+	return r.onDatabase(func(ctx context.Context, c *connection, args []string) error {
+		rule, err := r.find(ctx, c, args[0])
+		if err != nil {
+			return err
+		}
+		return do(ctx, c, rule)
+	})
 }
 
 // sayIdle tells when nobody decides ticks.
-func (r *rulesCommand) sayIdle(ctx context.Context, d *ruleDB) error {
-	workers, err := d.store.Workers.List(ctx)
-	if err != nil {
-		return err
+func (r *rulesCommand) sayIdle(ctx context.Context, c *connection) error {
+	served, err := c.served(ctx, periodic.EngineType)
+	if err == nil && !served {
+		r.say("no process decides ticks, so no rule fires; start one with: mscheduler work --periodic")
 	}
-	for i := range workers {
-		if slices.Contains(workers[i].Types, periodic.EngineType) && workers[i].Alive(d.at) {
-			return nil
-		}
-	}
-	r.say("no process decides ticks, so no rule fires; start one with: mscheduler work --periodic")
-	return nil
+	return err
 }
 
 // ruleForm is a stored rule as a file would say it that can be applied anywhere, any number
@@ -164,12 +120,7 @@ func (r *rulesCommand) show() *cobra.Command {
 	return &cobra.Command{
 		Use: "show RULE", Short: "Show one rule, and what it does now", Args: one("the name of a rule"),
 		Long: "Show one rule, its next ticks, what runs and what waits. With -o yaml it is a file for\n`periodic apply`; with -o json the document as it is stored.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			d, rule, err := r.named(ctx, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: r.onRule(func(ctx context.Context, d *connection, rule *schedule.Rule) error {
 			switch r.flags.output {
 			case "yaml":
 				return r.printRules(ctx, d, []*schedule.Rule{rule})
@@ -181,11 +132,11 @@ func (r *rulesCommand) show() *cobra.Command {
 				return r.printJSON(doc)
 			}
 			return r.showRule(ctx, d, rule)
-		},
+		}),
 	}
 }
 
-func (r *rulesCommand) showRule(ctx context.Context, d *ruleDB, rule *schedule.Rule) error {
+func (r *rulesCommand) showRule(ctx context.Context, d *connection, rule *schedule.Rule) error {
 	var f fields
 	for _, l := range form.Lines(ruleForm(rule)) {
 		if l.Path != "enabled" {
@@ -265,7 +216,7 @@ func ruleJSON(r *schedule.Rule) (json.RawMessage, error) {
 }
 
 // evenDeleted reads a rule whose runs are wanted: they stay when it is deleted, under its id.
-func (r *rulesCommand) evenDeleted(ctx context.Context, d *ruleDB, name string) (*schedule.Rule, error) {
+func (r *rulesCommand) evenDeleted(ctx context.Context, d *connection, name string) (*schedule.Rule, error) {
 	rule, err := r.find(ctx, d, name)
 	if errors.Is(err, store.ErrNoRule) {
 		if gone, goneErr := d.store.Rules.Get(ctx, name); goneErr == nil {

@@ -95,14 +95,14 @@ func (r *rulesCommand) apply() *cobra.Command {
 				return err
 			}
 			ctx := cmd.Context()
-			if run.ruleDB, err = r.open(ctx, false); err != nil { // the first write sets an empty database up
+			if run.connection, err = r.connect(ctx); err != nil { // the first write sets an empty database up
 				return err
 			}
 			if err := applyDocs(ctx, r.app, rules, docs, "rules", f.dry); err != nil {
 				return err
 			}
 			if run.fires && !f.dry && !r.asJSON() {
-				return r.sayIdle(ctx, run.ruleDB)
+				return r.sayIdle(ctx, run.connection)
 			}
 			return nil
 		},
@@ -116,7 +116,7 @@ func (r *rulesCommand) apply() *cobra.Command {
 // applyingRules is one run of `periodic apply`.
 type applyingRules struct {
 	*rulesCommand
-	*ruleDB
+	*connection
 	dry   bool
 	days  int
 	takes time.Duration // 0 = as recorded
@@ -128,7 +128,6 @@ type ruleChange = change[form.Rule, schedule.Rule]
 func (*applyingRules) id(f *form.Rule) string    { return printedName(f.Tenant, f.Name) }
 func (*applyingRules) wanted(f *form.Rule) int64 { return f.Version }
 func (*applyingRules) changed() error            { return periodic.ErrChanged }
-func (*applyingRules) coded(err error) error     { return noRule(err) }
 
 // specOf is the rule that a file says, checked and normalised; not whether it still fires, which
 // depends on the time.

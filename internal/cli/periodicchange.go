@@ -22,34 +22,31 @@ func quoted(name string) string {
 }
 
 // each does something to each rule that is named; all of them must be there.
-func (r *rulesCommand) each(ctx context.Context, names []string, do func(*ruleDB, *schedule.Rule) (*schedule.Rule, error)) (*ruleDB, error) {
-	d, err := r.open(ctx, true)
-	if err != nil {
-		return nil, err
-	}
+func (r *rulesCommand) each(ctx context.Context, c *connection, names []string, do func(*schedule.Rule) (*schedule.Rule, error)) error {
 	rules := make([]*schedule.Rule, len(names))
 	for i, name := range names {
-		if rules[i], err = r.find(ctx, d, name); err != nil {
-			return nil, err
+		var err error
+		if rules[i], err = r.find(ctx, c, name); err != nil {
+			return err
 		}
 	}
 	views := []ruleView{}
 	for _, rule := range rules {
-		after, err := do(d, rule)
+		after, err := do(rule)
 		if err != nil {
-			return nil, noRule(err)
+			return err
 		}
 		views = append(views, viewOf(after))
 		if !r.asJSON() {
-			if err := r.print(ruleName(after) + "  " + stateOrNext(after, d.at) + "\n"); err != nil {
-				return nil, err
+			if err := r.print(ruleName(after) + "  " + stateOrNext(after, c.at) + "\n"); err != nil {
+				return err
 			}
 		}
 	}
 	if r.asJSON() {
-		return d, r.printJSON(map[string]any{"rules": views})
+		return r.printJSON(map[string]any{"rules": views})
 	}
-	return d, nil
+	return nil
 }
 
 // ruleView is a changed rule as JSON.
@@ -77,14 +74,13 @@ func (r *rulesCommand) enable() *cobra.Command {
 	return &cobra.Command{
 		Use: "enable RULE...", Short: "Let rules fire from now on", Args: some("the names of rules"),
 		Long: "Let rules fire from now on. The ticks that came while a rule was disabled are recorded as skipped\n(paused), in one record, and do not run; `periodic backfill` runs those that are wanted.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			d, err := r.each(ctx, args, func(d *ruleDB, rule *schedule.Rule) (*schedule.Rule, error) { return d.rules.Enable(ctx, rule.ID, 0) })
+		RunE: r.onDatabase(func(ctx context.Context, c *connection, args []string) error {
+			err := r.each(ctx, c, args, func(rule *schedule.Rule) (*schedule.Rule, error) { return c.rules.Enable(ctx, rule.ID, 0) })
 			if err != nil {
 				return err
 			}
-			return r.sayIdle(ctx, d)
-		},
+			return r.sayIdle(ctx, c)
+		}),
 	}
 }
 
@@ -93,13 +89,9 @@ func (r *rulesCommand) disable() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "disable RULE...", Short: "Stop rules from firing", Args: some("the names of rules"),
 		Long: "Stop rules from firing, at once. What runs or waits goes on; `periodic cancel` ends it.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			_, err := r.each(ctx, args, func(d *ruleDB, rule *schedule.Rule) (*schedule.Rule, error) {
-				return d.rules.Disable(ctx, rule.ID, 0, note)
-			})
-			return err
-		},
+		RunE: r.onDatabase(func(ctx context.Context, c *connection, args []string) error {
+			return r.each(ctx, c, args, func(rule *schedule.Rule) (*schedule.Rule, error) { return c.rules.Disable(ctx, rule.ID, 0, note) })
+		}),
 	}
 	cmd.Flags().StringVar(&note, "note", "", "why; it is kept with the rule")
 	return cmd
@@ -110,12 +102,7 @@ func (r *rulesCommand) delete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete RULE", Short: "Delete a rule", Args: one("the name of a rule"),
 		Long: "End a rule for good: it never fires again, what waits is cancelled, what runs goes on. Its name is\nfree; its records stay until their retention is over, and are found by the rule's id.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			d, rule, err := r.named(ctx, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: r.onRule(func(ctx context.Context, c *connection, rule *schedule.Rule) error {
 			if n := len(rule.Queued); rule.Status == schedule.StatusOnline || n > 0 {
 				question := fmt.Sprintf("Delete rule %s? It is enabled.", ruleName(rule))
 				if n > 0 {
@@ -125,14 +112,12 @@ func (r *rulesCommand) delete() *cobra.Command {
 					return err
 				}
 			}
-			if err := d.rules.Delete(ctx, rule.ID, rule.Version); err != nil {
-				return noRule(err)
+			if err := c.rules.Delete(ctx, rule.ID, rule.Version); err != nil {
+				return err
 			}
-			if r.asJSON() {
-				return r.printJSON(map[string]any{"id": rule.ID, "name": rule.Name, "result": "deleted"})
-			}
-			return r.printf("%s  deleted; its runs: mscheduler periodic runs %s\n", ruleName(rule), rule.ID)
-		},
+			return r.result(map[string]any{"id": rule.ID, "name": rule.Name, "result": "deleted"},
+				fmt.Sprintf("%s  deleted; its runs: mscheduler periodic runs %s\n", ruleName(rule), rule.ID))
+		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask when it is enabled, or runs wait")
 	return cmd
@@ -142,15 +127,10 @@ func (r *rulesCommand) cancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel RUN...", Short: "Cancel runs", Args: some("the ids of runs"),
 		Long: "Cancel runs, named as `periodic runs` does. One that waits is cancelled at once. The task of one that\nruns is told to stop, and the run is CANCELED when its handler has returned.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			d, err := r.open(ctx, true)
-			if err != nil {
-				return err
-			}
+		RunE: r.onDatabase(func(ctx context.Context, c *connection, args []string) error {
 			for _, run := range args {
-				if err := d.rules.Cancel(ctx, run); err != nil {
-					return noRule(err)
+				if err := c.rules.Cancel(ctx, run); err != nil {
+					return err
 				}
 				if !r.asJSON() {
 					if err := r.print(run + "  cancel requested\n"); err != nil {
@@ -162,7 +142,7 @@ func (r *rulesCommand) cancel() *cobra.Command {
 				return r.printJSON(map[string]any{"runs": args})
 			}
 			return nil
-		},
+		}),
 	}
 }
 
@@ -176,30 +156,26 @@ func (r *rulesCommand) backfill() *cobra.Command {
 			if from == "" {
 				return usage("periodic backfill wants --from; see: mscheduler periodic backfill --help")
 			}
-			ctx := cmd.Context()
-			d, rule, err := r.named(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			begin, err := parseTime("from", from, d.at)
-			if err != nil {
-				return err
-			}
-			end, err := parseTime("to", to, d.at)
-			if err != nil {
-				return err
-			}
-			n, err := d.rules.Backfill(ctx, rule.ID, begin, end, request)
-			if err != nil {
-				return noRule(err)
-			}
-			if r.asJSON() {
-				return r.printJSON(map[string]any{"id": rule.ID, "runs": n, "from": jsonTime(begin), "to": jsonTime(end)})
-			}
-			if n == 0 {
-				return r.printf("%s has no tick from %s to %s that the request has not run\n", ruleName(rule), inZone(begin, rule), inZone(end, rule))
-			}
-			return r.printf("%s  %s from %s to %s; see: mscheduler periodic runs %s\n", ruleName(rule), human.Plural(n, "run", "runs"), inZone(begin, rule), inZone(end, rule), ruleArgs(rule.Tenant, rule.Name))
+			return r.onRule(func(ctx context.Context, c *connection, rule *schedule.Rule) error {
+				begin, err := parseTime("from", from, c.at)
+				if err != nil {
+					return err
+				}
+				end, err := parseTime("to", to, c.at)
+				if err != nil {
+					return err
+				}
+				n, err := c.rules.Backfill(ctx, rule.ID, begin, end, request)
+				if err != nil {
+					return err
+				}
+				times := fmt.Sprintf("from %s to %s", inZone(begin, rule), inZone(end, rule))
+				text := fmt.Sprintf("%s  %s %s; see: mscheduler periodic runs %s\n", ruleName(rule), human.Plural(n, "run", "runs"), times, ruleArgs(rule.Tenant, rule.Name))
+				if n == 0 {
+					text = fmt.Sprintf("%s has no tick %s that the request has not run\n", ruleName(rule), times)
+				}
+				return r.result(map[string]any{"id": rule.ID, "runs": n, "from": jsonTime(begin), "to": jsonTime(end)}, text)
+			})(cmd, args)
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the first nominal time: 2026-01-31T09:00:00Z, or -2h")

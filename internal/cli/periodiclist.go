@@ -20,12 +20,7 @@ func (r *rulesCommand) list() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the rules", Args: noArgs,
 		Long: "List the rules, by tenant and name. With -o yaml it is a file for `periodic apply`. Rules that this\nrelease cannot read are named, and then it exits with code 1.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			d, err := r.open(ctx, true)
-			if err != nil {
-				return err
-			}
+		RunE: r.onDatabase(func(ctx context.Context, d *connection, _ []string) error {
 			rules, unread, err := d.all(ctx, r.tenant)
 			if err != nil {
 				return err
@@ -39,12 +34,12 @@ func (r *rulesCommand) list() *cobra.Command {
 				return unread // what was listed is not all
 			}
 			return nil
-		},
+		}),
 	}
 }
 
 // all reads all rules of a tenant ("" = of all), and names those that cannot be read.
-func (d *ruleDB) all(ctx context.Context, tenant string) (rules []*schedule.Rule, unread *periodic.UnreadableError, err error) {
+func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.Rule, unread *periodic.UnreadableError, err error) {
 	unread = &periodic.UnreadableError{}
 	const size = 1000
 	for after := ""; ; {
@@ -67,7 +62,7 @@ func (d *ruleDB) all(ctx context.Context, tenant string) (rules []*schedule.Rule
 	}
 }
 
-func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*schedule.Rule) error {
+func (r *rulesCommand) printRules(ctx context.Context, d *connection, rules []*schedule.Rule) error {
 	if done, err := printStored(r.app, "rules", rules, ruleForm, ruleJSON); done {
 		return err
 	}
@@ -96,7 +91,7 @@ func (r *rulesCommand) printRules(ctx context.Context, d *ruleDB, rules []*sched
 // lastStatuses are those of the rules' last runs by the runs' ids. To the rule a run is RUNNING
 // from its decision until its end is told: whether a worker has taken it, and what became of it
 // there, its task says.
-func (d *ruleDB) lastStatuses(ctx context.Context, rules []*schedule.Rule) (map[string]schedule.RunStatus, error) {
+func (d *connection) lastStatuses(ctx context.Context, rules []*schedule.Rule) (map[string]schedule.RunStatus, error) {
 	out := map[string]schedule.RunStatus{}
 	runs := map[string]string{} // by their tasks
 	for _, r := range rules {

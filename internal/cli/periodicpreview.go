@@ -28,12 +28,14 @@ func (r *rulesCommand) preview() *cobra.Command {
 			now := r.clock().Now()
 			var rule *schedule.Rule
 			if !given {
-				var d *ruleDB
-				var err error
-				if d, rule, err = r.named(cmd.Context(), args[0]); err != nil {
+				c, err := r.connectReady(cmd.Context())
+				if err != nil {
 					return err
 				}
-				now = d.at
+				if rule, err = r.find(cmd.Context(), c, args[0]); err != nil {
+					return err
+				}
+				now = c.at
 			}
 			begin, err := parseTime("from", from, now)
 			if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -23,16 +23,8 @@ func (r *rulesCommand) run() *cobra.Command {
 	return &cobra.Command{
 		Use: "run ID", Short: "Show one run, with request and response", Args: one("the id of a run"), Long: runHelp,
 		Example: "  mscheduler periodic run '0k3v9m2x@2026-01-31T02:30:00Z'",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			d, err := r.open(ctx, true)
-			if err != nil {
-				return err
-			}
+		RunE: r.onDatabase(func(ctx context.Context, d *connection, args []string) error {
 			run, err := d.rules.GetRun(ctx, args[0])
-			if errors.Is(err, periodic.ErrNoRun) {
-				return &codedError{ExitNotFound, err}
-			}
 			if err != nil {
 				return err
 			}
@@ -47,7 +39,7 @@ func (r *rulesCommand) run() *cobra.Command {
 				return err
 			}
 			return r.print(runFields(run, rule, d.at))
-		},
+		}),
 	}
 }
 

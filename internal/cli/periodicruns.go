@@ -58,7 +58,7 @@ func (r *rulesCommand) runs() *cobra.Command {
 				return usage("--limit is %d; want 1 to 1000", f.limit)
 			}
 			ctx := cmd.Context()
-			d, err := r.open(ctx, true)
+			d, err := r.connectReady(ctx)
 			if err != nil {
 				return err
 			}
@@ -120,7 +120,7 @@ func (f *runsFlags) filter(wanted []schedule.RunStatus, now time.Time) (out peri
 }
 
 // runAfter is the run that a page begins after; nil for none.
-func (d *ruleDB) runAfter(ctx context.Context, id string) (*schedule.Run, error) {
+func (d *connection) runAfter(ctx context.Context, id string) (*schedule.Run, error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -132,7 +132,7 @@ func (d *ruleDB) runAfter(ctx context.Context, id string) (*schedule.Run, error)
 }
 
 // runsPage reads a page of runs, and the id of the last if there are more.
-func (d *ruleDB) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *schedule.Run, limit int) (runs []*schedule.Run, next string, err error) {
+func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFilter, after *schedule.Run, limit int) (runs []*schedule.Run, next string, err error) {
 	if runs, err = d.rules.Runs(ctx, rule, f, after, limit); err != nil || len(runs) < limit {
 		return runs, "", err
 	}

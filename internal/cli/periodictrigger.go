@@ -17,15 +17,10 @@ func (r *rulesCommand) trigger() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "trigger RULE", Short: "Start a run now", Args: one("the name of a rule"),
 		Long: "Start a run now, also of a rule that is disabled. It obeys the rule's concurrency limit: it may wait,\nor be skipped, which exits with code 5; --force starts it anyway. It neither counts as a tick nor asks\nwhat the last run was.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			d, rule, err := r.named(ctx, args[0])
-			if err != nil {
-				return err
-			}
+		RunE: r.onRule(func(ctx context.Context, d *connection, rule *schedule.Rule) error {
 			run, err := d.rules.Trigger(ctx, rule.ID, o)
 			if err != nil {
-				return noRule(err)
+				return err
 			}
 			became, err := d.triggered(ctx, rule, run, o.Force)
 			if err != nil {
@@ -38,7 +33,7 @@ func (r *rulesCommand) trigger() *cobra.Command {
 				return quiet(ExitRefused) // the line says it all
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&o.Request, "request", "", "name of the request: the same one starts only one run, however often it is given")
 	cmd.Flags().BoolVar(&o.Force, "force", false, "start it whatever the concurrency limit says, up to 1000 runs")
@@ -54,9 +49,6 @@ type triggeredRun struct {
 }
 
 func (r *rulesCommand) printTriggered(t triggeredRun) error {
-	if r.asJSON() {
-		return r.printJSON(t)
-	}
 	line := t.Run + "  " + string(t.Status)
 	if t.Reason != "" {
 		line += ", " + skipText(t.Reason)
@@ -64,12 +56,12 @@ func (r *rulesCommand) printTriggered(t triggeredRun) error {
 	if t.TaskID != "" {
 		line += "  task " + human.TaskID(t.TaskID)
 	}
-	return r.print(line + "\n")
+	return r.result(t, line+"\n")
 }
 
 // triggered tells from the run's record what became of it, or, where the rule keeps none, from
 // the rule and the run's task: what has left no trace there was skipped.
-func (d *ruleDB) triggered(ctx context.Context, before *schedule.Rule, run string, forced bool) (triggeredRun, error) {
+func (d *connection) triggered(ctx context.Context, before *schedule.Rule, run string, forced bool) (triggeredRun, error) {
 	out := triggeredRun{Run: run}
 	rec, err := d.store.Runs.Get(ctx, run)
 	if err != nil {

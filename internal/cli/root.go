@@ -42,6 +42,7 @@ func (a *app) close() {
 	for _, f := range slices.Backward(a.closers) {
 		f(ctx)
 	}
+	a.closers = nil
 }
 
 const rootHelp = `mscheduler runs tasks on any number of workers that share a MongoDB database.

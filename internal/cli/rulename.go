@@ -38,7 +38,7 @@ func tenantFlag(tenant string) string {
 }
 
 // find reads a living rule by its name, by tenant/name, as it is printed, or by its id.
-func (r *rulesCommand) find(ctx context.Context, d *ruleDB, name string) (*schedule.Rule, error) {
+func (r *rulesCommand) find(ctx context.Context, d *connection, name string) (*schedule.Rule, error) {
 	rule, err := d.rules.Named(ctx, r.tenant, name)
 	if tenant, rest, ok := strings.Cut(name, "/"); ok && (err == nil || errors.Is(err, periodic.ErrNotFound)) && (r.tenant == "" || r.tenant == tenant) {
 		other, otherErr := d.rules.Named(ctx, tenant, rest)
@@ -57,5 +57,5 @@ func (r *rulesCommand) find(ctx context.Context, d *ruleDB, name string) (*sched
 			err = fmt.Errorf("%w (without --tenant it is one of no tenant, or tenant/name)", err)
 		}
 	}
-	return rule, noRule(err)
+	return rule, err
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
 )
 
 // Exit codes of the binary; the help of every command lists them.
@@ -109,9 +112,14 @@ func exitCode(ctx context.Context, err error) int {
 	var c *codedError
 	var fatal *store.FatalError
 	var refused *model.RefusedError
+	var idle *periodic.NotRunningError
 	switch {
 	case errors.As(err, &c):
 		return c.code
+	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun):
+		return ExitNotFound
+	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, periodic.ErrExists), errors.As(err, &idle):
+		return ExitRefused
 	case errors.Is(err, model.ErrInvalid):
 		return ExitUsage
 	case errors.Is(err, store.ErrNotFound):
@@ -125,6 +133,10 @@ func exitCode(ctx context.Context, err error) int {
 	default:
 		return ExitFailed
 	}
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // errorText is the error for a person: one mistake on a line, without the program's

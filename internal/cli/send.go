@@ -3,10 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -130,11 +130,11 @@ func (a *app) checked(err error) error {
 }
 
 func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) error {
-	c, p, err := a.connectProducer(ctx)
+	c, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	sent, err := p.SendJSON(ctx, it.Type, it.Args, it.Options...)
+	sent, err := c.producer.SendJSON(ctx, it.Type, it.Args, it.Options...)
 	if err != nil {
 		return err
 	}
@@ -142,61 +142,10 @@ func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) erro
 		a.warnUnserved(ctx, c, []string{it.Type})
 	}
 	if wait {
-		return a.await(ctx, p, sent)
+		return a.await(ctx, c.producer, sent)
 	}
-	if a.asJSON() {
-		return a.printJSON(sentView(sent))
-	}
-	if !sent.Created {
+	if !sent.Created && !a.asJSON() {
 		a.say("the key already exists; --existing (default keep) decides about its task")
 	}
-	return a.printf("%s  %s\n", human.TaskID(sent.ID), sent.Status)
-}
-
-// connectProducer opens the database for sends, which set an empty one up.
-func (a *app) connectProducer(ctx context.Context) (*connection, *producer.Producer, error) {
-	c, err := a.connect(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := c.producer(a)
-	return c, p, err
-}
-
-// producerReady is a producer on a database that is set up.
-func (a *app) producerReady(ctx context.Context) (*connection, *producer.Producer, error) {
-	c, err := a.connectReady(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := c.producer(a)
-	return c, p, err
-}
-
-// adminReady is an admin of a database that is set up.
-func (a *app) adminReady(ctx context.Context) (*connection, *admin.Admin, error) {
-	c, err := a.connectReady(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := c.admin(a)
-	return c, p, err
-}
-
-func (c *connection) admin(a *app) (*admin.Admin, error) {
-	p, err := admin.New(admin.Config{Database: c.db, Prefix: c.prefix, SecretKey: a.Env.SecretKey, Logger: a.logger()})
-	if err != nil {
-		return nil, err
-	}
-	a.onClose(func(ctx context.Context) { _ = p.Close(ctx) })
-	return p, nil
-}
-
-func (c *connection) producer(a *app) (*producer.Producer, error) {
-	p, err := producer.New(producer.Config{Database: c.db, Prefix: c.prefix, SecretKey: a.Env.SecretKey, Logger: a.logger()})
-	if err != nil {
-		return nil, err
-	}
-	a.onClose(func(ctx context.Context) { _ = p.Close(ctx) })
-	return p, nil
+	return a.result(sentView(sent), fmt.Sprintf("%s  %s\n", human.TaskID(sent.ID), sent.Status))
 }

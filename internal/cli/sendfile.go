@@ -51,8 +51,7 @@ type fileResult struct {
 type sender struct {
 	*app
 	fileSend
-	c   *connection // nil for a dry run
-	p   *producer.Producer
+	c   *connection              // nil for a dry run
 	bar *progressbar.ProgressBar // nil without a terminal
 	fileResult
 
@@ -71,7 +70,7 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 	f.file = fileName(f.file)
 	s := &sender{app: a, fileSend: f, created: map[string]bool{}}
 	if !f.dryRun {
-		if s.c, s.p, err = a.connectProducer(ctx); err != nil {
+		if s.c, err = a.connect(ctx); err != nil {
 			return err
 		}
 	}
@@ -180,7 +179,7 @@ func (s *sender) flush(ctx context.Context) error {
 	if s.dryRun || len(s.items) == 0 {
 		return nil
 	}
-	sent, err := s.p.SendManyJSON(ctx, s.items)
+	sent, err := s.c.producer.SendManyJSON(ctx, s.items)
 	var many *producer.ManyError
 	if !errors.As(err, &many) {
 		s.count(sent)

@@ -30,11 +30,7 @@ func (a *app) aboutTask(cmd *cobra.Command, say func(ctx context.Context, c *con
 		if err := taskIDs(args); err != nil {
 			return err
 		}
-		c, err := a.connectReady(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return say(cmd.Context(), c, args[0])
+		return a.onDatabase(func(ctx context.Context, c *connection, args []string) error { return say(ctx, c, args[0]) })(cmd, args)
 	}
 	return cmd
 }

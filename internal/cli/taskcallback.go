@@ -22,10 +22,10 @@ func (a *app) taskRedeliver() *cobra.Command {
 		from:      []model.Status{model.StatusCompleted, model.StatusSuccess, model.StatusFailure, model.StatusPending},
 		byDefault: []model.Status{model.StatusCompleted},
 		long:      "Deliver the callbacks of ended tasks once more: those that nobody took (Completed, which is what a\nfilter means by itself), or those that a receiver has lost. Receivers see the same id and can drop\nwhat they know. One that waits for its retry is tried at once. What is printed are the tasks that\ndeliver. ID@GENERATION is one life of a task, as `task history` names it.",
-		apply: func(ctx context.Context, p doors, id, _ string) (*model.Task, error) {
-			s, err := p.admin.Redeliver(ctx, id, 0)
+		apply: func(ctx context.Context, c *connection, id, _ string) (*model.Task, error) {
+			s, err := c.admin.Redeliver(ctx, id, 0)
 			if life, generation := lifeOf(id); generation != 0 && errors.Is(err, producer.ErrNotFound) {
-				s, err = p.admin.Redeliver(ctx, life, generation)
+				s, err = c.admin.Redeliver(ctx, life, generation)
 			}
 			t := &model.Task{ID: s.ID, Status: s.Status, Generation: s.Generation}
 			switch {
@@ -46,7 +46,7 @@ func (a *app) taskRedeliver() *cobra.Command {
 // where nobody is.
 type callbackState struct{ target, delivery string }
 
-func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model.Options, now time.Time) (callbackState, error) {
+func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model.Options) (callbackState, error) {
 	target, security := lifecycle.CallbackOf(t, typ)
 	switch {
 	case lifecycle.CallbackSuppressed(t):
@@ -66,7 +66,7 @@ func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model
 	case err != nil:
 		return out, err
 	}
-	out.delivery = human.TaskID(d.ID) + "  " + deliveryText(d, now)
+	out.delivery = human.TaskID(d.ID) + "  " + deliveryText(d, c.at)
 	return out, nil
 }
 

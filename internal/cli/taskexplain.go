@@ -27,24 +27,17 @@ func (a *app) taskExplain() *cobra.Command {
 			return err
 		}
 		r := explain.Explain(facts)
-		if a.asJSON() {
-			return a.printJSON(struct {
-				ID     string       `json:"id"`
-				Status model.Status `json:"status"`
-				explain.Report
-			}{t.ID, t.Status, r})
-		}
-		return a.print(explainText(t, r))
+		return a.result(struct {
+			ID     string       `json:"id"`
+			Status model.Status `json:"status"`
+			explain.Report
+		}{t.ID, t.Status, r}, explainText(t, r))
 	})
 }
 
 // facts gathers what an explanation of the task needs.
 func (c *connection) facts(ctx context.Context, t *model.Task) (explain.Facts, error) {
-	f := explain.Facts{Task: t}
-	var err error
-	if f.Now, err = c.now(ctx); err != nil {
-		return f, err
-	}
+	f := explain.Facts{Task: t, Now: c.at}
 	control, err := c.store.Control.Read(ctx)
 	if err != nil {
 		return f, err

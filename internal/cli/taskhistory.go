@@ -27,14 +27,9 @@ shows each of them.`,
 		if len(docs) == 0 {
 			return coded(ExitNotFound, "no such task: %s, also in the history", id)
 		}
-		now, err := c.now(ctx)
-		if err != nil {
-			return err
-		}
+		now := c.at
 		t := newTable("LIFE", "STATUS", "TRIES", "CREATED", "FINISHED", "ARCHIVED", "WHAT")
-		out := struct {
-			Lives []json.RawMessage `json:"lives"`
-		}{}
+		var lives []json.RawMessage
 		for _, doc := range docs {
 			j, err := taskJSON(doc)
 			if err != nil {
@@ -44,13 +39,10 @@ shows each of them.`,
 			if err != nil {
 				return err
 			}
-			out.Lives = append(out.Lives, j)
+			lives = append(lives, j)
 			t.add(lifeName(human.TaskID(life.ID), life.Generation), string(life.Status), fmt.Sprint(life.Attempt), human.When(life.CreatedAt, now),
 				human.When(life.FinishedAt, now), human.When(life.ArchivedAt, now), whatOf(life, now))
 		}
-		if a.asJSON() {
-			return a.printJSON(out)
-		}
-		return a.print(t.String())
+		return a.result(map[string]any{"lives": lives}, t.String())
 	})
 }

@@ -101,12 +101,8 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 	if err != nil {
 		return err
 	}
-	now, err := c.now(ctx)
-	if err != nil {
-		return err
-	}
 	size := f.limit
-	var out lister = &tableLister{app: a, now: now, where: where}
+	var out lister = &tableLister{app: a, now: c.at, where: where}
 	if f.all {
 		size = allPage
 	}

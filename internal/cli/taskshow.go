@@ -42,19 +42,15 @@ life of the task, as ` + "`task history` and `task list --history`" + ` name it.
 		if err != nil {
 			return err
 		}
-		now, err := c.now(ctx)
-		if err != nil {
-			return err
-		}
 		typ, err := c.typeOptions(ctx, t.Type)
 		if err != nil {
 			return err
 		}
-		told, err := c.callbackState(ctx, t, typ, now)
+		told, err := c.callbackState(ctx, t, typ)
 		if err != nil {
 			return err
 		}
-		return a.print(taskText(t, raw, typ, now, told))
+		return a.print(taskText(t, raw, typ, c.at, told))
 	})
 }
 

@@ -43,8 +43,8 @@ func (a *app) taskUpdate() *cobra.Command {
 			}
 			return err
 		},
-		apply: func(ctx context.Context, p doors, id, _ string) (*model.Task, error) {
-			return a.updateTask(ctx, p.Producer, id, s.task)
+		apply: func(ctx context.Context, c *connection, id, _ string) (*model.Task, error) {
+			return a.updateTask(ctx, c.producer, id, s.task)
 		},
 	})
 }

@@ -37,11 +37,11 @@ func (a *app) taskWatch() *cobra.Command {
 			for _, k := range kinds {
 				f.Kinds = append(f.Kinds, model.EventKind(strings.ToLower(k)))
 			}
-			_, p, err := a.producerReady(cmd.Context())
+			c, err := a.connectReady(cmd.Context())
 			if err != nil {
 				return err
 			}
-			s, err := p.Subscribe(cmd.Context(), f, producer.ResumeAfter(after))
+			s, err := c.producer.Subscribe(cmd.Context(), f, producer.ResumeAfter(after))
 			if err != nil {
 				return watchError(err)
 			}

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
@@ -32,34 +31,21 @@ func (a *app) typeCommand() *cobra.Command {
 	return cmd
 }
 
-// typesOf is an admin, and which types are paused.
-func (a *app) typesOf(ctx context.Context) (c *connection, p *admin.Admin, paused []string, err error) {
-	if c, p, err = a.adminReady(ctx); err != nil {
-		return nil, nil, nil, err
-	}
-	paused, _, err = p.Paused(ctx)
-	return c, p, paused, err
-}
-
 func (a *app) typeList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the types with settings", Args: noArgs,
 		Long: "List the types with stored settings. Tasks and workers may have other types, which use the defaults.\n-o yaml prints a file for `type apply`.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, p, paused, err := a.typesOf(cmd.Context())
-			if err != nil {
-				return err
-			}
-			types, unread := p.Types(cmd.Context())
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
+			types, unread := c.admin.Types(ctx)
 			if len(types) == 0 && unread != nil {
 				return unread
 			}
-			_, all, err := p.Paused(cmd.Context())
+			paused, all, err := c.admin.Paused(ctx)
 			if err != nil {
 				return err
 			}
 			return errors.Join(a.printTypes(types, paused, all), unread)
-		},
+		}),
 	}
 }
 
@@ -157,14 +143,14 @@ func (a *app) typeShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show TYPE", Short: "Show the settings of a type", Args: one("the name of a type"),
 		Long: "Show the settings of a type, without its secrets. -o yaml prints a file for `type apply`.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			_, p, paused, err := a.typesOf(cmd.Context())
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, args []string) error {
+			paused, _, err := c.admin.Paused(ctx)
 			if err != nil {
 				return err
 			}
-			t, err := p.Type(cmd.Context(), args[0])
+			t, err := c.admin.Type(ctx, args[0])
 			if err != nil {
-				return noType(err)
+				return err
 			}
 			switch a.flags.output {
 			case "yaml":
@@ -182,19 +168,7 @@ func (a *app) typeShow() *cobra.Command {
 			}
 			f.add("version", fmt.Sprintf("%d, of %s", t.Version, human.Stamp(t.UpdatedAt)))
 			return a.print(f.String())
-		},
-	}
-}
-
-// noType gives the error its exit code.
-func noType(err error) error {
-	switch {
-	case errors.Is(err, admin.ErrNoType):
-		return &codedError{ExitNotFound, err}
-	case errors.Is(err, admin.ErrTypeChanged):
-		return &codedError{ExitRefused, err}
-	default:
-		return err
+		}),
 	}
 }
 
@@ -222,15 +196,11 @@ func (a *app) typeDelete() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete TYPE", Short: "Delete a type's settings", Args: one("the name of a type"),
 		Long: "Delete a type's settings. Its tasks stay: from their next claim on they use the options of their\nhandler and the defaults. A worker that serves the type by its category alone stops doing so.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, code := cmd.Context(), args[0]
-			c, p, _, err := a.typesOf(ctx)
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, args []string) error {
+			code := args[0]
+			t, err := c.admin.Type(ctx, code)
 			if err != nil {
 				return err
-			}
-			t, err := p.Type(ctx, code)
-			if err != nil {
-				return noType(err)
 			}
 			open, err := c.store.History.Count(ctx, store.Filter{Type: code, Statuses: openStatuses})
 			if err != nil {
@@ -241,14 +211,11 @@ func (a *app) typeDelete() *cobra.Command {
 					return err
 				}
 			}
-			if err := p.DeleteType(ctx, code, t.Version); err != nil {
-				return noType(err)
+			if err := c.admin.DeleteType(ctx, code, t.Version); err != nil {
+				return err
 			}
-			if a.asJSON() {
-				return a.printJSON(map[string]any{"code": code, "result": "deleted", "open_tasks": open})
-			}
-			return a.print(code + "  deleted\n")
-		},
+			return a.result(map[string]any{"code": code, "result": "deleted", "open_tasks": open}, code+"  deleted\n")
+		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask when there are tasks that have not ended")
 	return cmd

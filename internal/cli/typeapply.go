@@ -71,9 +71,7 @@ func (a *app) typeApply() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if run.p, err = c.admin(a); err != nil {
-				return err
-			}
+			run.p = c.admin
 			if run.paused, _, err = run.p.Paused(cmd.Context()); err != nil {
 				return err
 			}
@@ -96,7 +94,6 @@ type typeChange = change[form.Type, model.TaskType]
 func (*applyingTypes) id(t *form.Type) string    { return t.Code }
 func (*applyingTypes) wanted(t *form.Type) int64 { return t.Version }
 func (*applyingTypes) changed() error            { return admin.ErrTypeChanged }
-func (*applyingTypes) coded(err error) error     { return noType(err) }
 
 func (r *applyingTypes) check(f *form.Type) error {
 	t, err := f.Model()

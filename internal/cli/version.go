@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -28,12 +29,9 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if a.asJSON() {
-				return a.printJSON(map[string]any{
-					"version": version(), "schema": store.SchemaVersion, "time_zones": calendar.ZonesVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
-				})
-			}
-			return a.printf("mscheduler %s (schema %d, time zones %s, %s, %s/%s)\n", version(), store.SchemaVersion, calendar.ZonesVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return a.result(map[string]any{
+				"version": version(), "schema": store.SchemaVersion, "time_zones": calendar.ZonesVersion(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+			}, fmt.Sprintf("mscheduler %s (schema %d, time zones %s, %s, %s/%s)\n", version(), store.SchemaVersion, calendar.ZonesVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
 		},
 	}
 }

@@ -31,11 +31,11 @@ func (a *app) taskWait() *cobra.Command {
 				return usage("--timeout is %s; it must be positive", span(timeout))
 			}
 			ctx := cmd.Context()
-			c, p, err := a.producerReady(ctx)
+			c, err := a.connectReady(ctx)
 			if err != nil {
 				return err
 			}
-			return a.awaitAll(ctx, c, p, args, timeout)
+			return a.awaitAll(ctx, c, args, timeout)
 		},
 	}
 	spanVar(cmd.Flags(), &timeout, "timeout", 0, "give up after this time, such as 30s; defaults to never")
@@ -46,7 +46,7 @@ var errWaited = errors.New("the timeout passed before the task had ended")
 
 // awaitAll waits for the present lives of tasks, for at most the timeout; 0 = for ever. It is
 // one of the wait alone: a database that is slow to answer is no task that has not ended.
-func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer, ids []string, timeout time.Duration) error {
+func (a *app) awaitAll(ctx context.Context, c *connection, ids []string, timeout time.Duration) error {
 	lives, err := c.store.Tasks.ByIDs(ctx, ids)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (a *app) awaitAll(ctx context.Context, c *connection, p *producer.Producer,
 	}
 	failed := false
 	for _, id := range ids {
-		err := a.await(ctx, p, producer.Sent{ID: id, Generation: lives[id].Generation})
+		err := a.await(ctx, c.producer, producer.Sent{ID: id, Generation: lives[id].Generation})
 		var one *codedError
 		switch {
 		case errors.As(err, &one) && one.code == ExitFailed && one.err == nil:

@@ -17,7 +17,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/periodic"
 )
 
 const workHelp = `Run a worker for the built-in types, http and exec, in the foreground. It also delivers the
@@ -198,11 +197,7 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	}
 	run := c.Run
 	if w.periodic {
-		engine, err := periodic.New(periodic.Config{Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, Logger: cfg.Logger})
-		if err != nil {
-			return err
-		}
-		run = func(ctx context.Context) error { return both(ctx, c.Run, engine.Run) }
+		run = func(ctx context.Context) error { return both(ctx, c.Run, conn.rules.Run) }
 		types += " tasks and the periodic rules"
 	} else {
 		types += " tasks"

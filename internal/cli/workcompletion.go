@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/periodic"
-	"github.com/mscheduler/mscheduler/producer"
 )
 
 // completionTaker is the part of a worker that accepts the completions of periodic HTTP targets.
@@ -62,15 +61,11 @@ func (a *app) takeCompletions(conn *connection, w *workFlags) (*completionTaker,
 	if err != nil {
 		return nil, err
 	}
-	p, err := producer.New(producer.Config{Database: conn.db, Prefix: conn.prefix, Logger: a.logger()})
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
 	if base == "" {
 		base = "http://" + listener.Addr().String() + periodic.CompletionPath
 	}
 	server := &http.Server{
-		Handler: periodic.CompletionHandler(p), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		Handler: periodic.CompletionHandler(conn.producer), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
@@ -84,7 +79,7 @@ func (a *app) takeCompletions(conn *connection, w *workFlags) (*completionTaker,
 		if serveErr := <-done; !errors.Is(serveErr, http.ErrServerClosed) {
 			err = errors.Join(err, fmt.Errorf("accepting completions: %w", serveErr))
 		}
-		if err = errors.Join(err, p.Close(ctx)); err != nil {
+		if err != nil {
 			a.say("mscheduler: %v", err)
 		}
 	}}, nil

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -20,22 +21,13 @@ func (a *app) workerCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List live workers", Args: noArgs,
 		Long: "List live workers: those with a heartbeat within the last three intervals. A worker that stopped\ngracefully is no longer listed. One that was killed is listed for a day, with --all.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			c, err := a.connectReady(ctx)
-			if err != nil {
-				return err
-			}
-			now, err := c.now(ctx)
-			if err != nil {
-				return err
-			}
+		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 			workers, err := c.store.Workers.List(ctx)
 			if err != nil {
 				return err
 			}
-			return a.printWorkers(workers, now, all)
-		},
+			return a.printWorkers(workers, c.at, all)
+		}),
 	}
 	list.Flags().BoolVar(&all, "all", false, "also workers without a recent heartbeat")
 	cmd.AddCommand(list)

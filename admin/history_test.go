@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -133,7 +134,7 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(page.Tasks), size)
 			for _, task := range page.Tasks {
-				seen[model.Handle{TaskID: task.ID, Generation: task.Generation}.ExecutionID()]++
+				seen[input.Handle{TaskID: task.ID, Generation: task.Generation}.ExecutionID()]++
 			}
 			if token = page.Next; token == "" {
 				break
@@ -145,7 +146,7 @@ func TestPagingOverTasksAndHistoryShowsEachLifeOnceWhileTheyMove(t *testing.T) {
 			b.send(mail{}, producer.Key(fmt.Sprint((i+n/2)%n)), producer.OnExisting(model.RestartSucceeded))
 		}
 		for _, task := range there.Tasks {
-			require.Equal(t, 1, seen[model.Handle{TaskID: task.ID, Generation: task.Generation}.ExecutionID()], "size %d: %s", size, task.Key)
+			require.Equal(t, 1, seen[input.Handle{TaskID: task.ID, Generation: task.Generation}.ExecutionID()], "size %d: %s", size, task.Key)
 		}
 	}
 }

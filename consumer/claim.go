@@ -124,7 +124,7 @@ func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
 		if h == nil || h.typ != t.task.Type {
 			h = c.handlerOf(t.task.Type)
 		}
-		i, w := t.task.Execution(execID)
+		i, w := lifecycle.ExecutionOf(t.task, execID)
 		eff := h.effective(t.task)
 		x := &execution{
 			task: t.task, execID: execID, index: i, attempt: w.Attempt,

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
 // Clock is the machine's time as the consumer sees it; tests replace it.
@@ -104,8 +104,8 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	errs = append(errs, c.Callbacks.validate()...)
-	only := model.Conditions{Tenants: c.Tenants, Categories: c.Categories, Creators: c.Creators}
-	errs = append(errs, input.Conditions(&only))
+	only := lifecycle.Conditions{Tenants: c.Tenants, Categories: c.Categories, Creators: c.Creators}
+	errs = append(errs, lifecycle.CheckConditions(&only))
 	byDefault(&c.Concurrency, 100)
 	byDefault(&c.ShutdownTimeout, 30*time.Second)
 	byDefault(&c.DecodeGrace, time.Hour)

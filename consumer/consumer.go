@@ -33,7 +33,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/stream"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // Consumer is a worker: it finds, claims, runs, pings and finishes tasks of the types
@@ -41,7 +40,7 @@ import (
 type Consumer struct {
 	cfg    Config
 	store  *store.Store
-	only   *model.Conditions // what tasks it takes; nil = all
+	only   *lifecycle.Conditions // what tasks it takes; nil = all
 	seeker *claim.Seeker
 	log    zerolog.Logger
 
@@ -115,7 +114,7 @@ func New(cfg Config) (*Consumer, error) {
 		stopping: make(chan struct{}),
 		plan:     fetchplan.New(cfg.Concurrency, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))),
 	}
-	if only := (model.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !lifecycle.Unconditional(&only) {
+	if only := (lifecycle.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !lifecycle.Unconditional(&only) {
 		c.only = &only
 	}
 	c.held.released = c.slotsReleased

@@ -47,7 +47,7 @@ func (c *Consumer) obey(x *execution, t *model.Task) {
 		c.loseLease(x)
 		return
 	}
-	_, w := t.Execution(x.execID)
+	_, w := lifecycle.ExecutionOf(t, x.execID)
 	switch {
 	case w == nil || !w.Open():
 		c.loseLease(x)
@@ -60,7 +60,7 @@ func (c *Consumer) obey(x *execution, t *model.Task) {
 			c.emitFor(x, Event{Kind: EventCancelled, Reason: why.Error()})
 		}
 	default:
-		x.lease.Adapt(c.effOf(t).PingInterval, t.Wanted() > 1)
+		x.lease.Adapt(c.effOf(t).PingInterval, lifecycle.Wanted(t) > 1)
 		c.leases.PingNow()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -33,7 +34,7 @@ func (d *Drained) count(e Event) {
 		d.Fenced++
 	case EventFinished:
 		switch {
-		case e.Outcome.Costs():
+		case lifecycle.Costs(e.Outcome):
 			d.Errors++
 		case e.Outcome == model.FailReleased || e.Outcome == model.FailUndecodable:
 			d.Released++

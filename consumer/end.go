@@ -93,7 +93,7 @@ func (h hold) Ended(after *model.Task) {
 	c, x := h.c, h.execution
 	c.stats.finished.Add(1)
 	c.returnPermits(x)
-	_, w := after.Execution(x.execID)
+	_, w := lifecycle.ExecutionOf(after, x.execID)
 	c.outcomes.Ended(after) // before nothing is held any more: a drain waits for both
 	c.held.remove(x)
 	c.emitFor(x, Event{Kind: EventFinished, Outcome: w.FailKind, Status: after.Status, Reason: w.FailReason, Ran: x.ran})
@@ -101,7 +101,7 @@ func (h hold) Ended(after *model.Task) {
 		c.seeker.Hear(after)
 		c.wake.at(after.DueAt)
 	}
-	if !after.CancelRequestedAt.IsZero() && after.OpenExecutions() > 0 {
+	if !after.CancelRequestedAt.IsZero() && lifecycle.OpenExecutions(after) > 0 {
 		c.tellOthers(after)
 	}
 }

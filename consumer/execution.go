@@ -77,7 +77,7 @@ func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 	if raw.Type == 0 {
 		raw.Type = bson.TypeNull
 	}
-	return e.consumer.store.Tasks.SaveCheckpoint(ctx, e.TaskID, e.hold.index, e.hold.execID, e.hold.task.Wanted() > 1, raw)
+	return e.consumer.store.Tasks.SaveCheckpoint(ctx, e.TaskID, e.hold.index, e.hold.execID, lifecycle.Wanted(e.hold.task) > 1, raw)
 }
 
 // Restore reads the checkpoint of the previous execution into dst; false when there is

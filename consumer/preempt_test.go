@@ -179,7 +179,7 @@ func (w *world) requireLeftAlone(ids ...string) {
 	w.t.Helper()
 	for _, id := range ids {
 		require.Len(w.t, w.get(id).WorkerStates, 1)
-		require.Positive(w.t, w.get(id).OpenExecutions())
+		require.Positive(w.t, lifecycle.OpenExecutions(w.get(id)))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -213,7 +214,7 @@ func (x *execution) begun() bool {
 
 func (c *Consumer) executionFor(x *execution) *Execution {
 	t := x.task
-	handle := t.HandleOf(x.execID)
+	handle := input.HandleOf(t, x.execID)
 	return &Execution{
 		TaskID: t.ID, Key: t.Key, Type: t.Type, Tenant: t.Tenant, Creator: t.Creator, Category: t.Category,
 		ID: handle.ExecutionID(), Handle: handle.String(), Token: model.Token{Generation: t.Generation, Rev: t.Rev},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // returnGrace is how long handlers get to return once their context has ended.
@@ -113,7 +114,7 @@ func (c *Consumer) stillRunning() []string {
 	var left []string
 	for _, x := range c.held.each() {
 		if x.is(running) || x.is(abandoned) {
-			left = append(left, x.task.HandleOf(x.execID).ExecutionID())
+			left = append(left, input.HandleOf(x.task, x.execID).ExecutionID())
 		}
 	}
 	return left

@@ -118,7 +118,7 @@ func (e *Execution) step(ctx context.Context, name string, fn func() (bson.RawVa
 		Name: name, WorkerID: e.consumer.cfg.WorkerID, Value: value,
 		At: clock.Millis(e.consumer.store.Clock.Now()), Attempt: e.Attempt,
 	}
-	if err := e.steps.Enter(s, e.hold.task.Wanted()); err != nil {
+	if err := e.steps.Enter(s, lifecycle.Wanted(e.hold.task)); err != nil {
 		return value, Fatal(err)
 	}
 	there, err := e.consumer.steps.Save(ctx, hold{e.hold, e.consumer}, s)

@@ -108,7 +108,7 @@ func (c *Consumer) prepareSuccessors(ctx context.Context, h *handler, xs []*exec
 	now := c.store.Clock.Now()
 	c.passes.mu.Lock()
 	for _, t := range tasks {
-		if !lifecycle.ConditionsMet(c.only, t) || t.Wanted() > 1 || lifecycle.Claimable(t, c.cfg.WorkerID, *h.effective(t), now) != "" {
+		if !lifecycle.ConditionsMet(c.only, t) || lifecycle.Wanted(t) > 1 || lifecycle.Claimable(t, c.cfg.WorkerID, *h.effective(t), now) != "" {
 			continue // the longer way repairs or refuses it
 		}
 		for len(xs) > 0 && !xs[0].is(running) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -129,7 +130,7 @@ func TestAWallClockThatJumpsStartsNothingEarlyAndHoldsNothingTwice(t *testing.T)
 				other := a.hire("steady", work)
 				later := a.send(5, seconds(3), producer.In(3*time.Second))
 				own.jump(jump)
-				a.awaitEach(later, "running", func(task *model.Task) bool { return task.OpenExecutions() == 1 })
+				a.awaitEach(later, "running", func(task *model.Task) bool { return lifecycle.OpenExecutions(task) == 1 })
 				close(goOn)
 				a.awaitSuccess(append(ids, later...))
 				done.requireOnce(t, append(ids, later...))

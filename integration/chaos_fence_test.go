@@ -143,7 +143,7 @@ func TestAPingedExecutionIsNotEndedWithAnotherThatLapsed(t *testing.T) {
 			again := lifecycle.Expire(a.get(ids[0]), eff, now, 0)
 			require.Equal(t, 1, again.LapseCount, "only the dead one")
 			require.True(t, a.write([]store.Write{{Before: seen, After: again, Lapsed: "abandoned-by-dead", At: now}})[0].Applied)
-			require.Equal(t, 1, a.get(ids[0]).OpenExecutions())
+			require.Equal(t, 1, lifecycle.OpenExecutions(a.get(ids[0])))
 		}
 	})
 }

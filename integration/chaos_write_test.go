@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -178,7 +179,7 @@ func (d *aDay) judge(success, lapsed []string, fails, checkpoints, snoozes, notM
 		require.Equal(t, errs, task.ErrorCount, inWords(task))
 		require.Equal(t, lapses, task.LapseCount, inWords(task))
 		require.Equal(t, errs+lapses+1, task.Attempt, inWords(task))
-		require.Zero(t, task.OpenExecutions())
+		require.Zero(t, lifecycle.OpenExecutions(task))
 		require.True(t, task.DueAt.IsZero() && task.LapseAt.IsZero(), inWords(task))
 		if id == snoozes {
 			require.Equal(t, model.FailReleased, task.WorkerStates[0].FailKind)

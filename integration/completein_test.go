@@ -358,7 +358,7 @@ func TestSeveralWorkersMayEachCompleteInATransaction(t *testing.T) {
 		sent := l.sendKey("k", 0, producer.ConcurrentWorkers(2))
 		task := l.awaitStatus(sent.ID, model.StatusSuccess)
 		require.Equal(t, 2, l.entries(sent.ID))
-		require.Equal(t, 2, task.Successes())
+		require.Equal(t, 2, lifecycle.Successes(task))
 		require.Zero(t, task.ErrorCount)
 	})
 }

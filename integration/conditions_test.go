@@ -21,16 +21,16 @@ import (
 func TestAWorkerTakesOnlyTasksThatMeetItsConditions(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		for name, c := range map[string]struct {
-			only  model.Conditions
+			only  lifecycle.Conditions
 			takes []string
 		}{
-			"one tenant":             {model.Conditions{Tenants: []string{"acme"}}, []string{"acme-mail-ann", "acme-sms-ann", "acme-sms-bob"}},
-			"no tenant":              {model.Conditions{Tenants: []string{model.NoTenant}}, []string{"-mail-bob"}},
-			"two tenants":            {model.Conditions{Tenants: []string{"-", "beta"}}, []string{"-mail-bob", "beta-mail-ann"}},
-			"one category":           {model.Conditions{Categories: []string{"sms"}}, []string{"acme-sms-ann", "acme-sms-bob"}},
-			"one creator":            {model.Conditions{Creators: []string{"bob"}}, []string{"-mail-bob", "acme-sms-bob"}},
-			"tenant and two more":    {model.Conditions{Tenants: []string{"acme"}, Categories: []string{"sms"}, Creators: []string{"bob", "eve"}}, []string{"acme-sms-bob"}},
-			"a tenant without tasks": {model.Conditions{Tenants: []string{"empty"}}, nil},
+			"one tenant":             {lifecycle.Conditions{Tenants: []string{"acme"}}, []string{"acme-mail-ann", "acme-sms-ann", "acme-sms-bob"}},
+			"no tenant":              {lifecycle.Conditions{Tenants: []string{model.NoTenant}}, []string{"-mail-bob"}},
+			"two tenants":            {lifecycle.Conditions{Tenants: []string{"-", "beta"}}, []string{"-mail-bob", "beta-mail-ann"}},
+			"one category":           {lifecycle.Conditions{Categories: []string{"sms"}}, []string{"acme-sms-ann", "acme-sms-bob"}},
+			"one creator":            {lifecycle.Conditions{Creators: []string{"bob"}}, []string{"-mail-bob", "acme-sms-bob"}},
+			"tenant and two more":    {lifecycle.Conditions{Tenants: []string{"acme"}, Categories: []string{"sms"}, Creators: []string{"bob", "eve"}}, []string{"acme-sms-bob"}},
+			"a tenant without tasks": {lifecycle.Conditions{Tenants: []string{"empty"}}, nil},
 		} {
 			for _, by := range []model.ClaimBy{"", model.ClaimByTenant, model.ClaimByCreator, model.ClaimByCategory} {
 				t.Run(fmt.Sprintf("%s, claimed by %q", name, by), func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestARestrictedWorkerFindsItsTasksAmongManyOthers(t *testing.T) {
 		x.insert(e.Of(50_000, 5_000), "hot", ofTenant("beta"))
 		const mine = 20
 		x.insert(mine, "hot", ofTenant("acme"))
-		only := model.Conditions{Tenants: []string{"acme", "gamma"}}
+		only := lifecycle.Conditions{Tenants: []string{"acme", "gamma"}}
 		labels := lifecycle.ConditionLabels(&only, model.ClaimByTenant)
 		ctx, now := t.Context(), x.store.Clock.Now()
 		x.explain("find", func() {

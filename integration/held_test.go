@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -134,7 +135,7 @@ func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
 		others := slices.Delete(slices.Clone(ids), 7, 8)
 		release()
 		a.await(ids[7], "taken over", func(task *model.Task) bool {
-			_, w := task.Execution(task.WorkerStates[len(task.WorkerStates)-1].ExecID)
+			_, w := lifecycle.ExecutionOf(task, task.WorkerStates[len(task.WorkerStates)-1].ExecID)
 			return w != nil && w.Open() && len(task.WorkerStates) > 1
 		})
 		close(goOn)

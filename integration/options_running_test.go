@@ -165,7 +165,7 @@ func TestTheWorkerFilterAndThePingIntervalReachARunningExecution(t *testing.T) {
 		})
 		_, err = a.p.Update(t.Context(), id, producer.Workers("another"))
 		require.NoError(t, err)
-		a.await(id, "given back", func(task *model.Task) bool { return task.OpenExecutions() == 0 })
+		a.await(id, "given back", func(task *model.Task) bool { return lifecycle.OpenExecutions(task) == 0 })
 		task := a.get(id)
 		require.Equal(t, model.FailReleased, task.WorkerStates[0].FailKind)
 		require.Equal(t, "the worker filter no longer names this worker", task.WorkerStates[0].FailReason, "the task itself goes on")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/producer"
@@ -144,7 +145,7 @@ func TestAPingFromOutsideKeepsTheLease(t *testing.T) {
 		sent := a.sendKey("k", 1, producer.Lease(0, 2*time.Second))
 		a.abandon([]string{sent.ID}, "dead", 2*time.Second)
 		before := a.get(sent.ID).WorkerStates[0]
-		handle := a.get(sent.ID).HandleOf(before.ExecID).String()
+		handle := input.HandleOf(a.get(sent.ID), before.ExecID).String()
 		h := a.hire("heir", double)
 		pinged, err := a.puller.Ping(t.Context(), handle)
 		for ; err == nil && pinged.Until.Sub(before.ClaimedAt) < 7*time.Second; pinged, err = a.puller.Ping(t.Context(), handle) {

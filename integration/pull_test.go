@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 	"github.com/mscheduler/mscheduler/pull"
@@ -143,7 +144,7 @@ func TestAFetchHonoursPausesFiltersConditionsAndTypes(t *testing.T) {
 		require.ElementsMatch(t, []string{"beta", "two"}, keysOf(got), "every type that has tasks of the category")
 		require.Empty(t, a.fetch(pull.FetchRequest{Max: 10}), "this worker holds it")
 		require.Equal(t, []string{"two"}, keysOf(a.fetch(pull.FetchRequest{WorkerID: "second", Max: 10})))
-		require.Equal(t, 2, a.get(two.ID).OpenExecutions())
+		require.Equal(t, 2, lifecycle.OpenExecutions(a.get(two.ID)))
 		require.Equal(t, []string{"named"}, keysOf(a.fetch(pull.FetchRequest{WorkerID: "somebody", Max: 10})))
 	})
 }

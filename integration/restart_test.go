@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -19,7 +20,7 @@ func (a *arena) onlyOneSucceeds(opts ...producer.Option) producer.Sent {
 	a.t.Helper()
 	sent := a.sendKey("k", 5, append(opts, producer.ConcurrentWorkers(2), retries(0, time.Second))...)
 	good := a.hire("good", double)
-	a.await(sent.ID, "done by the good one", func(task *model.Task) bool { return task.Successes() == 1 })
+	a.await(sent.ID, "done by the good one", func(task *model.Task) bool { return lifecycle.Successes(task) == 1 })
 	require.NoError(a.t, good.stop())
 	bad := a.hire("bad", fails)
 	a.awaitStatus(sent.ID, model.StatusFailure)
@@ -76,7 +77,7 @@ func TestPartialSuccessesOfAnUnfinishedTaskAreTakenBack(t *testing.T) {
 		}
 		id := a.sendKey("k", 5, producer.ConcurrentWorkers(2)).ID
 		done := a.hire("done", stepping(nil))
-		a.await(id, "one success", func(task *model.Task) bool { return task.Successes() == 1 })
+		a.await(id, "one success", func(task *model.Task) bool { return lifecycle.Successes(task) == 1 })
 		require.NoError(t, done.stop())
 		g := newGate()
 		slow := a.hire("slow", stepping(g))
@@ -113,7 +114,7 @@ func TestAWorkerLearnsByTheStreamThatItsSuccessWasTakenBack(t *testing.T) {
 		h := a.hire("only", double, through(away), rarely)
 		awaitWatching(t, h, 1)
 		id := a.sendKey("k", 5, producer.ConcurrentWorkers(2)).ID
-		a.await(id, "one success", func(task *model.Task) bool { return task.Successes() == 1 })
+		a.await(id, "one success", func(task *model.Task) bool { return lifecycle.Successes(task) == 1 })
 		// A worker that has just had tasks for several workers looks for more. Only once it
 		// rests does it depend on the stream, so this waits until it has not looked for a while.
 		for resting := false; !resting; {
@@ -125,7 +126,7 @@ func TestAWorkerLearnsByTheStreamThatItsSuccessWasTakenBack(t *testing.T) {
 			}
 		}
 		a.sendKey("k", 5, producer.OnExisting(model.RestartSucceeded))
-		a.await(id, "a second one", func(task *model.Task) bool { return len(task.WorkerStates) == 2 && task.Successes() == 1 })
+		a.await(id, "a second one", func(task *model.Task) bool { return len(task.WorkerStates) == 2 && lifecycle.Successes(task) == 1 })
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -63,7 +64,7 @@ func TestTwoWorkersThatEndAtTheSameMomentBothCount(t *testing.T) {
 		one, two := a.hire("one", g.handle), a.hire("two", g.handle)
 		g.awaitInside(t, 2*n)
 		for _, id := range ids {
-			require.Equal(t, 2, a.get(id).OpenExecutions())
+			require.Equal(t, 2, lifecycle.OpenExecutions(a.get(id)))
 		}
 		close(g.open)
 		a.awaitSuccess(ids)
@@ -84,7 +85,7 @@ func TestAFreeSlotIsFilledWhileAnotherWorkerRuns(t *testing.T) {
 		a.hire("slow", g.handle)
 		g.awaitInside(t, 1)
 		a.hire("quick", double)
-		task := a.await(id, "done by one", func(task *model.Task) bool { return task.Successes() == 1 })
+		task := a.await(id, "done by one", func(task *model.Task) bool { return lifecycle.Successes(task) == 1 })
 		require.Equal(t, []string{"quick"}, successesOf(task))
 		require.Equal(t, model.StatusExecuting, task.Status)
 		close(g.open)
@@ -130,7 +131,7 @@ func TestAPartialSuccessFailsAndKeepsWhatWasDone(t *testing.T) {
 		a := newArena(t, e)
 		sent := a.sendKey("k", 3, producer.ConcurrentWorkers(2), retries(0, 0))
 		good := a.hire("good", double)
-		a.await(sent.ID, "done by one", func(task *model.Task) bool { return task.Successes() == 1 })
+		a.await(sent.ID, "done by one", func(task *model.Task) bool { return lifecycle.Successes(task) == 1 })
 		bad := a.hire("bad", func(context.Context, *consumer.Task[int]) (int, error) { return 0, errors.New("no") })
 		task := a.awaitStatus(sent.ID, model.StatusFailure)
 		require.Equal(t, []string{"good"}, successesOf(task))

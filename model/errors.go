@@ -3,9 +3,6 @@ package model
 import (
 	"errors"
 	"fmt"
-	"time"
-
-	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // ErrInvalid is what every error about bad input is (errors.Is). The error itself is
@@ -38,18 +35,6 @@ func (e *RefusedError) Error() string {
 // ErrFenced is returned for an execution that no longer holds its task: its lease
 // lapsed and the task was taken over or ended, or a new life of the key began.
 var ErrFenced = errors.New("the execution no longer holds the task")
-
-// LateError is the [ErrFenced] of a parked execution whose completion came too late.
-type LateError struct {
-	Until time.Time // when its time was over, by the database's clock
-}
-
-func (e *LateError) Error() string {
-	return fmt.Sprintf("%v: no completion from outside came until %s", ErrFenced, e.Until.UTC().Format(clock.Format))
-}
-
-// Is makes errors.Is(err, ErrFenced) true.
-func (e *LateError) Is(target error) bool { return target == ErrFenced }
 
 // TaskError is what Await returns for a task that ended without success.
 type TaskError struct {

@@ -36,7 +36,8 @@ func (s Status) Succeeded() bool { return s == StatusSuccess || s == StatusCompl
 // FailKind says in which way an execution ended badly.
 type FailKind string
 
-// The kinds of a bad end. Only those that [FailKind.Costs] use up a budget.
+// The kinds of a bad end. error, fatal, panic and timeout count in error_count; a lapse
+// has a counter and a budget of its own, so that lost machines do not eat the retries.
 const (
 	FailError       FailKind = "error"       // the handler returned an error
 	FailFatal       FailKind = "fatal"       // the handler said that a retry is useless
@@ -48,14 +49,3 @@ const (
 	FailCancelled   FailKind = "cancelled"   // ended because the task was cancelled
 	FailCleaned     FailKind = "cleaned"     // succeeded, and a send took the success back, see [RestartSucceeded]
 )
-
-// Costs says whether an end of this kind counts in error_count. A lapse has a
-// counter and a budget of its own, so that lost machines do not eat the retries.
-func (k FailKind) Costs() bool {
-	switch k {
-	case FailError, FailFatal, FailPanic, FailTimeout:
-		return true
-	default:
-		return false
-	}
-}

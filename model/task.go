@@ -101,44 +101,6 @@ type Progress struct {
 // Open says whether the execution still holds its task.
 func (w *WorkerState) Open() bool { return w.SuccessTime.IsZero() && w.FailTime.IsZero() }
 
-// Lapsed says whether the execution is open although its lease has passed.
-func (w *WorkerState) Lapsed(now time.Time) bool { return w.Open() && !w.PingExpireTime.After(now) }
-
-// Wanted is the number of different workers that must succeed.
-func (t *Task) Wanted() int { return max(t.Options.ConcurrentWorkerCount, 1) }
-
-// Execution finds the state with that exec id; index -1 when there is none.
-func (t *Task) Execution(execID string) (int, *WorkerState) {
-	for i := range t.WorkerStates {
-		if t.WorkerStates[i].ExecID == execID {
-			return i, &t.WorkerStates[i]
-		}
-	}
-	return -1, nil
-}
-
-// OpenExecutions counts the executions that hold the task.
-func (t *Task) OpenExecutions() int {
-	n := 0
-	for i := range t.WorkerStates {
-		if t.WorkerStates[i].Open() {
-			n++
-		}
-	}
-	return n
-}
-
-// Successes counts the workers that succeeded.
-func (t *Task) Successes() int {
-	n := 0
-	for i := range t.WorkerStates {
-		if !t.WorkerStates[i].SuccessTime.IsZero() {
-			n++
-		}
-	}
-	return n
-}
-
 // ExecTime is how long the execution that ended last took, from its claim to its end (seed
 // 000's exec_time); 0 as long as none has ended. One that was given back before it did
 // anything does not count. It is computed, never stored.
@@ -153,9 +115,4 @@ func (t *Task) ExecTime() time.Duration {
 		}
 	}
 	return took
-}
-
-// HandleOf names an execution to the outside.
-func (t *Task) HandleOf(execID string) Handle {
-	return Handle{TaskID: t.ID, Generation: t.Generation, ExecID: execID}
 }

@@ -220,7 +220,7 @@ func (p *Periodic) cancelTasks(ctx context.Context, ids []string) (held []string
 			case err != nil: // it has ended, and its outcome tells the rule
 			case after != t:
 				writes, ids = append(writes, store.Write{Before: t, After: after}), append(ids, t.ID)
-			case t.OpenExecutions() > 0:
+			case lifecycle.OpenExecutions(t) > 0:
 				running = append(running, t.ID)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -106,7 +107,7 @@ func takeCompletion(ctx context.Context, p *producer.Producer, method, token str
 	} else {
 		_, err = p.Complete(ctx, token, b.Result)
 	}
-	var late *model.LateError
+	var late *lifecycle.LateError
 	switch {
 	case err == nil:
 		return http.StatusOK, completionAnswer{TaskID: h.TaskID}
@@ -159,7 +160,7 @@ func readCompletion(body io.Reader) (b completionBody, status int, err error) {
 }
 
 // usable reports why a token cannot complete its run; 200 if it can.
-func usable(ctx context.Context, p *producer.Producer, method string, h model.Handle) (int, completionAnswer) {
+func usable(ctx context.Context, p *producer.Producer, method string, h input.Handle) (int, completionAnswer) {
 	t, err := p.Get(ctx, h.TaskID)
 	var target *HTTPTarget
 	if err == nil {
@@ -177,7 +178,7 @@ func usable(ctx context.Context, p *producer.Producer, method string, h model.Ha
 	case target.CompletionMethod != "" && target.CompletionMethod != method:
 		return refuse(http.StatusMethodNotAllowed, "method", "the completion of this run must be a "+target.CompletionMethod)
 	}
-	_, w := t.Execution(h.ExecID)
+	_, w := lifecycle.ExecutionOf(t, h.ExecID)
 	switch {
 	case w == nil:
 		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -70,7 +70,7 @@ func TestARedirectTellsNoOtherHostOfTheToken(t *testing.T) {
 
 func TestTokensOfOtherTasksCompleteNoRun(t *testing.T) {
 	h := newHooks(t)
-	for _, token := range []string{"x", model.Handle{TaskID: "-/http/k", Generation: 1, ExecID: "e"}.String(), model.Handle{TaskID: "-/mscheduler.http/k", Generation: 1, ExecID: "e"}.String()} {
+	for _, token := range []string{"x", input.Handle{TaskID: "-/http/k", Generation: 1, ExecID: "e"}.String(), input.Handle{TaskID: "-/mscheduler.http/k", Generation: 1, ExecID: "e"}.String()} {
 		status, a := post(t, h.url+token, "")
 		require.Equal(t, 404, status)
 		require.Equal(t, "unknown", a.Reason)

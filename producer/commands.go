@@ -26,7 +26,7 @@ func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, 
 	if err != nil {
 		return nil, err
 	}
-	if t.OpenExecutions() > 0 {
+	if lifecycle.OpenExecutions(t) > 0 {
 		// Also when nothing was written: the request is there, but whoever wrote it may
 		// have died before the signal.
 		if err := p.room.Signal(ctx, t); err != nil {

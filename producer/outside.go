@@ -15,8 +15,8 @@ import (
 //
 // model.ErrFenced (errors.Is) says that the execution no longer holds the task: it
 // ended otherwise, its lease passed and the task went on, or a new life began. A parked
-// execution waits until a fixed time. A completion that comes later is refused by a
-// *model.LateError, which is such an error, and the execution ends there and then as timed out.
+// execution waits until a fixed time. A completion that comes later is refused in the same way,
+// and the execution ends there and then as timed out.
 
 // Complete ends the execution as a success with that result: any JSON value of at most
 // 1 MiB, nil for none. A repetition with the same result is no error and changes nothing.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -91,7 +92,7 @@ func (f *fetch) begin(ctx context.Context, won []*model.Task, used []limits.Gran
 			f.take(t)
 			continue
 		}
-		_, err := f.p.room.GiveBack(ctx, t.HandleOf(f.exec), reason)
+		_, err := f.p.room.GiveBack(ctx, input.HandleOf(t, f.exec), reason)
 		if err == nil && early { // its permits went with its end
 			used[i].Permits = nil
 			f.p.room.Limits.Return(used[i])

@@ -72,7 +72,7 @@ func (r *FetchRequest) validate() error {
 		errs = append(errs, input.Name(fmt.Sprintf("types[%d]", i), typ))
 	}
 	only := r.conditions()
-	errs = append(errs, input.Conditions(only))
+	errs = append(errs, lifecycle.CheckConditions(only))
 	if r.Max < 0 || r.Max > maxFetch {
 		errs = append(errs, input.Invalid("max", "is %d; want 1 to %d, or 0 for 1", r.Max, maxFetch))
 	}
@@ -82,8 +82,8 @@ func (r *FetchRequest) validate() error {
 	return errors.Join(errs...)
 }
 
-func (r *FetchRequest) conditions() *model.Conditions {
-	return &model.Conditions{Tenants: r.Tenants, Categories: r.Categories, Creators: r.Creators}
+func (r *FetchRequest) conditions() *lifecycle.Conditions {
+	return &lifecycle.Conditions{Tenants: r.Tenants, Categories: r.Categories, Creators: r.Creators}
 }
 
 // Fetch claims tasks for a worker and returns its executions, none when nothing is due for
@@ -121,7 +121,7 @@ type fetch struct {
 	exec    string
 	types   []string
 	control store.ControlDoc
-	only    *model.Conditions // nil = everything
+	only    *lifecycle.Conditions // nil = everything
 	seeker  *seeker
 	claimer *claim.Claimer
 	left    int // how many may still be claimed
@@ -204,10 +204,10 @@ func (f *fetch) newClaimer(ctx context.Context) *claim.Claimer {
 
 // take puts an execution into the result.
 func (f *fetch) take(t *model.Task) {
-	_, w := t.Execution(f.exec)
+	_, w := lifecycle.ExecutionOf(t, f.exec)
 	eff, _ := f.terms(t)
 	x := Fetched{
-		Handle: t.HandleOf(f.exec).String(), Task: t, Until: w.PingExpireTime, Deadline: w.Deadline,
+		Handle: input.HandleOf(t, f.exec).String(), Task: t, Until: w.PingExpireTime, Deadline: w.Deadline,
 		PingInterval: min(eff.PingInterval, w.PingExpireTime.Sub(w.ClaimedAt)/2),
 		Token:        model.Token{Generation: t.Generation, Rev: t.Rev},
 	}

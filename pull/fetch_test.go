@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -38,5 +39,5 @@ func TestWhatIsNotWaitedForIsGivenBackBeforeItsStart(t *testing.T) {
 	require.Equal(t, model.StatusNew, back.Status)
 	require.False(t, back.DueAt.IsZero())
 	require.Zero(t, back.ErrorCount)
-	require.Zero(t, back.OpenExecutions())
+	require.Zero(t, lifecycle.OpenExecutions(back))
 }

@@ -37,7 +37,7 @@ func (p *Puller) Ping(ctx context.Context, handle string) (Pinged, error) {
 	return pinged, nil
 }
 
-func (p *Puller) ping(ctx context.Context, h model.Handle) (Pinged, error) {
+func (p *Puller) ping(ctx context.Context, h input.Handle) (Pinged, error) {
 	if err := p.room.Prepare(ctx); err != nil {
 		return Pinged{}, err
 	}
@@ -45,7 +45,7 @@ func (p *Puller) ping(ctx context.Context, h model.Handle) (Pinged, error) {
 	if err != nil {
 		return Pinged{}, err
 	}
-	i, w := t.Execution(h.ExecID)
+	i, w := lifecycle.ExecutionOf(t, h.ExecID)
 	if w == nil || !w.Open() || t.Generation != h.Generation {
 		return Pinged{}, model.ErrFenced
 	}
@@ -57,7 +57,7 @@ func (p *Puller) ping(ctx context.Context, h model.Handle) (Pinged, error) {
 	if !until.After(w.PingExpireTime) {
 		return out, nil
 	}
-	pings := []store.Ping{{ID: t.ID, ExecID: h.ExecID, Index: i, Many: t.Wanted() > 1, Until: until}}
+	pings := []store.Ping{{ID: t.ID, ExecID: h.ExecID, Index: i, Many: lifecycle.Wanted(t) > 1, Until: until}}
 	lost, err := p.room.Store.Tasks.Pings(ctx, pings, store.Patience)
 	if err != nil {
 		return Pinged{}, err

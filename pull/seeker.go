@@ -10,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -31,7 +32,7 @@ const (
 func (p *memory) seeker(f claim.Finder) *seeker {
 	only := f.Only
 	if only == nil {
-		only = &model.Conditions{}
+		only = &lifecycle.Conditions{}
 	}
 	var key strings.Builder
 	for _, values := range [][]string{{f.WorkerID}, only.Tenants, only.Categories, only.Creators} {

@@ -25,7 +25,7 @@ type Claimer struct {
 	Gate     *limits.Gate
 	Log      zerolog.Logger
 	WorkerID string
-	Only     *model.Conditions // what the worker takes; nil = everything
+	Only     *lifecycle.Conditions // what the worker takes; nil = everything
 	Terms    Terms
 	// Refused takes the tasks to leave out of the next queries.
 	Refused *Refusals

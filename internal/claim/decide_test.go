@@ -51,7 +51,7 @@ func TestWhatIsDueIsClaimedOnTheTermsOfItsTypeAndItsGrant(t *testing.T) {
 	q.granted = map[*model.Task]limits.Grant{task: {From: noon.Add(time.Second), Until: noon.Add(time.Minute)}}
 	d := q.decide([]*model.Task{task})
 	require.Equal(t, []*model.Task{task}, befores(d.claims))
-	_, state := d.claims[0].After.Execution("e")
+	_, state := lifecycle.ExecutionOf(d.claims[0].After, "e")
 	require.Equal(t, noon.Add(time.Second), state.ClaimedAt)
 	require.Same(t, said, d.claims[0].After.Applied)
 }
@@ -103,7 +103,7 @@ func TestARefusedTaskComesBackWhenItsOwnRetryIsDue(t *testing.T) {
 	}
 	own, tenants, others := failed("own", "w"), candidate("tenants", func(t *model.Task) { t.Tenant = "them" }), failed("others", "v")
 	q := asked()
-	q.by.Only = &model.Conditions{Tenants: []string{model.NoTenant}}
+	q.by.Only = &lifecycle.Conditions{Tenants: []string{model.NoTenant}}
 	d := q.decide([]*model.Task{own, tenants, others})
 	require.Equal(t, []*model.Task{others}, befores(d.claims))
 	require.Equal(t, map[*model.Task]time.Time{own: noon.Add(time.Second), tenants: {}}, d.refused)
@@ -131,10 +131,10 @@ func TestALapsedTaskIsTakenOverWhereThatIsAllowedAndElseLeft(t *testing.T) {
 	require.Equal(t, "o", w.Lapsed)
 	require.Equal(t, "owner", Previous(w))
 	require.Equal(t, owned.Rev+1, w.After.Rev, "one write")
-	_, state := w.After.Execution("e")
+	_, state := lifecycle.ExecutionOf(w.After, "e")
 	require.True(t, state.Open())
 	w, taken, ok = lapsed(owned, by, false, *eff, over, 0)
 	require.True(t, ok && !taken)
 	require.Equal(t, "o", w.Lapsed)
-	require.Zero(t, w.After.OpenExecutions())
+	require.Zero(t, lifecycle.OpenExecutions(w.After))
 }

@@ -19,14 +19,14 @@ type Finder struct {
 	Store    *store.Store
 	Types    *tasktypes.Cache
 	WorkerID string
-	Only     *model.Conditions // what the worker takes; nil = everything
+	Only     *lifecycle.Conditions // what the worker takes; nil = everything
 }
 
 // scope is one query's share: types, and the audiences at which their tasks are found.
 type scope struct {
 	types  []string
-	labels []string          // nil = everybody's
-	only   *model.Conditions // nil = everything
+	labels []string              // nil = everybody's
+	only   *lifecycle.Conditions // nil = everything
 }
 
 // maxScopes is how many queries a worker of many labels makes in the place of one.
@@ -136,8 +136,8 @@ func (f *Finder) DueOwn(ctx context.Context, q store.DueQuery) ([]*model.Task, e
 }
 
 // byConditions divides the types by the conditions that tasks of theirs must meet.
-func (f *Finder) byConditions(types []string) map[*model.Conditions][]string {
-	out := map[*model.Conditions][]string{}
+func (f *Finder) byConditions(types []string) map[*lifecycle.Conditions][]string {
+	out := map[*lifecycle.Conditions][]string{}
 	for _, typ := range types {
 		out[lifecycle.ConditionsFor(f.Only, typ)] = append(out[lifecycle.ConditionsFor(f.Only, typ)], typ)
 	}

@@ -41,7 +41,7 @@ func lapsed(t *model.Task, by lifecycle.Claimant, may bool, eff lifecycle.Effect
 func endedBy(before, after *model.Task) string {
 	for i := range before.WorkerStates {
 		w := &before.WorkerStates[i]
-		if _, a := after.Execution(w.ExecID); w.Open() && a != nil && !a.Open() {
+		if _, a := lifecycle.ExecutionOf(after, w.ExecID); w.Open() && a != nil && !a.Open() {
 			return w.ExecID
 		}
 	}
@@ -50,7 +50,7 @@ func endedBy(before, after *model.Task) string {
 
 // Previous is the worker whose lapsed lease the write ends; "" = it ends none.
 func Previous(w store.Write) string {
-	if _, st := w.Before.Execution(w.Lapsed); st != nil {
+	if _, st := lifecycle.ExecutionOf(w.Before, w.Lapsed); st != nil {
 		return st.WorkerID
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -125,7 +126,7 @@ func (s *Seeker) Hear(t *model.Task) {
 	now := s.clock.Monotonic()
 	s.Queue.Hear(t, now)
 	s.Several.Hear(t, now)
-	several, own := t.Wanted() > 1, slices.Contains(t.Options.SpecificWorkerIDs, s.WorkerID)
+	several, own := lifecycle.Wanted(t) > 1, slices.Contains(t.Options.SpecificWorkerIDs, s.WorkerID)
 	if !several && !own {
 		return
 	}
@@ -137,7 +138,7 @@ func (s *Seeker) Hear(t *model.Task) {
 // Ordinary reports whether a task that is written now says nothing to a seeker that has heard of
 // its priority a moment ago: no head lies behind it, and it needs no separate query.
 func Ordinary(t *model.Task, now time.Time) bool {
-	return t.DueAt.After(now.Add(-headMargin)) && t.Wanted() <= 1 && len(t.Options.SpecificWorkerIDs) == 0
+	return t.DueAt.After(now.Add(-headMargin)) && lifecycle.Wanted(t) <= 1 && len(t.Options.SpecificWorkerIDs) == 0
 }
 
 // AskAll makes the next look query every kind of task.

@@ -97,7 +97,7 @@ func (c *Claimer) TakeOver(ctx context.Context, writes []store.Write, execID str
 			continue
 		case written[i].Applied && current[w.After.ID] != nil:
 			w.After = current[w.After.ID]
-			if _, st := w.After.Execution(execID); st != nil && st.Open() {
+			if _, st := lifecycle.ExecutionOf(w.After, execID); st != nil && st.Open() {
 				out.Won = append(out.Won, w)
 				continue
 			}

@@ -284,11 +284,11 @@ func (d *doctor) callbacks(ctx context.Context, delivered bool) {
 
 // takers are the live workers of a type.
 type takers struct {
-	all  bool                // one of them takes each task
-	only []*model.Conditions // of the others
+	all  bool                    // one of them takes each task
+	only []*lifecycle.Conditions // of the others
 }
 
-func (t *takers) add(only *model.Conditions) {
+func (t *takers) add(only *lifecycle.Conditions) {
 	if t.all = t.all || only == nil; only != nil {
 		t.only = append(t.only, only)
 	}

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -265,7 +266,7 @@ func whatOf(t *model.Task, now time.Time) string {
 		return human.OneLine(fmt.Sprintf("retry %s: %s", human.Relative(t.DueAt, now), t.ErrorInfo), width)
 	case t.Status == model.StatusExecuting:
 		for i := range t.WorkerStates {
-			if w := &t.WorkerStates[i]; w.Open() && w.Lapsed(now) {
+			if w := &t.WorkerStates[i]; w.Open() && lifecycle.Lapsed(w, now) {
 				return human.OneLine("lease lapsed "+human.Relative(w.PingExpireTime, now)+" on "+w.WorkerID, width)
 			} else if w.Open() {
 				return human.OneLine("on "+w.WorkerID+" since "+human.Rough(now.Sub(w.ClaimedAt)), width)

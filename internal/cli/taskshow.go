@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -85,8 +86,8 @@ func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, tol
 	if t.Attempt > 0 {
 		f.add("attempts", fmt.Sprintf("%d (%s, %s)", t.Attempt, human.Plural(t.ErrorCount, "error", "errors"), human.Plural(t.LapseCount, "lapse", "lapses")))
 	}
-	if t.Wanted() > 1 {
-		f.add("workers", fmt.Sprintf("%d wanted, %d succeeded, %d at it", t.Wanted(), t.Successes(), t.OpenExecutions()))
+	if lifecycle.Wanted(t) > 1 {
+		f.add("workers", fmt.Sprintf("%d wanted, %d succeeded, %d at it", lifecycle.Wanted(t), lifecycle.Successes(t), lifecycle.OpenExecutions(t)))
 	}
 	if p := t.Progress; p != nil {
 		f.add("progress", fmt.Sprintf("%.0f %% %s (%s)", p.Percent, p.Message, human.Relative(p.At, now)))
@@ -153,7 +154,7 @@ func endText(w *model.WorkerState, now time.Time) string {
 			s += " (retry " + human.Relative(w.RetryAt, now) + ")"
 		}
 		return s
-	case w.Lapsed(now):
+	case lifecycle.Lapsed(w, now):
 		return "open, lease lapsed " + human.Relative(w.PingExpireTime, now)
 	case w.Parked:
 		return "open, parked"

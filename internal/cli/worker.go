@@ -12,7 +12,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 func (a *app) workerCommand() *cobra.Command {
@@ -36,18 +35,18 @@ func (a *app) workerCommand() *cobra.Command {
 
 // workerView is a worker as JSON.
 type workerView struct {
-	ID          string            `json:"id"`
-	Alive       bool              `json:"alive"`
-	Host        string            `json:"host"`
-	PID         int               `json:"pid"`
-	Version     string            `json:"version"`
-	Types       []string          `json:"types"`
-	Only        *model.Conditions `json:"only,omitempty"`
-	Concurrency int               `json:"concurrency"`
-	Running     int               `json:"running"`
-	Stream      string            `json:"stream"`
-	StartedAt   string            `json:"started_at,omitempty"`
-	HeartbeatAt string            `json:"heartbeat_at"`
+	ID          string                `json:"id"`
+	Alive       bool                  `json:"alive"`
+	Host        string                `json:"host"`
+	PID         int                   `json:"pid"`
+	Version     string                `json:"version"`
+	Types       []string              `json:"types"`
+	Only        *lifecycle.Conditions `json:"only,omitempty"`
+	Concurrency int                   `json:"concurrency"`
+	Running     int                   `json:"running"`
+	Stream      string                `json:"stream"`
+	StartedAt   string                `json:"started_at,omitempty"`
+	HeartbeatAt string                `json:"heartbeat_at"`
 }
 
 func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) error {

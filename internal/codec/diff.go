@@ -160,7 +160,7 @@ func (d *differ) outbox(before, after []model.OutboxEntry) {
 func (d *differ) steps(before, after *model.Task) {
 	switch {
 	case len(before.Steps) == len(after.Steps):
-	case before.OpenExecutions() > 0:
+	case slices.ContainsFunc(before.WorkerStates, func(w model.WorkerState) bool { return w.Open() }):
 		var gone []string
 		for i := range before.Steps {
 			w := before.Steps[i].WorkerID

@@ -61,16 +61,16 @@ func (r *Room) Fail(ctx context.Context, handle, reason string, fatal bool, retr
 }
 
 // GiveBack ends the execution without cost: the task is due again at once.
-func (r *Room) GiveBack(ctx context.Context, h model.Handle, reason string) (*model.Task, error) {
+func (r *Room) GiveBack(ctx context.Context, h input.Handle, reason string) (*model.Task, error) {
 	return r.finish(ctx, "giving back", h, lifecycle.NotStarted(reason))
 }
 
 // finish ends the execution. doing says in errors what was tried.
-func (r *Room) finish(ctx context.Context, doing string, h model.Handle, out lifecycle.Outcome) (*model.Task, error) {
+func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lifecycle.Outcome) (*model.Task, error) {
 	parked := true
-	var late *model.LateError
+	var late *lifecycle.LateError
 	t, err := r.Change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
-		_, w := t.Execution(h.ExecID)
+		_, w := lifecycle.ExecutionOf(t, h.ExecID)
 		if w == nil || t.Generation != h.Generation {
 			return nil, model.ErrFenced
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -19,8 +20,8 @@ func (d *demo) verify(ctx context.Context, s *Summary) error {
 	err := d.each(ctx, func(t *model.Task) {
 		seen[t.Key] = true
 		s.Takeovers += t.LapseCount
-		if t.Status != model.StatusSuccess || t.Successes() != 1 {
-			s.problem("%s is %s with %d successful executions", t.ID, t.Status, t.Successes())
+		if t.Status != model.StatusSuccess || lifecycle.Successes(t) != 1 {
+			s.problem("%s is %s with %d successful executions", t.ID, t.Status, lifecycle.Successes(t))
 			s.Lost++
 			return
 		}

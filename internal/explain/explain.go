@@ -15,7 +15,7 @@ import (
 type Worker struct {
 	ID          string
 	Types       []string
-	Only        *model.Conditions // what it takes of them; nil = everything
+	Only        *lifecycle.Conditions // what it takes of them; nil = everything
 	Concurrency int
 	Running     int // at its last heartbeat
 }
@@ -79,7 +79,7 @@ func Explain(f Facts) Report {
 		r.next("Release it: mscheduler task release %s", human.TaskArg(t.ID))
 	case !t.CancelRequestedAt.IsZero():
 		r.cancelling()
-	case t.OpenExecutions() > 0:
+	case lifecycle.OpenExecutions(t) > 0:
 		r.executing()
 	default:
 		r.waiting()

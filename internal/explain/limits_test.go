@@ -59,8 +59,8 @@ func TestATaskThatWaitsForOthersSaysForWhom(t *testing.T) {
 }
 
 func TestConditionsThatLeaveATaskOutAreNamed(t *testing.T) {
-	acme := Worker{ID: "w1", Types: []string{"t"}, Concurrency: 10, Only: &model.Conditions{Tenants: []string{"acme", "beta"}}}
-	mail := Worker{ID: "w2", Types: []string{"t"}, Concurrency: 10, Only: &model.Conditions{Categories: []string{"mail"}}}
+	acme := Worker{ID: "w1", Types: []string{"t"}, Concurrency: 10, Only: &lifecycle.Conditions{Tenants: []string{"acme", "beta"}}}
+	mail := Worker{ID: "w2", Types: []string{"t"}, Concurrency: 10, Only: &lifecycle.Conditions{Categories: []string{"mail"}}}
 	open := begin(t, now, lifecycle.Draft{Creator: "ann"}).doc
 	got := text(Explain(Facts{Task: open, Now: now, Workers: []Worker{acme, mail}}))
 	require.Contains(t, got, "It is of no tenant, the creator ann, and of the 2 live workers of its type none takes such a task.")

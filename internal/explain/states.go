@@ -15,15 +15,15 @@ const maxReason = 300
 // executing explains a task that somebody holds.
 func (r *report) executing() {
 	t := r.Task
-	open := t.OpenExecutions()
+	open := lifecycle.OpenExecutions(t)
 	lapsed := r.holds()
 	switch {
 	case lapsed == open:
 		r.Summary = "It was being run, but the lease has lapsed."
 		r.takeover()
-	case t.Wanted() > 1:
-		r.Summary = fmt.Sprintf("%d of the %d wanted workers hold it, %d have done it.", open, t.Wanted(), t.Successes())
-		r.next("It is done when %d different workers have succeeded.", t.Wanted())
+	case lifecycle.Wanted(t) > 1:
+		r.Summary = fmt.Sprintf("%d of the %d wanted workers hold it, %d have done it.", open, lifecycle.Wanted(t), lifecycle.Successes(t))
+		r.next("It is done when %d different workers have succeeded.", lifecycle.Wanted(t))
 		if lapsed > 0 {
 			r.takeover()
 		}
@@ -54,7 +54,7 @@ func (r *report) holds() (lapsed int) {
 			continue
 		}
 		state := "its lease runs until " + human.When(w.PingExpireTime, r.Now)
-		if w.Lapsed(r.Now) {
+		if lifecycle.Lapsed(w, r.Now) {
 			lapsed++
 			state = "its lease lapsed " + human.When(w.PingExpireTime, r.Now)
 		}
@@ -129,7 +129,7 @@ func (r *report) cancelling() {
 	if lapsed > 0 {
 		r.next("The lapsed execution is ended by the next scan of a live worker of the type %s.", t.Type)
 	}
-	if t.OpenExecutions() > lapsed {
+	if lifecycle.OpenExecutions(t) > lapsed {
 		r.next("Its handler has been told; the task ends when the handler returns (as Success if it succeeds all the same), or when its lease lapses.")
 	}
 }

@@ -62,7 +62,7 @@ func (b *Worker) Claim(id, worker string) string {
 		require.Empty(b.t, no)
 		return after, nil
 	})
-	return t.HandleOf(exec).String()
+	return input.HandleOf(t, exec).String()
 }
 
 // End ends the worker's execution.

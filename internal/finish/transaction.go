@@ -36,7 +36,7 @@ func (e *End) completed(t *model.Task) bool {
 	if t == nil || t.Generation != e.Claimed.Generation {
 		return false
 	}
-	_, w := t.Execution(e.ExecID)
+	_, w := lifecycle.ExecutionOf(t, e.ExecID)
 	return w != nil && !w.SuccessTime.IsZero()
 }
 

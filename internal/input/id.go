@@ -2,9 +2,7 @@ package input
 
 import (
 	"encoding/base32"
-	"encoding/base64"
 	"encoding/binary"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,35 +35,4 @@ func NewKey(now time.Time, random [10]byte) string {
 	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMilli())<<16)
 	copy(b[6:], random[:])
 	return keyEncoding.EncodeToString(b[:])
-}
-
-// ParseHandle reads what [model.Handle.String] wrote.
-func ParseHandle(s string) (model.Handle, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil {
-		return model.Handle{}, Invalid("handle", "is not an execution handle")
-	}
-	// From the right: a key may contain an @.
-	rest, exec, ok := cutLast(string(raw), "@")
-	id, gen, ok2 := cutLast(rest, "@")
-	generation, err := strconv.ParseInt(gen, 10, 64)
-	if !ok || !ok2 || err != nil || exec == "" {
-		return model.Handle{}, Invalid("handle", "is not an execution handle")
-	}
-	if _, _, _, err := ParseTaskID(id); err != nil {
-		return model.Handle{}, Invalid("handle", "is not an execution handle")
-	}
-	h := model.Handle{TaskID: id, Generation: generation, ExecID: exec}
-	if h.String() != s { // base64 and numbers have several spellings; a handle has one
-		return model.Handle{}, Invalid("handle", "is not an execution handle")
-	}
-	return h, nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }

@@ -28,7 +28,7 @@ func TestIdsAndHandlesRoundTrip(t *testing.T) {
 		}
 		require.Equal(r, []string{tenant, typ, k}, []string{gotTenant, gotType, gotKey})
 
-		h := model.Handle{TaskID: id, Generation: rapid.Int64().Draw(r, "generation"), ExecID: rapid.StringMatching(`[0-9a-f-]{1,36}`).Draw(r, "exec")}
+		h := Handle{TaskID: id, Generation: rapid.Int64().Draw(r, "generation"), ExecID: rapid.StringMatching(`[0-9a-f-]{1,36}`).Draw(r, "exec")}
 		got, err := ParseHandle(h.String())
 		require.NoError(r, err)
 		require.Equal(r, h, got)
@@ -40,9 +40,9 @@ func TestWhatIsNoIdIsRefused(t *testing.T) {
 		_, _, _, err := ParseTaskID(id)
 		require.ErrorIs(t, err, model.ErrInvalid, "%q", id)
 	}
-	good := model.Handle{TaskID: "-/t/k", Generation: 1, ExecID: "e"}.String()
+	good := Handle{TaskID: "-/t/k", Generation: 1, ExecID: "e"}.String()
 	for _, h := range []string{"", "x", good + "=", good[:4] + "\n" + good[4:], "!" + good,
-		model.Handle{TaskID: "-/t/k", Generation: 1}.String(), model.Handle{TaskID: "no id", Generation: 1, ExecID: "e"}.String()} {
+		Handle{TaskID: "-/t/k", Generation: 1}.String(), Handle{TaskID: "no id", Generation: 1, ExecID: "e"}.String()} {
 		_, err := ParseHandle(h)
 		require.ErrorIs(t, err, model.ErrInvalid, "%q", h)
 	}

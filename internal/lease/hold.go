@@ -36,9 +36,9 @@ type Hold struct {
 
 // New returns the lease of a claim that was sent at the instant. task is the claimed task.
 func New(task *model.Task, execID string, eff *lifecycle.Effective, sent clock.Instant) *Hold {
-	i, w := task.Execution(execID)
+	i, w := lifecycle.ExecutionOf(task, execID)
 	return &Hold{
-		task: task, execID: execID, index: i, length: eff.Lease, many: task.Wanted() > 1,
+		task: task, execID: execID, index: i, length: eff.Lease, many: lifecycle.Wanted(task) > 1,
 		proven: sent, pinged: sent, every: eff.PingInterval, left: w.PingExpireTime.Sub(w.ClaimedAt),
 	}
 }

@@ -17,7 +17,7 @@ func claimedWith(o *model.Options) *model.ClaimedOptions {
 // claim. While none is open the change takes effect at once, also for executions that ended.
 func changeOptions(t *model.Task, o model.Options) {
 	before, after := claimedWith(&t.Options), claimedWith(&o)
-	open := t.OpenExecutions() > 0
+	open := OpenExecutions(t) > 0
 	for i := range t.WorkerStates {
 		switch w := &t.WorkerStates[i]; {
 		case codec.SameClaimed(before, after):

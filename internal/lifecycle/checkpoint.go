@@ -9,7 +9,7 @@ import (
 // CheckpointOf is what the previous execution saved for the next one; with several
 // workers each has its own.
 func CheckpointOf(t *model.Task, workerID string) bson.RawValue {
-	if t.Wanted() == 1 {
+	if Wanted(t) == 1 {
 		return t.Checkpoint
 	}
 	var newest *model.WorkerState

@@ -18,7 +18,7 @@ type Claimant struct {
 	// from outside judges by the same options, and people see what applied.
 	Applied *model.Options
 	// Only are the tasks that the worker takes; nil = all.
-	Only *model.Conditions
+	Only *Conditions
 	// From is when the execution is to begin, where that is later than the claim: its type
 	// has a rate. It is the claimed_at.
 	From time.Time
@@ -65,7 +65,7 @@ func Claimable(t *model.Task, workerID string, eff Effective, now time.Time) Ref
 		return RefusedExpired
 	case spent(t, judged(t, eff)):
 		return RefusedSpent
-	case t.OpenExecutions()+t.Successes() >= t.Wanted():
+	case OpenExecutions(t)+Successes(t) >= Wanted(t):
 		return RefusedFull
 	case MustStop(t, workerID):
 		return RefusedFilter
@@ -92,7 +92,7 @@ func MustStop(t *model.Task, workerID string) bool {
 func errorsOf(t *model.Task, workerID string) int {
 	n := 0
 	for i := range t.WorkerStates {
-		if w := &t.WorkerStates[i]; w.WorkerID == workerID && w.FailKind.Costs() {
+		if w := &t.WorkerStates[i]; w.WorkerID == workerID && Costs(w.FailKind) {
 			n++
 		}
 	}

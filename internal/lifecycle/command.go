@@ -139,7 +139,7 @@ func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Ta
 	if t.Status.Ended() || !Known(t.Status) {
 		return nil, refuse(t, "only a task that has not ended can be changed")
 	}
-	if p.Options != nil && p.Options.LimitKey != t.Options.LimitKey && t.OpenExecutions() > 0 {
+	if p.Options != nil && p.Options.LimitKey != t.Options.LimitKey && OpenExecutions(t) > 0 {
 		return nil, refuse(t, fmt.Sprintf("its limit_key cannot be changed from %q to %q while an execution is open, which counts for the key it was claimed by",
 			t.Options.LimitKey, p.Options.LimitKey))
 	}
@@ -178,7 +178,7 @@ func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Ta
 // adoptResult takes the newest success's own result where the options now want no more
 // successes than there are: that execution turns out to have completed the task.
 func adoptResult(t *model.Task) {
-	if t.Successes() < t.Wanted() {
+	if Successes(t) < Wanted(t) {
 		return
 	}
 	var newest model.WorkerState

@@ -36,7 +36,7 @@ func wantedEvent(before, after *model.Task) model.EventKind {
 	var lost, failed, given, succeeded, began, parked bool
 	for i := range before.WorkerStates {
 		b := &before.WorkerStates[i]
-		_, a := after.Execution(b.ExecID)
+		_, a := ExecutionOf(after, b.ExecID)
 		switch {
 		case !b.Open() || a != nil && a.Open():
 			parked = parked || a != nil && a.Open() && a.Parked && !b.Parked
@@ -51,7 +51,7 @@ func wantedEvent(before, after *model.Task) model.EventKind {
 		}
 	}
 	for i := range after.WorkerStates {
-		if _, b := before.Execution(after.WorkerStates[i].ExecID); b == nil {
+		if _, b := ExecutionOf(before, after.WorkerStates[i].ExecID); b == nil {
 			began = true
 		}
 	}
@@ -123,7 +123,7 @@ func eventFault(before, after *model.Task) error {
 		return fmt.Errorf("the event is of %v, the write of %v", e.At, after.UpdatedAt)
 	}
 	if want == model.EventClaimed || want == model.EventTakenOver {
-		_, st := after.Execution(e.ExecID)
+		_, st := ExecutionOf(after, e.ExecID)
 		if st == nil || !st.Open() || st.WorkerID != e.WorkerID || st.Attempt != e.Attempt {
 			return fmt.Errorf("the event names the execution %q of %q", e.ExecID, e.WorkerID)
 		}

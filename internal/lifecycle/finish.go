@@ -63,15 +63,15 @@ func Undecodable(t *model.Task, reason string, grace time.Duration, now time.Tim
 // Finish ends an open execution. It returns [model.ErrFenced] when the execution no longer
 // holds the task. A lease that passed without a takeover is no obstacle: the work was
 // done and nobody else began it. But a parked execution was promised until a fixed time: what
-// comes later is refused by a [*model.LateError], whether or not somebody has seen yet that the time
+// comes later is refused by a [*LateError], whether or not somebody has seen yet that the time
 // is over. random in [0,1) is for the retry's jitter.
 func Finish(t *model.Task, execID string, out Outcome, eff Effective, now time.Time, random float64) (*model.Task, error) {
-	i, w := t.Execution(execID)
+	i, w := ExecutionOf(t, execID)
 	if w == nil || !w.Open() || t.Status.Ended() {
 		return nil, model.ErrFenced
 	}
-	if w.Parked && w.Lapsed(now) {
-		return nil, &model.LateError{Until: w.PingExpireTime}
+	if w.Parked && Lapsed(w, now) {
+		return nil, &LateError{Until: w.PingExpireTime}
 	}
 	c := next(t, now)
 	w = &c.WorkerStates[i]
@@ -99,10 +99,10 @@ func succeed(t *model.Task, w *model.WorkerState, out Outcome, now time.Time) {
 	w.Parked = false
 	w.NoCallback = w.NoCallback || out.NoCallback
 	t.UndecodableSince = time.Time{}
-	if t.Wanted() > 1 {
+	if Wanted(t) > 1 {
 		w.Returns = out.Result
 	}
-	if t.Successes() >= t.Wanted() {
+	if Successes(t) >= Wanted(t) {
 		t.Result = out.Result
 	}
 }
@@ -127,7 +127,7 @@ func fail(t *model.Task, w *model.WorkerState, out Outcome, eff Effective, now t
 	case out.Kind == model.FailLapsed:
 		t.LapseCount++
 		t.ErrorInfo = w.FailReason
-	case out.Kind.Costs():
+	case Costs(out.Kind):
 		t.ErrorCount++
 		t.ErrorInfo = w.FailReason
 		delay = RetryDelay(eff.Retry, t.ErrorCount, random)
@@ -154,7 +154,7 @@ func Repeats(t *model.Task, w *model.WorkerState, out Outcome) bool {
 		return false
 	case out.Kind == "" && !w.SuccessTime.IsZero():
 		stored := w.Returns
-		if t.Wanted() == 1 {
+		if Wanted(t) == 1 {
 			stored = t.Result
 		}
 		return stored.Type == out.Result.Type && bytes.Equal(stored.Value, out.Result.Value)
@@ -221,7 +221,7 @@ func Expire(t *model.Task, eff Effective, now time.Time, random float64) *model.
 	ended := 0
 	for i := range c.WorkerStates {
 		w := &c.WorkerStates[i]
-		if !w.Lapsed(now) {
+		if !Lapsed(w, now) {
 			continue
 		}
 		ended++
@@ -254,7 +254,7 @@ func noCompletion(until time.Time) string {
 // ErrFenced when the execution has ended meanwhile: a completion that came first wins. out
 // says what the handler wants of a later success, see [Outcome.NoCallback].
 func Park(t *model.Task, execID string, until time.Time, out Outcome, eff Effective, now time.Time) (*model.Task, error) {
-	i, w := t.Execution(execID)
+	i, w := ExecutionOf(t, execID)
 	if w == nil || !w.Open() || t.Status.Ended() {
 		return nil, model.ErrFenced
 	}

@@ -28,7 +28,7 @@ func FuzzParseTaskID(f *testing.F) {
 }
 
 func FuzzParseHandle(f *testing.F) {
-	h := model.Handle{TaskID: "-/t/k@1", Generation: 1767225600000, ExecID: "e"}.String()
+	h := input.Handle{TaskID: "-/t/k@1", Generation: 1767225600000, ExecID: "e"}.String()
 	for _, s := range []string{"", h, h + "=", h + "A", h[:8] + "\r\n" + h[8:], "LS90L2tAMDFAZQ", "LS90L2tAKzFAZQ", "!"} {
 		f.Add(s)
 	}

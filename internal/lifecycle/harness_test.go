@@ -196,7 +196,7 @@ func diffFault(before, after *model.Task) error {
 	if !reflect.DeepEqual(got, want) {
 		return fmt.Errorf("the diff %v\nmakes of it %v\nand not     %v", update, got, want)
 	}
-	if before.OpenExecutions() > 0 {
+	if OpenExecutions(before) > 0 {
 		for _, op := range update {
 			for _, e := range op.Value.(bson.D) {
 				if e.Key == "worker_states" {
@@ -311,8 +311,8 @@ func stateFault(t *model.Task, eff Effective, now time.Time) error {
 		return fmt.Errorf("it is %s after %d attempts, and expires at %v", t.Status, t.Attempt, t.ExpireAt)
 	case (t.Status == model.StatusExecuting) != (open > 0):
 		return fmt.Errorf("it is %s with %d open executions", t.Status, open)
-	case t.Status == model.StatusSuccess && t.Successes() < t.Wanted():
-		return fmt.Errorf("it is Success with %d of %d", t.Successes(), t.Wanted())
+	case t.Status == model.StatusSuccess && Successes(t) < Wanted(t):
+		return fmt.Errorf("it is Success with %d of %d", Successes(t), Wanted(t))
 	}
 	return dueFault(t, eff, now)
 }
@@ -359,8 +359,8 @@ func ruleFault(before, after *model.Task) error {
 	case after.ID != before.ID || after.Type != before.Type || after.Key != before.Key || after.Tenant != before.Tenant:
 		return errors.New("the identity changed")
 	}
-	if now, then := after.OpenExecutions()+after.Successes(), before.OpenExecutions()+before.Successes(); now > then && now > after.Wanted() {
-		return fmt.Errorf("%d executions are open or successful, %d are wanted", now, after.Wanted())
+	if now, then := OpenExecutions(after)+Successes(after), OpenExecutions(before)+Successes(before); now > then && now > Wanted(after) {
+		return fmt.Errorf("%d executions are open or successful, %d are wanted", now, Wanted(after))
 	}
 	return diffFault(before, after)
 }
@@ -368,7 +368,7 @@ func ruleFault(before, after *model.Task) error {
 // ping does to a task what the store's ping does to its document. Only the ping of the
 // one execution moves lapse_at: it may be early, never late.
 func ping(t *model.Task, execID string, lease time.Duration, now time.Time) (*model.Task, error) {
-	i, w := t.Execution(execID)
+	i, w := ExecutionOf(t, execID)
 	if w == nil || !w.Open() {
 		return nil, model.ErrFenced
 	}
@@ -376,7 +376,7 @@ func ping(t *model.Task, execID string, lease time.Duration, now time.Time) (*mo
 	c.WorkerStates = slices.Clone(t.WorkerStates)
 	until := Lease(w, lease, now)
 	c.WorkerStates[i].PingExpireTime = clock.Later(w.PingExpireTime, until)
-	if t.Wanted() == 1 && t.OpenExecutions() == 1 {
+	if Wanted(t) == 1 && OpenExecutions(t) == 1 {
 		c.LapseAt = clock.Later(c.LapseAt, until)
 	}
 	return &c, nil
@@ -384,7 +384,7 @@ func ping(t *model.Task, execID string, lease time.Duration, now time.Time) (*mo
 
 // saveStep does to a task what the store's saving of a step does to its document.
 func saveStep(t *model.Task, execID, name string, now time.Time) (*model.Task, error) {
-	_, w := t.Execution(execID)
+	_, w := ExecutionOf(t, execID)
 	if w == nil || !w.Open() {
 		return nil, model.ErrFenced
 	}

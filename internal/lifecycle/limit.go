@@ -165,7 +165,7 @@ func (u *PermitUse) state(t *model.Task) PermitState {
 	if t == nil {
 		return PermitFree
 	}
-	if _, w := t.Execution(u.ExecID); w != nil {
+	if _, w := ExecutionOf(t, u.ExecID); w != nil {
 		if w.Open() {
 			return PermitUsed
 		}
@@ -200,7 +200,7 @@ func EndedExecutions(before, after *model.Task) (execIDs []string) {
 		if !w.Open() {
 			continue
 		}
-		if _, a := after.Execution(w.ExecID); a == nil || !a.Open() {
+		if _, a := ExecutionOf(after, w.ExecID); a == nil || !a.Open() {
 			execIDs = append(execIDs, w.ExecID)
 		}
 	}

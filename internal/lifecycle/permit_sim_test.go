@@ -47,7 +47,7 @@ type permitSweep struct {
 
 func (w *permitWorld) open() (n int) {
 	for _, t := range w.tasks {
-		n += t.OpenExecutions()
+		n += OpenExecutions(t)
 	}
 	return n
 }
@@ -136,11 +136,11 @@ func (w *permitWorld) prepare(t *model.Task, old Permit, crash bool) {
 // follow ends an execution and claims what follows in one command, of which each part is guarded:
 // the claim by that the execution is not open, too. The end may have been written by another.
 func (w *permitWorld) follow(n preparedClaim, crash bool) {
-	_, s := n.before.Execution(n.permit.ExecID)
+	_, s := ExecutionOf(n.before, n.permit.ExecID)
 	if end, err := Finish(n.before, s.ExecID, Failed(model.FailReleased, ""), w.eff, w.now, 0); err == nil {
 		w.write(n.before, end)
 	}
-	if _, now := w.tasks[n.before.ID].Execution(s.ExecID); now != nil && now.Open() {
+	if _, now := ExecutionOf(w.tasks[n.before.ID], s.ExecID); now != nil && now.Open() {
 		return // it is ended by itself later, and its permit freed
 	}
 	after, no := Claim(n.task, Claimant{WorkerID: fmt.Sprint("w", w.execs), ExecID: n.permit.Next.ExecID}, w.eff, w.now)

@@ -56,7 +56,7 @@ func (l *life) did(rule string, snapshot, after *model.Task) {
 	l.ok(eventFault(before, after))
 	for i := range before.WorkerStates {
 		if w := &before.WorkerStates[i]; w.Open() {
-			if _, now := after.Execution(w.ExecID); now == nil || !now.Open() {
+			if _, now := ExecutionOf(after, w.ExecID); now == nil || !now.Open() {
 				l.fenced = append(l.fenced, w.ExecID)
 			}
 		}
@@ -65,7 +65,7 @@ func (l *life) did(rule string, snapshot, after *model.Task) {
 	l.ok(stateFault(l.task, l.eff(), l.now))
 	l.budgets(before)
 	if after.Generation == before.Generation && !slices.EqualFunc(before.Steps, after.Steps, sameStep) {
-		cleaned := rule == "send again" && after.Successes() < before.Successes() // with the successes of several workers
+		cleaned := rule == "send again" && Successes(after) < Successes(before) // with the successes of several workers
 		require.True(l, cleaned || strings.HasPrefix(rule, "retry from"), "%s changed the steps of a life", rule)
 	}
 }
@@ -81,18 +81,18 @@ func (l *life) budgets(before *model.Task) {
 		l.widest, l.budget = 0, 0
 		return
 	}
-	ended := before.OpenExecutions() - t.OpenExecutions()
+	ended := OpenExecutions(before) - OpenExecutions(t)
 	errs, lapses := t.ErrorCount-before.ErrorCount, t.LapseCount-before.LapseCount
 	if errs < 0 || lapses < 0 || errs+lapses > max(ended, 0) {
 		l.Fatalf("%d ended, and %d errors and %d lapses were counted after %v", ended, errs, lapses, l.trail)
 	}
-	if t.OpenExecutions() > before.OpenExecutions() { // claimed
+	if OpenExecutions(t) > OpenExecutions(before) { // claimed
 		until := judged(before, eff) // options that changed while it ran hold from this claim on
 		if before.ErrorCount > *until.Retry.MaxErrors || before.LapseCount > until.MaxLapses {
 			l.Fatalf("claimed beyond its budget after %v", l.trail)
 		}
 	}
-	l.widest, l.budget = max(l.widest, t.Wanted()), max(l.budget, *eff.Retry.MaxErrors)
+	l.widest, l.budget = max(l.widest, Wanted(t)), max(l.budget, *eff.Retry.MaxErrors)
 	if t.ErrorCount > l.budget+l.widest {
 		l.Fatalf("%d errors with a budget of %d and %d workers", t.ErrorCount, l.budget, l.widest)
 	}
@@ -191,7 +191,7 @@ func (l *life) claim() {
 	if after == nil {
 		return
 	}
-	_, st := after.Execution(fmt.Sprintf("%s.%d", w, l.claims))
+	_, st := ExecutionOf(after, fmt.Sprintf("%s.%d", w, l.claims))
 	require.NotNil(l, st)
 	require.True(l, st.Open())
 	require.Positive(l, model.Token{Generation: after.Generation, Rev: after.Rev}.Compare(model.Token{Generation: before.Generation, Rev: before.Rev}))
@@ -210,10 +210,10 @@ func (l *life) finish() {
 		return
 	}
 	out := l.outcome()
-	_, open := l.task.Execution(exec)
+	_, open := ExecutionOf(l.task, exec)
 	after, err := Finish(l.task, exec, out, l.eff(), l.now, l.random())
 	if open.Parked && !open.PingExpireTime.After(l.now) {
-		var late *model.LateError
+		var late *LateError
 		require.ErrorAs(l, err, &late)
 		require.ErrorIs(l, err, model.ErrFenced)
 		require.Nil(l, after)
@@ -221,7 +221,7 @@ func (l *life) finish() {
 		return
 	}
 	l.ok(err)
-	_, st := after.Execution(exec)
+	_, st := ExecutionOf(after, exec)
 	require.False(l, st.Open())
 	require.Equal(l, out.Kind == "", !st.SuccessTime.IsZero())
 	if out.Kind == "" && after.Status == model.StatusSuccess {
@@ -286,7 +286,7 @@ func (l *life) actions() map[string]func(*rapid.T) {
 			if exec := l.openExec(l.task, w); exec != "" { // what the store writes without a rule
 				c := deepCopy(l.task)
 				c.Progress = &model.Progress{Percent: 50, At: l.now}
-				if _, st := c.Execution(exec); c.Wanted() > 1 {
+				if _, st := ExecutionOf(c, exec); Wanted(c) > 1 {
 					st.Checkpoint = drawValue(l.T)
 				} else {
 					c.Checkpoint = drawValue(l.T)
@@ -297,7 +297,7 @@ func (l *life) actions() map[string]func(*rapid.T) {
 		"local retry": func(*rapid.T) {
 			if exec := l.openExec(l.task, l.worker()); exec != "" {
 				c := deepCopy(l.task)
-				_, st := c.Execution(exec)
+				_, st := ExecutionOf(c, exec)
 				st.LocalRetries++
 				l.task = c
 			}

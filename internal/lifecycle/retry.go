@@ -45,7 +45,7 @@ func RetryDelay(r model.Retry, errors int, random float64) time.Duration {
 func RetryFrom(t *model.Task, step, remark string, eff Effective, now time.Time) (*model.Task, error) {
 	kept := stepsBefore(t, step)
 	switch {
-	case t.OpenExecutions() > 0:
+	case OpenExecutions(t) > 0:
 		return nil, refuse(t, "it can go back to a step only while nobody runs it")
 	case t.Status != model.StatusNew && t.Status != model.StatusError && t.Status != model.StatusFailure && t.Status != model.StatusPending && t.Status != model.StatusCancelled:
 		return nil, refuse(t, "only New, Error, Failure, Pending and Cancelled can be retried from a step")
@@ -74,7 +74,7 @@ func stepsBefore(t *model.Task, name string) []model.Step {
 		if s.Name == name {
 			back = append(back, s.WorkerID)
 		}
-		if len(back) == 0 || t.Wanted() > 1 && !slices.Contains(back, s.WorkerID) {
+		if len(back) == 0 || Wanted(t) > 1 && !slices.Contains(back, s.WorkerID) {
 			kept = append(kept, s)
 		}
 	}

@@ -134,7 +134,7 @@ func (s *story) rule(a scenarioCommand) (*model.Task, error) {
 	case "step":
 		return saveStep(t, s.exec(a), a.Word(1), now)
 	case "local": // a retry inside w's execution begins, as the store notes it
-		i, w := t.Execution(s.exec(a))
+		i, w := ExecutionOf(t, s.exec(a))
 		if w == nil || !w.Open() {
 			return nil, model.ErrFenced
 		}

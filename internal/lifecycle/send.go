@@ -119,7 +119,7 @@ func SendAgain(t *model.Task, d Draft, policy model.Existing, now time.Time) (*m
 	if has(model.RestartSucceeded) {
 		cleaned = clean(t, EffectiveOf(t, d.TypeOptions), now)
 	}
-	if !has(model.UpdateArgs) && (!has(model.UpdateIdle) || t.OpenExecutions() > 0) {
+	if !has(model.UpdateArgs) && (!has(model.UpdateIdle) || OpenExecutions(t) > 0) {
 		return cleaned, nil
 	}
 	patch := Patch{Args: &d.Args, Priority: d.Priority}
@@ -173,7 +173,7 @@ func draftAgain(t *model.Task, d Draft) Draft {
 // checkpoints and steps: these workers must succeed again. The entries keep their places, because
 // these address open executions. clean returns t itself if there are no successes.
 func clean(t *model.Task, eff Effective, now time.Time) *model.Task {
-	if t.Successes() == 0 {
+	if Successes(t) == 0 {
 		return t
 	}
 	c := next(t, now)
@@ -190,7 +190,7 @@ func clean(t *model.Task, eff Effective, now time.Time) *model.Task {
 		w.Returns, w.Checkpoint = bson.RawValue{}, bson.RawValue{}
 	}
 	c.Result = bson.RawValue{}
-	if t.Wanted() > 1 { // else the steps belong to all workers, including the running one
+	if Wanted(t) > 1 { // else the steps belong to all workers, including the running one
 		c.Steps = slices.DeleteFunc(slices.Clone(c.Steps), func(s model.Step) bool { return cleaned[s.WorkerID] })
 	}
 	settle(c, eff, now)

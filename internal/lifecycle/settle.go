@@ -28,7 +28,7 @@ func settleBy(t *model.Task, eff Effective, now time.Time) {
 	if !Known(t.Status) {
 		return // of a later release, which knows what it means
 	}
-	open, done := t.OpenExecutions(), t.Successes()
+	open, done := OpenExecutions(t), Successes(t)
 	switch {
 	case open == 0 && expired(t, now):
 		t.Remark = "expired at " + t.Options.ExpiresAt.UTC().Format(clock.Format) + ": nobody had started it"
@@ -39,7 +39,7 @@ func settleBy(t *model.Task, eff Effective, now time.Time) {
 		// Also where enough have succeeded already, because fewer are wanted now: an
 		// ended task is one that nobody runs.
 		t.Status = model.StatusExecuting
-	case done >= t.Wanted():
+	case done >= Wanted(t):
 		end(t, model.StatusSuccess, eff, now)
 	case !t.CancelRequestedAt.IsZero():
 		end(t, model.StatusCancelled, eff, now)
@@ -59,7 +59,7 @@ func settleBy(t *model.Task, eff Effective, now time.Time) {
 	if claimable(t.Status) && t.CancelRequestedAt.IsZero() && !spent(t, eff) {
 		t.DueAt = dueAt(t)
 	}
-	if t.Wanted() > 1 {
+	if Wanted(t) > 1 {
 		// With one wanted worker nobody's claim changes who may claim next, and the
 		// hot path leaves the field alone.
 		t.Audience = audienceNow(t, now)
@@ -134,7 +134,7 @@ func lapseAt(t *model.Task) time.Time {
 // retry, the first of those. Zero while no slot is free. Retries that were due long
 // ago count too, so that the answer does not depend on when it is asked.
 func dueAt(t *model.Task) time.Time {
-	free := t.Wanted() - t.OpenExecutions() - t.Successes()
+	free := Wanted(t) - OpenExecutions(t) - Successes(t)
 	if free <= 0 {
 		return time.Time{}
 	}
@@ -158,16 +158,16 @@ func audience(t *model.Task) []string {
 	ids := t.Options.SpecificWorkerIDs
 	var everybody []string
 	switch {
-	case len(ids) == 0 && t.Wanted() == 1:
+	case len(ids) == 0 && Wanted(t) == 1:
 		everybody = []string{AudienceAll}
 	case len(ids) == 0:
 		everybody = []string{AudienceMany}
-	case t.Wanted() == 1:
+	case Wanted(t) == 1:
 		return slices.Clone(ids)
 	default:
 		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return holdsOrDone(t, id) })
 	}
-	if t.Options.ClaimBy != "" && t.Wanted() == 1 {
+	if t.Options.ClaimBy != "" && Wanted(t) == 1 {
 		return append(everybody, LabelAudience(t.Options.ClaimBy, labelOf(t, t.Options.ClaimBy)))
 	}
 	return everybody

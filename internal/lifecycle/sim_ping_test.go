@@ -21,11 +21,11 @@ func (w *simWorker) pingOne(h *hold) {
 	sent, lost := w.clock(), false
 	w.call(func() {
 		t := w.tasks[h.task.ID]
-		if _, st := t.Execution(h.exec); t.Generation != h.task.Generation || st == nil || !st.Open() {
+		if _, st := ExecutionOf(t, h.exec); t.Generation != h.task.Generation || st == nil || !st.Open() {
 			lost = true
 			return
 		}
-		if _, st := t.Execution(h.exec); !st.Parked {
+		if _, st := ExecutionOf(t, h.exec); !st.Parked {
 			w.tasks[t.ID], _ = ping(t, h.exec, h.eff.Lease, sent)
 		}
 	}, func(answered bool) {
@@ -33,12 +33,12 @@ func (w *simWorker) pingOne(h *hold) {
 			return
 		}
 		if lost {
-			if _, st := w.tasks[h.task.ID].Execution(h.exec); h.running && (st == nil || !st.Open()) {
+			if _, st := ExecutionOf(w.tasks[h.task.ID], h.exec); h.running && (st == nil || !st.Open()) {
 				w.finish(h, "ok") // the handler is told, and returns nil all the same
 			}
 			return
 		}
-		_, st := h.task.Execution(h.exec)
+		_, st := ExecutionOf(h.task, h.exec)
 		h.trust = clock.Later(h.trust, Lease(st, h.eff.Lease, sent))
 	})
 }
@@ -49,7 +49,7 @@ func (w *simWorker) watch(h *hold) {
 	if !h.running {
 		return
 	}
-	_, st := h.task.Execution(h.exec)
+	_, st := ExecutionOf(h.task, h.exec)
 	atDeadline := !st.Deadline.IsZero() && !h.trust.Before(st.Deadline)
 	stop := ""
 	switch now := w.clock(); {

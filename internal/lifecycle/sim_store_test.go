@@ -121,7 +121,7 @@ func (s *sim) write(before, after *model.Task, eff Effective, lapsed string, at 
 		return false
 	}
 	if lapsed != "" {
-		if _, w := cur.Execution(lapsed); w == nil || !w.Lapsed(at) {
+		if _, w := ExecutionOf(cur, lapsed); w == nil || !Lapsed(w, at) {
 			s.stats.Conflicts++
 			return false
 		}
@@ -149,10 +149,10 @@ func (s *sim) check(before, after *model.Task, eff Effective, at time.Time) {
 		s.fail("%s: rev %d.%d became %d.%d", before.ID, before.Generation, before.Rev, after.Generation, after.Rev)
 	}
 	life := s.lifeOf(after)
-	life.widest, life.budget = max(life.widest, after.Wanted()), max(life.budget, *eff.Retry.MaxErrors)
+	life.widest, life.budget = max(life.widest, Wanted(after)), max(life.budget, *eff.Retry.MaxErrors)
 	for i := range before.WorkerStates {
 		b := &before.WorkerStates[i]
-		_, a := after.Execution(b.ExecID)
+		_, a := ExecutionOf(after, b.ExecID)
 		if !b.Open() {
 			cleaned := a != nil && a.FailKind == model.FailCleaned && a.FailTime.Equal(b.SuccessTime) // a send took the success back
 			if cleaned {
@@ -176,8 +176,8 @@ func (s *sim) check(before, after *model.Task, eff Effective, at time.Time) {
 	if life.errors > life.budget+life.widest {
 		s.fail("%s: %d errors with a budget of %d and %d workers", after.ID, life.errors, life.budget, life.widest)
 	}
-	if n := after.OpenExecutions() + after.Successes(); n > after.Wanted() && n > before.OpenExecutions()+before.Successes() {
-		s.fail("%s: %d executions hold it or have done it, %d are wanted", after.ID, n, after.Wanted())
+	if n := OpenExecutions(after) + Successes(after); n > Wanted(after) && n > OpenExecutions(before)+Successes(before) {
+		s.fail("%s: %d executions hold it or have done it, %d are wanted", after.ID, n, Wanted(after))
 	}
 	lapse := after.LapseAt
 	after.LapseAt = lapseAt(after) // a ping may have moved it: early is allowed, late is not

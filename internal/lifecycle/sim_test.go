@@ -245,7 +245,7 @@ func (s *sim) end() {
 		t := s.tasks[id]
 		told := s.lifeOf(t).told
 		for exec := range told {
-			if _, st := t.Execution(exec); st == nil || st.SuccessTime.IsZero() {
+			if _, st := ExecutionOf(t, exec); st == nil || st.SuccessTime.IsZero() {
 				s.fail("%s: the success of %s was accepted and is not there", id, exec)
 			}
 		}

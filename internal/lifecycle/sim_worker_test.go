@@ -163,7 +163,7 @@ func (w *simWorker) decide(t *model.Task, free bool) bool {
 	base, lapsed := t, ""
 	if c := Expire(t, eff, now, w.rng.Float64()); c != nil {
 		for i := range t.WorkerStates {
-			if t.WorkerStates[i].Lapsed(now) {
+			if Lapsed(&t.WorkerStates[i], now) {
 				lapsed = t.WorkerStates[i].ExecID
 			}
 		}
@@ -190,7 +190,7 @@ func (w *simWorker) decide(t *model.Task, free bool) bool {
 		return false
 	}
 	h := &hold{task: claimed, exec: exec, eff: eff}
-	_, st := claimed.Execution(exec)
+	_, st := ExecutionOf(claimed, exec)
 	h.trust = st.PingExpireTime
 	w.held[exec] = h // its slot is taken from now on
 	won := false
@@ -295,7 +295,7 @@ func (w *simWorker) finish(h *hold, out string) {
 			w.later(w.millis(10, 2000), func() { w.finish(h, out) })
 			return
 		}
-		_, st := seen.Execution(h.exec)
+		_, st := ExecutionOf(seen, h.exec)
 		if seen.Generation == h.task.Generation && st != nil && slices.ContainsFunc(h.attempts, func(a model.WorkerState) bool {
 			return a.SuccessTime.Equal(st.SuccessTime) && a.FailTime.Equal(st.FailTime) && a.FailKind == st.FailKind && a.Parked == st.Parked
 		}) {
@@ -319,7 +319,7 @@ func (w *simWorker) finish(h *hold, out string) {
 			delete(w.held, h.exec)
 			return
 		}
-		_, end := after.Execution(h.exec)
+		_, end := ExecutionOf(after, h.exec)
 		h.attempts = append(h.attempts, *end)
 		done := false
 		w.call(func() { done = w.write(seen, after, h.eff, "", now) }, func(answered bool) {
@@ -347,7 +347,7 @@ func (w *simWorker) applied(h *hold, out string, t *model.Task) {
 	}
 	if out == "park" {
 		w.stats.Parked++
-		handle := t.HandleOf(h.exec)
+		handle := input.HandleOf(t, h.exec)
 		if w.chance(80) { // somebody outside completes it, or nobody does
 			w.after(w.millis(1, 70_000), func() { w.complete(handle) })
 		}
@@ -355,7 +355,7 @@ func (w *simWorker) applied(h *hold, out string, t *model.Task) {
 }
 
 // complete is an outside completion by handle.
-func (s *sim) complete(h model.Handle) {
+func (s *sim) complete(h input.Handle) {
 	t := s.tasks[h.TaskID]
 	if t.Generation != h.Generation {
 		return

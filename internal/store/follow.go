@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -138,6 +139,6 @@ func (s *Tasks) followApart(ctx context.Context, follows []Follow, ends, claims 
 }
 
 func isOpen(t *model.Task, execID string) bool {
-	_, w := t.Execution(execID)
+	_, w := lifecycle.ExecutionOf(t, execID)
 	return w != nil && w.Open()
 }

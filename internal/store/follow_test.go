@@ -74,9 +74,9 @@ func TestAClaimFollowsAnEndInOneCommandAndNeverAnOpenExecution(t *testing.T) {
 			}
 			stored, err := s.Tasks.ByIDs(t.Context(), []string{runs.ID, next.ID})
 			require.NoError(t, err)
-			_, w := stored[runs.ID].Execution("e1")
+			_, w := lifecycle.ExecutionOf(stored[runs.ID], "e1")
 			require.Equal(t, c.open, w.Open())
-			_, w = stored[next.ID].Execution("e2")
+			_, w = lifecycle.ExecutionOf(stored[next.ID], "e2")
 			require.Equal(t, c.claimed, w != nil)
 		})
 	}

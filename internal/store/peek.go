@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // Peek asks whether there is anything at all for an idle worker.
@@ -19,9 +18,9 @@ type Peek struct {
 	Due      []string  // types of which something may be due by Until; at most [MaxTypes]
 	Until    time.Time // the next time somebody asks
 	WorkerID string
-	Exclude  []string          // ids that this worker knows it is not given now
-	Only     *model.Conditions // what the worker takes; nil = everything
-	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
+	Exclude  []string              // ids that this worker knows it is not given now
+	Only     *lifecycle.Conditions // what the worker takes; nil = everything
+	Labels   []string              // audiences to look at in the place of everybody's; nil = everybody's
 
 	Priorities []int     // those to look at, ascending, and all between them; nil = all
 	From       time.Time // tasks due before are not looked at; zero = no bound

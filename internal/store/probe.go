@@ -90,7 +90,7 @@ func (s *Tasks) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 
 // DueOutside finds the task of the type that is due the longest among those that meet none of the
 // conditions; "" = there is none. Index: due, and it reads the documents.
-func (s *Tasks) DueOutside(ctx context.Context, typ string, conditions []*model.Conditions, now time.Time) (id string, err error) {
+func (s *Tasks) DueOutside(ctx context.Context, typ string, conditions []*lifecycle.Conditions, now time.Time) (id string, err error) {
 	met := make(bson.A, len(conditions))
 	for i, c := range conditions {
 		met[i] = only(bson.D{}, c)

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -134,7 +135,7 @@ func (s *Tasks) lookAtSteps(ctx context.Context, writes []StepWrite, durable boo
 		var there *model.Step
 		var open bool
 		if t != nil {
-			_, st := t.Execution(w.ExecID)
+			_, st := lifecycle.ExecutionOf(t, w.ExecID)
 			open, there = st != nil && st.Open(), w.in(t)
 		}
 		switch {

@@ -52,11 +52,11 @@ func (s *stepping) held(key string, workers ...string) *model.Task {
 
 func (s *stepping) step(task *model.Task, worker, name, value string) store.StepWrite {
 	s.Helper()
-	i, w := task.Execution(worker)
+	i, w := lifecycle.ExecutionOf(task, worker)
 	require.NotNil(s, w)
 	raw, err := codec.EncodeValue("value", value, input.MaxStepBytes)
 	require.NoError(s, err)
-	return store.StepWrite{ID: task.ID, ExecID: worker, Index: i, Many: task.Wanted() > 1,
+	return store.StepWrite{ID: task.ID, ExecID: worker, Index: i, Many: lifecycle.Wanted(task) > 1,
 		Step: model.Step{Name: name, WorkerID: worker, Value: raw, At: clock.Millis(s.now), Attempt: w.Attempt}}
 }
 

@@ -27,9 +27,9 @@ type Woken struct {
 // Watch opens a stream over inserts of the given types that meet the conditions (nil =
 // all), and over wake-ups of any; those of other types the caller tells by the id. The
 // caller holds a permit.
-func (s *core) Watch(ctx context.Context, types []string, conditions *model.Conditions) (*Stream, error) {
+func (s *core) Watch(ctx context.Context, types []string, conditions *lifecycle.Conditions) (*Stream, error) {
 	wanted := bson.A{bson.D{d("operationType", "update"), d("updateDescription.updatedFields.wake_at", bson.D{d("$exists", true)})}}
-	of := map[*model.Conditions][]string{}
+	of := map[*lifecycle.Conditions][]string{}
 	for _, typ := range types {
 		of[lifecycle.ConditionsFor(conditions, typ)] = append(of[lifecycle.ConditionsFor(conditions, typ)], typ)
 	}

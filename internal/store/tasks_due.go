@@ -11,7 +11,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // dueQuery is the filter and the sort that find due tasks in the order of the queue. The way
@@ -70,10 +69,10 @@ func (s *Tasks) LastDue(ctx context.Context, typ, audience string, priority int,
 type NextQuery struct {
 	Types    []string
 	WorkerID string
-	After    time.Time         // the caller's last look at what is due
-	Until    time.Time         // later ones do not matter
-	Only     *model.Conditions // what the worker takes; nil = everything
-	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
+	After    time.Time             // the caller's last look at what is due
+	Until    time.Time             // later ones do not matter
+	Only     *lifecycle.Conditions // what the worker takes; nil = everything
+	Labels   []string              // audiences to look at in the place of everybody's; nil = everybody's
 
 	Priorities []int // those to look at; nil = all
 }

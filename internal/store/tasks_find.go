@@ -30,11 +30,11 @@ type DueQuery struct {
 	WorkerID string
 	Limit    int
 	Skip     int
-	Exclude  []string          // ids that this worker knows it is not given now; at most a few dozen
-	Only     *model.Conditions // what the worker takes; nil = everything
-	Labels   []string          // audiences to look at in the place of everybody's; nil = everybody's
-	Brief    bool              // reads of each task only what it is sorted by
-	Own      bool              // only tasks that name this worker
+	Exclude  []string              // ids that this worker knows it is not given now; at most a few dozen
+	Only     *lifecycle.Conditions // what the worker takes; nil = everything
+	Labels   []string              // audiences to look at in the place of everybody's; nil = everybody's
+	Brief    bool                  // reads of each task only what it is sorted by
+	Own      bool                  // only tasks that name this worker
 
 	Priorities []int     // those to look at, ascending, and all between them; nil = all
 	From       time.Time // tasks due before are not looked at; zero = no bound
@@ -49,7 +49,7 @@ func audiences(labels []string, workerID string) []string {
 }
 
 // only adds the worker's conditions, which are looked at in the documents.
-func only(filter bson.D, c *model.Conditions) bson.D {
+func only(filter bson.D, c *lifecycle.Conditions) bson.D {
 	if c == nil {
 		return filter
 	}

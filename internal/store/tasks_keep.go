@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -139,7 +140,7 @@ func (s *Tasks) lostAmong(ctx context.Context, missed []*Ping) ([]Ping, error) {
 	for _, p := range missed {
 		var st *model.WorkerState
 		if t := tasks[p.ID]; t != nil {
-			_, st = t.Execution(p.ExecID)
+			_, st = lifecycle.ExecutionOf(t, p.ExecID)
 		}
 		if st == nil || !st.Open() {
 			p.Missed = false

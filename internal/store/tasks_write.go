@@ -133,11 +133,11 @@ func (w *Write) seenIn(cur *model.Task) bool {
 	changed := false
 	for i := range w.After.WorkerStates {
 		a := &w.After.WorkerStates[i]
-		if _, b := w.Before.Execution(a.ExecID); b != nil && b.Open() == a.Open() && b.Parked == a.Parked {
+		if _, b := lifecycle.ExecutionOf(w.Before, a.ExecID); b != nil && b.Open() == a.Open() && b.Parked == a.Parked {
 			continue
 		}
 		changed = true
-		_, c := cur.Execution(a.ExecID)
+		_, c := lifecycle.ExecutionOf(cur, a.ExecID)
 		if c == nil || !c.SuccessTime.Equal(a.SuccessTime) || !c.FailTime.Equal(a.FailTime) || c.FailKind != a.FailKind || c.Parked != a.Parked {
 			return false
 		}
@@ -163,8 +163,8 @@ func (w *Write) refutedBy(cur *model.Task) bool {
 		return true
 	default:
 		return len(cur.WorkerStates) < input.MaxBadStates && slices.ContainsFunc(w.After.WorkerStates, func(st model.WorkerState) bool {
-			_, before := w.Before.Execution(st.ExecID)
-			_, now := cur.Execution(st.ExecID)
+			_, before := lifecycle.ExecutionOf(w.Before, st.ExecID)
+			_, now := lifecycle.ExecutionOf(cur, st.ExecID)
 			return before == nil && now == nil
 		})
 	}
@@ -237,7 +237,7 @@ func (w *Write) othersLapsed() (filter bson.D) {
 	}
 	for i := range w.Before.WorkerStates {
 		b := &w.Before.WorkerStates[i]
-		_, a := w.After.Execution(b.ExecID)
+		_, a := lifecycle.ExecutionOf(w.After, b.ExecID)
 		if b.Open() && b.ExecID != w.Lapsed && (a == nil || !a.Open()) {
 			until := bsoncore.BuildDocument(nil, bsoncore.AppendDateTimeElement(nil, "$lte", w.At.UnixMilli()))
 			filter = append(filter, d("worker_states."+strconv.Itoa(i)+".ping_expire_time", bsoncore.Document(until)))
@@ -274,8 +274,8 @@ func (s *Tasks) SettleClaim(ctx context.Context, writes []Write, execID string, 
 		fenced := *w.Before
 		fenced.Rev++
 		fences[i] = Write{Before: w.Before, After: &fenced}
-		if j, st := w.After.Execution(execID); st != nil {
-			pings = append(pings, Ping{ID: w.After.ID, ExecID: execID, Index: j, Many: w.After.Wanted() > 1,
+		if j, st := lifecycle.ExecutionOf(w.After, execID); st != nil {
+			pings = append(pings, Ping{ID: w.After.ID, ExecID: execID, Index: j, Many: lifecycle.Wanted(w.After) > 1,
 				Until: lifecycle.Lease(st, lease, s.Clock.Now())})
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
-	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
 // HeartbeatInterval is how often a process writes its workers document.
@@ -15,17 +15,17 @@ const HeartbeatInterval = 30 * time.Second
 
 // Worker is what a process says of itself in the collection workers.
 type Worker struct {
-	ID          string            `bson:"_id"`
-	Host        string            `bson:"host"`
-	PID         int               `bson:"pid"`
-	Version     string            `bson:"version"`
-	Types       []string          `bson:"types"`
-	Only        *model.Conditions `bson:"only,omitempty"` // what it takes of them; nil = everything
-	Concurrency int               `bson:"concurrency"`
-	Running     int               `bson:"running"`
-	Stream      string            `bson:"stream"` // off, watching, polling
-	StartedAt   time.Time         `bson:"started_at"`
-	HeartbeatAt time.Time         `bson:"heartbeat_at,omitempty"` // the database's clock
+	ID          string                `bson:"_id"`
+	Host        string                `bson:"host"`
+	PID         int                   `bson:"pid"`
+	Version     string                `bson:"version"`
+	Types       []string              `bson:"types"`
+	Only        *lifecycle.Conditions `bson:"only,omitempty"` // what it takes of them; nil = everything
+	Concurrency int                   `bson:"concurrency"`
+	Running     int                   `bson:"running"`
+	Stream      string                `bson:"stream"` // off, watching, polling
+	StartedAt   time.Time             `bson:"started_at"`
+	HeartbeatAt time.Time             `bson:"heartbeat_at,omitempty"` // the database's clock
 }
 
 // Alive says whether the worker was heard of lately: within three heartbeats.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/health"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // Follower does what the events of one stream ask for.
@@ -33,13 +33,13 @@ type Config struct {
 	Clock   clock.Clock
 	Health  *health.Monitor
 	Log     zerolog.Logger
-	Holder  string            // of the seat: unique to this process
-	Only    *model.Conditions // of the tasks whose events are of use; nil = all
-	Batch   int               // how many events to take at once
-	Types   func() []string   // whose events are of use, sorted
-	Fleet   func() int        // live workers
-	Backlog func() bool       // the last fetch left more to find
-	Waits   func() bool       // a slot is free, and nothing waits for one
+	Holder  string                // of the seat: unique to this process
+	Only    *lifecycle.Conditions // of the tasks whose events are of use; nil = all
+	Batch   int                   // how many events to take at once
+	Types   func() []string       // whose events are of use, sorted
+	Fleet   func() int            // live workers
+	Backlog func() bool           // the last fetch left more to find
+	Waits   func() bool           // a slot is free, and nothing waits for one
 	Open    func(*Ranks) Follower
 	Missed  func()              // called when events may have been missed: a fetch finds their tasks
 	Tell    func(reason string) // called when the worker begins to watch or to poll
@@ -286,7 +286,7 @@ func (b *busyness) tick(backlog, idle bool) (giveUp bool) {
 }
 
 // sameStream names what makes two workers' change streams alike.
-func sameStream(types []string, only *model.Conditions) []string {
+func sameStream(types []string, only *lifecycle.Conditions) []string {
 	if only == nil {
 		return types
 	}

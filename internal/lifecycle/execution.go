@@ -1,0 +1,58 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Lapsed says whether the execution is open although its lease has passed.
+func Lapsed(w *model.WorkerState, now time.Time) bool {
+	return w.Open() && !w.PingExpireTime.After(now)
+}
+
+// Wanted is the number of different workers that must succeed.
+func Wanted(t *model.Task) int { return max(t.Options.ConcurrentWorkerCount, 1) }
+
+// ExecutionOf finds the state with that exec id; index -1 when there is none.
+func ExecutionOf(t *model.Task, execID string) (int, *model.WorkerState) {
+	for i := range t.WorkerStates {
+		if t.WorkerStates[i].ExecID == execID {
+			return i, &t.WorkerStates[i]
+		}
+	}
+	return -1, nil
+}
+
+// OpenExecutions counts the executions that hold the task.
+func OpenExecutions(t *model.Task) int {
+	n := 0
+	for i := range t.WorkerStates {
+		if t.WorkerStates[i].Open() {
+			n++
+		}
+	}
+	return n
+}
+
+// Successes counts the workers that succeeded.
+func Successes(t *model.Task) int {
+	n := 0
+	for i := range t.WorkerStates {
+		if !t.WorkerStates[i].SuccessTime.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// Costs says whether an end of this kind counts in error_count. A lapse has a
+// counter and a budget of its own, so that lost machines do not eat the retries.
+func Costs(k model.FailKind) bool {
+	switch k {
+	case model.FailError, model.FailFatal, model.FailPanic, model.FailTimeout:
+		return true
+	default:
+		return false
+	}
+}

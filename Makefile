@@ -36,11 +36,11 @@ check: fmt-check vet lint test scenarios ## format, vet, lint, every test with -
 TEST_FLAGS := -json -p 3 -vet=off -ldflags=-w -timeout $(TEST_TIMEOUT)
 
 .PHONY: test
-test: ## every test with -race, on the embedded server
+test: ## every test with -race, on the embedded server and at MSCHEDULER_MONGODB_URI
 	@echo '$(GO) test -race -short $(PACKAGES)'
-	@MSCHEDULER_TEST_ENGINES=embedded $(GO) test $(TEST_FLAGS) -race -short $(PACKAGES) | $(GO) run ./internal/house/report
+	@MSCHEDULER_TEST_ENGINES=embedded,uri $(GO) test $(TEST_FLAGS) -race -short $(PACKAGES) | $(GO) run ./internal/house/report
 
-# The race detector makes everything many times slower, so `make test` has one engine, reduces
+# The race detector makes everything many times slower, so `make test` has few engines, reduces
 # the scenarios whose size matters, and, by -short, tests that have one goroutine.
 WITHOUT_RACE = ./integration $(shell grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
 

@@ -84,7 +84,7 @@ func (a *arena) callbackChild(name, uri string) *fleet.Process {
 // The same writes, and a network that breaks: the process that lost its command, or the
 // answer to it, finds out by itself.
 func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		for _, w := range callbackWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
 }
 
 func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		for _, w := range callbackWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func (r *receiver) toPending() producer.Option {
 func jams(context.Context, *consumer.Task[int]) (int, error) { return 0, errors.New("no paper") }
 
 func TestPendingIsCalledBackAndStillWaitsForAPerson(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("k", 7, r.toPending(), producer.NeedManual(true), retries(0, time.Second)).ID
 		a.drainDelivering(jams)
@@ -60,7 +60,7 @@ func TestPendingIsCalledBackAndStillWaitsForAPerson(t *testing.T) {
 }
 
 func TestPendingTellsNobodyUnlessItsCallbackSaysSo(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("k", 7, producer.Callback(r.to()), producer.NeedManual(true), retries(0, time.Second)).ID
 		a.drainDelivering(jams)
@@ -74,7 +74,7 @@ func TestPendingTellsNobodyUnlessItsCallbackSaysSo(t *testing.T) {
 // A person may decide before the receiver answers. A retried life is delivered once, as Pending;
 // a resolved one is not delivered.
 func TestAPendingTaskThatIsDecidedBeforeItsDelivery(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		for _, decision := range []string{"retried", "resolved"} {
 			t.Run(decision, func(t *testing.T) {
 				a, r := secretive(t, e), newReceiver(t)
@@ -110,7 +110,7 @@ func TestAPendingTaskThatIsDecidedBeforeItsDelivery(t *testing.T) {
 }
 
 func TestACallbackOnPendingNeedsAReceiver(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		_, err := producer.Send(t.Context(), a.p, chaosWork, 1, producer.Callback(model.Callback{OnPending: true}))
 		require.ErrorIs(t, err, model.ErrInvalid)
@@ -130,7 +130,7 @@ var pendingWrites = []callbackWrite{
 }
 
 func TestNoCallbackOfPendingIsForgottenWhereverAProcessIsKilled(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		for _, w := range pendingWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {

@@ -127,7 +127,7 @@ func (a *arena) delivery(id string) *model.Task {
 }
 
 func TestASuccessIsCalledBackWithItsArgumentsAndItsResult(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("order 17", 21, producer.Callback(r.to())).ID
 		before := a.db
@@ -155,7 +155,7 @@ func TestASuccessIsCalledBackWithItsArgumentsAndItsResult(t *testing.T) {
 }
 
 func TestAFinalFailureIsCalledBackWithItsError(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("a/b", 7, producer.Callback(r.to()), retries(1, time.Second)).ID
 		a.drainDelivering(func(context.Context, *consumer.Task[int]) (int, error) {
@@ -182,7 +182,7 @@ func TestAFinalFailureIsCalledBackWithItsError(t *testing.T) {
 
 // The receiver may be away for longer than the task stays and the history is kept.
 func TestAFailureStaysUntilItsCallbackIsDelivered(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		require.NoError(t, a.admin.SetHistoryRetention(t.Context(), time.Minute))
 		r.answers(func(n int, _ heard, w http.ResponseWriter) {
@@ -203,7 +203,7 @@ func TestAFailureStaysUntilItsCallbackIsDelivered(t *testing.T) {
 }
 
 func TestACallbackIsRepeatedUntilItIsTakenByTheSameID(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		r.answers(func(n int, _ heard, w http.ResponseWriter) {
 			switch n {
@@ -234,7 +234,7 @@ func TestACallbackIsRepeatedUntilItIsTakenByTheSameID(t *testing.T) {
 }
 
 func TestTypesAndHandlersSayWhoIsCalledBackAndATaskMaySayNobody(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r, mended := secretive(t, e), newReceiver(t), newReceiver(t)
 		wrong, right := r.to(), mended.to()
 		typ, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
@@ -259,7 +259,7 @@ func TestTypesAndHandlersSayWhoIsCalledBackAndATaskMaySayNobody(t *testing.T) {
 
 // Who finds that an address is wrong can stop what still waits for it.
 func TestACallbackThatWasTakenOutOfItsTypeIsNotCalled(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		wrong := r.to()
 		typ, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
@@ -279,7 +279,7 @@ func TestACallbackThatWasTakenOutOfItsTypeIsNotCalled(t *testing.T) {
 }
 
 func TestSecretsAreSealedWhereverTheyAreStored(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		hook := r.to()
 		_, err := producer.Send(t.Context(), a.p, chaosWork, 1, producer.Key("own"), producer.Callback(hook))
@@ -308,7 +308,7 @@ func TestSecretsAreSealedWhereverTheyAreStored(t *testing.T) {
 }
 
 func TestWithoutASecretKeyNothingIsWritten(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := newArena(t, e), newReceiver(t)
 		_, err := producer.Send(t.Context(), a.p, chaosWork, 1, producer.Key("k"), producer.Callback(r.to()))
 		require.ErrorIs(t, err, model.ErrInvalid)
@@ -326,7 +326,7 @@ func TestWithoutASecretKeyNothingIsWritten(t *testing.T) {
 
 // A worker that lacks the key leaves the delivery to one that has it.
 func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("k", 1, producer.Callback(r.to())).ID
 		a.hire("keyless", double, func(c *handConfig) {
@@ -350,7 +350,7 @@ func TestADeliveryWaitsForAWorkerThatHasTheKey(t *testing.T) {
 }
 
 func TestAnEndFromOutsideIsCalledBackToo(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		hook := r.to()
 		id := a.sendKey("parked", 4).ID

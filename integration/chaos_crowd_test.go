@@ -16,7 +16,7 @@ import (
 // Many workers that all see the same head of the queue: each task is done once, and
 // they spread out instead of claiming the same.
 func TestACrowdOfWorkersDoesEachTaskOnceAndDoesNotFightOverThem(t *testing.T) {
-	atFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(20_000, 2_000)
 		ids := make([]string, 0, n)
@@ -73,8 +73,10 @@ func TestACrowdOfWorkersDoesEachTaskOnceAndDoesNotFightOverThem(t *testing.T) {
 		require.EqualValues(t, n, sum.ClaimsWon+sum.Takeovers)
 		require.EqualValues(t, n, sum.Finished)
 		require.Zero(t, sum.Fenced)
-		// On a busy machine more of them look at the same moment; the simulation of package
-		// consumer shows in virtual time how few attempts there are.
-		require.LessOrEqual(t, ratio, 2.1, "claims attempted per claim won")
+		limit := 1.2
+		if n < 20_000 {
+			limit = 1.8 // little more than one batch for each: the first and the last weigh more
+		}
+		require.LessOrEqual(t, ratio, limit, "claims attempted per claim won")
 	})
 }

@@ -23,7 +23,7 @@ const promptly = 2 * time.Second
 
 // Times are those that the database keeps. A slow machine may be late once; not always.
 func TestACancelReachesABusyWorkerWithinTwoSeconds(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		g := newGate()
 		causes := make(chan error, 10)
@@ -51,7 +51,7 @@ func TestACancelReachesABusyWorkerWithinTwoSeconds(t *testing.T) {
 }
 
 func TestACancelledTaskThatSucceedsAllTheSameIsASuccess(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		g := newGate()
 		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
@@ -67,7 +67,7 @@ func TestACancelledTaskThatSucceedsAllTheSameIsASuccess(t *testing.T) {
 }
 
 func TestATaskThatNobodyRunsIsCancelledAtOnceAndNeverRuns(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		sent := a.sendKey("k", 1)
 		task, err := a.p.Cancel(t.Context(), sent.ID, "not wanted")
@@ -83,7 +83,7 @@ func TestATaskThatNobodyRunsIsCancelledAtOnceAndNeverRuns(t *testing.T) {
 
 // The worker is busy, so it watches no stream, and has more work than it can do.
 func TestAPauseReachesABusyWorkerWithinTwoSecondsAndAResumeWakesIt(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(3000, 600)
 		ids := a.send(n)
@@ -125,7 +125,7 @@ func TestAPauseReachesABusyWorkerWithinTwoSecondsAndAResumeWakesIt(t *testing.T)
 }
 
 func TestAPauseOfOneTypeLeavesTheOthersAlone(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		other := model.NewType[int, int]("other")
 		require.NoError(t, a.admin.Pause(t.Context(), chaosWork.Name()))
@@ -153,7 +153,7 @@ func TestAPauseOfOneTypeLeavesTheOthersAlone(t *testing.T) {
 // A worker may claim by what it read of pauses within the last second. A resume that
 // comes meanwhile must not wait for the next poll.
 func TestAResumeRightAfterAWorkerSawThePauseIsNotMissed(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		needStreams(t, e)
 		a := newArena(t, e)
 		var looks atomic.Int64
@@ -182,7 +182,7 @@ func TestAResumeRightAfterAWorkerSawThePauseIsNotMissed(t *testing.T) {
 // One handler returns when it is told to stop, another goes on, and a third task was
 // claimed ahead. The first and the third run elsewhere while the second still runs here.
 func TestAGracefulStopGivesBackAtOnceWhatHasReturned(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		obedient, stubborn := newGate(), newGate()
 		first := a.hire("first", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
@@ -212,7 +212,7 @@ func TestAGracefulStopGivesBackAtOnceWhatHasReturned(t *testing.T) {
 
 // The worker has claimed ahead, since the first tasks were quick.
 func TestAStopWaitsForHandlersAndGivesBackWhatHasNotStarted(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		ids := a.send(e.Of(1000, 300))
 		g := newGate()
@@ -249,7 +249,7 @@ func TestAStopWaitsForHandlersAndGivesBackWhatHasNotStarted(t *testing.T) {
 }
 
 func TestAHandlerThatIgnoresItsContextIsNotRunTwice(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		g := newGate()
 		done := newEffects()

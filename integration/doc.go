@@ -1,7 +1,7 @@
 // Package integration holds the scenarios of the product across its packages; their names
-// are the promises. Each runs with the race detector on the embedded server. Those whose
-// promise depends on the engine, or whose size matters, run once more without it: on every
-// other engine that is at hand, and at full size (engines_test.go, make scenarios).
+// are the promises. Each runs on every engine that is at hand (engines_test.go): on the
+// embedded server with the race detector, and on the others without it. Those whose size
+// matters run on the embedded server once more, at full size (make scenarios).
 //
 //	existing_test.go     a key that exists
 //	finding_test.go      how work is found, and when

@@ -107,7 +107,7 @@ func TestAnEndThatTheServerRefusesKeepsNoOtherBack(t *testing.T) {
 				t.Skip("what is done with documents of 16 MB is tried once with the race detector")
 			}
 			t.Parallel()
-			atFullSize(t, func(t *testing.T, e Engine) {
+			onEnginesAlone(t, func(t *testing.T, e Engine) {
 				a := newArena(t, e.another(t))        // documents of 16 MB push much out of the log of events
 				large := a.tight("large", "w", 2000)  // room for the reason why its result is not there
 				full := a.tight("full", "w", 20)      // no room for any end
@@ -169,7 +169,7 @@ func TestAStepThatTheServerRefusesIsAnErrorOfItsHandler(t *testing.T) {
 
 // A later release may refuse a write for a moment with a code that nobody here knows.
 func TestAnEndThatIsRefusedForAReasonUnknownHereIsTriedAgain(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e.another(t)) // documents of 16 MB push much out of the log of events
 		id := a.tightFor(time.Hour, "large", "w", 2000)
 		p, db := a.behind()

@@ -24,8 +24,9 @@ import (
 // scenario.
 const enginesVariable = "MSCHEDULER_TEST_ENGINES"
 
-// others, in the place of names, is what is left to do after a run on the embedded server: the
-// scenarios that depend on the engine on every other one, and those at full size.
+// others, in the place of names, is what a run on the embedded server and on the deployment of
+// MSCHEDULER_MONGODB_URI leaves: every scenario on each other engine, and on the embedded server
+// those whose size matters, at full size.
 const others = "others"
 
 // kinds are all engines, the quickest first.
@@ -44,7 +45,7 @@ type Engine struct {
 	Sharded      bool
 
 	client *mongo.Client
-	whole  bool  // it runs every scenario
+	whole  bool  // it runs every scenario, not only those whose size matters
 	absent error // why it is not at hand
 }
 
@@ -62,36 +63,28 @@ func (e Engine) Of(fast, slow int) int {
 
 var engines []Engine
 
-// onEngines runs a scenario whose promise depends on the engine, its queries, transactions,
-// change streams, retryable writes and held documents, on every engine, beside other scenarios.
+// onEngines runs a scenario on every engine, beside other scenarios.
 func onEngines(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	t.Parallel()
-	on(t, func(e Engine) bool { return e.whole || e.Name != "embedded" }, func(t *testing.T, e Engine) {
+	on(t, func(e Engine) bool { return e.whole }, func(t *testing.T, e Engine) {
 		t.Parallel()
 		scenario(t, e)
 	})
 }
 
-// onOneEngine runs a scenario whose promise does not depend on the engine, beside others.
-func onOneEngine(t *testing.T, scenario func(t *testing.T, e Engine)) {
-	t.Parallel()
-	on(t, func(e Engine) bool { return e.whole }, scenario)
-}
-
-// atFullSize runs a scenario whose size matters, but not the engine: reduced with the race
+// onEnginesAtFullSize is onEngines for a scenario whose size matters: reduced with the race
 // detector, which makes everything many times slower, and once more at full size without it.
-// It runs alone, unless the test itself is parallel.
-func atFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
-	on(t, func(e Engine) bool { return e.whole || e.Name == "embedded" }, scenario)
-}
-
-// onEnginesAtFullSize runs a scenario to which both matter, beside others.
 func onEnginesAtFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	t.Parallel()
 	on(t, func(Engine) bool { return true }, func(t *testing.T, e Engine) {
 		t.Parallel()
 		scenario(t, e)
 	})
+}
+
+// onEnginesAlone is onEnginesAtFullSize for a scenario that needs the machine for itself.
+func onEnginesAlone(t *testing.T, scenario func(t *testing.T, e Engine)) {
+	on(t, func(Engine) bool { return true }, scenario)
 }
 
 func on(t *testing.T, wanted func(Engine) bool, scenario func(t *testing.T, e Engine)) {
@@ -158,8 +151,9 @@ func startEngines(ctx context.Context) error {
 	}
 	for _, kind := range possible {
 		named, all := slices.Contains(only, kind.Name), len(only) == 0
-		e := Engine{Engine: kind, whole: named || all && kind.Name == "embedded"}
-		if !named && !all && !slices.Contains(only, others) {
+		rest := slices.Contains(only, others) && kind.Name != "uri"
+		e := Engine{Engine: kind, whole: named || all || rest && kind.Name != "embedded"}
+		if !named && !all && !rest {
 			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "not among " + enginesVariable}
 		} else if kind.Name == "container" && os.Getenv(container.ImageVariable) != "" && !named {
 			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "its image holds the embedded server; package mstest/container tries it"}

@@ -21,7 +21,7 @@ var errNo = errors.New("no")
 func fails(context.Context, *consumer.Task[int]) (int, error) { return 0, errNo }
 
 func TestAnErrorIsRetriedWithItsDelayUpToItsBudgetOverAllWorkersTogether(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const delay = 200 * time.Millisecond
 		ids := a.send(5, retries(3, delay))
@@ -50,7 +50,7 @@ func TestAnErrorIsRetriedWithItsDelayUpToItsBudgetOverAllWorkersTogether(t *test
 }
 
 func TestTheDefaultRetriesAreTenAndLastLongerEachTime(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		id := a.send(1)[0]
 		report := a.drain(fails, mstest.SkipTime())
@@ -63,7 +63,7 @@ func TestTheDefaultRetriesAreTenAndLastLongerEachTime(t *testing.T) {
 }
 
 func TestLocalRetriesHappenInsideOneExecution(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		local := producer.Retry(model.Retry{Local: &model.LocalRetry{Count: 2, Interval: time.Millisecond}})
 		good, bad := a.sendKey("good", 1, local), a.sendKey("bad", 2, local, producer.MaxLapses(0))
@@ -86,7 +86,7 @@ func TestLocalRetriesHappenInsideOneExecution(t *testing.T) {
 }
 
 func TestAFatalErrorIsNotRetried(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		id := a.send(1)[0]
 		report := a.drain(func(context.Context, *consumer.Task[int]) (int, error) {
@@ -104,7 +104,7 @@ func TestAFatalErrorIsNotRetried(t *testing.T) {
 }
 
 func TestWherePeopleMustLookASpentTaskIsPendingUntilTheyDecide(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		resolved := a.sendKey("resolved", 1, producer.NeedManual(true), retries(0, 0))
 		retried := a.sendKey("retried", 2, producer.NeedManual(true), retries(0, 0))
@@ -123,7 +123,7 @@ func TestWherePeopleMustLookASpentTaskIsPendingUntilTheyDecide(t *testing.T) {
 func explode() { panic("the pressure is too high") }
 
 func TestAPanicIsAnErrorWithItsStackAndFreesItsSlot(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		bad := a.sendKey("bad", 1, producer.Priority(9), retries(0, 0))
 		good := a.sendKey("good", 2)
@@ -144,7 +144,7 @@ func TestAPanicIsAnErrorWithItsStackAndFreesItsSlot(t *testing.T) {
 }
 
 func TestWhatAHandlerSaysOfItsTaskIsDone(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const wait = 10 * time.Minute
 		says := map[string]error{
@@ -187,7 +187,7 @@ func TestWhatAHandlerSaysOfItsTaskIsDone(t *testing.T) {
 }
 
 func TestAnExecutionEndsAtItsDeadlineAsAnError(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const limit = 500 * time.Millisecond
 		id := a.send(1, producer.Timeout(limit), retries(0, 0))[0]
@@ -210,7 +210,7 @@ func TestAnExecutionEndsAtItsDeadlineAsAnError(t *testing.T) {
 // A rolling deploy: the type's arguments have become text, and an old worker is still
 // there that knows numbers.
 func TestAWorkerThatCannotDecodeTheArgumentsGivesTheTaskBackWithoutCost(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		text := model.NewType[string, string](chaosWork.Name())
 		sent, err := producer.Send(t.Context(), a.p, text, "seven")
@@ -235,7 +235,7 @@ func TestAWorkerThatCannotDecodeTheArgumentsGivesTheTaskBackWithoutCost(t *testi
 }
 
 func TestArgumentsThatNobodyDecodesFailTheTaskAfterTheGrace(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		sent, err := a.p.SendJSON(t.Context(), chaosWork.Name(), []byte(`"seven"`))
 		require.NoError(t, err)

@@ -84,21 +84,21 @@ func (a *arena) rated(name string, b *begun) (behind *proxy.Proxy) {
 	return behind
 }
 
-// runAtRate sends four seconds' worth of tasks of a type with the rate to the workers that are
-// hired. How nearly the rate is reached is only logged: a start that no worker takes in its
-// twentieth of a second is lost, as many are on a busy machine. Package lifecycle shows in
-// virtual time that nine tenths are reached.
-func (a *arena) runAtRate(rate int, hire func()) {
+// runAtRate sends eight seconds' worth of tasks of a type with the rate to the workers that
+// are hired, and returns when they were claimed and by how much this process was late.
+func (a *arena) runAtRate(rate int, hire func()) (claimed []time.Time, late time.Duration) {
 	a.t.Helper()
 	a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: rate, Per: time.Second} })
 	hire()
-	ids := a.sendLimited(4*rate, 1, plain)
+	ids := a.sendLimited(8*rate, 1, plain)
+	slow := lateness(a.t)
 	a.awaitSuccess(ids)
-	claimed := claimTimes(a.spans(ids))
+	late = slow()
+	claimed = claimTimes(a.spans(ids))
 	require.Len(a.t, claimed, len(ids))
 	require.LessOrEqual(a.t, mostIn(claimed, time.Second), rate)
 	require.LessOrEqual(a.t, mostIn(a.beginnings(ids), time.Second), rate)
-	a.t.Logf("%.1f a second", perSecond(claimed))
+	return claimed, late
 }
 
 // beginnings are when the handlers of tasks began, by this machine's clock, which all of
@@ -117,35 +117,79 @@ func (a *arena) beginnings(ids []string) []time.Time {
 	return began
 }
 
-func TestARateLimitHoldsInEverySecond(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		a.runAtRate(100, func() {
+		claimed, late := a.runAtRate(100, func() {
 			for i := range 4 {
 				a.limitedChild(fmt.Sprint("w", i))
 			}
 		})
+		requireRate(t, e, 90, perSecond(claimed), late)
 	})
 }
 
 // With 40 ms to the database and back a claim takes longer than a start is good: starts are
 // reserved ahead.
-func TestARateLimitHoldsInEverySecondOverASlowNetwork(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var b begun
-		a.runAtRate(100, func() {
+		claimed, late := a.runAtRate(100, func() {
 			for i := range 2 {
 				a.rated(fmt.Sprint("w", i), &b).Delay(40 * time.Millisecond)
 			}
 		})
 		require.LessOrEqual(t, mostIn(b.times(), time.Second), 100)
+		requireRate(t, e, 80, perSecond(claimed), late)
 	})
+}
+
+// requireRate wants so many starts a second of the embedded server where this machine is
+// prompt: late is by how much it was not. A start that nobody could take in its twentieth of a
+// second is lost, so with another engine, which is slower, or on a busy machine, half of that
+// will do, and with the race detector the rate is only printed. In virtual time package
+// lifecycle shows nine tenths on any machine.
+func requireRate(t *testing.T, e Engine, wanted, reached float64, late time.Duration) {
+	t.Helper()
+	t.Logf("%.1f a second; this process was late by up to %v", reached, late)
+	if e.Name != "embedded" || late > 5*time.Millisecond {
+		wanted /= 2
+	}
+	if !raceDetector {
+		require.GreaterOrEqual(t, reached, wanted)
+	}
+}
+
+// lateness measures by how much a short sleep is too long, in the worst twentieth of cases,
+// until it is asked.
+func lateness(t *testing.T) (ask func() time.Duration) {
+	t.Helper()
+	stop, done := make(chan struct{}), make(chan []time.Duration, 1)
+	go func() {
+		var late []time.Duration
+		for {
+			began := time.Now()
+			select {
+			case <-stop:
+				done <- late
+				return
+			case <-time.After(5 * time.Millisecond): // what is measured
+				late = append(late, time.Since(began)-5*time.Millisecond)
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		late := <-done
+		slices.Sort(late)
+		return late[len(late)*19/20]
+	}
 }
 
 // The primary stalls: claims that are on their way arrive after the time of their starts.
 func TestAHandlerWhoseClaimWasHeldUpDoesNotBegin(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const rate = 100
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: rate, Per: time.Second} })
@@ -189,7 +233,7 @@ func TestAHandlerWhoseClaimWasHeldUpDoesNotBegin(t *testing.T) {
 }
 
 func TestTheFirstTaskOfARareRateBeginsAtOnce(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: 1, Per: time.Hour} })
 		var b begun
@@ -200,7 +244,7 @@ func TestTheFirstTaskOfARareRateBeginsAtOnce(t *testing.T) {
 }
 
 func TestARateThatIsRaisedActsWithinSeconds(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: 1, Per: time.Hour} })
 		var b begun
@@ -217,7 +261,7 @@ func TestARateThatIsRaisedActsWithinSeconds(t *testing.T) {
 }
 
 func TestAKeyWhoseRateIsUsedUpTakesNoStartFromTheOthers(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) {
 			typ.RateLimit = &model.RateLimit{Count: 30, Per: time.Minute}

@@ -21,7 +21,7 @@ func locally(n int) producer.Option {
 }
 
 func TestLocalRetriesAreCountedInTheExecution(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		id := a.sendKey("k", 1, locally(3)).ID
 		var runs atomic.Int32
@@ -43,7 +43,7 @@ func TestLocalRetriesAreCountedInTheExecution(t *testing.T) {
 // A worker that loses the database in the middle of its local retries does not have them
 // again by its heir.
 func TestATakeoverGoesOnCountingLocalRetries(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		px, lost := a.behind()
 		var before, after atomic.Int32
@@ -74,7 +74,7 @@ func TestATakeoverGoesOnCountingLocalRetries(t *testing.T) {
 
 // A release costs nothing, and gives nothing either.
 func TestAReleaseDoesNotRenewLocalRetries(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		id := a.sendKey("k", 1, locally(2)).ID
 		var runs atomic.Int32
@@ -93,7 +93,7 @@ func TestAReleaseDoesNotRenewLocalRetries(t *testing.T) {
 
 // After an error the next attempt has all of them again.
 func TestAnErrorRenewsLocalRetries(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		id := a.sendKey("k", 1, producer.Retry(model.Retry{
 			Strategy: model.RetryFixed, Interval: time.Second, MaxErrors: new(1), Local: &model.LocalRetry{Count: 2},
@@ -112,7 +112,7 @@ func TestAnErrorRenewsLocalRetries(t *testing.T) {
 
 // The count is repeated until the server answers, and counts once.
 func TestALocalRetryWaitsUntilItIsCounted(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		for name, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 			t.Run(name, func(t *testing.T) {
 				a := newArena(t, e)
@@ -134,7 +134,7 @@ func TestALocalRetryWaitsUntilItIsCounted(t *testing.T) {
 
 // Where nothing is retried inside, nothing is written for it.
 func TestWithoutLocalRetriesNothingIsCounted(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		px, way := a.behind()
 		trap := px.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "local_retries", Do: proxy.Pass})

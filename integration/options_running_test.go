@@ -22,7 +22,7 @@ func TestOptionsThatChangeWhileItRunsHoldFromTheNextClaim(t *testing.T) {
 		target := &model.CallbackTarget{URL: url}
 		return producer.Callback(model.Callback{Success: target, Error: target})
 	}
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		for name, row := range map[string]struct {
 			claimed, changed []producer.Option
 			succeeds         bool
@@ -89,7 +89,7 @@ func TestOptionsThatChangeWhileItRunsHoldFromTheNextClaim(t *testing.T) {
 
 // Also where it is somebody else who says how the execution ended.
 func TestOptionsThatChangeWhileItIsParkedHoldFromTheNextClaim(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		handles := make(chan string, 1)
 		a.hire("w", func(_ context.Context, task *consumer.Task[int]) (int, error) {
@@ -109,7 +109,7 @@ func TestOptionsThatChangeWhileItIsParkedHoldFromTheNextClaim(t *testing.T) {
 
 // A lapse is judged by the claim of the worker that died; the takeover is the next claim.
 func TestOptionsThatChangeBeforeALapseHoldFromTheTakeover(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		id := a.sendKey("k", 1, producer.MaxLapses(1), seconds(30)).ID
 		a.abandon([]string{id}, "dead", 1500*time.Millisecond)
@@ -124,7 +124,7 @@ func TestOptionsThatChangeBeforeALapseHoldFromTheTakeover(t *testing.T) {
 
 // While nobody runs the task a change holds at once, and undoes what waited for a claim.
 func TestOptionsThatChangeWhileItWaitsForItsRetryHoldAtOnce(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		g := newGate()
 		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
@@ -150,7 +150,7 @@ func TestOptionsThatChangeWhileItWaitsForItsRetryHoldAtOnce(t *testing.T) {
 // The seed names two exceptions: an execution ends when the filter no longer names its worker,
 // and a new ping interval counts from the next ping.
 func TestTheWorkerFilterAndThePingIntervalReachARunningExecution(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		g := newGate()
 		h := a.hire("w", g.handle)

@@ -31,7 +31,7 @@ func parks(handles chan<- string, until time.Time) handleWork {
 func tomorrow() time.Time { return time.Now().Add(24 * time.Hour) }
 
 func TestAParkedExecutionFreesItsSlotAndIsCompletedFromOutside(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		handles := make(chan string, 1)
 		h := a.hire("w", parks(handles, tomorrow()), narrow(1))
@@ -63,7 +63,7 @@ func TestAParkedExecutionFreesItsSlotAndIsCompletedFromOutside(t *testing.T) {
 }
 
 func TestACompletionThatComesBeforeTheParkWins(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		h := a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
 			if _, err := a.p.Complete(ctx, task.Handle, 7); err != nil {
@@ -87,7 +87,7 @@ func TestACompletionThatComesBeforeTheParkWins(t *testing.T) {
 }
 
 func TestAFailureFromOutsideIsRetriedAndAFatalOneIsNot(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		handles := make(chan string, 1)
 		h := a.hire("w", parks(handles, tomorrow()))
@@ -107,7 +107,7 @@ func TestAFailureFromOutsideIsRetriedAndAFatalOneIsNot(t *testing.T) {
 }
 
 func TestAParkThatNobodyEndsTimesOutAndIsRetried(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
 			if task.Attempt == 1 {
@@ -123,7 +123,7 @@ func TestAParkThatNobodyEndsTimesOutAndIsRetried(t *testing.T) {
 }
 
 func TestACancelledParkEndsAtOnce(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		handles := make(chan string, 1)
 		h := a.hire("w", parks(handles, tomorrow()))
@@ -140,7 +140,7 @@ func TestACancelledParkEndsAtOnce(t *testing.T) {
 
 // Somebody outside carries on what a worker began that has died, and pings for it.
 func TestAPingFromOutsideKeepsTheLease(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		sent := a.sendKey("k", 1, producer.Lease(0, 2*time.Second))
 		a.abandon([]string{sent.ID}, "dead", 2*time.Second)
@@ -166,7 +166,7 @@ func TestAPingFromOutsideKeepsTheLease(t *testing.T) {
 }
 
 func TestACheckpointIsHandedToTheNextExecution(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		type place struct{ Page, Line int }
 		found := make(chan place, 3)
@@ -198,7 +198,7 @@ func TestACheckpointIsHandedToTheNextExecution(t *testing.T) {
 }
 
 func TestProgressIsSeenWhileTheHandlerRuns(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		g := newGate()
 		a.hire("w", func(ctx context.Context, task *consumer.Task[int]) (int, error) {
@@ -221,7 +221,7 @@ func TestProgressIsSeenWhileTheHandlerRuns(t *testing.T) {
 }
 
 func TestEachAwaitGetsTheResultOfItsOwnTask(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(200, 50)
 		results := make([]int, n)
@@ -242,7 +242,7 @@ func TestEachAwaitGetsTheResultOfItsOwnTask(t *testing.T) {
 }
 
 func TestAnAwaitEndsWithItsContextAndTellsOfFailures(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		never := a.sendKey("never", 1, producer.In(time.Hour))
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -89,7 +89,7 @@ func (l *listening) by(since time.Time, index, field string) (out []asked) {
 // A server on which a query takes long, because it walks deleted keys or for any other
 // reason, is not asked the same again and again by the loops that mostly find nothing.
 func TestALoopRestsTwentyTimesAsLongAsItsQueryTook(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		px, db := a.behind()
 		l := listen(t, px.URI(), db.Name())
@@ -125,7 +125,7 @@ func TestALoopRestsTwentyTimesAsLongAsItsQueryTook(t *testing.T) {
 // A thousand workers that pull through one process do not look for lapsed leases a thousand
 // times as often as one.
 func TestAllPullsOfAProcessLookForLapsedLeasesAsOftenAsOneWorker(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		l := listen(t, e.URI, a.db.Name())
 		p, err := pull.New(pull.Config{Database: l.Database})

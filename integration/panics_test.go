@@ -35,7 +35,7 @@ type hollow struct{ n *int }
 func (h hollow) MarshalJSON() ([]byte, error) { return []byte{byte(*h.n)}, nil }
 
 func TestWhatPanicsInErrorsAndResultsIsAnErrorWithItsStack(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		var none *pointed
 		for name, c := range map[string]struct {
 			result any
@@ -71,7 +71,7 @@ func TestWhatPanicsInErrorsAndResultsIsAnErrorWithItsStack(t *testing.T) {
 }
 
 func TestAPanicWhoseValuePanicsIsAnErrorToo(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		id := a.send(1, retries(0, 0))[0]
 		require.Equal(t, 1, a.drain(func(context.Context, *consumer.Task[int]) (int, error) { panic(loud{}) }).Errors)
@@ -82,7 +82,7 @@ func TestAPanicWhoseValuePanicsIsAnErrorToo(t *testing.T) {
 }
 
 func TestAHandlerThatEndsItsGoroutineIsAnErrorAndFreesItsSlot(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		bad := a.sendKey("bad", 1, producer.Priority(9), retries(1, 0))
 		good := a.sendKey("good", 2)
@@ -105,7 +105,7 @@ func TestAHandlerThatEndsItsGoroutineIsAnErrorAndFreesItsSlot(t *testing.T) {
 }
 
 func TestADrainEndsWhereAHandlerEndsItsGoroutine(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.send(3, retries(1, 0))
 		report := a.drain(func(context.Context, *consumer.Task[int]) (int, error) {

@@ -121,7 +121,7 @@ func TestPeriodicChild(t *testing.T) {
 // its place. It takes real time: the engines are processes, and their clock is the machine's.
 func TestEveryTickHasOneRecordAlthoughEnginesDieAndFreeze(t *testing.T) {
 	t.Parallel()
-	atFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		seed := number(t, ticksSeed, int(time.Now().UnixNano()&0xffffff))
 		count := number(t, ticksRules, e.Of(300, 40))

@@ -47,7 +47,7 @@ func TestALostAnswerOfAnEngineCostsNoTickAndDoublesNone(t *testing.T) {
 	} {
 		for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
 			t.Run(name+" "+cut, func(t *testing.T) {
-				onOneEngine(t, func(t *testing.T, e Engine) {
+				onEngines(t, func(t *testing.T, e Engine) {
 					a := newArena(t, e)
 					px, away := a.behind()
 					rule := rule

@@ -14,7 +14,7 @@ import (
 )
 
 func TestACallbackThatNobodyTakesLeavesTheTaskCompletedUntilItIsRedelivered(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		r.answers(func(_ int, _ heard, w http.ResponseWriter) { w.WriteHeader(http.StatusGone) })
 		id := a.sendKey("k", 1, producer.Callback(r.to())).ID
@@ -43,7 +43,7 @@ func TestACallbackThatNobodyTakesLeavesTheTaskCompletedUntilItIsRedelivered(t *t
 }
 
 func TestRedeliveryNeedsAnEndThatSomebodyIsToldOf(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		open := a.sendKey("open", 1, producer.Callback(r.to()), producer.Held()).ID
 		quiet := a.sendKey("quiet", 1, producer.NoCallback()).ID
@@ -63,7 +63,7 @@ func TestRedeliveryNeedsAnEndThatSomebodyIsToldOf(t *testing.T) {
 // A task that is run again while its first end is still to be told: each life is told
 // with what it was.
 func TestTheCallbackOfALifeThatIsHistoryTellsThatLife(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("k", 1, producer.Callback(r.to())).ID
 		a.drain(double) // this worker delivers nothing
@@ -100,7 +100,7 @@ func TestTheCallbackOfALifeThatIsHistoryTellsThatLife(t *testing.T) {
 
 // A task that is history only can be told of again, too.
 func TestACallbackOfTheHistoryIsRedelivered(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		id := a.sendKey("k", 3, producer.Callback(r.to())).ID
 		a.drainDelivering(double)
@@ -121,7 +121,7 @@ func TestACallbackOfTheHistoryIsRedelivered(t *testing.T) {
 
 // A person's end of a delivery is told to its task at once, without a worker.
 func TestADeliveryThatAPersonResolvesMakesItsTaskASuccess(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{NeedManual: new(true)}})
 		require.NoError(t, err)

@@ -53,7 +53,7 @@ func namesOf(steps []model.Step) (names []string) {
 }
 
 func TestAStepIsDoneOnceHoweverOftenItsHandlerFails(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var o once
 		handle := func(ctx context.Context, task *consumer.Task[int]) (int, error) {
@@ -88,7 +88,7 @@ func TestAStepIsDoneOnceHoweverOftenItsHandlerFails(t *testing.T) {
 
 // What a step returns is what the next execution would read.
 func TestAStepReturnsWhatWasSaved(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		type value struct {
 			N      int            `json:"n"`
@@ -125,7 +125,7 @@ func TestAStepReturnsWhatWasSaved(t *testing.T) {
 }
 
 func TestAStepIsNotDoneAgainAfterALapse(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var o once
 		px, db := a.behind()
@@ -158,7 +158,7 @@ func TestAStepIsNotDoneAgainAfterALapse(t *testing.T) {
 }
 
 func TestAKilledProcessStepsAreNotDoneAgain(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		ids := a.send(3, seconds(2))
 		victim := a.child("victim", "steps")
@@ -178,7 +178,7 @@ func TestAKilledProcessStepsAreNotDoneAgain(t *testing.T) {
 }
 
 func TestANameTakenTwiceIsAnErrorThatSaysSo(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		one := func(context.Context) (int, error) { return 1, nil }
 		type answer struct{ twice, bad, large, inTransaction, sentEarlier error }
@@ -214,7 +214,7 @@ func TestANameTakenTwiceIsAnErrorThatSaysSo(t *testing.T) {
 }
 
 func TestALocalRetryTakesItsStepsAgain(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var o once
 		calls := 0
@@ -232,7 +232,7 @@ func TestALocalRetryTakesItsStepsAgain(t *testing.T) {
 }
 
 func TestSeveralWorkersEachDoTheirOwnSteps(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var o once
 		handle := func(worker string) handleWork {
@@ -260,7 +260,7 @@ func TestSeveralWorkersEachDoTheirOwnSteps(t *testing.T) {
 }
 
 func TestARetryFromAStepKeepsWhatCameBefore(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var o once
 		var mended atomic.Bool
@@ -300,7 +300,7 @@ func TestARetryFromAStepKeepsWhatCameBefore(t *testing.T) {
 
 // A value that this release's handler cannot read is not the task's fault.
 func TestAStepThatDoesNotDecodeGivesTheTaskBack(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		newer := func(ctx context.Context, task *consumer.Task[int]) (int, error) {
 			s, err := consumer.Step(ctx, "one", func(context.Context) (string, error) { return "seven", nil })

@@ -14,7 +14,7 @@ import (
 // one that is idle, however rarely it looks for work. What runs goes on with what it was
 // claimed with.
 func TestAChangeOfATypeActsOnBusyAndIdleWorkersWithinTwoSeconds(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		for name, busy := range map[string]bool{"busy": true, "idle": false} {
 			t.Run(name, func(t *testing.T) {
 				a := newArena(t, e)
@@ -53,7 +53,7 @@ func TestAChangeOfATypeActsOnBusyAndIdleWorkersWithinTwoSeconds(t *testing.T) {
 // What a type says decides what becomes of its tasks: the retry strategies of seed 000, the
 // budget and what follows it, each overruled by the task's own word.
 func TestWhatATypeSaysDecidesUnlessTheTaskSaysOtherwise(t *testing.T) {
-	onOneEngine(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{
 			Retry:      &model.Retry{Strategy: model.RetrySequence, Sequence: []time.Duration{10 * time.Millisecond, 20 * time.Millisecond}, MaxErrors: new(3)},

@@ -132,9 +132,10 @@ type span struct {
 	fetches  []fetch
 }
 
-// span measures the steady load until over reports that enough time has passed.
-func (r *run) span(ctx context.Context, over func(passed time.Duration) (bool, error)) (s span, err error) {
-	var before int64
+// span measures the steady load until over reports that enough time has passed, and that enough
+// tasks have ended meanwhile.
+func (r *run) span(ctx context.Context, over func(passed time.Duration, ended int64) (bool, error)) (s span, err error) {
+	var before, ended int64
 	r.crew.Look(func() { before, r.crew.fetches = r.crew.sum().Finished, nil })
 	began, cpu := r.cfg.Clock.Monotonic(), cpuTime()
 	for done := false; !done && err == nil; {
@@ -142,7 +143,8 @@ func (r *run) span(ctx context.Context, over func(passed time.Duration) (bool, e
 			err = r.crew.Await(ctx, func() bool { return true }) // no worker has ended by itself
 		}
 		if err == nil {
-			done, err = over(r.cfg.Clock.Monotonic() - began)
+			r.crew.Look(func() { ended = r.crew.sum().Finished - before })
+			done, err = over(r.cfg.Clock.Monotonic()-began, ended)
 		}
 	}
 	s.took, s.cpu = r.cfg.Clock.Monotonic()-began, cpuTime()-cpu

@@ -32,7 +32,7 @@ func steady(c *Config) []part {
 func (r *run) windows(ctx context.Context, lasts, window time.Duration) (out []span, err error) {
 	show := r.progress("steady")
 	for len(out) < int(lasts/window) {
-		s, err := r.span(ctx, func(passed time.Duration) (bool, error) {
+		s, err := r.span(ctx, func(passed time.Duration, _ int64) (bool, error) {
 			show(int(r.cfg.Clock.Now().Sub(r.began)/time.Second), int(lasts/time.Second))
 			return passed >= window, nil
 		})

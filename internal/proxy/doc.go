@@ -4,6 +4,7 @@
 //
 //	client ──▶ proxy ──▶ server
 //	            │  Trap: cut before the server saw it, cut when its answer came, hold either
+//	            ├─ Patient: no command runs out of its time
 //	            └─ Cut, Mend: nobody gets through; Drop: every connection breaks once
 //
 // A trap names its commands by name, collection and content, and the how-manieth of

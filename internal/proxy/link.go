@@ -42,6 +42,9 @@ func (l *link) run() {
 // end.
 func (l *link) pass(m message) bool {
 	name, collection := m.command()
+	if l.patient() {
+		m.prolong(time.Hour)
+	}
 	trap := l.proxy.trapped(m, name, collection)
 	action := Pass
 	if trap != nil {
@@ -121,6 +124,12 @@ func (l *link) wait() bool {
 	case <-l.ended:
 		return false
 	}
+}
+
+func (l *link) patient() bool {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	return l.proxy.patient
 }
 
 func (l *link) rewritten(command string, m message) message {

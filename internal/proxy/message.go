@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -82,6 +83,20 @@ func (m message) withBody(doc bson.Raw) message {
 	out = append(append(out, doc...), m[at+len(old):]...)
 	binary.LittleEndian.PutUint32(out, uint32(len(out)))
 	return out
+}
+
+// prolong replaces the time limit of a command that has one.
+func (m message) prolong(limit time.Duration) {
+	_, doc, err := m.body()
+	if err != nil {
+		return
+	}
+	switch v := doc.Lookup("maxTimeMS"); v.Type { // its value is part of the message
+	case bson.TypeInt32:
+		binary.LittleEndian.PutUint32(v.Value, uint32(limit.Milliseconds()))
+	case bson.TypeInt64:
+		binary.LittleEndian.PutUint64(v.Value, uint64(limit.Milliseconds()))
+	}
 }
 
 // command is the name of the command in a request and the collection it is for.

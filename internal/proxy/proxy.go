@@ -21,6 +21,7 @@ type Proxy struct {
 	conns   map[*link]struct{}
 	cut     bool
 	delay   time.Duration
+	patient bool
 	traps   []*Trap
 	rewrite func(command string, answer bson.Raw) bson.Raw
 }
@@ -88,6 +89,14 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
+}
+
+// Patient gives the server as long as it needs: the time limits that commands carry become an
+// hour. It is for tests that count commands or what one of them does, however slow the machine is.
+func (p *Proxy) Patient() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.patient = true
 }
 
 // Rewrite lets a function change the answers of the server: nil changes nothing.

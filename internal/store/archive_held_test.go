@@ -10,13 +10,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // Somebody's open transaction holds one of the tasks that are due to move: the others move,
 // and it does later.
 func TestAHeldTaskIsArchivedLater(t *testing.T) {
-	p := newPast(t)
+	p := pastIn(t, testdb.New(t))
 	var tasks []*model.Task
 	for i := range 10 {
 		tasks = append(tasks, p.ended(key(i), 8*24*time.Hour, model.Options{}, lifecycle.Success(bson.RawValue{})))

@@ -44,6 +44,14 @@ func Behind(t testing.TB) *proxy.Proxy {
 	return p
 }
 
+// Patient is [New] behind a [proxy.Proxy] that is patient: no command runs out of its time.
+func Patient(t testing.TB) *mongo.Database {
+	t.Helper()
+	p := Behind(t)
+	p.Patient()
+	return engine.Connect(t, p.URI()).Database(New(t).Name())
+}
+
 // Main runs a package's tests, stops what this package started and fails when any
 // goroutine is left: func TestMain(m *testing.M) { testdb.Main(m) }.
 func Main(m *testing.M) { goleak.VerifyTestMain(run{m}) }

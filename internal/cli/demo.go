@@ -40,18 +40,15 @@ func (a *app) demoCommand() *cobra.Command {
 				}
 				c.URI = t.uri
 			}
-			c.Executable, c.Environ, c.Watch, c.Terminal = a.Executable, a.Environ, a.Stderr, a.StderrTerminal
+			c.Executable, c.Environ, c.Watch = a.Executable, a.Environ, a.Stderr
 			s, err := demo.Run(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
 			if a.asJSON() {
-				err = a.printJSON(s)
 				a.say("%s", strings.TrimRight(s.Text(), "\n"))
-			} else {
-				err = a.print(s.Text())
 			}
-			if err == nil && !s.OK() {
+			if err = a.result(s, s.Text()); err == nil && !s.OK() {
 				return quiet(ExitFailed)
 			}
 			return err

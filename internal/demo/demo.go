@@ -42,10 +42,9 @@ type Config struct {
 	Executable string
 	// Environ is what the workers get, less the settings of mscheduler.
 	Environ []string
-	// Watch is where what happens is told, and Terminal whether it can be redrawn.
-	Watch    io.Writer
-	Terminal bool
-	Clock    clock.Clock // nil = the machine's
+	// Watch is where what happens is told.
+	Watch io.Writer
+	Clock clock.Clock // nil = the machine's
 }
 
 // Validate says what is wrong with the Config.

@@ -116,7 +116,7 @@ func (b *binder) bind(v reflect.Value, n *node, path string, f field) {
 			v.SetMapIndex(reflect.ValueOf(m.name), value)
 		}
 	case isDuration(v.Type()) && v.Kind() != reflect.Slice:
-		d, err := f.duration(n)
+		d, err := f.duration(n, v.Type() == reflect.TypeFor[Timeout]())
 		if err != nil {
 			b.fail(n.place, path, "%v", err)
 		}
@@ -237,8 +237,8 @@ func (b *binder) unknown(v reflect.Value, fields []field, name, path string) str
 	return "is not known" + of + "; want " + names(fields)
 }
 
-// duration reads a duration; a number counts units of the field.
-func (f field) duration(n *node) (Duration, error) {
+// duration reads a duration, or none where it may be none; a number counts units of the field.
+func (f field) duration(n *node, orNone bool) (Duration, error) {
 	var d time.Duration
 	var err error
 	switch {
@@ -251,7 +251,7 @@ func (f field) duration(n *node) (Duration, error) {
 			return 0, fmt.Errorf("is %s; want a whole number of milliseconds", n.shown())
 		}
 		err = nil
-	case f.none && n.text == "none":
+	case orNone && n.text == "none":
 		return Duration(model.NoTimeout), nil
 	default:
 		x, notNumber := strconv.ParseFloat(n.text, 64)

@@ -16,7 +16,6 @@ type field struct {
 	flag  string // flag: the name of its flag; defaults to the name with dashes
 
 	unit  time.Duration // unit: of a number without one, as seed 000 has them
-	none  bool          // none: "none" is model.NoTimeout
 	least string        // least: 0, which would silently be the default, is refused; this is the least
 	whole bool          // whole: where two forms say it, nothing of the second is taken
 }
@@ -38,11 +37,11 @@ func fieldsOf(t reflect.Type) []field {
 			}
 			continue
 		}
-		name := f.Tag.Get("json")
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		unit, _ := time.ParseDuration(f.Tag.Get("unit")) // none is 0
 		one := field{
 			index: []int{i}, name: name, ms: f.Tag.Get("ms"), doc: f.Tag.Get("doc"), flag: f.Tag.Get("flag"),
-			unit: unit, none: f.Tag.Get("none") != "", least: f.Tag.Get("least"), whole: f.Tag.Get("whole") != "",
+			unit: unit, least: f.Tag.Get("least"), whole: f.Tag.Get("whole") != "",
 		}
 		if one.ms == "" && isDuration(f.Type) {
 			one.ms = name + "_ms"
@@ -61,7 +60,7 @@ func isDuration(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	return t == reflect.TypeFor[Duration]()
+	return t == reflect.TypeFor[Duration]() || t == reflect.TypeFor[Timeout]()
 }
 
 // names are those of the fields, as many as a reader of an error bears with.

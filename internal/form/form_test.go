@@ -288,7 +288,7 @@ func TestFlagsSayWhatAFileSays(t *testing.T) {
 	require.Equal(t, &Task{
 		Key: new("007"), StartTime: new(Time("-5m")),
 		Options: Options{
-			ExecutionTimeout: new(Duration(90 * time.Second)), NeedManual: new(true), SpecificWorkerIDs: []string{},
+			ExecutionTimeout: new(Timeout(90 * time.Second)), NeedManual: new(true), SpecificWorkerIDs: []string{},
 			Retry: &Retry{
 				Sequence: []Duration{Duration(time.Second), Duration(10 * time.Second), Duration(time.Minute)}, MaxErrors: new(0), Jitter: new(-1.0),
 				Local: &LocalRetry{Count: new(2)},

@@ -14,38 +14,38 @@ import (
 
 // Rule is a periodic rule.
 type Rule struct {
-	Name        string `json:"name"`
-	Tenant      string `json:"tenant"`
-	Creator     string `json:"creator"`
-	Category    string `json:"category"`
-	Description string `json:"description"`
-	Version     int64  `json:"version"` // of the stored rule; 0 = any
-	Enabled     *bool  `json:"enabled"` // nil = as it is; a new one does not fire
+	Name        string `json:"name,omitzero"`
+	Tenant      string `json:"tenant,omitzero"`
+	Creator     string `json:"creator,omitzero"`
+	Category    string `json:"category,omitzero"`
+	Description string `json:"description,omitzero"`
+	Version     int64  `json:"version,omitzero"` // of the stored rule; 0 = any
+	Enabled     *bool  `json:"enabled,omitzero"` // nil = as it is; a new one does not fire
 
-	Cron     string    `json:"cron"`
-	Timezone string    `json:"timezone"`
-	DST      *DST      `json:"dst"`
-	StartAt  *Time     `json:"start_at"`
-	EndAt    *Time     `json:"end_at"`
-	MaxRuns  int64     `json:"max_runs"`
-	Jitter   *Duration `json:"jitter"`
+	Cron     string    `json:"cron,omitzero"`
+	Timezone string    `json:"timezone,omitzero"`
+	DST      *DST      `json:"dst,omitzero"`
+	StartAt  *Time     `json:"start_at,omitzero"`
+	EndAt    *Time     `json:"end_at,omitzero"`
+	MaxRuns  int64     `json:"max_runs,omitzero"`
+	Jitter   *Duration `json:"jitter,omitzero"`
 
-	Type     string      `json:"type"`
-	Args     Value       `json:"args"`
-	HTTP     *HTTPTarget `json:"http"` // what is called, instead of type and args
-	Priority *int        `json:"priority"`
-	Options  *Options    `json:"options"`
+	Type     string      `json:"type,omitzero"`
+	Args     Value       `json:"args,omitzero"`
+	HTTP     *HTTPTarget `json:"http,omitzero"` // what is called, instead of type and args
+	Priority *int        `json:"priority,omitzero"`
+	Options  *Options    `json:"options,omitzero"`
 
-	Overlap        string    `json:"overlap"`
-	OnFailure      string    `json:"on_failure"`
-	MaxConcurrency int       `json:"max_concurrency"`
-	Concurrency    string    `json:"concurrency"`
-	QueueLimit     int       `json:"queue_limit"`
-	CatchUp        *CatchUp  `json:"catch_up"`
-	Log            string    `json:"log"`
-	RunRetention   *Duration `json:"run_retention"`
+	Overlap        string    `json:"overlap,omitzero"`
+	OnFailure      string    `json:"on_failure,omitzero"`
+	MaxConcurrency int       `json:"max_concurrency,omitzero"`
+	Concurrency    string    `json:"concurrency,omitzero"`
+	QueueLimit     int       `json:"queue_limit,omitzero"`
+	CatchUp        *CatchUp  `json:"catch_up,omitzero"`
+	Log            string    `json:"log,omitzero"`
+	RunRetention   *Duration `json:"run_retention,omitzero"`
 
-	Ext Value `json:"ext"`
+	Ext Value `json:"ext,omitzero"`
 }
 
 // renamed are the fields of seed 003 and 000 that have other names here.
@@ -63,31 +63,31 @@ func (Rule) renamed() map[string]string {
 
 // DST says what becomes of ticks where clocks are set forward or back.
 type DST struct {
-	Gap  string `json:"gap"`  // run_after, skip
-	Fold string `json:"fold"` // first, both
+	Gap  string `json:"gap,omitzero"`  // run_after, skip
+	Fold string `json:"fold,omitzero"` // first, both
 }
 
 // CatchUp says what becomes of ticks that nobody decided in time; the mode alone will do.
 type CatchUp struct {
-	Mode   string    `json:"mode"` // NONE, COMPACT, FULL
-	Window *Duration `json:"window"`
-	Cap    int       `json:"cap"`
+	Mode   string    `json:"mode,omitzero"` // NONE, COMPACT, FULL
+	Window *Duration `json:"window,omitzero"`
+	Cap    int       `json:"cap,omitzero"`
 }
 
 func (CatchUp) short() string { return "mode" }
 
 // HTTPTarget is what a rule calls at each tick.
 type HTTPTarget struct {
-	URL               string            `json:"url"`
-	Method            string            `json:"method"`
-	Headers           map[string]string `json:"headers"`
-	Body              Body              `json:"body"`
-	Timeout           *Duration         `json:"timeout"`
-	Expect            Statuses          `json:"expect"`
-	Mode              string            `json:"mode"` // SYNC, ASYNC
-	CompletionTimeout *Duration         `json:"callback_timeout"`
-	CompletionMethod  string            `json:"callback_method"` // POST, PUT
-	Keys              []CallbackKey     `json:"keys"`            // sign the call
+	URL               string            `json:"url,omitzero"`
+	Method            string            `json:"method,omitzero"`
+	Headers           map[string]string `json:"headers,omitzero"`
+	Body              Body              `json:"body,omitzero"`
+	Timeout           *Duration         `json:"timeout,omitzero"`
+	Expect            Statuses          `json:"expect,omitzero"`
+	Mode              string            `json:"mode,omitzero"` // SYNC, ASYNC
+	CompletionTimeout *Duration         `json:"callback_timeout,omitzero"`
+	CompletionMethod  string            `json:"callback_method,omitzero"` // POST, PUT
+	Keys              []CallbackKey     `json:"keys,omitzero"`            // sign the call
 }
 
 // Statuses are those of an answer that is a success: 200, 2xx, 200-204, or a list of such.
@@ -102,11 +102,6 @@ func (s *Statuses) read(n *node) error {
 		err = errors.New("is " + clip(string(data)) + `; want statuses from 100 to 599, such as 200, 2xx or [200, "202-204"]`)
 	}
 	return err
-}
-
-func (s Statuses) write() *node {
-	data, _ := json.Marshal([]httpcall.StatusRange(s)) // numbers and texts
-	return mustParseJSON(data)
 }
 
 // Spec is the rule that the form says, not yet checked.

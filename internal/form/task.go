@@ -13,19 +13,19 @@ import (
 
 // Task is a task to send. What is absent was not said.
 type Task struct {
-	Type      *string   `json:"type"`
-	Key       *string   `json:"key" doc:"idempotency key: at most one task per key (default: generated)"`
-	Args      Value     `json:"args"`
-	Tenant    *string   `json:"tenant" doc:"tenant that owns the task"`
-	Creator   *string   `json:"creator" doc:"label: the user or service that sent it"`
-	Category  *string   `json:"category" doc:"label: group that it belongs to"`
-	Priority  *int      `json:"priority" doc:"0 to 9; 9 runs first; defaults to 5"`
-	StartTime *Time     `json:"start_time" flag:"at" doc:"start time, such as 2026-01-31T09:00:00Z; defaults to now"`
-	In        *Duration `json:"in" doc:"start after this delay, such as 5m"`
-	ExpiresIn *Duration `json:"expires_in" doc:"cancel the task if no worker has started it after this delay, such as 1h"`
-	Held      *bool     `json:"held" doc:"store it as Wait: no worker runs it until 'task release'"`
-	Existing  []string  `json:"existing" doc:"action for an existing key: keep (default), update-args, update-idle, restart-failed, restart-succeeded; with keep-args a restart uses the stored arguments and options"`
-	Options   Options   `json:"options"`
+	Type      *string   `json:"type,omitzero"`
+	Key       *string   `json:"key,omitzero" doc:"idempotency key: at most one task per key (default: generated)"`
+	Args      Value     `json:"args,omitzero"`
+	Tenant    *string   `json:"tenant,omitzero" doc:"tenant that owns the task"`
+	Creator   *string   `json:"creator,omitzero" doc:"label: the user or service that sent it"`
+	Category  *string   `json:"category,omitzero" doc:"label: group that it belongs to"`
+	Priority  *int      `json:"priority,omitzero" doc:"0 to 9; 9 runs first; defaults to 5"`
+	StartTime *Time     `json:"start_time,omitzero" flag:"at" doc:"start time, such as 2026-01-31T09:00:00Z; defaults to now"`
+	In        *Duration `json:"in,omitzero" doc:"start after this delay, such as 5m"`
+	ExpiresIn *Duration `json:"expires_in,omitzero" doc:"cancel the task if no worker has started it after this delay, such as 1h"`
+	Held      *bool     `json:"held,omitzero" doc:"store it as Wait: no worker runs it until 'task release'"`
+	Existing  []string  `json:"existing,omitzero" doc:"action for an existing key: keep (default), update-args, update-idle, restart-failed, restart-succeeded; with keep-args a restart uses the stored arguments and options"`
+	Options   Options   `json:"options,omitzero"`
 }
 
 // Item is the task as a producer takes it. now is what durations in start_time and expires_at

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Duration is a span of time, written as 500ms, 30s, 5m, 2h or 7d.
@@ -49,6 +50,20 @@ func (d Duration) String() string {
 		}
 	}
 	return s
+}
+
+// MarshalText writes the duration as [Duration.String] does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// Timeout is a duration, or none.
+type Timeout Duration
+
+// MarshalText writes the duration, or none for [model.NoTimeout].
+func (t Timeout) MarshalText() ([]byte, error) {
+	if t == Timeout(model.NoTimeout) {
+		return []byte("none"), nil
+	}
+	return Duration(t).MarshalText()
 }
 
 // Time is a time as people write it: RFC 3339, a date with or without a time, or a duration
@@ -97,7 +112,8 @@ func (v *Value) read(n *node) (err error) {
 	return err
 }
 
-func (v Value) write() *node { return mustParseJSON(v) }
+// MarshalJSON writes the value as it is.
+func (v Value) MarshalJSON() ([]byte, error) { return v, nil }
 
 // Body is the body of a request: text, or what is written as YAML and sent as JSON.
 type Body string
@@ -111,5 +127,3 @@ func (b *Body) read(n *node) error {
 	*b = Body(data)
 	return err
 }
-
-func (b Body) write() *node { return textNode(string(b)) }

@@ -2,82 +2,20 @@ package form
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/goccy/go-yaml"
-
-	"github.com/mscheduler/mscheduler/model"
 )
 
-// writer is a form that writes its value itself.
-type writer interface{ write() *node }
-
-// write is a form as it is written, without what it does not say; nil = it says nothing.
-func write(v reflect.Value, f field) *node {
-	if v.IsZero() {
-		return nil
-	}
-	if w, ok := v.Interface().(writer); ok {
-		return w.write()
-	}
-	switch v.Kind() {
-	case reflect.Pointer:
-		if n := write(v.Elem(), f); n != nil {
-			return n
-		}
-		return zero(v.Elem(), f)
-	case reflect.Struct:
-		n := &node{kind: object}
-		for _, f := range fieldsOf(v.Type()) {
-			if value := write(v.FieldByIndex(f.index), f); value != nil {
-				n.fields = append(n.fields, member{name: f.name, value: value})
-			}
-		}
-		return n
-	case reflect.Slice:
-		n := &node{kind: list}
-		for i := range v.Len() {
-			item := v.Index(i)
-			if one := write(item, f); one != nil {
-				n.items = append(n.items, one)
-			} else {
-				n.items = append(n.items, zero(item, f))
-			}
-		}
-		return n
-	case reflect.Map:
-		n := &node{kind: object}
-		for _, name := range slices.SortedFunc(slices.Values(v.MapKeys()), func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) }) {
-			n.fields = append(n.fields, member{name: name.String(), value: textNode(v.MapIndex(name).String())})
-		}
-		return n
-	}
-	return zero(v, f)
-}
-
-// zero is a value as it is written, also where it is 0.
-func zero(v reflect.Value, f field) *node {
-	switch {
-	case v.Kind() == reflect.Struct || v.Kind() == reflect.Map:
-		return &node{kind: object}
-	case v.Kind() == reflect.String:
-		return textNode(v.String())
-	case isDuration(v.Type()):
-		if f.none && v.Int() == int64(model.NoTimeout) {
-			return textNode("none")
-		}
-		return textNode(Duration(v.Int()).String())
-	case v.Kind() == reflect.Bool:
-		return &node{kind: boolean, text: strconv.FormatBool(v.Bool())}
-	case v.Kind() == reflect.Float64:
-		return &node{kind: number, text: strconv.FormatFloat(v.Float(), 'g', -1, 64)}
-	}
-	return &node{kind: number, text: strconv.FormatInt(v.Int(), 10)}
+// write is a form as it is written, without what it does not say.
+func write(form any) *node {
+	data, _ := json.Marshal(form) // nothing in a form refuses it
+	return mustParseJSON(data)
 }
 
 // YAML writes forms as a file that can be read again: one document each.
@@ -85,7 +23,7 @@ func YAML[T any](forms ...*T) (string, error) {
 	docs := make([]string, len(forms))
 	for i, f := range forms {
 		var err error
-		if docs[i], err = write(reflect.ValueOf(f), field{}).yaml(); err != nil {
+		if docs[i], err = write(f).yaml(); err != nil {
 			return "", err
 		}
 	}
@@ -194,7 +132,7 @@ func Lines[T any](f *T) (out []Line) {
 			out = append(out, Line{path, n.text})
 		}
 	}
-	walk("", write(reflect.ValueOf(f), field{}))
+	walk("", write(f))
 	return out
 }
 

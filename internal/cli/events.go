@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
-	"sync"
+	"sync/atomic"
 
 	"github.com/mscheduler/mscheduler/consumer"
 )
@@ -13,88 +13,54 @@ import (
 // reader that is slow must not hold up the work. Beyond maxEvents waiting ones events
 // are dropped, which a line {"kind":"dropped","count":N} says.
 type eventWriter struct {
-	w    *bufio.Writer
-	done chan struct{}
-
-	mu      sync.Mutex
-	ready   sync.Cond
-	waiting []consumer.Event
-	dropped int
-	closed  bool
+	waiting       chan *consumer.Event
+	dropped       atomic.Int64
+	closing, done chan struct{}
 }
 
 const maxEvents = 200_000
 
 func newEventWriter(w io.Writer) *eventWriter {
-	e := &eventWriter{w: bufio.NewWriter(w), done: make(chan struct{})}
-	e.ready.L = &e.mu
-	go e.run()
+	e := &eventWriter{waiting: make(chan *consumer.Event, maxEvents), closing: make(chan struct{}), done: make(chan struct{})}
+	go e.run(w)
 	return e
 }
 
-// take is the consumer's OnEvent.
+// take is the consumer's OnEvent. Handlers that outlast the worker may call it after close.
 func (e *eventWriter) take(ev consumer.Event) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.waiting) >= maxEvents {
-		e.dropped++
-	} else {
-		e.waiting = append(e.waiting, ev)
+	select {
+	case e.waiting <- &ev:
+	default:
+		e.dropped.Add(1)
 	}
-	e.ready.Signal()
 }
 
 // close writes what is waiting and ends.
 func (e *eventWriter) close() {
-	e.mu.Lock()
-	e.closed = true
-	e.ready.Signal()
-	e.mu.Unlock()
+	close(e.closing)
 	<-e.done
 }
 
-func (e *eventWriter) run() {
+// run writes until close. When nobody reads any more, the encoder keeps the error, and what
+// follows is taken and not written.
+func (e *eventWriter) run(w io.Writer) {
 	defer close(e.done)
-	enc := json.NewEncoder(e.w)
+	out := bufio.NewWriter(w)
+	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
-	for {
-		events, dropped, more := e.next()
-		for _, ev := range events {
-			if enc.Encode(ev) != nil {
-				e.discard() // nobody reads any more
-				return
-			}
+	for more := true; more; {
+		for len(e.waiting) > 0 {
+			_ = enc.Encode(<-e.waiting)
 		}
-		if dropped > 0 {
-			_ = enc.Encode(map[string]any{"kind": "dropped", "count": dropped}) // Flush reports it
+		if n := e.dropped.Swap(0); n > 0 {
+			_ = enc.Encode(map[string]any{"kind": "dropped", "count": n})
 		}
-		if e.w.Flush() != nil {
-			e.discard()
-			return
-		}
-		if !more {
-			return
-		}
-	}
-}
-
-// next waits for events; more is false when there will be none after them.
-func (e *eventWriter) next() (events []consumer.Event, dropped int, more bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for len(e.waiting) == 0 && e.dropped == 0 && !e.closed {
-		e.ready.Wait()
-	}
-	events, dropped, more = e.waiting, e.dropped, !e.closed
-	e.waiting, e.dropped = nil, 0
-	return events, dropped, more
-}
-
-// discard takes events without keeping them from now on.
-func (e *eventWriter) discard() {
-	for {
-		if _, _, more := e.next(); !more {
-			return
+		_ = out.Flush()
+		select {
+		case ev := <-e.waiting:
+			_ = enc.Encode(ev)
+		case <-e.closing:
+			more = len(e.waiting) > 0
 		}
 	}
 }

@@ -172,10 +172,6 @@ func (f *fields) String() string {
 	return b.String()
 }
 
-// documentJSON is a stored document as JSON, unknown fields and all, with its primary key
-// named id and secrets hidden.
-func documentJSON(raw bson.Raw) (json.RawMessage, error) { return documentWith(raw) }
-
 // taskJSON is a task's document as JSON, or a life's, with what is computed when it is read:
 // exec_time_ms, where an execution has ended.
 func taskJSON(raw bson.Raw) (json.RawMessage, error) {
@@ -184,12 +180,14 @@ func taskJSON(raw bson.Raw) (json.RawMessage, error) {
 		return nil, err
 	}
 	if took := t.ExecTime(); took > 0 {
-		return documentWith(raw, bson.E{Key: "exec_time_ms", Value: took.Milliseconds()})
+		return documentJSON(raw, "id", bson.E{Key: "exec_time_ms", Value: took.Milliseconds()})
 	}
-	return documentWith(raw)
+	return documentJSON(raw, "id")
 }
 
-func documentWith(raw bson.Raw, computed ...bson.E) (json.RawMessage, error) {
+// documentJSON is a stored document as JSON, unknown fields and all, with secrets hidden, its
+// primary key by the name, and with what is computed.
+func documentJSON(raw bson.Raw, key string, computed ...bson.E) (json.RawMessage, error) {
 	var doc bson.D
 	if err := bson.Unmarshal(raw, &doc); err != nil {
 		return nil, fmt.Errorf("reading a document: %w", err)
@@ -197,7 +195,7 @@ func documentWith(raw bson.Raw, computed ...bson.E) (json.RawMessage, error) {
 	secret.Hide(doc)
 	for i := range doc {
 		if doc[i].Key == "_id" {
-			doc[i].Key = "id"
+			doc[i].Key = key
 		}
 	}
 	out, err := bson.Marshal(append(doc, computed...))
@@ -207,11 +205,13 @@ func documentWith(raw bson.Raw, computed ...bson.E) (json.RawMessage, error) {
 	return codec.DocumentJSON(out), nil
 }
 
-// encoded is a value as the document that is stored of it.
-func encoded(v any) (bson.Raw, error) {
+// storedJSON is a value as [documentJSON] of the document that is stored of it.
+func storedJSON(v any, key string, computed ...bson.E) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
 	enc.SetRegistry(codec.Registry())
-	err := enc.Encode(v)
-	return b.Bytes(), err
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("writing a document: %w", err)
+	}
+	return documentJSON(b.Bytes(), key, computed...)
 }

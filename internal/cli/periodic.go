@@ -207,13 +207,7 @@ func runsText(refs []schedule.RunRef, rule *schedule.Rule) string {
 }
 
 // ruleJSON is the stored document, its primary key named id, without secrets.
-func ruleJSON(r *schedule.Rule) (json.RawMessage, error) {
-	raw, err := encoded(r)
-	if err != nil {
-		return nil, fmt.Errorf("writing rule %s: %w", r.Name, err)
-	}
-	return documentJSON(raw)
-}
+func ruleJSON(r *schedule.Rule) (json.RawMessage, error) { return storedJSON(r, "id") }
 
 // evenDeleted reads a rule whose runs are wanted: they stay when it is deleted, under its id.
 func (r *rulesCommand) evenDeleted(ctx context.Context, d *connection, name string) (*schedule.Rule, error) {

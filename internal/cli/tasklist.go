@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -107,11 +106,8 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 	if f.all {
 		size = allPage
 	}
-	switch {
-	case a.flags.output == "yaml":
-		out = &wholeLister{app: a}
-	case a.asJSON():
-		out = &jsonLister{app: a}
+	if a.asJSON() {
+		out = &jsonLister{app: a, whole: a.StdoutTerminal || a.flags.output == "yaml"}
 	}
 	for {
 		page, err := c.store.History.FindLives(ctx, filter, where, size)
@@ -136,9 +132,12 @@ func (a *app) list(ctx context.Context, filter store.Filter, where store.Where, 
 	}
 }
 
-// jsonLister writes one object, piece by piece, indented when a person reads it.
+// jsonLister writes one object: piece by piece for a program, and whole for a person, who wants
+// it indented or as YAML.
 type jsonLister struct {
 	app   *app
+	whole bool
+	tasks []json.RawMessage // all of a whole
 	begun bool
 }
 
@@ -148,14 +147,13 @@ func (l *jsonLister) page(docs []bson.Raw) error {
 		if err != nil {
 			return err
 		}
+		if l.whole {
+			l.tasks = append(l.tasks, j)
+			continue
+		}
 		separator := ","
 		if !l.begun {
-			l.begun = true
-			separator = `{"tasks":[`
-		}
-		var b bytes.Buffer
-		if l.app.StdoutTerminal && json.Indent(&b, j, "  ", "  ") == nil {
-			j, separator = b.Bytes(), separator+"\n  "
+			l.begun, separator = true, `{"tasks":[`
 		}
 		if err := l.app.print(separator + string(j)); err != nil {
 			return err
@@ -165,42 +163,18 @@ func (l *jsonLister) page(docs []bson.Raw) error {
 }
 
 func (l *jsonLister) end(next string) error {
-	tail := "]"
-	if !l.begun {
-		tail = `{"tasks":[]`
+	if l.whole || !l.begun {
+		return l.app.printJSON(struct {
+			Tasks []json.RawMessage `json:"tasks"`
+			Next  string            `json:"next,omitempty"`
+		}{append([]json.RawMessage{}, l.tasks...), next})
 	}
+	tail := "]}\n"
 	if next != "" {
-		j, err := json.Marshal(next)
-		if err != nil {
-			return fmt.Errorf("writing JSON: %w", err)
-		}
-		tail += `,"next":` + string(j)
+		id, _ := json.Marshal(next) // a text
+		tail = `],"next":` + string(id) + "}\n"
 	}
-	return l.app.print(tail + "}\n")
-}
-
-// wholeLister writes one document when it has all: YAML cannot be written piece by piece.
-type wholeLister struct {
-	app   *app
-	tasks []json.RawMessage
-}
-
-func (l *wholeLister) page(docs []bson.Raw) error {
-	for _, doc := range docs {
-		j, err := taskJSON(doc)
-		if err != nil {
-			return err
-		}
-		l.tasks = append(l.tasks, j)
-	}
-	return nil
-}
-
-func (l *wholeLister) end(next string) error {
-	return l.app.printJSON(struct {
-		Tasks []json.RawMessage `json:"tasks"`
-		Next  string            `json:"next,omitempty"`
-	}{append([]json.RawMessage{}, l.tasks...), next})
+	return l.app.print(tail)
 }
 
 // tableLister writes a table, whose columns are as wide as the first page wants them.

@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -174,21 +172,7 @@ func (a *app) typeShow() *cobra.Command {
 
 // typeJSON is the stored document, with the type's name as code and no secrets.
 func typeJSON(t *model.TaskType, paused []string) (json.RawMessage, error) {
-	raw, err := encoded(t)
-	if err != nil {
-		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
-	}
-	var doc bson.D
-	if err := bson.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
-	}
-	secret.Hide(doc)
-	doc[0].Key = "code" // _id
-	doc = append(doc, bson.E{Key: "paused", Value: slices.Contains(paused, t.Code)})
-	if raw, err = bson.Marshal(doc); err != nil {
-		return nil, fmt.Errorf("writing type %s: %w", t.Code, err)
-	}
-	return codec.DocumentJSON(raw), nil
+	return storedJSON(t, "code", bson.E{Key: "paused", Value: slices.Contains(paused, t.Code)})
 }
 
 func (a *app) typeDelete() *cobra.Command {

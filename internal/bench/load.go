@@ -1,14 +1,15 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -52,28 +53,16 @@ func (r *run) backlog(ctx context.Context, n int, opts ...producer.Option) error
 // chunk is how many documents are stored at once where that is not measured.
 const chunk = 5000
 
-// inTurn cuts n things into pieces of a size, and gives each worker the next when it has done
-// one. The first error ends it.
+// inTurn cuts n things into pieces of a size and does them in turn, by that many workers. The
+// first error ends it.
 func inTurn(ctx context.Context, n, size, workers int, do func(ctx context.Context, from, to int) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				to := int(next.Add(int64(size)))
-				if to-size >= n {
-					return
-				}
-				if err := do(ctx, to-size, min(to, n)); err != nil {
-					stop(err)
-				}
-			}
-		})
+	pieces, going := errgroup.WithContext(ctx)
+	pieces.SetLimit(workers)
+	for from := 0; from < n && going.Err() == nil; from += size {
+		pieces.Go(func() error { return do(going, from, min(from+size, n)) })
 	}
-	wg.Wait()
-	return context.Cause(ctx)
+	err := pieces.Wait()
+	return cmp.Or(context.Cause(ctx), err)
 }
 
 // outstanding is how many tasks a steady load has under way: enough for full batches, and

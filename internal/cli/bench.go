@@ -124,7 +124,7 @@ func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
 	if b.URI != "" {
 		a.say("the bench makes the database %s and drops it afterwards", b.Database)
 	}
-	watch := a.watchBench()
+	watch := benchWatch{app: a}
 	b.OnProgress = watch.step
 	t := newTable(bench.Headings...)
 	began := a.clock().Monotonic()
@@ -152,25 +152,18 @@ func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
 	return err
 }
 
-// benchWatch draws how far a step is, on a terminal.
+// benchWatch shows how far a step is.
 type benchWatch struct {
 	app  *app
-	bar  *progressbar.ProgressBar // nil: nothing is drawn
+	bar  *progressbar.ProgressBar // nil between two steps
 	what string
 }
 
-func (a *app) watchBench() *benchWatch { return &benchWatch{app: a} }
-
 // step is called by several goroutines, but never by two at once for a new step.
 func (w *benchWatch) step(scenario, step string, done, total int) {
-	if !w.app.StderrTerminal {
-		return
-	}
 	if what := scenario + " " + step; what != w.what || w.bar == nil {
 		w.end()
-		w.what = what
-		w.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(w.app.Stderr), progressbar.OptionSetDescription(what),
-			progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(barThrottle))
+		w.what, w.bar = what, w.app.bar(int64(total), what)
 	}
 	_ = w.bar.Set(min(done, total)) // what it draws is not the result
 }

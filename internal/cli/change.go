@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -184,7 +185,7 @@ type changedView struct {
 
 // byID changes named tasks; what one of them forbids does not stop the others.
 func (r *changing) byID(ctx context.Context, ids []string) error {
-	var changed []changedView
+	changed := []changedView{}
 	var first error
 	for _, id := range ids {
 		t, err := r.apply(ctx, r.c, id, r.remarkText)
@@ -206,9 +207,6 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 		}
 	}
 	if r.asJSON() {
-		if changed == nil {
-			changed = []changedView{}
-		}
 		if err := r.printJSON(map[string]any{"tasks": changed}); err != nil {
 			return err
 		}
@@ -296,14 +294,11 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 			return err
 		}
 	}
-	if r.asJSON() {
-		return r.printJSON(counts)
-	}
 	text := fmt.Sprintf("%s %s", human.Plural(counts.Changed, "task", "tasks"), r.done)
 	if counts.Skipped > 0 {
 		text += counts.skippedText()
 	}
-	return r.print(text + "\n")
+	return r.result(counts, text+"\n")
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -337,40 +332,30 @@ func (r *changing) all(ctx context.Context, f store.Filter, counts *changeCounts
 	}
 }
 
-// page changes tasks side by side.
+// page changes tasks side by side, until an error that is no refusal.
 func (r *changing) page(ctx context.Context, ids []string, counts *changeCounts) error {
-	work := make(chan string)
-	var wg sync.WaitGroup
 	var mu sync.Mutex
-	var first error
-	for range changeWorkers {
-		wg.Go(func() {
-			for id := range work {
-				_, err := r.apply(ctx, r.c, id, r.remarkText)
-				var refused *model.RefusedError
-				mu.Lock()
-				switch {
-				case err == nil:
-					counts.Changed++
-				case errors.As(err, &refused), errors.Is(err, store.ErrNotFound):
-					counts.skip(err)
-				case first == nil:
-					first = err
-				}
-				mu.Unlock()
-			}
-		})
-	}
+	workers, going := errgroup.WithContext(ctx)
+	workers.SetLimit(changeWorkers)
 	for _, id := range ids {
-		mu.Lock()
-		stop := first != nil
-		mu.Unlock()
-		if stop {
+		if going.Err() != nil {
 			break
 		}
-		work <- id
+		workers.Go(func() error {
+			_, err := r.apply(ctx, r.c, id, r.remarkText)
+			var refused *model.RefusedError
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				counts.Changed++
+			case errors.As(err, &refused), errors.Is(err, store.ErrNotFound):
+				counts.skip(err)
+			default:
+				return err
+			}
+			return nil
+		})
 	}
-	close(work)
-	wg.Wait()
-	return first
+	return workers.Wait()
 }

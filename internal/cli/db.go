@@ -97,28 +97,15 @@ func schemaState(st store.SchemaStatus) (state string, ready bool) {
 
 func (a *app) printSchema(c *connection, st store.SchemaStatus) error {
 	state, ready := schemaState(st)
-	var err error
-	if a.asJSON() {
-		missing := st.Missing
-		if missing == nil {
-			missing = []string{}
-		}
-		err = a.printJSON(schemaView{
-			Database: c.database, Version: st.Version, Wanted: st.Wanted, MinReader: st.MinReader, Missing: missing, Ready: ready, State: state,
-		})
-	} else {
-		var f fields
-		f.add("database", c.String())
-		if c.prefix != "" {
-			f.add("prefix", c.prefix)
-		}
-		f.add("schema", fmt.Sprintf("version %d; this release wants %d", st.Version, st.Wanted))
-		if st.Version > 0 {
-			f.add("missing", strings.Join(st.Missing, ", "))
-		}
-		f.add("state", state)
-		err = a.print(f.String())
+	var f fields
+	f.add("database", c.String())
+	f.add("prefix", c.prefix)
+	f.add("schema", fmt.Sprintf("version %d; this release wants %d", st.Version, st.Wanted))
+	if st.Version > 0 {
+		f.add("missing", strings.Join(st.Missing, ", "))
 	}
+	f.add("state", state)
+	err := a.result(schemaView{c.database, st.Version, st.Wanted, st.MinReader, append([]string{}, st.Missing...), ready, state}, f.String())
 	if err == nil && !ready {
 		return quiet(ExitRefused)
 	}

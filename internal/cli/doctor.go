@@ -361,11 +361,8 @@ func (a *app) printDoctor(d *doctor) error {
 			warns++
 		}
 	}
-	var err error
-	if a.asJSON() {
-		err = a.printJSON(map[string]any{"database": d.database, "ok": fails == 0, "checks": d.findings})
-	} else {
-		err = a.print(doctorText(d.findings))
+	err := a.result(map[string]any{"database": d.database, "ok": fails == 0, "checks": d.findings}, doctorText(d.findings))
+	if !a.asJSON() {
 		a.say("%s, %s", human.Plural(fails, "failure", "failures"), human.Plural(warns, "warning", "warnings"))
 	}
 	switch {

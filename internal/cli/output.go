@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode/utf8"
 
+	"github.com/schollz/progressbar/v3"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -96,6 +98,12 @@ func (a *app) print(s string) error {
 }
 
 func (a *app) printf(format string, args ...any) error { return a.print(fmt.Sprintf(format, args...)) }
+
+// bar shows on a terminal how far something is.
+func (a *app) bar(total int64, what string, more ...progressbar.Option) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(total, append(more, progressbar.OptionSetWriter(a.Stderr), progressbar.OptionSetVisibility(a.StderrTerminal), progressbar.OptionSetDescription(what),
+		progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))...)
+}
 
 // table is rows under headings, each column as wide as its widest cell.
 type table struct {

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,12 +39,6 @@ type forecastView struct {
 	zone        *time.Location
 }
 
-// forecast is the question.
-type forecast struct {
-	stored  *schedule.Rule // nil = a new one
-	changed *schedule.Rule
-}
-
 // windowView is a time and what the rules do in it; Stored is nil for a new rule.
 type windowView struct {
 	From    string   `json:"from"`
@@ -72,17 +68,22 @@ type differenceView struct {
 
 // forecast compares what a rule does as it is stored (nil = not yet) with what spec would do.
 func (a *applyingRules) forecast(ctx context.Context, stored *schedule.Rule, spec periodic.Spec) (*forecastView, error) {
-	c := &forecast{stored: stored}
 	v := &forecastView{Differences: []differenceView{}, given: a.takes > 0}
 	var err error
 	if v.zone, err = calendar.Zone(spec.Timezone); err != nil {
 		v.zone = time.UTC
 	}
+	changed, err := spec.Rule(time.Unix(0, 0))
+	if err != nil {
+		return nil, err
+	}
 	now := a.at.Truncate(time.Second)
 	span := time.Duration(a.days) * 24 * time.Hour
+	changed.CreatedAt = now
 	var runs []*schedule.Run
-	if c.stored != nil {
-		if runs, err = a.recorded(ctx, c.stored.ID, now.Add(-span)); err != nil {
+	if stored != nil {
+		changed.CreatedAt = stored.CreatedAt
+		if runs, err = a.recorded(ctx, stored.ID, now.Add(-span)); err != nil {
 			return nil, err
 		}
 	}
@@ -96,26 +97,13 @@ func (a *applyingRules) forecast(ctx context.Context, stored *schedule.Rule, spe
 		}
 	}
 	v.RunTakes, v.Recorded = takes.Milliseconds(), n
-	created := now
-	if stored != nil {
-		created = stored.CreatedAt
-	}
-	if c.changed, err = spec.Rule(time.Unix(0, 0)); err != nil {
+	what := tickplan.WhatIf{Run: run, Most: forecastTicks}
+	what.From, what.To = now.Add(-span), now
+	if err := v.window(&v.Last, what, stored, changed, false); err != nil {
 		return nil, err
 	}
-	c.changed.CreatedAt = created
-	what := tickplan.WhatIf{Run: run, Most: forecastTicks}
-	for _, w := range []struct {
-		view     *windowView
-		from, to time.Time
-		ahead    bool
-	}{{&v.Last, now.Add(-span), now, false}, {&v.Next, now, now.Add(span), true}} {
-		what.From, what.To = w.from, w.to
-		if err := v.window(w.view, what, c, w.ahead); err != nil {
-			return nil, err
-		}
-	}
-	return v, nil
+	what.From, what.To = now, now.Add(span)
+	return v, v.window(&v.Next, what, stored, changed, true)
 }
 
 // recorded reads how the newest runs went.
@@ -136,79 +124,74 @@ func (a *applyingRules) recorded(ctx context.Context, rule string, from time.Tim
 
 // window asks what both rules do in one time, as far as both can be looked at: of the past
 // that is the end, of the future the beginning.
-func (v *forecastView) window(out *windowView, what tickplan.WhatIf, c *forecast, ahead bool) error {
-	rules := *c
-	if c.stored != nil && ahead {
-		changed := *c.changed
-		changed.Runs, rules.changed = c.stored.Runs, &changed // max_runs counts on
-	} else if c.stored != nil {
-		stored := *c.stored
-		stored.Runs, rules.stored = 0, &stored
+func (v *forecastView) window(out *windowView, what tickplan.WhatIf, stored, changed *schedule.Rule, ahead bool) error {
+	now := *changed
+	rules := []*schedule.Rule{&now}
+	if stored != nil {
+		before := *stored
+		if rules = append(rules, &before); ahead {
+			now.Runs = stored.Runs // max_runs counts on
+		} else {
+			before.Runs = 0
+		}
 	}
-	c = &rules
 	from, to := what.From, what.To
-	stored, changed, err := bothFates(&what, c)
+	fares, err := fates(&what, rules)
+	if out.cut = what.To.Before(to); err == nil && out.cut && !ahead {
+		what.From, what.To = to.Add(from.Sub(what.To)), to
+		fares, err = fates(&what, rules)
+	}
 	if err != nil {
 		return err
 	}
-	if out.cut = what.To.Before(to); out.cut && !ahead {
-		what.From, what.To = to.Add(from.Sub(what.To)), to
-		if stored, changed, err = bothFates(&what, c); err != nil {
-			return err
-		}
+	out.Changed = sumOf(&fares[0], changed.Jitter)
+	if stored != nil {
+		out.Stored = sumOf(&fares[1], stored.Jitter)
+		v.differ(fares[1].Fates, fares[0].Fates)
 	}
-	if c.stored != nil {
-		sum := stored.Sum(c.stored.Jitter)
-		out.Stored = sumOf(&sum, stored.AtOnce)
-		v.differ(stored.Fates, changed.Fates)
-	}
-	sum := changed.Sum(c.changed.Jitter)
-	out.Changed = sumOf(&sum, changed.AtOnce)
 	out.From, out.To = jsonTime(what.From), jsonTime(what.To)
 	out.days = what.To.Sub(what.From).Hours() / 24
 	return nil
 }
 
-// bothFates asks both rules about the same time, and shortens it to what both can answer.
-func bothFates(what *tickplan.WhatIf, c *forecast) (stored, changed tickplan.Forecast, err error) {
-	what.Rule = c.changed
-	if changed, err = what.Forecast(); err != nil || c.stored == nil {
-		what.To = changed.Until
-		return stored, changed, err
+// fates asks all rules about the same time, which it shortens to what all can answer.
+func fates(what *tickplan.WhatIf, rules []*schedule.Rule) ([]tickplan.Forecast, error) {
+	for {
+		var out []tickplan.Forecast
+		until := what.To
+		for _, what.Rule = range rules {
+			f, err := what.Forecast()
+			if err != nil {
+				return nil, err
+			}
+			if out = append(out, f); f.Until.Before(until) {
+				until = f.Until
+			}
+		}
+		if until.Equal(what.To) {
+			return out, nil
+		}
+		what.To = until
 	}
-	what.Rule, what.To = c.stored, changed.Until
-	if stored, err = what.Forecast(); err != nil || !stored.Until.Before(what.To) {
-		return stored, changed, err
-	}
-	what.Rule, what.To = c.changed, stored.Until
-	changed, err = what.Forecast()
-	return stored, changed, err
 }
 
-func sumOf(s *tickplan.Sum, atOnce int) *sumView {
-	return &sumView{s.Ticks, s.Runs, s.Waited, s.LongWait.Milliseconds(), atOnce, s.Ended, s.Skipped}
+func sumOf(f *tickplan.Forecast, jitter time.Duration) *sumView {
+	s := f.Sum(jitter)
+	return &sumView{s.Ticks, s.Runs, s.Waited, s.LongWait.Milliseconds(), f.AtOnce, s.Ended, s.Skipped}
 }
 
 // differ collects the ticks of which the two make something different.
 func (v *forecastView) differ(stored, changed []tickplan.Fate) {
-	byTime := func(a, b tickplan.Fate) int { return a.Nominal.Compare(b.Nominal) }
-	slices.SortFunc(stored, byTime)
-	slices.SortFunc(changed, byTime)
-	for len(stored)+len(changed) > 0 {
-		var s, c *tickplan.Fate
-		if len(changed) == 0 || len(stored) > 0 && !changed[0].Nominal.Before(stored[0].Nominal) {
-			s = &stored[0]
+	texts := map[time.Time][2]string{} // by nominal time
+	for i, list := range [][]tickplan.Fate{stored, changed} {
+		for _, f := range list {
+			pair := texts[f.Nominal.UTC()]
+			pair[i] = fateText(&f)
+			texts[f.Nominal.UTC()] = pair
 		}
-		if len(changed) > 0 && (s == nil || changed[0].Nominal.Equal(s.Nominal)) {
-			c, changed = &changed[0], changed[1:]
-		}
-		var at time.Time
-		if s != nil {
-			stored, at = stored[1:], s.Nominal
-		} else {
-			at = c.Nominal
-		}
-		before, after := fateText(s), fateText(c)
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(texts), time.Time.Compare) {
+		before, after := cmp.Or(texts[at][0], "no tick"), cmp.Or(texts[at][1], "no tick")
 		if before == after {
 			continue
 		}
@@ -218,11 +201,8 @@ func (v *forecastView) differ(stored, changed []tickplan.Fate) {
 	}
 }
 
-// fateText is what became of a tick, for people; nil is no tick.
+// fateText is what became of a tick, for people.
 func fateText(f *tickplan.Fate) string {
-	if f == nil {
-		return "no tick"
-	}
 	if f.Status == schedule.RunSkipped {
 		return "skipped, " + string(f.Reason)
 	}

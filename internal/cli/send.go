@@ -142,7 +142,11 @@ func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) erro
 		a.warnUnserved(ctx, c, []string{it.Type})
 	}
 	if wait {
-		return a.await(ctx, c.producer, sent)
+		succeeded, err := a.await(ctx, c, sent)
+		if err == nil && !succeeded {
+			return quiet(ExitFailed)
+		}
+		return err
 	}
 	if !sent.Created && !a.asJSON() {
 		a.say("the key already exists; --existing (default keep) decides about its task")

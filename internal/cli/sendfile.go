@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/schollz/progressbar/v3"
 
@@ -27,8 +26,6 @@ const (
 	shownErrors = 20
 	// maxTypesChecked bounds for how many types of a file is asked whether a worker serves them.
 	maxTypesChecked = 20
-	// barThrottle is how often the progress bar is drawn.
-	barThrottle = 100 * time.Millisecond
 )
 
 // fileSend is one `send --file`.
@@ -51,8 +48,8 @@ type fileResult struct {
 type sender struct {
 	*app
 	fileSend
-	c   *connection              // nil for a dry run
-	bar *progressbar.ProgressBar // nil without a terminal
+	c   *connection // nil for a dry run
+	bar *progressbar.ProgressBar
 	fileResult
 
 	created map[string]bool // the types of tasks that did not exist; at most maxTypesChecked
@@ -68,20 +65,14 @@ func (a *app) sendFile(ctx context.Context, f fileSend) error {
 	}
 	defer func() { _ = in.Close() }() // only read
 	f.file = fileName(f.file)
-	s := &sender{app: a, fileSend: f, created: map[string]bool{}}
+	s := &sender{app: a, fileSend: f, created: map[string]bool{}, bar: a.bar(size, "sending", progressbar.OptionShowBytes(true))}
 	if !f.dryRun {
 		if s.c, err = a.connect(ctx); err != nil {
 			return err
 		}
 	}
-	if a.StderrTerminal {
-		s.bar = progressbar.NewOptions64(size, progressbar.OptionSetWriter(a.Stderr), progressbar.OptionSetDescription("sending"),
-			progressbar.OptionShowBytes(true), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(barThrottle))
-	}
 	err = s.stream(ctx, in)
-	if s.bar != nil {
-		_ = s.bar.Finish() // what it draws is not the result
-	}
+	_ = s.bar.Finish() // what it draws is not the result
 	if s.c != nil {
 		a.warnUnserved(ctx, s.c, slices.Sorted(maps.Keys(s.created)))
 	}
@@ -100,9 +91,7 @@ func (s *sender) stream(ctx context.Context, in io.Reader) error {
 		if rerr != nil && !end {
 			return errors.Join(fmt.Errorf("reading %s: %w", s.file, rerr), s.flush(ctx))
 		}
-		if s.bar != nil {
-			_ = s.bar.Add(read) // what it draws is not the result
-		}
+		_ = s.bar.Add(read)
 		s.take(n, line, long, read)
 		if end || len(s.items) >= batchLines || s.bytes >= batchBytes {
 			if err := s.flush(ctx); err != nil {
@@ -164,9 +153,7 @@ func (s *sender) refuse(err error) {
 	s.Refused++
 	switch {
 	case s.Refused <= shownErrors:
-		if s.bar != nil {
-			_ = s.bar.Clear() // so that the message has a line of its own
-		}
+		_ = s.bar.Clear() // so that the message has a line of its own
 		s.say("%s", errorText(err))
 	case s.Refused == shownErrors+1:
 		s.say("... more wrong lines are only counted")
@@ -210,16 +197,12 @@ func (s *sender) count(sent []producer.Sent) {
 // report prints what became of the file and decides how the command ends.
 func (s *sender) report(err error) error {
 	right := s.Lines - s.Refused
-	var perr error
-	switch {
-	case s.asJSON():
-		perr = s.printJSON(s.fileResult)
-	case s.dryRun:
-		perr = s.printf("%s: %d right, %d wrong; nothing was sent\n", human.Plural(s.Lines, "task", "tasks"), right, s.Refused)
-	default:
-		perr = s.printf("%s sent: %d new, %d with a key that existed; %s refused\n",
-			human.Plural(s.Created+s.Existed, "task", "tasks"), s.Created, s.Existed, human.Plural(s.Refused, "line", "lines"))
+	text := fmt.Sprintf("%s sent: %d new, %d with a key that existed; %s refused\n",
+		human.Plural(s.Created+s.Existed, "task", "tasks"), s.Created, s.Existed, human.Plural(s.Refused, "line", "lines"))
+	if s.dryRun {
+		text = fmt.Sprintf("%s: %d right, %d wrong; nothing was sent\n", human.Plural(s.Lines, "task", "tasks"), right, s.Refused)
 	}
+	perr := s.result(s.fileResult, text)
 	switch {
 	case err != nil:
 		if errors.Is(err, context.Canceled) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,18 +68,15 @@ func (a *app) awaitAll(ctx context.Context, c *connection, ids []string, timeout
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errWaited)
 		defer cancel()
 	}
-	failed := false
+	all := true
 	for _, id := range ids {
-		err := a.await(ctx, c.producer, producer.Sent{ID: id, Generation: lives[id].Generation})
-		var one *codedError
-		switch {
-		case errors.As(err, &one) && one.code == ExitFailed && one.err == nil:
-			failed = true
-		case err != nil:
+		succeeded, err := a.await(ctx, c, producer.Sent{ID: id, Generation: lives[id].Generation})
+		if err != nil {
 			return err
 		}
+		all = all && succeeded
 	}
-	if failed {
+	if !all {
 		return quiet(ExitFailed)
 	}
 	return nil
@@ -94,52 +92,26 @@ type endView struct {
 	TookMS   int64           `json:"took_ms"` // from its creation to its end
 }
 
-// await waits for one life and prints how it ended; another end than success is a
-// quiet failure.
-func (a *app) await(ctx context.Context, p *producer.Producer, sent producer.Sent) error {
-	t, err := p.AwaitTask(ctx, sent)
+// await waits for one life, prints how it ended, and reports whether that is a success.
+func (a *app) await(ctx context.Context, c *connection, sent producer.Sent) (succeeded bool, err error) {
+	t, err := c.producer.AwaitTask(ctx, sent)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errWaited) {
-			return coded(ExitFailed, "%s: %w; `mscheduler task explain %s` says what it waits for", human.TaskID(sent.ID), errWaited, human.TaskArg(sent.ID))
+			err = coded(ExitFailed, "%s: %w; `mscheduler task explain %s` says what it waits for", human.TaskID(sent.ID), errWaited, human.TaskArg(sent.ID))
 		}
-		return err
+		return false, err
 	}
 	took := t.FinishedAt.Sub(t.CreatedAt)
-	if a.asJSON() {
-		v := endView{ID: t.ID, Status: t.Status, Attempts: t.Attempt, TookMS: took.Milliseconds()}
-		if t.Result.Type != 0 {
-			v.Result = codec.ValueJSON(t.Result)
-		}
-		if !t.Status.Succeeded() {
-			v.Error = endReason(t)
-		}
-		err = a.printJSON(v)
-	} else {
-		err = a.print(endLine(t, took))
+	v := endView{ID: t.ID, Status: t.Status, Attempts: t.Attempt, TookMS: took.Milliseconds()}
+	if t.Result.Type != 0 {
+		v.Result = codec.ValueJSON(t.Result)
 	}
-	if err == nil && !t.Status.Succeeded() {
-		return quiet(ExitFailed)
+	text := human.TaskID(t.ID) + "  " + string(t.Status) + "  after " + human.Rough(took)
+	succeeded = t.Status.Succeeded()
+	if succeeded {
+		text = strings.TrimSuffix(text+"\n"+valueText(t.Result), "\n")
+	} else if v.Error = cmp.Or(t.Remark, t.ErrorInfo); v.Error != "" {
+		text += ": " + strings.ReplaceAll(v.Error, "\n", "\n  ") // a line of it is no end of another task
 	}
-	return err
-}
-
-func endReason(t *model.Task) string {
-	if t.Remark != "" {
-		return t.Remark
-	}
-	return t.ErrorInfo
-}
-
-func endLine(t *model.Task, took time.Duration) string {
-	s := human.TaskID(t.ID) + "  " + string(t.Status) + "  after " + human.Rough(took)
-	if !t.Status.Succeeded() {
-		if r := endReason(t); r != "" {
-			s += ": " + strings.ReplaceAll(r, "\n", "\n  ") // a line of it is no end of another task
-		}
-		return s + "\n"
-	}
-	if r := valueText(t.Result); r != "" {
-		s += "\n" + r
-	}
-	return s + "\n"
+	return succeeded, a.result(v, text+"\n")
 }

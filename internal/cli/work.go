@@ -64,6 +64,8 @@ type workFlags struct {
 	events          bool
 	withStdin       bool
 	periodic        bool // decide the ticks of periodic rules, too
+
+	reach httpcall.Reach // where http tasks and the targets of rules may call; callbacks, too
 }
 
 func (w *workFlags) register(f *pflag.FlagSet) {
@@ -109,12 +111,6 @@ func (a *app) workCommand() *cobra.Command {
 	return cmd
 }
 
-// reach is where http tasks and the targets of rules may call; callbacks, too.
-func (w *workFlags) reach() (httpcall.Reach, error) {
-	allow, err := httpcall.ParseAllow("--http-allow", w.allowHosts)
-	return httpcall.Reach{AllowLinkLocal: w.allowLinkLocal, Allow: allow, Proxy: http.ProxyFromEnvironment}, err
-}
-
 // workConfig checks the flags and makes the consumer's configuration.
 func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	cfg := consumer.Config{
@@ -147,10 +143,9 @@ func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = -1 // not at all; 0 would be the consumer's default
 	}
-	if _, err := w.reach(); err != nil {
-		errs = append(errs, err)
-	}
-	return cfg, errors.Join(errs...)
+	allow, err := httpcall.ParseAllow("--http-allow", w.allowHosts)
+	w.reach = httpcall.Reach{AllowLinkLocal: w.allowLinkLocal, Allow: allow, Proxy: http.ProxyFromEnvironment}
+	return cfg, errors.Join(append(errs, err)...)
 }
 
 // runWorker works until ctx ends, then stops gracefully.
@@ -174,13 +169,9 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	if err != nil {
 		return err
 	}
-	reach, err := w.reach()
-	if err != nil {
-		return err
-	}
 	o := builtin.Options{
 		Targets: builtin.TargetOptions{CompletionURL: takes.url, Secrets: box},
-		HTTP:    builtin.HTTPOptions{BodyLimit: w.bodyLimit, Reach: reach},
+		HTTP:    builtin.HTTPOptions{BodyLimit: w.bodyLimit, Reach: w.reach},
 	}
 	types := builtin.HTTP.Name()
 	if w.allowExec {

@@ -1,17 +1,17 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/fleet"
 )
 
 // program is how a server is run as a process.
@@ -25,12 +25,11 @@ type program struct {
 // process is a server that runs as a child of this process, in a temporary directory.
 type process struct {
 	program
-	dir  string // holds the log and the data
+	dir  string // holds the data
 	port string
 
-	cmd   *exec.Cmd
-	died  chan struct{}
-	guard *guard
+	server *fleet.Process
+	guard  *guard
 }
 
 // startTries: between finding a free port and its use somebody else may take it.
@@ -78,49 +77,31 @@ func (p *process) addr() string { return "127.0.0.1:" + p.port }
 // hello does not know.
 func (p *process) uri() string { return "mongodb://" + p.addr() + "/?directConnection=true" }
 
-func (p *process) logFile() string { return filepath.Join(p.dir, "log.txt") }
-
 func (p *process) start(ctx context.Context) error {
-	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	data := filepath.Join(p.dir, "data")
+	err := os.MkdirAll(data, 0o700)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", p.name, err)
 	}
-	defer log.Close() //nolint:errcheck // the child has its own descriptor
-	data := filepath.Join(p.dir, "data")
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return fmt.Errorf("starting %s: %w", p.name, err)
-	}
 	args := p.args(p.port, data)
-	p.cmd = exec.Command(args[0], args[1:]...) //nolint:gosec // a server found on PATH, by its name
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.dir, log, log
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("starting %s: %w", p.name, err)
+	if p.server, err = fleet.Start(fleet.Command{Name: p.name, Path: args[0], Args: args[1:], Dir: p.dir}); err != nil {
+		return err
 	}
-	p.guard = startGuard(p.cmd.Process.Pid, p.dir)
-	cmd, died := p.cmd, make(chan struct{})
-	p.died = died
-	go func() {
-		_ = cmd.Wait() // how it ended is in its log
-		close(died)
-	}()
-	if err := p.await(ctx); err != nil {
+	p.guard = startGuard(p.server.PID(), p.dir)
+	if err := p.await(ctx, p.server); err != nil {
 		p.kill()
-		return fmt.Errorf("starting %s: %w\n%s", p.name, err, p.logTail())
+		return fmt.Errorf("starting %s: %w\n%s", p.name, err, p.server.Output())
 	}
 	return nil
 }
 
 // await waits until the server takes writes, or has died.
-func (p *process) await(ctx context.Context) error {
+func (p *process) await(ctx context.Context, server *fleet.Process) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	died := p.died
 	go func() {
-		select {
-		case <-died:
-			cancel(errEnded)
-		case <-ctx.Done():
-		}
+		_ = server.Wait() // how it ended is in its output
+		cancel(errEnded)
 	}()
 	return withAdmin(p.uri(), func(admin *mongo.Database) error {
 		if p.prepare != nil {
@@ -133,20 +114,9 @@ func (p *process) await(ctx context.Context) error {
 	})
 }
 
-// logTail is the end of what the server printed.
-func (p *process) logTail() []byte {
-	const most = 2000
-	text, err := os.ReadFile(p.logFile())
-	if err != nil {
-		return nil
-	}
-	return bytes.TrimSpace(text[max(0, len(text)-most):])
-}
-
 func (p *process) kill() {
 	p.guard.dismiss()
-	_ = p.cmd.Process.Kill() // it may have ended already
-	<-p.died
+	p.server.Kill()
 }
 
 func (p *process) restart(ctx context.Context) error {

@@ -19,6 +19,7 @@ type Command struct {
 	Name      string // in errors
 	Path      string // of the executable
 	Args, Env []string
+	Dir       string // that it runs in; "" = that of this process
 	// Func runs in a goroutine of this process in place of Path. nil = Path runs.
 	Func func(ctx context.Context, in io.Reader, out io.Writer) error
 	// Log is the file that is made for the standard error. "" = [Process.Output] has its end.
@@ -78,7 +79,7 @@ func (p *Process) run(c Command) (out io.Reader, wait func() error, err error) {
 		return out, wait, nil
 	}
 	p.cmd = exec.Command(c.Path, c.Args...) //nolint:gosec // the callers name binaries of their own
-	p.cmd.Env, p.cmd.Stderr = c.Env, &p.output
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr = c.Env, c.Dir, &p.output
 	p.kill = func() { _ = p.cmd.Process.Kill() } // it may have ended
 	ownGroup(p.cmd)
 	closeLog := func() error { return nil }
@@ -142,6 +143,9 @@ func read(out io.Reader, take func([]byte) error) error {
 		}
 	}
 }
+
+// PID is the id of the process, which is not a goroutine.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Write writes to the standard input of the process.
 func (p *Process) Write(b []byte) (int, error) { return p.in.Write(b) }

@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"cmd/mscheduler": {"internal/cli"},
 
 	// Tests.
-	"internal/engine":     {"internal/embedded", "internal/clock"},
+	"internal/engine":     {"internal/embedded", "internal/clock", "internal/fleet"},
 	"internal/fakeworker": {"core", "internal/store"},
 	"internal/proxy":      {},
 	"internal/scenario":   {},

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -162,9 +163,8 @@ func (c Config) withDefaults() Config {
 	if len(c.Scenarios) == 0 {
 		c.Scenarios = Names()
 	}
-	if c.Clock == nil {
-		c.Clock = clock.System()
-	}
+	c.Clock = cmp.Or(c.Clock, clock.System())
+	c.Concurrency, c.Rate, c.ArgsBytes = cmp.Or(c.Concurrency, 100), cmp.Or(c.Rate, 100), cmp.Or(c.ArgsBytes, 100)
 	if c.OnProgress == nil {
 		c.OnProgress = func(string, string, int, int) {}
 	}
@@ -173,15 +173,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.WorkerProfile == nil {
 		c.WorkerProfile = func(string, string) string { return "" }
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 100
-	}
-	if c.Rate == 0 {
-		c.Rate = 100
-	}
-	if c.ArgsBytes == 0 {
-		c.ArgsBytes = 100
 	}
 	c.Later = c.or(c.Later, 1_000_000, 50_000)
 	c.Others = c.or(c.Others, 100_000, 10_000)

@@ -57,30 +57,29 @@ func takeover(c *Config) []part {
 
 // leases are the times up to which the dead worker's executions are trusted, by task.
 func (r *run) leases(ctx context.Context, workerID string) (map[string]time.Time, error) {
+	var tasks []struct {
+		ID     string `bson:"_id"`
+		States []struct {
+			WorkerID string    `bson:"worker_id"`
+			Expires  time.Time `bson:"ping_expire_time"`
+		} `bson:"worker_states"`
+	}
 	cur, err := r.db.DB.Collection("tasks").Find(ctx, map[string]any{})
+	if err == nil {
+		err = cur.All(ctx, &tasks)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the leases: %w", err)
 	}
-	defer func() { _ = cur.Close(context.WithoutCancel(ctx)) }()
 	out := map[string]time.Time{}
-	for cur.Next(ctx) {
-		var t struct {
-			ID     string `bson:"_id"`
-			States []struct {
-				WorkerID string    `bson:"worker_id"`
-				Expires  time.Time `bson:"ping_expire_time"`
-			} `bson:"worker_states"`
-		}
-		if err := cur.Decode(&t); err != nil {
-			return nil, fmt.Errorf("reading the leases: %w", err)
-		}
+	for _, t := range tasks {
 		for _, s := range t.States {
 			if s.WorkerID == workerID {
 				out[t.ID] = s.Expires
 			}
 		}
 	}
-	return out, cur.Err()
+	return out, nil
 }
 
 // judge compares each new start with its lapse.

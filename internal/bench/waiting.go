@@ -7,8 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -58,26 +59,22 @@ func (r *run) sendPaced(ctx context.Context, n int, every time.Duration) error {
 		return err
 	}
 	show := r.progress("sending at the pace")
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var failed, cut error
+	var sends errgroup.Group
+	var cut error
 	began := r.cfg.Clock.Monotonic()
 	for i := range n {
 		if cut = pause(ctx, began+time.Duration(i)*every-r.cfg.Clock.Monotonic()); cut != nil {
 			break
 		}
-		wg.Go(func() {
+		sends.Go(func() error {
 			a := r.args()
 			a.Sent = r.cfg.Clock.Now().UnixNano()
 			_, err := producer.Send(ctx, p, noop, a)
-			mu.Lock()
-			defer mu.Unlock()
-			failed = errors.Join(failed, err)
+			return err
 		})
 		show(i+1, n)
 	}
-	wg.Wait()
-	return errors.Join(cut, failed)
+	return errors.Join(cut, sends.Wait())
 }
 
 // idle counts what workers send that have nothing to do, once they watch and what begins has

@@ -144,7 +144,7 @@ func (a *app) bench(ctx context.Context, b *benchFlags) (err error) {
 	})
 	watch.end()
 	if !a.asJSON() && len(t.rows) > 0 {
-		err = errors.Join(err, a.print(t.String()))
+		err = errors.Join(err, a.print(t.flush()))
 	}
 	if errors.Is(err, bench.ErrRefused) {
 		return coded(ExitRefused, "%w", err)

@@ -135,10 +135,6 @@ func (t *table) flush() string {
 	return aligned(rows, t.width)
 }
 
-func (t *table) String() string {
-	return aligned(append([][]string{t.heads}, t.rows...), make([]int, len(t.heads)))
-}
-
 // aligned makes lines of rows, and width what they needed.
 func aligned(rows [][]string, width []int) string {
 	for _, r := range rows {

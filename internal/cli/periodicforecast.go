@@ -234,7 +234,7 @@ func (v *forecastView) text() string {
 		how = "the middle of " + human.Plural(v.Recorded, "recorded run", "recorded runs")
 	}
 	fmt.Fprintf(&b, "  if it were enabled all the time, and a run took %s (%s):\n", human.Rough(time.Duration(v.RunTakes)*time.Millisecond), how)
-	b.WriteString(indented("    ", v.table().String()))
+	b.WriteString(indented("    ", v.table().flush()))
 	if v.Last.cut || v.Next.cut {
 		fmt.Fprintf(&b, "    (more than %d ticks are not looked at)\n", forecastTicks)
 	}
@@ -250,7 +250,7 @@ func (v *forecastView) text() string {
 	for _, d := range v.Differences {
 		t.add(localStamp(d.at.In(v.zone)), d.Stored, d.Changed)
 	}
-	b.WriteString(indented("    ", t.String()))
+	b.WriteString(indented("    ", t.flush()))
 	return b.String()
 }
 

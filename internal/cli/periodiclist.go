@@ -82,7 +82,7 @@ func (r *rulesCommand) printRules(ctx context.Context, d *connection, rules []*s
 		}
 		t.add(ruleName(x), x.Cron, zoneName(x), x.Task.Type, stateText(x), nextText(x, d.at), last, fmt.Sprint(len(x.Active)), fmt.Sprint(len(x.Queued)))
 	}
-	if err := r.print(t.String()); err != nil {
+	if err := r.print(t.flush()); err != nil {
 		return err
 	}
 	return r.sayIdle(ctx, d)

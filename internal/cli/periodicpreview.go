@@ -91,5 +91,5 @@ func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) 
 		}
 		t.add(x.Local.Format("2006-01-02 15:04:05-07:00"), x.Local.Format("Mon"), human.Stamp(x.UTC), human.Relative(x.UTC, from), fires, x.Note)
 	}
-	return r.print(t.String())
+	return r.print(t.flush())
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +49,7 @@ func (r *rulesCommand) runs() *cobra.Command {
 		Use: "runs [RULE]", Short: "List runs of one rule or of all rules", Args: oneOrNone("the name of a rule, or nothing for all rules"), Long: runsHelp,
 		Example: "  mscheduler periodic runs nightly --status FAILED,TIMEOUT\n  mscheduler periodic runs --status RUNNING --tenant acme\n  mscheduler periodic runs nightly --from -1d -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			wanted, err := f.statuses()
+			wanted, err := statusesOf(f.status, runStatuses)
 			if err != nil {
 				return err
 			}
@@ -95,27 +94,12 @@ func (r *rulesCommand) runs() *cobra.Command {
 	return cmd
 }
 
-func (f *runsFlags) statuses() (out []schedule.RunStatus, err error) {
-	for _, name := range f.status {
-		s := schedule.RunStatus(strings.ToUpper(name))
-		if !slices.Contains(runStatuses, s) {
-			return nil, usage("--status is %q; want one of %s", name, strings.Join(names(runStatuses), ", "))
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
 func (f *runsFlags) filter(wanted []schedule.RunStatus, now time.Time) (out periodic.RunFilter, err error) {
 	out.Statuses = wanted
-	if f.from != "" {
-		if out.From, err = parseTime("from", f.from, now); err != nil {
-			return out, err
-		}
+	if out.From, err = parseTimeIfAny("from", f.from, now); err != nil {
+		return out, err
 	}
-	if f.to != "" {
-		out.To, err = parseTime("to", f.to, now)
-	}
+	out.To, err = parseTimeIfAny("to", f.to, now)
 	return out, err
 }
 
@@ -210,7 +194,7 @@ func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next
 		}
 		t.add(cells...)
 	}
-	if err := r.print(t.String()); err != nil {
+	if err := r.print(t.flush()); err != nil {
 		return err
 	}
 	if next != "" {

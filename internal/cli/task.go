@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,7 +11,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 func (a *app) taskCommand() *cobra.Command {
@@ -86,38 +86,26 @@ func (a *app) filter(f *filterFlags) (store.Filter, error) {
 			return out, err
 		}
 	}
-	for _, name := range f.statuses {
-		s, err := statusOf(name)
-		if err != nil {
-			return out, err
-		}
-		out.Statuses = append(out.Statuses, s)
+	var err error
+	if out.Statuses, err = statusesOf(f.statuses, lifecycle.Statuses); err != nil {
+		return out, err
 	}
 	now := a.clock().Now()
-	for _, t := range []struct {
-		name, value string
-	}{{"created-after", f.after}, {"created-before", f.before}} {
-		if t.value == "" {
-			continue
-		}
-		at, err := parseTime(t.name, t.value, now)
-		if err != nil {
-			return out, err
-		}
-		if t.name == "created-after" {
-			out.After = at
-		} else {
-			out.Before = at
-		}
+	if out.After, err = parseTimeIfAny("created-after", f.after, now); err != nil {
+		return out, err
 	}
-	return out, nil
+	out.Before, err = parseTimeIfAny("created-before", f.before, now)
+	return out, err
 }
 
-func statusOf(name string) (model.Status, error) {
-	for _, s := range lifecycle.Statuses {
-		if strings.EqualFold(string(s), name) {
-			return s, nil
+// statusesOf are the values of --status, in whatever case they are given.
+func statusesOf[T ~string](given []string, all []T) (out []T, err error) {
+	for _, name := range given {
+		i := slices.IndexFunc(all, func(s T) bool { return strings.EqualFold(string(s), name) })
+		if i < 0 {
+			return nil, usage("--status is %q; want one of %s", name, strings.Join(names(all), ", "))
 		}
+		out = append(out, all[i])
 	}
-	return "", usage("--status is %q; want one of %s", name, strings.Join(names(lifecycle.Statuses), ", "))
+	return out, nil
 }

@@ -111,7 +111,7 @@ func explainText(t *model.Task, r explain.Report) string {
 		for _, w := range r.Workers {
 			tab.add(w.ID, w.Words)
 		}
-		b.WriteString("\n" + tab.String())
+		b.WriteString("\n" + tab.flush())
 	}
 	return b.String()
 }

@@ -43,6 +43,6 @@ shows each of them.`,
 			t.add(lifeName(human.TaskID(life.ID), life.Generation), string(life.Status), fmt.Sprint(life.Attempt), human.When(life.CreatedAt, now),
 				human.When(life.FinishedAt, now), human.When(life.ArchivedAt, now), whatOf(life, now))
 		}
-		return a.result(map[string]any{"lives": lives}, t.String())
+		return a.result(map[string]any{"lives": lives}, t.flush())
 	})
 }

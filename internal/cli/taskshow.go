@@ -125,7 +125,7 @@ func stepsText(t *model.Task, now time.Time) string {
 		}
 		tab.add(s.Name, fmt.Sprint(s.Attempt), s.WorkerID, human.When(s.At, now), value)
 	}
-	return "\n" + tab.String()
+	return "\n" + tab.flush()
 }
 
 func executionsText(t *model.Task, now time.Time) string {
@@ -141,7 +141,7 @@ func executionsText(t *model.Task, now time.Time) string {
 		}
 		tab.add(try, w.WorkerID, human.When(w.ClaimedAt, now), human.Stamp(w.PingExpireTime), endText(w, now))
 	}
-	return "\n" + tab.String()
+	return "\n" + tab.flush()
 }
 
 func endText(w *model.WorkerState, now time.Time) string {

@@ -61,21 +61,13 @@ func (a *app) taskWatch() *cobra.Command {
 	fs.StringSliceVar(&f.Types, "type", nil, "only tasks of these types")
 	fs.StringVar(&f.Key, "key", "", "only tasks with this key")
 	fs.StringVar(&f.Tenant, "tenant", "", "only tasks of this tenant; - for those without one")
-	fs.StringSliceVar(&kinds, "kind", nil, "only events of these kinds: "+strings.Join(kindNames(), ", "))
+	fs.StringSliceVar(&kinds, "kind", nil, "only events of these kinds: "+strings.Join(names(codec.EventKinds), ", "))
 	fs.StringVar(&after, "after", "", "begin after the event with this token; defaults to now")
-	_ = cmd.RegisterFlagCompletionFunc("kind", fixed(kindNames()...))
+	_ = cmd.RegisterFlagCompletionFunc("kind", fixed(names(codec.EventKinds)...))
 	for _, name := range []string{"type", "key", "tenant", "after"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	return cmd
-}
-
-func kindNames() []string {
-	out := make([]string, len(codec.EventKinds))
-	for i, k := range codec.EventKinds {
-		out[i] = string(k)
-	}
-	return out
 }
 
 // watched is how watching ends: a person who ends it is told where to go on.

@@ -17,6 +17,14 @@ func parseTime(flag, s string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
+// parseTimeIfAny is parseTime of a flag that may be empty: the zero time.
+func parseTimeIfAny(flag, s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	return parseTime(flag, s, now)
+}
+
 // span is a duration for people.
 func span(d time.Duration) string { return form.Duration(d).String() }
 

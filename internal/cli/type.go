@@ -62,7 +62,7 @@ func (a *app) printTypes(types []*model.TaskType, paused []string, all bool) err
 		tab.add(t.Code, t.Category, retriesText(t.Options.Retry), spanOrNone(t), limitsText(t), callbackText(t.Options.Callback),
 			pausedText(slices.Contains(paused, t.Code), all), fmt.Sprint(t.Version), human.OneLine(t.Name, 40))
 	}
-	return a.print(tab.String())
+	return a.print(tab.flush())
 }
 
 // typeForm is a stored type as a file would say it that can be applied anywhere, any number

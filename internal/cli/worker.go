@@ -83,7 +83,7 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 		a.say("no live worker; start one with: mscheduler work")
 		return nil
 	}
-	return a.print(t.String())
+	return a.print(t.flush())
 }
 
 func jsonTime(t time.Time) string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -40,7 +41,9 @@ func EventOf(c Change) (e model.TaskEvent, ok bool) {
 		return e, inserted(&e, c.Inserted)
 	}
 	var w written
-	_ = fields(c.Updated, w.read)
+	for f := fieldsOf(c.Updated); f.next(); {
+		w.read(&f)
+	}
 	if !w.time().IsZero() {
 		e.At = w.time()
 	}
@@ -151,7 +154,7 @@ func (w *written) time() time.Time {
 	return time.Time{}
 }
 
-func (w *written) read(f field) {
+func (w *written) read(f *field) {
 	path := string(f.key)
 	if state, ok := strings.CutPrefix(path, "worker_states"); ok {
 		w.other = true
@@ -188,7 +191,7 @@ func (w *written) read(f field) {
 }
 
 // readState reads what was set of the executions: all of them, one, or a field of one.
-func (w *written) readState(path string, f field) {
+func (w *written) readState(path string, f *field) {
 	if path == "" {
 		w.readStates(f)
 		return
@@ -220,9 +223,17 @@ func (w *written) readState(path string, f field) {
 }
 
 // readStates takes from the whole array what is newest in it: that is what the write did.
-func (w *written) readStates(f field) {
-	all := list(f, func(st *model.WorkerState, f field) { f.byDriver(st) })
+func (w *written) readStates(f *field) {
+	if !f.is(bsoncore.TypeArray) {
+		return
+	}
+	var all []model.WorkerState
 	var newest time.Time
+	e := fieldsOf(f.data)
+	for e.next() {
+		all = append(all, *decoded[model.WorkerState](&e))
+	}
+	f.err = e.err
 	for i := range all {
 		newest = clock.Later(newest, changedAt(&all[i]))
 	}

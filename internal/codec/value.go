@@ -271,7 +271,7 @@ func appendJSON(dst []byte, v bsoncore.Value) []byte {
 func appendJSONElements(dst []byte, doc []byte, open, end byte) []byte {
 	dst = append(dst, open)
 	first := len(dst)
-	_ = fields(doc, func(f field) { // what is damaged ends where it is
+	for f := fieldsOf(doc); f.next(); { // what is damaged ends where it is
 		if len(dst) > first {
 			dst = append(dst, ',')
 		}
@@ -279,7 +279,7 @@ func appendJSONElements(dst []byte, doc []byte, open, end byte) []byte {
 			dst = append(AppendJSONString(dst, f.key), ':')
 		}
 		dst = appendJSON(dst, bsoncore.Value{Type: f.kind, Data: f.data})
-	})
+	}
 	return append(dst, end)
 }
 

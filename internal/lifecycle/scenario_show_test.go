@@ -1,8 +1,10 @@
 package lifecycle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -84,6 +86,7 @@ func showUpdate(u bson.D) string {
 		if len(fields) == 0 {
 			continue
 		}
+		slices.SortStableFunc(fields, func(a, b bson.E) int { return cmp.Compare(shownAt(a.Key), shownAt(b.Key)) })
 		fmt.Fprintf(&b, "  %-6s", op.Key)
 		for _, e := range fields {
 			if op.Key == "$unset" {
@@ -95,6 +98,23 @@ func showUpdate(u bson.D) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// shownFirst is the order in which the fields of an update are shown, whatever their order in it.
+var shownFirst = strings.Fields(`generation status due_at lapse_at expire_at
+	worker_states ping_expire_time success_time fail_time fail_kind fail_reason retry_at returns parked no_callback unstarted local_retries
+	attempt error_count lapse_count error_info result finished_at archive_at outbox_at outbox applied cancel_requested_at
+	undecodable_since remark wake_at audience created_at start_time priority creator category args checkpoint steps progress options origin`)
+
+func shownAt(key string) int {
+	place := func(name string) int { return slices.Index(shownFirst, name) }
+	array, rest, _ := strings.Cut(key, ".")
+	index, name, _ := strings.Cut(rest, ".")
+	at := 1_000_000 * place(array)
+	if n, err := strconv.Atoi(index); err == nil { // one execution after the other
+		at += 1000*n + place(name)
+	}
+	return at
 }
 
 func showValue(key string, v any) string {

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -92,8 +93,7 @@ const decodeGraceOfSecrets = 3 * 24 * time.Hour
 // deliverCallbacks registers the handler of deliveries.
 func (c *Consumer) deliverCallbacks() error {
 	cfg := c.cfg.Callbacks
-	limit := cfg.Concurrency
-	byDefault(&limit, 50)
+	limit := cmp.Or(cfg.Concurrency, 50)
 	reach, err := cfg.reach()
 	if err != nil {
 		return err

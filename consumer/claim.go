@@ -40,7 +40,7 @@ func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost i
 // claimBy is [Consumer.claim] with the slots and permits of a hand; nil = none. With a hand the
 // caller need not hold claiming, because the hand has slots of its own.
 func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand) (took, lost int, err error) {
-	b := claim.Bid{ExecID: newExecID(), Tasks: found, Hand: with.permits(), Room: c.roomWith(with), MayAsk: c.mayAsk(with)}
+	b := claim.Bid{ExecID: claim.NewExecID(), Tasks: found, Hand: with.permits(), Room: c.roomWith(with), MayAsk: c.mayAsk(with)}
 	out, err := c.claimer.Claim(ctx, b)
 	if err != nil || out.Claims()+len(out.Held) > 0 {
 		c.lapses.Hint() // who looked for leases before the write saw none, and rests

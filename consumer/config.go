@@ -1,11 +1,12 @@
 package consumer
 
 import (
+	"cmp"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -106,29 +107,17 @@ func (c Config) withDefaults() (Config, error) {
 	errs = append(errs, c.Callbacks.validate()...)
 	only := lifecycle.Conditions{Tenants: c.Tenants, Categories: c.Categories, Creators: c.Creators}
 	errs = append(errs, lifecycle.CheckConditions(&only))
-	byDefault(&c.Concurrency, 100)
-	byDefault(&c.ShutdownTimeout, 30*time.Second)
-	byDefault(&c.DecodeGrace, time.Hour)
-	byDefault(&c.PollInterval, 30*time.Second)
-	if c.Clock == nil {
-		c.Clock = clock.System()
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, 100)
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 30*time.Second)
+	c.DecodeGrace = cmp.Or(c.DecodeGrace, time.Hour)
+	c.PollInterval = cmp.Or(c.PollInterval, 30*time.Second)
+	c.Clock = cmp.Or(c.Clock, clock.System())
 	return c, errors.Join(errs...)
-}
-
-func byDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 func automaticWorkerID() string {
 	host := hostName()
-	if len(host) > 100 {
-		host = host[:100]
-	}
-	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), randomHex(4))
+	return fmt.Sprintf("%s-%d-%s", host[:min(len(host), 100)], os.Getpid(), strings.ToLower(rand.Text()[:8]))
 }
 
 func hostName() string {
@@ -137,18 +126,4 @@ func hostName() string {
 		return "host"
 	}
 	return host
-}
-
-func randomHex(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails, by its contract
-	return hex.EncodeToString(b)
-}
-
-// newExecID makes a random UUID (version 4).
-func newExecID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

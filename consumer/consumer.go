@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -136,7 +137,7 @@ func New(cfg Config) (*Consumer, error) {
 		Busy:     func() bool { return c.held.count().all > 0 || c.backlog.Load() },
 	})
 	c.watch = stream.New(stream.Config{
-		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Holder: cfg.WorkerID + "/" + randomHex(4), Only: c.only, Batch: cfg.Concurrency,
+		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Holder: cfg.WorkerID + "/" + crand.Text(), Only: c.only, Batch: cfg.Concurrency,
 		Types: c.types, Fleet: c.presence.Fleet, Backlog: c.backlog.Load, Waits: c.held.waitsForWork, Missed: c.eventsMissed,
 		Open: func(r *stream.Ranks) stream.Follower { return newFollower(c, r) },
 		Tell: func(reason string) { c.emit(Event{Kind: EventStream, Reason: reason}) },
@@ -248,7 +249,7 @@ func (c *Consumer) upkeep() *upkeep.Keeper {
 		ended = c.stats.finished.Load()
 		return ended != before
 	}
-	return upkeep.New(c.store, c.cfg.WorkerID+"/"+randomHex(8), c.log, busy,
+	return upkeep.New(c.store, c.cfg.WorkerID+"/"+crand.Text(), c.log, busy,
 		upkeep.Outcomes{Runner: c.outcomes},
 		upkeep.Limits{Gate: c.gate, Used: c.control.Limited},
 		upkeep.Expiry{Store: c.store, Types: c.taskTypes, Ended: c.outcomes.Ended},

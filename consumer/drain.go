@@ -168,10 +168,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 			continue
 		}
 		due, err := c.seeker.Next(ctx, c.types(), nil, looked, endOfTime)
-		next := due.DueAt
-		if retry := c.seeker.Refused.Next(); !retry.IsZero() && (next.IsZero() || retry.Before(next)) {
-			next = retry
-		}
+		next := clock.Sooner(due.DueAt, c.seeker.Refused.Next())
 		if err != nil {
 			return skipped, err
 		}
@@ -182,9 +179,7 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 					return skipped, err
 				}
 			}
-			if next.IsZero() || limited.Before(next) {
-				next = limited
-			}
+			next = clock.Sooner(next, limited)
 		}
 		switch {
 		case next.IsZero() || limited.IsZero() && !skipTime:

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -122,7 +123,7 @@ func (p *passes) send() {
 	some := len(p.waiting) > 0
 	p.mu.Unlock()
 	if some {
-		notify(p.wake)
+		clock.Wake(p.wake)
 	}
 }
 

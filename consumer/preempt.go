@@ -16,7 +16,7 @@ func (c *Consumer) preempt(ctx context.Context, found []*model.Task) (changed in
 	if err := c.control.Fresh(ctx); err != nil {
 		return 0, left, err
 	}
-	execID := newExecID()
+	execID := claim.NewExecID()
 	l, release := c.judge(found, execID)
 	defer release()
 	// First the tasks that this worker runs itself. Those that it leaves wake other workers,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/control"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -17,6 +18,13 @@ type look struct {
 	at   time.Time // the store's
 	poll bool      // nothing is known to be due then
 	ask  bool      // the question when something is due may be asked again then, see nextDue
+}
+
+// notAfter makes it a look at the time, if that is sooner; zero = never.
+func (l *look) notAfter(at time.Time) {
+	if !at.IsZero() && at.Before(l.at) {
+		*l = look{at: at}
+	}
 }
 
 // rest waits until a fetch may find something. It follows a fetch that found all there
@@ -40,13 +48,9 @@ func (c *Consumer) rest(ctx context.Context) error {
 // awaitWork sleeps until the time, which is the store's, or until woken.
 func (c *Consumer) awaitWork(ctx context.Context, until time.Time) (woken bool) {
 	for {
-		now := c.store.Clock.Now()
-		due, _ := c.wake.next(time.Time{})
-		wake := until
-		if !due.IsZero() {
-			if at := due.Add(c.watch.Turn(due)); at.Before(wake) {
-				wake = at
-			}
+		now, wake := c.store.Clock.Now(), until
+		if due, _ := c.wake.next(time.Time{}); !due.IsZero() {
+			wake = clock.Sooner(wake, due.Add(c.watch.Turn(due)))
 		}
 		if !now.Before(wake) {
 			_, woken = c.wake.next(now)
@@ -72,22 +76,16 @@ func (c *Consumer) awaitWork(ctx context.Context, until time.Time) (woken bool) 
 func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	now := c.store.Clock.Now()
 	next := look{at: now.Add(c.pollDelay()), poll: true}
-	if retry := c.seeker.Refused.Next(); !retry.IsZero() && retry.Before(next.at) {
-		next = look{at: retry}
-	}
-	if at := c.gate.Next(); !at.IsZero() && at.Before(next.at) {
-		next = look{at: at}
-	}
-	if in, skipped := c.seeker.Skipped(); skipped && now.Add(in).Before(next.at) {
-		next = look{at: now.Add(in)} // tasks outside of the query may be due
+	next.notAfter(c.seeker.Refused.Next())
+	next.notAfter(c.gate.Next())
+	if in, skipped := c.seeker.Skipped(); skipped {
+		next.notAfter(now.Add(in)) // tasks outside of the query may be due
 	}
 	var priorities []int
 	if _, full := c.plan.LastLook(); !full {
 		// Before a longer rest it looks at everything, and then for every start.
 		priorities = c.seeker.Queue.Priorities()
-		if full := now.Add(claim.FullEvery); full.Before(next.at) {
-			next = look{at: full}
-		}
+		next.notAfter(now.Add(claim.FullEvery))
 	}
 	types, _, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {
@@ -173,15 +171,12 @@ func (c *Consumer) poll(ctx context.Context) (look, error) {
 		c.seeker.Queue.End(one, nil, true)
 		c.seeker.Several.End(several, nil, true)
 	}
-	if retry := c.seeker.Refused.Next(); found.Due {
-		next = look{at: now}
+	if found.Due {
+		next.notAfter(now)
 		c.lapses.Hint() // the one answer says nothing of leases
-	} else if !retry.IsZero() && retry.Before(next.at) {
-		next = look{at: retry}
 	}
-	if at := c.gate.Next(); !at.IsZero() && at.Before(next.at) {
-		next = look{at: at}
-	}
+	next.notAfter(c.seeker.Refused.Next())
+	next.notAfter(c.gate.Next())
 	if soonest := c.store.Clock.Now().Add(c.pollPace.Left()); next.poll && next.at.Before(soonest) {
 		next.at = soonest
 	}

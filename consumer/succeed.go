@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -88,7 +89,7 @@ func (c *Consumer) wantSuccessor(x *execution) {
 		p.preparing[x.h] = append(p.preparing[x.h], x)
 	}
 	p.mu.Unlock()
-	notify(p.wake)
+	clock.Wake(p.wake)
 }
 
 // prepareSuccessors reads the next tasks of the type, and notes them in the permits of executions.
@@ -118,7 +119,7 @@ func (c *Consumer) prepareSuccessors(ctx context.Context, h *handler, xs []*exec
 			unused = append(unused, t)
 			continue
 		}
-		x, s := xs[0], &successor{task: t, execID: newExecID(), version: version, since: began}
+		x, s := xs[0], &successor{task: t, execID: claim.NewExecID(), version: version, since: began}
 		x.successor, xs, of = s, xs[1:], append(of, x)
 		wanted = append(wanted, limits.Preparation{Permit: *x.ofType(), Running: x.execID, Task: t, ExecID: s.execID})
 	}

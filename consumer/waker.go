@@ -3,6 +3,8 @@ package consumer
 import (
 	"sync"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // waker tells the fetch loop that there may be work: now, or at a time of the store's
@@ -20,14 +22,7 @@ func newWaker() waker {
 }
 
 // now wakes the fetch loop.
-func (w *waker) now() { notify(w.look) }
-
-func notify(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
+func (w *waker) now() { clock.Wake(w.look) }
 
 // at notes a future due_at, such as the retry of what this worker ended with an error.
 func (w *waker) at(due time.Time) {
@@ -38,7 +33,7 @@ func (w *waker) at(due time.Time) {
 	}
 	w.mu.Unlock()
 	if earlier {
-		notify(w.rearm)
+		clock.Wake(w.rearm)
 	}
 }
 

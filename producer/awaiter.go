@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -71,7 +72,7 @@ func (a *awaiter) join(w *wait) error {
 		a.running = true
 		go a.run()
 	}
-	a.wake()
+	clock.Wake(a.changed)
 	return nil
 }
 
@@ -80,7 +81,7 @@ func (a *awaiter) leave(w *wait) {
 	defer a.mu.Unlock()
 	a.waits = slices.DeleteFunc(a.waits, func(o *wait) bool { return o == w })
 	a.cutShort()
-	a.wake()
+	clock.Wake(a.changed)
 }
 
 func (a *awaiter) close() {
@@ -88,14 +89,7 @@ func (a *awaiter) close() {
 	defer a.mu.Unlock()
 	a.closed = true
 	a.cutShort()
-	a.wake()
-}
-
-func (a *awaiter) wake() {
-	select {
-	case a.changed <- struct{}{}:
-	default: // it will look anyway
-	}
+	clock.Wake(a.changed)
 }
 
 // run ends when nobody waits any more.
@@ -106,7 +100,7 @@ func (a *awaiter) run() {
 		case due == nil:
 			return
 		case len(due) == 0:
-			a.sleep(pause)
+			clock.PauseOr(context.Background(), pause, a.changed)
 		default:
 			a.lookAt(due)
 		}
@@ -142,15 +136,6 @@ func (a *awaiter) next() (due []*wait, pause time.Duration) {
 		}
 	}
 	return due, 0
-}
-
-func (a *awaiter) sleep(pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-a.changed:
-	}
 }
 
 // lookAt looks at the tasks and lets those go on whose waiting is over.

@@ -27,7 +27,7 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		}
 		// A permit names the one try that it is for: what an earlier one gives back, a moment
 		// later perhaps, must not be what this one has taken since.
-		f.exec = newExecID()
+		f.exec = claim.NewExecID()
 		out, err := f.claimer.Claim(ctx, claim.Bid{ExecID: f.exec, Tasks: got.Tasks, Search: store.Patience})
 		for _, g := range out.Unused {
 			f.p.room.Limits.Return(g)

@@ -104,7 +104,7 @@ func (p *Puller) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
 		return nil, err
 	}
 	defer done()
-	f := &fetch{p: p, FetchRequest: r, exec: newExecID(), left: max(r.Max, 1)}
+	f := &fetch{p: p, FetchRequest: r, exec: claim.NewExecID(), left: max(r.Max, 1)}
 	if err := f.run(store.Outside(ctx)); err != nil {
 		p.memory.failed(err)
 		if len(f.out) == 0 {

@@ -2,8 +2,6 @@ package pull
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
 	"time"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -69,12 +67,4 @@ func (f *fetch) checkPrimary(ctx context.Context) error {
 		return f.p.room.Store.ReadClock(ctx)
 	}
 	return nil
-}
-
-// newExecID makes a random UUID (version 4).
-func newExecID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, by its contract
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

@@ -2,6 +2,8 @@ package claim
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -272,4 +274,12 @@ func (c *Claimer) leaveOut(held []store.Write) {
 	for _, w := range held {
 		c.Refused.AddHeld(w.Before.ID, now)
 	}
+}
+
+// NewExecID makes the id of an execution: a random UUID (version 4).
+func NewExecID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, by its contract
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

@@ -3,6 +3,8 @@ package claim
 import (
 	"sync"
 	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
 // Refusals remembers tasks that are due but not for this worker now, such as one with
@@ -39,9 +41,7 @@ func (r *Refusals) Add(id string, now, retry time.Time) {
 		return
 	}
 	r.retry[id] = retry
-	if retry.Before(r.until[id]) {
-		r.until[id] = retry
-	}
+	r.until[id] = clock.Sooner(r.until[id], retry)
 }
 
 // AddHeld notes a task that another client holds, such as an open transaction.
@@ -63,9 +63,7 @@ func (r *Refusals) Held() (earliest time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id := range r.held {
-		if until := r.until[id]; earliest.IsZero() || until.Before(earliest) {
-			earliest = until
-		}
+		earliest = clock.Sooner(earliest, r.until[id])
 	}
 	return earliest
 }
@@ -76,9 +74,7 @@ func (r *Refusals) Next() (earliest time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, at := range r.retry {
-		if earliest.IsZero() || at.Before(earliest) {
-			earliest = at
-		}
+		earliest = clock.Sooner(earliest, at)
 	}
 	return earliest
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -143,9 +144,7 @@ func (s *Sight) End(l Look, found []*model.Task, complete bool) {
 			of = new([levels]time.Time)
 			first[t.Type] = of
 		}
-		if of[t.Priority].IsZero() || t.DueAt.Before(of[t.Priority]) {
-			of[t.Priority] = t.DueAt
-		}
+		of[t.Priority] = clock.Sooner(of[t.Priority], t.DueAt)
 	}
 	from, to := 0, levels-1
 	if !l.Full() {
@@ -158,11 +157,11 @@ func (s *Sight) End(l Look, found []*model.Task, complete bool) {
 		}
 		for p := max(from, lowest); p <= to; p++ {
 			at := l.now.Add(-headMargin)
-			if of := first[typ]; of != nil && !of[p].IsZero() && of[p].Before(at) {
-				at = of[p]
+			if of := first[typ]; of != nil {
+				at = clock.Sooner(at, of[p])
 			}
-			if p == lowest && !last.IsZero() && last.Before(at) {
-				at = last
+			if p == lowest {
+				at = clock.Sooner(at, last)
 			}
 			if s.heard != l.heard && q.heads[p].Before(at) {
 				at = q.heads[p] // what was named may have come after the look passed its place

@@ -23,3 +23,12 @@ func PauseOr(ctx context.Context, d time.Duration, wake <-chan struct{}) (woken 
 	}
 	return false
 }
+
+// Wake ends the pause of whoever waits on the channel, or the next one. The channel has room for
+// one token: woken twice is woken once.
+func Wake(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

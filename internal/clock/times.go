@@ -12,6 +12,14 @@ func Later(a, b time.Time) time.Time {
 	return b
 }
 
+// Sooner is the earlier of two times, of which a zero one is never.
+func Sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // Millis cuts a time to what the database stores.
 func Millis(t time.Time) time.Time {
 	if t.IsZero() {

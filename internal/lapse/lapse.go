@@ -61,12 +61,7 @@ func New(cfg Config) *Watch {
 }
 
 // Hint says that a task was found, inserted or claimed: it may be executing by now.
-func (w *Watch) Hint() {
-	select {
-	case w.hint <- struct{}{}:
-	default:
-	}
-}
+func (w *Watch) Hint() { clock.Wake(w.hint) }
 
 // Executing reports whether something was executing when the database was last asked.
 func (w *Watch) Executing() bool { return w.executing.Load() }

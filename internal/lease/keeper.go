@@ -63,21 +63,14 @@ func NewKeeper[X Holder](cfg Config[X]) *Keeper[X] {
 // the loops sleep.
 func (k *Keeper[X]) Added() {
 	k.PingNow()
-	wake(k.guard)
+	clock.Wake(k.guard)
 }
 
 // PingNow makes the ping loop look at once which pings are due.
-func (k *Keeper[X]) PingNow() { wake(k.ping) }
+func (k *Keeper[X]) PingNow() { clock.Wake(k.ping) }
 
 // Woken carries a token after [Keeper.PingNow].
 func (k *Keeper[X]) Woken() <-chan struct{} { return k.ping }
-
-func wake(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
 
 // Batches is how many batches of pings the database has answered.
 func (k *Keeper[X]) Batches() int64 { return k.batches.Load() }
@@ -223,7 +216,7 @@ func (k *Keeper[X]) GuardLoop(ctx context.Context) {
 // machine's clock does not cost it its work. A lease that ends at the deadline cannot be
 // extended; the database's clock decides about it.
 func (k *Keeper[X]) Confirm(ctx context.Context, doubtful []X) {
-	defer wake(k.guard)
+	defer clock.Wake(k.guard)
 	ctx, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()
 	var batch []X

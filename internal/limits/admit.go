@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -185,7 +186,7 @@ func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Tas
 		}
 		taken[k]++ // also by the one that goes on
 		if r := b.keyed.RateLimit; r != nil {
-			next[at] = later(next[at], b.g.store.Clock.Now()).Add(lifecycle.Spacing(*r))
+			next[at] = clock.Later(next[at], b.g.store.Clock.Now()).Add(lifecycle.Spacing(*r))
 		}
 		free = append(free, t)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -118,9 +119,7 @@ func (g *Gate) Pending() time.Time {
 	defer g.mu.Unlock()
 	next := g.next(func(*wait) bool { return true })
 	for _, k := range g.due {
-		if next.IsZero() || k.at.Before(next) {
-			next = k.at
-		}
+		next = clock.Sooner(next, k.at)
 	}
 	return next
 }
@@ -158,8 +157,8 @@ func (g *Gate) AnyWaits() bool {
 func (g *Gate) next(counts func(*wait) bool) (next time.Time) {
 	now := g.store.Clock.Now()
 	for typ, w := range g.waits {
-		if counts(w) && g.lasts(typ, w, now) && (next.IsZero() || w.until.Before(next)) {
-			next = w.until
+		if counts(w) && g.lasts(typ, w, now) {
+			next = clock.Sooner(next, w.until)
 		}
 	}
 	return next

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -62,10 +63,8 @@ func (r *reserved) give(i int, g *Grant) bool {
 	if g.asked == 0 {
 		g.asked = max(r.asked, 1)
 	}
-	g.From = later(g.From, at)
-	if until := at.Add(lifecycle.GoodFor(r.rate, r.pace)); g.Until.IsZero() || until.Before(g.Until) {
-		g.Until = until
-	}
+	g.From = clock.Later(g.From, at)
+	g.Until = clock.Sooner(g.Until, at.Add(lifecycle.GoodFor(r.rate, r.pace)))
 	return !g.From.After(g.Until)
 }
 

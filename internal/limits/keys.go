@@ -193,12 +193,6 @@ func (g *Gate) roomOf(ctx context.Context, typ string, keys []store.LimitOf, key
 	return room, err
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
 
 // lookAt looks at a key at that time of the store, once.
 func (g *Gate) lookAt(of store.LimitOf, at time.Time) {

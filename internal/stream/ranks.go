@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -66,7 +67,7 @@ func (r *Ranks) Lost() {
 	r.mu.Lock()
 	r.missed = 0
 	r.mu.Unlock()
-	notify(r.doubt)
+	clock.Wake(r.doubt)
 }
 
 // Delay is how long to wait before a task is claimed: not at all for the watcher that

@@ -79,14 +79,7 @@ func New(cfg Config) *Watcher { return &Watcher{cfg: cfg, rested: make(chan stru
 // Rested records that the worker has looked for work and found nothing more.
 func (w *Watcher) Rested() {
 	w.looked.Store(true)
-	notify(w.rested)
-}
-
-func notify(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
+	clock.Wake(w.rested)
 }
 
 // Idle says whether the worker waits for work: it has looked, knows of none, and has a

@@ -2,14 +2,10 @@ package consumer
 
 import (
 	"context"
-	"slices"
-	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lease"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -31,52 +27,42 @@ func (c *Consumer) newClaimer() *claim.Claimer {
 	}
 }
 
-// claim claims what this worker takes of the candidates, in one batch, and starts what was won.
-// The caller holds claiming. lost counts candidates that somebody else changed first.
-func (c *Consumer) claim(ctx context.Context, found []*model.Task) (took, lost int, err error) {
-	return c.claimBy(ctx, found, nil)
-}
-
-// claimBy is [Consumer.claim] with the slots and permits of a hand; nil = none. With a hand the
-// caller need not hold claiming, because the hand has slots of its own.
-func (c *Consumer) claimBy(ctx context.Context, found []*model.Task, with *hand) (took, lost int, err error) {
-	b := claim.Bid{ExecID: claim.NewExecID(), Tasks: found, Hand: with.permits(), Room: c.roomWith(with), MayAsk: c.mayAsk(with)}
+// claim claims what this worker takes of the candidates, in one batch, and starts what was won. with
+// has slots and permits for them; nil = there are none, and the caller holds claiming.
+func (c *Consumer) claim(ctx context.Context, found []*model.Task, with *hand) (claim.Outcome, error) {
+	b := claim.Bid{ExecID: claim.NewExecID(), Tasks: found, Room: c.roomWith(with), MayAsk: c.mayAsk(with)}
+	if with != nil && len(with.left) > 0 {
+		b.Hand = with.left
+	}
 	out, err := c.claimer.Claim(ctx, b)
 	if err != nil || out.Claims()+len(out.Held) > 0 {
 		c.lapses.Hint() // who looked for leases before the write saw none, and rests
 	}
-	with.miss(c, out.Missed)
-	for _, w := range slices.Concat(out.Won, out.Held) {
-		if g, granted := out.Grants[w.Before]; granted {
-			with.use(g)
-		}
+	if with != nil {
+		with.use(&out)
+	} else {
+		c.gate.Learn(out.Missed)
 	}
-	for _, g := range out.Unused {
-		c.gate.Return(with.keep(g))
-	}
+	c.gate.Return(out.Unused...)
 	if out.Unasked {
 		c.wake.now() // the next fetch asks for its grant
 	}
-	c.settled(&out, b.ExecID)
-	c.claimApart(ctx, out, b.ExecID)
-	return len(out.Won), out.Lost + out.Unwritable, err
+	c.settled(&out)
+	c.claimApart(ctx, out)
+	return out, err
 }
 
 // settled counts claims, and starts what was won.
-func (c *Consumer) settled(out *claim.Outcome, execID string) {
+func (c *Consumer) settled(out *claim.Outcome) {
 	c.stats.attempted.Add(int64(out.Claims()))
 	c.stats.won.Add(int64(len(out.Won)))
-	won := make([]wonTask, len(out.Won))
-	for i, w := range out.Won {
-		won[i] = wonTask{task: w.After, due: w.Before.DueAt, grant: out.Grants[w.Before]}
-	}
-	c.hold(won, execID, out.Sent)
+	c.hold(out)
 }
 
 // claimApart continues what ran out of time, beside the fetches and without their lock: an open
 // transaction that holds one candidate must not stop them. The store finds out which documents are
 // held, and claims or repairs the others. The slots of the claims are kept meanwhile.
-func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome, execID string) {
+func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 	if len(out.HeldRepairs) > 0 {
 		c.apart.Go(func() {
 			_, err := c.claimer.Repair(ctx, out.HeldRepairs, store.Patience)
@@ -89,14 +75,12 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome, execID str
 	release := c.held.promise(out.Held)
 	c.apart.Go(func() {
 		defer release()
-		apart := claim.Outcome{Grants: out.Grants}
-		if c.claimer.Write(ctx, out.Held, execID, store.Patience, &apart) != nil {
+		apart := claim.Outcome{ExecID: out.ExecID, Grants: out.Grants}
+		if c.claimer.Write(ctx, out.Held, store.Patience, &apart) != nil {
 			return // they may have been won: the sweeper finds out
 		}
-		for _, g := range apart.Unused {
-			c.gate.Return(g)
-		}
-		c.settled(&apart, execID)
+		c.gate.Return(apart.Unused...)
+		c.settled(&apart)
 	})
 }
 
@@ -104,40 +88,32 @@ func (c *Consumer) effOf(t *model.Task) *lifecycle.Effective {
 	return c.handlerOf(t.Type).effective(t)
 }
 
-// wonTask is a task as it is after this worker's claim.
-type wonTask struct {
-	task     *model.Task
-	due      time.Time // when it became claimable
-	previous string    // the worker whose lease lapsed, for a takeover
-	grant    limits.Grant
-}
-
-// hold takes won tasks in and starts what fits the slots. sent is when the claim was
-// sent: the lease is trusted from then.
-func (c *Consumer) hold(won []wonTask, execID string, sent clock.Instant) {
-	if len(won) == 0 {
+// hold takes won tasks in and starts what fits the slots.
+func (c *Consumer) hold(out *claim.Outcome) {
+	if len(out.Won) == 0 {
 		return
 	}
-	xs := make([]*execution, 0, len(won))
+	xs := make([]*execution, len(out.Won))
 	var h *handler
-	for _, t := range won {
-		if h == nil || h.typ != t.task.Type {
-			h = c.handlerOf(t.task.Type)
+	for n, won := range out.Won {
+		t := won.After
+		if h == nil || h.typ != t.Type {
+			h = c.handlerOf(t.Type)
 		}
-		i, w := lifecycle.ExecutionOf(t.task, execID)
-		eff := h.effective(t.task)
+		i, w := lifecycle.ExecutionOf(t, out.ExecID)
+		eff, grant := h.effective(t), out.Grants[won.Before]
 		x := &execution{
-			task: t.task, execID: execID, index: i, attempt: w.Attempt,
-			h: h, eff: eff, dueAt: t.due, permits: t.grant.Permits,
-			from: t.grant.From, until: t.grant.Until,
-			lease: lease.New(t.task, execID, eff, sent),
+			task: t, execID: out.ExecID, index: i, attempt: w.Attempt,
+			h: h, eff: eff, dueAt: won.Before.DueAt, permits: grant.Permits,
+			from: grant.From, until: grant.Until,
+			lease: lease.New(t, out.ExecID, eff, out.Sent),
 		}
-		xs = append(xs, x)
-		kind := EventClaimed
-		if t.previous != "" {
-			kind = EventTakenOver
+		event := Event{Kind: EventClaimed}
+		if won.Lapsed != "" {
+			x.dueAt, event = won.Before.LapseAt, Event{Kind: EventTakenOver, Previous: claim.Previous(won)}
 		}
-		c.emitFor(x, Event{Kind: kind, Previous: t.previous})
+		xs[n] = x
+		c.emitFor(x, event)
 	}
 	c.held.add(xs, c.cfg.Clock.Monotonic(), c.store.Clock.Now())
 	c.control.LookFrom(xs[0].task.UpdatedAt) // a signal may have named them before they were held

@@ -92,7 +92,7 @@ func (h hold) Parked() {
 func (h hold) Ended(after *model.Task) {
 	c, x := h.c, h.execution
 	c.stats.finished.Add(1)
-	c.returnPermits(x)
+	c.releasePermits(x, true)
 	_, w := lifecycle.ExecutionOf(after, x.execID)
 	c.outcomes.Ended(after) // before nothing is held any more: a drain waits for both
 	c.held.remove(x)
@@ -110,7 +110,7 @@ func (h hold) Ended(after *model.Task) {
 func (h hold) Fenced(out lifecycle.Outcome, why string) {
 	c, x := h.c, h.execution
 	c.stats.fenced.Add(1)
-	c.freePermits(x) // the execution has ended, whoever ended it
+	c.releasePermits(x, false) // the execution has ended, whoever ended it
 	c.held.remove(x)
 	c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Str("outcome", string(out.Kind)).Msg("a late result was refused: " + why)
 	c.emitFor(x, Event{Kind: EventFenced, Outcome: out.Kind, Reason: why, Ran: x.ran})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,12 +151,13 @@ type execution struct {
 	stopped error // the cause, for one that had not started
 }
 
+// ofType reports whether the permit is that of a type as a whole.
+func ofType(p lifecycle.Permit) bool { return p.Key == "" }
+
 // ofType returns the execution's permit of its type; nil = none.
 func (x *execution) ofType() *lifecycle.Permit {
-	for i := range x.permits {
-		if x.permits[i].Key == "" {
-			return &x.permits[i]
-		}
+	if i := slices.IndexFunc(x.permits, ofType); i >= 0 {
+		return &x.permits[i]
 	}
 	return nil
 }

@@ -142,10 +142,11 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if err := c.lapses.OwnFirst(ctx); err != nil { // the search may have waited for the database
 		return false, true, err
 	}
-	took, lost, err := c.claim(ctx, found)
+	out, err := c.claim(ctx, found, nil)
 	if err != nil {
 		return false, true, err
 	}
+	took, lost := len(out.Won), out.Lost+out.Unwritable
 	if c.watch.Watching() && took+lost == len(found) {
 		c.recent.add(found, c.cfg.Clock.Monotonic())
 	}

@@ -229,11 +229,11 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 	if left {
 		c.wake.now()
 	}
-	took, lost, err := c.claim(ctx, now)
-	if err == nil && lost > 0 {
+	out, err := c.claim(ctx, now, nil)
+	if err == nil && out.Lost+out.Unwritable > 0 {
 		f.ranks.Lost()
 	}
-	if took+lost == len(now) {
+	if out.Claims() == len(now) {
 		c.recent.add(now, c.cfg.Clock.Monotonic())
 	}
 	return err

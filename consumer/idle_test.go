@@ -173,9 +173,9 @@ func TestAfterAClaimTheLeasesAreLookedAt(t *testing.T) {
 	c, _ := prepared(t, testdb.New(t))
 	task := put(t, c, "k", nil)
 	woken(c.lapses.Hinted())
-	took, _, err := c.claim(t.Context(), []*model.Task{task})
+	out, err := c.claim(t.Context(), []*model.Task{task}, nil)
 	require.NoError(t, err)
-	require.Equal(t, 1, took)
+	require.Len(t, out.Won, 1)
 	require.True(t, woken(c.lapses.Hinted()))
 }
 

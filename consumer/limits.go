@@ -12,7 +12,10 @@ import (
 // mayAsk chooses limited tasks that can start at once. by is what is at hand for them; nil =
 // nothing.
 func (c *Consumer) mayAsk(by *hand) func(*model.Task) bool {
-	slots, room := by.slotsOr(c.freeSlots), map[string]int{}
+	slots, room := by.slots(), map[string]int{}
+	if by == nil {
+		slots = c.freeSlots()
+	}
 	return func(t *model.Task) bool {
 		h := c.handlerOf(t.Type)
 		if _, known := room[t.Type]; !known {

@@ -39,10 +39,10 @@ func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testi
 			once.Do(func() { c.store.Clock.Skip(time.Hour) })
 		}
 	})
-	took, _, err := c.claim(ctx, []*model.Task{again, other})
+	out, err := c.claim(ctx, []*model.Task{again, other}, nil)
 	require.NoError(t, err)
 	require.Empty(t, lifecycle.Claimable(again, c.cfg.WorkerID, lifecycle.ResolveOptions(again.Options), c.store.Clock.Now()), "the time has come")
-	require.Equal(t, 1, took)
+	require.Len(t, out.Won, 1)
 	stored, err := c.store.Tasks.Get(ctx, again.ID)
 	require.NoError(t, err)
 	require.Equal(t, again.Rev, stored.Rev)

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // When an execution of a type with max_running has ended, its permit and its slot go straight
@@ -50,8 +50,8 @@ type passes struct {
 func (c *Consumer) openPasses() {
 	c.passes.wake, c.passes.lanes = make(chan struct{}, 1), make(chan struct{}, followsAtOnce)
 	c.passes.open = true
-	c.passes.preparing = map[*handler][]*execution{}
-	c.passes.waiting, c.passes.lack = map[*handler]*passing{}, map[*handler]bool{}
+	c.passes.take() // makes room
+	c.passes.lack = map[*handler]bool{}
 	c.gate.Watch(limits.Watcher{Room: c.takeRoom, Holds: c.held.ofType})
 }
 
@@ -60,28 +60,21 @@ func (c *Consumer) passesOn(x *execution) bool {
 	return x.ofType() != nil && c.gate.Passes(x.h.typ) && c.gate.Knows(x.h.typ) && !x.h.left.Load() && !c.waits(x.h.typ) && c.passes.opened()
 }
 
-// returnPermits gives back the permits of an execution whose end was acknowledged, or passes on
-// the permit of its type.
-func (c *Consumer) returnPermits(x *execution) {
-	ofType, permits, wait := c.passes.permitsOf(x)
+// releasePermits gives back the permits of an execution that has ended. passOn lets that of its type
+// go on to the next task.
+func (c *Consumer) releasePermits(x *execution, passOn bool) {
+	if len(x.permits) == 0 {
+		return
+	}
+	permits, wait := c.passes.permitsOf(x)
 	if wait {
 		return
 	}
-	if ofType != nil && (!c.passesOn(x) || !c.passes.add(c, x, *ofType)) {
-		permits = append(permits, *ofType)
+	i := slices.IndexFunc(permits, ofType)
+	if i >= 0 && passOn && c.passesOn(x) && c.passes.add(c, x, permits[i]) {
+		permits = slices.Delete(permits, i, i+1)
 	}
 	c.gate.Return(limits.Grant{Permits: permits})
-}
-
-// freePermits gives back all permits of an execution.
-func (c *Consumer) freePermits(x *execution) {
-	ofType, permits, wait := c.passes.permitsOf(x)
-	if ofType != nil {
-		permits = append(permits, *ofType)
-	}
-	if !wait {
-		c.gate.Return(limits.Grant{Permits: permits})
-	}
 }
 
 func (p *passes) opened() bool {
@@ -127,20 +120,13 @@ func (p *passes) send() {
 	}
 }
 
-func (p *passes) take() map[*handler]*passing {
+// take takes what has gathered.
+func (p *passes) take() (waiting map[*handler]*passing, preparing map[*handler][]*execution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := p.waiting
-	p.waiting = map[*handler]*passing{}
-	return all
-}
-
-func (p *passes) takePreparing() map[*handler][]*execution {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := p.preparing
-	p.preparing = map[*handler][]*execution{}
-	return all
+	waiting, preparing = p.waiting, p.preparing
+	p.waiting, p.preparing = map[*handler]*passing{}, map[*handler][]*execution{}
+	return waiting, preparing
 }
 
 // lackSlot records that this process knows tasks of a type and has no slot for them.
@@ -207,10 +193,11 @@ func (c *Consumer) passLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-c.passes.wake:
-			for h, p := range c.passes.take() {
+			waiting, preparing := c.passes.take()
+			for h, p := range waiting {
 				c.passes.under.Go(func() { c.goOn(ctx, h, p) })
 			}
-			for h, xs := range c.passes.takePreparing() {
+			for h, xs := range preparing {
 				c.passes.under.Go(func() { c.prepareSuccessors(ctx, h, xs) })
 			}
 		}
@@ -218,7 +205,8 @@ func (c *Consumer) passLoop(ctx context.Context) {
 	c.passes.mu.Lock()
 	c.passes.open = false
 	c.passes.mu.Unlock()
-	for h, p := range c.passes.take() {
+	waiting, _ := c.passes.take()
+	for h, p := range waiting {
 		c.held.release(h, p.slots)
 		c.gate.Return(limits.Grant{Permits: p.permits})
 	}
@@ -229,7 +217,6 @@ func (c *Consumer) passLoop(ctx context.Context) {
 type hand struct {
 	reserved int
 	left     []lifecycle.Permit
-	missed   []*model.Task // without a permit
 }
 
 func (h *hand) slots() int {
@@ -239,26 +226,22 @@ func (h *hand) slots() int {
 	return h.reserved
 }
 
-func (h *hand) slotsOr(free func() int) int {
-	if h == nil {
-		return free()
+// use takes the outcome of a claim: it removes the slots and permits of what was won, and takes back
+// the type's permits whose claims were lost, which the outcome then has no longer.
+func (h *hand) use(out *claim.Outcome) {
+	for _, w := range slices.Concat(out.Won, out.Held) {
+		if g, granted := out.Grants[w.Before]; granted {
+			h.drop(g)
+			h.reserved--
+		}
 	}
-	return h.reserved
-}
-
-func (h *hand) permits() []lifecycle.Permit {
-	if h == nil || len(h.left) == 0 {
-		return nil
-	}
-	return h.left
-}
-
-// miss records tasks that were not granted.
-func (h *hand) miss(c *Consumer, tasks []*model.Task) {
-	if h == nil {
-		c.gate.Learn(tasks)
-	} else {
-		h.missed = append(h.missed, tasks...)
+	for i := range out.Unused {
+		g := &out.Unused[i]
+		h.drop(*g)
+		if n := slices.IndexFunc(g.Permits, ofType); n >= 0 {
+			h.left = append(h.left, g.Permits[n])
+			g.Permits = slices.Delete(slices.Clone(g.Permits), n, n+1)
+		}
 	}
 }
 
@@ -267,32 +250,6 @@ func (h *hand) drop(g limits.Grant) {
 	h.left = slices.DeleteFunc(h.left, func(p lifecycle.Permit) bool {
 		return slices.ContainsFunc(g.Permits, func(o lifecycle.Permit) bool { return o.Name == p.Name })
 	})
-}
-
-// use removes a grant by which a claim was won.
-func (h *hand) use(g limits.Grant) {
-	if h != nil {
-		h.drop(g)
-		h.reserved--
-	}
-}
-
-// keep takes back the type's permit of a grant whose claim was lost, and returns the rest.
-func (h *hand) keep(g limits.Grant) limits.Grant {
-	if h == nil {
-		return g
-	}
-	h.drop(g)
-	var rest []lifecycle.Permit
-	for _, p := range g.Permits {
-		if p.Key == "" {
-			h.left = append(h.left, p)
-		} else {
-			rest = append(rest, p)
-		}
-	}
-	g.Permits = rest
-	return g
 }
 
 // passTries is how often a permit goes to another candidate after another process was quicker.
@@ -333,17 +290,16 @@ func (c *Consumer) goOn(ctx context.Context, h *handler, p *passing) {
 		}
 		n = min(n, len(tasks))
 		before := by.reserved
-		by.missed = nil
-		took, lost, err := c.claimBy(ctx, tasks[:n], by)
+		out, err := c.claim(ctx, tasks[:n], by)
 		used := before - by.reserved
 		c.held.release(h, used) // they wait for a slot, before all others
 		slots -= used
-		c.gate.Chose(h.typ, 0, lost, append(by.missed, tasks[n:]...))
+		c.gate.Chose(h.typ, 0, out.Lost+out.Unwritable, append(out.Missed, tasks[n:]...))
 		if err != nil {
 			c.reportPass(ctx, err)
 			return
 		}
-		if took > 0 && !c.gate.Waiting(h.typ) && c.freeSlots() <= 0 {
+		if len(out.Won) > 0 && !c.gate.Waiting(h.typ) && c.freeSlots() <= 0 {
 			c.passes.lackSlot(h) // there may be more permits
 		}
 		if len(p.permits) == 0 && len(by.left) == 0 {

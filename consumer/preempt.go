@@ -68,11 +68,7 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) (changed int
 // was found.
 func (c *Consumer) takeOver(ctx context.Context, writes []store.Write, execID string) (changed int, err error) {
 	out, err := c.claimer.TakeOver(ctx, writes, execID)
-	won := make([]wonTask, len(out.Won))
-	for i, w := range out.Won {
-		won[i] = wonTask{task: w.After, due: w.Before.LapseAt, previous: claim.Previous(w)}
-	}
-	c.stats.takeovers.Add(int64(len(won)))
-	c.hold(won, execID, out.Sent)
+	c.stats.takeovers.Add(int64(len(out.Won)))
+	c.hold(&out)
 	return len(out.Won) + out.Lost, err
 }

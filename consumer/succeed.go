@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
@@ -164,7 +165,7 @@ func (c *Consumer) settleSuccessor(x *execution, to succession) {
 	left := s.left
 	p.mu.Unlock()
 	if left {
-		c.returnPermits(x)
+		c.releasePermits(x, true)
 	}
 	p.mu.Lock()
 	slot := s.slot
@@ -175,27 +176,23 @@ func (c *Consumer) settleSuccessor(x *execution, to succession) {
 	}
 }
 
-// permitsOf are the permits that an execution which has ended has, the one of its type apart; nil =
-// it has none. wait means that they are returned later, by [Consumer.settleSuccessor].
-func (p *passes) permitsOf(x *execution) (ofType *lifecycle.Permit, others []lifecycle.Permit, wait bool) {
+// permitsOf are the permits that an execution which has ended has. wait means that they are returned
+// later, by [Consumer.settleSuccessor].
+func (p *passes) permitsOf(x *execution) (permits []lifecycle.Permit, wait bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, permit := range x.permits {
-		if permit.Key != "" {
-			others = append(others, permit)
-		}
-	}
+	permits = slices.Clone(x.permits)
 	switch s := x.successor; {
 	case s == nil || s.state == missing:
-		return x.ofType(), others, false
 	case s.state == unsettled:
 		s.left = true
-		return nil, nil, true
+		return nil, true
 	case s.state == ready:
-		return &s.permit, others, false
+		permits[slices.IndexFunc(permits, ofType)] = s.permit
 	default:
-		return nil, others, false
+		permits = slices.DeleteFunc(permits, ofType)
 	}
+	return permits, false
 }
 
 // follow lets the end take the claim of the execution's successor along; false when it has none
@@ -309,7 +306,8 @@ func (c *Consumer) settleFollow(f *following, claimed store.Written, sent clock.
 	switch {
 	case claimed.Applied:
 		c.stats.won.Add(1)
-		c.hold([]wonTask{{task: f.claim.After, due: f.s.task.DueAt, grant: limits.Grant{Permits: []lifecycle.Permit{f.s.permit}}}}, f.s.execID, sent)
+		grants := map[*model.Task]limits.Grant{f.s.task: {Permits: []lifecycle.Permit{f.s.permit}}}
+		c.hold(&claim.Outcome{ExecID: f.s.execID, Sent: sent, Won: []store.Write{f.claim}, Grants: grants})
 		c.settleSuccessor(x, taken)
 		return
 	case claimed.Held:

@@ -29,9 +29,7 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		// later perhaps, must not be what this one has taken since.
 		f.exec = claim.NewExecID()
 		out, err := f.claimer.Claim(ctx, claim.Bid{ExecID: f.exec, Tasks: got.Tasks, Search: store.Patience})
-		for _, g := range out.Unused {
-			f.p.room.Limits.Return(g)
-		}
+		f.p.room.Limits.Return(out.Unused...)
 		if err != nil {
 			return err // what was won of limited tasks the sweeper finds out
 		}

@@ -59,8 +59,9 @@ type Bid struct {
 
 // Outcome is what became of a [Bid]. After an error it holds what is known all the same.
 type Outcome struct {
-	Won  []store.Write
-	Sent clock.Instant // when the claims were sent: leases are trusted from then
+	ExecID string // of the executions
+	Won    []store.Write
+	Sent   clock.Instant // when the claims were sent: leases are trusted from then
 	// Held claims were not written, because they shared a command with a document that another
 	// client holds. They may be written again, and their grants stay with them.
 	Held []store.Write
@@ -80,6 +81,7 @@ func (o *Outcome) Claims() int { return len(o.Won) + o.Lost + o.Unwritable }
 
 // Claim carries a bid out.
 func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
+	out.ExecID = b.ExecID
 	tasks, err := c.admit(ctx, b, &out)
 	if err != nil {
 		return out, err
@@ -96,7 +98,7 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 		c.Log.Warn().Int("tasks", d.wrong).Str("task_id", d.repairs[0].Before.ID).Msg("repairing derived fields that contradict the task")
 	}
 	if out.HeldRepairs, err = c.Repair(ctx, d.repairs, b.Search); err == nil && len(d.claims) > 0 {
-		if err = c.Write(ctx, d.claims, b.ExecID, b.Search, &out); err != nil {
+		if err = c.Write(ctx, d.claims, b.Search, &out); err != nil {
 			return out, err // they may have been won: the sweeper finds out
 		}
 		c.Gate.Claimed(out.Grants)
@@ -186,9 +188,9 @@ func (c *Claimer) Repair(ctx context.Context, repairs []store.Write, search time
 
 // Write writes claims and adds what became of them to the outcome. An error means that they may
 // have been won.
-func (c *Claimer) Write(ctx context.Context, claims []store.Write, execID string, search time.Duration, out *Outcome) error {
+func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.Duration, out *Outcome) error {
 	out.Sent = clock.Read(c.Store.Local())
-	written, err := c.write(ctx, claims, execID, search)
+	written, err := c.write(ctx, claims, out.ExecID, search)
 	if err != nil {
 		return err
 	}

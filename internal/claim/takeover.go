@@ -78,7 +78,7 @@ func (c *Claimer) Leave(ctx context.Context, leaves []store.Write) (done []store
 // documents are read back. What was won is in the outcome as it is by then, since other workers of
 // the same task may have pinged. The outcome of an error is incomplete.
 func (c *Claimer) TakeOver(ctx context.Context, writes []store.Write, execID string) (out Outcome, err error) {
-	out.Sent = clock.Read(c.Store.Local())
+	out.ExecID, out.Sent = execID, clock.Read(c.Store.Local())
 	var written []store.Written
 	var current map[string]*model.Task
 	if len(writes) <= singly {

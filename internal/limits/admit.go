@@ -41,14 +41,7 @@ func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string, ha
 		}
 		g.marked.Store(true)
 	}
-	var types []string
-	of := map[string][]*model.Task{}
-	for _, t := range tasks {
-		if of[t.Type] == nil {
-			types = append(types, t.Type)
-		}
-		of[t.Type] = append(of[t.Type], t)
-	}
+	types, of := grouped(tasks, func(t *model.Task) string { return t.Type })
 	for _, typ := range types {
 		if err := g.admitType(ctx, typ, of[typ], execID, hand, &a); err != nil {
 			return Admission{}, err
@@ -57,36 +50,48 @@ func (g *Gate) Admit(ctx context.Context, tasks []*model.Task, execID string, ha
 	return a, nil
 }
 
+// grouped divides tasks by what a function returns for each, in their order. It leaves out those
+// with "".
+func grouped(tasks []*model.Task, by func(*model.Task) string) (groups []string, of map[string][]*model.Task) {
+	of = map[string][]*model.Task{}
+	for _, t := range tasks {
+		group := by(t)
+		if group == "" {
+			continue
+		}
+		if of[group] == nil {
+			groups = append(groups, group)
+		}
+		of[group] = append(of[group], t)
+	}
+	return groups, of
+}
+
+// byKeys groups tasks that have a key, in their order.
+func byKeys(tasks []*model.Task) (keys []string, of map[string][]*model.Task) {
+	return grouped(tasks, func(t *model.Task) string { return t.Options.LimitKey })
+}
+
 // admitType takes what can wait for nobody first, the looks, and last what is lost when it
 // is not used: the starts, the type's before the key's.
-func (g *Gate) admitType(ctx context.Context, name string, tasks []*model.Task, execID string, hand []lifecycle.Permit, a *Admission) error {
+func (g *Gate) admitType(ctx context.Context, name string, tasks []*model.Task, execID string, hand []lifecycle.Permit, a *Admission) (err error) {
 	typ := g.types.Get(name)
 	b := &batch{g: g, typ: name, execID: execID, hand: hand, keyed: lifecycle.Keyed(typ), granted: map[*model.Task]Grant{}, later: map[*model.Task]time.Time{}}
-	var rate *model.RateLimit
-	most := 0
 	if typ != nil {
-		rate, most = typ.RateLimit, typ.MaxRunning
+		b.rate, b.maxRunning = typ.RateLimit, typ.MaxRunning
 	}
-	if most > 0 || b.keyed.MaxRunning > 0 {
-		var err error
+	if b.maxRunning > 0 || b.keyed.MaxRunning > 0 {
 		if b.others, b.settled, err = g.othersOf(ctx, name); err != nil {
 			return err
 		}
 	}
-	steps := []func([]*model.Task) ([]*model.Task, error){
-		func(tasks []*model.Task) ([]*model.Task, error) { return b.withRate(ctx, rate, most, tasks) },
-		func(tasks []*model.Task) ([]*model.Task, error) { return b.withKeys(ctx, tasks) },
-		func(tasks []*model.Task) ([]*model.Task, error) { return b.permits(ctx, most, tasks) },
-		func(tasks []*model.Task) ([]*model.Task, error) { return b.keyPermits(ctx, tasks) },
-		func(tasks []*model.Task) ([]*model.Task, error) { return b.starts(ctx, rate, tasks) },
-		func(tasks []*model.Task) ([]*model.Task, error) { return b.keyStarts(ctx, tasks) },
-	}
-	for _, step := range steps {
-		left, err := step(tasks)
-		if err != nil {
+	for _, step := range []func(context.Context, []*model.Task) ([]*model.Task, error){
+		b.withRate, b.withKeys, b.permits, b.keyPermits, b.starts, b.keyStarts,
+	} {
+		if tasks, err = step(ctx, tasks); err != nil {
 			return err
 		}
-		if tasks = left; len(tasks) == 0 {
+		if len(tasks) == 0 {
 			break
 		}
 	}
@@ -101,53 +106,52 @@ func (g *Gate) admitType(ctx context.Context, name string, tasks []*model.Task, 
 
 // batch is what is being admitted of one type.
 type batch struct {
-	g       *Gate
-	typ     string
-	execID  string
-	keyed   model.KeyLimit
-	hand    []lifecycle.Permit // that pass on; nil = permits are taken
-	first   time.Time          // the type's next start, by a look
-	most    int                // so many starts of the type can be had; 0 = was not looked at
-	others  others             // what began without its limits
-	settled bool               // there are no others
-	granted map[*model.Task]Grant
-	blocked []*model.Task
-	later   map[*model.Task]time.Time
+	g          *Gate
+	typ        string
+	execID     string
+	rate       *model.RateLimit // of the type
+	maxRunning int
+	keyed      model.KeyLimit
+	hand       []lifecycle.Permit // that pass on; nil = permits are taken
+	first      time.Time          // the type's next start, by a look
+	most       int                // so many starts of the type can be had; 0 = was not looked at
+	others     others             // what began without its limits
+	settled    bool               // there are no others
+	granted    map[*model.Task]Grant
+	blocked    []*model.Task
+	later      map[*model.Task]time.Time
 }
+
+// of names the limit of a key of the type; "" = that of the type.
+func (b *batch) of(key string) store.LimitOf { return store.LimitOf{Type: b.typ, Key: key} }
 
 func (b *batch) permit(t *model.Task, key string) lifecycle.Permit {
 	return lifecycle.Permit{Type: b.typ, Key: key, PermitUse: lifecycle.UseOf(t, b.execID)}
 }
 
 // withRate looks whether the type has a start at all, where tasks need more than that.
-func (b *batch) withRate(ctx context.Context, rate *model.RateLimit, most int, tasks []*model.Task) ([]*model.Task, error) {
+func (b *batch) withRate(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
 	keyed := func(t *model.Task) bool { return t.Options.LimitKey != "" }
-	if rate == nil || most == 0 && !slices.ContainsFunc(tasks, keyed) {
+	if b.rate == nil || b.maxRunning == 0 && !slices.ContainsFunc(tasks, keyed) {
 		return tasks, nil
 	}
-	res, err := b.g.reserve(ctx, store.LimitOf{Type: b.typ}, *rate, time.Time{}, 0)
+	res, err := b.g.reserve(ctx, b.of(""), *b.rate, time.Time{}, 0)
 	if err != nil {
 		return nil, err
 	}
 	b.first = res.starts.First
 	if b.first.After(b.g.store.Clock.Now().Add(res.pace.Ahead())) {
-		b.g.rest(b.typ, b.first, *rate)
+		b.g.rest(b.typ, b.first, *b.rate)
 		return nil, nil
 	}
-	b.most = lifecycle.MostStarts(*rate, res.pace)
+	b.most = lifecycle.MostStarts(*b.rate, res.pace)
 	return tasks, nil
 }
 
 // withKeys leaves out those whose key is full by a look at its permits and its rate: they
 // must not take anything from the others. The rest is at most what each key has room for.
 func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
-	var keys []string
-	var of []store.LimitOf
-	for _, t := range tasks {
-		if k := t.Options.LimitKey; k != "" && !slices.Contains(keys, k) {
-			keys, of = append(keys, k), append(of, store.LimitOf{Type: b.typ, Key: k})
-		}
-	}
+	keys, _ := byKeys(tasks)
 	if len(keys) == 0 {
 		return b.few(tasks), nil
 	}
@@ -160,6 +164,10 @@ func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Tas
 	}
 	var latest time.Time
 	if r := b.keyed.RateLimit; r != nil {
+		of := make([]store.LimitOf, len(keys))
+		for i, k := range keys {
+			of[i] = b.of(k)
+		}
 		if next, err = b.g.store.Rates.Next(ctx, of, *r); err != nil {
 			return nil, err
 		}
@@ -175,7 +183,7 @@ func (b *batch) withKeys(ctx context.Context, tasks []*model.Task) ([]*model.Tas
 			free = append(free, t)
 			continue
 		}
-		at := store.LimitOf{Type: b.typ, Key: k}
+		at := b.of(k)
 		if b.keyed.MaxRunning > 0 && taken[k]+b.others.ofKey[k] >= b.keyed.MaxRunning {
 			b.block(t)
 			continue
@@ -202,11 +210,11 @@ func (b *batch) few(tasks []*model.Task) []*model.Task {
 }
 
 // permits takes permits of the type.
-func (b *batch) permits(ctx context.Context, most int, tasks []*model.Task) ([]*model.Task, error) {
-	if most == 0 {
+func (b *batch) permits(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
+	if b.maxRunning == 0 {
 		return tasks, nil
 	}
-	limit := store.Limit{Most: most, Others: b.others.ofType, Settled: b.settled}
+	limit := store.Limit{Most: b.maxRunning, Others: b.others.ofType, Settled: b.settled}
 	take := b.take
 	if b.hand != nil {
 		take = b.pass
@@ -216,13 +224,16 @@ func (b *batch) permits(ctx context.Context, most int, tasks []*model.Task) ([]*
 		return nil, err
 	}
 	permits := byTask(got)
-	return b.keep(tasks, func(t *model.Task, g *Grant) bool {
-		p, ok := permits[t.ID]
-		if ok {
-			g.Permits = append(g.Permits, p)
-		}
-		return ok
-	}, nil), nil
+	return b.keep(tasks, func(t *model.Task, g *Grant) bool { return g.permit(permits, t) }, nil), nil
+}
+
+// permit adds the task's permit to the grant; false if there is none.
+func (g *Grant) permit(permits map[string]lifecycle.Permit, t *model.Task) bool {
+	p, ok := permits[t.ID]
+	if ok {
+		g.Permits = append(g.Permits, p)
+	}
+	return ok
 }
 
 func (b *batch) take(ctx context.Context, limit store.Limit, tasks []*model.Task) ([]lifecycle.Permit, error) {
@@ -230,7 +241,7 @@ func (b *batch) take(ctx context.Context, limit store.Limit, tasks []*model.Task
 	for i, t := range tasks {
 		want[i] = b.permit(t, "")
 	}
-	got, err := b.g.store.Permits.Take(ctx, store.LimitOf{Type: b.typ}, limit, want)
+	got, err := b.g.store.Permits.Take(ctx, b.of(""), limit, want)
 	if err != nil {
 		return nil, err
 	}
@@ -270,22 +281,6 @@ func (b *batch) keep(tasks []*model.Task, more func(*model.Task, *Grant) bool, r
 	return on
 }
 
-// byKeys groups tasks that have a key, in their order.
-func byKeys(tasks []*model.Task) (keys []string, of map[string][]*model.Task) {
-	of = map[string][]*model.Task{}
-	for _, t := range tasks {
-		k := t.Options.LimitKey
-		if k == "" {
-			continue
-		}
-		if of[k] == nil {
-			keys = append(keys, k)
-		}
-		of[k] = append(of[k], t)
-	}
-	return keys, of
-}
-
 // keyPermits takes permits of the keys.
 func (b *batch) keyPermits(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
 	keys, of := byKeys(tasks)
@@ -296,13 +291,7 @@ func (b *batch) keyPermits(ctx context.Context, tasks []*model.Task) ([]*model.T
 	if err != nil {
 		return nil, err
 	}
-	return b.keep(tasks, func(t *model.Task, g *Grant) bool {
-		p, ok := permits[t.ID]
-		if ok {
-			g.Permits = append(g.Permits, p)
-		}
-		return ok || t.Options.LimitKey == ""
-	}, b.block), nil
+	return b.keep(tasks, func(t *model.Task, g *Grant) bool { return g.permit(permits, t) || t.Options.LimitKey == "" }, b.block), nil
 }
 
 func (b *batch) takeKeys(ctx context.Context, keys []string, of map[string][]*model.Task) (map[string]lifecycle.Permit, error) {
@@ -321,28 +310,26 @@ func (b *batch) takeKeys(ctx context.Context, keys []string, of map[string][]*mo
 			want = append(want, b.permit(t, k))
 		}
 		limit := store.Limit{Most: b.keyed.MaxRunning, Others: b.others.ofKey[k], Settled: b.settled}
-		got, err := b.g.store.Permits.Take(ctx, store.LimitOf{Type: b.typ, Key: k}, limit, want)
+		got, err := b.g.store.Permits.Take(ctx, b.of(k), limit, want)
 		if err != nil {
 			return nil, err
 		}
-		for id, p := range byTask(got) {
-			permits[id] = p
-		}
+		maps.Copy(permits, byTask(got))
 	}
 	return permits, nil
 }
 
 // starts reserves starts of the type.
-func (b *batch) starts(ctx context.Context, rate *model.RateLimit, tasks []*model.Task) ([]*model.Task, error) {
-	if rate == nil {
+func (b *batch) starts(ctx context.Context, tasks []*model.Task) ([]*model.Task, error) {
+	if b.rate == nil {
 		return tasks, nil
 	}
-	res, err := b.g.reserve(ctx, store.LimitOf{Type: b.typ}, *rate, time.Time{}, len(tasks))
+	res, err := b.g.reserve(ctx, b.of(""), *b.rate, time.Time{}, len(tasks))
 	if err != nil {
 		return nil, err
 	}
 	if res.starts.Count < len(tasks) {
-		b.g.rest(b.typ, res.starts.Next, *rate)
+		b.g.rest(b.typ, res.starts.Next, *b.rate)
 	}
 	i := -1
 	return b.keep(tasks, func(_ *model.Task, g *Grant) bool {
@@ -360,7 +347,7 @@ func (b *batch) keyStarts(ctx context.Context, tasks []*model.Task) ([]*model.Ta
 	got := map[*model.Task]bool{}
 	for _, k := range keys {
 		from := b.granted[of[k][0]].From
-		res, err := b.g.reserve(ctx, store.LimitOf{Type: b.typ, Key: k}, *b.keyed.RateLimit, from, len(of[k]))
+		res, err := b.g.reserve(ctx, b.of(k), *b.keyed.RateLimit, from, len(of[k]))
 		if err != nil {
 			return nil, err
 		}
@@ -385,7 +372,7 @@ func (b *batch) miss(t *model.Task) {
 		return
 	}
 	b.later[t] = good
-	b.g.lookAt(store.LimitOf{Type: b.typ, Key: t.Options.LimitKey}, good) // and so it is pending
+	b.g.lookAt(b.of(t.Options.LimitKey), good) // and so it is pending
 }
 
 func byTask(permits []lifecycle.Permit) map[string]lifecycle.Permit {

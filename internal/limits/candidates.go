@@ -86,7 +86,7 @@ func (c *candidates) learn(tasks []*model.Task, now time.Duration) {
 
 // replace replaces the list with the result of a search.
 func (c *candidates) replace(tasks []*model.Task, more bool, now time.Duration) {
-	c.list, c.more, c.searched, c.searching = nil, more, now, false
+	c.list, c.more, c.searched = nil, more, now
 	c.add(tasks)
 }
 

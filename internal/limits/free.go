@@ -18,9 +18,15 @@ type freeing struct {
 	yielded []lifecycle.Permit // for others: this process does not look at once for what may have them
 }
 
-// Return gives back what a grant took that no execution is open by, nor ever will be. It
+// Return gives back what grants took that no execution is open by, nor ever will be. It
 // does not wait for it.
-func (g *Gate) Return(grant Grant) { g.free(freeing{permits: grant.Permits, starts: grant.starts}) }
+func (g *Gate) Return(grants ...Grant) {
+	var f freeing
+	for _, grant := range grants {
+		f.permits, f.starts = append(f.permits, grant.Permits...), append(f.starts, grant.starts...)
+	}
+	g.free(f)
+}
 
 // Ended gives the permits of executions back that have ended, as a write that the database
 // has acknowledged says. Those who do not know the permits look them up, also of a type that

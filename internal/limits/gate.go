@@ -59,23 +59,33 @@ type Gate struct {
 type keyLook struct {
 	timer *time.Timer
 	at    time.Time // the store's
-	limit keyRule   // by which that is
+	limit rule      // by which that is
 }
 
-// rule is what a type says of its limits as a whole.
+// rule is what a type says of its limits as a whole, or of each of its keys.
 type rule struct {
 	maxRunning int
-	rate       model.RateLimit
+	rate       model.RateLimit // zero = none
 }
 
-func ruleOf(t *model.TaskType) (r rule) {
-	if t != nil {
-		r.maxRunning = t.MaxRunning
-		if t.RateLimit != nil {
-			r.rate = *t.RateLimit
-		}
+func newRule(maxRunning int, rate *model.RateLimit) rule {
+	r := rule{maxRunning: maxRunning}
+	if rate != nil {
+		r.rate = *rate
 	}
 	return r
+}
+
+func ruleOf(t *model.TaskType) rule {
+	if t == nil {
+		return rule{}
+	}
+	return newRule(t.MaxRunning, t.RateLimit)
+}
+
+func keyRuleOf(t *model.TaskType) rule {
+	k := lifecycle.Keyed(t)
+	return newRule(k.MaxRunning, k.RateLimit)
 }
 
 // How long a type without a free permit leaves the queries of a process that does not watch
@@ -194,21 +204,6 @@ func (g *Gate) rest(typ string, next time.Time, r model.RateLimit) {
 	defer g.mu.Unlock()
 	g.forget(typ)
 	g.waits[typ] = &wait{until: until, rule: ruleOf(g.types.Get(typ))}
-}
-
-// keyRule is what a type says of each of its keys.
-type keyRule struct {
-	maxRunning int
-	rate       model.RateLimit
-}
-
-func limitOf(t *model.TaskType) keyRule {
-	k := lifecycle.Keyed(t)
-	r := keyRule{maxRunning: k.MaxRunning}
-	if k.RateLimit != nil {
-		r.rate = *k.RateLimit
-	}
-	return r
 }
 
 // Relearned forgets for what types wait by limits that were changed, and says whether any did.

@@ -193,7 +193,6 @@ func (g *Gate) roomOf(ctx context.Context, typ string, keys []store.LimitOf, key
 	return room, err
 }
 
-
 // lookAt looks at a key at that time of the store, once.
 func (g *Gate) lookAt(of store.LimitOf, at time.Time) {
 	g.mu.Lock()
@@ -201,7 +200,7 @@ func (g *Gate) lookAt(of store.LimitOf, at time.Time) {
 	if g.ctx.Err() != nil || len(g.due) > 100_000 {
 		return // the sweeper's, where there are too many
 	}
-	limit := limitOf(g.types.Get(of.Type))
+	limit := keyRuleOf(g.types.Get(of.Type))
 	if was := g.due[of]; was != nil {
 		if was.limit == limit || !was.timer.Stop() {
 			return

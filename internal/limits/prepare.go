@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"time"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -21,11 +22,10 @@ type Preparation struct {
 // permit may have to go to another process, see [Gate.Yield]. After an error some may be prepared:
 // their permits are left to the sweeper.
 func (g *Gate) Prepare(ctx context.Context, typ string, all []Preparation) (map[string]lifecycle.Permit, error) {
-	others, settled, err := g.othersOf(ctx, typ)
+	limit, err := g.limitOf(ctx, typ)
 	if err != nil {
 		return nil, err
 	}
-	limit := store.Limit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}
 	now := g.store.Clock.Now()
 	var passes []store.Pass
 	for _, p := range all {
@@ -33,12 +33,11 @@ func (g *Gate) Prepare(ctx context.Context, typ string, all []Preparation) (map[
 			passes = append(passes, store.Pass{From: p.Permit, To: p.Permit.Prepare(p.Running, p.Task, p.ExecID, now)})
 		}
 	}
-	g.mu.Lock()
-	heed := g.known[typ].shouldHeed(g.store.Local().Monotonic())
-	g.mu.Unlock()
-	if heed && len(passes) > 0 {
-		passes = passes[1:]
-	}
+	g.with(typ, func(k *candidates, now time.Duration) {
+		if k.shouldHeed(now) && len(passes) > 0 {
+			passes = passes[1:]
+		}
+	})
 	prepared, err := g.store.Permits.Pass(ctx, typ, limit, passes)
 	byName := make(map[string]lifecycle.Permit, len(prepared))
 	for _, p := range prepared {

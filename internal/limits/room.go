@@ -58,12 +58,7 @@ type wait struct {
 func (g *Gate) full(typ string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	w := g.waits[typ]
-	if w == nil {
-		w = &wait{since: g.store.Local().Monotonic()}
-		g.waits[typ] = w
-	}
-	w.rule = ruleOf(g.types.Get(typ))
+	w := g.waitOf(typ)
 	longest := longestPause
 	if g.watcher != nil {
 		longest = min(longestLook*time.Duration(1+w.rule.maxRunning/countedEasily), searchAfter/2)
@@ -76,13 +71,19 @@ func (g *Gate) full(typ string) {
 func (g *Gate) stepAside(typ string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.waitFor(typ, g.waitOf(typ), aside)
+}
+
+// waitOf returns the wait of a type by its limit now; it begins one if there is none. The caller
+// holds mu.
+func (g *Gate) waitOf(typ string) *wait {
 	w := g.waits[typ]
 	if w == nil {
 		w = &wait{since: g.store.Local().Monotonic()}
 		g.waits[typ] = w
 	}
 	w.rule = ruleOf(g.types.Get(typ))
-	g.waitFor(typ, w, aside)
+	return w
 }
 
 // waitFor schedules the next look, or the end of the wait. The caller holds mu.
@@ -148,12 +149,17 @@ func (g *Gate) lookForRoom(typ string, w *wait) {
 
 // room returns how many permits of the type are free.
 func (g *Gate) room(ctx context.Context, typ string) (int, error) {
-	others, settled, err := g.othersOf(ctx, typ)
+	limit, err := g.limitOf(ctx, typ)
 	if err != nil {
 		return 0, err
 	}
-	limit := store.Limit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}
 	return g.store.Permits.NumberFree(ctx, store.LimitOf{Type: typ}, limit)
+}
+
+// limitOf returns the limit by which permits of the type are taken now.
+func (g *Gate) limitOf(ctx context.Context, typ string) (store.Limit, error) {
+	others, settled, err := g.othersOf(ctx, typ)
+	return store.Limit{Most: ruleOf(g.types.Get(typ)).maxRunning, Others: others.ofType, Settled: settled}, err
 }
 
 // wish asks other processes to free a permit, after a while without any. A process that passes its
@@ -173,21 +179,17 @@ func (g *Gate) wish(ctx context.Context, typ string, w *wait) {
 }
 
 // shouldHeed reports whether it is time to check for wishes of others.
-func (c *candidates) shouldHeed(now time.Duration) bool {
-	return c != nil && now-c.heeded >= wishAfter
-}
+func (c *candidates) shouldHeed(now time.Duration) bool { return now-c.heeded >= wishAfter }
 
 // Yield reports whether to free the next permit of the type instead of passing it on, because
 // another process has waited for one for a while. It checks once a second.
 func (g *Gate) Yield(ctx context.Context, typ string) (bool, error) {
-	now := g.store.Local().Monotonic()
-	g.mu.Lock()
-	k := g.known[typ]
-	look := k.shouldHeed(now)
-	if look {
-		k.heeded = now
-	}
-	g.mu.Unlock()
+	look := false
+	g.with(typ, func(k *candidates, now time.Duration) {
+		if look = k.shouldHeed(now); look {
+			k.heeded = now
+		}
+	})
 	if !look {
 		return false, nil
 	}

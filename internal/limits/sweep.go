@@ -145,7 +145,7 @@ func (g *Gate) unexpected(waits []store.Wait) []store.Wait {
 	defer g.mu.Unlock()
 	return slices.DeleteFunc(waits, func(w store.Wait) bool {
 		k := g.due[store.LimitOf{Type: w.Type, Key: w.Key}]
-		return k != nil && k.limit == limitOf(g.types.Get(w.Type))
+		return k != nil && k.limit == keyRuleOf(g.types.Get(w.Type))
 	})
 }
 

@@ -19,12 +19,15 @@ import (
 )
 
 func TestAfterLostClaimsFewOfTheBatchAreReadAgain(t *testing.T) {
-	var read atomic.Int64
+	var read, more atomic.Int64
 	s, direct := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if ids, ok := e.Command.Lookup("filter", "_id", "$in").ArrayOK(); ok && e.CommandName == "find" {
 				values, _ := ids.Values()
 				read.Add(int64(len(values)))
+			}
+			if e.CommandName == "getMore" {
+				more.Add(1)
 			}
 		},
 	}))
@@ -76,6 +79,7 @@ func TestAfterLostClaimsFewOfTheBatchAreReadAgain(t *testing.T) {
 		if !topology.Sharded { // a router's counts do not say enough
 			require.LessOrEqual(t, read.Load(), c.most, c.why)
 		}
+		require.Zero(t, more.Load(), "%s: a second command for one answer", c.why)
 	}
 }
 

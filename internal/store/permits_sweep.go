@@ -42,11 +42,8 @@ func (s *Permits) Named(ctx context.Context, names []string) ([]lifecycle.Permit
 // HoldersOf reads of tasks what says whether their executions are open. Majority read.
 // Index: _id.
 func (s *Permits) HoldersOf(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	if len(ids) == 0 {
-		return map[string]*model.Task{}, nil
-	}
-	return byID(find(ctx, s.durable(s.tasks), "reading who holds permits", bson.D{d("_id", in(ids))},
-		options.Find().SetProjection(append(bson.D{d("generation", 1), d("rev", 1), d("status", 1), d("updated_at", 1)}, openness...))))
+	return byIDs(ctx, s.durable(s.tasks), "reading who holds permits", ids,
+		options.Find().SetProjection(append(bson.D{d("generation", 1), d("rev", 1), d("status", 1), d("updated_at", 1)}, openness...)))
 }
 
 // openness are the fields that say which executions of a task are open.

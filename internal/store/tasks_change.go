@@ -104,8 +104,8 @@ func (s *Tasks) alreadyOver(ctx context.Context, tasks []*model.Task) (over map[
 	for i, t := range tasks {
 		ids[i] = lifeID(t.ID, t.Generation)
 	}
-	lives, err := byID(find(ctx, s.durable(s.history), "looking for stored tasks in the history", bson.D{d("_id", in(ids))},
-		options.Find().SetProjection(bson.D{d("args", 1)})))
+	lives, err := byIDs(ctx, s.durable(s.history), "looking for stored tasks in the history", ids,
+		options.Find().SetProjection(bson.D{d("args", 1)}))
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,8 @@ func (s *Tasks) lookAtInserts(ctx context.Context, tasks []*model.Task, x *execu
 		return nil
 	}
 	// No command has waited until a majority has what is there of the held ones.
-	current, err := byID(find(ctx, s.durable(s.tasks), "looking at stored tasks", bson.D{d("_id", in(ids))},
-		options.Find().SetProjection(bson.D{d("generation", 1), d("args", 1)})))
+	current, err := byIDs(ctx, s.durable(s.tasks), "looking at stored tasks", ids,
+		options.Find().SetProjection(bson.D{d("generation", 1), d("args", 1)}))
 	if err != nil {
 		return err
 	}

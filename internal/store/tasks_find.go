@@ -232,10 +232,7 @@ func (s *Tasks) nextLapse(ctx context.Context, types []string, l look) (earliest
 // ByIDs reads tasks by their ids, in no order; ids that do not exist are left out.
 // Index: _id.
 func (s *Tasks) ByIDs(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	if len(ids) == 0 {
-		return map[string]*model.Task{}, nil
-	}
-	return byID(s.find(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetBatchSize(int32(len(ids)))))
+	return byIDs(ctx, s.tasks, "reading tasks by id", ids, options.Find())
 }
 
 // forRules is [Tasks.ByIDs] without what no rule for executions looks at; see forRules.
@@ -245,16 +242,22 @@ func (s *Tasks) forRules(ctx context.Context, ids []string, durable bool) (map[s
 	if durable {
 		tasks = s.durable(tasks)
 	}
-	return byID(find(ctx, tasks, "reading tasks by id", bson.D{d("_id", in(ids))}, options.Find().SetProjection(forRules)))
+	return byIDs(ctx, tasks, "reading tasks by id", ids, options.Find().SetProjection(forRules))
 }
 
 // States is [Tasks.ByIDs] for callers that need only the executions, the options and the status:
 // what may be large is left out. The tasks are not to be written. Index: _id.
 func (s *Tasks) States(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	return byIDs(ctx, s.tasks, "reading the states of tasks", ids, options.Find().SetProjection(forState))
+}
+
+// byIDs asks for one task more than there can be. So the first reply brings all of them, as far
+// as they fit one reply, and ends the cursor: the server need not be asked for more.
+func byIDs(ctx context.Context, coll *mongo.Collection, doing string, ids []string, o *options.FindOptionsBuilder) (map[string]*model.Task, error) {
 	if len(ids) == 0 {
 		return map[string]*model.Task{}, nil
 	}
-	return byID(s.find(ctx, "reading the states of tasks", bson.D{d("_id", in(ids))}, options.Find().SetProjection(forState)))
+	return byID(find(ctx, coll, doing, bson.D{d("_id", in(ids))}, o.SetBatchSize(int32(len(ids)+1))))
 }
 
 func byID(tasks []*model.Task, err error) (map[string]*model.Task, error) {

@@ -57,7 +57,7 @@ func (s *Tasks) ReadableByIDs(ctx context.Context, ids []string) (map[string]*mo
 	if len(ids) == 0 {
 		return map[string]*model.Task{}, nil
 	}
-	o := options.Find().SetBatchSize(int32(len(ids)))
+	o := options.Find().SetBatchSize(int32(len(ids) + 1)) // see byIDs
 	tasks, unread, _, err := s.readable(ctx, "reading tasks by id", bson.D{d("_id", in(ids))}, o, 0)
 	out, err := byID(tasks, err)
 	for _, u := range unread {

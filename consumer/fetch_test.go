@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -158,4 +160,69 @@ func TestAWorkerRestsOnlyAfterAFullLook(t *testing.T) {
 	require.False(t, soon())
 	a.untilBounded(t, fetch)
 	require.True(t, soon())
+}
+
+// Tasks that name the worker and tasks that want several workers need queries of their own. While
+// there are none, one query asks for both, wherever in the queue the worker looks.
+func TestOneQueryAsksForBothKindsOfRareTasks(t *testing.T) {
+	c, a := newAsking(t)
+	for _, key := range []string{"one", "two", "three"} {
+		put(t, c, key, func(*model.Task) {})
+	}
+	// find returns the audiences at which a look for one task looks beside the first query.
+	find := func() (found claim.Catch, rare [][]string) {
+		t.Helper()
+		a.mu.Lock()
+		a.filters = nil
+		a.mu.Unlock()
+		found, err := c.seeker.Find(t.Context(), c.types(), claim.Aim{Take: 1, Skip: 1})
+		require.NoError(t, err)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, f := range a.filters {
+			var audience struct {
+				Audience struct {
+					In []string `bson:"$in"`
+				}
+			}
+			require.NoError(t, bson.Unmarshal(f, &audience))
+			if in := audience.Audience.In; !slices.Contains(in, lifecycle.AudienceAll) {
+				rare = append(rare, in)
+			}
+		}
+		return found, rare
+	}
+	both := [][]string{{lifecycle.AudienceMany, c.cfg.WorkerID}}
+	_, rare := find()
+	require.Equal(t, both, rare)
+	require.Eventually(t, func() bool {
+		_, rare = find()
+		return len(rare) > 0
+	}, time.Minute, time.Millisecond)
+	require.Equal(t, both, rare)
+	for i, change := range []func(*model.Task){
+		func(task *model.Task) {
+			task.Options.SpecificWorkerIDs, task.Audience = []string{c.cfg.WorkerID}, []string{c.cfg.WorkerID}
+		},
+		func(task *model.Task) {
+			task.Options.ConcurrentWorkerCount, task.Audience = 2, []string{lifecycle.AudienceMany}
+		},
+	} {
+		task := put(t, c, []string{"own", "several"}[i], func(task *model.Task) {
+			change(task)
+			task.Priority = 9
+		})
+		require.Eventually(t, func() bool {
+			got, _ := find()
+			return got.Tasks[0].ID == task.ID
+		}, time.Minute, time.Millisecond, "found within a second, although nobody told of it")
+		_, rare = find()
+		require.NotEqual(t, both, rare, "there are some of one kind, which is asked for each time")
+		_, err := c.cfg.Database.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: task.ID}})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			_, rare = find()
+			return slices.EqualFunc(both, rare, slices.Equal)
+		}, time.Minute, time.Millisecond, "they are gone")
+	}
 }

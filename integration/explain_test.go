@@ -55,6 +55,10 @@ func TestNoQueryOnTheHotPathScansOrSorts(t *testing.T) {
 			require.NoError(t, err)
 		}).within(t, 25, 20)
 		x.explain("find", func() {
+			_, err := st.Tasks.DueMany(ctx, store.DueQuery{Types: []string{"hot", "hot.too"}, WorkerID: "me", Limit: batch, Own: true})
+			require.NoError(t, err)
+		}).within(t, 27, 20)
+		x.explain("find", func() {
 			_, err := st.Tasks.NextDue(ctx, store.NextQuery{Types: []string{"hot", "hot.too"}, WorkerID: "me", After: now, Until: now.Add(time.Minute)})
 			require.NoError(t, err)
 		}).within(t, 2*3*10*2+5, 1)

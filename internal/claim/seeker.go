@@ -87,16 +87,9 @@ func (s *Seeker) Find(ctx context.Context, types []string, a Aim) (Catch, error)
 	if a.AtHead && a.Skip == 0 {
 		s.Queue.End(l, found, got.Complete())
 	}
-	var beside sync.WaitGroup // two round trips in the time of one
-	var own, several []*model.Task
-	var ownErr, severalErr error
-	if !a.AtHead || !got.Complete() { // else it has seen all that name this worker
-		beside.Go(func() { own, ownErr = s.findOwn(ctx, q, l) })
-	}
-	several, got.Trip, severalErr = s.findSeveral(ctx, q)
-	beside.Wait()
-	got.Tasks = Best(slices.Concat(found, own, several), got.Take)
-	return got, errors.Join(ownErr, severalErr)
+	rare, trip, err := s.findRare(ctx, q, l, a.AtHead && got.Complete())
+	got.Tasks, got.Trip = Best(slices.Concat(found, rare), got.Take), trip
+	return got, err
 }
 
 // readable is how many tasks a query for so many could return that returned so many: a read
@@ -166,6 +159,70 @@ func (s *Seeker) looked(late int) {
 	s.wide.at, s.wide.some = max(s.clock.Monotonic(), 1), late > 0
 }
 
+// findRare reads candidates that name this worker, unless the look has seen all of these, and
+// candidates among the tasks that want several workers. It says how long a query took that found
+// next to nothing. One query asks for both while there are none of either.
+func (s *Seeker) findRare(ctx context.Context, q store.DueQuery, l Look, ownSeen bool) (found []*model.Task, trip time.Duration, err error) {
+	if !ownSeen && s.Only == nil && s.asksBoth() {
+		return s.findBoth(ctx, q)
+	}
+	var beside sync.WaitGroup // two round trips in the time of one
+	var own []*model.Task
+	var ownErr error
+	if !ownSeen {
+		beside.Go(func() { own, ownErr = s.findOwn(ctx, q, l) })
+	}
+	several, trip, err := s.findSeveral(ctx, q)
+	beside.Wait()
+	return slices.Concat(own, several), trip, errors.Join(ownErr, err)
+}
+
+// asksBoth reports whether to ask for both kinds of rare tasks now: neither was there, and it is time
+// for one of them.
+func (s *Seeker) asksBoth() bool {
+	now := s.clock.Monotonic()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.many.pace.Left()
+	if s.own.some || s.many.some || left > 0 && (left > rarePause/4 || now-s.own.asked < rarePause) {
+		return false
+	}
+	s.own.asked, s.many.skipped = max(now, 1), false
+	return true
+}
+
+// findBoth reads candidates that name this worker or want several workers, wherever they lie.
+func (s *Seeker) findBoth(ctx context.Context, q store.DueQuery) (found []*model.Task, took time.Duration, err error) {
+	var own, several []*model.Task
+	err = s.many.pace.Do(func() (err error) {
+		began := s.clock.Monotonic()
+		l := s.Several.Begin(q.Types, s.Store.Clock.Now(), began, true)
+		q.Skip, q.Priorities, q.From, q.Own = 0, nil, time.Time{}, true
+		found, err = s.DueMany(ctx, q)
+		took = s.clock.Monotonic() - began
+		for _, t := range found {
+			if slices.Contains(t.Audience, lifecycle.AudienceMany) {
+				several = append(several, t)
+			} else {
+				own = append(own, t)
+				s.Queue.Hear(t, began)
+			}
+		}
+		if err == nil && len(found) < s.readable(q.Limit, len(found)) {
+			s.Several.End(l, several, true)
+		}
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.ownFull = s.own.asked
+	}
+	s.own.learn(own)
+	s.many.some = len(several) > 0
+	return found, took, err
+}
+
 // findOwn reads candidates that name this worker. They go before others of their priority,
 // but the index orders a priority by time alone.
 func (s *Seeker) findOwn(ctx context.Context, q store.DueQuery, l Look) ([]*model.Task, error) {
@@ -202,6 +259,9 @@ func (s *Seeker) findOwn(ctx context.Context, q store.DueQuery, l Look) ([]*mode
 func (s *Seeker) findSeveral(ctx context.Context, q store.DueQuery) (found []*model.Task, took time.Duration, err error) {
 	s.mu.Lock()
 	ask := s.many.ask()
+	if !s.many.some {
+		q.Skip = 0 // of these there may be few where there are many of the others
+	}
 	s.mu.Unlock()
 	if !ask {
 		return nil, 0, nil
@@ -213,7 +273,7 @@ func (s *Seeker) findSeveral(ctx context.Context, q store.DueQuery) (found []*mo
 		found, err = s.DueMany(ctx, q)
 		took = s.clock.Monotonic() - began
 		if q.Skip > 0 && err == nil && len(found) == 0 {
-			q.Skip = 0 // of these there may be few where there are many of the others
+			q.Skip = 0
 			found, err = s.DueMany(ctx, q)
 		}
 		if err == nil && q.Skip == 0 {

@@ -99,7 +99,11 @@ func (s *Tasks) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
 // this worker neither holds nor has done. Index: due; the array is looked at in the
 // documents.
 func (s *Tasks) DueMany(ctx context.Context, q DueQuery) ([]*model.Task, error) {
-	filter, sort := dueQuery(q.Types, []string{lifecycle.AudienceMany}, q.Priorities, q.From, s.Clock.Now())
+	look := []string{lifecycle.AudienceMany}
+	if q.Own {
+		look = append(look, q.WorkerID)
+	}
+	filter, sort := dueQuery(q.Types, look, q.Priorities, q.From, s.Clock.Now())
 	filter = append(filter, d("worker_states", bson.D{d("$not", bson.D{d("$elemMatch", bson.D{
 		d("worker_id", q.WorkerID), d("fail_time", nil),
 	})})}))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -95,7 +96,7 @@ func TestABadTypeIsRefusedWithAllItsFieldsNamed(t *testing.T) {
 		require.Contains(t, err.Error(), field)
 	}
 	secret := model.TaskType{Code: "t", Options: model.Options{Callback: &model.Callback{
-		Success: &model.CallbackTarget{URL: "http://x"}, Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "a", Secret: "s"}}},
+		Success: &model.CallbackTarget{URL: "http://x"}, Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []callback.Key{{AccessKey: "a", Secret: "s"}}},
 	}}}
 	_, err = b.a.PutType(t.Context(), secret)
 	require.ErrorIs(t, err, model.ErrInvalid, "there is no place for secrets")

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,10 +33,10 @@ const (
 // Key is an access key with its secret.
 type Key struct {
 	// AccessKey names the secret. In [Verify] "" accepts every name.
-	AccessKey string
+	AccessKey string `bson:"ak" json:"ak"`
 	// Secret signs: its bytes or, after the prefix whsec_, the bytes that the rest encodes in
-	// base64.
-	Secret string
+	// base64. Documents hold it sealed.
+	Secret string `bson:"sk" json:"sk"`
 }
 
 // Format implements [fmt.Formatter]: it prints the key without its secret.
@@ -45,6 +46,12 @@ func (k Key) Format(s fmt.State, _ rune) {
 		text = "callback.Key(" + text + ")"
 	}
 	_, _ = s.Write([]byte(text)) // fmt reports its own errors
+}
+
+// MarshalJSON writes the key without its secret: JSON is for people and other systems. A key
+// that was read back must be given its secret anew.
+func (k Key) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]string{"ak": k.AccessKey, "sk": "***"})
 }
 
 func secretBytes(secret string) ([]byte, error) {

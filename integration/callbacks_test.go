@@ -91,7 +91,7 @@ func (r *receiver) to() model.Callback {
 	return model.Callback{
 		Success:  &model.CallbackTarget{URL: r.URL + "/done?token=hidden"},
 		Error:    &model.CallbackTarget{URL: r.URL + "/failed", Method: http.MethodPut},
-		Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: hookKey.AccessKey, Secret: hookKey.Secret}}},
+		Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []callback.Key{{AccessKey: hookKey.AccessKey, Secret: hookKey.Secret}}},
 	}
 }
 

@@ -79,10 +79,10 @@ func (w *callsWorld) target(answer func(c call, out http.ResponseWriter)) (url s
 }
 
 // eachSecond enables a rule that fires each second, and disables it at the test's end.
-func (w *callsWorld) eachSecond(to periodic.HTTPTarget, overlap schedule.OverlapPolicy) *schedule.Rule {
+func (w *callsWorld) eachSecond(to schedule.HTTPTarget, overlap schedule.OverlapPolicy) *schedule.Rule {
 	w.t.Helper()
 	to.Headers = map[string]string{"X-Run": "{{run_id}}", "X-Nominal": "{{nominal_time}}"}
-	if to.Mode == periodic.HTTPAsync {
+	if to.Mode == schedule.HTTPAsync {
 		to.URL += "/?back={{callback_url}}"
 	}
 	r, err := w.rules.Create(w.t.Context(), periodic.Spec{
@@ -158,7 +158,7 @@ func TestEachTickCallsTheTargetOnceAndTheAnswerDecides(t *testing.T) {
 				out.WriteHeader(http.StatusTeapot)
 			}
 		})
-		r := w.eachSecond(periodic.HTTPTarget{URL: url}, schedule.OverlapAllow)
+		r := w.eachSecond(schedule.HTTPTarget{URL: url}, schedule.OverlapAllow)
 		const ticks = 4
 		seen := map[string]bool{}
 		for len(seen) < ticks {
@@ -186,7 +186,7 @@ func TestACompletionEndsTheRunOfATickOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync}, schedule.OverlapSkip)
+		r := w.eachSecond(schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync}, schedule.OverlapSkip)
 		c := <-calls
 		w.ended(r, c.run, schedule.RunWaiting)
 		status, a := w.complete(c, `{"result": {"rows": 7}}`)
@@ -211,7 +211,7 @@ func TestACompletionAfterItsTimeIsRefusedAndTheRunIsATimeout(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: 100 * time.Millisecond}, schedule.OverlapSkip)
+		r := w.eachSecond(schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync, CompletionTimeout: 100 * time.Millisecond}, schedule.OverlapSkip)
 		c := <-calls
 		w.ended(r, c.run, schedule.RunFailedTimeout)
 		status, a := w.complete(c, `{"result": 1}`)
@@ -233,7 +233,7 @@ func TestCancelPrevAbortsTheCallInFlightBeforeTheNextTickRuns(t *testing.T) {
 			case <-over:
 			}
 		})
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Timeout: time.Hour}, schedule.OverlapCancelPrev)
+		r := w.eachSecond(schedule.HTTPTarget{URL: url, Timeout: time.Hour}, schedule.OverlapCancelPrev)
 		first := <-calls
 		<-first.over // aborted: nothing else ends it
 		second := <-calls
@@ -249,7 +249,7 @@ func TestCancelPrevDoesNotWaitForACompletion(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		w := newCallsWorld(t, e)
 		url, calls := w.target(nil)
-		r := w.eachSecond(periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: time.Hour}, schedule.OverlapCancelPrev)
+		r := w.eachSecond(schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync, CompletionTimeout: time.Hour}, schedule.OverlapCancelPrev)
 		first := <-calls
 		second := <-calls
 		require.NotEqual(t, first.run, second.run)

@@ -74,7 +74,7 @@ func TestTheExtOfARuleReachesHandlersAndRequests(t *testing.T) {
 			bodies <- r.URL.Path + " " + string(body)
 		}))
 		defer target.Close()
-		to := periodic.HTTPTarget{URL: target.URL + "/{{ext.region}}", Body: `{"host": "{{ext.hosts.1}}", "ext": {{ext}}}`}
+		to := schedule.HTTPTarget{URL: target.URL + "/{{ext.region}}", Body: `{"host": "{{ext.hosts.1}}", "ext": {{ext}}}`}
 		_, run := w.trigger(periodic.Spec{Name: "target", HTTP: &to, Ext: ext})
 		path, body, _ := strings.Cut(<-bodies, " ")
 		require.Equal(t, "/eu", path)
@@ -110,8 +110,8 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 		}))
 		defer target.Close()
 		begin := time.Now().Add(-time.Minute)
-		to := func(path string) *periodic.HTTPTarget {
-			return &periodic.HTTPTarget{
+		to := func(path string) *schedule.HTTPTarget {
+			return &schedule.HTTPTarget{
 				URL: target.URL + path + "?token=hunter2&run={{run_id}}", Method: http.MethodPut, Body: `{"attempt": {{attempt}}, "long": "` + strings.Repeat("x", 10_000) + `"}`,
 				Headers: map[string]string{"Authorization": "Bearer hunter2", "X-Run": "{{run_id}}"},
 			}
@@ -167,7 +167,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 		// While it runs, and before the answer, the request of an ASYNC target is there; the
 		// callback URL is a secret as long as the run waits.
 		held := to("/held")
-		held.Mode, held.Headers["X-Back"] = periodic.HTTPAsync, "{{callback_url}}"
+		held.Mode, held.Headers["X-Back"] = schedule.HTTPAsync, "{{callback_url}}"
 		held.Body, held.URL = `{"back": "{{callback_url}}"}`, target.URL+"/held/{{callback_url}}"
 		r, run = w.trigger(periodic.Spec{Name: "held", HTTP: held})
 		awaitTrue(t, func() string {
@@ -202,7 +202,7 @@ func TestACompletionHasTheMethodThatTheRuleNames(t *testing.T) {
 		}))
 		defer target.Close()
 		for named, other := range map[string]string{http.MethodPut: http.MethodPost, http.MethodPost: http.MethodPut} {
-			r, run := w.trigger(periodic.Spec{Name: named, HTTP: &periodic.HTTPTarget{URL: target.URL, Mode: periodic.HTTPAsync, CompletionMethod: named}})
+			r, run := w.trigger(periodic.Spec{Name: named, HTTP: &schedule.HTTPTarget{URL: target.URL, Mode: schedule.HTTPAsync, CompletionMethod: named}})
 			call := <-heard
 			require.Equal(t, named, call[1], "the target is told")
 			for _, method := range []string{other, named} {
@@ -221,8 +221,8 @@ func TestACompletionHasTheMethodThatTheRuleNames(t *testing.T) {
 			}
 			w.ended(r, run, schedule.RunSuccess)
 		}
-		for _, wrong := range []periodic.HTTPTarget{
-			{URL: target.URL, Mode: periodic.HTTPAsync, CompletionMethod: "GET"}, {URL: target.URL, CompletionMethod: http.MethodPut},
+		for _, wrong := range []schedule.HTTPTarget{
+			{URL: target.URL, Mode: schedule.HTTPAsync, CompletionMethod: "GET"}, {URL: target.URL, CompletionMethod: http.MethodPut},
 		} {
 			_, err := w.rules.Create(t.Context(), periodic.Spec{Name: "wrong", Cron: "@yearly", HTTP: &wrong})
 			require.ErrorContains(t, err, "http.callback_method")
@@ -252,7 +252,7 @@ func TestRunsAreListedAcrossRulesByWhatTheyAreNow(t *testing.T) {
 		for i := range 3 {
 			_, run := w.trigger(periodic.Spec{Name: fmt.Sprint("runs ", i), Type: ruleWork.Name(), Tenant: "acme"})
 			add("RUNNING", run)
-			_, run = w.trigger(periodic.Spec{Name: fmt.Sprint("waits ", i), HTTP: &periodic.HTTPTarget{URL: target.URL, Mode: periodic.HTTPAsync}})
+			_, run = w.trigger(periodic.Spec{Name: fmt.Sprint("waits ", i), HTTP: &schedule.HTTPTarget{URL: target.URL, Mode: schedule.HTTPAsync}})
 			add("WAITING_CALLBACK", run)
 			_, run = w.trigger(periodic.Spec{Name: fmt.Sprint("nobody ", i), Type: "nobody"})
 			add("SCHEDULED", run)
@@ -317,7 +317,7 @@ func TestARunIsReadByItsIDWhateverTheRuleRecords(t *testing.T) {
 		target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		defer target.Close()
 		for _, log := range []schedule.RunLog{"", schedule.LogNone, schedule.LogTrigger, schedule.LogTrans} {
-			r, run := w.trigger(periodic.Spec{Name: "log " + string(log), HTTP: &periodic.HTTPTarget{URL: target.URL}, Log: log})
+			r, run := w.trigger(periodic.Spec{Name: "log " + string(log), HTTP: &schedule.HTTPTarget{URL: target.URL}, Log: log})
 			awaitTrue(t, func() string {
 				x := w.run(run)
 				if x.Status != schedule.RunSuccess || x.ExecutedAt.IsZero() || x.Call == nil || x.Call.Response == nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
@@ -45,33 +46,13 @@ type CallbackSecurity struct {
 	Type string `bson:"type" json:"type"` // none or aksk
 	// Keys of aksk, the newest first: the request is signed with each, so that receivers
 	// can change theirs one after the other.
-	Keys []CallbackKey `bson:"keys,omitempty" json:"keys,omitempty"`
-}
-
-// CallbackKey is an access key with its secret.
-type CallbackKey struct {
-	AccessKey string `bson:"ak" json:"ak"`
-	// Secret is sealed (AES-GCM) in documents, and never shown.
-	Secret string `bson:"sk" json:"sk"`
-}
-
-// String is the key without its secret, so that it can be printed.
-func (k CallbackKey) String() string { return k.AccessKey + ":" + safetext.Hidden }
-
-// GoString is [CallbackKey.String], for %#v.
-func (k CallbackKey) GoString() string { return "model.CallbackKey(" + k.String() + ")" }
-
-// MarshalJSON writes the key without its secret: JSON is for people and other systems,
-// documents keep secrets sealed. So a callback that was read back must be given its
-// secrets anew.
-func (k CallbackKey) MarshalJSON() ([]byte, error) {
-	return json.Marshal(map[string]string{"ak": k.AccessKey, "sk": safetext.Hidden})
+	Keys []callback.Key `bson:"keys,omitempty" json:"keys,omitempty"`
 }
 
 // String is the method and the address, with possible secrets masked.
 func (t CallbackTarget) String() string { return cmp.Or(t.Method, "POST") + " " + safetext.URL(t.URL) }
 
-// MarshalJSON writes the address with possible secrets masked, as [CallbackKey.MarshalJSON]
+// MarshalJSON writes the address with possible secrets masked, as [callback.Key.MarshalJSON]
 // does.
 func (t CallbackTarget) MarshalJSON() ([]byte, error) {
 	type plain CallbackTarget

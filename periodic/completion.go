@@ -162,7 +162,7 @@ func readCompletion(body io.Reader) (b completionBody, status int, err error) {
 // usable reports why a token cannot complete its run; 200 if it can.
 func usable(ctx context.Context, p *producer.Producer, method string, h input.Handle) (int, completionAnswer) {
 	t, err := p.Get(ctx, h.TaskID)
-	var target *HTTPTarget
+	var target *httptarget.Target
 	if err == nil {
 		target = waitingTarget(t)
 	}
@@ -195,8 +195,8 @@ func usable(ctx context.Context, p *producer.Producer, method string, h input.Ha
 
 // waitingTarget returns the target of a run that waits for a completion, or nil. No other target
 // gets a token, but every target gets the execution's id, from which a token can be made.
-func waitingTarget(t *model.Task) *HTTPTarget {
-	var target HTTPTarget
+func waitingTarget(t *model.Task) *httptarget.Target {
+	var target httptarget.Target
 	if json.Unmarshal(codec.ValueJSON(t.Args), &target) != nil || target.Waits() == 0 {
 		return nil
 	}

@@ -30,7 +30,7 @@ func TestCredentialsInHeadersAreSealedHiddenKeptAndSent(t *testing.T) {
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) {
 		seen <- r.Header.Get("Authorization") + " " + r.Header.Get("X-Other")
 	})
-	r := h.start(&periodic.HTTPTarget{URL: url, Headers: map[string]string{"authorization": "Bearer swordfish", "X-Other": "seen"}})
+	r := h.start(&schedule.HTTPTarget{URL: url, Headers: map[string]string{"authorization": "Bearer swordfish", "X-Other": "seen"}})
 	require.Equal(t, "Bearer swordfish seen", <-seen)
 	run := h.ends(r, schedule.RunSuccess)
 	for collection, id := range map[string]string{"periodic_rules": r.ID, "tasks": run.TaskID} {
@@ -66,7 +66,7 @@ func TestCredentialsInHeadersAreSealedHiddenKeptAndSent(t *testing.T) {
 func TestWithoutAKeyCredentialsInHeadersAreHiddenAndKept(t *testing.T) {
 	p, err := periodic.New(periodic.Config{Database: testdb.New(t)})
 	require.NoError(t, err)
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "n", Cron: "@daily", HTTP: &periodic.HTTPTarget{
+	r, err := p.Create(t.Context(), periodic.Spec{Name: "n", Cron: "@daily", HTTP: &schedule.HTTPTarget{
 		URL: "http://example.org/", Headers: map[string]string{"X-Api-Key": "swordfish"},
 	}})
 	require.NoError(t, err)
@@ -94,12 +94,12 @@ func TestCallsAreSignedAtTheDatabasesTime(t *testing.T) {
 		_, err := callback.Verify(r, callback.Key{AccessKey: "ak", Secret: "hunter2"})
 		verified <- err
 	})
-	keys, err := box.SealKeys("keys", []model.CallbackKey{{AccessKey: "ak", Secret: "hunter2"}})
+	keys, err := box.SealKeys("keys", []callback.Key{{AccessKey: "ak", Secret: "hunter2"}})
 	require.NoError(t, err)
 	prod, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, prod.Close(t.Context())) }()
-	args, err := json.Marshal(periodic.HTTPTarget{URL: url, Keys: keys})
+	args, err := json.Marshal(schedule.HTTPTarget{URL: url, Keys: keys})
 	require.NoError(t, err)
 	_, err = prod.SendJSON(t.Context(), "mscheduler.http", args)
 	require.NoError(t, err)

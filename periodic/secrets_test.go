@@ -20,7 +20,7 @@ import (
 func signed(secret string) *model.Callback {
 	return &model.Callback{
 		Success:  &model.CallbackTarget{URL: "http://example.org/"},
-		Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "shop", Secret: secret}}},
+		Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []callback.Key{{AccessKey: "shop", Secret: secret}}},
 	}
 }
 
@@ -44,7 +44,7 @@ func TestSecretsOfARuleAreSealedHiddenAndKept(t *testing.T) {
 	require.NoError(t, err)
 	said := periodic.Spec{
 		Name: "n", Cron: "0 0 1 1 *", Options: model.Options{Callback: signed("hunter2")},
-		HTTP: &periodic.HTTPTarget{URL: "http://example.org/", Keys: []periodic.HTTPKey{{AccessKey: "ak", Secret: "swordfish"}}},
+		HTTP: &schedule.HTTPTarget{URL: "http://example.org/", Keys: []callback.Key{{AccessKey: "ak", Secret: "swordfish"}}},
 	}
 	r, err := p.Create(t.Context(), said)
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestSecretsOfARuleAreSealedHiddenAndKept(t *testing.T) {
 	require.NoError(t, err, "what is not shown may be given back")
 	r = check(r.ID, "hunter2", "swordfish")
 
-	spec.HTTP.Keys = []periodic.HTTPKey{{AccessKey: "ak", Secret: "new"}}
+	spec.HTTP.Keys = []callback.Key{{AccessKey: "ak", Secret: "new"}}
 	r, err = p.Update(t.Context(), r.ID, r.Version, spec)
 	require.NoError(t, err)
 	r = check(r.ID, "hunter2", "new")
@@ -87,7 +87,7 @@ func TestTheEndOfARunIsCalledBackSignedWithTheRulesKey(t *testing.T) {
 		_, err := callback.Verify(r, callback.Key{AccessKey: "shop", Secret: "hunter2"})
 		told <- err
 	})
-	r := h.start(&periodic.HTTPTarget{URL: called}, func(s *periodic.Spec) {
+	r := h.start(&schedule.HTTPTarget{URL: called}, func(s *periodic.Spec) {
 		s.Options.Callback = signed("hunter2")
 		s.Options.Callback.Success.URL = hook
 	})

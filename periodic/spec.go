@@ -41,10 +41,10 @@ type Spec struct {
 	MaxRuns  int64     // 0 = without end
 	Jitter   time.Duration
 
-	Type     string      // of the task that each tick sends
-	Args     any         // any JSON value
-	HTTP     *HTTPTarget // what each tick calls, instead of Type and Args
-	Priority *int        // nil = 5
+	Type     string               // of the task that each tick sends
+	Args     any                  // any JSON value
+	HTTP     *schedule.HTTPTarget // what each tick calls, instead of Type and Args
+	Priority *int                 // nil = 5
 	Options  model.Options
 
 	Overlap   schedule.OverlapPolicy // "" = ALLOW

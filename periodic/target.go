@@ -5,49 +5,27 @@ import (
 	"errors"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
-	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// HTTPTarget is an HTTP call that a rule makes at each tick, as a task of type mscheduler.http.
-// Workers of the built-in types run it (mscheduler work). Options.Retry of the rule says how a run
-// is retried; without it the first error fails the run, unless the definition of that type says
-// otherwise. OnFailure says what follows a failed run.
-type HTTPTarget = httptarget.Target
-
-// HTTPMode says what decides whether a run of an [HTTPTarget] succeeded.
-type HTTPMode = httptarget.Mode
-
-// The modes; "" is SYNC.
-const (
-	HTTPSync  = httptarget.Sync  // the answer: RunFailed, or RunTimeout where none came
-	HTTPAsync = httptarget.Async // a completion: RunFailedTimeout if none came
-)
-
-// HTTPKey is an access key with its secret, which signs the calls of a target.
-type HTTPKey = model.CallbackKey
-
-// StatusRange is a range of HTTP statuses, both ends included.
-type StatusRange = httpcall.StatusRange
-
 // target puts what is called into the task's template, and returns the task's arguments.
 func (s *Spec) target(t *schedule.TaskTemplate) (args any, err error) {
+	called := (*httptarget.Target)(s.HTTP)
 	switch {
 	case s.HTTP == nil && s.Type == httptarget.TaskType:
 		return s.Args, input.Invalid("type", "is %s, which is what an HTTP target makes of itself: say http instead", s.Type)
 	case s.HTTP == nil:
 		return s.Args, nil
 	case s.Type != "":
-		return nil, errors.Join(input.Invalid("type", "is %q, but the rule calls a URL: say one of type and http", s.Type), s.HTTP.Check("http"))
+		return nil, errors.Join(input.Invalid("type", "is %q, but the rule calls a URL: say one of type and http", s.Type), called.Check("http"))
 	case s.Args != nil:
 		return nil, input.Invalid("args", "are given, but the rule calls a URL: its body says what is sent")
 	}
 	t.Type = httptarget.TaskType
-	if err := s.HTTP.Check("http"); err != nil {
+	if err := called.Check("http"); err != nil {
 		return nil, err
 	}
 	var ext json.RawMessage
@@ -56,20 +34,20 @@ func (s *Spec) target(t *schedule.TaskTemplate) (args any, err error) {
 			return nil, input.Invalid("ext", "cannot be written as JSON: %v", err)
 		}
 	}
-	if err := s.HTTP.CheckExt("http", ext); err != nil {
+	if err := called.CheckExt("http", ext); err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(s.HTTP)
+	data, err := json.Marshal(called)
 	return json.RawMessage(data), err
 }
 
 // targetOf is what the task's template calls; nil for another type.
-func targetOf(t *schedule.TaskTemplate) *HTTPTarget {
-	var target HTTPTarget
+func targetOf(t *schedule.TaskTemplate) *schedule.HTTPTarget {
+	var target httptarget.Target
 	if t.Type != httptarget.TaskType || json.Unmarshal(codec.ValueJSON(t.Args), &target) != nil {
 		return nil
 	}
-	return &target
+	return (*schedule.HTTPTarget)(&target)
 }
 
 // Sealed returns the spec with its secrets sealed, as [Periodic.Create] would store them, or
@@ -83,7 +61,7 @@ func (p *Periodic) Sealed(s Spec, stored *schedule.Rule) (Spec, error) {
 	var errs [3]error
 	s.Options.Callback, errs[0] = p.secrets.SealCallback("callback", secret.Keep(s.Options.Callback, old.Options.Callback))
 	if s.HTTP != nil {
-		target := *s.HTTP
+		target := httptarget.Target(*s.HTTP)
 		if old.HTTP != nil {
 			target.Keys = secret.KeepKeys(target.Keys, old.HTTP.Keys)
 			target.Headers = secret.KeepHeaders(target.Headers, old.HTTP.Headers)
@@ -92,7 +70,7 @@ func (p *Periodic) Sealed(s Spec, stored *schedule.Rule) (Spec, error) {
 			target.Headers, errs[2] = p.secrets.SealHeaders("http.headers", target.Headers)
 		}
 		target.Keys, errs[1] = p.secrets.SealKeys("http.keys", target.Keys)
-		s.HTTP = &target
+		s.HTTP = (*schedule.HTTPTarget)(&target)
 	}
 	return s, errors.Join(errs[:]...)
 }

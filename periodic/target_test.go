@@ -74,7 +74,7 @@ func target(t *testing.T, f http.HandlerFunc) string {
 }
 
 // start makes a rule that fires when it is triggered only, and triggers it.
-func (h *hooks) start(to *periodic.HTTPTarget, change ...func(*periodic.Spec)) *schedule.Rule {
+func (h *hooks) start(to *schedule.HTTPTarget, change ...func(*periodic.Spec)) *schedule.Rule {
 	h.n++
 	s := periodic.Spec{Name: fmt.Sprintf("rule %d", h.n), Cron: "0 0 1 1 *", HTTP: to}
 	for _, f := range change {
@@ -145,9 +145,9 @@ func TestTheAnswerDecidesARunOfASyncTarget(t *testing.T) {
 		body, run = string(data), r.URL.Query().Get("run")
 		w.WriteHeader(http.StatusTeapot)
 	})
-	r := h.start(&periodic.HTTPTarget{
+	r := h.start(&schedule.HTTPTarget{
 		URL: url + "/{{name}}?run={{run_id}}", Body: `{"name":"{{name}}","attempt":{{attempt}}}`,
-		Expect: []periodic.StatusRange{{From: 418, To: 418}}, Keys: []periodic.HTTPKey{{AccessKey: "ak", Secret: "hunter2"}},
+		Expect: []schedule.StatusRange{{From: 418, To: 418}}, Keys: []callback.Key{{AccessKey: "ak", Secret: "hunter2"}},
 	}, func(s *periodic.Spec) { s.Name = `a "b"` })
 	got := h.ends(r, schedule.RunSuccess)
 	require.Equal(t, got.ID, run)
@@ -157,14 +157,14 @@ func TestTheAnswerDecidesARunOfASyncTarget(t *testing.T) {
 	require.Empty(t, spec.Type)
 	require.Equal(t, url+"/{{name}}?run={{run_id}}", spec.HTTP.URL)
 
-	failed := h.start(&periodic.HTTPTarget{URL: url})
+	failed := h.start(&schedule.HTTPTarget{URL: url})
 	require.Contains(t, h.ends(failed, schedule.RunFailed).Error, "answered 418")
 }
 
 func TestARequestThatTakesTooLongIsATimeout(t *testing.T) {
 	h := newHooks(t)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	r := h.start(&periodic.HTTPTarget{URL: url, Timeout: 50 * time.Millisecond})
+	r := h.start(&schedule.HTTPTarget{URL: url, Timeout: 50 * time.Millisecond})
 	require.Contains(t, h.ends(r, schedule.RunTimeout).Error, "no answer within 50ms")
 }
 
@@ -172,7 +172,7 @@ func TestACompletionDecidesARunOfAnAsyncTargetOnce(t *testing.T) {
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
-	to := periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync}
+	to := schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync}
 
 	r := h.start(&to)
 	back := <-urls
@@ -208,7 +208,7 @@ func TestNullInACompletionIsAbsentAndItMayBePut(t *testing.T) {
 		`{"result": 1, "error": null}`:                    schedule.RunSuccess,
 		`{"result": null, "error": null, "fatal": false}`: schedule.RunSuccess,
 	} {
-		r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
+		r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
 		status, a := complete(t, http.MethodPut, <-urls, body)
 		require.Equal(t, 200, status, "%s: %v", body, a)
 		h.ends(r, want)
@@ -222,7 +222,7 @@ func TestACompletionBeforeTheAnswerWins(t *testing.T) {
 		_, a := post(t, r.Header.Get("Mscheduler-Callback-Url"), "")
 		answers <- a
 	})
-	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
+	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
 	require.Empty(t, (<-answers).Error)
 	h.ends(r, schedule.RunSuccess)
 }
@@ -234,7 +234,7 @@ func TestACompletionThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testi
 		data, _ := io.ReadAll(r.Body)
 		urls <- string(data)
 	})
-	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync, CompletionTimeout: 50 * time.Millisecond, Body: "{{callback_url}}"})
+	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync, CompletionTimeout: 50 * time.Millisecond, Body: "{{callback_url}}"})
 	back := <-urls
 	require.Contains(t, h.ends(r, schedule.RunFailedTimeout).Error, "no completion from outside came")
 	status, a := post(t, back, "")
@@ -247,7 +247,7 @@ func TestALateCompletionIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
-	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
+	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
 	back := <-urls
 	run := h.ends(r, schedule.RunWaiting)
 	// Its time is over, and its lapse_at, an hour ahead, has no worker look.
@@ -271,10 +271,10 @@ func TestARunIsOneCallUnlessTheRuleSaysMore(t *testing.T) {
 		w.Header().Set("Retry-After", "0")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	h.ends(h.start(&periodic.HTTPTarget{URL: url}), schedule.RunFailed)
+	h.ends(h.start(&schedule.HTTPTarget{URL: url}), schedule.RunFailed)
 	require.EqualValues(t, 1, calls.Load())
 	retry := model.Retry{Strategy: model.RetryFixed, Interval: time.Millisecond, MaxErrors: new(2)}
-	h.ends(h.start(&periodic.HTTPTarget{URL: url}, func(s *periodic.Spec) { s.Options.Retry = &retry }), schedule.RunFailed)
+	h.ends(h.start(&schedule.HTTPTarget{URL: url}, func(s *periodic.Spec) { s.Options.Retry = &retry }), schedule.RunFailed)
 	require.EqualValues(t, 4, calls.Load())
 }
 
@@ -290,7 +290,7 @@ func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {
 		}
 	})
 	r, err := h.p.Create(t.Context(), periodic.Spec{
-		Name: "n", Cron: "* * * * * *", Overlap: schedule.OverlapCancelPrev, HTTP: &periodic.HTTPTarget{URL: url, Timeout: time.Hour},
+		Name: "n", Cron: "* * * * * *", Overlap: schedule.OverlapCancelPrev, HTTP: &schedule.HTTPTarget{URL: url, Timeout: time.Hour},
 	})
 	require.NoError(t, err)
 	_, err = h.p.Enable(t.Context(), r.ID, 0)
@@ -307,7 +307,7 @@ func TestACancelledRunDoesNotWaitForItsCompletion(t *testing.T) {
 	h := newHooks(t)
 	urls := make(chan string, 10)
 	url := target(t, func(_ http.ResponseWriter, r *http.Request) { urls <- r.Header.Get("Mscheduler-Callback-Url") })
-	r := h.start(&periodic.HTTPTarget{URL: url, Mode: periodic.HTTPAsync})
+	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync})
 	back := <-urls
 	run := h.ends(r, schedule.RunWaiting)
 	require.NoError(t, h.p.Cancel(t.Context(), run.ID))
@@ -326,7 +326,7 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 	}{
 		{`http.url has the placeholder "run"`, func(s *periodic.Spec) { s.HTTP.URL += "{{run}}" }},
 		{`http.body has the placeholder "callback_url", which only mode ASYNC has`, func(s *periodic.Spec) { s.HTTP.Body = "{{callback_url}}" }},
-		{"http.keys[0].sk cannot be kept: no secret key is set", func(s *periodic.Spec) { s.HTTP.Keys = []periodic.HTTPKey{{AccessKey: "a", Secret: "s"}} }},
+		{"http.keys[0].sk cannot be kept: no secret key is set", func(s *periodic.Spec) { s.HTTP.Keys = []callback.Key{{AccessKey: "a", Secret: "s"}} }},
 		{"callback.security.keys[0].sk cannot be kept: no secret key is set", func(s *periodic.Spec) { s.Options.Callback = signed("s") }},
 		{"callback cannot be set for tasks of type mscheduler.callback", func(s *periodic.Spec) {
 			s.HTTP, s.Type, s.Options.Callback = nil, model.CallbackType, &model.Callback{Success: &model.CallbackTarget{URL: "http://h"}}
@@ -337,7 +337,7 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 		{"args are given", func(s *periodic.Spec) { s.Args = 1 }},
 		{"say http instead", func(s *periodic.Spec) { s.HTTP, s.Type = nil, "mscheduler.http" }},
 	} {
-		s := periodic.Spec{Name: "n", Cron: "@daily", HTTP: &periodic.HTTPTarget{URL: "http://example.org/"}}
+		s := periodic.Spec{Name: "n", Cron: "@daily", HTTP: &schedule.HTTPTarget{URL: "http://example.org/"}}
 		c.change(&s)
 		_, err := p.Create(t.Context(), s)
 		require.ErrorIs(t, err, model.ErrInvalid, c.says)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -26,7 +26,7 @@ func TestNoCompletionEndsARunOfASyncTarget(t *testing.T) {
 		answers <- said{status, a}
 		w.WriteHeader(http.StatusInternalServerError)
 	})
-	r := h.start(&periodic.HTTPTarget{URL: url})
+	r := h.start(&schedule.HTTPTarget{URL: url})
 	got := <-answers
 	require.Equal(t, 404, got.status, got.answer)
 	require.Equal(t, "unknown", got.answer.Reason)
@@ -50,12 +50,12 @@ func TestARedirectTellsNoOtherHostOfTheToken(t *testing.T) {
 			own <- r.Header.Clone()
 		}
 	})
-	to := periodic.HTTPTarget{Mode: periodic.HTTPAsync, Method: http.MethodGet, Keys: []periodic.HTTPKey{{AccessKey: "ak", Secret: "hunter2"}}}
+	to := schedule.HTTPTarget{Mode: schedule.HTTPAsync, Method: http.MethodGet, Keys: []callback.Key{{AccessKey: "ak", Secret: "hunter2"}}}
 	to.URL = url + "/away?back={{callback_url}}"
 	require.Contains(t, h.ends(h.start(&to), schedule.RunFailed).Error, "answered 307")
 	require.Empty(t, elsewhere)
 
-	sync := periodic.HTTPTarget{URL: url + "/away", Keys: to.Keys}
+	sync := schedule.HTTPTarget{URL: url + "/away", Keys: to.Keys}
 	h.ends(h.start(&sync), schedule.RunSuccess)
 	got := <-elsewhere
 	require.NotEmpty(t, got.Get("Idempotency-Key"))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -70,7 +71,7 @@ func TestAnOptionMayBeUsedForManyTasks(t *testing.T) {
 
 func TestSecretsOfAnOptionAreNotPrinted(t *testing.T) {
 	o := Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/"}, Security: &model.CallbackSecurity{
-		Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "shop", Secret: "hunter2"}},
+		Type: model.SecurityAKSK, Keys: []callback.Key{{AccessKey: "shop", Secret: "hunter2"}},
 	}})
 	require.Contains(t, o.String(), "https://example.org/")
 	require.NotContains(t, o.String(), "hunter2")

@@ -241,7 +241,7 @@ func TestASignatureIsByTheKeysOfNow(t *testing.T) {
 	url := receiver(t, func(_ http.ResponseWriter, r *http.Request) { _, verified = wire.Verify(r, fresh) })
 	task := b.ended("k", nil, lifecycle.Outcome{})
 	said := hook(url)
-	said.Security = &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "fresh", Secret: "new"}, {AccessKey: "old", Secret: "old"}}}
+	said.Security = &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []wire.Key{{AccessKey: "fresh", Secret: "new"}, {AccessKey: "old", Secret: "old"}}}
 	sealed, err := b.secrets.SealCallback("callback", said)
 	require.NoError(t, err)
 	b.types["order"] = model.Options{Callback: sealed}
@@ -257,7 +257,7 @@ func TestASignatureIsByTheKeysOfNow(t *testing.T) {
 
 	b.secrets = box
 	moved := *sealed.Security
-	moved.Keys = []model.CallbackKey{{AccessKey: "stolen", Secret: moved.Keys[0].Secret}}
+	moved.Keys = []wire.Key{{AccessKey: "stolen", Secret: moved.Keys[0].Secret}}
 	b.types["order"] = model.Options{Callback: &model.Callback{Success: sealed.Success, Security: &moved}}
 	_, err = b.deliver(t.Context(), task)
 	require.True(t, verdict(t, err).Fatal)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
@@ -172,7 +173,7 @@ func (r *applyingTypes) show(_ context.Context, c *typeChange, after *model.Task
 	return v, line, "", nil
 }
 
-func callbackKeys(c *model.Callback) []model.CallbackKey {
+func callbackKeys(c *model.Callback) []callback.Key {
 	if c == nil || c.Security == nil {
 		return nil
 	}
@@ -196,7 +197,7 @@ func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
 
 // givenSecrets says which secrets a file sets: they cannot be compared with sealed ones.
 // What is not shown stays what it is.
-func givenSecrets(path string, keys []model.CallbackKey) (changes []string) {
+func givenSecrets(path string, keys []callback.Key) (changes []string) {
 	for _, k := range keys {
 		if k.Secret != safetext.Hidden {
 			changes = append(changes, "+ "+path+": the secret of "+k.AccessKey)

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -77,8 +78,8 @@ func (o *Options) Model(zone *time.Location, now time.Time) (out model.Options, 
 		out.Retry.Strategy = model.RetryFixed
 	}
 	if c := o.Callback; c != nil && c.Security != nil && c.Security.AK+c.Security.SK != "" {
-		key := model.CallbackKey{AccessKey: c.Security.AK, Secret: c.Security.SK}
-		out.Callback.Security.Keys = append([]model.CallbackKey{key}, out.Callback.Security.Keys...)
+		key := callback.Key{AccessKey: c.Security.AK, Secret: c.Security.SK}
+		out.Callback.Security.Keys = append([]callback.Key{key}, out.Callback.Security.Keys...)
 	}
 	out.ExpiresAt, err = o.ExpiresAt.at("expires_at", zone, now)
 	return out, err

@@ -13,7 +13,6 @@ import (
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // Call is one request, and what its use decides about it.
@@ -42,8 +41,8 @@ type Call struct {
 // Signature says how a call is signed, see package callback.
 type Signature struct {
 	ID   string
-	At   time.Time           // by the database's clock, since the receiver compares it with its own
-	Keys []model.CallbackKey // sealed; none = only ID and time are sent
+	At   time.Time      // by the database's clock, since the receiver compares it with its own
+	Keys []callback.Key // sealed; none = only ID and time are sent
 }
 
 // Caller makes the calls of one kind in a process.

@@ -24,7 +24,7 @@ func (t *Target) Fill(v Values) (httpcall.Call, error) {
 	}
 	c := httpcall.Call{
 		Field: "args.url", Method: cmp.Or(t.Method, method), Headers: map[string]string{},
-		Timeout: cmp.Or(t.Timeout, defaultTimeout), Expect: t.Expect, SameHost: t.async(),
+		Timeout: cmp.Or(t.Timeout, defaultTimeout), Expect: t.expect(), SameHost: t.async(),
 	}
 	var err error
 	if c.URL, err = filled("url", t.URL, v, inURL); err != nil {

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -33,57 +33,8 @@ const (
 	maxKeys                  = 10
 )
 
-// Mode says what decides whether a run succeeded.
-type Mode string
-
-// The modes; "" is SYNC.
-const (
-	Sync  Mode = "SYNC"  // the answer to the call
-	Async Mode = "ASYNC" // a completion, which the target sends when it is done
-)
-
-// Target is an HTTP call. Only URL is needed.
-//
-// URL, the values of Headers and Body may hold placeholders, which each run fills:
-// {{run_id}}, {{task_id}}, {{name}} (the rule's), {{nominal_time}} (RFC 3339, UTC),
-// {{attempt}} (as the failure policy counts), {{ext}} (the rule's, as JSON), {{ext.FIELD}} (a
-// value in it: {{ext.region.name}}, {{ext.hosts.0}}) and, in mode ASYNC, {{callback_url}}. A value
-// is percent-encoded in the URL and in headers, and written as the inside of a JSON string in a
-// body that is JSON; in any other body it stands as it is. Outside of a string of a JSON body
-// {{ext}} and {{ext.FIELD}} are JSON values: {"region": {{ext.region}}}.
-type Target struct {
-	// URL to call, http or https, without user and password. Placeholders may stand behind
-	// the host only.
-	URL string `json:"url"`
-	// Method defaults to POST with a body or in mode ASYNC, otherwise to GET.
-	Method string `json:"method,omitempty"`
-	// Headers of the request. Those that begin with Mscheduler- are reserved for the worker. The
-	// values of Authorization, Proxy-Authorization, Cookie and X-Api-Key are never shown, and sealed
-	// if there is a key.
-	Headers map[string]string `json:"headers,omitempty"`
-	// Body is at most 32 KiB. It is JSON if the header Content-Type says so, or if it is valid JSON
-	// and there is no such header: then it is sent as application/json. A body that only looks like
-	// JSON needs the header.
-	Body string `json:"body,omitempty"`
-	// Timeout bounds the call, including redirects and reading the answer. Defaults to 15 s,
-	// at most an hour.
-	Timeout time.Duration `json:"-"`
-	// Expect lists the statuses of a success (SYNC), or of a call that the target accepts (ASYNC).
-	// Defaults to 2xx.
-	Expect []httpcall.StatusRange `json:"expect,omitempty"`
-	// Mode defaults to SYNC. In mode ASYNC no redirect to another host is followed: that host would
-	// learn the URL that completes the run.
-	Mode Mode `json:"mode,omitempty"`
-	// CompletionTimeout is how long a run waits for its completion after the answer. Defaults
-	// to an hour, at most 90 days. Only in mode ASYNC.
-	CompletionTimeout time.Duration `json:"-"`
-	// CompletionMethod is the method that the completion must have: POST or PUT. Defaults to
-	// either. The call names it in the header Mscheduler-Callback-Method. Only in mode ASYNC.
-	CompletionMethod string `json:"callback_method,omitempty"`
-	// Keys sign the call as callbacks are signed (package callback), the newest first. The
-	// secrets are sealed before they are stored, and never shown.
-	Keys []model.CallbackKey `json:"-"`
-}
+// Target is a target with what is done with it: checks, its JSON, the call of a run.
+type Target schedule.HTTPTarget
 
 // plainTarget is a target without its methods.
 type plainTarget Target
@@ -97,14 +48,15 @@ type key struct {
 // wire is the JSON of a target, the arguments of its tasks.
 type wire struct {
 	*plainTarget
-	TimeoutMS           int64 `json:"timeout_ms,omitempty"`
-	CompletionTimeoutMS int64 `json:"callback_timeout_ms,omitempty"`
-	Keys                []key `json:"keys,omitempty"`
+	Expect              []httpcall.StatusRange `json:"expect,omitempty"`
+	TimeoutMS           int64                  `json:"timeout_ms,omitempty"`
+	CompletionTimeoutMS int64                  `json:"callback_timeout_ms,omitempty"`
+	Keys                []key                  `json:"keys,omitempty"`
 }
 
 // MarshalJSON writes the target with its sealed secrets: it is what tasks carry.
 func (t Target) MarshalJSON() ([]byte, error) {
-	w := wire{plainTarget: (*plainTarget)(&t), TimeoutMS: t.Timeout.Milliseconds(), CompletionTimeoutMS: t.CompletionTimeout.Milliseconds()}
+	w := wire{plainTarget: (*plainTarget)(&t), Expect: t.expect(), TimeoutMS: t.Timeout.Milliseconds(), CompletionTimeoutMS: t.CompletionTimeout.Milliseconds()}
 	for _, k := range t.Keys {
 		w.Keys = append(w.Keys, key(k))
 	}
@@ -119,14 +71,24 @@ func (t *Target) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	t.Timeout, t.CompletionTimeout = time.Duration(w.TimeoutMS)*time.Millisecond, time.Duration(w.CompletionTimeoutMS)*time.Millisecond
+	for _, r := range w.Expect {
+		t.Expect = append(t.Expect, schedule.StatusRange(r))
+	}
 	for _, k := range w.Keys {
-		t.Keys = append(t.Keys, model.CallbackKey(k))
+		t.Keys = append(t.Keys, callback.Key(k))
 	}
 	return nil
 }
 
+func (t *Target) expect() (out []httpcall.StatusRange) {
+	for _, r := range t.Expect {
+		out = append(out, httpcall.StatusRange(r))
+	}
+	return out
+}
+
 // async reports whether a completion decides.
-func (t *Target) async() bool { return t.Mode == Async }
+func (t *Target) async() bool { return t.Mode == schedule.HTTPAsync }
 
 // Waits is how long a run waits for its completion; 0 if the answer decides.
 func (t *Target) Waits() time.Duration {
@@ -139,7 +101,7 @@ func (t *Target) Waits() time.Duration {
 // Check finds everything that is wrong with the target; field names it in the errors.
 func (t *Target) Check(field string) error {
 	errs := []error{
-		t.checkURL(field + ".url"), httpcall.ValidMethod(field+".method", t.Method), httpcall.ValidStatuses(field+".expect", t.Expect),
+		t.checkURL(field + ".url"), httpcall.ValidMethod(field+".method", t.Method), httpcall.ValidStatuses(field+".expect", t.expect()),
 		t.CheckHeaders(field), t.checkBody(field + ".body"),
 	}
 	bad := func(name, format string, args ...any) {
@@ -151,10 +113,10 @@ func (t *Target) Check(field string) error {
 		}
 	}
 	duration("timeout", t.Timeout, defaultTimeout, maxTimeout)
-	if !slices.Contains([]Mode{"", Sync, Async}, t.Mode) {
-		bad("mode", "is %q; want one of %v", t.Mode, []Mode{Sync, Async})
+	if !slices.Contains([]schedule.HTTPMode{"", schedule.HTTPSync, schedule.HTTPAsync}, t.Mode) {
+		bad("mode", "is %q; want one of %v", t.Mode, []schedule.HTTPMode{schedule.HTTPSync, schedule.HTTPAsync})
 	}
-	const useless = "is %v, but mode " + string(Sync) + " has no completion"
+	const useless = "is %v, but mode " + string(schedule.HTTPSync) + " has no completion"
 	if t.CompletionTimeout != 0 && !t.async() {
 		bad("callback_timeout", useless, t.CompletionTimeout)
 	} else {

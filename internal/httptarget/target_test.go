@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 var run = Values{
@@ -20,7 +22,7 @@ var run = Values{
 
 func TestEachPlaceTakesAValueAsItselfOnly(t *testing.T) {
 	target := Target{
-		URL: "http://h/{{name}}/x?at={{ nominal_time }}&back={{callback_url}}", Mode: Async,
+		URL: "http://h/{{name}}/x?at={{ nominal_time }}&back={{callback_url}}", Mode: schedule.HTTPAsync,
 		Headers: map[string]string{"X-Run": "run {{run_id}} {{name}}"},
 		Body:    `{"name":"{{name}}","attempt":{{attempt}},"task":"{{task_id}}"}`,
 	}
@@ -68,15 +70,15 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		"http.timeout is 1µs":                                            {URL: "http://h", Timeout: time.Microsecond},
 		"http.mode is \"async\"; want one of [SYNC ASYNC]":               {URL: "http://h", Mode: "async"},
 		"http.callback_timeout is 1m0s, but mode SYNC has no completion": {URL: "http://h", CompletionTimeout: time.Minute},
-		"http.callback_timeout is 2400h0m0s; want":                       {URL: "http://h", Mode: Async, CompletionTimeout: 2400 * time.Hour},
-		"http.expect has 9-1":                                            {URL: "http://h", Expect: []httpcall.StatusRange{{From: 9, To: 1}}},
+		"http.callback_timeout is 2400h0m0s; want":                       {URL: "http://h", Mode: schedule.HTTPAsync, CompletionTimeout: 2400 * time.Hour},
+		"http.expect has 9-1":                                            {URL: "http://h", Expect: []schedule.StatusRange{{From: 9, To: 1}}},
 		"http.method is \"get\"":                                         {URL: "http://h", Method: "get"},
 		"http.url has a user or password":                                {URL: "http://u:p@h/"},
 		"http.url has a user or password, which everybody":               {URL: "http://u@h/"},
 		"http.headers.authorization is the same header as Auth":          {URL: "http://h", Headers: map[string]string{"Authorization": "a", "authorization": "b"}},
 		"http.body looks like JSON but is not once":                      {URL: "http://h", Body: ` {"a": {{run_id}}} `},
 		"http.body looks like JSON but is not":                           {URL: "http://h", Body: `[{{name}}]`},
-		"http.keys[0] needs an access key and a secret":                  {URL: "http://h", Keys: []model.CallbackKey{{AccessKey: "a"}}},
+		"http.keys[0] needs an access key and a secret":                  {URL: "http://h", Keys: []callback.Key{{AccessKey: "a"}}},
 	} {
 		err := target.Check("http")
 		require.ErrorIs(t, err, model.ErrInvalid, says)
@@ -86,8 +88,8 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 
 func TestATargetComesBackFromItsJSON(t *testing.T) {
 	target := Target{
-		URL: "http://h", Method: "PUT", Headers: map[string]string{"A": "b"}, Body: "x", Timeout: time.Second, Mode: Async,
-		Expect: []httpcall.StatusRange{{From: 200, To: 204}}, CompletionTimeout: time.Minute, Keys: []model.CallbackKey{{AccessKey: "a", Secret: "s"}},
+		URL: "http://h", Method: "PUT", Headers: map[string]string{"A": "b"}, Body: "x", Timeout: time.Second, Mode: schedule.HTTPAsync,
+		Expect: []schedule.StatusRange{{From: 200, To: 204}}, CompletionTimeout: time.Minute, Keys: []callback.Key{{AccessKey: "a", Secret: "s"}},
 	}
 	data, err := json.Marshal(target)
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/httpcall"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Values are what placeholders stand for in one run.
@@ -77,7 +78,7 @@ func (v Values) value(name string, in place, quoted bool) (string, error) {
 		text = strconv.Itoa(v.Attempt)
 	case completionURL:
 		if text = v.CompletionURL; text == "" {
-			return "", fmt.Errorf("has the placeholder %q, which only mode %s has", name, Async)
+			return "", fmt.Errorf("has the placeholder %q, which only mode %s has", name, schedule.HTTPAsync)
 		}
 	default:
 		raw, err := v.ext(name)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
@@ -103,7 +104,7 @@ func TestAManualEndOfADeliveryCountsAsDelivered(t *testing.T) {
 
 func TestKeysOfCallbacksArePrintedWithoutTheirSecrets(t *testing.T) {
 	c := told("http://example.org/?a=1&b=2")
-	c.Security = &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []model.CallbackKey{{AccessKey: "ak", Secret: "hunter2"}}}
+	c.Security = &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []callback.Key{{AccessKey: "ak", Secret: "hunter2"}}}
 	for _, text := range []string{fmt.Sprintf("%v", *c), fmt.Sprintf("%+v", c.Security.Keys), fmt.Sprintf("%#v", c.Security.Keys[0]), fmt.Sprintf("%s", c.Security)} {
 		require.NotContains(t, text, "hunter2")
 		require.Contains(t, text, "ak")

@@ -36,9 +36,9 @@ func (b *Box) SealCallback(field string, c *model.Callback) (*model.Callback, er
 // SealKeys returns the keys with their secrets sealed, ready to be stored. A secret that is sealed
 // already stays so, if a key of the box opens it for its access key. field names the list in
 // errors, which are model.ErrInvalid; a box without a key is one of them.
-func (b *Box) SealKeys(field string, keys []model.CallbackKey) ([]model.CallbackKey, error) {
+func (b *Box) SealKeys(field string, keys []callback.Key) ([]callback.Key, error) {
 	var errs []error
-	out := mapKeys(keys, func(i int, k model.CallbackKey) string {
+	out := mapKeys(keys, func(i int, k callback.Key) string {
 		sealed, err := b.sealKey(k)
 		if err != nil {
 			errs = append(errs, input.Invalid(fmt.Sprintf("%s[%d].sk", field, i), "%v", err))
@@ -51,7 +51,7 @@ func (b *Box) SealKeys(field string, keys []model.CallbackKey) ([]model.Callback
 	return out, nil
 }
 
-func (b *Box) sealKey(k model.CallbackKey) (string, error) {
+func (b *Box) sealKey(k callback.Key) (string, error) {
 	switch {
 	case hidden(k) || b != nil && Sealed(k.Secret):
 		return b.reseal(k.Secret, k.AccessKey)
@@ -60,14 +60,14 @@ func (b *Box) sealKey(k model.CallbackKey) (string, error) {
 	case len(k.Secret) > maxBytes:
 		return "", fmt.Errorf("has %d bytes; at most %d are allowed", len(k.Secret), maxBytes)
 	}
-	if err := callback.Sign(http.Header{}, "", time.Time{}, nil, callback.Key(k)); err != nil {
+	if err := callback.Sign(http.Header{}, "", time.Time{}, nil, k); err != nil {
 		return "", fmt.Errorf("cannot be used: %w", err)
 	}
 	return b.reseal(k.Secret, k.AccessKey)
 }
 
 // OpenKeys opens the keys that a call is signed with.
-func (b *Box) OpenKeys(keys []model.CallbackKey) ([]callback.Key, error) {
+func (b *Box) OpenKeys(keys []callback.Key) ([]callback.Key, error) {
 	out := make([]callback.Key, len(keys))
 	for i, k := range keys {
 		plain, err := b.Open(k.Secret, k.AccessKey)
@@ -87,8 +87,8 @@ func HideCallback(c *model.Callback) *model.Callback {
 }
 
 // HideKeys returns the keys with [safetext.Hidden] for their secrets.
-func HideKeys(keys []model.CallbackKey) []model.CallbackKey {
-	return mapKeys(keys, func(int, model.CallbackKey) string { return safetext.Hidden })
+func HideKeys(keys []callback.Key) []callback.Key {
+	return mapKeys(keys, func(int, callback.Key) string { return safetext.Hidden })
 }
 
 // Hidden reports whether a secret of the callback, or a part of its URLs, is [safetext.Hidden].
@@ -101,7 +101,7 @@ func Hidden(c *model.Callback) bool {
 	return slices.ContainsFunc(keysOf(c), hidden)
 }
 
-func hidden(k model.CallbackKey) bool { return k.Secret == safetext.Hidden }
+func hidden(k callback.Key) bool { return k.Secret == safetext.Hidden }
 
 // Keep returns the callback with its hidden secrets and URLs as they are stored: secrets by their
 // access key, URLs where the given one is what is shown of the stored one.
@@ -124,8 +124,8 @@ func KeepURLs(c, stored *model.Callback) *model.Callback {
 }
 
 // KeepKeys is [Keep] for keys.
-func KeepKeys(keys, stored []model.CallbackKey) []model.CallbackKey {
-	return mapKeys(keys, func(_ int, k model.CallbackKey) string {
+func KeepKeys(keys, stored []callback.Key) []callback.Key {
+	return mapKeys(keys, func(_ int, k callback.Key) string {
 		for _, s := range stored {
 			if hidden(k) && s.AccessKey == k.AccessKey {
 				return s.Secret
@@ -136,7 +136,7 @@ func KeepKeys(keys, stored []model.CallbackKey) []model.CallbackKey {
 }
 
 // mapKeys returns the keys with other secrets.
-func mapKeys(keys []model.CallbackKey, secret func(i int, k model.CallbackKey) string) []model.CallbackKey {
+func mapKeys(keys []callback.Key, secret func(i int, k callback.Key) string) []callback.Key {
 	out := slices.Clone(keys)
 	for i, k := range keys {
 		out[i].Secret = secret(i, k)
@@ -144,7 +144,7 @@ func mapKeys(keys []model.CallbackKey, secret func(i int, k model.CallbackKey) s
 	return out
 }
 
-func keysOf(c *model.Callback) []model.CallbackKey {
+func keysOf(c *model.Callback) []callback.Key {
 	if c == nil || c.Security == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func keysOf(c *model.Callback) []model.CallbackKey {
 }
 
 // withKeys returns the callback with other keys.
-func withKeys(c *model.Callback, keys []model.CallbackKey) *model.Callback {
+func withKeys(c *model.Callback, keys []callback.Key) *model.Callback {
 	if len(keys) == 0 {
 		return c
 	}

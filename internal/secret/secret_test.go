@@ -102,7 +102,7 @@ func TestDamagedTextsDoNotOpen(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoKey)
 }
 
-func signedCallback(keys ...model.CallbackKey) *model.Callback {
+func signedCallback(keys ...callback.Key) *model.Callback {
 	return &model.Callback{
 		Success:  &model.CallbackTarget{URL: "https://example.org/"},
 		Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: keys},
@@ -111,7 +111,7 @@ func signedCallback(keys ...model.CallbackKey) *model.Callback {
 
 func TestACallbackIsSealedBeforeItIsStored(t *testing.T) {
 	b := box(t, firstKey)
-	c := signedCallback(model.CallbackKey{AccessKey: "new", Secret: "one"}, model.CallbackKey{AccessKey: "old", Secret: "two"})
+	c := signedCallback(callback.Key{AccessKey: "new", Secret: "one"}, callback.Key{AccessKey: "old", Secret: "two"})
 	sealed, err := b.SealCallback("callback", c)
 	require.NoError(t, err)
 	require.Equal(t, "one", c.Security.Keys[0].Secret, "the caller's own is left alone")
@@ -126,7 +126,7 @@ func TestACallbackIsSealedBeforeItIsStored(t *testing.T) {
 
 func TestTheLongestSecretFitsSealed(t *testing.T) {
 	b := box(t, firstKey)
-	sealed, err := b.SealCallback("callback", signedCallback(model.CallbackKey{AccessKey: "ak", Secret: strings.Repeat("s", maxBytes)}))
+	sealed, err := b.SealCallback("callback", signedCallback(callback.Key{AccessKey: "ak", Secret: strings.Repeat("s", maxBytes)}))
 	require.NoError(t, err)
 	require.NoError(t, input.Callback(sealed))
 }
@@ -146,7 +146,7 @@ func TestSecretsThatCannotBeKeptAreRefusedByTheirField(t *testing.T) {
 		"too long":        {box(t, firstKey), strings.Repeat("s", maxBytes+1), "at most 500"},
 		"promises base64": {box(t, firstKey), "whsec_!", "not base64"},
 	} {
-		_, err := c.box.SealCallback("options.callback", signedCallback(model.CallbackKey{AccessKey: "ak", Secret: c.secret}))
+		_, err := c.box.SealCallback("options.callback", signedCallback(callback.Key{AccessKey: "ak", Secret: c.secret}))
 		require.ErrorIs(t, err, model.ErrInvalid, name)
 		require.ErrorContains(t, err, "options.callback.security.keys[0].sk", name)
 		require.ErrorContains(t, err, c.says, name)
@@ -158,7 +158,7 @@ func TestSecretsThatCannotBeKeptAreRefusedByTheirField(t *testing.T) {
 }
 
 func TestNothingShowsASecret(t *testing.T) {
-	c := signedCallback(model.CallbackKey{AccessKey: "ak", Secret: "hunter2"})
+	c := signedCallback(callback.Key{AccessKey: "ak", Secret: "hunter2"})
 	for _, text := range []string{fmt.Sprintf("%v %+v %#v", c, *c, c.Security.Keys), fmt.Sprint(c.Security), c.String()} {
 		require.NotContains(t, text, "hunter2")
 	}
@@ -183,7 +183,7 @@ func TestNoDocumentOfARuleShowsASecret(t *testing.T) {
 	task := bson.D{
 		{Key: "type", Value: "mscheduler.http"},
 		{Key: "args", Value: bson.D{{Key: "url", Value: "http://h"}, {Key: "keys", Value: bson.A{key}}}},
-		{Key: "options", Value: bson.D{{Key: "callback", Value: signedCallback(model.CallbackKey{AccessKey: "ak", Secret: "plain"})}}},
+		{Key: "options", Value: bson.D{{Key: "callback", Value: signedCallback(callback.Key{AccessKey: "ak", Secret: "plain"})}}},
 	}
 	data, err := bson.Marshal(bson.D{{Key: "task", Value: task}, {Key: "planned", Value: bson.A{bson.D{{Key: "id", Value: "1.0"}, {Key: "task", Value: task}}}}})
 	require.NoError(t, err)
@@ -207,8 +207,8 @@ func TestNoDocumentOfARuleShowsASecret(t *testing.T) {
 }
 
 func TestSecretsThatAreNotShownAreKeptByTheirAccessKey(t *testing.T) {
-	stored := signedCallback(model.CallbackKey{AccessKey: "old", Secret: "mss1.old"}, model.CallbackKey{AccessKey: "gone", Secret: "mss1.gone"})
-	given := signedCallback(model.CallbackKey{AccessKey: "new", Secret: "one"}, model.CallbackKey{AccessKey: "old", Secret: "***"}, model.CallbackKey{AccessKey: "unknown", Secret: "***"})
+	stored := signedCallback(callback.Key{AccessKey: "old", Secret: "mss1.old"}, callback.Key{AccessKey: "gone", Secret: "mss1.gone"})
+	given := signedCallback(callback.Key{AccessKey: "new", Secret: "one"}, callback.Key{AccessKey: "old", Secret: "***"}, callback.Key{AccessKey: "unknown", Secret: "***"})
 	kept := Keep(given, stored)
 	var secrets []string
 	for _, k := range kept.Security.Keys {

@@ -65,8 +65,8 @@ type tickRule struct {
 	first time.Time // tick
 }
 
-func tickSpec(n int, end time.Time) periodic.Spec {
-	s := periodic.Spec{
+func tickSpec(n int, end time.Time) schedule.Spec {
+	s := schedule.Spec{
 		Name: fmt.Sprint("rule ", n), Cron: "* * * * * *", EndAt: end, Type: tickWork.Name(), Args: n % tickKinds,
 		CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Window: 30 * 24 * time.Hour, Cap: 10_000},
 		Options: model.Options{Retry: &model.Retry{Strategy: model.RetryNone}},

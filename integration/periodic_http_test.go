@@ -85,7 +85,7 @@ func (w *callsWorld) eachSecond(to schedule.HTTPTarget, overlap schedule.Overlap
 	if to.Mode == schedule.HTTPAsync {
 		to.URL += "/?back={{callback_url}}"
 	}
-	r, err := w.rules.Create(w.t.Context(), periodic.Spec{
+	r, err := w.rules.Create(w.t.Context(), schedule.Spec{
 		Name: "each second", Cron: "* * * * * *", HTTP: &to, Overlap: overlap,
 		Options: model.Options{Retry: &model.Retry{Strategy: model.RetryNone}},
 	})

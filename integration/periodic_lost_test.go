@@ -79,7 +79,7 @@ func TestRunsWhoseEndsNobodyTellsGiveTheirPlaceToOthers(t *testing.T) {
 		const gone, told, moved, slow = 0, 1, 2, 3
 		tasks, rules := a.db.Collection("tasks"), a.db.Collection("periodic_rules")
 		for _, name := range []string{"gone", "told", "moved", "slow"} {
-			r, err := p.Create(ctx, periodic.Spec{Name: name, Cron: "@yearly", Type: tickWork.Name(), Args: 0, MaxConcurrency: 1})
+			r, err := p.Create(ctx, schedule.Spec{Name: name, Cron: "@yearly", Type: tickWork.Name(), Args: 0, MaxConcurrency: 1})
 			require.NoError(t, err)
 			for _, request := range []string{"first", "second"} {
 				_, err = p.Trigger(ctx, r.ID, periodic.TriggerOptions{Request: request})

@@ -26,7 +26,7 @@ import (
 var ruleWork = model.NewType[model.None, model.None]("rule.work")
 
 // trigger makes a rule that fires when it is told to only, and triggers it.
-func (w *callsWorld) trigger(s periodic.Spec) (r *schedule.Rule, run string) {
+func (w *callsWorld) trigger(s schedule.Spec) (r *schedule.Rule, run string) {
 	w.t.Helper()
 	s.Cron = "@yearly"
 	r, err := w.rules.Create(w.t.Context(), s)
@@ -61,9 +61,9 @@ func TestTheExtOfARuleReachesHandlersAndRequests(t *testing.T) {
 			}
 		})
 		ext := map[string]any{"region": "eu", "hosts": []string{"a", "b"}}
-		r, _ := w.trigger(periodic.Spec{Name: "handler", Type: ruleWork.Name(), Ext: ext})
+		r, _ := w.trigger(schedule.Spec{Name: "handler", Type: ruleWork.Name(), Ext: ext})
 		require.JSONEq(t, `{"region": "eu", "hosts": ["a", "b"]}`, <-seen)
-		_, err := w.rules.Update(t.Context(), r.ID, r.Version, periodic.Spec{Name: "handler", Cron: "@yearly", Type: ruleWork.Name()})
+		_, err := w.rules.Update(t.Context(), r.ID, r.Version, schedule.Spec{Name: "handler", Cron: "@yearly", Type: ruleWork.Name()})
 		require.NoError(t, err)
 		w.again(r)
 		require.Equal(t, "null", <-seen, "the rule has none any more")
@@ -75,13 +75,13 @@ func TestTheExtOfARuleReachesHandlersAndRequests(t *testing.T) {
 		}))
 		defer target.Close()
 		to := schedule.HTTPTarget{URL: target.URL + "/{{ext.region}}", Body: `{"host": "{{ext.hosts.1}}", "ext": {{ext}}}`}
-		_, run := w.trigger(periodic.Spec{Name: "target", HTTP: &to, Ext: ext})
+		_, run := w.trigger(schedule.Spec{Name: "target", HTTP: &to, Ext: ext})
 		path, body, _ := strings.Cut(<-bodies, " ")
 		require.Equal(t, "/eu", path)
 		require.JSONEq(t, `{"host": "b", "ext": {"region": "eu", "hosts": ["a", "b"]}}`, body, run)
 
 		to.URL = target.URL + "/{{ext.zone}}"
-		_, err = w.rules.Create(t.Context(), periodic.Spec{Name: "wrong", Cron: "@yearly", HTTP: &to, Ext: ext})
+		_, err = w.rules.Create(t.Context(), schedule.Spec{Name: "wrong", Cron: "@yearly", HTTP: &to, Ext: ext})
 		require.ErrorContains(t, err, `http.url has the placeholder "ext.zone", but the rule's ext has no such value`)
 	})
 }
@@ -142,7 +142,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 			return r
 		}
 
-		r, run := w.trigger(periodic.Spec{Name: "good", HTTP: to("/good")})
+		r, run := w.trigger(schedule.Spec{Name: "good", HTTP: to("/good")})
 		w.ended(r, run, schedule.RunSuccess)
 		got := kept(run)
 		require.Equal(t, 200, got.Call.Response.Status)
@@ -150,7 +150,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 		require.True(t, strings.HasPrefix(got.Call.Response.Body, "done éé") && got.Call.Response.Truncated)
 		require.Empty(t, got.Call.Error)
 
-		r, run = w.trigger(periodic.Spec{Name: "bad", HTTP: to("/refuses")})
+		r, run = w.trigger(schedule.Spec{Name: "bad", HTTP: to("/refuses")})
 		w.ended(r, run, schedule.RunFailed)
 		got = kept(run)
 		require.Equal(t, http.StatusTeapot, got.Call.Response.Status)
@@ -158,7 +158,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 
 		slow := to("/slow")
 		slow.Timeout = 100 * time.Millisecond
-		r, run = w.trigger(periodic.Spec{Name: "slow", HTTP: slow})
+		r, run = w.trigger(schedule.Spec{Name: "slow", HTTP: slow})
 		w.ended(r, run, schedule.RunTimeout)
 		got = kept(run)
 		require.Nil(t, got.Call.Response)
@@ -169,7 +169,7 @@ func TestARunKeepsItsLastRequestAndResponse(t *testing.T) {
 		held := to("/held")
 		held.Mode, held.Headers["X-Back"] = schedule.HTTPAsync, "{{callback_url}}"
 		held.Body, held.URL = `{"back": "{{callback_url}}"}`, target.URL+"/held/{{callback_url}}"
-		r, run = w.trigger(periodic.Spec{Name: "held", HTTP: held})
+		r, run = w.trigger(schedule.Spec{Name: "held", HTTP: held})
 		awaitTrue(t, func() string {
 			if got = w.run(run); got.Call == nil {
 				return "the request"
@@ -202,7 +202,7 @@ func TestACompletionHasTheMethodThatTheRuleNames(t *testing.T) {
 		}))
 		defer target.Close()
 		for named, other := range map[string]string{http.MethodPut: http.MethodPost, http.MethodPost: http.MethodPut} {
-			r, run := w.trigger(periodic.Spec{Name: named, HTTP: &schedule.HTTPTarget{URL: target.URL, Mode: schedule.HTTPAsync, CompletionMethod: named}})
+			r, run := w.trigger(schedule.Spec{Name: named, HTTP: &schedule.HTTPTarget{URL: target.URL, Mode: schedule.HTTPAsync, CompletionMethod: named}})
 			call := <-heard
 			require.Equal(t, named, call[1], "the target is told")
 			for _, method := range []string{other, named} {
@@ -224,7 +224,7 @@ func TestACompletionHasTheMethodThatTheRuleNames(t *testing.T) {
 		for _, wrong := range []schedule.HTTPTarget{
 			{URL: target.URL, Mode: schedule.HTTPAsync, CompletionMethod: "GET"}, {URL: target.URL, CompletionMethod: http.MethodPut},
 		} {
-			_, err := w.rules.Create(t.Context(), periodic.Spec{Name: "wrong", Cron: "@yearly", HTTP: &wrong})
+			_, err := w.rules.Create(t.Context(), schedule.Spec{Name: "wrong", Cron: "@yearly", HTTP: &wrong})
 			require.ErrorContains(t, err, "http.callback_method")
 		}
 	})
@@ -250,14 +250,14 @@ func TestRunsAreListedAcrossRulesByWhatTheyAreNow(t *testing.T) {
 		ids := map[string][]string{} // of runs, by what they are, the newest first
 		add := func(what, run string) { ids[what] = slices.Insert(ids[what], 0, run) }
 		for i := range 3 {
-			_, run := w.trigger(periodic.Spec{Name: fmt.Sprint("runs ", i), Type: ruleWork.Name(), Tenant: "acme"})
+			_, run := w.trigger(schedule.Spec{Name: fmt.Sprint("runs ", i), Type: ruleWork.Name(), Tenant: "acme"})
 			add("RUNNING", run)
-			_, run = w.trigger(periodic.Spec{Name: fmt.Sprint("waits ", i), HTTP: &schedule.HTTPTarget{URL: target.URL, Mode: schedule.HTTPAsync}})
+			_, run = w.trigger(schedule.Spec{Name: fmt.Sprint("waits ", i), HTTP: &schedule.HTTPTarget{URL: target.URL, Mode: schedule.HTTPAsync}})
 			add("WAITING_CALLBACK", run)
-			_, run = w.trigger(periodic.Spec{Name: fmt.Sprint("nobody ", i), Type: "nobody"})
+			_, run = w.trigger(schedule.Spec{Name: fmt.Sprint("nobody ", i), Type: "nobody"})
 			add("SCHEDULED", run)
 		}
-		r, first := w.trigger(periodic.Spec{Name: "one at a time", Type: "nobody", MaxConcurrency: 1})
+		r, first := w.trigger(schedule.Spec{Name: "one at a time", Type: "nobody", MaxConcurrency: 1})
 		add("SCHEDULED", first)
 		add("QUEUED", w.again(r))
 
@@ -317,7 +317,7 @@ func TestARunIsReadByItsIDWhateverTheRuleRecords(t *testing.T) {
 		target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		defer target.Close()
 		for _, log := range []schedule.RunLog{"", schedule.LogNone, schedule.LogTrigger, schedule.LogTrans} {
-			r, run := w.trigger(periodic.Spec{Name: "log " + string(log), HTTP: &schedule.HTTPTarget{URL: target.URL}, Log: log})
+			r, run := w.trigger(schedule.Spec{Name: "log " + string(log), HTTP: &schedule.HTTPTarget{URL: target.URL}, Log: log})
 			awaitTrue(t, func() string {
 				x := w.run(run)
 				if x.Status != schedule.RunSuccess || x.ExecutedAt.IsZero() || x.Call == nil || x.Call.Response == nil {

@@ -25,7 +25,7 @@ type driven struct {
 	last time.Time // the tick that was decided last
 }
 
-func newDriven(t *testing.T, s Spec) *driven {
+func newDriven(t *testing.T, s schedule.Spec) *driven {
 	db := testdb.New(t)
 	p, err := New(Config{Database: db})
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func (d *driven) end() {
 
 // Rules are told of ends between ticks, half a second away: a tick looks for itself.
 func TestARunThatEndedBeforeTheTickIsInNoTicksWay(t *testing.T) {
-	for name, s := range map[string]Spec{
+	for name, s := range map[string]schedule.Spec{
 		"overlap SKIP":        {Overlap: schedule.OverlapSkip},
 		"overlap CANCEL_PREV": {Overlap: schedule.OverlapCancelPrev},
 		"concurrency QUEUE":   {MaxConcurrency: 1},
@@ -103,7 +103,7 @@ func TestARunThatEndedBeforeTheTickIsInNoTicksWay(t *testing.T) {
 
 // What has not ended is in the way, as before.
 func TestARunThatHasNotEndedIsInTheNextTicksWay(t *testing.T) {
-	d := newDriven(t, Spec{Overlap: schedule.OverlapSkip})
+	d := newDriven(t, schedule.Spec{Overlap: schedule.OverlapSkip})
 	require.Equal(t, schedule.RunScheduled, d.tick().Status)
 	run := d.tick()
 	require.Equal(t, schedule.RunSkipped, run.Status)

@@ -13,7 +13,7 @@ import (
 // A rule without a limit has one, too: it is one document. What it skips for that says so,
 // and is not taken for what the rule's own policy skips.
 func TestBeyondAThousandRunsARuleSkipsForItsCapacity(t *testing.T) {
-	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "* * * * * *", Overlap: schedule.OverlapParallel})
+	w := newWorld(t, schedule.Spec{Name: "n", Type: "t", Cron: "* * * * * *", Overlap: schedule.OverlapParallel})
 	var ticks []time.Time
 	for i := range tickplan.MaxActive {
 		ticks = append(ticks, epoch.Add(time.Duration(i-tickplan.MaxActive)*time.Second))

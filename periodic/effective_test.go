@@ -23,7 +23,7 @@ func TestATickIsJudgedByTheNewestRunThatAWorkerHasBegun(t *testing.T) {
 	puller, err := pull.New(pull.Config{Database: db})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, puller.Close(context.Background())) })
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "r", Cron: "* * * * * *", Type: "tick", OnFailure: schedule.FailureRetry})
+	r, err := p.Create(t.Context(), schedule.Spec{Name: "r", Cron: "* * * * * *", Type: "tick", OnFailure: schedule.FailureRetry})
 	require.NoError(t, err)
 	enabled, err := p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)

@@ -35,8 +35,6 @@ const (
 	// longestPace bounds how much later a rule is decided, or told of an end, where the
 	// database answers slowly. It is shorter than the permit of the ends.
 	longestPace = 3 * time.Second
-	// engineType is what engines call themselves among the workers.
-	engineType = "mscheduler.periodic"
 )
 
 // rank is this engine's place among those that are alive.
@@ -88,7 +86,7 @@ func (p *Periodic) start(ctx context.Context) error {
 // beat tells that this engine is alive, reads the database's clock, and learns its rank.
 func (p *Periodic) beat(ctx context.Context) error {
 	host, _ := os.Hostname()
-	err := p.store.Workers.Heartbeat(ctx, store.Worker{ID: p.id, Host: host, PID: os.Getpid(), Types: []string{engineType}, Stream: "off"})
+	err := p.store.Workers.Heartbeat(ctx, store.Worker{ID: p.id, Host: host, PID: os.Getpid(), Types: []string{tickplan.EngineType}, Stream: "off"})
 	if err != nil {
 		return err
 	}
@@ -99,7 +97,7 @@ func (p *Periodic) beat(ctx context.Context) error {
 	now := p.store.Clock.Now()
 	var engines []string
 	for _, w := range workers {
-		if slices.Contains(w.Types, engineType) && w.Alive(now) {
+		if slices.Contains(w.Types, tickplan.EngineType) && w.Alive(now) {
 			engines = append(engines, w.ID)
 		}
 	}

@@ -44,7 +44,7 @@ func TestEveryTickRunsOnceAndHasARecord(t *testing.T) {
 		ran <- x.Key
 		return model.None{}, nil
 	}))
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "each second", Cron: "* * * * * *", Type: "tick", Args: map[string]any{"a": 1}})
+	r, err := p.Create(t.Context(), schedule.Spec{Name: "each second", Cron: "* * * * * *", Type: "tick", Args: map[string]any{"a": 1}})
 	require.NoError(t, err)
 	_, err = p.Enable(t.Context(), r.ID, 0)
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestTheTaskOfATickIsWhatASendWouldHaveStored(t *testing.T) {
 	want, err := prod.Get(t.Context(), sent.ID)
 	require.NoError(t, err)
 
-	trigger := func(s periodic.Spec) *model.Task {
+	trigger := func(s schedule.Spec) *model.Task {
 		s.Cron, s.Tenant, s.Type = "@yearly", "acme", "tick"
 		r, err := p.Create(t.Context(), s)
 		require.NoError(t, err)
@@ -101,12 +101,12 @@ func TestTheTaskOfATickIsWhatASendWouldHaveStored(t *testing.T) {
 		require.NoError(t, err)
 		return task
 	}
-	plain := trigger(periodic.Spec{Name: "plain"})
+	plain := trigger(schedule.Spec{Name: "plain"})
 	require.Equal(t, []string{"*", "g:of the type"}, plain.Audience)
 	require.Equal(t, want.Audience, plain.Audience)
 	require.Equal(t, want.Category, plain.Category)
 	require.Equal(t, want.Options, plain.Options)
-	own := trigger(periodic.Spec{Name: "its own", Category: "of the rule", Options: model.Options{Retention: time.Minute}})
+	own := trigger(schedule.Spec{Name: "its own", Category: "of the rule", Options: model.Options{Retention: time.Minute}})
 	require.Equal(t, []string{"*", "g:of the rule"}, own.Audience)
 
 	c, err := consumer.New(consumer.Config{Database: db})

@@ -35,7 +35,7 @@ func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
 	const rules = 20
 	var ids []string
 	for n := range rules {
-		r, err := p.Create(t.Context(), periodic.Spec{
+		r, err := p.Create(t.Context(), schedule.Spec{
 			Name: fmt.Sprint(n), Cron: "* * * * * *", Type: "tick", CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Cap: 1000},
 		})
 		require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -66,7 +67,7 @@ func TestCredentialsInHeadersAreSealedHiddenKeptAndSent(t *testing.T) {
 func TestWithoutAKeyCredentialsInHeadersAreHiddenAndKept(t *testing.T) {
 	p, err := periodic.New(periodic.Config{Database: testdb.New(t)})
 	require.NoError(t, err)
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "n", Cron: "@daily", HTTP: &schedule.HTTPTarget{
+	r, err := p.Create(t.Context(), schedule.Spec{Name: "n", Cron: "@daily", HTTP: &schedule.HTTPTarget{
 		URL: "http://example.org/", Headers: map[string]string{"X-Api-Key": "swordfish"},
 	}})
 	require.NoError(t, err)
@@ -99,7 +100,7 @@ func TestCallsAreSignedAtTheDatabasesTime(t *testing.T) {
 	prod, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, prod.Close(t.Context())) }()
-	args, err := json.Marshal(schedule.HTTPTarget{URL: url, Keys: keys})
+	args, err := json.Marshal(httptarget.Target{URL: url, Keys: keys})
 	require.NoError(t, err)
 	_, err = prod.SendJSON(t.Context(), "mscheduler.http", args)
 	require.NoError(t, err)

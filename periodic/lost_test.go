@@ -14,7 +14,7 @@ import (
 
 // lostWorld is a rule with one run that is under way, and one that waits for its end.
 func lostWorld(t *testing.T) (w *world, id string) {
-	w = newWorld(t, Spec{Name: "n", Type: "t", Cron: "0 * * * * *", MaxConcurrency: 1})
+	w = newWorld(t, schedule.Spec{Name: "n", Type: "t", Cron: "0 * * * * *", MaxConcurrency: 1})
 	w.decide(tickplan.Trigger(w.rule, w.cal, "first", false, w.now))
 	w.decide(tickplan.Trigger(w.rule, w.cal, "second", false, w.now))
 	require.Len(t, w.rule.Active, 1)
@@ -66,7 +66,7 @@ func TestARunWhoseEndNobodyTellsIsEnded(t *testing.T) {
 }
 
 func TestARunWhoseTaskWasNotSentYetIsNotLost(t *testing.T) {
-	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "0 * * * * *"})
+	w := newWorld(t, schedule.Spec{Name: "n", Type: "t", Cron: "0 * * * * *"})
 	w.write(tickplan.Trigger(w.rule, w.cal, "first", false, w.now)) // and nobody carries it out
 	require.Nil(t, runsLost(w.rule, nil, w.now.Add(time.Hour)))
 }

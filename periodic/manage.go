@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -15,16 +16,16 @@ import (
 
 // Create stores a new rule. It does not fire until it is enabled. The error is [ErrExists] if a
 // living rule of the tenant has its name. Secrets are sealed before they are stored.
-func (p *Periodic) Create(ctx context.Context, s Spec) (*schedule.Rule, error) {
+func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
 	now := p.store.Clock.Now()
-	sealed, err := p.Sealed(s, nil)
+	sealed, err := rulespec.Seal(p.secrets, s, nil)
 	if err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
-	r, _, err := sealed.rule(now)
+	r, _, err := rulespec.Build(&sealed, now)
 	if err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
@@ -37,9 +38,9 @@ func (p *Periodic) Create(ctx context.Context, s Spec) (*schedule.Rule, error) {
 
 // Update replaces the spec of the rule if the rule still has that version; otherwise the error is
 // [ErrChanged]. The old rule decides the ticks up to now that are in time; older undecided ticks
-// are skipped (edited). Secrets that are [model.HiddenSecret] stay as they are stored. A rule that
+// are skipped (edited). Secrets that are "***" stay as they are stored. A rule that
 // had ended, by EndAt or MaxRuns, goes on if the edit gives it more ticks.
-func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec) (*schedule.Rule, error) {
+func (p *Periodic) Update(ctx context.Context, id string, version int64, s schedule.Spec) (*schedule.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if r.Version != version {
 			return nil, fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
@@ -47,11 +48,11 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s Spec)
 		if s.Tenant != r.Tenant {
 			return nil, input.Invalid("tenant", "is %q; a rule stays with its tenant, %q", s.Tenant, r.Tenant)
 		}
-		sealed, err := p.Sealed(s, r)
+		sealed, err := rulespec.Seal(p.secrets, s, r)
 		if err != nil {
 			return nil, err
 		}
-		edited, _, err := sealed.rule(sealed.since(now, r))
+		edited, _, err := rulespec.Build(&sealed, rulespec.Since(&sealed, now, r))
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,7 @@ func idle(t *testing.T, p *periodic.Periodic, id string) {
 
 func TestABackfillRepeatedWithOtherTimesRunsOnlyWhatIsNew(t *testing.T) {
 	db, p := worked(t, func() error { return nil })
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "0 * * * * *", Type: "tick", MaxConcurrency: 1, Overlap: schedule.OverlapSkip})
+	r, err := p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "0 * * * * *", Type: "tick", MaxConcurrency: 1, Overlap: schedule.OverlapSkip})
 	require.NoError(t, err)
 	to := time.Now().Truncate(time.Minute)
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestABackfillKeepsToTheRulesStartAndEnd(t *testing.T) {
 		"both":     {start: ago(7), end: ago(4), want: 3},
 		"a future": {start: ago(-1)},
 	} {
-		r, err := p.Create(t.Context(), periodic.Spec{Name: name, Cron: "@daily", Type: "tick", StartAt: c.start})
+		r, err := p.Create(t.Context(), schedule.Spec{Name: name, Cron: "@daily", Type: "tick", StartAt: c.start})
 		require.NoError(t, err)
 		if !c.end.IsZero() { // it has come since the rule was made
 			_, err := db.Collection("periodic_rules").UpdateByID(t.Context(), r.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "end_at", Value: c.end}}}})
@@ -97,7 +97,7 @@ func TestABackfillKeepsToTheRulesStartAndEnd(t *testing.T) {
 func TestABackfillMayEndAtTheCallersPresentAndNotInTheFuture(t *testing.T) {
 	p, err := periodic.New(periodic.Config{Database: testdb.New(t)})
 	require.NoError(t, err)
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"})
+	r, err := p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"})
 	require.NoError(t, err)
 	now := time.Now()
 	n, err := p.Backfill(t.Context(), r.ID, now.Add(-time.Minute), now.Add(900*time.Millisecond), "now")
@@ -122,7 +122,7 @@ func runAgain(t *testing.T) (db *mongo.Database, p *periodic.Periodic, prod *pro
 	prod, err = producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
-	r, err = p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
+	r, err = p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
 	require.NoError(t, err)
 	run, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestARuleThatIsOverCanBeEdited(t *testing.T) {
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)
-	spec := periodic.Spec{Name: "a", Cron: "* * * * * *", Type: "tick", EndAt: time.Now().Add(time.Hour)}
+	spec := schedule.Spec{Name: "a", Cron: "* * * * * *", Type: "tick", EndAt: time.Now().Add(time.Hour)}
 	r, err := p.Create(t.Context(), spec)
 	require.NoError(t, err)
 	// An hour later.
@@ -210,7 +210,7 @@ func TestARuleWhoseTimesCannotBeReadCanBeMendedAndEnded(t *testing.T) {
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)
-	spec := periodic.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"}
+	spec := schedule.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"}
 	r, err := p.Create(t.Context(), spec)
 	require.NoError(t, err)
 	_, err = p.Enable(t.Context(), r.ID, 0)
@@ -234,7 +234,7 @@ func TestARuleIsSwitchedInTheVersionThatWasSeen(t *testing.T) {
 	db := testdb.New(t)
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)
-	spec := periodic.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"}
+	spec := schedule.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"}
 	seen, err := p.Create(t.Context(), spec)
 	require.NoError(t, err)
 	spec.Type = "tock"
@@ -255,7 +255,7 @@ func TestARuleIsSwitchedInTheVersionThatWasSeen(t *testing.T) {
 // Without records a run is known by its task, whose type may have been another then.
 func TestARequestRunsOnceAlthoughTheTypeWasEditedInBetween(t *testing.T) {
 	db, p := worked(t, func() error { return nil })
-	s := periodic.Spec{Name: "n", Cron: "@yearly", Type: "tick", Log: schedule.LogNone}
+	s := schedule.Spec{Name: "n", Cron: "@yearly", Type: "tick", Log: schedule.LogNone}
 	r, err := p.Create(t.Context(), s)
 	require.NoError(t, err)
 	first, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{Request: "a"})

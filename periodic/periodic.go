@@ -28,6 +28,8 @@ var (
 	ErrExists   = store.ErrRuleExists // a living rule of the tenant has that name
 	// ErrChanged is returned for an edit that names another version than the stored one.
 	ErrChanged = errors.New("the rule was changed meanwhile")
+	// ErrNotRunning is returned for the cancel of a run that neither runs nor waits.
+	ErrNotRunning = errors.New("there is nothing to cancel")
 )
 
 // Config of a Periodic. Only Database is needed.

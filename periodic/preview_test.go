@@ -9,7 +9,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -54,7 +53,7 @@ func TestPreviewOfAStoredRuleIsWhatAnEngineDecides(t *testing.T) {
 }
 
 func TestPreviewOfARuleNotStoredCountsFromTheInstant(t *testing.T) {
-	ticks, err := tickplan.Preview(ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "@every 1m30s"}, monday.Add(time.Second)), monday.Add(time.Second), 2)
+	ticks, err := tickplan.Preview(ruleOf(t, schedule.Spec{Name: "n", Type: "t", Cron: "@every 1m30s"}, monday.Add(time.Second)), monday.Add(time.Second), 2)
 	require.NoError(t, err)
 	require.Equal(t, []string{"00:01:31", "00:03:01"}, instants(ticks))
 }

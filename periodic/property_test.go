@@ -13,8 +13,8 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-func anySpec(t *rapid.T) Spec {
-	return Spec{
+func anySpec(t *rapid.T) schedule.Spec {
+	return schedule.Spec{
 		Name: "n", Type: "t",
 		Cron:           rapid.SampledFrom([]string{"* * * * * *", "*/10 * * * * *", "*/7 * * * * *", "0 * * * * *", "@every 3s"}).Draw(t, "cron"),
 		Overlap:        rapid.SampledFrom([]schedule.OverlapPolicy{"", schedule.OverlapSkip, schedule.OverlapCancelPrev, schedule.OverlapParallel}).Draw(t, "overlap"),
@@ -155,7 +155,7 @@ func (w *world) requireRetries(after *schedule.Rule, past map[string]schedule.La
 		}
 	}
 	want := 1
-	if last.Status.Failed() {
+	if tickplan.Failed(last.Status) {
 		want = last.Attempt + 1
 	}
 	for _, p := range after.Planned {

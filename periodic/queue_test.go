@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // One engine tells ends, and looks quickly while runs wait for them: it knows from the
@@ -24,7 +25,7 @@ func TestEveryProcessSeesThatRunsWait(t *testing.T) {
 		require.NoError(t, err)
 		return wait
 	}
-	r, err := p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "@yearly", Type: "tick", MaxConcurrency: 1})
+	r, err := p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "@yearly", Type: "tick", MaxConcurrency: 1})
 	require.NoError(t, err)
 	trigger := func() string {
 		run, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/outcome"
+	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -25,7 +26,7 @@ func TestARefusedDecisionIsNotTriedAgainBeforeTheNextLook(t *testing.T) {
 	db := testdb.New(t)
 	p, err := New(Config{Database: db})
 	require.NoError(t, err)
-	r, err := p.Create(t.Context(), Spec{
+	r, err := p.Create(t.Context(), schedule.Spec{
 		Name: "bad", Cron: "* * * * * *", Type: "tick", Args: strings.Repeat("a", 2000), CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Cap: 1000},
 	})
 	require.NoError(t, err)
@@ -54,7 +55,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 	var tasks []*model.Task
 	ids := map[string]string{} // by rule
 	for _, name := range []string{"held", "free"} {
-		r, err := p.Create(t.Context(), Spec{Name: name, Cron: "0 0 1 1 *", Type: "tick"})
+		r, err := p.Create(t.Context(), schedule.Spec{Name: name, Cron: "0 0 1 1 *", Type: "tick"})
 		require.NoError(t, err)
 		task := lifecycle.NewTask(lifecycle.Draft{Type: "tick", Key: name}, now)
 		tasks, ids[r.ID] = append(tasks, task), task.ID
@@ -122,7 +123,7 @@ func TestASweepOfEndsThatCannotBeReadComesToAnEnd(t *testing.T) {
 
 func TestATimeOrADurationThatCannotBeStoredIsRefusedByItsName(t *testing.T) {
 	at := func(year int) time.Time { return time.Date(year, 12, 30, 0, 0, 0, 0, time.UTC) }
-	for text, s := range map[string]Spec{
+	for text, s := range map[string]schedule.Spec{
 		"start_at is 12000-12-30 00:00:00 +0000 UTC; want a time between 1970 and 9999": {StartAt: at(12000)},
 		"end_at is 12000-12-30 00:00:00 +0000 UTC; want a time between 1970 and 9999":   {EndAt: at(12000)},
 		"run_retention is 1µs; the unit of the database is a millisecond":               {RunRetention: time.Microsecond},
@@ -132,7 +133,7 @@ func TestATimeOrADurationThatCannotBeStoredIsRefusedByItsName(t *testing.T) {
 		"cron never fires before end_at":                                                {StartAt: at(2025), EndAt: at(2025).Add(time.Hour)},
 	} {
 		s.Name, s.Cron, s.Type = "n", "0 0 1 1 *", "t"
-		_, err := s.Rule(at(2024))
+		_, _, err := rulespec.Build(&s, at(2024))
 		require.ErrorIs(t, err, model.ErrInvalid)
 		require.EqualError(t, err, text, "all of it, and nothing else")
 	}

@@ -34,7 +34,7 @@ func TestARuleThatCannotBeHandledDoesNotStopTheOthers(t *testing.T) {
 			require.NoError(t, err)
 			var ids []string
 			for _, name := range []string{"bad", "good"} {
-				r, err := p.Create(t.Context(), periodic.Spec{
+				r, err := p.Create(t.Context(), schedule.Spec{
 					Name: name, Cron: "* * * * * *", Type: "tick", Args: strings.Repeat("a", 2000),
 					CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull},
 				})
@@ -66,7 +66,7 @@ func TestTheEndOfARunWaitsForARuleThatCannotBeRead(t *testing.T) {
 	db, p := worked(t, func() error { return nil })
 	var ids []string
 	for _, name := range []string{"bad", "good"} {
-		r, err := p.Create(t.Context(), periodic.Spec{Name: name, Cron: "@yearly", Type: "tick"})
+		r, err := p.Create(t.Context(), schedule.Spec{Name: name, Cron: "@yearly", Type: "tick"})
 		require.NoError(t, err)
 		_, err = p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -84,16 +85,13 @@ func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (
 	return known, nil
 }
 
-// MaxBackfill is how many ticks one backfill may run.
-const MaxBackfill = 1000
-
 // backfillSlack is how far in the future a backfill may end: at the present of the caller, whose
 // clock is a little ahead of the database's, or of the least that it can be. What lies ahead is
 // cut off.
 const backfillSlack = time.Second
 
 // Backfill runs the rule for its ticks in [from, to), in order. All must lie in the past; to may
-// be the present, and more than [MaxBackfill] ticks are refused. The runs respect the rule's limit
+// be the present, and more than 1,000 ticks are refused. The runs respect the rule's limit
 // and wait behind those of new ticks. None is before StartAt, nor at or after EndAt; without a
 // StartAt the ticks of a cron rule may be older than the rule. Backfill returns the number of
 // decided runs. A request that is not empty makes each of them once, even if the call is repeated
@@ -125,8 +123,8 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 			if t.Fires && !t.At.Before(begin) {
 				ticks = append(ticks, t.At)
 			}
-			if len(ticks) > MaxBackfill {
-				return nil, input.Invalid("from", "is %v: more than %d ticks lie between it and %v", from, MaxBackfill, to)
+			if len(ticks) > tickplan.MaxBackfill {
+				return nil, input.Invalid("from", "is %v: more than %d ticks lie between it and %v", from, tickplan.MaxBackfill, to)
 			}
 		}
 		ids := make([]string, len(ticks))
@@ -144,7 +142,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 		if size := (len(r.Task.Args.Value) + len(r.Ext.Value) + 1<<10) * len(ticks); size > 8<<20 {
 			return nil, input.Invalid("from", "is %v: the %d ticks between it and %v do not fit into one document with these args and ext", from, len(ticks), to)
 		}
-		if len(r.Active)+len(r.Queued)+len(ticks) > tickplan.MaxActive+maxQueueLimit {
+		if len(r.Active)+len(r.Queued)+len(ticks) > tickplan.MaxActive+rulespec.MaxQueueLimit {
 			return nil, input.Invalid("from", "is %v: %d ticks lie between it and %v, and %d runs are active or wait already", from, len(ticks), to, len(r.Active)+len(r.Queued))
 		}
 		n = len(ticks)
@@ -167,14 +165,7 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 		return after, nil
 	})
 	if err == nil && !found {
-		return &NotRunningError{Run: run}
+		return fmt.Errorf("run %s neither runs nor waits: %w", run, ErrNotRunning)
 	}
 	return err
-}
-
-// NotRunningError is returned for a run that neither runs nor waits.
-type NotRunningError struct{ Run string }
-
-func (e *NotRunningError) Error() string {
-	return fmt.Sprintf("run %s neither runs nor waits: there is nothing to cancel", e.Run)
 }

@@ -40,7 +40,7 @@ func TestScenarios(t *testing.T) {
 		return func(c scenario.Command) string {
 			switch c.Name() {
 			case "rule":
-				w = newWorld(c.T, scenarioSpec(c, Spec{Name: "n", Type: "t", Cron: "*/10 * * * * *"}))
+				w = newWorld(c.T, scenarioSpec(c, schedule.Spec{Name: "n", Type: "t", Cron: "*/10 * * * * *"}))
 				return w.state()
 			case "records":
 				return w.records()
@@ -174,7 +174,7 @@ func (w *world) records() string {
 	return strings.Join(lines, "\n")
 }
 
-func scenarioSpec(c scenario.Command, s Spec) Spec {
+func scenarioSpec(c scenario.Command, s schedule.Spec) schedule.Spec {
 	if cron := c.Input(); cron != "" {
 		s.Cron = cron
 	}

@@ -42,7 +42,7 @@ func secrets(t *testing.T, r *schedule.Rule) (ofCallback, ofCall string) {
 func TestSecretsOfARuleAreSealedHiddenAndKept(t *testing.T) {
 	p, err := periodic.New(periodic.Config{Database: testdb.New(t), SecretKey: secretKey})
 	require.NoError(t, err)
-	said := periodic.Spec{
+	said := schedule.Spec{
 		Name: "n", Cron: "0 0 1 1 *", Options: model.Options{Callback: signed("hunter2")},
 		HTTP: &schedule.HTTPTarget{URL: "http://example.org/", Keys: []callback.Key{{AccessKey: "ak", Secret: "swordfish"}}},
 	}
@@ -87,7 +87,7 @@ func TestTheEndOfARunIsCalledBackSignedWithTheRulesKey(t *testing.T) {
 		_, err := callback.Verify(r, callback.Key{AccessKey: "shop", Secret: "hunter2"})
 		told <- err
 	})
-	r := h.start(&schedule.HTTPTarget{URL: called}, func(s *periodic.Spec) {
+	r := h.start(&schedule.HTTPTarget{URL: called}, func(s *schedule.Spec) {
 		s.Options.Callback = signed("hunter2")
 		s.Options.Callback.Success.URL = hook
 	})

@@ -27,7 +27,7 @@ func behind(t *testing.T, c clock.Clock) (px *proxy.Proxy, db *mongo.Database, p
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	p, err = periodic.New(periodic.Config{Database: client.Database(db.Name()), Clock: c})
 	require.NoError(t, err)
-	r, err = p.Create(t.Context(), periodic.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
+	r, err = p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
 	require.NoError(t, err)
 	return px, db, p, r
 }

@@ -74,9 +74,9 @@ func target(t *testing.T, f http.HandlerFunc) string {
 }
 
 // start makes a rule that fires when it is triggered only, and triggers it.
-func (h *hooks) start(to *schedule.HTTPTarget, change ...func(*periodic.Spec)) *schedule.Rule {
+func (h *hooks) start(to *schedule.HTTPTarget, change ...func(*schedule.Spec)) *schedule.Rule {
 	h.n++
-	s := periodic.Spec{Name: fmt.Sprintf("rule %d", h.n), Cron: "0 0 1 1 *", HTTP: to}
+	s := schedule.Spec{Name: fmt.Sprintf("rule %d", h.n), Cron: "0 0 1 1 *", HTTP: to}
 	for _, f := range change {
 		f(&s)
 	}
@@ -148,7 +148,7 @@ func TestTheAnswerDecidesARunOfASyncTarget(t *testing.T) {
 	r := h.start(&schedule.HTTPTarget{
 		URL: url + "/{{name}}?run={{run_id}}", Body: `{"name":"{{name}}","attempt":{{attempt}}}`,
 		Expect: []schedule.StatusRange{{From: 418, To: 418}}, Keys: []callback.Key{{AccessKey: "ak", Secret: "hunter2"}},
-	}, func(s *periodic.Spec) { s.Name = `a "b"` })
+	}, func(s *schedule.Spec) { s.Name = `a "b"` })
 	got := h.ends(r, schedule.RunSuccess)
 	require.Equal(t, got.ID, run)
 	require.JSONEq(t, `{"name":"a \"b\"","attempt":1}`, body)
@@ -274,7 +274,7 @@ func TestARunIsOneCallUnlessTheRuleSaysMore(t *testing.T) {
 	h.ends(h.start(&schedule.HTTPTarget{URL: url}), schedule.RunFailed)
 	require.EqualValues(t, 1, calls.Load())
 	retry := model.Retry{Strategy: model.RetryFixed, Interval: time.Millisecond, MaxErrors: new(2)}
-	h.ends(h.start(&schedule.HTTPTarget{URL: url}, func(s *periodic.Spec) { s.Options.Retry = &retry }), schedule.RunFailed)
+	h.ends(h.start(&schedule.HTTPTarget{URL: url}, func(s *schedule.Spec) { s.Options.Retry = &retry }), schedule.RunFailed)
 	require.EqualValues(t, 4, calls.Load())
 }
 
@@ -289,7 +289,7 @@ func TestCancelPrevAbortsTheCallInFlight(t *testing.T) {
 		case <-t.Context().Done():
 		}
 	})
-	r, err := h.p.Create(t.Context(), periodic.Spec{
+	r, err := h.p.Create(t.Context(), schedule.Spec{
 		Name: "n", Cron: "* * * * * *", Overlap: schedule.OverlapCancelPrev, HTTP: &schedule.HTTPTarget{URL: url, Timeout: time.Hour},
 	})
 	require.NoError(t, err)
@@ -322,22 +322,22 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 	require.NoError(t, err)
 	for _, c := range []struct {
 		says   string
-		change func(*periodic.Spec)
+		change func(*schedule.Spec)
 	}{
-		{`http.url has the placeholder "run"`, func(s *periodic.Spec) { s.HTTP.URL += "{{run}}" }},
-		{`http.body has the placeholder "callback_url", which only mode ASYNC has`, func(s *periodic.Spec) { s.HTTP.Body = "{{callback_url}}" }},
-		{"http.keys[0].sk cannot be kept: no secret key is set", func(s *periodic.Spec) { s.HTTP.Keys = []callback.Key{{AccessKey: "a", Secret: "s"}} }},
-		{"callback.security.keys[0].sk cannot be kept: no secret key is set", func(s *periodic.Spec) { s.Options.Callback = signed("s") }},
-		{"callback cannot be set for tasks of type mscheduler.callback", func(s *periodic.Spec) {
+		{`http.url has the placeholder "run"`, func(s *schedule.Spec) { s.HTTP.URL += "{{run}}" }},
+		{`http.body has the placeholder "callback_url", which only mode ASYNC has`, func(s *schedule.Spec) { s.HTTP.Body = "{{callback_url}}" }},
+		{"http.keys[0].sk cannot be kept: no secret key is set", func(s *schedule.Spec) { s.HTTP.Keys = []callback.Key{{AccessKey: "a", Secret: "s"}} }},
+		{"callback.security.keys[0].sk cannot be kept: no secret key is set", func(s *schedule.Spec) { s.Options.Callback = signed("s") }},
+		{"callback cannot be set for tasks of type mscheduler.callback", func(s *schedule.Spec) {
 			s.HTTP, s.Type, s.Options.Callback = nil, model.CallbackType, &model.Callback{Success: &model.CallbackTarget{URL: "http://h"}}
 		}},
-		{`type is "t", but the rule calls a URL`, func(s *periodic.Spec) { s.Type = "t" }},
-		{"http.url has a placeholder before its path", func(s *periodic.Spec) { s.Type, s.HTTP.URL = "t", "http://{{name}}/" }},
-		{"expires_at is 2027-01-01 00:00:00 +0000 UTC, one time for all ticks", func(s *periodic.Spec) { s.Options.ExpiresAt = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC) }},
-		{"args are given", func(s *periodic.Spec) { s.Args = 1 }},
-		{"say http instead", func(s *periodic.Spec) { s.HTTP, s.Type = nil, "mscheduler.http" }},
+		{`type is "t", but the rule calls a URL`, func(s *schedule.Spec) { s.Type = "t" }},
+		{"http.url has a placeholder before its path", func(s *schedule.Spec) { s.Type, s.HTTP.URL = "t", "http://{{name}}/" }},
+		{"expires_at is 2027-01-01 00:00:00 +0000 UTC, one time for all ticks", func(s *schedule.Spec) { s.Options.ExpiresAt = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC) }},
+		{"args are given", func(s *schedule.Spec) { s.Args = 1 }},
+		{"say http instead", func(s *schedule.Spec) { s.HTTP, s.Type = nil, "mscheduler.http" }},
 	} {
-		s := periodic.Spec{Name: "n", Cron: "@daily", HTTP: &schedule.HTTPTarget{URL: "http://example.org/"}}
+		s := schedule.Spec{Name: "n", Cron: "@daily", HTTP: &schedule.HTTPTarget{URL: "http://example.org/"}}
 		c.change(&s)
 		_, err := p.Create(t.Context(), s)
 		require.ErrorIs(t, err, model.ErrInvalid, c.says)

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // A worker's and a type's document that nobody can read: the engine starts and decides, but
@@ -22,7 +23,7 @@ func TestADocumentThatCannotBeReadStopsNoOtherTypesTicks(t *testing.T) {
 	p, err := periodic.New(periodic.Config{Database: db})
 	require.NoError(t, err)
 	for _, typ := range []string{"bad", "good"} {
-		r, err := p.Create(t.Context(), periodic.Spec{Name: typ, Cron: "* * * * * *", Type: typ})
+		r, err := p.Create(t.Context(), schedule.Spec{Name: typ, Cron: "* * * * * *", Type: typ})
 		require.NoError(t, err)
 		_, err = p.Enable(t.Context(), r.ID, 0)
 		require.NoError(t, err)
@@ -61,7 +62,7 @@ func TestATaskThatCannotBeReadKeepsNoOtherRunsEndBack(t *testing.T) {
 	engine(t, c.Run)
 	var ids []string
 	for _, name := range []string{"bad", "good"} {
-		r, err := p.Create(t.Context(), periodic.Spec{Name: name, Cron: "@yearly", Type: "tick"})
+		r, err := p.Create(t.Context(), schedule.Spec{Name: name, Cron: "@yearly", Type: "tick"})
 		require.NoError(t, err)
 		run, err := p.Trigger(t.Context(), r.ID, periodic.TriggerOptions{})
 		require.NoError(t, err)

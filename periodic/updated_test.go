@@ -6,12 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func TestUpdatedAtIsTheTimeOfTheLastChangeByAPerson(t *testing.T) {
-	w := newWorld(t, Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxRuns: 3})
+	w := newWorld(t, schedule.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxRuns: 3})
 	changed := func(after *schedule.Rule) {
 		t.Helper()
 		w.decide(after)
@@ -26,7 +27,7 @@ func TestUpdatedAtIsTheTimeOfTheLastChangeByAPerson(t *testing.T) {
 	w.decide(tickplan.Trigger(w.rule, w.cal, "r", false, w.now))
 	require.Equal(t, schedule.StatusOffline, w.rule.Status, "its runs are used up")
 	require.Equal(t, enabled, w.rule.UpdatedAt)
-	edited, _, err := (&Spec{Name: "n", Type: "t", Cron: "* * * * * *"}).rule(w.now)
+	edited, _, err := rulespec.Build(&schedule.Spec{Name: "n", Type: "t", Cron: "* * * * * *"}, w.now)
 	require.NoError(t, err)
 	changed(tickplan.Edit(w.rule, w.cal, w.cal, edited, w.now))
 	changed(tickplan.Disable(w.rule, w.cal, "", w.now))

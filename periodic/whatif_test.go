@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -17,9 +17,9 @@ var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
 // forecast writes the fates of the first minutes of a rule that ticks each minute, whose
 // runs take what is given.
-func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change func(*periodic.Spec)) string {
+func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change func(*schedule.Spec)) string {
 	t.Helper()
-	s := periodic.Spec{Name: "n", Type: "t", Cron: "* * * * *"}
+	s := schedule.Spec{Name: "n", Type: "t", Cron: "* * * * *"}
 	change(&s)
 	f, err := tickplan.WhatIf{
 		Rule: ruleOf(t, s, monday.AddDate(-1, 0, 0)), From: monday, To: monday.Add(time.Duration(minutes) * time.Minute), Most: 1000,
@@ -49,7 +49,7 @@ func forecast(t *testing.T, minutes int, takes time.Duration, fails int, change 
 }
 
 func TestAForecastOfWhichNothingIsSaidLooksAtAWeekOfMinutesThatSucceed(t *testing.T) {
-	w := tickplan.WhatIf{Rule: ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "* * * * *"}, time.Time{}), From: monday, To: monday.AddDate(0, 1, 0)}
+	w := tickplan.WhatIf{Rule: ruleOf(t, schedule.Spec{Name: "n", Type: "t", Cron: "* * * * *"}, time.Time{}), From: monday, To: monday.AddDate(0, 1, 0)}
 	f, err := w.Forecast()
 	require.NoError(t, err)
 	require.Len(t, f.Fates, 10_080)
@@ -63,27 +63,27 @@ func TestAForecastOfWhichNothingIsSaidLooksAtAWeekOfMinutesThatSucceed(t *testin
 
 func TestForecastDecidesAsThePlannerDoes(t *testing.T) {
 	const never = -1
-	require.Equal(t, "00 SUCCESS\n01 SUCCESS\n02 SUCCESS\n", forecast(t, 3, time.Second, never, func(*periodic.Spec) {}))
+	require.Equal(t, "00 SUCCESS\n01 SUCCESS\n02 SUCCESS\n", forecast(t, 3, time.Second, never, func(*schedule.Spec) {}))
 	require.Equal(t, "00 SUCCESS\n01 SKIPPED overlap\n02 SKIPPED overlap\n03 SUCCESS\n",
-		forecast(t, 4, 150*time.Second, never, func(s *periodic.Spec) { s.Overlap = schedule.OverlapSkip }))
+		forecast(t, 4, 150*time.Second, never, func(s *schedule.Spec) { s.Overlap = schedule.OverlapSkip }))
 	require.Equal(t, "00 CANCELED\n01 CANCELED\n02 SUCCESS\n",
-		forecast(t, 3, 150*time.Second, never, func(s *periodic.Spec) { s.Overlap = schedule.OverlapCancelPrev }), "each is cancelled by the next")
+		forecast(t, 3, 150*time.Second, never, func(s *schedule.Spec) { s.Overlap = schedule.OverlapCancelPrev }), "each is cancelled by the next")
 	require.Equal(t, "00 SUCCESS\n01 SUCCESS +30s\n02 SUCCESS +1m0s\n03 SUCCESS +1m30s\n",
-		forecast(t, 4, 90*time.Second, never, func(s *periodic.Spec) { s.MaxConcurrency = 1 }), "the queue grows")
+		forecast(t, 4, 90*time.Second, never, func(s *schedule.Spec) { s.MaxConcurrency = 1 }), "the queue grows")
 	require.Equal(t, "00 SUCCESS\n01 FAILED\n02 SKIPPED failure #2\n03 SUCCESS #3\n04 SUCCESS\n",
-		forecast(t, 5, time.Second, 1, func(s *periodic.Spec) { s.OnFailure = schedule.FailureSkip }))
+		forecast(t, 5, time.Second, 1, func(s *schedule.Spec) { s.OnFailure = schedule.FailureSkip }))
 	require.Equal(t, "00 SUCCESS\n01 SUCCESS\n",
-		forecast(t, 9, time.Second, never, func(s *periodic.Spec) { s.MaxRuns = 2 }), "then it rests")
+		forecast(t, 9, time.Second, never, func(s *schedule.Spec) { s.MaxRuns = 2 }), "then it rests")
 	require.Equal(t, "01 SUCCESS\n03 SUCCESS\n",
-		forecast(t, 5, time.Second, never, func(s *periodic.Spec) {
+		forecast(t, 5, time.Second, never, func(s *schedule.Spec) {
 			s.Cron, s.StartAt = "@every 2m", monday.Add(-time.Minute)
 		}), "@every counts from the start")
-	require.Empty(t, forecast(t, 5, time.Second, never, func(s *periodic.Spec) { s.EndAt = monday }))
+	require.Empty(t, forecast(t, 5, time.Second, never, func(s *schedule.Spec) { s.EndAt = monday }))
 }
 
 func TestForecastOfTooManyTicksEndsEarlyAndSaysWhere(t *testing.T) {
 	f, err := tickplan.WhatIf{
-		Rule: ruleOf(t, periodic.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxConcurrency: 2, Concurrency: schedule.ConcurrencySkip}, time.Time{}),
+		Rule: ruleOf(t, schedule.Spec{Name: "n", Type: "t", Cron: "* * * * * *", MaxConcurrency: 2, Concurrency: schedule.ConcurrencySkip}, time.Time{}),
 		From: monday, To: monday.AddDate(0, 1, 0), Most: 1000,
 		Run: func(time.Time) (time.Duration, schedule.RunStatus) { return 5 * time.Second, schedule.RunSuccess },
 	}.Forecast()
@@ -102,9 +102,9 @@ func TestForecastRefusesTimesThatCannotBeParsed(t *testing.T) {
 }
 
 // ruleOf is the rule that a spec describes, created at the time.
-func ruleOf(t *testing.T, s periodic.Spec, created time.Time) *schedule.Rule {
+func ruleOf(t *testing.T, s schedule.Spec, created time.Time) *schedule.Rule {
 	t.Helper()
-	r, err := s.Rule(time.Unix(0, 0)) // whether it ever fires does not matter
+	r, _, err := rulespec.Build(&s, time.Unix(0, 0)) // whether it ever fires does not matter
 	require.NoError(t, err)
 	r.CreatedAt = created
 	return r

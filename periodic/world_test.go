@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -39,10 +40,10 @@ type world struct {
 
 type tick struct{ at time.Time }
 
-func newWorld(t require.TestingT, s Spec) *world {
+func newWorld(t require.TestingT, s schedule.Spec) *world {
 	w := &world{t: t, now: epoch, from: epoch, tasks: map[string]*model.Task{}, runs: map[string]*schedule.Run{}, by: map[string]string{}, plans: map[string]bool{}, begun: map[string]bool{}}
 	var err error
-	w.rule, w.cal, err = s.rule(epoch)
+	w.rule, w.cal, err = rulespec.Build(&s, epoch)
 	require.NoError(t, err)
 	w.rule.ID, w.rule.CreatedAt = "r", epoch
 	return w
@@ -148,8 +149,8 @@ func (w *world) running() (out []*model.Task) {
 }
 
 // edit changes the rule; what the old times name up to now is wanted still.
-func (w *world) edit(s Spec) {
-	edited, _, err := s.rule(w.now)
+func (w *world) edit(s schedule.Spec) {
+	edited, _, err := rulespec.Build(&s, w.now)
 	require.NoError(w.t, err)
 	edited.CreatedAt = w.rule.CreatedAt
 	cal, err := calendar.Parse(calendar.Spec{Cron: edited.Cron, Timezone: edited.Timezone, Start: cmp.Or(edited.StartAt, edited.CreatedAt)})
@@ -252,7 +253,7 @@ func TestAYearOfAThousandRulesTakesNoYear(t *testing.T) {
 	}
 	sent := 0
 	for n := range 1000 {
-		spec := Spec{Name: "n", Type: "t", Cron: fmt.Sprintf("%d %d %d * * %d", n%60, n%59, n%24, n%7), Timezone: "America/New_York", MaxConcurrency: 1}
+		spec := schedule.Spec{Name: "n", Type: "t", Cron: fmt.Sprintf("%d %d %d * * %d", n%60, n%59, n%24, n%7), Timezone: "America/New_York", MaxConcurrency: 1}
 		want := 52
 		switch {
 		case n%100 == 0:
@@ -260,7 +261,7 @@ func TestAYearOfAThousandRulesTakesNoYear(t *testing.T) {
 		case n%10 == 0:
 			spec.Cron, want = fmt.Sprintf("0 %d 1-3/2,8 * * *", n%60), 365*3
 		}
-		r, cal, err := spec.rule(epoch)
+		r, cal, err := rulespec.Build(&spec, epoch)
 		require.NoError(t, err)
 		r.ID = "r"
 		r = tickplan.Enable(r, cal, epoch)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -33,8 +32,8 @@ func Handle(c *consumer.Consumer, deliver func(id string, m Mail) error) error {
 }
 
 // Digest is a rule that sends a mail to all subscribers at the times that cron names.
-func Digest(cron string) periodic.Spec {
-	return periodic.Spec{
+func Digest(cron string) schedule.Spec {
+	return schedule.Spec{
 		Name: "digest", Cron: cron, Timezone: "Europe/Berlin",
 		Type: SendMail.Name(), Args: Mail{To: "subscribers@example.org", Subject: "What is new"},
 		Overlap: schedule.OverlapSkip, // no second digest while one is being sent

@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -43,7 +44,7 @@ func tickLateness(c *Config) part {
 				return err
 			}
 			from = r.db.Store.Clock.Now().Truncate(time.Second).Add(4 * time.Second)
-			err = r.rules(ctx, s.Periodic, rules, func(i int) periodic.Spec {
+			err = r.rules(ctx, s.Periodic, rules, func(i int) schedule.Spec {
 				spec := r.tickSpec(i, "* * * * * *", from)
 				spec.EndAt = from.Add(lasts)
 				return spec
@@ -82,7 +83,7 @@ func rulesAtRest(c *Config, name string, n int) part {
 				return err
 			}
 			now := r.db.Store.Clock.Now().Truncate(time.Second)
-			err = r.rules(ctx, s.Periodic, n, func(i int) periodic.Spec {
+			err = r.rules(ctx, s.Periodic, n, func(i int) schedule.Spec {
 				// The first ones are due while the others are still being made, and are caught up.
 				return r.tickSpec(i, fmt.Sprintf("@every %ds", n), now.Add(time.Duration(i+1)*time.Second))
 			})
@@ -222,8 +223,8 @@ func (w *tickWatch) seen() (late []float64, last time.Time, read int64) {
 }
 
 // tickSpec is rule number i, whose ticks send no-op tasks.
-func (r *run) tickSpec(i int, cron string, from time.Time) periodic.Spec {
-	return periodic.Spec{
+func (r *run) tickSpec(i int, cron string, from time.Time) schedule.Spec {
+	return schedule.Spec{
 		Name: fmt.Sprint("rule ", i), Cron: cron, StartAt: from, Type: noop.Name(), Args: r.args(),
 		CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Cap: 10_000},
 	}
@@ -231,7 +232,7 @@ func (r *run) tickSpec(i int, cron string, from time.Time) periodic.Spec {
 
 // rules makes and enables n rules by the API, which says what a rule's document is, and by
 // copies of that.
-func (r *run) rules(ctx context.Context, p *periodic.Periodic, n int, spec func(i int) periodic.Spec) error {
+func (r *run) rules(ctx context.Context, p *periodic.Periodic, n int, spec func(i int) schedule.Spec) error {
 	first, err := p.Create(ctx, spec(0))
 	if err == nil {
 		first, err = p.Enable(ctx, first.ID, 0)
@@ -245,7 +246,7 @@ func (r *run) rules(ctx context.Context, p *periodic.Periodic, n int, spec func(
 		var docs []*schedule.Rule
 		for i := from + 1; i <= to; i++ { // number 0 is the first
 			c, s := *first, spec(i)
-			c.ID, c.Name, c.Living, c.StartAt = fmt.Sprintf("%s-%d", first.ID, i), s.Name, schedule.RuleName("", s.Name), s.StartAt
+			c.ID, c.Name, c.Living, c.StartAt = fmt.Sprintf("%s-%d", first.ID, i), s.Name, input.RuleName("", s.Name), s.StartAt
 			c.NextFireAt = first.NextFireAt.Add(c.StartAt.Sub(first.StartAt))
 			docs = append(docs, &c)
 		}

@@ -52,7 +52,7 @@ func (r *rulesCommand) onRule(do func(ctx context.Context, c *connection, rule *
 
 // sayIdle tells when nobody decides ticks.
 func (r *rulesCommand) sayIdle(ctx context.Context, c *connection) error {
-	served, err := c.served(ctx, periodic.EngineType)
+	served, err := c.served(ctx, tickplan.EngineType)
 	if err == nil && !served {
 		r.say("no process decides ticks, so no rule fires; start one with: mscheduler work --periodic")
 	}

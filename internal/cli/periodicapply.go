@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -131,9 +132,9 @@ func (*applyingRules) changed() error            { return periodic.ErrChanged }
 
 // specOf is the rule that a file says, checked and normalised; not whether it still fires, which
 // depends on the time.
-func specOf(f *form.Rule) (periodic.Spec, error) {
+func specOf(f *form.Rule) (schedule.Spec, error) {
 	spec, err := f.Spec()
-	checked, wrong := spec.Checked(time.Unix(0, 0))
+	checked, wrong := rulespec.Normal(&spec, time.Unix(0, 0))
 	return checked, errors.Join(err, builtin.CheckArgs(f.Type, []byte(f.Args)), wrong)
 }
 
@@ -156,7 +157,7 @@ func (a *applyingRules) load(ctx context.Context, f *form.Rule) (*schedule.Rule,
 // ruleEdit is what a change does to a rule beside what it says: a change of whether it is
 // enabled is no edit.
 type ruleEdit struct {
-	sealed periodic.Spec
+	sealed schedule.Spec
 	edit   bool  // something else than whether it is enabled changes
 	turn   *bool // it is enabled or disabled
 }
@@ -196,10 +197,14 @@ func (a *applyingRules) edit(c *ruleChange) (e ruleEdit, lines []string, err err
 		}
 	}
 	if e.edit = len(lines) > 0; e.edit {
-		if e.sealed, err = a.rules.Sealed(spec, c.stored); err != nil {
+		box, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey)
+		if err != nil {
 			return e, nil, err
 		}
-		if err := e.sealed.CheckedFor(c.stored, a.at); err != nil {
+		if e.sealed, err = rulespec.Seal(box, spec, c.stored); err != nil {
+			return e, nil, err
+		}
+		if err := rulespec.Check(&e.sealed, c.stored, a.at); err != nil {
 			return e, nil, err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -150,7 +150,7 @@ func (r *rulesCommand) backfill() *cobra.Command {
 	var from, to, request string
 	cmd := &cobra.Command{
 		Use: "backfill RULE --from TIME [--to TIME]", Short: "Run a rule for ticks of the past", Args: one("the name of a rule"),
-		Long:    fmt.Sprintf("Run a rule for its ticks in a time of the past, from --from up to, not including, --to: in their\norder, as many at once as the rule's limit allows; the others wait, behind the ticks that come now.\nNone is before the rule's start_at, nor at or after its end_at.\nIt does not ask which of them ran at their time. While they run, they are runs of the rule: a tick\nwith overlap SKIP is skipped. More than %d ticks are refused.", periodic.MaxBackfill),
+		Long:    fmt.Sprintf("Run a rule for its ticks in a time of the past, from --from up to, not including, --to: in their\norder, as many at once as the rule's limit allows; the others wait, behind the ticks that come now.\nNone is before the rule's start_at, nor at or after its end_at.\nIt does not ask which of them ran at their time. While they run, they are runs of the rule: a tick\nwith overlap SKIP is skipped. More than %d ticks are refused.", tickplan.MaxBackfill),
 		Example: "  mscheduler periodic backfill nightly --from 2026-01-01 --to 2026-01-08 --request january\n  mscheduler periodic backfill nightly --from -12h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from == "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
@@ -67,13 +68,13 @@ type differenceView struct {
 }
 
 // forecast compares what a rule does as it is stored (nil = not yet) with what spec would do.
-func (a *applyingRules) forecast(ctx context.Context, stored *schedule.Rule, spec periodic.Spec) (*forecastView, error) {
+func (a *applyingRules) forecast(ctx context.Context, stored *schedule.Rule, spec schedule.Spec) (*forecastView, error) {
 	v := &forecastView{Differences: []differenceView{}, given: a.takes > 0}
 	var err error
 	if v.zone, err = calendar.Zone(spec.Timezone); err != nil {
 		v.zone = time.UTC
 	}
-	changed, err := spec.Rule(time.Unix(0, 0))
+	changed, _, err := rulespec.Build(&spec, time.Unix(0, 0))
 	if err != nil {
 		return nil, err
 	}

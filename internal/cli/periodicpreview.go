@@ -6,13 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 func (r *rulesCommand) preview() *cobra.Command {
-	var s periodic.Spec
+	var s schedule.Spec
 	var n int
 	var from string
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ func (r *rulesCommand) preview() *cobra.Command {
 			}
 			if given {
 				s.Name, s.Type = "preview", "preview"
-				if rule, err = s.Rule(begin); err != nil {
+				if rule, _, err = rulespec.Build(&s, begin); err != nil {
 					return err
 				}
 			}

@@ -112,13 +112,12 @@ func exitCode(ctx context.Context, err error) int {
 	var c *codedError
 	var fatal *store.FatalError
 	var refused *model.RefusedError
-	var idle *periodic.NotRunningError
 	switch {
 	case errors.As(err, &c):
 		return c.code
 	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun):
 		return ExitNotFound
-	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, periodic.ErrExists), errors.As(err, &idle):
+	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, periodic.ErrExists, periodic.ErrNotRunning):
 		return ExitRefused
 	case errors.Is(err, model.ErrInvalid):
 		return ExitUsage

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -363,7 +362,7 @@ func TestEveryFieldOfAFormHasItsFieldInTheDocument(t *testing.T) {
 		}
 	}
 	walk(reflect.TypeFor[Type](), reflect.TypeFor[model.TaskType]())
-	walk(reflect.TypeFor[Rule](), reflect.TypeFor[periodic.Spec]())
+	walk(reflect.TypeFor[Rule](), reflect.TypeFor[schedule.Spec]())
 }
 
 func TestTimesAndDurations(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // Rule is a periodic rule.
@@ -105,7 +105,7 @@ func (s *Statuses) read(n *node) error {
 }
 
 // Spec is the rule that the form says, not yet checked.
-func (r *Rule) Spec() (out periodic.Spec, err error) {
+func (r *Rule) Spec() (out schedule.Spec, err error) {
 	convert(&out, r)
 	zone, err := calendar.Zone(r.Timezone)
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *Rule) Spec() (out periodic.Spec, err error) {
 }
 
 // RuleOf is a rule as a file says it, without its secrets, its version and whether it is enabled.
-func RuleOf(s *periodic.Spec) *Rule {
+func RuleOf(s *schedule.Spec) *Rule {
 	out := &Rule{}
 	convert(out, s)
 	if out.Options = OptionsOf(&s.Options); s.Options.IsZero() {

@@ -36,3 +36,11 @@ func NewKey(now time.Time, random [10]byte) string {
 	copy(b[6:], random[:])
 	return keyEncoding.EncodeToString(b[:])
 }
+
+// RuleName is what is unique among living periodic rules: tenant and name.
+func RuleName(tenant, name string) string {
+	if tenant == "" {
+		tenant = model.NoTenant
+	}
+	return tenant + "/" + name
+}

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -45,7 +46,7 @@ func (s *Rules) Get(ctx context.Context, id string) (*schedule.Rule, error) {
 
 // Living reads a rule by its tenant and name. Index: living.
 func (s *Rules) Living(ctx context.Context, tenant, name string) (*schedule.Rule, error) {
-	return s.rule(ctx, bson.D{d("living", schedule.RuleName(tenant, name))}, name)
+	return s.rule(ctx, bson.D{d("living", input.RuleName(tenant, name))}, name)
 }
 
 func (s *Rules) rule(ctx context.Context, filter bson.D, name string) (*schedule.Rule, error) {
@@ -62,7 +63,7 @@ func (s *Rules) rule(ctx context.Context, filter bson.D, name string) (*schedule
 func (s *Rules) List(ctx context.Context, tenant, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	living := bson.D{d("$gt", after)}
 	if tenant != "" {
-		prefix := schedule.RuleName(tenant, "")
+		prefix := input.RuleName(tenant, "")
 		living = bson.D{d("$gt", max(after, prefix)), d("$lt", prefix[:len(prefix)-1]+"0")} // '0' follows '/'
 	}
 	return s.readRules(ctx, "listing rules", bson.D{d("living", living)},

@@ -20,7 +20,7 @@ func effective(r *schedule.Rule) *schedule.LastRun {
 // fail only while an earlier one may still end.
 func (d *decision) supersede() {
 	last := effective(d.Rule)
-	if last != nil && !last.Status.Failed() && len(d.Active) == 0 {
+	if last != nil && !Failed(last.Status) && len(d.Active) == 0 {
 		last = nil
 	}
 	d.LastEffective = last
@@ -71,7 +71,7 @@ func Judged(r *schedule.Rule, a schedule.RunRef) bool {
 		return false
 	}
 	last := effective(r)
-	if last == nil || !last.Status.Failed() {
+	if last == nil || !Failed(last.Status) {
 		return len(r.Active) > 1 && (last == nil || a.Nominal.After(last.Nominal)) // an earlier one may fail yet
 	}
 	return a.Nominal.After(last.Nominal)

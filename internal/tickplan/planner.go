@@ -24,6 +24,11 @@ const (
 	MaxActive = 1000
 	MaxCap    = 10_000 // of a rule's catch-up
 
+	// MaxBackfill is how many ticks one backfill may run.
+	MaxBackfill = 1000
+	// EngineType is what engines call themselves among the workers.
+	EngineType = "mscheduler.periodic"
+
 	defaultQueueLimit = 100
 	defaultCap        = 100
 	defaultWindow     = 24 * time.Hour
@@ -127,7 +132,7 @@ func PlannedBytes(r *schedule.Rule) (n int) {
 			n += len(id) + 16
 		}
 		if p := r.Planned[i].Record; p != nil && p.Call != nil {
-			n += p.Call.Size()
+			n += callSize(p.Call)
 		}
 		if t := r.Planned[i].Task; t != nil {
 			n += len(t.Args.Value) + 3*len(t.ID)
@@ -222,7 +227,7 @@ func (d *decision) overlaps() bool { return len(d.Active)+d.waiting() > 0 }
 
 // nextAttempt is the number of a run that follows the last one, whatever the policy.
 func (d *decision) nextAttempt() int {
-	if last := effective(d.Rule); last != nil && last.Status.Failed() {
+	if last := effective(d.Rule); last != nil && Failed(last.Status) {
 		return last.Attempt + 1
 	}
 	return 1
@@ -232,7 +237,7 @@ func (d *decision) nextAttempt() int {
 // one; not ok: it is skipped.
 func (d *decision) afterFailure() (attempt int, ok bool) {
 	last := effective(d.Rule)
-	if last == nil || !last.Status.Failed() {
+	if last == nil || !Failed(last.Status) {
 		return 1, true
 	}
 	switch d.OnFailure {
@@ -253,7 +258,7 @@ func (d *decision) skip(at time.Time, why schedule.SkipReason, attempt int) {
 // skipSpan records that so many ticks do not run. Consecutive skips of one reason share a
 // record.
 func (d *decision) skipSpan(first, last time.Time, n int64, why schedule.SkipReason, attempt int) {
-	if last := effective(d.Rule); last != nil && last.Status.Failed() && why != schedule.SkipMissed && why != schedule.SkipPaused && why != schedule.SkipEdited {
+	if last := effective(d.Rule); last != nil && Failed(last.Status) && why != schedule.SkipMissed && why != schedule.SkipPaused && why != schedule.SkipEdited {
 		d.FailSkips = true // any skip after a failure is the one that the failure costs
 	}
 	if d.Range == nil || d.Range.Reason != why {

@@ -78,3 +78,27 @@ func CallOf(t *model.Task) *schedule.HTTPCall {
 	}
 	return k.Call
 }
+
+// Failed says whether a run that ended so counts as failed for [schedule.FailurePolicy].
+func Failed(s schedule.RunStatus) bool {
+	switch s {
+	case schedule.RunFailed, schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled:
+		return true
+	default:
+		return false
+	}
+}
+
+// callSize returns about how many bytes the call takes in a document.
+func callSize(c *schedule.HTTPCall) int {
+	n := 256 + len(c.Request.URL) + len(c.Request.Body) + len(c.Error)
+	headers := c.Request.Headers
+	if r := c.Response; r != nil {
+		n += len(r.Body)
+		headers = append(headers[:len(headers):len(headers)], r.Headers...)
+	}
+	for _, h := range headers {
+		n += 8 + len(h)
+	}
+	return n
+}

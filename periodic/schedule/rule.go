@@ -72,14 +72,6 @@ type Rule struct {
 	PlannedAt     time.Time `bson:"planned_at,omitempty"` // since when there is something planned
 }
 
-// RuleName is what is unique among living rules: tenant and name.
-func RuleName(tenant, name string) string {
-	if tenant == "" {
-		tenant = model.NoTenant
-	}
-	return tenant + "/" + name
-}
-
 // DST says what becomes of ticks where clocks are set forward or back; "" is the default.
 type DST struct {
 	Gap  string `bson:"gap,omitempty" json:"gap,omitempty"`   // run_after, skip; default run_after, skip where the hour is *
@@ -179,16 +171,6 @@ const (
 	RunCanceled      RunStatus = "CANCELED"
 	RunSkipped       RunStatus = "SKIPPED"
 )
-
-// Failed says whether a run that ended so counts as failed for [FailurePolicy].
-func (s RunStatus) Failed() bool {
-	switch s {
-	case RunFailed, RunTimeout, RunFailedTimeout, RunCanceled:
-		return true
-	default:
-		return false
-	}
-}
 
 // SkipReason says why a tick did not run.
 type SkipReason string
@@ -302,18 +284,4 @@ type HTTPResponse struct {
 	Body      string   `bson:"body,omitempty" json:"body,omitempty"`
 	Encoding  string   `bson:"encoding,omitempty" json:"encoding,omitempty"`   // base64 if the body is not text
 	Truncated bool     `bson:"truncated,omitempty" json:"truncated,omitempty"` // a part of it is left out
-}
-
-// Size returns about how many bytes the call takes in a document.
-func (c *HTTPCall) Size() int {
-	n := 256 + len(c.Request.URL) + len(c.Request.Body) + len(c.Error)
-	headers := c.Request.Headers
-	if r := c.Response; r != nil {
-		n += len(r.Body)
-		headers = append(headers[:len(headers):len(headers)], r.Headers...)
-	}
-	for _, h := range headers {
-		n += 8 + len(h)
-	}
-	return n
 }

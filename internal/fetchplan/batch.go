@@ -1,9 +1,6 @@
 package fetchplan
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // The rules by which a worker decides how many tasks it looks for. They are pure.
 
@@ -41,7 +38,6 @@ func enough(freeSlots int, perSecond float64) int { return batchWanted(freeSlots
 
 // rate measures starts a second, smoothed over about a second, and how many there could be.
 type rate struct {
-	mu        sync.Mutex
 	at        time.Duration
 	started   uint64
 	perSecond float64
@@ -51,8 +47,6 @@ type rate struct {
 
 // observe takes the count of starts at a monotonic time.
 func (r *rate) observe(now time.Duration, started uint64) float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.at == 0 {
 		r.at, r.started = now, started
 		return 0
@@ -70,8 +64,6 @@ func (r *rate) observe(now time.Duration, started uint64) float64 {
 
 // ranFor records how long a handler ran.
 func (r *rate) ranFor(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.returned, r.ran = r.returned+1, r.ran+max(d, 1)
 	if r.returned >= 2*MaxBatch {
 		r.returned, r.ran = r.returned/2, r.ran/2
@@ -81,24 +73,8 @@ func (r *rate) ranFor(d time.Duration) {
 // possible is how many handlers could start a second in so many slots if there were always
 // another task; 0 = not known, because too few have returned.
 func (r *rate) possible(slots int) float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.returned < min(slots, MaxBatch) {
 		return 0
 	}
 	return float64(slots) * float64(r.returned) / r.ran.Seconds()
-}
-
-// backlogEnded forgets what was possible: the next tasks may be others.
-func (r *rate) backlogEnded() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.returned, r.ran = 0, 0
-}
-
-// last is the rate as it was last observed.
-func (r *rate) last() float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.perSecond
 }

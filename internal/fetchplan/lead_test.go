@@ -44,8 +44,7 @@ func TestADistantServerIsAskedForMoreTasks(t *testing.T) {
 		{"more than starts within half a second", 5 * time.Millisecond, 30 * time.Millisecond, true, 3000, 1500},
 		{"a query took longer than the fetch", 50 * time.Millisecond, 30 * time.Millisecond, true, quick, 1000},
 	} {
-		var l lead
-		l.tripped(c.trip)
+		l := lead{trip: c.trip}
 		fetched(&l, 0, 1000, c.took, 1000)
 		require.Equal(t, c.want, l.toFetch(free, 0, c.perSecond, c.alone), c.why)
 		fetched(&l, 500, 0, c.took, 1000)

@@ -10,6 +10,7 @@ package fetchplan
 import (
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
@@ -23,13 +24,16 @@ type Held struct {
 	Started  uint64 // handlers ever started
 }
 
-// Plan is the knowledge of one worker. Make one with [New]. Room, Enough, PerSecond, Ran, StartRate
+// Plan is the knowledge of one worker. Make one with [New]. Room, Enough, Ran, StartRate
 // and Learn are safe for concurrent use; the others belong to one fetch at a time.
 type Plan struct {
-	slots    int
-	random   *rand.Rand
-	rate     rate
-	lead     lead
+	slots  int
+	random *rand.Rand
+
+	mu   sync.Mutex // of rate and lead
+	rate rate
+	lead lead
+
 	spread   spread
 	refused  refusedWalk
 	next     time.Duration // monotonic: no fetch before, because of the crowd
@@ -43,37 +47,52 @@ type Plan struct {
 // New returns the plan of a worker with that many slots.
 func New(slots int, random *rand.Rand) *Plan { return &Plan{slots: slots, random: random} }
 
-// PerSecond is how many handlers start. Where they ran out of tasks it is how many could start.
-func (p *Plan) PerSecond(h Held, now time.Duration) float64 {
+// perSecond is how many handlers start. Where they ran out of tasks it is how many could start. The
+// caller holds mu.
+func (p *Plan) perSecond(h Held, now time.Duration) float64 {
 	observed := p.rate.observe(now, h.Started)
-	if h.Running < p.slots && p.lead.ranOut() {
+	if h.Running < p.slots && p.lead.hungry {
 		return max(observed, p.rate.possible(p.slots))
 	}
 	return observed
 }
 
 // StartRate is how many handlers started a second, as last observed, or could start.
-func (p *Plan) StartRate() float64 { return max(p.rate.last(), p.rate.possible(p.slots)) }
+func (p *Plan) StartRate() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.rate.perSecond, p.rate.possible(p.slots))
+}
 
 // Ran records how long a handler ran.
-func (p *Plan) Ran(d time.Duration) { p.rate.ranFor(d) }
+func (p *Plan) Ran(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate.ranFor(d)
+}
 
 // Room is how many tasks to fetch now. alone says that no other worker wants the same tasks.
 func (p *Plan) Room(h Held, alone bool, now time.Duration) int {
-	return p.lead.toFetch(p.slots-h.Running, h.Buffered, p.PerSecond(h, now), alone)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lead.toFetch(p.slots-h.Running, h.Buffered, p.perSecond(h, now), alone)
 }
 
 // Enough is how many tasks may wait for a slot when a fetch begins.
 func (p *Plan) Enough(h Held, now time.Duration) int {
-	return p.lead.enough(p.slots-h.Running, p.PerSecond(h, now))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lead.enough(p.slots-h.Running, p.perSecond(h, now))
 }
 
 // Learn records what was held when a fetch began and when it was done, its duration, how many
 // tasks it won, and whether it left more to find.
 func (p *Plan) Learn(before, after Held, took time.Duration, won int, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.lead.learn(before, after, took, won)
-	if !more {
-		p.rate.backlogEnded()
+	if !more { // the next tasks may be others
+		p.rate.returned, p.rate.ran = 0, 0
 	}
 }
 
@@ -115,7 +134,9 @@ func (p *Plan) Aim(n int, h Held, workers int, now time.Duration) Aim {
 	if past := p.refused.offset(now); past > 0 {
 		return Aim{atHead: true, skip: past, take: n}
 	}
-	quick := min(p.PerSecond(h, now)*quickShare.Seconds(), MaxBatch)
+	p.mu.Lock()
+	quick := min(p.perSecond(h, now)*quickShare.Seconds(), MaxBatch)
+	p.mu.Unlock()
 	return p.spread.look(n, int(quick), workers, now, p.random)
 }
 
@@ -143,7 +164,9 @@ func (p *Plan) Looked(got claim.Catch) {
 		p.full = got.Full
 	}
 	if got.Trip > 0 {
-		p.lead.tripped(got.Trip)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.lead.trip = got.Trip
 	}
 }
 

@@ -80,19 +80,19 @@ type Consumer struct {
 	pollPace *clock.Pacer
 	typeScan *claim.TypeScan
 
-	handlerCtx context.Context // of all handlers: ends at no stop, only each by its cause
-	service    context.Context // of what must go on until the last handler has returned
-	endService context.CancelFunc
-	unsure     context.Context // of asking which claims were won: ends soon after a stop began
-	giveUp     context.CancelFunc
-	handlersWG sync.WaitGroup
-	stopOnce   sync.Once
-	stopping   chan struct{} // closed: no more claims and starts
-	hurry      context.Context
-	hurryUp    context.CancelFunc
-	done       chan struct{} // closed when the Run or Drain that was started has returned
-	backlog    atomic.Bool   // the last fetch left more to find
-	recent     recently
+	handlerCtx  context.Context // of all handlers: ends at no stop, only each by its cause
+	service     context.Context // of what must go on until the last handler has returned
+	endService  context.CancelFunc
+	unsure      context.Context // of asking which claims were won: ends soon after a stop began
+	giveUp      context.CancelFunc
+	handlersWG  sync.WaitGroup
+	stopping    context.Context // has ended: no more claims and starts
+	requestStop context.CancelFunc
+	hurry       context.Context
+	hurryUp     context.CancelFunc
+	done        chan struct{} // closed when the Run or Drain that was started has returned
+	backlog     atomic.Bool   // the last fetch left more to find
+	recent      recently
 }
 
 // New makes a consumer and checks its configuration. It does no I/O.
@@ -112,8 +112,7 @@ func New(cfg Config) (*Consumer, error) {
 	c := &Consumer{
 		cfg: cfg, store: st, secrets: secrets, log: cfg.Logger.With().Str("worker_id", cfg.WorkerID).Logger(),
 		handlers: map[string]*handler{}, held: newHoldings(cfg.Concurrency), wake: newWaker(),
-		stopping: make(chan struct{}),
-		plan:     fetchplan.New(cfg.Concurrency, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))),
+		plan: fetchplan.New(cfg.Concurrency, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))),
 	}
 	if only := (lifecycle.Conditions{Tenants: cfg.Tenants, Categories: cfg.Categories, Creators: cfg.Creators}); !lifecycle.Unconditional(&only) {
 		c.only = &only
@@ -147,6 +146,7 @@ func New(cfg Config) (*Consumer, error) {
 		Types: c.types, Fleet: c.presence.Fleet, Preempt: c.preempt, Ends: c.ends.Wait,
 	})
 	c.newService()
+	c.stopping, c.requestStop = context.WithCancel(context.Background())
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())
 	if cfg.Callbacks != nil {
 		return c, c.deliverCallbacks()
@@ -202,7 +202,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-	case <-c.stopping:
+	case <-c.stopping.Done():
 	}
 	c.requestStop()
 	endLife()
@@ -260,13 +260,7 @@ func (c *Consumer) upkeep() *upkeep.Keeper {
 func (c *Consumer) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-c.stopping:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(c.stopping, cancel)()
 	for wait := c.health.NewBackOff(); ; wait.Sleep(ctx) {
 		call, done := context.WithTimeout(ctx, rpcTimeout) // a server may accept and never answer
 		err := c.store.Ready(call)
@@ -295,22 +289,12 @@ func (c *Consumer) Stop(ctx context.Context) error {
 	if !started {
 		return nil
 	}
-	stop := context.AfterFunc(ctx, c.hurryUp)
-	defer stop()
+	defer context.AfterFunc(ctx, c.hurryUp)()
 	<-done
 	return nil
 }
 
-func (c *Consumer) requestStop() { c.stopOnce.Do(func() { close(c.stopping) }) }
-
-func (c *Consumer) isStopping() bool {
-	select {
-	case <-c.stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (c *Consumer) isStopping() bool { return c.stopping.Err() != nil }
 
 // types are the registered names, and those of the categories now, sorted.
 func (c *Consumer) types() []string {

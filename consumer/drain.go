@@ -93,7 +93,10 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 			x.cancel(ErrShutdown)
 		}
 		c.giveBack("the worker is stopping")
-		c.awaitHandlers()
+		select {
+		case <-c.handlersReturned():
+		case <-c.stopping.Done():
+		}
 	}
 	left := c.shutdown(&keepers)
 	mu.Lock()
@@ -114,7 +117,7 @@ func (c *Consumer) drainUntilStopped(ctx context.Context, skipTime bool) (skippe
 	})
 	select {
 	case <-drained:
-	case <-c.stopping:
+	case <-c.stopping.Done():
 		end(ErrShutdown)
 		c.awaitSeekers(&seeker)
 		if err != nil {
@@ -122,19 +125,6 @@ func (c *Consumer) drainUntilStopped(ctx context.Context, skipTime bool) (skippe
 		}
 	}
 	return skipped, err
-}
-
-// awaitHandlers waits until all handlers have returned, or a stop begins.
-func (c *Consumer) awaitHandlers() {
-	returned := make(chan struct{})
-	go func() {
-		c.handlersWG.Wait()
-		close(returned)
-	}()
-	select {
-	case <-returned:
-	case <-c.stopping:
-	}
 }
 
 func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Duration, err error) {

@@ -107,7 +107,7 @@ func TestAStopEndsADrainGracefully(t *testing.T) {
 	})
 	inTime(t, running)
 	stopped := beside(c, t.Context())
-	inTime(t, c.stopping)
+	inTime(t, c.stopping.Done())
 	select {
 	case <-stopped:
 		require.Fail(t, "it did not wait for the handler")

@@ -33,13 +33,14 @@ func (excludedError) Is(target error) bool { return target == ErrCancelled }
 
 // verdict is an error by which a handler says what shall become of its task.
 type verdict struct {
-	err   error
-	say   string
-	apply func(e *verdict) lifecycle.Outcome
-	delay time.Duration
-	until time.Time     // Park
-	wait  time.Duration // ParkFor
-	local bool          // a plain error otherwise: it may be retried inside the execution
+	err    error
+	say    string
+	kind   model.FailKind // of the outcome; "" = it parks the task
+	delay  *time.Duration // before the next try; nil = as the strategy says
+	cancel bool           // the task, not only this execution
+	until  time.Time      // Park
+	wait   time.Duration  // ParkFor
+	local  bool           // a plain error otherwise: it may be retried inside the execution
 }
 
 func (v *verdict) Error() string {
@@ -51,29 +52,29 @@ func (v *verdict) Error() string {
 
 func (v *verdict) Unwrap() error { return v.err }
 
-func (v *verdict) text() string {
+// outcome is that of the execution.
+func (v *verdict) outcome() lifecycle.Outcome {
+	text := v.say
 	if v.err != nil {
-		return v.err.Error()
+		text = v.err.Error()
 	}
-	return v.say
+	out := lifecycle.Failed(v.kind, text)
+	if out.CancelTask = v.cancel; v.delay != nil {
+		out = out.After(*v.delay)
+	}
+	return out
 }
 
 // Fatal is the error of a task that no retry mends: it ends as Failure, or as Pending
 // where people are to look at it.
-func Fatal(err error) error {
-	return &verdict{err: err, say: "fatal", apply: func(v *verdict) lifecycle.Outcome {
-		return lifecycle.Failed(model.FailFatal, v.text())
-	}}
-}
+func Fatal(err error) error { return &verdict{err: err, say: "fatal", kind: model.FailFatal} }
 
 // RetryAfter is an error that is retried after d instead of the strategy's delay. It
 // counts as an error. A negative d is none, and more than ten years (model.MaxDuration) are
 // ten.
 func RetryAfter(d time.Duration, err error) error {
 	d = bounded(d)
-	return &verdict{err: err, delay: d, say: fmt.Sprintf("retry after %v", d), apply: func(v *verdict) lifecycle.Outcome {
-		return lifecycle.Failed(model.FailError, v.text()).After(v.delay)
-	}}
+	return &verdict{err: err, say: fmt.Sprintf("retry after %v", d), kind: model.FailError, delay: &d}
 }
 
 // Snooze gives the task back until d has passed. It costs neither error nor attempt. A
@@ -81,9 +82,7 @@ func RetryAfter(d time.Duration, err error) error {
 func Snooze(d time.Duration) error { return snooze(d, fmt.Sprintf("snoozed for %v", bounded(d))) }
 
 func snooze(d time.Duration, why string) error {
-	return &verdict{delay: bounded(d), say: why, apply: func(v *verdict) lifecycle.Outcome {
-		return lifecycle.Failed(model.FailReleased, v.say).After(v.delay)
-	}}
+	return &verdict{say: why, kind: model.FailReleased, delay: new(bounded(d))}
 }
 
 // bounded keeps a handler's time within what options may say: a later one could not be
@@ -91,17 +90,11 @@ func snooze(d time.Duration, why string) error {
 func bounded(d time.Duration) time.Duration { return min(max(d, 0), input.MaxDuration) }
 
 // Release gives the task back at once, for any worker. It costs neither error nor attempt.
-func Release() error {
-	return &verdict{say: "released by the handler", apply: func(v *verdict) lifecycle.Outcome {
-		return lifecycle.Failed(model.FailReleased, v.say)
-	}}
-}
+func Release() error { return &verdict{say: "released by the handler", kind: model.FailReleased} }
 
 // Cancel ends the task as Cancelled; other executions of it are told to stop.
 func Cancel(reason string) error {
-	return &verdict{say: reason, apply: func(v *verdict) lifecycle.Outcome {
-		return lifecycle.Outcome{Kind: model.FailCancelled, Reason: v.say, CancelTask: true}
-	}}
+	return &verdict{say: reason, kind: model.FailCancelled, cancel: true}
 }
 
 // Park ends the handler but keeps the execution open for a completion from outside
@@ -126,9 +119,7 @@ func ParkFor(d time.Duration) error {
 // TimedOut is an error because something that the handler waited for took too long. It is
 // retried as any other, and shown as a timeout.
 func TimedOut(err error) error {
-	return &verdict{err: err, say: "timed out", local: true, apply: func(v *verdict) lifecycle.Outcome {
-		return lifecycle.Failed(model.FailTimeout, v.text())
-	}}
+	return &verdict{err: err, say: "timed out", kind: model.FailTimeout, local: true}
 }
 
 // NotHere gives the task back because this worker lacks what it needs, and another may have
@@ -191,15 +182,8 @@ func parkedUntil(err error, now time.Time) (time.Time, bool) {
 	case v.until.Before(now):
 		return now, true
 	default:
-		return earlier(v.until, now.Add(input.MaxDuration)), true
+		return clock.Sooner(v.until, now.Add(input.MaxDuration)), true
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // judge turns what a handler returned into the outcome of its execution. cause is why
@@ -224,8 +208,8 @@ func judge(t *model.Task, result bson.RawValue, err, cause error, grace time.Dur
 			grace = u.grace
 		}
 		return lifecycle.Undecodable(t, u.Error(), grace, now)
-	case errors.As(err, &v) && v.apply != nil:
-		return v.apply(v)
+	case errors.As(err, &v) && v.kind != "":
+		return v.outcome()
 	default:
 		return lifecycle.Failed(model.FailError, err.Error())
 	}

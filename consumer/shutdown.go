@@ -17,11 +17,7 @@ const returnGrace = 5 * time.Second
 // without cost, when its handler has returned.
 func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 	c.giveBack("the worker is stopping")
-	returned := make(chan struct{})
-	go func() {
-		c.handlersWG.Wait()
-		close(returned)
-	}()
+	returned := c.handlersReturned()
 	if !c.await(returned, c.cfg.ShutdownTimeout) {
 		for _, x := range c.held.each() {
 			x.cancel(ErrShutdown)
@@ -56,10 +52,19 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 func (c *Consumer) awaitSeekers(seekers *sync.WaitGroup) {
 	t := time.AfterFunc(returnGrace, c.giveUp)
 	defer t.Stop()
-	stop := context.AfterFunc(c.hurry, c.giveUp)
-	defer stop()
+	defer context.AfterFunc(c.hurry, c.giveUp)()
 	seekers.Wait()
 	c.apart.Wait() // begun by those loops alone
+}
+
+// handlersReturned is closed when all handlers have returned.
+func (c *Consumer) handlersReturned() <-chan struct{} {
+	returned := make(chan struct{})
+	go func() {
+		c.handlersWG.Wait()
+		close(returned)
+	}()
+	return returned
 }
 
 // await waits for ch, at most d and not beyond the end of a Stop's context.

@@ -2,6 +2,7 @@ package finish
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -89,7 +90,7 @@ func lingering(ctx context.Context, grace time.Duration) (context.Context, func(
 func (w *Steps) flush(batch []*stepItem) {
 	service := w.Service()
 	for wait := w.Health.NewBackOff(); ; wait.Sleep(service) {
-		batch = stillWaiting(batch)
+		batch = slices.DeleteFunc(batch, func(i *stepItem) bool { return i.waiting.Err() != nil }) // nobody waits any more
 		if len(batch) == 0 {
 			return
 		}
@@ -138,15 +139,4 @@ func (w *Steps) settle(batch []*stepItem, saved []store.SavedStep) {
 			i.settle(s.Step, nil)
 		}
 	}
-}
-
-// stillWaiting leaves out what nobody waits for any more.
-func stillWaiting(batch []*stepItem) []*stepItem {
-	var left []*stepItem
-	for _, i := range batch {
-		if i.waiting.Err() == nil {
-			left = append(left, i)
-		}
-	}
-	return left
 }

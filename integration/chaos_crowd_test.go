@@ -16,7 +16,7 @@ import (
 // Many workers that all see the same head of the queue: each task is done once, and
 // they spread out instead of claiming the same.
 func TestACrowdOfWorkersDoesEachTaskOnceAndDoesNotFightOverThem(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(20_000, 2_000)
 		ids := make([]string, 0, n)

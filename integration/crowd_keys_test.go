@@ -25,7 +25,7 @@ import (
 // A crowd of workers finds its tasks without walking through those that it leaves to others:
 // the server explains every query for tasks just before it is sent, and counts the keys.
 func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
 		switch {
 		case raceDetector:
 			t.Skip("it counts keys over a large backlog; make scenarios runs it without the race detector")

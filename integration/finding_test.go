@@ -54,7 +54,7 @@ func TestATaskSentToAnIdleWorkerIsFoundByPolling(t *testing.T) {
 const longestStall = 20 * time.Second
 
 func TestAHundredThousandPreloadedTasksDrainWithoutAStall(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(100_000, 3_000)
 		for left := n; left > 0; left -= 20_000 {

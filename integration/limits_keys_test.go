@@ -32,7 +32,7 @@ func keyInTurn(n int) func(int) []producer.Option {
 }
 
 func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const keys, perSecond = 4, 10
 		a.limit(func(typ *model.TaskType) {
@@ -78,7 +78,7 @@ func (a *arena) writesATask(ids []string) float64 {
 }
 
 func TestALimitOfTheTypeAndOneOfItsKeysHoldTogetherAndBothAreReached(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const ofType, ofKey = 3, 2
 		a.limit(func(typ *model.TaskType) {

@@ -118,7 +118,7 @@ func (a *arena) beginnings(ids []string) []time.Time {
 }
 
 func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		claimed, late := a.runAtRate(100, func() {
 			for i := range 4 {
@@ -132,7 +132,7 @@ func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 // With 40 ms to the database and back a claim takes longer than a start is good: starts are
 // reserved ahead.
 func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var b begun
 		claimed, late := a.runAtRate(100, func() {
@@ -189,7 +189,7 @@ func lateness(t *testing.T) (ask func() time.Duration) {
 
 // The primary stalls: claims that are on their way arrive after the time of their starts.
 func TestAHandlerWhoseClaimWasHeldUpDoesNotBegin(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const rate = 100
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: rate, Per: time.Second} })
@@ -233,7 +233,7 @@ func TestAHandlerWhoseClaimWasHeldUpDoesNotBegin(t *testing.T) {
 }
 
 func TestTheFirstTaskOfARareRateBeginsAtOnce(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: 1, Per: time.Hour} })
 		var b begun
@@ -244,7 +244,7 @@ func TestTheFirstTaskOfARareRateBeginsAtOnce(t *testing.T) {
 }
 
 func TestARateThatIsRaisedActsWithinSeconds(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: 1, Per: time.Hour} })
 		var b begun
@@ -261,7 +261,7 @@ func TestARateThatIsRaisedActsWithinSeconds(t *testing.T) {
 }
 
 func TestAKeyWhoseRateIsUsedUpTakesNoStartFromTheOthers(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) {
 			typ.RateLimit = &model.RateLimit{Count: 30, Per: time.Minute}

@@ -44,7 +44,7 @@ func TestADeliveryThatWaitsForItsRetryIsTriedAtOnceAndKeepsWhatItHasTried(t *tes
 	require.True(t, b.redeliver(id).Created, "one that has ended begins anew")
 }
 
-func TestWhatAHandlerWantedNobodyToldOfIsNotRedelivered(t *testing.T) {
+func TestSuppressedCallbackIsNotRedelivered(t *testing.T) {
 	b := setup(t)
 	to := producer.Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})
 	quiet := lifecycle.Outcome{NoCallback: true}
@@ -58,12 +58,12 @@ func TestWhatAHandlerWantedNobodyToldOfIsNotRedelivered(t *testing.T) {
 		_, err := b.a.Redeliver(t.Context(), id, 0)
 		var refused *model.RefusedError
 		require.ErrorAs(t, err, &refused)
-		require.ErrorContains(t, err, "nobody is to be told of it")
+		require.ErrorContains(t, err, "the call that completed it, suppressed it")
 	}
 	require.EqualValues(t, 2, b.Tasks(), "no delivery was stored")
 }
 
-// Of several workers the one that completes the task says whether somebody is told.
+// If a task needs several workers, the last one to finish decides whether the callback is sent.
 func TestOfSeveralWorkersTheLastSaysWhetherACallbackIsWanted(t *testing.T) {
 	b := setup(t)
 	id := b.send(mail{}, producer.ConcurrentWorkers(2), producer.Callback(model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/done"}})).ID

@@ -67,7 +67,7 @@ func TestPendingTellsNobodyUnlessItsCallbackSaysSo(t *testing.T) {
 		require.Equal(t, model.StatusPending, a.get(id).Status)
 		require.Empty(t, r.all())
 		_, err := a.admin.Redeliver(t.Context(), id, 0)
-		require.ErrorContains(t, err, "nobody is to be told")
+		require.ErrorContains(t, err, "the task has no callback for this status")
 	})
 }
 

@@ -274,7 +274,7 @@ func TestACallbackThatWasTakenOutOfItsTypeIsNotCalled(t *testing.T) {
 		require.Empty(t, r.all())
 		require.Equal(t, model.StatusSuccess, a.get(id).Status)
 		_, err = a.admin.Redeliver(t.Context(), id, 0)
-		require.ErrorContains(t, err, "nobody is to be told")
+		require.ErrorContains(t, err, "the task has no callback for this status")
 	})
 }
 

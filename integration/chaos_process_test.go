@@ -172,7 +172,7 @@ func TestATaskThatKillsItsProcessTooOftenEndsAsFailure(t *testing.T) {
 		require.Zero(t, done.count(ids[0]), "a third process would have died")
 		task := a.get(ids[0])
 		require.Equal(t, 2, task.LapseCount)
-		require.Contains(t, task.ErrorInfo, "did not ping")
+		require.Contains(t, task.ErrorInfo, "sent no ping")
 	})
 }
 

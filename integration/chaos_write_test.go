@@ -27,7 +27,7 @@ var writes = []struct {
 	{"insert", proxy.Rule{Command: "insert", Collection: "tasks"}},
 	{"claim", proxy.Rule{Command: "update", Collection: "tasks", Contains: "claimed_at"}},
 	{"take over one", proxy.Rule{Command: "findAndModify", Collection: "tasks", Contains: "claimed_at"}},
-	{"leave a lapsed one", proxy.Rule{Command: "update", Collection: "tasks", Contains: "did not ping"}},
+	{"leave a lapsed one", proxy.Rule{Command: "update", Collection: "tasks", Contains: "sent no ping"}},
 	{"ping", proxy.Rule{Command: "update", Collection: "tasks", Contains: "$max"}},
 	{"finish with success", proxy.Rule{Command: "update", Collection: "tasks", Contains: "finished_at"}},
 	{"finish with an error", proxy.Rule{Command: "update", Collection: "tasks", Contains: "the first try fails"}},

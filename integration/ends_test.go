@@ -77,7 +77,7 @@ func TestWhatIsGivenBackUnbegunExpires(t *testing.T) {
 		require.True(t, task.ExpireAt.Equal(task.Options.ExpiresAt))
 		_, err = a.puller.GiveBack(t.Context(), got[0].Handle, "never begun")
 		require.NoError(t, err, "a repetition is no error")
-		require.Contains(t, a.awaitStatus(s.ID, model.StatusCancelled).Remark, "nobody had started it")
+		require.Contains(t, a.awaitStatus(s.ID, model.StatusCancelled).Remark, "no worker had started it")
 		require.NoError(t, stay.stop())
 	})
 }

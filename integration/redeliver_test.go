@@ -48,7 +48,7 @@ func TestRedeliveryNeedsAnEndThatSomebodyIsToldOf(t *testing.T) {
 		open := a.sendKey("open", 1, producer.Callback(r.to()), producer.Held()).ID
 		quiet := a.sendKey("quiet", 1, producer.NoCallback()).ID
 		a.drainDelivering(double)
-		for id, says := range map[string]string{open: "is Wait: only an ended task", quiet: "is Success: nobody is to be told"} {
+		for id, says := range map[string]string{open: "is Wait: only an ended task", quiet: "is Success: the task has no callback for this status"} {
 			_, err := a.admin.Redeliver(t.Context(), id, 0)
 			var refused *model.RefusedError
 			require.ErrorAs(t, err, &refused)

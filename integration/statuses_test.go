@@ -37,7 +37,7 @@ var commandTable = []struct {
 
 const (
 	hasEnded   = "only a task that has not ended can be cancelled"
-	notRetried = "only Error, Failure, Pending, Cancelled and what waits for a retry can be retried"
+	notRetried = "only Error, Failure, Pending, Cancelled and tasks that wait for a retry can be retried"
 	notPending = "only Pending can be resolved"
 	notHeld    = "only Wait can be released"
 	notChanged = "only a task that has not ended can be changed"

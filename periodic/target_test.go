@@ -236,11 +236,11 @@ func TestACompletionThatDoesNotComeIsAFailedTimeoutAndALateOneIsRefused(t *testi
 	})
 	r := h.start(&schedule.HTTPTarget{URL: url, Mode: schedule.HTTPAsync, CompletionTimeout: 50 * time.Millisecond, Body: "{{callback_url}}"})
 	back := <-urls
-	require.Contains(t, h.ends(r, schedule.RunFailedTimeout).Error, "no completion from outside came")
+	require.Contains(t, h.ends(r, schedule.RunFailedTimeout).Error, "no completion arrived before")
 	status, a := post(t, back, "")
 	require.Equal(t, 410, status)
 	require.Equal(t, "gone", a.Reason)
-	require.Contains(t, a.Error, "no completion from outside came")
+	require.Contains(t, a.Error, "no completion arrived before")
 }
 
 func TestALateCompletionIsRefusedAlsoWhereNobodyHasSeenTheLapse(t *testing.T) {

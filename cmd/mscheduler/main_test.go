@@ -164,7 +164,7 @@ func busyDev(t *testing.T, args ...string) (dev *process, dir string) {
 func TestFirstSignalStopsGracefully(t *testing.T) {
 	dev, dir := busyDev(t, "--shutdown-timeout", "100ms")
 	require.NoError(t, dev.Process.Signal(syscall.SIGTERM))
-	dev.says("stopping: 1 task has at most 100ms")
+	dev.says("stopping: waiting at most 100ms for 1 task")
 	dev.says("stopped: ")
 	require.Equal(t, 0, dev.end())
 	require.NoFileExists(t, filepath.Join(dir, ".mscheduler-dev.json"))
@@ -173,7 +173,7 @@ func TestFirstSignalStopsGracefully(t *testing.T) {
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	dev, dir := busyDev(t, "--shutdown-timeout", "10m")
 	require.NoError(t, dev.Process.Signal(os.Interrupt))
-	dev.says("stopping: 1 task has at most 10m")
+	dev.says("stopping: waiting at most 10m for 1 task")
 	ended := make(chan struct{})
 	go func() { // those that come too soon are the first one
 		for tick := time.NewTicker(sameWish / 5); ; {
@@ -227,7 +227,7 @@ func TestKilledDevServerLosesNothingOnAFile(t *testing.T) {
 	require.NoError(t, dev.Process.Kill())
 	dev.end()
 	again := start(t, binary(t, dir, "dev", "--path", file))
-	again.says("is gone; its file is replaced")
+	again.says("is no longer running; replacing its file")
 	again.says("Ctrl-C stops it gracefully")
 	code, stdout, stderr := run(t, binary(t, dir, "task", "show", "exec/k"))
 	require.Equal(t, 0, code, stderr)

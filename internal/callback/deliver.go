@@ -62,7 +62,7 @@ func (d *Deliverer) Close() { d.caller.Close() }
 func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (httpcall.Answer, error) {
 	life, err := d.Store.History.Life(ctx, args.TaskID, args.Generation)
 	if errors.Is(err, store.ErrNotFound) {
-		return httpcall.Answer{}, &httpcall.VerdictError{Err: fmt.Errorf("the task is gone: %w", err), Fatal: true}
+		return httpcall.Answer{}, &httpcall.VerdictError{Err: fmt.Errorf("the task no longer exists: %w", err), Fatal: true}
 	}
 	if err != nil {
 		return httpcall.Answer{}, err
@@ -84,7 +84,7 @@ func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (h
 	call.Admit = func(host string) (func(bool), error) {
 		leave, wait := d.receivers.enter(host, d.Store.Local().Monotonic())
 		if leave == nil {
-			return nil, &httpcall.VerdictError{Err: fmt.Errorf("%s: the receiver does not answer, and its share of calls is in progress", target), Busy: true, RetryAfter: wait}
+			return nil, &httpcall.VerdictError{Err: fmt.Errorf("%s: the receiver does not answer, and its share of concurrent calls is in use", target), Busy: true, RetryAfter: wait}
 		}
 		return leave, nil
 	}

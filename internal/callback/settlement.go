@@ -44,7 +44,7 @@ func (s Settlement) Carry(ctx context.Context, entries []outcome.Entry) []error 
 		}
 	}
 	for _, i := range left {
-		errs[i] = errors.New("recording the delivery on task " + entries[i].Life.Origin.ID + ": the task changed during every try")
+		errs[i] = errors.New("recording the delivery on task " + entries[i].Life.Origin.ID + ": the task changed during every attempt")
 	}
 	return errs
 }

@@ -298,7 +298,7 @@ func (c *Claimer) Unwritable(t *model.Task, why error) {
 		return // it has been said a moment ago
 	}
 	c.Refused.Add(t.ID, now, time.Time{})
-	c.Log.Error().Err(why).Str("task_id", t.ID).Msg("the database refuses every write of a task; it cannot run")
+	c.Log.Error().Err(why).Str("task_id", t.ID).Msg("the database refuses every write of this task; it cannot run")
 }
 
 // leaveOut leaves tasks that other clients hold out of the next queries.

@@ -21,7 +21,7 @@ the history, which is kept for 90 days unless ` + "`archive retention`" + ` sets
 tasks by themselves. Pending tasks wait for a person and never move.`
 
 func (a *app) archiveCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "archive", Short: "Move ended tasks to the history, and set its retention", Long: archiveHelp, Args: noArgs, RunE: group}
+	cmd := &cobra.Command{Use: "archive", Short: "Move ended tasks to the history and set its retention", Long: archiveHelp, Args: noArgs, RunE: group}
 	cmd.AddCommand(a.archiveRun(), a.archiveRetention())
 	return cmd
 }
@@ -41,13 +41,13 @@ func (a *app) archiveRun() *cobra.Command {
 				return err
 			}
 			if sum.PutOff > 0 && !a.asJSON() {
-				a.say("%s due to move and may not yet, because something must still follow their end; looked at again in an hour",
+				a.say("%s due to move but still waiting for a callback or a rule; checked again in an hour",
 					human.Plural(sum.PutOff, "task is", "tasks are"))
 			}
 			return a.result(sum, human.Plural(sum.Moved, "task", "tasks")+" moved to the history\n")
 		}),
 	}
-	cmd.Flags().BoolVar(&noPause, "no-pause", false, "as fast as the database can")
+	cmd.Flags().BoolVar(&noPause, "no-pause", false, "do not pause between batches")
 	return cmd
 }
 
@@ -80,7 +80,7 @@ func (a *app) archiveRetention() *cobra.Command {
 		Long: `Show or set how long the history is kept: a duration such as 30d, or forever. It holds for
 the whole database, for what moves to the history from now on.`,
 		Example: "  mscheduler archive retention\n  mscheduler archive retention 365d",
-		Args:    oneOrNone("one duration, or forever"),
+		Args:    oneOrNone("a duration, or forever"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var keep time.Duration
 			var err error
@@ -104,11 +104,11 @@ the whole database, for what moves to the history from now on.`,
 			if err != nil {
 				return err
 			}
-			kept := "for ever"
+			kept := "forever"
 			if keep > 0 {
 				kept = "for " + human.Rough(keep)
 			}
-			return a.result(map[string]int64{"retention_ms": keep.Milliseconds()}, "the history is kept "+kept+"\n") // 0 = for ever
+			return a.result(map[string]int64{"retention_ms": keep.Milliseconds()}, "the history is kept "+kept+"\n") // 0 = forever
 		},
 	}
 }

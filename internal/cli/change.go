@@ -39,7 +39,7 @@ func (a *app) taskCancel() *cobra.Command {
 	open := []model.Status{model.StatusWait, model.StatusNew, model.StatusExecuting, model.StatusError}
 	return a.changeCommand(taskChange{
 		name: "cancel", done: "cancelled", short: "Cancel tasks", from: open, byDefault: open, remark: true,
-		long: "Cancel tasks. One that nobody runs ends at once. One that runs is told within two seconds, and\nends when its handler returns.",
+		long: "Cancel tasks. A task that is not running ends at once. The context of a running handler is\ncancelled within two seconds, and the task ends when the handler returns.",
 		apply: func(ctx context.Context, c *connection, id, remark string) (*model.Task, error) {
 			return c.producer.Cancel(ctx, id, remark)
 		},
@@ -52,9 +52,9 @@ func (a *app) taskRetry() *cobra.Command {
 		name: "retry", done: "retried", short: "Run tasks again", remark: true,
 		from:      []model.Status{model.StatusError, model.StatusFailure, model.StatusPending, model.StatusCancelled},
 		byDefault: []model.Status{model.StatusError, model.StatusFailure, model.StatusPending},
-		long:      "Run tasks again. One that waits for a retry (Error) is due at once; one that has ended without\nsuccess begins a new life with a fresh budget. By filter, Cancelled tasks are retried only\nwith --status Cancelled. With --from-step the steps of the handler before that one stay done;\nwithout it, a task that has ended begins from the start.",
+		long:      "Run tasks again. A task that waits for a retry (Error) becomes due at once. A task that ended\nwithout success begins a new life with a fresh budget.\n\nA filter includes Cancelled tasks only with --status Cancelled. With --from-step the handler\nrepeats that step and those after it. Without it, an ended task starts from the beginning.",
 		flags: func(fs *pflag.FlagSet) {
-			fs.StringVar(&step, "from-step", "", "do this step of the handler again, and what follows it")
+			fs.StringVar(&step, "from-step", "", "repeat this step of the handler and the steps after it")
 		},
 		apply: func(ctx context.Context, c *connection, id, remark string) (*model.Task, error) {
 			if step != "" {
@@ -68,8 +68,8 @@ func (a *app) taskRetry() *cobra.Command {
 func (a *app) taskResolve() *cobra.Command {
 	pending := []model.Status{model.StatusPending}
 	return a.changeCommand(taskChange{
-		name: "resolve", done: "resolved", short: "End Pending tasks that were done by hand", from: pending, byDefault: pending, remark: true,
-		long: "End Pending tasks that were done by hand, or need not be done: they become ManuallyProcessed.\n--remark says what was done.",
+		name: "resolve", done: "resolved", short: "Mark Pending tasks as done by hand", from: pending, byDefault: pending, remark: true,
+		long: "Mark Pending tasks as done by hand, or as unnecessary. Their status becomes ManuallyProcessed.\nUse --remark to record the reason.",
 		apply: func(ctx context.Context, c *connection, id, remark string) (*model.Task, error) {
 			return c.producer.Resolve(ctx, id, remark)
 		},
@@ -79,8 +79,8 @@ func (a *app) taskResolve() *cobra.Command {
 func (a *app) taskRelease() *cobra.Command {
 	held := []model.Status{model.StatusWait}
 	return a.changeCommand(taskChange{
-		name: "release", done: "released", short: "Let held tasks run", from: held, byDefault: held,
-		long: "Let tasks run that were sent with --held.",
+		name: "release", done: "released", short: "Release held tasks", from: held, byDefault: held,
+		long: "Release tasks that were sent with --held, so that workers can run them.",
 		apply: func(ctx context.Context, c *connection, id, _ string) (*model.Task, error) {
 			return c.producer.Release(ctx, id)
 		},
@@ -96,16 +96,16 @@ func (a *app) changeCommand(ch taskChange) *cobra.Command {
 		Use: ch.name + " [ID...]", Short: ch.short,
 		Long: ch.long + `
 
-Give ids, or a filter: then the number of tasks is printed and you are asked. Where nobody
-can be asked, --yes is needed.`,
+Give either ids or a filter. With a filter, the command prints the number of tasks and asks
+for confirmation. Without a terminal it requires --yes.`,
 		Example: strings.ReplaceAll(fmt.Sprintf("  mscheduler task %[1]s http/order-17 %[2]s\n  mscheduler task %[1]s --type http --created-before -1d %[2]s",
 			ch.name, ch.example), " \n", "\n"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch filtered := f.given(cmd.Flags()); {
 			case len(args) == 0 && !filtered:
-				return usage("task %s wants the ids of tasks, or a filter (such as --type); see: mscheduler task %s --help", ch.name, ch.name)
+				return usage("task %s requires ids of tasks, or a filter such as --type; see: mscheduler task %s --help", ch.name, ch.name)
 			case len(args) > 0 && filtered:
-				return usage("task %s wants ids or a filter, not both", ch.name)
+				return usage("task %s takes either ids or a filter, not both", ch.name)
 			}
 			return taskIDs(args)
 		},
@@ -136,17 +136,17 @@ can be asked, --yes is needed.`,
 	}
 	f.register(cmd.Flags())
 	f.completions(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "with a filter: do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with a filter: do not ask for confirmation")
 	if ch.flags != nil {
 		ch.flags(cmd.Flags())
 	}
 	if ch.lives {
-		cmd.Flags().StringVar(&past.history, "history", "no", "with a filter: also past lives (no other value needed), or only those: no, also, only")
+		cmd.Flags().StringVar(&past.history, "history", "no", "with a filter: past lives in the history: no, also (the value if none is given), only")
 		cmd.Flags().Lookup("history").NoOptDefVal = "also"
 		_ = cmd.RegisterFlagCompletionFunc("history", fixed("no", "also", "only"))
 	}
 	if ch.remark {
-		cmd.Flags().StringVar(&remark, "remark", "", "why, or what was done; it is kept with the task")
+		cmd.Flags().StringVar(&remark, "remark", "", "the reason, stored with the task")
 	}
 	return cmd
 }
@@ -226,7 +226,7 @@ func (r *changing) textOf(t *model.Task) string {
 
 func changedText(t *model.Task) string {
 	if !t.CancelRequestedAt.IsZero() && !t.Status.Ended() {
-		return string(t.Status) + ", its handler is told to stop"
+		return string(t.Status) + ", stop requested; its handler is still running"
 	}
 	return string(t.Status)
 }
@@ -247,7 +247,7 @@ const (
 
 func (c *changeCounts) skip(err error) {
 	c.Skipped++
-	why := "there is no such task any more"
+	why := "the task no longer exists"
 	var refused *model.RefusedError
 	if errors.As(err, &refused) {
 		why = refused.Reason
@@ -263,7 +263,7 @@ func (c *changeCounts) skip(err error) {
 
 // skippedText says how many were left alone and why, the most frequent reason first.
 func (c *changeCounts) skippedText() string {
-	text := fmt.Sprintf(", %d left alone:", c.Skipped)
+	text := fmt.Sprintf(", %d skipped:", c.Skipped)
 	reasons := slices.SortedFunc(maps.Keys(c.Reasons), func(x, y string) int {
 		return cmp.Or(cmp.Compare(c.Reasons[y], c.Reasons[x]), strings.Compare(x, y))
 	})
@@ -290,7 +290,7 @@ func (r *changing) byFilter(ctx context.Context, f store.Filter, yes bool) error
 			return err
 		}
 		if err := r.all(ctx, f, &counts); err != nil {
-			r.say("%d of %d were %s before this happened:", counts.Changed, n, r.done)
+			r.say("%d of %d were %s before this error:", counts.Changed, n, r.done)
 			return err
 		}
 	}

@@ -173,9 +173,9 @@ func (a *app) connectReady(ctx context.Context) (*connection, error) {
 	case err != nil:
 		return nil, err
 	case st.Foreign:
-		return nil, coded(ExitRefused, "database %s has a collection %stasks that mscheduler did not make; name another with --database or --prefix", c.target, c.prefix)
+		return nil, coded(ExitRefused, "database %s has a collection %stasks that mscheduler did not create; choose another database or --prefix", c.target, c.prefix)
 	case st.Version == 0:
-		return nil, coded(ExitRefused, "database %s is not set up: nothing was ever sent to it and no worker ran on it. Is it the right one? (`mscheduler db migrate` sets it up)", c.target)
+		return nil, coded(ExitRefused, "database %s is not set up: it has received no task and no worker has used it. If it is the right one, run: mscheduler db migrate", c.target)
 	}
 	return c, c.store.Ready(ctx)
 }

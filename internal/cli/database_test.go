@@ -32,7 +32,7 @@ func TestStaleAddressFileIsNotUsed(t *testing.T) {
 	s.fails(ExitUsage, []string{"no database", "is no longer running", "pid 1"}, "task", "list")
 
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, devFileName), []byte("{"), 0o600))
-	s.fails(ExitUsage, []string{"is not an address file"}, "task", "list")
+	s.fails(ExitUsage, []string{"was not written by mscheduler dev"}, "task", "list")
 }
 
 // closedPort is an address at which nobody listens.
@@ -118,7 +118,7 @@ func TestForeignAndNewerDatabasesAreRefused(t *testing.T) {
 	db := database(t, s)
 	_, err := db.Collection("tasks").InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
 	require.NoError(t, err)
-	s.fails(ExitRefused, []string{"that mscheduler did not make"}, "task", "list")
+	s.fails(ExitRefused, []string{"that mscheduler did not create"}, "task", "list")
 	s.fails(ExitRefused, []string{"did not write"}, "send", "t")
 	s.ok("send", "t", "--prefix", "ms_") // beside it is room
 

@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) dbCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "db", Short: "Look at the schema and change it", Args: noArgs, RunE: group}
+	cmd := &cobra.Command{Use: "db", Short: "Check and migrate the schema", Args: noArgs, RunE: group}
 	cmd.AddCommand(a.dbStatus(), a.dbMigrate(), a.dbShard())
 	return cmd
 }
@@ -18,7 +18,7 @@ func (a *app) dbCommand() *cobra.Command {
 func (a *app) dbStatus() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Compare the schema of the database with this release", Args: noArgs,
-		Long: "Compare the schema of the database with this release. The exit code is 0 if the release can work\nwith it, else 5. An empty database has no schema yet: the first send or worker sets it up.",
+		Long: "Compare the schema of the database with this release. The exit code is 0 if the release\nsupports it, otherwise 5. An empty database has no schema: the first send or worker creates it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect(cmd.Context())
 			if err != nil {
@@ -35,8 +35,8 @@ func (a *app) dbStatus() *cobra.Command {
 
 func (a *app) dbMigrate() *cobra.Command {
 	return &cobra.Command{
-		Use: "migrate", Short: "Bring the schema up to date", Args: noArgs,
-		Long: "Bring the schema to this release: make what is missing, then write the version. It may run\nany number of times, from several places at once, and while workers work.",
+		Use: "migrate", Short: "Migrate the schema to this release", Args: noArgs,
+		Long: "Migrate the schema to this release: create missing collections and indexes, then write the\nversion. The command is safe to repeat, to run concurrently, and to run next to live workers.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.connect(cmd.Context())
 			if err != nil {
@@ -77,11 +77,11 @@ type schemaView struct {
 func schemaState(st store.SchemaStatus) (state string, ready bool) {
 	switch {
 	case st.Foreign:
-		return "the tasks in it are not mscheduler's: use another database or a prefix", false
+		return "mscheduler did not create its tasks collection: use another database or --prefix", false
 	case st.Version == 0:
-		return "not set up; the first send or worker does it, or: mscheduler db migrate", false
+		return "not set up; the first send or worker sets it up, or run: mscheduler db migrate", false
 	case st.MinReader > st.Wanted:
-		return fmt.Sprintf("too new: it wants releases of version %d or later", st.MinReader), false
+		return fmt.Sprintf("too new: it requires a release with schema version %d or later", st.MinReader), false
 	case st.Version < st.Wanted:
 		return "older than this release; run: mscheduler db migrate", false
 	case len(st.Missing) == 1 && st.Missing[0] == store.SentinelName:
@@ -89,7 +89,7 @@ func schemaState(st store.SchemaStatus) (state string, ready bool) {
 	case len(st.Missing) > 0:
 		return "indexes are missing; run: mscheduler db migrate", false
 	case st.Version > st.Wanted:
-		return "newer than this release, which can still work on it", true
+		return "newer than this release, but compatible", true
 	default:
 		return "up to date", true
 	}
@@ -100,7 +100,7 @@ func (a *app) printSchema(c *connection, st store.SchemaStatus) error {
 	var f fields
 	f.add("database", c.String())
 	f.add("prefix", c.prefix)
-	f.add("schema", fmt.Sprintf("version %d; this release wants %d", st.Version, st.Wanted))
+	f.add("schema", fmt.Sprintf("version %d; this release has version %d", st.Version, st.Wanted))
 	if st.Version > 0 {
 		f.add("missing", strings.Join(st.Missing, ", "))
 	}

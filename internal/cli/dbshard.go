@@ -15,7 +15,7 @@ const dbShardHelp = `Distribute the tasks and their history over the shards of a
 
 Connect to mongos. The command shards the collections tasks and task_history by the key
 {_id: "hashed"}. The other collections are small and stay on the database's primary shard.
-It first prints its plan and then asks. You can repeat it, and workers may run meanwhile.
+It prints its plan and asks for confirmation. You can repeat it, and workers may keep running.
 MongoDB moves existing documents in the background.
 
 The user needs the role clusterManager, or the action enableSharding on the database.
@@ -27,7 +27,7 @@ func (a *app) dbShard() *cobra.Command {
 		Use: "shard", Short: "Distribute the tasks over the shards of a cluster", Long: dbShardHelp, Args: noArgs,
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error { return a.shard(ctx, c, yes, dryRun) }),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the plan and change nothing")
 	return cmd
 }

@@ -24,7 +24,7 @@ With --uri the demo runs on MongoDB, in a database that it creates and drops.`
 func (a *app) demoCommand() *cobra.Command {
 	c := demo.Config{}
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Kill and freeze workers, and show that nothing is lost", Long: demoHelp, Args: noArgs,
+		Use: "demo", Short: "Kill and freeze workers, and check that no task is lost", Long: demoHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Validate(); err != nil {
 				return err

@@ -22,10 +22,10 @@ func (a *app) devCommand() *cobra.Command {
 	var w workFlags
 	var addr, path string
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Run a server and a worker in this directory, for trying out", Long: devHelp, Args: noArgs,
+		Use: "dev", Short: "Run a development server and a worker in this directory", Long: devHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.flags.uri != "" {
-				return usage("dev starts a server of its own; for a worker on a database use: mscheduler work --uri ...")
+				return usage("dev starts its own server; to run a worker on a database, use: mscheduler work --uri ...")
 			}
 			return a.dev(cmd.Context(), &w, addr, path)
 		},
@@ -33,7 +33,7 @@ func (a *app) devCommand() *cobra.Command {
 	w.register(cmd.Flags())
 	w.periodic = true
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "address to listen on; port 0 is any free one")
-	cmd.Flags().StringVar(&path, "path", "", "file that keeps the tasks; defaults to none, in memory")
+	cmd.Flags().StringVar(&path, "path", "", "database file; defaults to none: in memory")
 	return cmd
 }
 
@@ -61,9 +61,9 @@ func (a *app) freeDevFile(ctx context.Context) error {
 		return err
 	}
 	if old.alive(ctx) {
-		return coded(ExitRefused, "a dev server runs in this directory already (pid %d, %s)", old.PID, old.URI)
+		return coded(ExitRefused, "a dev server is already running in this directory (pid %d, %s)", old.PID, old.URI)
 	}
-	a.say("the dev server of %s (pid %d) is gone; its file is replaced", devFileName, old.PID)
+	a.say("the dev server of %s (pid %d) is no longer running; replacing its file", devFileName, old.PID)
 	return nil
 }
 
@@ -100,12 +100,12 @@ func (a *app) devHello(uri, path string) error {
 	if a.asJSON() {
 		return a.printJSON(map[string]string{"uri": uri})
 	}
-	keeps := "in memory: the tasks are gone when it ends; --path keeps them"
+	keeps := "in memory: its tasks are lost when it stops; --path keeps them"
 	if path != "" {
 		keeps = "in the file " + path
 	}
 	a.say("dev server at %s (%s)", uri, keeps)
-	a.say("it is for development, tests and one small machine")
+	a.say("for development, tests and a single small machine")
 	a.say("try, in this directory:  mscheduler send http --args '{\"url\": \"https://example.org\"}' --wait")
 	return nil
 }

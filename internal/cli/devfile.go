@@ -38,11 +38,11 @@ func readDevFile(dir string) (*devFile, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the address file of dev: %w", err)
+		return nil, fmt.Errorf("reading the dev server's address: %w", err)
 	}
 	var f devFile
 	if err := json.Unmarshal(data, &f); err != nil || f.URI == "" {
-		return nil, usage("%s is not an address file of mscheduler dev: remove it", devFileName)
+		return nil, usage("%s was not written by mscheduler dev; remove it", devFileName)
 	}
 	return &f, nil
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-const doctorHelp = `Check whether all is well: the connection, the server, what the user may do, the schema, the
-clocks, the workers, and whether tasks wait longer than they should.
+const doctorHelp = `Check the deployment: the connection, the server, the user's privileges, the schema, the
+clocks, the workers, and tasks that wait too long.
 
-Each line is ok, warn or fail, and says what to do. It ends with 1 when a line is fail,
-and with 4 when the database does not answer. To see what the user may do it makes a small
-collection, <prefix>doctor_probe, and drops it again.`
+Each line is ok, warn or fail; warn and fail suggest a repair. The exit code is 1 if a line
+is fail, and 4 if the database does not answer. To test the user's privileges, the command
+creates a small collection, <prefix>doctor_probe, and drops it.`
 
 func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check the deployment, and say what to do", Long: doctorHelp, Args: noArgs,
+		Use: "doctor", Short: "Check the deployment and suggest repairs", Long: doctorHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := a.target(cmd.Context())
 			if err != nil {
@@ -113,11 +113,11 @@ func (d *doctor) reach(ctx context.Context) (store.Topology, bool) {
 func (d *doctor) server(top store.Topology) {
 	version := top.Version
 	if version == "" {
-		version = "unknown (the user may not ask)"
+		version = "unknown (the user may not read it)"
 	}
 	switch {
 	case top.Embedded:
-		d.warn("server", "the embedded server, which behaves as MongoDB "+version, "fine for development, tests and one small machine; production wants a MongoDB replica set")
+		d.warn("server", "the embedded server, which behaves as MongoDB "+version, "suitable for development, tests and a single small machine; in production use a MongoDB replica set")
 	case top.Sharded:
 		d.ok("server", "MongoDB %s, sharded cluster: workers poll every second", version)
 	case top.ReplicaSet:
@@ -143,11 +143,11 @@ func (d *doctor) clocks(ctx context.Context) {
 	d.now = server
 	diff := local.Now().Sub(server) - trip/2
 	if diff.Abs() < time.Second {
-		d.ok("clock", "this machine's differs from the database's by %s (a round trip takes %s)", human.Rough(diff.Abs()), human.Rough(trip))
+		d.ok("clock", "this machine differs from the database by %s (round trip: %s)", human.Rough(diff.Abs()), human.Rough(trip))
 		return
 	}
-	d.warn("clock", fmt.Sprintf("this machine's is %s off the database's", human.Rough(diff.Abs())),
-		"workers go by the database's and are not misled; times given to --at are, so set the clock by NTP")
+	d.warn("clock", fmt.Sprintf("this machine differs from the database by %s", human.Rough(diff.Abs())),
+		"workers use the database's time and are unaffected, but times for --at are not; synchronize the clock with NTP")
 }
 
 func (d *doctor) permissions(ctx context.Context, top store.Topology) {
@@ -160,13 +160,13 @@ func (d *doctor) permissions(ctx context.Context, top store.Topology) {
 	if err := d.store.Tasks.ProbeWrite(ctx); err != nil {
 		d.fail("writing", err, advice)
 	} else {
-		d.ok("writing", "allowed, and so is making indexes")
+		d.ok("writing", "allowed, including index creation")
 	}
 	if !top.Subscriptions() {
 		return
 	}
 	if err := d.store.Tasks.ProbeWatch(ctx); err != nil {
-		d.warn("change stream", human.OneLine(errorText(err), 300), "workers poll instead, which reacts more slowly, and subscriptions are not available; "+advice)
+		d.warn("change stream", human.OneLine(errorText(err), 300), "workers poll instead and react more slowly, and subscriptions are not available; "+advice)
 	} else {
 		d.ok("change stream", "allowed")
 	}
@@ -184,7 +184,7 @@ func (d *doctor) schema(ctx context.Context) bool {
 	case ready:
 		d.ok("schema", "version %d, %s", st.Version, state)
 	case st.Version == 0 && !st.Foreign:
-		d.warn("schema", "database "+d.database+" is not set up", "is it the right one? the first send or worker sets it up, or: mscheduler db migrate")
+		d.warn("schema", "database "+d.database+" is not set up", "if it is the right database, the first send or worker sets it up, or run: mscheduler db migrate")
 	default:
 		d.fail("schema", errors.New(state), "")
 	}
@@ -197,10 +197,10 @@ func (d *doctor) pauses(ctx context.Context) {
 	case err != nil:
 		d.fail("pauses", err, "")
 	case control.PausedAll:
-		d.warn("pauses", "claiming is paused for all types", "to go on: mscheduler resume --all")
+		d.warn("pauses", "claiming is paused for all types", "to resume: mscheduler resume --all")
 	case len(control.PausedTypes) > 0:
 		types := strings.Join(control.PausedTypes, " ")
-		d.warn("pauses", "claiming is paused for "+types, "to go on: mscheduler resume "+types)
+		d.warn("pauses", "claiming is paused for "+types, "to resume: mscheduler resume "+types)
 	default:
 		d.ok("pauses", "none")
 	}
@@ -270,15 +270,15 @@ func (d *doctor) callbacks(ctx context.Context, delivered bool) {
 	}
 	switch {
 	case len(with) == 0:
-		d.ok("callbacks", "no type and no rule has one")
+		d.ok("callbacks", "no type or rule has one")
 	case delivered:
 		d.ok("callbacks", "a live worker delivers them")
 	default:
 		if len(with) > few {
 			with = append(with[:few], "and more")
 		}
-		d.warn("callbacks", "no live worker delivers those of "+strings.Join(with, ", ")+": their tasks stay Completed",
-			"start one that does: mscheduler work, or a service whose consumer.Config has Callbacks")
+		d.warn("callbacks", "no live worker delivers the callbacks of "+strings.Join(with, ", ")+": their tasks stay Completed",
+			"start one that does: mscheduler work, or a service with Callbacks in its consumer.Config")
 	}
 }
 
@@ -310,7 +310,7 @@ func (d *doctor) dueTasks(ctx context.Context, due []store.DueType, served map[s
 		if by == nil {
 			nobody = append(nobody, t.Type)
 		} else if outside != "" {
-			d.warn("due tasks", "no live worker of type "+t.Type+" takes "+outside+": each has conditions on tenant, category or creator that the task does not meet",
+			d.warn("due tasks", "no live worker of type "+t.Type+" takes "+outside+": the task does not meet their conditions on tenant, category or creator",
 				"start a worker that takes it; `mscheduler task explain` names the conditions")
 			excluded = true
 		} else if oldest.Type == "" || t.Oldest.Before(oldest.Oldest) {
@@ -326,7 +326,7 @@ func (d *doctor) dueTasks(ctx context.Context, due []store.DueType, served map[s
 		d.ok("due tasks", "none waits")
 	case oldest.Type == "":
 	case waits > overdue:
-		d.warn("due tasks", fmt.Sprintf("the oldest, of type %s, is due since %s", oldest.Type, human.When(oldest.Oldest, d.now)),
+		d.warn("due tasks", fmt.Sprintf("the oldest, of type %s, has been due since %s", oldest.Type, human.When(oldest.Oldest, d.now)),
 			"add workers or raise their concurrency; `mscheduler task explain` says why one waits")
 	default:
 		d.ok("due tasks", "the oldest, of type %s, waits for %s", oldest.Type, human.Rough(max(waits, 0)))
@@ -340,7 +340,7 @@ func (d *doctor) lapses(ctx context.Context) {
 	case err != nil:
 		d.fail("leases", err, "")
 	case len(tasks) == 0:
-		d.ok("leases", "none has lapsed without being taken over")
+		d.ok("leases", "no lapsed lease is waiting for a takeover")
 	default:
 		n := fmt.Sprint(len(tasks))
 		if len(tasks) == limit {

@@ -28,15 +28,15 @@ func (a *app) embeddedCommand() *cobra.Command {
 				return err
 			}
 			if err = a.result(map[string]string{"uri": server.URI()}, server.URI()+"\n"); err == nil {
-				a.say("the embedded server listens; it is for development, tests and one small machine. Ctrl-C ends it")
+				a.say("the embedded server is listening, for development, tests and a single small machine. Ctrl-C stops it")
 				<-cmd.Context().Done()
 			}
 			return closing(server, err)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:27027", "address to listen on, port 0 is any free one; or the path of a unix socket, with a slash and .sock at its end")
-	cmd.Flags().StringVar(&path, "path", "", "file that keeps the data; defaults to none, in memory")
-	cmd.Flags().BoolVar(&remote, "allow-remote", false, "allow an address that other machines can reach: in a container, or a network of your own")
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:27027", "address to listen on; port 0 is any free port; a path that contains a slash and ends in .sock is a Unix socket")
+	cmd.Flags().StringVar(&path, "path", "", "database file; defaults to none: in memory")
+	cmd.Flags().BoolVar(&remote, "allow-remote", false, "allow an address that other machines can reach, for containers and private networks")
 	cmd.AddCommand(a.embeddedCompact(), a.embeddedValidate())
 	return cmd
 }

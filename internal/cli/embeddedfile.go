@@ -11,8 +11,8 @@ import (
 
 func (a *app) embeddedCompact() *cobra.Command {
 	return &cobra.Command{
-		Use: "compact FILE", Short: "Give back the space that deleted documents left in a file", Args: one("the file of an embedded server"),
-		Long: "Give back the space that deleted documents left in the file of an embedded server. The server\nmust not be running; the old file stays until the new one is whole.",
+		Use: "compact FILE", Short: "Reclaim the space of deleted documents in a file", Args: one("the file of an embedded server"),
+		Long: "Reclaim the space of deleted documents in an embedded server's file. The server must not be\nrunning. The old file stays until the new one is complete.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			before, after, err := embedded.Compact(args[0])
 			if err != nil {
@@ -25,8 +25,8 @@ func (a *app) embeddedCompact() *cobra.Command {
 
 func (a *app) embeddedValidate() *cobra.Command {
 	return &cobra.Command{
-		Use: "validate FILE", Short: "Check the documents of a file, and that its indexes fit them", Args: one("the file of an embedded server"),
-		Long: "Check the documents of an embedded server's file, and that its indexes fit them. The server must\nnot be running. Ends with 1 when something is wrong.",
+		Use: "validate FILE", Short: "Check that a file's documents and indexes are consistent", Args: one("the file of an embedded server"),
+		Long: "Check the documents of an embedded server's file, and that its indexes match them. The server\nmust not be running. The exit code is 1 if the file is damaged.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			documents, problems, err := embedded.Validate(cmd.Context(), args[0])
 			if err != nil {

@@ -69,7 +69,7 @@ func TestWhatEndedIsArchivedAndStillFound(t *testing.T) {
 	require.Regexp(t, `(?m)^archived +.*: this life is in the history$`, shown)
 	require.Regexp(t, `(?m)^deleted +.*\(in 89d 23h\)$|^deleted +.*\(in 90d`, shown)
 	require.Contains(t, s.ok("task", "show", "t/k1").stdout, "Cancelled", "gone, so it is the last life")
-	require.Contains(t, s.ok("task", "explain", "t/k1").stdout, "It is in the history since ")
+	require.Contains(t, s.ok("task", "explain", "t/k1").stdout, "It moved to the history at ")
 	require.Contains(t, s.fails(ExitFailed, nil, "task", "wait", "t/k1").stdout, "Cancelled")
 	s.fails(ExitNotFound, []string{"it ended as Cancelled and is in the history since"}, "task", "retry", "t/k1")
 
@@ -111,8 +111,8 @@ func TestHowLongTheHistoryIsKept(t *testing.T) {
 	s := newSession(t)
 	s.ok("db", "migrate")
 	require.Equal(t, "the history is kept for 90d\n", s.ok("archive", "retention").stdout)
-	require.Equal(t, "the history is kept for ever\n", s.ok("archive", "retention", "forever").stdout)
-	require.Equal(t, "the history is kept for ever\n", s.ok("archive", "retention").stdout)
+	require.Equal(t, "the history is kept forever\n", s.ok("archive", "retention", "forever").stdout)
+	require.Equal(t, "the history is kept forever\n", s.ok("archive", "retention").stdout)
 	require.Equal(t, "the history is kept for 30d\n", s.ok("archive", "retention", "30d").stdout)
 	require.JSONEq(t, `{"retention_ms":2592000000}`, s.ok("archive", "retention", "-o", "json").stdout)
 	for _, bad := range []string{"0", "soon", "1s"} {

@@ -75,7 +75,7 @@ func TestWorkerStopsGracefully(t *testing.T) {
 	s.eventually("the task to run", func() bool { return strings.Contains(s.ok("task", "show", "exec/k").stdout, "Executing") })
 	r := stop()
 	require.Equal(t, ExitOK, r.code, r.stderr)
-	require.Contains(t, errs.String(), "stopping: 1 task has at most 0s")
+	require.Contains(t, errs.String(), "stopping: waiting at most 0s for 1 task")
 	show := s.ok("task", "show", "exec/k").stdout
 	require.Regexp(t, `(?m)^status +New$`, show, "given back at once, without cost")
 	require.Contains(t, show, "released after")
@@ -146,7 +146,7 @@ func TestDoctorFindsWhatIsWrongAndSaysWhatToDo(t *testing.T) {
 	s := newSession(t)
 	fresh := checks(t, s.ok("doctor", "-o", "json"))
 	require.Equal(t, "warn", fresh["schema"].State)
-	require.Contains(t, fresh["schema"].Advice, "is it the right one?")
+	require.Contains(t, fresh["schema"].Advice, "if it is the right database")
 	for _, name := range []string{"connection", "clock", "reading", "writing"} {
 		require.Equal(t, "ok", fresh[name].State, "%s: %+v", name, fresh[name])
 	}
@@ -163,7 +163,7 @@ func TestDoctorFindsWhatIsWrongAndSaysWhatToDo(t *testing.T) {
 	s.ok("periodic", "apply", "-f", s.file("name: often\ncron: '@yearly'\ntype: t\noptions: {callback: {error: {url: 'http://h/'}}}\n---\nname: quiet\ncron: '@yearly'\ntype: t\n"))
 	got = checks(t, s.ok("doctor", "-o", "json"))
 	require.Equal(t, "warn", got["callbacks"].State)
-	require.Contains(t, got["callbacks"].Detail, "no live worker delivers those of the type told, the rule often:")
+	require.Contains(t, got["callbacks"].Detail, "no live worker delivers the callbacks of the type told, the rule often:")
 
 	s.worker()
 	got = checks(t, s.ok("doctor", "-o", "json"))
@@ -191,14 +191,14 @@ func TestDoctorFindsWhatIsWrongAndSaysWhatToDo(t *testing.T) {
 func TestExplainSaysWhyATaskWaits(t *testing.T) {
 	s := newSession(t)
 	s.ok("send", "t", "--key", "nobody")
-	require.Contains(t, s.ok("task", "explain", "t/nobody").stdout, "No live worker handles the type t (no worker lives at all).")
+	require.Contains(t, s.ok("task", "explain", "t/nobody").stdout, "No live worker handles the type t (there is no live worker).")
 	s.ok("send", "t", "--key", "held", "--held")
 	require.Contains(t, s.ok("task", "explain", "t/held").stdout, "It is held")
 	s.worker()
-	require.Contains(t, s.ok("task", "explain", "t/nobody").stdout, "those that live handle exec, http")
+	require.Contains(t, s.ok("task", "explain", "t/nobody").stdout, "live workers handle exec, http")
 	s.ok("send", "http", "--key", "later", "--in", "1h", "--args", `{"url":"http://127.0.0.1:1"}`)
 	later := s.ok("task", "explain", "http/later").stdout
-	require.Contains(t, later, "It waits for its start time")
+	require.Contains(t, later, "It is waiting for its start time")
 	require.Contains(t, later, "may be claimed by the worker w1")
 	s.ok("send", "http", "--key", "named", "--specific-worker-ids", "w2", "--args", `{"url":"http://127.0.0.1:1"}`)
 	named := s.ok("task", "explain", "http/named").stdout
@@ -219,7 +219,7 @@ func TestDevServesTheDirectoryItRunsIn(t *testing.T) {
 	require.Contains(t, errs.String(), "dev server at mongodb://127.0.0.1:")
 	r := s.ok("send", "exec", "--key", "k", "--args", `{"argv":["true"]}`, "--wait")
 	require.Equal(t, 1, strings.Count(r.stderr, "using the dev server of this directory"), "said once")
-	s.fails(ExitRefused, []string{"a dev server runs in this directory already"}, "dev")
+	s.fails(ExitRefused, []string{"a dev server is already running in this directory"}, "dev")
 	require.Contains(t, s.ok("doctor").stdout, "the embedded server")
 	s.uri = uri
 	s.fails(ExitRefused, []string{"is not set up"}, "task", "list") // a URI wins over the dev server
@@ -233,7 +233,7 @@ func TestDevServesTheDirectoryItRunsIn(t *testing.T) {
 	old := devFile{URI: "mongodb://" + closedPort(t) + "/?directConnection=true", PID: 1, Server: "x"}
 	require.NoError(t, old.write(s.dir))
 	errs, _ = dev()
-	require.Contains(t, errs.String(), "is gone; its file is replaced")
+	require.Contains(t, errs.String(), "is no longer running; replacing its file")
 	require.Contains(t, s.ok("task", "show", "exec/k").stdout, "Success")
 }
 
@@ -272,7 +272,7 @@ func TestAFileIsCompactedAndValidatedWhenNobodyHasIt(t *testing.T) {
 	for _, verb := range []string{"validate", "compact"} {
 		s.fails(ExitUsage, []string{"no such file"}, "embedded", verb, file+"x")
 	}
-	s.fails(ExitUsage, []string{"wants the file"}, "embedded", "compact")
+	s.fails(ExitUsage, []string{"requires the file"}, "embedded", "compact")
 }
 
 func TestAPauseOfATypeThatALiveWorkerRunsIsNoSlip(t *testing.T) {

@@ -15,15 +15,15 @@ import (
 
 func (a *app) pauseCommand() *cobra.Command {
 	return a.pauseOrResume(&cobra.Command{
-		Use: "pause [TYPE...]", Short: "Stop the claiming of tasks of some types, or of all",
-		Long: "Stop the claiming of tasks of some types, or of all, everywhere and within two seconds. What\nruns goes on; what is sent waits. Ends with `mscheduler resume`.",
+		Use: "pause [TYPE...]", Short: "Pause the claiming of tasks, of some types or of all",
+		Long: "Pause the claiming of tasks, of some types or of all. All workers stop claiming within two\nseconds. Running tasks continue, and new tasks wait until `mscheduler resume`.",
 	}, "pause", (*admin.Admin).Pause, (*admin.Admin).PauseAll)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
 	return a.pauseOrResume(&cobra.Command{
 		Use: "resume [TYPE...]", Short: "Undo a pause",
-		Long: "Undo a pause. --all undoes `pause --all`; types that were paused by name stay so until they are\nresumed by name.",
+		Long: "Undo a pause. --all undoes `pause --all`. Types that were paused by name stay paused until they\nare resumed by name.",
 	}, "resume", (*admin.Admin).Resume, (*admin.Admin).ResumeAll)
 }
 
@@ -33,9 +33,9 @@ func (a *app) pauseOrResume(cmd *cobra.Command, verb string,
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case all && len(args) > 0:
-			return usage("%s wants types or --all, not both", verb)
+			return usage("%s takes either types or --all, not both", verb)
 		case !all && len(args) == 0:
-			return usage("%s wants the names of types, or --all", verb)
+			return usage("%s requires the names of types, or --all", verb)
 		}
 		for _, t := range args {
 			if err := input.Name("type", t); err != nil {

@@ -26,7 +26,7 @@ At least one process must decide the ticks: ` + "`mscheduler work --periodic`" +
 ` + "`mscheduler dev`" + `. A rule is named by its name (and --tenant), by tenant/name, or by its id.`
 
 func (a *app) periodicCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "periodic", Short: "Send tasks by cron rules", Long: periodicHelp, Args: noArgs, RunE: group}
+	cmd := &cobra.Command{Use: "periodic", Short: "Manage rules that send tasks at cron times", Long: periodicHelp, Args: noArgs, RunE: group}
 	r := &rulesCommand{app: a}
 	cmd.PersistentFlags().StringVar(&r.tenant, "tenant", "", "tenant of the rules; defaults to none, for list to all")
 	cmd.AddCommand(r.apply(), r.list(), r.show(), r.enable(), r.disable(), r.trigger(), r.cancel(), r.preview(), r.runs(), r.run(), r.backfill(), r.delete())
@@ -54,7 +54,7 @@ func (r *rulesCommand) onRule(do func(ctx context.Context, c *connection, rule *
 func (r *rulesCommand) sayIdle(ctx context.Context, c *connection) error {
 	served, err := c.served(ctx, tickplan.EngineType)
 	if err == nil && !served {
-		r.say("no process decides ticks, so no rule fires; start one with: mscheduler work --periodic")
+		r.say("no rule fires, because no process decides ticks; start one with: mscheduler work --periodic")
 	}
 	return err
 }
@@ -118,8 +118,8 @@ const nextShown = 3
 
 func (r *rulesCommand) show() *cobra.Command {
 	return &cobra.Command{
-		Use: "show RULE", Short: "Show one rule, and what it does now", Args: one("the name of a rule"),
-		Long: "Show one rule, its next ticks, what runs and what waits. With -o yaml it is a file for\n`periodic apply`; with -o json the document as it is stored.",
+		Use: "show RULE", Short: "Show one rule, its next ticks and its runs", Args: one("the name of a rule"),
+		Long: "Show one rule, its next ticks, and its running and waiting runs. -o yaml prints a file for\n`periodic apply`. -o json prints the stored document.",
 		RunE: r.onRule(func(ctx context.Context, d *connection, rule *schedule.Rule) error {
 			switch r.flags.output {
 			case "yaml":

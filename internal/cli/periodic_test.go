@@ -46,7 +46,7 @@ func TestRulesAreAppliedListedShownAndDeleted(t *testing.T) {
 	require.Contains(t, s.run("periodic", "list").stderr, "is not set up", "nothing was written")
 
 	r = s.ok("periodic", "apply", "-f", path)
-	require.Contains(t, r.stdout, "nightly  created (version 1); it does not fire yet: mscheduler periodic enable nightly\n")
+	require.Contains(t, r.stdout, "nightly  created (version 1); disabled; to let it fire: mscheduler periodic enable nightly\n")
 	require.Contains(t, r.stdout, "  + cron: 0 30 2 * * *\n")
 	require.Contains(t, r.stdout, "  + start_at: 2026-01-01T13:00:00Z\n")
 	require.Contains(t, r.stdout, "  + args.ids: [1, 12345678901234567]\n")
@@ -126,7 +126,7 @@ func TestAFileOfRulesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 	require.Empty(t, r.stdout, "nothing was written by any of them")
 	require.Contains(t, r.stderr, "no rule")
 	s.fails(ExitUsage, []string{"needs -f FILE"}, "periodic", "apply")
-	s.fails(ExitUsage, []string{"go with --dry-run"}, "periodic", "apply", "-f", "x", "--days", "3")
+	s.fails(ExitUsage, []string{"require --dry-run"}, "periodic", "apply", "-f", "x", "--days", "3")
 	s.fails(ExitUsage, []string{"--days is 0"}, "periodic", "apply", "-f", "x", "--dry-run", "--days", "0")
 	s.fails(ExitUsage, []string{`invalid argument "x" for "--run-takes"`}, "periodic", "apply", "-f", "x", "--dry-run", "--run-takes", "x")
 }
@@ -174,7 +174,7 @@ func TestPreviewShowsWhatChangesOfClocksDo(t *testing.T) {
 	s.uri = "" // no database is needed
 	args := []string{"periodic", "preview", "--cron", "30 2 * * *", "--timezone", "America/New_York", "--from", "2026-03-07T12:00:00Z", "-n", "2"}
 	out := s.ok(args...).stdout
-	require.Regexp(t, `(?m)^2026-03-08 03:00:00-04:00 +Sun +2026-03-08 07:00:00Z +in 19h +yes +02:30:00 does not exist that day: fires when the gap is over$`, out)
+	require.Regexp(t, `(?m)^2026-03-08 03:00:00-04:00 +Sun +2026-03-08 07:00:00Z +in 19h +yes +02:30:00 does not exist that day: fires after the gap$`, out)
 	require.Regexp(t, `(?m)^2026-03-09 02:30:00-04:00 +Mon +2026-03-09 06:30:00Z +in 1d 19h +yes +-$`, out)
 	require.Regexp(t, `(?m)^2026-03-08 .* no +02:30:00 does not exist that day: skipped$`, s.ok(append(args, "--gap", "skip")...).stdout)
 	var v struct {
@@ -189,7 +189,7 @@ func TestPreviewShowsWhatChangesOfClocksDo(t *testing.T) {
 	for _, wrong := range [][]string{
 		{"periodic", "preview"}, {"periodic", "preview", "a", "--cron", "@daily"}, {"periodic", "preview", "--timezone", "UTC"},
 	} {
-		s.fails(ExitUsage, []string{"wants the name of a rule, or --cron"}, wrong...)
+		s.fails(ExitUsage, []string{"requires the name of a rule, or --cron"}, wrong...)
 	}
 	s.fails(ExitUsage, []string{"cron", "timezone"}, "periodic", "preview", "--cron", "x", "--timezone", "y")
 }
@@ -221,7 +221,7 @@ func TestRunsAreTriggeredBackfilledListedAndCancelled(t *testing.T) {
 
 	require.Regexp(t, `^n  3 runs from `, s.ok("periodic", "backfill", "n", "--from", "2026-01-01", "--to", "2026-01-01 03:00", "--request", "jan").stdout)
 	require.Regexp(t, `has no tick from`, s.ok("periodic", "backfill", "n", "--from", "2026-01-01 00:01", "--to", "2026-01-01 00:02").stdout)
-	s.fails(ExitUsage, []string{"wants --from"}, "periodic", "backfill", "n")
+	s.fails(ExitUsage, []string{"requires --from"}, "periodic", "backfill", "n")
 	s.fails(ExitUsage, []string{"more than 1000 ticks"}, "periodic", "backfill", "n", "--from", "2025-01-01", "--to", "2026-01-01")
 
 	all := s.runsOf("n")
@@ -247,7 +247,7 @@ func TestRunsAreTriggeredBackfilledListedAndCancelled(t *testing.T) {
 	s.fails(ExitRefused, []string{"neither runs nor waits"}, "periodic", "cancel", waits)
 	require.Len(t, s.runsOf("n", "--status", "CANCELED").Runs, 1)
 	s.fails(ExitUsage, []string{`run is "x"`}, "periodic", "cancel", "x")
-	s.fails(ExitUsage, []string{"wants the ids of runs"}, "periodic", "cancel")
+	s.fails(ExitUsage, []string{"requires the ids of runs"}, "periodic", "cancel")
 	s.fails(ExitUsage, []string{`--status is "Done"`}, "periodic", "runs", "n", "--status", "Done")
 	s.fails(ExitUsage, []string{"--limit is 0"}, "periodic", "runs", "n", "--limit", "0")
 	s.fails(ExitNotFound, []string{"no run x"}, "periodic", "runs", "n", "--after", "x")
@@ -261,7 +261,7 @@ func TestATriggeredRunThatIsSkippedSaysSoAndFails(t *testing.T) {
 		s.ok("periodic", "apply", "-f", s.file("name: "+log+"\ncron: '@hourly'\ntype: t\nmax_concurrency: 1\nconcurrency: SKIP\nlog: "+log+"\n"))
 		require.Regexp(t, `^\w{26}!r1  \w+  task t/\w{26}!r1\n$`, s.ok("periodic", "trigger", log, "--request", "r1").stdout)
 		r := s.fails(ExitRefused, nil, "periodic", "trigger", log, "--request", "r2")
-		require.Regexp(t, `^\w{26}!r2  SKIPPED, concurrency: as many as allowed ran, or waited\n$`, r.stdout)
+		require.Regexp(t, `^\w{26}!r2  SKIPPED, concurrency: the limit of running or waiting runs was reached\n$`, r.stdout)
 		require.Regexp(t, `^\w{26}!r3  \w+  task `, s.ok("periodic", "trigger", log, "--request", "r3", "--force").stdout)
 		r = s.fails(ExitRefused, nil, "periodic", "trigger", log, "--request", "r4", "-o", "json")
 		var out struct{ Status, Reason string }

@@ -76,7 +76,7 @@ func (r *rulesCommand) apply() *cobra.Command {
 			takes := cmd.Flags().Changed("run-takes")
 			switch {
 			case !f.dry && (takes || cmd.Flags().Changed("days")):
-				return usage("--run-takes and --days go with --dry-run")
+				return usage("--run-takes and --days require --dry-run")
 			case run.days < 1 || run.days > 366:
 				return usage("--days is %d; want 1 to 366", run.days)
 			case takes && run.takes <= 0:
@@ -108,7 +108,7 @@ func (r *rulesCommand) apply() *cobra.Command {
 			return nil
 		},
 	}
-	f.register(cmd, "show what would change, and what that means, and write nothing")
+	f.register(cmd, "show the changes and their effect, and write nothing")
 	cmd.Flags().IntVar(&run.days, "days", 30, "with --dry-run: number of days to look back and ahead")
 	spanVar(cmd.Flags(), &run.takes, "run-takes", 0, "with --dry-run: how long a run takes; defaults to the median of the recorded runs")
 	return cmd
@@ -263,7 +263,7 @@ func (a *applyingRules) show(ctx context.Context, c *ruleChange, after *schedule
 		switch {
 		case a.dry:
 		case after.Status == schedule.StatusNew && o.Result != "unchanged":
-			line += "; it does not fire yet: mscheduler periodic enable " + ruleArgs(after.Tenant, after.Name)
+			line += "; disabled; to let it fire: mscheduler periodic enable " + ruleArgs(after.Tenant, after.Name)
 		case v.Next != "":
 			line += ", next " + nextText(after, a.at)
 		}

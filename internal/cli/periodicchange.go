@@ -72,8 +72,8 @@ func stateOrNext(r *schedule.Rule, now time.Time) string {
 
 func (r *rulesCommand) enable() *cobra.Command {
 	return &cobra.Command{
-		Use: "enable RULE...", Short: "Let rules fire from now on", Args: some("the names of rules"),
-		Long: "Let rules fire from now on. The ticks that came while a rule was disabled are recorded as skipped\n(paused), in one record, and do not run; `periodic backfill` runs those that are wanted.",
+		Use: "enable RULE...", Short: "Let rules fire", Args: some("the names of rules"),
+		Long: "Let rules fire from now on. One record covers the ticks that were skipped while a rule was\ndisabled (paused). They do not run, but `periodic backfill` can run them.",
 		RunE: r.onDatabase(func(ctx context.Context, c *connection, args []string) error {
 			err := r.each(ctx, c, args, func(rule *schedule.Rule) (*schedule.Rule, error) { return c.rules.Enable(ctx, rule.ID, 0) })
 			if err != nil {
@@ -88,12 +88,12 @@ func (r *rulesCommand) disable() *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
 		Use: "disable RULE...", Short: "Stop rules from firing", Args: some("the names of rules"),
-		Long: "Stop rules from firing, at once. What runs or waits goes on; `periodic cancel` ends it.",
+		Long: "Stop rules from firing, at once. Running and waiting runs continue; `periodic cancel` ends them.",
 		RunE: r.onDatabase(func(ctx context.Context, c *connection, args []string) error {
 			return r.each(ctx, c, args, func(rule *schedule.Rule) (*schedule.Rule, error) { return c.rules.Disable(ctx, rule.ID, 0, note) })
 		}),
 	}
-	cmd.Flags().StringVar(&note, "note", "", "why; it is kept with the rule")
+	cmd.Flags().StringVar(&note, "note", "", "the reason, stored with the rule")
 	return cmd
 }
 
@@ -101,7 +101,7 @@ func (r *rulesCommand) delete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete RULE", Short: "Delete a rule", Args: one("the name of a rule"),
-		Long: "End a rule for good: it never fires again, what waits is cancelled, what runs goes on. Its name is\nfree; its records stay until their retention is over, and are found by the rule's id.",
+		Long: "Delete a rule. It never fires again. Waiting runs are cancelled, and running ones continue. Its\nname becomes free. Its records stay until their retention ends; find them by the rule's id.",
 		RunE: r.onRule(func(ctx context.Context, c *connection, rule *schedule.Rule) error {
 			if n := len(rule.Queued); rule.Status == schedule.StatusOnline || n > 0 {
 				question := fmt.Sprintf("Delete rule %s? It is enabled.", ruleName(rule))
@@ -119,14 +119,14 @@ func (r *rulesCommand) delete() *cobra.Command {
 				fmt.Sprintf("%s  deleted; its runs: mscheduler periodic runs %s\n", ruleName(rule), rule.ID))
 		}),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask when it is enabled, or runs wait")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask if the rule is enabled or has waiting runs")
 	return cmd
 }
 
 func (r *rulesCommand) cancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel RUN...", Short: "Cancel runs", Args: some("the ids of runs"),
-		Long: "Cancel runs, named as `periodic runs` does. One that waits is cancelled at once. The task of one that\nruns is told to stop, and the run is CANCELED when its handler has returned.",
+		Long: "Cancel runs by the ids that `periodic runs` prints. A waiting run is cancelled at once. For a\nrunning one the task is cancelled, and the run becomes CANCELED when the handler has returned.",
 		RunE: r.onDatabase(func(ctx context.Context, c *connection, args []string) error {
 			for _, run := range args {
 				if err := c.rules.Cancel(ctx, run); err != nil {
@@ -149,12 +149,12 @@ func (r *rulesCommand) cancel() *cobra.Command {
 func (r *rulesCommand) backfill() *cobra.Command {
 	var from, to, request string
 	cmd := &cobra.Command{
-		Use: "backfill RULE --from TIME [--to TIME]", Short: "Run a rule for ticks of the past", Args: one("the name of a rule"),
-		Long:    fmt.Sprintf("Run a rule for its ticks in a time of the past, from --from up to, not including, --to: in their\norder, as many at once as the rule's limit allows; the others wait, behind the ticks that come now.\nNone is before the rule's start_at, nor at or after its end_at.\nIt does not ask which of them ran at their time. While they run, they are runs of the rule: a tick\nwith overlap SKIP is skipped. More than %d ticks are refused.", tickplan.MaxBackfill),
+		Use: "backfill RULE --from TIME [--to TIME]", Short: "Run a rule for past ticks", Args: one("the name of a rule"),
+		Long:    fmt.Sprintf("Run a rule for its past ticks from --from up to but excluding --to, in order. The rule's\nconcurrency limit applies. Runs beyond it wait, behind the ticks that come now. Ticks before the\nrule's start_at, and at or after its end_at, are left out.\n\nTicks that ran at their time run again. Meanwhile a current tick with overlap SKIP is skipped,\nbecause a backfill's runs are runs of the rule. A backfill has at most %d ticks.", tickplan.MaxBackfill),
 		Example: "  mscheduler periodic backfill nightly --from 2026-01-01 --to 2026-01-08 --request january\n  mscheduler periodic backfill nightly --from -12h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if from == "" {
-				return usage("periodic backfill wants --from; see: mscheduler periodic backfill --help")
+				return usage("periodic backfill requires --from; see: mscheduler periodic backfill --help")
 			}
 			return r.onRule(func(ctx context.Context, c *connection, rule *schedule.Rule) error {
 				begin, err := parseTime("from", from, c.at)
@@ -179,7 +179,7 @@ func (r *rulesCommand) backfill() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the first nominal time: 2026-01-31T09:00:00Z, or -2h")
-	cmd.Flags().StringVar(&to, "to", "0s", "the end, which is not run; defaults to now")
-	cmd.Flags().StringVar(&request, "request", "", "name of the request: the same one runs its ticks only once, however often it is given")
+	cmd.Flags().StringVar(&to, "to", "0s", "the end, exclusive; defaults to now")
+	cmd.Flags().StringVar(&request, "request", "", "name of the request: repeating it does not run its ticks again")
 	return cmd
 }

@@ -19,7 +19,7 @@ import (
 func (r *rulesCommand) list() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the rules", Args: noArgs,
-		Long: "List the rules, by tenant and name. With -o yaml it is a file for `periodic apply`. Rules that this\nrelease cannot read are named, and then it exits with code 1.",
+		Long: "List the rules, sorted by tenant and name. -o yaml prints a file for `periodic apply`. If this\nrelease cannot read a rule, the command names it and exits with code 1.",
 		RunE: r.onDatabase(func(ctx context.Context, d *connection, _ []string) error {
 			rules, unread, err := d.all(ctx, r.tenant)
 			if err != nil {
@@ -67,7 +67,7 @@ func (r *rulesCommand) printRules(ctx context.Context, d *connection, rules []*s
 		return err
 	}
 	if len(rules) == 0 {
-		r.say("no rule; see: mscheduler periodic apply --help")
+		r.say("no rules; see: mscheduler periodic apply --help")
 		return nil
 	}
 	status, err := d.lastStatuses(ctx, rules)

@@ -16,14 +16,14 @@ func (r *rulesCommand) preview() *cobra.Command {
 	var n int
 	var from string
 	cmd := &cobra.Command{
-		Use: "preview RULE | --cron CRON", Short: "Show the next ticks, and what changes of clocks do to them", Args: cobra.ArbitraryArgs,
-		Long:    "Show the next ticks of a rule, or of a cron rule that is given, in its zone and in UTC, and what\nchanges of clocks do to them. Nothing is written; with --cron no database is needed.",
+		Use: "preview RULE | --cron CRON", Short: "Show the next ticks of a rule or a cron expression", Args: cobra.ArbitraryArgs,
+		Long:    "Show the next ticks of a rule or a cron expression, in its time zone and in UTC, and the effect\nof clock changes on them. The command writes nothing. --cron needs no database.",
 		Example: "  mscheduler periodic preview nightly\n  mscheduler periodic preview --cron '0 30 2 * * *' --timezone America/New_York --from 2026-03-07 -n 3",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f := cmd.Flags()
 			given := f.Changed("cron") || f.Changed("timezone") || f.Changed("gap") || f.Changed("fold")
 			if given == (len(args) > 0) || len(args) > 1 || given && s.Cron == "" {
-				return usage("periodic preview wants the name of a rule, or --cron (with --timezone, --gap and --fold); see: mscheduler periodic preview --help")
+				return usage("periodic preview requires the name of a rule, or --cron (with --timezone, --gap and --fold); see: mscheduler periodic preview --help")
 			}
 			now := r.clock().Now()
 			var rule *schedule.Rule
@@ -54,12 +54,12 @@ func (r *rulesCommand) preview() *cobra.Command {
 			return r.printTicks(ticks, begin)
 		},
 	}
-	cmd.Flags().StringVar(&s.Cron, "cron", "", "a cron rule: second minute hour day month weekday; five fields have second 0; @daily; @every 90s")
-	cmd.Flags().StringVar(&s.Timezone, "timezone", "", "its time zone, such as Europe/Berlin; defaults to UTC")
-	cmd.Flags().StringVar(&s.DST.Gap, "gap", "", "for times that do not exist: run_after or skip; defaults to run_after, to skip where the hour is *")
-	cmd.Flags().StringVar(&s.DST.Fold, "fold", "", "for times that come twice: first or both; defaults to first, to both where the hour is *")
-	cmd.Flags().IntVarP(&n, "count", "n", 10, "how many")
-	cmd.Flags().StringVar(&from, "from", "0s", "the time they come after; defaults to now")
+	cmd.Flags().StringVar(&s.Cron, "cron", "", "cron expression: second minute hour day month weekday; five fields have second 0; @daily; @every 90s")
+	cmd.Flags().StringVar(&s.Timezone, "timezone", "", "time zone of --cron, such as Europe/Berlin; defaults to UTC")
+	cmd.Flags().StringVar(&s.DST.Gap, "gap", "", "times that do not exist: run_after or skip; defaults to run_after, or to skip if the hour is *")
+	cmd.Flags().StringVar(&s.DST.Fold, "fold", "", "times that occur twice: first or both; defaults to first, or to both if the hour is *")
+	cmd.Flags().IntVarP(&n, "count", "n", 10, "number of ticks")
+	cmd.Flags().StringVar(&from, "from", "0s", "show ticks after this time; defaults to now")
 	return cmd
 }
 
@@ -83,7 +83,7 @@ func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) 
 		r.say("no tick")
 		return nil
 	}
-	t := newTable("LOCAL", "", "UTC", "FROM THERE", "FIRES", "CHANGE OF CLOCKS")
+	t := newTable("LOCAL", "", "UTC", "FROM THERE", "FIRES", "CLOCK CHANGE")
 	for _, x := range ticks {
 		fires := "yes"
 		if !x.Fires {

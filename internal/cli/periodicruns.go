@@ -89,7 +89,7 @@ func (r *rulesCommand) runs() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(runStatuses)...))
 	cmd.Flags().StringVar(&f.from, "from", "", "only ticks at or after this time: 2026-01-31T09:00:00Z, or -2h")
 	cmd.Flags().StringVar(&f.to, "to", "", "only ticks before this time")
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of lines of a page")
+	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of lines on a page")
 	cmd.Flags().StringVar(&f.after, "after", "", "start after the run with this id (next page)")
 	return cmd
 }
@@ -110,7 +110,7 @@ func (d *connection) runAfter(ctx context.Context, id string) (*schedule.Run, er
 	}
 	run, err := d.store.Runs.Get(ctx, id)
 	if err == nil && run == nil {
-		err = coded(ExitNotFound, "there is no run %s to begin after", id)
+		err = coded(ExitNotFound, "--after: there is no run %s", id)
 	}
 	return run, err
 }
@@ -198,7 +198,7 @@ func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next
 		return err
 	}
 	if next != "" {
-		r.say("there are more; the next page: --after '%s'", next)
+		r.say("more runs follow; for the next page: --after '%s'", next)
 	}
 	return nil
 }
@@ -242,13 +242,13 @@ func skipText(reason schedule.SkipReason) string {
 	case schedule.SkipFailure:
 		return "failure: the run before failed"
 	case schedule.SkipConcurrency:
-		return "concurrency: as many as allowed ran, or waited"
+		return "concurrency: the limit of running or waiting runs was reached"
 	case schedule.SkipMissed:
-		return "missed: no engine ran then"
+		return "missed: no process decided ticks at that time"
 	case schedule.SkipEdited:
-		return "edited: nobody had decided it in time when the rule was edited"
+		return "edited: it was undecided and late when the rule was edited"
 	case schedule.SkipCapacity:
-		return "capacity: as many runs as one rule holds were active"
+		return "capacity: the rule had reached the greatest number of active runs"
 	case schedule.SkipPaused:
 		return "paused: the rule was disabled"
 	default: // of a later release

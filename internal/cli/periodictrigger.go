@@ -16,7 +16,7 @@ func (r *rulesCommand) trigger() *cobra.Command {
 	var o periodic.TriggerOptions
 	cmd := &cobra.Command{
 		Use: "trigger RULE", Short: "Start a run now", Args: one("the name of a rule"),
-		Long: "Start a run now, also of a rule that is disabled. It obeys the rule's concurrency limit: it may wait,\nor be skipped, which exits with code 5; --force starts it anyway. It neither counts as a tick nor asks\nwhat the last run was.",
+		Long: "Start a run now, even if the rule is disabled. The rule's concurrency limit applies: the run may\nwait, or be skipped (exit code 5). --force starts it regardless. A triggered run is not a tick, and\nthe overlap and failure policies do not apply to it.",
 		RunE: r.onRule(func(ctx context.Context, d *connection, rule *schedule.Rule) error {
 			run, err := d.rules.Trigger(ctx, rule.ID, o)
 			if err != nil {
@@ -35,8 +35,8 @@ func (r *rulesCommand) trigger() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&o.Request, "request", "", "name of the request: the same one starts only one run, however often it is given")
-	cmd.Flags().BoolVar(&o.Force, "force", false, "start it whatever the concurrency limit says, up to 1000 runs")
+	cmd.Flags().StringVar(&o.Request, "request", "", "name of the request: repeating it does not start another run")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "ignore the concurrency limit, up to 1000 runs")
 	return cmd
 }
 

@@ -46,17 +46,17 @@ func (a *app) close() {
 }
 
 const rootHelp = `mscheduler runs tasks on any number of workers that share a MongoDB database.
-A worker holds a task by a lease; when the lease lapses another worker takes the task
-over, and the first one's late result is refused.
+A worker holds each task by a lease. When a lease lapses, another worker takes the task
+over, and a late result of the first worker is refused.
 
 Start here:
-  mscheduler demo                       watch workers being killed and frozen, and nothing lost
-  mscheduler dev                        a server and a worker in this directory, for trying out
+  mscheduler demo                       kill and freeze workers, and lose no task
+  mscheduler dev                        run a server and a worker in this directory
   mscheduler send http --args '{"url": "https://example.org"}'
   mscheduler task list
 
-The database is the one that --uri or MSCHEDULER_MONGODB_URI names; without either, the
-dev server that runs in the current directory.
+Commands use the database that --uri or MSCHEDULER_MONGODB_URI names. Without either, they
+use the dev server of the current directory.
 
 ` + exitCodesHelp
 
@@ -77,7 +77,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		for _, arg := range a.Args {
 			if strings.HasPrefix(arg, model.NoTenant+"/") {
-				return usage("%s is taken for a flag: write %s, or put -- before it", arg, human.TaskArg(arg))
+				return usage("%s was read as a flag: write %s, or put -- before it", arg, human.TaskArg(arg))
 			}
 		}
 		return usage("%w; see: %s --help", err, cmd.CommandPath())
@@ -216,7 +216,7 @@ func some(what string) cobra.PositionalArgs { return wants(what, cobra.MinimumNA
 func wants(what string, number cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if number(cmd, args) != nil {
-			return usage("%s wants %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+			return usage("%s requires %s; see: %s --help", cmd.CommandPath(), what, cmd.CommandPath())
 		}
 		return nil
 	}

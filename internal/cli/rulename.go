@@ -44,7 +44,7 @@ func (r *rulesCommand) find(ctx context.Context, d *connection, name string) (*s
 		other, otherErr := d.rules.Named(ctx, tenant, rest)
 		switch {
 		case err == nil && otherErr == nil && rule.ID != other.ID:
-			return nil, usage("%s is the name of two rules: of %s, and of %s of the tenant %s; name it by its id", name, rule.ID, other.ID, tenant)
+			return nil, usage("%s names two rules: %s, and %s of the tenant %s; use the rule's id", name, rule.ID, other.ID, tenant)
 		case err != nil && !errors.Is(otherErr, periodic.ErrNotFound):
 			return other, otherErr
 		}
@@ -54,7 +54,7 @@ func (r *rulesCommand) find(ctx context.Context, d *connection, name string) (*s
 			return byID, idErr
 		}
 		if r.tenant == "" {
-			err = fmt.Errorf("%w (without --tenant it is one of no tenant, or tenant/name)", err)
+			err = fmt.Errorf("%w (without --tenant, give the name of a rule without a tenant, or tenant/name)", err)
 		}
 	}
 	return rule, err

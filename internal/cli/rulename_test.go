@@ -44,7 +44,7 @@ func TestANameAsListPrintsItNamesTheRuleUnlessTwoHaveIt(t *testing.T) {
 	s.fails(ExitNotFound, []string{"no such periodic rule"}, "periodic", "enable", "acme/a/b", "--tenant", "other")
 	s.fails(ExitNotFound, []string{"no such periodic rule", "tenant/name"}, "periodic", "enable", "a/b")
 	s.ok("periodic", "apply", "-f", s.file("name: acme/a/b\n"+rule))
-	r := s.fails(ExitUsage, []string{"the name of two rules", "of the tenant acme", "by its id"}, "periodic", "delete", "acme/a/b", "--yes")
+	r := s.fails(ExitUsage, []string{"names two rules", "of the tenant acme", "use the rule's id"}, "periodic", "delete", "acme/a/b", "--yes")
 	ids := regexp.MustCompile(`[0-9A-Za-z]{26}`).FindAllString(r.stderr, -1)
 	require.Len(t, ids, 2)
 	for _, id := range ids {

@@ -72,7 +72,7 @@ ext: {region: eu}
 	bad := s.file("name: bad\ncron: '@daily'\nhttp: {url: 'http://h/{{tick}}', keys: [{ak: a}]}\n")
 	s.fails(ExitUsage, []string{`http.url has the placeholder "tick"`, "http.keys[0] needs an access key and a secret"}, "periodic", "apply", "-f", bad)
 	s.fails(ExitUsage, []string{"--completion-url"}, "work", "--completion-url", "ftp://x")
-	s.fails(ExitUsage, []string{"--completion-url", "no target can call"}, "work", "--completion-url", "http://[::]:8080")
+	s.fails(ExitUsage, []string{"--completion-url", "an address that no target can call"}, "work", "--completion-url", "http://[::]:8080")
 	for _, every := range []string{":0", "0.0.0.0:0", "[::]:0"} {
 		s.fails(ExitUsage, []string{"--completion-addr is " + strconv.Quote(every), "--completion-url"}, "work", "--completion-addr", every)
 	}

@@ -62,13 +62,13 @@ func (a *app) sendCommand() *cobra.Command {
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
-				return usage("send wants one TYPE, not %d arguments; the arguments of a task go into --args", len(args))
+				return usage("send takes one TYPE, not %d arguments; the task's arguments go into --args", len(args))
 			case len(args) == 0 && file == "":
-				return usage("send wants a TYPE or --file; see: mscheduler send --help")
+				return usage("send requires a TYPE or --file; see: mscheduler send --help")
 			case file != "" && wait:
-				return usage("--wait goes with one task, not with --file")
+				return usage("--wait works with a single task, not with --file")
 			case file != "" && cmd.Flags().Changed("key"):
-				return usage("--key goes with one task; in a file each line has its own")
+				return usage("--key works with a single task; in a file each line has its own key")
 			default:
 				return nil
 			}
@@ -96,10 +96,10 @@ func (a *app) sendCommand() *cobra.Command {
 	}
 	s.register(cmd.Flags())
 	s.completions(cmd)
-	cmd.Flags().StringVarP(&file, "file", "f", "", "JSONL file of tasks; - for stdin")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "JSONL file with tasks; - for stdin")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the task's end and print its result")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check everything, send nothing")
-	cmd.Flags().BoolVar(&unchecked, "unchecked", false, "do not check the arguments of http and exec: they are types of your own")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the input and send nothing")
+	cmd.Flags().BoolVar(&unchecked, "unchecked", false, "do not check arguments of the types http and exec, if they are your own types")
 	return cmd
 }
 
@@ -149,7 +149,7 @@ func (a *app) sendOne(ctx context.Context, it producer.JSONItem, wait bool) erro
 		return err
 	}
 	if !sent.Created && !a.asJSON() {
-		a.say("the key already exists; --existing (default keep) decides about its task")
+		a.say("the key already exists; --existing (default keep) determines what happens to its task")
 	}
 	return a.result(sentView(sent), fmt.Sprintf("%s  %s\n", human.TaskID(sent.ID), sent.Status))
 }

@@ -88,7 +88,7 @@ func TestDryRunNeedsNoDatabaseAndWritesNothing(t *testing.T) {
 	r := s.run("send", "--file", "-", "--dry-run")
 	require.Equal(t, ExitUsage, r.code)
 	require.Contains(t, r.stderr, "standard input:2:24: priority is 11")
-	require.Equal(t, "2 tasks: 1 right, 1 wrong; nothing was sent\n", r.stdout)
+	require.Equal(t, "2 tasks: 1 valid, 1 invalid; nothing was sent\n", r.stdout)
 }
 
 func TestFileIsSentAndWrongLinesAreNamed(t *testing.T) {
@@ -121,12 +121,12 @@ func TestFileIsSentAndWrongLinesAreNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 	r := s.run("send", "dflt", "--file", path, "--creator", "import", "--priority", "3")
 	require.Equal(t, ExitUsage, r.code)
-	require.Equal(t, "3 tasks sent: 3 new, 0 with a key that existed; 18 lines refused\n", r.stdout)
+	require.Equal(t, "3 tasks sent: 3 new, 0 with an existing key; 18 lines refused\n", r.stdout)
 	for _, want := range []string{
 		"tasks.jsonl:4:2: not JSON", "tasks.jsonl:5:14: prio is not known in a task", "tasks.jsonl:6:26: priority is 10", "tasks.jsonl:6:56: max_lapses is -1",
 		"tasks.jsonl:7:38: args.url is empty", `tasks.jsonl:8:26: priority is "high"; want a whole number`, "tasks.jsonl:9:1: has a list; want fields",
 		"tasks.jsonl:10:23: in and start_time are both given", "tasks.jsonl:11:14: there is more than one JSON value", "tasks.jsonl:12:", "args.a.$b",
-		fmt.Sprintf("tasks.jsonl:13: has more than %d bytes", maxLineBytes),
+		fmt.Sprintf("tasks.jsonl:13: more than %d bytes", maxLineBytes),
 		`tasks.jsonl:14:28: start_time is "yesterday"; want a time such as`, `tasks.jsonl:15:23: in_ms is "5s"; want a whole number of milliseconds`,
 		"tasks.jsonl:16:61: options.retry.local.interval_ms is 99999999999999999; want a whole number of milliseconds", `tasks.jsonl:17:40: options.expires_at is 17`,
 		"tasks.jsonl:18:17: type is given twice", "tasks.jsonl:19:43: options.MAX_LAPSES is not known", "tasks.jsonl:20:14: there is more than one JSON value",
@@ -157,9 +157,9 @@ func TestLargeFileGoesOutInBatches(t *testing.T) {
 		fmt.Fprintf(&b, "{\"key\":\"k%d\",\"args\":{\"i\":%d}}\r\n", i, i)
 	}
 	s.stdin = b.String()
-	require.Equal(t, fmt.Sprintf("%d tasks sent: %d new, 0 with a key that existed; 0 lines refused\n", n, n), s.ok("send", "many", "-f", "-").stdout)
+	require.Equal(t, fmt.Sprintf("%d tasks sent: %d new, 0 with an existing key; 0 lines refused\n", n, n), s.ok("send", "many", "-f", "-").stdout)
 	s.stdin = "\n\n"
-	s.fails(ExitUsage, []string{"standard input holds no task"}, "send", "many", "-f", "-")
+	s.fails(ExitUsage, []string{"standard input contains no task"}, "send", "many", "-f", "-")
 }
 
 func TestManyWrongLinesAreCounted(t *testing.T) {
@@ -170,5 +170,5 @@ func TestManyWrongLinesAreCounted(t *testing.T) {
 	require.Contains(t, r.stderr, "standard input:20:1: type is empty")
 	require.NotContains(t, r.stderr, "standard input:21:")
 	require.Contains(t, r.stderr, "only counted")
-	require.Equal(t, "0 tasks sent: 0 new, 0 with a key that existed; 50 lines refused\n", r.stdout)
+	require.Equal(t, "0 tasks sent: 0 new, 0 with an existing key; 50 lines refused\n", r.stdout)
 }

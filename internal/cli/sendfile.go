@@ -130,7 +130,7 @@ func (s *sender) take(n int, line []byte, long bool, read int) {
 	}
 	s.Lines++
 	if long {
-		s.refuse(fmt.Errorf("%s:%d: has more than %d bytes", s.file, n, maxLineBytes))
+		s.refuse(fmt.Errorf("%s:%d: more than %d bytes", s.file, n, maxLineBytes))
 		return
 	}
 	doc, err := form.ReadJSON[form.Task](s.file, n, line, "a task")
@@ -156,7 +156,7 @@ func (s *sender) refuse(err error) {
 		_ = s.bar.Clear() // so that the message has a line of its own
 		s.say("%s", errorText(err))
 	case s.Refused == shownErrors+1:
-		s.say("... more wrong lines are only counted")
+		s.say("... further invalid lines are only counted")
 	}
 }
 
@@ -197,10 +197,10 @@ func (s *sender) count(sent []producer.Sent) {
 // report prints what became of the file and decides how the command ends.
 func (s *sender) report(err error) error {
 	right := s.Lines - s.Refused
-	text := fmt.Sprintf("%s sent: %d new, %d with a key that existed; %s refused\n",
+	text := fmt.Sprintf("%s sent: %d new, %d with an existing key; %s refused\n",
 		human.Plural(s.Created+s.Existed, "task", "tasks"), s.Created, s.Existed, human.Plural(s.Refused, "line", "lines"))
 	if s.dryRun {
-		text = fmt.Sprintf("%s: %d right, %d wrong; nothing was sent\n", human.Plural(s.Lines, "task", "tasks"), right, s.Refused)
+		text = fmt.Sprintf("%s: %d valid, %d invalid; nothing was sent\n", human.Plural(s.Lines, "task", "tasks"), right, s.Refused)
 	}
 	perr := s.result(s.fileResult, text)
 	switch {
@@ -214,7 +214,7 @@ func (s *sender) report(err error) error {
 	case s.Refused > 0:
 		return quiet(ExitUsage)
 	case s.Lines == 0:
-		return usage("%s holds no task", s.file)
+		return usage("%s contains no task", s.file)
 	}
 	return nil
 }

@@ -50,9 +50,9 @@ func TestStepsAreShownAndATaskIsRetriedFromOne(t *testing.T) {
 	s.ok("send", "other", "--held")
 	s.ok("task", "cancel", "--type", "other", "--yes")
 	out := s.ok("task", "retry", "--status", "Failure,Cancelled", "--from-step", "pay", "--yes").stdout
-	require.Equal(t, "0 tasks retried, 2 left alone:\n  1: it has no step pay; it has none at all\n  1: it has no step pay; it has reserve, invoice\n", out)
+	require.Equal(t, "0 tasks retried, 2 skipped:\n  1: it has no step pay; it has none at all\n  1: it has no step pay; it has reserve, invoice\n", out)
 	out = s.ok("task", "retry", "--type", "order", "--from-step", "pay", "--yes").stdout
-	require.Equal(t, "0 tasks retried, 1 left alone: it has no step pay; it has reserve, invoice\n", out)
+	require.Equal(t, "0 tasks retried, 1 skipped: it has no step pay; it has reserve, invoice\n", out)
 	out = s.ok("task", "retry", "--type", "order", "--from-step", "pay", "--yes", "-o", "json").stdout
 	require.JSONEq(t, `{"matched": 1, "changed": 0, "skipped": 1, "reasons": {"it has no step pay; it has reserve, invoice": 1}}`, out)
 	s.fails(ExitUsage, []string{`step is "a/b"`}, "task", "retry", "order/k", "--from-step", "a/b")
@@ -69,5 +69,5 @@ func TestOfManyReasonsToLeaveTasksAloneTheMostFrequentComeFirst(t *testing.T) {
 	}
 	c.skip(&model.RefusedError{Reason: "reason 3"})
 	c.skip(producer.ErrNotFound)
-	require.Equal(t, ", 11 left alone:\n  5: for other reasons\n  2: reason 3\n  1: reason 0\n  1: reason 1\n  1: reason 2\n  1: reason 4", c.skippedText())
+	require.Equal(t, ", 11 skipped:\n  5: for other reasons\n  2: reason 3\n  1: reason 0\n  1: reason 1\n  1: reason 2\n  1: reason 4", c.skippedText())
 }

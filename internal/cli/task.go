@@ -15,8 +15,8 @@ import (
 
 func (a *app) taskCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "task", Short: "Look at tasks and change them", Args: noArgs, RunE: group,
-		Long: "Look at tasks and change them.\n\nA task's id is tenant/type/key, or type/key for a task without a tenant: http/order-17. With\n-o json and for keys with a slash it is -/http/order-17; that form goes after --.",
+		Use: "task", Short: "Inspect and change tasks", Args: noArgs, RunE: group,
+		Long: "Inspect and change tasks.\n\nA task's id is tenant/type/key, or type/key for a task without a tenant, such as http/order-17.\nJSON output, and keys that contain a slash, use -/http/order-17. Put -- before that form.",
 	}
 	cmd.AddCommand(a.taskList(), a.taskShow(), a.taskHistory(), a.taskExplain(), a.taskWait(), a.taskWatch(),
 		a.taskCancel(), a.taskRetry(), a.taskUpdate(), a.taskResolve(), a.taskRelease(), a.taskRedeliver())
@@ -48,12 +48,12 @@ var filterNames = []string{"type", "status", "tenant", "category", "creator", "w
 func (f *filterFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.typ, "type", "", "only tasks of this type")
 	fs.StringSliceVar(&f.statuses, "status", nil, "only tasks with one of these statuses: "+strings.Join(names(lifecycle.Statuses), ", "))
-	fs.StringVar(&f.tenant, "tenant", "", "only tasks of this tenant; - for those without one")
+	fs.StringVar(&f.tenant, "tenant", "", "only tasks of this tenant; - for tasks without a tenant")
 	fs.StringVar(&f.category, "category", "", "only tasks of this category")
 	fs.StringVar(&f.creator, "creator", "", "only tasks of this creator")
 	fs.StringVar(&f.worker, "worker", "", "only tasks with an execution by this worker")
-	fs.StringVar(&f.after, "created-after", "", "only tasks created then or later: a time, or a duration such as -2h")
-	fs.StringVar(&f.before, "created-before", "", "only tasks created before that")
+	fs.StringVar(&f.after, "created-after", "", "only tasks created at or after this time; a duration such as -2h counts from now")
+	fs.StringVar(&f.before, "created-before", "", "only tasks created before this time")
 }
 
 func (f *filterFlags) completions(cmd *cobra.Command) {

@@ -63,7 +63,7 @@ func TestAnIDWithoutATenantIsShortAndInFullGoesAfterTwoDashes(t *testing.T) {
 	for _, id := range [][]string{{"t/k"}, {"--", "-/t/k"}, {"--", "-/t/a/b"}} {
 		require.Contains(t, s.ok(append([]string{"task", "show"}, id...)...).stdout, "New")
 	}
-	s.fails(ExitUsage, []string{"-/t/k is taken for a flag: write 't/k', or put -- before it"}, "task", "show", "-/t/k")
+	s.fails(ExitUsage, []string{"-/t/k was read as a flag: write 't/k', or put -- before it"}, "task", "show", "-/t/k")
 	require.Contains(t, s.ok("task", "list", "--limit", "1").stderr, "--after '-/t/a/b'")
 	require.Contains(t, s.ok("task", "list", "--after", "-/t/a/b").stdout, "t/k ")
 	require.Contains(t, s.ok("task", "list", "--after", "t/a").stdout, "t/k ")
@@ -147,7 +147,7 @@ func TestPendingTaskIsResolvedOrRetried(t *testing.T) {
 	require.Contains(t, r.stdout, "exec/a  Pending")
 	require.Contains(t, r.stdout, "exec/b  Pending")
 	explained := s.ok("task", "explain", "exec/a").stdout
-	require.Contains(t, explained, "a person must decide")
+	require.Contains(t, explained, "An operator must decide")
 	require.Contains(t, explained, "mscheduler task resolve 'exec/a'")
 	require.Equal(t, "exec/a  ManuallyProcessed\n", s.ok("task", "resolve", "exec/a", "--remark", "done by hand").stdout)
 	require.Equal(t, "1 task retried\n", s.ok("task", "retry", "--type", "exec", "--yes").stdout)
@@ -175,9 +175,9 @@ func TestCancelReachesARunningTask(t *testing.T) {
 	s.ok("send", "exec", "--key", "k", "--args", `{"argv":["sleep","600"]}`)
 	s.eventually("the task to run", func() bool { return strings.Contains(s.ok("task", "show", "exec/k").stdout, "Executing") })
 	explained := s.ok("task", "explain", "exec/k").stdout
-	require.Contains(t, explained, "The worker w1 runs it since")
+	require.Contains(t, explained, "The worker w1 has been running it since")
 	require.Contains(t, explained, "its lease runs until")
-	require.Contains(t, s.ok("task", "cancel", "exec/k").stdout, "its handler is told to stop")
+	require.Contains(t, s.ok("task", "cancel", "exec/k").stdout, "stop requested; its handler is still running")
 	began := time.Now()
 	r := s.run("task", "wait", "exec/k")
 	require.Equal(t, ExitFailed, r.code)
@@ -195,7 +195,7 @@ func TestShowTellsTheWholeStory(t *testing.T) {
 		require.Contains(t, r, want)
 	}
 	explained := s.ok("task", "explain", "exec/k").stdout
-	require.Contains(t, explained, "It failed for good at")
+	require.Contains(t, explained, "It failed permanently at")
 	require.Contains(t, explained, "It had 2 errors and 0 lapses.")
 	var report struct {
 		ID, Status, Summary    string
@@ -236,7 +236,7 @@ func TestShowTellsOptionsThatWaitForTheNextClaim(t *testing.T) {
 	require.Contains(t, nextOptionsText(task, said), "stays for 2d (task)")
 	require.Contains(t, nextOptionsText(task, said), "budget spent: Pending (type or handler)")
 	report := explain.Explain(explain.Facts{Task: task, Now: now})
-	require.Contains(t, report.Because, "Its options were changed while it ran. The change holds from its next claim on.")
+	require.Contains(t, report.Because, "Its options changed while it was running. The change takes effect at its next claim.")
 }
 
 func TestShowAndExplainTellLocalRetries(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 
 func (a *app) taskRedeliver() *cobra.Command {
 	return a.changeCommand(taskChange{
-		name: "redeliver", done: "redelivered", short: "Deliver the callbacks of ended tasks once more",
+		name: "redeliver", done: "redelivered", short: "Deliver the callbacks of ended tasks again",
 		from:      []model.Status{model.StatusCompleted, model.StatusSuccess, model.StatusFailure, model.StatusPending},
 		byDefault: []model.Status{model.StatusCompleted},
-		long:      "Deliver the callbacks of ended tasks once more: those that nobody took (Completed, which is what a\nfilter means by itself), or those that a receiver has lost. Receivers see the same id and can drop\nwhat they know. One that waits for its retry is tried at once. What is printed are the tasks that\ndeliver. ID@GENERATION is one life of a task, as `task history` names it.",
+		long:      "Deliver the callbacks of ended tasks again: those that no receiver accepted, and those that a\nreceiver has lost. A filter selects Completed tasks unless --status names others. A receiver sees\nthe same id again, so it can ignore duplicates. A delivery that waits for its retry is due at once.\n\nThe command prints the delivery tasks. ID@GENERATION names one life of a task, as in `task history`.",
 		apply: func(ctx context.Context, c *connection, id, _ string) (*model.Task, error) {
 			s, err := c.admin.Redeliver(ctx, id, 0)
 			if life, generation := lifeOf(id); generation != 0 && errors.Is(err, producer.ErrNotFound) {
@@ -31,7 +31,7 @@ func (a *app) taskRedeliver() *cobra.Command {
 			switch {
 			case s.Created:
 			case s.Status == model.StatusExecuting:
-				t.Remark = ", left alone: it is under way already"
+				t.Remark = ", skipped: the delivery is already running"
 			default:
 				t.Remark = ", due now"
 			}
@@ -42,15 +42,15 @@ func (a *app) taskRedeliver() *cobra.Command {
 	})
 }
 
-// callbackState is who is told of an ended task, and how far that is, in words; empty
-// where nobody is.
+// callbackState describes the receiver of an ended task's callback and the state of the
+// delivery; both are empty if the task has no callback.
 type callbackState struct{ target, delivery string }
 
 func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model.Options) (callbackState, error) {
 	target, security := lifecycle.CallbackOf(t, typ)
 	switch {
 	case lifecycle.CallbackSuppressed(t):
-		return callbackState{target: "none: its handler, or who completed it, said that nobody is to be told"}, nil
+		return callbackState{target: "none: its handler, or the call that completed it, suppressed it"}, nil
 	case target == nil:
 		return callbackState{}, nil
 	}
@@ -61,7 +61,7 @@ func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model
 	d, err := c.store.Tasks.Get(ctx, lifecycle.DeliveryID(t))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		out.delivery = "none: it is not handed over yet, was delivered long ago, or nobody was to be told when the task ended"
+		out.delivery = "none: not created yet, expired, or no callback was configured when the task ended"
 		return out, nil
 	case err != nil:
 		return out, err
@@ -70,7 +70,7 @@ func (c *connection) callbackState(ctx context.Context, t *model.Task, typ model
 	return out, nil
 }
 
-// deliveryText is how far a delivery is.
+// deliveryText describes the state of a delivery.
 func deliveryText(d *model.Task, now time.Time) string {
 	text := string(d.Status)
 	var answer struct{ Status int }
@@ -78,10 +78,10 @@ func deliveryText(d *model.Task, now time.Time) string {
 		text += fmt.Sprintf(", the receiver answered %d", answer.Status)
 	}
 	if d.ErrorCount > 0 && !d.Status.Succeeded() {
-		text += fmt.Sprintf(", %s, the last: %s", human.Plural(d.ErrorCount, "error", "errors"), human.OneLine(d.ErrorInfo, 200))
+		text += fmt.Sprintf(", %s, last error: %s", human.Plural(d.ErrorCount, "error", "errors"), human.OneLine(d.ErrorInfo, 200))
 	}
 	if !d.DueAt.IsZero() {
-		text += ", tried next " + human.When(d.DueAt, now)
+		text += ", next attempt " + human.When(d.DueAt, now)
 	}
 	return text
 }

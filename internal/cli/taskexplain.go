@@ -16,7 +16,7 @@ import (
 
 func (a *app) taskExplain() *cobra.Command {
 	return a.aboutTask(&cobra.Command{
-		Use: "explain ID", Short: "Say why a task is where it is and what happens next",
+		Use: "explain ID", Short: "Explain a task's state and what happens next",
 	}, func(ctx context.Context, c *connection, id string) error {
 		t, err := c.store.History.Life(ctx, id, 0)
 		if err != nil {

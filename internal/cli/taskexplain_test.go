@@ -31,12 +31,12 @@ func TestExplainKnowsWhatConditionsAndLimitsKeepBack(t *testing.T) {
 	}()
 	s.eventually("a worker", func() bool { return strings.Contains(s.run("worker", "list").stdout, "tenants acme") })
 	s.ok("send", "t", "--key", "k")
-	require.Contains(t, s.ok("task", "explain", "t/k").stdout, "It is of no tenant, and of the 1 live worker of its type none takes such a task.")
+	require.Contains(t, s.ok("task", "explain", "t/k").stdout, "It has no tenant. No live worker of its type (1) takes such a task.")
 	s.ok("send", "t", "--key", "first", "--tenant", "acme", "--limit-key", "ann")
 	<-began
 	s.ok("send", "t", "--key", "second", "--tenant", "acme", "--limit-key", "ann")
 	s.eventually("the second to be held back", func() bool {
 		out := s.ok("task", "explain", "acme/t/second").stdout
-		return strings.Contains(out, "held back") && strings.Contains(out, "acme/t/first has a permit since")
+		return strings.Contains(out, "holds it back") && strings.Contains(out, "acme/t/first has held a permit since")
 	})
 }

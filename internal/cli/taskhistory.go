@@ -13,8 +13,8 @@ import (
 
 func (a *app) taskHistory() *cobra.Command {
 	return a.aboutTask(&cobra.Command{
-		Use: "history ID", Short: "List the lives of one task, the newest first",
-		Long: `List the lives of one task, the newest first.
+		Use: "history ID", Short: "List the lives of a task, newest first",
+		Long: `List the lives of a task, newest first.
 
 A life ends with the task. Sent again, or retried by a person, its key gets a new one, and
 the ended one goes to the history, as it does when its retention is over. ` + "`task show`" + `
@@ -25,7 +25,7 @@ shows each of them.`,
 			return err
 		}
 		if len(docs) == 0 {
-			return coded(ExitNotFound, "no such task: %s, also in the history", id)
+			return coded(ExitNotFound, "no such task: %s (the history was searched, too)", id)
 		}
 		now := c.at
 		t := newTable("LIFE", "STATUS", "TRIES", "CREATED", "FINISHED", "ARCHIVED", "WHAT")

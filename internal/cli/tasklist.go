@@ -29,7 +29,7 @@ type listFlags struct {
 	history string
 }
 
-const listHelp = `List tasks, by id.
+const listHelp = `List tasks, sorted by id.
 
 One page has --limit tasks. When there are more, stderr says how to get the next page;
 with -o json the field "next" is what to give to --after. --all lists them all.
@@ -41,14 +41,14 @@ again. --history lists those lives, too, as ID@GENERATION, which ` + "`task show
 func (a *app) taskList() *cobra.Command {
 	var f listFlags
 	cmd := &cobra.Command{
-		Use: "list", Short: "List tasks, by id", Args: noArgs, Long: listHelp,
+		Use: "list", Short: "List tasks, sorted by id", Args: noArgs, Long: listHelp,
 		Example: "  mscheduler task list --type http --status Failure,Pending\n  mscheduler task list --created-after -1h -o json\n  mscheduler task list --history --status Failure --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.limit < 1 || f.limit > maxListed {
 				return usage("--limit is %d; want 1 to %d", f.limit, maxListed)
 			}
 			if f.all && cmd.Flags().Changed("limit") {
-				return usage("--limit and --all are both given")
+				return usage("--limit and --all exclude each other")
 			}
 			filter, err := a.filter(&f.filterFlags)
 			if err != nil {
@@ -66,10 +66,10 @@ func (a *app) taskList() *cobra.Command {
 	}
 	f.register(cmd.Flags())
 	f.completions(cmd)
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "how many tasks a page has")
-	cmd.Flags().BoolVar(&f.all, "all", false, "all of them instead of a page")
-	cmd.Flags().StringVar(&f.after, "after", "", "begin after this one: the next page")
-	cmd.Flags().StringVar(&f.history, "history", "no", "also past lives (no other value needed), or only those: no, also, only")
+	cmd.Flags().IntVar(&f.limit, "limit", 50, "number of tasks on a page")
+	cmd.Flags().BoolVar(&f.all, "all", false, "list all tasks instead of one page")
+	cmd.Flags().StringVar(&f.after, "after", "", "list tasks after this id, for the next page")
+	cmd.Flags().StringVar(&f.history, "history", "no", "past lives in the history: no, also (the value if none is given), only")
 	cmd.Flags().Lookup("history").NoOptDefVal = "also"
 	_ = cmd.RegisterFlagCompletionFunc("history", fixed("no", "also", "only"))
 	return cmd
@@ -217,7 +217,7 @@ func (l *tableLister) end(next string) error {
 		l.app.say("no task")
 	}
 	if next != "" {
-		l.app.say("there are more; the next page: --after '%s'", human.TaskID(next))
+		l.app.say("more tasks follow; for the next page: --after '%s'", human.TaskID(next))
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func whatOf(t *model.Task, now time.Time) string {
 	const width = 60
 	switch {
 	case !t.Status.Ended() && !t.ArchivedAt.IsZero():
-		return human.OneLine("begun anew before it ended: "+t.ErrorInfo, width)
+		return human.OneLine("restarted before it ended: "+t.ErrorInfo, width)
 	case t.Status == model.StatusWait:
 		return "held"
 	case !t.CancelRequestedAt.IsZero() && !t.Status.Ended():

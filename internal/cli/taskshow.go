@@ -21,7 +21,7 @@ import (
 
 func (a *app) taskShow() *cobra.Command {
 	return a.aboutTask(&cobra.Command{
-		Use: "show ID[@GENERATION]", Short: "Show one task, or a past life of it, with its executions",
+		Use: "show ID[@GENERATION]", Short: "Show a task, or one of its past lives, with its executions",
 		Long: `Show one task with its executions, and how far its callback is. With -o json it is the document
 as it is stored, without secrets.
 
@@ -74,7 +74,7 @@ func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, tol
 	f.add("lease until", human.When(t.LapseAt, now))
 	f.add("finished", human.When(t.FinishedAt, now))
 	if took := t.ExecTime(); took > 0 {
-		f.add("took", human.Rough(took)+", the execution that ended last")
+		f.add("took", human.Rough(took)+", by the last execution to end")
 	}
 	f.add("kept until", human.When(t.ArchiveAt, now))
 	if !t.ArchivedAt.IsZero() {
@@ -87,7 +87,7 @@ func taskText(t *model.Task, raw bson.Raw, typ model.Options, now time.Time, tol
 		f.add("attempts", fmt.Sprintf("%d (%s, %s)", t.Attempt, human.Plural(t.ErrorCount, "error", "errors"), human.Plural(t.LapseCount, "lapse", "lapses")))
 	}
 	if lifecycle.Wanted(t) > 1 {
-		f.add("workers", fmt.Sprintf("%d wanted, %d succeeded, %d at it", lifecycle.Wanted(t), lifecycle.Successes(t), lifecycle.OpenExecutions(t)))
+		f.add("workers", fmt.Sprintf("%d wanted, %d succeeded, %d running", lifecycle.Wanted(t), lifecycle.Successes(t), lifecycle.OpenExecutions(t)))
 	}
 	if p := t.Progress; p != nil {
 		f.add("progress", fmt.Sprintf("%.0f %% %s (%s)", p.Percent, p.Message, human.Relative(p.At, now)))
@@ -175,7 +175,7 @@ func valueText(v bson.RawValue) string {
 		data = b.Bytes()
 	}
 	if len(data) > limit {
-		return strings.ToValidUTF8(string(data[:limit]), "") + fmt.Sprintf("… (%d bytes more; -o json has them)", len(data)-limit)
+		return strings.ToValidUTF8(string(data[:limit]), "") + fmt.Sprintf("… (%d more bytes; use -o json)", len(data)-limit)
 	}
 	return string(data)
 }

@@ -39,7 +39,7 @@ func (a *app) taskUpdate() *cobra.Command {
 			}
 			it, err := changesOf(&s.task, a)
 			if err == nil && len(it.Args) == 0 && len(it.Options) == 0 {
-				err = usage("task update needs something to change, such as --priority 9; see: mscheduler task update --help")
+				err = usage("task update requires a change, such as --priority 9; see: mscheduler task update --help")
 			}
 			return err
 		},

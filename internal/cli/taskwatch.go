@@ -32,7 +32,7 @@ func (a *app) taskWatch() *cobra.Command {
 	var kinds []string
 	var after string
 	cmd := &cobra.Command{
-		Use: "watch", Short: "Watch what happens to tasks, as it happens", Long: watchHelp, Args: noArgs,
+		Use: "watch", Short: "Watch the events of tasks as they happen", Long: watchHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, k := range kinds {
 				f.Kinds = append(f.Kinds, model.EventKind(strings.ToLower(k)))
@@ -45,7 +45,7 @@ func (a *app) taskWatch() *cobra.Command {
 			if err != nil {
 				return watchError(err)
 			}
-			a.say("watching; Ctrl-C ends it")
+			a.say("watching; Ctrl-C stops")
 			for e, err := range s.All(cmd.Context()) {
 				if err != nil {
 					return a.watched(cmd.Context().Err() != nil, s, err)
@@ -60,9 +60,9 @@ func (a *app) taskWatch() *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringSliceVar(&f.Types, "type", nil, "only tasks of these types")
 	fs.StringVar(&f.Key, "key", "", "only tasks with this key")
-	fs.StringVar(&f.Tenant, "tenant", "", "only tasks of this tenant; - for those without one")
+	fs.StringVar(&f.Tenant, "tenant", "", "only tasks of this tenant; - for tasks without a tenant")
 	fs.StringSliceVar(&kinds, "kind", nil, "only events of these kinds: "+strings.Join(names(codec.EventKinds), ", "))
-	fs.StringVar(&after, "after", "", "begin after the event with this token; defaults to now")
+	fs.StringVar(&after, "after", "", "start after the event with this token; defaults to now")
 	_ = cmd.RegisterFlagCompletionFunc("kind", fixed(names(codec.EventKinds)...))
 	for _, name := range []string{"type", "key", "tenant", "after"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -75,7 +75,7 @@ func (a *app) watched(interrupted bool, s *producer.Subscription, err error) err
 	if !interrupted {
 		return watchError(err)
 	}
-	a.say("go on with: --after %s", s.Token())
+	a.say("to continue: --after %s", s.Token())
 	return nil
 }
 
@@ -84,9 +84,9 @@ func watchError(err error) error {
 	var missed *producer.MissedError
 	switch {
 	case errors.As(err, &none):
-		return coded(ExitRefused, "change streams are not available: %s; `mscheduler task wait` works without one, it polls", none.Reason)
+		return coded(ExitRefused, "change streams are not available: %s; `mscheduler task wait` polls and works without them", none.Reason)
 	case errors.As(err, &missed):
-		return coded(ExitFailed, "%w; without --after it begins now", err)
+		return coded(ExitFailed, "%w; without --after the command starts from now", err)
 	default:
 		return err
 	}

@@ -34,7 +34,7 @@ func TestTaskWatchPrintsWhatHappens(t *testing.T) {
 	require.Regexp(t, `(?m)^\S+Z  sent        acme/mail/k  New$`, stopped.stdout)
 	require.Regexp(t, `(?m)^\S+Z  ended       acme/mail/k  Cancelled  not needed$`, stopped.stdout)
 	require.NotContains(t, stopped.stdout, "other")
-	require.Regexp(t, `go on with: --after \S+`, stopped.stderr)
+	require.Regexp(t, `to continue: --after \S+`, stopped.stderr)
 
 	var told []model.TaskEvent
 	for line := range strings.Lines(stopPrograms().stdout) {

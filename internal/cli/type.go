@@ -31,8 +31,8 @@ func (a *app) typeCommand() *cobra.Command {
 
 func (a *app) typeList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the types with settings", Args: noArgs,
-		Long: "List the types with stored settings. Tasks and workers may have other types, which use the defaults.\n-o yaml prints a file for `type apply`.",
+		Use: "list", Short: "List the types with stored settings", Args: noArgs,
+		Long: "List the types with stored settings. Types without stored settings use those of their handlers\nand the defaults. -o yaml prints a file for `type apply`.",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 			types, unread := c.admin.Types(ctx)
 			if len(types) == 0 && unread != nil {
@@ -179,7 +179,7 @@ func (a *app) typeDelete() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "delete TYPE", Short: "Delete a type's settings", Args: one("the name of a type"),
-		Long: "Delete a type's settings. Its tasks stay: from their next claim on they use the options of their\nhandler and the defaults. A worker that serves the type by its category alone stops doing so.",
+		Long: "Delete a type's settings. Its tasks stay, and use the options of their handler and the defaults\nfrom their next claim. A worker that serves the type only by its category stops claiming them.",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, args []string) error {
 			code := args[0]
 			t, err := c.admin.Type(ctx, code)
@@ -201,7 +201,7 @@ func (a *app) typeDelete() *cobra.Command {
 			return a.result(map[string]any{"code": code, "result": "deleted", "open_tasks": open}, code+"  deleted\n")
 		}),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask when there are tasks that have not ended")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask if the type has tasks that have not ended")
 	return cmd
 }
 

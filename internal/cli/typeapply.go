@@ -79,7 +79,7 @@ func (a *app) typeApply() *cobra.Command {
 			return applyDocs(cmd.Context(), a, types, docs, "types", f.dry)
 		},
 	}
-	f.register(cmd, "show what would change, and write nothing")
+	f.register(cmd, "show the changes and write nothing")
 	return cmd
 }
 

@@ -25,7 +25,7 @@ Tasks that have already ended count, too.`
 func (a *app) taskWait() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "wait ID...", Short: "Wait until tasks have ended", Long: waitHelp,
+		Use: "wait ID...", Short: "Wait for tasks to end", Long: waitHelp,
 		Args: cobra.MatchAll(some("the ids of tasks"), func(_ *cobra.Command, args []string) error { return taskIDs(args) }),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout <= 0 && cmd.Flags().Changed("timeout") {
@@ -97,7 +97,7 @@ func (a *app) await(ctx context.Context, c *connection, sent producer.Sent) (suc
 	t, err := c.producer.AwaitTask(ctx, sent)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errWaited) {
-			err = coded(ExitFailed, "%s: %w; `mscheduler task explain %s` says what it waits for", human.TaskID(sent.ID), errWaited, human.TaskArg(sent.ID))
+			err = coded(ExitFailed, "%s: %w; to see what it waits for: mscheduler task explain %s", human.TaskID(sent.ID), errWaited, human.TaskArg(sent.ID))
 		}
 		return false, err
 	}

@@ -75,18 +75,18 @@ func (w *workFlags) register(f *pflag.FlagSet) {
 	f.StringSliceVar(&w.tenants, "tenant", nil, "run only tasks of these tenants; - for tasks without a tenant; defaults to all")
 	f.StringSliceVar(&w.categories, "category", nil, "run only tasks of these categories; defaults to all")
 	f.StringSliceVar(&w.creators, "creator", nil, "run only tasks of these creators; defaults to all")
-	spanVar(f, &w.shutdownTimeout, "shutdown-timeout", 30*time.Second, "time that running tasks have after the first Ctrl-C")
-	spanVar(f, &w.pollInterval, "poll-interval", 30*time.Second, "how often to look for tasks beside the change stream")
-	f.BoolVar(&w.noStream, "no-stream", false, "do not watch the change stream, poll only")
-	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: programs, as this process's user")
+	spanVar(f, &w.shutdownTimeout, "shutdown-timeout", 30*time.Second, "how long running tasks may continue after the first Ctrl-C")
+	spanVar(f, &w.pollInterval, "poll-interval", 30*time.Second, "interval of polls for tasks, next to the change stream")
+	f.BoolVar(&w.noStream, "no-stream", false, "poll for tasks instead of watching the change stream")
+	f.BoolVar(&w.allowExec, "allow-exec", false, "run exec tasks: any program that a task names, as this process's user")
 	f.BoolVar(&w.allowLinkLocal, "allow-link-local", false, "let http tasks and callbacks call link-local and cloud metadata addresses")
 	f.StringSliceVar(&w.allowHosts, "http-allow", nil, "hosts (example.org, *.example.org) and networks (10.0.0.0/8) that http tasks, periodic rules and callbacks may call; defaults to all")
 	f.StringVar(&w.completionAddr, "completion-addr", "", "address that accepts the completions of periodic HTTP targets (default none)")
 	f.StringVar(&w.completionURL, "completion-url", "", "public URL of that address, or of another process that accepts completions (default http://ADDR of --completion-addr)")
-	f.IntVar(&w.bodyLimit, "http-body-limit", 64<<10, "bytes of an answer that a result keeps")
-	f.IntVar(&w.outputLimit, "exec-output-limit", 64<<10, "bytes of a program's output that a result keeps")
-	f.BoolVar(&w.events, "events", false, "write events to stdout, one JSON object a line")
-	f.BoolVar(&w.withStdin, "stop-with-stdin", false, "stop when stdin ends: the process that started this one is gone")
+	f.IntVar(&w.bodyLimit, "http-body-limit", 64<<10, "most bytes of a response that a result keeps")
+	f.IntVar(&w.outputLimit, "exec-output-limit", 64<<10, "most bytes of a program's output that a result keeps")
+	f.BoolVar(&w.events, "events", false, "write events to stdout, one JSON object per line")
+	f.BoolVar(&w.withStdin, "stop-with-stdin", false, "stop when stdin ends, because the parent process has ended")
 	_ = f.MarkHidden("stop-with-stdin")
 }
 
@@ -107,7 +107,7 @@ func (a *app) workCommand() *cobra.Command {
 		},
 	}
 	w.register(cmd.Flags())
-	cmd.Flags().BoolVar(&w.periodic, "periodic", false, "also decide the ticks of periodic rules")
+	cmd.Flags().BoolVar(&w.periodic, "periodic", false, "also run the engine of periodic rules")
 	return cmd
 }
 
@@ -198,13 +198,13 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	}
 	defer context.AfterFunc(ctx, func() {
 		if n := c.Stats().Held; n > 0 && !w.events {
-			a.say("stopping: %s at most %s; Ctrl-C again ends at once", human.Plural(n, "task has", "tasks have"), span(w.shutdownTimeout))
+			a.say("stopping: waiting at most %s for %s; press Ctrl-C again to exit at once", span(w.shutdownTimeout), human.Plural(n, "task", "tasks"))
 		}
 	})()
 	err = run(ctx)
 	if err == nil && !w.events {
 		s := c.Stats()
-		a.say("stopped: %s, %d taken over from others, %d refused as too late", human.Plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
+		a.say("stopped: %s, %d taken over from other workers, %d late results refused", human.Plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (w *workFlags) completionBase() (string, error) {
 		return "", usage("--completion-url is %q; want an http or https URL without query, such as https://tasks.example.org", w.completionURL)
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil && a.Unmap().IsUnspecified() {
-		return "", usage("--completion-url is %q; no target can call that address; want a name or address of this machine", w.completionURL)
+		return "", usage("--completion-url is %q, an address that no target can call; want a name or address of this machine", w.completionURL)
 	}
 	return strings.TrimSuffix(w.completionURL, "/") + periodic.CompletionPath, nil
 }
@@ -44,7 +44,7 @@ func (w *workFlags) listen() (net.Listener, error) {
 	}
 	if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsUnspecified() && w.completionURL == "" {
 		return nil, errors.Join(
-			usage("--completion-addr is %q, which is every address of this machine; pass the one that targets call as --completion-url, such as https://tasks.example.org", w.completionAddr),
+			usage("--completion-addr is %q, which means every address of this machine; set --completion-url to the one that targets call, such as https://tasks.example.org", w.completionAddr),
 			listener.Close())
 	}
 	return listener, nil

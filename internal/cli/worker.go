@@ -15,11 +15,11 @@ import (
 )
 
 func (a *app) workerCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "worker", Short: "Look at workers", Args: noArgs, RunE: group}
+	cmd := &cobra.Command{Use: "worker", Short: "Inspect workers", Args: noArgs, RunE: group}
 	var all bool
 	list := &cobra.Command{
 		Use: "list", Short: "List live workers", Args: noArgs,
-		Long: "List live workers: those with a heartbeat within the last three intervals. A worker that stopped\ngracefully is no longer listed. One that was killed is listed for a day, with --all.",
+		Long: "List live workers: those with a heartbeat within the last three intervals. A worker disappears\nwhen it stops gracefully. --all lists killed workers for a day.",
 		RunE: a.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
 			workers, err := c.store.Workers.List(ctx)
 			if err != nil {
@@ -28,7 +28,7 @@ func (a *app) workerCommand() *cobra.Command {
 			return a.printWorkers(workers, c.at, all)
 		}),
 	}
-	list.Flags().BoolVar(&all, "all", false, "also workers without a recent heartbeat")
+	list.Flags().BoolVar(&all, "all", false, "include workers without a recent heartbeat")
 	cmd.AddCommand(list)
 	return cmd
 }
@@ -77,10 +77,10 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 		return a.printJSON(map[string]any{"workers": views})
 	}
 	if silent > 0 && !all {
-		a.say("%s no recent heartbeat; --all lists them", human.Plural(silent, "worker has", "workers have"))
+		a.say("%s no recent heartbeat; to list them: --all", human.Plural(silent, "worker has", "workers have"))
 	}
 	if len(views) == 0 {
-		a.say("no live worker; start one with: mscheduler work")
+		a.say("no live workers; to start one: mscheduler work")
 		return nil
 	}
 	return a.print(t.flush())

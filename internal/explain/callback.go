@@ -9,8 +9,8 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// callback says how far the callback of a task that has ended is. Until its delivery has
-// ended the task does not move to the history.
+// callback explains the state of an ended task's callback. The task does not move to the
+// history before the delivery has ended.
 func (r *report) callback() {
 	t, d := r.Task, r.Delivery
 	target, _ := lifecycle.CallbackOf(t, r.typeOptions())
@@ -18,45 +18,45 @@ func (r *report) callback() {
 	handedOver := !slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeCallback })
 	switch {
 	case lifecycle.CallbackSuppressed(t):
-		r.because("Nobody is told of it: its handler, or who completed it, said so.")
+		r.because("It has no callback: its handler, or the call that completed it, suppressed it.")
 	case d == nil && !handedOver:
-		r.because("Its callback is not handed over to a delivery yet.")
-		r.next("A process that delivers callbacks does that within seconds; mscheduler doctor says whether one lives.")
+		r.because("The delivery task of its callback does not exist yet.")
+		r.next("A process that delivers callbacks creates it within seconds. To check that one is alive: mscheduler doctor")
 	case d == nil && t.Status == model.StatusCompleted:
-		r.because("Its callback could not be delivered, and the delivery is not kept any more.")
+		r.because("Its callback could not be delivered, and the delivery task has expired.")
 		r.redeliver(target)
 	case d == nil:
 		return
 	case d.Status == model.StatusManuallyProcessed:
-		r.because("A person said at %s that its callback is delivered%s.", human.When(d.FinishedAt, r.Now), behind(": ", d.Remark))
+		r.because("Its callback was marked as delivered by hand at %s%s.", human.When(d.FinishedAt, r.Now), behind(": ", d.Remark))
 	case d.Status.Succeeded() && answer(d) == 0:
-		r.because("Its callback was due at %s, and nobody was to be told any more.", human.When(d.FinishedAt, r.Now))
+		r.because("Its callback was due at %s, but it was no longer configured.", human.When(d.FinishedAt, r.Now))
 	case d.Status.Succeeded():
 		r.because("Its callback was delivered at %s; the receiver answered %d.", human.When(d.FinishedAt, r.Now), answer(d))
 	case d.Status == model.StatusCancelled:
 		r.because("The delivery of its callback was cancelled at %s%s.", human.When(d.FinishedAt, r.Now), behind(": ", d.Remark))
 		r.redeliver(target)
 	case d.Status.Ended():
-		r.because("Its callback could not be delivered; the delivery is %s since %s%s.", d.Status, human.When(d.FinishedAt, r.Now), behind(": ", d.ErrorInfo))
+		r.because("Its callback could not be delivered. The delivery has been in status %s since %s%s.", d.Status, human.When(d.FinishedAt, r.Now), behind(": ", d.ErrorInfo))
 		r.aboutDelivery()
 		r.redeliver(target)
 	default:
-		r.because("Its callback is being delivered: the delivery is %s%s%s.", d.Status, errorsOf(d), r.again(d))
+		r.because("Its callback is being delivered. Status of the delivery: %s%s%s.", d.Status, errorsOf(d), r.again(d))
 		r.aboutDelivery()
 	}
 	if waits && (d == nil && !handedOver || d != nil && !d.Status.Ended()) {
-		r.next("It stays here, and its key is taken, until that delivery has ended, and from then on for its retention.")
+		r.next("The task and its key are kept until the delivery has ended, and then for the task's retention.")
 	}
 }
 
 func (r *report) aboutDelivery() {
-	r.next("The delivery is a task of its own: mscheduler task explain %s", human.TaskArg(lifecycle.DeliveryID(r.Task)))
+	r.next("The delivery is a separate task. To explain it: mscheduler task explain %s", human.TaskArg(lifecycle.DeliveryID(r.Task)))
 }
 
-// redeliver says how to try again, where there still is somebody to be told.
+// redeliver explains how to deliver again, if the task still has a receiver.
 func (r *report) redeliver(target *model.CallbackTarget) {
 	if target != nil {
-		r.next("To have it delivered once more: mscheduler task redeliver %s", human.TaskArg(r.Task.ID))
+		r.next("To deliver it again: mscheduler task redeliver %s", human.TaskArg(r.Task.ID))
 	}
 }
 
@@ -64,10 +64,10 @@ func (r *report) again(d *model.Task) string {
 	if d.DueAt.IsZero() {
 		return ""
 	}
-	return ", tried next " + human.When(d.DueAt, r.Now)
+	return ", next attempt " + human.When(d.DueAt, r.Now)
 }
 
-// answer is the HTTP status with which the receiver took the callback; 0 = nobody was called.
+// answer is the HTTP status of the receiver's response; 0 = no receiver was called.
 func answer(d *model.Task) int {
 	var a struct{ Status int }
 	if codec.DecodeValue(d.Result, &a) != nil {
@@ -80,10 +80,10 @@ func errorsOf(d *model.Task) string {
 	if d.ErrorCount == 0 {
 		return ""
 	}
-	return ", after " + human.Plural(d.ErrorCount, "error", "errors") + behind(", the last: ", d.ErrorInfo)
+	return ", after " + human.Plural(d.ErrorCount, "error", "errors") + behind(", last error: ", d.ErrorInfo)
 }
 
-// behind is a text with what leads to it; nothing without one.
+// behind joins a lead and a text; it returns "" if the text is empty.
 func behind(lead, text string) string {
 	if text == "" {
 		return ""

@@ -27,26 +27,26 @@ func TestTheCallbackOfAnEndedTaskIsExplained(t *testing.T) {
 		return delivery().claim("w2", ago(39*time.Second)).finish("w2", ago(39*time.Second), out, ago(30*time.Second)).doc
 	}
 	retried := tried(lifecycle.Failed(model.FailError, "it answered 503").After(time.Hour))
-	const notKept = "It stays here, and its key is taken, until that delivery has ended"
+	const notKept = "The task and its key are kept until the delivery has ended"
 	for name, c := range map[string]struct {
 		out      lifecycle.Outcome
 		handed   bool
 		delivery *model.Task
 		want     []string
 	}{
-		"not handed over": {ok, false, nil, []string{"not handed over to a delivery yet", notKept}},
+		"not handed over": {ok, false, nil, []string{"The delivery task of its callback does not exist yet", notKept}},
 		"a failure's, being tried": {useless, true, retried, []string{
-			"Its callback is being delivered: the delivery is Error, after 1 error, the last: it answered 503, tried next", "task explain 'mscheduler.callback/", notKept,
+			"Its callback is being delivered. Status of the delivery: Error, after 1 error, last error: it answered 503, next attempt", "task explain 'mscheduler.callback/", notKept,
 		}},
-		"a success's, under way": {ok, true, delivery().claim("w2", ago(time.Second)).doc, []string{"being delivered: the delivery is Executing.", notKept}},
+		"a success's, under way": {ok, true, delivery().claim("w2", ago(time.Second)).doc, []string{"being delivered. Status of the delivery: Executing.", notKept}},
 		"cancelled":              {ok, true, delivery().cancel(ago(time.Second)).doc, []string{"was cancelled at", "no longer needed", "task redeliver 't/k'"}},
 		"a failure's, refused": {useless, true, tried(lifecycle.Failed(model.FailFatal, "410 Gone")), []string{
-			"could not be delivered; the delivery is Failure since", "410 Gone", "task redeliver 't/k'",
+			"could not be delivered. The delivery has been in status Failure since", "410 Gone", "task redeliver 't/k'",
 		}},
 		"delivered":       {useless, true, tried(lifecycle.Success(answered)), []string{"Its callback was delivered at", "answered 204"}},
-		"taken out":       {ok, true, tried(ok), []string{"nobody was to be told any more"}},
-		"not kept":        {ok, true, nil, []string{"could not be delivered, and the delivery is not kept"}},
-		"nobody was told": {lifecycle.Outcome{NoCallback: true}, true, nil, []string{"Nobody is told of it", "its key is taken, until"}},
+		"taken out":       {ok, true, tried(ok), []string{"but it was no longer configured"}},
+		"not kept":        {ok, true, nil, []string{"could not be delivered, and the delivery task has expired"}},
+		"nobody was told": {lifecycle.Outcome{NoCallback: true}, true, nil, []string{"It has no callback", "The task and its key are kept until"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			doc := done(c.out)

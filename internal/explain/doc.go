@@ -1,9 +1,9 @@
-// Package explain says in plain words why a task is where it is and what would happen
-// next. It is pure: it asks the same rules of package model that the workers ask, so an
-// explanation can not disagree with what they do.
+// Package explain describes in plain words why a task is in its state and what happens
+// next. It is pure: it applies the rules of package lifecycle that the workers apply, so
+// an explanation cannot disagree with them.
 //
-//	explain.go   the report; a task that waits, and who could claim it
-//	states.go    tasks that somebody holds, that are cancelled, that have ended
-//	callback.go  the callback of a task that has ended
-//	limits.go    tasks that wait for others: what limits and conditions keep back
+//	explain.go   the report; a waiting task and the workers that may claim it
+//	states.go    executing, cancelled and ended tasks
+//	callback.go  the callback of an ended task
+//	limits.go    tasks held back by limits or by the conditions of workers
 package explain

@@ -11,72 +11,72 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Worker is what matters of a worker that lives.
+// Worker is a live worker.
 type Worker struct {
 	ID          string
 	Types       []string
-	Only        *lifecycle.Conditions // what it takes of them; nil = everything
+	Only        *lifecycle.Conditions // restrict the tasks that it takes; nil = takes every task
 	Concurrency int
 	Running     int // at its last heartbeat
 }
 
-// Facts are what an explanation is made of.
+// Facts are the inputs of an explanation.
 type Facts struct {
 	Task       *model.Task
 	Now        time.Time          // the database's
-	Workers    []Worker           // that live, of any type
-	Type       *model.TaskType    // what is stored of the task's type; nil = nothing
-	OfType     []lifecycle.Permit // that are taken, where the type has a max_running
-	OfKey      []lifecycle.Permit // that are taken of the task's limit_key, if it has one
-	Delivery   *model.Task        // of the callback of a task that has ended; nil = there is none
+	Workers    []Worker           // all live workers, of any type
+	Type       *model.TaskType    // the stored settings of the task's type; nil = none
+	OfType     []lifecycle.Permit // the permits in use, if the type has a max_running
+	OfKey      []lifecycle.Permit // the permits in use of the task's limit_key, if it has one
+	Delivery   *model.Task        // delivers the callback of an ended task; nil = there is none
 	PausedType bool
 	PausedAll  bool
 }
 
 // Report is an explanation, a sentence a line.
 type Report struct {
-	// Summary is the one sentence that answers "why is it where it is?".
+	// Summary answers "why is the task in this state?" in one sentence.
 	Summary string `json:"summary"`
-	// Because are the facts that it follows from.
+	// Because lists the facts behind the summary.
 	Because []string `json:"because"`
-	// Next is what will happen, and what somebody could do.
+	// Next lists what happens next, and what an operator can do.
 	Next []string `json:"next"`
-	// Workers says for each live worker of the type whether it may claim the task now,
-	// or why not. Empty for a task that has ended.
+	// Workers states for each live worker of the type whether it may claim the task now,
+	// or why not. It is empty for an ended task.
 	Workers []WorkerVerdict `json:"workers"`
 }
 
-// WorkerVerdict is what one worker may do with the task.
+// WorkerVerdict states whether one worker may claim the task.
 type WorkerVerdict struct {
 	ID    string `json:"id"`
 	May   bool   `json:"may_claim"`
 	Words string `json:"reason"`
 }
 
-// report is a Report that is being written.
+// report is a Report under construction.
 type report struct {
 	Facts
 	eff lifecycle.Effective
 	Report
 }
 
-// Explain explains. The effective options are those of the task over what applied to its
-// newest execution, or, as long as it has had none, over what its type says; what a handler
-// sets in its own process is not known then.
+// Explain explains why a task is in its state. A task's own options override those that
+// applied to its newest execution. Before its first execution they override those of its
+// type; options that a handler sets in its own process are unknown then.
 func Explain(f Facts) Report {
 	r := report{Facts: f, eff: lifecycle.EffectiveOf(f.Task, f.typeOptions()), Report: Report{Because: []string{}, Next: []string{}, Workers: []WorkerVerdict{}}}
 	switch t := f.Task; {
 	case !lifecycle.Known(t.Status):
-		r.Summary = fmt.Sprintf("Its status %s is one that this release does not know.", t.Status)
-		r.next("Ask a release that knows it.")
+		r.Summary = fmt.Sprintf("This release does not know its status %s.", t.Status)
+		r.next("Use a newer release of mscheduler.")
 	case t.Status.Ended():
 		r.ended()
 	case !t.ArchivedAt.IsZero():
-		r.Summary = fmt.Sprintf("It waited for its retry when a new life of its key began; this one is in the history since %s.", human.When(t.ArchivedAt, r.Now))
+		r.Summary = fmt.Sprintf("It was waiting for its retry when its key was restarted. This life moved to the history at %s.", human.When(t.ArchivedAt, r.Now))
 		r.lastEnd()
 	case t.Status == model.StatusWait:
-		r.Summary = "It is held: nobody may claim it until it is released."
-		r.next("Release it: mscheduler task release %s", human.TaskArg(t.ID))
+		r.Summary = "It is held: no worker claims it until it is released."
+		r.next("To release it: mscheduler task release %s", human.TaskArg(t.ID))
 	case !t.CancelRequestedAt.IsZero():
 		r.cancelling()
 	case lifecycle.OpenExecutions(t) > 0:
@@ -103,28 +103,28 @@ func (r *report) next(format string, args ...any) {
 	r.Next = append(r.Next, fmt.Sprintf(format, args...))
 }
 
-// waiting explains a task that nobody holds.
+// waiting explains a task that no worker holds.
 func (r *report) waiting() {
 	t := r.Task
 	r.lastEnd()
 	due := t.DueAt
 	switch {
 	case due.IsZero():
-		r.Summary = "Nobody may claim it, although its status is " + string(t.Status) + "."
+		r.Summary = "No worker may claim it, although its status is " + string(t.Status) + "."
 	case due.After(r.Now) && t.Status == model.StatusError:
-		r.Summary = fmt.Sprintf("It waits for its retry, due %s.", human.When(due, r.Now))
+		r.Summary = fmt.Sprintf("It is waiting for its retry, due %s.", human.When(due, r.Now))
 	case due.After(r.Now):
-		r.Summary = fmt.Sprintf("It waits for its start time, %s.", human.When(due, r.Now))
+		r.Summary = fmt.Sprintf("It is waiting for its start time, %s.", human.When(due, r.Now))
 	case lifecycle.HeldBack(t):
-		r.Summary = fmt.Sprintf("It is due since %s and is held back: it waits for its turn among the tasks of its limit_key, %s.", human.When(due, r.Now), t.Options.LimitKey)
+		r.Summary = fmt.Sprintf("It has been due since %s. The limit of its limit_key, %s, holds it back until its turn.", human.When(due, r.Now), t.Options.LimitKey)
 	default:
-		r.Summary = fmt.Sprintf("It is due since %s and waits for a worker.", human.When(due, r.Now))
+		r.Summary = fmt.Sprintf("It has been due since %s and is waiting for a worker.", human.When(due, r.Now))
 	}
 	r.whoCould()
 	r.budget()
 }
 
-// whoCould says who would claim the task once it is due.
+// whoCould explains which workers may claim the task once it is due.
 func (r *report) whoCould() {
 	t := r.Task
 	serving := r.serving()
@@ -132,19 +132,19 @@ func (r *report) whoCould() {
 	switch {
 	case r.PausedAll:
 		r.because("Claiming is paused for all types.")
-		r.next("Nobody claims it until: mscheduler resume --all")
+		r.next("To resume claiming: mscheduler resume --all")
 		return
 	case r.PausedType:
 		r.because("Claiming is paused for the type %s.", t.Type)
-		r.next("Nobody claims it until: mscheduler resume %s", t.Type)
+		r.next("To resume claiming: mscheduler resume %s", t.Type)
 		return
 	case len(serving) == 0:
 		r.because("No live worker handles the type %s%s.", t.Type, r.othersHandle())
 		if t.Category != "" && (r.Type == nil || r.Type.Category != t.Category) {
-			r.because("A handler of the category %s runs the types whose document says that category; the one of %s does not.", t.Category, t.Type)
-			r.next("If such a handler shall run it: store the type with that category, by mscheduler type apply.")
+			r.because("A handler of the category %s serves the types with that category in their settings; the type %s has another or none.", t.Category, t.Type)
+			r.next("To let such a handler run it, set the type's category with: mscheduler type apply")
 		}
-		r.next("Start a worker for %s; it finds the task by itself.", t.Type)
+		r.next("Start a worker that handles %s. It finds the task by itself.", t.Type)
 		return
 	}
 	if len(named) > 0 {
@@ -168,20 +168,20 @@ func (r *report) whoCould() {
 	}
 	switch {
 	case len(takers) == 0:
-		r.nobodyTakes(serving)
+		r.noneTakes(serving)
 	case !first.IsZero():
-		r.next("From %s on it may be claimed by %s.", human.When(first, r.Now), r.eligible(serving))
+		r.next("From %s it may be claimed by %s.", human.When(first, r.Now), r.eligible(serving))
 	case lifecycle.HeldBack(t):
 		r.heldBack()
 	case able == 0:
-		r.because("None of the %d live workers of its type may claim it now.", len(serving))
-		r.next("It waits until a worker that may run it is there, or its options change.")
+		r.because("No live worker of its type (%d) may claim it now.", len(serving))
+		r.next("It waits until a worker that may run it starts, or until its options change.")
 	case r.typeFull():
 	case busy == able:
 		r.because("All workers that may claim it were busy at their last heartbeat.")
-		r.next("The first of them with a free slot claims it, after what has a greater priority or is due longer.")
+		r.next("The first of them with a free slot claims it, after tasks that have a higher priority or were due earlier.")
 	default:
-		r.next("It should be claimed any moment by %s.", r.eligible(serving))
+		r.next("It should be claimed within seconds by %s.", r.eligible(serving))
 	}
 }
 
@@ -195,7 +195,7 @@ func (r *report) eligible(serving []Worker) string {
 	}
 	switch len(ids) {
 	case 0:
-		return "nobody who lives"
+		return "no live worker"
 	case 1:
 		return "the worker " + ids[0]
 	default:
@@ -212,9 +212,9 @@ func (r *report) verdict(w Worker) WorkerVerdict {
 	no := lifecycle.Claimable(t, w.ID, r.eff, r.Now)
 	switch {
 	case !lifecycle.ConditionsMet(w.Only, t):
-		return WorkerVerdict{ID: w.ID, Words: "not its: it takes only " + lifecycle.ConditionsText(w.Only)}
+		return WorkerVerdict{ID: w.ID, Words: "no: it takes only " + lifecycle.ConditionsText(w.Only)}
 	case no == "" && lifecycle.HeldBack(t):
-		return WorkerVerdict{ID: w.ID, Words: "not now: it waits for its limit_key"}
+		return WorkerVerdict{ID: w.ID, Words: "not now: the task waits for its limit_key"}
 	case no == "":
 		words := fmt.Sprintf("may claim it (%d of %d slots busy)", w.Running, w.Concurrency)
 		return WorkerVerdict{ID: w.ID, May: true, Words: words}
@@ -245,7 +245,7 @@ func (r *report) othersHandle() string {
 		}
 	}
 	if len(seen) == 0 {
-		return " (no worker lives at all)"
+		return " (there is no live worker)"
 	}
 	types := make([]string, 0, len(seen))
 	for t := range seen {
@@ -255,17 +255,17 @@ func (r *report) othersHandle() string {
 	if len(types) > 10 {
 		types = append(types[:10], "…")
 	}
-	return fmt.Sprintf(" (those that live handle %s)", strings.Join(types, ", "))
+	return fmt.Sprintf(" (live workers handle %s)", strings.Join(types, ", "))
 }
 
-// stale says when the document contradicts itself.
+// stale reports a document that contradicts itself.
 func (r *report) stale() {
 	if lifecycle.Repair(r.Task, r.eff, r.Now) == nil {
 		return
 	}
-	r.because("Its derived fields do not say what its executions do: something else than mscheduler wrote it, or a lapse is being settled.")
+	r.because("Its derived fields contradict its executions: another program changed the document, or a lapse is being settled.")
 	if !r.Task.Status.Ended() {
-		r.next("The worker that finds it repairs it.")
+		r.next("The next worker that reads it repairs it.")
 	}
 }
 

@@ -59,33 +59,33 @@ func TestExplanations(t *testing.T) {
 		facts Facts
 		want  []string // the report says all of these
 	}{
-		"due, a worker is free":             {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}}, []string{"is due since", "any moment by the worker w1", "w1 may claim it (0 of 10 slots busy)"}},
-		"due, no worker at all":             {begin(t, now, lifecycle.Draft{}), Facts{}, []string{"No live worker handles the type t (no worker lives at all)"}},
-		"due, only other types":             {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{other}}, []string{"those that live handle u", "Start a worker for t"}},
-		"due, its category is only its own": {begin(t, now, lifecycle.Draft{Category: "media"}), Facts{Workers: []Worker{other}}, []string{"A handler of the category media runs the types whose document says that category; the one of t does not", "mscheduler type apply"}},
+		"due, a worker is free":             {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}}, []string{"has been due since", "within seconds by the worker w1", "w1 may claim it (0 of 10 slots busy)"}},
+		"due, no worker at all":             {begin(t, now, lifecycle.Draft{}), Facts{}, []string{"No live worker handles the type t (there is no live worker)"}},
+		"due, only other types":             {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{other}}, []string{"(live workers handle u)", "Start a worker that handles t"}},
+		"due, its category is only its own": {begin(t, now, lifecycle.Draft{Category: "media"}), Facts{Workers: []Worker{other}}, []string{"A handler of the category media serves the types with that category in their settings; the type t has another or none", "mscheduler type apply"}},
 		"due, its type has its category":    {begin(t, now, lifecycle.Draft{Category: "media"}), Facts{Type: &model.TaskType{Code: "t", Category: "media"}}, []string{"No live worker handles the type t"}},
 		"due, everybody is busy":            {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{full}}, []string{"All workers that may claim it were busy", "The first of them with a free slot"}},
 		"paused type":                       {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true}, []string{"paused for the type t", "mscheduler resume t"}},
 		"paused all":                        {begin(t, now, lifecycle.Draft{}), Facts{Workers: []Worker{w1}, PausedType: true, PausedAll: true}, []string{"paused for all types", "resume --all"}},
-		"not due yet":                       {begin(t, now, lifecycle.Draft{Start: now.Add(time.Hour)}), Facts{Workers: []Worker{w1}}, []string{"waits for its start time, 2026-01-31 10:00:00Z (in 1h)", "may be claimed by the worker w1", "w1 not now: it is not due yet"}},
+		"not due yet":                       {begin(t, now, lifecycle.Draft{Start: now.Add(time.Hour)}), Facts{Workers: []Worker{w1}}, []string{"waiting for its start time, 2026-01-31 10:00:00Z (in 1h)", "may be claimed by the worker w1", "w1 not now: it is not due yet"}},
 		"held":                              {begin(t, now, lifecycle.Draft{Held: true}), Facts{}, []string{"It is held", "task release 't/k'"}},
-		"filtered, the worker lives":        {begin(t, now, lifecycle.Draft{Options: model.Options{SpecificWorkerIDs: []string{"w2"}}}), Facts{Workers: []Worker{w1}}, []string{"Only the worker w2 may run it", "None of the 1 live workers", "only other workers may run it"}},
-		"running":                           {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}}, []string{"The worker w1 runs it since", "its lease runs until 2026-01-31 09:00:25Z (in 25s)", "extends its lease every 10s"}},
-		"running, nobody hears it":          {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)), Facts{}, []string{"w1 (not heard of lately) holds it"}},
-		"lapsed":                            {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}}, []string{"the lease has lapsed", "takes it over, in a moment", "w1 may claim it"}},
-		"lapsed, nobody looks":              {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{}, []string{"the lease has lapsed", "The next worker for t that starts takes it over"}},
-		"lapsed once too often":             {begin(t, ago(time.Hour), lifecycle.Draft{Options: model.Options{MaxLapses: &none}}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}}, []string{"ends it as Failure: its budget is spent"}},
-		"lapsed while paused":               {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}, PausedAll: true}, []string{"the task waits for the resume"}},
+		"filtered, the worker lives":        {begin(t, now, lifecycle.Draft{Options: model.Options{SpecificWorkerIDs: []string{"w2"}}}), Facts{Workers: []Worker{w1}}, []string{"Only the worker w2 may run it", "No live worker of its type (1)", "only other workers may run it"}},
+		"running":                           {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}}, []string{"The worker w1 has been running it since", "its lease runs until 2026-01-31 09:00:25Z (in 25s)", "extends its lease every 10s"}},
+		"running, nobody hears it":          {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)), Facts{}, []string{"w1 (no recent heartbeat) has held it"}},
+		"lapsed":                            {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}}, []string{"its lease has lapsed", "takes it over, usually within seconds", "w1 may claim it"}},
+		"lapsed, nobody looks":              {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{}, []string{"its lease has lapsed", "The next worker of type t that starts takes it over"}},
+		"lapsed once too often":             {begin(t, ago(time.Hour), lifecycle.Draft{Options: model.Options{MaxLapses: &none}}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}}, []string{"Its budget is spent: the next scan of a live worker ends it as Failure"}},
+		"lapsed while paused":               {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}, PausedAll: true}, []string{"the task waits until claiming resumes"}},
 		"waits for its retry": {begin(t, ago(time.Hour), lifecycle.Draft{Options: model.Options{Retry: &model.Retry{Strategy: model.RetryFixed, Interval: time.Minute}}}).
 			claim("w1", ago(time.Minute)).finish("w1", ago(time.Minute), lifecycle.Failed(model.FailError, "it broke"), ago(20*time.Second)), Facts{Workers: []Worker{w1}},
-			[]string{"waits for its retry, due 2026-01-31 09:00:40Z (in 40s)", "error: it broke", "1 of 10 retries"}},
-		"being cancelled":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).cancel(ago(time.Second)), Facts{Workers: []Worker{w1}}, []string{"It is being cancelled since", "The remark says: no longer needed", "Its handler has been told"}},
-		"cancelled":            {begin(t, ago(time.Minute), lifecycle.Draft{}).cancel(ago(time.Second)), Facts{}, []string{"It was cancelled at", "To run it after all"}},
-		"succeeded":            {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Outcome{}, ago(3*time.Second)), Facts{}, []string{"It succeeded at", "w1 did it, attempt 1, in 2s", "its key is taken, until"}},
-		"failed for good":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"It failed for good", "The handler said that a retry is useless"}},
-		"a person must decide": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{NeedManual: &manual}}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"a person must decide", "task resolve 't/k'"}},
+			[]string{"waiting for its retry, due 2026-01-31 09:00:40Z (in 40s)", "error: it broke", "It has used 1 of 10 retries"}},
+		"being cancelled":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).cancel(ago(time.Second)), Facts{Workers: []Worker{w1}}, []string{"Its cancellation was requested at", "Remark: no longer needed", "Its handler's context is cancelled"}},
+		"cancelled":            {begin(t, ago(time.Minute), lifecycle.Draft{}).cancel(ago(time.Second)), Facts{}, []string{"It was cancelled at", "To run it anyway"}},
+		"succeeded":            {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Outcome{}, ago(3*time.Second)), Facts{}, []string{"It succeeded at", "w1 completed it on attempt 1, in 2s", "The task and its key are kept until"}},
+		"failed for good":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"It failed permanently", "The handler returned a fatal error, so it is not retried"}},
+		"a person must decide": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{NeedManual: &manual}}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"An operator must decide", "task resolve 't/k'"}},
 		"two wanted, one at it": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{ConcurrentWorkerCount: 2}}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}},
-			[]string{"1 of the 2 wanted workers hold it, 0 have done it", "2 different workers have succeeded", "w1 not now: this worker holds it or has done it"}},
+			[]string{"It needs 2 workers; running it: 1, succeeded: 0.", "2 different workers have succeeded", "w1 not now: this worker holds it or has succeeded"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.facts.Task, c.facts.Now = c.life.doc, now
@@ -108,18 +108,18 @@ func TestParkedExecutionIsExplained(t *testing.T) {
 	parked, err := lifecycle.Park(l.doc, "w1"+now.String(), now.Add(time.Hour), lifecycle.Outcome{}, l.eff(), now)
 	require.NoError(t, err)
 	r := Explain(Facts{Task: parked, Now: now})
-	require.Contains(t, r.Summary, "a completion from outside is awaited until 2026-01-31 10:00:00Z")
+	require.Contains(t, r.Summary, "it waits for a completion until 2026-01-31 10:00:00Z")
 }
 
 func TestDocumentThatContradictsItselfIsNamed(t *testing.T) {
 	l := begin(t, now, lifecycle.Draft{})
 	l.doc.DueAt = time.Time{}
 	r := Explain(Facts{Task: l.doc, Now: now})
-	require.Contains(t, strings.Join(r.Because, "\n"), "Its derived fields do not say what its executions do")
+	require.Contains(t, strings.Join(r.Because, "\n"), "Its derived fields contradict its executions")
 }
 
 func TestStatusOfALaterReleaseIsLeftAlone(t *testing.T) {
 	l := begin(t, now, lifecycle.Draft{})
 	l.doc.Status = "Frozen"
-	require.Contains(t, Explain(Facts{Task: l.doc, Now: now}).Summary, "does not know")
+	require.Contains(t, Explain(Facts{Task: l.doc, Now: now}).Summary, "does not know its status")
 }

@@ -5,53 +5,53 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 )
 
-// nobodyTakes explains a task that the conditions of all live workers of its type leave out.
-func (r *report) nobodyTakes(serving []Worker) {
+// noneTakes explains a task that the conditions of all live workers of its type exclude.
+func (r *report) noneTakes(serving []Worker) {
 	t := r.Task
-	of := "no tenant"
+	labels := "no tenant"
 	if t.Tenant != "" {
-		of = "the tenant " + t.Tenant
+		labels = "the tenant " + t.Tenant
 	}
 	if t.Category != "" {
-		of += ", the category " + t.Category
+		labels += ", the category " + t.Category
 	}
 	if t.Creator != "" {
-		of += ", the creator " + t.Creator
+		labels += ", the creator " + t.Creator
 	}
-	r.because("It is of %s, and of the %s none takes such a task.", of, human.Plural(len(serving), "live worker of its type", "live workers of its type"))
-	r.next("It waits until a worker lives that takes it: one without conditions, or with others.")
+	r.because("It has %s. No live worker of its type (%d) takes such a task.", labels, len(serving))
+	r.next("It waits for a worker with other conditions, or without conditions.")
 }
 
 // heldBack explains a due task whose limit_key had no room for it.
 func (r *report) heldBack() {
 	t, limit := r.Task, lifecycle.Keyed(r.Type)
 	if limit.MaxRunning > 0 {
-		r.because("Of the tasks of %s with the limit_key %s at most %d may run at once.", t.Type, t.Options.LimitKey, limit.MaxRunning)
+		r.because("The type %[1]s allows %[3]d at once for the limit_key %[2]s.", t.Type, t.Options.LimitKey, limit.MaxRunning)
 	}
 	if rate := limit.RateLimit; rate != nil {
-		r.because("Of the tasks of %s with the limit_key %s at most %d may begin in %v.", t.Type, t.Options.LimitKey, rate.Count, rate.Per)
+		r.because("The type %[1]s allows %[3]d per %[4]v for the limit_key %[2]s.", t.Type, t.Options.LimitKey, rate.Count, rate.Per)
 	}
 	for _, p := range r.OfKey {
-		r.because("%s has a permit since %s.", p.TaskID, human.When(p.At, r.Now))
+		r.because("%s has held a permit since %s.", p.TaskID, human.When(p.At, r.Now))
 	}
-	const order = "the greatest priority first, then the longest due"
+	const order = "the highest priority first, then the earliest due"
 	switch {
 	case limit.MaxRunning > 0 && len(r.OfKey) >= limit.MaxRunning:
-		r.next("When one of those ends, the next has its turn: %s. To end one: mscheduler task cancel %s", order, human.TaskArg(r.OfKey[0].TaskID))
+		r.next("When one of those ends, the next task starts: %s. To cancel one: mscheduler task cancel %s", order, human.TaskArg(r.OfKey[0].TaskID))
 	case limit.RateLimit != nil:
-		r.next("When the rate allows the next start, the next has its turn: %s.", order)
+		r.next("When the rate allows it, the next task starts: %s.", order)
 	default:
-		r.next("There is room by the permits: the next has its turn in a moment, %s. What began before the limit was set has no permit, and counts until it has ended.", order)
+		r.next("A permit is free: the next task starts within seconds, %s. Executions that began before the limit was set have no permit but count until they end.", order)
 	}
 }
 
-// typeFull says whether as many tasks of the type run as may, and explains that.
+// typeFull reports whether the type's max_running is reached, and explains it.
 func (r *report) typeFull() bool {
 	if r.Type == nil || r.Type.MaxRunning == 0 || len(r.OfType) < r.Type.MaxRunning {
 		return false
 	}
-	r.because("Of the tasks of %s at most %d may run at once, and so many do; %s has its permit since %s.",
+	r.because("The type %s allows %d at once, and that many are running; %s has held its permit since %s.",
 		r.Task.Type, r.Type.MaxRunning, r.OfType[0].TaskID, human.When(r.OfType[0].At, r.Now))
-	r.next("When one of them ends, the next is claimed: the greatest priority first, then the longest due.")
+	r.next("When one of them ends, the next is claimed: the highest priority first, then the earliest due.")
 	return true
 }

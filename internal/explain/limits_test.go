@@ -30,21 +30,21 @@ func TestATaskThatWaitsForOthersSaysForWhom(t *testing.T) {
 		want  []string
 	}{
 		"its key is full": {Facts{Task: held, Workers: w1, OfKey: holders[:1]}, []string{
-			"is held back: it waits for its turn among the tasks of its limit_key, ann", "with the limit_key ann at most 1 may run at once",
-			"-/t/a has a permit since 2026-01-31 08:00:00Z (1h ago)", "mscheduler task cancel 't/a'", "w1 not now: it waits for its limit_key",
+			"The limit of its limit_key, ann, holds it back until its turn", "The type t allows 1 at once for the limit_key ann",
+			"-/t/a has held a permit since 2026-01-31 08:00:00Z (1h ago)", "mscheduler task cancel 't/a'", "w1 not now: the task waits for its limit_key",
 		}},
 		"of two, one is free": {Facts{Task: held, Workers: w1, OfKey: holders[:1], Type: &model.TaskType{KeyLimit: &model.KeyLimit{MaxRunning: 2}}}, []string{
-			"at most 2 may run at once", "There is room by the permits",
+			"The type t allows 2 at once for the limit_key ann", "A permit is free",
 		}},
 		"its key has a rate": {Facts{Task: held, Workers: w1, Type: &model.TaskType{KeyLimit: &model.KeyLimit{RateLimit: &model.RateLimit{Count: 3, Per: time.Minute}}}}, []string{
-			"at most 3 may begin in 1m0s", "When the rate allows the next start",
+			"The type t allows 3 per 1m0s for the limit_key ann", "When the rate allows it, the next task starts",
 		}},
-		"held back and nobody lives": {Facts{Task: held}, []string{"is held back", "No live worker handles the type t"}},
-		"held back and paused":       {Facts{Task: held, Workers: w1, PausedAll: true}, []string{"is held back", "resume --all"}},
+		"held back, no live worker": {Facts{Task: held}, []string{"holds it back", "No live worker handles the type t"}},
+		"held back and paused":      {Facts{Task: held, Workers: w1, PausedAll: true}, []string{"holds it back", "resume --all"}},
 		"its type is full": {Facts{Task: plain, Workers: w1, OfType: holders, Type: &model.TaskType{MaxRunning: 2}}, []string{
-			"at most 2 may run at once, and so many do; -/t/a has its permit since", "When one of them ends, the next is claimed",
+			"The type t allows 2 at once, and that many are running; -/t/a has held its permit since", "When one of them ends, the next is claimed",
 		}},
-		"its type has room": {Facts{Task: plain, Workers: w1, OfType: holders, Type: &model.TaskType{MaxRunning: 3}}, []string{"any moment by the worker w1"}},
+		"its type has room": {Facts{Task: plain, Workers: w1, OfType: holders, Type: &model.TaskType{MaxRunning: 3}}, []string{"within seconds by the worker w1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.facts.Now = now
@@ -53,7 +53,7 @@ func TestATaskThatWaitsForOthersSaysForWhom(t *testing.T) {
 				require.Contains(t, got, want)
 			}
 			require.NotContains(t, got, "derived fields")
-			require.Equal(t, name == "its type has room", strings.Contains(got, "any moment"), got)
+			require.Equal(t, name == "its type has room", strings.Contains(got, "within seconds by"), got)
 		})
 	}
 }
@@ -63,22 +63,22 @@ func TestConditionsThatLeaveATaskOutAreNamed(t *testing.T) {
 	mail := Worker{ID: "w2", Types: []string{"t"}, Concurrency: 10, Only: &lifecycle.Conditions{Categories: []string{"mail"}}}
 	open := begin(t, now, lifecycle.Draft{Creator: "ann"}).doc
 	got := text(Explain(Facts{Task: open, Now: now, Workers: []Worker{acme, mail}}))
-	require.Contains(t, got, "It is of no tenant, the creator ann, and of the 2 live workers of its type none takes such a task.")
-	require.Contains(t, got, "w1 not its: it takes only tenants acme, beta")
-	require.Contains(t, got, "w2 not its: it takes only categories mail")
-	require.NotContains(t, got, "any moment")
+	require.Contains(t, got, "It has no tenant, the creator ann. No live worker of its type (2) takes such a task.")
+	require.Contains(t, got, "w1 no: it takes only tenants acme, beta")
+	require.Contains(t, got, "w2 no: it takes only categories mail")
+	require.NotContains(t, got, "within seconds by")
 
 	theirs := begin(t, now, lifecycle.Draft{Tenant: "acme"}).doc
 	got = text(Explain(Facts{Task: theirs, Now: now, Workers: []Worker{acme, mail}}))
-	require.Contains(t, got, "any moment by the worker w1.")
-	require.Contains(t, got, "w2 not its")
+	require.Contains(t, got, "within seconds by the worker w1.")
+	require.Contains(t, got, "w2 no: it takes")
 
 	lapsed := begin(t, now.Add(-time.Hour), lifecycle.Draft{}).claim("w9", now.Add(-time.Minute)).doc
 	got = text(Explain(Facts{Task: lapsed, Now: now, Workers: []Worker{acme}}))
-	require.Contains(t, got, "of the 1 live worker of its type none takes such a task")
+	require.Contains(t, got, "No live worker of its type (1) takes such a task")
 	require.Contains(t, got, "ends the lapsed execution")
 
 	delivery := lifecycle.NewTask(lifecycle.Delivery(theirs), now)
 	acme.Types = []string{model.CallbackType}
-	require.Contains(t, text(Explain(Facts{Task: delivery, Now: now, Workers: []Worker{acme}})), "any moment by the worker w1")
+	require.Contains(t, text(Explain(Facts{Task: delivery, Now: now, Workers: []Worker{acme}})), "within seconds by the worker w1")
 }

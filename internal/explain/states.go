@@ -12,18 +12,18 @@ import (
 // maxReason is how much of an error's text an explanation quotes.
 const maxReason = 300
 
-// executing explains a task that somebody holds.
+// executing explains a task that a worker holds.
 func (r *report) executing() {
 	t := r.Task
 	open := lifecycle.OpenExecutions(t)
 	lapsed := r.holds()
 	switch {
 	case lapsed == open:
-		r.Summary = "It was being run, but the lease has lapsed."
+		r.Summary = "A worker was running it, but its lease has lapsed."
 		r.takeover()
 	case lifecycle.Wanted(t) > 1:
-		r.Summary = fmt.Sprintf("%d of the %d wanted workers hold it, %d have done it.", open, lifecycle.Wanted(t), lifecycle.Successes(t))
-		r.next("It is done when %d different workers have succeeded.", lifecycle.Wanted(t))
+		r.Summary = fmt.Sprintf("It needs %[2]d workers; running it: %[1]d, succeeded: %[3]d.", open, lifecycle.Wanted(t), lifecycle.Successes(t))
+		r.next("It succeeds when %d different workers have succeeded.", lifecycle.Wanted(t))
 		if lapsed > 0 {
 			r.takeover()
 		}
@@ -33,15 +33,15 @@ func (r *report) executing() {
 	default:
 		w := r.current()
 		if w.Parked {
-			r.Summary = fmt.Sprintf("Its handler has returned; a completion from outside is awaited until %s.", human.When(w.PingExpireTime, r.Now))
-			r.next("Without one it counts as a timeout then.")
+			r.Summary = fmt.Sprintf("It is parked: its handler has returned, and it waits for a completion until %s.", human.When(w.PingExpireTime, r.Now))
+			r.next("If no completion arrives by then, the execution ends as a timeout.")
 			break
 		}
-		r.Summary = fmt.Sprintf("The worker %s runs it since %s.", w.WorkerID, human.When(w.ClaimedAt, r.Now))
-		r.next("The worker extends its lease every %v; if it stops, another one takes the task over once the lease has lapsed.", r.eff.PingInterval)
+		r.Summary = fmt.Sprintf("The worker %s has been running it since %s.", w.WorkerID, human.When(w.ClaimedAt, r.Now))
+		r.next("The worker extends its lease every %v. If it stops, the lease lapses and another worker takes the task over.", r.eff.PingInterval)
 	}
 	if p := t.Progress; p != nil {
-		r.because("It said at %s: %.0f %% %s", human.When(p.At, r.Now), p.Percent, p.Message)
+		r.because("Its last progress report, at %s: %.0f %% %s", human.When(p.At, r.Now), p.Percent, p.Message)
 	}
 	r.budget()
 }
@@ -63,9 +63,9 @@ func (r *report) holds() (lapsed int) {
 		}
 		live := ""
 		if !r.lives(w.WorkerID) {
-			live = " (not heard of lately)"
+			live = " (no recent heartbeat)"
 		}
-		r.because("%s%s holds it since %s, attempt %d%s; %s.", w.WorkerID, live, human.When(w.ClaimedAt, r.Now), w.Attempt, r.localRetries(w), state)
+		r.because("%s%s has held it since %s, attempt %d%s; %s.", w.WorkerID, live, human.When(w.ClaimedAt, r.Now), w.Attempt, r.localRetries(w), state)
 	}
 	return lapsed
 }
@@ -97,44 +97,44 @@ func (r *report) lives(id string) bool {
 	return false
 }
 
-// takeover says what becomes of a lapsed lease.
+// takeover explains what happens to a lapsed lease.
 func (r *report) takeover() {
 	t := r.Task
 	after := lifecycle.Expire(t, r.eff, r.Now, 0.5)
 	switch {
 	case len(r.serving()) == 0:
 		r.because("No live worker handles the type %s%s.", t.Type, r.othersHandle())
-		r.next("The next worker for %s that starts takes it over. (The one that held it may still finish it before.)", t.Type)
+		r.next("The next worker of type %s that starts takes it over. Until then the worker that held it may still finish it.", t.Type)
 	case after != nil && after.Status.Ended():
-		r.next("The next scan of a live worker ends it as %s: its budget is spent.", after.Status)
+		r.next("Its budget is spent: the next scan of a live worker ends it as %s.", after.Status)
 	case r.PausedAll || r.PausedType:
-		r.next("Claiming is paused: the next scan of a live worker ends the lapsed execution, and the task waits for the resume.")
+		r.next("Claiming is paused: the next scan of a live worker ends the lapsed execution, and the task waits until claiming resumes.")
 	case len(r.takers(r.serving())) == 0:
-		r.nobodyTakes(r.serving())
+		r.noneTakes(r.serving())
 		r.next("The next scan of a live worker ends the lapsed execution.")
 	default:
-		r.next("The next scan of a live worker takes it over, in a moment; a late result of the old execution is refused then.")
+		r.next("The next scan of a live worker takes it over, usually within seconds. After that, a late result of the old execution is refused.")
 		for _, w := range r.serving() {
 			r.Report.Workers = append(r.Report.Workers, r.verdict(w))
 		}
 	}
 }
 
-// cancelling explains a task that somebody asked to cancel.
+// cancelling explains an executing task whose cancellation was requested.
 func (r *report) cancelling() {
 	t := r.Task
-	r.Summary = fmt.Sprintf("It is being cancelled since %s.", human.When(t.CancelRequestedAt, r.Now))
+	r.Summary = fmt.Sprintf("Its cancellation was requested at %s.", human.When(t.CancelRequestedAt, r.Now))
 	r.remark()
 	lapsed := r.holds()
 	if lapsed > 0 {
-		r.next("The lapsed execution is ended by the next scan of a live worker of the type %s.", t.Type)
+		r.next("The next scan of a live worker of the type %s ends the lapsed execution.", t.Type)
 	}
 	if lifecycle.OpenExecutions(t) > lapsed {
-		r.next("Its handler has been told; the task ends when the handler returns (as Success if it succeeds all the same), or when its lease lapses.")
+		r.next("Its handler's context is cancelled within two seconds. The task ends when the handler returns or its lease lapses; it is Success if the handler still succeeds.")
 	}
 }
 
-// ended explains a task on which nothing will run by itself.
+// ended explains a task that no worker will run again by itself.
 func (r *report) ended() {
 	t := r.Task
 	ran := human.When(t.FinishedAt, r.Now)
@@ -143,47 +143,47 @@ func (r *report) ended() {
 		r.Summary = fmt.Sprintf("It succeeded at %s.", ran)
 		for i := range t.WorkerStates {
 			if w := &t.WorkerStates[i]; !w.SuccessTime.IsZero() {
-				r.because("%s did it, attempt %d, in %v.", w.WorkerID, w.Attempt, w.SuccessTime.Sub(w.ClaimedAt).Round(time.Millisecond))
+				r.because("%s completed it on attempt %d, in %v.", w.WorkerID, w.Attempt, w.SuccessTime.Sub(w.ClaimedAt).Round(time.Millisecond))
 			}
 		}
 		r.history()
-		r.next("The same key sent again changes nothing, unless the send says --existing restart-succeeded.")
+		r.next("Sending the key again changes nothing, except with --existing restart-succeeded.")
 	case model.StatusFailure:
-		r.Summary = fmt.Sprintf("It failed for good at %s.", ran)
+		r.Summary = fmt.Sprintf("It failed permanently at %s.", ran)
 		r.lastEnd()
 		r.spentBudget()
 		r.next("To run it again: mscheduler task retry %s", human.TaskArg(t.ID))
 	case model.StatusPending:
-		r.Summary = fmt.Sprintf("Its budget was spent at %s, and a person must decide.", ran)
+		r.Summary = fmt.Sprintf("Its budget was spent at %s. An operator must decide what happens next.", ran)
 		r.lastEnd()
 		r.spentBudget()
 		r.next("To run it again: mscheduler task retry %s", human.TaskArg(t.ID))
-		r.next("If it was done by hand: mscheduler task resolve %s --remark '...'", human.TaskArg(t.ID))
+		r.next("To mark it as done by hand: mscheduler task resolve %s --remark '...'", human.TaskArg(t.ID))
 	case model.StatusManuallyProcessed:
-		r.Summary = fmt.Sprintf("A person resolved it at %s.", ran)
+		r.Summary = fmt.Sprintf("An operator resolved it at %s.", ran)
 		r.remark()
 	default:
 		r.Summary = fmt.Sprintf("It was cancelled at %s.", ran)
 		r.remark()
-		r.next("To run it after all: mscheduler task retry %s", human.TaskArg(t.ID))
+		r.next("To run it anyway: mscheduler task retry %s", human.TaskArg(t.ID))
 	}
 	r.callback()
 	if !t.ArchiveAt.IsZero() {
-		r.next("It stays here, and its key is taken, until %s.", human.When(t.ArchiveAt, r.Now))
+		r.next("The task and its key are kept until %s.", human.When(t.ArchiveAt, r.Now))
 	}
 	if !t.ArchivedAt.IsZero() { // no command reaches it any more
 		r.Next = nil
-		r.next("It is in the history since %s. Its key is free: sent again, it is a new task.", human.When(t.ArchivedAt, r.Now))
+		r.next("It moved to the history at %s. Its key is free: sending it again creates a new task.", human.When(t.ArchivedAt, r.Now))
 	}
 }
 
 func (r *report) remark() {
 	if r.Task.Remark != "" {
-		r.because("The remark says: %s", r.Task.Remark)
+		r.because("Remark: %s", r.Task.Remark)
 	}
 }
 
-// lastEnd says how the newest execution that ended badly ended.
+// lastEnd explains how the newest failed execution ended.
 func (r *report) lastEnd() {
 	var last *model.WorkerState
 	for i := range r.Task.WorkerStates {
@@ -201,33 +201,33 @@ func (r *report) lastEnd() {
 func (r *report) history() {
 	t := r.Task
 	if t.ErrorCount+t.LapseCount > 0 {
-		r.because("Before that %d errors and %d lapses were counted.", t.ErrorCount, t.LapseCount)
+		r.because("Before that it had %d errors and %d lapses.", t.ErrorCount, t.LapseCount)
 	}
 }
 
-// budget says how much more may go wrong.
+// budget explains how many retries and lapses remain.
 func (r *report) budget() {
 	t := r.Task
 	if t.ErrorCount > 0 {
 		r.because("%s", r.errorsLeft())
 	}
 	if t.LapseCount > 0 {
-		r.because("%d of %d lapses that it may have are used up.", t.LapseCount, r.eff.MaxLapses)
+		r.because("It has used %d of %d lapses.", t.LapseCount, r.eff.MaxLapses)
 	}
 	if _, changed := lifecycle.OptionsAtClaim(t); changed {
-		r.because("Its options were changed while it ran. The change holds from its next claim on.")
+		r.because("Its options changed while it was running. The change takes effect at its next claim.")
 	}
 }
 
 func (r *report) errorsLeft() string {
-	return fmt.Sprintf("%d of %d retries that it may have are used up.", r.Task.ErrorCount, *r.eff.Retry.MaxErrors)
+	return fmt.Sprintf("It has used %d of %d retries.", r.Task.ErrorCount, *r.eff.Retry.MaxErrors)
 }
 
 func (r *report) spentBudget() {
 	t := r.Task
 	for i := range t.WorkerStates {
 		if t.WorkerStates[i].FailKind == model.FailFatal {
-			r.because("The handler said that a retry is useless.")
+			r.because("The handler returned a fatal error, so it is not retried.")
 			return
 		}
 	}

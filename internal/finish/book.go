@@ -27,7 +27,7 @@ func (b *Book) Take(name string, saved func() []model.Step) (*model.Step, error)
 		b.done, b.known = slices.Clone(saved()), true
 	}
 	if _, twice := b.taken[name]; twice {
-		return nil, input.Invalid("step", "%s is there twice in this handler: names of steps are unique", name)
+		return nil, input.Invalid("step", "%s occurs twice in this handler; names of steps must be unique", name)
 	}
 	if b.taken == nil {
 		b.taken = map[string]struct{}{}

@@ -96,7 +96,7 @@ func (w *Ends) Refuse(e *End, err error) {
 	case !e.ParkUntil.IsZero():
 		e.Of.Left() // completed from outside before it could be parked
 	case errors.Is(err, model.ErrFenced):
-		e.Of.Fenced(e.Out, "somebody took the task over, or ended it")
+		e.Of.Fenced(e.Out, "another worker took the task over, or it was ended")
 	default:
 		w.Log.Error().Err(err).Str("task_id", e.Claimed.ID).Msg("deciding the end of an execution")
 		e.Of.Left()

@@ -57,7 +57,7 @@ func TestABookHasEachNameOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, none)
 	_, err = b.Take("new", saved)
-	require.ErrorContains(t, err, "is there twice")
+	require.ErrorContains(t, err, "occurs twice")
 	require.Equal(t, 1, read)
 
 	require.NoError(t, b.Enter(model.Step{Name: "new"}, 1))

@@ -24,22 +24,22 @@ type Claimant struct {
 	From time.Time
 }
 
-// Refusal says why a worker may not claim a task now; "" means that it may.
+// Refusal is the reason why a worker may not claim a task now; "" means that it may.
 type Refusal string
 
 // The refusals, from the ones that concern the task to those that concern the worker.
 const (
 	RefusedStatus    Refusal = "its status does not allow it"
 	RefusedCancelled Refusal = "it is being cancelled"
-	RefusedExpired   Refusal = "it expired before anybody started it"
+	RefusedExpired   Refusal = "it expired before a worker started it"
 	RefusedSpent     Refusal = "its budget of errors or lapses is spent"
 	RefusedNotDue    Refusal = "it is not due yet"
-	RefusedFull      Refusal = "as many workers as it wants hold it or have done it"
+	RefusedFull      Refusal = "the wanted number of workers hold it or have succeeded"
 	RefusedFilter    Refusal = "only other workers may run it"
-	RefusedTwice     Refusal = "this worker holds it or has done it"
-	RefusedErrors    Refusal = "this worker had too many errors with it"
+	RefusedTwice     Refusal = "this worker holds it or has succeeded"
+	RefusedErrors    Refusal = "this worker has reached max_errors_per_worker"
 	RefusedOwnRetry  Refusal = "this worker's retry is not due yet"
-	RefusedOthers    Refusal = "this worker takes only those of other tenants, categories or creators"
+	RefusedOthers    Refusal = "this worker takes only tasks of other tenants, categories or creators"
 )
 
 // Stale says whether a worker that found the task by its derived fields and was

@@ -63,7 +63,7 @@ func RetryNow(t *model.Task, remark string, eff Effective, now time.Time) (*mode
 		settle(c, eff, now)
 		return c, nil
 	default:
-		return nil, refuse(t, "only Error, Failure, Pending, Cancelled and what waits for a retry can be retried")
+		return nil, refuse(t, "only Error, Failure, Pending, Cancelled and tasks that wait for a retry can be retried")
 	}
 }
 
@@ -140,7 +140,7 @@ func Update(t *model.Task, p Patch, typ model.Options, now time.Time) (*model.Ta
 		return nil, refuse(t, "only a task that has not ended can be changed")
 	}
 	if p.Options != nil && p.Options.LimitKey != t.Options.LimitKey && OpenExecutions(t) > 0 {
-		return nil, refuse(t, fmt.Sprintf("its limit_key cannot be changed from %q to %q while an execution is open, which counts for the key it was claimed by",
+		return nil, refuse(t, fmt.Sprintf("its limit_key cannot change from %q to %q while an execution is open, because the execution counts for the key of its claim",
 			t.Options.LimitKey, p.Options.LimitKey))
 	}
 	c := next(t, now)

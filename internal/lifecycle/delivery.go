@@ -83,17 +83,17 @@ func CallbackOf(t *model.Task, typ model.Options) (*model.CallbackTarget, *model
 	return target, eff.Callback.Security
 }
 
-// Redeliver is the draft by which the callback of an ended task is delivered once more.
-// It is refused for a task that has not ended, or of whose end nobody is to be told.
+// Redeliver returns the draft of a task that delivers the callback of an ended task again.
+// It refuses a task that has not ended, and one without a callback for its status.
 func Redeliver(t *model.Task, typ model.Options) (Draft, error) {
 	target, _ := CallbackOf(t, typ)
 	switch {
 	case !t.Status.Ended():
 		return Draft{}, refuse(t, "only an ended task has a callback to deliver")
 	case CallbackSuppressed(t):
-		return Draft{}, refuse(t, "nobody is to be told of it: its handler, or who completed it, said so")
+		return Draft{}, refuse(t, "it has no callback: its handler, or the call that completed it, suppressed it")
 	case target == nil:
-		return Draft{}, refuse(t, "nobody is to be told of such an end: no callback is configured for it")
+		return Draft{}, refuse(t, "the task has no callback for this status")
 	}
 	return Delivery(t), nil
 }

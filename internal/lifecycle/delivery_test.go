@@ -58,7 +58,7 @@ func TestARedeliveryIsRefusedWhereNothingIsToBeTold(t *testing.T) {
 		}
 	}
 	_, err := Redeliver(&model.Task{ID: "-/t/k", Status: model.StatusSuccess}, model.Options{})
-	require.ErrorContains(t, err, "no callback is configured")
+	require.ErrorContains(t, err, "the task has no callback for this status")
 }
 
 func TestADeliveryIsNamedByItsLife(t *testing.T) {
@@ -125,7 +125,7 @@ func TestADeliveryTellsNobodyOfItsEnd(t *testing.T) {
 		require.Equal(t, []model.OutboxEntry{{Kind: OutcomeDelivery, Rev: ended.Rev}}, ended.Outbox, "its task learns of it, and nobody else")
 		require.False(t, ended.ArchiveAt.IsZero())
 		_, err = Redeliver(ended, model.Options{Callback: told("http://h")})
-		require.ErrorContains(t, err, "nobody is to be told")
+		require.ErrorContains(t, err, "the task has no callback for this status")
 	}
 }
 

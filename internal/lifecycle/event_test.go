@@ -248,7 +248,7 @@ func TestATakeOverIsToldAsOne(t *testing.T) {
 	require.Equal(t, model.EventTakenOver, e.Kind)
 	require.Equal(t, "w2", e.WorkerID)
 	require.Equal(t, model.FailLapsed, e.FailKind)
-	require.Contains(t, e.Reason, "w1 did not ping")
+	require.Contains(t, e.Reason, "w1 sent no ping")
 	require.Equal(t, 2, e.Attempt)
 
 	l.now = l.now.Add(time.Hour)

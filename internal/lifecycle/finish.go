@@ -51,7 +51,7 @@ func (o Outcome) After(d time.Duration) Outcome {
 // off; final once it has lasted for the grace.
 func Undecodable(t *model.Task, reason string, grace time.Duration, now time.Time) Outcome {
 	if !t.UndecodableSince.IsZero() && now.Sub(t.UndecodableSince) >= grace {
-		return Failed(model.FailFatal, "no worker understood it for "+grace.String()+": "+reason)
+		return Failed(model.FailFatal, "no worker could decode its arguments for "+grace.String()+": "+reason)
 	}
 	backOff := time.Second
 	if !t.UndecodableSince.IsZero() {
@@ -240,14 +240,14 @@ func lapseOutcome(w *model.WorkerState) Outcome {
 	case w.Parked:
 		return Failed(model.FailTimeout, noCompletion(w.PingExpireTime))
 	case !w.Deadline.IsZero() && !w.PingExpireTime.Before(w.Deadline):
-		return Failed(model.FailTimeout, "worker "+w.WorkerID+" was not done by the deadline "+at)
+		return Failed(model.FailTimeout, "worker "+w.WorkerID+" exceeded the deadline "+at)
 	default:
-		return Failed(model.FailLapsed, "worker "+w.WorkerID+" did not ping until "+at)
+		return Failed(model.FailLapsed, "worker "+w.WorkerID+" sent no ping before "+at)
 	}
 }
 
 func noCompletion(until time.Time) string {
-	return "no completion from outside came until " + until.UTC().Format(clock.Format)
+	return "no completion arrived before " + until.UTC().Format(clock.Format)
 }
 
 // Park keeps the execution open for a completion from outside, until the given time.

@@ -14,7 +14,7 @@ type LateError struct {
 }
 
 func (e *LateError) Error() string {
-	return fmt.Sprintf("%v: no completion from outside came until %s", model.ErrFenced, e.Until.UTC().Format(clock.Format))
+	return fmt.Sprintf("%v: no completion arrived before %s", model.ErrFenced, e.Until.UTC().Format(clock.Format))
 }
 
 // Is makes errors.Is(err, model.ErrFenced) true.

@@ -46,7 +46,7 @@ func RetryFrom(t *model.Task, step, remark string, eff Effective, now time.Time)
 	kept := stepsBefore(t, step)
 	switch {
 	case OpenExecutions(t) > 0:
-		return nil, refuse(t, "it can go back to a step only while nobody runs it")
+		return nil, refuse(t, "it cannot go back to a step while a worker runs it")
 	case t.Status != model.StatusNew && t.Status != model.StatusError && t.Status != model.StatusFailure && t.Status != model.StatusPending && t.Status != model.StatusCancelled:
 		return nil, refuse(t, "only New, Error, Failure, Pending and Cancelled can be retried from a step")
 	case len(kept) == len(t.Steps):

@@ -185,7 +185,7 @@ func clean(t *model.Task, eff Effective, now time.Time) *model.Task {
 		}
 		cleaned[w.WorkerID] = true
 		w.FailTime, w.FailKind = w.SuccessTime, model.FailCleaned
-		w.FailReason = "its success was taken back at " + now.UTC().Format(clock.Format) + " by a send"
+		w.FailReason = "its success was reset at " + now.UTC().Format(clock.Format) + " by a send"
 		w.SuccessTime, w.NoCallback = time.Time{}, false
 		w.Returns, w.Checkpoint = bson.RawValue{}, bson.RawValue{}
 	}

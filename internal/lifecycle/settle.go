@@ -31,7 +31,7 @@ func settleBy(t *model.Task, eff Effective, now time.Time) {
 	open, done := OpenExecutions(t), Successes(t)
 	switch {
 	case open == 0 && expired(t, now):
-		t.Remark = "expired at " + t.Options.ExpiresAt.UTC().Format(clock.Format) + ": nobody had started it"
+		t.Remark = "expired at " + t.Options.ExpiresAt.UTC().Format(clock.Format) + ": no worker had started it"
 		end(t, model.StatusCancelled, eff, now)
 	case t.Status == model.StatusWait && open == 0:
 		// Held until somebody releases it.

@@ -305,9 +305,9 @@ func (d *decision) schedule() {
 	next := d.cal.Next(d.after())
 	switch {
 	case d.finished():
-		d.rest("max_runs are reached")
+		d.rest("max_runs is reached")
 	case next.IsZero() || !d.EndAt.IsZero() && !next.Before(d.EndAt):
-		d.rest("its end is reached")
+		d.rest("end_at is reached")
 	default:
 		d.NextFireAt = next
 	}

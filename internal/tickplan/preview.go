@@ -60,15 +60,15 @@ func note(t calendar.Tick) string {
 	wall := t.Wall.Format("15:04:05")
 	switch {
 	case t.Shift == calendar.ShiftGap && t.Fires:
-		return wall + " does not exist that day: fires when the gap is over"
+		return wall + " does not exist that day: fires after the gap"
 	case t.Shift == calendar.ShiftGap:
 		return wall + " does not exist that day: skipped"
 	case t.Shift == calendar.ShiftFirst:
-		return wall + " comes twice that day: the first"
+		return wall + " occurs twice that day: the first"
 	case t.Shift == calendar.ShiftSecond && t.Fires:
-		return wall + " comes twice that day: the second"
+		return wall + " occurs twice that day: the second"
 	case t.Shift == calendar.ShiftSecond:
-		return wall + " comes twice that day: the second is left out"
+		return wall + " occurs twice that day: the second is skipped"
 	default:
 		return ""
 	}

@@ -10,45 +10,20 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
-
-// Config of an admin. Only Database must be set.
-type Config struct {
-	// Database is the caller's and is never closed here. Its concerns, its read
-	// preference and its codecs do not matter: the admin uses its own.
-	Database *mongo.Database
-	// Prefix of the collections' names: at most 40 of a-z A-Z 0-9 . _ -.
-	// Defaults to "".
-	Prefix string
-	// SecretKey seals the secrets of types' callbacks before they are stored, as the
-	// SecretKey of a producer's Config does. Defaults to none: types whose callbacks have
-	// secrets are refused.
-	SecretKey string
-	// Logger gets what an operator should know. Defaults to none.
-	Logger zerolog.Logger
-}
 
 // Admin changes what holds for many tasks, and finds them. It is safe for concurrent use.
 type Admin struct{ room *command.Room }
 
-// New checks the Config and makes an admin. It does no I/O. Errors are model.ErrInvalid.
-func New(c Config) (*Admin, error) {
-	r, err := command.Open(command.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
-	if err != nil {
-		return nil, err
-	}
-	return &Admin{room: r}, nil
-}
-
-// Close ends what the admin does in the background; ctx bounds the waiting.
-func (a *Admin) Close(ctx context.Context) error { return a.room.Close(ctx) }
+// New makes an admin of the producer's database, with its prefix and its SecretKey, which seals
+// the secrets of types' callbacks. It does no I/O. It works until the producer is closed.
+func New(p *producer.Producer) *Admin { return &Admin{room: command.Of(p)} }
 
 // Get reads one life of a task, also one that has moved to the history. Generation 0 is the
 // present life, or the last. [producer.ErrNotFound] when there is none.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -179,7 +180,7 @@ func TestTheLivesOfATaskComeNewestFirst(t *testing.T) {
 	first := b.send(mail{}, producer.Key("k"))
 	b.archived(first)
 	second := b.send(mail{}, producer.Key("k"))
-	b.Run(second.ID, lifecycle.Failed(model.FailFatal, "no"))
+	b.Run(second.ID, lifecycle.Failed(failkind.Fatal, "no"))
 	third, err := b.p.Retry(t.Context(), second.ID, "")
 	require.NoError(t, err)
 	b.send(mail{}, producer.Key("k2"))

@@ -39,17 +39,14 @@ type bundle struct {
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	db := testdb.New(t)
-	a, err := New(Config{Database: db})
-	require.NoError(t, err)
 	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		require.NoError(t, p.Close(ctx))
-		require.NoError(t, a.Close(ctx))
 	})
-	return &bundle{Worker: fakeworker.New(t, db, ""), t: t, db: db, a: a, p: p}
+	return &bundle{Worker: fakeworker.New(t, db, ""), t: t, db: db, a: New(p), p: p}
 }
 
 func (b *bundle) send(args mail, opts ...producer.Option) producer.Sent {

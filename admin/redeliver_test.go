@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -26,7 +27,7 @@ func TestADeliveryThatWaitsForItsRetryIsTriedAtOnceAndKeepsWhatItHasTried(t *tes
 	require.Equal(t, model.StatusCompleted, b.Run(id, lifecycle.Success(fakeworker.Value(t, receipt{}))).Status)
 	first := b.redeliver(id)
 	require.True(t, first.Created)
-	failed := b.Run(first.ID, lifecycle.Failed(model.FailError, "it answered 503").After(time.Hour))
+	failed := b.Run(first.ID, lifecycle.Failed(failkind.Error, "it answered 503").After(time.Hour))
 	require.Equal(t, model.StatusError, failed.Status)
 
 	again := b.redeliver(id)
@@ -51,7 +52,7 @@ func TestSuppressedCallbackIsNotRedelivered(t *testing.T) {
 	returned, completed := b.send(mail{}, to).ID, b.send(mail{}, to).ID
 	require.Equal(t, model.StatusSuccess, b.Run(returned, quiet).Status)
 	handle := b.Claim(completed, "w")
-	_, err := b.p.Complete(t.Context(), handle, receipt{}, producer.WithoutCallback())
+	_, err := b.p.Complete(t.Context(), handle, receipt{}, producer.WithoutCallback)
 	require.NoError(t, err)
 	for _, id := range []string{returned, completed} {
 		require.True(t, lifecycle.CallbackSuppressed(b.get(id)), "that is stored with the end")

@@ -103,7 +103,7 @@ func (c *Consumer) deliverCallbacks() error {
 		Reach: reach,
 	})
 	c.deliverer = d
-	typ := model.NewType[lifecycle.DeliveryArgs, httpcall.Answer](model.CallbackType)
+	typ := model.NewType[lifecycle.DeliveryArgs, httpcall.Answer](input.CallbackType)
 	return Handle(c, typ, func(ctx context.Context, t *Task[lifecycle.DeliveryArgs]) (httpcall.Answer, error) {
 		result, err := d.Deliver(ctx, t.Args)
 		return result, deliveryError(err)

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -30,12 +31,12 @@ func TestAWorkerWithBadCallbackSettingsIsRefused(t *testing.T) {
 	}
 	c, err := New(Config{Database: client.Database("x"), Callbacks: &CallbackConfig{}})
 	require.NoError(t, err)
-	require.Equal(t, []string{model.CallbackType}, c.types(), "it may deliver and do nothing else")
+	require.Equal(t, []string{input.CallbackType}, c.types(), "it may deliver and do nothing else")
 	require.NoError(t, input.SharedOptions(&deliveryDefaults, "defaults"))
 }
 
 func TestAHandlerOfDeliveriesHasNoCallback(t *testing.T) {
-	_, err := (&Consumer{}).newHandler(model.CallbackType, nil, Defaults(model.Options{Callback: &model.Callback{Error: &model.CallbackTarget{URL: "http://h"}}}))
+	_, err := (&Consumer{}).newHandler(input.CallbackType, nil, Defaults(model.Options{Callback: &model.Callback{Error: &model.CallbackTarget{URL: "http://h"}}}))
 	require.ErrorIs(t, err, model.ErrInvalid)
 	require.ErrorContains(t, err, "telling of a delivery")
 }
@@ -46,17 +47,17 @@ func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {
 		err  error
 		kind model.FailKind
 	}{
-		{plain, model.FailError},
-		{&httpcall.VerdictError{Err: plain}, model.FailError},
-		{&httpcall.VerdictError{Err: plain, Fatal: true}, model.FailFatal},
-		{&httpcall.VerdictError{Err: plain, Later: true, RetryAfter: time.Hour}, model.FailError},
-		{&httpcall.VerdictError{Err: plain, Busy: true, RetryAfter: time.Minute}, model.FailReleased},
-		{&httpcall.VerdictError{Err: plain, NotHere: true}, model.FailUndecodable},
+		{plain, failkind.Error},
+		{&httpcall.VerdictError{Err: plain}, failkind.Error},
+		{&httpcall.VerdictError{Err: plain, Fatal: true}, failkind.Fatal},
+		{&httpcall.VerdictError{Err: plain, Later: true, RetryAfter: time.Hour}, failkind.Error},
+		{&httpcall.VerdictError{Err: plain, Busy: true, RetryAfter: time.Minute}, failkind.Released},
+		{&httpcall.VerdictError{Err: plain, NotHere: true}, failkind.Undecodable},
 	} {
 		out := judge(&model.Task{UndecodableSince: now.Add(-2 * time.Hour)}, lifecycle.Outcome{}.Result, deliveryError(c.err), nil, time.Hour, now)
 		require.Equal(t, c.kind, out.Kind, "%+v: a delivery waits for its key longer than arguments do", c.err)
-		if c.kind == model.FailReleased {
-			require.Equal(t, lifecycle.Failed(model.FailReleased, "no").After(time.Minute), out, "it waits for its turn, and says why")
+		if c.kind == failkind.Released {
+			require.Equal(t, lifecycle.Failed(failkind.Released, "no").After(time.Minute), out, "it waits for its turn, and says why")
 		}
 	}
 }

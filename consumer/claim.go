@@ -7,6 +7,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lease"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -75,11 +76,10 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 	release := c.held.promise(out.Held)
 	c.apart.Go(func() {
 		defer release()
-		apart := claim.Outcome{ExecID: out.ExecID, Grants: out.Grants, MayArrive: out.MayArrive}
+		apart := claim.Outcome{ExecID: out.ExecID, Grants: out.Grants}
 		if c.claimer.Write(ctx, out.Held, store.Patience, &apart) != nil {
 			return // they may have been won: the sweeper finds out
 		}
-		c.claimer.Abandon(ctx, &apart)
 		c.gate.Return(apart.Unused...)
 		c.settled(&apart)
 	})
@@ -109,9 +109,9 @@ func (c *Consumer) hold(out *claim.Outcome) {
 			from: grant.From, until: grant.Until,
 			lease: lease.New(t, out.ExecID, eff, out.Sent),
 		}
-		event := Event{Kind: EventClaimed}
+		event := Event{Kind: workerevent.Claimed}
 		if won.Lapsed != "" {
-			x.dueAt, event = won.Before.LapseAt, Event{Kind: EventTakenOver, Previous: claim.Previous(won)}
+			x.dueAt, event = won.Before.LapseAt, Event{Kind: workerevent.TakenOver, Previous: claim.Previous(won)}
 		}
 		xs[n] = x
 		c.emitFor(x, event)

@@ -15,10 +15,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/model"
 )
-
-// Clock is the machine's time as the consumer sees it; tests replace it.
-type Clock = clock.Clock
 
 // Config of a consumer. Only Database is needed.
 type Config struct {
@@ -74,7 +72,7 @@ type Config struct {
 	Callbacks *CallbackConfig
 
 	// Clock is for tests. Defaults to the machine's.
-	Clock Clock
+	Clock model.Clock
 
 	// Version is shown in the list of workers. Defaults to "".
 	Version string
@@ -111,7 +109,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, 30*time.Second)
 	c.DecodeGrace = cmp.Or(c.DecodeGrace, time.Hour)
 	c.PollInterval = cmp.Or(c.PollInterval, 30*time.Second)
-	c.Clock = cmp.Or(c.Clock, clock.System())
+	c.Clock = cmp.Or[model.Clock](c.Clock, clock.System())
 	return c, errors.Join(errs...)
 }
 

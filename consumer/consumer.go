@@ -34,6 +34,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/stream"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 )
 
 // Consumer is a worker: it finds, claims, runs, pings and finishes tasks of the types
@@ -139,7 +140,7 @@ func New(cfg Config) (*Consumer, error) {
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Holder: cfg.WorkerID + "/" + crand.Text(), Only: c.only, Batch: cfg.Concurrency,
 		Types: c.types, Fleet: c.presence.Fleet, Backlog: c.backlog.Load, Waits: c.held.waitsForWork, Missed: c.eventsMissed,
 		Open: func(r *stream.Ranks) stream.Follower { return newFollower(c, r) },
-		Tell: func(reason string) { c.emit(Event{Kind: EventStream, Reason: reason}) },
+		Tell: func(reason string) { c.emit(Event{Kind: workerevent.Stream, Reason: reason}) },
 	})
 	c.lapses = lapse.New(lapse.Config{
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Poll: cfg.PollInterval, Pause: longestPace, Limit: fetchplan.MaxBatch,
@@ -157,8 +158,8 @@ func New(cfg Config) (*Consumer, error) {
 // WorkerID is the id under which this consumer claims tasks.
 func (c *Consumer) WorkerID() string { return c.cfg.WorkerID }
 
-// ErrStarted is returned when a consumer is run a second time.
-var ErrStarted = errors.New("the consumer has been started before")
+// errStarted is returned when a consumer is run a second time.
+var errStarted = errors.New("the consumer has been started before")
 
 // LeftError says which handlers had not returned when Run had to. They are pinged on
 // until they return or the process ends, so nobody else runs their tasks meanwhile.
@@ -215,7 +216,7 @@ func (c *Consumer) start(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.started {
-		return ErrStarted
+		return errStarted
 	}
 	if len(c.handlers)+len(c.categories) == 0 {
 		return input.Invalid("handlers", "are missing: register a type with Handle before Run")
@@ -324,14 +325,14 @@ func (c *Consumer) eventsMissed() {
 
 func (c *Consumer) databaseLost(err error) {
 	c.log.Warn().Err(err).Msg("the database cannot be reached; work goes on when it is back")
-	c.emit(Event{Kind: EventOutage, Reason: err.Error()})
+	c.emit(Event{Kind: workerevent.Outage, Reason: err.Error()})
 }
 
 func (c *Consumer) databaseBack() {
 	c.leases.PingNow()
 	c.store.Forget()
 	c.log.Info().Msg("the database is back")
-	c.emit(Event{Kind: EventRestored})
+	c.emit(Event{Kind: workerevent.Restored})
 	c.wake.now()
 	c.lapses.Hint()
 }

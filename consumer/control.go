@@ -8,6 +8,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/control"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -57,7 +58,7 @@ func (c *Consumer) obey(x *execution, t *model.Task) {
 			why = errExcluded
 		}
 		if c.stop(x, why) {
-			c.emitFor(x, Event{Kind: EventCancelled, Reason: why.Error()})
+			c.emitFor(x, Event{Kind: workerevent.Cancelled, Reason: why.Error()})
 		}
 	default:
 		x.lease.Adapt(c.effOf(t).PingInterval, lifecycle.Wanted(t) > 1)

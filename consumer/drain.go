@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -26,17 +28,17 @@ type Drained struct {
 
 func (d *Drained) count(e Event) {
 	switch e.Kind {
-	case EventStarted:
+	case workerevent.Started:
 		d.Executions++
-	case EventParked:
+	case workerevent.Parked:
 		d.Parked++
-	case EventFenced:
+	case workerevent.Fenced:
 		d.Fenced++
-	case EventFinished:
+	case workerevent.Finished:
 		switch {
 		case lifecycle.Costs(e.Outcome):
 			d.Errors++
-		case e.Outcome == model.FailReleased || e.Outcome == model.FailUndecodable:
+		case e.Outcome == failkind.Released || e.Outcome == failkind.Undecodable:
 			d.Released++
 		}
 		switch e.Status {

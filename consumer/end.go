@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -86,7 +87,7 @@ func (h hold) Left()                   { h.c.held.remove(h.execution) }
 
 func (h hold) Parked() {
 	h.Left()
-	h.c.emitFor(h.execution, Event{Kind: EventParked, Ran: h.ran})
+	h.c.emitFor(h.execution, Event{Kind: workerevent.Parked, Ran: h.ran})
 }
 
 func (h hold) Ended(after *model.Task) {
@@ -96,7 +97,7 @@ func (h hold) Ended(after *model.Task) {
 	_, w := lifecycle.ExecutionOf(after, x.execID)
 	c.outcomes.Ended(after) // before nothing is held any more: a drain waits for both
 	c.held.remove(x)
-	c.emitFor(x, Event{Kind: EventFinished, Outcome: w.FailKind, Status: after.Status, Reason: w.FailReason, Ran: x.ran})
+	c.emitFor(x, Event{Kind: workerevent.Finished, Outcome: w.FailKind, Status: after.Status, Reason: w.FailReason, Ran: x.ran})
 	if !after.DueAt.IsZero() {
 		c.seeker.Hear(after)
 		c.wake.at(after.DueAt)
@@ -113,7 +114,7 @@ func (h hold) Fenced(out lifecycle.Outcome, why string) {
 	c.releasePermits(x, false) // the execution has ended, whoever ended it
 	c.held.remove(x)
 	c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Str("outcome", string(out.Kind)).Msg("a late result was refused: " + why)
-	c.emitFor(x, Event{Kind: EventFenced, Outcome: out.Kind, Reason: why, Ran: x.ran})
+	c.emitFor(x, Event{Kind: workerevent.Fenced, Outcome: out.Kind, Reason: why, Ran: x.ran})
 }
 
 func (h hold) StepWrite(s model.Step) store.StepWrite {

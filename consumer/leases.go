@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/mscheduler/mscheduler/internal/lease"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 )
 
 // Lease is what internal/lease keeps.
@@ -33,7 +34,7 @@ func (c *Consumer) loseLease(x *execution) {
 	if c.stop(x, ErrLeaseLost) {
 		c.stats.leasesLost.Add(1)
 		c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the lease was lost: the task was taken over or ended by somebody else")
-		c.emitFor(x, Event{Kind: EventLeaseLost, Reason: "taken over or ended by somebody else"})
+		c.emitFor(x, Event{Kind: workerevent.LeaseLost, Reason: "taken over or ended by somebody else"})
 	}
 }
 
@@ -50,5 +51,5 @@ func (c *Consumer) leaseEnded(x *execution) {
 		c.stats.leasesLost.Add(1)
 	}
 	c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("a handler was told to stop: " + why)
-	c.emitFor(x, Event{Kind: EventLeaseLost, Reason: why})
+	c.emitFor(x, Event{Kind: workerevent.LeaseLost, Reason: why})
 }

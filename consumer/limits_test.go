@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -27,7 +28,7 @@ func TestWhatBecomesClaimableWhileGrantsAreAskedForIsLeftToTheNextFetch(t *testi
 		eff := lifecycle.ResolveOptions(task.Options)
 		claimed, no := lifecycle.Claim(task, lifecycle.Claimant{WorkerID: c.cfg.WorkerID, ExecID: "earlier"}, eff, now)
 		require.Empty(t, no)
-		failed, err := lifecycle.Finish(claimed, "earlier", lifecycle.Failed(model.FailError, "boom").After(time.Minute), eff, now, 0)
+		failed, err := lifecycle.Finish(claimed, "earlier", lifecycle.Failed(failkind.Error, "boom").After(time.Minute), eff, now, 0)
 		require.NoError(t, err)
 		*task = *failed
 	})

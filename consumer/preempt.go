@@ -5,6 +5,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -55,7 +56,7 @@ func (c *Consumer) leave(ctx context.Context, leaves []store.Write) (changed int
 			continue
 		}
 		t := w.After
-		c.emit(Event{Kind: EventLapsed, TaskID: t.ID, Type: t.Type, ExecID: w.Lapsed, Previous: claim.Previous(w), Status: t.Status})
+		c.emit(Event{Kind: workerevent.Lapsed, TaskID: t.ID, Type: t.Type, ExecID: w.Lapsed, Previous: claim.Previous(w), Status: t.Status})
 		if !t.DueAt.IsZero() {
 			c.seeker.Hear(t)
 			c.wake.at(t.DueAt)

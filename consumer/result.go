@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -67,14 +68,14 @@ func (v *verdict) outcome() lifecycle.Outcome {
 
 // Fatal is the error of a task that no retry mends: it ends as Failure, or as Pending
 // where people are to look at it.
-func Fatal(err error) error { return &verdict{err: err, say: "fatal", kind: model.FailFatal} }
+func Fatal(err error) error { return &verdict{err: err, say: "fatal", kind: failkind.Fatal} }
 
 // RetryAfter is an error that is retried after d instead of the strategy's delay. It
 // counts as an error. A negative d is none, and more than ten years (model.MaxDuration) are
 // ten.
 func RetryAfter(d time.Duration, err error) error {
 	d = bounded(d)
-	return &verdict{err: err, say: fmt.Sprintf("retry after %v", d), kind: model.FailError, delay: &d}
+	return &verdict{err: err, say: fmt.Sprintf("retry after %v", d), kind: failkind.Error, delay: &d}
 }
 
 // Snooze gives the task back until d has passed. It costs neither error nor attempt. A
@@ -82,7 +83,7 @@ func RetryAfter(d time.Duration, err error) error {
 func Snooze(d time.Duration) error { return snooze(d, fmt.Sprintf("snoozed for %v", bounded(d))) }
 
 func snooze(d time.Duration, why string) error {
-	return &verdict{say: why, kind: model.FailReleased, delay: new(bounded(d))}
+	return &verdict{say: why, kind: failkind.Released, delay: new(bounded(d))}
 }
 
 // bounded keeps a handler's time within what options may say: a later one could not be
@@ -90,11 +91,11 @@ func snooze(d time.Duration, why string) error {
 func bounded(d time.Duration) time.Duration { return min(max(d, 0), input.MaxDuration) }
 
 // Release gives the task back at once, for any worker. It costs neither error nor attempt.
-func Release() error { return &verdict{say: "released by the handler", kind: model.FailReleased} }
+func Release() error { return &verdict{say: "released by the handler", kind: failkind.Released} }
 
 // Cancel ends the task as Cancelled; other executions of it are told to stop.
 func Cancel(reason string) error {
-	return &verdict{say: reason, kind: model.FailCancelled, cancel: true}
+	return &verdict{say: reason, kind: failkind.Cancelled, cancel: true}
 }
 
 // Park ends the handler but keeps the execution open for a completion from outside
@@ -119,7 +120,7 @@ func ParkFor(d time.Duration) error {
 // TimedOut is an error because something that the handler waited for took too long. It is
 // retried as any other, and shown as a timeout.
 func TimedOut(err error) error {
-	return &verdict{err: err, say: "timed out", kind: model.FailTimeout, local: true}
+	return &verdict{err: err, say: "timed out", kind: failkind.Timeout, local: true}
 }
 
 // NotHere gives the task back because this worker lacks what it needs, and another may have
@@ -197,12 +198,12 @@ func judge(t *model.Task, result bson.RawValue, err, cause error, grace time.Dur
 	case err == nil:
 		return lifecycle.Success(result)
 	case errors.Is(cause, ErrTimeout):
-		return lifecycle.Failed(model.FailTimeout, ErrTimeout.Error()+": "+err.Error())
+		return lifecycle.Failed(failkind.Timeout, ErrTimeout.Error()+": "+err.Error())
 	case errors.Is(cause, ErrShutdown), errors.Is(cause, ErrLeaseLost), errors.Is(cause, ErrCancelled):
 		// Cancelled becomes so in the rule, which knows whether the task was.
-		return lifecycle.Failed(model.FailReleased, cause.Error())
+		return lifecycle.Failed(failkind.Released, cause.Error())
 	case errors.As(err, &p):
-		return lifecycle.Failed(model.FailPanic, p.Error())
+		return lifecycle.Failed(failkind.Panic, p.Error())
 	case errors.As(err, &u):
 		if u.grace > 0 {
 			grace = u.grace
@@ -211,6 +212,6 @@ func judge(t *model.Task, result bson.RawValue, err, cause error, grace time.Dur
 	case errors.As(err, &v) && v.kind != "":
 		return v.outcome()
 	default:
-		return lifecycle.Failed(model.FailError, err.Error())
+		return lifecycle.Failed(failkind.Error, err.Error())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -28,21 +29,21 @@ func TestWhatAHandlerReturnedDecidesTheOutcome(t *testing.T) {
 	}{
 		{"success", nil, nil, lifecycle.Outcome{}},
 		{"a success is one although the context had ended", nil, ErrLeaseLost, lifecycle.Outcome{}},
-		{"an error", plain, nil, lifecycle.Outcome{Kind: model.FailError, Reason: "it broke"}},
-		{"fatal, found through wrapping", fmt.Errorf("mail: %w", Fatal(plain)), nil, lifecycle.Outcome{Kind: model.FailFatal, Reason: "it broke"}},
-		{"retry after", RetryAfter(fifteen, plain), nil, lifecycle.Outcome{Kind: model.FailError, Reason: "it broke", Delay: &fifteen}},
-		{"retry after a negative time", RetryAfter(-fifteen, plain), nil, lifecycle.Outcome{Kind: model.FailError, Reason: "it broke", Delay: &zero}},
-		{"snooze", Snooze(fifteen), nil, lifecycle.Outcome{Kind: model.FailReleased, Reason: "snoozed for 15s", Delay: &fifteen}},
-		{"release", Release(), nil, lifecycle.Outcome{Kind: model.FailReleased, Reason: "released by the handler"}},
-		{"cancel", Cancel("no longer needed"), nil, lifecycle.Outcome{Kind: model.FailCancelled, Reason: "no longer needed", CancelTask: true}},
-		{"panic", &panicError{text: "panic: oops", stack: "here"}, nil, lifecycle.Outcome{Kind: model.FailPanic, Reason: "panic: oops\nhere"}},
-		{"shutdown", context.Canceled, ErrShutdown, lifecycle.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
-		{"the margin", plain, ErrLeaseLost, lifecycle.Outcome{Kind: model.FailReleased, Reason: ErrLeaseLost.Error()}},
-		{"excluded", plain, errExcluded, lifecycle.Outcome{Kind: model.FailReleased, Reason: "the worker filter no longer names this worker"}},
-		{"cancelled", plain, ErrCancelled, lifecycle.Outcome{Kind: model.FailReleased, Reason: ErrCancelled.Error()}},
-		{"the deadline", plain, ErrTimeout, lifecycle.Outcome{Kind: model.FailTimeout, Reason: ErrTimeout.Error() + ": it broke"}},
-		{"timed out", TimedOut(plain), nil, lifecycle.Outcome{Kind: model.FailTimeout, Reason: plain.Error()}},
-		{"the cause weighs more than the verdict", Fatal(plain), ErrShutdown, lifecycle.Outcome{Kind: model.FailReleased, Reason: ErrShutdown.Error()}},
+		{"an error", plain, nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke"}},
+		{"fatal, found through wrapping", fmt.Errorf("mail: %w", Fatal(plain)), nil, lifecycle.Outcome{Kind: failkind.Fatal, Reason: "it broke"}},
+		{"retry after", RetryAfter(fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke", Delay: &fifteen}},
+		{"retry after a negative time", RetryAfter(-fifteen, plain), nil, lifecycle.Outcome{Kind: failkind.Error, Reason: "it broke", Delay: &zero}},
+		{"snooze", Snooze(fifteen), nil, lifecycle.Outcome{Kind: failkind.Released, Reason: "snoozed for 15s", Delay: &fifteen}},
+		{"release", Release(), nil, lifecycle.Outcome{Kind: failkind.Released, Reason: "released by the handler"}},
+		{"cancel", Cancel("no longer needed"), nil, lifecycle.Outcome{Kind: failkind.Cancelled, Reason: "no longer needed", CancelTask: true}},
+		{"panic", &panicError{text: "panic: oops", stack: "here"}, nil, lifecycle.Outcome{Kind: failkind.Panic, Reason: "panic: oops\nhere"}},
+		{"shutdown", context.Canceled, ErrShutdown, lifecycle.Outcome{Kind: failkind.Released, Reason: ErrShutdown.Error()}},
+		{"the margin", plain, ErrLeaseLost, lifecycle.Outcome{Kind: failkind.Released, Reason: ErrLeaseLost.Error()}},
+		{"excluded", plain, errExcluded, lifecycle.Outcome{Kind: failkind.Released, Reason: "the worker filter no longer names this worker"}},
+		{"cancelled", plain, ErrCancelled, lifecycle.Outcome{Kind: failkind.Released, Reason: ErrCancelled.Error()}},
+		{"the deadline", plain, ErrTimeout, lifecycle.Outcome{Kind: failkind.Timeout, Reason: ErrTimeout.Error() + ": it broke"}},
+		{"timed out", TimedOut(plain), nil, lifecycle.Outcome{Kind: failkind.Timeout, Reason: plain.Error()}},
+		{"the cause weighs more than the verdict", Fatal(plain), ErrShutdown, lifecycle.Outcome{Kind: failkind.Released, Reason: ErrShutdown.Error()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := judge(&model.Task{}, bson.RawValue{}, c.err, c.cause, time.Hour, time.Now())
@@ -59,10 +60,10 @@ func TestArgumentsThatNobodyUnderstandsAreGivenBackForTheGrace(t *testing.T) {
 		kind  model.FailKind
 		delay time.Duration
 	}{
-		{-1, model.FailUndecodable, time.Second},
-		{20 * time.Second, model.FailUndecodable, 20 * time.Second},
-		{59 * time.Minute, model.FailUndecodable, time.Minute},
-		{time.Hour, model.FailFatal, 0},
+		{-1, failkind.Undecodable, time.Second},
+		{20 * time.Second, failkind.Undecodable, 20 * time.Second},
+		{59 * time.Minute, failkind.Undecodable, time.Minute},
+		{time.Hour, failkind.Fatal, 0},
 	} {
 		task := &model.Task{}
 		if c.since >= 0 {

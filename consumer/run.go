@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -136,7 +137,7 @@ func (c *Consumer) call(x *execution, s *said) {
 		}
 	}()
 	if c.heard() {
-		c.emitFor(x, Event{Kind: EventStarted, Late: c.store.Clock.Now().Sub(x.dueAt)})
+		c.emitFor(x, Event{Kind: workerevent.Started, Late: c.store.Clock.Now().Sub(x.dueAt)})
 	}
 	e := c.executionFor(x)
 	ctx = context.WithValue(ctx, executionKey{}, e)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -143,8 +144,8 @@ func TestALostAnswerToAnEndAndAClaimLosesNeither(t *testing.T) {
 			l.begin(t, 3*time.Second) // sooner than a sweeper looks
 			l.letGo()
 			l.g.await(t)
-			require.Eventually(t, func() bool { return l.count(EventFinished)+l.count(EventFenced) == tasks }, time.Minute, time.Millisecond, "%+v", l.Stats())
-			require.Zero(t, l.count(EventFenced), "an end that the server has written is no late one")
+			require.Eventually(t, func() bool { return l.count(workerevent.Finished)+l.count(workerevent.Fenced) == tasks }, time.Minute, time.Millisecond, "%+v", l.Stats())
+			require.Zero(t, l.count(workerevent.Fenced), "an end that the server has written is no late one")
 			require.Equal(t, 1, l.g.most)
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
@@ -45,7 +46,7 @@ var callbackWrites = []callbackWrite{
 	{"the end of a task", proxy.Rule{Contains: "finished_at", Lacks: taken}},
 	{"the making of its delivery", proxy.Rule{Command: "insert"}},
 	{"the removal of its entry", proxy.Rule{Contains: "outbox.0.rev", Lacks: lifecycle.OutcomeDelivery}},
-	{"the claim of the delivery", proxy.Rule{Contains: model.CallbackType, Lacks: "outbox"}},
+	{"the claim of the delivery", proxy.Rule{Contains: input.CallbackType, Lacks: "outbox"}},
 	{"the end of the delivery", proxy.Rule{Contains: taken}},
 	{"the success of the task", proxy.Rule{Contains: string(model.StatusSuccess), Lacks: taken}},
 	{"the removal of the delivery's entry", proxy.Rule{Contains: lifecycle.OutcomeDelivery, Lacks: taken}},
@@ -146,7 +147,7 @@ func newKillingOf(t *testing.T, e Engine, numbers []int, manual bool) *killing {
 	k.px, _ = k.behind()
 	k.answers(func(_ int, _ heard, w http.ResponseWriter) { _, _ = w.Write([]byte(taken)) })
 	// The leases of a dead process's deliveries end soon.
-	_, err := k.admin.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{WorkerTimeout: 3 * time.Second}})
+	_, err := k.admin.PutType(t.Context(), model.TaskType{Code: input.CallbackType, Options: model.Options{WorkerTimeout: 3 * time.Second}})
 	require.NoError(t, err)
 	hook := k.to()
 	hook.OnPending = manual

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
@@ -124,7 +125,7 @@ var pendingWrites = []callbackWrite{
 	{"the end of a task", proxy.Rule{Contains: "finished_at", Lacks: taken}},
 	{"the making of its delivery", proxy.Rule{Command: "insert"}},
 	{"the removal of its entry", proxy.Rule{Contains: "outbox.0.rev", Lacks: lifecycle.OutcomeDelivery}},
-	{"the claim of the delivery", proxy.Rule{Contains: model.CallbackType, Lacks: "outbox"}},
+	{"the claim of the delivery", proxy.Rule{Contains: input.CallbackType, Lacks: "outbox"}},
 	{"the end of the delivery", proxy.Rule{Contains: taken}},
 	{"the removal of the delivery's entry", proxy.Rule{Contains: lifecycle.OutcomeDelivery, Lacks: taken}},
 }

@@ -105,10 +105,7 @@ func secretive(t *testing.T, e Engine) *arena {
 	p, err := producer.New(producer.Config{Database: a.db, SecretKey: secretKey})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
-	a.p = p
-	a.admin, err = admin.New(admin.Config{Database: a.db, SecretKey: secretKey})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, a.admin.Close(context.Background())) })
+	a.p, a.admin = p, admin.New(p)
 	return a
 }
 
@@ -240,7 +237,7 @@ func TestTypesAndHandlersSayWhoIsCalledBackAndATaskMaySayNobody(t *testing.T) {
 		typ, err := a.admin.PutType(t.Context(), model.TaskType{Code: chaosWork.Name(), Options: model.Options{Callback: &wrong}})
 		require.NoError(t, err)
 		require.NotEqual(t, hookKey.Secret, typ.Options.Callback.Security.Keys[0].Secret)
-		told, quiet := a.sendKey("told", 1).ID, a.sendKey("quiet", 1, producer.NoCallback()).ID
+		told, quiet := a.sendKey("told", 1).ID, a.sendKey("quiet", 1, producer.Callback(model.Callback{})).ID
 		a.drain(double)
 		require.Equal(t, model.StatusCompleted, a.get(told).Status)
 		require.Equal(t, model.StatusSuccess, a.get(quiet).Status)

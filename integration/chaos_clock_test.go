@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -37,7 +38,7 @@ func (w *wrong) jump(d time.Duration) {
 	w.off += d
 }
 
-func withClock(c consumer.Clock) func(*handConfig) {
+func withClock(c model.Clock) func(*handConfig) {
 	return func(h *handConfig) { h.Clock = c }
 }
 
@@ -126,7 +127,7 @@ func TestAWallClockThatJumpsStartsNothingEarlyAndHoldsNothingTwice(t *testing.T)
 				}
 				h := a.hire("jumping", work, withClock(own))
 				ids := a.send(10, seconds(3))
-				h.events.await(t, consumer.EventStarted, 10)
+				h.events.await(t, workerevent.Started, 10)
 				other := a.hire("steady", work)
 				later := a.send(5, seconds(3), producer.In(3*time.Second))
 				own.jump(jump)
@@ -143,7 +144,7 @@ func TestAWallClockThatJumpsStartsNothingEarlyAndHoldsNothingTwice(t *testing.T)
 					require.Len(t, task.WorkerStates, 1, "given up for nothing: %s", inWords(task))
 				}
 				require.Zero(t, h.Stats().Takeovers+other.Stats().Takeovers)
-				require.Empty(t, h.events.all(consumer.EventLeaseLost))
+				require.Empty(t, h.events.all(workerevent.LeaseLost))
 			})
 		})
 	}

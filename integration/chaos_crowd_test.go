@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 )
 
 // Many workers that all see the same head of the queue: each task is done once, and
 // they spread out instead of claiming the same.
 func TestACrowdOfWorkersDoesEachTaskOnceAndDoesNotFightOverThem(t *testing.T) {
-	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(20_000, 2_000)
 		ids := make([]string, 0, n)
@@ -39,7 +40,7 @@ func TestACrowdOfWorkersDoesEachTaskOnceAndDoesNotFightOverThem(t *testing.T) {
 			hands = append(hands, a.hire(fmt.Sprintf("one-of-many-%d", i), work, func(c *handConfig) {
 				c.Concurrency = 100
 				c.OnEvent = func(ev consumer.Event) {
-					if ev.Kind == consumer.EventFinished && done.Add(1) == int64(n) {
+					if ev.Kind == workerevent.Finished && done.Add(1) == int64(n) {
 						close(all)
 					}
 				}

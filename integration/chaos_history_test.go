@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -178,7 +179,7 @@ func (c *historian) write(kind, exec string, writes []store.Write) (applied []*m
 
 func (c *historian) endAll(exec string, held []*model.Task) {
 	for _, task := range held {
-		kind, out := "release", lifecycle.Failed(model.FailReleased, "")
+		kind, out := "release", lifecycle.Failed(failkind.Released, "")
 		if c.random.IntN(10) == 0 {
 			kind, out = "finish", lifecycle.Success(bson.RawValue{})
 		}

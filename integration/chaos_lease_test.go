@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -31,14 +33,14 @@ func TestALapsedLeaseIsTakenOverOnceByOne(t *testing.T) {
 		var takeovers []consumer.Event
 		for _, h := range hands {
 			require.NoError(t, h.stop())
-			takeovers = append(takeovers, h.events.all(consumer.EventTakenOver)...)
+			takeovers = append(takeovers, h.events.all(workerevent.TakenOver)...)
 		}
 		require.Len(t, takeovers, 1)
 		require.Equal(t, "dead", takeovers[0].Previous)
 		task := a.get(ids[0])
 		require.Equal(t, 1, task.LapseCount)
 		require.Equal(t, 0, task.ErrorCount, "a lapse is no error")
-		require.Equal(t, model.FailLapsed, task.WorkerStates[0].FailKind)
+		require.Equal(t, failkind.Lapsed, task.WorkerStates[0].FailKind)
 		require.False(t, takeovers[0].At.Before(task.WorkerStates[0].PingExpireTime), "taken before the lease ended")
 	})
 }
@@ -87,16 +89,16 @@ func TestAPartitionedWorkerStopsBeforeItsTaskIsTakenOverAndItsLateResultIsRefuse
 			return 1, nil
 		}, through(away))
 		ids := a.send(1, seconds(2))
-		claimed := first.events.await(t, consumer.EventStarted, 1)
+		claimed := first.events.await(t, workerevent.Started, 1)
 		px.Cut()
 		second := a.hire("heir", func(context.Context, *consumer.Task[int]) (int, error) { return 2, nil })
 		require.ErrorIs(t, <-told, consumer.ErrLeaseLost)
-		require.Empty(t, second.events.all(consumer.EventTakenOver), "taken over before the owner was told")
+		require.Empty(t, second.events.all(workerevent.TakenOver), "taken over before the owner was told")
 		require.Equal(t, model.StatusExecuting, a.get(ids[0]).Status)
 		a.awaitSuccess(ids)
 		px.Mend()
 		close(goOn)
-		late := first.events.await(t, consumer.EventFenced, 1)
+		late := first.events.await(t, workerevent.Fenced, 1)
 		require.Equal(t, claimed.ExecID, late.ExecID)
 		task := a.get(ids[0])
 		require.EqualValues(t, 2, task.Result.AsInt64(), "the late result is never applied")
@@ -118,7 +120,7 @@ func TestPingsKeepALease(t *testing.T) {
 			}
 		})
 		ids := a.send(3, seconds(2))
-		keeper.events.await(t, consumer.EventStarted, 3)
+		keeper.events.await(t, workerevent.Started, 3)
 		other := a.hire("other", func(context.Context, *consumer.Task[int]) (int, error) { return 2, nil })
 		first := a.get(ids[0]).WorkerStates[0].PingExpireTime
 		a.awaitEach(ids, "pinged for two leases", func(task *model.Task) bool {
@@ -159,9 +161,9 @@ func TestFailingPingsEndTheHandlerWithinTheMargin(t *testing.T) {
 		got := <-told
 		require.ErrorIs(t, got.cause, consumer.ErrLeaseLost)
 		require.Positive(t, got.left, "the handler was told after its lease had ended")
-		first.events.await(t, consumer.EventFinished, 1)
+		first.events.await(t, workerevent.Finished, 1)
 		task := a.get(ids[0])
-		require.Equal(t, model.FailReleased, task.WorkerStates[0].FailKind, "it gave the task back, without cost")
+		require.Equal(t, failkind.Released, task.WorkerStates[0].FailKind, "it gave the task back, without cost")
 		require.Zero(t, task.ErrorCount+task.LapseCount)
 	})
 }
@@ -193,17 +195,17 @@ func TestAHandlerPastItsDeadlineIsTakenOverAlthoughItsWorkerPings(t *testing.T) 
 			return 1, errors.New("far too late")
 		})
 		ids := a.send(1, seconds(10), producer.Timeout(time.Second), producer.Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Millisecond}))
-		stuck.events.await(t, consumer.EventStarted, 1)
+		stuck.events.await(t, workerevent.Started, 1)
 		other := a.hire("other", func(context.Context, *consumer.Task[int]) (int, error) { return 2, nil })
 		require.ErrorIs(t, <-told, consumer.ErrTimeout)
 		a.awaitSuccess(ids)
 		close(goOn)
-		stuck.events.await(t, consumer.EventFenced, 1)
+		stuck.events.await(t, workerevent.Fenced, 1)
 		task := a.get(ids[0])
 		require.EqualValues(t, 2, task.Result.AsInt64())
 		require.Equal(t, 1, task.ErrorCount, "a deadline counts as an error")
 		require.Zero(t, task.LapseCount)
-		require.Equal(t, model.FailTimeout, task.WorkerStates[0].FailKind)
+		require.Equal(t, failkind.Timeout, task.WorkerStates[0].FailKind)
 		require.Zero(t, other.Stats().Fenced)
 	})
 }

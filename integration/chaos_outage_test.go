@@ -12,8 +12,10 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/embedded"
 	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -34,7 +36,7 @@ func TestWhatFinishedDuringAnOutageLongerThanTheLeaseIsFinishedAfterwards(t *tes
 		hands := []*hand{a.hire("one", work, through(away)), a.hire("two", work, through(away))}
 		ids := a.send(20, seconds(4))
 		awaitTrue(t, func() string {
-			if len(hands[0].events.all(consumer.EventStarted))+len(hands[1].events.all(consumer.EventStarted)) < 20 {
+			if len(hands[0].events.all(workerevent.Started))+len(hands[1].events.all(workerevent.Started)) < 20 {
 				return "twenty handlers"
 			}
 			return ""
@@ -42,8 +44,8 @@ func TestWhatFinishedDuringAnOutageLongerThanTheLeaseIsFinishedAfterwards(t *tes
 		px.Cut()
 		outage := time.Now()
 		for _, h := range hands {
-			if len(h.events.all(consumer.EventStarted)) > 0 {
-				h.events.await(t, consumer.EventLeaseLost, len(h.events.all(consumer.EventStarted)))
+			if len(h.events.all(workerevent.Started)) > 0 {
+				h.events.await(t, workerevent.LeaseLost, len(h.events.all(workerevent.Started)))
 			}
 		}
 		close(goOn)
@@ -83,9 +85,9 @@ func TestHandlersStoppedByAnOutageGiveTheirTasksBackWithoutCost(t *testing.T) {
 			return done.handle(ctx, task)
 		}, through(away))
 		ids := a.send(10, seconds(3))
-		h.events.await(t, consumer.EventStarted, 10)
+		h.events.await(t, workerevent.Started, 10)
 		px.Cut()
-		h.events.await(t, consumer.EventLeaseLost, 10)
+		h.events.await(t, workerevent.LeaseLost, 10)
 		outage.Store(false)
 		px.Mend()
 		a.awaitSuccess(ids)
@@ -93,7 +95,7 @@ func TestHandlersStoppedByAnOutageGiveTheirTasksBackWithoutCost(t *testing.T) {
 		for _, id := range ids {
 			task := a.get(id)
 			require.Zero(t, task.ErrorCount+task.LapseCount)
-			require.Equal(t, model.FailReleased, task.WorkerStates[0].FailKind)
+			require.Equal(t, failkind.Released, task.WorkerStates[0].FailKind)
 			require.Equal(t, 1, task.Attempt, "what was given back does not count")
 		}
 	})
@@ -170,13 +172,13 @@ func TestHealthyWorkersTakeNothingFromEachOtherAfterTheServerWasAway(t *testing.
 		back.Store(true)
 		require.NoError(t, e.Restart(t.Context()))
 		ways[0].Mend()
-		hands[0].events.await(t, consumer.EventRestored, 1)
+		hands[0].events.await(t, workerevent.Restored, 1)
 		time.Sleep(time.Second) // what the other one needs longer to notice
 		ways[1].Mend()
 		a.awaitSuccess(ids)
 		taken, late := 0, 0
 		for _, h := range hands {
-			taken += int(h.Stats().Takeovers) + len(h.events.all(consumer.EventLapsed))
+			taken += int(h.Stats().Takeovers) + len(h.events.all(workerevent.Lapsed))
 			late += int(h.Stats().Fenced)
 		}
 		t.Logf("of %d tasks %d were taken from a healthy worker, %d releases came too late", n, taken, late)

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -45,7 +46,7 @@ func TestChaosChild(t *testing.T) {
 	}
 	told := hearParent()
 	c, err := consumer.New(consumer.Config{Database: db, WorkerID: os.Getenv(childName), Concurrency: 5, OnEvent: func(e consumer.Event) {
-		if e.Kind == consumer.EventFenced || e.Kind == consumer.EventLeaseLost {
+		if e.Kind == workerevent.Fenced || e.Kind == workerevent.LeaseLost {
 			mark(context.Background(), string(e.Kind), e.TaskID)
 		}
 	}})
@@ -189,7 +190,7 @@ func TestAProcessFrozenPastItsLeaseIsRefusedWhenItWakes(t *testing.T) {
 		_, err := fmt.Fprintln(frozen)
 		require.NoError(t, err)
 		require.NoError(t, frozen.Thaw())
-		a.awaitMarks(string(consumer.EventFenced), "frozen", 3)
+		a.awaitMarks(string(workerevent.Fenced), "frozen", 3)
 		for _, id := range ids {
 			task := a.get(id)
 			require.EqualValues(t, 2, task.Result.AsInt64(), "the late result was applied")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -75,7 +76,7 @@ func TestAStopDuringAnOutageEnds(t *testing.T) {
 		ids := a.send(1, seconds(1))
 		<-cut.Hit()
 		px.Cut()
-		h.events.await(t, consumer.EventOutage, 1)
+		h.events.await(t, workerevent.Outage, 1)
 		stopped := make(chan error, 1)
 		go func() { stopped <- h.stop() }()
 		select {
@@ -106,7 +107,7 @@ func TestACancelThatCrossesAClaimReachesTheHandler(t *testing.T) {
 			return 0, ctx.Err()
 		}, through(away), func(c *handConfig) { c.ShutdownTimeout = -1 })
 		a.send(1) // so that it reads the control document while the claim is under way
-		h.events.await(t, consumer.EventStarted, 1)
+		h.events.await(t, workerevent.Started, 1)
 		held := px.Set(proxy.Rule{Command: "update", Collection: "tasks", Contains: "claimed_at", Do: proxy.HoldAfter})
 		second, err := producer.Send(t.Context(), a.p, chaosWork, 1)
 		require.NoError(t, err)

@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -23,7 +23,7 @@ func TestAWatcherHearsThatThereIsSomethingToTakeOver(t *testing.T) {
 		done := newEffects()
 		px, away := a.behind()
 		h := a.hire("watcher", done.handle, through(away), func(c *handConfig) { c.PollInterval = time.Hour })
-		h.events.await(t, consumer.EventStream, 1)
+		h.events.await(t, workerevent.Stream, 1)
 		warm := a.send(1)
 		a.awaitSuccess(warm) // it has looked around
 		// The answer to a scan from now on is that nothing is executing. A task that is not due

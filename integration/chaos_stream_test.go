@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -26,7 +27,7 @@ func awaitWatching(t *testing.T, h *hand, n int) {
 	t.Helper()
 	awaitTrue(t, func() string {
 		seen := 0
-		for _, e := range h.events.all(consumer.EventStream) {
+		for _, e := range h.events.all(workerevent.Stream) {
 			if e.Reason == "watching" {
 				seen++
 			}
@@ -65,7 +66,7 @@ func TestADeadStreamIsOpenedAgainAndWhatCameMeanwhileIsFound(t *testing.T) {
 		ids := a.send(1)
 		a.awaitSuccess(ids)
 		px.Cut()
-		h.events.await(t, consumer.EventOutage, 1)
+		h.events.await(t, workerevent.Outage, 1)
 		missed := a.send(3) // the stream never tells of these
 		px.Mend()
 		a.awaitSuccess(missed)
@@ -98,7 +99,7 @@ func TestALostResumeTokenCostsNoWork(t *testing.T) {
 		})
 		ids = append(ids, a.send(1)...) // an event, so that the stream hears at once
 		awaitTrue(t, func() string {
-			for _, ev := range h.events.all(consumer.EventStream) {
+			for _, ev := range h.events.all(workerevent.Stream) {
 				if strings.HasPrefix(ev.Reason, "polling") {
 					return ""
 				}
@@ -143,7 +144,7 @@ func TestAStandaloneServerIsPolled(t *testing.T) {
 		streams := px.Set(proxy.Rule{Command: "aggregate", Contains: "$changeStream", Times: -1, Do: proxy.Pass})
 		done := newEffects()
 		h := a.hire("poller", done.handle, through(away), rarely)
-		said := h.events.await(t, consumer.EventStream, 1)
+		said := h.events.await(t, workerevent.Stream, 1)
 		require.Contains(t, said.Reason, "no change streams")
 		ids := a.send(3)
 		a.awaitSuccess(ids)
@@ -151,7 +152,7 @@ func TestAStandaloneServerIsPolled(t *testing.T) {
 		a.awaitSuccess(later)
 		done.requireOnce(t, append(ids, later...))
 		require.Zero(t, streams.Sprung(), "it asked for a stream all the same")
-		require.Len(t, h.events.all(consumer.EventStream), 1, "said once")
+		require.Len(t, h.events.all(workerevent.Stream), 1, "said once")
 	})
 }
 
@@ -166,7 +167,7 @@ func TestAStartTimeIsMetWithoutAnyEvent(t *testing.T) {
 		h := a.hire("deaf", func(context.Context, *consumer.Task[int]) (int, error) { return 1, nil }, through(away), rarely)
 		awaitWatching(t, h, 1)
 		a.awaitSuccess(ids)
-		for _, started := range h.events.all(consumer.EventStarted) {
+		for _, started := range h.events.all(workerevent.Started) {
 			require.GreaterOrEqual(t, started.Late, time.Duration(0), "started early")
 			require.Less(t, started.Late, 10*time.Second, "found by a poll, if at all") // polls are an hour apart
 		}

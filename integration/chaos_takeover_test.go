@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 	"github.com/mscheduler/mscheduler/pull"
 )
 
@@ -42,10 +43,10 @@ func TestATakeoverWhoseAnswerIsLostIsFoundOut(t *testing.T) {
 			a.abandon(ids, "dead", time.Second)
 			px, away := a.behind()
 			lost := loseTakeover(px)
-			var err error
-			a.puller, err = pull.New(pull.Config{Database: away})
+			p, err := producer.New(producer.Config{Database: away})
 			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, a.puller.Close(context.Background())) })
+			t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+			a.puller = pull.New(p)
 			got := a.fetchUntil(1, pull.FetchRequest{Lease: time.Minute})
 			require.EqualValues(t, 1, lost.Load())
 			_, err = a.puller.Complete(t.Context(), got[0].Handle, nil)

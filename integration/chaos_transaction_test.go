@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -41,7 +42,7 @@ func TestAnOpenTransactionOnOneTaskCostsTheOthersNothing(t *testing.T) {
 			}
 		}, func(c *handConfig) { c.Concurrency = 60 })
 		ids := a.send(50, producer.Lease(3*time.Second, 12*time.Second))
-		h.events.await(t, consumer.EventStarted, 50)
+		h.events.await(t, workerevent.Started, 50)
 		blocked, others := ids[25], append(append([]string{}, ids[:25]...), ids[26:]...)
 
 		session, err := a.db.Client().StartSession()

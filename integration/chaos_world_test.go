@@ -43,22 +43,14 @@ func newArena(t *testing.T, e Engine) *arena { t.Helper(); return arenaOn(t, e, 
 
 func arenaOn(t *testing.T, e Engine, db *mongo.Database) *arena {
 	t.Helper()
-	adm, err := admin.New(admin.Config{Database: db})
+	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
-	puller, err := pull.New(pull.Config{Database: db})
-	require.NoError(t, err)
-	p, err := producer.New(producer.Config{Database: db, Stored: puller.Hear})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, p.Close(context.Background()))
-		require.NoError(t, puller.Close(context.Background()))
-		require.NoError(t, adm.Close(context.Background()))
-	})
+	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 	st, err := store.Open(store.Config{Database: db})
 	require.NoError(t, err)
 	require.NoError(t, st.Ready(t.Context()))
 	require.NoError(t, st.ReadClock(t.Context()))
-	return &arena{t: t, e: e, db: db, p: p, puller: puller, admin: adm, store: st}
+	return &arena{t: t, e: e, db: db, p: p, puller: pull.New(p), admin: admin.New(p), store: st}
 }
 
 // send stores n tasks and returns their ids.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -67,9 +68,7 @@ func TestAWriteCutOffBeforeOrAfterTheServerHasTheSameEnd(t *testing.T) {
 					day.sender, err = producer.New(producer.Config{Database: away})
 					require.NoError(t, err)
 					t.Cleanup(func() { require.NoError(t, day.sender.Close(context.Background())) })
-					day.keeper, err = admin.New(admin.Config{Database: away})
-					require.NoError(t, err)
-					t.Cleanup(func() { require.NoError(t, day.keeper.Close(context.Background())) })
+					day.keeper = admin.New(day.sender)
 					day.run(through(away))
 					require.Equal(t, 1, trap.Sprung(), "the write never came")
 				})
@@ -182,7 +181,7 @@ func (d *aDay) judge(success, lapsed []string, fails, checkpoints, snoozes, notM
 		require.Zero(t, lifecycle.OpenExecutions(task))
 		require.True(t, task.DueAt.IsZero() && task.LapseAt.IsZero(), inWords(task))
 		if id == snoozes {
-			require.Equal(t, model.FailReleased, task.WorkerStates[0].FailKind)
+			require.Equal(t, failkind.Released, task.WorkerStates[0].FailKind)
 		}
 	}
 	task := d.get(notMine)

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -92,7 +93,7 @@ func TestAHandlersWritesAndItsTasksEndHappenTogether(t *testing.T) {
 		for what := range returns {
 			sent := l.sendKey(what, 0, producer.Retry(model.Retry{Local: &model.LocalRetry{Count: 3}}))
 			n++
-			finished := h.events.await(t, consumer.EventFinished, n)
+			finished := h.events.await(t, workerevent.Finished, n)
 			require.Equal(t, sent.ID, finished.TaskID)
 			require.Equal(t, model.StatusSuccess, finished.Status)
 			require.Empty(t, finished.Outcome)
@@ -101,8 +102,8 @@ func TestAHandlersWritesAndItsTasksEndHappenTogether(t *testing.T) {
 			require.Equal(t, 1, l.entries(sent.ID), "and nothing was tried again")
 			require.EqualValues(t, 3, task.Rev)
 		}
-		require.Empty(t, h.events.all(consumer.EventFenced))
-		require.Empty(t, h.events.all(consumer.EventLeaseLost))
+		require.Empty(t, h.events.all(workerevent.Fenced))
+		require.Empty(t, h.events.all(workerevent.LeaseLost))
 		awaitTrue(t, func() string {
 			if held := h.Stats().Held; held > 0 {
 				return fmt.Sprint(held, " executions to be let go")
@@ -126,8 +127,8 @@ func TestAnEndInATransactionIsKnownWhenANewLifeHasBegun(t *testing.T) {
 			return 0, err
 		}, narrow(1))
 		sent := l.sendKey("k", 0)
-		require.Equal(t, model.StatusSuccess, h.events.await(t, consumer.EventFinished, 2).Status)
-		require.Empty(t, h.events.all(consumer.EventFenced))
+		require.Equal(t, model.StatusSuccess, h.events.await(t, workerevent.Finished, 2).Status)
+		require.Empty(t, h.events.all(workerevent.Fenced))
 		require.Equal(t, 1, resultOf(t, l.get(sent.ID)))
 		before, err := l.store.History.Life(t.Context(), sent.ID, sent.Generation)
 		require.NoError(t, err)
@@ -255,7 +256,7 @@ func TestATaskThatWasTakenOverCannotBeCompletedInATransaction(t *testing.T) {
 		require.ErrorAs(t, err, &labelled)
 		require.True(t, labelled.HasErrorLabel("TransientTransactionError"), "%v", err)
 		require.ErrorIs(t, receive(t, after, "the transaction after the takeover"), model.ErrFenced)
-		h.events.await(t, consumer.EventFenced, 1)
+		h.events.await(t, workerevent.Fenced, 1)
 		require.Zero(t, l.entries(sent.ID))
 		task := l.get(sent.ID)
 		require.Equal(t, model.StatusExecuting, task.Status)
@@ -394,7 +395,7 @@ func TestASuccessMayWantNoCallback(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, model.StatusCompleted, task.Status)
 		l.sendKey("park-quiet", 0)
-		task, err = l.p.Complete(t.Context(), receive(t, handles, "a handle"), 1, producer.WithoutCallback())
+		task, err = l.p.Complete(t.Context(), receive(t, handles, "a handle"), 1, producer.WithoutCallback)
 		require.NoError(t, err)
 		require.Equal(t, model.StatusSuccess, task.Status)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -94,7 +95,7 @@ func TestARestrictedWorkerTakesItsOwnAndLeavesTheLapsedOfOthers(t *testing.T) {
 func TestAFleetOfRestrictedWorkersDeliversAllCallbacks(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
-		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: model.CallbackType, ClaimBy: model.ClaimByTenant})
+		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: input.CallbackType, ClaimBy: model.ClaimByTenant})
 		require.NoError(t, err)
 		a.sendAs("before", "beta", "mail", "bob", producer.Callback(r.to()))
 		of := func(tenants, categories []string, deliver bool) func(*handConfig) {

@@ -14,6 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -41,7 +43,7 @@ func TestACancelReachesABusyWorkerWithinTwoSeconds(t *testing.T) {
 			require.ErrorIs(t, receive(t, causes, "the end of the handler"), consumer.ErrCancelled)
 			task := a.awaitStatus(id, model.StatusCancelled)
 			require.Equal(t, "not wanted", task.Remark)
-			require.Equal(t, model.FailCancelled, task.WorkerStates[0].FailKind)
+			require.Equal(t, failkind.Cancelled, task.WorkerStates[0].FailKind)
 			require.Zero(t, task.ErrorCount)
 			took = append(took, task.WorkerStates[0].FailTime.Sub(task.CancelRequestedAt))
 		}
@@ -97,7 +99,7 @@ func TestAPauseReachesABusyWorkerWithinTwoSecondsAndAResumeWakesIt(t *testing.T)
 			}
 			return 0, nil
 		}, narrow(2), rarely)
-		h.events.await(t, consumer.EventFinished, 20)
+		h.events.await(t, workerevent.Finished, 20)
 		require.NoError(t, a.admin.Pause(t.Context(), chaosWork.Name()))
 		require.NoError(t, a.store.ReadClock(t.Context()))
 		paused := a.store.Clock.Now()
@@ -109,7 +111,7 @@ func TestAPauseReachesABusyWorkerWithinTwoSecondsAndAResumeWakesIt(t *testing.T)
 		})
 		var last time.Time
 		started := 0
-		for _, c := range h.events.all(consumer.EventClaimed) {
+		for _, c := range h.events.all(workerevent.Claimed) {
 			started++
 			if c.At.After(last) {
 				last = c.At
@@ -144,7 +146,7 @@ func TestAPauseOfOneTypeLeavesTheOthersAlone(t *testing.T) {
 			_, err = producer.Await(t.Context(), a.p, other, sent)
 			require.NoError(t, err)
 		}
-		require.Len(t, h.events.all(consumer.EventClaimed), 3)
+		require.Len(t, h.events.all(workerevent.Claimed), 3)
 		require.NoError(t, a.admin.Resume(t.Context(), chaosWork.Name()))
 		a.awaitSuccess(paused)
 	})
@@ -199,7 +201,7 @@ func TestAGracefulStopGivesBackAtOnceWhatHasReturned(t *testing.T) {
 		a.hire("second", double)
 		task := a.awaitStatus(gives.ID, model.StatusSuccess)
 		require.Equal(t, []string{"second"}, successesOf(task))
-		require.Equal(t, model.FailReleased, task.WorkerStates[0].FailKind)
+		require.Equal(t, failkind.Released, task.WorkerStates[0].FailKind)
 		require.Zero(t, task.ErrorCount+task.LapseCount)
 		require.Equal(t, 1, task.Attempt, "it cost nothing")
 		require.Equal(t, model.StatusExecuting, a.get(goes.ID).Status)
@@ -280,6 +282,6 @@ func TestAHandlerThatIgnoresItsContextIsNotRunTwice(t *testing.T) {
 		close(g.open)
 		a.awaitStatus(id, model.StatusSuccess)
 		done.requireOnce(t, []string{id})
-		require.Empty(t, second.events.all(consumer.EventStarted))
+		require.Empty(t, second.events.all(workerevent.Started))
 	})
 }

@@ -19,13 +19,14 @@ import (
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 // A crowd of workers finds its tasks without walking through those that it leaves to others:
 // the server explains every query for tasks just before it is sent, and counts the keys.
 func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
-	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		switch {
 		case raceDetector:
 			t.Skip("it counts keys over a large backlog; make scenarios runs it without the race detector")
@@ -49,7 +50,7 @@ func TestACrowdExaminesFewIndexKeysForEachTaskItClaims(t *testing.T) {
 						hands = append(hands, a.hire(fmt.Sprintf("one-of-%d-%d", c.workers, i), work, func(cfg *handConfig) {
 							cfg.Database, cfg.Concurrency, cfg.NoStream = keys.watch(t, e, a.db.Name()), 100, true
 							cfg.OnEvent = func(ev consumer.Event) {
-								if ev.Kind == consumer.EventFinished && done.Add(1) == int64(backlog) {
+								if ev.Kind == workerevent.Finished && done.Add(1) == int64(backlog) {
 									close(all)
 								}
 							}

@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 	"github.com/mscheduler/mscheduler/pull"
@@ -53,7 +54,7 @@ func TestWhatWaitsClaimedForItsTurnExpiresAllTheSame(t *testing.T) {
 		}
 		require.Zero(t, late.Load(), "none began after its time")
 		ahead := 0
-		for _, ev := range h.events.all(consumer.EventClaimed) {
+		for _, ev := range h.events.all(workerevent.Claimed) {
 			for _, s := range sent[quick+slow:] {
 				if s.ID == ev.TaskID {
 					ahead++
@@ -149,7 +150,7 @@ func TestNobodyIsToldOfWhatParkedWithoutCallback(t *testing.T) {
 			return 0, consumer.Park(tomorrow())
 		})
 		handle := receive(t, handles, "the handle")
-		h.events.await(t, consumer.EventParked, 1)
+		h.events.await(t, workerevent.Parked, 1)
 		task, err := a.p.Complete(t.Context(), handle, 1)
 		require.NoError(t, err)
 		require.Equal(t, model.StatusSuccess, task.Status)
@@ -171,8 +172,10 @@ func TestResumeWakesByID(t *testing.T) {
 		}))
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
-		adm, err := admin.New(admin.Config{Database: client.Database(a.db.Name())})
+		p, err := producer.New(producer.Config{Database: client.Database(a.db.Name())})
 		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+		adm := admin.New(p)
 		id := a.send(1)[0]
 		require.NoError(t, adm.Pause(t.Context(), chaosWork.Name()))
 		require.NoError(t, adm.Resume(t.Context(), chaosWork.Name()))

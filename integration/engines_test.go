@@ -82,14 +82,8 @@ func onEnginesAtFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	})
 }
 
-// onEnginesAlone runs a scenario that needs the machine for itself, or whose time counts.
+// onEnginesAlone is onEnginesAtFullSize for a scenario that needs the machine for itself.
 func onEnginesAlone(t *testing.T, scenario func(t *testing.T, e Engine)) {
-	on(t, func(e Engine) bool { return e.whole }, scenario)
-}
-
-// onEnginesAloneAtFullSize is onEnginesAlone for a scenario whose size matters, or what it measures
-// without the race detector.
-func onEnginesAloneAtFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	on(t, func(Engine) bool { return true }, scenario)
 }
 

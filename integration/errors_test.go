@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/producer"
@@ -39,7 +41,7 @@ func TestAnErrorIsRetriedWithItsDelayUpToItsBudgetOverAllWorkersTogether(t *test
 			require.Equal(t, "no", task.ErrorInfo)
 			for i, w := range task.WorkerStates {
 				require.Equal(t, i+1, w.Attempt)
-				require.Equal(t, model.FailError, w.FailKind)
+				require.Equal(t, failkind.Error, w.FailKind)
 				if i > 0 {
 					require.GreaterOrEqual(t, w.ClaimedAt.Sub(task.WorkerStates[i-1].FailTime), delay)
 				}
@@ -95,7 +97,7 @@ func TestAFatalErrorIsNotRetried(t *testing.T) {
 		require.Equal(t, 1, report.Executions)
 		task := a.get(id)
 		require.Equal(t, model.StatusFailure, task.Status)
-		require.Equal(t, model.FailFatal, task.WorkerStates[0].FailKind)
+		require.Equal(t, failkind.Fatal, task.WorkerStates[0].FailKind)
 		_, err := producer.Await(t.Context(), a.p, chaosWork, producer.Sent{ID: id})
 		var failed *model.TaskError
 		require.ErrorAs(t, err, &failed)
@@ -136,7 +138,7 @@ func TestAPanicIsAnErrorWithItsStackAndFreesItsSlot(t *testing.T) {
 		a.awaitStatus(good.ID, model.StatusSuccess)
 		task := a.awaitStatus(bad.ID, model.StatusFailure)
 		w := task.WorkerStates[0]
-		require.Equal(t, model.FailPanic, w.FailKind)
+		require.Equal(t, failkind.Panic, w.FailKind)
 		require.Contains(t, w.FailReason, "the pressure is too high")
 		require.Contains(t, w.FailReason, "integration.explode")
 		require.Less(t, len(w.FailReason), 8<<10, "a stack is bounded")
@@ -202,7 +204,7 @@ func TestAnExecutionEndsAtItsDeadlineAsAnError(t *testing.T) {
 		task := a.awaitStatus(id, model.StatusFailure)
 		require.Equal(t, 1, task.ErrorCount)
 		require.Zero(t, task.LapseCount)
-		require.Equal(t, model.FailTimeout, task.WorkerStates[0].FailKind)
+		require.Equal(t, failkind.Timeout, task.WorkerStates[0].FailKind)
 		require.GreaterOrEqual(t, task.FinishedAt.Sub(task.WorkerStates[0].ClaimedAt), limit)
 	})
 }
@@ -216,8 +218,8 @@ func TestAWorkerThatCannotDecodeTheArgumentsGivesTheTaskBackWithoutCost(t *testi
 		sent, err := producer.Send(t.Context(), a.p, text, "seven")
 		require.NoError(t, err)
 		old := a.hire("old", double)
-		old.events.await(t, consumer.EventFinished, 1)
-		require.Equal(t, model.FailUndecodable, a.get(sent.ID).WorkerStates[0].FailKind)
+		old.events.await(t, workerevent.Finished, 1)
+		require.Equal(t, failkind.Undecodable, a.get(sent.ID).WorkerStates[0].FailKind)
 		a.hire("new", nil, func(c *handConfig) {
 			c.register = func(c *consumer.Consumer) error {
 				return consumer.Handle(c, text, func(_ context.Context, task *consumer.Task[string]) (string, error) {

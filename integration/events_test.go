@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -25,11 +26,11 @@ type subscriber struct {
 }
 
 // subscribe begins to listen on a database, which may be behind a proxy.
-func subscribe(t *testing.T, db *mongo.Database, f producer.EventFilter, opts ...producer.SubscribeOption) *subscriber {
+func subscribe(t *testing.T, db *mongo.Database, f producer.EventFilter) *subscriber {
 	t.Helper()
 	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
-	s, err := p.Subscribe(t.Context(), f, opts...)
+	s, err := p.Subscribe(t.Context(), f)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
 	return &subscriber{t: t, Subscription: s}
@@ -103,7 +104,7 @@ func TestASubscriberHearsWhatHappensInTheFleet(t *testing.T) {
 		for _, ev := range s.told {
 			switch ev.Kind {
 			case model.EventTakenOver:
-				require.Equal(t, model.FailLapsed, ev.FailKind)
+				require.Equal(t, failkind.Lapsed, ev.FailKind)
 				require.Contains(t, []string{"w1", "w2"}, ev.WorkerID)
 			case model.EventEnded:
 				require.Equal(t, model.StatusSuccess, ev.Status)
@@ -170,7 +171,7 @@ func TestASubscriptionSaysThatEventsWereMissed(t *testing.T) {
 		require.ErrorContains(t, err, "events were missed")
 		require.NotEmpty(t, missed.Token)
 		px.Rewrite(nil)
-		again := subscribe(t, a.db, producer.EventFilter{}, producer.ResumeAfter(missed.Token))
+		again := subscribe(t, a.db, producer.EventFilter{After: missed.Token})
 		again.hears(func(told []model.TaskEvent) bool { return len(told) == 1 }) // this server has it all the same
 	})
 }

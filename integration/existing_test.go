@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/producer"
@@ -91,7 +92,7 @@ func TestAnEarlierStartTimeIsHeardByAWorkerThatWaits(t *testing.T) {
 		a.awaitSuccess(a.send(1)) // it works, and knows of the other
 		a.sendKey("k", 1, producer.At(time.Time{}), producer.In(time.Millisecond), producer.OnExisting(model.UpdateArgs))
 		a.awaitStatus(sent.ID, model.StatusSuccess)
-		h.events.await(t, consumer.EventFinished, 2)
+		h.events.await(t, workerevent.Finished, 2)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -45,7 +46,7 @@ func TestATaskSentToAnIdleWorkerIsFoundByPolling(t *testing.T) {
 		for range 3 {
 			a.awaitSuccess(a.send(1))
 		}
-		require.Empty(t, h.events.all(consumer.EventStream))
+		require.Empty(t, h.events.all(workerevent.Stream))
 	})
 }
 
@@ -54,7 +55,7 @@ func TestATaskSentToAnIdleWorkerIsFoundByPolling(t *testing.T) {
 const longestStall = 20 * time.Second
 
 func TestAHundredThousandPreloadedTasksDrainWithoutAStall(t *testing.T) {
-	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		n := e.Of(100_000, 3_000)
 		for left := n; left > 0; left -= 20_000 {

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -131,7 +132,7 @@ func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
 		// 0.3 s are promised; what else shares the machine may cost as much again. The fault
 		// was a median of six seconds.
 		require.Less(t, with, 2*without+time.Second)
-		require.Empty(t, append(hands[0].events.all(consumer.EventOutage), hands[1].events.all(consumer.EventOutage)...), "a held document is no outage")
+		require.Empty(t, append(hands[0].events.all(workerevent.Outage), hands[1].events.all(workerevent.Outage)...), "a held document is no outage")
 		others := slices.Delete(slices.Clone(ids), 7, 8)
 		release()
 		a.await(ids[7], "taken over", func(task *model.Task) bool {
@@ -195,10 +196,10 @@ func TestHeldExecutionsCostTheOthersNoLease(t *testing.T) {
 				a.lasting(c.open)
 				a.keptTheirLeases(others)
 				for _, h := range hands {
-					for _, e := range h.events.all(consumer.EventLeaseLost) {
+					for _, e := range h.events.all(workerevent.LeaseLost) {
 						require.Contains(t, held, e.TaskID)
 					}
-					require.Empty(t, h.events.all(consumer.EventOutage))
+					require.Empty(t, h.events.all(workerevent.Outage))
 				}
 				release()
 				close(goOn)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -32,7 +33,7 @@ func keyInTurn(n int) func(int) []producer.Option {
 }
 
 func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const keys, perSecond = 4, 10
 		a.limit(func(typ *model.TaskType) {
@@ -47,7 +48,7 @@ func TestARateOfEachLimitKeyHoldsInEverySpanWhileOthersGoOn(t *testing.T) {
 		require.Len(t, byKey, keys)
 		var began, ended []time.Time
 		for key, of := range byKey {
-			spans := slices.DeleteFunc(a.spans(of), func(w model.WorkerState) bool { return w.FailKind == model.FailReleased })
+			spans := slices.DeleteFunc(a.spans(of), func(w model.WorkerState) bool { return w.FailKind == failkind.Released })
 			require.Len(t, spans, len(of))
 			for i := perSecond; i < len(spans); i++ {
 				require.GreaterOrEqual(t, spans[i].ClaimedAt.Sub(spans[i-perSecond].ClaimedAt), time.Second,
@@ -78,7 +79,7 @@ func (a *arena) writesATask(ids []string) float64 {
 }
 
 func TestALimitOfTheTypeAndOneOfItsKeysHoldTogetherAndBothAreReached(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const ofType, ofKey = 3, 2
 		a.limit(func(typ *model.TaskType) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -44,7 +45,7 @@ func (b *begun) times() []time.Time {
 func claimTimes(spans []model.WorkerState) []time.Time {
 	var at []time.Time
 	for _, w := range spans {
-		if w.FailKind != model.FailReleased {
+		if w.FailKind != failkind.Released {
 			at = append(at, w.ClaimedAt)
 		}
 	}
@@ -118,7 +119,7 @@ func (a *arena) beginnings(ids []string) []time.Time {
 }
 
 func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
-	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		claimed, late := a.runAtRate(100, func() {
 			for i := range 4 {
@@ -132,7 +133,7 @@ func TestARateLimitHoldsInEverySecondAndIsNearlyReached(t *testing.T) {
 // With 40 ms to the database and back a claim takes longer than a start is good: starts are
 // reserved ahead.
 func TestARateLimitIsNearlyReachedOverASlowNetwork(t *testing.T) {
-	onEnginesAloneAtFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		var b begun
 		claimed, late := a.runAtRate(100, func() {
@@ -189,7 +190,7 @@ func lateness(t *testing.T) (ask func() time.Duration) {
 
 // The primary stalls: claims that are on their way arrive after the time of their starts.
 func TestAHandlerWhoseClaimWasHeldUpDoesNotBegin(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const rate = 100
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: rate, Per: time.Second} })
@@ -221,7 +222,7 @@ func TestAHandlerWhoseClaimWasHeldUpDoesNotBegin(t *testing.T) {
 		require.LessOrEqual(t, mostIn(claimTimes(spans), time.Second), rate)
 		lost := 0
 		for _, w := range spans {
-			if w.FailKind == model.FailReleased {
+			if w.FailKind == failkind.Released {
 				lost++
 			}
 		}
@@ -233,7 +234,7 @@ func TestAHandlerWhoseClaimWasHeldUpDoesNotBegin(t *testing.T) {
 }
 
 func TestTheFirstTaskOfARareRateBeginsAtOnce(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: 1, Per: time.Hour} })
 		var b begun
@@ -244,7 +245,7 @@ func TestTheFirstTaskOfARareRateBeginsAtOnce(t *testing.T) {
 }
 
 func TestARateThatIsRaisedActsWithinSeconds(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.RateLimit = &model.RateLimit{Count: 1, Per: time.Hour} })
 		var b begun
@@ -261,7 +262,7 @@ func TestARateThatIsRaisedActsWithinSeconds(t *testing.T) {
 }
 
 func TestAKeyWhoseRateIsUsedUpTakesNoStartFromTheOthers(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) {
 			typ.RateLimit = &model.RateLimit{Count: 30, Per: time.Minute}

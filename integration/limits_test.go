@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
@@ -129,7 +130,7 @@ func (a *arena) runs(ids []string) []ran {
 		require.GreaterOrEqual(a.t, i, 0, inWords(t))
 		all = append(all, ran{t.WorkerStates[i], began, began.Add(time.Duration(millis) * time.Millisecond), t.WorkerStates[i].SuccessTime})
 		for _, w := range t.WorkerStates {
-			if w.FailKind == model.FailLapsed {
+			if w.FailKind == failkind.Lapsed {
 				all = append(all, ran{w, w.ClaimedAt.Add(moment), w.FailTime.Add(-moment), w.FailTime})
 			}
 		}
@@ -163,7 +164,7 @@ func openBeside(w ran, runs []ran) (sure, maybe int) {
 }
 
 func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		a.limit(func(typ *model.TaskType) { typ.MaxRunning = 5 })
 		ids := a.sendLimited(120, 150, func(int) []producer.Option { return []producer.Option{seconds(1)} })
@@ -194,7 +195,7 @@ func TestOfATypeWithMaxRunningNeverMoreAreOpenAtOnce(t *testing.T) {
 // A limit that is set while more than it allows are executing, and lowered afterwards, holds
 // from when the processes have heard of it.
 func TestALimitThatChangesWhileTasksRunCountsThem(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		for i := range 4 {
 			a.limitedChild(fmt.Sprint("w", i))
@@ -285,7 +286,7 @@ func (a *arena) awaitDone(ids []string, n int) {
 }
 
 func TestOfEachLimitKeyOneRunsAtATimeAndNoneStarves(t *testing.T) {
-	onEnginesAlone(t, func(t *testing.T, e Engine) {
+	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const customers = 50
 		options := func(i int) []producer.Option {

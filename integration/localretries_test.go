@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
@@ -33,7 +34,7 @@ func TestLocalRetriesAreCountedInTheExecution(t *testing.T) {
 			return 0, errNo
 		})
 		task := a.get(id)
-		require.Equal(t, model.FailError, task.WorkerStates[0].FailKind, "each retry was counted before it began")
+		require.Equal(t, failkind.Error, task.WorkerStates[0].FailKind, "each retry was counted before it began")
 		require.Equal(t, 3, task.WorkerStates[0].LocalRetries)
 		require.EqualValues(t, 4, runs.Load())
 		require.Equal(t, 1, task.ErrorCount)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
@@ -37,11 +38,11 @@ func TestOptionsThatChangeWhileItRunsHoldFromTheNextClaim(t *testing.T) {
 				claimed: []producer.Option{retries(1, 0)}, changed: []producer.Option{producer.NeedManual(true)}, want: model.StatusPending, attempts: 2,
 			},
 			"a callback that is new": {
-				claimed: []producer.Option{producer.NoCallback()}, changed: []producer.Option{told("http://nobody.invalid/")},
+				claimed: []producer.Option{producer.Callback(model.Callback{})}, changed: []producer.Option{told("http://nobody.invalid/")},
 				succeeds: true, want: model.StatusSuccess, attempts: 1,
 			},
 			"a callback that is gone": {
-				claimed: []producer.Option{told("http://nobody.invalid/")}, changed: []producer.Option{producer.NoCallback()},
+				claimed: []producer.Option{told("http://nobody.invalid/")}, changed: []producer.Option{producer.Callback(model.Callback{})},
 				succeeds: true, want: model.StatusCompleted, attempts: 1,
 				also: func(t *testing.T, a *arena, task *model.Task) {
 					target, _ := lifecycle.CallbackOf(task, model.Options{})
@@ -167,7 +168,7 @@ func TestTheWorkerFilterAndThePingIntervalReachARunningExecution(t *testing.T) {
 		require.NoError(t, err)
 		a.await(id, "given back", func(task *model.Task) bool { return lifecycle.OpenExecutions(task) == 0 })
 		task := a.get(id)
-		require.Equal(t, model.FailReleased, task.WorkerStates[0].FailKind)
+		require.Equal(t, failkind.Released, task.WorkerStates[0].FailKind)
 		require.Equal(t, "the worker filter no longer names this worker", task.WorkerStates[0].FailReason, "the task itself goes on")
 		require.Zero(t, task.ErrorCount)
 		require.NoError(t, h.stop())

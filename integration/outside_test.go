@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/producer"
@@ -37,7 +39,7 @@ func TestAParkedExecutionFreesItsSlotAndIsCompletedFromOutside(t *testing.T) {
 		h := a.hire("w", parks(handles, tomorrow()), narrow(1))
 		parked := a.sendKey("parked", 1, seconds(1))
 		handle := receive(t, handles, "the handle")
-		h.events.await(t, consumer.EventParked, 1)
+		h.events.await(t, workerevent.Parked, 1)
 		other := a.sendKey("other", -2)
 		require.Equal(t, -4, resultOf(t, a.awaitStatus(other.ID, model.StatusSuccess)), "the slot is free")
 
@@ -82,7 +84,7 @@ func TestACompletionThatComesBeforeTheParkWins(t *testing.T) {
 			return ""
 		})
 		require.Equal(t, model.StatusSuccess, a.get(sent.ID).Status)
-		require.Empty(t, h.events.all(consumer.EventParked))
+		require.Empty(t, h.events.all(workerevent.Parked))
 	})
 }
 
@@ -94,15 +96,15 @@ func TestAFailureFromOutsideIsRetriedAndAFatalOneIsNot(t *testing.T) {
 		sent := a.sendKey("k", 1, retries(3, time.Millisecond))
 		for try := 1; try <= 2; try++ {
 			handle := receive(t, handles, "the handle")
-			h.events.await(t, consumer.EventParked, try)
+			h.events.await(t, workerevent.Parked, try)
 			task, err := a.p.Fail(t.Context(), handle, "not good enough", producer.Failure{Fatal: try == 2})
 			require.NoError(t, err)
 			require.Equal(t, try, task.ErrorCount)
 		}
 		task := a.awaitStatus(sent.ID, model.StatusFailure)
 		require.Equal(t, "not good enough", task.ErrorInfo)
-		require.Equal(t, model.FailError, task.WorkerStates[0].FailKind)
-		require.Equal(t, model.FailFatal, task.WorkerStates[1].FailKind)
+		require.Equal(t, failkind.Error, task.WorkerStates[0].FailKind)
+		require.Equal(t, failkind.Fatal, task.WorkerStates[1].FailKind)
 	})
 }
 
@@ -118,7 +120,7 @@ func TestAParkThatNobodyEndsTimesOutAndIsRetried(t *testing.T) {
 		sent := a.sendKey("k", 1, retries(1, 0))
 		task := a.awaitStatus(sent.ID, model.StatusSuccess)
 		require.Equal(t, 1, task.ErrorCount)
-		require.Equal(t, model.FailTimeout, task.WorkerStates[0].FailKind)
+		require.Equal(t, failkind.Timeout, task.WorkerStates[0].FailKind)
 	})
 }
 
@@ -129,7 +131,7 @@ func TestACancelledParkEndsAtOnce(t *testing.T) {
 		h := a.hire("w", parks(handles, tomorrow()))
 		sent := a.sendKey("k", 1)
 		handle := receive(t, handles, "the handle")
-		h.events.await(t, consumer.EventParked, 1)
+		h.events.await(t, workerevent.Parked, 1)
 		task, err := a.p.Cancel(t.Context(), sent.ID, "not wanted")
 		require.NoError(t, err)
 		require.Equal(t, model.StatusCancelled, task.Status)
@@ -155,7 +157,7 @@ func TestAPingFromOutsideKeepsTheLease(t *testing.T) {
 			}
 		}
 		require.NoError(t, err, "it held for more than two leases")
-		require.Empty(t, h.events.all(consumer.EventTakenOver))
+		require.Empty(t, h.events.all(workerevent.TakenOver))
 		_, err = a.p.Complete(t.Context(), handle, 9)
 		require.NoError(t, err)
 		require.Equal(t, 9, resultOf(t, a.awaitStatus(sent.ID, model.StatusSuccess)))

@@ -16,6 +16,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
+	"github.com/mscheduler/mscheduler/producer"
 	"github.com/mscheduler/mscheduler/pull"
 )
 
@@ -98,7 +100,7 @@ func TestALoopRestsTwentyTimesAsLongAsItsQueryTook(t *testing.T) {
 		h := a.hire("slow", func(context.Context, *consumer.Task[int]) (int, error) { <-release; return 0, nil },
 			through(l.Database), func(c *handConfig) { c.PollInterval = time.Second })
 		t.Cleanup(func() { close(release); px.Delay(0) })
-		h.events.await(t, consumer.EventStarted, 1)
+		h.events.await(t, workerevent.Started, 1)
 		px.Delay(40 * time.Millisecond)
 		slow := time.Now()
 		loops := map[string]string{"scans for lapsed leases": store.IndexLapse, "polls": store.IndexDue}
@@ -128,9 +130,10 @@ func TestAllPullsOfAProcessLookForLapsedLeasesAsOftenAsOneWorker(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		l := listen(t, e.URI, a.db.Name())
-		p, err := pull.New(pull.Config{Database: l.Database})
+		sender, err := producer.New(producer.Config{Database: l.Database})
 		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+		t.Cleanup(func() { require.NoError(t, sender.Close(context.Background())) })
+		p := pull.New(sender)
 		began := time.Now()
 		var pulls sync.WaitGroup
 		for i := range 10 {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/producer"
@@ -63,7 +64,7 @@ func TestWhatPanicsInErrorsAndResultsIsAnErrorWithItsStack(t *testing.T) {
 				require.Equal(t, 1, report.Errors)
 				task := a.get(sent.ID)
 				require.Equal(t, model.StatusFailure, task.Status)
-				require.Equal(t, model.FailPanic, task.WorkerStates[0].FailKind, task.WorkerStates[0].FailReason)
+				require.Equal(t, failkind.Panic, task.WorkerStates[0].FailKind, task.WorkerStates[0].FailReason)
 				require.Contains(t, task.WorkerStates[0].FailReason, "integration."+c.in)
 			})
 		}
@@ -76,7 +77,7 @@ func TestAPanicWhoseValuePanicsIsAnErrorToo(t *testing.T) {
 		id := a.send(1, retries(0, 0))[0]
 		require.Equal(t, 1, a.drain(func(context.Context, *consumer.Task[int]) (int, error) { panic(loud{}) }).Errors)
 		w := a.get(id).WorkerStates[0]
-		require.Equal(t, model.FailPanic, w.FailKind)
+		require.Equal(t, failkind.Panic, w.FailKind)
 		require.Contains(t, w.FailReason, "integration.loud")
 	})
 }
@@ -96,7 +97,7 @@ func TestAHandlerThatEndsItsGoroutineIsAnErrorAndFreesItsSlot(t *testing.T) {
 		task := a.awaitStatus(bad.ID, model.StatusFailure)
 		require.Equal(t, 2, task.ErrorCount, "the first try and a retry")
 		for _, w := range task.WorkerStates {
-			require.Equal(t, model.FailPanic, w.FailKind)
+			require.Equal(t, failkind.Panic, w.FailKind)
 			require.Contains(t, w.FailReason, "the handler ended its goroutine")
 			require.Contains(t, w.FailReason, "integration.TestAHandlerThatEndsItsGoroutine", "its stack")
 		}

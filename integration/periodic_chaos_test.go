@@ -120,7 +120,8 @@ func TestPeriodicChild(t *testing.T) {
 // one is killed, and another comes, and one stands still for so long that the others take
 // its place. It takes real time: the engines are processes, and their clock is the machine's.
 func TestEveryTickHasOneRecordAlthoughEnginesDieAndFreeze(t *testing.T) {
-	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
+	t.Parallel()
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		seed := number(t, ticksSeed, int(time.Now().UnixNano()&0xffffff))
 		count := number(t, ticksRules, e.Of(300, 40))

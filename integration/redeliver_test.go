@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/mstest"
@@ -46,7 +47,7 @@ func TestRedeliveryNeedsAnEndThatSomebodyIsToldOf(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
 		open := a.sendKey("open", 1, producer.Callback(r.to()), producer.Held()).ID
-		quiet := a.sendKey("quiet", 1, producer.NoCallback()).ID
+		quiet := a.sendKey("quiet", 1, producer.Callback(model.Callback{})).ID
 		a.drainDelivering(double)
 		for id, says := range map[string]string{open: "is Wait: only an ended task", quiet: "is Success: the task has no callback for this status"} {
 			_, err := a.admin.Redeliver(t.Context(), id, 0)
@@ -123,7 +124,7 @@ func TestACallbackOfTheHistoryIsRedelivered(t *testing.T) {
 func TestADeliveryThatAPersonResolvesMakesItsTaskASuccess(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a, r := secretive(t, e), newReceiver(t)
-		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: model.CallbackType, Options: model.Options{NeedManual: new(true)}})
+		_, err := a.admin.PutType(t.Context(), model.TaskType{Code: input.CallbackType, Options: model.Options{NeedManual: new(true)}})
 		require.NoError(t, err)
 		r.answers(func(_ int, _ heard, w http.ResponseWriter) { w.WriteHeader(http.StatusGone) })
 		id := a.sendKey("k", 1, producer.Callback(r.to())).ID

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
@@ -88,7 +89,7 @@ func TestPartialSuccessesOfAnUnfinishedTaskAreTakenBack(t *testing.T) {
 		require.False(t, again.Created, "it is the same life")
 		task := a.get(id)
 		require.Empty(t, successesOf(task))
-		require.Equal(t, model.FailCleaned, task.WorkerStates[0].FailKind)
+		require.Equal(t, failkind.Cleaned, task.WorkerStates[0].FailKind)
 		require.Equal(t, 5, argsOf(t, task))
 		require.Equal(t, before.Generation, task.Generation)
 		require.Equal(t, before.Rev+1, task.Rev)

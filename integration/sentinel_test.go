@@ -59,7 +59,7 @@ func TestTheSentinelIsNoTask(t *testing.T) {
 		require.Equal(t, []string{store.SentinelName}, st.Missing)
 		st, err = migrate.Up(t.Context(), migrate.Config{Database: a.db})
 		require.NoError(t, err)
-		require.True(t, st.Current())
+		require.True(t, st.Current)
 		require.NotEqual(t, before, a.sentinel())
 	})
 }
@@ -169,7 +169,7 @@ func TestTheSentinelIsNoEvent(t *testing.T) {
 		require.NoError(t, err)
 		st, err := migrate.Up(t.Context(), migrate.Config{Database: a.db})
 		require.NoError(t, err)
-		require.True(t, st.Current())
+		require.True(t, st.Current)
 		require.NotNil(t, a.sentinel())
 		sent, err := p.SendJSON(t.Context(), "told", nil)
 		require.NoError(t, err)

@@ -11,7 +11,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -115,7 +117,7 @@ func TestOneWorkerDiesWhileTheOtherWaitsForItsRetry(t *testing.T) {
 		var failed, succeeded time.Time
 		for _, w := range task.WorkerStates {
 			switch {
-			case w.WorkerID == "retrying" && w.FailKind == model.FailError:
+			case w.WorkerID == "retrying" && w.FailKind == failkind.Error:
 				failed = w.FailTime
 			case w.WorkerID == "retrying":
 				succeeded = w.ClaimedAt
@@ -147,7 +149,7 @@ func TestAPartialSuccessFailsAndKeepsWhatWasDone(t *testing.T) {
 		task = a.awaitStatus(sent.ID, model.StatusSuccess)
 		require.Equal(t, []string{"good", "second"}, successesOf(task))
 		require.NoError(t, good.stop())
-		require.Len(t, good.events.all(consumer.EventStarted), 1)
+		require.Len(t, good.events.all(workerevent.Started), 1)
 	})
 }
 
@@ -159,7 +161,7 @@ func TestOnlyTheNamedWorkersRunATask(t *testing.T) {
 		anybody := a.send(20)
 		other := a.hire("other", double)
 		a.awaitSuccess(anybody)
-		require.Len(t, other.events.all(consumer.EventStarted), 20)
+		require.Len(t, other.events.all(workerevent.Started), 20)
 		a.hire("chosen", double)
 		a.awaitSuccess(chosen)
 		for _, id := range chosen {
@@ -210,7 +212,7 @@ func TestAWorkerWithTooManyErrorsStaysAwayAndOthersGoOn(t *testing.T) {
 		task := a.awaitStatus(id, model.StatusSuccess)
 		require.Equal(t, []string{"well"}, successesOf(task))
 		require.Equal(t, 2, task.ErrorCount)
-		require.Len(t, broken.events.all(consumer.EventStarted), 2)
+		require.Len(t, broken.events.all(workerevent.Started), 2)
 	})
 }
 

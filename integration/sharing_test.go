@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -329,7 +330,7 @@ func TestASendInATransactionIsThereWhenItCommits(t *testing.T) {
 		result, err := producer.Await(t.Context(), a.p, chaosWork, sent)
 		require.NoError(t, err)
 		require.Equal(t, 8, result)
-		require.Len(t, h.events.all(consumer.EventStarted), 2)
+		require.Len(t, h.events.all(workerevent.Started), 2)
 	})
 }
 

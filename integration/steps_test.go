@@ -15,6 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/producer"
 )
@@ -311,13 +313,13 @@ func TestAStepThatDoesNotDecodeGivesTheTaskBack(t *testing.T) {
 		}
 		n := a.hire("newer", newer)
 		sent := a.sendKey("k", 0, retries(1, 0))
-		n.events.await(t, consumer.EventStarted, 1)
+		n.events.await(t, workerevent.Started, 1)
 		require.NoError(t, n.stop())
 		o := a.hire("older", func(ctx context.Context, _ *consumer.Task[int]) (int, error) {
 			return consumer.Step(ctx, "one", func(context.Context) (int, error) { return 1, nil })
 		})
-		given := o.events.await(t, consumer.EventFinished, 1)
-		require.Equal(t, model.FailUndecodable, given.Outcome)
+		given := o.events.await(t, workerevent.Finished, 1)
+		require.Equal(t, failkind.Undecodable, given.Outcome)
 		require.Contains(t, given.Reason, "the value of step one")
 		a.hire("newer", newer)
 		task := a.awaitStatus(sent.ID, model.StatusSuccess)

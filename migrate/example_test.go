@@ -21,6 +21,6 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("version %d, current: %v; then current: %v\n", before.Version, before.Current(), after.Current())
+	fmt.Printf("version %d, current: %v; then current: %v\n", before.Version, before.Current, after.Current)
 	// Output: version 0, current: false; then current: true
 }

@@ -31,10 +31,9 @@ type State struct {
 	// Foreign says that the collection of tasks has documents that mscheduler did not
 	// write; Up then refuses.
 	Foreign bool
+	// Current says that [Up] has nothing to do.
+	Current bool
 }
-
-// Current reports whether [Up] has nothing to do.
-func (s State) Current() bool { return !s.Foreign && s.Version >= s.Wanted && len(s.Missing) == 0 }
 
 // Config says which database.
 type Config struct {
@@ -67,5 +66,8 @@ func (c Config) do(ctx context.Context, what string, f func(*store.Store, contex
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
 	}
-	return State{Version: st.Version, Wanted: st.Wanted, MinReader: st.MinReader, Missing: st.Missing, Foreign: st.Foreign}, err
+	return State{
+		Version: st.Version, Wanted: st.Wanted, MinReader: st.MinReader, Missing: st.Missing, Foreign: st.Foreign,
+		Current: err == nil && !st.Foreign && st.Version >= st.Wanted && len(st.Missing) == 0,
+	}, err
 }

@@ -17,7 +17,7 @@ func TestUpSetsAnEmptyDatabaseUpAndMayBeRepeated(t *testing.T) {
 	db := testdb.New(t)
 	before, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
-	require.False(t, before.Current())
+	require.False(t, before.Current)
 	require.Zero(t, before.Version)
 	require.Contains(t, before.Missing, "tasks.due")
 	names, err := db.ListCollectionNames(t.Context(), bson.D{})
@@ -27,7 +27,7 @@ func TestUpSetsAnEmptyDatabaseUpAndMayBeRepeated(t *testing.T) {
 	for range 2 {
 		after, err := Up(t.Context(), Config{Database: db})
 		require.NoError(t, err)
-		require.True(t, after.Current())
+		require.True(t, after.Current)
 		require.Equal(t, after.Wanted, after.Version)
 		require.Empty(t, after.Missing)
 		now, err := Status(t.Context(), Config{Database: db})
@@ -44,10 +44,10 @@ func TestUpMakesAnIndexThatIsMissing(t *testing.T) {
 	st, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
 	require.Equal(t, []string{"tasks.lapse"}, st.Missing)
-	require.False(t, st.Current())
+	require.False(t, st.Current)
 	st, err = Up(t.Context(), Config{Database: db})
 	require.NoError(t, err)
-	require.True(t, st.Current())
+	require.True(t, st.Current)
 }
 
 func TestUpMayRunInSeveralProcessesAtOnce(t *testing.T) {
@@ -63,7 +63,7 @@ func TestUpMayRunInSeveralProcessesAtOnce(t *testing.T) {
 	wg.Wait()
 	st, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
-	require.True(t, st.Current())
+	require.True(t, st.Current)
 }
 
 func TestAPrefixHasASchemaOfItsOwn(t *testing.T) {
@@ -72,10 +72,10 @@ func TestAPrefixHasASchemaOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	plain, err := Status(t.Context(), Config{Database: db})
 	require.NoError(t, err)
-	require.False(t, plain.Current())
+	require.False(t, plain.Current)
 	prefixed, err := Status(t.Context(), Config{Database: db, Prefix: "a_"})
 	require.NoError(t, err)
-	require.True(t, prefixed.Current())
+	require.True(t, prefixed.Current)
 }
 
 func TestUpRefusesACollectionThatIsNotOurs(t *testing.T) {

@@ -74,7 +74,3 @@ func (c Callback) String() string {
 	}
 	return strings.TrimSpace(b.String())
 }
-
-// CallbackType is the type of the tasks that deliver callbacks. They are tasks like any
-// other: seen, retried, paused, with a type document of their own if somebody wants one.
-const CallbackType = "mscheduler.callback"

@@ -33,19 +33,17 @@ func (s Status) Ended() bool {
 // Succeeded says whether the task's work was done by its handlers.
 func (s Status) Succeeded() bool { return s == StatusSuccess || s == StatusCompleted }
 
-// FailKind says in which way an execution ended badly.
+// FailKind says in which way an execution ended badly. error, fatal, panic and timeout count in
+// error_count; a lapse has a counter and a budget of its own, so that lost machines do not eat
+// the retries. The others cost nothing.
+//
+//	error        the handler returned an error
+//	fatal        the handler said that a retry is useless
+//	panic        the handler panicked
+//	timeout      the execution ran past its deadline
+//	lapsed       the lease passed without a ping
+//	released     given back: shutdown, margin, snooze, worker filter
+//	undecodable  the worker does not understand the arguments (yet)
+//	cancelled    ended because the task was cancelled
+//	cleaned      succeeded, and a send took the success back, see [RestartSucceeded]
 type FailKind string
-
-// The kinds of a bad end. error, fatal, panic and timeout count in error_count; a lapse
-// has a counter and a budget of its own, so that lost machines do not eat the retries.
-const (
-	FailError       FailKind = "error"       // the handler returned an error
-	FailFatal       FailKind = "fatal"       // the handler said that a retry is useless
-	FailPanic       FailKind = "panic"       // the handler panicked
-	FailTimeout     FailKind = "timeout"     // the execution ran past its deadline
-	FailLapsed      FailKind = "lapsed"      // the lease passed without a ping
-	FailReleased    FailKind = "released"    // given back: shutdown, margin, snooze, worker filter
-	FailUndecodable FailKind = "undecodable" // the worker does not understand the arguments (yet)
-	FailCancelled   FailKind = "cancelled"   // ended because the task was cancelled
-	FailCleaned     FailKind = "cleaned"     // succeeded, and a send took the success back, see [RestartSucceeded]
-)

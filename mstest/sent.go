@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // Sent returns the arguments of all tasks of the type that the database holds, whatever
@@ -33,10 +34,11 @@ func Sent[A, R any](t testing.TB, db *mongo.Database, typ model.Type[A, R]) []A 
 
 // all reads every page of what the filter selects, ordered by id.
 func all(t testing.TB, db *mongo.Database, f admin.Filter) (tasks []*model.Task, err error) {
-	a, err := admin.New(admin.Config{Database: db})
+	p, err := producer.New(producer.Config{Database: db})
 	if err != nil {
 		return nil, err
 	}
+	a := admin.New(p)
 	for token := ""; ; {
 		page, err := a.Find(t.Context(), f, 1000, token)
 		if err != nil {
@@ -44,7 +46,7 @@ func all(t testing.TB, db *mongo.Database, f admin.Filter) (tasks []*model.Task,
 		}
 		tasks = append(tasks, page.Tasks...)
 		if token = page.Next; token == "" {
-			return tasks, a.Close(t.Context())
+			return tasks, p.Close(t.Context())
 		}
 	}
 }

@@ -107,7 +107,7 @@ func TestARunThatHasNotEndedIsInTheNextTicksWay(t *testing.T) {
 	require.Equal(t, schedule.RunScheduled, d.tick().Status)
 	run := d.tick()
 	require.Equal(t, schedule.RunSkipped, run.Status)
-	require.Equal(t, schedule.SkipOverlap, run.Reason)
+	require.Equal(t, tickplan.SkipOverlap, run.Reason)
 }
 
 // Only rules whose ticks depend on it have their runs looked at.

@@ -27,6 +27,6 @@ func TestBeyondAThousandRunsARuleSkipsForItsCapacity(t *testing.T) {
 	require.Len(t, w.rule.Active, tickplan.MaxActive)
 	for _, id := range []string{"r!forced", tickplan.TickID("r", w.now)} {
 		require.Equal(t, schedule.RunSkipped, w.runs[id].Status, id)
-		require.Equal(t, schedule.SkipCapacity, w.runs[id].Reason, id)
+		require.Equal(t, tickplan.SkipCapacity, w.runs[id].Reason, id)
 	}
 }

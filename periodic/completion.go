@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -186,7 +187,7 @@ func usable(ctx context.Context, p *producer.Producer, method string, h input.Ha
 		return refuse(http.StatusGone, "gone", "the run has ended as "+string(t.Status))
 	case w.Open():
 		return http.StatusOK, completionAnswer{}
-	case w.FailKind == "", w.FailKind == model.FailError, w.FailKind == model.FailFatal:
+	case w.FailKind == "", w.FailKind == failkind.Error, w.FailKind == failkind.Fatal:
 		return refuse(http.StatusConflict, "repeated", "the run is already completed: "+outcomeText(w))
 	default:
 		return refuse(http.StatusGone, "gone", "the run no longer waits for this completion ("+string(w.FailKind)+"): "+w.FailReason)

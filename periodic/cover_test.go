@@ -20,7 +20,7 @@ func TestEnablingAfterYearsRecordsEachPausedTickInOneRecord(t *testing.T) {
 	seconds := int64(now.Sub(monday) / time.Second)
 
 	online := tickplan.Enable(r, cal, now)
-	require.Equal(t, &schedule.SkipSpan{ID: online.Range.ID, Reason: schedule.SkipPaused, First: monday.Add(time.Second), Last: now, Count: seconds}, online.Range)
+	require.Equal(t, &schedule.SkipSpan{ID: online.Range.ID, Reason: tickplan.SkipPaused, First: monday.Add(time.Second), Last: now, Count: seconds}, online.Range)
 
 	r.EndAt = now.Add(-time.Hour)
 	over := tickplan.Enable(r, cal, now)

@@ -79,10 +79,7 @@ func TestTheTaskOfATickIsWhatASendWouldHaveStored(t *testing.T) {
 	prod, err := producer.New(producer.Config{Database: db, Tenant: "acme"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
-	adm, err := admin.New(admin.Config{Database: db})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, adm.Close(context.Background())) })
-	_, err = adm.PutType(t.Context(), model.TaskType{
+	_, err = admin.New(prod).PutType(t.Context(), model.TaskType{
 		Code: "tick", Category: "of the type", ClaimBy: model.ClaimByCategory, Options: model.Options{Retention: time.Hour},
 	})
 	require.NoError(t, err)

@@ -3,6 +3,8 @@ package periodic
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,30 +139,25 @@ func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([
 	}
 	rules, unread, err := p.store.Rules.List(ctx, tenant, after, limit)
 	if err == nil && len(unread) > 0 {
-		bad := &UnreadableError{}
+		bad := &UnreadableError{Rules: map[string]error{}}
 		for _, u := range unread {
-			bad.Rules = append(bad.Rules, UnreadableRule{ID: u.ID, Living: u.Living, Err: u.Err})
+			bad.Rules[u.Living] = fmt.Errorf("the rule %s (%q) cannot be read: %w", u.ID, strings.TrimPrefix(u.Living, model.NoTenant+"/"), u.Err)
 		}
 		err = bad
 	}
 	return rules, err
 }
 
-// UnreadableRule is a rule whose document this release cannot read.
-type UnreadableRule struct {
-	ID     string
-	Living string // tenant and name, as [schedule.Rule] has it
-	Err    error
-}
-
 // UnreadableError names rules that this release cannot read: a later release wrote them, or
 // somebody edited them by hand. They do not fire; all other rules do.
-type UnreadableError struct{ Rules []UnreadableRule }
+type UnreadableError struct {
+	Rules map[string]error // by tenant and name, as [schedule.Rule.Living] has them
+}
 
 func (e *UnreadableError) Error() string {
-	lines := make([]string, len(e.Rules))
-	for i, r := range e.Rules {
-		lines[i] = fmt.Sprintf("the rule %s (%q) cannot be read: %v", r.ID, strings.TrimPrefix(r.Living, model.NoTenant+"/"), r.Err)
+	var lines []string
+	for _, living := range slices.Sorted(maps.Keys(e.Rules)) {
+		lines = append(lines, e.Rules[living].Error())
 	}
 	return strings.Join(lines, "\n")
 }

@@ -159,9 +159,10 @@ func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
 // Both ends are found at once, the later one first: it lies among the tasks.
 func TestARunHasEndedAsTheNewestLifeOfItsTaskDid(t *testing.T) {
 	db, p, _, r, _ := runAgain(t)
-	puller, err := pull.New(pull.Config{Database: db})
+	prod, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, puller.Close(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, prod.Close(context.Background())) })
+	puller := pull.New(prod)
 	got, err := puller.Fetch(t.Context(), pull.FetchRequest{WorkerID: "w", Types: []string{"tick"}, Max: 1})
 	require.NoError(t, err)
 	require.Len(t, got, 1)

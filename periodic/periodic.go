@@ -19,6 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -45,7 +46,7 @@ type Config struct {
 	// rules with such keys are refused.
 	SecretKey string
 	// Clock is for tests. Defaults to the machine's.
-	Clock clock.Clock
+	Clock model.Clock
 	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
 	Logger zerolog.Logger
 }

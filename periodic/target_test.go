@@ -20,6 +20,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -329,7 +330,7 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 		{"http.keys[0].sk cannot be kept: no secret key is set", func(s *schedule.Spec) { s.HTTP.Keys = []callback.Key{{AccessKey: "a", Secret: "s"}} }},
 		{"callback.security.keys[0].sk cannot be kept: no secret key is set", func(s *schedule.Spec) { s.Options.Callback = signed("s") }},
 		{"callback cannot be set for tasks of type mscheduler.callback", func(s *schedule.Spec) {
-			s.HTTP, s.Type, s.Options.Callback = nil, model.CallbackType, &model.Callback{Success: &model.CallbackTarget{URL: "http://h"}}
+			s.HTTP, s.Type, s.Options.Callback = nil, input.CallbackType, &model.Callback{Success: &model.CallbackTarget{URL: "http://h"}}
 		}},
 		{`type is "t", but the rule calls a URL`, func(s *schedule.Spec) { s.Type = "t" }},
 		{"http.url has a placeholder before its path", func(s *schedule.Spec) { s.Type, s.HTTP.URL = "t", "http://{{name}}/" }},

@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 // A worker's and a type's document that nobody can read: the engine starts and decides, but
@@ -43,10 +44,10 @@ func TestADocumentThatCannotBeReadStopsNoOtherTypesTicks(t *testing.T) {
 	require.Eventually(t, func() bool { return tasks("good") >= 2 }, time.Minute, 50*time.Millisecond)
 	require.Zero(t, tasks("bad"))
 
-	adm, err := admin.New(admin.Config{Database: db})
+	prod, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, adm.Close(context.Background())) }()
-	require.NoError(t, adm.DeleteType(t.Context(), "bad", 0))
+	defer func() { require.NoError(t, prod.Close(context.Background())) }()
+	require.NoError(t, admin.New(prod).DeleteType(t.Context(), "bad", 0))
 	require.Eventually(t, func() bool { return tasks("bad") > 0 }, time.Minute, 50*time.Millisecond, "its ticks have waited")
 }
 

@@ -93,7 +93,7 @@ func TestForecastOfTooManyTicksEndsEarlyAndSaysWhere(t *testing.T) {
 	require.Equal(t, 1000, sum.Ticks)
 	require.Equal(t, 2, f.AtOnce)
 	require.Equal(t, 400, sum.Runs, "two of five")
-	require.Equal(t, map[schedule.SkipReason]int{schedule.SkipConcurrency: 600}, sum.Skipped)
+	require.Equal(t, map[schedule.SkipReason]int{tickplan.SkipConcurrency: 600}, sum.Skipped)
 }
 
 func TestForecastRefusesTimesThatCannotBeParsed(t *testing.T) {

@@ -20,7 +20,7 @@ const parallelChanges = 8
 func (p *Producer) lookUp(ctx context.Context, existing []*outgoing) (gone []*outgoing) {
 	var alone, policy []*outgoing
 	for _, o := range existing {
-		if o.draft.OnExisting == 0 {
+		if o.exists == 0 {
 			alone = append(alone, o)
 		} else {
 			policy = append(policy, o)
@@ -52,8 +52,8 @@ func (p *Producer) lookWith(ctx context.Context, outs []*outgoing, read readTask
 			gone = append(gone, o)
 		default:
 			o.sent = Sent{ID: t.ID, Generation: t.Generation, Status: t.Status}
-			if o.draft.OnExisting != 0 {
-				after, err := lifecycle.SendAgain(t, o.draft.Draft, o.draft.OnExisting, now)
+			if o.exists != 0 {
+				after, err := lifecycle.SendAgain(t, o.draft, o.exists, now)
 				o.again = err != nil || after != t // what is refused now may not be when it is carried out
 			}
 		}
@@ -66,7 +66,7 @@ func (p *Producer) sendAgain(ctx context.Context, o *outgoing) {
 	for range maxReappearing {
 		o.again = false
 		before, after, err := p.room.Store.Tasks.Change(ctx, o.task.ID, func(t *model.Task) (*model.Task, error) {
-			return lifecycle.SendAgain(t, o.draft.Draft, o.draft.OnExisting, p.room.Store.Clock.Now())
+			return lifecycle.SendAgain(t, o.draft, o.exists, p.room.Store.Clock.Now())
 		})
 		if errors.Is(err, store.ErrNotFound) { // gone meanwhile: the key is free
 			p.insert(ctx, []*outgoing{o})

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -52,7 +53,7 @@ func TestUpdateIdleLeavesARunningTaskAlone(t *testing.T) {
 func TestAFailedTaskRunsAgainAsANewLifeWithTheFlag(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{To: "ann"}, Key("k"))
-	failed := b.Run(s.ID, lifecycle.Failed(model.FailFatal, "no such user"))
+	failed := b.Run(s.ID, lifecycle.Failed(failkind.Fatal, "no such user"))
 	require.Equal(t, model.StatusFailure, failed.Status)
 
 	untouched := b.send(mail{}, Key("k"), OnExisting(model.RestartSucceeded))
@@ -104,8 +105,8 @@ func TestAKeyWhoseTaskWasDeletedIsFreeAgain(t *testing.T) {
 	_, err := b.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: s.ID}})
 	require.NoError(t, err)
 	// As a sender finds it whose insert saw the task and whose decision did not.
-	o := &outgoing{draft: &Draft{Draft: lifecycle.Draft{Type: "mail", Key: "k"}, OnExisting: model.UpdateArgs}, again: true}
-	o.task = o.draft.task(b.Now())
+	o := newOutgoing(&Draft{Type: "mail", Key: "k", OnExisting: model.UpdateArgs}, nil, b.Now())
+	o.again = true
 	b.p.sendAgain(t.Context(), o)
 	require.NoError(t, o.err)
 	require.True(t, o.sent.Created)
@@ -115,7 +116,7 @@ func TestAKeyWhoseTaskWasDeletedIsFreeAgain(t *testing.T) {
 func TestALifeThatWaitsForItsRetryIsKeptWhenANewOneBegins(t *testing.T) {
 	b := setup(t)
 	first := b.send(mail{To: "ann"}, Key("k"))
-	require.Equal(t, model.StatusError, b.Run(first.ID, lifecycle.Failed(model.FailError, "no route").After(time.Hour)).Status)
+	require.Equal(t, model.StatusError, b.Run(first.ID, lifecycle.Failed(failkind.Error, "no route").After(time.Hour)).Status)
 	over := b.awaiting(first)
 	again := b.send(mail{To: "bob"}, Key("k"), OnExisting(model.RestartFailed))
 	require.True(t, again.Created)

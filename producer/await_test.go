@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/fakeworker"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -47,11 +48,11 @@ func TestAwaitReturnsTheResult(t *testing.T) {
 func TestAwaitOfATaskThatEndedWithoutSuccessIsATaskError(t *testing.T) {
 	b := setup(t)
 	for want, end := range map[model.Status]func(id string){
-		model.StatusFailure: func(id string) { b.Run(id, lifecycle.Failed(model.FailFatal, "no such user")) },
+		model.StatusFailure: func(id string) { b.Run(id, lifecycle.Failed(failkind.Fatal, "no such user")) },
 		model.StatusPending: func(id string) {
 			_, err := b.p.Update(t.Context(), id, NeedManual(true))
 			require.NoError(t, err)
-			b.Run(id, lifecycle.Failed(model.FailFatal, "no such user"))
+			b.Run(id, lifecycle.Failed(failkind.Fatal, "no such user"))
 		},
 		model.StatusCancelled: func(id string) {
 			_, err := b.p.Cancel(t.Context(), id, "no such user")
@@ -60,7 +61,7 @@ func TestAwaitOfATaskThatEndedWithoutSuccessIsATaskError(t *testing.T) {
 		model.StatusManuallyProcessed: func(id string) {
 			_, err := b.p.Update(t.Context(), id, NeedManual(true))
 			require.NoError(t, err)
-			b.Run(id, lifecycle.Failed(model.FailFatal, "something else"))
+			b.Run(id, lifecycle.Failed(failkind.Fatal, "something else"))
 			_, err = b.p.Resolve(t.Context(), id, "no such user")
 			require.NoError(t, err)
 		},

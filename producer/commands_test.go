@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -35,13 +36,13 @@ func TestCancellingARunningTaskTellsItsWorkerEachTime(t *testing.T) {
 		require.NotZero(t, task.CancelRequestedAt)
 		require.Equal(t, i+1, b.Signalled(s.ID), "who repeats a cancel repeats its signal")
 	}
-	require.Equal(t, model.StatusCancelled, b.End(s.ID, "w", lifecycle.Failed(model.FailError, "cancelled")).Status)
+	require.Equal(t, model.StatusCancelled, b.End(s.ID, "w", lifecycle.Failed(failkind.Error, "cancelled")).Status)
 }
 
 func TestRetryMakesATaskDueNow(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))
-	waiting := b.Run(s.ID, lifecycle.Failed(model.FailError, "try later"))
+	waiting := b.Run(s.ID, lifecycle.Failed(failkind.Error, "try later"))
 	require.Equal(t, model.StatusError, waiting.Status)
 	require.True(t, waiting.DueAt.After(b.Now()))
 	task, err := b.p.Retry(t.Context(), s.ID, "mended")
@@ -54,7 +55,7 @@ func TestRetryMakesATaskDueNow(t *testing.T) {
 func TestRetryOfAFailedTaskBeginsANewLife(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{})
-	b.Run(s.ID, lifecycle.Failed(model.FailFatal, "no"))
+	b.Run(s.ID, lifecycle.Failed(failkind.Fatal, "no"))
 	task, err := b.p.Retry(t.Context(), s.ID, "mended")
 	require.NoError(t, err)
 	require.Greater(t, task.Generation, s.Generation)
@@ -67,7 +68,7 @@ func TestRetryOfAFailedTaskBeginsANewLife(t *testing.T) {
 func TestResolveEndsAPendingTask(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, NeedManual(true))
-	b.Run(s.ID, lifecycle.Failed(model.FailFatal, "no"))
+	b.Run(s.ID, lifecycle.Failed(failkind.Fatal, "no"))
 	task, err := b.p.Resolve(t.Context(), s.ID, "did it by hand")
 	require.NoError(t, err)
 	require.Equal(t, model.StatusManuallyProcessed, task.Status)

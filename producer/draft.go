@@ -24,7 +24,7 @@ func (c Config) Check(typ string, args any, opts ...Option) error {
 
 // draftOf turns the input of one task into a checked draft; its secrets are sealed.
 func draftOf(tenant string, secrets *secret.Box, typ string, args any, opts []Option) (d *Draft, outside bool, err error) {
-	s := gather(lifecycle.Draft{Tenant: tenant, Type: typ}, opts)
+	s := gather(Draft{Tenant: tenant, Type: typ}, opts)
 	if s.has("Args") {
 		s.complain("args", "is given by the send itself; the option Args is for Update")
 	}
@@ -44,7 +44,7 @@ func (d *Draft) seal(secrets *secret.Box) (err error) {
 
 // validate finds everything that is wrong with the draft.
 func (d *Draft) validate() error {
-	m := d.Draft
+	m := d.stored()
 	if m.Key == "" {
 		m.Key = "made up later"
 	}
@@ -72,9 +72,10 @@ func validExisting(e model.Existing) error {
 	return nil
 }
 
-// task makes the document of the draft, in its first life. It fixes what the draft left
-// to the moment of the write: a key, a start time, an expiry.
-func (d *Draft) task(now time.Time) *model.Task {
+// newOutgoing makes the document of the draft, in its first life; typ is what is stored of its
+// type, nil = nothing. It fixes what the draft left to the moment of the write: a key, a start
+// time, an expiry.
+func newOutgoing(d *Draft, typ *model.TaskType, now time.Time) *outgoing {
 	if d.Key == "" {
 		var random [10]byte
 		_, _ = rand.Read(random[:]) // never fails: it ends the program instead
@@ -86,5 +87,8 @@ func (d *Draft) task(now time.Time) *model.Task {
 	if d.ExpiresIn > 0 {
 		d.Options.ExpiresAt = now.Add(d.ExpiresIn)
 	}
-	return lifecycle.NewTask(d.Draft, now)
+	o := &outgoing{draft: d.stored(), exists: d.OnExisting}
+	o.draft.Typed(typ)
+	o.task = lifecycle.NewTask(o.draft, now)
+	return o
 }

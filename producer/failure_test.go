@@ -86,9 +86,9 @@ func TestASendManyThatWasCutOffNamesItsItemsAndMayBeRepeated(t *testing.T) {
 	sent, err := SendMany(t.Context(), b.p, mailType, items(n))
 	var many *ManyError
 	require.ErrorAs(t, err, &many)
-	require.Len(t, many.Items, n)
-	require.True(t, mongo.IsNetworkError(many.Failed(0)))
-	require.ErrorContains(t, many.Failed(n-1), "not tried after an error")
+	require.Len(t, many.Failed, n)
+	require.True(t, mongo.IsNetworkError(many.Failed[0]))
+	require.ErrorContains(t, many.Failed[n-1], "not tried after an error")
 	require.Equal(t, "-/mail/0", sent[0].ID)
 	require.EqualValues(t, 1+maxChunk, b.Tasks())
 
@@ -116,8 +116,8 @@ func TestATaskThatTheDatabaseRefusesFailsAlone(t *testing.T) {
 	sent, err := SendMany(t.Context(), b.p, mailType, many)
 	var failed *ManyError
 	require.ErrorAs(t, err, &failed)
-	require.Len(t, failed.Items, 1)
-	require.Equal(t, store.Fatal, store.Classify(failed.Failed(1)))
+	require.Len(t, failed.Failed, 1)
+	require.Equal(t, store.Fatal, store.Classify(failed.Failed[1]))
 	require.True(t, sent[0].Created)
 	require.True(t, sent[2].Created)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -24,13 +25,14 @@ const (
 
 // outgoing is one draft between its task and its Sent.
 type outgoing struct {
-	draft *Draft
-	task  *model.Task
-	sent  Sent
-	err   error
-	again bool // the key exists, and what OnExisting says is still to be done
-	held  bool // an open transaction holds the key (see err); the insert is repeated apart
-	tried bool // it was held before, and may have been stored since
+	draft  lifecycle.Draft
+	exists model.Existing // what becomes of a key that exists
+	task   *model.Task
+	sent   Sent
+	err    error
+	again  bool // the key exists, and what OnExisting says is still to be done
+	held   bool // an open transaction holds the key (see err); the insert is repeated apart
+	tried  bool // it was held before, and may have been stored since
 }
 
 // carryOut is the innermost SendFunc: it stores the drafts.
@@ -62,8 +64,7 @@ func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error
 	now := p.room.Store.Clock.Now()
 	outs := make([]*outgoing, len(drafts))
 	for i, d := range drafts {
-		d.Typed(p.room.Types.Get(d.Type))
-		o := &outgoing{draft: d, task: d.task(now)}
+		o := newOutgoing(d, p.room.Types.Get(d.Type), now)
 		o.sent.ID = o.task.ID
 		outs[i] = o
 	}
@@ -88,10 +89,10 @@ func (p *Producer) carryOut(ctx context.Context, drafts []*Draft) ([]Sent, error
 // orNil is the error of a SendFunc.
 func (e *ManyError) orNil() error {
 	switch {
-	case len(e.Items) == 0:
+	case len(e.Failed) == 0:
 		return nil
 	case e.Total == 1:
-		return e.Items[0].Err
+		return e.Failed[0]
 	default:
 		return e
 	}

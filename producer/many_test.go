@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -74,10 +75,10 @@ func TestAnInvalidItemIsNamedAndNothingIsWritten(t *testing.T) {
 	var many *ManyError
 	require.ErrorAs(t, err, &many)
 	require.Equal(t, 10, many.Total)
-	require.Len(t, many.Items, 2)
-	require.ErrorContains(t, many.Failed(3), "priority is 77")
-	require.ErrorContains(t, many.Failed(7), "key")
-	require.NoError(t, many.Failed(4))
+	require.Len(t, many.Failed, 2)
+	require.ErrorContains(t, many.Failed[3], "priority is 77")
+	require.ErrorContains(t, many.Failed[7], "key")
+	require.NoError(t, many.Failed[4])
 	require.ErrorIs(t, err, model.ErrInvalid)
 	require.ErrorContains(t, err, "2 of 10 tasks failed: item 3: priority is 77")
 	require.Zero(t, b.Tasks())
@@ -95,7 +96,7 @@ func TestTheFailureOfTheOnlyItemIsAManyErrorToo(t *testing.T) {
 	_, err := SendMany(t.Context(), b.p, mailType, []Item[mail]{{Options: []Option{Priority(77)}}})
 	var many *ManyError
 	require.ErrorAs(t, err, &many)
-	require.ErrorContains(t, many.Failed(0), "priority")
+	require.ErrorContains(t, many.Failed[0], "priority")
 }
 
 func TestItemsOfSeveralTypesAreSentTogether(t *testing.T) {
@@ -135,7 +136,7 @@ func TestExistingKeysOfASendManyAreTreatedAsTheirOptionSays(t *testing.T) {
 	for i, s := range sent[:20] {
 		out := lifecycle.Success(bson.RawValue{})
 		if i%2 == 0 {
-			out = lifecycle.Failed(model.FailFatal, "no")
+			out = lifecycle.Failed(failkind.Fatal, "no")
 		}
 		b.Run(s.ID, out)
 	}

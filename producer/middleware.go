@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -11,8 +13,16 @@ import (
 // Draft is one task on its way to the database, as middleware sees it. It may change
 // every field; what it makes of it is checked again.
 type Draft struct {
-	// Draft is what will be stored. An empty Key stands for one that is made up.
-	lifecycle.Draft
+	Tenant   string // "" = none
+	Type     string
+	Key      string // "" = one is made up
+	Category string
+	Creator  string
+	Args     bson.RawValue // zero = none
+	Start    time.Time     // zero = now
+	Priority *int          // nil = 5
+	Held     bool          // Wait until it is released
+	Options  model.Options
 	// In, when not 0, is the start time from the moment of the write on, by the
 	// database's clock; Start is then ignored.
 	In time.Duration
@@ -20,6 +30,14 @@ type Draft struct {
 	ExpiresIn time.Duration
 	// OnExisting says what happens to a key that exists; 0 leaves it alone.
 	OnExisting model.Existing
+}
+
+// stored is what will be stored of the draft.
+func (d *Draft) stored() lifecycle.Draft {
+	return lifecycle.Draft{
+		Tenant: d.Tenant, Type: d.Type, Key: d.Key, Category: d.Category, Creator: d.Creator,
+		Args: d.Args, Start: d.Start, Priority: d.Priority, Held: d.Held, Options: d.Options,
+	}
 }
 
 // SendFunc stores drafts and returns one Sent for each, in their order. Its error is

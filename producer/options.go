@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -32,8 +31,8 @@ func (s *settings) complain(field, format string, args ...any) {
 }
 
 // gather applies the options in their order to what base says.
-func gather(base lifecycle.Draft, opts []Option) *settings {
-	s := &settings{draft: Draft{Draft: base}}
+func gather(base Draft, opts []Option) *settings {
+	s := &settings{draft: base}
 	for i, o := range opts {
 		if o == nil {
 			s.complain(fmt.Sprintf("options[%d]", i), "is nil")
@@ -187,15 +186,10 @@ func Retention(d time.Duration) Option {
 // for good, and with OnPending also when a person must decide. Package callback describes the
 // requests. Secrets are sealed with the Config's
 // SecretKey before anything is written, and the option is refused without one where it has
-// any. Defaults to what the task's type says.
+// any. An empty Callback tells nobody, whatever the task's type says: the task is Success at
+// once. Defaults to what the type says.
 func Callback(c model.Callback) Option {
 	return newOption("Callback", func(s *settings) { s.draft.Options.Callback = &c }, c)
-}
-
-// NoCallback says that nobody is told, whatever the task's type says: the task is Success
-// at once.
-func NoCallback() Option {
-	return newOption("NoCallback", func(s *settings) { s.draft.Options.Callback = &model.Callback{} })
 }
 
 // LimitKey names what the task is one of many of, such as its customer: of the tasks of a type

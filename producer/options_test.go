@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/callback"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -48,12 +47,12 @@ func TestOptionsPrintAsTheyAreWritten(t *testing.T) {
 
 func TestOfTwoOptionsThatContradictTheLaterWins(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	s := gather(lifecycle.Draft{}, []Option{In(time.Hour), At(at), Priority(1), Priority(2), OnExisting(model.UpdateArgs), OnExisting()})
+	s := gather(Draft{}, []Option{In(time.Hour), At(at), Priority(1), Priority(2), OnExisting(model.UpdateArgs), OnExisting()})
 	require.Zero(t, s.draft.In)
 	require.Equal(t, at, s.draft.Start)
 	require.Equal(t, 2, *s.draft.Priority)
 	require.Zero(t, s.draft.OnExisting)
-	s = gather(lifecycle.Draft{}, []Option{At(at), In(time.Hour), Workers("w"), AnyWorker()})
+	s = gather(Draft{}, []Option{At(at), In(time.Hour), Workers("w"), AnyWorker()})
 	require.Zero(t, s.draft.Start)
 	require.Equal(t, time.Hour, s.draft.In)
 	require.Empty(t, s.draft.Options.SpecificWorkerIDs)
@@ -63,9 +62,9 @@ func TestAnOptionMayBeUsedForManyTasks(t *testing.T) {
 	ids := []string{"w1"}
 	o := Workers(ids...)
 	ids[0] = "changed later"
-	first := gather(lifecycle.Draft{}, []Option{o})
+	first := gather(Draft{}, []Option{o})
 	first.draft.Options.SpecificWorkerIDs[0] = "changed by middleware"
-	second := gather(lifecycle.Draft{}, []Option{o})
+	second := gather(Draft{}, []Option{o})
 	require.Equal(t, []string{"w1"}, second.draft.Options.SpecificWorkerIDs)
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/command"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -25,11 +24,11 @@ func (p *Producer) Complete(ctx context.Context, handle string, result any, opts
 }
 
 // CompleteOption says more about a success, see [WithoutCallback].
-type CompleteOption func(*lifecycle.Outcome)
+type CompleteOption uint8
 
 // WithoutCallback makes the task Success at once, whatever callback it or its type configures:
 // no callback is sent.
-func WithoutCallback() CompleteOption { return func(o *lifecycle.Outcome) { o.NoCallback = true } }
+const WithoutCallback CompleteOption = command.WithoutCallback
 
 // Failure says more about how an execution failed. The zero value is an error that the
 // task's retry strategy judges.

@@ -7,7 +7,6 @@ import (
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -24,10 +23,6 @@ var ErrNotFound = store.ErrNotFound
 // maxGathered is how many single sends one insert holds at most, and how many more
 // wait for it before Send blocks.
 const maxGathered = 1000
-
-// Clock is this machine's time, which tests replace; the start times and stamps of
-// tasks are the database's.
-type Clock = clock.Clock
 
 // Config of a producer. Only Database must be set.
 type Config struct {
@@ -46,18 +41,14 @@ type Config struct {
 	SecretKey string
 	// Middleware around every send; the first is outermost. Defaults to none.
 	Middleware []Middleware
-	// Stored is called with each task that the producer has stored or changed, also in a
-	// transaction that has not committed. It must not block. pull.Puller.Hear is such a function.
-	// Defaults to none.
-	Stored func(*model.Task)
 	// Logger gets what an operator should know. Defaults to none.
 	Logger zerolog.Logger
 	// Clock that waits are measured by. Defaults to the machine's.
-	Clock Clock
+	Clock model.Clock
 }
 
 // Producer sends tasks. It is safe for concurrent use; a process needs one for each
-// database and prefix.
+// database and prefix. admin.New and pull.New make the other doors to its database.
 type Producer struct {
 	room   *command.Room
 	tenant string
@@ -68,6 +59,10 @@ type Producer struct {
 	await   *awaiter
 
 	subscriptions subscriptions
+}
+
+func init() {
+	command.Of = func(p any) *command.Room { return p.(*Producer).room } //nolint:forcetypeassert // admin.New and pull.New take nothing else
 }
 
 // New checks the Config and makes a producer. It does no I/O: the first send checks
@@ -86,9 +81,6 @@ func New(c Config) (*Producer, error) {
 	r, err := command.Open(command.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger, Clock: c.Clock})
 	if err != nil {
 		return nil, err
-	}
-	if c.Stored != nil {
-		r.Wrote = c.Stored
 	}
 	p := &Producer{room: r, tenant: c.Tenant, wrapped: len(c.Middleware) > 0}
 	p.send = p.carryOut

@@ -146,7 +146,7 @@ func (m *many) add(typ string, args any, opts []Option) {
 }
 
 func (m *many) send(ctx context.Context) ([]Sent, error) {
-	if len(m.bad.Items) > 0 {
+	if len(m.bad.Failed) > 0 {
 		return nil, &m.bad
 	}
 	if len(m.drafts) == 0 {

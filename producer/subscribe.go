@@ -23,6 +23,11 @@ type EventFilter struct {
 	Types  []string          // any of them; at most 100
 	Key    string            // exact
 	Kinds  []model.EventKind // any of them
+	// After begins behind the event with that token, see model.TaskEvent, or at the place that
+	// [Subscription.Token] told; "" is now. The rest of the filter may be another one. The server
+	// keeps what happened only for some time, hours or days: if it no longer has all of it, the
+	// error is a *[MissedError].
+	After string
 }
 
 // maxEventTypes bounds the types of one filter: they are one regular expression.
@@ -55,20 +60,7 @@ func (f *EventFilter) validate() error {
 	return nil
 }
 
-// SubscribeOption changes how a subscription begins.
-type SubscribeOption func(*subscribing)
-
-type subscribing struct{ token string }
-
-// ResumeAfter begins after the event with that token, see model.TaskEvent, or at the place
-// that [Subscription.Token] told; "" is now. The filter may be another one. The server keeps
-// what happened only for some time, hours or days: if it no longer has all of it, the error
-// is a *[MissedError].
-func ResumeAfter(token string) SubscribeOption {
-	return func(s *subscribing) { s.token = token }
-}
-
-// Subscribe tells what happens to tasks anywhere in the fleet, from now on: everything that
+// Subscribe tells what happens to tasks anywhere in the fleet, from now on or from the filter's After on: everything that
 // happens after Subscribe has returned is told, in order, at least once, for as long as
 // the subscription is open. A broken connection is mended, and what happened meanwhile
 // told then.
@@ -83,30 +75,23 @@ func ResumeAfter(token string) SubscribeOption {
 // every shard has written something after it. With an idle shard that takes up to ten
 // seconds (MongoDB's periodicNoopIntervalSecs).
 // The error is a *[NoStreamError] where none is free, or the deployment has none, and a
-// *model.InvalidError for a bad filter, option or token. A slow reader holds up nobody but itself,
+// *model.InvalidError for a bad filter or token. A slow reader holds up nobody but itself,
 // and loses nothing unless it is hours behind.
 //
 // The subscription must be closed; [Producer.Close] does it, too. ctx is for the beginning.
-func (p *Producer) Subscribe(ctx context.Context, filter EventFilter, opts ...SubscribeOption) (*Subscription, error) {
-	s, err := p.subscribe(ctx, filter, opts)
+func (p *Producer) Subscribe(ctx context.Context, filter EventFilter) (*Subscription, error) {
+	s, err := p.subscribe(ctx, filter)
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to events: %w", err)
 	}
 	return s, nil
 }
 
-func (p *Producer) subscribe(ctx context.Context, filter EventFilter, opts []SubscribeOption) (*Subscription, error) {
+func (p *Producer) subscribe(ctx context.Context, filter EventFilter) (*Subscription, error) {
 	if err := filter.validate(); err != nil {
 		return nil, err
 	}
-	var o subscribing
-	for i, opt := range opts {
-		if opt == nil {
-			return nil, input.Invalid(fmt.Sprintf("options[%d]", i), "is nil")
-		}
-		opt(&o)
-	}
-	if err := store.ValidToken(o.token); err != nil {
+	if err := store.ValidToken(filter.After); err != nil {
 		return nil, err
 	}
 	ctx = store.Outside(ctx)
@@ -128,7 +113,7 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter, opts []Sub
 	if err != nil {
 		return nil, err
 	}
-	stream, err := s.open(ctx, o.token)
+	stream, err := s.open(ctx, filter.After)
 	if err != nil {
 		s.err = err
 		s.cancel(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -16,9 +17,9 @@ import (
 
 const eventPatience = 30 * time.Second // only reached by a broken product
 
-func (b *bundle) subscribe(f EventFilter, opts ...SubscribeOption) *Subscription {
+func (b *bundle) subscribe(f EventFilter) *Subscription {
 	b.t.Helper()
-	s, err := b.p.Subscribe(b.t.Context(), f, opts...)
+	s, err := b.p.Subscribe(b.t.Context(), f)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { require.NoError(b.t, s.Close(context.Background())) })
 	return s
@@ -47,7 +48,7 @@ func TestASubscriptionTellsALifeInOrder(t *testing.T) {
 	s := b.subscribe(EventFilter{})
 	sent := b.send(mail{To: "ann"}, Tenant("acme"), Key("k"))
 	b.Claim(sent.ID, "w1")
-	b.End(sent.ID, "w1", lifecycle.Failed(model.FailReleased, "shutdown"))
+	b.End(sent.ID, "w1", lifecycle.Failed(failkind.Released, "shutdown"))
 	b.Change(sent.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
 		after, no := lifecycle.Claim(t, lifecycle.Claimant{WorkerID: "w2", ExecID: "exec-of-w2"}, lifecycle.ResolveOptions(t.Options), now)
 		require.Empty(b.t, no)
@@ -123,14 +124,14 @@ func TestKindsAreFilteredAndAnEndIsToldOfANewLifeToo(t *testing.T) {
 	b := setup(t)
 	s := b.subscribe(EventFilter{Kinds: []model.EventKind{model.EventEnded, model.EventSent}})
 	sent := b.send(mail{}, Key("k"))
-	b.Run(sent.ID, lifecycle.Failed(model.FailFatal, "no"))
+	b.Run(sent.ID, lifecycle.Failed(failkind.Fatal, "no"))
 	again := b.Change(sent.ID, func(t *model.Task, now time.Time) (*model.Task, error) {
 		return lifecycle.RetryNow(t, "again", lifecycle.ResolveOptions(t.Options), now)
 	})
 	b.Run(sent.ID, lifecycle.Success(bson.RawValue{}))
 	for _, want := range []model.TaskEvent{
 		{Kind: model.EventSent, Status: model.StatusNew, Generation: sent.Generation},
-		{Kind: model.EventEnded, Status: model.StatusFailure, FailKind: model.FailFatal, Reason: "no"},
+		{Kind: model.EventEnded, Status: model.StatusFailure, FailKind: failkind.Fatal, Reason: "no"},
 		{Kind: model.EventSent, Status: model.StatusNew, Generation: again.Generation, Reason: "again"},
 		{Kind: model.EventEnded, Status: model.StatusSuccess},
 	} {
@@ -147,13 +148,13 @@ func TestASubscriptionResumesAfterAToken(t *testing.T) {
 	token := b.next(first).Token
 	require.NoError(t, first.Close(t.Context()))
 	b.send(mail{}, Key("3"))
-	second := b.subscribe(EventFilter{}, ResumeAfter(token))
+	second := b.subscribe(EventFilter{After: token})
 	require.Equal(t, "2", b.next(second).Key)
 	require.Equal(t, "3", b.next(second).Key)
 	require.NoError(t, second.Close(t.Context()))
 	last := second.Token()
 	b.send(mail{}, Key("4"))
-	third := b.subscribe(EventFilter{Types: []string{"mail"}}, ResumeAfter(last))
+	third := b.subscribe(EventFilter{Types: []string{"mail"}, After: last})
 	for e, err := range third.All(t.Context()) {
 		require.NoError(t, err)
 		require.Equal(t, "4", e.Key)
@@ -184,7 +185,7 @@ func TestSubscriptionsAreFewAndGiveTheirSeatsBack(t *testing.T) {
 	require.NoError(t, first.Close(t.Context()))
 	require.NoError(t, first.Close(t.Context()), "again")
 	_, err = first.Next(t.Context())
-	require.ErrorIs(t, err, ErrUnsubscribed)
+	require.ErrorIs(t, err, ErrClosed)
 	b.subscribe(EventFilter{Types: []string{"e"}})
 }
 
@@ -235,11 +236,8 @@ func TestASubscriptionRefusesBadInput(t *testing.T) {
 	}
 	_, err := b.p.Subscribe(t.Context(), EventFilter{Types: make([]string, 101)})
 	require.ErrorContains(t, err, "types are 101")
-	_, err = b.p.Subscribe(t.Context(), EventFilter{}, ResumeAfter("nonsense"))
+	_, err = b.p.Subscribe(t.Context(), EventFilter{After: "nonsense"})
 	require.ErrorIs(t, err, model.ErrInvalid)
-	_, err = b.p.Subscribe(t.Context(), EventFilter{}, nil)
-	require.ErrorIs(t, err, model.ErrInvalid)
-	require.ErrorContains(t, err, "options[0] is nil")
 	require.Zero(t, b.seats())
 }
 

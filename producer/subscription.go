@@ -49,8 +49,8 @@ type Subscription struct {
 
 // Next waits for the next event. An error that is not ctx's own is the end of the
 // subscription, and stays the same: *[MissedError], *[NoStreamError] when its seat went to
-// somebody else during an outage, [ErrUnsubscribed] after a Close, [ErrClosed] after the
-// producer's, or the database's refusal.
+// somebody else during an outage, [ErrClosed] after its Close or the producer's, or the
+// database's refusal.
 // While the database is away it waits.
 func (s *Subscription) Next(ctx context.Context) (model.TaskEvent, error) {
 	if ctx.Err() != nil {
@@ -79,7 +79,7 @@ func (s *Subscription) All(ctx context.Context) iter.Seq2[model.TaskEvent, error
 	}
 }
 
-// Token is the place up to which all events were returned, for [ResumeAfter]. It moves on
+// Token is the place up to which all events were returned, for [EventFilter.After]. It moves on
 // with each event, and about once a minute while nothing happens.
 func (s *Subscription) Token() string {
 	s.mu.Lock()
@@ -90,7 +90,7 @@ func (s *Subscription) Token() string {
 // Close ends the subscription and gives its seat back. It may be called again. ctx bounds
 // the waiting; the seat then lapses by itself, after a minute and a half at most.
 func (s *Subscription) Close(ctx context.Context) error {
-	s.cancel(ErrUnsubscribed)
+	s.cancel(errUnsubscribed)
 	select {
 	case <-s.done:
 		return nil
@@ -218,8 +218,8 @@ func (s *Subscription) keepSeat(ctx context.Context) {
 
 var errSeatLost = &NoStreamError{Reason: "its seat lapsed while the database was away, and others have all of them now", Later: true}
 
-// ErrUnsubscribed is returned by a subscription that was closed.
-var ErrUnsubscribed = errors.New("the subscription is closed")
+// errUnsubscribed is the [ErrClosed] of a subscription that was closed itself.
+var errUnsubscribed = fmt.Errorf("the subscription was closed: %w", ErrClosed)
 
 var errNoPlace = errors.New("it named no place at which the stream could go on")
 

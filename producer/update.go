@@ -44,7 +44,7 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 
 // changesRunning says whether the options matter to executions that run already.
 func changesRunning(opts []Option) bool {
-	s := gather(lifecycle.Draft{}, opts)
+	s := gather(Draft{}, opts)
 	return s.has("Lease") || s.has("ConcurrentWorkers")
 }
 
@@ -59,7 +59,7 @@ var fixed = []struct{ option, field, reason string }{
 
 // validUpdate finds what is wrong with the options whatever task they are for.
 func (p *Producer) validUpdate(opts []Option) error {
-	s := gather(lifecycle.Draft{}, opts)
+	s := gather(Draft{}, opts)
 	errs := s.complaints
 	for _, f := range fixed {
 		if s.has(f.option) {
@@ -77,7 +77,7 @@ func (p *Producer) validUpdate(opts []Option) error {
 
 // patchOf lays the options over what the task says.
 func (p *Producer) patchOf(t *model.Task, opts []Option, now time.Time) (lifecycle.Patch, error) {
-	s := gather(lifecycle.Draft{Options: t.Options}, opts)
+	s := gather(Draft{Options: t.Options}, opts)
 	d := &s.draft
 	if err := errors.Join(input.Options(&d.Options), input.OptionsFor(&d.Options, t.Type)); err != nil { // together with what stays as it was
 		return lifecycle.Patch{}, err

@@ -136,7 +136,7 @@ func TestARefusedSendDoesNotEndTheTransactionOfTheOthers(t *testing.T) {
 		})
 		var many *ManyError
 		require.ErrorAs(t, err, &many)
-		require.Len(t, many.Items, 1)
+		require.Len(t, many.Failed, 1)
 		return nil, nil
 	})
 	require.NoError(t, err)

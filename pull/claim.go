@@ -19,10 +19,9 @@ const tries = 4
 
 // claimDue claims what is due.
 func (f *fetch) claimDue(ctx context.Context) error {
-	crowd := 0     // tries in which others were quicker
-	whole := false // the head of the queue is not for this worker: look at everything behind it
+	crowd := 0 // tries in which others were quicker
 	for try := 0; try < tries && f.left > 0; try++ {
-		got, err := f.find(ctx, crowd, whole)
+		got, err := f.find(ctx, crowd)
 		if err != nil || len(got.Tasks) == 0 {
 			return err
 		}
@@ -30,7 +29,6 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		// later perhaps, must not be what this one has taken since.
 		f.exec = claim.NewExecID()
 		out, err := f.claimer.Claim(ctx, claim.Bid{ExecID: f.exec, Tasks: got.Tasks, Search: store.Patience})
-		f.claimer.Abandon(ctx, &out)
 		f.p.room.Limits.Return(out.Unused...)
 		if err != nil {
 			return err // what was won of limited tasks the sweeper finds out
@@ -38,7 +36,6 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		if out.Lost > 0 {
 			crowd++
 		}
-		whole = out.Refused+len(out.Held) > 0
 		won, used := make([]*model.Task, len(out.Won)), make([]limits.Grant, len(out.Won))
 		for i, w := range out.Won {
 			won[i], used[i] = w.After, out.Grants[w.Before]
@@ -55,11 +52,11 @@ func (f *fetch) claimDue(ctx context.Context) error {
 }
 
 // find reads candidates: the head of the queue first, later somewhere behind it.
-func (f *fetch) find(ctx context.Context, crowd int, whole bool) (claim.Catch, error) {
+func (f *fetch) find(ctx context.Context, crowd int) (claim.Catch, error) {
 	if crowd > 0 {
 		return f.seeker.lookBehind(ctx, f.types, f.left, rand.IntN(f.left*4<<crowd))
 	}
-	return f.seeker.look(ctx, f.types, f.left, f.p.memory.news.Load(), whole)
+	return f.seeker.look(ctx, f.types, f.left, f.p.memory.news.Load())
 }
 
 // begin takes what was won into the result when it may begin: where the type has a rate, in

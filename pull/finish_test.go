@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -51,7 +52,7 @@ func TestALateCompletionOfAParkedExecutionIsRefusedAndEndsIt(t *testing.T) {
 			task, err := b.sender.Get(t.Context(), s.ID)
 			require.NoError(t, err)
 			require.Equal(t, model.StatusError, task.Status, "its lapse is seen by who came late")
-			require.Equal(t, model.FailTimeout, task.WorkerStates[0].FailKind)
+			require.Equal(t, failkind.Timeout, task.WorkerStates[0].FailKind)
 			require.Equal(t, 1, task.ErrorCount)
 		}
 	}
@@ -186,7 +187,7 @@ func TestABadCompletionIsRefusedByField(t *testing.T) {
 	}
 	_, err := b.p.Complete(t.Context(), handle, strings.Repeat("x", input.MaxResultBytes))
 	refused("result", err)
-	_, err = b.p.Complete(t.Context(), handle, nil, producer.WithoutCallback(), nil)
+	_, err = b.p.Complete(t.Context(), handle, nil, producer.WithoutCallback, 2)
 	refused("options[1]", err)
 	_, err = b.p.Fail(t.Context(), handle, "\xff", producer.Failure{})
 	refused("reason", err)

@@ -48,20 +48,17 @@ func setupOn(t *testing.T, db *mongo.Database) *bundle {
 	return b
 }
 
-// doors makes a puller and a producer whose sends it hears of.
-func doors(t *testing.T, db *mongo.Database, c producer.Clock) (*Puller, *producer.Producer) {
+// doors makes a producer and a puller of it.
+func doors(t *testing.T, db *mongo.Database, c model.Clock) (*Puller, *producer.Producer) {
 	t.Helper()
-	p, err := New(Config{Database: db, Clock: c})
-	require.NoError(t, err)
-	sender, err := producer.New(producer.Config{Database: db, Clock: c, Stored: p.Hear})
+	sender, err := producer.New(producer.Config{Database: db, Clock: c})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		require.NoError(t, sender.Close(ctx))
-		require.NoError(t, p.Close(ctx))
 	})
-	return p, sender
+	return New(sender), sender
 }
 
 func (b *bundle) send(args mail, opts ...producer.Option) producer.Sent {

@@ -18,7 +18,6 @@ import (
 	"fmt"
 
 	"github.com/rs/zerolog"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/command"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -26,22 +25,8 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// Config of a puller. Only Database must be set.
-type Config struct {
-	// Database is the caller's and is never closed here. Its concerns, its read
-	// preference and its codecs do not matter: the puller uses its own.
-	Database *mongo.Database
-	// Prefix of the collections' names: at most 40 of a-z A-Z 0-9 . _ -.
-	// Defaults to "".
-	Prefix string
-	// Logger gets what an operator should know. Defaults to none.
-	Logger zerolog.Logger
-	// Clock that waits are measured by. Defaults to the machine's.
-	Clock producer.Clock
-}
-
 // Puller claims tasks for workers that ask for them. It is safe for concurrent use; a process
-// needs one for each database and prefix.
+// needs one for each producer.
 type Puller struct {
 	room   *command.Room
 	memory *memory
@@ -49,30 +34,19 @@ type Puller struct {
 	log    zerolog.Logger
 }
 
-// New checks the Config and makes a puller. It does no I/O. Errors are model.ErrInvalid.
-func New(c Config) (*Puller, error) {
-	r, err := command.Open(command.Config{Database: c.Database, Prefix: c.Prefix, Logger: c.Logger, Clock: c.Clock})
-	if err != nil {
-		return nil, err
-	}
-	p := &Puller{room: r, memory: newMemory(r.Store), log: c.Logger}
-	p.watch = newObserver(r.Store, p.memory.trust)
-	r.Wrote = p.Hear
-	return p, nil
+// New makes a puller of the producer's database. It does no I/O. What the producer sends, and what
+// its admins change, the next fetch finds at once; what other processes write it finds within
+// seconds. [producer.Producer.Close] ends the puller, too: it waits for fetches under way, and
+// later ones are [producer.ErrClosed]. Executions that were given out stay held until their leases
+// lapse; another puller may ping and end them.
+func New(p *producer.Producer) *Puller {
+	r := command.Of(p)
+	out := &Puller{room: r, memory: newMemory(r.Store), log: r.Log}
+	out.watch = newObserver(r.Store, out.memory.trust)
+	r.Listen(out.memory.hear)
+	r.AtClose(out.watch.close)
+	return out
 }
-
-// Close refuses new fetches and waits for those under way. Executions that it gave out stay
-// held until their leases lapse; another puller may ping and end them. It returns the cause of
-// ctx when that ends first; it may then be called again.
-func (p *Puller) Close(ctx context.Context) error {
-	p.watch.close()
-	return p.room.Close(ctx)
-}
-
-// Hear tells the puller of a task that this process has written, so that the next fetch finds
-// it at once. Without it, a fetch finds what other doors write within seconds.
-// Set it as the Stored of a producer in the same process.
-func (p *Puller) Hear(t *model.Task) { p.memory.hear(t) }
 
 // Complete ends the execution as a success, see [producer.Producer.Complete].
 func (p *Puller) Complete(ctx context.Context, handle string, result any, opts ...producer.CompleteOption) (*model.Task, error) {

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
@@ -153,7 +154,7 @@ func TestAFetchThatFoundNothingIsNotRepeatedBeforeTwentyTimesItsDuration(t *test
 func TestATaskThatIsRefusedToAWorkerIsLeftOutOfItsFetches(t *testing.T) {
 	l := newLooker(t)
 	bad := l.send(mail{}, producer.Key("bad"), l.late(time.Hour), producer.MaxErrorsPerWorker(1), producer.Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Millisecond}))
-	l.Run(bad.ID, lifecycle.Failed(model.FailError, "no"))
+	l.Run(bad.ID, lifecycle.Failed(failkind.Error, "no"))
 	require.Eventually(t, func() bool { return !l.get(bad.ID).DueAt.After(l.Now()) }, 10*time.Second, time.Millisecond)
 	l.send(mail{}, producer.Key("good"))
 	require.Eventually(t, func() bool {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -46,12 +45,8 @@ func limitedBy(c *Config, name string, backlog int, opts []producer.Option) part
 			if err != nil {
 				return err
 			}
-			adm, err := admin.New(admin.Config{Database: r.db.DB})
-			if err != nil {
-				return err
-			}
-			_, err = adm.PutType(ctx, model.TaskType{Code: limitedType.Name(), MaxRunning: limitedRunning})
-			if err = errors.Join(err, adm.Close(ctx)); err == nil {
+			_, err = admin.New(p).PutType(ctx, model.TaskType{Code: limitedType.Name(), MaxRunning: limitedRunning})
+			if err == nil {
 				_, err = producer.SendMany(ctx, p, limitedType, slices.Repeat([]producer.Item[model.None]{{Options: opts}}, n))
 			}
 			return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -210,9 +211,9 @@ func (w *worker) report() report {
 
 func (w *worker) event(e consumer.Event) {
 	switch e.Kind {
-	case consumer.EventStream:
+	case workerevent.Stream:
 		w.watching.Store(e.Reason == "watching")
-	case consumer.EventStarted:
+	case workerevent.Started:
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.Latencies {

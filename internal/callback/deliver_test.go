@@ -15,6 +15,7 @@ import (
 
 	wire "github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -124,7 +125,7 @@ func TestTheRequestIsWhatTheSeedSays(t *testing.T) {
 	require.Equal(t, lifecycle.DeliveryKey(done.ID, done.Generation), got.Header.Get("Webhook-Id"))
 	require.Empty(t, got.Header.Get("Webhook-Signature"), "nobody asked for a signature")
 
-	failed := b.ended("failed", hook(url), lifecycle.Failed(model.FailFatal, `no "paper"`))
+	failed := b.ended("failed", hook(url), lifecycle.Failed(failkind.Fatal, `no "paper"`))
 	_, err = b.deliver(t.Context(), failed)
 	require.NoError(t, err)
 	require.Equal(t, "PUT", got.Method)
@@ -267,7 +268,7 @@ func TestASignatureIsByTheKeysOfNow(t *testing.T) {
 func TestNobodyIsToldWhereTheCallbackWasTakenOut(t *testing.T) {
 	b, calls := newBench(t), 0
 	url := receiver(t, func(http.ResponseWriter, *http.Request) { calls++ })
-	for i, out := range []lifecycle.Outcome{{}, lifecycle.Failed(model.FailFatal, "no")} {
+	for i, out := range []lifecycle.Outcome{{}, lifecycle.Failed(failkind.Fatal, "no")} {
 		said := &model.Options{Callback: hook(url)}
 		task := b.endedBy("k"+strconv.Itoa(i), model.Options{}, said, out)
 		require.Equal(t, lifecycle.OutcomeCallback, task.Outbox[0].Kind, "it was to be told")

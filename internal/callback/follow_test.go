@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -50,7 +52,7 @@ func (b *bench) get(id string) *model.Task {
 
 func TestHandingOverTwiceMakesOneDelivery(t *testing.T) {
 	b := newBench(t)
-	one, two := b.ended("one", hook("http://x/"), lifecycle.Outcome{}), b.ended("two", hook("http://x/"), lifecycle.Failed(model.FailFatal, "no"))
+	one, two := b.ended("one", hook("http://x/"), lifecycle.Outcome{}), b.ended("two", hook("http://x/"), lifecycle.Failed(failkind.Fatal, "no"))
 	made := 0
 	h := Handover{Store: b.store, Made: func() { made++ }}
 	noErrors(t, h.Carry(t.Context(), entries(one)))
@@ -59,7 +61,7 @@ func TestHandingOverTwiceMakesOneDelivery(t *testing.T) {
 	require.Equal(t, first, b.get(lifecycle.DeliveryID(one)), "it is left as it is")
 	require.Equal(t, 2, made)
 	d := b.get(lifecycle.DeliveryID(two))
-	require.Equal(t, model.CallbackType, d.Type)
+	require.Equal(t, input.CallbackType, d.Type)
 	require.Equal(t, lifecycle.DefaultPriority, d.Priority)
 	require.Equal(t, &model.Origin{Kind: lifecycle.OutcomeDelivery, ID: two.ID, Generation: two.Generation}, d.Origin)
 	var args lifecycle.DeliveryArgs
@@ -73,10 +75,10 @@ func TestTheEndOfADeliveryIsToldToItsLife(t *testing.T) {
 		want      model.Status
 	}{
 		"delivered":              {lifecycle.Outcome{}, lifecycle.Outcome{}, model.StatusSuccess},
-		"failed":                 {lifecycle.Outcome{}, lifecycle.Failed(model.FailFatal, "410"), model.StatusCompleted},
-		"cancelled":              {lifecycle.Outcome{}, lifecycle.Outcome{Kind: model.FailCancelled, CancelTask: true}, model.StatusCompleted},
-		"delivered of a failure": {lifecycle.Failed(model.FailFatal, "no"), lifecycle.Outcome{}, model.StatusFailure},
-		"failed of a failure":    {lifecycle.Failed(model.FailFatal, "no"), lifecycle.Failed(model.FailFatal, "410"), model.StatusFailure},
+		"failed":                 {lifecycle.Outcome{}, lifecycle.Failed(failkind.Fatal, "410"), model.StatusCompleted},
+		"cancelled":              {lifecycle.Outcome{}, lifecycle.Outcome{Kind: failkind.Cancelled, CancelTask: true}, model.StatusCompleted},
+		"delivered of a failure": {lifecycle.Failed(failkind.Fatal, "no"), lifecycle.Outcome{}, model.StatusFailure},
+		"failed of a failure":    {lifecycle.Failed(failkind.Fatal, "no"), lifecycle.Failed(failkind.Fatal, "410"), model.StatusFailure},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -99,7 +101,7 @@ func TestTwoEndsOfADeliveryInOneBatchAreBothTold(t *testing.T) {
 	b := newBench(t)
 	task := b.ended("k", hook("http://x/"), lifecycle.Outcome{})
 	noErrors(t, Handover{Store: b.store}.Carry(t.Context(), entries(task)))
-	failed := b.end(b.get(lifecycle.DeliveryID(task)), lifecycle.Failed(model.FailFatal, "410"))
+	failed := b.end(b.get(lifecycle.DeliveryID(task)), lifecycle.Failed(failkind.Fatal, "410"))
 	_, again, err := b.store.Tasks.Change(t.Context(), failed.ID, func(d *model.Task) (*model.Task, error) {
 		return lifecycle.RetryNow(d, "", lifecycle.ResolveOptions(d.Options), b.store.Clock.Now())
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/limits"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -97,7 +98,7 @@ func TestARefusedTaskComesBackWhenItsOwnRetryIsDue(t *testing.T) {
 			t.Options.ConcurrentWorkerCount = 2
 			t.WorkerStates = []model.WorkerState{{
 				ExecID: "earlier", WorkerID: worker, Attempt: 1,
-				FailKind: model.FailError, FailTime: noon.Add(-time.Second), RetryAt: noon.Add(time.Second),
+				FailKind: failkind.Error, FailTime: noon.Add(-time.Second), RetryAt: noon.Add(time.Second),
 			}}
 		})
 	}

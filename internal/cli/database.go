@@ -149,10 +149,7 @@ func (a *app) dial(t target) (*connection, error) {
 		return nil, err
 	}
 	a.onClose(func(ctx context.Context) { _ = c.producer.Close(ctx) })
-	if c.admin, err = admin.New(admin.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
-		return nil, err
-	}
-	a.onClose(func(ctx context.Context) { _ = c.admin.Close(ctx) })
+	c.admin = admin.New(c.producer)
 	c.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log})
 	return c, err
 }

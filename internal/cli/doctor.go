@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -234,7 +235,7 @@ func (d *doctor) workers(ctx context.Context) {
 	} else {
 		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(slices.Sorted(maps.Keys(served)), ", "))
 	}
-	d.callbacks(ctx, served[model.CallbackType] != nil)
+	d.callbacks(ctx, served[input.CallbackType] != nil)
 	due, err := d.store.Tasks.DueTypes(ctx, d.now)
 	if err != nil {
 		d.fail("due tasks", err, "")

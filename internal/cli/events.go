@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"github.com/mscheduler/mscheduler/consumer"
 )
@@ -50,7 +51,7 @@ func (e *eventWriter) run(w io.Writer) {
 	enc.SetEscapeHTML(false)
 	for more := true; more; {
 		for len(e.waiting) > 0 {
-			_ = enc.Encode(<-e.waiting)
+			_ = enc.Encode(workerLine(<-e.waiting))
 		}
 		if n := e.dropped.Swap(0); n > 0 {
 			_ = enc.Encode(map[string]any{"kind": "dropped", "count": n})
@@ -58,9 +59,21 @@ func (e *eventWriter) run(w io.Writer) {
 		_ = out.Flush()
 		select {
 		case ev := <-e.waiting:
-			_ = enc.Encode(ev)
+			_ = enc.Encode(workerLine(ev))
 		case <-e.closing:
 			more = len(e.waiting) > 0
 		}
 	}
+}
+
+// workEventLine is an event with its durations in milliseconds, as everywhere in JSON.
+type workEventLine struct {
+	*consumer.Event
+	LateMS float64 `json:"late_ms,omitempty"`
+	RanMS  float64 `json:"ran_ms,omitempty"`
+}
+
+func workerLine(e *consumer.Event) workEventLine {
+	ms := float64(time.Millisecond)
+	return workEventLine{Event: e, LateMS: float64(e.Late) / ms, RanMS: float64(e.Ran) / ms}
 }

@@ -305,7 +305,7 @@ func (v *forecastView) table() *table {
 	for _, status := range []schedule.RunStatus{schedule.RunFailed, schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled} {
 		count("  end "+string(status), false, func(s *sumView) int { return s.Ended[status] })
 	}
-	for _, reason := range []schedule.SkipReason{schedule.SkipOverlap, schedule.SkipFailure, schedule.SkipConcurrency, schedule.SkipCapacity, schedule.SkipMissed} {
+	for _, reason := range []schedule.SkipReason{tickplan.SkipOverlap, tickplan.SkipFailure, tickplan.SkipConcurrency, tickplan.SkipCapacity, tickplan.SkipMissed} {
 		count("are skipped, "+string(reason), false, func(s *sumView) int { return s.Skipped[reason] })
 	}
 	return t

@@ -40,7 +40,7 @@ func (r *rulesCommand) list() *cobra.Command {
 
 // all reads all rules of a tenant ("" = of all), and names those that cannot be read.
 func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.Rule, unread *periodic.UnreadableError, err error) {
-	unread = &periodic.UnreadableError{}
+	unread = &periodic.UnreadableError{Rules: map[string]error{}}
 	const size = 1000
 	for after := ""; ; {
 		page, err := d.rules.List(ctx, tenant, after, size)
@@ -53,8 +53,8 @@ func (d *connection) all(ctx context.Context, tenant string) (rules []*schedule.
 			after = page[n-1].Living
 		}
 		if some != nil {
-			unread.Rules = append(unread.Rules, some.Rules...)
-			n, after = n+len(some.Rules), max(after, some.Rules[len(some.Rules)-1].Living)
+			maps.Copy(unread.Rules, some.Rules)
+			n, after = n+len(some.Rules), max(after, slices.Max(slices.Collect(maps.Keys(some.Rules))))
 		}
 		if n < size {
 			return rules, unread, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -237,19 +238,19 @@ func whyText(r *schedule.Run, rule *schedule.Rule) string {
 // skipText says a reason as a sentence.
 func skipText(reason schedule.SkipReason) string {
 	switch reason {
-	case schedule.SkipOverlap:
+	case tickplan.SkipOverlap:
 		return "overlap: an earlier run had not ended"
-	case schedule.SkipFailure:
+	case tickplan.SkipFailure:
 		return "failure: the run before failed"
-	case schedule.SkipConcurrency:
+	case tickplan.SkipConcurrency:
 		return "concurrency: the limit of running or waiting runs was reached"
-	case schedule.SkipMissed:
+	case tickplan.SkipMissed:
 		return "missed: no process decided ticks at that time"
-	case schedule.SkipEdited:
+	case tickplan.SkipEdited:
 		return "edited: it was undecided and late when the rule was edited"
-	case schedule.SkipCapacity:
+	case tickplan.SkipCapacity:
 		return "capacity: the rule had reached the greatest number of active runs"
-	case schedule.SkipPaused:
+	case tickplan.SkipPaused:
 		return "paused: the rule was disabled"
 	default: // of a later release
 		return string(reason)

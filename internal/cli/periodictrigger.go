@@ -99,9 +99,9 @@ func (d *connection) triggered(ctx context.Context, before *schedule.Rule, run s
 			return out, nil
 		}
 	}
-	out.Status, out.Reason = schedule.RunSkipped, schedule.SkipConcurrency
+	out.Status, out.Reason = schedule.RunSkipped, tickplan.SkipConcurrency
 	if forced || rule.MaxConcurrency == 0 || rule.Concurrency == schedule.ConcurrencyParallel {
-		out.Reason = schedule.SkipCapacity // no other limit holds
+		out.Reason = tickplan.SkipCapacity // no other limit holds
 	}
 	return out, nil
 }

@@ -173,12 +173,12 @@ func (s *sender) flush(ctx context.Context) error {
 		return err
 	}
 	for i := range sent {
-		if many.Failed(i) == nil {
+		if many.Failed[i] == nil {
 			s.count(sent[i : i+1])
 		}
 	}
-	first := many.Items[0]
-	return fmt.Errorf("%s:%d: %w", s.file, s.lines[first.Index], first.Err)
+	first := slices.Min(slices.Collect(maps.Keys(many.Failed)))
+	return fmt.Errorf("%s:%d: %w", s.file, s.lines[first], many.Failed[first])
 }
 
 func (s *sender) count(sent []producer.Sent) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -77,7 +78,7 @@ func TestCallbacksOnTheCommandLine(t *testing.T) {
 	s.ok("send", "exec", "--args", `{"argv": ["true"]}`, "--key", "quiet")
 	s.eventually("the end of one that tells nobody", func() bool { return strings.Contains(s.ok("task", "show", "exec/quiet").stdout, "Success") })
 	require.Contains(t, s.ok("task", "redeliver", "--type", "exec", "--status", "Success", "--yes").stdout, "1 skipped: the task has no callback for this status")
-	s.ok("pause", model.CallbackType)
+	s.ok("pause", input.CallbackType)
 	s.eventually("a delivery that waits", func() bool {
 		return strings.Contains(s.ok("task", "redeliver", lifeName("exec/k", life.Generation)).stdout, "New, due now")
 	})
@@ -113,7 +114,7 @@ func TestTheExplanationOfACompletedTaskNamesItsDelivery(t *testing.T) {
 	})
 	out := s.ok("task", "explain", "exec/k").stdout
 	require.Contains(t, out, "Its callback could not be delivered. The delivery has been in status Failure since")
-	require.Contains(t, out, ""+model.CallbackType+"/")
+	require.Contains(t, out, ""+input.CallbackType+"/")
 	require.Contains(t, out, "task redeliver 'exec/k'")
 }
 

@@ -30,7 +30,6 @@ prints what a single worker does.`
 func (a *app) taskWatch() *cobra.Command {
 	var f producer.EventFilter
 	var kinds []string
-	var after string
 	cmd := &cobra.Command{
 		Use: "watch", Short: "Watch the events of tasks as they happen", Long: watchHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,7 +40,7 @@ func (a *app) taskWatch() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := c.producer.Subscribe(cmd.Context(), f, producer.ResumeAfter(after))
+			s, err := c.producer.Subscribe(cmd.Context(), f)
 			if err != nil {
 				return watchError(err)
 			}
@@ -62,7 +61,7 @@ func (a *app) taskWatch() *cobra.Command {
 	fs.StringVar(&f.Key, "key", "", "only tasks with this key")
 	fs.StringVar(&f.Tenant, "tenant", "", "only tasks of this tenant; - for tasks without a tenant")
 	fs.StringSliceVar(&kinds, "kind", nil, "only events of these kinds: "+strings.Join(names(codec.EventKinds), ", "))
-	fs.StringVar(&after, "after", "", "start after the event with this token; defaults to now")
+	fs.StringVar(&f.After, "after", "", "start after the event with this token; defaults to now")
 	_ = cmd.RegisterFlagCompletionFunc("kind", fixed(names(codec.EventKinds)...))
 	for _, name := range []string{"type", "key", "tenant", "after"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -96,9 +97,9 @@ func decided(e *model.TaskEvent, w *written) {
 	case w.cancelling:
 		e.Kind = model.EventCancelling
 		running(e)
-	case w.failKind == model.FailCleaned: // nothing ended
+	case w.failKind == failkind.Cleaned: // nothing ended
 		e.Kind, e.FailKind, e.Reason = model.EventChanged, "", ""
-	case w.failKind == model.FailReleased || w.failKind == model.FailUndecodable:
+	case w.failKind == failkind.Released || w.failKind == failkind.Undecodable:
 		e.Kind = model.EventReleased
 		running(e)
 	case w.failKind != "":

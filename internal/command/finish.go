@@ -8,13 +8,17 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
 
+// WithoutCallback is the option of [Complete] by which nobody is told of the success.
+const WithoutCallback = 1
+
 // Complete ends the execution as a success with that result; the options say more about it.
-func Complete[O ~func(*lifecycle.Outcome)](ctx context.Context, r *Room, handle string, result any, opts []O) (*model.Task, error) {
+func Complete[O ~uint8](ctx context.Context, r *Room, handle string, result any, opts []O) (*model.Task, error) {
 	h, err := input.ParseHandle(handle)
 	if err != nil {
 		return nil, fmt.Errorf("completing an execution: %w", err)
@@ -25,10 +29,10 @@ func Complete[O ~func(*lifecycle.Outcome)](ctx context.Context, r *Room, handle 
 	}
 	out := lifecycle.Success(value)
 	for i, o := range opts {
-		if o == nil {
-			return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, input.Invalid(fmt.Sprintf("options[%d]", i), "is nil"))
+		if o != WithoutCallback {
+			return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, input.Invalid(fmt.Sprintf("options[%d]", i), "is %d, which is no option", o))
 		}
-		o(&out)
+		out.NoCallback = true
 	}
 	return r.finish(ctx, "completing", h, out)
 }
@@ -50,9 +54,9 @@ func (r *Room) Fail(ctx context.Context, handle, reason string, fatal bool, retr
 	if err != nil {
 		return nil, fmt.Errorf("failing an execution of task %s: %w", h.TaskID, err)
 	}
-	out := lifecycle.Failed(model.FailError, reason)
+	out := lifecycle.Failed(failkind.Error, reason)
 	if fatal {
-		out.Kind = model.FailFatal
+		out.Kind = failkind.Fatal
 	}
 	if retryAfter > 0 {
 		out = out.After(retryAfter)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -37,16 +39,16 @@ type Room struct {
 	Secrets *secret.Box     // nil = none
 	Follow  *outcome.Runner // what must follow the ends of tasks
 	Limits  *limits.Gate
-	// Wrote is called with each task that was written. It must not block, and is set before
-	// the room is used.
-	Wrote func(*model.Task)
+	Log     zerolog.Logger
 
 	committed *committed
+	listeners atomic.Pointer[[]func(*model.Task)]
 
 	mu     sync.Mutex
 	check  *check // of schema and clock, under way
 	closed bool
 	active int           // calls under way
+	after  []func()      // see AtClose
 	idle   chan struct{} // closed when closed and no call is under way
 }
 
@@ -60,11 +62,43 @@ func Open(c Config) (*Room, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Room{Store: s, Types: tasktypes.New(s), Secrets: secrets, Wrote: func(*model.Task) {}, idle: make(chan struct{})}
+	r := &Room{Store: s, Types: tasktypes.New(s), Secrets: secrets, Log: c.Logger, idle: make(chan struct{})}
 	r.Follow = outcome.New(s, c.Logger, callback.Handover{Store: s}, callback.Settlement{Store: s, Types: r.Types})
 	r.Limits = limits.New(s, r.Types, c.Logger, func() {})
 	r.committed = newCommitted(s, c.Logger)
 	return r, nil
+}
+
+// Of is the room of a *producer.Producer: the other doors are made from one, and write by its
+// room. Package producer sets it.
+var Of func(producer any) *Room
+
+// Listen has each task that is written from now on told to the function, which must not block.
+func (r *Room) Listen(hear func(*model.Task)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []func(*model.Task)
+	if before := r.listeners.Load(); before != nil {
+		all = slices.Clone(*before)
+	}
+	all = append(all, hear)
+	r.listeners.Store(&all)
+}
+
+// Wrote tells of a task that was written, also in a transaction that has not committed.
+func (r *Room) Wrote(t *model.Task) {
+	if all := r.listeners.Load(); all != nil {
+		for _, hear := range *all {
+			hear(t)
+		}
+	}
+}
+
+// AtClose has the function called when the room closes and no call is under way any more.
+func (r *Room) AtClose(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.after = append(r.after, f)
 }
 
 // ErrClosed is the error of calls after the room was shut.
@@ -120,6 +154,13 @@ func (r *Room) Close(ctx context.Context) error {
 	r.Shut()
 	if err := r.Idle(ctx); err != nil {
 		return err
+	}
+	r.mu.Lock()
+	after := r.after
+	r.after = nil
+	r.mu.Unlock()
+	for _, f := range after {
+		f()
 	}
 	r.committed.close(ctx)
 	r.Follow.Close()

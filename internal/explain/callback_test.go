@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -19,14 +20,14 @@ func TestTheCallbackOfAnEndedTaskIsExplained(t *testing.T) {
 	done := func(out lifecycle.Outcome) *model.Task {
 		return begin(t, ago(time.Hour), lifecycle.Draft{Options: told}).claim("w1", claimed).finish("w1", claimed, out, ago(50*time.Second)).doc
 	}
-	ok, useless := lifecycle.Outcome{}, lifecycle.Failed(model.FailFatal, "useless")
+	ok, useless := lifecycle.Outcome{}, lifecycle.Failed(failkind.Fatal, "useless")
 	delivery := func() *life { return &life{t, lifecycle.NewTask(lifecycle.Delivery(done(ok)), ago(40*time.Second))} }
 	answered, err := codec.EncodeValue("result", map[string]int{"status": 204}, 100)
 	require.NoError(t, err)
 	tried := func(out lifecycle.Outcome) *model.Task {
 		return delivery().claim("w2", ago(39*time.Second)).finish("w2", ago(39*time.Second), out, ago(30*time.Second)).doc
 	}
-	retried := tried(lifecycle.Failed(model.FailError, "it answered 503").After(time.Hour))
+	retried := tried(lifecycle.Failed(failkind.Error, "it answered 503").After(time.Hour))
 	const notKept = "The task and its key are kept until the delivery has ended"
 	for name, c := range map[string]struct {
 		out      lifecycle.Outcome
@@ -40,7 +41,7 @@ func TestTheCallbackOfAnEndedTaskIsExplained(t *testing.T) {
 		}},
 		"a success's, under way": {ok, true, delivery().claim("w2", ago(time.Second)).doc, []string{"being delivered. Status of the delivery: Executing.", notKept}},
 		"cancelled":              {ok, true, delivery().cancel(ago(time.Second)).doc, []string{"was cancelled at", "no longer needed", "task redeliver 't/k'"}},
-		"a failure's, refused": {useless, true, tried(lifecycle.Failed(model.FailFatal, "410 Gone")), []string{
+		"a failure's, refused": {useless, true, tried(lifecycle.Failed(failkind.Fatal, "410 Gone")), []string{
 			"could not be delivered. The delivery has been in status Failure since", "410 Gone", "task redeliver 't/k'",
 		}},
 		"delivered":       {useless, true, tried(lifecycle.Success(answered)), []string{"Its callback was delivered at", "answered 204"}},

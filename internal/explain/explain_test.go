@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -77,13 +78,13 @@ func TestExplanations(t *testing.T) {
 		"lapsed once too often":             {begin(t, ago(time.Hour), lifecycle.Draft{Options: model.Options{MaxLapses: &none}}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}}, []string{"Its budget is spent: the next scan of a live worker ends it as Failure"}},
 		"lapsed while paused":               {begin(t, ago(time.Hour), lifecycle.Draft{}).claim("w2", ago(time.Minute)), Facts{Workers: []Worker{w1}, PausedAll: true}, []string{"the task waits until claiming resumes"}},
 		"waits for its retry": {begin(t, ago(time.Hour), lifecycle.Draft{Options: model.Options{Retry: &model.Retry{Strategy: model.RetryFixed, Interval: time.Minute}}}).
-			claim("w1", ago(time.Minute)).finish("w1", ago(time.Minute), lifecycle.Failed(model.FailError, "it broke"), ago(20*time.Second)), Facts{Workers: []Worker{w1}},
+			claim("w1", ago(time.Minute)).finish("w1", ago(time.Minute), lifecycle.Failed(failkind.Error, "it broke"), ago(20*time.Second)), Facts{Workers: []Worker{w1}},
 			[]string{"waiting for its retry, due 2026-01-31 09:00:40Z (in 40s)", "error: it broke", "It has used 1 of 10 retries"}},
 		"being cancelled":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).cancel(ago(time.Second)), Facts{Workers: []Worker{w1}}, []string{"Its cancellation was requested at", "Remark: no longer needed", "Its handler's context is cancelled"}},
 		"cancelled":            {begin(t, ago(time.Minute), lifecycle.Draft{}).cancel(ago(time.Second)), Facts{}, []string{"It was cancelled at", "To run it anyway"}},
 		"succeeded":            {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Outcome{}, ago(3*time.Second)), Facts{}, []string{"It succeeded at", "w1 completed it on attempt 1, in 2s", "The task and its key are kept until"}},
-		"failed for good":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"It failed permanently", "The handler returned a fatal error, so it is not retried"}},
-		"a person must decide": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{NeedManual: &manual}}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(model.FailFatal, "useless"), ago(3*time.Second)), Facts{}, []string{"An operator must decide", "task resolve 't/k'"}},
+		"failed for good":      {begin(t, ago(time.Minute), lifecycle.Draft{}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(failkind.Fatal, "useless"), ago(3*time.Second)), Facts{}, []string{"It failed permanently", "The handler returned a fatal error, so it is not retried"}},
+		"a person must decide": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{NeedManual: &manual}}).claim("w1", ago(5*time.Second)).finish("w1", ago(5*time.Second), lifecycle.Failed(failkind.Fatal, "useless"), ago(3*time.Second)), Facts{}, []string{"An operator must decide", "task resolve 't/k'"}},
 		"two wanted, one at it": {begin(t, ago(time.Minute), lifecycle.Draft{Options: model.Options{ConcurrentWorkerCount: 2}}).claim("w1", ago(5*time.Second)), Facts{Workers: []Worker{w1}},
 			[]string{"It needs 2 workers; running it: 1, succeeded: 0.", "2 different workers have succeeded", "w1 not now: this worker holds it or has succeeded"}},
 	} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -79,6 +80,6 @@ func TestConditionsThatLeaveATaskOutAreNamed(t *testing.T) {
 	require.Contains(t, got, "ends the lapsed execution")
 
 	delivery := lifecycle.NewTask(lifecycle.Delivery(theirs), now)
-	acme.Types = []string{model.CallbackType}
+	acme.Types = []string{input.CallbackType}
 	require.Contains(t, text(Explain(Facts{Task: delivery, Now: now, Workers: []Worker{acme}})), "within seconds by the worker w1")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
@@ -226,7 +227,7 @@ func (r *report) errorsLeft() string {
 func (r *report) spentBudget() {
 	t := r.Task
 	for i := range t.WorkerStates {
-		if t.WorkerStates[i].FailKind == model.FailFatal {
+		if t.WorkerStates[i].FailKind == failkind.Fatal {
 			r.because("The handler returned a fatal error, so it is not retried.")
 			return
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/health"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -101,7 +102,7 @@ func TestAnEndThatATransactionWroteIsNotWrittenAgain(t *testing.T) {
 	require.ErrorIs(t, w.InTransaction(t.Context(), e), model.ErrFenced)
 	l.completing = true
 	failed := *e
-	failed.Out = lifecycle.Failed(model.FailFatal, "what the handler returned does not matter")
+	failed.Out = lifecycle.Failed(failkind.Fatal, "what the handler returned does not matter")
 	w.flush([]*End{&failed})
 	require.Equal(t, "ended: Success", <-l.heard)
 }
@@ -109,13 +110,13 @@ func TestAnEndThatATransactionWroteIsNotWrittenAgain(t *testing.T) {
 func TestWhatTheServerNeverTakesBecomesAFailure(t *testing.T) {
 	e := &End{Out: lifecycle.Success(bson.RawValue{}), ParkUntil: time.Unix(1, 0)}
 	require.True(t, e.shorten(errors.New("too large")))
-	require.Equal(t, model.FailFatal, e.Out.Kind)
+	require.Equal(t, failkind.Fatal, e.Out.Kind)
 	require.Contains(t, e.Out.Reason, "too large")
 	require.Zero(t, e.ParkUntil)
 	require.True(t, e.shorten(errors.New("too large")))
 	require.NotContains(t, e.Out.Reason, "too large", "the reason may be the cause")
 	require.False(t, e.shorten(errors.New("too large")))
-	given := &End{Out: lifecycle.Failed(model.FailReleased, "")}
+	given := &End{Out: lifecycle.Failed(failkind.Released, "")}
 	require.False(t, given.shorten(errors.New("too large")), "a failure would be more than it was")
 }
 

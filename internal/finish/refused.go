@@ -3,9 +3,9 @@ package finish
 import (
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // deniedPatience is how long ends are tried again that the server refuses whatever they
@@ -55,12 +55,12 @@ func (e *End) shorten(why error) bool {
 	e.refused++
 	kind := e.Out.Kind
 	switch {
-	case kind == model.FailReleased || kind == model.FailUndecodable:
+	case kind == failkind.Released || kind == failkind.Undecodable:
 		return false // a failure would be more than it was
 	case e.refused == 1 && (kind == "" || !e.ParkUntil.IsZero()):
-		e.Out = lifecycle.Failed(model.FailFatal, "the result cannot be stored: "+why.Error())
+		e.Out = lifecycle.Failed(failkind.Fatal, "the result cannot be stored: "+why.Error())
 	case e.refused <= 2:
-		e.Out = lifecycle.Failed(model.FailFatal, "its end cannot be stored")
+		e.Out = lifecycle.Failed(failkind.Fatal, "its end cannot be stored")
 		e.refused = 2
 	default:
 		return false

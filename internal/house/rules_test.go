@@ -12,10 +12,11 @@ var mayImport = map[string][]string{
 	"internal/safetext":  {},
 	"callback":           {"internal/clock"},
 	"model":              {"callback", "internal/clock", "internal/safetext"},
+	"internal/failkind":  {"model"},
 	"periodic/schedule":  {"model", "callback"},
 	"internal/input":     {"model", "internal/safetext"},
-	"internal/codec":     {"model", "internal/clock", "internal/safetext", "internal/input"},
-	"internal/lifecycle": {"model", "internal/clock", "internal/safetext", "internal/input", "internal/codec"},
+	"internal/codec":     {"model", "internal/failkind", "internal/clock", "internal/safetext", "internal/input"},
+	"internal/lifecycle": {"model", "internal/failkind", "internal/clock", "internal/safetext", "internal/input", "internal/codec"},
 
 	// The store and what services embed.
 	"internal/groupcommit": {},
@@ -37,7 +38,8 @@ var mayImport = map[string][]string{
 	"producer":             {"core", "internal/store", "internal/groupcommit", "internal/command", "internal/secret"},
 	"admin":                {"core", "internal/store", "internal/secret", "internal/command", "producer"},
 	"pull":                 {"core", "internal/store", "internal/tasktypes", "internal/claim", "internal/limits", "internal/command", "producer"},
-	"consumer":             {"core", "internal/store", "internal/fetchplan", "internal/finish", "internal/tasktypes", "internal/claim", "internal/control", "internal/health", "internal/lapse", "internal/lease", "internal/limits", "internal/outcome", "internal/presence", "internal/stream", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
+	"consumer":             {"core", "internal/workerevent", "internal/store", "internal/fetchplan", "internal/finish", "internal/tasktypes", "internal/claim", "internal/control", "internal/health", "internal/lapse", "internal/lease", "internal/limits", "internal/outcome", "internal/presence", "internal/stream", "internal/upkeep", "internal/callback", "internal/secret", "internal/httpcall"},
+	"internal/workerevent": {},
 	"internal/calendar":    {},
 	"internal/rulespec":    {"core", "internal/calendar", "internal/httptarget", "internal/secret", "internal/tickplan"},
 	"internal/tickplan":    {"core", "internal/calendar", "internal/httptarget"},
@@ -58,7 +60,7 @@ var mayImport = map[string][]string{
 	"internal/scratch":      {"core", "internal/store", "internal/embedded"},
 	"internal/explain":      {"core", "internal/human"},
 	"internal/demo":         {"core", "internal/store", "internal/fleet", "internal/human", "internal/scratch"},
-	"internal/bench":        {"core", "producer", "admin", "consumer", "periodic", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
+	"internal/bench":        {"core", "internal/workerevent", "producer", "admin", "consumer", "periodic", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
 	"internal/cli": {
 		"core", "internal/rulespec", "internal/tickplan", "producer", "admin", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/form", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",
@@ -80,7 +82,7 @@ var mayImport = map[string][]string{
 
 // core is what a line of mayImport means by "core".
 var core = []string{
-	"model", "callback", "periodic/schedule", "internal/clock", "internal/safetext", "internal/input", "internal/codec", "internal/lifecycle",
+	"model", "callback", "periodic/schedule", "internal/failkind", "internal/clock", "internal/safetext", "internal/input", "internal/codec", "internal/lifecycle",
 }
 
 // neverImported are packages that nothing imports, tests included.

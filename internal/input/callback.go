@@ -14,11 +14,15 @@ import (
 // MaxCallbackKeys is how many keys a callback may be signed with at once.
 const MaxCallbackKeys = 4
 
+// CallbackType is the type of the tasks that deliver callbacks. They are tasks like any
+// other: seen, retried, paused, with a type document of their own if somebody wants one.
+const CallbackType = "mscheduler.callback"
+
 // OptionsFor refuses what tasks of the type cannot have: the end of a delivery is told to
 // nobody, since that would be a delivery, too, and so on for ever.
 func OptionsFor(o *model.Options, typ string) error {
-	if c := o.Callback; typ == model.CallbackType && c != nil && (c.Success != nil || c.Error != nil) {
-		return Invalid("callback", "cannot be set for tasks of type %s: telling of a delivery would be a delivery, too, and so on for ever", model.CallbackType)
+	if c := o.Callback; typ == CallbackType && c != nil && (c.Success != nil || c.Error != nil) {
+		return Invalid("callback", "cannot be set for tasks of type %s: telling of a delivery would be a delivery, too, and so on for ever", CallbackType)
 	}
 	return nil
 }

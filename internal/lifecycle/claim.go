@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -109,7 +110,7 @@ func RetryOf(t *model.Task, workerID string) (last time.Time) {
 			continue
 		}
 		at := w.RetryAt
-		if w.FailKind == model.FailUndecodable && !at.IsZero() {
+		if w.FailKind == failkind.Undecodable && !at.IsZero() {
 			at = at.Add(at.Sub(w.FailTime))
 		}
 		if at.After(last) {
@@ -182,9 +183,9 @@ func takeLocalRetries(t *model.Task, workerID string) int {
 // the handler's own end of it.
 func passesOn(w *model.WorkerState) bool {
 	switch w.FailKind {
-	case model.FailLapsed, model.FailUndecodable:
+	case failkind.Lapsed, failkind.Undecodable:
 		return true
-	case model.FailReleased:
+	case failkind.Released:
 		return w.RetryAt.IsZero()
 	default:
 		return false
@@ -209,7 +210,7 @@ func lessTelling(w *model.WorkerState, than *model.WorkerState) bool {
 		switch {
 		case w.Unstarted:
 			return 0
-		case w.FailKind == model.FailReleased:
+		case w.FailKind == failkind.Released:
 			return 1
 		default:
 			return 2

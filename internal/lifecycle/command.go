@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
@@ -41,7 +42,7 @@ func requestCancel(t *model.Task, remark string, eff Effective, now time.Time) {
 	t.Remark = safetext.Clip(remark, input.MaxTextBytes)
 	for i := range t.WorkerStates {
 		if w := &t.WorkerStates[i]; w.Open() && w.Parked {
-			fail(t, w, Failed(model.FailCancelled, "cancelled"), eff, now, 0)
+			fail(t, w, Failed(failkind.Cancelled, "cancelled"), eff, now, 0)
 		}
 	}
 }

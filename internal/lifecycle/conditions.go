@@ -53,10 +53,10 @@ func Unconditional(c *Conditions) bool {
 }
 
 // ConditionsFor are the conditions that hold for tasks of a type; nil = none. Deliveries of callbacks
-// ([model.CallbackType]) are taken whatever the conditions say: they are nobody's own work, and
+// ([input.CallbackType]) are taken whatever the conditions say: they are nobody's own work, and
 // where each worker takes only some tasks, those of everybody else must be told, too.
 func ConditionsFor(c *Conditions, typ string) *Conditions {
-	if typ == model.CallbackType {
+	if typ == input.CallbackType {
 		return nil
 	}
 	return c

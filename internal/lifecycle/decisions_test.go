@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -21,7 +22,7 @@ func TestACommandJudgesByWhatAppliedToTheNewestExecution(t *testing.T) {
 	said := model.Options{MaxLapses: new(100), Retry: &model.Retry{Strategy: model.RetryFixed, Interval: time.Hour, MaxErrors: new(100)}}
 	worker := ResolveOptions(task.Options, said)
 	task, _ = Claim(task, Claimant{WorkerID: "w", ExecID: "e", Applied: &said}, worker, epoch)
-	task, err := Finish(task, "e", Failed(model.FailError, "e"), worker, epoch, 0)
+	task, err := Finish(task, "e", Failed(failkind.Error, "e"), worker, epoch, 0)
 	require.NoError(t, err)
 	stricter := model.Options{MaxLapses: new(0), Retry: &model.Retry{MaxErrors: new(0)}}
 
@@ -100,14 +101,14 @@ func TestWhatWasGivenBackMakesRoomForWhatWentWrong(t *testing.T) {
 	}
 	for i := range 100 {
 		if i%20 == 0 {
-			run(i, Failed(model.FailError, "error "+strconv.Itoa(i)).After(0))
+			run(i, Failed(failkind.Error, "error "+strconv.Itoa(i)).After(0))
 		} else {
-			run(i, Failed(model.FailReleased, "its turn comes later"))
+			run(i, Failed(failkind.Released, "its turn comes later"))
 		}
 	}
 	var errs []string
 	for _, w := range task.WorkerStates {
-		if w.FailKind == model.FailError {
+		if w.FailKind == failkind.Error {
 			errs = append(errs, w.FailReason)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -32,14 +33,14 @@ func DeliveryKey(taskID string, generation int64) string {
 
 // DeliveryID is the id of the task that delivers the callback of the task's present life.
 func DeliveryID(t *model.Task) string {
-	return model.TaskID(t.Tenant, model.CallbackType, DeliveryKey(t.ID, t.Generation))
+	return model.TaskID(t.Tenant, input.CallbackType, DeliveryKey(t.ID, t.Generation))
 }
 
 // Delivery is the draft of the task that delivers the callback of the task's present life.
 // Its end is told to the task by an outbox entry of its own.
 func Delivery(t *model.Task) Draft {
 	return Draft{
-		Tenant: t.Tenant, Type: model.CallbackType, Key: DeliveryKey(t.ID, t.Generation),
+		Tenant: t.Tenant, Type: input.CallbackType, Key: DeliveryKey(t.ID, t.Generation),
 		Args:   deliveryArgs(t.ID, t.Generation),
 		Origin: &model.Origin{Kind: OutcomeDelivery, ID: t.ID, Generation: t.Generation},
 	}

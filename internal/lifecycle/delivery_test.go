@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -115,7 +116,7 @@ func TestKeysOfCallbacksArePrintedWithoutTheirSecrets(t *testing.T) {
 func TestADeliveryTellsNobodyOfItsEnd(t *testing.T) {
 	now := time.UnixMilli(1000)
 	eff := ResolveOptions(model.Options{Callback: told("http://h")})
-	for _, out := range []Outcome{{}, Failed(model.FailFatal, "no")} {
+	for _, out := range []Outcome{{}, Failed(failkind.Fatal, "no")} {
 		task := Delivery(&model.Task{ID: "-/t/k", Generation: 1})
 		claimed, no := Claim(NewTask(task, now), Claimant{WorkerID: "w", ExecID: "x"}, eff, now)
 		require.Empty(t, no)
@@ -132,14 +133,14 @@ func TestADeliveryTellsNobodyOfItsEnd(t *testing.T) {
 func TestACallbackOnDeliveriesIsRefusedWhereverItIsSaid(t *testing.T) {
 	for _, c := range []*model.Callback{told("http://h"), {Error: &model.CallbackTarget{URL: "http://h"}}} {
 		o := model.Options{Callback: c}
-		typ := model.TaskType{Code: model.CallbackType, Options: o}
-		draft := Draft{Type: model.CallbackType, Key: "k", Options: o}
-		for _, err := range []error{input.TaskType(&typ), draft.Validate(), input.OptionsFor(&o, model.CallbackType)} {
+		typ := model.TaskType{Code: input.CallbackType, Options: o}
+		draft := Draft{Type: input.CallbackType, Key: "k", Options: o}
+		for _, err := range []error{input.TaskType(&typ), draft.Validate(), input.OptionsFor(&o, input.CallbackType)} {
 			require.ErrorIs(t, err, model.ErrInvalid)
 			require.ErrorContains(t, err, "callback cannot be set for tasks of type mscheduler.callback")
 		}
 		require.NoError(t, input.OptionsFor(&o, "t"))
 	}
-	quiet := model.TaskType{Code: model.CallbackType, Options: model.Options{Callback: &model.Callback{}}}
+	quiet := model.TaskType{Code: input.CallbackType, Options: model.Options{Callback: &model.Callback{}}}
 	require.NoError(t, input.TaskType(&quiet), "that nobody is told may be said")
 }

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -44,7 +45,7 @@ func wantedEvent(before, after *model.Task) model.EventKind {
 			lost = true
 		case !a.SuccessTime.IsZero():
 			succeeded = true
-		case a.FailKind == model.FailReleased || a.FailKind == model.FailUndecodable:
+		case a.FailKind == failkind.Released || a.FailKind == failkind.Undecodable:
 			lost, given = true, true
 		default:
 			lost, failed = true, true
@@ -219,13 +220,13 @@ func TestEachEndOfAnExecutionIsTold(t *testing.T) {
 		kind   model.EventKind
 		status model.Status
 	}{
-		{"error", model.Options{}, Failed(model.FailError, "e"), model.EventFailed, model.StatusError},
-		{"panic", model.Options{}, Failed(model.FailPanic, "e"), model.EventFailed, model.StatusError},
-		{"budget spent", none, Failed(model.FailError, "e"), model.EventEnded, model.StatusFailure},
-		{"a person must decide", manual, Failed(model.FailError, "e"), model.EventEnded, model.StatusPending},
-		{"fatal", model.Options{}, Failed(model.FailFatal, "e"), model.EventEnded, model.StatusFailure},
-		{"given back", model.Options{}, Failed(model.FailReleased, "e"), model.EventReleased, model.StatusNew},
-		{"not understood", model.Options{}, Failed(model.FailUndecodable, "e"), model.EventReleased, model.StatusNew},
+		{"error", model.Options{}, Failed(failkind.Error, "e"), model.EventFailed, model.StatusError},
+		{"panic", model.Options{}, Failed(failkind.Panic, "e"), model.EventFailed, model.StatusError},
+		{"budget spent", none, Failed(failkind.Error, "e"), model.EventEnded, model.StatusFailure},
+		{"a person must decide", manual, Failed(failkind.Error, "e"), model.EventEnded, model.StatusPending},
+		{"fatal", model.Options{}, Failed(failkind.Fatal, "e"), model.EventEnded, model.StatusFailure},
+		{"given back", model.Options{}, Failed(failkind.Released, "e"), model.EventReleased, model.StatusNew},
+		{"not understood", model.Options{}, Failed(failkind.Undecodable, "e"), model.EventReleased, model.StatusNew},
 		{"cancelled by its handler", model.Options{}, Outcome{CancelTask: true, Reason: "e"}, model.EventEnded, model.StatusCancelled},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -247,14 +248,14 @@ func TestATakeOverIsToldAsOne(t *testing.T) {
 	e := l.claim("w2")
 	require.Equal(t, model.EventTakenOver, e.Kind)
 	require.Equal(t, "w2", e.WorkerID)
-	require.Equal(t, model.FailLapsed, e.FailKind)
+	require.Equal(t, failkind.Lapsed, e.FailKind)
 	require.Contains(t, e.Reason, "w1 sent no ping")
 	require.Equal(t, 2, e.Attempt)
 
 	l.now = l.now.Add(time.Hour)
 	e = l.does(Expire(l.task, l.eff, l.now, 0), nil)
 	require.Equal(t, model.EventFailed, e.Kind, "lapsed, and nobody took it")
-	require.Equal(t, model.FailLapsed, e.FailKind)
+	require.Equal(t, failkind.Lapsed, e.FailKind)
 }
 
 func TestOfSeveralWorkersEachIsTold(t *testing.T) {
@@ -275,7 +276,7 @@ func TestWhatPeopleDoIsTold(t *testing.T) {
 	e := l.does(Cancel(l.task, "not needed", l.eff, l.now))
 	require.Equal(t, model.EventCancelling, e.Kind)
 	require.Equal(t, "not needed", e.Reason)
-	require.Equal(t, model.StatusCancelled, l.finish("w1", Failed(model.FailCancelled, "")).Status)
+	require.Equal(t, model.StatusCancelled, l.finish("w1", Failed(failkind.Cancelled, "")).Status)
 	e = l.does(RetryNow(l.task, "again", l.eff, l.now))
 	require.Equal(t, model.EventSent, e.Kind)
 	require.Equal(t, model.StatusNew, e.Status)
@@ -284,7 +285,7 @@ func TestWhatPeopleDoIsTold(t *testing.T) {
 	l.claim("w2")
 	e = l.does(Park(l.task, "w2-exec", l.now.Add(time.Hour), Outcome{}, l.eff, l.now))
 	require.Equal(t, model.EventParked, e.Kind)
-	require.Equal(t, model.StatusPending, l.finish("w2", Failed(model.FailError, "e")).Status)
+	require.Equal(t, model.StatusPending, l.finish("w2", Failed(failkind.Error, "e")).Status)
 	e = l.does(Resolve(l.task, "by hand", l.eff, l.now))
 	require.Equal(t, model.EventEnded, e.Kind)
 	require.Equal(t, model.StatusManuallyProcessed, e.Status)

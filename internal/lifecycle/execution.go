@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -50,7 +51,7 @@ func Successes(t *model.Task) int {
 // counter and a budget of its own, so that lost machines do not eat the retries.
 func Costs(k model.FailKind) bool {
 	switch k {
-	case model.FailError, model.FailFatal, model.FailPanic, model.FailTimeout:
+	case failkind.Error, failkind.Fatal, failkind.Panic, failkind.Timeout:
 		return true
 	default:
 		return false

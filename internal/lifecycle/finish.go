@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -37,7 +38,7 @@ func Failed(kind model.FailKind, reason string) Outcome { return Outcome{Kind: k
 
 // NotStarted is the outcome of an execution that is given back before it did anything.
 func NotStarted(reason string) Outcome {
-	return Outcome{Kind: model.FailReleased, Reason: reason, Unstarted: true}
+	return Outcome{Kind: failkind.Released, Reason: reason, Unstarted: true}
 }
 
 // After sets the delay before the next try.
@@ -51,13 +52,13 @@ func (o Outcome) After(d time.Duration) Outcome {
 // off; final once it has lasted for the grace.
 func Undecodable(t *model.Task, reason string, grace time.Duration, now time.Time) Outcome {
 	if !t.UndecodableSince.IsZero() && now.Sub(t.UndecodableSince) >= grace {
-		return Failed(model.FailFatal, "no worker could decode its arguments for "+grace.String()+": "+reason)
+		return Failed(failkind.Fatal, "no worker could decode its arguments for "+grace.String()+": "+reason)
 	}
 	backOff := time.Second
 	if !t.UndecodableSince.IsZero() {
 		backOff = max(backOff, min(now.Sub(t.UndecodableSince), time.Minute))
 	}
-	return Failed(model.FailUndecodable, reason).After(backOff)
+	return Failed(failkind.Undecodable, reason).After(backOff)
 }
 
 // Finish ends an open execution. It returns [model.ErrFenced] when the execution no longer
@@ -86,9 +87,9 @@ func Finish(t *model.Task, execID string, out Outcome, eff Effective, now time.T
 	}
 	settleBy(c, verdict, now)
 	switch {
-	case out.Kind == model.FailReleased:
+	case out.Kind == failkind.Released:
 		wake(c, now)
-	case out.Kind == model.FailUndecodable && !c.DueAt.IsZero():
+	case out.Kind == failkind.Undecodable && !c.DueAt.IsZero():
 		c.WakeAt = now // for a worker that does understand: it hears when to come
 	}
 	return c, nil
@@ -113,28 +114,28 @@ func fail(t *model.Task, w *model.WorkerState, out Outcome, eff Effective, now t
 		requestCancel(t, out.Reason, eff, now)
 	}
 	if !t.CancelRequestedAt.IsZero() {
-		out.Kind, out.Delay = model.FailCancelled, nil
+		out.Kind, out.Delay = failkind.Cancelled, nil
 	}
 	w.FailTime = now
 	w.FailKind = out.Kind
 	w.FailReason = safetext.Clip(out.Reason, maxReasonBytes)
-	if out.Unstarted && out.Kind == model.FailReleased && !w.Parked {
+	if out.Unstarted && out.Kind == failkind.Released && !w.Parked {
 		unstart(t, w)
 	}
-	w.Parked = w.Parked && out.Kind == model.FailTimeout // a completion that did not come in time
+	w.Parked = w.Parked && out.Kind == failkind.Timeout // a completion that did not come in time
 	var delay time.Duration
 	switch {
-	case out.Kind == model.FailLapsed:
+	case out.Kind == failkind.Lapsed:
 		t.LapseCount++
 		t.ErrorInfo = w.FailReason
 	case Costs(out.Kind):
 		t.ErrorCount++
 		t.ErrorInfo = w.FailReason
 		delay = RetryDelay(eff.Retry, t.ErrorCount, random)
-		if out.Kind == model.FailError || out.Kind == model.FailPanic {
+		if out.Kind == failkind.Error || out.Kind == failkind.Panic {
 			t.UndecodableSince = time.Time{} // a handler ran, so a worker did decode them
 		}
-	case out.Kind == model.FailUndecodable && t.UndecodableSince.IsZero():
+	case out.Kind == failkind.Undecodable && t.UndecodableSince.IsZero():
 		t.UndecodableSince = now
 		t.ErrorInfo = w.FailReason
 	}
@@ -162,7 +163,7 @@ func Repeats(t *model.Task, w *model.WorkerState, out Outcome) bool {
 		return false
 	default:
 		// Whatever ends badly while the task is being cancelled is cancelled.
-		return w.FailKind == out.Kind || w.FailKind == model.FailCancelled && !t.CancelRequestedAt.IsZero()
+		return w.FailKind == out.Kind || w.FailKind == failkind.Cancelled && !t.CancelRequestedAt.IsZero()
 	}
 }
 
@@ -238,11 +239,11 @@ func lapseOutcome(w *model.WorkerState) Outcome {
 	at := w.PingExpireTime.UTC().Format(clock.Format)
 	switch {
 	case w.Parked:
-		return Failed(model.FailTimeout, noCompletion(w.PingExpireTime))
+		return Failed(failkind.Timeout, noCompletion(w.PingExpireTime))
 	case !w.Deadline.IsZero() && !w.PingExpireTime.Before(w.Deadline):
-		return Failed(model.FailTimeout, "worker "+w.WorkerID+" exceeded the deadline "+at)
+		return Failed(failkind.Timeout, "worker "+w.WorkerID+" exceeded the deadline "+at)
 	default:
-		return Failed(model.FailLapsed, "worker "+w.WorkerID+" sent no ping before "+at)
+		return Failed(failkind.Lapsed, "worker "+w.WorkerID+" sent no ping before "+at)
 	}
 }
 
@@ -261,7 +262,7 @@ func Park(t *model.Task, execID string, until time.Time, out Outcome, eff Effect
 	c := next(t, now)
 	w = &c.WorkerStates[i]
 	if !t.CancelRequestedAt.IsZero() {
-		fail(c, w, Failed(model.FailCancelled, "cancelled"), eff, now, 0)
+		fail(c, w, Failed(failkind.Cancelled, "cancelled"), eff, now, 0)
 	} else {
 		w.Parked, w.NoCallback = true, out.NoCallback
 		w.PingExpireTime = clock.Millis(until)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -262,7 +263,7 @@ func stateFault(t *model.Task, eff Effective, now time.Time) error {
 		if w.FailTime.IsZero() != (w.FailKind == "") {
 			return fmt.Errorf("execution %s has fail kind %q and fail time %v", w.ExecID, w.FailKind, w.FailTime)
 		}
-		if w.Parked && !w.Open() && w.FailKind != model.FailTimeout {
+		if w.Parked && !w.Open() && w.FailKind != failkind.Timeout {
 			return fmt.Errorf("execution %s is parked although it ended", w.ExecID)
 		}
 		if w.RetryAt.After(now) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -51,7 +52,7 @@ func TestEveryTaskEnds(t *testing.T) {
 				continue
 			}
 			if w := l.worker(); rapid.Bool().Draw(r, "finish?") && l.openExec(l.task, w) != "" {
-				kind := rapid.SampledFrom([]model.FailKind{model.FailError, model.FailPanic, model.FailTimeout, ""}).Draw(r, "kind")
+				kind := rapid.SampledFrom([]model.FailKind{failkind.Error, failkind.Panic, failkind.Timeout, ""}).Draw(r, "kind")
 				after, err := Finish(l.task, l.openExec(l.task, w), Outcome{Kind: kind}, eff, l.now, 0.5)
 				l.ok(err)
 				l.did("finish", deepCopy(l.task), after)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -50,7 +51,7 @@ func follow(t *model.Task, eff Effective, now time.Time) {
 // nobody. Deliveries tell nobody, whatever is stored: each would make the next.
 func (e *Effective) callbackFor(typ string, s model.Status) *model.CallbackTarget {
 	switch {
-	case e.Callback == nil, typ == model.CallbackType:
+	case e.Callback == nil, typ == input.CallbackType:
 		return nil
 	case s.Succeeded():
 		return e.Callback.Success

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -137,7 +138,7 @@ func (w *permitWorld) prepare(t *model.Task, old Permit, crash bool) {
 // the claim by that the execution is not open, too. The end may have been written by another.
 func (w *permitWorld) follow(n preparedClaim, crash bool) {
 	_, s := ExecutionOf(n.before, n.permit.ExecID)
-	if end, err := Finish(n.before, s.ExecID, Failed(model.FailReleased, ""), w.eff, w.now, 0); err == nil {
+	if end, err := Finish(n.before, s.ExecID, Failed(failkind.Released, ""), w.eff, w.now, 0); err == nil {
 		w.write(n.before, end)
 	}
 	if _, now := ExecutionOf(w.tasks[n.before.ID], s.ExecID); now != nil && now.Open() {
@@ -176,7 +177,7 @@ func (w *permitWorld) step(t *rapid.T) {
 		for i := range task.WorkerStates {
 			if s := &task.WorkerStates[i]; s.Open() {
 				w.next = slices.DeleteFunc(w.next, func(n preparedClaim) bool { return n.permit.ExecID == s.ExecID })
-				out := Failed(model.FailReleased, "")
+				out := Failed(failkind.Released, "")
 				if after, err := Finish(task, s.ExecID, out, w.eff, w.now, 0); err == nil && w.write(task, after) && !crash {
 					w.freeOf(s.ExecID)
 				}

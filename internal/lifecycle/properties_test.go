@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -148,23 +149,23 @@ func (l *life) outcome() Outcome {
 	case 0, 1, 2:
 		return Success(drawValue(l.T))
 	case 3:
-		return Failed(model.FailReleased, "r")
+		return Failed(failkind.Released, "r")
 	case 4:
-		return Failed(model.FailReleased, "s").After(time.Duration(rapid.IntRange(-5, 90_000).Draw(l.T, "snooze")) * time.Millisecond)
+		return Failed(failkind.Released, "s").After(time.Duration(rapid.IntRange(-5, 90_000).Draw(l.T, "snooze")) * time.Millisecond)
 	case 5:
 		if rapid.IntRange(0, 3).Draw(l.T, "really") > 0 {
-			return Failed(model.FailError, "e")
+			return Failed(failkind.Error, "e")
 		}
-		return Outcome{Kind: model.FailCancelled, CancelTask: true, Reason: "c"}
+		return Outcome{Kind: failkind.Cancelled, CancelTask: true, Reason: "c"}
 	case 6:
 		if rapid.IntRange(0, 3).Draw(l.T, "really") > 0 {
-			return Failed(model.FailPanic, "p")
+			return Failed(failkind.Panic, "p")
 		}
-		return Failed(model.FailFatal, "f")
+		return Failed(failkind.Fatal, "f")
 	case 7:
 		return Undecodable(l.task, "u", time.Hour, l.now)
 	default:
-		return Failed(model.FailError, "e")
+		return Failed(failkind.Error, "e")
 	}
 }
 

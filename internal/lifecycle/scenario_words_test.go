@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/scenario"
 	"github.com/mscheduler/mscheduler/model"
@@ -165,15 +166,15 @@ func (a scenarioCommand) outcome(t *model.Task, now time.Time) Outcome {
 	case "error", "fatal", "panic", "timeout":
 		return Failed(model.FailKind(kind), kind)
 	case "snooze":
-		return Failed(model.FailReleased, "snoozed").After(a.Duration(a.Word(2)))
+		return Failed(failkind.Released, "snoozed").After(a.Duration(a.Word(2)))
 	case "retry-after":
-		return Failed(model.FailError, "later").After(a.Duration(a.Word(2)))
+		return Failed(failkind.Error, "later").After(a.Duration(a.Word(2)))
 	case "unstarted":
 		return NotStarted("given back")
 	case "release":
-		return Failed(model.FailReleased, "released")
+		return Failed(failkind.Released, "released")
 	case "cancel":
-		return Outcome{Kind: model.FailCancelled, Reason: "not wanted", CancelTask: true}
+		return Outcome{Kind: failkind.Cancelled, Reason: "not wanted", CancelTask: true}
 	case "undecodable":
 		return Undecodable(t, "a field is missing", time.Hour, now)
 	default:

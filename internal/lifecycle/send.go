@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -184,7 +185,7 @@ func clean(t *model.Task, eff Effective, now time.Time) *model.Task {
 			continue
 		}
 		cleaned[w.WorkerID] = true
-		w.FailTime, w.FailKind = w.SuccessTime, model.FailCleaned
+		w.FailTime, w.FailKind = w.SuccessTime, failkind.Cleaned
 		w.FailReason = "its success was reset at " + now.UTC().Format(clock.Format) + " by a send"
 		w.SuccessTime, w.NoCallback = time.Time{}, false
 		w.Returns, w.Checkpoint = bson.RawValue{}, bson.RawValue{}

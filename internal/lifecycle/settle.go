@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -115,7 +116,7 @@ func spent(t *model.Task, eff Effective) bool {
 	if t.ErrorCount > *eff.Retry.MaxErrors || t.LapseCount > eff.MaxLapses {
 		return true
 	}
-	return slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool { return w.FailKind == model.FailFatal })
+	return slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool { return w.FailKind == failkind.Fatal })
 }
 
 // lapseAt is the earliest lease among the open executions.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -154,7 +155,7 @@ func (s *sim) check(before, after *model.Task, eff Effective, at time.Time) {
 		b := &before.WorkerStates[i]
 		_, a := ExecutionOf(after, b.ExecID)
 		if !b.Open() {
-			cleaned := a != nil && a.FailKind == model.FailCleaned && a.FailTime.Equal(b.SuccessTime) // a send took the success back
+			cleaned := a != nil && a.FailKind == failkind.Cleaned && a.FailTime.Equal(b.SuccessTime) // a send took the success back
 			if cleaned {
 				life.cleaned[b.ExecID] = true
 				delete(life.told, b.ExecID)
@@ -207,25 +208,25 @@ func (s *sim) ended(life *simLife, t *model.Task, open, end *model.WorkerState) 
 	case "":
 		s.stats.Successes++
 		return
-	case model.FailLapsed:
+	case failkind.Lapsed:
 		s.stats.Lapses++
 		life.lapses++
 		if w.faultyAt.Before(open.ClaimedAt.Add(-s.lease)) && !w.frozen() && !w.cut() {
 			s.fail("%s: execution %s of the healthy worker %s was found lapsed", t.ID, open.ExecID, w.id)
 		}
-	case model.FailError, model.FailFatal, model.FailPanic, model.FailTimeout:
+	case failkind.Error, failkind.Fatal, failkind.Panic, failkind.Timeout:
 		life.errors++
 		s.stats.Errors++
-		if end.FailKind == model.FailTimeout {
+		if end.FailKind == failkind.Timeout {
 			s.stats.Timeouts++
 		}
-	case model.FailReleased:
+	case failkind.Released:
 		s.stats.Released++
 	}
 	// Whoever ends another's execution must be sure that its handler was told to stop:
 	// only a frozen process may still run it, and its result is refused.
 	justBack := s.now.Before(w.frozenTo.Add(200 * time.Millisecond))
-	if end.FailKind == model.FailLapsed && h != nil && h.running && !justBack {
+	if end.FailKind == failkind.Lapsed && h != nil && h.running && !justBack {
 		s.fail("%s: %s still runs %s, whose lease is taken from it", t.ID, w.id, open.ExecID)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -272,13 +273,13 @@ func (w *simWorker) outcome(h *hold, out string) Outcome {
 		v, _ := codec.EncodeValue("result", h.exec, input.MaxResultBytes)
 		return Success(v)
 	case "snooze":
-		return Failed(model.FailReleased, out).After(w.millis(0, 20_000))
+		return Failed(failkind.Released, out).After(w.millis(0, 20_000))
 	case "release", "stopped":
-		return Failed(model.FailReleased, out)
+		return Failed(failkind.Released, out)
 	case "retry-after":
-		return Failed(model.FailError, out).After(w.millis(0, 20_000))
+		return Failed(failkind.Error, out).After(w.millis(0, 20_000))
 	case "cancel":
-		return Outcome{Kind: model.FailCancelled, Reason: out, CancelTask: true}
+		return Outcome{Kind: failkind.Cancelled, Reason: out, CancelTask: true}
 	case "undecodable":
 		return Undecodable(h.task, out, time.Minute, w.clock())
 	default:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -21,7 +22,7 @@ func TestLongTextsAreCutAtARune(t *testing.T) {
 	require.Equal(t, "a\uFFFD", safetext.Clip("a\xff", 10), "BSON strings are UTF-8")
 	task := NewTask(Draft{Type: "t", Key: "k"}, epoch)
 	task, _ = Claim(task, Claimant{WorkerID: "w", ExecID: "e"}, ResolveOptions(), epoch)
-	task, err := Finish(task, "e", Failed(model.FailError, strings.Repeat("x", 1<<20)), ResolveOptions(), epoch, 0)
+	task, err := Finish(task, "e", Failed(failkind.Error, strings.Repeat("x", 1<<20)), ResolveOptions(), epoch, 0)
 	require.NoError(t, err)
 	require.Less(t, len(task.ErrorInfo)+len(task.WorkerStates[0].FailReason), 2*maxReasonBytes+100)
 }

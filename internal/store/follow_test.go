@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -44,7 +45,7 @@ func TestAClaimFollowsAnEndInOneCommandAndNeverAnOpenExecution(t *testing.T) {
 		{"the task that runs was changed", func(t *testing.T, runs, _ *model.Task) { changed(t, direct, runs) }, false, true, false, false},
 		{"the next was changed", func(t *testing.T, _, next *model.Task) { changed(t, direct, next) }, true, false, false, true},
 		{"it was ended by another", func(t *testing.T, runs, _ *model.Task) {
-			after, err := lifecycle.Finish(runs, "e1", lifecycle.Failed(model.FailError, "other"), eff, s.Clock.Now(), 0)
+			after, err := lifecycle.Finish(runs, "e1", lifecycle.Failed(failkind.Error, "other"), eff, s.Clock.Now(), 0)
 			require.NoError(t, err)
 			_, err = s.Tasks.Writes(t.Context(), []store.Write{{Before: runs, After: after}}, 0)
 			require.NoError(t, err)

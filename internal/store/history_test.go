@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -168,7 +169,7 @@ func success(t testing.TB, v any) lifecycle.Outcome {
 
 func TestWhatEndedMovesWholeWhenItsRetentionIsOver(t *testing.T) {
 	p := newPast(t)
-	failed := lifecycle.Failed(model.FailFatal, "no")
+	failed := lifecycle.Failed(failkind.Fatal, "no")
 	moves := []*model.Task{
 		p.ended("success", 8*day, model.Options{}, success(t, 42)),
 		p.ended("failure", 8*day, model.Options{}, failed),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -82,7 +83,7 @@ func (s *stepping) steps(task *model.Task) (out []string) {
 func TestEachStepOfABatchHasItsOwnAnswer(t *testing.T) {
 	s := newStepping(t)
 	open, ended, earlier := s.held("open", "w"), s.held("ended", "w"), s.held("earlier", "w")
-	after, err := lifecycle.Finish(ended, "w", lifecycle.Failed(model.FailError, "no"), lifecycle.ResolveOptions(), s.now, 0)
+	after, err := lifecycle.Finish(ended, "w", lifecycle.Failed(failkind.Error, "no"), lifecycle.ResolveOptions(), s.now, 0)
 	require.NoError(t, err)
 	written, err := s.Tasks.Writes(t.Context(), []store.Write{{Before: ended, After: after}}, 0)
 	require.NoError(t, err)

@@ -109,7 +109,7 @@ func Enable(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.R
 	}
 	d := decide(r, cal, now)
 	if r.Status == schedule.StatusOffline && !d.rests() {
-		d.cover(schedule.SkipPaused)
+		d.cover(SkipPaused)
 	}
 	d.Status, d.PauseNote, d.PausedAt, d.DecidedTo = schedule.StatusOnline, "", time.Time{}, clock.Later(d.DecidedTo, d.now)
 	d.UpdatedAt = d.now
@@ -141,16 +141,16 @@ func Edit(r *schedule.Rule, old, cal *calendar.Schedule, edited *schedule.Rule, 
 	d := decide(r, old, now)
 	switch d.Status {
 	case schedule.StatusOnline:
-		d.coverTo(d.now.Add(-MissedAfter-1), schedule.SkipEdited)
+		d.coverTo(d.now.Add(-MissedAfter-1), SkipEdited)
 		d.ticks()
 		if !d.finished() {
-			d.cover(schedule.SkipEdited) // more than one decision holds
+			d.cover(SkipEdited) // more than one decision holds
 		}
 	case schedule.StatusOffline:
 		if d.rests() {
 			d.Status, d.PauseNote = schedule.StatusOnline, "" // unless it has no ticks by the new times either
 		} else {
-			d.cover(schedule.SkipPaused) // its paused time goes on, by the new times
+			d.cover(SkipPaused) // its paused time goes on, by the new times
 		}
 	}
 	e := *edited
@@ -187,10 +187,10 @@ func Delete(r *schedule.Rule, cal *calendar.Schedule, now time.Time) *schedule.R
 	d := decide(r, cal, now)
 	switch r.Status {
 	case schedule.StatusOnline:
-		d.cover(schedule.SkipMissed)
+		d.cover(SkipMissed)
 	case schedule.StatusOffline:
 		if !d.rests() {
-			d.cover(schedule.SkipPaused)
+			d.cover(SkipPaused)
 		}
 	}
 	for _, q := range d.Queued {

@@ -95,7 +95,7 @@ func (d *decision) ticks() {
 		if runs[i] {
 			d.tick(at)
 		} else {
-			d.skip(at, schedule.SkipMissed, 0)
+			d.skip(at, SkipMissed, 0)
 		}
 		d.DecidedTo = at
 	}
@@ -204,7 +204,7 @@ func (d *decision) tick(at time.Time) {
 	if d.overlaps() {
 		switch d.Overlap {
 		case schedule.OverlapSkip:
-			d.skip(at, schedule.SkipOverlap, d.nextAttempt())
+			d.skip(at, SkipOverlap, d.nextAttempt())
 			return
 		case schedule.OverlapCancelPrev:
 			ref.After = d.cancelPrevious()
@@ -214,7 +214,7 @@ func (d *decision) tick(at time.Time) {
 	}
 	attempt, ok := d.afterFailure()
 	if !ok {
-		d.skip(at, schedule.SkipFailure, attempt)
+		d.skip(at, SkipFailure, attempt)
 		return
 	}
 	ref.Attempt = attempt
@@ -258,7 +258,7 @@ func (d *decision) skip(at time.Time, why schedule.SkipReason, attempt int) {
 // skipSpan records that so many ticks do not run. Consecutive skips of one reason share a
 // record.
 func (d *decision) skipSpan(first, last time.Time, n int64, why schedule.SkipReason, attempt int) {
-	if last := effective(d.Rule); last != nil && Failed(last.Status) && why != schedule.SkipMissed && why != schedule.SkipPaused && why != schedule.SkipEdited {
+	if last := effective(d.Rule); last != nil && Failed(last.Status) && why != SkipMissed && why != SkipPaused && why != SkipEdited {
 		d.FailSkips = true // any skip after a failure is the one that the failure costs
 	}
 	if d.Range == nil || d.Range.Reason != why {

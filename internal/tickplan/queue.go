@@ -17,13 +17,13 @@ func (d *decision) admit(ref schedule.RunRef) {
 	case len(ref.After) > 0:
 		d.enqueue(ref)
 	case len(d.Active) >= MaxActive:
-		d.skip(ref.Nominal, schedule.SkipCapacity, ref.Attempt)
+		d.skip(ref.Nominal, SkipCapacity, ref.Attempt)
 	case ref.Force || d.MaxConcurrency == 0 || len(d.Active) < d.MaxConcurrency && len(d.Queued) == 0:
 		d.start(ref)
 	case d.Concurrency == schedule.ConcurrencyParallel:
 		d.start(ref)
 	case d.Concurrency == schedule.ConcurrencySkip, d.waiting() >= cmp.Or(d.QueueLimit, defaultQueueLimit):
-		d.skip(ref.Nominal, schedule.SkipConcurrency, ref.Attempt)
+		d.skip(ref.Nominal, SkipConcurrency, ref.Attempt)
 	default:
 		d.enqueue(ref)
 	}
@@ -116,7 +116,7 @@ func (d *decision) startWaiting(ref schedule.RunRef) {
 		if ref.Attempt = attempt; !ok {
 			d.FailSkips = true
 			run := d.run(ref)
-			run.Status, run.Reason, run.EndedAt = schedule.RunSkipped, schedule.SkipFailure, d.now
+			run.Status, run.Reason, run.EndedAt = schedule.RunSkipped, SkipFailure, d.now
 			d.keep(run)
 			return
 		}

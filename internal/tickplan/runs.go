@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/failkind"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
@@ -40,7 +41,7 @@ func failedStatus(t *model.Task) schedule.RunStatus {
 		}
 	}
 	switch {
-	case last == nil || last.FailKind != model.FailTimeout:
+	case last == nil || last.FailKind != failkind.Timeout:
 		return schedule.RunFailed
 	case last.Parked:
 		return schedule.RunFailedTimeout

@@ -173,18 +173,15 @@ const (
 )
 
 // SkipReason says why a tick did not run.
+//
+//	overlap      an earlier run had not ended
+//	failure      the run before failed
+//	concurrency  as many as allowed ran, or waited
+//	missed       nobody decided it in time
+//	paused       the rule was offline
+//	edited       nobody had decided it in time when the rule was edited
+//	capacity     as many runs as one rule holds were active, whatever its policies
 type SkipReason string
-
-// The reasons.
-const (
-	SkipOverlap     SkipReason = "overlap"     // an earlier run had not ended
-	SkipFailure     SkipReason = "failure"     // the run before failed
-	SkipConcurrency SkipReason = "concurrency" // as many as allowed ran, or waited
-	SkipMissed      SkipReason = "missed"      // nobody decided it in time
-	SkipPaused      SkipReason = "paused"      // the rule was offline
-	SkipEdited      SkipReason = "edited"      // nobody had decided it in time when the rule was edited
-	SkipCapacity    SkipReason = "capacity"    // as many runs as one rule holds were active, whatever its policies
-)
 
 // LastRun is the newest run of a rule that was not skipped.
 type LastRun struct {

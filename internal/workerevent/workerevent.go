@@ -1,0 +1,19 @@
+// Package workerevent names the kinds of events of a consumer: the values of consumer.EventKind,
+// which says what they mean. Callers only read them, so they are not exported.
+package workerevent
+
+// The kinds, see consumer.EventKind.
+const (
+	Claimed   = "claimed"
+	TakenOver = "taken_over"
+	Started   = "started"
+	Finished  = "finished"
+	Parked    = "parked"
+	Fenced    = "fenced"
+	LeaseLost = "lease_lost"
+	Cancelled = "cancelled"
+	Lapsed    = "lapsed"
+	Outage    = "outage"
+	Restored  = "restored"
+	Stream    = "stream"
+)

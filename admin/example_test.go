@@ -58,6 +58,15 @@ func work(db *mongo.Database) consumer.Drained {
 	return must(c.Drain(ctx, false))
 }
 
+// An admin works by a producer's connection, until that is closed.
+func ExampleNew() {
+	p := must(producer.New(producer.Config{Database: testdb.Example()}))
+	defer p.Close(ctx)
+	a := admin.New(p)
+	fmt.Println(a.Count(ctx, admin.Filter{}))
+	// Output: 0 <nil>
+}
+
 // What a type says holds for all its tasks. A change names the version that it saw.
 func ExampleAdmin_PutType() {
 	p, a, _ := open()

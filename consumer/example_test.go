@@ -63,6 +63,16 @@ func after(h func(context.Context, *consumer.Task[Order]) error, opts ...produce
 	fmt.Printf("%s, %d errors, %q\n", t.Status, t.ErrorCount, t.ErrorInfo+t.Remark)
 }
 
+// Everything but the database has a default.
+func ExampleNew() {
+	c, err := consumer.New(consumer.Config{Database: testdb.Example(), WorkerID: "w1", Concurrency: 10})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(c.WorkerID())
+	// Output: w1
+}
+
 // A service registers its handlers and runs the consumer until it is asked to stop.
 func ExampleConsumer_Run() {
 	p, c := open()
@@ -133,6 +143,27 @@ func ExampleHandleCategory() {
 	must(p.SendJSON(ctx, "media.resize", json.RawMessage(`{"width":640}`)))
 	must(c.Drain(ctx, false))
 	// Output: media.resize {"width":640}
+}
+
+// However many slots the worker has, one order is packed at a time.
+func ExampleMaxConcurrency() {
+	p, c := open()
+	defer p.Close(ctx)
+	table := make(chan struct{}, 1) // has room for one
+	handle(c, func(context.Context, *consumer.Task[Order]) error {
+		select {
+		case table <- struct{}{}:
+		default:
+			fmt.Println("two at once")
+		}
+		<-table
+		return nil
+	}, consumer.MaxConcurrency(1))
+	for range 10 {
+		must(producer.Send(ctx, p, Pack, Order{Item: "lamp"}))
+	}
+	fmt.Println(must(c.Drain(ctx, false)).Succeeded)
+	// Output: 10
 }
 
 // Defaults are those of a handler's tasks where neither task nor type says anything.

@@ -41,6 +41,16 @@ func openRules() (*periodic.Periodic, *mongo.Database) {
 	return must(periodic.New(periodic.Config{Database: db})), db
 }
 
+// Every process may manage rules; those that call Run decide their ticks.
+func ExampleNew() {
+	p, err := periodic.New(periodic.Config{Database: testdb.Example(), EngineID: "engine-1"})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(len(must(p.List(background, "", "", 100))))
+	// Output: 0
+}
+
 // A rule fires once it is enabled and while an engine runs in some process.
 func ExamplePeriodic_Run() {
 	p, db := openRules()

@@ -376,30 +376,3 @@ func ExampleMiddleware() {
 	fmt.Println(must(p.Get(ctx, sent.ID)).Creator)
 	// Output: web
 }
-
-// What a second send of a key does.
-func ExampleOnExisting() {
-	p, db := open()
-	defer p.Close(ctx)
-	must(producer.Send(ctx, p, Welcome, WelcomeArgs{}, producer.Key("ann")))
-	work(db, Welcome, greet)
-	again := must(producer.Send(ctx, p, Welcome, WelcomeArgs{User: "ann"}, producer.Key("ann"), producer.OnExisting(model.RestartFailed)))
-	fmt.Println(again.Created, again.Status)
-	// Output: true New
-}
-
-func ExampleOption() {
-	for _, o := range []producer.Option{
-		producer.Key("order-7"),
-		producer.In(90 * time.Second),
-		producer.Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Minute}),
-		producer.OnExisting(model.RestartFailed, model.UpdateArgs),
-	} {
-		fmt.Println(o)
-	}
-	// Output:
-	// Key("order-7")
-	// In(1m30s)
-	// Retry(fixed, interval 1m0s)
-	// OnExisting(RestartFailed, UpdateArgs)
-}

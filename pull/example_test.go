@@ -36,6 +36,15 @@ func fetched(p *producer.Producer, puller *pull.Puller) pull.Fetched {
 	return must(puller.Fetch(ctx, pull.FetchRequest{WorkerID: "python-1", Types: []string{"image.resize"}}))[0]
 }
 
+// A puller works by a producer's connection, until that is closed.
+func ExampleNew() {
+	p := must(producer.New(producer.Config{Database: testdb.Example()}))
+	defer p.Close(ctx)
+	puller := pull.New(p)
+	fmt.Println(puller.Fetch(ctx, pull.FetchRequest{WorkerID: "python-1", Types: []string{"image.resize"}}))
+	// Output: [] <nil>
+}
+
 // What a worker asks for, and how it reports the end.
 func ExamplePuller_Fetch() {
 	p, puller := open()

@@ -95,3 +95,13 @@ func TestAPlantedUseIsFound(t *testing.T) {
 		require.Empty(t, misplaced(file("model/x.go", "package x\nimport \"time\"\nvar d = time.Duration(0)")))
 	})
 }
+
+func TestAPlantedInternalTypeIsFound(t *testing.T) {
+	set := token.NewFileSet()
+	text := "package producer\nimport \"" + module + "/internal/clock\"\ntype Config struct { Clock clock.Clock; own clock.Clock }\nfunc open(clock.Clock)\nfunc (*Config) Set(c clock.Clock) {}"
+	syntax, err := parser.ParseFile(set, "producer/x.go", text, 0)
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"producer/x.go: Config shows clock.Clock", "producer/x.go: Config.Set shows clock.Clock",
+	}, leaks(tree{files: []source{{path: "producer/x.go", syntax: syntax, set: set}}}))
+}

@@ -185,6 +185,36 @@ func ExampleOutsideTransaction() {
 	// true New
 }
 
+// The text names the first failed items, by their index.
+func ExampleManyError_Error() {
+	fmt.Println(&producer.ManyError{Total: 9, Failed: map[int]error{7: errors.New("no key"), 2: errors.New("no type")}})
+	// Output: 2 of 9 tasks failed: item 2: no type; item 7: no key
+}
+
+// errors.Is and errors.As look into the errors of all items.
+func ExampleManyError_Unwrap() {
+	p, _ := open()
+	defer p.Close(ctx)
+	_, err := producer.SendMany(ctx, p, Welcome, []producer.Item[WelcomeArgs]{{}, {Options: []producer.Option{producer.Key("")}}})
+	fmt.Println(errors.Is(err, model.ErrInvalid))
+	// Output: true
+}
+
+// Whoever stops listening keeps the token, and misses nothing when it goes on there.
+func ExampleSubscription_Token() {
+	p, _ := open()
+	defer p.Close(ctx)
+	events := must(p.Subscribe(ctx, producer.EventFilter{}))
+	token := events.Token()
+	events.Close(ctx)
+	must(producer.Send(ctx, p, Welcome, WelcomeArgs{User: "ann"}, producer.Key("ann")))
+
+	later := must(p.Subscribe(ctx, producer.EventFilter{After: token}))
+	defer later.Close(ctx)
+	fmt.Println(must(later.Next(ctx)).Key)
+	// Output: ann
+}
+
 // Each call of Next is one event.
 func ExampleSubscription_Next() {
 	p, _ := open()

@@ -97,8 +97,6 @@ func (a *app) print(s string) error {
 	return nil
 }
 
-func (a *app) printf(format string, args ...any) error { return a.print(fmt.Sprintf(format, args...)) }
-
 // bar shows on a terminal how far something is.
 func (a *app) bar(total int64, what string, more ...progressbar.Option) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(total, append(more, progressbar.OptionSetWriter(a.Stderr), progressbar.OptionSetVisibility(a.StderrTerminal), progressbar.OptionSetDescription(what),

@@ -205,7 +205,7 @@ func TestANameTakenTwiceIsAnErrorThatSaysSo(t *testing.T) {
 		sent := a.sendKey("k", 0)
 		a.awaitStatus(sent.ID, model.StatusSuccess)
 		got := <-answers
-		require.ErrorContains(t, got.twice, "one is there twice")
+		require.ErrorContains(t, got.twice, "step one occurs twice in this handler")
 		require.ErrorIs(t, got.bad, model.ErrInvalid)
 		require.ErrorContains(t, got.large, "step large has")
 		require.ErrorContains(t, got.inTransaction, "carries a transaction")

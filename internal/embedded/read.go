@@ -196,6 +196,62 @@ func (r *request) aggregateReading(stages []bson.Raw) (q reading) {
 	return q
 }
 
+// union is one stage $unionWith.
+type union struct {
+	ns string
+	q  reading
+}
+
+// unions splits off the stages $unionWith at the end of a pipeline. Elsewhere, and inside of
+// each other, they are refused.
+func (r *request) unions(stages []bson.Raw) (before []bson.Raw, unions []union) {
+	n := slices.IndexFunc(stages, func(s bson.Raw) bool { return s.Lookup("$unionWith").Type != 0 })
+	if n < 0 {
+		return stages, nil
+	}
+	for _, s := range stages[n:] {
+		spec := s.Lookup("$unionWith")
+		if spec.Type == 0 {
+			r.fail(mongoerr.NotImplemented("a stage after $unionWith"))
+			return stages, nil
+		}
+		name, pipeline, err := query.UnionWith(spec)
+		if r.fail(err); err != nil {
+			return stages, nil
+		}
+		u := union{ns: r.db + "." + name}
+		r.fail(storage.CheckNamespace(u.ns))
+		if u.q = r.aggregateReading(pipeline); r.err != nil {
+			return stages, nil
+		}
+		u.q.Hint = bson.RawValue{} // is the first collection's
+		unions = append(unions, u)
+	}
+	return stages[:n], unions
+}
+
+// append puts what unions read after docs. The caller's cursor must hold the result: later
+// calls do not extend the time of these readings.
+func (r *request) append(docs query.Docs, unions []union) (query.Docs, error) {
+	all := []query.Docs{docs}
+	for _, u := range unions {
+		_, rows, err := r.rows(u.ns, u.q.Query)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, u.q.run(rows, new(int)))
+	}
+	return func(yield func(bson.Raw, error) bool) {
+		for _, docs := range all {
+			for doc, err := range docs {
+				if !yield(doc, err) || err != nil {
+					return
+				}
+			}
+		}
+	}, nil
+}
+
 func runAggregate(r *request) (*docBuilder, error) {
 	stages, batchSize := r.list("pipeline"), r.cursorBatch(true)
 	if r.err != nil {
@@ -211,13 +267,18 @@ func runAggregate(r *request) (*docBuilder, error) {
 			"{aggregate: 1} is not valid for this pipeline: its first stage must be one that needs no collection")
 	}
 	ns := r.namespace()
+	stages, unions := r.unions(stages)
 	q := r.aggregateReading(stages)
 	p, rows, err := r.rows(ns, q.Query)
 	if err != nil {
 		return nil, err
 	}
-	next, stop := iter.Pull2(q.run(rows, new(int)))
-	return r.firstBatch(&cursor{ns: ns, holds: p.Sorts() || q.rest.Holds(), rows: rows, stop: stop,
+	docs, err := r.append(q.run(rows, new(int)), unions)
+	if err != nil {
+		return nil, err
+	}
+	next, stop := iter.Pull2(docs)
+	return r.firstBatch(&cursor{ns: ns, holds: p.Sorts() || q.rest.Holds() || len(unions) > 0, rows: rows, stop: stop,
 		next: func() (bson.Raw, bool, error) {
 			doc, err, ok := next()
 			if len(doc) > wire.MaxDocument {

@@ -19,7 +19,8 @@
 //	updates      $bit, pipelines, arithmetic on Decimal128, field names with a leading `$` in values
 //	projections  computed fields, $meta, $elemMatch beside exclusions
 //	sort         $meta
-//	aggregation  stages beyond $match $project $group $sort $limit $skip $count $unwind; expressions
+//	aggregation  stages beyond $match $project $group $sort $limit $skip $count $unwind $replaceWith, and
+//	             $unionWith at the end of a pipeline; expressions
 //	             beyond literals, field paths, $$ROOT and documents of these; accumulators beyond
 //	             $sum $avg $min $max $first $last $push $addToSet; includeArrayIndex
 //

@@ -33,7 +33,7 @@ type stage struct {
 var lackingStages = strings.Fields(`$addFields $bucket $bucketAuto $changeStream $collStats
 	$currentOp $densify $documents $facet $fill $geoNear $graphLookup $indexStats
 	$listLocalSessions $listSessions $lookup $merge $out $planCacheStats $redact $replaceRoot
-	$replaceWith $sample $search $searchMeta $set $setWindowFields $sortByCount $unionWith $unset`)
+	$sample $search $searchMeta $set $setWindowFields $sortByCount $unionWith $unset`)
 
 // CompilePipeline checks and compiles the stages of a pipeline. It keeps parts
 // of them, which must not change afterwards. ($changeStream is the caller's.)

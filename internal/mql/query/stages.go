@@ -14,7 +14,7 @@ import (
 // stages parse the argument of a stage.
 var stages = map[string]func(v bson.RawValue) stage{
 	"$match": parseMatch, "$project": parseProject, "$sort": parseSort, "$limit": parseLimit, "$skip": parseSkip,
-	"$count": parseCount, "$unwind": parseUnwind, "$group": parseGroup,
+	"$count": parseCount, "$unwind": parseUnwind, "$group": parseGroup, "$replaceWith": parseReplaceWith,
 }
 
 // emit hands a document on and reports whether more are wanted.
@@ -67,6 +67,29 @@ func parseProject(v bson.RawValue) stage {
 	check(len(v.Value) > 5, 51272, "$project must have at least one field")
 	p := compileProjection(v.Value, false)
 	return stage{run: each(func(doc bson.Raw, emit emit) bool { return emit(p.Apply(doc)) })}
+}
+
+func parseReplaceWith(v bson.RawValue) stage {
+	e := parseExpression(v)
+	return stage{run: func(docs Docs) Docs {
+		return func(yield func(bson.Raw, error) bool) {
+			for doc, err := range docs {
+				if err == nil {
+					doc, err = replacement(e(doc))
+				}
+				if !yield(doc, err) || err != nil {
+					return
+				}
+			}
+		}
+	}}
+}
+
+// replacement is the document that takes another's place.
+func replacement(v bson.RawValue) (doc bson.Raw, err error) {
+	defer catch(&err)
+	check(v.Type == bson.TypeEmbeddedDocument, 40228, "'replacement document' expression must evaluate to an object, but resulting value was: %s", typeName(v.Type))
+	return v.Value, nil
 }
 
 func parseSort(v bson.RawValue) stage {

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// lostAfter is how long a run is left to the outbox of its task, and lostEvery how often
-	// somebody looks for those of which nothing comes.
-	lostAfter = 5 * time.Minute
-	lostEvery = 5 * time.Minute
+	// lostAfter is how long a run is left to the outbox of its task.
+	lostAfter   = 5 * time.Minute
+	perSweep    = 100
+	callTimeout = 20 * time.Second
 )
 
 // runsLost decides the ends of runs that nobody will tell: somebody deleted the task by hand, or
@@ -57,17 +57,17 @@ func runsLost(r *schedule.Rule, lives map[string]*model.Task, now time.Time) *sc
 	return after
 }
 
-// sweepLost looks for runs whose ends nobody will tell.
-func (p *Periodic) sweepLost(ctx context.Context) error {
+// Sweep implements [decision.Planner]: it looks for runs whose ends nobody will tell.
+func (p planner) Sweep(ctx context.Context) error {
 	for last := ""; ; {
-		n, err := p.sweepLostAfter(ctx, &last)
+		n, err := p.sweepAfter(ctx, &last)
 		if err != nil || n < perSweep {
 			return err
 		}
 	}
 }
 
-func (p *Periodic) sweepLostAfter(ctx context.Context, last *string) (found int, err error) {
+func (p planner) sweepAfter(ctx context.Context, last *string) (found int, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	began, now := clock.Read(p.store.Local()), p.store.Clock.Now()
@@ -79,7 +79,7 @@ func (p *Periodic) sweepLostAfter(ctx context.Context, last *string) (found int,
 		*last = max(*last, r.ID)
 	}
 	for _, u := range unread {
-		p.complain(u.ID, u.Err)
+		p.decider.Complain(u.ID, u.Err)
 		*last = max(*last, u.ID)
 	}
 	var ids []string
@@ -101,6 +101,6 @@ func (p *Periodic) sweepLostAfter(ctx context.Context, last *string) (found int,
 		}
 	}
 	// Whoever decided in between has more to say than this: it is looked at again next time.
-	_, _, err = p.decideAll(ctx, began, writes)
+	_, _, err = p.decider.All(ctx, began, writes)
 	return found, err
 }

@@ -70,32 +70,3 @@ func TestARunWhoseTaskWasNotSentYetIsNotLost(t *testing.T) {
 	w.write(tickplan.Trigger(w.rule, w.cal, "first", false, w.now)) // and nobody carries it out
 	require.Nil(t, runsLost(w.rule, nil, w.now.Add(time.Hour)))
 }
-
-func TestEngineTurnsGoRoundAndNeverMeet(t *testing.T) {
-	for of := 1; of <= 5; of++ {
-		for late := time.Duration(0); late < 20*time.Second; late += 50 * time.Millisecond {
-			mine := 0
-			for place := range of {
-				if (rank{place, of}).turn("rule", late) {
-					mine++
-				}
-			}
-			require.Equal(t, 1, mine, "of %d engines, %v late", of, late)
-		}
-		for place := range of {
-			reached := false
-			for late := time.Duration(0); late < tickplan.MissedAfter; late += 50 * time.Millisecond {
-				reached = reached || (rank{place, of}).turn("rule", late)
-			}
-			require.True(t, reached, "engine %d of %d takes over before the tick counts as missed", place, of)
-		}
-	}
-}
-
-func TestEndsAreToldBetweenTicks(t *testing.T) {
-	second := time.Date(2026, 3, 1, 0, 0, 7, 0, time.UTC)
-	for ms, want := range map[int]int{0: 500, 499: 1, 500: 1000, 501: 999, 999: 501} {
-		at := second.Add(time.Duration(ms) * time.Millisecond)
-		require.Equal(t, time.Duration(want)*time.Millisecond, betweenTicks(at), ms)
-	}
-}

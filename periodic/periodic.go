@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -59,12 +60,10 @@ type Periodic struct {
 	types   *tasktypes.Cache
 	secrets *secret.Box // nil = none
 	log     zerolog.Logger
-	looks   *clock.Pacer // for due rules
+	decider *decision.Decider[*schedule.Rule]
 
-	mu         sync.Mutex
-	calls      map[calendarKey]*calendar.Schedule // parsed rules
-	complained map[string]time.Duration           // about which rules, and when
-	rank       rank
+	mu    sync.Mutex
+	calls map[calendarKey]*calendar.Schedule // parsed rules
 }
 
 // New makes a Periodic and checks its configuration. It does no I/O.
@@ -83,8 +82,19 @@ func New(cfg Config) (*Periodic, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}, complained: map[string]time.Duration{},
-		looks: clock.NewPacer(st.Local(), 0, longestPace)}, nil
+	p := &Periodic{store: st, types: tasktypes.New(st), id: id, secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger(), calls: map[calendarKey]*calendar.Schedule{}}
+	p.decider = decision.New(decision.Config[*schedule.Rule]{Store: st, Planner: planner{p}, Documents: st.Rules, Types: p.types, Log: p.log})
+	return p, nil
+}
+
+// Run is the engine: it decides ticks until ctx ends, and then returns nil. Before it returns it
+// applies the decisions that it has made, for at most five seconds. Any number of processes may
+// run an engine. Run waits for a server that is down, and returns an error that waiting cannot
+// fix, such as the schema of another release.
+func (p *Periodic) Run(ctx context.Context) error { return p.engine().Run(ctx) }
+
+func (p *Periodic) engine() *decision.Engine {
+	return decision.NewEngine(p.id, tickplan.EngineType, p.decider)
 }
 
 func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }
@@ -191,7 +201,7 @@ func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r 
 		if after == nil {
 			return before, nil
 		}
-		applied, err := p.decideOne(ctx, began, store.RuleWrite{Before: before, After: after})
+		applied, err := p.decider.One(ctx, began, store.RuleWrite{Before: before, After: after})
 		if err != nil {
 			return nil, fmt.Errorf("%s rule %s: %w", doing, before.Name, err)
 		}

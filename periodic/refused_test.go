@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
-	"github.com/mscheduler/mscheduler/internal/outcome"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
@@ -24,7 +24,8 @@ import (
 // once, however many ticks wait.
 func TestARefusedDecisionIsNotTriedAgainBeforeTheNextLook(t *testing.T) {
 	db := testdb.New(t)
-	p, err := New(Config{Database: db})
+	var log strings.Builder
+	p, err := New(Config{Database: db, Logger: zerolog.New(&log)})
 	require.NoError(t, err)
 	r, err := p.Create(t.Context(), schedule.Spec{
 		Name: "bad", Cron: "* * * * * *", Type: "tick", Args: strings.Repeat("a", 2000), CatchUp: schedule.CatchUp{Mode: schedule.CatchUpFull, Cap: 1000},
@@ -37,10 +38,11 @@ func TestARefusedDecisionIsNotTriedAgainBeforeTheNextLook(t *testing.T) {
 		{Key: "spoiled", Value: strings.Repeat("x", 16<<20-2500)}, {Key: "decided_to", Value: at}, {Key: "next_fire_at", Value: at.Add(time.Second)},
 	}}})
 	require.NoError(t, err)
-	require.NoError(t, p.start(t.Context()))
-	pause, err := p.decideDue(t.Context())
-	require.NoError(t, err)
-	require.Contains(t, p.complained, r.ID, "it was refused")
+	e := p.engine()
+	require.NoError(t, e.Start(t.Context()))
+	pause := e.Round(t.Context())
+	require.Contains(t, log.String(), r.ID, "it was refused")
+	require.NotContains(t, log.String(), "deciding what is due")
 	require.Positive(t, pause)
 }
 
@@ -50,7 +52,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 	db := testdb.New(t)
 	p, err := New(Config{Database: db})
 	require.NoError(t, err)
-	require.NoError(t, p.start(t.Context()))
+	require.NoError(t, p.engine().Start(t.Context()))
 	now := p.store.Clock.Now()
 	var tasks []*model.Task
 	ids := map[string]string{} // by rule
@@ -79,7 +81,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 		require.NoError(t, err)
 		return rules
 	}
-	stuck, err := p.carryOut(t.Context(), planned())
+	stuck, err := p.decider.CarryOut(t.Context(), planned())
 	require.ErrorIs(t, err, store.ErrHeld)
 	require.Equal(t, 1, stuck)
 	left := planned()
@@ -87,7 +89,7 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 	require.Equal(t, tasks[0].ID, ids[left[0].ID])
 	require.NoError(t, session.AbortTransaction(t.Context()))
 	require.Eventually(t, func() bool {
-		_, err := p.carryOut(t.Context(), planned())
+		_, err := p.decider.CarryOut(t.Context(), planned())
 		return err == nil && len(planned()) == 0
 	}, time.Minute, 100*time.Millisecond)
 	for _, task := range tasks {
@@ -101,9 +103,11 @@ func TestATaskThatIsHeldKeepsBackOnlyItsOwnRule(t *testing.T) {
 // no way past them, and no use in looking at them for ever.
 func TestASweepOfEndsThatCannotBeReadComesToAnEnd(t *testing.T) {
 	db := testdb.New(t)
-	p, err := New(Config{Database: db})
+	var log strings.Builder
+	p, err := New(Config{Database: db, Logger: zerolog.New(&log)})
 	require.NoError(t, err)
-	require.NoError(t, p.start(t.Context()))
+	e := p.engine()
+	require.NoError(t, e.Start(t.Context()))
 	at := time.Now().Add(-time.Minute)
 	var docs []any
 	for i := range 600 {
@@ -114,11 +118,9 @@ func TestASweepOfEndsThatCannotBeReadComesToAnEnd(t *testing.T) {
 	}
 	_, err = db.Collection("tasks").InsertMany(t.Context(), docs)
 	require.NoError(t, err)
-	runner := outcome.New(p.store, p.log, ends{p})
-	defer runner.Close()
-	found, err := runner.Sweep(t.Context(), 0)
-	require.NoError(t, err)
-	require.Zero(t, found)
+	require.Positive(t, e.Round(t.Context()))
+	require.Contains(t, log.String(), "cannot be read")
+	require.NotContains(t, log.String(), "deciding what is due")
 }
 
 func TestATimeOrADurationThatCannotBeStoredIsRefusedByItsName(t *testing.T) {

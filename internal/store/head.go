@@ -129,7 +129,7 @@ func (s *core) head(index string, names ...string) *head {
 			s.heads.of = map[string]*head{}
 		}
 		h = &head{every: stragglersEvery, margin: headMargin}
-		if index != IndexDue && index != IndexLapse {
+		if index != IndexDue && index != IndexLapse && index != IndexFire {
 			h.every = upkeepEvery
 		}
 		s.heads.of[key] = h

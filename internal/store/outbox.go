@@ -68,6 +68,10 @@ func (s *Tasks) EmptyOutboxes(ctx context.Context, before time.Time, limit int) 
 	return lives, nil
 }
 
+// outboxFields leave out what may be large and tells of no end. A run's checkpoint holds its call,
+// see endFields.
+var outboxFields = bson.D{d("args", 0), d("steps", 0)}
+
 // outboxPage is what was found of one collection.
 type outboxPage struct {
 	lives       []OutboxLife // without those that cannot be read
@@ -78,7 +82,7 @@ type outboxPage struct {
 // outboxes reads one page by the time of the marks; limit 0 = all. Index: outbox.
 func (s *Tasks) outboxes(ctx context.Context, coll *mongo.Collection, at any, which bson.E, limit int) (p outboxPage, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit)).
-		SetProjection(bson.D{d("args", 0), d("steps", 0)}) // a run's checkpoint holds its call, see endFields
+		SetProjection(outboxFields)
 	cur, err := coll.Find(ctx, bson.D{d("outbox_at", at), which, present}, o)
 	if err != nil {
 		return p, explain(err, "looking for outcomes")

@@ -70,27 +70,6 @@ func (s *Rules) List(ctx context.Context, tenant, after string, limit int) (rule
 		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(IndexLiving).SetLimit(int64(limit)))
 }
 
-// Due finds online rules whose next tick is due, the longest due first; the first skip
-// of them are left out. unread are documents that this release cannot read. Index: fire.
-func (s *Rules) Due(ctx context.Context, now time.Time, skip, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
-	return s.readRules(ctx, "finding due rules", bson.D{d("next_fire_at", bson.D{d("$lte", now)})},
-		options.Find().SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetSkip(int64(skip)).SetLimit(int64(limit)))
-}
-
-// NextFire is the earliest next tick of any rule after the given time; zero when there is
-// none. Index: fire.
-func (s *Rules) NextFire(ctx context.Context, after time.Time) (time.Time, error) {
-	var r struct {
-		At time.Time `bson:"next_fire_at"`
-	}
-	err := s.rules.FindOne(ctx, bson.D{d("next_fire_at", bson.D{d("$gt", after)})}, options.FindOne().
-		SetSort(bson.D{d("next_fire_at", 1)}).SetHint(IndexFire).SetProjection(bson.D{d("_id", 0), d("next_fire_at", 1)})).Decode(&r)
-	if isNone(err) {
-		return time.Time{}, nil
-	}
-	return r.At, explain(err, "finding the next tick")
-}
-
 // Planned finds rules with something decided before the given time and not seen to be
 // carried out: whoever decided it has died, or is slow. The first skip of them are left
 // out. unread are documents that this release cannot read. Index: planned.
@@ -155,14 +134,18 @@ func (s *Rules) readRules(ctx context.Context, doing string, filter bson.D, o *o
 	for cur.Next(ctx) {
 		r := new(schedule.Rule)
 		if err := cur.Decode(r); err != nil {
-			id, _ := cur.Current.Lookup("_id").StringValueOK()
-			living, _ := cur.Current.Lookup("living").StringValueOK()
-			unread = append(unread, Unreadable{ID: id, Living: living, Err: err})
+			unread = append(unread, unreadableRule(cur.Current, err))
 			continue
 		}
 		rules = append(rules, r)
 	}
 	return rules, unread, explain(cur.Err(), doing)
+}
+
+func unreadableRule(raw bson.Raw, err error) Unreadable {
+	id, _ := raw.Lookup("_id").StringValueOK()
+	living, _ := raw.Lookup("living").StringValueOK()
+	return Unreadable{ID: id, Living: living, Err: err}
 }
 
 // findRules reads rules all of which can be read.
@@ -202,8 +185,17 @@ func (s *Rules) ByIDs(ctx context.Context, ids []string) (map[string]*schedule.R
 	return out, err
 }
 
+// Decision is one decision about a document: what it was when it was read, and what it is to
+// be.
+type Decision[D any] struct {
+	Before, After D
+	// Drop says that all that the stored document plans is carried out, and leaves with the
+	// decision. Before then has no plans.
+	Drop bool
+}
+
 // RuleWrite is one decision about a rule.
-type RuleWrite struct{ Before, After *schedule.Rule }
+type RuleWrite = Decision[*schedule.Rule]
 
 // Write carries decisions out, each if the rule still has the rev that was read:
 // applied[i] says so. refused[i] is why the server refuses a decision, whoever asks: it
@@ -300,7 +292,11 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 	}
 	update, err := changed(old, now)
 	if err == nil && len(plans) > 0 {
-		update = append(update, d("$push", bson.D{d("planned", bson.D{d("$each", planDocs(plans))})}))
+		push := bson.D{d("$each", planDocs(plans))}
+		if w.Drop {
+			push = append(push, d("$slice", -len(plans)))
+		}
+		update = append(update, d("$push", bson.D{d("planned", push)}))
 	}
 	return update, err
 }

@@ -86,7 +86,13 @@ func (c *Cache) Fresh(ctx context.Context, maxAge time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.Refresh(ctx, control.Types); err != nil {
+	return c.Learn(ctx, control.Types, asked)
+}
+
+// Learn is [Cache.Refresh] for a process that asked for the control document at that time. The
+// copy is fresh from then on.
+func (c *Cache) Learn(ctx context.Context, version int64, asked clock.Instant) error {
+	if _, err := c.Refresh(ctx, version); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -1,0 +1,174 @@
+package decision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const (
+	// perInsert is how many tasks go out in one command.
+	perInsert = 1000
+	// perSweep is how many documents with plans that somebody left are read at a time: they may
+	// be large.
+	perSweep = 100
+	// portionBytes is how much is decided, or carried out, at a time: about two hundred small
+	// tasks.
+	portionBytes = 128 << 10
+	// Slow is after what time a decision that is not seen to be carried out is somebody else's:
+	// its process died, or froze.
+	Slow = 10 * time.Second
+	// lazily is how long what was carried out may stay planned, and an end that was told in its
+	// task's outbox. It is far below Slow.
+	lazily = 3 * time.Second
+)
+
+// portions cuts a list so that no part plans more than that, or is of one document. After an
+// outage each document may have a hundred tasks to send: all of them at once would take longer
+// than a call may, and the next who tried would begin at the beginning again.
+func portions[T any](all []T, size func(T) int) (out [][]T) {
+	from, bytes := 0, 0
+	for i, x := range all {
+		n := size(x)
+		if i > from && bytes+n > portionBytes {
+			out = append(out, all[from:i])
+			from, bytes = i, 0
+		}
+		bytes += n
+	}
+	if from < len(all) {
+		out = append(out, all[from:])
+	}
+	return out
+}
+
+// sent is a portion whose tasks are sent.
+type sent[D any] struct {
+	docs []D
+	held map[string]error // by id: documents with a plan that cannot be carried out now, and why
+}
+
+// send sends the tasks of a portion. They come before all else: a record without its task would
+// look like a run that nobody started.
+func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
+	ctx, end := context.WithTimeout(ctx, callTimeout)
+	defer end()
+	s := sent[D]{docs: docs, held: map[string]error{}}
+	var tasks []*model.Task
+	var of []string // a task's document
+	for _, doc := range docs {
+		for _, t := range d.Planner.Tasks(doc) {
+			tasks, of = append(tasks, t), append(of, d.Planner.ID(doc))
+		}
+	}
+	for len(tasks) > 0 {
+		n := min(len(tasks), perInsert)
+		// Those that exist were sent before: their keys are the decision's own.
+		_, err := d.Store.Tasks.Insert(ctx, tasks[:n])
+		var some *store.InsertError
+		switch {
+		case errors.As(err, &some): // the others are sent: no document stands in another's way
+			for i := range some.Refused {
+				s.held[of[i]] = fmt.Errorf("sending its tasks: %w", err)
+			}
+		case err != nil:
+			return s, fmt.Errorf("sending tasks: %w", err)
+		}
+		tasks, of = tasks[n:], of[n:]
+	}
+	return s, nil
+}
+
+// finish does the rest of what a portion plans. done are the documents of which nothing is left
+// to do; the others, with a reason in s.held, keep their plans.
+func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err error) {
+	ctx, end := context.WithTimeout(ctx, callTimeout)
+	defer end()
+	held, err := d.Planner.Finish(ctx, s.docs)
+	if err != nil {
+		return nil, err
+	}
+	for id, why := range held {
+		s.held[id] = why
+	}
+	for _, doc := range s.docs {
+		if s.held[d.Planner.ID(doc)] == nil && len(d.Planner.PlanIDs(doc)) > 0 {
+			done = append(done, doc)
+		}
+	}
+	for _, why := range s.held {
+		return done, why
+	}
+	return done, nil
+}
+
+// remove removes what the documents plan: it is carried out.
+func (d *Decider[D]) remove(ctx context.Context, docs []D) {
+	ctx, cancel := throughStop(ctx)
+	defer cancel()
+	if err := d.Documents.CarriedOut(ctx, docs); err != nil {
+		d.later(err)
+	}
+}
+
+// CarryOut does what decisions of others planned, portion by portion, so that what is done stays
+// done. It returns how many documents keep plans that cannot be carried out.
+func (d *Decider[D]) CarryOut(ctx context.Context, docs []D) (stuck int, err error) {
+	for _, some := range portions(docs, d.Planner.PlannedBytes) {
+		s, failed := d.send(ctx, some)
+		var done []D
+		if failed == nil {
+			done, failed = d.finish(ctx, &s)
+		}
+		if failed != nil && len(s.held) == 0 {
+			return stuck, failed
+		}
+		if failed != nil {
+			err = failed
+		}
+		stuck += len(s.held)
+		if gone := d.Documents.CarriedOut(ctx, done); gone != nil {
+			return stuck, gone
+		}
+	}
+	return stuck, err
+}
+
+// sweep carries out what was decided and left: its process died, or froze.
+func (d *Decider[D]) sweep(ctx context.Context, mine func(id string, late time.Duration) bool) error {
+	for skip := 0; ; {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		began, now := clock.Read(d.Store.Local()), d.Store.Clock.Now()
+		docs, unread, err := d.Documents.Planned(call, now.Add(-Slow), skip, perSweep)
+		cancel()
+		found := len(docs) + len(unread)
+		if err != nil || found == 0 {
+			return err
+		}
+		for _, u := range unread {
+			d.Complain(u.ID, u.Err)
+		}
+		docs = slices.DeleteFunc(docs, func(doc D) bool {
+			late := now.Sub(d.Planner.PlannedAt(doc)) - Slow
+			return late <= Slow && !mine(d.Planner.ID(doc), 0)
+		})
+		others := found - len(unread) - len(docs)
+		if docs, err = d.unlessFrozen(ctx, began, docs); err != nil {
+			return err
+		}
+		stuck, err := d.CarryOut(ctx, docs)
+		if err != nil && stuck == 0 || found < perSweep {
+			return err
+		}
+		if err != nil {
+			d.Log.Error().Err(err).Msg("carrying out decisions of others")
+		}
+		skip += stuck + others + len(unread)
+	}
+}

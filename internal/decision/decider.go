@@ -1,0 +1,278 @@
+package decision
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
+)
+
+const (
+	callTimeout = 20 * time.Second
+	// frozen: a process that stood still for so long between reading a document and carrying
+	// out what it decided reads the document again.
+	frozen = time.Minute
+	// stopPatience is how long a stop waits for what is being decided and carried out: what is
+	// left then waits for another engine's sweep, and its tasks are that late.
+	stopPatience = 5 * time.Second
+	// atOnce is how many portions go out at the same time: one is encoded while the server
+	// works on another.
+	atOnce = 2
+)
+
+// Config is what a [Decider] needs. All of it is required.
+type Config[D any] struct {
+	Store     *store.Store
+	Planner   Planner[D]
+	Documents Documents[D]
+	Types     *tasktypes.Cache
+	Log       zerolog.Logger
+}
+
+// Decider writes the decisions of one planner and carries them out. [Decider.One] is safe for
+// concurrent use.
+type Decider[D any] struct {
+	Config[D]
+
+	mu         sync.Mutex
+	complained map[string]time.Duration // about which documents, and when
+	byPerson   chan struct{}            // one is in it when a person has decided since the engine looked
+
+	engineState[D]
+}
+
+// New makes a decider.
+func New[D any](c Config[D]) *Decider[D] {
+	return &Decider[D]{Config: c, complained: map[string]time.Duration{}, byPerson: make(chan struct{}, 1), engineState: newEngineState[D]()}
+}
+
+// One writes one decision for a person who wants to know, and carries it out at once. began is
+// when the document was about to be read. applied is false when somebody else decided about the
+// document in between.
+func (d *Decider[D]) One(ctx context.Context, began clock.Instant, w store.Decision[D]) (applied bool, err error) {
+	v := d.portion(ctx, began, []store.Decision[D]{w})
+	if v.err == nil {
+		v.err = v.refused[0]
+	}
+	if v.err != nil {
+		return false, v.err
+	}
+	if done := d.rest(ctx, began, v.sent); len(done) > 0 {
+		d.remove(ctx, done)
+	}
+	select {
+	case d.byPerson <- struct{}{}:
+	default: // the engine does not look less soon for it
+	}
+	return v.applied[0], nil
+}
+
+func (d *Decider[D]) decidedByPerson() <-chan struct{} { return d.byPerson }
+
+// verdict is what became of a portion of decisions.
+type verdict[D any] struct {
+	applied []bool        // of each: it was written
+	refused map[int]error // by index: why the server refuses it, which concerns its own document alone
+	sent    sent[D]       // the documents of which something is still to be carried out
+	err     error         // nothing is known of those that are not applied
+}
+
+// All writes decisions and carries out those that were applied, portion by portion. All tasks
+// are sent before the rest follows: somebody may wait for them. What cannot be carried out now
+// stays planned, for whoever looks next. began is when the documents were about to be read.
+func (d *Decider[D]) All(ctx context.Context, began clock.Instant, writes []store.Decision[D]) (applied []bool, refused map[int]error, err error) {
+	parts := portions(writes, func(w store.Decision[D]) int { return d.Planner.PlannedBytes(w.After) })
+	verdicts := make([]verdict[D], len(parts))
+	var failed atomic.Bool
+	eachAtOnce(len(parts), func(i int) {
+		if failed.Load() {
+			return // it is decided when somebody looks again
+		}
+		verdicts[i] = d.portion(ctx, began, parts[i])
+		if verdicts[i].err != nil {
+			failed.Store(true)
+		}
+	})
+	done := make([][]D, len(parts))
+	eachAtOnce(len(parts), func(i int) { done[i] = d.rest(ctx, began, verdicts[i].sent) })
+	for _, docs := range done {
+		d.carriedOut(docs)
+	}
+	refused = map[int]error{}
+	for part, v := range verdicts {
+		err = errors.Join(err, v.err)
+		for i, why := range v.refused {
+			refused[len(applied)+i] = why
+			d.Complain(d.Planner.ID(parts[part][i].After), why)
+		}
+		applied = append(applied, v.applied...)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return applied, refused, nil
+}
+
+func eachAtOnce(n int, do func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(atOnce, n) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// throughStop is a context for one portion of decisions, from the first write to the last: it
+// lasts for callTimeout, and when ctx ends for stopPatience at most.
+func throughStop(ctx context.Context) (context.Context, context.CancelFunc) {
+	through, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		clock.Pause(through, stopPatience)
+		cancel()
+	})
+	return through, func() {
+		stop()
+		cancel()
+	}
+}
+
+// portion writes decisions and sends the tasks of those that were applied.
+func (d *Decider[D]) portion(ctx context.Context, began clock.Instant, writes []store.Decision[D]) (v verdict[D]) {
+	if v.err = ctx.Err(); v.err != nil {
+		return v // it stops: nothing more is decided
+	}
+	fresh, read := context.WithTimeout(ctx, callTimeout)
+	v.err = d.Types.Fresh(fresh, tasktypes.MaxAge)
+	if read(); v.err != nil {
+		return v
+	}
+	ctx, cancel := throughStop(ctx)
+	defer cancel()
+	if v.applied, v.refused, v.err = d.write(ctx, writes); store.Classify(v.err) == store.Ambiguous {
+		// What was applied all the same would be nobody's until a sweep finds it.
+		applied, err := d.Documents.Applied(ctx, writes)
+		if err != nil {
+			return v
+		}
+		if v.applied = applied; !slices.Contains(applied, false) {
+			v.err = nil
+		}
+	} else if v.err != nil {
+		return v
+	}
+	var decided []D
+	for i, w := range writes {
+		if v.applied[i] {
+			decided = append(decided, w.After)
+		}
+	}
+	decided, err := d.unlessFrozen(ctx, began, decided)
+	if err == nil {
+		v.sent, err = d.send(ctx, decided)
+	}
+	if err != nil {
+		v.sent = sent[D]{}
+		d.later(err)
+	}
+	return v
+}
+
+// write writes decisions, but for those that this process cannot complete.
+func (d *Decider[D]) write(ctx context.Context, writes []store.Decision[D]) (applied []bool, refused map[int]error, err error) {
+	now := d.Store.Clock.Now()
+	cannot := map[int]error{}
+	var ready []store.Decision[D]
+	var of []int
+	for i, w := range writes {
+		if err := d.Planner.Complete(w, now); err != nil {
+			cannot[i] = err
+			continue
+		}
+		ready, of = append(ready, w), append(of, i)
+	}
+	if len(cannot) == 0 {
+		return d.Documents.Write(ctx, writes)
+	}
+	applied = make([]bool, len(writes))
+	some, refusals, err := d.Documents.Write(ctx, ready)
+	for i, yes := range some {
+		applied[of[i]] = yes
+	}
+	for i, why := range refusals {
+		cannot[of[i]] = why
+	}
+	return applied, cannot, err
+}
+
+// unlessFrozen returns the documents, or, where this process stood still since they were about to
+// be read, what they are now: what it is about to do may have been done, and be over, long ago,
+// so only what is still planned counts.
+func (d *Decider[D]) unlessFrozen(ctx context.Context, began clock.Instant, docs []D) ([]D, error) {
+	if began.Since(d.Store.Local()) <= frozen {
+		return docs, nil
+	}
+	ids := make([]string, len(docs))
+	for i, doc := range docs {
+		ids[i] = d.Planner.ID(doc)
+	}
+	found, err := d.Documents.ByIDs(ctx, ids)
+	current := docs[:0:0]
+	for _, doc := range found {
+		if !isNil(doc) {
+			current = append(current, doc)
+		}
+	}
+	return current, err
+}
+
+// rest does what is left after the tasks, and returns the documents whose plans are carried out. A
+// process that stood still leaves it to others.
+func (d *Decider[D]) rest(ctx context.Context, began clock.Instant, s sent[D]) (done []D) {
+	if len(s.docs) == 0 || began.Since(d.Store.Local()) > frozen {
+		return nil
+	}
+	ctx, cancel := throughStop(ctx)
+	defer cancel()
+	done, err := d.finish(ctx, &s)
+	if err != nil {
+		d.later(err)
+	}
+	return done
+}
+
+func (d *Decider[D]) later(err error) {
+	d.Log.Warn().Err(err).Msg("decisions not carried out yet; retrying")
+}
+
+// complainEvery is how often the log names the same document.
+const complainEvery = time.Minute
+
+// Complain tells the operator of a document that this process cannot handle, not at every look.
+func (d *Decider[D]) Complain(id string, err error) {
+	now := d.Store.Local().Monotonic()
+	d.mu.Lock()
+	last, known := d.complained[id]
+	quiet := known && now-last < complainEvery
+	if !quiet {
+		if len(d.complained) > 10_000 { // of documents that are long gone
+			clear(d.complained)
+		}
+		d.complained[id] = now
+	}
+	d.mu.Unlock()
+	if !quiet {
+		d.Log.Error().Err(err).Str("document_id", id).Msg("no decision about this document: it cannot be read, or its decision is refused; the others go on")
+	}
+}

@@ -1,0 +1,255 @@
+package decision
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// Outcome is what became of a [Decider.Decide].
+type Outcome struct {
+	Worked bool      // something was decided
+	Stays  int       // of the due documents: nothing can be decided about them now
+	More   bool      // another look finds more at once
+	Next   time.Time // when the first document that was decided about is due again; zero = none is
+}
+
+var errUnreadLife = errors.New("the newest life of the task that ended cannot be read by this process")
+
+// Decide decides about due documents, and tells documents of the ends of their tasks: one decision
+// for each document. began is when they were about to be read.
+func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, lives []store.OutboxLife, now time.Time) (out Outcome, err error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	cases, err := d.cases(call, due, lives)
+	var answers []Answer[D]
+	if err == nil {
+		if later := d.Store.Clock.Now(); later.After(now) {
+			now = later // what starts because something has ended starts after that
+		}
+		answers, err = d.Planner.Decide(call, cases, now)
+	}
+	cancel()
+	if err != nil {
+		return out, err
+	}
+	var writes []store.Decision[D]
+	var of []int // of each write: its case
+	for i, a := range answers {
+		c := &cases[i]
+		switch {
+		case a.Err != nil: // of a later release, or written by hand
+			d.Complain(d.Planner.ID(c.Doc), a.Err)
+			out.Stays += count(c.Due)
+		case a.Changed:
+			writes, of = append(writes, store.Decision[D]{Before: c.Doc, After: a.After, Drop: c.drop}), append(of, i)
+		default:
+			d.endsTold(c.Ends[:a.Told])
+			out.Stays += count(c.Due)
+		}
+	}
+	if len(writes) == 0 {
+		return out, nil
+	}
+	applied, refused, err := d.All(ctx, began, writes)
+	if err != nil {
+		return out, err
+	}
+	for n, w := range writes {
+		c, a := &cases[of[n]], &answers[of[n]]
+		switch {
+		case applied[n]:
+			out.Worked = true
+			d.endsTold(c.Ends[:a.Told])
+			at := d.Planner.DueAt(w.After)
+			out.More = out.More || a.Told < len(c.Ends) || !at.IsZero() && !at.After(now)
+			if out.Next.IsZero() || !at.IsZero() && at.Before(out.Next) {
+				out.Next = at
+			}
+		case refused[n] != nil:
+			out.Stays += count(c.Due)
+		default: // somebody decided in between
+			out.More = true
+		}
+	}
+	return out, nil
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// cases puts together what may have to be decided: due documents, and those of which tasks ended.
+func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLife) ([]Case[D], error) {
+	lives, err := d.current(ctx, lives)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string]*Case[D]{}
+	var order, missing []string
+	add := func(doc D, due bool) {
+		id := d.Planner.ID(doc)
+		c := &Case[D]{Due: due}
+		c.Doc, c.drop = d.known(doc)
+		byID[id], order = c, append(order, id)
+	}
+	for _, doc := range due {
+		add(doc, true)
+	}
+	for _, l := range lives {
+		if id := d.Planner.Of(l); byID[id] == nil && !slices.Contains(missing, id) {
+			missing = append(missing, id)
+		}
+	}
+	unread := map[string]bool{}
+	if len(missing) > 0 {
+		docs, err := d.Documents.ByIDs(ctx, missing)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range missing {
+			doc, there := docs[id]
+			switch {
+			case !there: // somebody deleted the document by hand
+			case isNil(doc):
+				unread[id] = true
+				d.Complain(id, errors.New("a task of it ended, and the document cannot be read by this process"))
+			default:
+				add(doc, false)
+			}
+		}
+	}
+	for _, l := range lives {
+		switch id := d.Planner.Of(l); {
+		case byID[id] != nil:
+			byID[id].Ends = append(byID[id].Ends, l)
+		case !unread[id]:
+			d.endsTold([]store.OutboxLife{l})
+		}
+	}
+	cases := make([]Case[D], len(order))
+	for i, id := range order {
+		cases[i] = *byID[id]
+	}
+	return cases, nil
+}
+
+// current leaves out ends that say nothing, or were told: of a task that belongs to nothing, and
+// of a life that lies in the history while a later one is known. A person has had such a task run
+// again. It ends when its newest life does, and as that did, in whichever order the two ends are
+// found.
+func (d *Decider[D]) current(ctx context.Context, lives []store.OutboxLife) (out []store.OutboxLife, err error) {
+	var ids []string
+	for _, l := range lives {
+		if l.InHistory {
+			ids = append(ids, l.ID)
+		}
+	}
+	newest, err := d.Store.Rules.LastLives(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, l := range lives {
+		last, asked := newest[l.ID]
+		life := l.ID + "@" + strconv.FormatInt(l.Generation, 10)
+		switch {
+		case d.wasTold(l) || seen[life]:
+		case d.Planner.Of(l) == "" || asked && last != nil && l.Generation < last.Generation:
+			d.endsTold([]store.OutboxLife{l})
+		case asked && last == nil:
+			d.Complain(d.Planner.Of(l), errUnreadLife)
+		default:
+			out = append(out, l)
+			seen[life] = true
+		}
+	}
+	return out, nil
+}
+
+// entries are what the outbox of a life has for this planner.
+func (d *Decider[D]) entries(l store.OutboxLife) (out []store.Carried) {
+	for _, e := range l.Outbox {
+		if e.Kind == d.Planner.Kind() {
+			out = append(out, store.Carried{Life: l, Entry: e})
+		}
+	}
+	return out
+}
+
+func (d *Decider[D]) wasTold(l store.OutboxLife) bool {
+	return !slices.ContainsFunc(d.entries(l), func(c store.Carried) bool {
+		_, told := d.told[entryID(c)]
+		return !told
+	})
+}
+
+// endsTold notes ends that are known. They leave their tasks' outboxes soon.
+func (d *Decider[D]) endsTold(lives []store.OutboxLife) {
+	now := d.Store.Local().Monotonic()
+	for _, l := range lives {
+		for _, c := range d.entries(l) {
+			d.told[entryID(c)] = told{entry: c, at: now}
+		}
+	}
+}
+
+func entryID(c store.Carried) string {
+	return lifecycle.EntryID(c.Life.ID, c.Life.Generation, c.Entry)
+}
+
+// mustKnow reads the ends that make a difference to what is decided about the documents.
+func (d *Decider[D]) mustKnow(ctx context.Context, docs []D) (lives []store.OutboxLife, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var ids []string
+	for _, doc := range docs {
+		ids = append(ids, d.Planner.MustKnow(doc)...)
+	}
+	for some := range slices.Chunk(ids, perInsert) {
+		found, err := d.Store.Tasks.OutboxesOf(ctx, some, d.Planner.Kind())
+		if err != nil {
+			return nil, err
+		}
+		lives = append(lives, found...)
+	}
+	return lives, nil
+}
+
+// tellAll tells of ends, of which there are more than a look reads.
+func (d *Decider[D]) tellAll(ctx context.Context, turn turnOf) error {
+	from, before := time.Time{}, d.Store.Clock.Now()
+	for {
+		began := clock.Read(d.Store.Local())
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		lives, next, err := d.Store.Tasks.Outboxes(call, []string{d.Planner.Kind()}, from, before, perLook)
+		cancel()
+		if err != nil {
+			return err
+		}
+		lives = slices.DeleteFunc(lives, func(l store.OutboxLife) bool { return !d.mayTell(l, before, turn) })
+		for more := true; more && len(lives) > 0; {
+			out, err := d.Decide(ctx, began, nil, lives, d.Store.Clock.Now())
+			if err != nil {
+				return err
+			}
+			more = out.More && out.Worked
+		}
+		d.flush(ctx, 0)
+		if next.IsZero() {
+			return nil
+		}
+		from = next // past those that cannot be told
+	}
+}
+
+// isNil says whether a document is there and cannot be read.
+func isNil[D any](doc D) bool { return any(doc) == any(*new(D)) }

@@ -1,0 +1,76 @@
+package decision
+
+import (
+	"context"
+	"hash/fnv"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+const (
+	// yieldTime is how long the others leave a document to the engine whose turn it is. Then
+	// each has its turn for a while, in a backlog for longer.
+	yieldTime = 400 * time.Millisecond
+	shortTurn = yieldTime / 2
+	longTurn  = 5 * yieldTime
+	backlog   = 10 * yieldTime
+)
+
+// rank is an engine's place among those that are alive.
+type rank struct{ place, of int }
+
+// turn says whether it is this engine's turn to decide about a document that is so late. The
+// first is always the same; what it has not decided in its time is the next engine's, and so on:
+// also when all are late, no two work on the same documents.
+func (k rank) turn(id string, late time.Duration) bool {
+	n := 0 // of turns that are over
+	switch {
+	case late >= backlog:
+		n = int(late / longTurn)
+	case late >= yieldTime:
+		n = 1 + int((late-yieldTime)/shortTurn)
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return int((uint64(h.Sum32())+uint64(n))%uint64(max(k.of, 1))) == k.place
+}
+
+// turnEnds is how long it takes until the turn of whoever has it now is over.
+func turnEnds(late time.Duration) time.Duration {
+	switch {
+	case late >= backlog:
+		return longTurn - late%longTurn
+	case late >= yieldTime:
+		return shortTurn - (late-yieldTime)%shortTurn
+	default:
+		return yieldTime - late
+	}
+}
+
+// beat tells that this engine is alive, reads the database's clock, and learns its rank.
+func (e *Engine) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	host, _ := os.Hostname()
+	err := e.store.Workers.Heartbeat(ctx, store.Worker{ID: e.id, Host: host, PID: os.Getpid(), Types: []string{e.kind}, Stream: "off"})
+	if err != nil {
+		return err
+	}
+	workers, err := e.store.Workers.List(ctx)
+	if err != nil {
+		return err
+	}
+	now := e.store.Clock.Now()
+	var engines []string
+	for _, w := range workers {
+		if slices.Contains(w.Types, e.kind) && w.Alive(now) {
+			engines = append(engines, w.ID)
+		}
+	}
+	slices.Sort(engines)
+	e.rank = rank{place: max(slices.Index(engines, e.id), 0), of: max(len(engines), 1)}
+	return nil
+}

@@ -1,0 +1,201 @@
+package decision
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// perLook is how many due documents, and how many ends, a look reads at a time.
+const perLook = 500
+
+// engineState is what a decider knows while an engine runs. One goroutine uses it.
+type engineState[D any] struct {
+	found   found[D]
+	carried map[string]carried[D] // by document: what it plans is carried out, and still stands in it
+	told    map[string]told       // by entry: ends that were told and still stand in their outboxes
+}
+
+func newEngineState[D any]() engineState[D] {
+	return engineState[D]{carried: map[string]carried[D]{}, told: map[string]told{}}
+}
+
+type carried[D any] struct {
+	doc   D
+	plans []string
+	at    time.Duration // monotonic
+}
+
+type told struct {
+	entry store.Carried
+	at    time.Duration // monotonic
+}
+
+// found is what a look found for one planner.
+type found[D any] struct {
+	due     []D
+	unread  []store.Unreadable
+	next    time.Time // when the next document is due; zero = none is
+	ends    []store.OutboxLife
+	pages   [2]int    // how many ends of tasks, and of the history, with those that cannot be read
+	left    bool      // there are plans that somebody left
+	waiting bool      // something waits for ends
+	others  time.Time // of the earliest end that is left to another engine; zero = none is
+}
+
+// full says whether there may be more ends than the look read.
+func (f *found[D]) full() bool { return max(f.pages[0], f.pages[1]) >= perLook }
+
+func (d *Decider[D]) dueFull() bool { return len(d.found.due)+len(d.found.unread) >= perLook }
+
+// leftToOthers is the time of the earliest end that the last round left to another engine.
+func (d *Decider[D]) leftToOthers() time.Time { return d.found.others }
+
+// mayTell says whether this engine tells of an end: it is its turn, or nobody has done it for long.
+func (d *Decider[D]) mayTell(l store.OutboxLife, now time.Time, turn turnOf) bool {
+	late := now.Sub(l.OutboxAt)
+	return late > Slow || turn(d.Planner.Of(l), late)
+}
+
+func (d *Decider[D]) lost(ctx context.Context) error { return d.Planner.Sweep(ctx) }
+
+// questions are what a look asks for this planner. Ends are asked for from the given time on.
+func (d *Decider[D]) questions(now, endsFrom time.Time, skip int) []store.Question {
+	d.found = found[D]{}
+	f := &d.found
+	out := []store.Question{
+		d.Documents.DueQuestion(now, skip, perLook, func(doc D) { f.due = append(f.due, doc) }, func(u store.Unreadable) { f.unread = append(f.unread, u) }),
+		d.Documents.NextQuestion(now, func(at time.Time) { f.next = at }),
+		d.Documents.PlannedQuestion(now.Add(-Slow), func() { f.left = true }),
+		d.Documents.WaitingQuestion(func() { f.waiting = true }),
+	}
+	return append(out, d.Store.Tasks.OutboxQuestions(d.Planner.Kind(), endsFrom, now, perLook, func(l *store.OutboxLife, history bool) {
+		f.pages[map[bool]int{false: 0, true: 1}[history]]++
+		if l != nil {
+			f.ends = append(f.ends, *l)
+		}
+	})...)
+}
+
+// turnOf says whether it is this engine's turn to decide about a document that is so late.
+type turnOf func(id string, late time.Duration) bool
+
+// round decides what the look found. next is how long it is until something is to be done, as far
+// as is known; stays is how many of the due documents keep their place at the head.
+func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Time, turn turnOf) (next time.Duration, stays int, worked bool, err error) {
+	f := &d.found
+	next = longest
+	for _, u := range f.unread {
+		d.Complain(u.ID, u.Err)
+	}
+	stays = len(f.unread)
+	if !f.next.IsZero() {
+		next = min(next, max(f.next.Sub(now), time.Millisecond))
+	}
+	if f.waiting {
+		next = min(next, waitingLook)
+	}
+	var mine []D
+	for _, doc := range f.due {
+		if late := now.Sub(d.Planner.DueAt(doc)); turn(d.Planner.ID(doc), late) {
+			mine = append(mine, doc)
+		} else {
+			stays++
+			next = min(next, turnEnds(late))
+		}
+	}
+	f.others = time.Time{}
+	var ends []store.OutboxLife
+	for _, l := range f.ends {
+		if d.mayTell(l, now, turn) || slices.ContainsFunc(mine, func(doc D) bool { return d.Planner.ID(doc) == d.Planner.Of(l) }) {
+			ends = append(ends, l)
+		} else if f.others.IsZero() || l.OutboxAt.Before(f.others) {
+			f.others = l.OutboxAt
+		}
+	}
+	if f.full() { // what is not among those read may make a difference, too
+		more, err := d.mustKnow(ctx, mine)
+		if err != nil {
+			return next, stays, false, err
+		}
+		ends = append(ends, more...)
+	}
+	out, err := d.Decide(ctx, began, mine, ends, now)
+	stays += out.Stays
+	if !out.Next.IsZero() {
+		next = min(next, max(out.Next.Sub(d.Store.Clock.Now()), 0))
+	}
+	if out.More { // more than one decision holds, or somebody decided in between
+		next = 0
+	}
+	if f.full() && err == nil {
+		err = d.tellAll(ctx, turn)
+	}
+	if f.left && !store.Outage(err) {
+		err = errors.Join(err, d.sweep(ctx, turn))
+	}
+	return next, stays, out.Worked || f.waiting, err
+}
+
+// flush removes what was carried out and told, once some of it has waited for that long, or there
+// is much. It is called with every look, and they are less than [Slow] apart.
+func (d *Decider[D]) flush(ctx context.Context, age time.Duration) {
+	now := d.Store.Local().Monotonic()
+	ripe := len(d.told) >= perLook || len(d.carried) >= perLook
+	for _, c := range d.carried {
+		ripe = ripe || now-c.at >= age
+	}
+	for _, t := range d.told {
+		ripe = ripe || now-t.at >= age
+	}
+	if !ripe {
+		return
+	}
+	var docs []D
+	for id, c := range d.carried {
+		if now-c.at < age && len(d.carried) < perLook {
+			continue // it leaves with the next decision, perhaps
+		}
+		docs = append(docs, c.doc)
+		delete(d.carried, id)
+	}
+	if len(docs) > 0 {
+		d.remove(ctx, docs)
+	}
+	entries := make([]store.Carried, 0, len(d.told))
+	for _, t := range d.told {
+		entries = append(entries, t.entry)
+	}
+	clear(d.told)
+	if len(entries) == 0 {
+		return
+	}
+	ctx, cancel := throughStop(ctx)
+	defer cancel()
+	if err := d.Store.Tasks.RemoveOutbox(ctx, entries); err != nil {
+		d.later(err) // they are told once more, which changes nothing
+	}
+}
+
+// carriedOut notes documents whose plans are carried out.
+func (d *Decider[D]) carriedOut(docs []D) {
+	now := d.Store.Local().Monotonic()
+	for _, doc := range docs {
+		d.carried[d.Planner.ID(doc)] = carried[D]{doc: doc, plans: d.Planner.PlanIDs(doc), at: now}
+	}
+}
+
+// known is the document without what this process has carried out, and whether that was all that
+// it plans, and something.
+func (d *Decider[D]) known(doc D) (stripped D, all bool) {
+	c, there := d.carried[d.Planner.ID(doc)]
+	plans := d.Planner.PlanIDs(doc)
+	if !there || len(plans) == 0 || slices.ContainsFunc(plans, func(id string) bool { return !slices.Contains(c.plans, id) }) {
+		return doc, false
+	}
+	return d.Planner.WithoutPlans(doc), true
+}

@@ -1,0 +1,110 @@
+package periodic
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// counted is an engine whose commands are counted, and whose time the test moves.
+type counted struct {
+	*driven
+	commands map[string]int // by command and collection
+}
+
+func newCounted(t *testing.T) *counted {
+	db := testdb.New(t)
+	c := &counted{driven: &driven{t: t}, commands: map[string]int{}}
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			coll, _ := e.Command.Lookup(e.CommandName).StringValueOK()
+			c.commands[e.CommandName+" "+coll]++
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	c.p, err = New(Config{Database: client.Database(db.Name()), Clock: ahead{clock.System(), &c.off}})
+	require.NoError(t, err)
+	c.prod, err = producer.New(producer.Config{Database: db, Clock: ahead{clock.System(), &c.off}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.prod.Close(context.Background())) })
+	c.e = c.p.engine()
+	require.NoError(t, c.e.Start(t.Context()))
+	return c
+}
+
+// round lets the engine work once, at a later time, and returns its commands.
+func (c *counted) round(later time.Duration) (pause time.Duration, commands map[string]int) {
+	c.off.Add(int64(later))
+	clear(c.commands)
+	pause = c.e.Round(c.t.Context())
+	return pause, maps.Clone(c.commands)
+}
+
+// One look asks all there is to ask. An engine whose rules fire in a year looks twelve times a
+// minute.
+func TestAnIdleEngineSendsOneCommandEveryFiveSeconds(t *testing.T) {
+	c := newCounted(t)
+	_, err := c.p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "@yearly", Type: "tick"})
+	require.NoError(t, err)
+	r, err := c.p.Named(t.Context(), "", "a")
+	require.NoError(t, err)
+	_, err = c.p.Enable(t.Context(), r.ID, 0)
+	require.NoError(t, err)
+	c.round(0) // the first one reads the types, too
+	for range 4 {
+		pause, commands := c.round(5 * time.Second)
+		require.Equal(t, map[string]int{"aggregate control": 1}, commands)
+		require.Greater(t, pause, 4*time.Second)
+		require.LessOrEqual(t, pause, 5*time.Second)
+	}
+}
+
+// The end of the last run and the next tick are one decision. What the last tick planned leaves
+// the rule with it, and the ends leave their outboxes every few ticks.
+func TestATickCostsFourCommandsAndItsEndHardlyAnother(t *testing.T) {
+	c := newCounted(t)
+	r, err := c.p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "* * * * * *", Type: "tick"})
+	require.NoError(t, err)
+	_, err = c.p.Enable(t.Context(), r.ID, 0)
+	require.NoError(t, err)
+	const ticks = 12
+	removals := 0
+	for n := range ticks {
+		r, err := c.p.Get(t.Context(), r.ID)
+		require.NoError(t, err)
+		if n > 1 {
+			require.Len(t, r.Planned, 2, "an end and a tick, and nothing of earlier decisions")
+		}
+		_, got := c.round(max(r.NextFireAt.Sub(c.p.store.Clock.Now())+time.Millisecond, 0))
+		removals += got["update tasks"]
+		delete(got, "update tasks")
+		if n > 0 { // the first one reads the types, too
+			require.Equal(t, map[string]int{"aggregate control": 1, "update periodic_rules": 1, "insert tasks": 1, "update periodic_runs": 1}, got, "tick %d", n)
+		}
+		r, err = c.p.Get(t.Context(), r.ID)
+		require.NoError(t, err)
+		require.Len(t, r.Active, 1, "the run before has ended")
+		_, err = c.prod.Cancel(t.Context(), model.TaskID("", "tick", r.Active[0].ID), "over")
+		require.NoError(t, err)
+	}
+	require.Positive(t, removals)
+	require.LessOrEqual(t, removals, ticks/2)
+	c.e.Flush(t.Context())
+	r, err = c.p.Get(t.Context(), r.ID)
+	require.NoError(t, err)
+	require.Empty(t, r.Planned)
+	require.Zero(t, r.PlannedAt)
+}

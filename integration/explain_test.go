@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
 // No query on the hot path scans or sorts. The commands that the store really sends are
@@ -153,6 +156,45 @@ func TestADueQueryWalksOnlyItsPartOfTheQueue(t *testing.T) {
 	})
 }
 
+// The questions of a look go out as one aggregate, which cannot name an index for each of them.
+func TestEachQuestionOfALookReadsAnIndex(t *testing.T) {
+	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
+		x := newExplaining(t, e)
+		ctx, st, now := t.Context(), x.store, x.store.Clock.Now()
+		p, err := periodic.New(periodic.Config{Database: x.db})
+		require.NoError(t, err)
+		n := e.Of(2_000, 500)
+		for i := range n {
+			r, err := p.Create(ctx, schedule.Spec{Name: strconv.Itoa(i), Cron: "* * * * *", Type: "tick", StartAt: now.Add(time.Duration(i+1) * time.Hour)})
+			require.NoError(t, err)
+			_, err = p.Enable(ctx, r.ID, 0)
+			require.NoError(t, err)
+		}
+		x.insert(n, "hot", nil)
+		looks := func(at time.Time, due int) explained {
+			return x.explain("aggregate", func() {
+				var found int
+				var next time.Time
+				none := func() { t.Error("nothing is planned and nothing waits") }
+				questions := []store.Question{
+					st.Control.Question(func(store.ControlDoc) {}),
+					st.Rules.DueQuestion(at, 0, 100, func(*schedule.Rule) { found++ }, func(store.Unreadable) { t.Error("all can be read") }),
+					st.Rules.NextQuestion(at, func(at time.Time) { next = at }),
+					st.Rules.PlannedQuestion(at, none),
+					st.Rules.WaitingQuestion(none),
+				}
+				questions = append(questions, st.Tasks.OutboxQuestions(lifecycle.OutcomePeriodic, time.Time{}, at, 100, func(*store.OutboxLife, bool) { t.Error("nothing has ended") })...)
+				require.NoError(t, st.Ask(ctx, "looking", questions...))
+				require.Equal(t, due, found)
+				require.Positive(t, next.Sub(at))
+			})
+		}
+		looks(now.Add(-time.Minute), 0).within(t, 10, 2)
+		looks(now.Add(20*time.Hour+5*time.Minute), 20).within(t, 20+10, 20+2)
+		looks(now.Add(200*time.Hour), 100).within(t, 100+10, 100+2)
+	})
+}
+
 func ids(tasks []*model.Task) []string {
 	var out []string
 	for _, t := range tasks {
@@ -244,9 +286,13 @@ func (x *explaining) explain(name string, do func()) explained {
 	return out
 }
 
-// parts are the commands to explain: an explained update has one statement.
+// parts are the commands to explain: an explained update has one statement, and each branch of
+// an aggregate with unions is the query that its first stages are.
 func parts(t *testing.T, cmd bson.Raw) []bson.D {
 	t.Helper()
+	if cmd.Lookup("pipeline").Type == bson.TypeArray {
+		return branches(t, cmd.Lookup("aggregate").StringValue(), cmd.Lookup("pipeline").Array())
+	}
 	var doc, plain bson.D
 	require.NoError(t, bson.Unmarshal(cmd, &doc))
 	var statements bson.A
@@ -267,6 +313,33 @@ func parts(t *testing.T, cmd bson.Raw) []bson.D {
 		out = append(out, append(slices.Clone(plain), bson.E{Key: "updates", Value: bson.A{st}}))
 	}
 	return out
+}
+
+// branches are the queries that a pipeline and those that it is united with begin with.
+func branches(t *testing.T, coll string, pipeline bson.RawArray) (out []bson.D) {
+	t.Helper()
+	query := bson.D{{Key: "find", Value: coll}}
+	stages, err := pipeline.Values()
+	require.NoError(t, err)
+	for _, stage := range stages {
+		e, err := stage.Document().IndexErr(0)
+		require.NoError(t, err)
+		switch e.Key() {
+		case "$match":
+			query = append(query, bson.E{Key: "filter", Value: e.Value()})
+		case "$sort", "$skip", "$limit":
+			query = append(query, bson.E{Key: e.Key()[1:], Value: e.Value()})
+		case "$project":
+			query = append(query, bson.E{Key: "projection", Value: e.Value()})
+		case "$replaceWith":
+		case "$unionWith":
+			with := e.Value().Document()
+			out = append(out, branches(t, with.Lookup("coll").StringValue(), with.Lookup("pipeline").Array())...)
+		default:
+			t.Fatalf("stage %s is none that a look has", e.Key())
+		}
+	}
+	return append(out, query)
 }
 
 // stages are the names in a plan, outermost first, and the indexes it uses.

@@ -144,9 +144,10 @@ func (s *Rules) PlannedQuestion(before time.Time, found func()) Question {
 }
 
 // WaitingQuestion asks whether a run of any rule waits for another's end. Index: queue, of
-// which it reads one key; there are as many as rules with such runs.
+// which it reads one key; there are as many as rules with such runs. The condition is a range: a
+// server need not take an index for the existence of a field alone.
 func (s *Rules) WaitingQuestion(found func()) Question {
-	return s.whether(bson.D{d("queued_at", bson.D{d("$exists", true)})}, found)
+	return s.whether(bson.D{d("queued_at", bson.D{d("$gt", time.UnixMilli(0))})}, found)
 }
 
 func (s *Rules) whether(filter bson.D, found func()) Question {

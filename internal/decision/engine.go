@@ -26,7 +26,7 @@ const (
 	// longest is a pause until nothing in particular.
 	longest = time.Hour
 	// Ends are looked for from a little before the last look on; a transaction may have brought
-	// earlier ones to light, and what could not be told is tried again, when all are looked for.
+	// earlier ones to light, which are found when all are looked for.
 	endsMargin, allEndsEvery = 5 * time.Second, 30 * time.Second
 	// sweepEvery is how often one engine looks for what nobody will tell.
 	sweepEvery = 5 * time.Minute
@@ -39,7 +39,7 @@ type worker interface {
 	flush(ctx context.Context, age time.Duration)
 	dueFull() bool // whether more may be due than the look read
 	lost(ctx context.Context) error
-	leftToOthers() time.Time
+	untold() time.Time
 	decidedByPerson() <-chan struct{}
 }
 
@@ -176,8 +176,8 @@ func (e *Engine) look(ctx context.Context, now time.Time, skip int) (full bool, 
 	if e.looked.Before(now) {
 		from = e.looked.Add(-endsMargin)
 	}
-	if left := e.decider.leftToOthers(); !left.IsZero() && left.Before(from) {
-		from = left // until one of them has told of it
+	if left := e.decider.untold(); !left.IsZero() && left.Before(from) {
+		from = left
 	}
 	mono := e.store.Local().Monotonic()
 	all := mono-e.all >= allEndsEvery

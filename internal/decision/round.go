@@ -44,7 +44,7 @@ type found[D any] struct {
 	pages   [2]int    // how many ends of tasks, and of the history, with those that cannot be read
 	left    bool      // there are plans that somebody left
 	waiting bool      // something waits for ends
-	others  time.Time // of the earliest end that is left to another engine; zero = none is
+	untold  time.Time // of the earliest end that was found and is not told; zero = all are
 }
 
 // full says whether there may be more ends than the look read.
@@ -52,8 +52,9 @@ func (f *found[D]) full() bool { return max(f.pages[0], f.pages[1]) >= perLook }
 
 func (d *Decider[D]) dueFull() bool { return len(d.found.due)+len(d.found.unread) >= perLook }
 
-// leftToOthers is the time of the earliest end that the last round left to another engine.
-func (d *Decider[D]) leftToOthers() time.Time { return d.found.others }
+// untold is the time of the earliest end that the last round left: to another engine, or because
+// it cannot be told now.
+func (d *Decider[D]) untold() time.Time { return d.found.untold }
 
 // mayTell says whether this engine tells of an end: it is its turn, or nobody has done it for long.
 func (d *Decider[D]) mayTell(l store.OutboxLife, now time.Time, turn turnOf) bool {
@@ -65,7 +66,7 @@ func (d *Decider[D]) lost(ctx context.Context) error { return d.Planner.Sweep(ct
 
 // questions are what a look asks for this planner. Ends are asked for from the given time on.
 func (d *Decider[D]) questions(now, endsFrom time.Time, skip int) []store.Question {
-	d.found = found[D]{}
+	d.found = found[D]{untold: d.found.untold} // until they are found again
 	f := &d.found
 	out := []store.Question{
 		d.Documents.DueQuestion(now, skip, perLook, func(doc D) { f.due = append(f.due, doc) }, func(u store.Unreadable) { f.unread = append(f.unread, u) }),
@@ -108,13 +109,10 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 			next = min(next, turnEnds(late))
 		}
 	}
-	f.others = time.Time{}
 	var ends []store.OutboxLife
 	for _, l := range f.ends {
 		if d.mayTell(l, now, turn) || slices.ContainsFunc(mine, func(doc D) bool { return d.Planner.ID(doc) == d.Planner.Of(l) }) {
 			ends = append(ends, l)
-		} else if f.others.IsZero() || l.OutboxAt.Before(f.others) {
-			f.others = l.OutboxAt
 		}
 	}
 	if f.full() { // what is not among those read may make a difference, too
@@ -125,6 +123,12 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 		ends = append(ends, more...)
 	}
 	out, err := d.Decide(ctx, began, mine, ends, now)
+	f.untold = time.Time{}
+	for _, l := range f.ends {
+		if (f.untold.IsZero() || l.OutboxAt.Before(f.untold)) && !d.wasTold(l) {
+			f.untold = l.OutboxAt
+		}
+	}
 	stays += out.Stays
 	if !out.Next.IsZero() {
 		next = min(next, max(out.Next.Sub(d.Store.Clock.Now()), 0))

@@ -13,17 +13,17 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// WelcomeArgs is what a welcome mail needs to know.
+// WelcomeArgs are the arguments of a welcome mail.
 type WelcomeArgs struct {
 	User string `json:"user"`
 }
 
-// Welcome is shared by those who send and those who handle.
+// Welcome is the type of the task. Senders and workers share it.
 var Welcome = model.NewType[WelcomeArgs, model.None]("email.welcome")
 
 var errNoUser = errors.New("no user given")
 
-// SignUp stores the user and sends the task in one transaction: both are there, or none.
+// SignUp stores the user and sends the task in one transaction: both are stored, or neither.
 func SignUp(ctx context.Context, users *mongo.Collection, p *producer.Producer, user string) error {
 	session, err := users.Database().Client().StartSession()
 	if err != nil {
@@ -39,14 +39,14 @@ func SignUp(ctx context.Context, users *mongo.Collection, p *producer.Producer, 
 	return err
 }
 
-// HandleWelcome registers the handler. The mail system sees the same id when a try is
-// repeated, so that it can tell a second mail from the first.
+// HandleWelcome registers the handler. Every attempt passes the same id to the mail system,
+// so that it can drop duplicates.
 func HandleWelcome(c *consumer.Consumer, mail func(user, id string) error) error {
 	return consumer.Handle(c, Welcome, func(ctx context.Context, t *consumer.Task[WelcomeArgs]) (model.None, error) {
 		if t.Args.User == "" {
-			return model.None{}, consumer.Fatal(errNoUser) // no retry mends it
+			return model.None{}, consumer.Fatal(errNoUser) // fails at once: a retry cannot help
 		}
-		return model.None{}, mail(t.Args.User, t.TaskID) // an error is retried, later and later
+		return model.None{}, mail(t.Args.User, t.TaskID) // an error is retried with exponential backoff
 	})
 }
 

@@ -48,7 +48,7 @@ func TestWelcomeMailIsRepeatedUntilItIsAccepted(t *testing.T) {
 		}
 		return nil
 	}))
-	report := mstest.Drain(t, c, mstest.SkipTime()) // the delays between the tries take no time
+	report := mstest.Drain(t, c, mstest.SkipTime()) // do not wait between attempts
 	require.Equal(t, 1, report.Succeeded)
 	require.Equal(t, 2, report.Errors)
 }

@@ -71,7 +71,7 @@ func (d *demo) killOne(ctx context.Context) (act, error) {
 	if err != nil {
 		return act{}, err
 	}
-	d.view.note("others took over all of them within %.1f s (the lease is %v)", took.Seconds(), lease)
+	d.view.note("other workers took over all of its tasks within %.1f s (the lease is %v)", took.Seconds(), lease)
 	return act{w.id, took}, nil
 }
 
@@ -90,10 +90,10 @@ func (d *demo) freezeOne(ctx context.Context) (act, error) {
 		refused := 0
 		d.Look(func() { refused = w.fenced })
 		if refused > 0 {
-			d.view.note("its late results were refused: the tasks belong to others now. It goes on with new ones")
+			d.view.note("its late results were refused, because other workers hold the tasks now. It continues with new tasks")
 			return act{w.id, took}, nil
 		}
-		d.view.note("it had stalled before the freeze and had given all of them back")
+		d.view.note("it had stalled before the freeze and had released all of its tasks")
 		if try == tries {
 			return act{w.id, took}, nil
 		}
@@ -101,7 +101,7 @@ func (d *demo) freezeOne(ctx context.Context) (act, error) {
 }
 
 func (d *demo) freeze(ctx context.Context, w *worker, held []holding) (took time.Duration, err error) {
-	d.view.note("SIGSTOP to %s, which has %d calls in flight: it stands still and does not know it", w.id, len(held))
+	d.view.note("SIGSTOP to %s, which has %d calls in flight: it is frozen and cannot notice it", w.id, len(held))
 	d.Set(func() { w.state = frozen })
 	if err := w.Freeze(); err != nil {
 		return 0, fmt.Errorf("freezing %s: %w", w.id, err)
@@ -111,14 +111,14 @@ func (d *demo) freeze(ctx context.Context, w *worker, held []holding) (took time
 		err = d.until(ctx, "the calls of those who took over", func() bool { return d.target.superseded(w.id) })
 	}
 	if err == nil {
-		d.view.note("its leases lapsed, and others took over all of them within %.1f s", took.Seconds())
+		d.view.note("its leases lapsed, and other workers took over all of its tasks within %.1f s", took.Seconds())
 		d.Set(func() { d.target.release(w.id) })
 		err = d.until(ctx, "the target to answer the frozen worker", func() bool { return len(d.target.flying[w.id]) == 0 })
 	}
 	if err != nil {
 		return 0, errors.Join(err, w.Thaw())
 	}
-	d.view.note("SIGCONT to %s: it wakes with %d answers that are too late", w.id, len(held))
+	d.view.note("SIGCONT to %s: it wakes up with %d late results", w.id, len(held))
 	d.Set(func() { w.state = working })
 	if err := w.Thaw(); err != nil {
 		return 0, fmt.Errorf("waking %s: %w", w.id, err)

@@ -84,7 +84,7 @@ func Run(ctx context.Context, c Config) (s Summary, err error) {
 	}}
 	d.dir, err = os.MkdirTemp("", "mscheduler-demo-")
 	if err != nil {
-		return s, fmt.Errorf("making a directory: %w", err)
+		return s, fmt.Errorf("creating a directory: %w", err)
 	}
 	defer func() {
 		if err == nil || ctx.Err() != nil {
@@ -126,7 +126,7 @@ func (d *demo) play(ctx context.Context) (s Summary, err error) {
 		}
 	}
 	s.WallSeconds = (d.Clock.Monotonic() - began).Round(time.Millisecond).Seconds()
-	d.view.note("every task has ended; checking each of them")
+	d.view.note("every task has ended; checking each task")
 	d.view.close()
 	return s, d.verify(ctx, &s)
 }
@@ -172,14 +172,14 @@ const actTime = 45 * time.Second
 
 // until waits for a condition on what is known, which is looked at whenever that changes.
 func (d *demo) until(ctx context.Context, what string, met func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, actTime, fmt.Errorf("waited %v in vain for %s", actTime, what))
+	ctx, cancel := context.WithTimeoutCause(ctx, actTime, fmt.Errorf("timed out after %v waiting for %s", actTime, what))
 	defer cancel()
 	return d.Await(ctx, met)
 }
 
 // poll waits for a condition of the database.
 func (d *demo) poll(ctx context.Context, what string, met func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, actTime+spread(d.Tasks), fmt.Errorf("waited in vain for %s; the workers' logs: %s", what, d.dir))
+	ctx, cancel := context.WithTimeoutCause(ctx, actTime+spread(d.Tasks), fmt.Errorf("timed out waiting for %s; the workers' logs are in %s", what, d.dir))
 	defer cancel()
 	for {
 		if ok, err := met(); ok || err != nil {

@@ -47,7 +47,7 @@ func (s *Summary) problem(format string, args ...any) {
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 
-// OK says whether nothing was lost, and everything was shown that was to be shown.
+// OK reports whether nothing was lost and the demo showed takeovers and refused results.
 func (s *Summary) OK() bool {
 	return s.Lost == 0 && s.Succeeded == s.Tasks && s.Takeovers > 0 && s.Fenced > 0 && len(s.problems) == 0
 }
@@ -64,14 +64,14 @@ func (s *Summary) Text() string {
 		b.WriteString("\nThe demo FAILED.\n\n")
 	}
 	line("tasks", "%s sent, %s succeeded by exactly one execution each, %s lost", thousands(s.Tasks), thousands(s.Succeeded), thousands(s.Lost))
-	line("effects", "%s at the target; %s tasks called it more than once; fencing tokens let it refuse %s calls", thousands(s.effects), thousands(s.repeated), thousands(s.late))
-	line("takeovers", "%d leases lapsed; other workers had the tasks of %s %.1f s after the kill, those of %s %.1f s after the freeze",
+	line("effects", "%s calls at the target; %s tasks called it more than once; by their fencing tokens it could have refused %s calls", thousands(s.effects), thousands(s.repeated), thousands(s.late))
+	line("takeovers", "%d leases lapsed; other workers took over the tasks of %s %.1f s after the kill, those of %s %.1f s after the freeze",
 		s.Takeovers, s.killed.worker, s.killed.took.Seconds(), s.frozen.worker, s.frozen.took.Seconds())
-	line("fenced", "%d late results of %s refused, %d of them successes", s.Fenced, s.frozen.worker, s.lateSuccesses)
+	line("fenced", "%d late results from %s refused, %d of them successes", s.Fenced, s.frozen.worker, s.lateSuccesses)
 	line("due to started", "p50 %s, p95 %s, p99 %s", ms(s.DueToStart.P50), ms(s.DueToStart.P95), ms(s.DueToStart.P99))
 	line("wall time", "%.1f s", s.WallSeconds)
 	for _, w := range s.workers {
-		line(w.id, "%s executions ended, %d taken over from others, %d refused", thousands(w.finished), w.taken, w.fenced)
+		line(w.id, "%s executions finished, %d takeovers, %d late results refused", thousands(w.finished), w.taken, w.fenced)
 	}
 	for _, p := range s.problems {
 		line("PROBLEM", "%s", p)

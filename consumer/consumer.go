@@ -166,7 +166,7 @@ var errStarted = errors.New("the consumer has been started before")
 type LeftError struct{ Executions []string }
 
 func (e *LeftError) Error() string {
-	return fmt.Sprintf("%d handlers ignored the end of their context and still run: %s", len(e.Executions), strings.Join(e.Executions, ", "))
+	return fmt.Sprintf("%d handlers ignored the cancellation of their context and are still running: %s", len(e.Executions), strings.Join(e.Executions, ", "))
 }
 
 // Run works until ctx ends or [Consumer.Stop] is called, then stops gracefully and
@@ -324,14 +324,14 @@ func (c *Consumer) eventsMissed() {
 }
 
 func (c *Consumer) databaseLost(err error) {
-	c.log.Warn().Err(err).Msg("the database cannot be reached; work goes on when it is back")
+	c.log.Warn().Err(err).Msg("the database is unavailable; work continues when it is available again")
 	c.emit(Event{Kind: workerevent.Outage, Reason: err.Error()})
 }
 
 func (c *Consumer) databaseBack() {
 	c.leases.PingNow()
 	c.store.Forget()
-	c.log.Info().Msg("the database is back")
+	c.log.Info().Msg("the database is available again")
 	c.emit(Event{Kind: workerevent.Restored})
 	c.wake.now()
 	c.lapses.Hint()

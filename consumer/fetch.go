@@ -24,7 +24,7 @@ func (c *Consumer) fetchLoop(ctx context.Context) {
 		c.health.Report(err)
 		if err != nil {
 			if ctx.Err() == nil && !store.Outage(err) {
-				c.log.Error().Err(err).Msg("looking for work")
+				c.log.Error().Err(err).Msg("could not search for due tasks; retrying")
 			}
 			wait.Sleep(ctx)
 			continue

@@ -323,6 +323,6 @@ func (c *Consumer) reportPass(ctx context.Context, err error) {
 	}
 	c.health.Report(err)
 	if !store.Outage(err) {
-		c.log.Error().Err(err).Msg("claiming the next task of a limited type")
+		c.log.Error().Err(err).Msg("could not claim the next task of a limited type")
 	}
 }

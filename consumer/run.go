@@ -178,7 +178,7 @@ func (c *Consumer) awaitLocalRetry(ctx context.Context, x *execution, n int) boo
 		}
 		c.health.Report(err)
 		if store.Final(err) {
-			c.log.Error().Err(err).Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the database refused to count a local retry; the handler's error counts")
+			c.log.Error().Err(err).Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the database refused to record a local retry; ending the execution with the handler's error")
 			return false
 		}
 	}

@@ -34,7 +34,7 @@ func (c *Consumer) shutdown(keepers *sync.WaitGroup) error {
 			c.writeOutcomes(context.Background())
 			c.endService()
 		}()
-		c.log.Error().Strs("executions", left).Msg("handlers ignored the end of their context and still run")
+		c.log.Error().Strs("executions", left).Msg("handlers ignored the cancellation of their context and are still running")
 		return &LeftError{Executions: left}
 	}
 	c.writeOutcomes(c.hurry)
@@ -95,7 +95,7 @@ func (c *Consumer) writeOutcomes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, returnGrace)
 	defer cancel()
 	if err := c.outcomes.Wait(ctx); err != nil {
-		c.log.Info().Msg("what follows the last ends is left to other processes")
+		c.log.Info().Msg("stopped before all outcomes were handled; other processes will handle them")
 	}
 	_ = c.gate.Wait(ctx) // what it cannot give back in time is the sweeper's
 	c.gate.Close()
@@ -130,6 +130,6 @@ func (c *Consumer) goodbye() {
 	ctx, cancel := context.WithTimeout(c.service, 2*time.Second)
 	defer cancel()
 	if err := c.store.Workers.Remove(ctx, c.cfg.WorkerID); err != nil {
-		c.log.Debug().Err(err).Msg("removing the worker's document")
+		c.log.Debug().Err(err).Msg("could not remove the worker's document")
 	}
 }

@@ -160,7 +160,7 @@ func (a *awaiter) lookAt(due []*wait) {
 			}
 		}
 	} else if err != nil && ctx.Err() == nil {
-		a.log.Debug().Err(err).Int("tasks", len(due)).Msg("could not look at awaited tasks; trying again")
+		a.log.Debug().Err(err).Int("tasks", len(due)).Msg("could not read awaited tasks; retrying")
 	}
 	now := a.store.Local().Monotonic()
 	for _, w := range due {

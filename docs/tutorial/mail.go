@@ -9,7 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// Mail is the argument of a task.
+// Mail contains the arguments of a task.
 type Mail struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
@@ -20,18 +20,18 @@ var SendMail = model.NewType[Mail, model.None]("mail.send")
 
 var errNoReceiver = errors.New("the mail has no receiver")
 
-// Handle registers the handler. deliver is the mail system; it gets an id that is the same for
-// every attempt, so that it can drop a repeated mail.
+// Handle registers the handler. deliver is the mail system. Every attempt passes the same id to
+// it, so that it can drop duplicates.
 func Handle(c *consumer.Consumer, deliver func(id string, m Mail) error) error {
 	return consumer.Handle(c, SendMail, func(_ context.Context, t *consumer.Task[Mail]) (model.None, error) {
 		if t.Args.To == "" {
-			return model.None{}, consumer.Fatal(errNoReceiver) // no retry helps
+			return model.None{}, consumer.Fatal(errNoReceiver) // fails at once: a retry cannot help
 		}
-		return model.None{}, deliver(t.TaskID, t.Args) // an error is retried with growing delays
+		return model.None{}, deliver(t.TaskID, t.Args) // an error is retried with exponential backoff
 	})
 }
 
-// Digest is a rule that sends a mail to all subscribers at the times that cron names.
+// Digest returns a rule that sends a mail to all subscribers on the schedule of cron.
 func Digest(cron string) schedule.Spec {
 	return schedule.Spec{
 		Name: "digest", Cron: cron, Timezone: "Europe/Berlin",

@@ -16,7 +16,7 @@ import (
 func TestAMailIsSentAgainUntilItIsAccepted(t *testing.T) {
 	db := mstest.DB(t) // a fresh database; it needs no installation
 	require.NoError(t, signUp(t.Context(), db, "ann@example.org"))
-	require.NoError(t, signUp(t.Context(), db, "ann@example.org")) // sends nothing
+	require.NoError(t, signUp(t.Context(), db, "ann@example.org")) // creates no task
 	require.Len(t, mstest.Sent(t, db, SendMail), 1)
 
 	c, err := consumer.New(consumer.Config{Database: db})
@@ -28,7 +28,7 @@ func TestAMailIsSentAgainUntilItIsAccepted(t *testing.T) {
 		}
 		return nil
 	}))
-	report := mstest.Drain(t, c, mstest.SkipTime()) // delays take no time
+	report := mstest.Drain(t, c, mstest.SkipTime()) // do not wait between attempts
 	require.Equal(t, 1, report.Succeeded)
 	require.Equal(t, 2, report.Errors)
 }

@@ -1,4 +1,4 @@
-// The service of docs/tutorial.md: it sends mails by tasks.
+// The service of docs/tutorial.md: it sends mails through tasks.
 package main
 
 import (
@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-// signUp sends a task. The key makes a repeated sign-up send nothing.
+// signUp sends a task. The key makes it idempotent: a repeated sign-up creates no task.
 func signUp(ctx context.Context, db *mongo.Database, address string) error {
 	p, err := producer.New(producer.Config{Database: db})
 	if err != nil {
@@ -57,7 +57,7 @@ func signUp(ctx context.Context, db *mongo.Database, address string) error {
 	return nil
 }
 
-// work runs a worker and an engine that decides the ticks of rules, until ctx ends.
+// work runs a worker and a periodic engine until ctx ends.
 func work(ctx context.Context, db *mongo.Database) error {
 	c, err := consumer.New(consumer.Config{Database: db})
 	if err != nil {
@@ -77,7 +77,7 @@ func work(ctx context.Context, db *mongo.Database) error {
 	if err == nil {
 		_, err = engine.Enable(ctx, rule.ID, rule.Version)
 	}
-	if err != nil && !errors.Is(err, periodic.ErrExists) { // an earlier start has stored it
+	if err != nil && !errors.Is(err, periodic.ErrExists) { // an earlier start stored it
 		return err
 	}
 	ended := make(chan error, 1)

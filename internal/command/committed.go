@@ -150,7 +150,7 @@ func (c *committed) over(closing bool, err error) bool {
 		}
 	}
 	if err != nil && late > 0 {
-		c.log.Warn().Err(err).Int("tasks", late).Msg("workers may learn late of what transactions changed")
+		c.log.Warn().Err(err).Int("tasks", late).Msg("could not signal changes of transactions; workers may notice them late")
 	}
 	c.running = len(c.changes) > 0
 	return !c.running

@@ -79,7 +79,7 @@ func (c *conn) answer(m *wire.Message) (reply []byte) {
 	c.txn = nil
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.zl.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("embedded server: command")
+			c.s.zl.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("embedded server: a command panicked")
 			reply = c.s.errorReply(mongoerr.New(mongoerr.InternalError, "panic: %v", p))
 		}
 	}()

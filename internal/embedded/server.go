@@ -152,7 +152,7 @@ func listen(opt Options) (net.Listener, error) {
 		if !opt.AllowRemote {
 			return nil, &AddrError{opt.Addr, errors.New("it can be reached from other machines, and there is no authentication: use 127.0.0.1 or allow it (--allow-remote)")}
 		}
-		opt.Logger.Warn().Str("addr", opt.Addr).Msg("embedded server: other machines can reach it, without authentication")
+		opt.Logger.Warn().Str("addr", opt.Addr).Msg("embedded server: other machines can connect without authentication")
 	}
 	return net.ListenTCP("tcp", addr)
 }
@@ -207,7 +207,7 @@ func (s *Server) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			s.zl.Error().Err(err).Msg("embedded server: accept")
+			s.zl.Error().Err(err).Msg("embedded server: could not accept a connection")
 			select {
 			case <-s.ctx.Done():
 				return

@@ -14,7 +14,7 @@ import (
 func (s *Server) expireLoop() {
 	s.every(s.opt.TTLInterval, func() {
 		if _, err := s.expire(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.zl.Warn().Err(err).Msg("embedded server: delete expired documents")
+			s.zl.Warn().Err(err).Msg("embedded server: could not delete expired documents")
 		}
 	})
 }

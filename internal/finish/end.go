@@ -98,7 +98,7 @@ func (w *Ends) Refuse(e *End, err error) {
 	case errors.Is(err, model.ErrFenced):
 		e.Of.Fenced(e.Out, "another worker took the task over, or it was ended")
 	default:
-		w.Log.Error().Err(err).Str("task_id", e.Claimed.ID).Msg("deciding the end of an execution")
+		w.Log.Error().Err(err).Str("task_id", e.Claimed.ID).Msg("could not decide the end of an execution")
 		e.Of.Left()
 	}
 }

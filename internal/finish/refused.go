@@ -45,7 +45,7 @@ func (w *Ends) mayPass(e *End, why error) bool {
 }
 
 func (w *Ends) warn(e *End, why error) {
-	w.Log.Error().Err(why).Str("task_id", e.Claimed.ID).Str("exec_id", e.ExecID).Msg("the end of an execution was refused by the database; trying again")
+	w.Log.Error().Err(why).Str("task_id", e.Claimed.ID).Str("exec_id", e.ExecID).Msg("the database refused the end of an execution; retrying")
 }
 
 // shorten replaces what the server will never take, such as a result that is too large

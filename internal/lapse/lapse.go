@@ -94,7 +94,7 @@ func (w *Watch) Loop(ctx context.Context) {
 		w.cfg.Health.Report(err)
 		if err != nil {
 			if ctx.Err() == nil && !store.Outage(err) {
-				w.cfg.Log.Error().Err(err).Msg("looking for lapsed leases")
+				w.cfg.Log.Error().Err(err).Msg("could not search for lapsed leases; retrying")
 			}
 			wait.Sleep(ctx)
 			continue
@@ -211,7 +211,7 @@ func (w *Watch) CheckPrimary(ctx context.Context) error {
 	defer cancel()
 	name, err := w.cfg.Store.Primary(ctx)
 	if err == nil && w.cfg.Health.Trust.SawPrimary(name) {
-		w.cfg.Log.Warn().Str("primary", name).Msg("the primary has changed; lapsed leases are not taken over for a while")
+		w.cfg.Log.Warn().Str("primary", name).Msg("the primary changed; takeovers are postponed")
 		w.cfg.Store.Forget()
 		w.cfg.Store.Clock.Doubt()
 	}

@@ -166,7 +166,7 @@ func (k *Keeper[X]) Ping(ctx context.Context, batch ...X) (answered bool) {
 	if err == nil {
 		k.batches.Add(1)
 	} else if ctx.Err() == nil && store.Classify(err) == store.Fatal {
-		k.cfg.Log.Error().Err(err).Msg("pinging")
+		k.cfg.Log.Error().Err(err).Msg("could not ping; retrying")
 	}
 	// Answered pings count, whatever the results of the others.
 	for _, p := range lost {

@@ -126,6 +126,6 @@ func (g *Gate) freeNow(ctx context.Context, permits []lifecycle.Permit) error {
 
 func (g *Gate) report(err error, doing string) {
 	if err != nil && g.ctx.Err() == nil && !store.Outage(err) {
-		g.log.Warn().Err(err).Str("doing", doing).Msg("the sweeper will apply the limit")
+		g.log.Warn().Err(err).Str("doing", doing).Msg("could not update permits; the sweeper will do it")
 	}
 }

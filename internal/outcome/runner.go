@@ -85,7 +85,7 @@ func (r *Runner) flush(batch []Entry) {
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
 	if err := r.carry(ctx, batch); err != nil && r.ctx.Err() == nil {
-		r.log.Warn().Err(err).Msg("an outbox entry could not be handled; the sweeper will retry it")
+		r.log.Warn().Err(err).Msg("could not handle an outbox entry; the sweeper will retry it")
 	}
 }
 

@@ -68,7 +68,7 @@ func (p *Presence) Beat(ctx context.Context) error {
 		return err
 	}
 	if ago, ok := p.cfg.Store.Clock.Jumped(input.MinWorkerTimeout / claim.MarginShare); ok && ago <= p.cfg.Clock.Monotonic()-began {
-		p.cfg.Log.Warn().Msg("the clocks of the database and of this machine differ in the time passed; short leases that lapse are not taken over for a while")
+		p.cfg.Log.Warn().Msg("the database and this machine measured different elapsed times; takeovers of short leases are postponed")
 	}
 	if err := p.count(ctx, worker.Types); err != nil {
 		return err

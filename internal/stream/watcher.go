@@ -110,7 +110,7 @@ func (w *Watcher) Loop(ctx context.Context) {
 		err := w.watchOnce(ctx)
 		w.cfg.Health.Report(err)
 		if err != nil && ctx.Err() == nil {
-			w.cfg.Log.Debug().Err(err).Msg("the change stream ended; polling meanwhile")
+			w.cfg.Log.Debug().Err(err).Msg("the change stream ended; polling until it is open again")
 			w.cfg.Tell("polling: " + err.Error())
 			wait.Sleep(ctx)
 			continue
@@ -129,7 +129,7 @@ func (w *Watcher) watchOnce(ctx context.Context) error {
 		return err
 	}
 	if !topology.Streams() {
-		w.cfg.Log.Info().Msg("this deployment has no change streams for workers; polling")
+		w.cfg.Log.Info().Msg("change streams are not available to workers; polling")
 		w.cfg.Tell("polling: no change streams on this deployment")
 		<-ctx.Done()
 		return nil

@@ -77,14 +77,14 @@ func (k *Keeper) Loop(ctx context.Context) {
 			more, err = k.round(ctx)
 		}
 		if err != nil && ctx.Err() == nil && !store.Outage(err) {
-			k.log.Error().Err(err).Msg("upkeep")
+			k.log.Error().Err(err).Msg("could not search for upkeep work; retrying")
 		}
 	}
 	if had {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if err := k.store.Turns.Leave(ctx, Permit, k.holder); err != nil {
-			k.log.Debug().Err(err).Msg("giving the permit for upkeep back")
+			k.log.Debug().Err(err).Msg("could not release the upkeep turn")
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (k *Keeper) round(ctx context.Context) (more bool, failed error) {
 		} else if err != nil {
 			failed = err // one that cannot must not keep the others from theirs
 			if !store.Outage(err) && ctx.Err() == nil {
-				k.log.Error().Err(err).Str("job", j.Name()).Msg("upkeep of one kind")
+				k.log.Error().Err(err).Str("job", j.Name()).Msg("an upkeep job failed; retrying")
 			}
 		}
 		cancel()

@@ -253,7 +253,7 @@ func (s *Store) flush() (writers int) {
 // fail takes back everything that is not durable: the batch and what was built
 // upon it since.
 func (s *Store) fail(b *batch, err error) {
-	s.zl.Error().Err(err).Msg("embedded server: write to file")
+	s.zl.Error().Err(err).Msg("embedded server: could not write to the file")
 	code := mongoerr.InternalError
 	if isDiskFull(err) {
 		code = mongoerr.OutOfDiskSpace

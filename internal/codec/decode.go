@@ -41,7 +41,7 @@ func (r *TaskReader) Read(raw bson.Raw) (*model.Task, error) {
 	// Not as this project writes it: by hand, by a tool, or damaged. The driver knows all
 	// forms of a number, and how to say what is wrong.
 	t = &model.Task{}
-	if err := decode(raw, t); err != nil {
+	if err := Decode(raw, t); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -49,8 +49,8 @@ func (r *TaskReader) Read(raw bson.Raw) (*model.Task, error) {
 
 var registry = Registry()
 
-// decode is what the driver makes of a document.
-func decode(raw []byte, into any) error {
+// Decode decodes a document as the driver does with [Registry].
+func Decode(raw []byte, into any) error {
 	dec := bson.NewDecoder(bson.NewDocumentReader(bytes.NewReader(raw)))
 	dec.SetRegistry(registry)
 	return dec.Decode(into) //nolint:wrapcheck // the caller says what was read

@@ -110,7 +110,7 @@ func (f *field) float() float64 {
 // decoded is a document as the driver reads it, for what few writes have.
 func decoded[T any](f *field) *T {
 	into := new(T)
-	if f.is(bsoncore.TypeEmbeddedDocument) && decode(f.data, into) != nil {
+	if f.is(bsoncore.TypeEmbeddedDocument) && Decode(f.data, into) != nil {
 		f.err = errForm
 	}
 	return into

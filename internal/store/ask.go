@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"strconv"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -90,9 +90,9 @@ func (q Question) stages(n int) mongo.Pipeline {
 // Question asks for the control document. take gets the zero value where there is none, if it
 // is called at all. Index: _id.
 func (s *Control) Question(take func(ControlDoc)) Question {
-	return Question{coll: s.control, filter: controlID, limit: 1, take: func(raw bson.Raw) error {
+	return Question{coll: s.control, filter: bson.D{d("_id", controlID)}, limit: 1, take: func(raw bson.Raw) error {
 		var c ControlDoc
-		if err := unmarshal(raw, &c); err != nil {
+		if err := codec.Decode(raw, &c); err != nil {
 			return err
 		}
 		take(c)
@@ -104,7 +104,7 @@ func (s *Control) Question(take func(ControlDoc)) Question {
 // skip of them are left out. Stragglers (see head) come some seconds late. unread gets documents
 // that this release cannot read. Index: fire.
 func (s *Rules) DueQuestion(now time.Time, skip, limit int, take func(*schedule.Rule), unread func(Unreadable)) Question {
-	h := s.head(IndexFire)
+	h := s.head(indexFire)
 	l := h.begin(now, s.local.Monotonic())
 	var first time.Time
 	q := Question{coll: s.rules, filter: bson.D{d("next_fire_at", l.upTo(now))}, sort: bson.D{d("next_fire_at", 1)}, skip: skip, limit: limit}
@@ -113,7 +113,7 @@ func (s *Rules) DueQuestion(now time.Time, skip, limit int, take func(*schedule.
 			first = at
 		}
 		r := new(schedule.Rule)
-		if err := unmarshal(raw, r); err != nil {
+		if err := codec.Decode(raw, r); err != nil {
 			unread(unreadableRule(raw, err))
 			return nil
 		}
@@ -180,11 +180,4 @@ func (s *Tasks) OutboxQuestions(kind string, from, before time.Time, limit int, 
 		})
 	}
 	return out
-}
-
-// unmarshal decodes a document as the collections' registry does.
-func unmarshal(raw bson.Raw, into any) error {
-	dec := bson.NewDecoder(bson.NewDocumentReader(bytes.NewReader(raw)))
-	dec.SetRegistry(registry)
-	return dec.Decode(into)
 }

@@ -2,6 +2,9 @@ package store
 
 import (
 	"bytes"
+	"reflect"
+	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -38,6 +41,38 @@ func changed(before, after any) (bson.D, error) {
 			unset = append(unset, d(e.Key(), ""))
 		}
 	}
+	return setAndUnset(set, unset), nil
+}
+
+// replaced is the update that makes a stored document say what v says: it sets all that v says and
+// takes away what v could say and does not. What another release put there stays, and so do the
+// fields that are named. Every field of T has its name in its struct tag.
+func replaced[T any](v *T, stay ...string) (bson.D, error) {
+	says, err := fieldsOf(v)
+	if err != nil {
+		return nil, err
+	}
+	var set, unset bson.D
+	at := 0 // the document has its fields in the order of the struct
+	for t, n := reflect.TypeFor[T](), 0; n < t.NumField(); n++ {
+		name, _, _ := strings.Cut(t.Field(n).Tag.Get("bson"), ",")
+		i := lookup(says, []byte(name), at)
+		if i >= 0 {
+			at = i + 1
+		}
+		switch {
+		case slices.Contains(stay, name):
+		case i >= 0:
+			set = append(set, d(name, says[i].Value()))
+		default:
+			unset = append(unset, d(name, ""))
+		}
+	}
+	return setAndUnset(set, unset), nil
+}
+
+// setAndUnset is an update, without the part that is empty.
+func setAndUnset(set, unset bson.D) bson.D {
 	update := bson.D{}
 	if len(set) > 0 {
 		update = append(update, d("$set", set))
@@ -45,7 +80,7 @@ func changed(before, after any) (bson.D, error) {
 	if len(unset) > 0 {
 		update = append(update, d("$unset", unset))
 	}
-	return update, nil
+	return update
 }
 
 func fieldsOf(v any) ([]bson.RawElement, error) {

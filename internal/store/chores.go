@@ -37,19 +37,16 @@ func (s *Tasks) Chores(ctx context.Context) (Chores, error) {
 	nothing := func(h *head) { h.end(looks[h], time.Time{}) }
 	outbox, expire, archive := s.head(IndexOutbox), s.head(IndexExpire), s.head(IndexArchive)
 	var c Chores
-	cur, err := s.tasks.Find(ctx, bson.D{d("$or", bson.A{
-		due(outbox, "outbox_at", now.Add(-leftOver)), due(expire, "expire_at", now), due(archive, "archive_at", now),
-	})}, options.Find().SetLimit(20).SetProjection(bson.D{d("_id", 0), d("outbox_at", 1), d("expire_at", 1), d("archive_at", 1)}))
-	if err != nil {
-		return c, explain(err, "looking for upkeep")
-	}
-	var found []struct {
+	type times struct {
 		OutboxAt  time.Time `bson:"outbox_at"`
 		ExpireAt  time.Time `bson:"expire_at"`
 		ArchiveAt time.Time `bson:"archive_at"`
 	}
-	if err := cur.All(ctx, &found); err != nil {
-		return c, explain(err, "looking for upkeep")
+	found, err := readAll[times](ctx, s.tasks, "looking for upkeep", bson.D{d("$or", bson.A{
+		due(outbox, "outbox_at", now.Add(-leftOver)), due(expire, "expire_at", now), due(archive, "archive_at", now),
+	})}, options.Find().SetLimit(20).SetProjection(bson.D{d("_id", 0), d("outbox_at", 1), d("expire_at", 1), d("archive_at", 1)}))
+	if err != nil {
+		return c, err
 	}
 	for _, f := range found {
 		c.Outbox = c.Outbox || !f.OutboxAt.IsZero()

@@ -26,16 +26,12 @@ func (c *ControlDoc) Paused(typ string) bool {
 	return c.PausedAll || slices.Contains(c.PausedTypes, typ)
 }
 
-var controlID = bson.D{d("_id", "control")}
+const controlID = "control"
 
 // Read reads the control document; the zero Control where there is none. Index: _id.
 func (s *Control) Read(ctx context.Context) (ControlDoc, error) {
-	var c ControlDoc
-	err := s.control.FindOne(ctx, controlID).Decode(&c)
-	if isNone(err) {
-		return c, nil
-	}
-	return c, explain(err, "reading the control document")
+	c, _, err := readOne[ControlDoc](ctx, s.control, "reading the control document", bson.D{d("_id", controlID)})
+	return c, err
 }
 
 // Pause stops the claiming of the given types, or of everything; what runs goes on.
@@ -70,14 +66,11 @@ func (s *Control) Resume(ctx context.Context, all bool, types []string) error {
 // wakeOne gives one due task of the type the field that the streams watch. Indexes: due to
 // find it; _id to write it, without which a router refuses the update up to MongoDB 6.0.
 func (s *Control) wakeOne(ctx context.Context, typ string) {
-	var task struct {
-		ID string `bson:"_id"`
-	}
-	due := d("due_at", bson.D{d("$exists", true)})
-	err := s.tasks.FindOne(ctx, bson.D{d("type", typ), due},
-		options.FindOne().SetHint(IndexDue).SetProjection(bson.D{d("_id", 1)})).Decode(&task)
-	if err != nil {
-		return // there is none, or nobody can be woken: they poll
+	due := d("due_at", exists)
+	task, there, err := readOne[named](ctx, s.tasks, "looking for a due task", bson.D{d("type", typ), due},
+		options.FindOne().SetHint(IndexDue).SetProjection(fields("_id")))
+	if err != nil || !there {
+		return // nobody can be woken: they poll
 	}
 	wake := encoded(bson.D{d("$currentDate", bson.D{d("wake_at", true)})})
 	_, _ = s.execute(ctx, []statement{{ids: []string{task.ID}, guard: appendFields(bson.D{due}), update: wake}}, 0)
@@ -90,11 +83,7 @@ func (s *Control) MarkLimited(ctx context.Context) error {
 }
 
 func (s *Control) updateControl(ctx context.Context, doing string, update bson.D) error {
-	_, err := s.control.UpdateOne(ctx, controlID, update, options.UpdateOne().SetUpsert(true))
-	if IsDuplicate(err) { // two first writers at once
-		_, err = s.control.UpdateOne(ctx, controlID, update)
-	}
-	return explain(err, doing)
+	return upsert(ctx, s.control, doing, controlID, update)
 }
 
 // Signal tells the workers that the state of a task that may be running has changed:
@@ -105,11 +94,11 @@ func (s *Control) Signal(ctx context.Context, taskIDs ...string) error {
 	if len(taskIDs) == 0 {
 		return nil
 	}
-	_, err := s.signals.UpdateOne(ctx, bson.D{d("_id", bson.NewObjectID())}, bson.D{
+	err := upsert(ctx, s.signals, "writing a signal", bson.NewObjectID(), bson.D{
 		d("$set", bson.D{d("task_ids", taskIDs)}), d("$currentDate", bson.D{d("at", true)}),
-	}, options.UpdateOne().SetUpsert(true))
+	})
 	if err != nil {
-		return explain(err, "writing a signal")
+		return err
 	}
 	return s.updateControl(ctx, "writing a signal", bson.D{d("$inc", bson.D{d("signal", 1)})})
 }
@@ -125,18 +114,15 @@ const signalIDs = 1000
 // thousands a second, of which those of one process are few. Index: at; the ids are looked
 // at in the documents.
 func (s *Control) Signals(ctx context.Context, since time.Time, ids []string) (named map[string]bool, err error) {
+	type signal struct {
+		TaskIDs []string `bson:"task_ids"`
+	}
 	named = map[string]bool{}
 	for some := range slices.Chunk(ids, signalIDs) {
-		cur, err := s.signals.Find(ctx, bson.D{d("at", bson.D{d("$gte", since.Add(-signalOverlap))}), d("task_ids", in(some))},
+		docs, err := readAll[signal](ctx, s.signals, "reading signals", bson.D{d("at", bson.D{d("$gte", since.Add(-signalOverlap))}), d("task_ids", in(some))},
 			options.Find().SetHint("at").SetProjection(bson.D{d("_id", 0), d("task_ids", 1)}))
 		if err != nil {
-			return nil, explain(err, "reading signals")
-		}
-		var docs []struct {
-			TaskIDs []string `bson:"task_ids"`
-		}
-		if err := cur.All(ctx, &docs); err != nil {
-			return nil, explain(err, "reading signals")
+			return nil, err
 		}
 		for _, doc := range docs {
 			for _, id := range doc.TaskIDs {

@@ -74,26 +74,25 @@ func (f *EventFilter) match() bson.D {
 	want := func(kinds ...model.EventKind) bool {
 		return len(f.Kinds) == 0 || slices.ContainsFunc(kinds, func(k model.EventKind) bool { return slices.Contains(f.Kinds, k) })
 	}
-	there := bson.D{d("$exists", true)}
 	var writes bson.A
 	if want(model.EventSent, model.EventEnded) {
 		writes = append(writes, bson.D{d("operationType", "insert")})
 	}
 	if want(model.EventProgress) {
-		writes = append(writes, bson.D{d("operationType", "update"), d("updateDescription.updatedFields.progress", there)})
+		writes = append(writes, bson.D{d("operationType", "update"), d("updateDescription.updatedFields.progress", exists)})
 	}
 	switch {
 	case want(model.EventClaimed, model.EventTakenOver, model.EventParked, model.EventReleased,
 		model.EventFailed, model.EventSucceeded, model.EventCancelling, model.EventChanged):
-		writes = append(writes, bson.D{d("operationType", "update"), d("updateDescription.updatedFields.rev", there)})
+		writes = append(writes, bson.D{d("operationType", "update"), d("updateDescription.updatedFields.rev", exists)})
 	default:
 		if want(model.EventSent) {
-			writes = append(writes, bson.D{d("operationType", "update"), d("updateDescription.updatedFields.generation", there)})
+			writes = append(writes, bson.D{d("operationType", "update"), d("updateDescription.updatedFields.generation", exists)})
 		}
 		if want(model.EventEnded) {
 			writes = append(writes, bson.D{d("operationType", "update"), d("$or", bson.A{
-				bson.D{d("updateDescription.updatedFields.status", in(endedStatuses()))},
-				bson.D{d("updateDescription.updatedFields.finished_at", there)}, // of a life that ended as the last one
+				bson.D{d("updateDescription.updatedFields.status", in(statuses(model.Status.Ended)))},
+				bson.D{d("updateDescription.updatedFields.finished_at", exists)}, // of a life that ended as the last one
 			})})
 		}
 	}
@@ -104,13 +103,9 @@ func (f *EventFilter) match() bson.D {
 	return match
 }
 
-func endedStatuses() (out []model.Status) {
-	for _, s := range lifecycle.Statuses {
-		if s.Ended() {
-			out = append(out, s)
-		}
-	}
-	return out
+// statuses are those that meet the condition.
+func statuses(meet func(model.Status) bool) []model.Status {
+	return slices.DeleteFunc(slices.Clone(lifecycle.Statuses), func(s model.Status) bool { return !meet(s) })
 }
 
 // ids is the condition for the ids of tasks, which are tenant/type/key; nil = any.
@@ -123,11 +118,7 @@ func (f *EventFilter) ids() any {
 		tenant = regexp.QuoteMeta(f.Tenant)
 	}
 	if len(f.Types) > 0 {
-		names := make([]string, len(f.Types))
-		for i, t := range f.Types {
-			names[i] = regexp.QuoteMeta(t)
-		}
-		typ = "(?:" + strings.Join(names, "|") + ")"
+		typ = "(?:" + strings.Join(collect(f.Types, regexp.QuoteMeta), "|") + ")"
 	}
 	if f.Key != "" {
 		key = regexp.QuoteMeta(f.Key) + `\z`

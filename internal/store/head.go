@@ -45,7 +45,7 @@ func (l look) unbounded() bool { return l.from.IsZero() }
 // onward is the condition on the time of a look at all that is there.
 func (l look) onward() bson.D {
 	if l.unbounded() {
-		return bson.D{d("$exists", true)}
+		return exists
 	}
 	return bson.D{d("$gte", l.from)}
 }
@@ -129,7 +129,7 @@ func (s *core) head(index string, names ...string) *head {
 			s.heads.of = map[string]*head{}
 		}
 		h = &head{every: stragglersEvery, margin: headMargin}
-		if index != IndexDue && index != IndexLapse && index != IndexFire {
+		if index != IndexDue && index != IndexLapse && index != indexFire {
 			h.every = upkeepEvery
 		}
 		s.heads.of[key] = h

@@ -98,7 +98,7 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 // history_archive.go). It may be part of the caller's transaction, in which a duplicate
 // key would be the end, so it does not provoke one. Index: _id.
 func (s *History) keepLife(ctx context.Context, t *model.Task) error {
-	raw, err := s.tasksRoom.GetRaw(ctx, t.ID)
+	raw, err := s.tasksRoom.getRaw(ctx, t.ID)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (s *History) Life(ctx context.Context, id string, generation int64) (*model
 func (s *History) LifeRaw(ctx context.Context, id string, generation int64) (bson.Raw, error) {
 	// The tasks first: a life moves one way only, so what is not there any more is in the
 	// history by then.
-	raw, err := s.tasksRoom.GetRaw(ctx, id)
+	raw, err := s.tasksRoom.getRaw(ctx, id)
 	if err == nil {
 		if is, _ := raw.Lookup("generation").AsInt64OK(); generation == 0 || is == generation {
 			return raw, nil
@@ -161,18 +161,19 @@ func (s *History) LifeRaw(ctx context.Context, id string, generation int64) (bso
 	filter, o := bson.D{d("_id", lifeID(id, generation))}, options.FindOne()
 	if generation == 0 {
 		filter = bson.D{d("task_id", id)}
-		o.SetSort(bson.D{d("generation", -1)}).SetHint(IndexTask)
+		o.SetSort(bson.D{d("generation", -1)}).SetHint(indexTask)
 	}
-	raw, err = s.history.FindOne(ctx, filter, o).Raw()
+	raw, there, err := readOne[bson.Raw](ctx, s.history, "reading the history of task "+id, filter, o)
 	switch {
-	case isNone(err) && generation == 0:
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
-	case isNone(err):
-		return nil, fmt.Errorf("%w: %s (generation %d)", ErrNotFound, id, generation)
 	case err != nil:
-		return nil, explain(err, "reading the history of task "+id)
+		return nil, err
+	case there:
+		return asTask(raw)
+	case generation == 0:
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	default:
+		return nil, fmt.Errorf("%w: %s (generation %d)", ErrNotFound, id, generation)
 	}
-	return asTask(raw)
 }
 
 // AllLives reads the documents of all lives of a task, the newest first, those of the
@@ -180,20 +181,17 @@ func (s *History) LifeRaw(ctx context.Context, id string, generation int64) (bso
 // is over. Indexes: _id of tasks, task of the history.
 func (s *History) AllLives(ctx context.Context, id string) ([]bson.Raw, error) {
 	var out []bson.Raw
-	present, err := s.tasksRoom.GetRaw(ctx, id)
+	present, err := s.tasksRoom.getRaw(ctx, id)
 	switch {
 	case err == nil:
 		out = append(out, present)
 	case !errors.Is(err, ErrNotFound):
 		return nil, err
 	}
-	cur, err := s.history.Find(ctx, bson.D{d("task_id", id)}, options.Find().SetSort(bson.D{d("generation", -1)}).SetHint(IndexTask))
+	old, err := readAll[bson.Raw](ctx, s.history, "reading the history of task "+id, bson.D{d("task_id", id)},
+		options.Find().SetSort(bson.D{d("generation", -1)}).SetHint(indexTask))
 	if err != nil {
-		return nil, explain(err, "reading the history of task "+id)
-	}
-	var old []bson.Raw
-	if err := cur.All(ctx, &old); err != nil {
-		return nil, explain(err, "reading the history of task "+id)
+		return nil, err
 	}
 	for _, raw := range old {
 		if present != nil && keyOf(raw).generation == keyOf(present).generation {
@@ -233,19 +231,16 @@ func asTask(raw bson.Raw) (bson.Raw, error) {
 // archives changes from minute to minute, and producers that begin new lives copy, too,
 // so settings of single processes would contradict each other. The document is apart
 // from the control document, which is read every second.
-var historyID = bson.D{d("_id", "history")}
+const historyID = "history"
 
 // Retention is how long lives stay in the history; 0 = for ever. Index: _id.
 func (s *History) Retention(ctx context.Context) (time.Duration, error) {
-	var doc struct {
+	type kept struct {
 		KeepMS *int64 `bson:"keep_ms"`
 	}
-	err := s.control.FindOne(ctx, historyID).Decode(&doc)
-	if err != nil && !isNone(err) {
-		return 0, explain(err, "reading how long the history is kept")
-	}
-	if doc.KeepMS == nil {
-		return DefaultHistory, nil
+	doc, _, err := readOne[kept](ctx, s.control, "reading how long the history is kept", bson.D{d("_id", historyID)})
+	if err != nil || doc.KeepMS == nil {
+		return DefaultHistory, err
 	}
 	return time.Duration(*doc.KeepMS) * time.Millisecond, nil
 }
@@ -253,17 +248,18 @@ func (s *History) Retention(ctx context.Context) (time.Duration, error) {
 // SetRetention says how long what moves to the history from now on stays there;
 // 0 = for ever. Other processes learn of it within a minute. Index: _id.
 func (s *History) SetRetention(ctx context.Context, keep time.Duration) error {
-	set := bson.D{d("$set", bson.D{d("keep_ms", keep.Milliseconds())})}
-	_, err := s.control.UpdateOne(ctx, historyID, set, options.UpdateOne().SetUpsert(true))
-	if IsDuplicate(err) { // two first writers at once
-		_, err = s.control.UpdateOne(ctx, historyID, set)
-	}
+	err := upsert(ctx, s.control, "setting how long the history is kept", historyID, bson.D{d("$set", bson.D{d("keep_ms", keep.Milliseconds())})})
 	if err == nil {
-		s.mu.Lock()
-		s.kept = keptFor{keep: keep, at: s.local.Monotonic(), known: true}
-		s.mu.Unlock()
+		s.remember(keep, s.local.Monotonic())
 	}
-	return explain(err, "setting how long the history is kept")
+	return err
+}
+
+// remember keeps the retention as it was at that time.
+func (s *History) remember(keep, at time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = keptFor{keep: keep, at: at, known: true}
 }
 
 // keptFor is what a process remembers of the retention.
@@ -284,16 +280,15 @@ func (s *History) keptFor(ctx context.Context) time.Duration {
 		return k.keep
 	}
 	keep, err := s.Retention(Outside(ctx))
-	if err != nil {
-		if !k.known {
-			return DefaultHistory
-		}
+	switch {
+	case err == nil:
+		s.remember(keep, now)
+		return keep
+	case k.known:
 		return k.keep
+	default:
+		return DefaultHistory
 	}
-	s.mu.Lock()
-	s.kept = keptFor{keep: keep, at: now, known: true}
-	s.mu.Unlock()
-	return keep
 }
 
 // lifeKey orders lives: by task, then by generation.
@@ -312,24 +307,17 @@ func keyOf(raw bson.Raw) lifeKey {
 	return lifeKey{id, generation}
 }
 
-// stillTasks are the generations of those of the given lives' tasks that exist. Index: _id.
-func (s *History) stillTasks(ctx context.Context, ids []string, also ...string) (map[string]bson.Raw, error) {
-	projection := bson.D{d("generation", 1)}
-	for _, field := range also {
-		projection = append(projection, d(field, 1))
-	}
+// stillTasks are the generations and revs of those of the given lives' tasks that exist. Index: _id.
+func (s *History) stillTasks(ctx context.Context, ids []string) (map[string]bson.Raw, error) {
 	out := map[string]bson.Raw{}
 	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), maxStatementIDs) {
-		cur, err := s.tasks.Find(ctx, bson.D{d("_id", in(some))}, options.Find().SetProjection(projection))
+		found, err := readAll[bson.Raw](ctx, s.tasks, "looking which lives are still tasks", bson.D{d("_id", in(some))},
+			options.Find().SetProjection(fields("generation", "rev")))
 		if err != nil {
-			return nil, explain(err, "looking which lives are still tasks")
+			return nil, err
 		}
-		for cur.Next(ctx) {
-			raw := slices.Clone(cur.Current)
+		for _, raw := range found {
 			out[keyOf(raw).id] = raw
-		}
-		if err := cur.Err(); err != nil {
-			return nil, explain(err, "looking which lives are still tasks")
 		}
 	}
 	return out, nil

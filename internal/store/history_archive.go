@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -117,22 +119,18 @@ func (s *History) archivable(ctx context.Context, since, now time.Time) (docs []
 	l := unboundedLook(now, s.local.Monotonic())
 	l.from = since
 	due := l.upTo(now)
-	cur, err := s.durable(s.tasks).Find(ctx, bson.D{d("archive_at", due), present}, options.Find().
-		SetSort(bson.D{d("archive_at", 1)}).SetHint(IndexArchive).SetLimit(perArchive).SetBatchSize(perArchive))
-	if err != nil {
-		return nil, false, explain(err, "looking for tasks to archive")
-	}
-	defer func() { _ = cur.Close(ctx) }() // its end is no loss
 	size := 0
-	for !more && cur.Next(ctx) {
-		if size += len(cur.Current) + 200; size > archiveMaxBytes && len(docs) > 0 {
+	err = readEach(ctx, s.durable(s.tasks), "looking for tasks to archive", bson.D{d("archive_at", due), present}, options.Find().
+		SetSort(bson.D{d("archive_at", 1)}).SetHint(IndexArchive).SetLimit(perArchive).SetBatchSize(perArchive), func(doc bson.Raw) bool {
+		if size += len(doc) + 200; size > archiveMaxBytes && len(docs) > 0 {
 			more = true
 		} else {
-			docs = append(docs, append(bson.Raw(nil), cur.Current...))
+			docs = append(docs, bytes.Clone(doc))
 		}
-	}
-	if err := cur.Err(); err != nil {
-		return nil, false, explain(err, "looking for tasks to archive")
+		return !more
+	})
+	if err != nil {
+		return nil, false, err
 	}
 	var first time.Time
 	if len(docs) > 0 {
@@ -175,10 +173,7 @@ func (s *History) copyLives(ctx context.Context, lives []*life) error {
 	if len(lives) == 0 {
 		return nil
 	}
-	docs := make(bson.A, len(lives))
-	for i, l := range lives {
-		docs[i] = l.copied
-	}
+	docs := collect(lives, func(l *life) bson.Raw { return l.copied })
 	call, cancel := context.WithTimeout(ctx, copyTime+answerPatience)
 	defer cancel()
 	err := s.db.RunCommand(ownTimeLimit{call}, bson.D{
@@ -191,7 +186,7 @@ func (s *History) copyLives(ctx context.Context, lives []*life) error {
 	}
 	var replace bson.A
 	for _, e := range we.WriteErrors {
-		if e.Code != 11000 {
+		if e.Code != duplicateKey {
 			return explain(err, "copying tasks to the history")
 		}
 		l := lives[e.Index]
@@ -222,12 +217,7 @@ func (s *History) deleteMoved(ctx context.Context, lives []*life) (deleted int, 
 		}
 		groups[i] = append(groups[i], l)
 	}
-	archivable := make([]model.Status, 0, len(lifecycle.Statuses))
-	for _, st := range lifecycle.Statuses {
-		if lifecycle.Archivable(st) {
-			archivable = append(archivable, st)
-		}
-	}
+	archivable := statuses(lifecycle.Archivable)
 	deletes := make([]statement, len(groups))
 	for i, g := range groups {
 		ids, newest := make([]string, len(g)), int64(0)
@@ -236,7 +226,7 @@ func (s *History) deleteMoved(ctx context.Context, lives []*life) (deleted int, 
 		}
 		// The bound on the generation is exact for the whole group: see above.
 		deletes[i] = statement{ids: ids, guard: appendFields(bson.D{d("rev", g[0].rev), d("generation", bson.D{d("$lte", newest)}),
-			d("status", in(archivable)), d("outbox_at", bson.D{d("$exists", false)})})}
+			d("status", in(archivable)), d("outbox_at", absent)})}
 	}
 	x, err := s.send(ctx, s.tasks, "deleting task", deletes, Patience)
 	if err != nil {
@@ -250,27 +240,17 @@ func (s *History) deleteMoved(ctx context.Context, lives []*life) (deleted int, 
 
 // tidy takes back the copies of lives that went on. Indexes: _id of both.
 func (s *History) tidy(ctx context.Context, lives []*life) error {
-	ids := make([]string, len(lives))
-	for i, l := range lives {
-		ids[i] = l.taskID
-	}
-	tasks, err := s.stillTasks(ctx, ids, "rev")
+	tasks, err := s.stillTasks(ctx, collect(lives, func(l *life) string { return l.taskID }))
 	if err != nil {
 		return err
 	}
-	var premature []mongo.WriteModel
-	for _, l := range lives {
+	premature := slices.DeleteFunc(slices.Clone(lives), func(l *life) bool {
 		now, there := tasks[l.taskID]
-		if !there || keyOf(now).generation != l.generation {
-			continue
-		}
-		if rev, _ := now.Lookup("rev").AsInt64OK(); rev > l.rev {
-			premature = append(premature, mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", l.id()), d("rev", l.rev)}))
-		}
-	}
-	if len(premature) == 0 {
-		return nil
-	}
-	_, err = s.history.BulkWrite(ctx, premature, options.BulkWrite().SetOrdered(false))
-	return explain(err, "taking back copies of tasks that went on")
+		rev, _ := now.Lookup("rev").AsInt64OK()
+		return !there || keyOf(now).generation != l.generation || rev <= l.rev
+	})
+	_, err = bulk(ctx, s.history, "taking back copies of tasks that went on", premature, func(l **life) mongo.WriteModel {
+		return mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", (*l).id()), d("rev", (*l).rev)})
+	})
+	return err
 }

@@ -64,7 +64,7 @@ func (s *History) findLives(ctx context.Context, f Filter, where Where, limit in
 		if err != nil {
 			return LivesPage{}, err
 		}
-		present, err := s.stillTasks(ctx, taskIDsOf(old))
+		present, err := s.stillTasks(ctx, collect(old, func(raw bson.Raw) string { return keyOf(raw).id }))
 		if err != nil {
 			return LivesPage{}, err
 		}
@@ -82,24 +82,8 @@ func (s *History) findLives(ctx context.Context, f Filter, where Where, limit in
 
 // listHistory is [Tasks.List] for the history. Index: task.
 func (s *History) listHistory(ctx context.Context, f Filter, limit int) ([]bson.Raw, error) {
-	cur, err := s.history.Find(ctx, f.queryBy("task_id"), options.Find().
-		SetSort(bson.D{d("task_id", 1), d("generation", 1)}).SetHint(IndexTask).SetLimit(int64(limit)))
-	if err != nil {
-		return nil, explain(err, "listing the history")
-	}
-	var out []bson.Raw
-	if err := cur.All(ctx, &out); err != nil {
-		return nil, explain(err, "listing the history")
-	}
-	return out, nil
-}
-
-func taskIDsOf(docs []bson.Raw) []string {
-	ids := make([]string, len(docs))
-	for i, raw := range docs {
-		ids[i] = keyOf(raw).id
-	}
-	return ids
+	return readAll[bson.Raw](ctx, s.history, "listing the history", f.queryBy("task_id"), options.Find().
+		SetSort(bson.D{d("task_id", 1), d("generation", 1)}).SetHint(indexTask).SetLimit(int64(limit)))
 }
 
 // merged are lives of both collections.

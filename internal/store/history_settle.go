@@ -21,10 +21,7 @@ func (s *History) DeliveredLives(ctx context.Context, lives []LifeOf) error {
 	if len(lives) == 0 {
 		return nil
 	}
-	ids := make([]string, len(lives))
-	for i, l := range lives {
-		ids[i] = lifeID(l.TaskID, l.Generation)
-	}
+	ids := collect(lives, func(l LifeOf) string { return lifeID(l.TaskID, l.Generation) })
 	_, err := s.history.UpdateMany(ctx, bson.D{d("_id", in(ids)), d("status", model.StatusCompleted)},
 		bson.D{d("$set", bson.D{d("status", model.StatusSuccess)})})
 	return explain(err, "writing to the history that callbacks were delivered")

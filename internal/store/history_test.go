@@ -183,7 +183,7 @@ func TestWhatEndedMovesWholeWhenItsRetentionIsOver(t *testing.T) {
 	later := bson.D{{Key: "of_a_later_release", Value: bson.D{{Key: "x", Value: "y"}}}}
 	_, err := p.tasks.UpdateOne(t.Context(), bson.D{d("_id", moves[0].ID)}, bson.D{d("$set", later)})
 	require.NoError(t, err)
-	before, err := p.Tasks.GetRaw(t.Context(), moves[0].ID)
+	before, err := p.Tasks.getRaw(t.Context(), moves[0].ID)
 	require.NoError(t, err)
 
 	now := p.Clock.Now()

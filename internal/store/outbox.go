@@ -58,7 +58,7 @@ func (s *Tasks) EmptyOutboxes(ctx context.Context, before time.Time, limit int) 
 	for _, coll := range []*mongo.Collection{s.tasks, s.history} {
 		h := s.head(IndexOutbox, "empty", coll.Name())
 		l := h.begin(before, s.local.Monotonic())
-		p, err := s.outboxes(ctx, coll, l.upTo(before), d("outbox.0", bson.D{d("$exists", false)}), limit)
+		p, err := s.outboxes(ctx, coll, l.upTo(before), d("outbox.0", absent), limit)
 		if err != nil {
 			return nil, err
 		}
@@ -83,24 +83,20 @@ type outboxPage struct {
 func (s *Tasks) outboxes(ctx context.Context, coll *mongo.Collection, at any, which bson.E, limit int) (p outboxPage, err error) {
 	o := options.Find().SetSort(bson.D{d("outbox_at", 1)}).SetHint(IndexOutbox).SetLimit(int64(limit)).
 		SetProjection(outboxFields)
-	cur, err := coll.Find(ctx, bson.D{d("outbox_at", at), which, present}, o)
-	if err != nil {
-		return p, explain(err, "looking for outcomes")
-	}
-	defer func() { _ = cur.Close(ctx) }() // its end is no loss
-	for ; cur.Next(ctx); p.n++ {
-		p.last, _ = cur.Current.Lookup("outbox_at").TimeOK() // which the filter compared with a time
+	err = readEach(ctx, coll, "looking for outcomes", bson.D{d("outbox_at", at), which, present}, o, func(doc bson.Raw) bool {
+		p.last, _ = doc.Lookup("outbox_at").TimeOK() // which the filter compared with a time
 		if p.n == 0 {
 			p.first = p.last
 		}
-		life, err := decodeLife(cur.Current, coll == s.history)
-		if err != nil {
-			s.complain(coll, cur.Current, err)
-			continue
+		p.n++
+		if life, err := decodeLife(doc, coll == s.history); err == nil {
+			p.lives = append(p.lives, OutboxLife{Task: life, InHistory: coll == s.history})
+		} else {
+			s.complain(coll, doc, err)
 		}
-		p.lives = append(p.lives, OutboxLife{Task: life, InHistory: coll == s.history})
-	}
-	return p, explain(cur.Err(), "looking for outcomes")
+		return true
+	})
+	return p, err
 }
 
 // Carried is an outbox entry that has been carried out.
@@ -172,7 +168,7 @@ func (s *Tasks) removeOutbox(ctx context.Context, coll *mongo.Collection, carrie
 // RepairOutboxes removes the mark of empty outboxes. Index: _id.
 func (s *Tasks) RepairOutboxes(ctx context.Context, lives []OutboxLife) error {
 	unset := encoded(bson.D{d("$unset", bson.D{d("outbox", ""), d("outbox_at", "")})})
-	empty := appendFields(bson.D{d("outbox.0", bson.D{d("$exists", false)})})
+	empty := appendFields(bson.D{d("outbox.0", absent)})
 	for coll, history := range map[*mongo.Collection]bool{s.tasks: false, s.history: true} {
 		var repairs []statement
 		for _, l := range lives {

@@ -3,11 +3,9 @@ package store
 import (
 	"bytes"
 	"context"
-	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -87,18 +85,15 @@ func (s *Tasks) peek(ctx context.Context, p Peek, filter bson.D, index string) (
 	if index != "" {
 		o.SetHint(index)
 	}
-	var doc struct {
+	type times struct {
 		DueAt   time.Time `bson:"due_at"`
 		LapseAt time.Time `bson:"lapse_at"`
 	}
-	err := s.tasks.FindOne(ctx, filter, o).Decode(&doc)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return Peeked{}, nil
-	}
+	doc, _, err := readOne[times](ctx, s.tasks, "asking whether there is work", filter, o)
 	return Peeked{
 		Due:       len(p.Due) > 0 && !doc.DueAt.IsZero() && !doc.DueAt.After(p.Until),
 		Executing: len(p.Executing) > 0 && !doc.LapseAt.IsZero(),
-	}, explain(err, "asking whether there is work")
+	}, err
 }
 
 // indexed says whether this server answers a query of this form over the tasks by

@@ -134,7 +134,7 @@ func (s *Permits) insert(ctx context.Context, docs []lifecycle.Permit) (got []li
 	}
 	refused := map[int]bool{}
 	for _, e := range bulk.WriteErrors {
-		if e.Code != 11000 {
+		if e.Code != duplicateKey {
 			return nil, explain(err, "taking permits")
 		}
 		refused[e.Index] = true
@@ -260,25 +260,15 @@ func (s *Permits) find(ctx context.Context, filter bson.D, o *options.FindOption
 }
 
 func findPermits(ctx context.Context, permits *mongo.Collection, filter bson.D, o *options.FindOptionsBuilder) ([]lifecycle.Permit, error) {
-	cur, err := permits.Find(ctx, filter, o)
-	if err != nil {
-		return nil, explain(err, "reading permits")
-	}
-	var found []lifecycle.Permit
-	return found, explain(cur.All(ctx, &found), "reading permits")
+	return readAll[lifecycle.Permit](ctx, permits, "reading permits", filter, o)
 }
 
 // Free gives permits back. Each names its execution, so that one that somebody else
 // has by now stays. They are deleted one by one in one command: unlike a delete of many
 // that is repeated when the answer is lost. Index: _id.
 func (s *Permits) Free(ctx context.Context, permits []lifecycle.Permit) error {
-	if len(permits) == 0 {
-		return nil
-	}
-	models := make([]mongo.WriteModel, len(permits))
-	for i := range permits {
-		models[i] = mongo.NewDeleteOneModel().SetFilter(ownPermit(&permits[i]))
-	}
-	_, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	return explain(err, "giving permits back")
+	_, err := bulk(ctx, s.permits, "giving permits back", permits, func(p *lifecycle.Permit) mongo.WriteModel {
+		return mongo.NewDeleteOneModel().SetFilter(ownPermit(p))
+	})
+	return err
 }

@@ -25,9 +25,8 @@ func (s *Permits) Pass(ctx context.Context, typ string, limit Limit, passes []Pa
 	if passes, err = s.covered(ctx, typ, limit, passes); err != nil || len(passes) == 0 {
 		return nil, err
 	}
-	models := make([]mongo.WriteModel, len(passes))
-	for i := range passes {
-		to := &passes[i].To
+	matched, err := bulk(ctx, s.permits, "passing permits on", passes, func(p *Pass) mongo.WriteModel {
+		to := &p.To
 		set := bson.D{
 			d("task", to.TaskID), d("generation", to.Generation), d("rev", to.Rev), d("exec_id", to.ExecID),
 			d("at", to.At), d("look_at", to.LookAt),
@@ -36,17 +35,13 @@ func (s *Permits) Pass(ctx context.Context, typ string, limit Limit, passes []Pa
 		if to.Next != nil {
 			update = bson.D{d("$set", append(set, d("next", to.Next)))}
 		}
-		models[i] = mongo.NewUpdateOneModel().SetFilter(ownPermit(&passes[i].From)).SetUpdate(update)
-	}
-	res, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		return mongo.NewUpdateOneModel().SetFilter(ownPermit(&p.From)).SetUpdate(update)
+	})
 	if err != nil {
-		return nil, explain(err, "passing permits on")
+		return nil, err
 	}
-	passed = make([]lifecycle.Permit, len(passes))
-	for i := range passes {
-		passed[i] = passes[i].To
-	}
-	if res.MatchedCount == int64(len(passes)) {
+	passed = collect(passes, func(p Pass) lifecycle.Permit { return p.To })
+	if matched == len(passes) {
 		return passed, nil
 	}
 	return s.stillOwn(ctx, passed)
@@ -84,10 +79,7 @@ func (l Limit) covers(taken map[int]bool, passes []Pass) []Pass {
 
 // stillOwn are those of the permits that the executions named by them have. Index: _id.
 func (s *Permits) stillOwn(ctx context.Context, permits []lifecycle.Permit) ([]lifecycle.Permit, error) {
-	names := make([]string, len(permits))
-	for i := range permits {
-		names[i] = permits[i].Name
-	}
+	names := collect(permits, func(p lifecycle.Permit) string { return p.Name })
 	found, err := s.find(ctx, bson.D{d("_id", in(names))}, options.Find().SetProjection(bson.D{d("exec_id", 1), d("next.exec_id", 1)}))
 	if err != nil {
 		return nil, err

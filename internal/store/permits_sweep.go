@@ -31,7 +31,7 @@ func (s *Permits) InOrder(ctx context.Context) (ordered context.Context, end fun
 // read. Index: permits.look.
 func (s *Permits) Due(ctx context.Context, limit int) ([]lifecycle.Permit, error) {
 	return findPermits(ctx, s.durable(s.permits), bson.D{d("look_at", bson.D{d("$lte", s.Clock.Now())})},
-		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(IndexLook).SetLimit(int64(limit)))
+		options.Find().SetSort(bson.D{d("look_at", 1)}).SetHint(indexLook).SetLimit(int64(limit)))
 }
 
 // Named are the permits of those names that are taken. Majority read. Index: _id.
@@ -43,27 +43,20 @@ func (s *Permits) Named(ctx context.Context, names []string) ([]lifecycle.Permit
 // Index: _id.
 func (s *Permits) HoldersOf(ctx context.Context, ids []string) (map[string]*model.Task, error) {
 	return byIDs(ctx, s.durable(s.tasks), "reading who holds permits", ids,
-		options.Find().SetProjection(append(bson.D{d("generation", 1), d("rev", 1), d("status", 1), d("updated_at", 1)}, openness...)))
+		options.Find().SetProjection(append(fields("generation", "rev", "status", "updated_at"), openness...)))
 }
 
 // openness are the fields that say which executions of a task are open.
-var openness = bson.D{d("worker_states.exec_id", 1), d("worker_states.success_time", 1), d("worker_states.fail_time", 1)}
+var openness = fields("worker_states.exec_id", "worker_states.success_time", "worker_states.fail_time")
 
 // Saw notes that the permits stay, and when to look at them again. One that somebody
 // else has by now is left alone. Index: _id.
 func (s *Permits) Saw(ctx context.Context, permits []lifecycle.Permit) error {
-	if len(permits) == 0 {
-		return nil
-	}
 	now := s.Clock.Now()
-	models := make([]mongo.WriteModel, len(permits))
-	for i := range permits {
-		p := &permits[i]
-		models[i] = mongo.NewUpdateOneModel().SetFilter(ownPermit(p)).
-			SetUpdate(bson.D{d("$set", bson.D{d("look_at", p.LookAgain(now))})})
-	}
-	_, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	return explain(err, "noting that permits are used")
+	_, err := bulk(ctx, s.permits, "noting that permits are used", permits, func(p *lifecycle.Permit) mongo.WriteModel {
+		return mongo.NewUpdateOneModel().SetFilter(ownPermit(p)).SetUpdate(bson.D{d("$set", bson.D{d("look_at", p.LookAgain(now))})})
+	})
+	return err
 }
 
 // ownPermit is the permit as long as that execution has it, and what may follow is the same.

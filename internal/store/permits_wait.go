@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -16,19 +15,18 @@ import (
 // NoteWaits writes down that tasks are held back for those keys, before they are, so that
 // a sweeper finds them. Index: _id.
 func (s *Permits) NoteWaits(ctx context.Context, keys []LimitOf) error {
-	if len(keys) == 0 {
-		return nil
+	note := func() error {
+		_, err := bulk(ctx, s.permits, "noting for which keys tasks wait", keys, func(k *LimitOf) mongo.WriteModel {
+			return mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", k.prefix("wait/"))}).
+				SetUpdate(bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", s.Clock.Now())})})
+		})
+		return err
 	}
-	models := make([]mongo.WriteModel, len(keys))
-	for i, k := range keys {
-		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", k.prefix("wait/"))}).
-			SetUpdate(bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", s.Clock.Now())})})
-	}
-	_, err := s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	err := note()
 	if IsDuplicate(err) { // two first writers at once
-		_, err = s.permits.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		err = note()
 	}
-	return explain(err, "noting for which keys tasks wait")
+	return err
 }
 
 // Wait is a key that tasks are, or were, held back for.
@@ -41,13 +39,8 @@ type Wait struct {
 
 // Waits are the keys that tasks are held back for, by name, after the given one. Index: _id.
 func (s *Permits) Waits(ctx context.Context, after string, limit int) ([]Wait, error) {
-	cur, err := s.permits.Find(ctx, bson.D{d("_id", bson.D{d("$gt", max(after, "wait/")), d("$lt", "wait0")})},
-		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
-	if err != nil {
-		return nil, explain(err, "reading for which keys tasks wait")
-	}
-	var found []Wait
-	return found, explain(cur.All(ctx, &found), "reading for which keys tasks wait")
+	return readAll[Wait](ctx, s.permits, "reading for which keys tasks wait", bson.D{d("_id", bson.D{d("$gt", max(after, "wait/")), d("$lt", "wait0")})},
+		options.Find().SetSort(fields("_id")).SetLimit(int64(limit)))
 }
 
 // ForgetWait takes a note away, unless it was written again meanwhile. Index: _id.
@@ -66,12 +59,7 @@ func (s *Permits) HeldBack(ctx context.Context, of LimitOf, limit int) ([]*model
 // Wish notes that a process waits for a permit of a type, for those that pass theirs on.
 // Index: _id.
 func (s *Permits) Wish(ctx context.Context, typ, process string) error {
-	_, err := s.permits.UpdateOne(ctx, bson.D{d("_id", wishName(typ))},
-		bson.D{d("$set", bson.D{d("wished_by", process), d("at", s.Clock.Now())})}, options.UpdateOne().SetUpsert(true))
-	if IsDuplicate(err) { // another process was the first: its wish is as good
-		return nil
-	}
-	return explain(err, "asking for a permit")
+	return upsert(ctx, s.permits, "asking for a permit", wishName(typ), bson.D{d("$set", bson.D{d("wished_by", process), d("at", s.Clock.Now())})})
 }
 
 // AnswerWish reports whether another process has wished for a permit of a type lately, and takes
@@ -79,7 +67,7 @@ func (s *Permits) Wish(ctx context.Context, typ, process string) error {
 func (s *Permits) AnswerWish(ctx context.Context, typ, process string, lately time.Duration) (bool, error) {
 	wish := bson.D{d("_id", wishName(typ)), d("wished_by", bson.D{d("$ne", process)}), d("at", bson.D{d("$gt", s.Clock.Now().Add(-lately))})}
 	err := s.permits.FindOneAndDelete(ctx, wish).Err()
-	if errors.Is(err, mongo.ErrNoDocuments) {
+	if isNone(err) {
 		return false, nil
 	}
 	return err == nil, explain(err, "checking for requests for a permit")

@@ -26,7 +26,7 @@ func (s *Tasks) ProbeWrite(ctx context.Context) error {
 	if _, err := coll.InsertOne(ctx, id); err != nil {
 		return explain(err, "writing a document")
 	}
-	if _, err := coll.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: asc("at")}); err != nil {
+	if _, err := coll.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: fields("at")}); err != nil {
 		return errors.Join(explain(err, "making an index"), coll.Drop(ctx))
 	}
 	if err := coll.FindOne(ctx, id).Err(); err != nil {
@@ -41,11 +41,9 @@ func (s *Tasks) ProbeRead(ctx context.Context) error {
 	if _, err := s.List(ctx, Filter{}, 1); err != nil {
 		return err
 	}
-	err := s.durable(s.tasks).FindOne(ctx, bson.D{}, options.FindOne().SetSort(bson.D{d("_id", 1)})).Err()
-	if isNone(err) {
-		return nil
-	}
-	return explain(err, "reading with read concern majority, which limits and the archiver need")
+	_, err := finds(ctx, s.durable(s.tasks), "reading with read concern majority, which limits and the archiver need",
+		bson.D{}, options.FindOne().SetSort(fields("_id")))
+	return err
 }
 
 // ProbeWatch tries to open a change stream over the tasks.
@@ -72,16 +70,12 @@ func (s *Tasks) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 	}
 	var out []DueType
 	for _, typ := range types {
-		var doc struct {
-			DueAt time.Time `bson:"due_at"`
+		doc, there, err := readOne[Next](ctx, s.tasks, "finding the oldest due task of type "+typ, dueOfType(typ, now),
+			options.FindOne().SetSort(fields("due_at")).SetHint(IndexDue).SetProjection(bson.D{d("_id", 0), d("due_at", 1)}))
+		if err != nil {
+			return nil, err
 		}
-		err := s.tasks.FindOne(ctx, dueOfType(typ, now), options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
-			SetProjection(bson.D{d("_id", 0), d("due_at", 1)})).Decode(&doc)
-		switch {
-		case isNone(err):
-		case err != nil:
-			return nil, explain(err, "finding the oldest due task of type "+typ)
-		default:
+		if there {
 			out = append(out, DueType{Type: typ, Oldest: doc.DueAt})
 		}
 	}
@@ -91,19 +85,10 @@ func (s *Tasks) DueTypes(ctx context.Context, now time.Time) ([]DueType, error) 
 // DueOutside finds the task of the type that is due the longest among those that meet none of the
 // conditions; "" = there is none. Index: due, and it reads the documents.
 func (s *Tasks) DueOutside(ctx context.Context, typ string, conditions []*lifecycle.Conditions, now time.Time) (id string, err error) {
-	met := make(bson.A, len(conditions))
-	for i, c := range conditions {
-		met[i] = only(bson.D{}, c)
-	}
-	var doc struct {
-		ID string `bson:"_id"`
-	}
-	err = s.tasks.FindOne(ctx, append(dueOfType(typ, now), d("$nor", met)), options.FindOne().
-		SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).SetProjection(bson.D{d("_id", 1)})).Decode(&doc)
-	if isNone(err) {
-		return "", nil
-	}
-	return doc.ID, explain(err, "finding a due task of type "+typ+" that meets no worker's conditions")
+	met := collect(conditions, func(c *lifecycle.Conditions) bson.D { return only(bson.D{}, c) })
+	doc, _, err := readOne[named](ctx, s.tasks, "finding a due task of type "+typ+" that meets no worker's conditions",
+		append(dueOfType(typ, now), d("$nor", met)), options.FindOne().SetSort(fields("due_at")).SetHint(IndexDue).SetProjection(fields("_id")))
+	return doc.ID, err
 }
 
 // dueOfType is the filter for all due tasks of a type that name no worker.

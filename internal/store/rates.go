@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -42,14 +41,12 @@ func (s *Rates) Reserve(ctx context.Context, of LimitOf, rate model.RateLimit, p
 		}
 	}
 	for {
-		var doc rateDoc
-		err := s.rates.FindOne(ctx, bson.D{d("_id", id)}).Decode(&doc)
-		none := isNone(err)
-		if err != nil && !none {
-			return lifecycle.Starts{}, explain(err, "reading the rate of "+id)
+		doc, there, err := readOne[rateDoc](ctx, s.rates, "reading the rate of "+id, bson.D{d("_id", id)})
+		if err != nil {
+			return lifecycle.Starts{}, err
 		}
 		var next time.Time
-		if !none {
+		if there {
 			next = doc.next(rate)
 		}
 		got := lifecycle.ReserveStarts(rate, pace, next, s.Clock.Now(), from, want)
@@ -58,7 +55,7 @@ func (s *Rates) Reserve(ctx context.Context, of LimitOf, rate model.RateLimit, p
 		}
 		fields := bson.D{d("next", got.Next.UnixMicro()), d("count", rate.Count), d("per", rate.Per.Microseconds()), d("at", s.Clock.Now())}
 		first := int64(1)
-		if none {
+		if !there {
 			_, err = s.rates.InsertOne(ctx, append(bson.D{d("_id", id)}, fields...))
 		} else {
 			var res *mongo.UpdateResult
@@ -88,7 +85,7 @@ func (s *Rates) addStarts(ctx context.Context, id string, rate model.RateLimit, 
 		d("next", bson.D{d("$gte", lifecycle.EarliestStart(rate, pace, now).UnixMicro()), d("$lte", now.Add(pace.Ahead()).UnixMicro())})},
 		bson.D{d("$inc", bson.D{d("next", step)}), d("$set", bson.D{d("at", now)})},
 		options.FindOneAndUpdate().SetReturnDocument(options.Before)).Decode(&doc)
-	if errors.Is(err, mongo.ErrNoDocuments) {
+	if isNone(err) {
 		return got, false, nil
 	}
 	if err != nil {
@@ -109,13 +106,9 @@ func (s *Rates) Next(ctx context.Context, of []LimitOf, rate model.RateLimit) (m
 		ids[i] = o.prefix("")
 		named[ids[i]] = o
 	}
-	cur, err := s.rates.Find(ctx, bson.D{d("_id", in(ids))})
+	docs, err := readAll[rateDoc](ctx, s.rates, "reading rates", bson.D{d("_id", in(ids))})
 	if err != nil {
-		return nil, explain(err, "reading rates")
-	}
-	var docs []rateDoc
-	if err := cur.All(ctx, &docs); err != nil {
-		return nil, explain(err, "reading rates")
+		return nil, err
 	}
 	for i := range docs {
 		next[named[docs[i].ID]] = docs[i].next(rate)

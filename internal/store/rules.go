@@ -18,9 +18,9 @@ import (
 
 // Index names of periodic_rules.
 const (
-	IndexLiving  = "living"  // {living} unique, where it exists
-	IndexFire    = "fire"    // {next_fire_at} where it exists
-	IndexPlanned = "planned" // {planned_at} where it exists
+	indexLiving  = "living"  // {living} unique, where it exists
+	indexFire    = "fire"    // {next_fire_at} where it exists
+	indexPlanned = "planned" // {planned_at} where it exists
 	IndexQueue   = "queue"   // {queued_at} where it exists
 )
 
@@ -50,12 +50,11 @@ func (s *Rules) Living(ctx context.Context, tenant, name string) (*schedule.Rule
 }
 
 func (s *Rules) rule(ctx context.Context, filter bson.D, name string) (*schedule.Rule, error) {
-	var r schedule.Rule
-	err := s.rules.FindOne(ctx, filter).Decode(&r)
-	if isNone(err) {
+	r, there, err := readOne[schedule.Rule](ctx, s.rules, "reading the rule "+name, filter)
+	if !there && err == nil {
 		return nil, fmt.Errorf("%w: %s", ErrNoRule, name)
 	}
-	return &r, explain(err, "reading the rule "+name)
+	return &r, err
 }
 
 // List reads the living rules of a tenant ("" = of all), ordered by tenant and name, after
@@ -67,7 +66,7 @@ func (s *Rules) List(ctx context.Context, tenant, after string, limit int) (rule
 		living = bson.D{d("$gt", max(after, prefix)), d("$lt", prefix[:len(prefix)-1]+"0")} // '0' follows '/'
 	}
 	return s.readRules(ctx, "listing rules", bson.D{d("living", living)},
-		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(IndexLiving).SetLimit(int64(limit)))
+		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(indexLiving).SetLimit(int64(limit)))
 }
 
 // Planned finds rules with something decided before the given time and not seen to be
@@ -75,7 +74,7 @@ func (s *Rules) List(ctx context.Context, tenant, after string, limit int) (rule
 // out. unread are documents that this release cannot read. Index: planned.
 func (s *Rules) Planned(ctx context.Context, before time.Time, skip, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
 	return s.readRules(ctx, "finding planned runs", bson.D{d("planned_at", bson.D{d("$lte", before)})},
-		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(IndexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
+		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(indexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
 
 // LongActive finds rules of which a run was started before the given time and is not known
@@ -104,42 +103,33 @@ func (s *Rules) LastLives(ctx context.Context, ids []string) (map[string]*model.
 		return out, nil
 	}
 	// After the tasks: what moves in between is found here.
-	cur, err := s.history.Find(ctx, bson.D{d("task_id", in(moved))},
-		options.Find().SetSort(bson.D{d("task_id", 1), d("generation", 1)}).SetHint(IndexTask))
-	if err != nil {
-		return nil, explain(err, "reading the history of tasks")
-	}
-	defer func() { _ = cur.Close(ctx) }() // it is at its end, or the error is returned
-	for cur.Next(ctx) {
-		life, err := decodeLife(cur.Current, true)
-		if err != nil {
-			s.complain(s.history, cur.Current, err)
-			if id, ok := cur.Current.Lookup("task_id").StringValueOK(); ok {
-				out[id] = nil
+	return out, readEach(ctx, s.history, "reading the history of tasks", bson.D{d("task_id", in(moved))},
+		options.Find().SetSort(fields("task_id", "generation")).SetHint(indexTask), func(doc bson.Raw) bool {
+			life, err := decodeLife(doc, true)
+			id, ok := doc.Lookup("task_id").StringValueOK()
+			if err != nil {
+				s.complain(s.history, doc, err)
+				life = nil
 			}
-			continue
-		}
-		out[life.ID] = life
-	}
-	return out, explain(cur.Err(), "reading the history of tasks")
+			if ok {
+				out[id] = life
+			}
+			return true
+		})
 }
 
 // readRules reads rules, one by one.
 func (s *Rules) readRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (rules []*schedule.Rule, unread []Unreadable, err error) {
-	cur, err := s.rules.Find(ctx, filter, o)
-	if err != nil {
-		return nil, nil, explain(err, doing)
-	}
-	defer func() { _ = cur.Close(ctx) }() // it is at its end, or the error is returned
-	for cur.Next(ctx) {
+	err = readEach(ctx, s.rules, doing, filter, o, func(doc bson.Raw) bool {
 		r := new(schedule.Rule)
-		if err := cur.Decode(r); err != nil {
-			unread = append(unread, unreadableRule(cur.Current, err))
-			continue
+		if err := codec.Decode(doc, r); err != nil {
+			unread = append(unread, unreadableRule(doc, err))
+		} else {
+			rules = append(rules, r)
 		}
-		rules = append(rules, r)
-	}
-	return rules, unread, explain(cur.Err(), doing)
+		return true
+	})
+	return rules, unread, err
 }
 
 func unreadableRule(raw bson.Raw, err error) Unreadable {
@@ -160,11 +150,10 @@ func (s *Rules) findRules(ctx context.Context, doing string, filter bson.D, o *o
 // WithCallback are the names of some living rules whose tasks have a callback of their
 // own. Index: living, of which it reads all.
 func (s *Rules) WithCallback(ctx context.Context, limit int) (names []string, err error) {
-	exists := bson.D{d("$exists", true)}
 	rules, err := s.findRules(ctx, "finding rules with callbacks", bson.D{
 		d("living", exists),
 		d("$or", bson.A{bson.D{d("task.options.callback.success", exists)}, bson.D{d("task.options.callback.error", exists)}}),
-	}, options.Find().SetHint(IndexLiving).SetLimit(int64(limit)).SetProjection(bson.D{d("living", 1)}))
+	}, options.Find().SetHint(indexLiving).SetLimit(int64(limit)).SetProjection(bson.D{d("living", 1)}))
 	for _, r := range rules {
 		names = append(names, r.Living)
 	}
@@ -237,11 +226,7 @@ func (s *Rules) Write(ctx context.Context, writes []RuleWrite) (applied []bool, 
 // Applied looks which decisions were applied, and are the last ones about their rules:
 // for a call of [Rules.Write] that crossed others, or whose answer was lost. Index: _id.
 func (s *Rules) Applied(ctx context.Context, writes []RuleWrite) (applied []bool, err error) {
-	ids := make([]string, len(writes))
-	for i, w := range writes {
-		ids[i] = w.Before.ID
-	}
-	current, err := s.ByIDs(ctx, ids)
+	current, err := s.ByIDs(ctx, collect(writes, func(w RuleWrite) string { return w.Before.ID }))
 	applied = make([]bool, len(writes))
 	for i, w := range writes {
 		cur := current[w.After.ID]
@@ -356,29 +341,22 @@ func planDocs(plans []schedule.Planned) bson.A {
 // rule that nobody has decided since; of the others it takes out what was carried out,
 // entry by entry. Index: _id.
 func (s *Rules) CarriedOut(ctx context.Context, rules []*schedule.Rule) error {
-	if len(rules) == 0 {
-		return nil
-	}
+	const doing = "removing what was carried out"
 	gone := bson.D{d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
-	models := make([]mongo.WriteModel, len(rules))
-	for i, r := range rules {
-		models[i] = mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID), d("rev", r.Rev)}).SetUpdate(gone)
-	}
-	res, err := s.rules.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if err != nil || int(res.MatchedCount) == len(rules) {
-		return explain(err, "removing what was carried out")
+	matched, err := bulk(ctx, s.rules, doing, rules, func(r **schedule.Rule) mongo.WriteModel {
+		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", (*r).ID), d("rev", (*r).Rev)}).SetUpdate(gone)
+	})
+	if err != nil || matched == len(rules) {
+		return err
 	}
 	var pulls []mongo.WriteModel
 	for _, r := range rules {
-		ids := make([]string, len(r.Planned))
-		for i, p := range r.Planned {
-			ids[i] = p.ID
-		}
+		ids := collect(r.Planned, func(p schedule.Planned) string { return p.ID })
 		pulls = append(pulls,
 			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID)}).
 				SetUpdate(bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(ids))})})}),
-			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID), d("planned.0", bson.D{d("$exists", false)})}).SetUpdate(gone))
+			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID), d("planned.0", absent)}).SetUpdate(gone))
 	}
 	_, err = s.rules.BulkWrite(ctx, pulls) // in order: the mark goes after the last entry
-	return explain(err, "removing what was carried out")
+	return explain(err, doing)
 }

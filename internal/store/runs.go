@@ -22,7 +22,7 @@ func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
 	put := func(runs []*schedule.Run, upsert bool) error {
 		models := make([]mongo.WriteModel, len(runs))
 		for i, r := range runs {
-			update, err := runUpdate(r)
+			update, err := replaced(r, "_id")
 			if err != nil {
 				return fmt.Errorf("encoding the record of the run %s: %w", r.ID, err)
 			}
@@ -45,31 +45,6 @@ func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
 		err = put(again, false)
 	}
 	return explain(err, "storing records of runs")
-}
-
-// runUpdate sets all that a record says and takes away what it says no more; what another
-// release put there stays.
-func runUpdate(r *schedule.Run) (bson.D, error) {
-	raw, err := bson.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	elems, err := bson.Raw(raw).Elements()
-	if err != nil {
-		return nil, err
-	}
-	set, unset := make(bson.D, 0, len(elems)), bson.D{}
-	for _, e := range elems {
-		if e.Key() != "_id" {
-			set = append(set, d(e.Key(), e.Value()))
-		}
-	}
-	for _, key := range []string{"last", "count", "reason", "error_info", "attempt", "manual", "task_id", "late_ms", "started_at", "executed_at", "ended_at", "call"} {
-		if bson.Raw(raw).Lookup(key).Type == 0 {
-			unset = append(unset, d(key, ""))
-		}
-	}
-	return bson.D{d("$set", set), d("$unset", unset)}, nil
 }
 
 // duplicates are the indices of writes that collided; only says that nothing else went wrong.
@@ -103,10 +78,10 @@ var storedRuns = []schedule.RunStatus{
 // List reads records, the newest nominal time first, after the one with that nominal time and
 // id. Indexes: rule; status where no rule is named.
 func (s *Runs) List(ctx context.Context, f RunFilter, after *schedule.Run, limit int) ([]*schedule.Run, error) {
-	q, index := bson.D{d("rule_id", f.RuleID)}, IndexRule
+	q, index := bson.D{d("rule_id", f.RuleID)}, indexRule
 	if f.RuleID == "" {
 		// The statuses are points, so that the server merges the ranges behind them by time.
-		q, index = bson.D{}, IndexStatus
+		q, index = bson.D{}, indexStatus
 		if len(f.Statuses) == 0 {
 			f.Statuses = storedRuns
 		}
@@ -118,13 +93,7 @@ func (s *Runs) List(ctx context.Context, f RunFilter, after *schedule.Run, limit
 	default:
 		q = append(q, d("tenant", f.Tenant))
 	}
-	nominal := bson.D{}
-	if !f.From.IsZero() {
-		nominal = append(nominal, d("$gte", f.From))
-	}
-	if !f.To.IsZero() {
-		nominal = append(nominal, d("$lt", f.To))
-	}
+	nominal := timeRange(f.From, f.To)
 	if len(f.Statuses) > 0 {
 		q = append(q, d("status", in(f.Statuses)))
 	}
@@ -138,37 +107,25 @@ func (s *Runs) List(ctx context.Context, f RunFilter, after *schedule.Run, limit
 	if len(nominal) > 0 {
 		q = append(q, d("nominal", nominal))
 	}
-	cur, err := s.runs.Find(ctx, q, options.Find().SetSort(bson.D{d("nominal", -1), d("_id", -1)}).SetHint(index).SetLimit(int64(limit)))
-	if err != nil {
-		return nil, explain(err, "reading runs")
-	}
-	var out []*schedule.Run
-	return out, explain(cur.All(ctx, &out), "reading runs")
+	return readAll[*schedule.Run](ctx, s.runs, "reading runs", q,
+		options.Find().SetSort(bson.D{d("nominal", -1), d("_id", -1)}).SetHint(index).SetLimit(int64(limit)))
 }
 
 // Have tells which of the records exist. Index: _id.
 func (s *Runs) Have(ctx context.Context, ids []string) (map[string]bool, error) {
-	cur, err := s.runs.Find(ctx, bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{d("_id", 1)}))
-	if err != nil {
-		return nil, explain(err, "looking for runs")
-	}
-	var found []struct {
-		ID string `bson:"_id"`
-	}
-	err = cur.All(ctx, &found)
+	found, err := readIDs(ctx, s.runs, "looking for runs", bson.D{d("_id", in(ids))})
 	have := make(map[string]bool, len(found))
-	for _, f := range found {
-		have[f.ID] = true
+	for _, id := range found {
+		have[id] = true
 	}
-	return have, explain(err, "looking for runs")
+	return have, err
 }
 
 // Get reads one record; nil when there is none. Index: _id.
 func (s *Runs) Get(ctx context.Context, id string) (*schedule.Run, error) {
-	var r schedule.Run
-	err := s.runs.FindOne(ctx, bson.D{d("_id", id)}).Decode(&r)
-	if isNone(err) {
-		return nil, nil
+	r, there, err := readOne[schedule.Run](ctx, s.runs, "reading the run "+id, bson.D{d("_id", id)})
+	if !there {
+		return nil, err
 	}
-	return &r, explain(err, "reading the run "+id)
+	return &r, nil
 }

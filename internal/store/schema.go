@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,11 +25,11 @@ const (
 	IndexArchive = "archive" // {archive_at} where it exists
 	IndexOutbox  = "outbox"  // {outbox_at} where it exists; of the history, too
 	IndexExpire  = "expire"  // {expire_at} where it exists
-	IndexTask    = "task"    // {task_id, generation} of the history
-	IndexLook    = "look"    // {look_at} of permits
+	indexTask    = "task"    // {task_id, generation} of the history
+	indexLook    = "look"    // {look_at} of permits
 	indexOf      = "of"      // {type, key} of permits
-	IndexRule    = "rule"    // {rule_id, nominal: -1, _id: -1} of periodic_runs
-	IndexStatus  = "status"  // {status, nominal: -1, _id: -1} of periodic_runs
+	indexRule    = "rule"    // {rule_id, nominal: -1, _id: -1} of periodic_runs
+	indexStatus  = "status"  // {status, nominal: -1, _id: -1} of periodic_runs
 )
 
 type indexSpec struct {
@@ -45,42 +44,32 @@ type indexSpec struct {
 	unique bool
 }
 
-func asc(keys ...string) bson.D {
-	d := bson.D{}
-	for _, k := range keys {
-		d = append(d, bson.E{Key: k, Value: 1})
-	}
-	return d
-}
-
 // indexes are all of them. Waiting and executing tasks lie in different ones on
 // purpose: one index over both makes every fetch walk the deleted keys of the last
 // leases (measured, see docs/decisions.md).
 var indexes = []indexSpec{
-	{coll: "tasks", name: IndexDue, keys: bson.D{
-		{Key: "type", Value: 1}, {Key: "audience", Value: 1}, {Key: "priority", Value: -1}, {Key: "due_at", Value: 1},
-	}, only: "due_at"},
-	{coll: "tasks", name: IndexLapse, keys: asc("type", "lapse_at"), only: "lapse_at"},
-	{coll: "tasks", name: IndexArchive, keys: asc("archive_at"), only: "archive_at"},
-	{coll: "tasks", name: IndexOutbox, keys: asc("outbox_at"), only: "outbox_at"},
-	{coll: "tasks", name: IndexExpire, keys: asc("expire_at"), only: "expire_at"},
-	{coll: "task_history", name: IndexTask, keys: asc("task_id", "generation")},
-	{coll: "task_history", name: IndexOutbox, keys: asc("outbox_at"), only: "outbox_at"},
-	{coll: "task_history", name: "delete", keys: asc("delete_at"), gone: true},
-	{coll: "periodic_rules", name: IndexLiving, keys: asc("living"), only: "living", unique: true},
-	{coll: "periodic_rules", name: IndexFire, keys: asc("next_fire_at"), only: "next_fire_at"},
-	{coll: "periodic_rules", name: IndexPlanned, keys: asc("planned_at"), only: "planned_at"},
-	{coll: "periodic_rules", name: IndexQueue, keys: asc("queued_at"), only: "queued_at"},
-	{coll: "periodic_runs", name: IndexRule, keys: bson.D{{Key: "rule_id", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
-	{coll: "periodic_runs", name: IndexStatus, keys: bson.D{{Key: "status", Value: 1}, {Key: "nominal", Value: -1}, {Key: "_id", Value: -1}}},
-	{coll: "periodic_runs", name: "delete", keys: asc("delete_at"), gone: true},
-	{coll: "permits", name: indexOf, keys: asc("type", "key"), only: "type"},
-	{coll: "permits", name: IndexLook, keys: asc("look_at"), only: "look_at"},
-	{coll: "permits", name: "task", keys: asc("task"), only: "task"},
-	{coll: "permits", name: "next", keys: asc("next.task"), only: "next.task"},
-	{coll: "rates", name: "at", keys: asc("at"), ttl: rateKept},
-	{coll: "workers", name: "heartbeat", keys: asc("heartbeat_at"), ttl: 24 * time.Hour},
-	{coll: "signals", name: "at", keys: asc("at"), ttl: 10 * time.Minute},
+	{coll: "tasks", name: IndexDue, keys: bson.D{d("type", 1), d("audience", 1), d("priority", -1), d("due_at", 1)}, only: "due_at"},
+	{coll: "tasks", name: IndexLapse, keys: fields("type", "lapse_at"), only: "lapse_at"},
+	{coll: "tasks", name: IndexArchive, keys: fields("archive_at"), only: "archive_at"},
+	{coll: "tasks", name: IndexOutbox, keys: fields("outbox_at"), only: "outbox_at"},
+	{coll: "tasks", name: IndexExpire, keys: fields("expire_at"), only: "expire_at"},
+	{coll: "task_history", name: indexTask, keys: fields("task_id", "generation")},
+	{coll: "task_history", name: IndexOutbox, keys: fields("outbox_at"), only: "outbox_at"},
+	{coll: "task_history", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "periodic_rules", name: indexLiving, keys: fields("living"), only: "living", unique: true},
+	{coll: "periodic_rules", name: indexFire, keys: fields("next_fire_at"), only: "next_fire_at"},
+	{coll: "periodic_rules", name: indexPlanned, keys: fields("planned_at"), only: "planned_at"},
+	{coll: "periodic_rules", name: IndexQueue, keys: fields("queued_at"), only: "queued_at"},
+	{coll: "periodic_runs", name: indexRule, keys: bson.D{d("rule_id", 1), d("nominal", -1), d("_id", -1)}},
+	{coll: "periodic_runs", name: indexStatus, keys: bson.D{d("status", 1), d("nominal", -1), d("_id", -1)}},
+	{coll: "periodic_runs", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "permits", name: indexOf, keys: fields("type", "key"), only: "type"},
+	{coll: "permits", name: indexLook, keys: fields("look_at"), only: "look_at"},
+	{coll: "permits", name: "task", keys: fields("task"), only: "task"},
+	{coll: "permits", name: "next", keys: fields("next.task"), only: "next.task"},
+	{coll: "rates", name: "at", keys: fields("at"), ttl: rateKept},
+	{coll: "workers", name: "heartbeat", keys: fields("heartbeat_at"), ttl: 24 * time.Hour},
+	{coll: "signals", name: "at", keys: fields("at"), ttl: 10 * time.Minute},
 }
 
 type schemaDoc struct {
@@ -99,20 +88,19 @@ type SchemaStatus struct {
 	Foreign   bool     // there is a tasks collection that mscheduler did not make
 }
 
+func (s *core) schema(ctx context.Context) (doc schemaDoc, there bool, err error) {
+	return readOne[schemaDoc](ctx, s.meta, "reading the schema version", bson.D{d("_id", "schema")})
+}
+
 // Schema reads the state of the schema.
 func (s *Store) Schema(ctx context.Context) (SchemaStatus, error) {
 	st := SchemaStatus{Wanted: SchemaVersion}
-	var doc schemaDoc
-	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: "schema"}}).Decode(&doc)
-	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
-		err := s.tasks.FindOne(ctx, bson.D{present}, options.FindOne().SetProjection(bson.D{d("_id", 1)})).Err()
-		if err != nil && !isNone(err) {
-			return st, explain(err, "looking for tasks")
-		}
-		st.Foreign = err == nil
-	case err != nil:
-		return st, explain(err, "reading the schema version")
+	doc, there, err := s.schema(ctx)
+	if err == nil && !there {
+		st.Foreign, err = finds(ctx, s.tasks, "looking for tasks", bson.D{present}, options.FindOne())
+	}
+	if err != nil {
+		return st, err
 	}
 	st.Version, st.MinReader = doc.Version, doc.MinReader
 	have := map[string]bool{}
@@ -169,7 +157,7 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 			o.SetUnique(true)
 		}
 		if ix.only != "" {
-			o.SetPartialFilterExpression(bson.D{{Key: ix.only, Value: bson.D{{Key: "$exists", Value: true}}}})
+			o.SetPartialFilterExpression(bson.D{d(ix.only, exists)})
 		}
 		if ix.ttl > 0 || ix.gone {
 			o.SetExpireAfterSeconds(int32(ix.ttl.Seconds()))
@@ -185,12 +173,11 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 	}
 	// Last: who sees the version may rely on the indexes. $max, so that a release that
 	// migrates further at the same moment wins.
-	_, err = s.meta.UpdateOne(ctx, bson.D{{Key: "_id", Value: "schema"}}, bson.D{
-		{Key: "$max", Value: bson.D{{Key: "version", Value: SchemaVersion}, {Key: "min_reader", Value: minReader}}},
-		{Key: "$currentDate", Value: bson.D{{Key: "updated_at", Value: true}}},
-	}, options.UpdateOne().SetUpsert(true))
-	if err != nil && !IsDuplicate(err) {
-		return st, explain(err, "writing the schema version")
+	err = upsert(ctx, s.meta, "writing the schema version", "schema", bson.D{
+		d("$max", bson.D{d("version", SchemaVersion), d("min_reader", minReader)}), d("$currentDate", bson.D{d("updated_at", true)}),
+	})
+	if err != nil {
+		return st, err
 	}
 	return s.Schema(ctx)
 }
@@ -200,13 +187,9 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 // minutes, which their holders take anew. A migration that was interrupted goes on here.
 func (s *core) movePermits(ctx context.Context) error {
 	old := s.db.Collection(s.prefix + "slots")
-	cur, err := old.Find(ctx, bson.D{})
+	docs, err := readAll[bson.Raw](ctx, old, "reading the permits of schema 3", bson.D{})
 	if err != nil {
-		return explain(err, "reading the permits of schema 3")
-	}
-	var docs []bson.Raw
-	if err := cur.All(ctx, &docs); err != nil {
-		return explain(err, "reading the permits of schema 3")
+		return err
 	}
 	if len(docs) > 0 {
 		if _, err := s.permits.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false)); err != nil && !IsDuplicate(err) {
@@ -252,19 +235,17 @@ func (s *Store) Ready(ctx context.Context) error {
 	if _, err := s.Topology(ctx); err != nil {
 		return err
 	}
-	var doc schemaDoc
-	err := s.meta.FindOne(ctx, bson.D{{Key: "_id", Value: "schema"}}).Decode(&doc)
+	doc, there, err := s.schema(ctx)
 	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
-		if _, err := s.Migrate(ctx); err != nil {
-			return err
-		}
 	case err != nil:
-		return explain(err, "reading the schema version")
+		return err
+	case there:
+		err = s.compatible(SchemaStatus{Version: doc.Version, MinReader: doc.MinReader})
 	default:
-		if err := s.compatible(SchemaStatus{Version: doc.Version, MinReader: doc.MinReader}); err != nil {
-			return err
-		}
+		_, err = s.Migrate(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	s.ready = true

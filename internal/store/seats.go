@@ -137,17 +137,14 @@ func (s *Seats) live(ctx context.Context, set string) (map[string]string, error)
 	for i := range StreamsInAll {
 		names = append(names, sharedSeat(i))
 	}
-	cur, err := s.seats.Find(ctx, bson.D{d("_id", in(names))})
-	if err != nil {
-		return nil, explain(err, "reading the seats of streams")
-	}
-	var docs []struct {
+	type seat struct {
 		Name      string    `bson:"_id"`
 		Holder    string    `bson:"holder"`
 		ExpiresAt time.Time `bson:"expires_at"`
 	}
-	if err := cur.All(ctx, &docs); err != nil {
-		return nil, explain(err, "reading the seats of streams")
+	docs, err := readAll[seat](ctx, s.seats, "reading the seats of streams", bson.D{d("_id", in(names))})
+	if err != nil {
+		return nil, err
 	}
 	taken, now := map[string]string{}, s.Clock.Now()
 	for _, doc := range docs {
@@ -162,13 +159,7 @@ func (s *Seats) live(ctx context.Context, set string) (map[string]string, error)
 // command; false when somebody else holds one of them, whose upsert collides with its
 // _id. Those before it in the list are ours then.
 func (s *Seats) take(ctx context.Context, holder string, names ...string) (bool, error) {
-	now := s.Clock.Now()
-	models := make([]mongo.WriteModel, len(names))
-	for i, name := range names {
-		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).
-			SetFilter(bson.D{d("_id", name), d("$or", bson.A{bson.D{d("holder", holder)}, bson.D{d("expires_at", bson.D{d("$lt", now)})}})}).
-			SetUpdate(bson.D{d("$set", bson.D{d("holder", holder), d("expires_at", now.Add(SeatLease))})})
-	}
+	models := collect(names, func(name string) mongo.WriteModel { return s.lease(name, holder, SeatLease) })
 	_, err := s.seats.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(true))
 	if IsDuplicate(err) {
 		return false, nil
@@ -179,12 +170,10 @@ func (s *Seats) take(ctx context.Context, holder string, names ...string) (bool,
 // free deletes them one by one: unlike one delete of many, that is retried when
 // the answer is lost.
 func (s *Seats) free(ctx context.Context, holder string, names []string) error {
-	models := make([]mongo.WriteModel, len(names))
-	for i, name := range names {
-		models[i] = mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", name), d("holder", holder)})
-	}
-	_, err := s.seats.BulkWrite(ctx, models)
-	return explain(err, "giving seats back")
+	_, err := bulk(ctx, s.seats, "giving seats back", names, func(name *string) mongo.WriteModel {
+		return mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", *name), d("holder", holder)})
+	})
+	return err
 }
 
 // typeSet names a set of types shortly.

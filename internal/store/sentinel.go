@@ -40,11 +40,7 @@ var sentinel = bson.D{
 
 // hasSentinel reports whether the sentinel is there, as it has to be. Index: _id.
 func (s *core) hasSentinel(ctx context.Context) (bool, error) {
-	err := s.tasks.FindOne(ctx, sentinel, options.FindOne().SetProjection(bson.D{d("_id", 1)})).Err()
-	if isNone(err) {
-		return false, nil
-	}
-	return err == nil, explain(err, "looking for the sentinel document of the tasks")
+	return finds(ctx, s.tasks, "looking for the sentinel document of the tasks", sentinel, options.FindOne())
 }
 
 // putSentinel makes the sentinel, or puts it right. Index: _id.

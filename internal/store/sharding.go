@@ -30,18 +30,17 @@ func (s *Store) Sharding(ctx context.Context) ([]Sharding, error) {
 	var out []Sharding
 	for _, name := range shardedCollections {
 		one := Sharding{Collection: s.prefix + name}
-		var doc struct {
+		type config struct {
 			Key          bson.D `bson:"key"`
 			Dropped      bool   `bson:"dropped"`      // up to MongoDB 4.4: a collection that was
 			Unsplittable bool   `bson:"unsplittable"` // since 8.0: known to the cluster, not sharded
 		}
-		config := s.db.Client().Database("config").Collection("collections")
-		err := config.FindOne(ctx, bson.D{d("_id", s.db.Name()+"."+one.Collection)}).Decode(&doc)
+		doc, there, err := readOne[config](ctx, s.db.Client().Database("config").Collection("collections"),
+			"reading how "+one.Collection+" is sharded", bson.D{d("_id", s.db.Name()+"."+one.Collection)})
 		switch {
-		case isNone(err):
 		case err != nil:
-			return nil, explain(err, "reading how "+one.Collection+" is sharded")
-		case !doc.Dropped && !doc.Unsplittable:
+			return nil, err
+		case there && !doc.Dropped && !doc.Unsplittable:
 			key, err := bson.MarshalExtJSON(doc.Key, false, false)
 			if err != nil {
 				return nil, explain(err, "reading the shard key of "+one.Collection)

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
@@ -55,11 +54,7 @@ func (s *Tasks) SaveSteps(ctx context.Context, writes []StepWrite, search time.D
 		return nil, err
 	}
 	if x.clean {
-		out := make([]SavedStep, len(writes))
-		for i := range writes {
-			out[i].Step = writes[i].Step
-		}
-		return out, nil
+		return collect(writes, func(w StepWrite) SavedStep { return SavedStep{Step: w.Step} }), nil
 	}
 	// No command has waited until a majority has what is there of the held ones.
 	saved, err := s.lookAtSteps(ctx, writes, len(x.held) > 0)
@@ -111,23 +106,15 @@ func appendNoStep(dst []byte, name, workerID string) []byte {
 // only of tasks that have somebody else's. durable reads only what a failover cannot undo.
 // Index: _id.
 func (s *Tasks) lookAtSteps(ctx context.Context, writes []StepWrite, durable bool) ([]SavedStep, error) {
-	ids := make([]string, len(writes))
-	for i := range writes {
-		ids[i] = writes[i].ID
-	}
+	ids := collect(writes, func(w StepWrite) string { return w.ID })
 	coll := s.tasks
 	if durable {
 		coll = s.durable(coll)
 	}
-	found, err := find(ctx, coll, "looking at saved steps", bson.D{d("_id", in(ids))}, options.Find().SetProjection(bson.D{
-		d("worker_states", 1), d("options", 1), d("steps.name", 1), d("steps.worker_id", 1), d("steps.at", 1), d("steps.attempt", 1),
-	}))
+	tasks, err := byIDs(ctx, coll, "looking at saved steps", ids, options.Find().
+		SetProjection(fields("worker_states", "options", "steps.name", "steps.worker_id", "steps.at", "steps.attempt")))
 	if err != nil {
 		return nil, err
-	}
-	tasks := make(map[string]*model.Task, len(found))
-	for _, t := range found {
-		tasks[t.ID] = t
 	}
 	out := make([]SavedStep, len(writes))
 	for i := range writes {

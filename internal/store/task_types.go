@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,35 +24,33 @@ var ErrNoType = errors.New("no such task type")
 // List reads all documents of task_types, ordered by code. unread are those that this
 // release cannot read. Index: _id.
 func (s *Types) List(ctx context.Context) (types []*model.TaskType, unread []Unreadable, err error) {
-	return readAll[*model.TaskType](ctx, s.core, s.types, "reading the task types")
+	return readReadable[*model.TaskType](ctx, s.core, s.types, "reading the task types")
 }
 
-// readAll reads a small collection, one by one, in the order of the ids.
-func readAll[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string) (all []T, unread []Unreadable, err error) {
-	cur, err := coll.Find(ctx, bson.D{}, options.Find().SetSort(bson.D{d("_id", 1)}))
-	if err != nil {
-		return nil, nil, explain(err, doing)
-	}
-	defer func() { _ = cur.Close(ctx) }() // it is at its end, or the error is returned
-	for cur.Next(ctx) {
+// readReadable reads a small collection, one by one, in the order of the ids.
+func readReadable[T any](ctx context.Context, s *core, coll *mongo.Collection, doing string) (all []T, unread []Unreadable, err error) {
+	err = readEach(ctx, coll, doing, bson.D{}, options.Find().SetSort(fields("_id")), func(doc bson.Raw) bool {
 		var x T
-		if err := cur.Decode(&x); err != nil {
-			unread = append(unread, s.complain(coll, cur.Current, err))
-			continue
+		if err := codec.Decode(doc, &x); err != nil {
+			unread = append(unread, s.complain(coll, doc, err))
+		} else {
+			all = append(all, x)
 		}
-		all = append(all, x)
-	}
-	return all, unread, explain(cur.Err(), doing)
+		return true
+	})
+	return all, unread, err
 }
 
 // Get reads one document of task_types, or returns [ErrNoType]. Index: _id.
 func (s *Types) Get(ctx context.Context, code string) (*model.TaskType, error) {
-	var t model.TaskType
-	err := s.types.FindOne(ctx, bson.D{d("_id", code)}).Decode(&t)
-	if isNone(err) {
+	t, there, err := readOne[model.TaskType](ctx, s.types, "reading the task type "+code, bson.D{d("_id", code)})
+	switch {
+	case err != nil:
+		return nil, err
+	case !there:
 		return nil, fmt.Errorf("%w: %s", ErrNoType, code)
 	}
-	return &t, explain(err, "reading the task type "+code)
+	return &t, nil
 }
 
 // Put stores a type: a new one where t.Version is 0 (with the version that
@@ -86,33 +83,13 @@ func (s *Types) Put(ctx context.Context, t *model.TaskType) error {
 	return s.typesChanged(ctx)
 }
 
-// typeFields are what a change of a type writes, or takes away where nothing is said.
-var typeFields = []string{"name", "category", "description", "options", "claim_by", "max_running", "rate_limit", "key_limit", "version", "updated_at"}
-
-var typeRegistry = codec.Registry()
-
 func (s *Types) change(ctx context.Context, t *model.TaskType, seen int64) error {
-	var buf bytes.Buffer
-	enc := bson.NewEncoder(bson.NewDocumentWriter(&buf))
-	enc.SetRegistry(typeRegistry)
-	if err := enc.Encode(t); err != nil {
+	update, err := replaced(t, "_id", "created_at")
+	if err != nil {
 		return fmt.Errorf("encoding it: %w", err)
 	}
-	doc := bson.Raw(buf.Bytes())
-	var set, unset bson.D
-	for _, field := range typeFields {
-		if v := doc.Lookup(field); v.Type != 0 {
-			set = append(set, d(field, v))
-		} else {
-			unset = append(unset, d(field, ""))
-		}
-	}
-	update := bson.D{d("$set", set)}
-	if len(unset) > 0 {
-		update = append(update, d("$unset", unset))
-	}
 	var stored model.TaskType
-	err := s.types.FindOneAndUpdate(ctx, bson.D{d("_id", t.Code), d("version", seen)}, update, returnAfter()).Decode(&stored)
+	err = s.types.FindOneAndUpdate(ctx, bson.D{d("_id", t.Code), d("version", seen)}, update, returnAfter()).Decode(&stored)
 	t.CreatedAt = stored.CreatedAt
 	return err //nolint:wrapcheck // the caller does
 }
@@ -146,12 +123,12 @@ func (s *Types) settle(ctx context.Context, t *model.TaskType, seen int64) error
 func (s *Types) Delete(ctx context.Context, code string, version int64) error {
 	doing := "deleting the task type " + code
 	for {
-		raw, err := s.types.FindOne(ctx, bson.D{d("_id", code)}, options.FindOne().SetProjection(bson.D{d("version", 1)})).Raw()
-		if isNone(err) {
-			return fmt.Errorf("%w: %s", ErrNoType, code)
-		}
+		raw, there, err := readOne[bson.Raw](ctx, s.types, doing, bson.D{d("_id", code)}, options.FindOne().SetProjection(fields("version")))
 		if err != nil {
-			return explain(err, doing)
+			return err
+		}
+		if !there {
+			return fmt.Errorf("%w: %s", ErrNoType, code)
 		}
 		stored, _ := raw.Lookup("version").AsInt64OK() // 0 in what a person wrote without one
 		if version != 0 && stored != version {
@@ -161,7 +138,7 @@ func (s *Types) Delete(ctx context.Context, code string, version int64) error {
 		if err := s.controlRoom.updateControl(ctx, doing, bson.D{d("$max", bson.D{d("deleted_version", stored)})}); err != nil {
 			return err
 		}
-		asRead := bson.D{d("_id", code), d("version", bson.D{d("$exists", false)})}
+		asRead := bson.D{d("_id", code), d("version", absent)}
 		if v := raw.Lookup("version"); v.Type != 0 {
 			asRead = bson.D{d("_id", code), d("version", v)}
 		}

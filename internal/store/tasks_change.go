@@ -23,8 +23,6 @@ func returnAfter() *options.FindOneAndUpdateOptionsBuilder {
 	return options.FindOneAndUpdate().SetReturnDocument(options.After)
 }
 
-func isNone(err error) bool { return errors.Is(err, mongo.ErrNoDocuments) }
-
 // Insert stores new tasks in one unordered insert and says which of them exist
 // already: exists[i] is true and nothing of task i was written. An *[InsertError] names
 // single tasks that the server refused, or whose keys somebody's open transaction holds
@@ -100,12 +98,8 @@ func (s *Tasks) insert(ctx context.Context, tasks []*model.Task, again bool) (ex
 // since, while this process stood still, say. Their keys are free, and a second task would have the
 // generation of the first. Index: _id of the history.
 func (s *Tasks) alreadyOver(ctx context.Context, tasks []*model.Task) (over map[string]bool, err error) {
-	ids := make([]string, len(tasks))
-	for i, t := range tasks {
-		ids[i] = lifeID(t.ID, t.Generation)
-	}
-	lives, err := byIDs(ctx, s.durable(s.history), "looking for stored tasks in the history", ids,
-		options.Find().SetProjection(bson.D{d("args", 1)}))
+	ids := collect(tasks, func(t *model.Task) string { return lifeID(t.ID, t.Generation) })
+	lives, err := byIDs(ctx, s.durable(s.history), "looking for stored tasks in the history", ids, options.Find().SetProjection(fields("args")))
 	if err != nil {
 		return nil, err
 	}
@@ -157,10 +151,7 @@ func (s *Tasks) lookAtInserts(ctx context.Context, tasks []*model.Task, x *execu
 
 // insert carries an insert out, which the driver repeats once where the answer is lost.
 func (b *batch) insert(ctx context.Context, c command, limit time.Duration) (n int, err error) {
-	docs := make([]bson.Raw, len(c.parts))
-	for i := range c.parts {
-		docs[i] = c.parts[i].insert
-	}
+	docs := collect(c.parts, func(st statement) bson.Raw { return st.insert })
 	opts := options.InsertMany().SetOrdered(false)
 	if limit > 0 {
 		if err := xoptions.SetInternalInsertManyOptions(opts, "addCommandFields", timeLimit(limit)); err != nil {
@@ -267,13 +258,7 @@ func (s *Tasks) Change(ctx context.Context, id string, decide func(*model.Task) 
 
 // Lives reads only status, generation and rev of tasks, for those who wait. Index: _id.
 func (s *Tasks) Lives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	tasks, err := s.find(ctx, "looking at awaited tasks", bson.D{d("_id", in(ids))},
-		options.Find().SetProjection(bson.D{d("status", 1), d("generation", 1), d("rev", 1)}))
-	out := make(map[string]*model.Task, len(tasks))
-	for _, t := range tasks {
-		out[t.ID] = t
-	}
-	return out, err
+	return byIDs(ctx, s.tasks, "looking at awaited tasks", ids, options.Find().SetProjection(fields("status", "generation", "rev")))
 }
 
 // Filter selects tasks. Zero fields select everything.
@@ -351,15 +336,7 @@ func timeRange(from, to time.Time) bson.D {
 // List reads the documents of one page as they are stored, by id, which is stable
 // while tasks come and go. Index: _id.
 func (s *Tasks) List(ctx context.Context, f Filter, limit int) ([]bson.Raw, error) {
-	cur, err := s.tasks.Find(ctx, f.query(), options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
-	if err != nil {
-		return nil, explain(err, "listing tasks")
-	}
-	var out []bson.Raw
-	if err := cur.All(ctx, &out); err != nil {
-		return nil, explain(err, "listing tasks")
-	}
-	return out, nil
+	return readAll[bson.Raw](ctx, s.tasks, "listing tasks", f.query(), options.Find().SetSort(fields("_id")).SetLimit(int64(limit)))
 }
 
 // Decode reads a document of the tasks or the history as a task. Fields that this

@@ -2,11 +2,9 @@ package store
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -53,16 +51,11 @@ func allPriorities() []int {
 // LastDue is the latest due_at until now of the tasks of one type, audience and priority;
 // zero when there is none from the given time on. Index: due, read backwards from one place.
 func (s *Tasks) LastDue(ctx context.Context, typ, audience string, priority int, from time.Time) (time.Time, error) {
-	var doc Next
-	err := s.tasks.FindOne(ctx, bson.D{
+	doc, _, err := readOne[Next](ctx, s.tasks, "finding the last due task", bson.D{
 		d("type", typ), d("audience", audience), d("priority", priority),
 		d("due_at", bson.D{d("$gte", from), d("$lte", s.Clock.Now())}),
-	}, options.FindOne().SetSort(bson.D{d("due_at", -1)}).SetHint(IndexDue).
-		SetProjection(bson.D{d("_id", 0), d("due_at", 1)})).Decode(&doc)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		err = nil
-	}
-	return doc.DueAt, explain(err, "finding the last due task")
+	}, options.FindOne().SetSort(bson.D{d("due_at", -1)}).SetHint(IndexDue).SetProjection(bson.D{d("_id", 0), d("due_at", 1)}))
+	return doc.DueAt, err
 }
 
 // NextQuery asks when something is due.
@@ -102,13 +95,12 @@ func (s *Tasks) NextDue(ctx context.Context, q NextQuery) (Next, error) {
 			d("priority", in(priorities)), d("due_at", bson.D{d("$gt", q.After), d("$lte", until)}),
 		}, q.Only)
 		types = types[n:]
-		var doc Next
-		err := s.tasks.FindOne(ctx, filter, options.FindOne().SetSort(bson.D{d("due_at", 1)}).SetHint(IndexDue).
-			SetProjection(bson.D{d("_id", 0), d("type", 1), d("priority", 1), d("due_at", 1)})).Decode(&doc)
+		doc, there, err := readOne[Next](ctx, s.tasks, "finding the next due task", filter, options.FindOne().SetSort(fields("due_at")).SetHint(IndexDue).
+			SetProjection(bson.D{d("_id", 0), d("type", 1), d("priority", 1), d("due_at", 1)}))
 		switch {
-		case errors.Is(err, mongo.ErrNoDocuments):
 		case err != nil:
-			return Next{}, explain(err, "finding the next due task")
+			return Next{}, err
+		case !there:
 		case earliest.DueAt.IsZero() || doc.DueAt.Before(earliest.DueAt):
 			earliest, until = doc, doc.DueAt
 		}

@@ -74,10 +74,6 @@ func only(filter bson.D, c *lifecycle.Conditions) bson.D {
 // MaxRanges is how many ranges [DueQuery.Types] times audiences may be.
 const MaxRanges = maxRanges
 
-func d(key string, v any) bson.E { return bson.E{Key: key, Value: v} }
-
-func in[T any](values []T) bson.D { return bson.D{d("$in", values)} }
-
 // Due finds claimable tasks, the greatest priority first, then the longest due.
 // Index: due, one range for each type and audience, merged without a sort. See [dueQuery].
 func (s *Tasks) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
@@ -130,22 +126,20 @@ func (s *Tasks) find(ctx context.Context, doing string, filter bson.D, o *option
 }
 
 func find(ctx context.Context, coll *mongo.Collection, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*model.Task, error) {
-	cur, err := coll.Find(ctx, filter, o)
-	if err != nil {
-		return nil, explain(err, doing)
-	}
-	defer func() { _ = cur.Close(ctx) }() // of one that is read to its end: never fails
 	var read codec.TaskReader
-	out := make([]*model.Task, 0, cur.RemainingBatchLength())
-	for cur.Next(ctx) {
-		t, err := read.Read(cur.Current)
-		if err != nil {
-			return nil, explain(err, doing)
-		}
+	var out []*model.Task
+	var unread error
+	err := readEach(ctx, coll, doing, filter, o, func(doc bson.Raw) bool {
+		var t *model.Task
+		t, unread = read.Read(doc)
 		out = append(out, t)
+		return unread == nil
+	})
+	if unread != nil {
+		err = explain(unread, doing)
 	}
-	if err := cur.Err(); err != nil {
-		return nil, explain(err, doing)
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -153,16 +147,10 @@ func find(ctx context.Context, coll *mongo.Collection, doing string, filter bson
 // NextType is the first type, in their order, from the given name on that has tasks due at
 // some time; "" = there is none. One seek. Index: due.
 func (s *Tasks) NextType(ctx context.Context, from string) (string, error) {
-	var doc struct {
-		Type string `bson:"type"`
-	}
-	err := s.tasks.FindOne(ctx, bson.D{d("type", bson.D{d("$gte", from), d("$lt", sentinelID)}), d("due_at", bson.D{d("$exists", true)})},
-		options.FindOne().SetSort(bson.D{d("type", 1)}).SetHint(IndexDue).
-			SetProjection(bson.D{d("_id", 0), d("type", 1)})).Decode(&doc)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return "", nil
-	}
-	return doc.Type, explain(err, "finding the types that have tasks")
+	doc, _, err := readOne[Next](ctx, s.tasks, "finding the types that have tasks",
+		bson.D{d("type", bson.D{d("$gte", from), d("$lt", sentinelID)}), d("due_at", exists)},
+		options.FindOne().SetSort(fields("type")).SetHint(IndexDue).SetProjection(bson.D{d("_id", 0), d("type", 1)}))
+	return doc.Type, err
 }
 
 // Lapsed finds tasks over a lapsed lease, the longest lapsed first; stragglers (see head)
@@ -213,20 +201,16 @@ func (s *Tasks) NextLapse(ctx context.Context, types []string) (next time.Time, 
 }
 
 func (s *Tasks) nextLapse(ctx context.Context, types []string, l look) (earliest time.Time, err error) {
+	type next struct {
+		LapseAt time.Time `bson:"lapse_at"`
+	}
 	for some := range slices.Chunk(types, maxRanges) {
-		var doc struct {
-			LapseAt time.Time `bson:"lapse_at"`
-		}
-		err := s.tasks.FindOne(ctx, bson.D{d("type", in(some)), d("lapse_at", l.onward())},
-			options.FindOne().SetSort(bson.D{d("lapse_at", 1)}).SetHint(IndexLapse).
-				SetProjection(bson.D{d("_id", 0), d("lapse_at", 1)})).Decode(&doc)
-		if errors.Is(err, mongo.ErrNoDocuments) {
-			continue
-		}
+		doc, there, err := readOne[next](ctx, s.tasks, "finding the next lapse", bson.D{d("type", in(some)), d("lapse_at", l.onward())},
+			options.FindOne().SetSort(fields("lapse_at")).SetHint(IndexLapse).SetProjection(bson.D{d("_id", 0), d("lapse_at", 1)}))
 		if err != nil {
-			return time.Time{}, explain(err, "finding the next lapse")
+			return time.Time{}, err
 		}
-		if earliest.IsZero() || doc.LapseAt.Before(earliest) {
+		if there && (earliest.IsZero() || doc.LapseAt.Before(earliest)) {
 			earliest = doc.LapseAt
 		}
 	}
@@ -277,22 +261,19 @@ var ErrNotFound = errors.New("no such task")
 
 // Get reads one task, or returns [ErrNotFound]. Index: _id.
 func (s *Tasks) Get(ctx context.Context, id string) (*model.Task, error) {
-	var t model.Task
-	err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Decode(&t)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
-	}
+	raw, err := s.getRaw(ctx, id)
 	if err != nil {
-		return nil, explain(err, "reading task "+id)
+		return nil, err
 	}
-	return &t, nil
+	t, err := new(codec.TaskReader).Read(raw)
+	return t, explain(err, "reading task "+id)
 }
 
-// GetRaw is [Tasks.Get] for the document as it is stored, unknown fields and all.
-func (s *Tasks) GetRaw(ctx context.Context, id string) (bson.Raw, error) {
-	raw, err := s.tasks.FindOne(ctx, bson.D{d("_id", id)}).Raw()
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+// getRaw is [Tasks.Get] for the document as it is stored, unknown fields and all.
+func (s *Tasks) getRaw(ctx context.Context, id string) (bson.Raw, error) {
+	raw, there, err := readOne[bson.Raw](ctx, s.tasks, "reading task "+id, bson.D{d("_id", id)})
+	if !there && err == nil {
+		err = fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	return raw, explain(err, "reading task "+id)
+	return raw, err
 }

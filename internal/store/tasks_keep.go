@@ -123,18 +123,10 @@ func appendOpen(dst []byte, path string, execs []string) []byte {
 // mark from those whose leases were extended. A task whose write was merely delayed is not
 // lost: only an ended or absent execution is. Index: _id.
 func (s *Tasks) lostAmong(ctx context.Context, missed []*Ping) ([]Ping, error) {
-	ids := make([]string, len(missed))
-	for i, p := range missed {
-		ids[i] = p.ID
-	}
-	found, err := s.find(ctx, "looking at pinged executions", bson.D{d("_id", in(ids))},
-		options.Find().SetProjection(bson.D{d("worker_states", 1)}))
+	ids := collect(missed, func(p *Ping) string { return p.ID })
+	tasks, err := byIDs(ctx, s.tasks, "looking at pinged executions", ids, options.Find().SetProjection(fields("worker_states")))
 	if err != nil {
 		return nil, err
-	}
-	tasks := make(map[string]*model.Task, len(found))
-	for _, t := range found {
-		tasks[t.ID] = t
 	}
 	var lost []Ping
 	for _, p := range missed {
@@ -155,8 +147,7 @@ func (s *Tasks) lostAmong(ctx context.Context, missed []*Ping) ([]Ping, error) {
 // openGuard is the filter of a write by an open execution that decides nothing.
 func openGuard(id string, index int, execID string) bson.D {
 	path := "worker_states." + strconv.Itoa(index)
-	missing := bson.D{d("$exists", false)} // see appendOpen
-	return bson.D{d("_id", id), d(path+".exec_id", execID), d(path+".success_time", missing), d(path+".fail_time", missing)}
+	return bson.D{d("_id", id), d(path+".exec_id", execID), d(path+".success_time", absent), d(path+".fail_time", absent)} // see appendOpen
 }
 
 // SaveCheckpoint keeps a value for whoever runs the task next; with several workers,

@@ -79,10 +79,7 @@ func (s *Tasks) look(ctx context.Context, writes []Write, x *executed) ([]Writte
 	}
 	for len(unsure) > 0 && left > 0 {
 		now, later := lookFirst(unsure, left)
-		ids := make([]string, len(now))
-		for i, at := range now {
-			ids[i] = writes[at].After.ID
-		}
+		ids := collect(now, func(at int) string { return writes[at].After.ID })
 		// No command has waited until a majority has what is there of the held ones.
 		current, err := s.forRules(ctx, ids, len(x.held) > 0)
 		if err != nil {

@@ -69,23 +69,17 @@ func (s *Tasks) ReadableByIDs(ctx context.Context, ids []string) (map[string]*mo
 // readable finds tasks as [Tasks.find] does, but for those that this release cannot read:
 // they stand in nobody's way. It stops when it has read so many bytes; 0 = never.
 func (s *core) readable(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder, most int) (tasks []*model.Task, unread []Unreadable, size int, err error) {
-	cur, err := s.tasks.Find(ctx, filter, o)
-	if err != nil {
-		return nil, nil, 0, explain(err, doing)
-	}
-	defer func() { _ = cur.Close(ctx) }() // the server's part of one that was cut off goes later, if not now
 	var read codec.TaskReader
-	tasks = make([]*model.Task, 0, cur.RemainingBatchLength())
-	for (most == 0 || size < most) && cur.Next(ctx) {
-		size += len(cur.Current)
-		t, err := read.Read(cur.Current)
-		if err != nil {
-			unread = append(unread, s.complain(s.tasks, cur.Current, err))
-			continue
+	err = readEach(ctx, s.tasks, doing, filter, o, func(doc bson.Raw) bool {
+		size += len(doc)
+		if t, err := read.Read(doc); err == nil {
+			tasks = append(tasks, t)
+		} else {
+			unread = append(unread, s.complain(s.tasks, doc, err))
 		}
-		tasks = append(tasks, t)
-	}
-	return tasks, unread, size, explain(cur.Err(), doing)
+		return most == 0 || size < most
+	})
+	return tasks, unread, size, err
 }
 
 // unreadTries is how often [Store.findReadable] asks for others in the place of tasks that

@@ -41,7 +41,7 @@ func (s *Workers) Heartbeat(ctx context.Context, w Worker) error {
 		d("concurrency", w.Concurrency), d("running", w.Running), d("stream", w.Stream)}
 	update := bson.D{d("$currentDate", bson.D{d("heartbeat_at", true)})}
 	if w.Only == nil {
-		update = append(update, d("$set", set), d("$unset", bson.D{d("only", "")}))
+		update = append(update, setAndUnset(set, bson.D{d("only", "")})...)
 	} else {
 		update = append(update, d("$set", append(set, d("only", w.Only))))
 	}
@@ -66,7 +66,7 @@ func (s *Workers) Remove(ctx context.Context, id string) error {
 // List lists all workers that were heard of in the last day, by id. Those whose document
 // this release cannot read are left out, and the log says so.
 func (s *Workers) List(ctx context.Context) ([]Worker, error) {
-	all, _, err := readAll[Worker](ctx, s.core, s.workers, "listing workers")
+	all, _, err := readReadable[Worker](ctx, s.core, s.workers, "listing workers")
 	return all, err
 }
 

@@ -1,8 +1,7 @@
 // Package bench measures how fast the product is, beside what the database itself can do
 // with the same writes on the same server: the command mscheduler bench.
 //
-//	raw.go       the yardstick: the writes of a task's life in the cheapest form known;
-//	             rawresults.go the same where each task ends with another result
+//	raw.go       the yardstick: the writes of a task's life in the cheapest form known
 //	scenario.go  the list of scenarios; each is parts, which are data for
 //	run.go       the driver: scratch database ─▶ raw ─▶ load ─▶ workers ─▶ measure
 //	load.go      backlogs, a steady load and what it does for a while
@@ -15,7 +14,7 @@
 //	periodic.go  rules of every second, and many rules that seldom fire
 //	send.go      producers only
 //
-//	meter.go     commands and bytes of a client; calls.go finds, claims and ends among them
+//	meter.go     commands and bytes of a client; finds, claims and ends among them
 //	serverusage.go  what the server itself used; processtime_linux.go its processor time
 //	distance.go  a proxy that adds a round trip's time
 //	work.go      a worker: a goroutine of this process, or this binary again

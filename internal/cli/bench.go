@@ -84,17 +84,11 @@ func (a *app) benchConfig(b *benchFlags) error {
 	for _, w := range b.Warnings() {
 		a.say("%s", w)
 	}
-	switch {
-	case b.Path != "" && a.flags.uri != "":
+	if b.Path != "" && a.flags.uri != "" {
 		return usage("--path is for the embedded server, --uri for a deployment: give one of them")
-	case a.flags.uri != "":
-		t, err := a.targetOf(a.flags.uri, "--uri")
-		if err != nil {
-			return err
-		}
-		b.URI = t.uri
-	case b.Path == "" && a.Env.URI != "":
-		t, err := a.targetOf(a.Env.URI, "MSCHEDULER_MONGODB_URI")
+	}
+	if uri, from := a.uri(); uri != "" && b.Path == "" {
+		t, err := a.targetOf(uri, from)
 		if err != nil {
 			return err
 		}

@@ -37,14 +37,18 @@ type target struct {
 
 func (t target) String() string { return t.database + " on " + t.hosts }
 
+// uri is the connection string that was given, "" for none, and by what.
+func (a *app) uri() (uri, from string) {
+	if a.flags.uri != "" {
+		return a.flags.uri, "--uri"
+	}
+	return a.Env.URI, "MSCHEDULER_MONGODB_URI"
+}
+
 // target says which database is meant: the flag, the variable, or the dev server whose
 // address file lies in the current directory. Nothing is ever guessed beyond that.
 func (a *app) target(ctx context.Context) (target, error) {
-	uri, from := a.flags.uri, "--uri"
-	if uri == "" {
-		uri, from = a.Env.URI, "MSCHEDULER_MONGODB_URI"
-	}
-	if uri != "" {
+	if uri, from := a.uri(); uri != "" {
 		return a.targetOf(uri, from)
 	}
 	f, err := readDevFile(a.Dir)

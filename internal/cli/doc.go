@@ -8,7 +8,6 @@
 //	devfile.go    the address file of a dev server
 //	output.go     tables and JSON;  times.go: times as people read them
 //	terminal.go   what others wrote, as it may go to a terminal
-//	strictjson.go JSON that people write, and what is wrong with it
 //	confirm.go    asking before many tasks change
 //
 // and one file for each command. The command demo is package internal/demo.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -87,17 +88,12 @@ func (d *connection) triggered(ctx context.Context, before *schedule.Rule, run s
 			return out, nil
 		}
 	}
-	ids := []string{model.TaskID(rule.Tenant, before.Task.Type, run), model.TaskID(rule.Tenant, rule.Task.Type, run)}
-	tasks, err := d.store.Rules.LastLives(ctx, ids) // it has ended already
-	if err != nil {
+	switch ended, err := d.rules.GetRun(ctx, run); {
+	case err == nil:
+		out.Status, out.Reason, out.TaskID = ended.Status, ended.Reason, ended.TaskID
+		return out, nil
+	case !errors.Is(err, periodic.ErrNoRun):
 		return out, err
-	}
-	for _, id := range ids {
-		if t := tasks[id]; t != nil {
-			out.TaskID = id
-			out.Status, _ = tickplan.RunStatusOf(t)
-			return out, nil
-		}
 	}
 	out.Status, out.Reason = schedule.RunSkipped, tickplan.SkipConcurrency
 	if forced || rule.MaxConcurrency == 0 || rule.Concurrency == schedule.ConcurrencyParallel {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,14 +140,8 @@ func fixed(values ...string) cobra.CompletionFunc {
 }
 
 func (a *app) checkShared() error {
-	if a.flags.output == "" {
-		a.flags.output = a.Env.Output
-	}
-	switch a.flags.output {
-	case "":
-		a.flags.output = "table"
-	case "table", "json", "yaml":
-	default:
+	a.flags.output = cmp.Or(a.flags.output, a.Env.Output, "table")
+	if !slices.Contains([]string{"table", "json", "yaml"}, a.flags.output) {
 		return usage("--output is %q; want table, json or yaml", a.flags.output)
 	}
 	if _, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey); err != nil {
@@ -157,13 +152,7 @@ func (a *app) checkShared() error {
 }
 
 func (a *app) level() (zerolog.Level, error) {
-	name := a.flags.logLevel
-	if name == "" {
-		name = a.Env.LogLevel
-	}
-	switch name {
-	case "":
-		return zerolog.WarnLevel, nil
+	switch name := cmp.Or(a.flags.logLevel, a.Env.LogLevel, "warn"); name {
 	case "off":
 		return zerolog.Disabled, nil
 	case "debug", "info", "warn", "error":

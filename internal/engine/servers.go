@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -51,3 +53,24 @@ func initiate(ctx context.Context, admin *mongo.Database, addr string) error {
 }
 
 const alreadyInitialized = 23
+
+// Secantusd is secantusd-rs on PATH or in ~/.cargo/bin: a MongoDB-compatible server of
+// other people, which shows what is only true of our own. It is slow under contention
+// and not always right, so users are never given it.
+func Secantusd() Engine {
+	return Engine{Name: "secantusd", Slow: true, Start: func(ctx context.Context) (*Deployment, error) {
+		path, err := exec.LookPath("secantusd-rs")
+		if home, homeErr := os.UserHomeDir(); err != nil && homeErr == nil {
+			path, err = exec.LookPath(filepath.Join(home, ".cargo", "bin", "secantusd-rs"))
+		}
+		if err != nil {
+			return nil, missing("secantusd", "secantusd-rs is neither on PATH nor in ~/.cargo/bin")
+		}
+		return startProcess(ctx, program{
+			name: "secantusd",
+			args: func(port, data string) []string {
+				return []string{path, "--host", "127.0.0.1", "--port", port, "--storage-path", data, "--sync-on-commit"}
+			},
+		})
+	}}
+}

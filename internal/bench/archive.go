@@ -112,13 +112,14 @@ func (r *run) clear(ctx context.Context) error {
 // compare says what the load lost.
 func (a *archiving) compare(r *run) {
 	before, during, after := a.before, a.during, a.after
-	alone := span{finished: before.finished + after.finished, took: before.took + after.took, cpu: before.cpu + after.cpu}
+	alone := before.spent
+	alone.add(after.spent)
 	r.note("%d finished tasks moved to the history within %s: %s/s", a.n, during.took.Round(100*time.Millisecond), shown(perSecond(a.n, during.took), 0))
 	r.note("the load before %s/s, meanwhile %s/s, after %s/s", shown(before.rate(), 0), shown(during.rate(), 0), shown(after.rate(), 0))
 	if q := quotient(during.rate(), alone.rate()); q != nil {
 		r.note("meanwhile / before and after: %.2f", *q)
 	}
-	if q := quotient(alone.cost(), during.cost()); q != nil && r.db.Embedded() {
+	if q := quotient(alone.cpuEach(), during.cpuEach()); q != nil && r.db.Embedded() {
 		r.note("by processor time a task of the load: %.2f", *q)
 	}
 }

@@ -115,10 +115,8 @@ func beside(ctx context.Context, f func(context.Context) error, jobs ...func(con
 
 // span is what the workers did for a while.
 type span struct {
-	finished int64
-	took     time.Duration
-	cpu      time.Duration // of this process, and so of the server where it is embedded
-	fetches  []fetch
+	spent
+	fetches []fetch
 }
 
 // span measures the steady load until over reports that enough time has passed, and that enough
@@ -137,12 +135,6 @@ func (r *run) span(ctx context.Context, over func(passed time.Duration, ended in
 		}
 	}
 	s.took, s.cpu = r.cfg.Clock.Monotonic()-began, cpuTime()-cpu
-	r.crew.Look(func() { s.finished, s.fetches = r.crew.sum().Finished-before, r.crew.fetches })
+	r.crew.Look(func() { s.tasks, s.fetches = int(r.crew.sum().Finished-before), r.crew.fetches })
 	return s, err
 }
-
-// rate is what ended in a second.
-func (s *span) rate() *float64 { return perSecond(int(s.finished), s.took) }
-
-// cost is the processor time of a task in microseconds; nil where it is not known.
-func (s *span) cost() *float64 { return (&spent{tasks: int(s.finished), cpu: s.cpu}).cpuEach() }

@@ -35,7 +35,7 @@ type yardstick struct {
 // spent is what a number of tasks cost.
 type spent struct {
 	tasks     int
-	took, cpu time.Duration // cpu: of this process
+	took, cpu time.Duration // cpu: of this process, and so of the server where it is embedded
 }
 
 func (s *spent) add(o spent) {
@@ -43,6 +43,9 @@ func (s *spent) add(o spent) {
 	s.took += o.took
 	s.cpu += o.cpu
 }
+
+// rate is how many tasks that is in a second.
+func (s *spent) rate() *float64 { return perSecond(s.tasks, s.took) }
 
 // cpuEach is the processor time of a task in microseconds; nil where it is not known.
 func (s *spent) cpuEach() *float64 {

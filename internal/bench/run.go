@@ -135,7 +135,7 @@ func (r *run) note(format string, values ...any) {
 // also adds a result beside the part's own.
 func (r *run) also(name string, s span, partial bool) {
 	x := Result{Scenario: name, Engine: r.res.Engine, Processes: r.res.Processes, Concurrency: r.res.Concurrency, Partial: partial}
-	x.measured(int(s.finished), s.took)
+	x.measured(s.tasks, s.took)
 	r.extra = append(r.extra, x)
 }
 
@@ -236,7 +236,7 @@ func (r *run) measureRaw(ctx context.Context) error {
 		return err
 	}
 	r.writes.add(s)
-	r.res.yardstick(perSecond(r.writes.tasks, r.writes.took))
+	r.res.yardstick(r.writes.rate())
 	return nil
 }
 

@@ -48,7 +48,7 @@ func (r *run) windows(ctx context.Context, lasts, window time.Duration) (out []s
 func (r *run) compareWindows(windows []span) {
 	for i, w := range windows {
 		cost := ""
-		if each := w.cost(); each != nil && r.db.Embedded() {
+		if each := w.cpuEach(); each != nil && r.db.Embedded() {
 			cost = fmt.Sprintf(", %.0f µs of processor time a task", *each)
 		}
 		empty, full := w.fetchTimes()
@@ -63,7 +63,7 @@ func (r *run) compareWindows(windows []span) {
 	if q := quotient(last.rate(), first.rate()); q != nil {
 		r.note("last window / first: %.2f", *q)
 	}
-	if q := quotient(first.cost(), last.cost()); q != nil && r.db.Embedded() {
+	if q := quotient(first.cpuEach(), last.cpuEach()); q != nil && r.db.Embedded() {
 		r.note("last window / first by processor time: %.2f", *q)
 	}
 }

@@ -145,23 +145,24 @@ func (r *run) ended() {
 	r.res.measured(int(t.Finished), time.Unix(0, t.LastFinish).Sub(r.began))
 }
 
-// awaitEnds waits until so many tasks have ended.
-func (r *run) awaitEnds(ctx context.Context, step string, n int) error {
+// await waits until the workers have reported so many, which count tells under the lock.
+func (r *run) await(ctx context.Context, step string, n int, count func() int) error {
 	show := r.progress(step)
 	return r.crew.Await(ctx, func() bool {
-		done := int(r.crew.sum().Finished)
+		done := count()
 		show(done, n)
 		return done >= n
 	})
 }
 
+// awaitEnds waits until so many tasks have ended.
+func (r *run) awaitEnds(ctx context.Context, step string, n int) error {
+	return r.await(ctx, step, n, func() int { return int(r.crew.sum().Finished) })
+}
+
 // awaitStarts waits until the workers have reported so many starts.
 func (r *run) awaitStarts(ctx context.Context, step string, n int) error {
-	show := r.progress(step)
-	return r.crew.Await(ctx, func() bool {
-		show(len(r.crew.starts), n)
-		return len(r.crew.starts) >= n
-	})
+	return r.await(ctx, step, n, func() int { return len(r.crew.starts) })
 }
 
 // hire starts workers until there are so many.

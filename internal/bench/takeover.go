@@ -31,12 +31,7 @@ func takeover(c *Config) []part {
 			if _, err := r.crew.begin(ctx); err != nil {
 				return err
 			}
-			show := r.progress("claiming")
-			return r.crew.Await(ctx, func() bool {
-				running := r.crew.members[0].latest.Running
-				show(running, n)
-				return running >= n
-			})
+			return r.await(ctx, "claiming", n, func() int { return r.crew.members[0].latest.Running })
 		},
 		orders: func(_ *run, s *spec) { s.Starts = true },
 		measure: func(ctx context.Context, r *run) error {

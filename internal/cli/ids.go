@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -31,6 +32,11 @@ func taskIDs(args []string) error {
 		}
 	}
 	return nil
+}
+
+// taskArgs wants ids of tasks, which it makes full ones.
+func taskArgs(number cobra.PositionalArgs) cobra.PositionalArgs {
+	return cobra.MatchAll(number, func(_ *cobra.Command, args []string) error { return taskIDs(args) })
 }
 
 // lifeName names one life of a task.

@@ -68,13 +68,6 @@ func ruleForm(r *schedule.Rule) *form.Rule {
 	return f
 }
 
-func zoneName(r *schedule.Rule) string {
-	if r.Timezone == "" {
-		return "UTC"
-	}
-	return r.Timezone
-}
-
 // stateText says whether the rule fires, in a word, and why it does not.
 func stateText(r *schedule.Rule) string {
 	switch {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func (r *rulesCommand) printRules(ctx context.Context, d *connection, rules []*s
 		if x.Last != nil {
 			last = string(status[x.Last.ID]) + " " + human.Relative(x.Last.Nominal, d.at)
 		}
-		t.add(ruleName(x), x.Cron, zoneName(x), x.Task.Type, stateText(x), nextText(x, d.at), last, fmt.Sprint(len(x.Active)), fmt.Sprint(len(x.Queued)))
+		t.add(ruleName(x), x.Cron, cmp.Or(x.Timezone, "UTC"), x.Task.Type, stateText(x), nextText(x, d.at), last, fmt.Sprint(len(x.Active)), fmt.Sprint(len(x.Queued)))
 	}
 	if err := r.print(t.flush()); err != nil {
 		return err

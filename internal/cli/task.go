@@ -25,13 +25,8 @@ func (a *app) taskCommand() *cobra.Command {
 
 // aboutTask makes a command one that says something about a task.
 func (a *app) aboutTask(cmd *cobra.Command, say func(ctx context.Context, c *connection, id string) error) *cobra.Command {
-	cmd.Args = one("the id of a task")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := taskIDs(args); err != nil {
-			return err
-		}
-		return a.onDatabase(func(ctx context.Context, c *connection, args []string) error { return say(ctx, c, args[0]) })(cmd, args)
-	}
+	cmd.Args = taskArgs(one("the id of a task"))
+	cmd.RunE = a.onDatabase(func(ctx context.Context, c *connection, args []string) error { return say(ctx, c, args[0]) })
 	return cmd
 }
 

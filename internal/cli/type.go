@@ -59,7 +59,7 @@ func (a *app) printTypes(types []*model.TaskType, paused []string, all bool) err
 	}
 	tab := newTable("TYPE", "CATEGORY", "RETRIES", "TIMEOUT", "LIMITS", "CALLBACK", "PAUSED", "VERSION", "NAME")
 	for _, t := range types {
-		tab.add(t.Code, t.Category, retriesText(t.Options.Retry), spanOrNone(t), limitsText(t), callbackText(t.Options.Callback),
+		tab.add(t.Code, t.Category, retriesText(t.Options.Retry), spanOr(t.Options.ExecutionTimeout, ""), limitsText(t), callbackText(t.Options.Callback),
 			pausedText(slices.Contains(paused, t.Code), all), fmt.Sprint(t.Version), human.OneLine(t.Name, 40))
 	}
 	return a.print(tab.flush())
@@ -83,13 +83,6 @@ func pausedText(itself, all bool) string {
 	default:
 		return ""
 	}
-}
-
-func spanOrNone(t *model.TaskType) string {
-	if t.Options.ExecutionTimeout == 0 {
-		return ""
-	}
-	return span(t.Options.ExecutionTimeout)
 }
 
 func retriesText(r *model.Retry) string {

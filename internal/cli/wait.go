@@ -26,7 +26,7 @@ func (a *app) taskWait() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait ID...", Short: "Wait for tasks to end", Long: waitHelp,
-		Args: cobra.MatchAll(some("the ids of tasks"), func(_ *cobra.Command, args []string) error { return taskIDs(args) }),
+		Args: taskArgs(some("the ids of tasks")),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout <= 0 && cmd.Flags().Changed("timeout") {
 				return usage("--timeout is %s; it must be positive", span(timeout))

@@ -70,23 +70,19 @@ func (t *Task) options(start time.Time, existing []model.Existing, o *model.Opti
 	add(&out, f.LimitKey, producer.LimitKey)
 	add(&out, (*time.Duration)(f.ExecutionTimeout), producer.Timeout)
 	add(&out, (*time.Duration)(f.Retention), producer.Retention)
-	for _, x := range []struct {
-		said   bool
-		option func() producer.Option
-	}{
-		{t.StartTime != nil, func() producer.Option { return producer.At(start) }},
-		{f.ExpiresAt != nil, func() producer.Option { return producer.ExpiresAt(o.ExpiresAt) }},
-		{t.Held != nil && *t.Held, producer.Held},
-		{len(existing) > 0, func() producer.Option { return producer.OnExisting(existing...) }},
-		{f.SpecificWorkerIDs != nil, func() producer.Option { return producer.Workers(f.SpecificWorkerIDs...) }},
-		{f.PingInterval != nil || f.WorkerTimeout != nil, func() producer.Option { return producer.Lease(o.PingInterval, o.WorkerTimeout) }},
-		{f.Retry != nil, func() producer.Option { return producer.Retry(*o.Retry) }},
-		{f.Callback != nil, func() producer.Option { return producer.Callback(*o.Callback) }},
-	} {
-		if x.said {
-			out = append(out, x.option())
+	add(&out, o.Retry, producer.Retry)
+	add(&out, o.Callback, producer.Callback)
+	where := func(said bool, option producer.Option) {
+		if said {
+			out = append(out, option)
 		}
 	}
+	where(t.StartTime != nil, producer.At(start))
+	where(f.ExpiresAt != nil, producer.ExpiresAt(o.ExpiresAt))
+	where(t.Held != nil && *t.Held, producer.Held())
+	where(len(existing) > 0, producer.OnExisting(existing...))
+	where(f.SpecificWorkerIDs != nil, producer.Workers(f.SpecificWorkerIDs...))
+	where(f.PingInterval != nil || f.WorkerTimeout != nil, producer.Lease(o.PingInterval, o.WorkerTimeout))
 	return out
 }
 

@@ -87,6 +87,15 @@ func (a *app) result(v any, text string) error {
 	return a.print(text)
 }
 
+// resultTable prints the value where JSON or YAML is wanted, else the table, or that it has no rows.
+func (a *app) resultTable(v any, t *table, none string) error {
+	if len(t.rows) > 0 || a.asJSON() {
+		return a.result(v, t.flush())
+	}
+	a.say("%s", none)
+	return nil
+}
+
 func (a *app) print(s string) error {
 	if !a.asJSON() {
 		s = linesOnTerminal(s)

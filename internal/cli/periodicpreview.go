@@ -72,24 +72,15 @@ type tickView struct {
 }
 
 func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) error {
-	if r.asJSON() {
-		views := make([]tickView, len(ticks))
-		for i, t := range ticks {
-			views[i] = tickView{jsonTime(t.UTC), t.Local.Format(time.RFC3339), t.Fires, t.Note}
-		}
-		return r.printJSON(map[string]any{"ticks": views})
-	}
-	if len(ticks) == 0 {
-		r.say("no tick")
-		return nil
-	}
+	views := make([]tickView, len(ticks))
 	t := newTable("LOCAL", "", "UTC", "FROM THERE", "FIRES", "CLOCK CHANGE")
-	for _, x := range ticks {
+	for i, x := range ticks {
+		views[i] = tickView{jsonTime(x.UTC), x.Local.Format(time.RFC3339), x.Fires, x.Note}
 		fires := "yes"
 		if !x.Fires {
 			fires = "no"
 		}
 		t.add(x.Local.Format("2006-01-02 15:04:05-07:00"), x.Local.Format("Mon"), human.Stamp(x.UTC), human.Relative(x.UTC, from), fires, x.Note)
 	}
-	return r.print(t.flush())
+	return r.resultTable(map[string]any{"ticks": views}, t, "no tick")
 }

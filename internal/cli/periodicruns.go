@@ -157,23 +157,12 @@ func runViewOf(x *schedule.Run) runView {
 }
 
 func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next string, now time.Time) error {
-	if r.asJSON() {
-		views := make([]runView, len(runs))
-		for i, x := range runs {
-			views[i] = runViewOf(x)
-		}
-		out := map[string]any{"runs": views}
-		if next != "" {
-			out["next"] = next
-		}
-		return r.printJSON(out)
+	out, noRun := map[string]any{}, "no run"
+	if next != "" {
+		out["next"] = next
 	}
-	if len(runs) == 0 {
-		r.say("no run")
-		if rule != nil && rule.Log == schedule.LogNone {
-			r.say("the rule keeps no records (log: none); its tasks: mscheduler task list --type %s%s", rule.Task.Type, tenantFlag(rule.Tenant))
-		}
-		return nil
+	if rule != nil && rule.Log == schedule.LogNone {
+		noRun += "\nthe rule keeps no records (log: none); its tasks: mscheduler task list --type " + rule.Task.Type + tenantFlag(rule.Tenant)
 	}
 	heads := []string{"TICK", "STATUS", "LATE", "TOOK", "ATTEMPT", "WHY", "RUN"}
 	all := rule == nil
@@ -181,7 +170,9 @@ func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next
 		heads, rule = append([]string{"RULE"}, heads...), &schedule.Rule{} // times in UTC
 	}
 	t := newTable(heads...)
-	for _, x := range runs {
+	views := make([]runView, len(runs))
+	for i, x := range runs {
+		views[i] = runViewOf(x)
 		late, attempt := "", ""
 		if !x.Manual && x.Status != schedule.RunSkipped && (x.Late > 0 || !x.StartedAt.IsZero()) {
 			late = human.Rough(time.Duration(x.Late) * time.Millisecond)
@@ -195,13 +186,12 @@ func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next
 		}
 		t.add(cells...)
 	}
-	if err := r.print(t.flush()); err != nil {
-		return err
-	}
-	if next != "" {
+	out["runs"] = views
+	err := r.resultTable(out, t, noRun)
+	if err == nil && next != "" && !r.asJSON() {
 		r.say("more runs follow; for the next page: --after '%s'", next)
 	}
-	return nil
+	return err
 }
 
 func tookText(r *schedule.Run, now time.Time) string {

@@ -53,16 +53,12 @@ func (a *app) printTypes(types []*model.TaskType, paused []string, all bool) err
 	if done, err := printStored(a, "types", types, asForm, document); done {
 		return err
 	}
-	if len(types) == 0 {
-		a.say("no type has settings; see: mscheduler type apply --help")
-		return nil
-	}
 	tab := newTable("TYPE", "CATEGORY", "RETRIES", "TIMEOUT", "LIMITS", "CALLBACK", "PAUSED", "VERSION", "NAME")
 	for _, t := range types {
 		tab.add(t.Code, t.Category, retriesText(t.Options.Retry), spanOr(t.Options.ExecutionTimeout, ""), limitsText(t), callbackText(t.Options.Callback),
 			pausedText(slices.Contains(paused, t.Code), all), fmt.Sprint(t.Version), human.OneLine(t.Name, 40))
 	}
-	return a.print(tab.flush())
+	return a.resultTable(nil, tab, "no type has settings; see: mscheduler type apply --help")
 }
 
 // typeForm is a stored type as a file would say it that can be applied anywhere, any number

@@ -73,17 +73,10 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 		t.add(w.ID, state, human.OneLine(strings.Join(w.Types, ","), 40), human.OneLine(lifecycle.ConditionsText(w.Only), 40), fmt.Sprint(w.Running), fmt.Sprint(w.Concurrency),
 			w.Stream, human.When(w.StartedAt, now), human.Relative(w.HeartbeatAt, now))
 	}
-	if a.asJSON() {
-		return a.printJSON(map[string]any{"workers": views})
-	}
-	if silent > 0 && !all {
+	if silent > 0 && !all && !a.asJSON() {
 		a.say("%s no recent heartbeat; to list them: --all", human.Plural(silent, "worker has", "workers have"))
 	}
-	if len(views) == 0 {
-		a.say("no live workers; to start one: mscheduler work")
-		return nil
-	}
-	return a.print(t.flush())
+	return a.resultTable(map[string]any{"workers": views}, t, "no live workers; to start one: mscheduler work")
 }
 
 func jsonTime(t time.Time) string {

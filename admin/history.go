@@ -50,11 +50,11 @@ func (a *Admin) HistoryRetention(ctx context.Context) (time.Duration, error) {
 // within a minute. What is in the history already keeps the time it was given.
 func (a *Admin) SetHistoryRetention(ctx context.Context, keep time.Duration) error {
 	if keep != 0 && (keep < minHistory || keep > maxHistory) {
-		return fmt.Errorf("setting how long the history is kept: %w",
+		return fmt.Errorf("setting the retention of the history: %w",
 			input.Invalid("retention", "is %v; want %v to %v, or 0 for ever", keep, minHistory, maxHistory))
 	}
 	if err := a.room.Prepare(ctx); err != nil {
-		return fmt.Errorf("setting how long the history is kept: %w", err)
+		return fmt.Errorf("setting the retention of the history: %w", err)
 	}
 	return a.room.Store.History.SetRetention(ctx, keep)
 }

@@ -168,7 +168,7 @@ func TestATaskThatMovedIsStillReadAndAwaited(t *testing.T) {
 
 	_, err = b.p.Retry(t.Context(), s.ID, "")
 	require.ErrorIs(t, err, producer.ErrNotFound, "no command changes what is over")
-	require.ErrorContains(t, err, "it ended as Success and is in the history since ")
+	require.ErrorContains(t, err, "it ended as Success and moved to the history at ")
 	fresh := b.send(mail{}, producer.Key("k"))
 	require.True(t, fresh.Created, "its key is free")
 	require.Greater(t, fresh.Generation, s.Generation)

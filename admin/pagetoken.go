@@ -34,13 +34,13 @@ func (f *Filter) after(token string) (store.Place, error) {
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) <= 1+tokenSumBytes || raw[0] != tokenVersion {
-		return at, input.Invalid("page_token", "is not one that a page had")
+		return at, input.Invalid("page_token", "was not returned by Find")
 	}
 	generation, id, _ := bytes.Cut(raw[1+tokenSumBytes:], []byte("@"))
 	at.ID = string(id)
 	at.Generation, err = strconv.ParseInt(string(generation), 10, 64)
 	if err != nil || f.token(at) != token { // by the check sum, and numbers have several spellings
-		return store.Place{}, input.Invalid("page_token", "is not one that a page of this filter had")
+		return store.Place{}, input.Invalid("page_token", "was not returned by Find for this filter")
 	}
 	return at, nil
 }

@@ -21,7 +21,7 @@ func (a *Admin) Resume(ctx context.Context, types ...string) error {
 
 func (a *Admin) pause(ctx context.Context, doing string, types []string, do func() error) error {
 	if len(types) == 0 {
-		return fmt.Errorf("%s: %w", doing, input.Invalid("types", "are empty; PauseAll and ResumeAll are for all of them"))
+		return fmt.Errorf("%s: %w", doing, input.Invalid("types", "are empty; to affect all types, use PauseAll or ResumeAll"))
 	}
 	for _, typ := range types {
 		if err := input.Name("type", typ); err != nil {

@@ -64,7 +64,7 @@ func secretBytes(secret string) ([]byte, error) {
 	}
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(b) == 0 {
-		return nil, fmt.Errorf("the secret begins with %s, but the rest is not base64", encoded)
+		return nil, fmt.Errorf("the secret starts with %s, but the rest is not base64", encoded)
 	}
 	return b, nil
 }

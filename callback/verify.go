@@ -19,10 +19,10 @@ import (
 
 // Why a request is refused.
 var (
-	errHeaders   = errors.New("a header of the callback is missing or malformed")
-	errSignature = errors.New("the callback has no signature by a known key")
+	errHeaders   = errors.New("a callback header is missing or malformed")
+	errSignature = errors.New("no known key signed the callback")
 	errTime      = errors.New("the callback was signed too long ago, or in the future")
-	errTooLarge  = errors.New("the body of the callback is too large")
+	errTooLarge  = errors.New("the callback body is too large")
 )
 
 const (

@@ -38,7 +38,7 @@ func TestAWorkerWithBadCallbackSettingsIsRefused(t *testing.T) {
 func TestAHandlerOfDeliveriesHasNoCallback(t *testing.T) {
 	_, err := (&Consumer{}).newHandler(input.CallbackType, nil, Defaults(model.Options{Callback: &model.Callback{Error: &model.CallbackTarget{URL: "http://h"}}}))
 	require.ErrorIs(t, err, model.ErrInvalid)
-	require.ErrorContains(t, err, "telling of a delivery")
+	require.ErrorContains(t, err, "the delivery of a callback has no callback")
 }
 
 func TestWhatADeliverySaysBecomesWhatItsTaskDoes(t *testing.T) {

@@ -41,10 +41,10 @@ func HandleCategory(c *Consumer, name string, h Handler, opts ...HandleOption) e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.started {
-		return fmt.Errorf("handling category %s: the consumer has been started", name)
+		return fmt.Errorf("handling category %s: the consumer was already started", name)
 	}
 	if slices.ContainsFunc(c.categories, func(other *category) bool { return other.name == name }) {
-		return input.Invalid("category", "%s has a handler already", name)
+		return input.Invalid("category", "%s already has a handler", name)
 	}
 	c.categories = append(c.categories, cat)
 	return nil

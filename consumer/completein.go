@@ -39,7 +39,7 @@ func (e *Execution) CompleteIn(ctx context.Context, result any) error {
 		return err
 	}
 	if !c.store.InRunningTransaction(ctx) {
-		return input.Invalid("ctx", "of CompleteIn carries no running transaction of the worker's client: hand on what the session's WithTransaction calls its function with")
+		return input.Invalid("ctx", "of CompleteIn carries no running transaction of the worker's client; want the context that WithTransaction passes to its function")
 	}
 	x.completing.Store(true)
 	if !x.lease.Bounded() && x.lease.Trusted(c.cfg.Clock) < x.eff.Lease/2 {

@@ -159,7 +159,7 @@ func New(cfg Config) (*Consumer, error) {
 func (c *Consumer) WorkerID() string { return c.cfg.WorkerID }
 
 // errStarted is returned when a consumer is run a second time.
-var errStarted = errors.New("the consumer has been started before")
+var errStarted = errors.New("the consumer was already started")
 
 // LeftError says which handlers had not returned when Run had to. They are pinged on
 // until they return or the process ends, so nobody else runs their tasks meanwhile.

@@ -131,10 +131,10 @@ func (c *Consumer) handle(typ string, run Handler, opts ...HandleOption) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.started {
-		return fmt.Errorf("handling type %s: the consumer has been started", typ)
+		return fmt.Errorf("handling type %s: the consumer was already started", typ)
 	}
 	if c.handlers[typ] != nil {
-		return input.Invalid("type", "%s has a handler already", typ)
+		return input.Invalid("type", "%s already has a handler", typ)
 	}
 	c.handlers[typ] = h
 	return nil

@@ -34,13 +34,13 @@ func (c *Consumer) loseLease(x *execution) {
 	if c.stop(x, ErrLeaseLost) {
 		c.stats.leasesLost.Add(1)
 		c.log.Warn().Str("task_id", x.task.ID).Str("exec_id", x.execID).Msg("the lease was lost: another worker took over the task, or the task ended")
-		c.emitFor(x, Event{Kind: workerevent.LeaseLost, Reason: "taken over or ended by somebody else"})
+		c.emitFor(x, Event{Kind: workerevent.LeaseLost, Reason: "another worker took over the task, or the task ended"})
 	}
 }
 
 // leaseEnded tells the handler to stop whose lease could not be extended in time.
 func (c *Consumer) leaseEnded(x *execution) {
-	cause, why := ErrLeaseLost, "no ping got through in time"
+	cause, why := ErrLeaseLost, "no ping succeeded in time"
 	if x.lease.Bounded() {
 		cause, why = ErrTimeout, "the deadline has passed"
 	}

@@ -19,7 +19,7 @@ import (
 // returns while one of them is set is judged by the cause; a nil error is a success.
 var (
 	ErrShutdown  = errors.New("the worker is stopping")
-	ErrLeaseLost = errors.New("the lease is lost or could not be kept")
+	ErrLeaseLost = errors.New("the lease was lost or could not be extended")
 	ErrCancelled = errors.New("the task was cancelled") // or its worker filter no longer names this worker
 	ErrTimeout   = errors.New("the execution ran past its deadline")
 )
@@ -147,7 +147,7 @@ func caught(f func() error) (err error) {
 func panicText(p any) (s string) {
 	defer func() {
 		if recover() != nil {
-			s = fmt.Sprintf("a %T whose text cannot be had", p)
+			s = fmt.Sprintf("a %T that cannot be printed", p)
 		}
 	}()
 	return fmt.Sprint(p)

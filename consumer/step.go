@@ -65,9 +65,9 @@ func stepper(ctx context.Context, name string) (*Execution, error) {
 	e, _ := ctx.Value(executionKey{}).(*Execution)
 	switch {
 	case e == nil:
-		return nil, input.Invalid("ctx", "of step %s is not that of a handler: hand on what the handler was called with", name)
+		return nil, input.Invalid("ctx", "of step %s does not come from a handler; want the context that the handler was called with", name)
 	case store.InTransaction(ctx):
-		return nil, input.Invalid("ctx", "of step %s carries a transaction, which may be undone while the step stays: call Step outside, and run the transaction in its function", name)
+		return nil, input.Invalid("ctx", "of step %s carries a transaction, which may abort after the step was saved; call Step outside and run the transaction in its function", name)
 	default:
 		return e, nil
 	}
@@ -84,7 +84,7 @@ func encodeStep[T any](name string, v T) (bson.RawValue, error) {
 	}
 	var again T
 	if err := codec.DecodeValue(raw, &again); err != nil {
-		return raw, Fatal(input.Invalid("step "+name, "cannot be read again: %v", err))
+		return raw, Fatal(input.Invalid("step "+name, "returned a value that does not decode into its type: %v", err))
 	}
 	return raw, nil
 }
@@ -108,7 +108,7 @@ func (e *Execution) step(ctx context.Context, name string, fn func() (bson.RawVa
 		return value, Fatal(err)
 	}
 	if ctx.Err() != nil {
-		return value, fmt.Errorf("step %s was not begun: %w", name, context.Cause(ctx))
+		return value, fmt.Errorf("step %s did not start: %w", name, context.Cause(ctx))
 	}
 	value, err = fn()
 	if err != nil {

@@ -82,7 +82,7 @@ func TestTheExtOfARuleReachesHandlersAndRequests(t *testing.T) {
 
 		to.URL = target.URL + "/{{ext.zone}}"
 		_, err = w.rules.Create(t.Context(), schedule.Spec{Name: "wrong", Cron: "@yearly", HTTP: &to, Ext: ext})
-		require.ErrorContains(t, err, `http.url has the placeholder "ext.zone", but the rule's ext has no such value`)
+		require.ErrorContains(t, err, `http.url has the placeholder "ext.zone", but the rule's ext does not contain this value`)
 	})
 }
 

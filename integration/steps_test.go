@@ -211,7 +211,7 @@ func TestANameTakenTwiceIsAnErrorThatSaysSo(t *testing.T) {
 		require.ErrorContains(t, got.inTransaction, "carries a transaction")
 		require.Equal(t, []string{"one"}, namesOf(a.get(sent.ID).Steps))
 		_, err := consumer.Step(t.Context(), "outside", one)
-		require.ErrorContains(t, err, "not that of a handler")
+		require.ErrorContains(t, err, "does not come from a handler")
 	})
 }
 

@@ -45,7 +45,7 @@ func Drain(t testing.TB, c *consumer.Consumer, opts ...DrainOption) Report {
 		}
 		o(&d)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), d.within, fmt.Errorf("it is not done after %v", d.within))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), d.within, fmt.Errorf("it did not finish within %v", d.within))
 	defer cancel()
 	report, err := c.Drain(ctx, d.skipTime)
 	if err != nil {

@@ -90,7 +90,7 @@ func TestDrainFailsTheTestWhenAHandlerTakesTooLong(t *testing.T) {
 		defer func() { _ = recover() }() // what Fatalf of the recording does
 		mstest.Drain(&verdict, c, mstest.Within(50*time.Millisecond))
 	}()
-	require.Contains(t, verdict.fatal, "it is not done after 50ms")
+	require.Contains(t, verdict.fatal, "it did not finish within 50ms")
 }
 
 func TestDrainFailsTheTestWhenAnOptionIsNil(t *testing.T) {

@@ -88,7 +88,7 @@ func TestASendManyThatWasCutOffNamesItsItemsAndMayBeRepeated(t *testing.T) {
 	require.ErrorAs(t, err, &many)
 	require.Len(t, many.Failed, n)
 	require.True(t, mongo.IsNetworkError(many.Failed[0]))
-	require.ErrorContains(t, many.Failed[n-1], "not tried after an error")
+	require.ErrorContains(t, many.Failed[n-1], "not attempted after an earlier error")
 	require.Equal(t, "-/mail/0", sent[0].ID)
 	require.EqualValues(t, 1+maxChunk, b.Tasks())
 
@@ -156,7 +156,7 @@ func TestASchemaOfALaterReleaseIsRefusedByNameOfTheRemedy(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Send(t.Context(), b.p, mailType, mail{})
 	require.ErrorContains(t, err, "too new")
-	require.ErrorContains(t, err, "use a newer mscheduler")
+	require.ErrorContains(t, err, "use a newer release of mscheduler")
 	require.Zero(t, b.Tasks())
 }
 

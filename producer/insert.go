@@ -116,7 +116,7 @@ func (p *Producer) gather(ctx context.Context, o *outgoing) *outgoing {
 	case <-g.done:
 	case <-ctx.Done():
 		// The insert may still be under way and use o: leave it alone.
-		return &outgoing{sent: Sent{ID: o.task.ID}, err: fmt.Errorf("storing task %s, which may be done: %w", o.task.ID, context.Cause(ctx))}
+		return &outgoing{sent: Sent{ID: o.task.ID}, err: fmt.Errorf("storing task %s (it may have been stored): %w", o.task.ID, context.Cause(ctx))}
 	}
 	if o.again { // by the sender itself: it must not hold up what gathers
 		p.sendAgain(ctx, o)
@@ -186,7 +186,7 @@ func (p *Producer) insertInTransaction(ctx context.Context, outs []*outgoing) {
 			if refused := new(model.RefusedError); failed == nil && !errors.As(o.err, &refused) {
 				failed = o.err // a refusal has written nothing, and ended nothing
 			} else if failed != nil && o.err == nil {
-				o.err = fmt.Errorf("not stored, since the transaction failed: %w", failed)
+				o.err = fmt.Errorf("not stored, because the transaction failed: %w", failed)
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func (p *Producer) insertChunks(ctx context.Context, outs []*outgoing) {
 	for chunk := range chunks(outs) {
 		if down != nil { // each further chunk would only wait for the server again
 			for _, o := range chunk {
-				o.err = fmt.Errorf("not tried after an error: %w", down)
+				o.err = fmt.Errorf("not attempted after an earlier error: %w", down)
 			}
 			continue
 		}
@@ -263,7 +263,7 @@ func (p *Producer) insert(ctx context.Context, outs []*outgoing) {
 }
 
 func reappeared(o *outgoing) error {
-	return fmt.Errorf("storing task %s: it was found and was gone again %d times", o.task.ID, maxReappearing)
+	return fmt.Errorf("storing task %s: the task appeared and disappeared %d times", o.task.ID, maxReappearing)
 }
 
 // insertNew returns those whose key exists.

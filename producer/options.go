@@ -212,7 +212,7 @@ func ExpiresIn(d time.Duration) Option {
 	return newOption("ExpiresIn", func(s *settings) {
 		s.draft.Options.ExpiresAt, s.draft.ExpiresIn = time.Time{}, d
 		if d == 0 { // in a draft that means "not said"
-			s.complain("expires_in", "is 0; nobody could start the task in time")
+			s.complain("expires_in", "is 0; want at least 1ms, because no worker could start the task in time")
 		}
 	}, d)
 }

@@ -137,7 +137,7 @@ func (m *many) add(typ string, args any, opts []Option) {
 	if i == 0 {
 		m.outside = outside
 	} else if outside != m.outside {
-		err = errors.Join(err, input.Invalid("outside_transaction", "differs from that of item 0; give it to all items or to none"))
+		err = errors.Join(err, input.Invalid("outside_transaction", "differs between items; give it to all items or to none"))
 	}
 	if err != nil {
 		m.bad.add(i, err)

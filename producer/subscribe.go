@@ -131,7 +131,7 @@ func (s *Subscription) open(ctx context.Context, token string) (stream *store.Ev
 		return nil, err
 	}
 	if s.seat == nil {
-		return nil, &NoStreamError{Reason: "other subscriptions have all the seats there are for these types, or for all types together", Later: true}
+		return nil, &NoStreamError{Reason: "other subscriptions hold all seats for these types or for all types together", Later: true}
 	}
 	if stream, err = s.store.Events(ctx, s.filter, token); err == nil {
 		s.seen(stream.Token())

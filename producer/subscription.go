@@ -216,12 +216,12 @@ func (s *Subscription) keepSeat(ctx context.Context) {
 	}
 }
 
-var errSeatLost = &NoStreamError{Reason: "its seat lapsed while the database was away, and others have all of them now", Later: true}
+var errSeatLost = &NoStreamError{Reason: "its seat lapsed while the database was unavailable, and other subscriptions hold all seats now", Later: true}
 
 // errUnsubscribed is the [ErrClosed] of a subscription that was closed itself.
-var errUnsubscribed = fmt.Errorf("the subscription was closed: %w", ErrClosed)
+var errUnsubscribed = fmt.Errorf("the subscription or %w", ErrClosed)
 
-var errNoPlace = errors.New("it named no place at which the stream could go on")
+var errNoPlace = errors.New("the change stream returned no resume token")
 
 // NoStreamError is returned if change streams are not available: on a standalone server, or
 // while other subscriptions hold all seats. [Producer.AwaitTask] still works, because it polls.

@@ -67,7 +67,7 @@ func (p *Producer) validUpdate(opts []Option) error {
 		}
 	}
 	if len(s.given) == 0 && len(errs) == 0 {
-		errs = append(errs, input.Invalid("options", "are empty; there is nothing to change"))
+		errs = append(errs, input.Invalid("options", "are empty; give at least one change"))
 	}
 	_, badArgs := codec.EncodeValue("args", s.args, input.MaxArgsBytes)
 	d := &s.draft

@@ -65,10 +65,10 @@ func (p *Puller) Fail(ctx context.Context, handle, reason string, f producer.Fai
 func (p *Puller) GiveBack(ctx context.Context, handle, reason string) (*model.Task, error) {
 	h, err := input.ParseHandle(handle)
 	if err != nil {
-		return nil, fmt.Errorf("giving an execution back: %w", err)
+		return nil, fmt.Errorf("releasing an execution: %w", err)
 	}
 	if err := command.ValidText("reason", reason); err != nil {
-		return nil, fmt.Errorf("giving an execution of task %s back: %w", h.TaskID, err)
+		return nil, fmt.Errorf("releasing an execution of task %s: %w", h.TaskID, err)
 	}
 	return p.room.GiveBack(ctx, h, reason)
 }

@@ -25,7 +25,7 @@ const (
 	completionMethodHeader = "Mscheduler-Callback-Method"
 )
 
-var errNoCompletionURL = errors.New("this worker has no public URL for completions (--completion-url), which the call of an ASYNC target must name")
+var errNoCompletionURL = errors.New("the call of an ASYNC target requires a public completion URL, and this worker has none (--completion-url)")
 
 // targetHandler makes the calls of periodic rules.
 type targetHandler struct {

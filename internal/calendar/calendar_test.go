@@ -189,20 +189,20 @@ func TestWrongRulesAreRefusedByField(t *testing.T) {
 	for expr, says := range map[string]string{
 		"": "is empty", "* * *": "has 3 fields", "0 0 0 30 2 *": "can never fire", "0 0 0 31 2,4,6,9,11 *": "can never fire",
 		"@reboot": "not a known descriptor", "@every 1500ms": "whole seconds", "@every": "not a known descriptor",
-		"@every soon": "no duration", "@every 100000h": "ten years", "@every 9999999h": "at most ten years", "@every 1h9999999999m": "at most ten years", "TZ=UTC * * * * *": "must not name a zone",
+		"@every soon": "no valid duration", "@every 100000h": "ten years", "@every 9999999h": "at most ten years", "@every 1h9999999999m": "at most ten years", "TZ=UTC * * * * *": "must not name a zone",
 		"60 * * * * *": "second: end of range (60) above maximum (59)", "5-1 * * * * *": "second: beginning of range (5) beyond",
 		"a * * * *": `minute: "a" is not a number`, "0 0 0 L * *": `day of month: "l" is not a number`,
 		"0 0 0 * foo *": `month: "foo" is neither a number nor a name such as feb`,
 		"0 0 0 * * jan": `day of week: "jan" is neither a number nor a name such as mon`,
 		"*/0 * * * * *": `second: "*/0" has a step of 0`,
-		"*/90 * * * *":  `minute: "*/90" has a step of 90, and there are only 60 values`,
-		"0 */40 * * *":  `hour: "*/40" has a step of 40, and there are only 24 values`,
+		"*/90 * * * *":  `minute: "*/90" has a step of 90, but the field has only 60 values`,
+		"0 */40 * * *":  `hour: "*/40" has a step of 40, but the field has only 24 values`,
 		"0 0 5/32 * *":  `day of month: "5/32" has a step of 32`, "0 0 1 1-6/13 *": `month: "1-6/13" has a step of 13`,
 		"0 0 * * 1-7/8": `day of week: "1-7/8" has a step of 8`, "0 0 * * */99999999999999999999": "day of week: ",
 		"0 0 * * 7-2": "day of week: beginning of range (7) beyond", "0 0 * * fri-mon": "day of week: beginning of range (5) beyond",
 		"0 0 * * 8": "day of week: end of range (8) above maximum (6)", "0 0 * * 7-8": "day of week: end of range (8) above",
-		"1,,2 * * * *": `minute: "" is no value`, ", * * * *": `minute: "" is no value`, "*-5 * * * *": `minute: "*-5" is no value`,
-		"+5 * * * *": `minute: "+5" is no value`, "1-2-3 * * * *": `minute: "1-2-3" is no value`, "99 99 * * *": "hour: ",
+		"1,,2 * * * *": `minute: "" is not a value`, ", * * * *": `minute: "" is not a value`, "*-5 * * * *": `minute: "*-5" is not a value`,
+		"+5 * * * *": `minute: "+5" is not a value`, "1-2-3 * * * *": `minute: "1-2-3" is not a value`, "99 99 * * *": "hour: ",
 	} {
 		_, err := Parse(Spec{Cron: expr})
 		require.ErrorContains(t, err, says, expr)

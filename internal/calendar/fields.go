@@ -96,13 +96,13 @@ func (f *cronField) checked(text string, weekday bool) (string, error) {
 	for i, e := range list {
 		m := element.FindStringSubmatch(e)
 		if m == nil {
-			return "", fmt.Errorf("%q is no value, range or step: want for example 5, 1-5, */2, 1-9/2 or *", e)
+			return "", fmt.Errorf("%q is not a value, range or step; want for example 5, 1-5, */2, 1-9/2 or *", e)
 		}
 		step := 1
 		if m[4] != "" {
 			var err error
 			if step, err = strconv.Atoi(m[4]); err != nil || step > f.values {
-				return "", fmt.Errorf("%q has a step of %s, and there are only %d values", e, m[4], f.values)
+				return "", fmt.Errorf("%q has a step of %s, but the field has only %d values", e, m[4], f.values)
 			}
 			if step == 0 {
 				return "", fmt.Errorf("%q has a step of 0; want at least 1", e)

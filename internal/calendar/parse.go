@@ -120,7 +120,7 @@ func (c *Schedule) parse(expr string) error {
 	case strings.HasPrefix(expr, "@"):
 		return errors.New("is not a known descriptor: want @yearly, @monthly, @weekly, @daily, @hourly or @every DURATION")
 	case strings.Contains(expr, "="):
-		return errors.New("must not name a zone: the rule has a field for it")
+		return errors.New("must not name a zone; use the field timezone")
 	}
 	fields := strings.Fields(expr)
 	if len(fields) == 5 {
@@ -135,7 +135,7 @@ func (c *Schedule) parse(expr string) error {
 	}
 	c.normal, c.spec = strings.Join(fields, " "), spec
 	if c.nextWall(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return errors.New("can never fire: no month of its months has such a day")
+		return errors.New("can never fire: none of its months has such a day")
 	}
 	return nil
 }
@@ -149,9 +149,9 @@ func (c *Schedule) parseEvery(expr string) error {
 	case err != nil && durationForm.MatchString(expr):
 		return errors.New("is too long; at most ten years are allowed")
 	case err != nil:
-		return errors.New("has no duration such as 90s or 1h30m after @every")
+		return errors.New("has no valid duration after @every; want for example 90s or 1h30m")
 	case d < time.Second || d%time.Second != 0:
-		return fmt.Errorf("is %v; @every goes by whole seconds, at least one", d)
+		return fmt.Errorf("is %v; want whole seconds, at least 1s, after @every", d)
 	case d > 10*366*24*time.Hour:
 		return fmt.Errorf("is %v; at most ten years are allowed", d)
 	}

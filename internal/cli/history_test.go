@@ -71,7 +71,7 @@ func TestWhatEndedIsArchivedAndStillFound(t *testing.T) {
 	require.Contains(t, s.ok("task", "show", "t/k1").stdout, "Cancelled", "gone, so it is the last life")
 	require.Contains(t, s.ok("task", "explain", "t/k1").stdout, "It moved to the history at ")
 	require.Contains(t, s.fails(ExitFailed, nil, "task", "wait", "t/k1").stdout, "Cancelled")
-	s.fails(ExitNotFound, []string{"it ended as Cancelled and is in the history since"}, "task", "retry", "t/k1")
+	s.fails(ExitNotFound, []string{"it ended as Cancelled and moved to the history at"}, "task", "retry", "t/k1")
 
 	r = s.ok("task", "history", "t/k0")
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")

@@ -245,7 +245,7 @@ func TestEmbeddedServesAnyClient(t *testing.T) {
 	s.ok("send", "t", "--uri", strings.TrimSpace(out.String()))
 	require.Equal(t, ExitOK, stop().code)
 
-	s.fails(ExitUsage, []string{"no authentication"}, "embedded", "--addr", "0.0.0.0:0")
+	s.fails(ExitUsage, []string{"without authentication"}, "embedded", "--addr", "0.0.0.0:0")
 	s.fails(ExitUsage, []string{`address "foo"`}, "embedded", "--addr", "foo")
 	s.fails(ExitUsage, []string{"must end in .sock"}, "embedded", "--addr", "/tmp/foo")
 	s.fails(ExitUsage, []string{"no such file"}, "embedded", "--addr", filepath.Join(s.dir, "none", "x.sock"))

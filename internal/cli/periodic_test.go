@@ -112,7 +112,7 @@ func TestAFileOfRulesThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
 		good + "name: x\ncron: '@daily'\ntype: http\nargs: {uri: y}\n":               {"types.yaml:8:", "args.uri"},
 		good + "name: x\ncron: '@daily'\ntype: t\nargs: {a: 1, a: 2}\n":              {"types.yaml:8:", `"a" already defined`},
 		good + "name: x\ncron: '@daily'\ntype: t\nargs: &a {b: *a}\n":                {"types.yaml:8:", "*a: no value before it"},
-		good + "name: x\ncron: '@daily'\ntype: t\nargs: {a: .inf}\n":                 {"types.yaml:8:", "no JSON value"},
+		good + "name: x\ncron: '@daily'\ntype: t\nargs: {a: .inf}\n":                 {"types.yaml:8:", "not a JSON value"},
 		good + "name: x\ncron: '@daily'\ntype: t\ncatch_up: {mode: SOME, cap: -1}\n": {"types.yaml:8:18: catch_up.mode", "types.yaml:8:29: catch_up.cap"},
 		good + "name: x\ncron: '@daily'\ntype: t\noptions: {expires_at: 2026-01-01, retry: {max_errors: -1}}\n": {
 			"types.yaml:8:23: expires_at is ", "end_at for the rule's end", "types.yaml:8:55: retry.max_errors is -1",

@@ -20,7 +20,7 @@ func TestMistakesInFilesOfRulesSayWhatIsWanted(t *testing.T) {
 		{rule + "http: {url: 'http://h/', expect: ok}\n", []string{`http.expect is ["ok"]; want statuses from 100 to 599, such as 200, 2xx or`}},
 		{rule + "http: {url: 'http://h/', expect: [99]}\n", []string{`http.expect is [99]; want statuses`}},
 		{rule + "http: {url: 'http://h/', body: {\"a\": {{run_id}}}}\n", []string{"types.yaml:3:", "quote a value"}},
-		{rule + "http: {url: 'http://h/', body: '{\"a\": {{run_id}}}'}\n", []string{"types.yaml:3:32: http.body looks like JSON but is not", `{"run": "{{run_id}}"}`}},
+		{rule + "http: {url: 'http://h/', body: '{\"a\": {{run_id}}}'}\n", []string{"types.yaml:3:32: http.body looks like JSON, but is not JSON", `{"run": "{{run_id}}"}`}},
 		{rule + "http: {url: 'http://u:hidden@h/'}\n", []string{"http.url has a user or password"}},
 		{rule + "type: t\nhttp: {url: 'http://h/{{tick}}', method: get}\n", []string{"say one of type and http", `http.url has the placeholder "tick"`, "http.method"}},
 	} {

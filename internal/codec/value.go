@@ -40,7 +40,7 @@ func EncodeValue(field string, v any, limit int) (bson.RawValue, error) {
 	}
 	data, err := json.Marshal(v)
 	if err != nil {
-		return bson.RawValue{}, input.Invalid(field, "cannot be written as JSON: %v", err)
+		return bson.RawValue{}, input.Invalid(field, "cannot be encoded as JSON: %v", err)
 	}
 	return encodeValid(field, data, limit)
 }
@@ -182,7 +182,7 @@ func (e *valueEncoder) object(dst []byte, depth int) ([]byte, error) {
 		key, _ := tok.(string)
 		e.path = append(e.path, "."+key)
 		if _, twice := seen[key]; twice {
-			return nil, e.fail("is there twice")
+			return nil, e.fail("occurs twice")
 		}
 		seen[key] = struct{}{}
 		switch {

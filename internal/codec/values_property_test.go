@@ -167,8 +167,8 @@ func TestValuesThatCannotBeStoredAreRefusedWithTheirPath(t *testing.T) {
 		{`{"items":[1,{"n":9223372036854775808}]}`, "args.items[1].n is the integer 9223372036854775808, which does not fit 64 bits"},
 		{`{"n":-9223372036854775809}`, "args.n is the integer"},
 		{`[1e400]`, "args[0] is the number 1e400"},
-		{`{"a":{"b":1,"b":2}}`, "args.a.b is there twice"},
-		{`{"a":{"b":1,"\u0062":2}}`, "args.a.b is there twice"},
+		{`{"a":{"b":1,"b":2}}`, "args.a.b occurs twice"},
+		{`{"a":{"b":1,"\u0062":2}}`, "args.a.b occurs twice"},
 		{`{"a":[{"$set":1}]}`, "args.a[0].$set has a name that starts with $"},
 		{`{"a\u0000b":1}`, "has a name with a NUL byte"},
 		{`{"a":1} x`, "args has text after its JSON value"},
@@ -191,7 +191,7 @@ func TestValuesThatCannotBeStoredAreRefusedWithTheirPath(t *testing.T) {
 	_, err := EncodeJSON("args", []byte(deep(90)), input.MaxArgsBytes)
 	require.NoError(t, err)
 	_, err = EncodeValue("result", make(chan int), input.MaxResultBytes)
-	require.ErrorContains(t, err, "result cannot be written as JSON")
+	require.ErrorContains(t, err, "result cannot be encoded as JSON")
 	require.NoError(t, errOf(EncodeJSON("args", []byte(`[9223372036854775807,-9223372036854775808]`), input.MaxArgsBytes)))
 }
 

@@ -25,7 +25,7 @@ func (r *Room) Change(ctx context.Context, doing, id string, rule func(*model.Ta
 	before, after, err := r.Store.Tasks.Change(ctx, id, rule)
 	if errors.Is(err, store.ErrNotFound) {
 		if past, err2 := r.Store.History.Life(ctx, id, 0); err2 == nil && !past.ArchivedAt.IsZero() {
-			return nil, fmt.Errorf("%s task %s: %w: it ended as %s and is in the history since %s; sent again, it is a new task",
+			return nil, fmt.Errorf("%s task %s: %w: it ended as %s and moved to the history at %s; send its key again to create a new task",
 				doing, id, store.ErrNotFound, past.Status, past.ArchivedAt.Format(clock.Format))
 		}
 	}

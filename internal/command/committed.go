@@ -164,7 +164,7 @@ func (r *Room) Signal(ctx context.Context, t *model.Task) error {
 		return nil
 	}
 	if err := r.Store.Control.Signal(ctx, t.ID); err != nil {
-		return fmt.Errorf("it is written, but the workers may learn of it late: %w", err)
+		return fmt.Errorf("the change is stored, but workers may notice it late: %w", err)
 	}
 	return nil
 }

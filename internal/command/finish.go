@@ -30,7 +30,7 @@ func Complete[O ~uint8](ctx context.Context, r *Room, handle string, result any,
 	out := lifecycle.Success(value)
 	for i, o := range opts {
 		if o != WithoutCallback {
-			return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, input.Invalid(fmt.Sprintf("options[%d]", i), "is %d, which is no option", o))
+			return nil, fmt.Errorf("completing an execution of task %s: %w", h.TaskID, input.Invalid(fmt.Sprintf("options[%d]", i), "is %d; want WithoutCallback", o))
 		}
 		out.NoCallback = true
 	}

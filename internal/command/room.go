@@ -102,7 +102,7 @@ func (r *Room) AtClose(f func()) {
 }
 
 // ErrClosed is the error of calls after the room was shut.
-var ErrClosed = errors.New("it is closed")
+var ErrClosed = errors.New("the producer is closed")
 
 // Begin counts a call that Close waits for; done must be called at its end.
 func (r *Room) Begin() (done func(), err error) {

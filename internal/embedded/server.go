@@ -150,7 +150,7 @@ func listen(opt Options) (net.Listener, error) {
 	}
 	if !addr.IP.IsLoopback() {
 		if !opt.AllowRemote {
-			return nil, &AddrError{opt.Addr, errors.New("it can be reached from other machines, and there is no authentication: use 127.0.0.1 or allow it (--allow-remote)")}
+			return nil, &AddrError{opt.Addr, errors.New("other machines could connect without authentication; use 127.0.0.1, or allow it with --allow-remote")}
 		}
 		opt.Logger.Warn().Str("addr", opt.Addr).Msg("embedded server: other machines can connect without authentication")
 	}

@@ -109,7 +109,7 @@ func TestAnswersFitAMessage(t *testing.T) {
 
 func TestRemoteAddressesNeedPermission(t *testing.T) {
 	_, err := Start(Options{Addr: "0.0.0.0:0"})
-	require.ErrorContains(t, err, "no authentication")
+	require.ErrorContains(t, err, "without authentication")
 	all := start(t, Options{Addr: "0.0.0.0:0", AllowRemote: true})
 	_, port, err := net.SplitHostPort(all.Addr())
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 func (w *Ends) InTransaction(ctx context.Context, e *End) error {
 	_, _, err := w.Store.Tasks.Change(ctx, e.Claimed.ID, func(t *model.Task) (*model.Task, error) {
 		if e.completed(t) {
-			return nil, fmt.Errorf("it was already completed: %w", model.ErrFenced)
+			return nil, fmt.Errorf("the execution was already completed: %w", model.ErrFenced)
 		}
 		if t.Generation != e.Claimed.Generation {
 			return nil, model.ErrFenced

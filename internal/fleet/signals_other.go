@@ -7,7 +7,7 @@ import (
 	"os/exec"
 )
 
-var errUnsupported = errors.New("freezing a process takes SIGSTOP, which this system does not have; use Linux, macOS or a container")
+var errUnsupported = errors.New("freezing a process requires SIGSTOP, which this system does not support; use Linux, macOS or a container")
 
 func ownGroup(*exec.Cmd) {}
 

@@ -22,7 +22,7 @@ func (p *Process) Thaw() error { return p.signal(syscall.SIGCONT) }
 
 func (p *Process) signal(s syscall.Signal) error {
 	if p.cmd == nil {
-		return errors.New(p.name + " is no process of its own")
+		return errors.New(p.name + " is not a separate process")
 	}
 	return p.cmd.Process.Signal(s)
 }

@@ -91,7 +91,7 @@ func (b *binder) bind(v reflect.Value, n *node, path string, f field) {
 		return
 	}
 	if n.kind == null {
-		b.fail(n.place, path, "has no value; give it one, or leave it out")
+		b.fail(n.place, path, "has no value; set a value or omit the field")
 		return
 	}
 	if s, ok := v.Addr().Interface().(shorthand); ok && n.kind != object && n.kind != list {
@@ -125,7 +125,7 @@ func (b *binder) bind(v reflect.Value, n *node, path string, f field) {
 		if want := scalar(v, n); want != "" {
 			b.fail(n.place, path, "%s; want %s", n.found(), b.wanted(v.Type(), want))
 		} else if f.least != "" && v.IsZero() {
-			b.fail(n.place, path, "is %s; want at least %s, or leave it out for the default", n.text, f.least)
+			b.fail(n.place, path, "is %s; want at least %s, or omit it for the default", n.text, f.least)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (b *binder) object(v reflect.Value, n *node, path string) {
 			continue
 		}
 		if said[i] != "" {
-			b.fail(m.place, at, "is given twice, before as %s", said[i])
+			b.fail(m.place, at, "is given twice; first as %s", said[i])
 			continue
 		}
 		said[i] = m.name
@@ -262,7 +262,7 @@ func (f field) duration(n *node, orNone bool) (Duration, error) {
 		}
 	}
 	if err == nil && f.least != "" && d == 0 {
-		err = fmt.Errorf("want at least %s, or leave it out for the default", f.least)
+		err = fmt.Errorf("want at least %s, or omit it for the default", f.least)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("is %s; %w", n.shown(), err)

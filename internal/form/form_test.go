@@ -32,7 +32,7 @@ func TestEveryMistakeOfAFileIsNamedWithItsPlace(t *testing.T) {
 		"code: good\n---\ncode: t\ntimeout: soon\n":                {`f.yaml:4:10: timeout is "soon"; want a duration such as 500ms, 30s, 5m, 2h or 7d`},
 		"code: t\nretention: 7\n":                                  {"f.yaml:2:12: retention is 7; want a duration such as"},
 		"code: t\nretention_ms: 7d\n":                              {`f.yaml:2:15: retention_ms is "7d"; want a whole number of milliseconds`},
-		"code: t\ntimeout: 5m\nexecution_timeout_ms: 1\n":          {"f.yaml:3:1: execution_timeout_ms is given twice, before as timeout"},
+		"code: t\ntimeout: 5m\nexecution_timeout_ms: 1\n":          {"f.yaml:3:1: execution_timeout_ms is given twice; first as timeout"},
 		"- code: a\n- code: b\n  max_running: many\n":              {`f.yaml:3:16: max_running is "many"; want a whole number`},
 		"code: t\ncode: u\n":                                       {`f.yaml:2:1: mapping key "code" already defined at [1:1]`},
 		"code: [\n":                                                {"f.yaml:1:7: sequence end token ']' not found"},
@@ -49,16 +49,16 @@ func TestEveryMistakeOfAFileIsNamedWithItsPlace(t *testing.T) {
 		"code: t\nretry: {sequence: [1m, x]}\n":                    {`f.yaml:2:24: retry.sequence[1] is "x"; want a duration`},
 		"code: t\nname: {x: y}\n":                                  {"f.yaml:2:8: name has fields; want text"},
 		"code: t\nneed_manual: 7\n":                                {"f.yaml:2:14: need_manual is 7, a number; want true or false"},
-		"code: t\nrate_limit:\n":                                   {"f.yaml:2:1: rate_limit has no value; give it one, or leave it out"},
+		"code: t\nrate_limit:\n":                                   {"f.yaml:2:1: rate_limit has no value; set a value or omit the field"},
 		"code: t\nrate_limit: {count: 5, per: null}\n":             {"rate_limit.per has no value"},
 		"- code: t\n  key_limit: ~\n":                              {"f.yaml:2:3: key_limit has no value"},
 		"code: t\ntimeout: nan\n":                                  {`timeout is "nan"; want a duration`},
 		"code: t\ntimeout: 1e300\n":                                {`timeout is 1e300; want a duration`},
-		"code: t\nretry: {strategy: fixed, interval: 0}\n":         {"f.yaml:2:36: retry.interval is 0; want at least 1ms, or leave it out for the default"},
+		"code: t\nretry: {strategy: fixed, interval: 0}\n":         {"f.yaml:2:36: retry.interval is 0; want at least 1ms, or omit it for the default"},
 		"code: t\nworkers: [w]\nconcurrent_workers: 2\n":           {"workers is not known; use specific_worker_ids", "concurrent_workers is not known; use concurrent_worker_count"},
 		"code: t\nversion: !!int 3\n":                              {"f.yaml:2:10: tags such as !!int are not supported"},
 		"? [a]\n: b\n":                                             {"f.yaml:2:1: found an invalid key for this map"},
-		strings.Repeat("[", 500) + strings.Repeat("]", 500) + "\n": {"nests too deep"},
+		strings.Repeat("[", 500) + strings.Repeat("]", 500) + "\n": {"nested too deeply"},
 	} {
 		docs, err := Read[Type]("f.yaml", []byte(content), "a task type", "task types")
 		require.ErrorIs(t, err, model.ErrInvalid, content)
@@ -81,14 +81,14 @@ func TestEveryMistakeOfALineOfJSONIsNamedWithItsPlace(t *testing.T) {
 		`["g"]`:                            "f:7:1: has a list; want fields: type, key,",
 		`{"key": "i"} {"key": "j"}`:        "f:7:14: there is more than one JSON value",
 		`{"key": "i"} ]`:                   "f:7:14: there is more than one JSON value",
-		`{"type": "foo", "type": "bar"}`:   "f:7:17: type is given twice, before as type",
+		`{"type": "foo", "type": "bar"}`:   "f:7:17: type is given twice; first as type",
 		`{"options": {"max_lapses": 1, "MAX_LAPSES": 2}}`: "f:7:31: options.MAX_LAPSES is not known",
 		`{"in_ms": "5s"}`: `f:7:11: in_ms is "5s"; want a whole number of milliseconds`,
 		`{"in": 5}`:       `f:7:8: in is 5; want a duration`,
 		`{"options": {"retry": {"local": {"interval_ms": 99999999999999999}}}}`: "f:7:49: options.retry.local.interval_ms is 99999999999999999; want a whole number of milliseconds",
 		`{"options": {"expires_at": 17}}`:                                       "f:7:28: options.expires_at is 17, a number; want text",
 		`{"options": {"concurrent_worker_count": 0}}`:                           "f:7:41: options.concurrent_worker_count is 0; want at least 1",
-		strings.Repeat(`{"args":`, 500):                                         "nests too deep",
+		strings.Repeat(`{"args":`, 500):                                         "nested too deeply",
 	} {
 		_, err := ReadJSON[Task]("f", 7, []byte(line), "a task")
 		require.ErrorIs(t, err, model.ErrInvalid, line)

@@ -75,7 +75,7 @@ func (r *jsonReader) value(depth int) (*node, error) {
 	}
 	n := &node{place: r.place(start)}
 	if depth > maxDepth {
-		return nil, &FieldError{place: n.place, Reason: "nests too deep"}
+		return nil, &FieldError{place: n.place, Reason: "is nested too deeply"}
 	}
 	switch v := token.(type) {
 	case json.Delim:

@@ -100,7 +100,7 @@ func (n *node) json() ([]byte, error) {
 
 func (n *node) writeJSON(b *bytes.Buffer, depth int) error {
 	if depth > maxDepth || b.Len() > maxBytes {
-		return errors.New("is too large, or nests too deep")
+		return errors.New("is too large or nested too deeply")
 	}
 	switch n.kind {
 	case null:
@@ -133,7 +133,7 @@ func (n *node) writeJSON(b *bytes.Buffer, depth int) error {
 		writeText(b, n.text)
 	default:
 		if !json.Valid([]byte(n.text)) { // .inf
-			return fmt.Errorf("holds %s (line %d), which is no JSON value", n.text, n.line)
+			return fmt.Errorf("contains %s (line %d), which is not a JSON value", n.text, n.line)
 		}
 		b.WriteString(n.text) // as it is written: no digit is lost
 	}

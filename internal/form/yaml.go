@@ -65,7 +65,7 @@ type yamlReader struct{ anchors map[string]*node }
 func (r *yamlReader) node(from ast.Node, depth int) (*node, error) {
 	n := &node{kind: text, text: from.GetToken().Value, place: placeOf(from.GetToken())}
 	if depth > maxDepth {
-		return nil, &FieldError{place: n.place, Reason: "nests too deep"}
+		return nil, &FieldError{place: n.place, Reason: "is nested too deeply"}
 	}
 	switch v := from.(type) {
 	case *ast.AnchorNode: // known from its end on, so nothing contains itself

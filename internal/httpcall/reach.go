@@ -17,7 +17,7 @@ import (
 // Why a call is not made: no retry helps. Both are checked after the name was resolved, and for
 // redirects, too.
 var (
-	ErrForbiddenAddress = errors.New("is a link-local or cloud metadata address, which this worker does not call (an operator can allow it)")
+	ErrForbiddenAddress = errors.New("is a link-local or cloud metadata address, which this worker does not call (--allow-link-local; AllowLinkLocal of consumer.CallbackConfig)")
 	ErrNotAllowed       = errors.New("is not on this worker's allow list (--http-allow; Allow of consumer.CallbackConfig)")
 )
 
@@ -129,7 +129,7 @@ func (r Reach) guardProxy(proxies *sync.Map) proxyFunc {
 func requestedHosts(r *http.Request) ([]string, error) {
 	if strings.IndexFunc(r.URL.Host+r.Host, func(c rune) bool { return c > 0x7f }) >= 0 {
 		// A transport maps some letters to digits and dots.
-		return nil, errors.New("behind a proxy a host is written in ASCII; write any other in its xn-- form")
+		return nil, errors.New("with a proxy, host names must be ASCII; write other names in their xn-- form")
 	}
 	hosts := []string{r.URL.Hostname()}
 	if r.Host == "" || r.Host == r.URL.Host {

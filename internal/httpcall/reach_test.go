@@ -77,7 +77,7 @@ func TestAProxyIsNotAskedForAForbiddenAddress(t *testing.T) {
 func TestLettersThatBecomeDigitsOnTheWayAreRefusedBehindAProxy(t *testing.T) {
 	r, asked := proxied(t, "")
 	for _, to := range []string{"https://１６９.254.169.254/", "https://169。254。169。254/"} {
-		require.ErrorContains(t, get(t, r, to), "behind a proxy a host is written in ASCII")
+		require.ErrorContains(t, get(t, r, to), "with a proxy, host names must be ASCII")
 	}
 	require.Empty(t, *asked)
 }

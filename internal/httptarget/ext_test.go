@@ -57,7 +57,7 @@ func TestAPlaceholderForWhatExtHasNotIsRefused(t *testing.T) {
 		"{{ext}}":                   "",
 		"{{ext.region}}":            "",
 		"{{ext.hosts.1}}":           "",
-		"{{ext.zone}}":              `http.headers.X has the placeholder "ext.zone", but the rule's ext has no such value`,
+		"{{ext.zone}}":              `http.headers.X has the placeholder "ext.zone", but the rule's ext does not contain this value`,
 		"{{ext.region.name}}":       `"ext.region.name"`,
 		"{{ext.hosts.2}}":           `"ext.hosts.2"`,
 		"{{ext.hosts.-1}}":          `"ext.hosts.-1"`,

@@ -150,7 +150,7 @@ func (t *Target) checkURL(field string) error {
 		return err
 	}
 	if u, err := url.Parse(whole); err != nil || u.User != nil {
-		return input.Invalid(field, "has a user or password, which everybody would see; sign the call with keys, or set the header Authorization")
+		return input.Invalid(field, "has a user or password, which would be visible to every reader; sign the call with keys, or set the header Authorization")
 	}
 	return nil
 }
@@ -164,10 +164,10 @@ func (t *Target) checkBody(field string) error {
 	}
 	const quote = `put each placeholder within a string: {"run": "{{run_id}}"}`
 	if t.isJSON() {
-		return input.Invalid(field, "is not JSON once its placeholders are filled, but the header Content-Type says so; "+quote)
+		return input.Invalid(field, "is not JSON after its placeholders are filled, although the header Content-Type declares JSON; "+quote)
 	}
 	if _, given := t.header("Content-Type"); !given && looksJSON(t.Body) {
-		return input.Invalid(field, "looks like JSON but is not once its placeholders are filled; "+quote+", or set the header Content-Type")
+		return input.Invalid(field, "looks like JSON, but is not JSON after its placeholders are filled; "+quote+", or set the header Content-Type")
 	}
 	return nil
 }

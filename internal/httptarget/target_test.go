@@ -64,7 +64,7 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		`http.headers.A has the placeholder "x"`:                         {URL: "http://h", Headers: map[string]string{"A": "{{x}}"}},
 		"http.headers.Mscheduler-X is set by the worker":                 {URL: "http://h", Headers: map[string]string{"Mscheduler-X": ""}},
 		"http.headers.B has a character":                                 {URL: "http://h", Headers: map[string]string{"B": "a\nb"}},
-		"http.body is not JSON once its placeholders are filled":         {URL: "http://h", Headers: map[string]string{"Content-Type": "application/json"}, Body: `{"a":{{name}}}`},
+		"http.body is not JSON after its placeholders are filled":        {URL: "http://h", Headers: map[string]string{"Content-Type": "application/json"}, Body: `{"a":{{name}}}`},
 		"http.body has 32769 bytes":                                      {URL: "http://h", Body: strings.Repeat("x", maxBodyBytes+1)},
 		"http.timeout is -1s":                                            {URL: "http://h", Timeout: -time.Second},
 		"http.timeout is 1µs":                                            {URL: "http://h", Timeout: time.Microsecond},
@@ -74,10 +74,10 @@ func TestWhatIsWrongNamesItsField(t *testing.T) {
 		"http.expect has 9-1":                                            {URL: "http://h", Expect: []schedule.StatusRange{{From: 9, To: 1}}},
 		"http.method is \"get\"":                                         {URL: "http://h", Method: "get"},
 		"http.url has a user or password":                                {URL: "http://u:p@h/"},
-		"http.url has a user or password, which everybody":               {URL: "http://u@h/"},
+		"http.url has a user or password, which would be visible":        {URL: "http://u@h/"},
 		"http.headers.authorization is the same header as Auth":          {URL: "http://h", Headers: map[string]string{"Authorization": "a", "authorization": "b"}},
-		"http.body looks like JSON but is not once":                      {URL: "http://h", Body: ` {"a": {{run_id}}} `},
-		"http.body looks like JSON but is not":                           {URL: "http://h", Body: `[{{name}}]`},
+		"http.body looks like JSON, but is not JSON after":               {URL: "http://h", Body: ` {"a": {{run_id}}} `},
+		"http.body looks like JSON, but is not JSON":                     {URL: "http://h", Body: `[{{name}}]`},
 		"http.keys[0] needs an access key and a secret":                  {URL: "http://h", Keys: []callback.Key{{AccessKey: "a"}}},
 	} {
 		err := target.Check("http")

@@ -110,7 +110,7 @@ func (v Values) ext(path string) (json.RawMessage, error) {
 		at = member(at, part)
 	}
 	if at == nil {
-		return nil, errors.New("but the rule's ext has no such value")
+		return nil, errors.New("but the rule's ext does not contain this value")
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, at); err != nil {

@@ -22,7 +22,7 @@ const CallbackType = "mscheduler.callback"
 // nobody, since that would be a delivery, too, and so on for ever.
 func OptionsFor(o *model.Options, typ string) error {
 	if c := o.Callback; typ == CallbackType && c != nil && (c.Success != nil || c.Error != nil) {
-		return Invalid("callback", "cannot be set for tasks of type %s: telling of a delivery would be a delivery, too, and so on for ever", CallbackType)
+		return Invalid("callback", "cannot be set for tasks of type %s: the delivery of a callback has no callback of its own", CallbackType)
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func Callback(c *model.Callback) error {
 		case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 			v.add(t.field+".url", "is %q; want an absolute http or https address", safetext.Clip(safetext.URL(t.URL), 200))
 		case u.User != nil:
-			v.add(t.field+".url", "is %q, with a user or a password, which everybody would see; sign the callback instead (security: aksk)", safetext.Clip(safetext.URL(t.URL), 200))
+			v.add(t.field+".url", "is %q, with a user or a password, which would be visible to every reader; sign the callback instead (security: aksk)", safetext.Clip(safetext.URL(t.URL), 200))
 		}
 		if len(t.URL) > 2000 {
 			v.add(t.field+".url", "has %d bytes; at most 2000 are allowed", len(t.URL))

@@ -26,7 +26,7 @@ func StepName(field, name string) error { return Name(field, name) }
 // on a task that wants so many workers. The error names what is too many or too large.
 func StepRoom(done []model.Step, s model.Step, wanted int) error {
 	if len(done) >= MaxSteps {
-		return Invalid("steps", "are %d already; a task has at most %d", len(done), MaxSteps)
+		return Invalid("steps", "has %d entries already; at most %d are allowed", len(done), MaxSteps)
 	}
 	total := size(&s)
 	for i := range done {

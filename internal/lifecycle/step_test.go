@@ -24,7 +24,7 @@ func TestStepsAreBoundedInNumberAndTogether(t *testing.T) {
 		require.NoError(t, input.StepRoom(done, s, 1))
 		done = append(done, s)
 	}
-	require.ErrorContains(t, input.StepRoom(done, stepOf("more", 1), 1), "steps are 1000 already")
+	require.ErrorContains(t, input.StepRoom(done, stepOf("more", 1), 1), "steps has 1000 entries already")
 
 	done = nil
 	for i := range 3 {

@@ -87,12 +87,12 @@ func (g *Gate) flush(batch []freeing) {
 	}
 	g.report(g.store.Permits.Free(ctx, yielded), "freeing permits for other processes")
 	g.report(g.returnStarts(ctx, starts), "giving starts back")
-	g.report(g.freeNow(ctx, permits), "giving permits back")
+	g.report(g.freeNow(ctx, permits), "releasing permits")
 	if len(prepared) > 0 {
 		_, err := g.settle(ctx, func(ordered context.Context) ([]lifecycle.Permit, error) {
 			return g.store.Permits.Named(ordered, prepared)
 		})
-		g.report(err, "giving permits back")
+		g.report(err, "releasing permits")
 	}
 }
 

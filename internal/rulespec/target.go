@@ -21,7 +21,7 @@ func targetArgs(s *schedule.Spec, t *schedule.TaskTemplate) (args any, err error
 	case s.Type != "":
 		return nil, errors.Join(input.Invalid("type", "is %q, but the rule calls a URL: say one of type and http", s.Type), called.Check("http"))
 	case s.Args != nil:
-		return nil, input.Invalid("args", "are given, but the rule calls a URL: its body says what is sent")
+		return nil, input.Invalid("args", "are given, but a URL target sends its body; put the content into http.body")
 	}
 	t.Type = httptarget.TaskType
 	if err := called.Check("http"); err != nil {
@@ -30,7 +30,7 @@ func targetArgs(s *schedule.Spec, t *schedule.TaskTemplate) (args any, err error
 	var ext json.RawMessage
 	if s.Ext != nil {
 		if ext, err = json.Marshal(s.Ext); err != nil {
-			return nil, input.Invalid("ext", "cannot be written as JSON: %v", err)
+			return nil, input.Invalid("ext", "cannot be encoded as JSON: %v", err)
 		}
 	}
 	if err := called.CheckExt("http", ext); err != nil {

@@ -130,7 +130,7 @@ func (d *Database) own(ctx context.Context) error {
 	defer cancel()
 	_, err = d.DB.Collection("scratch_owner").InsertOne(ctx, bson.D{{Key: "_id", Value: "owner"}, {Key: "user", Value: d.user}})
 	if mongo.IsDuplicateKeyError(err) {
-		return fmt.Errorf("%w: somebody else works in the database %s", ErrRefused, d.Name)
+		return fmt.Errorf("%w: another process uses the database %s", ErrRefused, d.Name)
 	}
 	d.owned = err == nil
 	if err != nil {

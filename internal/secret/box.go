@@ -17,7 +17,7 @@ import (
 
 // Why a secret cannot be opened.
 var (
-	ErrNoKey      = errors.New("no secret key is set (SecretKey of the Config, MSCHEDULER_SECRET_KEY of the binary)")
+	ErrNoKey      = errors.New("no secret key is set (SecretKey in the Config, or MSCHEDULER_SECRET_KEY for the binary)")
 	ErrUnknownKey = errors.New("the secret was sealed with a key that this process does not have")
 	ErrBroken     = errors.New("the sealed secret is damaged or belongs to another access key")
 )

@@ -187,7 +187,7 @@ func ValidToken(token string) error {
 func decodeToken(token string) (bson.Raw, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || bson.Raw(raw).Validate() != nil {
-		return nil, input.Invalid("token", "is not one that an event came with")
+		return nil, input.Invalid("token", "is not valid; want the token of an event")
 	}
 	return raw, nil
 }

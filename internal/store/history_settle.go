@@ -24,5 +24,5 @@ func (s *History) DeliveredLives(ctx context.Context, lives []LifeOf) error {
 	ids := collect(lives, func(l LifeOf) string { return lifeID(l.TaskID, l.Generation) })
 	_, err := s.history.UpdateMany(ctx, bson.D{d("_id", in(ids)), d("status", model.StatusCompleted)},
 		bson.D{d("$set", bson.D{d("status", model.StatusSuccess)})})
-	return explain(err, "writing to the history that callbacks were delivered")
+	return explain(err, "recording delivered callbacks in the history")
 }

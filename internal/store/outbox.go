@@ -118,7 +118,7 @@ func (s *Tasks) RemoveOutbox(ctx context.Context, carried []Carried) error {
 			}
 		}
 		if err := s.removeOutbox(ctx, coll, mine); err != nil {
-			return explain(err, "removing outcomes that were carried out")
+			return explain(err, "removing handled outcomes")
 		}
 	}
 	return nil

@@ -122,7 +122,7 @@ func (s *Rates) Return(ctx context.Context, of LimitOf, at, next time.Time) (ret
 	res, err := s.rates.UpdateOne(ctx, bson.D{d("_id", of.prefix("")), d("next", next.UnixMicro())},
 		bson.D{d("$set", bson.D{d("next", at.UnixMicro())})})
 	if err != nil {
-		return false, explain(err, "giving a start back of "+of.prefix(""))
+		return false, explain(err, "releasing a reserved start of "+of.prefix(""))
 	}
 	return res.MatchedCount > 0, nil
 }

@@ -163,7 +163,7 @@ func (s *Store) Migrate(ctx context.Context) (SchemaStatus, error) {
 			o.SetExpireAfterSeconds(int32(ix.ttl.Seconds()))
 		}
 		if _, err := s.db.Collection(s.prefix+ix.coll).Indexes().CreateOne(ctx, mongo.IndexModel{Keys: ix.keys, Options: o}); err != nil {
-			return st, explain(err, "making the index "+ix.coll+"."+ix.name)
+			return st, explain(err, "creating the index "+ix.coll+"."+ix.name)
 		}
 	}
 	if slices.Contains(st.Missing, SentinelName) {
@@ -204,7 +204,7 @@ func (s *core) movePermits(ctx context.Context) error {
 }
 
 func (s *core) foreign() error {
-	return &FatalError{Reason: fmt.Sprintf("the collection %s.%s has documents that mscheduler did not write; use another database or a prefix",
+	return &FatalError{Reason: fmt.Sprintf("the collection %s.%s contains documents that mscheduler did not write; use another database or a prefix",
 		s.db.Name(), s.tasks.Name())}
 }
 
@@ -212,10 +212,10 @@ func (s *core) foreign() error {
 func (s *core) compatible(st SchemaStatus) error {
 	switch {
 	case st.MinReader > SchemaVersion:
-		return &FatalError{Reason: fmt.Sprintf("the schema of database %s is too new: it has version %d and wants releases of version %d or later, this one has %d; use a newer mscheduler",
+		return &FatalError{Reason: fmt.Sprintf("the schema of database %s is too new: it has version %d and requires a release with schema version %d or later, but this release has %d; use a newer release of mscheduler",
 			s.db.Name(), st.Version, st.MinReader, SchemaVersion)}
 	case st.Version < SchemaVersion:
-		return &FatalError{Reason: fmt.Sprintf("the schema of database %s is version %d, this release wants %d; run: mscheduler db migrate",
+		return &FatalError{Reason: fmt.Sprintf("the schema of database %s has version %d, but this release requires %d; run: mscheduler db migrate",
 			s.db.Name(), st.Version, SchemaVersion)}
 	default:
 		return nil

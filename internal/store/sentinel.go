@@ -49,5 +49,5 @@ func (s *core) putSentinel(ctx context.Context) error {
 	if IsDuplicate(err) { // another process made it at the same moment
 		return nil
 	}
-	return explain(err, "making the sentinel document of the tasks")
+	return explain(err, "creating the sentinel document of the tasks")
 }

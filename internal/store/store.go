@@ -176,9 +176,9 @@ func (s *core) Topology(ctx context.Context) (Topology, error) {
 	}
 	if err := Hello(ctx, s.db, &hello); err != nil {
 		if TooOld(err) {
-			return Topology{}, &FatalError{Reason: "the server is too old: MongoDB 4.4 or later is needed", Err: err}
+			return Topology{}, &FatalError{Reason: "the server is too old; mscheduler requires MongoDB 4.4 or later", Err: err}
 		}
-		return Topology{}, explain(err, "asking the server what it is")
+		return Topology{}, explain(err, "reading the server's topology")
 	}
 	t := Topology{Sharded: hello.Msg == router, ReplicaSet: hello.SetName != "", Primary: hello.Primary}
 	var build struct {
@@ -211,7 +211,7 @@ func (s *Store) Primary(ctx context.Context) (string, error) {
 		} `bson:"topologyVersion"`
 	}
 	if err := Hello(Outside(ctx), s.db, &hello); err != nil {
-		return "", explain(err, "asking which server is the primary")
+		return "", explain(err, "finding the primary")
 	}
 	if hello.Msg == router || hello.Primary == "" && hello.Election.IsZero() && hello.Topology.Process.IsZero() {
 		return "", nil

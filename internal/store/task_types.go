@@ -16,7 +16,7 @@ import (
 
 // ErrTypeChanged is returned for a change of a type that names another version than the
 // stored one: somebody else changed it in between.
-var ErrTypeChanged = errors.New("the type was changed meanwhile")
+var ErrTypeChanged = errors.New("the type was changed in the meantime")
 
 // ErrNoType is returned for a type without a document.
 var ErrNoType = errors.New("no such task type")
@@ -100,7 +100,7 @@ func (s *Types) settle(ctx context.Context, t *model.TaskType, seen int64) error
 	stored, err := s.Get(ctx, t.Code)
 	switch {
 	case errors.Is(err, ErrNoType):
-		return fmt.Errorf("%w: %s is not there any more", ErrTypeChanged, t.Code)
+		return fmt.Errorf("%w: %s no longer exists", ErrTypeChanged, t.Code)
 	case err != nil:
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *Types) settle(ctx context.Context, t *model.TaskType, seen int64) error
 		return nil
 	}
 	if seen == 0 {
-		return fmt.Errorf("%w: %s exists, at version %d", ErrTypeChanged, t.Code, stored.Version)
+		return fmt.Errorf("%w: %s already exists at version %d", ErrTypeChanged, t.Code, stored.Version)
 	}
 	return fmt.Errorf("%w: %s is at version %d, not %d", ErrTypeChanged, t.Code, stored.Version, seen)
 }

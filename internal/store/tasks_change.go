@@ -201,7 +201,7 @@ type InsertError struct{ Refused map[int]error }
 
 func (e *InsertError) Error() string {
 	for i, err := range e.Refused {
-		return fmt.Sprintf("%d tasks were refused, among them number %d: %v", len(e.Refused), i, err)
+		return fmt.Sprintf("the database refused %d tasks, among them number %d: %v", len(e.Refused), i, err)
 	}
 	return "no task was refused"
 }
@@ -250,7 +250,7 @@ func (s *Tasks) Change(ctx context.Context, id string, decide func(*model.Task) 
 			return before, after, nil
 		}
 		if tries >= 50 {
-			return nil, nil, fmt.Errorf("changing task %s: somebody else changed it %d times in between", id, tries)
+			return nil, nil, fmt.Errorf("changing task %s: %d attempts conflicted with other changes", id, tries)
 		}
 		// Somebody was quicker; they made progress, so this loop does too.
 	}

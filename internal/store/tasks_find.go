@@ -78,14 +78,14 @@ const MaxRanges = maxRanges
 // Index: due, one range for each type and audience, merged without a sort. See [dueQuery].
 func (s *Tasks) Due(ctx context.Context, q DueQuery) ([]*model.Task, error) {
 	if len(q.Types) > MaxTypes {
-		return nil, fmt.Errorf("a query over %d types would be sorted in memory; at most %d", len(q.Types), MaxTypes)
+		return nil, fmt.Errorf("a query over %d types would sort in memory; at most %d are allowed", len(q.Types), MaxTypes)
 	}
 	look := audiences(q.Labels, q.WorkerID)
 	if q.Own {
 		look = []string{q.WorkerID}
 	}
 	if n := len(q.Types) * len(look); n > maxRanges {
-		return nil, fmt.Errorf("a query over %d types and %d audiences would be sorted in memory; at most %d ranges", len(q.Types), len(look), maxRanges)
+		return nil, fmt.Errorf("a query over %d types and %d audiences would sort in memory; at most %d ranges are allowed", len(q.Types), len(look), maxRanges)
 	}
 	filter, sort := dueQuery(q.Types, look, q.Priorities, q.From, s.Clock.Now())
 	return s.due(ctx, filter, sort, q)

@@ -306,7 +306,7 @@ func everyID(writes []Write) map[string]bool {
 
 // ErrHeld means that nothing was written because another client holds the document, such as
 // an open transaction. The same again is safe.
-var ErrHeld = errors.New("another client holds the document, for example in an open transaction")
+var ErrHeld = errors.New("another client locks the document, for example in an open transaction")
 
 // TakeOver claims one task over a lapsed lease. It returns the task as it is after,
 // or nil when somebody was quicker or a ping came. [ErrHeld] when somebody else holds the

@@ -38,7 +38,7 @@ func TestAServerThatIsTooOldIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	})
 	s, db := openAs(t, options.Client().ApplyURI(px.URI()))
 	err := s.Ready(t.Context())
-	require.ErrorContains(t, err, "the server is too old: MongoDB 4.4 or later is needed")
+	require.ErrorContains(t, err, "the server is too old; mscheduler requires MongoDB 4.4 or later")
 	require.Equal(t, store.Fatal, store.Classify(err))
 	names, err := db.ListCollectionNames(t.Context(), bson.D{})
 	require.NoError(t, err)

@@ -32,5 +32,5 @@ func (s *core) lease(name, holder string, length time.Duration) *mongo.UpdateOne
 // Leave gives the right back, so that somebody else goes on at once. Index: _id.
 func (s *Turns) Leave(ctx context.Context, job, holder string) error {
 	_, err := s.turns.DeleteOne(ctx, bson.D{d("_id", "job/"+job), d("holder", holder)})
-	return explain(err, "giving up the turn of "+job)
+	return explain(err, "releasing the turn of "+job)
 }

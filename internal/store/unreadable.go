@@ -46,7 +46,7 @@ func (s *core) complain(coll *mongo.Collection, raw bson.Raw, err error) Unreada
 	}
 	s.mu.Unlock()
 	if !quiet {
-		s.log.Error().Err(err).Str("collection", coll.Name()).Str("id", u.ID).Msg("cannot decode a document; other documents are not affected")
+		s.log.Error().Err(err).Str("collection", coll.Name()).Str("id", u.ID).Msg("a document cannot be read; other documents are not affected")
 	}
 	return u
 }

@@ -32,7 +32,7 @@ type Job interface {
 
 // ErrMore is what a job returns that stops before all is done, so that the others have
 // their turn: the next round follows at once.
-var ErrMore = errors.New("there is more to do")
+var ErrMore = errors.New("more work is left")
 
 const (
 	// Permit is the name of the right to do it.

@@ -226,7 +226,7 @@ func checkPages(path string, size int64) error {
 	err = guard(path, func() error {
 		return db.View(func(tx *bolt.Tx) error {
 			if want := tx.Size(); size < want {
-				return fmt.Errorf("file %s is cut off: %d bytes of %d are there; restore it from a copy", path, size, want)
+				return fmt.Errorf("file %s is truncated to %d of %d bytes; restore it from a backup", path, size, want)
 			}
 			return tx.ForEach(func(_ []byte, b *bolt.Bucket) error { return walk(b) })
 		})

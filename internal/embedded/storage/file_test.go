@@ -207,7 +207,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	cut := filepath.Join(dir, "cut")
 	require.NoError(t, os.WriteFile(cut, whole[:len(whole)/8], 0o600))
 	_, err = Open(Options{Path: cut, Now: now})
-	require.ErrorContains(t, err, "cut off")
+	require.ErrorContains(t, err, "is truncated to")
 
 	hole := filepath.Join(dir, "hole")
 	clear(whole[len(whole)/8 : len(whole)/2])

@@ -75,7 +75,7 @@ func newLife(raw bson.Raw, now time.Time, keep time.Duration) (*life, error) {
 		rest = append(rest, e...)
 	}
 	if l.taskID == "" || l.generation == 0 {
-		return nil, fmt.Errorf("reading a task for the history: the document has no id or no generation: %s", raw)
+		return nil, fmt.Errorf("reading a task for the history: the document lacks an id or a generation: %s", raw)
 	}
 	if unfinished && keep > 0 {
 		keep = max(keep, unfinishedHistory)
@@ -238,7 +238,7 @@ func (s *History) Retention(ctx context.Context) (time.Duration, error) {
 	type kept struct {
 		KeepMS *int64 `bson:"keep_ms"`
 	}
-	doc, _, err := readOne[kept](ctx, s.control, "reading how long the history is kept", bson.D{d("_id", historyID)})
+	doc, _, err := readOne[kept](ctx, s.control, "reading the retention of the history", bson.D{d("_id", historyID)})
 	if err != nil || doc.KeepMS == nil {
 		return DefaultHistory, err
 	}
@@ -248,7 +248,7 @@ func (s *History) Retention(ctx context.Context) (time.Duration, error) {
 // SetRetention says how long what moves to the history from now on stays there;
 // 0 = for ever. Other processes learn of it within a minute. Index: _id.
 func (s *History) SetRetention(ctx context.Context, keep time.Duration) error {
-	err := upsert(ctx, s.control, "setting how long the history is kept", historyID, bson.D{d("$set", bson.D{d("keep_ms", keep.Milliseconds())})})
+	err := upsert(ctx, s.control, "setting the retention of the history", historyID, bson.D{d("$set", bson.D{d("keep_ms", keep.Milliseconds())})})
 	if err == nil {
 		s.remember(keep, s.local.Monotonic())
 	}
@@ -311,7 +311,7 @@ func keyOf(raw bson.Raw) lifeKey {
 func (s *History) stillTasks(ctx context.Context, ids []string) (map[string]bson.Raw, error) {
 	out := map[string]bson.Raw{}
 	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), maxStatementIDs) {
-		found, err := readAll[bson.Raw](ctx, s.tasks, "looking which lives are still tasks", bson.D{d("_id", in(some))},
+		found, err := readAll[bson.Raw](ctx, s.tasks, "checking which lives are still in tasks", bson.D{d("_id", in(some))},
 			options.Find().SetProjection(fields("generation", "rev")))
 		if err != nil {
 			return nil, err

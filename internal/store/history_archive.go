@@ -162,7 +162,7 @@ func (s *History) putOff(ctx context.Context, ids []string, now time.Time) (done
 		statements[i] = statement{ids: []string{id}, guard: due, update: later}
 	}
 	x, err := s.send(ctx, s.tasks, "writing task", statements, Patience)
-	return x.matched, explain(err, "putting off what cannot be archived yet")
+	return x.matched, explain(err, "postponing tasks that cannot be archived yet")
 }
 
 // copyLives copies lives to the history. A copy that is there stays unless it was made of
@@ -249,7 +249,7 @@ func (s *History) tidy(ctx context.Context, lives []*life) error {
 		rev, _ := now.Lookup("rev").AsInt64OK()
 		return !there || keyOf(now).generation != l.generation || rev <= l.rev
 	})
-	_, err = bulk(ctx, s.history, "taking back copies of tasks that went on", premature, func(l **life) mongo.WriteModel {
+	_, err = bulk(ctx, s.history, "removing copies of tasks that are still in use", premature, func(l **life) mongo.WriteModel {
 		return mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", (*l).id()), d("rev", (*l).rev)})
 	})
 	return err

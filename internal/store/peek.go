@@ -89,7 +89,7 @@ func (s *Tasks) peek(ctx context.Context, p Peek, filter bson.D, index string) (
 		DueAt   time.Time `bson:"due_at"`
 		LapseAt time.Time `bson:"lapse_at"`
 	}
-	doc, _, err := readOne[times](ctx, s.tasks, "asking whether there is work", filter, o)
+	doc, _, err := readOne[times](ctx, s.tasks, "checking for due tasks", filter, o)
 	return Peeked{
 		Due:       len(p.Due) > 0 && !doc.DueAt.IsZero() && !doc.DueAt.After(p.Until),
 		Executing: len(p.Executing) > 0 && !doc.LapseAt.IsZero(),

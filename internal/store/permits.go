@@ -267,7 +267,7 @@ func findPermits(ctx context.Context, permits *mongo.Collection, filter bson.D, 
 // has by now stays. They are deleted one by one in one command: unlike a delete of many
 // that is repeated when the answer is lost. Index: _id.
 func (s *Permits) Free(ctx context.Context, permits []lifecycle.Permit) error {
-	_, err := bulk(ctx, s.permits, "giving permits back", permits, func(p *lifecycle.Permit) mongo.WriteModel {
+	_, err := bulk(ctx, s.permits, "releasing permits", permits, func(p *lifecycle.Permit) mongo.WriteModel {
 		return mongo.NewDeleteOneModel().SetFilter(ownPermit(p))
 	})
 	return err

@@ -53,7 +53,7 @@ var openness = fields("worker_states.exec_id", "worker_states.success_time", "wo
 // else has by now is left alone. Index: _id.
 func (s *Permits) Saw(ctx context.Context, permits []lifecycle.Permit) error {
 	now := s.Clock.Now()
-	_, err := bulk(ctx, s.permits, "noting that permits are used", permits, func(p *lifecycle.Permit) mongo.WriteModel {
+	_, err := bulk(ctx, s.permits, "recording that permits are in use", permits, func(p *lifecycle.Permit) mongo.WriteModel {
 		return mongo.NewUpdateOneModel().SetFilter(ownPermit(p)).SetUpdate(bson.D{d("$set", bson.D{d("look_at", p.LookAgain(now))})})
 	})
 	return err

@@ -16,7 +16,7 @@ import (
 // a sweeper finds them. Index: _id.
 func (s *Permits) NoteWaits(ctx context.Context, keys []LimitOf) error {
 	note := func() error {
-		_, err := bulk(ctx, s.permits, "noting for which keys tasks wait", keys, func(k *LimitOf) mongo.WriteModel {
+		_, err := bulk(ctx, s.permits, "recording the keys that tasks wait for", keys, func(k *LimitOf) mongo.WriteModel {
 			return mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", k.prefix("wait/"))}).
 				SetUpdate(bson.D{d("$set", bson.D{d("wait_type", k.Type), d("wait_key", k.Key), d("at", s.Clock.Now())})})
 		})
@@ -39,14 +39,14 @@ type Wait struct {
 
 // Waits are the keys that tasks are held back for, by name, after the given one. Index: _id.
 func (s *Permits) Waits(ctx context.Context, after string, limit int) ([]Wait, error) {
-	return readAll[Wait](ctx, s.permits, "reading for which keys tasks wait", bson.D{d("_id", bson.D{d("$gt", max(after, "wait/")), d("$lt", "wait0")})},
+	return readAll[Wait](ctx, s.permits, "reading the keys that tasks wait for", bson.D{d("_id", bson.D{d("$gt", max(after, "wait/")), d("$lt", "wait0")})},
 		options.Find().SetSort(fields("_id")).SetLimit(int64(limit)))
 }
 
 // ForgetWait takes a note away, unless it was written again meanwhile. Index: _id.
 func (s *Permits) ForgetWait(ctx context.Context, w Wait) error {
 	_, err := s.permits.DeleteOne(ctx, bson.D{d("_id", w.Name), d("at", w.At)})
-	return explain(err, "forgetting a key for which nobody waits")
+	return explain(err, "deleting a key for which no task waits")
 }
 
 // HeldBack finds the tasks of a key that wait for it and are due, the greatest priority

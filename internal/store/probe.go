@@ -27,10 +27,10 @@ func (s *Tasks) ProbeWrite(ctx context.Context) error {
 		return explain(err, "writing a document")
 	}
 	if _, err := coll.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: fields("at")}); err != nil {
-		return errors.Join(explain(err, "making an index"), coll.Drop(ctx))
+		return errors.Join(explain(err, "creating an index"), coll.Drop(ctx))
 	}
 	if err := coll.FindOne(ctx, id).Err(); err != nil {
-		return errors.Join(explain(err, "reading what was written"), coll.Drop(ctx))
+		return errors.Join(explain(err, "reading back a write"), coll.Drop(ctx))
 	}
 	return explain(coll.Drop(ctx), "dropping a collection")
 }
@@ -41,7 +41,7 @@ func (s *Tasks) ProbeRead(ctx context.Context) error {
 	if _, err := s.List(ctx, Filter{}, 1); err != nil {
 		return err
 	}
-	_, err := finds(ctx, s.durable(s.tasks), "reading with read concern majority, which limits and the archiver need",
+	_, err := finds(ctx, s.durable(s.tasks), "reading with read concern majority, which limits and the archiver require",
 		bson.D{}, options.FindOne().SetSort(fields("_id")))
 	return err
 }

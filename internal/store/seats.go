@@ -170,7 +170,7 @@ func (s *Seats) take(ctx context.Context, holder string, names ...string) (bool,
 // free deletes them one by one: unlike one delete of many, that is retried when
 // the answer is lost.
 func (s *Seats) free(ctx context.Context, holder string, names []string) error {
-	_, err := bulk(ctx, s.seats, "giving seats back", names, func(name *string) mongo.WriteModel {
+	_, err := bulk(ctx, s.seats, "releasing seats", names, func(name *string) mongo.WriteModel {
 		return mongo.NewDeleteOneModel().SetFilter(bson.D{d("_id", *name), d("holder", holder)})
 	})
 	return err

@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -41,11 +39,7 @@ func setup(t *testing.T) *bundle {
 	db := testdb.New(t)
 	p, err := producer.New(producer.Config{Database: db})
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		require.NoError(t, p.Close(ctx))
-	})
+	testdb.Closes(t, p.Close)
 	return &bundle{Worker: fakeworker.New(t, db, ""), t: t, db: db, a: New(p), p: p}
 }
 

@@ -1,9 +1,7 @@
 package producer
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -42,11 +40,7 @@ func setup(t *testing.T, configure ...func(*Config)) *bundle {
 	}
 	p, err := New(c)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		require.NoError(t, p.Close(ctx))
-	})
+	testdb.Closes(t, p.Close)
 	return &bundle{Worker: fakeworker.New(t, c.Database, c.Prefix), t: t, db: c.Database, p: p}
 }
 

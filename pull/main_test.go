@@ -1,9 +1,7 @@
 package pull
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -53,11 +51,7 @@ func doors(t *testing.T, db *mongo.Database, c model.Clock) (*Puller, *producer.
 	t.Helper()
 	sender, err := producer.New(producer.Config{Database: db, Clock: c})
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		require.NoError(t, sender.Close(ctx))
-	})
+	testdb.Closes(t, sender.Close)
 	return New(sender), sender
 }
 

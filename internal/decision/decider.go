@@ -42,16 +42,15 @@ type Config[D any] struct {
 type Decider[D any] struct {
 	Config[D]
 
-	mu         sync.Mutex
-	complained map[string]time.Duration // about which documents, and when
-	byPerson   chan struct{}            // one is in it when a person has decided since the engine looked
+	complained clock.Seldom  // about which documents
+	byPerson   chan struct{} // one is in it when a person has decided since the engine looked
 
 	engineState[D]
 }
 
 // New makes a decider.
 func New[D any](c Config[D]) *Decider[D] {
-	return &Decider[D]{Config: c, complained: map[string]time.Duration{}, byPerson: make(chan struct{}, 1), engineState: newEngineState[D]()}
+	return &Decider[D]{Config: c, byPerson: make(chan struct{}, 1), engineState: newEngineState[D]()}
 }
 
 // One writes one decision for a person who wants to know, and carries it out at once. began is
@@ -256,23 +255,9 @@ func (d *Decider[D]) later(err error) {
 	d.Log.Warn().Err(err).Msg("decisions not carried out yet; retrying")
 }
 
-// complainEvery is how often the log names the same document.
-const complainEvery = time.Minute
-
 // Complain tells the operator of a document that this process cannot handle, not at every look.
 func (d *Decider[D]) Complain(id string, err error) {
-	now := d.Store.Local().Monotonic()
-	d.mu.Lock()
-	last, known := d.complained[id]
-	quiet := known && now-last < complainEvery
-	if !quiet {
-		if len(d.complained) > 10_000 { // of documents that are long gone
-			clear(d.complained)
-		}
-		d.complained[id] = now
-	}
-	d.mu.Unlock()
-	if !quiet {
+	if d.complained.Again(id, d.Store.Local()) {
 		d.Log.Error().Err(err).Str("document_id", id).Msg("no decision about this document: it cannot be read, or its decision is refused; the others go on")
 	}
 }

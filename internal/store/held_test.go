@@ -211,18 +211,25 @@ func TestAPingThatMayBeUndoneIsMissed(t *testing.T) {
 	}
 }
 
-func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
-	var levels []string
-	s, direct := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+// openHearing is a store that is ready. levels gets the read concern of each search for ids.
+func openHearing(t *testing.T) (s *store.Store, direct *mongo.Database, levels *[]string) {
+	t.Helper()
+	levels = new([]string)
+	s, direct = openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
 		Started: func(_ context.Context, e *event.CommandStartedEvent) {
 			if _, ok := e.Command.Lookup("filter", "_id", "$in").ArrayOK(); ok && e.CommandName == "find" {
 				level, _ := e.Command.Lookup("readConcern", "level").StringValueOK()
-				levels = append(levels, level)
+				*levels = append(*levels, level)
 			}
 		},
 	}))
 	require.NoError(t, s.Ready(t.Context()))
 	require.NoError(t, s.ReadClock(t.Context()))
+	return s, direct, levels
+}
+
+func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
+	s, direct, levels := openHearing(t)
 	tasks, writes := make([]*model.Task, 3), make([]store.Write, 3)
 	for i := range tasks {
 		tasks[i] = lifecycle.NewTask(lifecycle.Draft{Type: "t", Key: fmt.Sprint(i)}, s.Clock.Now())
@@ -240,7 +247,7 @@ func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
 		later.Rev++
 		writes[i] = store.Write{Before: writes[i].After, After: &later}
 	}
-	require.Empty(t, levels, "nothing is unsure")
+	require.Empty(t, *levels, "nothing is unsure")
 	(&stepping{T: t, db: direct}).hold("tasks", tasks[1].ID)
 	written, err = s.Tasks.Writes(t.Context(), writes, 0)
 	require.NoError(t, err)
@@ -252,21 +259,11 @@ func TestWhatIsThereOfAHeldWriteIsReadFromAMajority(t *testing.T) {
 	saved, err := s.Tasks.SaveSteps(t.Context(), steps, 0)
 	require.NoError(t, err)
 	require.True(t, saved[1].Missed)
-	require.Equal(t, []string{"majority", "majority"}, levels)
+	require.Equal(t, []string{"majority", "majority"}, *levels)
 }
 
 func TestAnInsertThatMayBeUndoneIsNotTakenForDone(t *testing.T) {
-	var levels []string
-	s, direct := openAs(t, options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
-		Started: func(_ context.Context, e *event.CommandStartedEvent) {
-			if _, ok := e.Command.Lookup("filter", "_id", "$in").ArrayOK(); ok && e.CommandName == "find" {
-				level, _ := e.Command.Lookup("readConcern", "level").StringValueOK()
-				levels = append(levels, level)
-			}
-		},
-	}))
-	require.NoError(t, s.Ready(t.Context()))
-	require.NoError(t, s.ReadClock(t.Context()))
+	s, direct, levels := openHearing(t)
 	session, err := direct.Client().StartSession()
 	require.NoError(t, err)
 	defer session.EndSession(context.Background())
@@ -277,6 +274,6 @@ func TestAnInsertThatMayBeUndoneIsNotTakenForDone(t *testing.T) {
 	_, err = s.Tasks.Insert(t.Context(), []*model.Task{task})
 	var some *store.InsertError
 	require.ErrorAs(t, err, &some)
-	require.Equal(t, []string{"majority"}, levels)
+	require.Equal(t, []string{"majority"}, *levels)
 	require.NoError(t, session.AbortTransaction(t.Context()))
 }

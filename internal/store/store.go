@@ -58,7 +58,7 @@ type core struct {
 	peeks    *bool // whether a [Tasks.Peek] is one query; nil = not asked yet
 	kept     keptFor
 
-	complained map[string]time.Duration // about which documents, and when
+	complained clock.Seldom // about which documents
 }
 
 // Config of a store.
@@ -86,7 +86,7 @@ func Open(c Config) (*Store, error) {
 		SetReadPreference(readpref.Primary()).
 		SetReadConcern(readconcern.Local()).
 		SetWriteConcern(writeconcern.Majority()))
-	s := &core{db: db, prefix: c.Prefix, local: c.Clock, log: c.Logger, Clock: newClock(c.Clock), complained: map[string]time.Duration{}}
+	s := &core{db: db, prefix: c.Prefix, local: c.Clock, log: c.Logger, Clock: newClock(c.Clock)}
 	s.tasks = db.Collection(c.Prefix + "tasks")
 	s.history = db.Collection(c.Prefix + "task_history")
 	s.types = db.Collection(c.Prefix + "task_types")

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -27,25 +26,11 @@ func isUnreadable(err error) bool {
 	return errors.As(err, &field)
 }
 
-// complainEvery is how often the log says the same about a document.
-const complainEvery = time.Minute
-
 // complain tells the operator of a document that cannot be read, not at every look.
 func (s *core) complain(coll *mongo.Collection, raw bson.Raw, err error) Unreadable {
 	u := Unreadable{Err: err}
 	u.ID, _ = raw.Lookup("_id").StringValueOK()
-	key, now := coll.Name()+" "+u.ID, s.local.Monotonic()
-	s.mu.Lock()
-	last, known := s.complained[key]
-	quiet := known && now-last < complainEvery
-	if !quiet {
-		if len(s.complained) > 10_000 { // of documents that are long gone
-			clear(s.complained)
-		}
-		s.complained[key] = now
-	}
-	s.mu.Unlock()
-	if !quiet {
+	if s.complained.Again(coll.Name()+" "+u.ID, s.local) {
 		s.log.Error().Err(err).Str("collection", coll.Name()).Str("id", u.ID).Msg("a document cannot be read; other documents are not affected")
 	}
 	return u

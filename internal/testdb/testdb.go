@@ -4,8 +4,10 @@
 package testdb
 
 import (
+	"context"
 	"io"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.uber.org/goleak"
@@ -50,6 +52,18 @@ func Patient(t testing.TB) *mongo.Database {
 	p := Behind(t)
 	p.Patient()
 	return engine.Connect(t, p.URI()).Database(New(t).Name())
+}
+
+// Closes calls a Close that must succeed when the test is over, and gives it ten seconds.
+func Closes(t testing.TB, shut func(context.Context) error) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := shut(ctx); err != nil {
+			t.Fatalf("closing at the end of the test: %v", err)
+		}
+	})
 }
 
 // Main runs a package's tests, stops what this package started and fails when any

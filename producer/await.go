@@ -11,13 +11,13 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Await waits until the life of the task that a send began or found has ended, and
-// returns its result. A task that ended without success, Pending included, is a
-// *model.TaskError. It works as well when that life has moved to the history; once it
-// has left that too, or was started again before it ended, the error is [ErrNotFound].
+// Await waits until the life of the task that a send began or found has ended, and returns its
+// result. If the task ended without success, which includes Pending, the error is a
+// *model.TaskError. Await also finds a life that has moved to the history. If the history no
+// longer has it, or if a new life began before it ended, the error is [ErrNotFound].
 //
-// A database that is away is waited for. ctx bounds the waiting; [Producer.Close] ends
-// it with [ErrClosed]. All awaits of a process share one query.
+// Await also waits while the database is unavailable. ctx limits the wait; [Producer.Close]
+// ends it with [ErrClosed]. All awaits of a process share one query.
 func Await[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], s Sent) (R, error) {
 	var result R
 	if _, typ, _, err := input.ParseTaskID(s.ID); err != nil {
@@ -50,9 +50,9 @@ func ended(t *model.Task) error {
 	}
 }
 
-// AwaitTask is [Await] for any type: it returns the ended task, however it ended. A
-// Generation of 0 stands for the life that is there at the first look, or, where the task
-// has moved to the history, for its last one.
+// AwaitTask is [Await] for any type: it returns the ended task, whatever its status. A
+// Generation of 0 selects the current life at the time of the first read or, if the task has
+// moved to the history, its last life.
 func (p *Producer) AwaitTask(ctx context.Context, s Sent) (*model.Task, error) {
 	if _, _, _, err := input.ParseTaskID(s.ID); err != nil {
 		return nil, fmt.Errorf("awaiting a task: %w", err)

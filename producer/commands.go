@@ -18,9 +18,10 @@ import (
 // database a command may be repeated: it then does what is left to do, or says that
 // the task is in another state by now.
 
-// Cancel asks for the end of a task. One that nobody runs is Cancelled at once; where
-// workers run it, they are told within two seconds, and it ends when the last has
-// returned. Cancelling twice is no error. remark says why; it may be empty.
+// Cancel requests the end of a task. If no worker runs it, the task becomes Cancelled at once.
+// Otherwise the contexts of its handlers are cancelled within two seconds, and the task ends
+// when the last handler has returned. Cancelling twice is not an error. remark gives the
+// reason; it may be empty.
 func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, error) {
 	t, err := p.command(ctx, "cancelling", id, remark, lifecycle.Cancel)
 	if err != nil {
@@ -36,16 +37,16 @@ func (p *Producer) Cancel(ctx context.Context, id, remark string) (*model.Task, 
 	return t, nil
 }
 
-// Retry makes a task run again now. One that waits for a retry is due at once, in the
-// same life; one that ended without success begins a new life with a fresh budget.
-// remark says why; it may be empty.
+// Retry runs a task again now. A task that waits for a retry becomes due at once, in the same
+// life. A task that ended without success begins a new life with a fresh budget. remark gives
+// the reason; it may be empty.
 func (p *Producer) Retry(ctx context.Context, id, remark string) (*model.Task, error) {
 	return p.command(ctx, "retrying", id, remark, lifecycle.RetryNow)
 }
 
-// RetryFrom makes a task run again now, as [Producer.Retry] does, from a named step on: the
-// steps before it stay done, it and what follows are done again. Nobody may run the task.
-// remark says why; it may be empty.
+// RetryFrom is [Producer.Retry] from a named step on: earlier steps keep their saved values,
+// and the handler repeats this step and later ones. It is refused while a worker runs the task.
+// remark gives the reason; it may be empty.
 func (p *Producer) RetryFrom(ctx context.Context, id, step, remark string) (*model.Task, error) {
 	if err := input.StepName("step", step); err != nil {
 		return nil, fmt.Errorf("retrying task %s: %w", id, err)
@@ -55,12 +56,13 @@ func (p *Producer) RetryFrom(ctx context.Context, id, step, remark string) (*mod
 	})
 }
 
-// Resolve ends a Pending task as ManuallyProcessed; remark says what was done.
+// Resolve ends a Pending task as ManuallyProcessed. remark describes what was done.
 func (p *Producer) Resolve(ctx context.Context, id, remark string) (*model.Task, error) {
 	return p.command(ctx, "resolving", id, remark, lifecycle.Resolve)
 }
 
-// Release lets a task run that was sent with [Held]. Releasing it twice is no error.
+// Release makes a task that was sent with [Held] available to workers. Releasing it twice is
+// not an error.
 func (p *Producer) Release(ctx context.Context, id string) (*model.Task, error) {
 	return p.room.Change(ctx, "releasing", id, func(t *model.Task) (*model.Task, error) {
 		return lifecycle.Release(t, p.room.Effective(t), p.room.Store.Clock.Now())

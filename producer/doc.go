@@ -1,28 +1,28 @@
-// Package producer creates tasks and commands them: send, await, cancel, retry, resolve,
-// release, update, and the completion of executions from outside. Package admin has types,
-// pauses and queries; package pull fetches tasks for workers that do not use this library.
+// Package producer sends tasks and controls them: send, await, cancel, retry, resolve, release,
+// update, and external completion of executions. Package admin manages types, pauses and
+// queries. Package pull fetches tasks for workers that do not use this library.
 //
 //	Send ──▶ Middleware ──▶ group commit ──▶ one insert for all that gathered
 //	SendMany ▶ Middleware ──────────────────▶ one insert for each 5,000
 //	with a session in ctx ▶ Middleware ─────▶ upserts in the caller's transaction
 //
-// The primary key of a task is tenant/type/key, so a key is sent once: a second send
-// of it finds the task and leaves it alone, or does what [OnExisting] says.
+// The primary key of a task is tenant/type/key, which makes sends idempotent. A second send of
+// a key finds the existing task. By default it changes nothing; [OnExisting] selects another
+// behaviour.
 //
 // # Errors
 //
-// Bad input is found before anything is written: the error is model.ErrInvalid
-// (errors.Is) and an *model.InvalidError (errors.As) that names the field. A state that
-// forbids a command is a *model.RefusedError. Every other error comes from the
-// database and is returned wrapped, so that its labels and codes can be looked at.
+// All input is validated before anything is written: an error matches model.ErrInvalid
+// (errors.Is) and is a *model.InvalidError (errors.As) that names the field. If the state of
+// the task forbids a command, the error is a *model.RefusedError. All other errors come from
+// the database. They are returned wrapped, so that you can inspect their labels and codes.
 //
-// After such an error a send may or may not have happened: the connection may have
-// broken before or after the server stored the task. Whoever sends again with the same
-// key is safe in both cases, since the key is stored once; that is what keys are for.
-// A send without [Key] makes up a key, and [Sent] holds it even when an error is
-// returned, so that a careful caller can repeat with it.
+// After a database error, the task may or may not be stored: the connection may have broken
+// before or after the write. Sending again with the same key is safe in both cases, because a
+// key is stored once. A send without [Key] generates a key. [Sent] contains it even if an error
+// is returned, so that the caller can repeat the send with it.
 //
-// Where to look: options.go for what a send can say, insert.go for how tasks reach the
-// database, again.go for keys that exist, await.go for waiting, commands.go for what is
-// done to a task later, subscribe.go for what happens to tasks anywhere.
+// Where to look: options.go has the options of a send, insert.go writes tasks to the database,
+// again.go handles existing keys, await.go waits for results, commands.go changes tasks later,
+// and subscribe.go streams events.
 package producer

@@ -12,8 +12,8 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Check finds everything that a send with the Config would refuse by itself. It does no I/O and
-// needs no Database. Errors are model.ErrInvalid.
+// Check validates a task as a send with this Config would. It does no I/O and needs no
+// Database. Errors match model.ErrInvalid.
 func (c Config) Check(typ string, args any, opts ...Option) error {
 	secrets, err := secret.Parse("secret_key", c.SecretKey)
 	if err == nil {

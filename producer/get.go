@@ -6,9 +6,9 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Get reads one task, in its present life, or, when it is not among the tasks any more, in
-// its last one from the history: such a task has an ArchivedAt, its key is free, and no
-// command changes it. [ErrNotFound] when the history has none either.
+// Get reads the current life of a task or, if the task has moved to the history, its last life.
+// A task from the history has an ArchivedAt, its key is free, and commands cannot change it. If
+// the history does not have it either, the error is [ErrNotFound].
 func (p *Producer) Get(ctx context.Context, id string) (*model.Task, error) {
 	return p.room.Life(ctx, id, 0)
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ManyError says which items of a SendMany failed, and why; all others were stored.
-// Where an item's error comes from the database, see the package comment for what is
-// known of it. Where it is model.ErrInvalid, nothing at all was written.
+// ManyError lists the items of a SendMany that failed, and why; all others were stored. If an
+// item's error comes from the database, the item may still be stored, see the package comment.
+// If an item's error is model.ErrInvalid, nothing was written.
 type ManyError struct {
 	Failed map[int]error // by the item's index in the SendMany
 	Total  int           // items of the SendMany

@@ -10,25 +10,25 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Draft is one task on its way to the database, as middleware sees it. It may change
-// every field; what it makes of it is checked again.
+// Draft is one task before it is stored, as middleware sees it. Middleware may change every
+// field; the producer validates the draft again.
 type Draft struct {
 	Tenant   string // "" = none
 	Type     string
-	Key      string // "" = one is made up
+	Key      string // "" = generated
 	Category string
 	Creator  string
 	Args     bson.RawValue // zero = none
 	Start    time.Time     // zero = now
 	Priority *int          // nil = 5
-	Held     bool          // Wait until it is released
+	Held     bool          // stays in Wait until it is released
 	Options  model.Options
-	// In, when not 0, is the start time from the moment of the write on, by the
-	// database's clock; Start is then ignored.
+	// In, if not 0, is the delay from the write to the start time, by the database's clock.
+	// Start is then ignored.
 	In time.Duration
-	// ExpiresIn, when not 0, is the same for Options.ExpiresAt.
+	// ExpiresIn, if not 0, replaces Options.ExpiresAt in the same way.
 	ExpiresIn time.Duration
-	// OnExisting says what happens to a key that exists; 0 leaves it alone.
+	// OnExisting selects what happens if the key exists; 0 changes nothing.
 	OnExisting model.Existing
 }
 
@@ -40,14 +40,14 @@ func (d *Draft) stored() lifecycle.Draft {
 	}
 }
 
-// SendFunc stores drafts and returns one Sent for each, in their order. Its error is
-// that of the only draft, or a *[ManyError] when single ones of several failed, or
-// another error when all did.
+// SendFunc stores drafts and returns one Sent for each, in the same order. The error of a
+// single draft is returned as it is. With several drafts, the error is a *[ManyError] if some
+// failed, and another error if all failed.
 type SendFunc func(ctx context.Context, drafts []*Draft) ([]Sent, error)
 
-// Middleware wraps every send: Send, SendJSON, SendMany, SendManyJSON. It calls next once, with the
-// same number of drafts, and returns what next returned; or it refuses by an error.
-// ctx is the caller's, with the session if it carries one.
+// Middleware wraps every send: Send, SendJSON, SendMany, SendManyJSON. It calls next once, with
+// the same number of drafts, and returns the result of next. To refuse the send, it returns an
+// error instead. ctx is the caller's context, with its session if it has one.
 //
 //	func count(next producer.SendFunc) producer.SendFunc {
 //		return func(ctx context.Context, drafts []*producer.Draft) ([]producer.Sent, error) {

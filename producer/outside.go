@@ -17,30 +17,31 @@ import (
 // execution waits until a fixed time. A completion that comes later is refused in the same way,
 // and the execution ends there and then as timed out.
 
-// Complete ends the execution as a success with that result: any JSON value of at most
-// 1 MiB, nil for none. A repetition with the same result is no error and changes nothing.
+// Complete ends the execution as a success with this result: any JSON value of at most 1 MiB,
+// or nil for none. Complete is idempotent: a repeated call with the same result changes nothing
+// and is not an error.
 func (p *Producer) Complete(ctx context.Context, handle string, result any, opts ...CompleteOption) (*model.Task, error) {
 	return command.Complete(ctx, p.room, handle, result, opts)
 }
 
-// CompleteOption says more about a success, see [WithoutCallback].
+// CompleteOption is an option of Complete, see [WithoutCallback].
 type CompleteOption uint8
 
-// WithoutCallback makes the task Success at once, whatever callback it or its type configures:
-// no callback is sent.
+// WithoutCallback suppresses the callback of the task or its type. The task becomes Success at
+// once.
 const WithoutCallback CompleteOption = command.WithoutCallback
 
-// Failure says more about how an execution failed. The zero value is an error that the
-// task's retry strategy judges.
+// Failure describes how an execution failed. The zero value is an error to which the task's
+// retry strategy applies.
 type Failure struct {
-	// Fatal ends the task: a retry is useless.
+	// Fatal ends the task without a retry.
 	Fatal bool
-	// RetryAfter is the delay before the next try; 0 leaves it to the retry strategy.
+	// RetryAfter is the delay before the next attempt; 0 uses the retry strategy.
 	RetryAfter time.Duration
 }
 
-// Fail ends the execution as an error, as if its handler had returned it. A repetition
-// is no error and changes nothing.
+// Fail ends the execution as an error, as if its handler had returned it. Fail is idempotent: a
+// repeated call changes nothing and is not an error.
 func (p *Producer) Fail(ctx context.Context, handle, reason string, f Failure) (*model.Task, error) {
 	return p.room.Fail(ctx, handle, reason, f.Fatal, f.RetryAfter)
 }

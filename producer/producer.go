@@ -17,38 +17,38 @@ import (
 // ErrClosed is returned by sends and awaits after [Producer.Close].
 var ErrClosed = command.ErrClosed
 
-// ErrNotFound is what the error of a command on a task that does not exist is.
+// ErrNotFound is returned (errors.Is) by commands on a task that does not exist.
 var ErrNotFound = store.ErrNotFound
 
 // maxGathered is how many single sends one insert holds at most, and how many more
 // wait for it before Send blocks.
 const maxGathered = 1000
 
-// Config of a producer. Only Database must be set.
+// Config configures a producer. Only Database is required.
 type Config struct {
-	// Database is the caller's and is never closed here. Its concerns, its read
-	// preference and its codecs do not matter: the producer uses its own.
+	// Database belongs to the caller, and the producer does not close its client. The producer
+	// ignores its read and write concerns, read preference and codecs.
 	Database *mongo.Database
 	// Prefix of the collections' names: at most 40 of a-z A-Z 0-9 . _ -.
 	// Defaults to "".
 	Prefix string
 	// Tenant of tasks that are sent without the option [Tenant]. Defaults to none.
 	Tenant string
-	// SecretKey seals the secrets of callbacks before they are stored: 32 bytes as hex or
-	// base64; several, separated by commas, while the key is changed: the first seals, all
-	// open. The workers that deliver need the same. Defaults to none: tasks whose callbacks
-	// have secrets are refused.
+	// SecretKey encrypts the secrets of callbacks before they are stored: 32 bytes as hex or
+	// base64. During a key rotation it lists several keys, separated by commas: the first
+	// encrypts, all decrypt. Workers that deliver callbacks need the same value. Defaults to
+	// none: sends of callbacks with secrets are then refused.
 	SecretKey string
-	// Middleware around every send; the first is outermost. Defaults to none.
+	// Middleware wraps every send; the first is the outermost. Defaults to none.
 	Middleware []Middleware
-	// Logger gets what an operator should know. Defaults to none.
+	// Logger receives messages for operators. Defaults to none.
 	Logger zerolog.Logger
-	// Clock that waits are measured by. Defaults to the machine's.
+	// Clock measures waits. Defaults to the machine's clock.
 	Clock model.Clock
 }
 
-// Producer sends tasks. It is safe for concurrent use; a process needs one for each
-// database and prefix. admin.New and pull.New make the other doors to its database.
+// Producer sends tasks. It is safe for concurrent use. A process needs one for each database
+// and prefix. admin.New and pull.New create the other clients of its database.
 type Producer struct {
 	room   *command.Room
 	tenant string
@@ -65,8 +65,8 @@ func init() {
 	command.Of = func(p any) *command.Room { return p.(*Producer).room } //nolint:forcetypeassert // admin.New and pull.New take nothing else
 }
 
-// New checks the Config and makes a producer. It does no I/O: the first send checks
-// the schema, and sets an empty database up. Errors are model.ErrInvalid.
+// New validates the Config and creates a producer. It does no I/O: the first send checks the
+// schema and sets up an empty database. Errors match model.ErrInvalid.
 func New(c Config) (*Producer, error) {
 	if c.Tenant != "" {
 		if err := input.Name("tenant", c.Tenant); err != nil {
@@ -93,9 +93,10 @@ func New(c Config) (*Producer, error) {
 	return p, nil
 }
 
-// Close refuses new sends and waits for those under way; awaits and subscriptions end with
-// [ErrClosed]. Workers hear of commands in a transaction that has not committed by then only
-// when they ask themselves. It returns the cause of ctx when that ends first; it may then be called again.
+// Close refuses new sends and waits for the current ones. Awaits and subscriptions end with
+// [ErrClosed]. If a command is part of a transaction that has not committed by then, workers
+// notice it only when they poll. If ctx ends first, Close returns its cause and may be called
+// again.
 func (p *Producer) Close(ctx context.Context) error {
 	p.room.Shut()
 	p.await.close()

@@ -11,34 +11,34 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Sent says what became of a send.
+// Sent is the result of a send.
 type Sent struct {
-	// ID of the task: tenant/type/key. It is set even when the send's error leaves open
-	// whether the task was stored.
+	// ID of the task: tenant/type/key. It is set even if an error leaves open whether the task
+	// was stored.
 	ID string
 	// Generation is the life of the key that the send began or found.
 	Generation int64
-	// Created says that this send began that life: the key was new, or [OnExisting] let
-	// it run again. Otherwise a task with that key was there.
+	// Created reports whether this send began that life: the key was new, or [OnExisting]
+	// restarted the task. Otherwise the key already had a task.
 	Created bool
 	// Status of the task after the send.
 	Status model.Status
 }
 
-// Send stores a task for some worker to run. args is stored as the equal of its JSON
-// form, at most 256 KiB. Concurrent sends of a process share inserts, so a send costs
-// little; it returns when the task is stored on a majority of the servers.
+// Send stores a task, which some worker then runs. args are stored as the equivalent of their
+// JSON form, at most 256 KiB. Send returns when a majority of the servers has stored the task.
+// Concurrent sends of a process share inserts.
 //
-// With a session in ctx the task becomes part of the caller's transaction: it exists
-// when that commits. Another send of its key waits until then: without a deadline in its
-// ctx for at most 75 s, after which it fails and has stored nothing. See the package
-// comment for the errors.
+// If ctx carries a session, the task becomes part of the caller's transaction and exists when
+// the transaction commits. Another send of the same key waits until then. If its ctx has no
+// deadline, it waits at most 75 s, then fails and has stored nothing. See the package comment
+// for the errors.
 func Send[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], args A, opts ...Option) (Sent, error) {
 	return p.sendOne(ctx, t.Name(), args, opts)
 }
 
-// SendJSON is [Send] for arguments that are JSON already and a type known by its name
-// only. Empty args mean no arguments.
+// SendJSON is [Send] for arguments that are already JSON and a type that is known only by name.
+// Empty args mean no arguments.
 func (p *Producer) SendJSON(ctx context.Context, typ string, args json.RawMessage, opts ...Option) (Sent, error) {
 	return p.sendOne(ctx, typ, args, opts)
 }
@@ -83,18 +83,18 @@ func (p *Producer) through(ctx context.Context, drafts []*Draft, outside bool) (
 	return sent, err
 }
 
-// Item is one task of a [SendMany].
+// Item is one task for [SendMany].
 type Item[A any] struct {
 	Args    A
 	Options []Option
 }
 
-// SendMany stores many tasks of a type, thousands in each round trip, and returns what
-// became of each, in the order of the items. All items are checked before any is
-// written. When single items fail the error is a *[ManyError] that names them; all
-// others are stored. With a session in ctx all or none are, by the caller's transaction.
-// A key that somebody else's open transaction has sent is waited for as in [Send], when
-// all others are stored.
+// SendMany stores many tasks of a type, thousands in each round trip, and returns one Sent for
+// each, in the order of the items. It validates all items before it writes any. If some items
+// fail, the error is a *[ManyError] that names them; all others are stored. If ctx carries a
+// session, the caller's transaction stores all or none. If another client's open transaction
+// has sent one of the keys, SendMany first stores all other items, then waits for that key as
+// [Send] does.
 func SendMany[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], items []Item[A]) ([]Sent, error) {
 	many := p.newMany(len(items))
 	for _, it := range items {
@@ -103,15 +103,15 @@ func SendMany[A, R any](ctx context.Context, p *Producer, t model.Type[A, R], it
 	return many.send(ctx)
 }
 
-// JSONItem is one task of a [Producer.SendManyJSON].
+// JSONItem is one task for [Producer.SendManyJSON].
 type JSONItem struct {
 	Type    string
 	Args    json.RawMessage // empty = no arguments
 	Options []Option
 }
 
-// SendManyJSON is [SendMany] for tasks whose types, which may differ, are known by
-// their names only.
+// SendManyJSON is [SendMany] for tasks whose types are known only by name. The types may
+// differ.
 func (p *Producer) SendManyJSON(ctx context.Context, items []JSONItem) ([]Sent, error) {
 	many := p.newMany(len(items))
 	for _, it := range items {

@@ -16,17 +16,17 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// EventFilter selects events of tasks. A zero field selects everything; the fields are
-// joined by and.
+// EventFilter selects events of tasks. An event must match all fields; a zero field matches
+// every event.
 type EventFilter struct {
 	Tenant string            // model.NoTenant for tasks without one
 	Types  []string          // any of them; at most 100
 	Key    string            // exact
 	Kinds  []model.EventKind // any of them
-	// After begins behind the event with that token, see model.TaskEvent, or at the place that
-	// [Subscription.Token] told; "" is now. The rest of the filter may be another one. The server
-	// keeps what happened only for some time, hours or days: if it no longer has all of it, the
-	// error is a *[MissedError].
+	// After resumes after the event with this token, see model.TaskEvent, or at the position
+	// that [Subscription.Token] returned; "" starts now. The other fields may differ from the
+	// earlier filter. The server keeps events only for some time, hours or days. If it no
+	// longer has all events since the token, the error is a *[MissedError].
 	After string
 }
 
@@ -60,25 +60,27 @@ func (f *EventFilter) validate() error {
 	return nil
 }
 
-// Subscribe tells what happens to tasks anywhere in the fleet, from now on or from the filter's After on: everything that
-// happens after Subscribe has returned is told, in order, at least once, for as long as
-// the subscription is open. A broken connection is mended, and what happened meanwhile
-// told then.
+// Subscribe streams the events of all tasks in the fleet, from now on or after the filter's
+// After. It delivers every event that happens after Subscribe has returned, in order and at
+// least once, while the subscription is open. After a broken connection it resumes where it
+// stopped.
 //
-// An event is told when a majority of the deployment has it, mostly within milliseconds.
-// It is what the write itself says; whoever needs more of the task reads it, and sees it as
-// it is by then. Pings, checkpoints and steps are no events.
+// An event is delivered once a majority of the deployment has stored the write, usually within
+// milliseconds. It contains only what the write itself contains. To see the rest of the task,
+// read it; it may have changed since. Pings, checkpoints and steps cause no events.
 //
-// Every stream costs the database, so they are few: for each set of types two
-// subscriptions in the whole fleet, four in all. Who serves many listeners subscribes once.
-// Behind mongos a subscription opens one stream on each shard. An event then arrives when
-// every shard has written something after it. With an idle shard that takes up to ten
-// seconds (MongoDB's periodicNoopIntervalSecs).
-// The error is a *[NoStreamError] where none is free, or the deployment has none, and a
-// *model.InvalidError for a bad filter or token. A slow reader holds up nobody but itself,
-// and loses nothing unless it is hours behind.
+// Each change stream is a load on the database, so the fleet has few seats: two subscriptions
+// for each set of types, four in total. To serve many listeners, subscribe once. Behind mongos,
+// a subscription opens one stream on each shard. An event then arrives when every shard has
+// written something after it. With an idle shard this takes up to ten seconds (MongoDB's
+// periodicNoopIntervalSecs). A slow reader delays only itself, and misses events only if it is
+// hours behind.
 //
-// The subscription must be closed; [Producer.Close] does it, too. ctx is for the beginning.
+// If no seat is free, or the deployment has no change streams, the error is a *[NoStreamError].
+// A bad filter or token is a *model.InvalidError.
+//
+// Close the subscription after use; [Producer.Close] also closes it. ctx applies only to the
+// call of Subscribe.
 func (p *Producer) Subscribe(ctx context.Context, filter EventFilter) (*Subscription, error) {
 	s, err := p.subscribe(ctx, filter)
 	if err != nil {

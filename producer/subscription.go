@@ -28,9 +28,9 @@ const (
 	seatCall = 5 * time.Second
 )
 
-// Subscription is an open stream of events, made by [Producer.Subscribe]. It holds one of
-// the fleet's few seats until [Subscription.Close]. Its methods may be called
-// concurrently; each event is returned once.
+// Subscription is an open stream of events, see [Producer.Subscribe]. It holds one of the
+// fleet's few seats until [Subscription.Close]. Its methods are safe for concurrent use; each
+// event is returned once.
 type Subscription struct {
 	store   *store.Store
 	filter  store.EventFilter
@@ -47,11 +47,10 @@ type Subscription struct {
 	token string
 }
 
-// Next waits for the next event. An error that is not ctx's own is the end of the
-// subscription, and stays the same: *[MissedError], *[NoStreamError] when its seat went to
-// somebody else during an outage, [ErrClosed] after its Close or the producer's, or the
-// database's refusal.
-// While the database is away it waits.
+// Next waits for the next event, also while the database is unavailable. Any error except that
+// of ctx ends the subscription, and later calls return it again: *[MissedError],
+// *[NoStreamError] if the subscription lost its seat during an outage, [ErrClosed] after Close
+// of the subscription or the producer, or a refusal by the database.
 func (s *Subscription) Next(ctx context.Context) (model.TaskEvent, error) {
 	if ctx.Err() != nil {
 		return model.TaskEvent{}, fmt.Errorf("waiting for an event: %w", context.Cause(ctx))
@@ -67,7 +66,7 @@ func (s *Subscription) Next(ctx context.Context) (model.TaskEvent, error) {
 	}
 }
 
-// All is [Subscription.Next] for a range loop: it ends after the first error.
+// All is [Subscription.Next] as a range loop. The loop ends after the first error.
 func (s *Subscription) All(ctx context.Context) iter.Seq2[model.TaskEvent, error] {
 	return func(yield func(model.TaskEvent, error) bool) {
 		for {
@@ -79,16 +78,16 @@ func (s *Subscription) All(ctx context.Context) iter.Seq2[model.TaskEvent, error
 	}
 }
 
-// Token is the place up to which all events were returned, for [EventFilter.After]. It moves on
-// with each event, and about once a minute while nothing happens.
+// Token returns the position up to which all events were returned, for [EventFilter.After]. It
+// advances with each event, and about once a minute while there are none.
 func (s *Subscription) Token() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.token
 }
 
-// Close ends the subscription and gives its seat back. It may be called again. ctx bounds
-// the waiting; the seat then lapses by itself, after a minute and a half at most.
+// Close ends the subscription and releases its seat. It is safe to call repeatedly. ctx limits
+// the wait; if it ends first, the seat expires on its own within 90 seconds.
 func (s *Subscription) Close(ctx context.Context) error {
 	s.cancel(errUnsubscribed)
 	select {
@@ -223,28 +222,28 @@ var errUnsubscribed = fmt.Errorf("the subscription or %w", ErrClosed)
 
 var errNoPlace = errors.New("the change stream returned no resume token")
 
-// NoStreamError is returned if change streams are not available: on a standalone server, or
-// while other subscriptions hold all seats. [Producer.AwaitTask] still works, because it polls.
+// NoStreamError reports that change streams are not available: on a standalone server, or while
+// other subscriptions hold all seats. [Producer.AwaitTask] still works, because it polls.
 type NoStreamError struct {
 	Reason string
-	Later  bool // it may be had later: somebody else's subscription has the seat now
+	Later  bool // other subscriptions hold all seats; a later attempt may succeed
 }
 
 func (e *NoStreamError) Error() string {
 	return "change streams are not available: " + e.Reason + "; Await works without one, it polls"
 }
 
-// MissedError is returned when events were missed: the server no longer has what happened
-// after the place where the stream was interrupted. Who needs to know reads the tasks, and
-// subscribes again without a token.
+// MissedError reports that events were missed: the server no longer has the events after the
+// position where the stream was interrupted. To recover, read the tasks and subscribe again
+// without a token.
 type MissedError struct {
-	Token string // the last place up to which all events were returned
-	Err   error  // what the server said
+	Token string // the position up to which all events were returned
+	Err   error  // the server's error
 }
 
 func (e *MissedError) Error() string {
 	return "events were missed, the server no longer has all that happened: " + e.Err.Error()
 }
 
-// Unwrap returns what the server said.
+// Unwrap returns the server's error.
 func (e *MissedError) Unwrap() error { return e.Err }

@@ -13,14 +13,14 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Update changes a task that has not ended. What the options do not name stays as it
-// is; an execution that runs goes on with what it was claimed with, unless the new
-// [Workers] exclude its worker, which then gives the task back within two seconds. A new
-// [LimitKey] is refused while an execution is open, with a *[model.RefusedError]: it counts
-// for the key by which it was claimed, until it ends.
+// Update changes a task that has not ended. Fields without an option stay unchanged. A running
+// execution keeps the options that it was claimed with. If the new [Workers] exclude its
+// worker, that worker releases the task within two seconds. While an execution is open, a new
+// [LimitKey] is refused with a *[model.RefusedError], because the execution counts for the key
+// of its claim.
 //
-// Of the options of a send those that concern the key and the send itself are refused:
-// Key, Tenant, Held, OnExisting, OutsideTransaction. [Args] gives new arguments.
+// Update refuses the options Key, Tenant, Held, OnExisting and OutsideTransaction, which apply
+// only to a send. [Args] sets new arguments.
 func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*model.Task, error) {
 	if err := p.validUpdate(opts); err != nil {
 		return nil, fmt.Errorf("updating task %s: %w", id, err)

@@ -1,9 +1,8 @@
-// Package admin is for those who look after a database of tasks: what holds for all tasks of a
-// type ([Admin.PutType]), pauses, how long the history is kept, callbacks that are delivered
-// again, and queries over all tasks.
+// Package admin is for operators. It configures task types ([Admin.PutType]), pauses types,
+// sets the retention of the history, redelivers callbacks and queries tasks.
 //
-// Where to look: types.go, pause.go, history.go, redeliver.go, find.go. Commands on one task
-// are those of package producer. The schema is package migrate's.
+// Where to look: types.go, pause.go, history.go, redeliver.go, find.go. Package producer has
+// the commands on a single task. Package migrate manages the schema.
 package admin
 
 import (
@@ -18,21 +17,22 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// Admin changes what holds for many tasks, and finds them. It is safe for concurrent use.
+// Admin changes settings of many tasks and queries tasks. It is safe for concurrent use.
 type Admin struct{ room *command.Room }
 
-// New makes an admin of the producer's database, with its prefix and its SecretKey, which seals
-// the secrets of types' callbacks. It does no I/O. It works until the producer is closed.
+// New creates an admin for the producer's database, with its prefix and its SecretKey, which
+// encrypts the callback secrets of types. It does no I/O. The admin works until the producer is
+// closed.
 func New(p *producer.Producer) *Admin { return &Admin{room: command.Of(p)} }
 
-// Get reads one life of a task, also one that has moved to the history. Generation 0 is the
-// present life, or the last. [producer.ErrNotFound] when there is none.
+// Get reads one life of a task, also from the history. Generation 0 selects the current life,
+// or the last. If the life does not exist, the error is [producer.ErrNotFound].
 func (a *Admin) Get(ctx context.Context, id string, generation int64) (*model.Task, error) {
 	return a.room.Life(ctx, id, generation)
 }
 
-// Document is the newest life of a task as it is stored, with fields that this release may
-// not know.
+// Document returns the stored document of a task's newest life, including fields that this
+// release does not know.
 func (a *Admin) Document(ctx context.Context, id string) (bson.Raw, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading a task: %w", err)

@@ -14,28 +14,28 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Filter selects tasks. A zero field selects everything; the fields are joined by and.
+// Filter selects tasks. A task must match all fields; a zero field matches every task.
 type Filter struct {
 	Tenant   string         // model.NoTenant for tasks without one
 	Type     string         // exact
 	Statuses []model.Status // any of them
 	Category string         // exact
 	Creator  string         // exact
-	WorkerID string         // has or had an execution that the task still lists
-	After    time.Time      // created then or later
-	Before   time.Time      // created earlier than that
+	WorkerID string         // has an execution in the task's list, open or ended
+	After    time.Time      // created at this time or later
+	Before   time.Time      // created before this time
 	History  History        // also lives that moved to the history, or only those
 }
 
-// History says whether a query looks into the history, where lives go when their retention
-// is over and when their key lives again.
+// History selects whether a query includes the history. A life moves there when its retention
+// has passed, or when its key begins a new life.
 type History uint8
 
 // The values of [Filter.History].
 const (
-	WithoutHistory History = iota // present lives only, one for each task
-	WithHistory                   // present lives and past ones
-	HistoryOnly                   // past ones only
+	WithoutHistory History = iota // current lives only, one for each task
+	WithHistory                   // current and past lives
+	HistoryOnly                   // past lives only
 )
 
 func (h History) validate() error {
@@ -99,24 +99,24 @@ const (
 	maxPageSize     = 1000
 )
 
-// Page is a part of what a [Filter] selects, ordered by task id and, with the history, by
-// generation.
+// Page is one page of the tasks that a [Filter] selects, ordered by task id and, with the
+// history, by generation.
 type Page struct {
-	// Tasks are present lives, and past ones, which have an ArchivedAt.
+	// Tasks are current lives and past lives. Past lives have an ArchivedAt.
 	Tasks []*model.Task
-	// Documents are the same as they are stored, with fields that this release may not
-	// know; those of the history have the task's id as _id like the others.
+	// Documents are the stored documents of Tasks, including fields that this release does not
+	// know. For past lives, too, _id is the task's id.
 	Documents []bson.Raw
-	// Next is the token of the following page; "" when this is the last.
+	// Next is the token of the next page; "" on the last page.
 	Next string
 }
 
-// Find reads one page of what the filter selects: at most size, from 1 to 1,000, 0 for
-// 100. token is "" for the first page and the Next of the page before for the others; one
-// that Find did not make for an equal filter is model.ErrInvalid. Paging is stable: a task
-// that is there all the while appears once, whatever comes and goes, and so does a life
-// that moves to the history meanwhile, when the filter has it. A page may have fewer than
-// size and yet a Next.
+// Find reads one page of the tasks that the filter selects: at most size, from 1 to 1,000, or
+// 100 if size is 0. token is "" for the first page, and Next of the previous page for later
+// ones. If Find did not return the token for an equal filter, the error is model.ErrInvalid.
+// Paging is stable under concurrent changes: a task that exists during the whole listing
+// appears once, and so does a life that moves to the history in between, if the filter includes
+// the history. A page may have fewer than size tasks and still have a Next.
 func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Page, error) {
 	if size == 0 {
 		size = defaultPageSize
@@ -149,8 +149,8 @@ func (a *Admin) Find(ctx context.Context, f Filter, size int, token string) (Pag
 	return page, nil
 }
 
-// Count counts what the filter selects. With the history, what moves there while both are
-// counted may be counted twice.
+// Count counts the tasks that the filter selects. With the history, it may count a task twice
+// that moves there during the count.
 func (a *Admin) Count(ctx context.Context, f Filter) (int64, error) {
 	if err := f.validate(); err != nil {
 		return 0, fmt.Errorf("counting tasks: %w", err)
@@ -158,7 +158,8 @@ func (a *Admin) Count(ctx context.Context, f Filter) (int64, error) {
 	return a.room.Store.History.CountLives(ctx, f.query(store.Place{}), f.History.where())
 }
 
-// Counts counts the lives of each type and status, present or past as h says. See [Admin.Count].
+// Counts counts lives by type and status; h selects current lives, past lives or both. See
+// [Admin.Count].
 func (a *Admin) Counts(ctx context.Context, h History) (map[string]map[model.Status]int64, error) {
 	if err := h.validate(); err != nil {
 		return nil, fmt.Errorf("counting tasks: %w", err)

@@ -17,8 +17,9 @@ const (
 	maxHistory = 100 * 365 * 24 * time.Hour
 )
 
-// Lives reads all lives of a task, the newest first: the present one, if there is one, and
-// those in the history, which have an ArchivedAt. [producer.ErrNotFound] when there is none.
+// Lives reads all lives of a task, the newest first: the current one, if it exists, and those
+// in the history, which have an ArchivedAt. If the task has no life, the error is
+// [producer.ErrNotFound].
 func (a *Admin) Lives(ctx context.Context, id string) ([]*model.Task, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("reading the lives of a task: %w", err)
@@ -39,15 +40,14 @@ func (a *Admin) Lives(ctx context.Context, id string) ([]*model.Task, error) {
 	return lives, nil
 }
 
-// HistoryRetention is for how long lives stay in the history of this database; 0 = for
-// ever.
+// HistoryRetention returns how long lives stay in the history of this database; 0 = forever.
 func (a *Admin) HistoryRetention(ctx context.Context) (time.Duration, error) {
 	return a.room.Store.History.Retention(ctx)
 }
 
-// SetHistoryRetention says for how long what moves to the history from now on stays there,
-// for all processes of this database: a minute to 100 years, or 0 = for ever. All know it
-// within a minute. What is in the history already keeps the time it was given.
+// SetHistoryRetention sets how long lives stay in the history of this database, if they move
+// there from now on: a minute to 100 years, or 0 = forever. All processes apply it within a
+// minute. Lives that are already in the history keep their retention.
 func (a *Admin) SetHistoryRetention(ctx context.Context, keep time.Duration) error {
 	if keep != 0 && (keep < minHistory || keep > maxHistory) {
 		return fmt.Errorf("setting the retention of the history: %w",

@@ -7,14 +7,14 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 )
 
-// Pause stops the claiming of tasks of these types everywhere, within two seconds; what
-// runs goes on, and what is sent waits. Pausing twice is no error.
+// Pause makes all workers stop claiming tasks of these types within two seconds. Running tasks
+// continue, and new tasks wait. Pausing twice is not an error.
 func (a *Admin) Pause(ctx context.Context, types ...string) error {
 	return a.pause(ctx, "pausing", types, func() error { return a.room.Store.Control.Pause(ctx, false, types) })
 }
 
-// Resume undoes [Admin.Pause] for these types and wakes their workers. It does not
-// undo [Admin.PauseAll].
+// Resume reverts [Admin.Pause] for these types and wakes their workers. It does not revert
+// [Admin.PauseAll].
 func (a *Admin) Resume(ctx context.Context, types ...string) error {
 	return a.pause(ctx, "resuming", types, func() error { return a.room.Store.Control.Resume(ctx, false, types) })
 }
@@ -34,7 +34,7 @@ func (a *Admin) pause(ctx context.Context, doing string, types []string, do func
 	return do()
 }
 
-// PauseAll stops the claiming of all tasks, as [Admin.Pause] does.
+// PauseAll is [Admin.Pause] for all types.
 func (a *Admin) PauseAll(ctx context.Context) error {
 	if err := a.room.Prepare(ctx); err != nil {
 		return fmt.Errorf("pausing: %w", err)
@@ -42,7 +42,7 @@ func (a *Admin) PauseAll(ctx context.Context) error {
 	return a.room.Store.Control.Pause(ctx, true, nil)
 }
 
-// ResumeAll undoes [Admin.PauseAll]; types that were paused by name stay paused.
+// ResumeAll reverts [Admin.PauseAll]. Types that were paused by name stay paused.
 func (a *Admin) ResumeAll(ctx context.Context) error {
 	if err := a.room.Prepare(ctx); err != nil {
 		return fmt.Errorf("resuming: %w", err)
@@ -50,7 +50,7 @@ func (a *Admin) ResumeAll(ctx context.Context) error {
 	return a.room.Store.Control.Resume(ctx, true, nil)
 }
 
-// Paused says which types are paused by name, and whether everything is.
+// Paused returns the types that are paused by name, and whether all types are paused.
 func (a *Admin) Paused(ctx context.Context) (types []string, all bool, err error) {
 	c, err := a.room.Store.Control.Read(ctx)
 	return c.PausedTypes, c.PausedAll, err

@@ -12,16 +12,17 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// Redeliver has the callback of one life of an ended task delivered once more: one whose delivery
-// failed, or one whose receiver lost what it had. The receiver gets it by the same id, so
-// that it can drop what it knows. A delivery that waits for its retry is tried at once, in
-// the same life, with the errors that it has had; one that is under way is left alone; one
-// that has ended begins a new life. A task that is history is found there.
+// Redeliver delivers the callback of one life of an ended task again, for example because the
+// delivery failed or the receiver lost its data. The delivery keeps its id, so that the
+// receiver can deduplicate. A delivery that waits for its retry becomes due at once, in the
+// same life and with its error count. A running delivery is not changed. A delivery that has
+// ended begins a new life. Redeliver also finds tasks in the history.
 //
-// Generation 0 is the newest life. It returns the delivery's task, Created where a new life of
-// it began. The error is a *model.RefusedError for a task that has not ended, or of whose end
-// nobody is to be told: no callback is configured, or its handler said NoCallback. It is
-// [producer.ErrNotFound] for a life that does not exist, or no longer does.
+// Generation 0 selects the newest life. Redeliver returns the task of the delivery, with
+// Created set if the delivery began a new life. If the task has not ended or has no callback,
+// because none is configured or its handler called NoCallback, the error is a
+// *model.RefusedError. If the life does not exist, or no longer does, it is
+// [producer.ErrNotFound].
 func (a *Admin) Redeliver(ctx context.Context, id string, generation int64) (producer.Sent, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return producer.Sent{}, fmt.Errorf("redelivering the callback of a task: %w", err)

@@ -16,18 +16,19 @@ import (
 // seconds: on sends, and on executions from their claim on. A task's own options win over
 // its type's, those over what a handler says, and that over the defaults.
 
-// ErrNoType is what the error for a type without a document is.
+// ErrNoType is returned (errors.Is) for a type without a document.
 var ErrNoType = store.ErrNoType
 
-// ErrTypeChanged is what the error of a change is that names another version of the type
-// than the stored one: somebody else changed it since it was read.
+// ErrTypeChanged is returned (errors.Is) if a change names another version than the stored one,
+// because the type has changed since it was read.
 var ErrTypeChanged = store.ErrTypeChanged
 
-// PutType stores a type and returns it with its new version. Version 0 makes a new one;
-// any other is that of the type as it was read, and the stored one must still have it
-// ([ErrTypeChanged]). The times are set here. Errors about its fields are model.ErrInvalid
-// and name them all. Secrets of its callback are sealed with the Config's SecretKey; one
-// that is "***" stays what it is, and so does an address with its secrets masked. It is never part of a transaction.
+// PutType stores a type and returns it with its new version. Version 0 creates a new type.
+// Otherwise Version is the version that was read, and the stored type must still have it
+// ([ErrTypeChanged]). PutType sets the times. An error about fields matches model.ErrInvalid
+// and names all of them. It encrypts the secrets of the callback with the Config's SecretKey. A
+// secret "***" keeps its stored value, and so does an address with masked secrets. PutType is
+// never part of a transaction.
 func (a *Admin) PutType(ctx context.Context, t model.TaskType) (*model.TaskType, error) {
 	if err := validType(&t); err != nil {
 		return nil, fmt.Errorf("storing task type %s: %w", t.Code, err)
@@ -73,7 +74,7 @@ func (a *Admin) sealType(ctx context.Context, t *model.TaskType) (*model.Callbac
 	return a.room.Secrets.SealCallback("callback", c)
 }
 
-// Type reads a type, or returns [ErrNoType].
+// Type reads a type. If it has no document, the error is [ErrNoType].
 func (a *Admin) Type(ctx context.Context, code string) (*model.TaskType, error) {
 	if err := input.Name("type", code); err != nil {
 		return nil, fmt.Errorf("reading a task type: %w", err)
@@ -81,9 +82,9 @@ func (a *Admin) Type(ctx context.Context, code string) (*model.TaskType, error) 
 	return a.room.Store.Types.Get(ctx, code)
 }
 
-// Types reads all types that were stored, by code. Tasks may be of others. Beside those that
-// can be read it returns an error that names those that cannot: a later release stored
-// them, or a person by hand.
+// Types reads all stored types, ordered by code. Tasks may have other types. If some documents
+// cannot be read, because a later release or a person wrote them, Types returns the readable
+// ones and an error that names the others.
 func (a *Admin) Types(ctx context.Context) ([]*model.TaskType, error) {
 	types, unread, err := a.room.Store.Types.List(ctx)
 	for _, u := range unread {
@@ -92,11 +93,11 @@ func (a *Admin) Types(ctx context.Context) ([]*model.TaskType, error) {
 	return types, err
 }
 
-// DeleteType deletes what was stored for a type. version is that of the type as it was
-// read; 0 deletes any. Tasks of the type stay as they are: from their next claim on they
-// have the options of their handler and the defaults, and a worker that serves the type by
-// its category alone does so no longer. A paused type stays paused. A new type of that name
-// begins at a greater version, so no edit of the deleted one passes on it.
+// DeleteType deletes the document of a type. version is the version that was read; 0 deletes
+// any version. It does not delete tasks of the type. From their next claim on, the options of
+// their handler and the defaults apply, and workers that handle the type only through its
+// category no longer do. A paused type stays paused. A new type with this name starts at a
+// greater version, so that an edit of the deleted type cannot apply to it.
 func (a *Admin) DeleteType(ctx context.Context, code string, version int64) error {
 	err := input.Name("type", code)
 	if err == nil && version < 0 {

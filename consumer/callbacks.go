@@ -17,29 +17,30 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// CallbackConfig lets a worker deliver callbacks. The zero value delivers those that are
-// not signed.
+// CallbackConfig configures the delivery of callbacks. The zero value delivers unsigned
+// callbacks only.
 type CallbackConfig struct {
-	// SecretKey opens the secrets that sign callbacks: 32 bytes as hex or base64, or several
-	// separated by commas while the key is changed. The first seals, all open. A delivery whose
-	// secret it does not open is left to other workers. Defaults to none.
+	// SecretKey decrypts the secrets that sign callbacks: 32 bytes as hex or base64. During a
+	// key rotation it lists several keys, separated by commas: the first encrypts, all decrypt.
+	// If it cannot decrypt the secret of a delivery, the worker leaves the delivery to other
+	// workers. Defaults to none.
 	SecretKey string
 
-	// Concurrency bounds the callbacks that this process delivers at once, within the consumer's
-	// own Concurrency. A receiver that does not answer gets a quarter of it; its waiting callbacks
-	// are tried five times a second. Defaults to 50.
+	// Concurrency limits the callbacks that this process delivers concurrently, within the
+	// consumer's own Concurrency. A receiver that does not answer gets at most a quarter of it;
+	// its waiting callbacks are retried five times a second. Defaults to 50.
 	Concurrency int
 
-	// Timeout bounds the call of a receiver. Defaults to 15 s.
+	// Timeout limits each call of a receiver. Defaults to 15 s.
 	Timeout time.Duration
 
 	// AllowLinkLocal lets callbacks reach link-local and cloud metadata addresses.
 	// Defaults to false.
 	AllowLinkLocal bool
 
-	// Allow lists what callbacks may reach: hosts by name (example.org, *.example.org), addresses
-	// and networks (10.0.0.0/8). A callback to any other fails for good. It never allows
-	// link-local addresses. Defaults to everything.
+	// Allow lists the hosts that callbacks may reach: names (example.org, *.example.org),
+	// addresses and networks (10.0.0.0/8). A callback to another host fails without a retry.
+	// Allow never permits link-local addresses. Defaults to all hosts.
 	Allow []string
 
 	// Proxy for a request, as in [http.Transport]. Defaults to none.

@@ -15,13 +15,13 @@ type category struct {
 }
 
 // HandleCategory registers the handler of a category: it runs the tasks of all types whose
-// stored type ([model.TaskType]) says that category. Types that join the category are
-// served within two seconds, those that leave it no longer; what runs goes on. A type that
-// has a handler of its own keeps that. It is the type's category that counts, not the one that
-// a task was sent with: a type without a stored document belongs to no category, and its tasks
-// wait until it has one (`task explain` says so). For tasks of some types by their own category
-// register the types with [Handle] and set [Config.Categories]. The handler tells them apart by [Execution.Type] and
-// reads the arguments with [Execution.RawArgs]. Options hold for each of the types.
+// document ([model.TaskType]) has this category. A change of a type's category takes effect
+// within two seconds; running executions continue. If a type has its own handler, that handler
+// runs. The category of a task itself does not count: a type without a document belongs to no
+// category, and its tasks wait until it has one (`task explain` shows this). To select tasks by
+// their own category, register their types with [Handle] and set [Config.Categories]. The
+// handler finds the type in [Execution.Type] and reads the arguments with [Execution.RawArgs].
+// Options apply to each of the types.
 func HandleCategory(c *Consumer, name string, h Handler, opts ...HandleOption) error {
 	if name == "" {
 		return input.Invalid("category", "is empty")

@@ -8,11 +8,11 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// CompleteIn ends this execution as a success with that result, as part of the MongoDB
-// transaction whose session ctx carries: what the handler wrote in it and the end of the
-// task happen together, or not at all. The session is of the client that the worker's
-// database is of; run the transaction with the session's WithTransaction, which repeats
-// it where somebody's write crossed it:
+// CompleteIn ends this execution as a success with this result, as part of the MongoDB
+// transaction of the session in ctx. The writes of the handler in the transaction and the end
+// of the task take effect together, or not at all. The session must come from the client of the
+// worker's database. Run the transaction with the session's WithTransaction, which retries it
+// after write conflicts:
 //
 //	_, err = session.WithTransaction(ctx, func(ctx context.Context) (any, error) {
 //		if _, err := accounts.UpdateOne(ctx, …); err != nil {
@@ -22,16 +22,16 @@ import (
 //	})
 //	return receipt, err
 //
-// If the transaction commits, what the handler returns does not matter any more: it should
-// return soon. If it does not, the handler's return counts as usual, except that there are
-// no local retries. An execution that no longer holds its task gets [model.ErrFenced], and
-// one that loses it before the commit cannot commit.
+// If the transaction commits, the return values of the handler have no effect; the handler
+// should return soon. If the transaction does not commit, the return values count as usual, but
+// without local retries. If the execution no longer holds its task, the error is
+// [model.ErrFenced]. If it loses the task before the commit, the transaction cannot commit.
 //
-// A ping of the task's document would be a conflict with the transaction, so from this
-// call on until the handler returns the lease is not extended: its context ends when the
-// lease does. Where less than half of it is left, this call extends it first. So keep the
-// transaction below half the worker timeout; one that takes longer than a ping interval
-// should begin with this call, since a ping in between would have it repeated.
+// A ping would conflict with the transaction. Therefore the worker does not extend the lease
+// from this call until the handler returns, and the context ends with the lease. If less than
+// half of the lease is left, this call extends it first. Keep the transaction shorter than half
+// of the worker timeout. If it takes longer than a ping interval, call CompleteIn first in the
+// transaction, because a ping in between would force a retry.
 func (e *Execution) CompleteIn(ctx context.Context, result any) error {
 	x, c := e.hold, e.consumer
 	value, err := encodeResult(result)

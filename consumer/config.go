@@ -18,66 +18,66 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Config of a consumer. Only Database is needed.
+// Config configures a consumer. Only Database is required.
 type Config struct {
-	// Database is the caller's and is never closed here. Its read and write concerns,
-	// read preference and codecs do not matter: ours are laid over them.
+	// Database belongs to the caller, and the consumer does not close its client. The consumer
+	// ignores its read and write concerns, read preference and codecs.
 	Database *mongo.Database
 
 	// Prefix of the collections' names. Defaults to "".
 	Prefix string
 
-	// WorkerID names this process in task documents and worker filters. Two processes
-	// must not have the same one at the same time; a restarted process may have its old
-	// one. At most 200 bytes. Defaults to host name, process id and random letters.
+	// WorkerID names this process in task documents and worker filters. It must be unique among
+	// live workers; a restarted process may reuse its id. At most 200 bytes. Defaults to host
+	// name, process id and random letters.
 	WorkerID string
 
-	// Concurrency is how many handlers run at once in this process. Defaults to 100.
+	// Concurrency limits the handlers that run concurrently in this process. Defaults to 100.
 	Concurrency int
 
-	// ShutdownTimeout is how long handlers may go on after a stop began; then their
-	// contexts end with [ErrShutdown]. Negative means not at all. Defaults to 30 s.
+	// ShutdownTimeout is how long handlers may continue after a shutdown began; then their
+	// contexts end with [ErrShutdown]. A negative value ends them at once. Defaults to 30 s.
 	ShutdownTimeout time.Duration
 
-	// Middleware is called around every handler; the first is outermost, none is nil. Defaults
-	// to none.
+	// Middleware wraps every handler; the first is the outermost. None may be nil. Defaults to
+	// none.
 	Middleware []Middleware
 
-	// DecodeGrace is for how long a task is given back because no worker understands
-	// its arguments, before it fails. Defaults to 1 h.
+	// DecodeGrace is how long workers release a task with arguments that they cannot decode,
+	// before it fails. Defaults to 1 h.
 	DecodeGrace time.Duration
 
-	// PollInterval is how often a worker that watches the change stream looks for work
-	// all the same. One that cannot watch polls more often, see the package comment.
-	// At least 100 ms. Defaults to 30 s.
+	// PollInterval is how often a worker polls in addition to watching a change stream. A
+	// worker without a change stream polls more often, see the package comment. At least 100
+	// ms. Defaults to 30 s.
 	PollInterval time.Duration
 
-	// Tenants, Categories and Creators are what tasks this worker takes, beside their type:
-	// of each list a task must have one. model.NoTenant stands for tasks without a tenant.
-	// Where a type is claimed by one of these (see model.TaskType), a worker with such a
-	// list finds its tasks without reading through everybody else's; else every fetch does.
-	// At most 200 of each. Deliveries of callbacks are taken whatever they say. Empty takes
-	// any. Defaults to empty.
+	// Tenants, Categories and Creators restrict the tasks that this worker claims: a task must
+	// match an entry of each list that is not empty. model.NoTenant selects tasks without a
+	// tenant. If a type sets ClaimBy (see model.TaskType) to one of these labels, a worker with
+	// that list finds its tasks without scanning all others; otherwise every fetch scans them.
+	// The lists do not restrict deliveries of callbacks. At most 200 entries each. Defaults to
+	// empty.
 	Tenants, Categories, Creators []string
 
 	// NoStream makes the worker poll only. Defaults to false.
 	NoStream bool
 
-	// OnEvent hears what happens. It is called on the goroutine to which it happens, by
-	// several at once, and must be quick. Defaults to nobody.
+	// OnEvent receives the events of this worker. The goroutine that causes an event calls it,
+	// so it must be fast and safe for concurrent use. Defaults to none.
 	OnEvent func(Event)
 
-	// Callbacks lets this process deliver callbacks; nil = it delivers none. At least one
-	// process must, where tasks have callbacks. Defaults to nil.
+	// Callbacks lets this process deliver callbacks; nil = it delivers none. If tasks have
+	// callbacks, at least one process must deliver them. Defaults to nil.
 	Callbacks *CallbackConfig
 
-	// Clock is for tests. Defaults to the machine's.
+	// Clock is for tests. Defaults to the machine's clock.
 	Clock model.Clock
 
 	// Version is shown in the list of workers. Defaults to "".
 	Version string
 
-	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
+	// Logger receives messages for operators. Defaults to the zero Logger, which is silent.
 	Logger zerolog.Logger
 }
 

@@ -37,8 +37,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 )
 
-// Consumer is a worker: it finds, claims, runs, pings and finishes tasks of the types
-// it has handlers for. Make one with [New]; it runs once.
+// Consumer is a worker: it finds, claims, runs, pings and finishes tasks of the types that it
+// has handlers for. Create one with [New]. It runs once.
 type Consumer struct {
 	cfg    Config
 	store  *store.Store
@@ -96,7 +96,7 @@ type Consumer struct {
 	recent      recently
 }
 
-// New makes a consumer and checks its configuration. It does no I/O.
+// New validates the Config and creates a consumer. It does no I/O.
 func New(cfg Config) (*Consumer, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -155,24 +155,25 @@ func New(cfg Config) (*Consumer, error) {
 	return c, nil
 }
 
-// WorkerID is the id under which this consumer claims tasks.
+// WorkerID returns the id under which this consumer claims tasks.
 func (c *Consumer) WorkerID() string { return c.cfg.WorkerID }
 
 // errStarted is returned when a consumer is run a second time.
 var errStarted = errors.New("the consumer was already started")
 
-// LeftError says which handlers had not returned when Run had to. They are pinged on
-// until they return or the process ends, so nobody else runs their tasks meanwhile.
+// LeftError lists the handlers that had not returned when Run returned. The process keeps
+// pinging their executions until they return or the process ends, so that no other worker runs
+// their tasks.
 type LeftError struct{ Executions []string }
 
 func (e *LeftError) Error() string {
 	return fmt.Sprintf("%d handlers ignored the cancellation of their context and are still running: %s", len(e.Executions), strings.Join(e.Executions, ", "))
 }
 
-// Run works until ctx ends or [Consumer.Stop] is called, then stops gracefully and
-// returns nil; a [*LeftError] when handlers did not return. A server that is down is
-// waited for. It returns an error at once for what no waiting mends: no permission, a
-// server too old, a schema of another release.
+// Run works until ctx ends or [Consumer.Stop] is called. Then it stops gracefully and returns
+// nil, or a [*LeftError] if handlers did not return. It waits for a server that is down. If
+// waiting cannot help, it returns an error at once: a missing permission, a server that is too
+// old, or a schema of another release.
 func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.start(ctx); err != nil {
 		return err
@@ -279,9 +280,9 @@ func (c *Consumer) prepare(ctx context.Context) error {
 	}
 }
 
-// Stop ends the work gracefully and waits for Run, or [Consumer.Drain], to return. The end
-// of its ctx cuts that short: handlers are cancelled at once and not waited for. It is for
-// good: a Run that comes later returns at once, a Drain with [ErrShutdown].
+// Stop stops the worker gracefully and waits for Run or [Consumer.Drain] to return. If ctx ends
+// first, Stop cancels the handlers at once and does not wait for them. A consumer cannot start
+// again: a later Run returns at once, and a later Drain returns [ErrShutdown].
 func (c *Consumer) Stop(ctx context.Context) error {
 	c.requestStop()
 	c.mu.Lock()

@@ -13,14 +13,14 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Drained is what a [Consumer.Drain] did. Tasks are counted once, when they end.
+// Drained is the result of [Consumer.Drain]. Each task counts once, when it ends.
 type Drained struct {
 	Executions int // handlers that were called
 	Succeeded  int // tasks that ended as Success
 	Failed     int // tasks that ended as Failure or Pending
 	Cancelled  int // tasks that ended as Cancelled
 	Errors     int // executions that ended with an error, a panic or a timeout
-	Released   int // executions that were given back without cost
+	Released   int // executions that were released without using a retry
 	Parked     int
 	Fenced     int // ends that came too late
 	Skipped    time.Duration
@@ -52,13 +52,17 @@ func (d *Drained) count(e Event) {
 	}
 }
 
-// Drain works until nothing is due and nothing runs, then returns: for tests and for
-// batch jobs. It waits for a due task that an open transaction of another client holds. With skipTime it then moves its idea of the database's time to the next
-// due_at and goes on, so that delays and retries take no time, but no
-// further than 250 years in all, so that one that always snoozes comes to rest; that is for
-// test databases only. It may be called again, but not beside Run. A [Consumer.Stop] ends it as
-// it ends Run: handlers may go on for the ShutdownTimeout. If anything is left to do by then
-// the error is [ErrShutdown]; it is a [*LeftError], too, when handlers did not return.
+// Drain runs tasks until no task is due and no handler runs, then returns. It is for tests and
+// batch jobs. It waits for a due task that an open transaction of another client locks. It may
+// be called repeatedly, but not concurrently with Run.
+//
+// With skipTime, Drain then advances its notion of the database's time to the next due_at and
+// continues, so that delays and retries take no time. It stops after 250 years in total, so
+// that a task that always snoozes cannot keep it busy. Use skipTime only on test databases.
+//
+// [Consumer.Stop] ends Drain as it ends Run: handlers may continue for the ShutdownTimeout. If
+// work is left then, the error is [ErrShutdown]. If handlers did not return, it is also a
+// [*LeftError].
 func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 	if err := c.start(ctx); err != nil {
 		return Drained{}, err

@@ -6,23 +6,24 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// EventKind says what happened. The fields that matter to a kind are named beside it.
+// EventKind is the kind of an event. The list names the fields that each kind sets.
 //
-//	claimed     an execution began; the handler may still wait for its slot
-//	taken_over  as claimed, over the lapsed lease of Previous
-//	started     the handler was called: Late
-//	finished    the end was written: Outcome, Status, Reason, Ran
-//	parked      the handler returned, a completion from outside is awaited
+//	claimed     an execution began; the handler may still wait for a slot
+//	taken_over  as claimed, after the lease of Previous lapsed
+//	started     the worker called the handler: Late
+//	finished    the worker stored the end: Outcome, Status, Reason, Ran
+//	parked      the handler returned; the execution waits for a completion
 //	fenced      the end came too late and was refused: Outcome
-//	lease_lost  the lease could not be kept, or was taken: Reason; the handler was told
-//	cancelled   the handler was told that the task is cancelled, or that it must stop
-//	lapsed      found a lapsed lease of Previous and gave the task back
-//	outage      the database cannot be reached: Reason
-//	restored    the database is back
-//	stream      watching, polling, off: Reason
+//	lease_lost  the lease could not be extended, or another process ended it, and the
+//	            handler's context was cancelled: Reason
+//	cancelled   the handler's context was cancelled, because of a cancel or a worker filter
+//	lapsed      ended a lapsed execution of Previous and left the task to other workers
+//	outage      the database is unavailable: Reason
+//	restored    the database is available again
+//	stream      the worker now watches, polls or does neither: Reason
 type EventKind string
 
-// Event is something that happened in this consumer, for logs, metrics and tests.
+// Event is an event of this consumer, for logs, metrics and tests.
 type Event struct {
 	Kind     EventKind      `json:"kind"`
 	At       time.Time      `json:"at"` // the store's clock

@@ -19,7 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Execution is one worker's hold on one task, as its handler sees it.
+// Execution is one execution of a task, as its handler sees it.
 type Execution struct {
 	TaskID   string // tenant/type/key
 	Key      string
@@ -27,25 +27,25 @@ type Execution struct {
 	Tenant   string // "" = none
 	Creator  string
 	Category string
-	// ID is unique to this execution for ever: task id, generation and exec id. Hand it
-	// on to outside systems as an idempotency key of this try.
+	// ID identifies this execution uniquely: task id, generation and exec id. Pass it to other
+	// systems as an idempotency key for this attempt.
 	ID string
-	// Token is ordered: of two executions of a task the later has the greater one. An
-	// outside system that remembers the greatest can refuse a late writer.
+	// Token is a fencing token: a later execution of a task has a greater token. Another system
+	// that stores the greatest token can refuse late writers.
 	Token model.Token
-	// Handle lets somebody else end or ping this execution, see [Park].
+	// Handle lets another process complete or ping this execution, see [Park].
 	Handle string
-	// Attempt counts from 1; what was given back without cost does not count.
+	// Attempt counts from 1. Released executions do not count.
 	Attempt int
-	// Errors of all workers so far, and LastError's text.
+	// Errors counts the errors of all workers so far; LastError is the text of the last one.
 	Errors    int
 	LastError string
-	// Deadline of the store's clock; zero = none. The context ends then, too.
+	// Deadline by the store's clock; zero = none. The context also ends at that time.
 	Deadline time.Time
 	// DueAt is when the task became claimable, by the store's clock.
 	DueAt time.Time
-	// Origin is what made the task, such as a tick of a periodic rule; nil = somebody sent
-	// it. It is shared: do not change it.
+	// Origin is what created the task, such as a tick of a periodic rule; nil = a send. It is
+	// shared: do not change it.
 	Origin *model.Origin
 
 	args       bson.RawValue
@@ -55,11 +55,11 @@ type Execution struct {
 	steps      finish.Book
 }
 
-// RawArgs are the arguments as JSON; "null" when there are none.
+// RawArgs returns the arguments as JSON; "null" if there are none.
 func (e *Execution) RawArgs() json.RawMessage { return codec.ValueJSON(e.args) }
 
-// Ext returns the ext of the periodic rule that sent the task, as JSON. It has the value of the
-// moment when the tick was decided; "null" if there is none.
+// Ext returns the ext of the periodic rule that sent the task, as JSON, with its value at the
+// time the tick was decided; "null" if there is none.
 func (e *Execution) Ext() json.RawMessage {
 	if e.Origin == nil || e.Origin.Tick == nil {
 		return codec.ValueJSON(bson.RawValue{})
@@ -67,9 +67,9 @@ func (e *Execution) Ext() json.RawMessage {
 	return codec.ValueJSON(e.Origin.Tick.Ext)
 }
 
-// Checkpoint saves v, at most 1 MiB as JSON, before it returns; whoever runs the task
-// next, after an error, a lapse or a restart, reads it with [Execution.Restore]. It
-// returns [model.ErrFenced] when this execution no longer holds the task.
+// Checkpoint saves v, at most 1 MiB as JSON, before it returns. The next execution of the task,
+// after an error, a lapse or a restart, reads it with [Execution.Restore]. If this execution no
+// longer holds the task, the error is [model.ErrFenced].
 func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 	raw, err := codec.EncodeValue("checkpoint", v, input.MaxCheckpointBytes)
 	if err != nil {
@@ -81,8 +81,8 @@ func (e *Execution) Checkpoint(ctx context.Context, v any) error {
 	return e.consumer.store.Tasks.SaveCheckpoint(ctx, e.TaskID, e.hold.index, e.hold.execID, lifecycle.Wanted(e.hold.task) > 1, raw)
 }
 
-// Restore reads the checkpoint of the previous execution into dst; false when there is
-// none. Several workers on one task each have their own.
+// Restore reads the checkpoint of the previous execution into dst, and returns false if there
+// is none. If a task needs several workers, each worker has its own checkpoint.
 func (e *Execution) Restore(dst any) (bool, error) {
 	if e.checkpoint.Type == 0 || e.checkpoint.Type == bson.TypeNull {
 		return false, nil
@@ -90,8 +90,8 @@ func (e *Execution) Restore(dst any) (bool, error) {
 	return true, codec.DecodeValue(e.checkpoint, dst)
 }
 
-// Progress says how far the handler is: percent from 0 to 100, and a message of at most
-// 4 KiB. It is for people; nothing depends on it.
+// Progress reports the handler's progress: percent from 0 to 100, and a message of at most 4
+// KiB. It is informational only.
 func (e *Execution) Progress(ctx context.Context, percent float64, message string) error {
 	if math.IsNaN(percent) || percent < 0 || percent > 100 {
 		return input.Invalid("percent", "is %v; want 0 to 100", percent)
@@ -103,13 +103,12 @@ func (e *Execution) Progress(ctx context.Context, percent float64, message strin
 		model.Progress{Percent: percent, Message: message, At: e.consumer.store.Clock.Now()})
 }
 
-// Now is the database's time, as near as this process knows it; the machine's own clock may be
-// wrong.
+// Now returns this process's estimate of the database's time. The machine's clock may be wrong.
 func (e *Execution) Now() time.Time { return e.consumer.store.Clock.Now() }
 
-// NoCallback says that nobody is to be told of this execution's success, whatever callback
-// the task or its type configures: the task is Success at once. Call it before returning;
-// before [Park] it holds for what completes the execution after it was parked.
+// NoCallback suppresses the callback for the success of this execution. The task becomes
+// Success at once. Call it before the handler returns. If the handler then parks the execution,
+// NoCallback applies to its later completion.
 func (e *Execution) NoCallback() { e.hold.quiet.Store(true) }
 
 // state is where an execution is in this process.

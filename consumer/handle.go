@@ -15,19 +15,19 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Handler runs one execution. The result must be a JSON value of at most 1 MiB; a nil
-// error makes the execution a success. What an error does to the task, see [Fatal],
-// [RetryAfter], [Snooze], [Release], [Cancel] and [Park]; any other error is retried
-// by the task's strategy, and so is a panic, also of a method of the error or the result. A
-// handler that ends its goroutine, by runtime.Goexit or FailNow of a test, counts as one
-// that panicked, without local retries.
+// Handler runs one execution. The result must be a JSON value of at most 1 MiB; a nil error
+// makes the execution a success. [Fatal], [RetryAfter], [Snooze], [Release], [Cancel] and
+// [Park] create errors with special effects. The task's strategy retries any other error, and
+// also a panic of the handler or of a method of the error or the result. If a handler ends its
+// goroutine, with runtime.Goexit or FailNow of a test, it counts as a panic without local
+// retries.
 type Handler func(ctx context.Context, e *Execution) (result any, err error)
 
 // Middleware wraps a handler: tracing, metrics, logging. It sees every execution of
 // every type, before the arguments are decoded.
 type Middleware func(Handler) Handler
 
-// Task is what a typed handler gets: its execution and the decoded arguments.
+// Task is the parameter of a typed handler: its execution and the decoded arguments.
 type Task[A any] struct {
 	*Execution
 	Args A
@@ -77,10 +77,10 @@ func (h *handler) effective(t *model.Task) *lifecycle.Effective {
 	return &eff
 }
 
-// HandleOption changes how a type is run in this process.
+// HandleOption configures how this process runs a type.
 type HandleOption func(*handler) error
 
-// MaxConcurrency limits the executions of the type in this process. Defaults to the
+// MaxConcurrency limits the concurrent executions of the type in this process. Defaults to the
 // consumer's Concurrency.
 func MaxConcurrency(n int) HandleOption {
 	return func(h *handler) error {
@@ -92,8 +92,8 @@ func MaxConcurrency(n int) HandleOption {
 	}
 }
 
-// Defaults are the options that apply where neither the task nor its type says
-// anything. Worker filter and number of workers belong to tasks and are refused here.
+// Defaults sets options that apply if neither the task nor its type sets them. It refuses the
+// worker filter and the number of workers, which only tasks have.
 func Defaults(o model.Options) HandleOption {
 	return func(h *handler) error {
 		if err := input.SharedOptions(&o, "defaults"); err != nil {
@@ -104,9 +104,9 @@ func Defaults(o model.Options) HandleOption {
 	}
 }
 
-// Handle registers the handler of a type. All types are registered before [Consumer.Run].
-// A task whose arguments cannot be decoded into A is given back without cost, since in
-// a rolling deploy new arguments reach old workers; unknown fields are ignored.
+// Handle registers the handler of a type. Register all types before [Consumer.Run]. If the
+// arguments of a task do not decode into A, the worker releases it without using a retry,
+// because in a rolling deployment new arguments reach old workers. Unknown fields are ignored.
 func Handle[A, R any](c *Consumer, t model.Type[A, R], h func(context.Context, *Task[A]) (R, error), opts ...HandleOption) error {
 	if h == nil {
 		return input.Invalid("handler", "of type %s is nil", t.Name())

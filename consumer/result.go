@@ -15,8 +15,9 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Causes of the end of a handler's context (context.Cause). An error that a handler
-// returns while one of them is set is judged by the cause; a nil error is a success.
+// Causes for which a handler's context ends (context.Cause). If a handler returns an error
+// after its context ended, the cause decides what happens to the task. A nil error is a
+// success.
 var (
 	ErrShutdown  = errors.New("the worker is stopping")
 	ErrLeaseLost = errors.New("the lease was lost or could not be extended")
@@ -66,20 +67,19 @@ func (v *verdict) outcome() lifecycle.Outcome {
 	return out
 }
 
-// Fatal is the error of a task that no retry mends: it ends as Failure, or as Pending
-// where people are to look at it.
+// Fatal wraps an error that a retry cannot fix: the task ends as Failure or, with NeedManual,
+// as Pending.
 func Fatal(err error) error { return &verdict{err: err, say: "fatal", kind: failkind.Fatal} }
 
-// RetryAfter is an error that is retried after d instead of the strategy's delay. It
-// counts as an error. A negative d is none, and more than ten years (model.MaxDuration) are
-// ten.
+// RetryAfter is an error with the retry delay d instead of the strategy's delay. It counts as
+// an error. A negative d means 0; the maximum is ten years.
 func RetryAfter(d time.Duration, err error) error {
 	d = bounded(d)
 	return &verdict{err: err, say: fmt.Sprintf("retry after %v", d), kind: failkind.Error, delay: &d}
 }
 
-// Snooze gives the task back until d has passed. It costs neither error nor attempt. A
-// negative d is none, and more than ten years (model.MaxDuration) are ten.
+// Snooze releases the task and makes it due again after d. It counts neither as an error nor as
+// an attempt. A negative d means 0; the maximum is ten years.
 func Snooze(d time.Duration) error { return snooze(d, fmt.Sprintf("snoozed for %v", bounded(d))) }
 
 func snooze(d time.Duration, why string) error {
@@ -90,19 +90,20 @@ func snooze(d time.Duration, why string) error {
 // shown, or not be stored. Refused it would run the task again.
 func bounded(d time.Duration) time.Duration { return min(max(d, 0), input.MaxDuration) }
 
-// Release gives the task back at once, for any worker. It costs neither error nor attempt.
+// Release makes the task available to all workers at once. It counts neither as an error nor as
+// an attempt.
 func Release() error { return &verdict{say: "released by the handler", kind: failkind.Released} }
 
-// Cancel ends the task as Cancelled; other executions of it are told to stop.
+// Cancel ends the task as Cancelled and cancels its other executions.
 func Cancel(reason string) error {
 	return &verdict{say: reason, kind: failkind.Cancelled, cancel: true}
 }
 
-// Park ends the handler but keeps the execution open for a completion from outside
-// (producer.Complete, producer.Fail) by its handle, until the given time of the store's
-// clock; then it counts as a timeout. The slot is free. A completion that came before
-// the park wins. A time that has passed, the zero one too, is now, and one more than ten
-// years away (model.MaxDuration) is then.
+// Park ends the handler but keeps the execution open, so that another process can complete it
+// by its handle (Complete and Fail of the producer). The slot becomes free. If no completion
+// arrives by the given time of the store's clock, the execution ends as a timeout. A completion
+// that arrived before the park wins. A time in the past, or the zero time, means now; the
+// maximum is ten years from now.
 func Park(until time.Time) error {
 	if until.IsZero() {
 		until = time.Unix(0, 0)
@@ -110,22 +111,22 @@ func Park(until time.Time) error {
 	return &verdict{until: until, say: "parked until " + until.UTC().Format(clock.Format)}
 }
 
-// ParkFor is [Park] until d from now by the store's clock. d is at least a millisecond and
-// at most ten years: what lies outside is the nearer of them.
+// ParkFor is [Park] for the duration d by the store's clock. d is limited to the range from a
+// millisecond to ten years.
 func ParkFor(d time.Duration) error {
 	d = max(bounded(d), time.Millisecond)
 	return &verdict{wait: d, say: fmt.Sprintf("parked for %v", d)}
 }
 
-// TimedOut is an error because something that the handler waited for took too long. It is
-// retried as any other, and shown as a timeout.
+// TimedOut wraps an error of a call that timed out. It is retried like any other error, and its
+// kind is timeout.
 func TimedOut(err error) error {
 	return &verdict{err: err, say: "timed out", kind: failkind.Timeout, local: true}
 }
 
-// NotHere gives the task back because this worker lacks what it needs, and another may have
-// it: a setting, a key. It costs nothing, until the consumer's DecodeGrace has passed; then
-// the task ends as Failure with err.
+// NotHere releases the task because this worker lacks something that another worker may have,
+// such as a setting or a key. It uses no retry. After the consumer's DecodeGrace, the task ends
+// as Failure with err.
 func NotHere(err error) error { return &undecodableError{err: err} }
 
 // panicError is a handler's panic with the stack it came from.

@@ -6,23 +6,23 @@ type counters struct {
 	attempted, won, fetches, polls, takeovers, finished, fenced, leasesLost atomic.Int64
 }
 
-// Stats counts what this consumer did since it was made.
+// Stats has the counters of this consumer since its creation.
 type Stats struct {
-	ClaimsAttempted int64 // tasks it tried to claim; over ClaimsWon that is the cost of contention
+	ClaimsAttempted int64 // tasks that it tried to claim; the excess over ClaimsWon is lost to contention
 	ClaimsWon       int64
 	Fetches         int64 // queries for due tasks
-	Polls           int64 // queries of an idle worker whether there is anything for it
-	Scans           int64 // looks for lapsed leases
-	Takeovers       int64 // claims over a lapsed lease
+	Polls           int64 // queries for work by an idle worker
+	Scans           int64 // searches for lapsed leases
+	Takeovers       int64 // claims of tasks with a lapsed lease
 	Finished        int64 // ends written
 	Fenced          int64 // ends refused because the execution no longer held its task
-	LeasesLost      int64 // handlers told to stop because of their lease
+	LeasesLost      int64 // handlers cancelled because of their lease
 	Pings           int64 // batches of pings answered
-	Held            int   // executions now: waiting for a slot, running, being finished
-	Running         int   // handlers now
+	Held            int   // current executions: waiting for a slot, running, or finishing
+	Running         int   // running handlers
 }
 
-// Stats returns the counters as they are now.
+// Stats returns the current counters.
 func (c *Consumer) Stats() Stats {
 	s, n := &c.stats, c.held.count()
 	return Stats{

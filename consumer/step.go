@@ -14,26 +14,26 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Step runs a part of a handler once for the task: what fn returns is saved before Step
-// returns, fenced by the open execution, and whoever runs the task next, after an error, a
-// lapse or a restart, gets that value, and fn is not called. So a handler that consists of
-// steps goes on where the last one stopped. Several workers on one task each do their own.
+// Step runs a part of a handler once per task. It saves the value of fn, fenced by the open
+// execution, before it returns. When a later execution of the task reaches the step, after an
+// error, a lapse or a restart, it gets the saved value, and fn is not called. A handler that
+// consists of steps therefore resumes where the last execution stopped. If a task needs several
+// workers, each worker has its own steps.
 //
-// ctx is the handler's, or comes from it. name, 1 to 100 of [a-zA-Z0-9._-], is unique in
-// the handler: one that has been taken already in this call of it is an error. A step
-// whose fn returned an error is not saved, and may be tried again. The value is a JSON
-// value of at most 1 MiB; a task has at most 1,000 steps of 4 MiB together. The value is
-// returned as it will be read the next time, so that it does not matter which time it is.
+// ctx is the handler's context or derived from it. name, 1 to 100 of [a-zA-Z0-9._-], must be
+// unique in the handler: using it twice in one call is an error. If fn returns an error, the
+// step is not saved and may be attempted again. The value is a JSON value of at most 1 MiB; a
+// task has at most 1,000 steps with 4 MiB in total. Step returns the value as it will be read
+// from the database, so that the first and later executions see the same value.
 //
-// fn may still run twice, when the process dies after its effect and before the value is
-// saved: hand an id on to outside systems that is made of the task's id and the name.
+// fn may still run twice if the process dies after fn took effect and before the value is
+// saved. Pass an idempotency key to other systems, made of the task's id and the name.
 //
-// The error is fn's own; or [model.ErrFenced] when the execution no longer holds the task;
-// or the cause of the end of ctx; or one that no retry mends (see [Fatal]) for a value
-// that cannot be saved. A saved value that does not decode into T gives the task back
-// without cost, as arguments do that a worker does not understand. In a transaction, which
-// may be undone while the step stays, Step is refused: call it outside, and run the
-// transaction in fn.
+// The error is the error of fn, [model.ErrFenced] if the execution no longer holds the task,
+// the cause of ctx if it ended, or a fatal error (see [Fatal]) if the value cannot be saved. If
+// a saved value does not decode into T, the worker releases the task without using a retry, as
+// with arguments that do not decode. Step is refused in a transaction, because the transaction
+// may abort after the step was saved: call Step outside and run the transaction in fn.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
 	var out T
 	e, err := stepper(ctx, name)

@@ -19,41 +19,41 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// FetchRequest says who fetches what.
+// FetchRequest describes a fetch.
 type FetchRequest struct {
-	// WorkerID names the worker in task documents and worker filters: 1 to 200 bytes. It is
-	// the worker that holds what is fetched, whichever process asks for it.
+	// WorkerID names the worker in task documents and worker filters: 1 to 200 bytes. This
+	// worker holds the fetched executions, whichever process calls Fetch.
 	WorkerID string
-	// Types to fetch, at most 100. Empty = all that have tasks, where there are Categories.
+	// Types to fetch, at most 100. Empty = all types that have tasks; this requires Categories.
 	Types []string
-	// Tenants, Categories and Creators: of each list a task must have one. model.NoTenant
-	// stands for tasks without a tenant. Empty takes any.
+	// Tenants, Categories and Creators restrict the tasks: a task must match an entry of each
+	// list that is not empty. model.NoTenant selects tasks without a tenant.
 	Tenants, Categories, Creators []string
 	// Max is how many tasks to fetch at most, 1 to 1,000. Defaults to 1.
 	Max int
-	// Lease is how long the worker has until its first ping, a second to a day. Later pings
-	// extend by the task's own worker timeout. Defaults to that.
+	// Lease is the time until the first ping is due, a second to a day. Later pings extend the
+	// lease by the task's worker timeout. Defaults to the worker timeout.
 	Lease time.Duration
 }
 
-// Fetched is an execution that the worker now holds.
+// Fetched is a claimed execution.
 type Fetched struct {
-	// Handle names the execution in Ping, Complete, Fail and GiveBack.
+	// Handle identifies the execution in Ping, Complete, Fail and GiveBack.
 	Handle string
 	// Task as it is after the claim; Task.ID, Type, Key, Tenant, Attempt, Checkpoint.
 	Task *model.Task
-	// Args as JSON; nil where there are none.
+	// Args as JSON; nil if there are none.
 	Args json.RawMessage
-	// Checkpoint that an earlier execution saved, as JSON; nil where there is none.
+	// Checkpoint that an earlier execution saved, as JSON; nil if there is none.
 	Checkpoint json.RawMessage
-	// Until is the end of the lease, in the database's time: ping well before.
+	// Until is the end of the lease, in the database's time. Ping well before it.
 	Until time.Time
 	// PingInterval is how often to ping.
 	PingInterval time.Duration
-	// Deadline is when the execution is void although it is pinged; zero = never.
+	// Deadline is when the execution times out, even if it is pinged; zero = never.
 	Deadline time.Time
-	// Token is to be handed on to outside systems: of two executions of a task the later
-	// has the greater one.
+	// Token is the fencing token for other systems: a later execution of a task has a greater
+	// token.
 	Token model.Token
 }
 
@@ -86,15 +86,15 @@ func (r *FetchRequest) conditions() *lifecycle.Conditions {
 	return &lifecycle.Conditions{Tenants: r.Tenants, Categories: r.Categories, Creators: r.Creators}
 }
 
-// Fetch claims tasks for a worker and returns its executions, none when nothing is due for
-// it. It honours pauses, limits, worker filters and conditions, and takes over what has
-// lapsed. After an error of the database executions may be held that nobody knows of:
-// their leases lapse. It is never part of a transaction. Where a fetch found nothing and took d, the
-// next ones of the worker may find nothing for 20 d, two seconds at most.
+// Fetch claims due tasks for a worker and returns the executions, possibly none. It honours
+// pauses, limits, worker filters and conditions, and takes over tasks whose leases have lapsed.
+// After a database error, the worker may hold executions that Fetch did not return; their
+// leases lapse. Fetch is never part of a transaction. If a fetch found no task and took the
+// time d, later fetches of the worker may return nothing for 20 d, at most two seconds.
 //
-// Where a type has a rate it waits for the starts, mostly some milliseconds. What has not
-// come to its start when ctx ends is given back, and the error is that of ctx where nothing
-// else was fetched.
+// If a type has a rate limit, Fetch waits for the permitted start times, usually some
+// milliseconds. If ctx ends first, Fetch releases the tasks that have not reached their start
+// time, and returns the error of ctx if no other task was fetched.
 func (p *Puller) Fetch(ctx context.Context, r FetchRequest) ([]Fetched, error) {
 	if err := r.validate(); err != nil {
 		return nil, fmt.Errorf("fetching tasks: %w", err)

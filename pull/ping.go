@@ -11,19 +11,19 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// Pinged is the answer to a [Puller.Ping].
+// Pinged is the result of [Puller.Ping].
 type Pinged struct {
-	// Until is the end of the lease, in the database's time: ping again well before.
+	// Until is the end of the lease, in the database's time. Ping again well before it.
 	Until time.Time
-	// CancelRequested says that the task is being cancelled: stop the work and end the
-	// execution by Complete or Fail.
+	// CancelRequested reports that the task is being cancelled: stop the work and end the
+	// execution with Complete or Fail.
 	CancelRequested bool
 }
 
-// Ping extends the execution's lease from now on by the task's worker timeout, never
-// past its deadline and never shorter than it is. A parked execution waits for its
-// completion until a fixed time, so its ping changes nothing and tells that time. Pings
-// are never part of a transaction.
+// Ping extends the execution's lease to the task's worker timeout from now. It never shortens
+// the lease or extends it past the deadline. A parked execution waits for its completion until
+// a fixed time; a ping returns that time and changes nothing. Pings are never part of a
+// transaction.
 func (p *Puller) Ping(ctx context.Context, handle string) (Pinged, error) {
 	h, err := input.ParseHandle(handle)
 	if err != nil {

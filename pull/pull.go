@@ -1,12 +1,12 @@
-// Package pull hands tasks to workers that are not this library: in another language, behind a
-// protocol of their own.
+// Package pull hands out tasks to workers that do not use package consumer, for example workers
+// in another language behind your own protocol.
 //
 //	Fetch ──▶ paused types, limits ──▶ lapsed leases ──▶ due tasks ──▶ one claim for all ──▶ handles
 //
-// [Puller.Fetch] claims a batch by the same rules and queries as a consumer, and gives out a
-// handle for each execution. By its handle an execution is pinged ([Puller.Ping]), completed,
-// failed or given back. An execution that is not pinged in time lapses, and its task goes to
-// another worker.
+// [Puller.Fetch] claims a batch with the same rules and queries as a consumer, and returns a
+// handle for each execution. The handle identifies the execution when the worker pings
+// ([Puller.Ping]), completes, fails or releases it. If pings stop, the lease lapses, and
+// another worker takes over the task.
 //
 // Where to look: fetch.go for one fetch, claim.go for due tasks, takeover.go and observe.go for
 // lapsed leases, memory.go and seeker.go for what a process remembers between fetches, ping.go
@@ -25,8 +25,8 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// Puller claims tasks for workers that ask for them. It is safe for concurrent use; a process
-// needs one for each producer.
+// Puller claims tasks on behalf of workers. It is safe for concurrent use. A process needs one
+// for each producer.
 type Puller struct {
 	room   *command.Room
 	memory *memory
@@ -34,10 +34,10 @@ type Puller struct {
 	log    zerolog.Logger
 }
 
-// New makes a puller of the producer's database. It does no I/O. What the producer sends, and what
-// its admins change, the next fetch finds at once; what other processes write it finds within
-// seconds. [producer.Producer.Close] ends the puller, too: it waits for fetches under way, and
-// later ones are [producer.ErrClosed]. Executions that were given out stay held until their leases
+// New creates a puller for the producer's database. It does no I/O. The next fetch finds tasks
+// of this producer and changes of its admins at once, and writes of other processes within
+// seconds. [producer.Producer.Close] also closes the puller: it waits for current fetches, and
+// later fetches return [producer.ErrClosed]. Workers keep their executions until the leases
 // lapse; another puller may ping and end them.
 func New(p *producer.Producer) *Puller {
 	r := command.Of(p)
@@ -58,10 +58,10 @@ func (p *Puller) Fail(ctx context.Context, handle, reason string, f producer.Fai
 	return p.room.Fail(ctx, handle, reason, f.Fatal, f.RetryAfter)
 }
 
-// GiveBack ends an execution without cost, as a worker does that stops: the task is due
-// again at once. reason is kept with the execution. A repetition is no error. Where nobody
-// else has begun the task, and nothing was saved of this execution (progress, a checkpoint, a
-// step), its expires_at holds again: it counts as never started.
+// GiveBack releases an execution without using a retry, as a worker does during shutdown: the
+// task is due again at once. The execution records reason. GiveBack is idempotent. If no other
+// execution has started and this one saved nothing (progress, a checkpoint, a step), the task
+// counts as never started, and its expires_at applies again.
 func (p *Puller) GiveBack(ctx context.Context, handle, reason string) (*model.Task, error) {
 	h, err := input.ParseHandle(handle)
 	if err != nil {

@@ -10,26 +10,26 @@ import (
 	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
-// Callback says who is told over HTTP when a task has ended (seed 000). A type has one, or
-// a task of its own; an empty Callback on a task means that nobody is told, whatever its
-// type says.
+// Callback configures the HTTP requests that report the end of a task (seed 000). Types and
+// tasks can have one. An empty Callback on a task disables the callback of its type.
 type Callback struct {
-	// Success is called when the task has succeeded; nil = nobody. Until it is delivered
-	// the task is Completed, then Success.
+	// Success is called when the task has succeeded; nil = no call. The task is Completed until
+	// the callback is delivered, then Success.
 	Success *CallbackTarget `bson:"success,omitempty" json:"success,omitempty"`
-	// Error is called when the task has ended as Failure; nil = nobody.
+	// Error is called when the task has ended as Failure; nil = no call.
 	Error *CallbackTarget `bson:"error,omitempty" json:"error,omitempty"`
-	// OnPending calls Error also when the task becomes Pending and a person must decide.
-	// The task stays Pending whether the callback is delivered or not.
+	// OnPending also calls Error when the task becomes Pending and a person must decide. The
+	// task stays Pending whether or not the callback is delivered.
 	OnPending bool `bson:"on_pending,omitempty" json:"on_pending,omitempty"`
-	// Security says how the request proves where it comes from; nil = not at all.
+	// Security configures how the request is signed; nil = unsigned.
 	Security *CallbackSecurity `bson:"security,omitempty" json:"security,omitempty"`
-	// OfHandler marks what a handler said for its tasks and no document of a type holds:
-	// consumers set it, so that it is not taken for what was taken out of the type.
+	// OfHandler marks a callback that a handler set for its tasks and that no type document
+	// contains. Consumers set it, so that it is not mistaken for a callback that was removed
+	// from the type.
 	OfHandler bool `bson:"of_handler,omitempty" json:"-"`
 }
 
-// CallbackTarget is where a callback goes.
+// CallbackTarget is the receiver of a callback.
 type CallbackTarget struct {
 	URL    string `bson:"url" json:"url"`                           // absolute, http or https; without user and password
 	Method string `bson:"method,omitempty" json:"method,omitempty"` // POST or PUT; "" = POST
@@ -41,15 +41,15 @@ const (
 	SecurityAKSK = "aksk" // signed with HMAC-SHA256, see package callback
 )
 
-// CallbackSecurity says how a callback is signed.
+// CallbackSecurity configures how a callback is signed.
 type CallbackSecurity struct {
 	Type string `bson:"type" json:"type"` // none or aksk
-	// Keys of aksk, the newest first: the request is signed with each, so that receivers
-	// can change theirs one after the other.
+	// Keys of aksk, the newest first. The request is signed with each key, so that receivers
+	// can rotate their keys one by one.
 	Keys []callback.Key `bson:"keys,omitempty" json:"keys,omitempty"`
 }
 
-// String is the method and the address, with possible secrets masked.
+// String returns the method and the address, with possible secrets masked.
 func (t CallbackTarget) String() string { return cmp.Or(t.Method, "POST") + " " + safetext.URL(t.URL) }
 
 // MarshalJSON writes the address with possible secrets masked, as [callback.Key.MarshalJSON]
@@ -64,7 +64,7 @@ func (t CallbackTarget) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// String is the callback for people, without secrets.
+// String returns the callback as text, without secrets.
 func (c Callback) String() string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

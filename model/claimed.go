@@ -9,6 +9,6 @@ package model
 // The task's document holds the current options. If they change while an execution is open, the
 // entry of that execution keeps the options of its claim.
 
-// ClaimedOptions are the task's options at the claim of an execution, as far as they judge it.
-// Unlike [Options] they are stored even if they are empty.
+// ClaimedOptions are the options of the task at the claim of an execution, as far as they apply
+// to the execution. Unlike [Options], they are stored even if they are empty.
 type ClaimedOptions Options

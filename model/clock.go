@@ -2,8 +2,8 @@ package model
 
 import "time"
 
-// Clock is this machine's time, by which waits are measured. Tests replace it in a Config; the
-// times of tasks are the database's.
+// Clock measures waits by this machine's time. Tests replace it in a Config. The times of tasks
+// come from the database's clock.
 type Clock interface {
 	// Now is the wall clock: it may be wrong and may jump.
 	Now() time.Time

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// ErrInvalid is what every error about bad input is (errors.Is). The error itself is
-// an *[InvalidError], which names the field.
+// ErrInvalid matches every error about bad input (errors.Is). The error itself is an
+// *[InvalidError], which names the field.
 var ErrInvalid = errors.New("invalid input")
 
-// InvalidError says which field of the caller's input is wrong, and why. Nothing was
-// written when it is returned.
+// InvalidError names the invalid field of the caller's input and the reason. If it is returned,
+// nothing was written.
 type InvalidError struct {
-	Field  string // as the caller knows it: "key", "retry.max_errors", "args.items[3].price"
+	Field  string // as the caller writes it: "key", "retry.max_errors", "args.items[3].price"
 	Reason string // completes the sentence "field ..."
 }
 
@@ -21,7 +21,7 @@ func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// RefusedError says why the state of a task forbids what was asked of it.
+// RefusedError reports that the status of a task forbids a command, and why.
 type RefusedError struct {
 	ID     string
 	Status Status
@@ -32,15 +32,15 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("task %s is %s: %s", e.ID, e.Status, e.Reason)
 }
 
-// ErrFenced is returned for an execution that no longer holds its task: its lease
-// lapsed and the task was taken over or ended, or a new life of the key began.
+// ErrFenced is returned for an execution that no longer holds its task: another worker took
+// over the task after the lease lapsed, the task ended, or a new life of the key began.
 var ErrFenced = errors.New("the execution no longer holds the task")
 
 // TaskError is what Await returns for a task that ended without success.
 type TaskError struct {
 	ID     string
 	Status Status
-	Info   string // the last error's text, or the remark of who resolved or cancelled it
+	Info   string // the last error's text, or the remark of a resolve or cancel
 }
 
 func (e *TaskError) Error() string {

@@ -4,31 +4,31 @@ import (
 	"time"
 )
 
-// EventKind says what happened to a task.
+// EventKind is the kind of a task event.
 type EventKind string
 
-// The kinds of events. The fields that matter to a kind are named beside it.
+// The kinds of events. Each comment names the fields that the kind sets.
 const (
-	EventSent       EventKind = "sent"       // a life began, the first or a new one: Generation
+	EventSent       EventKind = "sent"       // a new life began: Generation
 	EventClaimed    EventKind = "claimed"    // an execution began: WorkerID, ExecID, Attempt
-	EventTakenOver  EventKind = "taken_over" // as claimed, over a lapsed lease, whose end FailKind and Reason tell
-	EventProgress   EventKind = "progress"   // a handler said how far it is: Progress
-	EventParked     EventKind = "parked"     // the handler returned, a completion from outside is awaited
-	EventReleased   EventKind = "released"   // an execution was given back without cost: FailKind; or a held task was let go
-	EventFailed     EventKind = "failed"     // an execution ended badly, and the task goes on: FailKind, Reason
-	EventSucceeded  EventKind = "succeeded"  // one of several wanted workers succeeded, and the task goes on
-	EventCancelling EventKind = "cancelling" // its end was asked for while it runs: Reason is the remark
-	EventChanged    EventKind = "changed"    // anything else that was decided, such as new options or an earlier retry
-	EventEnded      EventKind = "ended"      // the task has a last status: Status, FailKind, Reason
+	EventTakenOver  EventKind = "taken_over" // as claimed, after a lease lapsed: also FailKind and Reason of the lapse
+	EventProgress   EventKind = "progress"   // a handler reported its progress: Progress
+	EventParked     EventKind = "parked"     // the handler returned; the execution waits for a completion
+	EventReleased   EventKind = "released"   // a worker released an execution: FailKind; or a held task was released
+	EventFailed     EventKind = "failed"     // an execution failed, but the task has not ended: FailKind, Reason
+	EventSucceeded  EventKind = "succeeded"  // one of several required workers succeeded, but the task has not ended
+	EventCancelling EventKind = "cancelling" // a cancel was requested while it runs: Reason is the remark
+	EventChanged    EventKind = "changed"    // another change, such as new options or an earlier retry
+	EventEnded      EventKind = "ended"      // the task reached its final status: Status, FailKind, Reason
 )
 
-// TaskEvent is one write to one task, as far as the write itself tells: what else there is
-// to know of the task, whoever needs it reads. A write that does several things is one
-// event: the end before everything, a new life before all but the end, a claim before the
-// lapse that made it possible.
+// TaskEvent describes one write to one task. It contains only data of the write itself; to see
+// the rest of the task, read it. A write with several effects is one event, with the kind of
+// the most important effect: the end of the task comes first, then a new life, then a claim,
+// then the lapse that made the claim possible.
 //
-// A life may end twice: Completed is followed by Success when the callback is delivered,
-// Pending by ManuallyProcessed.
+// A life may have two ended events: Success follows Completed when the callback is delivered,
+// and ManuallyProcessed follows Pending.
 type TaskEvent struct {
 	Kind   EventKind `json:"kind"`
 	TaskID string    `json:"task_id"`
@@ -37,16 +37,16 @@ type TaskEvent struct {
 	Key    string    `json:"key"`
 	At     time.Time `json:"at"`               // the store's clock
 	Rev    int64     `json:"rev,omitempty"`    // of the task afterwards; 0 for progress
-	Status Status    `json:"status,omitempty"` // of the task afterwards; "" where the write does not tell
+	Status Status    `json:"status,omitempty"` // of the task afterwards; "" if the write does not contain it
 
-	Generation int64     `json:"generation,omitempty"` // where a life began
+	Generation int64     `json:"generation,omitempty"` // if a life began
 	WorkerID   string    `json:"worker_id,omitempty"`
 	ExecID     string    `json:"exec_id,omitempty"`
 	Attempt    int       `json:"attempt,omitempty"`
-	FailKind   FailKind  `json:"fail_kind,omitempty"` // how an execution ended badly in this write
-	Reason     string    `json:"reason,omitempty"`    // its reason, or the remark of who changed the task
+	FailKind   FailKind  `json:"fail_kind,omitempty"` // how an execution failed in this write
+	Reason     string    `json:"reason,omitempty"`    // its reason, or the remark of the command that changed the task
 	Progress   *Progress `json:"progress,omitempty"`
-	// Token is the place in the stream right after this event: a subscription that resumes
-	// there gets what came later.
+	// Token is the position in the stream right after this event. A subscription that resumes
+	// there gets all later events.
 	Token string `json:"token,omitempty"`
 }

@@ -1,27 +1,27 @@
 package model
 
-// Existing says what a send does to a key that exists; the zero value leaves it alone.
-// The values are flags.
+// Existing selects what a send does if its key exists; the zero value changes nothing. The
+// values are flags.
 type Existing uint8
 
 // What to do with a key that exists.
 const (
-	// UpdateArgs gives a task that has not ended the new arguments, start time and
-	// options; an execution that runs goes on with the old ones. A send whose options
-	// change the limit_key is refused while one is open.
+	// UpdateArgs sets the new arguments, start time and options on a task that has not ended. A
+	// running execution keeps the old ones. While an execution is open, a send that changes the
+	// limit_key is refused.
 	UpdateArgs Existing = 1 << iota
 	// UpdateIdle is UpdateArgs, but not while an execution is open.
 	UpdateIdle
-	// RestartFailed begins a new life when the task ended without success or waits for
-	// a retry (seed 004, clean_failed). What successful workers did stays done, unless
-	// RestartSucceeded is given, too: then the new life starts from nothing.
+	// RestartFailed begins a new life if the task ended without success or waits for a retry
+	// (seed 004, clean_failed). Workers that succeeded need not run again. With
+	// RestartSucceeded in addition, the new life starts from scratch.
 	RestartFailed
-	// RestartSucceeded begins a new life when the task succeeded (seed 004, clean_success).
-	// In a task of several workers that has not ended it takes back the successes so far,
-	// in the same life. Those workers must succeed again; open executions go on.
+	// RestartSucceeded begins a new life if the task succeeded (seed 004, clean_success). If a
+	// task needs several workers and has not ended, it resets the successes so far, in the same
+	// life. Those workers must succeed again; open executions continue.
 	RestartSucceeded
-	// KeepArgs makes a restart run the task with its stored arguments, options, priority,
-	// labels and origin. The send only decides when the task starts and whether it is held.
-	// KeepArgs needs RestartFailed or RestartSucceeded.
+	// KeepArgs makes a restart use the stored arguments, options, priority, labels and origin.
+	// The send decides only the start time and whether the task is held. KeepArgs requires
+	// RestartFailed or RestartSucceeded.
 	KeepArgs
 )

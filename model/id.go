@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// NoTenant stands in a task id where no tenant was given.
+// NoTenant is the tenant part of the id of a task without a tenant.
 const NoTenant = "-"
 
-// TaskID makes the primary key tenant/type/key. An empty tenant becomes [NoTenant].
-// The parts are taken as they are: check them first.
+// TaskID returns the primary key tenant/type/key. An empty tenant becomes [NoTenant]. TaskID
+// does not validate the parts.
 func TaskID(tenant, typ, key string) string {
 	if tenant == "" {
 		tenant = NoTenant
@@ -17,18 +17,17 @@ func TaskID(tenant, typ, key string) string {
 	return tenant + "/" + typ + "/" + key
 }
 
-// Token is a fencing token for outside systems: of two executions of one task the
-// later has the greater token. A system that remembers the greatest token it has
-// seen for a task can refuse a late writer.
+// Token is a fencing token for other systems: a later execution of a task has a greater token.
+// A system that stores the greatest token of each task can refuse late writers.
 type Token struct {
 	Generation int64 `json:"generation"`
 	Rev        int64 `json:"rev"`
 }
 
-// Compare orders tokens: negative when t is older than u.
+// Compare orders tokens: it is negative if t is older than u.
 func (t Token) Compare(u Token) int {
 	return cmp.Or(cmp.Compare(t.Generation, u.Generation), cmp.Compare(t.Rev, u.Rev))
 }
 
-// String is the token in a form whose order as text is the order of the tokens.
+// String returns the token as text that sorts in the order of tokens.
 func (t Token) String() string { return fmt.Sprintf("%016x-%08x", t.Generation, t.Rev) }

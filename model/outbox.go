@@ -6,28 +6,29 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// OutboxEntry is something that must follow the end of a task: a callback, a step of a
-// flow. It is written by the very update that ends the task, so that no crash can come
-// between the two, and removed when it has been carried out.
+// OutboxEntry is an action that must follow the end of a task, such as a callback. The update
+// that ends the task also writes the entry, so that no crash can separate the two. The entry is
+// removed when the action is done.
 type OutboxEntry struct {
-	Kind string `bson:"kind"` // who carries it out
-	Rev  int64  `bson:"rev"`  // of the update that ended the task: it rises through all lives
+	Kind string `bson:"kind"` // selects the code that handles it
+	Rev  int64  `bson:"rev"`  // of the update that ended the task; it increases across all lives
 }
 
-// Origin says what made the task and must learn of its end. A zero field says nothing.
+// Origin identifies what created the task and must be notified of its end. A zero field is not
+// set.
 type Origin struct {
-	Kind       string `bson:"kind"`                 // of the outbox entry that the end writes
+	Kind       string `bson:"kind"`                 // kind of the outbox entry that the end of the task writes
 	ID         string `bson:"id"`                   // of the rule, flow, plan or task behind it
 	Generation int64  `bson:"generation,omitempty"` // of the task behind it
 	Tick       *Tick  `bson:"tick,omitempty"`       // of a periodic rule
 }
 
-// Tick is which run of a periodic rule a task is.
+// Tick identifies the run of a periodic rule that a task belongs to.
 type Tick struct {
 	Run     string        `bson:"run"`              // id of its record
-	Rule    string        `bson:"rule"`             // the rule's name when it was decided
-	Nominal time.Time     `bson:"nominal"`          // the time that the rule names
-	Attempt int           `bson:"attempt"`          // as the failure policy counts
+	Rule    string        `bson:"rule"`             // the rule's name when the tick was decided
+	Nominal time.Time     `bson:"nominal"`          // the scheduled time
+	Attempt int           `bson:"attempt"`          // as counted by the failure policy
 	Manual  bool          `bson:"manual,omitempty"` // triggered by a person
-	Ext     bson.RawValue `bson:"ext,omitempty"`    // the rule's when it was decided
+	Ext     bson.RawValue `bson:"ext,omitempty"`    // the rule's ext when the tick was decided
 }

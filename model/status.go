@@ -1,26 +1,26 @@
 package model
 
-// Status is the state of a task as a whole. The ten values are those of seed 000
-// plus Wait, which a held task (a flow node that is not ready) has.
+// Status is the state of a whole task. The ten values are those of seed 000 plus Wait, the
+// status of a held task, such as a flow node that is not ready.
 type Status string
 
-// The statuses of a task. A document may carry a status of a later release; code
-// must treat an unknown one as "not mine to touch".
+// The statuses of a task. A document may have a status of a later release; code must not touch
+// a task with an unknown status.
 const (
-	StatusWait              Status = "Wait"              // held: nobody may claim it until it is released
-	StatusNew               Status = "New"               // to be claimed from its start time on
+	StatusWait              Status = "Wait"              // held: workers do not claim it until it is released
+	StatusNew               Status = "New"               // workers may claim it from its start time on
 	StatusExecuting         Status = "Executing"         // at least one execution is open
-	StatusError             Status = "Error"             // the last execution went wrong; it will be retried
-	StatusSuccess           Status = "Success"           // every wanted worker succeeded
-	StatusCompleted         Status = "Completed"         // succeeded, and the callback is not delivered yet
-	StatusFailure           Status = "Failure"           // the budget is spent, nobody is to look at it
-	StatusPending           Status = "Pending"           // the budget is spent, a person must decide
+	StatusError             Status = "Error"             // the last execution failed; a retry follows
+	StatusSuccess           Status = "Success"           // every required worker succeeded
+	StatusCompleted         Status = "Completed"         // succeeded, but the callback is not delivered yet
+	StatusFailure           Status = "Failure"           // the budget is exhausted; no person needs to decide
+	StatusPending           Status = "Pending"           // the budget is exhausted; a person must decide
 	StatusManuallyProcessed Status = "ManuallyProcessed" // a person resolved it
-	StatusCancelled         Status = "Cancelled"         // somebody cancelled it
+	StatusCancelled         Status = "Cancelled"         // cancelled, or expired before a worker started it
 )
 
-// Ended says whether nothing more will run by itself: whoever awaits the task goes on.
-// Pending counts, although a person may still bring it back.
+// Ended reports whether the task runs no more without a command. Await then returns. Pending
+// counts as ended, although a person may still retry the task.
 func (s Status) Ended() bool {
 	switch s {
 	case StatusSuccess, StatusCompleted, StatusFailure, StatusPending, StatusManuallyProcessed, StatusCancelled:
@@ -30,12 +30,12 @@ func (s Status) Ended() bool {
 	}
 }
 
-// Succeeded says whether the task's work was done by its handlers.
+// Succeeded reports whether the handlers completed the task's work.
 func (s Status) Succeeded() bool { return s == StatusSuccess || s == StatusCompleted }
 
-// FailKind says in which way an execution ended badly. error, fatal, panic and timeout count in
-// error_count; a lapse has a counter and a budget of its own, so that lost machines do not eat
-// the retries. The others cost nothing.
+// FailKind is the way in which an execution failed. error, fatal, panic and timeout count in
+// error_count. A lapse has its own counter and budget, so that lost machines do not use up
+// retries. The other kinds do not count.
 //
 //	error        the handler returned an error
 //	fatal        the handler said that a retry is useless

@@ -6,9 +6,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Step is a part of a handler that is done once and for all: its value was saved, fenced
-// by the open execution, before the handler went on, and whoever runs the task next gets
-// it. Steps are in the order in which they were saved, and end with the life of the task.
+// Step is a part of a handler that runs once. Its value was saved, fenced by the open
+// execution, before the handler continued; later executions of the task get the saved value.
+// Steps are in the order in which they were saved. A new life of the task starts without them.
 type Step struct {
 	Name     string        `bson:"name"`
 	WorkerID string        `bson:"worker_id"`

@@ -8,9 +8,9 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 )
 
-// Task is one document of the collection tasks. A zero field is absent from the
-// document: it holds only what was set and what the indexes need. Times have the
-// database's millisecond precision and are in the store's clock.
+// Task is one document of the collection tasks. A zero field is absent from the document, which
+// contains only the fields that were set and those that the indexes need. Times come from the
+// database's clock, with millisecond precision.
 type Task struct {
 	ID         string `bson:"_id"` // tenant/type/key, see [TaskID]
 	Type       string `bson:"type"`
@@ -18,53 +18,54 @@ type Task struct {
 	Tenant     string `bson:"tenant,omitempty"`
 	Category   string `bson:"category,omitempty"`
 	Creator    string `bson:"creator,omitempty"`
-	Generation int64  `bson:"generation"` // one life of the key; rises
-	Rev        int64  `bson:"rev"`        // rises on every deciding write, through all lives
+	Generation int64  `bson:"generation"` // number of the life; increases with each life
+	Rev        int64  `bson:"rev"`        // increases with every deciding write, across all lives
 
 	Priority  int       `bson:"priority"` // 0 to 9, 9 first
 	Status    Status    `bson:"status"`
 	StartTime time.Time `bson:"start_time"`
 
-	// Derived from the fields above and below; present only while they mean something.
-	DueAt    time.Time `bson:"due_at,omitempty"`    // a slot is free from then on
-	LapseAt  time.Time `bson:"lapse_at,omitempty"`  // an execution is open: its earliest ping_expire_time, or earlier
+	// Derived from the other fields; present only while they have a meaning.
+	DueAt    time.Time `bson:"due_at,omitempty"`    // workers may claim the task from then on
+	LapseAt  time.Time `bson:"lapse_at,omitempty"`  // if executions are open: their earliest ping_expire_time, or earlier
 	Audience []string  `bson:"audience,omitempty"`  // who may claim
-	ExpireAt time.Time `bson:"expire_at,omitempty"` // nobody started it yet: it is cancelled then
+	ExpireAt time.Time `bson:"expire_at,omitempty"` // if no worker has started it: when it is cancelled
 
 	Args    bson.RawValue `bson:"args,omitempty"`
 	Options Options       `bson:"options,omitempty"`
-	Applied *Options      `bson:"applied,omitempty"` // what type and handler said to the newest execution
-	Origin  *Origin       `bson:"origin,omitempty"`  // what made the task and learns of its end
+	Applied *Options      `bson:"applied,omitempty"` // options of the type and the handler at the newest claim
+	Origin  *Origin       `bson:"origin,omitempty"`  // what created the task and is notified of its end
 
 	WorkerStates []WorkerState `bson:"worker_states,omitempty"`
-	Attempt      int           `bson:"attempt,omitempty"`     // of the newest execution; released ones do not count; 0 = nobody has started it
+	Attempt      int           `bson:"attempt,omitempty"`     // of the newest execution; released executions do not count; 0 = not started
 	ErrorCount   int           `bson:"error_count,omitempty"` // over all workers together
 	LapseCount   int           `bson:"lapse_count,omitempty"`
 	ErrorInfo    string        `bson:"error_info,omitempty"` // of the last error
 	Result       bson.RawValue `bson:"result,omitempty"`     // of the execution that completed the task
 
 	CancelRequestedAt time.Time     `bson:"cancel_requested_at,omitempty"`
-	UndecodableSince  time.Time     `bson:"undecodable_since,omitempty"` // the first worker that did not understand the arguments
+	UndecodableSince  time.Time     `bson:"undecodable_since,omitempty"` // when a worker first failed to decode the arguments
 	Progress          *Progress     `bson:"progress,omitempty"`
 	Checkpoint        bson.RawValue `bson:"checkpoint,omitempty"` // with n > 1 kept in the worker's state
 	Steps             []Step        `bson:"steps,omitempty"`      // written by open executions, without a new rev
 	Remark            string        `bson:"remark,omitempty"`
 
-	Outbox   []OutboxEntry `bson:"outbox,omitempty"`    // what must follow its end and has not yet
-	OutboxAt time.Time     `bson:"outbox_at,omitempty"` // there is such; since then
+	Outbox   []OutboxEntry `bson:"outbox,omitempty"`    // outstanding actions after its end
+	OutboxAt time.Time     `bson:"outbox_at,omitempty"` // since when the outbox has entries
 
-	ArchiveAt  time.Time `bson:"archive_at,omitempty"` // ended: moves to the history then
+	ArchiveAt  time.Time `bson:"archive_at,omitempty"` // when the ended task moves to the history
 	WakeAt     time.Time `bson:"wake_at,omitempty"`    // the last write that made the task due sooner; streams watch it
 	CreatedAt  time.Time `bson:"created_at"`
 	UpdatedAt  time.Time `bson:"updated_at"`
 	FinishedAt time.Time `bson:"finished_at,omitempty"`
 
-	// ArchivedAt is when this life was copied to the history; zero among the tasks.
+	// ArchivedAt is when this life was copied to the history; zero for a task that is not in
+	// the history.
 	ArchivedAt time.Time `bson:"archived_at,omitempty"`
 }
 
-// WorkerState is one execution: one worker's hold on the task. It is open while it has
-// neither success nor fail time.
+// WorkerState is one execution of the task by one worker. It is open while it has neither a
+// success time nor a fail time.
 type WorkerState struct {
 	ExecID         string    `bson:"exec_id"` // shared by the tasks claimed in one batch
 	WorkerID       string    `bson:"worker_id"`
@@ -77,33 +78,33 @@ type WorkerState struct {
 	FailTime    time.Time     `bson:"fail_time,omitempty"`
 	FailKind    FailKind      `bson:"fail_kind,omitempty"`
 	FailReason  string        `bson:"fail_reason,omitempty"`
-	RetryAt     time.Time     `bson:"retry_at,omitempty"` // ended badly: its slot stays taken until then
+	RetryAt     time.Time     `bson:"retry_at,omitempty"` // after a failure: the execution keeps its place until then
 	Returns     bson.RawValue `bson:"returns,omitempty"`  // n > 1: this worker's own result
-	Parked      bool          `bson:"parked,omitempty"`   // the handler ended, an outside completion is awaited; or, timed out, was
+	Parked      bool          `bson:"parked,omitempty"`   // the handler returned and the execution waits for a completion, or did so until it timed out
 	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
-	NoCallback  bool          `bson:"no_callback,omitempty"` // nobody is to be told of its success; set when it is parked, or succeeds
-	Unstarted   bool          `bson:"unstarted,omitempty"`   // given back before it did anything
-	// LocalRetries is how many retries inside the execution have begun, see [LocalRetry]. It
-	// counts those that it took over from an execution before it.
+	NoCallback  bool          `bson:"no_callback,omitempty"` // suppresses the callback of its success; set when it is parked or succeeds
+	Unstarted   bool          `bson:"unstarted,omitempty"`   // released before it did anything
+	// LocalRetries counts the retries inside the execution that have begun, see [LocalRetry].
+	// It includes those that it inherited from the previous execution.
 	LocalRetries int `bson:"local_retries,omitempty"`
-	// Options are those of the task at the claim, where they changed while the execution was
-	// open; nil = the task's own hold. See applied.go.
+	// Options are the task's options at the claim, if they changed while the execution was
+	// open; nil = the task's current options apply. See applied.go.
 	Options *ClaimedOptions `bson:"options,omitempty"`
 }
 
-// Progress is what a handler last said of itself.
+// Progress is the last progress that a handler reported.
 type Progress struct {
 	Percent float64   `bson:"percent" json:"percent"`
 	Message string    `bson:"message,omitempty" json:"message,omitempty"`
 	At      time.Time `bson:"at" json:"at"`
 }
 
-// Open says whether the execution still holds its task.
+// Open reports whether the execution still holds its task.
 func (w *WorkerState) Open() bool { return w.SuccessTime.IsZero() && w.FailTime.IsZero() }
 
-// ExecTime is how long the execution that ended last took, from its claim to its end (seed
-// 000's exec_time); 0 as long as none has ended. One that was given back before it did
-// anything does not count. It is computed, never stored.
+// ExecTime returns the duration of the execution that ended last, from its claim to its end
+// (seed 000's exec_time); 0 if none has ended. An execution that was released before it did
+// anything does not count. The value is computed, not stored.
 func (t *Task) ExecTime() time.Duration {
 	var took time.Duration
 	var last time.Time

@@ -176,13 +176,10 @@ func TestEachQuestionOfALookReadsAnIndex(t *testing.T) {
 				var found int
 				var next time.Time
 				none := func() { t.Error("nothing is planned and nothing waits") }
-				questions := []store.Question{
-					st.Control.Question(func(store.ControlDoc) {}),
-					st.Rules.DueQuestion(at, 0, 100, func(*schedule.Rule) { found++ }, func(store.Unreadable) { t.Error("all can be read") }),
-					st.Rules.NextQuestion(at, func(at time.Time) { next = at }),
-					st.Rules.PlannedQuestion(at, none),
-					st.Rules.WaitingQuestion(none),
-				}
+				questions := append([]store.Question{st.Control.Question(func(store.ControlDoc) {})}, st.Rules.Questions(store.Look[*schedule.Rule]{
+					Now: at, Limit: 100, Due: func(*schedule.Rule) { found++ }, Unread: func(store.Unreadable) { t.Error("all can be read") },
+					Next: func(at time.Time) { next = at }, LeftBefore: at, Left: none, Waiting: none,
+				})...)
 				questions = append(questions, st.Tasks.OutboxQuestions(lifecycle.OutcomePeriodic, time.Time{}, at, 100, func(*store.OutboxLife, bool) { t.Error("nothing has ended") })...)
 				require.NoError(t, st.Ask(ctx, "looking", questions...))
 				require.Equal(t, due, found)

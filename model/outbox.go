@@ -21,6 +21,7 @@ type Origin struct {
 	ID         string `bson:"id"`                   // of the rule, flow, plan or task behind it
 	Generation int64  `bson:"generation,omitempty"` // of the task behind it
 	Tick       *Tick  `bson:"tick,omitempty"`       // of a periodic rule
+	Node       string `bson:"node,omitempty"`       // of a flow: which of its nodes the task is
 }
 
 // Tick identifies the run of a periodic rule that a task belongs to.

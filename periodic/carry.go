@@ -3,8 +3,10 @@ package periodic
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -52,47 +54,18 @@ func (p planner) Finish(ctx context.Context, rules []*schedule.Rule) (held map[s
 // handler has returned or its lease has lapsed, and not before. held are those that somebody's
 // open transaction holds: they are not cancelled.
 func (p planner) cancelTasks(ctx context.Context, ids []string) (held []string, err error) {
-	for ; len(ids) > perCommand; ids = ids[perCommand:] {
-		some, err := p.cancelTasks(ctx, ids[:perCommand])
-		if held = append(held, some...); err != nil {
-			return held, err
-		}
-	}
-	var running []string
-	for tries := 0; len(ids) > 0; tries++ {
-		if tries == maxTries {
-			return held, fmt.Errorf("cancelling the tasks of earlier runs, %s among them: somebody else changed them %d times in between", ids[0], tries)
-		}
-		tasks, err := p.store.Tasks.ReadableByIDs(ctx, ids)
+	running := map[string]bool{}
+	held, err = decision.ChangeTasks(ctx, p.store, "cancelling the tasks of earlier runs", ids, func(t *model.Task) *model.Task {
+		after, err := lifecycle.Cancel(t, "cancelled by its periodic rule", lifecycle.EffectiveOf(t, model.Options{}), p.store.Clock.Now())
 		if err != nil {
-			return held, fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
+			return t // it has ended, and its outcome tells the rule
 		}
-		ids = nil // but for those that must be looked at again
-		var writes []store.Write
-		now := p.store.Clock.Now()
-		for _, t := range tasks {
-			if t == nil {
-				continue // it stands in no other's way: a person mends it, and cancels it then
-			}
-			after, err := lifecycle.Cancel(t, "cancelled by its periodic rule", lifecycle.EffectiveOf(t, model.Options{}), now)
-			switch {
-			case err != nil: // it has ended, and its outcome tells the rule
-			case after != t:
-				writes, ids = append(writes, store.Write{Before: t, After: after}), append(ids, t.ID)
-			case lifecycle.OpenExecutions(t) > 0:
-				running = append(running, t.ID)
-			}
-		}
-		written, err := p.store.Tasks.Writes(ctx, writes, store.Patience)
-		if err != nil {
-			return held, fmt.Errorf("cancelling the tasks of earlier runs: %w", err)
-		}
-		for i, w := range written {
-			if w.Held {
-				held = append(held, writes[i].After.ID)
-				ids = slices.DeleteFunc(ids, func(id string) bool { return id == writes[i].After.ID })
-			}
-		}
+		running[t.ID] = lifecycle.OpenExecutions(after) > 0
+		return after
+	})
+	if err != nil {
+		return held, err
 	}
-	return held, p.store.Control.Signal(ctx, running...)
+	maps.DeleteFunc(running, func(_ string, open bool) bool { return !open })
+	return held, p.store.Control.Signal(ctx, slices.Sorted(maps.Keys(running))...)
 }

@@ -20,7 +20,7 @@ type quickJSON struct {
 // value appends the next value; ok is false when it gives up.
 func (q *quickJSON) value(dst []byte, depth int) (t bsoncore.Type, out []byte, ok bool) {
 	q.space()
-	if q.at >= len(q.text) || depth >= maxDepth {
+	if q.at >= len(q.text) || depth >= MaxDepth {
 		return 0, dst, false
 	}
 	switch q.text[q.at] {

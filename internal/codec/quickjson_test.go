@@ -14,7 +14,7 @@ import (
 
 func requireSameAsByTokens(t require.TestingT, text []byte) {
 	got, err := EncodeJSON("args", bytes.Clone(text), input.MaxArgsBytes)
-	want, wantErr := encodeTokens("args", text, input.MaxArgsBytes)
+	want, wantErr := encodeTokens("args", text, input.MaxArgsBytes, false)
 	if wantErr != nil {
 		require.EqualError(t, err, wantErr.Error())
 		return

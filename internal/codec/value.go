@@ -24,44 +24,58 @@ import (
 // Size limits of the values a task carries, in bytes of their BSON form.
 const (
 
-	// maxDepth keeps values clear of the hundred levels MongoDB nests at most.
-	maxDepth = 90
+	// MaxDepth keeps values clear of the hundred levels MongoDB nests at most.
+	MaxDepth = 90
 )
 
 // EncodeValue turns a Go value into what is stored: the BSON equal of its JSON form,
 // integers as int64. A [model.None], a nil or a JSON null is the zero RawValue. field names
 // the value in errors; limit is the greatest size in bytes.
 func EncodeValue(field string, v any, limit int) (bson.RawValue, error) {
+	return encodeAny(field, v, limit, false)
+}
+
+// EncodeTemplate is [EncodeValue] for a value whose names may start with $, such as a filter. The
+// caller says what these names mean.
+func EncodeTemplate(field string, v any, limit int) (bson.RawValue, error) {
+	return encodeAny(field, v, limit, true)
+}
+
+func encodeAny(field string, v any, limit int, dollars bool) (bson.RawValue, error) {
 	switch v := v.(type) {
 	case nil, model.None, *model.None:
 		return bson.RawValue{}, nil
 	case json.RawMessage:
-		return EncodeJSON(field, v, limit)
+		return encodeJSON(field, v, limit, dollars)
 	}
 	data, err := json.Marshal(v)
 	if err != nil {
 		return bson.RawValue{}, input.Invalid(field, "cannot be encoded as JSON: %v", err)
 	}
-	return encodeValid(field, data, limit)
+	return encodeValid(field, data, limit, dollars)
 }
 
 // EncodeJSON is [EncodeValue] for a value that is JSON already.
 func EncodeJSON(field string, data []byte, limit int) (bson.RawValue, error) {
+	return encodeJSON(field, data, limit, false)
+}
+
+func encodeJSON(field string, data []byte, limit int, dollars bool) (bson.RawValue, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return bson.RawValue{}, nil
 	}
 	if !json.Valid(data) {
-		return encodeTokens(field, data, limit) // it says what is wrong
+		return encodeTokens(field, data, limit, dollars) // it says what is wrong
 	}
-	return encodeValid(field, data, limit)
+	return encodeValid(field, data, limit, dollars)
 }
 
-// encodeValid is [EncodeJSON] for what is JSON.
-func encodeValid(field string, data []byte, limit int) (bson.RawValue, error) {
+// encodeValid is encodeJSON for what is JSON.
+func encodeValid(field string, data []byte, limit int, dollars bool) (bson.RawValue, error) {
 	q := quickJSON{text: data}
 	t, out, ok := q.value(make([]byte, 0, len(data)+len(data)/4+32), 0)
 	if !ok || len(out) > limit {
-		return encodeTokens(field, data, limit)
+		return encodeTokens(field, data, limit, dollars)
 	}
 	if t == bsoncore.TypeNull {
 		return bson.RawValue{}, nil
@@ -69,11 +83,11 @@ func encodeValid(field string, data []byte, limit int) (bson.RawValue, error) {
 	return bson.RawValue{Type: bson.Type(t), Value: out}, nil
 }
 
-// encodeTokens is [EncodeJSON] for all that there is, and for what is refused.
-func encodeTokens(field string, data []byte, limit int) (bson.RawValue, error) {
+// encodeTokens is encodeJSON for all that there is, and for what is refused.
+func encodeTokens(field string, data []byte, limit int, dollars bool) (bson.RawValue, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	e := valueEncoder{dec: dec, path: []string{field}}
+	e := valueEncoder{dec: dec, path: []string{field}, dollars: dollars}
 	t, out, err := e.value(nil, 0)
 	if err != nil {
 		return bson.RawValue{}, err
@@ -91,8 +105,9 @@ func encodeTokens(field string, data []byte, limit int) (bson.RawValue, error) {
 }
 
 type valueEncoder struct {
-	dec  *json.Decoder
-	path []string
+	dec     *json.Decoder
+	path    []string
+	dollars bool // names may start with $
 }
 
 func (e *valueEncoder) fail(format string, args ...any) error {
@@ -114,8 +129,8 @@ func (e *valueEncoder) value(dst []byte, depth int) (bsoncore.Type, []byte, erro
 	case json.Number:
 		return e.number(dst, tok.String())
 	case json.Delim:
-		if depth >= maxDepth {
-			return 0, nil, e.fail("is nested deeper than %d levels", maxDepth)
+		if depth >= MaxDepth {
+			return 0, nil, e.fail("is nested deeper than %d levels", MaxDepth)
 		}
 		if tok == '[' {
 			dst, err = e.array(dst, depth)
@@ -186,7 +201,7 @@ func (e *valueEncoder) object(dst []byte, depth int) ([]byte, error) {
 		}
 		seen[key] = struct{}{}
 		switch {
-		case strings.HasPrefix(key, "$"):
+		case strings.HasPrefix(key, "$") && !e.dollars:
 			return nil, e.fail("has a name that starts with $, which MongoDB does not store")
 		case strings.ContainsRune(key, 0):
 			return nil, e.fail("has a name with a NUL byte")

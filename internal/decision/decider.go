@@ -67,11 +67,32 @@ func (d *Decider[D]) One(ctx context.Context, began clock.Instant, w store.Decis
 	if done := d.rest(ctx, began, v.sent); len(done) > 0 {
 		d.remove(ctx, done)
 	}
+	d.wake()
+	return v.applied[0], nil
+}
+
+// Decided carries out at once what a new document plans, which a caller has just stored. What it
+// cannot do waits for a sweep. began is when the caller began.
+func (d *Decider[D]) Decided(ctx context.Context, began clock.Instant, doc D) {
+	ctx, cancel := throughStop(ctx)
+	defer cancel()
+	s, err := d.send(ctx, []D{doc})
+	if err != nil {
+		d.later(err)
+		return
+	}
+	if done := d.rest(ctx, began, s); len(done) > 0 {
+		d.remove(ctx, done)
+	}
+	d.wake()
+}
+
+// wake has the engine look at once.
+func (d *Decider[D]) wake() {
 	select {
 	case d.byPerson <- struct{}{}:
-	default: // the engine does not look less soon for it
+	default: // it looks soon
 	}
-	return v.applied[0], nil
 }
 
 func (d *Decider[D]) decidedByPerson() <-chan struct{} { return d.byPerson }

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// busyLook is how often an engine looks while something was decided lately, idleLook how often
-	// it looks else: other processes enable rules and end tasks. What is due is decided at its
-	// time all the same.
+	// busyLook is how often an engine looks while something was decided lately, or waits for an
+	// end; idleLook how often it looks else: other processes enable rules and end tasks. What is
+	// due is decided at its time all the same.
 	busyLook, idleLook = time.Second, 5 * time.Second
 	// busyFor is how long an engine counts as busy after it has decided something.
 	busyFor = 10 * time.Second
-	// waitingLook is how often it looks while something waits for an end.
+	// waitingLook is how often a busy engine looks while something waits for an end.
 	waitingLook = time.Second / 10
 	// longestPace bounds how much later a document is decided where the database answers slowly.
 	longestPace = 3 * time.Second
@@ -38,6 +38,7 @@ type worker interface {
 	round(ctx context.Context, began clock.Instant, now time.Time, turn turnOf) (next time.Duration, stays int, worked bool, err error)
 	flush(ctx context.Context, age time.Duration)
 	dueFull() bool // whether more may be due than the look read
+	waits() bool   // whether something waits for ends
 	lost(ctx context.Context) error
 	untold() time.Time
 	decidedByPerson() <-chan struct{}
@@ -162,7 +163,10 @@ func (e *Engine) decide(ctx context.Context) (pause time.Duration, err error) {
 		skip += stays // what stays is at the head, and may be much
 	}
 	every := idleLook
-	if e.store.Local().Monotonic()-e.worked < busyFor {
+	switch busy, waits := e.store.Local().Monotonic()-e.worked < busyFor, e.decider.waits(); {
+	case busy && waits:
+		every = waitingLook
+	case busy || waits:
 		every = busyLook
 	}
 	return min(max(every, e.looks.Left()), next), nil

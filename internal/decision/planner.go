@@ -75,10 +75,6 @@ type Documents[D any] interface {
 	// CarriedOut removes what the given documents plan.
 	CarriedOut(ctx context.Context, docs []D) error
 
-	// The questions of a look: what is due, what is due next, whether there are plans of before
-	// the given time, and whether something waits for ends, so that they are looked for often.
-	DueQuestion(now time.Time, skip, limit int, take func(D), unread func(store.Unreadable)) store.Question
-	NextQuestion(after time.Time, take func(time.Time)) store.Question
-	PlannedQuestion(before time.Time, found func()) store.Question
-	WaitingQuestion(found func()) store.Question
+	// Questions are those of a look.
+	Questions(look store.Look[D]) []store.Question
 }

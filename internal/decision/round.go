@@ -50,6 +50,8 @@ type found[D any] struct {
 // full says whether there may be more ends than the look read.
 func (f *found[D]) full() bool { return max(f.pages[0], f.pages[1]) >= perLook }
 
+func (d *Decider[D]) waits() bool { return d.found.waiting }
+
 func (d *Decider[D]) dueFull() bool { return len(d.found.due)+len(d.found.unread) >= perLook }
 
 // untold is the time of the earliest end that the last round left: to another engine, or because
@@ -68,12 +70,11 @@ func (d *Decider[D]) lost(ctx context.Context) error { return d.Planner.Sweep(ct
 func (d *Decider[D]) questions(now, endsFrom time.Time, skip int) []store.Question {
 	d.found = found[D]{untold: d.found.untold} // until they are found again
 	f := &d.found
-	out := []store.Question{
-		d.Documents.DueQuestion(now, skip, perLook, func(doc D) { f.due = append(f.due, doc) }, func(u store.Unreadable) { f.unread = append(f.unread, u) }),
-		d.Documents.NextQuestion(now, func(at time.Time) { f.next = at }),
-		d.Documents.PlannedQuestion(now.Add(-Slow), func() { f.left = true }),
-		d.Documents.WaitingQuestion(func() { f.waiting = true }),
-	}
+	out := d.Documents.Questions(store.Look[D]{
+		Now: now, Skip: skip, Limit: perLook,
+		Due: func(doc D) { f.due = append(f.due, doc) }, Unread: func(u store.Unreadable) { f.unread = append(f.unread, u) },
+		Next: func(at time.Time) { f.next = at }, LeftBefore: now.Add(-Slow), Left: func() { f.left = true }, Waiting: func() { f.waiting = true },
+	})
 	return append(out, d.Store.Tasks.OutboxQuestions(d.Planner.Kind(), endsFrom, now, perLook, func(l *store.OutboxLife, history bool) {
 		f.pages[map[bool]int{false: 0, true: 1}[history]]++
 		if l != nil {
@@ -96,9 +97,6 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 	stays = len(f.unread)
 	if !f.next.IsZero() {
 		next = min(next, max(f.next.Sub(now), time.Millisecond))
-	}
-	if f.waiting {
-		next = min(next, waitingLook)
 	}
 	var mine []D
 	for _, doc := range f.due {
@@ -142,7 +140,7 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 	if f.left && !store.Outage(err) {
 		err = errors.Join(err, d.sweep(ctx, turn))
 	}
-	return next, stays, out.Worked || f.waiting, err
+	return next, stays, out.Worked, err
 }
 
 // flush removes what was carried out and told, once some of it has waited for that long, or there

@@ -1,9 +1,9 @@
 // Package form has the one written form of each document that people make: the options of a
-// task ([Options]), a task to send ([Task]), the settings of a type ([Type]) and a periodic
-// rule ([Rule]). YAML and JSON files, lines of JSONL and the flags of commands are read into
+// task ([Options]), a task to send ([Task]), the settings of a type ([Type]), a periodic rule
+// ([Rule]) and a flow ([Flow]). YAML and JSON files, lines of JSONL and the flags of commands are read into
 // the same structs; what is stored is written from them.
 //
-//	options.go task.go tasktype.go rule.go   the forms
+//	options.go task.go tasktype.go rule.go flow.go   the forms
 //	model.go    forms to the documents of package model, and back, by the names of their fields
 //	field.go    what the tags of a field say
 //	bind.go     a value that was read into a form, and all that is wrong with it

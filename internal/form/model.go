@@ -68,6 +68,13 @@ func convertValue(dst, src reflect.Value) {
 		for i := range src.Len() {
 			convertValue(dst.Index(i), src.Index(i))
 		}
+	case dst.Kind() == reflect.Map && src.Len() > 0:
+		dst.Set(reflect.MakeMap(dst.Type()))
+		for key, value := range src.Seq2() {
+			to := reflect.New(dst.Type().Elem()).Elem()
+			convertValue(to, value)
+			dst.SetMapIndex(key, to)
+		}
 	}
 }
 

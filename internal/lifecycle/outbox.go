@@ -15,6 +15,7 @@ const (
 	OutcomeCallback = "callback" // tell the receiver that the task has ended
 	OutcomeDelivery = "delivery" // a delivery ended: its task is Success, or may be archived
 	OutcomePeriodic = "periodic" // a run of a periodic rule ended
+	OutcomeFlow     = "flow"     // the task of a node of a flow ended
 )
 
 // EntryID names an entry of one life of one task for ever, in 32 characters that fit a

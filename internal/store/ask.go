@@ -114,7 +114,7 @@ func (s *Rules) DueQuestion(now time.Time, skip, limit int, take func(*schedule.
 		}
 		r := new(schedule.Rule)
 		if err := codec.Decode(raw, r); err != nil {
-			unread(unreadableRule(raw, err))
+			unread(unreadable(raw, err))
 			return nil
 		}
 		take(r)
@@ -137,12 +137,6 @@ func (s *Rules) NextQuestion(after time.Time, take func(time.Time)) Question {
 		}}
 }
 
-// PlannedQuestion asks whether there are rules with something decided before the given time and
-// not seen to be carried out. Index: planned.
-func (s *Rules) PlannedQuestion(before time.Time, found func()) Question {
-	return s.whether(bson.D{d("planned_at", bson.D{d("$lte", before)})}, found)
-}
-
 // WaitingQuestion asks whether a run of any rule waits for another's end. Index: queue, of
 // which it reads one key; there are as many as rules with such runs. The condition is a range: a
 // server need not take an index for the existence of a field alone.
@@ -150,11 +144,12 @@ func (s *Rules) WaitingQuestion(found func()) Question {
 	return s.whether(bson.D{d("queued_at", bson.D{d("$gt", time.UnixMilli(0))})}, found)
 }
 
-func (s *Rules) whether(filter bson.D, found func()) Question {
-	return Question{coll: s.rules, filter: filter, limit: 1, projection: bson.D{d("_id", 1)}, take: func(bson.Raw) error {
-		found()
-		return nil
-	}}
+// Questions are those of a look.
+func (s *Rules) Questions(l Look[*schedule.Rule]) []Question {
+	return []Question{
+		s.DueQuestion(l.Now, l.Skip, l.Limit, l.Due, l.Unread), s.NextQuestion(l.Now, l.Next),
+		s.plannedQuestion(l.LeftBefore, l.Left), s.WaitingQuestion(l.Waiting),
+	}
 }
 
 // OutboxQuestions ask for lives whose outbox is of a time in [from, before] and has an entry of

@@ -1,5 +1,7 @@
 package store
 
+import "github.com/mscheduler/mscheduler/periodic/schedule"
+
 // Each collection, or each purpose of one, has a type. They share one [core].
 type (
 	// Tasks is the collection tasks.
@@ -36,7 +38,7 @@ type (
 	Rates struct{ *core }
 	// Rules is the collection periodic_rules.
 	Rules struct {
-		*core
+		decided[*schedule.Rule]
 		tasksRoom *Tasks
 	}
 	// Runs is the collection periodic_runs.
@@ -49,7 +51,7 @@ type (
 func furnish(c *core) *Store {
 	s := &Store{
 		core: c, Turns: &Turns{c}, Seats: &Seats{c}, Rates: &Rates{c},
-		Runs: &Runs{c}, Workers: &Workers{c},
+		Runs: &Runs{c}, Workers: &Workers{c}, Flows: newFlows(c), Nodes: &Nodes{c},
 	}
 	s.Tasks = &Tasks{core: c}
 	s.History = &History{core: c, tasksRoom: s.Tasks}
@@ -57,6 +59,6 @@ func furnish(c *core) *Store {
 	s.Control = &Control{core: c, tasksRoom: s.Tasks}
 	s.Types = &Types{core: c, controlRoom: s.Control}
 	s.Permits = &Permits{core: c, tasksRoom: s.Tasks}
-	s.Rules = &Rules{core: c, tasksRoom: s.Tasks}
+	s.Rules = newRules(c, s.Tasks)
 	return s
 }

@@ -65,23 +65,15 @@ func (s *Rules) List(ctx context.Context, tenant, after string, limit int) (rule
 		prefix := input.RuleName(tenant, "")
 		living = bson.D{d("$gt", max(after, prefix)), d("$lt", prefix[:len(prefix)-1]+"0")} // '0' follows '/'
 	}
-	return s.readRules(ctx, "listing rules", bson.D{d("living", living)},
+	return s.read(ctx, "listing rules", bson.D{d("living", living)},
 		options.Find().SetSort(bson.D{d("living", 1)}).SetHint(indexLiving).SetLimit(int64(limit)))
-}
-
-// Planned finds rules with something decided before the given time and not seen to be
-// carried out: whoever decided it has died, or is slow. The first skip of them are left
-// out. unread are documents that this release cannot read. Index: planned.
-func (s *Rules) Planned(ctx context.Context, before time.Time, skip, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
-	return s.readRules(ctx, "finding planned runs", bson.D{d("planned_at", bson.D{d("$lte", before)})},
-		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(indexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
 }
 
 // LongActive finds rules of which a run was started before the given time and is not known
 // to have ended, by their ids, after the given one. It looks at every rule, so it is for
 // now and then. unread are documents that this release cannot read. Index: _id.
 func (s *Rules) LongActive(ctx context.Context, before time.Time, after string, limit int) (rules []*schedule.Rule, unread []Unreadable, err error) {
-	return s.readRules(ctx, "finding runs that take long", bson.D{d("_id", bson.D{d("$gt", after)}), d("active.started", bson.D{d("$lte", before)})},
+	return s.read(ctx, "finding runs that take long", bson.D{d("_id", bson.D{d("$gt", after)}), d("active.started", bson.D{d("$lte", before)})},
 		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 }
 
@@ -118,29 +110,9 @@ func (s *Rules) LastLives(ctx context.Context, ids []string) (map[string]*model.
 		})
 }
 
-// readRules reads rules, one by one.
-func (s *Rules) readRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (rules []*schedule.Rule, unread []Unreadable, err error) {
-	err = readEach(ctx, s.rules, doing, filter, o, func(doc bson.Raw) bool {
-		r := new(schedule.Rule)
-		if err := codec.Decode(doc, r); err != nil {
-			unread = append(unread, unreadableRule(doc, err))
-		} else {
-			rules = append(rules, r)
-		}
-		return true
-	})
-	return rules, unread, err
-}
-
-func unreadableRule(raw bson.Raw, err error) Unreadable {
-	id, _ := raw.Lookup("_id").StringValueOK()
-	living, _ := raw.Lookup("living").StringValueOK()
-	return Unreadable{ID: id, Living: living, Err: err}
-}
-
 // findRules reads rules all of which can be read.
 func (s *Rules) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*schedule.Rule, error) {
-	rules, unread, err := s.readRules(ctx, doing, filter, o)
+	rules, unread, err := s.read(ctx, doing, filter, o)
 	if err == nil && len(unread) > 0 {
 		err = fmt.Errorf("%s: the rule %s cannot be read: %w", doing, unread[0].ID, unread[0].Err)
 	}
@@ -160,79 +132,28 @@ func (s *Rules) WithCallback(ctx context.Context, limit int) (names []string, er
 	return names, err
 }
 
-// ByIDs reads rules by their ids. One that is there and cannot be read is nil.
-// Index: _id.
-func (s *Rules) ByIDs(ctx context.Context, ids []string) (map[string]*schedule.Rule, error) {
-	found, unread, err := s.readRules(ctx, "reading rules", bson.D{d("_id", in(ids))}, options.Find())
-	out := make(map[string]*schedule.Rule, len(found))
-	for _, r := range found {
-		out[r.ID] = r
-	}
-	for _, u := range unread {
-		out[u.ID] = nil
-	}
-	return out, err
-}
-
-// Decision is one decision about a document: what it was when it was read, and what it is to
-// be.
-type Decision[D any] struct {
-	Before, After D
-	// Drop says that all that the stored document plans is carried out, and leaves with the
-	// decision. Before then has no plans.
-	Drop bool
-}
-
 // RuleWrite is one decision about a rule.
 type RuleWrite = Decision[*schedule.Rule]
 
-// Write carries decisions out, each if the rule still has the rev that was read:
-// applied[i] says so. refused[i] is why the server refuses a decision, whoever asks: it
-// concerns that one alone. An error means that nothing is known of any: some may be done.
-// Index: _id.
-func (s *Rules) Write(ctx context.Context, writes []RuleWrite) (applied []bool, refused map[int]error, err error) {
-	applied = make([]bool, len(writes))
-	if len(writes) == 0 {
-		return applied, nil, nil
-	}
-	models := make([]mongo.WriteModel, len(writes))
-	for i, w := range writes {
-		update, err := ruleUpdate(w)
-		if err != nil {
-			return applied, nil, &FatalError{Reason: "encoding a decision about the rule " + w.After.Name, Err: err}
-		}
-		models[i] = mongo.NewUpdateOneModel().SetUpdate(update).
-			SetFilter(bson.D{d("_id", w.Before.ID), d("rev", w.Before.Rev)})
-	}
-	res, err := s.rules.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if refused = refusals(err); err != nil && refused == nil {
-		return applied, nil, explain(err, "writing decisions about rules")
-	}
-	for i, why := range refused {
-		if IsDuplicate(why) { // an edit of the name
-			refused[i] = fmt.Errorf("%w: %s", ErrRuleExists, writes[i].After.Name)
-		}
-	}
-	if refused == nil && int(res.MatchedCount) == len(writes) {
-		for i := range applied {
-			applied[i] = true
-		}
-		return applied, nil, nil
-	}
-	applied, err = s.Applied(ctx, writes) // some were crossed
-	return applied, refused, err
-}
-
-// Applied looks which decisions were applied, and are the last ones about their rules:
-// for a call of [Rules.Write] that crossed others, or whose answer was lost. Index: _id.
-func (s *Rules) Applied(ctx context.Context, writes []RuleWrite) (applied []bool, err error) {
-	current, err := s.ByIDs(ctx, collect(writes, func(w RuleWrite) string { return w.Before.ID }))
-	applied = make([]bool, len(writes))
-	for i, w := range writes {
-		cur := current[w.After.ID]
-		applied[i] = cur != nil && cur.Rev == w.After.Rev && cur.Decision == w.After.Decision
-	}
-	return applied, err
+// newRules is the collection periodic_rules.
+func newRules(c *core, tasks *Tasks) *Rules {
+	return &Rules{tasksRoom: tasks, decided: decided[*schedule.Rule]{
+		core: c, coll: c.rules, kind: kind{"rule", "rules"}, update: ruleUpdate,
+		of: func(r *schedule.Rule) (string, int64, string) { return r.ID, r.Rev, r.Decision },
+		planIDs: func(r *schedule.Rule) []string {
+			return collect(r.Planned, func(p schedule.Planned) string { return p.ID })
+		},
+		decode: func(raw bson.Raw) (*schedule.Rule, error) {
+			r := new(schedule.Rule)
+			return r, codec.Decode(raw, r)
+		},
+		refusal: func(w RuleWrite, why error) error {
+			if IsDuplicate(why) { // an edit of the name
+				return fmt.Errorf("%w: %s", ErrRuleExists, w.After.Name)
+			}
+			return why
+		},
+	}}
 }
 
 // refusals are the statements that the server refuses for what they are, by their index; nil
@@ -252,8 +173,7 @@ func refusals(err error) map[int]error {
 	return out
 }
 
-// ruleUpdate is the update of a decision. What it plans is appended to what is planned, which
-// others take out without a new rev: nothing that is carried out ever comes back.
+// ruleUpdate is the update of a decision.
 func ruleUpdate(w RuleWrite) (bson.D, error) {
 	before, after := *w.Before, *w.After
 	known := map[string]bool{}
@@ -276,14 +196,7 @@ func ruleUpdate(w RuleWrite) (bson.D, error) {
 		old, now = stateOf(&before), stateOf(&after)
 	}
 	update, err := changed(old, now)
-	if err == nil && len(plans) > 0 {
-		push := bson.D{d("$each", planDocs(plans))}
-		if w.Drop {
-			push = append(push, d("$slice", -len(plans)))
-		}
-		update = append(update, d("$push", bson.D{d("planned", push)}))
-	}
-	return update, err
+	return pushing(update, planDocs(plans), w.Drop), err
 }
 
 // ruleState is the part of a rule that decisions change, all but what they plan. The rest is
@@ -334,29 +247,4 @@ func planDocs(plans []schedule.Planned) bson.A {
 		out[i] = fields
 	}
 	return out
-}
-
-// CarriedOut removes what was carried out, which is all that is planned in the rules as
-// they are given, and the mark when nothing is left. It changes no rev. One write for each
-// rule that nobody has decided since; of the others it takes out what was carried out,
-// entry by entry. Index: _id.
-func (s *Rules) CarriedOut(ctx context.Context, rules []*schedule.Rule) error {
-	const doing = "removing what was carried out"
-	gone := bson.D{d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
-	matched, err := bulk(ctx, s.rules, doing, rules, func(r **schedule.Rule) mongo.WriteModel {
-		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", (*r).ID), d("rev", (*r).Rev)}).SetUpdate(gone)
-	})
-	if err != nil || matched == len(rules) {
-		return err
-	}
-	var pulls []mongo.WriteModel
-	for _, r := range rules {
-		ids := collect(r.Planned, func(p schedule.Planned) string { return p.ID })
-		pulls = append(pulls,
-			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID)}).
-				SetUpdate(bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(ids))})})}),
-			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", r.ID), d("planned.0", absent)}).SetUpdate(gone))
-	}
-	_, err = s.rules.BulkWrite(ctx, pulls) // in order: the mark goes after the last entry
-	return explain(err, doing)
 }

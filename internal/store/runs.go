@@ -16,35 +16,41 @@ import (
 
 // Put stores records, each unless the stored one is of a later decision. Index: _id.
 func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
-	if len(runs) == 0 {
+	return putRecords(ctx, s.runs, "storing records of runs", runs, func(r *schedule.Run) (string, int64) { return r.ID, r.Rev })
+}
+
+// putRecords stores records, each unless the stored one is of a later decision: of a higher rev.
+func putRecords[T any](ctx context.Context, coll *mongo.Collection, doing string, records []*T, of func(*T) (id string, rev int64)) error {
+	if len(records) == 0 {
 		return nil
 	}
-	put := func(runs []*schedule.Run, upsert bool) error {
-		models := make([]mongo.WriteModel, len(runs))
-		for i, r := range runs {
+	put := func(records []*T, upsert bool) error {
+		models := make([]mongo.WriteModel, len(records))
+		for i, r := range records {
+			id, rev := of(r)
 			update, err := replaced(r, "_id")
 			if err != nil {
-				return fmt.Errorf("encoding the record of the run %s: %w", r.ID, err)
+				return fmt.Errorf("encoding the record %s: %w", id, err)
 			}
 			models[i] = mongo.NewUpdateOneModel().SetUpsert(upsert).SetUpdate(update).
-				SetFilter(bson.D{d("_id", r.ID), d("rev", bson.D{d("$lte", r.Rev)})})
+				SetFilter(bson.D{d("_id", id), d("rev", bson.D{d("$lte", rev)})})
 		}
-		_, err := s.runs.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		_, err := coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 		return err
 	}
 	// The upsert makes a record that is not there. Where a later decision's is, its filter
 	// misses and the insert collides; but it collides, too, with an earlier decision's that
 	// was stored at the same moment, which must give way. So those are tried once more: now
 	// that there is a record, the filter alone decides.
-	err := put(runs, true)
+	err := put(records, true)
 	if collided, only := duplicates(err); only {
-		again := make([]*schedule.Run, len(collided))
+		again := make([]*T, len(collided))
 		for i, at := range collided {
-			again[i] = runs[at]
+			again[i] = records[at]
 		}
 		err = put(again, false)
 	}
-	return explain(err, "storing records of runs")
+	return explain(err, doing)
 }
 
 // duplicates are the indices of writes that collided; only says that nothing else went wrong.

@@ -14,7 +14,7 @@ import (
 // SchemaVersion is the version this release writes; it can work on any database whose
 // min_reader is at most that.
 const (
-	SchemaVersion = 4
+	SchemaVersion = 5
 	minReader     = 4 // an older release would keep permits in another collection
 )
 
@@ -63,6 +63,13 @@ var indexes = []indexSpec{
 	{coll: "periodic_runs", name: indexRule, keys: bson.D{d("rule_id", 1), d("nominal", -1), d("_id", -1)}},
 	{coll: "periodic_runs", name: indexStatus, keys: bson.D{d("status", 1), d("nominal", -1), d("_id", -1)}},
 	{coll: "periodic_runs", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "flows", name: indexPlanned, keys: fields("planned_at"), only: "planned_at"},
+	{coll: "flows", name: indexRunning, keys: fields("running_at"), only: "running_at"},
+	{coll: "flows", name: indexState, keys: bson.D{d("status", 1), d("updated_at", -1), d("_id", -1)}},
+	{coll: "flows", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "flow_nodes", name: indexFlow, keys: fields("flow_id")},
+	{coll: "flow_nodes", name: indexState, keys: bson.D{d("status", 1), d("at", -1), d("_id", -1)}},
+	{coll: "flow_nodes", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "permits", name: indexOf, keys: fields("type", "key"), only: "type"},
 	{coll: "permits", name: indexLook, keys: fields("look_at"), only: "look_at"},
 	{coll: "permits", name: "task", keys: fields("task"), only: "task"},

@@ -33,6 +33,8 @@ type Store struct {
 	Rates   *Rates
 	Rules   *Rules
 	Runs    *Runs
+	Flows   *Flows
+	Nodes   *Nodes
 	Workers *Workers
 }
 
@@ -44,7 +46,7 @@ type core struct {
 	local  clock.Clock
 	log    zerolog.Logger
 
-	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, meta *mongo.Collection
+	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, meta *mongo.Collection
 
 	Clock *Clock
 	held  held
@@ -99,6 +101,8 @@ func Open(c Config) (*Store, error) {
 	s.rates = db.Collection(c.Prefix + "rates")
 	s.rules = db.Collection(c.Prefix + "periodic_rules")
 	s.runs = db.Collection(c.Prefix + "periodic_runs")
+	s.flows = db.Collection(c.Prefix + "flows")
+	s.flowNodes = db.Collection(c.Prefix + "flow_nodes")
 	s.meta = db.Collection(c.Prefix + "meta")
 	return furnish(s), nil
 }

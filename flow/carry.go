@@ -1,0 +1,213 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// todo is what is to be done with the task of a node.
+type todo struct {
+	flow *graph.Flow
+	plan *graph.Planned
+}
+
+// Finish implements [decision.Planner]: tasks may run, are cancelled, or begin a new life, and the
+// records of nodes are stored. Each task says of which life of its node it is, so what was done
+// already, or is out of date, changes nothing.
+func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[string]error, err error) {
+	todos := map[string][]todo{} // by task, in the order of the decisions
+	var renew []string
+	records := map[string]*graph.Node{}
+	for _, f := range flows {
+		for k := range f.Planned {
+			pl := &f.Planned[k]
+			id := taskID(f, pl.Node)
+			switch pl.Do {
+			case graph.Release, graph.Abort:
+				todos[id] = append(todos[id], todo{f, pl})
+			case graph.Restart, graph.Reset:
+				renew = append(renew, id)
+				todos[id] = append(todos[id], todo{f, pl})
+			}
+			records[id] = nodeOf(f, pl.Node)
+		}
+	}
+	held = map[string]error{}
+	for _, id := range renew {
+		for _, t := range todos[id] {
+			if err := p.renew(ctx, id, t); err != nil {
+				return nil, err
+			}
+		}
+		delete(todos, id)
+	}
+	running := map[string]bool{}
+	stuck, err := decision.ChangeTasks(ctx, p.store, "carrying out decisions about flows", slices.Collect(maps.Keys(todos)), func(t *model.Task) *model.Task {
+		after := t
+		for _, do := range todos[t.ID] {
+			after = p.apply(after, do)
+		}
+		if after != t {
+			after.Rev = t.Rev + 1 // one write, one rev
+		}
+		running[t.ID] = !after.CancelRequestedAt.IsZero() && lifecycle.OpenExecutions(after) > 0
+		return after
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range stuck { // the others go on
+		for _, t := range todos[id] {
+			held[t.flow.ID] = fmt.Errorf("changing the task %s: %w", id, store.ErrHeld)
+		}
+	}
+	maps.DeleteFunc(running, func(_ string, signal bool) bool { return !signal })
+	if err := p.store.Control.Signal(ctx, slices.Sorted(maps.Keys(running))...); err != nil {
+		return nil, err
+	}
+	if err := p.store.Nodes.Put(ctx, slices.Collect(maps.Values(records))); err != nil {
+		return nil, err
+	}
+	for _, f := range flows {
+		restarted := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == graph.Restart })
+		if f.DeleteAt.IsZero() && !restarted {
+			continue
+		}
+		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt); err != nil {
+			return nil, err
+		}
+	}
+	p.alert(ctx, flows)
+	return held, nil
+}
+
+// apply releases or cancels a task. A task of another life of the node stays as it is.
+func (p planner) apply(t *model.Task, do todo) *model.Task {
+	if t.Origin == nil || t.Origin.Kind != lifecycle.OutcomeFlow || t.Origin.ID != do.flow.ID || t.Origin.Generation != do.plan.Life {
+		return t
+	}
+	now, typ := p.store.Clock.Now(), p.types.Options(t.Type)
+	if do.plan.Do == graph.Abort {
+		after, err := lifecycle.Cancel(t, "cancelled by its flow", lifecycle.EffectiveOf(t, typ), now)
+		if err != nil {
+			return t // it has ended
+		}
+		return after
+	}
+	if t.Status != model.StatusWait {
+		return t
+	}
+	return released(t, do.plan, typ, p.store)
+}
+
+// released is a task that waits, with its arguments, as one that may run.
+func released(t *model.Task, pl *graph.Planned, typ model.Options, st *store.Store) *model.Task {
+	after, now := t, st.Clock.Now()
+	if pl.Args.Type != 0 {
+		var err error
+		if after, err = lifecycle.Update(t, lifecycle.Patch{Args: &pl.Args}, typ, now); err != nil {
+			return t
+		}
+	}
+	after, err := lifecycle.Release(after, lifecycle.EffectiveOf(after, typ), now)
+	if err != nil {
+		return t
+	}
+	return after
+}
+
+// renew begins a new life of a task, which waits, or may run at once.
+func (p planner) renew(ctx context.Context, id string, do todo) error {
+	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
+		if t.Origin == nil || t.Origin.ID != do.flow.ID || t.Origin.Generation >= do.plan.Life {
+			return p.apply(t, do), nil
+		}
+		now := p.store.Clock.Now()
+		d := lifecycle.Draft{Held: true, Options: t.Options}
+		d.Typed(p.types.Get(t.Type))
+		after, err := lifecycle.SendAgain(t, d, model.RestartFailed|model.RestartSucceeded|model.KeepArgs, now)
+		if err != nil {
+			return nil, err
+		}
+		if after == t { // it waits still
+			if after, err = lifecycle.Update(t, lifecycle.Patch{}, d.TypeOptions, now); err != nil {
+				return nil, err
+			}
+		}
+		origin := *t.Origin
+		origin.Generation = do.plan.Life
+		after.Origin = &origin
+		if do.plan.Do == graph.Restart {
+			after = released(after, do.plan, d.TypeOptions, p.store)
+		}
+		after.Rev = t.Rev + 1
+		return after, nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return p.resend(ctx, id, do)
+	}
+	return err
+}
+
+// resend stores a new life of a task that has moved to the history.
+func (p planner) resend(ctx context.Context, id string, do todo) error {
+	lives, err := p.store.Rules.LastLives(ctx, []string{id})
+	if err != nil {
+		return err
+	}
+	last := lives[id]
+	if last == nil {
+		return nil // it is gone, or a person must mend it: the sweep ends the node
+	}
+	d := lifecycle.Draft{
+		Tenant: last.Tenant, Type: last.Type, Key: last.Key, Category: last.Category, Creator: last.Creator, Args: last.Args,
+		Priority: &last.Priority, Held: true, Options: last.Options,
+	}
+	d.Typed(p.types.Get(last.Type))
+	origin := *last.Origin
+	origin.Generation = do.plan.Life
+	d.Origin = &origin
+	t := lifecycle.NewTask(d, p.store.Clock.Now())
+	if do.plan.Do == graph.Restart {
+		t = released(t, do.plan, d.TypeOptions, p.store)
+	}
+	_, err = p.store.Tasks.Insert(ctx, []*model.Task{t})
+	return err
+}
+
+// nodeOf is the record of a node.
+func nodeOf(f *graph.Flow, i int) *graph.Node {
+	v, st := &f.Nodes[i], &f.States[i]
+	after := make([]string, len(v.After))
+	for k, at := range v.After {
+		after[k] = f.Nodes[at].ID
+	}
+	return &graph.Node{
+		ID: f.ID + "/" + v.ID, FlowID: f.ID, Tenant: f.Tenant, Node: v.ID, Type: v.Type, TaskID: taskID(f, i), After: after,
+		Status: st.Status, Reason: st.Reason, Life: st.Life, Rev: f.Rev, At: st.At, CreatedAt: f.CreatedAt, DeleteAt: f.DeleteAt,
+	}
+}
+
+// alert tells of nodes that wait for a person.
+func (p planner) alert(ctx context.Context, flows []*graph.Flow) {
+	for _, f := range flows {
+		for k := range f.Planned {
+			i := f.Planned[k].Node
+			if st := &f.States[i]; st.Status == graph.NodePending {
+				p.log.Warn().Str("flow_id", f.ID).Str("node", f.Nodes[i].ID).Str("reason", st.Reason).Msg("a node of a flow is PENDING: it waits for a person")
+				if p.pending != nil {
+					p.pending(ctx, f, f.Nodes[i].ID, st.Reason)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package flow
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// ErrNotFound is returned for a flow that does not exist (errors.Is).
+var ErrNotFound = store.ErrNoFlow
+
+// Config of Flows. Only Database is needed.
+type Config struct {
+	// Database holds the flows and tasks. It is never closed. Required.
+	Database *mongo.Database
+	// Prefix of the collections' names. Defaults to "".
+	Prefix string
+	// EngineID names this process among the engines. Defaults to an automatic one.
+	EngineID string
+	// SecretKey seals the keys that sign the callbacks of nodes: 32 bytes as hex or base64, or
+	// several separated by commas. The first seals, all open. Defaults to none: flows with such
+	// keys are refused.
+	SecretKey string
+	// Joins are the custom joins, by the ids under which nodes name them. An engine that lacks
+	// one leaves the flow to other engines, and the log says so. Defaults to none.
+	Joins map[string]JoinFunc
+	// OnPending is called when a node waits for a person, after that was stored. It may be called
+	// twice for the same node, by any engine. Defaults to none: the log says it all the same.
+	OnPending func(ctx context.Context, f *graph.Flow, node, reason string)
+	// Clock is for tests. Defaults to the machine's.
+	Clock model.Clock
+	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
+	Logger zerolog.Logger
+}
+
+// JoinFunc is a custom join (seed 002). It is asked after each end of a parent, until it has
+// decided, with all parents and with what it saved last, at first Join.Context. It answers WAIT
+// (the seed's UNKNOWN), READY, PENDING or SKIPPED, and what to save. It must not block, and give
+// the same answer to the same question: engines may ask twice. An error leaves the flow as it is
+// until the next end or the next look.
+type JoinFunc func(parents []Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error)
+
+// Parent is what a [JoinFunc] sees of a parent.
+type Parent struct {
+	Node   string
+	Status graph.NodeStatus
+	Output bson.RawValue // of a parent that succeeded; zero = none
+}
+
+// Flows starts and manages flows, and is an engine while [Flows.Run] runs. It is safe for
+// concurrent use.
+type Flows struct {
+	store   *store.Store
+	id      string
+	types   *tasktypes.Cache
+	secrets *secret.Box // nil = none
+	joins   map[string]flowplan.JoinFunc
+	pending func(ctx context.Context, f *graph.Flow, node, reason string)
+	log     zerolog.Logger
+	decider *decision.Decider[*graph.Flow]
+}
+
+// New makes Flows and checks the configuration. It does no I/O.
+func New(cfg Config) (*Flows, error) {
+	st, err := store.Open(store.Config{Database: cfg.Database, Prefix: cfg.Prefix, Clock: cfg.Clock, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
+	id := cfg.EngineID
+	if id == "" {
+		id = "flow-" + randomHex(6)
+	} else if err := input.WorkerID("engine_id", id); err != nil {
+		return nil, err
+	}
+	box, err := secret.Parse("secret_key", cfg.SecretKey)
+	if err != nil {
+		return nil, err
+	}
+	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, pending: cfg.OnPending, log: cfg.Logger.With().Str("engine_id", id).Logger()}
+	for name, join := range cfg.Joins {
+		f.joins[name] = func(parents []flowplan.Parent, saved bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+			seen := make([]Parent, len(parents))
+			for i, p := range parents {
+				seen[i] = Parent(p)
+			}
+			return join(seen, saved)
+		}
+	}
+	f.decider = decision.New(decision.Config[*graph.Flow]{Store: st, Planner: planner{f}, Documents: st.Flows, Types: f.types, Log: f.log})
+	return f, nil
+}
+
+// Run is the engine: it lets nodes start as others end, until ctx ends, and then returns nil. Any
+// number of processes may run an engine. Run waits for a server that is down, and returns an error
+// that waiting cannot fix, such as the schema of another release.
+func (f *Flows) Run(ctx context.Context) error {
+	return decision.NewEngine(f.id, flowplan.EngineType, f.decider).Run(ctx)
+}
+
+// Validate returns all that is wrong with a definition, or nil. It does no I/O.
+func Validate(s graph.Spec) error {
+	_, err := flowspec.Build(&s, cmp.Or(s.Key, "key"), clock.System().Now())
+	return err
+}
+
+// Start stores a flow, whole or not at all, and lets its first node run. If a flow of the key
+// exists, that one is returned, and nothing changes. With a session in ctx the flow is part of the
+// caller's transaction: it begins a few seconds after the commit.
+func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
+	if err := f.ready(ctx); err != nil {
+		return nil, fmt.Errorf("starting a flow: %w", err)
+	}
+	now := f.store.Clock.Now()
+	key := s.Key
+	if key == "" {
+		key = input.NewKey(now, [10]byte(randomBytes(10)))
+	}
+	sealed, err := f.seal(s)
+	if err != nil {
+		return nil, fmt.Errorf("starting a flow: %w", err)
+	}
+	doc, err := flowspec.Build(&sealed, key, now)
+	if err != nil {
+		return nil, fmt.Errorf("starting a flow: %w", err)
+	}
+	began := clock.Read(f.store.Local())
+	if err := f.typed(ctx, doc); err != nil {
+		return nil, fmt.Errorf("starting the flow %s: %w", doc.ID, err)
+	}
+	exists, err := f.store.Flows.Insert(ctx, doc)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("starting a flow: %w", err)
+	case exists:
+		return f.Get(ctx, doc.ID)
+	case !store.InTransaction(ctx):
+		f.decider.Decided(ctx, began, doc)
+	}
+	return doc, nil
+}
+
+// seal makes the secrets of the nodes' callbacks unreadable; what is sealed stays so.
+func (f *Flows) seal(s graph.Spec) (graph.Spec, error) {
+	var errs []error
+	s.Nodes = slices.Clone(s.Nodes)
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		var err error
+		n.Options.Callback, err = f.secrets.SealCallback(fmt.Sprintf("nodes[%d].options.callback", i), n.Options.Callback)
+		errs = append(errs, err)
+	}
+	return s, errors.Join(errs...)
+}
+
+// typed gives the tasks of a new flow what a send of their types gives to its tasks.
+func (f *Flows) typed(ctx context.Context, doc *graph.Flow) error {
+	doc.Decision = randomHex(8)
+	if err := f.types.Fresh(store.Outside(ctx), tasktypes.MaxAge); err != nil {
+		return err
+	}
+	return f.complete(doc, nil)
+}
+
+// Get reads a flow. The error is [ErrNotFound] if there is none.
+func (f *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
+	return f.store.Flows.Get(ctx, id)
+}
+
+// List returns flows of a tenant ("" = of all) and a status ("" = any), those changed last first:
+// at most limit, from 1 to 1,000, after the given flow (nil = from the first). Their Nodes are
+// left out.
+func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
+	if limit < 1 || limit > 1000 {
+		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
+	}
+	return f.store.Flows.List(ctx, tenant, status, after, limit)
+}
+
+// Await returns the flow when it is FINISH, or PENDING: then a person must resolve a node.
+func (f *Flows) Await(ctx context.Context, id string) (*graph.Flow, error) {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		doc, err := f.Get(ctx, id)
+		if err != nil || doc.Status == graph.StatusFinish || doc.Status == graph.StatusPending {
+			return doc, err
+		}
+		clock.Pause(ctx, pause)
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("waiting for the flow %s: %w", id, err)
+		}
+	}
+}
+
+func (f *Flows) ready(ctx context.Context) error {
+	if err := f.store.Ready(ctx); err != nil {
+		return err
+	}
+	return f.store.FreshClock(ctx)
+}
+
+func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails, by its contract
+	return b
+}

@@ -1,0 +1,132 @@
+package graph
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Status of a [Flow] (seed 002).
+type Status string
+
+// The statuses of flows. FINISH says only that the flow is over; each node says how it ended.
+const (
+	StatusInit    Status = "INIT"
+	StatusRunning Status = "RUNNING"
+	StatusPending Status = "PENDING" // nothing runs, and the last node is PENDING
+	StatusFinish  Status = "FINISH"
+)
+
+// NodeStatus is the status of a node (seed 002, and SKIPPED).
+type NodeStatus string
+
+// The statuses of nodes. SUCCESS, ERROR and SKIPPED are final. PENDING ends by Resolve, or when
+// what it hangs on goes on.
+const (
+	NodeWait    NodeStatus = "WAIT"
+	NodeReady   NodeStatus = "READY"
+	NodeRunning NodeStatus = "RUNNING" // read from the task, never stored in the flow
+	NodePending NodeStatus = "PENDING"
+	NodeSuccess NodeStatus = "SUCCESS"
+	NodeError   NodeStatus = "ERROR"
+	NodeSkipped NodeStatus = "SKIPPED"
+)
+
+// Final says whether the status never changes by itself, nor by Resolve.
+func (s NodeStatus) Final() bool { return s == NodeSuccess || s == NodeError || s == NodeSkipped }
+
+// Flow is one document of the collection flows: the graph, and the state of each node. All that
+// is decided about a flow is one write on it, guarded by Rev.
+type Flow struct {
+	ID          string        `bson:"_id"` // tenant/key
+	Key         string        `bson:"key"`
+	Tenant      string        `bson:"tenant,omitempty"`
+	Creator     string        `bson:"creator,omitempty"`
+	Description string        `bson:"description,omitempty"`
+	Ext         bson.RawValue `bson:"ext,omitempty"`
+
+	Status    Status    `bson:"status"`
+	Reason    string    `bson:"reason,omitempty"` // why it ended early, or waits for a person
+	Closed    bool      `bson:"closed,omitempty"` // it ended early: nothing starts any more
+	Rev       int64     `bson:"rev"`              // rises on every decision
+	Decision  string    `bson:"decision,omitempty"`
+	RunningAt time.Time `bson:"running_at,omitempty"` // a node is READY: since then
+	CreatedAt time.Time `bson:"created_at"`
+	UpdatedAt time.Time `bson:"updated_at"`
+	EndedAt   time.Time `bson:"ended_at,omitempty"`
+	DeleteAt  time.Time `bson:"delete_at,omitempty"` // the document goes then
+
+	Nodes  []Vertex `bson:"nodes"`  // every node after its parents
+	States []State  `bson:"states"` // of the nodes, in their order
+
+	Planned   []Planned `bson:"planned,omitempty"`
+	PlannedAt time.Time `bson:"planned_at,omitempty"`
+}
+
+// Vertex is what is defined of a node and never changes. Filters and arguments with references are
+// text: they have names that start with $, which not every server stores.
+type Vertex struct {
+	ID        string        `bson:"id"`
+	Type      string        `bson:"type"`
+	After     []int         `bson:"after,omitempty"` // places of the parents
+	When      []string      `bson:"when,omitempty"`  // of each parent: a filter as JSON; "" = always
+	Join      Strategy      `bson:"join,omitempty"`
+	N         int           `bson:"n,omitempty"`
+	These     []int         `bson:"these,omitempty"` // places of parents
+	Custom    string        `bson:"custom,omitempty"`
+	Context   bson.RawValue `bson:"context,omitempty"` // what the custom join is given first
+	OnFailure Policy        `bson:"on_failure,omitempty"`
+	Args      string        `bson:"args,omitempty"` // JSON with references to outputs; "" = the task has its arguments
+}
+
+// State is what becomes of a node.
+type State struct {
+	Status  NodeStatus    `bson:"s"`
+	Reason  string        `bson:"reason,omitempty"`  // why it waits for a person, was skipped or failed
+	Own     bool          `bson:"own,omitempty"`     // PENDING for what it did itself, or by its join's word
+	Life    int64         `bson:"life,omitempty"`    // how often it was run again by a person
+	Context bson.RawValue `bson:"context,omitempty"` // of a custom join
+	At      time.Time     `bson:"at"`                // since when it has the status
+}
+
+// Planned is something that was decided about a node and is to be carried out.
+type Planned struct {
+	ID   string `bson:"id"`
+	Node int    `bson:"node"`
+	Do   Action `bson:"do,omitempty"` // "" = only the node's record is stored
+	// Task is inserted unless it exists.
+	Task *model.Task   `bson:"task,omitempty"`
+	Args bson.RawValue `bson:"args,omitempty"` // of a release or restart, where the node refers to outputs
+	Life int64         `bson:"life,omitempty"` // of the node, when it was decided
+}
+
+// Action is what is to be done with the task of a node.
+type Action string
+
+// The actions.
+const (
+	Release Action = "release" // it may run
+	Abort   Action = "abort"   // it is cancelled
+	Restart Action = "restart" // a new life of it may run
+	Reset   Action = "reset"   // a new life of it waits
+)
+
+// Node is one document of the collection flow_nodes: what operators and queries see of a node.
+type Node struct {
+	ID        string     `bson:"_id"` // flow/node
+	FlowID    string     `bson:"flow_id"`
+	Tenant    string     `bson:"tenant,omitempty"`
+	Node      string     `bson:"node"`
+	Type      string     `bson:"type"`
+	TaskID    string     `bson:"task_id"`
+	After     []string   `bson:"after,omitempty"`
+	Status    NodeStatus `bson:"status"`
+	Reason    string     `bson:"reason,omitempty"`
+	Life      int64      `bson:"life,omitempty"`
+	Rev       int64      `bson:"rev"` // of the flow, when it became that
+	At        time.Time  `bson:"at"`
+	CreatedAt time.Time  `bson:"created_at"`
+	DeleteAt  time.Time  `bson:"delete_at,omitempty"`
+}

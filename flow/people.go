@@ -1,0 +1,163 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Resolve ends a PENDING node as SUCCESS or ERROR, by a person's word; the remark says what was
+// done. The nodes that hang on it go on in the same decision.
+func (f *Flows) Resolve(ctx context.Context, id, node string, status graph.NodeStatus, remark string) (*graph.Flow, error) {
+	if status != graph.NodeSuccess && status != graph.NodeError {
+		return nil, input.Invalid("status", "is %q; want SUCCESS or ERROR", status)
+	}
+	if err := checkRemark(remark); err != nil {
+		return nil, err
+	}
+	return f.change(ctx, "resolving a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		return flowplan.Resolve(doc, i, status, remark, in, now)
+	})
+}
+
+// Cancel ends a flow: tasks that run are cancelled, nodes that wait are SKIPPED. The flow is FINISH
+// when the last task has ended. To cancel a flow that has ended changes nothing.
+func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, error) {
+	if err := checkRemark(remark); err != nil {
+		return nil, err
+	}
+	return f.change(ctx, "cancelling", id, "", func(doc *graph.Flow, _ int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		return flowplan.Cancel(doc, remark, in, now)
+	})
+}
+
+// RetryFrom gives a node, and all nodes that hang on it, a new life: the node runs at once, the
+// others wait for their parents again. It is refused while one of them runs.
+func (f *Flows) RetryFrom(ctx context.Context, id, node string) (*graph.Flow, error) {
+	return f.change(ctx, "retrying from a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		return flowplan.RetryFrom(doc, i, in, now)
+	})
+}
+
+// Explain says in sentences why a node is where it is, for whom it waits, and what would let it go
+// on.
+func (f *Flows) Explain(ctx context.Context, id, node string) ([]string, error) {
+	doc, err := f.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	i, err := place(doc, node)
+	if err != nil {
+		return nil, err
+	}
+	return flowplan.Explain(doc, i), nil
+}
+
+// NodeView is a node as it is now.
+type NodeView struct {
+	graph.Node
+	Output    bson.RawValue // of a task that succeeded
+	ErrorInfo string        // of the task's last error
+}
+
+// Nodes returns the nodes of a flow, each after its parents, with what their tasks say: a node whose
+// task is executing is RUNNING.
+func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
+	doc, err := f.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(doc.Nodes))
+	for i := range doc.Nodes {
+		ids[i] = taskID(doc, i)
+	}
+	tasks := map[string]*model.Task{}
+	for some := range slices.Chunk(ids, perRead) {
+		found, err := f.store.Rules.LastLives(ctx, some)
+		if err != nil {
+			return nil, fmt.Errorf("reading the nodes of the flow %s: %w", id, err)
+		}
+		for id, t := range found {
+			tasks[id] = t
+		}
+	}
+	out := make([]NodeView, len(doc.Nodes))
+	for i := range doc.Nodes {
+		v := NodeView{Node: *nodeOf(doc, i)}
+		if t := tasks[v.TaskID]; t != nil {
+			if v.ErrorInfo = t.ErrorInfo; t.Status.Succeeded() && v.Status == graph.NodeSuccess {
+				v.Output = t.Result
+			}
+			if v.Status == graph.NodeReady && lifecycle.OpenExecutions(t) > 0 {
+				v.Status = graph.NodeRunning
+			}
+		}
+		out[i] = v
+	}
+	return out, nil
+}
+
+func checkRemark(remark string) error { return input.Label("remark", remark) }
+
+// place is where a node stands in its flow.
+func place(doc *graph.Flow, node string) (int, error) {
+	for i := range doc.Nodes {
+		if doc.Nodes[i].ID == node {
+			return i, nil
+		}
+	}
+	return 0, input.Invalid("node", "is %q; the flow %s has no such node", node, doc.ID)
+}
+
+// maxTries is how often a decision is made anew when somebody else decided in between.
+const maxTries = 50
+
+// change reads a flow, decides and writes that, again until nobody interferes, and carries out what
+// was decided.
+func (f *Flows) change(ctx context.Context, doing, id, node string, decide func(doc *graph.Flow, node int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error)) (*graph.Flow, error) {
+	if err := f.ready(ctx); err != nil {
+		return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
+	}
+	for range maxTries {
+		began := clock.Read(f.store.Local())
+		before, err := f.Get(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("%s a flow: %w", doing, err)
+		}
+		i := 0
+		if node != "" {
+			if i, err = place(before, node); err != nil {
+				return nil, err
+			}
+		}
+		made := &making{flow: before, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) { return decide(before, i, in, now) }}
+		if err := f.make(ctx, []*making{made}, f.store.Clock.Now()); err != nil {
+			return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
+		}
+		if made.err != nil {
+			return nil, fmt.Errorf("%s the flow: %w", doing, made.err)
+		}
+		if made.after == before {
+			return before, nil
+		}
+		applied, err := f.decider.One(ctx, began, store.Decision[*graph.Flow]{Before: before, After: made.after})
+		if err != nil {
+			return nil, fmt.Errorf("%s the flow %s: %w", doing, id, err)
+		}
+		if applied {
+			return made.after, nil
+		}
+	}
+	return nil, fmt.Errorf("%s the flow %s: somebody else changed it %d times in between", doing, id, maxTries)
+}

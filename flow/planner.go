@@ -1,0 +1,184 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// planner is what the machinery of decisions needs to know of flows.
+type planner struct{ *Flows }
+
+var _ decision.Planner[*graph.Flow] = planner{}
+
+func (planner) Kind() string                        { return lifecycle.OutcomeFlow }
+func (planner) ID(f *graph.Flow) string             { return f.ID }
+func (planner) DueAt(*graph.Flow) time.Time         { return time.Time{} }
+func (planner) PlannedAt(f *graph.Flow) time.Time   { return f.PlannedAt }
+func (planner) MustKnow(*graph.Flow) (ids []string) { return nil }
+
+func (planner) PlanIDs(f *graph.Flow) []string {
+	ids := make([]string, len(f.Planned))
+	for i := range f.Planned {
+		ids[i] = f.Planned[i].ID
+	}
+	return ids
+}
+
+// PlannedBytes implements [decision.Planner].
+func (planner) PlannedBytes(f *graph.Flow) (n int) {
+	const each = 256
+	for i := range f.Planned {
+		n += each + len(f.Planned[i].Args.Value)
+		if t := f.Planned[i].Task; t != nil {
+			n += each + len(t.Args.Value)
+		}
+	}
+	return n
+}
+
+func (planner) Tasks(f *graph.Flow) (tasks []*model.Task) {
+	for i := range f.Planned {
+		if t := f.Planned[i].Task; t != nil {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
+}
+
+func (planner) WithoutPlans(f *graph.Flow) *graph.Flow {
+	c := *f
+	c.Planned, c.PlannedAt = nil, time.Time{}
+	return &c
+}
+
+func (planner) Of(l store.OutboxLife) string {
+	if l.Origin == nil || l.Origin.Kind != lifecycle.OutcomeFlow {
+		return ""
+	}
+	return l.Origin.ID
+}
+
+// Decide implements [decision.Planner]: all ends of a flow's tasks are one decision.
+func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow], now time.Time) ([]decision.Answer[*graph.Flow], error) {
+	made := make([]*making, len(cases))
+	for i, c := range cases {
+		ends := endsOf(c.Doc, c.Ends)
+		made[i] = &making{flow: c.Doc, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+			return flowplan.Ended(c.Doc, ends, in, now)
+		}}
+	}
+	if err := p.make(ctx, made, now); err != nil {
+		return nil, err
+	}
+	answers := make([]decision.Answer[*graph.Flow], len(cases))
+	for i, m := range made {
+		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(cases[i].Ends), Err: m.err}
+	}
+	return answers, nil
+}
+
+// endsOf are the ends of tasks as the planner of flows sees them. One of a node that the flow does
+// not have says nothing.
+func endsOf(doc *graph.Flow, lives []store.OutboxLife) (ends []flowplan.End) {
+	places := make(map[string]int, len(doc.Nodes))
+	for i := range doc.Nodes {
+		places[doc.Nodes[i].ID] = i
+	}
+	for _, l := range lives {
+		if i, there := places[l.Origin.Node]; there {
+			ends = append(ends, flowplan.End{Node: i, Life: l.Origin.Generation, Status: l.Status, ErrorInfo: l.ErrorInfo})
+		}
+	}
+	return ends
+}
+
+// Complete implements [decision.Planner].
+func (p planner) Complete(w store.Decision[*graph.Flow], _ time.Time) error {
+	w.After.Decision = randomHex(8)
+	return p.complete(w.After, p.PlanIDs(w.Before))
+}
+
+// complete gives the tasks that a flow plans, but for the known plans, what a send of their types
+// gives to its tasks.
+func (f *Flows) complete(doc *graph.Flow, known []string) error {
+	for i := range doc.Planned {
+		pl := &doc.Planned[i]
+		if pl.Task == nil || slices.Contains(known, pl.ID) {
+			continue
+		}
+		if err := f.types.Unread(pl.Task.Type); err != nil {
+			return err
+		}
+		lifecycle.TypeTask(pl.Task, f.types.Get(pl.Task.Type), pl.Task.CreatedAt)
+	}
+	return nil
+}
+
+const (
+	// lostAfter is how long an end is left to the outbox of its task.
+	lostAfter = 5 * time.Minute
+	perSweep  = 100
+)
+
+// Sweep implements [decision.Planner]: it looks for ends that nobody will tell, because somebody
+// deleted a task by hand, or parts of the database were restored.
+func (p planner) Sweep(ctx context.Context) error {
+	now := p.store.Clock.Now()
+	var failed error
+	for after := (*graph.Flow)(nil); ; {
+		flows, err := p.store.Flows.List(ctx, "", graph.StatusRunning, after, perSweep)
+		if err != nil || len(flows) == 0 {
+			return errors.Join(failed, err)
+		}
+		for _, found := range flows {
+			if now.Sub(found.UpdatedAt) >= lostAfter {
+				failed = errors.Join(failed, p.tellLost(ctx, found.ID))
+			}
+		}
+		after = flows[len(flows)-1]
+	}
+}
+
+// tellLost decides the ends of nodes whose tasks are gone, or have ended without telling.
+func (p planner) tellLost(ctx context.Context, id string) error {
+	_, err := p.change(ctx, "looking for lost ends of", id, "", func(doc *graph.Flow, _ int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		var ids []string
+		for i, st := range doc.States {
+			if st.Status == graph.NodeReady && now.Sub(st.At) >= lostAfter {
+				ids = append(ids, taskID(doc, i))
+			}
+		}
+		if len(ids) == 0 || len(doc.Planned) > 0 {
+			return doc, nil
+		}
+		lives, err := p.store.Rules.LastLives(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		var ends []flowplan.End
+		for i, st := range doc.States {
+			if st.Status != graph.NodeReady || !slices.Contains(ids, taskID(doc, i)) {
+				continue
+			}
+			t, there := lives[taskID(doc, i)]
+			switch {
+			case !there:
+				ends = append(ends, flowplan.End{Node: i, Life: st.Life, Status: model.StatusCancelled, ErrorInfo: "its task is gone"})
+			case t == nil, !t.Status.Ended(), slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeFlow }):
+			default:
+				ends = append(ends, flowplan.End{Node: i, Life: st.Life, Status: t.Status, ErrorInfo: t.ErrorInfo})
+			}
+		}
+		return flowplan.Ended(doc, ends, in, now)
+	})
+	return err
+}

@@ -1,0 +1,63 @@
+package decision
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const (
+	// perCommand is how many tasks one command concerns.
+	perCommand = 1000
+	// maxTries is how often a change is made anew when somebody else changed the task in between.
+	maxTries = 50
+)
+
+// ChangeTasks changes tasks, many in one command. change returns what a task shall be, or the task
+// itself where nothing is to change; it may be asked again when somebody else changes the task in
+// between. Tasks that are gone, and those that cannot be read, are left out: a person mends them.
+// held are those that somebody's open transaction holds: they are not changed.
+func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []string, change func(*model.Task) *model.Task) (held []string, err error) {
+	for ; len(ids) > perCommand; ids = ids[perCommand:] {
+		some, err := ChangeTasks(ctx, st, doing, ids[:perCommand], change)
+		if held = append(held, some...); err != nil {
+			return held, err
+		}
+	}
+	for tries := 0; len(ids) > 0; tries++ {
+		if tries == maxTries {
+			return held, fmt.Errorf("%s, %s among them: somebody else changed them %d times in between", doing, ids[0], tries)
+		}
+		tasks, err := st.Tasks.ReadableByIDs(ctx, ids)
+		if err != nil {
+			return held, fmt.Errorf("%s: %w", doing, err)
+		}
+		ids = nil // but for those that must be looked at again
+		var writes []store.Write
+		for _, t := range tasks {
+			if t == nil {
+				continue
+			}
+			if after := change(t); after != t {
+				writes, ids = append(writes, store.Write{Before: t, After: after}), append(ids, t.ID)
+			}
+		}
+		written, err := st.Tasks.Writes(ctx, writes, store.Patience)
+		if err != nil {
+			return held, fmt.Errorf("%s: %w", doing, err)
+		}
+		for i, w := range written {
+			switch {
+			case w.Held:
+				held = append(held, writes[i].After.ID)
+			case !w.Applied:
+				continue
+			}
+			ids = slices.DeleteFunc(ids, func(id string) bool { return id == writes[i].After.ID })
+		}
+	}
+	return held, nil
+}

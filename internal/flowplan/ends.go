@@ -1,0 +1,73 @@
+package flowplan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// End is how the task of a node ended.
+type End struct {
+	Node      int
+	Life      int64
+	Status    model.Status
+	ErrorInfo string
+}
+
+// Ended decides ends of tasks, all together. An end that says nothing new changes nothing: of
+// another life, of a node that is final. A flow about which nothing is decided is returned as it is.
+func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, error) {
+	ends = slices.DeleteFunc(slices.Clone(ends), func(e End) bool {
+		st := &f.States[e.Node]
+		waits := st.Status == graph.NodeReady || st.Status == graph.NodePending && st.Own && succeeded(e.Status)
+		return !waits || st.Life != e.Life
+	})
+	if len(ends) == 0 {
+		return f, nil
+	}
+	s := begin(f, in, now)
+	for _, e := range ends {
+		s.end(e)
+	}
+	return s.finish()
+}
+
+// succeeded says whether a task did what its node wants; a person may have seen to it.
+func succeeded(status model.Status) bool {
+	return status.Succeeded() || status == model.StatusManuallyProcessed
+}
+
+func (s *step) end(e End) {
+	v := &s.Nodes[e.Node]
+	switch {
+	case succeeded(e.Status):
+		s.settle(e.Node, graph.NodeSuccess, "")
+	case s.Closed || v.OnFailure == graph.Continue:
+		s.settle(e.Node, graph.NodeError, e.ErrorInfo)
+	case v.OnFailure == graph.End:
+		s.settle(e.Node, graph.NodeError, e.ErrorInfo)
+		s.close(fmt.Sprintf("node %s failed and ends the flow", v.ID))
+	default:
+		s.States[e.Node].Own = true
+		s.set(e.Node, graph.NodePending, failed(e))
+	}
+}
+
+func failed(e End) string {
+	if e.ErrorInfo == "" {
+		return "its task ended as " + string(e.Status)
+	}
+	return "its task failed: " + e.ErrorInfo
+}
+
+// Fail decides that a node that is READY cannot run, for a reason that its task does not know.
+func Fail(f *graph.Flow, node int, reason string, in *Inputs, now time.Time) (*graph.Flow, error) {
+	s := begin(f, in, now)
+	s.Rev-- // part of the same decision
+	s.end(End{Node: node, Status: model.StatusFailure, ErrorInfo: reason})
+	s.plan(node, graph.Abort)
+	return s.finish()
+}

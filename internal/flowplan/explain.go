@@ -1,0 +1,83 @@
+package flowplan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+)
+
+// Explain says in sentences why a node is where it is: for whom it waits, and what would let it go
+// on.
+func Explain(f *graph.Flow, node int) []string {
+	v, st := &f.Nodes[node], &f.States[node]
+	switch st.Status {
+	case graph.NodeReady:
+		return []string{"Its task may run; the task itself says more."}
+	case graph.NodeSuccess, graph.NodeError, graph.NodeSkipped:
+		out := "It ended as " + string(st.Status)
+		if st.Reason != "" {
+			out += ": " + st.Reason
+		}
+		return []string{out + "."}
+	}
+	var out []string
+	if st.Status == graph.NodePending {
+		out = append(out, "It is PENDING: "+st.Reason+".")
+		if st.Own {
+			return append(out, "Resolve it as SUCCESS or ERROR, or retry from it.")
+		}
+	}
+	out = append(out, "It starts when "+wants(f, v)+".")
+	var open, pending []string
+	for _, at := range v.After {
+		switch f.States[at].Status {
+		case graph.NodeWait, graph.NodeReady:
+			open = append(open, f.Nodes[at].ID)
+		case graph.NodePending:
+			pending = append(pending, f.Nodes[at].ID)
+		}
+	}
+	if len(open) > 0 {
+		out = append(out, "It waits for "+listed(open)+".")
+	}
+	if len(pending) > 0 {
+		out = append(out, "Resolve "+listed(pending)+" to let it go on.")
+	}
+	if st.Status == graph.NodePending && len(pending) == 0 {
+		out = append(out, "Resolve it, or retry from the parent that failed.")
+	}
+	return out
+}
+
+// wants is what the join of a node wants, as the end of a sentence.
+func wants(f *graph.Flow, v *graph.Vertex) string {
+	switch v.Join {
+	case graph.AllEnded:
+		return "all its parents have ended"
+	case graph.AtLeast:
+		return fmt.Sprintf("at least %d of its %d parents have succeeded", v.N, len(v.After))
+	case graph.These:
+		names := make([]string, len(v.These))
+		for i, at := range v.These {
+			names[i] = f.Nodes[at].ID
+		}
+		return listed(names) + " have succeeded"
+	case graph.Custom:
+		return fmt.Sprintf("the join function %q says so", v.Custom)
+	default:
+		return "all its parents have succeeded"
+	}
+}
+
+// listed names at most ten.
+func listed(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " and " + names[last]
+	}
+	return strings.Join(names, "")
+}

@@ -1,0 +1,219 @@
+package flowplan
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/mql/query"
+)
+
+// JoinFunc is a join of the caller's own (seed 002): it is asked after each end of a parent, with
+// the states and outputs of all parents and what it has saved. UNKNOWN is graph.NodeWait: the node
+// goes on waiting.
+type JoinFunc func(parents []Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error)
+
+// Parent is what a join sees of a parent.
+type Parent struct {
+	Node   string
+	Status graph.NodeStatus
+	Output bson.RawValue // of a parent that succeeded
+}
+
+// NoJoinError says that this process does not know a custom join: another one may.
+type NoJoinError struct{ Flow, Node, Join string }
+
+func (e *NoJoinError) Error() string {
+	return fmt.Sprintf("flow %s, node %s: this process has no join function %q", e.Flow, e.Node, e.Join)
+}
+
+// judgement is what a join says of its node.
+type judgement struct {
+	verdict graph.NodeStatus // WAIT, READY, PENDING or SKIPPED
+	reason  string           // of PENDING and SKIPPED
+	final   bool             // PENDING for good: the parents' further ends change nothing
+	context bson.RawValue
+}
+
+// parents are those of a node by what has become of them, as the node's edges show it: places.
+type parents struct{ succeeded, failed, skipped, pending, open []int }
+
+// parentsOf sorts the parents of a node.
+func parentsOf(f *graph.Flow, i int, in *Inputs) (p parents, err error) {
+	v := &f.Nodes[i]
+	for k, at := range v.After {
+		into := &p.open
+		switch f.States[at].Status {
+		case graph.NodeSuccess:
+			into = &p.succeeded
+			if len(v.When) > 0 && v.When[k] != "" {
+				taken, err := holds(v.When[k], in.output(at))
+				if err != nil {
+					return p, fmt.Errorf("flow %s, node %s: the condition on the edge from %s: %w", f.ID, v.ID, f.Nodes[at].ID, err)
+				}
+				if !taken {
+					into = &p.skipped
+				}
+			}
+		case graph.NodeError:
+			into = &p.failed
+		case graph.NodeSkipped:
+			into = &p.skipped
+		case graph.NodePending:
+			into = &p.pending
+		}
+		*into = append(*into, at)
+	}
+	return p, nil
+}
+
+// holds says whether the condition on an edge holds for the parent's output.
+func holds(when string, output bson.RawValue) (bool, error) {
+	stored, err := codec.EncodeTemplate("when", json.RawMessage(when), math.MaxInt32)
+	if err != nil {
+		return false, err
+	}
+	filter, err := query.CompileFilter(stored.Value)
+	if err != nil {
+		return false, err
+	}
+	doc := bson.D{}
+	if output.Type != 0 {
+		doc = bson.D{{Key: "output", Value: output}}
+	}
+	raw, err := bson.Marshal(doc)
+	if err != nil {
+		return false, err
+	}
+	return filter.Match(raw), nil
+}
+
+// only keeps the places that are among the named ones.
+func only(places, named []int) (out []int) {
+	for _, at := range places {
+		if slices.Contains(named, at) {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// judge asks the join of a node that waits. "Can no longer be met" is said as early as it is
+// certain.
+func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
+	v := &f.Nodes[i]
+	j := judgement{verdict: graph.NodeWait, context: f.States[i].Context}
+	p, err := parentsOf(f, i, in)
+	if err != nil {
+		return j, err
+	}
+	name := func(at int) string { return f.Nodes[at].ID }
+	say := func(verdict graph.NodeStatus, reason string, about ...any) (judgement, error) {
+		j.verdict = verdict
+		if reason != "" {
+			j.reason = fmt.Sprintf(reason, about...)
+		}
+		return j, nil
+	}
+	if len(p.skipped) == len(v.After) {
+		return say(graph.NodeSkipped, "every branch to it was skipped")
+	}
+	switch v.Join {
+	case graph.AllEnded:
+		switch {
+		case len(p.pending) > 0:
+			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
+		case len(p.open) > 0:
+			return j, nil
+		}
+	case graph.AtLeast:
+		missing := v.N - len(p.succeeded)
+		switch {
+		case missing <= 0:
+		case len(p.open) >= missing:
+			return j, nil
+		case len(p.open)+len(p.pending) >= missing:
+			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
+		case len(p.failed) > 0:
+			return say(graph.NodePending, "%s failed, and at least %d parents must succeed", name(p.failed[0]), v.N)
+		default:
+			return say(graph.NodeSkipped, "%s was skipped, and at least %d parents must succeed", name(p.skipped[0]), v.N)
+		}
+	case graph.These:
+		p = parents{only(p.succeeded, v.These), only(p.failed, v.These), only(p.skipped, v.These), only(p.pending, v.These), only(p.open, v.These)}
+		switch {
+		case len(p.failed) > 0:
+			return say(graph.NodePending, "%s failed and must succeed", name(p.failed[0]))
+		case len(p.skipped) > 0:
+			return say(graph.NodeSkipped, "%s was skipped and must succeed", name(p.skipped[0]))
+		case len(p.pending) > 0:
+			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
+		case len(p.open) > 0:
+			return j, nil
+		}
+	case graph.Custom:
+		return j.ask(f, i, &p, in)
+	default: // all succeeded
+		switch {
+		case len(p.failed) > 0:
+			return say(graph.NodePending, "%s failed, and all parents must succeed", name(p.failed[0]))
+		case len(p.pending) > 0:
+			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
+		case len(p.open) > 0:
+			return j, nil
+		}
+	}
+	return say(graph.NodeReady, "")
+}
+
+// ask has a registered function judge.
+func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement, error) {
+	v := &f.Nodes[i]
+	if len(p.open)+len(p.pending) == len(v.After) {
+		if len(p.pending) > 0 && len(p.open) == 0 {
+			j.verdict, j.reason = graph.NodePending, fmt.Sprintf("it hangs on %s, which is PENDING", f.Nodes[p.pending[0]].ID)
+		}
+		return j, nil // no parent has ended
+	}
+	fn := in.Joins[v.Custom]
+	if fn == nil {
+		return j, &NoJoinError{Flow: f.ID, Node: v.ID, Join: v.Custom}
+	}
+	all := make([]Parent, len(v.After))
+	for k, at := range v.After {
+		all[k] = Parent{Node: f.Nodes[at].ID, Status: f.States[at].Status}
+		switch {
+		case slices.Contains(p.skipped, at):
+			all[k].Status = graph.NodeSkipped
+		case all[k].Status == graph.NodeSuccess:
+			all[k].Output = in.output(at)
+		}
+	}
+	if !in.Ready() {
+		return j, nil // it is asked once, when all is known
+	}
+	verdict, save, err := fn(all, j.context)
+	if err != nil {
+		return j, fmt.Errorf("flow %s, node %s: join function %q: %w", f.ID, v.ID, v.Custom, err)
+	}
+	j.verdict, j.context = verdict, save
+	switch {
+	case verdict == graph.NodeReady, verdict == graph.NodeSkipped:
+		j.reason = fmt.Sprintf("join function %q said so", v.Custom)
+	case verdict == graph.NodePending:
+		j.reason, j.final = fmt.Sprintf("join function %q said PENDING", v.Custom), true
+	case verdict != graph.NodeWait:
+		return j, fmt.Errorf("flow %s, node %s: join function %q answered %q; want WAIT, READY, PENDING or SKIPPED", f.ID, v.ID, v.Custom, verdict)
+	case len(p.open) > 0:
+	case len(p.pending) > 0:
+		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("it hangs on %s, which is PENDING", f.Nodes[p.pending[0]].ID)
+	default:
+		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("all parents ended, and join function %q has not decided", v.Custom)
+	}
+	return j, nil
+}

@@ -1,0 +1,165 @@
+package flowplan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// settled is the whole rule of flows in one walk, as a person would apply it by hand: the nodes
+// in order, each judged by what has become of its parents. fate says how a node's task ends.
+func settled(f *graph.Flow, fate []model.Status) []graph.NodeStatus {
+	out := make([]graph.NodeStatus, len(f.Nodes))
+	for i, v := range f.Nodes {
+		n := map[graph.NodeStatus]int{}
+		for _, at := range v.After {
+			if v.Join != graph.These || slices.Contains(v.These, at) {
+				n[out[at]]++
+			}
+		}
+		all := len(v.After)
+		if v.Join == graph.These {
+			all = len(v.These)
+		}
+		skippedAll := len(v.After) > 0 && !slices.ContainsFunc(v.After, func(at int) bool { return out[at] != graph.NodeSkipped })
+		starts := graph.NodeReady
+		switch {
+		case skippedAll:
+			starts = graph.NodeSkipped
+		case v.Join == graph.AllEnded && n[graph.NodePending] > 0:
+			starts = graph.NodePending
+		case v.Join == graph.AllEnded:
+		case v.Join == graph.AtLeast && n[graph.NodeSuccess] >= v.N:
+		case v.Join == graph.AtLeast && n[graph.NodeSuccess]+n[graph.NodePending] >= v.N, v.Join == graph.AtLeast && n[graph.NodeError] > 0:
+			starts = graph.NodePending
+		case v.Join == graph.AtLeast:
+			starts = graph.NodeSkipped
+		case n[graph.NodeError] > 0:
+			starts = graph.NodePending
+		case v.Join == graph.These && n[graph.NodeSkipped] > 0:
+			starts = graph.NodeSkipped
+		case n[graph.NodePending] > 0:
+			starts = graph.NodePending
+		default:
+			_ = all
+		}
+		if out[i] = starts; starts == graph.NodeReady {
+			switch {
+			case fate[i].Succeeded():
+				out[i] = graph.NodeSuccess
+			case v.OnFailure == graph.Continue:
+				out[i] = graph.NodeError
+			default:
+				out[i] = graph.NodePending
+			}
+		}
+	}
+	return out
+}
+
+// randomFlow is a graph of n nodes with one first and one last node.
+func randomFlow(r *rand.Rand, n int) *graph.Flow {
+	at := time.UnixMilli(1_000_000)
+	f := &graph.Flow{ID: "-/f", Status: graph.StatusRunning, Rev: 1, RunningAt: at}
+	hasChild := make([]bool, n)
+	for i := range n {
+		v := graph.Vertex{ID: fmt.Sprintf("n%d", i), Type: "t", OnFailure: []graph.Policy{graph.Suspend, graph.Continue}[r.IntN(2)]}
+		for p := range i {
+			if i == n-1 && !hasChild[p] || r.IntN(i) < 2 {
+				v.After = append(v.After, p)
+			}
+		}
+		if i > 0 && len(v.After) == 0 {
+			v.After = []int{r.IntN(i)}
+		}
+		for _, p := range v.After {
+			hasChild[p] = true
+		}
+		if i > 0 {
+			switch v.Join = []graph.Strategy{graph.AllSucceeded, graph.AllEnded, graph.AtLeast, graph.These}[r.IntN(4)]; v.Join {
+			case graph.AtLeast:
+				v.N = 1 + r.IntN(len(v.After))
+			case graph.These:
+				v.These = v.After[:1+r.IntN(len(v.After))]
+			}
+		}
+		f.Nodes = append(f.Nodes, v)
+		f.States = append(f.States, graph.State{Status: graph.NodeWait, At: at})
+	}
+	f.States[0].Status = graph.NodeReady
+	return f
+}
+
+// run ends what is READY, some of it together, in a random order, until nothing is.
+func run(t *testing.T, r *rand.Rand, f *graph.Flow, fate []model.Status) *graph.Flow {
+	for round := 0; ; round++ {
+		var ready []int
+		for i := range f.States {
+			if f.States[i].Status == graph.NodeReady {
+				ready = append(ready, i)
+			}
+		}
+		if len(ready) == 0 {
+			return f
+		}
+		require.Less(t, round, 10*len(f.Nodes), "the flow does not end")
+		r.Shuffle(len(ready), func(a, b int) { ready[a], ready[b] = ready[b], ready[a] })
+		var ends []End
+		for _, i := range ready[:1+r.IntN(len(ready))] {
+			ends = append(ends, End{Node: i, Life: f.States[i].Life, Status: fate[i], ErrorInfo: "no"})
+		}
+		after, err := Ended(f, ends, &Inputs{}, time.UnixMilli(int64(2_000_000+round)))
+		require.NoError(t, err)
+		require.Equal(t, f.Rev+1, after.Rev)
+		again, err := Ended(after, ends, &Inputs{}, time.UnixMilli(3_000_000))
+		require.NoError(t, err)
+		require.Same(t, after, again, "an end that is told twice says nothing new")
+		f = after
+		f.Planned = nil
+	}
+}
+
+func statuses(f *graph.Flow) []graph.NodeStatus {
+	out := make([]graph.NodeStatus, len(f.States))
+	for i := range f.States {
+		out[i] = f.States[i].Status
+	}
+	return out
+}
+
+// A flow ends as the sequential rule says, in whichever order and however many at a time its
+// tasks end; also after a person has resolved what is PENDING.
+func TestAFlowEndsAsTheSequentialRuleSays(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		f := randomFlow(r, 2+r.IntN(40))
+		fate := make([]model.Status, len(f.Nodes))
+		for i := range fate {
+			fate[i] = []model.Status{model.StatusSuccess, model.StatusSuccess, model.StatusSuccess, model.StatusFailure}[r.IntN(4)]
+		}
+		f = run(t, r, f, fate)
+		require.Equal(t, settled(f, fate), statuses(f), "seed %d", seed)
+		for i := range f.States {
+			if f.States[i].Status == graph.NodePending {
+				require.NotEmpty(t, f.States[i].Reason)
+				require.NotEmpty(t, Explain(f, i))
+			}
+		}
+		for f.Status == graph.StatusPending {
+			own := slices.IndexFunc(f.States, func(s graph.State) bool { return s.Status == graph.NodePending })
+			after, err := Resolve(f, own, graph.NodeSuccess, "done by hand", &Inputs{}, time.UnixMilli(4_000_000))
+			require.NoError(t, err)
+			fate[own] = model.StatusSuccess
+			f = run(t, r, after, fate)
+		}
+		require.Equal(t, graph.StatusFinish, f.Status, "seed %d", seed)
+		require.True(t, f.States[len(f.States)-1].Status.Final())
+	}
+}

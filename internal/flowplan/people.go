@@ -1,0 +1,88 @@
+package flowplan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+)
+
+// RefusedError says why a person's word about a flow cannot be carried out.
+type RefusedError struct{ Flow, Node, Reason string }
+
+func (e *RefusedError) Error() string {
+	if e.Node == "" {
+		return fmt.Sprintf("flow %s: %s", e.Flow, e.Reason)
+	}
+	return fmt.Sprintf("flow %s, node %s: %s", e.Flow, e.Node, e.Reason)
+}
+
+// Resolve ends a PENDING node by a person's word (seed 002): as SUCCESS or ERROR, whatever its
+// failure policy. What hangs on it is judged in the same decision.
+func Resolve(f *graph.Flow, node int, status graph.NodeStatus, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
+	switch st := &f.States[node]; {
+	case f.Status == graph.StatusFinish:
+		return nil, &RefusedError{f.ID, f.Nodes[node].ID, "the flow has ended; a retry from the node lets it go on"}
+	case st.Status != graph.NodePending:
+		return nil, &RefusedError{f.ID, f.Nodes[node].ID, fmt.Sprintf("it is %s; only PENDING can be resolved", st.Status)}
+	}
+	s := begin(f, in, now)
+	s.settle(node, status, remark)
+	s.plan(node, graph.Abort) // its task may still wait
+	return s.finish()
+}
+
+// Cancel ends the flow: what runs is cancelled, what waits does not run. A flow that has ended is
+// returned as it is.
+func Cancel(f *graph.Flow, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
+	if f.Status == graph.StatusFinish || f.Closed {
+		return f, nil
+	}
+	s := begin(f, in, now)
+	if remark == "" {
+		remark = "the flow was cancelled"
+	}
+	s.close(remark)
+	return s.finish()
+}
+
+// RetryFrom gives a node, and all that hangs on it, a new life: the node runs at once, whatever
+// its join says, and the others wait for their parents.
+func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow, error) {
+	behind := make([]bool, len(f.Nodes))
+	behind[node] = true
+	for i := node + 1; i < len(f.Nodes); i++ {
+		for _, at := range f.Nodes[i].After {
+			behind[i] = behind[i] || behind[at]
+		}
+	}
+	if f.States[node].Status == graph.NodeWait {
+		return nil, &RefusedError{f.ID, f.Nodes[node].ID, "it has not run yet"}
+	}
+	for i := range f.Nodes {
+		if behind[i] && f.States[i].Status == graph.NodeReady {
+			return nil, &RefusedError{f.ID, f.Nodes[i].ID, "it runs, or is about to; cancel the flow or wait"}
+		}
+	}
+	s := begin(f, in, now)
+	s.Closed, s.Reason, s.EndedAt, s.DeleteAt = false, "", time.Time{}, time.Time{}
+	for i := range s.Nodes {
+		if !behind[i] {
+			continue
+		}
+		st := &s.States[i]
+		if i != node && st.Status == graph.NodeWait {
+			continue // its task waits already
+		}
+		st.Life++
+		st.Own, st.Context = false, s.Nodes[i].Context
+		if i == node {
+			s.set(i, graph.NodeReady, "")
+			s.plan(i, graph.Restart)
+			continue
+		}
+		s.set(i, graph.NodeWait, "")
+		s.plan(i, graph.Reset)
+	}
+	return s.finish()
+}

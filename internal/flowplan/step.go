@@ -1,0 +1,209 @@
+package flowplan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
+)
+
+// EngineType is what engines of flows call themselves among the workers.
+const EngineType = "mscheduler.flow"
+
+// Retention is how long a flow and its nodes are kept after the flow ended.
+const Retention = 90 * 24 * time.Hour
+
+// Inputs is what a decision may ask for beside the flow.
+type Inputs struct {
+	// Outputs are those of nodes that succeeded, by place. A decision that lacks one says so in
+	// Missing, and is to be made again with it.
+	Outputs map[int]bson.RawValue
+	Missing map[int]bool
+	// Joins are the registered functions.
+	Joins map[string]JoinFunc
+}
+
+// output is the output of a node that succeeded.
+func (in *Inputs) output(node int) bson.RawValue {
+	out, known := in.Outputs[node]
+	if !known {
+		if in.Missing == nil {
+			in.Missing = map[int]bool{}
+		}
+		in.Missing[node] = true
+	}
+	return out
+}
+
+// Ready says whether the decision had all that it asked for.
+func (in *Inputs) Ready() bool { return len(in.Missing) == 0 }
+
+// step is one decision about a flow in the making: a copy of the flow that becomes one guarded
+// write.
+type step struct {
+	*graph.Flow
+	in       *Inputs
+	now      time.Time
+	children [][]int // of each node, by place
+	dirty    []bool  // nodes that are to be judged, by place
+	err      error
+}
+
+func begin(f *graph.Flow, in *Inputs, now time.Time) *step {
+	c := *f
+	c.States, c.Planned = slices.Clone(f.States), slices.Clone(f.Planned)
+	c.Rev++
+	children := make([][]int, len(f.Nodes))
+	for i := range f.Nodes {
+		for _, at := range f.Nodes[i].After {
+			children[at] = append(children[at], i)
+		}
+	}
+	return &step{Flow: &c, in: in, now: clock.Millis(now), children: children, dirty: make([]bool, len(f.Nodes))}
+}
+
+// set gives a node a status, and has its children judged.
+func (s *step) set(i int, status graph.NodeStatus, reason string) {
+	st := &s.States[i]
+	if st.Status == status && st.Reason == reason {
+		return
+	}
+	if st.Status != status {
+		st.At = s.now
+	}
+	st.Status, st.Reason = status, reason
+	s.plan(i, "")
+	for _, k := range s.children[i] {
+		s.dirty[k] = true
+	}
+}
+
+// plan notes something to be done about a node, in the place of what this decision has planned
+// for it before.
+func (s *step) plan(i int, do graph.Action) {
+	p := graph.Planned{ID: strconv.FormatInt(s.Rev, 10) + "-" + strconv.Itoa(i), Node: i, Do: do, Life: s.States[i].Life}
+	for k := range s.Planned {
+		if s.Planned[k].ID == p.ID {
+			if do != "" {
+				s.Planned[k] = p
+			}
+			return
+		}
+	}
+	s.Planned = append(s.Planned, p)
+}
+
+// finish judges what is dirty, and says what the whole flow has become.
+func (s *step) finish() (*graph.Flow, error) {
+	for i := range s.Nodes {
+		if s.dirty[i] && s.err == nil {
+			s.decide(i)
+		}
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	ready := slices.ContainsFunc(s.States, func(st graph.State) bool { return st.Status == graph.NodeReady })
+	last := &s.States[len(s.States)-1]
+	switch {
+	case ready:
+		s.Status = graph.StatusRunning
+		if s.RunningAt.IsZero() {
+			s.RunningAt = s.now
+		}
+	case last.Status == graph.NodePending:
+		s.Status, s.RunningAt = graph.StatusPending, time.Time{}
+	default:
+		s.over()
+	}
+	if !s.Closed && s.Status != graph.StatusFinish {
+		s.Reason = s.why()
+	}
+	s.UpdatedAt = s.now
+	if len(s.Planned) > 0 && s.PlannedAt.IsZero() {
+		s.PlannedAt = s.now
+	}
+	return s.Flow, nil
+}
+
+// over ends the flow. Tasks of nodes that nobody runs any more do not stay behind.
+func (s *step) over() {
+	s.Status, s.RunningAt, s.EndedAt, s.DeleteAt = graph.StatusFinish, time.Time{}, s.now, s.now.Add(Retention)
+	for i := range s.States {
+		if st := &s.States[i]; st.Status == graph.NodePending && !st.Own {
+			s.plan(i, graph.Abort)
+		}
+	}
+}
+
+// why names the first node that waits for a person; "" = none does.
+func (s *step) why() string {
+	for i := range s.States {
+		if st := &s.States[i]; st.Status == graph.NodePending {
+			return fmt.Sprintf("node %s: %s", s.Nodes[i].ID, st.Reason)
+		}
+	}
+	return ""
+}
+
+// decide judges one node that waits.
+func (s *step) decide(i int) {
+	st := &s.States[i]
+	if st.Status != graph.NodeWait && (st.Status != graph.NodePending || st.Own) {
+		return
+	}
+	if s.Closed {
+		s.skip(i, s.Reason)
+		return
+	}
+	j, err := judge(s.Flow, i, s.in)
+	if err != nil {
+		s.err = err
+		return
+	}
+	st.Context = j.context
+	switch j.verdict {
+	case graph.NodeReady:
+		s.set(i, graph.NodeReady, "")
+		s.plan(i, graph.Release)
+	case graph.NodeSkipped:
+		s.skip(i, j.reason)
+	case graph.NodePending:
+		st.Own = j.final
+		s.set(i, graph.NodePending, j.reason)
+	default:
+		s.set(i, graph.NodeWait, "")
+	}
+}
+
+// skip ends a node that does not run, and its task.
+func (s *step) skip(i int, reason string) {
+	s.set(i, graph.NodeSkipped, reason)
+	s.plan(i, graph.Abort)
+}
+
+// close ends the flow early: what runs is cancelled, what waits does not run.
+func (s *step) close(reason string) {
+	s.Closed, s.Reason = true, reason
+	for i := range s.States {
+		switch st := &s.States[i]; {
+		case st.Status == graph.NodeReady:
+			s.plan(i, graph.Abort)
+		case st.Own && st.Status == graph.NodePending:
+			s.settle(i, graph.NodeError, st.Reason)
+		default:
+			s.dirty[i] = true
+		}
+	}
+}
+
+// settle gives a node its final status.
+func (s *step) settle(i int, status graph.NodeStatus, reason string) {
+	s.States[i].Own = false
+	s.set(i, status, reason)
+}

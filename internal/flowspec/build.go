@@ -1,0 +1,162 @@
+package flowspec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/safetext"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Bounds of a flow.
+const (
+	MaxNodes       = 10_000
+	maxDescription = 4 << 10
+	maxValueBytes  = 64 << 10 // of the caller's own data, a join's context, a condition
+	maxFlowBytes   = 12 << 20 // of 16 MB: the document grows by reasons and decisions
+)
+
+// TaskKey is the key of the task of a node of a flow.
+func TaskKey(flow, node string) string { return lifecycle.OutcomeFlow + ":" + flow + ":" + node }
+
+// Build checks the spec and makes the document of a flow of that key which runs: its first node is
+// READY, and the tasks of all nodes are planned. Secrets of the spec are stored as they are. The
+// error joins everything that is wrong, each an [model.InvalidError].
+func Build(s *graph.Spec, key string, now time.Time) (*graph.Flow, error) {
+	b := &builder{spec: s, key: key, now: now}
+	f := b.head()
+	if n := len(s.Nodes); n > MaxNodes {
+		b.bad("nodes", "are %d; at most %d are allowed", n, MaxNodes)
+		return nil, errors.Join(b.errs...)
+	}
+	b.shape = shapeOf(b.spec.Nodes)
+	b.errs = append(b.errs, b.shape.errs...)
+	f.Nodes = make([]graph.Vertex, len(s.Nodes))
+	f.States = make([]graph.State, len(s.Nodes))
+	args := make([]bson.RawValue, len(s.Nodes)) // of the tasks
+	for i := range s.Nodes {
+		args[i] = b.node(f, i)
+	}
+	if b.argsBytes > maxFlowBytes {
+		b.bad("nodes", "have arguments of more than %d bytes as BSON in total: the flow is too large; keep data elsewhere and refer to it", maxFlowBytes)
+	}
+	if len(b.errs) > 0 {
+		return nil, errors.Join(b.errs...)
+	}
+	f.Planned = make([]graph.Planned, len(s.Nodes))
+	for place, i := range b.shape.order {
+		f.Planned[place] = graph.Planned{ID: storeID(place), Node: place, Task: b.task(&s.Nodes[i], f.ID, args[i])}
+	}
+	if err := checkSize(f); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// builder gathers what is wrong while the document is made.
+type builder struct {
+	spec  *graph.Spec
+	key   string
+	now   time.Time
+	errs  []error
+	shape *shape
+
+	flowArgs  bson.RawValue
+	argsBytes int // of all nodes up to now
+}
+
+func (b *builder) bad(field, format string, args ...any) {
+	b.errs = append(b.errs, input.Invalid(field, format, args...))
+}
+
+func (b *builder) add(err error) {
+	if err != nil {
+		b.errs = append(b.errs, err)
+	}
+}
+
+// head makes the document without its nodes.
+func (b *builder) head() *graph.Flow {
+	s := b.spec
+	f := &graph.Flow{
+		Key: b.key, Tenant: tenantOf(s), Creator: s.Creator, Description: s.Description,
+		Status: graph.StatusRunning, Rev: 1, RunningAt: b.now, CreatedAt: b.now, UpdatedAt: b.now, PlannedAt: b.now,
+	}
+	f.ID = input.RuleName(f.Tenant, f.Key)
+	b.checkKey()
+	if s.Tenant != "" {
+		b.add(input.Name("tenant", s.Tenant))
+	}
+	b.add(input.Label("creator", s.Creator))
+	b.add(input.Label("category", s.Category))
+	if len(s.Description) > maxDescription {
+		b.bad("description", "has %d bytes; at most %d are allowed", len(s.Description), maxDescription)
+	}
+	if !safetext.IsText(s.Description) {
+		b.bad("description", "must be valid UTF-8 without a NUL byte")
+	}
+	var err error
+	b.flowArgs, err = codec.EncodeValue("args", s.Args, input.MaxArgsBytes)
+	b.add(err)
+	f.Ext, err = codec.EncodeValue("ext", s.Ext, maxValueBytes)
+	b.add(err)
+	return f
+}
+
+func tenantOf(s *graph.Spec) string {
+	if s.Tenant == model.NoTenant {
+		return ""
+	}
+	return s.Tenant
+}
+
+// checkKey checks the key, and those of the tasks, which have it in them.
+func (b *builder) checkKey() {
+	if err := input.Key(b.key); err != nil {
+		b.add(err)
+		return
+	}
+	longest := ""
+	for i := range b.spec.Nodes {
+		if id := b.spec.Nodes[i].ID; len(id) > len(longest) && isNodeID(id) {
+			longest = id
+		}
+	}
+	if n := len(TaskKey(b.key, longest)); longest != "" && n > input.MaxKeyBytes {
+		b.bad("key", "has %d bytes, which makes %d of the key of the task of node %s; at most %d are allowed", len(b.key), n, longest, input.MaxKeyBytes)
+	}
+}
+
+// task is the task of a node.
+func (b *builder) task(n *graph.NodeSpec, flowID string, args bson.RawValue) *model.Task {
+	return lifecycle.NewTask(lifecycle.Draft{
+		Tenant: tenantOf(b.spec), Type: n.Type, Key: TaskKey(b.key, n.ID), Category: b.spec.Category, Creator: b.spec.Creator,
+		Args: args, Priority: n.Priority, Options: n.Options, Held: len(n.After) > 0,
+		Origin: &model.Origin{Kind: lifecycle.OutcomeFlow, ID: flowID, Node: n.ID},
+	}, b.now)
+}
+
+func storeID(place int) string { return fmt.Sprintf("store-%d", place) }
+
+var registry = codec.Registry()
+
+func checkSize(f *graph.Flow) error {
+	var buf bytes.Buffer
+	enc := bson.NewEncoder(bson.NewDocumentWriter(&buf))
+	enc.SetRegistry(registry)
+	if err := enc.Encode(f); err != nil {
+		return fmt.Errorf("encoding flow %s: %w", f.ID, err)
+	}
+	if n := buf.Len(); n > maxFlowBytes {
+		return input.Invalid("nodes", "are too large: the flow has %d bytes; at most %d are allowed", n, maxFlowBytes)
+	}
+	return nil
+}

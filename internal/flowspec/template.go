@@ -1,0 +1,68 @@
+package flowspec
+
+import (
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+)
+
+// The references in arguments: each is the only name of an object.
+const (
+	refOutput  = "$output"  // of a node
+	refArg     = "$arg"     // of the flow
+	refLiteral = "$literal" // the value as it is
+)
+
+// args are the arguments of the node with those of the flow filled in. waits says whether they
+// refer to outputs, too; then they are a template.
+func (c *checker) args() (args bson.RawValue, waits bool) {
+	if c.argsBytes > maxFlowBytes { // which is refused
+		return args, false
+	}
+	raw, err := codec.EncodeTemplate("args", c.n.Args, input.MaxArgsBytes)
+	if err != nil {
+		c.add(err)
+		return args, false
+	}
+	w := rewriter{}
+	w.replace = func(at, name string, of bson.RawValue) bson.RawValue {
+		text, isText := of.StringValueOK()
+		switch {
+		case name == refLiteral:
+			w.plain(at, of)
+			return of
+		case name != refOutput && name != refArg:
+			w.bad(at, "is not known; want %s, %s or %s", refOutput, refArg, refLiteral)
+			return bson.RawValue{}
+		case !isText:
+			w.bad(at, "is %s; want text, such as %q", codec.ValueJSON(of), "order.id")
+			return bson.RawValue{}
+		case name == refArg:
+			return pick(c.flowArgs, text)
+		}
+		waits = true
+		c.checkOutput(&w, at, text)
+		return reference(refOutput, of)
+	}
+	args, err = w.rewrite(raw)
+	if err == nil {
+		err = input.Args(args)
+	}
+	c.add(err)
+	c.argsBytes += len(args.Value)
+	return args, waits
+}
+
+// checkOutput checks that the node whose output is wanted has ended when this one starts.
+func (c *checker) checkOutput(w *rewriter, at, text string) {
+	id, _, _ := strings.Cut(text, ".")
+	switch place, known := c.shape.places[id]; {
+	case !known || id == "":
+		w.bad(at, "names node %s, which does not exist", shownID(id))
+	case !c.shape.isAncestor(place, c.i):
+		w.bad(at, "names node %s, which does not come before this one", shownID(id))
+	}
+}

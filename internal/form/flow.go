@@ -1,0 +1,87 @@
+package form
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Flow is a graph of tasks.
+type Flow struct {
+	Key         string     `json:"key,omitzero"`
+	Tenant      string     `json:"tenant,omitzero"`
+	Creator     string     `json:"creator,omitzero"`
+	Category    string     `json:"category,omitzero"`
+	Description string     `json:"description,omitzero"`
+	Args        Value      `json:"args,omitzero"`
+	Nodes       []FlowNode `json:"nodes,omitzero"`
+	Ext         Value      `json:"ext,omitzero"`
+}
+
+// FlowNode is a node of a flow.
+type FlowNode struct {
+	ID        string           `json:"id,omitzero"`
+	Type      string           `json:"type,omitzero"`
+	After     []string         `json:"after,omitzero"`
+	Args      Value            `json:"args,omitzero"`
+	When      map[string]Value `json:"when,omitzero"` // by parent, a filter on its output
+	Join      *Join            `json:"join,omitzero"`
+	OnFailure string           `json:"on_failure,omitzero"` // suspend, continue, end
+	Priority  *int             `json:"priority,omitzero"`
+	Options   *Options         `json:"options,omitzero"`
+}
+
+// renamed are the fields of seed 002 and of other engines that have other names here.
+func (FlowNode) renamed() map[string]string {
+	return map[string]string{
+		"parents": "use after", "depends": "use after", "depends_on": "use after", "needs": "use after",
+		"handler": "use type", "failure_policy": "use on_failure", "strategy": "use join: {strategy: ...}", "condition": "use when",
+		"timeout": "use options: {timeout: ...}", "retry": "use options: {retry: ...}", "callback": "use options: {callback: ...}",
+	}
+}
+
+// Join says when a node with parents starts; the strategy alone will do.
+type Join struct {
+	Strategy string   `json:"strategy,omitzero"` // all_succeeded, all_ended, at_least, these, custom
+	N        int      `json:"n,omitzero"`
+	Nodes    []string `json:"nodes,omitzero"`
+	Custom   string   `json:"custom,omitzero"`
+	Context  Value    `json:"context,omitzero"`
+}
+
+func (Join) short() string { return "strategy" }
+
+// Spec is the flow that the form says, not yet checked.
+func (f *Flow) Spec() (out graph.Spec, err error) {
+	convert(&out, f)
+	var errs []error
+	for i := range f.Nodes {
+		o := f.Nodes[i].Options
+		if o == nil {
+			continue
+		}
+		if out.Nodes[i].Options, err = o.Model(noZone, noNow); err != nil {
+			var bad *model.InvalidError
+			if errors.As(err, &bad) {
+				err = input.Invalid(fmt.Sprintf("nodes[%d].options.%s", i, bad.Field), "%s", bad.Reason)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// FlowOf is a flow as a file says it, without its secrets.
+func FlowOf(s *graph.Spec) *Flow {
+	out := &Flow{}
+	convert(out, s)
+	for i := range s.Nodes {
+		if out.Nodes[i].Options = OptionsOf(&s.Nodes[i].Options); s.Nodes[i].Options.IsZero() {
+			out.Nodes[i].Options = nil
+		}
+	}
+	return out
+}

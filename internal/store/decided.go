@@ -1,0 +1,202 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+// decided is a collection of documents about which engines decide: each has a rev that rises
+// with every decision, and plans (planned, planned_at): what was decided and is to be carried out.
+type decided[D any] struct {
+	*core
+	kind
+	coll *mongo.Collection
+	// of are the id, the rev and the mark of the last decision of a document.
+	of      func(D) (id string, rev int64, decision string)
+	planIDs func(D) []string
+	// update is the update of a decision.
+	update func(Decision[D]) (bson.D, error)
+	decode func(bson.Raw) (D, error)
+	// refusal says for people why the server refuses a decision.
+	refusal func(Decision[D], error) error
+}
+
+// kind is what errors call documents of a collection.
+type kind struct{ one, many string }
+
+// Decision is one decision about a document: what it was when it was read, and what it is to
+// be.
+type Decision[D any] struct {
+	Before, After D
+	// Drop says that all that the stored document plans is carried out, and leaves with the
+	// decision. Before then has no plans.
+	Drop bool
+}
+
+// Look is what an engine asks of a collection at once: what is due, when something is due next,
+// whether there are plans that somebody left, and whether something waits for ends.
+type Look[D any] struct {
+	Now         time.Time
+	Skip, Limit int // of the due documents
+	Due         func(D)
+	Unread      func(Unreadable)
+	Next        func(time.Time)
+	LeftBefore  time.Time
+	Left        func() // there are plans of before LeftBefore
+	Waiting     func()
+}
+
+// Planned finds documents with something decided before the given time and not seen to be carried
+// out: whoever decided it has died, or is slow. The first skip of them are left out. unread are
+// documents that this release cannot read. Index: planned.
+func (s *decided[D]) Planned(ctx context.Context, before time.Time, skip, limit int) (docs []D, unread []Unreadable, err error) {
+	return s.read(ctx, "finding planned "+s.many, bson.D{d("planned_at", bson.D{d("$lte", before)})},
+		options.Find().SetSort(bson.D{d("planned_at", 1)}).SetHint(indexPlanned).SetSkip(int64(skip)).SetLimit(int64(limit)))
+}
+
+// ByIDs reads documents by their ids. One that is there and cannot be read is nil. Index: _id.
+func (s *decided[D]) ByIDs(ctx context.Context, ids []string) (map[string]D, error) {
+	found, unread, err := s.read(ctx, "reading "+s.many, bson.D{d("_id", in(ids))}, options.Find())
+	out := make(map[string]D, len(found))
+	for _, doc := range found {
+		id, _, _ := s.of(doc)
+		out[id] = doc
+	}
+	for _, u := range unread {
+		out[u.ID] = *new(D)
+	}
+	return out, err
+}
+
+// read reads documents, one by one.
+func (s *decided[D]) read(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) (docs []D, unread []Unreadable, err error) {
+	err = readEach(ctx, s.coll, doing, filter, o, func(raw bson.Raw) bool {
+		if doc, err := s.decode(raw); err != nil {
+			unread = append(unread, unreadable(raw, err))
+		} else {
+			docs = append(docs, doc)
+		}
+		return true
+	})
+	return docs, unread, err
+}
+
+func unreadable(raw bson.Raw, err error) Unreadable {
+	id, _ := raw.Lookup("_id").StringValueOK()
+	living, _ := raw.Lookup("living").StringValueOK()
+	return Unreadable{ID: id, Living: living, Err: err}
+}
+
+// Write carries decisions out, each if the document still has the rev that was read: applied[i]
+// says so. refused[i] is why the server refuses a decision, whoever asks: it concerns that one
+// alone. An error means that nothing is known of any: some may be done. Index: _id.
+func (s *decided[D]) Write(ctx context.Context, writes []Decision[D]) (applied []bool, refused map[int]error, err error) {
+	applied = make([]bool, len(writes))
+	if len(writes) == 0 {
+		return applied, nil, nil
+	}
+	models := make([]mongo.WriteModel, len(writes))
+	for i, w := range writes {
+		id, rev, _ := s.of(w.Before)
+		update, err := s.update(w)
+		if err != nil {
+			return applied, nil, &FatalError{Reason: fmt.Sprintf("encoding a decision about the %s %s", s.one, id), Err: err}
+		}
+		models[i] = mongo.NewUpdateOneModel().SetUpdate(update).SetFilter(bson.D{d("_id", id), d("rev", rev)})
+	}
+	res, err := s.coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if refused = refusals(err); err != nil && refused == nil {
+		return applied, nil, explain(err, "writing decisions about "+s.many)
+	}
+	for i, why := range refused {
+		refused[i] = s.refusal(writes[i], why)
+	}
+	if refused == nil && int(res.MatchedCount) == len(writes) {
+		for i := range applied {
+			applied[i] = true
+		}
+		return applied, nil, nil
+	}
+	applied, err = s.Applied(ctx, writes) // some were crossed
+	return applied, refused, err
+}
+
+// Applied looks which decisions were applied, and are the last ones about their documents: for a
+// call of Write that crossed others, or whose answer was lost. Index: _id.
+func (s *decided[D]) Applied(ctx context.Context, writes []Decision[D]) (applied []bool, err error) {
+	ids := collect(writes, func(w Decision[D]) string { id, _, _ := s.of(w.Before); return id })
+	found, _, err := s.read(ctx, "reading "+s.many, bson.D{d("_id", in(ids))}, options.Find())
+	type last struct {
+		rev      int64
+		decision string
+	}
+	current := map[string]last{}
+	for _, doc := range found {
+		id, rev, decision := s.of(doc)
+		current[id] = last{rev, decision}
+	}
+	applied = make([]bool, len(writes))
+	for i, w := range writes {
+		id, rev, decision := s.of(w.After)
+		is, there := current[id]
+		applied[i] = there && is == last{rev, decision}
+	}
+	return applied, err
+}
+
+// CarriedOut removes what was carried out, which is all that is planned in the documents as they
+// are given, and the mark when nothing is left. It changes no rev. One write for each document
+// that nobody has decided since; of the others it takes out what was carried out, entry by entry.
+// Index: _id.
+func (s *decided[D]) CarriedOut(ctx context.Context, docs []D) error {
+	const doing = "removing what was carried out"
+	gone := bson.D{d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
+	matched, err := bulk(ctx, s.coll, doing, docs, func(doc *D) mongo.WriteModel {
+		id, rev, _ := s.of(*doc)
+		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", id), d("rev", rev)}).SetUpdate(gone)
+	})
+	if err != nil || matched == len(docs) {
+		return err
+	}
+	var pulls []mongo.WriteModel
+	for _, doc := range docs {
+		id, _, _ := s.of(doc)
+		pulls = append(pulls,
+			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", id)}).
+				SetUpdate(bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(s.planIDs(doc)))})})}),
+			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", id), d("planned.0", absent)}).SetUpdate(gone))
+	}
+	_, err = s.coll.BulkWrite(ctx, pulls) // in order: the mark goes after the last entry
+	return explain(err, doing)
+}
+
+// plannedQuestion asks whether there are documents with something decided before the given time
+// and not seen to be carried out. Index: planned.
+func (s *decided[D]) plannedQuestion(before time.Time, found func()) Question {
+	return s.whether(bson.D{d("planned_at", bson.D{d("$lte", before)})}, found)
+}
+
+func (s *decided[D]) whether(filter bson.D, found func()) Question {
+	return Question{coll: s.coll, filter: filter, limit: 1, projection: bson.D{d("_id", 1)}, take: func(bson.Raw) error {
+		found()
+		return nil
+	}}
+}
+
+// pushing adds to an update the plans that a decision appends to what is planned, which others
+// take out without a new rev: nothing that is carried out ever comes back.
+func pushing(update bson.D, plans bson.A, drop bool) bson.D {
+	if len(plans) == 0 {
+		return update
+	}
+	push := bson.D{d("$each", plans)}
+	if drop {
+		push = append(push, d("$slice", -len(plans)))
+	}
+	return append(update, d("$push", bson.D{d("planned", push)}))
+}

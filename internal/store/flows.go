@@ -1,0 +1,205 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/codec"
+)
+
+// Index names of flows and flow_nodes.
+const (
+	indexRunning = "running" // {running_at} where it exists
+	indexState   = "state"   // {status, updated_at: -1, _id: -1} of flows; {status, at: -1, _id: -1} of flow_nodes
+	indexFlow    = "flow"    // {flow_id} of flow_nodes
+)
+
+// ErrNoFlow is returned for a flow that does not exist.
+var ErrNoFlow = errors.New("no such flow")
+
+// Flows is the collection flows.
+type Flows struct{ decided[*graph.Flow] }
+
+func newFlows(c *core) *Flows {
+	return &Flows{decided[*graph.Flow]{
+		core: c, coll: c.flows, kind: kind{"flow", "flows"}, update: flowUpdate,
+		of: func(f *graph.Flow) (string, int64, string) { return f.ID, f.Rev, f.Decision },
+		planIDs: func(f *graph.Flow) []string {
+			return collect(f.Planned, func(p graph.Planned) string { return p.ID })
+		},
+		decode: func(raw bson.Raw) (*graph.Flow, error) {
+			f := new(graph.Flow)
+			return f, codec.Decode(raw, f)
+		},
+		refusal: func(_ Decision[*graph.Flow], why error) error { return why },
+	}}
+}
+
+// Insert stores a new flow. exists says that there is one of its id. With a session in the context
+// it is part of the caller's transaction. Index: _id.
+func (s *Flows) Insert(ctx context.Context, f *graph.Flow) (exists bool, err error) {
+	doc, err := flowDoc(f)
+	if err != nil {
+		return false, &FatalError{Reason: "encoding the flow " + f.ID, Err: err}
+	}
+	_, err = s.flows.InsertOne(ctx, doc)
+	if IsDuplicate(err) && !InTransaction(ctx) {
+		return true, nil
+	}
+	return false, explain(err, "storing the flow "+f.ID)
+}
+
+// Get reads a flow. Index: _id.
+func (s *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
+	f, there, err := readOne[graph.Flow](ctx, s.flows, "reading the flow "+id, bson.D{d("_id", id)})
+	if !there && err == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNoFlow, id)
+	}
+	return &f, err
+}
+
+// Questions are those of a look. Nothing about flows is due at a time of its own.
+func (s *Flows) Questions(l Look[*graph.Flow]) []Question {
+	return []Question{s.plannedQuestion(l.LeftBefore, l.Left), s.RunningQuestion(l.Waiting)}
+}
+
+// RunningQuestion asks whether a node of any flow is READY. Index: running.
+func (s *Flows) RunningQuestion(found func()) Question {
+	return s.whether(bson.D{d("running_at", bson.D{d("$gt", time.UnixMilli(0))})}, found)
+}
+
+// List reads flows, those changed last first, without their graphs and plans: of a tenant, a status
+// ("" = any), and changed before the given flow (nil = from the first). Index: state.
+func (s *Flows) List(ctx context.Context, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
+	filter := bson.D{d("status", in([]graph.Status{graph.StatusInit, graph.StatusRunning, graph.StatusPending, graph.StatusFinish}))}
+	if status != "" {
+		filter = bson.D{d("status", status)}
+	}
+	if tenant != "" {
+		filter = append(filter, d("tenant", tenant))
+	}
+	if after != nil {
+		filter = append(filter, d("$or", bson.A{
+			bson.D{d("updated_at", bson.D{d("$lt", after.UpdatedAt)})},
+			bson.D{d("updated_at", after.UpdatedAt), d("_id", bson.D{d("$lt", after.ID)})},
+		}))
+	}
+	docs, unread, err := s.read(ctx, "listing flows", filter, options.Find().SetHint(indexState).
+		SetSort(bson.D{d("updated_at", -1), d("_id", -1)}).SetLimit(int64(limit)).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
+	if err == nil && len(unread) > 0 {
+		err = fmt.Errorf("listing flows: the flow %s cannot be read: %w", unread[0].ID, unread[0].Err)
+	}
+	return docs, err
+}
+
+// flowDoc is the document of a new flow. The tasks in it are not left to the driver, which takes
+// several times as long.
+func flowDoc(f *graph.Flow) (bson.D, error) {
+	c := *f
+	c.Planned = nil
+	elems, err := fieldsOf(&c)
+	if err != nil {
+		return nil, err
+	}
+	doc := make(bson.D, 0, len(elems)+1)
+	for _, e := range elems {
+		doc = append(doc, d(e.Key(), e.Value()))
+	}
+	if len(f.Planned) > 0 {
+		doc = append(doc, d("planned", flowPlans(f.Planned)))
+	}
+	return doc, nil
+}
+
+func flowPlans(plans []graph.Planned) bson.A {
+	out := make(bson.A, len(plans))
+	for i, p := range plans {
+		fields := bson.D{d("id", p.ID), d("node", p.Node)}
+		if p.Do != "" {
+			fields = append(fields, d("do", p.Do))
+		}
+		if p.Task != nil {
+			fields = append(fields, d("task", bson.Raw(codec.AppendTask(make([]byte, 0, len(p.Task.Args.Value)+documentBytes), p.Task))))
+		}
+		if p.Args.Type != 0 {
+			fields = append(fields, d("args", p.Args))
+		}
+		if p.Life != 0 {
+			fields = append(fields, d("life", p.Life))
+		}
+		out[i] = fields
+	}
+	return out
+}
+
+// flowUpdate is the update of a decision: the states that changed, one by one, since a flow may
+// have ten thousand.
+func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
+	before, after := *w.Before, *w.After
+	known := map[string]bool{}
+	for _, p := range before.Planned {
+		known[p.ID] = true
+	}
+	var plans []graph.Planned
+	for _, p := range after.Planned {
+		if !known[p.ID] {
+			plans = append(plans, p)
+		}
+	}
+	if len(plans) > 0 {
+		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
+	} else {
+		after.PlannedAt = before.PlannedAt
+	}
+	var states bson.D
+	for i := range after.States {
+		was, is := &w.Before.States[i], &w.After.States[i]
+		if was.Status != is.Status || was.Reason != is.Reason || was.Own != is.Own || was.Life != is.Life || !was.At.Equal(is.At) ||
+			was.Context.Type != is.Context.Type || !bytes.Equal(was.Context.Value, is.Context.Value) {
+			states = append(states, d("states."+strconv.Itoa(i), is))
+		}
+	}
+	before.Planned, before.Nodes, before.States = nil, nil, nil
+	after.Planned, after.Nodes, after.States = nil, nil, nil
+	update, err := changed(&before, &after)
+	if err != nil {
+		return nil, err
+	}
+	for i := range update {
+		if set, is := update[i].Value.(bson.D); is && update[i].Key == "$set" {
+			update[i].Value = append(set, states...)
+			states = nil
+		}
+	}
+	if len(states) > 0 {
+		update = append(update, d("$set", states))
+	}
+	return pushing(update, flowPlans(plans), w.Drop), nil
+}
+
+// Nodes is the collection flow_nodes.
+type Nodes struct{ *core }
+
+// Put stores what nodes have become, each unless the stored record is of a later decision. Index:
+// _id.
+func (s *Nodes) Put(ctx context.Context, nodes []*graph.Node) error {
+	return putRecords(ctx, s.flowNodes, "storing nodes of flows", nodes, func(n *graph.Node) (string, int64) { return n.ID, n.Rev })
+}
+
+// KeepUntil has the records of a flow's nodes deleted at that time; zero = never. Index: flow.
+func (s *Nodes) KeepUntil(ctx context.Context, flowID string, at time.Time) error {
+	update := bson.D{d("$unset", bson.D{d("delete_at", "")})}
+	if !at.IsZero() {
+		update = bson.D{d("$set", bson.D{d("delete_at", at)})}
+	}
+	_, err := s.flowNodes.UpdateMany(ctx, bson.D{d("flow_id", flowID)}, update, options.UpdateMany().SetHint(indexFlow))
+	return explain(err, "keeping the nodes of the flow "+flowID)
+}

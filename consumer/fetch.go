@@ -130,6 +130,7 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 	if c.stats.fetches.Load() == 0 {
 		c.plan.Crowd(workers)
 	}
+	c.plan.Stand(c.presence.Rank(), c.store.Clock.Now())
 	began := c.cfg.Clock.Monotonic()
 	got, err := c.search(ctx, types, n, workers)
 	if err != nil {
@@ -147,6 +148,9 @@ func (c *Consumer) fetchOnce(ctx context.Context) (full, asked bool, err error) 
 		return false, true, err
 	}
 	took, lost := len(out.Won), out.Lost+out.Unwritable
+	if out.Lost > 0 {
+		c.presence.Met()
+	}
 	if c.watch.Watching() && took+lost == len(found) {
 		c.recent.add(found, c.cfg.Clock.Monotonic())
 	}

@@ -117,6 +117,10 @@ func (p *Plan) Turn(types []string, most int) (some []string, last bool) {
 // Crowd expects so many workers to fetch at once, as when a fleet starts on a backlog.
 func (p *Plan) Crowd(workers int) { p.spread.crowd(workers) }
 
+// Stand says which of the workers this one is, in an order that all of them know, at a time of the
+// store's. So each of a crowd looks in a part of the queue that is its own for a while.
+func (p *Plan) Stand(rank int, at time.Time) { p.spread.stand(rank, at) }
+
 // WantsTail returns the first task of the part of the queue whose end is to be asked for first;
 // nil = none is.
 func (p *Plan) WantsTail(now time.Duration) *model.Task {

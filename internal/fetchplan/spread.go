@@ -13,9 +13,10 @@ import (
 
 // spread decides where in the queue a worker looks. A worker alone looks at the head and
 // keeps exact order. Workers of a crowd, which fetch at the same time, would all see the same
-// head and claim the same tasks. So each of them starts at a random due_at between the known
-// head and tail of the queue, within the greatest priority that has tasks. If many tasks share
-// a millisecond it also skips a few batches. The server walks over one index key for each
+// head and claim the same tasks. So each of them starts at a random due_at in its strip of the
+// queue between the known head and tail, within the greatest priority that has tasks. Every few
+// seconds the strips go round, so none waits for a worker that is busy or dead. If many tasks
+// share a millisecond it also skips a few batches. The server walks over one index key for each
 // skipped task, so these are few.
 //
 // Now and then each worker of the crowd looks at the head itself, where stragglers and greater
@@ -29,6 +30,7 @@ type spread struct {
 	headAt  time.Duration // monotonic: when to look at the head again
 	allAt   time.Duration // monotonic: when to name all greater priorities again
 	opening int           // so many looks are the first of a crowd whose tasks share a millisecond
+	strip   int           // its part of the queue, among those of all workers; any number, they go round
 	misses  int           // looks in a row, since the last that found something, that were past the end
 	field   field
 }
@@ -87,6 +89,8 @@ const (
 	mostTrust  = 256
 	// headPause is the time between two looks at the head, in a crowd together.
 	headPause = 500 * time.Millisecond
+	// stripTime is how long a worker has a strip.
+	stripTime = 4 * time.Second
 	// tailPause is how long the tail counts as known.
 	tailPause   = 5 * time.Second
 	maxMisses   = 2
@@ -115,6 +119,11 @@ func (s *spread) crowd(workers int) {
 	if workers > 1 && !s.crowded {
 		s.enter(workers)
 	}
+}
+
+// stand takes the strip of the worker of that rank, from 0, at the time, which is the store's.
+func (s *spread) stand(rank int, at time.Time) {
+	s.strip = rank + int(at.UnixMilli()/stripTime.Milliseconds())
 }
 
 func (s *spread) enter(workers int) {
@@ -152,7 +161,10 @@ func (s *spread) look(n, quick, workers int, now time.Duration, r *rand.Rand) Ai
 		}
 	}
 	if length > 0 {
-		a.from = f.head.Add(time.Duration(r.Int64N(int64(length) + 1))).Truncate(time.Millisecond)
+		// In the first half of the strip, since the batch goes on from there.
+		each := length / time.Duration(max(workers, 1))
+		first := each * time.Duration(s.strip%max(workers, 1))
+		a.from = f.head.Add(first + time.Duration(r.Int64N(int64(each/2)+1))).Truncate(time.Millisecond)
 	}
 	if s.among > 1 {
 		a.take = min(a.take, max(1, int(maxSkip/s.among)))
@@ -190,7 +202,7 @@ func (s *spread) saw(a Aim, found []*model.Task, workers int, now time.Duration,
 	f := &s.field
 	switch {
 	case len(found) == 0 && a.atHead:
-		*s = spread{} // nothing to do, so no competition
+		*s = spread{strip: s.strip} // nothing to do, so no competition
 		return a.scout
 	case len(found) == 0:
 		s.misses++

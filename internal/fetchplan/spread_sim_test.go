@@ -47,6 +47,7 @@ type simTask struct {
 }
 
 type simWorker struct {
+	rank   int
 	spread spread
 	sight  claim.Sight
 }
@@ -82,7 +83,7 @@ func newFleet(workers, backlog, slots int, span time.Duration) *fleet {
 		f.add(&simTask{id: i, Task: model.Task{Type: "t", Priority: 5, DueAt: simStart.Add(-time.Hour + time.Duration(float64(span)*float64(i)/float64(backlog))).Truncate(time.Millisecond)}})
 	}
 	for range workers {
-		f.workers = append(f.workers, &simWorker{})
+		f.workers = append(f.workers, &simWorker{rank: len(f.workers)})
 	}
 	return f
 }
@@ -161,6 +162,7 @@ func (f *fleet) ms(from, to int) time.Duration {
 
 // look is what [Consumer.fetch] does.
 func (f *fleet) look(w *simWorker) []*model.Task {
+	w.spread.stand(w.rank, f.wall())
 	for {
 		l := w.sight.Begin([]string{"t"}, f.wall(), f.now, false)
 		if w.spread.wantsTail(f.now) {

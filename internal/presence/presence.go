@@ -29,12 +29,15 @@ type Config struct {
 }
 
 // Presence is this worker among the others. One goroutine at a time calls it, but for
-// [Presence.Fleet], which is safe for concurrent use.
+// Fleet, Rank and Met, which are safe for concurrent use.
 type Presence struct {
 	cfg     Config
 	beat    clock.Instant // the last heartbeat that was answered
 	types   []string      // that it told
 	fleet   atomic.Int64
+	rank    atomic.Int64
+	met     atomic.Bool   // another worker was quicker, so there are some
+	first   bool          // the others were counted once
 	counted time.Duration // monotonic: when the others were counted; 0 = never
 }
 
@@ -53,11 +56,27 @@ func New(cfg Config) *Presence { return &Presence{cfg: cfg} }
 // were not counted yet.
 func (p *Presence) Fleet() int { return int(p.fleet.Load()) }
 
+// Rank is how many of the live workers come before this one in the order of their ids.
+func (p *Presence) Rank() int { return int(p.rank.Load()) }
+
+// Met says that other workers want the same tasks. If they started together, the first count was
+// too early to see all of them, so there is another one soon.
+func (p *Presence) Met() { p.met.Store(true) }
+
+// secondCount is how long after the first count the others are counted again if there are some.
+const secondCount = time.Second
+
 // Due reports whether it is time for a heartbeat: also when the types have changed, or the clock
 // was not read for as long.
 func (p *Presence) Due() bool {
+	if p.early() && p.beat.Since(p.cfg.Clock) >= secondCount {
+		return true
+	}
 	return p.beat.Since(p.cfg.Clock) >= store.HeartbeatInterval || p.cfg.Store.Clock.Age() >= store.HeartbeatInterval || !slices.Equal(p.types, p.cfg.Types())
 }
+
+// early reports whether the others were counted before all of them had started.
+func (p *Presence) early() bool { return p.first && p.met.Load() }
 
 // Beat writes the worker's document and reads the clock.
 func (p *Presence) Beat(ctx context.Context) error {
@@ -70,7 +89,7 @@ func (p *Presence) Beat(ctx context.Context) error {
 	if ago, ok := p.cfg.Store.Clock.Jumped(input.MinWorkerTimeout / claim.MarginShare); ok && ago <= p.cfg.Clock.Monotonic()-began {
 		p.cfg.Log.Warn().Msg("the database and this machine measured different elapsed times; takeovers of short leases are postponed")
 	}
-	if err := p.count(ctx, worker.Types); err != nil {
+	if err := p.count(ctx, worker); err != nil {
 		return err
 	}
 	p.beat, p.types = clock.Read(p.cfg.Clock), worker.Types
@@ -79,17 +98,20 @@ func (p *Presence) Beat(ctx context.Context) error {
 
 // count counts the live workers: with every heartbeat while there is something to do, else
 // rarely.
-func (p *Presence) count(ctx context.Context, types []string) error {
+func (p *Presence) count(ctx context.Context, worker store.Worker) error {
 	now, every := p.cfg.Clock.Monotonic(), countPolling
 	if p.cfg.Watching() {
 		every = CountWatching
 	}
-	if p.counted != 0 && now-p.counted < every && !p.cfg.Busy() {
+	if p.counted != 0 && now-p.counted < every && !p.cfg.Busy() && !p.early() {
 		return nil
 	}
-	n, err := p.cfg.Store.Workers.Alive(ctx, types)
+	ids, err := p.cfg.Store.Workers.Alive(ctx, worker.Types)
 	if err == nil {
-		p.fleet.Store(int64(max(n, 1)))
+		rank, _ := slices.BinarySearch(ids, worker.ID)
+		p.rank.Store(int64(rank))
+		p.fleet.Store(int64(max(len(ids), 1)))
+		p.first = p.counted == 0
 		p.counted = max(now, 1)
 	}
 	return err

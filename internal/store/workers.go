@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -70,11 +72,24 @@ func (s *Workers) List(ctx context.Context) ([]Worker, error) {
 	return all, err
 }
 
-// Alive counts the workers that were heard of lately and serve one of the
+// Alive returns the ids, ascending, of the workers that were heard of lately and serve one of the
 // types. Index: heartbeat.
-func (s *Workers) Alive(ctx context.Context, types []string) (int, error) {
-	n, err := s.workers.CountDocuments(ctx, bson.D{
+func (s *Workers) Alive(ctx context.Context, types []string) (ids []string, err error) {
+	cur, err := s.workers.Find(ctx, bson.D{
 		d("heartbeat_at", bson.D{d("$gte", s.Clock.Now().Add(-3*HeartbeatInterval))}), d("types", in(types)),
-	})
-	return int(n), explain(err, "counting workers")
+	}, options.Find().SetProjection(bson.D{d("_id", 1)}).SetBatchSize(manyWorkers))
+	var docs []struct {
+		ID string `bson:"_id"`
+	}
+	if err == nil {
+		err = cur.All(ctx, &docs)
+	}
+	for _, doc := range docs {
+		ids = append(ids, doc.ID)
+	}
+	slices.Sort(ids)
+	return ids, explain(err, "looking for live workers")
 }
+
+// manyWorkers are so many that one reply names all of a fleet.
+const manyWorkers = 10_000

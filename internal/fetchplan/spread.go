@@ -16,8 +16,8 @@ import (
 // head and claim the same tasks. So each of them starts at a random due_at in its strip of the
 // queue between the known head and tail, within the greatest priority that has tasks. Every few
 // seconds the strips go round, so none waits for a worker that is busy or dead. If many tasks
-// share a millisecond it also skips a few batches. The server walks over one index key for each
-// skipped task, so these are few.
+// share a millisecond it also skips a few batches, and how many goes by its strip, too. The server
+// walks over one index key for each skipped task, so these are few.
 //
 // Now and then each worker of the crowd looks at the head itself, where stragglers and greater
 // priorities are. spread is pure; the simulation in spread_test.go runs it.
@@ -41,6 +41,7 @@ type field struct {
 	first      *model.Task   // as it was last seen; nil = nothing is known
 	head, tail time.Time     // due_at of the first and the last; zero tail = not known
 	tailAt     time.Duration // monotonic: when the tail was asked
+	gap        time.Duration // between moments at which many tasks each are due; 0 = they are due all along
 	depth      int           // about how many tasks there are; 0 = not known
 }
 
@@ -89,6 +90,12 @@ const (
 	mostTrust  = 256
 	// headPause is the time between two looks at the head, in a crowd together.
 	headPause = 500 * time.Millisecond
+	// blindly is how many tasks a worker may take where it cannot see how many share a moment. Of
+	// more it takes half.
+	blindly = 250
+	// golden is the part of a whole by which the places of successive strips differ among tasks of
+	// one moment: so any number of neighbours lie evenly apart.
+	golden = 0.6180339887498949
 	// stripTime is how long a worker has a strip.
 	stripTime = 4 * time.Second
 	// tailPause is how long the tail counts as known.
@@ -143,27 +150,25 @@ func (s *spread) look(n, quick, workers int, now time.Duration, r *rand.Rand) Ai
 	case s.field.first == nil: // the start of a crowd: all of it looks at the head now
 		return Aim{atHead: true, scout: true, take: scouted}
 	case now >= s.headAt || s.misses >= maxMisses:
-		return Aim{atHead: true, take: n}
+		return Aim{atHead: true, take: max(s.share(n, quick, workers), (n+1)/2)} // others look there, too
 	}
 	f := &s.field
-	a := Aim{priority: f.priority, from: f.head, take: n}
+	a := Aim{priority: f.priority, from: f.head, take: s.share(n, quick, workers)}
 	if now >= s.allAt {
 		a.all, s.allAt = true, now+claim.FullEvery
 	}
 	length := f.tail.Sub(f.head)
 	if f.depth > 0 {
-		// Near the end each worker takes a few, or the first would leave nothing to the others. Of a
-		// large crowd more look at once.
-		parts := max(workers, 2) * min(max(workers/4, 2), 4)
-		a.take = min(n, max(leastShare, min(quick, n/4), f.depth/parts))
 		if wanted := perWorker * max(workers, 2) * n; f.depth > wanted {
 			length = time.Duration(float64(length) * float64(wanted) / float64(f.depth))
 		}
 	}
-	if length > 0 {
-		// In the first half of the strip, since the batch goes on from there.
-		each := length / time.Duration(max(workers, 1))
-		first := each * time.Duration(s.strip%max(workers, 1))
+	if length > 0 && (s.misses == 0 || s.among <= 1) { // after a miss among the tasks of the first moment
+		// From before the head, so that its moment has as many strips as each later one. In the first
+		// half of the strip, since the batch goes on from there.
+		gap := min(f.gap, length)
+		each := (length + gap) / time.Duration(max(workers, 1))
+		first := each*time.Duration(s.strip%max(workers, 1)) - gap
 		a.from = f.head.Add(first + time.Duration(r.Int64N(int64(each/2)+1))).Truncate(time.Millisecond)
 	}
 	if s.among > 1 {
@@ -173,9 +178,31 @@ func (s *spread) look(n, quick, workers int, now time.Duration, r *rand.Rand) Ai
 			s.opening--
 			a.take = min(a.take, max(leastShare, reach/(2*max(workers, 2))))
 		}
-		a.skip = r.IntN(reach + 1)
+		a.skip = s.pass(reach, workers, r)
 	}
 	return a
+}
+
+// pass is how many tasks to pass over, reach at most, in the part of them that is the strip's own.
+func (s *spread) pass(reach, workers int, r *rand.Rand) int {
+	_, part := math.Modf(golden * float64(s.strip%(1<<20)))
+	return int((part+r.Float64()/float64(max(workers, 1)))*float64(reach)) % (reach + 1)
+}
+
+// share is how many of n tasks to take. Near the end each worker takes a few, or the first would
+// leave nothing to the others. Of a large crowd more look at once. No batch is more than a worker's
+// part of what is left, however quick the tasks are.
+func (s *spread) share(n, quick, workers int) int {
+	depth := s.field.depth
+	switch {
+	case depth == 0 && s.field.gap > 0: // the moment may end here
+		return max(min(n, blindly), n/2)
+	case depth == 0:
+		return n
+	}
+	workers = max(workers, 2)
+	parts := workers * min(max(workers/4, 2), 4)
+	return min(n, max(leastShare, min(quick, n/4, depth/workers), depth/parts))
 }
 
 // wantsTail reports whether to query the tail of the field.
@@ -243,9 +270,17 @@ func (s *spread) saw(a Aim, found []*model.Task, workers int, now time.Duration,
 		}
 	}
 	from := f.head
-	if !a.atHead && a.from.After(from) {
-		from = a.from
-		if hole := first.DueAt.Sub(from); a.skip == 0 && hole > from.Sub(f.head) {
+	if !a.atHead {
+		if a.from.After(from) {
+			from = a.from
+		}
+		hole := first.DueAt.Sub(from)
+		if n > 1 && last.Equal(first.DueAt) {
+			f.gap = max(f.gap, hole)
+		} else {
+			f.gap /= 2
+		}
+		if a.skip == 0 && hole > from.Sub(f.head) && (f.gap == 0 || from.Equal(f.head)) {
 			f.first, f.head = first, first.DueAt // so much was taken already that the head has probably come here
 		}
 	}

@@ -48,6 +48,9 @@ type simTask struct {
 
 type simWorker struct {
 	rank   int
+	known  int           // so many workers it knows of
+	diesAt time.Duration // 0 = it lives on
+	slow   int           // it takes so many times as long as others; 0 = once
 	spread spread
 	sight  claim.Sight
 }
@@ -83,9 +86,18 @@ func newFleet(workers, backlog, slots int, span time.Duration) *fleet {
 		f.add(&simTask{id: i, Task: model.Task{Type: "t", Priority: 5, DueAt: simStart.Add(-time.Hour + time.Duration(float64(span)*float64(i)/float64(backlog))).Truncate(time.Millisecond)}})
 	}
 	for range workers {
-		f.workers = append(f.workers, &simWorker{rank: len(f.workers)})
+		f.workers = append(f.workers, &simWorker{rank: len(f.workers), known: workers})
 	}
 	return f
+}
+
+// bunch has the tasks of the backlog become due at so few moments, as when few sends made them.
+func (f *fleet) bunch(moments int) {
+	q := f.queue[5]
+	each := len(q) / moments
+	for i, t := range q {
+		t.DueAt = q[i/each*each].DueAt
+	}
 }
 
 func (f *fleet) add(t *simTask) {
@@ -111,7 +123,7 @@ func (f *fleet) run(t *testing.T) {
 		by[fmt.Sprint(n.t.id)] = n.t
 	}
 	for w := range f.workers {
-		f.workers[w].spread.crowd(len(f.workers))
+		f.workers[w].spread.crowd(f.workers[w].known)
 		heap.Push(&f.steps, step{at: f.now + time.Duration(f.random.IntN(30))*time.Millisecond, worker: w, find: true})
 	}
 	for f.left > 0 || len(f.live) > 0 {
@@ -123,10 +135,13 @@ func (f *fleet) run(t *testing.T) {
 			f.live = f.live[1:]
 		}
 		w := f.workers[s.worker]
+		if w.diesAt > 0 && f.now >= w.diesAt {
+			continue
+		}
 		if s.find {
 			seen := f.look(w)
 			if len(seen) > 0 {
-				took := f.ms(50, 150)
+				took := time.Duration(max(w.slow, 1)) * f.ms(50, 150)
 				heap.Push(&f.steps, step{at: s.at + took, took: took, worker: s.worker, seen: seen})
 			} else {
 				heap.Push(&f.steps, step{at: s.at + f.ms(750, 1250), worker: s.worker, find: true})
@@ -151,7 +166,7 @@ func (f *fleet) run(t *testing.T) {
 		if lost > 0 {
 			f.readBack++
 		}
-		w.spread.learn(won, lost, len(f.workers))
+		w.spread.learn(won, lost, w.known)
 		heap.Push(&f.steps, step{at: s.at + max(f.ms(20, 150), w.spread.rest(s.took)), worker: s.worker, find: true})
 	}
 }
@@ -170,13 +185,13 @@ func (f *fleet) look(w *simWorker) []*model.Task {
 			f.finds++
 			f.walked++
 		}
-		a := w.spread.look(f.slots, f.slots, len(f.workers), f.now, f.random)
+		a := w.spread.look(f.slots, f.slots, w.known, f.now, f.random)
 		priorities, from := a.place(l)
 		found := f.find(priorities, from, a)
 		if a.atHead && !a.scout {
 			w.sight.End(l, found, len(found) < a.take)
 		}
-		if !w.spread.saw(a, found, len(f.workers), f.now, f.random) {
+		if !w.spread.saw(a, found, w.known, f.now, f.random) {
 			return found
 		}
 	}

@@ -1,5 +1,5 @@
 // Package presence makes a worker known to the others: its document, written every half minute,
-// and how many workers are alive beside it.
+// how many workers are alive beside it, and its rank among them.
 package presence
 
 import (
@@ -37,7 +37,7 @@ type Presence struct {
 	fleet   atomic.Int64
 	rank    atomic.Int64
 	met     atomic.Bool   // another worker was quicker, so there are some
-	first   bool          // the others were counted once
+	early   time.Duration // how long after a count the next is early, if there are others
 	counted time.Duration // monotonic: when the others were counted; 0 = never
 }
 
@@ -59,24 +59,24 @@ func (p *Presence) Fleet() int { return int(p.fleet.Load()) }
 // Rank is how many of the live workers come before this one in the order of their ids.
 func (p *Presence) Rank() int { return int(p.rank.Load()) }
 
-// Met says that other workers want the same tasks. If they started together, the first count was
-// too early to see all of them, so there is another one soon.
+// Met says that other workers want the same tasks. Those that started together have not seen all of
+// each other, so the others are counted again soon.
 func (p *Presence) Met() { p.met.Store(true) }
 
-// secondCount is how long after the first count the others are counted again if there are some.
-const secondCount = time.Second
+// firstEarly is the time from the first count to the second where others were met. Each such
+// time is twice the one before, up to a heartbeat.
+const firstEarly = 250 * time.Millisecond
 
 // Due reports whether it is time for a heartbeat: also when the types have changed, or the clock
 // was not read for as long.
 func (p *Presence) Due() bool {
-	if p.early() && p.beat.Since(p.cfg.Clock) >= secondCount {
-		return true
-	}
-	return p.beat.Since(p.cfg.Clock) >= store.HeartbeatInterval || p.cfg.Store.Clock.Age() >= store.HeartbeatInterval || !slices.Equal(p.types, p.cfg.Types())
+	return p.countsEarly() || p.beat.Since(p.cfg.Clock) >= store.HeartbeatInterval || p.cfg.Store.Clock.Age() >= store.HeartbeatInterval || !slices.Equal(p.types, p.cfg.Types())
 }
 
-// early reports whether the others were counted before all of them had started.
-func (p *Presence) early() bool { return p.first && p.met.Load() }
+// countsEarly reports whether other workers were met that the last count may have missed.
+func (p *Presence) countsEarly() bool {
+	return p.met.Load() && p.counted != 0 && p.early < store.HeartbeatInterval && p.cfg.Clock.Monotonic()-p.counted >= p.early
+}
 
 // Beat writes the worker's document and reads the clock.
 func (p *Presence) Beat(ctx context.Context) error {
@@ -103,7 +103,7 @@ func (p *Presence) count(ctx context.Context, worker store.Worker) error {
 	if p.cfg.Watching() {
 		every = CountWatching
 	}
-	if p.counted != 0 && now-p.counted < every && !p.cfg.Busy() && !p.early() {
+	if p.counted != 0 && now-p.counted < every && !p.cfg.Busy() && !p.countsEarly() {
 		return nil
 	}
 	ids, err := p.cfg.Store.Workers.Alive(ctx, worker.Types)
@@ -111,8 +111,8 @@ func (p *Presence) count(ctx context.Context, worker store.Worker) error {
 		rank, _ := slices.BinarySearch(ids, worker.ID)
 		p.rank.Store(int64(rank))
 		p.fleet.Store(int64(max(len(ids), 1)))
-		p.first = p.counted == 0
-		p.counted = max(now, 1)
+		p.met.Store(false)
+		p.counted, p.early = max(now, 1), max(firstEarly, 2*p.early)
 	}
 	return err
 }

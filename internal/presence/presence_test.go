@@ -1,0 +1,83 @@
+package presence
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
+
+// ahead is the machine's clock, some time later.
+type ahead struct {
+	clock.Clock
+	by time.Duration
+}
+
+func (a *ahead) Now() time.Time           { return a.Clock.Now().Add(a.by) }
+func (a *ahead) Monotonic() time.Duration { return a.Clock.Monotonic() + a.by }
+
+// fleet is a database of live workers, and the presence of the one named b.
+func fleet(t *testing.T, others ...string) (*Presence, *store.Store, *ahead) {
+	t.Helper()
+	st, err := store.Open(store.Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	require.NoError(t, st.Ready(t.Context()))
+	for _, id := range others {
+		require.NoError(t, st.Workers.Heartbeat(t.Context(), store.Worker{ID: id, Types: []string{"t"}}))
+	}
+	later := &ahead{Clock: clock.System()}
+	types := []string{"t"}
+	return New(Config{
+		Store: st, Clock: later, Log: zerolog.Nop(), Types: func() []string { return types },
+		Worker:   func() store.Worker { return store.Worker{ID: "b", Types: types} },
+		Watching: func() bool { return true }, Busy: func() bool { return false },
+	}), st, later
+}
+
+func TestAWorkerKnowsItsRankAmongTheLive(t *testing.T) {
+	p, st, later := fleet(t, "c", "a", "d")
+	require.Zero(t, p.Fleet(), "not counted yet")
+	require.NoError(t, p.Beat(t.Context()))
+	require.Equal(t, 4, p.Fleet())
+	require.Equal(t, 1, p.Rank())
+	require.NoError(t, st.Workers.Remove(t.Context(), "a"))
+	require.NoError(t, p.Beat(t.Context()))
+	require.Equal(t, 1, p.Rank(), "one that has nothing to do counts rarely")
+	later.by += CountWatching
+	require.NoError(t, p.Beat(t.Context()))
+	require.Equal(t, 3, p.Fleet())
+	require.Zero(t, p.Rank())
+}
+
+// Workers that start together count each other too early: the ones that start last are missing.
+func TestAWorkerThatMeetsOthersCountsThemAgainSoon(t *testing.T) {
+	p, st, later := fleet(t)
+	require.NoError(t, p.Beat(t.Context()))
+	require.Equal(t, 1, p.Fleet())
+	require.NoError(t, st.Workers.Heartbeat(t.Context(), store.Worker{ID: "a", Types: []string{"t"}}))
+	later.by += 10 * time.Second
+	require.False(t, p.Due(), "it has met nobody")
+	p.Met()
+	require.True(t, p.Due())
+	require.NoError(t, p.Beat(t.Context()))
+	require.Equal(t, 2, p.Fleet())
+	require.Equal(t, 1, p.Rank())
+	require.False(t, p.Due())
+	var waits []time.Duration
+	for range 10 {
+		p.Met()
+		from := later.by
+		for !p.Due() {
+			later.by += firstEarly
+		}
+		waits = append(waits, later.by-from)
+		require.NoError(t, p.Beat(t.Context()))
+	}
+	require.LessOrEqual(t, waits[0], 2*firstEarly)
+	require.GreaterOrEqual(t, waits[9], store.HeartbeatInterval-time.Second, "ever more rarely, until each heartbeat is enough: %v", waits)
+}

@@ -6,6 +6,6 @@
 // that document, which says what is to be done next; any engine carries it out. So a process that
 // dies anywhere leaves nothing half done: the next engine goes on.
 //
-// The engine looks ten times a second while nodes have ended within the last ten seconds, each
-// second while a node runs, and else every five seconds.
+// The engine looks 20 ms after it has let a node start, and then less and less often: ten times a
+// second for ten seconds, each second while a node runs, and every five seconds while none does.
 package flow

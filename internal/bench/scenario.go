@@ -44,6 +44,7 @@ var scenarios = []scenario{
 	{"takeover", "kill a worker with a thousand executions; time from each lapse to the new start", takeover},
 	{"archive", "throughput while finished tasks move to the history, and whether all arrive", archive},
 	{"periodic", "how late the tasks of 500 rules of every second are stored; what 100,000 rules at rest cost", periodics},
+	{"flow", "what a node of a flow costs beside a plain task, and how soon it starts after its parent", flows},
 	{"send", "producers only: one by one, concurrent, batched", send},
 }
 

@@ -154,6 +154,17 @@ func TestPeriodicMeasuresHowLateTicksAreAndWhatRulesCost(t *testing.T) {
 	}
 }
 
+func TestFlowMeasuresWhatANodeCostsAndHowSoonItStarts(t *testing.T) {
+	t.Parallel()
+	out := all(t, config(t, "flow"))
+	require.Len(t, out, 3)
+	require.Equal(t, 60, out["flow/plain"].Tasks)
+	require.Equal(t, 60, out["flow/wide"].Tasks)
+	require.Contains(t, out["flow/wide"].Notes[0], " of the rate of plain tasks")
+	require.Equal(t, 3, out["flow/long"].Tasks)
+	require.Positive(t, out["flow/long"].Latency.P50, "no node starts before its parent has ended")
+}
+
 func TestSendMeasuresProducersOnly(t *testing.T) {
 	t.Parallel()
 	out := all(t, config(t, "send"))

@@ -19,8 +19,10 @@ const (
 	busyLook, idleLook = time.Second, 5 * time.Second
 	// busyFor is how long an engine counts as busy after it has decided something.
 	busyFor = 10 * time.Second
-	// waitingLook is how often a busy engine looks while something waits for an end.
-	waitingLook = time.Second / 10
+	// While something waits for an end, a busy engine looks soonLook after it has decided
+	// something, then twice as late each time, up to waitingLook: what has just started may end
+	// soon.
+	soonLook, waitingLook = time.Second / 50, time.Second / 10
 	// longestPace bounds how much later a document is decided where the database answers slowly.
 	longestPace = 3 * time.Second
 	// longest is a pause until nothing in particular.
@@ -57,12 +59,13 @@ type Engine struct {
 	rank                       rank
 	worked, beaten, swept, all time.Duration // monotonic: when it last did; far in the past = never
 	looked                     time.Time     // the database's time of the last look
+	soon                       time.Duration // how soon to look again while something waits for an end
 }
 
 // NewEngine makes an engine that lets d decide. id names it among the workers, kind is the type
 // under which such engines are listed there.
 func NewEngine[D any](id, kind string, d *Decider[D]) *Engine {
-	return &Engine{store: d.Store, id: id, kind: kind, types: d.Types, log: d.Log, decider: d, looks: clock.NewPacer(d.Store.Local(), 0, longestPace),
+	return &Engine{store: d.Store, id: id, kind: kind, types: d.Types, log: d.Log, decider: d, looks: clock.NewPacer(d.Store.Local(), 0, longestPace), soon: waitingLook,
 		worked: -longest, swept: -longest, all: -longest}
 }
 
@@ -78,7 +81,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	for ctx.Err() == nil {
 		if clock.PauseOr(ctx, e.Round(ctx), e.decider.decidedByPerson()) {
-			e.worked = e.store.Local().Monotonic()
+			e.worked, e.soon = e.store.Local().Monotonic(), soonLook
 		}
 	}
 	e.Flush(ctx)
@@ -148,7 +151,7 @@ func (e *Engine) decide(ctx context.Context) (pause time.Duration, err error) {
 		var soon time.Duration
 		soon, stays, worked, err = e.decider.round(ctx, began, now, e.rank.turn)
 		if worked {
-			e.worked = e.store.Local().Monotonic()
+			e.worked, e.soon = e.store.Local().Monotonic(), soonLook
 		}
 		next = min(next, soon)
 		if err != nil {
@@ -165,7 +168,8 @@ func (e *Engine) decide(ctx context.Context) (pause time.Duration, err error) {
 	every := idleLook
 	switch busy, waits := e.store.Local().Monotonic()-e.worked < busyFor, e.decider.waits(); {
 	case busy && waits:
-		every = waitingLook
+		every = e.soon
+		e.soon = min(2*e.soon, waitingLook)
 	case busy || waits:
 		every = busyLook
 	}

@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	"internal/scratch":      {"core", "internal/store", "internal/embedded"},
 	"internal/explain":      {"core", "internal/human"},
 	"internal/demo":         {"core", "internal/store", "internal/fleet", "internal/human", "internal/scratch"},
-	"internal/bench":        {"core", "internal/workerevent", "producer", "admin", "consumer", "periodic", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
+	"internal/bench":        {"core", "internal/workerevent", "producer", "admin", "consumer", "flow", "periodic", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
 	"internal/cli": {
 		"core", "internal/rulespec", "internal/tickplan", "producer", "admin", "consumer", "periodic", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/form", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",

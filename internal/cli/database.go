@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/producer"
@@ -108,6 +109,7 @@ type connection struct {
 	producer *producer.Producer
 	admin    *admin.Admin
 	rules    *periodic.Periodic
+	flows    *flow.Flows
 	at       time.Time // when the command began, by the database
 }
 
@@ -154,7 +156,10 @@ func (a *app) dial(t target) (*connection, error) {
 	}
 	a.onClose(func(ctx context.Context) { _ = c.producer.Close(ctx) })
 	c.admin = admin.New(c.producer)
-	c.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log})
+	if c.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
+		return nil, err
+	}
+	c.flows, err = flow.New(flow.Config{Database: c.db, Prefix: t.prefix, Logger: log})
 	return c, err
 }
 

@@ -7,6 +7,7 @@
 //	database.go   which database is meant, and the connection to it
 //	devfile.go    the address file of a dev server
 //	output.go     tables and JSON;  times.go: times as people read them
+//	flow*.go      the commands about flows; package flowdraw draws their graphs
 //	terminal.go   what others wrote, as it may go to a terminal
 //	confirm.go    asking before many tasks change
 //

@@ -79,6 +79,19 @@ func printStored[T, F any](a *app, name string, things []T, asForm func(T) *F, d
 	}
 }
 
+// printLine prints one of many things, as they come: on a line of its own, as JSON where that is
+// wanted, else the text.
+func (a *app) printLine(v any, text string) error {
+	if a.flags.output != "json" {
+		return a.result(v, text+"\n")
+	}
+	line, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	return a.print(string(line) + "\n")
+}
+
 // result prints what a command has to tell: the value where JSON or YAML is wanted, else the text.
 func (a *app) result(v any, text string) error {
 	if a.asJSON() {

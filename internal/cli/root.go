@@ -78,7 +78,11 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		for _, arg := range a.Args {
 			if strings.HasPrefix(arg, model.NoTenant+"/") {
-				return usage("%s was read as a flag: write %s, or put -- before it", arg, human.TaskArg(arg))
+				name := human.TaskArg(arg)
+				if cmd.HasParent() && cmd.Parent().Name() == "flow" {
+					name = human.FlowArg(arg)
+				}
+				return usage("%s was read as a flag: write %s, or put -- before it", arg, name)
 			}
 		}
 		return usage("%w; see: %s --help", err, cmd.CommandPath())
@@ -103,7 +107,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	add("run", a.demoCommand(), a.devCommand(), a.workCommand(), a.embeddedCommand())
-	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand(), a.periodicCommand())
+	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand(), a.periodicCommand(), a.flowCommand())
 	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.archiveCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	root.SetHelpTemplate(root.HelpTemplate())

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -19,7 +21,7 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1   // it was tried and failed
 	ExitUsage       = 2   // wrong arguments or input; nothing was written for what was wrong
-	ExitNotFound    = 3   // no such task, type, rule or run
+	ExitNotFound    = 3   // no such task, type, rule, run or flow
 	ExitUnreachable = 4   // the database does not answer
 	ExitRefused     = 5   // the state of the task or the database forbids it
 	ExitInterrupted = 130 // stopped by a signal before it was done
@@ -29,7 +31,7 @@ const exitCodesHelp = `Exit codes:
   0    done
   1    failed: a task that was waited for failed, or a check did
   2    wrong usage or input, or no database was named
-  3    no such task, type, rule or run
+  3    no such task, type, rule, run or flow
   4    the database does not answer
   5    refused: the task's state, the schema or a permission forbids it
   130  interrupted`
@@ -112,10 +114,11 @@ func exitCode(ctx context.Context, err error) int {
 	var c *codedError
 	var fatal *store.FatalError
 	var refused *model.RefusedError
+	var flowRefused *flowplan.RefusedError
 	switch {
 	case errors.As(err, &c):
 		return c.code
-	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun):
+	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound):
 		return ExitNotFound
 	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, periodic.ErrExists, periodic.ErrNotRunning):
 		return ExitRefused
@@ -123,7 +126,7 @@ func exitCode(ctx context.Context, err error) int {
 		return ExitUsage
 	case errors.Is(err, store.ErrNotFound):
 		return ExitNotFound
-	case errors.As(err, &fatal), errors.As(err, &refused):
+	case errors.As(err, &fatal), errors.As(err, &refused), errors.As(err, &flowRefused):
 		return ExitRefused
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return ExitInterrupted

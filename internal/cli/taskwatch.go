@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,7 +48,7 @@ func (a *app) taskWatch() *cobra.Command {
 				if err != nil {
 					return a.watched(cmd.Context().Err() != nil, s, err)
 				}
-				if err := a.printEvent(&e); err != nil {
+				if err := a.printLine(&e, eventLine(&e)); err != nil {
 					return err
 				}
 			}
@@ -88,21 +87,6 @@ func watchError(err error) error {
 		return coded(ExitFailed, "%w; without --after the command starts from now", err)
 	default:
 		return err
-	}
-}
-
-func (a *app) printEvent(e *model.TaskEvent) error {
-	switch {
-	case a.flags.output == "yaml":
-		return a.printJSON(e)
-	case a.asJSON():
-		line, err := json.Marshal(e)
-		if err != nil {
-			return fmt.Errorf("writing JSON: %w", err)
-		}
-		return a.print(string(line) + "\n")
-	default:
-		return a.print(eventLine(e) + "\n")
 	}
 }
 

@@ -32,6 +32,9 @@ addresses unless --allow-link-local is given. With --http-allow they call only t
 With --periodic it also sends the tasks of periodic rules (mscheduler periodic). At least one
 such process must run, or no rule fires. Several share the work and replace each other.
 
+With --flow it also runs the engine of flows (mscheduler flow). At least one such process must
+run, or no flow continues. Several share the work and replace each other.
+
 With --completion-addr it also accepts the completions of asynchronous HTTP targets, for the rules of
 all workers: POST or PUT /api/v1/callbacks/{token}. Targets call --completion-url. It is required
 where --completion-addr is every address of the machine (:8080, 0.0.0.0:8080).
@@ -64,6 +67,7 @@ type workFlags struct {
 	events          bool
 	withStdin       bool
 	periodic        bool // decide the ticks of periodic rules, too
+	flow            bool // run the engine of flows, too
 
 	reach httpcall.Reach // where http tasks and the targets of rules may call; callbacks, too
 }
@@ -108,6 +112,7 @@ func (a *app) workCommand() *cobra.Command {
 	}
 	w.register(cmd.Flags())
 	cmd.Flags().BoolVar(&w.periodic, "periodic", false, "also run the engine of periodic rules")
+	cmd.Flags().BoolVar(&w.flow, "flow", false, "also run the engine of flows")
 	return cmd
 }
 
@@ -186,22 +191,23 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 		ctx, cancel = untilEOF(ctx, a.Stdin)
 		defer cancel()
 	}
-	run := c.Run
+	work := []string{types + " tasks"}
+	var engines []func(context.Context) error
 	if w.periodic {
-		run = func(ctx context.Context) error { return both(ctx, c.Run, conn.rules.Run) }
-		types += " tasks and the periodic rules"
-	} else {
-		types += " tasks"
+		work, engines = append(work, "the periodic rules"), append(engines, conn.rules.Run)
+	}
+	if w.flow {
+		work, engines = append(work, "the flows"), append(engines, conn.flows.Run)
 	}
 	if !w.events {
-		a.say("worker %s runs %s of %s; Ctrl-C stops it gracefully", c.WorkerID(), types, conn)
+		a.say("worker %s runs %s of %s; Ctrl-C stops it gracefully", c.WorkerID(), human.List(work), conn)
 	}
 	defer context.AfterFunc(ctx, func() {
 		if n := c.Stats().Held; n > 0 && !w.events {
 			a.say("stopping: waiting at most %s for %s; press Ctrl-C again to exit at once", span(w.shutdownTimeout), human.Plural(n, "task", "tasks"))
 		}
 	})()
-	err = run(ctx)
+	err = together(ctx, c.Run, engines...)
 	if err == nil && !w.events {
 		s := c.Stats()
 		a.say("stopped: %s, %d taken over from other workers, %d late results refused", human.Plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
@@ -209,18 +215,23 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	return err
 }
 
-// both runs two things until ctx ends, or one of them cannot go on.
-func both(ctx context.Context, one, other func(context.Context) error) error {
+// together runs one thing and the others beside it, until ctx ends or one of them cannot go on.
+func together(ctx context.Context, one func(context.Context) error, others ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		defer cancel()
-		ended <- other(ctx)
-	}()
-	err := one(ctx)
+	ended := make(chan error, len(others))
+	for _, other := range others {
+		go func() {
+			defer cancel()
+			ended <- other(ctx)
+		}()
+	}
+	errs := []error{one(ctx)}
 	cancel()
-	return errors.Join(err, <-ended)
+	for range others {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
 }
 
 // programEnv is the environment of exec tasks: the worker's own without its settings,

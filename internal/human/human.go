@@ -91,18 +91,38 @@ func Plural[N int | int64](n N, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
+// List is words as a part of a sentence: "a", "a and b", "a, b and c".
+func List(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
 // TaskID is the id of a task as people write it: http/order-17 for -/http/order-17, which has no
 // tenant. A key with a slash keeps the id in full, since type/key would be taken for another.
-func TaskID(id string) string {
-	if short, none := strings.CutPrefix(id, "-/"); none && strings.Count(short, "/") == 1 {
+func TaskID(id string) string { return withoutTenant(id, 1) }
+
+// TaskArg is the id as an argument of a command, for a shell. After -- it is no flag.
+func TaskArg(id string) string { return argument(TaskID(id)) }
+
+// FlowID is the id of a flow as people write it: order-17 for -/order-17, which has no tenant. A key
+// with a slash keeps the id in full.
+func FlowID(id string) string { return withoutTenant(id, 0) }
+
+// FlowArg is the id as an argument of a command, as [TaskArg].
+func FlowArg(id string) string { return argument(FlowID(id)) }
+
+// withoutTenant is an id without the mark of no tenant, where that leaves so many slashes.
+func withoutTenant(id string, slashes int) string {
+	if short, none := strings.CutPrefix(id, "-/"); none && strings.Count(short, "/") == slashes {
 		return short
 	}
 	return id
 }
 
-// TaskArg is the id as an argument of a command, for a shell. After -- it is no flag.
-func TaskArg(id string) string {
-	id = TaskID(id)
+func argument(id string) string {
 	quoted := "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
 	if strings.HasPrefix(id, "-") {
 		return "-- " + quoted

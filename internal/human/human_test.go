@@ -42,6 +42,12 @@ func TestPlural(t *testing.T) {
 	require.Equal(t, "0 tasks", Plural(0, "task", "tasks"))
 }
 
+func TestAListIsPartOfASentence(t *testing.T) {
+	for want, words := range map[string][]string{"": nil, "a": {"a"}, "a and b": {"a", "b"}, "a, b and c": {"a", "b", "c"}} {
+		require.Equal(t, want, List(words))
+	}
+}
+
 func TestATaskIDIsShortWhereItHasNoTenantAndOneMeaning(t *testing.T) {
 	for id, want := range map[string][2]string{
 		"-/http/order-17":    {"http/order-17", "'http/order-17'"},
@@ -50,5 +56,16 @@ func TestATaskIDIsShortWhereItHasNoTenantAndOneMeaning(t *testing.T) {
 		"-/t/it's":           {"t/it's", `'t/it'\''s'`},
 	} {
 		require.Equal(t, want, [2]string{TaskID(id), TaskArg(id)})
+	}
+}
+
+func TestAFlowIDIsShortWhereItHasNoTenantAndOneMeaning(t *testing.T) {
+	for id, want := range map[string][2]string{
+		"-/order-17":    {"order-17", "'order-17'"},
+		"acme/order-17": {"acme/order-17", "'acme/order-17'"},
+		"-/a/b":         {"-/a/b", "-- '-/a/b'"},
+		"-/-x":          {"-x", "-- '-x'"},
+	} {
+		require.Equal(t, want, [2]string{FlowID(id), FlowArg(id)})
 	}
 }

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+)
+
+// orderFlow waits for a person at stock.
+const orderFlow = `key: order-7
+description: an order
+args: {text: paid}
+nodes:
+  - id: pay
+    type: exec
+    args: {argv: [echo, {$arg: text}]}
+  - id: stock
+    type: exec
+    after: [pay]
+    args: {argv: ["false"]}
+    options: {retry: {strategy: none}}
+  - id: mail
+    type: exec
+    after: [pay]
+    when: {pay: {output.exit_code: 0}}
+    args: {argv: [echo, {$output: pay.output}]}
+  - id: done
+    type: exec
+    after: [stock, mail]
+    args: {argv: [echo, done]}
+`
+
+func TestAFlowIsStartedShownResolvedAndRetried(t *testing.T) {
+	s := newSession(t)
+	path := s.file(orderFlow)
+	require.Equal(t, "order-7  valid, 4 nodes\n", s.ok("flow", "validate", path).stdout)
+	require.Contains(t, s.run("flow", "list").stderr, "is not set up", "nothing was written")
+
+	r := s.ok("flow", "start", path)
+	require.Equal(t, "order-7  RUNNING\n", r.stdout)
+	require.Contains(t, r.stderr, `unknown type "exec"`)
+	require.Contains(t, r.stderr, "no flow engine is running")
+	require.Contains(t, s.ok("flow", "start", path).stderr, "the key of order-7 already exists; nothing changed")
+	r = s.ok("flow", "show", "order-7")
+	require.Regexp(t, `(?m)^NODE +TYPE +STATUS +SINCE +AFTER +WHY
+pay +exec +READY +\S.* +- +-
+├─ stock +exec +WAIT +\S.* +pay +-
+├─ mail +exec +WAIT +\S.* +pay +-
+done +exec +WAIT +\S.* +stock, mail +-$`, r.stdout)
+	require.Contains(t, r.stderr, "no flow engine is running")
+
+	_, _, stop := s.worker("--flow")
+	s.eventually("the flow waits for a person", func() bool {
+		return strings.Contains(s.ok("flow", "list", "--status", "pending").stdout, "order-7")
+	})
+	r = s.ok("flow", "list")
+	require.Regexp(t, `(?m)^order-7 +PENDING +2 of 4 +2 `, r.stdout)
+	r = s.ok("flow", "show", "order-7")
+	require.Empty(t, r.stderr)
+	require.Regexp(t, `(?m)^status +PENDING$`, r.stdout)
+	require.Regexp(t, `(?m)^├─ stock +exec +PENDING +\S.* +pay +its task failed: false: exit status 1$`, r.stdout)
+	require.Regexp(t, `(?m)^done +exec +PENDING .* stock, mail +it hangs on stock, which is PENDING$`, r.stdout)
+	require.Regexp(t, `(?m)^├─ mail +exec +SUCCESS`, r.stdout)
+
+	var shown struct {
+		ID, Status string
+		Counts     map[string]int
+		Nodes      []struct {
+			Node, Status, Reason string
+			TaskID               string `json:"task_id"`
+			After                []string
+			Output               map[string]any
+		}
+	}
+	s.ok("flow", "show", "order-7", "-o", "json").json(&shown)
+	require.Equal(t, "-/order-7 PENDING", shown.ID+" "+shown.Status)
+	require.Equal(t, map[string]int{"SUCCESS": 2, "PENDING": 2}, shown.Counts)
+	require.Equal(t, "paid\n", shown.Nodes[0].Output["output"])
+	require.Equal(t, "-/exec/flow:order-7:pay", shown.Nodes[0].TaskID)
+	require.Equal(t, "paid\n\n", shown.Nodes[2].Output["output"], "its argument is the output of pay")
+	require.Contains(t, s.ok("flow", "list", "-o", "yaml").stdout, "id: -/order-7\n")
+
+	r = s.ok("flow", "explain", "order-7", "stock")
+	require.Contains(t, r.stdout, "stock of order-7 is PENDING.\n")
+	require.Contains(t, r.stdout, "Resolve it as SUCCESS or ERROR")
+	require.Contains(t, r.stdout, "mscheduler task explain 'exec/flow:order-7:stock'\n")
+
+	s.fails(ExitUsage, []string{`status is "DONE"; want SUCCESS or ERROR`}, "flow", "resolve", "order-7", "stock", "done")
+	s.fails(ExitUsage, []string{`node is "x"`, "no such node"}, "flow", "resolve", "order-7", "x", "SUCCESS")
+	s.fails(ExitRefused, []string{"only PENDING can be resolved"}, "flow", "resolve", "order-7", "pay", "SUCCESS")
+	s.fails(ExitNotFound, []string{"no such flow: acme/order-7"}, "flow", "resolve", "acme/order-7", "pay", "SUCCESS")
+	require.Regexp(t, `^order-7  RUNNING`, s.ok("flow", "resolve", "order-7", "stock", "success", "--remark", "found by hand").stdout)
+	r = s.ok("flow", "watch", "order-7")
+	require.Regexp(t, `(?m)^20\S+Z  SUCCESS  order-7  stock  found by hand$`, r.stdout)
+	require.Regexp(t, `(?m)^20\S+Z  SUCCESS  order-7  done$`, r.stdout)
+	require.Regexp(t, `(?m)^20\S+Z  FINISH   order-7$`, r.stdout)
+	require.Regexp(t, `(?m)^ended +20\S+ .*, took \S`, s.ok("flow", "show", "order-7").stdout)
+
+	require.Regexp(t, `^order-7  RUNNING`, s.ok("flow", "retry", "order-7", "mail").stdout)
+	r = s.ok("flow", "watch", "order-7", "-o", "json")
+	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	var last struct{ Flow, Node, Status string }
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &last))
+	require.Equal(t, "-/order-7  FINISH", last.Flow+" "+last.Node+" "+last.Status)
+	require.Contains(t, r.stdout, `"node":"mail","status":"SUCCESS","life":1}`)
+
+	r = s.ok("worker", "list")
+	require.Regexp(t, `(?m)^flow-\S+ +alive +mscheduler\.flow `, r.stdout)
+	require.Contains(t, s.ok("doctor").stdout, "mscheduler.flow")
+	require.Contains(t, stop().stderr, "tasks and the flows of")
+}
+
+func TestAFlowIsCancelled(t *testing.T) {
+	s := newSession(t)
+	s.ok("flow", "start", s.file("tenant: acme\nnodes: [{id: a, type: t}, {id: b, type: t, after: [a]}]\n"), "--key", "k/1")
+	r := s.ok("flow", "cancel", "acme/k/1", "--remark", "no longer needed")
+	require.Contains(t, r.stdout, "acme/k/1  RUNNING  no longer needed\n", "its first task ends when an engine hears of it")
+	r = s.ok("flow", "show", "acme/k/1")
+	require.Regexp(t, `(?m)^b +t +SKIPPED .* a +no longer needed$`, r.stdout)
+	require.Regexp(t, `(?m)^acme/k/1 `, s.ok("flow", "list", "--tenant", "acme").stdout)
+	r = s.ok("flow", "list", "--tenant", "other")
+	require.Empty(t, r.stdout)
+	require.Contains(t, r.stderr, "no flows")
+}
+
+func TestTheGraphOfAFlowIsPrintedForOtherPrograms(t *testing.T) {
+	s := newSession(t)
+	s.ok("flow", "start", s.file(orderFlow))
+	require.Equal(t, "pay  READY\n├─ stock  WAIT\n├─ mail  WAIT\ndone  WAIT  after stock, mail\n", s.ok("flow", "show", "order-7", "--graph", "text").stdout)
+	dot := s.ok("flow", "show", "order-7", "--graph", "dot").stdout
+	require.Contains(t, dot, `"pay" [label="pay\nREADY", fillcolor="#cfe2ff"];`)
+	require.Contains(t, dot, `"pay" -> "stock";`)
+	require.Contains(t, dot, `"pay" -> "mail" [label="when"];`)
+	require.Contains(t, s.ok("flow", "show", "order-7", "--graph", "mermaid").stdout, "n0 -->|when| n2\n")
+}
+
+func TestAFileOfFlowsThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	const good = "key: good\nnodes: [{id: a, type: t}]\n---\n"
+	for content, said := range map[string][]string{
+		good + "nodes:\n  - id: a\n    handler: t\n":                                                       {"types.yaml:6:5: nodes[0].handler is not known; use type"},
+		good + "nodes:\n  - id: a\n    type: t\n  - id: b\n    type: t\n    after: [a, x]\n":               {"types.yaml:9:16: nodes[1].after[1] (node b) is x; there is no such node"},
+		good + "nodes: [{id: a, type: t, after: [b]}, {id: b, type: t, after: [a]}]\n":                     {"have a cycle: "},
+		good + "nodes: [{id: a, type: t, args: {x: {$output: b.y}}}, {id: b, type: t, after: [a]}]\n":      {"types.yaml:4:46: nodes[0].args.x.$output (node a)"},
+		good + "nodes: [{id: a, type: t, options: {timeout: soon}}]\n":                                     {`options.timeout is "soon"; want a duration`},
+		good + "nodes: [{id: N/A, type: t}]\n":                                                             {"the name of no node"},
+		good + "nodes: [{id: a, type: t}, {id: b, type: t, after: [a], join: {strategy: at_least, n: 2}}]": {"join.n"},
+		"":     {"there are no flows"},
+		"[]\n": {"types.yaml:1:1"},
+	} {
+		path := s.file(content)
+		s.fails(ExitUsage, said, "flow", "validate", path)
+		s.fails(ExitUsage, said, "flow", "start", path)
+	}
+	s.fails(ExitUsage, []string{"--key works with a single flow", "has 2"}, "flow", "start", "--key", "k", s.file(good+"nodes: [{id: a, type: t}]\n"))
+	r := s.ok("flow", "list")
+	require.Empty(t, r.stdout, "nothing was written by any of them")
+}
+
+func TestTheArgumentsOfAFlowAreGivenOnTheCommandLine(t *testing.T) {
+	s := newSession(t)
+	path := s.file("args: {n: 1}\nnodes: [{id: a, type: t, args: {n: {$arg: n}}}]\n")
+	s.ok("flow", "start", path, "--key", "k", "--args", `{"n": 2}`)
+	require.Contains(t, s.ok("task", "show", "t/flow:k:a", "-o", "json").stdout, `"args":{"n":2}`)
+}
+
+func TestWhatChangedInAFlowIsToldInTheOrderOfTime(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	before := &graph.Flow{
+		ID: "-/k", Rev: 1, Status: graph.StatusRunning, UpdatedAt: at, Nodes: []graph.Vertex{{ID: "a"}, {ID: "b"}, {ID: "c"}},
+		States: []graph.State{{Status: graph.NodeReady, At: at}, {Status: graph.NodeWait, At: at}, {Status: graph.NodeWait, At: at}},
+	}
+	told := func(before, after *graph.Flow) (lines []string) {
+		for _, e := range flowChanges(before, after) {
+			lines = append(lines, e.line())
+		}
+		return lines
+	}
+	require.Equal(t, []string{"2027-01-15T08:00:00.000Z  READY    k  a", "2027-01-15T08:00:00.000Z  RUNNING  k"}, told(nil, before))
+	require.Empty(t, told(before, before))
+	after := *before
+	after.Rev, after.Status, after.Reason, after.UpdatedAt = 3, graph.StatusPending, "node b: broken", at.Add(2*time.Second)
+	after.States = []graph.State{
+		{Status: graph.NodeSuccess, At: at.Add(time.Second)}, {Status: graph.NodePending, Reason: "broken", At: at.Add(2 * time.Second)}, {Status: graph.NodeWait, At: at},
+	}
+	require.Equal(t, []string{
+		"2027-01-15T08:00:01.000Z  SUCCESS  k  a",
+		"2027-01-15T08:00:02.000Z  PENDING  k  b  broken",
+		"2027-01-15T08:00:02.000Z  PENDING  k  node b: broken",
+	}, told(before, &after))
+}

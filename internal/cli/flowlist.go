@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
+)
+
+const flowListHelp = `List flows, the last changed first.
+
+  RUNNING  a node may run
+  PENDING  nothing runs, and a node waits for a person; see: mscheduler flow show
+  FINISH   over; each node has its own end
+
+ENDED counts the nodes that ended, PENDING those that wait for a person.`
+
+// flowStatuses are the values of --status.
+var flowStatuses = []graph.Status{graph.StatusInit, graph.StatusRunning, graph.StatusPending, graph.StatusFinish}
+
+func (f *flowsCommand) list() *cobra.Command {
+	var status, tenant string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Short: "List flows, the last changed first", Args: noArgs, Long: flowListHelp,
+		Example: "  mscheduler flow list --status PENDING\n  mscheduler flow list --tenant acme --limit 1000 -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var wanted graph.Status
+			if cmd.Flags().Changed("status") {
+				found, err := statusesOf([]string{status}, flowStatuses)
+				if err != nil {
+					return err
+				}
+				wanted = found[0]
+			}
+			if cmd.Flags().Changed("tenant") {
+				if err := input.Name("--tenant", tenant); err != nil {
+					return err
+				}
+			}
+			if limit < 1 || limit > 1000 {
+				return usage("--limit is %d; want 1 to 1000", limit)
+			}
+			return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
+				flows, err := c.flows.List(ctx, tenant, wanted, nil, limit)
+				if err != nil {
+					return err
+				}
+				return f.printFlows(ctx, c, flows, limit)
+			})(cmd, nil)
+		},
+	}
+	cmd.Flags().StringVar(&status, "status", "", "only flows with this status")
+	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(flowStatuses)...))
+	cmd.Flags().StringVar(&tenant, "tenant", "", "only flows of this tenant; defaults to all")
+	cmd.Flags().IntVar(&limit, "limit", 50, "number of flows, at most 1000")
+	return cmd
+}
+
+func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*graph.Flow, limit int) error {
+	views := make([]flowView, len(flows))
+	t := newTable("FLOW", "STATUS", "ENDED", "PENDING", "CREATED", "CHANGED", "WHY")
+	open := false
+	for i, doc := range flows {
+		v := flowViewOf(doc)
+		views[i] = v
+		ended := 0
+		for status, n := range v.Counts {
+			if status.Final() {
+				ended += n
+			}
+		}
+		pending := ""
+		if n := v.Counts[graph.NodePending]; n > 0 {
+			pending = fmt.Sprint(n)
+		}
+		t.add(human.FlowID(doc.ID), string(doc.Status), fmt.Sprintf("%d of %d", ended, len(doc.States)), pending,
+			human.Relative(doc.CreatedAt, c.at), human.Relative(doc.UpdatedAt, c.at), human.OneLine(doc.Reason, 80))
+		open = open || doc.Status == graph.StatusRunning
+	}
+	if err := f.resultTable(map[string]any{"flows": views}, t, "no flows; to start one: mscheduler flow start FILE"); err != nil {
+		return err
+	}
+	if len(flows) == limit && !f.asJSON() {
+		f.say("there may be more flows; --status, --tenant and --limit choose others")
+	}
+	if open {
+		return f.sayIdle(ctx, c)
+	}
+	return nil
+}

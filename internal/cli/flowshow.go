@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/flowdraw"
+	"github.com/mscheduler/mscheduler/internal/human"
+)
+
+const flowShowHelp = `Show a flow and its nodes. Each node stands after its parents, below the node at which its branch
+begins; a node that joins branches continues at the level of that node.
+
+  WAIT     waits for its parents
+  READY    its task may run
+  RUNNING  a worker runs its task
+  PENDING  waits for a person: mscheduler flow resolve, or flow retry
+  SUCCESS, ERROR, SKIPPED  the end of the node
+
+WHY gives the reason for the status, or the last error of the task. --graph prints only the graph:
+text is the tree with statuses, dot is for Graphviz, mermaid for Mermaid.`
+
+// drawings are the values of --graph.
+var drawings = map[string]func([]graph.Vertex, []graph.NodeStatus) string{
+	"text": flowdraw.Text, "dot": flowdraw.Dot, "mermaid": flowdraw.Mermaid,
+}
+
+func (f *flowsCommand) show() *cobra.Command {
+	var picture string
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show a flow and the states of its nodes", Args: one("the id of a flow"), Long: flowShowHelp,
+		Example: "  mscheduler flow show order-7\n  mscheduler flow show acme/order-7 --graph dot | dot -Tsvg > order-7.svg",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			draw := drawings[picture]
+			switch {
+			case draw == nil && cmd.Flags().Changed("graph"):
+				return usage("--graph is %q; want text, dot or mermaid", picture)
+			case draw != nil && f.asJSON():
+				return usage("--graph prints no %s; omit --graph or --output", f.flags.output)
+			}
+			return f.onFlow(func(ctx context.Context, c *connection, id string, _ []string) error {
+				doc, err := c.flows.Get(ctx, id)
+				if err != nil {
+					return err
+				}
+				views, err := c.flows.Nodes(ctx, id)
+				if err != nil {
+					return err
+				}
+				if draw != nil {
+					return f.print(draw(doc.Nodes, statusesNow(doc, views)))
+				}
+				return f.showFlow(ctx, c, doc, views)
+			})(cmd, args)
+		},
+	}
+	cmd.Flags().StringVar(&picture, "graph", "", "print only the graph: text, dot or mermaid")
+	_ = cmd.RegisterFlagCompletionFunc("graph", fixed("text", "dot", "mermaid"))
+	return cmd
+}
+
+// nodeView is a node as JSON.
+type nodeView struct {
+	Node      string           `json:"node"`
+	Type      string           `json:"type"`
+	TaskID    string           `json:"task_id"`
+	After     []string         `json:"after,omitempty"`
+	Join      graph.Strategy   `json:"join,omitempty"`
+	OnFailure graph.Policy     `json:"on_failure,omitempty"`
+	Status    graph.NodeStatus `json:"status"`
+	Since     string           `json:"since"`
+	Reason    string           `json:"reason,omitempty"`
+	Error     string           `json:"error_info,omitempty"`
+	Life      int64            `json:"life"`
+	Output    json.RawMessage  `json:"output,omitempty"`
+}
+
+// byPlace are the views of a flow's nodes, in the order of the nodes.
+func byPlace(doc *graph.Flow, views []flow.NodeView) []flow.NodeView {
+	known := make(map[string]flow.NodeView, len(views))
+	for i := range views {
+		known[views[i].Node.Node] = views[i]
+	}
+	out := make([]flow.NodeView, len(doc.Nodes))
+	for i := range doc.Nodes {
+		out[i] = known[doc.Nodes[i].ID]
+	}
+	return out
+}
+
+func statusesNow(doc *graph.Flow, views []flow.NodeView) []graph.NodeStatus {
+	out := make([]graph.NodeStatus, len(doc.Nodes))
+	for i, v := range byPlace(doc, views) {
+		out[i] = v.Status
+	}
+	return out
+}
+
+func (f *flowsCommand) showFlow(ctx context.Context, c *connection, doc *graph.Flow, views []flow.NodeView) error {
+	nodes := byPlace(doc, views)
+	if f.asJSON() {
+		out := struct {
+			flowView
+			Nodes []nodeView `json:"nodes"`
+		}{flowViewOf(doc), make([]nodeView, len(nodes))}
+		for i := range nodes {
+			out.Nodes[i] = nodeViewOf(&doc.Nodes[i], &nodes[i])
+		}
+		return f.printJSON(out)
+	}
+	if err := f.print(flowFields(doc, c.at) + "\n" + nodeTable(doc, nodes, c.at)); err != nil || doc.Status == graph.StatusFinish {
+		return err
+	}
+	return f.sayIdle(ctx, c)
+}
+
+func nodeViewOf(v *graph.Vertex, n *flow.NodeView) nodeView {
+	out := nodeView{
+		Node: v.ID, Type: v.Type, TaskID: n.TaskID, After: n.After, Join: v.Join, OnFailure: v.OnFailure,
+		Status: n.Status, Since: jsonTime(n.At), Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
+	}
+	if n.Output.Type != 0 {
+		out.Output = codec.ValueJSON(n.Output)
+	}
+	return out
+}
+
+func flowFields(doc *graph.Flow, now time.Time) string {
+	var out fields
+	out.add("flow", human.FlowID(doc.ID))
+	out.add("description", doc.Description)
+	out.add("creator", doc.Creator)
+	out.add("status", string(doc.Status))
+	out.add("why", doc.Reason)
+	out.add("created", human.When(doc.CreatedAt, now))
+	out.add("changed", human.When(doc.UpdatedAt, now))
+	if !doc.EndedAt.IsZero() {
+		out.add("ended", human.When(doc.EndedAt, now)+", took "+human.Rough(doc.EndedAt.Sub(doc.CreatedAt)))
+	}
+	return out.String()
+}
+
+func nodeTable(doc *graph.Flow, nodes []flow.NodeView, now time.Time) string {
+	t := newTable("NODE", "TYPE", "STATUS", "SINCE", "AFTER", "WHY")
+	for _, l := range flowdraw.Tree(doc.Nodes) {
+		n := &nodes[l.Node]
+		why := n.Reason
+		if n.Status != graph.NodeSuccess {
+			why = cmp.Or(why, n.ErrorInfo)
+		}
+		t.add(l.Text, n.Type, string(n.Status), human.Relative(n.At, now), human.OneLine(strings.Join(n.After, ", "), 40), human.OneLine(why, 100))
+	}
+	return t.flush()
+}

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
+)
+
+const flowFileHelp = `A file has one or more flows, as YAML documents or JSON; - is stdin:
+
+  key: order-7                      # defaults to a generated key
+  args: {order: {id: 7}}
+  nodes:
+    - id: pay
+      type: payment
+      args: {order: {$arg: order.id}}     # from the flow's arguments
+      on_failure: end                     # suspend (default), continue or end
+    - id: stock
+      type: stock
+      after: [pay]
+      when: {pay: {output.amount: {$gt: 100}}}
+      options: {timeout: 1m, retry: {max_errors: 3}}
+    - id: done
+      type: mail
+      after: [pay, stock]
+      join: all_ended                     # all_succeeded (default), all_ended, at_least, these, custom
+      args: {receipt: {$output: pay.receipt.no}}
+
+A flow also has tenant, creator, category, description and ext, a node also priority. Options are
+those of a task. A join with fields: {strategy: at_least, n: 2}, {strategy: these, nodes: [pay]} or
+{strategy: custom, custom: NAME, context: ...}.`
+
+func (f *flowsCommand) validate() *cobra.Command {
+	return &cobra.Command{
+		Use: "validate FILE", Short: "Check a file of flows", Args: one("a file, or - for stdin"),
+		Long: "Check a file of flows and print everything that is wrong, with file, line and column. It needs no\ndatabase.\n\n" + flowFileHelp,
+		RunE: func(_ *cobra.Command, args []string) error {
+			specs, err := f.readFlows(args[0], nil)
+			if err != nil {
+				return err
+			}
+			views := make([]validFlow, len(specs))
+			text := ""
+			for i := range specs {
+				v := validFlow{specs[i].Key, specs[i].Tenant, len(specs[i].Nodes)}
+				name := "a flow without a key"
+				if v.Key != "" {
+					name = human.FlowID(input.RuleName(v.Tenant, v.Key))
+				}
+				views[i], text = v, text+fmt.Sprintf("%s  valid, %s\n", name, human.Plural(v.Nodes, "node", "nodes"))
+			}
+			return f.result(map[string]any{"flows": views}, text)
+		},
+	}
+}
+
+// validFlow is a definition without mistakes, as JSON.
+type validFlow struct {
+	Key    string `json:"key,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
+	Nodes  int    `json:"nodes"`
+}
+
+// readFlows reads the flows of a file, changes them, and finds everything that is wrong with any of
+// them.
+func (f *flowsCommand) readFlows(file string, change func(*graph.Spec)) ([]graph.Spec, error) {
+	data, err := f.readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := form.Read[form.Flow](fileName(file), data, "a flow", "flows")
+	if err != nil {
+		return nil, err
+	}
+	specs := make([]graph.Spec, len(docs))
+	var errs []error
+	for i, d := range docs {
+		spec, err := d.Form.Spec()
+		if change != nil {
+			change(&spec)
+		}
+		specs[i] = spec
+		errs = append(errs, d.Locate(errors.Join(err, flow.Validate(spec))))
+	}
+	return specs, errors.Join(errs...)
+}
+
+func (f *flowsCommand) start() *cobra.Command {
+	var key, args string
+	cmd := &cobra.Command{
+		Use: "start FILE", Short: "Start flows", Args: one("a file, or - for stdin"),
+		Long:    "Start the flows of a file. If one flow of the file is invalid, none starts. A key names one flow:\nif a flow of that key exists, nothing changes.\n\n" + flowFileHelp,
+		Example: "  mscheduler flow start order.yaml --key order-7 --args '{\"order\": {\"id\": 7}}'",
+		RunE: func(cmd *cobra.Command, files []string) error {
+			var given json.RawMessage
+			if cmd.Flags().Changed("args") {
+				var err error
+				if given, err = f.argument("args", args); err != nil {
+					return err
+				}
+				if !json.Valid(given) {
+					return usage("--args is not JSON: %s", human.OneLine(string(given), 80))
+				}
+			}
+			if cmd.Flags().Changed("key") {
+				if err := input.Key(key); err != nil {
+					return err
+				}
+			}
+			specs, err := f.readFlows(files[0], func(s *graph.Spec) {
+				if key != "" {
+					s.Key = key
+				}
+				if given != nil {
+					s.Args = given
+				}
+			})
+			if err != nil {
+				return err
+			}
+			if key != "" && len(specs) > 1 {
+				return usage("--key works with a single flow; %s has %d", fileName(files[0]), len(specs))
+			}
+			return f.startAll(cmd.Context(), specs)
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "idempotency key of the flow: at most one flow per key; defaults to the file's, else generated")
+	cmd.Flags().StringVar(&args, "args", "", "arguments of the flow as JSON, in place of the file's; @FILE reads them from a file")
+	return cmd
+}
+
+func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
+	c, err := f.connect(ctx)
+	if err != nil {
+		return err
+	}
+	views := []flowView{}
+	types := map[string]bool{}
+	for i := range specs {
+		existed, err := c.hasFlow(ctx, &specs[i])
+		if err != nil {
+			return err
+		}
+		doc, err := c.flows.Start(ctx, specs[i])
+		if err != nil {
+			return err
+		}
+		if existed {
+			f.say("the key of %s already exists; nothing changed", human.FlowID(doc.ID))
+		}
+		views = append(views, flowViewOf(doc))
+		if !f.asJSON() {
+			if err := f.print(flowLine(doc) + "\n"); err != nil {
+				return err
+			}
+		}
+		for k := range specs[i].Nodes {
+			if typ := specs[i].Nodes[k].Type; !types[typ] && len(types) < maxTypesChecked {
+				types[typ] = true
+				f.warnUnserved(ctx, c, []string{typ})
+			}
+		}
+	}
+	if f.asJSON() {
+		if err := f.printJSON(map[string]any{"flows": views}); err != nil {
+			return err
+		}
+	}
+	return f.sayIdle(ctx, c)
+}
+
+// hasFlow says whether a flow of the key exists, for a hint: another process may store one meanwhile.
+func (c *connection) hasFlow(ctx context.Context, s *graph.Spec) (bool, error) {
+	if s.Key == "" {
+		return false, nil
+	}
+	_, err := c.flows.Get(ctx, input.RuleName(s.Tenant, s.Key))
+	if errors.Is(err, flow.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}

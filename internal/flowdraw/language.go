@@ -1,0 +1,77 @@
+package flowdraw
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+)
+
+// colors are those of the statuses, behind dark text.
+var colors = []struct {
+	status graph.NodeStatus
+	fill   string
+}{
+	{graph.NodeWait, "#eeeeee"},
+	{graph.NodeReady, "#cfe2ff"},
+	{graph.NodeRunning, "#8fb8ff"},
+	{graph.NodePending, "#ffd966"},
+	{graph.NodeSuccess, "#b6d7a8"},
+	{graph.NodeError, "#ea9999"},
+	{graph.NodeSkipped, "#ffffff"},
+}
+
+// edges calls what draws each edge. An edge with a condition is labelled when.
+func edges(nodes []graph.Vertex, draw func(from, to int, conditional bool)) {
+	for i := range nodes {
+		for k, from := range nodes[i].After {
+			conditional := k < len(nodes[i].When) && len(nodes[i].When[k]) > emptyDocument
+			draw(from, i, conditional)
+		}
+	}
+}
+
+// emptyDocument is the length of one: an edge without a condition has it.
+const emptyDocument = 5
+
+// Dot is the graph in the language of Graphviz.
+func Dot(nodes []graph.Vertex, statuses []graph.NodeStatus) string {
+	var b strings.Builder
+	b.WriteString("digraph flow {\n  node [shape=box, style=\"rounded,filled\"];\n")
+	fill := map[graph.NodeStatus]string{}
+	for _, c := range colors {
+		fill[c.status] = c.fill
+	}
+	for i := range nodes {
+		fmt.Fprintf(&b, "  %q [label=\"%s\\n%s\", fillcolor=%q];\n", nodes[i].ID, nodes[i].ID, statuses[i], fill[statuses[i]])
+	}
+	edges(nodes, func(from, to int, conditional bool) {
+		label := ""
+		if conditional {
+			label = ` [label="when"]`
+		}
+		fmt.Fprintf(&b, "  %q -> %q%s;\n", nodes[from].ID, nodes[to].ID, label)
+	})
+	return b.String() + "}\n"
+}
+
+// Mermaid is the graph in the language of Mermaid. The nodes have numbers there, because some ids,
+// such as end, are words of the language.
+func Mermaid(nodes []graph.Vertex, statuses []graph.NodeStatus) string {
+	var b strings.Builder
+	b.WriteString("flowchart TD\n")
+	for i := range nodes {
+		fmt.Fprintf(&b, "  n%d[\"%s<br/>%s\"]:::%s\n", i, nodes[i].ID, statuses[i], strings.ToLower(string(statuses[i])))
+	}
+	edges(nodes, func(from, to int, conditional bool) {
+		label := ""
+		if conditional {
+			label = "|when|"
+		}
+		fmt.Fprintf(&b, "  n%d -->%s n%d\n", from, label, to)
+	})
+	for _, c := range colors {
+		fmt.Fprintf(&b, "  classDef %s fill:%s,stroke:#555555,color:#000000\n", strings.ToLower(string(c.status)), c.fill)
+	}
+	return b.String()
+}

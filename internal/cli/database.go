@@ -159,7 +159,7 @@ func (a *app) dial(t target) (*connection, error) {
 	if c.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
 		return nil, err
 	}
-	c.flows, err = flow.New(flow.Config{Database: c.db, Prefix: t.prefix, Logger: log})
+	c.flows, err = flow.New(flow.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log})
 	return c, err
 }
 

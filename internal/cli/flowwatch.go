@@ -24,12 +24,12 @@ func (f *flowsCommand) watch() *cobra.Command {
 		Use: "watch ID", Short: "Watch a flow until it has ended", Args: one("the id of a flow"), Long: flowWatchHelp,
 		RunE: f.onFlow(func(ctx context.Context, c *connection, id string, _ []string) error {
 			var before *graph.Flow
-			for {
+			for ctx.Err() == nil {
 				doc, err := c.flows.Get(ctx, id)
-				switch {
-				case ctx.Err() != nil:
-					return nil // the person has seen enough
-				case err != nil:
+				if err != nil && ctx.Err() != nil {
+					break // interrupted while it read
+				}
+				if err != nil {
 					return err
 				}
 				for _, e := range flowChanges(before, doc) {
@@ -37,10 +37,10 @@ func (f *flowsCommand) watch() *cobra.Command {
 						return err
 					}
 				}
-				switch {
-				case doc.Status == graph.StatusFinish:
+				if doc.Status == graph.StatusFinish {
 					return nil
-				case before == nil:
+				}
+				if before == nil {
 					if err := f.sayIdle(ctx, c); err != nil {
 						return err
 					}
@@ -48,6 +48,7 @@ func (f *flowsCommand) watch() *cobra.Command {
 				before = doc
 				clock.Pause(ctx, time.Second)
 			}
+			return nil
 		}),
 	}
 }

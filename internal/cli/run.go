@@ -33,7 +33,7 @@ const exitCodesHelp = `Exit codes:
   2    wrong usage or input, or no database was named
   3    no such task, type, rule, run or flow
   4    the database does not answer
-  5    refused: the task's state, the schema or a permission forbids it
+  5    refused: the state of the task or flow, the schema or a permission forbids it
   130  interrupted`
 
 // Environment are the settings that a process takes from its environment. A flag wins

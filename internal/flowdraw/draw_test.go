@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"pgregory.net/rapid"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
@@ -87,11 +86,7 @@ func TestTheLinesOfALargeGraphStayShort(t *testing.T) {
 
 func TestTheGraphInEachLanguage(t *testing.T) {
 	nodes := flowOf("pay\nstock pay\nend pay stock")
-	condition, err := bson.Marshal(bson.D{{Key: "output", Value: 1}})
-	require.NoError(t, err)
-	always, err := bson.Marshal(bson.D{})
-	require.NoError(t, err)
-	nodes[2].When = []bson.Raw{always, condition}
+	nodes[2].When = []string{"", `{"output": 1}`}
 	statuses := []graph.NodeStatus{graph.NodeSuccess, graph.NodePending, graph.NodeWait}
 	require.Equal(t, `pay  SUCCESS
 ├─ stock  PENDING

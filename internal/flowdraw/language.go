@@ -25,14 +25,10 @@ var colors = []struct {
 func edges(nodes []graph.Vertex, draw func(from, to int, conditional bool)) {
 	for i := range nodes {
 		for k, from := range nodes[i].After {
-			conditional := k < len(nodes[i].When) && len(nodes[i].When[k]) > emptyDocument
-			draw(from, i, conditional)
+			draw(from, i, k < len(nodes[i].When) && nodes[i].When[k] != "")
 		}
 	}
 }
-
-// emptyDocument is the length of one: an edge without a condition has it.
-const emptyDocument = 5
 
 // Dot is the graph in the language of Graphviz.
 func Dot(nodes []graph.Vertex, statuses []graph.NodeStatus) string {

@@ -27,7 +27,13 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 	todos := map[string][]todo{} // by task, in the order of the decisions
 	var renew []string
 	records := map[string]*graph.Node{}
+	if held, err = p.arguments(ctx, flows); err != nil {
+		return nil, err
+	}
 	for _, f := range flows {
+		if held[f.ID] != nil {
+			continue
+		}
 		for k := range f.Planned {
 			pl := &f.Planned[k]
 			id := taskID(f, pl.Node)
@@ -41,11 +47,15 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 			records[id] = nodeOf(f, pl.Node)
 		}
 	}
-	held = map[string]error{}
 	for _, id := range renew {
 		for _, t := range todos[id] {
-			if err := p.renew(ctx, id, t); err != nil {
+			if held[t.flow.ID] != nil { // what follows would meet a life that has not begun
+				continue
+			}
+			if err := p.renew(ctx, id, t); store.Outage(err) {
 				return nil, err
+			} else if err != nil { // it concerns this flow alone
+				held[t.flow.ID] = fmt.Errorf("beginning a new life of the task %s: %w", id, err)
 			}
 		}
 		delete(todos, id)
@@ -90,31 +100,41 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 	return held, nil
 }
 
-// apply releases or cancels a task. A task of another life of the node stays as it is.
+// apply releases or cancels a task. A task of another life of the node stays as it is, but that an
+// earlier life is cancelled, too: the node has gone beyond it.
 func (p planner) apply(t *model.Task, do todo) *model.Task {
-	if t.Origin == nil || t.Origin.Kind != lifecycle.OutcomeFlow || t.Origin.ID != do.flow.ID || t.Origin.Generation != do.plan.Life {
+	if !ofFlow(t, do.flow) || t.Origin.Generation > do.plan.Life {
 		return t
 	}
 	now, typ := p.store.Clock.Now(), p.types.Options(t.Type)
-	if do.plan.Do == graph.Abort {
+	switch {
+	case do.plan.Do == graph.Abort:
 		after, err := lifecycle.Cancel(t, "cancelled by its flow", lifecycle.EffectiveOf(t, typ), now)
 		if err != nil {
 			return t // it has ended
 		}
 		return after
-	}
-	if t.Status != model.StatusWait {
+	case do.plan.Do == graph.Reset, t.Origin.Generation < do.plan.Life:
+		return t
+	case t.Status.Ended():
+		return lifecycle.TellAgain(t, now)
+	case t.Status != model.StatusWait:
 		return t
 	}
-	return released(t, do.plan, typ, p.store)
+	return p.released(t, do)
+}
+
+// ofFlow says whether the task is that of a node of the flow.
+func ofFlow(t *model.Task, f *graph.Flow) bool {
+	return t.Origin != nil && t.Origin.Kind == lifecycle.OutcomeFlow && t.Origin.ID == f.ID
 }
 
 // released is a task that waits, with its arguments, as one that may run.
-func released(t *model.Task, pl *graph.Planned, typ model.Options, st *store.Store) *model.Task {
-	after, now := t, st.Clock.Now()
-	if pl.Args.Type != 0 {
+func (p planner) released(t *model.Task, do todo) *model.Task {
+	after, now, typ := t, p.store.Clock.Now(), p.types.Options(t.Type)
+	if do.flow.Nodes[do.plan.Node].Args != "" { // also where they are null: an earlier life's do not count
 		var err error
-		if after, err = lifecycle.Update(t, lifecycle.Patch{Args: &pl.Args}, typ, now); err != nil {
+		if after, err = lifecycle.Update(t, lifecycle.Patch{Args: &do.plan.Args}, typ, now); err != nil {
 			return t
 		}
 	}
@@ -128,7 +148,7 @@ func released(t *model.Task, pl *graph.Planned, typ model.Options, st *store.Sto
 // renew begins a new life of a task, which waits, or may run at once.
 func (p planner) renew(ctx context.Context, id string, do todo) error {
 	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
-		if t.Origin == nil || t.Origin.ID != do.flow.ID || t.Origin.Generation >= do.plan.Life {
+		if !ofFlow(t, do.flow) || t.Origin.Generation >= do.plan.Life || do.plan.Do != graph.Restart && do.plan.Do != graph.Reset {
 			return p.apply(t, do), nil
 		}
 		now := p.store.Clock.Now()
@@ -147,7 +167,7 @@ func (p planner) renew(ctx context.Context, id string, do todo) error {
 		origin.Generation = do.plan.Life
 		after.Origin = &origin
 		if do.plan.Do == graph.Restart {
-			after = released(after, do.plan, d.TypeOptions, p.store)
+			after = p.released(after, do)
 		}
 		after.Rev = t.Rev + 1
 		return after, nil
@@ -158,15 +178,16 @@ func (p planner) renew(ctx context.Context, id string, do todo) error {
 	return err
 }
 
-// resend stores a new life of a task that has moved to the history.
+// resend stores a new life of a task that has moved to the history. If that life is there already,
+// it has run, and ended long ago.
 func (p planner) resend(ctx context.Context, id string, do todo) error {
 	lives, err := p.store.Rules.LastLives(ctx, []string{id})
 	if err != nil {
 		return err
 	}
 	last := lives[id]
-	if last == nil {
-		return nil // it is gone, or a person must mend it: the sweep ends the node
+	if last == nil || !ofFlow(last, do.flow) || last.Origin.Generation >= do.plan.Life || do.plan.Do != graph.Restart && do.plan.Do != graph.Reset {
+		return nil // where it is gone, or a person must mend it, the sweep ends the node
 	}
 	d := lifecycle.Draft{
 		Tenant: last.Tenant, Type: last.Type, Key: last.Key, Category: last.Category, Creator: last.Creator, Args: last.Args,
@@ -178,7 +199,7 @@ func (p planner) resend(ctx context.Context, id string, do todo) error {
 	d.Origin = &origin
 	t := lifecycle.NewTask(d, p.store.Clock.Now())
 	if do.plan.Do == graph.Restart {
-		t = released(t, do.plan, d.TypeOptions, p.store)
+		t = p.released(t, do)
 	}
 	_, err = p.store.Tasks.Insert(ctx, []*model.Task{t})
 	return err

@@ -98,7 +98,12 @@ func New(cfg Config) (*Flows, error) {
 	}
 	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, pending: cfg.OnPending, log: cfg.Logger.With().Str("engine_id", id).Logger()}
 	for name, join := range cfg.Joins {
-		f.joins[name] = func(parents []flowplan.Parent, saved bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+		f.joins[name] = func(parents []flowplan.Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error) {
+			defer func() {
+				if p := recover(); p != nil { // the other flows go on
+					err = fmt.Errorf("it panics: %v", p)
+				}
+			}()
 			seen := make([]Parent, len(parents))
 			for i, p := range parents {
 				seen[i] = Parent(p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -364,4 +365,34 @@ func TestSecretsOfCallbacksAreStoredSealedAlone(t *testing.T) {
 	require.NotContains(t, raw.String(), "hunter2")
 	require.Equal(t, "hunter2", s.Nodes[1].Options.Callback.Security.Keys[0].Secret, "the caller's own stays as it is")
 	w.becomes(f.ID, graph.StatusFinish)
+}
+
+// The document of the flow never has the arguments, of which there are 20 MB.
+func TestALargeOutputMayGoToManyNodes(t *testing.T) {
+	w := newWorld(t)
+	a := node("a")
+	a.Args = map[string]any{"text": strings.Repeat("x", 250_000)}
+	s := graph.Spec{Key: "f", Nodes: []graph.NodeSpec{a}}
+	last := node("z")
+	for i := range 80 {
+		n := node(fmt.Sprint("n", i), "a")
+		n.Args = map[string]any{"text": map[string]any{"$output": "a.text"}}
+		s.Nodes, last.After = append(s.Nodes, n), append(last.After, n.ID)
+	}
+	s.Nodes = append(s.Nodes, last)
+	f := w.start(s)
+	w.becomes(f.ID, graph.StatusFinish)
+	require.Len(t, w.output(f.ID, "n79").Text, 250_000)
+}
+
+func TestAJoinThatPanicsStopsItsOwnFlowAlone(t *testing.T) {
+	join := func([]flow.Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) { panic("no") }
+	w := newWorld(t, func(c *flow.Config) { c.Joins = map[string]flow.JoinFunc{"bad": join} })
+	bad := w.start(diamond("bad", func(_, _, d *graph.NodeSpec) { d.Join = graph.Join{Strategy: graph.Custom, Custom: "bad"} }))
+	good := w.start(diamond("good"))
+	w.becomes(good.ID, graph.StatusFinish)
+	require.Eventually(t, func() bool { return w.nodes(bad.ID)["a"] == "SUCCESS" }, time.Minute, 10*time.Millisecond)
+	_, err := w.flows.Cancel(t.Context(), bad.ID, "")
+	require.NoError(t, err)
+	w.becomes(bad.ID, graph.StatusFinish)
 }

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,49 +31,88 @@ type making struct {
 
 // make makes decisions, and reads the outputs that they need, those of all of them together.
 func (f *Flows) make(ctx context.Context, all []*making, now time.Time) error {
-	for {
-		lacking := map[string][]func(bson.RawValue){} // by task
-		for _, m := range all {
-			if m.after != nil || m.err != nil {
-				continue
-			}
+	return f.provide(ctx, all, func(m *making) {
+		if m.after == nil && m.err == nil {
 			f.try(m, now)
+		}
+	})
+}
+
+// provide calls try with all, and reads the outputs that it misses, until nothing is missing.
+func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) error {
+	for {
+		lacking := map[string][]func(*model.Task){} // by task
+		for _, m := range all {
+			m.missing = nil
+			if m.outputs == nil {
+				m.outputs = map[int]bson.RawValue{}
+			}
+			try(m)
 			for _, i := range m.missing {
 				id := taskID(m.flow, i)
-				lacking[id] = append(lacking[id], func(v bson.RawValue) { m.outputs[i] = v })
+				lacking[id] = append(lacking[id], func(t *model.Task) { m.take(i, t) })
 			}
 		}
 		if len(lacking) == 0 {
 			return nil
 		}
-		ids := make([]string, 0, len(lacking))
-		for id := range lacking {
-			ids = append(ids, id)
-		}
-		for some := range slices.Chunk(ids, perRead) {
+		for some := range slices.Chunk(slices.Collect(maps.Keys(lacking)), perRead) {
 			tasks, err := f.store.Rules.LastLives(ctx, some)
 			if err != nil {
 				return fmt.Errorf("reading outputs of nodes: %w", err)
 			}
 			for _, id := range some {
-				var output bson.RawValue
-				if t := tasks[id]; t != nil {
-					output = t.Result
+				t, there := tasks[id]
+				if !there {
+					t = new(model.Task) // somebody deleted it: it has no output
 				}
 				for _, take := range lacking[id] {
-					take(output)
+					take(t)
 				}
 			}
 		}
 	}
 }
 
+// take takes the output of a node from its task; nil = this process cannot read that.
+func (m *making) take(i int, t *model.Task) {
+	if t == nil {
+		m.err = fmt.Errorf("flow %s: this process cannot read the output of node %s", m.flow.ID, m.flow.Nodes[i].ID)
+		return
+	}
+	m.outputs[i] = t.Result
+}
+
+// arguments fills in those of plans that were read from the database: flows store none, since the
+// output of one node may be in the arguments of ten thousand. The outputs of nodes that succeeded
+// do not change. held are flows of which this process cannot do that.
+func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[string]error, err error) {
+	all := make([]*making, len(flows))
+	for i, doc := range flows {
+		all[i] = &making{flow: doc}
+	}
+	err = f.provide(ctx, all, func(m *making) {
+		for k := range m.flow.Planned {
+			if p := &m.flow.Planned[k]; m.err == nil && p.Args.Type == 0 && m.flow.Runs(p) {
+				args, lacks, err := fill(m, m.flow, m.flow.Nodes[p.Node].Args)
+				if m.missing = append(m.missing, lacks...); err != nil {
+					m.err = err
+				}
+				p.Args = args
+			}
+		}
+	})
+	held = map[string]error{}
+	for _, m := range all {
+		if m.err != nil {
+			held[m.flow.ID] = m.err
+		}
+	}
+	return held, err
+}
+
 // try makes a decision with the outputs that are known; missing are those that it lacks.
 func (f *Flows) try(m *making, now time.Time) {
-	if m.outputs == nil {
-		m.outputs = map[int]bson.RawValue{}
-	}
-	m.missing = nil
 	in := &flowplan.Inputs{Outputs: m.outputs, Joins: f.joins}
 	after, err := m.decide(in, now)
 	if err != nil {

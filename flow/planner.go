@@ -171,7 +171,7 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 			}
 			t, there := lives[taskID(doc, i)]
 			switch {
-			case !there:
+			case !there, t != nil && t.Origin != nil && t.Origin.Generation < st.Life: // the database was restored
 				ends = append(ends, flowplan.End{Node: i, Life: st.Life, Status: model.StatusCancelled, ErrorInfo: "its task is gone"})
 			case t == nil, !t.Status.Ended(), slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeFlow }):
 			default:

@@ -97,9 +97,17 @@ type Planned struct {
 	Node int    `bson:"node"`
 	Do   Action `bson:"do,omitempty"` // "" = only the node's record is stored
 	// Task is inserted unless it exists.
-	Task *model.Task   `bson:"task,omitempty"`
-	Args bson.RawValue `bson:"args,omitempty"` // of a release or restart, where the node refers to outputs
-	Life int64         `bson:"life,omitempty"` // of the node, when it was decided
+	Task *model.Task `bson:"task,omitempty"`
+	Life int64       `bson:"life,omitempty"` // of the node, when it was decided
+
+	Args bson.RawValue `bson:"-"` // of a release or restart, where the node refers to outputs; never stored
+}
+
+// Runs says whether the plan lets the node run with arguments that refer to outputs, and is not out
+// of date.
+func (f *Flow) Runs(p *Planned) bool {
+	st := &f.States[p.Node]
+	return (p.Do == Release || p.Do == Restart) && f.Nodes[p.Node].Args != "" && st.Status == NodeReady && st.Life == p.Life
 }
 
 // Action is what is to be done with the task of a node.

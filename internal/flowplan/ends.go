@@ -18,8 +18,12 @@ type End struct {
 }
 
 // Ended decides ends of tasks, all together. An end that says nothing new changes nothing: of
-// another life, of a node that is final. A flow about which nothing is decided is returned as it is.
+// another life, of a node that is final, of a flow that is over: a person may have had the task
+// run once more. A flow about which nothing is decided is returned as it is.
 func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, error) {
+	if f.Status == graph.StatusFinish {
+		return f, nil
+	}
 	ends = slices.DeleteFunc(slices.Clone(ends), func(e End) bool {
 		st := &f.States[e.Node]
 		waits := st.Status == graph.NodeReady || st.Status == graph.NodePending && st.Own && succeeded(e.Status)
@@ -67,6 +71,11 @@ func failed(e End) string {
 func Fail(f *graph.Flow, node int, reason string, in *Inputs, now time.Time) (*graph.Flow, error) {
 	s := begin(f, in, now)
 	s.Rev-- // part of the same decision
+	for k := range s.Planned {
+		if p := &s.Planned[k]; p.ID == planID(s.Rev, p.Node) {
+			s.plans[p.Node] = k
+		}
+	}
 	s.end(End{Node: node, Status: model.StatusFailure, ErrorInfo: reason})
 	s.plan(node, graph.Abort)
 	return s.finish()

@@ -18,6 +18,9 @@ import (
 // goes on waiting.
 type JoinFunc func(parents []Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error)
 
+// MaxSaved is how many bytes a join function may save.
+const MaxSaved = 64 << 10
+
 // Parent is what a join sees of a parent.
 type Parent struct {
 	Node   string
@@ -200,6 +203,9 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 	verdict, save, err := fn(all, j.context)
 	if err != nil {
 		return j, fmt.Errorf("flow %s, node %s: join function %q: %w", f.ID, v.ID, v.Custom, err)
+	}
+	if n := len(save.Value); n > MaxSaved {
+		return j, fmt.Errorf("flow %s, node %s: join function %q saves %d bytes; at most %d are allowed", f.ID, v.ID, v.Custom, n, MaxSaved)
 	}
 	j.verdict, j.context = verdict, save
 	switch {

@@ -67,10 +67,14 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 	s := begin(f, in, now)
 	s.Closed, s.Reason, s.EndedAt, s.DeleteAt = false, "", time.Time{}, time.Time{}
 	for i := range s.Nodes {
+		st := &s.States[i]
 		if !behind[i] {
+			if f.Status == graph.StatusFinish && st.Status == graph.NodePending && !st.Own { // its task was cancelled with the flow
+				st.Life++
+				s.plan(i, graph.Reset)
+			}
 			continue
 		}
-		st := &s.States[i]
 		if i != node && st.Status == graph.NodeWait {
 			continue // its task waits already
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 )
 
 // EngineType is what engines of flows call themselves among the workers.
@@ -17,6 +18,14 @@ const EngineType = "mscheduler.flow"
 
 // Retention is how long a flow and its nodes are kept after the flow ended.
 const Retention = 90 * 24 * time.Hour
+
+// The reasons of all nodes together stay below this, so that a document that was not too large at
+// first never becomes so, but each may have leastReason: ten thousand nodes may fail. The task of a
+// node has all of its error.
+const (
+	reasonBytes = 2 << 20
+	leastReason = 200
+)
 
 // Inputs is what a decision may ask for beside the flow.
 type Inputs struct {
@@ -49,8 +58,9 @@ type step struct {
 	*graph.Flow
 	in       *Inputs
 	now      time.Time
-	children [][]int // of each node, by place
-	dirty    []bool  // nodes that are to be judged, by place
+	children [][]int     // of each node, by place
+	dirty    []bool      // nodes that are to be judged, by place
+	plans    map[int]int // of this decision, by node: places in Planned
 	err      error
 }
 
@@ -64,12 +74,13 @@ func begin(f *graph.Flow, in *Inputs, now time.Time) *step {
 			children[at] = append(children[at], i)
 		}
 	}
-	return &step{Flow: &c, in: in, now: clock.Millis(now), children: children, dirty: make([]bool, len(f.Nodes))}
+	return &step{Flow: &c, in: in, now: clock.Millis(now), children: children, dirty: make([]bool, len(f.Nodes)), plans: map[int]int{}}
 }
 
 // set gives a node a status, and has its children judged.
 func (s *step) set(i int, status graph.NodeStatus, reason string) {
 	st := &s.States[i]
+	reason = safetext.Clip(reason, max(leastReason, reasonBytes/len(s.States)))
 	if st.Status == status && st.Reason == reason {
 		return
 	}
@@ -86,17 +97,22 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 // plan notes something to be done about a node, in the place of what this decision has planned
 // for it before.
 func (s *step) plan(i int, do graph.Action) {
-	p := graph.Planned{ID: strconv.FormatInt(s.Rev, 10) + "-" + strconv.Itoa(i), Node: i, Do: do, Life: s.States[i].Life}
-	for k := range s.Planned {
-		if s.Planned[k].ID == p.ID {
-			if do != "" {
-				s.Planned[k] = p
-			}
-			return
-		}
+	p := graph.Planned{ID: planID(s.Rev, i), Node: i, Do: do, Life: s.States[i].Life}
+	k, there := s.plans[i]
+	switch {
+	case !there:
+		s.plans[i] = len(s.Planned)
+		s.Planned = append(s.Planned, p)
+		return
+	case do == "":
+		return
+	case do == graph.Release && s.Planned[k].Do == graph.Reset: // its new life need not wait
+		p.Do = graph.Restart
 	}
-	s.Planned = append(s.Planned, p)
+	s.Planned[k] = p
 }
+
+func planID(rev int64, node int) string { return strconv.FormatInt(rev, 10) + "-" + strconv.Itoa(node) }
 
 // finish judges what is dirty, and says what the whole flow has become.
 func (s *step) finish() (*graph.Flow, error) {
@@ -131,11 +147,12 @@ func (s *step) finish() (*graph.Flow, error) {
 	return s.Flow, nil
 }
 
-// over ends the flow. Tasks of nodes that nobody runs any more do not stay behind.
+// over ends the flow. Tasks of nodes that nobody runs any more do not stay behind: also one that
+// its join made PENDING for good waits.
 func (s *step) over() {
 	s.Status, s.RunningAt, s.EndedAt, s.DeleteAt = graph.StatusFinish, time.Time{}, s.now, s.now.Add(Retention)
 	for i := range s.States {
-		if st := &s.States[i]; st.Status == graph.NodePending && !st.Own {
+		if s.States[i].Status == graph.NodePending {
 			s.plan(i, graph.Abort)
 		}
 	}
@@ -196,6 +213,7 @@ func (s *step) close(reason string) {
 			s.plan(i, graph.Abort)
 		case st.Own && st.Status == graph.NodePending:
 			s.settle(i, graph.NodeError, st.Reason)
+			s.plan(i, graph.Abort)
 		default:
 			s.dirty[i] = true
 		}

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,6 +47,15 @@ func follow(t *model.Task, eff Effective, now time.Time) {
 	if t.OutboxAt.IsZero() {
 		t.OutboxAt = now
 	}
+}
+
+// TellAgain has the end of a task told once more to what made it, which knew nothing to do with it
+// when it was told.
+func TellAgain(t *model.Task, now time.Time) *model.Task {
+	c := next(t, now)
+	c.Outbox = append(slices.Clone(t.Outbox), model.OutboxEntry{Kind: t.Origin.Kind, Rev: c.Rev})
+	c.OutboxAt = now // the entry that was told may still be there
+	return c
 }
 
 // callbackFor is who is told of an end with that status of a task of that type; nil =

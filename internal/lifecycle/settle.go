@@ -90,7 +90,7 @@ func expired(t *model.Task, now time.Time) bool {
 // archiveAt is when a task that ended at the time moves to the history.
 func archiveAt(t *model.Task, ended time.Time, eff Effective) time.Time {
 	least := MinRetention
-	if t.Origin != nil && t.Origin.Tick != nil {
+	if t.Origin != nil && (t.Origin.Tick != nil || t.Origin.Kind == OutcomeFlow) {
 		least = MinTickRetention
 	}
 	return clock.Millis(ended.Add(max(eff.Retention, least)))
@@ -101,8 +101,8 @@ func archiveAt(t *model.Task, ended time.Time, eff Effective) time.Time {
 const (
 	// MinRetention is long enough for everybody who still has to read its end.
 	MinRetention = time.Minute
-	// MinTickRetention holds for the tasks of periodic rules: the key of one is what keeps
-	// its tick from being sent twice.
+	// MinTickRetention holds for the tasks of periodic rules and of flows: the key of one is what
+	// keeps its tick or node from being sent twice.
 	MinTickRetention = 24 * time.Hour
 )
 

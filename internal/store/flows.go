@@ -129,9 +129,6 @@ func flowPlans(plans []graph.Planned) bson.A {
 		if p.Task != nil {
 			fields = append(fields, d("task", bson.Raw(codec.AppendTask(make([]byte, 0, len(p.Task.Args.Value)+documentBytes), p.Task))))
 		}
-		if p.Args.Type != 0 {
-			fields = append(fields, d("args", p.Args))
-		}
 		if p.Life != 0 {
 			fields = append(fields, d("life", p.Life))
 		}

@@ -1,0 +1,175 @@
+package flow
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// driven is an engine that works when the test says so. Nobody runs tasks: the test ends them.
+type driven struct {
+	t    *testing.T
+	db   *mongo.Database
+	f    *Flows
+	e    *decision.Engine
+	prod *producer.Producer
+}
+
+func newDriven(t *testing.T) *driven {
+	db := testdb.New(t)
+	d := &driven{t: t, db: db}
+	var err error
+	d.f, err = New(Config{Database: db})
+	require.NoError(t, err)
+	d.prod, err = producer.New(producer.Config{Database: db})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.prod.Close(context.Background())) })
+	d.e = decision.NewEngine(d.f.id, flowplan.EngineType, d.f.decider)
+	require.NoError(t, d.e.Start(t.Context()))
+	return d
+}
+
+// chain is a before b before c: each goes on whatever becomes of the one before.
+func chain(key string) graph.Spec {
+	n := func(id string, after ...string) graph.NodeSpec {
+		spec := graph.NodeSpec{ID: id, Type: "t", After: after, OnFailure: graph.Continue}
+		if len(after) > 0 {
+			spec.Join.Strategy = graph.AllEnded
+		}
+		return spec
+	}
+	return graph.Spec{Key: key, Nodes: []graph.NodeSpec{n("a"), n("b", "a"), n("c", "b")}}
+}
+
+func (d *driven) start(key string) *graph.Flow {
+	d.t.Helper()
+	doc, err := d.f.Start(d.t.Context(), chain(key))
+	require.NoError(d.t, err)
+	return doc
+}
+
+func (d *driven) task(doc *graph.Flow, i int) *model.Task {
+	d.t.Helper()
+	task, err := d.prod.Get(d.t.Context(), taskID(doc, i))
+	require.NoError(d.t, err)
+	return task
+}
+
+// cancels ends the tasks of nodes, one after the other, and lets the engine work after each.
+func (d *driven) cancels(doc *graph.Flow, nodes ...int) *graph.Flow {
+	d.t.Helper()
+	for _, i := range nodes {
+		_, err := d.prod.Cancel(d.t.Context(), taskID(doc, i), "over")
+		require.NoError(d.t, err)
+		d.told(doc, i)
+	}
+	now, err := d.f.Get(d.t.Context(), doc.ID)
+	require.NoError(d.t, err)
+	return now
+}
+
+// told lets the engine work until it has been told of the end of a node's task.
+func (d *driven) told(doc *graph.Flow, i int) {
+	d.t.Helper()
+	require.Eventually(d.t, func() bool {
+		d.e.Round(d.t.Context())
+		d.e.Flush(d.t.Context())
+		return len(d.task(doc, i).Outbox) == 0
+	}, time.Minute, time.Millisecond)
+}
+
+func (d *driven) retry(doc *graph.Flow, node string) *graph.Flow {
+	d.t.Helper()
+	after, err := d.f.RetryFrom(d.t.Context(), doc.ID, node)
+	require.NoError(d.t, err)
+	return after
+}
+
+func (d *driven) finish(docs ...*graph.Flow) map[string]error {
+	d.t.Helper()
+	held, err := planner{d.f}.Finish(d.t.Context(), docs)
+	require.NoError(d.t, err)
+	return held
+}
+
+// A process that died after it had carried out a decision has told nobody. The next one does so
+// again.
+func TestANewLifeThatWaitsGoesOnWaitingWhenItIsBegunTwice(t *testing.T) {
+	d := newDriven(t)
+	doc := d.start("f")
+	require.Equal(t, graph.StatusFinish, d.cancels(doc, 0, 1, 2).Status)
+	again := d.retry(doc, "a")
+	for range 2 {
+		require.Equal(t, []model.Status{model.StatusNew, model.StatusWait, model.StatusWait},
+			[]model.Status{d.task(doc, 0).Status, d.task(doc, 1).Status, d.task(doc, 2).Status})
+		before := d.task(doc, 0).Generation
+		d.finish(again)
+		require.Equal(t, before, d.task(doc, 0).Generation)
+	}
+}
+
+// The decision is of an engine that stood still, while the life that it was to begin ran, ended and
+// moved to the history.
+func TestANewLifeThatIsInTheHistoryIsNotBegunAgain(t *testing.T) {
+	d := newDriven(t)
+	doc := d.start("f")
+	d.cancels(doc, 0, 1, 2)
+	late := d.retry(doc, "c")
+	d.cancels(doc, 2)
+	d.retry(doc, "c")
+	_, err := d.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: taskID(doc, 2)}})
+	require.NoError(t, err)
+	d.finish(late)
+	n, err := d.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "_id", Value: taskID(doc, 2)}})
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
+// Its end was told when the node could not use it.
+func TestATaskThatEndedWhileItsNodeWaitedEndsTheNodeWhenThatIsReady(t *testing.T) {
+	d := newDriven(t)
+	doc := d.start("f")
+	now := d.cancels(doc, 1)
+	require.Equal(t, graph.NodeWait, now.States[1].Status)
+	now = d.cancels(doc, 0)
+	require.Equal(t, graph.NodeReady, now.States[1].Status)
+	d.told(doc, 1)
+	now = d.get(doc)
+	require.Equal(t, []graph.NodeStatus{graph.NodeError, graph.NodeError, graph.NodeReady},
+		[]graph.NodeStatus{now.States[0].Status, now.States[1].Status, now.States[2].Status})
+}
+
+func TestATaskThatCannotBeReadHoldsUpItsOwnFlowAlone(t *testing.T) {
+	d := newDriven(t)
+	bad, good := d.start("bad"), d.start("good")
+	d.cancels(bad, 0, 1, 2)
+	d.cancels(good, 0, 1, 2)
+	badAgain, err := flowplan.RetryFrom(d.get(bad), 0, &flowplan.Inputs{}, time.Now())
+	require.NoError(t, err)
+	goodAgain, err := flowplan.RetryFrom(d.get(good), 0, &flowplan.Inputs{}, time.Now())
+	require.NoError(t, err)
+	_, err = d.db.Collection("tasks").UpdateByID(t.Context(), taskID(bad, 0), bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: 7}}}})
+	require.NoError(t, err)
+	held := d.finish(badAgain, goodAgain)
+	require.Len(t, held, 1)
+	require.Error(t, held[bad.ID])
+	require.Equal(t, model.StatusNew, d.task(good, 0).Status)
+}
+
+func (d *driven) get(doc *graph.Flow) *graph.Flow {
+	d.t.Helper()
+	now, err := d.f.Get(d.t.Context(), doc.ID)
+	require.NoError(d.t, err)
+	return now
+}

@@ -1,0 +1,135 @@
+package flowplan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// made is a flow that runs. Each node but the first is given with its parents; the first is READY.
+func made(nodes ...graph.Vertex) *graph.Flow {
+	at := time.UnixMilli(1_000_000)
+	f := &graph.Flow{ID: "-/f", Status: graph.StatusRunning, Rev: 1, RunningAt: at}
+	for i, v := range nodes {
+		v.ID, v.Type = fmt.Sprint("n", i), "t"
+		f.Nodes = append(f.Nodes, v)
+		f.States = append(f.States, graph.State{Status: graph.NodeWait, At: at})
+	}
+	f.States[0].Status = graph.NodeReady
+	return f
+}
+
+// ended is the flow after the tasks of nodes have ended, and what that planned.
+func ended(t *testing.T, f *graph.Flow, in *Inputs, status model.Status, nodes ...int) *graph.Flow {
+	t.Helper()
+	f.Planned = nil
+	var ends []End
+	for _, i := range nodes {
+		ends = append(ends, End{Node: i, Life: f.States[i].Life, Status: status})
+	}
+	after, err := Ended(f, ends, in, time.UnixMilli(2_000_000))
+	require.NoError(t, err)
+	return after
+}
+
+// plans are what a flow plans, by node.
+func plans(f *graph.Flow) map[int]graph.Action {
+	out := map[int]graph.Action{}
+	for _, p := range f.Planned {
+		if p.Do != "" {
+			out[p.Node] = p.Do
+		}
+	}
+	return out
+}
+
+// suspended is n1 that fails, n2 behind it, n3 that succeeds, and n4, which one of these satisfies.
+func suspended(t *testing.T) *graph.Flow {
+	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{1}}, graph.Vertex{After: []int{0}},
+		graph.Vertex{After: []int{2, 3}, Join: graph.AtLeast, N: 1})
+	f = ended(t, f, &Inputs{}, model.StatusSuccess, 0)
+	f = ended(t, f, &Inputs{}, model.StatusFailure, 1)
+	f = ended(t, f, &Inputs{}, model.StatusSuccess, 3)
+	require.Equal(t, graph.NodeReady, f.States[4].Status)
+	return f
+}
+
+func TestANodeWhoseJoinHoldsAlreadyRunsAtOnceInItsNewLife(t *testing.T) {
+	f := ended(t, suspended(t), &Inputs{}, model.StatusSuccess, 4)
+	f.Planned = nil
+	f, err := RetryFrom(f, 2, &Inputs{}, time.UnixMilli(3_000_000))
+	require.NoError(t, err)
+	require.Equal(t, graph.NodeReady, f.States[4].Status)
+	require.Equal(t, map[int]graph.Action{2: graph.Restart, 4: graph.Restart}, plans(f), "its old task has ended: a release alone does nothing")
+}
+
+func TestAnEndAfterTheFlowIsOverChangesNothing(t *testing.T) {
+	f := ended(t, suspended(t), &Inputs{}, model.StatusSuccess, 4)
+	require.Equal(t, graph.StatusFinish, f.Status)
+	require.Equal(t, graph.NodePending, f.States[1].Status)
+	require.Same(t, f, ended(t, f, &Inputs{}, model.StatusSuccess, 1), "a person had the task run again")
+}
+
+func TestANodeThatHangsCanRunAfterTheFlowThatWasOverGoesOn(t *testing.T) {
+	f := ended(t, suspended(t), &Inputs{}, model.StatusSuccess, 4)
+	require.Equal(t, map[int]graph.Action{1: graph.Abort, 2: graph.Abort}, plans(f))
+	f.Planned = nil
+	f, err := RetryFrom(f, 3, &Inputs{}, time.UnixMilli(3_000_000))
+	require.NoError(t, err)
+	require.Equal(t, map[int]graph.Action{2: graph.Reset, 3: graph.Restart, 4: graph.Reset}, plans(f))
+	f.Planned = nil
+	f, err = Resolve(f, 1, graph.NodeSuccess, "", &Inputs{}, time.UnixMilli(4_000_000))
+	require.NoError(t, err)
+	require.Equal(t, map[int]graph.Action{1: graph.Abort, 2: graph.Release}, plans(f))
+}
+
+func TestTheTaskOfANodeThatItsJoinStoppedDoesNotStayBehind(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		f := made(graph.Vertex{}, graph.Vertex{After: []int{0}, Join: graph.Custom, Custom: "no"}, graph.Vertex{After: []int{0}},
+			graph.Vertex{After: []int{1, 2}, Join: graph.AtLeast, N: 1})
+		in := &Inputs{Outputs: map[int]bson.RawValue{0: {}}, Joins: map[string]JoinFunc{
+			"no": func([]Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+				return graph.NodePending, bson.RawValue{}, nil
+			},
+		}}
+		f = ended(t, f, in, model.StatusSuccess, 0)
+		require.True(t, f.States[1].Own)
+		if over {
+			f = ended(t, f, in, model.StatusSuccess, 2)
+			f = ended(t, f, in, model.StatusSuccess, 3)
+			require.Equal(t, graph.StatusFinish, f.Status)
+		} else {
+			var err error
+			f.Planned = nil
+			f, err = Cancel(f, "", in, time.UnixMilli(3_000_000))
+			require.NoError(t, err)
+		}
+		require.Equal(t, graph.Abort, plans(f)[1])
+	}
+}
+
+// Ten thousand nodes that fail, each with an error of 4 KB, do not make the document too large.
+func TestReasonsOfManyNodesStaySmall(t *testing.T) {
+	nodes := slices.Repeat([]graph.Vertex{{After: []int{0}}}, 10_000)
+	nodes[0] = graph.Vertex{}
+	f := ended(t, made(nodes...), &Inputs{}, model.StatusSuccess, 0)
+	f.Planned = nil
+	var ends []End
+	for i := 1; i < len(nodes); i++ {
+		ends = append(ends, End{Node: i, Status: model.StatusFailure, ErrorInfo: strings.Repeat("no ", 1300)})
+	}
+	f, err := Ended(f, ends, &Inputs{}, time.UnixMilli(3_000_000))
+	require.NoError(t, err)
+	raw, err := bson.Marshal(f)
+	require.NoError(t, err)
+	require.Less(t, len(raw), 4<<20)
+	require.Contains(t, f.States[1].Reason, "its task failed: no no no")
+}

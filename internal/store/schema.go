@@ -106,6 +106,10 @@ func (s *Store) Schema(ctx context.Context) (SchemaStatus, error) {
 	if err == nil && !there {
 		st.Foreign, err = finds(ctx, s.tasks, "looking for tasks", bson.D{present}, options.FindOne())
 	}
+	if err == nil && st.Foreign { // or another process has set the database up since, and used it
+		doc, there, err = s.schema(ctx)
+		st.Foreign = !there
+	}
 	if err != nil {
 		return st, err
 	}

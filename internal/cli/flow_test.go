@@ -128,6 +128,17 @@ func TestAFlowIsCancelled(t *testing.T) {
 	require.Contains(t, r.stderr, "no flows")
 }
 
+func TestWatchingAFlowEndsWhenItIsInterrupted(t *testing.T) {
+	s := newSession(t)
+	s.ok("flow", "start", s.file(orderFlow))
+	out, _, stop := s.start("flow", "watch", "order-7")
+	s.eventually("it watches", func() bool { return strings.Contains(out.String(), "RUNNING  order-7\n") })
+	r := stop()
+	require.Equal(t, ExitOK, r.code, r.stderr)
+	require.Contains(t, r.stderr, "no flow engine is running")
+	s.fails(ExitNotFound, []string{"no such flow: -/other"}, "flow", "watch", "other")
+}
+
 func TestTheGraphOfAFlowIsPrintedForOtherPrograms(t *testing.T) {
 	s := newSession(t)
 	s.ok("flow", "start", s.file(orderFlow))

@@ -26,11 +26,8 @@ func (f *flowsCommand) watch() *cobra.Command {
 			var before *graph.Flow
 			for ctx.Err() == nil {
 				doc, err := c.flows.Get(ctx, id)
-				if err != nil && ctx.Err() != nil {
-					break // interrupted while it read
-				}
 				if err != nil {
-					return err
+					return unless(ctx.Err() != nil, err)
 				}
 				for _, e := range flowChanges(before, doc) {
 					if err := f.printLine(e, e.line()); err != nil {
@@ -51,6 +48,14 @@ func (f *flowsCommand) watch() *cobra.Command {
 			return nil
 		}),
 	}
+}
+
+// unless is the error, or none if a person interrupted the command, which has shown enough then.
+func unless(interrupted bool, err error) error {
+	if interrupted {
+		return nil
+	}
+	return err
 }
 
 // flowEvent is a change of a flow, or of one of its nodes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/decision"
@@ -18,6 +19,7 @@ import (
 type todo struct {
 	flow *graph.Flow
 	plan *graph.Planned
+	now  time.Time // the same for all, so that equal changes are one statement
 }
 
 // Finish implements [decision.Planner]: tasks may run, are cancelled, or begin a new life, and the
@@ -30,6 +32,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 	if held, err = p.arguments(ctx, flows); err != nil {
 		return nil, err
 	}
+	now := p.store.Clock.Now()
 	for _, f := range flows {
 		if held[f.ID] != nil {
 			continue
@@ -39,10 +42,10 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 			id := taskID(f, pl.Node)
 			switch pl.Do {
 			case graph.Release, graph.Abort:
-				todos[id] = append(todos[id], todo{f, pl})
+				todos[id] = append(todos[id], todo{f, pl, now})
 			case graph.Restart, graph.Reset:
 				renew = append(renew, id)
-				todos[id] = append(todos[id], todo{f, pl})
+				todos[id] = append(todos[id], todo{f, pl, now})
 			}
 			records[id] = nodeOf(f, pl.Node)
 		}
@@ -106,7 +109,7 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 	if !ofFlow(t, do.flow) || t.Origin.Generation > do.plan.Life {
 		return t
 	}
-	now, typ := p.store.Clock.Now(), p.types.Options(t.Type)
+	now, typ := do.now, p.types.Options(t.Type)
 	switch {
 	case do.plan.Do == graph.Abort:
 		after, err := lifecycle.Cancel(t, "cancelled by its flow", lifecycle.EffectiveOf(t, typ), now)
@@ -131,7 +134,7 @@ func ofFlow(t *model.Task, f *graph.Flow) bool {
 
 // released is a task that waits, with its arguments, as one that may run.
 func (p planner) released(t *model.Task, do todo) *model.Task {
-	after, now, typ := t, p.store.Clock.Now(), p.types.Options(t.Type)
+	after, now, typ := t, do.now, p.types.Options(t.Type)
 	if do.flow.Nodes[do.plan.Node].Args != "" { // also where they are null: an earlier life's do not count
 		var err error
 		if after, err = lifecycle.Update(t, lifecycle.Patch{Args: &do.plan.Args}, typ, now); err != nil {

@@ -28,9 +28,14 @@ type driven struct {
 
 func newDriven(t *testing.T) *driven {
 	db := testdb.New(t)
+	return drive(t, db, db)
+}
+
+// drive has its engine reach the database in a way of its own.
+func drive(t *testing.T, db, engine *mongo.Database) *driven {
 	d := &driven{t: t, db: db}
 	var err error
-	d.f, err = New(Config{Database: db})
+	d.f, err = New(Config{Database: engine})
 	require.NoError(t, err)
 	d.prod, err = producer.New(producer.Config{Database: db})
 	require.NoError(t, err)

@@ -38,12 +38,12 @@ func (s Status) Succeeded() bool { return s == StatusSuccess || s == StatusCompl
 // retries. The other kinds do not count.
 //
 //	error        the handler returned an error
-//	fatal        the handler said that a retry is useless
+//	fatal        the handler returned Fatal: no retry follows
 //	panic        the handler panicked
 //	timeout      the execution ran past its deadline
-//	lapsed       the lease passed without a ping
-//	released     given back: shutdown, margin, snooze, worker filter
-//	undecodable  the worker does not understand the arguments (yet)
+//	lapsed       the lease expired without a ping
+//	released     the worker released it: shutdown, lease margin, snooze, worker filter
+//	undecodable  the worker could not decode the arguments
 //	cancelled    ended because the task was cancelled
-//	cleaned      succeeded, and a send took the success back, see [RestartSucceeded]
+//	cleaned      succeeded, but a send reset the success, see [RestartSucceeded]
 type FailKind string

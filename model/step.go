@@ -8,7 +8,8 @@ import (
 
 // Step is a part of a handler that runs once. Its value was saved, fenced by the open
 // execution, before the handler continued; later executions of the task get the saved value.
-// Steps are in the order in which they were saved. A new life of the task starts without them.
+// Steps are in the order in which they were saved. A new life starts without them, unless a
+// retry from a step keeps the earlier ones.
 type Step struct {
 	Name     string        `bson:"name"`
 	WorkerID string        `bson:"worker_id"`

@@ -1,16 +1,17 @@
-// Package periodic turns cron rules into tasks: every tick of a rule becomes one task, or a
-// record of why it did not, and neither a crash nor a second engine loses or doubles one.
+// Package periodic turns cron rules into tasks. Every tick of a rule becomes one task, or a
+// record of why it was skipped. Crashes and concurrent engines neither lose nor duplicate a
+// tick.
 //
 //	rule ──tickplan (pure)─▶ decision ──one write, guarded by the rule's rev──▶ rule.planned[]
 //	                                                                            │
 //	        task sent, record stored (each idempotent) ◀── whoever sees it ─────┘
 //
-// Any number of engines ([Periodic.Run]) may work at once, without a leader. Everything that
-// decides, a tick, a manual trigger, the end of a run, the start of a queued one, is one
-// write on the rule's document that names the rev it was decided on, and carries what is to
-// be done as a snapshot. So a tick is decided once; and a process that dies in between
-// leaves it to the next that looks.
+// Any number of engines ([Periodic.Run]) may run concurrently, without a leader. Each decision
+// (a tick, a manual trigger, the end of a run, the start of a queued run) is one write to the
+// rule's document. The write is conditional on the rev that the decision read, and stores the
+// resulting actions as a snapshot. Therefore each tick is decided once. If a process dies
+// before it applies the actions, another engine applies them.
 //
-// internal/tickplan decides: pure functions of a rule's document and a time. This package
-// carries the decisions out.
+// internal/tickplan decides, with pure functions of a rule's document and a time. This package
+// applies the decisions.
 package periodic

@@ -58,7 +58,7 @@ func TestCredentialsInHeadersAreSealedHiddenKeptAndSent(t *testing.T) {
 	spec.HTTP.Headers["Cookie"] = safetext.Hidden
 	_, err = h.p.Update(t.Context(), r.ID, r.Version, spec)
 	require.ErrorIs(t, err, model.ErrInvalid)
-	require.ErrorContains(t, err, "http.headers.Cookie is ***, which stands for a secret that is not shown")
+	require.ErrorContains(t, err, "http.headers.Cookie is ***, the mask of a hidden secret")
 	spec.HTTP.Headers["Cookie"] = "{{tick}}"
 	_, err = h.p.Update(t.Context(), r.ID, r.Version, spec)
 	require.ErrorContains(t, err, `http.headers.Cookie has the placeholder "tick"`)

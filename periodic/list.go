@@ -18,10 +18,10 @@ import (
 // ErrNoRun is returned for a run that has neither a record nor a task.
 var ErrNoRun = errors.New("no such run of a periodic rule")
 
-// RunFilter selects runs. Zero fields select everything.
+// RunFilter selects runs. A run must match all fields; a zero field matches every run.
 type RunFilter struct {
 	// Statuses as [Periodic.Runs] returns them. RUNNING and WAITING_CALLBACK are read from the
-	// tasks, like an end that the rule does not know yet.
+	// tasks, and so is the end of a run that the rule has not recorded yet.
 	Statuses []schedule.RunStatus
 	Tenant   string    // of the rules; model.NoTenant = those without one
 	From, To time.Time // nominal in [From, To)

@@ -16,8 +16,9 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// Create stores a new rule. It does not fire until it is enabled. The error is [ErrExists] if a
-// living rule of the tenant has its name. Secrets are sealed before they are stored.
+// Create stores a new rule. The rule does not fire until it is enabled. If the tenant already
+// has a rule with this name, the error is [ErrExists]. Create encrypts secrets before it stores
+// them.
 func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
@@ -38,17 +39,17 @@ func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule,
 	return r, nil
 }
 
-// Update replaces the spec of the rule if the rule still has that version; otherwise the error is
-// [ErrChanged]. The old rule decides the ticks up to now that are in time; older undecided ticks
-// are skipped (edited). Secrets that are "***" stay as they are stored. A rule that
-// had ended, by EndAt or MaxRuns, goes on if the edit gives it more ticks.
+// Update replaces the spec of the rule if the rule still has this version; otherwise the error
+// is [ErrChanged]. The old spec decides current ticks up to now; older undecided ticks are
+// skipped (edited). Secrets given as "***" keep their stored values. A rule that had ended
+// because of EndAt or MaxRuns resumes if the edit gives it more ticks.
 func (p *Periodic) Update(ctx context.Context, id string, version int64, s schedule.Spec) (*schedule.Rule, error) {
 	return p.change(ctx, "changing", id, func(r *schedule.Rule, old *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if r.Version != version {
-			return nil, fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
+			return nil, fmt.Errorf("%w: its version is %d, not %d", ErrChanged, r.Version, version)
 		}
 		if s.Tenant != r.Tenant {
-			return nil, input.Invalid("tenant", "is %q; a rule stays with its tenant, %q", s.Tenant, r.Tenant)
+			return nil, input.Invalid("tenant", "is %q; want %q, because a rule cannot change its tenant", s.Tenant, r.Tenant)
 		}
 		sealed, err := rulespec.Seal(p.secrets, s, r)
 		if err != nil {
@@ -67,9 +68,10 @@ func (p *Periodic) Update(ctx context.Context, id string, version int64, s sched
 	})
 }
 
-// Enable lets the rule fire from now on. Ticks that came while it was disabled are recorded as
-// skipped, in one record. Enabling an enabled rule is no error. version is the version that the
-// caller has seen, 0 for any; the error is [ErrChanged] if the rule has another one.
+// Enable makes the rule fire from now on. One record lists the ticks that it missed while it
+// was disabled as skipped. Enabling an enabled rule is not an error. version is the version
+// that the caller read, or 0 for any; if the rule has another version, the error is
+// [ErrChanged].
 func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*schedule.Rule, error) {
 	return p.change(ctx, "enabling", id, p.withTimes(func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
@@ -79,9 +81,9 @@ func (p *Periodic) Enable(ctx context.Context, id string, version int64) (*sched
 	}))
 }
 
-// Disable stops the rule at once. Runs that wait or run go on. note says why and may be empty.
-// Disabling a disabled rule is no error. version is the version that the caller has seen, 0 for
-// any; the error is [ErrChanged] if the rule has another one.
+// Disable stops the rule at once. Waiting and running runs continue. note gives the reason and
+// may be empty. Disabling a disabled rule is not an error. version is the version that the
+// caller read, or 0 for any; if the rule has another version, the error is [ErrChanged].
 func (p *Periodic) Disable(ctx context.Context, id string, version int64, note string) (*schedule.Rule, error) {
 	return p.change(ctx, "disabling", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
@@ -94,9 +96,9 @@ func (p *Periodic) Disable(ctx context.Context, id string, version int64, note s
 	})
 }
 
-// Delete deletes the rule logically: it never fires again, waiting runs are cancelled, its records
-// stay, and its name is free. version is the version that the caller has seen, 0 for any; the
-// error is [ErrChanged] if the rule has another one.
+// Delete deletes the rule logically: it never fires again, waiting runs are cancelled, its
+// records stay, and its name becomes free. version is the version that the caller read, or 0
+// for any; if the rule has another version, the error is [ErrChanged].
 func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 	_, err := p.change(ctx, "deleting", id, func(r *schedule.Rule, cal *calendar.Schedule, now time.Time) (*schedule.Rule, error) {
 		if err := hasVersion(r, version); err != nil {
@@ -111,12 +113,12 @@ func (p *Periodic) Delete(ctx context.Context, id string, version int64) error {
 // any): it was edited, or deleted, meanwhile.
 func hasVersion(r *schedule.Rule, version int64) error {
 	if version != 0 && r.Version != version {
-		return fmt.Errorf("%w: it has version %d, not %d", ErrChanged, r.Version, version)
+		return fmt.Errorf("%w: its version is %d, not %d", ErrChanged, r.Version, version)
 	}
 	return nil
 }
 
-// Get reads a living rule by its id.
+// Get reads a rule by its id.
 func (p *Periodic) Get(ctx context.Context, id string) (*schedule.Rule, error) {
 	r, err := p.store.Rules.Get(ctx, id)
 	if err == nil && !r.DeletedAt.IsZero() {
@@ -125,14 +127,15 @@ func (p *Periodic) Get(ctx context.Context, id string) (*schedule.Rule, error) {
 	return r, err
 }
 
-// Named reads a living rule by tenant ("" = none) and name.
+// Named reads a rule by tenant ("" = none) and name.
 func (p *Periodic) Named(ctx context.Context, tenant, name string) (*schedule.Rule, error) {
 	return p.store.Rules.Living(ctx, tenant, name)
 }
 
-// List returns living rules of a tenant ("" = of all), ordered by tenant and name: at most limit,
-// from 1 to 1,000, after the rule whose Living is given ("" = from the first). If this release
-// cannot read some rules, it returns the others and an [*UnreadableError].
+// List returns the rules of a tenant ("" = all tenants), without deleted ones, ordered by
+// tenant and name: at most limit, from 1 to 1,000, after the rule whose Living is after ("" =
+// from the first). If this release cannot read some rules, List returns the others and an
+// [*UnreadableError].
 func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([]*schedule.Rule, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
@@ -148,8 +151,8 @@ func (p *Periodic) List(ctx context.Context, tenant, after string, limit int) ([
 	return rules, err
 }
 
-// UnreadableError names rules that this release cannot read: a later release wrote them, or
-// somebody edited them by hand. They do not fire; all other rules do.
+// UnreadableError names rules that this release cannot read, because a later release or a
+// person wrote them. They do not fire; all other rules do.
 type UnreadableError struct {
 	Rules map[string]error // by tenant and name, as [schedule.Rule.Living] has them
 }

@@ -26,29 +26,29 @@ import (
 
 // Errors that callers branch on (errors.Is).
 var (
-	ErrNotFound = store.ErrNoRule     // no living rule of that id
-	ErrExists   = store.ErrRuleExists // a living rule of the tenant has that name
-	// ErrChanged is returned for an edit that names another version than the stored one.
-	ErrChanged = errors.New("the rule was changed meanwhile")
-	// ErrNotRunning is returned for the cancel of a run that neither runs nor waits.
-	ErrNotRunning = errors.New("there is nothing to cancel")
+	ErrNotFound = store.ErrNoRule     // no such rule, or it was deleted
+	ErrExists   = store.ErrRuleExists // the tenant already has a rule with that name
+	// ErrChanged is returned if an edit names another version than the stored one.
+	ErrChanged = errors.New("the rule was changed in the meantime")
+	// ErrNotRunning is returned if a run to cancel is neither running nor waiting.
+	ErrNotRunning = errors.New("the run is not active")
 )
 
-// Config of a Periodic. Only Database is needed.
+// Config configures a Periodic. Only Database is required.
 type Config struct {
 	// Database holds the rules and tasks. It is never closed. Required.
 	Database *mongo.Database
 	// Prefix of the collections' names. Defaults to "".
 	Prefix string
-	// EngineID names this process among the engines. Defaults to an automatic one.
+	// EngineID names this process among the engines. Defaults to a generated id.
 	EngineID string
-	// SecretKey seals the keys that sign the calls and callbacks of rules: 32 bytes as hex or
-	// base64, or several separated by commas. The first seals, all open. Defaults to none:
-	// rules with such keys are refused.
+	// SecretKey encrypts the keys that sign the calls and callbacks of rules: 32 bytes as hex
+	// or base64. During a key rotation it lists several keys, separated by commas: the first
+	// encrypts, all decrypt. Defaults to none: rules with such keys are then refused.
 	SecretKey string
-	// Clock is for tests. Defaults to the machine's.
+	// Clock is for tests. Defaults to the machine's clock.
 	Clock model.Clock
-	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
+	// Logger receives messages for operators. Defaults to the zero Logger, which is silent.
 	Logger zerolog.Logger
 }
 
@@ -66,7 +66,7 @@ type Periodic struct {
 	calls map[calendarKey]*calendar.Schedule // parsed rules
 }
 
-// New makes a Periodic and checks its configuration. It does no I/O.
+// New validates the Config and creates a Periodic. It does no I/O.
 func New(cfg Config) (*Periodic, error) {
 	st, err := store.Open(store.Config{Database: cfg.Database, Prefix: cfg.Prefix, Clock: cfg.Clock, Logger: cfg.Logger})
 	if err != nil {
@@ -87,10 +87,10 @@ func New(cfg Config) (*Periodic, error) {
 	return p, nil
 }
 
-// Run is the engine: it decides ticks until ctx ends, and then returns nil. Before it returns it
-// applies the decisions that it has made, for at most five seconds. Any number of processes may
-// run an engine. Run waits for a server that is down, and returns an error that waiting cannot
-// fix, such as the schema of another release.
+// Run is the engine: it decides ticks until ctx ends, then returns nil. Before it returns, it
+// applies its decisions, for at most five seconds. Any number of processes may run an engine.
+// Run waits for a server that is down. If waiting cannot help, for example with the schema of
+// another release, it returns an error.
 func (p *Periodic) Run(ctx context.Context) error { return p.engine().Run(ctx) }
 
 func (p *Periodic) engine() *decision.Engine {
@@ -209,5 +209,5 @@ func (p *Periodic) changeAny(ctx context.Context, doing, id string, rule func(r 
 			return after, nil
 		}
 	}
-	return nil, fmt.Errorf("%s rule %s: somebody else changed it %d times in between", doing, id, maxTries)
+	return nil, fmt.Errorf("%s rule %s: %d attempts conflicted with other changes", doing, id, maxTries)
 }

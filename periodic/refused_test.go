@@ -42,7 +42,7 @@ func TestARefusedDecisionIsNotTriedAgainBeforeTheNextLook(t *testing.T) {
 	require.NoError(t, e.Start(t.Context()))
 	pause := e.Round(t.Context())
 	require.Contains(t, log.String(), r.ID, "it was refused")
-	require.NotContains(t, log.String(), "deciding what is due")
+	require.NotContains(t, log.String(), "could not decide what is due")
 	require.Positive(t, pause)
 }
 
@@ -120,7 +120,7 @@ func TestASweepOfEndsThatCannotBeReadComesToAnEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, e.Round(t.Context()))
 	require.Contains(t, log.String(), "cannot be read")
-	require.NotContains(t, log.String(), "deciding what is due")
+	require.NotContains(t, log.String(), "could not decide what is due")
 }
 
 func TestATimeOrADurationThatCannotBeStoredIsRefusedByItsName(t *testing.T) {

@@ -15,18 +15,18 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
-// TriggerOptions of a manual run. The zero value is fine.
+// TriggerOptions are the options of a manual run. The zero value is valid.
 type TriggerOptions struct {
-	// Request makes the run once, however often the call is repeated: [a-zA-Z0-9._-]{1,100}.
-	// Defaults to a made-up one.
+	// Request is an idempotency key: repeated calls with the same request start one run.
+	// [a-zA-Z0-9._-]{1,100}. Defaults to a generated one.
 	Request string
-	// Force starts it whatever the concurrency limit says, but for the 1000 runs that one
-	// rule holds: then it is skipped (capacity).
+	// Force starts the run despite the concurrency limit. If the rule already has 1,000 active
+	// runs, the run is skipped (capacity).
 	Force bool
 }
 
-// Trigger starts a run by hand, whatever the status of the rule, and returns its id. It follows
-// the concurrency policy unless it is forced.
+// Trigger starts a manual run, whatever the status of the rule, and returns its id. The
+// concurrency policy applies unless the run is forced.
 func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (run string, err error) {
 	if o.Request == "" {
 		o.Request = randomHex(8)
@@ -90,12 +90,12 @@ func (p *Periodic) known(ctx context.Context, r *schedule.Rule, runs []string) (
 // cut off.
 const backfillSlack = time.Second
 
-// Backfill runs the rule for its ticks in [from, to), in order. All must lie in the past; to may
-// be the present, and more than 1,000 ticks are refused. The runs respect the rule's limit
-// and wait behind those of new ticks. None is before StartAt, nor at or after EndAt; without a
-// StartAt the ticks of a cron rule may be older than the rule. Backfill returns the number of
-// decided runs. A request that is not empty makes each of them once, even if the call is repeated
-// with other times.
+// Backfill runs the rule for its past ticks in [from, to), in order. to must not be in the
+// future, and at most 1,000 ticks are allowed. The runs respect the rule's limit and wait
+// behind those of new ticks. Backfill excludes ticks before StartAt and ticks at or after
+// EndAt. Without a StartAt, the ticks of a cron rule may be older than the rule. Backfill
+// returns the number of decided runs. A non-empty request makes the call idempotent: each tick
+// runs once per request, even if the call is repeated with other times.
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {
 		request = randomHex(8)
@@ -124,7 +124,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 				ticks = append(ticks, t.At)
 			}
 			if len(ticks) > tickplan.MaxBackfill {
-				return nil, input.Invalid("from", "is %v: more than %d ticks lie between it and %v", from, tickplan.MaxBackfill, to)
+				return nil, input.Invalid("from", "is %v; at most %d ticks are allowed between it and %v", from, tickplan.MaxBackfill, to)
 			}
 		}
 		ids := make([]string, len(ticks))
@@ -140,10 +140,10 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 			return nil, nil
 		}
 		if size := (len(r.Task.Args.Value) + len(r.Ext.Value) + 1<<10) * len(ticks); size > 8<<20 {
-			return nil, input.Invalid("from", "is %v: the %d ticks between it and %v do not fit into one document with these args and ext", from, len(ticks), to)
+			return nil, input.Invalid("from", "is %v: the %d ticks between it and %v do not fit into one document with these args and ext; want fewer ticks", from, len(ticks), to)
 		}
 		if len(r.Active)+len(r.Queued)+len(ticks) > tickplan.MaxActive+rulespec.MaxQueueLimit {
-			return nil, input.Invalid("from", "is %v: %d ticks lie between it and %v, and %d runs are active or wait already", from, len(ticks), to, len(r.Active)+len(r.Queued))
+			return nil, input.Invalid("from", "is %v: %d ticks lie between it and %v, but %d runs are already active or waiting", from, len(ticks), to, len(r.Active)+len(r.Queued))
 		}
 		n = len(ticks)
 		return tickplan.Backfill(r, cal, request, ticks, now), nil
@@ -151,8 +151,8 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 	return n, err
 }
 
-// Cancel cancels one run, also of a deleted rule. A waiting run is cancelled at once. A running
-// one is CANCELED once its task, which is asked to end, has ended.
+// Cancel cancels one run, also of a deleted rule. A waiting run is cancelled at once. For a
+// running one, Cancel cancels its task; the run is CANCELED when the task has ended.
 func (p *Periodic) Cancel(ctx context.Context, run string) error {
 	rule, ok := ruleOf(run)
 	if !ok {
@@ -165,7 +165,7 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 		return after, nil
 	})
 	if err == nil && !found {
-		return fmt.Errorf("run %s neither runs nor waits: %w", run, ErrNotRunning)
+		return fmt.Errorf("cancelling run %s: %w", run, ErrNotRunning)
 	}
 	return err
 }

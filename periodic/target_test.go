@@ -326,17 +326,17 @@ func TestATargetThatIsWrongIsRefusedByItsField(t *testing.T) {
 		change func(*schedule.Spec)
 	}{
 		{`http.url has the placeholder "run"`, func(s *schedule.Spec) { s.HTTP.URL += "{{run}}" }},
-		{`http.body has the placeholder "callback_url", which only mode ASYNC has`, func(s *schedule.Spec) { s.HTTP.Body = "{{callback_url}}" }},
+		{`http.body has the placeholder "callback_url", which requires mode ASYNC`, func(s *schedule.Spec) { s.HTTP.Body = "{{callback_url}}" }},
 		{"http.keys[0].sk cannot be kept: no secret key is set", func(s *schedule.Spec) { s.HTTP.Keys = []callback.Key{{AccessKey: "a", Secret: "s"}} }},
 		{"callback.security.keys[0].sk cannot be kept: no secret key is set", func(s *schedule.Spec) { s.Options.Callback = signed("s") }},
 		{"callback cannot be set for tasks of type mscheduler.callback", func(s *schedule.Spec) {
 			s.HTTP, s.Type, s.Options.Callback = nil, input.CallbackType, &model.Callback{Success: &model.CallbackTarget{URL: "http://h"}}
 		}},
-		{`type is "t", but the rule calls a URL`, func(s *schedule.Spec) { s.Type = "t" }},
+		{`type is "t", but http is set, too`, func(s *schedule.Spec) { s.Type = "t" }},
 		{"http.url has a placeholder before its path", func(s *schedule.Spec) { s.Type, s.HTTP.URL = "t", "http://{{name}}/" }},
 		{"expires_at is 2027-01-01 00:00:00 +0000 UTC, one time for all ticks", func(s *schedule.Spec) { s.Options.ExpiresAt = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"args are given", func(s *schedule.Spec) { s.Args = 1 }},
-		{"say http instead", func(s *schedule.Spec) { s.HTTP, s.Type = nil, "mscheduler.http" }},
+		{"set http instead", func(s *schedule.Spec) { s.HTTP, s.Type = nil, "mscheduler.http" }},
 	} {
 		s := schedule.Spec{Name: "n", Cron: "@daily", HTTP: &schedule.HTTPTarget{URL: "http://example.org/"}}
 		c.change(&s)

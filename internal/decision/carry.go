@@ -167,7 +167,7 @@ func (d *Decider[D]) sweep(ctx context.Context, mine func(id string, late time.D
 			return err
 		}
 		if err != nil {
-			d.Log.Error().Err(err).Msg("carrying out decisions of others")
+			d.Log.Error().Err(err).Msg("could not apply decisions of other engines; retrying")
 		}
 		skip += stuck + others + len(unread)
 	}

@@ -273,12 +273,12 @@ func (d *Decider[D]) rest(ctx context.Context, began clock.Instant, s sent[D]) (
 }
 
 func (d *Decider[D]) later(err error) {
-	d.Log.Warn().Err(err).Msg("decisions not carried out yet; retrying")
+	d.Log.Warn().Err(err).Msg("could not apply decisions; retrying")
 }
 
 // Complain tells the operator of a document that this process cannot handle, not at every look.
 func (d *Decider[D]) Complain(id string, err error) {
 	if d.complained.Again(id, d.Store.Local()) {
-		d.Log.Error().Err(err).Str("document_id", id).Msg("no decision about this document: it cannot be read, or its decision is refused; the others go on")
+		d.Log.Error().Err(err).Str("document_id", id).Msg("cannot read this document, or the database refused a decision about it; other documents are not affected")
 	}
 }

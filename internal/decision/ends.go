@@ -20,7 +20,7 @@ type Outcome struct {
 	Next   time.Time // when the first document that was decided about is due again; zero = none is
 }
 
-var errUnreadLife = errors.New("the newest life of the task that ended cannot be read by this process")
+var errUnreadLife = errors.New("this process cannot read the newest life of the task that ended")
 
 // Decide decides about due documents, and tells documents of the ends of their tasks: one decision
 // for each document. began is when they were about to be read.
@@ -121,7 +121,7 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 			case !there: // somebody deleted the document by hand
 			case isNil(doc):
 				unread[id] = true
-				d.Complain(id, errors.New("a task of it ended, and the document cannot be read by this process"))
+				d.Complain(id, errors.New("one of its tasks ended, and this process cannot read the task's document"))
 			default:
 				add(doc, false)
 			}

@@ -88,7 +88,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := e.store.Workers.Remove(last, e.id); err != nil {
-		e.log.Debug().Err(err).Msg("removing the engine's document")
+		e.log.Debug().Err(err).Msg("could not remove the engine's document")
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (e *Engine) Start(ctx context.Context) error {
 			e.beaten = e.store.Local().Monotonic()
 			return err
 		}
-		e.log.Warn().Err(err).Msg("the engine waits for the database")
+		e.log.Warn().Err(err).Msg("the engine is waiting for the database")
 		clock.Pause(ctx, wait)
 	}
 }
@@ -132,7 +132,7 @@ func (e *Engine) Round(ctx context.Context) time.Duration {
 	}
 	if err != nil && ctx.Err() == nil {
 		if !store.Outage(err) {
-			e.log.Error().Err(err).Msg("deciding what is due")
+			e.log.Error().Err(err).Msg("could not decide what is due; retrying")
 		}
 		pause = busyLook
 	}

@@ -78,7 +78,7 @@ func (v Values) value(name string, in place, quoted bool) (string, error) {
 		text = strconv.Itoa(v.Attempt)
 	case completionURL:
 		if text = v.CompletionURL; text == "" {
-			return "", fmt.Errorf("has the placeholder %q, which only mode %s has", name, schedule.HTTPAsync)
+			return "", fmt.Errorf("has the placeholder %q, which requires mode %s", name, schedule.HTTPAsync)
 		}
 	default:
 		raw, err := v.ext(name)

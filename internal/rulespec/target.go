@@ -15,11 +15,11 @@ func targetArgs(s *schedule.Spec, t *schedule.TaskTemplate) (args any, err error
 	called := (*httptarget.Target)(s.HTTP)
 	switch {
 	case s.HTTP == nil && s.Type == httptarget.TaskType:
-		return s.Args, input.Invalid("type", "is %s, which is what an HTTP target makes of itself: say http instead", s.Type)
+		return s.Args, input.Invalid("type", "is %s, which is reserved for HTTP targets; set http instead", s.Type)
 	case s.HTTP == nil:
 		return s.Args, nil
 	case s.Type != "":
-		return nil, errors.Join(input.Invalid("type", "is %q, but the rule calls a URL: say one of type and http", s.Type), called.Check("http"))
+		return nil, errors.Join(input.Invalid("type", "is %q, but http is set, too; want one of type and http", s.Type), called.Check("http"))
 	case s.Args != nil:
 		return nil, input.Invalid("args", "are given, but a URL target sends its body; put the content into http.body")
 	}

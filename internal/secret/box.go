@@ -22,7 +22,7 @@ var (
 	ErrBroken     = errors.New("the sealed secret is damaged or belongs to another access key")
 )
 
-var errNotShown = errors.New("is " + safetext.Hidden + ", which stands for a secret that is not shown; give the secret itself")
+var errNotShown = errors.New("is " + safetext.Hidden + ", the mask of a hidden secret; give the secret itself")
 
 // version begins every sealed text.
 const version = "mss1."

@@ -28,7 +28,7 @@ const (
 var ErrNoRule = errors.New("no such periodic rule")
 
 // ErrRuleExists is returned for a name that a living rule of the tenant has.
-var ErrRuleExists = errors.New("a rule of that name exists")
+var ErrRuleExists = errors.New("a rule with that name already exists")
 
 // Insert stores a new rule. Index: living, which makes names unique.
 func (s *Rules) Insert(ctx context.Context, r *schedule.Rule) error {

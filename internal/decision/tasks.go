@@ -29,7 +29,7 @@ func ChangeTasks(ctx context.Context, st *store.Store, doing string, ids []strin
 	}
 	for tries := 0; len(ids) > 0; tries++ {
 		if tries == maxTries {
-			return held, fmt.Errorf("%s, %s among them: somebody else changed them %d times in between", doing, ids[0], tries)
+			return held, fmt.Errorf("%s, %s among them: %d attempts conflicted with other changes", doing, ids[0], tries)
 		}
 		tasks, err := st.Tasks.ReadableByIDs(ctx, ids)
 		if err != nil {

@@ -31,7 +31,7 @@ var (
 	// ErrChanged is returned if an edit names another version than the stored one.
 	ErrChanged = errors.New("the rule was changed in the meantime")
 	// ErrNotRunning is returned if a run to cancel is neither running nor waiting.
-	ErrNotRunning = errors.New("the run is not active")
+	ErrNotRunning = errors.New("nothing to cancel")
 )
 
 // Config configures a Periodic. Only Database is required.

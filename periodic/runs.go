@@ -124,7 +124,7 @@ func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, 
 				ticks = append(ticks, t.At)
 			}
 			if len(ticks) > tickplan.MaxBackfill {
-				return nil, input.Invalid("from", "is %v; at most %d ticks are allowed between it and %v", from, tickplan.MaxBackfill, to)
+				return nil, input.Invalid("from", "is %v; more than %d ticks lie between it and %v", from, tickplan.MaxBackfill, to)
 			}
 		}
 		ids := make([]string, len(ticks))
@@ -165,7 +165,7 @@ func (p *Periodic) Cancel(ctx context.Context, run string) error {
 		return after, nil
 	})
 	if err == nil && !found {
-		return fmt.Errorf("cancelling run %s: %w", run, ErrNotRunning)
+		return fmt.Errorf("run %s neither runs nor waits: %w", run, ErrNotRunning)
 	}
 	return err
 }

@@ -222,7 +222,7 @@ func TestRunsAreTriggeredBackfilledListedAndCancelled(t *testing.T) {
 	require.Regexp(t, `^n  3 runs from `, s.ok("periodic", "backfill", "n", "--from", "2026-01-01", "--to", "2026-01-01 03:00", "--request", "jan").stdout)
 	require.Regexp(t, `has no tick from`, s.ok("periodic", "backfill", "n", "--from", "2026-01-01 00:01", "--to", "2026-01-01 00:02").stdout)
 	s.fails(ExitUsage, []string{"requires --from"}, "periodic", "backfill", "n")
-	s.fails(ExitUsage, []string{"at most 1000 ticks"}, "periodic", "backfill", "n", "--from", "2025-01-01", "--to", "2026-01-01")
+	s.fails(ExitUsage, []string{"more than 1000 ticks"}, "periodic", "backfill", "n", "--from", "2025-01-01", "--to", "2026-01-01")
 
 	all := s.runsOf("n")
 	require.Len(t, all.Runs, 5)
@@ -244,7 +244,7 @@ func TestRunsAreTriggeredBackfilledListedAndCancelled(t *testing.T) {
 		}
 	}
 	require.Equal(t, waits+"  cancel requested\n", s.ok("periodic", "cancel", waits).stdout)
-	s.fails(ExitRefused, []string{"the run is not active"}, "periodic", "cancel", waits)
+	s.fails(ExitRefused, []string{"neither runs nor waits"}, "periodic", "cancel", waits)
 	require.Len(t, s.runsOf("n", "--status", "CANCELED").Runs, 1)
 	s.fails(ExitUsage, []string{`run is "x"`}, "periodic", "cancel", "x")
 	s.fails(ExitUsage, []string{"requires the ids of runs"}, "periodic", "cancel")

@@ -22,7 +22,7 @@ func TestMistakesInFilesOfRulesSayWhatIsWanted(t *testing.T) {
 		{rule + "http: {url: 'http://h/', body: {\"a\": {{run_id}}}}\n", []string{"types.yaml:3:", "quote a value"}},
 		{rule + "http: {url: 'http://h/', body: '{\"a\": {{run_id}}}'}\n", []string{"types.yaml:3:32: http.body looks like JSON, but is not JSON", `{"run": "{{run_id}}"}`}},
 		{rule + "http: {url: 'http://u:hidden@h/'}\n", []string{"http.url has a user or password"}},
-		{rule + "type: t\nhttp: {url: 'http://h/{{tick}}', method: get}\n", []string{"want one of type and http", `http.url has the placeholder "tick"`, "http.method"}},
+		{rule + "type: t\nhttp: {url: 'http://h/{{tick}}', method: get}\n", []string{"say one of type and http", `http.url has the placeholder "tick"`, "http.method"}},
 	} {
 		s.fails(ExitUsage, c.says, "periodic", "apply", "-f", s.file(c.file))
 	}

@@ -19,7 +19,7 @@ func targetArgs(s *schedule.Spec, t *schedule.TaskTemplate) (args any, err error
 	case s.HTTP == nil:
 		return s.Args, nil
 	case s.Type != "":
-		return nil, errors.Join(input.Invalid("type", "is %q, but http is set, too; want one of type and http", s.Type), called.Check("http"))
+		return nil, errors.Join(input.Invalid("type", "is %q, but http is set, too; say one of type and http", s.Type), called.Check("http"))
 	case s.Args != nil:
 		return nil, input.Invalid("args", "are given, but a URL target sends its body; put the content into http.body")
 	}

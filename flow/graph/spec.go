@@ -50,7 +50,8 @@ type NodeSpec struct {
 //	these         PENDING if named     SKIPPED if named  SKIPPED
 //	custom        the function says    is told of it     SKIPPED
 //
-// Where at_least can no longer be met, the node is SKIPPED if no parent has failed, else PENDING.
+// A node is SKIPPED if at_least cannot be met because of skipped parents alone, or a parent that
+// these names was skipped, whatever became of the others. So the order of ends does not matter.
 type Join struct {
 	Strategy Strategy // "" = all_succeeded
 	N        int      // of at_least

@@ -133,3 +133,20 @@ func TestReasonsOfManyNodesStaySmall(t *testing.T) {
 	require.Less(t, len(raw), 4<<20)
 	require.Contains(t, f.States[1].Reason, "its task failed: no no no")
 }
+
+// n1 is skipped and n2 fails, in either order: what is behind them is SKIPPED.
+func TestTheOrderOfEndsDoesNotMatterToASkippedNode(t *testing.T) {
+	for _, join := range []graph.Vertex{{Join: graph.AtLeast, N: 2}, {Join: graph.These, These: []int{1, 2}}} {
+		for _, order := range [][]int{{1, 2}, {2, 1}} {
+			join.After = []int{1, 2}
+			f := made(graph.Vertex{}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{0}, OnFailure: graph.Continue}, join)
+			f.Nodes[3].When = []string{`{"output.yes": true}`, ""}
+			in := &Inputs{Outputs: map[int]bson.RawValue{1: {}}}
+			f = ended(t, f, in, model.StatusSuccess, 0)
+			for _, i := range order {
+				f = ended(t, f, in, map[int]model.Status{1: model.StatusSuccess, 2: model.StatusFailure}[i], i)
+			}
+			require.Equal(t, graph.NodeSkipped, f.States[3].Status, "%s, %v", join.Join, order)
+		}
+	}
+}

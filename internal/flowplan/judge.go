@@ -138,22 +138,22 @@ func judge(f *graph.Flow, i int, in *Inputs) (judgement, error) {
 		missing := v.N - len(p.succeeded)
 		switch {
 		case missing <= 0:
+		case len(v.After)-len(p.skipped) < v.N: // whatever the others do: so the order of ends does not matter
+			return say(graph.NodeSkipped, "%s was skipped, and at least %d parents must succeed", name(p.skipped[0]), v.N)
 		case len(p.open) >= missing:
 			return j, nil
 		case len(p.open)+len(p.pending) >= missing:
 			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
-		case len(p.failed) > 0:
-			return say(graph.NodePending, "%s failed, and at least %d parents must succeed", name(p.failed[0]), v.N)
 		default:
-			return say(graph.NodeSkipped, "%s was skipped, and at least %d parents must succeed", name(p.skipped[0]), v.N)
+			return say(graph.NodePending, "%s failed, and at least %d parents must succeed", name(p.failed[0]), v.N)
 		}
 	case graph.These:
 		p = parents{only(p.succeeded, v.These), only(p.failed, v.These), only(p.skipped, v.These), only(p.pending, v.These), only(p.open, v.These)}
 		switch {
-		case len(p.failed) > 0:
-			return say(graph.NodePending, "%s failed and must succeed", name(p.failed[0]))
 		case len(p.skipped) > 0:
 			return say(graph.NodeSkipped, "%s was skipped and must succeed", name(p.skipped[0]))
+		case len(p.failed) > 0:
+			return say(graph.NodePending, "%s failed and must succeed", name(p.failed[0]))
 		case len(p.pending) > 0:
 			return say(graph.NodePending, "it hangs on %s, which is PENDING", name(p.pending[0]))
 		case len(p.open) > 0:

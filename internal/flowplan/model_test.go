@@ -37,18 +37,14 @@ func settled(f *graph.Flow, fate []model.Status) []graph.NodeStatus {
 			starts = graph.NodePending
 		case v.Join == graph.AllEnded:
 		case v.Join == graph.AtLeast && n[graph.NodeSuccess] >= v.N:
-		case v.Join == graph.AtLeast && n[graph.NodeSuccess]+n[graph.NodePending] >= v.N, v.Join == graph.AtLeast && n[graph.NodeError] > 0:
-			starts = graph.NodePending
-		case v.Join == graph.AtLeast:
+		case v.Join == graph.AtLeast && all-n[graph.NodeSkipped] < v.N, v.Join == graph.These && n[graph.NodeSkipped] > 0:
 			starts = graph.NodeSkipped
+		case v.Join == graph.AtLeast:
+			starts = graph.NodePending
 		case n[graph.NodeError] > 0:
 			starts = graph.NodePending
-		case v.Join == graph.These && n[graph.NodeSkipped] > 0:
-			starts = graph.NodeSkipped
 		case n[graph.NodePending] > 0:
 			starts = graph.NodePending
-		default:
-			_ = all
 		}
 		if out[i] = starts; starts == graph.NodeReady {
 			switch {

@@ -221,12 +221,12 @@ func nodeOf(f *graph.Flow, i int) *graph.Node {
 	}
 }
 
-// alert tells of nodes that wait for a person.
+// alert tells of nodes that have begun to wait for a person.
 func (p planner) alert(ctx context.Context, flows []*graph.Flow) {
 	for _, f := range flows {
 		for k := range f.Planned {
 			i := f.Planned[k].Node
-			if st := &f.States[i]; st.Status == graph.NodePending {
+			if st := &f.States[i]; f.Planned[k].Do == graph.Alert && st.Status == graph.NodePending {
 				p.log.Warn().Str("flow_id", f.ID).Str("node", f.Nodes[i].ID).Str("reason", st.Reason).Msg("a node of a flow is PENDING: it waits for a person")
 				if p.pending != nil {
 					p.pending(ctx, f, f.Nodes[i].ID, st.Reason)

@@ -119,6 +119,7 @@ const (
 	Abort   Action = "abort"   // it is cancelled
 	Restart Action = "restart" // a new life of it may run
 	Reset   Action = "reset"   // a new life of it waits
+	Alert   Action = "alert"   // nothing: somebody is told that the node waits for a person
 )
 
 // Node is one document of the collection flow_nodes: what operators and queries see of a node.

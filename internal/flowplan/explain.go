@@ -2,6 +2,7 @@ package flowplan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
@@ -38,6 +39,9 @@ func Explain(f *graph.Flow, node int) []string {
 			pending = append(pending, f.Nodes[at].ID)
 		}
 	}
+	if len(pending) > 0 {
+		pending = roots(f, node)
+	}
 	if len(open) > 0 {
 		out = append(out, "It waits for "+listed(open)+".")
 	}
@@ -48,6 +52,29 @@ func Explain(f *graph.Flow, node int) []string {
 		out = append(out, "Resolve it, or retry from the parent that failed.")
 	}
 	return out
+}
+
+// roots are the nodes that keep others PENDING, before the given one: they wait for a person
+// themselves, or their joins can no longer be met.
+func roots(f *graph.Flow, node int) (names []string) {
+	before := make([]bool, node+1)
+	before[node] = true
+	for i := node; i >= 0; i-- {
+		if !before[i] {
+			continue
+		}
+		root := i != node
+		for _, at := range f.Nodes[i].After {
+			if f.States[at].Status == graph.NodePending && !f.States[i].Own {
+				before[at], root = true, false
+			}
+		}
+		if root {
+			names = append(names, f.Nodes[i].ID)
+		}
+	}
+	slices.Reverse(names)
+	return names
 }
 
 // wants is what the join of a node wants, as the end of a sentence.

@@ -84,11 +84,14 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 	if st.Status == status && st.Reason == reason {
 		return
 	}
-	if st.Status != status {
+	news := st.Status != status
+	if news {
 		st.At = s.now
 	}
 	st.Status, st.Reason = status, reason
-	s.plan(i, "")
+	if s.plan(i, ""); news && status == graph.NodePending {
+		s.plan(i, graph.Alert)
+	}
 	for _, k := range s.children[i] {
 		s.dirty[k] = true
 	}
@@ -137,7 +140,7 @@ func (s *step) finish() (*graph.Flow, error) {
 	default:
 		s.over()
 	}
-	if !s.Closed && s.Status != graph.StatusFinish {
+	if !s.Closed {
 		s.Reason = s.why()
 	}
 	s.UpdatedAt = s.now
@@ -158,8 +161,11 @@ func (s *step) over() {
 	}
 }
 
-// why names the first node that waits for a person; "" = none does.
+// why names the first node that waits for a person; "" = none does, or nobody waits any more.
 func (s *step) why() string {
+	if s.Status == graph.StatusFinish {
+		return ""
+	}
 	for i := range s.States {
 		if st := &s.States[i]; st.Status == graph.NodePending {
 			return fmt.Sprintf("node %s: %s", s.Nodes[i].ID, st.Reason)

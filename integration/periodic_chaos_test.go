@@ -262,10 +262,7 @@ func (c *tickChaos) pass(d time.Duration) {
 func (a *arena) awaitQuiet() {
 	a.t.Helper()
 	exists := bson.D{{Key: "$exists", Value: true}}
-	counts := []struct {
-		what, collection string
-		filter           bson.D
-	}{
+	a.awaitNone("periodic_runs", []left{
 		{"rules that fire", "periodic_rules", bson.D{{Key: "status", Value: "online"}}},
 		{"rules with runs", "periodic_rules", bson.D{{Key: "active.0", Value: exists}}},
 		{"rules with runs that wait", "periodic_rules", bson.D{{Key: "queued.0", Value: exists}}},
@@ -273,25 +270,37 @@ func (a *arena) awaitQuiet() {
 		{"rules that say so", "periodic_rules", bson.D{{Key: "planned_at", Value: exists}}},
 		{"tasks that go on", "tasks", bson.D{{Key: "finished_at", Value: bson.D{{Key: "$exists", Value: false}}}, noSentinel}},
 		{"tasks to be told of", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
-	}
+	})
+}
+
+// left is what may be left to do.
+type left struct {
+	what, collection string
+	filter           bson.D
+}
+
+// awaitNone waits until nothing is left to do. It waits as long as that goes on: something
+// becomes less, or there are more documents in the collection of what was done.
+func (a *arena) awaitNone(done string, counts []left) {
+	a.t.Helper()
 	var before string
 	deadline := time.Now().Add(chaosPatience)
 	for {
-		var left []string
+		var some []string
 		for _, c := range counts {
 			n, err := a.db.Collection(c.collection).CountDocuments(a.t.Context(), c.filter)
 			require.NoError(a.t, err)
 			if n > 0 {
-				left = append(left, fmt.Sprint(n, " ", c.what))
+				some = append(some, fmt.Sprint(n, " ", c.what))
 			}
 		}
-		text := strings.Join(left, ", ")
+		text := strings.Join(some, ", ")
 		if text == "" {
 			return
 		}
-		done, err := a.db.Collection("periodic_runs").EstimatedDocumentCount(a.t.Context())
+		n, err := a.db.Collection(done).EstimatedDocumentCount(a.t.Context())
 		require.NoError(a.t, err)
-		if now := fmt.Sprint(text, "; of ", done, " records"); now != before {
+		if now := fmt.Sprint(text, "; of ", n, " records"); now != before {
 			before, deadline = now, time.Now().Add(chaosPatience)
 		}
 		require.True(a.t, time.Now().Before(deadline), "nothing moves: %s", before)

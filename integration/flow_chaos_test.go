@@ -1,0 +1,349 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/engine"
+	"github.com/mscheduler/mscheduler/internal/fleet"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// The size of the scenario: so many flows, so long, with these random numbers.
+const (
+	flowCount   = "MSCHEDULER_FLOWS_COUNT"
+	flowSeconds = "MSCHEDULER_FLOWS_SECONDS"
+	flowSeed    = "MSCHEDULER_FLOWS_SEED"
+)
+
+// flowArgs tell the handler of a node what it does, and how to judge whether it may.
+type flowArgs struct {
+	Flow    int            `json:"flow"`
+	Node    string         `json:"node"`
+	Fails   bool           `json:"fails"`
+	Parents []string       `json:"parents"` // without those that are skipped
+	Join    graph.Strategy `json:"join"`
+	N       int            `json:"n"`
+	These   []string       `json:"these"`
+	Before  string         `json:"before"` // the output of the first parent
+}
+
+type flowOut struct {
+	Node string `json:"node"`
+	Even bool   `json:"even"`
+}
+
+var flowWork = model.NewType[flowArgs, flowOut]("chaos.node")
+
+// flowMark is what a handler notes when it begins.
+type flowMark struct {
+	Exec   string `bson:"_id"`
+	Flow   int    `bson:"flow"`
+	Node   string `bson:"node"`
+	Life   int64  `bson:"life"` // of the task
+	Early  string `bson:"early,omitempty"`
+	Before string `bson:"before,omitempty"`
+}
+
+func flowKey(seed, n int) string { return fmt.Sprintf("chaos-%d-%d", seed, n) }
+
+// flowDef is the flow of that number: a random graph of up to thirty nodes with one first and one
+// last node. It is the same whoever asks.
+func flowDef(seed, n int) (s graph.Spec, fails map[string]bool) {
+	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
+	s, fails = graph.Spec{Key: flowKey(seed, n)}, map[string]bool{}
+	count, hasChild := 2+r.IntN(29), map[string]bool{}
+	for i := range count {
+		node := graph.NodeSpec{
+			ID: fmt.Sprint("n", i), Type: flowWork.Name(), OnFailure: []graph.Policy{graph.Suspend, graph.Continue}[r.IntN(2)],
+			Options: model.Options{Retry: &model.Retry{Strategy: model.RetryNone}, WorkerTimeout: time.Second, PingInterval: 250 * time.Millisecond, MaxLapses: new(1000)},
+		}
+		for p := range i {
+			if id := s.Nodes[p].ID; i == count-1 && !hasChild[id] || r.IntN(i) < 2 {
+				node.After = append(node.After, id)
+			}
+		}
+		if i > 0 && len(node.After) == 0 {
+			node.After = []string{s.Nodes[r.IntN(i)].ID}
+		}
+		for _, p := range node.After {
+			hasChild[p] = true
+		}
+		fails[node.ID] = r.IntN(8) == 0
+		args := map[string]any{"flow": n, "node": node.ID, "fails": fails[node.ID]}
+		if i > 0 {
+			node.Join.Strategy = []graph.Strategy{graph.AllSucceeded, graph.AllEnded, graph.AtLeast, graph.These}[r.IntN(4)]
+			switch node.Join.Strategy {
+			case graph.AtLeast:
+				node.Join.N = 1 + r.IntN(len(node.After))
+			case graph.These:
+				node.Join.Nodes = node.After[:1+r.IntN(len(node.After))]
+			}
+			if r.IntN(5) == 0 {
+				node.When = map[string]any{node.After[0]: map[string]any{"output.even": true}}
+			}
+			args["join"], args["n"], args["these"] = node.Join.Strategy, node.Join.N, node.Join.Nodes
+			args["before"] = map[string]any{"$output": node.After[0] + ".node"}
+		}
+		node.Args = args
+		s.Nodes = append(s.Nodes, node)
+	}
+	becomes := flowSettled(s, fails)
+	for _, node := range s.Nodes {
+		node.Args.(map[string]any)["parents"] = slices.DeleteFunc(slices.Clone(node.After), func(p string) bool { return becomes[p] == graph.NodeSkipped })
+	}
+	return s, fails
+}
+
+// flowEven says whether the output of a node is even, which conditions ask for.
+func flowEven(node string) bool { return node[len(node)-1]%2 == 0 }
+
+// flowSettled is the whole rule of flows in one walk: the nodes in order, each judged by what has
+// become of its parents (see the model in internal/flowplan).
+func flowSettled(s graph.Spec, fails map[string]bool) map[string]graph.NodeStatus {
+	out := map[string]graph.NodeStatus{}
+	for _, v := range s.Nodes { // each stands after its parents
+		n, skipped := map[graph.NodeStatus]int{}, 0
+		for _, p := range v.After {
+			is := out[p]
+			if is == graph.NodeSuccess && v.When[p] != nil && !flowEven(p) {
+				is = graph.NodeSkipped
+			}
+			if is == graph.NodeSkipped {
+				skipped++
+			}
+			if v.Join.Strategy != graph.These || slices.Contains(v.Join.Nodes, p) {
+				n[is]++
+			}
+		}
+		becomes, j := graph.NodeReady, v.Join
+		switch {
+		case len(v.After) > 0 && skipped == len(v.After):
+			becomes = graph.NodeSkipped
+		case j.Strategy == graph.AllEnded && n[graph.NodePending] > 0:
+			becomes = graph.NodePending
+		case j.Strategy == graph.AllEnded:
+		case j.Strategy == graph.AtLeast && n[graph.NodeSuccess] >= j.N:
+		case j.Strategy == graph.AtLeast && len(v.After)-n[graph.NodeSkipped] < j.N, j.Strategy == graph.These && n[graph.NodeSkipped] > 0:
+			becomes = graph.NodeSkipped
+		case j.Strategy == graph.AtLeast:
+			becomes = graph.NodePending
+		case n[graph.NodeError] > 0:
+			becomes = graph.NodePending
+		case n[graph.NodePending] > 0:
+			becomes = graph.NodePending
+		}
+		switch {
+		case becomes != graph.NodeReady:
+		case !fails[v.ID]:
+			becomes = graph.NodeSuccess
+		case v.OnFailure == graph.Continue:
+			becomes = graph.NodeError
+		default:
+			becomes = graph.NodePending
+		}
+		out[v.ID] = becomes
+	}
+	return out
+}
+
+// TestFlowChild is no test: it is what the processes of the scenario run.
+func TestFlowChild(t *testing.T) {
+	role := os.Getenv(childRole)
+	if !strings.HasPrefix(role, "flow-") {
+		t.Skip("only in a child process")
+	}
+	hearParent()
+	client, err := engine.Client(os.Getenv(childURI))
+	require.NoError(t, err)
+	db, name := client.Database(os.Getenv(childDB)), os.Getenv(childName)
+	if role == "flow-worker" {
+		c, err := consumer.New(consumer.Config{Database: db, WorkerID: name, Concurrency: 50})
+		require.NoError(t, err)
+		require.NoError(t, consumer.Handle(c, flowWork, runFlowNode(db)))
+		require.NoError(t, c.Run(t.Context()))
+		return
+	}
+	f, err := flow.New(flow.Config{Database: db, Logger: zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)})
+	require.NoError(t, err)
+	if role == "flow-engine" {
+		require.NoError(t, f.Run(t.Context()))
+		return
+	}
+	var seed, count int
+	_, err = fmt.Sscanf(name, "starter-%d-%d", &seed, &count)
+	require.NoError(t, err)
+	for n := range count { // from the beginning: those that exist stay as they are
+		s, _ := flowDef(seed, n)
+		_, err := f.Start(t.Context(), s)
+		require.NoError(t, err)
+	}
+}
+
+// runFlowNode is the handler of the nodes. It notes that it began, and whether the tasks of its
+// parents were as its join wants.
+func runFlowNode(db *mongo.Database) func(context.Context, *consumer.Task[flowArgs]) (flowOut, error) {
+	return func(ctx context.Context, task *consumer.Task[flowArgs]) (flowOut, error) {
+		a := task.Args
+		early, err := flowEarly(ctx, db, task.Key, a)
+		if err != nil {
+			return flowOut{}, err
+		}
+		mark := flowMark{Exec: task.ID, Flow: a.Flow, Node: a.Node, Life: task.Token.Generation, Early: early, Before: a.Before}
+		if _, err := db.Collection("marks").InsertOne(ctx, mark); err != nil {
+			return flowOut{}, consumer.Release()
+		}
+		select { // so that nodes end at any time
+		case <-time.After(rand.N(80 * time.Millisecond)):
+		case <-ctx.Done():
+			return flowOut{}, ctx.Err()
+		}
+		if a.Fails {
+			return flowOut{}, consumer.Fatal(errors.New("as it was told"))
+		}
+		return flowOut{Node: a.Node, Even: flowEven(a.Node)}, nil
+	}
+}
+
+// flowEarly says why a node may not run yet; "" = it may.
+func flowEarly(ctx context.Context, db *mongo.Database, key string, a flowArgs) (string, error) {
+	prefix := strings.TrimSuffix(key, a.Node)
+	cur, err := db.Collection("tasks").Find(ctx, bson.D{{Key: "type", Value: flowWork.Name()}, {Key: "key", Value: bson.D{{Key: "$in", Value: nodeKeys(prefix, a.Parents)}}}})
+	if err != nil {
+		return "", consumer.Release()
+	}
+	var tasks []struct{ Key, Status string }
+	if err := cur.All(ctx, &tasks); err != nil {
+		return "", consumer.Release()
+	}
+	succeeded, ended := 0, 0
+	for _, t := range tasks {
+		s := model.Status(t.Status)
+		if a.Join == graph.These && !slices.Contains(a.These, strings.TrimPrefix(t.Key, prefix)) {
+			continue
+		}
+		if s.Ended() {
+			ended++
+		}
+		if s.Succeeded() {
+			succeeded++
+		}
+	}
+	switch {
+	case a.Join == graph.AtLeast && succeeded < a.N, a.Join == graph.These && succeeded < len(a.These),
+		(a.Join == graph.AllEnded || a.Join == graph.AllSucceeded) && ended < len(a.Parents):
+		return fmt.Sprintf("%d parents ended, %d succeeded", ended, succeeded), nil
+	}
+	return "", nil
+}
+
+func nodeKeys(prefix string, nodes []string) bson.A {
+	keys := make(bson.A, len(nodes))
+	for i, n := range nodes {
+		keys[i] = prefix + n
+	}
+	return keys
+}
+
+// Flows come to the end that the sequential rule says, although the processes that start them, run
+// their nodes and decide about them are killed and frozen at random moments. Each node that runs
+// has one life, and none runs before its join allows.
+func TestFlowsEndAsTheRuleSaysAlthoughProcessesDieAndFreeze(t *testing.T) {
+	t.Parallel()
+	onEnginesAlone(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		seed := number(t, flowSeed, int(time.Now().UnixNano()&0xffffff))
+		count := number(t, flowCount, e.Of(40, 12))
+		lasts := time.Duration(number(t, flowSeconds, 5)) * time.Second
+		t.Logf("seed %d, %d flows, %v", seed, count, lasts)
+		c := &flowChaos{arena: a, rand: rand.New(rand.NewPCG(uint64(seed), 1)), seed: seed, count: count}
+		for n, role := range flowRoles {
+			c.ways[n] = a.slowly(time.Duration(5*(n+1)) * time.Millisecond)
+			c.processes[n] = c.begin(n, role)
+		}
+		c.rage(lasts)
+		f, err := flow.New(flow.Config{Database: a.db})
+		require.NoError(t, err)
+		for n := range count { // what the starters left
+			s, _ := flowDef(seed, n)
+			_, err := f.Start(t.Context(), s)
+			require.NoError(t, err)
+		}
+		a.awaitQuietFlows()
+		a.checkFlows(f, seed, count)
+	})
+}
+
+// flowRoles are the processes of the scenario.
+var flowRoles = [...]string{"flow-engine", "flow-engine", "flow-engine", "flow-worker", "flow-worker", "flow-starter"}
+
+// flowChaos is what happens to the processes.
+type flowChaos struct {
+	*arena
+	rand        *rand.Rand
+	seed, count int
+	processes   [len(flowRoles)]*fleet.Process
+	ways        [len(flowRoles)]string // their ways to the server
+	started     int
+}
+
+func (c *flowChaos) begin(n int, role string) *fleet.Process {
+	c.started++
+	name := fmt.Sprint(role, "-", c.started)
+	if role == "flow-starter" {
+		name = fmt.Sprintf("starter-%d-%d", c.seed, c.count)
+	}
+	return c.process("TestFlowChild", name, role, c.ways[n])
+}
+
+// rage kills and freezes. One process stands still for half of the time, which is longer than its
+// leases.
+func (c *flowChaos) rage(lasts time.Duration) {
+	end := time.Now().Add(lasts)
+	frozen, thaw := -1, time.Time{}
+	for time.Now().Before(end) {
+		time.Sleep(50*time.Millisecond + time.Duration(c.rand.Int64N(int64(lasts/10)))) // a moment that nobody chose
+		n := c.rand.IntN(len(c.processes))
+		switch {
+		case frozen >= 0 && time.Now().After(thaw):
+			require.NoError(c.t, c.processes[frozen].Thaw())
+			frozen = -1
+		case frozen < 0 && flowRoles[n] != "flow-starter":
+			require.NoError(c.t, c.processes[n].Freeze())
+			frozen, thaw = n, time.Now().Add(lasts/2)
+		case n != frozen:
+			c.processes[n].Kill()
+			c.processes[n] = c.begin(n, flowRoles[n])
+		}
+	}
+	if frozen >= 0 {
+		require.NoError(c.t, c.processes[frozen].Thaw())
+	}
+}
+
+// awaitQuietFlows waits until no flow runs and nothing is left to do, as long as that goes on.
+func (a *arena) awaitQuietFlows() {
+	a.t.Helper()
+	exists := bson.D{{Key: "$exists", Value: true}}
+	a.awaitNone("marks", []left{
+		{"flows that run", "flows", bson.D{{Key: "status", Value: "RUNNING"}}},
+		{"flows with plans", "flows", bson.D{{Key: "planned_at", Value: exists}}},
+		{"tasks that go on", "tasks", bson.D{{Key: "finished_at", Value: bson.D{{Key: "$exists", Value: false}}}, {Key: "status", Value: bson.D{{Key: "$ne", Value: "Wait"}}}, noSentinel}},
+		{"tasks to be told of", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
+	})
+}

@@ -1,0 +1,98 @@
+package integration
+
+import (
+	"slices"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// checkFlows proves, from what is stored alone, that each node became what the rule says, and how
+// its handler ran.
+func (a *arena) checkFlows(f *flow.Flows, seed, count int) {
+	a.t.Helper()
+	type place struct {
+		flow int
+		node string
+	}
+	marks := map[place][]flowMark{}
+	cur, err := a.db.Collection("marks").Find(a.t.Context(), bson.D{})
+	require.NoError(a.t, err)
+	var all []flowMark
+	require.NoError(a.t, cur.All(a.t.Context(), &all))
+	for _, m := range all {
+		marks[place{m.Flow, m.Node}] = append(marks[place{m.Flow, m.Node}], m)
+		require.Empty(a.t, m.Early, "node %s of flow %d began too early", m.Node, m.Flow)
+	}
+	statuses, ran := map[graph.NodeStatus]int{}, 0
+	for n := range count {
+		s, fails := flowDef(seed, n)
+		want := flowSettled(s, fails)
+		doc, err := f.Get(a.t.Context(), "-/"+s.Key)
+		require.NoError(a.t, err)
+		last := want[s.Nodes[len(s.Nodes)-1].ID]
+		nodes, err := f.Nodes(a.t.Context(), doc.ID)
+		require.NoError(a.t, err)
+		for _, v := range nodes {
+			require.Equal(a.t, want[v.Node.Node], v.Status, "node %s of flow %d: %s", v.Node.Node, n, v.Reason)
+		}
+		over := map[bool]graph.Status{true: graph.StatusPending, false: graph.StatusFinish}[last == graph.NodePending]
+		require.Equal(a.t, over, doc.Status, "flow %d", n)
+		records := a.flowRecords(doc.ID)
+		require.Len(a.t, records, len(s.Nodes))
+		for _, v := range nodes {
+			id, spec := v.Node.Node, s.Nodes[slices.IndexFunc(s.Nodes, func(x graph.NodeSpec) bool { return x.ID == v.Node.Node })]
+			require.Equal(a.t, want[id], records[id], "the record of node %s of flow %d", id, n)
+			statuses[v.Status]++
+			task, began := a.get(model.TaskID("", flowWork.Name(), flowspec.TaskKey(s.Key, id))), marks[place{n, id}]
+			switch v.Status { //nolint:exhaustive // the others say nothing more
+			case graph.NodeSuccess:
+				require.Equal(a.t, model.StatusSuccess, task.Status)
+				var out flowOut
+				require.NoError(a.t, v.Output.Unmarshal(&out))
+				require.Equal(a.t, id, out.Node)
+			case graph.NodePending:
+				require.NotEmpty(a.t, v.Reason)
+				why, err := f.Explain(a.t.Context(), doc.ID, id)
+				require.NoError(a.t, err)
+				require.NotEmpty(a.t, why)
+			}
+			runs := task.Status == model.StatusSuccess || task.Status == model.StatusFailure
+			require.Equal(a.t, runs, len(began) > 0, "node %s of flow %d is %s, its task %s, and began %d times", id, n, v.Status, task.Status, len(began))
+			if !runs {
+				require.Contains(a.t, []model.Status{model.StatusWait, model.StatusCancelled}, task.Status)
+				require.Zero(a.t, task.Attempt, "nobody claimed node %s of flow %d", id, n)
+				continue
+			}
+			ran++
+			require.LessOrEqual(a.t, len(began), task.Attempt)
+			for _, m := range began {
+				require.Equal(a.t, task.Generation, m.Life, "node %s of flow %d had one life", id, n)
+				if len(spec.After) > 0 && want[spec.After[0]] == graph.NodeSuccess && spec.Join.Strategy == graph.AllSucceeded {
+					require.Equal(a.t, spec.After[0], m.Before, "the output of its first parent reached node %s of flow %d", id, n)
+				}
+			}
+		}
+	}
+	require.NotZero(a.t, statuses[graph.NodeSuccess])
+	a.t.Logf("nodes %v; %d ran, %d times", statuses, ran, len(all))
+}
+
+// flowRecords are the statuses in the records of a flow's nodes.
+func (a *arena) flowRecords(id string) map[string]graph.NodeStatus {
+	a.t.Helper()
+	cur, err := a.db.Collection("flow_nodes").Find(a.t.Context(), bson.D{{Key: "flow_id", Value: id}})
+	require.NoError(a.t, err)
+	var nodes []graph.Node
+	require.NoError(a.t, cur.All(a.t.Context(), &nodes))
+	out := map[string]graph.NodeStatus{}
+	for _, v := range nodes {
+		out[v.Node] = v.Status
+	}
+	return out
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -171,9 +172,10 @@ func TestOutputsOfParentsReachTheArgumentsOfTheChild(t *testing.T) {
 	require.Equal(t, sum{Sum: 1 + 10 + 1 + 200, Text: "all"}, w.output(f.ID, "d"))
 	require.Equal(t, "flow:f:a", w.ran[0])
 	require.Equal(t, "flow:f:d", w.ran[3])
-	n, err := w.db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{{Key: "status", Value: "SUCCESS"}})
-	require.NoError(t, err)
-	require.EqualValues(t, 4, n)
+	require.Eventually(t, func() bool { // records follow the decision
+		n, err := w.db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{{Key: "status", Value: "SUCCESS"}})
+		return err == nil && n == 4
+	}, time.Minute, 10*time.Millisecond)
 	again := w.start(graph.Spec{Key: "f", Nodes: []graph.NodeSpec{node("other")}})
 	require.Len(t, again.Nodes, 4, "a flow of the key exists")
 	require.Len(t, w.ran, 4)
@@ -193,9 +195,11 @@ func TestANodeThatFailsSuspendsTheFlowUntilAPersonResolvesIt(t *testing.T) {
 	f := w.start(diamond("f"))
 	w.becomes(f.ID, graph.StatusPending)
 	require.Equal(t, map[string]string{"a": "SUCCESS", "b": "PENDING", "c": "SUCCESS", "d": "PENDING"}, w.nodes(f.ID))
-	mu.Lock()
-	require.Equal(t, map[string]string{"b": "its task failed: it is broken", "d": "it hangs on b, which is PENDING"}, alerts)
-	mu.Unlock()
+	require.Eventually(t, func() bool { // somebody is told after it was stored
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Equal(alerts, map[string]string{"b": "its task failed: it is broken", "d": "it hangs on b, which is PENDING"})
+	}, time.Minute, 10*time.Millisecond)
 	var held model.Task
 	require.NoError(t, w.db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "key", Value: "flow:f:d"}}).Decode(&held))
 	require.Equal(t, model.StatusWait, held.Status, "the task of a node that hangs waits")

@@ -26,12 +26,18 @@ import (
 
 // onEnginesWithHolds runs a scenario where others can work beside an open transaction.
 func onEnginesWithHolds(t *testing.T, scenario func(t *testing.T, a *arena)) {
-	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
+	onEnginesAtFullSize(t, besideHolds(scenario))
+}
+
+// besideHolds is a scenario for engines on which others can work beside an open transaction.
+func besideHolds(scenario func(t *testing.T, a *arena)) func(t *testing.T, e Engine) {
+	return func(t *testing.T, e Engine) {
+		t.Helper()
 		if !e.Transactions || e.Name == "secantusd" {
 			t.Skip("this engine has no transactions that others can work beside")
 		}
 		scenario(t, newArena(t, e))
-	})
+	}
 }
 
 // hold touches the tasks in a transaction, which stays open until release is called.
@@ -70,7 +76,7 @@ func (a *arena) lasting(d time.Duration) {
 const quick = 1_000_000
 
 func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
-	onEnginesWithHolds(t, func(t *testing.T, a *arena) {
+	onEnginesAlone(t, besideHolds(func(t *testing.T, a *arena) {
 		goOn := make(chan struct{})
 		var mu sync.Mutex
 		started := map[int]time.Time{}
@@ -142,7 +148,7 @@ func TestAnOpenTransactionOnALapsedTaskDelaysNoOthers(t *testing.T) {
 		close(goOn)
 		a.awaitSuccess(ids)
 		a.keptTheirLeases(others)
-	})
+	}))
 }
 
 // keptTheirLeases says that each task had one execution.

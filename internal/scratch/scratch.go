@@ -156,13 +156,29 @@ func (d *Database) nameEngine(ctx context.Context) error {
 	return nil
 }
 
+// drop drops the database, again where a write that was still under way has made it anew.
+func (d *Database) drop(ctx context.Context) error {
+	const tries, pause = 4, 50 * time.Millisecond
+	for range tries {
+		if err := d.DB.Drop(ctx); err != nil {
+			return err
+		}
+		clock.Pause(ctx, pause)
+		left, err := d.DB.ListCollectionNames(ctx, bson.D{})
+		if err != nil || len(left) == 0 {
+			return err
+		}
+	}
+	return d.DB.Drop(ctx)
+}
+
 // Close drops the database and ends the server and its file, also when ctx has ended.
 func (d *Database) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
 	defer cancel()
 	var errs []error
 	if d.owned {
-		if err := d.DB.Drop(ctx); err != nil {
+		if err := d.drop(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("dropping the %s's database %s: %w", d.user, d.Name, err))
 		}
 	}

@@ -23,8 +23,8 @@ type todo struct {
 }
 
 // Finish implements [decision.Planner]: tasks may run, are cancelled, or begin a new life, and the
-// records of nodes are stored. Each task says of which life of its node it is, so what was done
-// already, or is out of date, changes nothing.
+// records of nodes are stored. Each task records the life of its node (origin.generation), so what
+// was done already, or is out of date, changes nothing.
 func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[string]error, err error) {
 	todos := map[string][]todo{} // by task, in the order of the decisions
 	var renew []string
@@ -92,14 +92,14 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 	}
 	for _, f := range flows {
 		restarted := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == graph.Restart })
-		if f.DeleteAt.IsZero() && !restarted {
+		if held[f.ID] != nil || f.DeleteAt.IsZero() && !restarted {
 			continue
 		}
 		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt); err != nil {
 			return nil, err
 		}
 	}
-	p.alert(ctx, flows)
+	p.alert(ctx, slices.DeleteFunc(slices.Clone(flows), func(f *graph.Flow) bool { return held[f.ID] != nil })) // told once, with the rest
 	return held, nil
 }
 
@@ -184,13 +184,13 @@ func (p planner) renew(ctx context.Context, id string, do todo) error {
 // resend stores a new life of a task that has moved to the history. If that life is there already,
 // it has run, and ended long ago.
 func (p planner) resend(ctx context.Context, id string, do todo) error {
-	lives, err := p.store.Rules.LastLives(ctx, []string{id})
+	lives, err := p.store.Tasks.LastLives(ctx, []string{id})
 	if err != nil {
 		return err
 	}
 	last := lives[id]
 	if last == nil || !ofFlow(last, do.flow) || last.Origin.Generation >= do.plan.Life || do.plan.Do != graph.Restart && do.plan.Do != graph.Reset {
-		return nil // where it is gone, or a person must mend it, the sweep ends the node
+		return nil // the task is gone, or unreadable: the sweep ends the node
 	}
 	d := lifecycle.Draft{
 		Tenant: last.Tenant, Type: last.Type, Key: last.Key, Category: last.Category, Creator: last.Creator, Args: last.Args,

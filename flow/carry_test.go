@@ -17,7 +17,8 @@ import (
 	"github.com/mscheduler/mscheduler/producer"
 )
 
-// driven is an engine that works when the test says so. Nobody runs tasks: the test ends them.
+// driven is an engine that works only when the test tells it to. No worker runs: the test ends the
+// tasks.
 type driven struct {
 	t    *testing.T
 	db   *mongo.Database

@@ -49,7 +49,7 @@ func must[T any](v T, err error) T {
 }
 
 // shop runs the handlers of orders, and an engine of flows, until stop is called. A payment fails
-// while broke says so.
+// as long as broke is set.
 func shop(db *mongo.Database, broke func() bool) (flows *flow.Flows, stop func()) {
 	c := must(consumer.New(consumer.Config{Database: db}))
 	for typ, does := range map[string]func(Order) (Order, error){

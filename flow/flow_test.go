@@ -350,6 +350,31 @@ func TestAFlowInATransactionExistsAfterTheCommitAlone(t *testing.T) {
 	}
 }
 
+func TestATransactionThatStartsAFlowTwiceGoesOn(t *testing.T) {
+	w := newWorld(t)
+	first, err := w.flows.Start(t.Context(), diamond("f"))
+	require.NoError(t, err)
+	session, err := w.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(t.Context())
+	orders := w.db.Collection("orders")
+	require.NoError(t, w.db.CreateCollection(t.Context(), orders.Name()))
+	_, err = session.WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
+		again, err := w.flows.Start(ctx, diamond("f"))
+		if err != nil {
+			return nil, err
+		}
+		require.Equal(t, first.ID, again.ID)
+		require.Equal(t, first.CreatedAt, again.CreatedAt)
+		return orders.InsertOne(ctx, bson.D{{Key: "_id", Value: 1}})
+	})
+	require.NoError(t, err)
+	n, err := orders.CountDocuments(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	w.becomes(first.ID, graph.StatusFinish)
+}
+
 func TestSecretsOfCallbacksAreStoredSealedAlone(t *testing.T) {
 	s := diamond("f", func(b, _, _ *graph.NodeSpec) {
 		b.Options.Callback = &model.Callback{

@@ -15,9 +15,6 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// perRead is how many tasks one command reads.
-const perRead = 1000
-
 // making is a decision about a flow that may need outputs of nodes: of those that arguments refer
 // to, and of those that conditions and custom joins look at.
 type making struct {
@@ -56,19 +53,17 @@ func (f *Flows) provide(ctx context.Context, all []*making, try func(*making)) e
 		if len(lacking) == 0 {
 			return nil
 		}
-		for some := range slices.Chunk(slices.Collect(maps.Keys(lacking)), perRead) {
-			tasks, err := f.store.Rules.LastLives(ctx, some)
-			if err != nil {
-				return fmt.Errorf("reading outputs of nodes: %w", err)
+		tasks, err := f.lives(ctx, slices.Collect(maps.Keys(lacking)))
+		if err != nil {
+			return fmt.Errorf("reading outputs of nodes: %w", err)
+		}
+		for id, takes := range lacking {
+			t, there := tasks[id]
+			if !there {
+				t = new(model.Task) // somebody deleted it: it has no output
 			}
-			for _, id := range some {
-				t, there := tasks[id]
-				if !there {
-					t = new(model.Task) // somebody deleted it: it has no output
-				}
-				for _, take := range lacking[id] {
-					take(t)
-				}
+			for _, take := range takes {
+				take(t)
 			}
 		}
 	}
@@ -93,7 +88,7 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 	}
 	err = f.provide(ctx, all, func(m *making) {
 		for k := range m.flow.Planned {
-			if p := &m.flow.Planned[k]; m.err == nil && p.Args.Type == 0 && m.flow.Runs(p) {
+			if p := &m.flow.Planned[k]; m.err == nil && p.Args.Type == 0 && flowplan.Runs(m.flow, p) {
 				args, lacks, err := fill(m, m.flow, m.flow.Nodes[p.Node].Args)
 				if m.missing = append(m.missing, lacks...); err != nil {
 					m.err = err
@@ -122,11 +117,10 @@ func (f *Flows) try(m *making, now time.Time) {
 	known := len(m.flow.Planned)
 	for k := known; k < len(after.Planned) && in.Ready(); k++ {
 		p := &after.Planned[k]
-		v := &after.Nodes[p.Node]
-		if p.Do != graph.Release && p.Do != graph.Restart || v.Args == "" || p.Args.Type != 0 {
+		if p.Args.Type != 0 || !flowplan.Runs(after, p) {
 			continue
 		}
-		args, lacks, err := fill(m, after, v.Args)
+		args, lacks, err := fill(m, after, after.Nodes[p.Node].Args)
 		switch {
 		case len(lacks) > 0:
 			m.missing = append(m.missing, lacks...)
@@ -170,6 +164,20 @@ func fill(m *making, after *graph.Flow, stored string) (args bson.RawValue, lack
 	}
 	args, err = flowspec.Resolve(template, func(node string) bson.RawValue { return m.outputs[places[node]] })
 	return args, nil, err
+}
+
+// lives reads the newest life of each task.
+func (f *Flows) lives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	const perRead = 1000
+	tasks := make(map[string]*model.Task, len(ids))
+	for some := range slices.Chunk(ids, perRead) {
+		found, err := f.store.Tasks.LastLives(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(tasks, found)
+	}
+	return tasks, nil
 }
 
 // taskID is the id of the task of a node.

@@ -3,7 +3,6 @@ package flow
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -14,7 +13,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // Resolve ends a PENDING node as SUCCESS or ERROR, by a person's word; the remark says what was
@@ -82,15 +80,9 @@ func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
 	for i := range doc.Nodes {
 		ids[i] = taskID(doc, i)
 	}
-	tasks := map[string]*model.Task{}
-	for some := range slices.Chunk(ids, perRead) {
-		found, err := f.store.Rules.LastLives(ctx, some)
-		if err != nil {
-			return nil, fmt.Errorf("reading the nodes of the flow %s: %w", id, err)
-		}
-		for id, t := range found {
-			tasks[id] = t
-		}
+	tasks, err := f.lives(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("reading the nodes of the flow %s: %w", id, err)
 	}
 	out := make([]NodeView, len(doc.Nodes))
 	for i := range doc.Nodes {

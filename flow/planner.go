@@ -20,18 +20,9 @@ type planner struct{ *Flows }
 var _ decision.Planner[*graph.Flow] = planner{}
 
 func (planner) Kind() string                        { return lifecycle.OutcomeFlow }
-func (planner) ID(f *graph.Flow) string             { return f.ID }
 func (planner) DueAt(*graph.Flow) time.Time         { return time.Time{} }
 func (planner) PlannedAt(f *graph.Flow) time.Time   { return f.PlannedAt }
 func (planner) MustKnow(*graph.Flow) (ids []string) { return nil }
-
-func (planner) PlanIDs(f *graph.Flow) []string {
-	ids := make([]string, len(f.Planned))
-	for i := range f.Planned {
-		ids[i] = f.Planned[i].ID
-	}
-	return ids
-}
 
 // PlannedBytes implements [decision.Planner].
 func (planner) PlannedBytes(f *graph.Flow) (n int) {
@@ -104,7 +95,7 @@ func endsOf(doc *graph.Flow, lives []store.OutboxLife) (ends []flowplan.End) {
 // Complete implements [decision.Planner].
 func (p planner) Complete(w store.Decision[*graph.Flow], _ time.Time) error {
 	w.After.Decision = randomHex(8)
-	return p.complete(w.After, p.PlanIDs(w.Before))
+	return p.complete(w.After, p.store.Flows.PlanIDs(w.Before))
 }
 
 // complete gives the tasks that a flow plans, but for the known plans, what a send of their types
@@ -152,24 +143,23 @@ func (p planner) Sweep(ctx context.Context) error {
 func (p planner) tellLost(ctx context.Context, id string) error {
 	_, err := p.change(ctx, "looking for lost ends of", id, "", func(doc *graph.Flow, _ int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 		var ids []string
+		var of []int // the places of their nodes
 		for i, st := range doc.States {
 			if st.Status == graph.NodeReady && now.Sub(st.At) >= lostAfter {
-				ids = append(ids, taskID(doc, i))
+				ids, of = append(ids, taskID(doc, i)), append(of, i)
 			}
 		}
 		if len(ids) == 0 || len(doc.Planned) > 0 {
 			return doc, nil
 		}
-		lives, err := p.store.Rules.LastLives(ctx, ids)
+		lives, err := p.lives(ctx, ids)
 		if err != nil {
 			return nil, err
 		}
 		var ends []flowplan.End
-		for i, st := range doc.States {
-			if st.Status != graph.NodeReady || !slices.Contains(ids, taskID(doc, i)) {
-				continue
-			}
-			t, there := lives[taskID(doc, i)]
+		for k, i := range of {
+			st := &doc.States[i]
+			t, there := lives[ids[k]]
 			switch {
 			case !there, t != nil && t.Origin != nil && t.Origin.Generation < st.Life: // the database was restored
 				ends = append(ends, flowplan.End{Node: i, Life: st.Life, Status: model.StatusCancelled, ErrorInfo: "its task is gone"})

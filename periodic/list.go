@@ -122,7 +122,7 @@ func (p *Periodic) GetRun(ctx context.Context, id string) (*schedule.Run, error)
 			return nil, err
 		}
 	} else if r.TaskID != "" {
-		if tasks, err = p.store.Rules.LastLives(ctx, []string{r.TaskID}); err != nil {
+		if tasks, err = p.store.Tasks.LastLives(ctx, []string{r.TaskID}); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +156,7 @@ func (p *Periodic) unrecorded(ctx context.Context, id string) (*schedule.Run, ma
 	for _, typ := range append([]string{rule.Task.Type}, rule.PastTypes...) {
 		ids = append(ids, model.TaskID(rule.Tenant, typ, id))
 	}
-	tasks, err := p.store.Rules.LastLives(ctx, ids)
+	tasks, err := p.store.Tasks.LastLives(ctx, ids)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -90,7 +90,7 @@ func (p planner) sweepAfter(ctx context.Context, last *string) (found int, err e
 			}
 		}
 	}
-	lives, err := p.store.Rules.LastLives(call, ids)
+	lives, err := p.store.Tasks.LastLives(call, ids)
 	if err != nil {
 		return 0, err
 	}

@@ -22,18 +22,9 @@ type planner struct{ *Periodic }
 var _ decision.Planner[*schedule.Rule] = planner{}
 
 func (planner) Kind() string                         { return lifecycle.OutcomePeriodic }
-func (planner) ID(r *schedule.Rule) string           { return r.ID }
 func (planner) DueAt(r *schedule.Rule) time.Time     { return r.NextFireAt }
 func (planner) PlannedAt(r *schedule.Rule) time.Time { return r.PlannedAt }
 func (planner) PlannedBytes(r *schedule.Rule) int    { return tickplan.PlannedBytes(r) }
-
-func (planner) PlanIDs(r *schedule.Rule) []string {
-	ids := make([]string, len(r.Planned))
-	for i := range r.Planned {
-		ids[i] = r.Planned[i].ID
-	}
-	return ids
-}
 
 func (planner) Tasks(r *schedule.Rule) (tasks []*model.Task) {
 	for i := range r.Planned {
@@ -163,7 +154,7 @@ func (p planner) Complete(w store.RuleWrite, now time.Time) error {
 	if len(w.After.Queued) > 0 { // the mark by which every engine finds such rules
 		w.After.QueuedAt = cmp.Or(w.Before.QueuedAt, clock.Millis(now))
 	}
-	known := p.PlanIDs(w.Before)
+	known := p.store.Rules.PlanIDs(w.Before)
 	for _, pl := range w.After.Planned {
 		if pl.Task == nil || slices.Contains(known, pl.ID) {
 			continue

@@ -103,13 +103,6 @@ type Planned struct {
 	Args bson.RawValue `bson:"-"` // of a release or restart, where the node refers to outputs; never stored
 }
 
-// Runs says whether the plan lets the node run with arguments that refer to outputs, and is not out
-// of date.
-func (f *Flow) Runs(p *Planned) bool {
-	st := &f.States[p.Node]
-	return (p.Do == Release || p.Do == Restart) && f.Nodes[p.Node].Args != "" && st.Status == NodeReady && st.Life == p.Life
-}
-
 // Action is what is to be done with the task of a node.
 type Action string
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"strings"
@@ -25,6 +26,10 @@ const (
 	name      = "container"
 	port      = "27017/tcp"
 	startTime = 3 * time.Minute // the image may have to be pulled
+	// A container that runs and takes no writes for so long is replaced by another: on a busy
+	// machine Docker has been seen to publish a port that leads nowhere.
+	patience = 30 * time.Second
+	logBytes = 2 << 10 // of its log are in the error
 )
 
 // Engine is MongoDB in a container, if Docker answers. A mongo image (see [IsMongo]) is
@@ -43,22 +48,63 @@ func Engine() engine.Engine {
 	}}
 }
 
-// Start runs the image and waits until it takes writes.
+// Start runs the image and waits until it takes writes. A container that runs and takes none is
+// replaced once. The error has the end of its log.
 func Start(ctx context.Context, image string) (*engine.Deployment, error) {
+	return within(ctx, image, patience)
+}
+
+func within(ctx context.Context, image string, patience time.Duration) (*engine.Deployment, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
+	d, silent, err := start(ctx, image, patience)
+	if silent {
+		var again error
+		if d, _, again = start(ctx, image, patience); again == nil {
+			return d, nil
+		}
+		err = errors.Join(err, again)
+	}
+	return d, err
+}
+
+// start tries it once. silent says that the container runs, and takes no writes.
+func start(ctx context.Context, image string, patience time.Duration) (d *engine.Deployment, silent bool, err error) {
 	c, err := run(ctx, image)
 	var uri string
 	if err == nil {
 		uri, err = address(ctx, c)
 	}
 	if err == nil {
-		err = engine.AwaitPrimary(ctx, uri)
+		wait, cancel := context.WithTimeout(ctx, patience)
+		err = engine.AwaitPrimary(wait, uri)
+		cancel()
+		silent = err != nil
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting a container of %s: %w", image, err), testcontainers.TerminateContainer(c))
+		err = fmt.Errorf("starting a container of %s: %w%s", image, err, said(ctx, c))
+		return nil, silent, errors.Join(err, testcontainers.TerminateContainer(c))
 	}
-	return engine.External(name, uri, func() error { return testcontainers.TerminateContainer(c) }), nil
+	return engine.External(name, uri, func() error { return testcontainers.TerminateContainer(c) }), false, nil
+}
+
+// said is what an error tells of a container: its state and the end of its log.
+func said(ctx context.Context, c testcontainers.Container) string {
+	if c == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	var b strings.Builder
+	if state, err := c.State(ctx); err == nil {
+		fmt.Fprintf(&b, "; the container is %s (exit code %d)", state.Status, state.ExitCode)
+	}
+	if logs, err := c.Logs(ctx); err == nil {
+		text, _ := io.ReadAll(logs) // what could be read of it
+		_ = logs.Close()
+		fmt.Fprintf(&b, "; its log ends: %s", text[max(0, len(text)-logBytes):])
+	}
+	return b.String()
 }
 
 func run(ctx context.Context, image string) (testcontainers.Container, error) {

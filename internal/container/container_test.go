@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,19 @@ func TestAnImageOfOurOwnBinaryTakesWrites(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	require.Error(t, engine.AwaitPrimary(ctx, d.URI), "the container has ended")
+}
+
+func TestAContainerThatTakesNoWritesIsReplacedOnceAndItsLogTold(t *testing.T) {
+	ownImage(t) // so that the other's layers are there
+	dir := t.TempDir()
+	dockerfile := "FROM mscheduler-test:latest\nENTRYPOINT [\"/mscheduler\", \"embedded\", \"--addr\", \"127.0.0.1:27017\"]\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(dockerfile), 0o600))
+	mustRun(t, exec.CommandContext(t.Context(), "docker", "build", "--quiet", "--tag", "mscheduler-test:deaf", dir))
+	_, err := within(t.Context(), "mscheduler-test:deaf", 2*time.Second)
+	require.ErrorContains(t, err, "the container is running")
+	require.ErrorContains(t, err, "its log ends: ")
+	require.ErrorContains(t, err, "mongodb://127.0.0.1:27017")
+	require.Equal(t, 2, strings.Count(err.Error(), "starting a container of mscheduler-test:deaf"))
 }
 
 func TestAnImageThatIsNotThereIsAnErrorThatNamesIt(t *testing.T) {

@@ -64,7 +64,7 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 	var of []string // a task's document
 	for _, doc := range docs {
 		for _, t := range d.Planner.Tasks(doc) {
-			tasks, of = append(tasks, t), append(of, d.Planner.ID(doc))
+			tasks, of = append(tasks, t), append(of, d.Documents.ID(doc))
 		}
 	}
 	for len(tasks) > 0 {
@@ -98,7 +98,7 @@ func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err erro
 		s.held[id] = why
 	}
 	for _, doc := range s.docs {
-		if s.held[d.Planner.ID(doc)] == nil && len(d.Planner.PlanIDs(doc)) > 0 {
+		if s.held[d.Documents.ID(doc)] == nil && len(d.Documents.PlanIDs(doc)) > 0 {
 			done = append(done, doc)
 		}
 	}
@@ -156,7 +156,7 @@ func (d *Decider[D]) sweep(ctx context.Context, mine func(id string, late time.D
 		}
 		docs = slices.DeleteFunc(docs, func(doc D) bool {
 			late := now.Sub(d.Planner.PlannedAt(doc)) - Slow
-			return late <= Slow && !mine(d.Planner.ID(doc), 0)
+			return late <= Slow && !mine(d.Documents.ID(doc), 0)
 		})
 		others := found - len(unread) - len(docs)
 		if docs, err = d.unlessFrozen(ctx, began, docs); err != nil {

@@ -131,7 +131,7 @@ func (d *Decider[D]) All(ctx context.Context, began clock.Instant, writes []stor
 		err = errors.Join(err, v.err)
 		for i, why := range v.refused {
 			refused[len(applied)+i] = why
-			d.Complain(d.Planner.ID(parts[part][i].After), why)
+			d.Complain(d.Documents.ID(parts[part][i].After), why)
 		}
 		applied = append(applied, v.applied...)
 	}
@@ -245,7 +245,7 @@ func (d *Decider[D]) unlessFrozen(ctx context.Context, began clock.Instant, docs
 	}
 	ids := make([]string, len(docs))
 	for i, doc := range docs {
-		ids[i] = d.Planner.ID(doc)
+		ids[i] = d.Documents.ID(doc)
 	}
 	found, err := d.Documents.ByIDs(ctx, ids)
 	current := docs[:0:0]

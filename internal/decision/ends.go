@@ -44,7 +44,7 @@ func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, l
 		c := &cases[i]
 		switch {
 		case a.Err != nil: // of a later release, or written by hand
-			d.Complain(d.Planner.ID(c.Doc), a.Err)
+			d.Complain(d.Documents.ID(c.Doc), a.Err)
 			out.Stays += count(c.Due)
 		case a.Changed:
 			writes, of = append(writes, store.Decision[D]{Before: c.Doc, After: a.After, Drop: c.drop}), append(of, i)
@@ -96,7 +96,7 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 	byID := map[string]*Case[D]{}
 	var order, missing []string
 	add := func(doc D, due bool) {
-		id := d.Planner.ID(doc)
+		id := d.Documents.ID(doc)
 		c := &Case[D]{Due: due}
 		c.Doc, c.drop = d.known(doc)
 		byID[id], order = c, append(order, id)
@@ -153,7 +153,7 @@ func (d *Decider[D]) current(ctx context.Context, lives []store.OutboxLife) (out
 			ids = append(ids, l.ID)
 		}
 	}
-	newest, err := d.Store.Rules.LastLives(ctx, ids)
+	newest, err := d.Store.Tasks.LastLives(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

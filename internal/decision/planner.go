@@ -13,14 +13,12 @@ type Planner[D any] interface {
 	// Kind is the kind of the outbox entries that tell it of the ends of its tasks.
 	Kind() string
 
-	// ID is the document's id, and DueAt when something about it is to be decided; zero = never.
-	ID(d D) string
+	// DueAt is when something about the document is to be decided; zero = never.
 	DueAt(d D) time.Time
 	// PlannedAt is since when something planned waits to be carried out; zero = there is nothing.
 	PlannedAt(d D) time.Time
-	// PlanIDs names what the document plans, PlannedBytes is about how large that is, and Tasks
-	// are those of it that are to be sent.
-	PlanIDs(d D) []string
+	// PlannedBytes is about how large is what the document plans, and Tasks are those of it that
+	// are to be sent.
 	PlannedBytes(d D) int
 	Tasks(d D) []*model.Task
 	// WithoutPlans is a copy of the document from which everything planned is removed.
@@ -63,6 +61,9 @@ type Answer[D any] struct {
 
 // Documents is the collection of what a [Planner] decides about.
 type Documents[D any] interface {
+	// ID is the document's id, and PlanIDs names what it plans.
+	ID(d D) string
+	PlanIDs(d D) []string
 	// ByIDs reads documents. One that is there and cannot be read is nil.
 	ByIDs(ctx context.Context, ids []string) (map[string]D, error)
 	// Planned finds documents with plans of before the given time, the oldest first.

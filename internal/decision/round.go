@@ -100,7 +100,7 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 	}
 	var mine []D
 	for _, doc := range f.due {
-		if late := now.Sub(d.Planner.DueAt(doc)); turn(d.Planner.ID(doc), late) {
+		if late := now.Sub(d.Planner.DueAt(doc)); turn(d.Documents.ID(doc), late) {
 			mine = append(mine, doc)
 		} else {
 			stays++
@@ -109,7 +109,7 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 	}
 	var ends []store.OutboxLife
 	for _, l := range f.ends {
-		if d.mayTell(l, now, turn) || slices.ContainsFunc(mine, func(doc D) bool { return d.Planner.ID(doc) == d.Planner.Of(l) }) {
+		if d.mayTell(l, now, turn) || slices.ContainsFunc(mine, func(doc D) bool { return d.Documents.ID(doc) == d.Planner.Of(l) }) {
 			ends = append(ends, l)
 		}
 	}
@@ -187,15 +187,15 @@ func (d *Decider[D]) flush(ctx context.Context, age time.Duration) {
 func (d *Decider[D]) carriedOut(docs []D) {
 	now := d.Store.Local().Monotonic()
 	for _, doc := range docs {
-		d.carried[d.Planner.ID(doc)] = carried[D]{doc: doc, plans: d.Planner.PlanIDs(doc), at: now}
+		d.carried[d.Documents.ID(doc)] = carried[D]{doc: doc, plans: d.Documents.PlanIDs(doc), at: now}
 	}
 }
 
 // known is the document without what this process has carried out, and whether that was all that
 // it plans, and something.
 func (d *Decider[D]) known(doc D) (stripped D, all bool) {
-	c, there := d.carried[d.Planner.ID(doc)]
-	plans := d.Planner.PlanIDs(doc)
+	c, there := d.carried[d.Documents.ID(doc)]
+	plans := d.Documents.PlanIDs(doc)
 	if !there || len(plans) == 0 || slices.ContainsFunc(plans, func(id string) bool { return !slices.Contains(c.plans, id) }) {
 		return doc, false
 	}

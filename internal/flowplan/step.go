@@ -115,6 +115,13 @@ func (s *step) plan(i int, do graph.Action) {
 	s.Planned[k] = p
 }
 
+// Runs says whether the plan lets the node run with arguments that refer to outputs, and is not out
+// of date.
+func Runs(f *graph.Flow, p *graph.Planned) bool {
+	st := &f.States[p.Node]
+	return (p.Do == graph.Release || p.Do == graph.Restart) && f.Nodes[p.Node].Args != "" && st.Status == graph.NodeReady && st.Life == p.Life
+}
+
 func planID(rev int64, node int) string { return strconv.FormatInt(rev, 10) + "-" + strconv.Itoa(node) }
 
 // finish judges what is dirty, and says what the whole flow has become.

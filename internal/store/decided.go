@@ -51,6 +51,15 @@ type Look[D any] struct {
 	Waiting     func()
 }
 
+// ID is the document's id.
+func (s *decided[D]) ID(doc D) string {
+	id, _, _ := s.of(doc)
+	return id
+}
+
+// PlanIDs names what the document plans.
+func (s *decided[D]) PlanIDs(doc D) []string { return s.planIDs(doc) }
+
 // Planned finds documents with something decided before the given time and not seen to be carried
 // out: whoever decided it has died, or is slow. The first skip of them are left out. unread are
 // documents that this release cannot read. Index: planned.
@@ -64,8 +73,7 @@ func (s *decided[D]) ByIDs(ctx context.Context, ids []string) (map[string]D, err
 	found, unread, err := s.read(ctx, "reading "+s.many, bson.D{d("_id", in(ids))}, options.Find())
 	out := make(map[string]D, len(found))
 	for _, doc := range found {
-		id, _, _ := s.of(doc)
-		out[id] = doc
+		out[s.ID(doc)] = doc
 	}
 	for _, u := range unread {
 		out[u.ID] = *new(D)
@@ -129,7 +137,7 @@ func (s *decided[D]) Write(ctx context.Context, writes []Decision[D]) (applied [
 // Applied looks which decisions were applied, and are the last ones about their documents: for a
 // call of Write that crossed others, or whose answer was lost. Index: _id.
 func (s *decided[D]) Applied(ctx context.Context, writes []Decision[D]) (applied []bool, err error) {
-	ids := collect(writes, func(w Decision[D]) string { id, _, _ := s.of(w.Before); return id })
+	ids := collect(writes, func(w Decision[D]) string { return s.ID(w.Before) })
 	found, _, err := s.read(ctx, "reading "+s.many, bson.D{d("_id", in(ids))}, options.Find())
 	type last struct {
 		rev      int64
@@ -165,7 +173,7 @@ func (s *decided[D]) CarriedOut(ctx context.Context, docs []D) error {
 	}
 	var pulls []mongo.WriteModel
 	for _, doc := range docs {
-		id, _, _ := s.of(doc)
+		id := s.ID(doc)
 		pulls = append(pulls,
 			mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", id)}).
 				SetUpdate(bson.D{d("$pull", bson.D{d("planned", bson.D{d("id", in(s.planIDs(doc)))})})}),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,17 +45,19 @@ func newFlows(c *core) *Flows {
 }
 
 // Insert stores a new flow. exists says that there is one of its id. With a session in the context
-// it is part of the caller's transaction. Index: _id.
+// it is part of the caller's transaction, which goes on if the flow exists: a refused insert would
+// abort it, and an upsert that finds the flow does not. Index: _id.
 func (s *Flows) Insert(ctx context.Context, f *graph.Flow) (exists bool, err error) {
 	doc, err := flowDoc(f)
 	if err != nil {
 		return false, &FatalError{Reason: "encoding the flow " + f.ID, Err: err}
 	}
-	_, err = s.flows.InsertOne(ctx, doc)
-	if IsDuplicate(err) && !InTransaction(ctx) {
+	doc = slices.DeleteFunc(doc, func(e bson.E) bool { return e.Key == "_id" }) // it is in the filter
+	res, err := s.flows.UpdateOne(ctx, bson.D{d("_id", f.ID)}, bson.D{d("$setOnInsert", doc)}, options.UpdateOne().SetUpsert(true))
+	if IsDuplicate(err) && !InTransaction(ctx) { // another one came in between
 		return true, nil
 	}
-	return false, explain(err, "storing the flow "+f.ID)
+	return err == nil && res.MatchedCount == 1, explain(err, "storing the flow "+f.ID)
 }
 
 // Get reads a flow. Index: _id.

@@ -37,10 +37,7 @@ type (
 	// Rates holds when the next execution of a limited type may start.
 	Rates struct{ *core }
 	// Rules is the collection periodic_rules.
-	Rules struct {
-		decided[*schedule.Rule]
-		tasksRoom *Tasks
-	}
+	Rules struct{ decided[*schedule.Rule] }
 	// Runs is the collection periodic_runs.
 	Runs struct{ *core }
 	// Workers is the collection workers.
@@ -59,6 +56,6 @@ func furnish(c *core) *Store {
 	s.Control = &Control{core: c, tasksRoom: s.Tasks}
 	s.Types = &Types{core: c, controlRoom: s.Control}
 	s.Permits = &Permits{core: c, tasksRoom: s.Tasks}
-	s.Rules = newRules(c, s.Tasks)
+	s.Rules = newRules(c)
 	return s
 }

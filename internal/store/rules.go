@@ -12,7 +12,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -77,39 +76,6 @@ func (s *Rules) LongActive(ctx context.Context, before time.Time, after string, 
 		options.Find().SetSort(bson.D{d("_id", 1)}).SetLimit(int64(limit)))
 }
 
-// LastLives reads the newest life of each task, from the history where it has moved there.
-// Nothing is left of those that are missing; one that is there and cannot be read is nil.
-// Indexes: _id; task of the history.
-func (s *Rules) LastLives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
-	out, err := s.tasksRoom.ReadableByIDs(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	var moved []string
-	for _, id := range ids {
-		if _, there := out[id]; !there {
-			moved = append(moved, id)
-		}
-	}
-	if len(moved) == 0 {
-		return out, nil
-	}
-	// After the tasks: what moves in between is found here.
-	return out, readEach(ctx, s.history, "reading the history of tasks", bson.D{d("task_id", in(moved))},
-		options.Find().SetSort(fields("task_id", "generation")).SetHint(indexTask), func(doc bson.Raw) bool {
-			life, err := decodeLife(doc, true)
-			id, ok := doc.Lookup("task_id").StringValueOK()
-			if err != nil {
-				s.complain(s.history, doc, err)
-				life = nil
-			}
-			if ok {
-				out[id] = life
-			}
-			return true
-		})
-}
-
 // findRules reads rules all of which can be read.
 func (s *Rules) findRules(ctx context.Context, doing string, filter bson.D, o *options.FindOptionsBuilder) ([]*schedule.Rule, error) {
 	rules, unread, err := s.read(ctx, doing, filter, o)
@@ -136,8 +102,8 @@ func (s *Rules) WithCallback(ctx context.Context, limit int) (names []string, er
 type RuleWrite = Decision[*schedule.Rule]
 
 // newRules is the collection periodic_rules.
-func newRules(c *core, tasks *Tasks) *Rules {
-	return &Rules{tasksRoom: tasks, decided: decided[*schedule.Rule]{
+func newRules(c *core) *Rules {
+	return &Rules{decided[*schedule.Rule]{
 		core: c, coll: c.rules, kind: kind{"rule", "rules"}, update: ruleUpdate,
 		of: func(r *schedule.Rule) (string, int64, string) { return r.ID, r.Rev, r.Decision },
 		planIDs: func(r *schedule.Rule) []string {

@@ -91,3 +91,36 @@ func (s *core) findReadable(ctx context.Context, doing string, filter bson.D, o 
 		look = bson.D{d("$and", bson.A{filter, bson.D{d("_id", bson.D{d("$nin", ids)})}})}
 	}
 }
+
+// LastLives reads the newest life of each task, from the history where it has moved there.
+// Nothing is left of those that are missing; one that is there and cannot be read is nil.
+// Indexes: _id; task of the history.
+func (s *Tasks) LastLives(ctx context.Context, ids []string) (map[string]*model.Task, error) {
+	out, err := s.ReadableByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var moved []string
+	for _, id := range ids {
+		if _, there := out[id]; !there {
+			moved = append(moved, id)
+		}
+	}
+	if len(moved) == 0 {
+		return out, nil
+	}
+	// After the tasks: what moves in between is found here.
+	return out, readEach(ctx, s.history, "reading the history of tasks", bson.D{d("task_id", in(moved))},
+		options.Find().SetSort(fields("task_id", "generation")).SetHint(indexTask), func(doc bson.Raw) bool {
+			life, err := decodeLife(doc, true)
+			id, ok := doc.Lookup("task_id").StringValueOK()
+			if err != nil {
+				s.complain(s.history, doc, err)
+				life = nil
+			}
+			if ok {
+				out[id] = life
+			}
+			return true
+		})
+}

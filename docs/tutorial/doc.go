@@ -1,0 +1,3 @@
+// Command tutorial is the program that docs/tutorial.md builds: a service that sends mail with
+// mscheduler.
+package main

@@ -11,7 +11,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -91,9 +90,7 @@ func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
 			if v.ErrorInfo = t.ErrorInfo; t.Status.Succeeded() && v.Status == graph.NodeSuccess {
 				v.Output = t.Result
 			}
-			if v.Status == graph.NodeReady && lifecycle.OpenExecutions(t) > 0 {
-				v.Status = graph.NodeRunning
-			}
+			v.Status = flowplan.StatusNow(v.Status, t)
 		}
 		out[i] = v
 	}

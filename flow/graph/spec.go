@@ -41,7 +41,8 @@ type NodeSpec struct {
 	Options   model.Options
 }
 
-// Join says when a node with parents starts. The zero value wants all of them to succeed.
+// Join says when a node with parents starts. The zero value wants all of them to succeed. The first
+// node has no parents; it may name all_ended.
 //
 //	              parent failed        parent skipped    all parents skipped
 //	all_succeeded PENDING              is left out       SKIPPED

@@ -10,7 +10,9 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/safetext"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // EngineType is what engines of flows call themselves among the workers.
@@ -62,6 +64,15 @@ type step struct {
 	dirty    []bool      // nodes that are to be judged, by place
 	plans    map[int]int // of this decision, by node: places in Planned
 	err      error
+}
+
+// StatusNow is the status of a node as people see it: a READY node whose task a worker runs is
+// RUNNING. The stored status stays READY until the task has ended.
+func StatusNow(stored graph.NodeStatus, t *model.Task) graph.NodeStatus {
+	if stored == graph.NodeReady && lifecycle.OpenExecutions(t) > 0 {
+		return graph.NodeRunning
+	}
+	return stored
 }
 
 func begin(f *graph.Flow, in *Inputs, now time.Time) *step {

@@ -186,7 +186,7 @@ var wrong = []struct {
 
 	{"strategy", func(_ *graph.Spec, d *graph.NodeSpec) { d.Join.Strategy = "any" }, []string{`nodes[3].join.strategy (node d) is "any"; want one of [all_succeeded all_ended at_least these custom]`}},
 	{"policy", func(_ *graph.Spec, d *graph.NodeSpec) { d.OnFailure = "retry" }, []string{`nodes[3].on_failure (node d) is "retry"; want one of [suspend continue end]`}},
-	{"join without parents", func(s *graph.Spec, _ *graph.NodeSpec) { s.Nodes[0].Join.Strategy = graph.AllEnded }, []string{"nodes[0].join (node a) is given, but the node has no parents"}},
+	{"join without parents", func(s *graph.Spec, _ *graph.NodeSpec) { s.Nodes[0].Join.Strategy = graph.AllSucceeded }, []string{"nodes[0].join (node a) is given, but the node has no parents"}},
 	{"n too small", func(_ *graph.Spec, d *graph.NodeSpec) { d.Join.Strategy = graph.AtLeast }, []string{"nodes[3].join.n (node d) is 0; want 1 to 2, the number of its parents"}},
 	{"n too large", func(_ *graph.Spec, d *graph.NodeSpec) { d.Join = graph.Join{Strategy: graph.AtLeast, N: 3} }, []string{"nodes[3].join.n (node d) is 3; want 1 to 2, the number of its parents"}},
 	{"n of another", func(_ *graph.Spec, d *graph.NodeSpec) { d.Join.N = 1 }, []string{"nodes[3].join.n (node d) is given, but the strategy is all_succeeded; it belongs to at_least"}},

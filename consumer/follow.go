@@ -216,7 +216,7 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 	room := c.room(c.held.count())
 	var now []*model.Task
 	left := false
-	for _, t := range tasks {
+	for _, t := range eachOnce(tasks) {
 		switch {
 		case !mayBeFor(t, c.cfg.WorkerID), !lifecycle.ConditionsMet(c.only, t), c.recent.has(t):
 		case len(now) >= room || c.waits(t.Type):
@@ -237,6 +237,27 @@ func (f *follower) claim(ctx context.Context, tasks []*model.Task) error {
 		c.recent.add(now, c.cfg.Clock.Monotonic())
 	}
 	return err
+}
+
+// eachOnce leaves out all but the newest copy of each task. A task that was woken twice has two
+// events, and a batch that names it twice would win it twice: all claims of a batch have one exec id.
+func eachOnce(tasks []*model.Task) []*model.Task {
+	newest := make(map[string]*model.Task, len(tasks))
+	for _, t := range tasks {
+		if known := newest[t.ID]; known == nil || t.Generation > known.Generation || t.Generation == known.Generation && t.Rev > known.Rev {
+			newest[t.ID] = t
+		}
+	}
+	if len(newest) == len(tasks) {
+		return tasks
+	}
+	return slices.DeleteFunc(slices.Clone(tasks), func(t *model.Task) bool {
+		first := newest[t.ID] == t
+		if first {
+			delete(newest, t.ID) // of one copy that is there twice, too
+		}
+		return !first
+	})
 }
 
 // mayBeFor looks at the audience, as a query would.

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/stream"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -40,4 +42,16 @@ func TestAnEventsTaskIsForItsAudience(t *testing.T) {
 	} {
 		require.Equal(t, c.mine, mayBeFor(&model.Task{Audience: c.audience}, "me"), "%v", c.audience)
 	}
+}
+
+// A task that was woken twice within a moment has two events in one batch.
+func TestATaskWithTwoEventsIsClaimedOnce(t *testing.T) {
+	c, _ := prepared(t, testdb.New(t))
+	task := put(t, c, "k", nil)
+	older := *task
+	older.Rev--
+	f := newFollower(c, stream.NewRanks())
+	require.NoError(t, f.claim(t.Context(), []*model.Task{&older, task, task}))
+	require.EqualValues(t, 1, c.stats.won.Load())
+	require.EqualValues(t, 1, c.stats.attempted.Load())
 }

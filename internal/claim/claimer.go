@@ -46,8 +46,8 @@ const callTime = 20 * time.Second
 
 // Bid is a try to claim some of the tasks that a worker has found.
 type Bid struct {
-	ExecID string // of all executions that it wins
-	Tasks  []*model.Task
+	ExecID string        // of all executions that it wins
+	Tasks  []*model.Task // each once: all claims of a bid have the same exec id
 	Room   Room
 	// MayAsk chooses, in their order, the limited tasks to ask grants for; nil = all.
 	MayAsk func(*model.Task) bool

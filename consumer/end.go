@@ -6,6 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -96,6 +97,7 @@ func (h hold) Ended(after *model.Task) {
 	c.releasePermits(x, true)
 	_, w := lifecycle.ExecutionOf(after, x.execID)
 	c.outcomes.Ended(after) // before nothing is held any more: a drain waits for both
+	decision.Ended(c.store, after)
 	c.held.remove(x)
 	c.emitFor(x, Event{Kind: workerevent.Finished, Outcome: w.FailKind, Status: after.Status, Reason: w.FailReason, Ran: x.ran})
 	if !after.DueAt.IsZero() {

@@ -35,7 +35,8 @@ type Config struct {
 	Database *mongo.Database
 	// Prefix of the collections' names. Defaults to "".
 	Prefix string
-	// EngineID names this process among the engines. Defaults to an automatic one.
+	// EngineID names this process among the engines; engines of one process that share their looks
+	// have the name of the first. Defaults to a generated id.
 	EngineID string
 	// SecretKey seals the keys that sign the callbacks of nodes: 32 bytes as hex or base64, or
 	// several separated by commas. The first seals, all open. Defaults to none: flows with such
@@ -111,7 +112,7 @@ func New(cfg Config) (*Flows, error) {
 			return join(seen, saved)
 		}
 	}
-	f.decider = decision.New(decision.Config[*graph.Flow]{Store: st, Planner: planner{f}, Documents: st.Flows, Types: f.types, Log: f.log})
+	f.decider = decision.New(decision.Config[*graph.Flow]{Store: st, Planner: planner{f}, Documents: st.Flows, Types: f.types, Log: f.log, Prompt: true})
 	return f, nil
 }
 
@@ -119,7 +120,7 @@ func New(cfg Config) (*Flows, error) {
 // number of processes may run an engine. Run waits for a server that is down, and returns an error
 // that waiting cannot fix, such as the schema of another release.
 func (f *Flows) Run(ctx context.Context) error {
-	return decision.NewEngine(f.id, flowplan.EngineType, f.decider).Run(ctx)
+	return decision.Run(ctx, f.id, flowplan.EngineType, f.decider)
 }
 
 // Validate returns all that is wrong with a definition, or nil. It does no I/O.

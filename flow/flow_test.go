@@ -54,12 +54,17 @@ func newWorld(t *testing.T, change ...func(*flow.Config)) *world {
 	var err error
 	w.flows, err = flow.New(cfg)
 	require.NoError(t, err)
-	c, err := consumer.New(consumer.Config{Database: w.db})
-	require.NoError(t, err)
-	require.NoError(t, consumer.Handle(c, model.NewType[terms, sum]("add"), w.add))
-	w.run(c.Run)
+	w.work()
 	w.run(w.flows.Run)
 	return w
+}
+
+// work hires a worker.
+func (w *world) work() {
+	c, err := consumer.New(consumer.Config{Database: w.db})
+	require.NoError(w.t, err)
+	require.NoError(w.t, consumer.Handle(c, model.NewType[terms, sum]("add"), w.add))
+	w.run(c.Run)
 }
 
 func (w *world) run(run func(context.Context) error) {

@@ -145,3 +145,8 @@ func TestRulesThatAllowEverythingNeedNoLookAtTheirRuns(t *testing.T) {
 		require.Equal(t, c.want, judgesRuns(&c.rule), name)
 	}
 }
+
+// engine decides when the test tells it to.
+func (p *Periodic) engine() *decision.Engine {
+	return decision.NewEngine(p.id, tickplan.EngineType, p.decider)
+}

@@ -40,7 +40,8 @@ type Config struct {
 	Database *mongo.Database
 	// Prefix of the collections' names. Defaults to "".
 	Prefix string
-	// EngineID names this process among the engines. Defaults to a generated id.
+	// EngineID names this process among the engines; engines of one process that share their looks
+	// have the name of the first. Defaults to a generated id.
 	EngineID string
 	// SecretKey encrypts the keys that sign the calls and callbacks of rules: 32 bytes as hex
 	// or base64. During a key rotation it lists several keys, separated by commas: the first
@@ -91,10 +92,8 @@ func New(cfg Config) (*Periodic, error) {
 // applies its decisions, for at most five seconds. Any number of processes may run an engine.
 // Run waits for a server that is down. If waiting cannot help, for example with the schema of
 // another release, it returns an error.
-func (p *Periodic) Run(ctx context.Context) error { return p.engine().Run(ctx) }
-
-func (p *Periodic) engine() *decision.Engine {
-	return decision.NewEngine(p.id, tickplan.EngineType, p.decider)
+func (p *Periodic) Run(ctx context.Context) error {
+	return decision.Run(ctx, p.id, tickplan.EngineType, p.decider)
 }
 
 func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }

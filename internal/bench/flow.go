@@ -17,8 +17,11 @@ import (
 func flows(c *Config) []part {
 	n := c.or(c.Tasks, 1000, 300)
 	plain := new(float64) // processor time of a plain task
-	return []part{plainTasks(n, plain), wideFlow(n, plain), longFlow(max(n/20, 2))}
+	return []part{plainTasks(n, plain), wideFlow(n, plain), longFlow("flow/long", max(n/20, 2), runsFlows), longFlow("flow/apart", max(n/20, 2), nil)}
 }
+
+// runsFlows has the worker's process run an engine, as `mscheduler work --flow` does.
+func runsFlows(_ *run, s *spec) { s.Flows = true }
 
 // plainTasks is the yardstick of flows: the same tasks, sent by themselves to a worker that waits.
 func plainTasks(n int, plain *float64) part {
@@ -43,7 +46,7 @@ func plainTasks(n int, plain *float64) part {
 // wideFlow is a flow of n nodes: all but the first and the last one run at the same time.
 func wideFlow(n int, plain *float64) part {
 	return part{
-		name: "flow/wide", workers: 1,
+		name: "flow/wide", workers: 1, orders: runsFlows,
 		measure: func(ctx context.Context, r *run) error {
 			nodes := make([]graph.NodeSpec, n)
 			for i := range nodes {
@@ -57,7 +60,7 @@ func wideFlow(n int, plain *float64) part {
 					nodes[i].After = []string{nodes[0].ID}
 				}
 			}
-			return r.flow(ctx, nodes)
+			return r.flow(ctx, nodes, false)
 		},
 		after: func(r *run) {
 			r.compareWith("flow/plain", "%.2f of the rate of plain tasks")
@@ -68,10 +71,11 @@ func wideFlow(n int, plain *float64) part {
 	}
 }
 
-// longFlow is a flow in which each node comes after the one before.
-func longFlow(n int) part {
+// longFlow is a flow in which each node comes after the one before. The engine runs in the process of
+// the worker, or in another one.
+func longFlow(name string, n int, orders func(*run, *spec)) part {
 	return part{
-		name: "flow/long", workers: 1,
+		name: name, workers: 1, orders: orders,
 		measure: func(ctx context.Context, r *run) error {
 			nodes := make([]graph.NodeSpec, n)
 			for i := range nodes {
@@ -79,7 +83,7 @@ func longFlow(n int) part {
 					nodes[i].After = []string{nodes[i-1].ID}
 				}
 			}
-			err := r.flow(ctx, nodes)
+			err := r.flow(ctx, nodes, orders == nil)
 			if err == nil {
 				r.late, err = r.betweenNodes(ctx)
 			}
@@ -93,8 +97,9 @@ func (r *run) node(i int) graph.NodeSpec {
 	return graph.NodeSpec{ID: fmt.Sprintf("n%05d", i), Type: noop.Name(), Args: r.args()}
 }
 
-// flow starts a flow beside an engine of this process, and waits until it has ended.
-func (r *run) flow(ctx context.Context, nodes []graph.NodeSpec) error {
+// flow starts a flow and waits until it has ended; apart = with an engine in this process, which is
+// not the worker's.
+func (r *run) flow(ctx context.Context, nodes []graph.NodeSpec, apart bool) error {
 	m := &meter{}
 	client, err := m.connect(r.db.URI)
 	if err != nil {
@@ -106,8 +111,13 @@ func (r *run) flow(ctx context.Context, nodes []graph.NodeSpec) error {
 		return err
 	}
 	running, end := context.WithCancel(ctx)
+	defer end()
 	ended := make(chan error, 1)
-	go func() { ended <- engine.Run(running) }()
+	if apart {
+		go func() { ended <- engine.Run(running) }()
+	} else {
+		ended <- nil
+	}
 	workers := r.counts
 	r.counts = func() totals { return workers().plus(m.totals(), 1) }
 	began := r.cfg.Clock.Now()

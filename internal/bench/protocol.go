@@ -28,6 +28,8 @@ type spec struct {
 	Starts bool `json:"starts,omitempty"`
 	// Limited makes it serve the type with max_running, too, and report the starts of that.
 	Limited bool `json:"limited,omitempty"`
+	// Flows makes the process an engine of flows, too.
+	Flows bool `json:"flows,omitempty"`
 	// Results makes each handler return a result of its own.
 	Results bool `json:"results,omitempty"`
 	// Fetches makes it report the time of each fetch.

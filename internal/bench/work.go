@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
@@ -54,6 +55,7 @@ type worker struct {
 	clock    clock.Clock
 	meter    *meter
 	consumer *consumer.Consumer
+	flows    *flow.Flows // nil = it is no engine
 	out      *json.Encoder
 	start    chan struct{} // closed when the bench says go
 	watching atomic.Bool
@@ -95,6 +97,11 @@ func (w *worker) work(ctx context.Context, in *bufio.Reader) error {
 	}
 	if w.consumer, err = consumer.New(cfg); err != nil {
 		return err
+	}
+	if w.Flows {
+		if w.flows, err = flow.New(flow.Config{Database: cfg.Database}); err != nil {
+			return err
+		}
 	}
 	if w.Results {
 		err = consumer.Handle(w.consumer, counting, w.count)
@@ -143,8 +150,18 @@ func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
 	defer stop()
 	w.meter.reset()
 	w.cpu = cpuTime()
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() { ended <- w.consumer.Run(ctx) }()
+	if w.flows != nil {
+		var engine sync.WaitGroup
+		engine.Go(func() {
+			if err := w.flows.Run(ctx); err != nil {
+				ended <- fmt.Errorf("the engine of flows: %w", err)
+			}
+		})
+		defer engine.Wait()
+		defer cancel()
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for looks, said := 1, int64(0); ; looks++ {

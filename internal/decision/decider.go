@@ -35,6 +35,9 @@ type Config[D any] struct {
 	Documents Documents[D]
 	Types     *tasktypes.Cache
 	Log       zerolog.Logger
+	// Prompt says that somebody waits for what follows an end: the ends that this process writes
+	// itself are told at once, whichever engine's turn it is. The others wait for a look.
+	Prompt bool
 }
 
 // Decider writes the decisions of one planner and carries them out. [Decider.One] is safe for
@@ -42,15 +45,15 @@ type Config[D any] struct {
 type Decider[D any] struct {
 	Config[D]
 
-	complained clock.Seldom  // about which documents
-	byPerson   chan struct{} // one is in it when a person has decided since the engine looked
+	complained clock.Seldom // about which documents
+	heard      news
 
 	engineState[D]
 }
 
 // New makes a decider.
 func New[D any](c Config[D]) *Decider[D] {
-	return &Decider[D]{Config: c, byPerson: make(chan struct{}, 1), engineState: newEngineState[D]()}
+	return &Decider[D]{Config: c, engineState: newEngineState[D]()}
 }
 
 // One writes one decision for a person who wants to know, and carries it out at once. began is
@@ -67,7 +70,7 @@ func (d *Decider[D]) One(ctx context.Context, began clock.Instant, w store.Decis
 	if done := d.rest(ctx, began, v.sent); len(done) > 0 {
 		d.remove(ctx, done)
 	}
-	d.wake()
+	d.heard.ofPerson()
 	return v.applied[0], nil
 }
 
@@ -84,18 +87,8 @@ func (d *Decider[D]) Decided(ctx context.Context, began clock.Instant, doc D) {
 	if done := d.rest(ctx, began, s); len(done) > 0 {
 		d.remove(ctx, done)
 	}
-	d.wake()
+	d.heard.ofPerson()
 }
-
-// wake has the engine look at once.
-func (d *Decider[D]) wake() {
-	select {
-	case d.byPerson <- struct{}{}:
-	default: // it looks soon
-	}
-}
-
-func (d *Decider[D]) decidedByPerson() <-chan struct{} { return d.byPerson }
 
 // verdict is what became of a portion of decisions.
 type verdict[D any] struct {

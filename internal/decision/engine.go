@@ -34,8 +34,8 @@ const (
 	sweepEvery = 5 * time.Minute
 )
 
-// worker is a [Decider] of any kind of document.
-type worker interface {
+// decides is a [Decider] of any kind of document.
+type decides interface {
 	questions(now, endsFrom time.Time, skip int) []store.Question
 	round(ctx context.Context, began clock.Instant, now time.Time, turn turnOf) (next time.Duration, stays int, worked bool, err error)
 	flush(ctx context.Context, age time.Duration)
@@ -43,162 +43,215 @@ type worker interface {
 	waits() bool   // whether something waits for ends
 	lost(ctx context.Context) error
 	untold() time.Time
-	decidedByPerson() <-chan struct{}
+	news() *news
+	hear(ctx context.Context) (soon bool)
+	prompt(kind string) bool // whether ends of that kind are told at once
 }
 
-// Engine lets a planner decide what is due, at its time. At most one goroutine runs it.
+// member is a planner of an [Engine].
+type member struct {
+	decides
+	kind  string // the type under which engines of this kind are listed among the workers
+	store *store.Store
+	types *tasktypes.Cache
+	log   zerolog.Logger
+
+	rank               rank
+	worked, swept, all time.Duration // monotonic: when it last did; far in the past = never
+	looked             time.Time     // the database's time of the last look
+	soon               time.Duration // how soon to look again while something waits for an end
+}
+
+func newMember[D any](kind string, d *Decider[D]) *member {
+	return &member{decides: d, kind: kind, store: d.Store, types: d.Types, log: d.Log, soon: waitingLook, worked: -longest, swept: -longest, all: -longest}
+}
+
+// Engine lets planners decide what is due, at its time. The planners of one process share it, so
+// one look asks for all of them. At most one goroutine runs it.
 type Engine struct {
-	store   *store.Store
 	id      string // among the workers
-	kind    string // the type under which engines of this kind are listed among the workers
-	types   *tasktypes.Cache
-	log     zerolog.Logger
-	decider worker
+	members []*member
 	looks   *clock.Pacer
-
-	rank                       rank
-	worked, beaten, swept, all time.Duration // monotonic: when it last did; far in the past = never
-	looked                     time.Time     // the database's time of the last look
-	soon                       time.Duration // how soon to look again while something waits for an end
+	beaten  time.Duration // monotonic: when it last did
 }
 
-// NewEngine makes an engine that lets d decide. id names it among the workers, kind is the type
-// under which such engines are listed there.
+// NewEngine makes an engine that lets d decide, and nothing else. id names it among the workers,
+// kind is the type under which such engines are listed there.
 func NewEngine[D any](id, kind string, d *Decider[D]) *Engine {
-	return &Engine{store: d.Store, id: id, kind: kind, types: d.Types, log: d.Log, decider: d, looks: clock.NewPacer(d.Store.Local(), 0, longestPace), soon: waitingLook,
-		worked: -longest, swept: -longest, all: -longest}
+	return newEngine(id, newMember(kind, d))
 }
 
-// Run decides until ctx ends, and then returns nil. Before it returns it applies the decisions that
-// it has made, for at most five seconds. It waits for a server that is down, and returns an error
-// that waiting cannot fix.
-func (e *Engine) Run(ctx context.Context) error {
-	if err := e.Start(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
-	for ctx.Err() == nil {
-		if clock.PauseOr(ctx, e.Round(ctx), e.decider.decidedByPerson()) {
-			e.worked, e.soon = e.store.Local().Monotonic(), soonLook
-		}
-	}
-	e.Flush(ctx)
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	if err := e.store.Workers.Remove(last, e.id); err != nil {
-		e.log.Debug().Err(err).Msg("could not remove the engine's document")
-	}
-	return nil
+func newEngine(id string, m *member) *Engine {
+	return &Engine{id: id, members: []*member{m}, looks: clock.NewPacer(m.store.Local(), 0, longestPace)}
 }
 
 // Start waits until the database can be worked on.
-func (e *Engine) Start(ctx context.Context) error {
+func (e *Engine) Start(ctx context.Context) error { return e.members[0].await(ctx, e.beat) }
+
+// await waits until the database can be worked on, and first has succeeded.
+func (m *member) await(ctx context.Context, first func(context.Context) error) error {
 	for wait := time.Second; ; wait = min(2*wait, 10*time.Second) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		err := e.store.Ready(call)
+		err := m.store.Ready(call)
 		if err == nil {
-			err = e.beat(call)
+			err = first(call)
 		}
 		cancel()
 		if err == nil || ctx.Err() != nil || store.Classify(err) == store.Fatal {
-			e.beaten = e.store.Local().Monotonic()
 			return err
 		}
-		e.log.Warn().Err(err).Msg("the engine is waiting for the database")
+		m.log.Warn().Err(err).Msg("the engine is waiting for the database")
 		clock.Pause(ctx, wait)
 	}
 }
 
 // Flush removes at once what was carried out and told.
-func (e *Engine) Flush(ctx context.Context) { e.decider.flush(ctx, 0) }
+func (e *Engine) Flush(ctx context.Context) {
+	for _, m := range e.members {
+		m.flush(ctx, 0)
+	}
+}
 
 // Round looks once, decides all that there is to decide, and says when to look again.
 func (e *Engine) Round(ctx context.Context) time.Duration {
-	local := e.store.Local()
-	pause, err := e.decide(ctx)
+	local := e.local()
+	shares := e.decide(ctx)
 	decided := local.Monotonic()
-	e.decider.flush(ctx, lazily)
+	outage := false
+	for _, s := range shares {
+		s.flush(ctx, lazily)
+		outage = outage || store.Outage(s.err)
+	}
 	// What is wrong with one thing does not keep the engine from the others; a server that is
 	// away does.
-	if !store.Outage(err) && decided-e.beaten >= store.HeartbeatInterval {
-		e.beaten = decided
-		err = errors.Join(err, e.beat(ctx))
+	if !outage && decided-e.beaten >= store.HeartbeatInterval {
+		shares[0].err = errors.Join(shares[0].err, e.beat(ctx))
 	}
-	if !store.Outage(err) && e.rank.place == 0 && decided-e.swept >= sweepEvery {
-		e.swept = decided
-		err = errors.Join(err, e.decider.lost(ctx))
-	}
-	if err != nil && ctx.Err() == nil {
-		if !store.Outage(err) {
-			e.log.Error().Err(err).Msg("could not decide what is due; retrying")
+	pause := longest
+	for _, s := range shares {
+		if !outage && s.rank.place == 0 && decided-s.swept >= sweepEvery {
+			s.swept = decided
+			s.err = errors.Join(s.err, s.lost(ctx))
 		}
-		pause = busyLook
+		pause = min(pause, s.pause(ctx, e.looks.Left()))
 	}
 	// What was done since then does not make the next decision late.
 	return max(pause-(local.Monotonic()-decided), 0)
 }
 
+func (e *Engine) local() clock.Clock { return e.members[0].store.Local() }
+
+// share is what a member does in one round.
+type share struct {
+	*member
+	now  time.Time     // of the look
+	all  bool          // the look asked for all ends
+	skip int           // of the due documents
+	next time.Duration // until something is to be done, as far as is known
+	err  error
+}
+
 // decide looks and decides, page by page where much is due.
-func (e *Engine) decide(ctx context.Context) (pause time.Duration, err error) {
-	entered, next := e.store.Local().Monotonic(), longest
-	for skip := 0; ; {
-		began, now, stays, worked, full := clock.Read(e.store.Local()), e.store.Clock.Now(), 0, false, false
-		if full, err = e.look(ctx, now, skip); err != nil {
-			return 0, err
-		}
-		var soon time.Duration
-		soon, stays, worked, err = e.decider.round(ctx, began, now, e.rank.turn)
-		if worked {
-			e.worked, e.soon = e.store.Local().Monotonic(), soonLook
-		}
-		next = min(next, soon)
-		if err != nil {
-			return 0, err
-		}
-		if !full {
+func (e *Engine) decide(ctx context.Context) []*share {
+	shares := make([]*share, len(e.members))
+	for i, m := range e.members {
+		shares[i] = &share{member: m, next: longest}
+	}
+	entered := e.local().Monotonic()
+	for asking := shares; len(asking) > 0; {
+		began := clock.Read(e.local())
+		if err := e.look(ctx, asking); err != nil {
+			for _, s := range asking {
+				s.err = err
+			}
 			break
 		}
-		if e.store.Local().Monotonic()-entered > busyLook {
-			return 0, nil // a backlog: the engine must tell that it lives, too
+		var full []*share
+		for _, s := range asking {
+			if s.decide(ctx, began) {
+				full = append(full, s)
+			}
 		}
-		skip += stays // what stays is at the head, and may be much
+		asking = full
+		if e.local().Monotonic()-entered > busyLook { // a backlog: the engine must tell that it lives, too
+			for _, s := range full {
+				s.next = 0
+			}
+			break
+		}
+	}
+	return shares
+}
+
+// decide decides what the look found, and says whether more may be due.
+func (s *share) decide(ctx context.Context, began clock.Instant) (full bool) {
+	if s.err != nil { // what a send of a type gives to its tasks is not known
+		return false
+	}
+	full = s.dueFull()
+	soon, stays, worked, err := s.round(ctx, began, s.now, s.rank.turn)
+	if worked {
+		s.worked, s.soon = s.store.Local().Monotonic(), soonLook
+	}
+	s.next, s.err = min(s.next, soon), err
+	s.skip += stays // what stays is at the head, and may be much
+	return full && err == nil
+}
+
+// pause is how long it is until the member's next look, which comes after the given rest unless
+// something is to be done earlier.
+func (s *share) pause(ctx context.Context, rest time.Duration) time.Duration {
+	if s.err != nil {
+		if !store.Outage(s.err) && ctx.Err() == nil {
+			s.log.Error().Err(s.err).Msg("could not decide what is due; retrying")
+		}
+		return busyLook
 	}
 	every := idleLook
-	switch busy, waits := e.store.Local().Monotonic()-e.worked < busyFor, e.decider.waits(); {
+	switch busy, waits := s.store.Local().Monotonic()-s.worked < busyFor, s.waits(); {
 	case busy && waits:
-		every = e.soon
-		e.soon = min(2*e.soon, waitingLook)
+		every = s.soon
+		s.soon = min(2*s.soon, waitingLook)
 	case busy || waits:
 		every = busyLook
 	}
-	return min(max(every, e.looks.Left()), next), nil
+	return min(max(every, rest), s.next)
 }
 
-// look asks all there is to ask, in one command. full says whether more may be due than it read.
-func (e *Engine) look(ctx context.Context, now time.Time, skip int) (full bool, err error) {
+// look asks all that the members have to ask, in one command.
+func (e *Engine) look(ctx context.Context, asking []*share) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	from, began := now.Add(-endsMargin), clock.Read(e.store.Local())
-	if e.looked.Before(now) {
-		from = e.looked.Add(-endsMargin)
+	began := clock.Read(e.local())
+	var control store.ControlDoc
+	questions := []store.Question{asking[0].store.Control.Question(func(c store.ControlDoc) { control = c })}
+	for _, s := range asking {
+		questions = append(questions, s.ask()...)
 	}
-	if left := e.decider.untold(); !left.IsZero() && left.Before(from) {
+	if err := e.looks.Do(func() error { return asking[0].store.Ask(ctx, "looking for what is due", questions...) }); err != nil {
+		return err
+	}
+	for _, s := range asking {
+		if s.looked = s.now; s.all {
+			s.member.all = s.store.Local().Monotonic()
+		}
+		s.err = s.types.Learn(ctx, control.Types, began)
+	}
+	return nil
+}
+
+// ask returns the questions of a member.
+func (s *share) ask() []store.Question {
+	s.now = s.store.Clock.Now()
+	from := s.now.Add(-endsMargin)
+	if s.looked.Before(s.now) {
+		from = s.looked.Add(-endsMargin)
+	}
+	if left := s.untold(); !left.IsZero() && left.Before(from) {
 		from = left
 	}
-	mono := e.store.Local().Monotonic()
-	all := mono-e.all >= allEndsEvery
-	if all {
+	if s.all = s.store.Local().Monotonic()-s.member.all >= allEndsEvery; s.all {
 		from = time.Time{}
 	}
-	var control store.ControlDoc
-	questions := append([]store.Question{e.store.Control.Question(func(c store.ControlDoc) { control = c })}, e.decider.questions(now, from, skip)...)
-	if err := e.looks.Do(func() error { return e.store.Ask(ctx, "looking for what is due", questions...) }); err != nil {
-		return false, err
-	}
-	if e.looked = now; all {
-		e.all = mono
-	}
-	return e.decider.dueFull(), e.types.Learn(ctx, control.Types, began)
+	return s.questions(s.now, from, s.skip)
 }

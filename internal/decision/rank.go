@@ -50,27 +50,36 @@ func turnEnds(late time.Duration) time.Duration {
 	}
 }
 
-// beat tells that this engine is alive, reads the database's clock, and learns its rank.
+// beat tells that this engine is alive, reads the database's clock, and learns the engine's rank
+// among those of each kind.
 func (e *Engine) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	e.beaten = e.local().Monotonic()
+	st := e.members[0].store
+	kinds := make([]string, len(e.members))
+	for i, m := range e.members {
+		kinds[i] = m.kind
+	}
 	host, _ := os.Hostname()
-	err := e.store.Workers.Heartbeat(ctx, store.Worker{ID: e.id, Host: host, PID: os.Getpid(), Types: []string{e.kind}, Stream: "off"})
+	err := st.Workers.Heartbeat(ctx, store.Worker{ID: e.id, Host: host, PID: os.Getpid(), Types: kinds, Stream: "off"})
 	if err != nil {
 		return err
 	}
-	workers, err := e.store.Workers.List(ctx)
+	workers, err := st.Workers.List(ctx)
 	if err != nil {
 		return err
 	}
-	now := e.store.Clock.Now()
-	var engines []string
-	for _, w := range workers {
-		if slices.Contains(w.Types, e.kind) && w.Alive(now) {
-			engines = append(engines, w.ID)
+	now := st.Clock.Now()
+	for _, m := range e.members {
+		var engines []string
+		for _, w := range workers {
+			if slices.Contains(w.Types, m.kind) && w.Alive(now) {
+				engines = append(engines, w.ID)
+			}
 		}
+		slices.Sort(engines)
+		m.rank = rank{place: max(slices.Index(engines, e.id), 0), of: max(len(engines), 1)}
 	}
-	slices.Sort(engines)
-	e.rank = rank{place: max(slices.Index(engines, e.id), 0), of: max(len(engines), 1)}
 	return nil
 }

@@ -16,12 +16,13 @@ const perLook = 500
 // engineState is what a decider knows while an engine runs. One goroutine uses it.
 type engineState[D any] struct {
 	found   found[D]
-	carried map[string]carried[D] // by document: what it plans is carried out, and still stands in it
-	told    map[string]told       // by entry: ends that were told and still stand in their outboxes
+	carried map[string]carried[D]    // by document: what it plans is carried out, and still stands in it
+	told    map[string]told          // by entry: ends that were told and still stand in their outboxes
+	crossed map[string]time.Duration // by document: when another's decision crossed one of [Decider.hear]
 }
 
 func newEngineState[D any]() engineState[D] {
-	return engineState[D]{carried: map[string]carried[D]{}, told: map[string]told{}}
+	return engineState[D]{carried: map[string]carried[D]{}, told: map[string]told{}, crossed: map[string]time.Duration{}}
 }
 
 type carried[D any] struct {

@@ -124,6 +124,15 @@ func validPrefix(p string) error {
 	return nil
 }
 
+// Namespace is where a store's collections are, as one client sees them.
+type Namespace struct {
+	client           *mongo.Client
+	database, prefix string
+}
+
+// Namespace returns the store's.
+func (s *Store) Namespace() Namespace { return Namespace{s.db.Client(), s.db.Name(), s.prefix} }
+
 // Local is the clock the store was opened with: this machine's, not the database's.
 func (s *Store) Local() clock.Clock { return s.local }
 

@@ -1,0 +1,93 @@
+package decision
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// news is what a decider hears in its own process, without asking the database. It is safe for
+// concurrent use.
+type news struct {
+	mu     sync.Mutex
+	bell   chan<- struct{} // of the engine that runs; nil = none does
+	person bool            // a person has decided
+	ends   []store.OutboxLife
+}
+
+// maxNews is how many ends wait for the engine. The looks find those beyond.
+const maxNews = 10_000
+
+func (n *news) listen(bell chan<- struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.bell = bell; bell == nil {
+		n.ends = nil // the looks of another engine find them
+	}
+}
+
+func (n *news) ofPerson() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.person = true; n.bell != nil {
+		clock.Wake(n.bell)
+	}
+}
+
+func (n *news) ofEnd(t *model.Task) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.bell != nil && len(n.ends) < maxNews {
+		n.ends = append(n.ends, store.OutboxLife{Task: t})
+		clock.Wake(n.bell)
+	}
+}
+
+func (n *news) take() (person bool, ends []store.OutboxLife) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	person, ends = n.person, n.ends
+	n.person, n.ends = false, nil
+	return person, ends
+}
+
+// crossedFor is how long a document is left to the engine whose turn it is after another's decision
+// has crossed one about an end that this process had heard of.
+const crossedFor = 5 * time.Second
+
+func (d *Decider[D]) news() *news { return &d.heard }
+
+func (d *Decider[D]) prompt(kind string) bool { return d.Prompt && kind == d.Planner.Kind() }
+
+// hear takes the news. soon says that a look is to come soon: something was decided.
+func (d *Decider[D]) hear(ctx context.Context) (soon bool) {
+	person, ends := d.heard.take()
+	began, now := clock.Read(d.Store.Local()), d.Store.Local().Monotonic()
+	for id, at := range d.crossed {
+		if now-at >= crossedFor {
+			delete(d.crossed, id)
+		}
+	}
+	ends = slices.DeleteFunc(ends, func(l store.OutboxLife) bool {
+		_, crossed := d.crossed[d.Planner.Of(l)]
+		return crossed
+	})
+	if len(ends) == 0 {
+		return person
+	}
+	out, err := d.Decide(ctx, began, nil, ends, d.Store.Clock.Now())
+	if err != nil { // a look finds them, and says what is wrong
+		return true
+	}
+	for _, l := range ends {
+		if !d.wasTold(l) {
+			d.crossed[d.Planner.Of(l)] = now
+		}
+	}
+	return person || out.Worked || out.More
+}

@@ -40,11 +40,12 @@ type guest struct {
 func Run[D any](ctx context.Context, id, kind string, d *Decider[D]) error {
 	m := newMember(kind, d)
 	e := newEngine(id, m)
-	if err := e.Start(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	if err := e.Start(ctx); err != nil && ctx.Err() == nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		m.signOff(ctx, id)
+		return nil
 	}
 	g := &guest{member: m, ctx: ctx, left: make(chan struct{})}
 	if !join(g, e) {

@@ -40,12 +40,13 @@ type guest struct {
 func Run[D any](ctx context.Context, id, kind string, d *Decider[D]) error {
 	m := newMember(kind, d)
 	e := newEngine(id, m)
-	if err := e.Start(ctx); err != nil && ctx.Err() == nil {
-		return err
-	}
+	err := e.Start(ctx)
 	if ctx.Err() != nil {
 		m.signOff(ctx, id)
-		return nil
+		return nil //nolint:nilerr // it was told to stop
+	}
+	if err != nil {
+		return err
 	}
 	g := &guest{member: m, ctx: ctx, left: make(chan struct{})}
 	if !join(g, e) {

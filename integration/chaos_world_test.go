@@ -26,7 +26,7 @@ import (
 var chaosWork = model.NewType[int, int]("chaos.work")
 
 // chaosPatience is only reached by a broken product.
-const chaosPatience = 60 * time.Second
+const chaosPatience = 3 * time.Minute
 
 // arena is one scenario's database with a producer, a store and the record of effects.
 type arena struct {

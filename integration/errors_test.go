@@ -67,7 +67,7 @@ func TestTheDefaultRetriesAreTenAndLastLongerEachTime(t *testing.T) {
 func TestLocalRetriesHappenInsideOneExecution(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
-		local := producer.Retry(model.Retry{Local: &model.LocalRetry{Count: 2, Interval: time.Millisecond}})
+		local := producer.Retry(model.Retry{Interval: time.Hour, Local: &model.LocalRetry{Count: 2, Interval: time.Millisecond}})
 		good, bad := a.sendKey("good", 1, local), a.sendKey("bad", 2, local, producer.MaxLapses(0))
 		var runs atomic.Int32
 		report := a.drain(func(_ context.Context, task *consumer.Task[int]) (int, error) {

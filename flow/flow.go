@@ -205,9 +205,12 @@ func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, af
 // Await returns the flow when it is FINISH, or PENDING: then a person must resolve a node.
 func (f *Flows) Await(ctx context.Context, id string) (*graph.Flow, error) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		doc, err := f.Get(ctx, id)
-		if err != nil || doc.Status == graph.StatusFinish || doc.Status == graph.StatusPending {
-			return doc, err
+		status, err := f.store.Flows.Status(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if status == graph.StatusFinish || status == graph.StatusPending {
+			return f.Get(ctx, id)
 		}
 		clock.Pause(ctx, pause)
 		if err := ctx.Err(); err != nil {

@@ -25,8 +25,14 @@ var errUnreadLife = errors.New("this process cannot read the newest life of the 
 // Decide decides about due documents, and tells documents of the ends of their tasks: one decision
 // for each document. began is when they were about to be read.
 func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, lives []store.OutboxLife, now time.Time) (out Outcome, err error) {
+	return d.decide(ctx, began, due, lives, nil, now)
+}
+
+// decide is Decide; recent are documents as they were a moment ago, by id, which need not be read. If
+// somebody has decided since, the decision is not applied.
+func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, lives []store.OutboxLife, recent map[string]D, now time.Time) (out Outcome, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
-	cases, err := d.cases(call, due, lives)
+	cases, err := d.cases(call, due, lives, recent)
 	var answers []Answer[D]
 	if err == nil {
 		if later := d.Store.Clock.Now(); later.After(now) {
@@ -48,6 +54,7 @@ func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, l
 			out.Stays += count(c.Due)
 		case a.Changed:
 			writes, of = append(writes, store.Decision[D]{Before: c.Doc, After: a.After, Drop: c.drop}), append(of, i)
+		case c.recent: // only a write shows that the document is what this engine remembers
 		default:
 			d.endsTold(c.Ends[:a.Told])
 			out.Stays += count(c.Due)
@@ -65,6 +72,9 @@ func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, l
 		switch {
 		case applied[n]:
 			out.Worked = true
+			if d.Prompt {
+				d.recent[d.Documents.ID(w.After)] = w.After
+			}
 			d.endsTold(c.Ends[:a.Told])
 			at := d.Planner.DueAt(w.After)
 			out.More = out.More || a.Told < len(c.Ends) || !at.IsZero() && !at.After(now)
@@ -88,7 +98,7 @@ func count(yes bool) int {
 }
 
 // cases puts together what may have to be decided: due documents, and those of which tasks ended.
-func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLife) ([]Case[D], error) {
+func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLife, recent map[string]D) ([]Case[D], error) {
 	lives, err := d.current(ctx, lives)
 	if err != nil {
 		return nil, err
@@ -105,7 +115,11 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 		add(doc, true)
 	}
 	for _, l := range lives {
-		if id := d.Planner.Of(l); byID[id] == nil && !slices.Contains(missing, id) {
+		id := d.Planner.Of(l)
+		if doc, there := recent[id]; there && byID[id] == nil {
+			add(doc, false)
+			byID[id].recent = true
+		} else if byID[id] == nil && !slices.Contains(missing, id) {
 			missing = append(missing, id)
 		}
 	}

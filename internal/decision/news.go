@@ -56,6 +56,9 @@ func (n *news) take() (person bool, ends []store.OutboxLife) {
 	return person, ends
 }
 
+// maxRecent is how many documents an engine remembers, which may be large.
+const maxRecent = 16
+
 // crossedFor is how long a document is left to the engine whose turn it is after another's decision
 // has crossed one about an end that this process had heard of.
 const crossedFor = 5 * time.Second
@@ -68,6 +71,9 @@ func (d *Decider[D]) prompt(kind string) bool { return d.Prompt && kind == d.Pla
 func (d *Decider[D]) hear(ctx context.Context) (soon bool) {
 	person, ends := d.heard.take()
 	began, now := clock.Read(d.Store.Local()), d.Store.Local().Monotonic()
+	if len(d.recent) > maxRecent {
+		clear(d.recent)
+	}
 	for id, at := range d.crossed {
 		if now-at >= crossedFor {
 			delete(d.crossed, id)
@@ -80,14 +86,20 @@ func (d *Decider[D]) hear(ctx context.Context) (soon bool) {
 	if len(ends) == 0 {
 		return person
 	}
-	out, err := d.Decide(ctx, began, nil, ends, d.Store.Clock.Now())
-	if err != nil { // a look finds them, and says what is wrong
-		return true
-	}
-	for _, l := range ends {
-		if !d.wasTold(l) {
-			d.crossed[d.Planner.Of(l)] = now
+	for recent := d.recent; ; recent = nil {
+		if _, err := d.decide(ctx, began, nil, ends, recent, d.Store.Clock.Now()); err != nil {
+			return true // a look finds them, and says what is wrong
+		}
+		ends = slices.DeleteFunc(ends, d.wasTold)
+		for _, l := range ends {
+			if id := d.Planner.Of(l); recent == nil {
+				d.crossed[id] = now
+			} else {
+				delete(d.recent, id) // somebody has decided since
+			}
+		}
+		if len(ends) == 0 || recent == nil {
+			return true
 		}
 	}
-	return person || out.Worked || out.More
 }

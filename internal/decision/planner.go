@@ -48,7 +48,8 @@ type Case[D any] struct {
 	Ends []store.OutboxLife // of its tasks, not told to it yet, the earliest first
 	Due  bool               // it is due, and it is this engine's turn
 
-	drop bool // what the stored document plans is carried out
+	drop   bool // what the stored document plans is carried out
+	recent bool // Doc is what this engine remembers
 }
 
 // Answer is what is decided in a [Case].

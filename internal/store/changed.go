@@ -84,13 +84,19 @@ func setAndUnset(set, unset bson.D) bson.D {
 }
 
 func fieldsOf(v any) ([]bson.RawElement, error) {
+	doc, err := documentOf(v)
+	if err != nil {
+		return nil, err
+	}
+	return doc.Elements()
+}
+
+func documentOf(v any) (bson.Raw, error) {
 	var buf bytes.Buffer
 	enc := bson.NewEncoder(bson.NewDocumentWriter(&buf))
 	enc.SetRegistry(registry)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bson.Raw(buf.Bytes()).Elements()
+	err := enc.Encode(v)
+	return buf.Bytes(), err
 }
 
 // nameOf is the element's key: what follows its type, up to a zero.

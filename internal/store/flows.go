@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
@@ -67,6 +68,16 @@ func (s *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
 		return nil, fmt.Errorf("%w: %s", ErrNoFlow, id)
 	}
 	return &f, err
+}
+
+// Status reads a flow's status alone: the document may be large. Index: _id.
+func (s *Flows) Status(ctx context.Context, id string) (graph.Status, error) {
+	var found struct{ Status graph.Status }
+	err := s.flows.FindOne(ctx, bson.D{d("_id", id)}, options.FindOne().SetProjection(bson.D{d("status", 1)})).Decode(&found)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return "", fmt.Errorf("%w: %s", ErrNoFlow, id)
+	}
+	return found.Status, explain(err, "reading the status of the flow "+id)
 }
 
 // Questions are those of a look. Nothing about flows is due at a time of its own.
@@ -191,7 +202,80 @@ type Nodes struct{ *core }
 // Put stores what nodes have become, each unless the stored record is of a later decision. Index:
 // _id.
 func (s *Nodes) Put(ctx context.Context, nodes []*graph.Node) error {
+	nodes, err := s.insertNew(ctx, nodes)
+	if err != nil || s.putEqual(ctx, nodes) {
+		return err
+	}
 	return putRecords(ctx, s.flowNodes, "storing nodes of flows", nodes, func(n *graph.Node) (string, int64) { return n.ID, n.Rev })
+}
+
+// insertNew inserts the records of new flows, which costs the server less than upserts. It returns
+// the others, and those that are there already.
+func (s *Nodes) insertNew(ctx context.Context, nodes []*graph.Node) (rest []*graph.Node, err error) {
+	var docs []any
+	var fresh []*graph.Node
+	for _, n := range nodes {
+		if n.Rev > 1 {
+			rest = append(rest, n)
+			continue
+		}
+		doc, err := documentOf(n)
+		if err != nil {
+			return nil, &FatalError{Reason: "encoding the record of the node " + n.ID, Err: err}
+		}
+		docs, fresh = append(docs, doc), append(fresh, n)
+	}
+	if len(docs) == 0 {
+		return rest, nil
+	}
+	_, err = s.flowNodes.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
+	if collided, only := duplicates(err); only {
+		for _, at := range collided {
+			rest = append(rest, fresh[at])
+		}
+		err = nil
+	}
+	return rest, explain(err, "storing nodes of a new flow")
+}
+
+// putEqual changes the records of nodes of which many have become the same: one statement for those.
+// done says that all are stored. Else nothing is known of any, but that none is older than it was.
+func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (done bool) {
+	type change struct {
+		status   graph.NodeStatus
+		reason   string
+		life     int64
+		rev      int64
+		at, gone time.Time
+	}
+	groups := map[change][]string{}
+	for _, n := range nodes {
+		c := change{n.Status, n.Reason, n.Life, n.Rev, n.At, n.DeleteAt}
+		groups[c] = append(groups[c], n.ID)
+	}
+	if len(nodes) < 2*len(groups) {
+		return len(nodes) == 0
+	}
+	models := make([]mongo.WriteModel, 0, len(groups))
+	for c, ids := range groups {
+		set := bson.D{d("status", c.status), d("rev", c.rev), d("at", c.at)}
+		var unset bson.D
+		optional := func(name string, value any, zero bool) {
+			if zero {
+				unset = append(unset, d(name, ""))
+			} else {
+				set = append(set, d(name, value))
+			}
+		}
+		optional("reason", c.reason, c.reason == "")
+		optional("life", c.life, c.life == 0)
+		optional("delete_at", c.gone, c.gone.IsZero())
+		models = append(models, mongo.NewUpdateManyModel().SetFilter(bson.D{d("_id", in(ids)), d("rev", bson.D{d("$lte", c.rev)})}).SetUpdate(setAndUnset(set, unset)))
+	}
+	res, err := s.flowNodes.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	// The driver does not repeat such statements after an error of the network. The others say
+	// what is wrong.
+	return err == nil && int(res.MatchedCount) == len(nodes)
 }
 
 // KeepUntil has the records of a flow's nodes deleted at that time; zero = never. Index: flow.

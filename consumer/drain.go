@@ -60,10 +60,15 @@ func (d *Drained) count(e Event) {
 // continues, so that delays and retries take no time. It stops after 250 years in total, so
 // that a task that always snoozes cannot keep it busy. Use skipTime only on test databases.
 //
+// When no task is due, Drain calls each function of beside with its notion of the time. Such a
+// function does other work of this process that is due, for example the Drain method of a
+// flow.Flows, which starts the next nodes. If worked is true, there may be new tasks, and next is
+// the time to look at; otherwise next is when more work is due (zero = never).
+//
 // [Consumer.Stop] ends Drain as it ends Run: handlers may continue for the ShutdownTimeout. If
 // work is left then, the error is [ErrShutdown]. If handlers did not return, it is also a
 // [*LeftError].
-func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
+func (c *Consumer) Drain(ctx context.Context, skipTime bool, beside ...func(ctx context.Context, now time.Time) (next time.Time, worked bool, err error)) (Drained, error) {
 	if err := c.start(ctx); err != nil {
 		return Drained{}, err
 	}
@@ -93,7 +98,7 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 	defer context.AfterFunc(ctx, c.giveUp)()
 	var keepers sync.WaitGroup
 	c.keep(&keepers)
-	skipped, err := c.drainUntilStopped(ctx, skipTime)
+	skipped, err := c.drainUntilStopped(ctx, drainage{skipTime, beside})
 	if err != nil && !c.isStopping() {
 		for _, x := range c.held.each() {
 			x.cancel(ErrShutdown)
@@ -111,15 +116,21 @@ func (c *Consumer) Drain(ctx context.Context, skipTime bool) (Drained, error) {
 	return done, errors.Join(err, left)
 }
 
+// drainage is how to drain, see [Consumer.Drain].
+type drainage struct {
+	skipTime bool
+	beside   []func(ctx context.Context, now time.Time) (next time.Time, worked bool, err error)
+}
+
 // drainUntilStopped drains, until a stop ends that.
-func (c *Consumer) drainUntilStopped(ctx context.Context, skipTime bool) (skipped time.Duration, err error) {
+func (c *Consumer) drainUntilStopped(ctx context.Context, how drainage) (skipped time.Duration, err error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	drained := make(chan struct{})
 	var seeker sync.WaitGroup
 	seeker.Go(func() {
 		defer close(drained)
-		skipped, err = c.drain(ctx, skipTime)
+		skipped, err = c.drain(ctx, how)
 	})
 	select {
 	case <-drained:
@@ -133,7 +144,7 @@ func (c *Consumer) drainUntilStopped(ctx context.Context, skipTime bool) (skippe
 	return skipped, err
 }
 
-func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Duration, err error) {
+func (c *Consumer) drain(ctx context.Context, how drainage) (skipped time.Duration, err error) {
 	for {
 		before := c.held.count().started
 		looked := c.store.Clock.Now()
@@ -163,8 +174,16 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 			}
 			continue
 		}
+		other, worked, err := how.others(ctx, c.store.Clock.Now())
+		if err != nil {
+			return skipped, err
+		}
+		if worked {
+			c.store.Clock.Skip(max(other.Sub(c.store.Clock.Now()), 0)) // their estimate of the time may be ahead
+			continue
+		}
 		due, err := c.seeker.Next(ctx, c.types(), nil, looked, endOfTime)
-		next := clock.Sooner(due.DueAt, c.seeker.Refused.Next())
+		next := clock.Sooner(clock.Sooner(due.DueAt, c.seeker.Refused.Next()), other)
 		if err != nil {
 			return skipped, err
 		}
@@ -178,9 +197,9 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 			next = clock.Sooner(next, limited)
 		}
 		switch {
-		case next.IsZero() || limited.IsZero() && !skipTime:
+		case next.IsZero() || limited.IsZero() && !how.skipTime:
 			return skipped, nil
-		case !skipTime:
+		case !how.skipTime:
 			clock.Pause(ctx, limited.Sub(c.store.Clock.Now()))
 			if ctx.Err() != nil {
 				return skipped, context.Cause(ctx)
@@ -193,6 +212,22 @@ func (c *Consumer) drain(ctx context.Context, skipTime bool) (skipped time.Durat
 		}
 		skipped += wait
 	}
+}
+
+// others does the other work of this process that is due.
+func (d drainage) others(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
+	for _, do := range d.beside {
+		at, did, err := do(ctx, now)
+		if err != nil {
+			return next, false, err
+		}
+		if did && (!worked || at.After(next)) { // look when all of it is there
+			next, worked = at, true
+		} else if !worked {
+			next = clock.Sooner(next, at)
+		}
+	}
+	return next, worked, nil
 }
 
 // endOfTime is later than any start time.

@@ -112,8 +112,12 @@ func New(cfg Config) (*Flows, error) {
 			return join(seen, saved)
 		}
 	}
-	f.decider = decision.New(decision.Config[*graph.Flow]{Store: st, Planner: planner{f}, Documents: st.Flows, Types: f.types, Log: f.log, Prompt: true})
+	f.decider = f.newDecider()
 	return f, nil
+}
+
+func (f *Flows) newDecider() *decision.Decider[*graph.Flow] {
+	return decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true})
 }
 
 // Run is the engine: it lets nodes start as others end, until ctx ends, and then returns nil. Any

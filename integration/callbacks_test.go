@@ -110,7 +110,7 @@ func secretive(t *testing.T, e Engine) *arena {
 }
 
 // drainDelivering runs a worker that delivers until nothing is due, delays included.
-func (a *arena) drainDelivering(handle handleWork, opts ...mstest.DrainOption) mstest.Report {
+func (a *arena) drainDelivering(handle handleWork, opts ...mstest.DrainOption) consumer.Drained {
 	a.t.Helper()
 	c, err := consumer.New(consumer.Config{Database: a.db, Callbacks: &consumer.CallbackConfig{SecretKey: secretKey}})
 	require.NoError(a.t, err)

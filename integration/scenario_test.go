@@ -65,7 +65,7 @@ func (a *arena) awaitCountOf(typ string, s model.Status, n int64) {
 }
 
 // drain runs a worker until nothing is left to do, delays included, and reports.
-func (a *arena) drain(handle handleWork, opts ...mstest.DrainOption) mstest.Report {
+func (a *arena) drain(handle handleWork, opts ...mstest.DrainOption) consumer.Drained {
 	a.t.Helper()
 	c, err := consumer.New(consumer.Config{Database: a.db, WorkerID: "drainer"})
 	require.NoError(a.t, err)

@@ -9,6 +9,7 @@
 //		_, err = producer.Send(t.Context(), p, Welcome, WelcomeArgs{User: "ann"})
 //		mstest.Sent(t, db, Welcome)                       // what was sent
 //		mstest.Drain(t, c, mstest.SkipTime()).Succeeded   // retries and delays take no time
+//		mstest.Drain(t, c, mstest.With(flows.Drain))      // flows are drained, too
 //	}
 //
 // # Which database

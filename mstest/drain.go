@@ -10,15 +10,13 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 )
 
-// Report is what a [Drain] did; consumer.Drained says what each number counts.
-type Report = consumer.Drained
-
 // DrainOption changes how [Drain] works.
 type DrainOption func(*drain)
 
 type drain struct {
 	skipTime bool
 	within   time.Duration
+	beside   []func(ctx context.Context, now time.Time) (next time.Time, worked bool, err error)
 }
 
 // SkipTime makes delays take no time: whenever nothing is due, the consumer's idea of
@@ -30,13 +28,19 @@ func SkipTime() DrainOption { return func(d *drain) { d.skipTime = true } }
 // to stop and the test fails. Defaults to a minute.
 func Within(limit time.Duration) DrainOption { return func(d *drain) { d.within = limit } }
 
+// With drains something else beside the tasks. With(flows.Drain) drains flows: whenever no task is
+// due, their next nodes start. See [consumer.Consumer.Drain].
+func With(beside func(ctx context.Context, now time.Time) (next time.Time, worked bool, err error)) DrainOption {
+	return func(d *drain) { d.beside = append(d.beside, beside) }
+}
+
 const defaultWithin = time.Minute
 
 // Drain runs the consumer until nothing is due and no handler runs. It may be called
 // again, after more was sent, but not beside the consumer's Run. It ends the test when
 // the database fails or the time is up; what handlers return is in the report, and
 // decides nothing by itself.
-func Drain(t testing.TB, c *consumer.Consumer, opts ...DrainOption) Report {
+func Drain(t testing.TB, c *consumer.Consumer, opts ...DrainOption) consumer.Drained {
 	t.Helper()
 	d := drain{within: defaultWithin}
 	for i, o := range opts {
@@ -47,7 +51,7 @@ func Drain(t testing.TB, c *consumer.Consumer, opts ...DrainOption) Report {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), d.within, fmt.Errorf("it did not finish within %v", d.within))
 	defer cancel()
-	report, err := c.Drain(ctx, d.skipTime)
+	report, err := c.Drain(ctx, d.skipTime, d.beside...)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err) // the time was up before it had begun

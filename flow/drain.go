@@ -1,0 +1,34 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Drain lets all nodes start that can start now, and returns. It is for tests, which pass it to
+// mstest.With or to consumer.Consumer.Drain:
+//
+//	mstest.Drain(t, c, mstest.SkipTime(), mstest.With(flows.Drain))
+//
+// now is the caller's notion of the database's time. Drain advances its own to it, and never goes
+// back. If worked is true, tasks may have become due, and next is the time at which they are;
+// otherwise next is when something in a flow is due (zero = never). Drain takes over the work of
+// engines that are alive, and must not be called while [Flows.Run] runs.
+func (f *Flows) Drain(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
+	if err := f.ready(ctx); err != nil {
+		return next, false, fmt.Errorf("draining the flows: %w", err)
+	}
+	f.store.Clock.Skip(max(now.Sub(f.store.Clock.Now()), 0))
+	if err := f.types.Fresh(ctx, 0); err != nil {
+		return next, false, fmt.Errorf("draining the flows: %w", err)
+	}
+	next, worked, err = f.newDecider().Drain(ctx)
+	if err != nil {
+		return next, worked, fmt.Errorf("draining the flows: %w", err)
+	}
+	if worked {
+		next = f.store.Clock.Now()
+	}
+	return next, worked, nil
+}

@@ -1,0 +1,65 @@
+package decision
+
+import (
+	"context"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// Drain decides and carries out all there is now, and returns. It is for tests: whatever others do,
+// it takes every document as its own, and does not wait for the plans of engines that may be alive.
+// worked says whether it did anything; next is when something is due (zero = never). No engine may
+// run on the decider.
+func (d *Decider[D]) Drain(ctx context.Context) (next time.Time, worked bool, err error) {
+	defer func() { d.flush(ctx, 0) }()
+	for skip := 0; ; {
+		began, now := clock.Read(d.Store.Local()), d.Store.Clock.Now()
+		carried, err := d.carryOutAll(ctx, now)
+		if err != nil {
+			return next, worked, err
+		}
+		if err := d.Store.Ask(ctx, "looking for what is due", d.questions(now, time.Time{}, skip)...); err != nil {
+			return next, worked, err
+		}
+		full := d.dueFull()
+		soon, stays, did, err := d.round(ctx, began, now, func(string, time.Duration) bool { return true })
+		if err != nil {
+			return next, worked, err
+		}
+		d.flush(ctx, 0)
+		worked = worked || did || carried
+		next = time.Time{}
+		if soon > 0 && soon < longest {
+			next = now.Add(soon)
+		}
+		switch {
+		case did || carried:
+			skip = 0
+		case full && stays > 0:
+			skip += stays
+		default:
+			return next, worked, nil
+		}
+	}
+}
+
+// carryOutAll carries out every plan that is stored. did says whether there was one that it could.
+func (d *Decider[D]) carryOutAll(ctx context.Context, now time.Time) (did bool, err error) {
+	for skip := 0; ; {
+		docs, unread, err := d.Documents.Planned(ctx, now.Add(time.Millisecond), skip, perSweep)
+		if err != nil || len(docs)+len(unread) == 0 {
+			return did, err
+		}
+		stuck, err := d.CarryOut(ctx, docs)
+		if stuck == 0 && err != nil || store.Outage(err) {
+			return did, err
+		}
+		if err != nil {
+			d.later(err)
+		}
+		did = did || stuck < len(docs)
+		skip += stuck + len(unread)
+	}
+}

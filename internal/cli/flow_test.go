@@ -4,11 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/mscheduler/mscheduler/flow/graph"
 )
 
 // orderFlow waits for a person at stock.
@@ -179,30 +176,4 @@ func TestTheArgumentsOfAFlowAreGivenOnTheCommandLine(t *testing.T) {
 	path := s.file("args: {n: 1}\nnodes: [{id: a, type: t, args: {n: {$arg: n}}}]\n")
 	s.ok("flow", "start", path, "--key", "k", "--args", `{"n": 2}`)
 	require.Contains(t, s.ok("task", "show", "t/flow:k:a", "-o", "json").stdout, `"args":{"n":2}`)
-}
-
-func TestWhatChangedInAFlowIsToldInTheOrderOfTime(t *testing.T) {
-	at := time.Unix(1_800_000_000, 0)
-	before := &graph.Flow{
-		ID: "-/k", Rev: 1, Status: graph.StatusRunning, UpdatedAt: at, Nodes: []graph.Vertex{{ID: "a"}, {ID: "b"}, {ID: "c"}},
-		States: []graph.State{{Status: graph.NodeReady, At: at}, {Status: graph.NodeWait, At: at}, {Status: graph.NodeWait, At: at}},
-	}
-	told := func(before, after *graph.Flow) (lines []string) {
-		for _, e := range flowChanges(before, after) {
-			lines = append(lines, e.line())
-		}
-		return lines
-	}
-	require.Equal(t, []string{"2027-01-15T08:00:00.000Z  READY    k  a", "2027-01-15T08:00:00.000Z  RUNNING  k"}, told(nil, before))
-	require.Empty(t, told(before, before))
-	after := *before
-	after.Rev, after.Status, after.Reason, after.UpdatedAt = 3, graph.StatusPending, "node b: broken", at.Add(2*time.Second)
-	after.States = []graph.State{
-		{Status: graph.NodeSuccess, At: at.Add(time.Second)}, {Status: graph.NodePending, Reason: "broken", At: at.Add(2 * time.Second)}, {Status: graph.NodeWait, At: at},
-	}
-	require.Equal(t, []string{
-		"2027-01-15T08:00:01.000Z  SUCCESS  k  a",
-		"2027-01-15T08:00:02.000Z  PENDING  k  b  broken",
-		"2027-01-15T08:00:02.000Z  PENDING  k  node b: broken",
-	}, told(before, &after))
 }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -176,4 +178,39 @@ func TestTheArgumentsOfAFlowAreGivenOnTheCommandLine(t *testing.T) {
 	path := s.file("args: {n: 1}\nnodes: [{id: a, type: t, args: {n: {$arg: n}}}]\n")
 	s.ok("flow", "start", path, "--key", "k", "--args", `{"n": 2}`)
 	require.Contains(t, s.ok("task", "show", "t/flow:k:a", "-o", "json").stdout, `"args":{"n":2}`)
+}
+
+func TestFlowsAreListedPageByPage(t *testing.T) {
+	s := newSession(t)
+	var want []string
+	for i := range 7 {
+		key := fmt.Sprint("k/", i)
+		s.ok("flow", "start", s.file("tenant: acme\nnodes: [{id: a, type: t}]\n"), "--key", key)
+		want = append([]string{"acme/" + key}, want...)
+	}
+	var got []string
+	r := s.ok("flow", "list", "--limit", "3", "--status", "running")
+	for {
+		got = append(got, regexp.MustCompile(`(?m)^acme/\S+`).FindAllString(r.stdout, -1)...)
+		next := regexp.MustCompile(`--after '(.*)'`).FindStringSubmatch(r.stderr)
+		if next == nil {
+			break
+		}
+		if len(got) == 3 { // what changes meanwhile moves to the head, and disturbs no other page
+			s.ok("flow", "cancel", "acme/k/4")
+		}
+		r = s.ok("flow", "list", "--limit", "3", "--status", "running", "--after", next[1])
+	}
+	require.Equal(t, want, got)
+
+	var page struct {
+		Flows []struct{ ID string }
+		Next  string
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.ok("flow", "list", "--limit", "7", "-o", "json").stdout), &page))
+	require.Len(t, page.Flows, 7)
+	require.Empty(t, page.Next, "there is no other page")
+	require.NoError(t, json.Unmarshal([]byte(s.ok("flow", "list", "--limit", "6", "-o", "json").stdout), &page))
+	require.NotEmpty(t, page.Next)
+	s.fails(ExitUsage, []string{`--after is "k"`, "the previous page printed"}, "flow", "list", "--after", "k")
 }

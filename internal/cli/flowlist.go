@@ -3,10 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 )
@@ -17,13 +20,16 @@ const flowListHelp = `List flows, the last changed first.
   PENDING  nothing runs, and a node waits for a person; see: mscheduler flow show
   FINISH   over; each node has its own end
 
-ENDED counts the nodes that ended, PENDING those that wait for a person.`
+ENDED counts the nodes that ended, PENDING those that wait for a person.
+
+One page is printed. If more flows follow, the command prints the value of --after for the next
+page; with -o json it is the field "next". A flow that changes meanwhile moves to the first page.`
 
 // flowStatuses are the values of --status.
 var flowStatuses = []graph.Status{graph.StatusInit, graph.StatusRunning, graph.StatusPending, graph.StatusFinish}
 
 func (f *flowsCommand) list() *cobra.Command {
-	var status, tenant string
+	var status, tenant, after string
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List flows, the last changed first", Args: noArgs, Long: flowListHelp,
@@ -45,23 +51,54 @@ func (f *flowsCommand) list() *cobra.Command {
 			if limit < 1 || limit > 1000 {
 				return usage("--limit is %d; want 1 to 1000", limit)
 			}
+			from, err := flowPlace(after)
+			if err != nil {
+				return err
+			}
 			return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
-				flows, err := c.flows.List(ctx, tenant, wanted, nil, limit)
+				flows, err := c.flows.List(ctx, tenant, wanted, from, limit)
+				next := ""
+				if err == nil && len(flows) == limit {
+					var more []*graph.Flow
+					last := flows[limit-1]
+					if more, err = c.flows.List(ctx, tenant, wanted, last, 1); len(more) > 0 {
+						next = jsonTime(last.UpdatedAt) + " " + human.FlowID(last.ID)
+					}
+				}
 				if err != nil {
 					return err
 				}
-				return f.printFlows(ctx, c, flows, limit)
+				return f.printFlows(ctx, c, flows, next)
 			})(cmd, nil)
 		},
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only flows with this status")
 	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(flowStatuses)...))
 	cmd.Flags().StringVar(&tenant, "tenant", "", "only flows of this tenant; defaults to all")
-	cmd.Flags().IntVar(&limit, "limit", 50, "number of flows, at most 1000")
+	cmd.Flags().IntVar(&limit, "limit", 50, "number of flows on a page, at most 1000")
+	cmd.Flags().StringVar(&after, "after", "", "list flows after this place, for the next page")
+	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
 	return cmd
 }
 
-func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*graph.Flow, limit int) error {
+// flowPlace reads the place that a page ended at: when its last flow was changed, and that flow's
+// id. "" = none. The time is there because the flow may have been changed since.
+func flowPlace(after string) (*graph.Flow, error) {
+	if after == "" {
+		return nil, nil
+	}
+	changed, id, _ := strings.Cut(after, " ")
+	at, err := time.Parse(clock.Format, changed)
+	if err == nil {
+		id, err = flowID(id)
+	}
+	if err != nil {
+		return nil, usage("--after is %q; want the value that the previous page printed", human.OneLine(after, 200))
+	}
+	return &graph.Flow{ID: id, UpdatedAt: at}, nil
+}
+
+func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*graph.Flow, next string) error {
 	views := make([]flowView, len(flows))
 	t := newTable("FLOW", "STATUS", "ENDED", "PENDING", "CREATED", "CHANGED", "WHY")
 	open := false
@@ -82,11 +119,15 @@ func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*g
 			human.Relative(doc.CreatedAt, c.at), human.Relative(doc.UpdatedAt, c.at), human.OneLine(doc.Reason, 80))
 		open = open || doc.Status == graph.StatusRunning
 	}
-	if err := f.resultTable(map[string]any{"flows": views}, t, "no flows; to start one: mscheduler flow start FILE"); err != nil {
+	out := map[string]any{"flows": views}
+	if next != "" {
+		out["next"] = next
+	}
+	if err := f.resultTable(out, t, "no flows; to start one: mscheduler flow start FILE"); err != nil {
 		return err
 	}
-	if len(flows) == limit && !f.asJSON() {
-		f.say("there may be more flows; --status, --tenant and --limit choose others")
+	if next != "" && !f.asJSON() {
+		f.say("more flows follow; for the next page: --after '%s'", next)
 	}
 	if open {
 		return f.sayIdle(ctx, c)

@@ -147,6 +147,16 @@ func TestTheGraphOfAFlowIsPrintedForOtherPrograms(t *testing.T) {
 	require.Contains(t, dot, `"pay" -> "stock";`)
 	require.Contains(t, dot, `"pay" -> "mail" [label="when"];`)
 	require.Contains(t, s.ok("flow", "show", "order-7", "--graph", "mermaid").stdout, "n0 -->|when| n2\n")
+	require.Equal(t, dot, s.ok("flow", "show", "order-7", "-o", "dot").stdout)
+	svg := s.ok("flow", "show", "order-7", "-o", "svg").stdout
+	require.Regexp(t, `(?s)^<svg .*</svg>\n$`, svg)
+	for _, shown := range []string{"order-7 · RUNNING", ">pay<", ">stock<", ">mail<", ">done<", "READY ", ">1 READY<", ">3 WAIT<", ">when<", "created 20"} {
+		require.Contains(t, svg, shown)
+	}
+	s.fails(ExitNotFound, []string{"no such flow: -/other"}, "flow", "show", "other", "-o", "svg")
+	s.fails(ExitUsage, []string{`--output is "png"; want table, json, yaml, dot, mermaid or svg`}, "flow", "show", "order-7", "-o", "png")
+	s.fails(ExitUsage, []string{"--graph prints no svg"}, "flow", "show", "order-7", "-o", "svg", "--graph", "dot")
+	s.fails(ExitUsage, []string{`--output is "svg"; want table, json or yaml`}, "flow", "list", "-o", "svg")
 }
 
 func TestAFileOfFlowsThatIsWrongIsRefusedWholeWithItsLines(t *testing.T) {

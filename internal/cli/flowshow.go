@@ -25,26 +25,53 @@ begins; a node that joins branches continues at the level of that node.
   PENDING  waits for a person: mscheduler flow resolve, or flow retry
   SUCCESS, ERROR, SKIPPED  the end of the node
 
-WHY gives the reason for the status, or the last error of the task. --graph prints only the graph:
-text is the tree with statuses, dot is for Graphviz, mermaid for Mermaid.`
+WHY gives the reason for the status, or the last error of the task.
 
-// drawings are the values of --graph.
-var drawings = map[string]func([]graph.Vertex, []graph.NodeStatus) string{
-	"text": flowdraw.Text, "dot": flowdraw.Dot, "mermaid": flowdraw.Mermaid,
+With -o dot, mermaid or svg the command prints only the graph: for Graphviz, for Mermaid, or as a
+picture with statuses and times. --graph does the same; --graph text is the tree with statuses.`
+
+// drawings are the values of --graph, and but for text of --output.
+var drawings = map[string]func(*graph.Flow, []flow.NodeView) string{
+	"text": language(flowdraw.Text), "dot": language(flowdraw.Dot), "mermaid": language(flowdraw.Mermaid), "svg": svgOf,
 }
+
+// language draws the graph in a language that knows only statuses.
+func language(draw func([]graph.Vertex, []graph.NodeStatus) string) func(*graph.Flow, []flow.NodeView) string {
+	return func(doc *graph.Flow, nodes []flow.NodeView) string { return draw(doc.Nodes, statusesOfNodes(nodes)) }
+}
+
+// svgOf draws the flow as a picture.
+func svgOf(doc *graph.Flow, nodes []flow.NodeView) string {
+	p := flowdraw.Picture{
+		Title: human.FlowID(doc.ID) + " · " + string(doc.Status), Subtitle: "created " + dayTime(doc.CreatedAt) + " UTC, changed " + dayTime(doc.UpdatedAt) + " UTC",
+		Nodes: doc.Nodes, Statuses: statusesOfNodes(nodes), Began: doc.CreatedAt,
+	}
+	if !doc.EndedAt.IsZero() {
+		p.Subtitle += ", took " + human.Rough(doc.EndedAt.Sub(doc.CreatedAt))
+	}
+	for i := range nodes {
+		p.Since, p.Reasons = append(p.Since, nodes[i].At), append(p.Reasons, whyOf(&nodes[i]))
+	}
+	return flowdraw.SVG(p)
+}
+
+func dayTime(t time.Time) string { return t.UTC().Format(time.DateTime) }
 
 func (f *flowsCommand) show() *cobra.Command {
 	var picture string
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show a flow and the states of its nodes", Args: one("the id of a flow"), Long: flowShowHelp,
-		Example: "  mscheduler flow show order-7\n  mscheduler flow show acme/order-7 --graph dot | dot -Tsvg > order-7.svg",
+		Annotations: map[string]string{moreOutputs: "dot mermaid svg"},
+		Example:     "  mscheduler flow show order-7\n  mscheduler flow show order-7 -o svg > order-7.svg\n  mscheduler flow show acme/order-7 --graph dot | dot -Tsvg > order-7.svg",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			draw := drawings[picture]
-			switch {
+			switch drawn := drawings[f.flags.output]; {
 			case draw == nil && cmd.Flags().Changed("graph"):
-				return usage("--graph is %q; want text, dot or mermaid", picture)
-			case draw != nil && f.asJSON():
+				return usage("--graph is %q; want text, dot, mermaid or svg", picture)
+			case draw != nil && f.flags.output != "table":
 				return usage("--graph prints no %s; omit --graph or --output", f.flags.output)
+			case drawn != nil:
+				draw = drawn
 			}
 			return f.onFlow(func(ctx context.Context, c *connection, id string, _ []string) error {
 				doc, err := c.flows.Get(ctx, id)
@@ -55,15 +82,16 @@ func (f *flowsCommand) show() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				nodes := byPlace(doc, views)
 				if draw != nil {
-					return f.print(draw(doc.Nodes, statusesNow(doc, views)))
+					return f.print(draw(doc, nodes))
 				}
-				return f.showFlow(ctx, c, doc, views)
+				return f.showFlow(ctx, c, doc, nodes)
 			})(cmd, args)
 		},
 	}
-	cmd.Flags().StringVar(&picture, "graph", "", "print only the graph: text, dot or mermaid")
-	_ = cmd.RegisterFlagCompletionFunc("graph", fixed("text", "dot", "mermaid"))
+	cmd.Flags().StringVar(&picture, "graph", "", "print only the graph: text, dot, mermaid or svg")
+	_ = cmd.RegisterFlagCompletionFunc("graph", fixed("text", "dot", "mermaid", "svg"))
 	return cmd
 }
 
@@ -96,16 +124,15 @@ func byPlace(doc *graph.Flow, views []flow.NodeView) []flow.NodeView {
 	return out
 }
 
-func statusesNow(doc *graph.Flow, views []flow.NodeView) []graph.NodeStatus {
-	out := make([]graph.NodeStatus, len(doc.Nodes))
-	for i, v := range byPlace(doc, views) {
-		out[i] = v.Status
+func statusesOfNodes(nodes []flow.NodeView) []graph.NodeStatus {
+	out := make([]graph.NodeStatus, len(nodes))
+	for i := range nodes {
+		out[i] = nodes[i].Status
 	}
 	return out
 }
 
-func (f *flowsCommand) showFlow(ctx context.Context, c *connection, doc *graph.Flow, views []flow.NodeView) error {
-	nodes := byPlace(doc, views)
+func (f *flowsCommand) showFlow(ctx context.Context, c *connection, doc *graph.Flow, nodes []flow.NodeView) error {
 	if f.asJSON() {
 		out := struct {
 			flowView
@@ -152,11 +179,15 @@ func nodeTable(doc *graph.Flow, nodes []flow.NodeView, now time.Time) string {
 	t := newTable("NODE", "TYPE", "STATUS", "SINCE", "AFTER", "WHY")
 	for _, l := range flowdraw.Tree(doc.Nodes) {
 		n := &nodes[l.Node]
-		why := n.Reason
-		if n.Status != graph.NodeSuccess {
-			why = cmp.Or(why, n.ErrorInfo)
-		}
-		t.add(l.Text, n.Type, string(n.Status), human.Relative(n.At, now), human.OneLine(strings.Join(n.After, ", "), 40), human.OneLine(why, 100))
+		t.add(l.Text, n.Type, string(n.Status), human.Relative(n.At, now), human.OneLine(strings.Join(n.After, ", "), 40), human.OneLine(whyOf(n), 100))
 	}
 	return t.flush()
+}
+
+// whyOf is the reason for the status of a node, or the last error of its task.
+func whyOf(n *flow.NodeView) string {
+	if n.Status == graph.NodeSuccess {
+		return n.Reason
+	}
+	return cmp.Or(n.Reason, n.ErrorInfo)
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // asJSON says whether the result is wanted as JSON, or as YAML, which printJSON makes of it.
-func (a *app) asJSON() bool { return a.flags.output != "table" }
+func (a *app) asJSON() bool { return a.flags.output != "table" && drawings[a.flags.output] == nil }
 
 // printJSON writes one JSON value to stdout, indented when a person reads it; where YAML is
 // wanted, one document of that.

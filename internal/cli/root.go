@@ -70,7 +70,7 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:      true,
 		Args:              noArgs,
 		RunE:              group,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkShared() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.checkShared(cmd) },
 	}
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
@@ -143,10 +143,14 @@ func fixed(values ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }
 
-func (a *app) checkShared() error {
+// moreOutputs annotates a command with its own values of --output, separated by spaces.
+const moreOutputs = "outputs"
+
+func (a *app) checkShared(cmd *cobra.Command) error {
 	a.flags.output = cmp.Or(a.flags.output, a.Env.Output, "table")
-	if !slices.Contains([]string{"table", "json", "yaml"}, a.flags.output) {
-		return usage("--output is %q; want table, json or yaml", a.flags.output)
+	wanted := append([]string{"table", "json", "yaml"}, strings.Fields(cmd.Annotations[moreOutputs])...)
+	if last := len(wanted) - 1; !slices.Contains(wanted, a.flags.output) {
+		return usage("--output is %q; want %s or %s", a.flags.output, strings.Join(wanted[:last], ", "), wanted[last])
 	}
 	if _, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey); err != nil {
 		return &codedError{ExitUsage, err}

@@ -7,11 +7,13 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 )
 
-// colors are those of the statuses, behind dark text.
-var colors = []struct {
+// color is that of a status, behind dark text.
+type color struct {
 	status graph.NodeStatus
 	fill   string
-}{
+}
+
+var colors = []color{
 	{graph.NodeWait, "#eeeeee"},
 	{graph.NodeReady, "#cfe2ff"},
 	{graph.NodeRunning, "#8fb8ff"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -32,6 +33,10 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 	if held, err = p.arguments(ctx, flows); err != nil {
 		return nil, err
 	}
+	started, err := p.linked(ctx, flows, held)
+	if err != nil {
+		return nil, err
+	}
 	now := p.store.Clock.Now()
 	for _, f := range flows {
 		if held[f.ID] != nil {
@@ -39,15 +44,21 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 		}
 		for k := range f.Planned {
 			pl := &f.Planned[k]
-			id := taskID(f, pl.Node)
-			switch pl.Do {
-			case graph.Release, graph.Abort:
+			i := flowplan.Place(f, pl)
+			id := taskID(f, i)
+			switch {
+			case pl.Do == graph.Link:
+				for n := i; n < i+pl.N; n++ {
+					records[taskID(f, n)] = nodeOf(f, n)
+				}
+			case pl.Do == graph.Release && started[id]:
+			case pl.Do == graph.Release, pl.Do == graph.Abort:
 				todos[id] = append(todos[id], todo{f, pl, now})
-			case graph.Restart, graph.Reset:
+			case pl.Do == graph.Restart, pl.Do == graph.Reset:
 				renew = append(renew, id)
 				todos[id] = append(todos[id], todo{f, pl, now})
 			}
-			records[id] = nodeOf(f, pl.Node)
+			records[id] = nodeOf(f, i)
 		}
 	}
 	for _, id := range renew {
@@ -135,7 +146,7 @@ func ofFlow(t *model.Task, f *graph.Flow) bool {
 // released is a task that waits, with its arguments, as one that may run.
 func (p planner) released(t *model.Task, do todo) *model.Task {
 	after, now, typ := t, do.now, p.types.Options(t.Type)
-	if do.flow.Nodes[do.plan.Node].Args != "" { // also where they are null: an earlier life's do not count
+	if do.flow.Nodes[flowplan.Place(do.flow, do.plan)].Args != "" { // also where they are null: an earlier life's do not count
 		var err error
 		if after, err = lifecycle.Update(t, lifecycle.Patch{Args: &do.plan.Args}, typ, now); err != nil {
 			return t
@@ -208,24 +219,35 @@ func (p planner) resend(ctx context.Context, id string, do todo) error {
 	return err
 }
 
-// nodeOf is the record of a node.
+// nodeOf is the record of a node. Of a stream each is kept for its own time: the stream does not end.
 func nodeOf(f *graph.Flow, i int) *graph.Node {
 	v, st := &f.Nodes[i], &f.States[i]
 	after := make([]string, len(v.After))
 	for k, at := range v.After {
 		after[k] = f.Nodes[at].ID
 	}
-	return &graph.Node{
-		ID: f.ID + "/" + v.ID, FlowID: f.ID, Tenant: f.Tenant, Node: v.ID, Type: v.Type, TaskID: taskID(f, i), After: after,
+	n := &graph.Node{
+		ID: recordID(f, i), FlowID: f.ID, Tenant: f.Tenant, Node: v.ID, Type: v.Type, TaskID: taskID(f, i), After: after,
 		Status: st.Status, Reason: st.Reason, Life: st.Life, Rev: f.Rev, At: st.At, CreatedAt: f.CreatedAt, DeleteAt: f.DeleteAt,
 	}
+	if f.Kind != graph.KindStream {
+		return n
+	}
+	n.Position, n.OnFailure, n.CreatedAt = int64(f.Trimmed+i+1), v.OnFailure, v.CreatedAt
+	if v.Prev != "" {
+		n.After = []string{v.Prev}
+	}
+	if st.Status.Final() {
+		n.DeleteAt = st.At.Add(flowplan.Retention)
+	}
+	return n
 }
 
 // alert tells of nodes that have begun to wait for a person.
 func (p planner) alert(ctx context.Context, flows []*graph.Flow) {
 	for _, f := range flows {
 		for k := range f.Planned {
-			i := f.Planned[k].Node
+			i := flowplan.Place(f, &f.Planned[k])
 			if st := &f.States[i]; f.Planned[k].Do == graph.Alert && st.Status == graph.NodePending {
 				p.log.Warn().Str("flow_id", f.ID).Str("node", f.Nodes[i].ID).Str("reason", st.Reason).Msg("a node of a flow is PENDING: it waits for a person")
 				if p.pending != nil {

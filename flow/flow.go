@@ -19,6 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -79,6 +80,7 @@ type Flows struct {
 	pending func(ctx context.Context, f *graph.Flow, node, reason string)
 	log     zerolog.Logger
 	decider *decision.Decider[*graph.Flow]
+	streams streams
 }
 
 // New makes Flows and checks the configuration. It does no I/O.
@@ -113,6 +115,7 @@ func New(cfg Config) (*Flows, error) {
 		}
 	}
 	f.decider = f.newDecider()
+	f.streams = streams{groupcommit.New(perAppend, f.storeAppends), groupcommit.New(perAppend, f.linkAppended)}
 	return f, nil
 }
 

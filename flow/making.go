@@ -89,7 +89,7 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 	err = f.provide(ctx, all, func(m *making) {
 		for k := range m.flow.Planned {
 			if p := &m.flow.Planned[k]; m.err == nil && p.Args.Type == 0 && flowplan.Runs(m.flow, p) {
-				args, lacks, err := fill(m, m.flow, m.flow.Nodes[p.Node].Args)
+				args, lacks, err := fill(m, m.flow, m.flow.Nodes[flowplan.Place(m.flow, p)].Args)
 				if m.missing = append(m.missing, lacks...); err != nil {
 					m.err = err
 				}
@@ -120,7 +120,7 @@ func (f *Flows) try(m *making, now time.Time) {
 		if p.Args.Type != 0 || !flowplan.Runs(after, p) {
 			continue
 		}
-		args, lacks, err := fill(m, after, after.Nodes[p.Node].Args)
+		args, lacks, err := fill(m, after, after.Nodes[flowplan.Place(after, p)].Args)
 		switch {
 		case len(lacks) > 0:
 			m.missing = append(m.missing, lacks...)

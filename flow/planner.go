@@ -20,7 +20,7 @@ type planner struct{ *Flows }
 var _ decision.Planner[*graph.Flow] = planner{}
 
 func (planner) Kind() string                        { return lifecycle.OutcomeFlow }
-func (planner) DueAt(*graph.Flow) time.Time         { return time.Time{} }
+func (planner) DueAt(f *graph.Flow) time.Time       { return f.DueAt }
 func (planner) PlannedAt(f *graph.Flow) time.Time   { return f.PlannedAt }
 func (planner) MustKnow(*graph.Flow) (ids []string) { return nil }
 
@@ -31,6 +31,12 @@ func (planner) PlannedBytes(f *graph.Flow) (n int) {
 		n += each + len(f.Planned[i].Args.Value)
 		if t := f.Planned[i].Task; t != nil {
 			n += each + len(t.Args.Value)
+		}
+		for _, l := range f.Planned[i].Links {
+			n += each
+			if l.Task != nil {
+				n += len(l.Task.Args.Value)
+			}
 		}
 	}
 	return n
@@ -58,10 +64,16 @@ func (planner) Of(l store.OutboxLife) string {
 	return l.Origin.ID
 }
 
-// Decide implements [decision.Planner]: all ends of a flow's tasks are one decision.
+// Decide implements [decision.Planner]: all ends of a flow's tasks are one decision. Nodes of a stream
+// are linked by a decision of their own, which follows at once.
 func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow], now time.Time) ([]decision.Answer[*graph.Flow], error) {
 	made := make([]*making, len(cases))
+	var streams []*graph.Flow
+	var of []int // of each stream: its case
 	for i, c := range cases {
+		if c.Doc.Kind == graph.KindStream && len(c.Ends) == 0 {
+			streams, of = append(streams, c.Doc), append(of, i)
+		}
 		ends := endsOf(c.Doc, c.Ends)
 		made[i] = &making{flow: c.Doc, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 			return flowplan.Ended(c.Doc, ends, in, now)
@@ -73,6 +85,16 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 	answers := make([]decision.Answer[*graph.Flow], len(cases))
 	for i, m := range made {
 		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(cases[i].Ends), Err: m.err}
+	}
+	if len(streams) == 0 {
+		return answers, nil
+	}
+	afters, errs, err := p.link(ctx, streams, now)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range of {
+		answers[i] = decision.Answer[*graph.Flow]{After: afters[n], Changed: errs[n] == nil && afters[n] != streams[n], Err: errs[n]}
 	}
 	return answers, nil
 }
@@ -127,11 +149,14 @@ func (p planner) Sweep(ctx context.Context) error {
 	var failed error
 	for after := (*graph.Flow)(nil); ; {
 		flows, err := p.store.Flows.List(ctx, "", graph.StatusRunning, after, perSweep)
-		if err != nil || len(flows) == 0 {
+		if err != nil {
 			return errors.Join(failed, err)
 		}
+		if len(flows) == 0 {
+			return errors.Join(failed, p.linkLost(ctx))
+		}
 		for _, found := range flows {
-			if now.Sub(found.UpdatedAt) >= lostAfter {
+			if now.Sub(found.UpdatedAt) >= lostAfter && !found.RunningAt.IsZero() {
 				failed = errors.Join(failed, p.tellLost(ctx, found.ID))
 			}
 		}

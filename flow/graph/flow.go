@@ -11,7 +11,8 @@ import (
 // Status of a [Flow] (seed 002).
 type Status string
 
-// The statuses of flows. FINISH says only that the flow is over; each node says how it ended.
+// The statuses of flows. FINISH says only that the flow is over; each node says how it ended. A
+// stream is RUNNING also while it is idle, and FINISH while it is closed.
 const (
 	StatusInit    Status = "INIT"
 	StatusRunning Status = "RUNNING"
@@ -25,6 +26,7 @@ type NodeStatus string
 // The statuses of nodes. SUCCESS, ERROR and SKIPPED are final. PENDING ends by Resolve, or when
 // what it hangs on goes on.
 const (
+	NodeInit    NodeStatus = "INIT" // of a stream: appended, and not linked to the chain yet
 	NodeWait    NodeStatus = "WAIT"
 	NodeReady   NodeStatus = "READY"
 	NodeRunning NodeStatus = "RUNNING" // read from the task, never stored in the flow
@@ -37,10 +39,17 @@ const (
 // Final says whether the status never changes by itself, nor by Resolve.
 func (s NodeStatus) Final() bool { return s == NodeSuccess || s == NodeError || s == NodeSkipped }
 
+// KindStream is the Kind of a stream, an endless chain of nodes (seed 002).
+const KindStream = "stream"
+
 // Flow is one document of the collection flows: the graph, and the state of each node. All that
 // is decided about a flow is one write on it, guarded by Rev.
+//
+// Of a stream it holds a window: the nodes that are linked to the chain and not over, and some that
+// are. The nodes before and behind it are in flow_nodes.
 type Flow struct {
-	ID          string        `bson:"_id"` // tenant/key
+	ID          string        `bson:"_id"`            // tenant/key; of a stream scene/group
+	Kind        string        `bson:"kind,omitempty"` // KindStream; "" = a set
 	Key         string        `bson:"key"`
 	Tenant      string        `bson:"tenant,omitempty"`
 	Creator     string        `bson:"creator,omitempty"`
@@ -57,6 +66,15 @@ type Flow struct {
 	UpdatedAt time.Time `bson:"updated_at"`
 	EndedAt   time.Time `bson:"ended_at,omitempty"`
 	DeleteAt  time.Time `bson:"delete_at,omitempty"` // the document goes then
+
+	// What follows is of streams.
+	Scene     string    `bson:"scene,omitempty"`
+	Group     string    `bson:"group,omitempty"`
+	Appended  int64     `bson:"appended,omitempty"`   // the number of the last node that was appended
+	Trimmed   int       `bson:"trimmed,omitempty"`    // nodes of the chain before Nodes; no plan is about them
+	Backlog   bool      `bson:"backlog,omitempty"`    // nodes wait to be linked, and there is no room
+	DueAt     time.Time `bson:"due_at,omitempty"`     // somebody looks for nodes to link then
+	LookUntil time.Time `bson:"look_until,omitempty"` // an append may bring nodes to light until then
 
 	Nodes  []Vertex `bson:"nodes"`  // every node after its parents
 	States []State  `bson:"states"` // of the nodes, in their order
@@ -79,6 +97,9 @@ type Vertex struct {
 	Context   bson.RawValue `bson:"context,omitempty"` // what the custom join is given first
 	OnFailure Policy        `bson:"on_failure,omitempty"`
 	Args      string        `bson:"args,omitempty"` // JSON with references to outputs; "" = the task has its arguments
+
+	Prev      string    `bson:"prev,omitempty"`       // of a stream: the node before it in the chain
+	CreatedAt time.Time `bson:"created_at,omitempty"` // of a stream: when it was appended
 }
 
 // State is what becomes of a node.
@@ -94,13 +115,15 @@ type State struct {
 // Planned is something that was decided about a node and is to be carried out.
 type Planned struct {
 	ID   string `bson:"id"`
-	Node int    `bson:"node"`
+	Node int    `bson:"node"`         // its place in the flow, in a stream counted from the chain's first
 	Do   Action `bson:"do,omitempty"` // "" = only the node's record is stored
+	N    int    `bson:"n,omitempty"`  // of a link: how many nodes, from Node on
 	// Task is inserted unless it exists.
 	Task *model.Task `bson:"task,omitempty"`
 	Life int64       `bson:"life,omitempty"` // of the node, when it was decided
 
-	Args bson.RawValue `bson:"-"` // of a release or restart, where the node refers to outputs; never stored
+	Args  bson.RawValue `bson:"-"` // of a release or restart, where the node refers to outputs; never stored
+	Links []*Node       `bson:"-"` // of a link: the records with the tasks; nil = they are to be read
 }
 
 // Action is what is to be done with the task of a node.
@@ -113,9 +136,11 @@ const (
 	Restart Action = "restart" // a new life of it may run
 	Reset   Action = "reset"   // a new life of it waits
 	Alert   Action = "alert"   // nothing: somebody is told that the node waits for a person
+	Link    Action = "link"    // nodes of a stream: their tasks are stored
 )
 
-// Node is one document of the collection flow_nodes: what operators and queries see of a node.
+// Node is one document of the collection flow_nodes: what operators and queries see of a node. One
+// that is INIT has its task, which leaves it when the node is linked.
 type Node struct {
 	ID        string     `bson:"_id"` // flow/node
 	FlowID    string     `bson:"flow_id"`
@@ -131,4 +156,10 @@ type Node struct {
 	At        time.Time  `bson:"at"`
 	CreatedAt time.Time  `bson:"created_at"`
 	DeleteAt  time.Time  `bson:"delete_at,omitempty"`
+
+	// What follows is of streams.
+	Position  int64       `bson:"position,omitempty"` // in the chain, from 1 on
+	OnFailure Policy      `bson:"on_failure,omitempty"`
+	No        int64       `bson:"no,omitempty"` // of INIT: nodes are linked in this order
+	Task      *model.Task `bson:"task,omitempty"`
 }

@@ -20,7 +20,7 @@ type Spec struct {
 // NodeSpec is one node of a flow: one task.
 type NodeSpec struct {
 	// ID names the node within the flow: 1 to 64 of a-z A-Z 0-9 _ -. Seed 002's null node N/A is no
-	// name.
+	// name. A node that is appended to a stream may have none, and gets an automatic one.
 	ID    string
 	Type  string   // of the task
 	After []string // the node's parents; none = it is the first node

@@ -60,18 +60,28 @@ func New[D any](c Config[D]) *Decider[D] {
 // when the document was about to be read. applied is false when somebody else decided about the
 // document in between.
 func (d *Decider[D]) One(ctx context.Context, began clock.Instant, w store.Decision[D]) (applied bool, err error) {
-	v := d.portion(ctx, began, []store.Decision[D]{w})
-	if v.err == nil {
-		v.err = v.refused[0]
+	some, err := d.Several(ctx, began, []store.Decision[D]{w})
+	if err != nil {
+		return false, err
 	}
+	d.heard.ofPerson()
+	return some[0], nil
+}
+
+// Several is [Decider.One] for decisions about some documents, which are to be small. The engine
+// does not hear of it.
+func (d *Decider[D]) Several(ctx context.Context, began clock.Instant, writes []store.Decision[D]) (applied []bool, err error) {
+	v := d.portion(ctx, began, writes)
 	if v.err != nil {
-		return false, v.err
+		return nil, v.err
 	}
 	if done := d.rest(ctx, began, v.sent); len(done) > 0 {
 		d.remove(ctx, done)
 	}
-	d.heard.ofPerson()
-	return v.applied[0], nil
+	for _, why := range v.refused {
+		return v.applied, why
+	}
+	return v.applied, nil
 }
 
 // Decided carries out at once what a new document plans, which a caller has just stored. What it

@@ -53,7 +53,7 @@ func (s *step) end(e End) {
 		s.settle(e.Node, graph.NodeError, e.ErrorInfo)
 	case v.OnFailure == graph.End:
 		s.settle(e.Node, graph.NodeError, e.ErrorInfo)
-		s.close(fmt.Sprintf("node %s failed and ends the flow", v.ID))
+		s.close(fmt.Sprintf("node %s failed and ends the %s", v.ID, s.noun()))
 	default:
 		s.States[e.Node].Own = true
 		s.set(e.Node, graph.NodePending, failed(e))
@@ -73,7 +73,7 @@ func Fail(f *graph.Flow, node int, reason string, in *Inputs, now time.Time) (*g
 	s.Rev-- // part of the same decision
 	for k := range s.Planned {
 		if p := &s.Planned[k]; p.ID == planID(s.Rev, p.Node) {
-			s.plans[p.Node] = k
+			s.plans[Place(f, p)] = k
 		}
 	}
 	s.end(End{Node: node, Status: model.StatusFailure, ErrorInfo: reason})

@@ -29,6 +29,9 @@ func Explain(f *graph.Flow, node int) []string {
 			return append(out, "Resolve it as SUCCESS or ERROR, or retry from it.")
 		}
 	}
+	if f.Kind == graph.KindStream {
+		return explainWait(f, node)
+	}
 	out = append(out, "It starts when "+wants(f, v)+".")
 	var open, pending []string
 	for _, at := range v.After {

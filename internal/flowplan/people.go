@@ -32,8 +32,8 @@ func Resolve(f *graph.Flow, node int, status graph.NodeStatus, remark string, in
 	return s.finish()
 }
 
-// Cancel ends the flow: what runs is cancelled, what waits does not run. A flow that has ended is
-// returned as it is.
+// Cancel ends the flow: what runs is cancelled, what waits does not run, in a stream until somebody
+// opens it. A flow that has ended is returned as it is.
 func Cancel(f *graph.Flow, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
 	if f.Status == graph.StatusFinish || f.Closed {
 		return f, nil
@@ -56,8 +56,13 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 			behind[i] = behind[i] || behind[at]
 		}
 	}
-	if f.States[node].Status == graph.NodeWait {
+	switch st := f.States[node].Status; {
+	case st == graph.NodeWait:
 		return nil, &RefusedError{f.ID, f.Nodes[node].ID, "it has not run yet"}
+	case f.Kind == graph.KindStream && f.Closed:
+		return nil, &RefusedError{f.ID, f.Nodes[node].ID, "the stream is closed; open it before"}
+	case f.Kind == graph.KindStream && st.Final():
+		return nil, &RefusedError{f.ID, f.Nodes[node].ID, fmt.Sprintf("it is %s; in a stream only PENDING can be retried", st)}
 	}
 	for i := range f.Nodes {
 		if behind[i] && f.States[i].Status == graph.NodeReady {

@@ -79,13 +79,19 @@ func begin(f *graph.Flow, in *Inputs, now time.Time) *step {
 	c := *f
 	c.States, c.Planned = slices.Clone(f.States), slices.Clone(f.Planned)
 	c.Rev++
-	children := make([][]int, len(f.Nodes))
-	for i := range f.Nodes {
-		for _, at := range f.Nodes[i].After {
-			children[at] = append(children[at], i)
+	s := &step{Flow: &c, in: in, now: clock.Millis(now), plans: map[int]int{}}
+	s.index()
+	return s
+}
+
+// index prepares what is known by the places of the nodes.
+func (s *step) index() {
+	s.children, s.dirty = make([][]int, len(s.Nodes)), make([]bool, len(s.Nodes))
+	for i := range s.Nodes {
+		for _, at := range s.Nodes[i].After {
+			s.children[at] = append(s.children[at], i)
 		}
 	}
-	return &step{Flow: &c, in: in, now: clock.Millis(now), children: children, dirty: make([]bool, len(f.Nodes)), plans: map[int]int{}}
 }
 
 // set gives a node a status, and has its children judged.
@@ -111,7 +117,8 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 // plan notes something to be done about a node, in the place of what this decision has planned
 // for it before.
 func (s *step) plan(i int, do graph.Action) {
-	p := graph.Planned{ID: planID(s.Rev, i), Node: i, Do: do, Life: s.States[i].Life}
+	at := s.Trimmed + i
+	p := graph.Planned{ID: planID(s.Rev, at), Node: at, Do: do, Life: s.States[i].Life}
 	k, there := s.plans[i]
 	switch {
 	case !there:
@@ -129,8 +136,9 @@ func (s *step) plan(i int, do graph.Action) {
 // Runs says whether the plan lets the node run with arguments that refer to outputs, and is not out
 // of date.
 func Runs(f *graph.Flow, p *graph.Planned) bool {
-	st := &f.States[p.Node]
-	return (p.Do == graph.Release || p.Do == graph.Restart) && f.Nodes[p.Node].Args != "" && st.Status == graph.NodeReady && st.Life == p.Life
+	i := Place(f, p)
+	st := &f.States[i]
+	return (p.Do == graph.Release || p.Do == graph.Restart) && f.Nodes[i].Args != "" && st.Status == graph.NodeReady && st.Life == p.Life
 }
 
 func planID(rev int64, node int) string { return strconv.FormatInt(rev, 10) + "-" + strconv.Itoa(node) }
@@ -146,14 +154,15 @@ func (s *step) finish() (*graph.Flow, error) {
 		return nil, s.err
 	}
 	ready := slices.ContainsFunc(s.States, func(st graph.State) bool { return st.Status == graph.NodeReady })
-	last := &s.States[len(s.States)-1]
 	switch {
 	case ready:
 		s.Status = graph.StatusRunning
 		if s.RunningAt.IsZero() {
 			s.RunningAt = s.now
 		}
-	case last.Status == graph.NodePending:
+	case s.Kind == graph.KindStream:
+		s.rest()
+	case s.States[len(s.States)-1].Status == graph.NodePending:
 		s.Status, s.RunningAt = graph.StatusPending, time.Time{}
 	default:
 		s.over()
@@ -161,6 +170,7 @@ func (s *step) finish() (*graph.Flow, error) {
 	if !s.Closed {
 		s.Reason = s.why()
 	}
+	s.refill()
 	s.UpdatedAt = s.now
 	if len(s.Planned) > 0 && s.PlannedAt.IsZero() {
 		s.PlannedAt = s.now
@@ -198,6 +208,10 @@ func (s *step) decide(i int) {
 	if st.Status != graph.NodeWait && (st.Status != graph.NodePending || st.Own) {
 		return
 	}
+	if s.Kind == graph.KindStream {
+		s.next(i)
+		return
+	}
 	if s.Closed {
 		s.skip(i, s.Reason)
 		return
@@ -231,6 +245,10 @@ func (s *step) skip(i int, reason string) {
 // close ends the flow early: what runs is cancelled, what waits does not run.
 func (s *step) close(reason string) {
 	s.Closed, s.Reason = true, reason
+	if s.Kind == graph.KindStream { // what waits goes on when somebody opens it
+		s.abort()
+		return
+	}
 	for i := range s.States {
 		switch st := &s.States[i]; {
 		case st.Status == graph.NodeReady:

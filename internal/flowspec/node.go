@@ -73,11 +73,7 @@ func (c *checker) bad(field, format string, args ...any) {
 func (b *builder) node(f *graph.Flow, i int) bson.RawValue {
 	n := &b.spec.Nodes[i]
 	c := &checker{b, i, n}
-	c.add(input.Name("type", n.Type))
-	oneOf(c, "on_failure", n.OnFailure, "", graph.Suspend, graph.Continue, graph.End)
-	c.add(input.Priority(n.Priority))
-	c.add(under("options", input.Options(&n.Options)))
-	c.add(under("options", input.OptionsFor(&n.Options, n.Type)))
+	c.plain()
 
 	place := b.shape.rank[i]
 	v := graph.Vertex{

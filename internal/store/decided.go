@@ -22,6 +22,8 @@ type decided[D any] struct {
 	// update is the update of a decision.
 	update func(Decision[D]) (bson.D, error)
 	decode func(bson.Raw) (D, error)
+	// guard is what a decision is guarded by beside the rev; nil = nothing.
+	guard func(Decision[D]) bson.D
 	// refusal says for people why the server refuses a decision.
 	refusal func(Decision[D], error) error
 }
@@ -115,7 +117,11 @@ func (s *decided[D]) Write(ctx context.Context, writes []Decision[D]) (applied [
 		if err != nil {
 			return applied, nil, &FatalError{Reason: fmt.Sprintf("encoding a decision about the %s %s", s.one, id), Err: err}
 		}
-		models[i] = mongo.NewUpdateOneModel().SetUpdate(update).SetFilter(bson.D{d("_id", id), d("rev", rev)})
+		filter := bson.D{d("_id", id), d("rev", rev)}
+		if s.guard != nil {
+			filter = append(filter, s.guard(w)...)
+		}
+		models[i] = mongo.NewUpdateOneModel().SetUpdate(update).SetFilter(filter)
 	}
 	res, err := s.coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
 	if refused = refusals(err); err != nil && refused == nil {
@@ -197,14 +203,19 @@ func (s *decided[D]) whether(filter bson.D, found func()) Question {
 }
 
 // pushing adds to an update the plans that a decision appends to what is planned, which others
-// take out without a new rev: nothing that is carried out ever comes back.
-func pushing(update bson.D, plans bson.A, drop bool) bson.D {
-	if len(plans) == 0 {
+// take out without a new rev: nothing that is carried out ever comes back. others are what the
+// decision appends to other lists.
+func pushing(update bson.D, plans bson.A, drop bool, others ...bson.E) bson.D {
+	push := bson.D(others)
+	if len(plans) > 0 {
+		each := bson.D{d("$each", plans)}
+		if drop {
+			each = append(each, d("$slice", -len(plans)))
+		}
+		push = append(push, d("planned", each))
+	}
+	if len(push) == 0 {
 		return update
 	}
-	push := bson.D{d("$each", plans)}
-	if drop {
-		push = append(push, d("$slice", -len(plans)))
-	}
-	return append(update, d("$push", bson.D{d("planned", push)}))
+	return append(update, d("$push", push))
 }

@@ -22,6 +22,8 @@ const (
 	indexRunning = "running" // {running_at} where it exists
 	indexState   = "state"   // {status, updated_at: -1, _id: -1} of flows; {status, at: -1, _id: -1} of flow_nodes
 	indexFlow    = "flow"    // {flow_id} of flow_nodes
+	indexDueFlow = "due"     // {due_at} of flows, where it exists
+	indexLink    = "link"    // {flow_id, no} of flow_nodes, where no exists
 )
 
 // ErrNoFlow is returned for a flow that does not exist.
@@ -37,10 +39,7 @@ func newFlows(c *core) *Flows {
 		planIDs: func(f *graph.Flow) []string {
 			return collect(f.Planned, func(p graph.Planned) string { return p.ID })
 		},
-		decode: func(raw bson.Raw) (*graph.Flow, error) {
-			f := new(graph.Flow)
-			return f, codec.Decode(raw, f)
-		},
+		decode: decodeFlow, guard: streamGuard,
 		refusal: func(_ Decision[*graph.Flow], why error) error { return why },
 	}}
 }
@@ -63,11 +62,15 @@ func (s *Flows) Insert(ctx context.Context, f *graph.Flow) (exists bool, err err
 
 // Get reads a flow. Index: _id.
 func (s *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
-	f, there, err := readOne[graph.Flow](ctx, s.flows, "reading the flow "+id, bson.D{d("_id", id)})
-	if !there && err == nil {
+	raw, there, err := readOne[bson.Raw](ctx, s.flows, "reading the flow "+id, bson.D{d("_id", id)})
+	switch {
+	case err != nil:
+		return nil, err
+	case !there:
 		return nil, fmt.Errorf("%w: %s", ErrNoFlow, id)
 	}
-	return &f, err
+	f, err := decodeFlow(raw)
+	return f, explain(err, "reading the flow "+id)
 }
 
 // Status reads a flow's status alone: the document may be large. Index: _id.
@@ -80,9 +83,50 @@ func (s *Flows) Status(ctx context.Context, id string) (graph.Status, error) {
 	return found.Status, explain(err, "reading the status of the flow "+id)
 }
 
-// Questions are those of a look. Nothing about flows is due at a time of its own.
+func decodeFlow(raw bson.Raw) (*graph.Flow, error) {
+	f := new(graph.Flow)
+	if err := codec.Decode(raw, f); err != nil {
+		return f, err
+	}
+	if f.Kind == graph.KindStream { // each node's parent is the one before it, which is not stored
+		for i := 1; i < len(f.Nodes); i++ {
+			f.Nodes[i].After = []int{i - 1}
+		}
+	}
+	return f, nil
+}
+
+// Questions are those of a look. Of flows only streams are due at a time, when nodes wait to be
+// linked.
 func (s *Flows) Questions(l Look[*graph.Flow]) []Question {
-	return []Question{s.plannedQuestion(l.LeftBefore, l.Left), s.RunningQuestion(l.Waiting)}
+	return []Question{
+		s.DueQuestion(l.Now, l.Skip, l.Limit, l.Due, l.Unread), s.NextQuestion(l.Now, l.Next),
+		s.plannedQuestion(l.LeftBefore, l.Left), s.RunningQuestion(l.Waiting),
+	}
+}
+
+// DueQuestion asks for the flows that are due, the longest due first. Index: due.
+func (s *Flows) DueQuestion(now time.Time, skip, limit int, take func(*graph.Flow), unread func(Unreadable)) Question {
+	return Question{coll: s.flows, filter: bson.D{d("due_at", bson.D{d("$lte", now)})}, sort: bson.D{d("due_at", 1)}, skip: skip, limit: limit,
+		take: func(raw bson.Raw) error {
+			if f, err := decodeFlow(raw); err != nil {
+				unread(unreadable(raw, err))
+			} else {
+				take(f)
+			}
+			return nil
+		}}
+}
+
+// NextQuestion asks when the next flow is due after the given time. Index: due.
+func (s *Flows) NextQuestion(after time.Time, take func(time.Time)) Question {
+	return Question{coll: s.flows, filter: bson.D{d("due_at", bson.D{d("$gt", after)})}, sort: bson.D{d("due_at", 1)}, limit: 1,
+		projection: bson.D{d("_id", 0), d("due_at", 1)}, take: func(raw bson.Raw) error {
+			if at, ok := raw.Lookup("due_at").TimeOK(); ok {
+				take(at)
+			}
+			return nil
+		}}
 }
 
 // RunningQuestion asks whether a node of any flow is READY. Index: running.
@@ -146,6 +190,9 @@ func flowPlans(plans []graph.Planned) bson.A {
 		if p.Life != 0 {
 			fields = append(fields, d("life", p.Life))
 		}
+		if p.N != 0 {
+			fields = append(fields, d("n", p.N))
+		}
 		out[i] = fields
 	}
 	return out
@@ -170,8 +217,12 @@ func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
 	} else {
 		after.PlannedAt = before.PlannedAt
 	}
+	links := linked(w.Before, w.After)
 	var states bson.D
 	for i := range after.States {
+		if len(links) > 0 {
+			break // the states that stay are those that were
+		}
 		was, is := &w.Before.States[i], &w.After.States[i]
 		if was.Status != is.Status || was.Reason != is.Reason || was.Own != is.Own || was.Life != is.Life || !was.At.Equal(is.At) ||
 			was.Context.Type != is.Context.Type || !bytes.Equal(was.Context.Value, is.Context.Value) {
@@ -193,7 +244,24 @@ func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
 	if len(states) > 0 {
 		update = append(update, d("$set", states))
 	}
-	return pushing(update, flowPlans(plans), w.Drop), nil
+	return pushing(update, flowPlans(plans), w.Drop, links...), nil
+}
+
+// linked are the parts of an update that link nodes to a stream: they come to the end of its window,
+// and those that are over leave its beginning.
+func linked(before, after *graph.Flow) bson.D {
+	kept := len(before.Nodes) - (after.Trimmed - before.Trimmed)
+	if len(after.Nodes) == kept {
+		return nil
+	}
+	nodes := collect(after.Nodes[kept:], func(v graph.Vertex) graph.Vertex {
+		v.After = nil
+		return v
+	})
+	return bson.D{
+		d("nodes", bson.D{d("$each", nodes), d("$slice", -len(after.Nodes))}),
+		d("states", bson.D{d("$each", after.States[kept:]), d("$slice", -len(after.Nodes))}),
+	}
 }
 
 // Nodes is the collection flow_nodes.

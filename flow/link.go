@@ -1,0 +1,232 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const (
+	// linksAtOnce is how many streams are linked in one round.
+	linksAtOnce = 100
+	// linkTries is how often a process tries to link what it has appended while others decide. What
+	// is left is due soon.
+	linkTries = 20
+	// perLinkInsert is how many tasks of linked nodes go out in one command.
+	perLinkInsert = 1000
+)
+
+// linkAppended links the nodes of streams to which this process has appended.
+func (f *Flows) linkAppended(batch []string) {
+	slices.Sort(batch)
+	ids := slices.Compact(batch)
+	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
+	defer cancel()
+	for tries := 0; len(ids) > 0 && tries < linkTries; tries++ {
+		var left []string
+		for some := range slices.Chunk(ids, linksAtOnce) {
+			more, err := f.linkOnce(ctx, some)
+			if err != nil {
+				f.log.Debug().Err(err).Msg("could not link appended nodes; an engine does it")
+				return
+			}
+			left = append(left, more...)
+		}
+		ids = left
+	}
+}
+
+// linkOnce decides once about streams, and returns those about which there is more to decide.
+func (f *Flows) linkOnce(ctx context.Context, ids []string) (more []string, err error) {
+	began := clock.Read(f.store.Local())
+	docs, err := f.store.Flows.ByIDs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var all []*graph.Flow
+	for _, doc := range docs {
+		if doc != nil && (flowplan.Room(doc) > 0 || !doc.Backlog) {
+			all = append(all, doc)
+		}
+	}
+	afters, errs, err := f.link(ctx, all, f.store.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	var writes []store.Decision[*graph.Flow]
+	for i, doc := range all {
+		if errs[i] == nil && afters[i] != doc {
+			writes = append(writes, store.Decision[*graph.Flow]{Before: doc, After: afters[i]})
+		}
+	}
+	if len(writes) == 0 {
+		return nil, nil
+	}
+	applied, err := f.decider.Several(ctx, began, writes)
+	if err != nil {
+		return nil, err
+	}
+	for i, w := range writes {
+		if !applied[i] || !w.After.DueAt.IsZero() && !w.After.DueAt.After(f.store.Clock.Now()) {
+			more = append(more, w.After.ID)
+		}
+	}
+	return more, nil
+}
+
+// link decides about the nodes of streams that are to be linked. errs says of which streams nothing
+// can be decided by this process.
+func (f *Flows) link(ctx context.Context, streams []*graph.Flow, now time.Time) (afters []*graph.Flow, errs []error, err error) {
+	upTo := make(map[string]int64, len(streams))
+	for _, doc := range streams {
+		if doc.Appended > 0 {
+			upTo[doc.ID] = doc.Appended
+		}
+	}
+	// Those in the window may be INIT still: their link is not carried out yet.
+	found, err := f.store.Waiting(ctx, upTo, flowplan.PerLink)
+	if err != nil {
+		return nil, nil, err
+	}
+	afters, errs = make([]*graph.Flow, len(streams)), make([]error, len(streams))
+	for i, doc := range streams {
+		w := found[doc.ID]
+		if w == nil {
+			w = new(store.Waiting)
+		}
+		if w.Unread != nil && len(w.Nodes) == 0 {
+			errs[i] = fmt.Errorf("stream %s: the node %s, which is the next, cannot be read: %w", doc.ID, w.Unread.ID, w.Unread.Err)
+			continue
+		}
+		afters[i] = flowplan.Link(doc, w.Nodes, w.More, now)
+	}
+	return afters, errs, nil
+}
+
+// linked stores the tasks of nodes that were linked, and returns those that may run already: they
+// need no release. held are streams of which a task cannot be stored now.
+func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[string]error) (running map[string]bool, err error) {
+	type link struct {
+		flow  *graph.Flow
+		nodes []*graph.Node
+	}
+	var links []link
+	var missing []string
+	for _, f := range flows {
+		for k := range f.Planned {
+			pl := &f.Planned[k]
+			if pl.Do != graph.Link {
+				continue
+			}
+			l := link{f, pl.Links}
+			if pl.Links == nil {
+				first := flowplan.Place(f, pl)
+				for i := first; i < first+pl.N; i++ {
+					missing = append(missing, recordID(f, i))
+					l.nodes = append(l.nodes, &graph.Node{ID: recordID(f, i)})
+				}
+			}
+			links = append(links, l)
+		}
+	}
+	if len(links) == 0 {
+		return nil, nil
+	}
+	read := map[string]*graph.Node{}
+	for some := range slices.Chunk(missing, flowplan.PerLink) {
+		found, err := p.store.Nodes.Appended(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for id, n := range found {
+			read[id] = n
+		}
+	}
+	now := p.store.Clock.Now()
+	running = map[string]bool{}
+	var tasks []*model.Task
+	var of []*graph.Flow
+	for _, l := range links {
+		for _, n := range l.nodes {
+			if n.Task == nil {
+				if n = read[n.ID]; n == nil || n.Task == nil {
+					continue // it was carried out
+				}
+			}
+			t := *n.Task
+			if err := p.types.Unread(t.Type); err != nil {
+				held[l.flow.ID] = err
+				break
+			}
+			lifecycle.TypeTask(&t, p.types.Get(t.Type), t.CreatedAt)
+			task := &t
+			if startsNow(l.flow, n) {
+				if r, err := lifecycle.Release(task, lifecycle.EffectiveOf(task, p.types.Options(t.Type)), now); err == nil {
+					task, running[t.ID] = r, true
+				}
+			}
+			tasks, of = append(tasks, task), append(of, l.flow)
+		}
+	}
+	return running, p.insert(ctx, tasks, of, running, held)
+}
+
+// insert stores tasks of flows. running are those that may run: where one was there before, it may
+// have to be released all the same.
+func (p planner) insert(ctx context.Context, tasks []*model.Task, of []*graph.Flow, running map[string]bool, held map[string]error) error {
+	for len(tasks) > 0 {
+		n := min(len(tasks), perLinkInsert)
+		exists, err := p.store.Tasks.Insert(ctx, tasks[:n])
+		var some *store.InsertError
+		if err != nil && !errors.As(err, &some) {
+			return fmt.Errorf("storing the tasks of linked nodes: %w", err)
+		}
+		for i, t := range tasks[:n] {
+			if exists[i] {
+				delete(running, t.ID)
+			}
+			if some != nil && some.Refused[i] != nil {
+				held[of[i].ID] = fmt.Errorf("storing the task %s: %w", t.ID, some.Refused[i])
+			}
+		}
+		tasks, of = tasks[n:], of[n:]
+	}
+	return nil
+}
+
+// startsNow says whether the first life of a node may run.
+func startsNow(f *graph.Flow, n *graph.Node) bool {
+	for i := range f.Nodes {
+		if recordID(f, i) == n.ID {
+			return f.States[i].Status == graph.NodeReady && f.States[i].Life == 0
+		}
+	}
+	return false
+}
+
+// recordID is the id of the record of a node.
+func recordID(f *graph.Flow, i int) string { return f.ID + "/" + f.Nodes[i].ID }
+
+// linkLost looks for nodes that wait to be linked although nobody looks for them: the process that
+// appended them stood still before it stored them, and died after.
+func (f *Flows) linkLost(ctx context.Context) error {
+	for after := ""; ; {
+		id, err := f.store.Nodes.NextWaiting(ctx, after)
+		if err != nil || id == "" {
+			return err
+		}
+		if _, err := f.linkOnce(ctx, []string{id}); err != nil {
+			return err
+		}
+		after = id
+	}
+}

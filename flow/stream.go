@@ -1,0 +1,200 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// ErrClosed is returned for an append to a stream that is closed (errors.Is).
+var ErrClosed = store.ErrStreamClosed
+
+const (
+	// perAppend is how many appends are stored together.
+	perAppend = 2000
+	// reservesAtOnce is how many streams of these get numbers at the same time.
+	reservesAtOnce = 16
+	// appendTimeout bounds the storing of a group of appends.
+	appendTimeout = 20 * time.Second
+)
+
+// streams appends to streams.
+type streams struct {
+	appends *groupcommit.Queue[*appending]
+	links   *groupcommit.Queue[string]
+}
+
+// appending is one append on its way.
+type appending struct {
+	id, key, scene, group string
+	nodes                 []*graph.Node
+	done                  chan error
+}
+
+// Append adds nodes to the end of a stream, in their order, and returns their ids. A stream is an
+// endless chain: one node runs at a time. Its name is scene (1 to 30 characters without a slash) and
+// group (1 to 100); its id is scene/group. Whoever appends first makes it. The nodes are stored,
+// INIT, when Append returns; they are linked to the chain in the order of the calls, also those of
+// several processes. The id of a node is its key: a node of the id is stored once. An append to a
+// stream that is closed is refused ([ErrClosed]).
+//
+// With a session in ctx the nodes are part of the caller's transaction, and are linked a few seconds
+// after the commit.
+func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.NodeSpec) (ids []string, err error) {
+	if err := f.ready(ctx); err != nil {
+		return nil, fmt.Errorf("appending to a stream: %w", err)
+	}
+	sealed, err := f.seal(graph.Spec{Nodes: nodes})
+	if err != nil {
+		return nil, fmt.Errorf("appending to a stream: %w", err)
+	}
+	records, err := flowspec.Append(scene, group, sealed.Nodes, func() string { return randomHex(12) }, f.store.Clock.Now())
+	if err != nil {
+		return nil, fmt.Errorf("appending to a stream: %w", err)
+	}
+	a := &appending{scene: scene, group: group, nodes: records, done: make(chan error, 1)}
+	a.id, a.key = flowspec.StreamID(scene, group)
+	if store.InTransaction(ctx) {
+		err = f.appendIn(ctx, a)
+	} else if err = f.streams.appends.Put(ctx, a); err == nil {
+		select {
+		case err = <-a.done:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("appending to the stream %s: %w", a.id, err)
+	}
+	for _, n := range records {
+		ids = append(ids, n.Node)
+	}
+	return ids, nil
+}
+
+// appendIn stores nodes in the caller's transaction. Their numbers are not part of it, so that
+// the stream need not wait for its end.
+func (f *Flows) appendIn(ctx context.Context, a *appending) error {
+	if err := f.reserve(store.Outside(ctx), a, []*appending{a}, flowplan.TransactionPatience); err != nil {
+		return err
+	}
+	return f.store.Nodes.Append(ctx, a.nodes)
+}
+
+// reserve gives the nodes of appends to one stream their numbers.
+func (f *Flows) reserve(ctx context.Context, a *appending, all []*appending, patience time.Duration) error {
+	n := 0
+	for _, a := range all {
+		n += len(a.nodes)
+	}
+	now := f.store.Clock.Now()
+	last, err := f.store.Flows.Reserve(ctx, store.Reservation{
+		ID: a.id, Key: a.key, Scene: a.scene, Group: a.group, N: n, Now: now, DueAt: now.Add(flowplan.LinkGrace), LookUntil: now.Add(patience),
+	})
+	if err != nil {
+		return err
+	}
+	no := last - int64(n)
+	for _, a := range all {
+		for _, node := range a.nodes {
+			no++
+			node.No = no
+		}
+	}
+	return nil
+}
+
+// storeAppends stores what has gathered: the nodes of each stream get numbers, and then all of them
+// are one command.
+func (f *Flows) storeAppends(batch []*appending) {
+	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
+	defer cancel()
+	byStream := map[string][]*appending{}
+	var order []string
+	for _, a := range batch {
+		if byStream[a.id] == nil {
+			order = append(order, a.id)
+		}
+		byStream[a.id] = append(byStream[a.id], a)
+	}
+	failed := make([]error, len(order))
+	var reserving sync.WaitGroup
+	lanes := make(chan struct{}, reservesAtOnce)
+	for i, id := range order {
+		lanes <- struct{}{}
+		reserving.Go(func() {
+			all := byStream[id]
+			failed[i] = f.reserve(ctx, all[0], all, flowplan.AppendPatience)
+			<-lanes
+		})
+	}
+	reserving.Wait()
+	var stored []*appending
+	var nodes []*graph.Node
+	for i, id := range order {
+		for _, a := range byStream[id] {
+			if failed[i] != nil {
+				a.done <- failed[i]
+				continue
+			}
+			stored, nodes = append(stored, a), append(nodes, a.nodes...)
+		}
+	}
+	if len(nodes) == 0 {
+		return
+	}
+	err := f.store.Nodes.Append(ctx, nodes)
+	var some *store.NodesError
+	for _, a := range stored {
+		if !errors.As(err, &some) {
+			a.done <- err
+			continue
+		}
+		var mine error
+		for _, n := range a.nodes {
+			if why := some.Refused[n.ID]; why != nil {
+				mine = why
+			}
+		}
+		a.done <- mine
+	}
+	if err != nil && some == nil {
+		return // somebody looks for those that were stored all the same
+	}
+	for i, id := range order {
+		if failed[i] == nil {
+			_ = f.streams.links.Put(ctx, id) // else it is due soon
+		}
+	}
+}
+
+// Flush waits until this process has linked what it has appended, or ctx ends: for a process that is
+// about to exit. Without it an engine does that a few seconds later.
+func (f *Flows) Flush(ctx context.Context) error {
+	if err := f.streams.appends.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for appends: %w", err)
+	}
+	if err := f.streams.links.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting until nodes are linked: %w", err)
+	}
+	return nil
+}
+
+// Open lets a stream that was closed go on, and accept appends again.
+func (f *Flows) Open(ctx context.Context, scene, group string) (*graph.Flow, error) {
+	if err := flowspec.CheckStream(scene, group); err != nil {
+		return nil, fmt.Errorf("opening a stream: %w", err)
+	}
+	id, _ := flowspec.StreamID(scene, group)
+	return f.change(ctx, "opening", id, "", func(doc *graph.Flow, _ int, _ *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		return flowplan.Open(doc, now)
+	})
+}

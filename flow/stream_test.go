@@ -1,0 +1,133 @@
+package flow_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
+)
+
+// link is a node of a stream that goes on whatever becomes of it.
+func link(id string) graph.NodeSpec {
+	return graph.NodeSpec{ID: id, Type: "add", Args: map[string]any{"text": id}, OnFailure: graph.Continue}
+}
+
+func (w *world) appends(scene, group string, nodes ...graph.NodeSpec) []string {
+	w.t.Helper()
+	ids, err := w.flows.Append(w.t.Context(), scene, group, nodes...)
+	require.NoError(w.t, err)
+	return ids
+}
+
+// started are the nodes of a stream whose tasks have begun, in order.
+func (w *world) started(id string) (nodes []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, key := range w.ran {
+		if n := len("flow:" + id + ":"); len(key) > n && key[:n] == "flow:"+id+":" {
+			nodes = append(nodes, key[n:])
+		}
+	}
+	return nodes
+}
+
+func (w *world) eventually(what string, is func() bool) {
+	w.t.Helper()
+	require.Eventually(w.t, is, time.Minute, 10*time.Millisecond, what)
+}
+
+func TestNodesOfAStreamRunOneAfterTheOther(t *testing.T) {
+	w := newWorld(t)
+	var want []string
+	for i := range 5 {
+		var nodes []graph.NodeSpec
+		for k := range 50 {
+			nodes = append(nodes, link(fmt.Sprintf("n%d-%d", i, k)))
+		}
+		want = append(want, w.appends("orders", "7", nodes...)...)
+	}
+	w.eventually("all nodes run", func() bool { return len(w.started("orders/7")) == len(want) })
+	require.Equal(t, want, w.started("orders/7"))
+	w.eventually("the stream is idle", func() bool {
+		f, err := w.flows.Get(t.Context(), "orders/7")
+		require.NoError(t, err)
+		return f.RunningAt.IsZero() && f.Status == graph.StatusRunning
+	})
+	// An idle stream goes on at once.
+	w.appends("orders", "7", link("last"))
+	w.eventually("the last node runs", func() bool { return len(w.started("orders/7")) == len(want)+1 })
+}
+
+func TestAKeyIsAppendedOnce(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		require.Equal(t, []string{"a", "b"}, w.appends("s", "g", link("a"), link("b")))
+	}
+	w.appends("s", "g", link("c"))
+	w.eventually("the last node runs", func() bool { s := w.started("s/g"); return len(s) > 0 && s[len(s)-1] == "c" })
+	require.Equal(t, []string{"a", "b", "c"}, w.started("s/g"))
+}
+
+func TestAnAppendThatIsWrongNamesTheField(t *testing.T) {
+	w := newWorld(t)
+	long := make([]byte, 101)
+	for i := range long {
+		long[i] = 'x'
+	}
+	for _, bad := range []struct {
+		scene, group string
+		node         graph.NodeSpec
+		want         string
+	}{
+		{"", "g", link("a"), "scene has 0 characters"},
+		{"a/b", "g", link("a"), `scene is "a/b"; a slash is not allowed`},
+		{string(long[:31]), "g", link("a"), "scene has 31 characters; want 1 to 30"},
+		{"s", string(long), link("a"), "group has 101 characters; want 1 to 100"},
+		{"s", "g", graph.NodeSpec{ID: "N/A", Type: "t"}, `nodes[0].id (node "N/A") is "N/A"`},
+		{"s", "g", graph.NodeSpec{ID: "a"}, "nodes[0].type (node a) is empty"},
+		{"s", "g", graph.NodeSpec{ID: "a", Type: "t", OnFailure: "stop"}, "nodes[0].on_failure"},
+		{"s", "g", graph.NodeSpec{ID: "a", Type: "t", After: []string{"b"}}, "nodes[0].after"},
+	} {
+		_, err := w.flows.Append(t.Context(), bad.scene, bad.group, bad.node)
+		require.ErrorContains(t, err, bad.want)
+	}
+	_, err := w.flows.Append(t.Context(), "s", "g", link("a"), link("a"))
+	require.ErrorContains(t, err, "nodes[1].id (node a) is that of nodes[0], too")
+	_, err = w.flows.Get(t.Context(), "s/g")
+	require.ErrorIs(t, err, flow.ErrNotFound)
+}
+
+func TestAFailureSuspendsOrClosesAStream(t *testing.T) {
+	w := newWorld(t)
+	suspends, ends := link("b"), link("d")
+	suspends.OnFailure, ends.OnFailure = "", graph.End
+	w.breaks("s/g", "a", true)
+	w.breaks("s/g", "b", true)
+	w.breaks("s/g", "d", true)
+	w.appends("s", "g", link("a"), suspends, link("c"), ends, link("e"))
+	f := w.becomes("s/g", graph.StatusPending)
+	require.Equal(t, "node b: its task failed: it is broken", f.Reason)
+	require.Equal(t, map[string]string{"a": "ERROR", "b": "PENDING", "c": "WAIT", "d": "WAIT", "e": "WAIT"}, w.nodes("s/g"))
+	said, err := w.flows.Explain(t.Context(), "s/g", "c")
+	require.NoError(t, err)
+	require.Equal(t, []string{"It starts when b, the node before it, has ended.", "Resolve b to let it go on."}, said)
+	w.appends("s", "g", link("f")) // a stream that stands still takes appends
+
+	_, err = w.flows.Resolve(t.Context(), "s/g", "b", graph.NodeSuccess, "by hand")
+	require.NoError(t, err)
+	f = w.becomes("s/g", graph.StatusFinish)
+	require.Equal(t, "node d failed and ends the stream", f.Reason)
+	_, err = w.flows.Append(t.Context(), "s", "g", link("g"))
+	require.ErrorIs(t, err, flow.ErrClosed)
+	require.Equal(t, []string{"a", "b", "c", "d"}, w.started("s/g"))
+
+	_, err = w.flows.Open(t.Context(), "s", "g")
+	require.NoError(t, err)
+	w.appends("s", "g", link("g"))
+	w.eventually("what was behind runs", func() bool { return len(w.started("s/g")) == 7 })
+	require.Equal(t, []string{"a", "b", "c", "d", "e", "f", "g"}, w.started("s/g"))
+}

@@ -1,0 +1,212 @@
+package flowplan
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+)
+
+// Bounds of the window of a stream.
+const (
+	// PerLink is how many nodes one decision links (seed 002).
+	PerLink = 100
+	// roomAt is how many nodes of a window may not be over where more are linked.
+	roomAt = PerLink
+)
+
+const (
+	// A stream whose append may still bring nodes to light is looked at that often, in case the
+	// process that appended has died: it links them itself if it lives.
+	linkAgain = 5 * time.Second
+	// AppendPatience is for how long after an append somebody looks for its nodes; a transaction
+	// takes longer, at most a minute by the server's default.
+	AppendPatience, TransactionPatience = 10 * time.Second, 90 * time.Second
+	// LinkGrace is how long the linking is left to the process that appended.
+	LinkGrace = 2 * time.Second
+)
+
+// Place is where the node of a plan stands among the nodes of its flow.
+func Place(f *graph.Flow, p *graph.Planned) int { return p.Node - f.Trimmed }
+
+// open is how many nodes of a stream's window are not over.
+func open(f *graph.Flow) (n int) {
+	for i := range f.States {
+		if !f.States[i].Status.Final() {
+			n++
+		}
+	}
+	return n
+}
+
+// Room is how many nodes may be linked to a stream now. It is 0 while there are many already, so
+// that the document stays small.
+func Room(f *graph.Flow) int {
+	if f.Closed || open(f) > roomAt {
+		return 0
+	}
+	return PerLink
+}
+
+// Link decides about the nodes of a stream that were appended, in the order of their numbers, each
+// not over: those that are not linked are, as far as there is room. more says that there are others
+// behind them. The chain's nodes that are over leave the window, but for the last. A stream that is
+// not due, and about which nothing is to be decided, is returned as it is.
+func Link(f *graph.Flow, appended []*graph.Node, more bool, now time.Time) *graph.Flow {
+	known := make(map[string]bool, len(f.Nodes))
+	for i := range f.Nodes {
+		known[f.Nodes[i].ID] = true
+	}
+	room := Room(f)
+	var links []*graph.Node
+	left := 0 // of the appended, for which there is no room
+	for _, n := range appended {
+		switch {
+		case known[n.Node]: // a link that is not carried out yet
+		case len(links) < room:
+			links = append(links, n)
+		default:
+			left++
+		}
+	}
+	due := !f.DueAt.IsZero() && !f.DueAt.After(now)
+	if len(links) == 0 && !due && (f.Backlog || left == 0 && !more) {
+		return f
+	}
+	s := begin(f, nil, now)
+	if len(links) > 0 {
+		s.link(links)
+	}
+	s.DueAt, s.Backlog = time.Time{}, left > 0 || more
+	if s.LookUntil.After(s.now) {
+		s.DueAt = s.now.Add(linkAgain)
+	}
+	out, _ := s.finish() // nothing is judged that needs an input
+	return out
+}
+
+// link ties nodes to the end of the chain.
+func (s *step) link(nodes []*graph.Node) {
+	s.trim()
+	first, prev := len(s.Nodes), ""
+	if first > 0 {
+		prev = s.Nodes[first-1].ID
+	}
+	for _, n := range nodes {
+		v := graph.Vertex{ID: n.Node, Type: n.Type, OnFailure: n.OnFailure, Join: graph.AllEnded, Prev: prev, CreatedAt: n.CreatedAt}
+		prev = n.Node
+		s.Nodes, s.States = append(s.Nodes, v), append(s.States, graph.State{Status: graph.NodeWait, At: s.now})
+	}
+	Chain(s.Flow)
+	s.index()
+	at := s.Trimmed + first
+	s.Planned = append(s.Planned, graph.Planned{ID: "link-" + strconv.FormatInt(s.Rev, 10), Node: at, N: len(nodes), Do: graph.Link, Links: nodes})
+	s.dirty[first] = true
+}
+
+// trim removes the first nodes that are over from the window, but for the last node of the chain
+// and those that something is planned about.
+func (s *step) trim() {
+	n := 0
+	for n < len(s.Nodes)-1 && s.States[n].Status.Final() {
+		n++
+	}
+	for k := range s.Planned {
+		n = min(n, Place(s.Flow, &s.Planned[k]))
+	}
+	s.Nodes, s.States, s.Trimmed = append([]graph.Vertex(nil), s.Nodes[n:]...), s.States[n:], s.Trimmed+n
+}
+
+// Chain fills in the parents of a stream's nodes, each the one before it. They are not stored.
+func Chain(f *graph.Flow) {
+	for i := 1; i < len(f.Nodes); i++ {
+		f.Nodes[i].After = []int{i - 1}
+	}
+	if len(f.Nodes) > 0 {
+		f.Nodes[0].After = nil
+	}
+}
+
+// next lets a node of a stream run if it is its turn.
+func (s *step) next(i int) {
+	if s.Closed || i > 0 && !s.States[i-1].Status.Final() {
+		return
+	}
+	s.set(i, graph.NodeReady, "")
+	s.plan(i, graph.Release)
+}
+
+// rest says what a stream is of which no node runs.
+func (s *step) rest() {
+	s.Status, s.RunningAt = graph.StatusRunning, time.Time{}
+	for i := range s.States {
+		if s.States[i].Status == graph.NodePending {
+			s.Status = graph.StatusPending
+			return
+		}
+	}
+	if s.Closed {
+		s.Status, s.EndedAt = graph.StatusFinish, s.now
+	}
+}
+
+// refill has more nodes linked when there is room for them.
+func (s *step) refill() {
+	if s.Backlog && Room(s.Flow) > 0 && (s.DueAt.IsZero() || s.DueAt.After(s.now)) {
+		s.DueAt = s.now
+	}
+}
+
+// abort cancels what runs of a stream.
+func (s *step) abort() {
+	for i := range s.States {
+		if s.States[i].Status == graph.NodeReady {
+			s.plan(i, graph.Abort)
+		}
+	}
+}
+
+// Open lets a stream that was closed go on. One that is open is returned as it is.
+func Open(f *graph.Flow, now time.Time) (*graph.Flow, error) {
+	switch {
+	case f.Kind != graph.KindStream:
+		return nil, &RefusedError{f.ID, "", "it is no stream"}
+	case !f.Closed:
+		return f, nil
+	}
+	s := begin(f, nil, now)
+	s.Closed, s.Reason, s.EndedAt, s.DueAt = false, "", time.Time{}, s.now
+	for i := range s.States {
+		s.dirty[i] = true
+	}
+	return s.finish()
+}
+
+// explainWait says why a node of a stream waits.
+func explainWait(f *graph.Flow, node int) []string {
+	prev := f.Nodes[node].Prev
+	if f.Closed {
+		return []string{fmt.Sprintf("The stream is closed: %s.", f.Reason), "Open the stream to let it go on."}
+	}
+	out := []string{fmt.Sprintf("It starts when %s, the node before it, has ended.", prev)}
+	for i := range f.States[:node] {
+		if v := f.Nodes[i].ID; f.States[i].Status == graph.NodePending {
+			return append(out, fmt.Sprintf("Resolve %s to let it go on.", v))
+		}
+	}
+	for i := range f.States[:node] {
+		if v := f.Nodes[i].ID; f.States[i].Status == graph.NodeReady {
+			return append(out, fmt.Sprintf("%s runs, or is about to; %d nodes are before this one.", v, node-i))
+		}
+	}
+	return out
+}
+
+// noun is what people call it.
+func (s *step) noun() string {
+	if s.Kind == graph.KindStream {
+		return "stream"
+	}
+	return "flow"
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/codec"
+)
+
+// ErrStreamClosed is returned for an append to a stream that is closed.
+var ErrStreamClosed = errors.New("the stream is closed")
+
+// Reservation asks for numbers of nodes that are about to be appended to a stream.
+type Reservation struct {
+	ID, Key, Scene, Group string
+	N                     int
+	Now, DueAt            time.Time // somebody looks for nodes to link at DueAt, and then until LookUntil
+	LookUntil             time.Time
+}
+
+// Reserve gives nodes the numbers that follow those of all nodes for which it was called before,
+// makes the stream if it is not there, and returns the last number. It leaves the rev as it is, so
+// it crosses nobody's decision. Index: _id.
+func (s *Flows) Reserve(ctx context.Context, r Reservation) (last int64, err error) {
+	doing := "appending to the stream " + r.ID
+	filter := bson.D{d("_id", r.ID), d("kind", graph.KindStream), d("closed", bson.D{d("$ne", true)})}
+	update := bson.D{
+		d("$inc", bson.D{d("appended", int64(r.N))}),
+		d("$set", bson.D{d("due_at", r.DueAt)}),
+		d("$max", bson.D{d("look_until", r.LookUntil)}),
+		d("$setOnInsert", bson.D{
+			d("key", r.Key), d("scene", r.Scene), d("group", r.Group), d("status", graph.StatusRunning), d("rev", int64(1)),
+			d("created_at", r.Now), d("updated_at", r.Now), d("nodes", bson.A{}), d("states", bson.A{}),
+		}),
+	}
+	fields := bson.D{d("kind", 1), d("closed", 1), d("appended", 1)}
+	for range maxTries {
+		var f graph.Flow
+		err := s.flows.FindOneAndUpdate(ctx, filter, update, returnAfter().SetUpsert(true).SetProjection(fields)).Decode(&f)
+		if err == nil || !IsDuplicate(err) {
+			return f.Appended, explain(err, doing)
+		}
+		f, there, err := readOne[graph.Flow](ctx, s.flows, doing, bson.D{d("_id", r.ID)}, options.FindOne().SetProjection(fields))
+		switch {
+		case err != nil:
+			return 0, err
+		case there && f.Kind != graph.KindStream:
+			return 0, fmt.Errorf("%s: a flow of that id exists that is no stream", doing)
+		case there && f.Closed:
+			return 0, fmt.Errorf("%s: %w", doing, ErrStreamClosed)
+		} // two first appends at once, or it was opened
+	}
+	return 0, fmt.Errorf("%s: %d attempts conflicted with others", doing, maxTries)
+}
+
+// maxTries is how often a write is tried that conflicts with others.
+const maxTries = 50
+
+// streamGuard guards a decision after which nobody looks for nodes to link: none was appended since
+// the stream was read.
+func streamGuard(w Decision[*graph.Flow]) bson.D {
+	if w.Before.DueAt.IsZero() || !w.After.DueAt.IsZero() || w.Before.Kind != graph.KindStream {
+		return nil
+	}
+	return bson.D{d("appended", w.Before.Appended)}
+}
+
+// Append stores nodes that are to be linked, each unless one of its id is there. With a session in
+// the context it is part of the caller's transaction. Index: _id.
+func (s *Nodes) Append(ctx context.Context, nodes []*graph.Node) error {
+	statements := make([]statement, 0, len(nodes))
+	seen := make(map[string]bool, len(nodes)) // of several with one id the first is stored
+	for _, n := range nodes {
+		if seen[n.ID] {
+			continue
+		}
+		seen[n.ID] = true
+		doc, err := nodeDoc(n)
+		if err != nil {
+			return &FatalError{Reason: "encoding the node " + n.ID, Err: err}
+		}
+		statements = append(statements, statement{ids: []string{n.ID}, insert: doc})
+	}
+	if InTransaction(ctx) {
+		models := collect(statements, func(st statement) mongo.WriteModel {
+			return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", st.ids[0])}).SetUpdate(bson.D{d("$setOnInsert", st.insert)}).SetUpsert(true)
+		})
+		_, err := s.flowNodes.BulkWrite(ctx, models)
+		return explain(err, "storing appended nodes")
+	}
+	x, err := s.send(ctx, s.flowNodes, "storing appended node", statements, Patience)
+	if err != nil {
+		return err
+	}
+	failed := map[string]error{}
+	for id := range seen {
+		switch {
+		case x.refused[id] != nil:
+			failed[id] = x.refused[id]
+		case x.held[id], !x.exists[id] && !x.done(id):
+			failed[id] = fmt.Errorf("storing the node %s: %w", id, ErrHeld)
+		}
+	}
+	if len(failed) > 0 {
+		return &NodesError{Refused: failed}
+	}
+	return nil
+}
+
+// NodesError says which nodes were not stored, by id, and why. All others were.
+type NodesError struct{ Refused map[string]error }
+
+func (e *NodesError) Error() string {
+	for id, err := range e.Refused {
+		return fmt.Sprintf("%d nodes were not stored, %s among them: %v", len(e.Refused), id, err)
+	}
+	return "no node was refused"
+}
+
+// nodeDoc is the document of a node. Its task is not left to the driver, which takes several times
+// as long.
+func nodeDoc(n *graph.Node) (bson.Raw, error) {
+	c := *n
+	c.Task = nil
+	elems, err := fieldsOf(&c)
+	if err != nil {
+		return nil, err
+	}
+	start, doc := bsoncore.AppendDocumentStart(make([]byte, 0, 2*documentBytes))
+	for _, e := range elems {
+		doc = append(doc, e...)
+	}
+	if n.Task != nil {
+		doc = bsoncore.AppendDocumentElement(doc, "task", codec.AppendTask(make([]byte, 0, len(n.Task.Args.Value)+documentBytes), n.Task))
+	}
+	doc, err = bsoncore.AppendDocumentEnd(doc, start)
+	return bson.Raw(doc), err
+}
+
+// Waiting is what [Store.Waiting] found of one stream.
+type Waiting struct {
+	Nodes  []*graph.Node // INIT, by their numbers
+	More   bool          // there are others behind them
+	Unread *Unreadable   // the next one cannot be read by this release
+}
+
+// waitingBytes is about how much one call of [Store.Waiting] reads.
+const waitingBytes = 4 << 20
+
+// Waiting reads nodes of streams that are to be linked, at most limit of each, and none with a number
+// beyond that of upTo: an earlier one might come to light after the read has passed it. A stream
+// that is not in the result was not read. Index: link.
+func (s *Store) Waiting(ctx context.Context, upTo map[string]int64, limit int) (map[string]*Waiting, error) {
+	out := make(map[string]*Waiting, len(upTo))
+	bytes := 0
+	var questions []Question
+	for id, last := range upTo {
+		questions = append(questions, Question{
+			coll: s.flowNodes, filter: bson.D{d("flow_id", id), d("no", bson.D{d("$gt", 0), d("$lte", last)})}, sort: bson.D{d("flow_id", 1), d("no", 1)}, limit: limit + 1,
+			take: func(raw bson.Raw) error {
+				w := out[id]
+				if w == nil {
+					w = new(Waiting)
+					out[id] = w
+				}
+				if w.Unread != nil {
+					return nil
+				}
+				if len(w.Nodes) == limit || bytes > waitingBytes && len(w.Nodes) > 0 {
+					w.More = true
+					return nil
+				}
+				bytes += len(raw)
+				n := new(graph.Node)
+				if err := codec.Decode(raw, n); err != nil {
+					u := unreadable(raw, err)
+					w.Unread = &u
+					return nil
+				}
+				w.Nodes = append(w.Nodes, n)
+				return nil
+			},
+		})
+	}
+	if len(questions) == 0 {
+		return out, nil
+	}
+	err := s.Ask(ctx, "reading nodes to link", questions...)
+	return out, err
+}
+
+// Appended reads nodes by their ids, with the tasks of those that are not linked. Index: _id.
+func (s *Nodes) Appended(ctx context.Context, ids []string) (map[string]*graph.Node, error) {
+	found, err := readAll[*graph.Node](ctx, s.flowNodes, "reading nodes to link", bson.D{d("_id", in(ids))})
+	out := make(map[string]*graph.Node, len(found))
+	for _, n := range found {
+		out[n.ID] = n
+	}
+	return out, err
+}
+
+// NextWaiting is the first stream after the given one of which nodes are to be linked; "" = there is
+// none. Index: link.
+func (s *Nodes) NextWaiting(ctx context.Context, after string) (flowID string, err error) {
+	n, _, err := readOne[graph.Node](ctx, s.flowNodes, "looking for nodes to link", bson.D{d("flow_id", bson.D{d("$gt", after)}), d("no", bson.D{d("$gt", 0)})},
+		options.FindOne().SetHint(indexLink).SetSort(bson.D{d("flow_id", 1), d("no", 1)}).SetProjection(fields("flow_id")))
+	return n.FlowID, err
+}
+
+// CountWaiting counts the nodes of a stream that are to be linked. Index: link.
+func (s *Nodes) CountWaiting(ctx context.Context, flowID string) (int64, error) {
+	n, err := s.flowNodes.CountDocuments(ctx, bson.D{d("flow_id", flowID), d("no", bson.D{d("$gt", 0)})}, options.Count().SetHint(indexLink))
+	return n, explain(err, "counting the nodes to link of "+flowID)
+}

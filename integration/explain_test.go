@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -189,6 +190,53 @@ func TestEachQuestionOfALookReadsAnIndex(t *testing.T) {
 		looks(now.Add(-time.Minute), 0).within(t, 10, 2)
 		looks(now.Add(20*time.Hour+5*time.Minute), 20).within(t, 20+10, 20+2)
 		looks(now.Add(200*time.Hour), 100).within(t, 100+10, 100+2)
+	})
+}
+
+// The same holds for flows: those that are due, and the nodes of streams that are to be linked.
+func TestEachQuestionAboutStreamsReadsAnIndex(t *testing.T) {
+	onEnginesAtFullSize(t, func(t *testing.T, e Engine) {
+		x := newExplaining(t, e)
+		ctx, st, now := t.Context(), x.store, x.store.Clock.Now()
+		n := e.Of(2_000, 500)
+		var nodes []*graph.Node
+		for i := range n {
+			id := fmt.Sprintf("s/%04d", i)
+			last, err := st.Flows.Reserve(ctx, store.Reservation{ID: id, Key: id, Scene: "s", Group: id, N: 2, Now: now, DueAt: now.Add(time.Duration(i+1) * time.Hour), LookUntil: now})
+			require.NoError(t, err)
+			require.EqualValues(t, 2, last)
+			for no := range int64(2) {
+				nodes = append(nodes, &graph.Node{ID: fmt.Sprintf("%s/%d", id, no), FlowID: id, Status: graph.NodeInit, No: no + 1})
+			}
+		}
+		require.NoError(t, st.Nodes.Append(ctx, nodes))
+		x.explain("aggregate", func() {
+			var found int
+			var next time.Time
+			none := func() { t.Error("nothing is planned and nothing waits") }
+			require.NoError(t, st.Ask(ctx, "looking", st.Flows.Questions(store.Look[*graph.Flow]{
+				Now: now.Add(20*time.Hour + time.Minute), Limit: 100, Due: func(*graph.Flow) { found++ }, Unread: func(store.Unreadable) { t.Error("all can be read") },
+				Next: func(at time.Time) { next = at }, LeftBefore: now, Left: none, Waiting: none,
+			})...))
+			require.Equal(t, 20, found)
+			require.False(t, next.IsZero())
+		}).within(t, 20+10, 20+2)
+		x.explain("aggregate", func() {
+			found, err := st.Waiting(ctx, map[string]int64{"s/0007": 2, "s/0008": 1}, 100)
+			require.NoError(t, err)
+			require.Len(t, found["s/0007"].Nodes, 2)
+			require.Len(t, found["s/0008"].Nodes, 1)
+		}).within(t, 3+4, 3)
+		x.explain("find", func() {
+			id, err := st.Nodes.NextWaiting(ctx, "s/0007")
+			require.NoError(t, err)
+			require.Equal(t, "s/0008", id)
+		}).within(t, 3, 1)
+		x.explain("find", func() {
+			streams, err := st.Flows.Streams(ctx, "s/0007", 5)
+			require.NoError(t, err)
+			require.Len(t, streams, 5)
+		}).within(t, 6, 5)
 	})
 }
 

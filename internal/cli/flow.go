@@ -8,21 +8,23 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 const flowHelp = `A flow is a graph of tasks with one first and one last node. A node starts when its parents have
-ended as its join requires.
+ended as its join requires. A stream is a flow that does not end: a chain to which any process
+appends nodes, which run one at a time.
 
 Flows need an engine: ` + "`mscheduler work --flow`" + ` or ` + "`mscheduler dev`" + `. A flow's id is its key, or
-tenant/key.`
+tenant/key; that of a stream is scene/group.`
 
 func (a *app) flowCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "flow", Short: "Start and manage graphs of tasks", Long: flowHelp, Args: noArgs, RunE: group}
 	f := &flowsCommand{a}
-	cmd.AddCommand(f.validate(), f.start(), f.list(), f.show(), f.watch(), f.explain(), f.resolve(), f.retry(), f.cancel())
+	cmd.AddCommand(f.validate(), f.start(), f.list(), f.show(), f.watch(), f.explain(), f.resolve(), f.retry(), f.cancel(), f.append(), f.lines(), f.open())
 	return cmd
 }
 
@@ -35,8 +37,8 @@ func flowID(arg string) (string, error) {
 		arg = model.NoTenant + "/" + arg
 	}
 	tenant, key, _ := strings.Cut(arg, "/")
-	if input.Name("tenant", tenant) != nil || input.Key(key) != nil {
-		return "", usage("flow id is %q; want key or tenant/key, with - for no tenant", human.OneLine(arg, 120))
+	if (input.Name("tenant", tenant) != nil || input.Key(key) != nil) && flowspec.CheckStream(tenant, key) != nil {
+		return "", usage("flow id is %q; want key or tenant/key, with - for no tenant, or scene/group of a stream", human.OneLine(arg, 120))
 	}
 	return arg, nil
 }
@@ -68,6 +70,7 @@ func (f *flowsCommand) sayIdle(ctx context.Context, c *connection) error {
 // flowView is a flow as JSON.
 type flowView struct {
 	ID          string       `json:"id"`
+	Kind        string       `json:"kind,omitempty"`
 	Key         string       `json:"key"`
 	Tenant      string       `json:"tenant,omitempty"`
 	Creator     string       `json:"creator,omitempty"`
@@ -89,7 +92,7 @@ func flowViewOf(f *graph.Flow) flowView {
 		counts[f.States[i].Status]++
 	}
 	return flowView{
-		f.ID, f.Key, f.Tenant, f.Creator, f.Description, f.Status, f.Reason, f.Rev,
+		f.ID, f.Kind, f.Key, f.Tenant, f.Creator, f.Description, f.Status, f.Reason, f.Rev,
 		jsonTime(f.CreatedAt), jsonTime(f.UpdatedAt), jsonTime(f.EndedAt), jsonTime(f.DeleteAt), counts,
 	}
 }

@@ -224,3 +224,52 @@ func TestFlowsAreListedPageByPage(t *testing.T) {
 	require.NotEmpty(t, page.Next)
 	s.fails(ExitUsage, []string{`--after is "k"`, "the previous page printed"}, "flow", "list", "--after", "k")
 }
+
+func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
+	s := newSession(t)
+	path := s.file(`{"id": "a", "type": "exec", "args": {"argv": ["true"]}}
+
+{"id": "b", "type": "exec", "args": {"argv": ["false"]}, "options": {"retry": {"strategy": "none"}}}
+{"id": "c", "type": "exec", "args": {"argv": ["false"]}, "on_failure": "end", "options": {"retry": {"strategy": "none"}}}
+{"id": "d", "type": "exec", "args": {"argv": ["true"]}}
+`)
+	wrong := s.file("{\"id\": \"a b\", \"type\": \"exec\"}\n{\"type\": \"exec\", \"after\": [\"a\"], \"prio\": 1}\n")
+	r := s.run("flow", "append", "orders", "4711", "-f", wrong)
+	require.Equal(t, ExitUsage, r.code)
+	require.Contains(t, r.stderr, `:1:8: id (node "a b") is "a b"; want 1 to 64 of a-z A-Z 0-9 _ -`)
+	require.Contains(t, r.stderr, ":2:34: prio is not known in a node")
+	require.Contains(t, s.run("flow", "append", "a/b", "4711", "--type", "exec").stderr, `scene is "a/b"; a slash is not allowed`)
+	require.Contains(t, s.run("flow", "list").stderr, "is not set up", "nothing was written")
+
+	r = s.ok("flow", "append", "orders", "4711", "-f", path)
+	require.Equal(t, "orders/4711  4 nodes appended\n", r.stdout)
+	require.Contains(t, r.stderr, "no flow engine is running")
+	require.Equal(t, "orders/4711  a appended\n", s.ok("flow", "append", "orders", "4711", "--type", "exec", "--id", "a").stdout)
+	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 +3 +a +\S`, s.ok("flow", "lines").stdout)
+	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 of 4 `, s.ok("flow", "list").stdout)
+
+	_, _, stop := s.worker("--flow")
+	s.eventually("the stream waits for a person", func() bool {
+		return strings.Contains(s.ok("flow", "lines").stdout, "b PENDING")
+	})
+	require.Contains(t, s.ok("flow", "explain", "orders/4711", "c").stdout, "Resolve b to let it go on.")
+	s.ok("flow", "resolve", "orders/4711", "b", "SUCCESS")
+	s.eventually("the stream is closed", func() bool {
+		return strings.Contains(s.ok("flow", "lines").stdout, "FINISH, closed")
+	})
+	require.Regexp(t, `(?m)^orders/4711 +FINISH, closed +0 +1 +- +- +node c failed and ends the stream$`, s.ok("flow", "lines").stdout)
+	r = s.run("flow", "append", "orders", "4711", "--type", "exec")
+	require.Equal(t, ExitRefused, r.code)
+	require.Contains(t, r.stderr, "the stream is closed")
+	require.Contains(t, s.ok("flow", "open", "orders", "4711").stdout, "orders/4711  RUNNING")
+	s.eventually("the stream is idle", func() bool { return !strings.Contains(s.ok("flow", "lines").stdout, "orders/4711") })
+	require.Regexp(t, `(?m)^orders/4711 +RUNNING +0 +0 +- +- +-$`, s.ok("flow", "lines", "--all").stdout)
+	var shown struct {
+		Kind   string
+		Counts map[string]int
+	}
+	s.ok("flow", "show", "orders/4711", "-o", "json").json(&shown)
+	require.Equal(t, "stream", shown.Kind)
+	require.Equal(t, map[string]int{"SUCCESS": 3, "ERROR": 1}, shown.Counts)
+	stop()
+}

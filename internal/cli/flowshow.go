@@ -16,7 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 )
 
-const flowShowHelp = `Show a flow and its nodes. Each node stands after its parents, below the node at which its branch
+const flowShowHelp = `Show a flow and its nodes; of a stream, the nodes that have not ended and some that have. Each node stands after its parents, below the node at which its branch
 begins; a node that joins branches continues at the level of that node.
 
   WAIT     waits for its parents

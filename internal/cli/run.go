@@ -120,7 +120,7 @@ func exitCode(ctx context.Context, err error) int {
 		return c.code
 	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound):
 		return ExitNotFound
-	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, periodic.ErrExists, periodic.ErrNotRunning):
+	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, periodic.ErrExists, periodic.ErrNotRunning, flow.ErrClosed):
 		return ExitRefused
 	case errors.Is(err, model.ErrInvalid):
 		return ExitUsage

@@ -100,7 +100,7 @@ func TestBadUsageNamesWhatIsWrong(t *testing.T) {
 		{[]string{"periodic", "apply", "-f", "/no/such"}, "there is no file /no/such"},
 		{[]string{"flow", "shw"}, `no command "shw"`},
 		{[]string{"flow", "show"}, "requires the id of a flow"},
-		{[]string{"flow", "show", "a b/k"}, `flow id is "a b/k"; want key or tenant/key`},
+		{[]string{"flow", "show", "a b of more than thirty characters/k"}, `flow id is "a b of more than thirty characters/k"; want key or tenant/key`},
 		{[]string{"flow", "show", "-/k"}, "-/k was read as a flag: write 'k', or put -- before it"},
 		{[]string{"flow", "show", "k", "--graph", "png"}, `--graph is "png"; want text, dot, mermaid or svg`},
 		{[]string{"flow", "show", "k", "--graph", "dot", "-o", "json"}, "--graph prints no json"},

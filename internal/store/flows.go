@@ -23,6 +23,7 @@ const (
 	indexState   = "state"   // {status, updated_at: -1, _id: -1} of flows; {status, at: -1, _id: -1} of flow_nodes
 	indexFlow    = "flow"    // {flow_id} of flow_nodes
 	indexDueFlow = "due"     // {due_at} of flows, where it exists
+	indexKind    = "kind"    // {kind, _id} of flows, where it exists
 	indexLink    = "link"    // {flow_id, no} of flow_nodes, where no exists
 )
 

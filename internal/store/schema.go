@@ -68,6 +68,7 @@ var indexes = []indexSpec{
 	{coll: "flows", name: indexState, keys: bson.D{d("status", 1), d("updated_at", -1), d("_id", -1)}},
 	{coll: "flows", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "flows", name: indexDueFlow, keys: fields("due_at"), only: "due_at"},
+	{coll: "flows", name: indexKind, keys: fields("kind", "_id"), only: "kind"},
 	{coll: "flow_nodes", name: indexFlow, keys: fields("flow_id")},
 	{coll: "flow_nodes", name: indexLink, keys: fields("flow_id", "no"), only: "no"},
 	{coll: "flow_nodes", name: indexState, keys: bson.D{d("status", 1), d("at", -1), d("_id", -1)}},

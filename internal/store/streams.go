@@ -220,3 +220,14 @@ func (s *Nodes) CountWaiting(ctx context.Context, flowID string) (int64, error) 
 	n, err := s.flowNodes.CountDocuments(ctx, bson.D{d("flow_id", flowID), d("no", bson.D{d("$gt", 0)})}, options.Count().SetHint(indexLink))
 	return n, explain(err, "counting the nodes to link of "+flowID)
 }
+
+// Streams reads streams by their ids, at most limit after the given one, without what they plan.
+// Index: kind.
+func (s *Flows) Streams(ctx context.Context, after string, limit int) ([]*graph.Flow, error) {
+	docs, unread, err := s.read(ctx, "listing streams", bson.D{d("kind", graph.KindStream), d("_id", bson.D{d("$gt", after)})},
+		options.Find().SetHint(indexKind).SetSort(bson.D{d("kind", 1), d("_id", 1)}).SetLimit(int64(limit)).SetProjection(bson.D{d("planned", 0)}))
+	if err == nil && len(unread) > 0 {
+		err = fmt.Errorf("listing streams: the stream %s cannot be read: %w", unread[0].ID, unread[0].Err)
+	}
+	return docs, err
+}

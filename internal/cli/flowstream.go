@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+const flowAppendHelp = `Append nodes to a stream. The first append makes the stream. Its name is a scene (1 to 30 characters
+without a slash) and a group (1 to 100). Nodes run one at a time, in the order of the appends.
+
+A file has one node per line, as JSON:
+
+  {"id": "inv-7", "type": "invoice", "args": {"order": 7}, "on_failure": "continue",
+   "priority": 5, "options": {"timeout": "1m"}}
+
+The id is the node's key: a node of that id is stored once. It defaults to a generated id. If one
+line is invalid, nothing is appended. An append to a closed stream is refused (exit code 5).`
+
+// perAppend is how many nodes of a file go into one append.
+const perAppend = 1000
+
+func (f *flowsCommand) append() *cobra.Command {
+	var n nodeFlags
+	cmd := &cobra.Command{
+		Use: "append SCENE GROUP", Short: "Append nodes to a stream", Long: flowAppendHelp, Args: wants("a scene and a group", cobra.ExactArgs(2)),
+		Example: "  mscheduler flow append orders 4711 --type invoice --args '{\"order\": 4711}'\n  mscheduler flow append orders 4711 -f nodes.jsonl",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (n.file == "") == (n.typ == "") {
+				return usage("flow append requires either --type or --file; see: mscheduler flow append --help")
+			}
+			for _, one := range []string{"id", "args", "on-failure"} {
+				if n.file != "" && cmd.Flags().Changed(one) {
+					return usage("--%s works with a single node; in a file each line has its own", one)
+				}
+			}
+			if err := flowspec.CheckStream(args[0], args[1]); err != nil {
+				return err
+			}
+			nodes, err := f.nodesOf(&n, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return f.appendAll(cmd.Context(), args[0], args[1], nodes)
+		},
+	}
+	cmd.Flags().StringVar(&n.id, "id", "", "id and idempotency key of the node: at most one node per id; defaults to a generated one")
+	cmd.Flags().StringVar(&n.typ, "type", "", "type of the node's task")
+	cmd.Flags().StringVar(&n.args, "args", "", "arguments as JSON; @FILE reads them from a file")
+	cmd.Flags().StringVar(&n.policy, "on-failure", "", "suspend (default), continue or end")
+	_ = cmd.RegisterFlagCompletionFunc("on-failure", fixed("suspend", "continue", "end"))
+	cmd.Flags().StringVarP(&n.file, "file", "f", "", "JSONL file with nodes; - for stdin")
+	return cmd
+}
+
+type nodeFlags struct{ id, typ, args, policy, file string }
+
+// nodesOf are the nodes that the flags or the file say. All that is wrong is found before anything is
+// written.
+func (f *flowsCommand) nodesOf(n *nodeFlags, scene, group string) ([]graph.NodeSpec, error) {
+	if n.file == "" {
+		node := graph.NodeSpec{ID: n.id, Type: n.typ, OnFailure: graph.Policy(n.policy)}
+		if n.args != "" {
+			given, err := f.argument("args", n.args)
+			if err != nil {
+				return nil, err
+			}
+			if !json.Valid(given) {
+				return nil, usage("--args is not JSON: %s", human.OneLine(string(given), 80))
+			}
+			node.Args = json.RawMessage(given)
+		}
+		return []graph.NodeSpec{node}, f.checkNode(scene, group, node)
+	}
+	data, err := f.readFile(n.file)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []graph.NodeSpec
+	var errs []error
+	line := 0
+	for text := range bytes.Lines(data) {
+		line++
+		if len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		doc, err := form.ReadJSON[form.FlowNode](fileName(n.file), line, text, "a node")
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		spec, err := (&form.Flow{Nodes: []form.FlowNode{*doc.Form}}).Spec()
+		if err == nil {
+			err = f.checkNode(scene, group, spec.Nodes[0])
+		}
+		errs = append(errs, doc.Locate(withoutNode(err)))
+		nodes = append(nodes, spec.Nodes...)
+	}
+	if len(nodes) == 0 && len(errs) == 0 {
+		errs = append(errs, usage("%s has no nodes", fileName(n.file)))
+	}
+	return nodes, errors.Join(errs...)
+}
+
+func (f *flowsCommand) checkNode(scene, group string, n graph.NodeSpec) error {
+	_, err := flowspec.Append(scene, group, []graph.NodeSpec{n}, func() string { return "generated" }, f.clock().Now())
+	return withoutNode(err)
+}
+
+// withoutNode names fields of the only node as those of a line.
+func withoutNode(err error) error {
+	var bad *model.InvalidError
+	if joined, many := err.(interface{ Unwrap() []error }); many {
+		var out []error
+		for _, e := range joined.Unwrap() {
+			out = append(out, withoutNode(e))
+		}
+		return errors.Join(out...)
+	}
+	if errors.As(err, &bad) {
+		return &model.InvalidError{Field: strings.TrimPrefix(bad.Field, "nodes[0]."), Reason: bad.Reason}
+	}
+	return err
+}
+
+func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, nodes []graph.NodeSpec) error {
+	c, err := f.connect(ctx)
+	if err != nil {
+		return err
+	}
+	ids := []string{}
+	for some := range slices.Chunk(nodes, perAppend) {
+		appended, err := c.flows.Append(ctx, scene, group, some...)
+		if err != nil {
+			if len(ids) > 0 {
+				f.say("%s were appended before that", human.Plural(len(ids), "node", "nodes"))
+			}
+			return err
+		}
+		ids = append(ids, appended...)
+	}
+	if err := c.flows.Flush(ctx); err != nil {
+		return err
+	}
+	var types []string
+	for i := range nodes {
+		if typ := nodes[i].Type; !slices.Contains(types, typ) && len(types) < maxTypesChecked {
+			types = append(types, typ)
+		}
+	}
+	f.warnUnserved(ctx, c, types)
+	id, _ := flowspec.StreamID(scene, group)
+	text := fmt.Sprintf("%s  %s appended\n", id, human.Plural(len(ids), "node", "nodes"))
+	if len(ids) == 1 {
+		text = fmt.Sprintf("%s  %s appended\n", id, ids[0])
+	}
+	if err := f.result(map[string]any{"stream": id, "nodes": ids}, text); err != nil {
+		return err
+	}
+	return f.sayIdle(ctx, c)
+}
+
+func (f *flowsCommand) open() *cobra.Command {
+	return &cobra.Command{
+		Use: "open SCENE GROUP", Short: "Open a stream that was closed", Args: wants("a scene and a group", cobra.ExactArgs(2)),
+		Long: "Open a stream that the failure of a node, or a cancel, has closed. The nodes that wait continue, and\nappends are accepted again. To open a stream that is open changes nothing.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.connectReady(cmd.Context())
+			if err != nil {
+				return err
+			}
+			doc, err := c.flows.Open(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return f.printFlow(cmd.Context(), c, doc)
+		},
+	}
+}
+
+const flowLinesHelp = `List streams that have something to do, or that are closed, by their names.
+
+INIT counts the nodes that are not linked to the chain yet, WAIT those that wait for the node before
+them. NODE is the node that may run, or waits for a person, and SINCE says since when.`
+
+// lineView is a stream as JSON.
+type lineView struct {
+	Stream string           `json:"stream"`
+	Status graph.Status     `json:"status"`
+	Closed bool             `json:"closed"`
+	Init   int64            `json:"init"`
+	Wait   int              `json:"wait"`
+	Node   string           `json:"node,omitempty"`
+	Is     graph.NodeStatus `json:"node_status,omitempty"`
+	Since  string           `json:"since,omitempty"`
+	Reason string           `json:"reason,omitempty"`
+}
+
+func (f *flowsCommand) lines() *cobra.Command {
+	var limit int
+	var all bool
+	cmd := &cobra.Command{
+		Use: "lines", Short: "List streams with their backlogs", Args: noArgs, Long: flowLinesHelp,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || limit > 1000 {
+				return usage("--limit is %d; want 1 to 1000", limit)
+			}
+			return f.onDatabase(func(ctx context.Context, c *connection, _ []string) error { return f.printLines(ctx, c, all, limit) })(cmd, nil)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 50, "number of streams, at most 1000")
+	cmd.Flags().BoolVar(&all, "all", false, "idle streams, too")
+	return cmd
+}
+
+func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, limit int) error {
+	views := []lineView{}
+	t := newTable("STREAM", "STATUS", "INIT", "WAIT", "NODE", "SINCE", "WHY")
+	for after, more := "", true; more && len(views) < limit; {
+		docs, err := c.store.Flows.Streams(ctx, after, limit)
+		if err != nil {
+			return err
+		}
+		for _, doc := range docs {
+			after = doc.ID
+			v := lineView{Stream: doc.ID, Status: doc.Status, Closed: doc.Closed, Reason: doc.Reason}
+			since := ""
+			for i := range doc.States {
+				switch st := &doc.States[i]; st.Status {
+				case graph.NodeWait:
+					v.Wait++
+				case graph.NodeReady, graph.NodePending:
+					v.Node, v.Is, v.Since = doc.Nodes[i].ID, st.Status, jsonTime(st.At)
+					since = human.Relative(st.At, c.at)
+				}
+			}
+			if v.Init, err = c.store.Nodes.CountWaiting(ctx, doc.ID); err != nil {
+				return err
+			}
+			if !all && !v.Closed && v.Init == 0 && v.Wait == 0 && v.Node == "" || len(views) == limit {
+				continue
+			}
+			views = append(views, v)
+			status, node := string(v.Status), v.Node
+			if v.Closed {
+				status += ", closed"
+			}
+			if v.Is == graph.NodePending {
+				node += " PENDING"
+			}
+			t.add(v.Stream, status, fmt.Sprint(v.Init), fmt.Sprint(v.Wait), node, since, human.OneLine(v.Reason, 80))
+		}
+		more = len(docs) == limit
+	}
+	return f.resultTable(map[string]any{"streams": views}, t, "no streams with a backlog; --all lists idle ones")
+}

@@ -19,6 +19,7 @@ type crew struct {
 	members []*member
 	late    []float64
 	sent    []float64
+	steps   []float64
 	starts  []start
 	fetches []fetch
 }
@@ -65,12 +66,13 @@ func (c *crew) hire(s spec, executable string) (err error) {
 
 func (c *crew) take(m *member, r report) {
 	c.late, c.sent = append(c.late, r.Late...), append(c.sent, r.Sent...)
+	c.steps = append(c.steps, r.Steps...)
 	c.starts, c.fetches = append(c.starts, r.Starts...), append(c.fetches, r.Fetches...)
 	if r.Ready {
 		m.ready = true
 		return
 	}
-	r.Late, r.Sent, r.Starts, r.Fetches = nil, nil, nil, nil
+	r.Late, r.Sent, r.Steps, r.Starts, r.Fetches = nil, nil, nil, nil, nil
 	m.latest = r
 }
 

@@ -17,7 +17,8 @@ import (
 func flows(c *Config) []part {
 	n := c.or(c.Tasks, 1000, 300)
 	plain := new(float64) // processor time of a plain task
-	return []part{plainTasks(n, plain), wideFlow(n, plain), longFlow("flow/long", max(n/20, 2), runsFlows), longFlow("flow/apart", max(n/20, 2), nil)}
+	parts := []part{plainTasks(n, plain), wideFlow(n, plain), longFlow("flow/long", max(n/20, 2), runsFlows), longFlow("flow/apart", max(n/20, 2), nil)}
+	return append(parts, streams(c)...)
 }
 
 // runsFlows has the worker's process run an engine, as `mscheduler work --flow` does.

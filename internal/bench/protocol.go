@@ -30,6 +30,10 @@ type spec struct {
 	Limited bool `json:"limited,omitempty"`
 	// Flows makes the process an engine of flows, too.
 	Flows bool `json:"flows,omitempty"`
+	// Append makes it append nodes to streams, and run no tasks; nil = it runs tasks.
+	Append *appendOrder `json:"append,omitempty"`
+	// Steps makes it report the times between handlers.
+	Steps bool `json:"steps,omitempty"`
 	// Results makes each handler return a result of its own.
 	Results bool `json:"results,omitempty"`
 	// Fetches makes it report the time of each fetch.
@@ -44,8 +48,9 @@ type report struct {
 	Running  int    `json:"running,omitempty"`
 	totals
 
-	Late    []float64 `json:"late,omitempty"` // milliseconds from due to the handler's start
-	Sent    []float64 `json:"sent,omitempty"` // milliseconds from before Send to the handler's start
+	Late    []float64 `json:"late,omitempty"`  // milliseconds from due to the handler's start
+	Sent    []float64 `json:"sent,omitempty"`  // milliseconds from before Send to the handler's start
+	Steps   []float64 `json:"steps,omitempty"` // milliseconds from the return of a handler to the start of the next
 	Starts  []start   `json:"starts,omitempty"`
 	Fetches []fetch   `json:"fetches,omitempty"`
 }

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -56,16 +58,18 @@ type worker struct {
 	meter    *meter
 	consumer *consumer.Consumer
 	flows    *flow.Flows // nil = it is no engine
+	db       *mongo.Database
 	out      *json.Encoder
 	start    chan struct{} // closed when the bench says go
 	watching atomic.Bool
 	cpu      time.Duration // used before the start
-	counted  atomic.Int64  // results that were returned
+	counted  atomic.Int64  // results that were returned, or nodes that were appended
 
 	mu     sync.Mutex
 	news   report // lists that were not reported yet
 	last   int64  // when something last finished
 	before int64  // how much had finished then
+	ended  int64  // when a handler returned last
 }
 
 func (w *worker) work(ctx context.Context, in *bufio.Reader) error {
@@ -95,6 +99,7 @@ func (w *worker) work(ctx context.Context, in *bufio.Reader) error {
 	if w.Latencies || w.Starts || w.Hold || w.Limited {
 		cfg.OnEvent = w.event // it costs a little, so only where it is wanted
 	}
+	w.db = cfg.Database
 	if w.consumer, err = consumer.New(cfg); err != nil {
 		return err
 	}
@@ -151,7 +156,13 @@ func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
 	w.meter.reset()
 	w.cpu = cpuTime()
 	ended := make(chan error, 2)
-	go func() { ended <- w.consumer.Run(ctx) }()
+	go func() {
+		if w.Append == nil {
+			ended <- w.consumer.Run(ctx)
+		} else if err := w.append(ctx, w.db); err != nil {
+			ended <- err
+		}
+	}()
 	if w.flows != nil {
 		var engine sync.WaitGroup
 		engine.Go(func() {
@@ -201,6 +212,9 @@ func (w *worker) profile() (stop func(), err error) {
 // look notes when the last task finished.
 func (w *worker) look() int64 {
 	n := w.consumer.Stats().Finished
+	if w.Append != nil {
+		n = w.counted.Load()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n != w.before {
@@ -248,6 +262,9 @@ func (w *worker) handle(ctx context.Context, t *consumer.Task[args]) (model.None
 		<-ctx.Done()
 		return model.None{}, context.Cause(ctx)
 	}
+	if w.Steps {
+		defer w.step()()
+	}
 	if w.Latencies && t.Args.Sent != 0 {
 		took := time.Duration(w.clock.Now().UnixNano() - t.Args.Sent)
 		w.mu.Lock()
@@ -255,6 +272,21 @@ func (w *worker) handle(ctx context.Context, t *consumer.Task[args]) (model.None
 		w.mu.Unlock()
 	}
 	return model.None{}, nil
+}
+
+// step notes how long no handler has run. What it returns is called when the handler returns.
+func (w *worker) step() func() {
+	began := w.clock.Now().UnixNano()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended != 0 {
+		w.news.Steps = append(w.news.Steps, round(millis(time.Duration(began-w.ended))))
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.ended = w.clock.Now().UnixNano()
+	}
 }
 
 // count is the no-op whose result is another one each time.

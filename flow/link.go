@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -58,7 +59,7 @@ func (f *Flows) linkOnce(ctx context.Context, ids []string) (more []string, err 
 			all = append(all, doc)
 		}
 	}
-	afters, errs, err := f.link(ctx, all, f.store.Clock.Now())
+	afters, errs, err := f.link(ctx, all, flowplan.Link, f.store.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +84,48 @@ func (f *Flows) linkOnce(ctx context.Context, ids []string) (more []string, err 
 	return more, nil
 }
 
+// linkThem links the nodes of streams that are due, and of those that have become dry by a decision.
+func (p planner) linkThem(ctx context.Context, cases []decision.Case[*graph.Flow], answers []decision.Answer[*graph.Flow], now time.Time) error {
+	for _, kind := range []struct {
+		is   func(*decision.Case[*graph.Flow], *decision.Answer[*graph.Flow]) bool
+		link linking
+	}{
+		{func(c *decision.Case[*graph.Flow], a *decision.Answer[*graph.Flow]) bool {
+			return c.Due && !a.Changed && c.Doc.Kind == graph.KindStream
+		}, flowplan.Link},
+		{func(_ *decision.Case[*graph.Flow], a *decision.Answer[*graph.Flow]) bool {
+			return a.Changed && flowplan.Dry(a.After)
+		}, flowplan.LinkDry},
+	} {
+		var streams []*graph.Flow
+		var of []int // of each stream: its case
+		for i := range cases {
+			if a := &answers[i]; a.Err == nil && kind.is(&cases[i], a) {
+				streams, of = append(streams, a.After), append(of, i)
+			}
+		}
+		afters, errs, err := p.link(ctx, streams, kind.link, now)
+		if err != nil {
+			return err
+		}
+		for n, i := range of {
+			a := &answers[i]
+			if errs[n] != nil && !a.Changed {
+				a.Err = errs[n]
+			} else if errs[n] == nil {
+				a.After, a.Changed = afters[n], a.Changed || afters[n] != streams[n]
+			}
+		}
+	}
+	return nil
+}
+
+// linking is flowplan.Link or a variant.
+type linking func(f *graph.Flow, appended []*graph.Node, more bool, now time.Time) *graph.Flow
+
 // link decides about the nodes of streams that are to be linked. errs says of which streams nothing
 // can be decided by this process.
-func (f *Flows) link(ctx context.Context, streams []*graph.Flow, now time.Time) (afters []*graph.Flow, errs []error, err error) {
+func (f *Flows) link(ctx context.Context, streams []*graph.Flow, link linking, now time.Time) (afters []*graph.Flow, errs []error, err error) {
 	upTo := make(map[string]int64, len(streams))
 	for _, doc := range streams {
 		if doc.Appended > 0 {
@@ -107,7 +147,7 @@ func (f *Flows) link(ctx context.Context, streams []*graph.Flow, now time.Time) 
 			errs[i] = fmt.Errorf("stream %s: the node %s, which is the next, cannot be read: %w", doc.ID, w.Unread.ID, w.Unread.Err)
 			continue
 		}
-		afters[i] = flowplan.Link(doc, w.Nodes, w.More, now)
+		afters[i] = link(doc, w.Nodes, w.More, now)
 	}
 	return afters, errs, nil
 }

@@ -64,16 +64,11 @@ func (planner) Of(l store.OutboxLife) string {
 	return l.Origin.ID
 }
 
-// Decide implements [decision.Planner]: all ends of a flow's tasks are one decision. Nodes of a stream
-// are linked by a decision of their own, which follows at once.
+// Decide implements [decision.Planner]: all ends of a flow's tasks are one decision. That of the last
+// node of a stream links the next, too.
 func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow], now time.Time) ([]decision.Answer[*graph.Flow], error) {
 	made := make([]*making, len(cases))
-	var streams []*graph.Flow
-	var of []int // of each stream: its case
 	for i, c := range cases {
-		if c.Doc.Kind == graph.KindStream && len(c.Ends) == 0 {
-			streams, of = append(streams, c.Doc), append(of, i)
-		}
 		ends := endsOf(c.Doc, c.Ends)
 		made[i] = &making{flow: c.Doc, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 			return flowplan.Ended(c.Doc, ends, in, now)
@@ -86,17 +81,7 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 	for i, m := range made {
 		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(cases[i].Ends), Err: m.err}
 	}
-	if len(streams) == 0 {
-		return answers, nil
-	}
-	afters, errs, err := p.link(ctx, streams, now)
-	if err != nil {
-		return nil, err
-	}
-	for n, i := range of {
-		answers[i] = decision.Answer[*graph.Flow]{After: afters[n], Changed: errs[n] == nil && afters[n] != streams[n], Err: errs[n]}
-	}
-	return answers, nil
+	return answers, p.linkThem(ctx, cases, answers, now)
 }
 
 // endsOf are the ends of tasks as the planner of flows sees them. One of a node that the flow does

@@ -169,10 +169,19 @@ func (f *Flows) storeAppends(batch []*appending) {
 	if err != nil && some == nil {
 		return // somebody looks for those that were stored all the same
 	}
-	for i, id := range order {
-		if failed[i] == nil {
-			_ = f.streams.links.Put(ctx, id) // else it is due soon
-		}
+	f.linkIdle(ctx, order)
+}
+
+// linkIdle has the streams linked of which no node runs. Of the others, whoever decides that the last
+// node has ended links what is there by then: the nodes were stored before this looks, and one link
+// is for all that have gathered.
+func (f *Flows) linkIdle(ctx context.Context, ids []string) {
+	idle, err := f.store.Flows.Idle(ctx, ids)
+	if err != nil {
+		return // they are due soon
+	}
+	for _, id := range idle {
+		_ = f.streams.links.Put(ctx, id) // else it is due soon
 	}
 }
 

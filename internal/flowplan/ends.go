@@ -69,13 +69,7 @@ func failed(e End) string {
 
 // Fail decides that a node that is READY cannot run, for a reason that its task does not know.
 func Fail(f *graph.Flow, node int, reason string, in *Inputs, now time.Time) (*graph.Flow, error) {
-	s := begin(f, in, now)
-	s.Rev-- // part of the same decision
-	for k := range s.Planned {
-		if p := &s.Planned[k]; p.ID == planID(s.Rev, p.Node) {
-			s.plans[Place(f, p)] = k
-		}
-	}
+	s := goOn(f, in, now)
 	s.end(End{Node: node, Status: model.StatusFailure, ErrorInfo: reason})
 	s.plan(node, graph.Abort)
 	return s.finish()

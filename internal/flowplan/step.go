@@ -84,6 +84,18 @@ func begin(f *graph.Flow, in *Inputs, now time.Time) *step {
 	return s
 }
 
+// goOn is a step of the same decision that has made the flow.
+func goOn(f *graph.Flow, in *Inputs, now time.Time) *step {
+	s := begin(f, in, now)
+	s.Rev--
+	for k := range s.Planned {
+		if p := &s.Planned[k]; p.ID == planID(s.Rev, p.Node) {
+			s.plans[Place(f, p)] = k
+		}
+	}
+	return s
+}
+
 // index prepares what is known by the places of the nodes.
 func (s *step) index() {
 	s.children, s.dirty = make([][]int, len(s.Nodes)), make([]bool, len(s.Nodes))

@@ -54,6 +54,20 @@ func Room(f *graph.Flow) int {
 // behind them. The chain's nodes that are over leave the window, but for the last. A stream that is
 // not due, and about which nothing is to be decided, is returned as it is.
 func Link(f *graph.Flow, appended []*graph.Node, more bool, now time.Time) *graph.Flow {
+	return link(f, appended, more, begin, now)
+}
+
+// LinkDry is [Link] for a stream that is [Dry], in the same decision that has made it so.
+func LinkDry(f *graph.Flow, appended []*graph.Node, more bool, now time.Time) *graph.Flow {
+	return link(f, appended, more, goOn, now)
+}
+
+// Dry says whether no node of a stream is left to run, but others may have been appended.
+func Dry(f *graph.Flow) bool {
+	return f.Kind == graph.KindStream && !f.Closed && (f.Backlog || !f.DueAt.IsZero()) && open(f) == 0
+}
+
+func link(f *graph.Flow, appended []*graph.Node, more bool, begin func(*graph.Flow, *Inputs, time.Time) *step, now time.Time) *graph.Flow {
 	known := make(map[string]bool, len(f.Nodes))
 	for i := range f.Nodes {
 		known[f.Nodes[i].ID] = true
@@ -101,6 +115,7 @@ func (s *step) link(nodes []*graph.Node) {
 	Chain(s.Flow)
 	s.index()
 	at := s.Trimmed + first
+	s.plans = map[int]int{} // what was planned is of nodes before these, and the places have moved
 	s.Planned = append(s.Planned, graph.Planned{ID: "link-" + strconv.FormatInt(s.Rev, 10), Node: at, N: len(nodes), Do: graph.Link, Links: nodes})
 	s.dirty[first] = true
 }

@@ -218,18 +218,7 @@ func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
 	} else {
 		after.PlannedAt = before.PlannedAt
 	}
-	links := linked(w.Before, w.After)
-	var states bson.D
-	for i := range after.States {
-		if len(links) > 0 {
-			break // the states that stay are those that were
-		}
-		was, is := &w.Before.States[i], &w.After.States[i]
-		if was.Status != is.Status || was.Reason != is.Reason || was.Own != is.Own || was.Life != is.Life || !was.At.Equal(is.At) ||
-			was.Context.Type != is.Context.Type || !bytes.Equal(was.Context.Value, is.Context.Value) {
-			states = append(states, d("states."+strconv.Itoa(i), is))
-		}
-	}
+	states, links := statesUpdate(w.Before, w.After)
 	before.Planned, before.Nodes, before.States = nil, nil, nil
 	after.Planned, after.Nodes, after.States = nil, nil, nil
 	update, err := changed(&before, &after)
@@ -248,20 +237,33 @@ func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
 	return pushing(update, flowPlans(plans), w.Drop, links...), nil
 }
 
-// linked are the parts of an update that link nodes to a stream: they come to the end of its window,
-// and those that are over leave its beginning.
-func linked(before, after *graph.Flow) bson.D {
-	kept := len(before.Nodes) - (after.Trimmed - before.Trimmed)
-	if len(after.Nodes) == kept {
-		return nil
+// statesUpdate are the fields that an update sets for the states that changed, and what it appends to
+// the lists of a stream that has more nodes: those that are over leave their beginning meanwhile. An
+// update cannot do both with a list. So where nodes are linked by the decision that the last one is
+// over, the few that stay are written once more.
+func statesUpdate(before, after *graph.Flow) (set, push bson.D) {
+	gone := after.Trimmed - before.Trimmed
+	kept := len(before.Nodes) - gone
+	for i := range kept {
+		was, is := &before.States[gone+i], &after.States[i]
+		if was.Status != is.Status || was.Reason != is.Reason || was.Own != is.Own || was.Life != is.Life || !was.At.Equal(is.At) ||
+			was.Context.Type != is.Context.Type || !bytes.Equal(was.Context.Value, is.Context.Value) {
+			set = append(set, d("states."+strconv.Itoa(i), is))
+		}
 	}
-	nodes := collect(after.Nodes[kept:], func(v graph.Vertex) graph.Vertex {
-		v.After = nil
+	if len(after.Nodes) == kept {
+		return set, nil
+	}
+	nodes := collect(after.Nodes, func(v graph.Vertex) graph.Vertex {
+		v.After = nil // each node's parent is the one before it
 		return v
 	})
-	return bson.D{
-		d("nodes", bson.D{d("$each", nodes), d("$slice", -len(after.Nodes))}),
-		d("states", bson.D{d("$each", after.States[kept:]), d("$slice", -len(after.Nodes))}),
+	if len(set) > 0 {
+		return bson.D{d("nodes", nodes), d("states", after.States)}, nil
+	}
+	return nil, bson.D{
+		d("nodes", bson.D{d("$each", nodes[kept:]), d("$slice", -len(nodes))}),
+		d("states", bson.D{d("$each", after.States[kept:]), d("$slice", -len(nodes))}),
 	}
 }
 

@@ -34,7 +34,7 @@ func (s *Flows) Reserve(ctx context.Context, r Reservation) (last int64, err err
 	filter := bson.D{d("_id", r.ID), d("kind", graph.KindStream), d("closed", bson.D{d("$ne", true)})}
 	update := bson.D{
 		d("$inc", bson.D{d("appended", int64(r.N))}),
-		d("$set", bson.D{d("due_at", r.DueAt)}),
+		d("$min", bson.D{d("due_at", r.DueAt)}),
 		d("$max", bson.D{d("look_until", r.LookUntil)}),
 		d("$setOnInsert", bson.D{
 			d("key", r.Key), d("scene", r.Scene), d("group", r.Group), d("status", graph.StatusRunning), d("rev", int64(1)),
@@ -59,6 +59,11 @@ func (s *Flows) Reserve(ctx context.Context, r Reservation) (last int64, err err
 		} // two first appends at once, or it was opened
 	}
 	return 0, fmt.Errorf("%s: %d attempts conflicted with others", doing, maxTries)
+}
+
+// Idle are those of the streams of which no node runs or may run. Index: _id.
+func (s *Flows) Idle(ctx context.Context, ids []string) ([]string, error) {
+	return readIDs(ctx, s.flows, "looking for streams that are idle", bson.D{d("_id", in(ids)), d("running_at", absent)})
 }
 
 // maxTries is how often a write is tried that conflicts with others.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
@@ -20,8 +19,6 @@ var ErrClosed = store.ErrStreamClosed
 const (
 	// perAppend is how many appends are stored together.
 	perAppend = 2000
-	// reservesAtOnce is how many streams of these get numbers at the same time.
-	reservesAtOnce = 16
 	// appendTimeout bounds the storing of a group of appends.
 	appendTimeout = 20 * time.Second
 )
@@ -83,33 +80,38 @@ func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.
 // appendIn stores nodes in the caller's transaction. Their numbers are not part of it, so that
 // the stream need not wait for its end.
 func (f *Flows) appendIn(ctx context.Context, a *appending) error {
-	if err := f.reserve(store.Outside(ctx), a, []*appending{a}, flowplan.TransactionPatience); err != nil {
+	refused, err := f.reserve(store.Outside(ctx), [][]*appending{{a}}, flowplan.TransactionPatience)
+	if err = errors.Join(err, refused[0]); err != nil {
 		return err
 	}
 	return f.store.Nodes.Append(ctx, a.nodes)
 }
 
-// reserve gives the nodes of appends to one stream their numbers.
-func (f *Flows) reserve(ctx context.Context, a *appending, all []*appending, patience time.Duration) error {
-	n := 0
-	for _, a := range all {
-		n += len(a.nodes)
-	}
+// reserve gives the nodes of appends, by streams, their numbers.
+func (f *Flows) reserve(ctx context.Context, streams [][]*appending, patience time.Duration) (refused map[int]error, err error) {
 	now := f.store.Clock.Now()
-	last, err := f.store.Flows.Reserve(ctx, store.Reservation{
-		ID: a.id, Key: a.key, Scene: a.scene, Group: a.group, N: n, Now: now, DueAt: now.Add(flowplan.LinkGrace), LookUntil: now.Add(patience),
-	})
-	if err != nil {
-		return err
+	all := make([]store.Reservation, len(streams))
+	for i, of := range streams {
+		a, n := of[0], 0
+		for _, a := range of {
+			n += len(a.nodes)
+		}
+		all[i] = store.Reservation{ID: a.id, Key: a.key, Scene: a.scene, Group: a.group, N: n, Now: now, DueAt: now.Add(flowplan.LinkGrace), LookUntil: now.Add(patience)}
 	}
-	no := last - int64(n)
-	for _, a := range all {
-		for _, node := range a.nodes {
-			no++
-			node.No = no
+	last, refused, err := f.store.Flows.Reserve(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	for i, of := range streams {
+		no := last[i] - int64(all[i].N)
+		for _, a := range of {
+			for _, node := range a.nodes {
+				no++
+				node.No = no
+			}
 		}
 	}
-	return nil
+	return refused, nil
 }
 
 // storeAppends stores what has gathered: the nodes of each stream get numbers, and then all of them
@@ -117,32 +119,33 @@ func (f *Flows) reserve(ctx context.Context, a *appending, all []*appending, pat
 func (f *Flows) storeAppends(batch []*appending) {
 	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
 	defer cancel()
-	byStream := map[string][]*appending{}
-	var order []string
+	places := map[string]int{}
+	var streams [][]*appending
 	for _, a := range batch {
-		if byStream[a.id] == nil {
-			order = append(order, a.id)
+		at, known := places[a.id]
+		if !known {
+			at = len(streams)
+			places[a.id], streams = at, append(streams, nil)
 		}
-		byStream[a.id] = append(byStream[a.id], a)
+		streams[at] = append(streams[at], a)
 	}
-	failed := make([]error, len(order))
-	var reserving sync.WaitGroup
-	lanes := make(chan struct{}, reservesAtOnce)
-	for i, id := range order {
-		lanes <- struct{}{}
-		reserving.Go(func() {
-			all := byStream[id]
-			failed[i] = f.reserve(ctx, all[0], all, flowplan.AppendPatience)
-			<-lanes
-		})
+	refused, err := f.reserve(ctx, streams, flowplan.AppendPatience)
+	if err != nil {
+		for _, a := range batch {
+			a.done <- err
+		}
+		return
 	}
-	reserving.Wait()
+	var ids []string
 	var stored []*appending
 	var nodes []*graph.Node
-	for i, id := range order {
-		for _, a := range byStream[id] {
-			if failed[i] != nil {
-				a.done <- failed[i]
+	for i, of := range streams {
+		if refused[i] == nil {
+			ids = append(ids, of[0].id)
+		}
+		for _, a := range of {
+			if refused[i] != nil {
+				a.done <- refused[i]
 				continue
 			}
 			stored, nodes = append(stored, a), append(nodes, a.nodes...)
@@ -151,7 +154,7 @@ func (f *Flows) storeAppends(batch []*appending) {
 	if len(nodes) == 0 {
 		return
 	}
-	err := f.store.Nodes.Append(ctx, nodes)
+	err = f.store.Nodes.Append(ctx, nodes)
 	var some *store.NodesError
 	for _, a := range stored {
 		if !errors.As(err, &some) {
@@ -169,7 +172,7 @@ func (f *Flows) storeAppends(batch []*appending) {
 	if err != nil && some == nil {
 		return // somebody looks for those that were stored all the same
 	}
-	f.linkIdle(ctx, order)
+	f.linkIdle(ctx, ids)
 }
 
 // linkIdle has the streams linked of which no node runs. Of the others, whoever decides that the last

@@ -200,15 +200,18 @@ func TestEachQuestionAboutStreamsReadsAnIndex(t *testing.T) {
 		ctx, st, now := t.Context(), x.store, x.store.Clock.Now()
 		n := e.Of(2_000, 500)
 		var nodes []*graph.Node
+		var all []store.Reservation
 		for i := range n {
 			id := fmt.Sprintf("s/%04d", i)
-			last, err := st.Flows.Reserve(ctx, store.Reservation{ID: id, Key: id, Scene: "s", Group: id, N: 2, Now: now, DueAt: now.Add(time.Duration(i+1) * time.Hour), LookUntil: now})
-			require.NoError(t, err)
-			require.EqualValues(t, 2, last)
+			all = append(all, store.Reservation{ID: id, Key: id, Scene: "s", Group: id, N: 2, Now: now, DueAt: now.Add(time.Duration(i+1) * time.Hour), LookUntil: now})
 			for no := range int64(2) {
 				nodes = append(nodes, &graph.Node{ID: fmt.Sprintf("%s/%d", id, no), FlowID: id, Status: graph.NodeInit, No: no + 1})
 			}
 		}
+		last, refused, err := st.Flows.Reserve(ctx, all)
+		require.NoError(t, err)
+		require.Empty(t, refused)
+		require.EqualValues(t, 2, last[0])
 		require.NoError(t, st.Nodes.Append(ctx, nodes))
 		x.explain("aggregate", func() {
 			var found int

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -26,39 +27,68 @@ type Reservation struct {
 	LookUntil             time.Time
 }
 
-// Reserve gives nodes the numbers that follow those of all nodes for which it was called before,
-// makes the stream if it is not there, and returns the last number. It leaves the rev as it is, so
-// it crosses nobody's decision. Index: _id.
-func (s *Flows) Reserve(ctx context.Context, r Reservation) (last int64, err error) {
-	doing := "appending to the stream " + r.ID
-	filter := bson.D{d("_id", r.ID), d("kind", graph.KindStream), d("closed", bson.D{d("$ne", true)})}
-	update := bson.D{
-		d("$inc", bson.D{d("appended", int64(r.N))}),
-		d("$min", bson.D{d("due_at", r.DueAt)}),
-		d("$max", bson.D{d("look_until", r.LookUntil)}),
-		d("$setOnInsert", bson.D{
-			d("key", r.Key), d("scene", r.Scene), d("group", r.Group), d("status", graph.StatusRunning), d("rev", int64(1)),
-			d("created_at", r.Now), d("updated_at", r.Now), d("nodes", bson.A{}), d("states", bson.A{}),
-		}),
+// Reserve gives nodes of streams numbers, which are greater than those of all nodes for which it was
+// called before, makes the streams that are not there, and returns the last number of each; two calls
+// at once may get the same. It leaves the rev as it is, so it crosses nobody's decision. refused[i] is
+// why nothing may be appended to a stream. Index: _id.
+func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, refused map[int]error, err error) {
+	const doing = "appending to streams"
+	last, refused = make([]int64, len(all)), map[int]error{}
+	left := make([]int, len(all))
+	for i := range all {
+		left[i] = i
 	}
-	fields := bson.D{d("kind", 1), d("closed", 1), d("appended", 1)}
-	for range maxTries {
-		var f graph.Flow
-		err := s.flows.FindOneAndUpdate(ctx, filter, update, returnAfter().SetUpsert(true).SetProjection(fields)).Decode(&f)
-		if err == nil || !IsDuplicate(err) {
-			return f.Appended, explain(err, doing)
+	for tries := 0; len(left) > 0; tries++ {
+		if tries == maxTries {
+			return nil, nil, fmt.Errorf("%s, %s among them: %d attempts conflicted with others", doing, all[left[0]].ID, tries)
 		}
-		f, there, err := readOne[graph.Flow](ctx, s.flows, doing, bson.D{d("_id", r.ID)}, options.FindOne().SetProjection(fields))
-		switch {
-		case err != nil:
-			return 0, err
-		case there && f.Kind != graph.KindStream:
-			return 0, fmt.Errorf("%s: a flow of that id exists that is no stream", doing)
-		case there && f.Closed:
-			return 0, fmt.Errorf("%s: %w", doing, ErrStreamClosed)
-		} // two first appends at once, or it was opened
+		models := collect(left, func(i int) mongo.WriteModel { return all[i].write() })
+		_, err := s.flows.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+		collided, only := duplicates(err)
+		if err != nil && !only {
+			return nil, nil, explain(err, doing)
+		}
+		found, err := readAll[graph.Flow](ctx, s.flows, doing, bson.D{d("_id", in(collect(left, func(i int) string { return all[i].ID })))},
+			options.Find().SetProjection(bson.D{d("kind", 1), d("closed", 1), d("appended", 1)}))
+		if err != nil {
+			return nil, nil, err
+		}
+		byID := make(map[string]*graph.Flow, len(found))
+		for i := range found {
+			byID[found[i].ID] = &found[i]
+		}
+		var again []int
+		for n, i := range left {
+			f := byID[all[i].ID]
+			switch {
+			case f != nil && !slices.Contains(collided, n):
+				last[i] = f.Appended
+			case f != nil && f.Kind != graph.KindStream:
+				refused[i] = fmt.Errorf("%s: %w: a flow of that id exists that is no stream", all[i].ID, ErrNoFlow)
+			case f != nil && f.Closed:
+				refused[i] = fmt.Errorf("%s: %w", all[i].ID, ErrStreamClosed)
+			default: // two first appends at once, or it was opened
+				again = append(again, i)
+			}
+		}
+		left = again
 	}
-	return 0, fmt.Errorf("%s: %d attempts conflicted with others", doing, maxTries)
+	return last, refused, nil
+}
+
+// write is the update of a reservation.
+func (r *Reservation) write() mongo.WriteModel {
+	return mongo.NewUpdateOneModel().SetUpsert(true).
+		SetFilter(bson.D{d("_id", r.ID), d("kind", graph.KindStream), d("closed", bson.D{d("$ne", true)})}).
+		SetUpdate(bson.D{
+			d("$inc", bson.D{d("appended", int64(r.N))}),
+			d("$min", bson.D{d("due_at", r.DueAt)}),
+			d("$max", bson.D{d("look_until", r.LookUntil)}),
+			d("$setOnInsert", bson.D{
+				d("key", r.Key), d("scene", r.Scene), d("group", r.Group), d("status", graph.StatusRunning), d("rev", int64(1)),
+				d("created_at", r.Now), d("updated_at", r.Now), d("nodes", bson.A{}), d("states", bson.A{}),
+			}),
+		})
 }
 
 // Idle are those of the streams of which no node runs or may run. Index: _id.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -84,37 +85,59 @@ func (f *Flows) linkOnce(ctx context.Context, ids []string) (more []string, err 
 	return more, nil
 }
 
-// linkThem links the nodes of streams that are due, and of those that have become dry by a decision.
-func (p planner) linkThem(ctx context.Context, cases []decision.Case[*graph.Flow], answers []decision.Answer[*graph.Flow], now time.Time) error {
-	for _, kind := range []struct {
-		is   func(*decision.Case[*graph.Flow], *decision.Answer[*graph.Flow]) bool
-		link linking
-	}{
-		{func(c *decision.Case[*graph.Flow], a *decision.Answer[*graph.Flow]) bool {
-			return c.Due && !a.Changed && c.Doc.Kind == graph.KindStream
-		}, flowplan.Link},
-		{func(_ *decision.Case[*graph.Flow], a *decision.Answer[*graph.Flow]) bool {
-			return a.Changed && flowplan.Dry(a.After)
-		}, flowplan.LinkDry},
-	} {
-		var streams []*graph.Flow
-		var of []int // of each stream: its case
-		for i := range cases {
-			if a := &answers[i]; a.Err == nil && kind.is(&cases[i], a) {
-				streams, of = append(streams, a.After), append(of, i)
-			}
+// linkDue links the nodes of streams that are due.
+func (p planner) linkDue(ctx context.Context, cases []decision.Case[*graph.Flow], answers []decision.Answer[*graph.Flow], now time.Time) error {
+	var streams []*graph.Flow
+	var of []int // of each stream: its case
+	for i := range cases {
+		if c := &cases[i]; c.Due && c.Doc.Kind == graph.KindStream && !answers[i].Changed && answers[i].Err == nil {
+			streams, of = append(streams, c.Doc), append(of, i)
 		}
-		afters, errs, err := p.link(ctx, streams, kind.link, now)
-		if err != nil {
-			return err
+	}
+	afters, errs, err := p.link(ctx, streams, flowplan.Link, now)
+	if err != nil {
+		return err
+	}
+	for n, i := range of {
+		a := &answers[i]
+		a.After, a.Changed, a.Err = afters[n], errs[n] == nil && afters[n] != streams[n], errs[n]
+	}
+	return nil
+}
+
+// linkDry links the nodes of streams that have run dry by a decision about ends, as part of that
+// decision. What was appended is read anew: it is not guarded by the rev, so the stream may have been
+// read before.
+func (p planner) linkDry(ctx context.Context, answers []decision.Answer[*graph.Flow], now time.Time) error {
+	dry := map[string]int{} // by id: its case
+	for i := range answers {
+		if a := &answers[i]; a.Changed && flowplan.Dry(a.After) {
+			dry[a.After.ID] = i
 		}
-		for n, i := range of {
-			a := &answers[i]
-			if errs[n] != nil && !a.Changed {
-				a.Err = errs[n]
-			} else if errs[n] == nil {
-				a.After, a.Changed = afters[n], a.Changed || afters[n] != streams[n]
-			}
+	}
+	if len(dry) == 0 {
+		return nil
+	}
+	fresh, err := p.store.Flows.Appending(ctx, slices.Collect(maps.Keys(dry)))
+	if err != nil {
+		return err
+	}
+	var streams []*graph.Flow
+	for _, s := range fresh {
+		after := *answers[dry[s.ID]].After
+		if s.Rev != after.Rev-1 || s.DueAt.IsZero() && !after.Backlog {
+			continue // somebody has decided since, or there is nothing
+		}
+		after.Appended, after.DueAt, after.LookUntil = s.Appended, s.DueAt, s.LookUntil
+		streams = append(streams, &after)
+	}
+	afters, errs, err := p.link(ctx, streams, flowplan.LinkDry, now)
+	if err != nil {
+		return err
+	}
+	for n, after := range afters {
+		if errs[n] == nil {
+			answers[dry[after.ID]].After = after
 		}
 	}
 	return nil

@@ -81,7 +81,10 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 	for i, m := range made {
 		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(cases[i].Ends), Err: m.err}
 	}
-	return answers, p.linkThem(ctx, cases, answers, now)
+	if err := p.linkDue(ctx, cases, answers, now); err != nil {
+		return nil, err
+	}
+	return answers, p.linkDry(ctx, answers, now)
 }
 
 // endsOf are the ends of tasks as the planner of flows sees them. One of a node that the flow does

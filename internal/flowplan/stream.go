@@ -62,10 +62,8 @@ func LinkDry(f *graph.Flow, appended []*graph.Node, more bool, now time.Time) *g
 	return link(f, appended, more, goOn, now)
 }
 
-// Dry says whether no node of a stream is left to run, but others may have been appended.
-func Dry(f *graph.Flow) bool {
-	return f.Kind == graph.KindStream && !f.Closed && (f.Backlog || !f.DueAt.IsZero()) && open(f) == 0
-}
+// Dry says whether no node of a stream is left to run.
+func Dry(f *graph.Flow) bool { return f.Kind == graph.KindStream && !f.Closed && open(f) == 0 }
 
 func link(f *graph.Flow, appended []*graph.Node, more bool, begin func(*graph.Flow, *Inputs, time.Time) *step, now time.Time) *graph.Flow {
 	known := make(map[string]bool, len(f.Nodes))

@@ -273,11 +273,21 @@ type Nodes struct{ *core }
 // Put stores what nodes have become, each unless the stored record is of a later decision. Index:
 // _id.
 func (s *Nodes) Put(ctx context.Context, nodes []*graph.Node) error {
+	var whole []*graph.Node // of streams: a record that was INIT becomes another one
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *graph.Node) bool {
+		if n.Position > 0 {
+			whole = append(whole, n)
+		}
+		return n.Position > 0
+	})
 	nodes, err := s.insertNew(ctx, nodes)
-	if err != nil || s.putEqual(ctx, nodes) {
+	if err != nil {
 		return err
 	}
-	return putRecords(ctx, s.flowNodes, "storing nodes of flows", nodes, func(n *graph.Node) (string, int64) { return n.ID, n.Rev })
+	if !s.putEqual(ctx, nodes) {
+		whole = append(whole, nodes...)
+	}
+	return putRecords(ctx, s.flowNodes, "storing nodes of flows", whole, func(n *graph.Node) (string, int64) { return n.ID, n.Rev })
 }
 
 // insertNew inserts the records of new flows, which costs the server less than upserts. It returns

@@ -91,6 +91,20 @@ func (r *Reservation) write() mongo.WriteModel {
 		})
 }
 
+// Appending is what appends write of a stream, at any time and whatever its rev is.
+type Appending struct {
+	ID        string    `bson:"_id"`
+	Rev       int64     `bson:"rev"`
+	Appended  int64     `bson:"appended"`
+	DueAt     time.Time `bson:"due_at"`
+	LookUntil time.Time `bson:"look_until"`
+}
+
+// Appending reads what was appended to streams. Index: _id.
+func (s *Flows) Appending(ctx context.Context, ids []string) ([]Appending, error) {
+	return readAll[Appending](ctx, s.flows, "reading what was appended", bson.D{d("_id", in(ids))}, options.Find().SetProjection(fields("rev", "appended", "due_at", "look_until")))
+}
+
 // Idle are those of the streams of which no node runs or may run. Index: _id.
 func (s *Flows) Idle(ctx context.Context, ids []string) ([]string, error) {
 	return readIDs(ctx, s.flows, "looking for streams that are idle", bson.D{d("_id", in(ids)), d("running_at", absent)})

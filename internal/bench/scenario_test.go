@@ -157,12 +157,25 @@ func TestPeriodicMeasuresHowLateTicksAreAndWhatRulesCost(t *testing.T) {
 func TestFlowMeasuresWhatANodeCostsAndHowSoonItStarts(t *testing.T) {
 	t.Parallel()
 	out := all(t, config(t, "flow"))
-	require.Len(t, out, 3)
+	require.Len(t, out, 8)
 	require.Equal(t, 60, out["flow/plain"].Tasks)
 	require.Equal(t, 60, out["flow/wide"].Tasks)
 	require.Contains(t, out["flow/wide"].Notes[0], " of the rate of plain tasks")
 	require.Equal(t, 3, out["flow/long"].Tasks)
 	require.Positive(t, out["flow/long"].Latency.P50, "no node starts before its parent has ended")
+}
+
+func TestFlowMeasuresAppendsAndStepsOfStreams(t *testing.T) {
+	t.Parallel()
+	out := all(t, config(t, "flow"))
+	for _, name := range []string{"flow/append/one", "flow/append/many"} {
+		require.Equal(t, 60, out[name].Tasks)
+		require.NotNil(t, out[name].Ratio, "appends stand beside raw inserts")
+	}
+	require.Equal(t, 60, out["flow/chain"].Tasks)
+	require.Positive(t, out["flow/chain"].Latency.P50)
+	require.Contains(t, out["flow/chain"].Notes[1], "p50 of the first tenth")
+	require.Contains(t, out["flow/chain"].Notes[2], "times that of a plain send")
 }
 
 func TestSendMeasuresProducersOnly(t *testing.T) {

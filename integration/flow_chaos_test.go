@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -172,10 +173,15 @@ func TestFlowChild(t *testing.T) {
 	client, err := engine.Client(os.Getenv(childURI))
 	require.NoError(t, err)
 	db, name := client.Database(os.Getenv(childDB)), os.Getenv(childName)
-	if role == "flow-worker" {
+	if role == "flow-worker" || role == "flow-both" {
 		c, err := consumer.New(consumer.Config{Database: db, WorkerID: name, Concurrency: 50})
 		require.NoError(t, err)
 		require.NoError(t, consumer.Handle(c, flowWork, runFlowNode(db)))
+		if role == "flow-both" { // the engine hears of the ends of its worker
+			f, err := flow.New(flow.Config{Database: db})
+			require.NoError(t, err)
+			go func() { assert.NoError(t, f.Run(t.Context())) }()
+		}
 		require.NoError(t, c.Run(t.Context()))
 		return
 	}
@@ -289,7 +295,7 @@ func TestFlowsEndAsTheRuleSaysAlthoughProcessesDieAndFreeze(t *testing.T) {
 }
 
 // flowRoles are the processes of the scenario.
-var flowRoles = [...]string{"flow-engine", "flow-engine", "flow-engine", "flow-worker", "flow-worker", "flow-starter"}
+var flowRoles = [...]string{"flow-engine", "flow-engine", "flow-both", "flow-both", "flow-worker", "flow-starter"}
 
 // flowChaos is what happens to the processes.
 type flowChaos struct {

@@ -114,6 +114,10 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 	return held, nil
 }
 
+// late is by how much a task ended after its node became READY if it was released since. The clocks
+// of two processes do not differ by as much.
+const late = 5 * time.Second
+
 // apply releases or cancels a task. A task of another life of the node stays as it is, but that an
 // earlier life is cancelled, too: the node has gone beyond it.
 func (p planner) apply(t *model.Task, do todo) *model.Task {
@@ -130,7 +134,9 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 		return after
 	case do.plan.Do == graph.Reset, t.Origin.Generation < do.plan.Life:
 		return t
-	case t.Status.Ended():
+	case t.Status.Ended() && t.FinishedAt.Sub(do.flow.States[flowplan.Place(do.flow, do.plan)].At) > late:
+		return t // it has run since: this process was frozen
+	case t.Status.Ended(): // while its node waited: the flow knew nothing to do with the end
 		return lifecycle.TellAgain(t, now)
 	case t.Status != model.StatusWait:
 		return t

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
@@ -19,7 +20,7 @@ import (
 )
 
 const doctorHelp = `Check the deployment: the connection, the server, the user's privileges, the schema, the
-clocks, the workers, and tasks that wait too long.
+clocks, the workers, flows without an engine, and tasks that wait too long.
 
 Each line is ok, warn or fail; warn and fail suggest a repair. The exit code is 1 if a line
 is fail, and 4 if the database does not answer. To test the user's privileges, the command
@@ -236,6 +237,7 @@ func (d *doctor) workers(ctx context.Context) {
 		d.ok("workers", "%s, for %s", human.Plural(alive, "lives", "live"), strings.Join(slices.Sorted(maps.Keys(served)), ", "))
 	}
 	d.callbacks(ctx, served[input.CallbackType] != nil)
+	d.flows(ctx, served[flowplan.EngineType] != nil)
 	due, err := d.store.Tasks.DueTypes(ctx, d.now)
 	if err != nil {
 		d.fail("due tasks", err, "")

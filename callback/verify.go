@@ -34,19 +34,20 @@ const (
 
 // Delivery is a callback with a valid signature.
 type Delivery struct {
-	// ID names the delivered end of one life of one task. Every repetition has the same ID.
+	// ID names the delivered end of one life of one task, or one event of a flow. Every repetition
+	// has the same ID.
 	ID string
 	// At is when the sender signed this request, in whole seconds.
 	At time.Time
 	// Key is the key that signed it, as passed to [Verify].
 	Key Key
-	// Task is the id of the task as the sender gives it, unsigned; "" if it is missing.
+	// Task is the id of the task as the sender gives it, unsigned; "" if it is missing, as for flows.
 	Task string
 	// Body is the body as it was signed: the JSON of a [Body].
 	Body []byte
 }
 
-// Body is what a callback says of the task's end.
+// Body is what a callback says of the end of a task, or of a flow.
 type Body struct {
 	// Ext holds the task's arguments.
 	Ext json.RawMessage `json:"ext"`
@@ -57,6 +58,10 @@ type Body struct {
 	ErrorInfo string `json:"error_info,omitempty"`
 	// Status is Pending if a person must decide what follows the failure, otherwise empty.
 	Status string `json:"status,omitempty"`
+	// FlowID and Node are set for a flow. Then Status is PENDING if a person must resolve the node,
+	// or FINISH if the flow is over; the node is its last one. Ext is that of the flow.
+	FlowID string `json:"flow_id,omitempty"`
+	Node   string `json:"node,omitempty"`
 }
 
 // Verifier checks callbacks like [Verify], with bounds of its own. It is safe for concurrent use.

@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -23,11 +24,15 @@ type todo struct {
 	now  time.Time // the same for all, so that equal changes are one statement
 }
 
+// place is where the node stands among those of its flow.
+func (do todo) place() int { return flowplan.Place(do.flow, do.plan) }
+
 // Finish implements [decision.Planner]: tasks may run, are cancelled, or begin a new life, and the
 // records of nodes are stored. Each task records the life of its node (origin.generation), so what
 // was done already, or is out of date, changes nothing.
 func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[string]error, err error) {
 	todos := map[string][]todo{} // by task, in the order of the decisions
+	var children []todo          // of nodes that start flows
 	var renew []string
 	records := map[string]*graph.Node{}
 	if held, err = p.arguments(ctx, flows); err != nil {
@@ -47,18 +52,22 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 			i := flowplan.Place(f, pl)
 			id := taskID(f, i)
 			switch {
-			case pl.Do == graph.Link:
+			case pl.Do == flowplan.DoLink:
 				for n := i; n < i+pl.N; n++ {
 					records[taskID(f, n)] = nodeOf(f, n)
 				}
-			case pl.Do == graph.Release && started[id]:
-			case pl.Do == graph.Release, pl.Do == graph.Abort:
+			case pl.Do == flowplan.DoRelease && started[id]:
+			case pl.Do == flowplan.DoRelease, pl.Do == flowplan.DoAbort:
 				todos[id] = append(todos[id], todo{f, pl, now})
-			case pl.Do == graph.Restart, pl.Do == graph.Reset:
+			case pl.Do == flowplan.DoRestart, pl.Do == flowplan.DoReset:
 				renew = append(renew, id)
 				todos[id] = append(todos[id], todo{f, pl, now})
 			}
-			records[id] = nodeOf(f, i)
+			if f.Nodes[i].Flow != nil && pl.Do != "" {
+				children = append(children, todo{f, pl, now})
+			}
+			record := nodeOf(f, i)
+			records[record.ID] = record
 		}
 	}
 	for _, id := range renew {
@@ -94,6 +103,12 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 			held[t.flow.ID] = fmt.Errorf("changing the task %s: %w", id, store.ErrHeld)
 		}
 	}
+	if err := p.children(ctx, children, held); err != nil {
+		return nil, err
+	}
+	if err := p.report(ctx, flows, held); err != nil {
+		return nil, err
+	}
 	maps.DeleteFunc(running, func(_ string, signal bool) bool { return !signal })
 	if err := p.store.Control.Signal(ctx, slices.Sorted(maps.Keys(running))...); err != nil {
 		return nil, err
@@ -102,7 +117,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 		return nil, err
 	}
 	for _, f := range flows {
-		restarted := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == graph.Restart })
+		restarted := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == flowplan.DoRestart })
 		if held[f.ID] != nil || f.DeleteAt.IsZero() && !restarted {
 			continue
 		}
@@ -126,19 +141,21 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 	}
 	now, typ := do.now, p.types.Options(t.Type)
 	switch {
-	case do.plan.Do == graph.Abort:
+	case do.plan.Do == flowplan.DoAbort && do.flow.Nodes[do.place()].Flow != nil && do.flow.States[do.place()].Status == graph.NodeReady:
+		return t // it ends when the flow has, which is cancelled
+	case do.plan.Do == flowplan.DoAbort:
 		after, err := lifecycle.Cancel(t, "cancelled by its flow", lifecycle.EffectiveOf(t, typ), now)
 		if err != nil {
 			return t // it has ended
 		}
 		return after
-	case do.plan.Do == graph.Reset, t.Origin.Generation < do.plan.Life:
+	case do.plan.Do == flowplan.DoReset, t.Origin.Generation < do.plan.Life:
 		return t
 	case t.Status.Ended() && t.FinishedAt.Sub(do.flow.States[flowplan.Place(do.flow, do.plan)].At) > late:
 		return t // it has run since: this process was frozen
 	case t.Status.Ended(): // while its node waited: the flow knew nothing to do with the end
 		return lifecycle.TellAgain(t, now)
-	case t.Status != model.StatusWait:
+	case t.Status != model.StatusWait, t.Type == flowspec.NodeType: // which waits for the engine
 		return t
 	}
 	return p.released(t, do)
@@ -168,7 +185,7 @@ func (p planner) released(t *model.Task, do todo) *model.Task {
 // renew begins a new life of a task, which waits, or may run at once.
 func (p planner) renew(ctx context.Context, id string, do todo) error {
 	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
-		if !ofFlow(t, do.flow) || t.Origin.Generation >= do.plan.Life || do.plan.Do != graph.Restart && do.plan.Do != graph.Reset {
+		if !ofFlow(t, do.flow) || t.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
 			return p.apply(t, do), nil
 		}
 		now := p.store.Clock.Now()
@@ -186,7 +203,7 @@ func (p planner) renew(ctx context.Context, id string, do todo) error {
 		origin := *t.Origin
 		origin.Generation = do.plan.Life
 		after.Origin = &origin
-		if do.plan.Do == graph.Restart {
+		if do.plan.Do == flowplan.DoRestart && t.Type != flowspec.NodeType {
 			after = p.released(after, do)
 		}
 		after.Rev = t.Rev + 1
@@ -206,7 +223,7 @@ func (p planner) resend(ctx context.Context, id string, do todo) error {
 		return err
 	}
 	last := lives[id]
-	if last == nil || !ofFlow(last, do.flow) || last.Origin.Generation >= do.plan.Life || do.plan.Do != graph.Restart && do.plan.Do != graph.Reset {
+	if last == nil || !ofFlow(last, do.flow) || last.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
 		return nil // the task is gone, or unreadable: the sweep ends the node
 	}
 	d := lifecycle.Draft{
@@ -218,7 +235,7 @@ func (p planner) resend(ctx context.Context, id string, do todo) error {
 	origin.Generation = do.plan.Life
 	d.Origin = &origin
 	t := lifecycle.NewTask(d, p.store.Clock.Now())
-	if do.plan.Do == graph.Restart {
+	if do.plan.Do == flowplan.DoRestart && t.Type != flowspec.NodeType {
 		t = p.released(t, do)
 	}
 	_, err = p.store.Tasks.Insert(ctx, []*model.Task{t})
@@ -254,7 +271,7 @@ func (p planner) alert(ctx context.Context, flows []*graph.Flow) {
 	for _, f := range flows {
 		for k := range f.Planned {
 			i := flowplan.Place(f, &f.Planned[k])
-			if st := &f.States[i]; f.Planned[k].Do == graph.Alert && st.Status == graph.NodePending {
+			if st := &f.States[i]; f.Planned[k].Do == flowplan.DoAlert && st.Status == graph.NodePending {
 				p.log.Warn().Str("flow_id", f.ID).Str("node", f.Nodes[i].ID).Str("reason", st.Reason).Msg("a node of a flow is PENDING: it waits for a person")
 				if p.pending != nil {
 					p.pending(ctx, f, f.Nodes[i].ID, st.Reason)

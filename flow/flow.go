@@ -39,7 +39,7 @@ type Config struct {
 	// EngineID names this process among the engines; engines of one process that share their looks
 	// have the name of the first. Defaults to a generated id.
 	EngineID string
-	// SecretKey seals the keys that sign the callbacks of nodes: 32 bytes as hex or base64, or
+	// SecretKey seals the keys that sign the callbacks of flows and their nodes: 32 bytes as hex or base64, or
 	// several separated by commas. The first seals, all open. Defaults to none: flows with such
 	// keys are refused.
 	SecretKey string
@@ -153,6 +153,9 @@ func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
 		return nil, fmt.Errorf("starting a flow: %w", err)
 	}
 	doc, err := flowspec.Build(&sealed, key, now)
+	if err == nil {
+		doc, err = flowplan.Begin(doc, now)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("starting a flow: %w", err)
 	}
@@ -172,15 +175,22 @@ func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
 	return doc, nil
 }
 
-// seal makes the secrets of the nodes' callbacks unreadable; what is sealed stays so.
+// seal makes the secrets of the callbacks unreadable; what is sealed stays so.
 func (f *Flows) seal(s graph.Spec) (graph.Spec, error) {
 	var errs []error
+	var err error
+	s.Callback, err = f.secrets.SealCallback("callback", s.Callback)
+	errs = append(errs, err)
 	s.Nodes = slices.Clone(s.Nodes)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		var err error
 		n.Options.Callback, err = f.secrets.SealCallback(fmt.Sprintf("nodes[%d].options.callback", i), n.Options.Callback)
 		errs = append(errs, err)
+		if n.Flow != nil {
+			inner, err := f.seal(*n.Flow)
+			n.Flow, errs = &inner, append(errs, err)
+		}
 	}
 	return s, errors.Join(errs...)
 }

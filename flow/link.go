@@ -187,7 +187,7 @@ func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[strin
 	for _, f := range flows {
 		for k := range f.Planned {
 			pl := &f.Planned[k]
-			if pl.Do != graph.Link {
+			if pl.Do != flowplan.DoLink {
 				continue
 			}
 			l := link{f, pl.Links}

@@ -120,18 +120,29 @@ func (f *Flows) try(m *making, now time.Time) {
 		if p.Args.Type != 0 || !flowplan.Runs(after, p) {
 			continue
 		}
-		args, lacks, err := fill(m, after, after.Nodes[flowplan.Place(after, p)].Args)
+		i := flowplan.Place(after, p)
+		args, lacks, err := fill(m, after, after.Nodes[i].Args)
 		switch {
 		case len(lacks) > 0:
 			m.missing = append(m.missing, lacks...)
 		case err != nil: // its task cannot run; what hangs on it goes on, or does not
-			if after, err = flowplan.Fail(after, p.Node, err.Error(), in, now); err != nil {
+			if after, err = flowplan.Fail(after, i, err.Error(), in, now); err != nil {
 				m.err = err
 				return
 			}
 			k = known - 1 // more may have become ready
 		default:
 			p.Args = args
+			if after.Nodes[i].Flow == nil {
+				break
+			}
+			if _, err := flowspec.Child(after, i, args, now); err != nil {
+				if after, err = flowplan.Fail(after, i, "its flow cannot start: "+err.Error(), in, now); err != nil {
+					m.err = err
+					return
+				}
+				k = known - 1
+			}
 		}
 	}
 	for i := range in.Missing {
@@ -155,14 +166,19 @@ func fill(m *making, after *graph.Flow, stored string) (args bson.RawValue, lack
 			return args, nil, err
 		}
 		places[node] = i
-		if _, known := m.outputs[i]; !known && after.States[i].Status == graph.NodeSuccess {
+		if _, known := m.outputs[i]; !known && flowspec.HasTask(&after.Nodes[i]) && after.States[i].Status == graph.NodeSuccess {
 			lacks = append(lacks, i)
 		}
 	}
 	if len(lacks) > 0 {
 		return args, lacks, nil
 	}
-	args, err = flowspec.Resolve(template, func(node string) bson.RawValue { return m.outputs[places[node]] })
+	args, err = flowspec.Resolve(template, func(node string) bson.RawValue {
+		if i := places[node]; flowspec.HasTask(&after.Nodes[i]) {
+			return m.outputs[i]
+		}
+		return after.States[places[node]].Output
+	})
 	return args, nil, err
 }
 
@@ -180,8 +196,5 @@ func (f *Flows) lives(ctx context.Context, ids []string) (map[string]*model.Task
 	return tasks, nil
 }
 
-// taskID is the id of the task of a node.
-func taskID(doc *graph.Flow, i int) string {
-	v := &doc.Nodes[i]
-	return model.TaskID(doc.Tenant, v.Type, flowspec.TaskKey(doc.Key, v.ID))
-}
+// taskID is the id of the task of a node; "" = it has none.
+func taskID(doc *graph.Flow, i int) string { return flowspec.TaskID(doc, i) }

@@ -28,6 +28,17 @@ func (f *Flows) Resolve(ctx context.Context, id, node string, status graph.NodeS
 	})
 }
 
+// Answer resolves a PENDING node that asks a person as SUCCESS. The values, any JSON object, are its
+// output; an error names each field that is wrong. [Flows.Resolve] does so without values.
+func (f *Flows) Answer(ctx context.Context, id, node string, values any, remark string) (*graph.Flow, error) {
+	if err := checkRemark(remark); err != nil {
+		return nil, err
+	}
+	return f.change(ctx, "answering a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
+		return flowplan.Answer(doc, i, values, remark, in, now)
+	})
+}
+
 // Cancel ends a flow: tasks that run are cancelled, nodes that wait are SKIPPED. The flow is FINISH
 // when the last task has ended. To cancel a flow that has ended changes nothing.
 func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, error) {
@@ -64,7 +75,7 @@ func (f *Flows) Explain(ctx context.Context, id, node string) ([]string, error) 
 // NodeView is a node as it is now.
 type NodeView struct {
 	graph.Node
-	Output    bson.RawValue // of a task that succeeded
+	Output    bson.RawValue // of a task that succeeded, or a person's answers
 	ErrorInfo string        // of the task's last error
 }
 
@@ -75,9 +86,11 @@ func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(doc.Nodes))
+	ids := make([]string, 0, len(doc.Nodes))
 	for i := range doc.Nodes {
-		ids[i] = taskID(doc, i)
+		if id := taskID(doc, i); id != "" {
+			ids = append(ids, id)
+		}
 	}
 	tasks, err := f.lives(ctx, ids)
 	if err != nil {
@@ -85,12 +98,15 @@ func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
 	}
 	out := make([]NodeView, len(doc.Nodes))
 	for i := range doc.Nodes {
-		v := NodeView{Node: *nodeOf(doc, i)}
+		v := NodeView{Node: *nodeOf(doc, i), Output: doc.States[i].Output}
 		if t := tasks[v.TaskID]; t != nil {
 			if v.ErrorInfo = t.ErrorInfo; t.Status.Succeeded() && v.Status == graph.NodeSuccess {
 				v.Output = t.Result
 			}
 			v.Status = flowplan.StatusNow(v.Status, t)
+			if doc.Nodes[i].Flow != nil && v.Status == graph.NodeReady {
+				v.Status = graph.NodeRunning // its flow runs
+			}
 		}
 		out[i] = v
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -28,7 +29,7 @@ func (planner) MustKnow(*graph.Flow) (ids []string) { return nil }
 func (planner) PlannedBytes(f *graph.Flow) (n int) {
 	const each = 256
 	for i := range f.Planned {
-		n += each + len(f.Planned[i].Args.Value)
+		n += each + len(f.Planned[i].Args.Value) + len(f.Planned[i].Tell)
 		if t := f.Planned[i].Task; t != nil {
 			n += each + len(t.Args.Value)
 		}
@@ -44,8 +45,12 @@ func (planner) PlannedBytes(f *graph.Flow) (n int) {
 
 func (planner) Tasks(f *graph.Flow) (tasks []*model.Task) {
 	for i := range f.Planned {
-		if t := f.Planned[i].Task; t != nil {
-			tasks = append(tasks, t)
+		p := &f.Planned[i]
+		if p.Task != nil {
+			tasks = append(tasks, p.Task)
+		}
+		if d, is := flowplan.Delivery(f, p); is {
+			tasks = append(tasks, lifecycle.NewTask(d, f.UpdatedAt))
 		}
 	}
 	return tasks
@@ -64,8 +69,8 @@ func (planner) Of(l store.OutboxLife) string {
 	return l.Origin.ID
 }
 
-// Decide implements [decision.Planner]: all ends of a flow's tasks are one decision. That of the last
-// node of a stream links the next, too.
+// Decide implements [decision.Planner]: all ends of a flow's tasks, and the nodes whose time has
+// come, are one decision. That of the last node of a stream links the next, too.
 func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow], now time.Time) ([]decision.Answer[*graph.Flow], error) {
 	made := make([]*making, len(cases))
 	for i, c := range cases {
@@ -158,7 +163,7 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 		var ids []string
 		var of []int // the places of their nodes
 		for i, st := range doc.States {
-			if st.Status == graph.NodeReady && now.Sub(st.At) >= lostAfter {
+			if st.Status == graph.NodeReady && flowspec.HasTask(&doc.Nodes[i]) && now.Sub(st.At) >= lostAfter {
 				ids, of = append(ids, taskID(doc, i)), append(of, i)
 			}
 		}

@@ -86,6 +86,11 @@ func flowDef(seed, n int) (s graph.Spec, fails map[string]bool) {
 			hasChild[p] = true
 		}
 		fails[node.ID] = r.IntN(8) == 0
+		if i > 0 && i < count-1 && r.IntN(8) == 0 {
+			node.Type, node.Options = "", model.Options{}
+			node.Wait = &graph.Wait{For: time.Duration(1+r.IntN(300)) * time.Millisecond}
+			fails[node.ID] = false
+		}
 		args := map[string]any{"flow": n, "node": node.ID, "fails": fails[node.ID]}
 		if i > 0 {
 			node.Join.Strategy = []graph.Strategy{graph.AllSucceeded, graph.AllEnded, graph.AtLeast, graph.These}[r.IntN(4)]
@@ -101,18 +106,28 @@ func flowDef(seed, n int) (s graph.Spec, fails map[string]bool) {
 			args["join"], args["n"], args["these"] = node.Join.Strategy, node.Join.N, node.Join.Nodes
 			args["before"] = map[string]any{"$output": node.After[0] + ".node"}
 		}
-		node.Args = args
+		if node.Wait == nil {
+			node.Args = args
+		}
 		s.Nodes = append(s.Nodes, node)
 	}
 	becomes := flowSettled(s, fails)
 	for _, node := range s.Nodes {
+		if node.Wait != nil {
+			continue
+		}
 		node.Args.(map[string]any)["parents"] = slices.DeleteFunc(slices.Clone(node.After), func(p string) bool { return becomes[p] == graph.NodeSkipped })
 	}
 	return s, fails
 }
 
-// flowEven says whether the output of a node is even, which conditions ask for.
-func flowEven(node string) bool { return node[len(node)-1]%2 == 0 }
+// flowEven says whether the output of a node is even, which conditions ask for. A node that waits
+// has no output.
+func flowEven(s graph.Spec, node string) bool {
+	return s.Nodes[nodeAt(s, node)].Wait == nil && isEven(node)
+}
+
+func isEven(node string) bool { return node[len(node)-1]%2 == 0 }
 
 // flowSettled is the whole rule of flows in one walk: the nodes in order, each judged by what has
 // become of its parents (see the model in internal/flowplan).
@@ -122,7 +137,7 @@ func flowSettled(s graph.Spec, fails map[string]bool) map[string]graph.NodeStatu
 		n, skipped := map[graph.NodeStatus]int{}, 0
 		for _, p := range v.After {
 			is := out[p]
-			if is == graph.NodeSuccess && v.When[p] != nil && !flowEven(p) {
+			if is == graph.NodeSuccess && v.When[p] != nil && !flowEven(s, p) {
 				is = graph.NodeSkipped
 			}
 			if is == graph.NodeSkipped {
@@ -222,7 +237,7 @@ func runFlowNode(db *mongo.Database) func(context.Context, *consumer.Task[flowAr
 		if a.Fails {
 			return flowOut{}, consumer.Fatal(errors.New("as it was told"))
 		}
-		return flowOut{Node: a.Node, Even: flowEven(a.Node)}, nil
+		return flowOut{Node: a.Node, Even: isEven(a.Node)}, nil
 	}
 }
 
@@ -237,7 +252,27 @@ func flowEarly(ctx context.Context, db *mongo.Database, key string, a flowArgs) 
 	if err := cur.All(ctx, &tasks); err != nil {
 		return "", consumer.Release()
 	}
+	var doc struct {
+		Nodes []struct {
+			ID  string `bson:"id"`
+			For int64  `bson:"for_ms"`
+		} `bson:"nodes"`
+		States []graph.State `bson:"states"`
+	}
+	id := "-/" + strings.TrimSuffix(strings.TrimPrefix(prefix, "flow:"), ":")
+	if err := db.Collection("flows").FindOne(ctx, bson.D{{Key: "_id", Value: id}}).Decode(&doc); err != nil {
+		return "", consumer.Release()
+	}
 	succeeded, ended := 0, 0
+	for i, v := range doc.Nodes { // those without a task
+		of := a.Parents
+		if a.Join == graph.These {
+			of = a.These
+		}
+		if v.For > 0 && slices.Contains(of, v.ID) && doc.States[i].Status == graph.NodeSuccess {
+			succeeded, ended = succeeded+1, ended+1
+		}
+	}
 	for _, t := range tasks {
 		s := model.Status(t.Status)
 		if a.Join == graph.These && !slices.Contains(a.These, strings.TrimPrefix(t.Key, prefix)) {

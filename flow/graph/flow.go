@@ -56,12 +56,16 @@ type Flow struct {
 	Description string        `bson:"description,omitempty"`
 	Ext         bson.RawValue `bson:"ext,omitempty"`
 
+	Callback *model.Callback `bson:"callback,omitempty"` // secrets are sealed
+	// Parent is the node that started the flow, its life as generation; nil = none did.
+	Parent *model.Origin `bson:"parent,omitempty"`
+
 	Status    Status    `bson:"status"`
 	Reason    string    `bson:"reason,omitempty"` // why it ended early, or waits for a person
 	Closed    bool      `bson:"closed,omitempty"` // it ended early: nothing starts any more
 	Rev       int64     `bson:"rev"`              // rises on every decision
 	Decision  string    `bson:"decision,omitempty"`
-	RunningAt time.Time `bson:"running_at,omitempty"` // a node is READY: since then
+	RunningAt time.Time `bson:"running_at,omitempty"` // the task of a node may run: since then
 	CreatedAt time.Time `bson:"created_at"`
 	UpdatedAt time.Time `bson:"updated_at"`
 	EndedAt   time.Time `bson:"ended_at,omitempty"`
@@ -73,7 +77,7 @@ type Flow struct {
 	Appended  int64     `bson:"appended,omitempty"`   // the number of the last node that was appended
 	Trimmed   int       `bson:"trimmed,omitempty"`    // nodes of the chain before Nodes; no plan is about them
 	Backlog   bool      `bson:"backlog,omitempty"`    // nodes wait to be linked, and there is no room
-	DueAt     time.Time `bson:"due_at,omitempty"`     // somebody looks for nodes to link then
+	DueAt     time.Time `bson:"due_at,omitempty"`     // somebody looks for nodes to link then; of a set the earliest time for which a node waits
 	LookUntil time.Time `bson:"look_until,omitempty"` // an append may bring nodes to light until then
 
 	Nodes  []Vertex `bson:"nodes"`  // every node after its parents
@@ -87,7 +91,11 @@ type Flow struct {
 // text: they have names that start with $, which not every server stores.
 type Vertex struct {
 	ID        string        `bson:"id"`
-	Type      string        `bson:"type"`
+	Type      string        `bson:"type,omitempty"`   // of its task; "" = it has none
+	For       time.Duration `bson:"for_ms,omitempty"` // of a node that waits: how long
+	Until     string        `bson:"until,omitempty"`  // of a node that waits: a time, or a reference to one, as JSON
+	Ask       *Ask          `bson:"ask,omitempty"`
+	Flow      *Spec         `bson:"flow,omitempty"`  // of a node that starts a flow; each JSON value in it is text
 	After     []int         `bson:"after,omitempty"` // places of the parents
 	When      []string      `bson:"when,omitempty"`  // of each parent: a filter as JSON; "" = always
 	Join      Strategy      `bson:"join,omitempty"`
@@ -109,6 +117,8 @@ type State struct {
 	Own     bool          `bson:"own,omitempty"`     // PENDING for what it did itself, or by its join's word
 	Life    int64         `bson:"life,omitempty"`    // how often it was run again by a person
 	Context bson.RawValue `bson:"context,omitempty"` // of a custom join
+	Output  bson.RawValue `bson:"output,omitempty"`  // of a node that asks: the answers
+	DueAt   time.Time     `bson:"due_at,omitempty"`  // READY, and waits for this time
 	At      time.Time     `bson:"at"`                // since when it has the status
 }
 
@@ -121,23 +131,14 @@ type Planned struct {
 	// Task is inserted unless it exists.
 	Task *model.Task `bson:"task,omitempty"`
 	Life int64       `bson:"life,omitempty"` // of the node, when it was decided
+	Tell string      `bson:"tell,omitempty"` // the error_info of a callback that is sent; of Over "" for none
 
 	Args  bson.RawValue `bson:"-"` // of a release or restart, where the node refers to outputs; never stored
 	Links []*Node       `bson:"-"` // of a link: the records with the tasks; nil = they are to be read
 }
 
-// Action is what is to be done with the task of a node.
+// Action is what is to be done with the task of a node. The actions are the engine's own.
 type Action string
-
-// The actions.
-const (
-	Release Action = "release" // it may run
-	Abort   Action = "abort"   // it is cancelled
-	Restart Action = "restart" // a new life of it may run
-	Reset   Action = "reset"   // a new life of it waits
-	Alert   Action = "alert"   // nothing: somebody is told that the node waits for a person
-	Link    Action = "link"    // nodes of a stream: their tasks are stored
-)
 
 // Node is one document of the collection flow_nodes: what operators and queries see of a node. One
 // that is INIT has its task, which leaves it when the node is linked.
@@ -146,8 +147,8 @@ type Node struct {
 	FlowID    string     `bson:"flow_id"`
 	Tenant    string     `bson:"tenant,omitempty"`
 	Node      string     `bson:"node"`
-	Type      string     `bson:"type"`
-	TaskID    string     `bson:"task_id"`
+	Type      string     `bson:"type,omitempty"` // "" = it has no task
+	TaskID    string     `bson:"task_id,omitempty"`
 	After     []string   `bson:"after,omitempty"`
 	Status    NodeStatus `bson:"status"`
 	Reason    string     `bson:"reason,omitempty"`

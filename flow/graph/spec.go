@@ -1,44 +1,88 @@
 package graph
 
-import "github.com/mscheduler/mscheduler/model"
+import (
+	"time"
+
+	"github.com/mscheduler/mscheduler/model"
+)
 
 // Spec is the definition of a flow: a graph of nodes without cycles, with one first and one last
 // node. Its JSON and YAML names are those of the fields in snake case.
 type Spec struct {
 	// Key names the flow within its tenant. A flow of the same key exists once: starting it again
 	// changes nothing. "" = an automatic one.
-	Key         string
-	Tenant      string // "" = none
-	Creator     string
-	Category    string // of the nodes' tasks
-	Description string
-	Args        any // any JSON value; nodes refer to it with {"$arg": "path"}
-	Ext         any // any JSON value of the caller's own
-	Nodes       []NodeSpec
+	Key         string `bson:"key,omitempty"`
+	Tenant      string `bson:"tenant,omitempty"` // "" = none
+	Creator     string `bson:"creator,omitempty"`
+	Category    string `bson:"category,omitempty"` // of the nodes' tasks
+	Description string `bson:"description,omitempty"`
+	Args        any    `bson:"args,omitempty"` // any JSON value; nodes refer to it with {"$arg": "path"}
+	Ext         any    `bson:"ext,omitempty"`  // any JSON value of the caller's own
+	// Callback configures signed requests about the flow. Success is called when the flow is FINISH,
+	// however its nodes ended. Error is called when a node is PENDING and a person must resolve it;
+	// nodes that only hang on it cause no call. nil = no calls.
+	Callback *model.Callback `bson:"callback,omitempty"`
+	Nodes    []NodeSpec      `bson:"nodes,omitempty"`
 }
 
-// NodeSpec is one node of a flow: one task.
+// NodeSpec is one node of a flow: one task, a flow that it starts, or a [Wait] or an [Ask], which
+// have no task.
 type NodeSpec struct {
 	// ID names the node within the flow: 1 to 64 of a-z A-Z 0-9 _ -. Seed 002's null node N/A is no
 	// name. A node that is appended to a stream may have none, and gets an automatic one.
-	ID    string
-	Type  string   // of the task
-	After []string // the node's parents; none = it is the first node
+	ID    string   `bson:"id,omitempty"`
+	Type  string   `bson:"type,omitempty"`  // of the task; "" = the node has none
+	After []string `bson:"after,omitempty"` // the node's parents; none = it is the first node
 
 	// Args is any JSON value. In it {"$output": "pay.receipt.no"} stands for that field of the
 	// output of the node pay, and {"$arg": "order.id"} for that of the flow's Args. What is not
 	// there is null. {"$literal": v} is v as it is.
-	Args any
+	Args any `bson:"args,omitempty"`
 
 	// When has conditions on the edges from parents, by parent: a MongoDB filter on the parent's
 	// output, which lies in the field output. An edge whose condition does not hold is not taken,
 	// and its parent counts as skipped.
-	When map[string]any
+	When map[string]any `bson:"when,omitempty"`
 
-	Join      Join
-	OnFailure Policy // "" = suspend
-	Priority  *int   // nil = 5
-	Options   model.Options
+	// Wait makes a node that succeeds at a time, Ask one that is PENDING until a person answers.
+	// Neither has a task.
+	Wait *Wait `bson:"wait,omitempty"`
+	Ask  *Ask  `bson:"ask,omitempty"`
+
+	// Flow makes a node that starts a flow and waits for its end; no worker is held meanwhile. The
+	// key of that flow follows from this one's, the node and its life, so Key and Tenant are empty;
+	// Args of the node, if given, are those of the flow. The output of its last node is that of this
+	// one. Flows nest at most 8 deep.
+	Flow *Spec `bson:"flow,omitempty"`
+
+	Join      Join          `bson:"join,omitempty"`
+	OnFailure Policy        `bson:"on_failure,omitempty"` // "" = suspend
+	Priority  *int          `bson:"priority,omitempty"`   // nil = 5
+	Options   model.Options `bson:"options,omitempty"`
+}
+
+// Wait says how long a node waits after its join lets it start. One of the fields is given.
+type Wait struct {
+	For time.Duration `bson:"for_ms,omitempty"` // at most ten years
+	// Until is a time, as text of RFC 3339, or a reference to such a text: {"$output": "pay.due"}
+	// or {"$arg": "order.deadline"}. A time that has passed does not delay. If the output has no
+	// time there, the node fails.
+	Until any `bson:"until,omitempty"`
+}
+
+// Ask is what a person is asked for. The answers are the output of the node.
+type Ask struct {
+	Title  string  `bson:"title" json:"title"` // what is to be decided, for people; 1 to 4,096 bytes
+	Fields []Field `bson:"fields,omitempty" json:"fields,omitempty"`
+}
+
+// Field is one value that a person is asked for; a node asks for at most 32.
+type Field struct {
+	Name     string   `bson:"name" json:"name"` // 1 to 64 of a-z A-Z 0-9 _ -
+	Kind     string   `bson:"kind" json:"kind"` // string, number, bool or choice; "" = string
+	Required bool     `bson:"required,omitempty" json:"required,omitempty"`
+	Choices  []string `bson:"choices,omitempty" json:"choices,omitempty"` // of a choice, at most 100
+	Help     string   `bson:"help,omitempty" json:"help,omitempty"`       // for people; at most 1,024 bytes
 }
 
 // Join says when a node with parents starts. The zero value wants all of them to succeed. The first
@@ -54,11 +98,11 @@ type NodeSpec struct {
 // A node is SKIPPED if at_least cannot be met because of skipped parents alone, or a parent that
 // these names was skipped, whatever became of the others. So the order of ends does not matter.
 type Join struct {
-	Strategy Strategy // "" = all_succeeded
-	N        int      // of at_least
-	Nodes    []string // of these
-	Custom   string   // the id under which the function is registered, see flow.Config
-	Context  any      // any JSON value, what a custom function is given first
+	Strategy Strategy `bson:"strategy,omitempty"` // "" = all_succeeded
+	N        int      `bson:"n,omitempty"`        // of at_least
+	Nodes    []string `bson:"nodes,omitempty"`    // of these
+	Custom   string   `bson:"custom,omitempty"`   // the id under which the function is registered, see flow.Config
+	Context  any      `bson:"context,omitempty"`  // any JSON value, what a custom function is given first
 }
 
 // Strategy is how a [Join] judges parents (seed 002).

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	wire "github.com/mscheduler/mscheduler/callback"
+	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/httpcall"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
@@ -52,7 +53,7 @@ func NewDeliverer(c Config) *Deliverer {
 // Close closes idle connections.
 func (d *Deliverer) Close() { d.caller.Close() }
 
-// Deliver calls the receiver of the life's end, and returns what the delivery keeps of its answer;
+// Deliver calls the receiver of the life's end, or of an event of a flow, and returns what the delivery keeps of its answer;
 // nothing if there is no receiver any more. An error is retried unless it is a
 // [*httpcall.VerdictError] that says otherwise.
 //
@@ -60,6 +61,9 @@ func (d *Deliverer) Close() { d.caller.Close() }
 // (Stripe, GitHub, those of Standard Webhooks). The exception is 410: the receiver is gone for
 // good. The delivery's own budget bounds the retries.
 func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (httpcall.Answer, error) {
+	if args.Flow != nil {
+		return d.flow(ctx, args.Flow)
+	}
 	life, err := d.Store.History.Life(ctx, args.TaskID, args.Generation)
 	if errors.Is(err, store.ErrNotFound) {
 		return httpcall.Answer{}, &httpcall.VerdictError{Err: fmt.Errorf("the task no longer exists: %w", err), Fatal: true}
@@ -71,14 +75,46 @@ func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (h
 	if target == nil {
 		return httpcall.Answer{}, err
 	}
-	sign := &httpcall.Signature{ID: lifecycle.DeliveryKey(life.ID, life.Generation), At: d.Store.Clock.Now()}
+	return d.call(ctx, target, security, message{
+		id: lifecycle.DeliveryKey(life.ID, life.Generation), body: lifecycle.CallbackBody(life), header: http.Header{wire.TaskHeader: {httpcall.Escape(life.ID)}},
+	})
+}
+
+// flow calls the receiver of an event of a flow.
+func (d *Deliverer) flow(ctx context.Context, e *lifecycle.FlowEvent) (httpcall.Answer, error) {
+	c, ext, err := d.Store.Flows.Callback(ctx, e.FlowID)
+	if errors.Is(err, store.ErrNoFlow) {
+		return httpcall.Answer{}, &httpcall.VerdictError{Err: fmt.Errorf("the flow no longer exists: %w", err), Fatal: true}
+	}
+	if err != nil || c == nil {
+		return httpcall.Answer{}, err
+	}
+	target := c.Success
+	if e.Status == string(graph.NodePending) {
+		target = c.Error
+	}
+	if target == nil {
+		return httpcall.Answer{}, nil
+	}
+	return d.call(ctx, target, c.Security, message{id: e.ID, body: lifecycle.FlowCallbackBody(e, ext)})
+}
+
+// message is what a receiver is sent.
+type message struct {
+	id     string // the same for each attempt
+	body   []byte
+	header http.Header
+}
+
+// call makes the request.
+func (d *Deliverer) call(ctx context.Context, target *model.CallbackTarget, security *model.CallbackSecurity, m message) (httpcall.Answer, error) {
+	sign := &httpcall.Signature{ID: m.id, At: d.Store.Clock.Now()}
 	if security != nil && security.Type == model.SecurityAKSK {
 		sign.Keys = security.Keys
 	}
 	call := httpcall.Call{
 		Field: "callback.url", Method: lifecycle.CallbackMethod(*target), URL: target.URL,
-		Body: string(lifecycle.CallbackBody(life)), JSON: true, Sign: sign,
-		Worker:  http.Header{wire.TaskHeader: {httpcall.Escape(life.ID)}},
+		Body: string(m.body), JSON: true, Sign: sign, Worker: m.header,
 		Timeout: d.Timeout, Keep: keptBytes, GoneForGood: true, StatusDecides: true,
 	}
 	call.Admit = func(host string) (func(bool), error) {

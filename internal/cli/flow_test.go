@@ -117,6 +117,54 @@ done +exec +WAIT +\S.* +stock, mail +-$`, r.stdout)
 	require.Contains(t, stop().stderr, "tasks and the flows of")
 }
 
+func TestAPersonAnswersWhatANodeAsksOnTheCommandLine(t *testing.T) {
+	s := newSession(t)
+	s.ok("flow", "start", s.file(`key: k
+nodes:
+  - id: approve
+    ask:
+      title: Is the amount correct?
+      fields:
+        - {name: amount, kind: number, required: true, help: in euros}
+        - {name: final, kind: bool}
+        - {name: send_by, kind: choice, choices: [post, courier]}
+        - {name: note}
+  - id: calm
+    after: [approve]
+    wait: 10m
+  - id: book
+    type: t
+    after: [approve]
+    args: {amount: {$output: approve.amount}, note: {$output: approve.note}}
+  - {id: end, type: t, after: [book, calm]}
+`))
+	r := s.ok("flow", "show", "k")
+	require.Regexp(t, `(?m)^approve +ask +PENDING +\S.* +- +it asks: Is the amount correct\?$`, r.stdout)
+	require.Regexp(t, `(?m)^├─ calm +wait 10m0s +PENDING`, r.stdout)
+	r = s.ok("flow", "explain", "k", "approve")
+	require.Equal(t, "approve of k is PENDING.\nIt is PENDING: it asks: Is the amount correct?\namount: a number, required (in euros).\nfinal: true or false.\n"+
+		"send_by: one of post, courier.\nnote: text.\nResolve it as SUCCESS with these values, or as ERROR.\n", r.stdout)
+	s.fails(ExitUsage, []string{"values.amount is missing; it is required: in euros"}, "flow", "resolve", "k", "approve", "SUCCESS")
+	s.fails(ExitUsage, []string{`values.amount is "x"; want a number`, `values.final is "maybe"; want true or false`, `values.send_by is "air"; want one of post, courier`, "values.other is not asked for; the node asks for amount, final, send_by, note"},
+		"flow", "resolve", "k", "approve", "SUCCESS", "--set", "amount=x", "--set", "final=maybe", "--set", "send_by=air", "--set", "other=1")
+	s.fails(ExitUsage, []string{`--set is "amount"; want FIELD=VALUE`}, "flow", "resolve", "k", "approve", "SUCCESS", "--set", "amount")
+	s.fails(ExitUsage, []string{"--set works with SUCCESS"}, "flow", "resolve", "k", "approve", "ERROR", "--set", "amount=1")
+	s.ok("flow", "resolve", "k", "approve", "success", "--set", "amount=12.50", "--set", "final=true", "--set", "note=17", "--remark", "looked at it")
+	require.Contains(t, s.ok("task", "show", "t/flow:k:book", "-o", "json").stdout, `"args":{"amount":12.5,"note":"17"}`)
+	var shown struct {
+		Nodes []struct {
+			Node, Reason string
+			Output       map[string]any
+		}
+	}
+	s.ok("flow", "show", "k", "-o", "json").json(&shown)
+	require.Equal(t, map[string]any{"amount": 12.5, "final": true, "note": "17"}, shown.Nodes[0].Output)
+	require.Equal(t, "looked at it", shown.Nodes[0].Reason)
+	r = s.ok("flow", "explain", "k", "calm")
+	require.Regexp(t, `^calm of k is READY\.\nIt waits until 20\S+Z\.\n$`, r.stdout)
+	s.fails(ExitRefused, []string{"it asks for no values"}, "flow", "resolve", "k", "calm", "SUCCESS", "--set", "a=1")
+}
+
 func TestAFlowIsCancelled(t *testing.T) {
 	s := newSession(t)
 	s.ok("flow", "start", s.file("tenant: acme\nnodes: [{id: a, type: t}, {id: b, type: t, after: [a]}]\n"), "--key", "k/1")

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,7 +11,6 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 func (f *flowsCommand) cancel() *cobra.Command {
@@ -45,12 +46,14 @@ func (f *flowsCommand) retry() *cobra.Command {
 
 func (f *flowsCommand) resolve() *cobra.Command {
 	var remark string
+	var set []string
 	cmd := &cobra.Command{
 		Use: "resolve ID NODE SUCCESS|ERROR", Short: "Resolve a PENDING node", Args: wants("the id of a flow, the id of a node, and SUCCESS or ERROR", cobra.ExactArgs(3)),
-		Long:    "Resolve a PENDING node as SUCCESS or ERROR. The nodes behind it continue as their joins require.\nNodes with another status are refused (exit code 5).",
-		Example: "  mscheduler flow resolve order-7 pay SUCCESS --remark 'paid by transfer'",
+		Long: "Resolve a PENDING node as SUCCESS or ERROR. The nodes behind it continue as their joins require.\nNodes with another status are refused (exit code 5).\n\nA node with ask needs the values that it asks for, see `mscheduler flow explain`. They are its output.",
+		Example: "  mscheduler flow resolve order-7 pay SUCCESS --remark 'paid by transfer'\n" +
+			"  mscheduler flow resolve order-7 approve SUCCESS --set amount=12.50 --set send_by=post",
 		RunE: f.onFlow(func(ctx context.Context, c *connection, id string, args []string) error {
-			doc, err := c.flows.Resolve(ctx, id, args[0], graph.NodeStatus(strings.ToUpper(args[1])), remark)
+			doc, err := resolveNode(ctx, c, id, args[0], graph.NodeStatus(strings.ToUpper(args[1])), remark, set)
 			if err != nil {
 				return err
 			}
@@ -58,7 +61,62 @@ func (f *flowsCommand) resolve() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&remark, "remark", "", "what was done, kept with the node")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "value of a field that the node asks for, as FIELD=VALUE")
 	return cmd
+}
+
+func resolveNode(ctx context.Context, c *connection, id, node string, status graph.NodeStatus, remark string, set []string) (*graph.Flow, error) {
+	if len(set) == 0 {
+		return c.flows.Resolve(ctx, id, node, status, remark)
+	}
+	if status != graph.NodeSuccess {
+		return nil, usage("--set works with SUCCESS")
+	}
+	doc, err := c.flows.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var asked graph.Ask
+	for i := range doc.Nodes {
+		if v := &doc.Nodes[i]; v.ID == node && v.Ask != nil {
+			asked = *v.Ask
+		}
+	}
+	values, err := answersOf(&asked, set)
+	if err != nil {
+		return nil, err
+	}
+	return c.flows.Answer(ctx, id, node, values, remark)
+}
+
+// answersOf reads values of fields from a command line. What does not look like a value of the
+// field's kind stays text, and is refused with the others.
+func answersOf(a *graph.Ask, set []string) (map[string]any, error) {
+	values := map[string]any{}
+	for _, s := range set {
+		name, text, ok := strings.Cut(s, "=")
+		if !ok || name == "" {
+			return nil, usage("--set is %q; want FIELD=VALUE", human.OneLine(s, 80))
+		}
+		if _, twice := values[name]; twice {
+			return nil, usage("--set names %s twice", human.OneLine(name, 80))
+		}
+		values[name] = text
+		i := slices.IndexFunc(a.Fields, func(f graph.Field) bool { return f.Name == name })
+		if i < 0 {
+			continue
+		}
+		var v any
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			continue
+		}
+		_, isNumber := v.(float64)
+		_, isBool := v.(bool)
+		if kind := a.Fields[i].Kind; kind == "number" && isNumber || kind == "bool" && isBool {
+			values[name] = json.RawMessage(text) // no digit is lost
+		}
+	}
+	return values, nil
 }
 
 // nodeExplained is an explanation as JSON.
@@ -66,7 +124,7 @@ type nodeExplained struct {
 	Flow        string           `json:"flow"`
 	Node        string           `json:"node"`
 	Status      graph.NodeStatus `json:"status"`
-	TaskID      string           `json:"task_id"`
+	TaskID      string           `json:"task_id,omitempty"`
 	Explanation []string         `json:"explanation"`
 }
 
@@ -86,11 +144,14 @@ func (f *flowsCommand) explain() *cobra.Command {
 			out := nodeExplained{Flow: id, Node: args[0], Explanation: sentences}
 			for i := range doc.Nodes {
 				if v := &doc.Nodes[i]; v.ID == args[0] {
-					out.Status, out.TaskID = doc.States[i].Status, model.TaskID(doc.Tenant, v.Type, flowspec.TaskKey(doc.Key, v.ID))
+					out.Status, out.TaskID = doc.States[i].Status, flowspec.TaskID(doc, i)
 				}
 			}
 			text := out.Node + " of " + human.FlowID(id) + " is " + string(out.Status) + ".\n" + strings.Join(sentences, "\n") + "\n"
-			return f.result(out, text+"Its task: mscheduler task explain "+human.TaskArg(out.TaskID)+"\n")
+			if out.TaskID != "" {
+				text += "Its task: mscheduler task explain " + human.TaskArg(out.TaskID) + "\n"
+			}
+			return f.result(out, text)
 		}),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/flowdraw"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/human"
 )
 
@@ -20,7 +21,7 @@ const flowShowHelp = `Show a flow and its nodes; of a stream, the nodes that hav
 begins; a node that joins branches continues at the level of that node.
 
   WAIT     waits for its parents
-  READY    its task may run
+  READY    its task may run, or it waits for a time
   RUNNING  a worker runs its task
   PENDING  waits for a person: mscheduler flow resolve, or flow retry
   SUCCESS, ERROR, SKIPPED  the end of the node
@@ -98,8 +99,10 @@ func (f *flowsCommand) show() *cobra.Command {
 // nodeView is a node as JSON.
 type nodeView struct {
 	Node      string           `json:"node"`
-	Type      string           `json:"type"`
-	TaskID    string           `json:"task_id"`
+	Type      string           `json:"type,omitempty"`
+	Wait      string           `json:"wait,omitempty"`
+	Ask       *graph.Ask       `json:"ask,omitempty"`
+	TaskID    string           `json:"task_id,omitempty"`
 	After     []string         `json:"after,omitempty"`
 	Join      graph.Strategy   `json:"join,omitempty"`
 	OnFailure graph.Policy     `json:"on_failure,omitempty"`
@@ -151,13 +154,21 @@ func (f *flowsCommand) showFlow(ctx context.Context, c *connection, doc *graph.F
 
 func nodeViewOf(v *graph.Vertex, n *flow.NodeView) nodeView {
 	out := nodeView{
-		Node: v.ID, Type: v.Type, TaskID: n.TaskID, After: n.After, Join: v.Join, OnFailure: v.OnFailure,
+		Node: v.ID, Type: v.Type, Wait: waits(v), Ask: v.Ask, TaskID: n.TaskID, After: n.After, Join: v.Join, OnFailure: v.OnFailure,
 		Status: n.Status, Since: jsonTime(n.At), Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
 	}
 	if n.Output.Type != 0 {
 		out.Output = codec.ValueJSON(n.Output)
 	}
 	return out
+}
+
+// waits is the time for which a node waits.
+func waits(v *graph.Vertex) string {
+	if span, is := strings.CutPrefix(flowdraw.Kind(v), "wait "); is && !flowspec.HasTask(v) {
+		return span
+	}
+	return ""
 }
 
 func flowFields(doc *graph.Flow, now time.Time) string {
@@ -179,7 +190,7 @@ func nodeTable(doc *graph.Flow, nodes []flow.NodeView, now time.Time) string {
 	t := newTable("NODE", "TYPE", "STATUS", "SINCE", "AFTER", "WHY")
 	for _, l := range flowdraw.Tree(doc.Nodes) {
 		n := &nodes[l.Node]
-		t.add(l.Text, n.Type, string(n.Status), human.Relative(n.At, now), human.OneLine(strings.Join(n.After, ", "), 40), human.OneLine(whyOf(n), 100))
+		t.add(l.Text, flowdraw.Kind(&doc.Nodes[l.Node]), string(n.Status), human.Relative(n.At, now), human.OneLine(strings.Join(n.After, ", "), 40), human.OneLine(whyOf(n), 100))
 	}
 	return t.flush()
 }

@@ -35,9 +35,22 @@ const flowFileHelp = `A file has one or more flows, as YAML documents or JSON; -
       join: all_ended                     # all_succeeded (default), all_ended, at_least, these, custom
       args: {receipt: {$output: pay.receipt.no}}
 
-A flow also has tenant, creator, category, description and ext, a node also priority. Options are
-those of a task. A join with fields: {strategy: at_least, n: 2}, {strategy: these, nodes: [pay]} or
-{strategy: custom, custom: NAME, context: ...}.`
+A node with wait has no task. It succeeds at a time: wait: 10m, wait: {until: 2026-12-24T18:00:00Z}
+or wait: {until: {$output: pay.due}}. A node with ask has no task, either. It is PENDING until a person
+resolves it; the values of the fields are its output:
+
+    - id: approve
+      after: [pay]
+      ask:
+        title: Is the amount correct?
+        fields:
+          - {name: amount, kind: number, required: true}    # string (default), number, bool, choice
+          - {name: send_by, kind: choice, choices: [post, courier], help: how to send the receipt}
+
+A flow also has tenant, creator, category, description, ext and callback, whose error is called when
+a person must resolve a node, and whose success when the flow is FINISH. A node also has priority.
+Options are those of a task. A join with fields: {strategy: at_least, n: 2}, {strategy: these,
+nodes: [pay]} or {strategy: custom, custom: NAME, context: ...}.`
 
 func (f *flowsCommand) validate() *cobra.Command {
 	return &cobra.Command{
@@ -164,7 +177,7 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 			}
 		}
 		for k := range specs[i].Nodes {
-			if typ := specs[i].Nodes[k].Type; !types[typ] && len(types) < maxTypesChecked {
+			if typ := specs[i].Nodes[k].Type; typ != "" && !types[typ] && len(types) < maxTypesChecked {
 				types[typ] = true
 				f.warnUnserved(ctx, c, []string{typ})
 			}

@@ -82,8 +82,7 @@ func (d *demo) startWorkers(ctx context.Context) error {
 	}
 	d.view.note("started %d workers, each in its own process", d.Workers)
 	return d.poll(ctx, "the workers to start", func() (bool, error) {
-		docs, err := d.db.Store.Workers.List(ctx) // of engines, too
-		n := 0
+		docs, err := d.db.Store.Workers.List(ctx)
 		d.Set(func() {
 			for _, w := range d.workers {
 				for _, doc := range docs {
@@ -91,12 +90,9 @@ func (d *demo) startWorkers(ctx context.Context) error {
 						w.state = working
 					}
 				}
-				if w.state == working {
-					n++
-				}
 			}
 		})
-		return n == d.Workers, err
+		return len(docs) == d.Workers, err
 	})
 }
 
@@ -105,7 +101,7 @@ func (d *demo) startWorkers(ctx context.Context) error {
 func (d *demo) startWorker(id string) (err error) {
 	w := &worker{id: id, state: starting, reports: map[string]bool{}}
 	c := d.command(id, "work", "--worker-id", id, "--concurrency", fmt.Sprint(d.Concurrency), "--poll-interval", "1s",
-		"--flow", "--events", "--stop-with-stdin", "--log-level", "info")
+		"--events", "--stop-with-stdin", "--log-level", "info")
 	c.Log = filepath.Join(d.dir, id+".log")
 	c.Line = func(line []byte) error {
 		var e event

@@ -227,7 +227,7 @@ func (d *svg) box(i int) {
 	x, y := d.place(d.layer[i], d.across[i])
 	x, y = x-d.boxW/2, y-d.boxH/2
 	v := &d.Nodes[i]
-	about := v.ID + " (" + v.Type + "): " + string(status)
+	about := v.ID + " (" + Kind(v) + "): " + string(status)
 	if !d.Since[i].IsZero() {
 		about += " since " + d.Since[i].UTC().Format("2006-01-02 15:04:05.000") + " UTC"
 	}

@@ -68,7 +68,7 @@ func TestANodeWhoseJoinHoldsAlreadyRunsAtOnceInItsNewLife(t *testing.T) {
 	f, err := RetryFrom(f, 2, &Inputs{}, time.UnixMilli(3_000_000))
 	require.NoError(t, err)
 	require.Equal(t, graph.NodeReady, f.States[4].Status)
-	require.Equal(t, map[int]graph.Action{2: graph.Restart, 4: graph.Restart}, plans(f), "its old task has ended: a release alone does nothing")
+	require.Equal(t, map[int]graph.Action{2: DoRestart, 4: DoRestart}, plans(f), "its old task has ended: a release alone does nothing")
 }
 
 func TestAnEndAfterTheFlowIsOverChangesNothing(t *testing.T) {
@@ -80,15 +80,15 @@ func TestAnEndAfterTheFlowIsOverChangesNothing(t *testing.T) {
 
 func TestANodeThatHangsCanRunAfterTheFlowThatWasOverGoesOn(t *testing.T) {
 	f := ended(t, suspended(t), &Inputs{}, model.StatusSuccess, 4)
-	require.Equal(t, map[int]graph.Action{1: graph.Abort, 2: graph.Abort}, plans(f))
+	require.Equal(t, map[int]graph.Action{1: DoAbort, 2: DoAbort}, plans(f))
 	f.Planned = nil
 	f, err := RetryFrom(f, 3, &Inputs{}, time.UnixMilli(3_000_000))
 	require.NoError(t, err)
-	require.Equal(t, map[int]graph.Action{2: graph.Reset, 3: graph.Restart, 4: graph.Reset}, plans(f))
+	require.Equal(t, map[int]graph.Action{2: DoReset, 3: DoRestart, 4: DoReset}, plans(f))
 	f.Planned = nil
 	f, err = Resolve(f, 1, graph.NodeSuccess, "", &Inputs{}, time.UnixMilli(4_000_000))
 	require.NoError(t, err)
-	require.Equal(t, map[int]graph.Action{1: graph.Abort, 2: graph.Release}, plans(f))
+	require.Equal(t, map[int]graph.Action{1: DoAbort, 2: DoRelease}, plans(f))
 }
 
 func TestTheTaskOfANodeThatItsJoinStoppedDoesNotStayBehind(t *testing.T) {
@@ -112,7 +112,7 @@ func TestTheTaskOfANodeThatItsJoinStoppedDoesNotStayBehind(t *testing.T) {
 			f, err = Cancel(f, "", in, time.UnixMilli(3_000_000))
 			require.NoError(t, err)
 		}
-		require.Equal(t, graph.Abort, plans(f)[1])
+		require.Equal(t, DoAbort, plans(f)[1])
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -17,24 +18,29 @@ type End struct {
 	ErrorInfo string
 }
 
-// Ended decides ends of tasks, all together. An end that says nothing new changes nothing: of
-// another life, of a node that is final, of a flow that is over: a person may have had the task
-// run once more. A flow about which nothing is decided is returned as it is.
+// Ended decides ends of tasks, and nodes whose time has come, all together. An end that says nothing
+// new changes nothing: of another life, of a node that is final, of a flow that is over: a person
+// may have had the task run once more. A flow about which nothing is decided is returned as it is.
 func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, error) {
 	if f.Status == graph.StatusFinish {
 		return f, nil
 	}
 	ends = slices.DeleteFunc(slices.Clone(ends), func(e End) bool {
 		st := &f.States[e.Node]
-		waits := st.Status == graph.NodeReady || st.Status == graph.NodePending && st.Own && succeeded(e.Status)
+		again := succeeded(e.Status) || f.Nodes[e.Node].Flow != nil // what a node started may end later
+		waits := st.Status == graph.NodeReady || st.Status == graph.NodePending && st.Own && again
 		return !waits || st.Life != e.Life
 	})
-	if len(ends) == 0 {
+	due := f.Kind != graph.KindStream && !f.DueAt.IsZero() && !f.DueAt.After(now)
+	if len(ends) == 0 && !due {
 		return f, nil
 	}
 	s := begin(f, in, now)
 	for _, e := range ends {
 		s.end(e)
+	}
+	if due {
+		s.timesUp()
 	}
 	return s.finish()
 }
@@ -49,6 +55,9 @@ func (s *step) end(e End) {
 	switch {
 	case succeeded(e.Status):
 		s.settle(e.Node, graph.NodeSuccess, "")
+	case v.Flow != nil && e.Status == model.StatusPending && !s.Closed: // a person must look into it
+		s.States[e.Node].Own = true
+		s.set(e.Node, graph.NodePending, s.failed(e))
 	case s.Closed || v.OnFailure == graph.Continue:
 		s.settle(e.Node, graph.NodeError, e.ErrorInfo)
 	case v.OnFailure == graph.End:
@@ -56,12 +65,15 @@ func (s *step) end(e End) {
 		s.close(fmt.Sprintf("node %s failed and ends the %s", v.ID, s.noun()))
 	default:
 		s.States[e.Node].Own = true
-		s.set(e.Node, graph.NodePending, failed(e))
+		s.set(e.Node, graph.NodePending, s.failed(e))
 	}
 }
 
-func failed(e End) string {
-	if e.ErrorInfo == "" {
+func (s *step) failed(e End) string {
+	switch {
+	case !flowspec.HasTask(&s.Nodes[e.Node]), s.Nodes[e.Node].Flow != nil && e.ErrorInfo != "":
+		return e.ErrorInfo
+	case e.ErrorInfo == "":
 		return "its task ended as " + string(e.Status)
 	}
 	return "its task failed: " + e.ErrorInfo
@@ -71,6 +83,6 @@ func failed(e End) string {
 func Fail(f *graph.Flow, node int, reason string, in *Inputs, now time.Time) (*graph.Flow, error) {
 	s := goOn(f, in, now)
 	s.end(End{Node: node, Status: model.StatusFailure, ErrorInfo: reason})
-	s.plan(node, graph.Abort)
+	s.plan(node, DoAbort)
 	return s.finish()
 }

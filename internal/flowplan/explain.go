@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 )
 
 // Explain says in sentences why a node is where it is: for whom it waits, and what would let it go
@@ -14,6 +16,12 @@ func Explain(f *graph.Flow, node int) []string {
 	v, st := &f.Nodes[node], &f.States[node]
 	switch st.Status {
 	case graph.NodeReady:
+		if !st.DueAt.IsZero() {
+			return []string{"It waits until " + st.DueAt.UTC().Format(time.RFC3339Nano) + "."}
+		}
+		if v.Flow != nil {
+			return []string{"Its flow " + flowspec.ChildID(f, node, st.Life) + " runs; flow show says more."}
+		}
 		return []string{"Its task may run; the task itself says more."}
 	case graph.NodeSuccess, graph.NodeError, graph.NodeSkipped:
 		out := "It ended as " + string(st.Status)
@@ -24,7 +32,10 @@ func Explain(f *graph.Flow, node int) []string {
 	}
 	var out []string
 	if st.Status == graph.NodePending {
-		out = append(out, "It is PENDING: "+st.Reason+".")
+		out = append(out, sentence("It is PENDING: "+st.Reason))
+		if st.Own && v.Ask != nil {
+			return append(out, asked(v.Ask)...)
+		}
 		if st.Own {
 			return append(out, "Resolve it as SUCCESS or ERROR, or retry from it.")
 		}
@@ -55,6 +66,33 @@ func Explain(f *graph.Flow, node int) []string {
 		out = append(out, "Resolve it, or retry from the parent that failed.")
 	}
 	return out
+}
+
+// asked says what a person is asked for.
+func asked(a *graph.Ask) (out []string) {
+	for i := range a.Fields {
+		f := &a.Fields[i]
+		line := f.Name + ": " + flowspec.Wanted(f)
+		if f.Required {
+			line += ", required"
+		}
+		if f.Help != "" {
+			line += " (" + f.Help + ")"
+		}
+		out = append(out, sentence(line))
+	}
+	if len(out) == 0 {
+		return []string{"Resolve it as SUCCESS or ERROR."}
+	}
+	return append(out, "Resolve it as SUCCESS with these values, or as ERROR.")
+}
+
+// sentence is a text as one: a person's may end with a mark of its own.
+func sentence(text string) string {
+	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, "!") || strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
 }
 
 // roots are the nodes that keep others PENDING, before the given one: they wait for a person

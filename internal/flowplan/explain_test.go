@@ -25,7 +25,7 @@ func chain(names ...string) *graph.Flow {
 
 func alerts(f *graph.Flow) (nodes []int) {
 	for _, p := range f.Planned {
-		if p.Do == graph.Alert {
+		if p.Do == DoAlert {
 			nodes = append(nodes, p.Node)
 		}
 	}

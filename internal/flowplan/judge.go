@@ -55,7 +55,7 @@ func parentsOf(f *graph.Flow, i int, in *Inputs) (p parents, err error) {
 		case graph.NodeSuccess:
 			into = &p.succeeded
 			if len(v.When) > 0 && v.When[k] != "" {
-				taken, err := holds(v.When[k], in.output(at))
+				taken, err := holds(v.When[k], in.output(f, at))
 				if err != nil {
 					return p, fmt.Errorf("flow %s, node %s: the condition on the edge from %s: %w", f.ID, v.ID, f.Nodes[at].ID, err)
 				}
@@ -194,7 +194,7 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 		case slices.Contains(p.skipped, at):
 			all[k].Status = graph.NodeSkipped
 		case all[k].Status == graph.NodeSuccess:
-			all[k].Output = in.output(at)
+			all[k].Output = in.output(f, at)
 		}
 	}
 	if !in.Ready() {

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 )
 
 // RefusedError says why a person's word about a flow cannot be carried out.
@@ -20,6 +23,18 @@ func (e *RefusedError) Error() string {
 // Resolve ends a PENDING node by a person's word (seed 002): as SUCCESS or ERROR, whatever its
 // failure policy. What hangs on it is judged in the same decision.
 func Resolve(f *graph.Flow, node int, status graph.NodeStatus, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
+	return resolve(f, node, status, nil, remark, in, now)
+}
+
+// Answer resolves a node that asks a person as SUCCESS. The values, any JSON object, are its output.
+func Answer(f *graph.Flow, node int, values any, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
+	if v := &f.Nodes[node]; v.Ask == nil {
+		return nil, &RefusedError{f.ID, v.ID, "it asks for no values; only a node with ask does"}
+	}
+	return resolve(f, node, graph.NodeSuccess, values, remark, in, now)
+}
+
+func resolve(f *graph.Flow, node int, status graph.NodeStatus, values any, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
 	switch st := &f.States[node]; {
 	case f.Status == graph.StatusFinish:
 		return nil, &RefusedError{f.ID, f.Nodes[node].ID, "the flow has ended; a retry from the node lets it go on"}
@@ -27,8 +42,14 @@ func Resolve(f *graph.Flow, node int, status graph.NodeStatus, remark string, in
 		return nil, &RefusedError{f.ID, f.Nodes[node].ID, fmt.Sprintf("it is %s; only PENDING can be resolved", st.Status)}
 	}
 	s := begin(f, in, now)
+	if a := s.Nodes[node].Ask; a != nil && status == graph.NodeSuccess {
+		var err error
+		if s.States[node].Output, err = flowspec.Answers(a, values); err != nil {
+			return nil, err
+		}
+	}
 	s.settle(node, status, remark)
-	s.plan(node, graph.Abort) // its task may still wait
+	s.plan(node, DoAbort) // its task may still wait
 	return s.finish()
 }
 
@@ -76,7 +97,7 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 		if !behind[i] {
 			if f.Status == graph.StatusFinish && st.Status == graph.NodePending && !st.Own { // its task was cancelled with the flow
 				st.Life++
-				s.plan(i, graph.Reset)
+				s.plan(i, DoReset)
 			}
 			continue
 		}
@@ -84,14 +105,13 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 			continue // its task waits already
 		}
 		st.Life++
-		st.Own, st.Context = false, s.Nodes[i].Context
+		st.Own, st.Context, st.Output = false, s.Nodes[i].Context, bson.RawValue{}
 		if i == node {
-			s.set(i, graph.NodeReady, "")
-			s.plan(i, graph.Restart)
+			s.start(i, DoRestart)
 			continue
 		}
 		s.set(i, graph.NodeWait, "")
-		s.plan(i, graph.Reset)
+		s.plan(i, DoReset)
 	}
 	return s.finish()
 }

@@ -266,10 +266,10 @@ func (s *seeded) carryOut(c scenario.Command, p *graph.Planned) {
 	eff := lifecycle.EffectiveOf(t, model.Options{})
 	var err error
 	switch p.Do {
-	case graph.Release:
+	case DoRelease:
 		t, err = lifecycle.Release(t, eff, s.now)
 		require.NoError(c.T, err, c.Pos())
-	case graph.Abort:
+	case DoAbort:
 		if t, err = lifecycle.Cancel(t, "cancelled by its flow", eff, s.now); err != nil {
 			return // it has ended
 		}
@@ -327,7 +327,7 @@ func (s *seeded) show(planned []graph.Planned) string {
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	for _, p := range planned {
-		if p.Do == graph.Alert {
+		if p.Do == DoAlert {
 			b.WriteString("alert " + s.flow.Nodes[p.Node].ID + "\n")
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/model"
@@ -40,7 +41,10 @@ type Inputs struct {
 }
 
 // output is the output of a node that succeeded.
-func (in *Inputs) output(node int) bson.RawValue {
+func (in *Inputs) output(f *graph.Flow, node int) bson.RawValue {
+	if !flowspec.HasTask(&f.Nodes[node]) {
+		return f.States[node].Output
+	}
 	out, known := in.Outputs[node]
 	if !known {
 		if in.Missing == nil {
@@ -115,11 +119,11 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 	}
 	news := st.Status != status
 	if news {
-		st.At = s.now
+		st.At, st.DueAt = s.now, time.Time{}
 	}
 	st.Status, st.Reason = status, reason
 	if s.plan(i, ""); news && status == graph.NodePending {
-		s.plan(i, graph.Alert)
+		s.plan(i, DoAlert)
 	}
 	for _, k := range s.children[i] {
 		s.dirty[k] = true
@@ -127,8 +131,11 @@ func (s *step) set(i int, status graph.NodeStatus, reason string) {
 }
 
 // plan notes something to be done about a node, in the place of what this decision has planned
-// for it before.
+// for it before. Of a node without a task only the record is stored.
 func (s *step) plan(i int, do graph.Action) {
+	if do != DoAlert && !flowspec.HasTask(&s.Nodes[i]) {
+		do = ""
+	}
 	at := s.Trimmed + i
 	p := graph.Planned{ID: planID(s.Rev, at), Node: at, Do: do, Life: s.States[i].Life}
 	k, there := s.plans[i]
@@ -139,8 +146,8 @@ func (s *step) plan(i int, do graph.Action) {
 		return
 	case do == "":
 		return
-	case do == graph.Release && s.Planned[k].Do == graph.Reset: // its new life need not wait
-		p.Do = graph.Restart
+	case do == DoRelease && s.Planned[k].Do == DoReset: // its new life need not wait
+		p.Do = DoRestart
 	}
 	s.Planned[k] = p
 }
@@ -150,7 +157,7 @@ func (s *step) plan(i int, do graph.Action) {
 func Runs(f *graph.Flow, p *graph.Planned) bool {
 	i := Place(f, p)
 	st := &f.States[i]
-	return (p.Do == graph.Release || p.Do == graph.Restart) && f.Nodes[i].Args != "" && st.Status == graph.NodeReady && st.Life == p.Life
+	return (p.Do == DoRelease || p.Do == DoRestart) && f.Nodes[i].Args != "" && st.Status == graph.NodeReady && st.Life == p.Life
 }
 
 func planID(rev int64, node int) string { return strconv.FormatInt(rev, 10) + "-" + strconv.Itoa(node) }
@@ -165,17 +172,35 @@ func (s *step) finish() (*graph.Flow, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
-	ready := slices.ContainsFunc(s.States, func(st graph.State) bool { return st.Status == graph.NodeReady })
+	ready, runs, before := false, false, s.Status
+	if s.Kind != graph.KindStream { // whose due_at is for nodes that are appended
+		s.DueAt = time.Time{}
+	}
+	for i := range s.States {
+		switch st := &s.States[i]; {
+		case st.Status != graph.NodeReady:
+			continue
+		case s.Nodes[i].Flow != nil: // nobody hears of that by looking for it
+		case st.DueAt.IsZero():
+			runs = true
+		case s.DueAt.IsZero() || st.DueAt.Before(s.DueAt):
+			s.DueAt = st.DueAt
+		}
+		ready = true
+	}
+	if !runs {
+		s.RunningAt = time.Time{}
+	}
 	switch {
 	case ready:
 		s.Status = graph.StatusRunning
-		if s.RunningAt.IsZero() {
+		if runs && s.RunningAt.IsZero() {
 			s.RunningAt = s.now
 		}
 	case s.Kind == graph.KindStream:
 		s.rest()
 	case s.States[len(s.States)-1].Status == graph.NodePending:
-		s.Status, s.RunningAt = graph.StatusPending, time.Time{}
+		s.Status = graph.StatusPending
 	default:
 		s.over()
 	}
@@ -183,6 +208,7 @@ func (s *step) finish() (*graph.Flow, error) {
 		s.Reason = s.why()
 	}
 	s.refill()
+	s.tell(before)
 	s.UpdatedAt = s.now
 	if len(s.Planned) > 0 && s.PlannedAt.IsZero() {
 		s.PlannedAt = s.now
@@ -193,10 +219,10 @@ func (s *step) finish() (*graph.Flow, error) {
 // over ends the flow. Tasks of nodes that nobody runs any more do not stay behind: also one that
 // its join made PENDING for good waits.
 func (s *step) over() {
-	s.Status, s.RunningAt, s.EndedAt, s.DeleteAt = graph.StatusFinish, time.Time{}, s.now, s.now.Add(Retention)
+	s.Status, s.EndedAt, s.DeleteAt = graph.StatusFinish, s.now, s.now.Add(Retention)
 	for i := range s.States {
 		if s.States[i].Status == graph.NodePending {
-			s.plan(i, graph.Abort)
+			s.plan(i, DoAbort)
 		}
 	}
 }
@@ -236,8 +262,7 @@ func (s *step) decide(i int) {
 	st.Context = j.context
 	switch j.verdict {
 	case graph.NodeReady:
-		s.set(i, graph.NodeReady, "")
-		s.plan(i, graph.Release)
+		s.start(i, DoRelease)
 	case graph.NodeSkipped:
 		s.skip(i, j.reason)
 	case graph.NodePending:
@@ -251,7 +276,7 @@ func (s *step) decide(i int) {
 // skip ends a node that does not run, and its task.
 func (s *step) skip(i int, reason string) {
 	s.set(i, graph.NodeSkipped, reason)
-	s.plan(i, graph.Abort)
+	s.plan(i, DoAbort)
 }
 
 // close ends the flow early: what runs is cancelled, what waits does not run.
@@ -263,11 +288,13 @@ func (s *step) close(reason string) {
 	}
 	for i := range s.States {
 		switch st := &s.States[i]; {
+		case st.Status == graph.NodeReady && !flowspec.HasTask(&s.Nodes[i]): // there is nobody to tell of its end
+			s.settle(i, graph.NodeError, reason)
 		case st.Status == graph.NodeReady:
-			s.plan(i, graph.Abort)
+			s.plan(i, DoAbort)
 		case st.Own && st.Status == graph.NodePending:
 			s.settle(i, graph.NodeError, st.Reason)
-			s.plan(i, graph.Abort)
+			s.plan(i, DoAbort)
 		default:
 			s.dirty[i] = true
 		}

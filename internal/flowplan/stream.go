@@ -114,7 +114,7 @@ func (s *step) link(nodes []*graph.Node) {
 	s.index()
 	at := s.Trimmed + first
 	s.plans = map[int]int{} // what was planned is of nodes before these, and the places have moved
-	s.Planned = append(s.Planned, graph.Planned{ID: "link-" + strconv.FormatInt(s.Rev, 10), Node: at, N: len(nodes), Do: graph.Link, Links: nodes})
+	s.Planned = append(s.Planned, graph.Planned{ID: "link-" + strconv.FormatInt(s.Rev, 10), Node: at, N: len(nodes), Do: DoLink, Links: nodes})
 	s.dirty[first] = true
 }
 
@@ -147,7 +147,7 @@ func (s *step) next(i int) {
 		return
 	}
 	s.set(i, graph.NodeReady, "")
-	s.plan(i, graph.Release)
+	s.plan(i, DoRelease)
 }
 
 // rest says what a stream is of which no node runs.
@@ -175,7 +175,7 @@ func (s *step) refill() {
 func (s *step) abort() {
 	for i := range s.States {
 		if s.States[i].Status == graph.NodeReady {
-			s.plan(i, graph.Abort)
+			s.plan(i, DoAbort)
 		}
 	}
 }

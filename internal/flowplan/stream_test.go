@@ -53,9 +53,9 @@ func TestTheFirstLinkStartsTheChain(t *testing.T) {
 	require.Equal(t, []string{"", "1", "2"}, []string{f.Nodes[0].Prev, f.Nodes[1].Prev, f.Nodes[2].Prev})
 	require.Equal(t, int64(2), f.Rev)
 	require.Len(t, f.Planned, 2, "one plan links all of them, one releases the first")
-	require.Equal(t, graph.Link, f.Planned[0].Do)
+	require.Equal(t, DoLink, f.Planned[0].Do)
 	require.Equal(t, 3, f.Planned[0].N)
-	require.Equal(t, graph.Release, f.Planned[1].Do)
+	require.Equal(t, DoRelease, f.Planned[1].Do)
 }
 
 // Linking and the end of the tail meet on one document: whichever is second starts the next node.
@@ -67,7 +67,7 @@ func TestWhicheverOfLinkAndEndIsSecondStartsTheNextNode(t *testing.T) {
 		i := len(f.Nodes) - 1
 		require.Equal(t, "2", f.Nodes[i].ID)
 		require.Equal(t, graph.NodeReady, f.States[i].Status)
-		require.True(t, slices.ContainsFunc(f.Planned, func(p graph.Planned) bool { return p.Do == graph.Release && Place(f, &p) == i }))
+		require.True(t, slices.ContainsFunc(f.Planned, func(p graph.Planned) bool { return p.Do == DoRelease && Place(f, &p) == i }))
 	}
 }
 
@@ -173,7 +173,7 @@ func TestACancelledStreamKeepsWhatWaits(t *testing.T) {
 	f, err := Cancel(Link(stream(), inits(1, 2), false, day), "no more", nil, day)
 	require.NoError(t, err)
 	require.Equal(t, graph.StatusRunning, f.Status, "its node is being cancelled")
-	require.Equal(t, graph.Abort, f.Planned[len(f.Planned)-1].Do)
+	require.Equal(t, DoAbort, f.Planned[len(f.Planned)-1].Do)
 	f = over(t, f, model.StatusCancelled)
 	require.Equal(t, []graph.NodeStatus{graph.NodeError, graph.NodeWait}, became(f))
 	require.Equal(t, graph.StatusFinish, f.Status)
@@ -281,10 +281,10 @@ func (w *racing) carry() {
 		first := Place(&doc, p)
 		for i := first; i < first+max(p.N, 1); i++ {
 			id, st := doc.Nodes[i].ID, doc.States[i]
-			if p.Do == graph.Link {
+			if p.Do == DoLink {
 				w.tasks[id] = true
 			}
-			if p.Do == graph.Release {
+			if p.Do == DoRelease {
 				require.True(w.t, w.tasks[id], "the task of %s is stored before it may run", id)
 				w.released[id] = true
 			}

@@ -102,6 +102,15 @@ func (b *builder) appended(id string, i int, n *graph.NodeSpec, places map[strin
 			c.bad(p.field, "is given; in a stream each node follows the one before it")
 		}
 	}
+	for _, p := range []struct {
+		field string
+		given bool
+	}{{"wait", n.Wait != nil}, {"ask", n.Ask != nil}, {"flow", n.Flow != nil}} {
+		if p.given {
+			c.bad(p.field, "is given; in a stream each node is a task")
+		}
+	}
+	c.add(input.Name("type", n.Type))
 	c.plain()
 	args, err := codec.EncodeValue("args", n.Args, input.MaxArgsBytes)
 	c.add(err)
@@ -114,7 +123,6 @@ func (b *builder) appended(id string, i int, n *graph.NodeSpec, places map[strin
 
 // plain checks what every node has.
 func (c *checker) plain() {
-	c.add(input.Name("type", c.n.Type))
 	oneOf(c, "on_failure", c.n.OnFailure, "", graph.Suspend, graph.Continue, graph.End)
 	c.add(input.Priority(c.n.Priority))
 	c.add(under("options", input.Options(&c.n.Options)))

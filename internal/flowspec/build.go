@@ -21,17 +21,38 @@ const (
 	MaxNodes       = 10_000
 	maxDescription = 4 << 10
 	maxValueBytes  = 64 << 10 // of the caller's own data, a join's context, a condition
+	maxAnswerBytes = 16 << 10 // of a person's answers to one node
 	maxFlowBytes   = 12 << 20 // of 16 MB: the document grows by reasons and decisions
 )
 
 // TaskKey is the key of the task of a node of a flow.
 func TaskKey(flow, node string) string { return lifecycle.OutcomeFlow + ":" + flow + ":" + node }
 
+// NodeType is the type of the tasks that no worker runs: of nodes that start flows. Such a task waits
+// until the engine ends it.
+const NodeType = "mscheduler.node"
+
+// HasTask says whether a node has a task. One that waits, or asks a person, has none.
+func HasTask(v *graph.Vertex) bool { return v.For == 0 && v.Until == "" && v.Ask == nil }
+
+// TaskID is the id of the task of a node; "" = it has none.
+func TaskID(f *graph.Flow, i int) string {
+	v := &f.Nodes[i]
+	if !HasTask(v) {
+		return ""
+	}
+	return model.TaskID(f.Tenant, v.Type, TaskKey(f.Key, v.ID))
+}
+
 // Build checks the spec and makes the document of a flow of that key which runs: its first node is
 // READY, and the tasks of all nodes are planned. Secrets of the spec are stored as they are. The
 // error joins everything that is wrong, each an [model.InvalidError].
 func Build(s *graph.Spec, key string, now time.Time) (*graph.Flow, error) {
-	b := &builder{spec: s, key: key, now: now}
+	return (&builder{spec: s, key: key, now: now}).build()
+}
+
+func (b *builder) build() (*graph.Flow, error) {
+	s := b.spec
 	f := b.head()
 	if n := len(s.Nodes); n > MaxNodes {
 		b.bad("nodes", "are %d; at most %d are allowed", n, MaxNodes)
@@ -53,7 +74,10 @@ func Build(s *graph.Spec, key string, now time.Time) (*graph.Flow, error) {
 	}
 	f.Planned = make([]graph.Planned, len(s.Nodes))
 	for place, i := range b.shape.order {
-		f.Planned[place] = graph.Planned{ID: storeID(place), Node: place, Task: b.task(&s.Nodes[i], f.ID, args[i])}
+		f.Planned[place] = graph.Planned{ID: storeID(place), Node: place}
+		if n := &s.Nodes[i]; HasTask(&f.Nodes[place]) {
+			f.Planned[place].Task = b.task(n, f.ID, args[i])
+		}
 	}
 	if err := checkSize(f); err != nil {
 		return nil, err
@@ -68,6 +92,8 @@ type builder struct {
 	now   time.Time
 	errs  []error
 	shape *shape
+	depth int  // of flows around this one
+	open  bool // the arguments of the flow are not known yet
 
 	flowArgs  bson.RawValue
 	argsBytes int // of all nodes up to now
@@ -108,6 +134,13 @@ func (b *builder) head() *graph.Flow {
 	b.add(err)
 	f.Ext, err = codec.EncodeValue("ext", s.Ext, maxValueBytes)
 	b.add(err)
+	if c := s.Callback; c != nil {
+		f.Callback = c
+		b.add(input.Callback(c))
+		if c.OnPending {
+			b.bad("callback.on_pending", "is for tasks; that of a flow calls error for every node that waits for a person")
+		}
+	}
 	return f
 }
 
@@ -137,9 +170,13 @@ func (b *builder) checkKey() {
 
 // task is the task of a node.
 func (b *builder) task(n *graph.NodeSpec, flowID string, args bson.RawValue) *model.Task {
+	typ, held := n.Type, len(n.After) > 0
+	if n.Flow != nil {
+		typ, held = NodeType, true
+	}
 	return lifecycle.NewTask(lifecycle.Draft{
-		Tenant: tenantOf(b.spec), Type: n.Type, Key: TaskKey(b.key, n.ID), Category: b.spec.Category, Creator: b.spec.Creator,
-		Args: args, Priority: n.Priority, Options: n.Options, Held: len(n.After) > 0,
+		Tenant: tenantOf(b.spec), Type: typ, Key: TaskKey(b.key, n.ID), Category: b.spec.Category, Creator: b.spec.Creator,
+		Args: args, Priority: n.Priority, Options: n.Options, Held: held,
 		Origin: &model.Origin{Kind: lifecycle.OutcomeFlow, ID: flowID, Node: n.ID},
 	}, b.now)
 }
@@ -165,6 +202,11 @@ func checkSize(f *graph.Flow) error {
 		if n += planBytes; f.Planned[i].Task != nil {
 			task = codec.AppendTask(task[:0], f.Planned[i].Task)
 			n += len(task)
+		}
+	}
+	for i := range f.Nodes {
+		if f.Nodes[i].Ask != nil {
+			n += maxAnswerBytes // which the document will have
 		}
 	}
 	if n > maxFlowBytes {

@@ -80,13 +80,14 @@ func (b *builder) node(f *graph.Flow, i int) bson.RawValue {
 		ID: n.ID, Type: n.Type, After: b.ranks(b.shape.parents[i]), When: c.when(),
 		Join: cmp.Or(n.Join.Strategy, graph.AllSucceeded), OnFailure: cmp.Or(n.OnFailure, graph.Suspend),
 	}
+	c.kind(&v)
 	v.Context = c.join(&v)
 	state := graph.State{Status: graph.NodeWait, Context: v.Context, At: b.now}
 	if len(n.After) == 0 {
 		state.Status = graph.NodeReady
 	}
 	args, waits := c.args()
-	if waits { // the task has none until the outputs are there
+	if waits || n.Flow != nil && args.Type != 0 { // the task has none until the outputs are there
 		v.Args, args = string(codec.ValueJSON(args)), bson.RawValue{}
 	}
 	f.Nodes[place], f.States[place] = v, state

@@ -25,7 +25,7 @@ func Template(stored string) (bson.RawValue, error) {
 // Refs are the ids of the nodes whose outputs a template refers to, sorted.
 func Refs(v bson.RawValue) []string {
 	found := map[string]bool{}
-	w := rewriter{replace: func(_, name string, of bson.RawValue) bson.RawValue {
+	w := rewriter{root: "args", replace: func(_, name string, of bson.RawValue) bson.RawValue {
 		if text, ok := of.StringValueOK(); ok && name == refOutput {
 			id, _, _ := strings.Cut(text, ".")
 			found[id] = true
@@ -40,7 +40,7 @@ func Refs(v bson.RawValue) []string {
 // zero value if it has none; what is not there is null. The error, a model.ErrInvalid, says that
 // the result is too large or nests too deep.
 func Resolve(template bson.RawValue, output func(node string) bson.RawValue) (bson.RawValue, error) {
-	w := rewriter{}
+	w := rewriter{root: "args"}
 	w.replace = func(at, name string, of bson.RawValue) bson.RawValue {
 		text, ok := of.StringValueOK()
 		if !ok || name != refOutput {
@@ -91,6 +91,7 @@ func reference(name string, of bson.RawValue) bson.RawValue {
 
 // rewriter copies a value, with others in the place of its references.
 type rewriter struct {
+	root string // what the value is called
 	// replace is what stands for {name: of}, where name starts with $. at is the path of name.
 	replace func(at, name string, of bson.RawValue) bson.RawValue
 	errs    []error
@@ -106,7 +107,7 @@ func (w *rewriter) rewrite(v bson.RawValue) (bson.RawValue, error) {
 	if bytes.IndexByte(v.Value, '$') < 0 {
 		return v, nil
 	}
-	t, out := w.value(nil, v, "args", 0)
+	t, out := w.value(nil, v, w.root, 0)
 	switch {
 	case len(w.errs) > 0:
 		return bson.RawValue{}, errors.Join(w.errs...)
@@ -181,7 +182,7 @@ func (w *rewriter) copy(dst []byte, v bson.RawValue, at string, depth int) (bson
 		return bson.TypeNull, dst
 	case len(dst)+len(v.Value) > input.MaxArgsBytes:
 		w.full = true
-		w.bad("args", "has more than %d bytes as BSON when its references are filled in; at most that many are allowed", input.MaxArgsBytes)
+		w.bad(w.root, "has more than %d bytes as BSON when its references are filled in; at most that many are allowed", input.MaxArgsBytes)
 		return bson.TypeNull, dst
 	case depth+levels(v) > codec.MaxDepth:
 		w.bad(at, "is nested deeper than %d levels", codec.MaxDepth)

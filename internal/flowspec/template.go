@@ -22,12 +22,23 @@ func (c *checker) args() (args bson.RawValue, waits bool) {
 	if c.argsBytes > maxFlowBytes { // which is refused
 		return args, false
 	}
-	raw, err := codec.EncodeTemplate("args", c.n.Args, input.MaxArgsBytes)
-	if err != nil {
-		c.add(err)
-		return args, false
+	args, waits, err := c.template("args", c.n.Args)
+	if err == nil {
+		err = input.Args(args)
 	}
-	w := rewriter{}
+	c.add(err)
+	c.argsBytes += len(args.Value)
+	return args, waits
+}
+
+// template is a value with the flow's arguments filled in. waits says whether it refers to outputs,
+// too.
+func (c *checker) template(field string, given any) (v bson.RawValue, waits bool, err error) {
+	raw, err := codec.EncodeTemplate(field, given, input.MaxArgsBytes)
+	if err != nil {
+		return v, false, err
+	}
+	w := rewriter{root: field}
 	w.replace = func(at, name string, of bson.RawValue) bson.RawValue {
 		text, isText := of.StringValueOK()
 		switch {
@@ -40,6 +51,9 @@ func (c *checker) args() (args bson.RawValue, waits bool) {
 		case !isText:
 			w.bad(at, "is %s; want text, such as %q", codec.ValueJSON(of), "order.id")
 			return bson.RawValue{}
+		case name == refArg && c.open:
+			waits = true
+			return reference(refArg, of)
 		case name == refArg:
 			return pick(c.flowArgs, text)
 		}
@@ -47,13 +61,8 @@ func (c *checker) args() (args bson.RawValue, waits bool) {
 		c.checkOutput(&w, at, text)
 		return reference(refOutput, of)
 	}
-	args, err = w.rewrite(raw)
-	if err == nil {
-		err = input.Args(args)
-	}
-	c.add(err)
-	c.argsBytes += len(args.Value)
-	return args, waits
+	v, err = w.rewrite(raw)
+	return v, waits, err
 }
 
 // checkOutput checks that the node whose output is wanted has ended when this one starts.

@@ -19,6 +19,7 @@ type Flow struct {
 	Args        Value      `json:"args,omitzero"`
 	Nodes       []FlowNode `json:"nodes,omitzero"`
 	Ext         Value      `json:"ext,omitzero"`
+	Callback    *Callback  `json:"callback,omitzero"` // success: the flow is FINISH; error: a node is PENDING
 }
 
 // FlowNode is a node of a flow.
@@ -27,6 +28,9 @@ type FlowNode struct {
 	Type      string           `json:"type,omitzero"`
 	After     []string         `json:"after,omitzero"`
 	Args      Value            `json:"args,omitzero"`
+	Wait      *Wait            `json:"wait,omitzero"` // a node without a task
+	Ask       *Ask             `json:"ask,omitzero"`  // a node without a task
+	Flow      *Flow            `json:"flow,omitzero"` // that the node starts
 	When      map[string]Value `json:"when,omitzero"` // by parent, a filter on its output
 	Join      *Join            `json:"join,omitzero"`
 	OnFailure string           `json:"on_failure,omitzero"` // suspend, continue, end
@@ -43,6 +47,31 @@ func (FlowNode) renamed() map[string]string {
 	}
 }
 
+// Wait says how long a node waits; the duration alone will do.
+type Wait struct {
+	For   Duration `json:"for,omitzero"`
+	Until Value    `json:"until,omitzero"` // a time, or a reference to one
+}
+
+func (Wait) short() string { return "for" }
+
+// Ask is what a person is asked for; the title alone will do.
+type Ask struct {
+	Title  string     `json:"title,omitzero"`
+	Fields []AskField `json:"fields,omitzero"`
+}
+
+func (Ask) short() string { return "title" }
+
+// AskField is one value that a person is asked for.
+type AskField struct {
+	Name     string   `json:"name,omitzero"`
+	Kind     string   `json:"kind,omitzero"` // string, number, bool, choice
+	Required bool     `json:"required,omitzero"`
+	Choices  []string `json:"choices,omitzero"`
+	Help     string   `json:"help,omitzero"`
+}
+
 // Join says when a node with parents starts; the strategy alone will do.
 type Join struct {
 	Strategy string   `json:"strategy,omitzero"` // all_succeeded, all_ended, at_least, these, custom
@@ -57,8 +86,16 @@ func (Join) short() string { return "strategy" }
 // Spec is the flow that the form says, not yet checked.
 func (f *Flow) Spec() (out graph.Spec, err error) {
 	convert(&out, f)
+	own := Options{Callback: f.Callback} // which may have its key in short
+	about, _ := own.Model(noZone, noNow) // of times alone there are errors
+	out.Callback = about.Callback
 	var errs []error
 	for i := range f.Nodes {
+		if inner := f.Nodes[i].Flow; inner != nil {
+			s, err := inner.Spec()
+			out.Nodes[i].Flow = &s
+			errs = append(errs, under(fmt.Sprintf("nodes[%d].flow", i), err))
+		}
 		o := f.Nodes[i].Options
 		if o == nil {
 			continue
@@ -74,13 +111,33 @@ func (f *Flow) Spec() (out graph.Spec, err error) {
 	return out, errors.Join(errs...)
 }
 
+// under puts the fields that an error names into another one.
+func under(field string, err error) error {
+	var bad *model.InvalidError
+	if joined, many := err.(interface{ Unwrap() []error }); many {
+		var out []error
+		for _, e := range joined.Unwrap() {
+			out = append(out, under(field, e))
+		}
+		return errors.Join(out...)
+	}
+	if errors.As(err, &bad) {
+		return input.Invalid(field+"."+bad.Field, "%s", bad.Reason)
+	}
+	return err
+}
+
 // FlowOf is a flow as a file says it, without its secrets.
 func FlowOf(s *graph.Spec) *Flow {
 	out := &Flow{}
 	convert(out, s)
+	out.Callback = OptionsOf(&model.Options{Callback: s.Callback}).Callback
 	for i := range s.Nodes {
 		if out.Nodes[i].Options = OptionsOf(&s.Nodes[i].Options); s.Nodes[i].Options.IsZero() {
 			out.Nodes[i].Options = nil
+		}
+		if inner := s.Nodes[i].Flow; inner != nil {
+			out.Nodes[i].Flow = FlowOf(inner)
 		}
 	}
 	return out

@@ -52,10 +52,37 @@ nodes:
       strategy: these
       nodes:
         - pay
+  - id: calm
+    after:
+      - ship
+    wait:
+      for: 10m
+  - id: noon
+    after:
+      - ship
+    wait:
+      until:
+        $output: pay.due
+  - id: approve
+    after:
+      - ship
+    ask:
+      title: Is it well?
+      fields:
+        - name: how
+          kind: choice
+          required: true
+          choices:
+            - yes it is
+            - so so
+          help: as you see it
   - id: end
     type: done
     after:
       - ship
+      - calm
+      - noon
+      - approve
     join:
       strategy: custom
       custom: judge
@@ -83,7 +110,12 @@ func TestAFlowIsReadAndWritten(t *testing.T) {
 			},
 			{ID: "stock", Type: "stock", After: []string{"pay"}, When: map[string]any{"pay": raw(`{"output.amount":{"$gt":100}}`)}},
 			{ID: "ship", Type: "ship", After: []string{"pay", "stock"}, Args: raw(`{"receipt":{"$output":"pay.no"}}`), Join: graph.Join{Strategy: graph.These, Nodes: []string{"pay"}}},
-			{ID: "end", Type: "done", After: []string{"ship"}, Join: graph.Join{Strategy: graph.Custom, Custom: "judge", Context: raw(`{"seen":0}`)}},
+			{ID: "calm", After: []string{"ship"}, Wait: &graph.Wait{For: 10 * time.Minute}},
+			{ID: "noon", After: []string{"ship"}, Wait: &graph.Wait{Until: raw(`{"$output":"pay.due"}`)}},
+			{ID: "approve", After: []string{"ship"}, Ask: &graph.Ask{Title: "Is it well?", Fields: []graph.Field{
+				{Name: "how", Kind: "choice", Required: true, Choices: []string{"yes it is", "so so"}, Help: "as you see it"},
+			}}},
+			{ID: "end", Type: "done", After: []string{"ship", "calm", "noon", "approve"}, Join: graph.Join{Strategy: graph.Custom, Custom: "judge", Context: raw(`{"seen":0}`)}},
 		},
 	}, s)
 	written, err := YAML(FlowOf(&s))
@@ -107,10 +139,33 @@ func TestAStrategyAloneIsAJoin(t *testing.T) {
 	require.Equal(t, []graph.NodeSpec{{ID: "a", Join: graph.Join{Strategy: graph.AllEnded}}}, s.Nodes)
 }
 
+func TestACallbackOfAFlowMayHaveItsKeyInShort(t *testing.T) {
+	docs, err := Read[Flow]("f.yaml", []byte("callback: {error: {url: http://x/}, security: {type: aksk, ak: me, sk: sesame}}\nnodes: [{id: a, type: t}]\n"), "a flow", "flows")
+	require.NoError(t, err)
+	s, err := docs[0].Form.Spec()
+	require.NoError(t, err)
+	require.Equal(t, &model.Callback{
+		Error:    &model.CallbackTarget{URL: "http://x/"},
+		Security: &model.CallbackSecurity{Type: model.SecurityAKSK, Keys: []callback.Key{{AccessKey: "me", Secret: "sesame"}}},
+	}, s.Callback)
+	written, err := YAML(FlowOf(&s))
+	require.NoError(t, err)
+	require.NotContains(t, written, "sesame")
+	require.Contains(t, written, "ak: me")
+}
+
+func TestADurationAloneIsAWaitAndATitleAloneAsks(t *testing.T) {
+	docs, err := Read[Flow]("f.yaml", []byte("nodes: [{id: a, wait: 10m}, {id: b, ask: Is it well?}]\n"), "a flow", "flows")
+	require.NoError(t, err)
+	s, err := docs[0].Form.Spec()
+	require.NoError(t, err)
+	require.Equal(t, []graph.NodeSpec{{ID: "a", Wait: &graph.Wait{For: 10 * time.Minute}}, {ID: "b", Ask: &graph.Ask{Title: "Is it well?"}}}, s.Nodes)
+}
+
 func TestMistakesOfAFlowHaveTheirPlaces(t *testing.T) {
 	for content, want := range map[string][]string{
 		"key: k\nname: x\nnodes:\n  - id: a\n    parents: [b]\n    join: {least: 2}\n  - id: b\n    timeout: 1m\n": {
-			"f.yaml:2:1: name is not known in a flow; want key, tenant, creator, category, description, args, nodes, ext",
+			"f.yaml:2:1: name is not known in a flow; want key, tenant, creator, category, description, args, nodes, ext, callback",
 			"f.yaml:5:5: nodes[0].parents is not known; use after",
 			"f.yaml:6:12: nodes[0].join.least is not known here; want strategy, n, nodes, custom, context",
 			"f.yaml:8:5: nodes[1].timeout is not known; use options: {timeout: ...}",

@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"internal/tickplan":    {"core", "internal/calendar", "internal/httptarget"},
 	"periodic":             {"core", "internal/decision", "internal/rulespec", "internal/tickplan", "internal/store", "internal/tasktypes", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
 	"internal/flowspec":    {"core", "internal/mql/query"},
-	"internal/flowplan":    {"core", "internal/mql/query"},
+	"internal/flowplan":    {"core", "internal/mql/query", "internal/flowspec"},
 	"flow":                 {"core", "internal/decision", "internal/flowplan", "internal/flowspec", "internal/groupcommit", "internal/secret", "internal/store", "internal/tasktypes"},
 	"migrate":              {"core", "internal/store"},
 	"internal/secret":      {"core"},

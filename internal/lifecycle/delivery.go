@@ -23,6 +23,18 @@ func CallbackMethod(t model.CallbackTarget) string {
 type DeliveryArgs struct {
 	TaskID     string `json:"task_id"`
 	Generation int64  `json:"generation"`
+	// Flow is what is told of a flow, in the place of a task.
+	Flow *FlowEvent `json:"flow,omitempty"`
+}
+
+// FlowEvent is what a callback tells of a flow. Its receiver, and how it is signed, is read when it
+// is delivered.
+type FlowEvent struct {
+	ID        string `json:"id"` // of the event, for ever
+	FlowID    string `json:"flow_id"`
+	Node      string `json:"node"`
+	Status    string `json:"status"` // PENDING of a node, or FINISH of the flow
+	ErrorInfo string `json:"error_info"`
 }
 
 // DeliveryKey is the key of the task that delivers the callback of one life of a task, and
@@ -44,6 +56,28 @@ func Delivery(t *model.Task) Draft {
 		Args:   deliveryArgs(t.ID, t.Generation),
 		Origin: &model.Origin{Kind: OutcomeDelivery, ID: t.ID, Generation: t.Generation},
 	}
+}
+
+// FlowDelivery is the draft of the task that delivers a callback of a flow. Nobody waits for its
+// end.
+func FlowDelivery(tenant string, e FlowEvent) Draft {
+	start, doc := bsoncore.AppendDocumentStart(nil)
+	at, doc := bsoncore.AppendDocumentElementStart(doc, "flow")
+	for _, f := range [][2]string{{"id", e.ID}, {"flow_id", e.FlowID}, {"node", e.Node}, {"status", e.Status}, {"error_info", e.ErrorInfo}} {
+		doc = bsoncore.AppendStringElement(doc, f[0], f[1])
+	}
+	doc, _ = bsoncore.AppendDocumentEnd(doc, at)
+	doc, _ = bsoncore.AppendDocumentEnd(doc, start)
+	return Draft{Tenant: tenant, Type: input.CallbackType, Key: e.ID, Args: bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: doc}}
+}
+
+// FlowCallbackBody is what the receiver of a flow's callback is sent.
+func FlowCallbackBody(e *FlowEvent, ext bson.RawValue) []byte {
+	b := []byte(`{`)
+	for _, f := range [][2]string{{"flow_id", e.FlowID}, {"node", e.Node}, {"error_info", e.ErrorInfo}, {"status", e.Status}} {
+		b = append(codec.AppendJSONString(append(append(append(b, '"'), f[0]...), `":`...), f[1]), ',')
+	}
+	return append(append(append(b, `"ext":`...), codec.ValueJSON(ext)...), '}')
 }
 
 func deliveryArgs(taskID string, generation int64) bson.RawValue {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Index names of flows and flow_nodes.
@@ -97,8 +98,17 @@ func decodeFlow(raw bson.Raw) (*graph.Flow, error) {
 	return f, nil
 }
 
-// Questions are those of a look. Of flows only streams are due at a time, when nodes wait to be
-// linked.
+// Callback reads who is told of a flow, and its ext. Index: _id.
+func (s *Flows) Callback(ctx context.Context, id string) (*model.Callback, bson.RawValue, error) {
+	f, there, err := readOne[graph.Flow](ctx, s.flows, "reading the callback of the flow "+id, bson.D{d("_id", id)}, options.FindOne().SetProjection(fields("callback", "ext")))
+	if !there && err == nil {
+		err = fmt.Errorf("%w: %s", ErrNoFlow, id)
+	}
+	return f.Callback, f.Ext, err
+}
+
+// Questions are those of a look. A flow is due when a node has waited for its time, a stream when
+// nodes wait to be linked.
 func (s *Flows) Questions(l Look[*graph.Flow]) []Question {
 	return []Question{
 		s.DueQuestion(l.Now, l.Skip, l.Limit, l.Due, l.Unread), s.NextQuestion(l.Now, l.Next),
@@ -130,7 +140,7 @@ func (s *Flows) NextQuestion(after time.Time, take func(time.Time)) Question {
 		}}
 }
 
-// RunningQuestion asks whether a node of any flow is READY. Index: running.
+// RunningQuestion asks whether the task of a node of any flow may run. Index: running.
 func (s *Flows) RunningQuestion(found func()) Question {
 	return s.whether(bson.D{d("running_at", bson.D{d("$gt", time.UnixMilli(0))})}, found)
 }
@@ -194,6 +204,9 @@ func flowPlans(plans []graph.Planned) bson.A {
 		if p.N != 0 {
 			fields = append(fields, d("n", p.N))
 		}
+		if p.Tell != "" {
+			fields = append(fields, d("tell", p.Tell))
+		}
 		out[i] = fields
 	}
 	return out
@@ -246,8 +259,8 @@ func statesUpdate(before, after *graph.Flow) (set, push bson.D) {
 	kept := len(before.Nodes) - gone
 	for i := range kept {
 		was, is := &before.States[gone+i], &after.States[i]
-		if was.Status != is.Status || was.Reason != is.Reason || was.Own != is.Own || was.Life != is.Life || !was.At.Equal(is.At) ||
-			was.Context.Type != is.Context.Type || !bytes.Equal(was.Context.Value, is.Context.Value) {
+		if was.Status != is.Status || was.Reason != is.Reason || was.Own != is.Own || was.Life != is.Life || !was.At.Equal(is.At) || !was.DueAt.Equal(is.DueAt) ||
+			!sameValue(was.Context, is.Context) || !sameValue(was.Output, is.Output) {
 			set = append(set, d("states."+strconv.Itoa(i), is))
 		}
 	}
@@ -266,6 +279,8 @@ func statesUpdate(before, after *graph.Flow) (set, push bson.D) {
 		d("states", bson.D{d("$each", after.States[kept:]), d("$slice", -len(nodes))}),
 	}
 }
+
+func sameValue(a, b bson.RawValue) bool { return a.Type == b.Type && bytes.Equal(a.Value, b.Value) }
 
 // Nodes is the collection flow_nodes.
 type Nodes struct{ *core }

@@ -1,0 +1,87 @@
+package flow
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// nested is a, then a node that starts a flow of one node.
+func nested(key string) graph.Spec {
+	return graph.Spec{Key: key, Nodes: []graph.NodeSpec{
+		{ID: "a", Type: "t", OnFailure: graph.Continue},
+		{ID: "in", After: []string{"a"}, Join: graph.Join{Strategy: graph.AllEnded}, Flow: &graph.Spec{Nodes: []graph.NodeSpec{{ID: "x", Type: "t"}}}},
+	}}
+}
+
+// write writes a decision and does nothing of what it plans, as an engine that dies then.
+func (d *driven) write(before, after *graph.Flow) {
+	d.t.Helper()
+	applied, _, err := d.f.store.Flows.Write(d.t.Context(), []store.Decision[*graph.Flow]{{Before: before, After: after}})
+	require.NoError(d.t, err)
+	require.Equal(d.t, []bool{true}, applied)
+}
+
+func (d *driven) count(coll string) int64 {
+	d.t.Helper()
+	n, err := d.db.Collection(coll).CountDocuments(d.t.Context(), bson.D{{Key: "type", Value: bson.D{{Key: "$ne", Value: "~"}}}})
+	require.NoError(d.t, err)
+	return n
+}
+
+// An engine dies after each of the decisions between the end of a node and the end of the flow that
+// the next one starts, and an older one wakes up and carries each out once more.
+func TestAFlowOfANodeStartsAndEndsOnceWhereverTheEngineDies(t *testing.T) {
+	var off atomic.Int64
+	db := testdb.New(t)
+	d := skipping(t, db, &off)
+	doc, err := d.f.Start(t.Context(), nested("f"))
+	require.NoError(t, err)
+	sweeps := func() {
+		for range 15 {
+			off.Add(int64(time.Second))
+			d.e.Round(t.Context())
+		}
+		d.e.Flush(t.Context())
+	}
+	sweeps()
+	doc = d.get(doc)
+	started, err := flowplan.Ended(doc, []flowplan.End{{Node: 0, Status: model.StatusFailure}}, &flowplan.Inputs{}, d.f.store.Clock.Now())
+	require.NoError(t, err)
+	d.write(doc, started)
+	sweeps()
+	child := d.get(&graph.Flow{ID: "-/f/in"})
+	require.Equal(t, graph.StatusRunning, child.Status)
+	tasks := d.count("tasks")
+	d.finish(started)
+	require.Equal(t, child.Rev, d.get(child).Rev)
+	require.Equal(t, tasks, d.count("tasks"))
+
+	for _, c := range []struct {
+		status model.Status
+		task   model.Status
+		node   graph.NodeStatus
+	}{{model.StatusFailure, model.StatusPending, graph.NodePending}, {model.StatusSuccess, model.StatusSuccess, graph.NodeSuccess}} {
+		child = d.get(child)
+		require.Empty(t, child.Planned)
+		ended, err := flowplan.Ended(child, []flowplan.End{{Node: 0, Status: c.status}}, &flowplan.Inputs{Outputs: map[int]bson.RawValue{0: {}}}, d.f.store.Clock.Now())
+		require.NoError(t, err)
+		d.write(child, ended)
+		sweeps()
+		require.Equal(t, c.task, d.task(doc, 1).Status)
+		require.Equal(t, c.node, d.get(doc).States[1].Status)
+		before := d.task(doc, 1).Rev
+		d.finish(ended)
+		require.Equal(t, before, d.task(doc, 1).Rev, "it was told")
+	}
+	require.Equal(t, graph.StatusFinish, d.get(doc).Status)
+}

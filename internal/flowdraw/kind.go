@@ -1,0 +1,23 @@
+package flowdraw
+
+import (
+	"strings"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+)
+
+// Kind is what a node does: the type of its task, or for what it waits; ask is for a person.
+func Kind(v *graph.Vertex) string {
+	switch {
+	case v.Until != "":
+		return "wait until " + strings.Trim(v.Until, `"`)
+	case v.For != 0:
+		return "wait " + v.For.String()
+	case v.Flow != nil:
+		return "flow"
+	case v.Ask != nil:
+		return "ask"
+	default:
+		return v.Type
+	}
+}

@@ -1,0 +1,78 @@
+package flowplan
+
+import (
+	"errors"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Begin lets the first node of a new flow start, if no worker runs it: a task may run from the
+// start.
+func Begin(f *graph.Flow, now time.Time) (*graph.Flow, error) {
+	if v := &f.Nodes[0]; flowspec.HasTask(v) && v.Flow == nil {
+		return f, nil
+	}
+	s := goOn(f, &Inputs{}, now)
+	s.set(0, graph.NodeWait, "")
+	s.start(0, DoRelease)
+	return s.finish()
+}
+
+// start lets a node start: its task may run (do is how), it waits for a time, or it asks a person.
+func (s *step) start(i int, do graph.Action) {
+	if a := s.Nodes[i].Ask; a != nil {
+		s.States[i].Own = true
+		s.set(i, graph.NodePending, "it asks: "+a.Title)
+		s.plan(i, DoAlert) // also of one that was PENDING before, because it hung on another
+		return
+	}
+	s.set(i, graph.NodeReady, "")
+	if flowspec.HasTask(&s.Nodes[i]) {
+		s.plan(i, do)
+		return
+	}
+	at, err := flowspec.DueAt(&s.Nodes[i], s.now, s.outputOf)
+	switch {
+	case !s.in.Ready(): // the decision is made again with what it lacks
+	case err != nil:
+		s.fail(i, err)
+	case !at.After(s.now):
+		s.settle(i, graph.NodeSuccess, "")
+	default:
+		s.States[i].DueAt = at
+	}
+}
+
+// outputOf is the output of a node.
+func (s *step) outputOf(node string) bson.RawValue {
+	for i := range s.Nodes {
+		if s.Nodes[i].ID == node && s.States[i].Status == graph.NodeSuccess {
+			return s.in.output(s.Flow, i)
+		}
+	}
+	return bson.RawValue{}
+}
+
+// fail has a node fail that cannot start.
+func (s *step) fail(i int, why error) {
+	reason := why.Error()
+	var bad *model.InvalidError
+	if errors.As(why, &bad) {
+		reason = bad.Field + " " + bad.Reason
+	}
+	s.end(End{Node: i, Status: model.StatusFailure, ErrorInfo: reason})
+}
+
+// timesUp ends the nodes whose time has come.
+func (s *step) timesUp() {
+	for i := range s.States {
+		if at := s.States[i].DueAt; s.States[i].Status == graph.NodeReady && !at.IsZero() && !at.After(s.now) {
+			s.settle(i, graph.NodeSuccess, "")
+		}
+	}
+}

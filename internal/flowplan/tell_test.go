@@ -1,0 +1,86 @@
+package flowplan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// told are the events that a flow plans, without their ids.
+func told(t *testing.T, f *graph.Flow) (out []lifecycle.FlowEvent) {
+	t.Helper()
+	ids := map[string]bool{}
+	for i := range f.Planned {
+		d, is := Delivery(f, &f.Planned[i])
+		if !is {
+			continue
+		}
+		var args lifecycle.DeliveryArgs
+		require.NoError(t, codec.DecodeValue(d.Args, &args))
+		require.Equal(t, d.Key, args.Flow.ID)
+		require.False(t, ids[d.Key], "each has an id of its own")
+		ids[d.Key] = true
+		require.Nil(t, d.Origin)
+		args.Flow.ID = ""
+		out = append(out, *args.Flow)
+	}
+	return out
+}
+
+func TestACallbackNamesTheNodesThatWaitForAPersonAndTheEnd(t *testing.T) {
+	url := &model.CallbackTarget{URL: "http://x/"}
+	f := made(graph.Vertex{}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{0}}, graph.Vertex{After: []int{1, 2}}, graph.Vertex{After: []int{3}})
+	f.Callback = &model.Callback{Success: url, Error: url}
+	f = ended(t, f, &Inputs{}, model.StatusSuccess, 0)
+	require.Empty(t, told(t, f))
+	f = ended(t, f, &Inputs{}, model.StatusFailure, 1, 2)
+	require.Equal(t, []lifecycle.FlowEvent{
+		{FlowID: "-/f", Node: "n1", Status: "PENDING", ErrorInfo: "its task ended as Failure"},
+		{FlowID: "-/f", Node: "n2", Status: "PENDING", ErrorInfo: "its task ended as Failure"},
+	}, told(t, f), "what only hangs on them causes no call")
+	at := time.UnixMilli(3_000_000)
+	f.Planned = nil
+	f, err := Resolve(f, 1, graph.NodeError, "", &Inputs{}, at)
+	require.NoError(t, err)
+	require.Equal(t, []lifecycle.FlowEvent(nil), told(t, f), "n3 was PENDING before")
+	f.Planned = nil
+	f, err = Resolve(f, 3, graph.NodeSuccess, "", &Inputs{}, at)
+	require.NoError(t, err)
+	f = ended(t, f, &Inputs{}, model.StatusSuccess, 4)
+	require.Equal(t, []lifecycle.FlowEvent{{FlowID: "-/f", Node: "n4", Status: "FINISH"}}, told(t, f))
+	first := f.Planned[len(f.Planned)-1].ID
+
+	f.Planned = nil
+	f, err = RetryFrom(f, 4, &Inputs{}, at)
+	require.NoError(t, err)
+	require.Empty(t, told(t, f))
+	f.Planned = nil
+	f, err = Cancel(f, "no longer wanted", &Inputs{}, at)
+	require.NoError(t, err)
+	f = ended(t, f, &Inputs{}, model.StatusCancelled, 4)
+	require.Equal(t, []lifecycle.FlowEvent{{FlowID: "-/f", Node: "n4", Status: "FINISH", ErrorInfo: "no longer wanted"}}, told(t, f))
+	require.NotEqual(t, first, f.Planned[len(f.Planned)-1].ID, "it is another end")
+}
+
+func TestOnlyTheReceiversThatThereAreAreCalled(t *testing.T) {
+	for _, c := range []*model.Callback{nil, {Success: &model.CallbackTarget{URL: "http://x/"}}, {Error: &model.CallbackTarget{URL: "http://x/"}}} {
+		f := made(graph.Vertex{})
+		f.Callback = c
+		f = ended(t, f, &Inputs{}, model.StatusFailure, 0)
+		require.Len(t, told(t, f), map[bool]int{true: 1, false: 0}[c != nil && c.Error != nil])
+		f.Planned = nil
+		f, err := Resolve(f, 0, graph.NodeError, "it is", &Inputs{}, time.UnixMilli(3_000_000))
+		require.NoError(t, err)
+		if c == nil || c.Success == nil {
+			require.Empty(t, told(t, f))
+		} else {
+			require.Equal(t, []lifecycle.FlowEvent{{FlowID: "-/f", Node: "n0", Status: "FINISH", ErrorInfo: "it is"}}, told(t, f))
+		}
+	}
+}

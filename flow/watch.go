@@ -30,7 +30,7 @@ type Event struct {
 // Watch returns what happens to a flow until the flow is FINISH or ctx ends. The first events
 // describe the flow as it is now: each node that has left WAIT, then the flow. After that each
 // change of a node is one event, in order. RUNNING is not among them, because it is a status of the
-// task.
+// task. Nodes of a stream count from when they are linked to it.
 //
 // Events come from a change stream. After a broken connection Watch resumes where it stopped. If the
 // deployment has no change streams, or other watchers hold all of the fleet's few seats (two for
@@ -203,7 +203,7 @@ func (w *watch) tell(ctx context.Context, stream *store.FlowStream, first bool) 
 		}
 		w.pause = firstReopen
 		if ok {
-			if err := w.changed(change); err != nil {
+			if err := w.changed(ctx, change); err != nil {
 				return stream.Token(), err
 			}
 		}
@@ -214,17 +214,21 @@ func (w *watch) tell(ctx context.Context, stream *store.FlowStream, first bool) 
 }
 
 // changed tells of one decision.
-func (w *watch) changed(change store.FlowChange) error {
+func (w *watch) changed(ctx context.Context, change store.FlowChange) error {
 	if change.Gone {
 		return ErrNotFound
 	}
-	status, reason := w.doc.Status, w.doc.Reason
+	rev, status, reason := w.doc.Rev, w.doc.Status, w.doc.Reason
 	var events []Event
 	err := change.Apply(w.doc, func(i int, was graph.State) {
 		if e, news := w.event(i, was, w.doc.States[i]); news {
 			events = append(events, e)
 		}
 	})
+	if errors.Is(err, store.ErrUnclear) {
+		w.doc.Rev, w.doc.Status, w.doc.Reason = rev, status, reason // the flow as it is now is news
+		return w.read(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -255,11 +259,17 @@ func (w *watch) became(doc *graph.Flow) error {
 		return nil
 	}
 	w.doc = doc
+	known := map[string]graph.State{}
+	if before != nil {
+		for i := range before.States {
+			known[before.Nodes[i].ID] = before.States[i]
+		}
+	}
 	var events []Event
 	for i, is := range doc.States {
-		was := graph.State{Status: graph.NodeWait}
-		if before != nil {
-			was = before.States[i]
+		was, there := known[doc.Nodes[i].ID]
+		if !there && (before == nil || doc.Kind == "") { // else it was linked to a stream meanwhile
+			was.Status = graph.NodeWait
 		}
 		if e, news := w.event(i, was, is); news {
 			events = append(events, e)

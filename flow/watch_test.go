@@ -181,3 +181,30 @@ func TestAWatchWithoutASeatTellsHowTheFlowEnds(t *testing.T) {
 		require.NoError(t, <-watch.err)
 	}
 }
+
+func TestAWatchOfAStreamTellsOfEachNodeUntilItIsClosed(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.flows.Append(t.Context(), "orders", "g", node("n0"))
+	require.NoError(t, err)
+	watch := watchFlow(t.Context(), w.flows, "orders/g")
+	watch.until(t, "flow RUNNING")
+	const n = 250
+	for i := 1; i < n; i += 10 {
+		var nodes []graph.NodeSpec
+		for k := i; k < min(i+10, n); k++ {
+			nodes = append(nodes, node(fmt.Sprint("n", k)))
+		}
+		_, err := w.flows.Append(t.Context(), "orders", "g", nodes...)
+		require.NoError(t, err)
+	}
+	events := watch.until(t, fmt.Sprintf("n%d SUCCESS", n-1))
+	_, err = w.flows.Cancel(t.Context(), "orders/g", "enough")
+	require.NoError(t, err)
+	watch.until(t, "flow FINISH")
+	require.NoError(t, <-watch.err)
+	told := ofNodes(events)
+	for i := 1; i < n; i++ {
+		became := told[fmt.Sprint("n", i)]
+		require.Contains(t, [][]string{{"WAIT", "READY", "SUCCESS"}, {"READY", "SUCCESS"}}, became, "n%d: %v", i, became)
+	}
+}

@@ -173,3 +173,21 @@ func TestWithoutSkippedTimeADrainLeavesANodeThatWaits(t *testing.T) {
 	require.Equal(t, graph.NodeReady, statuses(t, flows, trip.ID)["flight"])
 	require.Equal(t, 4, mstest.Drain(t, c, mstest.SkipTime(), mstest.With(flows.Drain)).Succeeded)
 }
+
+func TestAStreamIsDrained(t *testing.T) {
+	_, flows, c := newTrips(t, func(node string, attempt int) error {
+		if node == "car" && attempt == 1 {
+			return consumer.RetryAfter(time.Hour, errors.New("busy"))
+		}
+		return nil
+	})
+	add := func(nodes ...graph.NodeSpec) {
+		t.Helper()
+		_, err := flows.Append(t.Context(), "trips", "ann", nodes...)
+		require.NoError(t, err)
+	}
+	add(graph.NodeSpec{Type: "trip.flight"}, graph.NodeSpec{Type: "trip.car"}, graph.NodeSpec{Type: "trip.hotel"})
+	require.Equal(t, 1, mstest.Drain(t, c, mstest.With(flows.Drain)).Succeeded, "the car is busy, and the hotel comes after it")
+	add(graph.NodeSpec{Type: "trip.mail"})
+	require.Equal(t, 3, mstest.Drain(t, c, mstest.SkipTime(), mstest.With(flows.Drain)).Succeeded)
+}

@@ -2,31 +2,21 @@ package cli
 
 import (
 	"context"
-	"fmt"
-
-	"github.com/mscheduler/mscheduler/flow/graph"
-	"github.com/mscheduler/mscheduler/internal/human"
 )
 
-// flows says whether an engine carries on the flows that are not over.
+// flows says whether an engine carries on the flows that have something to do.
 func (d *doctor) flows(ctx context.Context, engine bool) {
-	const few = 100
-	running, err := d.store.Flows.List(ctx, "", graph.StatusRunning, nil, few)
-	if err != nil {
-		d.fail("flows", err, "")
-		return
-	}
-	n := human.Plural(len(running), "flow is", "flows are")
-	if len(running) == few {
-		n = fmt.Sprintf("at least %d flows are", few)
-	}
+	runs := false
+	err := d.store.Ask(ctx, "looking for flows that run", d.store.Flows.RunningQuestion(func() { runs = true }))
 	switch {
-	case len(running) == 0:
-		d.ok("flows", "none is RUNNING")
+	case err != nil:
+		d.fail("flows", err, "")
+	case !runs:
+		d.ok("flows", "no node of a flow runs or may run")
 	case engine:
-		d.ok("flows", "%s RUNNING, and a live engine carries them on", n)
+		d.ok("flows", "nodes run, and a live engine carries their flows on")
 	default:
-		d.warn("flows", fmt.Sprintf("%s RUNNING, and no flow engine lives: their nodes do not start; among them %s", n, human.FlowID(running[0].ID)),
+		d.warn("flows", "nodes of flows may run, but no flow engine lives: the nodes behind them do not start",
 			"start one: mscheduler work --flow, or a service that calls flow.Flows.Run")
 	}
 }

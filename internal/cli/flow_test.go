@@ -112,7 +112,7 @@ done +exec +WAIT +\S.* +stock, mail +-$`, r.stdout)
 	require.Regexp(t, `(?m)^flow-\S+ +alive +mscheduler\.flow `, r.stdout)
 	require.Contains(t, s.ok("doctor").stdout, "mscheduler.flow")
 	s.ok("flow", "start", s.file("key: k2\nnodes: [{id: a, type: nobody}]\n"))
-	require.Contains(t, checks(t, s.ok("doctor", "-o", "json"))["flows"].Detail, "and a live engine carries them on")
+	require.Contains(t, checks(t, s.ok("doctor", "-o", "json"))["flows"].Detail, "a live engine carries their flows on")
 	s.ok("flow", "cancel", "k2")
 	require.Contains(t, stop().stderr, "tasks and the flows of")
 }
@@ -328,10 +328,10 @@ func TestAStreamIsAppendedToListedResolvedAndOpened(t *testing.T) {
 func TestTheDoctorWarnsOfFlowsThatNoEngineCarriesOn(t *testing.T) {
 	s := newSession(t)
 	s.ok("db", "migrate")
-	require.Equal(t, "none is RUNNING", checks(t, s.ok("doctor", "-o", "json"))["flows"].Detail)
+	require.Equal(t, "no node of a flow runs or may run", checks(t, s.ok("doctor", "-o", "json"))["flows"].Detail)
 	s.ok("flow", "start", s.file("key: k\nnodes: [{id: a, type: t}]\n"))
 	found := checks(t, s.ok("doctor", "-o", "json"))["flows"]
 	require.Equal(t, "warn", found.State)
-	require.Equal(t, "1 flow is RUNNING, and no flow engine lives: their nodes do not start; among them k", found.Detail)
+	require.Contains(t, found.Detail, "no flow engine lives")
 	require.Contains(t, found.Advice, "mscheduler work --flow")
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -78,9 +79,12 @@ func (st *FlowStream) Token() bson.Raw { return st.cs.ResumeToken() }
 // Close ends the stream.
 func (st *FlowStream) Close(ctx context.Context) error { return st.cs.Close(ctx) }
 
+// ErrUnclear is returned for a change that does not say what became of the nodes: read the flow.
+var ErrUnclear = errors.New("the change of the flow is not clear")
+
 // Apply makes the flow, and the states of its nodes, what the decision made of them. The nodes that
-// it decided about are passed to decided, with the states that they had. A flow that knows the
-// decision stays as it is.
+// it decided about are passed to decided, with the states that they had: a node of a stream that was
+// linked was INIT. A flow that knows the decision stays as it is.
 func (c FlowChange) Apply(f *graph.Flow, decided func(node int, was graph.State)) error {
 	rev, _ := c.set.Lookup("rev").AsInt64OK()
 	if rev <= f.Rev {
@@ -91,13 +95,7 @@ func (c FlowChange) Apply(f *graph.Flow, decided func(node int, was graph.State)
 	if err != nil {
 		return fmt.Errorf("reading a change of the flow %s: %w", f.ID, err)
 	}
-	states := map[int]bson.D{} // what changes in each
-	at := func(path string) (node int, field string, ok bool) {
-		path, ok = strings.CutPrefix(path, "states.")
-		place, field, _ := strings.Cut(path, ".")
-		node, err := strconv.Atoi(place)
-		return node, field, ok && err == nil && node < len(f.States)
-	}
+	w := window{Flow: f, states: map[int]bson.D{}}
 	for _, e := range fields {
 		v := e.Value()
 		switch name := e.Key(); name {
@@ -107,33 +105,121 @@ func (c FlowChange) Apply(f *graph.Flow, decided func(node int, was graph.State)
 			f.Reason = v.StringValue()
 		case "updated_at":
 			f.UpdatedAt = v.Time().UTC()
-		case "states": // how a server may describe the change of many
-			values, err := v.Array().Values()
-			if err != nil {
-				return fmt.Errorf("reading a change of the flow %s: %w", f.ID, err)
-			}
-			for i, v := range values[:min(len(values), len(f.States))] {
-				states[i] = bson.D{d("", v)}
-			}
+		case "trimmed":
+			trimmed, _ := v.AsInt64OK()
+			w.gone, f.Trimmed = int(trimmed)-f.Trimmed, int(trimmed)
 		default:
-			if i, field, ok := at(name); ok {
-				states[i] = append(states[i], d(field, v))
-			}
+			err = w.take(name, v)
+		}
+		if err != nil {
+			return fmt.Errorf("reading a change of the flow %s, %s: %w", f.ID, e.Key(), err)
 		}
 	}
 	for _, name := range c.removed {
 		if name == "reason" {
 			f.Reason = ""
-		} else if i, field, ok := at(name); ok {
-			states[i] = append(states[i], d(field, nil))
+		} else if i, field, ok := w.state(name); ok {
+			w.states[i] = append(w.states[i], d(field, nil))
 		}
 	}
-	for _, i := range slices.Sorted(maps.Keys(states)) {
+	if w.moved() {
+		return w.move(decided)
+	}
+	for _, i := range slices.Sorted(maps.Keys(w.states)) {
 		was := f.States[i]
-		if f.States[i], err = changedState(was, states[i]); err != nil {
+		if f.States[i], err = changedState(was, w.states[i]); err != nil {
 			return fmt.Errorf("reading a change of the flow %s, node %s: %w", f.ID, f.Nodes[i].ID, err)
 		}
 		decided(i, was)
+	}
+	return nil
+}
+
+// window is the nodes of a flow, and what changes in them.
+type window struct {
+	*graph.Flow
+	states map[int]bson.D // what changes in the state of each node
+
+	gone              int // nodes of a stream that have left the window
+	newNodes          []graph.Vertex
+	newStates         []graph.State
+	allNodes, allSeen bool // the new ones are all that are left
+}
+
+// take notes a change of the lists of nodes and states: of one entry, of a field of one, an entry
+// behind the last one, or a whole list.
+func (w *window) take(name string, v bson.RawValue) error {
+	switch list, place, _ := strings.Cut(name, "."); {
+	case name == "nodes":
+		w.allNodes = true
+		return decodeList(v, &w.newNodes)
+	case name == "states":
+		w.allSeen = true
+		return decodeList(v, &w.newStates)
+	case list == "nodes":
+		var n graph.Vertex
+		w.newNodes = append(w.newNodes, n)
+		return codec.Decode(v.Value, &w.newNodes[len(w.newNodes)-1])
+	case list == "states" && place == strconv.Itoa(len(w.States)+len(w.newStates)):
+		w.newStates = append(w.newStates, graph.State{})
+		return codec.Decode(v.Value, &w.newStates[len(w.newStates)-1])
+	}
+	if i, field, ok := w.state(name); ok {
+		w.states[i] = append(w.states[i], d(field, v))
+	}
+	return nil
+}
+
+// state is the node whose state a path names, and the field of it; "" = the whole state.
+func (w *window) state(path string) (node int, field string, ok bool) {
+	path, ok = strings.CutPrefix(path, "states.")
+	place, field, _ := strings.Cut(path, ".")
+	node, err := strconv.Atoi(place)
+	return node, field, ok && err == nil && node < len(w.States)
+}
+
+// moved says whether nodes came or went.
+func (w *window) moved() bool {
+	return w.gone > 0 || w.newNodes != nil || w.newStates != nil || w.allNodes || w.allSeen
+}
+
+// move replaces the nodes of a stream, or adds some.
+func (w *window) move(decided func(node int, was graph.State)) error {
+	was := make(map[string]graph.State, len(w.Nodes))
+	for i := range w.Nodes {
+		was[w.Nodes[i].ID] = w.States[i]
+	}
+	nodes, states := w.newNodes, w.newStates
+	if !w.allNodes {
+		nodes = append(w.Nodes, nodes...)
+	}
+	if !w.allSeen {
+		states = append(w.States, states...)
+	}
+	if len(nodes) != len(states) || len(w.states) > 0 || w.gone > 0 && !(w.allNodes && w.allSeen) {
+		return ErrUnclear
+	}
+	w.Nodes, w.States = nodes, states
+	for i := range nodes {
+		before, known := was[nodes[i].ID]
+		if !known {
+			before = graph.State{Status: graph.NodeInit}
+		}
+		decided(i, before)
+	}
+	return nil
+}
+
+func decodeList[T any](v bson.RawValue, into *[]T) error {
+	values, err := v.Array().Values()
+	if err != nil {
+		return err
+	}
+	*into = make([]T, len(values))
+	for i, v := range values {
+		if err := codec.Decode(v.Value, &(*into)[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

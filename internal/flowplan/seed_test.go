@@ -31,6 +31,12 @@ var setLines = []int{
 	131, 132, 133,
 }
 
+// streamLines are those that contain a rule for streams.
+var streamLines = []int{
+	4, 9, 11, 13, 14, 22, 23, 24, 43, 44, 45, 46, 51, 55, 63, 64, 65, 66, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 80,
+	84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94, 131, 132, 133,
+}
+
 // TestSeed runs testdata/*.txt: the rules of seed 002, sentence by sentence. Each subtest is one
 // rule, with the line of the seed that states it. The flow and its tasks follow the real rules;
 // under ---- stands the flow, and for each node its status, that of its task, and the reason.
@@ -43,6 +49,9 @@ var setLines = []int{
 //	again a               the flow learns of the end of the task once more
 //	resolve a SUCCESS|ERROR, cancel, explain a
 //	saved a               what the custom join of the node has saved
+//	stream lines=(76)     a stream begins; append lines below are its nodes, stored and not linked
+//	link, open, chain     a linker looks; the stream is opened again; the relations of the chain
+//	counts                the nodes by their statuses
 //	elsewhere lines=(132) test=flow.TestX    a test that needs a database or processes shows the rule
 func TestSeed(t *testing.T) {
 	shown := map[int]bool{}
@@ -57,15 +66,18 @@ func TestSeed(t *testing.T) {
 			switch c.Name() {
 			case "elsewhere":
 				return findTest(c, c.Value("test"))
-			case "flow":
+			case "flow", "stream":
 				require.NotEmpty(c.T, c.Values("lines"), "%s: name the lines of the seed", c.Pos())
-				s = &seeded{now: time.UnixMilli(1_000_000)}
+				s = &seeded{now: time.UnixMilli(1_000_000), tasks: map[string]*model.Task{}}
+				if c.Name() == "stream" {
+					return s.beginStream(c)
+				}
 				return s.begin(c)
 			}
 			return s.run(c)
 		}
 	})
-	for _, line := range setLines {
+	for _, line := range slices.Concat(setLines, streamLines) {
 		require.True(t, shown[line], "line %d of seed 002 has no scenario", line)
 	}
 }
@@ -89,9 +101,12 @@ func findTest(c scenario.Command, name string) string {
 // seeded is a flow and the tasks of its nodes.
 type seeded struct {
 	flow  *graph.Flow
-	tasks []*model.Task
+	tasks map[string]*model.Task // by node
 	now   time.Time
 	execs int
+
+	inits    []*graph.Node // of a stream: appended, and not linked
+	appended int
 }
 
 func (s *seeded) begin(c scenario.Command) string {
@@ -100,9 +115,9 @@ func (s *seeded) begin(c scenario.Command) string {
 	if err != nil {
 		return err.Error()
 	}
-	s.flow, s.tasks = f, make([]*model.Task, len(f.Nodes))
+	s.flow = f
 	for _, p := range f.Planned {
-		s.tasks[p.Node] = p.Task
+		s.tasks[f.Nodes[p.Node].ID] = p.Task
 	}
 	s.flow.Planned = nil
 	return s.show(nil)
@@ -168,6 +183,12 @@ func (s *seeded) run(c scenario.Command) string {
 	switch c.Name() {
 	case "explain":
 		return strings.Join(Explain(s.flow, s.place(c, c.Word(0))), "\n")
+	case "append":
+		return s.append(c)
+	case "chain":
+		return s.chain()
+	case "counts":
+		return s.counts()
 	case "saved":
 		if saved := s.flow.States[s.place(c, c.Word(0))].Context; saved.Type != 0 {
 			return string(codec.ValueJSON(saved))
@@ -206,9 +227,14 @@ func (s *seeded) decide(c scenario.Command) (*graph.Flow, error) {
 		return s.end(c)
 	case "again":
 		i := s.place(c, c.Word(0))
-		return Ended(s.flow, []End{endOf(i, s.tasks[i])}, s.inputs(), s.now)
+		return Ended(s.flow, []End{endOf(i, s.tasks[c.Word(0)])}, s.inputs(), s.now)
 	case "resolve":
 		return Resolve(s.flow, s.place(c, c.Word(0)), graph.NodeStatus(c.Word(1)), "by hand", s.inputs(), s.now)
+	case "link":
+		some := s.inits[:min(len(s.inits), PerLink)]
+		return Link(s.flow, some, len(some) < len(s.inits), s.now), nil
+	case "open":
+		return Open(s.flow, s.now)
 	case "cancel":
 		return Cancel(s.flow, "", s.inputs(), s.now)
 	}
@@ -225,9 +251,10 @@ func (s *seeded) place(c scenario.Command, id string) int {
 // claim makes a worker the execution of a task, which must be one that may run.
 func (s *seeded) claim(c scenario.Command, i int) {
 	s.execs++
-	t, refused := lifecycle.Claim(s.tasks[i], lifecycle.Claimant{WorkerID: "w", ExecID: fmt.Sprint("w.", s.execs)}, lifecycle.EffectiveOf(s.tasks[i], model.Options{}), s.now)
-	require.Empty(c.T, refused, "%s: no worker may run the task of %s", c.Pos(), s.flow.Nodes[i].ID)
-	s.tasks[i] = t
+	id := s.flow.Nodes[i].ID
+	t, refused := lifecycle.Claim(s.tasks[id], lifecycle.Claimant{WorkerID: "w", ExecID: fmt.Sprint("w.", s.execs)}, lifecycle.EffectiveOf(s.tasks[id], model.Options{}), s.now)
+	require.Empty(c.T, refused, "%s: no worker may run the task of %s", c.Pos(), id)
+	s.tasks[id] = t
 }
 
 // end ends executions. The ends of tasks that have ended by that are told to the flow together.
@@ -241,14 +268,14 @@ func (s *seeded) end(c scenario.Command) (*graph.Flow, error) {
 	var ends []End
 	for _, id := range c.Words() {
 		i := s.place(c, id)
-		if lifecycle.OpenExecutions(s.tasks[i]) == 0 {
+		if lifecycle.OpenExecutions(s.tasks[id]) == 0 {
 			s.claim(c, i)
 		}
-		t := s.tasks[i]
+		t := s.tasks[id]
 		exec := t.WorkerStates[len(t.WorkerStates)-1].ExecID
 		t, err := lifecycle.Finish(t, exec, out, lifecycle.EffectiveOf(t, model.Options{}), s.now, 0)
 		require.NoError(c.T, err, c.Pos())
-		s.tasks[i] = t
+		s.tasks[id] = t
 		if slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeFlow }) {
 			ends = append(ends, endOf(i, t))
 		}
@@ -262,7 +289,15 @@ func endOf(i int, t *model.Task) End {
 
 // carryOut does what the engine does with the task of a node.
 func (s *seeded) carryOut(c scenario.Command, p *graph.Planned) {
-	t := s.tasks[p.Node]
+	if p.Do == DoLink {
+		for _, n := range p.Links {
+			s.tasks[n.Node] = n.Task
+			s.inits = slices.DeleteFunc(s.inits, func(o *graph.Node) bool { return o == n })
+		}
+		return
+	}
+	id := s.flow.Nodes[Place(s.flow, p)].ID
+	t := s.tasks[id]
 	eff := lifecycle.EffectiveOf(t, model.Options{})
 	var err error
 	switch p.Do {
@@ -274,13 +309,13 @@ func (s *seeded) carryOut(c scenario.Command, p *graph.Planned) {
 			return // it has ended
 		}
 	}
-	s.tasks[p.Node] = t
+	s.tasks[id] = t
 }
 
 func (s *seeded) inputs() *Inputs {
 	in := &Inputs{Outputs: map[int]bson.RawValue{}, Joins: map[string]JoinFunc{"majority": majority}}
-	for i, t := range s.tasks {
-		in.Outputs[i] = t.Result
+	for i := range s.flow.Nodes {
+		in.Outputs[i] = s.tasks[s.flow.Nodes[i].ID].Result
 	}
 	return in
 }
@@ -319,16 +354,23 @@ func majority(parents []Parent, saved bson.RawValue) (graph.NodeStatus, bson.Raw
 }
 
 func (s *seeded) show(planned []graph.Planned) string {
+	const many = 20
+	if len(s.flow.Nodes)+len(s.inits) > many {
+		return s.counts()
+	}
 	var b strings.Builder
-	b.WriteString("flow " + string(s.flow.Status) + "\n")
+	b.WriteString(begunAs(s.flow) + " " + string(s.flow.Status) + "\n")
 	for i, v := range s.flow.Nodes {
 		st := s.flow.States[i]
-		line := fmt.Sprintf("%-5s %-8s task %-10s %s", v.ID, StatusNow(st.Status, s.tasks[i]), s.tasks[i].Status, st.Reason)
+		line := fmt.Sprintf("%-5s %-8s task %-10s %s", v.ID, StatusNow(st.Status, s.tasks[v.ID]), s.tasks[v.ID].Status, st.Reason)
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	for _, n := range s.inits {
+		fmt.Fprintf(&b, "%-5s %-8s no task\n", n.Node, n.Status)
 	}
 	for _, p := range planned {
 		if p.Do == DoAlert {
-			b.WriteString("alert " + s.flow.Nodes[p.Node].ID + "\n")
+			b.WriteString("alert " + s.flow.Nodes[Place(s.flow, &p)].ID + "\n")
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")

@@ -196,7 +196,7 @@ func (w *window) move(decided func(node int, was graph.State)) error {
 	if !w.allSeen {
 		states = append(w.States, states...)
 	}
-	if len(nodes) != len(states) || len(w.states) > 0 || w.gone > 0 && !(w.allNodes && w.allSeen) {
+	if len(nodes) != len(states) || len(w.states) > 0 || w.gone > 0 && (!w.allNodes || !w.allSeen) {
 		return ErrUnclear
 	}
 	w.Nodes, w.States = nodes, states

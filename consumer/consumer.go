@@ -19,6 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/control"
+	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/fetchplan"
 	"github.com/mscheduler/mscheduler/internal/finish"
 	"github.com/mscheduler/mscheduler/internal/health"
@@ -35,6 +36,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/tasktypes"
 	"github.com/mscheduler/mscheduler/internal/upkeep"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // Consumer is a worker: it finds, claims, runs, pings and finishes tasks of the types that it
@@ -54,6 +56,7 @@ type Consumer struct {
 	held      *holdings
 	ends      *finish.Ends
 	steps     *finish.Steps
+	offers    chan []*model.Task
 	late      sync.WaitGroup // ends that wait for another try
 	apart     sync.WaitGroup // claims beside the fetches, see [Consumer.claimApart]
 	wake      waker
@@ -146,6 +149,7 @@ func New(cfg Config) (*Consumer, error) {
 		Store: st, Clock: cfg.Clock, Health: c.health, Log: c.log, Poll: cfg.PollInterval, Pause: longestPace, Limit: fetchplan.MaxBatch,
 		Types: c.types, Fleet: c.presence.Fleet, Preempt: c.preempt, Ends: c.ends.Wait,
 	})
+	c.offers = make(chan []*model.Task, maxOffers)
 	c.newService()
 	c.stopping, c.requestStop = context.WithCancel(context.Background())
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())
@@ -199,9 +203,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if !c.cfg.NoStream {
 		seekers.Go(func() { c.watch.Loop(life) })
 	}
-	for _, loop := range []func(context.Context){c.fetchLoop, c.passLoop, c.lapses.Loop, c.upkeep().Loop} {
+	for _, loop := range []func(context.Context){c.fetchLoop, c.passLoop, c.offerLoop, c.lapses.Loop, c.upkeep().Loop} {
 		seekers.Go(func() { loop(life) })
 	}
+	defer decision.Offers(c.store, c.offered)()
 	select {
 	case <-ctx.Done():
 	case <-c.stopping.Done():

@@ -54,9 +54,10 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 			switch {
 			case pl.Do == flowplan.DoLink:
 				for n := i; n < i+pl.N; n++ {
-					records[taskID(f, n)] = nodeOf(f, n)
+					record := nodeOf(f, n)
+					records[record.ID] = record
 				}
-			case pl.Do == flowplan.DoRelease && started[id]:
+			case pl.Do == flowplan.DoRelease && started[id] != nil:
 			case pl.Do == flowplan.DoRelease, pl.Do == flowplan.DoAbort:
 				todos[id] = append(todos[id], todo{f, pl, now})
 			case pl.Do == flowplan.DoRestart, pl.Do == flowplan.DoReset:
@@ -84,6 +85,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 		delete(todos, id)
 	}
 	running := map[string]bool{}
+	next := maps.Clone(started) // tasks of streams that may run now
 	stuck, err := decision.ChangeTasks(ctx, p.store, "carrying out decisions about flows", slices.Collect(maps.Keys(todos)), func(t *model.Task) *model.Task {
 		after := t
 		for _, do := range todos[t.ID] {
@@ -92,6 +94,10 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 		if after != t {
 			after.Rev = t.Rev + 1 // one write, one rev
 		}
+		delete(next, t.ID)
+		if after != t && after.Status == model.StatusNew && todos[t.ID][0].flow.Kind == graph.KindStream {
+			next[t.ID] = after
+		}
 		running[t.ID] = !after.CancelRequestedAt.IsZero() && lifecycle.OpenExecutions(after) > 0
 		return after
 	})
@@ -99,10 +105,12 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 		return nil, err
 	}
 	for _, id := range stuck { // the others go on
+		delete(next, id)
 		for _, t := range todos[id] {
 			held[t.flow.ID] = fmt.Errorf("changing the task %s: %w", id, store.ErrHeld)
 		}
 	}
+	decision.Offer(p.store, slices.Collect(maps.Values(next)))
 	if err := p.children(ctx, children, held); err != nil {
 		return nil, err
 	}

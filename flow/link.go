@@ -177,7 +177,7 @@ func (f *Flows) link(ctx context.Context, streams []*graph.Flow, link linking, n
 
 // linked stores the tasks of nodes that were linked, and returns those that may run already: they
 // need no release. held are streams of which a task cannot be stored now.
-func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[string]error) (running map[string]bool, err error) {
+func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[string]error) (running map[string]*model.Task, err error) {
 	type link struct {
 		flow  *graph.Flow
 		nodes []*graph.Node
@@ -202,7 +202,7 @@ func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[strin
 		}
 	}
 	if len(links) == 0 {
-		return nil, nil
+		return map[string]*model.Task{}, nil
 	}
 	read := map[string]*graph.Node{}
 	for some := range slices.Chunk(missing, flowplan.PerLink) {
@@ -215,7 +215,7 @@ func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[strin
 		}
 	}
 	now := p.store.Clock.Now()
-	running = map[string]bool{}
+	running = map[string]*model.Task{}
 	var tasks []*model.Task
 	var of []*graph.Flow
 	for _, l := range links {
@@ -234,7 +234,7 @@ func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[strin
 			task := &t
 			if startsNow(l.flow, n) {
 				if r, err := lifecycle.Release(task, lifecycle.EffectiveOf(task, p.types.Options(t.Type)), now); err == nil {
-					task, running[t.ID] = r, true
+					task, running[t.ID] = r, r
 				}
 			}
 			tasks, of = append(tasks, task), append(of, l.flow)
@@ -245,7 +245,7 @@ func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[strin
 
 // insert stores tasks of flows. running are those that may run: where one was there before, it may
 // have to be released all the same.
-func (p planner) insert(ctx context.Context, tasks []*model.Task, of []*graph.Flow, running map[string]bool, held map[string]error) error {
+func (p planner) insert(ctx context.Context, tasks []*model.Task, of []*graph.Flow, running map[string]*model.Task, held map[string]error) error {
 	for len(tasks) > 0 {
 		n := min(len(tasks), perLinkInsert)
 		exists, err := p.store.Tasks.Insert(ctx, tasks[:n])
@@ -258,6 +258,7 @@ func (p planner) insert(ctx context.Context, tasks []*model.Task, of []*graph.Fl
 				delete(running, t.ID)
 			}
 			if some != nil && some.Refused[i] != nil {
+				delete(running, t.ID)
 				held[of[i].ID] = fmt.Errorf("storing the task %s: %w", t.ID, some.Refused[i])
 			}
 		}

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -178,4 +179,25 @@ func (d *driven) get(doc *graph.Flow) *graph.Flow {
 	now, err := d.f.Get(d.t.Context(), doc.ID)
 	require.NoError(d.t, err)
 	return now
+}
+
+func TestANodeWhoseJoinFailsForAMinuteIsPending(t *testing.T) {
+	d := newDriven(t)
+	d.f.joins["bad"] = func([]flowplan.Parent, bson.RawValue) (graph.NodeStatus, bson.RawValue, error) {
+		return "", bson.RawValue{}, errors.New("no such order")
+	}
+	s := chain("f")
+	s.Nodes[1].Join = graph.Join{Strategy: graph.Custom, Custom: "bad"}
+	doc, err := d.f.Start(t.Context(), s)
+	require.NoError(t, err)
+	_, err = d.prod.Cancel(t.Context(), taskID(doc, 0), "over")
+	require.NoError(t, err)
+	d.e.Round(t.Context())
+	require.Equal(t, graph.NodeReady, d.get(doc).States[0].Status, "the join is asked again")
+	_, err = d.db.Collection("tasks").UpdateByID(t.Context(), taskID(doc, 0), bson.D{{Key: "$set", Value: bson.D{{Key: "outbox_at", Value: time.Now().Add(-2 * joinPatience)}}}})
+	require.NoError(t, err)
+	d.e = decision.NewEngine(d.f.id, flowplan.EngineType, d.f.decider) // its first look asks for all ends
+	d.e.Round(t.Context())
+	require.Equal(t, graph.NodePending, d.get(doc).States[1].Status)
+	require.Equal(t, `join function "bad" fails: no such order`, d.get(doc).States[1].Reason)
 }

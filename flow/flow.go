@@ -58,8 +58,8 @@ type Config struct {
 // JoinFunc is a custom join (seed 002). It is asked after each end of a parent, until it has
 // decided, with all parents and with what it saved last, at first Join.Context. It answers WAIT
 // (the seed's UNKNOWN), READY, PENDING or SKIPPED, and what to save. It must not block, and give
-// the same answer to the same question: engines may ask twice. An error leaves the flow as it is
-// until the next end or the next look.
+// the same answer to the same question: engines may ask twice. If it returns an error or panics, engines
+// ask again for a minute; then the node is PENDING.
 type JoinFunc func(parents []Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error)
 
 // Parent is what a [JoinFunc] sees of a parent.

@@ -24,6 +24,8 @@ type making struct {
 	err     error
 	outputs map[int]bson.RawValue
 	missing []int
+	// impatient: what is decided about has waited for joinPatience.
+	impatient bool
 }
 
 // make makes decisions, and reads the outputs that they need, those of all of them together.
@@ -108,7 +110,7 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 
 // try makes a decision with the outputs that are known; missing are those that it lacks.
 func (f *Flows) try(m *making, now time.Time) {
-	in := &flowplan.Inputs{Outputs: m.outputs, Joins: f.joins}
+	in := &flowplan.Inputs{Outputs: m.outputs, Joins: f.joins, Impatient: m.impatient}
 	after, err := m.decide(in, now)
 	if err != nil {
 		m.err = err

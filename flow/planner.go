@@ -69,6 +69,9 @@ func (planner) Of(l store.OutboxLife) string {
 	return l.Origin.ID
 }
 
+// joinPatience is how long ends wait for a join function that fails. Then its node is PENDING.
+const joinPatience = time.Minute
+
 // Decide implements [decision.Planner]: all ends of a flow's tasks, and the nodes whose time has
 // come, are one decision. That of the last node of a stream links the next, too.
 func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow], now time.Time) ([]decision.Answer[*graph.Flow], error) {
@@ -78,6 +81,7 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 		made[i] = &making{flow: c.Doc, decide: func(in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 			return flowplan.Ended(c.Doc, ends, in, now)
 		}}
+		made[i].impatient = len(c.Ends) > 0 && now.Sub(c.Ends[0].OutboxAt) >= joinPatience
 	}
 	if err := p.make(ctx, made, now); err != nil {
 		return nil, err

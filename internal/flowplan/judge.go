@@ -201,6 +201,10 @@ func (j judgement) ask(f *graph.Flow, i int, p *parents, in *Inputs) (judgement,
 		return j, nil // it is asked once, when all is known
 	}
 	verdict, save, err := fn(all, j.context)
+	if err != nil && in.Impatient {
+		j.verdict, j.reason = graph.NodePending, fmt.Sprintf("join function %q fails: %v", v.Custom, err)
+		return j, nil
+	}
 	if err != nil {
 		return j, fmt.Errorf("flow %s, node %s: join function %q: %w", f.ID, v.ID, v.Custom, err)
 	}

@@ -38,6 +38,8 @@ type Inputs struct {
 	Missing map[int]bool
 	// Joins are the registered functions.
 	Joins map[string]JoinFunc
+	// Impatient says that joins have failed for long: a node whose join fails becomes PENDING.
+	Impatient bool
 }
 
 // output is the output of a node that succeeded.

@@ -1,13 +1,14 @@
-// Package flow runs graphs of tasks: a flow has nodes, each one task, and a node starts when its
-// parents have ended as its join wants. Definitions and documents are in package
+// Package flow runs graphs of tasks. A flow has nodes, most of them one task each. A node starts when
+// its parents have ended as its join requires. Definitions and documents are in package
 // [github.com/mscheduler/mscheduler/flow/graph].
 //
-// A flow is one document. What the ends of tasks, or people, make of it is one guarded write on
-// that document, which says what is to be done next; any engine carries it out. So a process that
-// dies anywhere leaves nothing half done: the next engine goes on.
+// A flow is one document. Each decision about it, after the end of a task or by a person, is one
+// guarded write on that document. The write also records what must be done next, and any engine does
+// it. A process may die at any point: the next engine continues.
 //
-// An engine hears at once of nodes that end in its own process. It finds the others by looking: 20 ms
-// after it has let a node start, and then less and less often: ten times a second for ten seconds,
-// each second while a node runs, and every five seconds while none does. So run an engine beside each
-// worker. The engines of flows and of periodic rules of one process share their looks.
+// An engine learns at once of nodes that end in its own process, so run an engine beside each worker.
+// It finds the other ends with queries. The first query follows 20 ms after a node has started. Then
+// the engine queries ten times a second for ten seconds, once a second while a node runs, and every
+// five seconds while none runs. The engines of flows and periodic rules of one process share their
+// queries.
 package flow

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Drain lets all nodes start that can start now, and returns. It is for tests, which pass it to
+// Drain starts all nodes that can start now, and returns. It is for tests, which pass it to
 // mstest.With or to consumer.Consumer.Drain:
 //
 //	mstest.Drain(t, c, mstest.SkipTime(), mstest.With(flows.Drain))
 //
-// now is the caller's notion of the database's time. Drain advances its own to it, and never goes
-// back. If worked is true, tasks may have become due, and next is the time at which they are;
-// otherwise next is when something in a flow is due (zero = never). Drain takes over the work of
-// engines that are alive, and must not be called while [Flows.Run] runs.
+// now is the caller's notion of the database's time. Drain advances its own notion to now, never
+// backwards. If worked is true, tasks may have become due, and next is the time to look for them.
+// Otherwise next is the time when something in a flow is due (zero = never). Drain also does the work
+// of other engines that are alive. Do not call it while [Flows.Run] runs.
 func (f *Flows) Drain(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
 	if err := f.ready(ctx); err != nil {
 		return next, false, fmt.Errorf("draining the flows: %w", err)

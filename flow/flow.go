@@ -36,18 +36,19 @@ type Config struct {
 	Database *mongo.Database
 	// Prefix of the collections' names. Defaults to "".
 	Prefix string
-	// EngineID names this process among the engines; engines of one process that share their looks
-	// have the name of the first. Defaults to a generated id.
+	// EngineID names this process among the engines. Engines of one process that share their
+	// queries use the name of the first one. Defaults to a generated id.
 	EngineID string
 	// SecretKey seals the keys that sign the callbacks of flows and their nodes: 32 bytes as hex or base64, or
 	// several separated by commas. The first seals, all open. Defaults to none: flows with such
 	// keys are refused.
 	SecretKey string
-	// Joins are the custom joins, by the ids under which nodes name them. An engine that lacks
-	// one leaves the flow to other engines, and the log says so. Defaults to none.
+	// Joins are the custom joins, by the ids that nodes use. An engine that lacks a join leaves the
+	// flow to other engines and logs the id. Defaults to none.
 	Joins map[string]JoinFunc
-	// OnPending is called when a node waits for a person, after that was stored. It may be called
-	// twice for the same node, by any engine. Defaults to none: the log says it all the same.
+	// OnPending is called when a node begins to wait for a person, after its status was stored. Any
+	// engine may call it, and it may be called twice for the same node. Defaults to none. A
+	// warning is logged in any case.
 	OnPending func(ctx context.Context, f *graph.Flow, node, reason string)
 	// Clock is for tests. Defaults to the machine's.
 	Clock model.Clock
@@ -55,11 +56,11 @@ type Config struct {
 	Logger zerolog.Logger
 }
 
-// JoinFunc is a custom join (seed 002). It is asked after each end of a parent, until it has
-// decided, with all parents and with what it saved last, at first Join.Context. It answers WAIT
-// (the seed's UNKNOWN), READY, PENDING or SKIPPED, and what to save. It must not block, and give
-// the same answer to the same question: engines may ask twice. If it returns an error or panics, engines
-// ask again for a minute; then the node is PENDING.
+// JoinFunc is a custom join (seed 002). It is called after each end of a parent until it has decided.
+// It receives all parents and the value that it saved last, at first Join.Context. It returns WAIT
+// (UNKNOWN in the seed), READY, PENDING or SKIPPED, and the value to save. It must not block. It must
+// return the same result for the same input, because engines may call it twice. After an error or a
+// panic, engines call it again for a minute; then the node is PENDING.
 type JoinFunc func(parents []Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error)
 
 // Parent is what a [JoinFunc] sees of a parent.
@@ -69,7 +70,7 @@ type Parent struct {
 	Output bson.RawValue // of a parent that succeeded; zero = none
 }
 
-// Flows starts and manages flows, and is an engine while [Flows.Run] runs. It is safe for
+// Flows starts and manages flows. While [Flows.Run] runs, it is also an engine. It is safe for
 // concurrent use.
 type Flows struct {
 	store   *store.Store
@@ -123,22 +124,22 @@ func (f *Flows) newDecider() *decision.Decider[*graph.Flow] {
 	return decision.New(decision.Config[*graph.Flow]{Store: f.store, Planner: planner{f}, Documents: f.store.Flows, Types: f.types, Log: f.log, Prompt: true})
 }
 
-// Run is the engine: it lets nodes start as others end, until ctx ends, and then returns nil. Any
-// number of processes may run an engine. Run waits for a server that is down, and returns an error
-// that waiting cannot fix, such as the schema of another release.
+// Run is the engine: it starts nodes when their parents have ended. It returns nil when ctx ends. Any
+// number of processes may run an engine. Run waits while the server is down. It returns an error only
+// if waiting cannot help, for example if the schema is that of another release.
 func (f *Flows) Run(ctx context.Context) error {
 	return decision.Run(ctx, f.id, flowplan.EngineType, f.decider)
 }
 
-// Validate returns all that is wrong with a definition, or nil. It does no I/O.
+// Validate returns every mistake in a definition, joined, or nil. It does no I/O.
 func Validate(s graph.Spec) error {
 	_, err := flowspec.Build(&s, cmp.Or(s.Key, "key"), clock.System().Now())
 	return err
 }
 
-// Start stores a flow, whole or not at all, and lets its first node run. If a flow of the key
-// exists, that one is returned, and nothing changes. With a session in ctx the flow is part of the
-// caller's transaction: it begins a few seconds after the commit.
+// Start stores a flow, completely or not at all, and starts its first node. If a flow with the key
+// exists, Start returns that flow and changes nothing. With a session in ctx the flow is part of the
+// caller's transaction, and begins a few seconds after the commit.
 func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("starting a flow: %w", err)
@@ -209,9 +210,9 @@ func (f *Flows) Get(ctx context.Context, id string) (*graph.Flow, error) {
 	return f.store.Flows.Get(ctx, id)
 }
 
-// List returns flows of a tenant ("" = of all) and a status ("" = any), those changed last first:
-// at most limit, from 1 to 1,000, after the given flow (nil = from the first). Their Nodes are
-// left out.
+// List returns at most limit flows (1 to 1,000), the last changed first, without their Nodes. tenant
+// and status select flows ("" = all). The list begins behind the flow after (nil = at the beginning),
+// of which only ID and UpdatedAt count.
 func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
@@ -219,7 +220,8 @@ func (f *Flows) List(ctx context.Context, tenant string, status graph.Status, af
 	return f.store.Flows.List(ctx, tenant, status, after, limit)
 }
 
-// Await returns the flow when it is FINISH, or PENDING: then a person must resolve a node.
+// Await waits until the flow is FINISH or PENDING, and returns it. If it is PENDING, a person must
+// resolve a node.
 func (f *Flows) Await(ctx context.Context, id string) (*graph.Flow, error) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		status, err := f.store.Flows.Status(ctx, id)

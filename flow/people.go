@@ -14,8 +14,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// Resolve ends a PENDING node as SUCCESS or ERROR, by a person's word; the remark says what was
-// done. The nodes that hang on it go on in the same decision.
+// Resolve ends a PENDING node as SUCCESS or ERROR for a person; remark describes what the person
+// did. The same write decides about the nodes behind it.
 func (f *Flows) Resolve(ctx context.Context, id, node string, status graph.NodeStatus, remark string) (*graph.Flow, error) {
 	if status != graph.NodeSuccess && status != graph.NodeError {
 		return nil, input.Invalid("status", "is %q; want SUCCESS or ERROR", status)
@@ -28,8 +28,9 @@ func (f *Flows) Resolve(ctx context.Context, id, node string, status graph.NodeS
 	})
 }
 
-// Answer resolves a PENDING node that asks a person as SUCCESS. The values, any JSON object, are its
-// output; an error names each field that is wrong. [Flows.Resolve] does so without values.
+// Answer ends a PENDING node that asks a person, as SUCCESS. The values, a JSON object, are the
+// output of the node. The error names each field that is wrong. [Flows.Resolve] ends such a node
+// without values.
 func (f *Flows) Answer(ctx context.Context, id, node string, values any, remark string) (*graph.Flow, error) {
 	if err := checkRemark(remark); err != nil {
 		return nil, err
@@ -39,8 +40,8 @@ func (f *Flows) Answer(ctx context.Context, id, node string, values any, remark 
 	})
 }
 
-// Cancel ends a flow: tasks that run are cancelled, nodes that wait are SKIPPED. The flow is FINISH
-// when the last task has ended. To cancel a flow that has ended changes nothing.
+// Cancel ends a flow: running tasks are cancelled, and waiting nodes become SKIPPED. The flow becomes
+// FINISH when its last task has ended. Cancel changes nothing if the flow has ended.
 func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, error) {
 	if err := checkRemark(remark); err != nil {
 		return nil, err
@@ -50,16 +51,16 @@ func (f *Flows) Cancel(ctx context.Context, id, remark string) (*graph.Flow, err
 	})
 }
 
-// RetryFrom gives a node, and all nodes that hang on it, a new life: the node runs at once, the
-// others wait for their parents again. It is refused while one of them runs.
+// RetryFrom begins a new life of a node and of all nodes behind it. The node runs at once; the others
+// wait for their parents again. RetryFrom is refused while one of these nodes runs.
 func (f *Flows) RetryFrom(ctx context.Context, id, node string) (*graph.Flow, error) {
 	return f.change(ctx, "retrying from a node of", id, node, func(doc *graph.Flow, i int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 		return flowplan.RetryFrom(doc, i, in, now)
 	})
 }
 
-// Explain says in sentences why a node is where it is, for whom it waits, and what would let it go
-// on.
+// Explain returns sentences that describe why a node has its status, which nodes it waits for, and
+// what would start it.
 func (f *Flows) Explain(ctx context.Context, id, node string) ([]string, error) {
 	doc, err := f.Get(ctx, id)
 	if err != nil {
@@ -72,15 +73,15 @@ func (f *Flows) Explain(ctx context.Context, id, node string) ([]string, error) 
 	return flowplan.Explain(doc, i), nil
 }
 
-// NodeView is a node as it is now.
+// NodeView is a node with its present status and what its task adds.
 type NodeView struct {
 	graph.Node
-	Output    bson.RawValue // of a task that succeeded, or a person's answers
-	ErrorInfo string        // of the task's last error
+	Output    bson.RawValue // of a task that succeeded, or a person's answers; zero = none
+	ErrorInfo string        // the last error of the task; "" = none
 }
 
-// Nodes returns the nodes of a flow, each after its parents, with what their tasks say: a node whose
-// task is executing is RUNNING.
+// Nodes returns the nodes of a flow, each after its parents, with outputs and errors from their tasks.
+// A node is RUNNING while a worker runs its task.
 func (f *Flows) Nodes(ctx context.Context, id string) ([]NodeView, error) {
 	doc, err := f.Get(ctx, id)
 	if err != nil {

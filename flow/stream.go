@@ -13,7 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
-// ErrClosed is returned for an append to a stream that is closed (errors.Is).
+// ErrClosed is the error of an append to a closed stream (errors.Is).
 var ErrClosed = store.ErrStreamClosed
 
 const (
@@ -36,12 +36,13 @@ type appending struct {
 	done                  chan error
 }
 
-// Append adds nodes to the end of a stream, in their order, and returns their ids. A stream is an
-// endless chain: one node runs at a time. Its name is scene (1 to 30 characters without a slash) and
-// group (1 to 100); its id is scene/group. Whoever appends first makes it. The nodes are stored,
-// INIT, when Append returns; they are linked to the chain in the order of the calls, also those of
-// several processes. The id of a node is its key: a node of the id is stored once. An append to a
-// stream that is closed is refused ([ErrClosed]).
+// Append adds nodes to the end of a stream, in the given order, and returns their ids. A stream is an
+// endless chain in which one node runs at a time. It has a scene (1 to 30 characters without a slash)
+// and a group (1 to 100 characters); its id is scene/group. The first append creates it.
+//
+// When Append returns, the nodes are stored as INIT. Engines link them to the chain in the order of
+// the calls, also if several processes append. The id of a node is its key: a second node with the
+// same id is not stored. If the stream is closed, the error is [ErrClosed].
 //
 // With a session in ctx the nodes are part of the caller's transaction, and are linked a few seconds
 // after the commit.
@@ -188,8 +189,8 @@ func (f *Flows) linkIdle(ctx context.Context, ids []string) {
 	}
 }
 
-// Flush waits until this process has linked what it has appended, or ctx ends: for a process that is
-// about to exit. Without it an engine does that a few seconds later.
+// Flush waits until this process has linked the nodes that it appended, or until ctx ends. Call it
+// before a process exits. Otherwise an engine links them a few seconds later.
 func (f *Flows) Flush(ctx context.Context) error {
 	if err := f.streams.appends.Wait(ctx); err != nil {
 		return fmt.Errorf("waiting for appends: %w", err)
@@ -200,7 +201,7 @@ func (f *Flows) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Open lets a stream that was closed go on, and accept appends again.
+// Open opens a closed stream: its waiting nodes continue, and it accepts appends again.
 func (f *Flows) Open(ctx context.Context, scene, group string) (*graph.Flow, error) {
 	if err := flowspec.CheckStream(scene, group); err != nil {
 		return nil, fmt.Errorf("opening a stream: %w", err)

@@ -23,22 +23,23 @@ type Event struct {
 	Node   string           // "" = the status or the reason of the flow itself changed
 	Status graph.NodeStatus // of the node
 	Reason string           // of the status
-	Life   int64            // of the node: how often a person has had it run again
+	Life   int64            // of the node: how often a person has restarted it
 	Flow   graph.Status     // of the flow after the decision that made this change
 }
 
-// Watch returns what happens to a flow until the flow is FINISH or ctx ends. The first events
-// describe the flow as it is now: each node that has left WAIT, then the flow. After that each
-// change of a node is one event, in order. RUNNING is not among them, because it is a status of the
-// task. Nodes of a stream count from when they are linked to it.
+// Watch returns the events of a flow until the flow is FINISH or ctx ends. The first events describe
+// the present state: one for each node that has left WAIT, then one for the flow. After that each
+// change of a node is one event, in order. RUNNING is not an event, because it is a status of the task.
+// The first event of a node of a stream is its link to the chain.
 //
-// Events come from a change stream. After a broken connection Watch resumes where it stopped. If the
-// deployment has no change streams, or other watchers hold all of the fleet's few seats (two for
-// flows), Watch reads the flow once a second, and of several changes within that time it returns the
-// last. The same applies after an interruption for which the server no longer has all changes.
+// Events come from a change stream. After a broken connection Watch resumes where it stopped. Without
+// a change stream, Watch reads the flow once a second and returns only the last of several changes
+// within that second. This happens if the deployment has no change streams, or if other watchers hold
+// all seats (two for flows). After an interruption so long that the server has lost changes, Watch also
+// returns only the last change of each node.
 //
 // The loop ends after the first error: [ErrNotFound], the cause of ctx, or a refusal by the
-// database. Once it has begun, Watch waits while the database is unavailable.
+// database. Once the loop has begun, Watch waits while the database is unavailable.
 func (f *Flows) Watch(ctx context.Context, id string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		w := &watch{Flows: f, id: id, yield: yield, holder: "flow/" + rand.Text(), pause: firstReopen}

@@ -1,3 +1,3 @@
-// Package graph holds the documents of flows: what a caller defines ([Spec]), what is stored of a
-// flow ([Flow], collection flows) and of each of its nodes ([Node], collection flow_nodes).
+// Package graph holds the documents of flows: the definition by a caller ([Spec]), the stored flow
+// ([Flow], collection flows) and the record of each node ([Node], collection flow_nodes).
 package graph

@@ -11,8 +11,8 @@ import (
 // Status of a [Flow] (seed 002).
 type Status string
 
-// The statuses of flows. FINISH says only that the flow is over; each node says how it ended. A
-// stream is RUNNING also while it is idle, and FINISH while it is closed.
+// The statuses of flows. FINISH means only that the flow is over; each node has its own end. An idle
+// stream is RUNNING, and a closed stream is FINISH.
 const (
 	StatusInit    Status = "INIT"
 	StatusRunning Status = "RUNNING"
@@ -23,8 +23,8 @@ const (
 // NodeStatus is the status of a node (seed 002, and SKIPPED).
 type NodeStatus string
 
-// The statuses of nodes. SUCCESS, ERROR and SKIPPED are final. PENDING ends by Resolve, or when
-// what it hangs on goes on.
+// The statuses of nodes. SUCCESS, ERROR and SKIPPED are final. A PENDING node ends by Resolve; if it
+// is PENDING because of an earlier node, it continues with that node.
 const (
 	NodeInit    NodeStatus = "INIT" // of a stream: appended, and not linked to the chain yet
 	NodeWait    NodeStatus = "WAIT"
@@ -36,17 +36,17 @@ const (
 	NodeSkipped NodeStatus = "SKIPPED"
 )
 
-// Final says whether the status never changes by itself, nor by Resolve.
+// Final reports whether the status is final: neither an engine nor Resolve changes it.
 func (s NodeStatus) Final() bool { return s == NodeSuccess || s == NodeError || s == NodeSkipped }
 
 // KindStream is the Kind of a stream, an endless chain of nodes (seed 002).
 const KindStream = "stream"
 
-// Flow is one document of the collection flows: the graph, and the state of each node. All that
-// is decided about a flow is one write on it, guarded by Rev.
+// Flow is one document of the collection flows: the graph, and the state of each node. Every decision
+// about a flow is one write on this document, guarded by Rev.
 //
-// Of a stream it holds a window: the nodes that are linked to the chain and not over, and some that
-// are. The nodes before and behind it are in flow_nodes.
+// The document of a stream holds a window of the chain: the linked nodes that have not ended, and some
+// that have. The other nodes are in flow_nodes.
 type Flow struct {
 	ID          string        `bson:"_id"`            // tenant/key; of a stream scene/group
 	Kind        string        `bson:"kind,omitempty"` // KindStream; "" = a set
@@ -87,8 +87,8 @@ type Flow struct {
 	PlannedAt time.Time `bson:"planned_at,omitempty"`
 }
 
-// Vertex is what is defined of a node and never changes. Filters and arguments with references are
-// text: they have names that start with $, which not every server stores.
+// Vertex is the definition of a node, which never changes. Filters and arguments with references are
+// stored as text, because some servers do not store field names that start with $.
 type Vertex struct {
 	ID        string        `bson:"id"`
 	Type      string        `bson:"type,omitempty"`   // of its task; "" = it has none
@@ -110,19 +110,19 @@ type Vertex struct {
 	CreatedAt time.Time `bson:"created_at,omitempty"` // of a stream: when it was appended
 }
 
-// State is what becomes of a node.
+// State is the changing part of a node.
 type State struct {
 	Status  NodeStatus    `bson:"s"`
 	Reason  string        `bson:"reason,omitempty"`  // why it waits for a person, was skipped or failed
-	Own     bool          `bson:"own,omitempty"`     // PENDING for what it did itself, or by its join's word
-	Life    int64         `bson:"life,omitempty"`    // how often it was run again by a person
+	Own     bool          `bson:"own,omitempty"`     // PENDING by its own failure or its join's verdict, not by an earlier node
+	Life    int64         `bson:"life,omitempty"`    // how often a person has restarted it
 	Context bson.RawValue `bson:"context,omitempty"` // of a custom join
 	Output  bson.RawValue `bson:"output,omitempty"`  // of a node that asks: the answers
 	DueAt   time.Time     `bson:"due_at,omitempty"`  // READY, and waits for this time
 	At      time.Time     `bson:"at"`                // since when it has the status
 }
 
-// Planned is something that was decided about a node and is to be carried out.
+// Planned is a decision about a node that an engine must carry out.
 type Planned struct {
 	ID   string `bson:"id"`
 	Node int    `bson:"node"`         // its place in the flow, in a stream counted from the chain's first

@@ -9,8 +9,8 @@ import (
 // Spec is the definition of a flow: a graph of nodes without cycles, with one first and one last
 // node. Its JSON and YAML names are those of the fields in snake case.
 type Spec struct {
-	// Key names the flow within its tenant. A flow of the same key exists once: starting it again
-	// changes nothing. "" = an automatic one.
+	// Key names the flow within its tenant. A key has at most one flow: a second start changes
+	// nothing. "" = a generated key.
 	Key         string `bson:"key,omitempty"`
 	Tenant      string `bson:"tenant,omitempty"` // "" = none
 	Creator     string `bson:"creator,omitempty"`
@@ -25,26 +25,26 @@ type Spec struct {
 	Nodes    []NodeSpec      `bson:"nodes,omitempty"`
 }
 
-// NodeSpec is one node of a flow: one task, a flow that it starts, or a [Wait] or an [Ask], which
-// have no task.
+// NodeSpec is one node of a flow. A node is a task, starts another flow, or has no task and waits for
+// a time ([Wait]) or for a person ([Ask]).
 type NodeSpec struct {
-	// ID names the node within the flow: 1 to 64 of a-z A-Z 0-9 _ -. Seed 002's null node N/A is no
-	// name. A node that is appended to a stream may have none, and gets an automatic one.
+	// ID names the node within the flow: 1 to 64 of a-z A-Z 0-9 _ -. N/A, the null node of seed
+	// 002, is not allowed. In a stream "" = a generated id.
 	ID    string   `bson:"id,omitempty"`
 	Type  string   `bson:"type,omitempty"`  // of the task; "" = the node has none
 	After []string `bson:"after,omitempty"` // the node's parents; none = it is the first node
 
-	// Args is any JSON value. In it {"$output": "pay.receipt.no"} stands for that field of the
-	// output of the node pay, and {"$arg": "order.id"} for that of the flow's Args. What is not
-	// there is null. {"$literal": v} is v as it is.
+	// Args is any JSON value. {"$output": "pay.receipt.no"} refers to a field in the output of the
+	// node pay, and {"$arg": "order.id"} to a field in the Args of the flow. A missing value is
+	// null. {"$literal": v} is v unchanged.
 	Args any `bson:"args,omitempty"`
 
-	// When has conditions on the edges from parents, by parent: a MongoDB filter on the parent's
-	// output, which lies in the field output. An edge whose condition does not hold is not taken,
-	// and its parent counts as skipped.
+	// When has conditions on the edges from parents, by parent. A condition is a MongoDB filter on
+	// {output: <the parent's output>}. If it does not hold, the edge is not taken, and the parent
+	// counts as skipped.
 	When map[string]any `bson:"when,omitempty"`
 
-	// Wait makes a node that succeeds at a time, Ask one that is PENDING until a person answers.
+	// A node with Wait succeeds at a given time. A node with Ask is PENDING until a person answers.
 	// Neither has a task.
 	Wait *Wait `bson:"wait,omitempty"`
 	Ask  *Ask  `bson:"ask,omitempty"`
@@ -85,24 +85,25 @@ type Field struct {
 	Help     string   `bson:"help,omitempty" json:"help,omitempty"`       // for people; at most 1,024 bytes
 }
 
-// Join says when a node with parents starts. The zero value wants all of them to succeed. The first
-// node has no parents; it may name all_ended.
+// Join is the rule by which a node with parents starts. The zero value requires the success of all
+// parents. The first node has no parents; its strategy may be all_ended.
 //
 //	              parent failed        parent skipped    all parents skipped
-//	all_succeeded PENDING              is left out       SKIPPED
-//	all_ended     counts as ended      is left out       SKIPPED
+//	all_succeeded PENDING              does not count    SKIPPED
+//	all_ended     counts as ended      does not count    SKIPPED
 //	at_least      is no success        is no success     SKIPPED
 //	these         PENDING if named     SKIPPED if named  SKIPPED
-//	custom        the function says    is told of it     SKIPPED
+//	custom        function decides     function decides  SKIPPED
 //
-// A node is SKIPPED if at_least cannot be met because of skipped parents alone, or a parent that
-// these names was skipped, whatever became of the others. So the order of ends does not matter.
+// With at_least, the node is SKIPPED if the skipped parents alone make N impossible. With these, it is
+// SKIPPED if a named parent is skipped. The ends of the other parents do not change that, so the order
+// of ends does not matter.
 type Join struct {
 	Strategy Strategy `bson:"strategy,omitempty"` // "" = all_succeeded
 	N        int      `bson:"n,omitempty"`        // of at_least
 	Nodes    []string `bson:"nodes,omitempty"`    // of these
-	Custom   string   `bson:"custom,omitempty"`   // the id under which the function is registered, see flow.Config
-	Context  any      `bson:"context,omitempty"`  // any JSON value, what a custom function is given first
+	Custom   string   `bson:"custom,omitempty"`   // the id of the function in flow.Config.Joins
+	Context  any      `bson:"context,omitempty"`  // the first saved value of a custom join; any JSON value
 }
 
 // Strategy is how a [Join] judges parents (seed 002).
@@ -117,12 +118,13 @@ const (
 	Custom       Strategy = "custom"   // a function decides
 )
 
-// Policy is what the failure of a node means to its flow, after the retries of its task (seed 002).
+// Policy is the effect of a failed node on its flow (seed 002). A node fails when the retries of its
+// task are exhausted.
 type Policy string
 
 // The policies.
 const (
-	Suspend  Policy = "suspend"  // the node is PENDING, and so is what hangs on it, until somebody resolves it
-	Continue Policy = "continue" // the node is ERROR, and its children judge by their joins
-	End      Policy = "end"      // the flow ends: what runs is cancelled, what waits does not run
+	Suspend  Policy = "suspend"  // the node and the nodes behind it are PENDING until a person resolves it
+	Continue Policy = "continue" // the node is ERROR, and its children follow their joins
+	End      Policy = "end"      // the flow ends: running tasks are cancelled, waiting nodes are SKIPPED
 )

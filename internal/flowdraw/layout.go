@@ -11,8 +11,8 @@ import (
 // parents; an edge over several layers gets a bend in each; the order within the layers is improved
 // until few edges cross; then each node moves to where its neighbours are.
 //
-// Positions are numbers along the layers (down) and within them (across). Whether down is the way
-// from top to bottom or from left to right is the picture's business.
+// A position has two numbers: the layer (down) and the place in it (across). The picture decides
+// whether down is from top to bottom or from left to right.
 
 // placed is a layout: the place of each node, and for each edge the places of its bends.
 type placed struct {

@@ -33,8 +33,8 @@ const (
 	comfortableWidth          = 1400.0     // a picture that is no wider goes down
 )
 
-// marks are the shapes of the statuses, within a square of 12. Together with the word they say in
-// black and white what the colours say.
+// marks are the shapes of the statuses, each in a square of 12. With the word they carry the status
+// without its colour.
 var marks = map[graph.NodeStatus]string{
 	graph.NodeWait:    `<circle cx="6" cy="6" r="4.5" fill="none" stroke="#444" stroke-width="1.5"/>`,
 	graph.NodeReady:   `<circle cx="6" cy="6" r="5" fill="#1f5fbf"/>`,
@@ -54,9 +54,9 @@ var borders = map[graph.NodeStatus]string{
 	graph.NodeWait:    ` stroke-dasharray="1 2"`,
 }
 
-// SVG is a picture of the flow: a box for each node, with its status, and the time and reason of
-// that. It has no scripts, and refers to nothing outside. Layers go down, or to the right where the
-// picture would become too wide.
+// SVG draws the flow as a picture: a box for each node, with its status, and the time and the reason
+// of the status. The picture has no scripts and no external references. Layers go down, or to the
+// right if the picture would become too wide.
 func SVG(p Picture) string {
 	d := &svg{Picture: p, placed: arrange(p.Nodes)}
 	d.measure()

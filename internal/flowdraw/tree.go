@@ -13,8 +13,8 @@ type Line struct {
 }
 
 // Tree draws the nodes of a flow, each on one line and after its parents. A node stands below the
-// nearest node through which every path to it goes. What follows a node alone, or joins its
-// branches, goes on at its level, so that a chain is a column:
+// nearest node that all paths to it share. A single child, or the node that joins the branches,
+// continues at the level of that node, so a chain is a column:
 //
 //	pay
 //	├─ stock

@@ -18,9 +18,9 @@ type End struct {
 	ErrorInfo string
 }
 
-// Ended decides ends of tasks, and nodes whose time has come, all together. An end that says nothing
-// new changes nothing: of another life, of a node that is final, of a flow that is over: a person
-// may have had the task run once more. A flow about which nothing is decided is returned as it is.
+// Ended decides together about all given ends of tasks, and about nodes whose time has come. It
+// ignores an end of another life, of a final node, or of a flow that is over; a person may have run
+// the task again. If nothing changes, it returns f itself.
 func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, error) {
 	if f.Status == graph.StatusFinish {
 		return f, nil
@@ -79,7 +79,7 @@ func (s *step) failed(e End) string {
 	return "its task failed: " + e.ErrorInfo
 }
 
-// Fail decides that a node that is READY cannot run, for a reason that its task does not know.
+// Fail decides that a READY node fails before its task can run, for the given reason.
 func Fail(f *graph.Flow, node int, reason string, in *Inputs, now time.Time) (*graph.Flow, error) {
 	s := goOn(f, in, now)
 	s.end(End{Node: node, Status: model.StatusFailure, ErrorInfo: reason})

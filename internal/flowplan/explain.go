@@ -10,8 +10,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 )
 
-// Explain says in sentences why a node is where it is: for whom it waits, and what would let it go
-// on.
+// Explain returns sentences that describe why a node has its status, which nodes it waits for, and
+// what would start it.
 func Explain(f *graph.Flow, node int) []string {
 	v, st := &f.Nodes[node], &f.States[node]
 	switch st.Status {

@@ -13,22 +13,22 @@ import (
 	"github.com/mscheduler/mscheduler/internal/mql/query"
 )
 
-// JoinFunc is a join of the caller's own (seed 002): it is asked after each end of a parent, with
-// the states and outputs of all parents and what it has saved. UNKNOWN is graph.NodeWait: the node
-// goes on waiting.
+// JoinFunc is a custom join (seed 002). It is called after each end of a parent, with the statuses and
+// outputs of all parents and the value that it saved last. graph.NodeWait stands for the UNKNOWN of the
+// seed: the node continues to wait.
 type JoinFunc func(parents []Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error)
 
-// MaxSaved is how many bytes a join function may save.
+// MaxSaved is the maximum number of bytes that a join function may save.
 const MaxSaved = 64 << 10
 
-// Parent is what a join sees of a parent.
+// Parent is the view of a parent that a join receives.
 type Parent struct {
 	Node   string
 	Status graph.NodeStatus
 	Output bson.RawValue // of a parent that succeeded
 }
 
-// NoJoinError says that this process does not know a custom join: another one may.
+// NoJoinError is the error of a process that does not have a custom join. Another process may have it.
 type NoJoinError struct{ Flow, Node, Join string }
 
 func (e *NoJoinError) Error() string {

@@ -10,7 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 )
 
-// RefusedError says why a person's word about a flow cannot be carried out.
+// RefusedError is the reason why a command of a person on a flow is refused.
 type RefusedError struct{ Flow, Node, Reason string }
 
 func (e *RefusedError) Error() string {
@@ -20,13 +20,13 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("flow %s, node %s: %s", e.Flow, e.Node, e.Reason)
 }
 
-// Resolve ends a PENDING node by a person's word (seed 002): as SUCCESS or ERROR, whatever its
-// failure policy. What hangs on it is judged in the same decision.
+// Resolve ends a PENDING node for a person, as SUCCESS or ERROR (seed 002); its failure policy does not
+// count. The same decision judges the nodes behind it.
 func Resolve(f *graph.Flow, node int, status graph.NodeStatus, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
 	return resolve(f, node, status, nil, remark, in, now)
 }
 
-// Answer resolves a node that asks a person as SUCCESS. The values, any JSON object, are its output.
+// Answer ends a node that asks a person as SUCCESS. The values, a JSON object, are its output.
 func Answer(f *graph.Flow, node int, values any, remark string, in *Inputs, now time.Time) (*graph.Flow, error) {
 	if v := &f.Nodes[node]; v.Ask == nil {
 		return nil, &RefusedError{f.ID, v.ID, "it asks for no values; only a node with ask does"}
@@ -67,8 +67,8 @@ func Cancel(f *graph.Flow, remark string, in *Inputs, now time.Time) (*graph.Flo
 	return s.finish()
 }
 
-// RetryFrom gives a node, and all that hangs on it, a new life: the node runs at once, whatever
-// its join says, and the others wait for their parents.
+// RetryFrom begins a new life of a node and of all nodes behind it. The node runs at once, without its
+// join; the others wait for their parents.
 func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow, error) {
 	behind := make([]bool, len(f.Nodes))
 	behind[node] = true

@@ -16,10 +16,10 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// EngineType is what engines of flows call themselves among the workers.
+// EngineType is the type under which engines of flows are listed among the workers.
 const EngineType = "mscheduler.flow"
 
-// Retention is how long a flow and its nodes are kept after the flow ended.
+// Retention is how long a flow and its nodes are kept after its end.
 const Retention = 90 * 24 * time.Hour
 
 // The reasons of all nodes together stay below this, so that a document that was not too large at
@@ -30,10 +30,10 @@ const (
 	leastReason = 200
 )
 
-// Inputs is what a decision may ask for beside the flow.
+// Inputs are what a decision may need in addition to the flow.
 type Inputs struct {
-	// Outputs are those of nodes that succeeded, by place. A decision that lacks one says so in
-	// Missing, and is to be made again with it.
+	// Outputs are the outputs of nodes that succeeded, by place. A decision that lacks one notes the
+	// place in Missing; the caller adds the output and decides again.
 	Outputs map[int]bson.RawValue
 	Missing map[int]bool
 	// Joins are the registered functions.
@@ -57,7 +57,7 @@ func (in *Inputs) output(f *graph.Flow, node int) bson.RawValue {
 	return out
 }
 
-// Ready says whether the decision had all that it asked for.
+// Ready reports whether the decision had all outputs that it needed.
 func (in *Inputs) Ready() bool { return len(in.Missing) == 0 }
 
 // step is one decision about a flow in the making: a copy of the flow that becomes one guarded
@@ -154,8 +154,8 @@ func (s *step) plan(i int, do graph.Action) {
 	s.Planned[k] = p
 }
 
-// Runs says whether the plan lets the node run with arguments that refer to outputs, and is not out
-// of date.
+// Runs reports whether the plan starts the node with arguments that refer to outputs, and is still
+// valid.
 func Runs(f *graph.Flow, p *graph.Planned) bool {
 	i := Place(f, p)
 	st := &f.States[i]

@@ -10,24 +10,26 @@ import (
 
 // Bounds of the window of a stream.
 const (
-	// PerLink is how many nodes one decision links (seed 002).
+	// PerLink is the maximum number of nodes that one decision links (seed 002).
 	PerLink = 100
-	// roomAt is how many nodes of a window may not be over where more are linked.
+	// roomAt is the number of linked nodes that have not ended beyond which no more are linked.
 	roomAt = PerLink
 )
 
 const (
-	// A stream whose append may still bring nodes to light is looked at that often, in case the
-	// process that appended has died: it links them itself if it lives.
+	// linkAgain is how often engines look for nodes of a recent append, in case the appending process
+	// has died before it linked them.
 	linkAgain = 5 * time.Second
-	// AppendPatience is for how long after an append somebody looks for its nodes; a transaction
-	// takes longer, at most a minute by the server's default.
-	AppendPatience, TransactionPatience = 10 * time.Second, 90 * time.Second
-	// LinkGrace is how long the linking is left to the process that appended.
+	// AppendPatience is for how long after an append engines look for its nodes.
+	AppendPatience = 10 * time.Second
+	// TransactionPatience is the same for an append in a transaction, which lasts at most a minute by
+	// the server's default.
+	TransactionPatience = 90 * time.Second
+	// LinkGrace is how long other processes wait for the appending process to link its nodes.
 	LinkGrace = 2 * time.Second
 )
 
-// Place is where the node of a plan stands among the nodes of its flow.
+// Place is the index in Nodes of the node of a plan.
 func Place(f *graph.Flow, p *graph.Planned) int { return p.Node - f.Trimmed }
 
 // open is how many nodes of a stream's window are not over.
@@ -62,7 +64,7 @@ func LinkDry(f *graph.Flow, appended []*graph.Node, more bool, now time.Time) *g
 	return link(f, appended, more, goOn, now)
 }
 
-// Dry says whether no node of a stream is left to run.
+// Dry reports whether all linked nodes of an open stream have ended.
 func Dry(f *graph.Flow) bool { return f.Kind == graph.KindStream && !f.Closed && open(f) == 0 }
 
 func link(f *graph.Flow, appended []*graph.Node, more bool, begin func(*graph.Flow, *Inputs, time.Time) *step, now time.Time) *graph.Flow {
@@ -180,7 +182,7 @@ func (s *step) abort() {
 	}
 }
 
-// Open lets a stream that was closed go on. One that is open is returned as it is.
+// Open opens a closed stream. If the stream is open, it returns f itself.
 func Open(f *graph.Flow, now time.Time) (*graph.Flow, error) {
 	switch {
 	case f.Kind != graph.KindStream:

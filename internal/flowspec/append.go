@@ -25,8 +25,8 @@ const (
 // maxStreamKey is how many bytes of a stream's key fit the keys of its tasks.
 const maxStreamKey = input.MaxKeyBytes - maxNodeID - len("flow::")
 
-// StreamID is the id of a stream. The key is that which the keys of its tasks have in them: the id,
-// or its hash where it is too long.
+// StreamID is the id of a stream, and the key that is part of the keys of its tasks: the id, or its
+// hash if the id is too long.
 func StreamID(scene, group string) (id, key string) {
 	id = scene + "/" + group
 	if len(id) <= maxStreamKey {
@@ -56,9 +56,8 @@ func CheckStream(scene, group string) error {
 	return errors.Join(errs...)
 }
 
-// Append checks nodes that are to be appended to a stream, and makes their records, each with its
-// task, which waits. newID makes ids for those that have none. The error joins everything that is
-// wrong, each an [model.InvalidError].
+// Append checks nodes for a stream and returns their records, each with its waiting task. newID makes
+// the ids of nodes without one. The error joins every mistake, each a [model.InvalidError].
 func Append(scene, group string, nodes []graph.NodeSpec, newID func() string, now time.Time) ([]*graph.Node, error) {
 	err := CheckStream(scene, group)
 	if n := len(nodes); n < 1 || n > MaxNodes {

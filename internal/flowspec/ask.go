@@ -137,7 +137,7 @@ func fits(f *graph.Field, v bson.RawValue) bool {
 	}
 }
 
-// Wanted is what a field wants, for people.
+// Wanted describes the values that a field accepts, for people.
 func Wanted(f *graph.Field) string {
 	switch f.Kind {
 	case "number":

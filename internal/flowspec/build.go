@@ -32,7 +32,7 @@ func TaskKey(flow, node string) string { return lifecycle.OutcomeFlow + ":" + fl
 // until the engine ends it.
 const NodeType = "mscheduler.node"
 
-// HasTask says whether a node has a task. One that waits, or asks a person, has none.
+// HasTask reports whether a node has a task. A node that waits for a time or asks a person has none.
 func HasTask(v *graph.Vertex) bool { return v.For == 0 && v.Until == "" && v.Ask == nil }
 
 // TaskID is the id of the task of a node; "" = it has none.
@@ -44,9 +44,9 @@ func TaskID(f *graph.Flow, i int) string {
 	return model.TaskID(f.Tenant, v.Type, TaskKey(f.Key, v.ID))
 }
 
-// Build checks the spec and makes the document of a flow of that key which runs: its first node is
-// READY, and the tasks of all nodes are planned. Secrets of the spec are stored as they are. The
-// error joins everything that is wrong, each an [model.InvalidError].
+// Build checks the spec and returns the document of a running flow with the key: its first node is
+// READY, and the tasks of all nodes are planned. Secrets of the spec are stored unchanged. The error
+// joins every mistake, each a [model.InvalidError].
 func Build(s *graph.Spec, key string, now time.Time) (*graph.Flow, error) {
 	return (&builder{spec: s, key: key, now: now}).build()
 }

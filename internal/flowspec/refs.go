@@ -17,12 +17,12 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 )
 
-// Template reads the arguments of a node that refer to outputs, as they are stored.
+// Template decodes the stored arguments of a node that refer to outputs.
 func Template(stored string) (bson.RawValue, error) {
 	return codec.EncodeTemplate("args", json.RawMessage(stored), input.MaxArgsBytes)
 }
 
-// Refs are the ids of the nodes whose outputs a template refers to, sorted.
+// Refs returns the ids of the nodes whose outputs a template refers to, sorted.
 func Refs(v bson.RawValue) []string {
 	found := map[string]bool{}
 	w := rewriter{root: "args", replace: func(_, name string, of bson.RawValue) bson.RawValue {
@@ -36,8 +36,8 @@ func Refs(v bson.RawValue) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// Resolve puts outputs in the place of the template's references. output is that of a node, or the
-// zero value if it has none; what is not there is null. The error, a model.ErrInvalid, says that
+// Resolve replaces the references of a template by outputs. output returns the output of a node, or
+// the zero value if it has none. A missing value is null. The error, a model.ErrInvalid, means that
 // the result is too large or nests too deep.
 func Resolve(template bson.RawValue, output func(node string) bson.RawValue) (bson.RawValue, error) {
 	w := rewriter{root: "args"}

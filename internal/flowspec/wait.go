@@ -85,8 +85,8 @@ func isReference(v bson.RawValue) bool {
 	return err == nil && len(fields) == 1 && slices.Contains([]string{refOutput, refArg}, fields[0].Key())
 }
 
-// DueAt is how long a node waits that may start now. output is that of a node, as for [Resolve]. The
-// error says that the output has no time there.
+// DueAt is the time until which a node waits that may start now. output returns the output of a node,
+// as for [Resolve]. It is an error if an output has no time where the node refers to one.
 func DueAt(v *graph.Vertex, now time.Time, output func(node string) bson.RawValue) (time.Time, error) {
 	if v.Until == "" {
 		return now.Add(v.For), nil

@@ -31,8 +31,8 @@ func (do todo) place() int { return flowplan.Place(do.flow, do.plan) }
 // records of nodes are stored. Each task records the life of its node (origin.generation), so what
 // was done already, or is out of date, changes nothing.
 func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[string]error, err error) {
-	todos := map[string][]todo{} // by task, in the order of the decisions
-	var children []todo          // of nodes that start flows
+	todos := map[string][]todo{}  // by task, in the order of the decisions
+	var children, elements []todo // of nodes that start flows, and of those with elements
 	var renew []string
 	records := map[string]*graph.Node{}
 	if held, err = p.arguments(ctx, flows); err != nil {
@@ -66,6 +66,9 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 			}
 			if f.Nodes[i].Flow != nil && pl.Do != "" {
 				children = append(children, todo{f, pl, now})
+			}
+			if f.Nodes[i].Each != nil && pl.Do != "" {
+				elements = append(elements, todo{f, pl, now})
 			}
 			record := nodeOf(f, i)
 			records[record.ID] = record
@@ -111,10 +114,13 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 		}
 	}
 	decision.Offer(p.store, slices.Collect(maps.Values(next)))
+	if err := p.elements(ctx, elements, held, running); err != nil {
+		return nil, err
+	}
 	if err := p.children(ctx, children, held); err != nil {
 		return nil, err
 	}
-	if err := p.report(ctx, flows, held); err != nil {
+	if err := p.report(ctx, flows, held, false); err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(running, func(_ string, signal bool) bool { return !signal })
@@ -149,8 +155,8 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 	}
 	now, typ := do.now, p.types.Options(t.Type)
 	switch {
-	case do.plan.Do == flowplan.DoAbort && do.flow.Nodes[do.place()].Flow != nil && do.flow.States[do.place()].Status == graph.NodeReady:
-		return t // it ends when the flow has, which is cancelled
+	case do.plan.Do == flowplan.DoAbort && t.Type == flowspec.NodeType && do.flow.States[do.place()].Status == graph.NodeReady:
+		return t // it ends when its flow or its elements have, which are cancelled
 	case do.plan.Do == flowplan.DoAbort:
 		after, err := lifecycle.Cancel(t, "cancelled by its flow", lifecycle.EffectiveOf(t, typ), now)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -114,15 +115,13 @@ func (p planner) cancelChild(ctx context.Context, do todo, life int64) error {
 }
 
 // report tells the nodes that started flows of the ends of these: it ends the tasks of the nodes,
-// and their outboxes tell the flows. What was told changes nothing.
-func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[string]error) error {
+// and their outboxes tell the flows. What was told changes nothing. again is for flows that plan nothing of that.
+func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[string]error, again bool) error {
 	var all []*making
 	for _, f := range flows {
-		for k := range f.Planned {
-			if _, _, ended := flowplan.Outcome(f); ended && f.Parent != nil && f.Planned[k].Do == flowplan.DoOver && held[f.ID] == nil {
-				all = append(all, &making{flow: f})
-				break
-			}
+		planned := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == flowplan.DoOver })
+		if _, _, ended := flowplan.Outcome(f); ended && f.Parent != nil && held[f.ID] == nil && (planned || again) {
+			all = append(all, &making{flow: f})
 		}
 	}
 	last := func(m *making) int { return len(m.flow.Nodes) - 1 }
@@ -160,8 +159,13 @@ func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[strin
 
 // conclude ends the task of the node that started a flow, if it is still of that life.
 func (p planner) conclude(ctx context.Context, child *graph.Flow, status model.Status, result bson.RawValue, why string) error {
-	_, _, err := p.store.Tasks.Change(ctx, flowspec.ParentTask(child), func(t *model.Task) (*model.Task, error) {
-		if o := t.Origin; o == nil || o.ID != child.Parent.ID || o.Generation != child.Parent.Generation {
+	return p.concludeTask(ctx, flowspec.ParentTask(child), child.Parent, status, result, why)
+}
+
+// concludeTask ends a task that no worker runs, if it is of that node and life.
+func (p planner) concludeTask(ctx context.Context, id string, of *model.Origin, status model.Status, result bson.RawValue, why string) error {
+	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
+		if o := t.Origin; o == nil || o.ID != of.ID || o.Generation != of.Generation {
 			return t, nil
 		}
 		return lifecycle.Conclude(t, status, result, why, lifecycle.EffectiveOf(t, p.types.Options(t.Type)), p.store.Clock.Now()), nil

@@ -36,7 +36,7 @@ func TestANodeStartsAFlowAndItsOutputIsThatOfTheLastNode(t *testing.T) {
 	w.becomes(f.ID, graph.StatusFinish)
 	require.Equal(t, map[string]string{"a": "SUCCESS", "in": "SUCCESS", "after": "SUCCESS"}, w.nodes(f.ID))
 	require.Equal(t, 111, w.output(f.ID, "after").Sum)
-	child, err := w.flows.Get(t.Context(), "-/f/in")
+	child, err := w.flows.Get(t.Context(), "-/f.in")
 	require.NoError(t, err)
 	require.Equal(t, graph.StatusFinish, child.Status)
 	require.Equal(t, &model.Origin{Kind: "flow", ID: "-/f", Node: "in"}, child.Parent)
@@ -49,11 +49,11 @@ func TestANodeWhoseFlowRunsHoldsNoWorker(t *testing.T) {
 	s.Nodes = s.Nodes[1:]
 	s.Nodes[0].After, s.Nodes[0].Args = nil, map[string]any{"n": 1}
 	f := w.start(s)
-	require.Eventually(t, func() bool { return w.nodes("-/f/in")["x"] == "RUNNING" }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return w.nodes("-/f.in")["x"] == "RUNNING" }, time.Minute, 10*time.Millisecond)
 	require.Equal(t, map[string]string{"in": "RUNNING", "after": "WAIT"}, w.nodes(f.ID))
 	why, err := w.flows.Explain(t.Context(), f.ID, "in")
 	require.NoError(t, err)
-	require.Equal(t, []string{"Its flow -/f/in runs; flow show says more."}, why)
+	require.Equal(t, []string{"Its flow f.in runs; flow show says more."}, why)
 	var own model.Task
 	require.NoError(t, w.db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "key", Value: "flow:f:in"}}).Decode(&own))
 	require.Equal(t, model.StatusWait, own.Status)
@@ -63,11 +63,11 @@ func TestANodeWhoseFlowRunsHoldsNoWorker(t *testing.T) {
 
 func TestAFlowThatWaitsForAPersonMakesItsNodePENDINGUntilItHasEnded(t *testing.T) {
 	w := newWorld(t)
-	w.breaks("f/in", "x", true)
+	w.breaks("f.in", "x", true)
 	f := w.start(within("f"))
 	f = w.becomes(f.ID, graph.StatusPending)
-	require.Equal(t, "node in: its flow f/in is PENDING: node x: its task failed: it is broken", f.Reason)
-	_, err := w.flows.Resolve(t.Context(), "-/f/in", "x", graph.NodeSuccess, "by hand")
+	require.Equal(t, "node in: its flow f.in is PENDING: node x: its task failed: it is broken", f.Reason)
+	_, err := w.flows.Resolve(t.Context(), "-/f.in", "x", graph.NodeSuccess, "by hand")
 	require.NoError(t, err)
 	w.becomes(f.ID, graph.StatusFinish)
 	require.Equal(t, map[string]string{"a": "SUCCESS", "in": "SUCCESS", "after": "SUCCESS"}, w.nodes(f.ID))
@@ -82,12 +82,12 @@ func TestAFlowThatFailsIsAFailureOfItsNode(t *testing.T) {
 		status graph.Status
 		reason string
 	}{
-		{graph.Suspend, graph.End, graph.StatusPending, "its flow %s/in ended early: node y failed and ends the flow"},
-		{graph.Continue, graph.Continue, graph.StatusPending, "its flow %s/in ended with an error of node y: it is broken"},
-		{graph.End, graph.End, graph.StatusFinish, "its flow %s/in ended early: node y failed and ends the flow"},
+		{graph.Suspend, graph.End, graph.StatusPending, "its flow %s.in ended early: node y failed and ends the flow"},
+		{graph.Continue, graph.Continue, graph.StatusPending, "its flow %s.in ended with an error of node y: it is broken"},
+		{graph.End, graph.End, graph.StatusFinish, "its flow %s.in ended early: node y failed and ends the flow"},
 	} {
 		key := fmt.Sprint("f", i)
-		w.breaks(key+"/in", "y", true)
+		w.breaks(key+".in", "y", true)
 		f := w.start(within(key, func(in, _, y *graph.NodeSpec) { in.OnFailure, y.OnFailure = c.policy, c.inner }))
 		f = w.becomes(f.ID, c.status)
 		require.Equal(t, fmt.Sprintf(c.reason, key), f.States[1].Reason)
@@ -96,8 +96,8 @@ func TestAFlowThatFailsIsAFailureOfItsNode(t *testing.T) {
 		}
 	}
 	// What a person repairs in the flow repairs the node that started it.
-	w.breaks("f0/in", "y", false)
-	_, err := w.flows.RetryFrom(t.Context(), "-/f0/in", "y")
+	w.breaks("f0.in", "y", false)
+	_, err := w.flows.RetryFrom(t.Context(), "-/f0.in", "y")
 	require.NoError(t, err)
 	w.becomes("-/f0", graph.StatusFinish)
 }
@@ -109,11 +109,11 @@ func TestACancelledFlowCancelsTheFlowsOfItsNodes(t *testing.T) {
 	s.Nodes[1].Flow.Nodes[0].Wait = &graph.Wait{For: time.Hour}
 	f := w.start(s)
 	require.Eventually(t, func() bool { return w.nodes(f.ID)["in"] == "RUNNING" }, time.Minute, 10*time.Millisecond)
-	require.Eventually(t, func() bool { _, err := w.flows.Get(t.Context(), "-/f/in"); return err == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := w.flows.Get(t.Context(), "-/f.in"); return err == nil }, time.Minute, 10*time.Millisecond)
 	_, err := w.flows.Cancel(t.Context(), f.ID, "no longer wanted")
 	require.NoError(t, err)
 	w.becomes(f.ID, graph.StatusFinish)
-	child := w.becomes("-/f/in", graph.StatusFinish)
+	child := w.becomes("-/f.in", graph.StatusFinish)
 	require.Equal(t, "cancelled by the flow -/f", child.Reason)
 	require.Equal(t, map[string]string{"a": "SUCCESS", "in": "ERROR", "after": "SKIPPED"}, w.nodes(f.ID))
 	n, err := w.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "status", Value: model.StatusWait}})
@@ -123,17 +123,17 @@ func TestACancelledFlowCancelsTheFlowsOfItsNodes(t *testing.T) {
 
 func TestARetryGivesANodeAFlowOfItsNewLife(t *testing.T) {
 	w := newWorld(t)
-	w.breaks("f/in", "x", true)
+	w.breaks("f.in", "x", true)
 	f := w.start(within("f"))
 	w.becomes(f.ID, graph.StatusPending)
 	_, err := w.flows.RetryFrom(t.Context(), f.ID, "in")
 	require.NoError(t, err)
 	w.becomes(f.ID, graph.StatusFinish)
-	old, err := w.flows.Get(t.Context(), "-/f/in")
+	old, err := w.flows.Get(t.Context(), "-/f.in")
 	require.NoError(t, err)
 	require.Equal(t, graph.StatusFinish, old.Status, "the flow of the old life does not wait for ever")
 	require.True(t, old.Closed)
-	again, err := w.flows.Get(t.Context(), "-/f/in/1")
+	again, err := w.flows.Get(t.Context(), "-/f.in+1")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, again.Parent.Generation)
 	require.Equal(t, map[string]string{"a": "SUCCESS", "in": "SUCCESS", "after": "SUCCESS"}, w.nodes(f.ID))
@@ -141,14 +141,14 @@ func TestARetryGivesANodeAFlowOfItsNewLife(t *testing.T) {
 
 func TestAFlowOfAnotherIsNotTaken(t *testing.T) {
 	w := newWorld(t)
-	w.start(diamond("f/in"))
+	w.start(diamond("f.in"))
 	f := w.start(within("f"))
 	f = w.becomes(f.ID, graph.StatusPending)
-	require.Equal(t, "its flow f/in exists, and this node has not started it", f.States[1].Reason)
+	require.Equal(t, "its flow f.in exists, and this node has not started it", f.States[1].Reason)
 	_, err := w.flows.Cancel(t.Context(), f.ID, "")
 	require.NoError(t, err)
 	w.becomes(f.ID, graph.StatusFinish)
-	other := w.becomes("-/f/in", graph.StatusFinish)
+	other := w.becomes("-/f.in", graph.StatusFinish)
 	require.False(t, other.Closed, "it is left alone")
 }
 
@@ -169,6 +169,6 @@ func TestFlowsNestAtMostEightDeep(t *testing.T) {
 	f := w.start(deep(8))
 	w.becomes(f.ID, graph.StatusFinish)
 	require.Equal(t, map[string]string{"in": "SUCCESS"}, w.nodes(f.ID))
-	_, err = w.flows.Get(t.Context(), "-/f/in/in/in/in/in/in/in/in")
+	_, err = w.flows.Get(t.Context(), "-/f.in.in.in.in.in.in.in.in")
 	require.NoError(t, err)
 }

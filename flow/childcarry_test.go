@@ -59,7 +59,7 @@ func TestAFlowOfANodeStartsAndEndsOnceWhereverTheEngineDies(t *testing.T) {
 	require.NoError(t, err)
 	d.write(doc, started)
 	sweeps()
-	child := d.get(&graph.Flow{ID: "-/f/in"})
+	child := d.get(&graph.Flow{ID: "-/f.in"})
 	require.Equal(t, graph.StatusRunning, child.Status)
 	tasks := d.count("tasks")
 	d.finish(started)

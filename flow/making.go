@@ -90,12 +90,11 @@ func (f *Flows) arguments(ctx context.Context, flows []*graph.Flow) (held map[st
 	}
 	err = f.provide(ctx, all, func(m *making) {
 		for k := range m.flow.Planned {
-			if p := &m.flow.Planned[k]; m.err == nil && p.Args.Type == 0 && flowplan.Runs(m.flow, p) {
-				args, lacks, err := fill(m, m.flow, m.flow.Nodes[flowplan.Place(m.flow, p)].Args)
+			if p := &m.flow.Planned[k]; m.err == nil && !filled(p) && flowplan.Runs(m.flow, p) {
+				lacks, err := fill(m, m.flow, p)
 				if m.missing = append(m.missing, lacks...); err != nil {
 					m.err = err
 				}
-				p.Args = args
 			}
 		}
 	})
@@ -119,11 +118,11 @@ func (f *Flows) try(m *making, now time.Time) {
 	known := len(m.flow.Planned)
 	for k := known; k < len(after.Planned) && in.Ready(); k++ {
 		p := &after.Planned[k]
-		if p.Args.Type != 0 || !flowplan.Runs(after, p) {
+		if filled(p) || !flowplan.Runs(after, p) {
 			continue
 		}
 		i := flowplan.Place(after, p)
-		args, lacks, err := fill(m, after, after.Nodes[i].Args)
+		lacks, err := fill(m, after, p)
 		switch {
 		case len(lacks) > 0:
 			m.missing = append(m.missing, lacks...)
@@ -134,11 +133,10 @@ func (f *Flows) try(m *making, now time.Time) {
 			}
 			k = known - 1 // more may have become ready
 		default:
-			p.Args = args
 			if after.Nodes[i].Flow == nil {
 				break
 			}
-			if _, err := flowspec.Child(after, i, args, now); err != nil {
+			if _, err := flowspec.Child(after, i, p.Args, now); err != nil {
 				if after, err = flowplan.Fail(after, i, "its flow cannot start: "+err.Error(), in, now); err != nil {
 					m.err = err
 					return
@@ -155,33 +153,59 @@ func (f *Flows) try(m *making, now time.Time) {
 	}
 }
 
-// fill puts the outputs of nodes into the arguments of a node.
-func fill(m *making, after *graph.Flow, stored string) (args bson.RawValue, lacks []int, err error) {
-	template, err := flowspec.Template(stored)
-	if err != nil {
-		return args, nil, err
+// filled says whether the arguments of a plan are there.
+func filled(p *graph.Planned) bool { return p.Args.Type != 0 || p.Items != nil }
+
+// fill puts the outputs of nodes into the arguments of a plan, or of its elements. lacks are the
+// nodes whose outputs are to be read first.
+func fill(m *making, after *graph.Flow, p *graph.Planned) (lacks []int, err error) {
+	v := &after.Nodes[flowplan.Place(after, p)]
+	stored := []string{v.Args}
+	if v.Each != nil {
+		stored = append(stored, flowspec.EachItems(v))
 	}
 	places := map[string]int{}
-	for _, node := range flowspec.Refs(template) {
-		i, err := place(after, node)
-		if err != nil {
-			return args, nil, err
+	var template bson.RawValue
+	for k := len(stored) - 1; k >= 0; k-- { // the last is that of the arguments
+		if stored[k] == "" {
+			continue
 		}
-		places[node] = i
-		if _, known := m.outputs[i]; !known && flowspec.HasTask(&after.Nodes[i]) && after.States[i].Status == graph.NodeSuccess {
-			lacks = append(lacks, i)
+		if template, err = flowspec.Template(stored[k]); err != nil {
+			return nil, err
+		}
+		for _, node := range flowspec.Refs(template) {
+			i, err := place(after, node)
+			if err != nil {
+				return nil, err
+			}
+			places[node] = i
+			if _, known := m.outputs[i]; !known && flowspec.HasTask(&after.Nodes[i]) && after.States[i].Status == graph.NodeSuccess {
+				lacks = append(lacks, i)
+			}
 		}
 	}
 	if len(lacks) > 0 {
-		return args, lacks, nil
+		return lacks, nil
 	}
-	args, err = flowspec.Resolve(template, func(node string) bson.RawValue {
-		if i := places[node]; flowspec.HasTask(&after.Nodes[i]) {
+	output := func(node string) bson.RawValue {
+		i, known := places[node]
+		switch {
+		case !known:
+			return bson.RawValue{}
+		case flowspec.HasTask(&after.Nodes[i]):
 			return m.outputs[i]
 		}
-		return after.States[places[node]].Output
-	})
-	return args, nil, err
+		return after.States[i].Output
+	}
+	if v.Each == nil {
+		p.Args, err = flowspec.Resolve(template, output)
+		return nil, err
+	}
+	items, err := flowspec.Elements(v, output)
+	if err == nil {
+		p.Items, err = flowspec.ElementArgs(v, items, output)
+	}
+	return nil, err
 }
 
 // lives reads the newest life of each task.

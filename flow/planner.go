@@ -105,7 +105,7 @@ func endsOf(doc *graph.Flow, lives []store.OutboxLife) (ends []flowplan.End) {
 	}
 	for _, l := range lives {
 		if i, there := places[l.Origin.Node]; there {
-			ends = append(ends, flowplan.End{Node: i, Life: l.Origin.Generation, Status: l.Status, ErrorInfo: l.ErrorInfo})
+			ends = append(ends, flowplan.End{Node: i, Element: l.Origin.Element, Life: l.Origin.Generation, Status: l.Status, ErrorInfo: l.ErrorInfo})
 		}
 	}
 	return ends
@@ -153,7 +153,8 @@ func (p planner) Sweep(ctx context.Context) error {
 			return errors.Join(failed, p.linkLost(ctx))
 		}
 		for _, found := range flows {
-			if now.Sub(found.UpdatedAt) >= lostAfter && !found.RunningAt.IsZero() {
+			waits := slices.ContainsFunc(found.States, func(st graph.State) bool { return st.Status == graph.NodeReady && st.DueAt.IsZero() })
+			if now.Sub(found.UpdatedAt) >= lostAfter && waits {
 				failed = errors.Join(failed, p.tellLost(ctx, found.ID))
 			}
 		}
@@ -165,10 +166,16 @@ func (p planner) Sweep(ctx context.Context) error {
 func (p planner) tellLost(ctx context.Context, id string) error {
 	_, err := p.change(ctx, "looking for lost ends of", id, "", func(doc *graph.Flow, _ int, in *flowplan.Inputs, now time.Time) (*graph.Flow, error) {
 		var ids []string
-		var of []int // the places of their nodes
+		var of []flowplan.End // what their ends are about
 		for i, st := range doc.States {
-			if st.Status == graph.NodeReady && flowspec.HasTask(&doc.Nodes[i]) && now.Sub(st.At) >= lostAfter {
-				ids, of = append(ids, taskID(doc, i)), append(of, i)
+			if st.Status != graph.NodeReady || !flowspec.HasTask(&doc.Nodes[i]) || now.Sub(st.At) < lostAfter {
+				continue
+			}
+			ids, of = append(ids, taskID(doc, i)), append(of, flowplan.End{Node: i, Life: st.Life})
+			for k := range len(st.Elements) {
+				if isOpen(st.Elements[k]) {
+					ids, of = append(ids, flowspec.ElementID(doc, i, k, st.Life)), append(of, flowplan.End{Node: i, Element: k + 1, Life: st.Life})
+				}
 			}
 		}
 		if len(ids) == 0 || len(doc.Planned) > 0 {
@@ -179,18 +186,45 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 			return nil, err
 		}
 		var ends []flowplan.End
-		for k, i := range of {
-			st := &doc.States[i]
+		for k, e := range of {
 			t, there := lives[ids[k]]
 			switch {
-			case !there, t != nil && t.Origin != nil && t.Origin.Generation < st.Life: // the database was restored
-				ends = append(ends, flowplan.End{Node: i, Life: st.Life, Status: model.StatusCancelled, ErrorInfo: "its task is gone"})
+			case !there, t != nil && t.Origin != nil && t.Origin.Generation < e.Life: // the database was restored
+				e.Status, e.ErrorInfo = model.StatusCancelled, "its task is gone"
+				ends = append(ends, e)
 			case t == nil, !t.Status.Ended(), slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeFlow }):
 			default:
-				ends = append(ends, flowplan.End{Node: i, Life: st.Life, Status: t.Status, ErrorInfo: t.ErrorInfo})
+				e.Status, e.ErrorInfo = t.Status, t.ErrorInfo
+				ends = append(ends, e)
 			}
 		}
-		return flowplan.Ended(doc, ends, in, now)
+		gone, err := p.lostChildren(ctx, doc, now)
+		if err != nil {
+			return nil, err
+		}
+		return flowplan.Ended(doc, append(ends, gone...), in, now)
 	})
 	return err
+}
+
+// lostChildren are the nodes whose flows are gone. Of flows that are over it tells the nodes once
+// more.
+func (p planner) lostChildren(ctx context.Context, doc *graph.Flow, now time.Time) (gone []flowplan.End, err error) {
+	for i, st := range doc.States {
+		if st.Status != graph.NodeReady || doc.Nodes[i].Flow == nil || now.Sub(st.At) < lostAfter {
+			continue
+		}
+		child, err := p.store.Flows.Get(ctx, flowspec.ChildID(doc, i, st.Life))
+		switch {
+		case errors.Is(err, ErrNotFound):
+			gone = append(gone, flowplan.End{Node: i, Life: st.Life, Status: model.StatusCancelled, ErrorInfo: "its flow is gone"})
+		case err != nil:
+			return nil, err
+		case len(child.Planned) == 0:
+			if err := p.report(ctx, []*graph.Flow{child}, map[string]error{}, true); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return gone, nil
 }

@@ -22,6 +22,7 @@ type Origin struct {
 	Generation int64  `bson:"generation,omitempty"` // of the task behind it
 	Tick       *Tick  `bson:"tick,omitempty"`       // of a periodic rule
 	Node       string `bson:"node,omitempty"`       // of a flow: which of its nodes the task is
+	Element    int    `bson:"element,omitempty"`    // of a node with elements: which of them, from 1 on
 }
 
 // Tick identifies the run of a periodic rule that a task belongs to.

@@ -96,6 +96,8 @@ type Vertex struct {
 	Until     string        `bson:"until,omitempty"`  // of a node that waits: a time, or a reference to one, as JSON
 	Ask       *Ask          `bson:"ask,omitempty"`
 	Flow      *Spec         `bson:"flow,omitempty"`  // of a node that starts a flow; each JSON value in it is text
+	Each      *Each         `bson:"each,omitempty"`  // of a node with elements; its items are text
+	Task      *model.Task   `bson:"task,omitempty"`  // of a node with elements: a task of it, without key and arguments
 	After     []int         `bson:"after,omitempty"` // places of the parents
 	When      []string      `bson:"when,omitempty"`  // of each parent: a filter as JSON; "" = always
 	Join      Strategy      `bson:"join,omitempty"`
@@ -118,8 +120,10 @@ type State struct {
 	Life    int64         `bson:"life,omitempty"`    // how often a person has restarted it
 	Context bson.RawValue `bson:"context,omitempty"` // of a custom join
 	Output  bson.RawValue `bson:"output,omitempty"`  // of a node that asks: the answers
-	DueAt   time.Time     `bson:"due_at,omitempty"`  // READY, and waits for this time
-	At      time.Time     `bson:"at"`                // since when it has the status
+	// Elements has a letter for each element: w waits for its turn, r may run, s succeeded, e failed.
+	Elements string    `bson:"elements,omitempty"`
+	DueAt    time.Time `bson:"due_at,omitempty"` // READY, and waits for this time
+	At       time.Time `bson:"at"`               // since when it has the status
 }
 
 // Planned is a decision about a node that an engine must carry out.
@@ -133,8 +137,11 @@ type Planned struct {
 	Life int64       `bson:"life,omitempty"` // of the node, when it was decided
 	Tell string      `bson:"tell,omitempty"` // the error_info of a callback that is sent; of Over "" for none
 
-	Args  bson.RawValue `bson:"-"` // of a release or restart, where the node refers to outputs; never stored
-	Links []*Node       `bson:"-"` // of a link: the records with the tasks; nil = they are to be read
+	Args bson.RawValue `bson:"-"` // of a release or restart, where the node refers to outputs; never stored
+	// Elements are those that may run now, by their places.
+	Elements []int           `bson:"elements,omitempty"`
+	Items    []bson.RawValue `bson:"-"` // of a release or restart: the arguments of each element; never stored
+	Links    []*Node         `bson:"-"` // of a link: the records with the tasks; nil = they are to be read
 }
 
 // Action is what is to be done with the task of a node. The actions are the engine's own.

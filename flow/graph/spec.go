@@ -55,6 +55,11 @@ type NodeSpec struct {
 	// one. Flows nest at most 8 deep.
 	Flow *Spec `bson:"flow,omitempty"`
 
+	// Each makes a node with one task of its Type for each element of a list. In its Args
+	// {"$item": "id"} stands for that field of the element, {"$item": ""} for the element. The
+	// output of the node is the list of the tasks' outputs, in order.
+	Each *Each `bson:"each,omitempty"`
+
 	Join      Join          `bson:"join,omitempty"`
 	OnFailure Policy        `bson:"on_failure,omitempty"` // "" = suspend
 	Priority  *int          `bson:"priority,omitempty"`   // nil = 5
@@ -68,6 +73,16 @@ type Wait struct {
 	// or {"$arg": "order.deadline"}. A time that has passed does not delay. If the output has no
 	// time there, the node fails.
 	Until any `bson:"until,omitempty"`
+}
+
+// Each says for which elements a node has tasks. When all have ended and one has failed, the node has
+// failed; with the policy end it has as soon as one fails.
+type Each struct {
+	// Items is a list, or a reference to one: {"$output": "order.parcels"} or {"$arg": "parcels"}.
+	// What is no list, or too long, is a failure of the node.
+	Items any `bson:"items,omitempty"`
+	Limit int `bson:"limit,omitempty"` // tasks that may run at once; 0 = all
+	Max   int `bson:"max,omitempty"`   // elements that are allowed, at most 10,000; 0 = 1,000
 }
 
 // Ask is what a person is asked for. The answers are the output of the node.

@@ -165,6 +165,43 @@ nodes:
 	s.fails(ExitRefused, []string{"it asks for no values"}, "flow", "resolve", "k", "calm", "SUCCESS", "--set", "a=1")
 }
 
+func TestFlowsOfNodesAndElementsAreShown(t *testing.T) {
+	s := newSession(t)
+	s.fails(ExitUsage, []string{"types.yaml:5:16: nodes[0].flow.nodes[0].type (node in) (node x) is empty"}, "flow", "validate", s.file("key: k\nnodes:\n  - id: in\n    flow:\n      nodes: [{id: x}]\n"))
+	path := s.file(`key: k
+nodes:
+  - id: in
+    flow:
+      nodes: [{id: x, type: exec, args: {argv: [echo, "1"]}}]
+  - id: each
+    type: exec
+    after: [in]
+    each: {items: [a, b, c], limit: 2}
+    args: {argv: [echo, {$item: ""}]}
+`)
+	s.ok("flow", "start", path)
+	r := s.ok("flow", "show", "k")
+	require.Regexp(t, `(?m)^in +flow +RUNNING`, r.stdout)
+	require.Regexp(t, `(?m)^each +each exec +WAIT`, r.stdout)
+	require.Equal(t, "in of k is READY.\nIts flow k.in runs; flow show says more.\nIts task: mscheduler task explain 'mscheduler.node/flow:k:in'\n", s.ok("flow", "explain", "k", "in").stdout)
+	require.Regexp(t, `(?m)^x +exec +READY`, s.ok("flow", "show", "k.in").stdout)
+	_, _, stop := s.worker("--flow")
+	s.eventually("the flow is over", func() bool {
+		return strings.Contains(s.ok("flow", "list", "--status", "finish").stdout, "k.in") && strings.Contains(s.ok("flow", "show", "k").stdout, "FINISH")
+	})
+	stop()
+	var shown struct {
+		Nodes []struct {
+			Node   string
+			Output any
+		}
+	}
+	s.ok("flow", "show", "k", "-o", "json").json(&shown)
+	require.Len(t, shown.Nodes[1].Output, 3)
+	require.Equal(t, "c\n", shown.Nodes[1].Output.([]any)[2].(map[string]any)["output"])
+	require.Equal(t, "1\n", shown.Nodes[0].Output.(map[string]any)["output"])
+}
+
 func TestAFlowIsCancelled(t *testing.T) {
 	s := newSession(t)
 	s.ok("flow", "start", s.file("tenant: acme\nnodes: [{id: a, type: t}, {id: b, type: t, after: [a]}]\n"), "--key", "k/1")

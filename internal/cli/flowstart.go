@@ -47,6 +47,15 @@ resolves it; the values of the fields are its output:
           - {name: amount, kind: number, required: true}    # string (default), number, bool, choice
           - {name: send_by, kind: choice, choices: [post, courier], help: how to send the receipt}
 
+A node with flow starts a flow and waits for its end: flow: {nodes: [...]}. A node with each has a
+task for each element of a list, and outputs their outputs as a list:
+
+    - id: pack
+      type: pack
+      after: [pay]
+      each: {items: {$output: pay.parcels}, limit: 5}
+      args: {parcel: {$item: id}}
+
 A flow also has tenant, creator, category, description, ext and callback, whose error is called when
 a person must resolve a node, and whose success when the flow is FINISH. A node also has priority.
 Options are those of a task. A join with fields: {strategy: at_least, n: 2}, {strategy: these,

@@ -13,6 +13,8 @@ func Kind(v *graph.Vertex) string {
 		return "wait until " + strings.Trim(v.Until, `"`)
 	case v.For != 0:
 		return "wait " + v.For.String()
+	case v.Each != nil && v.Task != nil:
+		return "each " + v.Task.Type
 	case v.Flow != nil:
 		return "flow"
 	case v.Ask != nil:

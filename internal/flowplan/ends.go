@@ -13,6 +13,7 @@ import (
 // End is how the task of a node ended.
 type End struct {
 	Node      int
+	Element   int // of a node with elements, from 1 on; 0 = the node's own task
 	Life      int64
 	Status    model.Status
 	ErrorInfo string
@@ -26,8 +27,14 @@ func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, e
 		return f, nil
 	}
 	ends = slices.DeleteFunc(slices.Clone(ends), func(e End) bool {
+		if e.Element > 0 {
+			return !elementWaits(f, e)
+		}
 		st := &f.States[e.Node]
-		again := succeeded(e.Status) || f.Nodes[e.Node].Flow != nil // what a node started may end later
+		again := succeeded(e.Status)
+		if v := &f.Nodes[e.Node]; v.Flow != nil || v.Each != nil { // what the node started may also end in another way
+			again = again || clip(f, failed(f, e)) != st.Reason
+		}
 		waits := st.Status == graph.NodeReady || st.Status == graph.NodePending && st.Own && again
 		return !waits || st.Life != e.Life
 	})
@@ -37,8 +44,13 @@ func Ended(f *graph.Flow, ends []End, in *Inputs, now time.Time) (*graph.Flow, e
 	}
 	s := begin(f, in, now)
 	for _, e := range ends {
-		s.end(e)
+		if e.Element > 0 {
+			s.element(e)
+		} else {
+			s.end(e)
+		}
 	}
+	s.advance()
 	if due {
 		s.timesUp()
 	}
@@ -57,7 +69,7 @@ func (s *step) end(e End) {
 		s.settle(e.Node, graph.NodeSuccess, "")
 	case v.Flow != nil && e.Status == model.StatusPending && !s.Closed: // a person must look into it
 		s.States[e.Node].Own = true
-		s.set(e.Node, graph.NodePending, s.failed(e))
+		s.set(e.Node, graph.NodePending, failed(s.Flow, e))
 	case s.Closed || v.OnFailure == graph.Continue:
 		s.settle(e.Node, graph.NodeError, e.ErrorInfo)
 	case v.OnFailure == graph.End:
@@ -65,13 +77,13 @@ func (s *step) end(e End) {
 		s.close(fmt.Sprintf("node %s failed and ends the %s", v.ID, s.noun()))
 	default:
 		s.States[e.Node].Own = true
-		s.set(e.Node, graph.NodePending, s.failed(e))
+		s.set(e.Node, graph.NodePending, failed(s.Flow, e))
 	}
 }
 
-func (s *step) failed(e End) string {
+func failed(f *graph.Flow, e End) string {
 	switch {
-	case !flowspec.HasTask(&s.Nodes[e.Node]), s.Nodes[e.Node].Flow != nil && e.ErrorInfo != "":
+	case !flowspec.HasTask(&f.Nodes[e.Node]), (f.Nodes[e.Node].Flow != nil || f.Nodes[e.Node].Each != nil) && e.ErrorInfo != "":
 		return e.ErrorInfo
 	case e.ErrorInfo == "":
 		return "its task ended as " + string(e.Status)

@@ -20,7 +20,10 @@ func Explain(f *graph.Flow, node int) []string {
 			return []string{"It waits until " + st.DueAt.UTC().Format(time.RFC3339Nano) + "."}
 		}
 		if v.Flow != nil {
-			return []string{"Its flow " + flowspec.ChildID(f, node, st.Life) + " runs; flow show says more."}
+			return []string{"Its flow " + flowspec.ChildKey(f, node, st.Life) + " runs; flow show says more."}
+		}
+		if v.Each != nil {
+			return []string{elementsNow(st)}
 		}
 		return []string{"Its task may run; the task itself says more."}
 	case graph.NodeSuccess, graph.NodeError, graph.NodeSkipped:

@@ -94,6 +94,8 @@ func randomFlow(r *rand.Rand, n int) *graph.Flow {
 			v.Type, v.For = "", time.Duration(1+r.IntN(20))*time.Millisecond
 		} else if i > 0 && r.IntN(15) == 0 {
 			v.Type, v.Ask = "", &graph.Ask{Title: "what now?"}
+		} else if i > 0 && r.IntN(6) == 0 {
+			v.Each, v.Task = &graph.Each{Items: []string{"[]", "[1]", "[1,2,3,4,5]"}[r.IntN(3)], Limit: r.IntN(3), Max: 5}, &model.Task{Type: "t"}
 		}
 		f.Nodes = append(f.Nodes, v)
 		f.States = append(f.States, graph.State{Status: graph.NodeWait, At: at})
@@ -128,6 +130,18 @@ func run(t *testing.T, r *rand.Rand, f *graph.Flow, fate []model.Status) *graph.
 			ready = ready[:1+r.IntN(len(ready))]
 		}
 		for _, i := range ready {
+			if open := openElements(f, i); len(open) > 0 {
+				for _, k := range open[:1+r.IntN(len(open))] { // the last one decides
+					status := model.StatusSuccess
+					if k == len(f.States[i].Elements)-1 {
+						status = fate[i]
+					}
+					ends = append(ends, End{Node: i, Element: k + 1, Life: f.States[i].Life, Status: status})
+				}
+				continue
+			} else if e := f.Nodes[i].Each; e != nil && f.States[i].Elements == "" {
+				fate[i] = model.StatusSuccess // there is none that could fail
+			}
 			ends = append(ends, End{Node: i, Life: f.States[i].Life, Status: fate[i], ErrorInfo: "no"})
 		}
 		after, err := Ended(f, ends, &Inputs{}, now)
@@ -140,6 +154,23 @@ func run(t *testing.T, r *rand.Rand, f *graph.Flow, fate []model.Status) *graph.
 		f = after
 		f.Planned = nil
 	}
+}
+
+// openElements are those of a node that may run.
+func openElements(f *graph.Flow, i int) (out []int) {
+	limit := 5
+	if e := f.Nodes[i].Each; e != nil && e.Limit > 0 {
+		limit = e.Limit
+	}
+	for k, letter := range f.States[i].Elements {
+		if letter == ElementRuns {
+			out = append(out, k)
+		}
+	}
+	if len(out) > limit {
+		panic("more elements run than may")
+	}
+	return out
 }
 
 func statuses(f *graph.Flow) []graph.NodeStatus {

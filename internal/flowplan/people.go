@@ -105,7 +105,7 @@ func RetryFrom(f *graph.Flow, node int, in *Inputs, now time.Time) (*graph.Flow,
 			continue // its task waits already
 		}
 		st.Life++
-		st.Own, st.Context, st.Output = false, s.Nodes[i].Context, bson.RawValue{}
+		st.Own, st.Context, st.Output, st.Elements = false, s.Nodes[i].Context, bson.RawValue{}, ""
 		if i == node {
 			s.start(i, DoRestart)
 			continue

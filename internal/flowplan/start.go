@@ -14,7 +14,7 @@ import (
 // Begin lets the first node of a new flow start, if no worker runs it: a task may run from the
 // start.
 func Begin(f *graph.Flow, now time.Time) (*graph.Flow, error) {
-	if v := &f.Nodes[0]; flowspec.HasTask(v) && v.Flow == nil {
+	if v := &f.Nodes[0]; flowspec.HasTask(v) && v.Flow == nil && v.Each == nil {
 		return f, nil
 	}
 	s := goOn(f, &Inputs{}, now)
@@ -32,6 +32,10 @@ func (s *step) start(i int, do graph.Action) {
 		return
 	}
 	s.set(i, graph.NodeReady, "")
+	if s.Nodes[i].Each != nil {
+		s.startElements(i, do)
+		return
+	}
 	if flowspec.HasTask(&s.Nodes[i]) {
 		s.plan(i, do)
 		return

@@ -66,9 +66,10 @@ type step struct {
 	*graph.Flow
 	in       *Inputs
 	now      time.Time
-	children [][]int     // of each node, by place
-	dirty    []bool      // nodes that are to be judged, by place
-	plans    map[int]int // of this decision, by node: places in Planned
+	children [][]int        // of each node, by place
+	dirty    []bool         // nodes that are to be judged, by place
+	plans    map[int]int    // of this decision, by node: places in Planned
+	letters  map[int][]byte // of nodes whose elements have ended, by place
 	err      error
 }
 
@@ -85,7 +86,7 @@ func begin(f *graph.Flow, in *Inputs, now time.Time) *step {
 	c := *f
 	c.States, c.Planned = slices.Clone(f.States), slices.Clone(f.Planned)
 	c.Rev++
-	s := &step{Flow: &c, in: in, now: clock.Millis(now), plans: map[int]int{}}
+	s := &step{Flow: &c, in: in, now: clock.Millis(now), plans: map[int]int{}, letters: map[int][]byte{}}
 	s.index()
 	return s
 }
@@ -112,10 +113,15 @@ func (s *step) index() {
 	}
 }
 
+// clip cuts a reason, so that all of them together stay small.
+func clip(f *graph.Flow, reason string) string {
+	return safetext.Clip(reason, max(leastReason, reasonBytes/len(f.States)))
+}
+
 // set gives a node a status, and has its children judged.
 func (s *step) set(i int, status graph.NodeStatus, reason string) {
 	st := &s.States[i]
-	reason = safetext.Clip(reason, max(leastReason, reasonBytes/len(s.States)))
+	reason = clip(s.Flow, reason)
 	if st.Status == status && st.Reason == reason {
 		return
 	}
@@ -159,7 +165,7 @@ func (s *step) plan(i int, do graph.Action) {
 func Runs(f *graph.Flow, p *graph.Planned) bool {
 	i := Place(f, p)
 	st := &f.States[i]
-	return (p.Do == DoRelease || p.Do == DoRestart) && f.Nodes[i].Args != "" && st.Status == graph.NodeReady && st.Life == p.Life
+	return (p.Do == DoRelease || p.Do == DoRestart) && (f.Nodes[i].Args != "" || f.Nodes[i].Each != nil) && st.Status == graph.NodeReady && st.Life == p.Life
 }
 
 func planID(rev int64, node int) string { return strconv.FormatInt(rev, 10) + "-" + strconv.Itoa(node) }

@@ -104,7 +104,7 @@ func (b *builder) appended(id string, i int, n *graph.NodeSpec, places map[strin
 	for _, p := range []struct {
 		field string
 		given bool
-	}{{"wait", n.Wait != nil}, {"ask", n.Ask != nil}, {"flow", n.Flow != nil}} {
+	}{{"wait", n.Wait != nil}, {"ask", n.Ask != nil}, {"flow", n.Flow != nil}, {"each", n.Each != nil}} {
 		if p.given {
 			c.bad(p.field, "is given; in a stream each node is a task")
 		}

@@ -28,7 +28,8 @@ const (
 // TaskKey is the key of the task of a node of a flow.
 func TaskKey(flow, node string) string { return lifecycle.OutcomeFlow + ":" + flow + ":" + node }
 
-// NodeType is the type of the tasks that no worker runs: of nodes that start flows. Such a task waits
+// NodeType is the type of the tasks that no worker runs: of nodes that start flows, and of nodes with
+// elements, which have tasks of their own. Such a task waits
 // until the engine ends it.
 const NodeType = "mscheduler.node"
 
@@ -159,7 +160,11 @@ func (b *builder) checkKey() {
 	}
 	longest := ""
 	for i := range b.spec.Nodes {
-		if id := b.spec.Nodes[i].ID; len(id) > len(longest) && isNodeID(id) {
+		id := b.spec.Nodes[i].ID
+		if isNodeID(id) && b.spec.Nodes[i].Each != nil {
+			id += "/9999/999999" // an element, in a late life
+		}
+		if len(id) > len(longest) && isNodeID(b.spec.Nodes[i].ID) {
 			longest = id
 		}
 	}
@@ -171,12 +176,16 @@ func (b *builder) checkKey() {
 // task is the task of a node.
 func (b *builder) task(n *graph.NodeSpec, flowID string, args bson.RawValue) *model.Task {
 	typ, held := n.Type, len(n.After) > 0
-	if n.Flow != nil {
+	if n.Flow != nil || n.Each != nil {
 		typ, held = NodeType, true
+	}
+	options, priority := n.Options, n.Priority
+	if n.Each != nil { // they are those of the elements' tasks
+		options, priority = model.Options{}, nil
 	}
 	return lifecycle.NewTask(lifecycle.Draft{
 		Tenant: tenantOf(b.spec), Type: typ, Key: TaskKey(b.key, n.ID), Category: b.spec.Category, Creator: b.spec.Creator,
-		Args: args, Priority: n.Priority, Options: n.Options, Held: held,
+		Args: args, Priority: priority, Options: options, Held: held,
 		Origin: &model.Origin{Kind: lifecycle.OutcomeFlow, ID: flowID, Node: n.ID},
 	}, b.now)
 }
@@ -207,6 +216,9 @@ func checkSize(f *graph.Flow) error {
 	for i := range f.Nodes {
 		if f.Nodes[i].Ask != nil {
 			n += maxAnswerBytes // which the document will have
+		}
+		if e := f.Nodes[i].Each; e != nil {
+			n += e.Max // a letter for each element
 		}
 	}
 	if n > maxFlowBytes {

@@ -26,13 +26,19 @@ const longLife = 999_999
 
 // ChildID is the id of the flow that a node starts in one of its lives.
 func ChildID(f *graph.Flow, node int, life int64) string {
-	return input.RuleName(f.Tenant, childKey(f.Key, f.Nodes[node].ID, life))
+	return input.RuleName(f.Tenant, ChildKey(f, node, life))
 }
 
+// ChildKey is the key of the flow that a node starts in one of its lives.
+func ChildKey(f *graph.Flow, node int, life int64) string {
+	return childKey(f.Key, f.Nodes[node].ID, life)
+}
+
+// childKey has marks that no id of a node has, so that no two lives of nodes have the same.
 func childKey(key, node string, life int64) string {
-	key += "/" + node
+	key += "." + node
 	if life > 0 {
-		key += "/" + strconv.FormatInt(life, 10)
+		key += "+" + strconv.FormatInt(life, 10)
 	}
 	return key
 }
@@ -131,6 +137,11 @@ func repacked(s *graph.Spec, change func(any) (any, error)) (out *graph.Spec, er
 			w := *n.Wait
 			do(&w.Until)
 			n.Wait = &w
+		}
+		if n.Each != nil {
+			e := *n.Each
+			do(&e.Items)
+			n.Each = &e
 		}
 		if n.When != nil {
 			n.When = make(map[string]any, len(s.Nodes[i].When))

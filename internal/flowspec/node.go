@@ -87,7 +87,7 @@ func (b *builder) node(f *graph.Flow, i int) bson.RawValue {
 		state.Status = graph.NodeReady
 	}
 	args, waits := c.args()
-	if waits || n.Flow != nil && args.Type != 0 { // the task has none until the outputs are there
+	if waits || (n.Flow != nil || n.Each != nil) && args.Type != 0 { // the task has none until the outputs are there
 		v.Args, args = string(codec.ValueJSON(args)), bson.RawValue{}
 	}
 	f.Nodes[place], f.States[place] = v, state

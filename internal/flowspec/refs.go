@@ -40,9 +40,17 @@ func Refs(v bson.RawValue) []string {
 // the zero value if it has none. A missing value is null. The error, a model.ErrInvalid, means that
 // the result is too large or nests too deep.
 func Resolve(template bson.RawValue, output func(node string) bson.RawValue) (bson.RawValue, error) {
+	return resolve(template, bson.RawValue{}, output)
+}
+
+// resolve is [Resolve] for the arguments of an element.
+func resolve(template, item bson.RawValue, output func(node string) bson.RawValue) (bson.RawValue, error) {
 	w := rewriter{root: "args"}
 	w.replace = func(at, name string, of bson.RawValue) bson.RawValue {
 		text, ok := of.StringValueOK()
+		if ok && name == refItem {
+			return pick(item, text)
+		}
 		if !ok || name != refOutput {
 			w.bad(at, "is no reference to an output")
 			return bson.RawValue{}

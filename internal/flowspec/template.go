@@ -13,6 +13,7 @@ import (
 const (
 	refOutput  = "$output"  // of a node
 	refArg     = "$arg"     // of the flow
+	refItem    = "$item"    // of a node with elements: one of them
 	refLiteral = "$literal" // the value as it is
 )
 
@@ -45,7 +46,10 @@ func (c *checker) template(field string, given any) (v bson.RawValue, waits bool
 		case name == refLiteral:
 			w.plain(at, of)
 			return of
-		case name != refOutput && name != refArg:
+		case name == refItem && (c.n.Each == nil || field != "args"):
+			w.bad(at, "is for the args of a node with each")
+			return bson.RawValue{}
+		case name != refOutput && name != refArg && name != refItem:
 			w.bad(at, "is not known; want %s, %s or %s", refOutput, refArg, refLiteral)
 			return bson.RawValue{}
 		case !isText:
@@ -57,7 +61,9 @@ func (c *checker) template(field string, given any) (v bson.RawValue, waits bool
 		case name == refArg:
 			return pick(c.flowArgs, text)
 		}
-		waits = true
+		if waits = true; name == refItem {
+			return reference(refItem, of)
+		}
 		c.checkOutput(&w, at, text)
 		return reference(refOutput, of)
 	}

@@ -30,7 +30,13 @@ func (c *checker) kind(v *graph.Vertex) {
 	}
 	if kind == "" {
 		c.add(input.Name("type", n.Type))
+		if n.Each != nil {
+			c.each(v)
+		}
 		return
+	}
+	if n.Each != nil {
+		c.bad("each", "is given, but the node has %s; it is for nodes with a type", kind)
 	}
 	for _, p := range []struct {
 		field string

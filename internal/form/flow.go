@@ -31,6 +31,7 @@ type FlowNode struct {
 	Wait      *Wait            `json:"wait,omitzero"` // a node without a task
 	Ask       *Ask             `json:"ask,omitzero"`  // a node without a task
 	Flow      *Flow            `json:"flow,omitzero"` // that the node starts
+	Each      *Each            `json:"each,omitzero"` // a task for each element
 	When      map[string]Value `json:"when,omitzero"` // by parent, a filter on its output
 	Join      *Join            `json:"join,omitzero"`
 	OnFailure string           `json:"on_failure,omitzero"` // suspend, continue, end
@@ -62,6 +63,13 @@ type Ask struct {
 }
 
 func (Ask) short() string { return "title" }
+
+// Each says for which elements a node has tasks.
+type Each struct {
+	Items Value `json:"items,omitzero"`
+	Limit int   `json:"limit,omitzero"`
+	Max   int   `json:"max,omitzero"`
+}
 
 // AskField is one value that a person is asked for.
 type AskField struct {

@@ -76,6 +76,28 @@ nodes:
             - yes it is
             - so so
           help: as you see it
+  - id: inner
+    after:
+      - ship
+    args:
+      $output: pay
+    flow:
+      description: within
+      nodes:
+        - id: x
+          type: t
+          options:
+            timeout: 1m
+  - id: pack
+    type: pack
+    after:
+      - ship
+    args:
+      $item: id
+    each:
+      items:
+        $output: pay.parcels
+      limit: 2
   - id: end
     type: done
     after:
@@ -83,6 +105,8 @@ nodes:
       - calm
       - noon
       - approve
+      - inner
+      - pack
     join:
       strategy: custom
       custom: judge
@@ -115,7 +139,11 @@ func TestAFlowIsReadAndWritten(t *testing.T) {
 			{ID: "approve", After: []string{"ship"}, Ask: &graph.Ask{Title: "Is it well?", Fields: []graph.Field{
 				{Name: "how", Kind: "choice", Required: true, Choices: []string{"yes it is", "so so"}, Help: "as you see it"},
 			}}},
-			{ID: "end", Type: "done", After: []string{"ship", "calm", "noon", "approve"}, Join: graph.Join{Strategy: graph.Custom, Custom: "judge", Context: raw(`{"seen":0}`)}},
+			{ID: "inner", After: []string{"ship"}, Args: raw(`{"$output":"pay"}`), Flow: &graph.Spec{
+				Description: "within", Nodes: []graph.NodeSpec{{ID: "x", Type: "t", Options: model.Options{ExecutionTimeout: time.Minute}}},
+			}},
+			{ID: "pack", Type: "pack", After: []string{"ship"}, Args: raw(`{"$item":"id"}`), Each: &graph.Each{Items: raw(`{"$output":"pay.parcels"}`), Limit: 2}},
+			{ID: "end", Type: "done", After: []string{"ship", "calm", "noon", "approve", "inner", "pack"}, Join: graph.Join{Strategy: graph.Custom, Custom: "judge", Context: raw(`{"seen":0}`)}},
 		},
 	}, s)
 	written, err := YAML(FlowOf(&s))

@@ -207,6 +207,9 @@ func flowPlans(plans []graph.Planned) bson.A {
 		if p.Tell != "" {
 			fields = append(fields, d("tell", p.Tell))
 		}
+		if len(p.Elements) > 0 {
+			fields = append(fields, d("elements", p.Elements))
+		}
 		out[i] = fields
 	}
 	return out
@@ -260,7 +263,7 @@ func statesUpdate(before, after *graph.Flow) (set, push bson.D) {
 	for i := range kept {
 		was, is := &before.States[gone+i], &after.States[i]
 		if was.Status != is.Status || was.Reason != is.Reason || was.Own != is.Own || was.Life != is.Life || !was.At.Equal(is.At) || !was.DueAt.Equal(is.DueAt) ||
-			!sameValue(was.Context, is.Context) || !sameValue(was.Output, is.Output) {
+			was.Elements != is.Elements || !sameValue(was.Context, is.Context) || !sameValue(was.Output, is.Output) {
 			set = append(set, d("states."+strconv.Itoa(i), is))
 		}
 	}

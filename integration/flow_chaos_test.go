@@ -51,6 +51,20 @@ type flowOut struct {
 
 var flowWork = model.NewType[flowArgs, flowOut]("chaos.node")
 
+// flowPlain is the type of elements, and of nodes of flows that nodes start.
+var flowPlain = model.NewType[model.None, flowOut]("chaos.plain")
+
+// runFlowPlain is the handler of those. It notes that it began.
+func runFlowPlain(db *mongo.Database) func(context.Context, *consumer.Task[model.None]) (flowOut, error) {
+	return func(ctx context.Context, task *consumer.Task[model.None]) (flowOut, error) {
+		mark := bson.D{{Key: "_id", Value: task.ID}, {Key: "key", Value: task.Key}, {Key: "life", Value: task.Token.Generation}}
+		if _, err := db.Collection("plain_marks").InsertOne(ctx, mark); err != nil {
+			return flowOut{}, consumer.Release()
+		}
+		return flowOut{Node: "plain"}, nil
+	}
+}
+
 // flowMark is what a handler notes when it begins.
 type flowMark struct {
 	Exec   string `bson:"_id"`
@@ -72,7 +86,7 @@ func flowDef(seed, n int) (s graph.Spec, fails map[string]bool) {
 	for i := range count {
 		node := graph.NodeSpec{
 			ID: fmt.Sprint("n", i), Type: flowWork.Name(), OnFailure: []graph.Policy{graph.Suspend, graph.Continue}[r.IntN(2)],
-			Options: model.Options{Retry: &model.Retry{Strategy: model.RetryNone}, WorkerTimeout: time.Second, PingInterval: 250 * time.Millisecond, MaxLapses: new(1000)},
+			Options: flowOptions(),
 		}
 		for p := range i {
 			if id := s.Nodes[p].ID; i == count-1 && !hasChild[id] || r.IntN(i) < 2 {
@@ -88,7 +102,15 @@ func flowDef(seed, n int) (s graph.Spec, fails map[string]bool) {
 		fails[node.ID] = r.IntN(8) == 0
 		if i > 0 && i < count-1 && r.IntN(8) == 0 {
 			node.Type, node.Options = "", model.Options{}
-			node.Wait = &graph.Wait{For: time.Duration(1+r.IntN(300)) * time.Millisecond}
+			switch r.IntN(3) {
+			case 0:
+				node.Wait = &graph.Wait{For: time.Duration(1+r.IntN(300)) * time.Millisecond}
+			case 1:
+				node.Flow = &graph.Spec{Nodes: []graph.NodeSpec{{ID: "x", Type: flowPlain.Name(), Options: flowOptions()}}}
+			case 2:
+				node.Type, node.Options = flowPlain.Name(), flowOptions()
+				node.Each = &graph.Each{Items: []int{1, 2, 3}, Limit: r.IntN(3)}
+			}
 			fails[node.ID] = false
 		}
 		args := map[string]any{"flow": n, "node": node.ID, "fails": fails[node.ID]}
@@ -106,14 +128,14 @@ func flowDef(seed, n int) (s graph.Spec, fails map[string]bool) {
 			args["join"], args["n"], args["these"] = node.Join.Strategy, node.Join.N, node.Join.Nodes
 			args["before"] = map[string]any{"$output": node.After[0] + ".node"}
 		}
-		if node.Wait == nil {
+		if runsItself(&node) {
 			node.Args = args
 		}
 		s.Nodes = append(s.Nodes, node)
 	}
 	becomes := flowSettled(s, fails)
 	for _, node := range s.Nodes {
-		if node.Wait != nil {
+		if !runsItself(&node) {
 			continue
 		}
 		node.Args.(map[string]any)["parents"] = slices.DeleteFunc(slices.Clone(node.After), func(p string) bool { return becomes[p] == graph.NodeSkipped })
@@ -121,10 +143,18 @@ func flowDef(seed, n int) (s graph.Spec, fails map[string]bool) {
 	return s, fails
 }
 
-// flowEven says whether the output of a node is even, which conditions ask for. A node that waits
-// has no output.
+func flowOptions() model.Options {
+	return model.Options{Retry: &model.Retry{Strategy: model.RetryNone}, WorkerTimeout: time.Second, PingInterval: 250 * time.Millisecond, MaxLapses: new(1000)}
+}
+
+// runsItself says whether a node is a task of its own. The others wait for a time, start a flow, or
+// have elements.
+func runsItself(n *graph.NodeSpec) bool { return n.Wait == nil && n.Flow == nil && n.Each == nil }
+
+// flowEven says whether the output of a node is even, which conditions ask for. That of a node that
+// is no task of its own is not.
 func flowEven(s graph.Spec, node string) bool {
-	return s.Nodes[nodeAt(s, node)].Wait == nil && isEven(node)
+	return runsItself(&s.Nodes[nodeAt(s, node)]) && isEven(node)
 }
 
 func isEven(node string) bool { return node[len(node)-1]%2 == 0 }
@@ -192,6 +222,7 @@ func TestFlowChild(t *testing.T) {
 		c, err := consumer.New(consumer.Config{Database: db, WorkerID: name, Concurrency: 50})
 		require.NoError(t, err)
 		require.NoError(t, consumer.Handle(c, flowWork, runFlowNode(db)))
+		require.NoError(t, consumer.Handle(c, flowPlain, runFlowPlain(db)))
 		if role == "flow-both" { // the engine hears of the ends of its worker
 			f, err := flow.New(flow.Config{Database: db})
 			require.NoError(t, err)
@@ -254,8 +285,8 @@ func flowEarly(ctx context.Context, db *mongo.Database, key string, a flowArgs) 
 	}
 	var doc struct {
 		Nodes []struct {
-			ID  string `bson:"id"`
-			For int64  `bson:"for_ms"`
+			ID   string `bson:"id"`
+			Type string `bson:"type"`
 		} `bson:"nodes"`
 		States []graph.State `bson:"states"`
 	}
@@ -264,12 +295,12 @@ func flowEarly(ctx context.Context, db *mongo.Database, key string, a flowArgs) 
 		return "", consumer.Release()
 	}
 	succeeded, ended := 0, 0
-	for i, v := range doc.Nodes { // those without a task
+	for i, v := range doc.Nodes { // those that are no task of their own
 		of := a.Parents
 		if a.Join == graph.These {
 			of = a.These
 		}
-		if v.For > 0 && slices.Contains(of, v.ID) && doc.States[i].Status == graph.NodeSuccess {
+		if v.Type != flowWork.Name() && slices.Contains(of, v.ID) && doc.States[i].Status == graph.NodeSuccess {
 			succeeded, ended = succeeded+1, ended+1
 		}
 	}

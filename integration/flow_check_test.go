@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stretchr/testify/require"
@@ -49,9 +50,10 @@ func (a *arena) checkFlows(f *flow.Flows, seed, count int) {
 			id, spec := v.Node.Node, s.Nodes[nodeAt(s, v.Node.Node)]
 			require.Equal(a.t, want[id], records[id], "the record of node %s of flow %d", id, n)
 			statuses[v.Status]++
-			if spec.Wait != nil {
+			if !runsItself(&spec) {
 				require.Empty(a.t, marks[place{n, id}])
 				require.Contains(a.t, []graph.NodeStatus{graph.NodeSuccess, graph.NodePending, graph.NodeSkipped}, v.Status)
+				a.checkOfOthers(&spec, doc.Key, &v)
 				continue
 			}
 			task, began := a.get(model.TaskID("", flowWork.Name(), flowspec.TaskKey(s.Key, id))), marks[place{n, id}]
@@ -78,7 +80,7 @@ func (a *arena) checkFlows(f *flow.Flows, seed, count int) {
 			require.LessOrEqual(a.t, len(began), task.Attempt)
 			for _, m := range began {
 				require.Equal(a.t, task.Generation, m.Life, "node %s of flow %d had one life", id, n)
-				if len(spec.After) > 0 && want[spec.After[0]] == graph.NodeSuccess && s.Nodes[nodeAt(s, spec.After[0])].Wait == nil && spec.Join.Strategy == graph.AllSucceeded {
+				if len(spec.After) > 0 && want[spec.After[0]] == graph.NodeSuccess && runsItself(&s.Nodes[nodeAt(s, spec.After[0])]) && spec.Join.Strategy == graph.AllSucceeded {
 					require.Equal(a.t, spec.After[0], m.Before, "the output of its first parent reached node %s of flow %d", id, n)
 				}
 			}
@@ -86,6 +88,38 @@ func (a *arena) checkFlows(f *flow.Flows, seed, count int) {
 	}
 	require.NotZero(a.t, statuses[graph.NodeSuccess])
 	a.t.Logf("nodes %v; %d ran, %d times", statuses, ran, len(all))
+}
+
+// checkOfOthers proves that the elements of a node, or the node of the flow that it started, ran if the
+// node succeeded, each in one life, and not at all else.
+func (a *arena) checkOfOthers(spec *graph.NodeSpec, key string, v *flow.NodeView) {
+	a.t.Helper()
+	var keys []string
+	switch {
+	case spec.Flow != nil:
+		keys = []string{flowspec.TaskKey(key+"."+spec.ID, "x")}
+	case spec.Each != nil:
+		for k := range 3 {
+			keys = append(keys, fmt.Sprintf("%s/%d", flowspec.TaskKey(key, spec.ID), k))
+		}
+		var out []flowOut
+		if v.Status == graph.NodeSuccess {
+			require.NoError(a.t, v.Output.Unmarshal(&out))
+			require.Equal(a.t, slices.Repeat([]flowOut{{Node: "plain"}}, 3), out)
+		}
+	}
+	for _, k := range keys {
+		var marks []struct {
+			Life int64 `bson:"life"`
+		}
+		cur, err := a.db.Collection("plain_marks").Find(a.t.Context(), bson.D{{Key: "key", Value: k}})
+		require.NoError(a.t, err)
+		require.NoError(a.t, cur.All(a.t.Context(), &marks))
+		require.Equal(a.t, v.Status == graph.NodeSuccess, len(marks) > 0, "%s, node %s", k, v.Status)
+		for _, m := range marks {
+			require.Equal(a.t, marks[0].Life, m.Life, "%s had one life", k)
+		}
+	}
 }
 
 // nodeAt is where a node stands in its definition.

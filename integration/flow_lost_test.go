@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // flowWrites are the writes between the end of a node and the start of its child, and those that
-// follow.
+// follow, with those that start flows and elements.
 var flowWrites = map[string]proxy.Rule{
 	"claim":       {Command: "update", Collection: "tasks", Contains: "Executing"},
 	"end":         {Command: "update", Collection: "tasks", Contains: "finished_at"},
@@ -24,6 +25,8 @@ var flowWrites = map[string]proxy.Rule{
 	"release":     {Command: "update", Collection: "tasks", Contains: "wake_at"},
 	"record":      {Command: "update", Collection: "flow_nodes", Contains: "status"},
 	"carried out": {Command: "update", Collection: "flows", Lacks: "$set"},
+	"child":       {Command: "update", Collection: "flows", Contains: "parent"},
+	"elements":    {Command: "insert", Collection: "tasks", Contains: "element"},
 	"told":        {Command: "update", Collection: "tasks", Contains: "$size"},
 }
 
@@ -31,7 +34,9 @@ var flowWrites = map[string]proxy.Rule{
 func (a *arena) flowHand(name string, db *mongo.Database) (stop func()) {
 	a.t.Helper()
 	h := a.hire(name, nil, through(db), func(c *handConfig) {
-		c.register = func(c *consumer.Consumer) error { return consumer.Handle(c, flowWork, runFlowNode(a.db)) }
+		c.register = func(c *consumer.Consumer) error {
+			return errors.Join(consumer.Handle(c, flowWork, runFlowNode(a.db)), consumer.Handle(c, flowPlain, runFlowPlain(a.db)))
+		}
 	})
 	f, err := flow.New(flow.Config{Database: db, EngineID: "engine-" + name})
 	require.NoError(a.t, err)
@@ -126,8 +131,9 @@ func TestAProcessFrozenBetweenTwoNodesOfAFlowIsReplacedAndItsLateWriteRefused(t 
 	}
 }
 
-// lostSeed is of flows of a few nodes.
-const lostSeed = 7
+// lostSeed is of flows of a few nodes. Among them are one that waits, one that starts a flow, and one
+// that has elements.
+const lostSeed = 317
 
 func (a *arena) startFlows(count int) *flow.Flows {
 	a.t.Helper()

@@ -191,3 +191,37 @@ func TestAStreamIsDrained(t *testing.T) {
 	add(graph.NodeSpec{Type: "trip.mail"})
 	require.Equal(t, 3, mstest.Drain(t, c, mstest.SkipTime(), mstest.With(flows.Drain)).Succeeded)
 }
+
+// A day's wait takes no time, and the flow that a node starts and the elements of another are drained
+// with it.
+func TestATripThatWaitsAndBooksForEachTravellerIsDrained(t *testing.T) {
+	_, flows, c := newTrips(t, endsWell)
+	hotels := graph.NodeSpec{ID: "hotel", Type: "trip.hotel", After: []string{"calm"}, Args: flow.Item(""), Each: &graph.Each{Items: flow.Arg("travellers"), Limit: 1}}
+	car := graph.NodeSpec{ID: "car", After: []string{"calm"}, Args: flow.Output("flight"), Flow: &graph.Spec{Nodes: []graph.NodeSpec{{ID: "book", Type: "trip.car", Args: flow.Arg("")}}}}
+	trip, err := flows.Start(t.Context(), graph.Spec{
+		Key: "ann", Args: map[string]any{"travellers": []Trip{{Booked: []string{"ann"}}, {Booked: []string{"bob"}}}},
+		Nodes: []graph.NodeSpec{
+			{ID: "flight", Type: "trip.flight"},
+			{ID: "calm", After: []string{"flight"}, Wait: &graph.Wait{For: 24 * time.Hour}},
+			hotels, car,
+			{ID: "mail", Type: "trip.mail", After: []string{"hotel", "car"}, Args: flow.Output("car")},
+		},
+	})
+	require.NoError(t, err)
+	report := mstest.Drain(t, c, mstest.SkipTime(), mstest.With(flows.Drain))
+	require.Equal(t, 5, report.Succeeded)
+	require.Greater(t, report.Skipped, 23*time.Hour)
+	views, err := flows.Nodes(t.Context(), trip.ID)
+	require.NoError(t, err)
+	var each []Trip
+	require.NoError(t, views[2].Output.Unmarshal(&each))
+	require.Equal(t, []Trip{{Booked: []string{"ann", "hotel"}}, {Booked: []string{"bob", "hotel"}}}, each)
+	var mail Trip
+	require.NoError(t, views[4].Output.Unmarshal(&mail))
+	require.Equal(t, []string{"flight", "car", "mail"}, mail.Booked)
+	calm, err := flows.Get(t.Context(), trip.ID)
+	require.NoError(t, err)
+	require.Equal(t, graph.StatusFinish, calm.Status)
+	require.GreaterOrEqual(t, calm.States[1].At.Sub(calm.States[0].At), 24*time.Hour)
+	require.Less(t, calm.States[1].At.Sub(calm.States[0].At), 24*time.Hour+time.Second)
+}

@@ -33,6 +33,8 @@ func (d *Decider[D]) Drain(ctx context.Context) (next time.Time, worked bool, er
 		next = time.Time{}
 		if soon > 0 && soon < longest {
 			next = now.Add(soon)
+		} else if soon == longest { // a round looks no further
+			next = d.found.next
 		}
 		switch {
 		case did || carried:

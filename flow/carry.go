@@ -139,7 +139,14 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 			return nil, err
 		}
 	}
-	p.alert(ctx, slices.DeleteFunc(slices.Clone(flows), func(f *graph.Flow) bool { return held[f.ID] != nil })) // told once, with the rest
+	p.alert(slices.DeleteFunc(slices.Clone(flows), func(f *graph.Flow) bool { return held[f.ID] != nil })) // told once, with the rest
+	for _, f := range flows {
+		for k := range f.Planned { // engines remember flows for a while, and these are stored
+			if held[f.ID] == nil {
+				f.Planned[k].Task, f.Planned[k].Links = nil, nil
+			}
+		}
+	}
 	return held, nil
 }
 
@@ -281,15 +288,13 @@ func nodeOf(f *graph.Flow, i int) *graph.Node {
 }
 
 // alert tells of nodes that have begun to wait for a person.
-func (p planner) alert(ctx context.Context, flows []*graph.Flow) {
+func (p planner) alert(flows []*graph.Flow) {
 	for _, f := range flows {
 		for k := range f.Planned {
 			i := flowplan.Place(f, &f.Planned[k])
 			if st := &f.States[i]; f.Planned[k].Do == flowplan.DoAlert && st.Status == graph.NodePending {
 				p.log.Warn().Str("flow_id", f.ID).Str("node", f.Nodes[i].ID).Str("reason", st.Reason).Msg("a node of a flow is PENDING: it waits for a person")
-				if p.pending != nil {
-					p.pending(ctx, f, f.Nodes[i].ID, st.Reason)
-				}
+				p.alerts.add(alert{f, f.Nodes[i].ID, st.Reason})
 			}
 		}
 	}

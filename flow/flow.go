@@ -47,8 +47,8 @@ type Config struct {
 	// flow to other engines and logs the id. Defaults to none.
 	Joins map[string]JoinFunc
 	// OnPending is called when a node begins to wait for a person, after its status was stored. Any
-	// engine may call it, and it may be called twice for the same node. Defaults to none. A
-	// warning is logged in any case.
+	// engine may call it, and it may be called twice for the same node. Calls come one at a time;
+	// ctx ends after a minute. Defaults to none. A warning is logged in any case.
 	OnPending func(ctx context.Context, f *graph.Flow, node, reason string)
 	// Clock is for tests. Defaults to the machine's.
 	Clock model.Clock
@@ -78,7 +78,7 @@ type Flows struct {
 	types   *tasktypes.Cache
 	secrets *secret.Box // nil = none
 	joins   map[string]flowplan.JoinFunc
-	pending func(ctx context.Context, f *graph.Flow, node, reason string)
+	alerts  alerts
 	log     zerolog.Logger
 	decider *decision.Decider[*graph.Flow]
 	streams streams
@@ -100,7 +100,7 @@ func New(cfg Config) (*Flows, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, pending: cfg.OnPending, log: cfg.Logger.With().Str("engine_id", id).Logger()}
+	f := &Flows{store: st, id: id, types: tasktypes.New(st), secrets: box, joins: map[string]flowplan.JoinFunc{}, alerts: alerts{call: cfg.OnPending}, log: cfg.Logger.With().Str("engine_id", id).Logger()}
 	for name, join := range cfg.Joins {
 		f.joins[name] = func(parents []flowplan.Parent, saved bson.RawValue) (verdict graph.NodeStatus, save bson.RawValue, err error) {
 			defer func() {
@@ -128,6 +128,7 @@ func (f *Flows) newDecider() *decision.Decider[*graph.Flow] {
 // number of processes may run an engine. Run waits while the server is down. It returns an error only
 // if waiting cannot help, for example if the schema is that of another release.
 func (f *Flows) Run(ctx context.Context) error {
+	defer f.alerts.wait()
 	return decision.Run(ctx, f.id, flowplan.EngineType, f.decider)
 }
 

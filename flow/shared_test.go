@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,6 +100,47 @@ func TestPlannersOfOneProcessShareTheirLooks(t *testing.T) {
 	w.becomes(w.start(diamond("goes on")).ID, graph.StatusFinish)
 	stopFlows()
 	require.Empty(t, engines(t, db)["first"])
+}
+
+func TestPlannersOfOneNameAreListedAsLongAsOneRuns(t *testing.T) {
+	db := testdb.New(t)
+	var signedOff atomic.Int32
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == "delete" && e.Command.Lookup("delete").StringValue() == "workers" {
+				signedOff.Add(1)
+			}
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	mine := client.Database(db.Name())
+	rules, err := periodic.New(periodic.Config{Database: mine, EngineID: "one"})
+	require.NoError(t, err)
+	flows, err := flow.New(flow.Config{Database: mine, EngineID: "one"})
+	require.NoError(t, err)
+	stopRules, stopFlows := going(t, rules.Run), going(t, flows.Run)
+	require.Eventually(t, func() bool { return len(engines(t, db)["one"]) == 2 }, time.Minute, 10*time.Millisecond)
+	stopRules()
+	require.Zero(t, signedOff.Load())
+	stopFlows()
+	require.EqualValues(t, 1, signedOff.Load())
+}
+
+func TestAFunctionThatIsToldOfPendingNodesHoldsUpNobody(t *testing.T) {
+	told, over := make(chan string, 10), make(chan struct{})
+	w := newWorld(t, func(c *flow.Config) {
+		c.OnPending = func(_ context.Context, _ *graph.Flow, node, _ string) {
+			told <- node
+			<-over
+		}
+	})
+	defer close(over)
+	w.breaks("bad", "a", true)
+	bad := w.start(diamond("bad"))
+	require.Equal(t, "a", <-told)
+	w.becomes(w.start(diamond("good")).ID, graph.StatusFinish)
+	w.becomes(bad.ID, graph.StatusPending)
 }
 
 // Ten thousand engines are listed that do not work: without news of the end of a node, this one

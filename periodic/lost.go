@@ -2,6 +2,7 @@ package periodic
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ const (
 	// lostAfter is how long a run is left to the outbox of its task.
 	lostAfter   = 5 * time.Minute
 	perSweep    = 100
+	perDecision = 10 // of a sweep, at a time: rules may be large
 	callTimeout = 20 * time.Second
 )
 
@@ -101,6 +103,9 @@ func (p planner) sweepAfter(ctx context.Context, last *string) (found int, err e
 		}
 	}
 	// Whoever decided in between has more to say than this: it is looked at again next time.
-	_, _, err = p.decider.All(ctx, began, writes)
+	for some := range slices.Chunk(writes, perDecision) {
+		_, refused := p.decider.Several(ctx, began, some)
+		err = errors.Join(err, refused)
+	}
 	return found, err
 }

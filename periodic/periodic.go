@@ -40,8 +40,8 @@ type Config struct {
 	Database *mongo.Database
 	// Prefix of the collections' names. Defaults to "".
 	Prefix string
-	// EngineID names this process among the engines; engines of one process that share their looks
-	// have the name of the first. Defaults to a generated id.
+	// EngineID names this process among the engines. Rules and flows of one process share an
+	// engine, which is listed under the id of the first. Defaults to a generated id.
 	EngineID string
 	// SecretKey encrypts the keys that sign the calls and callbacks of rules: 32 bytes as hex
 	// or base64. During a key rotation it lists several keys, separated by commas: the first

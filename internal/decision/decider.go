@@ -35,8 +35,8 @@ type Config[D any] struct {
 	Documents Documents[D]
 	Types     *tasktypes.Cache
 	Log       zerolog.Logger
-	// Prompt says that somebody waits for what follows an end: the ends that this process writes
-	// itself are told at once, whichever engine's turn it is. The others wait for a look.
+	// With Prompt, the engine decides about ends of its own process at once, even if another engine
+	// is first by rank. It finds other ends with its looks.
 	Prompt bool
 }
 

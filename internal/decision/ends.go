@@ -73,7 +73,7 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 		case applied[n]:
 			out.Worked = true
 			if d.Prompt {
-				d.recent[d.Documents.ID(w.After)] = w.After
+				d.remember(w.After)
 			}
 			d.endsTold(c.Ends[:a.Told])
 			at := d.Planner.DueAt(w.After)

@@ -3,6 +3,7 @@ package decision
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -60,6 +61,20 @@ type member struct {
 	worked, swept, all time.Duration // monotonic: when it last did; far in the past = never
 	looked             time.Time     // the database's time of the last look
 	soon               time.Duration // how soon to look again while something waits for an end
+	sweeping           sync.WaitGroup
+	sweeps             sync.Mutex // held while a sweep runs
+}
+
+// sweepApart sweeps beside the engine's rounds. At most one sweep of a member lasts longer than
+// sweepEvery.
+func (m *member) sweepApart(ctx context.Context) {
+	if !m.sweeps.TryLock() {
+		return
+	}
+	defer m.sweeps.Unlock()
+	if err := m.lost(ctx); err != nil && ctx.Err() == nil && !store.Outage(err) {
+		m.log.Error().Err(err).Msg("could not decide what is due; retrying")
+	}
 }
 
 func newMember[D any](kind string, d *Decider[D]) *member {
@@ -73,6 +88,8 @@ type Engine struct {
 	members []*member
 	looks   *clock.Pacer
 	beaten  time.Duration // monotonic: when it last did
+	// sweepsApart: a sweep may take long, and no other planner waits for it.
+	sweepsApart bool
 }
 
 // NewEngine makes an engine that lets d decide, and nothing else. id names it among the workers,
@@ -131,7 +148,11 @@ func (e *Engine) Round(ctx context.Context) time.Duration {
 	for _, s := range shares {
 		if !outage && s.rank.place == 0 && decided-s.swept >= sweepEvery {
 			s.swept = decided
-			s.err = errors.Join(s.err, s.lost(ctx))
+			if e.sweepsApart {
+				s.sweeping.Go(func() { s.sweepApart(ctx) })
+			} else {
+				s.err = errors.Join(s.err, s.lost(ctx))
+			}
 		}
 		pause = min(pause, s.pause(ctx, e.looks.Left()))
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -43,7 +45,9 @@ func (n *news) ofEnd(t *model.Task) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.bell != nil && len(n.ends) < maxNews {
-		n.ends = append(n.ends, store.OutboxLife{Task: t})
+		slim := *t // as a look reads it
+		slim.Args, slim.Steps = bson.RawValue{}, nil
+		n.ends = append(n.ends, store.OutboxLife{Task: &slim})
 		clock.Wake(n.bell)
 	}
 }
@@ -59,8 +63,17 @@ func (n *news) take() (person bool, ends []store.OutboxLife) {
 // maxRecent is how many documents an engine remembers, which may be large.
 const maxRecent = 16
 
-// crossedFor is how long a document is left to the engine whose turn it is after another's decision
-// has crossed one about an end that this process had heard of.
+// remember keeps a document as it was decided, for the next end of it that this process hears of.
+func (d *Decider[D]) remember(doc D) {
+	id := d.Documents.ID(doc)
+	if _, there := d.recent[id]; !there && len(d.recent) >= maxRecent {
+		clear(d.recent)
+	}
+	d.recent[id] = doc
+}
+
+// crossedFor is how long this engine leaves a document to its rank after another engine's decision
+// has crossed one about an end of this process.
 const crossedFor = 5 * time.Second
 
 func (d *Decider[D]) news() *news { return &d.heard }
@@ -71,9 +84,6 @@ func (d *Decider[D]) prompt(kind string) bool { return d.Prompt && kind == d.Pla
 func (d *Decider[D]) hear(ctx context.Context) (soon bool) {
 	person, ends := d.heard.take()
 	began, now := clock.Read(d.Store.Local()), d.Store.Local().Monotonic()
-	if len(d.recent) > maxRecent {
-		clear(d.recent)
-	}
 	for id, at := range d.crossed {
 		if now-at >= crossedFor {
 			delete(d.crossed, id)

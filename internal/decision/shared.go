@@ -49,15 +49,15 @@ func Run[D any](ctx context.Context, id, kind string, d *Decider[D]) error {
 		return err
 	}
 	g := &guest{member: m, ctx: ctx, left: make(chan struct{})}
-	if !join(g, e) {
-		m.signOff(ctx, id) // it is listed under the name of the engine that it has joined
+	if s := join(g, e); s.id != id {
+		m.signOff(ctx, id) // the engine that it joined lists it
 	}
 	<-g.left
 	return nil
 }
 
 // join has the guest run by an engine of this process, or by its own.
-func join(g *guest, own *Engine) (alone bool) {
+func join(g *guest, own *Engine) *shared {
 	running.Lock()
 	defer running.Unlock()
 	namespace := g.store.Namespace()
@@ -65,16 +65,17 @@ func join(g *guest, own *Engine) (alone bool) {
 		if s.namespace == namespace && g.store.Local() == clock.System() && !slices.ContainsFunc(s.guests, func(o *guest) bool { return o.kind == g.kind }) {
 			s.guests = append(s.guests, g)
 			clock.Wake(s.bell)
-			return false
+			return s
 		}
 	}
+	own.sweepsApart = true
 	s := &shared{Engine: own, namespace: namespace, bell: make(chan struct{}, 1), guests: []*guest{g}}
 	if g.store.Local() != clock.System() {
 		s.namespace = store.Namespace{} // nobody's
 	}
 	running.engines = append(running.engines, s)
 	go s.run()
-	return true
+	return s
 }
 
 // run works until nobody is left.
@@ -107,6 +108,7 @@ func (s *shared) settle() bool {
 	running.Unlock()
 	for _, g := range gone {
 		g.news().listen(nil)
+		g.sweeping.Wait() // it ends with the round
 		g.flush(g.ctx, 0)
 	}
 	switch {

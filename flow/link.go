@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ func (f *Flows) linkAppended(batch []string) {
 	for tries := 0; len(ids) > 0 && tries < linkTries; tries++ {
 		var left []string
 		for some := range slices.Chunk(ids, linksAtOnce) {
-			more, err := f.linkOnce(ctx, some)
+			more, err := f.linkOnce(ctx, some, appended)
 			if err != nil {
 				f.log.Debug().Err(err).Msg("could not link appended nodes; an engine does it")
 				return
@@ -47,8 +48,9 @@ func (f *Flows) linkAppended(batch []string) {
 	}
 }
 
-// linkOnce decides once about streams, and returns those about which there is more to decide.
-func (f *Flows) linkOnce(ctx context.Context, ids []string) (more []string, err error) {
+// linkOnce decides once about streams, and returns those about which there is more to decide. upTo
+// says up to which number nodes are linked.
+func (f *Flows) linkOnce(ctx context.Context, ids []string, upTo func(*graph.Flow) int64) (more []string, err error) {
 	began := clock.Read(f.store.Local())
 	docs, err := f.store.Flows.ByIDs(ctx, ids)
 	if err != nil {
@@ -60,7 +62,7 @@ func (f *Flows) linkOnce(ctx context.Context, ids []string) (more []string, err 
 			all = append(all, doc)
 		}
 	}
-	afters, errs, err := f.link(ctx, all, flowplan.Link, f.store.Clock.Now())
+	afters, errs, err := f.link(ctx, all, upTo, flowplan.Link, f.store.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +96,7 @@ func (p planner) linkDue(ctx context.Context, cases []decision.Case[*graph.Flow]
 			streams, of = append(streams, c.Doc), append(of, i)
 		}
 	}
-	afters, errs, err := p.link(ctx, streams, flowplan.Link, now)
+	afters, errs, err := p.link(ctx, streams, appended, flowplan.Link, now)
 	if err != nil {
 		return err
 	}
@@ -131,7 +133,7 @@ func (p planner) linkDry(ctx context.Context, answers []decision.Answer[*graph.F
 		after.Appended, after.DueAt, after.LookUntil = s.Appended, s.DueAt, s.LookUntil
 		streams = append(streams, &after)
 	}
-	afters, errs, err := p.link(ctx, streams, flowplan.LinkDry, now)
+	afters, errs, err := p.link(ctx, streams, appended, flowplan.LinkDry, now)
 	if err != nil {
 		return err
 	}
@@ -146,17 +148,23 @@ func (p planner) linkDry(ctx context.Context, answers []decision.Answer[*graph.F
 // linking is flowplan.Link or a variant.
 type linking func(f *graph.Flow, appended []*graph.Node, more bool, now time.Time) *graph.Flow
 
-// link decides about the nodes of streams that are to be linked. errs says of which streams nothing
-// can be decided by this process.
-func (f *Flows) link(ctx context.Context, streams []*graph.Flow, link linking, now time.Time) (afters []*graph.Flow, errs []error, err error) {
-	upTo := make(map[string]int64, len(streams))
+// appended is the last number that was reserved when the stream was read.
+func appended(f *graph.Flow) int64 { return f.Appended }
+
+// everything is beyond all numbers.
+func everything(*graph.Flow) int64 { return math.MaxInt64 }
+
+// link decides about the nodes of streams that are to be linked, with numbers up to that of upTo. errs
+// says of which streams nothing can be decided by this process.
+func (f *Flows) link(ctx context.Context, streams []*graph.Flow, upTo func(*graph.Flow) int64, link linking, now time.Time) (afters []*graph.Flow, errs []error, err error) {
+	last := make(map[string]int64, len(streams))
 	for _, doc := range streams {
-		if doc.Appended > 0 {
-			upTo[doc.ID] = doc.Appended
+		if n := upTo(doc); n > 0 {
+			last[doc.ID] = n
 		}
 	}
 	// Those in the window may be INIT still: their link is not carried out yet.
-	found, err := f.store.Waiting(ctx, upTo, flowplan.PerLink)
+	found, err := f.store.Waiting(ctx, last, flowplan.PerLink)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -281,14 +289,15 @@ func startsNow(f *graph.Flow, n *graph.Node) bool {
 func recordID(f *graph.Flow, i int) string { return f.ID + "/" + f.Nodes[i].ID }
 
 // linkLost looks for nodes that wait to be linked although nobody looks for them: the process that
-// appended them stood still before it stored them, and died after.
+// appended them stood still before it stored them, and died after. Their numbers do not matter: a part
+// of the database may have been restored.
 func (f *Flows) linkLost(ctx context.Context) error {
 	for after := ""; ; {
 		id, err := f.store.Nodes.NextWaiting(ctx, after)
 		if err != nil || id == "" {
 			return err
 		}
-		if _, err := f.linkOnce(ctx, []string{id}); err != nil {
+		if _, err := f.linkOnce(ctx, []string{id}, everything); err != nil {
 			return err
 		}
 		after = id

@@ -234,6 +234,8 @@ func flowUpdate(w Decision[*graph.Flow]) (bson.D, error) {
 	} else {
 		after.PlannedAt = before.PlannedAt
 	}
+	// Appends alone write these, at any time: a decision would set them back.
+	after.Appended, after.LookUntil = before.Appended, before.LookUntil
 	states, links := statesUpdate(w.Before, w.After)
 	before.Planned, before.Nodes, before.States = nil, nil, nil
 	after.Planned, after.Nodes, after.States = nil, nil, nil

@@ -114,12 +114,12 @@ func (s *Flows) Idle(ctx context.Context, ids []string) ([]string, error) {
 const maxTries = 50
 
 // streamGuard guards a decision after which nobody looks for nodes to link: none was appended since
-// the stream was read.
+// it was read how many there are.
 func streamGuard(w Decision[*graph.Flow]) bson.D {
 	if w.Before.DueAt.IsZero() || !w.After.DueAt.IsZero() || w.Before.Kind != graph.KindStream {
 		return nil
 	}
-	return bson.D{d("appended", w.Before.Appended)}
+	return bson.D{d("appended", w.After.Appended)}
 }
 
 // Append stores nodes that are to be linked, each unless one of its id is there. With a session in

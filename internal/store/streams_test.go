@@ -1,0 +1,59 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// reserve asks for one number in the stream s/g, and returns it.
+func (s *stepping) reserve(lookUntil time.Time) int64 {
+	s.Helper()
+	last, refused, err := s.Flows.Reserve(s.Context(), []store.Reservation{{ID: "s/g", Key: "s/g", Scene: "s", Group: "g", N: 1, Now: s.now, DueAt: s.now, LookUntil: lookUntil}})
+	require.NoError(s, err)
+	require.Empty(s, refused)
+	return last[0]
+}
+
+func TestADecisionTakesNoReservedNumberBack(t *testing.T) {
+	s := newStepping(t)
+	s.reserve(s.now.Add(time.Second))
+	before, err := s.Flows.Get(t.Context(), "s/g")
+	require.NoError(t, err)
+	s.reserve(s.now.Add(2 * time.Second))
+	fresh, err := s.Flows.Appending(t.Context(), []string{"s/g"})
+	require.NoError(t, err)
+	s.reserve(s.now.Add(3 * time.Second))
+
+	after := *before
+	after.Rev, after.Decision, after.Appended, after.LookUntil = before.Rev+1, "d", fresh[0].Appended, fresh[0].LookUntil
+	applied, refused, err := s.Flows.Write(t.Context(), []store.Decision[*graph.Flow]{{Before: before, After: &after}})
+	require.NoError(t, err)
+	require.Empty(t, refused)
+	require.Equal(t, []bool{true}, applied)
+	now, err := s.Flows.Get(t.Context(), "s/g")
+	require.NoError(t, err)
+	require.Equal(t, s.now.Add(3*time.Second), now.LookUntil)
+	require.Equal(t, int64(4), s.reserve(s.now))
+}
+
+func TestADecisionAfterWhichNobodyLooksIsNotAppliedBesideAnAppend(t *testing.T) {
+	s := newStepping(t)
+	s.reserve(s.now)
+	before, err := s.Flows.Get(t.Context(), "s/g")
+	require.NoError(t, err)
+	s.reserve(s.now)
+	write := func(appended int64) bool {
+		after := *before
+		after.Rev, after.Decision, after.Appended, after.DueAt = before.Rev+1, "d", appended, time.Time{}
+		applied, _, err := s.Flows.Write(t.Context(), []store.Decision[*graph.Flow]{{Before: before, After: &after}})
+		require.NoError(t, err)
+		return applied[0]
+	}
+	require.False(t, write(1), "the second was not read")
+	require.True(t, write(2), "it was read after the document")
+}

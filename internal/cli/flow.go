@@ -82,6 +82,7 @@ type flowView struct {
 	Updated     string       `json:"updated_at"`
 	Ended       string       `json:"ended_at,omitempty"`
 	Delete      string       `json:"delete_at,omitempty"`
+	Parent      string       `json:"parent,omitempty"` // flow/node: the node that started the flow
 	// Counts are the numbers of nodes by their stored statuses.
 	Counts map[graph.NodeStatus]int `json:"counts"`
 }
@@ -91,9 +92,13 @@ func flowViewOf(f *graph.Flow) flowView {
 	for i := range f.States {
 		counts[f.States[i].Status]++
 	}
+	parent := ""
+	if f.Parent != nil {
+		parent = f.Parent.ID + "/" + f.Parent.Node
+	}
 	return flowView{
 		f.ID, f.Kind, f.Key, f.Tenant, f.Creator, f.Description, f.Status, f.Reason, f.Rev,
-		jsonTime(f.CreatedAt), jsonTime(f.UpdatedAt), jsonTime(f.EndedAt), jsonTime(f.DeleteAt), counts,
+		jsonTime(f.CreatedAt), jsonTime(f.UpdatedAt), jsonTime(f.EndedAt), jsonTime(f.DeleteAt), parent, counts,
 	}
 }
 

@@ -184,7 +184,10 @@ nodes:
 	require.Regexp(t, `(?m)^in +flow +RUNNING`, r.stdout)
 	require.Regexp(t, `(?m)^each +each exec +WAIT`, r.stdout)
 	require.Equal(t, "in of k is READY.\nIts flow k.in runs; flow show says more.\nIts task: mscheduler task explain 'mscheduler.node/flow:k:in'\n", s.ok("flow", "explain", "k", "in").stdout)
-	require.Regexp(t, `(?m)^x +exec +READY`, s.ok("flow", "show", "k.in").stdout)
+	r = s.ok("flow", "show", "k.in")
+	require.Regexp(t, `(?m)^x +exec +READY`, r.stdout)
+	require.Regexp(t, `(?m)^parent +k, node in$`, r.stdout)
+	require.Contains(t, s.ok("flow", "list", "-o", "json").stdout, `"parent":"-/k/in"`)
 	_, _, stop := s.worker("--flow")
 	s.eventually("the flow is over", func() bool {
 		return strings.Contains(s.ok("flow", "list", "--status", "finish").stdout, "k.in") && strings.Contains(s.ok("flow", "show", "k").stdout, "FINISH")

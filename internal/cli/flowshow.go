@@ -176,6 +176,9 @@ func flowFields(doc *graph.Flow, now time.Time) string {
 	out.add("flow", human.FlowID(doc.ID))
 	out.add("description", doc.Description)
 	out.add("creator", doc.Creator)
+	if p := doc.Parent; p != nil {
+		out.add("parent", human.FlowID(p.ID)+", node "+p.Node)
+	}
 	out.add("status", string(doc.Status))
 	out.add("why", doc.Reason)
 	out.add("created", human.When(doc.CreatedAt, now))

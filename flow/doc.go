@@ -2,6 +2,9 @@
 // its parents have ended as its join requires. Definitions and documents are in package
 // [github.com/mscheduler/mscheduler/flow/graph].
 //
+// A stream is a flow that does not end: [Flows.Append] adds nodes to a chain, from any process, and one
+// runs at a time.
+//
 // A flow is one document. Each decision about it, after the end of a task or by a person, is one
 // guarded write on that document. The write also records what must be done next, and any engine does
 // it. A process may die at any point: the next engine continues.

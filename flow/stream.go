@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
@@ -21,6 +22,8 @@ const (
 	perAppend = 2000
 	// appendTimeout bounds the storing of a group of appends.
 	appendTimeout = 20 * time.Second
+	// heldPatience is how long an append waits for another client's transaction.
+	heldPatience = 75 * time.Second
 )
 
 // streams appends to streams.
@@ -68,6 +71,9 @@ func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
+		if errors.Is(err, store.ErrHeld) {
+			err = f.appendHeld(ctx, a, err)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("appending to the stream %s: %w", a.id, err)
@@ -113,6 +119,23 @@ func (f *Flows) reserve(ctx context.Context, streams [][]*appending, patience ti
 		}
 	}
 	return refused, nil
+}
+
+// appendHeld stores nodes of which another client holds some, or that a slow server has not stored in
+// time, apart from those of others.
+func (f *Flows) appendHeld(ctx context.Context, a *appending, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, heldPatience)
+	defer cancel()
+	for pause := 50 * time.Millisecond; errors.Is(err, store.ErrHeld); pause = min(2*pause, time.Second) {
+		if clock.Pause(ctx, pause); ctx.Err() != nil {
+			return err
+		}
+		err = f.store.Nodes.Append(ctx, a.nodes)
+	}
+	if err == nil {
+		f.linkIdle(ctx, []string{a.id})
+	}
+	return err
 }
 
 // storeAppends stores what has gathered: the nodes of each stream get numbers, and then all of them

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
@@ -130,4 +131,37 @@ func TestAFailureSuspendsOrClosesAStream(t *testing.T) {
 	w.appends("s", "g", link("g"))
 	w.eventually("what was behind runs", func() bool { return len(w.started("s/g")) == 7 })
 	require.Equal(t, []string{"a", "b", "c", "d", "e", "f", "g"}, w.started("s/g"))
+}
+
+// The numbers of nodes in a transaction are not part of it, so it holds nobody up; the nodes are there
+// with its commit, and an append of the same key waits for it alone.
+func TestNodesInATransactionHoldUpNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	session, err := w.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(t.Context())
+	require.NoError(t, session.StartTransaction())
+	in := mongo.NewSessionContext(t.Context(), session)
+	_, err = w.flows.Append(in, "s", "g", link("in"))
+	require.NoError(t, err)
+	same := make(chan error, 1)
+	go func() {
+		_, err := w.flows.Append(t.Context(), "s", "g", link("in"))
+		same <- err
+	}()
+	w.appends("s", "g", link("out"))
+	w.eventually("the other node runs", func() bool { return len(w.started("s/g")) == 1 })
+	require.Equal(t, []string{"out"}, w.started("s/g"))
+	require.NoError(t, session.CommitTransaction(t.Context()))
+	require.NoError(t, <-same)
+	w.eventually("the node runs", func() bool { return len(w.started("s/g")) == 2 })
+	require.Equal(t, []string{"out", "in"}, w.started("s/g"))
+
+	require.NoError(t, session.StartTransaction())
+	_, err = w.flows.Append(mongo.NewSessionContext(t.Context(), session), "s", "g", link("never"))
+	require.NoError(t, err)
+	require.NoError(t, session.AbortTransaction(t.Context()))
+	w.appends("s", "g", link("last"))
+	w.eventually("the last node runs", func() bool { return len(w.started("s/g")) == 3 })
+	require.Equal(t, []string{"out", "in", "last"}, w.started("s/g"))
 }

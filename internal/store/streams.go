@@ -167,6 +167,14 @@ func (s *Nodes) Append(ctx context.Context, nodes []*graph.Node) error {
 // NodesError says which nodes were not stored, by id, and why. All others were.
 type NodesError struct{ Refused map[string]error }
 
+// Unwrap implements errors.Is.
+func (e *NodesError) Unwrap() (all []error) {
+	for _, err := range e.Refused {
+		all = append(all, err)
+	}
+	return all
+}
+
 func (e *NodesError) Error() string {
 	for id, err := range e.Refused {
 		return fmt.Sprintf("%d nodes were not stored, %s among them: %v", len(e.Refused), id, err)

@@ -60,7 +60,7 @@ func (d *Drained) count(e Event) {
 // continues, so that delays and retries take no time. It stops after 250 years in total, so
 // that a task that always snoozes cannot keep it busy. Use skipTime only on test databases.
 //
-// When no task is due, Drain calls each function of beside with its notion of the time. Such a
+// Before each look for tasks, Drain calls each function of beside with its notion of the time. Such a
 // function does other work of this process that is due, for example the Drain method of a
 // flow.Flows, which starts the next nodes. If worked is true, there may be new tasks, and next is
 // the time to look at; otherwise next is when more work is due (zero = never).
@@ -146,6 +146,14 @@ func (c *Consumer) drainUntilStopped(ctx context.Context, how drainage) (skipped
 
 func (c *Consumer) drain(ctx context.Context, how drainage) (skipped time.Duration, err error) {
 	for {
+		// First, so that the look below finds the tasks that they have made.
+		other, worked, err := how.others(ctx, c.store.Clock.Now())
+		if err != nil {
+			return skipped, err
+		}
+		if worked {
+			c.store.Clock.Skip(max(other.Sub(c.store.Clock.Now()), 0)) // their estimate of the time may be ahead
+		}
 		before := c.held.count().started
 		looked := c.store.Clock.Now()
 		c.seeker.AskAll()
@@ -174,12 +182,7 @@ func (c *Consumer) drain(ctx context.Context, how drainage) (skipped time.Durati
 			}
 			continue
 		}
-		other, worked, err := how.others(ctx, c.store.Clock.Now())
-		if err != nil {
-			return skipped, err
-		}
 		if worked {
-			c.store.Clock.Skip(max(other.Sub(c.store.Clock.Now()), 0)) // their estimate of the time may be ahead
 			continue
 		}
 		due, err := c.seeker.Next(ctx, c.types(), nil, looked, endOfTime)

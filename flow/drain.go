@@ -19,6 +19,9 @@ func (f *Flows) Drain(ctx context.Context, now time.Time) (next time.Time, worke
 	if err := f.ready(ctx); err != nil {
 		return next, false, fmt.Errorf("draining the flows: %w", err)
 	}
+	if err := f.Flush(ctx); err != nil { // what was appended to streams
+		return next, false, fmt.Errorf("draining the flows: %w", err)
+	}
 	f.store.Clock.Skip(max(now.Sub(f.store.Clock.Now()), 0))
 	if err := f.types.Fresh(ctx, 0); err != nil {
 		return next, false, fmt.Errorf("draining the flows: %w", err)

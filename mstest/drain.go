@@ -28,8 +28,8 @@ func SkipTime() DrainOption { return func(d *drain) { d.skipTime = true } }
 // to stop and the test fails. Defaults to a minute.
 func Within(limit time.Duration) DrainOption { return func(d *drain) { d.within = limit } }
 
-// With drains something else beside the tasks. With(flows.Drain) drains flows: whenever no task is
-// due, their next nodes start. See [consumer.Consumer.Drain].
+// With drains something else beside the tasks. With(flows.Drain) drains flows, so that their next
+// nodes start. See [consumer.Consumer.Drain].
 func With(beside func(ctx context.Context, now time.Time) (next time.Time, worked bool, err error)) DrainOption {
 	return func(d *drain) { d.beside = append(d.beside, beside) }
 }

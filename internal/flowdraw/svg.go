@@ -91,7 +91,7 @@ func (d *svg) measure() {
 	longest, least := 0, leastWidth
 	d.boxH = boxHeight
 	for i := range d.Nodes {
-		longest = max(longest, min(mostIDChars, utf8.RuneCountInString(d.Nodes[i].ID)))
+		longest = max(longest, min(mostIDChars, utf8.RuneCountInString(label(&d.Nodes[i]))))
 		if d.Reasons[i] != "" {
 			d.boxH, least = boxHeight+reasonHeight, reasonWidth
 		}
@@ -236,13 +236,21 @@ func (d *svg) box(i int) {
 	}
 	d.printf(`<g transform="translate(%.1f %.1f)"><title>%s</title>`, x, y, escaped(about))
 	d.printf(`<rect width="%.1f" height="%.1f" rx="6" fill="%s" stroke="#444"%s/>`, d.boxW, d.boxH, fill, borders[status])
-	d.printf(`<text x="8" y="18" font-weight="bold">%s</text>`, escaped(short(v.ID, d.chars)))
+	d.printf(`<text x="8" y="18" font-weight="bold">%s</text>`, escaped(short(label(v), d.chars)))
 	d.printf(`<g transform="translate(8 25)">%s</g>`, marks[status])
 	d.printf(`<text x="25" y="35" font-size="10">%s</text>`, escaped(string(status)+d.when(i)))
 	if d.Reasons[i] != "" {
 		d.printf(`<text x="8" y="52" font-size="10" fill="#333">%s</text>`, escaped(short(d.Reasons[i], d.subChars)))
 	}
 	d.printf("</g>\n")
+}
+
+// label names a node, and says what it does if it has no task.
+func label(v *graph.Vertex) string {
+	if v.Type == "" {
+		return v.ID + ": " + Kind(v)
+	}
+	return v.ID
 }
 
 // when is the time of a status, short.

@@ -19,6 +19,9 @@ import (
 func pictureOf(nodes []graph.Vertex) Picture {
 	p := Picture{Title: "order-7 · RUNNING", Subtitle: "created 2027-01-15 08:00:00 UTC", Nodes: nodes, Began: time.Unix(1_800_000_000, 0)}
 	for i := range nodes {
+		if nodes[i].Type == "" && nodes[i].For == 0 && nodes[i].Ask == nil {
+			nodes[i].Type = "t"
+		}
 		status := colors[i%len(colors)].status
 		reason := ""
 		if status == graph.NodePending {
@@ -84,6 +87,16 @@ func TestNothingInAPictureIsMoreThanText(t *testing.T) {
 	p.Nodes[3].ID = strings.Repeat("<", 100)
 	texts := read(t, SVG(p))
 	require.Equal(t, strings.NewReplacer("\x00", "\uFFFD", "\x1b", "\uFFFD").Replace(evil), texts[0])
+}
+
+func TestANodeWithoutATaskSaysWhatItDoes(t *testing.T) {
+	nodes := flowOf("a\nb a\nc b")
+	nodes[1].Type, nodes[1].For = "", time.Hour
+	nodes[2].Type, nodes[2].Ask = "", &graph.Ask{Title: "approve?"}
+	texts := read(t, SVG(pictureOf(nodes)))
+	require.Contains(t, texts, "a")
+	require.Contains(t, texts, "b: wait 1h0m0s")
+	require.Contains(t, texts, "c: ask")
 }
 
 func TestATimeOfAnotherDayHasItsDate(t *testing.T) {

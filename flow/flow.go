@@ -170,7 +170,11 @@ func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
 	case err != nil:
 		return nil, fmt.Errorf("starting a flow: %w", err)
 	case exists:
-		return f.Get(ctx, doc.ID)
+		found, err := f.Get(ctx, doc.ID)
+		if err == nil && found.Kind != doc.Kind {
+			return nil, fmt.Errorf("starting a flow: %w", &store.KindError{ID: doc.ID, Stream: true})
+		}
+		return found, err
 	case !store.InTransaction(ctx):
 		f.decider.Decided(ctx, began, doc)
 	}

@@ -2,6 +2,7 @@ package flow_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,11 +30,18 @@ func (w *world) started(id string) (nodes []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, key := range w.ran {
-		if n := len("flow:" + id + ":"); len(key) > n && key[:n] == "flow:"+id+":" {
-			nodes = append(nodes, key[n:])
+		if node, is := strings.CutPrefix(key, "stream:"+id+":"); is {
+			nodes = append(nodes, node)
 		}
 	}
 	return nodes
+}
+
+// fails has a node of a stream fail, or not any more.
+func (w *world) fails(id, node string, yes bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken["stream:"+id+":"+node] = yes
 }
 
 func (w *world) eventually(what string, is func() bool) {
@@ -106,9 +114,9 @@ func TestAFailureSuspendsOrClosesAStream(t *testing.T) {
 	w := newWorld(t)
 	suspends, ends := link("b"), link("d")
 	suspends.OnFailure, ends.OnFailure = "", graph.End
-	w.breaks("s/g", "a", true)
-	w.breaks("s/g", "b", true)
-	w.breaks("s/g", "d", true)
+	for _, node := range []string{"a", "b", "d"} {
+		w.fails("s/g", node, true)
+	}
 	w.appends("s", "g", link("a"), suspends, link("c"), ends, link("e"))
 	f := w.becomes("s/g", graph.StatusPending)
 	require.Equal(t, "node b: its task failed: it is broken", f.Reason)
@@ -164,4 +172,24 @@ func TestNodesInATransactionHoldUpNobodyElse(t *testing.T) {
 	w.appends("s", "g", link("last"))
 	w.eventually("the last node runs", func() bool { return len(w.started("s/g")) == 3 })
 	require.Equal(t, []string{"out", "in", "last"}, w.started("s/g"))
+}
+
+func TestAStreamAndAGraphOfOneNameDoNotMeet(t *testing.T) {
+	w := newWorld(t)
+	w.appends("acme", "order-7", link("a"))
+	spec := graph.Spec{Tenant: "acme", Key: "order-7", Nodes: []graph.NodeSpec{node("a")}}
+	_, err := w.flows.Start(t.Context(), spec)
+	require.ErrorContains(t, err, "acme/order-7 is a stream, not a graph")
+
+	spec.Key = "order-8"
+	w.start(spec)
+	_, err = w.flows.Append(t.Context(), "acme", "order-8", link("a"))
+	require.ErrorContains(t, err, "acme/order-8 is a flow, not a stream")
+	require.NotErrorIs(t, err, flow.ErrNotFound)
+
+	// Their tasks have keys of their own.
+	w.eventually("the node of the stream runs", func() bool { return len(w.started("acme/order-7")) == 1 })
+	w.start(graph.Spec{Key: "acme/order-7", Nodes: []graph.NodeSpec{node("a")}})
+	w.becomes("-/acme/order-7", graph.StatusFinish)
+	require.Equal(t, "SUCCESS", w.nodes("-/acme/order-7")["a"])
 }

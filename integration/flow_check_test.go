@@ -56,7 +56,7 @@ func (a *arena) checkFlows(f *flow.Flows, seed, count int) {
 				a.checkOfOthers(&spec, doc.Key, &v)
 				continue
 			}
-			task, began := a.get(model.TaskID("", flowWork.Name(), flowspec.TaskKey(s.Key, id))), marks[place{n, id}]
+			task, began := a.get(model.TaskID("", flowWork.Name(), flowspec.TaskKey("", s.Key, id))), marks[place{n, id}]
 			switch v.Status { //nolint:exhaustive // the others say nothing more
 			case graph.NodeSuccess:
 				require.Equal(a.t, model.StatusSuccess, task.Status)
@@ -97,10 +97,10 @@ func (a *arena) checkOfOthers(spec *graph.NodeSpec, key string, v *flow.NodeView
 	var keys []string
 	switch {
 	case spec.Flow != nil:
-		keys = []string{flowspec.TaskKey(key+"."+spec.ID, "x")}
+		keys = []string{flowspec.TaskKey("", key+"."+spec.ID, "x")}
 	case spec.Each != nil:
 		for k := range 3 {
-			keys = append(keys, fmt.Sprintf("%s/%d", flowspec.TaskKey(key, spec.ID), k))
+			keys = append(keys, fmt.Sprintf("%s/%d", flowspec.TaskKey("", key, spec.ID), k))
 		}
 		var out []flowOut
 		if v.Status == graph.NodeSuccess {

@@ -23,7 +23,7 @@ const (
 )
 
 // maxStreamKey is how many bytes of a stream's key fit the keys of its tasks.
-const maxStreamKey = input.MaxKeyBytes - maxNodeID - len("flow::")
+const maxStreamKey = input.MaxKeyBytes - maxNodeID - len(graph.KindStream+"::")
 
 // StreamID is the id of a stream, and the key that is part of the keys of its tasks: the id, or its
 // hash if the id is too long.
@@ -64,7 +64,7 @@ func Append(scene, group string, nodes []graph.NodeSpec, newID func() string, no
 		return nil, errors.Join(err, input.Invalid("nodes", "are %d; want 1 to %d", n, MaxNodes))
 	}
 	id, key := StreamID(scene, group)
-	b := &builder{spec: &graph.Spec{}, key: key, now: now}
+	b := &builder{spec: &graph.Spec{}, kind: graph.KindStream, key: key, now: now}
 	b.add(err)
 	places := make(map[string]int, len(nodes))
 	records := make([]*graph.Node, len(nodes))
@@ -115,7 +115,7 @@ func (b *builder) appended(id string, i int, n *graph.NodeSpec, places map[strin
 	c.add(err)
 	node.After = []string{"the one before it"} // so its task waits
 	return &graph.Node{
-		ID: id + "/" + node.ID, FlowID: id, Node: node.ID, Type: n.Type, TaskID: model.TaskID("", n.Type, TaskKey(b.key, node.ID)),
+		ID: id + "/" + node.ID, FlowID: id, Node: node.ID, Type: n.Type, TaskID: model.TaskID("", n.Type, TaskKey(b.kind, b.key, node.ID)),
 		Status: graph.NodeInit, At: b.now, CreatedAt: b.now, OnFailure: cmp.Or(n.OnFailure, graph.Suspend), Task: b.task(&node, id, args),
 	}
 }

@@ -2,6 +2,7 @@ package flowspec
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -25,8 +26,11 @@ const (
 	maxFlowBytes   = 12 << 20 // of 16 MB: the document grows by reasons and decisions
 )
 
-// TaskKey is the key of the task of a node of a flow.
-func TaskKey(flow, node string) string { return lifecycle.OutcomeFlow + ":" + flow + ":" + node }
+// TaskKey is the key of the task of a node of a flow, of that kind: a stream and a graph may have the
+// same key.
+func TaskKey(kind, flow, node string) string {
+	return cmp.Or(kind, lifecycle.OutcomeFlow) + ":" + flow + ":" + node
+}
 
 // NodeType is the type of the tasks that no worker runs: of nodes that start flows, and of nodes with
 // elements, which have tasks of their own. Such a task waits
@@ -42,7 +46,7 @@ func TaskID(f *graph.Flow, i int) string {
 	if !HasTask(v) {
 		return ""
 	}
-	return model.TaskID(f.Tenant, v.Type, TaskKey(f.Key, v.ID))
+	return model.TaskID(f.Tenant, v.Type, TaskKey(f.Kind, f.Key, v.ID))
 }
 
 // Build checks the spec and returns the document of a running flow with the key: its first node is
@@ -89,6 +93,7 @@ func (b *builder) build() (*graph.Flow, error) {
 // builder gathers what is wrong while the document is made.
 type builder struct {
 	spec  *graph.Spec
+	kind  string // graph.KindStream; "" = a graph
 	key   string
 	now   time.Time
 	errs  []error
@@ -168,7 +173,7 @@ func (b *builder) checkKey() {
 			longest = id
 		}
 	}
-	if n := len(TaskKey(b.key, longest)); longest != "" && n > input.MaxKeyBytes {
+	if n := len(TaskKey("", b.key, longest)); longest != "" && n > input.MaxKeyBytes {
 		b.bad("key", "has %d bytes, which makes %d of the key of the task of node %s; at most %d are allowed", len(b.key), n, longest, input.MaxKeyBytes)
 	}
 }
@@ -184,7 +189,7 @@ func (b *builder) task(n *graph.NodeSpec, flowID string, args bson.RawValue) *mo
 		options, priority = model.Options{}, nil
 	}
 	return lifecycle.NewTask(lifecycle.Draft{
-		Tenant: tenantOf(b.spec), Type: typ, Key: TaskKey(b.key, n.ID), Category: b.spec.Category, Creator: b.spec.Creator,
+		Tenant: tenantOf(b.spec), Type: typ, Key: TaskKey(b.kind, b.key, n.ID), Category: b.spec.Category, Creator: b.spec.Creator,
 		Args: args, Priority: priority, Options: options, Held: held,
 		Origin: &model.Origin{Kind: lifecycle.OutcomeFlow, ID: flowID, Node: n.ID},
 	}, b.now)

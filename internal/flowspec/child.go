@@ -92,7 +92,7 @@ func Child(f *graph.Flow, node int, args bson.RawValue, now time.Time) (*graph.F
 // ParentTask is the id of the task of the node that started a flow.
 func ParentTask(f *graph.Flow) string {
 	_, key, _ := strings.Cut(f.Parent.ID, "/")
-	return model.TaskID(f.Tenant, NodeType, TaskKey(key, f.Parent.Node))
+	return model.TaskID(f.Tenant, NodeType, TaskKey("", key, f.Parent.Node))
 }
 
 // packed is a definition as it is stored: its JSON values are texts, because references and filters

@@ -133,7 +133,7 @@ func ElementID(f *graph.Flow, node, element int, life int64) string {
 }
 
 func elementKey(key, node string, element int, life int64) string {
-	key = TaskKey(key, node) + "/" + strconv.Itoa(element)
+	key = TaskKey("", key, node) + "/" + strconv.Itoa(element)
 	if life > 0 {
 		key += "/" + strconv.FormatInt(life, 10)
 	}

@@ -19,6 +19,20 @@ import (
 // ErrStreamClosed is returned for an append to a stream that is closed.
 var ErrStreamClosed = errors.New("the stream is closed")
 
+// KindError says that the document of an id is a stream where a graph is wanted, or the other way
+// round.
+type KindError struct {
+	ID     string
+	Stream bool // it is a stream
+}
+
+func (e *KindError) Error() string {
+	if e.Stream {
+		return e.ID + " is a stream, not a graph"
+	}
+	return e.ID + " is a flow, not a stream"
+}
+
 // Reservation asks for numbers of nodes that are about to be appended to a stream.
 type Reservation struct {
 	ID, Key, Scene, Group string
@@ -64,7 +78,7 @@ func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, r
 			case f != nil && !slices.Contains(collided, n):
 				last[i] = f.Appended
 			case f != nil && f.Kind != graph.KindStream:
-				refused[i] = fmt.Errorf("%s: %w: a flow of that id exists that is no stream", all[i].ID, ErrNoFlow)
+				refused[i] = &KindError{ID: all[i].ID}
 			case f != nil && f.Closed:
 				refused[i] = fmt.Errorf("%s: %w", all[i].ID, ErrStreamClosed)
 			default: // two first appends at once, or it was opened

@@ -132,8 +132,8 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 	}
 	for _, f := range flows {
 		restarted := slices.ContainsFunc(f.Planned, func(pl graph.Planned) bool { return pl.Do == flowplan.DoRestart })
-		if held[f.ID] != nil || f.DeleteAt.IsZero() && !restarted {
-			continue
+		if held[f.ID] != nil || f.DeleteAt.IsZero() && !restarted || f.Kind == graph.KindStream {
+			continue // the records of a stream are kept each for its own time
 		}
 		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt); err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/flow"
@@ -42,6 +43,13 @@ func (w *world) fails(id, node string, yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.broken["stream:"+id+":"+node] = yes
+}
+
+// record is the record of a node.
+func (w *world) record(id string) (n graph.Node) {
+	w.t.Helper()
+	require.NoError(w.t, w.db.Collection("flow_nodes").FindOne(w.t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&n))
+	return n
 }
 
 func (w *world) eventually(what string, is func() bool) {
@@ -172,6 +180,22 @@ func TestNodesInATransactionHoldUpNobodyElse(t *testing.T) {
 	w.appends("s", "g", link("last"))
 	w.eventually("the last node runs", func() bool { return len(w.started("s/g")) == 3 })
 	require.Equal(t, []string{"out", "in", "last"}, w.started("s/g"))
+}
+
+func TestARetryLeavesTheOtherRecordsOfItsStreamTheirTime(t *testing.T) {
+	w := newWorld(t)
+	again := link("again")
+	again.OnFailure = ""
+	w.fails("s/g", "again", true)
+	w.appends("s", "g", link("before"), again, link("after"))
+	w.becomes("s/g", graph.StatusPending)
+	w.eventually("the first has its time", func() bool { return !w.record("s/g/before").DeleteAt.IsZero() })
+	kept := w.record("s/g/before").DeleteAt
+	w.fails("s/g", "again", false)
+	_, err := w.flows.RetryFrom(t.Context(), "s/g", "again")
+	require.NoError(t, err)
+	w.eventually("all have ended, and their records say so", func() bool { return w.record("s/g/after").Status == graph.NodeSuccess })
+	require.Equal(t, kept, w.record("s/g/before").DeleteAt)
 }
 
 func TestAStreamAndAGraphOfOneNameDoNotMeet(t *testing.T) {

@@ -212,15 +212,14 @@ func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[strin
 	if len(links) == 0 {
 		return map[string]*model.Task{}, nil
 	}
-	read := map[string]*graph.Node{}
+	read, unread := map[string]*graph.Node{}, map[string]error{}
 	for some := range slices.Chunk(missing, flowplan.PerLink) {
-		found, err := p.store.Nodes.Appended(ctx, some)
+		found, cannot, err := p.store.Nodes.Appended(ctx, some)
 		if err != nil {
 			return nil, err
 		}
-		for id, n := range found {
-			read[id] = n
-		}
+		maps.Copy(read, found)
+		maps.Copy(unread, cannot)
 	}
 	now := p.store.Clock.Now()
 	running = map[string]*model.Task{}
@@ -228,6 +227,10 @@ func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[strin
 	var of []*graph.Flow
 	for _, l := range links {
 		for _, n := range l.nodes {
+			if why := unread[n.ID]; why != nil {
+				held[l.flow.ID] = fmt.Errorf("reading the node %s: %w", n.ID, why)
+				break
+			}
 			if n.Task == nil {
 				if n = read[n.ID]; n == nil || n.Task == nil {
 					continue // it was carried out

@@ -12,6 +12,8 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/testdb"
 )
 
 // link is a node of a stream that goes on whatever becomes of it.
@@ -216,4 +218,35 @@ func TestAStreamAndAGraphOfOneNameDoNotMeet(t *testing.T) {
 	w.start(graph.Spec{Key: "acme/order-7", Nodes: []graph.NodeSpec{node("a")}})
 	w.becomes("-/acme/order-7", graph.StatusFinish)
 	require.Equal(t, "SUCCESS", w.nodes("-/acme/order-7")["a"])
+}
+
+func TestARecordThatCannotBeReadHoldsItsOwnStreamAlone(t *testing.T) {
+	w := &world{t: t, db: testdb.New(t), broken: map[string]bool{}}
+	var err error
+	w.flows, err = flow.New(flow.Config{Database: w.db})
+	require.NoError(t, err)
+	past := time.Now().Add(-time.Minute)
+	for i, group := range []string{"bad", "good"} { // their links were decided, and not seen to be carried out
+		w.appends("s", group, link("a"))
+		require.NoError(t, w.flows.Flush(t.Context()))
+		_, err = w.db.Collection("flows").UpdateByID(t.Context(), "s/"+group, bson.D{{Key: "$set", Value: bson.D{
+			{Key: "planned", Value: []graph.Planned{{ID: "link-2", Do: flowplan.DoLink, N: 1}}}, {Key: "planned_at", Value: past.Add(time.Duration(i) * time.Second)},
+		}}})
+		require.NoError(t, err)
+	}
+	created := func(at any) {
+		_, err := w.db.Collection("flow_nodes").UpdateByID(t.Context(), "s/bad/a", bson.D{{Key: "$set", Value: bson.D{{Key: "created_at", Value: at}}}})
+		require.NoError(t, err)
+	}
+	created("yesterday")
+	w.run(w.flows.Run)
+	planned := func(id string) []graph.Planned {
+		f, err := w.flows.Get(t.Context(), id)
+		require.NoError(t, err)
+		return f.Planned
+	}
+	w.eventually("the good one goes on", func() bool { return len(planned("s/good")) == 0 })
+	require.NotEmpty(t, planned("s/bad"))
+	created(past)
+	w.eventually("the other one goes on when it is mended", func() bool { return len(planned("s/bad")) == 0 })
 }

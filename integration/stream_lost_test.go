@@ -141,7 +141,7 @@ func TestAnAppenderThatDiesOrFreezesInAWriteHoldsNobodyUp(t *testing.T) {
 							others = append(others, ids...)
 						}
 						a.awaitQuietStreams()
-						last, err := a.store.Nodes.Appended(t.Context(), []string{"chaos/0/" + others[len(others)-1]})
+						last, _, err := a.store.Nodes.Appended(t.Context(), []string{"chaos/0/" + others[len(others)-1]})
 						require.NoError(t, err)
 						require.Equal(t, graph.NodeSuccess, last["chaos/0/"+others[len(others)-1]].Status, "the others did not wait")
 						trap.Release()

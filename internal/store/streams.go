@@ -268,14 +268,20 @@ func (s *Store) Waiting(ctx context.Context, upTo map[string]int64, limit int) (
 	return out, err
 }
 
-// Appended reads nodes by their ids, with the tasks of those that are not linked. Index: _id.
-func (s *Nodes) Appended(ctx context.Context, ids []string) (map[string]*graph.Node, error) {
-	found, err := readAll[*graph.Node](ctx, s.flowNodes, "reading nodes to link", bson.D{d("_id", in(ids))})
-	out := make(map[string]*graph.Node, len(found))
-	for _, n := range found {
-		out[n.ID] = n
-	}
-	return out, err
+// Appended reads nodes by their ids, with the tasks of those that are not linked. unread says which of
+// them this release cannot read, and why. Index: _id.
+func (s *Nodes) Appended(ctx context.Context, ids []string) (found map[string]*graph.Node, unread map[string]error, err error) {
+	found, unread = make(map[string]*graph.Node, len(ids)), map[string]error{}
+	err = readEach(ctx, s.flowNodes, "reading nodes to link", bson.D{d("_id", in(ids))}, options.Find(), func(raw bson.Raw) bool {
+		n := new(graph.Node)
+		if err := codec.Decode(raw, n); err != nil {
+			unread[unreadable(raw, err).ID] = err
+		} else {
+			found[n.ID] = n
+		}
+		return true
+	})
+	return found, unread, err
 }
 
 // NextWaiting is the first stream after the given one of which nodes are to be linked; "" = there is

@@ -139,6 +139,11 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 			return nil, err
 		}
 	}
+	for _, f := range flows {
+		if flowplan.Dry(f) && p.streams.dried.Len() < perAppend { // it does not wait: the queue waits for decisions
+			_ = p.streams.dried.Put(ctx, f.ID) // else what was stored meanwhile is due soon
+		}
+	}
 	p.alert(slices.DeleteFunc(slices.Clone(flows), func(f *graph.Flow) bool { return held[f.ID] != nil })) // told once, with the rest
 	for _, f := range flows {
 		for k := range f.Planned { // engines remember flows for a while, and these are stored

@@ -116,7 +116,7 @@ func New(cfg Config) (*Flows, error) {
 		}
 	}
 	f.decider = f.newDecider()
-	f.streams = streams{groupcommit.New(perAppend, f.storeAppends), groupcommit.New(perAppend, f.linkAppended)}
+	f.streams = streams{groupcommit.New(perAppend, f.storeAppends), groupcommit.New(perAppend, f.linkAppended), groupcommit.New(perAppend, f.linkDried)}
 	return f, nil
 }
 
@@ -129,6 +129,11 @@ func (f *Flows) newDecider() *decision.Decider[*graph.Flow] {
 // if waiting cannot help, for example if the schema is that of another release.
 func (f *Flows) Run(ctx context.Context) error {
 	defer f.alerts.wait()
+	defer func() { // what it looks for in the background
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), linkPatience)
+		defer cancel()
+		_ = f.Flush(stop) // others find it
+	}()
 	return decision.Run(ctx, f.id, flowplan.EngineType, f.decider)
 }
 

@@ -109,7 +109,7 @@ func (p planner) linkDue(ctx context.Context, cases []decision.Case[*graph.Flow]
 
 // linkDry links the nodes of streams that have run dry by a decision about ends, as part of that
 // decision. What was appended is read anew: it is not guarded by the rev, so the stream may have been
-// read before.
+// read before. Nodes are looked for also where no look is due: the one that appended them was slow.
 func (p planner) linkDry(ctx context.Context, answers []decision.Answer[*graph.Flow], now time.Time) error {
 	dry := map[string]int{} // by id: its case
 	for i := range answers {
@@ -127,8 +127,8 @@ func (p planner) linkDry(ctx context.Context, answers []decision.Answer[*graph.F
 	var streams []*graph.Flow
 	for _, s := range fresh {
 		after := *answers[dry[s.ID]].After
-		if s.Rev != after.Rev-1 || s.DueAt.IsZero() && !after.Backlog {
-			continue // somebody has decided since, or there is nothing
+		if s.Rev != after.Rev-1 {
+			continue // somebody has decided since
 		}
 		after.Appended, after.DueAt, after.LookUntil = s.Appended, s.DueAt, s.LookUntil
 		streams = append(streams, &after)
@@ -143,6 +143,27 @@ func (p planner) linkDry(ctx context.Context, answers []decision.Answer[*graph.F
 		}
 	}
 	return nil
+}
+
+// linkDried links the nodes of streams that have run dry and were stored while that was decided. Whoever
+// stored them saw that the stream runs, and left them to that decision, which had read already.
+func (f *Flows) linkDried(batch []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), appendTimeout)
+	defer cancel()
+	for some := range slices.Chunk(batch, linksAtOnce) {
+		upTo := make(map[string]int64, len(some))
+		for _, id := range some {
+			upTo[id] = math.MaxInt64
+		}
+		found, err := f.store.Waiting(ctx, upTo, 0)
+		if err != nil {
+			f.log.Debug().Err(err).Msg("could not look for nodes to link; they are due soon")
+			return
+		}
+		for id := range found {
+			_ = f.streams.links.Put(ctx, id) // else it is due soon
+		}
+	}
 }
 
 // linking is flowplan.Link or a variant.

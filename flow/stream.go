@@ -24,12 +24,15 @@ const (
 	appendTimeout = 20 * time.Second
 	// heldPatience is how long an append waits for another client's transaction.
 	heldPatience = 75 * time.Second
+	// linkPatience is how long an engine that stops waits until nodes are linked.
+	linkPatience = 2 * time.Second
 )
 
 // streams appends to streams.
 type streams struct {
 	appends *groupcommit.Queue[*appending]
-	links   *groupcommit.Queue[string]
+	links   *groupcommit.Queue[string] // ids of streams that may have nodes to link
+	dried   *groupcommit.Queue[string] // ids of streams of which the last node has ended
 }
 
 // appending is one append on its way.
@@ -200,8 +203,8 @@ func (f *Flows) storeAppends(batch []*appending) {
 }
 
 // linkIdle has the streams linked of which no node runs. Of the others, whoever decides that the last
-// node has ended links what is there by then: the nodes were stored before this looks, and one link
-// is for all that have gathered.
+// node has ended links what is there by then, and looks once more after that decision is stored: the
+// nodes were stored before this looks. One link is for all that have gathered.
 func (f *Flows) linkIdle(ctx context.Context, ids []string) {
 	idle, err := f.store.Flows.Idle(ctx, ids)
 	if err != nil {
@@ -218,7 +221,7 @@ func (f *Flows) Flush(ctx context.Context) error {
 	if err := f.streams.appends.Wait(ctx); err != nil {
 		return fmt.Errorf("waiting for appends: %w", err)
 	}
-	if err := f.streams.links.Wait(ctx); err != nil {
+	if err := errors.Join(f.streams.dried.Wait(ctx), f.streams.links.Wait(ctx)); err != nil {
 		return fmt.Errorf("waiting until nodes are linked: %w", err)
 	}
 	return nil

@@ -1,0 +1,94 @@
+package flow_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
+
+// monitored is the database by a client whose commands are seen before they are sent.
+func monitored(t *testing.T, db *mongo.Database, seen func(bson.Raw)) *mongo.Database {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) { seen(e.Command) },
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	return client.Database(db.Name())
+}
+
+// noLook has no engine look for nodes of the stream that were appended until now.
+func (w *world) noLook(id string) {
+	w.t.Helper()
+	_, err := w.db.Collection("flows").UpdateByID(w.t.Context(), id, bson.D{{Key: "$unset", Value: bson.D{{Key: "due_at", Value: ""}, {Key: "look_until", Value: ""}}}})
+	require.NoError(w.t, err)
+}
+
+// decidesThatNothingRuns says whether the command stores a decision after which no node runs.
+func decidesThatNothingRuns(command bson.Raw) bool {
+	if coll, _ := command.Lookup("update").StringValueOK(); coll != "flows" {
+		return false
+	}
+	_, err := command.LookupErr("updates", "0", "u", "$unset", "running_at")
+	return err == nil
+}
+
+func TestANodeIsLinkedThatIsStoredWhileTheEndOfTheLastOneIs(t *testing.T) {
+	w := &world{t: t, db: testdb.New(t), broken: map[string]bool{}, gate: make(chan struct{})}
+	other, err := flow.New(flow.Config{Database: w.db})
+	require.NoError(t, err)
+	nodes := []string{"b", "c", "d"}
+	appended := 0
+	w.flows, err = flow.New(flow.Config{Database: monitored(t, w.db, func(command bson.Raw) {
+		if appended == len(nodes) || !decidesThatNothingRuns(command) {
+			return
+		}
+		appended++
+		_, err := other.Append(context.Background(), "s", "g", link(nodes[appended-1]))
+		if err == nil {
+			err = other.Flush(context.Background()) // it has seen that the stream runs
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		w.noLook("s/g")
+	})})
+	require.NoError(t, err)
+	w.work()
+	w.run(w.flows.Run)
+	_, err = other.Append(t.Context(), "s", "g", link("a"))
+	require.NoError(t, err)
+	w.eventually("the first node runs", func() bool { return len(w.started("s/g")) == 1 })
+	w.noLook("s/g")
+	close(w.gate)
+	w.eventually("all nodes run", func() bool { return len(w.started("s/g")) == 1+len(nodes) })
+	require.Equal(t, append([]string{"a"}, nodes...), w.started("s/g"))
+}
+
+func TestANodeIsLinkedThatWasStoredLongAfterItsNumberWasReserved(t *testing.T) {
+	w := newWorld(t)
+	w.mu.Lock()
+	w.gate = make(chan struct{})
+	w.mu.Unlock()
+	w.appends("s", "g", link("a"))
+	w.eventually("the first node runs", func() bool { return len(w.started("s/g")) == 1 })
+	slow, err := flow.New(flow.Config{Database: monitored(t, w.db, func(command bson.Raw) {
+		if coll, _ := command.Lookup("insert").StringValueOK(); coll == "flow_nodes" {
+			w.noLook("s/g")
+		}
+	})})
+	require.NoError(t, err)
+	_, err = slow.Append(t.Context(), "s", "g", link("late"))
+	require.NoError(t, err)
+	require.NoError(t, slow.Flush(t.Context()))
+	close(w.gate)
+	w.eventually("the late node runs", func() bool { return len(w.started("s/g")) == 2 })
+}

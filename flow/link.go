@@ -315,15 +315,19 @@ func recordID(f *graph.Flow, i int) string { return f.ID + "/" + f.Nodes[i].ID }
 // linkLost looks for nodes that wait to be linked although nobody looks for them: the process that
 // appended them stood still before it stored them, and died after. Their numbers do not matter: a part
 // of the database may have been restored.
-func (f *Flows) linkLost(ctx context.Context) error {
+func (f *Flows) linkLost(ctx context.Context) (failed error) {
 	for after := ""; ; {
-		id, err := f.store.Nodes.NextWaiting(ctx, after)
-		if err != nil || id == "" {
-			return err
+		ids, err := f.store.Nodes.NextWaiting(ctx, after, perLinkInsert)
+		if err != nil || len(ids) == 0 {
+			return errors.Join(failed, err)
 		}
-		if _, err := f.linkOnce(ctx, []string{id}, everything); err != nil {
-			return err
+		for some := range slices.Chunk(ids, linksAtOnce) {
+			if _, err := f.linkOnce(ctx, some, everything); store.Outage(err) {
+				return errors.Join(failed, err)
+			} else if err != nil { // it concerns these alone
+				failed = errors.Join(failed, err)
+			}
 		}
-		after = id
+		after = ids[len(ids)-1]
 	}
 }

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -145,16 +146,18 @@ func (p planner) Sweep(ctx context.Context) error {
 	now := p.store.Clock.Now()
 	var failed error
 	for after := (*graph.Flow)(nil); ; {
-		flows, err := p.store.Flows.List(ctx, "", graph.StatusRunning, after, perSweep)
+		flows, unread, err := p.store.Flows.Quiet(ctx, now.Add(-lostAfter), after, perSweep)
 		if err != nil {
 			return errors.Join(failed, err)
+		}
+		for _, u := range unread {
+			failed = errors.Join(failed, fmt.Errorf("the flow %s cannot be read: %w", u.ID, u.Err))
 		}
 		if len(flows) == 0 {
 			return errors.Join(failed, p.linkLost(ctx))
 		}
 		for _, found := range flows {
-			waits := slices.ContainsFunc(found.States, func(st graph.State) bool { return st.Status == graph.NodeReady && st.DueAt.IsZero() })
-			if now.Sub(found.UpdatedAt) >= lostAfter && waits {
+			if slices.ContainsFunc(found.States, func(st graph.State) bool { return st.Status == graph.NodeReady && st.DueAt.IsZero() }) {
 				failed = errors.Join(failed, p.tellLost(ctx, found.ID))
 			}
 		}

@@ -231,9 +231,9 @@ func TestEachQuestionAboutStreamsReadsAnIndex(t *testing.T) {
 			require.Len(t, found["s/0008"].Nodes, 1)
 		}).within(t, 3+4, 3)
 		x.explain("find", func() {
-			id, err := st.Nodes.NextWaiting(ctx, "s/0007")
+			ids, err := st.Nodes.NextWaiting(ctx, "s/0007", 1)
 			require.NoError(t, err)
-			require.Equal(t, "s/0008", id)
+			require.Equal(t, []string{"s/0008"}, ids)
 		}).within(t, 3, 1)
 		x.explain("find", func() {
 			streams, err := st.Flows.Streams(ctx, "s/0007", 5)

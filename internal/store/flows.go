@@ -155,18 +155,23 @@ func (s *Flows) List(ctx context.Context, tenant string, status graph.Status, af
 	if tenant != "" {
 		filter = append(filter, d("tenant", tenant))
 	}
+	docs, unread, err := s.list(ctx, filter, after, limit)
+	if err == nil && len(unread) > 0 {
+		err = fmt.Errorf("listing flows: the flow %s cannot be read: %w", unread[0].ID, unread[0].Err)
+	}
+	return docs, err
+}
+
+// list reads flows without their graphs and plans, those changed last first.
+func (s *Flows) list(ctx context.Context, filter bson.D, after *graph.Flow, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
 	if after != nil {
 		filter = append(filter, d("$or", bson.A{
 			bson.D{d("updated_at", bson.D{d("$lt", after.UpdatedAt)})},
 			bson.D{d("updated_at", after.UpdatedAt), d("_id", bson.D{d("$lt", after.ID)})},
 		}))
 	}
-	docs, unread, err := s.read(ctx, "listing flows", filter, options.Find().SetHint(indexState).
+	return s.read(ctx, "listing flows", filter, options.Find().SetHint(indexState).
 		SetSort(bson.D{d("updated_at", -1), d("_id", -1)}).SetLimit(int64(limit)).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
-	if err == nil && len(unread) > 0 {
-		err = fmt.Errorf("listing flows: the flow %s cannot be read: %w", unread[0].ID, unread[0].Err)
-	}
-	return docs, err
 }
 
 // flowDoc is the document of a new flow. The tasks in it are not left to the driver, which takes

@@ -284,12 +284,17 @@ func (s *Nodes) Appended(ctx context.Context, ids []string) (found map[string]*g
 	return found, unread, err
 }
 
-// NextWaiting is the first stream after the given one of which nodes are to be linked; "" = there is
-// none. Index: link.
-func (s *Nodes) NextWaiting(ctx context.Context, after string) (flowID string, err error) {
-	n, _, err := readOne[graph.Node](ctx, s.flowNodes, "looking for nodes to link", bson.D{d("flow_id", bson.D{d("$gt", after)}), d("no", bson.D{d("$gt", 0)})},
-		options.FindOne().SetHint(indexLink).SetSort(bson.D{d("flow_id", 1), d("no", 1)}).SetProjection(fields("flow_id")))
-	return n.FlowID, err
+// NextWaiting are the next streams after the given one of which nodes are to be linked, at least one
+// unless there is none. It looks at that many nodes. Index: link.
+func (s *Nodes) NextWaiting(ctx context.Context, after string, look int) (flowIDs []string, err error) {
+	err = readEach(ctx, s.flowNodes, "looking for nodes to link", bson.D{d("flow_id", bson.D{d("$gt", after)}), d("no", bson.D{d("$gt", 0)})},
+		options.Find().SetHint(indexLink).SetSort(bson.D{d("flow_id", 1), d("no", 1)}).SetProjection(fields("flow_id")).SetLimit(int64(look)), func(raw bson.Raw) bool {
+			if id, ok := raw.Lookup("flow_id").StringValueOK(); ok && (len(flowIDs) == 0 || flowIDs[len(flowIDs)-1] != id) {
+				flowIDs = append(flowIDs, id)
+			}
+			return true
+		})
+	return flowIDs, err
 }
 
 // CountWaiting counts the nodes of a stream that are to be linked. Index: link.
@@ -307,4 +312,12 @@ func (s *Flows) Streams(ctx context.Context, after string, limit int) ([]*graph.
 		err = fmt.Errorf("listing streams: the stream %s cannot be read: %w", unread[0].ID, unread[0].Err)
 	}
 	return docs, err
+}
+
+// Quiet reads flows as [Flows.List] does: those that are RUNNING and about which nothing was decided
+// after the given time, but for idle streams. unread are flows that this release cannot read. Index:
+// state.
+func (s *Flows) Quiet(ctx context.Context, since time.Time, after *graph.Flow, limit int) (docs []*graph.Flow, unread []Unreadable, err error) {
+	return s.list(ctx, bson.D{d("status", graph.StatusRunning), d("updated_at", bson.D{d("$lte", since)}),
+		d("$nor", bson.A{bson.D{d("kind", graph.KindStream), d("running_at", absent)}})}, after, limit)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -56,4 +57,26 @@ func TestADecisionAfterWhichNobodyLooksIsNotAppliedBesideAnAppend(t *testing.T) 
 	}
 	require.False(t, write(1), "the second was not read")
 	require.True(t, write(2), "it was read after the document")
+}
+
+func TestAFleetOfIdleStreamsIsNotReadToFindWhatIsLost(t *testing.T) {
+	s := newStepping(t)
+	s.reserve(s.now) // an idle stream
+	running := bson.D{{Key: "_id", Value: "s/runs"}, {Key: "kind", Value: graph.KindStream}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: s.now}, {Key: "running_at", Value: s.now}}
+	set := bson.D{{Key: "_id", Value: "-/starts-a-flow"}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: s.now}}
+	later := bson.D{{Key: "_id", Value: "-/later"}, {Key: "status", Value: graph.StatusRunning}, {Key: "updated_at", Value: s.now.Add(time.Second)}, {Key: "running_at", Value: s.now}}
+	_, err := s.db.Collection("flows").InsertMany(t.Context(), []any{running, set, later})
+	require.NoError(t, err)
+	var found []string
+	for after := (*graph.Flow)(nil); ; {
+		docs, unread, err := s.Flows.Quiet(t.Context(), s.now, after, 1)
+		require.NoError(t, err)
+		require.Empty(t, unread)
+		if len(docs) == 0 {
+			break
+		}
+		after = docs[0]
+		found = append(found, after.ID)
+	}
+	require.Equal(t, []string{"s/runs", "-/starts-a-flow"}, found)
 }

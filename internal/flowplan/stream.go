@@ -2,6 +2,7 @@ package flowplan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -69,8 +70,9 @@ func Dry(f *graph.Flow) bool { return f.Kind == graph.KindStream && !f.Closed &&
 
 func link(f *graph.Flow, appended []*graph.Node, more bool, begin func(*graph.Flow, *Inputs, time.Time) *step, now time.Time) *graph.Flow {
 	known := make(map[string]bool, len(f.Nodes))
-	for i := range f.Nodes {
-		known[f.Nodes[i].ID] = true
+	leave := trimmable(f)
+	for i := range f.Nodes { // but those that are over: a key comes again when the record of its node is gone
+		known[f.Nodes[i].ID] = i >= leave && (len(f.Planned) > 0 || !f.States[i].Status.Final())
 	}
 	room := Room(f)
 	var links []*graph.Node
@@ -107,6 +109,9 @@ func (s *step) link(nodes []*graph.Node) {
 	if first > 0 {
 		prev = s.Nodes[first-1].ID
 	}
+	if first == 1 && slices.ContainsFunc(nodes, func(n *graph.Node) bool { return n.Node == prev }) { // its key comes again
+		s.Nodes, s.States, s.Trimmed, first = nil, nil, s.Trimmed+1, 0
+	}
 	for _, n := range nodes {
 		v := graph.Vertex{ID: n.Node, Type: n.Type, OnFailure: n.OnFailure, Join: graph.AllEnded, Prev: prev, CreatedAt: n.CreatedAt}
 		prev = n.Node
@@ -123,14 +128,19 @@ func (s *step) link(nodes []*graph.Node) {
 // trim removes the first nodes that are over from the window, but for the last node of the chain
 // and those that something is planned about.
 func (s *step) trim() {
-	n := 0
-	for n < len(s.Nodes)-1 && s.States[n].Status.Final() {
+	n := trimmable(s.Flow)
+	s.Nodes, s.States, s.Trimmed = append([]graph.Vertex(nil), s.Nodes[n:]...), s.States[n:], s.Trimmed+n
+}
+
+// trimmable is how many nodes leave the window with the next link.
+func trimmable(f *graph.Flow) (n int) {
+	for n < len(f.Nodes)-1 && f.States[n].Status.Final() {
 		n++
 	}
-	for k := range s.Planned {
-		n = min(n, Place(s.Flow, &s.Planned[k]))
+	for k := range f.Planned {
+		n = min(n, Place(f, &f.Planned[k]))
 	}
-	s.Nodes, s.States, s.Trimmed = append([]graph.Vertex(nil), s.Nodes[n:]...), s.States[n:], s.Trimmed+n
+	return n
 }
 
 // Chain fills in the parents of a stream's nodes, each the one before it. They are not stored.

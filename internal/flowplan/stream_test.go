@@ -19,6 +19,14 @@ func stream() *graph.Flow {
 	return &graph.Flow{ID: "s/g", Kind: graph.KindStream, Status: graph.StatusRunning, Rev: 1, DueAt: day, LookUntil: day.Add(AppendPatience)}
 }
 
+// ids are those of the nodes in the window.
+func ids(f *graph.Flow) (out []string) {
+	for i := range f.Nodes {
+		out = append(out, f.Nodes[i].ID)
+	}
+	return out
+}
+
 // inits are n nodes that are to be linked, numbered from the given one on.
 func inits(from, n int) (nodes []*graph.Node) {
 	for i := from; i < from+n; i++ {
@@ -68,6 +76,21 @@ func TestWhicheverOfLinkAndEndIsSecondStartsTheNextNode(t *testing.T) {
 		require.Equal(t, "2", f.Nodes[i].ID)
 		require.Equal(t, graph.NodeReady, f.States[i].Status)
 		require.True(t, slices.ContainsFunc(f.Planned, func(p graph.Planned) bool { return p.Do == DoRelease && Place(f, &p) == i }))
+	}
+}
+
+// When the record of a node is deleted, its key is free; the window may still show the node.
+func TestAKeyComesAgainWhenItsNodeIsOver(t *testing.T) {
+	f := over(t, over(t, Link(stream(), inits(1, 2), false, day), model.StatusSuccess), model.StatusSuccess)
+	require.NotEmpty(t, f.Planned)
+	require.Equal(t, []string{"1", "2"}, ids(Link(f, inits(2, 1), false, day)), "its end is not carried out yet")
+	f.Planned = nil
+	for _, first := range []int{1, 2} {
+		again := Link(f, inits(first, 2), false, day)
+		require.Equal(t, graph.NodeReady, again.States[len(again.States)-2].Status)
+		require.Equal(t, ids(again)[len(again.Nodes)-2:], []string{fmt.Sprint(first), fmt.Sprint(first + 1)})
+		require.Equal(t, 2, again.Trimmed)
+		require.Equal(t, "2", again.Nodes[0].Prev)
 	}
 }
 

@@ -50,8 +50,8 @@ type appending struct {
 // the calls, also if several processes append. The id of a node is its key: a second node with the
 // same id is not stored. If the stream is closed, the error is [ErrClosed].
 //
-// With a session in ctx the nodes are part of the caller's transaction, and are linked a few seconds
-// after the commit.
+// With a session in ctx the nodes are part of the caller's transaction. They are linked within about
+// five seconds of a commit, if the transaction takes less than 90 s; otherwise within five minutes.
 func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.NodeSpec) (ids []string, err error) {
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("appending to a stream: %w", err)

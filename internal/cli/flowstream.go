@@ -175,7 +175,7 @@ func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, nodes
 func (f *flowsCommand) open() *cobra.Command {
 	return &cobra.Command{
 		Use: "open SCENE GROUP", Short: "Open a stream that was closed", Args: wants("a scene and a group", cobra.ExactArgs(2)),
-		Long: "Open a stream that the failure of a node, or a cancel, has closed. The nodes that wait continue, and\nappends are accepted again. To open a stream that is open changes nothing.",
+		Long: "Open a stream that the failure of a node, or a cancel, has closed. The nodes that wait continue, and\nappends are accepted again. Opening an open stream changes nothing.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.connectReady(cmd.Context())
 			if err != nil {
@@ -192,8 +192,8 @@ func (f *flowsCommand) open() *cobra.Command {
 
 const flowLinesHelp = `List streams that have something to do, or that are closed, by their names.
 
-INIT counts the nodes that are not linked to the chain yet, WAIT those that wait for the node before
-them. NODE is the node that may run, or waits for a person, and SINCE says since when.`
+INIT is the number of nodes not linked yet. WAIT is the number of linked nodes that wait for their
+predecessor. NODE is the node that may run, or waits for a person, and SINCE says since when.`
 
 // lineView is a stream as JSON.
 type lineView struct {
@@ -221,7 +221,7 @@ func (f *flowsCommand) lines() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "number of streams, at most 1000")
-	cmd.Flags().BoolVar(&all, "all", false, "idle streams, too")
+	cmd.Flags().BoolVar(&all, "all", false, "also list idle streams")
 	return cmd
 }
 

@@ -41,9 +41,9 @@ type Reservation struct {
 	LookUntil             time.Time
 }
 
-// Reserve gives nodes of streams numbers, which are greater than those of all nodes for which it was
-// called before, makes the streams that are not there, and returns the last number of each; two calls
-// at once may get the same. It leaves the rev as it is, so it crosses nobody's decision. refused[i] is
+// Reserve gives nodes of streams numbers greater than all that earlier calls returned, and returns the
+// last number of each. Calls at the same time may get equal numbers. It makes the streams that are not
+// there. It leaves the rev as it is, so it crosses nobody's decision. refused[i] is
 // why nothing may be appended to a stream. Index: _id.
 func (s *Flows) Reserve(ctx context.Context, all []Reservation) (last []int64, refused map[int]error, err error) {
 	const doing = "appending to streams"

@@ -1,14 +1,19 @@
 package flow
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 func TestASweepLinksNodesForWhichNobodyLooks(t *testing.T) {
@@ -32,4 +37,24 @@ func TestASweepLinksNodesForWhichNobodyLooks(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, doc.Nodes, 3)
 	}
+}
+
+func TestEndsAreDecidedAlthoughNodesToLinkCannotBeRead(t *testing.T) {
+	f, err := New(Config{Database: testdb.New(t)})
+	require.NoError(t, err)
+	_, err = f.Append(t.Context(), "s", "g", graph.NodeSpec{ID: "a", Type: "t"})
+	require.NoError(t, err)
+	require.NoError(t, f.Flush(t.Context()))
+	doc, err := f.Get(t.Context(), "s/g")
+	require.NoError(t, err)
+	due, err := f.Get(t.Context(), "s/g")
+	require.NoError(t, err)
+	end := store.OutboxLife{Task: &model.Task{Status: model.StatusSuccess, Origin: &model.Origin{Kind: lifecycle.OutcomeFlow, ID: "s/g", Node: "a"}}}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel() // a read of nodes fails
+	answers, err := planner{f}.Decide(gone, []decision.Case[*graph.Flow]{{Doc: doc, Ends: []store.OutboxLife{end}}, {Doc: due, Due: true}}, f.store.Clock.Now())
+	require.NoError(t, err)
+	require.True(t, answers[0].Changed)
+	require.Equal(t, graph.NodeSuccess, answers[0].After.States[0].Status)
+	require.False(t, answers[1].Changed)
 }

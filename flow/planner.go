@@ -91,10 +91,11 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 	for i, m := range made {
 		answers[i] = decision.Answer[*graph.Flow]{After: m.after, Changed: m.err == nil && m.after != m.flow, Told: len(cases[i].Ends), Err: m.err}
 	}
-	if err := p.linkDue(ctx, cases, answers, now); err != nil {
-		return nil, err
+	// Nodes that cannot be read now, or are too many, do not keep the ends of other flows waiting.
+	if err := errors.Join(p.linkDue(ctx, cases, answers, now), p.linkDry(ctx, answers, now)); err != nil {
+		p.log.Warn().Err(err).Msg("could not read nodes of streams to link; retrying")
 	}
-	return answers, p.linkDry(ctx, answers, now)
+	return answers, nil
 }
 
 // endsOf are the ends of tasks as the planner of flows sees them. One of a node that the flow does

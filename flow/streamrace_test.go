@@ -2,6 +2,7 @@ package flow_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,13 +47,16 @@ func TestANodeIsLinkedThatIsStoredWhileTheEndOfTheLastOneIs(t *testing.T) {
 	other, err := flow.New(flow.Config{Database: w.db})
 	require.NoError(t, err)
 	nodes := []string{"b", "c", "d"}
-	appended := 0
+	var appended atomic.Int32
 	w.flows, err = flow.New(flow.Config{Database: monitored(t, w.db, func(command bson.Raw) {
-		if appended == len(nodes) || !decidesThatNothingRuns(command) {
+		if !decidesThatNothingRuns(command) {
 			return
 		}
-		appended++
-		_, err := other.Append(context.Background(), "s", "g", link(nodes[appended-1]))
+		n := int(appended.Add(1))
+		if n > len(nodes) {
+			return
+		}
+		_, err := other.Append(context.Background(), "s", "g", link(nodes[n-1]))
 		if err == nil {
 			err = other.Flush(context.Background()) // it has seen that the stream runs
 		}

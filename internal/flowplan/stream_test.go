@@ -88,7 +88,8 @@ func TestAKeyComesAgainWhenItsNodeIsOver(t *testing.T) {
 	for _, first := range []int{1, 2} {
 		again := Link(f, inits(first, 2), false, day)
 		require.Equal(t, graph.NodeReady, again.States[len(again.States)-2].Status)
-		require.Equal(t, []string{fmt.Sprint(first), fmt.Sprint(first + 1)}, ids(again)[len(again.Nodes)-2:])
+		want := []string{fmt.Sprint(first), fmt.Sprint(first + 1)}
+		require.Equal(t, want, ids(again)[len(again.Nodes)-2:])
 		require.Equal(t, 2, again.Trimmed)
 		require.Equal(t, "2", again.Nodes[0].Prev)
 	}

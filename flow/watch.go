@@ -42,10 +42,14 @@ type Event struct {
 // database. Once the loop has begun, Watch waits while the database is unavailable.
 func (f *Flows) Watch(ctx context.Context, id string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		w := &watch{Flows: f, id: id, yield: yield, holder: "flow/" + rand.Text(), pause: firstReopen}
+		left := false // the caller has left the loop, perhaps because ctx ended
+		w := &watch{Flows: f, id: id, holder: "flow/" + rand.Text(), pause: firstReopen, yield: func(e Event, err error) bool {
+			left = left || !yield(e, err)
+			return !left
+		}}
 		err := w.run(ctx)
 		w.leaveSeat(ctx)
-		if err != nil && !errors.Is(err, errStopped) {
+		if err != nil && !left && !errors.Is(err, errStopped) {
 			yield(Event{}, fmt.Errorf("watching the flow %s: %w", id, err))
 		}
 	}

@@ -208,3 +208,16 @@ func TestAWatchOfAStreamTellsOfEachNodeUntilItIsClosed(t *testing.T) {
 		require.Contains(t, [][]string{{"WAIT", "READY", "SUCCESS"}, {"READY", "SUCCESS"}}, became, "n%d: %v", i, became)
 	}
 }
+
+func TestALoopThatIsLeftWhenItsContextEndsIsNotCalledAgain(t *testing.T) {
+	w := newWorld(t)
+	f := w.start(diamond("f"))
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	for range w.flows.Watch(ctx, f.ID) {
+		calls++
+		cancel()
+		break
+	}
+	require.Equal(t, 1, calls)
+}

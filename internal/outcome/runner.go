@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -30,11 +31,12 @@ type Kind interface {
 }
 
 const (
-	queued    = 1000             // entries that wait to be carried out at once; more are left to the sweeper
-	perSweep  = 500              // lives that the sweeper reads at a time
-	patience  = 20 * time.Second // for carrying one batch out
-	emptyMark = time.Minute      // a mark without entries that is older is repaired
-	allEvery  = 30 * time.Second // all that is old is looked at
+	queued    = 1000                  // entries that wait to be carried out at once; more are left to the sweeper
+	perSweep  = 500                   // lives that the sweeper reads at a time
+	patience  = 20 * time.Second      // for carrying one batch out
+	again     = 50 * time.Millisecond // before the first of three more tries; then twice as long each time
+	emptyMark = time.Minute           // a mark without entries that is older is repaired
+	allEvery  = 30 * time.Second      // all that is old is looked at
 )
 
 // Overdue is the age from which an entry is the sweeper's: whoever ended the task has died,
@@ -84,14 +86,19 @@ func (r *Runner) entry(l store.OutboxLife, e model.OutboxEntry) Entry {
 func (r *Runner) flush(batch []Entry) {
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
-	if err := r.carry(ctx, batch); err != nil && r.ctx.Err() == nil {
+	left, err := r.carry(ctx, batch)
+	for pause := again; err != nil && pause < 8*again && !store.Outage(err); pause *= 2 {
+		clock.Pause(ctx, pause) // somebody held a document for a moment, or the server was slow
+		left, err = r.carry(ctx, left)
+	}
+	if err != nil && r.ctx.Err() == nil {
 		r.log.Warn().Err(err).Msg("could not handle an outbox entry; the sweeper will retry it")
 	}
 }
 
-// carry carries entries out, kind by kind, and removes those that are done. It returns one
-// of the errors.
-func (r *Runner) carry(ctx context.Context, entries []Entry) (failed error) {
+// carry carries entries out, kind by kind, and removes those that are done. It returns the others
+// and one of the errors.
+func (r *Runner) carry(ctx context.Context, entries []Entry) (left []Entry, failed error) {
 	var done []store.Carried
 	for name, kind := range r.kinds {
 		mine := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Entry.Kind != name })
@@ -101,16 +108,16 @@ func (r *Runner) carry(ctx context.Context, entries []Entry) (failed error) {
 		errs := kind.Carry(ctx, mine)
 		for i, e := range mine {
 			if i < len(errs) && errs[i] != nil {
-				failed = errs[i]
+				left, failed = append(left, e), errs[i]
 				continue
 			}
 			done = append(done, store.Carried{Life: e.Life, Entry: e.Entry})
 		}
 	}
 	if err := r.store.Tasks.RemoveOutbox(ctx, done); err != nil {
-		return err // carried out, and again by the sweeper: that is what idempotent is for
+		return entries, err // carried out, and again by the sweeper: that is what idempotent is for
 	}
-	return failed
+	return left, failed
 }
 
 // Sweep carries out what is older than the given age, for all kinds of this process. It
@@ -141,7 +148,7 @@ func (r *Runner) Sweep(ctx context.Context, age time.Duration) (found int, err e
 			}
 		}
 		found += len(entries)
-		if failed := r.carry(ctx, entries); failed != nil {
+		if _, failed := r.carry(ctx, entries); failed != nil {
 			err = failed
 		}
 		if next.IsZero() {

@@ -213,6 +213,7 @@ func TestALoopThatIsLeftWhenItsContextEndsIsNotCalledAgain(t *testing.T) {
 	w := newWorld(t)
 	f := w.start(diamond("f"))
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	calls := 0
 	for range w.flows.Watch(ctx, f.ID) {
 		calls++

@@ -312,7 +312,7 @@ func (s *Nodes) Put(ctx context.Context, nodes []*graph.Node) error {
 	if !s.putEqual(ctx, nodes) {
 		whole = append(whole, nodes...)
 	}
-	return putRecords(ctx, s.flowNodes, "storing nodes of flows", whole, func(n *graph.Node) (string, int64) { return n.ID, n.Rev })
+	return putRecords(ctx, s.flowNodes, "storing nodes of flows", whole, func(n *graph.Node) (string, int64) { return n.ID, n.Rev }, "delete_at")
 }
 
 // insertNew inserts the records of new flows, which costs the server less than upserts. It returns
@@ -375,7 +375,9 @@ func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (done bool) {
 		}
 		optional("reason", c.reason, c.reason == "")
 		optional("life", c.life, c.life == 0)
-		optional("delete_at", c.gone, c.gone.IsZero())
+		if !c.gone.IsZero() { // only KeepUntil takes it away: this may be a late process
+			set = append(set, d("delete_at", c.gone))
+		}
 		models = append(models, mongo.NewUpdateManyModel().SetFilter(bson.D{d("_id", in(ids)), d("rev", bson.D{d("$lte", c.rev)})}).SetUpdate(setAndUnset(set, unset)))
 	}
 	res, err := s.flowNodes.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -19,8 +20,9 @@ func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
 	return putRecords(ctx, s.runs, "storing records of runs", runs, func(r *schedule.Run) (string, int64) { return r.ID, r.Rev })
 }
 
-// putRecords stores records, each unless the stored one is of a later decision: of a higher rev.
-func putRecords[T any](ctx context.Context, coll *mongo.Collection, doing string, records []*T, of func(*T) (id string, rev int64)) error {
+// putRecords stores records, each unless the stored one is of a later decision: of a higher rev. A
+// field to keep is not taken away from a stored record that has it.
+func putRecords[T any](ctx context.Context, coll *mongo.Collection, doing string, records []*T, of func(*T) (id string, rev int64), keep ...string) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -29,6 +31,7 @@ func putRecords[T any](ctx context.Context, coll *mongo.Collection, doing string
 		for i, r := range records {
 			id, rev := of(r)
 			update, err := replaced(r, "_id")
+			update = without(update, keep)
 			if err != nil {
 				return fmt.Errorf("encoding the record %s: %w", id, err)
 			}
@@ -134,4 +137,17 @@ func (s *Runs) Get(ctx context.Context, id string) (*schedule.Run, error) {
 		return nil, err
 	}
 	return &r, nil
+}
+
+// without leaves out of an update that it takes fields away.
+func without(update bson.D, keep []string) bson.D {
+	for i := range update {
+		if fields, is := update[i].Value.(bson.D); is && update[i].Key == "$unset" {
+			update[i].Value = slices.DeleteFunc(fields, func(e bson.E) bool { return slices.Contains(keep, e.Key) })
+		}
+	}
+	return slices.DeleteFunc(update, func(e bson.E) bool {
+		fields, is := e.Value.(bson.D)
+		return is && len(fields) == 0
+	})
 }

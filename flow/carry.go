@@ -148,7 +148,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 	for _, f := range flows {
 		for k := range f.Planned { // engines remember flows for a while, and these are stored
 			if held[f.ID] == nil {
-				f.Planned[k].Task, f.Planned[k].Links = nil, nil
+				f.Planned[k].Links = nil
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 		return after
 	case do.plan.Do == flowplan.DoReset, t.Origin.Generation < do.plan.Life:
 		return t
-	case t.Status.Ended() && t.FinishedAt.Sub(do.flow.States[flowplan.Place(do.flow, do.plan)].At) > late:
+	case t.Status.Ended() && t.FinishedAt.Sub(do.flow.States[do.place()].At) > late:
 		return t // it has run since: this process was frozen
 	case t.Status.Ended(): // while its node waited: the flow knew nothing to do with the end
 		return lifecycle.TellAgain(t, now)
@@ -195,7 +195,7 @@ func ofFlow(t *model.Task, f *graph.Flow) bool {
 // released is a task that waits, with its arguments, as one that may run.
 func (p planner) released(t *model.Task, do todo) *model.Task {
 	after, now, typ := t, do.now, p.types.Options(t.Type)
-	if do.flow.Nodes[flowplan.Place(do.flow, do.plan)].Args != "" { // also where they are null: an earlier life's do not count
+	if do.flow.Nodes[do.place()].Args != "" { // also where they are null: an earlier life's do not count
 		var err error
 		if after, err = lifecycle.Update(t, lifecycle.Patch{Args: &do.plan.Args}, typ, now); err != nil {
 			return t

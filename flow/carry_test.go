@@ -201,3 +201,13 @@ func TestANodeWhoseJoinFailsForAMinuteIsPending(t *testing.T) {
 	require.Equal(t, graph.NodePending, d.get(doc).States[1].Status)
 	require.Equal(t, `join function "bad" fails: no such order`, d.get(doc).States[1].Reason)
 }
+
+// An engine remembers what it has decided. A task that could not be sent is sent with what is decided
+// next.
+func TestAFlowThatIsRememberedKeepsTheTasksThatItPlans(t *testing.T) {
+	d := newDriven(t)
+	doc := d.start("f")
+	doc.Planned = []graph.Planned{{ID: "elements", Task: d.task(doc, 0)}}
+	require.Empty(t, d.finish(doc))
+	require.Len(t, planner{d.f}.Tasks(doc), 1)
+}

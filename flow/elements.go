@@ -36,7 +36,7 @@ func isOpen(letter byte) bool {
 
 // elements sends, releases and cancels the tasks of elements, and ends the tasks of nodes whose
 // elements have ended. Keys and origins name the life of the node, so all of it may be done twice.
-// running are tasks whose handlers are to be told.
+// running gets the tasks whose handlers must hear that they are cancelled.
 func (p planner) elements(ctx context.Context, todos []todo, held map[string]error, running map[string]bool) error {
 	if len(todos) == 0 {
 		return nil

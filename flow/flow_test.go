@@ -200,7 +200,7 @@ func TestANodeThatFailsSuspendsTheFlowUntilAPersonResolvesIt(t *testing.T) {
 	f := w.start(diamond("f"))
 	w.becomes(f.ID, graph.StatusPending)
 	require.Equal(t, map[string]string{"a": "SUCCESS", "b": "PENDING", "c": "SUCCESS", "d": "PENDING"}, w.nodes(f.ID))
-	require.Eventually(t, func() bool { // somebody is told after it was stored
+	require.Eventually(t, func() bool { // an alert is sent after the decision is stored
 		mu.Lock()
 		defer mu.Unlock()
 		return maps.Equal(alerts, map[string]string{"b": "its task failed: it is broken", "d": "it hangs on b, which is PENDING"})

@@ -68,12 +68,14 @@ func (f *Flows) linkOnce(ctx context.Context, ids []string, upTo func(*graph.Flo
 	}
 	var writes []store.Decision[*graph.Flow]
 	for i, doc := range all {
-		if errs[i] == nil && afters[i] != doc {
+		if afters[i] == nil && errs[i] == nil {
+			more = append(more, doc.ID)
+		} else if errs[i] == nil && afters[i] != doc {
 			writes = append(writes, store.Decision[*graph.Flow]{Before: doc, After: afters[i]})
 		}
 	}
 	if len(writes) == 0 {
-		return nil, nil
+		return more, nil
 	}
 	applied, err := f.decider.Several(ctx, began, writes)
 	if err != nil {
@@ -102,7 +104,9 @@ func (p planner) linkDue(ctx context.Context, cases []decision.Case[*graph.Flow]
 	}
 	for n, i := range of {
 		a := &answers[i]
-		a.After, a.Changed, a.Err = afters[n], errs[n] == nil && afters[n] != streams[n], errs[n]
+		if a.Err = errs[n]; afters[n] != nil {
+			a.After, a.Changed = afters[n], afters[n] != streams[n]
+		}
 	}
 	return nil
 }
@@ -133,12 +137,12 @@ func (p planner) linkDry(ctx context.Context, answers []decision.Answer[*graph.F
 		after.Appended, after.DueAt, after.LookUntil = s.Appended, s.DueAt, s.LookUntil
 		streams = append(streams, &after)
 	}
-	afters, errs, err := p.link(ctx, streams, appended, flowplan.LinkDry, now)
+	afters, _, err := p.link(ctx, streams, appended, flowplan.LinkDry, now)
 	if err != nil {
 		return err
 	}
-	for n, after := range afters {
-		if errs[n] == nil {
+	for _, after := range afters {
+		if after != nil {
 			answers[dry[after.ID]].After = after
 		}
 	}
@@ -160,8 +164,10 @@ func (f *Flows) linkDried(batch []string) {
 			f.log.Debug().Err(err).Msg("could not look for nodes to link; they are due soon")
 			return
 		}
-		for id := range found {
-			_ = f.streams.links.Put(ctx, id) // else it is due soon
+		for id, w := range found {
+			if w.More {
+				_ = f.streams.links.Put(ctx, id) // else it is due soon
+			}
 		}
 	}
 }
@@ -176,7 +182,8 @@ func appended(f *graph.Flow) int64 { return f.Appended }
 func everything(*graph.Flow) int64 { return math.MaxInt64 }
 
 // link decides about the nodes of streams that are to be linked, with numbers up to that of upTo. errs
-// says of which streams nothing can be decided by this process.
+// says of which streams nothing can be decided by this process. Of a stream that was not read, since
+// others have much to link, there is neither a decision nor an error.
 func (f *Flows) link(ctx context.Context, streams []*graph.Flow, upTo func(*graph.Flow) int64, link linking, now time.Time) (afters []*graph.Flow, errs []error, err error) {
 	last := make(map[string]int64, len(streams))
 	for _, doc := range streams {
@@ -192,7 +199,9 @@ func (f *Flows) link(ctx context.Context, streams []*graph.Flow, upTo func(*grap
 	afters, errs = make([]*graph.Flow, len(streams)), make([]error, len(streams))
 	for i, doc := range streams {
 		w := found[doc.ID]
-		if w == nil {
+		if w == nil && last[doc.ID] > 0 {
+			continue
+		} else if w == nil { // nothing was ever appended
 			w = new(store.Waiting)
 		}
 		if w.Unread != nil && len(w.Nodes) == 0 {

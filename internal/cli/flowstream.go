@@ -162,9 +162,9 @@ func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, nodes
 	}
 	f.warnUnserved(ctx, c, types)
 	id, _ := flowspec.StreamID(scene, group)
-	text := fmt.Sprintf("%s  %s appended\n", id, human.Plural(len(ids), "node", "nodes"))
+	text := fmt.Sprintf("%s  %s are in the stream\n", id, human.Plural(len(ids), "node", "nodes"))
 	if len(ids) == 1 {
-		text = fmt.Sprintf("%s  %s appended\n", id, ids[0])
+		text = fmt.Sprintf("%s  %s is in the stream\n", id, ids[0])
 	}
 	if err := f.result(map[string]any{"stream": id, "nodes": ids}, text); err != nil {
 		return err
@@ -233,9 +233,17 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 		if err != nil {
 			return err
 		}
+		ids := make([]string, len(docs))
+		for i, doc := range docs {
+			ids[i] = doc.ID
+		}
+		init, err := c.store.Nodes.CountWaiting(ctx, ids)
+		if err != nil {
+			return err
+		}
 		for _, doc := range docs {
 			after = doc.ID
-			v := lineView{Stream: doc.ID, Status: doc.Status, Closed: doc.Closed, Reason: doc.Reason}
+			v := lineView{Stream: doc.ID, Status: doc.Status, Closed: doc.Closed, Reason: doc.Reason, Init: init[doc.ID]}
 			since := ""
 			for i := range doc.States {
 				switch st := &doc.States[i]; st.Status {
@@ -245,9 +253,6 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 					v.Node, v.Is, v.Since = doc.Nodes[i].ID, st.Status, jsonTime(st.At)
 					since = human.Relative(st.At, c.at)
 				}
-			}
-			if v.Init, err = c.store.Nodes.CountWaiting(ctx, doc.ID); err != nil {
-				return err
 			}
 			if !all && !v.Closed && v.Init == 0 && v.Wait == 0 && v.Node == "" || len(views) == limit {
 				continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -219,24 +220,35 @@ func nodeDoc(n *graph.Node) (bson.Raw, error) {
 // Waiting is what [Store.Waiting] found of one stream.
 type Waiting struct {
 	Nodes  []*graph.Node // INIT, by their numbers
-	More   bool          // there are others behind them
+	More   bool          // there may be others behind them
 	Unread *Unreadable   // the next one cannot be read by this release
 }
 
-// waitingBytes is about how much one call of [Store.Waiting] reads.
-const waitingBytes = 4 << 20
+const (
+	// waitingBytes is how much one call of [Store.Waiting] takes: it stops with the node that exceeds it.
+	waitingBytes = 4 << 20
+	// waitingAsk is how many streams one command reads.
+	waitingAsk = 100
+)
+
+// errEnough ends a read that has enough.
+var errEnough = errors.New("enough was read")
 
 // Waiting reads nodes of streams that are to be linked, at most limit of each, and none with a number
-// beyond that of upTo: an earlier one might come to light after the read has passed it. A stream
-// that is not in the result was not read. Index: link.
+// beyond that of upTo: an earlier one might come to light after the read has passed it. It reads one
+// node at least, if there is any, and stops when it has read much: a stream that is not in the result
+// was not read. Index: link.
 func (s *Store) Waiting(ctx context.Context, upTo map[string]int64, limit int) (map[string]*Waiting, error) {
+	const doing = "reading nodes to link"
 	out := make(map[string]*Waiting, len(upTo))
 	bytes := 0
-	var questions []Question
-	for id, last := range upTo {
-		questions = append(questions, Question{
-			coll: s.flowNodes, filter: bson.D{d("flow_id", id), d("no", bson.D{d("$gt", 0), d("$lte", last)})}, sort: bson.D{d("flow_id", 1), d("no", 1)}, limit: limit + 1,
+	question := func(id string) Question {
+		return Question{
+			coll: s.flowNodes, filter: bson.D{d("flow_id", id), d("no", bson.D{d("$gt", 0), d("$lte", upTo[id])})}, sort: bson.D{d("flow_id", 1), d("no", 1)}, limit: limit + 1,
 			take: func(raw bson.Raw) error {
+				if bytes > waitingBytes {
+					return errEnough
+				}
 				w := out[id]
 				if w == nil {
 					w = new(Waiting)
@@ -245,7 +257,7 @@ func (s *Store) Waiting(ctx context.Context, upTo map[string]int64, limit int) (
 				if w.Unread != nil {
 					return nil
 				}
-				if len(w.Nodes) == limit || bytes > waitingBytes && len(w.Nodes) > 0 {
+				if len(w.Nodes) == limit {
 					w.More = true
 					return nil
 				}
@@ -259,13 +271,26 @@ func (s *Store) Waiting(ctx context.Context, upTo map[string]int64, limit int) (
 				w.Nodes = append(w.Nodes, n)
 				return nil
 			},
-		})
+		}
 	}
-	if len(questions) == 0 {
-		return out, nil
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(upTo)), waitingAsk) {
+		err := s.Ask(ctx, doing, collect(ids, question)...)
+		if errors.Is(err, errEnough) {
+			for _, w := range out {
+				w.More = true // of the one that was read last, there may be
+			}
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if out[id] == nil {
+				out[id] = new(Waiting)
+			}
+		}
 	}
-	err := s.Ask(ctx, "reading nodes to link", questions...)
-	return out, err
+	return out, nil
 }
 
 // Appended reads nodes by their ids, with the tasks of those that are not linked. unread says which of
@@ -297,10 +322,28 @@ func (s *Nodes) NextWaiting(ctx context.Context, after string, look int) (flowID
 	return flowIDs, err
 }
 
-// CountWaiting counts the nodes of a stream that are to be linked. Index: link.
-func (s *Nodes) CountWaiting(ctx context.Context, flowID string) (int64, error) {
-	n, err := s.flowNodes.CountDocuments(ctx, bson.D{d("flow_id", flowID), d("no", bson.D{d("$gt", 0)})}, options.Count().SetHint(indexLink))
-	return n, explain(err, "counting the nodes to link of "+flowID)
+// CountWaiting counts the nodes of streams that are to be linked, by stream. Index: link.
+func (s *Nodes) CountWaiting(ctx context.Context, flowIDs []string) (map[string]int64, error) {
+	const doing = "counting nodes to link"
+	cur, err := s.flowNodes.Aggregate(ctx, mongo.Pipeline{
+		{d("$match", bson.D{d("flow_id", in(flowIDs)), d("no", bson.D{d("$gt", 0)})})},
+		{d("$group", bson.D{d("_id", "$flow_id"), d("n", bson.D{d("$sum", 1)})})},
+	}, options.Aggregate().SetHint(indexLink))
+	if err != nil {
+		return nil, explain(err, doing)
+	}
+	var counted []struct {
+		ID string `bson:"_id"`
+		N  int64  `bson:"n"`
+	}
+	if err := cur.All(ctx, &counted); err != nil {
+		return nil, explain(err, doing)
+	}
+	out := make(map[string]int64, len(counted))
+	for _, c := range counted {
+		out[c.ID] = c.N
+	}
+	return out, nil
 }
 
 // Streams reads streams by their ids, at most limit after the given one, without what they plan.

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // reserve asks for one number in the stream s/g, and returns it.
@@ -79,4 +81,44 @@ func TestAFleetOfIdleStreamsIsNotReadToFindWhatIsLost(t *testing.T) {
 		found = append(found, after.ID)
 	}
 	require.Equal(t, []string{"s/runs", "-/starts-a-flow"}, found)
+}
+
+func TestNodesOfMegabytesAreReadAFewAtATime(t *testing.T) {
+	s := newStepping(t)
+	var nodes []*graph.Node
+	for _, stream := range []string{"s/a", "s/b", "s/c"} {
+		for i := range int64(4) {
+			id := stream + "/" + string(rune('0'+i))
+			kind, args, err := bson.MarshalValue(strings.Repeat("x", 1<<20))
+			require.NoError(t, err)
+			task := &model.Task{ID: id, Type: "t", Args: bson.RawValue{Type: kind, Value: args}}
+			nodes = append(nodes, &graph.Node{ID: id, FlowID: stream, Node: id, No: i + 1, Status: graph.NodeInit, Task: task})
+		}
+	}
+	require.NoError(t, s.Nodes.Append(t.Context(), nodes))
+	linked := map[string]int{}
+	for round := 0; len(linked) < 3; round++ {
+		require.Less(t, round, 12, "each read gets on")
+		upTo := map[string]int64{"s/a": 4, "s/b": 4, "s/c": 4}
+		for id := range linked {
+			delete(upTo, id)
+		}
+		found, err := s.Waiting(t.Context(), upTo, 100)
+		require.NoError(t, err)
+		n := 0
+		for id, w := range found {
+			n += len(w.Nodes)
+			require.NotEmpty(t, w.Nodes, "a stream that was not read is not in the result")
+			if len(w.Nodes) < 4 {
+				require.True(t, w.More, "%s has others", id)
+			} else {
+				linked[id] = n
+			}
+		}
+		require.Less(t, n, 12, "not everything at once")
+	}
+	found, err := s.Waiting(t.Context(), map[string]int64{"s/none": 4}, 100)
+	require.NoError(t, err)
+	require.Empty(t, found["s/none"].Nodes)
+	require.NotNil(t, found["s/none"], "it was read")
 }

@@ -1,0 +1,191 @@
+package repeat
+
+import (
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// Type says how a plan repeats (seed 001, 1.2).
+type Type string
+
+// The types of plans. The intervals of second, minute and hour are elapsed time. A day is a day of the
+// calendar in the plan's time zone, as are weeks and months.
+const (
+	None   Type = "none"   // at once, one step
+	Time   Type = "time"   // at plan_time, one step
+	Second Type = "second" // every plan_value seconds, the first that long after plan_time
+	Minute Type = "minute"
+	Hour   Type = "hour"
+	Day    Type = "day"
+	Week   Type = "week"  // on the weekday plan_value, at the time of day of plan_time
+	Month  Type = "month" // on a day of the month, at the time of day of plan_time
+)
+
+// Status of a [Plan].
+type Status string
+
+// The statuses of plans. A plan that is FINISH or CANCELLED is over, and moves to plan_history.
+const (
+	StatusRunning   Status = "RUNNING"   // its next step waits for its time, or runs
+	StatusError     Status = "ERROR"     // a plan error: no step starts until Reset
+	StatusFinish    Status = "FINISH"    // its last step has ended, or its last time has passed
+	StatusCancelled Status = "CANCELLED" // by a person
+)
+
+// Over reports whether the plan is over.
+func (s Status) Over() bool { return s == StatusFinish || s == StatusCancelled }
+
+// State says how a step ended, or what is wrong with it (the last_state of seed 001).
+type State string
+
+// The states of steps.
+const (
+	StateOK        State = "OK"
+	StateError     State = "ERROR"      // the step is due again
+	StateCancelled State = "CANCELLED"  // a person cancelled its task: the plan goes on with the next step
+	StatePlanError State = "PLAN_ERROR" // the plan is ERROR
+	StateNoWorker  State = "NO_WORKER"  // the step is due, and nobody serves its station (NOT_WORKER in seed 001)
+)
+
+// Spec is the definition of a plan. Its JSON and YAML names are those of the fields in snake case.
+type Spec struct {
+	// PlanID names the plan within its tenant: 1 to 128 bytes. An id has at most one plan, also after
+	// that is over: publishing it again changes nothing. "" = a generated id.
+	PlanID    string `bson:"plan_id,omitempty"`
+	Tenant    string `bson:"tenant,omitempty"`     // "" = none
+	RequestID string `bson:"request_id,omitempty"` // the caller's own; at most 256 bytes
+	Station   string `bson:"station,omitempty"`    // the task type of the steps
+	Caller    string `bson:"caller,omitempty"`     // who asked for the plan; at most 256 bytes
+	// Description is the topic of the results that [github.com/mscheduler/mscheduler/plan.Plans.Subscribe]
+	// returns; at most 4,096 bytes.
+	Description string `bson:"description,omitempty"`
+
+	PlanType Type `bson:"plan_type,omitempty"`
+	// PlanValue is the interval of second, minute, hour and day: 0 to 32,767. Of week it is the day,
+	// 0 to 6 with Sunday 0. Of month it is the day 1 to 31 (the last day if the month has no such day),
+	// 0 for the last day, or -1 to -31 for that many days before the last, at least the 1st.
+	PlanValue int `bson:"plan_value,omitempty"`
+	// PlanRepet is the number of steps of a plan that repeats: -1 = without end, or at least 1. It has
+	// no meaning for none and time.
+	PlanRepet int `bson:"plan_repet,omitempty"`
+	// NoKeep runs every step, late ones one after the other. Without it, times that have passed when a
+	// step ends are skipped and count as steps; a plan whose last time has passed is over. The times of
+	// week and month are always in the future.
+	NoKeep bool `bson:"no_keep,omitempty"`
+	// PlanTime is the time of a plan of type time, and the time from which intervals count (zero = the
+	// time of publication). For week and month only its time of day in the time zone counts (zero =
+	// 00:00). none ignores it.
+	PlanTime time.Time `bson:"plan_time,omitempty"`
+	Timezone string    `bson:"timezone,omitempty"` // an IANA name such as Europe/Berlin; "" = UTC
+
+	Messages []any `bson:"messages,omitempty"` // what the steps are told: 1 to 1,000 JSON values
+
+	// PlanExecTimeout is the lease of a step's executions (WorkerTimeout of its task): a step is not
+	// started again before it lapses. Workers of this library renew it while the handler runs. 0 = that
+	// of the options, the task type or the handler.
+	PlanExecTimeout time.Duration `bson:"plan_exec_timeout_ms,omitempty"`
+
+	Priority *int          `bson:"priority,omitempty"` // of the steps' tasks; nil = 5
+	Options  model.Options `bson:"options,omitempty"`  // of the steps' tasks
+	// Callback configures signed requests about the plan. Success is called when it is FINISH, Error
+	// when it is ERROR. nil = no calls.
+	Callback *model.Callback `bson:"callback,omitempty"`
+}
+
+// Plan is one document of the collection plans, and of plan_history when it is over. Every decision
+// about a plan is one write on this document, guarded by Rev. The names of its fields are those of
+// seed 001, where it has them.
+type Plan struct {
+	ID          string `bson:"_id"` // tenant/plan_id
+	PlanID      string `bson:"plan_id"`
+	Tenant      string `bson:"tenant,omitempty"`
+	RequestID   string `bson:"request_id,omitempty"`
+	Station     string `bson:"station"`
+	Caller      string `bson:"caller,omitempty"`
+	Description string `bson:"description,omitempty"`
+
+	PlanType  Type          `bson:"plan_type"`
+	PlanValue int           `bson:"plan_value"`
+	PlanRepet int           `bson:"plan_repet"`
+	NoKeep    bool          `bson:"no_keep,omitempty"`
+	Timezone  string        `bson:"timezone,omitempty"`
+	Messages  bson.RawValue `bson:"messages"` // an array
+
+	PlanExecTimeout time.Duration   `bson:"plan_exec_timeout_ms,omitempty"`
+	Priority        *int            `bson:"priority,omitempty"`
+	Options         model.Options   `bson:"options,omitempty"`
+	Callback        *model.Callback `bson:"callback,omitempty"` // secrets are sealed
+
+	Start     time.Time `bson:"start"`                // what intervals count from; of week and month the time of day
+	Step      int64     `bson:"step"`                 // the step that waits or runs, from 1 on; skipped times count; 0 = there is none
+	Try       int64     `bson:"try,omitempty"`        // how often the step was started again
+	PlanTime  time.Time `bson:"plan_time,omitempty"`  // the time of that step
+	ExecTime  time.Time `bson:"exec_time,omitempty"`  // when the last step ended
+	RealRepet int64     `bson:"real_repet,omitempty"` // steps that have succeeded
+	Skipped   int64     `bson:"skipped,omitempty"`    // times that were skipped
+	LastState State     `bson:"last_state,omitempty"` // of the last step that ended; "" = none has
+
+	Status    Status    `bson:"status"`
+	Reason    string    `bson:"reason,omitempty"`  // of the last state and the status, for people
+	LookAt    time.Time `bson:"look_at,omitempty"` // engines look often for the end of the step from then on
+	Rev       int64     `bson:"rev"`               // rises on every decision
+	Decision  string    `bson:"decision,omitempty"`
+	CreatedAt time.Time `bson:"created_at"`
+	UpdatedAt time.Time `bson:"updated_at"`
+	EndedAt   time.Time `bson:"ended_at,omitempty"`
+	DeleteAt  time.Time `bson:"delete_at,omitempty"` // the document goes then
+
+	Planned   []Planned `bson:"planned,omitempty"`
+	PlannedAt time.Time `bson:"planned_at,omitempty"`
+}
+
+// Planned is a decision about a plan that an engine must carry out.
+type Planned struct {
+	ID   string `bson:"id"`
+	Do   Action `bson:"do,omitempty"` // "" = only the task is sent
+	Step int64  `bson:"step,omitempty"`
+	Try  int64  `bson:"try,omitempty"`
+	// At is when a step that is started again may run.
+	At time.Time `bson:"at,omitempty"`
+	// Task is inserted unless it exists.
+	Task *model.Task `bson:"task,omitempty"`
+	Tell string      `bson:"tell,omitempty"` // the error_info of a callback that is sent
+}
+
+// Action is what is to be done. The actions are the engine's own.
+type Action string
+
+// Result is what one participant of a step has done: one document of the collection plan_results. A
+// step with concurrent_worker_count n has at least n. They are kept with the plan.
+type Result struct {
+	ID          string        `bson:"_id"`  // plan/step/try/number of the execution
+	Plan        string        `bson:"plan"` // the ID of the plan
+	PlanID      string        `bson:"plan_id"`
+	Tenant      string        `bson:"tenant,omitempty"`
+	Description string        `bson:"description,omitempty"`
+	Station     string        `bson:"station"`
+	Step        int64         `bson:"step"`
+	Try         int64         `bson:"try,omitempty"`
+	PlanTime    time.Time     `bson:"plan_time"`
+	Worker      string        `bson:"worker,omitempty"` // "" = nobody took part
+	State       State         `bson:"state"`
+	Result      bson.RawValue `bson:"result,omitempty"`
+	ErrorInfo   string        `bson:"error_info,omitempty"`
+	At          time.Time     `bson:"at"` // when the participant ended
+	DeleteAt    time.Time     `bson:"delete_at,omitempty"`
+}
+
+// Args are the arguments of the task of a step. M is the type of the messages. The type of a station is
+// model.NewType[repeat.Args[M], R](station).
+type Args[M any] struct {
+	PlanID      string    `bson:"plan_id" json:"plan_id"`
+	PlanTime    time.Time `bson:"plan_time" json:"plan_time"` // the time that the step is about, however late it runs
+	Step        int64     `bson:"step" json:"step"`           // from 1 on; skipped times count
+	RequestID   string    `bson:"request_id,omitempty" json:"request_id,omitempty"`
+	Caller      string    `bson:"caller,omitempty" json:"caller,omitempty"`
+	Description string    `bson:"description,omitempty" json:"description,omitempty"`
+	Messages    []M       `bson:"messages" json:"messages"`
+}

@@ -93,6 +93,11 @@ ticks: ## engines killed and frozen under 2,000 rules a second for 5 minutes: no
 	MSCHEDULER_TEST_ENGINES=embedded MSCHEDULER_TICKS_RULES=2000 MSCHEDULER_TICKS_SECONDS=300 \
 		$(GO) test -v -count=1 -timeout 60m -run TestEveryTickHasOneRecord ./integration
 
+.PHONY: streams
+streams: ## 50,000 nodes to one stream and to 1,000, processes killed and frozen: none lost, none twice, all in order
+	MSCHEDULER_TEST_ENGINES=embedded MSCHEDULER_STREAMS_NODES=100000 MSCHEDULER_STREAMS_MANY=1000 MSCHEDULER_STREAMS_SECONDS=120 \
+		$(GO) test -v -count=1 -timeout 60m -run TestStreamsKeepTheirOrderAlthoughProcessesDieAndFreeze ./integration
+
 .PHONY: zones
 zones: ## the time zone database of this Go release becomes that of periodic rules
 	cp "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" internal/calendar/zoneinfo.zip

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -12,7 +13,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
 )
 
 // monitored is the database by a client whose commands are seen before they are sent.
@@ -95,4 +98,27 @@ func TestANodeIsLinkedThatWasStoredLongAfterItsNumberWasReserved(t *testing.T) {
 	require.NoError(t, slow.Flush(t.Context()))
 	close(w.gate)
 	w.eventually("the late node runs", func() bool { return len(w.started("s/g")) == 2 })
+}
+
+// The worker has another client, so the engine learns of the end of the node by its looks. It has
+// just looked, and found nothing to wait for.
+func TestAnEngineKnowsAtOnceThatItsProcessHasLetAStreamRun(t *testing.T) {
+	w := &world{t: t, db: testdb.New(t), broken: map[string]bool{}}
+	looks := make(chan struct{}, 1000)
+	var err error
+	w.flows, err = flow.New(flow.Config{Database: monitored(t, w.db, func(command bson.Raw) {
+		if coll, _ := command.Lookup("aggregate").StringValueOK(); coll == "control" {
+			looks <- struct{}{}
+		}
+	})})
+	require.NoError(t, err)
+	w.work()
+	w.run(w.flows.Run)
+	<-looks
+	w.appends("s", "g", link("a"))
+	require.NoError(t, w.flows.Flush(t.Context()))
+	w.eventually("the node is over", func() bool { return w.record("s/g/a").Status == graph.NodeSuccess })
+	var task model.Task
+	require.NoError(t, w.db.Collection("tasks").FindOne(t.Context(), bson.D{{Key: "type", Value: "add"}}).Decode(&task))
+	require.Less(t, w.record("s/g/a").At.Sub(task.FinishedAt), 2500*time.Millisecond, "half of the time between two looks of an idle engine")
 }

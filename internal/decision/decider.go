@@ -58,18 +58,13 @@ func New[D any](c Config[D]) *Decider[D] {
 
 // One writes one decision for a person who wants to know, and carries it out at once. began is
 // when the document was about to be read. applied is false when somebody else decided about the
-// document in between.
+// document in between. The engine of this process, if one runs, looks soon.
 func (d *Decider[D]) One(ctx context.Context, began clock.Instant, w store.Decision[D]) (applied bool, err error) {
 	some, err := d.Several(ctx, began, []store.Decision[D]{w})
-	if err != nil {
-		return false, err
-	}
-	d.heard.ofPerson()
-	return some[0], nil
+	return err == nil && some[0], err
 }
 
-// Several is [Decider.One] for decisions about some documents, which are to be small. The engine
-// does not hear of it.
+// Several is [Decider.One] for decisions about some documents, which are to be small.
 func (d *Decider[D]) Several(ctx context.Context, began clock.Instant, writes []store.Decision[D]) (applied []bool, err error) {
 	v := d.portion(ctx, began, writes)
 	if v.err != nil {
@@ -77,6 +72,9 @@ func (d *Decider[D]) Several(ctx context.Context, began clock.Instant, writes []
 	}
 	if done := d.rest(ctx, began, v.sent); len(done) > 0 {
 		d.remove(ctx, done)
+	}
+	if slices.Contains(v.applied, true) {
+		d.heard.ofDecision()
 	}
 	for _, why := range v.refused {
 		return v.applied, why
@@ -97,7 +95,7 @@ func (d *Decider[D]) Decided(ctx context.Context, began clock.Instant, doc D) {
 	if done := d.rest(ctx, began, s); len(done) > 0 {
 		d.remove(ctx, done)
 	}
-	d.heard.ofPerson()
+	d.heard.ofDecision()
 }
 
 // verdict is what became of a portion of decisions.

@@ -16,10 +16,10 @@ import (
 // news is what a decider hears in its own process, without asking the database. It is safe for
 // concurrent use.
 type news struct {
-	mu     sync.Mutex
-	bell   chan<- struct{} // of the engine that runs; nil = none does
-	person bool            // a person has decided
-	ends   []store.OutboxLife
+	mu      sync.Mutex
+	bell    chan<- struct{} // of the engine that runs; nil = none does
+	decided bool            // somebody else than the engine has: a person, or whoever appended to a stream
+	ends    []store.OutboxLife
 }
 
 // maxNews is how many ends wait for the engine. The looks find those beyond.
@@ -33,10 +33,10 @@ func (n *news) listen(bell chan<- struct{}) {
 	}
 }
 
-func (n *news) ofPerson() {
+func (n *news) ofDecision() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.person = true; n.bell != nil {
+	if n.decided = true; n.bell != nil {
 		clock.Wake(n.bell)
 	}
 }
@@ -52,12 +52,12 @@ func (n *news) ofEnd(t *model.Task) {
 	}
 }
 
-func (n *news) take() (person bool, ends []store.OutboxLife) {
+func (n *news) take() (decided bool, ends []store.OutboxLife) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	person, ends = n.person, n.ends
-	n.person, n.ends = false, nil
-	return person, ends
+	decided, ends = n.decided, n.ends
+	n.decided, n.ends = false, nil
+	return decided, ends
 }
 
 // maxRecent is how many documents an engine remembers, which may be large.
@@ -82,7 +82,7 @@ func (d *Decider[D]) prompt(kind string) bool { return d.Prompt && kind == d.Pla
 
 // hear takes the news. soon says that a look is to come soon: something was decided.
 func (d *Decider[D]) hear(ctx context.Context) (soon bool) {
-	person, ends := d.heard.take()
+	decided, ends := d.heard.take()
 	began, now := clock.Read(d.Store.Local()), d.Store.Local().Monotonic()
 	for id, at := range d.crossed {
 		if now-at >= crossedFor {
@@ -94,7 +94,7 @@ func (d *Decider[D]) hear(ctx context.Context) (soon bool) {
 		return crossed
 	})
 	if len(ends) == 0 {
-		return person
+		return decided
 	}
 	for recent := d.recent; ; recent = nil {
 		if _, err := d.decide(ctx, began, nil, ends, recent, d.Store.Clock.Now()); err != nil {

@@ -27,7 +27,7 @@ func (c *Schedule) Tally(after, to time.Time) (t Tally) {
 		return c.tallySteady(after, to)
 	}
 	end := to.Add(time.Second) // exclusive, as the end of spans is
-	for s, from := c.spanAt(after), after.Add(time.Second); ; {
+	for s, from := spanAt(after, c.zone), after.Add(time.Second); ; {
 		last := s.end.IsZero() || !s.end.Before(end)
 		until := s.end
 		if last {
@@ -37,7 +37,7 @@ func (c *Schedule) Tally(after, to time.Time) (t Tally) {
 		if last {
 			return t
 		}
-		next := c.spanAt(s.end)
+		next := spanAt(s.end, c.zone)
 		c.between(s, next, func(k Tick) bool {
 			if k.Fires {
 				t.add(1, k.At, k.At)

@@ -49,7 +49,7 @@ func (c *Schedule) Ticks(after time.Time) iter.Seq[Tick] {
 		return c.steady(after)
 	}
 	return func(yield func(Tick) bool) {
-		s := c.spanAt(after)
+		s := spanAt(after, c.zone)
 		from := after.Add(time.Second)
 		for {
 			w, more := c.inside(s, from, yield)
@@ -58,10 +58,10 @@ func (c *Schedule) Ticks(after time.Time) iter.Seq[Tick] {
 			}
 			// Nothing of the rule is between the span and w, but where the clocks go back first.
 			if far := w.Add(-2 * day); s.after >= s.offset && far.After(s.end) {
-				s, from = c.spanAt(far), far
+				s, from = spanAt(far, c.zone), far
 				continue
 			}
-			next := c.spanAt(s.end)
+			next := spanAt(s.end, c.zone)
 			if !c.between(s, next, yield) {
 				return
 			}
@@ -100,15 +100,15 @@ type span struct {
 	after      int       // offset of the span behind
 }
 
-func (c *Schedule) spanAt(t time.Time) span {
-	local := t.In(c.zone)
+func spanAt(t time.Time, zone *time.Location) span {
+	local := t.In(zone)
 	start, end := local.ZoneBounds()
 	_, offset := local.Zone()
 	s := span{start: start.UTC(), end: end.UTC(), offset: offset, before: offset, after: offset}
 	if start.IsZero() {
 		s.start = time.Time{}
 	} else {
-		_, s.before = start.Add(-time.Second).In(c.zone).Zone()
+		_, s.before = start.Add(-time.Second).In(zone).Zone()
 	}
 	if end.IsZero() {
 		s.end = time.Time{}

@@ -124,6 +124,6 @@ func (b *builder) appended(id string, i int, n *graph.NodeSpec, places map[strin
 func (c *checker) plain() {
 	oneOf(c, "on_failure", c.n.OnFailure, "", graph.Suspend, graph.Continue, graph.End)
 	c.add(input.Priority(c.n.Priority))
-	c.add(under("options", input.Options(&c.n.Options)))
-	c.add(under("options", input.OptionsFor(&c.n.Options, c.n.Type)))
+	c.add(input.Under("options", input.Options(&c.n.Options)))
+	c.add(input.Under("options", input.OptionsFor(&c.n.Options, c.n.Type)))
 }

@@ -62,7 +62,7 @@ func (c *checker) flow(v *graph.Vertex) {
 	s.Tenant, s.Creator, s.Category = "", cmp.Or(s.Creator, c.spec.Creator), cmp.Or(s.Category, c.spec.Category)
 	inner := &builder{spec: &s, key: childKey(c.key, c.n.ID, longLife), now: c.now, depth: c.depth + 1, open: c.n.Args != nil || c.open && s.Args == nil}
 	_, err := inner.build()
-	c.add(under("flow", err))
+	c.add(input.Under("flow", err))
 	if err == nil {
 		v.Type = NodeType
 		v.Flow, err = packed(&s)

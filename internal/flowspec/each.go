@@ -117,7 +117,7 @@ func ElementArgs(v *graph.Vertex, items []bson.RawValue, output func(node string
 	total := 0
 	for i := range items {
 		if out[i], err = resolve(template, items[i], output); err != nil {
-			return nil, under("each["+strconv.Itoa(i)+"]", err)
+			return nil, input.Under("each["+strconv.Itoa(i)+"]", err)
 		}
 		if total += len(out[i].Value); total > maxFlowBytes {
 			return nil, input.Invalid("each", "has arguments of more than %d bytes as BSON for all its elements together", maxFlowBytes)

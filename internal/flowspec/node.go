@@ -38,22 +38,6 @@ func ofNode(i int, id string, err error) (out []error) {
 	return []error{input.Invalid(fmt.Sprintf("nodes[%d].%s", i, f.Field), "%s%s", shown, f.Reason)}
 }
 
-// under puts the fields that the error names into another one.
-func under(field string, err error) error {
-	var f *model.InvalidError
-	if joined, many := err.(interface{ Unwrap() []error }); many {
-		var out []error
-		for _, e := range joined.Unwrap() {
-			out = append(out, under(field, e))
-		}
-		return errors.Join(out...)
-	}
-	if errors.As(err, &f) {
-		return input.Invalid(field+"."+f.Field, "%s", f.Reason)
-	}
-	return err
-}
-
 // checker gathers what is wrong with one node.
 type checker struct {
 	*builder

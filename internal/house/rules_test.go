@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"internal/flowspec":    {"core", "internal/mql/query"},
 	"internal/flowplan":    {"core", "internal/mql/query", "internal/flowspec"},
 	"flow":                 {"core", "internal/decision", "internal/flowplan", "internal/flowspec", "internal/groupcommit", "internal/secret", "internal/store", "internal/tasktypes"},
+	"internal/stepplan":    {"core", "internal/calendar"},
 	"migrate":              {"core", "internal/store"},
 	"internal/secret":      {"core"},
 	"internal/httpcall":    {"core", "internal/secret"},

@@ -1,6 +1,7 @@
 package input
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mscheduler/mscheduler/model"
@@ -9,4 +10,26 @@ import (
 // Invalid makes an *[model.InvalidError].
 func Invalid(field, format string, args ...any) error {
 	return &model.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Under puts the fields that an error names into another field: x becomes field.x. Joined errors stay
+// joined.
+func Under(field string, err error) error {
+	return Renamed(err, func(name string) string { return field + "." + name })
+}
+
+// Renamed gives the fields that an error names other names.
+func Renamed(err error, rename func(field string) string) error {
+	if joined, many := err.(interface{ Unwrap() []error }); many {
+		var out []error
+		for _, e := range joined.Unwrap() {
+			out = append(out, Renamed(e, rename))
+		}
+		return errors.Join(out...)
+	}
+	var f *model.InvalidError
+	if errors.As(err, &f) {
+		return &model.InvalidError{Field: rename(f.Field), Reason: f.Reason}
+	}
+	return err
 }

@@ -71,6 +71,13 @@ func (v *verdict) outcome() lifecycle.Outcome {
 // as Pending.
 func Fatal(err error) error { return &verdict{err: err, say: "fatal", kind: failkind.Fatal} }
 
+// PlanError wraps an error that makes the plan of a step wrong (seed 001): the task ends as after
+// [Fatal], and the plan is ERROR until a person resets it. A task that is not a step of a plan ends as
+// after Fatal.
+func PlanError(err error) error {
+	return &verdict{err: err, say: "plan error", kind: failkind.PlanError}
+}
+
 // RetryAfter is an error with the retry delay d instead of the strategy's delay. It counts as
 // an error. A negative d means 0; the maximum is ten years.
 func RetryAfter(d time.Duration, err error) error {

@@ -23,6 +23,7 @@ type Origin struct {
 	Tick       *Tick  `bson:"tick,omitempty"`       // of a periodic rule
 	Node       string `bson:"node,omitempty"`       // of a flow: which of its nodes the task is
 	Element    int    `bson:"element,omitempty"`    // of a node with elements: which of them, from 1 on
+	Step       int64  `bson:"step,omitempty"`       // of a plan: which of its steps the task is, from 1 on
 }
 
 // Tick identifies the run of a periodic rule that a task belongs to.

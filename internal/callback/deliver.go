@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
 // defaultTimeout is how long a receiver has to answer, as with the best known senders.
@@ -53,7 +54,7 @@ func NewDeliverer(c Config) *Deliverer {
 // Close closes idle connections.
 func (d *Deliverer) Close() { d.caller.Close() }
 
-// Deliver calls the receiver of the life's end, or of an event of a flow, and returns what the delivery keeps of its answer;
+// Deliver calls the receiver of the life's end, or of an event of a flow or plan, and returns what the delivery keeps of its answer;
 // nothing if there is no receiver any more. An error is retried unless it is a
 // [*httpcall.VerdictError] that says otherwise.
 //
@@ -63,6 +64,9 @@ func (d *Deliverer) Close() { d.caller.Close() }
 func (d *Deliverer) Deliver(ctx context.Context, args lifecycle.DeliveryArgs) (httpcall.Answer, error) {
 	if args.Flow != nil {
 		return d.flow(ctx, args.Flow)
+	}
+	if args.Plan != nil {
+		return d.plan(ctx, args.Plan)
 	}
 	life, err := d.Store.History.Life(ctx, args.TaskID, args.Generation)
 	if errors.Is(err, store.ErrNotFound) {
@@ -97,6 +101,25 @@ func (d *Deliverer) flow(ctx context.Context, e *lifecycle.FlowEvent) (httpcall.
 		return httpcall.Answer{}, nil
 	}
 	return d.call(ctx, target, c.Security, message{id: e.ID, body: lifecycle.FlowCallbackBody(e, ext)})
+}
+
+// plan calls the receiver of an event of a plan.
+func (d *Deliverer) plan(ctx context.Context, e *lifecycle.PlanEvent) (httpcall.Answer, error) {
+	p, err := d.Store.Plans.Get(ctx, e.Plan)
+	if errors.Is(err, store.ErrNoPlan) {
+		return httpcall.Answer{}, &httpcall.VerdictError{Err: fmt.Errorf("the plan no longer exists: %w", err), Fatal: true}
+	}
+	if err != nil || p.Callback == nil {
+		return httpcall.Answer{}, err
+	}
+	target := p.Callback.Success
+	if e.Status == string(repeat.StatusError) {
+		target = p.Callback.Error
+	}
+	if target == nil {
+		return httpcall.Answer{}, nil
+	}
+	return d.call(ctx, target, p.Callback.Security, message{id: e.ID, body: lifecycle.PlanCallbackBody(e, p.PlanID, p.RequestID)})
 }
 
 // message is what a receiver is sent.

@@ -82,20 +82,31 @@ func (d *Decider[D]) Several(ctx context.Context, began clock.Instant, writes []
 	return v.applied, nil
 }
 
-// Decided carries out at once what a new document plans, which a caller has just stored. What it
+// Decided carries out at once what new documents plan, which a caller has just stored. What it
 // cannot do waits for a sweep. began is when the caller began.
-func (d *Decider[D]) Decided(ctx context.Context, began clock.Instant, doc D) {
+func (d *Decider[D]) Decided(ctx context.Context, began clock.Instant, docs ...D) {
+	for _, some := range portions(docs, d.Planner.PlannedBytes) {
+		if !d.decided(ctx, began, some) {
+			return
+		}
+	}
+	if len(docs) > 0 {
+		d.heard.ofDecision()
+	}
+}
+
+func (d *Decider[D]) decided(ctx context.Context, began clock.Instant, docs []D) bool {
 	ctx, cancel := throughStop(ctx)
 	defer cancel()
-	s, err := d.send(ctx, []D{doc})
+	s, err := d.send(ctx, docs)
 	if err != nil {
 		d.later(err)
-		return
+		return false
 	}
 	if done := d.rest(ctx, began, s); len(done) > 0 {
 		d.remove(ctx, done)
 	}
-	d.heard.ofDecision()
+	return true
 }
 
 // verdict is what became of a portion of decisions.

@@ -227,7 +227,7 @@ func (r *report) errorsLeft() string {
 func (r *report) spentBudget() {
 	t := r.Task
 	for i := range t.WorkerStates {
-		if t.WorkerStates[i].FailKind == failkind.Fatal {
+		if failkind.Final(t.WorkerStates[i].FailKind) {
 			r.because("The handler returned a fatal error, so it is not retried.")
 			return
 		}

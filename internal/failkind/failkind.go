@@ -8,6 +8,7 @@ import "github.com/mscheduler/mscheduler/model"
 const (
 	Error       model.FailKind = "error"
 	Fatal       model.FailKind = "fatal"
+	PlanError   model.FailKind = "plan_error"
 	Panic       model.FailKind = "panic"
 	Timeout     model.FailKind = "timeout"
 	Lapsed      model.FailKind = "lapsed"
@@ -16,3 +17,6 @@ const (
 	Cancelled   model.FailKind = "cancelled"
 	Cleaned     model.FailKind = "cleaned"
 )
+
+// Final says whether the handler said that no retry can help.
+func Final(k model.FailKind) bool { return k == Fatal || k == PlanError }

@@ -51,6 +51,7 @@ var mayImport = map[string][]string{
 	"internal/flowplan":    {"core", "internal/mql/query", "internal/flowspec"},
 	"flow":                 {"core", "internal/decision", "internal/flowplan", "internal/flowspec", "internal/groupcommit", "internal/secret", "internal/store", "internal/tasktypes"},
 	"internal/stepplan":    {"core", "internal/calendar"},
+	"plan":                 {"core", "internal/decision", "internal/secret", "internal/stepplan", "internal/store", "internal/tasktypes"},
 	"migrate":              {"core", "internal/store"},
 	"internal/secret":      {"core"},
 	"internal/httpcall":    {"core", "internal/secret"},
@@ -104,7 +105,7 @@ var thirdParties = []string{
 	"github.com/rs/zerolog",
 }
 
-var libraries = []string{"model", "producer", "admin", "pull", "consumer", "periodic", "periodic/schedule", "flow", "flow/graph", "plan/repeat", "migrate", "callback"}
+var libraries = []string{"model", "producer", "admin", "pull", "consumer", "periodic", "periodic/schedule", "flow", "flow/graph", "plan", "plan/repeat", "migrate", "callback"}
 
 // unreachable are packages that must not be linked into others, however long the chain
 // of imports between them.

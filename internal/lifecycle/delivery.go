@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -25,6 +26,18 @@ type DeliveryArgs struct {
 	Generation int64  `json:"generation"`
 	// Flow is what is told of a flow, in the place of a task.
 	Flow *FlowEvent `json:"flow,omitempty"`
+	// Plan is what is told of a plan, in the place of a task.
+	Plan *PlanEvent `json:"plan,omitempty"`
+}
+
+// PlanEvent is what a callback tells of a plan. Its receiver, and how it is signed, is read when it is
+// delivered.
+type PlanEvent struct {
+	ID        string `json:"id"`   // of the event, for ever
+	Plan      string `json:"plan"` // the id of the document
+	Step      int64  `json:"step"`
+	Status    string `json:"status"` // ERROR or FINISH
+	ErrorInfo string `json:"error_info"`
 }
 
 // FlowEvent is what a callback tells of a flow. Its receiver, and how it is signed, is read when it
@@ -61,14 +74,35 @@ func Delivery(t *model.Task) Draft {
 // FlowDelivery is the draft of the task that delivers a callback of a flow. Nobody waits for its
 // end.
 func FlowDelivery(tenant string, e FlowEvent) Draft {
-	start, doc := bsoncore.AppendDocumentStart(nil)
-	at, doc := bsoncore.AppendDocumentElementStart(doc, "flow")
-	for _, f := range [][2]string{{"id", e.ID}, {"flow_id", e.FlowID}, {"node", e.Node}, {"status", e.Status}, {"error_info", e.ErrorInfo}} {
+	doc := texts(nil, [][2]string{{"id", e.ID}, {"flow_id", e.FlowID}, {"node", e.Node}, {"status", e.Status}, {"error_info", e.ErrorInfo}})
+	return eventDelivery(tenant, e.ID, "flow", doc)
+}
+
+// PlanDelivery is [FlowDelivery] for a plan.
+func PlanDelivery(tenant string, e PlanEvent) Draft {
+	doc := texts(nil, [][2]string{{"id", e.ID}, {"plan", e.Plan}, {"status", e.Status}, {"error_info", e.ErrorInfo}})
+	return eventDelivery(tenant, e.ID, "plan", bsoncore.AppendInt64Element(doc, "step", e.Step))
+}
+
+func texts(doc []byte, fields [][2]string) []byte {
+	for _, f := range fields {
 		doc = bsoncore.AppendStringElement(doc, f[0], f[1])
 	}
-	doc, _ = bsoncore.AppendDocumentEnd(doc, at)
-	doc, _ = bsoncore.AppendDocumentEnd(doc, start)
-	return Draft{Tenant: tenant, Type: input.CallbackType, Key: e.ID, Args: bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: doc}}
+	return doc
+}
+
+func eventDelivery(tenant, id, of string, event []byte) Draft {
+	args := bsoncore.BuildDocument(nil, bsoncore.AppendDocumentElement(nil, of, bsoncore.BuildDocument(nil, event)))
+	return Draft{Tenant: tenant, Type: input.CallbackType, Key: id, Args: bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: args}}
+}
+
+// PlanCallbackBody is what the receiver of a plan's callback is sent.
+func PlanCallbackBody(e *PlanEvent, planID, requestID string) []byte {
+	b := []byte(`{`)
+	for _, f := range [][2]string{{"plan_id", planID}, {"request_id", requestID}, {"status", e.Status}, {"error_info", e.ErrorInfo}} {
+		b = append(codec.AppendJSONString(append(append(append(b, '"'), f[0]...), `":`...), f[1]), ',')
+	}
+	return append(strconv.AppendInt(append(b, `"step":`...), e.Step, 10), '}')
 }
 
 // FlowCallbackBody is what the receiver of a flow's callback is sent.

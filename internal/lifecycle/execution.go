@@ -51,7 +51,7 @@ func Successes(t *model.Task) int {
 // counter and a budget of its own, so that lost machines do not eat the retries.
 func Costs(k model.FailKind) bool {
 	switch k {
-	case failkind.Error, failkind.Fatal, failkind.Panic, failkind.Timeout:
+	case failkind.Error, failkind.Fatal, failkind.PlanError, failkind.Panic, failkind.Timeout:
 		return true
 	default:
 		return false

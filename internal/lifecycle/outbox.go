@@ -17,6 +17,7 @@ const (
 	OutcomeDelivery = "delivery" // a delivery ended: its task is Success, or may be archived
 	OutcomePeriodic = "periodic" // a run of a periodic rule ended
 	OutcomeFlow     = "flow"     // the task of a node of a flow ended
+	OutcomePlan     = "plan"     // the task of a step of a plan ended
 )
 
 // EntryID names an entry of one life of one task for ever, in 32 characters that fit a

@@ -90,7 +90,7 @@ func expired(t *model.Task, now time.Time) bool {
 // archiveAt is when a task that ended at the time moves to the history.
 func archiveAt(t *model.Task, ended time.Time, eff Effective) time.Time {
 	least := MinRetention
-	if t.Origin != nil && (t.Origin.Tick != nil || t.Origin.Kind == OutcomeFlow) {
+	if t.Origin != nil && (t.Origin.Tick != nil || t.Origin.Kind == OutcomeFlow || t.Origin.Kind == OutcomePlan) {
 		least = MinTickRetention
 	}
 	return clock.Millis(ended.Add(max(eff.Retention, least)))
@@ -101,8 +101,8 @@ func archiveAt(t *model.Task, ended time.Time, eff Effective) time.Time {
 const (
 	// MinRetention is long enough for everybody who still has to read its end.
 	MinRetention = time.Minute
-	// MinTickRetention holds for the tasks of periodic rules and of flows: the key of one is what
-	// keeps its tick or node from being sent twice.
+	// MinTickRetention holds for the tasks of periodic rules, flows and plans: the key of one is what
+	// keeps its tick, node or step from being sent twice.
 	MinTickRetention = 24 * time.Hour
 )
 
@@ -116,7 +116,7 @@ func spent(t *model.Task, eff Effective) bool {
 	if t.ErrorCount > *eff.Retry.MaxErrors || t.LapseCount > eff.MaxLapses {
 		return true
 	}
-	return slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool { return w.FailKind == failkind.Fatal })
+	return slices.ContainsFunc(t.WorkerStates, func(w model.WorkerState) bool { return failkind.Final(w.FailKind) })
 }
 
 // lapseAt is the earliest lease among the open executions.

@@ -14,7 +14,7 @@ import (
 // SchemaVersion is the version this release writes; it can work on any database whose
 // min_reader is at most that.
 const (
-	SchemaVersion = 5
+	SchemaVersion = 6
 	minReader     = 4 // an older release would keep permits in another collection
 )
 
@@ -73,6 +73,15 @@ var indexes = []indexSpec{
 	{coll: "flow_nodes", name: indexLink, keys: fields("flow_id", "no"), only: "no"},
 	{coll: "flow_nodes", name: indexState, keys: bson.D{d("status", 1), d("at", -1), d("_id", -1)}},
 	{coll: "flow_nodes", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "plans", name: indexPlanned, keys: fields("planned_at"), only: "planned_at"},
+	{coll: "plans", name: indexLookPlan, keys: fields("look_at"), only: "look_at"},
+	{coll: "plans", name: indexLate, keys: fields("status", "plan_time")},
+	{coll: "plans", name: indexState, keys: bson.D{d("status", 1), d("updated_at", -1), d("_id", -1)}},
+	{coll: "plans", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "plan_history", name: indexState, keys: bson.D{d("status", 1), d("updated_at", -1), d("_id", -1)}},
+	{coll: "plan_history", name: "delete", keys: fields("delete_at"), gone: true},
+	{coll: "plan_results", name: indexPlan, keys: fields("plan", "at", "_id")},
+	{coll: "plan_results", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "permits", name: indexOf, keys: fields("type", "key"), only: "type"},
 	{coll: "permits", name: indexLook, keys: fields("look_at"), only: "look_at"},
 	{coll: "permits", name: "task", keys: fields("task"), only: "task"},

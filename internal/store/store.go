@@ -35,6 +35,8 @@ type Store struct {
 	Runs    *Runs
 	Flows   *Flows
 	Nodes   *Nodes
+	Plans   *Plans
+	Results *Results
 	Workers *Workers
 }
 
@@ -46,7 +48,7 @@ type core struct {
 	local  clock.Clock
 	log    zerolog.Logger
 
-	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, meta *mongo.Collection
+	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, meta *mongo.Collection
 
 	Clock *Clock
 	held  held
@@ -103,6 +105,9 @@ func Open(c Config) (*Store, error) {
 	s.runs = db.Collection(c.Prefix + "periodic_runs")
 	s.flows = db.Collection(c.Prefix + "flows")
 	s.flowNodes = db.Collection(c.Prefix + "flow_nodes")
+	s.plans = db.Collection(c.Prefix + "plans")
+	s.planHistory = db.Collection(c.Prefix + "plan_history")
+	s.planResults = db.Collection(c.Prefix + "plan_results")
 	s.meta = db.Collection(c.Prefix + "meta")
 	return furnish(s), nil
 }

@@ -112,7 +112,7 @@ type Plan struct {
 	PlanRepet int           `bson:"plan_repet"`
 	NoKeep    bool          `bson:"no_keep,omitempty"`
 	Timezone  string        `bson:"timezone,omitempty"`
-	Messages  bson.RawValue `bson:"messages"` // an array
+	Messages  bson.RawValue `bson:"messages,omitempty"` // an array
 
 	PlanExecTimeout time.Duration   `bson:"plan_exec_timeout_ms,omitempty"`
 	Priority        *int            `bson:"priority,omitempty"`
@@ -122,6 +122,7 @@ type Plan struct {
 	Start     time.Time `bson:"start"`                // what intervals count from; of week and month the time of day
 	Step      int64     `bson:"step"`                 // the step that waits or runs, from 1 on; skipped times count; 0 = there is none
 	Try       int64     `bson:"try,omitempty"`        // how often the step was started again
+	Done      bool      `bson:"done,omitempty"`       // that step is over, and the next one could not be planned
 	PlanTime  time.Time `bson:"plan_time,omitempty"`  // the time of that step
 	ExecTime  time.Time `bson:"exec_time,omitempty"`  // when the last step ended
 	RealRepet int64     `bson:"real_repet,omitempty"` // steps that have succeeded
@@ -148,11 +149,13 @@ type Planned struct {
 	Do   Action `bson:"do,omitempty"` // "" = only the task is sent
 	Step int64  `bson:"step,omitempty"`
 	Try  int64  `bson:"try,omitempty"`
-	// At is when a step that is started again may run.
+	// At is when a step that starts again may run; of results, the time of the step.
 	At time.Time `bson:"at,omitempty"`
 	// Task is inserted unless it exists.
 	Task *model.Task `bson:"task,omitempty"`
-	Tell string      `bson:"tell,omitempty"` // the error_info of a callback that is sent
+	Tell string      `bson:"tell,omitempty"` // the error_info of a callback that is sent, the remark of a cancel
+
+	Ended *model.Task `bson:"-"` // of results: the task that has ended; nil = it is to be read. Never stored
 }
 
 // Action is what is to be done. The actions are the engine's own.

@@ -1,0 +1,283 @@
+package stepplan
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// EngineType is the type under which engines of plans are listed among the workers.
+const EngineType = "mscheduler.plan"
+
+// What is to be done about a plan, beside sending the task of a step.
+const (
+	DoAgain      repeat.Action = "again"       // the step starts again, at a time
+	DoResults    repeat.Action = "results"     // the results of a step's participants are stored
+	DoCancel     repeat.Action = "cancel"      // the task of the step is cancelled
+	DoUnserved   repeat.Action = "unserved"    // it is told that nobody serves the station
+	DoTellError  repeat.Action = "tell_error"  // the callback of a plan that is ERROR is sent
+	DoTellFinish repeat.Action = "tell_finish" // the callback of a plan that is FINISH is sent
+	DoLeave      repeat.Action = "leave"       // the plan moves to the history
+)
+
+// End is how a task of a step ended.
+type End struct {
+	Step, Try int64
+	Status    model.Status
+	Kind      model.FailKind // of the execution that failed last; "" = none did
+	ErrorInfo string
+	At        time.Time
+	Gone      bool // somebody deleted the task: nobody knows how it ended
+}
+
+// Begin decides the first step of a new plan.
+func Begin(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
+	after := *p
+	after.Planned, after.Rev = nil, 1
+	s := &step{Plan: &after, now: clock.Millis(now)}
+	if err := s.next(); err != nil {
+		return nil, err
+	}
+	return s.finish(), nil
+}
+
+// Ended decides what follows the end of a step's task. The end of another step, or of an earlier try,
+// changes nothing: the plan is returned as it is.
+func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
+	if e.Step != p.Step || e.Try != p.Try || p.Done || p.Status == repeat.StatusFinish || p.Status == repeat.StatusCancelled && !p.EndedAt.IsZero() {
+		return p
+	}
+	s := begin(p, now)
+	if e.Gone && p.Status == repeat.StatusRunning {
+		s.again(s.now, "its task was deleted")
+		return s.finish()
+	}
+	if !e.Gone {
+		s.plan(repeat.Planned{Do: DoResults, At: s.PlanTime})
+		s.ExecTime = e.At
+	}
+	switch {
+	case p.Status == repeat.StatusCancelled:
+		s.leave()
+	case e.Kind == failkind.PlanError:
+		s.fails(e.ErrorInfo)
+	case e.Status.Succeeded() || e.Status == model.StatusManuallyProcessed:
+		s.RealRepet++
+		s.goOn(repeat.StateOK, "")
+	case e.Status == model.StatusCancelled:
+		s.goOn(repeat.StateCancelled, e.ErrorInfo)
+	case e.Status == model.StatusPending: // it ends when a person resolves it
+		s.LastState, s.Reason = repeat.StateError, "the task of the step is Pending: "+e.ErrorInfo
+	default:
+		s.LastState = repeat.StateError
+		s.again(s.now.Add(pause(p.Try)), e.ErrorInfo)
+	}
+	return s.finish()
+}
+
+// Reset has a plan that is ERROR go on with the step that failed.
+func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
+	if p.Status != repeat.StatusError {
+		return nil, fmt.Errorf("it is %s; only a plan that is ERROR can be reset", p.Status)
+	}
+	if err := Check(p); err != nil {
+		return nil, err
+	}
+	s := begin(p, now)
+	s.Status, s.Reason, s.LastState = repeat.StatusRunning, "", ""
+	if s.Step == 0 || s.Done {
+		if err := s.next(); err != nil {
+			return nil, err
+		}
+	} else {
+		s.again(clock.Later(s.now, s.PlanTime), "")
+	}
+	return s.finish(), nil
+}
+
+// Cancel ends a plan. A step that runs is cancelled, and the plan is over when that has ended. A plan
+// that is over is returned as it is.
+func Cancel(p *repeat.Plan, remark string, now time.Time) *repeat.Plan {
+	if p.Status.Over() {
+		return p
+	}
+	s := begin(p, now)
+	waits := s.Status == repeat.StatusRunning && s.Step > 0
+	s.Status, s.Reason, s.LookAt = repeat.StatusCancelled, remark, time.Time{}
+	if waits {
+		s.plan(repeat.Planned{Do: DoCancel, Tell: remark})
+	} else { // nothing of it runs
+		s.leave()
+	}
+	return s.finish()
+}
+
+// Unserved notes that a step is due, and that nobody serves its station.
+func Unserved(p *repeat.Plan, now time.Time) *repeat.Plan {
+	if p.Status != repeat.StatusRunning || p.LastState == repeat.StateNoWorker {
+		return p
+	}
+	s := begin(p, now)
+	s.LastState, s.Reason = repeat.StateNoWorker, fmt.Sprintf("no worker serves the station %s", s.Station)
+	s.plan(repeat.Planned{Do: DoUnserved, At: s.PlanTime})
+	return s.finish()
+}
+
+const (
+	firstPause, lastPause = time.Second, 5 * time.Minute
+	// lookAhead is how long before the next step is due engines begin to look for the end of this one.
+	lookAhead = 500 * time.Millisecond
+)
+
+// pause is how long a step that has failed waits for its next try.
+func pause(try int64) time.Duration {
+	if try >= 9 { // 2^9 s are more than five minutes
+		return lastPause
+	}
+	return min(firstPause<<try, lastPause)
+}
+
+// step is one decision about a plan.
+type step struct {
+	*repeat.Plan
+	now    time.Time
+	serial int
+}
+
+func begin(p *repeat.Plan, now time.Time) *step {
+	after := *p
+	after.Planned = append([]repeat.Planned(nil), p.Planned...)
+	after.Rev++
+	return &step{Plan: &after, now: clock.Millis(now)}
+}
+
+// plan has something done about the step, by one decision each thing once.
+func (s *step) plan(p repeat.Planned) {
+	s.serial++
+	p.ID, p.Step, p.Try = strconv.FormatInt(s.Rev, 10)+"."+strconv.Itoa(s.serial), s.Step, s.Try
+	if s.Plan.Planned = append(s.Plan.Planned, p); s.PlannedAt.IsZero() {
+		s.PlannedAt = s.now
+	}
+}
+
+func (s *step) finish() *repeat.Plan {
+	s.UpdatedAt = s.now
+	return s.Plan
+}
+
+// goOn plans the next step after one that has ended.
+func (s *step) goOn(state repeat.State, reason string) {
+	s.Status, s.LastState, s.Reason, s.Done = repeat.StatusRunning, state, reason, true
+	if err := Check(s.Plan); err != nil {
+		s.fails("the document of the plan is broken: " + err.Error())
+		return
+	}
+	if err := s.next(); err != nil {
+		s.fails(err.Error())
+	}
+}
+
+// next plans the next step, or ends the plan.
+func (s *step) next() error {
+	n, err := NextPlanTime(s.Plan, s.now)
+	if err != nil {
+		return err
+	}
+	s.Skipped += n.Skipped
+	if n.Over {
+		s.Status, s.LookAt = repeat.StatusFinish, time.Time{}
+		if s.Reason == "" {
+			s.Reason = n.Why
+		}
+		s.leave()
+		return nil
+	}
+	s.Step, s.Try, s.PlanTime, s.Done = n.Step, 0, n.At, false
+	s.plan(repeat.Planned{})
+	s.Plan.Planned[len(s.Plan.Planned)-1].Task = TaskOf(s.Plan, n.At, s.now)
+	s.look(n.At)
+	return nil
+}
+
+// look sets from when on engines look for the end of the step: shortly before the next one is due. Of a
+// last step nobody waits for the end.
+func (s *step) look(starts time.Time) {
+	s.LookAt = time.Time{}
+	if n, err := NextPlanTime(s.Plan, s.PlanTime); err == nil && !n.Over {
+		s.LookAt = clock.Later(n.At.Add(-lookAhead), starts)
+	}
+}
+
+// again starts the step once more.
+func (s *step) again(at time.Time, why string) {
+	s.Reason = why
+	s.Try++
+	s.plan(repeat.Planned{Do: DoAgain})
+	s.Plan.Planned[len(s.Plan.Planned)-1].At = at
+	s.look(at)
+}
+
+// fails takes the plan out of the queue, until a person resets it.
+func (s *step) fails(why string) {
+	s.Status, s.LastState, s.Reason, s.LookAt = repeat.StatusError, repeat.StatePlanError, why, time.Time{}
+	if s.Callback != nil && s.Callback.Error != nil {
+		s.plan(repeat.Planned{Do: DoTellError, Tell: why})
+	}
+}
+
+// leave moves a plan that is over to the history.
+func (s *step) leave() {
+	s.EndedAt, s.LookAt = s.now, time.Time{}
+	if s.Status == repeat.StatusFinish && s.Callback != nil && s.Callback.Success != nil {
+		s.plan(repeat.Planned{Do: DoTellFinish, Tell: s.Reason})
+	}
+	s.plan(repeat.Planned{Do: DoLeave})
+}
+
+// TaskKey is the key of the task of a step.
+func TaskKey(planID string, step int64) string { return planID + "@" + strconv.FormatInt(step, 10) }
+
+// TaskID is the id of the task of the plan's step.
+func TaskID(p *repeat.Plan, step int64) string {
+	return model.TaskID(p.Tenant, p.Station, TaskKey(p.PlanID, step))
+}
+
+// Draft is that of the task of the plan's step, which may start at the given time.
+func Draft(p *repeat.Plan, starts time.Time) lifecycle.Draft {
+	d := lifecycle.Draft{
+		Tenant: p.Tenant, Type: p.Station, Key: TaskKey(p.PlanID, p.Step), Args: argsOf(p), Start: starts, Priority: p.Priority, Options: p.Options,
+		Origin: &model.Origin{Kind: lifecycle.OutcomePlan, ID: p.ID, Step: p.Step, Generation: p.Try},
+	}
+	if p.PlanExecTimeout > 0 {
+		d.Options.WorkerTimeout = p.PlanExecTimeout
+	}
+	return d
+}
+
+// TaskOf is the task of the plan's step.
+func TaskOf(p *repeat.Plan, starts, now time.Time) *model.Task {
+	return lifecycle.NewTask(Draft(p, starts), now)
+}
+
+// argsOf are the arguments of the task of the plan's step, a [repeat.Args].
+func argsOf(p *repeat.Plan) bson.RawValue {
+	doc := bson.D{{Key: "plan_id", Value: p.PlanID}, {Key: "plan_time", Value: p.PlanTime}, {Key: "step", Value: p.Step}}
+	for _, f := range [][2]string{{"request_id", p.RequestID}, {"caller", p.Caller}, {"description", p.Description}} {
+		if f[1] != "" {
+			doc = append(doc, bson.E{Key: f[0], Value: f[1]})
+		}
+	}
+	raw, err := bson.Marshal(append(doc, bson.E{Key: "messages", Value: p.Messages}))
+	if err != nil {
+		panic(err) // texts, numbers and a value that is BSON already
+	}
+	return bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: raw}
+}

@@ -1,0 +1,107 @@
+package stepplan
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// EndOf is the end of a step's task.
+func EndOf(t *model.Task) End {
+	e := End{Step: t.Origin.Step, Try: t.Origin.Generation, Status: t.Status, ErrorInfo: t.ErrorInfo, At: t.FinishedAt}
+	for i := range t.WorkerStates {
+		if w := &t.WorkerStates[i]; w.FailKind != "" && (e.Kind == "" || w.FailKind == failkind.PlanError) {
+			e.Kind = w.FailKind
+		}
+	}
+	if t.Status.Succeeded() || t.Status == model.StatusManuallyProcessed {
+		e.Kind = "" // a person knew better
+	}
+	if t.Status == model.StatusCancelled && t.Remark != "" {
+		e.ErrorInfo = t.Remark
+	}
+	return e
+}
+
+// ResultsOf are the results of the participants of a step whose task has ended. Of a task that has begun
+// another try there are none: they were stored before that.
+func ResultsOf(p *repeat.Plan, pl *repeat.Planned, t *model.Task) (out []*repeat.Result) {
+	if t.Origin == nil || t.Origin.ID != p.ID || t.Origin.Step != pl.Step || t.Origin.Generation != pl.Try {
+		return nil
+	}
+	for i := range t.WorkerStates {
+		w := &t.WorkerStates[i]
+		state := stateOf(w)
+		if w.Open() || state == "" {
+			continue
+		}
+		r := resultOf(p, pl, w.ExecID)
+		r.Worker, r.State, r.ErrorInfo, r.At = w.WorkerID, state, w.FailReason, clock.Later(w.SuccessTime, w.FailTime)
+		if state == repeat.StateOK {
+			if r.Result = w.Returns; r.Result.Type == 0 && lifecycle.Wanted(t) == 1 {
+				r.Result = t.Result
+			}
+		}
+		out = append(out, r)
+	}
+	if len(out) == 0 { // nobody took part: it was cancelled, or expired
+		r := resultOf(p, pl, "none")
+		r.State, r.ErrorInfo, r.At = repeat.StateCancelled, t.Remark, t.FinishedAt
+		if t.Status != model.StatusCancelled {
+			r.State, r.ErrorInfo = repeat.StateError, t.ErrorInfo
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// stateOf is how an execution ended; "" = it did nothing that counts.
+func stateOf(w *model.WorkerState) repeat.State {
+	switch {
+	case !w.SuccessTime.IsZero():
+		return repeat.StateOK
+	case w.FailKind == failkind.PlanError:
+		return repeat.StatePlanError
+	case w.FailKind == failkind.Cancelled:
+		return repeat.StateCancelled
+	case w.FailKind == failkind.Released, w.Unstarted:
+		return ""
+	default:
+		return repeat.StateError
+	}
+}
+
+func resultOf(p *repeat.Plan, pl *repeat.Planned, which string) *repeat.Result {
+	return &repeat.Result{
+		ID:   p.ID + "/" + strconv.FormatInt(pl.Step, 10) + "/" + strconv.FormatInt(pl.Try, 10) + "/" + which,
+		Plan: p.ID, PlanID: p.PlanID, Tenant: p.Tenant, Description: p.Description, Station: p.Station,
+		Step: pl.Step, Try: pl.Try, PlanTime: pl.At,
+	}
+}
+
+// UnservedResult tells subscribers of a step that nobody serves its station.
+func UnservedResult(p *repeat.Plan, pl *repeat.Planned) *repeat.Result {
+	r := resultOf(p, pl, "no-worker")
+	r.State, r.ErrorInfo, r.At = repeat.StateNoWorker, fmt.Sprintf("no worker serves the station %s", p.Station), p.UpdatedAt
+	return r
+}
+
+// Delivery is the draft of the task that delivers the callback of a plan.
+func Delivery(p *repeat.Plan, pl *repeat.Planned) (d lifecycle.Draft, is bool) {
+	var status repeat.Status
+	switch pl.Do {
+	case DoTellError:
+		status = repeat.StatusError
+	case DoTellFinish:
+		status = repeat.StatusFinish
+	default:
+		return d, false
+	}
+	id := lifecycle.EntryID(p.ID, p.CreatedAt.UnixMilli(), model.OutboxEntry{Kind: lifecycle.OutcomePlan + "/" + pl.ID})
+	return lifecycle.PlanDelivery(p.Tenant, lifecycle.PlanEvent{ID: id, Plan: p.ID, Step: pl.Step, Status: string(status), ErrorInfo: pl.Tell}), true
+}

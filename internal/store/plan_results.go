@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// indexPlan is {plan, at, _id} of plan_results.
+const indexPlan = "plan"
+
+// Results is the collection plan_results.
+type Results struct{ *core }
+
+// Put stores results, each unless it is there. Index: _id.
+func (s *Results) Put(ctx context.Context, results []*repeat.Result) error {
+	const doing = "storing results of plans"
+	models := make([]mongo.WriteModel, len(results))
+	for i, r := range results {
+		elems, err := fieldsOf(r)
+		if err != nil {
+			return &FatalError{Reason: "encoding the result " + r.ID, Err: err}
+		}
+		var doc bson.D
+		for _, e := range elems {
+			if e.Key() != "_id" {
+				doc = append(doc, d(e.Key(), e.Value()))
+			}
+		}
+		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", r.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
+	}
+	if len(models) == 0 {
+		return nil
+	}
+	_, err := s.planResults.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if _, only := duplicates(err); err != nil && !only {
+		return explain(err, doing)
+	}
+	return nil
+}
+
+// List reads the results of a plan, the oldest first, behind the given one (nil = from the first).
+// Index: plan.
+func (s *Results) List(ctx context.Context, plan string, after *repeat.Result, limit int) ([]repeat.Result, error) {
+	filter := bson.D{d("plan", plan)}
+	if after != nil {
+		filter = append(filter, d("$or", bson.A{
+			bson.D{d("at", bson.D{d("$gt", after.At)})},
+			bson.D{d("at", after.At), d("_id", bson.D{d("$gt", after.ID)})},
+		}))
+	}
+	return readAll[repeat.Result](ctx, s.planResults, "reading the results of the plan "+plan, filter,
+		options.Find().SetHint(indexPlan).SetSort(bson.D{d("plan", 1), d("at", 1), d("_id", 1)}).SetLimit(int64(limit)))
+}
+
+// ResultFilter selects results that are published. A zero field selects all.
+type ResultFilter struct{ Tenant, Description, PlanID string }
+
+// ResultStream returns results as they are stored.
+type ResultStream struct{ cs *mongo.ChangeStream }
+
+// Watch opens a stream of results: those after the given token (nil = from now on). The caller holds a
+// seat, see [Seats.AcquireSubscription].
+func (s *Results) Watch(ctx context.Context, f ResultFilter, token bson.Raw) (*ResultStream, error) {
+	// Without a first batch the server answers at once, see [Store.Events].
+	o := options.ChangeStream().SetMaxAwaitTime(StreamAwait).SetBatchSize(0)
+	if token != nil {
+		o.SetResumeAfter(token)
+	}
+	match := bson.D{d("operationType", "insert")}
+	for _, x := range [][2]string{{"tenant", f.Tenant}, {"description", f.Description}, {"plan_id", f.PlanID}} {
+		if x[1] != "" {
+			match = append(match, d("fullDocument."+x[0], x[1]))
+		}
+	}
+	cs, err := s.durable(s.planResults).Watch(ctx, mongo.Pipeline{bson.D{d("$match", match)}}, o)
+	if err != nil {
+		return nil, explain(err, "opening a change stream")
+	}
+	return &ResultStream{cs}, nil
+}
+
+// Next waits for the next result; nil if there was none for [StreamAwait].
+func (st *ResultStream) Next(ctx context.Context) (*repeat.Result, error) {
+	if !st.cs.TryNext(ctx) {
+		switch err := st.cs.Err(); {
+		case err != nil:
+			return nil, explain(err, "waiting for the change stream")
+		case st.cs.ID() == 0:
+			return nil, ErrStreamEnded
+		}
+		return nil, nil //nolint:nilnil // there was none
+	}
+	var doc struct {
+		Full repeat.Result `bson:"fullDocument"`
+	}
+	if err := st.cs.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("reading a result: %w", err)
+	}
+	return &doc.Full, nil
+}
+
+// Token is the place in the stream up to which everything was returned.
+func (st *ResultStream) Token() bson.Raw { return st.cs.ResumeToken() }
+
+// Close ends the stream.
+func (st *ResultStream) Close(ctx context.Context) error { return st.cs.Close(ctx) }

@@ -1,0 +1,292 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// Index names of plans.
+const (
+	indexLookPlan = "look" // {look_at} of plans, where it exists
+	indexLate     = "late" // {status, plan_time} of plans
+)
+
+// ErrNoPlan is returned for a plan that does not exist.
+var ErrNoPlan = errors.New("no such plan")
+
+// Plans is the collection plans, and plan_history for those that are over.
+type Plans struct{ decided[*repeat.Plan] }
+
+func newPlans(c *core) *Plans {
+	return &Plans{decided[*repeat.Plan]{
+		core: c, coll: c.plans, kind: kind{"plan", "plans"}, update: planUpdate,
+		of: func(p *repeat.Plan) (string, int64, string) { return p.ID, p.Rev, p.Decision },
+		planIDs: func(p *repeat.Plan) []string {
+			return collect(p.Planned, func(x repeat.Planned) string { return x.ID })
+		},
+		decode:  decodePlan,
+		refusal: func(_ Decision[*repeat.Plan], why error) error { return why },
+	}}
+}
+
+func decodePlan(raw bson.Raw) (*repeat.Plan, error) {
+	p := new(repeat.Plan)
+	return p, codec.Decode(raw, p)
+}
+
+// Insert stores new plans, each unless there is one of its id. exists says of each whether there was.
+// With a session in the context it is part of the caller's transaction, which goes on all the same.
+// Index: _id.
+func (s *Plans) Insert(ctx context.Context, plans []*repeat.Plan) (exists []bool, err error) {
+	const doing = "storing plans"
+	exists = make([]bool, len(plans))
+	models := make([]mongo.WriteModel, len(plans))
+	for i, p := range plans {
+		doc, err := planDoc(p)
+		if err != nil {
+			return nil, &FatalError{Reason: "encoding the plan " + p.ID, Err: err}
+		}
+		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", p.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
+	}
+	res, err := s.plans.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
+	if collided, only := duplicates(err); only && !InTransaction(ctx) { // others came in between
+		for _, i := range collided {
+			exists[i] = true
+		}
+		err = nil
+	}
+	if err != nil {
+		return nil, explain(err, doing)
+	}
+	for i := range plans {
+		_, inserted := res.UpsertedIDs[int64(i)]
+		exists[i] = exists[i] || !inserted
+	}
+	return exists, nil
+}
+
+// planDoc is the document of a new plan without its id, which is in the filter of the upsert.
+func planDoc(p *repeat.Plan) (bson.D, error) {
+	c := *p
+	c.Planned = nil
+	elems, err := fieldsOf(&c)
+	if err != nil {
+		return nil, err
+	}
+	doc := make(bson.D, 0, len(elems)+1)
+	for _, e := range elems {
+		if e.Key() != "_id" {
+			doc = append(doc, d(e.Key(), e.Value()))
+		}
+	}
+	if len(p.Planned) > 0 {
+		doc = append(doc, d("planned", stepPlans(p.Planned)))
+	}
+	return doc, nil
+}
+
+// stepPlans are the documents of what is planned. Tasks are not left to the driver, which takes
+// several times as long.
+func stepPlans(plans []repeat.Planned) bson.A {
+	out := make(bson.A, len(plans))
+	for i, p := range plans {
+		fields := bson.D{d("id", p.ID)}
+		if p.Do != "" {
+			fields = append(fields, d("do", p.Do))
+		}
+		if p.Step != 0 {
+			fields = append(fields, d("step", p.Step))
+		}
+		if p.Try != 0 {
+			fields = append(fields, d("try", p.Try))
+		}
+		if !p.At.IsZero() {
+			fields = append(fields, d("at", p.At))
+		}
+		if p.Task != nil {
+			fields = append(fields, d("task", bson.Raw(codec.AppendTask(make([]byte, 0, len(p.Task.Args.Value)+documentBytes), p.Task))))
+		}
+		if p.Tell != "" {
+			fields = append(fields, d("tell", p.Tell))
+		}
+		out[i] = fields
+	}
+	return out
+}
+
+// planUpdate is the update of a decision. The definition of a plan never changes, and may be large:
+// only what decisions change is compared.
+func planUpdate(w Decision[*repeat.Plan]) (bson.D, error) {
+	before, after := stateOfPlan(w.Before), stateOfPlan(w.After)
+	known := map[string]bool{}
+	for _, p := range w.Before.Planned {
+		known[p.ID] = true
+	}
+	plans := slices.DeleteFunc(slices.Clone(w.After.Planned), func(p repeat.Planned) bool { return known[p.ID] })
+	if len(plans) > 0 {
+		before.PlannedAt = time.Time{} // the mark may have been taken away meanwhile
+	} else {
+		after.PlannedAt = before.PlannedAt
+	}
+	update, err := changed(before, after)
+	return pushing(update, stepPlans(plans), w.Drop), err
+}
+
+// stateOfPlan is a copy with the fields that decisions change, all but what they plan.
+func stateOfPlan(p *repeat.Plan) *repeat.Plan {
+	return &repeat.Plan{
+		Step: p.Step, Try: p.Try, Done: p.Done, PlanTime: p.PlanTime, ExecTime: p.ExecTime, RealRepet: p.RealRepet, Skipped: p.Skipped, LastState: p.LastState,
+		Status: p.Status, Reason: p.Reason, LookAt: p.LookAt, Rev: p.Rev, Decision: p.Decision, UpdatedAt: p.UpdatedAt, EndedAt: p.EndedAt,
+		DeleteAt: p.DeleteAt, PlannedAt: p.PlannedAt,
+	}
+}
+
+// Get reads a plan, also one that is over. Index: _id of both collections.
+func (s *Plans) Get(ctx context.Context, id string) (*repeat.Plan, error) {
+	for _, coll := range []*mongo.Collection{s.plans, s.planHistory, s.plans} { // it may move meanwhile
+		raw, there, err := readOne[bson.Raw](ctx, coll, "reading the plan "+id, bson.D{d("_id", id)})
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			p, err := decodePlan(raw)
+			return p, explain(err, "reading the plan "+id)
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNoPlan, id)
+}
+
+// Past are those of the plans that are in the history, by their ids. Index: _id.
+func (s *Plans) Past(ctx context.Context, ids []string) (map[string]*repeat.Plan, error) {
+	const doing = "looking for plans that are over"
+	out := map[string]*repeat.Plan{}
+	var failed error
+	err := readEach(ctx, s.planHistory, doing, bson.D{d("_id", in(ids))}, options.Find(), func(raw bson.Raw) bool {
+		p, err := decodePlan(raw)
+		if err != nil {
+			failed = explain(err, doing)
+			return false
+		}
+		out[p.ID] = p
+		return true
+	})
+	return out, errors.Join(err, failed)
+}
+
+// PlanFilter selects plans. Zero fields select everything.
+type PlanFilter struct {
+	Tenant, Station string
+	Status          repeat.Status
+}
+
+// List reads plans, those changed last first, behind the given one (nil = from the first): those in
+// the collection plans, or those in the history. unread are documents that this release cannot read.
+// Index: state of both collections.
+func (s *Plans) List(ctx context.Context, f PlanFilter, history bool, after *repeat.Plan, limit int) (docs []*repeat.Plan, unread []Unreadable, err error) {
+	filter := bson.D{d("status", in([]repeat.Status{repeat.StatusRunning, repeat.StatusError, repeat.StatusCancelled, repeat.StatusFinish}))}
+	if f.Status != "" {
+		filter = bson.D{d("status", f.Status)}
+	}
+	if f.Tenant != "" {
+		filter = append(filter, d("tenant", f.Tenant))
+	}
+	if f.Station != "" {
+		filter = append(filter, d("station", f.Station))
+	}
+	if after != nil {
+		filter = append(filter, d("$or", bson.A{
+			bson.D{d("updated_at", bson.D{d("$lt", after.UpdatedAt)})},
+			bson.D{d("updated_at", after.UpdatedAt), d("_id", bson.D{d("$lt", after.ID)})},
+		}))
+	}
+	coll := s.plans
+	if history {
+		coll = s.planHistory
+	} else {
+		filter = append(filter, d("delete_at", absent)) // else it is in the history, too
+	}
+	err = readEach(ctx, coll, "listing plans", filter,
+		options.Find().SetHint(indexState).SetSort(bson.D{d("updated_at", -1), d("_id", -1)}).SetLimit(int64(limit)).SetProjection(bson.D{d("planned", 0), d("messages", 0)}), func(raw bson.Raw) bool {
+			if p, err := decodePlan(raw); err != nil {
+				unread = append(unread, unreadable(raw, err))
+			} else {
+				docs = append(docs, p)
+			}
+			return true
+		})
+	return docs, unread, err
+}
+
+// Late reads plans with a step that was due before the given time, also those whose step is being
+// cancelled, the longest due first, behind the given one (nil = from the first). unread are documents that this release cannot read. Index: late.
+func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, limit int) (docs []*repeat.Plan, unread []Unreadable, err error) {
+	filter := bson.D{d("status", in([]repeat.Status{repeat.StatusRunning, repeat.StatusCancelled})), d("plan_time", bson.D{d("$lte", before)}), d("delete_at", absent)}
+	if after != nil {
+		filter = append(filter, d("$or", bson.A{
+			bson.D{d("plan_time", bson.D{d("$gt", after.PlanTime)})},
+			bson.D{d("plan_time", after.PlanTime), d("_id", bson.D{d("$gt", after.ID)})},
+		}))
+	}
+	return s.read(ctx, "looking for steps that are late", filter,
+		options.Find().SetHint(indexLate).SetSort(bson.D{d("plan_time", 1), d("_id", 1)}).SetLimit(int64(limit)))
+}
+
+// Leave copies plans that are over to the history, and has them leave the collection plans after a
+// while: whoever publishes a plan of such an id meanwhile finds it in one of the two. Indexes: _id of
+// both collections, plan.
+func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt, deleteAt time.Time) error {
+	const doing = "moving plans to the history"
+	copies := make([]mongo.WriteModel, len(plans))
+	for i, p := range plans {
+		c := *p
+		c.Planned, c.PlannedAt, c.DeleteAt = nil, time.Time{}, deleteAt
+		doc, err := planDoc(&c)
+		if err != nil {
+			return &FatalError{Reason: "encoding the plan " + p.ID, Err: err}
+		}
+		copies[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", p.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
+	}
+	if len(copies) == 0 {
+		return nil
+	}
+	_, err := s.planHistory.BulkWrite(ctx, copies, options.BulkWrite().SetOrdered(false))
+	if _, only := duplicates(err); err != nil && !only {
+		return explain(err, doing)
+	}
+	if _, err := s.planResults.UpdateMany(ctx, bson.D{d("plan", in(collect(plans, func(p *repeat.Plan) string { return p.ID })))},
+		bson.D{d("$max", bson.D{d("delete_at", deleteAt)})}); err != nil {
+		return explain(err, doing)
+	}
+	_, err = bulk(ctx, s.plans, doing, plans, func(p **repeat.Plan) mongo.WriteModel {
+		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", (*p).ID), d("rev", (*p).Rev)}).SetUpdate(bson.D{d("$min", bson.D{d("delete_at", leaveAt)})})
+	})
+	return err
+}
+
+// Questions are those of a look. No plan is ever due: the task of the next step waits for its time.
+// Something waits for ends where the step after one that runs is due.
+func (s *Plans) Questions(l Look[*repeat.Plan]) []Question {
+	return []Question{
+		{
+			coll: s.plans, filter: bson.D{d("look_at", bson.D{d("$gt", l.Now)})}, sort: bson.D{d("look_at", 1)}, limit: 1,
+			projection: bson.D{d("_id", 0), d("look_at", 1)}, take: func(raw bson.Raw) error {
+				if at, ok := raw.Lookup("look_at").TimeOK(); ok {
+					l.Next(at)
+				}
+				return nil
+			},
+		},
+		s.plannedQuestion(l.LeftBefore, l.Left),
+		s.whether(bson.D{d("look_at", bson.D{d("$lte", l.Now)})}, l.Waiting),
+	}
+}

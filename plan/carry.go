@@ -1,0 +1,182 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// retention is how long a plan that is over, and each result, is kept.
+const retention = 90 * 24 * time.Hour
+
+// Finish implements [decision.Planner]: results are stored, steps start again, tasks are cancelled, and
+// plans that are over move to the history. Each task records its step and its try, and each result has
+// an id of its own, so what was done already, or is out of date, changes nothing.
+func (p planner) Finish(ctx context.Context, plans []*repeat.Plan) (held map[string]error, err error) {
+	held = map[string]error{}
+	if err := p.results(ctx, plans); err != nil {
+		return nil, err
+	}
+	var over []*repeat.Plan
+	cancels := map[string]*repeat.Plan{}
+	for _, doc := range plans {
+		for k := range doc.Planned {
+			pl := &doc.Planned[k]
+			now := pl.Step == doc.Step && pl.Try == doc.Try // else somebody has decided since
+			switch {
+			case pl.Do == stepplan.DoAgain && now:
+				if err := p.again(ctx, doc, pl.At); store.Outage(err) {
+					return nil, err
+				} else if err != nil { // it concerns this plan alone
+					held[doc.ID] = fmt.Errorf("starting step %d again: %w", pl.Step, err)
+				}
+			case pl.Do == stepplan.DoCancel:
+				cancels[stepplan.TaskID(doc, pl.Step)] = doc
+			case pl.Do == stepplan.DoLeave:
+				over = append(over, doc)
+			}
+		}
+	}
+	if err := p.cancel(ctx, cancels, held); err != nil {
+		return nil, err
+	}
+	now := p.store.Clock.Now()
+	if err := p.store.Plans.Leave(ctx, over, now.Add(leaveAfter), now.Add(retention)); err != nil {
+		return nil, err
+	}
+	for _, doc := range plans {
+		for k := range doc.Planned { // engines remember plans for a while
+			if held[doc.ID] == nil {
+				doc.Planned[k].Ended = nil
+			}
+		}
+	}
+	return held, nil
+}
+
+// results stores the results of steps that have ended, and notes those that nobody serves.
+func (p planner) results(ctx context.Context, plans []*repeat.Plan) error {
+	var results []*repeat.Result
+	type missing struct {
+		doc *repeat.Plan
+		pl  *repeat.Planned
+	}
+	unread := map[string][]missing{} // by task
+	var ids []string
+	add := func(all []*repeat.Result) {
+		for _, r := range all {
+			r.DeleteAt = r.At.Add(retention)
+		}
+		results = append(results, all...)
+	}
+	for _, doc := range plans {
+		for k := range doc.Planned {
+			switch pl := &doc.Planned[k]; {
+			case pl.Do == stepplan.DoUnserved:
+				add([]*repeat.Result{stepplan.UnservedResult(doc, pl)})
+			case pl.Do != stepplan.DoResults:
+			case pl.Ended != nil:
+				add(stepplan.ResultsOf(doc, pl, pl.Ended))
+			default:
+				id := stepplan.TaskID(doc, pl.Step)
+				unread[id], ids = append(unread[id], missing{doc, pl}), append(ids, id)
+			}
+		}
+	}
+	if len(ids) > 0 {
+		lives, err := p.store.Tasks.LastLives(ctx, ids)
+		if err != nil {
+			return fmt.Errorf("reading the results of steps: %w", err)
+		}
+		for id, all := range unread {
+			for _, m := range all {
+				if t := lives[id]; t != nil { // else somebody deleted it since
+					add(stepplan.ResultsOf(m.doc, m.pl, t))
+				}
+			}
+		}
+	}
+	return p.store.Results.Put(ctx, results)
+}
+
+// again begins the plan's try of its step: a new life of the step's task, which may start at the time.
+func (p planner) again(ctx context.Context, doc *repeat.Plan, at time.Time) error {
+	if err := p.types.Unread(doc.Station); err != nil {
+		return err
+	}
+	d := stepplan.Draft(doc, at)
+	d.Typed(p.types.Get(doc.Station))
+	begun := func(t *model.Task) bool { return ofPlan(t) != doc.ID || t.Origin.Generation >= doc.Try }
+	id := stepplan.TaskID(doc, doc.Step)
+	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
+		if begun(t) {
+			return t, nil
+		}
+		if !t.Status.Ended() { // a person has started it again: it is the new try
+			after, origin := *t, *t.Origin
+			origin.Generation = doc.Try
+			after.Origin, after.Rev = &origin, t.Rev+1
+			return &after, nil
+		}
+		after, err := lifecycle.SendAgain(t, d, model.RestartFailed|model.RestartSucceeded, p.store.Clock.Now())
+		if err != nil || after == t {
+			return t, err
+		}
+		after.Rev = t.Rev + 1
+		return after, nil
+	})
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	lives, err := p.store.Tasks.LastLives(ctx, []string{id})
+	if err != nil {
+		return err
+	}
+	if last := lives[id]; last != nil && begun(last) {
+		return nil // it has run, and ended long ago
+	}
+	_, err = p.store.Tasks.Insert(ctx, []*model.Task{lifecycle.NewTask(d, p.store.Clock.Now())})
+	return err
+}
+
+// cancel cancels the tasks of steps, and tells the workers that run them.
+func (p planner) cancel(ctx context.Context, plans map[string]*repeat.Plan, held map[string]error) error {
+	ids := make([]string, 0, len(plans))
+	for id := range plans {
+		ids = append(ids, id)
+	}
+	now := p.store.Clock.Now()
+	running := map[string]bool{}
+	stuck, err := decision.ChangeTasks(ctx, p.store, "cancelling steps of plans", ids, func(t *model.Task) *model.Task {
+		if ofPlan(t) != plans[t.ID].ID || t.Status.Ended() {
+			return t
+		}
+		after, err := lifecycle.Cancel(t, "cancelled with its plan", lifecycle.EffectiveOf(t, p.types.Options(t.Type)), now)
+		if err != nil {
+			return t
+		}
+		running[t.ID] = lifecycle.OpenExecutions(after) > 0
+		return after
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range stuck {
+		held[plans[id].ID] = fmt.Errorf("cancelling the task %s: %w", id, store.ErrHeld)
+	}
+	var signal []string
+	for id, yes := range running {
+		if yes {
+			signal = append(signal, id)
+		}
+	}
+	return p.store.Control.Signal(ctx, signal...)
+}

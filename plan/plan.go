@@ -1,0 +1,382 @@
+package plan
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/tasktypes"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// ErrNotFound is returned for a plan that does not exist (errors.Is).
+var ErrNotFound = store.ErrNoPlan
+
+// Config of Plans. Only Database is needed.
+type Config struct {
+	// Database holds the plans and tasks. It is never closed. Required.
+	Database *mongo.Database
+	// Prefix of the collections' names. Defaults to "".
+	Prefix string
+	// EngineID names this process among the engines. Engines of one process that share their
+	// queries use the name of the first one. Defaults to a generated id.
+	EngineID string
+	// SecretKey seals the keys that sign the callbacks of plans: 32 bytes as hex or base64, or several
+	// separated by commas. The first seals, all open. Defaults to none: plans with such keys are
+	// refused.
+	SecretKey string
+	// Clock is for tests. Defaults to the machine's.
+	Clock model.Clock
+	// Logger gets what an operator should know. Defaults to the zero Logger, which is silent.
+	Logger zerolog.Logger
+}
+
+// Plans publishes and manages plans. While [Plans.Run] runs, it is also an engine. It is safe for
+// concurrent use.
+type Plans struct {
+	store   *store.Store
+	id      string
+	types   *tasktypes.Cache
+	secrets *secret.Box // nil = none
+	log     zerolog.Logger
+	decider *decision.Decider[*repeat.Plan]
+}
+
+// New makes Plans and checks the configuration. It does no I/O.
+func New(cfg Config) (*Plans, error) {
+	st, err := store.Open(store.Config{Database: cfg.Database, Prefix: cfg.Prefix, Clock: cfg.Clock, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
+	id := cfg.EngineID
+	if id == "" {
+		id = "plan-" + randomHex(6)
+	} else if err := input.WorkerID("engine_id", id); err != nil {
+		return nil, err
+	}
+	box, err := secret.Parse("secret_key", cfg.SecretKey)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plans{store: st, id: id, types: tasktypes.New(st), secrets: box, log: cfg.Logger.With().Str("engine_id", id).Logger()}
+	p.decider = p.newDecider()
+	return p, nil
+}
+
+func (p *Plans) newDecider() *decision.Decider[*repeat.Plan] {
+	return decision.New(decision.Config[*repeat.Plan]{Store: p.store, Planner: planner{p}, Documents: p.store.Plans, Types: p.types, Log: p.log, Prompt: true})
+}
+
+// Run is the engine: it plans the next step when one has ended. It returns nil when ctx ends. Any
+// number of processes may run an engine. Run waits while the server is down. It returns an error only
+// if waiting cannot help, for example if the schema is that of another release.
+func (p *Plans) Run(ctx context.Context) error {
+	return decision.Run(ctx, p.id, stepplan.EngineType, p.decider)
+}
+
+// Validate returns every mistake in a definition, joined, or nil. It does no I/O.
+func Validate(s repeat.Spec) error { return stepplan.Validate(&s) }
+
+// Publish stores a plan and the task of its first step. If a plan with the id exists, also one that is
+// over, Publish returns that plan and changes nothing. A plan whose last time has passed is stored as
+// FINISH. With a session in ctx the plan is part of the caller's transaction, and the task of its first
+// step is stored a few seconds after the commit.
+func (p *Plans) Publish(ctx context.Context, s repeat.Spec) (*repeat.Plan, error) {
+	plans, err := p.publish(ctx, []repeat.Spec{s}, func(_ int, err error) error { return err })
+	if err != nil {
+		return nil, fmt.Errorf("publishing a plan: %w", err)
+	}
+	return plans[0], nil
+}
+
+// maxPublish is how many plans one call publishes.
+const maxPublish = 1000
+
+// PublishMany is [Plans.Publish] for 1 to 1,000 plans. If one of them is invalid, none is stored, and
+// the error names every mistake. After another error some may be stored: call it again with the same
+// ids.
+func (p *Plans) PublishMany(ctx context.Context, specs []repeat.Spec) ([]*repeat.Plan, error) {
+	if n := len(specs); n < 1 || n > maxPublish {
+		return nil, input.Invalid("plans", "are %d; want 1 to %d", n, maxPublish)
+	}
+	plans, err := p.publish(ctx, specs, func(i int, err error) error { return fmt.Errorf("plans[%d]: %w", i, err) })
+	if err != nil {
+		return nil, fmt.Errorf("publishing %d plans: %w", len(specs), err)
+	}
+	return plans, nil
+}
+
+func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i int, err error) error) ([]*repeat.Plan, error) {
+	began := clock.Read(p.store.Local())
+	if err := p.ready(ctx); err != nil {
+		return nil, err
+	}
+	now := p.store.Clock.Now()
+	plans := make([]*repeat.Plan, len(specs))
+	var named []string // by callers: such a plan may be there
+	places := map[string]int{}
+	var errs []error
+	for i := range specs {
+		doc, err := p.build(specs[i], now)
+		if err != nil {
+			errs = append(errs, within(i, err))
+			continue
+		}
+		if specs[i].PlanID != "" {
+			named = append(named, doc.ID)
+		}
+		if first, twice := places[doc.ID]; twice {
+			errs = append(errs, within(i, input.Invalid("plan_id", "is %q, as that of plans[%d]", doc.PlanID, first)))
+		}
+		plans[i], places[doc.ID] = doc, i
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if err := p.types.Fresh(store.Outside(ctx), tasktypes.MaxAge); err != nil {
+		return nil, err
+	}
+	for _, doc := range plans {
+		if err := p.complete(doc, nil); err != nil {
+			return nil, err
+		}
+		if store.InTransaction(ctx) && !doc.PlannedAt.IsZero() {
+			doc.PlannedAt = doc.PlannedAt.Add(-decision.Slow) // an engine carries it out as soon as it sees it
+		}
+	}
+	past := map[string]*repeat.Plan{}
+	if len(named) > 0 {
+		var err error
+		if past, err = p.store.Plans.Past(ctx, named); err != nil {
+			return nil, err
+		}
+	}
+	return p.insert(ctx, began, plans, past)
+}
+
+// insert stores new plans, but for those that are in the history. A plan leaves the collection long
+// after it is in the history, so none that is over is published again.
+func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat.Plan, past map[string]*repeat.Plan) ([]*repeat.Plan, error) {
+	var fresh []*repeat.Plan
+	var of []int
+	for i, doc := range plans {
+		if old := past[doc.ID]; old != nil {
+			plans[i] = old
+			continue
+		}
+		fresh, of = append(fresh, doc), append(of, i)
+	}
+	if len(fresh) == 0 {
+		return plans, nil
+	}
+	if !store.InTransaction(ctx) {
+		bounded, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		ctx = bounded
+	}
+	exists, err := p.store.Plans.Insert(ctx, fresh)
+	if err != nil {
+		return nil, err
+	}
+	var stored []*repeat.Plan
+	for k, doc := range fresh {
+		if !exists[k] {
+			stored = append(stored, doc)
+			continue
+		}
+		if plans[of[k]], err = p.Get(ctx, doc.ID); err != nil {
+			return nil, err
+		}
+	}
+	if !store.InTransaction(ctx) {
+		p.decider.Decided(ctx, began, stored...)
+	}
+	return plans, nil
+}
+
+const (
+	// publishTimeout bounds the time between the look into the history and the insert. It is much
+	// shorter than leaveAfter.
+	publishTimeout = time.Minute
+	// leaveAfter is how long a plan that is over stays in the collection plans.
+	leaveAfter = 10 * time.Minute
+)
+
+// build makes the document of a plan with its first step.
+func (p *Plans) build(s repeat.Spec, now time.Time) (*repeat.Plan, error) {
+	callback, err := p.secrets.SealCallback("callback", s.Callback)
+	if err != nil {
+		return nil, err
+	}
+	options, err := p.secrets.SealCallback("options.callback", s.Options.Callback)
+	if err != nil {
+		return nil, err
+	}
+	s.Callback, s.Options.Callback = callback, options
+	id := s.PlanID
+	if id == "" {
+		id = input.NewKey(now, [10]byte(randomBytes(10)))
+	}
+	doc, err := stepplan.Build(&s, id, now)
+	if err != nil {
+		return nil, err
+	}
+	return stepplan.Begin(doc, now)
+}
+
+// complete gives the tasks that a plan sends, but for those of the known plans, what a send of their
+// type gives to its tasks.
+func (p *Plans) complete(doc *repeat.Plan, known []string) error {
+	doc.Decision = randomHex(8)
+	for i := range doc.Planned {
+		pl := &doc.Planned[i]
+		if pl.Task == nil || slices.Contains(known, pl.ID) {
+			continue
+		}
+		if err := p.types.Unread(pl.Task.Type); err != nil {
+			return err
+		}
+		lifecycle.TypeTask(pl.Task, p.types.Get(pl.Task.Type), pl.Task.CreatedAt)
+	}
+	return nil
+}
+
+// Get reads a plan, also one that is over. The error is [ErrNotFound] if there is none.
+func (p *Plans) Get(ctx context.Context, id string) (*repeat.Plan, error) {
+	return p.store.Plans.Get(ctx, id)
+}
+
+// Filter selects plans. A zero field selects all.
+type Filter struct {
+	Tenant, Station string
+	Status          repeat.Status
+	Over            bool // those in the history in the place of the others
+}
+
+// List returns at most limit plans (1 to 1,000), the last changed first, without their Messages. The
+// list begins behind the plan after (nil = at the beginning): List reads only its ID and UpdatedAt.
+func (p *Plans) List(ctx context.Context, f Filter, after *repeat.Plan, limit int) ([]*repeat.Plan, error) {
+	if limit < 1 || limit > 1000 {
+		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
+	}
+	docs, unread, err := p.store.Plans.List(ctx, store.PlanFilter{Tenant: f.Tenant, Station: f.Station, Status: f.Status}, f.Over, after, limit)
+	if err == nil && len(unread) > 0 {
+		err = fmt.Errorf("listing plans: the plan %s cannot be read: %w", unread[0].ID, unread[0].Err)
+	}
+	return docs, err
+}
+
+// Results returns at most limit results (1 to 1,000) of a plan, the oldest first. The list begins
+// behind the result after (nil = at the beginning): Results reads only its ID and At.
+func (p *Plans) Results(ctx context.Context, id string, after *repeat.Result, limit int) ([]repeat.Result, error) {
+	if limit < 1 || limit > 1000 {
+		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
+	}
+	return p.store.Results.List(ctx, id, after, limit)
+}
+
+// Cancel ends a plan: no step follows, and the task of the step that waits or runs is cancelled. Cancel
+// changes nothing if the plan is over. remark is kept as the reason.
+func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, error) {
+	if err := input.Label("remark", remark); err != nil {
+		return nil, err
+	}
+	return p.change(ctx, "cancelling", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
+		return stepplan.Cancel(doc, remark, now), nil
+	})
+}
+
+// Reset has a plan that is ERROR go on: the step that failed starts again. It is refused for other
+// plans, and while the document of the plan is broken.
+func (p *Plans) Reset(ctx context.Context, id string) (*repeat.Plan, error) {
+	return p.change(ctx, "resetting", id, stepplan.Reset)
+}
+
+// maxTries is how often a decision is made anew when somebody else decided in between.
+const maxTries = 50
+
+// change reads a plan, decides and writes that, again until nobody interferes, and carries out what was
+// decided.
+func (p *Plans) change(ctx context.Context, doing, id string, decide func(*repeat.Plan, time.Time) (*repeat.Plan, error)) (*repeat.Plan, error) {
+	if err := p.ready(ctx); err != nil {
+		return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)
+	}
+	for range maxTries {
+		began := clock.Read(p.store.Local())
+		before, err := p.Get(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("%s a plan: %w", doing, err)
+		}
+		after, err := decide(before, p.store.Clock.Now())
+		if err != nil {
+			return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)
+		}
+		if after == before {
+			return before, nil
+		}
+		applied, err := p.decider.One(ctx, began, store.Decision[*repeat.Plan]{Before: before, After: after})
+		if err != nil {
+			return nil, fmt.Errorf("%s the plan %s: %w", doing, id, err)
+		}
+		if applied {
+			return after, nil
+		}
+	}
+	return nil, fmt.Errorf("%s the plan %s: somebody else changed it %d times in between", doing, id, maxTries)
+}
+
+// Drain plans all steps that can be planned now, and returns. It is for tests, which pass it to
+// mstest.With or to consumer.Consumer.Drain:
+//
+//	mstest.Drain(t, c, mstest.SkipTime(), mstest.With(plans.Drain))
+//
+// now is the caller's notion of the database's time. Drain advances its own notion to now, never
+// backwards. If worked is true, tasks may have become due, and next is the time to look for them.
+// Otherwise next is zero: the tasks of waiting steps have their times. Drain also does the work of other
+// engines that are alive. Do not call it while [Plans.Run] runs.
+func (p *Plans) Drain(ctx context.Context, now time.Time) (next time.Time, worked bool, err error) {
+	if err := p.ready(ctx); err != nil {
+		return next, false, fmt.Errorf("draining the plans: %w", err)
+	}
+	p.store.Clock.Skip(max(now.Sub(p.store.Clock.Now()), 0))
+	if err := p.types.Fresh(ctx, 0); err != nil {
+		return next, false, fmt.Errorf("draining the plans: %w", err)
+	}
+	if _, worked, err = p.newDecider().Drain(ctx); err != nil {
+		return next, worked, fmt.Errorf("draining the plans: %w", err)
+	}
+	if worked {
+		next = p.store.Clock.Now()
+	}
+	return next, worked, nil
+}
+
+func (p *Plans) ready(ctx context.Context) error {
+	if err := p.store.Ready(ctx); err != nil {
+		return err
+	}
+	return p.store.FreshClock(ctx)
+}
+
+func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails, by its contract
+	return b
+}

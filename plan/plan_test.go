@@ -1,0 +1,292 @@
+package plan_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/mstest"
+	"github.com/mscheduler/mscheduler/plan"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+func TestMain(m *testing.M) { testdb.Main(m) }
+
+// world is a database with plans, and a worker of the station report, which a test drains.
+type world struct {
+	t     *testing.T
+	db    *mongo.Database
+	plans *plan.Plans
+	c     *consumer.Consumer
+
+	mu    sync.Mutex
+	ran   []repeat.Args[string] // of the executions, in order
+	fails func(args repeat.Args[string], attempt int) error
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, db: testdb.New(t)}
+	var err error
+	w.plans, err = plan.New(plan.Config{Database: w.db})
+	require.NoError(t, err)
+	w.c = w.worker("")
+	return w
+}
+
+// worker hires a worker of the station report.
+func (w *world) worker(id string) *consumer.Consumer {
+	c, err := consumer.New(consumer.Config{Database: w.db, WorkerID: id})
+	require.NoError(w.t, err)
+	require.NoError(w.t, consumer.Handle(c, model.NewType[repeat.Args[string], string]("report"), w.report))
+	return c
+}
+
+func (w *world) report(_ context.Context, task *consumer.Task[repeat.Args[string]]) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ran = append(w.ran, task.Args)
+	if w.fails != nil {
+		if err := w.fails(task.Args, task.Attempt); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprint("report ", task.Args.Step), nil
+}
+
+// every is a plan of steps, one each second.
+func every(id string, steps int, change ...func(*repeat.Spec)) repeat.Spec {
+	s := repeat.Spec{PlanID: id, Station: "report", Description: "sales", PlanType: repeat.Second, PlanValue: 1, PlanRepet: steps, NoKeep: true, Messages: []any{"north", "south"}}
+	for _, f := range change {
+		f(&s)
+	}
+	return s
+}
+
+func (w *world) publish(s repeat.Spec) *repeat.Plan {
+	w.t.Helper()
+	p, err := w.plans.Publish(w.t.Context(), s)
+	require.NoError(w.t, err)
+	return p
+}
+
+func (w *world) drain(opts ...mstest.DrainOption) consumer.Drained {
+	w.t.Helper()
+	return mstest.Drain(w.t, w.c, append(opts, mstest.With(w.plans.Drain))...)
+}
+
+func (w *world) get(id string) *repeat.Plan {
+	w.t.Helper()
+	p, err := w.plans.Get(w.t.Context(), id)
+	require.NoError(w.t, err)
+	return p
+}
+
+// results are those of a plan, as text.
+func (w *world) results(id string) (out []string) {
+	w.t.Helper()
+	all, err := w.plans.Results(w.t.Context(), id, nil, 1000)
+	require.NoError(w.t, err)
+	for _, r := range all {
+		text, _ := r.Result.StringValueOK()
+		out = append(out, fmt.Sprintf("%d.%d %s %s%s", r.Step, r.Try, r.State, text, r.ErrorInfo))
+	}
+	return out
+}
+
+func (w *world) count(collection string, filter bson.D) int64 {
+	w.t.Helper()
+	n, err := w.db.Collection(collection).CountDocuments(w.t.Context(), filter)
+	require.NoError(w.t, err)
+	return n
+}
+
+func TestEachStepRunsOnceAndThePlanMovesToTheHistory(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(every("p", 3, func(s *repeat.Spec) { s.RequestID, s.Caller = "r-1", "ann" }))
+	require.Equal(t, "-/p", p.ID)
+	require.Equal(t, repeat.StatusRunning, p.Status)
+	require.Equal(t, int64(1), p.Step)
+	w.drain(mstest.SkipTime())
+	require.Len(t, w.ran, 3)
+	for i, args := range w.ran {
+		require.Equal(t, repeat.Args[string]{
+			PlanID: "p", PlanTime: p.CreatedAt.Add(time.Duration(i+1) * time.Second), Step: int64(i + 1), RequestID: "r-1", Caller: "ann",
+			Description: "sales", Messages: []string{"north", "south"},
+		}, args)
+	}
+	over := w.get(p.ID)
+	require.Equal(t, repeat.StatusFinish, over.Status)
+	require.Equal(t, int64(3), over.RealRepet)
+	require.Equal(t, repeat.StateOK, over.LastState)
+	require.Equal(t, []string{"1.0 OK report 1", "2.0 OK report 2", "3.0 OK report 3"}, w.results(p.ID))
+	require.EqualValues(t, 1, w.count("plan_history", bson.D{}))
+	require.EqualValues(t, 0, w.count("plans", bson.D{{Key: "delete_at", Value: nil}}), "it leaves the collection in a while")
+
+	again := w.publish(every("p", 3))
+	require.Equal(t, repeat.StatusFinish, again.Status, "the plan was published before")
+	require.Zero(t, w.drain(mstest.SkipTime()).Executions)
+	_, err := w.db.Collection("plans").DeleteMany(t.Context(), bson.D{})
+	require.NoError(t, err)
+	require.Equal(t, over.RealRepet, w.publish(every("p", 3)).RealRepet, "nor is one that has left")
+	require.EqualValues(t, 0, w.count("plans", bson.D{}))
+}
+
+func TestAStepThatFailsStartsAgain(t *testing.T) {
+	w := newWorld(t)
+	tries := 0
+	w.fails = func(args repeat.Args[string], _ int) error {
+		if tries++; args.Step == 1 && tries <= 3 {
+			return consumer.Fatal(errors.New("no data"))
+		}
+		return nil
+	}
+	p := w.publish(every("p", 2))
+	report := w.drain(mstest.SkipTime())
+	require.Equal(t, 5, report.Executions)
+	require.Equal(t, []string{"1.0 ERROR no data", "1.1 ERROR no data", "1.2 ERROR no data", "1.3 OK report 1", "2.0 OK report 2"}, w.results(p.ID))
+	require.GreaterOrEqual(t, report.Skipped, 1*time.Second+2*time.Second+4*time.Second, "it pauses, ever longer")
+	over := w.get(p.ID)
+	require.Equal(t, int64(2), over.RealRepet)
+	require.Equal(t, repeat.StatusFinish, over.Status)
+}
+
+func TestAPlanErrorTakesThePlanOutOfTheQueueUntilItIsReset(t *testing.T) {
+	w := newWorld(t)
+	wrong := true
+	w.fails = func(args repeat.Args[string], _ int) error {
+		if args.Step == 2 && wrong {
+			return consumer.PlanError(errors.New("there is no such region"))
+		}
+		return nil
+	}
+	p := w.publish(every("p", 3))
+	_, err := w.plans.Reset(t.Context(), p.ID)
+	require.ErrorContains(t, err, "it is RUNNING; only a plan that is ERROR can be reset")
+	require.Equal(t, 2, w.drain(mstest.SkipTime()).Executions)
+	broken := w.get(p.ID)
+	require.Equal(t, repeat.StatusError, broken.Status)
+	require.Equal(t, repeat.StatePlanError, broken.LastState)
+	require.Equal(t, "there is no such region", broken.Reason)
+	require.Equal(t, int64(1), broken.RealRepet)
+	wrong = false
+	_, err = w.plans.Reset(t.Context(), p.ID)
+	require.NoError(t, err)
+	require.Equal(t, 2, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, []string{"1.0 OK report 1", "2.0 PLAN_ERROR there is no such region", "2.1 OK report 2", "3.0 OK report 3"}, w.results(p.ID))
+	require.Equal(t, int64(3), w.get(p.ID).RealRepet)
+}
+
+func TestADocumentThatSomebodyBrokeIsAPlanError(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(every("p", 3))
+	unset := func(op string, v any) {
+		_, err := w.db.Collection("plans").UpdateByID(t.Context(), p.ID, bson.D{{Key: op, Value: bson.D{{Key: "messages", Value: v}}}})
+		require.NoError(t, err)
+	}
+	unset("$unset", "")
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions, "the step that waited had its messages")
+	broken := w.get(p.ID)
+	require.Equal(t, repeat.StatusError, broken.Status)
+	require.Contains(t, broken.Reason, "messages")
+	_, err := w.plans.Reset(t.Context(), p.ID)
+	require.ErrorContains(t, err, "messages")
+	unset("$set", bson.A{"north"})
+	_, err = w.plans.Reset(t.Context(), p.ID)
+	require.NoError(t, err)
+	w.drain(mstest.SkipTime())
+	require.Equal(t, repeat.StatusFinish, w.get(p.ID).Status)
+	require.Equal(t, int64(3), w.get(p.ID).RealRepet)
+}
+
+func TestACancelledPlanStartsNoStepAndALateEndChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(every("p", 3))
+	after, err := w.plans.Cancel(t.Context(), p.ID, "not needed")
+	require.NoError(t, err)
+	require.Equal(t, repeat.StatusCancelled, after.Status)
+	require.Zero(t, w.drain(mstest.SkipTime()).Executions)
+	over := w.get(p.ID)
+	require.Equal(t, "not needed", over.Reason)
+	require.False(t, over.EndedAt.IsZero())
+	require.EqualValues(t, 1, w.count("plan_history", bson.D{}))
+	require.Equal(t, []string{"1.0 CANCELLED cancelled with its plan"}, w.results(p.ID))
+	again, err := w.plans.Cancel(t.Context(), p.ID, "twice")
+	require.NoError(t, err)
+	require.Equal(t, "not needed", again.Reason)
+}
+
+func TestAPlanWhoseLastTimeHasPassedIsOverWithoutHavingRun(t *testing.T) {
+	w := newWorld(t)
+	past := time.Now().Add(-time.Hour)
+	p := w.publish(repeat.Spec{PlanID: "p", Station: "report", PlanType: repeat.Time, PlanTime: past, Messages: []any{1}})
+	require.Equal(t, repeat.StatusFinish, p.Status)
+	require.Zero(t, w.drain(mstest.SkipTime()).Executions)
+	require.NotEmpty(t, w.get(p.ID).Reason)
+	require.EqualValues(t, 1, w.count("plan_history", bson.D{}))
+	kept := w.publish(repeat.Spec{PlanID: "kept", Station: "report", PlanType: repeat.Time, PlanTime: past, NoKeep: true, Messages: []any{"x"}})
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, int64(1), w.get(kept.ID).RealRepet)
+}
+
+func TestNothingIsStoredOfInvalidPlansAndEveryMistakeIsNamed(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.plans.PublishMany(t.Context(), []repeat.Spec{
+		every("good", 1),
+		every("bad", 0, func(s *repeat.Spec) { s.Station, s.Messages = "", nil }),
+		every("good", 1),
+	})
+	for _, want := range []string{"plans[1]", "station", "plan_repet", "messages", "plans[2]", "plan_id"} {
+		require.ErrorContains(t, err, want)
+	}
+	var invalid *model.InvalidError
+	require.ErrorAs(t, err, &invalid)
+	require.EqualValues(t, 0, w.count("plans", bson.D{}))
+	require.EqualValues(t, 0, w.count("tasks", bson.D{{Key: "type", Value: "report"}}))
+}
+
+func TestAPlanOfATransactionStartsAfterItsCommit(t *testing.T) {
+	w := newWorld(t)
+	w.publish(every("there", 1))
+	session, err := w.db.Client().StartSession()
+	require.NoError(t, err)
+	defer session.EndSession(t.Context())
+	_, err = session.WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
+		for _, id := range []string{"there", "new"} {
+			if _, err := w.plans.Publish(ctx, every(id, 1)); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, w.count("tasks", bson.D{{Key: "type", Value: "report"}}))
+	require.Equal(t, 2, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, int64(1), w.get("-/new").RealRepet)
+}
+
+// The seed's participants: with concurrent_worker_count n each of n workers has a result.
+func TestEachParticipantOfAStepHasAResult(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(every("p", 1, func(s *repeat.Spec) { s.Options.ConcurrentWorkerCount = 2 }))
+	w.c = w.worker("first")
+	w.drain(mstest.SkipTime())
+	require.Equal(t, repeat.StatusRunning, w.get(p.ID).Status)
+	w.c = w.worker("second")
+	w.drain(mstest.SkipTime())
+	require.Equal(t, repeat.StatusFinish, w.get(p.ID).Status)
+	all, err := w.plans.Results(t.Context(), p.ID, nil, 10)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.ElementsMatch(t, []string{"first", "second"}, []string{all[0].Worker, all[1].Worker})
+	require.Equal(t, []string{"1.0 OK report 1", "1.0 OK report 1"}, w.results(p.ID))
+}

@@ -1,0 +1,177 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/decision"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// planner is what the machinery of decisions needs to know of plans.
+type planner struct{ *Plans }
+
+var _ decision.Planner[*repeat.Plan] = planner{}
+
+func (planner) Kind() string { return lifecycle.OutcomePlan }
+
+// DueAt implements [decision.Planner]. No plan is ever due: the task of the next step waits for its time.
+func (planner) DueAt(*repeat.Plan) time.Time          { return time.Time{} }
+func (planner) PlannedAt(p *repeat.Plan) time.Time    { return p.PlannedAt }
+func (planner) MustKnow(*repeat.Plan) (ids []string)  { return nil }
+func (planner) Of(l store.OutboxLife) (planID string) { return ofPlan(l.Task) }
+
+// ofPlan is the id of the plan of which the task is a step; "" = none.
+func ofPlan(t *model.Task) string {
+	if t.Origin == nil || t.Origin.Kind != lifecycle.OutcomePlan {
+		return ""
+	}
+	return t.Origin.ID
+}
+
+// PlannedBytes implements [decision.Planner].
+func (planner) PlannedBytes(p *repeat.Plan) (n int) {
+	const each = 256
+	for i := range p.Planned {
+		n += each + len(p.Planned[i].Tell)
+		if t := p.Planned[i].Task; t != nil {
+			n += each + len(t.Args.Value)
+		}
+		if t := p.Planned[i].Ended; t != nil {
+			n += each + len(t.Result.Value)
+		}
+	}
+	return n
+}
+
+func (planner) Tasks(p *repeat.Plan) (tasks []*model.Task) {
+	for i := range p.Planned {
+		pl := &p.Planned[i]
+		if pl.Task != nil {
+			tasks = append(tasks, pl.Task)
+		}
+		if d, is := stepplan.Delivery(p, pl); is {
+			tasks = append(tasks, lifecycle.NewTask(d, p.UpdatedAt))
+		}
+	}
+	return tasks
+}
+
+func (planner) WithoutPlans(p *repeat.Plan) *repeat.Plan {
+	c := *p
+	c.Planned, c.PlannedAt = nil, time.Time{}
+	return &c
+}
+
+// Decide implements [decision.Planner]: each end of a step's task in turn.
+func (planner) Decide(_ context.Context, cases []decision.Case[*repeat.Plan], now time.Time) ([]decision.Answer[*repeat.Plan], error) {
+	answers := make([]decision.Answer[*repeat.Plan], len(cases))
+	for i, c := range cases {
+		after := c.Doc
+		for _, l := range c.Ends {
+			after = ended(after, l.Task, now)
+		}
+		answers[i] = decision.Answer[*repeat.Plan]{After: after, Changed: after != c.Doc, Told: len(c.Ends)}
+	}
+	return answers, nil
+}
+
+// ended decides what follows the end of a task.
+func ended(p *repeat.Plan, t *model.Task, now time.Time) *repeat.Plan {
+	after := stepplan.Ended(p, stepplan.EndOf(t), now)
+	for i := len(p.Planned); after != p && i < len(after.Planned); i++ {
+		if after.Planned[i].Do == stepplan.DoResults {
+			after.Planned[i].Ended = t
+		}
+	}
+	return after
+}
+
+// Complete implements [decision.Planner].
+func (p planner) Complete(w store.Decision[*repeat.Plan], _ time.Time) error {
+	return p.complete(w.After, p.store.Plans.PlanIDs(w.Before))
+}
+
+const (
+	// unservedAfter is how long a step may be due before somebody looks whether its station is served.
+	unservedAfter = time.Minute
+	// lostAfter is how long an end is left to the outbox of its task.
+	lostAfter = 5 * time.Minute
+	perSweep  = 100
+)
+
+// Sweep implements [decision.Planner]: it looks for steps that nobody serves, and for ends that nobody
+// will tell, because somebody deleted a task by hand, or parts of the database were restored.
+func (p planner) Sweep(ctx context.Context) (failed error) {
+	now := p.store.Clock.Now()
+	served := map[string]bool{}
+	for after := (*repeat.Plan)(nil); ; {
+		late, unread, err := p.store.Plans.Late(ctx, now.Add(-unservedAfter), after, perSweep)
+		if err != nil {
+			return errors.Join(failed, err)
+		}
+		for _, u := range unread {
+			failed = errors.Join(failed, fmt.Errorf("the plan %s cannot be read: %w", u.ID, u.Err))
+		}
+		if len(late) == 0 {
+			return failed
+		}
+		if err := p.sweepLate(ctx, late, served, now); store.Outage(err) {
+			return errors.Join(failed, err)
+		} else if err != nil { // it concerns these alone
+			failed = errors.Join(failed, err)
+		}
+		after = late[len(late)-1]
+	}
+}
+
+func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[string]bool, now time.Time) (failed error) {
+	ids := make([]string, len(late))
+	for i, doc := range late {
+		ids[i] = stepplan.TaskID(doc, doc.Step)
+	}
+	lives, err := p.store.Tasks.LastLives(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, doc := range late {
+		t, there := lives[ids[i]]
+		waits := there && t != nil && t.Status == model.StatusNew
+		if _, asked := served[doc.Station]; waits && !asked {
+			alive, err := p.store.Workers.Alive(ctx, []string{doc.Station})
+			if err != nil {
+				return errors.Join(failed, err)
+			}
+			served[doc.Station] = len(alive) > 0
+		}
+		switch {
+		case len(doc.Planned) > 0:
+			continue
+		case waits && served[doc.Station], there && t == nil:
+			continue
+		case waits:
+			_, err = p.change(ctx, "noting that nobody serves", doc.ID, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
+				return stepplan.Unserved(doc, now), nil
+			})
+		case now.Sub(doc.UpdatedAt) < lostAfter || now.Sub(doc.PlanTime) < lostAfter:
+			continue
+		case !there || t.Origin == nil || t.Origin.Generation < doc.Try: // the database was restored
+			_, err = p.change(ctx, "looking for the lost task of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
+				return stepplan.Ended(now, stepplan.End{Step: doc.Step, Try: doc.Try, Gone: true}, at), nil
+			})
+		case t.Status.Ended() && !slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomePlan }):
+			_, err = p.change(ctx, "looking for lost ends of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
+				return ended(now, t, at), nil
+			})
+		}
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}

@@ -163,7 +163,7 @@ func begin(p *repeat.Plan, now time.Time) *step {
 func (s *step) plan(p repeat.Planned) {
 	s.serial++
 	p.ID, p.Step, p.Try = strconv.FormatInt(s.Rev, 10)+"."+strconv.Itoa(s.serial), s.Step, s.Try
-	if s.Plan.Planned = append(s.Plan.Planned, p); s.PlannedAt.IsZero() {
+	if s.Planned = append(s.Planned, p); s.PlannedAt.IsZero() {
 		s.PlannedAt = s.now
 	}
 }
@@ -202,7 +202,7 @@ func (s *step) next() error {
 	}
 	s.Step, s.Try, s.PlanTime, s.Done = n.Step, 0, n.At, false
 	s.plan(repeat.Planned{})
-	s.Plan.Planned[len(s.Plan.Planned)-1].Task = TaskOf(s.Plan, n.At, s.now)
+	s.Planned[len(s.Planned)-1].Task = TaskOf(s.Plan, n.At, s.now)
 	s.look(n.At)
 	return nil
 }
@@ -221,7 +221,7 @@ func (s *step) again(at time.Time, why string) {
 	s.Reason = why
 	s.Try++
 	s.plan(repeat.Planned{Do: DoAgain})
-	s.Plan.Planned[len(s.Plan.Planned)-1].At = at
+	s.Planned[len(s.Planned)-1].At = at
 	s.look(at)
 }
 

@@ -14,7 +14,9 @@ import (
 // run on the decider.
 func (d *Decider[D]) Drain(ctx context.Context) (next time.Time, worked bool, err error) {
 	defer func() { d.flush(ctx, 0) }()
+	var alone rank
 	for skip := 0; ; {
+		alone.begin()
 		began, now := clock.Read(d.Store.Local()), d.Store.Clock.Now()
 		carried, err := d.carryOutAll(ctx, now)
 		if err != nil {
@@ -24,7 +26,7 @@ func (d *Decider[D]) Drain(ctx context.Context) (next time.Time, worked bool, er
 			return next, worked, err
 		}
 		full := d.dueFull()
-		soon, stays, did, err := d.round(ctx, began, now, func(string, time.Duration) bool { return true })
+		soon, stays, did, err := d.round(ctx, began, now, &alone)
 		if err != nil {
 			return next, worked, err
 		}

@@ -18,6 +18,8 @@ type Outcome struct {
 	Stays  int       // of the due documents: nothing can be decided about them now
 	More   bool      // another look finds more at once
 	Next   time.Time // when the first document that was decided about is due again; zero = none is
+
+	written, crossed []string // documents about which this was decided, and those where somebody else was quicker
 }
 
 var errUnreadLife = errors.New("this process cannot read the newest life of the task that ended")
@@ -71,7 +73,7 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 		c, a := &cases[of[n]], &answers[of[n]]
 		switch {
 		case applied[n]:
-			out.Worked = true
+			out.Worked, out.written = true, append(out.written, d.Documents.ID(w.After))
 			if d.Prompt {
 				d.remember(w.After)
 			}
@@ -84,7 +86,7 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 		case refused[n] != nil:
 			out.Stays += count(c.Due)
 		default: // somebody decided in between
-			out.More = true
+			out.More, out.crossed = true, append(out.crossed, d.Documents.ID(w.After))
 		}
 	}
 	return out, nil
@@ -239,7 +241,7 @@ func (d *Decider[D]) mustKnow(ctx context.Context, docs []D) (lives []store.Outb
 }
 
 // tellAll tells of ends, of which there are more than a look reads.
-func (d *Decider[D]) tellAll(ctx context.Context, turn turnOf) error {
+func (d *Decider[D]) tellAll(ctx context.Context, k *rank) error {
 	from, before := time.Time{}, d.Store.Clock.Now()
 	for {
 		began := clock.Read(d.Store.Local())
@@ -249,7 +251,7 @@ func (d *Decider[D]) tellAll(ctx context.Context, turn turnOf) error {
 		if err != nil {
 			return err
 		}
-		lives = slices.DeleteFunc(lives, func(l store.OutboxLife) bool { return !d.mayTell(l, before, turn) })
+		lives = slices.DeleteFunc(lives, func(l store.OutboxLife) bool { return !d.mayTell(l, before, k) })
 		for more := true; more && len(lives) > 0; {
 			out, err := d.Decide(ctx, began, nil, lives, d.Store.Clock.Now())
 			if err != nil {

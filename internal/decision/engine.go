@@ -38,7 +38,7 @@ const (
 // decides is a [Decider] of any kind of document.
 type decides interface {
 	questions(now, endsFrom time.Time, skip int) []store.Question
-	round(ctx context.Context, began clock.Instant, now time.Time, turn turnOf) (next time.Duration, stays int, worked bool, err error)
+	round(ctx context.Context, began clock.Instant, now time.Time, k *rank) (next time.Duration, stays int, worked bool, err error)
 	flush(ctx context.Context, age time.Duration)
 	dueFull() bool // whether more may be due than the look read
 	waits() bool   // whether something waits for ends
@@ -168,6 +168,7 @@ type share struct {
 	now  time.Time     // of the look
 	all  bool          // the look asked for all ends
 	skip int           // of the due documents
+	full bool          // more may be due than was found
 	next time.Duration // until something is to be done, as far as is known
 	err  error
 }
@@ -177,6 +178,7 @@ func (e *Engine) decide(ctx context.Context) []*share {
 	shares := make([]*share, len(e.members))
 	for i, m := range e.members {
 		shares[i] = &share{member: m, next: longest}
+		m.rank.begin()
 	}
 	entered := e.local().Monotonic()
 	for asking := shares; len(asking) > 0; {
@@ -189,7 +191,7 @@ func (e *Engine) decide(ctx context.Context) []*share {
 		}
 		var full []*share
 		for _, s := range asking {
-			if s.decide(ctx, began) {
+			if s.full = s.decide(ctx, began); s.full {
 				full = append(full, s)
 			}
 		}
@@ -201,6 +203,13 @@ func (e *Engine) decide(ctx context.Context) []*share {
 			break
 		}
 	}
+	for _, s := range shares {
+		if s.err != nil {
+			s.rank.interrupted()
+		} else {
+			s.rank.end(!s.full)
+		}
+	}
 	return shares
 }
 
@@ -210,7 +219,7 @@ func (s *share) decide(ctx context.Context, began clock.Instant) (full bool) {
 		return false
 	}
 	full = s.dueFull()
-	soon, stays, worked, err := s.round(ctx, began, s.now, s.rank.turn)
+	soon, stays, worked, err := s.round(ctx, began, s.now, &s.rank)
 	if worked {
 		s.worked, s.soon = s.store.Local().Monotonic(), soonLook
 	}

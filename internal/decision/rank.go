@@ -19,23 +19,56 @@ const (
 	backlog   = 10 * yieldTime
 )
 
-// rank is an engine's place among those that are alive.
-type rank struct{ place, of int }
+// rank is an engine's place among those that are alive, and what it has seen of the others.
+type rank struct {
+	place  int
+	peers  []peer // by place; this engine is one of them
+	absent int    // how many of them seem to be away
+	seen   sights
+}
 
 // turn says whether it is this engine's turn to decide about a document that is so late. The
 // first is always the same; what it has not decided in its time is the next engine's, and so on:
-// also when all are late, no two work on the same documents.
-func (k rank) turn(id string, late time.Duration) bool {
-	n := 0 // of turns that are over
-	switch {
-	case late >= backlog:
-		n = int(late / longTurn)
-	case late >= yieldTime:
-		n = 1 + int((late-yieldTime)/shortTurn)
-	}
+// also when all are late, no two work on the same documents. Those that seem to be away have no
+// turns.
+func (k *rank) turn(id string, late time.Duration) bool {
+	return k.holder(k.first(id), turnsOver(late)) == k.place
+}
+
+// first is the engine that decides about a document, if it is there.
+func (k *rank) first(id string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))
-	return int((uint64(h.Sum32())+uint64(n))%uint64(max(k.of, 1))) == k.place
+	return int(uint64(h.Sum32()) % uint64(max(len(k.peers), 1)))
+}
+
+// holder is whose turn it is when so many turns are over.
+func (k *rank) holder(first, over int) int {
+	if len(k.peers) == 0 { // it is alone, or has not told yet that it lives
+		return k.place
+	}
+	over %= len(k.peers) - k.absent
+	for place := first; ; place = (place + 1) % len(k.peers) {
+		if k.away(place) {
+			continue
+		}
+		if over == 0 {
+			return place
+		}
+		over--
+	}
+}
+
+// turnsOver is how many turns are over when a document is so late.
+func turnsOver(late time.Duration) int {
+	switch {
+	case late >= backlog:
+		return int(late / longTurn)
+	case late >= yieldTime:
+		return 1 + int((late-yieldTime)/shortTurn)
+	default:
+		return 0
+	}
 }
 
 // turnEnds is how long it takes until the turn of whoever has it now is over.
@@ -72,14 +105,13 @@ func (e *Engine) beat(ctx context.Context) error {
 	}
 	now := st.Clock.Now()
 	for _, m := range e.members {
-		var engines []string
+		var engines []peer
 		for _, w := range workers {
 			if slices.Contains(w.Types, m.kind) && w.Alive(now) {
-				engines = append(engines, w.ID)
+				engines = append(engines, peer{id: w.ID, beat: w.HeartbeatAt})
 			}
 		}
-		slices.Sort(engines)
-		m.rank = rank{place: max(slices.Index(engines, e.id), 0), of: max(len(engines), 1)}
+		m.rank.become(e.id, engines)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,12 +10,23 @@ import (
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 )
 
+// ranked is the rank of an engine among some that all seem to be there.
+func ranked(place, of int) *rank {
+	peers := make([]peer, of)
+	for i := range peers {
+		peers[i].id = fmt.Sprint(i)
+	}
+	k := new(rank)
+	k.become(fmt.Sprint(place), peers)
+	return k
+}
+
 func TestEngineTurnsGoRoundAndNeverMeet(t *testing.T) {
 	for of := 1; of <= 5; of++ {
 		for late := time.Duration(0); late < 20*time.Second; late += 50 * time.Millisecond {
 			mine := 0
 			for place := range of {
-				if (rank{place, of}).turn("rule", late) {
+				if ranked(place, of).turn("rule", late) {
 					mine++
 				}
 			}
@@ -23,7 +35,7 @@ func TestEngineTurnsGoRoundAndNeverMeet(t *testing.T) {
 		for place := range of {
 			reached := false
 			for late := time.Duration(0); late < tickplan.MissedAfter; late += 50 * time.Millisecond {
-				reached = reached || (rank{place, of}).turn("rule", late)
+				reached = reached || ranked(place, of).turn("rule", late)
 			}
 			require.True(t, reached, "engine %d of %d takes over before the tick counts as missed", place, of)
 		}
@@ -34,7 +46,7 @@ func TestEngineTurnsGoRoundAndNeverMeet(t *testing.T) {
 func TestATurnEndsWhenTheNextOneBegins(t *testing.T) {
 	holder := func(of int, late time.Duration) int {
 		for place := range of {
-			if (rank{place, of}).turn("rule", late) {
+			if ranked(place, of).turn("rule", late) {
 				return place
 			}
 		}

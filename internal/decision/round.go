@@ -61,9 +61,9 @@ func (d *Decider[D]) dueFull() bool { return len(d.found.due)+len(d.found.unread
 func (d *Decider[D]) untold() time.Time { return d.found.untold }
 
 // mayTell says whether this engine tells of an end: it is its turn, or nobody has done it for long.
-func (d *Decider[D]) mayTell(l store.OutboxLife, now time.Time, turn turnOf) bool {
+func (d *Decider[D]) mayTell(l store.OutboxLife, now time.Time, k *rank) bool {
 	late := now.Sub(l.OutboxAt)
-	return late > Slow || turn(d.Planner.Of(l), late)
+	return late > Slow || k.turn(d.Planner.Of(l), late)
 }
 
 func (d *Decider[D]) lost(ctx context.Context) error { return d.Planner.Sweep(ctx) }
@@ -85,12 +85,9 @@ func (d *Decider[D]) questions(now, endsFrom time.Time, skip int) []store.Questi
 	})...)
 }
 
-// turnOf says whether it is this engine's turn to decide about a document that is so late.
-type turnOf func(id string, late time.Duration) bool
-
 // round decides what the look found. next is how long it is until something is to be done, as far
 // as is known; stays is how many of the due documents keep their place at the head.
-func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Time, turn turnOf) (next time.Duration, stays int, worked bool, err error) {
+func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Time, k *rank) (next time.Duration, stays int, worked bool, err error) {
 	f := &d.found
 	next = longest
 	for _, u := range f.unread {
@@ -102,16 +99,21 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 	}
 	var mine []D
 	for _, doc := range f.due {
-		if late := now.Sub(d.Planner.DueAt(doc)); turn(d.Documents.ID(doc), late) {
+		if at := d.Planner.DueAt(doc); k.found(d.Documents.ID(doc), at, now) {
 			mine = append(mine, doc)
 		} else {
 			stays++
-			next = min(next, turnEnds(late))
+			next = min(next, turnEnds(now.Sub(at)))
 		}
 	}
 	var ends []store.OutboxLife
 	for _, l := range f.ends {
-		if d.mayTell(l, now, turn) || slices.ContainsFunc(mine, func(doc D) bool { return d.Documents.ID(doc) == d.Planner.Of(l) }) {
+		id := d.Planner.Of(l)
+		if d.wasTold(l) {
+			k.forget(id, l.OutboxAt)
+			continue
+		}
+		if k.found(id, l.OutboxAt, now) || now.Sub(l.OutboxAt) > Slow || slices.ContainsFunc(mine, func(doc D) bool { return d.Documents.ID(doc) == id }) {
 			ends = append(ends, l)
 		}
 	}
@@ -123,6 +125,12 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 		ends = append(ends, more...)
 	}
 	out, err := d.Decide(ctx, began, mine, ends, now)
+	for _, id := range out.written {
+		k.decided(id, true)
+	}
+	for _, id := range out.crossed {
+		k.decided(id, false)
+	}
 	f.untold = time.Time{}
 	for _, l := range f.ends {
 		if (f.untold.IsZero() || l.OutboxAt.Before(f.untold)) && !d.wasTold(l) {
@@ -137,10 +145,10 @@ func (d *Decider[D]) round(ctx context.Context, began clock.Instant, now time.Ti
 		next = 0
 	}
 	if f.full() && err == nil {
-		err = d.tellAll(ctx, turn)
+		err = d.tellAll(ctx, k)
 	}
 	if f.left && !store.Outage(err) {
-		err = errors.Join(err, d.sweep(ctx, turn))
+		err = errors.Join(err, d.sweep(ctx, k.turn))
 	}
 	return next, stays, out.Worked, err
 }

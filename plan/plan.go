@@ -24,8 +24,11 @@ import (
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
-// ErrNotFound is returned for a plan that does not exist (errors.Is).
-var ErrNotFound = store.ErrNoPlan
+// Errors that callers branch on (errors.Is).
+var (
+	ErrNotFound = store.ErrNoPlan     // no such plan
+	ErrRefused  = stepplan.ErrRefused // the status of the plan forbids it
+)
 
 // Config of Plans. Only Database is needed.
 type Config struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/producer"
 )
 
@@ -110,6 +111,7 @@ type connection struct {
 	admin    *admin.Admin
 	rules    *periodic.Periodic
 	flows    *flow.Flows
+	plans    *plan.Plans
 	at       time.Time // when the command began, by the database
 }
 
@@ -159,7 +161,10 @@ func (a *app) dial(t target) (*connection, error) {
 	if c.rules, err = periodic.New(periodic.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
 		return nil, err
 	}
-	c.flows, err = flow.New(flow.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log})
+	if c.flows, err = flow.New(flow.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log}); err != nil {
+		return nil, err
+	}
+	c.plans, err = plan.New(plan.Config{Database: c.db, Prefix: t.prefix, SecretKey: key, Logger: log})
 	return c, err
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/mscheduler/mscheduler/internal/embedded"
 )
 
-const devHelp = `Run the embedded server, a worker for the built-in types, the periodic rules and the flows, in
-the foreground: all that is needed to try mscheduler out.
+const devHelp = `Run the embedded server, a worker for the built-in types, the periodic rules, the flows and the
+plans, in the foreground: all that is needed to try mscheduler out.
 
 While it runs, every other mscheduler command in the same directory uses its database by
 itself: the file ` + devFileName + ` says where it is. Without --path the tasks are gone when it
@@ -31,7 +31,7 @@ func (a *app) devCommand() *cobra.Command {
 		},
 	}
 	w.register(cmd.Flags())
-	w.periodic, w.flow = true, true
+	w.periodic, w.flow, w.plan = true, true, true
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "address to listen on; port 0 is any free one")
 	cmd.Flags().StringVar(&path, "path", "", "database file; defaults to none: in memory")
 	return cmd

@@ -15,12 +15,13 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
 
 const doctorHelp = `Check the deployment: the connection, the server, the user's privileges, the schema, the
-clocks, the workers, flows without an engine, and tasks that wait too long.
+clocks, the workers, flows and plans without an engine, and tasks that wait too long.
 
 Each line is ok, warn or fail; warn and fail suggest a repair. The exit code is 1 if a line
 is fail, and 4 if the database does not answer. To test the user's privileges, the command
@@ -238,6 +239,7 @@ func (d *doctor) workers(ctx context.Context) {
 	}
 	d.callbacks(ctx, served[input.CallbackType] != nil)
 	d.flows(ctx, served[flowplan.EngineType] != nil)
+	d.plans(ctx, served[stepplan.EngineType] != nil)
 	due, err := d.store.Tasks.DueTypes(ctx, d.now)
 	if err != nil {
 		d.fail("due tasks", err, "")

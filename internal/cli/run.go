@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/plan"
 )
 
 // Exit codes of the binary; the help of every command lists them.
@@ -21,7 +22,7 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1   // it was tried and failed
 	ExitUsage       = 2   // wrong arguments or input; nothing was written for what was wrong
-	ExitNotFound    = 3   // no such task, type, rule, run or flow
+	ExitNotFound    = 3   // no such task, type, rule, run, flow or plan
 	ExitUnreachable = 4   // the database does not answer
 	ExitRefused     = 5   // the state of the task or the database forbids it
 	ExitInterrupted = 130 // stopped by a signal before it was done
@@ -31,9 +32,9 @@ const exitCodesHelp = `Exit codes:
   0    done
   1    failed: a task that was waited for failed, or a check did
   2    wrong usage or input, or no database was named
-  3    no such task, type, rule, run or flow
+  3    no such task, type, rule, run, flow or plan
   4    the database does not answer
-  5    refused: the state of the task or flow, the schema or a permission forbids it
+  5    refused: the state of the task, flow or plan, the schema or a permission forbids it
   130  interrupted`
 
 // Environment are the settings that a process takes from its environment. A flag wins
@@ -118,9 +119,9 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case errors.As(err, &c):
 		return c.code
-	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound):
+	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound, plan.ErrNotFound):
 		return ExitNotFound
-	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, periodic.ErrExists, periodic.ErrNotRunning, flow.ErrClosed):
+	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, periodic.ErrExists, periodic.ErrNotRunning, flow.ErrClosed, plan.ErrRefused):
 		return ExitRefused
 	case errors.Is(err, model.ErrInvalid):
 		return ExitUsage

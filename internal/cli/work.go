@@ -35,6 +35,9 @@ such process must run, or no rule fires. Several share the work and replace each
 With --flow it also runs the engine of flows (mscheduler flow). At least one such process must
 run, or no flow continues. Several share the work and replace each other.
 
+With --plan it also runs the engine of plans (mscheduler plan). At least one such process must
+run, or no plan gets beyond the step that waits. Several share the work and replace each other.
+
 With --completion-addr it also accepts the completions of asynchronous HTTP targets, for the rules of
 all workers: POST or PUT /api/v1/callbacks/{token}. Targets call --completion-url. It is required
 where --completion-addr is every address of the machine (:8080, 0.0.0.0:8080).
@@ -68,6 +71,7 @@ type workFlags struct {
 	withStdin       bool
 	periodic        bool // decide the ticks of periodic rules, too
 	flow            bool // run the engine of flows, too
+	plan            bool // run the engine of plans, too
 
 	reach httpcall.Reach // where http tasks and the targets of rules may call; callbacks, too
 }
@@ -113,6 +117,7 @@ func (a *app) workCommand() *cobra.Command {
 	w.register(cmd.Flags())
 	cmd.Flags().BoolVar(&w.periodic, "periodic", false, "also run the engine of periodic rules")
 	cmd.Flags().BoolVar(&w.flow, "flow", false, "also run the engine of flows")
+	cmd.Flags().BoolVar(&w.plan, "plan", false, "also run the engine of plans")
 	return cmd
 }
 
@@ -198,6 +203,9 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 	}
 	if w.flow {
 		work, engines = append(work, "the flows"), append(engines, conn.flows.Run)
+	}
+	if w.plan {
+		work, engines = append(work, "the plans"), append(engines, conn.plans.Run)
 	}
 	if !w.events {
 		a.say("worker %s runs %s of %s; Ctrl-C stops it gracefully", c.WorkerID(), human.List(work), conn)

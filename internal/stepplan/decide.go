@@ -1,6 +1,7 @@
 package stepplan
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -83,10 +84,13 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 	return s.finish()
 }
 
+// ErrRefused is returned where the status of a plan forbids what a person wants.
+var ErrRefused = errors.New("the status of the plan forbids it")
+
 // Reset has a plan that is ERROR go on with the step that failed.
 func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 	if p.Status != repeat.StatusError {
-		return nil, fmt.Errorf("it is %s; only a plan that is ERROR can be reset", p.Status)
+		return nil, fmt.Errorf("%w: it is %s; only a plan that is ERROR can be reset", ErrRefused, p.Status)
 	}
 	if err := Check(p); err != nil {
 		return nil, err

@@ -290,3 +290,8 @@ func (s *Plans) Questions(l Look[*repeat.Plan]) []Question {
 		s.whether(bson.D{d("look_at", bson.D{d("$lte", l.Now)})}, l.Waiting),
 	}
 }
+
+// RunningQuestion asks whether any plan has a step that waits or runs. Index: late.
+func (s *Plans) RunningQuestion(found func()) Question {
+	return s.whether(bson.D{d("status", repeat.StatusRunning)}, found)
+}

@@ -102,7 +102,7 @@ type span struct {
 
 func spanAt(t time.Time, zone *time.Location) span {
 	local := t.In(zone)
-	start, end := local.ZoneBounds()
+	start, end := boundsAt(local)
 	_, offset := local.Zone()
 	s := span{start: start.UTC(), end: end.UTC(), offset: offset, before: offset, after: offset}
 	if start.IsZero() {
@@ -116,6 +116,20 @@ func spanAt(t time.Time, zone *time.Location) span {
 		_, s.after = end.Zone()
 	}
 	return s
+}
+
+// boundsAt are the [time.Time.ZoneBounds] of an instant. That function takes the year to have 365 days
+// where a zone's rule has no end: it ends a span when the last day of a leap year begins, although nothing
+// changes then, and so for that day, too.
+func boundsAt(local time.Time) (start, end time.Time) {
+	start, end = local.ZoneBounds()
+	if e := end.UTC(); !end.IsZero() && e.YearDay() == 366 && e.Equal(e.Truncate(day)) {
+		_, before := end.Add(-time.Second).Zone()
+		if _, after := end.Zone(); after == before {
+			end = end.Add(day)
+		}
+	}
+	return start, end
 }
 
 // wall is the wall-clock time of an instant, as if it were UTC: what arithmetic is done in.

@@ -24,3 +24,26 @@ func TestWallClockTimesAreInstants(t *testing.T) {
 		require.Equal(t, c.want, InstantOf(wall, zone).Format(time.RFC3339), c)
 	}
 }
+
+// The last day of a leap year is a day like others, also where only the rule of a zone is known.
+func TestTheLastDayOfALeapYearComes(t *testing.T) {
+	for _, zone := range []string{"America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Auckland", "America/St_Johns", "UTC"} {
+		for _, year := range []int{2008, 2024, 2028, 2096, 2400} {
+			c, err := Parse(Spec{Cron: "0 0 * * * *", Timezone: zone})
+			require.NoError(t, err)
+			from := time.Date(year, 12, 29, 0, 0, 0, 0, time.UTC)
+			after := from
+			for h := 1; h <= 5*24; h++ {
+				next := c.Next(after)
+				at := from.Add(time.Duration(h) * time.Hour)
+				if zone == "America/St_Johns" { // its hours begin at half past
+					at = at.Add(-time.Hour / 2)
+				}
+				require.Equal(t, at, next, zone)
+				require.Equal(t, at, InstantOf(WallOf(at, c.Zone()), c.Zone()), zone)
+				after = next
+			}
+			require.Equal(t, int64(5*24), c.Tally(from, from.Add(5*day)).Count, zone)
+		}
+	}
+}

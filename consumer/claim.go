@@ -2,6 +2,8 @@ package consumer
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
 	"github.com/mscheduler/mscheduler/internal/lease"
@@ -60,9 +62,16 @@ func (c *Consumer) settled(out *claim.Outcome) {
 	c.hold(out)
 }
 
+// apartPatience bounds the wait of a fetch for claims that ran out of time. It is longer than the
+// search for a held document among a batch mostly takes.
+const apartPatience = 150 * time.Millisecond
+
 // claimApart continues what ran out of time, beside the fetches and without their lock: an open
 // transaction that holds one candidate must not stop them. The store finds out which documents are
 // held, and claims or repairs the others. The slots of the claims are kept meanwhile.
+//
+// On a busy machine a command runs out of time although nothing is held. Its tasks go before what
+// the next fetch finds, so that one waits a moment for them, see [Consumer.awaitApart].
 func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 	if len(out.HeldRepairs) > 0 {
 		c.apart.Go(func() {
@@ -74,7 +83,15 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 		return
 	}
 	release := c.held.promise(out.Held)
+	tried := make(chan struct{})
+	if slices.ContainsFunc(out.Held, func(w store.Write) bool { return !c.store.ProbeLater(w.Before.ID) }) {
+		select {
+		case c.outOfTime <- tried:
+		default: // the fetch waits for others already
+		}
+	}
 	c.apart.Go(func() {
+		defer close(tried)
 		defer release()
 		apart := claim.Outcome{ExecID: out.ExecID, Grants: out.Grants}
 		if c.claimer.Write(ctx, out.Held, store.Patience, &apart) != nil {
@@ -83,6 +100,21 @@ func (c *Consumer) claimApart(ctx context.Context, out claim.Outcome) {
 		c.gate.Return(apart.Unused...)
 		c.settled(&apart)
 	})
+}
+
+// awaitApart waits for claims that ran out of time a moment ago. Known to be held are those whose
+// probe is not due.
+func (c *Consumer) awaitApart(ctx context.Context) {
+	select {
+	case tried := <-c.outOfTime:
+		ctx, cancel := context.WithTimeout(ctx, c.patience)
+		defer cancel()
+		select {
+		case <-tried:
+		case <-ctx.Done():
+		}
+	default:
+	}
 }
 
 func (c *Consumer) effOf(t *model.Task) *lifecycle.Effective {

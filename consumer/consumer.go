@@ -97,6 +97,8 @@ type Consumer struct {
 	done        chan struct{} // closed when the Run or Drain that was started has returned
 	backlog     atomic.Bool   // the last fetch left more to find
 	recent      recently
+	outOfTime   chan chan struct{} // claims that the next fetch lets go first; closed when they were tried again
+	patience    time.Duration      // apartPatience, but in tests
 }
 
 // New validates the Config and creates a consumer. It does no I/O.
@@ -150,6 +152,7 @@ func New(cfg Config) (*Consumer, error) {
 		Types: c.types, Fleet: c.presence.Fleet, Preempt: c.preempt, Ends: c.ends.Wait,
 	})
 	c.offers = make(chan []*model.Task, maxOffers)
+	c.outOfTime, c.patience = make(chan chan struct{}, 1), apartPatience
 	c.newService()
 	c.stopping, c.requestStop = context.WithCancel(context.Background())
 	c.hurry, c.hurryUp = context.WithCancel(context.Background())

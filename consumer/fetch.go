@@ -95,6 +95,7 @@ func (c *Consumer) someTypes(types []string) []string {
 
 // fetch finds and claims one batch. full says that there is likely more.
 func (c *Consumer) fetch(ctx context.Context) (full bool, err error) {
+	c.awaitApart(ctx)
 	before, began, won := c.held.count(), c.cfg.Clock.Monotonic(), c.stats.won.Load()
 	full, asked, err := c.fetchOnce(ctx)
 	if asked && err == nil {

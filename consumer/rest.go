@@ -85,7 +85,7 @@ func (c *Consumer) nextLook(ctx context.Context) (look, error) {
 	if _, full := c.plan.LastLook(); !full {
 		// Before a longer rest it looks at everything, and then for every start.
 		priorities = c.seeker.Queue.Priorities()
-		next.notAfter(now.Add(claim.FullEvery))
+		next.notAfter(now.Add(c.plan.FullIn(c.cfg.Clock.Monotonic())))
 	}
 	types, _, err := c.claimableTypes(ctx)
 	if err != nil || len(types) == 0 {

@@ -29,28 +29,33 @@ func TestHigherPrioritiesRunFirstAndEqualOnesInTheOrderOfTheirTimes(t *testing.T
 			items[i] = producer.Item[int]{Args: i, Options: []producer.Option{
 				producer.Priority(i * 7 % 10), producer.At(start.Add(time.Duration(i*13%n) * time.Second))}}
 		}
-		_, err := producer.SendMany(t.Context(), a.p, chaosWork, items)
+		sent, err := producer.SendMany(t.Context(), a.p, chaosWork, items)
 		require.NoError(t, err)
-		want := make([]int, n)
-		for i := range want {
-			want[i] = i
+		order := make([]int, n)
+		for i := range order {
+			order[i] = i
 		}
-		slices.SortFunc(want, func(x, y int) int {
+		slices.SortFunc(order, func(x, y int) int {
 			if px, py := x*7%10, y*7%10; px != py {
 				return py - px
 			}
 			return x*13%n - y*13%n
 		})
+		want := make([]string, n)
+		for i, x := range order {
+			want[i] = sent[x].ID
+		}
 		var mu sync.Mutex
-		var ran []int
+		var ran []string
+		late := newLateClaims(a)
 		a.hire("w", func(_ context.Context, task *consumer.Task[int]) (int, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			ran = append(ran, task.Args)
+			ran = append(ran, task.TaskID)
 			return 0, nil
-		}, narrow(1))
+		}, narrow(1), late.watched)
 		a.awaitCount(model.StatusSuccess, int64(n))
-		require.Equal(t, want, ran)
+		late.requireOrder(want, ran)
 	})
 }
 
@@ -60,7 +65,7 @@ func TestTasksThatNameTheWorkerGoFirstWithinTheirPriority(t *testing.T) {
 	onEngines(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		const each = 20
-		var want []string
+		sent := map[string][]string{}
 		start := time.Now().Add(-time.Hour)
 		send := func(what string, priority int, due time.Time, opts ...producer.Option) {
 			items := make([]producer.Item[int], each)
@@ -68,8 +73,11 @@ func TestTasksThatNameTheWorkerGoFirstWithinTheirPriority(t *testing.T) {
 				items[i] = producer.Item[int]{Args: i, Options: append([]producer.Option{producer.Key(fmt.Sprintf("%s %02d", what, i)),
 					producer.Priority(priority), producer.At(due.Add(time.Duration(i) * time.Second))}, opts...)}
 			}
-			_, err := producer.SendMany(t.Context(), a.p, chaosWork, items)
+			stored, err := producer.SendMany(t.Context(), a.p, chaosWork, items)
 			require.NoError(t, err)
+			for _, s := range stored {
+				sent[what] = append(sent[what], s.ID)
+			}
 		}
 		late, mine := start.Add(30*time.Minute), producer.Workers("w", "another")
 		send("4 anybody", 4, start)
@@ -77,21 +85,18 @@ func TestTasksThatNameTheWorkerGoFirstWithinTheirPriority(t *testing.T) {
 		send("5 mine", 5, late, mine)
 		send("6 anybody", 6, late)
 		send("4 mine", 4, late, mine)
-		for _, what := range []string{"6 anybody", "5 mine", "5 anybody", "4 mine", "4 anybody"} {
-			for i := range each {
-				want = append(want, fmt.Sprintf("%s %02d", what, i))
-			}
-		}
+		want := slices.Concat(sent["6 anybody"], sent["5 mine"], sent["5 anybody"], sent["4 mine"], sent["4 anybody"])
 		var mu sync.Mutex
 		var ran []string
+		claims := newLateClaims(a)
 		a.hire("w", func(_ context.Context, task *consumer.Task[int]) (int, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			ran = append(ran, task.Key)
+			ran = append(ran, task.TaskID)
 			return 0, nil
-		}, narrow(1))
+		}, narrow(1), claims.watched)
 		a.awaitCount(model.StatusSuccess, int64(len(want)))
-		require.Equal(t, want, ran)
+		claims.requireOrder(want, ran)
 	})
 }
 

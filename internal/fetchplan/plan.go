@@ -42,6 +42,7 @@ type Plan struct {
 	full     bool          // the last look at the head looked at everything
 	filled   bool          // and found as many as it looked for
 	fullAt   time.Duration // monotonic: when such a look was
+	ended    bool          // a backlog has ended since then
 }
 
 // New returns the plan of a worker with that many slots.
@@ -207,8 +208,12 @@ func (p *Plan) Done(f Fetched) (more, anew bool) {
 // Next is the monotonic time before which the crowd should not see another fetch.
 func (p *Plan) Next() time.Duration { return p.next }
 
-// priorityEnded reports whether a backlog has ended, of one priority perhaps: what there is of
-// others may not be known to be in use, and only a full look finds it.
+// endedPause is the time between full looks because backlogs have ended.
+const endedPause = claim.FullEvery / 4
+
+// priorityEnded reports whether a backlog has ended, of one priority perhaps, and a full look is
+// due: what there is of other priorities may not be known to be in use, and only such a look finds
+// it.
 func (p *Plan) priorityEnded(got claim.Catch, now time.Duration) bool {
 	if !got.AtHead {
 		return false
@@ -216,7 +221,26 @@ func (p *Plan) priorityEnded(got claim.Catch, now time.Duration) bool {
 	filled := p.filled
 	p.filled = len(got.Queue) >= got.Take
 	if got.Full {
-		p.fullAt = now
+		p.fullAt, p.ended = now, false
+		return false
 	}
-	return filled && !p.filled && !got.Full && now-p.fullAt >= claim.FullEvery/4
+	p.ended = p.ended || filled && !p.filled
+	if !p.ended || now-p.fullAt < endedPause {
+		return false
+	}
+	p.ended = false
+	return true
+}
+
+// FullIn is how long a worker rests at most before it looks at everything: until soon after a backlog
+// has ended. A look whose time has passed was not possible, because all types wait, say.
+func (p *Plan) FullIn(now time.Duration) time.Duration {
+	by := p.fullAt + claim.FullEvery
+	if p.ended {
+		by = p.fullAt + endedPause
+	}
+	if by <= now {
+		return claim.FullEvery
+	}
+	return by - now
 }

@@ -52,6 +52,33 @@ func TestAFetchThatFoundLessThanItLookedForIsTheLast(t *testing.T) {
 	require.True(t, more, "others took some: what is behind them is not known")
 }
 
+// A worker that rested for as long as ever would take seconds for each priority of a short backlog.
+func TestSoonAfterABacklogHasEndedAFullLookIsDue(t *testing.T) {
+	p := newPlan()
+	full := catch(1, 1)
+	full.Full = true
+	done := func(got claim.Catch, at time.Duration) (more, anew bool) {
+		return p.Done(Fetched{Got: got, Took: len(got.Tasks), Workers: 1, Ended: at})
+	}
+	_, anew := done(full, time.Minute)
+	require.False(t, anew)
+	require.Equal(t, claim.FullEvery, p.FullIn(time.Minute))
+
+	more, anew := done(catch(5, 10), time.Minute+10*time.Millisecond)
+	require.False(t, more)
+	require.False(t, anew, "the last was a moment ago")
+	require.Equal(t, endedPause-time.Second/10, p.FullIn(time.Minute+time.Second/10), "it does not rest for longer")
+	require.Equal(t, claim.FullEvery, p.FullIn(time.Hour), "nothing could be looked at: that is not tried all the time")
+
+	more, anew = done(catch(0, 10), time.Minute+endedPause)
+	require.True(t, more)
+	require.True(t, anew)
+	require.Equal(t, claim.FullEvery-endedPause, p.FullIn(time.Minute+endedPause))
+	more, anew = done(catch(0, 10), time.Minute+claim.FullEvery)
+	require.False(t, more)
+	require.False(t, anew, "one full look for one end")
+}
+
 func TestAFetchOfNothingButWhatIsRefusedLooksBehindIt(t *testing.T) {
 	p := newPlan()
 	now := time.Hour

@@ -93,7 +93,7 @@ func (p *Producer) subscribe(ctx context.Context, filter EventFilter) (*Subscrip
 	if err := filter.validate(); err != nil {
 		return nil, err
 	}
-	if err := store.ValidToken(filter.After); err != nil {
+	if _, err := store.ParseToken(filter.After); err != nil {
 		return nil, err
 	}
 	ctx = store.Outside(ctx)

@@ -22,6 +22,7 @@ var mayImport = map[string][]string{
 
 	// The store and what services embed.
 	"internal/groupcommit": {},
+	"internal/follow":      {"core", "internal/store"},
 	"internal/store":       {"core"},
 	"internal/tasktypes":   {"core", "internal/store"},
 	"internal/decision":    {"core", "internal/store", "internal/tasktypes"},
@@ -51,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/flowplan":    {"core", "internal/mql/query", "internal/flowspec"},
 	"flow":                 {"core", "internal/decision", "internal/flowplan", "internal/flowspec", "internal/groupcommit", "internal/secret", "internal/store", "internal/tasktypes"},
 	"internal/stepplan":    {"core", "internal/calendar"},
-	"plan":                 {"core", "internal/decision", "internal/secret", "internal/stepplan", "internal/store", "internal/tasktypes"},
+	"plan":                 {"core", "internal/decision", "internal/follow", "internal/secret", "internal/stepplan", "internal/store", "internal/tasktypes"},
 	"migrate":              {"core", "internal/store"},
 	"internal/secret":      {"core"},
 	"internal/httpcall":    {"core", "internal/secret"},

@@ -44,11 +44,11 @@ func (s *Store) Events(ctx context.Context, f EventFilter, token string) (*Event
 	// (SERVER-38413). Otherwise it would look through all that was written since the token
 	// before it answers, which may take longer than a caller waits for an answer.
 	o := options.ChangeStream().SetMaxAwaitTime(StreamAwait).SetBatchSize(0)
-	if token != "" {
-		after, err := decodeToken(token)
-		if err != nil {
-			return nil, err
-		}
+	after, err := ParseToken(token)
+	if err != nil {
+		return nil, err
+	}
+	if after != nil {
 		o.SetResumeAfter(after)
 	}
 	cs, err := s.durable(s.tasks).Watch(ctx, mongo.Pipeline{
@@ -169,22 +169,20 @@ func (st *EventStream) decode() (model.TaskEvent, bool, error) {
 
 // Token is the place in the stream up to which everything was returned by Next.
 func (st *EventStream) Token() string {
-	return base64.RawURLEncoding.EncodeToString(st.cs.ResumeToken())
+	return TokenText(st.cs.ResumeToken())
 }
 
 // Close ends the stream.
 func (st *EventStream) Close(ctx context.Context) error { return st.cs.Close(ctx) }
 
-// ValidToken checks the form of a token; "" is none.
-func ValidToken(token string) error {
-	if token == "" {
-		return nil
-	}
-	_, err := decodeToken(token)
-	return err
-}
+// TokenText is a place in a stream as text, and ParseToken reads it; "" = nil.
+func TokenText(token bson.Raw) string { return base64.RawURLEncoding.EncodeToString(token) }
 
-func decodeToken(token string) (bson.Raw, error) {
+// ParseToken is the reverse of [TokenText].
+func ParseToken(token string) (bson.Raw, error) {
+	if token == "" {
+		return nil, nil
+	}
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || bson.Raw(raw).Validate() != nil {
 		return nil, input.Invalid("token", "is not valid; want the token of an event")

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -74,7 +75,10 @@ func (s *Results) Watch(ctx context.Context, f ResultFilter, token bson.Raw) (*R
 	}
 	match := bson.D{d("operationType", "insert")}
 	for _, x := range [][2]string{{"tenant", f.Tenant}, {"description", f.Description}, {"plan_id", f.PlanID}} {
-		if x[1] != "" {
+		switch {
+		case x[0] == "tenant" && x[1] == model.NoTenant:
+			match = append(match, d("fullDocument.tenant", absent))
+		case x[1] != "":
 			match = append(match, d("fullDocument."+x[0], x[1]))
 		}
 	}

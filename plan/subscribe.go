@@ -1,0 +1,100 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/follow"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// Errors of [Plans.Subscribe].
+var (
+	// ErrNoStream means that results cannot be followed now: the deployment has no change streams, or
+	// other subscriptions hold all seats (two for plans).
+	ErrNoStream = errors.New("no change stream")
+	// ErrMissed means that the server no longer has all results since Topic.After, or that it lost some.
+	// [Plans.Results] has them.
+	ErrMissed = errors.New("results were missed")
+)
+
+// Topic selects results (seed 001, 3.5). A zero field selects all.
+type Topic struct {
+	Tenant   string // model.NoTenant for plans without one
+	Title    string // the topic: the description of the plan
+	Subtitle string // the plan_id
+	// After resumes after the event with this token. "" starts now.
+	After string
+}
+
+// Event is a result that was published.
+type Event struct {
+	Title, Subtitle string // the description of the plan, and its plan_id
+	Result          repeat.Result
+	Token           string // for [Topic.After]
+}
+
+// Subscribe returns the results of plans, as engines store them, until ctx ends: what each participant
+// of a step did, and steps that nobody serves ([repeat.StateNoWorker]). It returns each result that is
+// stored after the loop has begun, or after Topic.After, at least once. After a broken connection it
+// resumes where it stopped.
+//
+// The loop ends after the first error: the cause of ctx, [ErrNoStream], [ErrMissed], or a refusal by the
+// database. Once the loop has begun, Subscribe waits while the database is unavailable.
+func (p *Plans) Subscribe(ctx context.Context, topic Topic) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		left := false // the caller has left the loop
+		err := p.subscribe(ctx, topic, func(e Event) bool {
+			left = left || !yield(e, nil)
+			return !left
+		})
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil && !left {
+			yield(Event{}, fmt.Errorf("subscribing to results of plans: %w", err))
+		}
+	}
+}
+
+func (p *Plans) subscribe(ctx context.Context, topic Topic, yield func(Event) bool) error {
+	token, err := store.ParseToken(topic.After)
+	if err != nil {
+		return err
+	}
+	if err := p.ready(ctx); err != nil {
+		return err
+	}
+	filter := store.ResultFilter{Tenant: topic.Tenant, Description: topic.Title, PlanID: topic.Subtitle}
+	f := follow.Follower[*store.ResultStream]{
+		Store: p.store, Of: "/plans",
+		Open: func(ctx context.Context, token bson.Raw) (*store.ResultStream, error) {
+			return p.store.Results.Watch(ctx, filter, token)
+		},
+		Take: func(ctx context.Context, stream *store.ResultStream) error {
+			r, err := stream.Next(ctx)
+			if err != nil || r == nil {
+				return err
+			}
+			if !yield(Event{Title: r.Description, Subtitle: r.PlanID, Result: *r, Token: store.TokenText(stream.Token())}) {
+				return follow.ErrStop
+			}
+			return nil
+		},
+	}
+	switch err := f.Run(ctx, token); {
+	case errors.Is(err, follow.ErrStop):
+		return nil
+	case errors.Is(err, follow.ErrNoSeat), errors.Is(err, follow.ErrNoStreams):
+		return fmt.Errorf("%w: %w", ErrNoStream, err)
+	case store.EventsLost(err):
+		return fmt.Errorf("%w: %w", ErrMissed, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,93 @@
+package plan_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/mstest"
+	"github.com/mscheduler/mscheduler/plan"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+func TestResultsArePublishedAndASubscriptionResumes(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	events, ended := make(chan plan.Event), make(chan error, 1)
+	go func() {
+		for e, err := range w.plans.Subscribe(ctx, plan.Topic{Title: "sales"}) {
+			if err != nil {
+				ended <- err
+				return
+			}
+			events <- e
+			return
+		}
+	}()
+	var first plan.Event
+	for n := 0; first.Token == ""; n++ { // it may not have begun yet
+		w.publish(repeat.Spec{Station: "report", Description: "sales", PlanType: repeat.None, Messages: []any{"x"}})
+		w.drain()
+		select {
+		case first = <-events:
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	cancel()
+	require.Equal(t, "sales", first.Title)
+	require.Equal(t, first.Result.PlanID, first.Subtitle)
+	require.Equal(t, repeat.StateOK, first.Result.State)
+
+	w.fails = func(args repeat.Args[string], attempt int) error {
+		if args.Step == 2 {
+			w.fails = nil
+			return errors.New("once")
+		}
+		return nil
+	}
+	for _, id := range []string{"other", "late"} {
+		w.publish(every(id, 3, func(s *repeat.Spec) { s.Tenant = "acme" }))
+	}
+	w.drain(mstest.SkipTime())
+	var steps []int64
+	for e, err := range w.plans.Subscribe(t.Context(), plan.Topic{Tenant: "acme", Subtitle: "late", After: first.Token}) {
+		require.NoError(t, err)
+		require.Equal(t, "late", e.Subtitle)
+		if e.Result.State == repeat.StateOK {
+			steps = append(steps, e.Result.Step)
+		}
+		if len(steps) == 3 {
+			break
+		}
+	}
+	require.Equal(t, []int64{1, 2, 3}, steps)
+	for _, err := range w.plans.Subscribe(t.Context(), plan.Topic{After: "?"}) {
+		require.ErrorContains(t, err, "token is not valid")
+	}
+}
+
+func TestASubscriptionEndsWithItsContextAndNamesAMissingSeat(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	for _, err := range w.plans.Subscribe(ctx, plan.Topic{}) {
+		require.ErrorContains(t, err, "enough")
+	}
+	st, err := store.Open(store.Config{Database: w.db})
+	require.NoError(t, err)
+	require.NoError(t, st.FreshClock(t.Context()))
+	for _, holder := range []string{"a", "b"} {
+		seat, err := st.Seats.AcquireSubscription(t.Context(), []string{"/plans"}, holder)
+		require.NoError(t, err)
+		require.NotNil(t, seat)
+	}
+	for _, err := range w.plans.Subscribe(t.Context(), plan.Topic{}) {
+		require.ErrorIs(t, err, plan.ErrNoStream)
+	}
+}

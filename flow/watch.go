@@ -33,8 +33,8 @@ type Event struct {
 // The first event of a node of a stream is its link to the chain.
 //
 // Events come from a change stream. After a broken connection Watch resumes where it stopped. Without
-// a change stream, Watch reads the flow once a second and returns only the last of several changes
-// within that second. This happens if the deployment has no change streams, or if other watchers hold
+// a change stream, Watch reads the flow once a second and returns only the last of several changes of
+// a node within that second. This happens if the deployment has no change streams, or if other watchers hold
 // all seats (two for flows). After an interruption so long that the server has lost changes, Watch also
 // returns only the last change of each node.
 //
@@ -67,6 +67,8 @@ const (
 	pollEvery, seatRetry = time.Second, 30 * time.Second
 	// firstReopen and lastReopen bound the pauses between tries after an error.
 	firstReopen, lastReopen = 50 * time.Millisecond, 5 * time.Second
+	// perLeft is how many nodes that have left the window of a stream are read at a time.
+	perLeft = 500
 	// seatCall bounds a call about a seat, and the opening and closing of a stream.
 	seatCall = 5 * time.Second
 )
@@ -223,7 +225,7 @@ func (w *watch) changed(ctx context.Context, change store.FlowChange) error {
 	if change.Gone {
 		return ErrNotFound
 	}
-	rev, status, reason := w.doc.Rev, w.doc.Status, w.doc.Reason
+	rev, status, reason, trimmed := w.doc.Rev, w.doc.Status, w.doc.Reason, w.doc.Trimmed
 	var events []Event
 	err := change.Apply(w.doc, func(i int, was graph.State) {
 		if e, news := w.event(i, was, w.doc.States[i]); news {
@@ -231,7 +233,7 @@ func (w *watch) changed(ctx context.Context, change store.FlowChange) error {
 		}
 	})
 	if errors.Is(err, store.ErrUnclear) {
-		w.doc.Rev, w.doc.Status, w.doc.Reason = rev, status, reason // the flow as it is now is news
+		w.doc.Rev, w.doc.Status, w.doc.Reason, w.doc.Trimmed = rev, status, reason, trimmed // the flow as it is now is news
 		return w.read(ctx)
 	}
 	if err != nil {
@@ -242,19 +244,52 @@ func (w *watch) changed(ctx context.Context, change store.FlowChange) error {
 
 // event is the change of a node, if it is one that people see.
 func (w *watch) event(i int, was, is graph.State) (e Event, news bool) {
-	if is.Status == was.Status && is.Life == was.Life && is.Reason == was.Reason {
-		return e, false
-	}
-	return Event{At: is.At, Node: w.doc.Nodes[i].ID, Status: is.Status, Reason: is.Reason, Life: is.Life}, true
+	return Event{At: is.At, Node: w.doc.Nodes[i].ID, Status: is.Status, Reason: is.Reason, Life: is.Life}, differ(was, is)
+}
+
+// differ says whether people see a difference between two states.
+func differ(was, is graph.State) bool {
+	return is.Status != was.Status || is.Life != was.Life || is.Reason != was.Reason
 }
 
 // read reads the flow and tells what is new in it.
 func (w *watch) read(ctx context.Context) error {
 	doc, err := w.Get(ctx, w.id)
+	if err == nil {
+		err = w.left(ctx, doc)
+	}
 	if err != nil {
 		return err
 	}
 	return w.became(doc)
+}
+
+// left tells of the nodes that have left the window of a stream since it was told of last, in the order
+// of the chain. Some of them were never seen in it.
+func (w *watch) left(ctx context.Context, doc *graph.Flow) error {
+	for w.doc != nil && w.doc.Trimmed < doc.Trimmed {
+		nodes, err := w.store.Nodes.Chain(ctx, w.id, int64(w.doc.Trimmed), int64(doc.Trimmed), perLeft)
+		if err != nil {
+			return err
+		}
+		last := doc.Trimmed
+		if len(nodes) == perLeft {
+			last = int(nodes[perLeft-1].Position)
+		}
+		var events []Event
+		for _, n := range nodes {
+			e := Event{At: n.At, Node: n.Node, Status: n.Status, Reason: n.Reason, Life: n.Life}
+			if i := int(n.Position) - w.doc.Trimmed - 1; i >= len(w.doc.States) || differ(w.doc.States[i], graph.State{Status: n.Status, Reason: n.Reason, Life: n.Life}) {
+				events = append(events, e)
+			}
+		}
+		gone := min(last-w.doc.Trimmed, len(w.doc.Nodes))
+		w.doc.Trimmed, w.doc.Nodes, w.doc.States = last, w.doc.Nodes[gone:], w.doc.States[gone:]
+		if err := w.tellAll(events, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // became tells what is new in the flow since it was told of last.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,6 +207,40 @@ func TestAWatchOfAStreamTellsOfEachNodeUntilItIsClosed(t *testing.T) {
 	for i := 1; i < n; i++ {
 		became := told[fmt.Sprint("n", i)]
 		require.Contains(t, [][]string{{"WAIT", "READY", "SUCCESS"}, {"READY", "SUCCESS"}}, became, "n%d: %v", i, became)
+	}
+}
+
+// The stream is read once a second, and more nodes run in that time than it shows at once.
+func TestAWatchWithoutASeatTellsHowEachNodeOfAStreamEnded(t *testing.T) {
+	w := newWorld(t)
+	for range 2 { // they hold the seats
+		w.appends("orders", "idle", node("n0"))
+		watchFlow(t.Context(), w.flows, "orders/idle").until(t, "flow RUNNING")
+	}
+	w.appends("orders", "g", node("n0"))
+	watch := watchFlow(t.Context(), w.flows, "orders/g")
+	all := watch.until(t, "flow RUNNING")
+	const n = 800
+	for i := 1; i < n; i += 100 {
+		var nodes []graph.NodeSpec
+		for k := i; k < min(i+100, n); k++ {
+			nodes = append(nodes, node(fmt.Sprint("n", k)))
+		}
+		w.appends("orders", "g", nodes...)
+	}
+	all = append(all, watch.until(t, fmt.Sprintf("n%d SUCCESS", n-1))...)
+	told := ofNodes(all)
+	var ended []string
+	for _, e := range all {
+		if id, is := strings.CutSuffix(e, " SUCCESS"); is {
+			ended = append(ended, id)
+		}
+	}
+	require.Len(t, ended, n, "each node, once")
+	for i := range n {
+		id := fmt.Sprint("n", i)
+		require.Equal(t, id, ended[i], "in the order of the chain")
+		require.Equal(t, "SUCCESS", told[id][len(told[id])-1])
 	}
 }
 

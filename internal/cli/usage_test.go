@@ -161,7 +161,7 @@ func TestVersion(t *testing.T) {
 	}
 	s.ok("version", "-o", "json").json(&v)
 	require.NotEmpty(t, v.Version)
-	require.Equal(t, 6, v.Schema)
+	require.Equal(t, 7, v.Schema)
 }
 
 func TestCompletionForTheUsualShells(t *testing.T) {

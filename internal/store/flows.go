@@ -26,6 +26,7 @@ const (
 	indexDueFlow = "due"     // {due_at} of flows, where it exists
 	indexKind    = "kind"    // {kind, _id} of flows, where it exists
 	indexLink    = "link"    // {flow_id, no} of flow_nodes, where no exists
+	indexChain   = "chain"   // {flow_id, position} of flow_nodes, where position exists
 )
 
 // ErrNoFlow is returned for a flow that does not exist.

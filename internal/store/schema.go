@@ -14,7 +14,7 @@ import (
 // SchemaVersion is the version this release writes; it can work on any database whose
 // min_reader is at most that.
 const (
-	SchemaVersion = 6
+	SchemaVersion = 7
 	minReader     = 4 // an older release would keep permits in another collection
 )
 
@@ -71,6 +71,7 @@ var indexes = []indexSpec{
 	{coll: "flows", name: indexKind, keys: fields("kind", "_id"), only: "kind"},
 	{coll: "flow_nodes", name: indexFlow, keys: fields("flow_id")},
 	{coll: "flow_nodes", name: indexLink, keys: fields("flow_id", "no"), only: "no"},
+	{coll: "flow_nodes", name: indexChain, keys: fields("flow_id", "position"), only: "position"},
 	{coll: "flow_nodes", name: indexState, keys: bson.D{d("status", 1), d("at", -1), d("_id", -1)}},
 	{coll: "flow_nodes", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "plans", name: indexPlanned, keys: fields("planned_at"), only: "planned_at"},

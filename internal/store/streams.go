@@ -346,6 +346,14 @@ func (s *Nodes) CountWaiting(ctx context.Context, flowIDs []string) (map[string]
 	return out, nil
 }
 
+// Chain reads the records of the nodes of a stream that come after the given position, up to the last
+// one, in their order, at most limit. Index: chain.
+func (s *Nodes) Chain(ctx context.Context, flowID string, after, last int64, limit int) ([]graph.Node, error) {
+	return readAll[graph.Node](ctx, s.flowNodes, "reading the nodes of the stream "+flowID,
+		bson.D{d("flow_id", flowID), d("position", bson.D{d("$gt", after), d("$lte", last)})},
+		options.Find().SetHint(indexChain).SetSort(bson.D{d("flow_id", 1), d("position", 1)}).SetLimit(int64(limit)))
+}
+
 // Streams reads streams by their ids, at most limit after the given one, without what they plan.
 // Index: kind.
 func (s *Flows) Streams(ctx context.Context, after string, limit int) ([]*graph.Flow, error) {

@@ -1,0 +1,166 @@
+package stepplan
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+var dawn = time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC)
+
+// begun is a plan of steps a minute apart, with its first step.
+func begun(t *testing.T, change ...func(*repeat.Spec)) *repeat.Plan {
+	t.Helper()
+	s := repeat.Spec{Station: "s", PlanType: repeat.Minute, PlanValue: 1, PlanRepet: 3, NoKeep: true, Messages: []any{"m"}}
+	for _, f := range change {
+		f(&s)
+	}
+	p, err := Build(&s, "p", dawn)
+	require.NoError(t, err)
+	p, err = Begin(p, dawn)
+	require.NoError(t, err)
+	return p
+}
+
+// bare is the plan as it is when what it plans is carried out.
+func bare(p *repeat.Plan) *repeat.Plan {
+	c := *p
+	c.Planned, c.PlannedAt = nil, time.Time{}
+	return &c
+}
+
+func does(p *repeat.Plan) (out []repeat.Action) {
+	for _, pl := range p.Planned {
+		if pl.Task != nil {
+			out = append(out, "send "+repeat.Action(pl.Task.Key))
+		} else {
+			out = append(out, pl.Do)
+		}
+	}
+	return out
+}
+
+func TestTheTaskOfAStepHasItsTimeAndItsLease(t *testing.T) {
+	p := begun(t, func(s *repeat.Spec) { s.PlanExecTimeout = time.Minute })
+	require.Equal(t, []repeat.Action{"send p@1"}, does(p))
+	task := p.Planned[0].Task
+	require.Equal(t, dawn.Add(time.Minute), task.StartTime)
+	require.Equal(t, time.Minute, task.Options.WorkerTimeout)
+	require.Equal(t, &model.Origin{Kind: "plan", ID: "-/p", Step: 1}, task.Origin)
+	require.Equal(t, dawn.Add(2*time.Minute-lookAhead), p.LookAt, "by then engines look for its end")
+}
+
+func TestEndsOfAnotherStepOrTryChangeNothing(t *testing.T) {
+	p := bare(begun(t))
+	for _, e := range []End{{Step: 2}, {Step: 1, Try: 1}, {}} {
+		e.Status = model.StatusSuccess
+		require.Same(t, p, Ended(p, e, dawn))
+	}
+	second := bare(Ended(p, End{Step: 1, Status: model.StatusSuccess, At: dawn}, dawn))
+	require.Same(t, second, Ended(second, End{Step: 1, Status: model.StatusSuccess}, dawn), "told twice")
+}
+
+func TestAStepThatFailsPausesEverLonger(t *testing.T) {
+	p := begun(t)
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		p = Ended(bare(p), End{Step: 1, Try: p.Try, Status: model.StatusFailure, Kind: failkind.Error, ErrorInfo: "no"}, dawn)
+		require.Equal(t, []repeat.Action{DoResults, DoAgain}, does(p))
+		require.Equal(t, dawn.Add(want*time.Second), p.Planned[1].At)
+		require.Equal(t, p.Try, p.Planned[1].Try)
+		require.Equal(t, p.Try-1, p.Planned[0].Try, "the results are those of the try before")
+		require.Equal(t, repeat.StateError, p.LastState)
+		require.Equal(t, "no", p.Reason)
+	}
+	require.Equal(t, int64(1), p.Step)
+	require.Zero(t, p.RealRepet)
+}
+
+func TestAStepWhoseTaskIsPendingWaitsForAPerson(t *testing.T) {
+	p := Ended(bare(begun(t)), End{Step: 1, Status: model.StatusPending, ErrorInfo: "no"}, dawn)
+	require.Equal(t, []repeat.Action{DoResults}, does(p))
+	require.Equal(t, repeat.StatusRunning, p.Status)
+	p = Ended(bare(p), End{Step: 1, Status: model.StatusManuallyProcessed}, dawn)
+	require.Equal(t, int64(2), p.Step)
+	require.Equal(t, int64(1), p.RealRepet)
+}
+
+func TestACancelledTaskLetsThePlanGoOnWithTheNextStep(t *testing.T) {
+	p := Ended(bare(begun(t)), End{Step: 1, Status: model.StatusCancelled, ErrorInfo: "not today"}, dawn)
+	require.Equal(t, []repeat.Action{DoResults, "send p@2"}, does(p))
+	require.Equal(t, repeat.StateCancelled, p.LastState)
+	require.Zero(t, p.RealRepet)
+}
+
+func TestATaskThatIsGoneIsSentAgain(t *testing.T) {
+	p := Ended(bare(begun(t)), End{Step: 1, Gone: true}, dawn)
+	require.Equal(t, []repeat.Action{DoAgain}, does(p), "nobody knows of results")
+	require.Equal(t, dawn, p.Planned[0].At)
+}
+
+func TestCallbacksTellOfAPlanErrorAndOfTheEnd(t *testing.T) {
+	p := begun(t, func(s *repeat.Spec) {
+		s.PlanRepet = 1
+		s.Callback = &model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/ok"}, Error: &model.CallbackTarget{URL: "https://example.org/no"}}
+	})
+	p = Ended(bare(p), End{Step: 1, Status: model.StatusFailure, Kind: failkind.PlanError, ErrorInfo: "no such region"}, dawn)
+	require.Equal(t, []repeat.Action{DoResults, DoTellError}, does(p))
+	d, is := Delivery(p, &p.Planned[1])
+	require.True(t, is)
+	require.NotEmpty(t, d.Key)
+	p, err := Reset(bare(p), dawn)
+	require.NoError(t, err)
+	p = Ended(bare(p), End{Step: 1, Try: 1, Status: model.StatusSuccess}, dawn)
+	require.Equal(t, []repeat.Action{DoResults, DoTellFinish, DoLeave}, does(p))
+	again, _ := Delivery(p, &p.Planned[1])
+	require.NotEqual(t, d.Key, again.Key)
+	_, err = Reset(p, dawn)
+	require.True(t, errors.Is(err, ErrRefused))
+}
+
+func TestAPlanIsCancelledInEachStatus(t *testing.T) {
+	p := Cancel(bare(begun(t)), "enough", dawn)
+	require.Equal(t, []repeat.Action{DoCancel}, does(p))
+	require.True(t, p.EndedAt.IsZero(), "its step may run")
+	p = Ended(bare(p), End{Step: 1, Status: model.StatusSuccess}, dawn)
+	require.Equal(t, []repeat.Action{DoResults, DoLeave}, does(p), "no step follows")
+	require.Equal(t, "enough", p.Reason)
+	require.Same(t, p, Cancel(p, "again", dawn))
+
+	p = Ended(bare(begun(t)), End{Step: 1, Status: model.StatusFailure, Kind: failkind.PlanError}, dawn)
+	p = Cancel(bare(p), "enough", dawn)
+	require.Equal(t, []repeat.Action{DoLeave}, does(p), "nothing of it runs")
+}
+
+func TestNobodyServesAStationIsToldOnce(t *testing.T) {
+	p := Unserved(bare(begun(t)), dawn)
+	require.Equal(t, []repeat.Action{DoUnserved}, does(p))
+	require.Equal(t, repeat.StateNoWorker, p.LastState)
+	p = bare(p)
+	require.Same(t, p, Unserved(p, dawn))
+}
+
+func TestWhoTookPartHasAResult(t *testing.T) {
+	p := begun(t)
+	at := dawn.Add(time.Hour)
+	task := *p.Planned[0].Task
+	task.Status, task.FinishedAt = model.StatusSuccess, at
+	task.WorkerStates = []model.WorkerState{
+		{ExecID: "a", WorkerID: "w1", FailTime: at, FailKind: failkind.Lapsed, FailReason: "no ping"},
+		{ExecID: "b", WorkerID: "w2", FailTime: at, FailKind: failkind.Released, Unstarted: true},
+		{ExecID: "c", WorkerID: "w3", SuccessTime: at},
+	}
+	pl := &repeat.Planned{Do: DoResults, Step: 1, At: p.PlanTime}
+	all := ResultsOf(p, pl, &task)
+	require.Len(t, all, 2, "one that did nothing took no part")
+	require.Equal(t, []string{"-/p/1/0/a", "-/p/1/0/c"}, []string{all[0].ID, all[1].ID})
+	require.Equal(t, []repeat.State{repeat.StateError, repeat.StateOK}, []repeat.State{all[0].State, all[1].State})
+	require.Equal(t, p.PlanTime, all[1].PlanTime)
+	task.Origin = &model.Origin{Kind: "plan", ID: p.ID, Step: 1, Generation: 1}
+	require.Empty(t, ResultsOf(p, pl, &task), "it has begun another try")
+}

@@ -47,7 +47,7 @@ type Delivery struct {
 	Body []byte
 }
 
-// Body is what a callback says of the end of a task, or of a flow.
+// Body is what a callback says of the end of a task, of a flow, or of a plan.
 type Body struct {
 	// Ext holds the task's arguments.
 	Ext json.RawMessage `json:"ext"`
@@ -62,6 +62,11 @@ type Body struct {
 	// or FINISH if the flow is over; the node is its last one. Ext is that of the flow.
 	FlowID string `json:"flow_id,omitempty"`
 	Node   string `json:"node,omitempty"`
+	// PlanID, RequestID and Step are set for a plan. Then Status is ERROR if the plan must be reset, or
+	// FINISH if it is over, and ErrorInfo says why; Ext is empty.
+	PlanID    string `json:"plan_id,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+	Step      int64  `json:"step,omitempty"`
 }
 
 // Verifier checks callbacks like [Verify], with bounds of its own. It is safe for concurrent use.

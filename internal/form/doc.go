@@ -1,9 +1,9 @@
 // Package form has the one written form of each document that people make: the options of a
 // task ([Options]), a task to send ([Task]), the settings of a type ([Type]), a periodic rule
-// ([Rule]) and a flow ([Flow]). YAML and JSON files, lines of JSONL and the flags of commands are read into
+// ([Rule]), a flow ([Flow]) and a plan ([Plan]). YAML and JSON files, lines of JSONL and the flags of commands are read into
 // the same structs; what is stored is written from them.
 //
-//	options.go task.go tasktype.go rule.go flow.go   the forms
+//	options.go task.go tasktype.go rule.go flow.go plan.go   the forms
 //	model.go    forms to the documents of package model, and back, by the names of their fields
 //	field.go    what the tags of a field say
 //	bind.go     a value that was read into a form, and all that is wrong with it
@@ -33,4 +33,5 @@
 //	run_retention        run_retention_ms
 //	catch_up.window      catch_up.window_ms
 //	callback_timeout     callback_timeout_ms (of http)
+//	plan_exec_timeout    plan_exec_timeout_ms
 package form

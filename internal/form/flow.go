@@ -102,37 +102,16 @@ func (f *Flow) Spec() (out graph.Spec, err error) {
 		if inner := f.Nodes[i].Flow; inner != nil {
 			s, err := inner.Spec()
 			out.Nodes[i].Flow = &s
-			errs = append(errs, under(fmt.Sprintf("nodes[%d].flow", i), err))
+			errs = append(errs, input.Under(fmt.Sprintf("nodes[%d].flow", i), err))
 		}
 		o := f.Nodes[i].Options
 		if o == nil {
 			continue
 		}
-		if out.Nodes[i].Options, err = o.Model(noZone, noNow); err != nil {
-			var bad *model.InvalidError
-			if errors.As(err, &bad) {
-				err = input.Invalid(fmt.Sprintf("nodes[%d].options.%s", i, bad.Field), "%s", bad.Reason)
-			}
-			errs = append(errs, err)
-		}
+		out.Nodes[i].Options, err = o.Model(noZone, noNow)
+		errs = append(errs, input.Under(fmt.Sprintf("nodes[%d].options", i), err))
 	}
 	return out, errors.Join(errs...)
-}
-
-// under puts the fields that an error names into another one.
-func under(field string, err error) error {
-	var bad *model.InvalidError
-	if joined, many := err.(interface{ Unwrap() []error }); many {
-		var out []error
-		for _, e := range joined.Unwrap() {
-			out = append(out, under(field, e))
-		}
-		return errors.Join(out...)
-	}
-	if errors.As(err, &bad) {
-		return input.Invalid(field+"."+bad.Field, "%s", bad.Reason)
-	}
-	return err
 }
 
 // FlowOf is a flow as a file says it, without its secrets.

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
+	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
 // said are the messages of an error, one for each mistake.
@@ -333,6 +334,7 @@ func TestTheTableOfDurationsIsThatOfTheForms(t *testing.T) {
 	walk(reflect.TypeFor[Task]())
 	walk(reflect.TypeFor[Type]())
 	walk(reflect.TypeFor[Rule]())
+	walk(reflect.TypeFor[Plan]())
 	require.Equal(t, forms, table)
 }
 
@@ -363,6 +365,7 @@ func TestEveryFieldOfAFormHasItsFieldInTheDocument(t *testing.T) {
 	}
 	walk(reflect.TypeFor[Type](), reflect.TypeFor[model.TaskType]())
 	walk(reflect.TypeFor[Rule](), reflect.TypeFor[schedule.Spec]())
+	walk(reflect.TypeFor[Plan](), reflect.TypeFor[repeat.Spec]())
 }
 
 func TestTimesAndDurations(t *testing.T) {

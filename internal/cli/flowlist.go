@@ -3,13 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 )
@@ -87,8 +84,7 @@ func flowPlace(after string) (*graph.Flow, error) {
 	if after == "" {
 		return nil, nil
 	}
-	changed, id, _ := strings.Cut(after, " ")
-	at, err := time.Parse(clock.Format, changed)
+	at, id, err := placeOf(after)
 	if err == nil {
 		id, err = flowID(id)
 	}

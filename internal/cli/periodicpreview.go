@@ -80,7 +80,7 @@ func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) 
 		if !x.Fires {
 			fires = "no"
 		}
-		t.add(x.Local.Format("2006-01-02 15:04:05-07:00"), x.Local.Format("Mon"), human.Stamp(x.UTC), human.Relative(x.UTC, from), fires, x.Note)
+		t.add(x.Local.Format(localLayout), x.Local.Format("Mon"), human.Stamp(x.UTC), human.Relative(x.UTC, from), fires, x.Note)
 	}
 	return r.resultTable(map[string]any{"ticks": views}, t, "no tick")
 }

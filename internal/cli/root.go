@@ -79,8 +79,13 @@ func (a *app) root() *cobra.Command {
 		for _, arg := range a.Args {
 			if strings.HasPrefix(arg, model.NoTenant+"/") {
 				name := human.TaskArg(arg)
-				if cmd.HasParent() && cmd.Parent().Name() == "flow" {
-					name = human.FlowArg(arg)
+				if cmd.HasParent() {
+					switch cmd.Parent().Name() {
+					case "flow":
+						name = human.FlowArg(arg)
+					case "plan":
+						name = human.PlanArg(arg)
+					}
 				}
 				return usage("%s was read as a flag: write %s, or put -- before it", arg, name)
 			}
@@ -107,7 +112,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	add("run", a.demoCommand(), a.devCommand(), a.workCommand(), a.embeddedCommand())
-	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand(), a.periodicCommand(), a.flowCommand())
+	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand(), a.periodicCommand(), a.planCommand(), a.flowCommand())
 	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.archiveCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	root.SetHelpTemplate(root.HelpTemplate())

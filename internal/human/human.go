@@ -114,6 +114,12 @@ func FlowID(id string) string { return withoutTenant(id, 0) }
 // FlowArg is the id as an argument of a command, as [TaskArg].
 func FlowArg(id string) string { return argument(FlowID(id)) }
 
+// PlanID is the id of a plan as people write it: nightly for -/nightly, which has no tenant.
+func PlanID(id string) string { return withoutTenant(id, 0) }
+
+// PlanArg is the id as an argument of a command, as [TaskArg].
+func PlanArg(id string) string { return argument(PlanID(id)) }
+
 // withoutTenant is an id without the mark of no tenant, where that leaves so many slashes.
 func withoutTenant(id string, slashes int) string {
 	if short, none := strings.CutPrefix(id, "-/"); none && strings.Count(short, "/") == slashes {

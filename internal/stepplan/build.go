@@ -2,6 +2,8 @@ package stepplan
 
 import (
 	"cmp"
+	"encoding/json"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -45,7 +47,7 @@ func Build(s *repeat.Spec, id string, now time.Time) (*repeat.Plan, error) {
 	p.ID = input.RuleName(p.Tenant, id)
 
 	var e problems
-	e.id(id)
+	e.add(CheckID(id))
 	if p.Tenant != "" {
 		e.add(input.Name("tenant", p.Tenant))
 	}
@@ -71,6 +73,25 @@ func Build(s *repeat.Spec, id string, now time.Time) (*repeat.Plan, error) {
 	return p, nil
 }
 
+// Of returns the definition of a stored plan, with its secrets as they are stored.
+func Of(p *repeat.Plan) repeat.Spec {
+	s := repeat.Spec{
+		PlanID: p.PlanID, Tenant: p.Tenant, RequestID: p.RequestID, Station: p.Station, Caller: p.Caller, Description: p.Description,
+		PlanType: p.PlanType, PlanValue: p.PlanValue, PlanRepet: p.PlanRepet, NoKeep: p.NoKeep, Timezone: p.Timezone,
+		PlanExecTimeout: p.PlanExecTimeout, Priority: p.Priority, Options: p.Options, Callback: p.Callback,
+	}
+	if p.PlanType != repeat.None {
+		s.PlanTime = p.Start
+	}
+	if list, isArray := p.Messages.ArrayOK(); isArray {
+		values, _ := list.Values() // those of a damaged list that can be read
+		for _, v := range values {
+			s.Messages = append(s.Messages, json.RawMessage(codec.ValueJSON(v)))
+		}
+	}
+	return s
+}
+
 // start is what the times of a plan count from. Of week and month it may be zero, for midnight.
 func start(s *repeat.Spec, now time.Time) time.Time {
 	switch s.PlanType {
@@ -84,21 +105,19 @@ func start(s *repeat.Spec, now time.Time) time.Time {
 	return clock.Millis(s.PlanTime)
 }
 
-// id checks the id of a plan, which is shown to people and is part of other ids: that of the document,
-// tenant/plan_id, those of results, and the keys of tasks, plan_id@step.
-func (e *problems) id(id string) {
+// CheckID checks the plan_id of a plan, which is shown to people and is part of other ids: that of the
+// document, tenant/plan_id, those of results, and the keys of tasks, plan_id@step.
+func CheckID(id string) error {
 	if id == "" {
-		e.bad("plan_id", "is empty; want 1 to %d bytes", maxPlanID)
-		return
+		return input.Invalid("plan_id", "is empty; want 1 to %d bytes", maxPlanID)
 	}
+	var e problems
 	e.text("plan_id", id, maxPlanID)
 	e.add(input.Line("plan_id", id))
-	for _, r := range id {
-		if r == '/' || r == '@' {
-			e.bad("plan_id", "is %q; / and @ are not allowed", safetext.Clip(id, maxPlanID))
-			return
-		}
+	if strings.ContainsAny(id, "/@") {
+		e.bad("plan_id", "is %q; / and @ are not allowed", safetext.Clip(id, maxPlanID))
 	}
+	return e.joined()
 }
 
 func (e *problems) text(field, text string, most int) {

@@ -35,6 +35,10 @@ func TestThePlanIsWhatWasDefined(t *testing.T) {
 		PlanExecTimeout: time.Minute, Priority: &priority, Options: s.Options, Callback: s.Callback,
 		Start: now.Add(time.Hour), Status: repeat.StatusRunning, Rev: 1, CreatedAt: now, UpdatedAt: now,
 	}, p)
+	definition := Of(p)
+	again, err := Build(&definition, "daily", now)
+	require.NoError(t, err)
+	require.Equal(t, p, again, "its definition makes the same plan")
 }
 
 func TestAPlanWithoutATimeStartsWhenItIsPublished(t *testing.T) {

@@ -185,4 +185,14 @@ func TestAPreviewBeginsWithTheStepThatWaits(t *testing.T) {
 		{Over: true, Why: "step 3 of 3 was the last"},
 	}, got)
 	require.EqualValues(t, 2, p.Step, "the plan stays as it is")
+
+	p.Done = true
+	got, err = Preview(p, now, 1)
+	require.NoError(t, err)
+	require.Equal(t, []Entry{{Step: 3, At: now.Add(3 * time.Hour)}}, got, "step 2 is over")
+
+	p.Status = repeat.StatusCancelled
+	got, err = Preview(p, now, 5)
+	require.NoError(t, err)
+	require.Equal(t, []Entry{{Over: true, Why: "it is CANCELLED"}}, got)
 }

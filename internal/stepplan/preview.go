@@ -1,6 +1,7 @@
 package stepplan
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -28,7 +29,10 @@ func Preview(p *repeat.Plan, now time.Time, n int) ([]Entry, error) {
 	plan := *p
 	g.Plan = &plan
 	var out []Entry
-	if plan.Step > 0 && n > 0 {
+	if plan.Status.Over() {
+		return []Entry{{Over: true, Why: cmp.Or(plan.Reason, "it is "+string(plan.Status))}}, nil
+	}
+	if plan.Step > 0 && !plan.Done && n > 0 {
 		out = append(out, Entry{Step: plan.Step, At: plan.PlanTime})
 		n--
 	}

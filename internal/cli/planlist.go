@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/plan"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+const planListHelp = `List plans, the last changed first.
+
+  RUNNING    its next step waits for its time, or runs
+  ERROR      a plan error: no step starts until: mscheduler plan reset
+  FINISH     its last step has ended, or its last time has passed
+  CANCELLED  by a person
+
+Plans that are over are in the history: --over lists those, as does --status FINISH or CANCELLED.
+
+One page is printed. If more plans follow, the command prints the value of --after for the next page;
+with -o json it is the field "next". A plan that changes meanwhile moves to the first page.`
+
+// planStatuses are the values of --status.
+var planStatuses = []repeat.Status{repeat.StatusRunning, repeat.StatusError, repeat.StatusFinish, repeat.StatusCancelled}
+
+func (p *plansCommand) list() *cobra.Command {
+	var f plan.Filter
+	var status, after string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Short: "List plans, the last changed first", Args: noArgs, Long: planListHelp,
+		Example: "  mscheduler plan list --status ERROR\n  mscheduler plan list --station report --over -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("status") {
+				found, err := statusesOf([]string{status}, planStatuses)
+				if err != nil {
+					return err
+				}
+				if f.Status = found[0]; f.Over && !f.Status.Over() {
+					return usage("--over lists plans that are over; %s is none of them", f.Status)
+				}
+				f.Over = f.Status.Over()
+			}
+			for _, name := range []struct{ flag, value string }{{"tenant", f.Tenant}, {"station", f.Station}} {
+				if cmd.Flags().Changed(name.flag) {
+					if err := input.Name("--"+name.flag, name.value); err != nil {
+						return err
+					}
+				}
+			}
+			if limit < 1 || limit > 1000 {
+				return usage("--limit is %d; want 1 to 1000", limit)
+			}
+			from, err := planPlace(after)
+			if err != nil {
+				return err
+			}
+			return p.onDatabase(func(ctx context.Context, c *connection, _ []string) error {
+				plans, err := c.plans.List(ctx, f, from, limit)
+				next := ""
+				if err == nil && len(plans) == limit {
+					var more []*repeat.Plan
+					last := plans[limit-1]
+					if more, err = c.plans.List(ctx, f, last, 1); len(more) > 0 {
+						next = jsonTime(last.UpdatedAt) + " " + human.PlanID(last.ID)
+					}
+				}
+				if err != nil {
+					return err
+				}
+				return p.printPlans(ctx, c, plans, next)
+			})(cmd, nil)
+		},
+	}
+	cmd.Flags().StringVar(&status, "status", "", "only plans with this status")
+	_ = cmd.RegisterFlagCompletionFunc("status", fixed(names(planStatuses)...))
+	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only plans of this tenant; defaults to all")
+	cmd.Flags().StringVar(&f.Station, "station", "", "only plans of this station; defaults to all")
+	cmd.Flags().BoolVar(&f.Over, "over", false, "the plans that are over, in place of the others")
+	cmd.Flags().IntVar(&limit, "limit", 50, "number of plans on a page, at most 1000")
+	cmd.Flags().StringVar(&after, "after", "", "list plans after this place, for the next page")
+	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
+	return cmd
+}
+
+// planPlace reads the place that a page ended at: when its last plan was changed, and that plan's id.
+// "" = none. The time is there because the plan may have been changed since.
+func planPlace(after string) (*repeat.Plan, error) {
+	if after == "" {
+		return nil, nil
+	}
+	at, id, err := placeOf(after)
+	if err == nil {
+		id, err = planID(id)
+	}
+	if err != nil {
+		return nil, usage("--after is %q; want the value that the previous page printed", human.OneLine(after, 200))
+	}
+	return &repeat.Plan{ID: id, UpdatedAt: at}, nil
+}
+
+// placeOf reads a place in a list: a time and an id.
+func placeOf(after string) (at time.Time, id string, err error) {
+	changed, id, _ := strings.Cut(after, " ")
+	at, err = time.Parse(clock.Format, changed)
+	return at, id, err
+}
+
+func (p *plansCommand) printPlans(ctx context.Context, c *connection, plans []*repeat.Plan, next string) error {
+	views := make([]json.RawMessage, len(plans))
+	t := newTable("PLAN", "STATION", "REPEATS", "STATUS", "STEP", "DUE", "LAST", "SUCCEEDED", "CHANGED", "WHY")
+	runs := false
+	for i, doc := range plans {
+		var err error
+		if views[i], err = planJSON(doc); err != nil {
+			return err
+		}
+		step, due := "", ""
+		if doc.Step > 0 && doc.Status == repeat.StatusRunning && !doc.Done {
+			step, due = fmt.Sprint(doc.Step), human.Relative(doc.PlanTime, c.at)
+		}
+		t.add(human.PlanID(doc.ID), doc.Station, repeats(doc), string(doc.Status), step, due, string(doc.LastState), fmt.Sprint(doc.RealRepet),
+			human.Relative(doc.UpdatedAt, c.at), human.OneLine(doc.Reason, 80))
+		runs = runs || doc.Status == repeat.StatusRunning
+	}
+	out := map[string]any{"plans": views}
+	if next != "" {
+		out["next"] = next
+	}
+	if err := p.resultTable(out, t, "no plans; to publish one: mscheduler plan publish -f FILE"); err != nil {
+		return err
+	}
+	if next != "" && !p.asJSON() {
+		p.say("more plans follow; for the next page: --after '%s'", next)
+	}
+	if runs {
+		return p.sayIdle(ctx, c)
+	}
+	return nil
+}

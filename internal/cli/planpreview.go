@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/calendar"
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+func (p *plansCommand) preview() *cobra.Command {
+	var n int
+	cmd := &cobra.Command{
+		Use: "preview ID", Short: "Show the next steps of a plan", Args: one("the id of a plan"),
+		Long: "Show the next steps of a plan, beginning with the one that waits or runs, if each ends as soon as it\n" +
+			"starts: their times in the plan's zone and in UTC, and which are skipped and why. The command writes\nnothing. For a plan that is not published: mscheduler plan publish --dry-run.",
+		Example: "  mscheduler plan preview nightly-report -n 3",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkCount(n); err != nil {
+				return err
+			}
+			return p.onPlan(func(ctx context.Context, c *connection, id string) error {
+				doc, err := c.plans.Get(ctx, id)
+				if err != nil {
+					return err
+				}
+				preview, err := previewOf(doc, c.at, n)
+				if err != nil {
+					return err
+				}
+				if err := p.printPreviews([]planPreview{preview}, c.at); err != nil {
+					return err
+				}
+				if doc.Status == repeat.StatusError {
+					p.say("the plan is ERROR, so no step starts; to let it go on: mscheduler plan reset %s", human.PlanArg(id))
+				}
+				return nil
+			})(cmd, args)
+		},
+	}
+	cmd.Flags().IntVarP(&n, "count", "n", 10, "number of steps")
+	return cmd
+}
+
+// planPreview are the next steps of a plan, as JSON.
+type planPreview struct {
+	PlanID string     `json:"plan_id"`
+	Tenant string     `json:"tenant,omitempty"`
+	Times  []stepTime `json:"times"`
+
+	id string
+}
+
+// stepTime is one entry of a preview as JSON.
+type stepTime struct {
+	Step    int64  `json:"step,omitempty"`
+	UTC     string `json:"utc,omitempty"`
+	Local   string `json:"local,omitempty"`
+	Skipped int64  `json:"skipped,omitempty"` // so many steps from this one on
+	Over    bool   `json:"over,omitempty"`
+	Why     string `json:"why,omitempty"`
+
+	at time.Time // as the clocks of the plan's zone show it
+}
+
+func previewOf(doc *repeat.Plan, now time.Time, n int) (planPreview, error) {
+	entries, err := stepplan.Preview(doc, now, n)
+	if err != nil {
+		return planPreview{}, err
+	}
+	zone, err := calendar.Zone(doc.Timezone)
+	if err != nil {
+		return planPreview{}, err
+	}
+	out := planPreview{PlanID: doc.PlanID, Tenant: doc.Tenant, Times: []stepTime{}, id: doc.ID}
+	for _, e := range entries {
+		t := stepTime{Step: e.Step, UTC: jsonTime(e.At), Skipped: e.Skipped, Over: e.Over, Why: e.Why, at: e.At.In(zone)}
+		if !e.At.IsZero() {
+			t.Local = t.at.Format(time.RFC3339)
+		}
+		out.Times = append(out.Times, t)
+	}
+	return out, nil
+}
+
+func (p *plansCommand) printPreviews(previews []planPreview, now time.Time) error {
+	t := newTable("PLAN", "STEP", "LOCAL", "", "UTC", "FROM NOW", "RUNS", "WHY NOT")
+	for _, preview := range previews {
+		for _, x := range preview.Times {
+			id := human.PlanID(preview.id)
+			switch {
+			case x.Over:
+				t.add(id, "", "", "", "", "", "over", x.Why)
+				continue
+			case x.Skipped > 1:
+				t.add(id, fmt.Sprintf("%d to %d", x.Step, x.Step+x.Skipped-1), x.at.Format(localLayout)+" on", "", human.Stamp(x.at)+" on", "", "no", x.Why)
+				continue
+			}
+			runs := "yes"
+			if x.Skipped > 0 {
+				runs = "no"
+			}
+			t.add(id, fmt.Sprint(x.Step), x.at.Format(localLayout), x.at.Format("Mon"), human.Stamp(x.at), human.Relative(x.at, now), runs, x.Why)
+		}
+	}
+	return p.resultTable(map[string]any{"plans": previews}, t, "no step")
+}
+
+const localLayout = "2006-01-02 15:04:05-07:00"

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+func (p *plansCommand) show() *cobra.Command {
+	return &cobra.Command{
+		Use: "show ID", Short: "Show a plan and its step", Args: one("the id of a plan"),
+		Long: "Show a plan: its times, the step that waits or runs, how the last one ended, and what is wrong. -o yaml\nprints a file for `plan publish`, -o json the document.",
+		RunE: p.onPlan(func(ctx context.Context, c *connection, id string) error {
+			doc, err := c.plans.Get(ctx, id)
+			if err != nil {
+				return err
+			}
+			switch p.flags.output {
+			case "yaml":
+				spec := stepplan.Of(doc)
+				text, err := form.YAML(form.PlanOf(&spec))
+				if err != nil {
+					return err
+				}
+				return p.print(text)
+			case "json":
+				view, err := planJSON(doc)
+				if err != nil {
+					return err
+				}
+				return p.printJSON(view)
+			}
+			if err := p.print(planFields(doc, c.at)); err != nil || doc.Status.Over() {
+				return err
+			}
+			served, err := c.served(ctx, doc.Station)
+			if err != nil {
+				return err
+			}
+			if !served {
+				p.say("no live worker serves the station %s, so no step runs", doc.Station)
+			}
+			return p.sayIdle(ctx, c)
+		}),
+	}
+}
+
+func planFields(doc *repeat.Plan, now time.Time) string {
+	var out fields
+	out.add("plan", human.PlanID(doc.ID))
+	out.add("description", doc.Description)
+	out.add("station", doc.Station)
+	out.add("caller", doc.Caller)
+	out.add("request", doc.RequestID)
+	out.add("repeats", repeats(doc))
+	out.add("timezone", doc.Timezone)
+	switch doc.PlanType {
+	case repeat.Second, repeat.Minute, repeat.Hour, repeat.Day:
+		out.add("counts from", human.Stamp(doc.Start))
+		out.add("no_keep", fmt.Sprint(doc.NoKeep))
+	}
+	out.add("messages", human.OneLine(string(codec.ValueJSON(doc.Messages)), 200))
+	if doc.PlanExecTimeout > 0 {
+		out.add("exec timeout", human.Rough(doc.PlanExecTimeout))
+	}
+	out.add("status", string(doc.Status))
+	out.add("why", doc.Reason)
+	if doc.Step > 0 && !doc.Status.Over() && !doc.Done {
+		out.add("step", fmt.Sprint(doc.Step))
+		out.add("due", human.When(doc.PlanTime, now))
+		if doc.Try > 0 {
+			out.add("started again", human.Plural(doc.Try, "time", "times"))
+		}
+		out.add("task", human.TaskID(stepplan.TaskID(doc, doc.Step)))
+	}
+	out.add("last state", string(doc.LastState))
+	out.add("last end", human.When(doc.ExecTime, now))
+	out.add("succeeded", human.Plural(doc.RealRepet, "step", "steps"))
+	if doc.Skipped > 0 {
+		out.add("skipped", human.Plural(doc.Skipped, "time", "times"))
+	}
+	out.add("created", human.When(doc.CreatedAt, now))
+	out.add("changed", human.When(doc.UpdatedAt, now))
+	out.add("ended", human.When(doc.EndedAt, now))
+	return out.String()
+}
+
+const planResultsHelp = `List what the participants of a plan's steps did, the oldest first. A step that needs several workers
+has a result of each; one that was started again has those of each try.
+
+One page is printed. If more results follow, the command prints the value of --after for the next
+page; with -o json it is the field "next".`
+
+func (p *plansCommand) results() *cobra.Command {
+	var after string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "results ID", Short: "List what the participants of a plan's steps did", Args: one("the id of a plan"), Long: planResultsHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 || limit > 1000 {
+				return usage("--limit is %d; want 1 to 1000", limit)
+			}
+			var from *repeat.Result
+			if after != "" {
+				at, id, err := placeOf(after)
+				if err != nil || id == "" {
+					return usage("--after is %q; want the value that the previous page printed", human.OneLine(after, 200))
+				}
+				from = &repeat.Result{ID: id, At: at}
+			}
+			return p.onPlan(func(ctx context.Context, c *connection, id string) error {
+				if _, err := c.plans.Get(ctx, id); err != nil {
+					return err
+				}
+				results, err := c.plans.Results(ctx, id, from, limit)
+				next := ""
+				if err == nil && len(results) == limit {
+					var more []repeat.Result
+					last := &results[limit-1]
+					if more, err = c.plans.Results(ctx, id, last, 1); len(more) > 0 {
+						next = jsonTime(last.At) + " " + last.ID
+					}
+				}
+				if err != nil {
+					return err
+				}
+				return p.printResults(results, next, c.at)
+			})(cmd, args)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 50, "number of results on a page, at most 1000")
+	cmd.Flags().StringVar(&after, "after", "", "list results after this place, for the next page")
+	_ = cmd.RegisterFlagCompletionFunc("after", cobra.NoFileCompletions)
+	return cmd
+}
+
+func (p *plansCommand) printResults(results []repeat.Result, next string, now time.Time) error {
+	views := make([]json.RawMessage, len(results))
+	t := newTable("STEP", "TRY", "TIME OF THE STEP", "ENDED", "WORKER", "STATE", "RESULT")
+	for i := range results {
+		r := &results[i]
+		var err error
+		if views[i], err = storedJSON(r, "id"); err != nil {
+			return err
+		}
+		result := r.ErrorInfo
+		if r.Result.Type != 0 {
+			result = cmp.Or(result, string(codec.ValueJSON(r.Result)))
+		}
+		t.add(fmt.Sprint(r.Step), fmt.Sprint(r.Try), human.Stamp(r.PlanTime), human.Relative(r.At, now), r.Worker, string(r.State), human.OneLine(result, 100))
+	}
+	out := map[string]any{"results": views}
+	if next != "" {
+		out["next"] = next
+	}
+	if err := p.resultTable(out, t, "no results: no step has ended"); err != nil {
+		return err
+	}
+	if next != "" && !p.asJSON() {
+		p.say("more results follow; for the next page: --after '%s'", next)
+	}
+	return nil
+}

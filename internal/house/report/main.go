@@ -4,17 +4,19 @@
 //
 // Of a test that fails it prints everything; of one that passes only what it logged, such
 // as how many answers were compared; of skipped ones each reason with its count, so that
-// no engine is left out silently; and the closing line of each package. It ends with 1
-// when something failed, or when nothing ran at all.
+// no engine is left out silently; the closing line of each package; and which tests took
+// longest. It ends with 1 when something failed, or when nothing ran at all.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,12 +34,14 @@ type event struct {
 	Package string
 	Test    string
 	Output  string
+	Elapsed float64 // seconds, without the time that a parallel test waited for its turn
 }
 
 type reporter struct {
 	out                     io.Writer
 	lines                   map[[2]string][]string // by package and test, while it runs
 	skips                   map[string]int         // by reason
+	longest                 []event                // that passed or failed
 	passed, failed, skipped int
 	packages                int
 	bad                     bool
@@ -63,6 +67,7 @@ func report(in io.Reader, out io.Writer) bool {
 	for _, reason := range slices.Sorted(maps.Keys(r.skips)) {
 		r.print(fmt.Sprintf("SKIPPED %d: %s", r.skips[reason], reason))
 	}
+	r.printLongest()
 	r.print(fmt.Sprintf("%d passed, %d failed, %d skipped", r.passed, r.failed, r.skipped))
 	return !r.bad && r.packages > 0
 }
@@ -71,7 +76,33 @@ func (r *reporter) print(line string) {
 	_, _ = fmt.Fprintln(r.out, line) // a pipe that is gone ends the process by itself
 }
 
+const (
+	mostLongest  = 20
+	leastLongest = 5.0 // seconds: quicker ones do not matter
+)
+
+// printLongest names the tests that took longest. Of a test and its parts it names the one that took
+// the time.
+func (r *reporter) printLongest() {
+	slices.SortStableFunc(r.longest, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range r.longest[:min(len(r.longest), mostLongest)] {
+		r.print(fmt.Sprintf("LONG %5.1fs  %s  %s", e.Elapsed, path.Base(e.Package), e.Test))
+	}
+}
+
+func (r *reporter) timed(e event) {
+	partOfIt := func(o event) bool {
+		return o.Package == e.Package && strings.HasPrefix(o.Test, e.Test+"/") && 2*o.Elapsed > e.Elapsed
+	}
+	if e.Elapsed >= leastLongest && !slices.ContainsFunc(r.longest, partOfIt) {
+		r.longest = append(r.longest, e)
+	}
+}
+
 func (r *reporter) take(e event) {
+	if e.Test != "" && (e.Action == "pass" || e.Action == "fail") {
+		r.timed(e)
+	}
 	key := [2]string{e.Package, e.Test}
 	line := strings.TrimSuffix(e.Output, "\n")
 	switch {

@@ -57,6 +57,22 @@ func TestWhatFailsIsToldInFull(t *testing.T) {
 	require.Contains(t, out, "1 passed, 1 failed, 2 skipped\n")
 }
 
+func TestTheLongestTestsAreNamedAndNotTheirParents(t *testing.T) {
+	out, ok := reported(good + `{"Action":"pass","Package":"m/a","Test":"TestQuick","Elapsed":4.9}
+{"Action":"pass","Package":"m/a","Test":"TestLong/one","Elapsed":31.25}
+{"Action":"pass","Package":"m/a","Test":"TestLong","Elapsed":31.3}
+{"Action":"pass","Package":"m/b","Test":"TestOfParts/one","Elapsed":6}
+{"Action":"pass","Package":"m/b","Test":"TestOfParts","Elapsed":40}
+{"Action":"pass","Package":"m/b","Elapsed":100}
+`)
+	require.True(t, ok)
+	require.Contains(t, out, `LONG  40.0s  b  TestOfParts
+LONG  31.2s  a  TestLong/one
+LONG   6.0s  b  TestOfParts/one
+`)
+	require.NotContains(t, out, "TestQuick")
+}
+
 func TestATestThatNeverEndsIsTold(t *testing.T) {
 	out, ok := reported(`{"Action":"output","Package":"m/c","Test":"TestZ","Output":"panic: test timed out\n"}
 {"Action":"fail","Package":"m/c"}

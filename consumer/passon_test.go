@@ -169,7 +169,8 @@ func TestAPermitGoesStraightOnToTheNextTaskWithoutASearch(t *testing.T) {
 	}
 	t.Logf("%v: %.2f of what is possible; %d searches", took, (tasks*work/limit).Seconds()/took.Seconds(), searches)
 	require.LessOrEqual(t, g.most, limit)
-	require.Less(t, searches, tasks/3, "each worker searches a few times at first and once a second")
+	late := int(max(0, took-5*time.Second).Seconds()) // of a machine that is busy
+	require.Less(t, searches, tasks/3+2*len(crew)*late, "each worker searches a few times at first and once a second")
 	require.Less(t, permits, tasks/10, "permits pass on")
 }
 

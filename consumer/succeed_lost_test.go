@@ -101,9 +101,9 @@ func (l *chain) begin(t *testing.T, within time.Duration) {
 // what follows along with the end.
 func (l *chain) until(t *testing.T, trap *proxy.Trap) {
 	t.Helper()
-	for range 500 {
+	l.begin(t, time.Minute)
+	for {
 		l.handlerOf(limitedType).ran.Store(int64(shortHandler)) // as of the executions before
-		l.begin(t, time.Minute)
 		for range 400 {
 			if l.hasSuccessor() {
 				break
@@ -114,10 +114,11 @@ func (l *chain) until(t *testing.T, trap *proxy.Trap) {
 		select {
 		case <-trap.Hit():
 			return
-		case <-time.After(20 * time.Millisecond):
+		case <-l.began: // after an end that was written
+		case <-time.After(time.Minute):
+			t.Fatalf("no end takes a claim along: %+v", l.Stats())
 		}
 	}
-	t.Fatal("no end takes a claim along")
 }
 
 // hasSuccessor is that of a crewmate.

@@ -153,6 +153,7 @@ func TestAFlowOfAnotherIsNotTaken(t *testing.T) {
 }
 
 func TestFlowsNestAtMostEightDeep(t *testing.T) {
+	t.Parallel() // it mostly waits
 	w := newWorld(t)
 	deep := func(n int) graph.Spec {
 		s := graph.Spec{Nodes: []graph.NodeSpec{node("z")}}

@@ -332,6 +332,7 @@ func TestAnInvalidFlowIsRefusedWholeBeforeAnythingIsWritten(t *testing.T) {
 }
 
 func TestAFlowInATransactionExistsAfterTheCommitAlone(t *testing.T) {
+	t.Parallel() // it mostly waits
 	w := newWorld(t)
 	for _, commits := range []bool{false, true} {
 		session, err := w.db.Client().StartSession()
@@ -403,6 +404,7 @@ func TestSecretsOfCallbacksAreStoredSealedAlone(t *testing.T) {
 
 // The document of the flow never has the arguments, of which there are 20 MB.
 func TestALargeOutputMayGoToManyNodes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a := node("a")
 	a.Args = map[string]any{"text": strings.Repeat("x", 250_000)}

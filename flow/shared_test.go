@@ -55,6 +55,7 @@ func going(t *testing.T, run func(context.Context) error) (stop func()) {
 }
 
 func TestPlannersOfOneProcessShareTheirLooks(t *testing.T) {
+	t.Parallel() // it mostly waits
 	db := testdb.New(t)
 	looks := make(chan bson.Raw, 1000)
 	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{

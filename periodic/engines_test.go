@@ -17,6 +17,7 @@ import (
 
 // Three engines share rules that fire each second, and one of them goes in between.
 func TestSeveralEnginesGiveEveryTickOneRecordAndOneTask(t *testing.T) {
+	t.Parallel() // it mostly waits
 	db := testdb.New(t)
 	gone, leave := context.WithCancel(t.Context())
 	defer leave()

@@ -42,6 +42,7 @@ func idle(t *testing.T, p *periodic.Periodic, id string) {
 }
 
 func TestABackfillRepeatedWithOtherTimesRunsOnlyWhatIsNew(t *testing.T) {
+	t.Parallel() // it mostly waits
 	db, p := worked(t, func() error { return nil })
 	r, err := p.Create(t.Context(), schedule.Spec{Name: "a", Cron: "0 * * * * *", Type: "tick", MaxConcurrency: 1, Overlap: schedule.OverlapSkip})
 	require.NoError(t, err)
@@ -137,6 +138,7 @@ func runAgain(t *testing.T) (db *mongo.Database, p *periodic.Periodic, prod *pro
 // The engine learns of an end by the task's outbox, sometimes late: by then a person may
 // have had the task run again.
 func TestARunWhoseTaskRunsAgainGoesOnUntilItEndsOnceMore(t *testing.T) {
+	t.Parallel() // it mostly waits
 	db, p, prod, r, id := runAgain(t)
 	engine(t, p.Run)
 	require.Eventually(t, func() bool {

@@ -17,6 +17,7 @@ import (
 // What is wrong with one rule is no other rule's concern: each of these stays due for ever,
 // and a healthy rule beside it fires all the same.
 func TestARuleThatCannotBeHandledDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, spoil := range map[string]func(t *testing.T, db *mongo.Database, id string){
 		"its document cannot be read": func(t *testing.T, db *mongo.Database, id string) {
 			set(t, db, id, bson.D{{Key: "max_concurrency", Value: "3"}})
@@ -63,6 +64,7 @@ func set(t *testing.T, db *mongo.Database, id string, fields bson.D) {
 
 // An end of a rule that cannot be read waits until it can; the others' are told meanwhile.
 func TestTheEndOfARunWaitsForARuleThatCannotBeRead(t *testing.T) {
+	t.Parallel() // it mostly waits
 	db, p := worked(t, func() error { return nil })
 	var ids []string
 	for _, name := range []string{"bad", "good"} {

@@ -154,7 +154,7 @@ func TestPeriodicMeasuresHowLateTicksAreAndWhatRulesCost(t *testing.T) {
 	}
 }
 
-func TestFlowMeasuresWhatANodeCostsAndHowSoonItStarts(t *testing.T) {
+func TestFlowMeasuresNodesAppendsAndStepsOfStreams(t *testing.T) {
 	t.Parallel()
 	out := all(t, config(t, "flow"))
 	require.Len(t, out, 8)
@@ -163,11 +163,6 @@ func TestFlowMeasuresWhatANodeCostsAndHowSoonItStarts(t *testing.T) {
 	require.Contains(t, out["flow/wide"].Notes[0], " of the rate of plain tasks")
 	require.Equal(t, 3, out["flow/long"].Tasks)
 	require.Positive(t, out["flow/long"].Latency.P50, "no node starts before its parent has ended")
-}
-
-func TestFlowMeasuresAppendsAndStepsOfStreams(t *testing.T) {
-	t.Parallel()
-	out := all(t, config(t, "flow"))
 	for _, name := range []string{"flow/append/one", "flow/append/many"} {
 		require.Equal(t, 60, out[name].Tasks)
 		require.NotNil(t, out[name].Ratio, "appends stand beside raw inserts")

@@ -45,6 +45,7 @@ func closedPort(t *testing.T) string {
 }
 
 func TestDatabaseThatDoesNotAnswerIsExit4(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newSession(t)
 	addr := closedPort(t)
 	uri := "mongodb://user:hidden@" + addr + "/?serverSelectionTimeoutMS=200"

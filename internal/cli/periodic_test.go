@@ -256,6 +256,7 @@ func TestRunsAreTriggeredBackfilledListedAndCancelled(t *testing.T) {
 
 // Whether the rule keeps records of it or not, who triggers a run learns that it does not come.
 func TestATriggeredRunThatIsSkippedSaysSoAndFails(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newSession(t)
 	for _, log := range []string{"none", "trigger_log", "trans_log"} {
 		s.ok("periodic", "apply", "-f", s.file("name: "+log+"\ncron: '@hourly'\ntype: t\nmax_concurrency: 1\nconcurrency: SKIP\nlog: "+log+"\n"))
@@ -296,6 +297,7 @@ func TestARuleThatCannotBeReadIsNamedAndTheOthersAreListed(t *testing.T) {
 
 // The rule itself calls a run RUNNING from its decision on.
 func TestALastRunThatNoWorkerTookIsScheduled(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newSession(t)
 	_, _, stop := s.start("work", "--worker-id", "engine", "--periodic")
 	s.ok("periodic", "apply", "-f", s.file("name: n\nenabled: true\ncron: '* * * * * *'\nmax_runs: 1\ntype: nobody\n"))
@@ -306,6 +308,7 @@ func TestALastRunThatNoWorkerTookIsScheduled(t *testing.T) {
 }
 
 func TestAWorkerWithPeriodicFiresRulesAndOneWithoutDoesNotClaimTo(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := newSession(t)
 	_, _, stop := s.worker("--periodic")
 	s.ok("periodic", "apply", "-f", s.file("name: n\nenabled: true\ncron: '* * * * * *'\ntype: exec\nargs: {argv: ['true']}\n"))

@@ -32,14 +32,22 @@ func TestMongoImagesAreKnownByTheirNames(t *testing.T) {
 	}
 }
 
+// madeImage says that the image of our own binary has been made; its tests run one after the other.
+var madeImage bool
+
 // ownImage is an image of our own static binary and nothing else.
 func ownImage(t *testing.T) string {
 	t.Helper()
 	if err := dockerAnswers(t.Context()); err != nil {
 		t.Skipf("Docker does not answer: %v", err)
 	}
+	const image = "mscheduler-test:latest"
+	if madeImage {
+		return image
+	}
 	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "mscheduler"), "../../cmd/mscheduler")
+	// With the flags of `make build`, which has compiled all packages so.
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "mscheduler"), "../../cmd/mscheduler")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	mustRun(t, build)
 	dockerfile := `FROM scratch
@@ -48,8 +56,8 @@ EXPOSE 27017
 ENTRYPOINT ["/mscheduler", "embedded", "--addr", "0.0.0.0:27017", "--allow-remote"]
 `
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(dockerfile), 0o600))
-	const image = "mscheduler-test:latest"
 	mustRun(t, exec.CommandContext(t.Context(), "docker", "build", "--quiet", "--tag", image, dir))
+	madeImage = true
 	return image
 }
 

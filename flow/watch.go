@@ -2,11 +2,9 @@ package flow
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
-	mathrand "math/rand/v2"
 	"slices"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/follow"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -43,34 +42,22 @@ type Event struct {
 func (f *Flows) Watch(ctx context.Context, id string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		left := false // the caller has left the loop, perhaps because ctx ended
-		w := &watch{Flows: f, id: id, holder: "flow/" + rand.Text(), pause: firstReopen, yield: func(e Event, err error) bool {
+		w := &watch{Flows: f, id: id, yield: func(e Event, err error) bool {
 			left = left || !yield(e, err)
 			return !left
 		}}
-		err := w.run(ctx)
-		w.leaveSeat(ctx)
-		if err != nil && !left && !errors.Is(err, errStopped) {
+		if err := w.run(ctx); err != nil && !left && !errors.Is(err, errStopped) {
 			yield(Event{}, fmt.Errorf("watching the flow %s: %w", id, err))
 		}
 	}
 }
 
 const (
-	// longestStream is how long one change stream is kept before it is opened again where it was.
-	// Its context needs a deadline: without one, the driver would lay the client's own timeout,
-	// which is for calls, over each wait for an event.
-	longestStream = 24 * time.Hour
-	// seatRenewal is how often a seat is extended; a wait for an event may come on top of it.
-	seatRenewal = store.SeatLease - store.StreamAwait - 10*time.Second
-	// pollEvery is how often a flow is read without a stream, seatRetry how often a seat is asked
-	// for then.
+	// pollEvery is how often a flow is read without a stream, seatRetry for how long until a seat is
+	// asked for again.
 	pollEvery, seatRetry = time.Second, 30 * time.Second
-	// firstReopen and lastReopen bound the pauses between tries after an error.
-	firstReopen, lastReopen = 50 * time.Millisecond, 5 * time.Second
 	// perLeft is how many nodes that have left the window of a stream are read at a time.
 	perLeft = 500
-	// seatCall bounds a call about a seat, and the opening and closing of a stream.
-	seatCall = 5 * time.Second
 )
 
 // errStopped ends a watch whose caller has left the loop, or whose flow is over.
@@ -82,11 +69,6 @@ type watch struct {
 	id    string
 	yield func(Event, error) bool
 	doc   *graph.Flow // as it was told; nil = nothing was told
-	pause time.Duration
-
-	holder         string
-	seat           *store.Seat   // nil = none
-	renewed, asked time.Duration // monotonic: the seat; a seat, in vain
 }
 
 // run tells what happens until it is over.
@@ -94,17 +76,11 @@ func (w *watch) run(ctx context.Context) error {
 	if err := w.ready(ctx); err != nil {
 		return err
 	}
-	w.asked = w.store.Local().Monotonic() - seatRetry
-	topology, err := w.store.Topology(ctx)
-	if err != nil {
-		return err
-	}
+	f := follow.Follower[*store.FlowStream]{Store: w.store, Of: "/flows", Open: w.open, Take: w.take, Ends: ends}
 	for {
-		err := w.keepSeat(ctx, topology.Subscriptions())
-		if err == nil && w.seat != nil {
-			err = w.follow(ctx)
-		} else if err == nil {
-			err = w.read(ctx)
+		err := f.Run(ctx, nil)
+		if errors.Is(err, follow.ErrNoStreams) || errors.Is(err, follow.ErrNoSeat) {
+			err = w.poll(ctx)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -112,112 +88,51 @@ func (w *watch) run(ctx context.Context) error {
 		case final(err):
 			return err
 		case err != nil: // a new stream is opened, and the flow is read
-			w.rest(ctx)
-		case w.seat == nil:
-			w.pause = firstReopen
 			clock.Pause(ctx, pollEvery)
 		}
 	}
 }
 
+// ends says that a flow is over, or gone, or that nobody listens any more.
+func ends(err error) bool { return errors.Is(err, errStopped) || errors.Is(err, ErrNotFound) }
+
 // final says whether to try again is useless.
 func final(err error) bool {
-	return errors.Is(err, errStopped) || errors.Is(err, ErrNotFound) || err != nil && !store.EventsLost(err) && !store.Unreachable(err)
+	return ends(err) || err != nil && !store.EventsLost(err) && !store.Unreachable(err)
 }
 
-// rest pauses after an error, ever longer.
-func (w *watch) rest(ctx context.Context) {
-	clock.Pause(ctx, w.pause/2+mathrand.N(w.pause))
-	w.pause = min(2*w.pause, lastReopen)
-}
-
-// keepSeat takes a seat, or extends the one that it has. Without a free one it has none.
-func (w *watch) keepSeat(ctx context.Context, streams bool) error {
-	now := w.store.Local().Monotonic()
-	if !streams || w.seat == nil && now-w.asked < seatRetry || w.seat != nil && now-w.renewed < seatRenewal {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, seatCall)
-	defer cancel()
-	if w.seat != nil {
-		kept, err := w.store.Seats.Renew(ctx, w.seat, w.holder)
-		if err != nil || kept {
-			w.renewed = now
-			return err
-		}
-		w.seat = nil // it lapsed, and somebody else was quicker
-	}
-	seat, err := w.store.Seats.AcquireSubscription(ctx, []string{"/flows"}, w.holder) // no type has a slash
-	w.seat, w.renewed, w.asked = seat, now, now
-	return err
-}
-
-func (w *watch) leaveSeat(ctx context.Context) {
-	if w.seat == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
-	defer cancel()
-	_ = w.store.Seats.Release(ctx, w.seat, w.holder) // else it lapses
-}
-
-// follow opens streams, one after the other where the last one stopped, and tells what they say,
-// until that fails or the seat is lost.
-func (w *watch) follow(ctx context.Context) error {
-	var token bson.Raw
-	for {
-		open, cancel := context.WithTimeout(ctx, seatCall)
-		stream, err := w.store.Flows.Watch(open, w.id, token)
-		cancel()
-		if err == nil {
-			token, err = w.tell(ctx, stream, token == nil)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case final(err), store.EventsLost(err), token == nil, w.seat == nil:
-			return err
-		case err != nil:
-			w.rest(ctx)
-		}
-	}
-}
-
-// tell tells what one stream says, and closes it. The token is where to go on. The error is nil when
-// the stream was merely open for long enough, or the seat is lost. The first stream tells nothing of
-// what came before it was open: the flow is read.
-func (w *watch) tell(ctx context.Context, stream *store.FlowStream, first bool) (token bson.Raw, err error) {
-	defer func() {
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), seatCall)
-		defer cancel()
-		_ = stream.Close(call) // else the server forgets it in time
-	}()
-	whole := ctx
-	ctx, cancel := context.WithTimeout(ctx, longestStream)
-	defer cancel()
-	if first {
+// poll reads the flow again and again, until it is time to ask for a seat.
+func (w *watch) poll(ctx context.Context) error {
+	for range int(seatRetry / pollEvery) {
 		if err := w.read(ctx); err != nil {
-			return nil, err
+			return err
 		}
+		clock.Pause(ctx, pollEvery)
 	}
-	for {
-		change, ok, err := stream.Next(ctx)
-		switch {
-		case whole.Err() == nil && ctx.Err() != nil:
-			return stream.Token(), nil
-		case err != nil:
-			return stream.Token(), err
-		}
-		w.pause = firstReopen
-		if ok {
-			if err := w.changed(ctx, change); err != nil {
-				return stream.Token(), err
-			}
-		}
-		if err := w.keepSeat(ctx, true); err != nil || w.seat == nil {
-			return stream.Token(), err
-		}
+	return nil
+}
+
+// open opens a stream. One that goes on from no place tells nothing of what came before it was open: the
+// flow is read.
+func (w *watch) open(ctx context.Context, token bson.Raw) (*store.FlowStream, error) {
+	stream, err := w.store.Flows.Watch(ctx, w.id, token)
+	if err != nil || token != nil {
+		return stream, err
 	}
+	if err := w.read(ctx); err != nil {
+		_ = stream.Close(ctx) // else the server forgets it in time
+		return nil, err
+	}
+	return stream, nil
+}
+
+// take tells what the stream says next.
+func (w *watch) take(ctx context.Context, stream *store.FlowStream) error {
+	change, ok, err := stream.Next(ctx)
+	if err != nil || !ok {
+		return err
+	}
+	return w.changed(ctx, change)
 }
 
 // changed tells of one decision.

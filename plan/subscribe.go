@@ -23,6 +23,9 @@ var (
 	ErrMissed = errors.New("results were missed")
 )
 
+// errLeft ends a subscription whose caller has left the loop.
+var errLeft = errors.New("nobody listens any more")
+
 // Topic selects results (seed 001, 3.5). A zero field selects all.
 type Topic struct {
 	Tenant   string // model.NoTenant for plans without one
@@ -82,13 +85,14 @@ func (p *Plans) subscribe(ctx context.Context, topic Topic, yield func(Event) bo
 				return err
 			}
 			if !yield(Event{Title: r.Description, Subtitle: r.PlanID, Result: *r, Token: store.TokenText(stream.Token())}) {
-				return follow.ErrStop
+				return errLeft
 			}
 			return nil
 		},
+		Ends: func(err error) bool { return errors.Is(err, errLeft) },
 	}
 	switch err := f.Run(ctx, token); {
-	case errors.Is(err, follow.ErrStop):
+	case errors.Is(err, errLeft):
 		return nil
 	case errors.Is(err, follow.ErrNoSeat), errors.Is(err, follow.ErrNoStreams):
 		return fmt.Errorf("%w: %w", ErrNoStream, err)

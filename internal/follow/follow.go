@@ -27,15 +27,14 @@ type Follower[S Stream] struct {
 	Store *store.Store
 	Of    string // what the streams are about, such as /plans: followers of one kind share seats
 	Open  func(ctx context.Context, token bson.Raw) (S, error)
-	// Take waits for what the stream says next, for [store.StreamAwait] at most, and hands it over. An
-	// error that wraps [ErrStop] ends the loop.
+	// Take waits for what the stream says next, for [store.StreamAwait] at most, and hands it over.
 	Take func(ctx context.Context, stream S) error
+	// Ends says of errors of Open and Take that they end the loop, beside those of the database.
+	Ends func(error) bool
 }
 
 // Errors of a [Follower].
 var (
-	// ErrStop ends the loop for Take.
-	ErrStop = errors.New("nobody listens any more")
 	// ErrNoStreams says that the deployment has no change streams.
 	ErrNoStreams = errors.New("this is a standalone server; make it a replica set (one member is enough)")
 	// ErrNoSeat says that others hold all seats.
@@ -80,7 +79,7 @@ func (f *Follower[S]) Run(ctx context.Context, token bson.Raw) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, ErrStop), errors.Is(err, ErrNoSeat), store.EventsLost(err), err != nil && !store.Unreachable(err):
+		case errors.Is(err, ErrNoSeat), err != nil && f.Ends(err), store.EventsLost(err), err != nil && !store.Unreachable(err):
 			return err
 		case err != nil:
 			clock.Pause(ctx, pause/2+mathrand.N(pause))

@@ -50,7 +50,7 @@ var mayImport = map[string][]string{
 	"periodic":             {"core", "internal/decision", "internal/rulespec", "internal/tickplan", "internal/store", "internal/tasktypes", "internal/calendar", "internal/outcome", "internal/httptarget", "internal/httpcall", "internal/secret", "producer"},
 	"internal/flowspec":    {"core", "internal/mql/query"},
 	"internal/flowplan":    {"core", "internal/mql/query", "internal/flowspec"},
-	"flow":                 {"core", "internal/decision", "internal/flowplan", "internal/flowspec", "internal/groupcommit", "internal/secret", "internal/store", "internal/tasktypes"},
+	"flow":                 {"core", "internal/decision", "internal/flowplan", "internal/flowspec", "internal/follow", "internal/groupcommit", "internal/secret", "internal/store", "internal/tasktypes"},
 	"internal/stepplan":    {"core", "internal/calendar"},
 	"plan":                 {"core", "internal/decision", "internal/follow", "internal/secret", "internal/stepplan", "internal/store", "internal/tasktypes"},
 	"migrate":              {"core", "internal/store"},

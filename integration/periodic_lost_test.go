@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/proxy"
@@ -14,17 +15,6 @@ import (
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
-
-// ruleEngine runs an engine of this process until the test ends.
-func (a *arena) ruleEngine(p *periodic.Periodic) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	a.t.Cleanup(func() {
-		cancel()
-		require.NoError(a.t, <-ended)
-	})
-}
 
 // tickHand is a worker for tickWork.
 func (a *arena) tickHand() *hand {
@@ -38,33 +28,22 @@ func (a *arena) tickHand() *hand {
 // Each write of an engine is cut off, once for the driver and once for its own second try.
 func TestALostAnswerOfAnEngineCostsNoTickAndDoublesNone(t *testing.T) {
 	t.Parallel()
-	for name, rule := range map[string]proxy.Rule{
+	cutEach(t, map[string]proxy.Rule{
 		"decision":    {Command: "update", Collection: "periodic_rules", Contains: "decided_to"},
 		"end":         {Command: "update", Collection: "periodic_rules", Contains: "$push", Lacks: "decided_to"},
 		"task":        {Command: "insert", Collection: "tasks"},
 		"record":      {Command: "update", Collection: "periodic_runs"},
 		"carried out": {Command: "update", Collection: "periodic_rules", Lacks: "$set"},
-	} {
-		for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
-			t.Run(name+" "+cut, func(t *testing.T) {
-				onEngines(t, func(t *testing.T, e Engine) {
-					a := newArena(t, e)
-					px, away := a.behind()
-					rule := rule
-					rule.Do, rule.Times = action, 2
-					trap := px.Set(rule)
-					p, err := periodic.New(periodic.Config{Database: away})
-					require.NoError(t, err)
-					a.tickHand()
-					rules, end := a.tickRules(5, 8*time.Second)
-					a.ruleEngine(p)
-					a.awaitQuiet()
-					require.Eventually(t, func() bool { return trap.Sprung() == 2 }, time.Minute, 10*time.Millisecond, "the write never came twice")
-					a.checkTicks(rules, end)
-				})
-			})
-		}
-	}
+	}, func(a *arena, away *mongo.Database, trap *proxy.Trap) {
+		p, err := periodic.New(periodic.Config{Database: away})
+		require.NoError(a.t, err)
+		a.tickHand()
+		rules, end := a.tickRules(5, 8*time.Second)
+		a.runEngine(p.Run)
+		a.awaitQuiet()
+		require.Eventually(a.t, func() bool { return trap.Sprung() == 2 }, time.Minute, 10*time.Millisecond, "the write never came twice")
+		a.checkTicks(rules, end)
+	})
 }
 
 // A run whose task somebody deleted gives its place to the next, one whose task has moved to
@@ -107,7 +86,7 @@ func TestRunsWhoseEndsNobodyTellsGiveTheirPlaceToOthers(t *testing.T) {
 			require.NoError(t, err)
 		}
 
-		a.ruleEngine(p)
+		a.runEngine(p.Run)
 		for n, want := range map[int]schedule.RunStatus{gone: schedule.RunCanceled, told: schedule.RunSuccess, moved: schedule.RunSuccess} {
 			awaitTrue(t, func() string {
 				r, err := p.Get(ctx, ids[n])

@@ -1,13 +1,12 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
@@ -36,16 +35,7 @@ func (a *arena) streamHand() {
 	})
 	f, err := flow.New(flow.Config{Database: a.db})
 	require.NoError(a.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		assert.NoError(a.t, f.Run(ctx))
-	}()
-	a.t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
+	a.runEngine(f.Run)
 }
 
 // checkAppended proves that the appender's parts and the other nodes are in the stream, each once, the
@@ -78,32 +68,21 @@ func (a *arena) checkAppended(others []string) {
 // A write is cut off, before or after the server sees it. Whoever appends tries again.
 func TestALostAnswerOfAnAppendLosesNoNodeAndDoublesNone(t *testing.T) {
 	t.Parallel()
-	for name, rule := range appendWrites {
-		for cut, action := range map[string]proxy.Action{"before": proxy.CutBefore, "after": proxy.CutAfter} {
-			t.Run(name+" "+cut, func(t *testing.T) {
-				onEngines(t, func(t *testing.T, e Engine) {
-					a := newArena(t, e)
-					px, away := a.behind()
-					rule := rule
-					rule.Do, rule.Times = action, 2
-					trap := px.Set(rule)
-					a.streamHand()
-					f, err := flow.New(flow.Config{Database: away})
-					require.NoError(t, err)
-					for _, p := range streamParts(0, lostNodes, 1) {
-						require.Eventually(t, func() bool {
-							_, err := f.Append(t.Context(), "chaos", p.group, p.nodes...)
-							return err == nil
-						}, chaosPatience, 10*time.Millisecond)
-					}
-					require.NoError(t, f.Flush(t.Context()))
-					a.awaitQuietStreams()
-					require.Positive(t, trap.Sprung(), "the write never came")
-					a.checkAppended(nil)
-				})
-			})
+	cutEach(t, appendWrites, func(a *arena, away *mongo.Database, trap *proxy.Trap) {
+		a.streamHand()
+		f, err := flow.New(flow.Config{Database: away})
+		require.NoError(a.t, err)
+		for _, p := range streamParts(0, lostNodes, 1) {
+			require.Eventually(a.t, func() bool {
+				_, err := f.Append(a.t.Context(), "chaos", p.group, p.nodes...)
+				return err == nil
+			}, chaosPatience, 10*time.Millisecond)
 		}
-	}
+		require.NoError(a.t, f.Flush(a.t.Context()))
+		a.awaitQuietStreams()
+		require.Positive(a.t, trap.Sprung(), "the write never came")
+		a.checkAppended(nil)
+	})
 }
 
 // A process is killed in a write, or stands still there, before or after the server sees it. The

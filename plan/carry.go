@@ -48,8 +48,7 @@ func (p planner) Finish(ctx context.Context, plans []*repeat.Plan) (held map[str
 	if err := p.cancel(ctx, cancels, held); err != nil {
 		return nil, err
 	}
-	now := p.store.Clock.Now()
-	if err := p.store.Plans.Leave(ctx, over, now.Add(leaveAfter), now.Add(retention)); err != nil {
+	if err := p.store.Plans.Leave(ctx, over, p.store.Clock.Now().Add(leaveAfter), retention); err != nil {
 		return nil, err
 	}
 	for _, doc := range plans {

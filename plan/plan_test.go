@@ -225,6 +225,29 @@ func TestACancelledPlanStartsNoStepAndALateEndChangesNothing(t *testing.T) {
 	require.Equal(t, "not needed", again.Reason)
 }
 
+func TestAStepThatEndsAfterItsPlanIsCancelledCountsAsItEnded(t *testing.T) {
+	w := newWorld(t)
+	for name, end := range map[string]struct {
+		fails   error
+		succeed int64
+		state   repeat.State
+	}{"well": {nil, 1, repeat.StateOK}, "badly": {consumer.Fatal(errors.New("no data")), 0, repeat.StateError}} {
+		p := w.publish(every(name, 3))
+		w.fails = func(repeat.Args[string], int) error { return end.fails }
+		mstest.Drain(t, w.c, mstest.SkipTime()) // no engine hears of it
+		after, err := w.plans.Cancel(t.Context(), p.ID, "not needed")
+		require.NoError(t, err)
+		require.True(t, after.EndedAt.IsZero(), "it is over when the step has ended")
+		w.drain()
+		over := w.get(p.ID)
+		require.Equal(t, repeat.StatusCancelled, over.Status)
+		require.Equal(t, "not needed", over.Reason)
+		require.False(t, over.EndedAt.IsZero())
+		require.Equal(t, end.succeed, over.RealRepet)
+		require.Equal(t, end.state, over.LastState)
+	}
+}
+
 func TestAPlanWhoseLastTimeHasPassedIsOverWithoutHavingRun(t *testing.T) {
 	w := newWorld(t)
 	past := time.Now().Add(-time.Hour)

@@ -65,12 +65,13 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 		s.plan(repeat.Planned{Do: DoResults, At: s.PlanTime})
 		s.ExecTime = e.At
 	}
+	succeeded := e.Status.Succeeded() || e.Status == model.StatusManuallyProcessed
 	switch {
 	case p.Status == repeat.StatusCancelled:
-		s.leave()
+		s.lastOfCancelled(e, succeeded)
 	case e.Kind == failkind.PlanError:
 		s.fails(e.ErrorInfo)
-	case e.Status.Succeeded() || e.Status == model.StatusManuallyProcessed:
+	case succeeded:
 		s.RealRepet++
 		s.goOn(repeat.StateOK, "")
 	case e.Status == model.StatusCancelled:
@@ -235,6 +236,21 @@ func (s *step) fails(why string) {
 	if s.Callback != nil && s.Callback.Error != nil {
 		s.plan(repeat.Planned{Do: DoTellError, Tell: why})
 	}
+}
+
+// lastOfCancelled notes how the step ended during which the plan was cancelled. The plan is over then.
+func (s *step) lastOfCancelled(e End, succeeded bool) {
+	switch {
+	case e.Gone:
+	case succeeded: // it was too late to cancel it
+		s.RealRepet++
+		s.LastState = repeat.StateOK
+	case e.Status == model.StatusCancelled:
+		s.LastState = repeat.StateCancelled
+	default:
+		s.LastState = repeat.StateError
+	}
+	s.leave()
 }
 
 // leave moves a plan that is over to the history.

@@ -242,33 +242,35 @@ func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, 
 }
 
 // Leave copies plans that are over to the history, and has them leave the collection plans after a
-// while: whoever publishes a plan of such an id meanwhile finds it in one of the two. Indexes: _id of
-// both collections, plan.
-func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt, deleteAt time.Time) error {
+// while: whoever publishes a plan of such an id meanwhile finds it in one of the two. The copy and its
+// results go when the plan has been over for so long. What was done before stays as it is. Indexes: _id
+// of both collections, plan.
+func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Time, retention time.Duration) error {
 	const doing = "moving plans to the history"
+	if len(plans) == 0 {
+		return nil
+	}
 	copies := make([]mongo.WriteModel, len(plans))
+	kept := make([]mongo.WriteModel, len(plans))
 	for i, p := range plans {
 		c := *p
-		c.Planned, c.PlannedAt, c.DeleteAt = nil, time.Time{}, deleteAt
+		c.Planned, c.PlannedAt, c.DeleteAt = nil, time.Time{}, p.EndedAt.Add(retention)
 		doc, err := planDoc(&c)
 		if err != nil {
 			return &FatalError{Reason: "encoding the plan " + p.ID, Err: err}
 		}
 		copies[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", p.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
-	}
-	if len(copies) == 0 {
-		return nil
+		kept[i] = mongo.NewUpdateManyModel().SetFilter(bson.D{d("plan", p.ID)}).SetUpdate(bson.D{d("$max", bson.D{d("delete_at", c.DeleteAt)})})
 	}
 	_, err := s.planHistory.BulkWrite(ctx, copies, options.BulkWrite().SetOrdered(false))
 	if _, only := duplicates(err); err != nil && !only {
 		return explain(err, doing)
 	}
-	if _, err := s.planResults.UpdateMany(ctx, bson.D{d("plan", in(collect(plans, func(p *repeat.Plan) string { return p.ID })))},
-		bson.D{d("$max", bson.D{d("delete_at", deleteAt)})}); err != nil {
+	if _, err := s.planResults.BulkWrite(ctx, kept, options.BulkWrite().SetOrdered(false)); err != nil {
 		return explain(err, doing)
 	}
 	_, err = bulk(ctx, s.plans, doing, plans, func(p **repeat.Plan) mongo.WriteModel {
-		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", (*p).ID), d("rev", (*p).Rev)}).SetUpdate(bson.D{d("$min", bson.D{d("delete_at", leaveAt)})})
+		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", (*p).ID), d("rev", (*p).Rev), d("delete_at", absent)}).SetUpdate(bson.D{d("$set", bson.D{d("delete_at", leaveAt)})})
 	})
 	return err
 }

@@ -1,0 +1,190 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// checkPlans proves, from what is stored alone, that each step of each plan succeeded once, with as
+// many tries as it was told, each in one life of its task; that none began before its time or before the
+// step before it had ended; that each execution that counts has one result, and nothing else has one;
+// and that the plan counts its steps exactly.
+func (a *arena) checkPlans(cases []planCase) {
+	a.t.Helper()
+	var marks []planMark
+	cur, err := a.db.Collection("marks").Find(a.t.Context(), bson.D{})
+	require.NoError(a.t, err)
+	require.NoError(a.t, cur.All(a.t.Context(), &marks))
+	began := map[string]bool{}
+	for _, m := range marks {
+		require.Empty(a.t, m.Early, "%s began too early", m.Task)
+		began[m.Exec] = true
+	}
+	lives, results := a.planLives(), a.planResults()
+	require.Len(a.t, results, len(cases), "every plan has results, and nothing else")
+	statuses, steps := map[repeat.Status]int{}, 0
+	for _, c := range cases {
+		p := a.planOver(c)
+		statuses[p.Status]++
+		want := map[string]repeat.State{}
+		tasks := map[int64][]*model.Task{}
+		for _, t := range lives[p.ID] {
+			tasks[t.Origin.Step] = append(tasks[t.Origin.Step], t)
+			for _, r := range stepplan.ResultsOf(p, &repeat.Planned{Step: t.Origin.Step, Try: t.Origin.Generation}, t) {
+				want[r.ID] = r.State
+			}
+		}
+		got := map[string]repeat.State{}
+		for _, r := range results[p.ID] {
+			got[r.ID] = r.State
+		}
+		require.Equal(a.t, want, got, "the results of %s", p.ID)
+		whole, succeeded := true, 0
+		for i, ends := range c.ends {
+			step := int64(i + 1)
+			if len(tasks[step]) == 0 && c.cancels {
+				require.Empty(a.t, tasks[step+1], "no step of %s is left out", p.ID)
+				whole = false
+				continue
+			}
+			ok := a.checkStep(p, step, ends, tasks[step], began)
+			require.True(a.t, ok || c.cancels && len(tasks[step+1]) == 0, "step %d of %s succeeded", step, p.ID)
+			whole = whole && ok
+			if ok {
+				succeeded++
+			}
+			delete(tasks, step-1)
+		}
+		delete(tasks, int64(len(c.ends)))
+		require.Empty(a.t, tasks, "%s has no other steps", p.ID)
+		steps += succeeded
+		require.EqualValues(a.t, succeeded, p.RealRepet, "the steps of %s that succeeded", p.ID)
+		require.True(a.t, whole || p.Status == repeat.StatusCancelled, "%s is %s", p.ID, p.Status)
+	}
+	require.NotZero(a.t, statuses[repeat.StatusFinish])
+	a.t.Logf("plans %v; %d steps succeeded, %d executions began", statuses, steps, len(marks))
+}
+
+// checkStep proves what became of a step, by the lives of its task. ok = it succeeded.
+func (a *arena) checkStep(p *repeat.Plan, step int64, ends string, tries []*model.Task, began map[string]bool) (ok bool) {
+	a.t.Helper()
+	slices.SortFunc(tries, func(x, y *model.Task) int { return int(x.Origin.Generation - y.Origin.Generation) })
+	successes := 0
+	for try, t := range tries {
+		require.EqualValues(a.t, try, t.Origin.Generation, "step %d of %s: each try is one life", step, p.ID)
+		for i := range t.WorkerStates {
+			if w := &t.WorkerStates[i]; !w.SuccessTime.IsZero() {
+				require.True(a.t, began[input.HandleOf(t, w.ExecID).ExecutionID()], "the execution %s of %s began", w.ExecID, t.ID)
+				successes++
+			}
+		}
+		if t.Status == model.StatusCancelled {
+			require.Equal(a.t, repeat.StatusCancelled, p.Status, "step %d of %s", step, p.ID)
+			require.Len(a.t, tries, try+1, "nothing follows")
+			return false
+		}
+		want := model.StatusSuccess
+		if try < len(ends) {
+			want = model.StatusFailure
+		}
+		require.Equal(a.t, want, t.Status, "try %d of step %d of %s: %s", try, step, p.ID, t.ErrorInfo)
+	}
+	whole := len(tries) == len(ends)+1
+	require.True(a.t, whole || p.Status == repeat.StatusCancelled && len(tries) <= len(ends), "step %d of %s had %d tries", step, p.ID, len(tries))
+	if whole {
+		require.Equal(a.t, 1, successes, "step %d of %s succeeded once", step, p.ID)
+	}
+	return whole
+}
+
+// planLives are the lives of the tasks of plans, by plan.
+func (a *arena) planLives() map[string][]*model.Task {
+	a.t.Helper()
+	lives := map[string]*model.Task{} // by task and generation: an ended life may be in both collections
+	for _, coll := range []string{"task_history", "tasks"} {
+		cur, err := a.db.Collection(coll).Find(a.t.Context(), bson.D{{Key: "type", Value: planStep.Name()}})
+		require.NoError(a.t, err)
+		for cur.Next(a.t.Context()) {
+			t := new(model.Task)
+			require.NoError(a.t, codec.Decode(cur.Current, t))
+			lives[fmt.Sprint(t.Key, " ", t.Generation)] = t
+		}
+		require.NoError(a.t, cur.Err())
+	}
+	out := map[string][]*model.Task{}
+	for _, t := range lives {
+		out[t.Origin.ID] = append(out[t.Origin.ID], t)
+	}
+	return out
+}
+
+// planResults are the results that are stored, by plan, but for those that say that nobody serves a
+// station.
+func (a *arena) planResults() map[string][]repeat.Result {
+	a.t.Helper()
+	cur, err := a.db.Collection("plan_results").Find(a.t.Context(), bson.D{{Key: "state", Value: bson.D{{Key: "$ne", Value: repeat.StateNoWorker}}}})
+	require.NoError(a.t, err)
+	var all []repeat.Result
+	require.NoError(a.t, cur.All(a.t.Context(), &all))
+	out := map[string][]repeat.Result{}
+	for _, r := range all {
+		if r.State == repeat.StateOK {
+			require.Equal(a.t, planOutput(r.PlanID, r.Step), r.Result.StringValue())
+		}
+		out[r.Plan] = append(out[r.Plan], r)
+	}
+	return out
+}
+
+// planOver is a plan as it is in the history. It proves that nothing else is left of it.
+func (a *arena) planOver(c planCase) *repeat.Plan {
+	a.t.Helper()
+	var raws [2]bson.M
+	var over, left repeat.Plan
+	for i, coll := range []string{"plan_history", "plans"} {
+		res := a.db.Collection(coll).FindOne(a.t.Context(), bson.D{{Key: "_id", Value: "-/" + c.spec.PlanID}})
+		raw, err := res.Raw()
+		require.NoError(a.t, err, "%s in %s", c.spec.PlanID, coll)
+		require.NoError(a.t, bson.Unmarshal(raw, &raws[i]))
+		require.NoError(a.t, codec.Decode(raw, []*repeat.Plan{&over, &left}[i]))
+	}
+	require.WithinDuration(a.t, over.EndedAt.Add(90*24*time.Hour), over.DeleteAt, time.Hour)
+	require.WithinDuration(a.t, over.EndedAt.Add(10*time.Minute), left.DeleteAt, 5*time.Minute, "it leaves soon")
+	for _, raw := range raws {
+		delete(raw, "delete_at")
+	}
+	require.Equal(a.t, raws[0], raws[1], "what is in the history is the plan as it ended")
+	require.Empty(a.t, over.Planned)
+	require.Zero(a.t, over.Skipped)
+	if over.Status == repeat.StatusFinish {
+		require.EqualValues(a.t, len(c.ends), over.Step)
+		require.Equal(a.t, repeat.StateOK, over.LastState)
+		return &over
+	}
+	require.Equal(a.t, repeat.StatusCancelled, over.Status)
+	require.True(a.t, c.cancels)
+	return &over
+}
+
+// awaitQuietPlans waits until every plan is over and nothing is left to do, as long as that goes on.
+func (a *arena) awaitQuietPlans() {
+	a.t.Helper()
+	exists := bson.D{{Key: "$exists", Value: true}}
+	a.awaitNone("marks", []left{
+		{"plans that run", "plans", bson.D{{Key: "delete_at", Value: bson.D{{Key: "$exists", Value: false}}}}},
+		{"plans with plans", "plans", bson.D{{Key: "planned_at", Value: exists}}},
+		{"tasks that go on", "tasks", bson.D{{Key: "finished_at", Value: bson.D{{Key: "$exists", Value: false}}}, noSentinel}},
+		{"tasks to be told of", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
+		{"lives to be told of", "task_history", bson.D{{Key: "outbox_at", Value: exists}}},
+	})
+}

@@ -1,0 +1,91 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/proxy"
+	"github.com/mscheduler/mscheduler/plan"
+)
+
+// planWrites are the writes between the end of a step and the start of the next one, of a try and the
+// next one, and those that follow the last step.
+var planWrites = map[string]proxy.Rule{
+	"claim":       {Command: "update", Collection: "tasks", Contains: "Executing"},
+	"end":         {Command: "update", Collection: "tasks", Contains: "finished_at"},
+	"decision":    {Command: "update", Collection: "plans", Contains: "decision"},
+	"next task":   {Command: "insert", Collection: "tasks"},
+	"results":     {Command: "update", Collection: "plan_results", Contains: "$setOnInsert"},
+	"last life":   {Command: "update", Collection: "task_history"},
+	"new life":    {Command: "update", Collection: "tasks", Contains: "origin"},
+	"told":        {Command: "update", Collection: "tasks", Contains: "$size"},
+	"carried out": {Command: "update", Collection: "plans", Contains: "$unset", Lacks: "$set"},
+	"history":     {Command: "update", Collection: "plan_history"},
+	"retention":   {Command: "update", Collection: "plan_results", Contains: "$max"},
+	"leaving":     {Command: "update", Collection: "plans", Contains: "delete_at", Lacks: "decision"},
+}
+
+// lostPlans are plans without a fault, with a step that fails first, of steps a second apart, and of one
+// step.
+func lostPlans() []planCase {
+	once := planOf(3, 0, "")
+	once.spec.PlanType, once.spec.PlanRepet = "none", 0
+	return []planCase{planOf(0, 0, "", "", ""), planOf(1, 0, "", string(tryFails)), planOf(2, 1, "", ""), once}
+}
+
+// publish publishes plans.
+func (a *arena) publish(cases []planCase) {
+	a.t.Helper()
+	p, err := plan.New(plan.Config{Database: a.db})
+	require.NoError(a.t, err)
+	for _, c := range cases {
+		_, err := p.Publish(a.t.Context(), c.spec)
+		require.NoError(a.t, err)
+	}
+}
+
+// planHand is a process that runs steps and decides about plans, as `work --plan` does.
+func (a *arena) planHand(name string, db *mongo.Database) (stop func()) {
+	a.t.Helper()
+	h := a.hire(name, nil, through(db), func(c *handConfig) {
+		c.register = func(c *consumer.Consumer) error { return consumer.Handle(c, planStep, runPlanStep(a.db)) }
+	})
+	p, err := plan.New(plan.Config{Database: db, EngineID: "engine-" + name})
+	require.NoError(a.t, err)
+	engine := a.runEngine(p.Run)
+	return func() {
+		engine()
+		require.NoError(a.t, h.stop())
+	}
+}
+
+// A write is cut off, before or after the server sees it: the process goes on by itself.
+func TestALostAnswerBetweenTwoStepsOfAPlanLosesNoneAndDoublesNone(t *testing.T) {
+	t.Parallel()
+	cutEach(t, planWrites, func(a *arena, away *mongo.Database, trap *proxy.Trap) {
+		a.publish(lostPlans())
+		a.planHand("one", away)
+		a.awaitQuietPlans()
+		require.Positive(a.t, trap.Sprung(), "the write never came")
+		a.checkPlans(lostPlans())
+	})
+}
+
+// A process stands still in a write, before or after the server sees it. To the others it is dead:
+// they go on without it. When it wakes up, its late write changes nothing.
+func TestAProcessFrozenBetweenTwoStepsOfAPlanIsReplacedAndItsLateWriteRefused(t *testing.T) {
+	t.Parallel()
+	freezeEach(t, planWrites, func(a *arena) frozenWork {
+		a.publish(lostPlans())
+		return frozenWork{
+			hand: a.planHand, quiet: a.awaitQuietPlans, check: func() { a.checkPlans(lostPlans()) },
+			seen: func() map[string]bson.M {
+				return a.stored("chaos", "plans", "plan_history", "plan_results", "tasks", "task_history")
+			},
+		}
+	})
+}

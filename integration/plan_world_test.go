@@ -1,0 +1,136 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// planOrder is the message of a plan: what becomes of the tries of its steps.
+type planOrder struct {
+	Plan int `bson:"plan" json:"plan"`
+	// Ends has a text for each step, from the first on, with a letter for each try: f fails, e is a plan
+	// error. The try after those succeeds.
+	Ends []string `bson:"ends" json:"ends"`
+}
+
+const (
+	tryFails     = 'f'
+	tryPlanError = 'e'
+)
+
+// planStep is the type of the steps.
+var planStep = model.NewType[repeat.Args[planOrder], string]("chaos.step")
+
+// planCase is a plan of the scenarios, the same whoever asks for its number.
+type planCase struct {
+	spec    repeat.Spec
+	ends    []string // see planOrder
+	cancels bool     // somebody cancels it at any time
+}
+
+func planKey(n int) string { return fmt.Sprintf("chaos-%d", n) }
+
+// planOf is a plan of steps that end like that, one every so many seconds.
+func planOf(n, seconds int, ends ...string) planCase {
+	return planCase{ends: ends, spec: repeat.Spec{
+		PlanID: planKey(n), Station: planStep.Name(), Description: "chaos", PlanType: repeat.Second, PlanValue: seconds, PlanRepet: len(ends), NoKeep: true,
+		Messages: []any{planOrder{n, ends}},
+		Options: model.Options{
+			Retry: &model.Retry{Strategy: model.RetryNone}, WorkerTimeout: time.Second, PingInterval: 250 * time.Millisecond, MaxLapses: new(1000),
+		},
+	}}
+}
+
+// randomPlan is the plan of that number: of one to five steps, of which some fail first, and some are
+// plan errors.
+func randomPlan(seed, n int) planCase {
+	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
+	ends := make([]string, 1+r.IntN(5))
+	for i := range ends {
+		switch r.IntN(10) {
+		case 0, 1:
+			ends[i] = string(tryFails)
+		case 2:
+			ends[i] = string(tryPlanError)
+		}
+	}
+	c := planOf(n, r.IntN(2), ends...)
+	switch r.IntN(8) {
+	case 0:
+		c = planOf(n, 0, ends[0])
+		c.spec.PlanType, c.spec.PlanRepet = repeat.None, 0
+	case 1:
+		c.cancels = true
+	}
+	return c
+}
+
+// planMark is what a handler notes when it begins.
+type planMark struct {
+	Exec  string `bson:"_id"`
+	Task  string `bson:"task"`
+	Try   int64  `bson:"try"`
+	Early string `bson:"early,omitempty"`
+}
+
+// runPlanStep is the handler of the steps. It notes that it began, and whether it might.
+func runPlanStep(db *mongo.Database) func(context.Context, *consumer.Task[repeat.Args[planOrder]]) (string, error) {
+	return func(ctx context.Context, task *consumer.Task[repeat.Args[planOrder]]) (string, error) {
+		try := task.Origin.Generation
+		early, err := planStepEarly(ctx, db, task.Args)
+		if err != nil {
+			return "", consumer.Release()
+		}
+		mark := planMark{Exec: task.ID, Task: task.TaskID, Try: try, Early: early}
+		if _, err := db.Collection("marks").InsertOne(ctx, mark); err != nil {
+			return "", consumer.Release()
+		}
+		select { // so that steps end at any time
+		case <-time.After(rand.N(40 * time.Millisecond)):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+		if ends := task.Args.Messages[0].Ends[task.Args.Step-1]; try < int64(len(ends)) {
+			switch ends[try] {
+			case tryFails:
+				return "", consumer.Fatal(errors.New("as it was told"))
+			case tryPlanError:
+				return "", consumer.PlanError(errors.New("as it was told"))
+			}
+		}
+		return planOutput(task.Args.PlanID, task.Args.Step), nil
+	}
+}
+
+func planOutput(id string, step int64) string { return fmt.Sprint(id, " ", step) }
+
+// planStepEarly says why a step may not run yet; "" = it may. The step before it must have ended.
+func planStepEarly(ctx context.Context, db *mongo.Database, args repeat.Args[planOrder]) (string, error) {
+	if early := time.Until(args.PlanTime); early > 500*time.Millisecond { // clocks are read and cut
+		return fmt.Sprint("by ", early), nil
+	}
+	if args.Step == 1 {
+		return "", nil
+	}
+	var before struct {
+		Status model.Status `bson:"status"`
+	}
+	err := db.Collection("tasks").FindOne(ctx, bson.D{{Key: "type", Value: planStep.Name()}, {Key: "key", Value: fmt.Sprint(args.PlanID, "@", args.Step-1)}}).Decode(&before)
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return "there was no step before", nil
+	}
+	if err == nil && !before.Status.Ended() {
+		return fmt.Sprint("the step before is ", before.Status), nil
+	}
+	return "", err
+}

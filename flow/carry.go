@@ -135,7 +135,7 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 		if held[f.ID] != nil || f.DeleteAt.IsZero() && !restarted || f.Kind == graph.KindStream {
 			continue // the records of a stream are kept each for its own time
 		}
-		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt); err != nil {
+		if err := p.store.Nodes.KeepUntil(ctx, f.ID, f.DeleteAt, f.Rev); err != nil {
 			return nil, err
 		}
 	}
@@ -155,14 +155,14 @@ func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[stri
 	return held, nil
 }
 
-// late is by how much a task ended after its node became READY if it was released since. The clocks
-// of two processes do not differ by as much.
+// late is by how much a task ended after its node became READY if it was released since. What two
+// processes know of the database's time does not differ by as much.
 const late = 5 * time.Second
 
 // apply releases or cancels a task. A task of another life of the node stays as it is, but that an
 // earlier life is cancelled, too: the node has gone beyond it.
 func (p planner) apply(t *model.Task, do todo) *model.Task {
-	if !ofFlow(t, do.flow) || t.Origin.Generation > do.plan.Life {
+	if !ofNode(t, do.flow, do.place()) || t.Origin.Generation > do.plan.Life {
 		return t
 	}
 	now, typ := do.now, p.types.Options(t.Type)
@@ -187,10 +187,23 @@ func (p planner) apply(t *model.Task, do todo) *model.Task {
 	return p.released(t, do)
 }
 
-// ofFlow says whether the task is that of a node of the flow.
-func ofFlow(t *model.Task, f *graph.Flow) bool {
-	return t.Origin != nil && t.Origin.Kind == lifecycle.OutcomeFlow && t.Origin.ID == f.ID
+// ofNode says whether the task is that of a node of the flow.
+func ofNode(t *model.Task, f *graph.Flow, i int) bool {
+	return t.Origin != nil && t.Origin.Kind == lifecycle.OutcomeFlow && t.Origin.ID == f.ID && !earlier(t, f, i)
 }
+
+// earlier says whether the task is of an earlier flow with the same key, or of an earlier node of a
+// stream: somebody deleted that, and its tasks are there still.
+func earlier(t *model.Task, f *graph.Flow, i int) bool {
+	began := f.CreatedAt
+	if f.Kind == graph.KindStream {
+		began = f.Nodes[i].CreatedAt
+	}
+	return !t.CreatedAt.IsZero() && before(t.CreatedAt, began)
+}
+
+// before says whether a time is before another one, also if two processes have taken them.
+func before(a, b time.Time) bool { return b.Sub(a) > late }
 
 // released is a task that waits, with its arguments, as one that may run.
 func (p planner) released(t *model.Task, do todo) *model.Task {
@@ -211,7 +224,7 @@ func (p planner) released(t *model.Task, do todo) *model.Task {
 // renew begins a new life of a task, which waits, or may run at once.
 func (p planner) renew(ctx context.Context, id string, do todo) error {
 	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
-		if !ofFlow(t, do.flow) || t.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
+		if !ofNode(t, do.flow, do.place()) || t.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
 			return p.apply(t, do), nil
 		}
 		now := p.store.Clock.Now()
@@ -249,7 +262,7 @@ func (p planner) resend(ctx context.Context, id string, do todo) error {
 		return err
 	}
 	last := lives[id]
-	if last == nil || !ofFlow(last, do.flow) || last.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
+	if last == nil || !ofNode(last, do.flow, do.place()) || last.Origin.Generation >= do.plan.Life || do.plan.Do != flowplan.DoRestart && do.plan.Do != flowplan.DoReset {
 		return nil // the task is gone, or unreadable: the sweep ends the node
 	}
 	d := lifecycle.Draft{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -80,7 +81,7 @@ func (p planner) startChild(ctx context.Context, do todo) (*graph.Flow, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case other.Parent == nil || *other.Parent != *child.Parent:
+	case other.Parent == nil || *other.Parent != *child.Parent || before(other.CreatedAt, do.flow.CreatedAt):
 		return nil, p.conclude(ctx, child, model.StatusFailure, bson.RawValue{}, fmt.Sprintf("its flow %s exists, and this node has not started it", child.Key))
 	}
 	return nil, nil
@@ -91,7 +92,7 @@ func (p planner) startChild(ctx context.Context, do todo) (*graph.Flow, error) {
 func (p planner) cancelChild(ctx context.Context, do todo, life int64) error {
 	id := flowspec.ChildID(do.flow, do.plan.Node, life)
 	child, err := p.store.Flows.Get(ctx, id)
-	if err == nil && child.Parent != nil && child.Parent.ID == do.flow.ID {
+	if err == nil && child.Parent != nil && child.Parent.ID == do.flow.ID && !before(child.CreatedAt, do.flow.CreatedAt) {
 		_, err = p.Cancel(ctx, id, "cancelled by the flow "+do.flow.ID)
 	} else if err == nil {
 		err = ErrNotFound // it is another's
@@ -103,7 +104,7 @@ func (p planner) cancelChild(ctx context.Context, do todo, life int64) error {
 		return err
 	}
 	_, _, err = p.store.Tasks.Change(ctx, taskID(do.flow, do.plan.Node), func(t *model.Task) (*model.Task, error) {
-		if !ofFlow(t, do.flow) || t.Origin.Generation > life || t.Status.Ended() {
+		if !ofNode(t, do.flow, do.place()) || t.Origin.Generation > life || t.Status.Ended() {
 			return t, nil
 		}
 		return lifecycle.Cancel(t, "cancelled by its flow", lifecycle.EffectiveOf(t, p.types.Options(t.Type)), p.store.Clock.Now())
@@ -159,13 +160,14 @@ func (p planner) report(ctx context.Context, flows []*graph.Flow, held map[strin
 
 // conclude ends the task of the node that started a flow, if it is still of that life.
 func (p planner) conclude(ctx context.Context, child *graph.Flow, status model.Status, result bson.RawValue, why string) error {
-	return p.concludeTask(ctx, flowspec.ParentTask(child), child.Parent, status, result, why)
+	return p.concludeTask(ctx, flowspec.ParentTask(child), child.Parent, child.CreatedAt, status, result, why)
 }
 
-// concludeTask ends a task that no worker runs, if it is of that node and life.
-func (p planner) concludeTask(ctx context.Context, id string, of *model.Origin, status model.Status, result bson.RawValue, why string) error {
+// concludeTask ends a task that no worker runs, if it is of that node and life. began is when the flow
+// began that it waits for: a task that is younger waits for another one (zero = it waits for none).
+func (p planner) concludeTask(ctx context.Context, id string, of *model.Origin, began time.Time, status model.Status, result bson.RawValue, why string) error {
 	_, _, err := p.store.Tasks.Change(ctx, id, func(t *model.Task) (*model.Task, error) {
-		if o := t.Origin; o == nil || o.ID != of.ID || o.Generation != of.Generation {
+		if o := t.Origin; o == nil || !began.IsZero() && before(began, t.CreatedAt) || o.ID != of.ID || o.Generation != of.Generation {
 			return t, nil
 		}
 		return lifecycle.Conclude(t, status, result, why, lifecycle.EffectiveOf(t, p.types.Options(t.Type)), p.store.Clock.Now()), nil

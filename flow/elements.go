@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
@@ -131,7 +132,7 @@ func (p planner) changeElements(ctx context.Context, todos []todo, held map[stri
 			var next *model.Task
 			var err error
 			switch {
-			case !ofFlow(t, do.flow) || after.Status.Ended():
+			case !ofNode(t, do.flow, do.place()) || after.Status.Ended():
 				continue
 			case do.plan.Do == flowplan.DoAbort:
 				next, err = lifecycle.Cancel(after, "cancelled by its flow", eff, do.now)
@@ -200,7 +201,7 @@ func (p planner) gather(ctx context.Context, f *graph.Flow, i int) error {
 	if why != "" {
 		status = model.StatusFailure
 	}
-	return p.concludeTask(ctx, taskID(f, i), &model.Origin{ID: f.ID, Generation: st.Life}, status, result, why)
+	return p.concludeTask(ctx, taskID(f, i), &model.Origin{ID: f.ID, Generation: st.Life}, time.Time{}, status, result, why)
 }
 
 // whyFailed names the first element that failed.

@@ -99,14 +99,14 @@ func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow],
 }
 
 // endsOf are the ends of tasks as the planner of flows sees them. One of a node that the flow does
-// not have says nothing.
+// not have, or of an earlier flow, says nothing.
 func endsOf(doc *graph.Flow, lives []store.OutboxLife) (ends []flowplan.End) {
 	places := make(map[string]int, len(doc.Nodes))
 	for i := range doc.Nodes {
 		places[doc.Nodes[i].ID] = i
 	}
 	for _, l := range lives {
-		if i, there := places[l.Origin.Node]; there {
+		if i, there := places[l.Origin.Node]; there && !earlier(l.Task, doc, i) {
 			ends = append(ends, flowplan.End{Node: i, Element: l.Origin.Element, Life: l.Origin.Generation, Status: l.Status, ErrorInfo: l.ErrorInfo})
 		}
 	}
@@ -195,6 +195,9 @@ func (p planner) tellLost(ctx context.Context, id string) error {
 			switch {
 			case !there, t != nil && t.Origin != nil && t.Origin.Generation < e.Life: // the database was restored
 				e.Status, e.ErrorInfo = model.StatusCancelled, "its task is gone"
+				ends = append(ends, e)
+			case t != nil && earlier(t, doc, e.Node):
+				e.Status, e.ErrorInfo = model.StatusCancelled, "its task exists already: it is that of an earlier flow with this key"
 				ends = append(ends, e)
 			case t == nil, !t.Status.Ended(), slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomeFlow }):
 			default:

@@ -296,17 +296,21 @@ func sameValue(a, b bson.RawValue) bool { return a.Type == b.Type && bytes.Equal
 // Nodes is the collection flow_nodes.
 type Nodes struct{ *core }
 
-// Put stores what nodes have become, each unless the stored record is of a later decision. Index:
-// _id.
+// Put stores what nodes have become, each unless the stored record is of a later decision. How long the
+// records of a graph are kept is said by [Nodes.KeepUntil] alone. Index: _id.
 func (s *Nodes) Put(ctx context.Context, nodes []*graph.Node) error {
 	var whole []*graph.Node // of streams: a record that was INIT becomes another one
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *graph.Node) bool {
+	var graphs []*graph.Node
+	for _, n := range nodes {
 		if n.Position > 0 {
 			whole = append(whole, n)
+			continue
 		}
-		return n.Position > 0
-	})
-	nodes, err := s.insertNew(ctx, nodes)
+		c := *n
+		c.DeleteAt = time.Time{}
+		graphs = append(graphs, &c)
+	}
+	nodes, err := s.insertNew(ctx, graphs)
 	if err != nil {
 		return err
 	}
@@ -349,15 +353,15 @@ func (s *Nodes) insertNew(ctx context.Context, nodes []*graph.Node) (rest []*gra
 // done says that all are stored. Else nothing is known of any, but that none is older than it was.
 func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (done bool) {
 	type change struct {
-		status   graph.NodeStatus
-		reason   string
-		life     int64
-		rev      int64
-		at, gone time.Time
+		status graph.NodeStatus
+		reason string
+		life   int64
+		rev    int64
+		at     time.Time
 	}
 	groups := map[change][]string{}
 	for _, n := range nodes {
-		c := change{n.Status, n.Reason, n.Life, n.Rev, n.At, n.DeleteAt}
+		c := change{n.Status, n.Reason, n.Life, n.Rev, n.At}
 		groups[c] = append(groups[c], n.ID)
 	}
 	if len(nodes) < 2*len(groups) {
@@ -376,9 +380,6 @@ func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (done bool) {
 		}
 		optional("reason", c.reason, c.reason == "")
 		optional("life", c.life, c.life == 0)
-		if !c.gone.IsZero() { // only KeepUntil takes it away: this may be a late process
-			set = append(set, d("delete_at", c.gone))
-		}
 		models = append(models, mongo.NewUpdateManyModel().SetFilter(bson.D{d("_id", in(ids)), d("rev", bson.D{d("$lte", c.rev)})}).SetUpdate(setAndUnset(set, unset)))
 	}
 	res, err := s.flowNodes.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
@@ -387,12 +388,14 @@ func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (done bool) {
 	return err == nil && int(res.MatchedCount) == len(nodes)
 }
 
-// KeepUntil has the records of a flow's nodes deleted at that time; zero = never. Index: flow.
-func (s *Nodes) KeepUntil(ctx context.Context, flowID string, at time.Time) error {
-	update := bson.D{d("$unset", bson.D{d("delete_at", "")})}
+// KeepUntil has the records of a flow's nodes deleted at that time; zero = never. rev is that of the
+// decision that says so: a record that a later one has said it of stays as it is. Index: flow.
+func (s *Nodes) KeepUntil(ctx context.Context, flowID string, at time.Time, rev int64) error {
+	update := setAndUnset(bson.D{d("kept_rev", rev)}, bson.D{d("delete_at", "")})
 	if !at.IsZero() {
-		update = bson.D{d("$set", bson.D{d("delete_at", at)})}
+		update = bson.D{d("$set", bson.D{d("delete_at", at), d("kept_rev", rev)})}
 	}
-	_, err := s.flowNodes.UpdateMany(ctx, bson.D{d("flow_id", flowID)}, update, options.UpdateMany().SetHint(indexFlow))
+	earlier := bson.A{bson.D{d("kept_rev", absent)}, bson.D{d("kept_rev", bson.D{d("$lte", rev)})}}
+	_, err := s.flowNodes.UpdateMany(ctx, bson.D{d("flow_id", flowID), d("$or", earlier)}, update, options.UpdateMany().SetHint(indexFlow))
 	return explain(err, "keeping the nodes of the flow "+flowID)
 }

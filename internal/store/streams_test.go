@@ -122,3 +122,32 @@ func TestNodesOfMegabytesAreReadAFewAtATime(t *testing.T) {
 	require.Empty(t, found["s/none"].Nodes)
 	require.NotNil(t, found["s/none"], "it was read")
 }
+
+// The flow went on since, and a process that stood still stores once more that it is over.
+func TestALateProcessDoesNotHaveTheRecordsOfAFlowDeletedThatGoesOn(t *testing.T) {
+	s := newStepping(t)
+	over := func(rev int64) {
+		var nodes []*graph.Node
+		for _, id := range []string{"a", "b"} {
+			nodes = append(nodes, &graph.Node{ID: "-/f/" + id, FlowID: "-/f", Node: id, Status: graph.NodeSuccess, Rev: rev, At: s.now, CreatedAt: s.now, DeleteAt: s.now.Add(time.Hour)})
+		}
+		require.NoError(t, s.Nodes.Put(t.Context(), nodes))
+		require.NoError(t, s.Nodes.KeepUntil(t.Context(), "-/f", s.now.Add(time.Hour), rev))
+	}
+	deleted := func() (n int64) {
+		n, err := s.db.Collection("flow_nodes").CountDocuments(t.Context(), bson.D{{Key: "delete_at", Value: s.now.Add(time.Hour)}})
+		require.NoError(t, err)
+		return n
+	}
+	over(3)
+	require.EqualValues(t, 2, deleted())
+	require.NoError(t, s.Nodes.Put(t.Context(), []*graph.Node{{ID: "-/f/b", FlowID: "-/f", Node: "b", Status: graph.NodeReady, Rev: 4, At: s.now, CreatedAt: s.now}}))
+	require.NoError(t, s.Nodes.KeepUntil(t.Context(), "-/f", time.Time{}, 4))
+	require.Zero(t, deleted())
+	over(3)
+	require.Zero(t, deleted(), "it is late")
+	over(5)
+	require.EqualValues(t, 2, deleted())
+	require.NoError(t, s.Nodes.KeepUntil(t.Context(), "-/f", time.Time{}, 4))
+	require.EqualValues(t, 2, deleted(), "it is late, too")
+}

@@ -1,0 +1,41 @@
+package flow
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+)
+
+// Somebody deleted the flow, and not its tasks. A flow with the same key does not take their ends.
+func TestAFlowDoesNotTakeTheEndsOfAnEarlierOneWithItsKey(t *testing.T) {
+	d := newDriven(t)
+	doc := d.start("f")
+	for i := range 3 { // nobody is told of the ends
+		_, err := d.prod.Cancel(t.Context(), taskID(doc, i), "over")
+		require.NoError(t, err)
+	}
+	ctx, long := t.Context(), bson.D{{Key: "created_at", Value: time.Now().Add(-time.Hour)}}
+	_, err := d.db.Collection("tasks").UpdateMany(ctx, bson.D{{Key: "type", Value: "t"}}, bson.D{{Key: "$set", Value: long}})
+	require.NoError(t, err)
+	_, err = d.db.Collection("flows").DeleteOne(ctx, bson.D{{Key: "_id", Value: doc.ID}})
+	require.NoError(t, err)
+	_, err = d.db.Collection("flow_nodes").DeleteMany(ctx, bson.D{{Key: "flow_id", Value: doc.ID}})
+	require.NoError(t, err)
+
+	doc = d.start("f")
+	d.told(doc, 0)
+	require.Equal(t, graph.NodeReady, d.get(doc).States[0].Status)
+	ago := time.Now().Add(-2 * lostAfter)
+	_, err = d.db.Collection("flows").UpdateByID(ctx, doc.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "updated_at", Value: ago}, {Key: "states.0.at", Value: ago}}}})
+	require.NoError(t, err)
+	require.NoError(t, planner{d.f}.Sweep(ctx))
+	now := d.get(doc)
+	require.Equal(t, graph.NodeError, now.States[0].Status)
+	require.Equal(t, "its task exists already: it is that of an earlier flow with this key", now.States[0].Reason)
+	d.told(doc, 1)
+	require.Equal(t, graph.NodeReady, d.get(doc).States[1].Status, "nor does the next node")
+}

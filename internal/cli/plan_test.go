@@ -63,7 +63,7 @@ shop/later +2 +2030-04-03 02:30:00\+02:00 +Wed +2030-04-03 00:30:00Z +in \S.* +y
 	require.Equal(t, "2020-01-01T01:00:00Z", times[0].Local)
 	require.Contains(t, times[0].Why, "no_keep is false")
 	require.True(t, times[1].Over)
-	require.Regexp(t, `(?m)^\(generated\) +1 to 3 +2020-01-01 01:00:00\+00:00 on .* no +the last of its times, step 3, was before`, s.ok("plan", "publish", "-f", s.file(past), "--dry-run").stdout)
+	require.Regexp(t, `(?m)^\(generated\) +1 to 3 +2020-01-01 01:00:00\+00:00 +Wed .* no +the last of its times, step 3, was before`, s.ok("plan", "publish", "-f", s.file(past), "--dry-run").stdout)
 }
 
 func TestAFileOfPlansIsRefusedWholeWithEveryMistake(t *testing.T) {

@@ -93,19 +93,18 @@ func (p *plansCommand) printPreviews(previews []planPreview, now time.Time) erro
 	for _, preview := range previews {
 		for _, x := range preview.Times {
 			id := human.PlanID(preview.id)
-			switch {
-			case x.Over:
+			if x.Over {
 				t.add(id, "", "", "", "", "", "over", x.Why)
 				continue
-			case x.Skipped > 1:
-				t.add(id, fmt.Sprintf("%d to %d", x.Step, x.Step+x.Skipped-1), x.at.Format(localLayout)+" on", "", human.Stamp(x.at)+" on", "", "no", x.Why)
-				continue
 			}
-			runs := "yes"
+			step, runs := fmt.Sprint(x.Step), "yes"
 			if x.Skipped > 0 {
 				runs = "no"
 			}
-			t.add(id, fmt.Sprint(x.Step), x.at.Format(localLayout), x.at.Format("Mon"), human.Stamp(x.at), human.Relative(x.at, now), runs, x.Why)
+			if x.Skipped > 1 {
+				step = fmt.Sprintf("%d to %d", x.Step, x.Step+x.Skipped-1)
+			}
+			t.add(id, step, x.at.Format(localLayout), x.at.Format("Mon"), human.Stamp(x.at), human.Relative(x.at, now), runs, x.Why)
 		}
 	}
 	return p.resultTable(map[string]any{"plans": previews}, t, "no step")

@@ -396,12 +396,22 @@ func TestTimesAndDurations(t *testing.T) {
 // No text makes the readers fail in another way than by an error, and what they make of it can
 // be written and read again.
 func FuzzFiles(f *testing.F) {
-	for _, seed := range []string{"name: n\ncron: '@daily'\n---\n- a: &x {b: 1}\n- <<: *x\n", `{"key": "n", "args": [1, {"a": null}]}`, "ext: |\n  a\n  b\n", "- - - ?\n", "a: {b: [}"} {
+	for _, seed := range []string{"name: n\ncron: '@daily'\n---\n- a: &x {b: 1}\n- <<: *x\n", `{"key": "n", "args": [1, {"a": null}]}`, "ext: |\n  a\n  b\n", "plan_id: 7\nplan_time: 09:30\nmessages: [null, {a: 1.5}]\nplan_exec_timeout: 5\n", "- - - ?\n", "a: {b: [}"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		docs, err := Read[Rule]("f", data, "", "")
 		_, _ = ReadJSON[Task]("f", 1, data, "")
+		plans, planErr := Read[Plan]("f", data, "", "")
+		if planErr == nil {
+			for _, d := range plans {
+				text, err := YAML(d.Form)
+				require.NoError(t, err)
+				again, err := Read[Plan]("f", []byte(text), "", "")
+				require.NoError(t, err, text)
+				require.Nil(t, Changes(d.Form, again[0].Form), text)
+			}
+		}
 		if err != nil {
 			return
 		}

@@ -116,6 +116,11 @@ func TestAPlanIsOverAfterTheYear9999(t *testing.T) {
 			require.Equal(t, typ == repeat.Day && k >= 128 || typ == repeat.Hour && k >= 4096 || typ == repeat.Minute && k >= 131072 || typ == repeat.Second && k >= 1<<23, next.Over, "%s %d", typ, k)
 		}
 	}
+	p := planOf(repeat.Day, 1, -1) // New York's last hours of the year are those of the next one in UTC
+	p.Timezone, p.Step, p.Start = "America/New_York", 1, time.Date(9999, 12, 30, 4, 0, 0, 0, time.UTC)
+	next, err := NextPlanTime(p, now)
+	require.NoError(t, err)
+	require.Equal(t, Next{Over: true, Why: "the time of step 2 would be after the year 9999"}, next)
 	for _, typ := range []repeat.Type{repeat.Week, repeat.Month} {
 		p := planOf(typ, 5, -1)
 		p.Timezone = "America/New_York"
@@ -123,6 +128,16 @@ func TestAPlanIsOverAfterTheYear9999(t *testing.T) {
 		next, err := NextPlanTime(p, now)
 		require.NoError(t, err)
 		require.Equal(t, Next{Over: true, Why: "the time of step 1 would be after the year 9999"}, next)
+	}
+}
+
+// The database has milliseconds: a time of this one has not passed.
+func TestTimesAreMilliseconds(t *testing.T) {
+	within := now.Add(time.Millisecond - 1)
+	for _, p := range []*repeat.Plan{planOf(repeat.None, 0, 0), planOf(repeat.Time, 0, 0), planOf(repeat.Hour, 0, 1)} {
+		next, err := NextPlanTime(p, within)
+		require.NoError(t, err)
+		require.Equal(t, Next{Step: 1, At: now}, next, p.PlanType)
 	}
 }
 

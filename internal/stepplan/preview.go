@@ -37,7 +37,6 @@ func Preview(p *repeat.Plan, now time.Time, n int) ([]Entry, error) {
 		n--
 	}
 	for ; n > 0; n-- {
-		now = clock.Later(now, plan.PlanTime)
 		next := g.next(now)
 		if next.Skipped > 0 {
 			skipped := Entry{Step: plan.Step + 1, Skipped: next.Skipped, Why: next.Why}

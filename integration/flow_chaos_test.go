@@ -58,8 +58,12 @@ var flowPlain = model.NewType[model.None, flowOut]("chaos.plain")
 func runFlowPlain(db *mongo.Database) func(context.Context, *consumer.Task[model.None]) (flowOut, error) {
 	return func(ctx context.Context, task *consumer.Task[model.None]) (flowOut, error) {
 		mark := bson.D{{Key: "_id", Value: task.ID}, {Key: "key", Value: task.Key}, {Key: "life", Value: task.Token.Generation}}
-		if _, err := db.Collection("plain_marks").InsertOne(ctx, mark); err != nil {
+		if ctx.Err() != nil {
 			return flowOut{}, consumer.Release()
+		}
+		// An insert that is cut off may be done all the same.
+		if _, err := db.Collection("plain_marks").InsertOne(context.WithoutCancel(ctx), mark); err != nil {
+			return flowOut{}, err
 		}
 		return flowOut{Node: "plain"}, nil
 	}
@@ -257,8 +261,12 @@ func runFlowNode(db *mongo.Database) func(context.Context, *consumer.Task[flowAr
 			return flowOut{}, err
 		}
 		mark := flowMark{Exec: task.ID, Flow: a.Flow, Node: a.Node, Life: task.Token.Generation, Early: early, Before: a.Before}
-		if _, err := db.Collection("marks").InsertOne(ctx, mark); err != nil {
+		if ctx.Err() != nil {
 			return flowOut{}, consumer.Release()
+		}
+		// An insert that is cut off may be done all the same, and a released execution is not counted.
+		if _, err := db.Collection("marks").InsertOne(context.WithoutCancel(ctx), mark); err != nil {
+			return flowOut{}, err
 		}
 		select { // so that nodes end at any time
 		case <-time.After(rand.N(80 * time.Millisecond)):

@@ -25,8 +25,8 @@ import (
 // timeouts and leases, which pass in real time by the clocks of the server and of its driver.
 // With the race detector they last for some leases.
 
-// lasts is how long a transaction of a scenario is open: the first, or the second with the race
-// detector.
+// lasts is how long something of a scenario lasts: the first, or the second with the race detector,
+// which makes everything many times slower.
 func lasts(whole, short time.Duration) time.Duration {
 	if raceDetector {
 		return short
@@ -181,7 +181,7 @@ func TestHeldExecutionsCostTheOthersNoLease(t *testing.T) {
 		open        time.Duration // below the minute after which MongoDB ends a transaction
 	}{
 		{1000, 2500 * time.Millisecond, 10 * time.Second, lasts(58*time.Second, 25*time.Second)},
-		{200, time.Second, 4 * time.Second, lasts(40*time.Second, 15*time.Second)},
+		{200, lasts(time.Second, 2*time.Second), lasts(4*time.Second, 8*time.Second), lasts(40*time.Second, 20*time.Second)},
 	} {
 		t.Run(fmt.Sprintf("ten of %d for %v", c.tasks, c.open), func(t *testing.T) {
 			onEnginesWithHolds(t, func(t *testing.T, a *arena) {

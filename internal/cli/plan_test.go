@@ -92,6 +92,9 @@ options: {worker_timeout: 1m}
 		require.Empty(t, r.stdout)
 	}
 	require.Contains(t, s.run("plan", "list").stderr, "is not set up", "nothing was written")
+
+	r := s.fails(ExitUsage, []string{`types.yaml:3:12: plan_time is "noon"; want a time`}, "plan", "publish", "-f", s.file("station: report\nplan_type: time\nplan_time: noon\nmessages: [x]\n"))
+	require.Equal(t, 1, strings.Count(r.stderr, "plan_time"), "a time that is wrong is not missing, too")
 }
 
 // reporter is a consumer of the station report and an engine of plans, beside the commands.

@@ -54,7 +54,9 @@ func (p *Plan) Spec() (out repeat.Spec, err error) {
 		zone = time.UTC // the zone is refused by its own name
 	}
 	var errs [2]error
-	out.PlanTime, errs[0] = p.time(zone)
+	if out.PlanTime, errs[0] = p.time(zone); errs[0] != nil {
+		out.PlanTime = time.UnixMilli(0) // it is wrong, and not missing
+	}
 	if p.Options != nil {
 		out.Options, errs[1] = p.Options.Model(zone, noNow)
 	}

@@ -1,7 +1,6 @@
 package stepplan
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -120,7 +119,7 @@ func TestCallbacksTellOfAPlanErrorAndOfTheEnd(t *testing.T) {
 	again, _ := Delivery(p, &p.Planned[1])
 	require.NotEqual(t, d.Key, again.Key)
 	_, err = Reset(p, dawn)
-	require.True(t, errors.Is(err, ErrRefused))
+	require.ErrorIs(t, err, ErrRefused)
 }
 
 func TestAPlanIsCancelledInEachStatus(t *testing.T) {

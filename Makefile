@@ -41,13 +41,18 @@ test: ## every test with -race, on the embedded server and at MSCHEDULER_MONGODB
 	@MSCHEDULER_TEST_ENGINES=embedded,uri $(GO) test $(TEST_FLAGS) -race -short $(PACKAGES) | $(GO) run ./internal/house/report
 
 # The race detector makes everything many times slower, so `make test` has few engines, reduces
-# the scenarios whose size matters, and, by -short, tests that have one goroutine.
-WITHOUT_RACE = ./integration $(shell grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
+# the scenarios whose size matters, and, by -short, tests that have one goroutine. Each of these calls
+# testing.Short() itself: by it `make scenarios` finds them, and repeats no other test of their
+# packages. Of the scenarios it runs all.
+SHORT_FILES = $(shell grep -rl --include='*_test.go' 'testing\.Short()' .)
+WITHOUT_RACE = $(shell awk -F '[ \050]' '/^func / { name = $$2 } /^func Test/ && FILENAME ~ /integration/ || /testing\.Short/ { print name }' \
+	$(SHORT_FILES) integration/*_test.go | sort -u | paste -s -d '|')
 
 .PHONY: scenarios
 scenarios: ## the other engines that are at hand, and what matters at full size, without -race
-	@echo 'MSCHEDULER_TEST_ENGINES=others $(GO) test $(WITHOUT_RACE)'
-	@MSCHEDULER_TEST_ENGINES=others $(GO) test $(TEST_FLAGS) $(WITHOUT_RACE) | $(GO) run ./internal/house/report
+	@echo 'MSCHEDULER_TEST_ENGINES=others $(GO) test ./integration $(sort $(dir $(SHORT_FILES)))'
+	@MSCHEDULER_TEST_ENGINES=others $(GO) test $(TEST_FLAGS) -run '^($(WITHOUT_RACE))$$' \
+		./integration $(sort $(dir $(SHORT_FILES))) | $(GO) run ./internal/house/report
 
 .PHONY: build
 build: ## bin/mscheduler, a static binary

@@ -103,6 +103,11 @@ streams: ## 50,000 nodes to one stream and to 1,000, processes killed and frozen
 	MSCHEDULER_TEST_ENGINES=embedded MSCHEDULER_STREAMS_NODES=100000 MSCHEDULER_STREAMS_MANY=1000 MSCHEDULER_STREAMS_SECONDS=120 \
 		$(GO) test -v -count=1 -timeout 60m -run TestStreamsKeepTheirOrderAlthoughProcessesDieAndFreeze ./integration
 
+.PHONY: plans
+plans: ## 2,000 plans, processes killed and frozen: each step succeeds once, in order, with its results
+	MSCHEDULER_TEST_ENGINES=embedded MSCHEDULER_PLANS_COUNT=2000 MSCHEDULER_PLANS_SECONDS=60 \
+		$(GO) test -v -count=1 -timeout 30m -run TestEachStepOfAPlanSucceedsOnceAlthoughProcessesDieAndFreeze ./integration
+
 .PHONY: zones
 zones: ## the time zone database of this Go release becomes that of periodic rules
 	cp "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" internal/calendar/zoneinfo.zip

@@ -350,12 +350,7 @@ func TestFlowsEndAsTheRuleSaysAlthoughProcessesDieAndFreeze(t *testing.T) {
 		count := number(t, flowCount, e.Of(40, 12))
 		lasts := time.Duration(number(t, flowSeconds, 5)) * time.Second
 		t.Logf("seed %d, %d flows, %v", seed, count, lasts)
-		c := &flowChaos{arena: a, rand: rand.New(rand.NewPCG(uint64(seed), 1)), seed: seed, count: count}
-		for n, role := range flowRoles {
-			c.ways[n] = a.slowly(time.Duration(5*(n+1)) * time.Millisecond)
-			c.processes[n] = c.begin(n, role)
-		}
-		c.rage(lasts)
+		a.flowRager(seed, count).rage(lasts)
 		f, err := flow.New(flow.Config{Database: a.db})
 		require.NoError(t, err)
 		for n := range count { // what the starters left
@@ -371,48 +366,23 @@ func TestFlowsEndAsTheRuleSaysAlthoughProcessesDieAndFreeze(t *testing.T) {
 // flowRoles are the processes of the scenario.
 var flowRoles = [...]string{"flow-engine", "flow-engine", "flow-both", "flow-both", "flow-worker", "flow-starter"}
 
-// flowChaos is what happens to the processes.
-type flowChaos struct {
-	*arena
-	rand        *rand.Rand
-	seed, count int
-	processes   [len(flowRoles)]*fleet.Process
-	ways        [len(flowRoles)]string // their ways to the server
-	started     int
-}
-
-func (c *flowChaos) begin(n int, role string) *fleet.Process {
-	c.started++
-	name := fmt.Sprint(role, "-", c.started)
-	if role == "flow-starter" {
-		name = fmt.Sprintf("starter-%d-%d", c.seed, c.count)
+// flowRager starts the processes, and kills and freezes them.
+func (a *arena) flowRager(seed, count int) *rager {
+	ways, started := [len(flowRoles)]string{}, 0 // their ways to the server
+	for n := range ways {
+		ways[n] = a.slowly(time.Duration(5*(n+1)) * time.Millisecond)
 	}
-	return c.process("TestFlowChild", name, role, c.ways[n])
-}
-
-// rage kills and freezes. One process stands still for half of the time, which is longer than its
-// leases.
-func (c *flowChaos) rage(lasts time.Duration) {
-	end := time.Now().Add(lasts)
-	frozen, thaw := -1, time.Time{}
-	for time.Now().Before(end) {
-		time.Sleep(50*time.Millisecond + time.Duration(c.rand.Int64N(int64(lasts/10)))) // a moment that nobody chose
-		n := c.rand.IntN(len(c.processes))
-		switch {
-		case frozen >= 0 && time.Now().After(thaw):
-			require.NoError(c.t, c.processes[frozen].Thaw())
-			frozen = -1
-		case frozen < 0 && flowRoles[n] != "flow-starter":
-			require.NoError(c.t, c.processes[n].Freeze())
-			frozen, thaw = n, time.Now().Add(lasts/2)
-		case n != frozen:
-			c.processes[n].Kill()
-			c.processes[n] = c.begin(n, flowRoles[n])
+	c := &rager{arena: a, rand: rand.New(rand.NewPCG(uint64(seed), 1)), freezes: func(n int) bool { return flowRoles[n] != "flow-starter" }}
+	c.begin = func(n int) *fleet.Process {
+		started++
+		name := fmt.Sprint(flowRoles[n], "-", started)
+		if flowRoles[n] == "flow-starter" {
+			name = fmt.Sprintf("starter-%d-%d", seed, count)
 		}
+		return a.process("TestFlowChild", name, flowRoles[n], ways[n])
 	}
-	if frozen >= 0 {
-		require.NoError(c.t, c.processes[frozen].Thaw())
-	}
+	c.start(len(flowRoles))
+	return c
 }
 
 // awaitQuietFlows waits until no flow runs and nothing is left to do, as long as that goes on.

@@ -156,11 +156,7 @@ func TestStreamsKeepTheirOrderAlthoughProcessesDieAndFreeze(t *testing.T) {
 		nodes := number(t, streamNodes, e.Of(2000, 400)) / streamAppenders
 		streams := number(t, streamMany, e.Of(100, 20))
 		lasts := time.Duration(number(t, streamSeconds, 5)) * time.Second
-		c := &streamChaos{arena: a, nodes: nodes, streams: streams}
-		for n := range streamRoles {
-			c.processes[n] = c.begin(n)
-		}
-		c.rage(lasts)
+		a.streamRager(nodes, streams).rage(lasts)
 		f, err := flow.New(flow.Config{Database: a.db})
 		require.NoError(t, err)
 		for n := range streamAppenders { // what the appenders left
@@ -174,46 +170,21 @@ func TestStreamsKeepTheirOrderAlthoughProcessesDieAndFreeze(t *testing.T) {
 // streamRoles are the processes of the scenario.
 var streamRoles = [...]string{"stream-appender", "stream-appender", "stream-appender", "stream-appender", "stream-worker", "stream-worker", "stream-engine"}
 
-// streamChaos is what happens to the processes.
-type streamChaos struct {
-	*arena
-	nodes, streams int
-	processes      [len(streamRoles)]*fleet.Process
-	started        int
-}
-
-func (c *streamChaos) begin(n int) *fleet.Process {
-	c.started++
-	name := fmt.Sprint(streamRoles[n], "-", c.started)
-	if n < streamAppenders {
-		name = fmt.Sprintf("appender-%d-%d-%d", n, c.nodes, c.streams)
-	}
-	return c.process("TestStreamChild", name, streamRoles[n], c.slowly(time.Duration(n%3)*time.Millisecond))
-}
-
-// rage kills and freezes. One process stands still for half of the time.
-func (c *streamChaos) rage(lasts time.Duration) {
-	end := time.Now().Add(lasts)
-	frozen, thaw := -1, time.Time{}
-	for time.Now().Before(end) {
-		time.Sleep(50*time.Millisecond + rand.N(lasts/10)) // a moment that nobody chose
-		n := rand.IntN(len(c.processes))
-		switch {
-		case frozen >= 0 && time.Now().After(thaw):
-			require.NoError(c.t, c.processes[frozen].Thaw())
-			frozen = -1
-		case frozen < 0 && rand.IntN(2) == 0:
-			if c.processes[n].Freeze() == nil { // an appender may have ended
-				frozen, thaw = n, time.Now().Add(lasts/2)
-			}
-		case n != frozen:
-			c.processes[n].Kill()
-			c.processes[n] = c.begin(n)
+// streamRager starts the processes, and kills and freezes them.
+func (a *arena) streamRager(nodes, streams int) *rager {
+	started := 0
+	c := &rager{arena: a, rand: rand.New(rand.NewPCG(rand.Uint64(), 1)), ends: true}
+	c.freezes = func(int) bool { return c.rand.IntN(2) == 0 }
+	c.begin = func(n int) *fleet.Process {
+		started++
+		name := fmt.Sprint(streamRoles[n], "-", started)
+		if n < streamAppenders {
+			name = fmt.Sprintf("appender-%d-%d-%d", n, nodes, streams)
 		}
+		return a.process("TestStreamChild", name, streamRoles[n], a.slowly(time.Duration(n%3)*time.Millisecond))
 	}
-	if frozen >= 0 {
-		require.NoError(c.t, c.processes[frozen].Thaw())
-	}
+	c.start(len(streamRoles))
+	return c
 }
 
 // awaitQuietStreams waits until no node of a stream is left, as long as that goes on.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
@@ -155,6 +156,8 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 		case len(doc.Planned) > 0:
 			continue
 		case waits && served[doc.Station], there && t == nil:
+			continue
+		case waits && now.Sub(clock.Later(t.DueAt, doc.UpdatedAt)) < unservedAfter: // it is a late step, or another try
 			continue
 		case waits:
 			_, err = p.change(ctx, "noting that nobody serves", doc.ID, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {

@@ -1,0 +1,121 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/mstest"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// sweep sweeps after some time. Everything that it finds, it finds once.
+func (w *world) sweep(later time.Duration) {
+	w.t.Helper()
+	w.plans.Skip(later)
+	require.NoError(w.t, w.plans.Sweep(w.t.Context()))
+	before := w.count("plan_results", bson.D{})
+	require.NoError(w.t, w.plans.Sweep(w.t.Context()))
+	require.Equal(w.t, before, w.count("plan_results", bson.D{}))
+}
+
+// finishes lets a plan run to its end, and proves that its steps and results are those.
+func (w *world) finishes(id string, steps int, results ...string) {
+	w.t.Helper()
+	w.drain(mstest.SkipTime())
+	over := w.get(id)
+	require.Equal(w.t, repeat.StatusFinish, over.Status)
+	require.EqualValues(w.t, steps, over.RealRepet)
+	require.Equal(w.t, repeat.StateOK, over.LastState)
+	require.Equal(w.t, results, w.results(id))
+}
+
+// served lists a worker that serves the station, and does nothing.
+func (w *world) served() {
+	w.t.Helper()
+	_, err := w.db.Collection("workers").InsertOne(w.t.Context(), bson.D{
+		{Key: "_id", Value: "busy"}, {Key: "types", Value: bson.A{"report"}}, {Key: "heartbeat_at", Value: time.Now().Add(time.Hour)},
+	})
+	require.NoError(w.t, err)
+}
+
+func TestAStepWhoseTaskSomebodyDeletedStartsAgain(t *testing.T) {
+	w := newWorld(t)
+	w.served()
+	p := w.publish(every("p", 2))
+	gone, err := w.db.Collection("tasks").DeleteOne(t.Context(), bson.D{{Key: "_id", Value: model.TaskID("", "report", "p@1")}})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, gone.DeletedCount)
+	w.sweep(2 * time.Minute)
+	require.Equal(t, p.Rev, w.get(p.ID).Rev, "it may be on its way")
+	w.sweep(5 * time.Minute)
+	require.Equal(t, "its task was deleted", w.get(p.ID).Reason)
+	w.finishes(p.ID, 2, "1.1 OK report 1", "2.0 OK report 2")
+	require.Len(t, w.ran, 2)
+}
+
+func TestAnEndThatNobodyToldIsFound(t *testing.T) {
+	w := newWorld(t)
+	w.served()
+	p := w.publish(every("p", 2))
+	mstest.Drain(t, w.c, mstest.SkipTime()) // no engine hears of it
+	lost, err := w.db.Collection("tasks").UpdateOne(t.Context(), bson.D{{Key: "_id", Value: model.TaskID("", "report", "p@1")}},
+		bson.D{{Key: "$unset", Value: bson.D{{Key: "outbox", Value: ""}, {Key: "outbox_at", Value: ""}}}})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, lost.ModifiedCount)
+	require.Zero(t, w.drain(mstest.SkipTime()).Executions)
+	w.sweep(2 * time.Minute)
+	require.Equal(t, p.Rev, w.get(p.ID).Rev, "it may be told yet")
+	w.sweep(5 * time.Minute)
+	require.EqualValues(t, 2, w.get(p.ID).Step)
+	w.finishes(p.ID, 2, "1.0 OK report 1", "2.0 OK report 2")
+	require.Len(t, w.ran, 2)
+}
+
+func TestAPlanSaysThatNobodyServesItsStationUntilAWorkerComes(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(every("p", 1))
+	w.sweep(30 * time.Second)
+	require.Empty(t, w.get(p.ID).LastState, "one may come soon")
+	w.sweep(2 * time.Minute)
+	due := w.get(p.ID)
+	require.Equal(t, repeat.StatusRunning, due.Status)
+	require.Equal(t, repeat.StateNoWorker, due.LastState)
+	require.Equal(t, "no worker serves the station report", due.Reason)
+	require.Equal(t, []string{"1.0 NO_WORKER no worker serves the station report"}, w.results(p.ID))
+	w.drain(mstest.SkipTime()) // a worker comes
+	require.ElementsMatch(t, []string{"1.0 NO_WORKER no worker serves the station report", "1.0 OK report 1"}, w.results(p.ID))
+	over := w.get(p.ID)
+	require.Equal(t, repeat.StateOK, over.LastState)
+	require.EqualValues(t, 1, over.RealRepet)
+	require.NotContains(t, over.Reason, "worker")
+}
+
+// A late step, and a try that waits for its pause, are late by their time: they are not unserved yet.
+func TestALateStepWaitsAsLongForAWorkerAsOthers(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(repeat.Spec{PlanID: "p", Station: "report", PlanType: repeat.Time, PlanTime: time.Now().Add(-time.Hour), NoKeep: true, Messages: []any{"x"}})
+	w.sweep(30 * time.Second)
+	require.Empty(t, w.get(p.ID).LastState)
+	w.sweep(time.Minute)
+	require.Equal(t, repeat.StateNoWorker, w.get(p.ID).LastState)
+
+	again := w.publish(every("again", 1))
+	pauses := time.Now().Add(10 * time.Minute) // as after many tries
+	_, err := w.db.Collection("tasks").UpdateByID(t.Context(), model.TaskID("", "report", "again@1"), bson.D{{Key: "$set", Value: bson.D{{Key: "due_at", Value: pauses}, {Key: "start_time", Value: pauses}}}})
+	require.NoError(t, err)
+	w.sweep(2 * time.Minute)
+	require.Equal(t, again.Rev, w.get(again.ID).Rev, "it is not due yet")
+}
+
+func TestNobodySaysOfAStationThatIsServedThatItIsNot(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(every("p", 1))
+	w.served()
+	w.sweep(2 * time.Minute)
+	w.sweep(10 * time.Minute)
+	require.Equal(t, p.Rev, w.get(p.ID).Rev)
+}

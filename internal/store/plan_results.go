@@ -50,7 +50,7 @@ func (s *Results) Put(ctx context.Context, results []*repeat.Result) error {
 func (s *Results) List(ctx context.Context, plan string, after *repeat.Result, limit int) ([]repeat.Result, error) {
 	filter := bson.D{d("plan", plan)}
 	if after != nil {
-		filter = append(filter, d("$or", bson.A{
+		filter = append(filter, d("at", bson.D{d("$gte", after.At)}), d("$or", bson.A{ // the first bounds the index
 			bson.D{d("at", bson.D{d("$gt", after.At)})},
 			bson.D{d("at", after.At), d("_id", bson.D{d("$gt", after.ID)})},
 		}))

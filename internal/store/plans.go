@@ -18,7 +18,7 @@ import (
 // Index names of plans.
 const (
 	indexLookPlan = "look" // {look_at} of plans, where it exists
-	indexLate     = "late" // {status, plan_time} of plans
+	indexLate     = "late" // {status, plan_time, _id} of plans
 )
 
 // ErrNoPlan is returned for a plan that does not exist.
@@ -204,7 +204,7 @@ func (s *Plans) List(ctx context.Context, f PlanFilter, history bool, after *rep
 		filter = append(filter, d("station", f.Station))
 	}
 	if after != nil {
-		filter = append(filter, d("$or", bson.A{
+		filter = append(filter, d("updated_at", bson.D{d("$lte", after.UpdatedAt)}), d("$or", bson.A{ // the first bounds the index
 			bson.D{d("updated_at", bson.D{d("$lt", after.UpdatedAt)})},
 			bson.D{d("updated_at", after.UpdatedAt), d("_id", bson.D{d("$lt", after.ID)})},
 		}))
@@ -230,14 +230,16 @@ func (s *Plans) List(ctx context.Context, f PlanFilter, history bool, after *rep
 // Late reads plans with a step that was due before the given time, also those whose step is being
 // cancelled, the longest due first, behind the given one (nil = from the first). unread are documents that this release cannot read. Index: late.
 func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, limit int) (docs []*repeat.Plan, unread []Unreadable, err error) {
-	filter := bson.D{d("status", in([]repeat.Status{repeat.StatusRunning, repeat.StatusCancelled})), d("plan_time", bson.D{d("$lte", before)}), d("delete_at", absent)}
+	late := bson.D{d("$lte", before)}
+	filter := bson.D{d("status", in([]repeat.Status{repeat.StatusRunning, repeat.StatusCancelled})), d("delete_at", absent)}
 	if after != nil {
+		late = append(late, d("$gte", after.PlanTime)) // it bounds the index
 		filter = append(filter, d("$or", bson.A{
 			bson.D{d("plan_time", bson.D{d("$gt", after.PlanTime)})},
 			bson.D{d("plan_time", after.PlanTime), d("_id", bson.D{d("$gt", after.ID)})},
 		}))
 	}
-	return s.read(ctx, "looking for steps that are late", filter,
+	return s.read(ctx, "looking for steps that are late", append(filter, d("plan_time", late)),
 		options.Find().SetHint(indexLate).SetSort(bson.D{d("plan_time", 1), d("_id", 1)}).SetLimit(int64(limit)))
 }
 

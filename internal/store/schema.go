@@ -76,7 +76,7 @@ var indexes = []indexSpec{
 	{coll: "flow_nodes", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "plans", name: indexPlanned, keys: fields("planned_at"), only: "planned_at"},
 	{coll: "plans", name: indexLookPlan, keys: fields("look_at"), only: "look_at"},
-	{coll: "plans", name: indexLate, keys: fields("status", "plan_time")},
+	{coll: "plans", name: indexLate, keys: fields("status", "plan_time", "_id")},
 	{coll: "plans", name: indexState, keys: bson.D{d("status", 1), d("updated_at", -1), d("_id", -1)}},
 	{coll: "plans", name: "delete", keys: fields("delete_at"), gone: true},
 	{coll: "plan_history", name: indexState, keys: bson.D{d("status", 1), d("updated_at", -1), d("_id", -1)}},

@@ -87,6 +87,15 @@ func onEnginesAlone(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	on(t, func(Engine) bool { return true }, scenario)
 }
 
+// aloneWithRace lets a scenario of many processes run beside others unless the race detector is on:
+// then these processes take the whole machine, and the others would lose their leases.
+func aloneWithRace(t *testing.T) {
+	t.Helper()
+	if !raceDetector {
+		t.Parallel()
+	}
+}
+
 func on(t *testing.T, wanted func(Engine) bool, scenario func(t *testing.T, e Engine)) {
 	ran := false
 	for _, e := range engines {

@@ -344,6 +344,7 @@ func nodeKeys(prefix string, nodes []string) bson.A {
 // their nodes and decide about them are killed and frozen at random moments. Each node that runs
 // has one life, and none runs before its join allows.
 func TestFlowsEndAsTheRuleSaysAlthoughProcessesDieAndFreeze(t *testing.T) {
+	aloneWithRace(t)
 	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		seed := number(t, flowSeed, int(time.Now().UnixNano()&0xffffff))

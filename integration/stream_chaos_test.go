@@ -151,6 +151,7 @@ func appendParts(ctx context.Context, db *mongo.Database, f *flow.Flows, appende
 // are the workers and the engines: each node runs, once, in the order of the appends, and never two of
 // a stream at a time.
 func TestStreamsKeepTheirOrderAlthoughProcessesDieAndFreeze(t *testing.T) {
+	aloneWithRace(t)
 	onEnginesAlone(t, func(t *testing.T, e Engine) {
 		a := newArena(t, e)
 		nodes := number(t, streamNodes, e.Of(2000, 400)) / streamAppenders

@@ -37,7 +37,7 @@ func (f *Flows) linkAppended(batch []string) {
 	for tries := 0; len(ids) > 0 && tries < linkTries; tries++ {
 		var left []string
 		for some := range slices.Chunk(ids, linksAtOnce) {
-			more, err := f.linkOnce(ctx, some, appended)
+			more, err := f.linkOnce(ctx, some, appended, f.notLeft)
 			if err != nil {
 				f.log.Debug().Err(err).Msg("could not link appended nodes; an engine does it")
 				return
@@ -48,9 +48,18 @@ func (f *Flows) linkAppended(batch []string) {
 	}
 }
 
-// linkOnce decides once about streams, and returns those about which there is more to decide. upTo
-// says up to which number nodes are linked.
-func (f *Flows) linkOnce(ctx context.Context, ids []string, upTo func(*graph.Flow) int64) (more []string, err error) {
+// notLeft says whether nodes of a stream are to be linked now, and are not left to the decision about the
+// end of the last one: none runs, or there is more to link than a decision may. Another process that has
+// appended may have been quicker.
+func (f *Flows) notLeft(doc *graph.Flow) bool {
+	return doc.RunningAt.IsZero() || !doc.DueAt.IsZero() && !doc.DueAt.After(f.store.Clock.Now())
+}
+
+func anyStream(*graph.Flow) bool { return true }
+
+// linkOnce decides once about those of the streams that are wanted, and returns those about which there
+// is more to decide. upTo says up to which number nodes are linked.
+func (f *Flows) linkOnce(ctx context.Context, ids []string, upTo func(*graph.Flow) int64, wanted func(*graph.Flow) bool) (more []string, err error) {
 	began := clock.Read(f.store.Local())
 	docs, err := f.store.Flows.ByIDs(ctx, ids)
 	if err != nil {
@@ -58,7 +67,7 @@ func (f *Flows) linkOnce(ctx context.Context, ids []string, upTo func(*graph.Flo
 	}
 	var all []*graph.Flow
 	for _, doc := range docs {
-		if doc != nil && (flowplan.Room(doc) > 0 || !doc.Backlog) {
+		if doc != nil && wanted(doc) && (flowplan.Room(doc) > 0 || !doc.Backlog) {
 			all = append(all, doc)
 		}
 	}
@@ -331,7 +340,7 @@ func (f *Flows) linkLost(ctx context.Context) (failed error) {
 			return errors.Join(failed, err)
 		}
 		for some := range slices.Chunk(ids, linksAtOnce) {
-			if _, err := f.linkOnce(ctx, some, everything); store.Outage(err) {
+			if _, err := f.linkOnce(ctx, some, everything, anyStream); store.Outage(err) {
 				return errors.Join(failed, err)
 			} else if err != nil { // it concerns these alone
 				failed = errors.Join(failed, err)

@@ -206,11 +206,11 @@ func (f *Flows) storeAppends(batch []*appending) {
 // node has ended links what is there by then, and looks once more after that decision is stored: the
 // nodes were stored before this looks. One link is for all that have gathered.
 func (f *Flows) linkIdle(ctx context.Context, ids []string) {
-	idle, err := f.store.Flows.Idle(ctx, ids)
+	ids, err := f.store.Flows.Idle(ctx, ids)
 	if err != nil {
 		return // they are due soon
 	}
-	for _, id := range idle {
+	for _, id := range ids {
 		_ = f.streams.links.Put(ctx, id) // else it is due soon
 	}
 }

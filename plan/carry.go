@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/decision"
@@ -26,11 +29,11 @@ func (p planner) Finish(ctx context.Context, plans []*repeat.Plan) (held map[str
 		return nil, err
 	}
 	var over []*repeat.Plan
-	cancels := map[string]*repeat.Plan{}
+	cancels := map[string]cancel{}
 	for _, doc := range plans {
 		for k := range doc.Planned {
 			pl := &doc.Planned[k]
-			now := pl.Step == doc.Step && pl.Try == doc.Try // else somebody has decided since
+			now := pl.Step == doc.Step && pl.Try == doc.Try // else another decision came after it
 			switch {
 			case pl.Do == stepplan.DoAgain && now:
 				if err := p.again(ctx, doc, pl.At); store.Outage(err) {
@@ -39,7 +42,7 @@ func (p planner) Finish(ctx context.Context, plans []*repeat.Plan) (held map[str
 					held[doc.ID] = fmt.Errorf("starting step %d again: %w", pl.Step, err)
 				}
 			case pl.Do == stepplan.DoCancel:
-				cancels[stepplan.TaskID(doc, pl.Step)] = doc
+				cancels[stepplan.TaskID(doc, pl.Step)] = cancel{doc.ID, pl.Tell}
 			case pl.Do == stepplan.DoLeave:
 				over = append(over, doc)
 			}
@@ -68,8 +71,7 @@ func (p planner) results(ctx context.Context, plans []*repeat.Plan) error {
 		doc *repeat.Plan
 		pl  *repeat.Planned
 	}
-	unread := map[string][]missing{} // by task
-	var ids []string
+	var unread []missing
 	add := func(all []*repeat.Result) {
 		for _, r := range all {
 			r.DeleteAt = r.At.Add(retention)
@@ -85,23 +87,19 @@ func (p planner) results(ctx context.Context, plans []*repeat.Plan) error {
 			case pl.Ended != nil:
 				add(stepplan.ResultsOf(doc, pl, pl.Ended))
 			default:
-				id := stepplan.TaskID(doc, pl.Step)
-				unread[id], ids = append(unread[id], missing{doc, pl}), append(ids, id)
+				unread = append(unread, missing{doc, pl})
 			}
 		}
 	}
-	if len(ids) > 0 {
-		lives, err := p.store.Tasks.LastLives(ctx, ids)
+	for _, m := range unread { // what an engine left that has died
+		t, err := p.store.History.Life(ctx, stepplan.TaskID(m.doc, m.pl.Step), m.pl.Life)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // somebody deleted it
+		}
 		if err != nil {
 			return fmt.Errorf("reading the results of steps: %w", err)
 		}
-		for id, all := range unread {
-			for _, m := range all {
-				if t := lives[id]; t != nil { // else somebody deleted it since
-					add(stepplan.ResultsOf(m.doc, m.pl, t))
-				}
-			}
-		}
+		add(stepplan.ResultsOf(m.doc, m.pl, t))
 	}
 	return p.store.Results.Put(ctx, results)
 }
@@ -119,13 +117,18 @@ func (p planner) again(ctx context.Context, doc *repeat.Plan, at time.Time) erro
 		if begun(t) {
 			return t, nil
 		}
-		if !t.Status.Ended() { // a person has started it again: it is the new try
+		succeeded := t.Status.Succeeded() || t.Status == model.StatusManuallyProcessed
+		if !t.Status.Ended() || succeeded { // a person has started it again: that is the new try
 			after, origin := *t, *t.Origin
 			origin.Generation = doc.Try
 			after.Origin, after.Rev = &origin, t.Rev+1
+			if succeeded {
+				return lifecycle.TellAgain(&after, p.store.Clock.Now()), nil
+			}
 			return &after, nil
 		}
-		after, err := lifecycle.SendAgain(t, d, model.RestartFailed|model.RestartSucceeded, p.store.Clock.Now())
+		// Participants that have succeeded need not do it again.
+		after, err := lifecycle.SendAgain(t, d, model.RestartFailed, p.store.Clock.Now())
 		if err != nil || after == t {
 			return t, err
 		}
@@ -146,19 +149,19 @@ func (p planner) again(ctx context.Context, doc *repeat.Plan, at time.Time) erro
 	return err
 }
 
+// cancel is the cancelling of a step's task.
+type cancel struct{ plan, remark string }
+
 // cancel cancels the tasks of steps, and tells the workers that run them.
-func (p planner) cancel(ctx context.Context, plans map[string]*repeat.Plan, held map[string]error) error {
-	ids := make([]string, 0, len(plans))
-	for id := range plans {
-		ids = append(ids, id)
-	}
+func (p planner) cancel(ctx context.Context, cancels map[string]cancel, held map[string]error) error {
+	ids := slices.Collect(maps.Keys(cancels))
 	now := p.store.Clock.Now()
 	running := map[string]bool{}
 	stuck, err := decision.ChangeTasks(ctx, p.store, "cancelling steps of plans", ids, func(t *model.Task) *model.Task {
-		if ofPlan(t) != plans[t.ID].ID || t.Status.Ended() {
+		if ofPlan(t) != cancels[t.ID].plan || t.Status.Ended() {
 			return t
 		}
-		after, err := lifecycle.Cancel(t, "cancelled with its plan", lifecycle.EffectiveOf(t, p.types.Options(t.Type)), now)
+		after, err := lifecycle.Cancel(t, cmp.Or(cancels[t.ID].remark, "cancelled with its plan"), lifecycle.EffectiveOf(t, p.types.Options(t.Type)), now)
 		if err != nil {
 			return t
 		}
@@ -169,7 +172,7 @@ func (p planner) cancel(ctx context.Context, plans map[string]*repeat.Plan, held
 		return err
 	}
 	for _, id := range stuck {
-		held[plans[id].ID] = fmt.Errorf("cancelling the task %s: %w", id, store.ErrHeld)
+		held[cancels[id].plan] = fmt.Errorf("cancelling the task %s: %w", id, store.ErrHeld)
 	}
 	var signal []string
 	for id, yes := range running {

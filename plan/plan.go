@@ -126,6 +126,11 @@ func (p *Plans) PublishMany(ctx context.Context, specs []repeat.Spec) ([]*repeat
 
 func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i int, err error) error) ([]*repeat.Plan, error) {
 	began := clock.Read(p.store.Local())
+	if !store.InTransaction(ctx) {
+		bounded, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		ctx = bounded
+	}
 	if err := p.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -187,30 +192,44 @@ func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat
 	if len(fresh) == 0 {
 		return plans, nil
 	}
-	if !store.InTransaction(ctx) {
-		bounded, cancel := context.WithTimeout(ctx, publishTimeout)
-		defer cancel()
-		ctx = bounded
-	}
-	exists, err := p.store.Plans.Insert(ctx, fresh)
-	if err != nil {
-		return nil, err
-	}
-	var stored []*repeat.Plan
-	for k, doc := range fresh {
-		if !exists[k] {
-			stored = append(stored, doc)
-			continue
+	var there []int // of fresh: plans of their ids
+	for from := 0; from < len(fresh); {
+		to, bytes := from, 0
+		for ; to < len(fresh) && (to == from || bytes < insertBytes); to++ {
+			bytes += len(fresh[to].Messages.Value)
 		}
-		if plans[of[k]], err = p.Get(ctx, doc.ID); err != nil {
+		if !store.InTransaction(ctx) && began.Since(p.store.Local()) > publishTimeout {
+			return nil, context.DeadlineExceeded // the process stood still: the look into the history is too old
+		}
+		exists, err := p.store.Plans.Insert(ctx, fresh[from:to])
+		if err != nil {
+			return nil, err
+		}
+		var stored []*repeat.Plan
+		for k, is := range exists {
+			if is {
+				there = append(there, from+k)
+			} else {
+				stored = append(stored, fresh[from+k])
+			}
+		}
+		if !store.InTransaction(ctx) {
+			p.decider.Decided(ctx, began, stored...)
+		}
+		from = to
+	}
+	for _, k := range there {
+		var err error
+		if plans[of[k]], err = p.Get(ctx, fresh[k].ID); err != nil {
 			return nil, err
 		}
 	}
-	if !store.InTransaction(ctx) {
-		p.decider.Decided(ctx, began, stored...)
-	}
 	return plans, nil
 }
+
+// insertBytes is about how much one command stores: plans have their messages twice, once in the task
+// of the first step.
+const insertBytes = 4 << 20
 
 const (
 	// publishTimeout bounds the time between the look into the history and the insert. It is much
@@ -300,7 +319,16 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 		return nil, err
 	}
 	return p.change(ctx, "cancelling", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
-		return stepplan.Cancel(doc, remark, now), nil
+		open := doc.Step > 0 && !doc.Done && !doc.Status.Over()
+		if open && len(doc.Planned) == 0 {
+			lives, err := p.store.Tasks.LastLives(ctx, []string{stepplan.TaskID(doc, doc.Step)})
+			if err != nil {
+				return nil, err
+			}
+			t, there := lives[stepplan.TaskID(doc, doc.Step)]
+			open = there && (t == nil || !t.Status.Ended() || untold(t))
+		}
+		return stepplan.Cancel(doc, remark, open, now), nil
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/mscheduler/mscheduler/mstest"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
+	"github.com/mscheduler/mscheduler/producer"
 )
 
 func TestMain(m *testing.M) { testdb.Main(m) }
@@ -208,7 +209,67 @@ func TestADocumentThatSomebodyBrokeIsAPlanError(t *testing.T) {
 	require.Equal(t, int64(3), w.get(p.ID).RealRepet)
 }
 
-func TestACancelledPlanStartsNoStepAndALateEndChangesNothing(t *testing.T) {
+// A step that fails is not started again while the document is broken: no engine can make its task.
+func TestADocumentThatIsBrokenWhenItsStepFailsIsAPlanError(t *testing.T) {
+	w := newWorld(t)
+	w.fails = func(repeat.Args[string], int) error { return consumer.Fatal(errors.New("no data")) }
+	p := w.publish(every("p", 3))
+	_, err := w.db.Collection("plans").UpdateByID(t.Context(), p.ID, bson.D{{Key: "$unset", Value: bson.D{{Key: "messages", Value: ""}}}})
+	require.NoError(t, err)
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, repeat.StatusError, w.get(p.ID).Status)
+	require.Equal(t, []string{"1.0 ERROR no data"}, w.results(p.ID))
+}
+
+// A person has the task of a step run again, instead of a reset or before it.
+func TestATaskThatAPersonRetriesIsTheStep(t *testing.T) {
+	w := newWorld(t)
+	prod, err := producer.New(producer.Config{Database: w.db})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, prod.Close(context.Background())) }()
+	wrong := func(repeat.Args[string], int) error { return consumer.PlanError(errors.New("no such region")) }
+	w.fails = wrong
+	p := w.publish(every("p", 2))
+	w.drain(mstest.SkipTime())
+	id := model.TaskID("", "report", "p@1")
+	retry := func() {
+		_, err := prod.Retry(t.Context(), id, "")
+		require.NoError(t, err)
+	}
+	w.fails = func(repeat.Args[string], int) error { return consumer.Fatal(errors.New("still no data")) }
+	retry()
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions)
+	require.Equal(t, repeat.StatusError, w.get(p.ID).Status, "no step starts without a reset")
+	w.fails = nil
+	retry()
+	require.Equal(t, 1, mstest.Drain(t, w.c, mstest.SkipTime()).Executions) // no engine is told
+	_, err = w.plans.Reset(t.Context(), p.ID)
+	require.NoError(t, err)
+	require.Equal(t, 1, w.drain(mstest.SkipTime()).Executions, "step 1 has succeeded: only step 2 is left")
+	over := w.get(p.ID)
+	require.Equal(t, repeat.StatusFinish, over.Status)
+	require.Equal(t, int64(2), over.RealRepet)
+	require.Equal(t, []string{"1.0 PLAN_ERROR no such region", "1.0 ERROR still no data", "1.1 OK report 1", "2.0 OK report 2"}, w.results(p.ID))
+}
+
+func TestACancelledPlanThatIsERRORCancelsATaskThatRuns(t *testing.T) {
+	w := newWorld(t)
+	prod, err := producer.New(producer.Config{Database: w.db})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, prod.Close(context.Background())) }()
+	w.fails = func(repeat.Args[string], int) error { return consumer.PlanError(errors.New("no such region")) }
+	p := w.publish(every("p", 2))
+	w.drain(mstest.SkipTime())
+	_, err = prod.Retry(t.Context(), model.TaskID("", "report", "p@1"), "")
+	require.NoError(t, err)
+	after, err := w.plans.Cancel(t.Context(), p.ID, "enough")
+	require.NoError(t, err)
+	require.True(t, after.EndedAt.IsZero(), "its task waits")
+	require.Zero(t, w.drain(mstest.SkipTime()).Executions)
+	require.False(t, w.get(p.ID).EndedAt.IsZero())
+}
+
+func TestACancelledPlanStartsNoStep(t *testing.T) {
 	w := newWorld(t)
 	p := w.publish(every("p", 3))
 	after, err := w.plans.Cancel(t.Context(), p.ID, "not needed")
@@ -219,7 +280,7 @@ func TestACancelledPlanStartsNoStepAndALateEndChangesNothing(t *testing.T) {
 	require.Equal(t, "not needed", over.Reason)
 	require.False(t, over.EndedAt.IsZero())
 	require.EqualValues(t, 1, w.count("plan_history", bson.D{}))
-	require.Equal(t, []string{"1.0 CANCELLED cancelled with its plan"}, w.results(p.ID))
+	require.Equal(t, []string{"1.0 CANCELLED not needed"}, w.results(p.ID))
 	again, err := w.plans.Cancel(t.Context(), p.ID, "twice")
 	require.NoError(t, err)
 	require.Equal(t, "not needed", again.Reason)

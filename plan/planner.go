@@ -133,6 +133,11 @@ func (p planner) Sweep(ctx context.Context) (failed error) {
 	}
 }
 
+// untold says whether the end of a step's task waits to be told.
+func untold(t *model.Task) bool {
+	return slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomePlan })
+}
+
 func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[string]bool, now time.Time) (failed error) {
 	ids := make([]string, len(late))
 	for i, doc := range late {
@@ -144,7 +149,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 	}
 	for i, doc := range late {
 		t, there := lives[ids[i]]
-		waits := there && t != nil && t.Status == model.StatusNew
+		waits := there && t != nil && (t.Status == model.StatusNew || t.Status == model.StatusError)
 		if _, asked := served[doc.Station]; waits && !asked {
 			alive, err := p.store.Workers.Alive(ctx, []string{doc.Station})
 			if err != nil {
@@ -157,6 +162,10 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 			continue
 		case waits && served[doc.Station], there && t == nil:
 			continue
+		case there && ofPlan(t) != doc.ID:
+			_, err = p.change(ctx, "noting that another task has the key of a step of", doc.ID, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
+				return stepplan.Broken(doc, fmt.Sprintf("another task has the key of its step: %s", t.ID), now), nil
+			})
 		case waits && now.Sub(clock.Later(t.DueAt, doc.UpdatedAt)) < unservedAfter: // it is a late step, or another try
 			continue
 		case waits:
@@ -165,11 +174,11 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 			})
 		case now.Sub(doc.UpdatedAt) < lostAfter || now.Sub(doc.PlanTime) < lostAfter:
 			continue
-		case !there || t.Origin == nil || t.Origin.Generation < doc.Try: // the database was restored
+		case !there || t.Origin.Generation < doc.Try: // the database was restored
 			_, err = p.change(ctx, "looking for the lost task of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
 				return stepplan.Ended(now, stepplan.End{Step: doc.Step, Try: doc.Try, Gone: true}, at), nil
 			})
-		case t.Status.Ended() && !slices.ContainsFunc(t.Outbox, func(e model.OutboxEntry) bool { return e.Kind == lifecycle.OutcomePlan }):
+		case t.Status.Ended() && !untold(t):
 			_, err = p.change(ctx, "looking for lost ends of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
 				return ended(now, t, at), nil
 			})

@@ -10,7 +10,7 @@ func (p *plansCommand) cancel() *cobra.Command {
 	var remark string
 	cmd := &cobra.Command{
 		Use: "cancel ID", Short: "Cancel a plan", Args: one("the id of a plan"),
-		Long: "Cancel a plan: no step follows, and the task of the step that waits or runs is cancelled. To cancel a\nplan that is over changes nothing.",
+		Long: "Cancel a plan: no step follows, and the task of the step that waits or runs is cancelled. It has no\neffect on a plan that is over.",
 		RunE: p.onPlan(func(ctx context.Context, c *connection, id string) error {
 			doc, err := c.plans.Cancel(ctx, id, remark)
 			if err != nil {

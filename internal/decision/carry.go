@@ -126,8 +126,12 @@ func (d *Decider[D]) CarryOut(ctx context.Context, docs []D) (stuck int, err err
 		if failed == nil {
 			done, failed = d.finish(ctx, &s)
 		}
-		if failed != nil && len(s.held) == 0 {
+		if store.Outage(failed) {
 			return stuck, failed
+		}
+		if failed != nil && len(s.held) == 0 { // the other portions do not wait for this one
+			stuck, err = stuck+len(some), failed
+			continue
 		}
 		if failed != nil {
 			err = failed

@@ -98,7 +98,11 @@ func (d *Decider[D]) Decided(ctx context.Context, began clock.Instant, docs ...D
 func (d *Decider[D]) decided(ctx context.Context, began clock.Instant, docs []D) bool {
 	ctx, cancel := throughStop(ctx)
 	defer cancel()
-	s, err := d.send(ctx, docs)
+	docs, err := d.unlessFrozen(ctx, began, docs)
+	var s sent[D]
+	if err == nil {
+		s, err = d.send(ctx, docs)
+	}
 	if err != nil {
 		d.later(err)
 		return false

@@ -20,8 +20,9 @@ const (
 
 	// MaxMessages is how many messages a plan has at most.
 	MaxMessages = 1000
-	// MaxMessageBytes bounds all messages of a plan together, as BSON. Each step is sent all of them.
-	MaxMessageBytes = 1 << 20
+	// MaxMessageBytes bounds all messages of a plan together, as BSON. Each step is sent all of them:
+	// with the other fields they are the arguments of a task.
+	MaxMessageBytes = input.MaxArgsBytes - 16<<10
 )
 
 // values are the least and the greatest plan_value of each type; {0, 0} = it has no meaning.

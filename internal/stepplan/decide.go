@@ -23,7 +23,7 @@ const (
 	DoAgain      repeat.Action = "again"       // the step starts again, at a time
 	DoResults    repeat.Action = "results"     // the results of a step's participants are stored
 	DoCancel     repeat.Action = "cancel"      // the task of the step is cancelled
-	DoUnserved   repeat.Action = "unserved"    // it is told that nobody serves the station
+	DoUnserved   repeat.Action = "unserved"    // a result says that nobody serves the station
 	DoTellError  repeat.Action = "tell_error"  // the callback of a plan that is ERROR is sent
 	DoTellFinish repeat.Action = "tell_finish" // the callback of a plan that is FINISH is sent
 	DoLeave      repeat.Action = "leave"       // the plan moves to the history
@@ -32,6 +32,7 @@ const (
 // End is how a task of a step ended.
 type End struct {
 	Step, Try int64
+	Life      int64 // the generation of the task
 	Status    model.Status
 	Kind      model.FailKind // of the execution that failed last; "" = none did
 	ErrorInfo string
@@ -57,18 +58,26 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 		return p
 	}
 	s := begin(p, now)
-	if e.Gone && p.Status == repeat.StatusRunning {
-		s.again(s.now, "its task was deleted")
-		return s.finish()
+	succeeded := e.Status.Succeeded() || e.Status == model.StatusManuallyProcessed
+	if e.Status == model.StatusPending {
+		e.ErrorInfo = "the task of the step is Pending: " + e.ErrorInfo
+		if p.Reason == e.ErrorInfo {
+			return p // that is known
+		}
 	}
 	if !e.Gone {
-		s.plan(repeat.Planned{Do: DoResults, At: s.PlanTime})
+		s.plan(repeat.Planned{Do: DoResults, At: s.PlanTime, Life: e.Life})
 		s.ExecTime = e.At
 	}
-	succeeded := e.Status.Succeeded() || e.Status == model.StatusManuallyProcessed
 	switch {
 	case p.Status == repeat.StatusCancelled:
 		s.lastOfCancelled(e, succeeded)
+	case p.Status == repeat.StatusError && !succeeded: // a person had its task run again, in vain
+		if e.Gone {
+			return p
+		}
+	case e.Gone:
+		s.again(s.now, "its task was deleted")
 	case e.Kind == failkind.PlanError:
 		s.fails(e.ErrorInfo)
 	case succeeded:
@@ -77,7 +86,7 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 	case e.Status == model.StatusCancelled:
 		s.goOn(repeat.StateCancelled, e.ErrorInfo)
 	case e.Status == model.StatusPending: // it ends when a person resolves it
-		s.LastState, s.Reason = repeat.StateError, "the task of the step is Pending: "+e.ErrorInfo
+		s.LastState, s.Reason, s.LookAt = repeat.StateError, e.ErrorInfo, time.Time{}
 	default:
 		s.LastState = repeat.StateError
 		s.again(s.now.Add(pause(p.Try)), e.ErrorInfo)
@@ -94,7 +103,7 @@ func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 		return nil, fmt.Errorf("%w: it is %s; only a plan that is ERROR can be reset", ErrRefused, p.Status)
 	}
 	if err := Check(p); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: its document is broken: %w", ErrRefused, err)
 	}
 	s := begin(p, now)
 	s.Status, s.Reason, s.LastState = repeat.StatusRunning, "", ""
@@ -108,16 +117,15 @@ func Reset(p *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 	return s.finish(), nil
 }
 
-// Cancel ends a plan. A step that runs is cancelled, and the plan is over when that has ended. A plan
-// that is over is returned as it is.
-func Cancel(p *repeat.Plan, remark string, now time.Time) *repeat.Plan {
+// Cancel ends a plan. open says that the task of its step waits or runs, or that its end was not told:
+// it is cancelled, and the plan is over when it has ended. A plan that is over is returned as it is.
+func Cancel(p *repeat.Plan, remark string, open bool, now time.Time) *repeat.Plan {
 	if p.Status.Over() {
 		return p
 	}
 	s := begin(p, now)
-	waits := s.Status == repeat.StatusRunning && s.Step > 0
 	s.Status, s.Reason, s.LookAt = repeat.StatusCancelled, remark, time.Time{}
-	if waits {
+	if open {
 		s.plan(repeat.Planned{Do: DoCancel, Tell: remark})
 	} else { // nothing of it runs
 		s.leave()
@@ -131,8 +139,19 @@ func Unserved(p *repeat.Plan, now time.Time) *repeat.Plan {
 		return p
 	}
 	s := begin(p, now)
+	s.LookAt = time.Time{}
 	s.LastState, s.Reason = repeat.StateNoWorker, fmt.Sprintf("no worker serves the station %s", s.Station)
 	s.plan(repeat.Planned{Do: DoUnserved, At: s.PlanTime})
+	return s.finish()
+}
+
+// Broken notes that a plan cannot go on, and why. A person resets it.
+func Broken(p *repeat.Plan, why string, now time.Time) *repeat.Plan {
+	if p.Status != repeat.StatusRunning {
+		return p
+	}
+	s := begin(p, now)
+	s.fails(why)
 	return s.finish()
 }
 
@@ -223,6 +242,10 @@ func (s *step) look(starts time.Time) {
 
 // again starts the step once more.
 func (s *step) again(at time.Time, why string) {
+	if err := Check(s.Plan); err != nil {
+		s.fails("the document of the plan is broken: " + err.Error())
+		return
+	}
 	s.Reason = why
 	s.Try++
 	s.plan(repeat.Planned{Do: DoAgain})

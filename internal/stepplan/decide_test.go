@@ -123,16 +123,16 @@ func TestCallbacksTellOfAPlanErrorAndOfTheEnd(t *testing.T) {
 }
 
 func TestAPlanIsCancelledInEachStatus(t *testing.T) {
-	p := Cancel(bare(begun(t)), "enough", dawn)
+	p := Cancel(bare(begun(t)), "enough", true, dawn)
 	require.Equal(t, []repeat.Action{DoCancel}, does(p))
 	require.True(t, p.EndedAt.IsZero(), "its step may run")
 	p = Ended(bare(p), End{Step: 1, Status: model.StatusSuccess}, dawn)
 	require.Equal(t, []repeat.Action{DoResults, DoLeave}, does(p), "no step follows")
 	require.Equal(t, "enough", p.Reason)
-	require.Same(t, p, Cancel(p, "again", dawn))
+	require.Same(t, p, Cancel(p, "again", true, dawn))
 
 	p = Ended(bare(begun(t)), End{Step: 1, Status: model.StatusFailure, Kind: failkind.PlanError}, dawn)
-	p = Cancel(bare(p), "enough", dawn)
+	p = Cancel(bare(p), "enough", false, dawn)
 	require.Equal(t, []repeat.Action{DoLeave}, does(p), "nothing of it runs")
 }
 
@@ -154,12 +154,16 @@ func TestWhoTookPartHasAResult(t *testing.T) {
 		{ExecID: "b", WorkerID: "w2", FailTime: at, FailKind: failkind.Released, Unstarted: true},
 		{ExecID: "c", WorkerID: "w3", SuccessTime: at},
 	}
-	pl := &repeat.Planned{Do: DoResults, Step: 1, At: p.PlanTime}
+	pl := &repeat.Planned{Do: DoResults, Step: 1, Life: task.Generation, At: p.PlanTime}
 	all := ResultsOf(p, pl, &task)
 	require.Len(t, all, 2, "one that did nothing took no part")
-	require.Equal(t, []string{"-/p/1/0/a", "-/p/1/0/c"}, []string{all[0].ID, all[1].ID})
+	require.Equal(t, []string{"-/p/1/a", "-/p/1/c"}, []string{all[0].ID, all[1].ID})
 	require.Equal(t, []repeat.State{repeat.StateError, repeat.StateOK}, []repeat.State{all[0].State, all[1].State})
 	require.Equal(t, p.PlanTime, all[1].PlanTime)
-	task.Origin = &model.Origin{Kind: "plan", ID: p.ID, Step: 1, Generation: 1}
-	require.Empty(t, ResultsOf(p, pl, &task), "it has begun another try")
+	again := task
+	again.Status = model.StatusExecuting
+	require.Empty(t, ResultsOf(p, pl, &again), "it runs")
+	again = task
+	again.Generation++
+	require.Empty(t, ResultsOf(p, pl, &again), "it is another life")
 }

@@ -13,7 +13,7 @@ import (
 
 // EndOf is the end of a step's task.
 func EndOf(t *model.Task) End {
-	e := End{Step: t.Origin.Step, Try: t.Origin.Generation, Status: t.Status, ErrorInfo: t.ErrorInfo, At: t.FinishedAt}
+	e := End{Step: t.Origin.Step, Try: t.Origin.Generation, Life: t.Generation, Status: t.Status, ErrorInfo: t.ErrorInfo, At: t.FinishedAt}
 	for i := range t.WorkerStates {
 		if w := &t.WorkerStates[i]; w.FailKind != "" && (e.Kind == "" || w.FailKind == failkind.PlanError) {
 			e.Kind = w.FailKind
@@ -28,10 +28,10 @@ func EndOf(t *model.Task) End {
 	return e
 }
 
-// ResultsOf are the results of the participants of a step whose task has ended. Of a task that has begun
-// another try there are none: they were stored before that.
+// ResultsOf are the results of the participants of a step whose task has ended. Of another life of the
+// task there are none.
 func ResultsOf(p *repeat.Plan, pl *repeat.Planned, t *model.Task) (out []*repeat.Result) {
-	if t.Origin == nil || t.Origin.ID != p.ID || t.Origin.Step != pl.Step || t.Origin.Generation != pl.Try {
+	if t.Origin == nil || t.Origin.ID != p.ID || t.Origin.Step != pl.Step || t.Generation != pl.Life || !t.Status.Ended() {
 		return nil
 	}
 	for i := range t.WorkerStates {
@@ -50,7 +50,7 @@ func ResultsOf(p *repeat.Plan, pl *repeat.Planned, t *model.Task) (out []*repeat
 		out = append(out, r)
 	}
 	if len(out) == 0 { // nobody took part: it was cancelled, or expired
-		r := resultOf(p, pl, "none")
+		r := resultOf(p, pl, "none-"+strconv.FormatInt(pl.Try, 10))
 		r.State, r.ErrorInfo, r.At = repeat.StateCancelled, t.Remark, t.FinishedAt
 		if t.Status != model.StatusCancelled {
 			r.State, r.ErrorInfo = repeat.StateError, t.ErrorInfo
@@ -78,7 +78,7 @@ func stateOf(w *model.WorkerState) repeat.State {
 
 func resultOf(p *repeat.Plan, pl *repeat.Planned, which string) *repeat.Result {
 	return &repeat.Result{
-		ID:   p.ID + "/" + strconv.FormatInt(pl.Step, 10) + "/" + strconv.FormatInt(pl.Try, 10) + "/" + which,
+		ID:   p.ID + "/" + strconv.FormatInt(pl.Step, 10) + "/" + which,
 		Plan: p.ID, PlanID: p.PlanID, Tenant: p.Tenant, Description: p.Description, Station: p.Station,
 		Step: pl.Step, Try: pl.Try, PlanTime: pl.At,
 	}
@@ -86,7 +86,7 @@ func resultOf(p *repeat.Plan, pl *repeat.Planned, which string) *repeat.Result {
 
 // UnservedResult tells subscribers of a step that nobody serves its station.
 func UnservedResult(p *repeat.Plan, pl *repeat.Planned) *repeat.Result {
-	r := resultOf(p, pl, "no-worker")
+	r := resultOf(p, pl, "no-worker-"+strconv.FormatInt(pl.Try, 10))
 	r.State, r.ErrorInfo, r.At = repeat.StateNoWorker, fmt.Sprintf("no worker serves the station %s", p.Station), p.UpdatedAt
 	return r
 }

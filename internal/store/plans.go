@@ -119,6 +119,9 @@ func stepPlans(plans []repeat.Planned) bson.A {
 		if p.Tell != "" {
 			fields = append(fields, d("tell", p.Tell))
 		}
+		if p.Life != 0 {
+			fields = append(fields, d("life", p.Life))
+		}
 		out[i] = fields
 	}
 	return out
@@ -228,7 +231,8 @@ func (s *Plans) List(ctx context.Context, f PlanFilter, history bool, after *rep
 }
 
 // Late reads plans with a step that was due before the given time, also those whose step is being
-// cancelled, the longest due first, behind the given one (nil = from the first). unread are documents that this release cannot read. Index: late.
+// cancelled, the longest due first, behind the given one (nil = from the first). They are without
+// messages and planned tasks. unread are documents that this release cannot read. Index: late.
 func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, limit int) (docs []*repeat.Plan, unread []Unreadable, err error) {
 	late := bson.D{d("$lte", before)}
 	filter := bson.D{d("status", in([]repeat.Status{repeat.StatusRunning, repeat.StatusCancelled})), d("delete_at", absent)}
@@ -240,20 +244,19 @@ func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, 
 		}))
 	}
 	return s.read(ctx, "looking for steps that are late", append(filter, d("plan_time", late)),
-		options.Find().SetHint(indexLate).SetSort(bson.D{d("plan_time", 1), d("_id", 1)}).SetLimit(int64(limit)))
+		options.Find().SetHint(indexLate).SetSort(bson.D{d("plan_time", 1), d("_id", 1)}).SetLimit(int64(limit)).
+			SetProjection(bson.D{d("messages", 0), d("planned.task", 0)}))
 }
 
-// Leave copies plans that are over to the history, and has them leave the collection plans after a
-// while: whoever publishes a plan of such an id meanwhile finds it in one of the two. The copy and its
-// results go when the plan has been over for so long. What was done before stays as it is. Indexes: _id
-// of both collections, plan.
+// Leave copies plans that are over to the history, and has them leave the collection plans later: a
+// publish of such an id finds the plan in one of the two. The copy goes when the plan has been over for
+// the retention. What was done before stays as it is. Index: _id of both collections.
 func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Time, retention time.Duration) error {
 	const doing = "moving plans to the history"
 	if len(plans) == 0 {
 		return nil
 	}
 	copies := make([]mongo.WriteModel, len(plans))
-	kept := make([]mongo.WriteModel, len(plans))
 	for i, p := range plans {
 		c := *p
 		c.Planned, c.PlannedAt, c.DeleteAt = nil, time.Time{}, p.EndedAt.Add(retention)
@@ -262,13 +265,9 @@ func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Ti
 			return &FatalError{Reason: "encoding the plan " + p.ID, Err: err}
 		}
 		copies[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", p.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
-		kept[i] = mongo.NewUpdateManyModel().SetFilter(bson.D{d("plan", p.ID)}).SetUpdate(bson.D{d("$max", bson.D{d("delete_at", c.DeleteAt)})})
 	}
 	_, err := s.planHistory.BulkWrite(ctx, copies, options.BulkWrite().SetOrdered(false))
 	if _, only := duplicates(err); err != nil && !only {
-		return explain(err, doing)
-	}
-	if _, err := s.planResults.BulkWrite(ctx, kept, options.BulkWrite().SetOrdered(false)); err != nil {
 		return explain(err, doing)
 	}
 	_, err = bulk(ctx, s.plans, doing, plans, func(p **repeat.Plan) mongo.WriteModel {

@@ -30,7 +30,7 @@ type Status string
 // The statuses of plans. A plan that is FINISH or CANCELLED is over, and moves to plan_history.
 const (
 	StatusRunning   Status = "RUNNING"   // its next step waits for its time, or runs
-	StatusError     Status = "ERROR"     // a plan error: no step starts until Reset
+	StatusError     Status = "ERROR"     // a plan error: no step starts until Reset, or until a person has its task succeed
 	StatusFinish    Status = "FINISH"    // its last step has ended, or its last time has passed
 	StatusCancelled Status = "CANCELLED" // by a person
 )
@@ -52,8 +52,8 @@ const (
 
 // Spec is the definition of a plan. Its JSON and YAML names are those of the fields in snake case.
 type Spec struct {
-	// PlanID names the plan within its tenant: 1 to 128 bytes. An id has at most one plan, also after
-	// that is over: publishing it again changes nothing. "" = a generated id.
+	// PlanID names the plan within its tenant: 1 to 128 bytes without / and @. An id has at most one plan,
+	// and for 90 days after it is over: publishing it again changes nothing. "" = a generated id.
 	PlanID    string `bson:"plan_id,omitempty"`
 	Tenant    string `bson:"tenant,omitempty"`     // "" = none
 	RequestID string `bson:"request_id,omitempty"` // the caller's own; at most 256 bytes
@@ -81,7 +81,7 @@ type Spec struct {
 	PlanTime time.Time `bson:"plan_time,omitempty"`
 	Timezone string    `bson:"timezone,omitempty"` // an IANA name such as Europe/Berlin; "" = UTC
 
-	Messages []any `bson:"messages,omitempty"` // what the steps are told: 1 to 1,000 JSON values
+	Messages []any `bson:"messages,omitempty"` // what the steps are told: 1 to 1,000 JSON values, in total at most 240 KiB as BSON
 
 	// PlanExecTimeout is the lease of a step's executions (WorkerTimeout of its task): a step is not
 	// started again before it lapses. Workers of this library renew it while the handler runs. 0 = that
@@ -149,6 +149,7 @@ type Planned struct {
 	Do   Action `bson:"do,omitempty"` // "" = only the task is sent
 	Step int64  `bson:"step,omitempty"`
 	Try  int64  `bson:"try,omitempty"`
+	Life int64  `bson:"life,omitempty"` // of results: the generation of the task that has ended
 	// At is when a step that starts again may run; of results, the time of the step.
 	At time.Time `bson:"at,omitempty"`
 	// Task is inserted unless it exists.
@@ -164,7 +165,7 @@ type Action string
 // Result is what one participant of a step has done: one document of the collection plan_results. A
 // step with concurrent_worker_count n has at least n. They are kept with the plan.
 type Result struct {
-	ID          string        `bson:"_id"`  // plan/step/try/number of the execution
+	ID          string        `bson:"_id"`  // plan/step/execution
 	Plan        string        `bson:"plan"` // the ID of the plan
 	PlanID      string        `bson:"plan_id"`
 	Tenant      string        `bson:"tenant,omitempty"`

@@ -114,6 +114,7 @@ func rulesAtRest(c *Config, name string, n int) part {
 type scheduler struct {
 	*periodic.Periodic
 	ticks *tickWatch
+	meter *meter
 	start func()
 }
 
@@ -129,14 +130,22 @@ func (r *run) schedule(ctx context.Context) (*scheduler, error) {
 	if _, err := r.crew.begin(ctx); err != nil {
 		return nil, err
 	}
+	s, err := r.scheduler(ctx)
+	if err == nil {
+		r.counts = s.meter.totals
+	}
+	return s, err
+}
+
+// scheduler makes an engine of rules, which counts what it sends.
+func (r *run) scheduler(ctx context.Context) (*scheduler, error) {
 	s := &scheduler{ticks: &tickWatch{now: r.db.Store.Clock.Now, sending: map[int64][]tickSent{}, late: map[string]float64{}}}
-	m := &meter{also: &event.CommandMonitor{Started: s.ticks.started, Succeeded: s.ticks.succeeded}}
-	client, err := m.connect(r.db.URI)
+	s.meter = &meter{also: &event.CommandMonitor{Started: s.ticks.started, Succeeded: s.ticks.succeeded}}
+	client, err := s.meter.connect(r.db.URI)
 	if err != nil {
 		return nil, err
 	}
 	r.closes = append(r.closes, client.Disconnect)
-	r.counts = m.totals
 	s.Periodic, err = periodic.New(periodic.Config{Database: client.Database(r.db.Name), Clock: r.cfg.Clock})
 	s.start = func() {
 		ctx, end := context.WithCancel(ctx)

@@ -30,6 +30,8 @@ type spec struct {
 	Limited bool `json:"limited,omitempty"`
 	// Flows makes the process an engine of flows, too.
 	Flows bool `json:"flows,omitempty"`
+	// Plans makes the process an engine of plans, too.
+	Plans bool `json:"plans,omitempty"`
 	// Append makes it append nodes to streams, and run no tasks; nil = it runs tasks.
 	Append *appendOrder `json:"append,omitempty"`
 	// Steps makes it report the times between handlers.

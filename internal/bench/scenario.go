@@ -45,6 +45,7 @@ var scenarios = []scenario{
 	{"archive", "throughput while finished tasks move to the history, and whether all arrive", archive},
 	{"periodic", "how late the tasks of 500 rules of every second are stored; what 100,000 rules at rest cost", periodics},
 	{"flow", "what a node of a flow costs beside a plain task, and how soon it starts after its parent", flows},
+	{"plan", "how late the steps of 100,000 plans in a minute start beside ticks; a plan beside a delayed send; 100,000 plans at rest", plans},
 	{"send", "producers only: one by one, concurrent, batched", send},
 }
 

@@ -173,6 +173,25 @@ func TestFlowMeasuresNodesAppendsAndStepsOfStreams(t *testing.T) {
 	require.Contains(t, out["flow/chain"].Notes[2], "times that of a plain send")
 }
 
+func TestPlanMeasuresLatenessAndWhatPlansCost(t *testing.T) {
+	t.Parallel()
+	c := config(t, "plan")
+	c.Duration = 2 * time.Second
+	out := all(t, c)
+	require.Len(t, out, 5)
+	require.Equal(t, 60, out["plan/due"].Tasks, "each plan runs")
+	require.Positive(t, out["plan/due"].Latency.P50, "no step starts before its time")
+	require.Contains(t, out["plan/due"].Notes[0], "beside them 40 ticks of 20 rules: ")
+	for _, name := range []string{"plan/sent", "plan/published"} {
+		require.Equal(t, 60, out[name].Tasks)
+		require.Contains(t, out[name].Notes[0], "a send: processor time ")
+	}
+	for _, name := range []string{"plan/none", "plan/many"} {
+		require.Contains(t, out[name].Notes[0], "commands a minute: ")
+	}
+	require.Zero(t, out["plan/none"].Tasks)
+}
+
 func TestSendMeasuresProducersOnly(t *testing.T) {
 	t.Parallel()
 	out := all(t, config(t, "send"))

@@ -20,6 +20,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/workerevent"
 	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/plan"
 )
 
 // args of a no-op task. Sent is when Send was called, in Unix nanoseconds; 0 = nobody
@@ -57,7 +58,7 @@ type worker struct {
 	clock    clock.Clock
 	meter    *meter
 	consumer *consumer.Consumer
-	flows    *flow.Flows // nil = it is no engine
+	engines  []func(context.Context) error // what it runs beside the consumer
 	db       *mongo.Database
 	out      *json.Encoder
 	start    chan struct{} // closed when the bench says go
@@ -104,9 +105,18 @@ func (w *worker) work(ctx context.Context, in *bufio.Reader) error {
 		return err
 	}
 	if w.Flows {
-		if w.flows, err = flow.New(flow.Config{Database: cfg.Database}); err != nil {
+		flows, err := flow.New(flow.Config{Database: cfg.Database})
+		if err != nil {
 			return err
 		}
+		w.engines = append(w.engines, flows.Run)
+	}
+	if w.Plans {
+		plans, err := plan.New(plan.Config{Database: cfg.Database})
+		if err != nil {
+			return err
+		}
+		w.engines = append(w.engines, plans.Run)
 	}
 	if w.Results {
 		err = consumer.Handle(w.consumer, counting, w.count)
@@ -155,7 +165,7 @@ func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
 	defer stop()
 	w.meter.reset()
 	w.cpu = cpuTime()
-	ended := make(chan error, 2)
+	ended := make(chan error, 1+len(w.engines))
 	go func() {
 		if w.Append == nil {
 			ended <- w.consumer.Run(ctx)
@@ -163,16 +173,16 @@ func (w *worker) run(ctx context.Context, in *bufio.Reader) error {
 			ended <- err
 		}
 	}()
-	if w.flows != nil {
-		var engine sync.WaitGroup
-		engine.Go(func() {
-			if err := w.flows.Run(ctx); err != nil {
-				ended <- fmt.Errorf("the engine of flows: %w", err)
+	var engines sync.WaitGroup
+	for _, engine := range w.engines {
+		engines.Go(func() {
+			if err := engine(ctx); err != nil {
+				ended <- fmt.Errorf("an engine: %w", err)
 			}
 		})
-		defer engine.Wait()
-		defer cancel()
 	}
+	defer engines.Wait()
+	defer cancel()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for looks, said := 1, int64(0); ; looks++ {

@@ -40,7 +40,7 @@ func (a *arena) checkPlans(cases []planCase) {
 		tasks := map[int64][]*model.Task{}
 		for _, t := range lives[p.ID] {
 			tasks[t.Origin.Step] = append(tasks[t.Origin.Step], t)
-			for _, r := range stepplan.ResultsOf(p, &repeat.Planned{Step: t.Origin.Step, Try: t.Origin.Generation}, t) {
+			for _, r := range stepplan.ResultsOf(p, &repeat.Planned{Step: t.Origin.Step, Try: t.Origin.Generation, Life: t.Generation}, t) {
 				want[r.ID] = r.State
 			}
 		}

@@ -25,7 +25,6 @@ var planWrites = map[string]proxy.Rule{
 	"told":        {Command: "update", Collection: "tasks", Contains: "$size"},
 	"carried out": {Command: "update", Collection: "plans", Contains: "$unset", Lacks: "$set"},
 	"history":     {Command: "update", Collection: "plan_history"},
-	"retention":   {Command: "update", Collection: "plan_results", Contains: "$max"},
 	"leaving":     {Command: "update", Collection: "plans", Contains: "delete_at", Lacks: "decision"},
 }
 

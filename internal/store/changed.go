@@ -71,6 +71,19 @@ func replaced[T any](v *T, stay ...string) (bson.D, error) {
 	return setAndUnset(set, unset), nil
 }
 
+// unlessThere are the fields of a new document for the $setOnInsert of an upsert: all but the id, which is
+// in the filter.
+func unlessThere(v any) (bson.D, error) {
+	elems, err := fieldsOf(v)
+	doc := make(bson.D, 0, len(elems)+1)
+	for _, e := range elems {
+		if name := e.Key(); name != "_id" {
+			doc = append(doc, d(name, e.Value()))
+		}
+	}
+	return doc, err
+}
+
 // setAndUnset is an update, without the part that is empty.
 func setAndUnset(set, unset bson.D) bson.D {
 	update := bson.D{}

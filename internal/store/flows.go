@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -55,7 +54,6 @@ func (s *Flows) Insert(ctx context.Context, f *graph.Flow) (exists bool, err err
 	if err != nil {
 		return false, &FatalError{Reason: "encoding the flow " + f.ID, Err: err}
 	}
-	doc = slices.DeleteFunc(doc, func(e bson.E) bool { return e.Key == "_id" }) // it is in the filter
 	res, err := s.flows.UpdateOne(ctx, bson.D{d("_id", f.ID)}, bson.D{d("$setOnInsert", doc)}, options.UpdateOne().SetUpsert(true))
 	if IsDuplicate(err) && !InTransaction(ctx) { // another one came in between
 		return true, nil
@@ -175,23 +173,16 @@ func (s *Flows) list(ctx context.Context, filter bson.D, after *graph.Flow, limi
 		SetSort(bson.D{d("updated_at", -1), d("_id", -1)}).SetLimit(int64(limit)).SetProjection(bson.D{d("nodes", 0), d("planned", 0)}))
 }
 
-// flowDoc is the document of a new flow. The tasks in it are not left to the driver, which takes
+// flowDoc is the document of a new flow without its id. The tasks in it are not left to the driver, which takes
 // several times as long.
 func flowDoc(f *graph.Flow) (bson.D, error) {
 	c := *f
 	c.Planned = nil
-	elems, err := fieldsOf(&c)
-	if err != nil {
-		return nil, err
-	}
-	doc := make(bson.D, 0, len(elems)+1)
-	for _, e := range elems {
-		doc = append(doc, d(e.Key(), e.Value()))
-	}
+	doc, err := unlessThere(&c)
 	if len(f.Planned) > 0 {
 		doc = append(doc, d("planned", flowPlans(f.Planned)))
 	}
-	return doc, nil
+	return doc, err
 }
 
 func flowPlans(plans []graph.Planned) bson.A {

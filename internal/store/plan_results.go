@@ -23,15 +23,9 @@ func (s *Results) Put(ctx context.Context, results []*repeat.Result) error {
 	const doing = "storing results of plans"
 	models := make([]mongo.WriteModel, len(results))
 	for i, r := range results {
-		elems, err := fieldsOf(r)
+		doc, err := unlessThere(r)
 		if err != nil {
 			return &FatalError{Reason: "encoding the result " + r.ID, Err: err}
-		}
-		var doc bson.D
-		for _, e := range elems {
-			if e.Key() != "_id" {
-				doc = append(doc, d(e.Key(), e.Value()))
-			}
 		}
 		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", r.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
 	}

@@ -79,20 +79,11 @@ func (s *Plans) Insert(ctx context.Context, plans []*repeat.Plan) (exists []bool
 func planDoc(p *repeat.Plan) (bson.D, error) {
 	c := *p
 	c.Planned = nil
-	elems, err := fieldsOf(&c)
-	if err != nil {
-		return nil, err
-	}
-	doc := make(bson.D, 0, len(elems)+1)
-	for _, e := range elems {
-		if e.Key() != "_id" {
-			doc = append(doc, d(e.Key(), e.Value()))
-		}
-	}
+	doc, err := unlessThere(&c)
 	if len(p.Planned) > 0 {
 		doc = append(doc, d("planned", stepPlans(p.Planned)))
 	}
-	return doc, nil
+	return doc, err
 }
 
 // stepPlans are the documents of what is planned. Tasks are not left to the driver, which takes

@@ -14,7 +14,8 @@ import (
 var hashedID = bson.D{d("_id", "hashed")}
 
 // shardedCollections are those that `mscheduler db shard` distributes, without the prefix.
-// The others are small, or read as a whole: they stay on the database's primary shard.
+// The others are small, read as a whole, or written once for each decision (flow_nodes, plan_results):
+// they stay on the database's primary shard.
 var shardedCollections = []string{"tasks", "task_history"}
 
 // Sharding describes the distribution of one collection that should be sharded.

@@ -98,8 +98,14 @@ func rulesAtRest(c *Config, name string, n int) part {
 		measure: func(ctx context.Context, r *run) error {
 			cpu, before := cpuTime(), r.counts()
 			took, err := r.rest(ctx, "ticks", c.lasting(time.Minute, 10*time.Second))
-			used := cpuTime() - cpu
 			late, _, read := s.ticks.seen()
+			for len(late) == 0 && err == nil { // a busy machine may come to none in so short a time
+				var more time.Duration
+				more, err = r.rest(ctx, "ticks", time.Second)
+				took += more
+				late, _, read = s.ticks.seen()
+			}
+			used := cpuTime() - cpu
 			r.late = late
 			r.res.measured(len(late), took)
 			r.note("commands a minute: %s", perMinute(r.counts().plus(before, -1).Commands, took))
@@ -121,7 +127,7 @@ type scheduler struct {
 // schedule hires the worker for the ticks' tasks and makes an engine, whose commands are
 // those that the part counts.
 func (r *run) schedule(ctx context.Context) (*scheduler, error) {
-	if err := r.db.Store.ReadClock(ctx); err != nil {
+	if err := r.readClock(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.hire(1, nil); err != nil {

@@ -62,7 +62,7 @@ func plansDue(c *Config) part {
 		name: "plan/due", workers: 3,
 		orders: func(_ *run, s *spec) { s.Plans, s.Starts = true, true },
 		measure: func(ctx context.Context, r *run) error {
-			if err := r.db.Store.ReadClock(ctx); err != nil {
+			if err := r.readClock(ctx); err != nil {
 				return err
 			}
 			s, err := r.scheduler(ctx)

@@ -73,6 +73,9 @@ func (planner) Of(l store.OutboxLife) string {
 // joinPatience is how long ends wait for a join function that fails. Then its node is PENDING.
 const joinPatience = time.Minute
 
+// Keep implements [decision.Planner]: a decision keeps all that it needs of ends.
+func (planner) Keep(context.Context, []decision.Case[*graph.Flow]) error { return nil }
+
 // Decide implements [decision.Planner]: all ends of a flow's tasks, and the nodes whose time has
 // come, are one decision. That of the last node of a stream links the next, too.
 func (p planner) Decide(ctx context.Context, cases []decision.Case[*graph.Flow], now time.Time) ([]decision.Answer[*graph.Flow], error) {

@@ -30,11 +30,9 @@ func TestEveryQueryAboutPlansReadsAnIndex(t *testing.T) {
 		}
 		_, err := st.Plans.Insert(ctx, plans)
 		require.NoError(t, err)
-		x.explain("update", func() {
-			exists, err := st.Plans.Insert(ctx, plans[:3])
-			require.NoError(t, err)
-			require.Equal(t, []bool{true, true, true}, exists)
-		}).within(t, 2*3, 3)
+		exists, err := st.Plans.Insert(ctx, plans[:3])
+		require.NoError(t, err)
+		require.Equal(t, []bool{true, true, true}, exists)
 		x.explain("find", func() {
 			_, err := st.Plans.Get(ctx, "-/p0007")
 			require.NoError(t, err)
@@ -89,7 +87,7 @@ func TestEveryQueryAboutPlansReadsAnIndex(t *testing.T) {
 			results = append(results, &repeat.Result{ID: fmt.Sprint(p.ID, "/", i), Plan: p.ID, PlanID: p.PlanID, At: now.Add(time.Duration(i) * time.Second)})
 		}
 		require.NoError(t, st.Results.Put(ctx, results))
-		x.explain("update", func() { require.NoError(t, st.Results.Put(ctx, results[:5])) }).within(t, 2*5, 5)
+		require.NoError(t, st.Results.Put(ctx, results[:5]), "they are there")
 		for _, after := range []*repeat.Result{nil, results[32]} {
 			x.explain("find", func() {
 				found, err := st.Results.List(ctx, "-/p0003", after, 5)
@@ -99,7 +97,7 @@ func TestEveryQueryAboutPlansReadsAnIndex(t *testing.T) {
 		}
 		x.explain("update", func() {
 			require.NoError(t, st.Plans.Leave(ctx, plans[:3], now.Add(time.Hour), time.Hour))
-		}).within(t, 2*(3+3+3*10), 3+3+3*10)
+		}).within(t, 2*3, 3)
 		x.explain("update", func() { require.NoError(t, st.Plans.CarriedOut(ctx, plans[:3])) }).within(t, 2*3, 3)
 	})
 }

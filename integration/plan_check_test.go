@@ -10,7 +10,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -40,8 +39,8 @@ func (a *arena) checkPlans(cases []planCase) {
 		tasks := map[int64][]*model.Task{}
 		for _, t := range lives[p.ID] {
 			tasks[t.Origin.Step] = append(tasks[t.Origin.Step], t)
-			for _, r := range stepplan.ResultsOf(p, &repeat.Planned{Step: t.Origin.Step, Try: t.Origin.Generation, Life: t.Generation}, t) {
-				want[r.ID] = r.State
+			for id, state := range resultsOfLife(p.ID, t) {
+				want[id] = state
 			}
 		}
 		got := map[string]repeat.State{}
@@ -187,4 +186,30 @@ func (a *arena) awaitQuietPlans() {
 		{"tasks to be told of", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
 		{"lives to be told of", "task_history", bson.D{{Key: "outbox_at", Value: exists}}},
 	})
+}
+
+// resultsOfLife are the results that one life of a step's task leaves, as its executions say.
+func resultsOfLife(plan string, t *model.Task) map[string]repeat.State {
+	out := map[string]repeat.State{}
+	if !t.Status.Ended() {
+		return out
+	}
+	of := func(which string) string { return fmt.Sprintf("%s/%d/%s", plan, t.Origin.Step, which) }
+	for _, w := range t.WorkerStates {
+		switch {
+		case !w.SuccessTime.IsZero():
+			out[of(w.ExecID)] = repeat.StateOK
+		case w.FailTime.IsZero(), w.Unstarted, w.FailKind == "released":
+		case w.FailKind == "plan_error":
+			out[of(w.ExecID)] = repeat.StatePlanError
+		case w.FailKind == "cancelled":
+			out[of(w.ExecID)] = repeat.StateCancelled
+		default:
+			out[of(w.ExecID)] = repeat.StateError
+		}
+	}
+	if len(out) == 0 {
+		out[of(fmt.Sprintf("none-%d", t.Origin.Generation))] = map[bool]repeat.State{true: repeat.StateCancelled, false: repeat.StateError}[t.Status == model.StatusCancelled]
+	}
+	return out
 }

@@ -19,12 +19,12 @@ var planWrites = map[string]proxy.Rule{
 	"end":         {Command: "update", Collection: "tasks", Contains: "finished_at"},
 	"decision":    {Command: "update", Collection: "plans", Contains: "decision"},
 	"next task":   {Command: "insert", Collection: "tasks"},
-	"results":     {Command: "update", Collection: "plan_results", Contains: "$setOnInsert"},
+	"results":     {Command: "insert", Collection: "plan_results"},
 	"last life":   {Command: "update", Collection: "task_history"},
 	"new life":    {Command: "update", Collection: "tasks", Contains: "origin"},
 	"told":        {Command: "update", Collection: "tasks", Contains: "$size"},
 	"carried out": {Command: "update", Collection: "plans", Contains: "$unset", Lacks: "$set"},
-	"history":     {Command: "update", Collection: "plan_history"},
+	"history":     {Command: "insert", Collection: "plan_history"},
 	"leaving":     {Command: "update", Collection: "plans", Contains: "delete_at", Lacks: "decision"},
 }
 

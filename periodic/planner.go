@@ -72,6 +72,9 @@ func judgesRuns(r *schedule.Rule) bool {
 		len(r.Queued) > 0 || len(r.Active) >= tickplan.MaxActive
 }
 
+// Keep implements [decision.Planner]: a decision keeps all that it needs of ends.
+func (planner) Keep(context.Context, []decision.Case[*schedule.Rule]) error { return nil }
+
 // Decide implements [decision.Planner]: the ends of a rule's runs, and then its ticks.
 func (p planner) Decide(ctx context.Context, cases []decision.Case[*schedule.Rule], now time.Time) ([]decision.Answer[*schedule.Rule], error) {
 	rules := make([]*schedule.Rule, len(cases))

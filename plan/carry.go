@@ -20,95 +20,105 @@ import (
 // retention is how long a plan that is over, and each result, is kept.
 const retention = 90 * 24 * time.Hour
 
-// Finish implements [decision.Planner]: results are stored, steps start again, tasks are cancelled, and
-// plans that are over move to the history. Each task records its step and its try, and each result has
-// an id of its own, so what was done already, or is out of date, changes nothing.
+// Tasks implements [decision.Planner]: the tasks of steps and the deliveries of callbacks. A step that
+// cannot be sent now has none, see Finish.
+func (p planner) Tasks(doc *repeat.Plan) (tasks []*model.Task) {
+	for i := range doc.Planned {
+		pl := &doc.Planned[i]
+		if pl.Do == stepplan.DoSend && stepplan.Stands(doc, pl) && p.sendable(doc) == nil {
+			d := stepplan.Draft(doc, pl.At)
+			t := lifecycle.NewTask(d, doc.UpdatedAt)
+			lifecycle.TypeTask(t, p.types.Get(doc.Station), doc.UpdatedAt)
+			tasks = append(tasks, t)
+		}
+		if d, is := stepplan.Delivery(doc, pl); is {
+			tasks = append(tasks, lifecycle.NewTask(d, doc.UpdatedAt))
+		}
+	}
+	return tasks
+}
+
+// sendable says why the task of the plan's step cannot be sent by this process; nil = it can.
+func (p planner) sendable(doc *repeat.Plan) error {
+	if err := stepplan.Check(doc); err != nil {
+		return &store.FatalError{Reason: "the document of the plan is broken", Err: err}
+	}
+	return p.types.Unread(doc.Station)
+}
+
+// Finish implements [decision.Planner]: steps start again, tasks are cancelled, and plans that are over
+// move to the history. Each task records its step and its try, so what was done already, or is out of
+// date, changes nothing.
 func (p planner) Finish(ctx context.Context, plans []*repeat.Plan) (held map[string]error, err error) {
 	held = map[string]error{}
-	if err := p.results(ctx, plans); err != nil {
-		return nil, err
-	}
 	var over []*repeat.Plan
+	var unserved []*repeat.Result
 	cancels := map[string]cancel{}
 	for _, doc := range plans {
 		for k := range doc.Planned {
 			pl := &doc.Planned[k]
-			now := pl.Step == doc.Step && pl.Try == doc.Try // else another decision came after it
-			switch {
-			case pl.Do == stepplan.DoAgain && now:
-				if err := p.again(ctx, doc, pl.At); store.Outage(err) {
-					return nil, err
-				} else if err != nil { // it concerns this plan alone
-					held[doc.ID] = fmt.Errorf("starting step %d again: %w", pl.Step, err)
+			switch pl.Do {
+			case stepplan.DoSend, stepplan.DoAgain:
+				if !stepplan.Stands(doc, pl) {
+					break
 				}
-			case pl.Do == stepplan.DoCancel:
+				err := p.sendable(doc)
+				if err == nil && pl.Do == stepplan.DoAgain {
+					if err = p.again(ctx, doc, pl.At); store.Outage(err) {
+						return nil, err
+					}
+				}
+				if err != nil && doc.Status != repeat.StatusCancelled { // it concerns this plan alone
+					held[doc.ID] = fmt.Errorf("starting step %d: %w", pl.Step, err)
+				}
+			case stepplan.DoUnserved:
+				unserved = append(unserved, stepplan.UnservedResult(doc, pl))
+			case stepplan.DoCancel:
 				cancels[stepplan.TaskID(doc, pl.Step)] = cancel{doc.ID, pl.Tell}
-			case pl.Do == stepplan.DoLeave:
+			case stepplan.DoLeave:
 				over = append(over, doc)
 			}
 		}
 	}
+	if err := p.keep(ctx, unserved); err != nil {
+		return nil, err
+	}
 	if err := p.cancel(ctx, cancels, held); err != nil {
 		return nil, err
 	}
+	over = slices.DeleteFunc(over, func(doc *repeat.Plan) bool { return held[doc.ID] != nil })
 	if err := p.store.Plans.Leave(ctx, over, p.store.Clock.Now().Add(leaveAfter), retention); err != nil {
 		return nil, err
 	}
-	for _, doc := range plans {
-		for k := range doc.Planned { // engines remember plans for a while
-			if held[doc.ID] == nil {
-				doc.Planned[k].Ended = nil
-			}
-		}
+	for _, doc := range over {
+		doc.Planned = nil // that left with it
 	}
 	return held, nil
 }
 
-// results stores the results of steps that have ended, and notes those that nobody serves.
-func (p planner) results(ctx context.Context, plans []*repeat.Plan) error {
+// Keep implements [decision.Planner]: it stores the results of steps that have ended.
+func (p planner) Keep(ctx context.Context, cases []decision.Case[*repeat.Plan]) error {
 	var results []*repeat.Result
-	type missing struct {
-		doc *repeat.Plan
-		pl  *repeat.Planned
-	}
-	var unread []missing
-	add := func(all []*repeat.Result) {
-		for _, r := range all {
-			r.DeleteAt = r.At.Add(retention)
-		}
-		results = append(results, all...)
-	}
-	for _, doc := range plans {
-		for k := range doc.Planned {
-			switch pl := &doc.Planned[k]; {
-			case pl.Do == stepplan.DoUnserved:
-				add([]*repeat.Result{stepplan.UnservedResult(doc, pl)})
-			case pl.Do != stepplan.DoResults:
-			case pl.Ended != nil:
-				add(stepplan.ResultsOf(doc, pl, pl.Ended))
-			default:
-				unread = append(unread, missing{doc, pl})
+	for _, c := range cases {
+		for _, ends := range [][]store.OutboxLife{c.Past, c.Ends} {
+			for _, l := range ends {
+				results = append(results, stepplan.ResultsOf(c.Doc, l.Task)...)
 			}
 		}
 	}
-	for _, m := range unread { // what an engine left that has died
-		t, err := p.store.History.Life(ctx, stepplan.TaskID(m.doc, m.pl.Step), m.pl.Life)
-		if errors.Is(err, store.ErrNotFound) {
-			continue // somebody deleted it
-		}
-		if err != nil {
-			return fmt.Errorf("reading the results of steps: %w", err)
-		}
-		add(stepplan.ResultsOf(m.doc, m.pl, t))
+	return p.keep(ctx, results)
+}
+
+// keep stores results, each unless it is there.
+func (p planner) keep(ctx context.Context, results []*repeat.Result) error {
+	for _, r := range results {
+		r.DeleteAt = r.At.Add(retention)
 	}
 	return p.store.Results.Put(ctx, results)
 }
 
 // again begins the plan's try of its step: a new life of the step's task, which may start at the time.
 func (p planner) again(ctx context.Context, doc *repeat.Plan, at time.Time) error {
-	if err := p.types.Unread(doc.Station); err != nil {
-		return err
-	}
 	d := stepplan.Draft(doc, at)
 	d.Typed(p.types.Get(doc.Station))
 	begun := func(t *model.Task) bool { return ofPlan(t) != doc.ID || t.Origin.Generation >= doc.Try }

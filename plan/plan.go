@@ -15,7 +15,6 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/store"
@@ -160,11 +159,14 @@ func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i 
 		return nil, err
 	}
 	for _, doc := range plans {
-		if err := p.complete(doc, nil); err != nil {
+		if err := p.complete(doc); err != nil {
 			return nil, err
 		}
-		if store.InTransaction(ctx) && !doc.PlannedAt.IsZero() {
+		switch {
+		case store.InTransaction(ctx):
 			doc.PlannedAt = doc.PlannedAt.Add(-decision.Slow) // an engine carries it out as soon as it sees it
+		case doc.Status == repeat.StatusRunning:
+			doc.PlannedAt = clock.Later(doc.PlanTime, now).Add(endsWithin)
 		}
 	}
 	past := map[string]*repeat.Plan{}
@@ -199,7 +201,7 @@ func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat
 			bytes += len(fresh[to].Messages.Value)
 		}
 		if !store.InTransaction(ctx) && began.Since(p.store.Local()) > publishTimeout {
-			return nil, context.DeadlineExceeded // the process stood still: the look into the history is too old
+			return nil, fmt.Errorf("this process stood still for more than %v, so what it read before is too old: %w", publishTimeout, context.DeadlineExceeded)
 		}
 		exists, err := p.store.Plans.Insert(ctx, fresh[from:to])
 		if err != nil {
@@ -218,9 +220,18 @@ func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat
 		}
 		from = to
 	}
+	var first []*repeat.Plan // whose publisher may have died
 	for _, k := range there {
-		var err error
-		if plans[of[k]], err = p.Get(ctx, fresh[k].ID); err != nil {
+		doc, err := p.Get(ctx, fresh[k].ID)
+		if err != nil {
+			return nil, err
+		}
+		if plans[of[k]] = doc; doc.Rev == 1 && len(doc.Planned) > 0 {
+			first = append(first, doc)
+		}
+	}
+	if len(first) > 0 && !store.InTransaction(ctx) {
+		if _, err := p.decider.CarryOut(ctx, first); err != nil {
 			return nil, err
 		}
 	}
@@ -238,6 +249,11 @@ const (
 	// leaveAfter is how long a plan that is over stays in the collection plans.
 	leaveAfter = 10 * time.Minute
 )
+
+// endsWithin is for how long after its time the first step may stay planned, although its task is sent:
+// its end shows that, so most plans are not written once more. If the publisher dies before it sends the
+// task, an engine sends it so much later, unless the plan is published again.
+const endsWithin = 5 * time.Second
 
 // build makes the document of a plan with its first step.
 func (p *Plans) build(s repeat.Spec, now time.Time) (*repeat.Plan, error) {
@@ -261,19 +277,11 @@ func (p *Plans) build(s repeat.Spec, now time.Time) (*repeat.Plan, error) {
 	return stepplan.Begin(doc, now)
 }
 
-// complete gives the tasks that a plan sends, but for those of the known plans, what a send of their
-// type gives to its tasks.
-func (p *Plans) complete(doc *repeat.Plan, known []string) error {
+// complete names a decision. It is refused if this process cannot send the step that the plan is at.
+func (p *Plans) complete(doc *repeat.Plan) error {
 	doc.Decision = randomHex(8)
-	for i := range doc.Planned {
-		pl := &doc.Planned[i]
-		if pl.Task == nil || slices.Contains(known, pl.ID) {
-			continue
-		}
-		if err := p.types.Unread(pl.Task.Type); err != nil {
-			return err
-		}
-		lifecycle.TypeTask(pl.Task, p.types.Get(pl.Task.Type), pl.Task.CreatedAt)
+	if slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool { return pl.Do == stepplan.DoSend && stepplan.Stands(doc, &pl) }) {
+		return p.types.Unread(doc.Station)
 	}
 	return nil
 }
@@ -320,13 +328,13 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 	}
 	return p.change(ctx, "cancelling", id, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 		open := doc.Step > 0 && !doc.Done && !doc.Status.Over()
-		if open && len(doc.Planned) == 0 {
+		if others := doc.Planned; open && !slices.ContainsFunc(others, func(pl repeat.Planned) bool { return pl.Do != stepplan.DoSend }) {
 			lives, err := p.store.Tasks.LastLives(ctx, []string{stepplan.TaskID(doc, doc.Step)})
 			if err != nil {
 				return nil, err
 			}
 			t, there := lives[stepplan.TaskID(doc, doc.Step)]
-			open = there && (t == nil || !t.Status.Ended() || untold(t))
+			open = !there && len(others) > 0 || there && (t == nil || !t.Status.Ended() || untold(t))
 		}
 		return stepplan.Cancel(doc, remark, open, now), nil
 	})

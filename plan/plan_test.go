@@ -252,6 +252,82 @@ func TestATaskThatAPersonRetriesIsTheStep(t *testing.T) {
 	require.Equal(t, []string{"1.0 PLAN_ERROR no such region", "1.0 ERROR still no data", "1.1 OK report 1", "2.0 OK report 2"}, w.results(p.ID))
 }
 
+// A person is quicker than the engine: a step's task that failed starts again before anybody was told.
+func TestTheResultOfATryIsKeptAlthoughAPersonRetriesItBeforeAnEngineIsTold(t *testing.T) {
+	w := newWorld(t)
+	prod, err := producer.New(producer.Config{Database: w.db})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, prod.Close(context.Background())) }()
+	w.fails = func(_ repeat.Args[string], attempt int) error {
+		if len(w.ran) == 1 {
+			return consumer.Fatal(errors.New("no data"))
+		}
+		return nil
+	}
+	p := w.publish(every("p", 1))
+	mstest.Drain(t, w.c, mstest.SkipTime()) // no engine is told
+	_, err = prod.Retry(t.Context(), model.TaskID("", "report", "p@1"), "")
+	require.NoError(t, err)
+	mstest.Drain(t, w.c, mstest.SkipTime())
+	w.drain(mstest.SkipTime())
+	require.Equal(t, []string{"1.0 ERROR no data", "1.0 OK report 1"}, w.results(p.ID))
+	require.EqualValues(t, 1, w.get(p.ID).RealRepet)
+	require.Len(t, w.ran, 2)
+}
+
+// A publisher dies before it sends the first step. Whoever publishes the plan again sends it, and else an
+// engine does.
+func TestTheFirstStepOfAPublisherThatDiesIsSent(t *testing.T) {
+	w := newWorld(t)
+	for i, sent := range []func(id string){
+		func(id string) { w.publish(every(id, 1)) },
+		func(string) { w.plans.Skip(time.Minute) },
+	} {
+		p := w.publish(every(fmt.Sprint("p", i), 1))
+		task := bson.D{{Key: "_id", Value: model.TaskID("", "report", p.PlanID+"@1")}}
+		_, err := w.db.Collection("tasks").DeleteOne(t.Context(), task)
+		require.NoError(t, err)
+		sent(p.PlanID)
+		w.drain(mstest.SkipTime())
+		require.Equal(t, repeat.StatusFinish, w.get(p.ID).Status)
+		require.Len(t, w.ran, i+1)
+	}
+}
+
+// What is planned of a broken document cannot be carried out, and does not wait for ever.
+func TestAPlanThatBreaksBeforeItsNextTryIsERRORUntilItIsMended(t *testing.T) {
+	w := newWorld(t)
+	w.served()
+	p := w.publish(every("p", 2))
+	w.drain(mstest.SkipTime())
+	p = w.publish(every("q", 2))
+	set := func(update bson.D) {
+		_, err := w.db.Collection("plans").UpdateByID(t.Context(), p.ID, update)
+		require.NoError(t, err)
+	}
+	set(bson.D{
+		{Key: "$unset", Value: bson.D{{Key: "messages", Value: ""}}},
+		{Key: "$inc", Value: bson.D{{Key: "try", Value: 1}}},
+		{Key: "$set", Value: bson.D{{Key: "planned", Value: bson.A{bson.D{{Key: "id", Value: "1.2"}, {Key: "do", Value: "again"}, {Key: "step", Value: 1}, {Key: "try", Value: 1}}}}, {Key: "planned_at", Value: p.CreatedAt}}},
+	})
+	w.drain()
+	require.Equal(t, repeat.StatusRunning, w.get(p.ID).Status)
+	require.Len(t, w.get(p.ID).Planned, 1, "it waits")
+	w.sweep(10 * time.Minute)
+	broken := w.get(p.ID)
+	require.Equal(t, repeat.StatusError, broken.Status)
+	require.Contains(t, broken.Reason, "messages")
+	w.drain()
+	require.Empty(t, w.get(p.ID).Planned, "nothing of it is to be done")
+	_, err := w.plans.Reset(t.Context(), p.ID)
+	require.ErrorIs(t, err, plan.ErrRefused)
+	set(bson.D{{Key: "$set", Value: bson.D{{Key: "messages", Value: bson.A{"north"}}}}})
+	_, err = w.plans.Reset(t.Context(), p.ID)
+	require.NoError(t, err)
+	w.drain(mstest.SkipTime())
+	require.Equal(t, repeat.StatusFinish, w.get(p.ID).Status)
+}
+
 func TestACancelledPlanThatIsERRORCancelsATaskThatRuns(t *testing.T) {
 	w := newWorld(t)
 	prod, err := producer.New(producer.Config{Database: w.db})

@@ -41,28 +41,11 @@ func ofPlan(t *model.Task) string {
 func (planner) PlannedBytes(p *repeat.Plan) (n int) {
 	const each = 256
 	for i := range p.Planned {
-		n += each + len(p.Planned[i].Tell)
-		if t := p.Planned[i].Task; t != nil {
-			n += each + len(t.Args.Value)
-		}
-		if t := p.Planned[i].Ended; t != nil {
-			n += each + len(t.Result.Value)
+		if n += each + len(p.Planned[i].Tell); p.Planned[i].Do == stepplan.DoSend {
+			n += each + len(p.Messages.Value)
 		}
 	}
 	return n
-}
-
-func (planner) Tasks(p *repeat.Plan) (tasks []*model.Task) {
-	for i := range p.Planned {
-		pl := &p.Planned[i]
-		if pl.Task != nil {
-			tasks = append(tasks, pl.Task)
-		}
-		if d, is := stepplan.Delivery(p, pl); is {
-			tasks = append(tasks, lifecycle.NewTask(d, p.UpdatedAt))
-		}
-	}
-	return tasks
 }
 
 func (planner) WithoutPlans(p *repeat.Plan) *repeat.Plan {
@@ -77,27 +60,16 @@ func (planner) Decide(_ context.Context, cases []decision.Case[*repeat.Plan], no
 	for i, c := range cases {
 		after := c.Doc
 		for _, l := range c.Ends {
-			after = ended(after, l.Task, now)
+			after = stepplan.Ended(after, stepplan.EndOf(l.Task), now)
 		}
 		answers[i] = decision.Answer[*repeat.Plan]{After: after, Changed: after != c.Doc, Told: len(c.Ends)}
 	}
 	return answers, nil
 }
 
-// ended decides what follows the end of a task.
-func ended(p *repeat.Plan, t *model.Task, now time.Time) *repeat.Plan {
-	after := stepplan.Ended(p, stepplan.EndOf(t), now)
-	for i := len(p.Planned); after != p && i < len(after.Planned); i++ {
-		if after.Planned[i].Do == stepplan.DoResults {
-			after.Planned[i].Ended = t
-		}
-	}
-	return after
-}
-
 // Complete implements [decision.Planner].
 func (p planner) Complete(w store.Decision[*repeat.Plan], _ time.Time) error {
-	return p.complete(w.After, p.store.Plans.PlanIDs(w.Before))
+	return p.complete(w.After)
 }
 
 const (
@@ -157,8 +129,19 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 			}
 			served[doc.Station] = len(alive) > 0
 		}
+		planned := slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool { return pl.Do != stepplan.DoSend })
+		lost := now.Sub(doc.UpdatedAt) >= lostAfter && now.Sub(doc.PlanTime) >= lostAfter
 		switch {
-		case len(doc.Planned) > 0:
+		case planned && !lost:
+			continue
+		case planned:
+			_, err = p.change(ctx, "looking at what is planned of", doc.ID, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
+				if err := stepplan.Check(doc); err != nil {
+					return stepplan.Broken(doc, "the document of the plan is broken: "+err.Error(), now), nil
+				}
+				return doc, nil
+			})
+		case waits && doc.LastState == repeat.StateNoWorker: // it is known
 			continue
 		case waits && served[doc.Station], there && t == nil:
 			continue
@@ -172,7 +155,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 			_, err = p.change(ctx, "noting that nobody serves", doc.ID, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
 				return stepplan.Unserved(doc, now), nil
 			})
-		case now.Sub(doc.UpdatedAt) < lostAfter || now.Sub(doc.PlanTime) < lostAfter:
+		case !lost:
 			continue
 		case !there || t.Origin.Generation < doc.Try: // the database was restored
 			_, err = p.change(ctx, "looking for the lost task of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
@@ -180,7 +163,10 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 			})
 		case t.Status.Ended() && !untold(t):
 			_, err = p.change(ctx, "looking for lost ends of", doc.ID, func(now *repeat.Plan, at time.Time) (*repeat.Plan, error) {
-				return ended(now, t, at), nil
+				if err := p.keep(ctx, stepplan.ResultsOf(now, t)); err != nil {
+					return nil, err
+				}
+				return stepplan.Ended(now, stepplan.EndOf(t), at), nil
 			})
 		}
 		failed = errors.Join(failed, err)

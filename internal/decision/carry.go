@@ -97,8 +97,10 @@ func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err erro
 	for id, why := range held {
 		s.held[id] = why
 	}
+	now := d.Store.Clock.Now()
 	for _, doc := range s.docs {
-		if s.held[d.Documents.ID(doc)] == nil && len(d.Documents.PlanIDs(doc)) > 0 {
+		// What is planned of a later time stays: by then something else shows that it is carried out.
+		if s.held[d.Documents.ID(doc)] == nil && len(d.Documents.PlanIDs(doc)) > 0 && !d.Planner.PlannedAt(doc).After(now) {
 			done = append(done, doc)
 		}
 	}

@@ -35,8 +35,15 @@ func (d *Decider[D]) Decide(ctx context.Context, began clock.Instant, due []D, l
 func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, lives []store.OutboxLife, recent map[string]D, now time.Time) (out Outcome, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	cases, err := d.cases(call, due, lives, recent)
+	if err == nil {
+		err = d.Planner.Keep(call, cases)
+	}
 	var answers []Answer[D]
 	if err == nil {
+		cases = slices.DeleteFunc(cases, func(c Case[D]) bool {
+			d.endsTold(c.Past)
+			return !c.Due && len(c.Ends) == 0
+		})
 		if later := d.Store.Clock.Now(); later.After(now) {
 			now = later // what starts because something has ended starts after that
 		}
@@ -101,7 +108,7 @@ func count(yes bool) int {
 
 // cases puts together what may have to be decided: due documents, and those of which tasks ended.
 func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLife, recent map[string]D) ([]Case[D], error) {
-	lives, err := d.current(ctx, lives)
+	lives, past, err := d.current(ctx, lives)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +123,7 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 	for _, doc := range due {
 		add(doc, true)
 	}
-	for _, l := range lives {
+	for _, l := range slices.Concat(lives, past) {
 		id := d.Planner.Of(l)
 		if doc, there := recent[id]; there && byID[id] == nil {
 			add(doc, false)
@@ -143,10 +150,12 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 			}
 		}
 	}
-	for _, l := range lives {
+	for n, l := range slices.Concat(lives, past) {
 		switch id := d.Planner.Of(l); {
-		case byID[id] != nil:
+		case byID[id] != nil && n < len(lives):
 			byID[id].Ends = append(byID[id].Ends, l)
+		case byID[id] != nil:
+			byID[id].Past = append(byID[id].Past, l)
 		case !unread[id]:
 			d.endsTold([]store.OutboxLife{l})
 		}
@@ -158,11 +167,11 @@ func (d *Decider[D]) cases(ctx context.Context, due []D, lives []store.OutboxLif
 	return cases, nil
 }
 
-// current leaves out ends that say nothing, or were told: of a task that belongs to nothing, and
-// of a life that lies in the history while a later one is known. A person has had such a task run
-// again. It ends when its newest life does, and as that did, in whichever order the two ends are
-// found.
-func (d *Decider[D]) current(ctx context.Context, lives []store.OutboxLife) (out []store.OutboxLife, err error) {
+// current leaves out ends that say nothing, or were told, as of a task that belongs to nothing. past
+// are those of a life that lies in the history while a later one is known: a person has had such a
+// task run again. It ends when its newest life does, and as that did, in whichever order the two ends
+// are found.
+func (d *Decider[D]) current(ctx context.Context, lives []store.OutboxLife) (out, past []store.OutboxLife, err error) {
 	var ids []string
 	for _, l := range lives {
 		if l.InHistory {
@@ -171,7 +180,7 @@ func (d *Decider[D]) current(ctx context.Context, lives []store.OutboxLife) (out
 	}
 	newest, err := d.Store.Tasks.LastLives(ctx, ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	seen := map[string]bool{}
 	for _, l := range lives {
@@ -179,8 +188,11 @@ func (d *Decider[D]) current(ctx context.Context, lives []store.OutboxLife) (out
 		life := l.ID + "@" + strconv.FormatInt(l.Generation, 10)
 		switch {
 		case d.wasTold(l) || seen[life]:
-		case d.Planner.Of(l) == "" || asked && last != nil && l.Generation < last.Generation:
+		case d.Planner.Of(l) == "":
 			d.endsTold([]store.OutboxLife{l})
+		case asked && last != nil && l.Generation < last.Generation:
+			past = append(past, l)
+			seen[life] = true
 		case asked && last == nil:
 			d.Complain(d.Planner.Of(l), errUnreadLife)
 		default:
@@ -188,7 +200,7 @@ func (d *Decider[D]) current(ctx context.Context, lives []store.OutboxLife) (out
 			seen[life] = true
 		}
 	}
-	return out, nil
+	return out, past, nil
 }
 
 // entries are what the outbox of a life has for this planner.

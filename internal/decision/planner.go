@@ -29,6 +29,9 @@ type Planner[D any] interface {
 	// MustKnow are the tasks of a document whose ends make a difference to what is decided about
 	// it now.
 	MustKnow(d D) (taskIDs []string)
+	// Keep stores what is kept of ends, whatever is decided about them. To do it twice is the same as
+	// once.
+	Keep(ctx context.Context, cases []Case[D]) error
 	// Decide decides about documents. It writes nothing. There is one answer for each case.
 	Decide(ctx context.Context, cases []Case[D], now time.Time) ([]Answer[D], error)
 	// Complete gives a decision what it needs to be written. An error concerns this decision
@@ -46,6 +49,7 @@ type Planner[D any] interface {
 type Case[D any] struct {
 	Doc  D
 	Ends []store.OutboxLife // of its tasks, not told to it yet, the earliest first
+	Past []store.OutboxLife // ends of lives after which a new one began: they decide nothing
 	Due  bool               // it is due, and it is this engine's turn
 
 	drop   bool // what the stored document plans is carried out

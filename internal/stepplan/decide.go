@@ -18,10 +18,10 @@ import (
 // EngineType is the type under which engines of plans are listed among the workers.
 const EngineType = "mscheduler.plan"
 
-// What is to be done about a plan, beside sending the task of a step.
+// What is to be done about a plan.
 const (
+	DoSend       repeat.Action = "send"        // the task of the step is sent, unless it exists
 	DoAgain      repeat.Action = "again"       // the step starts again, at a time
-	DoResults    repeat.Action = "results"     // the results of a step's participants are stored
 	DoCancel     repeat.Action = "cancel"      // the task of the step is cancelled
 	DoUnserved   repeat.Action = "unserved"    // a result says that nobody serves the station
 	DoTellError  repeat.Action = "tell_error"  // the callback of a plan that is ERROR is sent
@@ -32,7 +32,6 @@ const (
 // End is how a task of a step ended.
 type End struct {
 	Step, Try int64
-	Life      int64 // the generation of the task
 	Status    model.Status
 	Kind      model.FailKind // of the execution that failed last; "" = none did
 	ErrorInfo string
@@ -66,7 +65,6 @@ func Ended(p *repeat.Plan, e End, now time.Time) *repeat.Plan {
 		}
 	}
 	if !e.Gone {
-		s.plan(repeat.Planned{Do: DoResults, At: s.PlanTime, Life: e.Life})
 		s.ExecTime = e.At
 	}
 	switch {
@@ -187,7 +185,7 @@ func begin(p *repeat.Plan, now time.Time) *step {
 func (s *step) plan(p repeat.Planned) {
 	s.serial++
 	p.ID, p.Step, p.Try = strconv.FormatInt(s.Rev, 10)+"."+strconv.Itoa(s.serial), s.Step, s.Try
-	if s.Planned = append(s.Planned, p); s.PlannedAt.IsZero() {
+	if s.Planned = append(s.Planned, p); s.PlannedAt.IsZero() || s.PlannedAt.After(s.now) {
 		s.PlannedAt = s.now
 	}
 }
@@ -225,8 +223,7 @@ func (s *step) next() error {
 		return nil
 	}
 	s.Step, s.Try, s.PlanTime, s.Done = n.Step, 0, n.At, false
-	s.plan(repeat.Planned{})
-	s.Planned[len(s.Planned)-1].Task = TaskOf(s.Plan, n.At, s.now)
+	s.plan(repeat.Planned{Do: DoSend, At: n.At})
 	s.look(n.At)
 	return nil
 }
@@ -248,8 +245,7 @@ func (s *step) again(at time.Time, why string) {
 	}
 	s.Reason = why
 	s.Try++
-	s.plan(repeat.Planned{Do: DoAgain})
-	s.Planned[len(s.Planned)-1].At = at
+	s.plan(repeat.Planned{Do: DoAgain, At: at})
 	s.look(at)
 }
 
@@ -305,9 +301,10 @@ func Draft(p *repeat.Plan, starts time.Time) lifecycle.Draft {
 	return d
 }
 
-// TaskOf is the task of the plan's step.
-func TaskOf(p *repeat.Plan, starts, now time.Time) *model.Task {
-	return lifecycle.NewTask(Draft(p, starts), now)
+// Stands reports whether what is planned is about the step and the try that the plan is at. Otherwise a
+// later decision, which knows how that ended, has taken its place.
+func Stands(p *repeat.Plan, pl *repeat.Planned) bool {
+	return pl.Step == p.Step && pl.Try == p.Try && !p.Done && p.Status != repeat.StatusError && p.EndedAt.IsZero()
 }
 
 // argsOf are the arguments of the task of the plan's step, a [repeat.Args].

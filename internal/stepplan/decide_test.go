@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/internal/failkind"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -34,10 +35,13 @@ func bare(p *repeat.Plan) *repeat.Plan {
 	return &c
 }
 
+// taskOf is the task of the plan's step.
+func taskOf(p *repeat.Plan) *model.Task { return lifecycle.NewTask(Draft(p, p.PlanTime), dawn) }
+
 func does(p *repeat.Plan) (out []repeat.Action) {
 	for _, pl := range p.Planned {
-		if pl.Task != nil {
-			out = append(out, "send "+repeat.Action(pl.Task.Key))
+		if pl.Do == DoSend {
+			out = append(out, "send "+repeat.Action(Draft(p, pl.At).Key))
 		} else {
 			out = append(out, pl.Do)
 		}
@@ -48,7 +52,7 @@ func does(p *repeat.Plan) (out []repeat.Action) {
 func TestTheTaskOfAStepHasItsTimeAndItsLease(t *testing.T) {
 	p := begun(t, func(s *repeat.Spec) { s.PlanExecTimeout = time.Minute })
 	require.Equal(t, []repeat.Action{"send p@1"}, does(p))
-	task := p.Planned[0].Task
+	task := taskOf(p)
 	require.Equal(t, dawn.Add(time.Minute), task.StartTime)
 	require.Equal(t, time.Minute, task.Options.WorkerTimeout)
 	require.Equal(t, &model.Origin{Kind: "plan", ID: "-/p", Step: 1}, task.Origin)
@@ -69,10 +73,9 @@ func TestAStepThatFailsPausesEverLonger(t *testing.T) {
 	p := begun(t)
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 		p = Ended(bare(p), End{Step: 1, Try: p.Try, Status: model.StatusFailure, Kind: failkind.Error, ErrorInfo: "no"}, dawn)
-		require.Equal(t, []repeat.Action{DoResults, DoAgain}, does(p))
-		require.Equal(t, dawn.Add(want*time.Second), p.Planned[1].At)
-		require.Equal(t, p.Try, p.Planned[1].Try)
-		require.Equal(t, p.Try-1, p.Planned[0].Try, "the results are those of the try before")
+		require.Equal(t, []repeat.Action{DoAgain}, does(p))
+		require.Equal(t, dawn.Add(want*time.Second), p.Planned[0].At)
+		require.Equal(t, p.Try, p.Planned[0].Try)
 		require.Equal(t, repeat.StateError, p.LastState)
 		require.Equal(t, "no", p.Reason)
 	}
@@ -82,7 +85,7 @@ func TestAStepThatFailsPausesEverLonger(t *testing.T) {
 
 func TestAStepWhoseTaskIsPendingWaitsForAPerson(t *testing.T) {
 	p := Ended(bare(begun(t)), End{Step: 1, Status: model.StatusPending, ErrorInfo: "no"}, dawn)
-	require.Equal(t, []repeat.Action{DoResults}, does(p))
+	require.Empty(t, does(p))
 	require.Equal(t, repeat.StatusRunning, p.Status)
 	p = Ended(bare(p), End{Step: 1, Status: model.StatusManuallyProcessed}, dawn)
 	require.Equal(t, int64(2), p.Step)
@@ -91,14 +94,14 @@ func TestAStepWhoseTaskIsPendingWaitsForAPerson(t *testing.T) {
 
 func TestACancelledTaskLetsThePlanGoOnWithTheNextStep(t *testing.T) {
 	p := Ended(bare(begun(t)), End{Step: 1, Status: model.StatusCancelled, ErrorInfo: "not today"}, dawn)
-	require.Equal(t, []repeat.Action{DoResults, "send p@2"}, does(p))
+	require.Equal(t, []repeat.Action{"send p@2"}, does(p))
 	require.Equal(t, repeat.StateCancelled, p.LastState)
 	require.Zero(t, p.RealRepet)
 }
 
 func TestATaskThatIsGoneIsSentAgain(t *testing.T) {
 	p := Ended(bare(begun(t)), End{Step: 1, Gone: true}, dawn)
-	require.Equal(t, []repeat.Action{DoAgain}, does(p), "nobody knows of results")
+	require.Equal(t, []repeat.Action{DoAgain}, does(p))
 	require.Equal(t, dawn, p.Planned[0].At)
 }
 
@@ -108,15 +111,15 @@ func TestCallbacksTellOfAPlanErrorAndOfTheEnd(t *testing.T) {
 		s.Callback = &model.Callback{Success: &model.CallbackTarget{URL: "https://example.org/ok"}, Error: &model.CallbackTarget{URL: "https://example.org/no"}}
 	})
 	p = Ended(bare(p), End{Step: 1, Status: model.StatusFailure, Kind: failkind.PlanError, ErrorInfo: "no such region"}, dawn)
-	require.Equal(t, []repeat.Action{DoResults, DoTellError}, does(p))
-	d, is := Delivery(p, &p.Planned[1])
+	require.Equal(t, []repeat.Action{DoTellError}, does(p))
+	d, is := Delivery(p, &p.Planned[0])
 	require.True(t, is)
 	require.NotEmpty(t, d.Key)
 	p, err := Reset(bare(p), dawn)
 	require.NoError(t, err)
 	p = Ended(bare(p), End{Step: 1, Try: 1, Status: model.StatusSuccess}, dawn)
-	require.Equal(t, []repeat.Action{DoResults, DoTellFinish, DoLeave}, does(p))
-	again, _ := Delivery(p, &p.Planned[1])
+	require.Equal(t, []repeat.Action{DoTellFinish, DoLeave}, does(p))
+	again, _ := Delivery(p, &p.Planned[0])
 	require.NotEqual(t, d.Key, again.Key)
 	_, err = Reset(p, dawn)
 	require.ErrorIs(t, err, ErrRefused)
@@ -127,7 +130,7 @@ func TestAPlanIsCancelledInEachStatus(t *testing.T) {
 	require.Equal(t, []repeat.Action{DoCancel}, does(p))
 	require.True(t, p.EndedAt.IsZero(), "its step may run")
 	p = Ended(bare(p), End{Step: 1, Status: model.StatusSuccess}, dawn)
-	require.Equal(t, []repeat.Action{DoResults, DoLeave}, does(p), "no step follows")
+	require.Equal(t, []repeat.Action{DoLeave}, does(p), "no step follows")
 	require.Equal(t, "enough", p.Reason)
 	require.Same(t, p, Cancel(p, "again", true, dawn))
 
@@ -147,23 +150,24 @@ func TestNobodyServesAStationIsToldOnce(t *testing.T) {
 func TestWhoTookPartHasAResult(t *testing.T) {
 	p := begun(t)
 	at := dawn.Add(time.Hour)
-	task := *p.Planned[0].Task
+	task := *taskOf(p)
 	task.Status, task.FinishedAt = model.StatusSuccess, at
 	task.WorkerStates = []model.WorkerState{
 		{ExecID: "a", WorkerID: "w1", FailTime: at, FailKind: failkind.Lapsed, FailReason: "no ping"},
 		{ExecID: "b", WorkerID: "w2", FailTime: at, FailKind: failkind.Released, Unstarted: true},
 		{ExecID: "c", WorkerID: "w3", SuccessTime: at},
 	}
-	pl := &repeat.Planned{Do: DoResults, Step: 1, Life: task.Generation, At: p.PlanTime}
-	all := ResultsOf(p, pl, &task)
+	all := ResultsOf(p, &task)
 	require.Len(t, all, 2, "one that did nothing took no part")
 	require.Equal(t, []string{"-/p/1/a", "-/p/1/c"}, []string{all[0].ID, all[1].ID})
 	require.Equal(t, []repeat.State{repeat.StateError, repeat.StateOK}, []repeat.State{all[0].State, all[1].State})
 	require.Equal(t, p.PlanTime, all[1].PlanTime)
 	again := task
 	again.Status = model.StatusExecuting
-	require.Empty(t, ResultsOf(p, pl, &again), "it runs")
+	require.Empty(t, ResultsOf(p, &again), "it runs")
 	again = task
-	again.Generation++
-	require.Empty(t, ResultsOf(p, pl, &again), "it is another life")
+	other := *task.Origin
+	other.Step++
+	again.Origin = &other
+	require.Empty(t, ResultsOf(p, &again), "it is another step")
 }

@@ -3,6 +3,7 @@ package stepplan
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/failkind"
@@ -13,7 +14,7 @@ import (
 
 // EndOf is the end of a step's task.
 func EndOf(t *model.Task) End {
-	e := End{Step: t.Origin.Step, Try: t.Origin.Generation, Life: t.Generation, Status: t.Status, ErrorInfo: t.ErrorInfo, At: t.FinishedAt}
+	e := End{Step: t.Origin.Step, Try: t.Origin.Generation, Status: t.Status, ErrorInfo: t.ErrorInfo, At: t.FinishedAt}
 	for i := range t.WorkerStates {
 		if w := &t.WorkerStates[i]; w.FailKind != "" && (e.Kind == "" || w.FailKind == failkind.PlanError) {
 			e.Kind = w.FailKind
@@ -28,19 +29,20 @@ func EndOf(t *model.Task) End {
 	return e
 }
 
-// ResultsOf are the results of the participants of a step whose task has ended. Of another life of the
-// task there are none.
-func ResultsOf(p *repeat.Plan, pl *repeat.Planned, t *model.Task) (out []*repeat.Result) {
-	if t.Origin == nil || t.Origin.ID != p.ID || t.Origin.Step != pl.Step || t.Generation != pl.Life || !t.Status.Ended() {
+// ResultsOf are the results of the participants of the plan's step, one life of whose task has ended. They
+// do not depend on what is decided. The task of another step has none.
+func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
+	if t.Origin == nil || t.Origin.ID != p.ID || t.Origin.Step != p.Step || !t.Status.Ended() {
 		return nil
 	}
+	step, try := t.Origin.Step, t.Origin.Generation
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
 		state := stateOf(w)
 		if w.Open() || state == "" {
 			continue
 		}
-		r := resultOf(p, pl, w.ExecID)
+		r := resultOf(p, step, try, p.PlanTime, w.ExecID)
 		r.Worker, r.State, r.ErrorInfo, r.At = w.WorkerID, state, w.FailReason, clock.Later(w.SuccessTime, w.FailTime)
 		if state == repeat.StateOK {
 			if r.Result = w.Returns; r.Result.Type == 0 && lifecycle.Wanted(t) == 1 {
@@ -50,7 +52,7 @@ func ResultsOf(p *repeat.Plan, pl *repeat.Planned, t *model.Task) (out []*repeat
 		out = append(out, r)
 	}
 	if len(out) == 0 { // nobody took part: it was cancelled, or expired
-		r := resultOf(p, pl, "none-"+strconv.FormatInt(pl.Try, 10))
+		r := resultOf(p, step, try, p.PlanTime, "none-"+strconv.FormatInt(try, 10))
 		r.State, r.ErrorInfo, r.At = repeat.StateCancelled, t.Remark, t.FinishedAt
 		if t.Status != model.StatusCancelled {
 			r.State, r.ErrorInfo = repeat.StateError, t.ErrorInfo
@@ -76,17 +78,17 @@ func stateOf(w *model.WorkerState) repeat.State {
 	}
 }
 
-func resultOf(p *repeat.Plan, pl *repeat.Planned, which string) *repeat.Result {
+func resultOf(p *repeat.Plan, step, try int64, at time.Time, which string) *repeat.Result {
 	return &repeat.Result{
-		ID:   p.ID + "/" + strconv.FormatInt(pl.Step, 10) + "/" + which,
+		ID:   p.ID + "/" + strconv.FormatInt(step, 10) + "/" + which,
 		Plan: p.ID, PlanID: p.PlanID, Tenant: p.Tenant, Description: p.Description, Station: p.Station,
-		Step: pl.Step, Try: pl.Try, PlanTime: pl.At,
+		Step: step, Try: try, PlanTime: at,
 	}
 }
 
 // UnservedResult tells subscribers of a step that nobody serves its station.
 func UnservedResult(p *repeat.Plan, pl *repeat.Planned) *repeat.Result {
-	r := resultOf(p, pl, "no-worker-"+strconv.FormatInt(pl.Try, 10))
+	r := resultOf(p, pl.Step, pl.Try, pl.At, "no-worker-"+strconv.FormatInt(pl.Try, 10))
 	r.State, r.ErrorInfo, r.At = repeat.StateNoWorker, fmt.Sprintf("no worker serves the station %s", p.Station), p.UpdatedAt
 	return r
 }

@@ -314,30 +314,19 @@ func (s *Nodes) Put(ctx context.Context, nodes []*graph.Node) error {
 // insertNew inserts the records of new flows, which costs the server less than upserts. It returns
 // the others, and those that are there already.
 func (s *Nodes) insertNew(ctx context.Context, nodes []*graph.Node) (rest []*graph.Node, err error) {
-	var docs []any
 	var fresh []*graph.Node
 	for _, n := range nodes {
 		if n.Rev > 1 {
 			rest = append(rest, n)
-			continue
+		} else {
+			fresh = append(fresh, n)
 		}
-		doc, err := documentOf(n)
-		if err != nil {
-			return nil, &FatalError{Reason: "encoding the record of the node " + n.ID, Err: err}
-		}
-		docs, fresh = append(docs, doc), append(fresh, n)
 	}
-	if len(docs) == 0 {
-		return rest, nil
+	existed, err := insertNew(ctx, s.flowNodes, "storing nodes of a new flow", fresh)
+	for _, at := range existed {
+		rest = append(rest, fresh[at])
 	}
-	_, err = s.flowNodes.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false))
-	if collided, only := duplicates(err); only {
-		for _, at := range collided {
-			rest = append(rest, fresh[at])
-		}
-		err = nil
-	}
-	return rest, explain(err, "storing nodes of a new flow")
+	return rest, err
 }
 
 // putEqual changes the records of nodes of which many have become the same: one statement for those.

@@ -20,23 +20,8 @@ type Results struct{ *core }
 
 // Put stores results, each unless it is there. Index: _id.
 func (s *Results) Put(ctx context.Context, results []*repeat.Result) error {
-	const doing = "storing results of plans"
-	models := make([]mongo.WriteModel, len(results))
-	for i, r := range results {
-		doc, err := unlessThere(r)
-		if err != nil {
-			return &FatalError{Reason: "encoding the result " + r.ID, Err: err}
-		}
-		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", r.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
-	}
-	if len(models) == 0 {
-		return nil
-	}
-	_, err := s.planResults.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if _, only := duplicates(err); err != nil && !only {
-		return explain(err, doing)
-	}
-	return nil
+	_, err := insertNew(ctx, s.planResults, "storing results of plans", results)
+	return err
 }
 
 // List reads the results of a plan, the oldest first, behind the given one (nil = from the first).

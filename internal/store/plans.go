@@ -50,72 +50,30 @@ func decodePlan(raw bson.Raw) (*repeat.Plan, error) {
 func (s *Plans) Insert(ctx context.Context, plans []*repeat.Plan) (exists []bool, err error) {
 	const doing = "storing plans"
 	exists = make([]bool, len(plans))
-	models := make([]mongo.WriteModel, len(plans))
+	if !InTransaction(ctx) {
+		collided, err := insertNew(ctx, s.plans, doing, plans)
+		for _, i := range collided {
+			exists[i] = true
+		}
+		return exists, err
+	}
+	models := make([]mongo.WriteModel, len(plans)) // a collision would end the caller's transaction
 	for i, p := range plans {
-		doc, err := planDoc(p)
+		doc, err := unlessThere(p)
 		if err != nil {
 			return nil, &FatalError{Reason: "encoding the plan " + p.ID, Err: err}
 		}
 		models[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", p.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
 	}
 	res, err := s.plans.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-	if collided, only := duplicates(err); only && !InTransaction(ctx) { // others came in between
-		for _, i := range collided {
-			exists[i] = true
-		}
-		err = nil
-	}
 	if err != nil {
 		return nil, explain(err, doing)
 	}
 	for i := range plans {
 		_, inserted := res.UpsertedIDs[int64(i)]
-		exists[i] = exists[i] || !inserted
+		exists[i] = !inserted
 	}
 	return exists, nil
-}
-
-// planDoc is the document of a new plan without its id, which is in the filter of the upsert.
-func planDoc(p *repeat.Plan) (bson.D, error) {
-	c := *p
-	c.Planned = nil
-	doc, err := unlessThere(&c)
-	if len(p.Planned) > 0 {
-		doc = append(doc, d("planned", stepPlans(p.Planned)))
-	}
-	return doc, err
-}
-
-// stepPlans are the documents of what is planned. Tasks are not left to the driver, which takes
-// several times as long.
-func stepPlans(plans []repeat.Planned) bson.A {
-	out := make(bson.A, len(plans))
-	for i, p := range plans {
-		fields := bson.D{d("id", p.ID)}
-		if p.Do != "" {
-			fields = append(fields, d("do", p.Do))
-		}
-		if p.Step != 0 {
-			fields = append(fields, d("step", p.Step))
-		}
-		if p.Try != 0 {
-			fields = append(fields, d("try", p.Try))
-		}
-		if !p.At.IsZero() {
-			fields = append(fields, d("at", p.At))
-		}
-		if p.Task != nil {
-			fields = append(fields, d("task", bson.Raw(codec.AppendTask(make([]byte, 0, len(p.Task.Args.Value)+documentBytes), p.Task))))
-		}
-		if p.Tell != "" {
-			fields = append(fields, d("tell", p.Tell))
-		}
-		if p.Life != 0 {
-			fields = append(fields, d("life", p.Life))
-		}
-		out[i] = fields
-	}
-	return out
 }
 
 // planUpdate is the update of a decision. The definition of a plan never changes, and may be large:
@@ -133,7 +91,7 @@ func planUpdate(w Decision[*repeat.Plan]) (bson.D, error) {
 		after.PlannedAt = before.PlannedAt
 	}
 	update, err := changed(before, after)
-	return pushing(update, stepPlans(plans), w.Drop), err
+	return pushing(update, collect(plans, func(p repeat.Planned) any { return p }), w.Drop), err
 }
 
 // stateOfPlan is a copy with the fields that decisions change, all but what they plan.
@@ -239,32 +197,26 @@ func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, 
 			SetProjection(bson.D{d("messages", 0), d("planned.task", 0)}))
 }
 
-// Leave copies plans that are over to the history, and has them leave the collection plans later: a
-// publish of such an id finds the plan in one of the two. The copy goes when the plan has been over for
-// the retention. What was done before stays as it is. Index: _id of both collections.
+// Leave copies plans that are over, and of which everything planned is carried out, to the history, and has
+// them leave the collection plans later: a publish of such an id finds the plan in one of the two. The copy
+// goes when the plan has been over for the retention. Nobody decides about a plan that is over, so to do it
+// twice only keeps the plan a little longer. Index: _id of both collections.
 func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Time, retention time.Duration) error {
 	const doing = "moving plans to the history"
 	if len(plans) == 0 {
 		return nil
 	}
-	copies := make([]mongo.WriteModel, len(plans))
-	for i, p := range plans {
+	copies := collect(plans, func(p *repeat.Plan) *repeat.Plan {
 		c := *p
 		c.Planned, c.PlannedAt, c.DeleteAt = nil, time.Time{}, p.EndedAt.Add(retention)
-		doc, err := planDoc(&c)
-		if err != nil {
-			return &FatalError{Reason: "encoding the plan " + p.ID, Err: err}
-		}
-		copies[i] = mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{d("_id", p.ID)}).SetUpdate(bson.D{d("$setOnInsert", doc)})
-	}
-	_, err := s.planHistory.BulkWrite(ctx, copies, options.BulkWrite().SetOrdered(false))
-	if _, only := duplicates(err); err != nil && !only {
-		return explain(err, doing)
-	}
-	_, err = bulk(ctx, s.plans, doing, plans, func(p **repeat.Plan) mongo.WriteModel {
-		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", (*p).ID), d("rev", (*p).Rev), d("delete_at", absent)}).SetUpdate(bson.D{d("$set", bson.D{d("delete_at", leaveAt)})})
+		return &c
 	})
-	return err
+	if _, err := insertNew(ctx, s.planHistory, doing, copies); err != nil {
+		return err
+	}
+	filter := bson.D{d("_id", in(collect(plans, s.ID))), d("ended_at", exists)} // fields of no other index
+	_, err := s.plans.UpdateMany(ctx, filter, bson.D{d("$set", bson.D{d("delete_at", leaveAt)}), d("$unset", bson.D{d("planned_at", ""), d("planned", "")})})
+	return explain(err, doing)
 }
 
 // Questions are those of a look. No plan is ever due: the task of the next step waits for its time.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -54,21 +53,6 @@ func putRecords[T any](ctx context.Context, coll *mongo.Collection, doing string
 		err = put(again, false)
 	}
 	return explain(err, doing)
-}
-
-// duplicates are the indices of writes that collided; only says that nothing else went wrong.
-func duplicates(err error) (collided []int, only bool) {
-	var bulk mongo.BulkWriteException
-	if !errors.As(err, &bulk) || bulk.WriteConcernError != nil {
-		return nil, false
-	}
-	for _, e := range bulk.WriteErrors {
-		if e.Code != 11000 {
-			return nil, false
-		}
-		collided = append(collided, e.Index)
-	}
-	return collided, len(collided) > 0
 }
 
 // RunFilter selects records. Zero fields select everything.

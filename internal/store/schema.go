@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -216,24 +215,14 @@ func (s *core) movePermits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(docs) > 0 {
-		if _, err := s.permits.InsertMany(ctx, docs, options.InsertMany().SetOrdered(false)); err != nil && !existedOnly(err) {
-			return explain(err, "moving the permits of schema 3")
-		}
+	if _, err := insertNew(ctx, s.permits, "moving the permits of schema 3", docs); err != nil {
+		return err
 	}
 	leases := bson.D{d("_id", bson.Regex{Pattern: "^(stream|job/)"})}
 	if _, err := s.permits.DeleteMany(ctx, leases); err != nil {
 		return explain(err, "deleting the seats and turns of schema 3")
 	}
 	return explain(old.Drop(ctx), "dropping the collection slots of schema 3")
-}
-
-// existedOnly reports whether a bulk write went wrong only for documents that exist. Another error
-// beside those means that documents are missing.
-func existedOnly(err error) bool {
-	var bulk mongo.BulkWriteException
-	return errors.As(err, &bulk) && bulk.WriteConcernError == nil && len(bulk.WriteErrors) > 0 &&
-		!slices.ContainsFunc(bulk.WriteErrors, func(e mongo.BulkWriteError) bool { return e.Code != duplicateKey })
 }
 
 func (s *core) foreign() error {

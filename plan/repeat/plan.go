@@ -145,18 +145,12 @@ type Plan struct {
 
 // Planned is a decision about a plan that an engine must carry out.
 type Planned struct {
-	ID   string `bson:"id"`
-	Do   Action `bson:"do,omitempty"` // "" = only the task is sent
-	Step int64  `bson:"step,omitempty"`
-	Try  int64  `bson:"try,omitempty"`
-	Life int64  `bson:"life,omitempty"` // of results: the generation of the task that has ended
-	// At is when a step that starts again may run; of results, the time of the step.
-	At time.Time `bson:"at,omitempty"`
-	// Task is inserted unless it exists.
-	Task *model.Task `bson:"task,omitempty"`
-	Tell string      `bson:"tell,omitempty"` // the error_info of a callback that is sent, the remark of a cancel
-
-	Ended *model.Task `bson:"-"` // of results: the task that has ended; nil = it is to be read. Never stored
+	ID   string    `bson:"id"`
+	Do   Action    `bson:"do"`
+	Step int64     `bson:"step,omitempty"`
+	Try  int64     `bson:"try,omitempty"`
+	At   time.Time `bson:"at,omitempty"`   // when the step may start; of a note that nobody serves it, its plan_time
+	Tell string    `bson:"tell,omitempty"` // the error_info of a callback that is sent, the remark of a cancel
 }
 
 // Action is what is to be done. The actions are the engine's own.

@@ -299,8 +299,6 @@ func TestAPlanThatBreaksBeforeItsNextTryIsERRORUntilItIsMended(t *testing.T) {
 	w := newWorld(t)
 	w.served()
 	p := w.publish(every("p", 2))
-	w.drain(mstest.SkipTime())
-	p = w.publish(every("q", 2))
 	set := func(update bson.D) {
 		_, err := w.db.Collection("plans").UpdateByID(t.Context(), p.ID, update)
 		require.NoError(t, err)

@@ -136,10 +136,7 @@ func (p planner) sweepLate(ctx context.Context, late []*repeat.Plan, served map[
 			continue
 		case planned:
 			_, err = p.change(ctx, "looking at what is planned of", doc.ID, func(doc *repeat.Plan, now time.Time) (*repeat.Plan, error) {
-				if err := stepplan.Check(doc); err != nil {
-					return stepplan.Broken(doc, "the document of the plan is broken: "+err.Error(), now), nil
-				}
-				return doc, nil
+				return stepplan.Checked(doc, now), nil
 			})
 		case waits && doc.LastState == repeat.StateNoWorker: // it is known
 			continue

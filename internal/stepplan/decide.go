@@ -153,6 +153,14 @@ func Broken(p *repeat.Plan, why string, now time.Time) *repeat.Plan {
 	return s.finish()
 }
 
+// Checked notes that the document of a plan is broken, if it is.
+func Checked(p *repeat.Plan, now time.Time) *repeat.Plan {
+	if err := Check(p); err != nil {
+		return Broken(p, "the document of the plan is broken: "+err.Error(), now)
+	}
+	return p
+}
+
 const (
 	firstPause, lastPause = time.Second, 5 * time.Minute
 	// lookAhead is how long before the next step is due engines begin to look for the end of this one.

@@ -3,8 +3,6 @@ package flow
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -92,7 +90,7 @@ func New(cfg Config) (*Flows, error) {
 	}
 	id := cfg.EngineID
 	if id == "" {
-		id = "flow-" + randomHex(6)
+		id = "flow-" + input.Random()[:12]
 	} else if err := input.WorkerID("engine_id", id); err != nil {
 		return nil, err
 	}
@@ -153,7 +151,7 @@ func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
 	now := f.store.Clock.Now()
 	key := s.Key
 	if key == "" {
-		key = input.NewKey(now, [10]byte(randomBytes(10)))
+		key = input.NewKey(now)
 	}
 	sealed, err := f.seal(s)
 	if err != nil {
@@ -208,7 +206,7 @@ func (f *Flows) seal(s graph.Spec) (graph.Spec, error) {
 
 // typed gives the tasks of a new flow what a send of their types gives to its tasks.
 func (f *Flows) typed(ctx context.Context, doc *graph.Flow) error {
-	doc.Decision = randomHex(8)
+	doc.Decision = input.Random()
 	if err := f.types.Fresh(store.Outside(ctx), tasktypes.MaxAge); err != nil {
 		return err
 	}
@@ -253,12 +251,4 @@ func (f *Flows) ready(ctx context.Context) error {
 		return err
 	}
 	return f.store.FreshClock(ctx)
-}
-
-func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }
-
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails, by its contract
-	return b
 }

@@ -191,8 +191,8 @@ func appended(f *graph.Flow) int64 { return f.Appended }
 func everything(*graph.Flow) int64 { return math.MaxInt64 }
 
 // link decides about the nodes of streams that are to be linked, with numbers up to that of upTo. errs
-// says of which streams nothing can be decided by this process. Of a stream that was not read, since
-// others have much to link, there is neither a decision nor an error.
+// are those of streams about which this process cannot decide. A stream that was not read, because
+// others have much to link, has neither a decision nor an error.
 func (f *Flows) link(ctx context.Context, streams []*graph.Flow, upTo func(*graph.Flow) int64, link linking, now time.Time) (afters []*graph.Flow, errs []error, err error) {
 	last := make(map[string]int64, len(streams))
 	for _, doc := range streams {
@@ -276,11 +276,10 @@ func (p planner) linked(ctx context.Context, flows []*graph.Flow, held map[strin
 				}
 			}
 			t := *n.Task
-			if err := p.types.Unread(t.Type); err != nil {
+			if err := p.types.Give(&t); err != nil {
 				held[l.flow.ID] = err
 				break
 			}
-			lifecycle.TypeTask(&t, p.types.Get(t.Type), t.CreatedAt)
 			task := &t
 			if startsNow(l.flow, n) {
 				if r, err := lifecycle.Release(task, lifecycle.EffectiveOf(task, p.types.Options(t.Type)), now); err == nil {

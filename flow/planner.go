@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -118,7 +119,7 @@ func endsOf(doc *graph.Flow, lives []store.OutboxLife) (ends []flowplan.End) {
 
 // Complete implements [decision.Planner].
 func (p planner) Complete(w store.Decision[*graph.Flow], _ time.Time) error {
-	w.After.Decision = randomHex(8)
+	w.After.Decision = input.Random()
 	return p.complete(w.After, p.store.Flows.PlanIDs(w.Before))
 }
 
@@ -130,10 +131,9 @@ func (f *Flows) complete(doc *graph.Flow, known []string) error {
 		if pl.Task == nil || slices.Contains(known, pl.ID) {
 			continue
 		}
-		if err := f.types.Unread(pl.Task.Type); err != nil {
+		if err := f.types.Give(pl.Task); err != nil {
 			return err
 		}
-		lifecycle.TypeTask(pl.Task, f.types.Get(pl.Task.Type), pl.Task.CreatedAt)
 	}
 	return nil
 }

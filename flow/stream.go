@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/groupcommit"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/store"
 )
 
@@ -32,7 +33,7 @@ const (
 type streams struct {
 	appends *groupcommit.Queue[*appending]
 	links   *groupcommit.Queue[string] // ids of streams that may have nodes to link
-	dried   *groupcommit.Queue[string] // ids of streams of which the last node has ended
+	dried   *groupcommit.Queue[string] // ids of streams whose last node has ended
 }
 
 // appending is one append on its way.
@@ -60,7 +61,7 @@ func (f *Flows) Append(ctx context.Context, scene, group string, nodes ...graph.
 	if err != nil {
 		return nil, fmt.Errorf("appending to a stream: %w", err)
 	}
-	records, err := flowspec.Append(scene, group, sealed.Nodes, func() string { return randomHex(12) }, f.store.Clock.Now())
+	records, err := flowspec.Append(scene, group, sealed.Nodes, input.Random, f.store.Clock.Now())
 	if err != nil {
 		return nil, fmt.Errorf("appending to a stream: %w", err)
 	}

@@ -394,6 +394,6 @@ func (a *arena) awaitQuietFlows() {
 		{"flows that run", "flows", bson.D{{Key: "status", Value: "RUNNING"}}},
 		{"flows with plans", "flows", bson.D{{Key: "planned_at", Value: exists}}},
 		{"tasks that go on", "tasks", bson.D{{Key: "finished_at", Value: bson.D{{Key: "$exists", Value: false}}}, {Key: "status", Value: bson.D{{Key: "$ne", Value: "Wait"}}}, noSentinel}},
-		{"tasks to be told of", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
+		{"tasks with an outbox", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
 	})
 }

@@ -269,7 +269,7 @@ func (a *arena) awaitQuiet() {
 		{"rules with plans", "periodic_rules", bson.D{{Key: "planned.0", Value: exists}}},
 		{"rules that say so", "periodic_rules", bson.D{{Key: "planned_at", Value: exists}}},
 		{"tasks that go on", "tasks", bson.D{{Key: "finished_at", Value: bson.D{{Key: "$exists", Value: false}}}, noSentinel}},
-		{"tasks to be told of", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
+		{"tasks with an outbox", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
 	})
 }
 

@@ -183,8 +183,8 @@ func (a *arena) awaitQuietPlans() {
 		{"plans that run", "plans", bson.D{{Key: "delete_at", Value: bson.D{{Key: "$exists", Value: false}}}}},
 		{"plans with plans", "plans", bson.D{{Key: "planned_at", Value: exists}}},
 		{"tasks that go on", "tasks", bson.D{{Key: "finished_at", Value: bson.D{{Key: "$exists", Value: false}}}, noSentinel}},
-		{"tasks to be told of", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
-		{"lives to be told of", "task_history", bson.D{{Key: "outbox_at", Value: exists}}},
+		{"tasks with an outbox", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
+		{"past lives with an outbox", "task_history", bson.D{{Key: "outbox_at", Value: exists}}},
 	})
 }
 

@@ -197,6 +197,6 @@ func (a *arena) awaitQuietStreams() {
 		{"streams that run", "flows", bson.D{{Key: "running_at", Value: exists}}},
 		{"streams with plans", "flows", bson.D{{Key: "planned_at", Value: exists}}},
 		{"nodes that go on", "flow_nodes", bson.D{{Key: "status", Value: bson.D{{Key: "$in", Value: bson.A{"INIT", "WAIT", "READY"}}}}}},
-		{"tasks to be told of", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
+		{"tasks with an outbox", "tasks", bson.D{{Key: "outbox_at", Value: exists}, noSentinel}},
 	})
 }

@@ -32,7 +32,7 @@ func (p *Periodic) Create(ctx context.Context, s schedule.Spec) (*schedule.Rule,
 	if err != nil {
 		return nil, fmt.Errorf("creating the rule %s: %w", s.Name, err)
 	}
-	r.ID = input.NewKey(now, random())
+	r.ID = input.NewKey(now)
 	if err := p.store.Rules.Insert(ctx, r); err != nil {
 		return nil, fmt.Errorf("creating a rule: %w", err)
 	}
@@ -163,9 +163,4 @@ func (e *UnreadableError) Error() string {
 		lines = append(lines, e.Rules[living].Error())
 	}
 	return strings.Join(lines, "\n")
-}
-
-func random() (b [10]byte) {
-	copy(b[:], randomBytes(len(b)))
-	return b
 }

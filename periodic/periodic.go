@@ -2,8 +2,6 @@ package periodic
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -75,7 +73,7 @@ func New(cfg Config) (*Periodic, error) {
 	}
 	id := cfg.EngineID
 	if id == "" {
-		id = "periodic-" + randomHex(6)
+		id = "periodic-" + input.Random()[:12]
 	} else if err := input.WorkerID("engine_id", id); err != nil {
 		return nil, err
 	}
@@ -94,14 +92,6 @@ func New(cfg Config) (*Periodic, error) {
 // another release, it returns an error.
 func (p *Periodic) Run(ctx context.Context) error {
 	return decision.Run(ctx, p.id, tickplan.EngineType, p.decider)
-}
-
-func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }
-
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails, by its contract
-	return b
 }
 
 // calendarKey is what a parsed rule depends on.

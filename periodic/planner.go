@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/decision"
 	"github.com/mscheduler/mscheduler/internal/httptarget"
+	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
@@ -152,7 +153,7 @@ func (p planner) begun(ctx context.Context, rules []*schedule.Rule) (map[string]
 // Complete implements [decision.Planner]. It gives the tasks that a decision plans what a send of
 // their type gives to its tasks: the planner knows the rule alone.
 func (p planner) Complete(w store.RuleWrite, now time.Time) error {
-	w.After.Decision = randomHex(8)
+	w.After.Decision = input.Random()
 	w.After.QueuedAt = time.Time{}
 	if len(w.After.Queued) > 0 { // the mark by which every engine finds such rules
 		w.After.QueuedAt = cmp.Or(w.Before.QueuedAt, clock.Millis(now))
@@ -162,12 +163,10 @@ func (p planner) Complete(w store.RuleWrite, now time.Time) error {
 		if pl.Task == nil || slices.Contains(known, pl.ID) {
 			continue
 		}
-		if err := p.types.Unread(pl.Task.Type); err != nil {
+		callOnce(pl.Task, p.types.Get(pl.Task.Type))
+		if err := p.types.Give(pl.Task); err != nil {
 			return err
 		}
-		typ := p.types.Get(pl.Task.Type)
-		callOnce(pl.Task, typ)
-		lifecycle.TypeTask(pl.Task, typ, pl.Task.CreatedAt)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type TriggerOptions struct {
 // concurrency policy applies unless the run is forced.
 func (p *Periodic) Trigger(ctx context.Context, id string, o TriggerOptions) (run string, err error) {
 	if o.Request == "" {
-		o.Request = randomHex(8)
+		o.Request = input.Random()
 	} else if err := input.Name("request", o.Request); err != nil {
 		return "", fmt.Errorf("triggering a rule: %w", err)
 	}
@@ -98,7 +98,7 @@ const backfillSlack = time.Second
 // runs once per request, even if the call is repeated with other times.
 func (p *Periodic) Backfill(ctx context.Context, id string, from, to time.Time, request string) (n int, err error) {
 	if request == "" {
-		request = randomHex(8)
+		request = input.Random()
 	} else if err := input.Name("request", request); err != nil {
 		return 0, fmt.Errorf("backfilling a rule: %w", err)
 	}

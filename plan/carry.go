@@ -26,10 +26,9 @@ func (p planner) Tasks(doc *repeat.Plan) (tasks []*model.Task) {
 	for i := range doc.Planned {
 		pl := &doc.Planned[i]
 		if pl.Do == stepplan.DoSend && stepplan.Stands(doc, pl) && p.sendable(doc) == nil {
-			d := stepplan.Draft(doc, pl.At)
-			t := lifecycle.NewTask(d, doc.UpdatedAt)
-			lifecycle.TypeTask(t, p.types.Get(doc.Station), doc.UpdatedAt)
-			tasks = append(tasks, t)
+			if t := lifecycle.NewTask(stepplan.Draft(doc, pl.At), doc.UpdatedAt); p.types.Give(t) == nil {
+				tasks = append(tasks, t)
+			}
 		}
 		if d, is := stepplan.Delivery(doc, pl); is {
 			tasks = append(tasks, lifecycle.NewTask(d, doc.UpdatedAt))

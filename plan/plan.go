@@ -2,8 +2,6 @@ package plan
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -67,7 +65,7 @@ func New(cfg Config) (*Plans, error) {
 	}
 	id := cfg.EngineID
 	if id == "" {
-		id = "plan-" + randomHex(6)
+		id = "plan-" + input.Random()[:12]
 	} else if err := input.WorkerID("engine_id", id); err != nil {
 		return nil, err
 	}
@@ -268,7 +266,7 @@ func (p *Plans) build(s repeat.Spec, now time.Time) (*repeat.Plan, error) {
 	s.Callback, s.Options.Callback = callback, options
 	id := s.PlanID
 	if id == "" {
-		id = input.NewKey(now, [10]byte(randomBytes(10)))
+		id = input.NewKey(now)
 	}
 	doc, err := stepplan.Build(&s, id, now)
 	if err != nil {
@@ -279,7 +277,7 @@ func (p *Plans) build(s repeat.Spec, now time.Time) (*repeat.Plan, error) {
 
 // complete names a decision. It is refused if this process cannot send the step that the plan is at.
 func (p *Plans) complete(doc *repeat.Plan) error {
-	doc.Decision = randomHex(8)
+	doc.Decision = input.Random()
 	if slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool { return pl.Do == stepplan.DoSend && stepplan.Stands(doc, &pl) }) {
 		return p.types.Unread(doc.Station)
 	}
@@ -410,12 +408,4 @@ func (p *Plans) ready(ctx context.Context) error {
 		return err
 	}
 	return p.store.FreshClock(ctx)
-}
-
-func randomHex(n int) string { return hex.EncodeToString(randomBytes(n)) }
-
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails, by its contract
-	return b
 }

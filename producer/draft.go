@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"crypto/rand"
 	"errors"
 	"time"
 
@@ -77,9 +76,7 @@ func validExisting(e model.Existing) error {
 // time, an expiry.
 func newOutgoing(d *Draft, typ *model.TaskType, now time.Time) *outgoing {
 	if d.Key == "" {
-		var random [10]byte
-		_, _ = rand.Read(random[:]) // never fails: it ends the program instead
-		d.Key = input.NewKey(now, random)
+		d.Key = input.NewKey(now)
 	}
 	if d.In > 0 {
 		d.Start = now.Add(d.In)

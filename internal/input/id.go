@@ -1,6 +1,7 @@
 package input
 
 import (
+	"crypto/rand"
 	"encoding/base32"
 	"encoding/binary"
 	"strings"
@@ -28,9 +29,18 @@ func ParseTaskID(id string) (tenant, typ, key string, err error) {
 
 var keyEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
+// Random is a random text of at least 128 bits, for ids: lower-case letters and digits.
+func Random() string { return strings.ToLower(rand.Text()) }
+
 // NewKey makes a key that sorts by time: 48 bits of milliseconds, then 80 random bits,
 // as 26 characters.
-func NewKey(now time.Time, random [10]byte) string {
+func NewKey(now time.Time) string {
+	var random [10]byte
+	_, _ = rand.Read(random[:]) // never fails, by its contract
+	return newKey(now, random)
+}
+
+func newKey(now time.Time, random [10]byte) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMilli())<<16)
 	copy(b[6:], random[:])

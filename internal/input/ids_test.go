@@ -56,7 +56,7 @@ func TestNewKeysSortByTime(t *testing.T) {
 		for i := range high {
 			high[i] = 255
 		}
-		ka, kb := NewKey(time.UnixMilli(a), high), NewKey(time.UnixMilli(b), low)
+		ka, kb := newKey(time.UnixMilli(a), high), newKey(time.UnixMilli(b), low)
 		require.Len(r, ka, 26)
 		require.NoError(r, Key(ka))
 		if a < b {

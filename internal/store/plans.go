@@ -199,8 +199,8 @@ func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, 
 
 // Leave copies plans that are over, and of which everything planned is carried out, to the history, and has
 // them leave the collection plans later: a publish of such an id finds the plan in one of the two. The copy
-// goes when the plan has been over for the retention. Nobody decides about a plan that is over, so to do it
-// twice only keeps the plan a little longer. Index: _id of both collections.
+// goes when the plan has been over for the retention. Nobody decides about a plan that is over, and to do
+// it twice changes nothing. Index: _id of both collections.
 func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Time, retention time.Duration) error {
 	const doing = "moving plans to the history"
 	if len(plans) == 0 {
@@ -214,8 +214,9 @@ func (s *Plans) Leave(ctx context.Context, plans []*repeat.Plan, leaveAt time.Ti
 	if _, err := insertNew(ctx, s.planHistory, doing, copies); err != nil {
 		return err
 	}
-	filter := bson.D{d("_id", in(collect(plans, s.ID))), d("ended_at", exists)} // fields of no other index
-	_, err := s.plans.UpdateMany(ctx, filter, bson.D{d("$set", bson.D{d("delete_at", leaveAt)}), d("$unset", bson.D{d("planned_at", ""), d("planned", "")})})
+	filter := bson.D{d("_id", in(collect(plans, s.ID))), d("ended_at", exists), d("delete_at", absent)}
+	leaves := bson.D{d("$set", bson.D{d("delete_at", leaveAt)}), d("$unset", bson.D{d("planned_at", ""), d("planned", "")})}
+	_, err := s.plans.UpdateMany(ctx, filter, leaves, options.UpdateMany().SetHint("_id_")) // not the index of delete_at
 	return explain(err, doing)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
+	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -130,6 +131,15 @@ func (c *Cache) Unread(code string) error {
 	if err := c.unread[code]; err != nil {
 		return fmt.Errorf("the stored task type %s cannot be read: %w", code, err)
 	}
+	return nil
+}
+
+// Give gives a new task what a send of its type gives to its tasks. The error is that of [Cache.Unread].
+func (c *Cache) Give(t *model.Task) error {
+	if err := c.Unread(t.Type); err != nil {
+		return err
+	}
+	lifecycle.TypeTask(t, c.Get(t.Type), t.CreatedAt)
 	return nil
 }
 

@@ -85,10 +85,11 @@ func TestWhatWasCarriedOutNeverComesBack(t *testing.T) {
 func TestOfTwoRecordsStoredAtOnceTheLaterDecisionsStays(t *testing.T) {
 	st := ruleStore(t)
 	for round := range 20 {
+		status := []schedule.RunStatus{schedule.RunScheduled, schedule.RunSuccess}[round%2] // new records are stored in another way
 		var byRev [2][]*schedule.Run
 		for n := range 50 {
 			for i := range byRev {
-				byRev[i] = append(byRev[i], &schedule.Run{ID: fmt.Sprintf("r@%d.%d", round, n), RuleID: "r", Rev: int64(i + 1)})
+				byRev[i] = append(byRev[i], &schedule.Run{ID: fmt.Sprintf("r@%d.%d", round, n), RuleID: "r", Status: status, Rev: int64(i + 1)})
 			}
 		}
 		var wg sync.WaitGroup

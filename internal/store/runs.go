@@ -14,9 +14,32 @@ import (
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
+// manyRuns is from how many records of new runs on a command for these alone is cheaper than upserts.
+const manyRuns = 16
+
 // Put stores records, each unless the stored one is of a later decision. Index: _id.
 func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
-	return putRecords(ctx, s.runs, "storing records of runs", runs, func(r *schedule.Run) (string, int64) { return r.ID, r.Rev })
+	const doing = "storing records of runs"
+	var begun, rest []*schedule.Run
+	for _, r := range runs {
+		if r.Status == schedule.RunScheduled || r.Status == schedule.RunSkipped {
+			begun = append(begun, r)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	if len(begun) < manyRuns {
+		rest = runs
+	} else {
+		existed, err := insertNew(ctx, s.runs, doing, begun)
+		if err != nil {
+			return err
+		}
+		for _, i := range existed { // a queued run, or one of a decision that is carried out again
+			rest = append(rest, begun[i])
+		}
+	}
+	return putRecords(ctx, s.runs, doing, rest, func(r *schedule.Run) (string, int64) { return r.ID, r.Rev })
 }
 
 // putRecords stores records, each unless the stored one is of a later decision: of a higher rev. A

@@ -17,11 +17,11 @@ import (
 // streams measures how fast processes append to one stream and to many, and how long a step of a
 // chain takes at its beginning and at its end, beside a plain send.
 func streams(c *Config) []part {
-	appends, many, steps := c.or(c.Tasks, 20_000, 5_000), c.or(c.Tasks, 1_000, 1_000), c.or(c.Tasks, 20_000, 1_000)
+	appends, many, steps := c.or(c.Tasks, 20_000, 5_000), min(c.or(c.Tasks, 1_000, 1_000), 1_000), c.or(c.Tasks, 20_000, 1_000)
 	plain := new(float64) // median from Send to start
 	return []part{
 		appending("flow/append/one", appends, 1), appending("flow/append/many", appends, many),
-		plainStarts(c.or(c.Tasks, 500, 200), plain), chain(steps, plain),
+		plainStarts(min(c.or(c.Tasks, 500, 200), 500), plain), chain(steps, plain),
 	}
 }
 

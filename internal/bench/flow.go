@@ -10,14 +10,16 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
-	"github.com/mscheduler/mscheduler/internal/flowspec"
 )
+
+// mostNodes is how many nodes a flow may have.
+const mostNodes = 10_000
 
 // flows measures what a node of a flow costs beside a plain task, in a graph as wide as it can be,
 // and how soon a node starts after its parent has ended, in a graph as long as it can be.
 func flows(c *Config) []part {
-	n := min(c.or(c.Tasks, 1000, 300), flowspec.MaxNodes) // of one flow
-	plain := new(float64)                                 // processor time of a plain task
+	n := min(c.or(c.Tasks, 1000, 300), mostNodes)
+	plain := new(float64) // processor time of a plain task
 	parts := []part{plainTasks(n, plain), wideFlow(n, plain), longFlow("flow/long", max(n/20, 2), runsFlows), longFlow("flow/apart", max(n/20, 2), nil)}
 	return append(parts, streams(c)...)
 }

@@ -30,7 +30,7 @@ func (do todo) place() int { return flowplan.Place(do.flow, do.plan) }
 // Finish implements [decision.Planner]: tasks may run, are cancelled, or begin a new life, and the
 // records of nodes are stored. Each task records the life of its node (origin.generation), so what
 // was done already, or is out of date, changes nothing.
-func (p planner) Finish(ctx context.Context, flows []*graph.Flow) (held map[string]error, err error) {
+func (p planner) Finish(ctx context.Context, flows []*graph.Flow, _ map[string]error) (held map[string]error, err error) {
 	todos := map[string][]todo{}  // by task, in the order of the decisions
 	var children, elements []todo // of nodes that start flows, and of those with elements
 	var renew []string

@@ -105,7 +105,7 @@ func (d *driven) retry(doc *graph.Flow, node string) *graph.Flow {
 
 func (d *driven) finish(docs ...*graph.Flow) map[string]error {
 	d.t.Helper()
-	held, err := planner{d.f}.Finish(d.t.Context(), docs)
+	held, err := planner{d.f}.Finish(d.t.Context(), docs, nil)
 	require.NoError(d.t, err)
 	return held
 }

@@ -17,7 +17,7 @@ import (
 const perCommand = 1000
 
 // Finish implements [decision.Planner]: records are stored, and tasks cancelled.
-func (p planner) Finish(ctx context.Context, rules []*schedule.Rule) (held map[string]error, err error) {
+func (p planner) Finish(ctx context.Context, rules []*schedule.Rule, _ map[string]error) (held map[string]error, err error) {
 	var runs []*schedule.Run
 	var cancel []string
 	by := map[string][]string{} // the rules that cancel a task

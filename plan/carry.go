@@ -48,7 +48,7 @@ func (p planner) sendable(doc *repeat.Plan) error {
 // Finish implements [decision.Planner]: steps start again, tasks are cancelled, and plans that are over
 // move to the history. Each task records its step and its try, so what was done already, or is out of
 // date, changes nothing.
-func (p planner) Finish(ctx context.Context, plans []*repeat.Plan) (held map[string]error, err error) {
+func (p planner) Finish(ctx context.Context, plans []*repeat.Plan, unsent map[string]error) (held map[string]error, err error) {
 	held = map[string]error{}
 	var over []*repeat.Plan
 	var unserved []*repeat.Result
@@ -85,7 +85,8 @@ func (p planner) Finish(ctx context.Context, plans []*repeat.Plan) (held map[str
 	if err := p.cancel(ctx, cancels, held); err != nil {
 		return nil, err
 	}
-	over = slices.DeleteFunc(over, func(doc *repeat.Plan) bool { return held[doc.ID] != nil })
+	// With its plans a plan loses what could not be sent, such as the delivery of its callback.
+	over = slices.DeleteFunc(over, func(doc *repeat.Plan) bool { return held[doc.ID] != nil || unsent[doc.ID] != nil })
 	if err := p.store.Plans.Leave(ctx, over, p.store.Clock.Now().Add(leaveAfter), retention); err != nil {
 		return nil, err
 	}

@@ -3,10 +3,18 @@ package plan
 import (
 	"context"
 	"time"
+
+	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
 // Sweep looks for what nobody tells, as one engine of the fleet does every few minutes.
 func (p *Plans) Sweep(ctx context.Context) error { return planner{p}.Sweep(ctx) }
+
+// Finish does the rest of what plans decided, when the tasks of all but the unsent ones are sent.
+func (p *Plans) Finish(ctx context.Context, plans []*repeat.Plan, unsent map[string]error) error {
+	_, err := planner{p}.Finish(ctx, plans, unsent)
+	return err
+}
 
 // Skip lets time pass for p.
 func (p *Plans) Skip(d time.Duration) { p.store.Clock.Skip(d) }

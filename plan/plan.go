@@ -157,7 +157,7 @@ func (p *Plans) publish(ctx context.Context, specs []repeat.Spec, within func(i 
 		return nil, err
 	}
 	for _, doc := range plans {
-		if err := p.complete(doc); err != nil {
+		if err := p.complete(doc, nil); err != nil {
 			return nil, err
 		}
 		switch {
@@ -236,8 +236,7 @@ func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat
 	return plans, nil
 }
 
-// insertBytes is about how much one command stores: plans have their messages twice, once in the task
-// of the first step.
+// insertBytes is about how much one command stores.
 const insertBytes = 4 << 20
 
 const (
@@ -275,10 +274,11 @@ func (p *Plans) build(s repeat.Spec, now time.Time) (*repeat.Plan, error) {
 	return stepplan.Begin(doc, now)
 }
 
-// complete names a decision. It is refused if this process cannot send the step that the plan is at.
-func (p *Plans) complete(doc *repeat.Plan) error {
+// complete names a decision. It is refused if it plans a step, beside what is known, that this process
+// cannot send.
+func (p *Plans) complete(doc *repeat.Plan, known []string) error {
 	doc.Decision = input.Random()
-	if slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool { return pl.Do == stepplan.DoSend && stepplan.Stands(doc, &pl) }) {
+	if slices.ContainsFunc(doc.Planned, func(pl repeat.Planned) bool { return pl.Do == stepplan.DoSend && !slices.Contains(known, pl.ID) }) {
 		return p.types.Unread(doc.Station)
 	}
 	return nil
@@ -332,7 +332,8 @@ func (p *Plans) Cancel(ctx context.Context, id, remark string) (*repeat.Plan, er
 				return nil, err
 			}
 			t, there := lives[stepplan.TaskID(doc, doc.Step)]
-			open = !there && len(others) > 0 || there && (t == nil || !t.Status.Ended() || untold(t))
+			unsent := !there && len(others) > 0 && stepplan.Check(doc) == nil
+			open = unsent || there && (t == nil || !t.Status.Ended() || untold(t))
 		}
 		return stepplan.Cancel(doc, remark, open, now), nil
 	})

@@ -294,6 +294,24 @@ func TestTheFirstStepOfAPublisherThatDiesIsSent(t *testing.T) {
 	}
 }
 
+// Somebody holds the delivery of its callback: the plan waits for it with what it plans.
+func TestAPlanThatIsOverLeavesWhenAllIsSent(t *testing.T) {
+	w := newWorld(t)
+	p := w.publish(every("p", 1))
+	over := *p
+	over.Status, over.EndedAt, over.Rev = repeat.StatusFinish, time.Now(), p.Rev+1
+	over.Planned = []repeat.Planned{{ID: "2.1", Do: "leave", Step: 1}}
+	_, err := w.db.Collection("plans").UpdateByID(t.Context(), p.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: over.Status}, {Key: "ended_at", Value: over.EndedAt}}}})
+	require.NoError(t, err)
+	require.NoError(t, w.plans.Finish(t.Context(), []*repeat.Plan{&over}, map[string]error{p.ID: errors.New("held")}))
+	require.EqualValues(t, 0, w.count("plan_history", bson.D{}))
+	require.NotEmpty(t, over.Planned)
+	require.NotEmpty(t, w.get(p.ID).Planned)
+	require.NoError(t, w.plans.Finish(t.Context(), []*repeat.Plan{&over}, nil))
+	require.EqualValues(t, 1, w.count("plan_history", bson.D{}))
+	require.Empty(t, w.get(p.ID).Planned)
+}
+
 // What is planned of a broken document cannot be carried out, and does not wait for ever.
 func TestAPlanThatBreaksBeforeItsNextTryIsERRORUntilItIsMended(t *testing.T) {
 	w := newWorld(t)

@@ -69,7 +69,7 @@ func (planner) Decide(_ context.Context, cases []decision.Case[*repeat.Plan], no
 
 // Complete implements [decision.Planner].
 func (p planner) Complete(w store.Decision[*repeat.Plan], _ time.Time) error {
-	return p.complete(w.After)
+	return p.complete(w.After, p.store.Plans.PlanIDs(w.Before))
 }
 
 const (

@@ -36,7 +36,7 @@ func TestADrainCountsItsFindsClaimsAndEnds(t *testing.T) {
 		}
 		require.LessOrEqual(t, r.Finds.Commands, r.Commands["find"])
 		require.LessOrEqual(t, r.Claims.Commands+r.Ends.Commands, r.Commands["update"])
-		require.InDelta(t, 60*(*r.ClaimsAttemptedPerWon), tasksOf(r.Claims), 0.5)
+		require.GreaterOrEqual(t, tasksOf(r.Claims), 60*(*r.ClaimsAttemptedPerWon)-0.5, "a command of claims may be sent again on a busy machine")
 		require.InDelta(t, 60, tasksOf(r.Ends), 0.5)
 		require.GreaterOrEqual(t, tasksOf(r.Finds), 59.5, "each task is found at least once")
 		require.Contains(t, strings.Join(r.Notes, "\n"), fmt.Sprintf("claims %d (mean ", r.Claims.Commands))

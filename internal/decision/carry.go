@@ -90,7 +90,7 @@ func (d *Decider[D]) send(ctx context.Context, docs []D) (sent[D], error) {
 func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err error) {
 	ctx, end := context.WithTimeout(ctx, callTimeout)
 	defer end()
-	held, err := d.Planner.Finish(ctx, s.docs)
+	held, err := d.Planner.Finish(ctx, s.docs, s.held)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func (d *Decider[D]) finish(ctx context.Context, s *sent[D]) (done []D, err erro
 	}
 	now := d.Store.Clock.Now()
 	for _, doc := range s.docs {
-		// What is planned of a later time stays: by then something else shows that it is carried out.
-		if s.held[d.Documents.ID(doc)] == nil && len(d.Documents.PlanIDs(doc)) > 0 && !d.Planner.PlannedAt(doc).After(now) {
+		// Plans whose time is still to come stay: by then something else shows that they are carried out.
+		if s.held[d.Documents.ID(doc)] == nil && len(d.Documents.PlanIDs(doc)) > 0 && !d.Planner.PlannedAt(doc).After(now.Add(time.Millisecond)) {
 			done = append(done, doc)
 		}
 	}
@@ -146,8 +146,10 @@ func (d *Decider[D]) CarryOut(ctx context.Context, docs []D) (stuck int, err err
 	return stuck, err
 }
 
-// sweep carries out what was decided and left: its process died, or froze.
+// sweep carries out what was decided and left: its process died, or froze. The next round goes on
+// where there is more than can be done in busyLook.
 func (d *Decider[D]) sweep(ctx context.Context, mine func(id string, late time.Duration) bool) error {
+	entered := d.Store.Local().Monotonic()
 	for skip := 0; ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		began, now := clock.Read(d.Store.Local()), d.Store.Clock.Now()
@@ -174,6 +176,9 @@ func (d *Decider[D]) sweep(ctx context.Context, mine func(id string, late time.D
 		}
 		if err != nil {
 			d.Log.Error().Err(err).Msg("could not apply decisions of other engines; retrying")
+		}
+		if d.Store.Local().Monotonic()-entered > busyLook {
+			return nil
 		}
 		skip += stuck + others + len(unread)
 	}

@@ -30,19 +30,22 @@ func EndOf(t *model.Task) End {
 }
 
 // ResultsOf are the results of the participants of the plan's step, one life of whose task has ended. They
-// do not depend on what is decided. The task of another step has none.
+// do not depend on what is decided, and the plan may be at a later step. The task of a step to come has none.
 func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
-	if t.Origin == nil || t.Origin.ID != p.ID || t.Origin.Step != p.Step || !t.Status.Ended() {
+	if t.Origin == nil || t.Origin.ID != p.ID || t.Origin.Step > p.Step || !t.Status.Ended() {
 		return nil
 	}
-	step, try := t.Origin.Step, t.Origin.Generation
+	step, try, at := t.Origin.Step, t.Origin.Generation, p.PlanTime
+	if step < p.Step {
+		at = t.StartTime // of a step that was started again, the time of that
+	}
 	for i := range t.WorkerStates {
 		w := &t.WorkerStates[i]
 		state := stateOf(w)
 		if w.Open() || state == "" {
 			continue
 		}
-		r := resultOf(p, step, try, p.PlanTime, w.ExecID)
+		r := resultOf(p, step, try, at, w.ExecID)
 		r.Worker, r.State, r.ErrorInfo, r.At = w.WorkerID, state, w.FailReason, clock.Later(w.SuccessTime, w.FailTime)
 		if state == repeat.StateOK {
 			if r.Result = w.Returns; r.Result.Type == 0 && lifecycle.Wanted(t) == 1 {
@@ -52,7 +55,7 @@ func ResultsOf(p *repeat.Plan, t *model.Task) (out []*repeat.Result) {
 		out = append(out, r)
 	}
 	if len(out) == 0 { // nobody took part: it was cancelled, or expired
-		r := resultOf(p, step, try, p.PlanTime, "none-"+strconv.FormatInt(try, 10))
+		r := resultOf(p, step, try, at, "none-"+strconv.FormatInt(try, 10))
 		r.State, r.ErrorInfo, r.At = repeat.StateCancelled, t.Remark, t.FinishedAt
 		if t.Status != model.StatusCancelled {
 			r.State, r.ErrorInfo = repeat.StateError, t.ErrorInfo

@@ -181,7 +181,7 @@ func (s *Plans) List(ctx context.Context, f PlanFilter, history bool, after *rep
 
 // Late reads plans with a step that was due before the given time, also those whose step is being
 // cancelled, the longest due first, behind the given one (nil = from the first). They are without
-// messages and planned tasks. unread are documents that this release cannot read. Index: late.
+// messages. unread are documents that this release cannot read. Index: late.
 func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, limit int) (docs []*repeat.Plan, unread []Unreadable, err error) {
 	late := bson.D{d("$lte", before)}
 	filter := bson.D{d("status", in([]repeat.Status{repeat.StatusRunning, repeat.StatusCancelled})), d("delete_at", absent)}
@@ -194,7 +194,7 @@ func (s *Plans) Late(ctx context.Context, before time.Time, after *repeat.Plan, 
 	}
 	return s.read(ctx, "looking for steps that are late", append(filter, d("plan_time", late)),
 		options.Find().SetHint(indexLate).SetSort(bson.D{d("plan_time", 1), d("_id", 1)}).SetLimit(int64(limit)).
-			SetProjection(bson.D{d("messages", 0), d("planned.task", 0)}))
+			SetProjection(bson.D{d("messages", 0)}))
 }
 
 // Leave copies plans that are over, and of which everything planned is carried out, to the history, and has

@@ -32,8 +32,11 @@ func (s *Runs) Put(ctx context.Context, runs []*schedule.Run) error {
 		rest = runs
 	} else {
 		existed, err := insertNew(ctx, s.runs, doing, begun)
-		if err != nil {
+		if Outage(err) {
 			return err
+		}
+		if err != nil { // one is refused: the others are stored one by one
+			rest = runs
 		}
 		for _, i := range existed { // a queued run, or one of a decision that is carried out again
 			rest = append(rest, begun[i])

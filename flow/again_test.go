@@ -14,7 +14,7 @@ import (
 func TestAFlowDoesNotTakeTheEndsOfAnEarlierOneWithItsKey(t *testing.T) {
 	d := newDriven(t)
 	doc := d.start("f")
-	for i := range 3 { // no engine is told of these ends
+	for i := range 3 { // no engine runs, so none learns of these ends
 		_, err := d.prod.Cancel(t.Context(), taskID(doc, i), "over")
 		require.NoError(t, err)
 	}

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/engine"
@@ -74,6 +77,20 @@ func TestChaosChild(t *testing.T) {
 		return 2, nil
 	}))
 	require.NoError(t, c.Run(t.Context()))
+}
+
+// asChild is the role and the name of this process, and the database, in a child process whose role begins
+// with one of the kinds. Elsewhere the test is skipped.
+func asChild(t *testing.T, kinds ...string) (role, name string, db *mongo.Database) {
+	t.Helper()
+	role = os.Getenv(childRole)
+	if !slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(role, kind) }) {
+		t.Skip("only in a child process")
+	}
+	hearParent()
+	client, err := engine.Client(os.Getenv(childURI))
+	require.NoError(t, err)
+	return role, os.Getenv(childName), client.Database(os.Getenv(childDB))
 }
 
 // hearParent ends a child process when the process that started it is gone. The channel is

@@ -20,7 +20,6 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
-	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -214,14 +213,7 @@ func flowSettled(s graph.Spec, fails map[string]bool) map[string]graph.NodeStatu
 
 // TestFlowChild is no test: it is what the processes of the scenario run.
 func TestFlowChild(t *testing.T) {
-	role := os.Getenv(childRole)
-	if !strings.HasPrefix(role, "flow-") {
-		t.Skip("only in a child process")
-	}
-	hearParent()
-	client, err := engine.Client(os.Getenv(childURI))
-	require.NoError(t, err)
-	db, name := client.Database(os.Getenv(childDB)), os.Getenv(childName)
+	role, name, db := asChild(t, "flow-")
 	if role == "flow-worker" || role == "flow-both" {
 		c, err := consumer.New(consumer.Config{Database: db, WorkerID: name, Concurrency: 50})
 		require.NoError(t, err)

@@ -17,7 +17,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mscheduler/mscheduler/consumer"
-	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/model"
@@ -86,14 +85,7 @@ func tickSpec(n int, end time.Time) schedule.Spec {
 
 // TestPeriodicChild is no test: it is what the processes of the scenario run.
 func TestPeriodicChild(t *testing.T) {
-	role := os.Getenv(childRole)
-	if role != "engine" && role != "ticks" {
-		t.Skip("only in a child process")
-	}
-	hearParent()
-	client, err := engine.Client(os.Getenv(childURI))
-	require.NoError(t, err)
-	db, name := client.Database(os.Getenv(childDB)), os.Getenv(childName)
+	role, name, db := asChild(t, "engine", "ticks")
 	if role == "engine" {
 		p, err := periodic.New(periodic.Config{Database: db, EngineID: name, Logger: zerolog.New(os.Stderr).Level(zerolog.WarnLevel)})
 		require.NoError(t, err)

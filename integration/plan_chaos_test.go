@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mscheduler/mscheduler/consumer"
-	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
@@ -30,14 +28,7 @@ const (
 
 // TestPlanChild is no test: it is what the processes of the scenario run.
 func TestPlanChild(t *testing.T) {
-	role := os.Getenv(childRole)
-	if !strings.HasPrefix(role, "plan-") {
-		t.Skip("only in a child process")
-	}
-	hearParent()
-	client, err := engine.Client(os.Getenv(childURI))
-	require.NoError(t, err)
-	db, name := client.Database(os.Getenv(childDB)), os.Getenv(childName)
+	role, name, db := asChild(t, "plan-")
 	p, err := plan.New(plan.Config{Database: db, Logger: zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)})
 	require.NoError(t, err)
 	switch role {

@@ -51,8 +51,8 @@ func planOf(n, seconds int, ends ...string) planCase {
 	}}
 }
 
-// randomPlan is the plan of that number: of one to five steps, of which some fail first, and some are
-// plan errors.
+// randomPlan is the plan of that number. It has one to five steps. Some fail at first, and some have plan
+// errors.
 func randomPlan(seed, n int) planCase {
 	r := rand.New(rand.NewPCG(uint64(seed), uint64(n)))
 	ends := make([]string, 1+r.IntN(5))

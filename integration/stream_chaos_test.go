@@ -19,7 +19,6 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
-	"github.com/mscheduler/mscheduler/internal/engine"
 	"github.com/mscheduler/mscheduler/internal/fleet"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -96,14 +95,7 @@ func runLink(db *mongo.Database) func(context.Context, *consumer.Task[string]) (
 
 // TestStreamChild is no test: it is what the processes of the scenarios run.
 func TestStreamChild(t *testing.T) {
-	role := os.Getenv(childRole)
-	if !strings.HasPrefix(role, "stream-") {
-		t.Skip("only in a child process")
-	}
-	hearParent()
-	client, err := engine.Client(os.Getenv(childURI))
-	require.NoError(t, err)
-	db, name := client.Database(os.Getenv(childDB)), os.Getenv(childName)
+	role, name, db := asChild(t, "stream-")
 	f, err := flow.New(flow.Config{Database: db, Logger: zerolog.New(os.Stderr).Level(zerolog.ErrorLevel)})
 	require.NoError(t, err)
 	switch role {

@@ -199,7 +199,7 @@ func oneShots(name string, n int, sent *float64, send func(*run, context.Context
 	}
 }
 
-// plansAtRest measures what a process costs that serves n plans, one of which is due each second.
+// plansAtRest measures what a worker with an engine costs where there are n plans, one due each second.
 func plansAtRest(c *Config, name string, n int) part {
 	return part{
 		name: name, workers: 1, settle: 2 * time.Second,

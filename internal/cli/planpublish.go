@@ -33,7 +33,7 @@ The file has one plan per document, or lists of plans, as YAML or JSON; - is std
   timezone: Europe/Berlin         # defaults to UTC
   no_keep: false                  # true: every step runs, late ones one after the other;
                                   # false: times that have passed are skipped
-  messages: [sales, {top: 10}]    # what the steps are told: 1 to 1000 values, at most 240 KiB
+  messages: [sales, {top: 10}]    # arguments of each step: 1 to 1000 values, at most 240 KiB
   plan_exec_timeout: 5m           # lease of a step: it does not start again before that lapses
   options: {retry: {max_errors: 3}}   # of the steps' tasks
 

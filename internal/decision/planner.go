@@ -38,8 +38,8 @@ type Planner[D any] interface {
 	// alone: it cannot be carried out by this process.
 	Complete(w store.Decision[D], now time.Time) error
 	// Finish carries out the rest of what documents plan, once their tasks are sent. To do it
-	// twice is the same as once. unsent are documents, by id, of which a task could not be sent.
-	// They keep their plans, and so do those in held, with the reason.
+	// twice is the same as once. unsent holds documents, by id, with a task that could not be
+	// sent. They keep their plans. So do those in held, which gives the reason.
 	Finish(ctx context.Context, docs []D, unsent map[string]error) (held map[string]error, err error)
 	// Sweep looks for what nobody will tell, every few minutes in one engine of the fleet.
 	Sweep(ctx context.Context) error

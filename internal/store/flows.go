@@ -369,7 +369,7 @@ func (s *Nodes) putEqual(ctx context.Context, nodes []*graph.Node) (done bool) {
 }
 
 // KeepUntil has the records of a flow's nodes deleted at that time; zero = never. rev is that of the
-// decision that says so: a record that a later one has said it of stays as it is. Index: flow.
+// decision: a record that a later decision has changed stays as it is. Index: flow.
 func (s *Nodes) KeepUntil(ctx context.Context, flowID string, at time.Time, rev int64) error {
 	update := setAndUnset(bson.D{d("kept_rev", rev)}, bson.D{d("delete_at", "")})
 	if !at.IsZero() {

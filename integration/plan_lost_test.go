@@ -2,6 +2,7 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -10,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/consumer"
 	"github.com/mscheduler/mscheduler/internal/proxy"
 	"github.com/mscheduler/mscheduler/plan"
+	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
 // planWrites are the writes between the end of a step and the start of the next one, of a try and the
@@ -86,5 +88,34 @@ func TestAProcessFrozenBetweenTwoStepsOfAPlanIsReplacedAndItsLateWriteRefused(t 
 				return a.stored("chaos", "plans", "plan_history", "plan_results", "tasks", "task_history")
 			},
 		}
+	})
+}
+
+// A publisher stores plans, and cannot send their first steps. Engines send them long before their times.
+func TestAFirstStepThatCannotBeSentIsLeftToTheEngines(t *testing.T) {
+	onEngines(t, func(t *testing.T, e Engine) {
+		a := newArena(t, e)
+		px, away := a.behind()
+		trap := px.Set(proxy.Rule{Command: "insert", Collection: "tasks", Do: proxy.CutBefore, Times: -1})
+		p, err := plan.New(plan.Config{Database: away})
+		require.NoError(t, err)
+		doc, err := p.Publish(t.Context(), repeat.Spec{Station: planStep.Name(), PlanType: repeat.Time, PlanTime: time.Now().Add(24 * time.Hour), Messages: []any{planOrder{}}})
+		require.NoError(t, err, "the plan is stored")
+		require.Positive(t, trap.Sprung())
+		sent := func() int64 {
+			n, err := a.db.Collection("tasks").CountDocuments(t.Context(), bson.D{{Key: "origin.id", Value: doc.ID}})
+			require.NoError(t, err)
+			return n
+		}
+		require.Zero(t, sent())
+		engine, err := plan.New(plan.Config{Database: a.db})
+		require.NoError(t, err)
+		defer a.runEngine(engine.Run)()
+		awaitTrue(t, func() string {
+			if sent() == 0 {
+				return "the first step is not sent"
+			}
+			return ""
+		})
 	})
 }

@@ -214,7 +214,7 @@ func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat
 			}
 		}
 		if !store.InTransaction(ctx) {
-			p.decider.Decided(ctx, began, stored...)
+			p.leave(ctx, p.decider.Decided(ctx, began, stored...))
 		}
 		from = to
 	}
@@ -235,6 +235,22 @@ func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat
 	}
 	return plans, nil
 }
+
+// leave leaves plans whose first step could not be sent to the engines, which send it in a few seconds, and
+// not when it is late. If that fails, too, it is late: see endsWithin.
+func (p *Plans) leave(ctx context.Context, plans []*repeat.Plan) {
+	if len(plans) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := p.store.Plans.PlannedSince(ctx, plans, p.store.Clock.Now()); err != nil {
+		p.log.Warn().Err(err).Int("plans", len(plans)).Msg("could not send the first steps of plans; an engine sends them after their times")
+	}
+}
+
+// leaveTimeout is longer than an election.
+const leaveTimeout = 20 * time.Second
 
 // insertBytes is about how much one command stores.
 const insertBytes = 4 << 20

@@ -82,35 +82,44 @@ func (d *Decider[D]) Several(ctx context.Context, began clock.Instant, writes []
 	return v.applied, nil
 }
 
-// Decided carries out at once what new documents plan, which a caller has just stored. What it
-// cannot do waits for a sweep. began is when the caller began.
-func (d *Decider[D]) Decided(ctx context.Context, began clock.Instant, docs ...D) {
+// Decided carries out at once what new documents plan, which a caller has just stored. began is when
+// the caller began. left are those of which something is not carried out: they wait for a sweep.
+func (d *Decider[D]) Decided(ctx context.Context, began clock.Instant, docs ...D) (left []D) {
+	from := 0
 	for _, some := range portions(docs, d.Planner.PlannedBytes) {
-		if !d.decided(ctx, began, some) {
-			return
+		held, err := d.decided(ctx, began, some)
+		if err != nil {
+			d.later(err)
+			return append(left, docs[from:]...)
+		}
+		from += len(some)
+		for _, doc := range some {
+			if held[d.Documents.ID(doc)] != nil {
+				left = append(left, doc)
+			}
 		}
 	}
 	if len(docs) > 0 {
 		d.heard.ofDecision()
 	}
+	return left
 }
 
-func (d *Decider[D]) decided(ctx context.Context, began clock.Instant, docs []D) bool {
+func (d *Decider[D]) decided(ctx context.Context, began clock.Instant, docs []D) (held map[string]error, err error) {
 	ctx, cancel := throughStop(ctx)
 	defer cancel()
-	docs, err := d.unlessFrozen(ctx, began, docs)
-	var s sent[D]
-	if err == nil {
-		s, err = d.send(ctx, docs)
-	}
+	docs, err = d.unlessFrozen(ctx, began, docs)
 	if err != nil {
-		d.later(err)
-		return false
+		return nil, err
+	}
+	s, err := d.send(ctx, docs)
+	if err != nil {
+		return nil, err
 	}
 	if done := d.rest(ctx, began, s); len(done) > 0 {
 		d.remove(ctx, done)
 	}
-	return true
+	return s.held, nil
 }
 
 // verdict is what became of a portion of decisions.

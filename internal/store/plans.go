@@ -76,6 +76,16 @@ func (s *Plans) Insert(ctx context.Context, plans []*repeat.Plan) (exists []bool
 	return exists, nil
 }
 
+// PlannedSince sets since when plans about which nobody has decided again have something planned.
+// Index: _id.
+func (s *Plans) PlannedSince(ctx context.Context, plans []*repeat.Plan, since time.Time) error {
+	_, err := bulk(ctx, s.plans, "leaving plans to the engines", plans, func(p **repeat.Plan) mongo.WriteModel {
+		return mongo.NewUpdateOneModel().SetFilter(bson.D{d("_id", (*p).ID), d("rev", (*p).Rev), d("planned_at", exists)}).
+			SetUpdate(bson.D{d("$set", bson.D{d("planned_at", since)})})
+	})
+	return err
+}
+
 // planUpdate is the update of a decision. The definition of a plan never changes, and may be large:
 // only what decisions change is compared.
 func planUpdate(w Decision[*repeat.Plan]) (bson.D, error) {

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -85,8 +84,7 @@ func TestStepsOfAProcessShareRoundTrips(t *testing.T) {
 		client, err := mongo.Connect(options.Client().ApplyURI(e.URI).SetMonitor(&event.CommandMonitor{
 			Started: func(_ context.Context, ev *event.CommandStartedEvent) {
 				if ev.CommandName == "update" && strings.Contains(ev.Command.Lookup("updates").String(), `"$push"`) {
-					statements, err := ev.Command.Lookup("updates").Array().Values()
-					assert.NoError(t, err)
+					statements, _ := ev.Command.Lookup("updates").Array().Values()
 					commands.Add(1)
 					together.Store(max(together.Load(), int64(len(statements))))
 					reached.Wait()

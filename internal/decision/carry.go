@@ -131,8 +131,17 @@ func (d *Decider[D]) CarryOut(ctx context.Context, docs []D) (stuck int, err err
 		if store.Outage(failed) {
 			return stuck, failed
 		}
-		if failed != nil && len(s.held) == 0 { // the other portions do not wait for this one
-			stuck, err = stuck+len(some), failed
+		if failed != nil && len(s.held) == 0 { // no document stands in another's way
+			left := len(some)
+			if left > 1 {
+				left, failed = d.apart(ctx, some)
+			}
+			if stuck += left; failed != nil {
+				err = failed
+			}
+			if store.Outage(err) {
+				return stuck, err
+			}
 			continue
 		}
 		if failed != nil {
@@ -141,6 +150,20 @@ func (d *Decider[D]) CarryOut(ctx context.Context, docs []D) (stuck int, err err
 		stuck += len(s.held)
 		if gone := d.Documents.CarriedOut(ctx, done); gone != nil {
 			return stuck, gone
+		}
+	}
+	return stuck, err
+}
+
+// apart carries out the two halves of a portion in which the server refuses something.
+func (d *Decider[D]) apart(ctx context.Context, docs []D) (stuck int, err error) {
+	for _, half := range [][]D{docs[:len(docs)/2], docs[len(docs)/2:]} {
+		n, failed := d.CarryOut(ctx, half)
+		if stuck += n; failed != nil {
+			err = failed
+		}
+		if store.Outage(failed) {
+			return stuck, failed
 		}
 	}
 	return stuck, err

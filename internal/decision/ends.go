@@ -3,6 +3,7 @@ package decision
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -36,7 +37,7 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	cases, err := d.cases(call, due, lives, recent)
 	if err == nil {
-		err = d.Planner.Keep(call, cases)
+		cases, out.Stays, err = d.keep(call, cases)
 	}
 	var answers []Answer[D]
 	if err == nil {
@@ -97,6 +98,26 @@ func (d *Decider[D]) decide(ctx context.Context, began clock.Instant, due []D, l
 		}
 	}
 	return out, nil
+}
+
+// keep has the planner keep the ends. stays are the due documents that it leaves out, since the server
+// refuses what is kept of their ends: no document stands in another's way.
+func (d *Decider[D]) keep(ctx context.Context, cases []Case[D]) (kept []Case[D], stays int, err error) {
+	switch err = d.Planner.Keep(ctx, cases); {
+	case err == nil || store.Outage(err):
+		return cases, 0, err
+	case len(cases) == 1:
+		d.Complain(d.Documents.ID(cases[0].Doc), fmt.Errorf("keeping the results of its tasks: %w", err))
+		return nil, count(cases[0].Due), nil
+	}
+	for _, half := range [][]Case[D]{cases[:len(cases)/2], cases[len(cases)/2:]} {
+		some, left, err := d.keep(ctx, half)
+		if err != nil {
+			return nil, 0, err
+		}
+		kept, stays = append(kept, some...), stays+left
+	}
+	return kept, stays, nil
 }
 
 func count(yes bool) int {

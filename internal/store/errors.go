@@ -174,7 +174,8 @@ func Final(err error) bool {
 		return command.Code != 0
 	}
 	var write mongo.WriteException
-	return errors.As(err, &write) && write.WriteConcernError == nil
+	var bulk mongo.BulkWriteException
+	return errors.As(err, &write) && write.WriteConcernError == nil || errors.As(err, &bulk) && bulk.WriteConcernError == nil
 }
 
 // Classify says what can be done about an error of a write.

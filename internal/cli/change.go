@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/model"
@@ -190,7 +191,7 @@ func (r *changing) byID(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		t, err := r.apply(ctx, r.c, id, r.remarkText)
 		if err != nil {
-			if ctx.Err() != nil || isDatabaseError(err) {
+			if ctx.Err() != nil || failure.OfDatabase(err) {
 				return err
 			}
 			if first == nil {

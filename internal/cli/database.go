@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
-	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/flow"
@@ -214,16 +213,6 @@ func (c *connection) now(ctx context.Context) (time.Time, error) {
 		return c.store.Local().Now(), nil
 	}
 	return hello.LocalTime, nil
-}
-
-func isDatabaseError(err error) bool {
-	var server mongo.ServerError
-	return isSelectionError(err) || errors.As(err, &server) || mongo.IsNetworkError(err) || mongo.IsTimeout(err)
-}
-
-func isSelectionError(err error) bool {
-	var sel topology.ServerSelectionError
-	return errors.As(err, &sel)
 }
 
 // firstSentence cuts the driver's description of the whole topology from its error and

@@ -10,12 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
-	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/mscheduler/mscheduler/internal/codec"
 	"github.com/mscheduler/mscheduler/internal/form"
-	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/internal/store"
 )
 
 // asJSON says whether the result is wanted as JSON, or as YAML, which printJSON makes of it.
@@ -194,48 +190,4 @@ func (f *fields) String() string {
 		fmt.Fprintf(&b, "%-*s  %s\n", w, r[0], strings.ReplaceAll(r[1], "\n", "\n"+strings.Repeat(" ", w+2)))
 	}
 	return b.String()
-}
-
-// taskJSON is a task's document as JSON, or a life's, with what is computed when it is read:
-// exec_time_ms, where an execution has ended.
-func taskJSON(raw bson.Raw) (json.RawMessage, error) {
-	t, err := store.Decode(raw)
-	if err != nil {
-		return nil, err
-	}
-	if took := t.ExecTime(); took > 0 {
-		return documentJSON(raw, "id", bson.E{Key: "exec_time_ms", Value: took.Milliseconds()})
-	}
-	return documentJSON(raw, "id")
-}
-
-// documentJSON is a stored document as JSON, unknown fields and all, with secrets hidden, its
-// primary key by the name, and with what is computed.
-func documentJSON(raw bson.Raw, key string, computed ...bson.E) (json.RawMessage, error) {
-	var doc bson.D
-	if err := bson.Unmarshal(raw, &doc); err != nil {
-		return nil, fmt.Errorf("reading a document: %w", err)
-	}
-	secret.Hide(doc)
-	for i := range doc {
-		if doc[i].Key == "_id" {
-			doc[i].Key = key
-		}
-	}
-	out, err := bson.Marshal(append(doc, computed...))
-	if err != nil {
-		return nil, fmt.Errorf("reading a document: %w", err)
-	}
-	return codec.DocumentJSON(out), nil
-}
-
-// storedJSON is a value as [documentJSON] of the document that is stored of it.
-func storedJSON(v any, key string, computed ...bson.E) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := bson.NewEncoder(bson.NewDocumentWriter(&b))
-	enc.SetRegistry(codec.Registry())
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("writing a document: %w", err)
-	}
-	return documentJSON(b.Bytes(), key, computed...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -200,7 +201,7 @@ func runsText(refs []schedule.RunRef, rule *schedule.Rule) string {
 }
 
 // ruleJSON is the stored document, its primary key named id, without secrets.
-func ruleJSON(r *schedule.Rule) (json.RawMessage, error) { return storedJSON(r, "id") }
+func ruleJSON(r *schedule.Rule) (json.RawMessage, error) { return view.Stored(r, "id") }
 
 // evenDeleted reads a rule whose runs are wanted: they stay when it is deleted, under its id.
 func (r *rulesCommand) evenDeleted(ctx context.Context, d *connection, name string) (*schedule.Rule, error) {

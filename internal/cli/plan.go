@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -71,7 +72,7 @@ func (p *plansCommand) sayIdle(ctx context.Context, c *connection) error {
 }
 
 // planJSON is a plan's document as JSON.
-func planJSON(doc *repeat.Plan) (json.RawMessage, error) { return storedJSON(doc, "id") }
+func planJSON(doc *repeat.Plan) (json.RawMessage, error) { return view.Stored(doc, "id") }
 
 // planLine is what became of a plan, for people.
 func planLine(doc *repeat.Plan, now time.Time) string {

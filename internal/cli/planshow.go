@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -150,7 +151,7 @@ func (p *plansCommand) printResults(results []repeat.Result, next string, now ti
 	for i := range results {
 		r := &results[i]
 		var err error
-		if views[i], err = storedJSON(r, "id"); err != nil {
+		if views[i], err = view.Stored(r, "id"); err != nil {
 			return err
 		}
 		result := r.ErrorInfo

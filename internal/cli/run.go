@@ -5,16 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
-	"github.com/mscheduler/mscheduler/admin"
-	"github.com/mscheduler/mscheduler/flow"
-	"github.com/mscheduler/mscheduler/internal/flowplan"
-	"github.com/mscheduler/mscheduler/internal/store"
-	"github.com/mscheduler/mscheduler/model"
-	"github.com/mscheduler/mscheduler/periodic"
-	"github.com/mscheduler/mscheduler/plan"
+	"github.com/mscheduler/mscheduler/internal/failure"
 )
 
 // Exit codes of the binary; the help of every command lists them.
@@ -113,40 +106,33 @@ func Run(ctx context.Context, p Process) int {
 
 func exitCode(ctx context.Context, err error) int {
 	var c *codedError
-	var fatal *store.FatalError
-	var refused *model.RefusedError
-	var flowRefused *flowplan.RefusedError
-	switch {
-	case errors.As(err, &c):
+	if errors.As(err, &c) {
 		return c.code
-	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound, plan.ErrNotFound):
+	}
+	switch failure.Of(err) {
+	case failure.NotFound:
 		return ExitNotFound
-	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, periodic.ErrExists, periodic.ErrNotRunning, flow.ErrClosed, plan.ErrRefused):
-		return ExitRefused
-	case errors.Is(err, model.ErrInvalid):
+	case failure.Invalid:
 		return ExitUsage
-	case errors.Is(err, store.ErrNotFound):
-		return ExitNotFound
-	case errors.As(err, &fatal), errors.As(err, &refused), errors.As(err, &flowRefused):
+	case failure.Changed, failure.Refused, failure.Forbidden:
 		return ExitRefused
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return ExitInterrupted
-	case isDatabaseError(err) && store.Unreachable(err):
+	case failure.Interrupted:
+		if ctx.Err() != nil {
+			return ExitInterrupted
+		}
+		return ExitFailed
+	case failure.Unreachable:
 		return ExitUnreachable
 	default:
 		return ExitFailed
 	}
 }
 
-func isAny(err error, targets ...error) bool {
-	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
-}
-
 // errorText is the error for a person: one mistake on a line, without the program's
 // internals.
 func errorText(err error) string {
 	text := strings.TrimSpace(err.Error())
-	if isSelectionError(err) {
+	if failure.NoServer(err) {
 		text = firstSentence(text)
 	}
 	return strings.ReplaceAll(text, "\n", "\n  ")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 func (a *app) taskHistory() *cobra.Command {
@@ -31,7 +32,7 @@ shows each of them.`,
 		t := newTable("LIFE", "STATUS", "TRIES", "CREATED", "FINISHED", "ARCHIVED", "WHAT")
 		var lives []json.RawMessage
 		for _, doc := range docs {
-			j, err := taskJSON(doc)
+			j, err := view.Task(doc)
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -143,7 +144,7 @@ type jsonLister struct {
 
 func (l *jsonLister) page(docs []bson.Raw) error {
 	for _, doc := range docs {
-		j, err := taskJSON(doc)
+		j, err := view.Task(doc)
 		if err != nil {
 			return err
 		}

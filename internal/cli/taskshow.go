@@ -16,6 +16,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -33,7 +34,7 @@ life of the task, as ` + "`task history` and `task list --history`" + ` name it.
 			return err
 		}
 		if a.asJSON() {
-			j, err := taskJSON(raw)
+			j, err := view.Task(raw)
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -161,7 +162,7 @@ func (a *app) typeShow() *cobra.Command {
 
 // typeJSON is the stored document, with the type's name as code and no secrets.
 func typeJSON(t *model.TaskType, paused []string) (json.RawMessage, error) {
-	return storedJSON(t, "code", bson.E{Key: "paused", Value: slices.Contains(paused, t.Code)})
+	return view.Stored(t, "code", bson.E{Key: "paused", Value: slices.Contains(paused, t.Code)})
 }
 
 func (a *app) typeDelete() *cobra.Command {

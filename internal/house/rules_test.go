@@ -65,6 +65,8 @@ var mayImport = map[string][]string{
 	"internal/builtin":      {"core", "consumer", "internal/httpcall", "internal/httptarget", "internal/secret"},
 	"internal/form":         {"core", "producer", "periodic", "internal/calendar", "internal/httpcall", "internal/secret"},
 	"internal/human":        {},
+	"internal/view":         {"core", "internal/secret", "internal/store"},
+	"internal/failure":      {"core", "internal/flowplan", "internal/store", "producer", "admin", "flow", "periodic", "plan"},
 	"internal/flowdraw":     {"core"},
 	"internal/fleet":        {"internal/clock"},
 	"internal/scratch":      {"core", "internal/store", "internal/embedded"},
@@ -73,7 +75,7 @@ var mayImport = map[string][]string{
 	"internal/bench":        {"core", "internal/workerevent", "producer", "admin", "consumer", "flow", "periodic", "plan", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
 	"internal/cli": {
 		"core", "internal/rulespec", "internal/tickplan", "internal/flowspec", "internal/flowplan", "internal/flowdraw", "internal/stepplan", "producer", "admin", "consumer", "periodic", "flow", "plan", "migrate", "internal/store", "internal/clock",
-		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/form", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep",
+		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep", "internal/view",
 	},
 	"cmd/mscheduler": {"internal/cli"},
 

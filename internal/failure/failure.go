@@ -1,0 +1,85 @@
+// Package failure says what kind of failure an error of the doors is: producer, admin, pull, periodic, flow
+// and plan. The command line makes an exit code of it, and the REST API a status.
+package failure
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
+
+	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/internal/flowplan"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/plan"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// Kind is what a caller can do about a failure.
+type Kind int
+
+// The kinds. None is that of nil.
+const (
+	None        Kind = iota
+	Invalid          // the input is wrong: model.ErrInvalid names the fields
+	NotFound         // there is no such thing
+	Changed          // it has another version than the one that the caller read
+	Refused          // its state forbids it
+	Interrupted      // the caller's context ended
+	Unreachable      // the database does not answer, or not yet: the same again may succeed
+	Forbidden        // the database, or its schema, refuses: a person must mend that
+	Other
+)
+
+// Of is the kind of an error.
+func Of(err error) Kind {
+	var fatal *store.FatalError
+	var refused *model.RefusedError
+	var flowRefused *flowplan.RefusedError
+	switch {
+	case err == nil:
+		return None
+	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound, plan.ErrNotFound):
+		return NotFound
+	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged):
+		return Changed
+	case isAny(err, periodic.ErrExists, periodic.ErrNotRunning, flow.ErrClosed, plan.ErrRefused):
+		return Refused
+	case errors.Is(err, model.ErrInvalid):
+		return Invalid
+	case errors.Is(err, producer.ErrNotFound):
+		return NotFound
+	case errors.As(err, &fatal):
+		return Forbidden
+	case errors.As(err, &refused), errors.As(err, &flowRefused), errors.Is(err, model.ErrFenced):
+		return Refused
+	case errors.Is(err, context.Canceled):
+		return Interrupted
+	case OfDatabase(err) && store.Unreachable(err):
+		return Unreachable
+	default:
+		return Other
+	}
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
+
+// OfDatabase says whether the server answered with an error, or could not be asked.
+func OfDatabase(err error) bool {
+	var server mongo.ServerError
+	return NoServer(err) || errors.As(err, &server) || mongo.IsNetworkError(err) || mongo.IsTimeout(err)
+}
+
+// NoServer says whether no server could be found. The text of such an error describes the whole
+// deployment.
+func NoServer(err error) bool {
+	var selection topology.ServerSelectionError
+	return errors.As(err, &selection)
+}

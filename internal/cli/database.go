@@ -136,7 +136,7 @@ func (a *app) open(ctx context.Context, t target) (*connection, error) {
 		}
 		return nil, unreachable(t, err)
 	}
-	c.at, err = c.now(ctx)
+	c.at, err = c.store.ServerTime(ctx)
 	return c, err
 }
 
@@ -199,20 +199,6 @@ func (a *app) onDatabase(do func(ctx context.Context, c *connection, args []stri
 		}
 		return do(cmd.Context(), c, args)
 	}
-}
-
-// now is the database's time, read without writing.
-func (c *connection) now(ctx context.Context) (time.Time, error) {
-	var hello struct {
-		LocalTime time.Time `bson:"localTime"`
-	}
-	if err := store.Hello(ctx, c.db, &hello); err != nil {
-		return time.Time{}, fmt.Errorf("reading the database's time: %w", err)
-	}
-	if hello.LocalTime.IsZero() {
-		return c.store.Local().Now(), nil
-	}
-	return hello.LocalTime, nil
 }
 
 // firstSentence cuts the driver's description of the whole topology from its error and

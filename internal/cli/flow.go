@@ -11,6 +11,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -98,7 +99,7 @@ func flowViewOf(f *graph.Flow) flowView {
 	}
 	return flowView{
 		f.ID, f.Kind, f.Key, f.Tenant, f.Creator, f.Description, f.Status, f.Reason, f.Rev,
-		jsonTime(f.CreatedAt), jsonTime(f.UpdatedAt), jsonTime(f.EndedAt), jsonTime(f.DeleteAt), parent, counts,
+		view.Time(f.CreatedAt), view.Time(f.UpdatedAt), view.Time(f.EndedAt), view.Time(f.DeleteAt), parent, counts,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 const flowListHelp = `List flows, the last changed first.
@@ -59,7 +60,7 @@ func (f *flowsCommand) list() *cobra.Command {
 					var more []*graph.Flow
 					last := flows[limit-1]
 					if more, err = c.flows.List(ctx, tenant, wanted, last, 1); len(more) > 0 {
-						next = jsonTime(last.UpdatedAt) + " " + human.FlowID(last.ID)
+						next = view.Time(last.UpdatedAt) + " " + human.FlowID(last.ID)
 					}
 				}
 				if err != nil {

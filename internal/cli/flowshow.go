@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/flowdraw"
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 const flowShowHelp = `Show a flow and its nodes; of a stream, the nodes that have not ended and some that have. Each node stands after its parents, below the node at which its branch
@@ -155,7 +156,7 @@ func (f *flowsCommand) showFlow(ctx context.Context, c *connection, doc *graph.F
 func nodeViewOf(v *graph.Vertex, n *flow.NodeView) nodeView {
 	out := nodeView{
 		Node: v.ID, Type: v.Type, Wait: waits(v), Ask: v.Ask, TaskID: n.TaskID, After: n.After, Join: v.Join, OnFailure: v.OnFailure,
-		Status: n.Status, Since: jsonTime(n.At), Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
+		Status: n.Status, Since: view.Time(n.At), Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
 	}
 	if n.Output.Type != 0 {
 		out.Output = codec.ValueJSON(n.Output)

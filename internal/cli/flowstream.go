@@ -15,6 +15,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -250,7 +251,7 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 				case graph.NodeWait:
 					v.Wait++
 				case graph.NodeReady, graph.NodePending:
-					v.Node, v.Is, v.Since = doc.Nodes[i].ID, st.Status, jsonTime(st.At)
+					v.Node, v.Is, v.Since = doc.Nodes[i].ID, st.Status, view.Time(st.At)
 					since = human.Relative(st.At, c.at)
 				}
 			}

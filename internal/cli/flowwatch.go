@@ -10,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 const flowWatchHelp = `Watch a flow until it is FINISH, or until interrupted. The command first prints the flow and the nodes
@@ -65,7 +66,7 @@ type flowEvent struct {
 
 func flowEventOf(id string, e flow.Event) *flowEvent {
 	return &flowEvent{
-		At: jsonTime(e.At), Flow: id, Node: e.Node, Status: cmp.Or(string(e.Status), string(e.Flow)), Reason: e.Reason, Life: e.Life,
+		At: view.Time(e.At), Flow: id, Node: e.Node, Status: cmp.Or(string(e.Status), string(e.Flow)), Reason: e.Reason, Life: e.Life,
 	}
 }
 

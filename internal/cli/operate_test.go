@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 func TestPauseHoldsTasksBackUntilResume(t *testing.T) {
@@ -45,7 +47,7 @@ func TestWorkerListShowsWhoLives(t *testing.T) {
 	r := s.ok("worker", "list")
 	require.Contains(t, r.stdout, "w1")
 	require.Contains(t, r.stdout, "exec,http")
-	var list struct{ Workers []workerView }
+	var list struct{ Workers []view.Worker }
 	s.ok("worker", "list", "-o", "json").json(&list)
 	require.Len(t, list.Workers, 1)
 	require.Equal(t, []string{"exec", "http", "mscheduler.callback", "mscheduler.http"}, list.Workers[0].Types)

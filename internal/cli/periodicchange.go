@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -60,7 +61,7 @@ type ruleView struct {
 }
 
 func viewOf(r *schedule.Rule) ruleView {
-	return ruleView{r.ID, r.Name, r.Tenant, r.Status, r.Version, jsonTime(r.NextFireAt)}
+	return ruleView{r.ID, r.Name, r.Tenant, r.Status, r.Version, view.Time(r.NextFireAt)}
 }
 
 func stateOrNext(r *schedule.Rule, now time.Time) string {
@@ -174,7 +175,7 @@ func (r *rulesCommand) backfill() *cobra.Command {
 				if n == 0 {
 					text = fmt.Sprintf("%s has no tick %s that the request has not run\n", ruleName(rule), times)
 				}
-				return r.result(map[string]any{"id": rule.ID, "runs": n, "from": jsonTime(begin), "to": jsonTime(end)}, text)
+				return r.result(map[string]any{"id": rule.ID, "runs": n, "from": view.Time(begin), "to": view.Time(end)}, text)
 			})(cmd, args)
 		},
 	}

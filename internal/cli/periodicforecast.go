@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -150,7 +151,7 @@ func (v *forecastView) window(out *windowView, what tickplan.WhatIf, stored, cha
 		out.Stored = sumOf(&fares[1], stored.Jitter)
 		v.differ(fares[1].Fates, fares[0].Fates)
 	}
-	out.From, out.To = jsonTime(what.From), jsonTime(what.To)
+	out.From, out.To = view.Time(what.From), view.Time(what.To)
 	out.days = what.To.Sub(what.From).Hours() / 24
 	return nil
 }
@@ -197,7 +198,7 @@ func (v *forecastView) differ(stored, changed []tickplan.Fate) {
 			continue
 		}
 		if v.Differing++; len(v.Differences) < shownDifferences {
-			v.Differences = append(v.Differences, differenceView{jsonTime(at), before, after, at})
+			v.Differences = append(v.Differences, differenceView{view.Time(at), before, after, at})
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -75,7 +76,7 @@ func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) 
 	views := make([]tickView, len(ticks))
 	t := newTable("LOCAL", "", "UTC", "FROM THERE", "FIRES", "CLOCK CHANGE")
 	for i, x := range ticks {
-		views[i] = tickView{jsonTime(x.UTC), x.Local.Format(time.RFC3339), x.Fires, x.Note}
+		views[i] = tickView{view.Time(x.UTC), x.Local.Format(time.RFC3339), x.Fires, x.Note}
 		fires := "yes"
 		if !x.Fires {
 			fires = "no"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -151,8 +152,8 @@ type runView struct {
 
 func runViewOf(x *schedule.Run) runView {
 	return runView{
-		x.ID, x.RuleName, jsonTime(x.Nominal), jsonTime(x.Last), max(x.Count, 1), x.Status, x.Reason, x.Error, x.Attempt, x.Manual,
-		x.TaskID, x.Late, jsonTime(x.StartedAt), jsonTime(x.ExecutedAt), jsonTime(x.EndedAt), x.Call,
+		x.ID, x.RuleName, view.Time(x.Nominal), view.Time(x.Last), max(x.Count, 1), x.Status, x.Reason, x.Error, x.Attempt, x.Manual,
+		x.TaskID, x.Late, view.Time(x.StartedAt), view.Time(x.ExecutedAt), view.Time(x.EndedAt), x.Call,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -70,7 +71,7 @@ func (p *plansCommand) list() *cobra.Command {
 					var more []*repeat.Plan
 					last := plans[limit-1]
 					if more, err = c.plans.List(ctx, f, last, 1); len(more) > 0 {
-						next = jsonTime(last.UpdatedAt) + " " + human.PlanID(last.ID)
+						next = view.Time(last.UpdatedAt) + " " + human.PlanID(last.ID)
 					}
 				}
 				if err != nil {

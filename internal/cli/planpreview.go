@@ -10,6 +10,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -79,7 +80,7 @@ func previewOf(doc *repeat.Plan, now time.Time, n int) (planPreview, error) {
 	}
 	out := planPreview{PlanID: doc.PlanID, Tenant: doc.Tenant, Times: []stepTime{}, id: doc.ID}
 	for _, e := range entries {
-		t := stepTime{Step: e.Step, UTC: jsonTime(e.At), Skipped: e.Skipped, Over: e.Over, Why: e.Why, at: e.At.In(zone)}
+		t := stepTime{Step: e.Step, UTC: view.Time(e.At), Skipped: e.Skipped, Over: e.Over, Why: e.Why, at: e.At.In(zone)}
 		if !e.At.IsZero() {
 			t.Local = t.at.Format(time.RFC3339)
 		}

@@ -129,7 +129,7 @@ func (p *plansCommand) results() *cobra.Command {
 					var more []repeat.Result
 					last := &results[limit-1]
 					if more, err = c.plans.Results(ctx, id, last, 1); len(more) > 0 {
-						next = jsonTime(last.At) + " " + last.ID
+						next = view.Time(last.At) + " " + last.ID
 					}
 				}
 				if err != nil {

@@ -158,8 +158,8 @@ func (a *app) workConfig(w *workFlags) (consumer.Config, error) {
 	return cfg, errors.Join(append(errs, err)...)
 }
 
-// runWorker works until ctx ends, then stops gracefully.
-func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg consumer.Config) error {
+// runWorker works until ctx ends, then stops gracefully. What runs beside the worker ends with it.
+func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg consumer.Config, beside ...func(context.Context) error) error {
 	cfg.Database, cfg.Prefix = conn.db, conn.prefix
 	if w.events {
 		events := newEventWriter(a.Stdout)
@@ -197,16 +197,8 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 		defer cancel()
 	}
 	work := []string{types + " tasks"}
-	var engines []func(context.Context) error
-	if w.periodic {
-		work, engines = append(work, "the periodic rules"), append(engines, conn.rules.Run)
-	}
-	if w.flow {
-		work, engines = append(work, "the flows"), append(engines, conn.flows.Run)
-	}
-	if w.plan {
-		work, engines = append(work, "the plans"), append(engines, conn.plans.Run)
-	}
+	names, engines := w.engines(conn)
+	work = append(work, names...)
 	if !w.events {
 		a.say("worker %s runs %s of %s; Ctrl-C stops it gracefully", c.WorkerID(), human.List(work), conn)
 	}
@@ -215,12 +207,26 @@ func (a *app) runWorker(ctx context.Context, conn *connection, w *workFlags, cfg
 			a.say("stopping: waiting at most %s for %s; press Ctrl-C again to exit at once", span(w.shutdownTimeout), human.Plural(n, "task", "tasks"))
 		}
 	})()
-	err = together(ctx, c.Run, engines...)
+	err = together(ctx, c.Run, append(engines, beside...)...)
 	if err == nil && !w.events {
 		s := c.Stats()
 		a.say("stopped: %s, %d taken over from other workers, %d late results refused", human.Plural(s.Finished, "execution finished", "executions finished"), s.Takeovers, s.Fenced)
 	}
 	return err
+}
+
+// engines are those that the flags ask for, and what they run.
+func (w *workFlags) engines(conn *connection) (names []string, run []func(context.Context) error) {
+	for _, e := range []struct {
+		wanted bool
+		name   string
+		run    func(context.Context) error
+	}{{w.periodic, "the periodic rules", conn.rules.Run}, {w.flow, "the flows", conn.flows.Run}, {w.plan, "the plans", conn.plans.Run}} {
+		if e.wanted {
+			names, run = append(names, e.name), append(run, e.run)
+		}
+	}
+	return names, run
 }
 
 // together runs one thing and the others beside it, until ctx ends or one of them cannot go on.

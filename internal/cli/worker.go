@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/lifecycle"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 func (a *app) workerCommand() *cobra.Command {
@@ -33,24 +33,8 @@ func (a *app) workerCommand() *cobra.Command {
 	return cmd
 }
 
-// workerView is a worker as JSON.
-type workerView struct {
-	ID          string                `json:"id"`
-	Alive       bool                  `json:"alive"`
-	Host        string                `json:"host"`
-	PID         int                   `json:"pid"`
-	Version     string                `json:"version"`
-	Types       []string              `json:"types"`
-	Only        *lifecycle.Conditions `json:"only,omitempty"`
-	Concurrency int                   `json:"concurrency"`
-	Running     int                   `json:"running"`
-	Stream      string                `json:"stream"`
-	StartedAt   string                `json:"started_at,omitempty"`
-	HeartbeatAt string                `json:"heartbeat_at"`
-}
-
 func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) error {
-	views := []workerView{}
+	views := []view.Worker{}
 	t := newTable("WORKER", "STATE", "TYPES", "ONLY", "RUNNING", "SLOTS", "WAKES BY", "STARTED", "HEARTBEAT")
 	silent := 0
 	for i := range workers {
@@ -62,10 +46,7 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 				continue
 			}
 		}
-		views = append(views, workerView{
-			ID: w.ID, Alive: alive, Host: w.Host, PID: w.PID, Version: w.Version, Types: w.Types, Only: w.Only, Concurrency: w.Concurrency,
-			Running: w.Running, Stream: w.Stream, StartedAt: jsonTime(w.StartedAt), HeartbeatAt: jsonTime(w.HeartbeatAt),
-		})
+		views = append(views, view.WorkerOf(w, now))
 		state := "alive"
 		if !alive {
 			state = "silent"
@@ -77,11 +58,4 @@ func (a *app) printWorkers(workers []store.Worker, now time.Time, all bool) erro
 		a.say("%s no recent heartbeat; to list them: --all", human.Plural(silent, "worker has", "workers have"))
 	}
 	return a.resultTable(map[string]any{"workers": views}, t, "no live workers; to start one: mscheduler work")
-}
-
-func jsonTime(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(clock.Format)
 }

@@ -245,6 +245,20 @@ func Hello(ctx context.Context, db *mongo.Database, answer any) error {
 	}, answer)
 }
 
+// ServerTime asks the server that takes writes for its time, without writing.
+func (s *Store) ServerTime(ctx context.Context) (time.Time, error) {
+	var hello struct {
+		LocalTime time.Time `bson:"localTime"`
+	}
+	if err := Hello(ctx, s.db, &hello); err != nil {
+		return time.Time{}, explain(err, "reading the database's time")
+	}
+	if hello.LocalTime.IsZero() {
+		return s.local.Now(), nil
+	}
+	return hello.LocalTime, nil
+}
+
 func hello(run func(command string) *mongo.SingleResult, answer any) error {
 	res := run("hello")
 	var unknown mongo.CommandError

@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"internal/groupcommit": {},
 	"internal/follow":      {"core", "internal/store"},
 	"internal/store":       {"core"},
+	"internal/access":      {"core", "internal/groupcommit", "internal/store"},
 	"internal/tasktypes":   {"core", "internal/store"},
 	"internal/decision":    {"core", "internal/store", "internal/tasktypes"},
 	"internal/claim":       {"core", "internal/store", "internal/tasktypes", "internal/limits"},
@@ -74,7 +75,7 @@ var mayImport = map[string][]string{
 	"internal/demo":         {"core", "internal/store", "internal/fleet", "internal/human", "internal/scratch"},
 	"internal/bench":        {"core", "internal/workerevent", "producer", "admin", "consumer", "flow", "periodic", "plan", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
 	"internal/cli": {
-		"core", "internal/rulespec", "internal/tickplan", "internal/flowspec", "internal/flowplan", "internal/flowdraw", "internal/stepplan", "producer", "admin", "consumer", "periodic", "flow", "plan", "migrate", "internal/store", "internal/clock",
+		"core", "internal/access", "internal/rulespec", "internal/tickplan", "internal/flowspec", "internal/flowplan", "internal/flowdraw", "internal/stepplan", "producer", "admin", "consumer", "periodic", "flow", "plan", "migrate", "internal/store", "internal/clock",
 		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/secret", "internal/upkeep", "internal/view",
 	},
 	"cmd/mscheduler": {"internal/cli"},

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/codec"
+)
+
+// ErrUnknownToken is returned for the id of a token that has no document.
+var ErrUnknownToken = errors.New("no such token")
+
+// tokenKept is how long the document of a token stays when the token is revoked or has expired: an
+// audit can still name it.
+const tokenKept = 90 * 24 * time.Hour
+
+// tokenUseGrain is how exactly last_used_at is kept.
+const tokenUseGrain = time.Minute
+
+// Tokens is the collection tokens. Its callers make sure that the clock is fresh, see
+// [Store.FreshClock].
+type Tokens struct {
+	*core
+	tokens *mongo.Collection
+}
+
+// Tokens is the collection of the access tokens.
+func (s *Store) Tokens() *Tokens { return &Tokens{s.core, s.db.Collection(s.prefix + "tokens")} }
+
+// Token is one document of tokens. Times are the database's.
+//
+// A release that adds a field which narrows what a token may do must raise the schema's min_reader:
+// older ones leave unknown fields out, and would let the token do more.
+type Token struct {
+	ID   string `bson:"_id"` // public
+	Name string `bson:"name"`
+	Hash []byte `bson:"hash"` // SHA-256 of the secret
+	Role string `bson:"role"`
+	// Tenants are those that it may see; nil = all. An empty list in a document is none.
+	Tenants    []string  `bson:"tenants,omitempty"`
+	CreatedAt  time.Time `bson:"created_at"`
+	CreatedBy  string    `bson:"created_by"`
+	ExpiresAt  time.Time `bson:"expires_at,omitempty"` // zero = never
+	LastUsedAt time.Time `bson:"last_used_at,omitempty"`
+	RevokedAt  time.Time `bson:"revoked_at,omitempty"`
+	DeleteAt   time.Time `bson:"delete_at,omitempty"`
+}
+
+// Insert stores a new token, and sets when it was created and when its document goes. Index: _id.
+func (s *Tokens) Insert(ctx context.Context, t *Token) error {
+	t.CreatedAt = s.Clock.Now()
+	if !t.ExpiresAt.IsZero() {
+		t.DeleteAt = t.ExpiresAt.Add(tokenKept)
+	}
+	_, err := s.tokens.InsertOne(ctx, t)
+	return explain(err, "storing the token "+t.Name)
+}
+
+// ByIDs reads tokens. Those that are not there are left out, and so are those that this release cannot
+// read, of which the log tells. Index: _id.
+func (s *Tokens) ByIDs(ctx context.Context, ids []string) (map[string]*Token, error) {
+	found := map[string]*Token{}
+	err := readEach(ctx, s.tokens, "reading tokens", bson.D{d("_id", in(ids))}, options.Find(), func(doc bson.Raw) bool {
+		t := new(Token)
+		if err := codec.Decode(doc, t); err != nil {
+			s.complain(s.tokens, doc, err)
+		} else {
+			found[t.ID] = t
+		}
+		return true
+	})
+	return found, err
+}
+
+// List reads all tokens, ordered by id. unread are those that this release cannot read. Index: _id.
+func (s *Tokens) List(ctx context.Context) (tokens []*Token, unread []Unreadable, err error) {
+	return readReadable[*Token](ctx, s.core, s.tokens, "listing tokens")
+}
+
+// Revoke revokes a token for good and returns its document, or [ErrUnknownToken]. One that is revoked
+// already stays as it is. Index: _id.
+func (s *Tokens) Revoke(ctx context.Context, id string) (*Token, error) {
+	doing := "revoking the token " + id
+	now := s.Clock.Now()
+	_, err := s.tokens.UpdateOne(ctx, bson.D{d("_id", id), d("revoked_at", absent)},
+		bson.D{d("$set", bson.D{d("revoked_at", now), d("delete_at", now.Add(tokenKept))})})
+	if err != nil {
+		return nil, explain(err, doing)
+	}
+	t, there, err := readOne[Token](ctx, s.tokens, doing, bson.D{d("_id", id)})
+	switch {
+	case err != nil:
+		return nil, err
+	case !there:
+		return nil, fmt.Errorf("%w: %s", ErrUnknownToken, id)
+	}
+	return &t, nil
+}
+
+// Used notes that the tokens were used now. A token of which that was noted less than a minute ago, by
+// any process, is left alone. Index: _id.
+func (s *Tokens) Used(ctx context.Context, ids []string) error {
+	noted := bson.D{d("$gt", s.Clock.Now().Add(-tokenUseGrain))}
+	_, err := s.tokens.UpdateMany(ctx, bson.D{d("_id", in(ids)), d("last_used_at", bson.D{d("$not", noted)})},
+		bson.D{d("$currentDate", bson.D{d("last_used_at", true)})})
+	return explain(err, "noting the use of tokens")
+}

@@ -136,7 +136,7 @@ func (d *doctor) server(top store.Topology) {
 func (d *doctor) clocks(ctx context.Context) {
 	local := d.store.Local()
 	began := local.Monotonic()
-	server, err := d.connection.store.ServerTime(ctx)
+	server, err := d.store.ServerTime(ctx)
 	trip := local.Monotonic() - began
 	if err != nil {
 		d.fail("clock", err, "")

@@ -111,7 +111,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add("run", a.demoCommand(), a.devCommand(), a.workCommand(), a.embeddedCommand())
+	add("run", a.demoCommand(), a.devCommand(), a.workCommand(), a.serveCommand(), a.embeddedCommand())
 	add("tasks", a.sendCommand(), a.taskCommand(), a.typeCommand(), a.periodicCommand(), a.planCommand(), a.flowCommand())
 	add("operate", a.workerCommand(), a.pauseCommand(), a.resumeCommand(), a.archiveCommand(), a.dbCommand(), a.doctorCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())

@@ -52,7 +52,7 @@ func Of(err error) Kind {
 		return Refused
 	case errors.Is(err, model.ErrInvalid):
 		return Invalid
-	case errors.Is(err, producer.ErrNotFound):
+	case isAny(err, producer.ErrNotFound, store.ErrUnknownToken):
 		return NotFound
 	case errors.As(err, &fatal):
 		return Forbidden

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mscheduler/mscheduler/consumer"
+	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/server"
+)
+
+const serveHelp = `Run the REST API, a worker for the built-in types, and the engines of periodic rules, flows and
+plans, in the foreground. --no-worker and --no-engines leave these to other processes.
+
+The API is under /api/v1 and describes itself at /api/v1/openapi.json. Requests need a token
+(mscheduler token create). Until the first token exists, serve binds to loopback addresses only,
+and everybody on this machine may do everything. /livez and /readyz answer without a token.
+
+Asynchronous HTTP targets of periodic rules complete their runs at /api/v1/callbacks/{token}.
+--completion-url is the address that they call. It is required where --bind is every address of
+the machine.
+
+The first Ctrl-C (or SIGTERM) stops gracefully; see mscheduler work --help for the worker.`
+
+// serveFlags configure mscheduler serve.
+type serveFlags struct {
+	workFlags
+	bind                string
+	tlsCert, tlsKey     string
+	noWorker, noEngines bool
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run the REST API, a worker and the engines", Long: serveHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.workConfig(&f.workFlags)
+			if err != nil {
+				return err
+			}
+			if (f.tlsCert == "") != (f.tlsKey == "") {
+				return usage("--tls-cert and --tls-key belong together")
+			}
+			conn, err := a.connectReady(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), conn, &f, cfg)
+		},
+	}
+	f.register(cmd.Flags())
+	_ = cmd.Flags().MarkHidden("completion-addr")
+	cmd.Flags().StringVar(&f.bind, "bind", "127.0.0.1:8080", "address to listen on; :8080 is every address of the machine")
+	cmd.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file of the TLS certificate; read again when it changes (default none: plain HTTP)")
+	cmd.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the TLS key")
+	cmd.Flags().BoolVar(&f.noWorker, "no-worker", false, "run no tasks and deliver no callbacks in this process")
+	cmd.Flags().BoolVar(&f.noEngines, "no-engines", false, "do not run the engines of periodic rules, flows and plans in this process")
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg consumer.Config) error {
+	if f.completionAddr != "" {
+		return usage("--completion-addr belongs to work; serve accepts completions at --bind")
+	}
+	f.periodic, f.flow, f.plan = !f.noEngines, !f.noEngines, !f.noEngines
+	listener, err := net.Listen("tcp", f.bind) //nolint:noctx // it takes no time
+	if err != nil {
+		return usage("--bind: %v", err)
+	}
+	defer func() { _ = listener.Close() }() // if Serve has not
+	open, err := a.openTo(ctx, conn, listener.Addr())
+	if err != nil {
+		return err
+	}
+	if err := f.completionsAt(listener.Addr()); err != nil {
+		return err
+	}
+	api, err := server.New(server.Config{
+		Database: conn.db, Prefix: conn.prefix, SecretKey: a.Env.SecretKey, NoTokens: open, Version: version(), Logger: cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	serve := func(ctx context.Context) error { return a.answer(ctx, listener, api, f) }
+	scheme := "http"
+	if f.tlsCert != "" {
+		scheme = "https"
+	}
+	a.say("the API is at %s://%s/api/v1; its description: /api/v1/openapi.json", scheme, listener.Addr())
+	if open {
+		a.say("there is no token: every program on this machine may do everything; to change that: mscheduler token create NAME --role admin")
+	}
+	if !f.noWorker {
+		return a.runWorker(ctx, conn, &f.workFlags, cfg, serve)
+	}
+	names, engines := f.engines(conn)
+	if len(names) > 0 {
+		a.say("runs %s of %s; Ctrl-C stops it gracefully", human.List(names), conn)
+	}
+	return together(ctx, serve, engines...)
+}
+
+// openTo says whether requests need no token: where nobody but this machine can reach the server, and no
+// token was ever made.
+func (a *app) openTo(ctx context.Context, conn *connection, addr net.Addr) (bool, error) {
+	tokens, unread, err := conn.store.Tokens().List(ctx)
+	at, ok := addr.(*net.TCPAddr)
+	switch {
+	case err != nil || len(tokens)+len(unread) > 0:
+		return false, err
+	case ok && at.IP.IsLoopback():
+		return true, nil
+	default:
+		return false, coded(ExitRefused, "there is no token, and %s can be reached from other machines; create one first: mscheduler token create NAME --role admin", addr)
+	}
+}
+
+// completionsAt has targets complete their runs at the address that serve listens on.
+func (f *serveFlags) completionsAt(addr net.Addr) error {
+	if f.completionURL != "" {
+		return nil // as it is
+	}
+	if at, ok := addr.(*net.TCPAddr); ok && at.IP.IsUnspecified() {
+		return usage("--bind is %q, which means every address of this machine; set --completion-url to the one that targets call, such as https://tasks.example.org", f.bind)
+	}
+	scheme := "http://"
+	if f.tlsCert != "" {
+		scheme = "https://"
+	}
+	f.completionURL = scheme + addr.String()
+	return nil
+}
+
+// answer answers requests until ctx ends, and those that are in progress then.
+func (a *app) answer(ctx context.Context, listener net.Listener, api *server.Server, f *serveFlags) error {
+	h := &http.Server{
+		Handler: api, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	h.RegisterOnShutdown(api.Stop)
+	done := make(chan error, 1)
+	go func() {
+		if f.tlsCert == "" {
+			done <- h.Serve(listener)
+			return
+		}
+		certs := &certificates{cert: f.tlsCert, key: f.tlsKey}
+		h.TLSConfig = certs.config()
+		done <- h.ServeTLS(listener, "", "")
+	}()
+	select {
+	case err := <-done:
+		return fmt.Errorf("answering requests: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err := h.Shutdown(stop)
+	if ended := <-done; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	return errors.Join(err, api.Close(stop))
+}

@@ -1,0 +1,121 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+)
+
+// tenancy says how an operation keeps to the tenants of a token.
+type tenancy string
+
+const (
+	tenantOfPath   tenancy = "path"   // the path names the tenant: a thing of another one is not found
+	tenantOfFilter tenancy = "filter" // the tenant that a list or a count is about
+	tenantOfBody   tenancy = "body"   // the tenant that the body names
+	tenantOfHandle tenancy = "handle" // the tenant of the task whose execution a handle names
+	everyTenant    tenancy = "every"  // what belongs to no tenant: only for tokens without tenants
+)
+
+// rule says who may call an operation.
+type rule struct {
+	role    access.Role
+	tenants tenancy
+}
+
+type grantKey struct{}
+
+// grantOf is what the token of a request allows.
+func grantOf(ctx context.Context) access.Grant {
+	g, _ := ctx.Value(grantKey{}).(access.Grant)
+	return g
+}
+
+// admit lets requests pass whose token allows the operation.
+func (s *API) admit(need rule) func(huma.Context, func(huma.Context)) {
+	return func(c huma.Context, next func(huma.Context)) {
+		grant, err := s.authenticate(c)
+		switch {
+		case err != nil:
+		case !grant.Role.Includes(need.role):
+			err = huma.Error403Forbidden("the token's role is " + string(grant.Role) + "; the operation requires " + string(need.role))
+		case need.tenants == everyTenant && grant.Tenants != nil:
+			err = huma.Error403Forbidden("the operation requires a token for every tenant")
+		case need.tenants == tenantOfPath && !grant.Sees(c.Param("tenant")):
+			err = huma.Error404NotFound("not found") // whether it exists is not this token's business
+		}
+		if err == nil {
+			next(huma.WithValue(c, grantKey{}, grant))
+			return
+		}
+		var told huma.StatusError
+		if !errors.As(err, &told) {
+			told = huma.Error500InternalServerError("the request failed; see the server's log")
+		}
+		_ = huma.WriteErr(s.api, c, told.GetStatus(), told.Error())
+	}
+}
+
+// everybody may do everything on a server without access control.
+var everybody = access.Grant{Role: access.Admin}
+
+func (s *API) authenticate(c huma.Context) (access.Grant, error) {
+	if s.config.NoTokens {
+		return everybody, nil
+	}
+	kind, text, _ := strings.Cut(c.Header("Authorization"), " ")
+	if !strings.EqualFold(kind, "Bearer") || text == "" {
+		c.AppendHeader("WWW-Authenticate", "Bearer")
+		return access.Grant{}, huma.Error401Unauthorized("a token is required: Authorization: Bearer msk_...")
+	}
+	grant, err := s.guard.Check(c.Context(), text, addressOf(c.RemoteAddr()))
+	var many *access.TooManyError
+	switch {
+	case errors.As(err, &many):
+		c.AppendHeader("Retry-After", strconv.Itoa(int(many.RetryAfter.Seconds())+1))
+		return grant, huma.Error429TooManyRequests("too many failed attempts; retry later")
+	case errors.Is(err, access.ErrNoToken):
+		c.AppendHeader("WWW-Authenticate", `Bearer error="invalid_token"`)
+		return grant, huma.Error401Unauthorized("the token is not known")
+	case errors.Is(err, access.ErrExpired):
+		c.AppendHeader("WWW-Authenticate", `Bearer error="invalid_token"`)
+		return grant, huma.Error401Unauthorized("the token has expired")
+	}
+	return grant, s.problem(err)
+}
+
+// addressOf is an address without its port.
+func addressOf(remote string) string {
+	if i := strings.LastIndexByte(remote, ':'); i >= 0 {
+		return remote[:i]
+	}
+	return remote
+}
+
+// tenantIn is the tenant that a request is about, for a token that may see it. wanted "" is every tenant
+// for a token without tenants, and the only tenant of a token that has one.
+func tenantIn(ctx context.Context, field, wanted string) (string, error) {
+	g := grantOf(ctx)
+	switch {
+	case g.Tenants == nil, wanted != "" && g.Sees(wanted):
+		return wanted, nil
+	case wanted != "":
+		return "", huma.NewError(http.StatusForbidden, "the token is not for this tenant", &huma.ErrorDetail{Location: field, Message: field + " is " + strconv.Quote(wanted) + "; the token has other tenants"})
+	case len(g.Tenants) == 1:
+		return g.Tenants[0], nil
+	default:
+		return "", huma.NewError(http.StatusUnprocessableEntity, "the request is invalid", &huma.ErrorDetail{Location: field, Message: field + " is required: the token has several tenants"})
+	}
+}
+
+// ofTenant says whether the token sees a task.
+func ofTenant(ctx context.Context, taskID string) bool {
+	tenant, _, _ := strings.Cut(taskID, "/")
+	return grantOf(ctx).Sees(tenant)
+}

@@ -1,0 +1,180 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/rest"
+	"github.com/mscheduler/mscheduler/internal/store"
+)
+
+// operation is what the API's description says of one operation.
+type operation struct {
+	method, path string
+	ID           string `json:"operationId"`
+	Role         string `json:"x-role"`
+	Tenants      string `json:"x-tenants"`
+}
+
+// operations are all that the API has.
+func (w *world) operations() (out []operation) {
+	w.t.Helper()
+	var doc struct {
+		Paths map[string]map[string]operation `json:"paths"`
+	}
+	require.NoError(w.t, json.Unmarshal([]byte(w.do("GET", "/api/v1/openapi.json", "").text), &doc))
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			op.method, op.path = strings.ToUpper(method), path
+			out = append(out, op)
+		}
+	}
+	slices.SortFunc(out, func(a, b operation) int { return strings.Compare(a.ID, b.ID) })
+	require.NotEmpty(w.t, out)
+	return out
+}
+
+// guarded is a world whose requests need tokens.
+func guarded(t *testing.T) *world {
+	return newWorld(t, func(c *rest.Config) { c.NoTokens = false })
+}
+
+// with is the world with a new token.
+func (w *world) with(role access.Role, tenants ...string) *world {
+	w.t.Helper()
+	st, err := store.Open(store.Config{Database: w.db})
+	require.NoError(w.t, err)
+	text, _, err := access.Create(w.t.Context(), st, access.Wanted{Name: string(role), Role: string(role), Tenants: tenants})
+	require.NoError(w.t, err)
+	out := *w
+	out.token = text
+	return &out
+}
+
+// of is the path of an operation on things of a tenant.
+func (o operation) of(tenant string) string {
+	return strings.NewReplacer("{tenant}", tenant, "{type}", "mail", "{key}", "k", "{id}", "x").Replace(o.path)
+}
+
+func TestWithoutATokenNothingButHealthAnswers(t *testing.T) {
+	w := guarded(t)
+	for _, op := range w.operations() {
+		a := w.do(op.method, op.of("-"), "")
+		require.Equal(t, http.StatusUnauthorized, a.status, op.ID)
+		require.Equal(t, "Bearer", a.header.Get("WWW-Authenticate"))
+	}
+	require.Equal(t, "ok\n", w.do("GET", "/livez", "").text)
+	require.Equal(t, "ok\n", w.do("GET", "/readyz", "").text)
+	require.Equal(t, http.StatusUnauthorized, w.as("Authorization", "Bearer msk_x_y").do("GET", "/api/v1/tasks", "").status)
+	require.Equal(t, http.StatusUnauthorized, w.as("Authorization", "Basic eDp5").do("GET", "/api/v1/tasks", "").status)
+}
+
+func TestARoleAllowsItsOperationsAndNoOthers(t *testing.T) {
+	w := guarded(t)
+	for _, role := range access.Roles {
+		mine := w.with(role)
+		for _, op := range w.operations() {
+			a := mine.do(op.method, op.of("-"), "")
+			if role.Includes(access.Role(op.Role)) {
+				require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, a.status, "%s: %s: %s", role, op.ID, a.text)
+			} else {
+				require.Equal(t, http.StatusForbidden, a.status, "%s: %s", role, op.ID)
+			}
+		}
+	}
+}
+
+// Each operation keeps to the tenants of a token in the way that its description says. A new operation
+// without such a way fails here.
+func TestATokenOfATenantSeesAndChangesNothingOfAnother(t *testing.T) {
+	w := guarded(t)
+	all := w.with(access.Admin)
+	for _, tenant := range []string{"mine", "other"} {
+		all.ok("POST", "/api/v1/tasks", fmt.Sprintf(`{"type": "mail", "key": "k", "tenant": %q}`, tenant))
+	}
+	before := all.do("GET", "/api/v1/tasks/other/mail/k", "").text
+	mine := w.with(access.Admin, "mine")
+	for _, op := range w.operations() {
+		t.Run(op.ID, func(t *testing.T) {
+			w := *mine
+			w.t = t
+			switch op.Tenants {
+			case "path":
+				require.Equal(t, "not found", w.fails(http.StatusNotFound, op.method, op.of("other"), "")[""], "as if it were not there")
+			case "filter":
+				w.fails(http.StatusForbidden, op.method, op.of("other")+"?tenant=other", "")
+				require.NotContains(t, w.do(op.method, op.of("mine"), "").text, `"other`)
+			case "body":
+				w.body(op)
+			case "handle":
+				w.handle(op, all)
+			case "every":
+				w.fails(http.StatusForbidden, op.method, op.of("other"), "")
+			default:
+				t.Fatalf("%s says %q of tenants: it needs a way, and a case here", op.ID, op.Tenants)
+			}
+		})
+	}
+	require.Equal(t, before, all.do("GET", "/api/v1/tasks/other/mail/k", "").text, "nobody has changed it")
+	require.Equal(t, all.ok("GET", "/api/v1/tasks/count?tenant=mine", ""), mine.ok("GET", "/api/v1/tasks/count", ""))
+}
+
+// body tries operations whose body names tenants.
+func (w *world) body(op operation) {
+	w.t.Helper()
+	for _, body := range map[string][]string{
+		"send-task":  {`{"type": "mail", "tenant": "other"}`, `{"type": "mail", "tenant": "-"}`},
+		"send-tasks": {`{"tasks": [{"type": "mail", "tenant": "mine"}, {"type": "mail", "tenant": "other"}]}`},
+		"fetch":      {`{"worker_id": "w", "types": ["mail"], "tenants": ["mine", "other"]}`},
+	}[op.ID] {
+		w.fails(http.StatusForbidden, op.method, op.path, body)
+	}
+	switch op.ID {
+	case "send-task":
+		require.Equal(w.t, "mine/new/k", w.ok("POST", op.path, `{"type": "new", "key": "k"}`)["id"], "the tenant of the token")
+	case "send-tasks":
+		require.Equal(w.t, "mine/new/l", at(w.ok("POST", op.path, `{"tasks": [{"type": "new", "key": "l"}]}`), "tasks.0.id"))
+	case "fetch":
+		for _, task := range w.ok("POST", op.path, `{"worker_id": "w", "types": ["mail"], "max": 10}`)["tasks"].([]any) {
+			require.Equal(w.t, "mine", at(task, "tenant"))
+		}
+	default:
+		w.t.Fatalf("no case for %s", op.ID)
+	}
+}
+
+// handle tries operations on an execution of another tenant's task.
+func (w *world) handle(op operation, all *world) {
+	w.t.Helper()
+	all.ok("POST", "/api/v1/tasks", fmt.Sprintf(`{"type": "held", "key": %q, "tenant": "other"}`, op.ID))
+	tasks := all.ok("POST", "/api/v1/pull/fetch", `{"worker_id": "w", "types": ["held"], "tenants": ["other"]}`)
+	handle := at(tasks, "tasks.0.handle").(string)
+	if op.ID == "ping" {
+		require.Equal(w.t, true, at(w.ok("POST", op.path, fmt.Sprintf(`{"handles": [%q]}`, handle)), "executions.0.lost"))
+	} else {
+		require.Equal(w.t, "not found", w.fails(http.StatusNotFound, op.method, op.path, fmt.Sprintf(`{"handle": %q}`, handle))[""])
+	}
+	all.ok("POST", "/api/v1/pull/complete", fmt.Sprintf(`{"handle": %q}`, handle))
+}
+
+func TestAServerWithoutTokensAnswersToItsMachineOnly(t *testing.T) {
+	w := newWorld(t)
+	for host, status := range map[string]int{"localhost:80": 200, "127.0.0.1": 200, "[::1]:8080": 200, "evil.example.org": 403, "10.0.0.1": 403} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/api/v1/tasks", nil)
+		require.NoError(t, err)
+		r.Host = host
+		res, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, status, res.StatusCode, host)
+	}
+	require.Equal(t, http.StatusForbidden, w.as("Origin", "https://evil.example.org").do("POST", "/api/v1/tasks", `{"type": "mail"}`).status)
+	require.Equal(t, http.StatusForbidden, w.as("Sec-Fetch-Site", "cross-site").do("POST", "/api/v1/tasks", `{"type": "mail"}`).status)
+}

@@ -1,0 +1,152 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/producer"
+	"github.com/mscheduler/mscheduler/pull"
+)
+
+// Config of a [API]. Database is required.
+type Config struct {
+	// Database is the caller's. The server never closes it.
+	Database *mongo.Database
+	// Prefix of the collections' names; defaults to "".
+	Prefix string
+	// Mount is the path under which the handler is mounted, such as /scheduler; defaults to "", the root.
+	// Requests arrive with it.
+	Mount string
+	// SecretKey encrypts the secrets of callbacks; see producer.Config.
+	SecretKey string
+	// NoTokens lets everybody do everything. It is for a server that only its own machine can reach.
+	// Otherwise each request but those for health needs a token (mscheduler token create).
+	NoTokens bool
+	// Version of the program, for the description of the API.
+	Version string
+	// Logger defaults to none.
+	Logger zerolog.Logger
+}
+
+// API is the REST API as an [http.Handler]. It is safe for concurrent use.
+type API struct {
+	config      Config
+	store       *store.Store
+	producer    *producer.Producer
+	admin       *admin.Admin
+	puller      *pull.Puller
+	guard       *access.Guard
+	api         huma.API
+	mux         *http.ServeMux
+	waiting     waiting
+	crossOrigin *http.CrossOriginProtection
+	stopping    context.Context // of requests that wait
+	stop        context.CancelFunc
+}
+
+// New checks the Config and makes a server. It does no I/O. A field that is wrong is a model.ErrInvalid.
+func New(c Config) (*API, error) {
+	if c.Mount != "" && (!strings.HasPrefix(c.Mount, "/") || strings.HasSuffix(c.Mount, "/")) {
+		return nil, input.Invalid("mount", "is %q; want a path such as /scheduler", c.Mount)
+	}
+	p, err := producer.New(producer.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	st, err := store.Open(store.Config{Database: c.Database, Prefix: c.Prefix, Logger: c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	s := &API{config: c, store: st, producer: p, admin: admin.New(p), puller: pull.New(p), guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.api = humago.New(s.mux, s.description())
+	s.addTasks()
+	s.addSends()
+	s.addChanges()
+	s.addTypes()
+	s.addWorkers()
+	s.addPull()
+	s.addHealth()
+	s.mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p)) // its token is the right to call it
+	return s, nil
+}
+
+// description is what the OpenAPI document says of the API as a whole.
+func (s *API) description() huma.Config {
+	c := huma.DefaultConfig("mscheduler", s.config.Version)
+	c.CreateHooks = nil // no links to schemas in answers
+	c.DocsPath, c.SchemasPath, c.OpenAPIPath = "", "", "/api/v1/openapi"
+	c.RejectUnknownQueryParameters = true
+	c.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
+	c.Info.Description = "Tasks, types and workers of mscheduler. Each document has the fields that files and `-o json` of the command line have."
+	c.Servers = []*huma.Server{{URL: s.config.Mount + "/"}}
+	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {Type: "http", Scheme: "bearer", Description: "a token of `mscheduler token create`"},
+	}
+	return c
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	switch {
+	case s.config.NoTokens && !localName(r.Host):
+		http.Error(w, "this server answers only to its own machine", http.StatusForbidden)
+	case s.crossOrigin.Check(r) != nil:
+		http.Error(w, "requests from pages of other origins are refused", http.StatusForbidden)
+	default:
+		http.StripPrefix(s.config.Mount, s.mux).ServeHTTP(w, r)
+	}
+}
+
+// localName says whether a Host header names this machine. A page whose name was made to resolve to a
+// loopback address would send its own name.
+func localName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// Stop ends the waits of requests, so that the caller's [http.Server.Shutdown] need not wait for them. Later
+// requests do not wait at all. It is for [http.Server.RegisterOnShutdown].
+func (s *API) Stop() { s.stop() }
+
+// Close waits for what the server is writing. It comes after the last request.
+func (s *API) Close(ctx context.Context) error {
+	s.stop()
+	return s.producer.Close(ctx)
+}
+
+// patient is a context of a request that waits for at most that long, or until the server stops.
+func (s *API) patient(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	unlink := context.AfterFunc(s.stopping, cancel)
+	return ctx, func() {
+		unlink()
+		cancel()
+	}
+}
+
+// OpenAPI is the description of the API, OpenAPI 3.1 as YAML.
+func (s *API) OpenAPI() ([]byte, error) {
+	text, err := s.api.OpenAPI().YAML()
+	return text, errors.Join(err)
+}

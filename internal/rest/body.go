@@ -1,0 +1,60 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// body is a request's body: one written form, as a file of the command line has it. An absent body, where
+// that is allowed, is the form that says nothing.
+type body[T any] struct {
+	form *T
+	raw  []byte
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]. The form is read by Resolve, which can name fields.
+func (b *body[T]) UnmarshalJSON(data []byte) error {
+	b.raw = bytes.Clone(data)
+	return nil
+}
+
+// Resolve implements [huma.Resolver]: it tells what is wrong, field by field.
+func (b *body[T]) Resolve(huma.Context) []error {
+	if b.raw == nil {
+		b.raw = []byte("{}")
+	}
+	doc, err := form.ReadJSON[T]("body", 1, b.raw, "the body")
+	b.form = doc.Form
+	if err != nil {
+		return details(err)
+	}
+	return nil
+}
+
+// Schema implements [huma.SchemaProvider].
+func (body[T]) Schema(r huma.Registry) *huma.Schema { return formSchema(r, reflect.TypeFor[T]()) }
+
+// document is a stored document of type T as package view shows it.
+type document[T any] struct{ json.RawMessage }
+
+// MarshalJSON implements [json.Marshaler].
+func (d document[T]) MarshalJSON() ([]byte, error) { return d.RawMessage, nil }
+
+// Schema implements [huma.SchemaProvider].
+func (document[T]) Schema(r huma.Registry) *huma.Schema {
+	return documentSchema(r, reflect.TypeFor[T](), keyName(reflect.TypeFor[T]()))
+}
+
+// keyName is the name of the primary key of a document.
+func keyName(t reflect.Type) string {
+	if t == reflect.TypeFor[model.TaskType]() {
+		return "code"
+	}
+	return "id"
+}

@@ -1,0 +1,16 @@
+// Package rest is the REST API: the operations, who may call them, and what they read and write. Package server
+// is what services import of it.
+//
+//	request ──▶ token, role, tenant ──▶ path, query, body ──▶ a door (producer, admin, pull) ──▶ document
+//
+// The API has one form for each document: what it takes is what files and flags of the command line say, and
+// what it gives is what the command line prints with -o json. Its description, OpenAPI 3.1, is generated from
+// the code that answers.
+//
+//	api.go        the handler
+//	operation.go access.go   what all operations share, and who may call them
+//	body.go schema.go        what is read and written, with their schemas
+//	problem.go    errors
+//	tasks.go tasksend.go taskchange.go types.go workers.go pull.go   the operations
+//	waiting.go    fetches that wait for tasks
+package rest

@@ -1,0 +1,22 @@
+package rest_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const described = "../../docs/api/openapi.yaml"
+
+// The description in the docs is the one that the code gives. MSCHEDULER_UPDATE=1 writes it.
+func TestTheDescriptionInTheDocsIsThatOfTheCode(t *testing.T) {
+	text, err := newWorld(t).api.OpenAPI()
+	require.NoError(t, err)
+	if os.Getenv("MSCHEDULER_UPDATE") != "" {
+		require.NoError(t, os.WriteFile(described, text, 0o644))
+	}
+	stored, err := os.ReadFile(described)
+	require.NoError(t, err)
+	require.Equal(t, string(stored), string(text), "run: MSCHEDULER_UPDATE=1 go test ./internal/rest -run Description")
+}

@@ -1,0 +1,36 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// maxBody bounds a request's body: a thousand tasks with arguments of some KiB, or one with the largest.
+const maxBody = 8 << 20
+
+// answers are the errors that every operation may answer with.
+var answers = []int{
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusConflict,
+	http.StatusRequestTimeout, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusPreconditionRequired,
+	http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
+}
+
+// add adds an operation. Its tag is the first part of its path.
+func add[I, O any](s *API, need rule, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
+	op.Path = "/api/v1" + op.Path
+	op.SkipValidateBody = true // the form tells what is wrong, field by field
+	op.MaxBodyBytes = maxBody
+	op.Errors = answers
+	op.Security = []map[string][]string{{"token": {}}}
+	op.Extensions = map[string]any{"x-role": string(need.role), "x-tenants": string(need.tenants)}
+	op.Middlewares = append(op.Middlewares, s.admit(need))
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, in)
+		if err != nil {
+			return nil, s.problem(err)
+		}
+		return out, nil
+	})
+}

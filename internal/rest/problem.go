@@ -1,0 +1,77 @@
+package rest
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mscheduler/mscheduler/internal/failure"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// statusOf is the HTTP status of each kind of failure.
+var statusOf = map[failure.Kind]int{
+	failure.Invalid:     http.StatusUnprocessableEntity,
+	failure.NotFound:    http.StatusNotFound,
+	failure.Changed:     http.StatusPreconditionFailed,
+	failure.Refused:     http.StatusConflict,
+	failure.Unreachable: http.StatusServiceUnavailable,
+	failure.Interrupted: http.StatusServiceUnavailable, // the server stops, or nobody waits for the answer
+	failure.Forbidden:   http.StatusInternalServerError,
+	failure.Other:       http.StatusInternalServerError,
+}
+
+// problem is an error of a door as the API tells it: RFC 9457, with each wrong field. Texts of the database
+// stay in the log, since they may tell of its deployment.
+func (s *API) problem(err error) error {
+	if err == nil {
+		return nil
+	}
+	var told huma.StatusError
+	if errors.As(err, &told) {
+		return err
+	}
+	kind := failure.Of(err)
+	status := statusOf[kind]
+	switch kind {
+	case failure.Invalid:
+		return huma.NewError(status, "the request is invalid", details(err)...)
+	case failure.Unreachable:
+		s.config.Logger.Warn().Err(err).Msg("the database does not answer")
+		return huma.ErrorWithHeaders(huma.NewError(status, "the database does not answer; retry"), http.Header{"Retry-After": {"1"}})
+	case failure.Forbidden:
+		s.config.Logger.Error().Err(err).Msg("the database refuses")
+		return huma.NewError(status, "the database refuses; see the server's log")
+	case failure.Interrupted, failure.Other:
+		s.config.Logger.Error().Err(err).Msg("a request failed")
+		return huma.NewError(status, "the request failed; see the server's log")
+	default:
+		return huma.NewError(status, err.Error())
+	}
+}
+
+// details name each wrong field of an input.
+func details(err error) (out []error) {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		for _, e := range joined.Unwrap() {
+			if errors.Is(e, model.ErrInvalid) {
+				out = append(out, details(e)...)
+			}
+		}
+		return out
+	}
+	var written *form.FieldError
+	var invalid *model.InvalidError
+	switch {
+	case errors.As(err, &written):
+		return []error{&huma.ErrorDetail{Location: strings.TrimSuffix("body."+written.Field, "."), Message: strings.TrimSpace(written.Field + " " + written.Reason)}}
+	case errors.As(err, &invalid):
+		return []error{&huma.ErrorDetail{Location: invalid.Field, Message: invalid.Error()}}
+	default:
+		return []error{err}
+	}
+}

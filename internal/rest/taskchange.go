@@ -1,0 +1,93 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// remarked is the body of a command on a task.
+type remarked struct {
+	Remark string `json:"remark,omitzero" doc:"why, for those who look at the task later"`
+}
+
+// retried is the body of a retry.
+type retried struct {
+	Remark string `json:"remark,omitzero" doc:"why, for those who look at the task later"`
+	Step   string `json:"step,omitzero" doc:"the step to begin from: earlier steps keep their values (default: from the start)"`
+}
+
+func (s *API) addChanges() {
+	for _, c := range []struct {
+		verb, summary, more string
+		do                  func(ctx context.Context, id, remark string) (*model.Task, error)
+	}{
+		{"cancel", "Cancel a task that has not ended", "An execution is asked to stop: the task is Cancelled when it has, or when its lease lapses.", s.producer.Cancel},
+		{"resolve", "Decide that a Pending or failed task is done", "It becomes ManuallyProcessed.", s.producer.Resolve},
+	} {
+		add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
+			OperationID: c.verb + "-task", Method: http.MethodPost, Path: taskAt + "/" + c.verb, Tags: []string{"tasks"}, Summary: c.summary, Description: c.more,
+		}, func(ctx context.Context, in *struct {
+			TaskPath
+			Body *body[remarked]
+		}) (*taskAnswer, error) {
+			remark := ""
+			if in.Body != nil {
+				remark = in.Body.form.Remark
+			}
+			t, err := c.do(ctx, in.id(), remark)
+			if err != nil {
+				return nil, err
+			}
+			return answerTask(t)
+		})
+	}
+	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
+		OperationID: "retry-task", Method: http.MethodPost, Path: taskAt + "/retry", Tags: []string{"tasks"}, Summary: "Begin a new life of a task that has ended",
+	}, func(ctx context.Context, in *struct {
+		TaskPath
+		Body *body[retried]
+	}) (*taskAnswer, error) {
+		f := &retried{}
+		if in.Body != nil {
+			f = in.Body.form
+		}
+		t, err := s.retry(ctx, in.id(), f)
+		if err != nil {
+			return nil, err
+		}
+		return answerTask(t)
+	})
+	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
+		OperationID: "release-task", Method: http.MethodPost, Path: taskAt + "/release", Tags: []string{"tasks"}, Summary: "Release a task that was sent as held",
+	}, func(ctx context.Context, in *struct{ TaskPath }) (*taskAnswer, error) {
+		t, err := s.producer.Release(ctx, in.id())
+		if err != nil {
+			return nil, err
+		}
+		return answerTask(t)
+	})
+	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
+		OperationID: "redeliver-task", Method: http.MethodPost, Path: taskAt + "/redeliver", Tags: []string{"tasks"}, Summary: "Deliver the callback of an ended task again",
+		Description: "Answers with the task that delivers it.",
+	}, s.redeliver)
+}
+
+func (s *API) retry(ctx context.Context, id string, f *retried) (*model.Task, error) {
+	if f.Step != "" {
+		return s.producer.RetryFrom(ctx, id, f.Step, f.Remark)
+	}
+	return s.producer.Retry(ctx, id, f.Remark)
+}
+
+func (s *API) redeliver(ctx context.Context, in *struct {
+	TaskPath
+	Generation int64 `query:"generation" minimum:"0" doc:"a past life; 0 = the newest"`
+}) (*sentAnswer, error) {
+	delivery, err := s.admin.Redeliver(ctx, in.id(), in.Generation)
+	return &sentAnswer{Status: http.StatusOK, Body: sentOf(delivery)}, err
+}

@@ -1,0 +1,204 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/producer"
+)
+
+// TaskPath is the id of a task, tenant/type/key, as a path.
+type TaskPath struct {
+	Tenant string `path:"tenant" doc:"tenant of the task; - for a task without one"`
+	Type   string `path:"type" doc:"type of the task"`
+	Key    string `path:"key" doc:"key of the task, percent-encoded where it has a slash"`
+}
+
+func (p *TaskPath) id() string { return p.Tenant + "/" + p.Type + "/" + p.Key }
+
+const taskAt = "/tasks/{tenant}/{type}/{key}"
+
+// taskAnswer is the document of a task.
+type taskAnswer struct {
+	ETag string `header:"ETag" doc:"the rev of the task"`
+	Body document[model.Task]
+}
+
+func answerTask(t *model.Task) (*taskAnswer, error) {
+	return answerRaw(codec.AppendTask(nil, t), t.Rev)
+}
+
+func answerRaw(raw bson.Raw, rev int64) (*taskAnswer, error) {
+	doc, err := view.Task(raw)
+	return &taskAnswer{ETag: etag(rev), Body: document[model.Task]{doc}}, err
+}
+
+// etag is a version as an ETag.
+func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+
+// TaskFilter selects tasks.
+type TaskFilter struct {
+	Tenant   string    `query:"tenant" doc:"tenant; - for tasks without one"`
+	Type     string    `query:"type"`
+	Status   []string  `query:"status" doc:"any of these"`
+	Category string    `query:"category"`
+	Creator  string    `query:"creator"`
+	WorkerID string    `query:"worker_id" doc:"has an execution of this worker in its list"`
+	After    time.Time `query:"created_after" doc:"created at this time or later"`
+	Before   time.Time `query:"created_before" doc:"created before this time"`
+	History  string    `query:"history" enum:"no,also,only" default:"no" doc:"past lives, too: those that moved to the history"`
+}
+
+func (f *TaskFilter) of(ctx context.Context) (admin.Filter, error) {
+	tenant, err := tenantIn(ctx, "tenant", f.Tenant)
+	out := admin.Filter{
+		Tenant: tenant, Type: f.Type, Category: f.Category, Creator: f.Creator, WorkerID: f.WorkerID, After: f.After, Before: f.Before,
+		History: map[string]admin.History{"also": admin.WithHistory, "only": admin.HistoryOnly}[f.History],
+	}
+	for _, status := range f.Status {
+		out.Statuses = append(out.Statuses, model.Status(status))
+	}
+	return out, err
+}
+
+// Page selects a page of a list.
+type Page struct {
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"the most that one page lists"`
+	Token string `query:"page_token" doc:"next of the page before; absent for the first page"`
+}
+
+type taskList struct {
+	Body struct {
+		Tasks []document[model.Task] `json:"tasks"`
+		Next  string                 `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+	}
+}
+
+func (s *API) addTasks() {
+	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
+		OperationID: "list-tasks", Method: http.MethodGet, Path: "/tasks", Tags: []string{"tasks"}, Summary: "List tasks, sorted by id",
+		Description: "A page may have fewer tasks than its limit and still have a next one.",
+	}, s.listTasks)
+	add(s, rule{access.Viewer, tenantOfFilter}, huma.Operation{
+		OperationID: "count-tasks", Method: http.MethodGet, Path: "/tasks/count", Tags: []string{"tasks"}, Summary: "Count tasks",
+	}, s.countTasks)
+	add(s, rule{access.Viewer, tenantOfPath}, huma.Operation{
+		OperationID: "get-task", Method: http.MethodGet, Path: taskAt, Tags: []string{"tasks"}, Summary: "Get a task: its newest life, or the one of a generation",
+	}, s.getTask)
+	add(s, rule{access.Viewer, tenantOfPath}, huma.Operation{
+		OperationID: "list-lives", Method: http.MethodGet, Path: taskAt + "/lives", Tags: []string{"tasks"}, Summary: "List all lives of a task, the newest first",
+	}, s.listLives)
+	add(s, rule{access.Viewer, tenantOfPath}, huma.Operation{
+		OperationID: "wait-for-task", Method: http.MethodGet, Path: taskAt + "/wait", Tags: []string{"tasks"}, Summary: "Wait until a task has ended",
+		Description: "Answers with the task when it ends, or as it is when the time is over: its status says which.",
+	}, s.waitForTask)
+}
+
+func (s *API) listTasks(ctx context.Context, in *struct {
+	TaskFilter
+	Page
+}) (*taskList, error) {
+	filter, err := in.of(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.admin.Find(ctx, filter, in.Limit, in.Token)
+	if err != nil {
+		return nil, err
+	}
+	out := &taskList{}
+	out.Body.Next, out.Body.Tasks = found.Next, []document[model.Task]{}
+	for _, raw := range found.Documents {
+		doc, err := view.Task(raw)
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Tasks = append(out.Body.Tasks, document[model.Task]{doc})
+	}
+	return out, nil
+}
+
+type countAnswer struct {
+	Body struct {
+		Count int64 `json:"count"`
+	}
+}
+
+func (s *API) countTasks(ctx context.Context, in *struct{ TaskFilter }) (*countAnswer, error) {
+	filter, err := in.of(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &countAnswer{}
+	out.Body.Count, err = s.admin.Count(ctx, filter)
+	return out, err
+}
+
+func (s *API) getTask(ctx context.Context, in *struct {
+	TaskPath
+	Generation int64 `query:"generation" minimum:"0" doc:"a past life; 0 = the newest"`
+}) (*taskAnswer, error) {
+	if in.Generation == 0 {
+		raw, err := s.admin.Document(ctx, in.id())
+		if err != nil {
+			return nil, err
+		}
+		rev, _ := raw.Lookup("rev").AsInt64OK()
+		return answerRaw(raw, rev)
+	}
+	t, err := s.admin.Get(ctx, in.id(), in.Generation)
+	if err != nil {
+		return nil, err
+	}
+	return answerTask(t)
+}
+
+func (s *API) listLives(ctx context.Context, in *struct{ TaskPath }) (*taskList, error) {
+	lives, err := s.admin.Lives(ctx, in.id())
+	if err != nil {
+		return nil, err
+	}
+	out := &taskList{}
+	for _, t := range lives {
+		doc, err := view.Task(codec.AppendTask(nil, t))
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Tasks = append(out.Body.Tasks, document[model.Task]{doc})
+	}
+	return out, nil
+}
+
+func (s *API) waitForTask(ctx context.Context, in *struct {
+	TaskPath
+	Timeout int64 `query:"timeout_ms" minimum:"0" maximum:"50000" default:"30000" doc:"how long to wait"`
+}) (*taskAnswer, error) {
+	t, err := s.producer.Get(ctx, in.id())
+	if err != nil || t.Status.Ended() {
+		return s.waited(t, err)
+	}
+	wait, cancel := s.patient(ctx, time.Duration(in.Timeout)*time.Millisecond)
+	defer cancel()
+	ended, err := s.producer.AwaitTask(wait, producer.Sent{ID: t.ID, Generation: t.Generation})
+	if wait.Err() != nil && ctx.Err() == nil {
+		ended, err = s.producer.Get(ctx, in.id())
+	}
+	return s.waited(ended, err)
+}
+
+func (*API) waited(t *model.Task, err error) (*taskAnswer, error) {
+	if err != nil {
+		return nil, err
+	}
+	return answerTask(t)
+}

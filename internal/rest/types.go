@@ -1,0 +1,208 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// TypePath names a type.
+type TypePath struct {
+	Code string `path:"type" doc:"name of the type"`
+}
+
+// IfMatch is the header of edits: they name the version that the caller read.
+type IfMatch struct {
+	IfMatch string `header:"If-Match" doc:"the ETag that was read, or * for any version"`
+}
+
+// version is the version that an edit names; 0 = any.
+func (m IfMatch) version() (int64, error) {
+	switch text, err := strconv.Unquote(m.IfMatch); {
+	case m.IfMatch == "":
+		return 0, huma.NewError(http.StatusPreconditionRequired, "the header If-Match is required: the ETag that was read, or * for any version")
+	case m.IfMatch == "*":
+		return 0, nil
+	case err != nil:
+		return 0, input.Invalid("header.If-Match", "is %q; want the ETag that was read, in quotes, or *", m.IfMatch)
+	default:
+		version, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || version < 1 {
+			return 0, huma.Error412PreconditionFailed("If-Match is not an ETag of this thing")
+		}
+		return version, nil
+	}
+}
+
+type typeAnswer struct {
+	ETag string `header:"ETag" doc:"the version of the type"`
+	Body document[model.TaskType]
+}
+
+type typeList struct {
+	Body struct {
+		Types []document[model.TaskType] `json:"types"`
+	}
+}
+
+type pauseList struct {
+	Body struct {
+		Types []string `json:"types" doc:"types that are paused by name"`
+		All   bool     `json:"all" doc:"all types are paused"`
+	}
+}
+
+func (s *API) addTypes() {
+	const at = "/types/{type}"
+	op := func(id, method, path, summary, more string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"types"}, Summary: summary, Description: more}
+	}
+	read, write := rule{access.Viewer, everyTenant}, rule{access.Admin, everyTenant}
+	add(s, read, op("list-types", http.MethodGet, "/types", "List the stored types", "Tasks may have other types."), s.listTypes)
+	add(s, read, op("get-type", http.MethodGet, at, "Get a type", ""), func(ctx context.Context, in *struct{ TypePath }) (*typeAnswer, error) {
+		return s.readType(ctx, in.Code)
+	})
+	add(s, write, op("put-type", http.MethodPut, at, "Store the settings of a type",
+		"The body describes the type completely: settings that it leaves out are removed. If-Match names the version that was read. A new type requires the header If-None-Match: *."), s.putType)
+	gone := op("delete-type", http.MethodDelete, at, "Delete the settings of a type", "Its tasks stay.")
+	gone.DefaultStatus = http.StatusNoContent
+	add(s, write, gone, func(ctx context.Context, in *struct {
+		TypePath
+		IfMatch
+	}) (*struct{}, error) {
+		version, err := in.version()
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.admin.DeleteType(ctx, in.Code, version)
+	})
+	add(s, read, op("list-pauses", http.MethodGet, "/pauses", "List what is paused", ""), func(ctx context.Context, _ *struct{}) (*pauseList, error) {
+		return s.pauses(ctx, nil)
+	})
+	for _, c := range []struct {
+		verb, summary string
+		one           func(ctx context.Context, types ...string) error
+		all           func(ctx context.Context) error
+	}{
+		{"pause", "no task of it starts; those that run go on", s.admin.Pause, s.admin.PauseAll},
+		{"resume", "its tasks start again", s.admin.Resume, s.admin.ResumeAll},
+	} {
+		title := strings.ToUpper(c.verb[:1]) + c.verb[1:]
+		add(s, write, op(c.verb+"-type", http.MethodPost, at+"/"+c.verb, title+" a type: "+c.summary, ""), func(ctx context.Context, in *struct{ TypePath }) (*pauseList, error) {
+			return s.pauses(ctx, func() error { return c.one(ctx, in.Code) })
+		})
+		add(s, write, op(c.verb+"-all", http.MethodPost, "/pauses/"+c.verb, title+" all types", "Types that are paused by name stay so."), func(ctx context.Context, _ *struct{}) (*pauseList, error) {
+			return s.pauses(ctx, func() error { return c.all(ctx) })
+		})
+	}
+}
+
+// pauses answers with what is paused after a change.
+func (s *API) pauses(ctx context.Context, change func() error) (*pauseList, error) {
+	if change != nil {
+		if err := change(); err != nil {
+			return nil, err
+		}
+	}
+	types, all, err := s.admin.Paused(ctx)
+	out := &pauseList{}
+	out.Body.Types, out.Body.All = append([]string{}, types...), all
+	return out, err
+}
+
+func (s *API) listTypes(ctx context.Context, _ *struct{}) (*typeList, error) {
+	types, err := s.admin.Types(ctx)
+	if err != nil && types == nil {
+		return nil, err
+	}
+	if err != nil { // the others can be read
+		s.config.Logger.Warn().Err(err).Msg("listing types")
+	}
+	paused, _, err := s.admin.Paused(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &typeList{}
+	out.Body.Types = []document[model.TaskType]{}
+	for _, t := range types {
+		doc, err := typeDocument(t, paused)
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Types = append(out.Body.Types, doc)
+	}
+	return out, nil
+}
+
+func typeDocument(t *model.TaskType, paused []string) (document[model.TaskType], error) {
+	doc, err := view.Stored(t, "code", bson.E{Key: "paused", Value: slices.Contains(paused, t.Code)})
+	return document[model.TaskType]{doc}, err
+}
+
+func (s *API) readType(ctx context.Context, code string) (*typeAnswer, error) {
+	t, err := s.admin.Type(ctx, code)
+	if err != nil {
+		return nil, err
+	}
+	return s.answerType(ctx, t)
+}
+
+func (s *API) answerType(ctx context.Context, t *model.TaskType) (*typeAnswer, error) {
+	paused, _, err := s.admin.Paused(ctx)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := typeDocument(t, paused)
+	return &typeAnswer{ETag: etag(t.Version), Body: doc}, err
+}
+
+func (s *API) putType(ctx context.Context, in *struct {
+	TypePath
+	IfMatch
+	IfNoneMatch string `header:"If-None-Match" doc:"* for a new type"`
+	Body        body[form.Type]
+}) (*typeAnswer, error) {
+	f := in.Body.form
+	if f.Code != "" && f.Code != in.Code {
+		return nil, input.Invalid("body.code", "is %q; the path names %q", f.Code, in.Code)
+	}
+	f.Code = in.Code
+	if f.Paused != nil {
+		return nil, input.Invalid("body.paused", "is not a setting of a type here; use /types/%s/pause or /types/%s/resume", in.Code, in.Code)
+	}
+	if f.Version != 0 {
+		return nil, input.Invalid("body.version", "belongs to the header If-Match")
+	}
+	t, err := f.Model()
+	if err != nil {
+		return nil, input.Under("body", err)
+	}
+	if in.IfNoneMatch != "*" {
+		if t.Version, err = in.version(); err != nil {
+			return nil, err
+		}
+		if t.Version == 0 { // any version: the one that is stored
+			stored, err := s.admin.Type(ctx, in.Code)
+			if err != nil {
+				return nil, err
+			}
+			t.Version = stored.Version
+		}
+	}
+	put, err := s.admin.PutType(ctx, t)
+	if err != nil {
+		return nil, input.Under("body", err)
+	}
+	return s.answerType(ctx, put)
+}

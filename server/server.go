@@ -1,0 +1,59 @@
+// Package server is the REST API of mscheduler as an [http.Handler]. The command `mscheduler serve` runs it. A
+// service can mount it beside its own pages.
+//
+// The API describes itself at /api/v1/openapi.json. docs/api.md is its guide.
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/rs/zerolog"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/mscheduler/mscheduler/internal/rest"
+)
+
+// Config of a [Server]. Database is required.
+type Config struct {
+	// Database is the caller's. The server never closes it.
+	Database *mongo.Database
+	// Prefix of the collections' names; defaults to "".
+	Prefix string
+	// Mount is the path under which the handler is mounted, such as /scheduler. Requests arrive with it.
+	// Defaults to "", the root.
+	Mount string
+	// SecretKey encrypts the secrets of callbacks, see producer.Config.
+	SecretKey string
+	// NoTokens lets everybody do everything, and answers only to requests for a name of the machine itself:
+	// localhost or a loopback address. Otherwise each request needs a token (mscheduler token create), but
+	// those to /livez, to /readyz and to /api/v1/callbacks/, whose path has a token of its own.
+	NoTokens bool
+	// Version of the program, for the description of the API.
+	Version string
+	// Logger of failures whose reason the API does not tell; defaults to none.
+	Logger zerolog.Logger
+}
+
+// Server serves the API. It is safe for concurrent use.
+type Server struct{ api *rest.API }
+
+// New checks the Config and makes a server. It does no I/O. If a field is wrong, the error is a
+// *model.InvalidError.
+func New(c Config) (*Server, error) {
+	api, err := rest.New(rest.Config(c))
+	if err != nil {
+		return nil, err
+	}
+	return &Server{api}, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.api.ServeHTTP(w, r) }
+
+// Stop ends the waits of requests for tasks, and later requests do not wait at all. Give it to
+// [http.Server.RegisterOnShutdown], so that a shutdown need not wait for them.
+func (s *Server) Stop() { s.api.Stop() }
+
+// Close waits for what the server is writing, at most until ctx ends. Call it after the last request.
+func (s *Server) Close(ctx context.Context) error { return s.api.Close(ctx) }

@@ -22,8 +22,9 @@ type Wanted struct {
 	CreatedBy string    // who creates it; at most 200 bytes
 }
 
-// check finds everything that is wrong with what is wanted.
-func (w Wanted) check() error {
+// Check finds everything that is wrong with what is wanted, apart from the expiry. Each error names the
+// field and is model.ErrInvalid.
+func (w Wanted) Check() error {
 	errs := []error{input.Name("name", w.Name)}
 	_, err := ParseRole("role", w.Role)
 	errs = append(errs, err, input.Label("created_by", w.CreatedBy), input.Line("created_by", w.CreatedBy))
@@ -39,7 +40,7 @@ func (w Wanted) check() error {
 // Create stores a new token and returns its text, which nobody can read again. The errors of bad input
 // name the field and are model.ErrInvalid; nothing is stored then.
 func Create(ctx context.Context, st *store.Store, w Wanted) (text string, t *store.Token, err error) {
-	if err := w.check(); err != nil {
+	if err := w.Check(); err != nil {
 		return "", nil, err
 	}
 	if err := st.FreshClock(ctx); err != nil {
@@ -61,7 +62,7 @@ func Create(ctx context.Context, st *store.Store, w Wanted) (text string, t *sto
 		ID: random(idBytes), Name: w.Name, Hash: hash(secret), Role: w.Role, Tenants: slices.Compact(tenants),
 		ExpiresAt: w.ExpiresAt, CreatedBy: w.CreatedBy,
 	}
-	if err := st.Tokens().Insert(ctx, t); err != nil {
+	if err := st.Tokens.Insert(ctx, t); err != nil {
 		return "", nil, err
 	}
 	return prefix + t.ID + "_" + secret, t, nil
@@ -73,5 +74,5 @@ func Revoke(ctx context.Context, st *store.Store, id string) (*store.Token, erro
 	if err := st.FreshClock(ctx); err != nil {
 		return nil, err
 	}
-	return st.Tokens().Revoke(ctx, id)
+	return st.Tokens.Revoke(ctx, id)
 }

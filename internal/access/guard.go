@@ -129,16 +129,11 @@ func (g *Guard) Check(ctx context.Context, text, from string) (Grant, error) {
 	case token == nil || !matches(token.Hash, given):
 		g.failures.failed(from)
 		return Grant{}, ErrNoToken
-	case Expired(token, g.store.Clock.Now()):
+	case token.Expired(g.store.Clock.Now()):
 		return Grant{}, ErrExpired
 	}
 	g.used(ctx, id)
 	return Grant{Token: token.ID, Name: token.Name, Role: Role(token.Role), Tenants: slices.Clone(token.Tenants)}, nil
-}
-
-// Expired reports whether the token's time is over.
-func Expired(t *store.Token, now time.Time) bool {
-	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
 }
 
 // recall is what the process knows of an id; nil = no valid token. Only what is fresh counts.
@@ -198,7 +193,7 @@ func (g *Guard) refresh(ids []string, into map[string]*store.Token) error {
 		return err
 	}
 	at := clock.Read(g.clock)
-	found, err := g.store.Tokens().ByIDs(ctx, ids)
+	found, err := g.store.Tokens.ByIDs(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -235,7 +230,7 @@ func (g *Guard) note(ids []string) {
 	defer cancel()
 	err := g.store.FreshClock(ctx)
 	if err == nil {
-		err = g.store.Tokens().Used(ctx, ids)
+		err = g.store.Tokens.Used(ctx, ids)
 	}
 	if err != nil {
 		g.log.Warn().Err(err).Int("tokens", len(ids)).Msg("could not write when tokens were last used; their next use is written")

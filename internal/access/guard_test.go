@@ -245,7 +245,7 @@ func TestATokenThatThisReleaseCannotReadIsNone(t *testing.T) {
 	x.refuses(ErrNoToken, later, "192.0.2.1")
 	require.Contains(t, x.log.String(), other.ID)
 	x.accepts(text)
-	tokens, unread, err := x.store.Tokens().List(t.Context())
+	tokens, unread, err := x.store.Tokens.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, tokens, 1)
 	require.Equal(t, token.ID, tokens[0].ID)

@@ -6,6 +6,8 @@ import (
 	"crypto/subtle"
 	"encoding/base32"
 	"strings"
+
+	"github.com/mscheduler/mscheduler/internal/input"
 )
 
 // The text of a token is msk_ID_SECRET. The prefix lets scanners of repositories and logs find tokens.
@@ -38,6 +40,18 @@ func Split(text string) (id, secret string, ok bool) {
 		return "", "", false
 	}
 	return id, secret, true
+}
+
+// ParseID reads the id of a token, or takes it from a token's text. The error does not repeat the text,
+// which may contain a secret.
+func ParseID(field, text string) (string, error) {
+	if id, _, ok := Split(text); ok {
+		return id, nil
+	}
+	if !spelled(text, idChars) {
+		return "", input.Invalid(field, "is not that of a token; want 16 of 0-9 a-z without i, l, o and u")
+	}
+	return text, nil
 }
 
 // spelled reports whether the text has that many characters, all of the alphabet. The decoder would

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/mscheduler/mscheduler/model"
 )
 
 func TestATokensTextHasAnIdAndASecretOf160Bits(t *testing.T) {
@@ -44,6 +46,21 @@ func TestATokenHasOneSpelling(t *testing.T) {
 		id, secret, ok := Split(wrong)
 		require.False(t, ok, "%.80q", wrong)
 		require.Empty(t, id+secret, "%.80q", wrong)
+	}
+}
+
+func TestAnIdIsAlsoTakenFromATokenAndAnErrorRepeatsNeither(t *testing.T) {
+	for _, text := range []string{goodID, goodText} {
+		id, err := ParseID("id", text)
+		require.NoError(t, err)
+		require.Equal(t, goodID, id)
+	}
+	for _, wrong := range []string{"", goodSecret, goodText + "0", goodText[1:], goodID + "\n"} {
+		id, err := ParseID("id", wrong)
+		require.ErrorIs(t, err, model.ErrInvalid)
+		require.ErrorContains(t, err, "id is not that of a token")
+		require.NotContains(t, err.Error(), goodSecret)
+		require.Empty(t, id)
 	}
 }
 

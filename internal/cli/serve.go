@@ -110,7 +110,7 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 // openTo says whether requests need no token: where nobody but this machine can reach the server, and no
 // token was ever made.
 func (a *app) openTo(ctx context.Context, conn *connection, addr net.Addr) (bool, error) {
-	tokens, unread, err := conn.store.Tokens().List(ctx)
+	tokens, unread, err := conn.store.Tokens.List(ctx)
 	at, ok := addr.(*net.TCPAddr)
 	switch {
 	case err != nil || len(tokens)+len(unread) > 0:

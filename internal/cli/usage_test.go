@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -128,6 +129,23 @@ func TestBadUsageNamesWhatIsWrong(t *testing.T) {
 		{[]string{"plan", "list", "--station", "a/b"}, `--station is "a/b"`},
 		{[]string{"plan", "results", "p", "--limit", "1001"}, "--limit is 1001; want 1 to 1000"},
 		{[]string{"plan", "results", "p", "--after", "x"}, `--after is "x"; want the value that the previous page printed`},
+		{[]string{"token", "crate"}, `no command "crate"`},
+		{[]string{"token", "create", "--role", "viewer"}, "requires the name of the token"},
+		{[]string{"token", "create", "n"}, `role is ""; want one of viewer, operator, admin, worker`},
+		{[]string{"token", "create", "n", "--role", "root"}, `role is "root"; want one of viewer, operator, admin, worker`},
+		{[]string{"token", "create", "", "--role", "viewer"}, "name is empty; want 1 to 100"},
+		{[]string{"token", "create", "a b", "--role", "viewer"}, `name is "a b"; want 1 to 100`},
+		{[]string{"token", "create", strings.Repeat("n", 101), "--role", "viewer"}, "name is"},
+		{[]string{"token", "create", "n", "--role", "viewer", "--tenant", "a/b"}, `tenants is "a/b"`},
+		{[]string{"token", "create", "n", "--role", "viewer", "--tenant", ""}, "--tenant names no tenant"},
+		{[]string{"token", "create", "n", "--role", "viewer", "--expires-in", "0s"}, "--expires-in is 0s; must be positive"},
+		{[]string{"token", "create", "n", "--role", "viewer", "--expires-in", "-1h"}, "--expires-in is -1h; must be positive"},
+		{[]string{"token", "create", "n", "--role", "viewer", "--expires-in", "soon"}, `invalid argument "soon" for "--expires-in"`},
+		{[]string{"token", "create", "n", "--role", "viewer", "--expires-at", "90d"}, `--expires-at is "90d"; want a time such as`},
+		{[]string{"token", "create", "n", "--role", "viewer", "--expires-at", ""}, `--expires-at is ""; want a time such as`},
+		{[]string{"token", "create", "n", "--role", "viewer", "--expires-in", "1h", "--expires-at", "2999-01-01"}, "--expires-in and --expires-at are both given"},
+		{[]string{"token", "revoke"}, "requires the id of a token"},
+		{[]string{"token", "revoke", "17"}, "id is not that of a token"},
 		{[]string{"dev", "--uri", "mongodb://x"}, "dev starts its own server"},
 		{[]string{"demo", "--tasks", "1"}, "--tasks is 1"},
 		{[]string{"demo", "--workers", "2"}, "--workers is 2"},

@@ -44,7 +44,7 @@ func Of(err error) Kind {
 	switch {
 	case err == nil:
 		return None
-	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound, plan.ErrNotFound):
+	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound, plan.ErrNotFound, store.ErrUnknownToken):
 		return NotFound
 	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged):
 		return Changed

@@ -38,6 +38,7 @@ type Store struct {
 	Plans   *Plans
 	Results *Results
 	Workers *Workers
+	Tokens  *Tokens
 }
 
 // core is what the types of all collections share: the connection, the clock, and what
@@ -48,7 +49,7 @@ type core struct {
 	local  clock.Clock
 	log    zerolog.Logger
 
-	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, meta *mongo.Collection
+	tasks, history, types, workers, control, signals, turns, seats, permits, rates, rules, runs, flows, flowNodes, plans, planHistory, planResults, tokens, meta *mongo.Collection
 
 	Clock *Clock
 	held  held
@@ -108,6 +109,7 @@ func Open(c Config) (*Store, error) {
 	s.plans = db.Collection(c.Prefix + "plans")
 	s.planHistory = db.Collection(c.Prefix + "plan_history")
 	s.planResults = db.Collection(c.Prefix + "plan_results")
+	s.tokens = db.Collection(c.Prefix + "tokens")
 	s.meta = db.Collection(c.Prefix + "meta")
 	return furnish(s), nil
 }

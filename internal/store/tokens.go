@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -25,13 +24,7 @@ const tokenUseGrain = time.Minute
 
 // Tokens is the collection tokens. Its callers make sure that the clock is fresh, see
 // [Store.FreshClock].
-type Tokens struct {
-	*core
-	tokens *mongo.Collection
-}
-
-// Tokens is the collection of the access tokens.
-func (s *Store) Tokens() *Tokens { return &Tokens{s.core, s.db.Collection(s.prefix + "tokens")} }
+type Tokens struct{ *core }
 
 // Token is one document of tokens. Times are the database's.
 //
@@ -50,6 +43,11 @@ type Token struct {
 	LastUsedAt time.Time `bson:"last_used_at,omitempty"`
 	RevokedAt  time.Time `bson:"revoked_at,omitempty"`
 	DeleteAt   time.Time `bson:"delete_at,omitempty"`
+}
+
+// Expired reports whether the token's time is over.
+func (t *Token) Expired(now time.Time) bool {
+	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
 }
 
 // Insert stores a new token, and sets when it was created and when its document goes. Index: _id.

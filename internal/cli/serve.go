@@ -57,6 +57,7 @@ func (a *app) serveCommand() *cobra.Command {
 	}
 	f.register(cmd.Flags())
 	_ = cmd.Flags().MarkHidden("completion-addr")
+	cmd.Flags().Lookup("completion-url").Usage = "public URL of this API, which asynchronous HTTP targets call (default: the address of --bind)"
 	cmd.Flags().StringVar(&f.bind, "bind", "127.0.0.1:8080", "address to listen on; :8080 is every address of the machine")
 	cmd.Flags().StringVar(&f.tlsCert, "tls-cert", "", "file of the TLS certificate; read again when it changes (default none: plain HTTP)")
 	cmd.Flags().StringVar(&f.tlsKey, "tls-key", "", "file of the TLS key")

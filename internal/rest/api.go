@@ -81,6 +81,7 @@ func New(c Config) (*API, error) {
 	s.addWorkers()
 	s.addPull()
 	s.addHealth()
+	s.mux.HandleFunc("/", s.nowhere)
 	s.mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p)) // its token is the right to call it
 	return s, nil
 }
@@ -107,9 +108,9 @@ func (s *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	switch {
 	case s.config.NoTokens && !localName(r.Host):
-		http.Error(w, "this server answers only to its own machine", http.StatusForbidden)
+		refuse(w, http.StatusForbidden, "this server answers only to its own machine")
 	case s.crossOrigin.Check(r) != nil:
-		http.Error(w, "requests from pages of other origins are refused", http.StatusForbidden)
+		refuse(w, http.StatusForbidden, "requests from pages of other origins are refused")
 	default:
 		http.StripPrefix(s.config.Mount, s.mux).ServeHTTP(w, r)
 	}

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -74,4 +75,29 @@ func details(err error) (out []error) {
 	default:
 		return []error{err}
 	}
+}
+
+// refuse answers a request that no operation has seen.
+func refuse(w http.ResponseWriter, status int, reason string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(huma.NewError(status, reason)) // nobody is left to be told
+}
+
+// nowhere answers requests for a path that no operation has, or not with that method.
+func (s *API) nowhere(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := s.mux.Handler(other); pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		refuse(w, http.StatusNotFound, "there is nothing at this path")
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	refuse(w, http.StatusMethodNotAllowed, "the path has no operation with this method")
 }

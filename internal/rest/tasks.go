@@ -19,9 +19,9 @@ import (
 
 // TaskPath is the id of a task, tenant/type/key, as a path.
 type TaskPath struct {
-	Tenant string `path:"tenant" doc:"tenant of the task; - for a task without one"`
-	Type   string `path:"type" doc:"type of the task"`
-	Key    string `path:"key" doc:"key of the task, percent-encoded where it has a slash"`
+	Tenant string `path:"tenant" pattern:"^[a-zA-Z0-9._-]{1,100}$" doc:"tenant of the task; - for a task without one"`
+	Type   string `path:"type" pattern:"^[a-zA-Z0-9._-]{1,100}$" doc:"type of the task"`
+	Key    string `path:"key" maxLength:"400" doc:"key of the task, percent-encoded where it has a slash"`
 }
 
 func (p *TaskPath) id() string { return p.Tenant + "/" + p.Type + "/" + p.Key }

@@ -131,3 +131,13 @@ func TestAServiceMountsTheAPIUnderAPathOfItsOwn(t *testing.T) {
 	_, err := rest.New(rest.Config{Database: w.db, Mount: "scheduler/"})
 	require.ErrorIs(t, err, model.ErrInvalid)
 }
+
+func TestAPathWithoutAnOperationIsToldAsAProblem(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"/nowhere", "/api/v1", "/api/v1/tasks/-/mail"} {
+		require.Contains(t, w.fails(http.StatusNotFound, "GET", path, "")[""], "nothing")
+	}
+	a := w.do("DELETE", "/api/v1/tasks", "")
+	require.Equal(t, http.StatusMethodNotAllowed, a.status)
+	require.Equal(t, "GET, POST", a.header.Get("Allow"))
+}

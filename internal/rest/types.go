@@ -19,7 +19,7 @@ import (
 
 // TypePath names a type.
 type TypePath struct {
-	Code string `path:"type" doc:"name of the type"`
+	Code string `path:"type" pattern:"^[a-zA-Z0-9._-]{1,100}$" doc:"name of the type"`
 }
 
 // IfMatch is the header of edits: they name the version that the caller read.

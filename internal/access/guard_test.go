@@ -73,7 +73,12 @@ func TestARevokedTokenIsRefusedWithinTheWindow(t *testing.T) {
 	x.accepts(text)
 	require.Equal(t, before, x.count("find"))
 	x.hand.forward(1)
-	x.refuses(ErrNoToken, text, "192.0.2.1")
+	for range failuresAllowed {
+		x.refuses(ErrNoToken, text, "192.0.2.1")
+	}
+	_, err = x.Check(t.Context(), text, "192.0.2.1")
+	var many *TooManyError
+	require.ErrorAs(t, err, &many, "it was a right token once, and is like any wrong one")
 	require.Equal(t, before+1, x.count("find"))
 }
 

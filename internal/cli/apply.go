@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/internal/form"
-	"github.com/mscheduler/mscheduler/model"
 )
 
 // applier is what `apply` has to know of one kind of documents. F is how a file says one, S
@@ -169,10 +168,4 @@ func written[F, S any](ctx context.Context, k applier[F, S], c *change[F, S]) (*
 			return nil, err
 		}
 	}
-}
-
-// secretChanges say which secrets and which addresses of a callback a file changes where it
-// is not to be seen.
-func secretChanges(path string, old, now *model.Callback) []string {
-	return append(givenSecrets(path+".security", callbackKeys(now)), hiddenURLs(path, old, now)...)
 }

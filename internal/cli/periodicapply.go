@@ -8,11 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/internal/builtin"
 	"github.com/mscheduler/mscheduler/internal/form"
-	"github.com/mscheduler/mscheduler/internal/rulespec"
+	"github.com/mscheduler/mscheduler/internal/rulechange"
 	"github.com/mscheduler/mscheduler/internal/secret"
-	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/periodic"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
@@ -130,16 +128,8 @@ func (*applyingRules) id(f *form.Rule) string    { return printedName(f.Tenant, 
 func (*applyingRules) wanted(f *form.Rule) int64 { return f.Version }
 func (*applyingRules) changed() error            { return periodic.ErrChanged }
 
-// specOf is the rule that a file says, checked and normalised; not whether it still fires, which
-// depends on the time.
-func specOf(f *form.Rule) (schedule.Spec, error) {
-	spec, err := f.Spec()
-	checked, wrong := rulespec.Normal(&spec, time.Unix(0, 0))
-	return checked, errors.Join(err, builtin.CheckArgs(f.Type, []byte(f.Args)), wrong)
-}
-
 func (*applyingRules) check(f *form.Rule) error {
-	_, err := specOf(f)
+	_, err := rulechange.Spec(f)
 	return err
 }
 
@@ -154,95 +144,29 @@ func (a *applyingRules) load(ctx context.Context, f *form.Rule) (*schedule.Rule,
 	return r, r.Version, nil
 }
 
-// ruleEdit is what a change does to a rule beside what it says: a change of whether it is
-// enabled is no edit.
-type ruleEdit struct {
-	sealed schedule.Spec
-	edit   bool  // something else than whether it is enabled changes
-	turn   *bool // it is enabled or disabled
-}
-
 func (a *applyingRules) compare(_ context.Context, c *ruleChange) error {
-	e, lines, err := a.edit(c)
-	c.lines = lines
-	switch on := c.stored != nil && enabled(c.stored); {
-	case err != nil || e.turn == nil:
-	case c.stored != nil:
-		c.lines = append(c.lines, fmt.Sprintf("- enabled: %t", on), fmt.Sprintf("+ enabled: %t", *e.turn))
-	default:
-		c.lines = append(c.lines, fmt.Sprintf("+ enabled: %t", *e.turn))
-	}
+	e, err := a.edit(c)
+	c.lines = e.Lines()
 	return err
 }
 
-// edit finds what the file changes of a rule. One that fires no more is only refused where the
-// file makes it so.
-func (a *applyingRules) edit(c *ruleChange) (e ruleEdit, lines []string, err error) {
-	spec, err := specOf(c.Form)
+// edit finds what the file changes of a rule.
+func (a *applyingRules) edit(c *ruleChange) (rulechange.Edit, error) {
+	box, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey)
 	if err != nil {
-		return e, nil, err
+		return rulechange.Edit{}, err
 	}
-	var before *form.Rule
-	var old *model.Callback
-	on := false
-	if c.stored != nil {
-		stored := periodic.SpecOf(c.stored)
-		before, old, on = form.RuleOf(&stored), c.stored.Task.Options.Callback, enabled(c.stored)
-	}
-	lines = append(form.Changes(before, form.RuleOf(&spec)), secretChanges("options.callback", old, spec.Options.Callback)...)
-	if spec.HTTP != nil {
-		lines = append(lines, givenSecrets("http.keys", spec.HTTP.Keys)...)
-		for _, name := range secret.GivenHeaders(spec.HTTP.Headers) {
-			lines = append(lines, "+ http.headers: the secret of "+name)
-		}
-	}
-	if e.edit = len(lines) > 0; e.edit {
-		box, err := secret.Parse("MSCHEDULER_SECRET_KEY", a.Env.SecretKey)
-		if err != nil {
-			return e, nil, err
-		}
-		if e.sealed, err = rulespec.Seal(box, spec, c.stored); err != nil {
-			return e, nil, err
-		}
-		if err := rulespec.Check(&e.sealed, c.stored, a.at); err != nil {
-			return e, nil, err
-		}
-	}
-	wanted := c.Form.Enabled
-	if wanted != nil && (*wanted != on || *wanted && e.edit && c.stored != nil && rests(c.stored)) { // it may have a new end
-		e.turn = wanted
-	}
-	return e, lines, nil
+	return rulechange.Of(c.Form, c.stored, box, a.at)
 }
 
-// write carries a change out: what stops a rule comes first, what starts it last.
 func (a *applyingRules) write(ctx context.Context, c *ruleChange) (*schedule.Rule, error) {
-	e, _, err := a.edit(c)
+	e, err := a.edit(c)
 	if err != nil {
 		return nil, err
 	}
-	rule := c.stored
-	if rule == nil {
-		if rule, err = a.rules.Create(ctx, e.sealed); err != nil {
-			if errors.Is(err, periodic.ErrExists) { // since it was looked for
-				err = fmt.Errorf("%w: %w", periodic.ErrChanged, err)
-			}
-			return nil, err
-		}
-		e.edit = false
-	}
-	if e.turn != nil && !*e.turn {
-		if rule, err = a.rules.Disable(ctx, rule.ID, rule.Version, ""); err != nil {
-			return nil, err
-		}
-	}
-	if e.edit {
-		if rule, err = a.rules.Update(ctx, rule.ID, c.stored.Version, e.sealed); err != nil {
-			return nil, err
-		}
-	}
-	if e.turn != nil && *e.turn {
-		rule, err = a.rules.Enable(ctx, rule.ID, rule.Version)
+	rule, err := e.Write(ctx, a.rules)
+	if errors.Is(err, periodic.ErrExists) && c.stored == nil { // since it was looked for
+		err = fmt.Errorf("%w: %w", periodic.ErrChanged, err)
 	}
 	return rule, err
 }
@@ -251,7 +175,7 @@ func (a *applyingRules) write(ctx context.Context, c *ruleChange) (*schedule.Rul
 type appliedRule struct {
 	ruleView
 	outcome
-	Forecast *forecastView `json:"forecast,omitempty"`
+	Forecast *rulechange.Forecast `json:"forecast,omitempty"`
 }
 
 func (a *applyingRules) show(ctx context.Context, c *ruleChange, after *schedule.Rule, o outcome) (view any, line, more string, err error) {
@@ -268,21 +192,12 @@ func (a *applyingRules) show(ctx context.Context, c *ruleChange, after *schedule
 			line += ", next " + nextText(after, a.at)
 		}
 	}
-	if e, _, err := a.edit(c); a.dry && err == nil && e.edit {
-		spec, err := specOf(c.Form)
-		if err != nil {
+	if e, err := a.edit(c); a.dry && err == nil && e.Edits() {
+		what := rulechange.Window{Now: a.at, Days: a.days, Takes: a.takes}
+		if v.Forecast, err = e.Forecast(ctx, a.rules, what); err != nil {
 			return nil, "", "", err
 		}
-		if v.Forecast, err = a.forecast(ctx, c.stored, spec); err != nil {
-			return nil, "", "", err
-		}
-		more = v.Forecast.text()
+		more = forecastText(v.Forecast)
 	}
 	return v, line, more, nil
 }
-
-// enabled says whether a person wants the rule to fire: it does, or rests because its end is
-// reached.
-func enabled(r *schedule.Rule) bool { return r.Status == schedule.StatusOnline || rests(r) }
-
-func rests(r *schedule.Rule) bool { return r.Status == schedule.StatusOffline && r.PausedAt.IsZero() }

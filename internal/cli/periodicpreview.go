@@ -64,19 +64,11 @@ func (r *rulesCommand) preview() *cobra.Command {
 	return cmd
 }
 
-// tickView is a tick as JSON.
-type tickView struct {
-	UTC   string `json:"utc"`
-	Local string `json:"local"`
-	Fires bool   `json:"fires"`
-	Note  string `json:"note,omitempty"`
-}
-
 func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) error {
-	views := make([]tickView, len(ticks))
+	views := make([]view.Tick, len(ticks))
 	t := newTable("LOCAL", "", "UTC", "FROM THERE", "FIRES", "CLOCK CHANGE")
 	for i, x := range ticks {
-		views[i] = tickView{view.Time(x.UTC), x.Local.Format(time.RFC3339), x.Fires, x.Note}
+		views[i] = view.TickOf(x)
 		fires := "yes"
 		if !x.Fires {
 			fires = "no"

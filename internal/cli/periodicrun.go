@@ -11,6 +11,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/store"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic/schedule"
 )
 
@@ -29,7 +30,7 @@ func (r *rulesCommand) run() *cobra.Command {
 				return err
 			}
 			if r.asJSON() {
-				return r.printJSON(runViewOf(run))
+				return r.printJSON(view.RunOf(run))
 			}
 			rule, err := d.store.Rules.Get(ctx, run.RuleID)
 			if errors.Is(err, store.ErrNoRule) {

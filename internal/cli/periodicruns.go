@@ -130,33 +130,6 @@ func (d *connection) runsPage(ctx context.Context, rule string, f periodic.RunFi
 	return runs, next, err
 }
 
-// runView is a run as JSON.
-type runView struct {
-	ID       string              `json:"id"`
-	Rule     string              `json:"rule"`
-	Nominal  string              `json:"nominal"`
-	Last     string              `json:"last_nominal,omitempty"` // of skipped ticks that share the record
-	Ticks    int64               `json:"ticks"`
-	Status   schedule.RunStatus  `json:"status"`
-	Reason   schedule.SkipReason `json:"reason,omitempty"`
-	Error    string              `json:"error_info,omitempty"`
-	Attempt  int                 `json:"attempt,omitempty"`
-	Manual   bool                `json:"manual,omitempty"`
-	TaskID   string              `json:"task_id,omitempty"`
-	Late     int64               `json:"late_ms"`
-	Started  string              `json:"started_at,omitempty"`
-	Executed string              `json:"executed_at,omitempty"` // when a worker began it
-	Ended    string              `json:"ended_at,omitempty"`
-	Call     *schedule.HTTPCall  `json:"call,omitempty"`
-}
-
-func runViewOf(x *schedule.Run) runView {
-	return runView{
-		x.ID, x.RuleName, view.Time(x.Nominal), view.Time(x.Last), max(x.Count, 1), x.Status, x.Reason, x.Error, x.Attempt, x.Manual,
-		x.TaskID, x.Late, view.Time(x.StartedAt), view.Time(x.ExecutedAt), view.Time(x.EndedAt), x.Call,
-	}
-}
-
 func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next string, now time.Time) error {
 	out, noRun := map[string]any{}, "no run"
 	if next != "" {
@@ -171,9 +144,9 @@ func (r *rulesCommand) printRuns(rule *schedule.Rule, runs []*schedule.Run, next
 		heads, rule = append([]string{"RULE"}, heads...), &schedule.Rule{} // times in UTC
 	}
 	t := newTable(heads...)
-	views := make([]runView, len(runs))
+	views := make([]view.Run, len(runs))
 	for i, x := range runs {
-		views[i] = runViewOf(x)
+		views[i] = view.RunOf(x)
 		late, attempt := "", ""
 		if !x.Manual && x.Status != schedule.RunSkipped && (x.Late > 0 || !x.StartedAt.IsZero()) {
 			late = human.Rough(time.Duration(x.Late) * time.Millisecond)

@@ -7,9 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/internal/stepplan"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -30,11 +28,11 @@ func (p *plansCommand) preview() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				preview, err := previewOf(doc, c.at, n)
+				preview, err := view.PlanPreviewOf(doc, c.at, n)
 				if err != nil {
 					return err
 				}
-				if err := p.printPreviews([]planPreview{preview}, c.at); err != nil {
+				if err := p.printPreviews([]view.PlanPreview{preview}, c.at); err != nil {
 					return err
 				}
 				if doc.Status == repeat.StatusError {
@@ -48,52 +46,11 @@ func (p *plansCommand) preview() *cobra.Command {
 	return cmd
 }
 
-// planPreview are the next steps of a plan, as JSON.
-type planPreview struct {
-	PlanID string     `json:"plan_id"`
-	Tenant string     `json:"tenant,omitempty"`
-	Times  []stepTime `json:"times"`
-
-	id string
-}
-
-// stepTime is one entry of a preview as JSON.
-type stepTime struct {
-	Step    int64  `json:"step,omitempty"`
-	UTC     string `json:"utc,omitempty"`
-	Local   string `json:"local,omitempty"`
-	Skipped int64  `json:"skipped,omitempty"` // so many steps from this one on
-	Over    bool   `json:"over,omitempty"`
-	Why     string `json:"why,omitempty"`
-
-	at time.Time // as the clocks of the plan's zone show it
-}
-
-func previewOf(doc *repeat.Plan, now time.Time, n int) (planPreview, error) {
-	entries, err := stepplan.Preview(doc, now, n)
-	if err != nil {
-		return planPreview{}, err
-	}
-	zone, err := calendar.Zone(doc.Timezone)
-	if err != nil {
-		return planPreview{}, err
-	}
-	out := planPreview{PlanID: doc.PlanID, Tenant: doc.Tenant, Times: []stepTime{}, id: doc.ID}
-	for _, e := range entries {
-		t := stepTime{Step: e.Step, UTC: view.Time(e.At), Skipped: e.Skipped, Over: e.Over, Why: e.Why, at: e.At.In(zone)}
-		if !e.At.IsZero() {
-			t.Local = t.at.Format(time.RFC3339)
-		}
-		out.Times = append(out.Times, t)
-	}
-	return out, nil
-}
-
-func (p *plansCommand) printPreviews(previews []planPreview, now time.Time) error {
+func (p *plansCommand) printPreviews(previews []view.PlanPreview, now time.Time) error {
 	t := newTable("PLAN", "STEP", "LOCAL", "", "UTC", "FROM NOW", "RUNS", "WHY NOT")
 	for _, preview := range previews {
 		for _, x := range preview.Times {
-			id := human.PlanID(preview.id)
+			id := human.PlanID(preview.ID)
 			if x.Over {
 				t.add(id, "", "", "", "", "", "over", x.Why)
 				continue
@@ -105,7 +62,7 @@ func (p *plansCommand) printPreviews(previews []planPreview, now time.Time) erro
 			if x.Skipped > 1 {
 				step = fmt.Sprintf("%d to %d", x.Step, x.Step+x.Skipped-1)
 			}
-			t.add(id, step, x.at.Format(localLayout), x.at.Format("Mon"), human.Stamp(x.at), human.Relative(x.at, now), runs, x.Why)
+			t.add(id, step, x.At.Format(localLayout), x.At.Format("Mon"), human.Stamp(x.At), human.Relative(x.At, now), runs, x.Why)
 		}
 	}
 	return p.resultTable(map[string]any{"plans": previews}, t, "no step")

@@ -12,6 +12,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/stepplan"
+	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
@@ -114,7 +115,7 @@ func (p *plansCommand) readPlans(file string) ([]repeat.Spec, error) {
 // dryRun shows the next steps of plans that are not published.
 func (p *plansCommand) dryRun(specs []repeat.Spec, n int) error {
 	now := p.clock().Now()
-	previews := make([]planPreview, len(specs))
+	previews := make([]view.PlanPreview, len(specs))
 	for i := range specs {
 		id := specs[i].PlanID
 		if id == "" {
@@ -124,7 +125,7 @@ func (p *plansCommand) dryRun(specs []repeat.Spec, n int) error {
 		if err != nil {
 			return err
 		}
-		if previews[i], err = previewOf(doc, now, n); err != nil {
+		if previews[i], err = view.PlanPreviewOf(doc, now, n); err != nil {
 			return err
 		}
 	}

@@ -9,10 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/admin"
-	"github.com/mscheduler/mscheduler/callback"
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/input"
-	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/model"
 )
@@ -133,7 +131,7 @@ func (r *applyingTypes) compare(_ context.Context, c *typeChange) error {
 		before.Version = 0
 	}
 	after.Version = 0
-	c.lines = append(form.Changes(before, after), secretChanges("callback", old, t.Options.Callback)...)
+	c.lines = append(form.Changes(before, after), form.SecretChanges("callback", old, t.Options.Callback)...)
 	_, err = r.box.SealCallback("callback", secret.Keep(t.Options.Callback, old))
 	return err
 }
@@ -171,37 +169,4 @@ func (r *applyingTypes) show(_ context.Context, c *typeChange, after *model.Task
 		v.Version, line = after.Version, fmt.Sprintf(" (version %d)", after.Version)
 	}
 	return v, line, "", nil
-}
-
-func callbackKeys(c *model.Callback) []callback.Key {
-	if c == nil || c.Security == nil {
-		return nil
-	}
-	return c.Security.Keys
-}
-
-// hiddenURLs says which addresses a file changes in what is not shown of them.
-func hiddenURLs(path string, old, now *model.Callback) (changes []string) {
-	now = secret.KeepURLs(now, old)
-	compare := func(name string, old, now *model.CallbackTarget) {
-		if old != nil && now != nil && old.URL != now.URL && safetext.URL(old.URL) == safetext.URL(now.URL) {
-			changes = append(changes, "+ "+path+"."+name+".url: what is not shown of it")
-		}
-	}
-	if old != nil && now != nil {
-		compare("success", old.Success, now.Success)
-		compare("error", old.Error, now.Error)
-	}
-	return changes
-}
-
-// givenSecrets says which secrets a file sets: they cannot be compared with sealed ones.
-// What is not shown stays what it is.
-func givenSecrets(path string, keys []callback.Key) (changes []string) {
-	for _, k := range keys {
-		if k.Secret != safetext.Hidden {
-			changes = append(changes, "+ "+path+": the secret of "+k.AccessKey)
-		}
-	}
-	return changes
 }

@@ -9,6 +9,7 @@
 //	bind.go     a value that was read into a form, and all that is wrong with it
 //	fielderror.go   what is wrong, with its place
 //	yaml.go json.go   text to values, with line and column
+//	secrets.go  which secrets a form changes
 //	write.go    a form to YAML, to lines of fields, to the lines of a difference
 //	flags.go    a form as flags
 //	value.go    durations, times and JSON values

@@ -1,0 +1,122 @@
+package rulechange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mscheduler/mscheduler/internal/builtin"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/rulespec"
+	"github.com/mscheduler/mscheduler/internal/secret"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
+)
+
+// Spec is the rule that a form says, checked and normalised; not whether it still fires, which
+// depends on the time.
+func Spec(f *form.Rule) (schedule.Spec, error) {
+	spec, err := f.Spec()
+	checked, wrong := rulespec.Normal(&spec, time.Unix(0, 0))
+	return checked, errors.Join(err, builtin.CheckArgs(f.Type, []byte(f.Args)), wrong)
+}
+
+// Edit is what a written rule does to the stored one beside what it says: a change of whether
+// it is enabled is no edit of the definition.
+type Edit struct {
+	Stored *schedule.Rule // nil = the rule is created
+	Spec   schedule.Spec  // what is written, as [Spec] returns it
+	sealed schedule.Spec  // Spec with its secrets sealed, if it is an edit of the definition
+	lines  []string       // what changes of the definition
+	turn   *bool          // the rule is enabled or disabled; nil = it stays as it is
+}
+
+// Of compares a written rule with the stored one, nil for none. A rule that fires no more is only
+// refused where the form makes it so. Nothing is read or written.
+func Of(f *form.Rule, stored *schedule.Rule, box *secret.Box, now time.Time) (e Edit, err error) {
+	if e.Spec, err = Spec(f); err != nil {
+		return Edit{}, err
+	}
+	e.Stored = stored
+	var before *form.Rule
+	var old *model.Callback
+	on := false
+	if stored != nil {
+		spec := periodic.SpecOf(stored)
+		before, old, on = form.RuleOf(&spec), stored.Task.Options.Callback, Enabled(stored)
+	}
+	e.lines = append(form.Changes(before, form.RuleOf(&e.Spec)), form.SecretChanges("options.callback", old, e.Spec.Options.Callback)...)
+	if e.Spec.HTTP != nil {
+		e.lines = append(e.lines, form.GivenSecrets("http.keys", e.Spec.HTTP.Keys)...)
+		for _, name := range secret.GivenHeaders(e.Spec.HTTP.Headers) {
+			e.lines = append(e.lines, "+ http.headers: the secret of "+name)
+		}
+	}
+	if e.Edits() {
+		if e.sealed, err = rulespec.Seal(box, e.Spec, stored); err != nil {
+			return e, err
+		}
+		if err := rulespec.Check(&e.sealed, stored, now); err != nil {
+			return e, err
+		}
+	}
+	wanted := f.Enabled
+	if wanted != nil && (*wanted != on || *wanted && e.Edits() && stored != nil && Rests(stored)) { // it may have a new end
+		e.turn = wanted
+	}
+	return e, nil
+}
+
+// Edits says whether the definition changes.
+func (e Edit) Edits() bool { return len(e.lines) > 0 }
+
+// Lines say for people what changes, a line for each field; none = nothing.
+func (e Edit) Lines() []string {
+	switch {
+	case e.turn == nil:
+		return e.lines
+	case e.Stored != nil:
+		return append(e.lines[:len(e.lines):len(e.lines)], fmt.Sprintf("- enabled: %t", Enabled(e.Stored)), fmt.Sprintf("+ enabled: %t", *e.turn))
+	default:
+		return append(e.lines[:len(e.lines):len(e.lines)], fmt.Sprintf("+ enabled: %t", *e.turn))
+	}
+}
+
+// Write carries the edit out: what stops the rule comes first, what starts it last. The error is
+// periodic.ErrChanged if the rule has another version by now, and periodic.ErrExists if there is
+// another one of its name.
+func (e Edit) Write(ctx context.Context, rules *periodic.Periodic) (*schedule.Rule, error) {
+	rule, edits := e.Stored, e.Edits()
+	var err error
+	if rule == nil {
+		if rule, err = rules.Create(ctx, e.sealed); err != nil {
+			return nil, err
+		}
+		edits = false
+	}
+	if e.turn != nil && !*e.turn {
+		if rule, err = rules.Disable(ctx, rule.ID, rule.Version, ""); err != nil {
+			return nil, err
+		}
+	}
+	if edits {
+		if rule, err = rules.Update(ctx, rule.ID, e.Stored.Version, e.sealed); err != nil {
+			return nil, err
+		}
+	}
+	if e.turn != nil && *e.turn {
+		rule, err = rules.Enable(ctx, rule.ID, rule.Version)
+	}
+	return rule, err
+}
+
+// Enabled says whether a person wants the rule to fire: it does, or rests because its end is
+// reached.
+func Enabled(r *schedule.Rule) bool { return r.Status == schedule.StatusOnline || Rests(r) }
+
+// Rests says whether the rule is enabled, but has reached its end.
+func Rests(r *schedule.Rule) bool {
+	return r.Status == schedule.StatusOffline && r.PausedAt.IsZero()
+}

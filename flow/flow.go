@@ -142,8 +142,8 @@ func Validate(s graph.Spec) error {
 }
 
 // Start stores a flow, completely or not at all, and starts its first node. If a flow with the key
-// exists, Start returns that flow and changes nothing. With a session in ctx the flow is part of the
-// caller's transaction, and begins a few seconds after the commit.
+// exists, Start returns that flow, whose Created is false, and changes nothing. With a session in ctx
+// the flow is part of the caller's transaction, and begins a few seconds after the commit.
 func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
 	if err := f.ready(ctx); err != nil {
 		return nil, fmt.Errorf("starting a flow: %w", err)
@@ -178,7 +178,8 @@ func (f *Flows) Start(ctx context.Context, s graph.Spec) (*graph.Flow, error) {
 			return nil, fmt.Errorf("starting a flow: %w", &store.KindError{ID: doc.ID, Stream: true})
 		}
 		return found, err
-	case !store.InTransaction(ctx):
+	}
+	if doc.Created = true; !store.InTransaction(ctx) {
 		f.decider.Decided(ctx, began, doc)
 	}
 	return doc, nil

@@ -172,6 +172,7 @@ func TestOutputsOfParentsReachTheArgumentsOfTheChild(t *testing.T) {
 	s.Args = map[string]any{"more": []int{100, 200}, "text": "all"}
 	f := w.start(s)
 	require.Equal(t, "-/f", f.ID)
+	require.True(t, f.Created)
 	w.becomes(f.ID, graph.StatusFinish)
 	require.Equal(t, map[string]string{"a": "SUCCESS", "b": "SUCCESS", "c": "SUCCESS", "d": "SUCCESS"}, w.nodes(f.ID))
 	require.Equal(t, sum{Sum: 1 + 10 + 1 + 200, Text: "all"}, w.output(f.ID, "d"))
@@ -183,6 +184,7 @@ func TestOutputsOfParentsReachTheArgumentsOfTheChild(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	again := w.start(graph.Spec{Key: "f", Nodes: []graph.NodeSpec{node("other")}})
 	require.Len(t, again.Nodes, 4, "a flow of the key exists")
+	require.False(t, again.Created)
 	require.Len(t, w.ran, 4)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/failure"
 	"github.com/mscheduler/mscheduler/internal/flowplan"
 	"github.com/mscheduler/mscheduler/internal/testdb"
 )
@@ -212,6 +213,7 @@ func TestAStreamAndAGraphOfOneNameDoNotMeet(t *testing.T) {
 	_, err = w.flows.Append(t.Context(), "acme", "order-8", link("a"))
 	require.ErrorContains(t, err, "acme/order-8 is a flow, not a stream")
 	require.NotErrorIs(t, err, flow.ErrNotFound)
+	require.Equal(t, failure.Refused, failure.Of(err))
 
 	// Their tasks have keys of their own.
 	w.eventually("the node of the stream runs", func() bool { return len(w.started("acme/order-7")) == 1 })

@@ -85,6 +85,10 @@ type Flow struct {
 
 	Planned   []Planned `bson:"planned,omitempty"`
 	PlannedAt time.Time `bson:"planned_at,omitempty"`
+
+	// Created says, of a flow that Start returns, that this Start has stored it; false = the key had a
+	// flow. It is never stored.
+	Created bool `bson:"-"`
 }
 
 // Vertex is the definition of a node, which never changes. Filters and arguments with references are

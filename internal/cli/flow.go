@@ -68,41 +68,6 @@ func (f *flowsCommand) sayIdle(ctx context.Context, c *connection) error {
 	return err
 }
 
-// flowView is a flow as JSON.
-type flowView struct {
-	ID          string       `json:"id"`
-	Kind        string       `json:"kind,omitempty"`
-	Key         string       `json:"key"`
-	Tenant      string       `json:"tenant,omitempty"`
-	Creator     string       `json:"creator,omitempty"`
-	Description string       `json:"description,omitempty"`
-	Status      graph.Status `json:"status"`
-	Reason      string       `json:"reason,omitempty"`
-	Rev         int64        `json:"rev"`
-	Created     string       `json:"created_at"`
-	Updated     string       `json:"updated_at"`
-	Ended       string       `json:"ended_at,omitempty"`
-	Delete      string       `json:"delete_at,omitempty"`
-	Parent      string       `json:"parent,omitempty"` // flow/node: the node that started the flow
-	// Counts are the numbers of nodes by their stored statuses.
-	Counts map[graph.NodeStatus]int `json:"counts"`
-}
-
-func flowViewOf(f *graph.Flow) flowView {
-	counts := map[graph.NodeStatus]int{}
-	for i := range f.States {
-		counts[f.States[i].Status]++
-	}
-	parent := ""
-	if f.Parent != nil {
-		parent = f.Parent.ID + "/" + f.Parent.Node
-	}
-	return flowView{
-		f.ID, f.Kind, f.Key, f.Tenant, f.Creator, f.Description, f.Status, f.Reason, f.Rev,
-		view.Time(f.CreatedAt), view.Time(f.UpdatedAt), view.Time(f.EndedAt), view.Time(f.DeleteAt), parent, counts,
-	}
-}
-
 // flowLine is what became of a flow, for people.
 func flowLine(f *graph.Flow) string {
 	line := human.FlowID(f.ID) + "  " + string(f.Status)
@@ -114,7 +79,7 @@ func flowLine(f *graph.Flow) string {
 
 // printFlow prints a flow that a command has changed, and warns when nothing carries that on.
 func (f *flowsCommand) printFlow(ctx context.Context, c *connection, doc *graph.Flow) error {
-	if err := f.result(flowViewOf(doc), flowLine(doc)+"\n"); err != nil || doc.Status == graph.StatusFinish {
+	if err := f.result(view.FlowOf(doc), flowLine(doc)+"\n"); err != nil || doc.Status == graph.StatusFinish {
 		return err
 	}
 	return f.sayIdle(ctx, c)

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mscheduler/mscheduler/flow/graph"
-	"github.com/mscheduler/mscheduler/internal/flowspec"
 	"github.com/mscheduler/mscheduler/internal/human"
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 func (f *flowsCommand) cancel() *cobra.Command {
@@ -119,15 +119,6 @@ func answersOf(a *graph.Ask, set []string) (map[string]any, error) {
 	return values, nil
 }
 
-// nodeExplained is an explanation as JSON.
-type nodeExplained struct {
-	Flow        string           `json:"flow"`
-	Node        string           `json:"node"`
-	Status      graph.NodeStatus `json:"status"`
-	TaskID      string           `json:"task_id,omitempty"`
-	Explanation []string         `json:"explanation"`
-}
-
 func (f *flowsCommand) explain() *cobra.Command {
 	return &cobra.Command{
 		Use: "explain ID NODE", Short: "Explain the state of a node and what it waits for", Args: wants("the id of a flow and the id of a node", cobra.ExactArgs(2)),
@@ -141,12 +132,7 @@ func (f *flowsCommand) explain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := nodeExplained{Flow: id, Node: args[0], Explanation: sentences}
-			for i := range doc.Nodes {
-				if v := &doc.Nodes[i]; v.ID == args[0] {
-					out.Status, out.TaskID = doc.States[i].Status, flowspec.TaskID(doc, i)
-				}
-			}
+			out := view.ExplainedNodeOf(doc, args[0], sentences)
 			text := out.Node + " of " + human.FlowID(id) + " is " + string(out.Status) + ".\n" + strings.Join(sentences, "\n") + "\n"
 			if out.TaskID != "" {
 				text += "Its task: mscheduler task explain " + human.TaskArg(out.TaskID) + "\n"

@@ -96,11 +96,11 @@ func flowPlace(after string) (*graph.Flow, error) {
 }
 
 func (f *flowsCommand) printFlows(ctx context.Context, c *connection, flows []*graph.Flow, next string) error {
-	views := make([]flowView, len(flows))
+	views := make([]view.Flow, len(flows))
 	t := newTable("FLOW", "STATUS", "ENDED", "PENDING", "CREATED", "CHANGED", "WHY")
 	open := false
 	for i, doc := range flows {
-		v := flowViewOf(doc)
+		v := view.FlowOf(doc)
 		views[i] = v
 		ended := 0
 		for status, n := range v.Counts {

@@ -13,6 +13,7 @@ import (
 	"github.com/mscheduler/mscheduler/internal/form"
 	"github.com/mscheduler/mscheduler/internal/human"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 const flowFileHelp = `A file has one or more flows, as YAML documents or JSON; - is stdin:
@@ -70,10 +71,10 @@ func (f *flowsCommand) validate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			views := make([]validFlow, len(specs))
+			views := make([]view.ValidFlow, len(specs))
 			text := ""
 			for i := range specs {
-				v := validFlow{specs[i].Key, specs[i].Tenant, len(specs[i].Nodes)}
+				v := view.ValidFlowOf(&specs[i])
 				name := "a flow without a key"
 				if v.Key != "" {
 					name = human.FlowID(input.RuleName(v.Tenant, v.Key))
@@ -83,13 +84,6 @@ func (f *flowsCommand) validate() *cobra.Command {
 			return f.result(map[string]any{"flows": views}, text)
 		},
 	}
-}
-
-// validFlow is a definition without mistakes, as JSON.
-type validFlow struct {
-	Key    string `json:"key,omitempty"`
-	Tenant string `json:"tenant,omitempty"`
-	Nodes  int    `json:"nodes"`
 }
 
 // readFlows reads the flows of a file, changes them, and finds everything that is wrong with any of
@@ -165,21 +159,17 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 	if err != nil {
 		return err
 	}
-	views := []flowView{}
+	views := []view.Flow{}
 	types := map[string]bool{}
 	for i := range specs {
-		existed, err := c.hasFlow(ctx, &specs[i])
-		if err != nil {
-			return err
-		}
 		doc, err := c.flows.Start(ctx, specs[i])
 		if err != nil {
 			return err
 		}
-		if existed {
+		if !doc.Created {
 			f.say("the key of %s already exists; nothing changed", human.FlowID(doc.ID))
 		}
-		views = append(views, flowViewOf(doc))
+		views = append(views, view.FlowOf(doc))
 		if !f.asJSON() {
 			if err := f.print(flowLine(doc) + "\n"); err != nil {
 				return err
@@ -198,16 +188,4 @@ func (f *flowsCommand) startAll(ctx context.Context, specs []graph.Spec) error {
 		}
 	}
 	return f.sayIdle(ctx, c)
-}
-
-// hasFlow says whether a flow of the key exists, for a hint: another process may store one meanwhile.
-func (c *connection) hasFlow(ctx context.Context, s *graph.Spec) (bool, error) {
-	if s.Key == "" {
-		return false, nil
-	}
-	_, err := c.flows.Get(ctx, input.RuleName(s.Tenant, s.Key))
-	if errors.Is(err, flow.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
 }

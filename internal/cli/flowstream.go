@@ -167,7 +167,7 @@ func (f *flowsCommand) appendAll(ctx context.Context, scene, group string, nodes
 	if len(ids) == 1 {
 		text = fmt.Sprintf("%s  %s is in the stream\n", id, ids[0])
 	}
-	if err := f.result(map[string]any{"stream": id, "nodes": ids}, text); err != nil {
+	if err := f.result(view.Appended{Stream: id, Nodes: ids}, text); err != nil {
 		return err
 	}
 	return f.sayIdle(ctx, c)
@@ -196,19 +196,6 @@ const flowLinesHelp = `List streams that have something to do, or that are close
 INIT is the number of nodes not linked yet. WAIT is the number of linked nodes that wait for their
 predecessor. NODE is the node that may run, or waits for a person, and SINCE says since when.`
 
-// lineView is a stream as JSON.
-type lineView struct {
-	Stream string           `json:"stream"`
-	Status graph.Status     `json:"status"`
-	Closed bool             `json:"closed"`
-	Init   int64            `json:"init"`
-	Wait   int              `json:"wait"`
-	Node   string           `json:"node,omitempty"`
-	Is     graph.NodeStatus `json:"node_status,omitempty"`
-	Since  string           `json:"since,omitempty"`
-	Reason string           `json:"reason,omitempty"`
-}
-
 func (f *flowsCommand) lines() *cobra.Command {
 	var limit int
 	var all bool
@@ -227,7 +214,7 @@ func (f *flowsCommand) lines() *cobra.Command {
 }
 
 func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, limit int) error {
-	views := []lineView{}
+	views := []view.Stream{}
 	t := newTable("STREAM", "STATUS", "INIT", "WAIT", "NODE", "SINCE", "WHY")
 	for after, more := "", true; more && len(views) < limit; {
 		docs, err := c.store.Flows.Streams(ctx, after, limit)
@@ -244,18 +231,8 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 		}
 		for _, doc := range docs {
 			after = doc.ID
-			v := lineView{Stream: doc.ID, Status: doc.Status, Closed: doc.Closed, Reason: doc.Reason, Init: init[doc.ID]}
-			since := ""
-			for i := range doc.States {
-				switch st := &doc.States[i]; st.Status {
-				case graph.NodeWait:
-					v.Wait++
-				case graph.NodeReady, graph.NodePending:
-					v.Node, v.Is, v.Since = doc.Nodes[i].ID, st.Status, view.Time(st.At)
-					since = human.Relative(st.At, c.at)
-				}
-			}
-			if !all && !v.Closed && v.Init == 0 && v.Wait == 0 && v.Node == "" || len(views) == limit {
+			v := view.StreamOf(doc, init[doc.ID])
+			if !all && v.Idle() || len(views) == limit {
 				continue
 			}
 			views = append(views, v)
@@ -265,6 +242,10 @@ func (f *flowsCommand) printLines(ctx context.Context, c *connection, all bool, 
 			}
 			if v.Is == graph.NodePending {
 				node += " PENDING"
+			}
+			since := ""
+			if !v.At.IsZero() {
+				since = human.Relative(v.At, c.at)
 			}
 			t.add(v.Stream, status, fmt.Sprint(v.Init), fmt.Sprint(v.Wait), node, since, human.OneLine(v.Reason, 80))
 		}

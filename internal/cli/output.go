@@ -12,10 +12,11 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/view"
 )
 
 // asJSON says whether the result is wanted as JSON, or as YAML, which printJSON makes of it.
-func (a *app) asJSON() bool { return a.flags.output != "table" && drawings[a.flags.output] == nil }
+func (a *app) asJSON() bool { return a.flags.output != "table" && view.Drawings[a.flags.output] == nil }
 
 // printJSON writes one JSON value to stdout, indented when a person reads it; where YAML is
 // wanted, one document of that.

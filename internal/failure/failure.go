@@ -41,6 +41,7 @@ func Of(err error) Kind {
 	var fatal *store.FatalError
 	var refused *model.RefusedError
 	var flowRefused *flowplan.RefusedError
+	var otherKind *store.KindError
 	switch {
 	case err == nil:
 		return None
@@ -56,7 +57,7 @@ func Of(err error) Kind {
 		return NotFound
 	case errors.As(err, &fatal):
 		return Forbidden
-	case errors.As(err, &refused), errors.As(err, &flowRefused), errors.Is(err, model.ErrFenced):
+	case errors.As(err, &refused), errors.As(err, &flowRefused), errors.As(err, &otherKind), errors.Is(err, model.ErrFenced):
 		return Refused
 	case errors.Is(err, context.Canceled):
 		return Interrupted

@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"internal/builtin":      {"core", "consumer", "internal/httpcall", "internal/httptarget", "internal/secret"},
 	"internal/form":         {"core", "producer", "periodic", "internal/calendar", "internal/httpcall", "internal/secret"},
 	"internal/human":        {},
-	"internal/view":         {"core", "internal/calendar", "internal/secret", "internal/stepplan", "internal/store", "internal/tickplan"},
+	"internal/view":         {"core", "flow", "internal/calendar", "internal/flowdraw", "internal/flowspec", "internal/human", "internal/secret", "internal/stepplan", "internal/store", "internal/tickplan"},
 	"internal/rulechange":   {"core", "periodic", "internal/builtin", "internal/calendar", "internal/form", "internal/human", "internal/rulespec", "internal/secret", "internal/store", "internal/tickplan", "internal/view"},
 	"internal/failure":      {"core", "internal/flowplan", "internal/store", "producer", "admin", "flow", "periodic", "plan"},
 	"internal/flowdraw":     {"core"},
@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/rulechange", "internal/secret", "internal/upkeep", "internal/view", "server",
 	},
 	"cmd/mscheduler": {"internal/cli"},
-	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "internal/access", "internal/builtin", "internal/failure", "internal/form", "internal/store", "internal/view"},
+	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "internal/access", "internal/builtin", "internal/failure", "internal/form", "internal/store", "internal/view"},
 	"server":         {"internal/rest"},
 
 	// Tests.

@@ -18,9 +18,11 @@ func Under(field string, err error) error {
 	return Renamed(err, func(name string) string { return field + "." + name })
 }
 
-// Renamed gives the fields that an error names other names.
+// Renamed gives the fields that an error names other names, all of them, also where a text stands before
+// errors that are joined.
 func Renamed(err error, rename func(field string) string) error {
-	if joined, many := err.(interface{ Unwrap() []error }); many {
+	var joined interface{ Unwrap() []error }
+	if errors.Is(err, model.ErrInvalid) && errors.As(err, &joined) {
 		var out []error
 		for _, e := range joined.Unwrap() {
 			out = append(out, Renamed(e, rename))

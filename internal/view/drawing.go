@@ -1,0 +1,45 @@
+package view
+
+import (
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/flowdraw"
+	"github.com/mscheduler/mscheduler/internal/human"
+)
+
+// Drawings draw the graph of a flow with the states of its nodes, by what they draw: text (a tree), dot,
+// mermaid or svg.
+var Drawings = map[string]func(*graph.Flow, []Node) string{
+	"text": language(flowdraw.Text), "dot": language(flowdraw.Dot), "mermaid": language(flowdraw.Mermaid), "svg": svgOf,
+}
+
+// language draws the graph in a language that knows only statuses.
+func language(draw func([]graph.Vertex, []graph.NodeStatus) string) func(*graph.Flow, []Node) string {
+	return func(doc *graph.Flow, nodes []Node) string { return draw(doc.Nodes, statusesOf(nodes)) }
+}
+
+func statusesOf(nodes []Node) []graph.NodeStatus {
+	out := make([]graph.NodeStatus, len(nodes))
+	for i := range nodes {
+		out[i] = nodes[i].Status
+	}
+	return out
+}
+
+// svgOf draws the flow as a picture.
+func svgOf(doc *graph.Flow, nodes []Node) string {
+	p := flowdraw.Picture{
+		Title: human.FlowID(doc.ID) + " · " + string(doc.Status), Subtitle: "created " + dayTime(doc.CreatedAt) + " UTC, changed " + dayTime(doc.UpdatedAt) + " UTC",
+		Nodes: doc.Nodes, Statuses: statusesOf(nodes), Began: doc.CreatedAt,
+	}
+	if !doc.EndedAt.IsZero() {
+		p.Subtitle += ", took " + human.Rough(doc.EndedAt.Sub(doc.CreatedAt))
+	}
+	for i := range nodes {
+		p.Since, p.Reasons = append(p.Since, nodes[i].At), append(p.Reasons, nodes[i].Why())
+	}
+	return flowdraw.SVG(p)
+}
+
+func dayTime(t time.Time) string { return t.UTC().Format(time.DateTime) }

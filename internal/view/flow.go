@@ -1,0 +1,144 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/internal/flowdraw"
+	"github.com/mscheduler/mscheduler/internal/flowspec"
+)
+
+// Flow is a flow as JSON, without its nodes.
+type Flow struct {
+	ID          string       `json:"id"`
+	Kind        string       `json:"kind,omitempty"`
+	Key         string       `json:"key"`
+	Tenant      string       `json:"tenant,omitempty"`
+	Creator     string       `json:"creator,omitempty"`
+	Description string       `json:"description,omitempty"`
+	Status      graph.Status `json:"status"`
+	Reason      string       `json:"reason,omitempty"`
+	Rev         int64        `json:"rev"`
+	Created     string       `json:"created_at"`
+	Updated     string       `json:"updated_at"`
+	Ended       string       `json:"ended_at,omitempty"`
+	Delete      string       `json:"delete_at,omitempty"`
+	Parent      string       `json:"parent,omitempty" doc:"flow/node: the node that started the flow"`
+	// Counts are the numbers of nodes by their stored statuses.
+	Counts map[graph.NodeStatus]int `json:"counts" doc:"numbers of nodes by their statuses"`
+}
+
+// FlowOf is a flow as it was read, or listed.
+func FlowOf(f *graph.Flow) Flow {
+	counts := map[graph.NodeStatus]int{}
+	for i := range f.States {
+		counts[f.States[i].Status]++
+	}
+	parent := ""
+	if f.Parent != nil {
+		parent = f.Parent.ID + "/" + f.Parent.Node
+	}
+	return Flow{
+		f.ID, f.Kind, f.Key, f.Tenant, f.Creator, f.Description, f.Status, f.Reason, f.Rev,
+		Time(f.CreatedAt), Time(f.UpdatedAt), Time(f.EndedAt), Time(f.DeleteAt), parent, counts,
+	}
+}
+
+// ValidFlow is a definition without mistakes, as JSON.
+type ValidFlow struct {
+	Key    string `json:"key,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
+	Nodes  int    `json:"nodes" doc:"how many it has"`
+}
+
+// ValidFlowOf is a definition in which nothing is wrong.
+func ValidFlowOf(s *graph.Spec) ValidFlow { return ValidFlow{s.Key, s.Tenant, len(s.Nodes)} }
+
+// Node is a node of a flow as JSON.
+type Node struct {
+	Node      string           `json:"node"`
+	Type      string           `json:"type,omitempty"`
+	Wait      string           `json:"wait,omitempty" doc:"how long it waits, or until when"`
+	Ask       *graph.Ask       `json:"ask,omitempty" doc:"what it asks a person"`
+	TaskID    string           `json:"task_id,omitempty"`
+	After     []string         `json:"after,omitempty"`
+	Join      graph.Strategy   `json:"join,omitempty"`
+	OnFailure graph.Policy     `json:"on_failure,omitempty"`
+	Status    graph.NodeStatus `json:"status"`
+	Since     string           `json:"since"`
+	At        time.Time        `json:"-"` // Since
+	Reason    string           `json:"reason,omitempty"`
+	Error     string           `json:"error_info,omitempty" doc:"the last error of its task"`
+	Life      int64            `json:"life" doc:"how often a person has restarted it"`
+	Output    json.RawMessage  `json:"output,omitempty"`
+}
+
+// NodesOf are the nodes of a flow, in its order.
+func NodesOf(doc *graph.Flow, states []flow.NodeView) []Node {
+	out := make([]Node, len(doc.Nodes))
+	for i, n := range byPlace(doc, states) {
+		v := &doc.Nodes[i]
+		out[i] = Node{
+			Node: v.ID, Type: v.Type, Wait: waits(v), Ask: v.Ask, TaskID: n.TaskID, After: n.After, Join: v.Join, OnFailure: v.OnFailure,
+			Status: n.Status, Since: Time(n.At), At: n.At, Reason: n.Reason, Error: n.ErrorInfo, Life: n.Life,
+		}
+		if n.Output.Type != 0 {
+			out[i].Output = codec.ValueJSON(n.Output)
+		}
+	}
+	return out
+}
+
+// byPlace are the states of a flow's nodes, in the order of the nodes: they may have been read later.
+func byPlace(doc *graph.Flow, states []flow.NodeView) []flow.NodeView {
+	known := make(map[string]flow.NodeView, len(states))
+	for i := range states {
+		known[states[i].Node.Node] = states[i]
+	}
+	out := make([]flow.NodeView, len(doc.Nodes))
+	for i := range doc.Nodes {
+		out[i] = known[doc.Nodes[i].ID]
+	}
+	return out
+}
+
+// waits is the time for which a node waits.
+func waits(v *graph.Vertex) string {
+	if span, is := strings.CutPrefix(flowdraw.Kind(v), "wait "); is && !flowspec.HasTask(v) {
+		return span
+	}
+	return ""
+}
+
+// Why is the reason for the status of a node, or the last error of its task.
+func (n *Node) Why() string {
+	if n.Status == graph.NodeSuccess {
+		return n.Reason
+	}
+	return cmp.Or(n.Reason, n.Error)
+}
+
+// ExplainedNode is the explanation of a node's status, as JSON.
+type ExplainedNode struct {
+	Flow        string           `json:"flow"`
+	Node        string           `json:"node"`
+	Status      graph.NodeStatus `json:"status"`
+	TaskID      string           `json:"task_id,omitempty"`
+	Explanation []string         `json:"explanation" doc:"sentences: why it has the status, what it waits for, what would start it"`
+}
+
+// ExplainedNodeOf is a node of the flow with the sentences of [flow.Flows.Explain].
+func ExplainedNodeOf(doc *graph.Flow, node string, sentences []string) ExplainedNode {
+	out := ExplainedNode{Flow: doc.ID, Node: node, Explanation: sentences}
+	for i := range doc.Nodes {
+		if doc.Nodes[i].ID == node {
+			out.Status, out.TaskID = doc.States[i].Status, flowspec.TaskID(doc, i)
+		}
+	}
+	return out
+}

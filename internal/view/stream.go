@@ -1,0 +1,44 @@
+package view
+
+import (
+	"time"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+)
+
+// Stream is a stream with its backlog, as JSON.
+type Stream struct {
+	Stream string           `json:"stream"`
+	Status graph.Status     `json:"status"`
+	Closed bool             `json:"closed"`
+	Init   int64            `json:"init" doc:"nodes that are not linked to the chain yet"`
+	Wait   int              `json:"wait" doc:"linked nodes that wait for the one before them"`
+	Node   string           `json:"node,omitempty" doc:"the node that may run, or waits for a person"`
+	Is     graph.NodeStatus `json:"node_status,omitempty"`
+	Since  string           `json:"since,omitempty" doc:"since when the node has its status"`
+	At     time.Time        `json:"-"` // Since
+	Reason string           `json:"reason,omitempty"`
+}
+
+// StreamOf is a stream; init is how many of its nodes are to be linked.
+func StreamOf(doc *graph.Flow, init int64) Stream {
+	v := Stream{Stream: doc.ID, Status: doc.Status, Closed: doc.Closed, Reason: doc.Reason, Init: init}
+	for i := range doc.States {
+		switch st := &doc.States[i]; st.Status {
+		case graph.NodeWait:
+			v.Wait++
+		case graph.NodeReady, graph.NodePending:
+			v.Node, v.Is, v.Since, v.At = doc.Nodes[i].ID, st.Status, Time(st.At), st.At
+		}
+	}
+	return v
+}
+
+// Idle reports whether the stream is open and has nothing to do.
+func (s *Stream) Idle() bool { return !s.Closed && s.Init == 0 && s.Wait == 0 && s.Node == "" }
+
+// Appended is what became of an append, as JSON.
+type Appended struct {
+	Stream string   `json:"stream"`
+	Nodes  []string `json:"nodes" doc:"ids of the nodes, in their order"`
+}

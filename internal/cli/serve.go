@@ -48,7 +48,7 @@ func (a *app) serveCommand() *cobra.Command {
 			if (f.tlsCert == "") != (f.tlsKey == "") {
 				return usage("--tls-cert and --tls-key belong together")
 			}
-			conn, err := a.connectReady(cmd.Context())
+			conn, err := a.connect(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serving starts `serve` and returns the address of its API.
+func (s *session) serving(args ...string) (url string, errs *lockedBuffer, stop func() result) {
+	s.t.Helper()
+	_, errs, stop = s.start(append([]string{"serve", "--bind", "127.0.0.1:0"}, args...)...)
+	at := regexp.MustCompile(`the API is at (https?://[^/\s]+)`)
+	s.eventually("the API", func() bool {
+		found := at.FindStringSubmatch(errs.String())
+		if found != nil {
+			url = found[1]
+		}
+		return found != nil
+	})
+	return url, errs, stop
+}
+
+// request sends a request to an API, and returns the status and the text of the answer.
+func (s *session) request(method, url, token, body string) (int, string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
+	require.NoError(s.t, err)
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(s.t, err)
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(s.t, err)
+	return res.StatusCode, string(text)
+}
+
+func TestServeAnswersRequestsAndRunsTasks(t *testing.T) {
+	s := newSession(t)
+	url, errs, stop := s.serving("--allow-exec")
+	require.Contains(t, errs.String(), "there is no token")
+	status, text := s.request(http.MethodPost, url+"/api/v1/tasks", "", `{"type": "exec", "key": "k", "args": {"argv": ["true"]}}`)
+	require.Equal(t, http.StatusCreated, status, text)
+	_, text = s.request(http.MethodGet, url+"/api/v1/tasks/-/exec/k/wait", "", "")
+	require.Contains(t, text, `"status":"Success"`)
+	require.Contains(t, errs.String(), "the periodic rules, the flows and the plans")
+
+	ended := make(chan struct{})
+	go func() { // it waits, or comes too late
+		defer close(ended)
+		res, err := http.Post(url+"/api/v1/pull/fetch", "application/json", strings.NewReader(`{"worker_id": "w", "types": ["none"], "wait": "50s"}`)) //nolint:noctx // the server ends it
+		if err == nil {
+			_ = res.Body.Close()
+		}
+	}()
+	r := stop()
+	require.Equal(t, ExitOK, r.code, r.stderr)
+	<-ended // long before its 50 s are over: a stop does not wait for those who wait
+}
+
+func TestServeIsOpenToItsMachineOnlyUntilThereIsAToken(t *testing.T) {
+	s := newSession(t)
+	s.ok("db", "migrate")
+	s.fails(ExitRefused, []string{"there is no token", "mscheduler token create"}, "serve", "--bind", "0.0.0.0:0", "--completion-url", "http://127.0.0.1")
+	s.fails(ExitUsage, []string{"--bind"}, "serve", "--bind", "nowhere.invalid:x")
+	s.fails(ExitUsage, []string{"--tls-key"}, "serve", "--tls-cert", "x")
+	s.fails(ExitUsage, []string{"--completion-addr"}, "serve", "--completion-addr", ":0")
+	token := strings.TrimSpace(s.ok("token", "create", "ops", "--role", "viewer").stdout)
+	url, errs, _ := s.serving("--no-worker", "--no-engines")
+	require.NotContains(t, errs.String(), "there is no token")
+	status, _ := s.request(http.MethodGet, url+"/api/v1/tasks", "", "")
+	require.Equal(t, http.StatusUnauthorized, status)
+	status, text := s.request(http.MethodGet, url+"/api/v1/tasks", token, "")
+	require.Equal(t, http.StatusOK, status, text)
+	status, text = s.request(http.MethodPost, url+"/api/v1/tasks", token, `{"type": "mail"}`)
+	require.Equal(t, http.StatusForbidden, status, text)
+	s.fails(ExitUsage, []string{"--bind is", "--completion-url"}, "serve", "--bind", "0.0.0.0:0")
+}
+
+// certificate writes a new certificate of that serial number and its key.
+func certificate(t *testing.T, dir string, serial int64) (cert, key string) {
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
+	require.NoError(t, err)
+	bits, err := x509.MarshalECPrivateKey(secret)
+	require.NoError(t, err)
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: bits}), 0o600))
+	at := time.Now().Add(time.Duration(serial) * time.Second) // a file system may have coarse times
+	require.NoError(t, os.Chtimes(cert, at, at))
+	return cert, key
+}
+
+func TestServeReadsANewCertificateWithoutARestart(t *testing.T) {
+	s := newSession(t)
+	cert, key := certificate(t, s.dir, 1)
+	url, _, _ := s.serving("--no-worker", "--no-engines", "--tls-cert", cert, "--tls-key", key)
+	serial := func() int64 {
+		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // the serial number is what counts
+		c, err := d.DialContext(context.Background(), "tcp", strings.TrimPrefix(url, "https://"))
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		return c.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	require.EqualValues(t, 1, serial())
+	certificate(t, s.dir, 2)
+	require.EqualValues(t, 2, serial())
+	require.NoError(t, os.WriteFile(key, []byte("broken"), 0o600))
+	require.EqualValues(t, 2, serial(), "the old one serves while the new one cannot be read")
+}

@@ -25,9 +25,10 @@ type Config struct {
 	Mount string
 	// SecretKey encrypts the secrets of callbacks, see producer.Config.
 	SecretKey string
-	// NoTokens lets everybody do everything, and answers only to requests for a name of the machine itself:
-	// localhost or a loopback address. Otherwise each request needs a token (mscheduler token create), but
-	// those to /livez, to /readyz and to /api/v1/callbacks/, whose path has a token of its own.
+	// NoTokens lets everybody do everything as long as no token exists. The server then answers only to
+	// requests for a name of the machine itself: localhost or a loopback address. It learns of the first
+	// token within five seconds. Otherwise each request needs a token (mscheduler token create), but those
+	// to /livez, to /readyz and to /api/v1/callbacks/, whose path has a token of its own.
 	NoTokens bool
 	// Version of the program, for the description of the API.
 	Version string

@@ -66,6 +66,8 @@ type Guard struct {
 	// known and missing are apart, so that ids which somebody made up never displace tokens.
 	known   map[string]view
 	missing map[string]clock.Instant // ids without a valid token, and when they were read
+	any     bool                     // there is a token
+	anyAt   clock.Instant            // when that was read
 }
 
 // view is a token as it was read.
@@ -134,6 +136,26 @@ func (g *Guard) Check(ctx context.Context, text, from string) (Grant, error) {
 	}
 	g.used(ctx, id)
 	return Grant{Token: token.ID, Name: token.Name, Role: Role(token.Role), Tenants: slices.Clone(token.Tenants)}, nil
+}
+
+// Any reports whether there is a token, be it revoked or expired: whether this deployment uses them. A
+// process learns of the first token within [Window], and does not forget it.
+func (g *Guard) Any(ctx context.Context) (bool, error) {
+	g.mu.Lock()
+	any, fresh := g.any, g.anyAt != (clock.Instant{}) && g.anyAt.Since(g.clock) < Window
+	g.mu.Unlock()
+	if any || fresh {
+		return any, nil
+	}
+	at := clock.Read(g.clock)
+	any, err := g.store.Tokens.Exist(ctx)
+	if err != nil {
+		return false, fmt.Errorf("checking whether there are tokens: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.any, g.anyAt = g.any || any, at
+	return g.any, nil
 }
 
 // recall is what the process knows of an id; nil = no valid token. Only what is fresh counts.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -177,4 +178,12 @@ func TestAServerWithoutTokensAnswersToItsMachineOnly(t *testing.T) {
 	}
 	require.Equal(t, http.StatusForbidden, w.as("Origin", "https://evil.example.org").do("POST", "/api/v1/tasks", `{"type": "mail"}`).status)
 	require.Equal(t, http.StatusForbidden, w.as("Sec-Fetch-Site", "cross-site").do("POST", "/api/v1/tasks", `{"type": "mail"}`).status)
+}
+
+func TestTheFirstTokenClosesAServerThatWasOpen(t *testing.T) {
+	w := newWorld(t)
+	w.ok("GET", "/api/v1/tasks", "")
+	mine := w.with(access.Viewer)
+	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/tasks", "").status == http.StatusUnauthorized }, time.Minute, 10*time.Millisecond)
+	mine.ok("GET", "/api/v1/tasks", "")
 }

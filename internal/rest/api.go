@@ -33,8 +33,8 @@ type Config struct {
 	Mount string
 	// SecretKey encrypts the secrets of callbacks; see producer.Config.
 	SecretKey string
-	// NoTokens lets everybody do everything. It is for a server that only its own machine can reach.
-	// Otherwise each request but those for health needs a token (mscheduler token create).
+	// NoTokens lets everybody do everything as long as no token exists, and answers only to requests for a
+	// name of the machine itself. Otherwise each request but those for health needs a token.
 	NoTokens bool
 	// Version of the program, for the description of the API.
 	Version string
@@ -133,7 +133,7 @@ func (s *API) Stop() { s.stop() }
 // Close waits for what the server is writing. It comes after the last request.
 func (s *API) Close(ctx context.Context) error {
 	s.stop()
-	return s.producer.Close(ctx)
+	return errors.Join(s.guard.Wait(ctx), s.producer.Close(ctx))
 }
 
 // patient is a context of a request that waits for at most that long, or until the server stops.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
@@ -79,6 +80,15 @@ func (s *Tokens) ByIDs(ctx context.Context, ids []string) (map[string]*Token, er
 // List reads all tokens, ordered by id. unread are those that this release cannot read. Index: _id.
 func (s *Tokens) List(ctx context.Context) (tokens []*Token, unread []Unreadable, err error) {
 	return readReadable[*Token](ctx, s.core, s.tokens, "listing tokens")
+}
+
+// Exist reports whether there is a token, be it revoked or expired. Index: _id.
+func (s *Tokens) Exist(ctx context.Context) (bool, error) {
+	err := s.tokens.FindOne(ctx, bson.D{d("_id", bson.D{d("$gt", "")})}, options.FindOne().SetProjection(bson.D{d("_id", 1)})).Err()
+	if errors.Is(err, mongo.ErrNoDocuments) {
+		return false, nil
+	}
+	return err == nil, explain(err, "looking for tokens")
 }
 
 // Revoke revokes a token for good and returns its document, or [ErrUnknownToken]. One that is revoked

@@ -142,19 +142,19 @@ func (g *Guard) Check(ctx context.Context, text, from string) (Grant, error) {
 // process learns of the first token within [Window], and does not forget it.
 func (g *Guard) Any(ctx context.Context) (bool, error) {
 	g.mu.Lock()
-	any, fresh := g.any, g.anyAt != (clock.Instant{}) && g.anyAt.Since(g.clock) < Window
+	exist, fresh := g.any, g.anyAt != (clock.Instant{}) && g.anyAt.Since(g.clock) < Window
 	g.mu.Unlock()
-	if any || fresh {
-		return any, nil
+	if exist || fresh {
+		return exist, nil
 	}
 	at := clock.Read(g.clock)
-	any, err := g.store.Tokens.Exist(ctx)
+	exist, err := g.store.Tokens.Exist(ctx)
 	if err != nil {
 		return false, fmt.Errorf("checking whether there are tokens: %w", err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.any, g.anyAt = g.any || any, at
+	g.any, g.anyAt = g.any || exist, at
 	return g.any, nil
 }
 

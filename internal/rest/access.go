@@ -67,9 +67,9 @@ var everybody = access.Grant{Role: access.Admin}
 
 func (s *API) authenticate(c huma.Context) (access.Grant, error) {
 	if s.config.NoTokens {
-		if any, err := s.guard.Any(c.Context()); err != nil {
+		if exist, err := s.guard.Any(c.Context()); err != nil {
 			return access.Grant{}, s.problem(err)
-		} else if !any {
+		} else if !exist {
 			return everybody, nil
 		}
 	}

@@ -61,7 +61,11 @@ func (w *world) with(role access.Role, tenants ...string) *world {
 
 // of is the path of an operation on things of a tenant.
 func (o operation) of(tenant string) string {
-	return strings.NewReplacer("{tenant}", tenant, "{type}", "mail", "{key}", "k", "{id}", "x").Replace(o.path)
+	path := strings.NewReplacer("{tenant}", tenant, "{type}", "mail", "{key}", "k", "{id}", "x").Replace(o.path)
+	if o.ID == "watch-tasks" {
+		path += "?kind=none" // else it would not end; TestEventsOfOtherTenantsAreNotTold is about what it tells
+	}
+	return path
 }
 
 func TestWithoutATokenNothingButHealthAnswers(t *testing.T) {
@@ -110,7 +114,7 @@ func TestATokenOfATenantSeesAndChangesNothingOfAnother(t *testing.T) {
 			case "path":
 				require.Equal(t, "not found", w.fails(http.StatusNotFound, op.method, op.of("other"), "")[""], "as if it were not there")
 			case "filter":
-				w.fails(http.StatusForbidden, op.method, op.of("other")+"?tenant=other", "")
+				w.fails(http.StatusForbidden, op.method, op.path+"?tenant=other", "")
 				require.NotContains(t, w.do(op.method, op.of("mine"), "").text, `"other`)
 			case "body":
 				w.body(op)
@@ -186,4 +190,14 @@ func TestTheFirstTokenClosesAServerThatWasOpen(t *testing.T) {
 	mine := w.with(access.Viewer)
 	require.Eventually(t, func() bool { return w.do("GET", "/api/v1/tasks", "").status == http.StatusUnauthorized }, time.Minute, 10*time.Millisecond)
 	mine.ok("GET", "/api/v1/tasks", "")
+}
+
+func TestEventsOfOtherTenantsAreNotTold(t *testing.T) {
+	w := guarded(t)
+	all := w.with(access.Admin)
+	mine := w.with(access.Viewer, "mine").watch("", "")
+	for _, body := range []string{`{"type": "mail", "key": "a", "tenant": "other"}`, `{"type": "mail", "key": "b"}`, `{"type": "mail", "key": "c", "tenant": "mine"}`} {
+		all.ok("POST", "/api/v1/tasks", body)
+	}
+	require.Equal(t, "mine/mail/c", mine.next().data["task_id"])
 }

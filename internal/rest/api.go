@@ -53,6 +53,7 @@ type API struct {
 	api         huma.API
 	mux         *http.ServeMux
 	waiting     waiting
+	hub         hub
 	crossOrigin *http.CrossOriginProtection
 	stopping    context.Context // of requests that wait
 	stop        context.CancelFunc
@@ -72,6 +73,7 @@ func New(c Config) (*API, error) {
 		return nil, err
 	}
 	s := &API{config: c, store: st, producer: p, admin: admin.New(p), puller: pull.New(p), guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
+	s.hub = hub{producer: p, log: c.Logger, listeners: map[*listener]bool{}}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.api = humago.New(s.mux, s.description())
 	s.addTasks()
@@ -80,6 +82,7 @@ func New(c Config) (*API, error) {
 	s.addTypes()
 	s.addWorkers()
 	s.addPull()
+	s.addEvents()
 	s.addHealth()
 	s.mux.HandleFunc("/", s.nowhere)
 	s.mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p)) // its token is the right to call it

@@ -13,4 +13,5 @@
 //	problem.go    errors
 //	tasks.go tasksend.go taskchange.go types.go workers.go pull.go   the operations
 //	waiting.go    fetches that wait for tasks
+//	events.go hub.go   Server-Sent Events; the one subscription that all listeners share
 package rest

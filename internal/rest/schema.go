@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -41,7 +42,7 @@ func formSchema(r huma.Registry, t reflect.Type) *huma.Schema {
 	case reflect.Map:
 		return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: formSchema(r, t.Elem())}
 	case reflect.Struct:
-		return component(r, t.Name()+"Input", func() *huma.Schema { return formObject(r, t) })
+		return component(r, strings.ToUpper(t.Name()[:1])+t.Name()[1:]+"Input", func() *huma.Schema { return formObject(r, t) })
 	default:
 		return scalarSchema(t)
 	}
@@ -71,7 +72,7 @@ func formObject(r huma.Registry, t reflect.Type) *huma.Schema {
 }
 
 // documentSchema is the schema of a stored document as package view shows it: by the names under which its
-// fields are stored. A later release may store more.
+// fields are stored; of what is not stored, by those of its JSON. A later release may store more.
 func documentSchema(r huma.Registry, t reflect.Type, key string) *huma.Schema {
 	switch t {
 	case reflect.TypeFor[time.Time]():
@@ -97,7 +98,7 @@ func documentSchema(r huma.Registry, t reflect.Type, key string) *huma.Schema {
 			s := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}}
 			for i := range t.NumField() {
 				f := t.Field(i)
-				name, _, _ := strings.Cut(f.Tag.Get("bson"), ",")
+				name, _, _ := strings.Cut(cmp.Or(f.Tag.Get("bson"), f.Tag.Get("json")), ",")
 				switch name {
 				case "", "-":
 					continue

@@ -1,0 +1,148 @@
+package rest_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/mscheduler/mscheduler/internal/rest"
+	"github.com/mscheduler/mscheduler/internal/testdb"
+)
+
+// told is one Server-Sent Event.
+type told struct {
+	id, name string
+	data     map[string]any
+}
+
+// watching is a client of the events.
+type watching struct {
+	w     *world
+	lines *bufio.Scanner
+	stop  context.CancelFunc
+}
+
+// watch begins to watch. after "" is from now on.
+func (w *world) watch(query, after string) *watching {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(w.t.Context())
+	w.t.Cleanup(stop)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/api/v1/events"+query, nil)
+	require.NoError(w.t, err)
+	r.Header = w.header.Clone()
+	if after != "" {
+		r.Header.Set("Last-Event-ID", after)
+	}
+	if w.token != "" {
+		r.Header.Set("Authorization", "Bearer "+w.token)
+	}
+	res, err := http.DefaultClient.Do(r)
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = res.Body.Close() })
+	require.Equal(w.t, http.StatusOK, res.StatusCode)
+	require.Equal(w.t, "text/event-stream", res.Header.Get("Content-Type"))
+	return &watching{w, bufio.NewScanner(res.Body), stop}
+}
+
+// next is the next event; its name is "" when the stream has ended.
+func (x *watching) next() (e told) {
+	x.w.t.Helper()
+	for x.lines.Scan() {
+		name, value, _ := strings.Cut(x.lines.Text(), ": ")
+		switch name {
+		case "id":
+			e.id = value
+		case "event":
+			e.name = value
+		case "data":
+			require.NoError(x.w.t, json.Unmarshal([]byte(value), &e.data))
+		case "":
+			if e.name != "" {
+				return e
+			}
+		}
+	}
+	return told{}
+}
+
+func TestEventsAreToldInOrderAndAClientGoesOnWhereItWas(t *testing.T) {
+	w := newWorld(t)
+	all, mine := w.watch("", ""), w.watch("?type=mail&tenant=acme&kind=sent,ended", "")
+	for _, body := range []string{`{"type": "sms", "key": "a"}`, `{"type": "mail", "key": "b"}`, `{"type": "mail", "key": "c", "tenant": "acme"}`} {
+		w.ok("POST", "/api/v1/tasks", body)
+	}
+	var first told
+	for i, key := range []string{"a", "b", "c"} {
+		e := all.next()
+		require.Equal(t, "sent", e.name)
+		require.Equal(t, key, e.data["key"])
+		require.NotContains(t, e.data, "token")
+		if i == 0 {
+			first = e
+		}
+	}
+	require.Equal(t, "acme/mail/c", mine.next().data["task_id"])
+	w.ok("POST", "/api/v1/tasks/acme/mail/c/cancel", "")
+	require.Equal(t, "ended", mine.next().name)
+
+	again := w.watch("", first.id) // while others watch: from what the process remembers
+	require.Equal(t, "b", again.next().data["key"])
+	for _, x := range []*watching{all, mine, again} {
+		x.stop()
+	}
+	alone := w.watch("", first.id) // from the database
+	require.Equal(t, "b", alone.next().data["key"])
+	require.Equal(t, "c", alone.next().data["key"])
+}
+
+func TestAClientWhoseEventsAreNotKnownAnyMoreIsTold(t *testing.T) {
+	w := newWorld(t)
+	before := w.watch("", "")
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "a"}`)
+	token := before.next().id
+	before.stop()
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "b"}`)
+	now := w.watch("?key=none", "") // the process remembers from now on, or goes on
+	defer now.stop()
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "c"}`)
+	late := w.watch("", token)
+	if e := late.next(); e.name != "missed" {
+		require.Equal(t, "b", e.data["key"], "nothing is left out silently")
+	}
+	w.fails(http.StatusUnprocessableEntity, "GET", "/api/v1/events?kind=odd", "")
+	w.as("Last-Event-ID", "nonsense").do("GET", "/api/v1/events?key=none&timeout=1", "")
+}
+
+// However many listen, the process has one change stream.
+func TestAThousandListenersShareOneStream(t *testing.T) {
+	var streams atomic.Int64
+	client, err := mongo.Connect(options.Client().ApplyURI(testdb.URI(t)).SetMonitor(&event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == "aggregate" && strings.Contains(e.Command.Lookup("pipeline").String(), "$changeStream") {
+				streams.Add(1)
+			}
+		},
+	}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.Background())) })
+	w := newWorld(t, func(c *rest.Config) { c.Database = client.Database(c.Database.Name()) })
+	const n = 1000
+	listeners := make([]*watching, n)
+	for i := range listeners {
+		listeners[i] = w.watch("", "")
+	}
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k"}`)
+	for _, l := range listeners {
+		require.Equal(t, "k", l.next().data["key"])
+	}
+	require.EqualValues(t, 1, streams.Load())
+}

@@ -27,6 +27,9 @@ func draftOf(tenant string, secrets *secret.Box, typ string, args any, opts []Op
 	if s.has("Args") {
 		s.complain("args", "is given by the send itself; the option Args is for Update")
 	}
+	if s.has("IfRev") {
+		s.complain("rev", "is for Update; a send does not read the task")
+	}
 	var badArgs error
 	s.draft.Args, badArgs = codec.EncodeValue("args", args, input.MaxArgsBytes)
 	if err = errors.Join(append(s.complaints, badArgs, s.draft.validate())...); err == nil {

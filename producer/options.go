@@ -22,6 +22,7 @@ type settings struct {
 	draft      Draft
 	outside    bool
 	args       any
+	rev        int64    // of IfRev
 	given      []string // names of the options, in their order
 	complaints []error
 }
@@ -237,6 +238,17 @@ func Held() Option {
 // or none.
 func OutsideTransaction() Option {
 	return newOption("OutsideTransaction", func(s *settings) { s.outside = true })
+}
+
+// IfRev has [Producer.Update] change the task only while its Rev is still the one that the caller
+// read. Otherwise the error is [ErrChanged], and nothing is changed. Every claim and every end of an
+// execution changes the Rev; pings, checkpoints, steps and progress do not. A send refuses this option.
+func IfRev(rev int64) Option {
+	return newOption("IfRev", func(s *settings) {
+		if s.rev = rev; rev < 1 {
+			s.complain("rev", "is %d; want the rev of a task that was read", rev)
+		}
+	}, rev)
 }
 
 // Args sets new arguments with [Producer.Update]: any JSON value. A send takes its arguments as

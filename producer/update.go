@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/clock"
@@ -25,7 +26,11 @@ func (p *Producer) Update(ctx context.Context, id string, opts ...Option) (*mode
 	if err := p.validUpdate(opts); err != nil {
 		return nil, fmt.Errorf("updating task %s: %w", id, err)
 	}
+	rev := gather(Draft{}, opts).rev
 	t, err := p.room.Change(ctx, "updating", id, func(t *model.Task) (*model.Task, error) {
+		if rev != 0 && t.Rev != rev {
+			return nil, ErrChanged
+		}
 		now := p.room.Store.Clock.Now()
 		patch, err := p.patchOf(t, opts, now)
 		if err != nil {
@@ -66,7 +71,7 @@ func (p *Producer) validUpdate(opts []Option) error {
 			errs = append(errs, input.Invalid(f.field, "%s", f.reason))
 		}
 	}
-	if len(s.given) == 0 && len(errs) == 0 {
+	if len(slices.DeleteFunc(slices.Clone(s.given), func(name string) bool { return name == "IfRev" })) == 0 && len(errs) == 0 {
 		errs = append(errs, input.Invalid("options", "are empty; give at least one change"))
 	}
 	_, badArgs := codec.EncodeValue("args", s.args, input.MaxArgsBytes)

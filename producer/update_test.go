@@ -144,3 +144,21 @@ func TestARefusedSendDoesNotEndTheTransactionOfTheOthers(t *testing.T) {
 		require.Equal(t, model.StatusNew, b.get(model.TaskID("", "mail", key)).Status)
 	}
 }
+
+func TestAnUpdateOfATaskThatHasChangedSinceItWasReadIsRefused(t *testing.T) {
+	b := setup(t)
+	s := b.send(mail{}, In(time.Hour))
+	read := b.get(s.ID)
+	after, err := b.p.Update(t.Context(), s.ID, Priority(7), IfRev(read.Rev))
+	require.NoError(t, err)
+	require.Equal(t, 7, after.Priority)
+	_, err = b.p.Update(t.Context(), s.ID, Priority(8), IfRev(read.Rev))
+	require.ErrorIs(t, err, ErrChanged)
+	require.Equal(t, 7, b.get(s.ID).Priority)
+	for _, opts := range [][]Option{{IfRev(after.Rev)}, {Priority(1), IfRev(0)}} {
+		_, err = b.p.Update(t.Context(), s.ID, opts...)
+		require.ErrorIs(t, err, model.ErrInvalid)
+	}
+	_, err = Send(t.Context(), b.p, mailType, mail{}, IfRev(1))
+	require.ErrorIs(t, err, model.ErrInvalid)
+}

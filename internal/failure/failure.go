@@ -47,7 +47,7 @@ func Of(err error) Kind {
 		return None
 	case isAny(err, admin.ErrNoType, periodic.ErrNotFound, periodic.ErrNoRun, flow.ErrNotFound, plan.ErrNotFound, store.ErrUnknownToken):
 		return NotFound
-	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged):
+	case isAny(err, admin.ErrTypeChanged, periodic.ErrChanged, producer.ErrChanged):
 		return Changed
 	case isAny(err, periodic.ErrExists, periodic.ErrNotRunning, flow.ErrClosed, plan.ErrRefused):
 		return Refused

@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 	"internal/builtin":      {"core", "consumer", "internal/httpcall", "internal/httptarget", "internal/secret"},
 	"internal/form":         {"core", "producer", "periodic", "internal/calendar", "internal/httpcall", "internal/secret"},
 	"internal/human":        {},
+	"internal/taskchange":   {"core", "producer", "internal/builtin", "internal/form"},
 	"internal/view":         {"core", "flow", "internal/calendar", "internal/flowdraw", "internal/flowspec", "internal/human", "internal/secret", "internal/stepplan", "internal/store", "internal/tickplan"},
 	"internal/rulechange":   {"core", "periodic", "internal/builtin", "internal/calendar", "internal/form", "internal/human", "internal/rulespec", "internal/secret", "internal/store", "internal/tickplan", "internal/view"},
 	"internal/failure":      {"core", "internal/flowplan", "internal/store", "producer", "admin", "flow", "periodic", "plan"},
@@ -77,10 +78,10 @@ var mayImport = map[string][]string{
 	"internal/bench":        {"core", "internal/workerevent", "producer", "admin", "consumer", "flow", "periodic", "plan", "internal/store", "internal/fleet", "internal/proxy", "internal/scratch", "internal/upkeep"},
 	"internal/cli": {
 		"core", "internal/access", "internal/rulespec", "internal/tickplan", "internal/flowspec", "internal/flowplan", "internal/flowdraw", "internal/stepplan", "producer", "admin", "consumer", "periodic", "flow", "plan", "migrate", "internal/store", "internal/clock",
-		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/rulechange", "internal/secret", "internal/upkeep", "internal/view", "server",
+		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/rulechange", "internal/secret", "internal/taskchange", "internal/upkeep", "internal/view", "server",
 	},
 	"cmd/mscheduler": {"internal/cli"},
-	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "internal/access", "internal/builtin", "internal/failure", "internal/form", "internal/store", "internal/view"},
+	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "internal/access", "internal/builtin", "internal/failure", "internal/form", "internal/store", "internal/taskchange", "internal/view"},
 	"server":         {"internal/rest"},
 
 	// Tests.

@@ -7,6 +7,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/taskchange"
 	"github.com/mscheduler/mscheduler/model"
 )
 
@@ -47,6 +50,10 @@ func (s *API) addChanges() {
 		})
 	}
 	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
+		OperationID: "update-task", Method: http.MethodPatch, Path: taskAt, Tags: []string{"tasks"}, Summary: "Change a task that has not ended",
+		Description: "What the body does not say stays as it is. A running execution keeps the arguments and options of its claim. If-Match names the rev that was read: the ETag of the task.",
+	}, s.update)
+	add(s, rule{access.Operator, tenantOfPath}, huma.Operation{
 		OperationID: "retry-task", Method: http.MethodPost, Path: taskAt + "/retry", Tags: []string{"tasks"}, Summary: "Begin a new life of a task that has ended",
 	}, func(ctx context.Context, in *struct {
 		TaskPath
@@ -75,6 +82,25 @@ func (s *API) addChanges() {
 		OperationID: "redeliver-task", Method: http.MethodPost, Path: taskAt + "/redeliver", Tags: []string{"tasks"}, Summary: "Deliver the callback of an ended task again",
 		Description: "Answers with the task that delivers it.",
 	}, s.redeliver)
+}
+
+func (s *API) update(ctx context.Context, in *struct {
+	TaskPath
+	IfMatch
+	Body body[form.Task]
+}) (*taskAnswer, error) {
+	rev, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.form.Type != nil {
+		return nil, input.Invalid("body.type", "cannot be changed: it is part of the task's id")
+	}
+	t, err := taskchange.Update(ctx, s.producer, in.id(), in.Body.form, rev, s.store.Local().Now())
+	if err != nil {
+		return nil, input.Under("body", err)
+	}
+	return answerTask(t)
 }
 
 func (s *API) retry(ctx context.Context, id string, f *retried) (*model.Task, error) {

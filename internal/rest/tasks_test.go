@@ -141,3 +141,32 @@ func TestAPathWithoutAnOperationIsToldAsAProblem(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, a.status)
 	require.Equal(t, "GET, POST", a.header.Get("Allow"))
 }
+
+func TestATaskIsChangedOnlyAsItWasRead(t *testing.T) {
+	w := newWorld(t)
+	const task = "/api/v1/tasks/-/mail/k"
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k", "in": "1h", "options": {"retry": {"max_errors": 3}, "worker_timeout": "1m", "ping_interval": "5s"}}`)
+	w.fails(http.StatusPreconditionRequired, "PATCH", task, `{"priority": 9}`)
+	w.as("If-Match", "7").fails(http.StatusUnprocessableEntity, "PATCH", task, `{"priority": 9}`)
+	read := w.do("GET", task, "").header.Get("ETag")
+	changed := w.as("If-Match", read).do("PATCH", task, `{"priority": 9, "args": {"n": 1}, "options": {"retry": {"interval": "5s"}, "worker_timeout": "2m"}}`)
+	require.Equal(t, http.StatusOK, changed.status, changed.text)
+	require.NotEqual(t, read, changed.header.Get("ETag"))
+	require.EqualValues(t, 9, changed.body["priority"])
+	require.EqualValues(t, 3, at(changed.body, "options.retry.max_errors"), "what is not said stays")
+	require.EqualValues(t, 5000, at(changed.body, "options.retry.interval_ms"))
+	require.EqualValues(t, 5000, at(changed.body, "options.ping_interval_ms"))
+	require.EqualValues(t, 120_000, at(changed.body, "options.worker_timeout_ms"))
+	w.as("If-Match", read).fails(http.StatusPreconditionFailed, "PATCH", task, `{"priority": 1}`)
+	w.as("If-Match", read).fails(http.StatusPreconditionFailed, "PATCH", task, `{"options": {"worker_timeout": "3m"}}`)
+
+	whatever := w.as("If-Match", "*")
+	for body, field := range map[string]string{
+		`{"type": "sms"}`: "body.type", `{"key": "l"}`: "body.key", `{"tenant": "x"}`: "body.tenant", `{"held": true}`: "body.held", `{}`: "body.options",
+		`{"priority": 10}`: "body.priority", `{"options": {"ping_interval": "1h"}}`: "body.ping_interval",
+	} {
+		require.Contains(t, whatever.fails(http.StatusUnprocessableEntity, "PATCH", task, body), field, body)
+	}
+	w.ok("POST", task+"/cancel", "")
+	whatever.fails(http.StatusConflict, "PATCH", task, `{"priority": 1}`)
+}

@@ -93,9 +93,9 @@ func (p *Plans) Run(ctx context.Context) error {
 func Validate(s repeat.Spec) error { return stepplan.Validate(&s) }
 
 // Publish stores a plan and the task of its first step. If a plan with the id exists, also one that is
-// over, Publish returns that plan and changes nothing. A plan whose last time has passed is stored as
-// FINISH. With a session in ctx the plan is part of the caller's transaction, and the task of its first
-// step is stored a few seconds after the commit.
+// over, Publish returns that plan, whose Created is false, and changes nothing. A plan whose last time
+// has passed is stored as FINISH. With a session in ctx the plan is part of the caller's transaction, and
+// the task of its first step is stored a few seconds after the commit.
 func (p *Plans) Publish(ctx context.Context, s repeat.Spec) (*repeat.Plan, error) {
 	plans, err := p.publish(ctx, []repeat.Spec{s}, func(_ int, err error) error { return err })
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *Plans) PublishMany(ctx context.Context, specs []repeat.Spec) ([]*repeat
 	if n := len(specs); n < 1 || n > maxPublish {
 		return nil, input.Invalid("plans", "are %d; want 1 to %d", n, maxPublish)
 	}
-	plans, err := p.publish(ctx, specs, func(i int, err error) error { return fmt.Errorf("plans[%d]: %w", i, err) })
+	plans, err := p.publish(ctx, specs, func(i int, err error) error { return input.Under(fmt.Sprintf("plans[%d]", i), err) })
 	if err != nil {
 		return nil, fmt.Errorf("publishing %d plans: %w", len(specs), err)
 	}
@@ -210,6 +210,7 @@ func (p *Plans) insert(ctx context.Context, began clock.Instant, plans []*repeat
 			if is {
 				there = append(there, from+k)
 			} else {
+				fresh[from+k].Created = true
 				stored = append(stored, fresh[from+k])
 			}
 		}
@@ -307,7 +308,7 @@ func (p *Plans) Get(ctx context.Context, id string) (*repeat.Plan, error) {
 
 // Filter selects plans. A zero field selects all.
 type Filter struct {
-	Tenant, Station string
+	Tenant, Station string // of Tenant model.NoTenant = those without one
 	Status          repeat.Status
 	Over            bool // those in the history in the place of the others
 }

@@ -414,6 +414,19 @@ func TestAPlanWhoseLastTimeHasPassedIsOverWithoutHavingRun(t *testing.T) {
 	require.Equal(t, int64(1), w.get(kept.ID).RealRepet)
 }
 
+func TestAPublisherHearsWhichPlansItHasStored(t *testing.T) {
+	w := newWorld(t)
+	require.True(t, w.publish(every("there", 1)).Created)
+	require.False(t, w.publish(every("there", 1)).Created)
+	over := w.publish(repeat.Spec{PlanID: "over", Station: "report", PlanType: repeat.Time, PlanTime: time.Now().Add(-time.Hour), Messages: []any{1}})
+	require.True(t, over.Created)
+	w.drain(mstest.SkipTime())
+	plans, err := w.plans.PublishMany(t.Context(), []repeat.Spec{every("there", 1), every("new", 1), every("over", 1)})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false, true, false}, []bool{plans[0].Created, plans[1].Created, plans[2].Created})
+	require.False(t, w.get("-/new").Created)
+}
+
 func TestNothingIsStoredOfInvalidPlansAndEveryMistakeIsNamed(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.plans.PublishMany(t.Context(), []repeat.Spec{

@@ -48,11 +48,11 @@ func indented(by, text string) string {
 
 // forecastTable has a line for each number that says something.
 func forecastTable(v *rulechange.Forecast) *table {
-	var sums []*rulechange.Sum
+	var sums []*rulechange.ForecastSum
 	heads := []string{"TICKS THAT"}
 	for _, w := range []struct {
 		name string
-		*rulechange.Span
+		*rulechange.ForecastSpan
 	}{{"LAST", &v.Last}, {"NEXT", &v.Next}} {
 		days := w.name + " " + strings.ToUpper(human.Rough(time.Duration(w.Days*float64(24*time.Hour))))
 		if w.Stored != nil {
@@ -66,7 +66,7 @@ func forecastTable(v *rulechange.Forecast) *table {
 		}
 	}
 	t := newTable(heads...)
-	row := func(name string, always bool, text func(*rulechange.Sum) string) {
+	row := func(name string, always bool, text func(*rulechange.ForecastSum) string) {
 		cells, says := []string{name}, always
 		for _, s := range sums {
 			cells = append(cells, text(s))
@@ -76,24 +76,24 @@ func forecastTable(v *rulechange.Forecast) *table {
 			t.add(cells...)
 		}
 	}
-	count := func(name string, always bool, n func(*rulechange.Sum) int) {
-		row(name, always, func(s *rulechange.Sum) string { return fmt.Sprint(n(s)) })
+	count := func(name string, always bool, n func(*rulechange.ForecastSum) int) {
+		row(name, always, func(s *rulechange.ForecastSum) string { return fmt.Sprint(n(s)) })
 	}
-	count("come", true, func(s *rulechange.Sum) int { return s.Ticks })
-	count("run", true, func(s *rulechange.Sum) int { return s.Runs })
-	count("  after a wait", false, func(s *rulechange.Sum) int { return s.Waited })
-	row("  the longest", false, func(s *rulechange.Sum) string {
+	count("come", true, func(s *rulechange.ForecastSum) int { return s.Ticks })
+	count("run", true, func(s *rulechange.ForecastSum) int { return s.Runs })
+	count("  after a wait", false, func(s *rulechange.ForecastSum) int { return s.Waited })
+	row("  the longest", false, func(s *rulechange.ForecastSum) string {
 		if s.LongWait == 0 {
 			return "0"
 		}
 		return human.Rough(time.Duration(s.LongWait) * time.Millisecond)
 	})
-	row("  at once, at most", true, func(s *rulechange.Sum) string { return fmt.Sprint(s.AtOnce) })
+	row("  at once, at most", true, func(s *rulechange.ForecastSum) string { return fmt.Sprint(s.AtOnce) })
 	for _, status := range []schedule.RunStatus{schedule.RunFailed, schedule.RunTimeout, schedule.RunFailedTimeout, schedule.RunCanceled} {
-		count("  end "+string(status), false, func(s *rulechange.Sum) int { return s.Ended[status] })
+		count("  end "+string(status), false, func(s *rulechange.ForecastSum) int { return s.Ended[status] })
 	}
 	for _, reason := range []schedule.SkipReason{tickplan.SkipOverlap, tickplan.SkipFailure, tickplan.SkipConcurrency, tickplan.SkipCapacity, tickplan.SkipMissed} {
-		count("are skipped, "+string(reason), false, func(s *rulechange.Sum) int { return s.Skipped[reason] })
+		count("are skipped, "+string(reason), false, func(s *rulechange.ForecastSum) int { return s.Skipped[reason] })
 	}
 	return t
 }

@@ -65,10 +65,10 @@ func (r *rulesCommand) preview() *cobra.Command {
 }
 
 func (r *rulesCommand) printTicks(ticks []tickplan.PreviewTick, from time.Time) error {
-	views := make([]view.Tick, len(ticks))
+	views := make([]view.NextTick, len(ticks))
 	t := newTable("LOCAL", "", "UTC", "FROM THERE", "FIRES", "CLOCK CHANGE")
 	for i, x := range ticks {
-		views[i] = view.TickOf(x)
+		views[i] = view.NextTickOf(x)
 		fires := "yes"
 		if !x.Fires {
 			fires = "no"

@@ -117,11 +117,7 @@ func (p *plansCommand) dryRun(specs []repeat.Spec, n int) error {
 	now := p.clock().Now()
 	previews := make([]view.PlanPreview, len(specs))
 	for i := range specs {
-		id := specs[i].PlanID
-		if id == "" {
-			id = "(generated)"
-		}
-		doc, err := stepplan.Build(&specs[i], id, now)
+		doc, err := stepplan.Unpublished(&specs[i], now)
 		if err != nil {
 			return err
 		}
@@ -140,10 +136,6 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 	if err != nil {
 		return err
 	}
-	existed, err := c.existing(ctx, specs)
-	if err != nil {
-		return err
-	}
 	views := []json.RawMessage{}
 	types := []string{}
 	runs := false
@@ -153,7 +145,7 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 			return err
 		}
 		for _, doc := range docs {
-			if existed[doc.ID] {
+			if !doc.Created {
 				p.say("a plan with the id %s already exists; nothing changed", human.PlanID(doc.ID))
 			}
 			view, err := planJSON(doc)
@@ -184,21 +176,4 @@ func (p *plansCommand) publishAll(ctx context.Context, specs []repeat.Spec) erro
 	}
 	p.warnUnserved(ctx, c, types)
 	return p.sayIdle(ctx, c)
-}
-
-// existing are the ids of those plans that exist, for a hint: another process may publish one meanwhile.
-func (c *connection) existing(ctx context.Context, specs []repeat.Spec) (map[string]bool, error) {
-	out := map[string]bool{}
-	for i := range specs {
-		if specs[i].PlanID == "" {
-			continue
-		}
-		switch doc, err := c.plans.Get(ctx, input.RuleName(specs[i].Tenant, specs[i].PlanID)); {
-		case err == nil:
-			out[doc.ID] = true
-		case !errors.Is(err, plan.ErrNotFound):
-			return nil, err
-		}
-	}
-	return out, nil
 }

@@ -53,7 +53,7 @@ func (Rule) renamed() map[string]string {
 	return map[string]string{
 		"cron_expr": "use cron", "cron_expressions": "use cron", "overlap_action": "use overlap", "failure_action": "use on_failure",
 		"concurrency_policy": "use concurrency", "status": "use enabled", "tenant_id": "use tenant", "catch_up_mode": "use catch_up: {mode: ...}",
-		"timeout": "use options: {timeout: ...}", "retry": "use options: {retry: ...}", "callback": "use options: {callback: ...}",
+		"timeout": "use options: {timeout: ...}", "retry": "use options: {retry: ...}", "retry_policy_json": "use options: {retry: ...}", "callback": "use options: {callback: ...}",
 		"target_url": "use http: {url: ...}", "http_method": "use http: {method: ...}",
 		"exec_type": "use http: {mode: ...}", "callback_method": "use http: {callback_method: ...}",
 		"callback_timeout_sec": "use http: {callback_timeout: ...}", "timeout_seconds": "use http: {timeout: ...}",

@@ -81,7 +81,7 @@ var mayImport = map[string][]string{
 		"internal/bench", "internal/builtin", "internal/calendar", "internal/demo", "internal/embedded", "internal/explain", "internal/failure", "internal/form", "internal/httpcall", "internal/human", "internal/rulechange", "internal/secret", "internal/taskchange", "internal/upkeep", "internal/view", "server",
 	},
 	"cmd/mscheduler": {"internal/cli"},
-	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "internal/access", "internal/builtin", "internal/failure", "internal/form", "internal/store", "internal/taskchange", "internal/view"},
+	"internal/rest":  {"core", "producer", "admin", "pull", "periodic", "flow", "plan", "internal/access", "internal/builtin", "internal/failure", "internal/form", "internal/rulechange", "internal/secret", "internal/stepplan", "internal/store", "internal/taskchange", "internal/tickplan", "internal/view"},
 	"server":         {"internal/rest"},
 
 	// Tests.

@@ -61,7 +61,7 @@ func (w *world) with(role access.Role, tenants ...string) *world {
 
 // of is the path of an operation on things of a tenant.
 func (o operation) of(tenant string) string {
-	path := strings.NewReplacer("{tenant}", tenant, "{type}", "mail", "{key}", "k", "{id}", "x").Replace(o.path)
+	path := strings.NewReplacer("{tenant}", tenant, "{type}", "mail", "{key}", "k", "{id}", "x", "{name}", "nightly", "{run}", "x@2026-01-31T02:30:00Z", "{plan_id}", "p").Replace(o.path)
 	if o.ID == "watch-tasks" {
 		path += "?kind=none" // else it would not end; TestEventsOfOtherTenantsAreNotTold is about what it tells
 	}
@@ -103,8 +103,17 @@ func TestATokenOfATenantSeesAndChangesNothingOfAnother(t *testing.T) {
 	all := w.with(access.Admin)
 	for _, tenant := range []string{"mine", "other"} {
 		all.ok("POST", "/api/v1/tasks", fmt.Sprintf(`{"type": "mail", "key": "k", "tenant": %q}`, tenant))
+		all.ok("POST", "/api/v1/periodics", fmt.Sprintf(`{"name": "nightly", "tenant": %q, "cron": "@daily", "type": "mail"}`, tenant))
+		all.ok("POST", "/api/v1/periodics/"+tenant+"/nightly/trigger", "")
+		all.ok("POST", "/api/v1/plans", fmt.Sprintf(`{"plan_id": "p", "tenant": %q, "station": "mail", "plan_type": "time", "plan_time": "2100-01-01T00:00:00Z", "messages": [1]}`, tenant))
 	}
-	before := all.do("GET", "/api/v1/tasks/other/mail/k", "").text
+	things := func() (texts []string) {
+		for _, path := range []string{"/tasks/other/mail/k", "/periodics/other/nightly", "/runs?tenant=other", "/plans/other/p"} {
+			texts = append(texts, all.do("GET", "/api/v1"+path, "").text)
+		}
+		return texts
+	}
+	before := things()
 	mine := w.with(access.Admin, "mine")
 	for _, op := range w.operations() {
 		t.Run(op.ID, func(t *testing.T) {
@@ -127,17 +136,20 @@ func TestATokenOfATenantSeesAndChangesNothingOfAnother(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, before, all.do("GET", "/api/v1/tasks/other/mail/k", "").text, "nobody has changed it")
+	require.Equal(t, before, things(), "nobody has changed it")
 	require.Equal(t, all.ok("GET", "/api/v1/tasks/count?tenant=mine", ""), mine.ok("GET", "/api/v1/tasks/count", ""))
 }
 
 // body tries operations whose body names tenants.
 func (w *world) body(op operation) {
 	w.t.Helper()
+	const stranger, plan = `{"name": "n", "cron": "@daily", "type": "mail", "tenant": "other"}`, `{"station": "mail", "plan_type": "none", "messages": [1], "tenant": "other"}`
 	for _, body := range map[string][]string{
-		"send-task":  {`{"type": "mail", "tenant": "other"}`, `{"type": "mail", "tenant": "-"}`},
-		"send-tasks": {`{"tasks": [{"type": "mail", "tenant": "mine"}, {"type": "mail", "tenant": "other"}]}`},
-		"fetch":      {`{"worker_id": "w", "types": ["mail"], "tenants": ["mine", "other"]}`},
+		"create-periodic": {stranger}, "dry-run-periodic": {stranger}, "publish-plan": {plan}, "preview-definition-of-plan": {plan},
+		"publish-plans": {`{"plans": [{"station": "mail", "plan_type": "none", "messages": [1]}, ` + plan + `]}`},
+		"send-task":     {`{"type": "mail", "tenant": "other"}`, `{"type": "mail", "tenant": "-"}`},
+		"send-tasks":    {`{"tasks": [{"type": "mail", "tenant": "mine"}, {"type": "mail", "tenant": "other"}]}`},
+		"fetch":         {`{"worker_id": "w", "types": ["mail"], "tenants": ["mine", "other"]}`},
 	}[op.ID] {
 		w.fails(http.StatusForbidden, op.method, op.path, body)
 	}
@@ -150,6 +162,16 @@ func (w *world) body(op operation) {
 		for _, task := range w.ok("POST", op.path, `{"worker_id": "w", "types": ["mail"], "max": 10}`)["tasks"].([]any) {
 			require.Equal(w.t, "mine", at(task, "tenant"))
 		}
+	case "create-periodic":
+		require.Equal(w.t, "mine", w.ok("POST", op.path, `{"name": "new", "cron": "@daily", "type": "mail"}`)["tenant"], "the tenant of the token")
+	case "dry-run-periodic": // it is compared with the rule of the token's tenant
+		require.Equal(w.t, "unchanged", w.ok("POST", op.path, `{"name": "nightly", "cron": "@daily", "type": "mail"}`)["result"])
+	case "publish-plan":
+		require.Equal(w.t, "mine/new", w.ok("POST", op.path, `{"plan_id": "new", "station": "new", "plan_type": "none", "messages": [1]}`)["id"])
+	case "publish-plans":
+		require.Equal(w.t, "mine/many", at(w.ok("POST", op.path, `{"plans": [{"plan_id": "many", "station": "new", "plan_type": "none", "messages": [1]}]}`), "plans.0.plan.id"))
+	case "preview-definition-of-plan":
+		require.Equal(w.t, "mine", w.ok("POST", op.path, `{"station": "new", "plan_type": "none", "messages": [1]}`)["tenant"])
 	default:
 		w.t.Fatalf("no case for %s", op.ID)
 	}

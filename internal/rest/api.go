@@ -16,8 +16,10 @@ import (
 	"github.com/mscheduler/mscheduler/admin"
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/secret"
 	"github.com/mscheduler/mscheduler/internal/store"
 	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/plan"
 	"github.com/mscheduler/mscheduler/producer"
 	"github.com/mscheduler/mscheduler/pull"
 )
@@ -31,7 +33,7 @@ type Config struct {
 	// Mount is the path under which the handler is mounted, such as /scheduler; defaults to "", the root.
 	// Requests arrive with it.
 	Mount string
-	// SecretKey encrypts the secrets of callbacks; see producer.Config.
+	// SecretKey encrypts the secrets of callbacks and of calls; see producer.Config.
 	SecretKey string
 	// NoTokens lets everybody do everything as long as no token exists, and answers only to requests for a
 	// name of the machine itself. Otherwise each request but those for health needs a token.
@@ -49,6 +51,9 @@ type API struct {
 	producer    *producer.Producer
 	admin       *admin.Admin
 	puller      *pull.Puller
+	rules       *periodic.Periodic
+	plans       *plan.Plans
+	secrets     *secret.Box // nil = none
 	guard       *access.Guard
 	api         huma.API
 	mux         *http.ServeMux
@@ -72,7 +77,19 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &API{config: c, store: st, producer: p, admin: admin.New(p), puller: pull.New(p), guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
+	rules, err := periodic.New(periodic.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	plans, err := plan.New(plan.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	box, err := secret.Parse("secret_key", c.SecretKey)
+	if err != nil {
+		return nil, err
+	}
+	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
 	s.hub = hub{producer: p, log: c.Logger, listeners: map[*listener]bool{}}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.api = humago.New(s.mux, s.description())
@@ -83,6 +100,12 @@ func New(c Config) (*API, error) {
 	s.addWorkers()
 	s.addPull()
 	s.addEvents()
+	s.addPeriodics()
+	s.addPeriodicCommands()
+	s.addPeriodicPreviews()
+	s.addRuns()
+	s.addPlans()
+	s.addPlanCommands()
 	s.addHealth()
 	s.mux.HandleFunc("/", s.nowhere)
 	s.mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p)) // its token is the right to call it
@@ -96,7 +119,7 @@ func (s *API) description() huma.Config {
 	c.DocsPath, c.SchemasPath, c.OpenAPIPath = "", "", "/api/v1/openapi"
 	c.RejectUnknownQueryParameters = true
 	c.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
-	c.Info.Description = "Tasks, types and workers of mscheduler. Each document has the fields that files and `-o json` of the command line have."
+	c.Info.Description = "Tasks, types, periodic rules, plans and workers of mscheduler. Each document has the fields that files and `-o json` of the command line have."
 	c.Servers = []*huma.Server{{URL: s.config.Mount + "/"}}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {Type: "http", Scheme: "bearer", Description: "a token of `mscheduler token create`"},

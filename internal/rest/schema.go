@@ -3,6 +3,7 @@ package rest
 import (
 	"cmp"
 	"encoding/json"
+	"path"
 	"reflect"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ func formSchema(r huma.Registry, t reflect.Type) *huma.Schema {
 		return &huma.Schema{Type: huma.TypeString, Examples: []any{"90s"}}
 	case reflect.TypeFor[form.Time]():
 		return &huma.Schema{Type: huma.TypeString, Examples: []any{"2026-01-31T09:00:00Z"}}
+	case reflect.TypeFor[form.Statuses]():
+		return &huma.Schema{Examples: []any{"2xx", 200, []any{200, "202-204"}}}
 	case reflect.TypeFor[form.Value](), reflect.TypeFor[form.Body]():
 		return &huma.Schema{}
 	}
@@ -94,7 +97,7 @@ func documentSchema(r huma.Registry, t reflect.Type, key string) *huma.Schema {
 	case reflect.Map:
 		return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: documentSchema(r, t.Elem(), key)}
 	case reflect.Struct:
-		return component(r, t.Name(), func() *huma.Schema {
+		return component(r, documentName(t), func() *huma.Schema {
 			s := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}}
 			for i := range t.NumField() {
 				f := t.Field(i)
@@ -112,6 +115,16 @@ func documentSchema(r huma.Registry, t reflect.Type, key string) *huma.Schema {
 	default:
 		return scalarSchema(t)
 	}
+}
+
+// documentName is the name of the schema of a document. Packages of documents use the same names, so all but
+// package model put their own word in front: both a rule and a plan have a Planned.
+func documentName(t reflect.Type) string {
+	word := map[string]string{"schedule": "Periodic", "repeat": "Plan", "graph": "Flow"}[path.Base(t.PkgPath())]
+	if strings.HasPrefix(t.Name(), word) {
+		return t.Name()
+	}
+	return word + t.Name()
 }
 
 func scalarSchema(t reflect.Type) *huma.Schema {

@@ -84,6 +84,19 @@ func (e Edit) Lines() []string {
 	}
 }
 
+// Rule is the rule that the edit makes, for a preview. One that is created is so now.
+func (e Edit) Rule(now time.Time) (*schedule.Rule, error) {
+	r, _, err := rulespec.Build(&e.Spec, time.Unix(0, 0)) // one whose end has come has no ticks, which is no mistake
+	if err != nil {
+		return nil, err
+	}
+	r.CreatedAt = now
+	if e.Stored != nil {
+		r.CreatedAt, r.Runs = e.Stored.CreatedAt, e.Stored.Runs
+	}
+	return r, nil
+}
+
 // Write carries the edit out: what stops the rule comes first, what starts it last. The error is
 // periodic.ErrChanged if the rule has another version by now, and periodic.ErrExists if there is
 // another one of its name.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
 	"github.com/mscheduler/mscheduler/internal/human"
-	"github.com/mscheduler/mscheduler/internal/rulespec"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/internal/view"
 	"github.com/mscheduler/mscheduler/periodic"
@@ -31,30 +30,30 @@ const (
 
 // Forecast compares what a rule does as it is stored with what the changed one does.
 type Forecast struct {
-	RunTakes    int64        `json:"run_takes_ms"`
-	Recorded    int          `json:"recorded_runs"` // that RunTakes rests on; 0 = it was given, or nothing is known
-	Last        Span         `json:"last"`
-	Next        Span         `json:"next"`
-	Differences []Difference `json:"differences"` // the first
-	Differing   int          `json:"differing"`   // ticks in all
+	RunTakes    int64                `json:"run_takes_ms"`
+	Recorded    int                  `json:"recorded_runs"` // that RunTakes rests on; 0 = it was given, or nothing is known
+	Last        ForecastSpan         `json:"last"`
+	Next        ForecastSpan         `json:"next"`
+	Differences []ForecastDifference `json:"differences"` // the first
+	Differing   int                  `json:"differing"`   // ticks in all
 
 	Given bool           `json:"-"` // RunTakes was given
 	Zone  *time.Location `json:"-"` // of the changed rule
 }
 
-// Span is a time and what the rules do in it; Stored is nil for a new rule.
-type Span struct {
-	From    string `json:"from"`
-	To      string `json:"to"`
-	Stored  *Sum   `json:"stored"`
-	Changed *Sum   `json:"changed"`
+// ForecastSpan is a time and what the rules do in it; Stored is nil for a new rule.
+type ForecastSpan struct {
+	From    string       `json:"from"`
+	To      string       `json:"to"`
+	Stored  *ForecastSum `json:"stored"`
+	Changed *ForecastSum `json:"changed"`
 
 	Cut  bool    `json:"-"` // it is shorter than was asked for, since there are so many ticks
 	Days float64 `json:"-"`
 }
 
-// Sum is what became of the ticks of a time.
-type Sum struct {
+// ForecastSum is what became of the ticks of a time.
+type ForecastSum struct {
 	Ticks    int                         `json:"ticks"`
 	Runs     int                         `json:"runs"`
 	Waited   int                         `json:"waited"`
@@ -64,8 +63,8 @@ type Sum struct {
 	Skipped  map[schedule.SkipReason]int `json:"skipped"`
 }
 
-// Difference is a tick that fares differently.
-type Difference struct {
+// ForecastDifference is a tick that fares differently.
+type ForecastDifference struct {
 	Nominal string `json:"nominal"`
 	Stored  string `json:"stored"`
 	Changed string `json:"changed"`
@@ -82,21 +81,20 @@ type Window struct {
 
 // Forecast compares what the rule does as it is stored with what it would do after the edit.
 func (e Edit) Forecast(ctx context.Context, rules *periodic.Periodic, what Window) (*Forecast, error) {
-	v := &Forecast{Differences: []Difference{}, Given: what.Takes > 0}
+	v := &Forecast{Differences: []ForecastDifference{}, Given: what.Takes > 0}
 	var err error
 	if v.Zone, err = calendar.Zone(e.Spec.Timezone); err != nil {
 		v.Zone = time.UTC
 	}
-	changed, _, err := rulespec.Build(&e.Spec, time.Unix(0, 0))
+	now := what.Now.Truncate(time.Second)
+	changed, err := e.Rule(now)
 	if err != nil {
 		return nil, err
 	}
-	now := what.Now.Truncate(time.Second)
+	changed.Runs = 0 // of the past; of the future they count on
 	span := time.Duration(what.Days) * 24 * time.Hour
-	changed.CreatedAt = now
 	var runs []*schedule.Run
 	if e.Stored != nil {
-		changed.CreatedAt = e.Stored.CreatedAt
 		if runs, err = recorded(ctx, rules, e.Stored.ID, now.Add(-span)); err != nil {
 			return nil, err
 		}
@@ -135,7 +133,7 @@ func recorded(ctx context.Context, rules *periodic.Periodic, rule string, from t
 
 // window asks what both rules do in one time, as far as both can be looked at: of the past
 // that is the end, of the future the beginning.
-func (v *Forecast) window(out *Span, what tickplan.WhatIf, stored, changed *schedule.Rule, ahead bool) error {
+func (v *Forecast) window(out *ForecastSpan, what tickplan.WhatIf, stored, changed *schedule.Rule, ahead bool) error {
 	now := *changed
 	rules := []*schedule.Rule{&now}
 	if stored != nil {
@@ -186,9 +184,9 @@ func fates(what *tickplan.WhatIf, rules []*schedule.Rule) ([]tickplan.Forecast, 
 	}
 }
 
-func sumOf(f *tickplan.Forecast, jitter time.Duration) *Sum {
+func sumOf(f *tickplan.Forecast, jitter time.Duration) *ForecastSum {
 	s := f.Sum(jitter)
-	return &Sum{s.Ticks, s.Runs, s.Waited, s.LongWait.Milliseconds(), f.AtOnce, s.Ended, s.Skipped}
+	return &ForecastSum{s.Ticks, s.Runs, s.Waited, s.LongWait.Milliseconds(), f.AtOnce, s.Ended, s.Skipped}
 }
 
 // differ collects the ticks of which the two make something different.
@@ -207,7 +205,7 @@ func (v *Forecast) differ(stored, changed []tickplan.Fate) {
 			continue
 		}
 		if v.Differing++; len(v.Differences) < shownDifferences {
-			v.Differences = append(v.Differences, Difference{view.Time(at), before, after, at})
+			v.Differences = append(v.Differences, ForecastDifference{view.Time(at), before, after, at})
 		}
 	}
 }

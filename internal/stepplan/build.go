@@ -73,6 +73,11 @@ func Build(s *repeat.Spec, id string, now time.Time) (*repeat.Plan, error) {
 	return p, nil
 }
 
+// Unpublished is [Build] for a preview of a plan that is not published, whose id may not be known yet.
+func Unpublished(s *repeat.Spec, now time.Time) (*repeat.Plan, error) {
+	return Build(s, cmp.Or(s.PlanID, "(generated)"), now)
+}
+
 // Of returns the definition of a stored plan, with its secrets as they are stored.
 func Of(p *repeat.Plan) repeat.Spec {
 	s := repeat.Spec{

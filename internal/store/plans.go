@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mscheduler/mscheduler/internal/codec"
+	"github.com/mscheduler/mscheduler/model"
 	"github.com/mscheduler/mscheduler/plan/repeat"
 )
 
@@ -147,7 +148,7 @@ func (s *Plans) Past(ctx context.Context, ids []string) (map[string]*repeat.Plan
 
 // PlanFilter selects plans. Zero fields select everything.
 type PlanFilter struct {
-	Tenant, Station string
+	Tenant, Station string // of Tenant model.NoTenant = those without one
 	Status          repeat.Status
 }
 
@@ -159,7 +160,11 @@ func (s *Plans) List(ctx context.Context, f PlanFilter, history bool, after *rep
 	if f.Status != "" {
 		filter = bson.D{d("status", f.Status)}
 	}
-	if f.Tenant != "" {
+	switch f.Tenant {
+	case "":
+	case model.NoTenant:
+		filter = append(filter, d("tenant", nil))
+	default:
 		filter = append(filter, d("tenant", f.Tenant))
 	}
 	if f.Station != "" {

@@ -11,6 +11,7 @@ import (
 type Run struct {
 	ID       string              `json:"id"`
 	Rule     string              `json:"rule"`
+	Tenant   string              `json:"tenant,omitempty"`
 	Nominal  string              `json:"nominal"`
 	Last     string              `json:"last_nominal,omitempty"` // of skipped ticks that share the record
 	Ticks    int64               `json:"ticks"`
@@ -30,20 +31,20 @@ type Run struct {
 // RunOf is a run as it is now.
 func RunOf(x *schedule.Run) Run {
 	return Run{
-		x.ID, x.RuleName, Time(x.Nominal), Time(x.Last), max(x.Count, 1), x.Status, x.Reason, x.Error, x.Attempt, x.Manual,
+		x.ID, x.RuleName, x.Tenant, Time(x.Nominal), Time(x.Last), max(x.Count, 1), x.Status, x.Reason, x.Error, x.Attempt, x.Manual,
 		x.TaskID, x.Late, Time(x.StartedAt), Time(x.ExecutedAt), Time(x.EndedAt), x.Call,
 	}
 }
 
-// Tick is one of the next ticks of a rule as JSON.
-type Tick struct {
+// NextTick is one of the next ticks of a rule as JSON.
+type NextTick struct {
 	UTC   string `json:"utc"`
 	Local string `json:"local"`
 	Fires bool   `json:"fires"`
 	Note  string `json:"note,omitempty"`
 }
 
-// TickOf is a tick of a preview.
-func TickOf(t tickplan.PreviewTick) Tick {
-	return Tick{Time(t.UTC), t.Local.Format(time.RFC3339), t.Fires, t.Note}
+// NextTickOf is a tick of a preview.
+func NextTickOf(t tickplan.PreviewTick) NextTick {
+	return NextTick{Time(t.UTC), t.Local.Format(time.RFC3339), t.Fires, t.Note}
 }

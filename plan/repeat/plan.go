@@ -141,6 +141,10 @@ type Plan struct {
 
 	Planned   []Planned `bson:"planned,omitempty"`
 	PlannedAt time.Time `bson:"planned_at,omitempty"`
+
+	// Created says, of a plan that Publish returns, that this Publish has stored it; false = the id had a
+	// plan. It is never stored.
+	Created bool `bson:"-"`
 }
 
 // Planned is a decision about a plan that an engine must carry out.

@@ -1,0 +1,205 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/rulechange"
+	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
+)
+
+// RulePath names a periodic rule.
+type RulePath struct {
+	Tenant string `path:"tenant" pattern:"^[a-zA-Z0-9._-]{1,100}$" doc:"tenant of the rule; - for a rule without one"`
+	Name   string `path:"name" maxLength:"200" doc:"name of the rule, percent-encoded where it has other characters than paths have"`
+}
+
+const ruleAt = "/periodics/{tenant}/{name}"
+
+// rule is the stored rule that the path names.
+func (p *RulePath) rule(ctx context.Context, s *API) (*schedule.Rule, error) {
+	return s.rules.Named(ctx, p.Tenant, p.Name)
+}
+
+type ruleAnswer struct {
+	Status int
+	ETag   string `header:"ETag" doc:"the version of the rule: edits raise it, ticks and runs do not"`
+	Body   document[schedule.Rule]
+}
+
+func answerRule(r *schedule.Rule, err error) (*ruleAnswer, error) {
+	if err != nil {
+		return nil, err
+	}
+	doc, err := view.Stored(r, "id")
+	return &ruleAnswer{Status: http.StatusOK, ETag: etag(r.Version), Body: document[schedule.Rule]{doc}}, err
+}
+
+type ruleList struct {
+	Body struct {
+		Rules      []document[schedule.Rule] `json:"rules"`
+		Unreadable []unreadableRule          `json:"unreadable,omitempty" doc:"rules that this release cannot read; they do not fire"`
+		Next       string                    `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+	}
+}
+
+// unreadableRule is a rule that a later release, or a person, has written.
+type unreadableRule struct {
+	Tenant string `json:"tenant,omitempty"`
+	Name   string `json:"name"`
+	Error  string `json:"error"`
+}
+
+// periodicOp is an operation on rules.
+func periodicOp(id, method, path, summary, more string) huma.Operation {
+	return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"periodics"}, Summary: summary, Description: more}
+}
+
+func (s *API) addPeriodics() {
+	add(s, rule{access.Viewer, tenantOfFilter}, periodicOp("list-periodics", http.MethodGet, "/periodics", "List periodic rules, sorted by tenant and name",
+		"Rules that this release cannot read are named apart."), s.listRules)
+	create := periodicOp("create-periodic", http.MethodPost, "/periodics", "Create a periodic rule",
+		"The rule fires if enabled is true. If the tenant has a rule with that name, the answer is 409: a request that is repeated creates no second rule.")
+	create.DefaultStatus = http.StatusCreated
+	add(s, rule{access.Operator, tenantOfBody}, create, s.createRule)
+	add(s, rule{access.Viewer, tenantOfPath}, periodicOp("get-periodic", http.MethodGet, ruleAt, "Get a periodic rule", ""), func(ctx context.Context, in *struct{ RulePath }) (*ruleAnswer, error) {
+		return answerRule(in.rule(ctx, s))
+	})
+	add(s, rule{access.Operator, tenantOfPath}, periodicOp("put-periodic", http.MethodPut, ruleAt, "Store the definition of a periodic rule",
+		"The body describes the rule completely: what it leaves out is removed, except enabled and the name. The secret *** is the stored one. If-Match names the version that was read."), s.putRule)
+	gone := periodicOp("delete-periodic", http.MethodDelete, ruleAt, "Delete a periodic rule",
+		"It never fires again. Runs that wait are cancelled, and those that run go on. Its name becomes free, and its runs stay until their retention ends.")
+	gone.DefaultStatus = http.StatusNoContent
+	add(s, rule{access.Operator, tenantOfPath}, gone, func(ctx context.Context, in *struct {
+		RulePath
+		IfMatch
+	}) (*struct{}, error) {
+		version, err := in.version()
+		if err != nil {
+			return nil, err
+		}
+		r, err := in.rule(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.rules.Delete(ctx, r.ID, version)
+	})
+}
+
+func (s *API) listRules(ctx context.Context, in *struct {
+	Tenant string `query:"tenant" doc:"tenant; - for rules without one"`
+	Page
+}) (*ruleList, error) {
+	tenant, err := tenantIn(ctx, "tenant", in.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	after, err := placeOf(in.Token)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := s.rules.List(ctx, tenant, after.id, in.Limit)
+	var unread *periodic.UnreadableError
+	if err != nil && !errors.As(err, &unread) {
+		return nil, err
+	}
+	out, last := &ruleList{}, ""
+	out.Body.Rules = []document[schedule.Rule]{}
+	for _, r := range rules {
+		doc, err := view.Stored(r, "id")
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Rules, last = append(out.Body.Rules, document[schedule.Rule]{doc}), r.Living
+	}
+	n := len(rules)
+	if unread != nil {
+		n += len(unread.Rules)
+		for _, living := range slices.Sorted(maps.Keys(unread.Rules)) {
+			of, name, _ := strings.Cut(living, "/")
+			if of == model.NoTenant {
+				of = ""
+			}
+			out.Body.Unreadable = append(out.Body.Unreadable, unreadableRule{of, name, unread.Rules[living].Error()})
+			last = max(last, living)
+		}
+	}
+	if n == in.Limit {
+		out.Body.Next = place{id: last}.token()
+	}
+	return out, nil
+}
+
+func (s *API) createRule(ctx context.Context, in *struct{ Body body[form.Rule] }) (*ruleAnswer, error) {
+	f := in.Body.form
+	tenant, err := tenantIn(ctx, "body.tenant", f.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	f.Tenant = tenant
+	edit, err := s.edit(ctx, f, nil)
+	if err != nil {
+		return nil, err
+	}
+	out, err := answerRule(edit.Write(ctx, s.rules))
+	if err == nil {
+		out.Status = http.StatusCreated
+	}
+	return out, err
+}
+
+// edit is what a written rule does to the stored one, nil for none.
+func (s *API) edit(ctx context.Context, f *form.Rule, stored *schedule.Rule) (rulechange.Edit, error) {
+	if f.Version != 0 {
+		return rulechange.Edit{}, input.Invalid("body.version", "belongs to the header If-Match")
+	}
+	now, err := s.store.ServerTime(ctx)
+	if err != nil {
+		return rulechange.Edit{}, err
+	}
+	edit, err := rulechange.Of(f, stored, s.secrets, now)
+	return edit, input.Under("body", err)
+}
+
+func (s *API) putRule(ctx context.Context, in *struct {
+	RulePath
+	IfMatch
+	Body body[form.Rule]
+}) (*ruleAnswer, error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	f := in.Body.form
+	if f.Tenant != "" && f.Tenant != in.Tenant {
+		return nil, input.Invalid("body.tenant", "is %q; the path names %q, and a rule cannot change its tenant", f.Tenant, in.Tenant)
+	}
+	if f.Tenant = in.Tenant; f.Name == "" {
+		f.Name = in.Name
+	}
+	stored, err := in.rule(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if version != 0 && stored.Version != version {
+		return nil, fmt.Errorf("%w: its version is %d, not %d", periodic.ErrChanged, stored.Version, version)
+	}
+	edit, err := s.edit(ctx, f, stored)
+	if err != nil {
+		return nil, err
+	}
+	return answerRule(edit.Write(ctx, s.rules))
+}

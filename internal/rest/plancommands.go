@@ -1,0 +1,161 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/plan"
+	"github.com/mscheduler/mscheduler/plan/repeat"
+)
+
+// PlanPath is the id of a plan, tenant/plan_id, as a path.
+type PlanPath struct {
+	Tenant string `path:"tenant" pattern:"^[a-zA-Z0-9._-]{1,100}$" doc:"tenant of the plan; - for a plan without one"`
+	PlanID string `path:"plan_id" maxLength:"128" doc:"id of the plan within its tenant"`
+}
+
+func (p *PlanPath) id() string { return p.Tenant + "/" + p.PlanID }
+
+const planAt = "/plans/{tenant}/{plan_id}"
+
+type planList struct {
+	Body struct {
+		Plans []document[repeat.Plan] `json:"plans" doc:"without their messages"`
+		Next  string                  `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+	}
+}
+
+type resultList struct {
+	Body struct {
+		Results []document[repeat.Result] `json:"results"`
+		Next    string                    `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+	}
+}
+
+// addPlanCommands adds what is about published plans.
+func (s *API) addPlanCommands() {
+	read, change := rule{access.Viewer, tenantOfPath}, rule{access.Operator, tenantOfPath}
+	add(s, rule{access.Viewer, tenantOfFilter}, planOp("list-plans", http.MethodGet, "/plans", "List plans, the last changed first",
+		"Plans that are over are in the history: over lists those, as does the status FINISH or CANCELLED. A plan that changes meanwhile moves to the first page."), s.listPlans)
+	add(s, read, planOp("get-plan", http.MethodGet, planAt, "Get a plan, also one that is over", ""), func(ctx context.Context, in *struct{ PlanPath }) (*planAnswer, error) {
+		return answerPlan(s.plans.Get(ctx, in.id()))
+	})
+	add(s, read, planOp("list-results", http.MethodGet, planAt+"/results", "List what the participants of a plan's steps did, the oldest first",
+		"A step that needs several workers has a result of each; one that was started again has those of each try."), s.listResults)
+	add(s, read, planOp("preview-plan", http.MethodGet, planAt+"/preview", "Preview the next steps of a plan, if each ends as soon as it starts", ""), func(ctx context.Context, in *struct {
+		PlanPath
+		Steps
+	}) (*planPreviewAnswer, error) {
+		p, err := s.plans.Get(ctx, in.id())
+		if err != nil {
+			return nil, err
+		}
+		now, err := s.store.ServerTime(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out := &planPreviewAnswer{}
+		out.Body, err = view.PlanPreviewOf(p, now, in.Count)
+		return out, err
+	})
+	add(s, change, planOp("cancel-plan", http.MethodPost, planAt+"/cancel", "Cancel a plan",
+		"No step follows, and the task of the step that waits or runs is cancelled. A plan that is over stays as it is."), func(ctx context.Context, in *struct {
+		PlanPath
+		Body *body[remarked]
+	}) (*planAnswer, error) {
+		p, err := s.plans.Cancel(ctx, in.id(), said(in.Body).Remark)
+		return answerPlan(p, input.Under("body", err))
+	})
+	add(s, change, planOp("reset-plan", http.MethodPost, planAt+"/reset", "Let a plan that is ERROR go on",
+		"The step that failed starts again. Other plans are refused."), func(ctx context.Context, in *struct{ PlanPath }) (*planAnswer, error) {
+		return answerPlan(s.plans.Reset(ctx, in.id()))
+	})
+}
+
+func (s *API) listPlans(ctx context.Context, in *struct {
+	Tenant  string        `query:"tenant" doc:"tenant; - for plans without one"`
+	Station string        `query:"station" doc:"type of the steps' tasks"`
+	Status  repeat.Status `query:"status" enum:"RUNNING,ERROR,FINISH,CANCELLED"`
+	Over    bool          `query:"over" doc:"the plans that are over, in place of the others"`
+	Page
+}) (*planList, error) {
+	tenant, err := tenantIn(ctx, "tenant", in.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	from, err := placeOf(in.Token)
+	if err != nil {
+		return nil, err
+	}
+	f := plan.Filter{Tenant: tenant, Station: in.Station, Status: in.Status, Over: in.Over || in.Status.Over()}
+	if f.Over && in.Status != "" && !in.Status.Over() {
+		return nil, input.Invalid("over", "lists plans that are over; %s is none of them", in.Status)
+	}
+	var after *repeat.Plan
+	if from.id != "" {
+		after = &repeat.Plan{ID: from.id, UpdatedAt: from.at}
+	}
+	plans, next, err := paged(in.Limit, after, func(after *repeat.Plan, limit int) ([]*repeat.Plan, error) {
+		return s.plans.List(ctx, f, after, limit)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &planList{}
+	out.Body.Plans = []document[repeat.Plan]{}
+	for _, p := range plans {
+		doc, err := view.Stored(p, "id")
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Plans = append(out.Body.Plans, document[repeat.Plan]{doc})
+	}
+	if next != nil {
+		out.Body.Next = place{next.UpdatedAt, next.ID}.token()
+	}
+	return out, nil
+}
+
+func (s *API) listResults(ctx context.Context, in *struct {
+	PlanPath
+	Page
+}) (*resultList, error) {
+	from, err := placeOf(in.Token)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.plans.Get(ctx, in.id()); err != nil {
+		return nil, err
+	}
+	var after *repeat.Result
+	if from.id != "" {
+		after = &repeat.Result{ID: from.id, At: from.at}
+	}
+	results, next, err := paged(in.Limit, after, func(after *repeat.Result, limit int) ([]*repeat.Result, error) {
+		found, err := s.plans.Results(ctx, in.id(), after, limit)
+		page := make([]*repeat.Result, len(found))
+		for i := range found {
+			page[i] = &found[i]
+		}
+		return page, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &resultList{}
+	out.Body.Results = []document[repeat.Result]{}
+	for _, r := range results {
+		doc, err := view.Stored(r, "id")
+		if err != nil {
+			return nil, err
+		}
+		out.Body.Results = append(out.Body.Results, document[repeat.Result]{doc})
+	}
+	if next != nil {
+		out.Body.Next = place{next.At, next.ID}.token()
+	}
+	return out, nil
+}

@@ -1,0 +1,155 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mscheduler/mscheduler/plan"
+)
+
+const (
+	plans  = "/api/v1/plans"
+	report = plans + "/-/report"
+	// later is a plan whose first step is far away.
+	later = `{"plan_id": %q, "station": "report", "plan_type": "day", "plan_value": 1, "plan_repet": -1, "plan_time": "2100-01-01T00:00:00Z", "messages": ["sales", {"top": 10}]}`
+)
+
+func TestAPlanIsPublishedOncePerID(t *testing.T) {
+	w := newWorld(t)
+	w.fails(http.StatusNotFound, "GET", report, "")
+	first := w.do("POST", plans, fmt.Sprintf(later, "report"))
+	require.Equal(t, http.StatusCreated, first.status, first.text)
+	require.Equal(t, `"1"`, first.header.Get("ETag"))
+	require.Equal(t, "-/report", first.body["id"])
+	require.Equal(t, "RUNNING", first.body["status"])
+	require.Equal(t, "2100-01-02T00:00:00.000Z", first.body["plan_time"])
+	again := w.do("POST", plans, fmt.Sprintf(later, "report"))
+	require.Equal(t, http.StatusOK, again.status)
+	require.Equal(t, first.body["created_at"], again.body["created_at"])
+	require.Equal(t, []any{"sales", map[string]any{"top": 10.0}}, w.ok("GET", report, "")["messages"])
+
+	const now = `{"station": "report", "plan_type": "none", "messages": [1]}`
+	keyed := w.as("Idempotency-Key", "request-1")
+	require.Equal(t, "-/request-1", keyed.ok("POST", plans, now)["id"])
+	require.Equal(t, http.StatusOK, keyed.do("POST", plans, now).status)
+	generated := w.ok("POST", plans, now)["id"]
+	require.NotEqual(t, generated, w.ok("POST", plans, now)["id"], "without both an id is generated")
+	require.Contains(t, w.as("Idempotency-Key", "a/b").fails(http.StatusUnprocessableEntity, "POST", plans, now), "body.plan_id")
+
+	cancelled := w.ok("POST", report+"/cancel", `{"remark": "moved"}`)
+	require.Equal(t, "CANCELLED", cancelled["status"])
+	require.Equal(t, "moved", cancelled["reason"])
+	require.Equal(t, http.StatusOK, w.do("POST", plans, fmt.Sprintf(later, "report")).status, "also one that is over")
+}
+
+func TestAllPlansOfABatchAreCheckedBeforeAnyIsStored(t *testing.T) {
+	w := newWorld(t)
+	good := fmt.Sprintf(later, "a")
+	errs := w.fails(http.StatusUnprocessableEntity, "POST", plans+"/batch", `{"plans": [`+good+`, {"station": "a b", "plan_type": "daily", "messages": []}, {"plan_id": "c", "tenant": "-/-"}]}`)
+	for _, field := range []string{"body.plans[1].station", "body.plans[1].plan_type", "body.plans[1].messages", "body.plans[2].tenant"} {
+		require.Contains(t, errs, field, "%v", errs)
+	}
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", plans+"/batch", `{"plans": [`+good+`, `+good+`]}`), "body.plans[1].plan_id")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", plans+"/batch", `{"plans": []}`), "body.plans")
+	require.Empty(t, w.ok("GET", plans, "")["plans"])
+
+	w.ok("POST", plans, good)
+	stored := w.as("Idempotency-Key", "request-1").ok("POST", plans+"/batch", `{"plans": [`+good+`, {"station": "report", "plan_type": "none", "messages": [1]}]}`)
+	require.Equal(t, false, at(stored, "plans.0.created"))
+	require.Equal(t, true, at(stored, "plans.1.created"))
+	require.Equal(t, "-/request-1-1", at(stored, "plans.1.plan.id"))
+}
+
+func TestEachWrongFieldOfAPlanIsNamed(t *testing.T) {
+	w := newWorld(t)
+	for body, fields := range map[string][]string{
+		`{}`: {"body.station", "body.plan_type", "body.messages"},
+		`{"station": "s", "plan_type": "week", "plan_value": 9, "plan_repet": -1, "messages": [1], "repeat": 3}`:                                                              {"body.repeat"},
+		`{"station": "s", "plan_type": "week", "plan_value": 9, "plan_repet": -1, "messages": [1], "timezone": "Mars"}`:                                                       {"body.plan_value", "body.timezone"},
+		`{"station": "s", "plan_type": "none", "messages": [1], "callback": {"success": {"url": "https://example.org"}, "security": {"type": "aksk", "ak": "a", "sk": "s"}}}`: {"body.callback.security.keys[0].sk"},
+		`{"station": "s", "plan_type": "none", "messages": [1], "options": {"callback": {"success": {"url": "ftp://example.org"}}}}`:                                          {"body.options.callback.success.url"},
+	} {
+		for _, path := range []string{plans, plans + "/preview"} {
+			errs := w.fails(http.StatusUnprocessableEntity, "POST", path, body)
+			for _, field := range fields {
+				require.Contains(t, errs, field, "%s: %v", body, errs)
+			}
+		}
+	}
+	require.Empty(t, w.ok("GET", plans, "")["plans"])
+}
+
+func TestThePreviewOfAPlanWritesNothing(t *testing.T) {
+	w := newWorld(t)
+	definition := w.ok("POST", plans+"/preview?count=2", fmt.Sprintf(later, "report"))
+	require.Equal(t, "report", definition["plan_id"])
+	require.Len(t, definition["times"], 2)
+	require.Equal(t, "2100-01-02T00:00:00.000Z", at(definition, "times.0.utc"))
+	require.Equal(t, "(generated)", w.ok("POST", plans+"/preview", `{"station": "s", "plan_type": "none", "messages": [1]}`)["plan_id"])
+	w.fails(http.StatusNotFound, "GET", report+"/preview", "")
+	w.ok("POST", plans, fmt.Sprintf(later, "report"))
+	require.Equal(t, definition["times"], w.ok("GET", report+"/preview?count=2", "")["times"])
+	w.fails(http.StatusUnprocessableEntity, "GET", report+"/preview?count=0", "")
+}
+
+func TestPlansAreListedByFiltersAndPageByPage(t *testing.T) {
+	w := newWorld(t)
+	for i := range 5 {
+		w.ok("POST", plans, fmt.Sprintf(`{"plan_id": "p%d", "tenant": "t%d", "station": "s%d", "plan_type": "time", "plan_time": "2100-01-01T00:00:00Z", "messages": [1]}`, i, i%2, i%2))
+	}
+	w.ok("POST", plans, fmt.Sprintf(later, "report"))
+	w.ok("POST", plans+"/t0/p0/cancel", "")
+	engine, err := plan.New(plan.Config{Database: w.db})
+	require.NoError(t, err)
+	for worked := true; worked; { // until what is over is in the history
+		_, worked, err = engine.Drain(t.Context(), time.Now())
+		require.NoError(t, err)
+	}
+	for _, limit := range []string{"1", "2", "5", "100"} {
+		require.ElementsMatch(t, []any{"p1", "p2", "p3", "p4", "report"}, w.pages(plans+"?limit="+limit, "plans", "plan_id"), limit)
+	}
+	require.ElementsMatch(t, []any{"p2", "p4"}, w.pages(plans+"?tenant=t0&limit=1", "plans", "plan_id"))
+	require.ElementsMatch(t, []any{"p1", "p3"}, w.pages(plans+"?station=s1&limit=1", "plans", "plan_id"))
+	require.Equal(t, []any{"report"}, w.pages(plans+"?tenant=-", "plans", "plan_id"), "those without a tenant")
+	require.Empty(t, w.pages(plans+"?status=ERROR", "plans", "plan_id"))
+	require.Equal(t, []any{"p0"}, w.pages(plans+"?status=CANCELLED", "plans", "plan_id"))
+	require.Equal(t, []any{"p0"}, w.pages(plans+"?over=true", "plans", "plan_id"))
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", plans+"?over=true&status=ERROR", ""), "over")
+	w.fails(http.StatusUnprocessableEntity, "GET", plans+"?status=ODD", "")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", plans+"?page_token=x", ""), "page_token")
+}
+
+func TestResultsOfAPlanAreListedPageByPage(t *testing.T) {
+	w := newWorld(t)
+	w.fails(http.StatusNotFound, "GET", report+"/results", "")
+	w.ok("POST", plans, fmt.Sprintf(later, "report"))
+	require.Empty(t, w.ok("GET", report+"/results", "")["results"])
+	for i := range 5 {
+		_, err := w.db.Collection("plan_results").InsertOne(t.Context(), bson.D{
+			{Key: "_id", Value: fmt.Sprintf("-/report/%d/x", i)}, {Key: "plan", Value: "-/report"}, {Key: "plan_id", Value: "report"}, {Key: "station", Value: "report"},
+			{Key: "step", Value: int64(i)}, {Key: "state", Value: "OK"}, {Key: "plan_time", Value: bson.DateTime(1000)}, {Key: "at", Value: bson.DateTime(1000 * (1 + i/2))}, {Key: "result", Value: i},
+		})
+		require.NoError(t, err)
+	}
+	for _, limit := range []string{"1", "2", "5", "100"} {
+		require.Equal(t, []any{0.0, 1.0, 2.0, 3.0, 4.0}, w.pages(report+"/results?limit="+limit, "results", "result"), limit)
+	}
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", report+"/results?page_token=x", ""), "page_token")
+}
+
+func TestAPlanIsResetOnlyIfItIsAnError(t *testing.T) {
+	w := newWorld(t)
+	w.ok("POST", plans, fmt.Sprintf(later, "report"))
+	require.Contains(t, w.fails(http.StatusConflict, "POST", report+"/reset", "")[""], "RUNNING")
+	_, err := w.db.Collection("plans").UpdateOne(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "status", Value: "ERROR"}}}})
+	require.NoError(t, err)
+	require.Equal(t, "RUNNING", w.ok("POST", report+"/reset", "")["status"])
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", report+"/cancel", `{"reason": "x"}`), "body.reason")
+	w.fails(http.StatusNotFound, "POST", plans+"/-/none/cancel", "")
+	w.fails(http.StatusNotFound, "POST", plans+"/-/none/reset", "")
+}

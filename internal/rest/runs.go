@@ -1,0 +1,140 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/rulechange"
+	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/model"
+	"github.com/mscheduler/mscheduler/periodic"
+	"github.com/mscheduler/mscheduler/periodic/schedule"
+)
+
+// RunPath names a run of a periodic rule. Runs stay when their rule is deleted, so the path has no rule.
+type RunPath struct {
+	Tenant string `path:"tenant" pattern:"^[a-zA-Z0-9._-]{1,100}$" doc:"tenant of the rule; - for a rule without one"`
+	Run    string `path:"run" maxLength:"400" doc:"id of the run: rule@time, or rule!request"`
+}
+
+const runAt = "/runs/{tenant}/{run}"
+
+// RunFilter selects runs.
+type RunFilter struct {
+	Status []string  `query:"status" enum:"SCHEDULED,QUEUED,RUNNING,WAITING_CALLBACK,SUCCESS,FAILED,TIMEOUT,FAILED_TIMEOUT,CANCELED,SKIPPED" doc:"any of these"`
+	From   time.Time `query:"from" doc:"of ticks at this time or later"`
+	To     time.Time `query:"to" doc:"of ticks before this time"`
+}
+
+type runList struct {
+	Body struct {
+		Runs []view.Run `json:"runs"`
+		Next string     `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+	}
+}
+
+type runAnswer struct {
+	Body view.Run
+}
+
+func (s *API) addRuns() {
+	op := func(id, method, path, summary, more string) huma.Operation {
+		return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{"runs"}, Summary: summary, Description: more}
+	}
+	add(s, rule{access.Viewer, tenantOfPath}, op("list-runs-of-periodic", http.MethodGet, ruleAt+"/runs", "List the runs of a periodic rule, the newest tick first", ""), func(ctx context.Context, in *struct {
+		RulePath
+		RunFilter
+		Page
+	}) (*runList, error) {
+		r, err := in.rule(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return s.listRuns(ctx, r.ID, in.Tenant, in.RunFilter, in.Page)
+	})
+	add(s, rule{access.Viewer, tenantOfFilter}, op("list-runs", http.MethodGet, "/runs", "List the runs of all periodic rules, the newest tick first", ""), func(ctx context.Context, in *struct {
+		Tenant string `query:"tenant" doc:"tenant; - for rules without one"`
+		RuleID string `query:"rule_id" maxLength:"100" doc:"id of a rule, which may be deleted"`
+		RunFilter
+		Page
+	}) (*runList, error) {
+		tenant, err := tenantIn(ctx, "tenant", in.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		return s.listRuns(ctx, in.RuleID, tenant, in.RunFilter, in.Page)
+	})
+	add(s, rule{access.Viewer, tenantOfPath}, op("get-run", http.MethodGet, runAt, "Get a run, with the last request and response of an HTTP target", ""), func(ctx context.Context, in *struct{ RunPath }) (*runAnswer, error) {
+		run, err := s.rules.GetRun(ctx, in.Run)
+		if err == nil && !in.owns(run.Tenant) {
+			err = periodic.ErrNoRun
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &runAnswer{view.RunOf(run)}, nil
+	})
+	add(s, rule{access.Operator, tenantOfPath}, op("cancel-run", http.MethodPost, runAt+"/cancel", "Cancel a run that waits or runs",
+		"A run that waits is CANCELED at once. Of one that runs the task is cancelled: the run is CANCELED when the task has ended."), s.cancelRun)
+}
+
+// owns says whether the tenant of a document is that of the path.
+func (p *RunPath) owns(tenant string) bool {
+	return tenant == p.Tenant || tenant == "" && p.Tenant == model.NoTenant
+}
+
+func (s *API) listRuns(ctx context.Context, ruleID, tenant string, in RunFilter, page Page) (*runList, error) {
+	from, err := placeOf(page.Token)
+	if err != nil {
+		return nil, err
+	}
+	f := periodic.RunFilter{Tenant: tenant, From: in.From, To: in.To}
+	for _, status := range in.Status {
+		f.Statuses = append(f.Statuses, schedule.RunStatus(status))
+	}
+	var after *schedule.Run
+	if from.id != "" {
+		after = &schedule.Run{ID: from.id, Nominal: from.at}
+	}
+	runs, next, err := paged(page.Limit, after, func(after *schedule.Run, limit int) ([]*schedule.Run, error) {
+		return s.rules.Runs(ctx, ruleID, f, after, limit)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &runList{}
+	out.Body.Runs = []view.Run{}
+	for _, r := range runs {
+		out.Body.Runs = append(out.Body.Runs, view.RunOf(r))
+	}
+	if next != nil {
+		out.Body.Next = place{next.Nominal, next.ID}.token()
+	}
+	return out, nil
+}
+
+func (s *API) cancelRun(ctx context.Context, in *struct{ RunPath }) (*runAnswer, error) {
+	r, err := s.store.Rules.Get(ctx, rulechange.RuleOf(in.Run))
+	if errors.Is(err, periodic.ErrNotFound) || err == nil && !in.owns(r.Tenant) {
+		err = periodic.ErrNoRun
+	}
+	if err == nil {
+		err = s.rules.Cancel(ctx, in.Run)
+	}
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.rules.GetRun(ctx, in.Run)
+	if errors.Is(err, periodic.ErrNoRun) { // it waited, and its rule keeps no records
+		run, err = &schedule.Run{ID: in.Run, RuleID: r.ID, RuleName: r.Name, Tenant: r.Tenant, Status: schedule.RunCanceled}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &runAnswer{view.RunOf(run)}, nil
+}

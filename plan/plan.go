@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -314,16 +316,35 @@ type Filter struct {
 }
 
 // List returns at most limit plans (1 to 1,000), the last changed first, without their Messages. The
-// list begins behind the plan after (nil = at the beginning): List reads only its ID and UpdatedAt.
+// list begins behind the plan after (nil = at the beginning): List reads only its ID and UpdatedAt. If this release
+// cannot read some plans, List returns the others and an [*UnreadableError].
 func (p *Plans) List(ctx context.Context, f Filter, after *repeat.Plan, limit int) ([]*repeat.Plan, error) {
 	if limit < 1 || limit > 1000 {
 		return nil, input.Invalid("limit", "is %d; want 1 to 1000", limit)
 	}
 	docs, unread, err := p.store.Plans.List(ctx, store.PlanFilter{Tenant: f.Tenant, Station: f.Station, Status: f.Status}, f.Over, after, limit)
 	if err == nil && len(unread) > 0 {
-		err = fmt.Errorf("listing plans: the plan %s cannot be read: %w", unread[0].ID, unread[0].Err)
+		bad := &UnreadableError{Plans: map[string]error{}}
+		for _, u := range unread {
+			bad.Plans[u.ID] = fmt.Errorf("the plan %s cannot be read: %w", u.ID, u.Err)
+		}
+		err = fmt.Errorf("listing plans: %w", bad)
 	}
 	return docs, err
+}
+
+// UnreadableError names plans that this release cannot read, because a later release or a person wrote
+// them. No step of them starts.
+type UnreadableError struct {
+	Plans map[string]error // by their ids
+}
+
+func (e *UnreadableError) Error() string {
+	var lines []string
+	for _, id := range slices.Sorted(maps.Keys(e.Plans)) {
+		lines = append(lines, e.Plans[id].Error())
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Results returns at most limit results (1 to 1,000) of a plan, the oldest first. The list begins

@@ -2,7 +2,10 @@ package rest
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
@@ -23,9 +26,16 @@ const planAt = "/plans/{tenant}/{plan_id}"
 
 type planList struct {
 	Body struct {
-		Plans []document[repeat.Plan] `json:"plans" doc:"without their messages"`
-		Next  string                  `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+		Plans      []document[repeat.Plan] `json:"plans" doc:"without their messages"`
+		Unreadable []unreadablePlan        `json:"unreadable,omitempty" doc:"plans on the way to the end of the page that this release cannot read; none of their steps starts"`
+		Next       string                  `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
 	}
+}
+
+// unreadablePlan is a plan that a later release, or a person, has written.
+type unreadablePlan struct {
+	ID    string `json:"id"`
+	Error string `json:"error"`
 }
 
 type resultList struct {
@@ -98,8 +108,9 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 	if from.id != "" {
 		after = &repeat.Plan{ID: from.id, UpdatedAt: from.at}
 	}
+	unread := map[string]error{}
 	plans, next, err := paged(in.Limit, after, func(after *repeat.Plan, limit int) ([]*repeat.Plan, error) {
-		return s.plans.List(ctx, f, after, limit)
+		return s.readable(ctx, f, after, limit, unread)
 	})
 	if err != nil {
 		return nil, err
@@ -113,10 +124,33 @@ func (s *API) listPlans(ctx context.Context, in *struct {
 		}
 		out.Body.Plans = append(out.Body.Plans, document[repeat.Plan]{doc})
 	}
+	for _, id := range slices.Sorted(maps.Keys(unread)) {
+		out.Body.Unreadable = append(out.Body.Unreadable, unreadablePlan{id, unread[id].Error()})
+	}
 	if next != nil {
 		out.Body.Next = place{next.UpdatedAt, next.ID}.token()
 	}
 	return out, nil
+}
+
+// readable reads so many plans that can be read, if there are, and adds the others to unread. It reads on
+// in larger pieces while plans that cannot be read take their places.
+func (s *API) readable(ctx context.Context, f plan.Filter, after *repeat.Plan, limit int, unread map[string]error) ([]*repeat.Plan, error) {
+	for n := limit; ; n = min(10*n, 1000) {
+		plans, err := s.plans.List(ctx, f, after, n)
+		var some *plan.UnreadableError
+		if err != nil && !errors.As(err, &some) {
+			return nil, err
+		}
+		broken := 0
+		if some != nil {
+			broken = len(some.Plans)
+			maps.Copy(unread, some.Plans)
+		}
+		if len(plans) >= limit || len(plans)+broken < n || n == 1000 {
+			return plans[:min(limit, len(plans))], nil
+		}
+	}
 }
 
 func (s *API) listResults(ctx context.Context, in *struct {

@@ -124,6 +124,22 @@ func TestPlansAreListedByFiltersAndPageByPage(t *testing.T) {
 	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", plans+"?page_token=x", ""), "page_token")
 }
 
+func TestAPlanThatCannotBeReadBreaksNoList(t *testing.T) {
+	w := newWorld(t)
+	for i := range 5 {
+		w.ok("POST", plans, fmt.Sprintf(later, fmt.Sprintf("p%d", i)))
+	}
+	_, err := w.db.Collection("plans").UpdateMany(t.Context(), bson.D{{Key: "plan_id", Value: bson.D{{Key: "$in", Value: bson.A{"p1", "p2", "p3"}}}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "step", Value: "many"}}}})
+	require.NoError(t, err)
+	for _, limit := range []string{"1", "2", "100"} {
+		require.Equal(t, []any{"p4", "p0"}, w.pages(plans+"?limit="+limit, "plans", "plan_id"), limit)
+	}
+	unread := w.ok("GET", plans, "")["unreadable"].([]any)
+	require.Len(t, unread, 3)
+	require.Equal(t, "-/p1", at(unread, "0.id"))
+	require.NotEmpty(t, at(unread, "0.error"))
+}
+
 func TestResultsOfAPlanAreListedPageByPage(t *testing.T) {
 	w := newWorld(t)
 	w.fails(http.StatusNotFound, "GET", report+"/results", "")

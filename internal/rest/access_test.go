@@ -61,7 +61,7 @@ func (w *world) with(role access.Role, tenants ...string) *world {
 
 // of is the path of an operation on things of a tenant.
 func (o operation) of(tenant string) string {
-	path := strings.NewReplacer("{tenant}", tenant, "{type}", "mail", "{key}", "k", "{id}", "x", "{name}", "nightly", "{run}", "x@2026-01-31T02:30:00Z", "{plan_id}", "p").Replace(o.path)
+	path := strings.NewReplacer("{tenant}", tenant, "{type}", "mail", "{key}", "k", "{id}", "x", "{name}", "nightly", "{run}", "x@2026-01-31T02:30:00Z", "{plan_id}", "p", "{node}", "a", "{scene}", "s", "{group}", "g").Replace(o.path)
 	if o.ID == "watch-tasks" {
 		path += "?kind=none" // else it would not end; TestEventsOfOtherTenantsAreNotTold is about what it tells
 	}
@@ -106,9 +106,10 @@ func TestATokenOfATenantSeesAndChangesNothingOfAnother(t *testing.T) {
 		all.ok("POST", "/api/v1/periodics", fmt.Sprintf(`{"name": "nightly", "tenant": %q, "cron": "@daily", "type": "mail"}`, tenant))
 		all.ok("POST", "/api/v1/periodics/"+tenant+"/nightly/trigger", "")
 		all.ok("POST", "/api/v1/plans", fmt.Sprintf(`{"plan_id": "p", "tenant": %q, "station": "mail", "plan_type": "time", "plan_time": "2100-01-01T00:00:00Z", "messages": [1]}`, tenant))
+		all.ok("POST", "/api/v1/flows", fmt.Sprintf(`{"key": "k", "tenant": %q, "nodes": [{"id": "a", "type": "of-flow"}]}`, tenant))
 	}
 	things := func() (texts []string) {
-		for _, path := range []string{"/tasks/other/mail/k", "/periodics/other/nightly", "/runs?tenant=other", "/plans/other/p"} {
+		for _, path := range []string{"/tasks/other/mail/k", "/periodics/other/nightly", "/runs?tenant=other", "/plans/other/p", "/flows/other/k/nodes"} {
 			texts = append(texts, all.do("GET", "/api/v1"+path, "").text)
 		}
 		return texts
@@ -150,6 +151,8 @@ func (w *world) body(op operation) {
 		"send-task":     {`{"type": "mail", "tenant": "other"}`, `{"type": "mail", "tenant": "-"}`},
 		"send-tasks":    {`{"tasks": [{"type": "mail", "tenant": "mine"}, {"type": "mail", "tenant": "other"}]}`},
 		"fetch":         {`{"worker_id": "w", "types": ["mail"], "tenants": ["mine", "other"]}`},
+		"start-flow":    {`{"tenant": "other", "nodes": [{"id": "a", "type": "new"}]}`, `{"tenant": "-", "nodes": [{"id": "a", "type": "new"}]}`},
+		"validate-flow": {`{"tenant": "other", "nodes": [{"id": "a", "type": "new"}]}`},
 	}[op.ID] {
 		w.fails(http.StatusForbidden, op.method, op.path, body)
 	}
@@ -158,6 +161,8 @@ func (w *world) body(op operation) {
 		require.Equal(w.t, "mine/new/k", w.ok("POST", op.path, `{"type": "new", "key": "k"}`)["id"], "the tenant of the token")
 	case "send-tasks":
 		require.Equal(w.t, "mine/new/l", at(w.ok("POST", op.path, `{"tasks": [{"type": "new", "key": "l"}]}`), "tasks.0.id"))
+	case "start-flow", "validate-flow":
+		require.Equal(w.t, "mine", w.ok("POST", op.path, `{"key": "new", "nodes": [{"id": "a", "type": "new"}]}`)["tenant"])
 	case "fetch":
 		for _, task := range w.ok("POST", op.path, `{"worker_id": "w", "types": ["mail"], "max": 10}`)["tasks"].([]any) {
 			require.Equal(w.t, "mine", at(task, "tenant"))

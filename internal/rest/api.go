@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mscheduler/mscheduler/admin"
+	"github.com/mscheduler/mscheduler/flow"
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/secret"
@@ -54,6 +55,7 @@ type API struct {
 	rules       *periodic.Periodic
 	plans       *plan.Plans
 	secrets     *secret.Box // nil = none
+	flows       *flow.Flows
 	guard       *access.Guard
 	api         huma.API
 	mux         *http.ServeMux
@@ -89,7 +91,11 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
+	flows, err := flow.New(flow.Config{Database: c.Database, Prefix: c.Prefix, SecretKey: c.SecretKey, Logger: c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	s := &API{config: c, store: st, rules: rules, plans: plans, secrets: box, producer: p, admin: admin.New(p), puller: pull.New(p), flows: flows, guard: access.New(access.Config{Store: st, Log: c.Logger}), mux: http.NewServeMux(), crossOrigin: http.NewCrossOriginProtection()}
 	s.hub = hub{producer: p, log: c.Logger, listeners: map[*listener]bool{}}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.api = humago.New(s.mux, s.description())
@@ -97,6 +103,8 @@ func New(c Config) (*API, error) {
 	s.addSends()
 	s.addChanges()
 	s.addTypes()
+	s.addFlows()
+	s.addStreams()
 	s.addWorkers()
 	s.addPull()
 	s.addEvents()
@@ -159,7 +167,7 @@ func (s *API) Stop() { s.stop() }
 // Close waits for what the server is writing. It comes after the last request.
 func (s *API) Close(ctx context.Context) error {
 	s.stop()
-	return errors.Join(s.guard.Wait(ctx), s.producer.Close(ctx))
+	return errors.Join(s.guard.Wait(ctx), s.flows.Flush(ctx), s.producer.Close(ctx))
 }
 
 // patient is a context of a request that waits for at most that long, or until the server stops.

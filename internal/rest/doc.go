@@ -1,7 +1,7 @@
 // Package rest is the REST API: the operations, who may call them, and what they read and write. Package server
 // is what services import of it.
 //
-//	request ──▶ token, role, tenant ──▶ path, query, body ──▶ a door (producer, admin, pull, periodic, plan) ──▶ document
+//	request ──▶ token, role, tenant ──▶ path, query, body ──▶ a door (producer, admin, pull, periodic, plan, flow) ──▶ document
 //
 // The API has one form for each document: what it takes is what files and flags of the command line say, and
 // what it gives is what the command line prints with -o json. Its description, OpenAPI 3.1, is generated from
@@ -13,6 +13,7 @@
 //	problem.go    errors
 //	tasks.go tasksend.go taskchange.go types.go workers.go pull.go   the operations
 //	periodics.go periodiccommands.go periodicpreviews.go runs.go plans.go plancommands.go   those of rules and plans
+//	flows*.go streams.go     those of flows and streams
 //	paging.go     pages of lists that are sorted by time or name
 //	waiting.go    fetches that wait for tasks
 //	events.go hub.go   Server-Sent Events; the one subscription that all listeners share

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscheduler/mscheduler/internal/clock"
 	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/safetext"
 	"github.com/mscheduler/mscheduler/internal/view"
 )
 
@@ -32,7 +33,7 @@ func placeOf(token string) (p place, err error) {
 	if err == nil && at != "" {
 		p.at, err = time.Parse(clock.Format, at)
 	}
-	if p.id = id; err != nil || !there || id == "" {
+	if p.id = id; err != nil || !there || id == "" || !safetext.IsText(id) {
 		return place{}, input.Invalid("page_token", "is %q; want next of the page before", token)
 	}
 	return p, nil

@@ -144,14 +144,29 @@ func (s *Flows) RunningQuestion(found func()) Question {
 	return s.whether(bson.D{d("running_at", bson.D{d("$gt", time.UnixMilli(0))})}, found)
 }
 
-// List reads flows, those changed last first, without their graphs and plans: of a tenant, a status
-// ("" = any), and changed before the given flow (nil = from the first). Index: state.
+// List reads flows, those changed last first, without their graphs and plans: of a tenant
+// ([model.NoTenant] = without one), a status ("" = any), and changed before the given flow (nil = from
+// the first). Index: state.
 func (s *Flows) List(ctx context.Context, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
-	filter := bson.D{d("status", in([]graph.Status{graph.StatusInit, graph.StatusRunning, graph.StatusPending, graph.StatusFinish}))}
+	return s.listWhere(ctx, nil, tenant, status, after, limit)
+}
+
+// Graphs is [Flows.List] without streams. Index: state.
+func (s *Flows) Graphs(ctx context.Context, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
+	return s.listWhere(ctx, bson.D{d("kind", absent)}, tenant, status, after, limit)
+}
+
+func (s *Flows) listWhere(ctx context.Context, filter bson.D, tenant string, status graph.Status, after *graph.Flow, limit int) ([]*graph.Flow, error) {
 	if status != "" {
-		filter = bson.D{d("status", status)}
+		filter = append(filter, d("status", status))
+	} else {
+		filter = append(filter, d("status", in([]graph.Status{graph.StatusInit, graph.StatusRunning, graph.StatusPending, graph.StatusFinish})))
 	}
-	if tenant != "" {
+	switch tenant {
+	case "":
+	case model.NoTenant:
+		filter = append(filter, d("tenant", absent))
+	default:
 		filter = append(filter, d("tenant", tenant))
 	}
 	docs, unread, err := s.list(ctx, filter, after, limit)

@@ -21,13 +21,13 @@ type Flow struct {
 	Tenant      string       `json:"tenant,omitempty"`
 	Creator     string       `json:"creator,omitempty"`
 	Description string       `json:"description,omitempty"`
-	Status      graph.Status `json:"status"`
+	Status      graph.Status `json:"status" enum:"INIT,RUNNING,PENDING,FINISH"`
 	Reason      string       `json:"reason,omitempty"`
 	Rev         int64        `json:"rev"`
-	Created     string       `json:"created_at"`
-	Updated     string       `json:"updated_at"`
-	Ended       string       `json:"ended_at,omitempty"`
-	Delete      string       `json:"delete_at,omitempty"`
+	Created     string       `json:"created_at" format:"date-time"`
+	Updated     string       `json:"updated_at" format:"date-time"`
+	Ended       string       `json:"ended_at,omitempty" format:"date-time"`
+	Delete      string       `json:"delete_at,omitempty" format:"date-time"`
 	Parent      string       `json:"parent,omitempty" doc:"flow/node: the node that started the flow"`
 	// Counts are the numbers of nodes by their stored statuses.
 	Counts map[graph.NodeStatus]int `json:"counts" doc:"numbers of nodes by their statuses"`
@@ -69,8 +69,8 @@ type Node struct {
 	After     []string         `json:"after,omitempty"`
 	Join      graph.Strategy   `json:"join,omitempty"`
 	OnFailure graph.Policy     `json:"on_failure,omitempty"`
-	Status    graph.NodeStatus `json:"status"`
-	Since     string           `json:"since"`
+	Status    graph.NodeStatus `json:"status" enum:"INIT,WAIT,READY,RUNNING,PENDING,SUCCESS,ERROR,SKIPPED"`
+	Since     string           `json:"since" format:"date-time"`
 	At        time.Time        `json:"-"` // Since
 	Reason    string           `json:"reason,omitempty"`
 	Error     string           `json:"error_info,omitempty" doc:"the last error of its task"`
@@ -94,7 +94,8 @@ func NodesOf(doc *graph.Flow, states []flow.NodeView) []Node {
 	return out
 }
 
-// byPlace are the states of a flow's nodes, in the order of the nodes: they may have been read later.
+// byPlace are the states of a flow's nodes, in the order of the nodes. They may have been read later: of a
+// node that has left the window of a stream since, the state is the one in the document.
 func byPlace(doc *graph.Flow, states []flow.NodeView) []flow.NodeView {
 	known := make(map[string]flow.NodeView, len(states))
 	for i := range states {
@@ -102,7 +103,12 @@ func byPlace(doc *graph.Flow, states []flow.NodeView) []flow.NodeView {
 	}
 	out := make([]flow.NodeView, len(doc.Nodes))
 	for i := range doc.Nodes {
-		out[i] = known[doc.Nodes[i].ID]
+		is, there := known[doc.Nodes[i].ID]
+		if !there {
+			st := &doc.States[i]
+			is.Node = graph.Node{Node: doc.Nodes[i].ID, TaskID: flowspec.TaskID(doc, i), Status: st.Status, Reason: st.Reason, Life: st.Life, At: st.At}
+		}
+		out[i] = is
 	}
 	return out
 }
@@ -127,7 +133,7 @@ func (n *Node) Why() string {
 type ExplainedNode struct {
 	Flow        string           `json:"flow"`
 	Node        string           `json:"node"`
-	Status      graph.NodeStatus `json:"status"`
+	Status      graph.NodeStatus `json:"status" enum:"INIT,WAIT,READY,RUNNING,PENDING,SUCCESS,ERROR,SKIPPED"`
 	TaskID      string           `json:"task_id,omitempty"`
 	Explanation []string         `json:"explanation" doc:"sentences: why it has the status, what it waits for, what would start it"`
 }

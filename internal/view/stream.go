@@ -9,13 +9,13 @@ import (
 // Stream is a stream with its backlog, as JSON.
 type Stream struct {
 	Stream string           `json:"stream"`
-	Status graph.Status     `json:"status"`
+	Status graph.Status     `json:"status" enum:"INIT,RUNNING,PENDING,FINISH"`
 	Closed bool             `json:"closed"`
-	Init   int64            `json:"init" doc:"nodes that are not linked to the chain yet"`
+	Init   int64            `json:"init" doc:"nodes that are not linked to the chain yet; one that is being linked may count here and in wait for a moment"`
 	Wait   int              `json:"wait" doc:"linked nodes that wait for the one before them"`
 	Node   string           `json:"node,omitempty" doc:"the node that may run, or waits for a person"`
-	Is     graph.NodeStatus `json:"node_status,omitempty"`
-	Since  string           `json:"since,omitempty" doc:"since when the node has its status"`
+	Is     graph.NodeStatus `json:"node_status,omitempty" enum:"READY,PENDING"`
+	Since  string           `json:"since,omitempty" format:"date-time" doc:"since when the node has its status"`
 	At     time.Time        `json:"-"` // Since
 	Reason string           `json:"reason,omitempty"`
 }

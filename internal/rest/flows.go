@@ -1,0 +1,218 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/view"
+)
+
+// FlowPath is the id of a flow, tenant/key, as a path.
+type FlowPath struct {
+	Tenant string `path:"tenant" pattern:"^[a-zA-Z0-9._-]{1,100}$" doc:"tenant of the flow; - for a flow without one"`
+	Key    string `path:"key" maxLength:"400" doc:"key of the flow, percent-encoded where it has a slash"`
+}
+
+func (p *FlowPath) named() flowName { return flowName{p.Tenant + "/" + p.Key, ""} }
+
+const flowAt = "/flows/{tenant}/{key}"
+
+// flowName names a flow, or a stream if kind is that. The two share their ids: a stream of the scene acme has
+// one that a flow of the tenant acme could have.
+type flowName struct{ id, kind string }
+
+// flowAnswer is a flow without its nodes.
+type flowAnswer struct {
+	ETag string `header:"ETag" doc:"the rev of the flow"`
+	Body view.Flow
+}
+
+func answerFlow(doc *graph.Flow) *flowAnswer {
+	return &flowAnswer{ETag: etag(doc.Rev), Body: view.FlowOf(doc)}
+}
+
+type flowList struct {
+	Body struct {
+		Flows []view.Flow `json:"flows"`
+		Next  string      `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+	}
+}
+
+type nodeList struct {
+	Body struct {
+		Nodes []view.Node `json:"nodes" doc:"each after its parents"`
+	}
+}
+
+func flowOperation(id, method, path, summary, more string) huma.Operation {
+	tag, _, _ := strings.Cut(path[1:], "/")
+	return huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: more}
+}
+
+func (s *API) addFlows() {
+	s.addFlowStarts()
+	s.addFlowChanges()
+	read := rule{access.Viewer, tenantOfPath}
+	add(s, rule{access.Viewer, tenantOfFilter}, flowOperation("list-flows", http.MethodGet, "/flows", "List flows, the last changed first",
+		"A flow that changes meanwhile moves to the first page. Streams have a list of their own."), s.listFlows)
+	add(s, read, flowOperation("get-flow", http.MethodGet, flowAt, "Get a flow without its nodes", ""), func(ctx context.Context, in *struct{ FlowPath }) (*flowAnswer, error) {
+		doc, err := s.readFlow(ctx, in.named())
+		if err != nil {
+			return nil, err
+		}
+		return answerFlow(doc), nil
+	})
+	add(s, read, flowOperation("list-nodes-of-flow", http.MethodGet, flowAt+"/nodes", "List the nodes of a flow with their states and outputs", "A node is RUNNING while a worker runs its task."),
+		func(ctx context.Context, in *struct{ FlowPath }) (*nodeList, error) {
+			return s.listNodes(ctx, in.named())
+		})
+	drawn := flowOperation("draw-flow", http.MethodGet, flowAt+"/picture", "Draw a flow", "A picture with statuses and times (SVG), or the graph in the language of Graphviz or Mermaid.")
+	drawn.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{}}}
+	for _, is := range drawings {
+		drawn.Responses["200"].Content[is] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	}
+	add(s, read, drawn, s.drawFlow)
+	add(s, read, flowOperation("explain-node-of-flow", http.MethodGet, flowAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
+		FlowPath
+		NodePath
+	}) (*explainedAnswer, error) {
+		return s.explainNode(ctx, in.named(), in.Node)
+	})
+	add(s, read, flowOperation("wait-for-flow", http.MethodGet, flowAt+"/wait", "Wait until a flow is FINISH, or PENDING: waits for a person",
+		"Answers with the flow then, or as it is when the time is over: its status says which."), s.waitForFlow)
+}
+
+// readFlow reads the flow, or the stream, of a name.
+func (s *API) readFlow(ctx context.Context, name flowName) (*graph.Flow, error) {
+	doc, err := s.flows.Get(ctx, name.id)
+	if err == nil && doc.Kind != name.kind {
+		err = fmt.Errorf("%w: %s", flow.ErrNotFound, name.id)
+	}
+	return doc, err
+}
+
+func (s *API) listFlows(ctx context.Context, in *struct {
+	Tenant string `query:"tenant" doc:"tenant; - for flows without one"`
+	Status string `query:"status" enum:"INIT,RUNNING,PENDING,FINISH"`
+	Page
+}) (*flowList, error) {
+	tenant, err := tenantIn(ctx, "tenant", in.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	from, err := placeOf(in.Token)
+	if err != nil {
+		return nil, err
+	}
+	var after *graph.Flow
+	if in.Token != "" {
+		after = &graph.Flow{ID: from.id, UpdatedAt: from.at}
+	}
+	docs, next, err := paged(in.Limit, after, func(after *graph.Flow, limit int) ([]*graph.Flow, error) {
+		return s.store.Flows.Graphs(ctx, tenant, graph.Status(in.Status), after, limit)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &flowList{}
+	out.Body.Flows = []view.Flow{}
+	for _, doc := range docs {
+		out.Body.Flows = append(out.Body.Flows, view.FlowOf(doc))
+	}
+	if next != nil {
+		out.Body.Next = place{next.UpdatedAt, next.ID}.token()
+	}
+	return out, nil
+}
+
+// stated reads a flow with the states of its nodes.
+func (s *API) stated(ctx context.Context, name flowName) (*graph.Flow, []view.Node, error) {
+	doc, err := s.readFlow(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	states, err := s.flows.Nodes(ctx, name.id)
+	return doc, view.NodesOf(doc, states), err
+}
+
+func (s *API) listNodes(ctx context.Context, name flowName) (*nodeList, error) {
+	_, nodes, err := s.stated(ctx, name)
+	out := &nodeList{}
+	out.Body.Nodes = nodes
+	return out, err
+}
+
+// drawings are the media types of what [view.Drawings] draw.
+var drawings = map[string]string{"svg": "image/svg+xml", "dot": "text/vnd.graphviz; charset=utf-8", "mermaid": "text/vnd.mermaid; charset=utf-8"}
+
+type drawingAnswer struct {
+	Type   string `header:"Content-Type"`
+	Policy string `header:"Content-Security-Policy" doc:"a picture that is opened by itself loads and runs nothing"`
+	Body   []byte
+}
+
+func (s *API) drawFlow(ctx context.Context, in *struct {
+	FlowPath
+	Format string `query:"format" enum:"svg,dot,mermaid" default:"svg"`
+}) (*drawingAnswer, error) {
+	doc, nodes, err := s.stated(ctx, in.named())
+	if err != nil {
+		return nil, err
+	}
+	return &drawingAnswer{drawings[in.Format], "default-src 'none'; style-src 'unsafe-inline'; sandbox", []byte(view.Drawings[in.Format](doc, nodes))}, nil
+}
+
+// NodePath names a node of a flow.
+type NodePath struct {
+	Node string `path:"node" pattern:"^[a-zA-Z0-9_-]{1,64}$" doc:"id of the node"`
+}
+
+// readNode reads a flow that has the node.
+func (s *API) readNode(ctx context.Context, name flowName, node string) (*graph.Flow, error) {
+	doc, err := s.readFlow(ctx, name)
+	if err == nil && !slices.ContainsFunc(doc.Nodes, func(v graph.Vertex) bool { return v.ID == node }) {
+		err = huma.Error404NotFound(name.id + " has no node " + node)
+	}
+	return doc, err
+}
+
+type explainedAnswer struct{ Body view.ExplainedNode }
+
+func (s *API) explainNode(ctx context.Context, name flowName, node string) (*explainedAnswer, error) {
+	doc, err := s.readNode(ctx, name, node)
+	if err != nil {
+		return nil, err
+	}
+	sentences, err := s.flows.Explain(ctx, name.id, node)
+	return &explainedAnswer{view.ExplainedNodeOf(doc, node, sentences)}, err
+}
+
+func (s *API) waitForFlow(ctx context.Context, in *struct {
+	FlowPath
+	Timeout int64 `query:"timeout_ms" minimum:"0" maximum:"50000" default:"30000" doc:"how long to wait"`
+}) (*flowAnswer, error) {
+	doc, err := s.readFlow(ctx, in.named())
+	if err != nil {
+		return nil, err
+	}
+	if doc.Status != graph.StatusFinish && doc.Status != graph.StatusPending {
+		wait, cancel := s.patient(ctx, time.Duration(in.Timeout)*time.Millisecond)
+		defer cancel()
+		if doc, err = s.flows.Await(wait, doc.ID); wait.Err() != nil && ctx.Err() == nil {
+			doc, err = s.readFlow(ctx, in.named())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answerFlow(doc), nil
+}

@@ -1,0 +1,72 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/mscheduler/mscheduler/flow"
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/view"
+	"github.com/mscheduler/mscheduler/model"
+)
+
+// startAnswer is a flow that was started, or found.
+type startAnswer struct {
+	Status int
+	ETag   string `header:"ETag" doc:"the rev of the flow"`
+	Body   view.Flow
+}
+
+type validAnswer struct{ Body view.ValidFlow }
+
+func (s *API) addFlowStarts() {
+	start := flowOperation("start-flow", http.MethodPost, "/flows", "Start a flow",
+		"The flow is stored completely or not at all. A key has at most one flow: a request that is repeated with the same key, or with the same Idempotency-Key if the body has no key, finds the flow that the first one started. An engine of flows must run somewhere for the flow to go on.")
+	start.DefaultStatus = http.StatusCreated
+	start.Responses = map[string]*huma.Response{"200": {Description: "The key already had a flow.", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/Flow"}}}}}
+	add(s, rule{access.Operator, tenantOfBody}, start, func(ctx context.Context, in *struct {
+		Idempotent
+		Body body[form.Flow]
+	}) (*startAnswer, error) {
+		spec, err := flowSpec(ctx, in.Body.form, in.RequestKey)
+		if err != nil {
+			return nil, err
+		}
+		doc, err := s.flows.Start(ctx, spec)
+		if err != nil {
+			return nil, input.Under("body", err)
+		}
+		out := &startAnswer{http.StatusOK, etag(doc.Rev), view.FlowOf(doc)}
+		if doc.Created {
+			out.Status = http.StatusCreated
+		}
+		return out, nil
+	})
+	add(s, rule{access.Viewer, tenantOfBody}, flowOperation("validate-flow", http.MethodPost, "/flows/validate", "Check a flow without starting it",
+		"Everything is checked, and each mistake is named. Nothing is written."), func(ctx context.Context, in *struct{ Body body[form.Flow] }) (*validAnswer, error) {
+		spec, err := flowSpec(ctx, in.Body.form, "")
+		return &validAnswer{view.ValidFlowOf(&spec)}, err
+	})
+}
+
+// flowSpec is a flow of a request, in which nothing is wrong.
+func flowSpec(ctx context.Context, f *form.Flow, idempotencyKey string) (graph.Spec, error) {
+	if f.Key == "" {
+		f.Key = idempotencyKey
+	}
+	var err error
+	if f.Tenant, err = tenantIn(ctx, "body.tenant", f.Tenant); err != nil {
+		return graph.Spec{}, err
+	}
+	if f.Tenant == model.NoTenant {
+		f.Tenant = ""
+	}
+	spec, err := f.Spec()
+	return spec, input.Under("body", errors.Join(err, flow.Validate(spec)))
+}

@@ -1,0 +1,154 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/mscheduler/mscheduler/flow/graph"
+	"github.com/mscheduler/mscheduler/internal/access"
+	"github.com/mscheduler/mscheduler/internal/form"
+	"github.com/mscheduler/mscheduler/internal/input"
+	"github.com/mscheduler/mscheduler/internal/view"
+)
+
+// StreamPath is the id of a stream, scene/group, as a path. A stream belongs to no tenant.
+type StreamPath struct {
+	Scene string `path:"scene" pattern:"^[^/]{1,30}$" doc:"scene of the stream, 1 to 30 characters without a slash"`
+	Group string `path:"group" minLength:"1" maxLength:"100" doc:"group of the stream, 1 to 100 characters, percent-encoded where it has a slash"`
+}
+
+func (p *StreamPath) named() flowName { return flowName{p.Scene + "/" + p.Group, graph.KindStream} }
+
+const streamAt = "/streams/{scene}/{group}"
+
+// appending is the body of an append.
+type appending struct {
+	Nodes []form.FlowNode `json:"nodes,omitzero" doc:"1 to 1,000 nodes, each with a task; they run one at a time, in their order"`
+}
+
+// NodeKeys is the header of appends.
+type NodeKeys struct {
+	RequestKey string `header:"Idempotency-Key" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"the same for each repetition of the request; a new one for a new request"`
+}
+
+type appendAnswer struct{ Body view.Appended }
+
+// streamAnswer is a stream with its backlog.
+type streamAnswer struct{ Body view.Stream }
+
+type streamList struct {
+	Body struct {
+		Streams []view.Stream `json:"streams"`
+		Next    string        `json:"next,omitempty" doc:"page_token of the next page; absent on the last one"`
+	}
+}
+
+func (s *API) addStreams() {
+	read, change := rule{access.Viewer, everyTenant}, rule{access.Operator, everyTenant}
+	add(s, read, flowOperation("list-streams", http.MethodGet, "/streams", "List streams with their backlogs, sorted by id",
+		"A page may have fewer streams than its limit and still have a next one."), s.listStreams)
+	add(s, read, flowOperation("get-stream", http.MethodGet, streamAt, "Get a stream with its backlog", ""), func(ctx context.Context, in *struct{ StreamPath }) (*streamAnswer, error) {
+		doc, err := s.readFlow(ctx, in.named())
+		if err != nil {
+			return nil, err
+		}
+		init, err := s.store.Nodes.CountWaiting(ctx, []string{doc.ID})
+		return &streamAnswer{view.StreamOf(doc, init[doc.ID])}, err
+	})
+	add(s, change, flowOperation("append-nodes", http.MethodPost, streamAt+"/nodes", "Append nodes to a stream",
+		"The first append makes the stream. The id of a node is its key: a node of that id is stored once. With an Idempotency-Key, nodes without an id get one from it and from their place. If one node is invalid, none is appended. A closed stream refuses. An engine of flows must run somewhere for the nodes to run."), s.appendNodes)
+	add(s, read, flowOperation("list-nodes-of-stream", http.MethodGet, streamAt+"/nodes", "List the linked nodes of a stream that have not ended, and some that have", "A node is RUNNING while a worker runs its task."),
+		func(ctx context.Context, in *struct{ StreamPath }) (*nodeList, error) {
+			return s.listNodes(ctx, in.named())
+		})
+	add(s, read, flowOperation("explain-node-of-stream", http.MethodGet, streamAt+"/nodes/{node}/explain", "Explain why a node has its status, and what would start it", ""), func(ctx context.Context, in *struct {
+		StreamPath
+		NodePath
+	}) (*explainedAnswer, error) {
+		return s.explainNode(ctx, in.named(), in.Node)
+	})
+	add(s, change, flowOperation("resolve-node-of-stream", http.MethodPost, streamAt+"/nodes/{node}/resolve", resolveSummary, resolveMore), func(ctx context.Context, in *struct {
+		StreamPath
+		NodePath
+		Body body[resolving]
+	}) (*flowAnswer, error) {
+		return s.resolveNode(ctx, in.named(), in.Node, in.Body.form)
+	})
+	add(s, change, flowOperation("retry-node-of-stream", http.MethodPost, streamAt+"/nodes/{node}/retry", "Run a PENDING node of a stream again", ""), func(ctx context.Context, in *struct {
+		StreamPath
+		NodePath
+	}) (*flowAnswer, error) {
+		return s.retryNode(ctx, in.named(), in.Node)
+	})
+	add(s, change, flowOperation("cancel-stream", http.MethodPost, streamAt+"/cancel", "Close a stream", "The running task is cancelled, no node starts any more, and appends are refused until somebody opens the stream."), func(ctx context.Context, in *struct {
+		StreamPath
+		Body *body[remarked]
+	}) (*flowAnswer, error) {
+		return s.cancelFlow(ctx, in.named(), in.Body)
+	})
+	add(s, change, flowOperation("open-stream", http.MethodPost, streamAt+"/open", "Open a stream that the failure of a node, or a cancel, has closed", "The nodes that wait continue. An open stream does not change."), func(ctx context.Context, in *struct{ StreamPath }) (*flowAnswer, error) {
+		return s.onFlow(ctx, in.named(), func(string) (*graph.Flow, error) { return s.flows.Open(ctx, in.Scene, in.Group) })
+	})
+}
+
+func (s *API) listStreams(ctx context.Context, in *struct {
+	All bool `query:"all" doc:"also list idle streams"`
+	Page
+}) (*streamList, error) {
+	from, err := placeOf(in.Token)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := s.store.Flows.Streams(ctx, from.id, in.Limit+1) // one more tells whether there is a next page
+	if err != nil {
+		return nil, err
+	}
+	out := &streamList{}
+	if len(docs) > in.Limit {
+		docs = docs[:in.Limit]
+		out.Body.Next = place{id: docs[in.Limit-1].ID}.token()
+	}
+	ids := make([]string, len(docs))
+	for i, doc := range docs {
+		ids[i] = doc.ID
+	}
+	init, err := s.store.Nodes.CountWaiting(ctx, ids)
+	out.Body.Streams = []view.Stream{}
+	for _, doc := range docs {
+		if v := view.StreamOf(doc, init[doc.ID]); in.All || !v.Idle() {
+			out.Body.Streams = append(out.Body.Streams, v)
+		}
+	}
+	return out, err
+}
+
+func (s *API) appendNodes(ctx context.Context, in *struct {
+	StreamPath
+	NodeKeys
+	Body body[appending]
+}) (*appendAnswer, error) {
+	nodes := in.Body.form.Nodes
+	if n := len(nodes); n < 1 || n > maxBatch {
+		return nil, input.Invalid("body.nodes", "has %d nodes; want 1 to %d", n, maxBatch)
+	}
+	for i := range nodes {
+		if nodes[i].ID == "" && in.RequestKey != "" {
+			nodes[i].ID = fmt.Sprintf("%s-%d", in.RequestKey, i)
+		}
+	}
+	spec, err := (&form.Flow{Nodes: nodes}).Spec()
+	if err != nil {
+		return nil, input.Under("body", err)
+	}
+	ids, err := s.flows.Append(ctx, in.Scene, in.Group, spec.Nodes...)
+	if err != nil {
+		return nil, input.Renamed(err, func(field string) string {
+			if field == "scene" || field == "group" {
+				return "path." + field
+			}
+			return "body." + field
+		})
+	}
+	return &appendAnswer{view.Appended{Stream: in.named().id, Nodes: ids}}, nil
+}

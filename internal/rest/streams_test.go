@@ -1,0 +1,119 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const streamsAt = "/api/v1/streams"
+
+func TestNodesAreAppendedToAStreamAndRun(t *testing.T) {
+	w := newWorld(t)
+	const stream = streamsAt + "/orders/17%2Fa"
+	w.fails(http.StatusNotFound, "GET", stream, "")
+	decide := w.engine()
+	const two = `{"nodes": [{"id": "a", "type": "t", "args": {"n": 1}}, {"id": "b", "type": "t", "args": {"fail": true}, "on_failure": "end"}]}`
+	for range 2 {
+		require.Equal(t, map[string]any{"stream": "orders/17/a", "nodes": []any{"a", "b"}}, w.ok("POST", stream+"/nodes", two), "a node of an id is stored once")
+	}
+	keyed := w.as("Idempotency-Key", "request-1")
+	for range 2 {
+		require.Equal(t, []any{"request-1-0", "own"}, keyed.ok("POST", stream+"/nodes", `{"nodes": [{"type": "t"}, {"id": "own", "type": "t"}]}`)["nodes"])
+	}
+	w.until(decide, stream, "b", "WAIT")
+	require.Equal(t, "READY", w.statuses(stream)["a"])
+	var got map[string]any
+	require.Eventually(t, func() bool { // a node that is being linked counts as both for a moment
+		got = w.ok("GET", stream, "")
+		return got["wait"].(float64)+got["init"].(float64) == 3
+	}, time.Minute, 5*time.Millisecond)
+	require.Equal(t, "orders/17/a", got["stream"])
+	require.Equal(t, "a READY", fmt.Sprint(got["node"], " ", got["node_status"]))
+	require.Contains(t, fmt.Sprint(w.ok("GET", stream+"/nodes/b/explain", "")["explanation"]), "a")
+
+	w.until(decide, stream, "a", "SUCCESS", "t")
+	w.until(decide, stream, "b", "ERROR", "t")
+	require.Equal(t, true, w.ok("GET", stream, "")["closed"], "the failure of b has closed it")
+	require.Contains(t, w.fails(http.StatusConflict, "POST", stream+"/nodes", `{"nodes": [{"type": "t"}]}`)[""], "closed")
+	require.Equal(t, "RUNNING", w.ok("POST", stream+"/open", "")["status"])
+	require.Equal(t, "RUNNING", w.ok("POST", stream+"/open", "")["status"], "to open it again changes nothing")
+	w.until(decide, stream, "request-1-0", "READY")
+	require.Equal(t, "too many", w.ok("POST", stream+"/cancel", `{"remark": "too many"}`)["reason"])
+	require.Equal(t, true, w.ok("GET", stream, "")["closed"])
+}
+
+func TestAPendingNodeOfAStreamIsResolvedOrRetried(t *testing.T) {
+	w := newWorld(t)
+	const stream = streamsAt + "/s/g"
+	decide := w.engine()
+	w.ok("POST", stream+"/nodes", `{"nodes": [{"id": "a", "type": "t", "args": {"fail": true}}, {"id": "b", "type": "t"}]}`)
+	w.until(decide, stream, "a", "PENDING", "t")
+	got := w.ok("GET", stream, "")
+	require.Equal(t, "a PENDING", fmt.Sprint(got["node"], " ", got["node_status"]))
+	require.Equal(t, "RUNNING", w.ok("POST", stream+"/nodes/a/retry", "")["status"])
+	require.EqualValues(t, 1, at(w.ok("GET", stream+"/nodes", ""), "nodes.0.life"))
+	w.until(decide, stream, "a", "PENDING", "t")
+	w.ok("POST", stream+"/nodes/a/resolve", `{"status": "SUCCESS"}`)
+	w.until(decide, stream, "b", "SUCCESS", "t")
+	require.Contains(t, w.fails(http.StatusConflict, "POST", stream+"/nodes/a/resolve", `{"status": "SUCCESS"}`)[""], "only PENDING can be resolved")
+}
+
+func TestWhatIsWrongWithAnAppendIsToldAndNothingIsStored(t *testing.T) {
+	w := newWorld(t)
+	const stream = streamsAt + "/s/g"
+	errs := w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": "t"}, {"id": "a b", "type": "", "after": ["x"], "wait": "5m", "priority": 12}, {"id": "c", "type": "t"}, {"id": "c", "type": "t"}]}`)
+	for _, field := range []string{"id", "type", "after", "wait", "priority"} {
+		require.Contains(t, errs, "body.nodes[1]."+field)
+	}
+	require.Contains(t, errs["body.nodes[3].id"], "nodes[2]")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": []}`), "body.nodes")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": "t"`+strings.Repeat(`}, {"type": "t"`, 1000)+`}]}`), "body.nodes")
+	require.Contains(t, w.as("Idempotency-Key", "a b").fails(http.StatusUnprocessableEntity, "POST", stream+"/nodes", `{"nodes": [{"type": "t"}]}`), "header.Idempotency-Key")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", streamsAt+"/a%2Fb/g/nodes", `{"nodes": [{"type": "t"}]}`), "path.scene")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", streamsAt+"/s/"+strings.Repeat("g", 101)+"/nodes", `{"nodes": [{"type": "t"}]}`), "path.group")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", streamsAt+"/s/g%00/nodes", `{"nodes": [{"type": "t"}]}`), "path.group")
+	w.fails(http.StatusNotFound, "GET", stream, "")
+	w.fails(http.StatusNotFound, "POST", stream+"/open", "")
+	w.fails(http.StatusNotFound, "POST", stream+"/nodes/a/retry", "")
+}
+
+func TestStreamsAreListedPageByPage(t *testing.T) {
+	w := newWorld(t)
+	decide := w.engine()
+	for i := range 5 {
+		w.ok("POST", fmt.Sprintf("%s/s/g%d/nodes", streamsAt, i), `{"nodes": [{"type": "t"}, {"type": "t"}]}`)
+	}
+	decide()
+	w.ok("POST", streamsAt+"/s/idle/nodes", `{"nodes": [{"id": "a", "type": "u"}]}`)
+	w.until(decide, streamsAt+"/s/idle", "a", "SUCCESS", "u")
+	list := func(query string) (ids []string, next string) {
+		body := w.ok("GET", streamsAt+"?"+query, "")
+		for _, f := range body["streams"].([]any) {
+			ids = append(ids, at(f, "stream").(string))
+		}
+		next, _ = body["next"].(string)
+		return ids, next
+	}
+	busy, next := list("")
+	require.Equal(t, []string{"s/g0", "s/g1", "s/g2", "s/g3", "s/g4"}, busy)
+	require.Empty(t, next)
+	all, _ := list("all=true")
+	require.Equal(t, append(busy, "s/idle"), all)
+	var paged []string
+	for token, pages := "", 1; ; pages++ {
+		page, next := list("limit=2&page_token=" + url.QueryEscape(token))
+		paged = append(paged, page...)
+		if token = next; token == "" {
+			require.Equal(t, 3, pages)
+			break
+		}
+	}
+	require.Equal(t, busy, paged)
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "GET", streamsAt+"?page_token=x", ""), "page_token")
+}

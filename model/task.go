@@ -84,6 +84,7 @@ type WorkerState struct {
 	Checkpoint  bson.RawValue `bson:"checkpoint,omitempty"`
 	NoCallback  bool          `bson:"no_callback,omitempty"` // suppresses the callback of its success; set when it is parked or succeeds
 	Unstarted   bool          `bson:"unstarted,omitempty"`   // released before it did anything
+	Pulled      bool          `bson:"pulled,omitempty"`      // fetched by package pull: the worker learns of a cancel by its pings
 	// LocalRetries counts the retries inside the execution that have begun, see [LocalRetry].
 	// It includes those that it inherited from the previous execution.
 	LocalRetries int `bson:"local_retries,omitempty"`

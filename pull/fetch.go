@@ -190,7 +190,7 @@ func (f *fetch) terms(t *model.Task) (*lifecycle.Effective, *model.Options) {
 // newClaimer makes the room in which the claims of the fetch are decided, written and settled.
 func (f *fetch) newClaimer(ctx context.Context) *claim.Claimer {
 	return &claim.Claimer{
-		Store: f.p.room.Store, Gate: f.p.room.Limits, Log: f.p.log, WorkerID: f.WorkerID, Only: f.only, Terms: f.terms,
+		Store: f.p.room.Store, Gate: f.p.room.Limits, Log: f.p.log, WorkerID: f.WorkerID, Pulled: true, Only: f.only, Terms: f.terms,
 		Refused: &f.seeker.Refused, Ended: f.p.room.Follow.Ended, Unsure: ctx, Report: f.p.memory.failed,
 		BackOff: func() func(context.Context) {
 			wait := 50 * time.Millisecond

@@ -68,6 +68,27 @@ func TestACompletionThatComesBeforeTheParkWinsAndTellsTheWorker(t *testing.T) {
 	require.Equal(t, 1, b.Signalled(s.ID), "the handler still runs")
 }
 
+// No process of ours runs the handler of what was fetched: a signal, which all of them read, would be for nobody.
+func TestTheEndOfAPulledExecutionSignalsNobody(t *testing.T) {
+	b := setup(t)
+	for _, end := range []func(handle string) (*model.Task, error){
+		func(h string) (*model.Task, error) { return b.p.Complete(t.Context(), h, nil) },
+		func(h string) (*model.Task, error) {
+			return b.p.Fail(t.Context(), h, "gone", producer.Failure{Fatal: true})
+		},
+		func(h string) (*model.Task, error) { return b.p.GiveBack(t.Context(), h, "") }, // the last: it is due again
+	} {
+		s := b.send(mail{})
+		fetched, err := b.p.Fetch(t.Context(), FetchRequest{WorkerID: "w", Types: []string{"mail"}})
+		require.NoError(t, err)
+		require.Len(t, fetched, 1)
+		require.True(t, b.get(s.ID).WorkerStates[0].Pulled)
+		_, err = end(fetched[0].Handle)
+		require.NoError(t, err)
+		require.Zero(t, b.Signalled(s.ID))
+	}
+}
+
 func TestAFailureFromOutsideIsJudgedByTheRetryStrategy(t *testing.T) {
 	b := setup(t)
 	s := b.send(mail{}, producer.Retry(model.Retry{Strategy: model.RetryFixed, Interval: time.Hour}))

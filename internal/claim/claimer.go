@@ -28,6 +28,7 @@ type Claimer struct {
 	Log      zerolog.Logger
 	WorkerID string
 	Only     *lifecycle.Conditions // what the worker takes; nil = everything
+	Pulled   bool                  // see [lifecycle.Claimant]
 	Terms    Terms
 	// Refused takes the tasks to leave out of the next queries.
 	Refused *Refusals
@@ -87,7 +88,7 @@ func (c *Claimer) Claim(ctx context.Context, b Bid) (out Outcome, err error) {
 		return out, err
 	}
 	now := c.Store.Clock.Now() // after the starts were reserved
-	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: b.ExecID, Only: c.Only}
+	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: b.ExecID, Only: c.Only, Pulled: c.Pulled}
 	d := question{by: by, terms: c.Terms, room: b.Room, limited: c.Gate.Limited, granted: out.Grants, now: now}.decide(tasks)
 	for t, retry := range d.refused {
 		c.Refused.Add(t.ID, now, retry)

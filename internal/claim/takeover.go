@@ -26,7 +26,7 @@ type Lapses struct {
 // stay as they are until their next probe.
 func (c *Claimer) Judge(found []*model.Task, execID string, slots int, room Room, trust *Trust) (l Lapses) {
 	now, free := c.Store.Clock.Now(), rooms{of: room}
-	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: execID, Only: c.Only}
+	by := lifecycle.Claimant{WorkerID: c.WorkerID, ExecID: execID, Only: c.Only, Pulled: c.Pulled}
 	for _, t := range found {
 		eff, applied := c.Terms(t)
 		if eff == nil || c.Store.ProbeLater(t.ID) || !trust.Allows(eff, &l.Left) {

@@ -71,14 +71,14 @@ func (r *Room) GiveBack(ctx context.Context, h input.Handle, reason string) (*mo
 
 // finish ends the execution. doing says in errors what was tried.
 func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lifecycle.Outcome) (*model.Task, error) {
-	parked := true
+	listened := false // a process of ours runs the handler, and hears of signals
 	var late *lifecycle.LateError
 	t, err := r.Change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
 		_, w := lifecycle.ExecutionOf(t, h.ExecID)
 		if w == nil || t.Generation != h.Generation {
 			return nil, model.ErrFenced
 		}
-		parked = w.Parked
+		listened = !w.Parked && !w.Pulled
 		if lifecycle.Repeats(t, w, out) {
 			return t, nil
 		}
@@ -102,7 +102,7 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 	if err != nil {
 		return nil, err
 	}
-	if !parked {
+	if listened {
 		// The handler still runs, for nothing. Its worker would find out at its next ping.
 		if err := r.Signal(ctx, t); err != nil {
 			return t, fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, err)

@@ -23,6 +23,8 @@ type Claimant struct {
 	// From is when the execution is to begin, where that is later than the claim: its type
 	// has a rate. It is the claimed_at.
 	From time.Time
+	// Pulled is set for a worker that no process of ours stands for: package pull fetches for it.
+	Pulled bool
 }
 
 // Refusal is the reason why a worker may not claim a task now; "" means that it may.
@@ -139,7 +141,7 @@ func Claim(t *model.Task, by Claimant, eff Effective, now time.Time) (*model.Tas
 	}
 	w := model.WorkerState{
 		ExecID: by.ExecID, WorkerID: by.WorkerID,
-		ClaimedAt: begins, Attempt: c.Attempt,
+		ClaimedAt: begins, Attempt: c.Attempt, Pulled: by.Pulled,
 	}
 	if eff.ExecutionTimeout > 0 {
 		w.Deadline = clock.Millis(begins.Add(eff.ExecutionTimeout))

@@ -102,7 +102,7 @@ func showUpdate(u bson.D) string {
 
 // shownFirst is the order in which the fields of an update are shown, whatever their order in it.
 var shownFirst = strings.Fields(`generation status due_at lapse_at expire_at
-	worker_states ping_expire_time success_time fail_time fail_kind fail_reason retry_at returns parked no_callback unstarted local_retries
+	worker_states ping_expire_time success_time fail_time fail_kind fail_reason retry_at returns parked no_callback unstarted pulled local_retries
 	attempt error_count lapse_count error_info result finished_at archive_at outbox_at outbox applied cancel_requested_at
 	undecodable_since remark wake_at audience created_at start_time priority creator category args checkpoint steps progress options origin`)
 

@@ -127,7 +127,7 @@ func (s *API) description() huma.Config {
 	c.DocsPath, c.SchemasPath, c.OpenAPIPath = "", "", "/api/v1/openapi"
 	c.RejectUnknownQueryParameters = true
 	c.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
-	c.Info.Description = "Tasks, types, periodic rules, plans and workers of mscheduler. Each document has the fields that files and `-o json` of the command line have."
+	c.Info.Description = "Tasks, types, periodic rules, plans, flows, streams and workers of mscheduler. Each document has the fields that files and `-o json` of the command line have."
 	c.Servers = []*huma.Server{{URL: s.config.Mount + "/"}}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {Type: "http", Scheme: "bearer", Description: "a token of `mscheduler token create`"},

@@ -1,23 +1,28 @@
 """A worker for mscheduler in Python: it runs tasks of the type greet, one after the other."""
-import json, os, threading, urllib.error, urllib.request
+import json, os, threading, time, urllib.error, urllib.request
 
 URL = os.environ.get("MSCHEDULER_URL", "http://127.0.0.1:8080")
 TOKEN = os.environ.get("MSCHEDULER_TOKEN", "")  # of the role worker
 
 
-def call(verb, body):
+def call(verb, body):  # repeats a request that did not come through: each of them may be repeated
     headers = {"Content-Type": "application/json", "Authorization": "Bearer " + TOKEN}
     request = urllib.request.Request(f"{URL}/api/v1/pull/{verb}", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=70) as response:
-        return json.load(response)
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=70) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            if error.code not in (429, 503):
+                raise
+        except OSError:
+            pass  # no connection, or it was cut off
+        time.sleep(1)
 
 
 def ping(task, done):  # until the work is done, in a thread of its own
     while not done.wait(task["ping_interval_ms"] / 1000):
-        try:
-            call("ping", {"handles": [task["handle"]]})
-        except OSError:
-            pass  # the next ping may come through
+        call("ping", {"handles": [task["handle"]]})  # says, too, whether the task is lost or being cancelled
 
 
 def greet(args):

@@ -6,16 +6,27 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // certificates reads a certificate and its key from files, again when one has changed. While the new ones
 // cannot be read, or do not belong together, the old ones serve.
 type certificates struct {
 	cert, key string
+	log       zerolog.Logger
 
 	mu       sync.Mutex
 	loaded   *tls.Certificate
 	modified [2]time.Time
+	failed   bool // to read them, the last time
+}
+
+// readCertificates reads them for the first time.
+func readCertificates(cert, key string, log zerolog.Logger) (*certificates, error) {
+	c := &certificates{cert: cert, key: key, log: log}
+	_, err := c.get()
+	return c, err
 }
 
 func (c *certificates) config() *tls.Config {
@@ -35,10 +46,14 @@ func (c *certificates) get() (*tls.Certificate, error) {
 			c.loaded, c.modified = &pair, now
 		}
 	}
-	if c.loaded != nil {
-		return c.loaded, nil
+	if c.loaded == nil {
+		return nil, fmt.Errorf("reading the certificate: %w", err)
 	}
-	return nil, fmt.Errorf("reading the certificate: %w", err)
+	if failed := err != nil; failed && !c.failed {
+		c.log.Error().Err(err).Msg("could not read the new certificate; the old one serves")
+	}
+	c.failed = err != nil
+	return c.loaded, nil
 }
 
 // times are when the files were changed last.

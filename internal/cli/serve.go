@@ -33,6 +33,7 @@ type serveFlags struct {
 	workFlags
 	bind                string
 	tlsCert, tlsKey     string
+	certs               *certificates // of these
 	noWorker, noEngines bool
 }
 
@@ -71,6 +72,12 @@ func (a *app) serve(ctx context.Context, conn *connection, f *serveFlags, cfg co
 		return usage("--completion-addr belongs to work; serve accepts completions at --bind")
 	}
 	f.periodic, f.flow, f.plan = !f.noEngines, !f.noEngines, !f.noEngines
+	if f.tlsCert != "" {
+		var err error
+		if f.certs, err = readCertificates(f.tlsCert, f.tlsKey, cfg.Logger); err != nil {
+			return usage("--tls-cert: %v", err)
+		}
+	}
 	listener, err := net.Listen("tcp", f.bind) //nolint:noctx // it takes no time
 	if err != nil {
 		return usage("--bind: %v", err)
@@ -151,8 +158,7 @@ func (a *app) answer(ctx context.Context, listener net.Listener, api *server.Ser
 			done <- h.Serve(listener)
 			return
 		}
-		certs := &certificates{cert: f.tlsCert, key: f.tlsKey}
-		h.TLSConfig = certs.config()
+		h.TLSConfig = f.certs.config()
 		done <- h.ServeTLS(listener, "", "")
 	}()
 	select {

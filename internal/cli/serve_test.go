@@ -83,6 +83,7 @@ func TestServeIsOpenToItsMachineOnlyUntilThereIsAToken(t *testing.T) {
 	s.fails(ExitRefused, []string{"there is no token", "mscheduler token create"}, "serve", "--bind", "0.0.0.0:0", "--completion-url", "http://127.0.0.1")
 	s.fails(ExitUsage, []string{"--bind"}, "serve", "--bind", "nowhere.invalid:x")
 	s.fails(ExitUsage, []string{"--tls-key"}, "serve", "--tls-cert", "x")
+	s.fails(ExitUsage, []string{"--tls-cert: reading the certificate", "nowhere.pem"}, "serve", "--tls-cert", "nowhere.pem", "--tls-key", "x")
 	s.fails(ExitUsage, []string{"--completion-addr"}, "serve", "--completion-addr", ":0")
 	token := strings.TrimSpace(s.ok("token", "create", "ops", "--role", "viewer").stdout)
 	url, errs, _ := s.serving("--no-worker", "--no-engines")

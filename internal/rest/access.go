@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -20,8 +21,12 @@ const (
 	tenantOfFilter tenancy = "filter" // the tenant that a list or a count is about
 	tenantOfBody   tenancy = "body"   // the tenant that the body names
 	tenantOfHandle tenancy = "handle" // the tenant of the task whose execution a handle names
+	noTenant       tenancy = "none"   // shows nothing of any tenant
 	everyTenant    tenancy = "every"  // what belongs to no tenant: only for tokens without tenants
 )
+
+// anyRole is the role of operations that every token allows.
+const anyRole access.Role = ""
 
 // rule says who may call an operation.
 type rule struct {
@@ -43,7 +48,7 @@ func (s *API) admit(need rule) func(huma.Context, func(huma.Context)) {
 		grant, err := s.authenticate(c)
 		switch {
 		case err != nil:
-		case !grant.Role.Includes(need.role):
+		case need.role != anyRole && !grant.Role.Includes(need.role):
 			err = huma.Error403Forbidden("the token's role is " + string(grant.Role) + "; the operation requires " + string(need.role))
 		case need.tenants == everyTenant && grant.Tenants != nil:
 			err = huma.Error403Forbidden("the operation requires a token for every tenant")
@@ -70,6 +75,9 @@ func (s *API) authenticate(c huma.Context) (access.Grant, error) {
 		if exist, err := s.guard.Any(c.Context()); err != nil {
 			return access.Grant{}, s.problem(err)
 		} else if !exist {
+			if !direct(c) {
+				return access.Grant{}, huma.Error403Forbidden("as long as there is no token, this server answers only to its own machine")
+			}
 			return everybody, nil
 		}
 	}
@@ -92,6 +100,17 @@ func (s *API) authenticate(c huma.Context) (access.Grant, error) {
 		return grant, huma.Error401Unauthorized("the token has expired")
 	}
 	return grant, s.problem(err)
+}
+
+// direct says whether a request comes from this machine, and not for another one through a proxy on it.
+func direct(c huma.Context) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"} {
+		if c.Header(name) != "" {
+			return false
+		}
+	}
+	from, err := netip.ParseAddrPort(c.RemoteAddr())
+	return err == nil && from.Addr().Unmap().IsLoopback()
 }
 
 // tenantIn is the tenant that a request is about, for a token that may see it. wanted "" is every tenant

@@ -30,7 +30,9 @@ func (w *world) operations() (out []operation) {
 	var doc struct {
 		Paths map[string]map[string]operation `json:"paths"`
 	}
-	require.NoError(w.t, json.Unmarshal([]byte(w.do("GET", "/api/v1/openapi.json", "").text), &doc))
+	text, err := w.api.DescriptionJSON()
+	require.NoError(w.t, err)
+	require.NoError(w.t, json.Unmarshal(text, &doc))
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
 			op.method, op.path = strings.ToUpper(method), path
@@ -87,7 +89,7 @@ func TestARoleAllowsItsOperationsAndNoOthers(t *testing.T) {
 		mine := w.with(role)
 		for _, op := range w.operations() {
 			a := mine.do(op.method, op.of("-"), "")
-			if role.Includes(access.Role(op.Role)) {
+			if op.Role == "" || role.Includes(access.Role(op.Role)) {
 				require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, a.status, "%s: %s: %s", role, op.ID, a.text)
 			} else {
 				require.Equal(t, http.StatusForbidden, a.status, "%s: %s", role, op.ID)
@@ -130,6 +132,8 @@ func TestATokenOfATenantSeesAndChangesNothingOfAnother(t *testing.T) {
 				w.body(op)
 			case "handle":
 				w.handle(op, all)
+			case "none":
+				w.ok(op.method, op.path, "")
 			case "every":
 				w.fails(http.StatusForbidden, op.method, op.of("other"), "")
 			default:
@@ -227,4 +231,34 @@ func TestEventsOfOtherTenantsAreNotTold(t *testing.T) {
 		all.ok("POST", "/api/v1/tasks", body)
 	}
 	require.Equal(t, "mine/mail/c", mine.next().data["task_id"])
+}
+
+func TestNobodySendsOrChangesMschedulersOwnTasks(t *testing.T) {
+	w := newWorld(t)
+	const own = `{"type": "mscheduler.callback", "key": "k", "args": {"task_id": "other/mail/k", "generation": 1}}`
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/tasks", own), "body.type")
+	require.Contains(t, w.fails(http.StatusUnprocessableEntity, "POST", "/api/v1/tasks/batch", `{"tasks": [`+own+`]}`), "body.tasks[0].type")
+	w.as("If-Match", "*").fails(http.StatusConflict, "PATCH", "/api/v1/tasks/-/mscheduler.callback/k", `{"priority": 1}`)
+}
+
+func TestAServerWithoutTokensAnswersNobodyBehindAProxy(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via"} {
+		w.as(name, "203.0.113.1").fails(http.StatusForbidden, "GET", "/api/v1/tasks", "")
+	}
+}
+
+func TestARevokedTokenHearsNoMoreEvents(t *testing.T) {
+	w := guarded(t)
+	all := w.with(access.Admin)
+	mine := w.with(access.Viewer)
+	x := mine.watch("", "")
+	st, err := store.Open(store.Config{Database: w.db})
+	require.NoError(t, err)
+	id, _, ok := access.Split(mine.token)
+	require.True(t, ok)
+	_, err = access.Revoke(t.Context(), st, id)
+	require.NoError(t, err)
+	require.Empty(t, x.next().name, "the stream ends")
+	all.ok("GET", "/api/v1/tasks", "")
 }

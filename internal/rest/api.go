@@ -114,6 +114,7 @@ func New(c Config) (*API, error) {
 	s.addRuns()
 	s.addPlans()
 	s.addPlanCommands()
+	s.addDescription()
 	s.addHealth()
 	s.mux.HandleFunc("/", s.nowhere)
 	s.mux.Handle(periodic.CompletionPath, periodic.CompletionHandler(p)) // its token is the right to call it
@@ -123,8 +124,8 @@ func New(c Config) (*API, error) {
 // description is what the OpenAPI document says of the API as a whole.
 func (s *API) description() huma.Config {
 	c := huma.DefaultConfig("mscheduler", s.config.Version)
-	c.CreateHooks = nil // no links to schemas in answers
-	c.DocsPath, c.SchemasPath, c.OpenAPIPath = "", "", "/api/v1/openapi"
+	c.CreateHooks = nil                                   // no links to schemas in answers
+	c.DocsPath, c.SchemasPath, c.OpenAPIPath = "", "", "" // see addDescription
 	c.RejectUnknownQueryParameters = true
 	c.Formats = map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
 	c.Info.Description = "Tasks, types, periodic rules, plans, flows, streams and workers of mscheduler. Each document has the fields that files and `-o json` of the command line have."
@@ -162,7 +163,10 @@ func localName(host string) bool {
 
 // Stop ends the waits of requests, so that the caller's [http.Server.Shutdown] need not wait for them. Later
 // requests do not wait at all. It is for [http.Server.RegisterOnShutdown].
-func (s *API) Stop() { s.stop() }
+func (s *API) Stop() {
+	s.stop()
+	s.hub.stop()
+}
 
 // Close waits for what the server is writing. It comes after the last request.
 func (s *API) Close(ctx context.Context) error {

@@ -64,17 +64,24 @@ func (s *API) watch(ctx context.Context, in *struct {
 		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable(none.Error()), http.Header{"Retry-After": {"10"}})
 	}
 	if err != nil {
-		return nil, input.Under("header", err)
+		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		defer s.hub.leave(l)
 		_, w := humago.Unwrap(c)
-		s.stream(c.Context(), w, l)
+		s.stream(c.Context(), w, l, func() bool { return s.stillMay(c) })
 	}}, nil
 }
 
-// stream writes the events of a listener until one of them leaves, or the server stops.
-func (s *API) stream(ctx context.Context, w http.ResponseWriter, l *listener) {
+// stillMay says whether the token of a request that goes on still allows what it did.
+func (s *API) stillMay(c huma.Context) bool {
+	grant, err := s.authenticate(c)
+	before := grantOf(c.Context())
+	return err == nil && grant.Role.Includes(before.Role) && slices.Equal(grant.Tenants, before.Tenants)
+}
+
+// stream writes the events of a listener until one of them leaves, the token is refused, or the server stops.
+func (s *API) stream(ctx context.Context, w http.ResponseWriter, l *listener, allowed func() bool) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
 	c := http.NewResponseController(w)
@@ -85,15 +92,22 @@ func (s *API) stream(ctx context.Context, w http.ResponseWriter, l *listener) {
 		}
 		return c.Flush() == nil
 	}
-	greeting := ": events\n\n"
+	// An id alone is no event, and is what the client comes back with if it gets none.
+	greeting := "id: " + l.at + "\n\n"
 	if l.missed {
-		greeting = "event: missed\ndata: {}\n\n"
+		greeting = "id: " + l.at + "\nevent: missed\ndata: {}\n\n"
 	}
 	if !write(greeting) {
 		return
 	}
-	beats := time.NewTicker(heartbeat)
+	for _, e := range l.backlog {
+		if !write(eventText(e)) {
+			return
+		}
+	}
+	beats, checks := time.NewTicker(heartbeat), time.NewTicker(access.Window)
 	defer beats.Stop()
+	defer checks.Stop()
 	for {
 		text := ""
 		select {
@@ -101,23 +115,29 @@ func (s *API) stream(ctx context.Context, w http.ResponseWriter, l *listener) {
 			return
 		case <-s.stopping.Done():
 			return
+		case <-checks.C:
+			if !allowed() {
+				return
+			}
+			continue
 		case <-beats.C:
 			text = ": still here\n\n"
 		case e, ok := <-l.events:
 			if !ok { // the client comes back with the last event that it got
 				return
 			}
-			id := e.Token
-			e.Token = ""
-			data, err := json.Marshal(e)
-			if err != nil {
-				s.config.Logger.Error().Err(err).Msg("a request failed")
-				return
-			}
-			text = fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", id, e.Kind, data)
+			text = eventText(e)
 		}
 		if !write(text) {
 			return
 		}
 	}
+}
+
+// eventText is an event as the stream has it.
+func eventText(e model.TaskEvent) string {
+	id := e.Token
+	e.Token = ""
+	data, _ := json.Marshal(e) // nothing in it refuses that
+	return fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", id, e.Kind, data)
 }

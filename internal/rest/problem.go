@@ -46,7 +46,10 @@ func (s *API) problem(err error) error {
 	case failure.Forbidden:
 		s.config.Logger.Error().Err(err).Msg("the database refuses")
 		return huma.NewError(status, "the database refuses; see the server's log")
-	case failure.Interrupted, failure.Other:
+	case failure.Interrupted:
+		s.config.Logger.Debug().Err(err).Msg("a request was cut off")
+		return huma.NewError(status, "the request was cut off; retry")
+	case failure.Other:
 		s.config.Logger.Error().Err(err).Msg("a request failed")
 		return huma.NewError(status, "the request failed; see the server's log")
 	default:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mscheduler/mscheduler/internal/access"
 	"github.com/mscheduler/mscheduler/internal/failure"
@@ -152,19 +153,30 @@ func (s *API) ping(ctx context.Context, in *struct{ Body body[pings] }) (*pingAn
 		return nil, input.Invalid("body.handles", "has %d handles; want 1 to %d", n, maxBatch)
 	}
 	out := &pingAnswer{}
-	for _, handle := range handles {
+	out.Body.Executions = make([]pinged, len(handles))
+	mine := make([]bool, len(handles))
+	for i, handle := range handles { // all of them before the first ping
 		h, err := input.ParseHandle(handle)
 		if err != nil {
-			return nil, input.Under("body", err)
+			return nil, input.Invalid(fmt.Sprintf("body.handles[%d]", i), "is not an execution handle")
 		}
-		one := pinged{Handle: handle, Lost: true}
-		if ofTenant(ctx, h.TaskID) {
-			one = s.pingOne(ctx, handle)
-		}
-		out.Body.Executions = append(out.Body.Executions, one)
+		mine[i] = ofTenant(ctx, h.TaskID)
 	}
-	return out, nil
+	var all errgroup.Group
+	all.SetLimit(pingsAtOnce)
+	for i, handle := range handles {
+		all.Go(func() error {
+			if out.Body.Executions[i] = (pinged{Handle: handle, Lost: true}); mine[i] {
+				out.Body.Executions[i] = s.pingOne(ctx, handle)
+			}
+			return nil
+		})
+	}
+	return out, all.Wait()
 }
+
+// pingsAtOnce bounds the pings of one request that are on their way.
+const pingsAtOnce = 16
 
 func (s *API) pingOne(ctx context.Context, handle string) pinged {
 	got, err := s.puller.Ping(ctx, handle)

@@ -87,6 +87,23 @@ func TestWaitingFetchesShareAQuestionAndEachGetsATask(t *testing.T) {
 	require.Len(t, keys, workers)
 }
 
+// A task may be for one of many that wait in a line.
+func TestATaskForOneOfManyThatWaitIsFound(t *testing.T) {
+	w := newWorld(t)
+	got := make(chan answer, 10)
+	for i := range 10 {
+		go func() {
+			got <- w.do("POST", "/api/v1/pull/fetch", fmt.Sprintf(`{"worker_id": "w%d", "types": ["mail"], "wait": "50s"}`, i))
+		}()
+	}
+	w.ok("POST", "/api/v1/tasks", `{"type": "mail", "key": "k", "options": {"specific_worker_ids": ["w7"]}}`)
+	require.Equal(t, "k", at((<-got).body, "tasks.0.key"), "long before the wait of another is over")
+	w.api.Stop()
+	for range 9 {
+		<-got
+	}
+}
+
 // What is fetched for a worker that closed its connection is due again at once.
 func TestTasksOfAWorkerThatIsGoneAreGivenBack(t *testing.T) {
 	w := newWorld(t)

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -92,6 +93,9 @@ func (s *API) update(ctx context.Context, in *struct {
 	rev, err := in.version()
 	if err != nil {
 		return nil, err
+	}
+	if strings.HasPrefix(in.Type, ownTypes) {
+		return nil, huma.Error409Conflict("tasks of types that begin with " + ownTypes + " are mscheduler's own")
 	}
 	if in.Body.form.Type != nil {
 		return nil, input.Invalid("body.type", "cannot be changed: it is part of the task's id")

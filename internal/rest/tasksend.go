@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -37,6 +39,10 @@ type batch struct {
 }
 
 const maxBatch = 1000
+
+// ownTypes begin the names of types whose tasks mscheduler sends itself, such as deliveries of callbacks.
+// Their arguments name things of any tenant.
+const ownTypes = "mscheduler."
 
 type batchAnswer struct {
 	Body struct {
@@ -89,7 +95,8 @@ func (s *API) send(ctx context.Context, in *struct {
 
 // item is a task of a request as the producer takes it. place is what precedes its fields in errors.
 func (s *API) item(ctx context.Context, t *form.Task, place, idempotencyKey string) (producer.JSONItem, error) {
-	if t.Key == nil && idempotencyKey != "" {
+	keyed := t.Key == nil && idempotencyKey != ""
+	if keyed {
 		t.Key = &idempotencyKey
 	}
 	named := ""
@@ -105,6 +112,12 @@ func (s *API) item(ctx context.Context, t *form.Task, place, idempotencyKey stri
 	}
 	if t.Type == nil {
 		return producer.JSONItem{}, input.Invalid("body."+place+"type", "is required")
+	}
+	if strings.HasPrefix(*t.Type, ownTypes) {
+		return producer.JSONItem{}, input.Invalid("body."+place+"type", "is %q; types that begin with %s are mscheduler's own", *t.Type, ownTypes)
+	}
+	if keyed && slices.ContainsFunc(t.Existing, func(e string) bool { return strings.HasPrefix(e, "restart-") }) {
+		return producer.JSONItem{}, input.Invalid("body."+place+"existing", "restarts the task; then a request needs a key in the body, since a repetition would run the task again")
 	}
 	item, err := t.Item(s.store.Local().Now())
 	if err == nil {

@@ -29,7 +29,7 @@ type IfMatch struct {
 
 // version is the version that an edit names; 0 = any.
 func (m IfMatch) version() (int64, error) {
-	switch text, err := strconv.Unquote(m.IfMatch); {
+	switch text, err := strconv.Unquote(strings.TrimPrefix(m.IfMatch, "W/")); {
 	case m.IfMatch == "":
 		return 0, huma.NewError(http.StatusPreconditionRequired, "the header If-Match is required: the ETag that was read, or * for any version")
 	case m.IfMatch == "*":

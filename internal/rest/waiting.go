@@ -10,8 +10,8 @@ import (
 	"github.com/mscheduler/mscheduler/pull"
 )
 
-// waiting has fetches wait for tasks. Of those that want the same, one asks the database at a time, however
-// many wait: when it has a task, or its time is over, the next one asks.
+// waiting has fetches wait for tasks. Those that want the same ask the database by turns, one at a time: a
+// task that any of them may have is found as soon as one of them asks.
 type waiting struct {
 	mu    sync.Mutex
 	lines map[string]*line
@@ -23,10 +23,10 @@ type line struct {
 	in   int           // fetches in the line
 }
 
-// Pauses between two questions of a line: they grow while there is nothing.
 const (
-	firstPause = 20 * time.Millisecond
-	lastPause  = 250 * time.Millisecond
+	leastPause = 20 * time.Millisecond // between two questions of a line
+	mostPause  = 250 * time.Millisecond
+	roundTime  = 4 * time.Second // until each worker of a line has asked, if there are not very many
 )
 
 // fetch fetches tasks, and waits for some if there are none, as long as patient lasts.
@@ -37,19 +37,30 @@ func (w *waiting) fetch(ctx, patient context.Context, r pull.FetchRequest, ask f
 	}
 	l, leave := w.enter(fmt.Sprintf("%q %q %q %q", r.Types, r.Tenants, r.Categories, r.Creators))
 	defer leave()
-	select {
-	case <-l.turn:
-		defer func() { l.turn <- struct{}{} }()
-	case <-patient.Done():
-		return nil, ctx.Err()
-	}
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for {
+		select {
+		case <-l.turn:
+		case <-patient.Done():
+			return nil, ctx.Err()
+		}
 		// Not with the patience: a claim that is cut off would hold tasks that nobody works on.
-		if tasks, err = ask(ctx, r); err != nil || len(tasks) > 0 || patient.Err() != nil {
+		tasks, err = ask(ctx, r)
+		if found := len(tasks) > 0; err == nil && !found {
+			clock.Pause(patient, w.pause(l))
+		}
+		l.turn <- struct{}{} // to who has waited longest
+		if err != nil || len(tasks) > 0 || patient.Err() != nil {
 			return tasks, err
 		}
-		clock.Pause(patient, pause)
 	}
+}
+
+// pause is between two questions of a line. Each worker of the line asks every few seconds: a task may be
+// for one of them alone.
+func (w *waiting) pause(l *line) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(min(roundTime/time.Duration(l.in), mostPause), leastPause)
 }
 
 // enter enters the line of those that want the same.

@@ -199,11 +199,18 @@ func (c *Consumer) drain(ctx context.Context, how drainage) (skipped time.Durati
 			}
 			next = clock.Sooner(next, limited)
 		}
+		now := c.store.Clock.Now()
+		lag := c.store.Clock.Error() + time.Millisecond          // by so much this process may be late to see that a task is due
+		soon := !due.DueAt.IsZero() && due.DueAt.Sub(now) <= lag // a look after that finds it, or passes it
 		switch {
-		case next.IsZero() || limited.IsZero() && !how.skipTime:
+		case next.IsZero() || limited.IsZero() && !soon && !how.skipTime:
 			return skipped, nil
 		case !how.skipTime:
-			clock.Pause(ctx, limited.Sub(c.store.Clock.Now()))
+			until := limited
+			if soon {
+				until = due.DueAt
+			}
+			clock.Pause(ctx, until.Sub(now))
 			if ctx.Err() != nil {
 				return skipped, context.Cause(ctx)
 			}

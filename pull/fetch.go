@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
@@ -162,7 +161,7 @@ func (f *fetch) chooseTypes(ctx context.Context) (err error) {
 		}
 	}
 	f.types = slices.DeleteFunc(f.types, func(typ string) bool {
-		return f.control.Paused(typ) || f.p.room.Types.Unread(typ) != nil || strings.HasPrefix(typ, ownTypes) || f.p.room.Limits.Waiting(typ)
+		return f.control.Paused(typ) || f.p.room.Types.Unread(typ) != nil || input.OwnType(typ) || f.p.room.Limits.Waiting(typ)
 	})
 	if len(f.types) > store.MaxTypes { // a random choice is fair
 		rand.Shuffle(len(f.types), func(i, j int) { f.types[i], f.types[j] = f.types[j], f.types[i] })
@@ -170,9 +169,6 @@ func (f *fetch) chooseTypes(ctx context.Context) (err error) {
 	}
 	return nil
 }
-
-// ownTypes begin the names of types that the scheduler itself runs.
-const ownTypes = "mscheduler."
 
 // terms are what applies to a claim of the task.
 func (f *fetch) terms(t *model.Task) (*lifecycle.Effective, *model.Options) {

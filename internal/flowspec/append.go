@@ -109,7 +109,7 @@ func (b *builder) appended(id string, i int, n *graph.NodeSpec, places map[strin
 			c.bad(p.field, "is given; in a stream each node is a task")
 		}
 	}
-	c.add(input.Name("type", n.Type))
+	c.add(input.UserType("type", n.Type))
 	c.plain()
 	args, err := codec.EncodeValue("args", n.Args, input.MaxArgsBytes)
 	c.add(err)

@@ -257,6 +257,7 @@ var wrong = []struct {
 		d.Type, d.Options = input.CallbackType, model.Options{Callback: &model.Callback{Error: &model.CallbackTarget{URL: "http://localhost/"}}}
 	}, []string{
 		"nodes[3].options.callback (node d) cannot be set for tasks of type mscheduler.callback: the delivery of a callback has no callback of its own",
+		`nodes[3].type (node d) is "mscheduler.callback"; the types that begin with mscheduler. do the work of mscheduler itself`,
 	}},
 }
 

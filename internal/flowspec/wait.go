@@ -29,7 +29,7 @@ func (c *checker) kind(v *graph.Vertex) {
 		}
 	}
 	if kind == "" {
-		c.add(input.Name("type", n.Type))
+		c.add(input.UserType("type", n.Type))
 		if n.Each != nil {
 			c.each(v)
 		}

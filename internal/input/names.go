@@ -1,6 +1,7 @@
 package input
 
 import (
+	"strings"
 	"unicode"
 
 	"github.com/mscheduler/mscheduler/internal/safetext"
@@ -16,6 +17,22 @@ func Name(field, name string) error {
 		return Invalid(field, "is empty; want 1 to 100 of a-z A-Z 0-9 . _ -")
 	}
 	return Invalid(field, "is %q; want 1 to 100 of a-z A-Z 0-9 . _ -", safetext.Clip(name, 120))
+}
+
+// ownTypes begin the names of types whose tasks mscheduler sends itself.
+const ownTypes = "mscheduler."
+
+// OwnType reports whether mscheduler itself sends the tasks of a type, such as deliveries of callbacks.
+// Their arguments name things of any tenant, so nobody else sends them.
+func OwnType(name string) bool { return strings.HasPrefix(name, ownTypes) }
+
+// UserType checks the name of a type of which somebody wants tasks: as [Name] does, and that it is not one
+// of mscheduler's own.
+func UserType(field, name string) error {
+	if OwnType(name) {
+		return Invalid(field, "is %q; the types that begin with %s do the work of mscheduler itself", safetext.Clip(name, 120), ownTypes)
+	}
+	return Name(field, name)
 }
 
 // Key checks an idempotency key: 1 to 400 bytes of valid UTF-8, no NUL.

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -94,8 +93,8 @@ func (s *API) update(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(in.Type, ownTypes) {
-		return nil, huma.Error409Conflict("tasks of types that begin with " + ownTypes + " are mscheduler's own")
+	if input.OwnType(in.Type) {
+		return nil, huma.Error409Conflict("the task does the work of mscheduler itself")
 	}
 	if in.Body.form.Type != nil {
 		return nil, input.Invalid("body.type", "cannot be changed: it is part of the task's id")

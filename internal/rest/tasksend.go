@@ -40,10 +40,6 @@ type batch struct {
 
 const maxBatch = 1000
 
-// ownTypes begin the names of types whose tasks mscheduler sends itself, such as deliveries of callbacks.
-// Their arguments name things of any tenant.
-const ownTypes = "mscheduler."
-
 type batchAnswer struct {
 	Body struct {
 		Tasks []sentItem `json:"tasks" doc:"one for each task of the request, in its order"`
@@ -113,8 +109,8 @@ func (s *API) item(ctx context.Context, t *form.Task, place, idempotencyKey stri
 	if t.Type == nil {
 		return producer.JSONItem{}, input.Invalid("body."+place+"type", "is required")
 	}
-	if strings.HasPrefix(*t.Type, ownTypes) {
-		return producer.JSONItem{}, input.Invalid("body."+place+"type", "is %q; types that begin with %s are mscheduler's own", *t.Type, ownTypes)
+	if err := input.UserType("body."+place+"type", *t.Type); err != nil {
+		return producer.JSONItem{}, err
 	}
 	if keyed && slices.ContainsFunc(t.Existing, func(e string) bool { return strings.HasPrefix(e, "restart-") }) {
 		return producer.JSONItem{}, input.Invalid("body."+place+"existing", "restarts the task; then a request needs a key in the body, since a repetition would run the task again")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mscheduler/mscheduler/internal/httptarget"
 	"github.com/mscheduler/mscheduler/internal/input"
 	"github.com/mscheduler/mscheduler/internal/tickplan"
 	"github.com/mscheduler/mscheduler/model"
@@ -31,8 +32,8 @@ func check(s *schedule.Spec) (errs []error) {
 	if s.Tenant != "" {
 		add(input.Name("tenant", s.Tenant))
 	}
-	if s.HTTP == nil {
-		add(input.Name("type", s.Type))
+	if s.HTTP == nil && s.Type != httptarget.TaskType { // of that, the check of the target says what to do
+		add(input.UserType("type", s.Type))
 	}
 	add(input.Priority(s.Priority))
 	add(input.Options(&s.Options))

@@ -3,7 +3,6 @@ package stepplan
 import (
 	"errors"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/calendar"
@@ -37,9 +36,6 @@ var values = map[repeat.Type][2]int{
 	repeat.Month:  {-31, 31},
 }
 
-// ownTypes begin the names of task types that the scheduler itself runs.
-const ownTypes = "mscheduler."
-
 // problems gathers what is wrong.
 type problems []error
 
@@ -70,12 +66,7 @@ func Check(p *repeat.Plan) error {
 	return e.joined()
 }
 
-func (e *problems) station(name string) {
-	e.add(input.Name("station", name))
-	if strings.HasPrefix(name, ownTypes) {
-		e.bad("station", "is %q; the types that begin with %s do the work of mscheduler itself", safetext.Clip(name, 120), ownTypes)
-	}
-}
+func (e *problems) station(name string) { e.add(input.UserType("station", name)) }
 
 // times checks what the times of a plan follow from, and finds its zone.
 func (e *problems) times(p *repeat.Plan) *time.Location {

@@ -176,10 +176,11 @@ func (s *History) copyLives(ctx context.Context, lives []*life) error {
 	docs := collect(lives, func(l *life) bson.Raw { return l.copied })
 	call, cancel := context.WithTimeout(ctx, copyTime+answerPatience)
 	defer cancel()
-	err := s.db.RunCommand(ownTimeLimit{call}, bson.D{
+	limited := ownTimeLimit{call}
+	err := timeUp(limited, s.db.RunCommand(limited, bson.D{
 		d("insert", s.history.Name()), d("documents", docs), d("ordered", false),
 		d("writeConcern", bson.D{d("w", "majority")}), d("maxTimeMS", ms(copyTime)),
-	}).Err()
+	}).Err())
 	var we mongo.WriteException
 	if !errors.As(err, &we) || we.WriteConcernError != nil {
 		return explain(err, "copying tasks to the history")
@@ -192,10 +193,10 @@ func (s *History) copyLives(ctx context.Context, lives []*life) error {
 		l := lives[e.Index]
 		replace = append(replace, bson.D{d("q", olderCopy(l)), d("u", l.copied)})
 	}
-	err = s.db.RunCommand(ownTimeLimit{call}, bson.D{
+	err = timeUp(limited, s.db.RunCommand(limited, bson.D{
 		d("update", s.history.Name()), d("updates", replace), d("ordered", false),
 		d("writeConcern", bson.D{d("w", "majority")}), d("maxTimeMS", ms(copyTime)),
-	}).Err()
+	}).Err())
 	return explain(err, "copying tasks to the history")
 }
 

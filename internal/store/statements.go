@@ -239,6 +239,7 @@ func (b *batch) sendOnce(ctx context.Context, c command, limit time.Duration) (l
 
 // run sends the command and returns how many documents it matched, inserted or deleted.
 func (b *batch) run(ctx context.Context, c command, limit time.Duration) (n int, err error) {
+	defer func() { err = timeUp(ctx, err) }()
 	if c.parts[0].insert != nil {
 		return b.insert(ctx, c, limit)
 	}
@@ -264,18 +265,6 @@ func (b *batch) run(ctx context.Context, c command, limit time.Duration) (n int,
 	err = b.s.db.RunCommand(ctx, cmd).Decode(&reply)
 	return reply.N, err
 }
-
-// ownTimeLimit is the context of a command that says its maxTimeMS itself. The driver
-// writes a second one wherever the context has a deadline, or the caller's client a
-// timeout, and MongoDB refuses a field that is there twice (40413). It leaves it out for
-// a deadline beyond what maxTimeMS can say; the context still ends when it ends.
-type ownTimeLimit struct{ context.Context }
-
-// Far beyond 25 days, near enough for the driver to subtract from.
-var beyondMaxTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// Deadline implements [context.Context].
-func (ownTimeLimit) Deadline() (time.Time, bool) { return beyondMaxTime, true }
 
 // answerPatience is how much longer than its time limit a command may take on its way,
 // the selection of a server included.

@@ -327,7 +327,8 @@ func (s *Tasks) TakeOver(ctx context.Context, w Write) (*model.Task, error) {
 	}
 	call, cancel := context.WithTimeout(ctx, limit+answerPatience)
 	defer cancel()
-	err := s.tasks.FindOneAndUpdate(ownTimeLimit{call}, filter, codec.Diff(w.Before, w.After), opts).Decode(&after)
+	limited := ownTimeLimit{call}
+	err := timeUp(limited, s.tasks.FindOneAndUpdate(limited, filter, codec.Diff(w.Before, w.After), opts).Decode(&after))
 	switch {
 	case isNone(err):
 		return nil, nil

@@ -15,14 +15,22 @@ import (
 )
 
 // Change carries a rule out on one task. doing says in errors what was tried.
-func (r *Room) Change(ctx context.Context, doing, id string, rule func(*model.Task) (*model.Task, error)) (*model.Task, error) {
+func (r *Room) Change(ctx context.Context, doing, id string, rule rule) (*model.Task, error) {
+	return r.change(ctx, doing, id, rule, r.Store.Tasks.Change)
+}
+
+// rule says what becomes of a task, see [store.Tasks.Change].
+type rule = func(*model.Task) (*model.Task, error)
+
+// change is Change by that way of writing.
+func (r *Room) change(ctx context.Context, doing, id string, rule rule, write func(context.Context, string, rule) (before, after *model.Task, err error)) (*model.Task, error) {
 	if _, _, _, err := input.ParseTaskID(id); err != nil {
 		return nil, fmt.Errorf("%s a task: %w", doing, err)
 	}
 	if err := r.Prepare(ctx); err != nil {
 		return nil, fmt.Errorf("%s task %s: %w", doing, id, err)
 	}
-	before, after, err := r.Store.Tasks.Change(ctx, id, rule)
+	before, after, err := write(ctx, id, rule)
 	if errors.Is(err, store.ErrNotFound) {
 		if past, err2 := r.Store.History.Life(ctx, id, 0); err2 == nil && !past.ArchivedAt.IsZero() {
 			return nil, fmt.Errorf("%s task %s: %w: it ended as %s and moved to the history at %s; send its key again to create a new task",

@@ -73,7 +73,7 @@ func (r *Room) GiveBack(ctx context.Context, h input.Handle, reason string) (*mo
 func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lifecycle.Outcome) (*model.Task, error) {
 	listened := false // a process of ours runs the handler, and hears of signals
 	var late *lifecycle.LateError
-	t, err := r.Change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
+	t, err := r.change(ctx, doing+" an execution of", h.TaskID, func(t *model.Task) (*model.Task, error) {
 		_, w := lifecycle.ExecutionOf(t, h.ExecID)
 		if w == nil || t.Generation != h.Generation {
 			return nil, model.ErrFenced
@@ -95,7 +95,7 @@ func (r *Room) finish(ctx context.Context, doing string, h input.Handle, out lif
 			after.WakeAt = now
 		}
 		return after, nil
-	})
+	}, r.together.change)
 	if err == nil && late != nil {
 		err = fmt.Errorf("%s an execution of task %s: %w", doing, h.TaskID, late)
 	}

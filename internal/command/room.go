@@ -42,6 +42,7 @@ type Room struct {
 	Log     zerolog.Logger
 
 	committed *committed
+	together  *together
 	listeners atomic.Pointer[[]func(*model.Task)]
 
 	mu     sync.Mutex
@@ -66,6 +67,7 @@ func Open(c Config) (*Room, error) {
 	r.Follow = outcome.New(s, c.Logger, callback.Handover{Store: s}, callback.Settlement{Store: s, Types: r.Types})
 	r.Limits = limits.New(s, r.Types, c.Logger, func() {})
 	r.committed = newCommitted(s, c.Logger)
+	r.together = newTogether(s.Tasks)
 	return r, nil
 }
 

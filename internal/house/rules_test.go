@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"internal/fetchplan":   {"core", "internal/claim"},
 	"internal/finish":      {"core", "internal/store", "internal/groupcommit", "internal/health"},
 	"internal/upkeep":      {"core", "internal/store", "internal/tasktypes", "internal/outcome", "internal/limits"},
-	"internal/command":     {"core", "internal/store", "internal/tasktypes", "internal/limits", "internal/outcome", "internal/callback", "internal/secret"},
+	"internal/command":     {"core", "internal/store", "internal/groupcommit", "internal/tasktypes", "internal/limits", "internal/outcome", "internal/callback", "internal/secret"},
 	"producer":             {"core", "internal/store", "internal/groupcommit", "internal/command", "internal/secret"},
 	"admin":                {"core", "internal/store", "internal/secret", "internal/command", "producer"},
 	"pull":                 {"core", "internal/store", "internal/tasktypes", "internal/claim", "internal/limits", "internal/command", "producer"},

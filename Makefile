@@ -54,6 +54,10 @@ scenarios: ## the other engines that are at hand, and what matters at full size,
 	@MSCHEDULER_TEST_ENGINES=others $(GO) test $(TEST_FLAGS) -run '^($(WITHOUT_RACE))$$' \
 		./integration $(sort $(dir $(SHORT_FILES))) | $(GO) run ./internal/house/report
 
+.PHONY: long
+long: ## make scenarios, with processes that are killed and frozen on every engine and at full size
+	@MSCHEDULER_TEST_LONG=1 $(MAKE) --no-print-directory scenarios TEST_TIMEOUT=40m
+
 .PHONY: build
 build: ## bin/mscheduler, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/internal/cli.Version=$(VERSION)' -o $(BIN)/mscheduler ./cmd/mscheduler

@@ -103,7 +103,7 @@ func TestNoCallbackIsForgottenWhateverAnswerIsLost(t *testing.T) {
 }
 
 func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
-	onEngines(t, func(t *testing.T, e Engine) {
+	onEngines(t, inDepth(func(t *testing.T, e Engine) {
 		for _, w := range callbackWrites {
 			for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 				t.Run(when+" "+w.name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestNoCallbackIsForgottenWhereverAProcessIsKilled(t *testing.T) {
 			})
 			k.run(asked)
 		})
-	})
+	}))
 }
 
 // killing is the scenario: tasks of even numbers succeed and others fail, a victim, an heir.

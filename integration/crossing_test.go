@@ -62,7 +62,7 @@ func freezeEach(t *testing.T, writes map[string]proxy.Rule, begin func(a *arena)
 	for name, rule := range writes {
 		for when, action := range map[string]proxy.Action{"before": proxy.HoldBefore, "after": proxy.HoldAfter} {
 			t.Run(name+" "+when, func(t *testing.T) {
-				onEngines(t, func(t *testing.T, e Engine) {
+				onEngines(t, inDepth(func(t *testing.T, e Engine) {
 					a := newArena(t, e)
 					px, away := a.behind()
 					rule := rule
@@ -86,7 +86,7 @@ func freezeEach(t *testing.T, writes map[string]proxy.Rule, begin func(a *arena)
 					for id, doc := range work.seen() {
 						require.Equal(t, before[id], doc, id)
 					}
-				})
+				}))
 			})
 		}
 	}

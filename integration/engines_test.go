@@ -46,6 +46,7 @@ type Engine struct {
 
 	client *mongo.Client
 	whole  bool  // it runs every scenario, not only those whose size matters
+	rest   bool  // it repeats what another run has done, see inDepth
 	absent error // why it is not at hand
 }
 
@@ -85,6 +86,22 @@ func onEnginesAtFullSize(t *testing.T, scenario func(t *testing.T, e Engine)) {
 // onEnginesAlone is onEnginesAtFullSize for a scenario that needs the machine for itself.
 func onEnginesAlone(t *testing.T, scenario func(t *testing.T, e Engine)) {
 	on(t, func(Engine) bool { return true }, scenario)
+}
+
+// longVariable, when it is set, makes a run on the other engines complete, see inDepth.
+const longVariable = "MSCHEDULER_TEST_LONG"
+
+// inDepth is a scenario in which processes are killed and frozen, over and over. It takes long, and it
+// tries what our code does between its writes; how an engine carries out each of these other scenarios
+// try. So every run has it on the embedded server, with the race detector. On the other engines, and at
+// full size, only `make long` has it.
+func inDepth(scenario func(t *testing.T, e Engine)) func(t *testing.T, e Engine) {
+	return func(t *testing.T, e Engine) {
+		if e.rest && os.Getenv(longVariable) == "" {
+			t.Skip("processes are killed and frozen on this engine, and at this size, in make long")
+		}
+		scenario(t, e)
+	}
 }
 
 // aloneWithRace lets a scenario of many processes run beside others unless the race detector is on:
@@ -161,7 +178,7 @@ func startEngines(ctx context.Context) error {
 	for _, kind := range possible {
 		named, all := slices.Contains(only, kind.Name), len(only) == 0
 		rest := slices.Contains(only, others) && kind.Name != "uri"
-		e := Engine{Engine: kind, whole: named || all || rest && kind.Name != "embedded"}
+		e := Engine{Engine: kind, whole: named || all || rest && kind.Name != "embedded", rest: rest && !named}
 		if !named && !all && !rest {
 			e.absent = &engine.MissingError{Engine: kind.Name, Reason: "not among " + enginesVariable}
 		} else if kind.Name == "container" && os.Getenv(container.ImageVariable) != "" && !named {

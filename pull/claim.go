@@ -3,7 +3,7 @@ package pull
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/mscheduler/mscheduler/internal/claim"
@@ -19,22 +19,24 @@ const tries = 4
 
 // claimDue claims what is due.
 func (f *fetch) claimDue(ctx context.Context) error {
-	crowd := 0 // tries in which others were quicker
+	crowd := f.p.memory.crowd(f.seeker.Finder, f.types)
+	rivals := 0 // tries in which other processes were quicker
 	for try := 0; try < tries && f.left > 0; try++ {
-		got, err := f.find(ctx, crowd)
-		if err != nil || len(got.Tasks) == 0 {
+		found, dealt, all, err := f.find(ctx, crowd, rivals)
+		if err != nil || len(found) == 0 {
 			return err
 		}
 		// A permit names the one try that it is for: what an earlier one gives back, a moment
 		// later perhaps, must not be what this one has taken since.
 		f.exec = claim.NewExecID()
-		out, err := f.claimer.Claim(ctx, claim.Bid{ExecID: f.exec, Tasks: got.Tasks, Search: store.Patience})
+		out, err := f.claimer.Claim(ctx, claim.Bid{ExecID: f.exec, Tasks: found, Search: store.Patience})
+		crowd.settle(dealt)
 		f.p.room.Limits.Return(out.Unused...)
 		if err != nil {
 			return err // what was won of limited tasks the sweeper finds out
 		}
 		if out.Lost > 0 {
-			crowd++
+			rivals++
 		}
 		won, used := make([]*model.Task, len(out.Won)), make([]limits.Grant, len(out.Won))
 		for i, w := range out.Won {
@@ -44,19 +46,30 @@ func (f *fetch) claimDue(ctx context.Context) error {
 		if err := f.begin(ctx, won, used); err != nil {
 			return err
 		}
-		if out.Lost+out.Unwritable+len(out.Held) == 0 && (out.Refused == 0 || got.Complete()) {
+		if out.Lost+out.Unwritable+len(out.Held) == 0 && (out.Refused == 0 || all) {
 			return nil // all that there is for this worker
 		}
 	}
 	return nil
 }
 
-// find reads candidates: the head of the queue first, later somewhere behind it.
-func (f *fetch) find(ctx context.Context, crowd int) (claim.Catch, error) {
-	if crowd > 0 {
-		return f.seeker.lookBehind(ctx, f.types, f.left, rand.IntN(f.left*4<<crowd))
+// find returns candidates: those that only this worker finds, with what it is dealt of what its crowd
+// finds. all says that there are no more. The caller settles what was dealt.
+func (f *fetch) find(ctx context.Context, c *crowd, rivals int) (found, dealt []*model.Task, all bool, err error) {
+	rare, err := f.seeker.FindRare(ctx, f.types, f.left)
+	if err != nil {
+		return nil, nil, false, err
 	}
-	return f.seeker.look(ctx, f.types, f.left, f.p.memory.news.Load())
+	now := f.p.room.Store.Clock.Now()
+	got, err := c.take(ctx, ask{most: f.left, rivals: rivals, wants: func(t *model.Task) bool { return !f.seeker.Refused.Has(t.ID, now) }})
+	if err != nil {
+		return nil, nil, false, err
+	}
+	if len(got.dealt)+len(rare) == 0 && got.passed { // what it refused keeps others from being found
+		own, err := f.seeker.look(ctx, f.types, f.left, f.p.memory.news.Load())
+		return own.Tasks, nil, own.Complete(), err
+	}
+	return claim.Best(slices.Concat(rare, got.dealt), f.left), got.dealt, len(got.dealt) < f.left, nil
 }
 
 // begin takes what was won into the result when it may begin: where the type has a rate, in

@@ -89,7 +89,7 @@ func (r *FetchRequest) conditions() *lifecycle.Conditions {
 // pauses, limits, worker filters and conditions, and takes over tasks whose leases have lapsed.
 // After a database error, the worker may hold executions that Fetch did not return; their
 // leases lapse. Fetch is never part of a transaction. If a fetch found no task and took the
-// time d, later fetches of the worker may return nothing for 20 d, at most two seconds.
+// time d, later fetches of workers that want the same may return nothing for 20 d, at most two seconds.
 //
 // If a type has a rate limit, Fetch waits for the permitted start times, usually some
 // milliseconds. If ctx ends first, Fetch releases the tasks that have not reached their start
@@ -131,7 +131,7 @@ func (f *fetch) run(ctx context.Context) (err error) {
 	if err := f.p.room.Prepare(ctx); err != nil {
 		return err
 	}
-	if f.control, err = f.p.room.Store.Control.Read(ctx); err != nil {
+	if f.control, err = f.p.gathered.control(ctx); err != nil {
 		return err
 	}
 	if _, err := f.p.room.Types.Refresh(ctx, f.control.Types); err != nil {
@@ -187,6 +187,7 @@ func (f *fetch) terms(t *model.Task) (*lifecycle.Effective, *model.Options) {
 func (f *fetch) newClaimer(ctx context.Context) *claim.Claimer {
 	return &claim.Claimer{
 		Store: f.p.room.Store, Gate: f.p.room.Limits, Log: f.p.log, WorkerID: f.WorkerID, Pulled: true, Only: f.only, Terms: f.terms,
+		Send:    f.p.gathered.claim,
 		Refused: &f.seeker.Refused, Ended: f.p.room.Follow.Ended, Unsure: ctx, Report: f.p.memory.failed,
 		BackOff: func() func(context.Context) {
 			wait := 50 * time.Millisecond

@@ -8,9 +8,11 @@
 // ([Puller.Ping]), completes, fails or releases it. If pings stop, the lease lapses, and
 // another worker takes over the task.
 //
-// Where to look: fetch.go for one fetch, claim.go for due tasks, takeover.go and observe.go for
-// lapsed leases, memory.go and seeker.go for what a process remembers between fetches, ping.go
-// for leases.
+// Fetches of many workers at the same time share looks and commands.
+//
+// Where to look: fetch.go for one fetch, claim.go for due tasks, crowd.go and gathered.go for what
+// fetches share, takeover.go and observe.go for lapsed leases, memory.go and seeker.go for what a
+// process remembers between fetches, ping.go for leases.
 package pull
 
 import (
@@ -28,10 +30,11 @@ import (
 // Puller claims tasks on behalf of workers. It is safe for concurrent use. A process needs one
 // for each producer.
 type Puller struct {
-	room   *command.Room
-	memory *memory
-	watch  *observer
-	log    zerolog.Logger
+	room     *command.Room
+	memory   *memory
+	gathered *gathered
+	watch    *observer
+	log      zerolog.Logger
 }
 
 // New creates a puller for the producer's database. It does no I/O. The next fetch finds tasks
@@ -41,7 +44,7 @@ type Puller struct {
 // lapse; another puller may ping and end them.
 func New(p *producer.Producer) *Puller {
 	r := command.Of(p)
-	out := &Puller{room: r, memory: newMemory(r.Store), log: r.Log}
+	out := &Puller{room: r, memory: newMemory(r.Store), gathered: newGathered(r.Store), log: r.Log}
 	out.watch = newObserver(r.Store, out.memory.trust)
 	r.Listen(out.memory.hear)
 	r.AtClose(out.watch.close)

@@ -14,12 +14,13 @@ import (
 	"github.com/mscheduler/mscheduler/model"
 )
 
-// seeker is what a process remembers between the fetches of one worker. So a fetch looks at the
-// queue as a consumer does: from the head on that it saw, and only at priorities in use.
+// seeker is what a process remembers between the fetches of one worker, or of a crowd. So a fetch looks
+// at the queue as a consumer does: from the head on that it saw, and only at priorities in use.
 type seeker struct {
 	*claim.Seeker
 	pace  *clock.Pacer
 	empty atomic.Uint64 // one more than memory.news when the last look found nothing; 0 = it found something
+	crowd *crowd        // that it looks for; nil = for one worker
 }
 
 const (
@@ -30,20 +31,25 @@ const (
 
 // seeker returns what is remembered of the worker that the finder looks for.
 func (p *memory) seeker(f claim.Finder) *seeker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.remembered(f, nil)
+}
+
+// remembered is the seeker of a worker, or of all workers that want those types. The caller holds mu.
+func (p *memory) remembered(f claim.Finder, types []string) *seeker {
 	only := f.Only
 	if only == nil {
 		only = &lifecycle.Conditions{}
 	}
 	var key strings.Builder
-	for _, values := range [][]string{{f.WorkerID}, only.Tenants, only.Categories, only.Creators} {
+	for _, values := range [][]string{{f.WorkerID}, only.Tenants, only.Categories, only.Creators, types} {
 		for _, v := range slices.Sorted(slices.Values(values)) {
 			key.WriteString(v)
 			key.WriteByte(0)
 		}
 		key.WriteByte(1)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	s := p.seekers[key.String()]
 	if s == nil {
 		if p.seekers == nil || len(p.seekers) >= maxSeekers {

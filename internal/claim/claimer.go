@@ -30,6 +30,8 @@ type Claimer struct {
 	Only     *lifecycle.Conditions // what the worker takes; nil = everything
 	Pulled   bool                  // see [lifecycle.Claimant]
 	Terms    Terms
+	// Send carries claims out as [store.Tasks.Writes] does; nil = just so.
+	Send func(context.Context, []store.Write, time.Duration) ([]store.Written, error)
 	// Refused takes the tasks to leave out of the next queries.
 	Refused *Refusals
 	// Ended is called with tasks that a write ended which was no claim.
@@ -221,7 +223,11 @@ func (c *Claimer) Write(ctx context.Context, claims []store.Write, search time.D
 // write writes claims and settles a lost answer.
 func (c *Claimer) write(ctx context.Context, claims []store.Write, execID string, search time.Duration) ([]store.Written, error) {
 	call, cancel := context.WithTimeout(ctx, callTime)
-	written, err := c.Store.Tasks.Writes(store.For(call, store.Claiming), claims, search)
+	send := c.Send
+	if send == nil {
+		send = c.Store.Tasks.Writes
+	}
+	written, err := send(store.For(call, store.Claiming), claims, search)
 	cancel()
 	if err == nil || store.Classify(err) == store.Fatal {
 		return written, err

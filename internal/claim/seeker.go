@@ -92,6 +92,16 @@ func (s *Seeker) Find(ctx context.Context, types []string, a Aim) (Catch, error)
 	return got, err
 }
 
+// FindRare reads candidates that only a separate query finds, if it is time for one: those that name
+// this worker, and those that want several workers.
+func (s *Seeker) FindRare(ctx context.Context, types []string, take int) ([]*model.Task, error) {
+	excluded := s.Excluded()
+	l := s.Queue.Begin(types, s.Store.Clock.Now(), s.clock.Monotonic(), false)
+	q := store.DueQuery{Types: types, Limit: take, Exclude: excluded, Priorities: l.Priorities, From: l.From}
+	found, _, err := s.findRare(ctx, q, l, false)
+	return Best(found, take), err
+}
+
 // readable is how many tasks a query for so many could return that returned so many: a read
 // of large ones is cut off.
 func (s *Seeker) readable(wanted, found int) int {
